@@ -14,24 +14,23 @@ import (
 	"unicode/utf8"
 )
 
-// FetchBox speaks FetchBox: manifests of URLs that the server downloads to
-// object storage. Every error is an [*Error] whose Code is one of the Fetch
-// constants. Safe for concurrent use.
+// FetchBox is the FetchBox contract: the server downloads the URLs of a manifest to object
+// storage. Every error is an [*Error] whose Code, when the server answered, is one of the Fetch
+// constants. A FetchBox is safe for concurrent use.
 //
-// [FetchBox.Submit] is for clients, the other calls are for operators, who may
-// have a token of their own (G-FB-31).
+// [FetchBox.Submit] is a call for clients. All others are for operators, who may have a token of
+// their own (G-FB-31).
 type FetchBox struct {
 	client   *Client
-	operator string // empty: the token of the Config
+	operator string // empty means Config.Token
 }
 
-// FetchBox gives the FetchBox contract on this client. Config.Token is that of
-// both clients and operators; [FetchBox.WithOperatorToken] takes another for
-// operators.
+// FetchBox returns the FetchBox contract on this client. Config.Token is the token of both clients
+// and operators, unless [FetchBox.WithOperatorToken] sets another for operators.
 func (c *Client) FetchBox() *FetchBox { return &FetchBox{client: c} }
 
-// WithOperatorToken gives the contract with another token for what operators
-// do, on the same connections.
+// WithOperatorToken returns the contract with another token for the calls of operators. It shares
+// the connections of f.
 func (f *FetchBox) WithOperatorToken(token string) *FetchBox {
 	return &FetchBox{client: f.client, operator: token}
 }
@@ -48,28 +47,28 @@ const (
 	FetchConflict           = "CONFLICT"
 )
 
-// compressFrom is the size from which a manifest is sent compressed.
+// compressFrom is the size in bytes from which a manifest is sent compressed.
 const compressFrom = 16 << 10
 
-// Submit hands in a manifest. Once it returns nil the manifest is stored and
-// its downloads are queued; they survive a crash of the server (FB-034).
+// Submit submits a manifest. When it returns nil the manifest is stored and its downloads are
+// queued; they survive a crash of the server (FB-034).
 //
-// Errors: [ErrInvalid], with Code [FetchUnsupportedJobType] for a job type that
-// is not registered; [ErrUnauthorized]. After an error of the server there is
-// no half job (FB-035): the same key may submit it again (FB-049).
+// Errors: [ErrInvalid], with Code [FetchUnsupportedJobType] for a job type that is not registered;
+// [ErrUnauthorized]. After an error of the server no part of the job is stored (FB-035), and the
+// same key may be used again (FB-049).
 //
-// Repeating under the same idempotency key gives the first job, whatever the
-// manifest (FB-046, G-FB-05), which this call does by itself after lost
-// answers. When it gives up, the key is in the receipt beside the error.
+// Repeating under the same idempotency key returns the first job, whatever the manifest is
+// (FB-046, G-FB-05). Submit does that itself after lost answers. When it gives up, the receipt
+// beside the error has the key.
 func (f *FetchBox) Submit(ctx context.Context, spec FetchBoxSpec) (FetchBoxReceipt, error) {
 	const op = "fetchbox submit"
 	spec.IdempotencyKey = orDefault(spec.IdempotencyKey, rand.Text())
 	receipt := FetchBoxReceipt{IdempotencyKey: spec.IdempotencyKey}
 	header, err := spec.header()
-	if err == nil {
-		err = checkJSON("manifest", spec.Manifest)
-	}
 	if err != nil {
+		return receipt, invalid(op, "%v", err)
+	}
+	if err := checkJSON("manifest", spec.Manifest); err != nil {
 		return receipt, invalid(op, "%v", err)
 	}
 	body := []byte(spec.Manifest)
@@ -77,21 +76,25 @@ func (f *FetchBox) Submit(ctx context.Context, spec FetchBoxSpec) (FetchBoxRecei
 		body = compress(body)
 		header.Set("Content-Encoding", "gzip") // FB-006
 	}
-	got, err := doJSON[FetchBoxReceipt](ctx, f.client,
-		call{op: op, method: http.MethodPost, path: "/jobs", header: header,
-			body: body, accept: []int{http.StatusAccepted}})
+	got, err := doJSON[FetchBoxReceipt](ctx, f.client, call{
+		op:     op,
+		method: http.MethodPost,
+		path:   "/jobs",
+		header: header,
+		body:   body,
+		accept: []int{http.StatusAccepted},
+	})
 	got.IdempotencyKey = spec.IdempotencyKey
 	return got, err
 }
 
 func (s *FetchBoxSpec) header() (http.Header, error) {
 	header := http.Header{}
-	for _, h := range []struct {
-		what, name,
-		value string
-	}{{"job type", "X-Fetchbox-Job-Type", s.Type},
+	for _, h := range []struct{ what, name, value string }{
+		{"job type", "X-Fetchbox-Job-Type", s.Type},
 		{"tenant", "X-Fetchbox-Tenant", s.Tenant},
-		{"idempotency key", "X-Fetchbox-Idempotency-Key", s.IdempotencyKey}} {
+		{"idempotency key", "X-Fetchbox-Idempotency-Key", s.IdempotencyKey},
+	} {
 		if h.value == "" {
 			continue
 		}
@@ -103,13 +106,12 @@ func (s *FetchBoxSpec) header() (http.Header, error) {
 	return header, checkName("job type", s.Type)
 }
 
-// checkHeader refuses what would arrive as something else, or not at all.
+// checkHeader refuses a value that a header would change or cannot hold.
 func checkHeader(what, value string) error {
+	isControl := func(r rune) bool { return r < ' ' || r == 0x7f }
 	if !utf8.ValidString(value) || strings.TrimSpace(value) != value ||
-		strings.ContainsFunc(value, func(r rune) bool {
-			return r < ' ' || r == 0x7f
-		}) {
-		return fmt.Errorf("%s %q cannot stand in a header", what, value)
+		strings.ContainsFunc(value, isControl) {
+		return fmt.Errorf("%s %q cannot be sent in a header", what, value)
 	}
 	return nil
 }
@@ -117,15 +119,15 @@ func checkHeader(what, value string) error {
 func compress(text []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, _ = z.Write(text) // a buffer takes it
+	_, _ = z.Write(text) // a bytes.Buffer returns no error
 	_ = z.Close()
 	return b.Bytes()
 }
 
-// Job reads a job of the ledger (FB-052).
+// Job reads a job from the ledger (FB-052).
 //
-// Errors: [ErrNotFound], also once the ledger has pruned it (FB-088);
-// [ErrUnauthorized]. Repeating is safe.
+// Errors: [ErrNotFound], also after the ledger has pruned the job (FB-088); [ErrUnauthorized].
+// Repeating is safe.
 func (f *FetchBox) Job(ctx context.Context, jobID string) (FetchBoxJob, error) {
 	const op = "fetchbox job"
 	if err := checkName("job id", jobID); err != nil {
@@ -134,18 +136,17 @@ func (f *FetchBox) Job(ctx context.Context, jobID string) (FetchBoxJob, error) {
 	return fetchCall[FetchBoxJob](ctx, f, call{op: op, path: fetchJobs + "/" + escape(jobID)})
 }
 
-// FetchBoxFilter says which jobs a list has.
+// FetchBoxFilter selects the jobs of a list.
 type FetchBoxFilter struct {
-	// Status keeps only jobs that have it; empty keeps all.
+	// Status keeps only the jobs in this status; empty keeps all.
 	Status FetchBoxStatus
-	// PageSize is how many jobs a request asks for, from 1 to 100; 0 leaves it
-	// to the server.
+	// PageSize is how many jobs each request asks for, from 1 to 100; 0 leaves it to the server.
 	PageSize int
 }
 
-// Jobs goes through the jobs of the ledger, the newest first (G-FB-37): each
-// that is there throughout comes exactly once. It ends with the first error. A
-// job whose status changes meanwhile may be missed by a filter of statuses.
+// Jobs iterates over the jobs of the ledger, the newest first (G-FB-37). A job that exists
+// throughout comes exactly once. It ends with the first error. With a Status, a job that changes
+// its status meanwhile may be missed.
 func (f *FetchBox) Jobs(ctx context.Context, filter FetchBoxFilter) iter.Seq2[FetchBoxJob, error] {
 	query := url.Values{}
 	if filter.Status != "" {
@@ -154,59 +155,63 @@ func (f *FetchBox) Jobs(ctx context.Context, filter FetchBoxFilter) iter.Seq2[Fe
 	return fetchPages[FetchBoxJob](ctx, f, "fetchbox jobs", fetchJobs, query, filter.PageSize)
 }
 
-// Wait looks at a job until it is settled and returns it. It looks with growing
-// pauses of up to two seconds, and goes on while the server is away or asks
-// for patience. A job that failed is settled; a replay may open it again.
+// Wait polls a job until all of its downloads have finished, and returns it. It polls after growing
+// pauses of up to two seconds, and continues while the server is away or limits requests. A failed
+// job has finished; a replay may put it in progress again.
 //
-// Errors: those of [FetchBox.Job], but for [ErrRetryable]; that of the context
-// when it ends first.
+// Errors: those of [FetchBox.Job] except [ErrRetryable]; that of the context when it ends first.
 func (f *FetchBox) Wait(ctx context.Context, jobID string) (FetchBoxJob, error) {
 	return watch(ctx, f.client, "fetchbox wait",
 		func() (FetchBoxJob, error) { return f.Job(ctx, jobID) },
 		func(job FetchBoxJob) bool { return job.Status.Final() })
 }
 
-// DeadLetters goes through the downloads that were given up, the newest first
-// (FB-084), page by page of pageSize letters; 0 leaves that to the server. It
-// ends with the first error. What a replay has revived stays in the list until
-// its time is over (FB-092).
-func (f *FetchBox) DeadLetters(ctx context.Context, pageSize int) iter.Seq2[FetchBoxDeadLetter,
-	error] {
+// DeadLetters iterates over the downloads that were given up, the newest first (FB-084), and asks
+// for pageSize of them at a time; 0 leaves the size to the server. It ends with the first error. A
+// dead letter that was replayed stays in the list until its retention ends (FB-092).
+func (f *FetchBox) DeadLetters(ctx context.Context,
+	pageSize int) iter.Seq2[FetchBoxDeadLetter, error] {
 	return fetchPages[FetchBoxDeadLetter](ctx, f, "fetchbox dead letters", fetchLetters,
 		url.Values{}, pageSize)
 }
 
-// Replay gives the download of a dead letter, named by its offset, new tries.
-// Its job is in progress again (G-FB-37).
+// Replay starts the download of a dead letter again, with all its attempts. offset identifies the
+// dead letter. The job of the download is in progress again (G-FB-37).
 //
-// Errors: [ErrNotFound] when there is no such letter; [ErrConflict] when its
-// task is not dead, or is none that the ledger holds.
+// Errors: [ErrNotFound] when there is no such dead letter; [ErrConflict] when its download was
+// replayed already, or belongs to no job of the ledger.
 //
-// A repeat while the download is under way is a conflict with oneself, see
-// [Error.Uncertain]; one after it has failed again is another replay.
+// Repeating: a repeat before the download has finished is an [ErrConflict], which is Uncertain
+// after a lost answer. A repeat after it has failed again is another replay.
 func (f *FetchBox) Replay(ctx context.Context, offset uint64) (FetchBoxReplay, error) {
-	return fetchCall[FetchBoxReplay](ctx, f, call{op: "fetchbox replay", method: http.MethodPost,
+	return fetchCall[FetchBoxReplay](ctx, f, call{
+		op:     "fetchbox replay",
+		method: http.MethodPost,
 		path:   fetchLetters + "/" + strconv.FormatUint(offset, 10) + "/replay",
-		accept: []int{http.StatusAccepted}})
+		accept: []int{http.StatusAccepted},
+	})
 }
 
-// Health asks every part of the server how it is (FB-065). What is down is no
-// error (FB-066), unless it keeps the server from answering.
+// Health reads the health of the server and its parts (FB-065). A part that is down is no error
+// (FB-066), unless the server cannot answer without it.
 //
-// Errors: [ErrUnauthorized], [ErrRetryable]. Repeating is safe.
+// Errors: [ErrUnauthorized]; [ErrRetryable]. Repeating is safe.
 func (f *FetchBox) Health(ctx context.Context) (FetchBoxHealth, error) {
-	return fetchCall[FetchBoxHealth](ctx, f, call{op: "fetchbox health", path: "/operators/health",
-		accept: []int{http.StatusOK, http.StatusServiceUnavailable}})
+	return fetchCall[FetchBoxHealth](ctx, f, call{
+		op:     "fetchbox health",
+		path:   "/operators/health",
+		accept: []int{http.StatusOK, http.StatusServiceUnavailable},
+	})
 }
 
-// The lists of operators.
+// The paths of the operators' lists.
 const (
 	fetchJobs    = "/operators/jobs"
 	fetchLetters = "/operators/dlq"
 )
 
-// fetchCall makes an operator's call whose answer is JSON: a read unless it
-// says otherwise.
+// fetchCall makes a call of an operator whose answer is JSON. It is a read with one accepted
+// status, 200, unless c says otherwise.
 func fetchCall[T any](ctx context.Context, f *FetchBox, c call) (T, error) {
 	return doJSON[T](ctx, f.client, f.asOperator(c))
 }

@@ -15,33 +15,32 @@ import (
 	"time"
 )
 
-// logPage is how many entries of a log one request asks for (G-FB-21).
+// logPage is how many log entries one request asks for (G-FB-21).
 const logPage = 1000
 
-// maxLogLine bounds an entry of a log.
+// maxLogLine bounds the line of a log entry, in bytes.
 const maxLogLine = 1 << 20
 
-// errLogInterrupted is a log that broke off, which happens to every log that is followed
-// for long enough.
-var errLogInterrupted = errors.New("the log broke off")
+// errLogInterrupted means that the connection of a log broke or its data was damaged, which every
+// followed log meets sooner or later.
+var errLogInterrupted = errors.New("the log was interrupted")
 
-// FetchBoxLogOptions says which part of a log is wanted.
+// FetchBoxLogOptions selects a part of a log.
 type FetchBoxLogOptions struct {
-	// Since is the offset of the first entry; the zero value is the job's first
-	// (FB-060). To go on, ask from the last offset plus one.
+	// Since is the offset of the first entry; 0 means the first of the job (FB-060). To continue
+	// a log, pass the offset of the last entry plus one.
 	Since uint64
-	// Follow goes on with entries as they come.
+	// Follow waits for new entries after the last one.
 	Follow bool
 }
 
-// Logs goes through the log of a job, each entry once and in order (FB-059,
-// FB-061). When the connection breaks it goes on behind the last entry, by the
-// client's [Retry], which begins anew with each entry that comes. Without
-// Follow it ends with the log as it is; with Follow only its caller or the
-// context ends it, the latter with its error.
+// Logs iterates over the log of a job: each entry once, in order (FB-059, FB-061). When the
+// connection breaks, it continues after the last entry, by the client's [Retry], whose tries are
+// counted from zero after each entry. Without Follow it ends after the last entry. With Follow it
+// ends when the caller stops it, or with the error of the context.
 //
-// It ends with the first error: [ErrNotFound], [ErrUnauthorized], or
-// [ErrRetryable] when the server stays away.
+// It ends with the first error: [ErrNotFound], [ErrUnauthorized], or [ErrRetryable] when the tries
+// are used up.
 func (f *FetchBox) Logs(ctx context.Context, jobID string,
 	log FetchBoxLogOptions) iter.Seq2[FetchBoxLogEntry, error] {
 	return func(yield func(FetchBoxLogEntry, error) bool) {
@@ -58,21 +57,22 @@ func (f *FetchBox) Logs(ctx context.Context, jobID string,
 	}
 }
 
-// logReader reads a log, in as many requests as it takes.
+// logReader reads a log in as many requests as it takes.
 type logReader struct {
 	f       *FetchBox
 	call    call
-	log     FetchBoxLogOptions
+	log     FetchBoxLogOptions // Since moves with every entry
 	yield   func(FetchBoxLogEntry, error) bool
 	count   int  // entries of the present request
-	stopped bool // the caller wants no more
+	stopped bool // the caller has ended the iteration
 }
 
-// read reads until the log ends or cannot be read.
+// read makes requests until the log has ended or the tries are used up.
 func (r *logReader) read(ctx context.Context) error {
 	for failures := 0; ; {
 		fail := r.request(ctx)
-		if r.stopped || (fail == nil && !r.log.Follow && r.count < logPage) {
+		lastPage := fail == nil && !r.log.Follow && r.count < logPage
+		if r.stopped || lastPage {
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -87,8 +87,9 @@ func (r *logReader) read(ctx context.Context) error {
 		failures++
 		pause := r.f.client.backoff.delay(failures, 0)
 		if fail != nil {
-			if tries := r.f.client.maxTries; !fail.Retryable() || fail.RetryAfter > maxRetryAfter ||
-				(tries > 0 && failures >= tries) {
+			tries := r.f.client.maxTries
+			triesUsedUp := tries > 0 && failures >= tries
+			if triesUsedUp || !fail.Retryable() || fail.RetryAfter > maxRetryAfter {
 				return fail
 			}
 			pause += fail.RetryAfter
@@ -99,8 +100,8 @@ func (r *logReader) read(ctx context.Context) error {
 	}
 }
 
-// request makes one request and hands on what it brings. nil is a log that came
-// to its end, or a server that ended one that is followed, as a stop does.
+// request makes one request and yields its entries. It returns nil when the answer was complete: at
+// the end of the log or, with Follow, when the server ended the answer, as it does when it stops.
 func (r *logReader) request(ctx context.Context) *Error {
 	r.count = 0
 	query := url.Values{}
@@ -121,8 +122,8 @@ func (r *logReader) request(ctx context.Context) *Error {
 	return r.entries(body)
 }
 
-// entries hands the entries on. What cannot be read is read again: from the
-// last entry on, by another request.
+// entries yields the entries of an answer. An entry that cannot be read is a retryable error: the
+// next request continues after the last good entry.
 func (r *logReader) entries(body io.Reader) *Error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxLogLine)
@@ -148,8 +149,8 @@ func (r *logReader) entries(body io.Reader) *Error {
 	return nil
 }
 
-// open makes a call once and returns the body of its answer, which may take as
-// long as it likes once it has begun. Closing it ends the call.
+// openStream makes one try of a call and returns the body of its answer. The request timeout bounds
+// the time until the answer begins. Closing the body ends the call.
 func (c *Client) openStream(ctx context.Context, call call) (io.ReadCloser, *Error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	responseTimer := time.AfterFunc(c.requestTimeout, func() { cancel(context.DeadlineExceeded) })

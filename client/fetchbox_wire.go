@@ -9,60 +9,61 @@ import (
 	"time"
 )
 
-// FetchBoxStatus is where a job is (FB-054).
+// FetchBoxStatus is the status of a job (FB-054).
 type FetchBoxStatus string
 
 // The statuses of a job (FB-055).
 const (
-	FetchQueued     FetchBoxStatus = "queued"      // no download has begun
-	FetchInProgress FetchBoxStatus = "in_progress" // not all are settled
-	FetchCompleted  FetchBoxStatus = "completed"   // all succeeded
-	FetchFailed     FetchBoxStatus = "failed"      // all are settled, not all succeeded
+	FetchQueued     FetchBoxStatus = "queued"      // no download has started
+	FetchInProgress FetchBoxStatus = "in_progress" // not all downloads have finished
+	FetchCompleted  FetchBoxStatus = "completed"   // all downloads succeeded
+	FetchFailed     FetchBoxStatus = "failed"      // all have finished, not all succeeded
 )
 
-// Final reports whether nothing of the job is open.
+// Final reports whether all downloads of the job have finished.
 func (s FetchBoxStatus) Final() bool { return s == FetchCompleted || s == FetchFailed }
 
-// FetchBoxSpec is a manifest as it is submitted. Type and Manifest are needed.
+// FetchBoxSpec is a manifest as it is submitted. Type and Manifest are required.
 type FetchBoxSpec struct {
-	// Type is a job type that is registered in the server's settings.
+	// Type is a job type of the server's settings.
 	Type string
 	// Tenant is recorded with the job and its downloads; empty for none.
 	Tenant string
-	// IdempotencyKey makes a submit repeatable: within the server's window the
-	// same tenant, type and key are the same job (FB-047, FB-050). Empty means a
-	// random one.
+	// IdempotencyKey makes a submit repeatable: within the server's window, the same tenant, type
+	// and key return the same job (FB-047, FB-050). Empty means a random one.
 	IdempotencyKey string
-	// Manifest is the JSON of a manifest and travels byte for byte (FB-013).
-	// [FetchBoxManifest.Encode] writes one.
+	// Manifest is the JSON of a manifest, which travels byte for byte (FB-013).
+	// [FetchBoxManifest.Encode] makes one.
 	Manifest json.RawMessage
 }
 
 // FetchBoxManifest is a manifest of version v1.
 type FetchBoxManifest struct {
-	// Metadata is a JSON object that is kept verbatim. Nil means {}.
+	// Metadata is a JSON object that is kept byte for byte. Nil means {}.
 	Metadata json.RawMessage
-	// Resources are 1 to 1000, unless the server is set otherwise.
+	// Resources are the downloads, 1 to 1000 unless the server's settings say otherwise.
 	Resources []FetchBoxResource
 	// Attributes is a JSON object for handlers; nil for none.
 	Attributes json.RawMessage
 }
 
-// FetchBoxResource is one thing to download. ID and URL are needed.
+// FetchBoxResource is one download. ID and URL are required.
 type FetchBoxResource struct {
-	// ID has at most 128 characters and is unique in the manifest (FB-015).
+	// ID has at most 128 characters and is unique within the manifest (FB-015).
 	ID string
-	// URL is http or https.
+	// URL begins with http:// or https://.
 	URL string
-	// Headers are sent over those of the job type (FB-023): at most 10, their
-	// values of at most 1024 bytes.
+	// Headers are sent with the request and override those of the job type (FB-023): at most 10,
+	// with values of at most 1024 bytes.
 	Headers map[string]string
-	// Tags are handed on to handler and storage, within the same bounds.
+	// Tags are passed to the handler and the storage, within the same limits.
 	Tags map[string]string
 }
 
-// Encode writes the manifest as it is submitted. It is put together by hand so
-// that metadata and attributes stay as they are, byte for byte.
+// Encode encodes the manifest for [FetchBoxSpec]. It does not use encoding/json for metadata and
+// attributes, so that they stay as they are, byte for byte.
+//
+// Its error says which resource has no id or URL, or which value is not JSON.
 func (m FetchBoxManifest) Encode() (json.RawMessage, error) {
 	metadata := m.Metadata
 	if metadata == nil {
@@ -96,7 +97,7 @@ func (m FetchBoxManifest) Encode() (json.RawMessage, error) {
 	return append(b, '}'), nil
 }
 
-// appendMap writes a member that is an object of texts; none for an empty one.
+// appendMap appends a member that is an object of strings, unless it is empty.
 func appendMap(b []byte, name string, texts map[string]string) []byte {
 	if len(texts) == 0 {
 		return b
@@ -111,27 +112,26 @@ func appendMap(b []byte, name string, texts map[string]string) []byte {
 	return append(b, '}')
 }
 
-// FetchBoxReceipt is the acknowledgement of a manifest, which is stored and
-// queued by then (FB-027).
+// FetchBoxReceipt is the answer to a submitted manifest, which is stored and queued (FB-027).
 type FetchBoxReceipt struct {
 	// JobID is a UUID.
 	JobID string `json:"job_id"`
 	// ManifestKey is the URI of the stored manifest (FB-029).
 	ManifestKey string `json:"manifest_key"`
-	// Resources is how many the manifest has.
+	// Resources is the number of resources in the manifest.
 	Resources int `json:"resource_count"`
-	// IdempotencyKey is the one that was sent, also beside an error.
+	// IdempotencyKey is the key that was sent. It is also set beside an error.
 	IdempotencyKey string `json:"-"`
 }
 
-// FetchBoxFailure says why a download failed: Code is HTTP_ and a status, or
-// begins with DOWNLOAD_, UPLOAD_, HANDLER_ or SYSTEM_ (G-FB-24).
+// FetchBoxFailure is why a download failed. Code is HTTP_ and a status, or begins with DOWNLOAD_,
+// UPLOAD_, HANDLER_ or SYSTEM_ (G-FB-24).
 type FetchBoxFailure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// FetchBoxCursor is a place in a stream.
+// FetchBoxCursor is a position in a stream.
 type FetchBoxCursor struct {
 	Stream string `json:"stream"`
 	Offset uint64 `json:"offset"`
@@ -142,16 +142,16 @@ type FetchBoxJob struct {
 	ID     string         `json:"job_id"`
 	Type   string         `json:"job_type"`
 	Status FetchBoxStatus `json:"status"`
-	// CreatedAt and UpdatedAt are in UTC; UpdatedAt moves with every progress.
+	// CreatedAt and UpdatedAt are in UTC; UpdatedAt changes with every progress.
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
-	// FinishedAt is nil until the job is settled and its handler has been told.
+	// FinishedAt is nil until all downloads have finished and the job's handler has returned.
 	FinishedAt *time.Time `json:"finished_at"`
-	// Total, Completed and Failed count downloads; the rest is open.
+	// Total, Completed and Failed count downloads.
 	Total     int `json:"resource_total"`
 	Completed int `json:"resource_completed"`
 	Failed    int `json:"resource_failed"`
-	// ManifestKey is empty where a direct producer gave none.
+	// ManifestKey is empty when a direct producer published the tasks without one.
 	ManifestKey string `json:"manifest_key"`
 	// Tenant is empty for none.
 	Tenant string `json:"tenant"`
@@ -161,11 +161,11 @@ type FetchBoxJob struct {
 	LastError *FetchBoxFailure `json:"last_error"`
 }
 
-// Remaining is how many downloads are not settled.
+// Remaining is the number of downloads that have not finished.
 func (j FetchBoxJob) Remaining() int { return j.Total - j.Completed - j.Failed }
 
-// FetchBoxTask is a download as the server has it, also as a [JobWorker] gets
-// it and as a direct producer publishes it (G-FB-36).
+// FetchBoxTask is a download as the server has it. It is the payload of a [JobWorker] for
+// [ContractFetchBox], and the message that a direct producer publishes (G-FB-36).
 type FetchBoxTask struct {
 	JobID       string            `json:"job_id"`
 	JobType     string            `json:"job_type"`
@@ -181,14 +181,14 @@ type FetchBoxTask struct {
 	Attempt     int               `json:"attempt"`
 }
 
-// FetchBoxProxy names pools of proxies: the first until it fails, then the
-// others in order.
+// FetchBoxProxy names pools of proxies: the first is used until it fails, then the fallbacks in
+// their order.
 type FetchBoxProxy struct {
 	Primary   string   `json:"primary,omitempty"`
 	Fallbacks []string `json:"fallbacks,omitempty"`
 }
 
-// FetchBoxStorage says where a download goes.
+// FetchBoxStorage is where a download is stored.
 type FetchBoxStorage struct {
 	Bucket   string            `json:"bucket,omitempty"`
 	Key      string            `json:"key,omitempty"`
@@ -197,10 +197,9 @@ type FetchBoxStorage struct {
 
 // FetchBoxDeadLetter is a download that was given up (FB-084).
 type FetchBoxDeadLetter struct {
-	// Offset names it, for [FetchBox.Replay].
+	// Offset identifies the dead letter, for [FetchBox.Replay].
 	Offset uint64 `json:"offset"`
-	// Task is a [FetchBoxTask]; or what a direct producer published in its
-	// place (FB-099).
+	// Task is a [FetchBoxTask], or whatever a direct producer published instead of one (FB-099).
 	Task     json.RawMessage `json:"task"`
 	Code     string          `json:"failure_code"`
 	Message  string          `json:"failure_message"`
@@ -208,41 +207,41 @@ type FetchBoxDeadLetter struct {
 	FailedAt time.Time       `json:"failed_at"`
 }
 
-// FetchBoxReplay is what a replay answers.
+// FetchBoxReplay is the answer to a replay.
 type FetchBoxReplay struct {
 	JobID      string `json:"job_id"`
 	ResourceID string `json:"resource_id"`
 	Status     string `json:"status"` // of the download: queued
 }
 
-// FetchBoxLogEntry is one thing that happened to a job (FB-064).
+// FetchBoxLogEntry is one entry in the log of a job (FB-064).
 type FetchBoxLogEntry struct {
-	// Offset grows along the log.
+	// Offset increases along the log.
 	Offset uint64 `json:"offset"`
 	JobID  string `json:"job_id"`
-	// ResourceID is empty where it is about the job.
+	// ResourceID is empty in an entry about the job as a whole.
 	ResourceID  string         `json:"resource_id"`
 	Level       string         `json:"level"` // info, warn or error
 	Message     string         `json:"message"`
 	Fields      map[string]any `json:"fields"`
-	TimestampMS int64          `json:"timestamp_ms"` // since 1970
+	TimestampMS int64          `json:"timestamp_ms"` // milliseconds since 1970
 	TraceID     string         `json:"trace_id"`
 }
 
-// FetchBoxComponent is how one part of the server is: ok, degraded or down.
+// FetchBoxComponent is the health of one part of the server: ok, degraded or down.
 type FetchBoxComponent struct {
 	Status string `json:"status"`
 	Detail string `json:"detail"` // may be empty
 }
 
-// FetchBoxHealth is how the server is, as a whole and by part (G-FB-39): api,
-// ledger, stream, storage and proxy_pools.
+// FetchBoxHealth is the health of the server and of its parts (G-FB-39): api, ledger, stream,
+// storage and proxy_pools.
 type FetchBoxHealth struct {
 	Status     string                       `json:"status"`
 	Components map[string]FetchBoxComponent `json:"components"`
 }
 
-// readFetchBox takes what an error of FetchBox says (FB-045).
+// readFetchBox takes code and message from an error of FetchBox (FB-045).
 func (e *Error) readFetchBox(body []byte) {
 	var envelope struct {
 		Error struct{ Code, Message string }

@@ -10,12 +10,12 @@ import (
 	"strconv"
 )
 
-// Images speaks Images: pictures are uploaded, and the server makes variants of
-// them. Every error is an [*Error] whose Code is one of the Image constants.
-// Safe for concurrent use.
+// Images is the Images contract: pictures are uploaded, and the server makes variants of them.
+// Every error is an [*Error] whose Code, when the server answered, is one of the Image constants.
+// An Images is safe for concurrent use.
 type Images struct{ client *Client }
 
-// Images gives the Images contract on this client.
+// Images returns the Images contract on this client.
 func (c *Client) Images() *Images { return &Images{c} }
 
 // The codes of Images' errors (G-IP-19).
@@ -38,52 +38,55 @@ const (
 	imageLetters = "/images/v1/dead-letters"
 )
 
-// File reads what is known of a file.
+// File reads a file: its status and its variants.
 //
 // Errors: [ErrNotFound], [ErrUnauthorized]. Repeating is safe.
 func (m *Images) File(ctx context.Context, fileID string) (ImageFile, error) {
 	return imageRead[ImageFile](ctx, m, "images file", "file id", imageFiles, fileID)
 }
 
-// Wait looks at a file until its variants are made, it has failed or it is
-// deleted. Variants that are added to a ready file are waited for with
-// [Images.WaitJob]. It looks with growing pauses of up to two seconds, and goes
-// on while the server is away or asks for patience.
+// Wait polls a file until its first variants are made, it has failed or it is deleted, and returns
+// it. For variants that are added to a ready file use [Images.WaitJob]. It polls after growing
+// pauses of up to two seconds, and continues while the server is away or limits requests.
 //
-// Errors: those of [Images.File], but for [ErrRetryable]; that of the context
-// when it ends first.
+// Errors: those of [Images.File] except [ErrRetryable]; that of the context when it ends first.
 func (m *Images) Wait(ctx context.Context, fileID string) (ImageFile, error) {
 	return watch(ctx, m.client, "images wait",
 		func() (ImageFile, error) { return m.File(ctx, fileID) },
 		func(f ImageFile) bool { return f.Status != ImageFileProcessing })
 }
 
-// Content opens the original as it was uploaded. The server's first word is
-// waited for as for any answer; then its reader may take its time, and the
-// context ends it. The caller closes it.
+// Content opens the original as it was uploaded. The request timeout bounds the time until the
+// picture begins; the reading itself is bounded by the context alone. The caller must close the
+// reader.
 //
-// Errors: [ErrNotFound], with Code [ImageFileIsDeleted] for a file that is no
-// more; [ErrUnauthorized]. A picture that breaks off is an error of its reader.
+// Errors: [ErrNotFound], with Code [ImageFileIsDeleted] for a deleted file; [ErrUnauthorized]. A
+// picture that breaks off is an error of the reader.
 func (m *Images) Content(ctx context.Context, fileID string) (io.ReadCloser, error) {
 	return m.download(ctx, "images content", fileID, "/content")
 }
 
-// Variant opens a variant by the size that was asked for, as [Images.Content]
-// opens the original.
+// Variant opens a variant of a file, as [Images.Content] opens the original. size is the size that
+// was asked for.
 //
-// Errors: those of Content; [ErrNotFound] with Code [ImageVariantNotFound] while
-// there is none of this size.
+// Errors: those of Content; [ErrNotFound] with Code [ImageVariantNotFound] when there is no variant
+// of this size, or not yet.
 func (m *Images) Variant(ctx context.Context, fileID string, size int) (io.ReadCloser, error) {
 	return m.download(ctx, "images variant", fileID, "/variants/"+strconv.Itoa(size))
 }
 
-func (m *Images) download(ctx context.Context, op, fileID, part string) (body io.ReadCloser,
-	err error) {
+func (m *Images) download(ctx context.Context, op, fileID,
+	part string) (body io.ReadCloser, err error) {
 	if err := checkName("file id", fileID); err != nil {
 		return nil, invalid(op, "%v", err)
 	}
-	c := call{op: op, method: http.MethodGet, path: imageFiles + "/" + escape(fileID) + part,
-		accept: []int{http.StatusOK}, readOnly: true}
+	c := call{
+		op:       op,
+		method:   http.MethodGet,
+		path:     imageFiles + "/" + escape(fileID) + part,
+		accept:   []int{http.StatusOK},
+		readOnly: true,
+	}
 	fail := m.client.retryCall(ctx, c, func() (fail *Error) {
 		body, fail = m.client.openStream(ctx, c)
 		return fail
@@ -94,31 +97,36 @@ func (m *Images) download(ctx context.Context, op, fileID, part string) (body io
 	return body, nil
 }
 
-// Delete deletes a file and gives the id of the job that removes its objects
-// (IP-029). From now on the file is deleted to everybody; its objects are gone
-// once the job is completed, see [Images.WaitJob].
+// Delete deletes a file and returns the id of the job that removes its objects (IP-029). When it
+// returns nil the file is deleted for all callers. Its objects are removed when the job has
+// completed, see [Images.WaitJob].
 //
-// Errors: [ErrNotFound], [ErrUnauthorized]. Repeating gives the same job, unless
-// that has failed.
+// Errors: [ErrNotFound]; [ErrUnauthorized]. Repeating returns the same job, unless that has failed.
 func (m *Images) Delete(ctx context.Context, fileID string) (jobID string, err error) {
 	const op = "images delete"
 	if err := checkName("file id", fileID); err != nil {
 		return "", invalid(op, "%v", err)
 	}
-	receipt, err := doJSON[ImageReceipt](ctx, m.client, call{op: op, method: http.MethodDelete,
-		path: imageFiles + "/" + escape(fileID), accept: []int{http.StatusAccepted}})
+	receipt, err := doJSON[ImageReceipt](ctx, m.client, call{
+		op:     op,
+		method: http.MethodDelete,
+		path:   imageFiles + "/" + escape(fileID),
+		accept: []int{http.StatusAccepted},
+	})
 	return receipt.JobID, err
 }
 
-// CreateJob makes another job of a file: more variants, or its deletion
-// (IP-027). sizes may be nil, which means those of the server's settings.
+// CreateJob creates another job for a file: jobType is [ImageProcess] for more variants or
+// [ImageDelete] for its deletion (IP-027). sizes are the longer sides of the variants in pixels;
+// nil means those of the server's settings.
 //
-// Errors: [ErrNotFound], with Code [ImageFileIsDeleted] for a file that is no
-// more; [ErrInvalid], [ErrUnauthorized]. A repeat would make a second job, so a
-// try whose answer was lost is not repeated: see [Error.Uncertain]. A second job
-// costs time and changes nothing (IP-037).
-func (m *Images) CreateJob(ctx context.Context, jobType, fileID string, sizes []int) (ImageJob,
-	error) {
+// Errors: [ErrNotFound], with Code [ImageFileIsDeleted] for a deleted file; [ErrInvalid];
+// [ErrUnauthorized].
+//
+// Repeating would create a second job, so a try whose answer was lost is not repeated, see
+// [Error.Uncertain]. A second job costs time and changes nothing (IP-037).
+func (m *Images) CreateJob(ctx context.Context, jobType, fileID string,
+	sizes []int) (ImageJob, error) {
 	const op = "images create job"
 	body, err := json.Marshal(struct {
 		Type   string `json:"type"`
@@ -128,9 +136,14 @@ func (m *Images) CreateJob(ctx context.Context, jobType, fileID string, sizes []
 	if err != nil {
 		return ImageJob{}, invalid(op, "%v", err)
 	}
-	return doJSON[ImageJob](ctx, m.client,
-		call{op: op, method: http.MethodPost, path: imageJobs, body: body,
-			accept: []int{http.StatusAccepted}, notRepeatable: true})
+	return doJSON[ImageJob](ctx, m.client, call{
+		op:            op,
+		method:        http.MethodPost,
+		path:          imageJobs,
+		body:          body,
+		accept:        []int{http.StatusAccepted},
+		notRepeatable: true,
+	})
 }
 
 // Job reads a job (IP-028).
@@ -140,27 +153,29 @@ func (m *Images) Job(ctx context.Context, jobID string) (ImageJob, error) {
 	return imageRead[ImageJob](ctx, m, "images job", "job id", imageJobs, jobID)
 }
 
-// WaitJob looks at a job until it is settled, as [Images.Wait] looks at a file.
+// WaitJob polls a job until no attempt of it follows, and returns it. It polls as [Images.Wait]
+// does.
+//
+// Errors: those of [Images.Job] except [ErrRetryable]; that of the context when it ends first.
 func (m *Images) WaitJob(ctx context.Context, jobID string) (ImageJob, error) {
 	return watch(ctx, m.client, "images wait job",
 		func() (ImageJob, error) { return m.Job(ctx, jobID) },
 		func(j ImageJob) bool { return j.Status.Final() })
 }
 
-// ImageFilter says which jobs a list has.
+// ImageFilter selects the jobs of a list.
 type ImageFilter struct {
-	// Status keeps only jobs that have it; empty keeps all.
+	// Status keeps only the jobs in this status; empty keeps all.
 	Status ImageStatus
-	// Type keeps only jobs of it; empty keeps all.
+	// Type keeps only the jobs of this type; empty keeps all.
 	Type string
-	// PageSize is how many jobs a request asks for, from 1 to 100; 0 leaves it
-	// to the server.
+	// PageSize is how many jobs each request asks for, from 1 to 100; 0 leaves it to the server.
 	PageSize int
 }
 
-// Jobs goes through the jobs, the newest first (G-IP-20): each that is there
-// throughout comes exactly once. It ends with the first error. A job whose
-// status changes meanwhile may be missed by a filter of statuses.
+// Jobs iterates over the jobs, the newest first (G-IP-20). A job that exists throughout comes
+// exactly once. It ends with the first error. With a Status, a job that changes its status
+// meanwhile may be missed.
 func (m *Images) Jobs(ctx context.Context, filter ImageFilter) iter.Seq2[ImageJob, error] {
 	query := url.Values{}
 	if filter.Status != "" {
@@ -172,9 +187,8 @@ func (m *Images) Jobs(ctx context.Context, filter ImageFilter) iter.Seq2[ImageJo
 	return imagePages[ImageJob](ctx, m, "images jobs", imageJobs, query, filter.PageSize)
 }
 
-// SendMessage sends the message of a job once more (IP-003), which wakes a
-// worker where the first was lost. It changes nothing else (IP-004). status is
-// that of the job.
+// SendMessage publishes the message of a job once more (IP-003), which notifies a worker when the
+// first message was lost. It changes nothing else (IP-004). It returns the status of the job.
 //
 // Errors: [ErrNotFound], [ErrUnauthorized]. Repeating is safe.
 func (m *Images) SendMessage(ctx context.Context, jobID string) (status ImageStatus, err error) {
@@ -182,38 +196,45 @@ func (m *Images) SendMessage(ctx context.Context, jobID string) (status ImageSta
 	if err := checkName("job id", jobID); err != nil {
 		return "", invalid(op, "%v", err)
 	}
-	receipt, err := doJSON[ImageReceipt](ctx, m.client,
-		call{op: op, method: http.MethodPost, path: "/images/v1/messages",
-			body:   append(appendString([]byte(`{"job_id":`), jobID), '}'),
-			accept: []int{http.StatusAccepted}})
+	receipt, err := doJSON[ImageReceipt](ctx, m.client, call{
+		op:     op,
+		method: http.MethodPost,
+		path:   "/images/v1/messages",
+		body:   append(appendString([]byte(`{"job_id":`), jobID), '}'),
+		accept: []int{http.StatusAccepted},
+	})
 	return receipt.Status, err
 }
 
-// DeadLetters goes through the jobs that failed for good, the newest first
-// (IP-056), page by page of pageSize letters; 0 leaves that to the server. It
-// ends with the first error. What a replay has made good stays in the list until
-// its time is over.
+// DeadLetters iterates over the jobs that were given up, the newest first (IP-056), and asks for
+// pageSize of them at a time; 0 leaves the size to the server. It ends with the first error. A dead
+// letter that was replayed stays in the list until its retention ends.
 func (m *Images) DeadLetters(ctx context.Context, pageSize int) iter.Seq2[ImageDeadLetter, error] {
 	return imagePages[ImageDeadLetter](ctx, m, "images dead letters", imageLetters, url.Values{},
 		pageSize)
 }
 
-// Replay makes a new job that does what a dead letter was to do (G-IP-08).
+// Replay creates a new job that does what the job of a dead letter was to do (G-IP-08).
 //
-// Errors: [ErrNotFound]; [ErrConflict] with Code [ImageNotReplayable] for a job
-// that is no dead letter; [ErrUnauthorized]. As with [Images.CreateJob], a try
-// whose answer was lost is not repeated.
+// Errors: [ErrNotFound]; [ErrConflict] with Code [ImageNotReplayable] for a job that is not a dead
+// letter; [ErrUnauthorized].
+//
+// Repeating: as with [Images.CreateJob], a try whose answer was lost is not repeated.
 func (m *Images) Replay(ctx context.Context, jobID string) (ImageJob, error) {
 	const op = "images replay"
 	if err := checkName("job id", jobID); err != nil {
 		return ImageJob{}, invalid(op, "%v", err)
 	}
-	return doJSON[ImageJob](ctx, m.client,
-		call{op: op, method: http.MethodPost, path: imageLetters + "/" + escape(jobID) + "/replay",
-			accept: []int{http.StatusAccepted}, notRepeatable: true})
+	return doJSON[ImageJob](ctx, m.client, call{
+		op:            op,
+		method:        http.MethodPost,
+		path:          imageLetters + "/" + escape(jobID) + "/replay",
+		accept:        []int{http.StatusAccepted},
+		notRepeatable: true,
+	})
 }
 
-// imageRead reads the one of a collection that has an id.
+// imageRead reads the element of a collection with this id.
 func imageRead[T any](ctx context.Context, m *Images, op, what, in, id string) (T, error) {
 	if err := checkName(what, id); err != nil {
 		var none T
@@ -223,8 +244,14 @@ func imageRead[T any](ctx context.Context, m *Images, op, what, in, id string) (
 }
 
 func imageGet[T any](ctx context.Context, m *Images, op, path, query string) (T, error) {
-	return doJSON[T](ctx, m.client, call{op: op, method: http.MethodGet, path: path, query: query,
-		accept: []int{http.StatusOK}, readOnly: true})
+	return doJSON[T](ctx, m.client, call{
+		op:       op,
+		method:   http.MethodGet,
+		path:     path,
+		query:    query,
+		accept:   []int{http.StatusOK},
+		readOnly: true,
+	})
 }
 
 func imagePages[T any](ctx context.Context, m *Images, op, path string, query url.Values,

@@ -14,27 +14,25 @@ import (
 	"time"
 )
 
-// Upload hands in a picture. Once it returns nil the picture is stored and its
-// job is queued; they survive a crash of the server.
+// Upload uploads a picture. When it returns nil the picture is stored and its job is queued; both
+// survive a crash of the server. The request timeout bounds how long an upload may make no
+// progress, not how long it takes.
 //
-// Errors: [ErrInvalid], with Code [ImageUnsupported] or [ImageTooLarge];
-// [ErrUnauthorized]. After an error of the server there is no half file.
+// Errors: [ErrInvalid], with Code [ImageUnsupported] or [ImageTooLarge]; [ErrUnauthorized]. After
+// an error of the server no part of the file is stored.
 //
-// Repeating under the same idempotency key gives the first file, whatever the
-// picture, which this call does by itself after lost answers where Body can be
-// read again. When it gives up, the key is in the receipt beside the error.
-//
-// The request timeout bounds how long an upload may stand still, not how long it
-// takes.
+// Repeating under the same idempotency key returns the first file, whatever the picture is. Upload
+// does that itself after lost answers if Body can be read again. When it gives up, the receipt
+// beside the error has the key.
 func (m *Images) Upload(ctx context.Context, up ImageUpload) (ImageReceipt, error) {
 	const op = "images upload"
 	up.IdempotencyKey = orDefault(up.IdempotencyKey, rand.Text())
 	receipt := ImageReceipt{IdempotencyKey: up.IdempotencyKey}
 	header, err := up.header()
-	var body *streamedBody
-	if err == nil {
-		body, err = newStreamedBody(up.Body)
+	if err != nil {
+		return receipt, invalid(op, "%v", err)
 	}
+	body, err := newStreamedBody(up.Body)
 	if err != nil {
 		return receipt, invalid(op, "%v", err)
 	}
@@ -42,26 +40,38 @@ func (m *Images) Upload(ctx context.Context, up ImageUpload) (ImageReceipt, erro
 	if up.Sizes != nil {
 		query.Set("sizes", joinInts(up.Sizes))
 	}
-	got, err := doJSON[ImageReceipt](ctx, m.client,
-		call{op: op, method: http.MethodPost, path: imageFiles, query: query.Encode(),
-			header: header, stream: body, noRetry: body.seeker == nil,
-			accept: []int{http.StatusAccepted}})
+	got, err := doJSON[ImageReceipt](ctx, m.client, call{
+		op:      op,
+		method:  http.MethodPost,
+		path:    imageFiles,
+		query:   query.Encode(),
+		header:  header,
+		stream:  body,
+		noRetry: body.seeker == nil,
+		accept:  []int{http.StatusAccepted},
+	})
 	got.IdempotencyKey = up.IdempotencyKey
 	return got, err
 }
 
-// imageTypes are the types that are taken, by the extensions of file names (G-IP-17).
-var imageTypes = map[string]string{".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png",
-	".gif": "image/gif", ".webp": "image/webp"}
+// imageTypes are the supported media types by the extension of a file name (G-IP-17).
+var imageTypes = map[string]string{
+	".jpg":  "image/jpeg",
+	".jpeg": "image/jpeg",
+	".png":  "image/png",
+	".gif":  "image/gif",
+	".webp": "image/webp",
+}
 
 func (up *ImageUpload) header() (http.Header, error) {
-	// What has another extension is refused by the server, whose word it is.
-	kind := orDefault(orDefault(up.Type, imageTypes[strings.ToLower(path.Ext(up.Name))]),
-		"application/octet-stream")
+	// Any other type is sent as it is: the server refuses it with its own message.
+	mediaType := orDefault(up.Type, imageTypes[strings.ToLower(path.Ext(up.Name))])
 	header := http.Header{}
-	for _, h := range []struct{ what, name, value string }{{"type", "Content-Type", kind},
+	for _, h := range []struct{ what, name, value string }{
+		{"type", "Content-Type", orDefault(mediaType, "application/octet-stream")},
 		{"user id", "X-User-Id", up.UserID},
-		{"idempotency key", "Idempotency-Key", up.IdempotencyKey}} {
+		{"idempotency key", "Idempotency-Key", up.IdempotencyKey},
+	} {
 		if h.value == "" {
 			continue
 		}
@@ -81,14 +91,16 @@ func joinInts(numbers []int) string {
 	return strings.Join(words, ",")
 }
 
-// streamedBody is a body that is sent as it is read.
+// streamedBody is a request body that is read from its source while it is sent. Each try reads it
+// from the start through a bodyReader of its own, if its source can seek.
 type streamedBody struct {
 	io.Reader
-	seeker io.Seeker // nil for one that cannot be read again
-	start  int64
-	size   int64 // -1 where nobody knows
+	seeker io.Seeker // nil for a source that cannot be read again
+	start  int64     // the position of the source before the first try
+	size   int64     // -1 if unknown
 }
 
+// newStreamedBody measures a source by seeking, if it can seek.
 func newStreamedBody(r io.Reader) (*streamedBody, error) {
 	if r == nil {
 		return nil, errors.New("there is no body")
@@ -100,7 +112,7 @@ func newStreamedBody(r io.Reader) (*streamedBody, error) {
 	}
 	start, err := seeker.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return s, nil // a pipe
+		return s, nil // a pipe: *os.File has Seek, but it fails
 	}
 	end, err := seeker.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -110,9 +122,9 @@ func newStreamedBody(r io.Reader) (*streamedBody, error) {
 	return s, nil
 }
 
-// bodyReader is one reading of a streamed body, for one try. While it goes on the try
-// is alive; once it has ended nothing is read any more, although a transport may
-// still want to.
+// bodyReader reads a streamed body for one try. Every read calls onRead, which shows that the try
+// makes progress. After end it reads nothing more, although the transport may still call it: the
+// next try reads from the same source.
 type bodyReader struct {
 	body   *streamedBody
 	onRead func()
@@ -140,7 +152,8 @@ func (p *bodyReader) Read(b []byte) (int, error) {
 	return p.body.Read(b)
 }
 
-// end waits for a read that is under way, unless that might take for ever.
+// end stops the reader and waits for a read in progress. It does neither for a source that cannot
+// be read again: there is no next try, and the read might never return.
 func (p *bodyReader) end() {
 	if p.body.seeker == nil {
 		return
@@ -150,10 +163,11 @@ func (p *bodyReader) end() {
 	p.ended = true
 }
 
-// boundTry bounds one try of a call in time. What is told to be alive has the whole
-// time before it again.
-func (c *Client) boundTry(ctx context.Context, call call) (bounded context.Context, onRead func(),
-	cancel func()) {
+// boundTry returns a context that bounds one try of a call. A streamed call may take longer than
+// the request timeout as long as each part takes less: onRead, which is nil for other calls,
+// starts the timeout again.
+func (c *Client) boundTry(ctx context.Context,
+	call call) (bounded context.Context, onRead func(), cancel func()) {
 	limit := c.requestTimeout + call.wait
 	if call.stream == nil {
 		bounded, cancel := context.WithTimeout(ctx, limit)

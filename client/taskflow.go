@@ -10,19 +10,18 @@ import (
 	"time"
 )
 
-// TaskFlow speaks TaskFlow: jobs with priorities, dependencies and a policy of
-// retries. Every error is an [*Error] whose Code, when the server answered, is
-// one of the TaskFlow constants. Safe for concurrent use.
+// TaskFlow is the TaskFlow contract: jobs with priorities, dependencies and retry policies. Every
+// error is an [*Error] whose Code, when the server answered, is one of the TaskFlow constants. A
+// TaskFlow is safe for concurrent use.
 //
-// The jobs are run by a [JobWorker] for [ContractTaskFlow], or by handlers in
-// the server (G-TF-02).
+// A [JobWorker] for [ContractTaskFlow] executes the jobs, or handlers in the server do (G-TF-02).
 type TaskFlow struct{ client *Client }
 
-// TaskFlow gives the TaskFlow contract on this client.
+// TaskFlow returns the TaskFlow contract on this client.
 func (c *Client) TaskFlow() *TaskFlow { return &TaskFlow{client: c} }
 
-// The codes of TaskFlow's errors: the three of its document (TF-085), and
-// those of what happens before or behind it (G-TF-32).
+// The codes of TaskFlow's errors: the three of its document (TF-085), and those of requests that
+// reach no job (G-TF-32).
 const (
 	TaskFlowValidationError  = "VALIDATION_ERROR"
 	TaskFlowNotFound         = "NOT_FOUND"
@@ -35,14 +34,14 @@ const (
 
 const taskFlowJobs = "/api/v1/jobs"
 
-// Create stores a job (TF-069) and returns it as the server has it: READY,
-// PENDING while dependencies are open, BLOCKED if one has failed (TF-032).
+// Create stores a job (TF-069) and returns it as the server has it: READY, PENDING while it has
+// unfinished dependencies, or BLOCKED if one of them has failed (TF-032).
 //
-// Errors: [ErrInvalid] for what breaks a rule, an unknown dependency among
-// them (TF-070, TF-008); [ErrUnauthorized]; [ErrRetryable].
+// Errors: [ErrInvalid], also for an unknown dependency (TF-070, TF-008); [ErrUnauthorized];
+// [ErrRetryable].
 //
-// Repeating makes another job. So a try whose answer was lost is not repeated:
-// the error has Uncertain set, and the job may be there.
+// Repeating would create another job, so a try whose answer was lost is not repeated. The error is
+// Uncertain then, and the job may exist.
 func (t *TaskFlow) Create(ctx context.Context, spec TaskFlowSpec) (TaskFlowJob, error) {
 	const op = "taskflow create"
 	body, err := spec.encode()
@@ -66,20 +65,20 @@ func (t *TaskFlow) Get(ctx context.Context, id string) (TaskFlowJob, error) {
 		readOnly: true, accept: []int{http.StatusOK}})
 }
 
-// Update changes what the patch names and returns the job (TF-073, TF-078). A
-// PENDING job is judged anew by its new dependencies (TF-080).
+// Update changes the fields that are set in the patch and returns the job (TF-073, TF-078). The
+// new dependencies of a PENDING job decide its status at once (TF-080).
 //
-// Errors: [ErrNotFound]; [ErrInvalid]; [ErrConflict] for a job that has ended
-// (TF-075) and for open dependencies of a job that is READY or RUNNING
-// (G-TF-09); [ErrCycle]. Repeating is safe.
-func (t *TaskFlow) Update(ctx context.Context, id string, patch TaskFlowPatch) (TaskFlowJob,
-	error) {
+// Errors: [ErrNotFound]; [ErrInvalid]; [ErrConflict] for a job that has ended (TF-075), and for
+// unfinished dependencies of a job that is READY or RUNNING (G-TF-09); [ErrCycle]. Repeating is
+// safe.
+func (t *TaskFlow) Update(ctx context.Context, id string,
+	patch TaskFlowPatch) (TaskFlowJob, error) {
 	const op = "taskflow update"
 	path, err := taskFlowPath(id)
-	var body []byte
-	if err == nil {
-		body, err = patch.encode()
+	if err != nil {
+		return TaskFlowJob{}, invalid(op, "%v", err)
 	}
+	body, err := patch.encode()
 	if err != nil {
 		return TaskFlowJob{}, invalid(op, "%v", err)
 	}
@@ -87,11 +86,11 @@ func (t *TaskFlow) Update(ctx context.Context, id string, patch TaskFlowPatch) (
 		accept: []int{http.StatusOK}})
 }
 
-// Delete removes a job (TF-081), also one that runs: its run is lost (TF-084).
+// Delete deletes a job (TF-081). The run of a RUNNING job is lost (TF-084).
 //
-// Errors: [ErrNotFound]; [ErrConflict] when another job lists it as a
-// dependency (TF-083). That a job is not found after a try whose answer was
-// lost counts as success.
+// Errors: [ErrNotFound]; [ErrConflict] when another job depends on it (TF-083).
+//
+// Repeating is safe: when a job is not found after a try whose answer was lost, Delete returns nil.
 func (t *TaskFlow) Delete(ctx context.Context, id string) error {
 	const op = "taskflow delete"
 	path, err := taskFlowPath(id)
@@ -107,32 +106,28 @@ func (t *TaskFlow) Delete(ctx context.Context, id string) error {
 	return err
 }
 
-// Wait looks at a job until it has ended and returns it. It looks with growing
-// pauses of up to two seconds, and goes on while the server is away or asks
-// for patience.
+// Wait polls a job until it has ended, and returns it. It polls after growing pauses of up to two
+// seconds, and continues while the server is away or limits requests.
 //
-// Errors: those of [TaskFlow.Get], but for [ErrRetryable]; that of the context
-// when it ends first.
+// Errors: those of [TaskFlow.Get] except [ErrRetryable]; that of the context when it ends first.
 func (t *TaskFlow) Wait(ctx context.Context, id string) (TaskFlowJob, error) {
 	return watch(ctx, t.client, "taskflow wait",
 		func() (TaskFlowJob, error) { return t.Get(ctx, id) },
 		func(job TaskFlowJob) bool { return job.Status.Final() })
 }
 
-// TaskFlowFilter says which jobs a search finds; what is given must all hold
-// (TF-094).
+// TaskFlowFilter selects the jobs of a search. A job must match every field that is set (TF-094).
 type TaskFlowFilter struct {
-	// Queue and Status must be equal; empty means any.
+	// Queue and Status keep only the jobs with these values; empty keeps all.
 	Queue  string
 	Status TaskFlowStatus
-	// PriorityMin and PriorityMax bound the priority, both included; 0 is no
-	// bound.
+	// PriorityMin and PriorityMax bound the priority, both inclusive; 0 means no bound.
 	PriorityMin, PriorityMax int
-	// CreatedAfter is included, CreatedBefore is not (TF-092, TF-093); the zero
-	// time is no bound.
+	// CreatedAfter is inclusive, CreatedBefore exclusive (TF-092, TF-093); the zero time means no
+	// bound.
 	CreatedAfter, CreatedBefore time.Time
-	// PageSize is how many jobs a request asks for, from 1 to 100; 0 leaves it
-	// to the server, which gives 20 (TF-097).
+	// PageSize is how many jobs each request asks for, from 1 to 100; 0 leaves it to the server,
+	// which sends 20 (TF-097).
 	PageSize int
 }
 
@@ -165,19 +160,19 @@ func (f TaskFlowFilter) query() url.Values {
 
 // TaskFlowPage is one page of a search.
 type TaskFlowPage struct {
-	// Jobs are the newest first, those of the same time by id (TF-096).
+	// Jobs are the newest first, and those of the same time by id (TF-096).
 	Jobs []TaskFlowJob
-	// Next is the cursor of the next page; empty after the last (TF-099).
+	// Next is the cursor of the next page; empty on the last page (TF-099).
 	Next string
 }
 
-// Page reads one page of a search: the first for an empty cursor, else the one
-// after the page that gave it as Next (TF-098).
+// Page reads one page of a search: the first page for an empty cursor, else the page whose cursor
+// was Next of another page (TF-098).
 //
-// Errors: [ErrInvalid] for a bad filter or cursor (TF-095, TF-102);
-// [ErrUnauthorized]; [ErrRetryable]. Repeating is safe.
-func (t *TaskFlow) Page(ctx context.Context, filter TaskFlowFilter, cursor string) (TaskFlowPage,
-	error) {
+// Errors: [ErrInvalid] for an invalid filter or cursor (TF-095, TF-102); [ErrUnauthorized];
+// [ErrRetryable]. Repeating is safe.
+func (t *TaskFlow) Page(ctx context.Context, filter TaskFlowFilter,
+	cursor string) (TaskFlowPage, error) {
 	query := filter.query()
 	if cursor != "" {
 		query.Set("cursor", cursor)
@@ -186,8 +181,17 @@ func (t *TaskFlow) Page(ctx context.Context, filter TaskFlowFilter, cursor strin
 		Items []taskFlowWire `json:"items"`
 		Next  string         `json:"next_cursor"`
 		More  bool           `json:"has_more"`
-	}](ctx, t.client, call{op: "taskflow search", method: http.MethodGet, path: taskFlowJobs,
-		query: query.Encode(), readOnly: true, accept: []int{http.StatusOK}})
+	}](ctx, t.client, call{
+		op:       "taskflow search",
+		method:   http.MethodGet,
+		path:     taskFlowJobs,
+		query:    query.Encode(),
+		readOnly: true,
+		accept:   []int{http.StatusOK},
+	})
+	if err != nil {
+		return TaskFlowPage{}, err
+	}
 	page := TaskFlowPage{Jobs: make([]TaskFlowJob, len(wire.Items))}
 	for i, item := range wire.Items {
 		page.Jobs[i] = item.job()
@@ -195,14 +199,13 @@ func (t *TaskFlow) Page(ctx context.Context, filter TaskFlowFilter, cursor strin
 	if wire.More {
 		page.Next = wire.Next
 	}
-	return page, err
+	return page, nil
 }
 
-// Search goes through all jobs that the filter finds, page by page: each that
-// is there throughout comes exactly once (TF-101). It ends with the first
-// error, which is one of those of [TaskFlow.Page].
-func (t *TaskFlow) Search(ctx context.Context, filter TaskFlowFilter) iter.Seq2[TaskFlowJob,
-	error] {
+// Search iterates over all jobs that match the filter, page by page. A job that exists throughout
+// comes exactly once (TF-101). It ends with the first error, which is one of [TaskFlow.Page].
+func (t *TaskFlow) Search(ctx context.Context,
+	filter TaskFlowFilter) iter.Seq2[TaskFlowJob, error] {
 	return func(yield func(TaskFlowJob, error) bool) {
 		for cursor := ""; ; {
 			page, err := t.Page(ctx, filter, cursor)
@@ -222,7 +225,7 @@ func (t *TaskFlow) Search(ctx context.Context, filter TaskFlowFilter) iter.Seq2[
 	}
 }
 
-// taskFlowJob makes a call that answers a job.
+// taskFlowJob makes a call whose answer is a job.
 func taskFlowJob(ctx context.Context, t *TaskFlow, c call) (TaskFlowJob, error) {
 	wire, err := doJSON[taskFlowWire](ctx, t.client, c)
 	if err != nil {

@@ -7,10 +7,9 @@ import (
 	"slices"
 )
 
-// TaskFlowBuilder puts a graph together: jobs that depend on one another,
-// stored all or none by [TaskFlow.Submit]. Within it jobs are known by refs of
-// the caller's choice. The zero value is an empty graph. Not safe for
-// concurrent use.
+// TaskFlowBuilder builds a graph: jobs that depend on one another, which [TaskFlow.Submit] stores
+// all or none. Within the graph each job has a ref, any text that the caller chooses. The zero
+// value is an empty graph. A TaskFlowBuilder is not safe for concurrent use.
 //
 //	var g client.TaskFlowBuilder
 //	extract := g.Add("extract", client.TaskFlowSpec{Name: "extract", Queue: "etl"})
@@ -22,16 +21,16 @@ type TaskFlowBuilder struct {
 	duplicates []string
 }
 
-// graphPart is a job of a graph.
+// graphPart is a job of a graph; dependsOn are refs.
 type graphPart struct {
 	ref       string
 	spec      TaskFlowSpec
 	dependsOn []string
 }
 
-// Add puts a job into the graph, to run after the jobs that the refs name,
-// which may be added later. Dependencies in the spec are ids of jobs outside
-// the graph. It returns the ref. Mistakes are told by [TaskFlow.Submit].
+// Add adds a job to the graph and returns its ref. The job runs after the jobs with the refs in
+// after, which may be added later. Dependencies in the spec are ids of jobs outside the graph.
+// [TaskFlow.Submit] reports what is wrong with a graph.
 func (g *TaskFlowBuilder) Add(ref string, spec TaskFlowSpec, after ...string) string {
 	if g.index == nil {
 		g.index = map[string]int{}
@@ -45,7 +44,7 @@ func (g *TaskFlowBuilder) Add(ref string, spec TaskFlowSpec, after ...string) st
 	return ref
 }
 
-// Refs are those of all jobs, in the order in which they were added.
+// Refs returns the refs of all jobs, in the order in which they were added.
 func (g *TaskFlowBuilder) Refs() []string {
 	refs := make([]string, len(g.jobs))
 	for i, part := range g.jobs {
@@ -54,7 +53,7 @@ func (g *TaskFlowBuilder) Refs() []string {
 	return refs
 }
 
-// check finds what a server would refuse in terms of refs.
+// check finds mistakes before the graph is sent, to report them by refs.
 func (g *TaskFlowBuilder) check(op string) error {
 	if len(g.duplicates) > 0 {
 		return invalid(op, "ref %q is there twice", g.duplicates[0])
@@ -79,8 +78,8 @@ func (g *TaskFlowBuilder) check(op string) error {
 	return nil
 }
 
-// cycle finds one, along the dependencies. It keeps its own stack: chains may
-// be long.
+// cycle returns the refs of a dependency cycle, nil if there is none. It is a depth-first search
+// that keeps a stack of its own, because chains of dependencies may be long.
 func (g *TaskFlowBuilder) cycle() []string {
 	const onPath, done = 1, 2
 	state := make([]int, len(g.jobs))
@@ -109,6 +108,7 @@ func (g *TaskFlowBuilder) cycle() []string {
 	return nil
 }
 
+// refsOf returns the refs of jobs that are given by index.
 func (g *TaskFlowBuilder) refsOf(jobs []int) []string {
 	refs := make([]string, len(jobs))
 	for i, job := range jobs {
@@ -135,15 +135,13 @@ func (g *TaskFlowBuilder) encode() ([]byte, error) {
 	return append(b, "]}"...), nil
 }
 
-// Submit stores a graph, all of it or nothing, and returns the id of each job
-// by its ref (design, section 3).
+// Submit stores a graph, all of it or nothing, and returns the id of each job by its ref.
 //
-// Errors: [ErrInvalid] for what breaks a rule, refs that are unknown or there
-// twice, and more than 10,000 jobs (G-TF-36); [ErrCycle] with the refs along
-// it; [ErrUnauthorized]; [ErrRetryable].
+// Errors: [ErrInvalid], also for refs that are unknown or used twice and for more than 10,000 jobs
+// (G-TF-36); [ErrCycle] with the refs along the cycle; [ErrUnauthorized]; [ErrRetryable].
 //
-// Repeating makes another graph. So a try whose answer was lost is not
-// repeated: the error has Uncertain set, and the graph may be there.
+// Repeating would store another graph, so a try whose answer was lost is not repeated. The error is
+// Uncertain then, and the graph may exist.
 func (t *TaskFlow) Submit(ctx context.Context, g *TaskFlowBuilder) (map[string]string, error) {
 	const op = "taskflow submit"
 	if err := g.check(op); err != nil {
@@ -176,11 +174,11 @@ type TaskFlowEdge struct {
 	To   string `json:"to"`
 }
 
-// TaskFlowGraph is what hangs together with a job.
+// TaskFlowGraph is a set of jobs that are connected by dependencies.
 type TaskFlowGraph struct {
 	Nodes []TaskFlowNode `json:"nodes"`
 	Edges []TaskFlowEdge `json:"edges"`
-	// Truncated says that the graph has more nodes than the 2,000 there are.
+	// Truncated is true when the graph has more than the 2,000 nodes in Nodes.
 	Truncated bool `json:"truncated"`
 }
 
@@ -189,8 +187,8 @@ func (g TaskFlowGraph) Final() bool {
 	return !slices.ContainsFunc(g.Nodes, func(n TaskFlowNode) bool { return !n.Status.Final() })
 }
 
-// Graph reads the graph around a job: all it depends on or that depends on it,
-// and so on (G-TF-36).
+// Graph reads the graph of a job: all jobs that it depends on or that depend on it, directly or not
+// (G-TF-36).
 //
 // Errors: [ErrNotFound]; [ErrUnauthorized]; [ErrRetryable]. Repeating is safe.
 func (t *TaskFlow) Graph(ctx context.Context, id string) (TaskFlowGraph, error) {
@@ -204,11 +202,10 @@ func (t *TaskFlow) Graph(ctx context.Context, id string) (TaskFlowGraph, error) 
 			readOnly: true, accept: []int{http.StatusOK}})
 }
 
-// WaitGraph looks at the graph around a job until every job of it has ended,
-// and returns it; of a truncated one it sees only what [TaskFlow.Graph] shows.
+// WaitGraph polls the graph of a job until every job in it has ended, and returns it. Of a
+// truncated graph it sees only the jobs that [TaskFlow.Graph] returns.
 //
-// Errors: those of [TaskFlow.Graph], but for [ErrRetryable]; that of the
-// context when it ends first.
+// Errors: those of [TaskFlow.Graph] except [ErrRetryable]; that of the context when it ends first.
 func (t *TaskFlow) WaitGraph(ctx context.Context, id string) (TaskFlowGraph, error) {
 	return watch(ctx, t.client, "taskflow wait",
 		func() (TaskFlowGraph, error) { return t.Graph(ctx, id) },

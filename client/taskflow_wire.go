@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// TaskFlowStatus is where a job is in its life (TF-022).
+// TaskFlowStatus is the status of a job (TF-022).
 type TaskFlowStatus string
 
 // The statuses of a job.
 const (
 	TaskPending   TaskFlowStatus = "PENDING" // waits for its dependencies
-	TaskReady     TaskFlowStatus = "READY"   // may run, or waits for its next try
+	TaskReady     TaskFlowStatus = "READY"   // can be claimed, or waits for its next attempt
 	TaskRunning   TaskFlowStatus = "RUNNING"
 	TaskCompleted TaskFlowStatus = "COMPLETED"
 	TaskFailed    TaskFlowStatus = "FAILED"  // its attempts are used up, or a failure was final
-	TaskBlocked   TaskFlowStatus = "BLOCKED" // a dependency failed or is blocked
+	TaskBlocked   TaskFlowStatus = "BLOCKED" // a dependency has failed or is blocked
 )
 
 // Final reports whether the job has ended (TF-031).
@@ -26,32 +26,31 @@ func (s TaskFlowStatus) Final() bool {
 	return s == TaskCompleted || s == TaskFailed || s == TaskBlocked
 }
 
-// TaskFlowStrategy says how the delay between tries grows (TF-019).
+// TaskFlowStrategy is how the backoff grows from attempt to attempt (TF-019).
 type TaskFlowStrategy string
 
-// The strategies, for the n-th failure (TF-060, TF-061, TF-062).
+// The strategies, with the delay after the n-th failed attempt (TF-060, TF-061, TF-062).
 const (
 	TaskFixed       TaskFlowStrategy = "FIXED"       // the base delay
 	TaskLinear      TaskFlowStrategy = "LINEAR"      // n times the base delay
 	TaskExponential TaskFlowStrategy = "EXPONENTIAL" // doubled with each failure
 )
 
-// TaskFlowRetry is a policy of retries. Zero members mean the defaults of
-// TaskFlow (TF-020).
+// TaskFlowRetry is a retry policy. A zero member means TaskFlow's default (TF-020).
 type TaskFlowRetry struct {
-	// MaxAttempts is how often the job is run at most, from 1 to 10. Zero
-	// means 3 (TF-014).
+	// MaxAttempts bounds the failed attempts, from 1 to 10. Zero means 3 (TF-014).
 	MaxAttempts int
 	// Strategy is how the delay grows. Empty means [TaskExponential].
 	Strategy TaskFlowStrategy
-	// BaseDelay is the first delay, from 1 s to 300 s in whole seconds; parts
-	// of a second are rounded up. Zero means 10 s (TF-016).
+	// BaseDelay is the first delay, from 1 s to 300 s. The wire has whole seconds; fractions are
+	// rounded up. Zero means 10 s (TF-016).
 	BaseDelay time.Duration
-	// MaxDelay bounds the delay, from BaseDelay to 3600 s. Zero means 300 s
+	// MaxDelay bounds the delay, from BaseDelay to 3600 s, rounded like it. Zero means 300 s
 	// (TF-017).
 	MaxDelay time.Duration
 }
 
+// append appends the policy as JSON, without the members that are zero.
 func (r TaskFlowRetry) append(b []byte) []byte {
 	b = append(b, '{')
 	first := true
@@ -77,21 +76,21 @@ func (r TaskFlowRetry) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// TaskFlowSpec is a job as it is created. Name and Queue are needed (TF-013).
+// TaskFlowSpec is a job as it is created. Name and Queue are required (TF-013).
 type TaskFlowSpec struct {
 	// Name has 1 to 255 characters (TF-002).
 	Name string
 	// Queue has 1 to 64 letters, digits and underscores (TF-003).
 	Queue string
-	// Payload is any JSON of up to 65,536 bytes, sent as it is (TF-004). Nil
-	// means {}.
+	// Payload is any JSON of up to 65,536 bytes, which travels byte for byte (TF-004). Nil means
+	// {}.
 	Payload json.RawMessage
-	// Priority is from 1 to 10, the highest. Zero means 5 (G-TF-14).
+	// Priority is from 1 to 10; a job of higher priority is claimed first. Zero means 5 (G-TF-14).
 	Priority int
-	// Dependencies are the ids of at most 50 jobs that must be COMPLETED first
+	// Dependencies are the ids of at most 50 jobs that must be COMPLETED before this one runs
 	// (TF-008).
 	Dependencies []string
-	// Retry is the policy of retries; the zero value is that of TaskFlow.
+	// Retry is the retry policy; the zero value is TaskFlow's default.
 	Retry TaskFlowRetry
 }
 
@@ -106,8 +105,8 @@ func (s TaskFlowSpec) encode() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// appendMembers writes all but the dependencies. It is put together by hand so
-// that the payload comes back as it was (TF-005).
+// appendMembers appends all members but the dependencies. It does not use encoding/json for the
+// payload, which must come back byte for byte (TF-005).
 func (s TaskFlowSpec) appendMembers(b []byte) ([]byte, error) {
 	if err := errors.Join(checkName("name", s.Name), checkName("queue", s.Queue)); err != nil {
 		return nil, err
@@ -129,18 +128,17 @@ func (s TaskFlowSpec) appendMembers(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// TaskFlowPatch is what an update changes; nil members stay as they are
-// (TF-078).
+// TaskFlowPatch is a change of a job; nil fields stay as they are (TF-078).
 type TaskFlowPatch struct {
 	Name     *string
 	Queue    *string
 	Priority *int
-	// Payload takes the place of the whole payload.
+	// Payload replaces the whole payload.
 	Payload json.RawMessage
-	// Dependencies take the place of all dependencies.
+	// Dependencies replace all dependencies.
 	Dependencies *[]string
-	// Retry takes the place of the whole policy: zero members mean the
-	// defaults, not what was (G-TF-06).
+	// Retry replaces the whole policy: its zero members mean TaskFlow's defaults, not the present
+	// values (G-TF-06).
 	Retry *TaskFlowRetry
 }
 
@@ -186,28 +184,28 @@ func (p TaskFlowPatch) encode() ([]byte, error) {
 type TaskFlowJob struct {
 	// ID is a UUID.
 	ID string
-	// TaskFlowSpec is the job's definition, complete with what was left out.
+	// TaskFlowSpec is the job's definition, with the defaults filled in.
 	TaskFlowSpec
 	Status TaskFlowStatus
 	// CreatedAt and UpdatedAt are in UTC.
 	CreatedAt, UpdatedAt time.Time
-	// AttemptCount is how many runs have failed (G-TF-01).
+	// AttemptCount is the number of failed attempts (G-TF-01).
 	AttemptCount int
-	// NextRunAt is when a READY job that waits to be tried again may run, in
-	// UTC (G-TF-13); zero for all others.
+	// NextRunAt is when a READY job that waits for its next attempt can be claimed, in UTC
+	// (G-TF-13); zero for all others.
 	NextRunAt time.Time
-	// Result is what the run that completed the job left, as JSON; nil where it left
-	// nothing. Only TaskFlow.Get brings it, as it does LastError.
+	// Result is the result of the attempt that completed the job, as JSON; nil for none. Only
+	// TaskFlow.Get returns it and LastError.
 	Result json.RawMessage
-	// LastError is why the last run that reported a failure failed; nil where none did.
+	// LastError is the latest failure that a worker reported; nil if there was none.
 	LastError *TaskFlowFailure
 }
 
-// TaskFlowFailure is what a worker said of a run that failed.
+// TaskFlowFailure is the failure report of a worker.
 type TaskFlowFailure struct {
 	Message   string `json:"error"`
 	Type      string `json:"error_type"`
-	Retryable bool   `json:"retryable"` // what the worker said of it
+	Retryable bool   `json:"retryable"` // what the worker reported
 }
 
 // taskFlowWire is a job in an answer.
@@ -254,19 +252,19 @@ func (w taskFlowWire) job() TaskFlowJob {
 	}
 }
 
-// readTaskFlow takes what an error of TaskFlow says (G-TF-21).
+// readTaskFlow takes code, message and cycle from an error of TaskFlow (G-TF-21).
 func (e *Error) readTaskFlow(body []byte) {
-	var told struct {
+	var wire struct {
 		Code    string
 		Message string
 		Details struct {
 			CyclePath []string `json:"cycle_path"`
 		}
 	}
-	if json.Unmarshal(body, &told) != nil || told.Code == "" {
+	if json.Unmarshal(body, &wire) != nil || wire.Code == "" {
 		return
 	}
-	e.Code, e.Message, e.Cycle = told.Code, told.Message, told.Details.CyclePath
+	e.Code, e.Message, e.Cycle = wire.Code, wire.Message, wire.Details.CyclePath
 }
 
 func appendStrings(b []byte, values []string) []byte {
@@ -280,7 +278,7 @@ func appendStrings(b []byte, values []string) []byte {
 	return append(b, ']')
 }
 
-// cycleError is a cycle found before anything was sent.
+// cycleError is the error for a cycle that was found before anything was sent.
 func cycleError(op string, path []string) *Error {
 	return &Error{Op: op, Cycle: path, Err: fmt.Errorf("%w: %w of %d jobs", ErrInvalid, ErrCycle,
 		len(path))}
