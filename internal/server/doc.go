@@ -1,17 +1,22 @@
-// Package server puts one node together: the engine of all contracts, its duties, and the listeners
-// they are served on.
+// Package server puts one node together: the engine of all contracts, its maintenance, and the
+// listeners that serve the contracts.
 //
-//	New     takes a store and the rooms of the contracts; nothing runs yet
-//	Listen  opens the listeners, so that whoever starts the node learns at once when an address is taken
+//	New     builds the engine, mounts the contracts and prepares the listeners; nothing runs yet
+//	Listen  opens the listeners, so that a node whose address is in use fails at its start
 //	Run     serves until its context ends, then stops gracefully within the grace
 //
-// Each room is served on the common listener or on one of its own. /health answers on all of them,
-// /metrics on the common one; everything else outside the rooms is a 404 in plain text.
+// Each contract is served on the common listener or on one of its own. /health is served on all of
+// them, /metrics on the common one; every path outside the contracts is a 404 in plain text. A
+// contract may also run jobs in the background and publish the messages of its outbox; contract.go
+// lists what it may implement.
 //
-// A room may also run jobs by itself and take the messages of its contracts' outbox; see room.go.
+// A graceful stop (G-X-13) has this order:
 //
-// Stopping (G-X-13): readiness fails, listeners close, long polls are woken and answer
-// empty-handed, requests and runs under way end within the grace, the duties end, the store is
-// closed. Runs of workers outside the process are left alone (G-X-21): their leases are in the
-// store and go on.
+//	readiness fails
+//	listeners close, long polls are woken and answer without a job
+//	requests and attempts under way finish, within the grace
+//	maintenance ends, after it has published what the last attempts wrote
+//	the store is closed
+//
+// Attempts of remote workers are left alone (G-X-21): their leases are in the store and continue.
 package server

@@ -10,23 +10,23 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// Page is what a node tells a browser of itself at "/", beside its version and what it serves
-// where.
+// Page is what a node shows a browser at "/", in addition to its version and its contracts with
+// their addresses.
 type Page struct {
 	Facts []Fact
-	// Commands returns commands to go on with, for a node that is reached at url.
+	// Commands returns example commands for a node that is reached at url.
 	Commands func(url string) []string
 }
 
-// Fact is one thing to know about a node.
+// Fact is one line about a node.
 type Fact struct{ Name, Text string }
 
-// pageEntry is a contract or a surface as the page shows it.
+// pageEntry is a contract or another API as the page shows it.
 type pageEntry struct {
 	Name     string
 	Prefixes []string
-	Listen   string // its own address; empty is the common one
-	OpenAPI  string // the path of its description; empty is none
+	Listen   string // its own address; empty means the common one
+	OpenAPI  string // the path of its OpenAPI document; empty means none
 }
 
 //go:embed page.html
@@ -34,8 +34,12 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// page answers what no other mount of the common listener holds: a browser that asks for "/" gets
-// the page, everything else is a 404.
+// pagePolicy allows the page its own styles and nothing else.
+const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; " +
+	"base-uri 'none'; form-action 'none'"
+
+// page serves the paths that no other handler of the common listener covers: a browser that asks
+// for "/" gets the page, and every other request a 404.
 func (s *Server) page(entries []pageEntry) httpapi.PrefixHandler {
 	return httpapi.PrefixHandler{Name: "page", Prefixes: []string{"/"},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,10 +49,13 @@ func (s *Server) page(entries []pageEntry) httpapi.PrefixHandler {
 				return
 			}
 			var text bytes.Buffer
-			err := pageTemplate.Execute(&text,
-				map[string]any{"Version": s.config.Version, "Facts": s.config.Page.Facts,
-					"Tries": s.config.Page.Commands(s.baseURL(r)), "Served": entries,
-					"Metrics": s.config.Metrics != nil})
+			err := pageTemplate.Execute(&text, map[string]any{
+				"Version": s.config.Version,
+				"Facts":   s.config.Page.Facts,
+				"Tries":   s.config.Page.Commands(s.baseURL(r)),
+				"Served":  entries,
+				"Metrics": s.config.Metrics != nil,
+			})
 			if err != nil {
 				s.log.Error("the page at / cannot be made", "error_message", err)
 				http.Error(w, "the page cannot be made", http.StatusInternalServerError)
@@ -56,8 +63,7 @@ func (s *Server) page(entries []pageEntry) httpapi.PrefixHandler {
 			}
 			h := w.Header()
 			h.Set("Content-Type", "text/html; charset=utf-8")
-			h.Set("Content-Security-Policy",
-				"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+			h.Set("Content-Security-Policy", pagePolicy)
 			h.Set("X-Content-Type-Options", "nosniff")
 			h.Set("Cache-Control", "no-store")
 			h.Set("Vary", "Accept")
@@ -65,8 +71,8 @@ func (s *Server) page(entries []pageEntry) httpapi.PrefixHandler {
 		})}
 }
 
-// baseURL is the node's URL as the caller knows it. People copy commands with it into a shell: a
-// Host with more than names and ports consist of is replaced by the node's own address.
+// baseURL returns the node's URL as the caller knows it. People copy commands with it into a shell,
+// so a Host header with characters that no name or port has is replaced by the node's address.
 func (s *Server) baseURL(r *http.Request) string {
 	if r.Host == "" || strings.ContainsFunc(r.Host, invalidInHost) {
 		return s.URLs()[0]
@@ -78,6 +84,7 @@ func (s *Server) baseURL(r *http.Request) string {
 	return scheme + "://" + r.Host
 }
 
+// invalidInHost reports a character that no host name, address or port contains.
 func invalidInHost(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') &&
 		!strings.ContainsRune(".:-[]", c)

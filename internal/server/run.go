@@ -9,16 +9,16 @@ import (
 	"github.com/millrace/millrace/internal/maintenance"
 )
 
-// Run serves until ctx ends or a listener fails, stops gracefully, and closes the store. Listen
-// comes before. When it returns nothing of the node is left running, but for a store that does not
-// close.
+// Run serves until ctx ends or a listener fails, stops gracefully, and closes the store. Listen must
+// have succeeded before. When Run returns, no goroutine of the node is left, except for that of a
+// store that does not close in time.
 func (s *Server) Run(ctx context.Context) error {
 	maintenanceCtx, stopMaintenance := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMaintenance()
 	var wg sync.WaitGroup
 	background := maintenance.Runner{Engine: s.engine, Log: s.log,
 		PruneInterval: s.config.Settings.PruneInterval,
-		Publishers:    outboxOutlets(s.config.Contracts)}
+		Publishers:    outboxPublishers(s.config.Contracts)}
 	wg.Go(func() { background.Run(maintenanceCtx) })
 	workCtx, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
@@ -26,9 +26,9 @@ func (s *Server) Run(ctx context.Context) error {
 	go func() { defer close(workDone); s.runContracts(workCtx) }()
 
 	listenerErrs := make(chan error, len(s.listeners))
-	for _, d := range s.listeners {
+	for _, l := range s.listeners {
 		wg.Go(func() {
-			if err := d.serve(); err != nil {
+			if err := l.serve(); err != nil {
 				listenerErrs <- err
 			}
 		})
@@ -45,37 +45,37 @@ func (s *Server) Run(ctx context.Context) error {
 	stopWork()
 	s.shutDownListeners(s.config.Settings.ShutdownGrace)
 	s.awaitWork(workDone, s.config.Settings.ShutdownGrace-(s.config.Monotonic()-stopStarted))
-	stopMaintenance() // after the work: what it does at last is published, as far as there is time
+	stopMaintenance() // after the work, so that its last messages are published if time allows
 	wg.Wait()
 	err = errors.Join(err, s.closeStore())
 	s.log.Info("stopped", "duration", s.config.Monotonic()-stopStarted)
 	return err
 }
 
-// shutDownListeners ends the listeners and lets requests finish, for the grace less what the rest
-// of the stop may need.
+// shutDownListeners closes the listeners and lets requests finish. It leaves an eighth of the grace
+// to the rest of the stop.
 func (s *Server) shutDownListeners(grace time.Duration) {
 	s.engine.Close() // long polls answer 204
 	ctx, cancel := context.WithTimeout(context.Background(), grace-grace/8)
 	defer cancel()
 	var wg sync.WaitGroup
-	for _, d := range s.listeners {
+	for _, l := range s.listeners {
 		wg.Go(func() {
-			if err := d.server.Shutdown(ctx); err != nil {
-				s.log.Warn("requests did not end within the grace and are cut off", "address",
-					d.address)
-				_ = d.server.Close()
+			if err := l.server.Shutdown(ctx); err != nil {
+				s.log.Warn("requests did not finish within the grace and are cut off",
+					"address", l.address)
+				_ = l.server.Close()
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// workGrace is what executors get beyond the grace to write what became of the jobs they could not
-// end.
+// workGrace is the time beyond the grace in which local workers may store the outcome of attempts
+// that did not finish.
 const workGrace = 3 * time.Second
 
-// awaitWork waits for what the rooms do by themselves, which had the grace from the same moment as
+// awaitWork waits for the background work of the contracts, whose grace began together with that of
 // the requests.
 func (s *Server) awaitWork(workDone <-chan struct{}, remaining time.Duration) {
 	timer := time.NewTimer(max(0, remaining) + workGrace)
@@ -83,13 +83,14 @@ func (s *Server) awaitWork(workDone <-chan struct{}, remaining time.Duration) {
 	select {
 	case <-workDone:
 	case <-timer.C:
-		s.log.Warn("work did not end within the grace and is cut off; its leases will end it")
+		s.log.Warn("background work did not finish within the grace; its leases will expire")
 	}
 }
 
 // closeTimeout bounds the closing of a store that hangs.
 const closeTimeout = 3 * time.Second
 
+// closeStore closes the store, and gives up on one that hangs.
 func (s *Server) closeStore() error {
 	closed := make(chan error, 1)
 	go func() { closed <- s.config.Store.Close() }()
@@ -99,6 +100,6 @@ func (s *Server) closeStore() error {
 	case err := <-closed:
 		return err
 	case <-timer.C:
-		return errors.New("the store did not close in time; what was answered is on disk all the same")
+		return errors.New("the store did not close in time; all acknowledged changes are on disk")
 	}
 }

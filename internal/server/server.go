@@ -15,58 +15,68 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Contract is a contract as a node needs it. It may have more than that, see room.go.
+// Contract is what a node requires of a contract. A contract may implement more of the interfaces
+// in contract.go.
 type Contract interface {
 	Contract() engine.Contract
-	// Mount hands over the engine and makes the room's part of the API. It is called once, before
+	// Mount binds the contract to the engine and returns its API. It is called once, before
 	// anything runs.
 	Mount(*engine.Engine) httpapi.PrefixHandler
 }
 
-// ServedContract is a room and the address it is served on; empty is the common one.
+// ServedContract is a contract and where it is served.
 type ServedContract struct {
 	Contract Contract
-	Listen   string
-	OpenAPI  []byte // its description, served as /openapi/NAME.yaml; nil serves none
+	Listen   string // its own address; empty means the common one
+	OpenAPI  []byte // its OpenAPI document, served as /openapi/NAME.yaml; nil means none
 }
 
-// API is a part of the API that is no contract: it has no jobs of its own. It is served on the
-// common address.
+// API is an API that has no jobs of its own and so is no contract, such as that of remote workers.
+// It is served on the common address.
 type API struct {
 	Name    string
-	Mount   func(*engine.Engine) httpapi.PrefixHandler // called once, after those of the rooms
-	OpenAPI []byte                                     // see Place
+	Mount   func(*engine.Engine) httpapi.PrefixHandler // called once, after those of the contracts
+	OpenAPI []byte                                     // as that of a ServedContract
 }
 
-// Config is what a node is made of. All members but Surfaces, Metrics, Page and Engine are needed.
+// Config describes a node. APIs, Metrics, Page, WorkersOnly and ConfigureEngine are optional; all
+// other members are required.
 type Config struct {
 	Settings  *config.Settings
 	Store     store.Store // closed by Run
 	Contracts []ServedContract
 	APIs      []API
 	Log       *slog.Logger
-	Metrics   http.Handler         // of /metrics and below; nil serves none
-	Node      string               // unique among the nodes
+	Metrics   http.Handler         // of /metrics and below; nil means none
+	Node      string               // unique among the nodes of the store
 	Version   string               // of the binary, for the log and the page
-	Page      *Page                // nil serves none
+	Page      *Page                // nil means none
 	Random    func() [16]byte      // of cryptographic quality
 	Monotonic func() time.Duration // a clock that never jumps
 
-	// WorkersOnly serves no contract, only health and metrics: the node is there to run jobs.
+	// WorkersOnly serves no contract, only health and metrics: the node only executes jobs.
 	WorkersOnly bool
 
-	// ConfigureEngine, when set, is given the engine once it is made: for what has to be told of it
-	// before anything is served.
+	// ConfigureEngine, unless nil, is called with the new engine, before anything is served.
 	ConfigureEngine func(*engine.Engine) error
 }
 
+// validate names the first required member that is missing.
 func (c *Config) validate() error {
-	for name, missing := range map[string]bool{"Settings": c.Settings == nil,
-		"Store": c.Store == nil, "Places": len(c.Contracts) == 0,
-		"Log": c.Log == nil, "Node": c.Node == "", "Random": c.Random == nil,
-		"Elapsed": c.Monotonic == nil} {
-		if missing {
-			return fmt.Errorf("server: Config.%s is missing", name)
+	for _, member := range []struct {
+		name    string
+		missing bool
+	}{
+		{"Settings", c.Settings == nil},
+		{"Store", c.Store == nil},
+		{"Contracts", len(c.Contracts) == 0},
+		{"Log", c.Log == nil},
+		{"Node", c.Node == ""},
+		{"Random", c.Random == nil},
+		{"Monotonic", c.Monotonic == nil},
+	} {
+		if member.missing {
+			return fmt.Errorf("server: Config.%s is missing", member.name)
 		}
 	}
 	return nil
@@ -81,13 +91,19 @@ type Server struct {
 	stopping  atomic.Bool
 }
 
-// New puts a node together.
+// New builds the node of a Config. It starts nothing.
 func New(c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	e, err := engine.New(engine.Config{Store: c.Store, Contracts: allEngineContracts(c.Contracts),
-		Node: c.Node, Random: c.Random, Monotonic: c.Monotonic, Log: c.Log})
+	e, err := engine.New(engine.Config{
+		Store:     c.Store,
+		Contracts: allEngineContracts(c.Contracts),
+		Node:      c.Node,
+		Random:    c.Random,
+		Monotonic: c.Monotonic,
+		Log:       c.Log,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +116,14 @@ func New(c Config) (*Server, error) {
 	return s, s.buildListeners()
 }
 
-// build makes a door for every address that something is served on.
+// buildListeners mounts all contracts and other APIs, and makes a listener for every address.
 func (s *Server) buildListeners() error {
+	settings := s.config.Settings
+	credentials, err := loadTLS(settings.TLS)
+	if err != nil {
+		return err
+	}
+	mounted := s.mountContracts()
 	common := []httpapi.PrefixHandler{s.health()}
 	if s.config.Metrics != nil {
 		common = append(common, httpapi.PrefixHandler{Name: "metrics",
@@ -110,61 +132,65 @@ func (s *Server) buildListeners() error {
 	if !s.config.WorkersOnly {
 		common = append(common, openAPIHandler(s.config.Contracts, s.config.APIs))
 	}
-	var entries []pageEntry
-	byAddress := map[string][]httpapi.PrefixHandler{}
-	var addresses []string
-	for _, p := range s.config.Contracts {
-		m := p.Contract.Mount(s.engine)
-		if s.config.WorkersOnly {
-			continue
-		}
-		entries = append(entries, pageEntry{p.Contract.Contract().Name, m.Prefixes, p.Listen,
-			openAPIPath(p.Contract.Contract().Name, p.OpenAPI)})
-		if p.Listen == "" {
-			common = append(common, m)
-			continue
-		}
-		if byAddress[p.Listen] == nil {
-			byAddress[p.Listen] = []httpapi.PrefixHandler{s.health()}
-			addresses = append(addresses, p.Listen)
-		}
-		byAddress[p.Listen] = append(byAddress[p.Listen], m)
-	}
-	if !s.config.WorkersOnly {
-		for _, f := range s.config.APIs {
-			m := f.Mount(s.engine)
-			common = append(common, m)
-			entries = append(entries, pageEntry{f.Name, m.Prefixes, "",
-				openAPIPath(f.Name, f.OpenAPI)})
-		}
-	}
+	common = append(common, mounted.byAddress[""]...)
 	if s.config.Page != nil {
-		common = append(common, s.page(entries))
+		common = append(common, s.page(mounted.entries))
 	}
-	credentials, err := loadTLS(s.config.Settings.TLS)
-	if err != nil {
-		return err
-	}
-	s.listeners = []*httpListener{newListener(s.config.Settings.Listen, common,
-		s.config.Settings.TrustedProxies, credentials, s.log)}
-	for _, address := range addresses {
-		s.listeners = append(s.listeners,
-			newListener(address, byAddress[address], s.config.Settings.TrustedProxies, credentials,
-				s.log))
+	s.listeners = []*httpListener{newListener(settings.Listen, common, settings.TrustedProxies,
+		credentials, s.log)}
+	for _, address := range mounted.addresses {
+		handlers := append([]httpapi.PrefixHandler{s.health()}, mounted.byAddress[address]...)
+		s.listeners = append(s.listeners, newListener(address, handlers, settings.TrustedProxies,
+			credentials, s.log))
 	}
 	return nil
 }
 
-// openAPIHandler serves the OpenAPI documents of all contracts and surfaces.
+// mounts are the handlers of contracts and other APIs by address; "" is the common address.
+type mounts struct {
+	byAddress map[string][]httpapi.PrefixHandler
+	addresses []string // of contracts with an address of their own, in the order of the contracts
+	entries   []pageEntry
+}
+
+// mountContracts binds all contracts to the engine. A node that only executes jobs needs their
+// binding too, but serves none of them.
+func (s *Server) mountContracts() mounts {
+	all := mounts{byAddress: map[string][]httpapi.PrefixHandler{}}
+	for _, c := range s.config.Contracts {
+		h := c.Contract.Mount(s.engine)
+		if !s.config.WorkersOnly {
+			all.add(c.Contract.Contract().Name, h, c.Listen, c.OpenAPI)
+		}
+	}
+	if s.config.WorkersOnly {
+		return all
+	}
+	for _, a := range s.config.APIs {
+		all.add(a.Name, a.Mount(s.engine), "", a.OpenAPI)
+	}
+	return all
+}
+
+func (m *mounts) add(name string, h httpapi.PrefixHandler, address string, document []byte) {
+	if address != "" && m.byAddress[address] == nil {
+		m.addresses = append(m.addresses, address)
+	}
+	m.byAddress[address] = append(m.byAddress[address], h)
+	m.entries = append(m.entries, pageEntry{Name: name, Prefixes: h.Prefixes, Listen: address,
+		OpenAPI: openAPIPath(name, document)})
+}
+
+// openAPIHandler serves the OpenAPI documents of all contracts and other APIs.
 func openAPIHandler(contracts []ServedContract, apis []API) httpapi.PrefixHandler {
 	files := map[string][]byte{}
-	for _, p := range contracts {
-		files[openAPIPath(p.Contract.Contract().Name, p.OpenAPI)] = p.OpenAPI
+	for _, c := range contracts {
+		files[openAPIPath(c.Contract.Contract().Name, c.OpenAPI)] = c.OpenAPI
 	}
-	for _, f := range apis {
-		files[openAPIPath(f.Name, f.OpenAPI)] = f.OpenAPI
+	for _, a := range apis {
+		files[openAPIPath(a.Name, a.OpenAPI)] = a.OpenAPI
 	}
-	delete(files, "")
+	delete(files, "") // those without a document
 	return httpapi.PrefixHandler{Name: "openapi", Prefixes: []string{"/openapi/"},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			text, found := files[r.URL.Path]
@@ -182,7 +208,7 @@ func openAPIHandler(contracts []ServedContract, apis []API) httpapi.PrefixHandle
 		})}
 }
 
-// openAPIPath is where an OpenAPI document is served; empty where there is none.
+// openAPIPath returns where an OpenAPI document is served, or "" where there is none.
 func openAPIPath(name string, document []byte) string {
 	if document == nil {
 		return ""
@@ -190,7 +216,8 @@ func openAPIPath(name string, document []byte) string {
 	return "/openapi/" + name + ".yaml"
 }
 
-// health says whether the node is of use.
+// health serves the checks of the node: the store answers, the node is not stopping, and the
+// contracts are healthy.
 func (s *Server) health() httpapi.PrefixHandler {
 	checks := []httpapi.Check{
 		{Name: "store", Run: func(ctx context.Context) error { return s.engine.Ping(ctx) }},

@@ -15,10 +15,10 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// httpListener is one listener and its server.
+// httpListener is one listening address and the server on it.
 type httpListener struct {
-	address  string // as it was set
-	handlers []string
+	address  string   // as configured; its port may be 0
+	handlers []string // the names of what is served, for the log
 	useTLS   bool
 	server   *http.Server
 	listener net.Listener
@@ -27,16 +27,16 @@ type httpListener struct {
 func newListener(address string, handlers []httpapi.PrefixHandler, proxies []netip.Prefix,
 	credentials *tls.Config, log *slog.Logger) *httpListener {
 	handler := httpapi.TrustProxies(proxies, httpapi.NewMux(handlers...))
-	d := &httpListener{address: address, useTLS: credentials != nil,
+	l := &httpListener{address: address, useTLS: credentials != nil,
 		server: httpapi.NewServer(handler, log)}
-	d.server.TLSConfig = credentials
-	for _, m := range handlers {
-		d.handlers = append(d.handlers, m.Name)
+	l.server.TLSConfig = credentials
+	for _, h := range handlers {
+		l.handlers = append(l.handlers, h.Name)
 	}
-	return d
+	return l
 }
 
-// loadTLS reads the certificate of all listeners; nil when there is none.
+// loadTLS reads the certificate of all listeners. It returns nil when TLS is not configured.
 func loadTLS(t config.TLS) (*tls.Config, error) {
 	if !t.Enabled() {
 		return nil, nil
@@ -48,26 +48,27 @@ func loadTLS(t config.TLS) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}, nil
 }
 
-// Listen opens every listener, or none. Its error is a sentence for whoever starts the node.
+// Listen opens all listeners, or none. Its errors name the setting to change, since the operator
+// who starts the node reads them.
 func (s *Server) Listen(ctx context.Context) error {
-	for _, d := range s.listeners {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.address)
+	for _, l := range s.listeners {
+		opened, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.address)
 		if err != nil {
 			s.closeListeners()
-			return listenError("listen", d.address, err)
+			return listenError("listen", l.address, err)
 		}
-		d.listener = httpapi.LimitConnections(l)
+		l.listener = httpapi.LimitConnections(opened)
 	}
-	for _, d := range s.listeners {
-		s.log.Info("listening", "address", d.url(), "serves", d.handlers, "version",
-			s.config.Version, "node", s.config.Node)
+	for _, l := range s.listeners {
+		s.log.Info("listening", "address", l.url(), "serves", l.handlers,
+			"version", s.config.Version, "node", s.config.Node)
 	}
 	return nil
 }
 
-// CheckListen finds out whether the addresses of the settings are free, all at the same time, and
-// their certificate is one, so that a node that cannot start finds it out before it makes anything.
-// Listen has the last word.
+// CheckListen checks that all addresses of the settings can be listened on at the same time and
+// that the certificate can be loaded, so that a node that cannot start fails before it creates
+// files. Listen may still fail later, since the addresses are free again in between.
 func CheckListen(ctx context.Context, s *config.Settings) error {
 	if _, err := loadTLS(s.TLS); err != nil {
 		return err
@@ -83,14 +84,15 @@ func CheckListen(ctx context.Context, s *config.Settings) error {
 }
 
 func (s *Server) closeListeners() {
-	for _, d := range s.listeners {
-		if d.listener != nil {
-			d.listener.Close()
-			d.listener = nil
+	for _, l := range s.listeners {
+		if l.listener != nil {
+			l.listener.Close()
+			l.listener = nil
 		}
 	}
 }
 
+// listenError explains a failed listen by the setting to change.
 func listenError(setting, address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -104,34 +106,34 @@ func listenError(setting, address string, err error) error {
 	return fmt.Errorf("cannot listen on %s (%s): %w", address, setting, err)
 }
 
-// URLs are where the node is served: the common listener first, then those of rooms of their own.
-// Ports are the real ones.
+// URLs returns where the node is served, the common listener first. Ports are those that were
+// opened, also where the setting says 0.
 func (s *Server) URLs() []string {
 	urls := make([]string, len(s.listeners))
-	for i, d := range s.listeners {
-		urls[i] = d.url()
+	for i, l := range s.listeners {
+		urls[i] = l.url()
 	}
 	return urls
 }
 
-func (d *httpListener) url() string {
+func (l *httpListener) url() string {
 	scheme := "http"
-	if d.useTLS {
+	if l.useTLS {
 		scheme = "https"
 	}
-	return scheme + "://" + d.listener.Addr().String()
+	return scheme + "://" + l.listener.Addr().String()
 }
 
-// serve answers until the server is shut down or its listener fails.
-func (d *httpListener) serve() error {
+// serve accepts connections until the server is shut down or its listener fails.
+func (l *httpListener) serve() error {
 	var err error
-	if d.useTLS {
-		err = d.server.ServeTLS(d.listener, "", "")
+	if l.useTLS {
+		err = l.server.ServeTLS(l.listener, "", "")
 	} else {
-		err = d.server.Serve(d.listener)
+		err = l.server.Serve(l.listener)
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
-	return fmt.Errorf("the listener on %s failed: %w", d.address, err)
+	return fmt.Errorf("the listener on %s failed: %w", l.address, err)
 }
