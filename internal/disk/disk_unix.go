@@ -12,8 +12,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Lock takes the lock file at path, which keeps a second process out of its directory. The kernel
-// drops it when the process ends, however it ends. Conflict names the process that has it.
+// Lock locks the file at path, which keeps a second process out of its directory. The kernel
+// releases the lock when the process ends, however it ends. The error is a Conflict that names the
+// process that has the lock, or ReadOnly where the file cannot be created.
 func Lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -28,15 +29,22 @@ func Lock(path string) (unlock func(), err error) {
 			Msg: fmt.Sprintf("the data directory %s is in use by process %s", filepath.Dir(path),
 				strings.TrimSpace(string(holder[:n])))}
 	}
-	if err := f.Truncate(0); err == nil {
-		fmt.Fprintf(f, "%d\n", os.Getpid())
-	}
-	// A child that is being started holds a copy of the file until it runs: closing ours would
-	// leave the lock to it for that long.
+	writePID(f)
+	// A child process that is being started has a copy of the descriptor until it runs its own
+	// program. Closing ours would leave the lock to it for that long, so it is released first.
 	return func() { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN); f.Close() }, nil
 }
 
-// Sync puts the entries of a directory on the disk.
+// writePID names this process in the lock file. It only serves the message of Lock, so a failure
+// does not matter.
+func writePID(f *os.File) {
+	if f.Truncate(0) != nil {
+		return
+	}
+	fmt.Fprintf(f, "%d\n", os.Getpid())
+}
+
+// Sync writes the entries of a directory to the disk.
 func Sync(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

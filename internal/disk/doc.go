@@ -1,3 +1,4 @@
-// Package disk holds what everything that keeps files of its own needs beside package os: a lock
-// that keeps a second process out of a directory, and directory entries that are on the disk.
+// Package disk adds to package os what code that keeps files of its own needs: a lock that keeps a
+// second process out of a directory, and syncing of directory entries, so that a file that was
+// created or renamed is found again after a power failure.
 package disk

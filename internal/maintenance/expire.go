@@ -6,8 +6,8 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 )
 
-// expire ends runs whose lease is over. It looks twice in the time that is
-// promised, so that looking itself may take a while.
+// expire ends attempts whose lease has ended. It runs twice in the interval within which expiry is
+// promised, so that the step itself may take some time.
 func (r *Runner) expire(ctx context.Context) {
 	for {
 		wait := engine.SweepInterval / 2

@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// gaugeInterval bounds how late a node learns that another paused or limited a
-// queue.
+// gaugeInterval bounds how late a node learns that another node has paused or limited a queue.
 const gaugeInterval = time.Second
 
-// gauge takes in what other nodes set for queues.
+// gauge loads the queue settings that other nodes have stored.
 func (r *Runner) gauge(ctx context.Context) {
 	for {
 		r.report(ctx, "gauge", r.Engine.LoadQueues(ctx))

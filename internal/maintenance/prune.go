@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// prune removes what need not be kept, in small batches.
+// prune deletes what is past its retention, in small batches.
 func (r *Runner) prune(ctx context.Context) {
 	every := r.PruneInterval
 	if every <= 0 {

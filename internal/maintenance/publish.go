@@ -10,55 +10,58 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// publishInterval is how often the outbox is looked at for what other nodes put
-// there; what this node does is told.
+// publishInterval is how often the outbox is polled for messages that other nodes wrote. Those of
+// this node are signalled.
 const publishInterval = 200 * time.Millisecond
 
-// gatherInterval is how long messages gather from the first on: each look at the
-// outbox is a transaction that jobs have to wait for.
+// gatherInterval is how long messages are collected after the first one: each read of the outbox is
+// a transaction that competes with those of jobs.
 const gatherInterval = 20 * time.Millisecond
 
-// resignTimeout bounds the last step of a node that stops.
-const resignTimeout = time.Second
+// releaseTimeout bounds releaseLeadership, the last step of a node that stops.
+const releaseTimeout = time.Second
 
-// Publisher takes the messages of contracts. One that fails or is slow holds up no
-// other.
+// Publisher receives the outbox messages of some contracts. Publishers are independent: one that
+// fails or is slow does not delay the others.
 type Publisher struct {
 	Contracts []string // none means all
-	Deliver   func(context.Context, []job.Message) error
-	// Await, when set, is waited for before anything is delivered here. Where it is false nothing
-	// ever is: another node delivers.
+	// Deliver publishes a batch, oldest message first. After an error it receives the same
+	// messages again.
+	Deliver func(context.Context, []job.Message) error
+	// Await, unless nil, is called before the first Deliver. When it reports false, this node
+	// never delivers: another node does.
 	Await func(context.Context) bool
 }
 
-// publish delivers what is in the outbox, each outlet by itself.
+// publish delivers the messages of the outbox, with a loop of its own for each publisher.
 func (r *Runner) publish(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, o := range r.Publishers {
-		all.Go(func() { r.publishTo(ctx, o) })
+	for _, p := range r.Publishers {
+		all.Go(func() { r.publishTo(ctx, p) })
 	}
 	all.Wait()
 }
 
-// publishTo delivers the messages of one outlet, in order, at least once.
-func (r *Runner) publishTo(ctx context.Context, o Publisher) {
-	if o.Await != nil && !o.Await(ctx) {
+// publishTo delivers the messages of one publisher, in order and at least once.
+func (r *Runner) publishTo(ctx context.Context, p Publisher) {
+	if p.Await != nil && !p.Await(ctx) {
 		return
 	}
 	elected := false
 	defer func() {
 		if elected {
-			r.releaseLeadership(ctx, o)
+			r.releaseLeadership(ctx, p)
 		}
 	}()
 	deliver := func(ctx context.Context, batch []job.Message) error {
 		elected = true
-		return o.Deliver(ctx, batch)
+		return p.Deliver(ctx, batch)
 	}
-	name := strings.TrimSpace("publish " + strings.Join(o.Contracts, " "))
+	name := strings.TrimSpace("publish " + strings.Join(p.Contracts, " "))
 	for {
-		wait, wake := publishInterval, r.Engine.OutboxReady(o.Contracts...)
-		if _, err := r.Engine.Publish(ctx, deliver, o.Contracts...); !r.report(ctx, name, err) {
+		wait, wake := publishInterval, r.Engine.OutboxReady(p.Contracts...)
+		_, err := r.Engine.Publish(ctx, deliver, p.Contracts...)
+		if !r.report(ctx, name, err) {
 			wait, wake = engine.SweepInterval, nil
 		}
 		if !sleep(ctx, wait, wake) || !sleep(ctx, gatherInterval, nil) {
@@ -67,10 +70,10 @@ func (r *Runner) publishTo(ctx context.Context, o Publisher) {
 	}
 }
 
-// releaseLeadership lets another node publish without waiting for the end of this one's
-// term. Where it fails, that end comes.
-func (r *Runner) releaseLeadership(ctx context.Context, o Publisher) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTimeout)
+// releaseLeadership lets another node publish at once. When it fails, another node can publish after
+// the end of this node's term.
+func (r *Runner) releaseLeadership(ctx context.Context, p Publisher) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	_ = r.Engine.ReleaseLeadership(ctx, o.Contracts...)
+	_ = r.Engine.ReleaseLeadership(ctx, p.Contracts...)
 }

@@ -1,8 +1,14 @@
-// Package outage keeps the log short while something is away. What the node depends on
-// is a Part: it says once that it is degraded and once that it works again, whatever the
-// number of requests, workers and loops that meet it. What the node does again and again
-// is a Loop: it says once that it fails, and stays silent about parts, which tell of
-// themselves.
+// Package outage keeps the log short while something does not answer.
+//
+// A Part is something the node depends on, such as the store or the streams. It logs one line when
+// it becomes degraded and one line when it works again, whatever the number of requests, workers
+// and loops whose calls fail meanwhile. A Loop is something the node does again and again. It logs
+// one line when it begins to fail and one when it works again, but nothing about errors of a part,
+// which logs its own outage.
+//
+//	calls of a part  ok ok FAIL FAIL ok FAIL ok ok ok ok
+//	                       │                          │ no failure for quietPeriod
+//	log                    WARN degraded              INFO works again
 package outage
 
 import (
@@ -14,13 +20,13 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Is reports whether an error is that of a part which is away or refuses its work.
+// Is reports whether an error is that of a part that does not answer or refuses to write.
 func Is(err error) bool {
 	return job.IsKind(err, job.Unavailable) || job.IsKind(err, job.ReadOnly)
 }
 
-// Level is the level of a line about one thing that failed: Debug where a part caused it,
-// which is told by the part.
+// Level returns the level for logging one failure: Debug where a part caused it, since the part
+// logs its outage itself, and the given level otherwise.
 func Level(level slog.Level, err error) slog.Level {
 	if Is(err) {
 		return slog.LevelDebug
@@ -28,18 +34,18 @@ func Level(level slog.Level, err error) slog.Level {
 	return level
 }
 
-// quietPeriod is how long no call may have failed before a part counts as working again: one
-// that answers now and then is degraded all the time.
+// quietPeriod is how long no call may fail before a part counts as working again. A part that
+// answers now and then stays degraded.
 const quietPeriod = time.Second
 
-// Endpoint says what a part is, and where.
+// Endpoint describes a part for the log.
 type Endpoint struct {
 	Name    string // such as store
-	Setting string // that says where it is, such as stream.url
-	Address string // host and port, or a directory; no secrets
+	Setting string // the setting of its address, such as stream.url
+	Address string // host and port, or a directory; never with secrets
 }
 
-// Part is something the node depends on. As nil it tells nobody.
+// Part is something the node depends on. A nil Part records nothing.
 type Part struct {
 	endpoint Endpoint
 	log      *slog.Logger
@@ -49,46 +55,46 @@ type Part struct {
 	degraded    bool
 	since       time.Duration // when the outage began
 	failed      time.Duration // when a call failed last
-	healthy     bool          // a call that began after that went well
-	recovering  bool          // the end of the quiet time is waited for
-	recoveredAt time.Duration // when it began to work again
+	healthy     bool          // a call that began after failed has succeeded
+	recovering  bool          // a timer waits for the end of the quiet period
+	recoveredAt time.Duration // when the last outage ended
 }
 
-// NewPart makes a part that works as far as is known.
-func NewPart(log *slog.Logger, now func() time.Duration, place Endpoint) *Part {
-	return &Part{endpoint: place, log: log, now: now, recoveredAt: -1}
+// NewPart makes a part that is assumed to work.
+func NewPart(log *slog.Logger, now func() time.Duration, endpoint Endpoint) *Part {
+	return &Part{endpoint: endpoint, log: log, now: now, recoveredAt: -1}
 }
 
-// Do makes a call of the part and notes how it ended.
+// Do makes a call of the part and records its result.
 func (p *Part) Do(call func() error) error {
-	ended := p.Begin()
+	report := p.Begin()
 	err := call()
-	ended(err)
+	report(err)
 	return err
 }
 
-// Begin notes that a call of the part begins, and returns what is told how it ended.
-func (p *Part) Begin() (ended func(error)) {
+// Begin records that a call of the part begins, and returns the function that records its result.
+func (p *Part) Begin() (report func(error)) {
 	if p == nil {
 		return func(error) {}
 	}
-	began := p.now()
+	start := p.now()
 	return func(err error) {
 		switch {
 		case Is(err):
-			p.fail(began, err)
+			p.fail(start, err)
 		case err == nil:
-			p.succeed(began)
+			p.succeed(start)
 		}
 	}
 }
 
-// fail notes a call that failed. One that began before the part worked again is of the
-// outage that is over.
-func (p *Part) fail(began time.Duration, err error) {
+// fail records a failed call. A call that began before the last outage ended belongs to that
+// outage.
+func (p *Part) fail(start time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if began < p.recoveredAt {
+	if start < p.recoveredAt {
 		return
 	}
 	p.failed, p.healthy = p.now(), false
@@ -100,18 +106,18 @@ func (p *Part) fail(began time.Duration, err error) {
 		p.attrs("error_message", err.Error())...)
 }
 
-// succeed notes a call that went well. One that began before the last failure says nothing.
-func (p *Part) succeed(began time.Duration) {
+// succeed records a successful call. A call that began before the last failure proves nothing.
+func (p *Part) succeed(start time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.degraded || began < p.failed {
+	if !p.degraded || start < p.failed {
 		return
 	}
 	p.healthy = true
 	p.recover()
 }
 
-// recover ends the outage when the part has been sound for the quiet time.
+// recover ends the outage when no call has failed for quietPeriod, now or by a timer.
 func (p *Part) recover() {
 	now := p.now()
 	switch left := p.failed + quietPeriod - now; {
@@ -136,17 +142,17 @@ func (p *Part) attrs(more ...any) []any {
 		"address", p.endpoint.Address}, more...)
 }
 
-// Loop is something that the node does again and again. Its methods may be called at the
-// same time.
+// Loop is something that the node does again and again. Its methods may be called concurrently.
 type Loop struct {
-	Log  *slog.Logger // nil tells nobody
+	Log  *slog.Logger // nil logs nothing
 	Name string       // such as promotion
 
 	mu      sync.Mutex
 	failing bool
 }
 
-// Report notes how a round ended, unless the end of ctx ended it.
+// Report records the result of one round. An ended ctx counts as the reason of any failure, so the
+// round is not recorded.
 func (l *Loop) Report(ctx context.Context, err error) {
 	if l.Log == nil || ctx.Err() != nil {
 		return

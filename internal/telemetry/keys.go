@@ -1,6 +1,6 @@
 package telemetry
 
-// Keys of log lines. A key means the same in every line of every package.
+// The keys of log lines. A key means the same in every line of every package.
 const (
 	RequestID    = "request_id"
 	ClientID     = "client_id"

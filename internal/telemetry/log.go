@@ -7,8 +7,8 @@ import (
 	"log/slog"
 )
 
-// NewLogger makes the process's logger. format is text or json, level one of
-// debug, info, warn and error.
+// NewLogger makes the logger of the process. format is text or json; level is debug, info, warn
+// or error.
 func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	var options slog.HandlerOptions
 	var l slog.Level
@@ -26,7 +26,7 @@ func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("log format %q is not text or json", format)
 }
 
-// durationText writes durations in JSON as in text: a number alone has no unit.
+// durationText writes durations in JSON as text, since a number alone has no unit.
 func durationText(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		return slog.String(a.Key, a.Value.Duration().String())
@@ -34,8 +34,8 @@ func durationText(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// LogFinalFailure logs the end of a job that nobody tries again by itself: the same line in
-// every contract.
+// LogFinalFailure logs a job that has failed and is not retried automatically. The line is the
+// same in every contract.
 func LogFinalFailure(log *slog.Logger, jobID, queue string, attempt int, reason string,
 	more ...slog.Attr) {
 	attrs := append([]slog.Attr{slog.String(JobID, jobID), slog.String(Queue, queue),

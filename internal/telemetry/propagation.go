@@ -9,18 +9,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The headers that a trace travels in (W3C Trace Context).
+// The headers of a trace (W3C Trace Context).
 const (
 	TraceParent = "Traceparent"
 	TraceState  = "Tracestate"
 )
 
-// maxTraceState is how much of a tracestate is kept and sent on: what the specification asks for at
-// least.
+// maxTraceState bounds the tracestate that is stored and sent on, in bytes. The specification asks
+// for at least this much.
 const maxTraceState = 512
 
-// Extract returns ctx at the place that the header of a request names. A header that is wrong, or
-// there twice, names none.
+// Extract returns ctx with the span that the header of a request names. A header that is invalid
+// or given twice is ignored.
 func Extract(ctx context.Context, h http.Header) context.Context {
 	if len(h[TraceParent]) != 1 {
 		return ctx
@@ -28,8 +28,8 @@ func Extract(ctx context.Context, h http.Header) context.Context {
 	return resume(ctx, h[TraceParent][0], strings.Join(h[TraceState], ","))
 }
 
-// Inject writes the place in ctx into the header of a request; without one the header stays as it
-// is.
+// Inject writes the span of ctx into the header of a request. Without a span it leaves the header
+// as it is.
 func Inject(ctx context.Context, h http.Header) {
 	parent, state, _ := strings.Cut(Carrier(ctx), " ")
 	if parent == "" {
@@ -41,8 +41,8 @@ func Inject(ctx context.Context, h http.Header) {
 	}
 }
 
-// Carrier returns the place in ctx as text that is kept with a job: a traceparent and, after a
-// space, the tracestate if there is one. It is empty where there is no place.
+// Carrier returns the span of ctx as text to store with a job: a traceparent and, after a space,
+// the tracestate if there is one. It is empty where ctx has no span.
 func Carrier(ctx context.Context) string {
 	spanContext := trace.SpanContextFromContext(ctx)
 	if !spanContext.IsValid() {
@@ -59,7 +59,7 @@ func Carrier(ctx context.Context) string {
 	return parent
 }
 
-// truncateTraceState leaves out the last members of a tracestate that is too long: the oldest ones.
+// truncateTraceState drops the last, and so oldest, members of a tracestate that is too long.
 func truncateTraceState(state string) string {
 	for len(state) > maxTraceState {
 		state = state[:max(strings.LastIndexByte(state, ','), 0)]
@@ -67,8 +67,8 @@ func truncateTraceState(state string) string {
 	return state
 }
 
-// Resume returns ctx at the place that a Carrier names: what is started from it goes on from there.
-// A wrong one is taken for none.
+// Resume returns ctx with the span that a Carrier names, so that spans started from it continue
+// that trace. An invalid carrier is ignored.
 func Resume(ctx context.Context, carrier string) context.Context {
 	parent, state, _ := strings.Cut(carrier, " ")
 	return resume(ctx, parent, state)

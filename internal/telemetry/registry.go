@@ -12,22 +12,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Core is the name under which the process itself has its registry.
+// Core is the name of the registry of the process itself.
 const Core = "core"
 
-// Registries holds one registry for each contract and role, because the
-// documents of the contracts use the same metric names for different things.
+// Registries holds one registry for each contract and role. It may be used by several goroutines.
 type Registries struct {
 	mu         sync.Mutex
 	registries map[component]*prometheus.Registry
 }
 
-// component is a part of the process with metric names of its own. Role is
-// empty for what a contract has beside its roles.
+// component is a part of the process with metric names of its own. The role is empty for metrics
+// of a contract that belong to none of its roles.
 type component struct{ contract, role string }
 
-// NewRegistries makes the registry of the process, which describes the Go
-// runtime and the process, and room for the others.
+// NewRegistries makes Registries with the registry of the process itself, which describes the Go
+// runtime and the process.
 func NewRegistries() (*Registries, error) {
 	r := &Registries{registries: map[component]*prometheus.Registry{}}
 	core := r.For(Core, "")
@@ -40,7 +39,7 @@ func NewRegistries() (*Registries, error) {
 	return r, nil
 }
 
-// For returns the registry of a contract's role, made on first use.
+// For returns the registry of a contract's role, and makes it on first use.
 func (r *Registries) For(contract, role string) *prometheus.Registry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,14 +50,14 @@ func (r *Registries) For(contract, role string) *prometheus.Registry {
 	return r.registries[key]
 }
 
-// find returns the registry of a contract's role, nil if there is none.
+// find returns the registry of a contract's role, or nil if there is none.
 func (r *Registries) find(contract, role string) *prometheus.Registry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.registries[component{contract, role}]
 }
 
-// components returns the names in a fixed order.
+// components returns all components in a fixed order.
 func (r *Registries) components() []component {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,10 +71,10 @@ func (r *Registries) components() []component {
 	return names
 }
 
-// Gather implements prometheus.Gatherer for all registries at once: each metric
-// gets the label contract, and component for a role. A name that two of them use for
-// metrics of different types can have one type only, that of the first; the
-// others are found under their own registries.
+// Gather implements prometheus.Gatherer for all registries at once: each metric gets the label
+// contract, and the label component where it belongs to a role. When two registries use one name
+// for metrics of different types, only those of the first type are included; the others are
+// available under the path of their own registry.
 func (r *Registries) Gather() ([]*dto.MetricFamily, error) {
 	merged := map[string]*dto.MetricFamily{}
 	var errs prometheus.MultiError
@@ -107,16 +106,18 @@ func (r *Registries) Gather() ([]*dto.MetricFamily, error) {
 	return all, errs.MaybeUnwrap()
 }
 
-// withLabels adds who a metric belongs to, where it does not say so itself. A label
-// that would be empty says nothing: to Prometheus it is none.
-// Gathered labels are shared with the metric, so the slice is made anew.
+// withLabels returns labels with those of the component, unless the metric has labels of these
+// names itself. Empty labels are left out, since Prometheus treats them as absent. The slice is a
+// copy, because gathered labels are shared with their metric.
 func withLabels(labels []*dto.LabelPair, c component) []*dto.LabelPair {
 	all := slices.Clone(labels)
-	for _, l := range [][2]string{{"contract", c.contract}, {"component", c.role}} {
-		if l[1] != "" && !slices.ContainsFunc(all, func(p *dto.LabelPair) bool {
-			return p.GetName() == l[0]
-		}) {
-			all = append(all, &dto.LabelPair{Name: proto.String(l[0]), Value: proto.String(l[1])})
+	for _, label := range [][2]string{{"contract", c.contract}, {"component", c.role}} {
+		name, value := label[0], label[1]
+		given := slices.ContainsFunc(all, func(p *dto.LabelPair) bool {
+			return p.GetName() == name
+		})
+		if value != "" && !given {
+			all = append(all, &dto.LabelPair{Name: proto.String(name), Value: proto.String(value)})
 		}
 	}
 	slices.SortFunc(all, func(a, b *dto.LabelPair) int {

@@ -9,12 +9,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// maxScrapes bounds how many are served at a time: each holds all metrics in memory.
+// maxScrapes bounds concurrent scrapes: each keeps all metrics in memory.
 const maxScrapes = 8
 
-// Handler serves /metrics with all metrics under added labels, and
-// /metrics/{contract} and /metrics/{contract}/{role} with the literal names of
-// one registry. What cannot be gathered is logged and left out.
+// Handler serves /metrics with all metrics under added labels, and /metrics/{contract} and
+// /metrics/{contract}/{role} with the literal names of one registry. Metrics that cannot be
+// gathered are logged and left out.
 func (r *Registries) Handler(log *slog.Logger) http.Handler {
 	slots := make(chan struct{}, maxScrapes)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -32,7 +32,7 @@ func (r *Registries) Handler(log *slog.Logger) http.Handler {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		default:
-			http.Error(w, "too many ask for metrics at a time", http.StatusServiceUnavailable)
+			http.Error(w, "too many concurrent scrapes", http.StatusServiceUnavailable)
 			return
 		}
 		s := &scrapeWriter{ResponseWriter: w, log: log}
@@ -41,7 +41,7 @@ func (r *Registries) Handler(log *slog.Logger) http.Handler {
 	})
 }
 
-// gatherer returns what a path names, nil if nothing.
+// gatherer returns the registry of a path, or nil if there is none.
 func (r *Registries) gatherer(path string) prometheus.Gatherer {
 	if path == "/metrics" {
 		return r
@@ -51,20 +51,22 @@ func (r *Registries) gatherer(path string) prometheus.Gatherer {
 		return nil
 	}
 	contract, role, _ := strings.Cut(rest, "/")
-	if found := r.find(contract, role); found != nil && !strings.HasSuffix(path, "/") {
-		return found
+	registry := r.find(contract, role)
+	if registry == nil || strings.HasSuffix(path, "/") {
+		return nil
 	}
-	return nil
+	return registry
 }
 
-// scrapeWriter is who asks for metrics.
+// scrapeWriter writes the answer to a scrape and logs its errors.
 type scrapeWriter struct {
 	http.ResponseWriter
 	log    *slog.Logger
-	hungUp bool // it takes no more
+	hungUp bool // a write has failed
 }
 
-// Write notes when the scraper has hung up, which is nobody's fault.
+// Write implements http.ResponseWriter. A scraper that has hung up is logged at debug level: it
+// needs no attention.
 func (s *scrapeWriter) Write(p []byte) (int, error) {
 	n, err := s.ResponseWriter.Write(p)
 	if err != nil && !s.hungUp {
@@ -74,8 +76,8 @@ func (s *scrapeWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Println lets promhttp log. Of a scraper that is gone it would do so once for each
-// metric.
+// Println is the error log of promhttp, which reports a scraper that has hung up once for each
+// metric: those reports are dropped.
 func (s *scrapeWriter) Println(v ...any) {
 	if !s.hungUp {
 		s.log.Warn("metrics could not be gathered", ErrorMessage, v)

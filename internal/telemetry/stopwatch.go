@@ -2,15 +2,14 @@ package telemetry
 
 import "time"
 
-// Stopwatch measures how long something takes and bounds how long a connection
-// may. It never decides what a job is: that is the store's clock.
+// Stopwatch measures elapsed time. Decisions about jobs never use it, only the time of the engine.
 type Stopwatch struct{ start time.Time }
 
-// StartStopwatch starts a watch.
+// StartStopwatch starts a Stopwatch.
 func StartStopwatch() Stopwatch { return Stopwatch{time.Now()} }
 
-// Elapsed is the time since the start.
+// Elapsed returns the time since the start.
 func (s Stopwatch) Elapsed() time.Duration { return time.Since(s.start) }
 
-// Deadline is the instant d from now, for the deadlines of connections.
+// Deadline returns the time d from now, for the deadlines of connections.
 func Deadline(d time.Duration) time.Time { return time.Now().Add(d) }

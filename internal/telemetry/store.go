@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// StoreObserver registers a histogram of the store's statements by name and
-// kind of error, and returns the function that a store calls after each.
+// StoreObserver registers a histogram of the store's statements by name and kind of error, and
+// returns the function that a store calls after each statement.
 func StoreObserver(r prometheus.Registerer) (func(statement string, took time.Duration, err error),
 	error) {
 	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -23,15 +23,15 @@ func StoreObserver(r prometheus.Registerer) (func(statement string, took time.Du
 	if err := r.Register(vec); err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
-	var fine sync.Map // statement name to its histogram without error: the usual case
+	var succeeded sync.Map // statement name to its histogram without error: the usual case
 	return func(statement string, took time.Duration, err error) {
 		if err != nil {
 			vec.WithLabelValues(statement, job.KindOf(err).String()).Observe(took.Seconds())
 			return
 		}
-		h, ok := fine.Load(statement)
+		h, ok := succeeded.Load(statement)
 		if !ok {
-			h, _ = fine.LoadOrStore(statement, vec.WithLabelValues(statement, ""))
+			h, _ = succeeded.LoadOrStore(statement, vec.WithLabelValues(statement, ""))
 		}
 		h.(prometheus.Observer).Observe(took.Seconds())
 	}, nil

@@ -19,8 +19,8 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 )
 
-// Bounds of what is on its way to the collector. What comes while the queue is
-// full is dropped: nobody waits for a collector.
+// The bounds of spans on their way to the collector. Spans that end while the queue is full are
+// dropped: no request or job waits for a collector.
 const (
 	maxQueuedSpans  = 8192
 	maxSpanBatch    = 512
@@ -28,32 +28,34 @@ const (
 	spanSendTimeout = 5 * time.Second
 )
 
-// Tracing is where spans go. Without a collector, and as nil, it makes none and
-// costs next to nothing; the trace of a caller is handed on all the same.
-//
-// A job keeps the place it was submitted from as its Trace (Carrier), and what
-// happens to it later goes on from there (Resume), on whatever node.
+// Tracing makes spans and sends them to a collector. A nil Tracing, and one without a collector,
+// makes none and costs next to nothing; the trace of a caller is propagated nevertheless.
 type Tracing struct {
 	tracer       trace.Tracer
 	provider     *sdktrace.TracerProvider
-	cancelExport context.CancelFunc // ends what is being sent
+	cancelExport context.CancelFunc // aborts an export that is under way
 }
 
-// NewTracing makes a Tracing that sends to the collector at endpoint, a URL of
-// OTLP over HTTP such as http://127.0.0.1:4318; with none it makes no spans.
-// part is told whether spans get there; nil tells nobody. The attributes describe this process.
-// What has no parent is always recorded, what has one as its parent is.
+// NewTracing makes a Tracing that sends to the collector at endpoint, a URL of OTLP over HTTP such
+// as http://127.0.0.1:4318. An empty endpoint makes no spans. part records whether the collector
+// answers, and may be nil. attrs describe this process. A span without a parent is always
+// recorded, one with a parent exactly when the parent is.
 func NewTracing(ctx context.Context, endpoint string, part *outage.Part,
 	attrs ...attribute.KeyValue) (*Tracing, error) {
 	if endpoint == "" {
 		return &Tracing{}, nil
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(tracesURL(endpoint)),
+	retry := otlptracehttp.RetryConfig{
+		Enabled:         true,
+		InitialInterval: time.Second,
+		MaxInterval:     spanSendTimeout,
+		MaxElapsedTime:  4 * spanSendTimeout,
+	}
+	exporter, err := otlptracehttp.New(ctx,
+		otlptracehttp.WithEndpointURL(tracesURL(endpoint)),
 		otlptracehttp.WithTimeout(spanSendTimeout),
 		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true,
-			InitialInterval: time.Second,
-			MaxInterval:     spanSendTimeout, MaxElapsedTime: 4 * spanSendTimeout}))
+		otlptracehttp.WithRetry(retry))
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: the collector of traces: %w", err)
 	}
@@ -70,34 +72,33 @@ func NewTracing(ctx context.Context, endpoint string, part *outage.Part,
 		cancelExport: cancelExport}, nil
 }
 
-// tracesURL is the URL of the traces of an endpoint: that itself when it has a
-// path.
+// tracesURL returns the URL to send traces to: the endpoint itself when it has a path.
 func tracesURL(endpoint string) string {
 	u, err := url.Parse(endpoint)
-	if err == nil && (u.Path == "" || u.Path == "/") {
-		u.Path = "/v1/traces"
-		return u.String()
+	if err != nil || (u.Path != "" && u.Path != "/") {
+		return endpoint
 	}
-	return endpoint
+	u.Path = "/v1/traces"
+	return u.String()
 }
 
-// Enabled reports whether spans are made.
+// Enabled reports whether there is a collector, so that spans are made.
 func (t *Tracing) Enabled() bool { return t != nil && t.tracer != nil }
 
-// StartSpan begins a span of what this process does by itself, as a child of the
-// one in ctx. Whoever starts it ends it.
+// StartSpan begins a span of work inside this process, as a child of the one in ctx. The caller
+// ends it.
 func (t *Tracing) StartSpan(ctx context.Context, name string,
 	attrs ...attribute.KeyValue) (context.Context, trace.Span) {
 	return t.start(ctx, name, trace.SpanKindInternal, attrs)
 }
 
-// StartServer is StartSpan for a request of somebody else's.
+// StartServer is StartSpan for a request that this process answers.
 func (t *Tracing) StartServer(ctx context.Context, name string,
 	attrs ...attribute.KeyValue) (context.Context, trace.Span) {
 	return t.start(ctx, name, trace.SpanKindServer, attrs)
 }
 
-// StartClient is StartSpan for a request to somebody else.
+// StartClient is StartSpan for a request that this process sends.
 func (t *Tracing) StartClient(ctx context.Context, name string,
 	attrs ...attribute.KeyValue) (context.Context, trace.Span) {
 	return t.start(ctx, name, trace.SpanKindClient, attrs)
@@ -111,8 +112,8 @@ func (t *Tracing) start(ctx context.Context, name string, kind trace.SpanKind,
 	return t.tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(attrs...))
 }
 
-// Record makes a span of something that is over: the time a job spent in a
-// queue, say. The context it returns is that of the span.
+// Record makes a span of something that has already ended, such as the time a job spent in a
+// queue. It returns the context of the span.
 func (t *Tracing) Record(ctx context.Context, name string, from, to time.Time,
 	attrs ...attribute.KeyValue) context.Context {
 	if !t.Enabled() {
@@ -124,7 +125,7 @@ func (t *Tracing) Record(ctx context.Context, name string, from, to time.Time,
 	return ctx
 }
 
-// RecordRun is Record for a run. why is the reason of its failure, empty where it did not fail.
+// RecordRun is Record for an attempt. reason is why it failed, "" for success.
 func (t *Tracing) RecordRun(ctx context.Context, reason string, from, to time.Time,
 	attrs ...attribute.KeyValue) context.Context {
 	if !t.Enabled() {
@@ -139,16 +140,15 @@ func (t *Tracing) RecordRun(ctx context.Context, reason string, from, to time.Ti
 	return ctx
 }
 
-// maxReason is how many bytes of a reason a span gets: workers put what they like into it.
+// maxReason bounds a reason in a span, in bytes: workers may send reasons of any length.
 const maxReason = 1 << 10
 
-// FailSpan marks a span as that of something that went wrong.
+// FailSpan marks a span as failed.
 func FailSpan(span trace.Span, reason string) {
 	span.SetStatus(codes.Error, strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""))
 }
 
-// Shutdown sends what has not been sent, for as long as ctx holds, and ends the
-// tracing.
+// Shutdown sends the remaining spans, until ctx ends, and ends the tracing.
 func (t *Tracing) Shutdown(ctx context.Context) error {
 	if !t.Enabled() {
 		return nil
@@ -162,21 +162,24 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// reportingExporter tells its part when the collector cannot be reached; the library would tell a
+// reportingExporter reports an unreachable collector to its part. The library would report it to a
 // global handler.
 type reportingExporter struct {
 	sdktrace.SpanExporter
 	part *outage.Part
-	ctx  context.Context // that of the tracing
+	ctx  context.Context // of the tracing; its end aborts exports
 }
 
+// ExportSpans implements sdktrace.SpanExporter. It never returns an error: the outage is logged once
+// by the part, and spans that could not be sent are dropped.
 func (s *reportingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(s.ctx, cancel)()
 	defer cancel()
 	_ = s.part.Do(func() error {
 		err := s.SpanExporter.ExportSpans(ctx, spans)
-		if err == nil || s.ctx.Err() != nil {
+		aborted := s.ctx.Err() != nil
+		if aborted || err == nil {
 			return nil
 		}
 		return &job.Error{Kind: job.Unavailable, Op: "telemetry.export", Msg: "traces are dropped",

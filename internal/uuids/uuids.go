@@ -11,17 +11,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// Source makes ids that grow strictly, ahead of the clock where more are asked for than it has
-// microseconds.
+// Source makes ids of version 7 that grow strictly, each of a microsecond of its own. Where more ids
+// are requested than microseconds pass, they run ahead of the clock. It may be used by several
+// goroutines.
 type Source struct {
 	Now    func() time.Time
 	Random func() [16]byte
 
 	mu   sync.Mutex
-	last int64 // microsecond of the last one
+	last int64 // the microsecond of the last id
 }
 
-// Next returns the next n, in their order.
+// Next returns the next n ids in ascending order.
 func (s *Source) Next(n int) []string {
 	s.mu.Lock()
 	first := max(s.Now().UnixMicro(), s.last+1)
@@ -40,7 +41,7 @@ func newID(micros int64, random [16]byte) string {
 	return NewV7(time.UnixMicro(micros), random).String()
 }
 
-// NewV7 makes a UUID of version 7 that sorts by its millisecond, of the last ten of the random
+// NewV7 makes a UUID of version 7, which sorts by its millisecond. It uses the last ten of the random
 // bytes.
 func NewV7(at time.Time, random [16]byte) uuid.UUID {
 	var millis [8]byte
@@ -49,19 +50,20 @@ func NewV7(at time.Time, random [16]byte) uuid.UUID {
 	return New(7, random)
 }
 
-// New makes a UUID of a version that leaves its bytes to the maker: 4 of random ones, 8 of any.
+// New makes a UUID of a version whose content is free: version 4 of random bytes, version 8 of any
+// bytes, such as a digest.
 func New(version byte, id [16]byte) uuid.UUID {
 	id[6] = id[6]&0x0f | version<<4
 	id[8] = id[8]&0x3f | 0x80
 	return id
 }
 
-// LowerBound is a text that sorts before every id made at a time or later, and after those made a
-// millisecond before.
+// LowerBound returns a text that sorts before every id made at that time or later, and after those
+// made in an earlier millisecond. It selects ids by time from a sorted list of names.
 func LowerBound(at time.Time) string { return newID(at.UnixMilli()*1000, [16]byte{})[:14] }
 
-// Parse reads the usual 36 characters of a UUID of any version in any case and returns them in
-// lower case.
+// Parse reads the 36 characters of a UUID of any version, in any case, and returns its canonical
+// text in lower case.
 func Parse(s string) (string, bool) {
 	if len(s) != 36 {
 		return "", false

@@ -8,9 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// StatusClassObserver returns what times the requests of a route in seconds, whose labels are
-// the route and the class of the status. A class is there from its first request
-// on: most routes have one or two of them, and each is a dozen lines of a scrape.
+// StatusClassObserver returns the function that records the duration of a route's requests in
+// seconds, a histogram whose labels are the route and the class of the status (2xx). A class
+// exists from its first request on: most routes have one or two, and each is a dozen lines of a
+// scrape.
 func StatusClassObserver(seconds *prometheus.HistogramVec, route string) func(status int,
 	took time.Duration) {
 	var observers sync.Map // class to its histogram
