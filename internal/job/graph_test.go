@@ -183,36 +183,6 @@ func TestCyclesAgainstBruteForce(t *testing.T) {
 	})
 }
 
-// TF-042 to TF-045: every list of up to four outcomes against the rules in words.
-func TestEvaluateDependencies(t *testing.T) {
-	t.Parallel()
-	all := []job.Outcome{job.OutcomeOpen, job.OutcomeSucceeded, job.OutcomeFailed}
-	var visit func(prefix []job.Outcome)
-	visit = func(prefix []job.Outcome) {
-		want := "SATISFIED"
-		if slices.Contains(prefix, job.OutcomeOpen) {
-			want = "WAITING"
-		}
-		if slices.Contains(prefix, job.OutcomeFailed) {
-			want = "BLOCKED"
-		}
-		if got := job.EvaluateDependencies(prefix).String(); got != want {
-			t.Errorf("EvaluateDependencies(%v) = %s, want %s", prefix, got, want)
-		}
-		if len(prefix) == 4 {
-			return
-		}
-		for _, o := range all {
-			visit(append(slices.Clip(prefix), o))
-		}
-	}
-	visit(nil)
-	if got := job.EvaluateDependencies([]job.Outcome{job.OutcomeSucceeded,
-		77}); got != job.DependenciesWaiting {
-		t.Errorf("an outcome nobody knows: %s, want WAITING", got)
-	}
-}
-
 // uuidLike makes keys of the shape and cost of the ids in the store.
 func uuidLike(n int) string { return fmt.Sprintf("%08x-0000-7000-8000-%012x", n, n*2654435761) }
 

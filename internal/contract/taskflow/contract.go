@@ -1,7 +1,6 @@
 package taskflow
 
 import (
-	"context"
 	_ "embed"
 	"errors"
 	"log/slog"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
@@ -19,28 +17,30 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// OpenAPI is the contract's description, as it is served and as the tests
-// check every exchange against it.
+// OpenAPI is the contract's description. The server serves it, and the tests check every exchange
+// against it.
 //
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// Config is what a TaskFlow is made of.
+// Config holds the settings and dependencies of a TaskFlow.
 type Config struct {
 	Log      *slog.Logger
 	Registry prometheus.Registerer // the contract's own
-	Now      func() time.Time      // what ids begin with; the store's clock decides what a job does
-	Random   func() [16]byte       // of cryptographic quality
-	Token    config.Secret         // empty: open (G-TF-28)
-	Tracing  *telemetry.Tracing    // nil makes no spans
 
-	Lease          time.Duration // how long a worker may be silent
+	// Now gives the time that ids begin with. All times of a job are the store's.
+	Now     func() time.Time
+	Random  func() [16]byte    // of cryptographic quality
+	Token   config.Secret      // empty: no authentication (G-TF-28)
+	Tracing *telemetry.Tracing // nil makes no spans
+
+	Lease          time.Duration // how long a claimed job stays leased without a heartbeat
 	MaxConcurrent  int           // jobs RUNNING at a time, over all nodes (TF-059)
-	BodyLimit      int64         // bytes of every request but graphs
+	BodyLimit      int64         // bytes of a request's body, except graphs
 	GraphBodyLimit int64         // bytes of a graph
 
-	Queues map[string]Queue // that have settings of their own (G-TF-37)
-	Runner Runner           // needed where one of them has a handler
+	Queues map[string]Queue // settings of single queues (G-TF-37)
+	Runner Runner           // required if a queue has a handler
 }
 
 func (c *Config) validate() error {
@@ -57,15 +57,17 @@ func (c *Config) validate() error {
 	return c.validateQueues()
 }
 
-// TaskFlow is the contract. It is made before the engine, which needs Contract,
-// and mounted after it.
+// TaskFlow is the contract. New comes first, then the engine is built with Contract, then Mount
+// binds the two.
 type TaskFlow struct {
 	Config
 
 	ids     *uuids.Source
 	metrics *metrics
-	engine  *engine.Engine                // set by Mount
-	bound   atomic.Pointer[engine.Engine] // the same, for scrapes, which may come before
+	engine  *engine.Engine // set by Mount
+
+	// bound is the same engine for scrapes of the metrics, which may come before Mount.
+	bound atomic.Pointer[engine.Engine]
 }
 
 // New checks the config and registers the metrics.
@@ -79,16 +81,26 @@ func New(c Config) (*TaskFlow, error) {
 	return t, err
 }
 
-// Contract is what the engine is told of TaskFlow.
+// Contract describes TaskFlow to the engine.
 func (t *TaskFlow) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: machine, History: true, Graph: true,
-		Searchable: true, MaxRunning: t.MaxConcurrent,
-		RetryDelay: retryDelay, LostFailure: lostRunFailure, Moved: t.onTransitions,
-		MovedOn: []job.Cause{job.Submitted, job.Satisfied, job.Unsatisfiable, job.Claimed,
-			job.Succeeded, job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood}}
+	return engine.Contract{
+		Name:        Name,
+		Machine:     machine,
+		History:     true,
+		Graph:       true,
+		Searchable:  true,
+		MaxRunning:  t.MaxConcurrent,
+		RetryDelay:  retryDelay,
+		LostFailure: lostRunFailure,
+		Moved:       t.onTransitions,
+		MovedOn: []job.Cause{
+			job.Submitted, job.Satisfied, job.Unsatisfiable, job.Claimed, job.Succeeded,
+			job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood,
+		},
+	}
 }
 
-// moved is told of everything that happens to jobs on this node.
+// onTransitions counts, logs and traces the transitions that this node has committed.
 func (t *TaskFlow) onTransitions(moves []engine.Moved) {
 	t.metrics.countTransitions(moves)
 	t.logTransitions(moves)
@@ -100,39 +112,11 @@ func (t *TaskFlow) onTransitions(moves []engine.Moved) {
 	}
 }
 
-// traceTransition adds to the trace of the request that a job comes from how long it was
-// pending and ready, each of its runs, wherever that was, and its end.
-func (t *TaskFlow) traceTransition(m *engine.Moved) {
-	if m.Job.Trace == "" {
-		return
-	}
-	ctx := telemetry.Resume(context.Background(), m.Job.Trace)
-	attrs := []attribute.KeyValue{attribute.String(telemetry.JobID, m.Job.ID.Key),
-		attribute.String(telemetry.NextState, string(m.To))}
-	switch m.From {
-	case Pending:
-		t.Tracing.Record(ctx, "wait", m.Job.CreatedAt, m.At, attrs...)
-	case Ready:
-		t.Tracing.Record(ctx, "queue", m.Since, m.At, attrs...)
-	case Running:
-		t.Tracing.RecordRun(ctx, m.Failure(), m.Job.StartedAt, m.At,
-			append(attrs, attribute.Int(telemetry.Attempt, m.Job.Attempts))...)
-	}
-	if terminal(m.To) {
-		t.Tracing.Record(ctx, "end", m.At, m.At, attrs...)
-	}
-}
-
-// retryDelay is how long a job waits after the failure just counted (TF-065).
-func retryDelay(j *job.Job) time.Duration {
-	return time.Duration(RetryDelay(decodePolicy(j), j.FailedAttempts)) * time.Second
-}
-
-// Mount makes TaskFlow serve its paths by an engine. It is called once.
+// Mount binds TaskFlow to its engine and returns the handler of its routes. It is called once.
 func (t *TaskFlow) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	t.engine = e
 	t.bound.Store(e)
-	table := httpapi.Router{
+	router := httpapi.Router{
 		Name:       Name,
 		Prefixes:   []string{"/api/v1/"},
 		Routes:     t.routes(),
@@ -142,9 +126,9 @@ func (t *TaskFlow) Mount(e *engine.Engine) httpapi.PrefixHandler {
 		Log:        t.Log,
 		Tracing:    t.Tracing,
 	}
-	for i := range table.Routes {
-		route := &table.Routes[i]
+	for i := range router.Routes {
+		route := &router.Routes[i]
 		route.Observe = t.metrics.route(route.Method + " " + route.Pattern)
 	}
-	return table.MustMount()
+	return router.MustMount()
 }

@@ -1,5 +1,5 @@
 // Package taskflow is the TaskFlow contract: jobs that depend on each other, with
-// priorities and retry policies, to be searched page by page.
+// priorities and retry policies, and a search.
 //
 //	create
 //	   │
@@ -15,27 +15,24 @@
 //	                      to be retried      ▼   ▼ succeeded
 //	                                    FAILED   COMPLETED
 //
-// A job that waits for nothing, or for what is over, leaves PENDING in the
-// transaction that stores it, so nobody sees it there (G-TF-10). Whatever a job's
-// end means for its dependents happens in the transaction of that end (TF-049).
-// Delete takes a job out of any state as long as no other lists it.
+// A job without dependencies, or whose dependencies have all finished, leaves PENDING in the
+// transaction that stores it, so no client sees it there (G-TF-10). The dependents of a job change
+// in the transaction in which the job finishes (TF-049). Delete removes a job in any state, unless
+// another job lists it as a dependency.
 //
-// The rules of the document that need no store stand in rules.go, as functions
-// with its inputs and outputs. What the engine does by itself is held against
-// them by tests.
+// The rules of the document that need no store stand in oracle_test.go as functions with its
+// inputs and outputs; tests compare the engine with them.
 //
-// Where a job is kept: name and dependencies are its definition; queue, priority
-// and payload have places of their own; max_attempts is the run limit, and the
-// rest of the retry policy is the kind, in words, as that is known of a job
-// without loading its bodies. The list of dependencies is kept as it was sent,
-// beside the edges the engine goes by; both are written in one transaction.
+// How a job is stored: its name and dependencies are the definition; queue, priority and payload
+// are columns; max_attempts is the job's limit of failed attempts, and the rest of the retry
+// policy is encoded in the job's kind (policy.go). The list of dependencies as it was sent is
+// stored beside the edges that the engine evaluates; one transaction writes both.
 //
-// Ids are UUIDs of version 7 from one sequence per node. So among jobs of equal
-// created_at, such as those of one graph, the order of ids is that of insertion,
-// which is how the engine breaks ties (TF-054). Only of requests that two nodes
-// serve in the same microsecond may the one with the greater id be first.
+// Ids are UUIDs of version 7 from one sequence per node. So jobs with equal created_at, such as
+// those of one graph, have ids in the order of insertion, by which the engine breaks ties (TF-054).
+// Only when two nodes serve requests in the same microsecond may the job with the greater id come
+// first.
 //
-// What this package does not own: time, leases, retries, locks, limits and storage
-// are the engine's; workers come through the worker API or are bound to queues in
-// the server. Here a request becomes one verb of the engine.
+// Time, leases, retries, locks, limits and storage are the engine's. This package turns a request
+// into one call of the engine and the engine's answer into the document's words.
 package taskflow

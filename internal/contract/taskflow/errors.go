@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// code is what the body of an error names it by: the three of the document
-// (TF-085), and those of what happens before or behind it (G-TF-29, G-TF-32).
+// code is the member code of an error's body: one of the document's three (TF-085), or one for an
+// error that the document does not define (G-TF-29, G-TF-32).
 type code string
 
 const (
@@ -24,13 +24,13 @@ const (
 	codeInternal     code = "INTERNAL_ERROR"
 )
 
-// errorInfo is an error in HTTP.
+// errorInfo is an error's status and code.
 type errorInfo struct {
 	status int
 	code   code
 }
 
-// errorInfos says what each kind of error is.
+// errorInfos maps the kinds of job.Error.
 var errorInfos = map[job.Kind]errorInfo{
 	job.Internal:    {http.StatusInternalServerError, codeInternal},
 	job.Malformed:   {http.StatusBadRequest, codeValidation},
@@ -43,13 +43,12 @@ var errorInfos = map[job.Kind]errorInfo{
 	job.Full:        {http.StatusServiceUnavailable, codeInternal},
 	job.Unavailable: {http.StatusServiceUnavailable, codeInternal},
 	job.ReadOnly:    {http.StatusServiceUnavailable, codeInternal},
-	// whoever reads this did not go away
-	job.Aborted: {http.StatusServiceUnavailable, codeInternal},
-	job.Timeout: {http.StatusServiceUnavailable, codeInternal},
+	job.Aborted:     {http.StatusServiceUnavailable, codeInternal},
+	job.Timeout:     {http.StatusServiceUnavailable, codeInternal},
 }
 
-// httpErrorInfos says what a request turned down by HTTP alone is. One whose body came
-// too slowly never came whole: it is no valid one.
+// httpErrorInfos maps the errors of httpapi, which come before the contract's own. A body that
+// came too slowly is incomplete and therefore invalid.
 var httpErrorInfos = map[int]errorInfo{
 	http.StatusUnauthorized:          {http.StatusUnauthorized, codeUnauthorized},
 	http.StatusNotFound:              {http.StatusNotFound, codeNotFound},
@@ -68,18 +67,18 @@ func conflict(format string, args ...any) error {
 
 var errNotFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
 
-// errorInfoOf says what an error is in HTTP, and what may be shown of it.
+// errorInfoOf returns the status and code of an error, and the text that a client may read.
 func errorInfoOf(err error) (errorInfo, string) {
 	return httpapi.MapError(err, errorInfos, httpErrorInfos,
 		errorInfo{http.StatusBadRequest, codeValidation})
 }
 
-// sendError writes an error (G-TF-21). What is our own fault is not explained beyond
-// the number under which the log has it.
+// sendError writes an error (G-TF-21). The text of a server error stays in the log; the answer
+// carries only the request id to find it by.
 func (t *TaskFlow) sendError(c *httpapi.Call, err error) {
 	m, msg := errorInfoOf(err)
 	if m.status >= http.StatusInternalServerError {
-		msg = "the request could not be served; the server's log has it under " + c.RequestID()
+		msg = "the request could not be served; see the server's log for request " + c.RequestID()
 	}
 	if m.status == http.StatusServiceUnavailable {
 		c.Header().Set("Retry-After", "1")

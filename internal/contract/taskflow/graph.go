@@ -9,19 +9,24 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// maxGraph is how many jobs one request may bring (G-TF-36).
+// A graph is submitted in one request: jobs with refs, and dependencies that name refs of the same
+// request or ids of stored jobs. It is read in two steps, since the server assigns the ids:
+//
+//	readGraph    body → nodes with refs
+//	resolveRefs  nodes + ids → dependencies as ids
+
+// maxGraph is how many jobs one request may submit (G-TF-36).
 const maxGraph = 10_000
 
-// node is a job of a graph that is submitted: what it depends on is named by refs
-// of the same request, or by ids.
+// node is a job of a submitted graph.
 type node struct {
 	jobSpec
 
 	ref       string
-	dependsOn []string
+	dependsOn []string // refs or ids, as sent
 }
 
-// readGraph reads the jobs of a graph. Refs are not resolved.
+// readGraph reads and validates the jobs of a graph, apart from their refs.
 func readGraph(text []byte) ([]node, error) {
 	if err := checkObject(text); err != nil {
 		return nil, err
@@ -74,34 +79,34 @@ func readNode(raw []byte) (n node, err error) {
 			return nil
 		})
 	}
-	n.sent = nil // the raw text is not needed any more
+	n.sent = nil // 10,000 nodes need not keep their raw text
 	return n, err
 }
 
-// atGraphIndex says of which job of a graph an error is.
+// atGraphIndex adds to an error the index of the job in the graph.
 func atGraphIndex(err error, i int) error {
 	var e *job.Error
 	if !errors.As(err, &e) {
 		return err
 	}
-	told := *e
-	told.Msg = fmt.Sprintf("jobs[%d]: %s", i, e.Msg)
-	return &told
+	located := *e
+	located.Msg = fmt.Sprintf("jobs[%d]: %s", i, e.Msg)
+	return &located
 }
 
-// resolveRefs gives each job its id and replaces refs by ids. A ref counts before an
-// id that looks the same.
+// resolveRefs assigns each job its id and translates depends_on to ids. A ref that reads like a
+// UUID counts before the id. A dependency named more than once is kept once (G-TF-18).
 func resolveRefs(nodes []node, ids []string) (byRef map[string]string, err error) {
 	byRef = make(map[string]string, len(nodes))
 	for i, n := range nodes {
-		if _, twice := byRef[n.ref]; twice {
-			return nil, atGraphIndex(invalid("ref %q is there twice", n.ref), i)
+		if _, duplicate := byRef[n.ref]; duplicate {
+			return nil, atGraphIndex(invalid("ref %q is used twice", n.ref), i)
 		}
 		byRef[n.ref] = ids[i]
 	}
 	for i := range nodes {
 		n := &nodes[i]
-		seen := make(map[string]bool, len(n.dependsOn))
+		added := make(map[string]bool, len(n.dependsOn))
 		for k, text := range n.dependsOn {
 			id, ok := byRef[text]
 			if !ok {
@@ -111,8 +116,8 @@ func resolveRefs(nodes []node, ids []string) (byRef map[string]string, err error
 				return nil, atGraphIndex(
 					invalid("depends_on[%d] is neither a ref of this graph nor a UUID", k), i)
 			}
-			if !seen[id] {
-				seen[id] = true
+			if !added[id] {
+				added[id] = true
 				n.dependencies = append(n.dependencies, id)
 			}
 		}

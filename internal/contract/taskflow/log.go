@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// logTransitions logs jobs that failed, and each of their tries that did. What is blocked by
-// them is only counted: a wide graph would flood the log.
+// logTransitions logs jobs that failed for good, and at DEBUG each failed attempt before that. Jobs
+// blocked by them are only counted: a wide graph would flood the log.
 func (t *TaskFlow) logTransitions(moves []engine.Moved) {
 	blocked := 0
 	for i := range moves {
@@ -21,7 +21,7 @@ func (t *TaskFlow) logTransitions(moves []engine.Moved) {
 			telemetry.LogFinalFailure(t.Log, m.Job.ID.Key, m.Job.Queue, attemptCount(&m.Job),
 				failureReason(m))
 		case m.From == Running && m.To == Ready:
-			t.Log.LogAttrs(context.Background(), slog.LevelDebug, "a try of a job failed",
+			t.Log.LogAttrs(context.Background(), slog.LevelDebug, "an attempt of a job failed",
 				slog.String(telemetry.JobID, m.Job.ID.Key),
 				slog.String(telemetry.Queue, m.Job.Queue),
 				slog.Int(telemetry.Attempt, attemptCount(&m.Job)),
@@ -31,19 +31,18 @@ func (t *TaskFlow) logTransitions(moves []engine.Moved) {
 		}
 	}
 	if blocked > 0 {
-		t.Log.Info("jobs are blocked by one that failed", "jobs", blocked)
+		t.Log.Info("jobs are blocked by a failed job", "jobs", blocked)
 	}
 }
 
-// maxLoggedError is how many bytes of an error the log gets: workers put what they like
-// into it.
+// maxLoggedError is how many bytes of an error are logged. Workers choose its text and length.
 const maxLoggedError = 500
 
-// failureReason is why a run failed.
+// failureReason returns why an attempt failed, cut to maxLoggedError.
 func failureReason(m *engine.Moved) string {
-	why := cmp.Or(m.Reason, failureText(lostMessage, lostType))
-	if len(why) > maxLoggedError {
-		why = strings.ToValidUTF8(why[:maxLoggedError], "") + "…"
+	reason := cmp.Or(m.Reason, failureText(lostMessage, lostType))
+	if len(reason) > maxLoggedError {
+		reason = strings.ToValidUTF8(reason[:maxLoggedError], "") + "…"
 	}
-	return why
+	return reason
 }

@@ -28,7 +28,7 @@ func TestLog(t *testing.T) {
 	w.create(t, dependenciesMember(a))
 	w.create(t, dependenciesMember(b))
 	try := func(n int) map[string]any {
-		return map[string]any{"level": "DEBUG", "msg": "a try of a job failed", "job_id": a,
+		return map[string]any{"level": "DEBUG", "msg": "an attempt of a job failed", "job_id": a,
 			"queue": "q", "attempt": float64(n)}
 	}
 	failed := map[string]any{"level": "WARN", "msg": "a job failed for good", "job_id": a,
@@ -40,10 +40,9 @@ func TestLog(t *testing.T) {
 	w.claimAndStart(t, a)
 	w.clock.Advance(lease)
 	w.runMaintenance(t)
-	const silent = "lost: the run was neither prolonged nor ended by its worker before its lease " +
-		"was over"
+	const silent = "lost: the lease expired before the worker sent a heartbeat or an outcome"
 	lines(failed, silent)
-	lines(map[string]any{"level": "INFO", "msg": "jobs are blocked by one that failed",
+	lines(map[string]any{"level": "INFO", "msg": "jobs are blocked by a failed job",
 		"jobs": float64(3)}, "")
 	lines(map[string]any{"level": "WARN"}, silent)
 	lines(map[string]any{"level": "INFO"}, "")

@@ -15,14 +15,20 @@ const (
 	Blocked   job.State = "BLOCKED"
 )
 
-// statuses are all of them, in the order of the document.
+// statuses lists the statuses in the order of the document.
 var statuses = []job.State{Pending, Ready, Running, Completed, Failed, Blocked}
 
-// machine is the whole life of a job. An update is a move from a state to itself:
-// it is no transition, and there is none where the state is terminal (TF-075).
+// machine is the state machine of a job; doc.go draws it. Every status change goes through it
+// (TF-030). An update is a move from a state to itself, which terminal states do not have (TF-075).
 var machine = job.MustMachine(
-	map[job.State]job.Phase{Pending: job.Waiting, Ready: job.Ready, Running: job.Leased,
-		Completed: job.Done, Failed: job.Done, Blocked: job.Done},
+	map[job.State]job.Phase{
+		Pending:   job.Waiting,
+		Ready:     job.Ready,
+		Running:   job.Leased,
+		Completed: job.Done,
+		Failed:    job.Done,
+		Blocked:   job.Done,
+	},
 	[]job.Move{
 		{From: job.StateNone, On: job.Submitted, To: Pending},
 
@@ -49,12 +55,12 @@ var machine = job.MustMachine(
 		{From: Blocked, On: job.Removed, To: job.StateNone},
 	})
 
-// terminal reports whether nothing follows a status (TF-031).
+// terminal reports whether a job in this status has finished (TF-031).
 func terminal(s job.State) bool { return machine.Phase(s) == job.Done }
 
-// attemptCount is the number of failed attempts (G-TF-30). A failure that nobody
-// may retry does not use up the run limit, so the engine has not counted it: it is
-// the one that left a failed job with attempts.
+// attemptCount returns the number of failed attempts (G-TF-30). The engine does not count a
+// failure that is not retryable, since it uses up no attempt. Such a failure is recognised by a
+// FAILED job that has attempts left.
 func attemptCount(j *job.Job) int {
 	if j.State == Failed && j.FailedAttempts < j.MaxAttempts {
 		return j.FailedAttempts + 1

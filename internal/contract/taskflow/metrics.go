@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// metrics are requests, what becomes of jobs, and how many there are by status.
+// metrics holds the contract's metrics of requests, transitions and attempts.
 type metrics struct {
 	requests    *prometheus.HistogramVec
 	errors      *prometheus.CounterVec
@@ -36,11 +36,11 @@ func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, err
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "taskflow_errors_total",
 			Help: "Requests answered with an error, by its code."}, []string{"code"}),
 		retries: prometheus.NewCounter(prometheus.CounterOpts{Name: "taskflow_retries_total",
-			Help: "Failed attempts after which a job is tried again."}),
+			Help: "Failed attempts after which a job is retried."}),
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "taskflow_wait_seconds",
-			Help: "Time from when a job could run to when it was handed out.", Buckets: buckets}),
+			Help: "Time from when a job was due to when it was claimed.", Buckets: buckets}),
 		run: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "taskflow_run_seconds",
-			Help: "Time from a hand-out to how it ended.", Buckets: buckets}),
+			Help: "Time from the claim of a job to the end of the attempt.", Buckets: buckets}),
 		transitions: map[job.State]prometheus.Counter{},
 	}
 	for _, c := range []prometheus.Collector{m.requests, m.errors, m.retries, m.wait, m.run,
@@ -55,7 +55,7 @@ func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, err
 	return m, nil
 }
 
-// moved counts what happened to jobs.
+// countTransitions counts transitions and observes how long jobs waited and attempts took.
 func (m *metrics) countTransitions(moves []engine.Moved) {
 	for i := range moves {
 		mv := &moves[i]
@@ -76,7 +76,7 @@ func (m *metrics) countTransitions(moves []engine.Moved) {
 	}
 }
 
-// route returns what times the requests of a route.
+// route returns the function that observes the duration of a route's requests.
 func (m *metrics) route(name string) func(int, time.Duration) {
 	return telemetry.StatusClassObserver(m.requests, name)
 }

@@ -62,7 +62,7 @@ func TestResults(t *testing.T) {
 		o.Post(t, "claims", `{"contract":"taskflow","queues":["s"]}`).WantStatus(t, 200)
 		assertEqual(t, "status", w.get(t, silent).Status, "FAILED")
 		wantOutcome(t, w, silent, "",
-			`{"error":"the run was neither prolonged nor ended by its worker before its lease was over","error_type":"lost","retryable":true}`)
+			`{"error":"the lease expired before the worker sent a heartbeat or an outcome","error_type":"lost","retryable":true}`)
 
 		page := testkit.DecodeReply[struct{ Items []map[string]json.RawMessage }](t,
 			w.Do(t, "GET", "/api/v1/jobs?queue=r", "").WantStatus(t, 200))

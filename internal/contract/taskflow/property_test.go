@@ -42,9 +42,9 @@ func (m *model) with(s job.State) (some []taskflow.Job) {
 
 // evaluate puts a job where its dependencies lead it.
 func (m *model) evaluate(j *taskflow.Job) {
-	j.Status = map[job.DependencyStatus]job.State{job.DependenciesSatisfied: "READY",
-		job.DependenciesWaiting: "PENDING",
-		job.DependenciesBlocked: "BLOCKED"}[taskflow.CheckDependencies(*j, m.statuses())]
+	j.Status = map[taskflow.DependencyStatus]job.State{taskflow.DependenciesSatisfied: "READY",
+		taskflow.DependenciesWaiting: "PENDING",
+		taskflow.DependenciesBlocked: "BLOCKED"}[taskflow.CheckDependencies(*j, m.statuses())]
 }
 
 func (m *model) settle(id string, s job.State) {
@@ -178,7 +178,7 @@ func (m *model) relink(t *rapid.T, r testkit.Reply, j *taskflow.Job, deps []stri
 	changed := *j
 	changed.Dependencies = deps
 	found := taskflow.DetectCycle(j.ID, deps, known)
-	satisfied := taskflow.CheckDependencies(changed, m.statuses()) == job.DependenciesSatisfied
+	satisfied := taskflow.CheckDependencies(changed, m.statuses()) == taskflow.DependenciesSatisfied
 	switch {
 	case taskflow.Terminal(j.Status), found.HasCycle, j.Status != "PENDING" && !satisfied:
 		if r.Status != 409 || (found.HasCycle && !taskflow.Terminal(j.Status) &&

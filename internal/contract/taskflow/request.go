@@ -28,7 +28,7 @@ const (
 	defaultPayload  = "{}"
 )
 
-// readBody reads the body of a request, whatever is in it, up to its route's limit (G-TF-32).
+// readBody reads the body of a request up to its route's limit (G-TF-32).
 func readBody(c *httpapi.Call) ([]byte, error) {
 	if len(c.Request.Header["Content-Type"]) > 0 && !c.HasJSONContentType() {
 		return nil, invalid("the body's Content-Type must be application/json")
@@ -36,7 +36,7 @@ func readBody(c *httpapi.Call) ([]byte, error) {
 	return c.Body()
 }
 
-// checkObject refuses what is no JSON object.
+// checkObject refuses a text that is no JSON object (TF-086).
 func checkObject(text []byte) error {
 	if len(strictjson.Trim(text)) == 0 {
 		return invalid("the body is missing")
@@ -50,7 +50,7 @@ func checkObject(text []byte) error {
 	return nil
 }
 
-// jobSpec is what a caller says of a job; given tells which members are there.
+// jobSpec holds the members of a job that a request names.
 type jobSpec struct {
 	name         string
 	queue        string
@@ -59,13 +59,13 @@ type jobSpec struct {
 	dependencies []string
 	policy       Policy
 
-	sent map[string][]byte // as sent; of a member that is there twice the last counts
+	sent map[string][]byte // the members as sent; of a repeated member the last one counts
 }
 
 func (s *jobSpec) has(name string) bool { return s.sent[name] != nil }
 
-// memberReaders read the members of a job in the order of the document; each refuses
-// what breaks a rule of 3.1.
+// memberReaders read and validate the members of a job by the rules of 3.1. They run in the order
+// of the document, so the same request always gets the same error.
 var memberReaders = []struct {
 	name string
 	read func(s *jobSpec, raw []byte) error
@@ -93,8 +93,8 @@ var memberReaders = []struct {
 	}},
 }
 
-// readSpec reads a checked object. It refuses what is misnamed and ignores what else
-// it does not know (G-TF-15).
+// readSpec reads an object that checkObject has accepted. It refuses misspelt members and ignores
+// other unknown ones (G-TF-15).
 func readSpec(object []byte, known *names) (jobSpec, error) {
 	s := jobSpec{sent: map[string][]byte{}}
 	for name, raw := range strictjson.Members(object) {
@@ -115,7 +115,8 @@ func readSpec(object []byte, known *names) (jobSpec, error) {
 	return s, nil
 }
 
-// complete demands what a new job needs and fills in the rest (G-TF-14).
+// complete checks that the required members of a new job are there and sets the defaults of the
+// others (G-TF-14).
 func (s *jobSpec) complete() error {
 	for _, name := range []string{"name", "queue"} {
 		if !s.has(name) {
@@ -139,7 +140,7 @@ func readText(name string, raw []byte) (string, error) {
 	switch {
 	case errors.Is(err, strictjson.ErrKind):
 		return "", invalid("%s must be a string and is of type %s", name, strictjson.KindOf(raw))
-	case err != nil: // no store keeps it as it was sent
+	case err != nil: // a text that no store can keep as it was sent
 		return "", invalid("%s: %v", name, err)
 	}
 	return text, nil
@@ -147,28 +148,34 @@ func readText(name string, raw []byte) (string, error) {
 
 func readName(name string, raw []byte, limit int) (string, error) {
 	text, err := readText(name, raw)
-	if n := utf8.RuneCountInString(text); err == nil && (n < 1 || n > limit) {
-		err = invalid("%s must have 1 to %d characters and has %d", name, limit, n)
+	if err != nil {
+		return "", err
 	}
-	return text, err
+	if n := utf8.RuneCountInString(text); n < 1 || n > limit {
+		return "", invalid("%s must have 1 to %d characters and has %d", name, limit, n)
+	}
+	return text, nil
 }
 
 func readQueue(raw []byte) (string, error) {
 	text, err := readText("queue", raw)
-	if err == nil && !IsQueue(text) {
-		err = invalid("queue must be 1 to %d letters, digits or underscores", maxQueue)
+	if err != nil {
+		return "", err
 	}
-	return text, err
+	if !IsQueue(text) {
+		return "", invalid("queue must be 1 to %d letters, digits or underscores", maxQueue)
+	}
+	return text, nil
 }
 
-// IsQueue tells whether a text can be the name of a queue (TF-003).
+// IsQueue reports whether a text is a valid name of a queue (TF-003).
 func IsQueue(s string) bool {
 	return len(s) >= 1 && len(s) <= maxQueue && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_'
 	})
 }
 
-// readPayload takes any JSON, null included (G-TF-31).
+// readPayload accepts any JSON, null included (G-TF-31).
 func (s *jobSpec) readPayload(raw []byte) error {
 	if len(raw) > maxPayload {
 		return invalid("payload has %d bytes, which is more than %d", len(raw), maxPayload)
@@ -188,13 +195,13 @@ func readInt(name string, raw []byte, minValue, maxValue int) (int, error) {
 	return int(n), nil
 }
 
-// readDependencies reads ids. The limit counts what was sent, and what is there
-// twice is kept once (G-TF-18).
+// readDependencies reads ids. The limit applies to the list as sent; a repeated id is stored once
+// (G-TF-18).
 func readDependencies(raw []byte) (ids []string, err error) {
 	err = readTexts("dependencies", raw, func(i int, text string) error {
 		id, ok := uuids.Parse(text)
 		if !ok {
-			return invalid("dependencies[%d] is no UUID", i)
+			return invalid("dependencies[%d] is not a UUID", i)
 		}
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
@@ -204,8 +211,8 @@ func readDependencies(raw []byte) (ids []string, err error) {
 	return ids, err
 }
 
-// readTexts reads a list of at most maxDependencies strings.
-func readTexts(name string, raw []byte, take func(i int, text string) error) error {
+// readTexts passes the elements of a list of at most maxDependencies strings to add.
+func readTexts(name string, raw []byte, add func(i int, text string) error) error {
 	if k := strictjson.KindOf(raw); k != strictjson.KindArray {
 		return invalid("%s must be an array and is of type %s", name, k)
 	}
@@ -214,90 +221,59 @@ func readTexts(name string, raw []byte, take func(i int, text string) error) err
 			return invalid("%s has more than %d items", name, maxDependencies)
 		}
 		text, err := readText(fmt.Sprintf("%s[%d]", name, i), element)
-		if err == nil {
-			err = take(i, text)
-		}
 		if err != nil {
+			return err
+		}
+		if err := add(i, text); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readPolicy completes a policy with what is usual and judges it as a whole
-// (TF-020).
-func readPolicy(raw []byte) (Policy, error) {
-	p := defaultPolicy
-	if k := strictjson.KindOf(raw); k != strictjson.KindObject {
-		return p, invalid("retry_policy must be an object and is of type %s", k)
-	}
-	given := map[string][]byte{}
-	for name, value := range strictjson.Members(raw) {
-		if err := policyNames.check(name); err != nil {
-			return p, err
-		}
-		given[string(name)] = value
-	}
-	for _, m := range []struct {
-		name string
-		most int
-		to   *int
-	}{{"max_attempts", maxAttempts, &p.MaxAttempts},
-		{"base_delay_seconds", maxBaseDelay, &p.BaseDelay},
-		{"max_delay_seconds", maxMaxDelay, &p.MaxDelay}} {
-		value := given[m.name]
-		if value == nil {
-			continue
-		}
-		n, err := readInt("retry_policy."+m.name, value, 1, m.most)
+// readOnlyMembers are the members that only the server sets. Each unchanged reports whether a value
+// is the job's current one; a value that cannot be read is not.
+var readOnlyMembers = []struct {
+	name      string
+	unchanged func(raw []byte, j *job.Job) bool
+}{
+	{"id", func(raw []byte, j *job.Job) bool {
+		text, _ := strictjson.String(raw)
+		id, ok := uuids.Parse(text)
+		return ok && id == j.ID.Key
+	}},
+	{"created_at", func(raw []byte, j *job.Job) bool {
+		at, err := strictjson.Time(raw)
 		if err != nil {
-			return p, err
+			return false
 		}
-		*m.to = n
-	}
-	if value := given["backoff_strategy"]; value != nil {
-		word, err := readText("retry_policy.backoff_strategy", value)
+		return at.Equal(j.CreatedAt)
+	}},
+	{"status", func(raw []byte, j *job.Job) bool {
+		text, err := strictjson.String(raw)
 		if err != nil {
-			return p, err
+			return false
 		}
-		known := false
-		if p.Strategy, known = job.ParseStrategy(word); !known {
-			return p, invalid("retry_policy.backoff_strategy must be FIXED, LINEAR or EXPONENTIAL")
+		return text == string(j.State)
+	}},
+	{"attempt_count", func(raw []byte, j *job.Job) bool {
+		n, err := strictjson.Int(raw, 64)
+		if err != nil {
+			return false
 		}
-	}
-	if p.MaxDelay < p.BaseDelay { // TF-018
-		return p, invalid("retry_policy.max_delay_seconds is %d, which is below "+
-			"base_delay_seconds, %d", p.MaxDelay, p.BaseDelay)
-	}
-	return p, nil
+		return n == int64(attemptCount(j))
+	}},
 }
 
-// checkReadOnly refuses an update that says another thing of what the server sets
-// than what is (G-TF-07).
+// checkReadOnly refuses an update that changes a read-only member. The current value is accepted,
+// so that a client can send back a job that it has got and edited (G-TF-07).
 func (s *jobSpec) checkReadOnly(j *job.Job) error {
-	same := map[string]func(raw []byte) bool{
-		"id": func(raw []byte) bool {
-			text, _ := strictjson.String(raw)
-			id, ok := uuids.Parse(text)
-			return ok && id == j.ID.Key
-		},
-		"created_at": func(raw []byte) bool {
-			at, err := strictjson.Time(raw)
-			return err == nil && at.Equal(j.CreatedAt)
-		},
-		"status": func(raw []byte) bool {
-			text, err := strictjson.String(raw)
-			return err == nil && text == string(j.State)
-		},
-		"attempt_count": func(raw []byte) bool {
-			n, err := strictjson.Int(raw, 64)
-			return err == nil && n == int64(attemptCount(j))
-		},
-	}
-	for _, name := range []string{"id", "created_at", "status", "attempt_count"} {
-		if raw := s.sent[name]; raw != nil && !same[name](raw) {
-			return invalid("%s cannot be changed", name)
+	for _, member := range readOnlyMembers {
+		raw := s.sent[member.name]
+		if raw == nil || member.unchanged(raw, j) {
+			continue
 		}
+		return invalid("%s cannot be changed", member.name)
 	}
 	return nil
 }

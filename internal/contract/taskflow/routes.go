@@ -11,7 +11,7 @@ const (
 	jobPath  = jobsPath + "/{job_id}"
 )
 
-// routes are the five of the document, and graphs.
+// routes lists the five routes of the document and the two of graphs.
 func (t *TaskFlow) routes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: jobsPath, Action: "create", Handle: t.create,

@@ -99,6 +99,36 @@ func TestDetectCycle(t *testing.T) {
 	}))
 }
 
+// TF-042 to TF-045: every list of up to four outcomes against the rules in words.
+func TestEvaluateDependencies(t *testing.T) {
+	t.Parallel()
+	all := []taskflow.Outcome{taskflow.OutcomeOpen, taskflow.OutcomeSucceeded, taskflow.OutcomeFailed}
+	var visit func(prefix []taskflow.Outcome)
+	visit = func(prefix []taskflow.Outcome) {
+		want := "SATISFIED"
+		if slices.Contains(prefix, taskflow.OutcomeOpen) {
+			want = "WAITING"
+		}
+		if slices.Contains(prefix, taskflow.OutcomeFailed) {
+			want = "BLOCKED"
+		}
+		if got := taskflow.EvaluateDependencies(prefix).String(); got != want {
+			t.Errorf("EvaluateDependencies(%v) = %s, want %s", prefix, got, want)
+		}
+		if len(prefix) == 4 {
+			return
+		}
+		for _, o := range all {
+			visit(append(slices.Clip(prefix), o))
+		}
+	}
+	visit(nil)
+	if got := taskflow.EvaluateDependencies([]taskflow.Outcome{taskflow.OutcomeSucceeded,
+		77}); got != taskflow.DependenciesWaiting {
+		t.Errorf("an unknown outcome: %s, want WAITING", got)
+	}
+}
+
 func TestCheckDependencies(t *testing.T) {
 	t.Parallel()
 	check := func(statuses ...job.State) string {

@@ -3,52 +3,58 @@ package taskflow
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
-	"github.com/millrace/millrace/internal/uuids"
 	"github.com/millrace/millrace/internal/webhook"
 	"github.com/millrace/millrace/internal/worker"
-	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
-// The handlers that run the jobs of a queue in the process. Without one a queue's
-// jobs are for workers (G-TF-02).
+// The jobs of a queue are executed in one of three ways (G-TF-02):
+//
+//	Queue.Handler   executed by
+//	http            this server, which sends the payload to Queue.URL (handler_http.go)
+//	simulate        this server, which waits and ends as the payload says (handler_simulate.go)
+//	none            remote workers, through the worker API (worker_api.go)
+
+// The handlers of queues.
 const (
 	handlerHTTP     = config.HandlerHTTP
 	handlerSimulate = config.HandlerSimulate
 )
 
-// Queue is what is set for one queue.
+// Queue holds the settings of one queue.
 type Queue struct {
-	Handler       string // http, simulate; anything else is none
-	URL           string // of http
-	Secret        config.Secret
-	Timeout       time.Duration
-	MaxConcurrent int // over all nodes, 0: no limit of its own (G-TF-25)
+	Handler       string        // http or simulate; anything else is none
+	URL           string        // of the handler http, as are the next two
+	Secret        config.Secret // signs the requests; empty: they are not signed
+	Timeout       time.Duration // of one request
+	MaxConcurrent int           // over all nodes, 0: no limit of its own (G-TF-25)
 }
 
 func (q *Queue) hasHandler() bool {
 	return q.Handler == handlerHTTP || q.Handler == handlerSimulate
 }
 
-// Runner is how a node runs the jobs of queues with a handler.
+// Runner holds what a node needs to execute the jobs of queues with a handler.
 type Runner struct {
-	Disabled bool // not on this node
-	Node     string
-	Client   webhook.Doer  // makes the requests of http
-	Grace    time.Duration // that runs get to end in when the node stops
+	Disabled bool   // this node executes no jobs
+	Node     string // the node's name
+	Client   webhook.Doer
+	Grace    time.Duration // how long attempts may continue after the node was asked to stop
 
-	// Timer is how time passes for simulated runs; nil is real time.
+	// Timer replaces the real timers of simulated attempts; nil is real time.
 	Timer func(time.Duration) (passed <-chan time.Time, stop func())
 }
 
 func (c *Config) validateQueues() error {
-	for name, q := range c.Queues {
+	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
+		q := c.Queues[name]
 		switch {
 		case q.MaxConcurrent < 0:
 			return fmt.Errorf("taskflow: MaxConcurrent of queue %s must not be below 0", name)
@@ -69,23 +75,11 @@ func realTimer(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// RemoteWorkers is how jobs are run by workers outside the process: those of queues
-// without a handler.
-func (t *TaskFlow) RemoteWorkers() workerapi.Contract {
-	return workerapi.Contract{Name: Name, Attempt: Attempt, State: StatusOf,
-		Complete: CompletedWith, Fail: FailedWith,
-		ID: func(jobID string) (job.ID, bool) {
-			key, ok := uuids.Parse(jobID)
-			return job.ID{Contract: Name, Key: key}, ok
-		},
-		RunsLocally: func(queue string) bool { q := t.Queues[queue]; return q.hasHandler() }}
-}
-
-// maxSlots bounds the runs of one queue on one node.
+// maxSlots bounds the concurrent attempts of one queue on one node.
 const maxSlots = 1000
 
-// Run sets the limits of queues and runs the jobs of those that have a handler,
-// until ctx ends and what is under way is over.
+// Run stores the limits of queues and executes the jobs of queues with a handler. It returns when
+// ctx has ended and the attempts under way have finished.
 func (t *TaskFlow) Run(ctx context.Context) {
 	if !t.limitQueues(ctx) || t.Runner.Disabled {
 		return
@@ -99,12 +93,19 @@ func (t *TaskFlow) Run(ctx context.Context) {
 		if q.MaxConcurrent > 0 {
 			slots = min(slots, q.MaxConcurrent)
 		}
-		pool, err := worker.New(worker.Config{Engine: t.engine, Contract: Name,
-			Queues: []string{name}, Name: t.Runner.Node + "/" + name,
-			Slots: min(slots, maxSlots), HeartbeatInterval: t.Lease / 3, Handler: t.handler(&q),
-			Log: t.Log, OnPanic: panicOutcome})
+		pool, err := worker.New(worker.Config{
+			Engine:            t.engine,
+			Contract:          Name,
+			Queues:            []string{name},
+			Name:              t.Runner.Node + "/" + name,
+			Slots:             min(slots, maxSlots),
+			HeartbeatInterval: t.Lease / 3,
+			Handler:           t.handler(&q),
+			Log:               t.Log,
+			OnPanic:           panicOutcome,
+		})
 		if err != nil {
-			panic(err) // New has let nothing pass that is refused here
+			panic(err) // Config.validate accepts nothing that worker.New refuses
 		}
 		all.Go(func() { pool.Run(ctx, t.Runner.Grace) })
 	}
@@ -119,14 +120,14 @@ func (t *TaskFlow) handler(q *Queue) worker.Handler {
 }
 
 func panicOutcome(task *worker.Task, _ any) engine.Outcome {
-	return FailedWith(task.Job, "the handler broke", "panic", true)
+	return FailedWith(task.Job, "the handler panicked", "panic", true)
 }
 
-// limitRetryInterval is between two tries to set limits while the store is away.
+// limitRetryInterval is the pause between two tries to store limits during an outage of the store.
 const limitRetryInterval = time.Second
 
-// limitQueues gives queues the limits that are set for them, and takes those away
-// that are not set any more. False is the end of ctx.
+// limitQueues stores the configured limits of queues and removes those that are no longer
+// configured. It tries until the store accepts them and returns false if ctx ends before.
 func (t *TaskFlow) limitQueues(ctx context.Context) bool {
 	limits := map[string]int{}
 	for name, q := range t.Queues {
@@ -137,10 +138,11 @@ func (t *TaskFlow) limitQueues(ctx context.Context) bool {
 	tries := outage.Loop{Log: t.Log, Name: "limits of queues"}
 	for {
 		err := t.engine.LimitQueues(ctx, Name, limits)
-		if tries.Report(ctx, err); err == nil {
+		tries.Report(ctx, err)
+		switch {
+		case err == nil:
 			return true
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return false
 		}
 		passed, stop := realTimer(limitRetryInterval)

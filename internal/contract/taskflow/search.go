@@ -43,15 +43,15 @@ func (t *TaskFlow) search(c *httpapi.Call) error {
 	return nil
 }
 
-// readSearch reads the filters. nothing means that no job can match them, whatever
-// there is (G-TF-23).
+// readSearch reads the filters. matchesNone reports that no job can match them, such as a
+// priority_min above priority_max; the store need not be asked (G-TF-23).
 func readSearch(query string) (s store.Search, matchesNone bool, err error) {
 	s = store.Search{Contract: Name, Limit: defaultLimit}
 	p := params{query: query}
 	s.Queue = p.text("queue")
 	if state := p.text("status"); state != "" {
 		if s.State = job.State(state); !slices.Contains(statuses, s.State) {
-			p.addError("status is %q and none of %v", state, statuses)
+			p.addError("status is %q and must be one of %v", state, statuses)
 		}
 	}
 	minPriority, hasMin := p.integer("priority_min")
@@ -66,7 +66,7 @@ func readSearch(query string) (s store.Search, matchesNone bool, err error) {
 	if cursor := p.text("cursor"); cursor != "" {
 		ok := false
 		if s.AfterTime, s.AfterKey, ok = decodeCursor(cursor); !ok {
-			p.addError("cursor is none that a page has given")
+			p.addError("invalid cursor")
 		}
 	}
 	if hasMin {
@@ -75,21 +75,21 @@ func readSearch(query string) (s store.Search, matchesNone bool, err error) {
 	if hasMax {
 		s.PriorityMax = min(maxPriorityFilter, maxPriority)
 	}
-	// The zero time means no bound to the store; nothing is older.
-	before := (p.text("created_before") != "" && s.CreatedBefore.IsZero()) ||
+	// The store takes the zero time for no bound. As a bound it leaves nothing, since no job is
+	// older.
+	beforeAllJobs := (p.text("created_before") != "" && s.CreatedBefore.IsZero()) ||
 		(s.AfterKey != "" && s.AfterTime.IsZero())
-	matchesNone = before || (s.Queue != "" && !IsQueue(s.Queue)) ||
-		(hasMin && minPriority > maxPriority) || (hasMax && maxPriorityFilter < 1) ||
+	noSuchQueue := s.Queue != "" && !IsQueue(s.Queue)
+	noSuchPriority := (hasMin && minPriority > maxPriority) || (hasMax && maxPriorityFilter < 1) ||
 		(hasMin && hasMax && minPriority > maxPriorityFilter)
-	return s, matchesNone, p.err
+	return s, beforeAllJobs || noSuchQueue || noSuchPriority, p.err
 }
 
-// params reads the members of a query: of one that is there twice the first
-// counts, an empty one is none, and those nobody asks for are ignored (G-TF-24,
-// G-TF-35).
+// params reads query parameters. Of a repeated one the first counts, an empty one counts as
+// absent, and unknown ones are ignored (G-TF-24, G-TF-35).
 type params struct {
 	query string
-	err   error // the first
+	err   error // the first error
 }
 
 func (p *params) addError(format string, args ...any) {
@@ -106,14 +106,14 @@ func (p *params) text(name string) string {
 		}
 		value, err := url.QueryUnescape(value)
 		if err != nil {
-			p.addError("%s is escaped wrongly", name)
+			p.addError("%s has an invalid percent escape", name)
 		}
 		return value
 	}
 	return ""
 }
 
-// integer reads a number; one beyond all limits is told by the nearest int.
+// integer reads a number. One that is out of range is returned as the nearest int.
 func (p *params) integer(name string) (n int, given bool) {
 	text := p.text(name)
 	if text == "" {
@@ -142,14 +142,14 @@ func (p *params) time(name string) time.Time {
 	return at
 }
 
-// encodeCursor names the last job of a page (TF-100); the time has all that is stored
-// of it (TF-103).
+// encodeCursor returns the cursor after the last job of a page (TF-100). The time in it has the
+// full stored precision (TF-103).
 func encodeCursor(at time.Time, id string) string {
 	stamp := strictjson.AppendTime(nil, at)
 	return base64.StdEncoding.EncodeToString([]byte(string(stamp[1:len(stamp)-1]) + "|" + id))
 }
 
-// decodeCursor reads what encodeCursor wrote; padding may be missing (G-TF-35).
+// decodeCursor is the inverse of encodeCursor; padding may be missing (G-TF-35).
 func decodeCursor(cursor string) (at time.Time, id string, ok bool) {
 	raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(cursor, "="))
 	if err != nil {

@@ -1,8 +1,6 @@
 package taskflow
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
@@ -28,9 +26,8 @@ func appendJob(o *strictjson.Object, j *job.Job) {
 	o.Time("next_run_at", nextRunAt(j))
 }
 
-// appendOutcome adds what came of the runs of a job so far: the result of the one
-// that ended well, and why the last one that said so failed. Either is missing where
-// there is none.
+// appendOutcome adds the result of the attempt that succeeded and the error of the last one that
+// failed, as far as there are any.
 func appendOutcome(o *strictjson.Object, j *job.Job) {
 	if j.Result != nil {
 		o.Raw("result", j.Result)
@@ -40,8 +37,8 @@ func appendOutcome(o *strictjson.Object, j *job.Job) {
 	}
 }
 
-// nextRunAt is when a job that waits to be tried again may be claimed, zero where
-// it does not.
+// nextRunAt returns when a job that waits for its retry may be claimed, or zero if it does not
+// wait.
 func nextRunAt(j *job.Job) time.Time {
 	if j.State == Ready && j.Phase == job.Waiting {
 		return j.DueAt
@@ -49,36 +46,7 @@ func nextRunAt(j *job.Job) time.Time {
 	return time.Time{}
 }
 
-func (p *Policy) append(o *strictjson.Object) {
-	o.Int("max_attempts", int64(p.MaxAttempts))
-	o.Text("backoff_strategy", p.Strategy.String())
-	o.Int("base_delay_seconds", int64(p.BaseDelay))
-	o.Int("max_delay_seconds", int64(p.MaxDelay))
-}
-
-// kind is the policy without its attempts, as it is kept in the kind of a job.
-func (p *Policy) kind() string {
-	return p.Strategy.String() + " " + strconv.Itoa(p.BaseDelay) + " " + strconv.Itoa(p.MaxDelay)
-}
-
-// decodePolicy reads the policy of a job; what cannot be read is as usual.
-func decodePolicy(j *job.Job) Policy {
-	p := defaultPolicy
-	p.MaxAttempts = j.MaxAttempts
-	words := strings.Fields(j.Kind)
-	if len(words) != 3 {
-		return p
-	}
-	strategy, known := job.ParseStrategy(words[0])
-	base, baseErr := strconv.Atoi(words[1])
-	limit, limitErr := strconv.Atoi(words[2])
-	if known && baseErr == nil && limitErr == nil {
-		p.Strategy, p.BaseDelay, p.MaxDelay = strategy, base, limit
-	}
-	return p
-}
-
-// definition is what of a job has no place of its own in the engine.
+// definition holds the members of a job for which the engine has no fields.
 type definition struct {
 	name         string
 	dependencies []string
@@ -91,7 +59,7 @@ func (d *definition) encode() []byte {
 	return o.End()
 }
 
-// decodeDefinition reads what encode wrote; what cannot be read is left out.
+// decodeDefinition is the inverse of encode; a member that cannot be read stays empty.
 func decodeDefinition(raw []byte) (d definition) {
 	for name, value := range strictjson.Members(raw) {
 		switch string(name) {

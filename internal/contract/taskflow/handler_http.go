@@ -22,14 +22,19 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// maxResponseBytes is how much of an answer is kept as a result (G-TF-37).
+// maxResponseBytes is how much of a response is stored as the job's result (G-TF-37).
 const maxResponseBytes = 64 << 10
 
-// httpHandler runs jobs by sending their payloads to a URL (G-TF-37).
+// httpHandler executes jobs by sending their payloads to a URL (G-TF-37):
+//
+//	response                            outcome
+//	2xx                                 completed, the response is the result
+//	408, 429, 5xx, time-out, no answer  failed, retryable
+//	any other                           failed for good
 type httpHandler struct {
 	queue  Queue
 	client webhook.Doer
-	now    func() time.Time // what requests are signed with
+	now    func() time.Time // the time in signatures
 }
 
 // Handle implements worker.Handler.
@@ -38,7 +43,7 @@ func (c *httpHandler) Handle(ctx context.Context, t *worker.Task) engine.Outcome
 	defer cancel()
 	status, answer, err := c.call(within, t.Job)
 	switch {
-	case ctx.Err() != nil: // the node stops: the job is given back
+	case ctx.Err() != nil: // the node stops: the zero outcome releases the job
 		return engine.Outcome{}
 	case err != nil:
 		message, kind := c.describeError(err)
@@ -46,14 +51,14 @@ func (c *httpHandler) Handle(ctx context.Context, t *worker.Task) engine.Outcome
 	case status >= 200 && status <= 299:
 		return CompletedWith(t.Job, encodeResult(answer))
 	}
-	again := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests ||
+	retryable := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests ||
 		status >= http.StatusInternalServerError
-	return FailedWith(t.Job, strings.TrimSpace(fmt.Sprintf("the answer was %d %s", status,
-		http.StatusText(status))), "http_"+strconv.Itoa(status), again)
+	message := fmt.Sprintf("the answer was %d %s", status, http.StatusText(status))
+	return FailedWith(t.Job, strings.TrimSpace(message), "http_"+strconv.Itoa(status), retryable)
 }
 
-// call makes the request and reads what is kept of the answer, and of one that is
-// no success nothing.
+// call makes the request and reads the body of a successful response, one byte more than is stored
+// at most.
 func (c *httpHandler) call(ctx context.Context, j *job.Job) (status int, answer []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.queue.URL,
 		bytes.NewReader(j.Payload))
@@ -82,8 +87,8 @@ func (c *httpHandler) call(ctx context.Context, j *job.Job) (status int, answer 
 	return resp.StatusCode, answer, err
 }
 
-// encodeResult is an answer as it is kept: JSON as it is, anything else, and what is
-// longer than is kept, as a text.
+// encodeResult returns a response as a job's result. JSON is stored unchanged; anything else, and
+// a response that is too long, is stored as a JSON string, cut to maxResponseBytes.
 func encodeResult(answer []byte) []byte {
 	text := strictjson.Trim(answer)
 	switch {
@@ -96,8 +101,8 @@ func encodeResult(answer []byte) []byte {
 		strings.ToValidUTF8(string(answer[:min(len(answer), maxResponseBytes)]), "\uFFFD"))
 }
 
-// describeError says why there was no whole answer, without addresses that names have
-// where this runs.
+// describeError says why there was no complete answer. It leaves out the resolved addresses, which
+// are internal to the server's network.
 func (c *httpHandler) describeError(err error) (message, kind string) {
 	var refused *egress.RefusedError
 	var dns *net.DNSError
@@ -110,7 +115,7 @@ func (c *httpHandler) describeError(err error) (message, kind string) {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Sprintf("no answer within %s", c.queue.Timeout), "timeout"
 	case errors.As(err, &dns):
-		return "the host is not known", "connection"
+		return "the host is unknown", "connection"
 	case errors.As(err, &op):
 		return op.Op + ": " + op.Err.Error(), "connection"
 	case errors.As(err, &wrapped):

@@ -9,6 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// This file is the oracle of the tests: the rules of the document as functions with its inputs and
+// outputs (chapter 2). The engine, which applies the same rules to rows of a store, is compared
+// with them.
+
 // Job is what the rules of the document look at.
 type Job struct {
 	ID           string
@@ -20,39 +24,100 @@ type Job struct {
 	Policy       Policy
 }
 
-// Policy is a retry policy.
-type Policy struct {
-	MaxAttempts int
-	Strategy    job.Strategy
-	BaseDelay   int // seconds
-	MaxDelay    int // seconds
+// CycleDetectionResult is has_cycle and cycle_path (TF-037).
+type CycleDetectionResult struct {
+	HasCycle  bool
+	CyclePath []string
 }
 
-// defaultPolicy is what a policy has where nothing else is said (TF-014 to TF-017).
-var defaultPolicy = Policy{MaxAttempts: 3, Strategy: job.Exponential, BaseDelay: 10, MaxDelay: 300}
-
-// CycleDetectionResult is has_cycle and cycle_path (TF-037).
-type CycleDetectionResult = job.CycleDetectionResult[string]
-
-// DetectCycle says whether a job with these dependencies closes a cycle with those
-// that exist (2.1.1). An id outside of existing ends its branch (TF-039).
+// DetectCycle reports whether a job with these dependencies closes a cycle with the jobs that exist
+// (2.1.1). An id outside of existing ends its branch (TF-039). The jobs are numbered as they are
+// met from the new job, so the search is the one that the engine makes.
 func DetectCycle(newJobID string, newJobDependencies []string,
 	existingJobs map[string][]string) CycleDetectionResult {
-	return job.DetectCycle(newJobID, newJobDependencies, existingJobs)
+	ids, numbers := []string{newJobID}, map[string]int{newJobID: 0}
+	var deps [][]int
+	for i := 0; i < len(ids); i++ {
+		dependencies := existingJobs[ids[i]]
+		if i == 0 {
+			dependencies = newJobDependencies
+		}
+		deps = append(deps, nil)
+		for _, id := range dependencies {
+			if _, known := numbers[id]; !known {
+				numbers[id] = len(ids)
+				ids = append(ids, id)
+			}
+			deps[i] = append(deps[i], numbers[id])
+		}
+	}
+	var found CycleDetectionResult
+	for _, i := range job.FindIndexCycle(deps) {
+		found.HasCycle = true
+		found.CyclePath = append(found.CyclePath, ids[i])
+	}
+	return found
+}
+
+// Outcome is what a dependent needs to know about a job it depends on. The zero value is the
+// careful one.
+type Outcome uint8
+
+const (
+	OutcomeOpen      Outcome = iota // not settled: the dependent waits
+	OutcomeSucceeded                // settled well
+	// settled and will never succeed: failed for good, blocked or canceled
+	OutcomeFailed
+)
+
+// DependencyStatus is what the dependencies of a job together mean for it.
+type DependencyStatus uint8
+
+const (
+	DependenciesWaiting DependencyStatus = iota
+	DependenciesSatisfied
+	DependenciesBlocked
+)
+
+// String returns the word of TF-042.
+func (s DependencyStatus) String() string {
+	switch s {
+	case DependenciesSatisfied:
+		return "SATISFIED"
+	case DependenciesBlocked:
+		return "BLOCKED"
+	default:
+		return "WAITING"
+	}
+}
+
+// EvaluateDependencies applies the rules in their order: none at all is SATISFIED (TF-042), any
+// failed one is BLOCKED even while others are open (TF-043), any open one is WAITING (TF-044), all
+// succeeded is SATISFIED (TF-045).
+func EvaluateDependencies(outcomes []Outcome) DependencyStatus {
+	if slices.Contains(outcomes, OutcomeFailed) {
+		return DependenciesBlocked
+	}
+	for _, o := range outcomes {
+		if o != OutcomeSucceeded {
+			return DependenciesWaiting
+		}
+	}
+	return DependenciesSatisfied
 }
 
 // outcomes is what each status means to those that wait for it.
-var outcomes = map[job.State]job.Outcome{Completed: job.OutcomeSucceeded, Failed: job.OutcomeFailed,
-	Blocked: job.OutcomeFailed}
+var outcomes = map[job.State]Outcome{Completed: OutcomeSucceeded, Failed: OutcomeFailed,
+	Blocked: OutcomeFailed}
 
 // CheckDependencies says what the statuses of a job's dependencies mean for it
 // (2.1.2). One of unknown status is waited for.
-func CheckDependencies(j Job, dependencyStatuses map[string]job.State) job.DependencyStatus {
-	each := make([]job.Outcome, len(j.Dependencies))
+func CheckDependencies(j Job, dependencyStatuses map[string]job.State) DependencyStatus {
+	each := make([]Outcome, len(j.Dependencies))
 	for i, id := range j.Dependencies {
 		each[i] = outcomes[dependencyStatuses[id]]
 	}
-	return job.EvaluateDependencies(each)
+	return EvaluateDependencies(each)
 }
 
 // CompareJobs is the order of execution (2.2.1): higher priority, then earlier
@@ -78,11 +143,7 @@ func SelectNext(ready []Job, runningCount, maxConcurrent int) []Job {
 
 // RetryDelay is the delay in seconds after an attempt has failed; attempts count
 // from 1 (2.3.1).
-func RetryDelay(p Policy, attempt int) int {
-	b := job.Backoff{Strategy: p.Strategy, Base: time.Duration(p.BaseDelay) * time.Second,
-		Max: time.Duration(p.MaxDelay) * time.Second}
-	return int(b.Delay(attempt) / time.Second)
-}
+func RetryDelay(p Policy, attempt int) int { return int(p.delay(attempt) / time.Second) }
 
 // ShouldRetry says whether a job that failed is tried again (2.3.2); the failure is
 // counted already (G-TF-01).
@@ -128,7 +189,7 @@ func PropagateCompletion(completedJobID string, allJobs []Job) map[string]bool {
 	known[completedJobID] = Completed
 	released := map[string]bool{}
 	for _, j := range dependentsByID(allJobs)[completedJobID] {
-		if j.Status == Pending && CheckDependencies(j, known) == job.DependenciesSatisfied {
+		if j.Status == Pending && CheckDependencies(j, known) == DependenciesSatisfied {
 			released[j.ID] = true
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// simulator runs jobs that wait and then end as their payload says (G-TF-37).
+// simulator executes jobs by waiting and then ending as their payload says (G-TF-37).
 type simulator struct {
 	timer func(time.Duration) (<-chan time.Time, func())
 }
@@ -21,18 +21,18 @@ type simulator struct {
 // maxSimulatedRun bounds duration_ms.
 const maxSimulatedRun = 24 * time.Hour
 
-// simulation is what a payload says of a run.
+// simulation is the payload of a simulated job.
 type simulation struct {
 	duration  time.Duration
-	fails     bool // each run
-	failTimes int  // so many runs before the others end well
+	fails     bool // every attempt fails
+	failTimes int  // the number of attempts that fail before one succeeds
 	message   string
 }
 
-var errSimulation = errors.New(
-	"duration_ms (from 0 to 86400000) and fail_times must be whole numbers, fail true or false, error a string")
+var errSimulation = errors.New("duration_ms (from 0 to 86400000) and fail_times must be whole " +
+	"numbers, fail true or false, error a string")
 
-// readSimulation reads a payload. What it does not say is nothing to do.
+// readSimulation reads a payload. A job without any of the members succeeds at once.
 func readSimulation(payload []byte) (p simulation, err error) {
 	for name, value := range strictjson.Members(payload) {
 		var n int64
@@ -50,7 +50,7 @@ func readSimulation(payload []byte) (p simulation, err error) {
 			p.failTimes = int(n)
 		case "error":
 			if p.message, err = strictjson.String(value); !errors.Is(err, strictjson.ErrKind) {
-				err = nil // what no store keeps is told as far as it can be
+				err = nil // a text that no store can keep is reported as far as it can be
 			}
 		}
 		if err != nil {
@@ -70,7 +70,7 @@ func (s *simulator) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	defer stop()
 	select {
 	case <-passed:
-	case <-ctx.Done(): // the node stops: the job is given back
+	case <-ctx.Done(): // the node stops: the zero outcome releases the job
 		return engine.Outcome{}
 	}
 	return p.outcome(t.Job)

@@ -2,13 +2,18 @@ package taskflow
 
 import "strings"
 
-// names knows how the members of an object are called, and what else they are taken for.
+// Unknown members of a request are ignored (G-TF-15), which makes a misspelt member dangerous: a
+// job whose "depends_on" is ignored runs at once. So a member that is spelt almost like a known
+// one, or that is called so in systems like this one, is refused with the right name.
+
+// names holds the member names of an object and the names that are mistaken for them.
 type names struct {
-	allowed     map[string]bool   // as they are written
-	suggestions map[string]string // what is alike, or means the same elsewhere → the right one
+	allowed     map[string]bool   // exact member names
+	suggestions map[string]string // normalized wrong name → the member that is meant
 }
 
-// newNames makes names of the members of an object, which prefix leads to, and of synonyms.
+// newNames returns the names of an object's members and their synonyms. prefix is the path of the
+// object, which suggestions begin with.
 func newNames(prefix string, members []string, synonyms map[string]string) names {
 	n := names{allowed: map[string]bool{}, suggestions: map[string]string{}}
 	for word, member := range synonyms {
@@ -21,8 +26,7 @@ func newNames(prefix string, members []string, synonyms map[string]string) names
 	return n
 }
 
-// check refuses a member that is called otherwise here, or stands elsewhere: ignored, it
-// would make another job than was meant. What is like nothing else passes (G-TF-15).
+// check refuses a name that is mistaken for a member; any other unknown name passes (G-TF-15).
 func (n *names) check(name []byte) error {
 	if n.allowed[string(name)] || len(name) > maxComparedName {
 		return nil
@@ -33,11 +37,10 @@ func (n *names) check(name []byte) error {
 	return nil
 }
 
-// maxComparedName bounds the names that are compared: none that is longer is like a member.
+// maxComparedName bounds the length of names that are compared; no known name is that long.
 const maxComparedName = 64
 
-// normalizeName is a name without what hands spell differently: case, underscores, hyphens,
-// and blanks.
+// normalizeName removes differences of spelling: case, underscores, hyphens and blanks.
 func normalizeName(name string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").
 		Replace(strings.ToLower(strings.TrimSpace(name)))
@@ -49,8 +52,8 @@ const (
 	dependsOn    = "depends_on"
 )
 
-// dependencySynonyms and policySynonyms are what other contracts, and systems like this one, call
-// members of a job.
+// dependencySynonyms and policySynonyms are names of such members in other contracts and in systems
+// like this one.
 var dependencySynonyms = []string{"depends", "dependency", "dependency_ids", "parent", "parents",
 	"parent_id", "parent_ids", "parent_jobs", "prerequisites", "upstream", "requires"}
 
@@ -62,7 +65,7 @@ var policySynonyms = map[string]string{"attempts": "max_attempts", "max_retries"
 var policyMembers = []string{"max_attempts", "backoff_strategy", "base_delay_seconds",
 	"max_delay_seconds"}
 
-// The names in a job that is created or changed, in a job of a graph, and in a policy.
+// The names in a job, in a job of a graph, and in a retry policy.
 var (
 	jobNames   = newJobNames([]string{dependencies}, dependsOn)
 	graphNames = newJobNames([]string{"ref", dependsOn}, dependencies)
@@ -76,12 +79,13 @@ var (
 	}()
 )
 
-// newJobNames are those of a job whose dependencies are called as the last of own, and not
-// as elsewhere.
+// newJobNames returns the names in a job. The last of own is its member for dependencies;
+// misplaced is the member that has this meaning elsewhere in the API.
 func newJobNames(own []string, misplaced string) names {
-	synonyms := map[string]string{misplaced: own[len(own)-1], "retry": "retry_policy"}
+	dependencyMember := own[len(own)-1]
+	synonyms := map[string]string{misplaced: dependencyMember, "retry": "retry_policy"}
 	for _, word := range dependencySynonyms {
-		synonyms[word] = own[len(own)-1]
+		synonyms[word] = dependencyMember
 	}
 	for _, member := range policyMembers {
 		synonyms[member] = policyPrefix + member

@@ -1,0 +1,98 @@
+package taskflow
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// maxShownNodes is how many jobs of a graph an answer shows (G-TF-36).
+const maxShownNodes = 2000
+
+// GET /api/v1/jobs/{job_id}/graph
+func (t *TaskFlow) graph(c *httpapi.Call) error {
+	id, err := pathJobID(c)
+	if err != nil {
+		return err
+	}
+	jobs, edges, truncated, err := t.engine.Graph(c.Request.Context(), id, maxShownNodes)
+	if err != nil {
+		return err
+	}
+	keys := make(map[int64]string, len(jobs))
+	o := strictjson.NewObject(make([]byte, 0, 256+192*len(jobs)+96*len(edges)))
+	o.Objects("nodes", len(jobs), func(i int, o *strictjson.Object) {
+		j := jobs[i]
+		keys[j.Seq] = j.ID.Key
+		o.Text("job_id", j.ID.Key)
+		o.Text("name", decodeDefinition(j.Definition).name)
+		o.Text("queue", j.Queue)
+		o.Text("status", string(j.State))
+		o.Int("priority", int64(j.Priority))
+		o.Int("attempt_count", int64(attemptCount(j)))
+	})
+	o.Objects("edges", len(edges), func(i int, o *strictjson.Object) {
+		o.Text("from", keys[edges[i].Dependency])
+		o.Text("to", keys[edges[i].Dependent])
+	})
+	if truncated {
+		o.Bool("truncated", true)
+	}
+	c.Send(http.StatusOK, httpapi.JSON, o.End())
+	return nil
+}
+
+// POST /api/v1/graphs
+func (t *TaskFlow) createGraph(c *httpapi.Call) error {
+	text, err := readBody(c)
+	if err != nil {
+		return err
+	}
+	nodes, err := readGraph(text)
+	if err != nil {
+		return err
+	}
+	ids := t.ids.Next(len(nodes))
+	byRef, err := resolveRefs(nodes, ids)
+	if err != nil {
+		return err
+	}
+	batch := make([]engine.Submission, len(nodes))
+	for i := range nodes {
+		batch[i] = t.submission(c.Request.Context(), &nodes[i].jobSpec, ids[i])
+	}
+	if _, err := t.engine.Submit(c.Request.Context(), engine.Unique, batch); err != nil {
+		return unknownDependency(cycleInRefs(err, byRef))
+	}
+	o := strictjson.NewObject(make([]byte, 0, 64*len(nodes)))
+	o.Object("jobs", func(o *strictjson.Object) {
+		for i := range nodes {
+			o.Text(nodes[i].ref, ids[i])
+		}
+	})
+	c.Send(http.StatusCreated, httpapi.JSON, o.End())
+	return nil
+}
+
+// cycleInRefs replaces the ids in the path of a dependency cycle by refs. Nothing was stored, so
+// the caller has never received the ids.
+func cycleInRefs(err error, byRef map[string]string) error {
+	var e *job.Error
+	if !errors.As(err, &e) || e.Kind != job.Cycle {
+		return err
+	}
+	refs := make(map[string]string, len(byRef))
+	for ref, id := range byRef {
+		refs[id] = ref
+	}
+	withRefs := *e
+	withRefs.Path = nil
+	for _, id := range e.Path {
+		withRefs.Path = append(withRefs.Path, refs[id])
+	}
+	return &withRefs
+}

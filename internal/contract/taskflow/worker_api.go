@@ -1,0 +1,75 @@
+package taskflow
+
+import (
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/uuids"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
+)
+
+// RemoteWorkers describes the contract to the worker API. Remote workers claim the jobs of queues
+// without a handler.
+func (t *TaskFlow) RemoteWorkers() workerapi.Contract {
+	return workerapi.Contract{
+		Name:     Name,
+		Attempt:  Attempt,
+		State:    StatusOf,
+		Complete: CompletedWith,
+		Fail:     FailedWith,
+		ID: func(jobID string) (job.ID, bool) {
+			key, ok := uuids.Parse(jobID)
+			return engineJobID(key), ok
+		},
+		RunsLocally: func(queue string) bool {
+			q := t.Queues[queue]
+			return q.hasHandler()
+		},
+	}
+}
+
+// Attempt returns the number of a job's current attempt, from 1.
+func Attempt(j *job.Job) int { return j.FailedAttempts + 1 }
+
+// StatusOf returns the contract's word for a state.
+func StatusOf(s job.State) string { return string(s) }
+
+// CompletedWith returns the outcome of an attempt that succeeded; result is JSON or nil.
+func CompletedWith(_ *job.Job, result []byte) engine.Outcome {
+	return engine.Outcome{On: job.Succeeded, Result: result}
+}
+
+// FailedWith returns the outcome of an attempt that failed. A retryable failure is retried by the
+// job's policy; any other one fails the job (G-TF-30).
+func FailedWith(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
+	on := job.FailedForGood
+	if retryable {
+		on = job.Failed
+	}
+	return engine.Outcome{On: on, Failure: encodeFailure(message, errorType, retryable),
+		Reason: failureText(message, errorType)}
+}
+
+func encodeFailure(message, errorType string, retryable bool) []byte {
+	o := strictjson.NewObject(nil)
+	o.Text("error", message)
+	o.Text("error_type", errorType)
+	o.Bool("retryable", retryable)
+	return o.End()
+}
+
+// failureText is a failure as the history and the log show it.
+func failureText(message, errorType string) string {
+	if errorType == "" {
+		return message
+	}
+	return errorType + ": " + message
+}
+
+const (
+	lostType    = "lost"
+	lostMessage = "the lease expired before the worker sent a heartbeat or an outcome"
+)
+
+// lostRunFailure is the failure of an attempt whose lease expired.
+var lostRunFailure = encodeFailure(lostMessage, lostType, true)
