@@ -22,15 +22,15 @@ import (
 const (
 	clientKind      = "account.client"
 	keyKind         = "account.key"
-	idempotencyKind = "account.request" // what an Idempotency-Key led to
-	usageKind       = "account.usage"   // what was leased of a limit
-	checkKind       = "account.check"
+	idempotencyKind = "account.request" // the outcome of a request with an Idempotency-Key
+	usageKind       = "account.usage"   // how much of a window is leased
+	checkKind       = "account.check"   // the pepper's check value
 )
 
-// idempotencyTTL is how long an Idempotency-Key is (G-FR-24).
+// idempotencyTTL is how long an Idempotency-Key is remembered (G-FR-24).
 const idempotencyTTL = 24 * time.Hour
 
-// Config is what accounts are made of.
+// Config holds the settings and dependencies of Accounts.
 type Config struct {
 	Engine *engine.Engine
 	Pepper []byte // the same on every node, see LoadPepper
@@ -44,9 +44,9 @@ type Config struct {
 
 	Random  io.Reader            // of cryptographic quality; nil: the system's
 	Log     *slog.Logger         // nil: none
-	Elapsed func() time.Duration // a clock that never jumps
+	Elapsed func() time.Duration // a monotonic clock
 
-	// RequestID names the request that a line of the log is about; nil: none.
+	// RequestID returns the request id for log lines; nil: they have none.
 	RequestID func(context.Context) string
 }
 
@@ -64,15 +64,14 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Accounts are the clients of a store. All methods may be called at the same
-// time. Errors that are no *Denied and not ErrForbidden are *job.Error: NotFound,
-// Conflict, and those of the store.
+// Accounts manages the clients in a store. Its methods are safe for concurrent use. Errors are
+// *Denied, ErrForbidden or *job.Error: NotFound, Conflict, and those of the store.
 type Accounts struct {
 	Config
 
 	vault              *Vault
-	idempotencyHashKey []byte // key of what hides Idempotency-Keys
-	pepperCheck        []byte // what this pepper shows of itself
+	idempotencyHashKey []byte // of hashIdempotencyKey
+	pepperCheck        []byte // a value by which a store recognises the pepper
 	digesters          sync.Pool
 	keys               *keyCache
 	callbacks          *callbackCache
@@ -80,7 +79,7 @@ type Accounts struct {
 	addresses          *limiter
 }
 
-// New makes accounts on an engine.
+// New checks the config and derives the keys that the pepper protects.
 func New(c Config) (*Accounts, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -95,22 +94,30 @@ func New(c Config) (*Accounts, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens, _ := derive(c.Pepper, purposeTokens) // NewVault has found the pepper long enough
+	tokens, _ := derive(c.Pepper, purposeTokens) // NewVault has checked the pepper's length
 	names, _ := derive(c.Pepper, purposeIdempotencyKeys)
 	check, _ := derive(c.Pepper, purposePepperCheck)
 	c.Pepper = nil
-	a := &Accounts{Config: c, vault: vault, idempotencyHashKey: names, pepperCheck: check,
-		keys: newKeyCache(c.Elapsed), callbacks: &callbackCache{}}
+	a := &Accounts{
+		Config:             c,
+		vault:              vault,
+		idempotencyHashKey: names,
+		pepperCheck:        check,
+		keys:               newKeyCache(c.Elapsed),
+		callbacks:          &callbackCache{},
+	}
 	a.digesters.New = func() any { return &digester{Hash: hmac.New(sha256.New, tokens)} }
-	a.clients = newLimiter(a, "c/", maxClientBuckets,
-		[]quota{{"per day", c.QuotaPerDay, 24 * time.Hour},
-			{"per minute", c.RatePerMinute, time.Minute}})
-	a.addresses = newLimiter(a, "a/", maxAddressBuckets,
-		[]quota{{"per minute", c.AnonymousPerMinute, time.Minute}})
+	a.clients = newLimiter(a, "c/", maxClientBuckets, []quota{
+		{"per day", c.QuotaPerDay, 24 * time.Hour},
+		{"per minute", c.RatePerMinute, time.Minute},
+	})
+	a.addresses = newLimiter(a, "a/", maxAddressBuckets, []quota{
+		{"per minute", c.AnonymousPerMinute, time.Minute},
+	})
 	return a, nil
 }
 
-// digester hashes keys.
+// digester computes digests without allocations.
 type digester struct {
 	hash.Hash
 	text [tokenLen]byte
@@ -119,7 +126,7 @@ type digester struct {
 
 type digest [sha256.Size]byte
 
-// digest is what the store has of a key that parseToken took.
+// digest returns the HMAC under which a key is stored. The token must have passed parseToken.
 func (a *Accounts) digest(token string) digest {
 	d := a.digesters.Get().(*digester)
 	defer a.digesters.Put(d)
@@ -130,33 +137,33 @@ func (a *Accounts) digest(token string) digest {
 	return d.sum
 }
 
-// hashIdempotencyKey is the name under which an Idempotency-Key is stored: callers put into
-// them what they like, of any length.
+// hashIdempotencyKey returns the name under which an Idempotency-Key is stored. Callers choose its
+// text and length, and may put secrets into it.
 func (a *Accounts) hashIdempotencyKey(idempotencyKey string) string {
 	mac := hmac.New(sha256.New, a.idempotencyHashKey)
 	io.WriteString(mac, idempotencyKey)
 	return fmt.Sprintf("%x", mac.Sum(nil))
 }
 
-// ErrPepper says that the keys in the store were made under another pepper:
-// none of them would be recognised.
-var ErrPepper = errors.New("the pepper is not the one that the API keys in the store were made under: " +
-	"every node needs the same pepper file, and a lost one must be restored from a backup")
+// ErrPepper reports that the keys in the store were made under another pepper, so that none of them
+// would be accepted.
+var ErrPepper = errors.New("the pepper is not the one that the API keys in the store were made " +
+	"under: every node needs the same pepper file, and a lost one must be restored from a backup")
 
-// Bind makes this pepper the store's, unless it has one, which must be this:
-// ErrPepper. To be called when a node starts, and before a key is made. A store that
-// has one is not written to.
+// Bind binds a store without keys to this pepper, and returns ErrPepper if the store is bound to
+// another one. It must be called when a node starts, before a key is made. A store that is bound is
+// only read.
 func (a *Accounts) Bind(ctx context.Context) error {
 	bound := false
 	err := a.Engine.ViewRecords(ctx, func(r engine.RecordReader) (err error) {
-		bound, err = a.pepperMatches(r)
+		bound, err = a.checkPepper(r)
 		return err
 	})
 	if err != nil || bound {
 		return err
 	}
 	return a.Engine.ChangeRecords(ctx, checkKind, func(w engine.RecordWriter) error {
-		bound, err := a.pepperMatches(w)
+		bound, err := a.checkPepper(w)
 		if err != nil || bound {
 			return err
 		}
@@ -164,17 +171,18 @@ func (a *Accounts) Bind(ctx context.Context) error {
 	})
 }
 
-// Check is ErrPepper where the store has another pepper. It changes nothing: as long
-// as the store has none there are no keys, and any pepper fits.
+// Check returns ErrPepper if the store is bound to another pepper. It changes nothing: a store that
+// is not bound has no keys and accepts any pepper.
 func (a *Accounts) Check(ctx context.Context) error {
 	return a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
-		_, err := a.pepperMatches(r)
+		_, err := a.checkPepper(r)
 		return err
 	})
 }
 
-// pepperMatches reports whether the store has a pepper; ErrPepper is another one.
-func (a *Accounts) pepperMatches(r engine.RecordReader) (bound bool, err error) {
+// checkPepper reports whether the store is bound to a pepper, and returns ErrPepper if that is
+// another one.
+func (a *Accounts) checkPepper(r engine.RecordReader) (bound bool, err error) {
 	record, err := r.Record(checkKind, "pepper")
 	if err != nil || record == nil {
 		return false, err
@@ -190,29 +198,29 @@ type Reason string
 
 // Reasons.
 const (
-	Missing   Reason = "missing"   // there is none
-	Malformed Reason = "malformed" // it is no key, or mistyped
-	Unknown   Reason = "unknown"   // there is no such key
-	Expired   Reason = "expired"   // its time is over; it can be renewed
-	Disabled  Reason = "disabled"  // it was revoked or replaced
+	Missing   Reason = "missing"   // the request has no key
+	Malformed Reason = "malformed" // the text is not a key, or mistyped
+	Unknown   Reason = "unknown"   // the key does not exist
+	Expired   Reason = "expired"   // the key has expired; it can be renewed
+	Disabled  Reason = "disabled"  // the key was revoked or replaced
 )
 
-// Denied is a request without a key that lets it in.
+// Denied is the error of a request without a valid key.
 type Denied struct {
 	Reason   Reason
-	ClientID string // empty when not known
-	KeyID    string // likewise
+	ClientID string // empty if unknown
+	KeyID    string // empty if unknown
 }
 
 func (d *Denied) Error() string {
 	return "account: access denied: the API key is " + string(d.Reason)
 }
 
-// Errors of callers with a good key.
+// Errors of callers with a valid key.
 var (
 	ErrForbidden = errors.New("account: this belongs to another client")
-	// ErrKeyReused is in the chain of the Conflict of an Idempotency-Key that came
-	// with another request before.
+	// ErrKeyReused is wrapped by the Conflict of an Idempotency-Key that came with a different
+	// request before.
 	ErrKeyReused = errors.New("account: the idempotency key was used for another request")
 )
 
@@ -224,7 +232,7 @@ func conflict(msg string, cause error) error {
 	return &job.Error{Kind: job.Conflict, Op: "account", Msg: msg, Err: cause}
 }
 
-// errCanceled is the error of a caller that waits no longer.
+// errCanceled returns the error of a caller whose context has ended.
 func errCanceled(ctx context.Context) error {
 	kind := job.Aborted
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -233,10 +241,10 @@ func errCanceled(ctx context.Context) error {
 	return &job.Error{Kind: kind, Op: "account", Err: context.Cause(ctx)}
 }
 
-// storeNow is the time that the store keeps of now.
+// storeNow returns the transaction's time in the precision that every store keeps.
 func storeNow(r engine.RecordReader) time.Time { return r.Now().UTC().Truncate(time.Microsecond) }
 
-// readRecord finds a record and decodes its body; nil if there is none.
+// readRecord loads a record and decodes its body. It returns nil if there is none.
 func readRecord[T any](r engine.RecordReader, kind, key string) (*job.Record, *T, error) {
 	record, err := r.Record(kind, key)
 	if err != nil || record == nil {
@@ -254,7 +262,7 @@ func decodeRecord(record *job.Record, body any) error {
 	return nil
 }
 
-// putRecord puts a record with a body.
+// putRecord stores a record with a body.
 func putRecord(w engine.RecordWriter, r job.Record, body any) error {
 	var err error
 	if r.Body, err = json.Marshal(body); err != nil {

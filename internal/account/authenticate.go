@@ -13,34 +13,33 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Attributes of the log that are this package's.
+// Keys of log lines, besides those of telemetry.
 const (
 	keyIDAttr  = "key_id"
 	reasonAttr = "reason"
 )
 
-// Identity is who a request comes from.
+// Identity is the client and key that a request was authenticated with.
 type Identity struct {
 	ClientID string
 	KeyID    string
 }
 
-// keyView is a key as it was read at a moment.
+// keyView is a key as it was read from the store.
 type keyView struct {
 	key    Key
 	digest digest
-	now    time.Time     // of the store, when it was read
-	readAt time.Duration // no later than that, by the node's own clock
+	now    time.Time     // the store's time of the read
+	readAt time.Duration // the node's time just before the read
 }
 
-// expired tells whether the key's time is over, by the store's clock.
+// expired reports whether the key has expired by the store's clock.
 func (v *keyView) expired(elapsed time.Duration) bool {
 	return !v.key.ExpiresAt.IsZero() && !v.now.Add(elapsed-v.readAt).Before(v.key.ExpiresAt)
 }
 
-// Authenticate finds out who shows a key. A *Denied says why a key is refused,
-// and stands in the log with what is known of the client (FR-035); other errors
-// are the store's.
+// Authenticate returns the identity of a key. A *Denied says why the key is refused; it is logged
+// with the client, if that is known (FR-035). Other errors are the store's.
 func (a *Accounts) Authenticate(ctx context.Context, bearer string) (Identity, error) {
 	v, err := a.findKey(ctx, bearer)
 	if err != nil {
@@ -53,8 +52,8 @@ func (a *Accounts) Authenticate(ctx context.Context, bearer string) (Identity, e
 	return Identity{ClientID: v.key.ClientID, KeyID: v.key.ID}, nil
 }
 
-// findKey returns the key that is shown unless it was revoked. It looks into the
-// store only for what has the form of a key.
+// findKey returns the presented key unless it was revoked. The key may have expired. Only a
+// well-formed key is looked up in the store.
 func (a *Accounts) findKey(ctx context.Context, bearer string) (*keyView, error) {
 	if bearer == "" {
 		return nil, &Denied{Reason: Missing}
@@ -83,7 +82,7 @@ func (a *Accounts) findKey(ctx context.Context, bearer string) (*keyView, error)
 	return nil, &denied
 }
 
-// readKey reads a key from the store, nil if there is none.
+// readKey reads a key from the store. It returns nil if there is none.
 func (a *Accounts) readKey(ctx context.Context, id uuid.UUID) (*keyView, error) {
 	var v *keyView
 	startedAt := a.Elapsed()

@@ -8,17 +8,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// maxKeyAge is how long what was read of a key is believed: the time in which a
-// revocation reaches every node.
+// maxKeyAge is how long a key that was read is used without reading it again, and so the time in
+// which a revocation reaches every node.
 const maxKeyAge = time.Second
 
-// maxCachedKeys bounds the keys held in a generation.
+// maxCachedKeys bounds the keys in one generation of the keyCache.
 const maxCachedKeys = 1 << 16
 
-// keyCache holds keys that were read within the last second. There are two
-// generations: when the young one is a second old or full it becomes the old
-// one, and what was in that is gone. Keys that do not exist are not held, so that
-// guessing fills nothing and pushes nobody out.
+// keyCache holds the keys that were read within the last second, in two generations. When the young
+// one is a second old or full it becomes the old one, and the keys of the former old one are
+// dropped. Keys that do not exist are not cached, so guessing evicts no keys.
+//
+// Concurrent requests with the same uncached key share one read of the store. A key that changes is
+// removed together with its read in progress: that read may have seen the key before the change, so
+// only the requests that started before the change may use it.
 type keyCache struct {
 	elapsed func() time.Duration
 
@@ -29,22 +32,25 @@ type keyCache struct {
 	reads     map[uuid.UUID]*keyRead
 }
 
-// keyRead is a look into the store that is under way; as many wait for it as ask.
+// keyRead is a read of a key in progress.
 type keyRead struct {
 	startedAt time.Duration
 	done      chan struct{}
-	completed bool // and did not panic
+	completed bool // false after done: the read has panicked
 	view      *keyView
 	err       error
 }
 
 func newKeyCache(elapsed func() time.Duration) *keyCache {
-	return &keyCache{elapsed: elapsed, young: map[uuid.UUID]*keyView{},
-		reads: map[uuid.UUID]*keyRead{}}
+	return &keyCache{
+		elapsed: elapsed,
+		young:   map[uuid.UUID]*keyView{},
+		reads:   map[uuid.UUID]*keyRead{},
+	}
 }
 
-// get returns a key as it was at most maxKeyAge ago, and as it was after every
-// drop of it that has returned. nil if there is none.
+// get returns a key as it was at most maxKeyAge ago, or nil if it does not exist. A call that
+// begins after invalidate has returned sees the key as it was after that change.
 func (c *keyCache) get(ctx context.Context, id uuid.UUID,
 	read func(context.Context, uuid.UUID) (*keyView, error)) (*keyView, error) {
 	if v := c.lookup(id); v != nil {
@@ -68,13 +74,13 @@ func (c *keyCache) get(ctx context.Context, id uuid.UUID,
 	case <-ctx.Done():
 		return nil, errCanceled(ctx)
 	}
-	if r.completed && r.err == nil && c.elapsed()-r.startedAt < maxKeyAge {
-		return r.view, nil
+	if !r.completed || r.err != nil || c.elapsed()-r.startedAt >= maxKeyAge {
+		return read(ctx, id) // the shared read was too slow, or failed with its caller's context
 	}
-	return read(ctx, id) // that one was slow, or its caller went away
+	return r.view, nil
 }
 
-// finishRead ends a read and keeps what it brought, unless it was dropped since.
+// finishRead ends a read and caches the key, unless the key was invalidated meanwhile.
 func (c *keyCache) finishRead(id uuid.UUID, r *keyRead) {
 	c.mu.Lock()
 	if c.reads[id] == r {
@@ -112,11 +118,11 @@ func (c *keyCache) insert(id uuid.UUID, v *keyView) {
 	c.young[id] = v
 }
 
-// invalidate forgets a key that has changed, also where it is just being read.
+// invalidate drops a key that has changed, and its read in progress. An empty keyID is no key.
 func (c *keyCache) invalidate(keyID string) {
 	id, err := uuid.Parse(keyID)
 	if err != nil {
-		return // no key
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +134,8 @@ func (c *keyCache) invalidate(keyID string) {
 // maxCachedCallbacks bounds the secrets in a generation of the callbackCache.
 const maxCachedCallbacks = 4096
 
-// callbackCache holds secrets that never change, those that were asked for last.
+// callbackCache holds the callback secrets that were used last. They never change. It has two
+// generations as the keyCache has.
 type callbackCache struct {
 	mu         sync.Mutex
 	young, old map[string]string

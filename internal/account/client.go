@@ -14,27 +14,28 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// Client is somebody who submits jobs. The ID never changes (FR-038).
+// Client is an account that submits jobs. Its ID never changes (FR-038).
 type Client struct {
 	ID        string
 	CreatedAt time.Time
 }
 
-// clientBody is what a client's record holds.
+// clientBody is the body of a client's record.
 type clientBody struct {
-	HadKey               bool   `json:"keyed"`         // it has had a key, ever (G-FR-03)
-	ActiveKeyID          string `json:"key,omitempty"` // the one that is not revoked
-	SealedCallbackSecret string `json:"callback"`      // secret that signs callbacks, sealed
+	HadKey               bool   `json:"keyed"`         // the client has had a key (G-FR-03)
+	ActiveKeyID          string `json:"key,omitempty"` // the key that is not revoked
+	SealedCallbackSecret string `json:"callback"`
 }
 
-// idempotencyBody is what an Idempotency-Key led to.
+// idempotencyBody is the body of an Idempotency-Key's record: the client or key that the first
+// request made, and whether it asked to rotate.
 type idempotencyBody struct {
 	ID     string `json:"id"`
 	Rotate bool   `json:"rotate,omitempty"`
 }
 
-// CreateClient makes a client. The same idempotencyKey, if not empty, gives the
-// same client for 24 hours, whoever uses it (FR-039, G-FR-24).
+// CreateClient makes a client. Requests with the same non-empty idempotencyKey get the same client
+// for 24 hours, from any caller (FR-039, G-FR-24).
 func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Client, error) {
 	id, err := uuid.NewRandomFromReader(a.Random)
 	if err != nil {
@@ -55,20 +56,23 @@ func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Cli
 		client, created = Client{}, false
 		if request != "" {
 			earlier, err := a.findCreatedClient(w, request)
-			if err != nil || earlier != nil {
-				if earlier != nil {
-					client = *earlier
-				}
+			if err != nil {
 				return err
+			}
+			if earlier != nil {
+				client = *earlier
+				return nil
 			}
 		}
 		client, created = Client{ID: id.String(), CreatedAt: storeNow(w)}, true
-		if err := putRecord(w, job.Record{Kind: clientKind, Key: client.ID},
-			clientBody{SealedCallbackSecret: callback}); err != nil || request == "" {
+		err := putRecord(w, job.Record{Kind: clientKind, Key: client.ID},
+			clientBody{SealedCallbackSecret: callback})
+		if err != nil || request == "" {
 			return err
 		}
-		return putRecord(w, job.Record{Kind: idempotencyKind, Key: request,
-			ExpiresAt: w.Now().Add(idempotencyTTL)}, idempotencyBody{ID: client.ID})
+		expiresAt := w.Now().Add(idempotencyTTL)
+		return putRecord(w, job.Record{Kind: idempotencyKind, Key: request, ExpiresAt: expiresAt},
+			idempotencyBody{ID: client.ID})
 	})
 	if err != nil {
 		return Client{}, err
@@ -79,7 +83,8 @@ func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Cli
 	return client, nil
 }
 
-// findCreatedClient returns the client that an earlier request made, nil if none did.
+// findCreatedClient returns the client that an earlier request with the same Idempotency-Key made,
+// or nil if there was none.
 func (a *Accounts) findCreatedClient(r engine.RecordReader, request string) (*Client, error) {
 	_, earlier, err := readRecord[idempotencyBody](r, idempotencyKind, request)
 	if err != nil || earlier == nil {
@@ -92,21 +97,22 @@ func (a *Accounts) findCreatedClient(r engine.RecordReader, request string) (*Cl
 	return &Client{ID: record.Key, CreatedAt: record.CreatedAt.UTC()}, nil
 }
 
-// Client returns a client. NotFound if there is none, whatever the id looks like.
+// Client returns a client, or NotFound. An id that is no UUID is NotFound as well.
 func (a *Accounts) Client(ctx context.Context, clientID string) (Client, error) {
 	var found Client
 	err := a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
 		record, _, err := readClient(r, clientID)
-		if err == nil {
-			found = Client{ID: record.Key, CreatedAt: record.CreatedAt.UTC()}
+		if err != nil {
+			return err
 		}
-		return err
+		found = Client{ID: record.Key, CreatedAt: record.CreatedAt.UTC()}
+		return nil
 	})
 	return found, err
 }
 
-// CallbackSecret returns the secret that signs what is sent to the callbacks of a
-// client's jobs, as whsec_ and base64. It never changes.
+// CallbackSecret returns the secret that signs requests to the callbacks of a client's jobs, as
+// whsec_ and base64. It never changes.
 func (a *Accounts) CallbackSecret(ctx context.Context, clientID string) (string, error) {
 	if secret, ok := a.callbacks.get(clientID); ok {
 		return secret, nil
@@ -120,10 +126,11 @@ func (a *Accounts) CallbackSecret(ctx context.Context, clientID string) (string,
 		return "", err
 	}
 	secret, err := a.openCallbackSecret(body)
-	if err == nil {
-		a.callbacks.put(clientID, secret)
+	if err != nil {
+		return "", err
 	}
-	return secret, err
+	a.callbacks.put(clientID, secret)
+	return secret, nil
 }
 
 const callbackPrefix = "whsec_" // of Standard Webhooks
@@ -142,23 +149,26 @@ func (a *Accounts) openCallbackSecret(c *clientBody) (string, error) {
 	return string(plain), err
 }
 
-// readClient reads a client's record; NotFound if there is none.
+// readClient reads a client's record. It returns NotFound if there is none.
 func readClient(r engine.RecordReader, clientID string) (*job.Record, *clientBody, error) {
 	id, ok := uuids.Parse(clientID)
 	if !ok {
 		return nil, nil, notFound("client")
 	}
 	record, body, err := readRecord[clientBody](r, clientKind, id)
-	if err == nil && record == nil {
-		err = notFound("client")
+	if err != nil {
+		return nil, nil, err
 	}
-	return record, body, err
+	if record == nil {
+		return nil, nil, notFound("client")
+	}
+	return record, body, nil
 }
 
-// clientLock makes changes of a client and its keys run one after another.
+// clientLock returns the lock under which a client and its keys are changed.
 func clientLock(id string) string { return "account.client/" + id }
 
-// logAttrs makes the attributes of a line of the log.
+// logAttrs adds the request id to the attributes of a log line.
 func (a *Accounts) logAttrs(ctx context.Context, attrs ...any) []any {
 	if a.RequestID != nil {
 		attrs = append(attrs, telemetry.RequestID, a.RequestID(ctx))

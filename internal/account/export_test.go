@@ -2,7 +2,7 @@ package account
 
 import "github.com/google/uuid"
 
-// FormatToken writes a key that nobody was given.
+// FormatToken writes a key that is not stored.
 var FormatToken = formatToken
 
 // ParseToken finds the id in a key.

@@ -10,32 +10,32 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// ActiveKeyID is what is known of an API key once its secret was shown. Times are UTC.
+// Key is an API key without its secret. Times are UTC.
 type Key struct {
 	ID        string
 	ClientID  string
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero: never
-	RevokedAt time.Time // zero: it is not
+	RevokedAt time.Time // zero: not revoked
 }
 
-// Issued is the answer to who asked for a key.
+// Issued is the answer to a request for a key.
 type Issued struct {
 	Key            Key
-	Secret         string // the key itself, shown this once; empty for a key that was there already
+	Secret         string // the key itself, which cannot be read later; empty unless Created
 	CallbackSecret string // with a client's first key only
-	Created        bool
+	Created        bool   // false: Key existed before
 }
 
-// keyBody is what a key's record holds; the record belongs to the client.
+// keyBody is the body of a key's record. The record's owner is the client.
 type keyBody struct {
 	Digest    []byte    `json:"digest"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
-	Reason    string    `json:"why,omitempty"` // it was revoked
+	Reason    string    `json:"why,omitempty"` // of the revocation
 }
 
-// Why keys are revoked.
+// Reasons of revocations.
 const (
 	rotated   = "rotated"
 	renewed   = "renewed"
@@ -44,27 +44,32 @@ const (
 )
 
 func newKey(r *job.Record, b *keyBody) Key {
-	return Key{ID: r.Key, ClientID: r.Owner, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: b.ExpiresAt,
-		RevokedAt: b.RevokedAt}
+	return Key{
+		ID:        r.Key,
+		ClientID:  r.Owner,
+		CreatedAt: r.CreatedAt.UTC(),
+		ExpiresAt: b.ExpiresAt,
+		RevokedAt: b.RevokedAt,
+	}
 }
 
-// changeKey is a new key on its way through a transaction, which may run again.
+// grant collects what a transaction of changeKey does. A transaction may run more than once, each
+// time with a fresh grant.
 type grant struct {
 	issued        Issued
-	replacedKeyID string // key that it replaces
-	reason        string
+	replacedKeyID string // the key that is revoked, if any
+	reason        string // of that revocation
 }
 
-// CreateKey makes a client's first key, for which nobody needs to show one (by is
-// nil), replaces the key of a client that shows it (rotate), or tells about the
-// one that is there. A caller without a key is Denied as soon as the client has
-// had one, also when another was faster by a moment (FR-042 to FR-045, G-FR-57).
+// CreateKey makes a client's first key, which needs no key (by is nil); or it replaces the caller's
+// key (rotate); or it returns the client's present key without its secret. A caller without a key
+// is Denied once the client has had one, also if another caller was only a moment faster (FR-042 to
+// FR-045, G-FR-57).
 //
-// An idempotencyKey of the client that has made a key within 24 hours makes no
-// other: it tells about that one. With another rotate it is ErrKeyReused.
+// A repeated idempotencyKey makes no second key within 24 hours: it returns the key that the first
+// request made. With a different rotate it is ErrKeyReused.
 //
-// Errors: NotFound for no such client, ErrForbidden when by is another's,
-// *Denied.
+// Errors: NotFound if the client does not exist, ErrForbidden if by is another client, *Denied.
 func (a *Accounts) CreateKey(ctx context.Context, clientID string, by *Identity, rotate bool,
 	idempotencyKey string) (Issued, error) {
 	request := idempotentRequest{rotate: rotate}
@@ -98,15 +103,14 @@ func (a *Accounts) CreateKey(ctx context.Context, clientID string, by *Identity,
 	})
 }
 
-// idempotentRequest is what is kept of a request with an Idempotency-Key; name is empty
-// without one.
+// idempotentRequest identifies a request with an Idempotency-Key; hashedKey is empty without one.
 type idempotentRequest struct {
 	hashedKey string
 	rotate    bool
 }
 
-// findIssued reports whether an earlier request with the same Idempotency-Key made
-// a key, and tells about it.
+// findIssued reports whether an earlier request with the same Idempotency-Key made a key, and sets
+// that key as g's.
 func (a *Accounts) findIssued(w engine.RecordWriter, clientID string, request idempotentRequest,
 	g *grant) (bool, error) {
 	if request.hashedKey == "" {
@@ -128,8 +132,8 @@ func (a *Accounts) findIssued(w engine.RecordWriter, clientID string, request id
 	return true, nil
 }
 
-// verifyPresented checks once more, under the client's lock, that the key of a caller
-// is good: it may have been replaced since it was authenticated.
+// verifyPresented checks under the client's lock that the key of a caller is still valid: it may
+// have been replaced since the request was authenticated.
 func verifyPresented(r engine.RecordReader, by *Identity) (Key, error) {
 	record, body, err := readRecord[keyBody](r, keyKind, by.KeyID)
 	if err != nil {
@@ -149,9 +153,8 @@ func verifyPresented(r engine.RecordReader, by *Identity) (Key, error) {
 	return Key{}, denied
 }
 
-// RenewKey replaces the key that the caller shows, which may have expired, but
-// was not revoked (FR-047, G-FR-26). Conflict when somebody was faster: then
-// nothing changes (FR-049).
+// RenewKey replaces the presented key, which may have expired but must not be revoked (FR-047,
+// G-FR-26). It returns Conflict and changes nothing if the key was replaced meanwhile (FR-049).
 func (a *Accounts) RenewKey(ctx context.Context, clientID, bearer string) (Issued, error) {
 	presented, err := a.findKey(ctx, bearer)
 	if err != nil {
@@ -171,8 +174,8 @@ func (a *Accounts) RenewKey(ctx context.Context, clientID, bearer string) (Issue
 	})
 }
 
-// Recover gives a client that is locked out a fresh key and revokes the one it
-// may have. It is the operator's (G-FR-03).
+// Recover gives a client that has lost its key a new one and revokes the old one, if any. Only the
+// operator may call it (G-FR-03).
 func (a *Accounts) Recover(ctx context.Context, clientID string) (Issued, error) {
 	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody,
 		g *grant) error {
@@ -181,8 +184,8 @@ func (a *Accounts) Recover(ctx context.Context, clientID string) (Issued, error)
 	})
 }
 
-// changeKey runs fn under the lock of a client. When it fails nothing has changed;
-// when the store cannot tell whether it has, it is asked (FR-048).
+// changeKey runs fn under the lock of a client. If it fails nothing has changed. If the store
+// becomes unavailable during the commit, changeKey looks whether the new key was stored (FR-048).
 func (a *Accounts) changeKey(ctx context.Context, clientID string,
 	fn func(w engine.RecordWriter, id string, c *clientBody, g *grant) error) (Issued, error) {
 	id, ok := uuids.Parse(clientID)
@@ -199,10 +202,9 @@ func (a *Accounts) changeKey(ctx context.Context, clientID string,
 		return fn(w, id, c, &g)
 	})
 	a.keys.invalidate(g.replacedKeyID)
-	if job.IsKind(err, job.Unavailable) && g.issued.Created && a.keyExists(ctx, g.issued.Key.ID) {
-		err = nil // it was the answer that got lost
-	}
-	if err != nil {
+	committed := err == nil || (job.IsKind(err, job.Unavailable) && g.issued.Created &&
+		a.keyExists(ctx, g.issued.Key.ID))
+	if !committed {
 		return Issued{}, a.logDenial(ctx, err)
 	}
 	if g.issued.Created {
@@ -213,7 +215,7 @@ func (a *Accounts) changeKey(ctx context.Context, clientID string,
 	return g.issued, nil
 }
 
-// keyExists reports whether a key is stored; no, when that cannot be found out.
+// keyExists reports whether a key is known to be stored. It returns false if the store fails.
 func (a *Accounts) keyExists(ctx context.Context, keyID string) bool {
 	found := false
 	err := a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
@@ -221,10 +223,13 @@ func (a *Accounts) keyExists(ctx context.Context, keyID string) bool {
 		found = record != nil
 		return err
 	})
-	return err == nil && found
+	if err != nil {
+		return false
+	}
+	return found
 }
 
-// issue makes a key the one of a client.
+// issue makes a key, which becomes the active key of the client, and revokes the replaced one.
 func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody, g *grant,
 	request idempotentRequest) error {
 	if g.replacedKeyID != "" {
@@ -253,16 +258,20 @@ func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody, 
 		}
 	}
 	c.HadKey, c.ActiveKeyID = true, record.Key
-	if err := putRecord(w, job.Record{Kind: clientKind, Key: clientID}, c); err != nil ||
-		request.hashedKey == "" {
+	err = putRecord(w, job.Record{Kind: clientKind, Key: clientID}, c)
+	if err != nil || request.hashedKey == "" {
 		return err
 	}
-	return putRecord(w, job.Record{Kind: idempotencyKind, Key: clientID + "/" + request.hashedKey,
-		Owner: clientID, ExpiresAt: w.Now().Add(idempotencyTTL)},
-		idempotencyBody{ID: record.Key, Rotate: request.rotate})
+	idempotencyRecord := job.Record{
+		Kind:      idempotencyKind,
+		Key:       clientID + "/" + request.hashedKey,
+		Owner:     clientID,
+		ExpiresAt: w.Now().Add(idempotencyTTL),
+	}
+	return putRecord(w, idempotencyRecord, idempotencyBody{ID: record.Key, Rotate: request.rotate})
 }
 
-// markRevoked revokes a key, which is kept for a while from then on (FR-055).
+// markRevoked revokes a key. Its record is kept for RevokedRetention (FR-055).
 func (a *Accounts) markRevoked(w engine.RecordWriter, keyID, reason string) error {
 	record, body, err := readRecord[keyBody](w, keyKind, keyID)
 	if err != nil || record == nil {
@@ -275,9 +284,9 @@ func (a *Accounts) markRevoked(w engine.RecordWriter, keyID, reason string) erro
 	return putRecord(w, *record, body)
 }
 
-// RevokeKey makes a key of the caller's client useless, be it the one shown
-// (G-FR-26). One that is revoked stays so (G-FR-25). Errors: NotFound,
-// ErrForbidden when it is another client's, *Denied.
+// RevokeKey revokes a key of the caller's client; it may be the caller's own (G-FR-26). Revoking a
+// revoked key changes nothing (G-FR-25). Errors: NotFound, ErrForbidden if the key belongs to
+// another client, *Denied.
 func (a *Accounts) RevokeKey(ctx context.Context, by Identity, keyID string) error {
 	id, ok := uuids.Parse(keyID)
 	if !ok {
@@ -304,14 +313,17 @@ func (a *Accounts) RevokeKey(ctx context.Context, by Identity, keyID string) err
 		changed = true
 		return a.revoke(w, by.ClientID, id)
 	})
-	if err == nil && changed {
+	if err != nil {
+		return a.logDenial(ctx, err)
+	}
+	if changed {
 		a.Log.InfoContext(ctx, "revoked an API key",
 			a.logAttrs(ctx, telemetry.ClientID, by.ClientID, keyIDAttr, id)...)
 	}
-	return a.logDenial(ctx, err)
+	return nil
 }
 
-// revoke leaves a client without this key.
+// revoke revokes a key. A client whose active key it was has none afterwards.
 func (a *Accounts) revoke(w engine.RecordWriter, clientID, keyID string) error {
 	if err := a.markRevoked(w, keyID, revoked); err != nil {
 		return err
@@ -324,9 +336,8 @@ func (a *Accounts) revoke(w engine.RecordWriter, clientID, keyID string) error {
 	return putRecord(w, job.Record{Kind: clientKind, Key: clientID}, c)
 }
 
-// Keys lists the keys of a client in the order they were made, to the millisecond,
-// those above after, at most limit, revoked ones included for as long as they are
-// kept.
+// Keys returns the first limit keys of a client with an id above after, in the order they were made
+// (to the millisecond). Revoked keys are included as long as they are kept.
 func (a *Accounts) Keys(ctx context.Context, clientID, after string, limit int) ([]Key, error) {
 	var keys []Key
 	err := a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
@@ -335,15 +346,21 @@ func (a *Accounts) Keys(ctx context.Context, clientID, after string, limit int) 
 			return err
 		}
 		records, err := r.Records(keyKind, client.Key, after, limit)
-		keys = make([]Key, 0, len(records))
+		if err != nil {
+			return err
+		}
+		keys = make([]Key, len(records))
 		for i := range records {
 			var body keyBody
 			if err := decodeRecord(&records[i], &body); err != nil {
 				return err
 			}
-			keys = append(keys, newKey(&records[i], &body))
+			keys[i] = newKey(&records[i], &body)
 		}
-		return err
+		return nil
 	})
-	return keys, err
+	if err != nil {
+		return nil, err
+	}
+	return keys, nil
 }

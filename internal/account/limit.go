@@ -10,28 +10,36 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Bounds of the callers that a node counts at a time. One that is forgotten
-// earlier than its windows end may be granted less, never more.
+// How a request is counted:
+//
+//	bucket of the caller has leased requests left ──► take one (no access to the store)
+//	window is known to be used up                ──► refuse    (no access to the store)
+//	otherwise                                    ──► lease more in a transaction, take one
+//
+// Only one request of a caller leases at a time; the others wait for it and then look again.
+
+// Bounds of the callers that a node counts at a time. A caller whose bucket is dropped before its
+// windows end may be granted less, never more.
 const (
 	maxClientBuckets  = 1 << 17
 	maxAddressBuckets = 1 << 16
 )
 
-// Allow counts a request of a client whose key is good (FR-205, FR-206, G-FR-15).
-// One that is over a limit is not counted and costs no look into the store. The
-// limits hold over all nodes; see the package for how much less they may grant.
+// Allow counts a request of a client with a valid key (FR-205, FR-206, G-FR-15). A refused request
+// is not counted. The limits hold over all nodes; the package's documentation says how much less
+// they may grant.
 func (a *Accounts) Allow(ctx context.Context, clientID string) (Decision, error) {
 	return a.clients.allow(ctx, clientID)
 }
 
-// AllowAddress counts a request without a good key by where it comes from
-// (G-FR-16): an IP address, with a port or without. Addresses of IPv6 count as
-// one by their first 64 bits, as whoever has one has all of those.
+// AllowAddress counts a request without a valid key by its IP address, with a port or without
+// (G-FR-16). IPv6 addresses are counted by their first 64 bits, since a network is given all
+// addresses behind one such prefix.
 func (a *Accounts) AllowAddress(ctx context.Context, address string) (Decision, error) {
 	return a.addresses.allow(ctx, addressBucket(address))
 }
 
-// addressBucket is under what an address is counted.
+// addressBucket returns the name under which an address is counted.
 func addressBucket(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -49,7 +57,7 @@ func addressBucket(address string) string {
 	return ip.String()
 }
 
-// limiter counts callers of one sort.
+// limiter counts the requests of clients, or of addresses.
 type limiter struct {
 	engine     *engine.Engine
 	prefix     string // of its records
@@ -60,13 +68,19 @@ type limiter struct {
 
 	mu      sync.RWMutex
 	buckets map[string]*bucket
-	evictAt int // how many meters there are when it is time to look for idle ones
+	evictAt int // the number of buckets at which idle ones are dropped
 }
 
 func newLimiter(a *Accounts, prefix string, maxBuckets int, quotas []quota) *limiter {
-	l := &limiter{engine: a.Engine, prefix: prefix, maxBuckets: maxBuckets, elapsed: a.Elapsed,
-		clock:   storeClock{elapsed: a.Elapsed},
-		buckets: map[string]*bucket{}, evictAt: min(1024, maxBuckets)}
+	l := &limiter{
+		engine:     a.Engine,
+		prefix:     prefix,
+		maxBuckets: maxBuckets,
+		elapsed:    a.Elapsed,
+		clock:      storeClock{elapsed: a.Elapsed},
+		buckets:    map[string]*bucket{},
+		evictAt:    min(1024, maxBuckets),
+	}
 	for _, q := range quotas {
 		if q.limit > 0 {
 			l.quotas = append(l.quotas, q)
@@ -88,22 +102,24 @@ func (l *limiter) allow(ctx context.Context, caller string) (Decision, error) {
 	defer func() { <-m.leasing }()
 	for range maxLeaseTries {
 		if v, decided := m.take(l.quotas, l.clock.now()); decided {
-			return v, nil // who had the turn before has leased enough
+			return v, nil // the request before this one has leased enough
 		}
-		if v, decided, err := l.leaseMore(ctx, caller, m); decided || err != nil {
-			return v, err // else others have used up what did not have to be leased
+		v, decided, err := l.leaseMore(ctx, caller, m)
+		if decided || err != nil {
+			return v, err
 		}
+		// Other requests have used up a lease of another quota meanwhile.
 	}
 	return Decision{}, &job.Error{Kind: job.Unavailable, Op: "account.allow",
 		Msg: "too many requests of this caller at a time"}
 }
 
-// maxLeaseTries bounds how often a request finds that others were faster.
+// maxLeaseTries bounds how often a request tries to lease because others were faster.
 const maxLeaseTries = 100
 
-// lease takes more of the windows for a meter whose turn the caller has, and one
-// request out of that. It goes by the store's time in the transaction: what it is
-// told then holds, however long the answer took.
+// leaseMore leases requests of those windows of which the bucket has none left, and takes one for
+// this request. The caller must have m.leasing. Windows are chosen by the transaction's time, so
+// the lease is right however long the commit took.
 func (l *limiter) leaseMore(ctx context.Context, caller string, m *bucket) (v Decision,
 	decided bool, err error) {
 	var leased []lease
@@ -120,7 +136,7 @@ func (l *limiter) leaseMore(ctx context.Context, caller string, m *bucket) (v De
 					return err
 				}
 				if leased[i].remaining == 0 {
-					break // the request is refused: it needs nothing of the others
+					break // the request is refused and needs no lease of the other quotas
 				}
 			}
 			return nil
@@ -133,14 +149,14 @@ func (l *limiter) leaseMore(ctx context.Context, caller string, m *bucket) (v De
 	return v, decided, nil
 }
 
-// usage is what was leased of a window, by all nodes.
+// usage is the record of a window that all nodes share.
 type usage struct {
-	From int64 `json:"from"` // Unix seconds
-	Used int   `json:"used"`
+	From int64 `json:"from"` // the window's beginning in Unix seconds
+	Used int   `json:"used"` // requests that nodes have leased
 }
 
-// extendLease leases a piece of what is left of a quota's window, on top of what the
-// node holds of it.
+// extendLease leases a part of the rest of a quota's window. current is what the node has leased of
+// it before.
 func (l *limiter) extendLease(w engine.RecordWriter, caller string, q quota, current lease) (lease,
 	error) {
 	key := l.prefix + caller + "/" + q.name
@@ -148,8 +164,8 @@ func (l *limiter) extendLease(w engine.RecordWriter, caller string, q quota, cur
 	if err != nil {
 		return lease{}, err
 	}
-	// A transaction that waited for the lock may find the next window begun. What
-	// is further ahead is of before the clock was set back.
+	// A transaction that waited for the lock may find that the next window has begun. A record
+	// further ahead was written before the store's clock was set back.
 	from := w.Now().UTC().Truncate(q.length)
 	if used == nil || used.From < from.Unix() || used.From > from.Add(q.length).Unix() {
 		used = &usage{From: from.Unix()}
@@ -162,12 +178,15 @@ func (l *limiter) extendLease(w engine.RecordWriter, caller string, q quota, cur
 	n := q.leaseSize(available, current.leased)
 	used.Used += n
 	if n > 0 {
-		err = putRecord(w, job.Record{Kind: usageKind, Key: key, ExpiresAt: until}, used)
+		record := job.Record{Kind: usageKind, Key: key, ExpiresAt: until}
+		if err := putRecord(w, record, used); err != nil {
+			return lease{}, err
+		}
 	}
-	return lease{windowEnd: until, leased: n, remaining: n, exhausted: available <= n}, err
+	return lease{windowEnd: until, leased: n, remaining: n, exhausted: available <= n}, nil
 }
 
-// bucket returns a caller's meter.
+// bucket returns a caller's bucket and makes it if there is none.
 func (l *limiter) bucket(caller string) *bucket {
 	l.mu.RLock()
 	m := l.buckets[caller]
@@ -187,7 +206,8 @@ func (l *limiter) bucket(caller string) *bucket {
 	return m
 }
 
-// evict forgets idle callers, and when that is not enough a quarter of the others.
+// evict drops idle buckets and, if too many are left, some of the others, down to three quarters of
+// maxBuckets.
 func (l *limiter) evict() {
 	now := l.clock.now()
 	for caller, m := range l.buckets {

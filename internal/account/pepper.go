@@ -16,23 +16,29 @@ import (
 // maxPepperFileBytes bounds what is read of a pepper file.
 const maxPepperFileBytes = 4096
 
-// LoadPepper reads the pepper of a file, or makes the file with a new one, on
-// stable storage and for this user's eyes only. Of several processes that make
-// it at a time all get the same. The pepper is kept in memory from then on: the
-// file may go away while the process runs.
+// LoadPepper reads the pepper from a file. If the file does not exist it is made with a new pepper,
+// on stable storage and readable by this user only; of several processes that make it at the same
+// time all get the same pepper. The file is not read again: it may be removed while the process
+// runs.
 //
-// A file that is there holds 32 bytes or more, plain or as hexadecimal digits.
+// The file holds 32 bytes or more, plain or as hexadecimal digits.
 func LoadPepper(path string) ([]byte, error) {
-	pepper, err := readPepper(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = makePepper(path); err == nil {
-			pepper, err = readPepper(path)
-		}
-	}
+	pepper, err := readOrMakePepper(path)
 	if err != nil {
 		return nil, fmt.Errorf("the pepper file %s: %w", path, err)
 	}
 	return pepper, nil
+}
+
+func readOrMakePepper(path string) ([]byte, error) {
+	pepper, err := readPepper(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return pepper, err
+	}
+	if err := makePepper(path); err != nil {
+		return nil, err
+	}
+	return readPepper(path)
 }
 
 func readPepper(path string) ([]byte, error) {
@@ -49,8 +55,8 @@ func readPepper(path string) ([]byte, error) {
 		return nil, errors.New("it is not a file")
 	}
 	if mode := info.Mode().Perm(); mode&0o027 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf(
-			"others may read or change it (mode %04o): chmod 600 it, and rotate the keys if they may have", mode)
+		return nil, fmt.Errorf("others may read or change it (mode %04o): chmod 600 it, "+
+			"and rotate the keys if they may have", mode)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxPepperFileBytes+1))
 	if err != nil {
@@ -71,7 +77,7 @@ func decodePepper(text []byte) ([]byte, error) {
 			return nil, errors.New("it holds an odd number of hexadecimal digits")
 		}
 	} else if len(text) > minPepperBytes {
-		pepper = bytes.TrimSuffix(text, []byte("\n")) // of an editor
+		pepper = bytes.TrimSuffix(text, []byte("\n")) // editors add a line end
 	}
 	if len(pepper) < minPepperBytes {
 		return nil, fmt.Errorf("it holds %d bytes, at least %d are needed", len(pepper),
@@ -80,7 +86,7 @@ func decodePepper(text []byte) ([]byte, error) {
 	return pepper, nil
 }
 
-// makePepper makes a whole file or none, and leaves one that is there.
+// makePepper makes a complete file or none, and leaves an existing file unchanged.
 func makePepper(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -92,10 +98,8 @@ func makePepper(path string) error {
 	}
 	defer os.Remove(f.Name())
 	var pepper [minPepperBytes]byte
-	_, err = rand.Read(pepper[:])
-	if err == nil {
-		_, err = f.WriteString(hex.EncodeToString(pepper[:]) + "\n")
-	}
+	rand.Read(pepper[:]) // never fails
+	_, err = f.WriteString(hex.EncodeToString(pepper[:]) + "\n")
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return withoutPath(err)
 	}
@@ -105,10 +109,10 @@ func makePepper(path string) error {
 	return syncDir(dir)
 }
 
-// syncDir makes the name of a new file outlive a crash.
+// syncDir brings the directory entry of a new file to stable storage.
 func syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
-		return nil // it has no such thing
+		return nil // directories cannot be synced there
 	}
 	d, err := os.Open(dir)
 	if err != nil {
@@ -117,7 +121,7 @@ func syncDir(dir string) error {
 	return withoutPath(errors.Join(d.Sync(), d.Close()))
 }
 
-// withoutPath drops the path of an error, which the message names already.
+// withoutPath removes the path from an error, since the message names it already.
 func withoutPath(err error) error {
 	var e *fs.PathError
 	if errors.As(err, &e) {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// Parts of a key. A secret is as long as the largest 32 bytes need in base62.
+// Parts of a key; doc.go shows the whole. secretLen is how many base62 digits 32 bytes need.
 const (
 	tokenPrefix = "mr_"
 	idDigits    = 32
@@ -29,15 +29,15 @@ const (
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// formatToken writes a key.
+// formatToken returns the text of a key.
 func formatToken(id uuid.UUID, secret [secretBytes]byte) string {
 	text := tokenPrefix + hex.EncodeToString(id[:]) + "_" +
 		digits(new(big.Int).SetBytes(secret[:]), secretLen)
 	return text + checksum(text)
 }
 
-// parseToken returns the id in a key that is well-formed: length, digits and
-// checksum are right. It takes in one spelling of a key only.
+// parseToken returns the id in a well-formed key: its length, digits and checksum are right. A key
+// has only one spelling.
 func parseToken(text string) (id uuid.UUID, ok bool) {
 	if len(text) != tokenLen || text[:idOffset] != tokenPrefix || text[secretOffset-1] != '_' {
 		return id, false
@@ -55,11 +55,13 @@ func parseToken(text string) (id uuid.UUID, ok bool) {
 	if text[checksumOffset:] != checksum(text[:checksumOffset]) {
 		return id, false
 	}
-	_, err := hex.Decode(id[:], []byte(text[idOffset:secretOffset-1]))
-	return id, err == nil
+	if _, err := hex.Decode(id[:], []byte(text[idOffset:secretOffset-1])); err != nil {
+		return id, false
+	}
+	return id, true
 }
 
-// checksum is the CRC-32 of a key up to it.
+// checksum returns the CRC-32 of a key's text before the checksum, in base62.
 func checksum(text string) string {
 	sum := crc32.ChecksumIEEE([]byte(text))
 	var b [checksumLen]byte
@@ -70,7 +72,7 @@ func checksum(text string) string {
 	return string(b[:])
 }
 
-// digits writes a number in base62, with leading zeros.
+// digits formats a number in base62 with leading zeros.
 func digits(n *big.Int, width int) string {
 	b := make([]byte, width)
 	remainder, base := new(big.Int), big.NewInt(62)
@@ -81,8 +83,8 @@ func digits(n *big.Int, width int) string {
 	return string(b)
 }
 
-// newToken makes a key with an id that sorts by time (UUID version 7), so that a
-// client's keys are listed in the order they were made.
+// newToken makes a key. Its id is a UUID of version 7, which sorts by time, so that a client's keys
+// are listed in the order they were made.
 func newToken(random io.Reader, now time.Time) (id uuid.UUID, text string, err error) {
 	var secret [secretBytes]byte
 	if _, err = io.ReadFull(random, secret[:]); err != nil {
@@ -95,9 +97,8 @@ func newToken(random io.Reader, now time.Time) (id uuid.UUID, text string, err e
 	return id, formatToken(id, secret), nil
 }
 
-// Bearer finds the key in the values of a request's Authorization header: none
-// without the header, and what is no key at all for anything but one Bearer
-// credential (FR-028).
+// Bearer returns the key in the values of a request's Authorization header (FR-028). It returns ""
+// without the header, and a malformed key for anything but a single Bearer credential.
 func Bearer(authorization []string) string {
 	if len(authorization) == 0 {
 		return ""

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// minPepperBytes is the least a pepper has.
+// minPepperBytes is the minimal length of a pepper.
 const minPepperBytes = 32
 
-// What keys are derived from the pepper for. A purpose never changes: everything
-// made under it would be lost.
+// Purposes for which keys are derived from the pepper. They must never change: stored data that
+// depends on a purpose's key would be lost.
 const (
 	purposeTokens          = "millrace api key"
 	purposeVault           = "millrace vault"
@@ -23,7 +23,7 @@ const (
 	purposePepperCheck     = "millrace pepper check"
 )
 
-// derive makes a key for one purpose.
+// derive returns the key for one purpose (HKDF).
 func derive(pepper []byte, purpose string) ([]byte, error) {
 	if len(pepper) < minPepperBytes {
 		return nil, fmt.Errorf("account: the pepper has %d bytes, at least %d are needed",
@@ -32,11 +32,11 @@ func derive(pepper []byte, purpose string) ([]byte, error) {
 	return hkdf.Key(sha256.New, pepper, nil, purpose, 32)
 }
 
-// Vault seals secrets that must be read again, such as those that sign webhooks,
-// so that the store alone does not give them away.
+// Vault encrypts secrets that the server must read later, such as those that sign webhooks. Without
+// the pepper a copy of the store does not reveal them.
 type Vault struct{ aead cipher.AEAD }
 
-// NewVault makes a vault; every node with the same pepper opens what one sealed.
+// NewVault makes a vault. All nodes with the same pepper can open each other's secrets.
 func NewVault(pepper []byte) (*Vault, error) {
 	key, err := derive(pepper, purposeVault)
 	if err != nil {
@@ -55,12 +55,13 @@ const sealPrefix = "v1:" // AES-256-GCM, nonce first, base64
 var errSeal = errors.New("account: a sealed secret cannot be opened: it was changed, or sealed " +
 	"under another pepper")
 
-// Seal encrypts and authenticates plain. Sealing the same twice gives two texts.
+// Seal encrypts and authenticates plain. Sealing the same text twice gives different results.
 func (v *Vault) Seal(plain []byte) (string, error) {
 	return sealPrefix + base64.RawStdEncoding.EncodeToString(v.aead.Seal(nil, nil, plain, nil)), nil
 }
 
-// Open returns what was sealed, or an error when a bit of it was changed.
+// Open decrypts a sealed text. It returns an error if the text was changed or sealed under another
+// pepper.
 func (v *Vault) Open(sealed string) ([]byte, error) {
 	text, ok := strings.CutPrefix(sealed, sealPrefix)
 	if !ok {

@@ -5,39 +5,39 @@ import (
 	"time"
 )
 
-// quota is a limit in fixed windows of a length, counted from midnight UTC.
+// quota is a limit in fixed windows, which are aligned to midnight UTC.
 type quota struct {
 	name   string
 	limit  int
 	length time.Duration
 }
 
-// initialLease is how many requests a node leases of a window to begin with.
+// initialLease is the size of a node's first lease of a window.
 const initialLease = 8
 
-// lease says how many requests a node takes of the rest of a window, given how
-// many it has taken before: few at first, then as many again as it has used, less
-// towards the end, so that other nodes find some as well.
+// leaseSize returns how many requests a node leases of the available ones, given how many it has
+// leased before: few at first, then as many as before, fewer towards the end, so that other nodes
+// get some as well.
 func (q quota) leaseSize(available, leased int) int {
 	n := min(max(initialLease, leased), q.limit/20, (available+3)/4)
 	return max(0, min(max(1, n), available))
 }
 
-// lease is what a node has of a quota in one window.
+// lease holds the requests that a node has leased of one window.
 type lease struct {
-	windowEnd time.Time // end of the window; zero: nothing is known
-	leased    int       // leased in all
-	remaining int       // of that
-	exhausted bool      // there is no more to lease
+	windowEnd time.Time // zero: the node knows nothing of the window
+	leased    int       // requests leased in total
+	remaining int       // of these, not used
+	exhausted bool      // the window has no more to lease
 }
 
-// current reports whether a share counts at a time. One that is far ahead is of
-// before the store's clock was set back.
+// current reports whether a lease is of the current window. One that is far ahead was made before
+// the store's clock was set back.
 func (s *lease) current(q quota, now time.Time) bool {
 	return now.Before(s.windowEnd) && s.windowEnd.Sub(now) <= 2*q.length
 }
 
-// add takes in what was leased.
+// add adds a lease of the same window, or replaces the lease of an older window.
 func (s *lease) add(g lease) {
 	if !g.windowEnd.Equal(s.windowEnd) {
 		*s = g
@@ -49,8 +49,8 @@ func (s *lease) add(g lease) {
 // Decision says whether a request is within the limits.
 type Decision struct {
 	Allowed    bool
-	Limit      string        // "per minute" or "per day", when it is not
-	RetryAfter time.Duration // likewise: when the window is over
+	Limit      string        // if not allowed: "per minute" or "per day"
+	RetryAfter time.Duration // if not allowed: until the window ends
 }
 
 // bucket counts the requests of one caller on this node.
@@ -58,15 +58,15 @@ type bucket struct {
 	mu     sync.Mutex
 	leases []lease // by quota
 
-	leasing chan struct{} // held by the one who leases
+	leasing chan struct{} // a semaphore of one: the right to lease more
 }
 
 func newBucket(quotas int) *bucket {
 	return &bucket{leases: make([]lease, quotas), leasing: make(chan struct{}, 1)}
 }
 
-// take takes a request out of every share, or none. Where a quota is used up it
-// says so; where it cannot tell, known is false: something is to be leased.
+// take takes a request out of every lease, or refuses it because a window is used up. decided is
+// false if it can do neither, because a lease has nothing left: more must be leased.
 func (m *bucket) take(quotas []quota, now time.Time) (v Decision, decided bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,7 +98,7 @@ func (m *bucket) takeLocked(quotas []quota, now time.Time) (v Decision, decided 
 	return Decision{Allowed: true}, true
 }
 
-// held returns the shares that count at a time; others are empty.
+// currentLeases returns the leases of the current windows. The lease of an older window is empty.
 func (m *bucket) currentLeases(quotas []quota, now time.Time) []lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,8 +111,8 @@ func (m *bucket) currentLeases(quotas []quota, now time.Time) []lease {
 	return current
 }
 
-// add takes in what was leased at a time, and takes a request out of it at once,
-// before others do. Shares that have nothing new have no end.
+// add adds new leases and takes one request out of them before other requests can. A quota of which
+// nothing was leased has a zero windowEnd.
 func (m *bucket) add(quotas []quota, leased []lease, now time.Time) (v Decision, decided bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,7 +124,7 @@ func (m *bucket) add(quotas []quota, leased []lease, now time.Time) (v Decision,
 	return m.takeLocked(quotas, now)
 }
 
-// idle reports whether the windows of all shares are over.
+// idle reports whether all windows have ended and no request is leasing.
 func (m *bucket) idle(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,17 +136,18 @@ func (m *bucket) idle(now time.Time) bool {
 	return len(m.leasing) == 0
 }
 
-// storeClock tells the store's time without asking it, never too early: a window
-// ends here no later than there. Each look at the store says that its time was
-// read between two readings of the node's own clock; the narrowest of those
-// bounds is kept for as long as the looks agree, and given up when one of the
-// clocks has jumped.
+// storeClock estimates the store's time without asking the store. The estimate is never early, so
+// that a window ends on the node no later than in the store.
+//
+// Each transaction reads the store's time between two readings of the node's monotonic clock, which
+// bounds the offset between the clocks. The narrowest bounds are kept as long as observations
+// agree; an observation outside of them means that a clock has jumped, and replaces them.
 type storeClock struct {
 	elapsed func() time.Duration
 
 	mu        sync.Mutex
 	synced    bool
-	low, high time.Time // the store's time at elapsed 0 is between them
+	low, high time.Time // bounds of the store's time at elapsed 0
 }
 
 func (c *storeClock) observe(now time.Time, before, after time.Duration) {
@@ -165,7 +166,7 @@ func (c *storeClock) observe(now time.Time, before, after time.Duration) {
 	}
 }
 
-// now returns the zero time while nothing is known.
+// now returns the estimate, or the zero time before the first observation.
 func (c *storeClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

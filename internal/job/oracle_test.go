@@ -32,8 +32,8 @@ func DetectCycle[K comparable](changed K, dependencies []K,
 // itself is a path of one (TF-035, G-TF-33). Only where no cycle runs through changed, but one that
 // was there before lies behind it, does the path start elsewhere. deps is called at most once for
 // an id; time and memory grow with jobs plus edges, and the goroutine's stack does not grow at all
-// (TF-041). An edge costs one look-up by id: where graphs are large, the store's number is a better K
-// than text.
+// (TF-041). An edge costs one look-up by id: where graphs are large, the store's number is a better
+// K than text.
 func FindCycle[K comparable](changed K, deps func(K) []K) []K {
 	w := depthFirst[K]{deps: deps, index: make(map[K]int)}
 	return w.from(changed)

@@ -25,7 +25,7 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Keys of log lines besides those everybody has.
+// Keys of log lines, besides those of telemetry.
 const (
 	keyDelivery = "delivery_id"
 	keyWebhooks = "webhook_ids"
@@ -36,31 +36,31 @@ const (
 )
 
 const (
-	// maxResponseBytes is how much of an answer is kept (G-FR-48).
+	// maxResponseBytes is how much of a response is stored with the try (G-FR-48).
 	maxResponseBytes = 4 << 10
-	// disableAfter is how long no try may succeed before a subscription is disabled.
+	// disableAfter is how long all tries must fail before a subscription is disabled.
 	disableAfter = 24 * time.Hour
-	// recordTimeout bounds reading and writing around a try.
+	// recordTimeout bounds reading records before a try, and writing them after it.
 	recordTimeout = writeMargin / 2
 )
 
-// errNoRecipient says that none of the subscriptions of a delivery is there and enabled.
+// errNoRecipient reports that every subscription of a delivery is deleted or disabled.
 var errNoRecipient = errors.New("the webhook is deleted or disabled")
 
-// attempt is a try under way.
+// attempt is a try in flight.
 type attempt struct {
 	*delivery
 	job           *job.Job
 	slot          *slot
 	startedAt     time.Time
-	failingSince  map[string]time.Time // that are enabled, with since when they fail
+	failingSince  map[string]time.Time // record.FailingSince of each enabled subscription
 	sealedSecrets []secret
 	secrets       []string
-	loadErr       error // why it is not known who is still there to be told
+	loadErr       error // of loadRecipients
 }
 
-// deliverRecovered is deliver, and a panic is a try that failed: it is the trouble of one delivery,
-// not of the process.
+// deliverRecovered calls deliver and turns a panic into a failed try, so that one delivery cannot
+// stop the process.
 func (w *Webhooks) deliverRecovered(ctx context.Context, a *attempt) (o engine.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -75,12 +75,9 @@ func (w *Webhooks) deliverRecovered(ctx context.Context, a *attempt) (o engine.O
 	return w.deliver(ctx, a)
 }
 
-// deliver makes a try and says how it ended.
+// deliver makes a try and returns its outcome.
 func (w *Webhooks) deliver(ctx context.Context, a *attempt) engine.Outcome {
-	err := a.loadErr
-	if err == nil {
-		err = w.loadSecrets(ctx, a)
-	}
+	err := w.loadSecrets(ctx, a)
 	switch {
 	case errors.Is(err, errNoRecipient):
 		w.destinations.releaseUnused(a.slot)
@@ -101,7 +98,7 @@ func (w *Webhooks) deliver(ctx context.Context, a *attempt) engine.Outcome {
 	return w.decideOutcome(ctx, a, t, header, err)
 }
 
-// postTraced is post within a span.
+// postTraced calls post within a span.
 func (w *Webhooks) postTraced(ctx context.Context, a *attempt) (Try, http.Header, error) {
 	ctx, span := w.StartSpan(telemetry.Resume(ctx, a.job.Trace),
 		attribute.String(telemetry.ClientID, a.Client),
@@ -116,20 +113,31 @@ func (w *Webhooks) postTraced(ctx context.Context, a *attempt) (Try, http.Header
 		span.SetAttributes(attribute.Int("http.response.status_code", *t.StatusCode))
 	}
 	if t.Error != nil {
-		telemetry.FailSpan(span, *t.Error) // not err, which has the whole URL
+		telemetry.FailSpan(span, *t.Error) // err would show the whole URL
 	}
 	return t, header, err
 }
 
-// logAttrs are the members of a log line: of the URL the host alone, as the rest may be secret.
+// logAttrs returns the attributes of a log line. Of the URL only the host is logged, since its path
+// and query may be secret. A callback has no webhook_ids.
 func (a *attempt) logAttrs() []any {
-	return []any{telemetry.ClientID, a.Client, telemetry.JobID, a.Chain, keyDelivery, a.job.ID.Key,
-		keyWebhooks, strings.Join(a.SubscriptionIDs, " "),
-		keyEvent, a.EventID, keyName, a.EventName, keyHost, a.receiver().host, telemetry.Attempt,
-		a.job.FailedAttempts + 1}
+	attrs := []any{
+		telemetry.ClientID, a.Client,
+		telemetry.JobID, a.Chain,
+		keyDelivery, a.job.ID.Key,
+		keyEvent, a.EventID,
+		keyName, a.EventName,
+		keyHost, a.receiver().host,
+		telemetry.Attempt, a.job.FailedAttempts + 1,
+	}
+	if len(a.SubscriptionIDs) > 0 {
+		attrs = append(attrs, keyWebhooks, strings.Join(a.SubscriptionIDs, " "))
+	}
+	return attrs
 }
 
-// loadRecipients finds who is still there to be told by tries that are about to begin.
+// loadRecipients loads the subscriptions of tries that are about to begin, each once, and leaves
+// out those that are deleted or disabled. Errors are kept with the attempts.
 func (w *Webhooks) loadRecipients(ctx context.Context, all []*attempt) {
 	if len(all) == 0 {
 		return
@@ -137,31 +145,17 @@ func (w *Webhooks) loadRecipients(ctx context.Context, all []*attempt) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	err := w.engine.ViewRecords(ctx, func(r engine.RecordReader) error {
-		type result struct {
-			*record
-			err error
-		}
-		byID := map[[2]string]result{}
+		loaded := map[[2]string]loadedRecord{}
 		for _, a := range all {
-			a.startedAt, a.failingSince, a.sealedSecrets, a.loadErr = r.Now(),
-				map[string]time.Time{}, nil, nil
+			a.startedAt, a.failingSince = r.Now(), map[string]time.Time{}
+			a.sealedSecrets, a.loadErr = nil, nil
 			for _, id := range a.SubscriptionIDs {
 				key := [2]string{a.Client, id}
-				if _, ok := byID[key]; !ok {
+				if _, ok := loaded[key]; !ok {
 					_, s, err := findSubscription(r, a.Client, id)
-					byID[key] = result{s, err}
+					loaded[key] = loadedRecord{s, err}
 				}
-				s := byID[key]
-				if job.IsKind(s.err, job.NotFound) || errors.Is(s.err, ErrForbidden) ||
-					(s.err == nil && s.Disabled != "") {
-					continue
-				}
-				if s.err != nil {
-					a.loadErr = s.err
-					continue
-				}
-				a.failingSince[id] = s.FailingSince
-				a.sealedSecrets = append(a.sealedSecrets, validSecrets(s.Secrets, a.startedAt)...)
+				a.addRecipient(id, loaded[key])
 			}
 		}
 		return nil
@@ -173,8 +167,31 @@ func (w *Webhooks) loadRecipients(ctx context.Context, all []*attempt) {
 	}
 }
 
-// loadSecrets gets the secrets a try is signed with; errNoRecipient if there are none.
+type loadedRecord struct {
+	*record
+	err error
+}
+
+func (a *attempt) addRecipient(id string, loaded loadedRecord) {
+	switch {
+	case job.IsKind(loaded.err, job.NotFound), errors.Is(loaded.err, ErrForbidden):
+		return
+	case loaded.err != nil:
+		a.loadErr = loaded.err
+		return
+	case loaded.Disabled != "":
+		return
+	}
+	a.failingSince[id] = loaded.FailingSince
+	a.sealedSecrets = append(a.sealedSecrets, validSecrets(loaded.Secrets, a.startedAt)...)
+}
+
+// loadSecrets opens the secrets that a try is signed with. It returns the error of loadRecipients
+// if there was one, and errNoRecipient if there are no secrets.
 func (w *Webhooks) loadSecrets(ctx context.Context, a *attempt) error {
+	if a.loadErr != nil {
+		return a.loadErr
+	}
 	for _, s := range a.sealedSecrets {
 		plain, err := w.Vault.Open(s.Sealed)
 		if err != nil {
@@ -186,7 +203,7 @@ func (w *Webhooks) loadSecrets(ctx context.Context, a *attempt) error {
 		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 		defer cancel()
 		plain, err := w.CallbackSecret(ctx, a.Client)
-		if job.IsKind(err, job.NotFound) { // the client is gone
+		if job.IsKind(err, job.NotFound) { // the client does not exist any more
 			return errNoRecipient
 		}
 		if err != nil {
@@ -200,38 +217,37 @@ func (w *Webhooks) loadSecrets(ctx context.Context, a *attempt) error {
 	return nil
 }
 
-// errStatus says that an answer was not 2xx.
+// errStatus reports that the status of a response was not 2xx.
 var errStatus = errors.New("not a 2xx status")
 
-// post makes the request. The try it returns is complete but for how long it took.
+// post makes the request. It returns the try without its duration, and the header of the response
+// if there was one.
 func (w *Webhooks) post(ctx context.Context, a *attempt) (Try, http.Header, error) {
 	t := Try{StartedAt: a.startedAt}
 	resp, text, err := w.exchange(ctx, a)
-	if resp != nil {
-		t.StatusCode, t.Response = &resp.StatusCode, &text
-	}
-	if err == nil && (resp.StatusCode < 200 || resp.StatusCode > 299) {
-		err = fmt.Errorf("the answer was %d, %w", resp.StatusCode, errStatus)
-	}
 	if err != nil {
 		reason := describeError(err, w.tryTimeout(a.job))
 		t.Error = &reason
-	}
-	if resp == nil {
 		return t, nil, err
+	}
+	t.StatusCode, t.Response = &resp.StatusCode, &text
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		err = fmt.Errorf("the answer was %d, %w", resp.StatusCode, errStatus)
+		reason := err.Error()
+		t.Error = &reason
 	}
 	return t, resp.Header, err
 }
 
-// tryTimeout is how long a try may take. The lease of a delivery that was made under a shorter
-// Timeout is for that one: with more its tries would be over before their end, and begin anew for
-// ever.
+// tryTimeout returns how long a try may take. A delivery that was stored under a shorter Timeout
+// has a shorter lease: a try with today's Timeout would outlast it, and the delivery would be
+// repeated for ever.
 func (w *Webhooks) tryTimeout(j *job.Job) time.Duration {
 	return min(w.Timeout, j.Lease-writeMargin)
 }
 
-// exchange sends the request and reads what is kept of the answer. Once there is a status, what
-// goes wrong with the rest of the answer is of no concern.
+// exchange sends the request and reads the beginning of the response. The status decides the
+// outcome, so an error while the body is read is ignored.
 func (w *Webhooks) exchange(ctx context.Context, a *attempt) (*http.Response, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.tryTimeout(a.job))
 	defer cancel()
@@ -254,8 +270,8 @@ func (w *Webhooks) exchange(ctx context.Context, a *attempt) (*http.Response, st
 	return resp, truncateUTF8(kept), nil
 }
 
-// truncateUTF8 is text in valid UTF-8 of at most maxResponseBytes bytes: a character cut in two at
-// the end goes, other bytes that are none become question marks.
+// truncateUTF8 returns valid UTF-8. A character that the limit has cut in two is removed; other
+// invalid bytes become question marks.
 func truncateUTF8(b []byte) string {
 	for cut := 1; len(b) == maxResponseBytes && cut < utf8.UTFMax; cut++ {
 		if at := len(b) - cut; utf8.RuneStart(b[at]) {
@@ -268,8 +284,8 @@ func truncateUTF8(b []byte) string {
 	return strings.ToValidUTF8(string(b), "?")
 }
 
-// describeError says to a client why there was no good answer: without its URL, whose query may be
-// secret, and without the addresses that names have where this runs.
+// describeError tells a client why its receiver gave no answer. It leaves out the URL, whose query
+// may be secret, and the resolved addresses, which are internal to the server's network.
 func describeError(err error, limit time.Duration) string {
 	var refused *egress.RefusedError
 	var dns *net.DNSError
@@ -277,14 +293,12 @@ func describeError(err error, limit time.Duration) string {
 	var wrapped *url.Error
 	var timeout net.Error
 	switch {
-	case errors.Is(err, errStatus):
-		return err.Error()
 	case errors.As(err, &refused):
 		return fmt.Sprintf("the address is refused: %s", refused.Class)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Sprintf("no answer within %s", limit)
 	case errors.As(err, &dns):
-		return "the host is not known"
+		return "the host is unknown"
 	case errors.As(err, &op):
 		return op.Op + ": " + op.Err.Error()
 	case errors.As(err, &wrapped):
@@ -293,7 +307,8 @@ func describeError(err error, limit time.Duration) string {
 	return err.Error()
 }
 
-// decideOutcome says what a try means for its delivery and its subscriptions, and logs it (FR-197).
+// decideOutcome returns what a try means for its delivery, updates its subscriptions and logs the
+// try (FR-197).
 func (w *Webhooks) decideOutcome(ctx context.Context, a *attempt, t Try, header http.Header,
 	err error) engine.Outcome {
 	attrs := append(a.logAttrs(), telemetry.Duration, time.Duration(t.DurationMS)*time.Millisecond)
@@ -303,16 +318,18 @@ func (w *Webhooks) decideOutcome(ctx context.Context, a *attempt, t Try, header 
 	if t.Error != nil {
 		attrs = append(attrs, keyError, *t.Error)
 	}
+	succeeded := err == nil
 	gone := t.StatusCode != nil && *t.StatusCode == http.StatusGone
-	last := gone || (err != nil && a.job.MaxAttempts > 0 &&
-		a.job.FailedAttempts+1 >= a.job.MaxAttempts)
-	if attrs = append(attrs, "delivered", err == nil, "last", err == nil || last); last {
+	triesUsedUp := a.job.MaxAttempts > 0 && a.job.FailedAttempts+1 >= a.job.MaxAttempts
+	givenUp := !succeeded && (gone || triesUsedUp)
+	attrs = append(attrs, "delivered", succeeded, "last", succeeded || givenUp)
+	if givenUp {
 		w.Log.Warn("a delivery is given up", attrs...)
 	} else {
 		w.Log.Debug("a delivery was tried", attrs...)
 	}
 
-	w.recordTryResult(ctx, a, err == nil, gone)
+	w.recordTryResult(ctx, a, succeeded, gone)
 	o := engine.Outcome{On: job.Succeeded, Progress: appendTry(a.job, t)}
 	switch {
 	case gone:
@@ -324,7 +341,7 @@ func (w *Webhooks) decideOutcome(ctx context.Context, a *attempt, t Try, header 
 	return o
 }
 
-// appendTry is a delivery's tries with one more.
+// appendTry returns the encoded tries of a delivery with one more.
 func appendTry(j *job.Job, t Try) []byte {
 	tries, err := decodeTries(j)
 	if err != nil {
@@ -337,15 +354,16 @@ func appendTry(j *job.Job, t Try) []byte {
 	return body
 }
 
-// recordTryResult keeps with the subscriptions of a try how it went, where that changes something:
-// since when they fail, and that they are disabled. Where it cannot be kept the next try does.
+// recordTryResult stores with the subscriptions of a try since when their tries have failed and
+// whether they are disabled, if the try changes that. If it cannot be stored, the next try does it.
 func (w *Webhooks) recordTryResult(ctx context.Context, a *attempt, ok, gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	for id, since := range a.failingSince {
+		recovers := ok && !since.IsZero()
 		startsFailing := !ok && since.IsZero()
 		failsTooLong := !ok && !since.IsZero() && a.startedAt.Sub(since) >= disableAfter
-		if !gone && !startsFailing && !failsTooLong && (!ok || since.IsZero()) {
+		if !gone && !startsFailing && !failsTooLong && !recovers {
 			continue
 		}
 		h, err := w.updateSubscription(ctx, a.Client, id, func(_ time.Time, s *record) error {
@@ -361,11 +379,12 @@ func (w *Webhooks) recordTryResult(ctx context.Context, a *attempt, ok, gone boo
 			}
 			return nil
 		})
-		if err != nil && !job.IsKind(err, job.NotFound) {
+		switch {
+		case job.IsKind(err, job.NotFound): // deleted meanwhile
+		case err != nil:
 			w.Log.Log(ctx, outage.Level(slog.LevelWarn, err),
-				"how a webhook does could not be written", "webhook_id", id, keyError, err)
-		}
-		if err == nil && h.Disabled {
+				"the failures of a webhook could not be stored", "webhook_id", id, keyError, err)
+		case h.Disabled:
 			w.Log.Warn("a webhook is disabled", telemetry.ClientID, a.Client, "webhook_id", id,
 				"reason", h.DisabledReason)
 		}

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// maxRetryAfter bounds what a receiver may ask for.
+// maxRetryAfter bounds the delay that a receiver may ask for.
 const maxRetryAfter = 24 * time.Hour
 
-// jitterFraction is how far a wait may be off, either way.
+// jitterFraction is the share of a delay by which it is randomly made longer or shorter.
 const jitterFraction = 0.2
 
-// backoff is the wait after the n-th failed try, counted from 1: base × factor^(n−1), at most
-// limit, off by up to a fifth as draw from [0, 1) says, and again at most limit.
+// backoff returns the delay after the n-th failed try, counted from 1: base × factor^(n−1), made
+// longer or shorter by up to a fifth, and at most limit. draw from [0, 1) decides the jitter.
 func backoff(base, limit time.Duration, factor float64, n int, draw float64) time.Duration {
 	d := float64(base)
 	for ; n > 1 && d < float64(limit) && factor > 1; n-- {
@@ -24,8 +24,8 @@ func backoff(base, limit time.Duration, factor float64, n int, draw float64) tim
 	return time.Duration(min(d*(1-jitterFraction+2*jitterFraction*draw), float64(limit)))
 }
 
-// parseRetryAfter reads the header of that name: seconds or a date. What cannot be read asks for
-// nothing.
+// parseRetryAfter reads the header Retry-After: seconds or a date. A header that cannot be read
+// counts as absent.
 func parseRetryAfter(h http.Header, now time.Time) time.Duration {
 	v := strings.TrimSpace(h.Get("Retry-After"))
 	if v == "" {
@@ -45,8 +45,8 @@ func parseRetryAfter(h http.Header, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// retryDelay is how long the next try waits. A receiver may ask for more than the backoff, never
-// for less: its deliveries are to survive an outage longer than what it expects.
+// retryDelay returns the delay before the next try. A receiver may ask for more than the backoff,
+// not for less: the tries must outlast an outage that is longer than the receiver expects.
 func (w *Webhooks) retryDelay(n int, requested time.Duration) time.Duration {
 	return max(backoff(w.BackoffBase, w.BackoffMax, w.BackoffFactor, n, w.randomFloat()),
 		requested).Truncate(time.Microsecond)

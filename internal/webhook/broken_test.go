@@ -42,7 +42,7 @@ func TestBrokenRecord(t *testing.T) {
 		got[1].Status != webhook.Delivered {
 		t.Errorf("deliveries %+v", got)
 	}
-	if !strings.Contains(n.logs.text(), "passed over") {
+	if !strings.Contains(n.logs.text(), "is skipped") {
 		t.Errorf("logged %s", n.logs.text())
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// Status is where a delivery stands.
+// Status is the state of a delivery as clients see it.
 type Status string
 
 // The statuses.
@@ -23,7 +23,7 @@ const (
 	Exhausted Status = "exhausted"
 )
 
-// Delivery is one event on its way to one URL, in the shape of G-FR-62.
+// Delivery is the delivery of one event to one URL, with the members of G-FR-62.
 type Delivery struct {
 	ID        string `json:"delivery_id"`
 	EventID   string `json:"event_id"`
@@ -31,12 +31,12 @@ type Delivery struct {
 	URL       string `json:"url"`
 	Status    Status `json:"status"`
 	Tries     []Try  `json:"tries"`
-	// nil when it is over, under way, or waits for the delivery before it
+	// NextTryAt is nil while the delivery is waiting or sending and when it has finished.
 	NextTryAt *time.Time `json:"next_try_at"`
 }
 
-// Try is what one request came to. StatusCode and Response are nil when there was no answer, Error
-// when all went well.
+// Try is the outcome of one request. StatusCode and Response are nil if there was no answer, Error
+// is nil if the try succeeded.
 type Try struct {
 	StartedAt  time.Time `json:"at"`
 	StatusCode *int      `json:"status_code"`
@@ -45,7 +45,8 @@ type Try struct {
 	Response   *string   `json:"response"` // the first 4 KiB
 }
 
-// delivery is the definition of a delivery: where it goes and for whom.
+// delivery is the definition of a delivery's job: its event, its URL and the subscriptions that it
+// serves.
 type delivery struct {
 	EventID         string   `json:"event_id"`
 	EventName       string   `json:"event_name"`
@@ -53,11 +54,11 @@ type delivery struct {
 	Client          string   `json:"client"`
 	Chain           string   `json:"chain"`
 	SubscriptionIDs []string `json:"hooks,omitempty"`    // the subscriptions that name the URL
-	Callback        bool     `json:"callback,omitempty"` // the chain's callback is the URL
+	Callback        bool     `json:"callback,omitempty"` // the chain's callback names the URL
 }
 
-// listOwner is the owner of a delivery's job, by which it is listed: the eldest of its
-// subscriptions, or else the callbacks of its client.
+// listOwner returns the owner of a delivery's job, by which deliveries are listed: the oldest of
+// its subscriptions, or the callbacks of its client.
 func (p *delivery) listOwner() string {
 	if len(p.SubscriptionIDs) > 0 {
 		return p.SubscriptionIDs[0]
@@ -70,15 +71,26 @@ func callbackListOwner(owner string) string { return "callbacks/" + owner }
 func (p *delivery) submission(w *Webhooks, id string, body []byte, trace string) (engine.Submission,
 	error) {
 	definition, err := json.Marshal(p)
-	return engine.Submission{Job: job.Job{ID: jobID(id), Kind: p.EventName, Queue: queue,
-		Owner: p.listOwner(), Lease: w.lease(),
-		MaxAttempts: w.MaxTries, Definition: definition, Payload: body, Trace: trace}}, err
+	if err != nil {
+		return engine.Submission{}, err
+	}
+	return engine.Submission{Job: job.Job{
+		ID:          jobID(id),
+		Kind:        p.EventName,
+		Queue:       queue,
+		Owner:       p.listOwner(),
+		Lease:       w.lease(),
+		MaxAttempts: w.MaxTries,
+		Definition:  definition,
+		Payload:     body,
+		Trace:       trace,
+	}}, nil
 }
 
 func jobID(delivery string) job.ID { return job.ID{Contract: Name, Key: delivery} }
 
-// deliveryID is that of an event at a URL: whoever tells of an event twice makes one delivery of it
-// (G-FR-47).
+// deliveryID returns the id of the delivery of an event to a URL. It is a digest of both, so an
+// event that is notified twice has one delivery (G-FR-47).
 func deliveryID(owner, eventID, url string) string {
 	h := sha256.New()
 	for _, p := range []string{"delivery", owner, eventID, url} {
@@ -114,8 +126,14 @@ func newDelivery(j *job.Job) (Delivery, error) {
 	if tries == nil {
 		tries = []Try{}
 	}
-	d := Delivery{ID: j.ID.Key, EventID: p.EventID, EventName: p.EventName, URL: p.URL,
-		Status: Pending, Tries: tries}
+	d := Delivery{
+		ID:        j.ID.Key,
+		EventID:   p.EventID,
+		EventName: p.EventName,
+		URL:       p.URL,
+		Status:    Pending,
+		Tries:     tries,
+	}
 	switch j.State {
 	case delivered:
 		d.Status = Delivered
@@ -128,10 +146,10 @@ func newDelivery(j *job.Job) (Delivery, error) {
 	return d, nil
 }
 
-// Deliveries returns the newest limit deliveries of a subscription that are older than before, or,
-// with no hookID, of all callbacks of a client. next is what to give as before to go on, 0 at the
-// end. A delivery for several subscriptions with one URL is listed with the eldest. Errors are
-// those of Hook.
+// Deliveries returns the newest limit deliveries of a subscription that are older than before. An
+// empty subscriptionID stands for all callbacks of the client. next is the value of before for the
+// next page, 0 at the end. A delivery for several subscriptions with one URL is listed with the
+// oldest of them. Errors are those of Subscription.
 func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string, before int64,
 	limit int) (all []Delivery, next int64, err error) {
 	listOwner := callbackListOwner(owner)
@@ -143,8 +161,13 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string,
 		listOwner = h.ID
 	}
 	limit = max(1, limit)
-	jobs, err := w.engine.List(ctx, store.Filter{Contract: Name, Owner: listOwner,
-		NewestFirst: true, Before: before, Limit: limit + 1})
+	jobs, err := w.engine.List(ctx, store.Filter{
+		Contract:    Name,
+		Owner:       listOwner,
+		NewestFirst: true,
+		Before:      before,
+		Limit:       limit + 1,
+	})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -161,11 +184,11 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string,
 	return all, next, nil
 }
 
-// Replay makes one more delivery of the same event, wherever the first stands, to the subscription
-// alone.
+// Replay makes one more delivery of the same event to the subscription, whatever the state of the
+// first one. Callbacks and other subscriptions with the same URL are not served by it.
 //
-// Errors: those of Hook, NotFound for a delivery that is none of the subscription's, Conflict while
-// that is disabled.
+// Errors: those of Subscription, NotFound for a delivery that is not the subscription's, Conflict
+// while the subscription is disabled.
 func (w *Webhooks) Replay(ctx context.Context, owner, subscriptionID, id string) (Delivery, error) {
 	h, err := w.Subscription(ctx, owner, subscriptionID)
 	if err != nil {
@@ -175,14 +198,7 @@ func (w *Webhooks) Replay(ctx context.Context, owner, subscriptionID, id string)
 		return Delivery{}, &job.Error{Kind: job.Conflict, Op: "webhook.replay",
 			Msg: "the webhook is disabled: enable it first"}
 	}
-	id, ok := uuids.Parse(id)
-	if !ok {
-		return Delivery{}, notFound("delivery")
-	}
-	j, err := w.engine.Get(ctx, jobID(id))
-	if job.IsKind(err, job.NotFound) || (err == nil && j.Owner != h.ID) {
-		return Delivery{}, notFound("delivery")
-	}
+	j, err := w.findDelivery(ctx, h.ID, id)
 	if err != nil {
 		return Delivery{}, err
 	}
@@ -206,4 +222,23 @@ func (w *Webhooks) Replay(ctx context.Context, owner, subscriptionID, id string)
 		return Delivery{}, err
 	}
 	return newDelivery(j)
+}
+
+// findDelivery loads a delivery and checks that it is listed with the subscription.
+func (w *Webhooks) findDelivery(ctx context.Context, subscriptionID, id string) (*job.Job, error) {
+	id, ok := uuids.Parse(id)
+	if !ok {
+		return nil, notFound("delivery")
+	}
+	j, err := w.engine.Get(ctx, jobID(id))
+	if job.IsKind(err, job.NotFound) {
+		return nil, notFound("delivery")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if j.Owner != subscriptionID {
+		return nil, notFound("delivery")
+	}
+	return j, nil
 }

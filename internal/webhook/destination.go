@@ -6,18 +6,28 @@ import (
 	"time"
 )
 
-// destinations sees to it that no receiver delays another: each has a number of tries that may be
-// under way, which grows while it answers well, less so if it does slowly, and shrinks to one while
-// it does not. Those that have not answered well yet, or not lately, share half of the slots, a
-// quarter on any one host, so that however many are dead the others are served. One nothing is
-// known of, on a host nobody calls just now, gets its first try all the same, while its client's
-// doubtful receivers hold less than three quarters.
+// destinations limits the tries in flight so that no receiver delays another.
 //
-// Who gets no slot is told when to come again. The waits of a host are booked one after another, as
-// fast as it answers: of a thousand deliveries to a dead one, a few come back at a time.
+// Each receiver has a limit of its own. The limit grows with every successful try and is halved
+// with every failed one, down to one. A receiver is healthy after a fast success; until then, and
+// after a slow or failed try, it is suspect:
 //
-// A receiver is a URL without its query, of one client; so is a host: what another client's does is
-// of no concern.
+//	             fast success
+//	 suspect ──────────────────► healthy
+//	(also new) ◄──────────────────
+//	          slow success, failure
+//
+// Suspect receivers together get half of the slots, those of one host a quarter and those of one
+// client three quarters, so that however many are dead, the healthy ones are served. A receiver
+// that was never tried, on a host without tries in flight, needs only its client's share for its
+// first try.
+//
+// A delivery that gets no slot gets the time to wait instead. The waits of a host are reserved one
+// after another, at the rate at which the host answers: of a thousand deliveries to a dead host, a
+// few come back at a time.
+//
+// Receivers (a URL without its query) and hosts are counted for each client apart, so that one
+// client's receivers never slow down another's.
 type destinations struct {
 	mu              sync.Mutex
 	slots           int
@@ -25,32 +35,31 @@ type destinations struct {
 	randomFloat     func() float64
 	byKey           map[string]*destination
 	hosts           map[string]*host
-	suspectByClient map[string]int // tries under way at doubtful receivers
-	suspectInFlight int            // all of these
+	suspectByClient map[string]int // tries in flight at suspect receivers
+	suspectInFlight int            // their sum
 }
 
 type destination struct {
 	inFlight int
 	limit    int
-	healthy  bool // its last answer was good and fast
-	tried    bool // it has been tried
+	healthy  bool // the last try was a fast success
+	tried    bool // a try has ended
 	lastUsed time.Duration
 }
 
 type host struct {
-	startTimes      []time.Duration // when the tries under way began
-	suspectInFlight int             // of these, at doubtful receivers
-	averageDuration time.Duration   // a try lately, on average
-	reservedUntil   time.Duration   // when the last wait that is booked ends
+	startTimes      []time.Duration // when the tries in flight began
+	suspectInFlight int             // of these, at suspect receivers
+	averageDuration time.Duration   // moving average of a try
+	reservedUntil   time.Duration   // when the last reserved wait ends
 	lastUsed        time.Duration
 }
 
 const (
-	slowResponse = time.Second
-	initialLimit = 4 // of a receiver nothing is known of
-	// between two waits that are booked at a doubtful receiver
-	minStep         = 2 * time.Millisecond
-	fastStep        = 100 * time.Microsecond
+	slowResponse    = time.Second
+	initialLimit    = 4                      // of a new receiver
+	minStep         = 2 * time.Millisecond   // between two reserved waits, suspect receiver
+	fastStep        = 100 * time.Microsecond // the same, healthy receiver
 	minWait         = 10 * time.Millisecond
 	maxWait         = time.Minute
 	evictAfter      = 10 * time.Minute
@@ -58,31 +67,36 @@ const (
 )
 
 func newDestinations(slots int, elapsed func() time.Duration, draw func() float64) *destinations {
-	return &destinations{slots: slots, elapsed: elapsed, randomFloat: draw,
-		byKey: map[string]*destination{}, hosts: map[string]*host{},
-		suspectByClient: map[string]int{}}
+	return &destinations{
+		slots:           slots,
+		elapsed:         elapsed,
+		randomFloat:     draw,
+		byKey:           map[string]*destination{},
+		hosts:           map[string]*host{},
+		suspectByClient: map[string]int{},
+	}
 }
 
-// receiver is whom a delivery goes to. URL has no query.
+// receiver identifies where a delivery goes. The url has no query.
 type receiver struct{ client, host, url string }
 
-// slot is the right to make a try.
+// slot is the permission to make one try. It must be released.
 type slot struct {
 	receiver
 	destination *destination
 	host        *host
 	startedAt   time.Duration
-	suspect     bool
-	released    bool // back
+	suspect     bool // the receiver was suspect when the slot was acquired
+	released    bool
 }
 
-// slotFraction is a share of the slots, at least one.
+// slotFraction returns a fraction of the slots, at least one.
 func (ds *destinations) slotFraction(numerator, denominator int) int {
 	return max(1, ds.slots*numerator/denominator)
 }
 
-// acquire gives a slot at a receiver, or none and how long to wait for the next. doubtful says that
-// it has not answered well lately.
+// acquire returns a slot at a receiver, or nil and how long to wait before asking again. suspect
+// reports whether the receiver is suspect.
 func (ds *destinations) acquire(r receiver) (s *slot, wait time.Duration, suspect bool) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -103,7 +117,7 @@ func (ds *destinations) acquire(r receiver) (s *slot, wait time.Duration, suspec
 	return s, 0, s.suspect
 }
 
-// overSuspectLimit reports whether doubtful receivers hold all they may.
+// overSuspectLimit reports whether the suspect receivers have used up their share of the slots.
 func (ds *destinations) overSuspectLimit(r receiver, d *destination, h *host) bool {
 	if ds.suspectByClient[r.client] >= ds.slotFraction(3, 4) {
 		return true
@@ -113,7 +127,7 @@ func (ds *destinations) overSuspectLimit(r receiver, d *destination, h *host) bo
 		h.suspectInFlight >= ds.slotFraction(1, 4))
 }
 
-// release gives a slot back with how its try went.
+// release returns a slot and learns from the outcome of its try.
 func (ds *destinations) release(s *slot, ok bool, took time.Duration) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -128,15 +142,15 @@ func (ds *destinations) release(s *slot, ok bool, took time.Duration) {
 	case ok && took < slowResponse:
 		d.healthy, d.limit, h.reservedUntil = true, min(d.limit+1, ds.slotFraction(3, 4)), 0
 	case ok:
-		// slow: as many at a time as doubtful ones may have on a host, so that it keeps up if it
-		// can
+		// A slow receiver may have as many tries in flight as the suspects of one host, so that it
+		// keeps up if it can.
 		d.healthy, d.limit = false, max(min(d.limit+1, ds.slotFraction(1, 4)), d.limit/2)
 	default:
 		d.healthy, d.limit = false, max(1, d.limit/2)
 	}
 }
 
-// releaseUnused gives a slot back of which no use was made.
+// releaseUnused returns a slot without a try.
 func (ds *destinations) releaseUnused(s *slot) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -181,8 +195,8 @@ func (ds *destinations) lookup(r receiver, now time.Duration) (*destination, *ho
 	return d, h
 }
 
-// evict drops receivers nobody has called for a while, or, where there are too many, all that none
-// is calling now.
+// evict drops receivers and hosts that were not used for evictAfter. If that leaves too many, it
+// drops all that have no tries in flight.
 func (ds *destinations) evict(now time.Duration) {
 	for _, idle := range []time.Duration{evictAfter, 0} {
 		for key, d := range ds.byKey {
@@ -201,8 +215,10 @@ func (ds *destinations) evict(now time.Duration) {
 	}
 }
 
-// reserve returns how long to wait for a slot at a host, and keeps that place for whoever asked. A
-// host that has let somebody wait longer than it used to is expected to go on like that.
+// reserve returns how long a delivery must wait for a slot at a host and reserves that time, so
+// that the next delivery waits one step longer. A step is what a try takes divided by the tries
+// that the host may have in flight. If the oldest try in flight already takes longer than the
+// average, the host is expected to stay that slow.
 func (ds *destinations) reserve(d *destination, h *host, now time.Duration) time.Duration {
 	took := h.averageDuration
 	if len(h.startTimes) > 0 {

@@ -11,7 +11,8 @@ const (
 	exhausted job.State = "exhausted"
 )
 
-// machine: only tries that were made count, so a crash or a full slot uses up none.
+// machine is the state machine of a delivery. Only requests that were made count as tries: a crash,
+// or a receiver without a free slot, uses up none.
 var machine = job.MustMachine(map[job.State]job.Phase{
 	waiting:   job.Waiting,
 	pending:   job.Ready,
@@ -21,7 +22,7 @@ var machine = job.MustMachine(map[job.State]job.Phase{
 }, []job.Move{
 	{From: job.StateNone, On: job.Submitted, To: waiting},
 	{From: waiting, On: job.Satisfied, To: pending},
-	{From: waiting, On: job.Unsatisfiable, To: pending}, // the one before it is given up
+	{From: waiting, On: job.Unsatisfiable, To: pending}, // the delivery before it is exhausted
 	{From: pending, On: job.Claimed, To: sending},
 	{From: sending, On: job.Succeeded, To: delivered},
 	{From: sending, On: job.Failed, To: pending, CountsFailed: true},

@@ -10,24 +10,36 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// Notify turns events into deliveries. The deliveries of one chain to one URL form a line, in which
+// each depends on its predecessor:
+//
+//	chain "job 7"     started          progressed        succeeded
+//	URL a             delivery 1  ◄──  delivery 2   ◄──  delivery 3
+//	URL b                                                delivery 4
+//
+// An event may be notified again, by the same process after a crash or by another one. So the id of
+// a delivery is a digest of event and URL, deliveries that exist are skipped, and the predecessor
+// of a new one is looked up: the delivery of the latest earlier event that exists for the URL.
+// Pruned deliveries are as good as delivered.
+
 // EventRef names an event.
 type EventRef struct{ ID, Name string }
 
-// Notification is an event to tell of.
+// Notification is an event for the subscriptions of its owner.
 type Notification struct {
 	Owner      string
-	Chain      string // what the event is about: order is kept within it, for each URL
+	Chain      string // the events of a chain are delivered in order, to each URL
 	Event      EventRef
-	OccurredAt time.Time // subscriptions made later do not get it
+	OccurredAt time.Time // subscriptions made later do not get the event
 	Body       []byte    // the JSON to send
 	Callback   string    // a URL that gets every event of the chain; "" is none
 	Trace      string
-	// EarlierEvents returns the events of the chain before this one, in order. It is asked for only
-	// when somebody listens.
+	// EarlierEvents returns the events of the chain before this one, in order. It is called only if
+	// the event has a delivery. nil stands for no earlier events.
 	EarlierEvents func(ctx context.Context) ([]EventRef, error)
 }
 
-// subscriber is a subscription as events look for it.
+// subscriber is the part of a subscription that decides which events it gets.
 type subscriber struct {
 	id        string
 	url       string
@@ -35,29 +47,29 @@ type subscriber struct {
 	createdAt time.Time
 }
 
-// pendingDelivery is a delivery that is to be there after Notify.
+// pendingDelivery is a delivery that must exist when Notify returns.
 type pendingDelivery struct {
 	id                    string
 	delivery              delivery
 	body                  []byte
 	trace                 string
-	predecessor           string   // the delivery before it, if this call makes or has made it
-	predecessorCandidates []string // else the deliveries it may come after, in order
+	predecessor           string   // the delivery before it, if it belongs to the same call
+	predecessorCandidates []string // otherwise the deliveries of earlier events, oldest first
 }
 
 const (
-	// maxNotifyBatch is how many deliveries are made in one transaction.
+	// maxNotifyBatch is how many deliveries are stored in one transaction.
 	maxNotifyBatch = 200
-	// maxEarlierEvents bounds how many earlier events of a chain are looked at.
+	// maxEarlierEvents bounds how many earlier events of a chain may be the predecessor.
 	maxEarlierEvents = 64
-	// maxConflictRetries is how often a group is looked at again, as another process makes the same
-	// deliveries.
+	// maxConflictRetries is how often a group is loaded again because another process stores the
+	// same deliveries.
 	maxConflictRetries = 10
 )
 
-// Notify makes a delivery of each event for each distinct URL that listens to it. The events of a
-// chain come in order; each may come any number of times. When it returns without an error the
-// deliveries are on stable storage.
+// Notify makes a delivery of each event to each distinct URL that has subscribed to it. The events
+// of a chain must come in order; each may come any number of times. When Notify returns without an
+// error the deliveries are on stable storage.
 func (w *Webhooks) Notify(ctx context.Context, all []Notification) error {
 	subscribers, err := w.subscribers(ctx, all)
 	if err != nil {
@@ -75,7 +87,7 @@ func (w *Webhooks) Notify(ctx context.Context, all []Notification) error {
 	return nil
 }
 
-// subscribers returns the subscriptions of every owner that is notified, the eldest first.
+// subscribers returns the subscriptions of each owner, the oldest first.
 func (w *Webhooks) subscribers(ctx context.Context,
 	all []Notification) (byOwner map[string][]subscriber, err error) {
 	err = w.engine.ViewRecords(ctx, func(r engine.RecordReader) error {
@@ -91,13 +103,16 @@ func (w *Webhooks) subscribers(ctx context.Context,
 			byOwner[n.Owner] = []subscriber{}
 			for i := range records {
 				s, err := decodeRecord(&records[i])
-				if err != nil { // it would hold up the events of everybody
-					w.Log.Error("a webhook cannot be read and is passed over", keyError, err)
+				if err != nil { // one broken record must not stop the events of all clients
+					w.Log.Error("a webhook cannot be read and is skipped", keyError, err)
 					continue
 				}
-				byOwner[n.Owner] = append(byOwner[n.Owner],
-					subscriber{id: records[i].Key, url: s.URL, events: s.Events,
-						createdAt: records[i].CreatedAt})
+				byOwner[n.Owner] = append(byOwner[n.Owner], subscriber{
+					id:        records[i].Key,
+					url:       s.URL,
+					events:    s.Events,
+					createdAt: records[i].CreatedAt,
+				})
 			}
 		}
 		return nil
@@ -105,30 +120,35 @@ func (w *Webhooks) subscribers(ctx context.Context,
 	return byOwner, err
 }
 
-// deliveries returns what is to be sent of an event: one for each distinct URL (G-FR-47).
-func (n *Notification) deliveries(all []subscriber) (parcels []delivery) {
-	at := func(url string) *delivery {
-		i := slices.IndexFunc(parcels, func(p delivery) bool { return p.URL == url })
+// deliveries returns the deliveries of an event, one for each distinct URL (G-FR-47).
+func (n *Notification) deliveries(subscribers []subscriber) (all []delivery) {
+	forURL := func(url string) *delivery {
+		i := slices.IndexFunc(all, func(p delivery) bool { return p.URL == url })
 		if i < 0 {
-			i = len(parcels)
-			parcels = append(parcels, delivery{EventID: n.Event.ID, EventName: n.Event.Name,
-				URL: url, Client: n.Owner, Chain: n.Chain})
+			i = len(all)
+			all = append(all, delivery{
+				EventID:   n.Event.ID,
+				EventName: n.Event.Name,
+				URL:       url,
+				Client:    n.Owner,
+				Chain:     n.Chain,
+			})
 		}
-		return &parcels[i]
+		return &all[i]
 	}
 	if n.Callback != "" {
-		at(n.Callback).Callback = true
+		forURL(n.Callback).Callback = true
 	}
-	for _, s := range all {
+	for _, s := range subscribers {
 		if slices.Contains(s.events, n.Event.Name) && !s.createdAt.After(n.OccurredAt) {
-			p := at(s.url)
+			p := forURL(s.url)
 			p.SubscriptionIDs = append(p.SubscriptionIDs, s.id)
 		}
 	}
-	return parcels
+	return all
 }
 
-// pendingDeliveries returns the deliveries of a batch of events, each with what it comes after.
+// pendingDeliveries returns the deliveries of a batch of events with their predecessors.
 func pendingDeliveries(ctx context.Context, all []Notification,
 	subscribers map[string][]subscriber) (pending []*pendingDelivery, err error) {
 	type chainKey struct{ owner, chain, url string }
@@ -165,7 +185,7 @@ func pendingDeliveries(ctx context.Context, all []Notification,
 	return pending, nil
 }
 
-// createMissing stores those of a group of deliveries that are not there.
+// createMissing stores the deliveries of a group that do not exist yet.
 func (w *Webhooks) createMissing(ctx context.Context, group []*pendingDelivery) error {
 	for range maxConflictRetries {
 		batch, err := w.missingSubmissions(ctx, group)
@@ -175,7 +195,7 @@ func (w *Webhooks) createMissing(ctx context.Context, group []*pendingDelivery) 
 		_, err = w.engine.Submit(ctx, engine.Unique, batch)
 		switch {
 		case job.IsKind(err, job.Conflict), job.IsKind(err, job.NotFound):
-			// made, or what it comes after pruned, since the look
+			// Since they were loaded a delivery was made, or a predecessor was pruned.
 			continue
 		case job.IsKind(err, job.Invalid):
 			return w.createEach(ctx, batch)
@@ -186,8 +206,8 @@ func (w *Webhooks) createMissing(ctx context.Context, group []*pendingDelivery) 
 		Msg: "another process keeps making the same deliveries"}
 }
 
-// createEach stores deliveries one by one and leaves out what no store can keep: it would hold up
-// everything behind it for ever. One whose forerunner is left out goes without.
+// createEach stores deliveries one by one and drops those that the store refuses, which would stop
+// all later deliveries for ever. A delivery whose predecessor was dropped is stored without one.
 func (w *Webhooks) createEach(ctx context.Context, batch []engine.Submission) error {
 	for _, s := range batch {
 		_, err := w.engine.Submit(ctx, engine.Unique, []engine.Submission{s})
@@ -196,9 +216,9 @@ func (w *Webhooks) createEach(ctx context.Context, batch []engine.Submission) er
 			_, err = w.engine.Submit(ctx, engine.Unique, []engine.Submission{s})
 		}
 		switch {
-		case err == nil || job.IsKind(err, job.Conflict):
+		case err == nil, job.IsKind(err, job.Conflict): // stored, now or before
 		case job.IsKind(err, job.Invalid):
-			w.Log.Error("a delivery cannot be kept and is left out", keyDelivery, s.Job.ID.Key,
+			w.Log.Error("a delivery cannot be stored and is dropped", keyDelivery, s.Job.ID.Key,
 				keyError, err)
 		default:
 			return err
@@ -207,8 +227,8 @@ func (w *Webhooks) createEach(ctx context.Context, batch []engine.Submission) er
 	return nil
 }
 
-// missingSubmissions looks at what is there of a group and what came before it, and returns the
-// rest to be submitted.
+// missingSubmissions loads the deliveries of a group and their possible predecessors, and returns
+// submissions of those that do not exist.
 func (w *Webhooks) missingSubmissions(ctx context.Context,
 	group []*pendingDelivery) (batch []engine.Submission, err error) {
 	var ids []job.ID
@@ -240,13 +260,13 @@ func (w *Webhooks) missingSubmissions(ctx context.Context,
 		if predecessor := d.findPredecessor(existing); predecessor != "" {
 			s.DependsOn = []job.ID{jobID(predecessor)}
 		}
-		existing[d.id] = true // for those behind it
+		existing[d.id] = true // as a predecessor
 		batch = append(batch, s)
 	}
 	return batch, nil
 }
 
-// findPredecessor returns the delivery a draft comes after: the latest of those that are there.
+// findPredecessor returns the latest existing delivery before this one, or "".
 func (d *pendingDelivery) findPredecessor(existing map[string]bool) string {
 	if existing[d.predecessor] {
 		return d.predecessor

@@ -224,7 +224,7 @@ func TestNotifyOfWhatCannotBeKept(t *testing.T) {
 		unstorable := n.event("j", 1, "a\x00", "http://cb")
 		n.notify(setEarlier(n.event("i", 1, "a", "http://cb"), unstorable,
 			n.event("j", 2, "a", "http://cb"))...)
-		if got := len(n.jobs()); got != 2 || !strings.Contains(n.logs.text(), "left out") {
+		if got := len(n.jobs()); got != 2 || !strings.Contains(n.logs.text(), "is dropped") {
 			t.Errorf("%d deliveries, logged %s", got, n.logs.text())
 		}
 	})

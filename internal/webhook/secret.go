@@ -13,13 +13,13 @@ import (
 const (
 	secretPrefix = "whsec_"
 	secretBytes  = 32
-	// secretOverlap is how long a secret that was replaced still signs.
+	// secretOverlap is how long requests are also signed with a secret that was replaced.
 	secretOverlap = 24 * time.Hour
-	// maxSecrets bounds the signatures of a request when somebody rotates all the time.
+	// maxSecrets bounds the signatures of a request when a client rotates often.
 	maxSecrets = 5
 )
 
-// secret is one that signs, sealed. The last of a subscription has no end.
+// secret is a sealed signing secret. The current secret of a subscription has no ValidUntil.
 type secret struct {
 	Sealed     string    `json:"sealed"`
 	ValidUntil time.Time `json:"until,omitzero"`
@@ -35,8 +35,8 @@ func (w *Webhooks) newSecret() (plain string, s secret, err error) {
 	return plain, s, err
 }
 
-// rotateSecrets is a list of secrets with a new one at its front and the one it replaces about to
-// end.
+// rotateSecrets returns the valid secrets after a new one. The secret that it replaces stays valid
+// for secretOverlap.
 func rotateSecrets(all []secret, now time.Time, replacement secret) []secret {
 	next := []secret{replacement}
 	for _, s := range validSecrets(all, now) {
@@ -57,7 +57,7 @@ func validSecrets(all []secret, now time.Time) (current []secret) {
 	return current
 }
 
-// signatures is the webhook-signature header: one signature a secret.
+// signatures returns the value of the header webhook-signature: one signature for each secret.
 func signatures(secrets []string, eventID string, at time.Time, body []byte) (string, error) {
 	all := make([]string, len(secrets))
 	for i, s := range secrets {
@@ -72,8 +72,8 @@ func signatures(secrets []string, eventID string, at time.Time, body []byte) (st
 	return strings.Join(all, " "), nil
 }
 
-// Sign puts the headers of Standard Webhooks onto a request: who gets it knows by them that the
-// body is from whoever shares the secret, and recognises by id what it has got before.
+// Sign sets the headers of Standard Webhooks. By the signature a receiver knows that the body comes
+// from a sender with the same secret, and by id it recognises a repeated request.
 func Sign(h http.Header, secret, id string, at time.Time, body []byte) error {
 	return sign(h, []string{secret}, id, at, body)
 }

@@ -13,22 +13,31 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 )
 
+// The sender is one loop in each process (Run) that claims due deliveries and makes a try of each
+// in a goroutine of its own:
+//
+//	free slots ──► Claim ──► receiver has a slot? ──yes──► deliver ──► Finish, slot is free
+//	                                  └──no──► release the delivery for a while
+//
+// A claim may return more deliveries than there are free slots: while many of them wait for
+// receivers that do not answer, the loop claims past them to reach the others.
+
 const (
-	// claimWait is how long one look for deliveries lasts.
+	// claimWait is how long one claim waits for deliveries.
 	claimWait = 20 * time.Second
-	// pollPause is between a look that found nothing, or failed, and the next: a closed engine
-	// answers at once.
+	// pollPause follows a claim that returned nothing or failed; a closed engine answers at once.
 	pollPause = 50 * time.Millisecond
-	// finishTimeout bounds how long the end of a try is written again while the store is away.
+	// finishTimeout bounds how long the end of a try is written again during an outage of the
+	// store.
 	finishTimeout = writeMargin
 	// maxExtraClaims bounds how many deliveries are claimed beyond the free slots.
 	maxExtraClaims = 256
-	// releaseDelay is how long a delivery waits that could not be tried for a reason of our own.
+	// releaseDelay is the delay of a delivery that could not be tried for a reason of the server.
 	releaseDelay = 5 * time.Second
 )
 
-// Run makes deliveries until ctx ends. Then it lets tries under way finish, which they do within
-// Timeout, and returns.
+// Run makes deliveries until ctx ends. Then it waits for the tries in flight, which end within
+// Timeout.
 func (w *Webhooks) Run(ctx context.Context) {
 	var inFlight sync.WaitGroup
 	defer inFlight.Wait()
@@ -42,16 +51,18 @@ func (w *Webhooks) Run(ctx context.Context) {
 		if n == 0 {
 			return
 		}
-		jobs, err := w.engine.Claim(ctx,
-			engine.ClaimRequest{Contract: Name, Queues: []string{queue}, Max: n + extra,
-				Worker: Name, Wait: claimWait})
+		jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{
+			Contract: Name,
+			Queues:   []string{queue},
+			Max:      n + extra,
+			Worker:   Name,
+			Wait:     claimWait,
+		})
 		claimLoop.Report(ctx, err)
 		started, busy := w.start(ctx, jobs, n, &inFlight, freeSlots)
 		for range n - started {
 			freeSlots <- struct{}{}
 		}
-		// Where many wait for receivers that do not answer, the next look goes past more of them at
-		// once.
 		extra = min(2*busy, maxExtraClaims)
 		if len(jobs) == 0 && !clock.Sleep(ctx, pollPause) {
 			return
@@ -59,7 +70,7 @@ func (w *Webhooks) Run(ctx context.Context) {
 	}
 }
 
-// takeSlots waits for a free slot and takes all there are; 0 when ctx ends.
+// takeSlots waits for a free slot and takes all that are free. It returns 0 when ctx ends.
 func takeSlots(ctx context.Context, freeSlots chan struct{}) (n int) {
 	select {
 	case <-freeSlots:
@@ -77,27 +88,27 @@ func takeSlots(ctx context.Context, freeSlots chan struct{}) (n int) {
 	}
 }
 
-// start begins up to most tries of jobs whose receivers have a slot, and gives the others back for
-// as long as they have to wait. busy counts those whose receivers had none and are doubtful.
+// start begins up to maxStarted tries of jobs whose receivers have a slot and releases the other
+// jobs. busy counts the jobs whose receivers are suspect and had no slot.
 func (w *Webhooks) start(ctx context.Context, jobs []*job.Job, maxStarted int,
 	inFlight *sync.WaitGroup, freeSlots chan struct{}) (started, busy int) {
 	var unstarted []engine.FinishRequest
+	finishUnstarted := func(j *job.Job, o engine.Outcome) {
+		unstarted = append(unstarted,
+			engine.FinishRequest{Run: engine.Run{ID: j.ID, Run: j.Run}, Outcome: o})
+	}
 	var ready []*attempt
 	for _, j := range jobs {
-		run := engine.Run{ID: j.ID, Run: j.Run}
 		p, err := decodeDelivery(j)
 		if err != nil {
 			w.Log.Error("a delivery cannot be read and is given up", keyDelivery, j.ID.Key,
 				keyError, err)
-			unstarted = append(unstarted,
-				engine.FinishRequest{Run: run,
-					Outcome: engine.Outcome{On: job.FailedForGood, Reason: "unreadable"}})
+			finishUnstarted(j, engine.Outcome{On: job.FailedForGood, Reason: "unreadable"})
 			continue
 		}
 		if started == maxStarted {
-			unstarted = append(unstarted,
-				engine.FinishRequest{Run: run,
-					Outcome: engine.Outcome{On: job.Released, Delay: minWait, Reason: "no slot"}})
+			finishUnstarted(j,
+				engine.Outcome{On: job.Released, Delay: minWait, Reason: "no slot"})
 			continue
 		}
 		s, wait, suspect := w.destinations.acquire(p.receiver())
@@ -105,9 +116,7 @@ func (w *Webhooks) start(ctx context.Context, jobs []*job.Job, maxStarted int,
 			if suspect {
 				busy++
 			}
-			unstarted = append(unstarted,
-				engine.FinishRequest{Run: run,
-					Outcome: engine.Outcome{On: job.Released, Delay: wait, Reason: "busy"}})
+			finishUnstarted(j, engine.Outcome{On: job.Released, Delay: wait, Reason: "busy"})
 			continue
 		}
 		started++
@@ -127,15 +136,15 @@ func (w *Webhooks) start(ctx context.Context, jobs []*job.Job, maxStarted int,
 
 func (w *Webhooks) finishUnstarted(ctx context.Context, unstarted []engine.FinishRequest) {
 	for i, ended := range w.engine.FinishAll(ctx, unstarted) {
-		if ended.Err != nil { // its lease ends it
+		if ended.Err != nil { // the delivery stays leased until its lease expires
 			w.Log.Log(ctx, outage.Level(slog.LevelWarn, ended.Err),
-				"a delivery could not be given back", keyDelivery, unstarted[i].Run.ID.Key,
+				"a delivery could not be released", keyDelivery, unstarted[i].Run.ID.Key,
 				keyError, ended.Err)
 		}
 	}
 }
 
-// receiver is whom a delivery goes to.
+// receiver returns where a delivery goes.
 func (p *delivery) receiver() receiver {
 	u, err := url.Parse(p.URL)
 	if err != nil {
@@ -145,15 +154,15 @@ func (p *delivery) receiver() receiver {
 		url: u.Scheme + "://" + u.Host + u.EscapedPath()}
 }
 
-// finish writes how a try ended, again while the store is away. Where it stays away the lease ends
-// the try, and the receiver gets the event again.
+// finish stores the outcome of a try and repeats that during an outage of the store. If the outage
+// lasts longer than finishTimeout the lease expires, and the receiver gets the event once more.
 func (w *Webhooks) finish(run engine.Run, o engine.Outcome) {
 	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
 	defer cancel()
 	err := engine.Persist(ctx, func() error { _, err := w.engine.Finish(ctx, run, o); return err })
 	if err != nil {
 		w.Log.Log(ctx, outage.Level(slog.LevelWarn, err),
-			"how a delivery went could not be written: it will be made again", keyDelivery,
-			run.ID.Key, keyError, err)
+			"the outcome of a delivery could not be stored: it will be delivered again",
+			keyDelivery, run.ID.Key, keyError, err)
 	}
 }

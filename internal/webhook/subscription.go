@@ -16,21 +16,21 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// Hook is a subscription of a client to events of its jobs.
+// Subscription is a client's subscription to events of its jobs.
 type Subscription struct {
 	ID             string
 	Owner          string
 	URL            string
-	Events         []string // in the order they were given, each once
+	Events         []string // in the order of the request, each once
 	Disabled       bool
 	DisabledReason string
 	CreatedAt      time.Time
 }
 
-// ErrForbidden says that something is another client's (FR-034).
+// ErrForbidden reports that a subscription belongs to another client (FR-034).
 var ErrForbidden = errors.New("webhook: it belongs to another client")
 
-// ErrKeyReused says that an idempotency key came with another request before.
+// ErrKeyReused reports that the idempotency key came with a different request before.
 var ErrKeyReused = errors.New("webhook: the idempotency key was used for another request")
 
 // The kinds of records.
@@ -42,7 +42,7 @@ const (
 const (
 	// maxSubscriptions bounds the subscriptions of one client.
 	maxSubscriptions = 1000
-	// idempotencyTTL is how long an idempotency key is known (G-FR-24).
+	// idempotencyTTL is how long an idempotency key is remembered (G-FR-24).
 	idempotencyTTL = 24 * time.Hour
 )
 
@@ -52,18 +52,25 @@ const (
 	reasonFailing = "no try has succeeded for 24 hours"
 )
 
-// record is what the record of a subscription holds besides its names and times.
+// record is the body of a subscription's record. Its id, owner and times are the record's own.
 type record struct {
 	URL          string    `json:"url"`
 	Events       []string  `json:"events"`
 	Secrets      []secret  `json:"secrets"`
-	Disabled     string    `json:"disabled,omitempty"`     // why
+	Disabled     string    `json:"disabled,omitempty"`     // the reason; empty: enabled
 	FailingSince time.Time `json:"failing_since,omitzero"` // no try has succeeded since
 }
 
 func (s *record) subscription(r *job.Record) Subscription {
-	return Subscription{ID: r.Key, Owner: r.Owner, URL: s.URL, Events: s.Events,
-		Disabled: s.Disabled != "", DisabledReason: s.Disabled, CreatedAt: r.CreatedAt}
+	return Subscription{
+		ID:             r.Key,
+		Owner:          r.Owner,
+		URL:            s.URL,
+		Events:         s.Events,
+		Disabled:       s.Disabled != "",
+		DisabledReason: s.Disabled,
+		CreatedAt:      r.CreatedAt,
+	}
 }
 
 func (s *record) matches(url string, events []string) bool {
@@ -92,18 +99,10 @@ func notFound(what string) error {
 	return &job.Error{Kind: job.NotFound, Op: "webhook", Msg: "there is no such " + what}
 }
 
-// canonicalIDOrEmpty lets the empty id through.
-func canonicalIDOrEmpty(id string) (string, bool) {
-	if id == "" {
-		return "", true
-	}
-	return uuids.Parse(id)
-}
-
-// lockName is under what everything that changes a subscription is done.
+// lockName returns the lock under which a subscription is changed.
 func lockName(id string) string { return "webhook:" + id }
 
-// findSubscription reads a subscription that must be the owner's.
+// findSubscription loads a subscription and checks that it is the owner's.
 func findSubscription(r engine.RecordReader, owner, id string) (*job.Record, *record, error) {
 	id, ok := uuids.Parse(id)
 	if !ok {
@@ -124,36 +123,36 @@ func findSubscription(r engine.RecordReader, owner, id string) (*job.Record, *re
 }
 
 // Register subscribes a client to events of its jobs and returns the secret with which its requests
-// are signed; nobody sees that again. A repeat under the same idempotency key, for a day, returns
-// what the first made, and no secret (G-FR-58).
+// are signed. The secret cannot be read later. For a day a repeated request with the same
+// idempotency key returns the subscription that the first one made, without the secret (G-FR-58).
 //
-// Errors: Invalid for a URL or events that are none, Conflict for a URL with the same events that
-// the client has subscribed already (FR-187), or one subscription too many; ErrKeyReused.
+// Errors: Invalid for a wrong URL or wrong events; Conflict if the client has subscribed the URL to
+// the same events (FR-187) or has too many subscriptions; ErrKeyReused.
 func (w *Webhooks) Register(ctx context.Context, owner, url string, events []string,
 	idempotencyKey string) (h Subscription, plain string, err error) {
 	if events, err = validateSubscription(url, events); err != nil {
 		return Subscription{}, "", err
 	}
-	err = w.engine.ChangeRecords(ctx, "webhooks:"+owner, func(to engine.RecordWriter) error {
+	err = w.engine.ChangeRecords(ctx, "webhooks:"+owner, func(to engine.RecordWriter) (err error) {
 		h, plain = Subscription{}, ""
 		if idempotencyKey != "" {
 			previous, err := findByIdempotencyKey(to, owner, url, events, idempotencyKey)
+			if err != nil {
+				return err
+			}
 			if previous != nil {
 				h = *previous
-			}
-			if previous != nil || err != nil {
-				return err
+				return nil
 			}
 		}
 		if err := ensureNotDuplicate(to, owner, url, events); err != nil {
 			return err
 		}
-		var err error
 		h, plain, err = w.register(to, owner, url, events)
-		if err == nil && idempotencyKey != "" {
-			err = putIdempotencyRecord(to, h, idempotencyKey)
+		if err != nil || idempotencyKey == "" {
+			return err
 		}
-		return err
+		return putIdempotencyRecord(to, h, idempotencyKey)
 	})
 	if err != nil {
 		return Subscription{}, "", err
@@ -161,7 +160,7 @@ func (w *Webhooks) Register(ctx context.Context, owner, url string, events []str
 	return h, plain, nil
 }
 
-// validateSubscription says what is wrong with a subscription and returns its events, each once.
+// validateSubscription checks a subscription and returns its events, each once.
 func validateSubscription(url string, events []string) (unique []string, err error) {
 	invalid := func(msg string) error {
 		return &job.Error{Kind: job.Invalid, Op: "webhook.register", Msg: msg}
@@ -200,7 +199,8 @@ func (w *Webhooks) register(to engine.RecordWriter, owner, url string,
 	return s.subscription(&job.Record{Key: id, Owner: owner, CreatedAt: to.Now()}), plain, nil
 }
 
-// ensureNotDuplicate refuses what is there already.
+// ensureNotDuplicate refuses a second subscription of a URL to the same events, and one beyond
+// maxSubscriptions.
 func ensureNotDuplicate(r engine.RecordReader, owner, url string, events []string) error {
 	conflict := func(msg string) error {
 		return &job.Error{Kind: job.Conflict, Op: "webhook.register", Msg: msg}
@@ -224,10 +224,10 @@ func ensureNotDuplicate(r engine.RecordReader, owner, url string, events []strin
 	return nil
 }
 
-// idempotencyRecord is what an idempotency key stands for.
+// idempotencyRecord remembers which request came with an idempotency key and what it made.
 type idempotencyRecord struct {
 	SubscriptionID string `json:"hook"`
-	RequestDigest  string `json:"request"` // its digest
+	RequestDigest  string `json:"request"`
 }
 
 func digest(parts ...string) string {
@@ -238,12 +238,12 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func request(url string, events []string) string {
+func requestDigest(url string, events []string) string {
 	return digest(append([]string{url}, sortedCopy(events)...)...)
 }
 
-// findByIdempotencyKey returns the subscription an idempotency key has made, nil if none or if that
-// is deleted.
+// findByIdempotencyKey returns the subscription that an idempotency key has made, or nil if there
+// was none or it has been deleted.
 func findByIdempotencyKey(r engine.RecordReader, owner, url string, events []string,
 	key string) (*Subscription, error) {
 	rec, err := r.Record(idempotencyKeyRecord, digest(owner, key))
@@ -254,7 +254,7 @@ func findByIdempotencyKey(r engine.RecordReader, owner, url string, events []str
 	if err := json.Unmarshal(rec.Body, &k); err != nil {
 		return nil, fmt.Errorf("webhook: record of a key: %w", err)
 	}
-	if k.RequestDigest != request(url, events) {
+	if k.RequestDigest != requestDigest(url, events) {
 		return nil, ErrKeyReused
 	}
 	existing, s, err := findSubscription(r, owner, k.SubscriptionID)
@@ -269,51 +269,69 @@ func findByIdempotencyKey(r engine.RecordReader, owner, url string, events []str
 }
 
 func putIdempotencyRecord(to engine.RecordWriter, h Subscription, key string) error {
-	body, err := json.Marshal(idempotencyRecord{SubscriptionID: h.ID,
-		RequestDigest: request(h.URL, h.Events)})
+	body, err := json.Marshal(idempotencyRecord{
+		SubscriptionID: h.ID,
+		RequestDigest:  requestDigest(h.URL, h.Events),
+	})
 	if err != nil {
 		return err
 	}
-	return to.UpsertRecords(job.Record{Kind: idempotencyKeyRecord, Key: digest(h.Owner, key),
-		Owner: h.Owner, Body: body, ExpiresAt: to.Now().Add(idempotencyTTL)})
+	return to.UpsertRecords(job.Record{
+		Kind:      idempotencyKeyRecord,
+		Key:       digest(h.Owner, key),
+		Owner:     h.Owner,
+		Body:      body,
+		ExpiresAt: to.Now().Add(idempotencyTTL),
+	})
 }
 
-// Hook returns a subscription of a client: NotFound, or ErrForbidden if it is another's.
+// Subscription returns a subscription of a client. Errors: NotFound; ErrForbidden if it belongs to
+// another client.
 func (w *Webhooks) Subscription(ctx context.Context, owner, id string) (h Subscription, err error) {
 	err = w.engine.ViewRecords(ctx, func(r engine.RecordReader) error {
 		rec, s, err := findSubscription(r, owner, id)
-		if err == nil {
-			h = s.subscription(rec)
+		if err != nil {
+			return err
 		}
-		return err
+		h = s.subscription(rec)
+		return nil
 	})
 	return h, err
 }
 
-// Hooks returns the first limit subscriptions of a client with an id above after, in the order they
-// were made. Invalid says that after is neither empty nor an id.
+// Subscriptions returns the first limit subscriptions of a client with an id above after, in the
+// order they were made. It returns Invalid if after is neither empty nor an id.
 func (w *Webhooks) Subscriptions(ctx context.Context, owner, after string,
 	limit int) (subscriptions []Subscription, err error) {
-	after, ok := canonicalIDOrEmpty(after)
-	if !ok {
-		return nil, &job.Error{Kind: job.Invalid, Op: "webhook.hooks", Msg: "after is no id"}
+	if after != "" {
+		id, ok := uuids.Parse(after)
+		if !ok {
+			return nil, &job.Error{Kind: job.Invalid, Op: "webhook.list", Msg: "after is not an id"}
+		}
+		after = id
 	}
 	err = w.engine.ViewRecords(ctx, func(r engine.RecordReader) error {
-		subscriptions = nil
 		all, err := r.Records(subscriptionRecord, owner, after, limit)
+		if err != nil {
+			return err
+		}
+		subscriptions = make([]Subscription, len(all))
 		for i := range all {
 			s, err := decodeRecord(&all[i])
 			if err != nil {
 				return err
 			}
-			subscriptions = append(subscriptions, s.subscription(&all[i]))
+			subscriptions[i] = s.subscription(&all[i])
 		}
-		return err
+		return nil
 	})
-	return subscriptions, err
+	if err != nil {
+		return nil, err
+	}
+	return subscriptions, nil
 }
 
-// updateSubscription lets fn change a subscription of a client and keeps it.
+// updateSubscription loads a subscription of a client, lets fn change it, and stores it.
 func (w *Webhooks) updateSubscription(ctx context.Context, owner, id string,
 	fn func(now time.Time, s *record) error) (h Subscription, err error) {
 	id, ok := uuids.Parse(id)
@@ -334,7 +352,7 @@ func (w *Webhooks) updateSubscription(ctx context.Context, owner, id string,
 	return h, err
 }
 
-// Delete ends a subscription. No delivery of it starts afterwards; those that are pending end as
+// Delete removes a subscription. No try for it starts afterwards; its pending deliveries end as
 // exhausted (FR-188).
 func (w *Webhooks) Delete(ctx context.Context, owner, id string) error {
 	id, ok := uuids.Parse(id)
@@ -349,15 +367,17 @@ func (w *Webhooks) Delete(ctx context.Context, owner, id string) error {
 	})
 }
 
-// Rotate gives a subscription a new secret and returns it. The old one signs as well for a day.
+// Rotate gives a subscription a new secret and returns it. For a day requests are signed with the
+// old secret as well.
 func (w *Webhooks) Rotate(ctx context.Context, owner, id string) (plain string, err error) {
 	_, err = w.updateSubscription(ctx, owner, id, func(now time.Time, s *record) error {
-		var replacement secret
-		var err error
-		if plain, replacement, err = w.newSecret(); err == nil {
-			s.Secrets = rotateSecrets(s.Secrets, now, replacement)
+		newPlain, replacement, err := w.newSecret()
+		if err != nil {
+			return err
 		}
-		return err
+		plain = newPlain
+		s.Secrets = rotateSecrets(s.Secrets, now, replacement)
+		return nil
 	})
 	if err != nil {
 		return "", err
@@ -365,7 +385,7 @@ func (w *Webhooks) Rotate(ctx context.Context, owner, id string) (plain string, 
 	return plain, nil
 }
 
-// Enable lets a disabled subscription be called again.
+// Enable resumes deliveries to a disabled subscription.
 func (w *Webhooks) Enable(ctx context.Context, owner, id string) (Subscription, error) {
 	return w.updateSubscription(ctx, owner, id, func(_ time.Time, s *record) error {
 		s.Disabled, s.FailingSince = "", time.Time{}

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// Name is that of the contract whose jobs deliveries are.
+// Name is the contract of the deliveries' jobs in the store.
 const Name = "webhook"
 
 const defaultSlots = 64
@@ -26,7 +26,7 @@ const defaultSlots = 64
 // queue is the one queue of deliveries.
 const queue = "deliveries"
 
-// Doer makes requests to where clients say: an egress client that follows no redirects.
+// Doer makes requests to URLs that clients choose: an egress client that follows no redirects.
 type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
@@ -37,7 +37,8 @@ type Vault interface {
 	Open(sealed string) ([]byte, error)
 }
 
-// Config is what Webhooks are made of. All members but Log, Tried, Span and Retention are needed.
+// Config holds the settings and dependencies of Webhooks. Log, OnTry, StartSpan, Slots and
+// Retention are optional.
 type Config struct {
 	Vault  Vault
 	Client Doer
@@ -46,19 +47,18 @@ type Config struct {
 
 	Timeout       time.Duration // of a try, from its start to the last byte that is kept
 	MaxTries      int
-	BackoffBase   time.Duration // the wait after the first try that failed
-	BackoffMax    time.Duration // the longest wait, but for what a receiver asks for
-	BackoffFactor float64       // from one wait to the next
-	Slots         int           // tries under way at a time in this process; 0 is 64
-	Retention     time.Duration // of deliveries that are over; 0 keeps them for ever
+	BackoffBase   time.Duration // the delay after the first failed try
+	BackoffMax    time.Duration // the longest delay, unless a receiver asks for a longer one
+	BackoffFactor float64       // from one delay to the next
+	Slots         int           // tries in flight at a time in this process; 0 is 64
+	Retention     time.Duration // of deliveries that have finished; 0 keeps them for ever
 
 	Random  io.Reader            // of cryptographic quality
-	Elapsed func() time.Duration // a clock that never jumps
+	Elapsed func() time.Duration // a monotonic clock
 	Log     *slog.Logger
-	// OnTry is told of each try that was made.
+	// OnTry is called after each try.
 	OnTry func(ok bool, took time.Duration)
-	// StartSpan begins the span of a try; ctx is at the place in the trace that its event came
-	// from.
+	// StartSpan starts the span of a try; ctx carries the trace of the event.
 	StartSpan func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, trace.Span)
 }
 
@@ -70,23 +70,23 @@ func (c *Config) validate() error {
 		return errors.New("webhook: Random and Elapsed are needed")
 	case c.Timeout <= 0 || c.MaxTries <= 0 || c.Slots < 0:
 		return errors.New("webhook: Timeout and MaxTries must be positive, Slots not negative")
-	case c.BackoffBase <= 0 || c.BackoffMax < c.BackoffBase || !(c.BackoffFactor >= 1):
+	case c.BackoffBase <= 0 || c.BackoffMax < c.BackoffBase || !(c.BackoffFactor >= 1): // no NaN
 		return errors.New("webhook: BackoffBase must be positive, BackoffMax not below it, " +
 			"BackoffFactor at least 1")
 	}
 	return nil
 }
 
-// Webhooks keeps subscriptions and makes deliveries. Bind gives it its engine before anything else
-// is called.
+// Webhooks stores subscriptions and makes deliveries. Bind must be called before any method that
+// uses the store.
 type Webhooks struct {
 	Config
 	engine       *engine.Engine
 	destinations *destinations
-	randomMu     sync.Mutex // Random is not made for many
+	randomMu     sync.Mutex // guards Random
 }
 
-// New makes webhooks.
+// New checks the config and fills in the defaults.
 func New(c Config) (*Webhooks, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -111,19 +111,19 @@ func New(c Config) (*Webhooks, error) {
 	return w, nil
 }
 
-// Contract is what the engine needs to know of deliveries.
+// Contract describes deliveries to the engine.
 func (w *Webhooks) Contract() engine.Contract {
 	return engine.Contract{Name: Name, Machine: machine, Graph: true, Retention: w.Retention}
 }
 
-// Bind gives the engine, which has the Contract.
+// Bind sets the engine, which must have the Contract.
 func (w *Webhooks) Bind(e *engine.Engine) { w.engine = e }
 
-// writeMargin is how long what a try came to may take to be written. It is also by how much later
-// than its time-out a try of a node that died is made again.
+// writeMargin is how long storing the outcome of a try may take. A lease is longer than a try's
+// time-out by it, so it is also how much later a try of a node that died is repeated.
 const writeMargin = 10 * time.Second
 
-// lease is how long a try may be silent.
+// lease returns the lease of a delivery. There are no heartbeats: it covers a whole try.
 func (w *Webhooks) lease() time.Duration { return w.Timeout + writeMargin }
 
 func (w *Webhooks) readRandom(b []byte) error {
@@ -133,7 +133,7 @@ func (w *Webhooks) readRandom(b []byte) error {
 	return err
 }
 
-// randomFloat returns a number from [0, 1). Where chance fails it is the middle.
+// randomFloat returns a number from [0, 1), or 0.5 if Random fails.
 func (w *Webhooks) randomFloat() float64 {
 	var b [8]byte
 	if w.readRandom(b[:]) != nil {
@@ -142,7 +142,7 @@ func (w *Webhooks) randomFloat() float64 {
 	return float64(binary.BigEndian.Uint64(b[:])>>11) / (1 << 53)
 }
 
-// newID makes a UUID of version 7, so that ids sort by the time they were made.
+// newID returns a UUID of version 7; such ids sort by the time they were made.
 func (w *Webhooks) newID(now time.Time) (string, error) {
 	var id [16]byte
 	if err := w.readRandom(id[6:]); err != nil {
@@ -151,7 +151,7 @@ func (w *Webhooks) newID(now time.Time) (string, error) {
 	return uuids.NewV7(now, id).String(), nil
 }
 
-// newRandomID makes one of version 4.
+// newRandomID returns a UUID of version 4.
 func (w *Webhooks) newRandomID() (string, error) {
 	var id [16]byte
 	err := w.readRandom(id[:])

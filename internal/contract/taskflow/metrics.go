@@ -30,7 +30,8 @@ func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, err
 	m := &metrics{
 		requests: prometheus.NewHistogramVec(
 			prometheus.HistogramOpts{Name: "taskflow_http_request_duration_seconds",
-				Help: "Time from the header of a request to its answer, by route and class of status.",
+				Help: "Time from the header of a request to its answer, by route and class of " +
+					"status.",
 				Buckets: []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3,
 					500e-3, 2.5, 10, 30}}, []string{"route", "code"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "taskflow_errors_total",

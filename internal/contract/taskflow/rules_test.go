@@ -102,7 +102,8 @@ func TestDetectCycle(t *testing.T) {
 // TF-042 to TF-045: every list of up to four outcomes against the rules in words.
 func TestEvaluateDependencies(t *testing.T) {
 	t.Parallel()
-	all := []taskflow.Outcome{taskflow.OutcomeOpen, taskflow.OutcomeSucceeded, taskflow.OutcomeFailed}
+	all := []taskflow.Outcome{taskflow.OutcomeOpen, taskflow.OutcomeSucceeded,
+		taskflow.OutcomeFailed}
 	var visit func(prefix []taskflow.Outcome)
 	visit = func(prefix []taskflow.Outcome) {
 		want := "SATISFIED"
