@@ -1,15 +1,23 @@
-// Package worker runs jobs of a contract inside the process.
+// Package worker executes jobs of a contract inside the server process.
 //
-//	claim   each worker polls for as many jobs as it has free slots
-//	run     one handler call per job; heartbeats meanwhile
-//	finish  the outcome is written, again and again while the store is away
+// A Pool has a number of workers, each with a number of slots. Every worker claims as many jobs
+// as it has free slots, and every claimed job becomes an execution: one call of the handler, with
+// heartbeats while it runs.
 //
-// A run ends early when it is no longer the job's: the job was canceled, or no
-// heartbeat got through within the lease. The context of its handler ends then
-// with ErrLost, and whatever the handler answers changes nothing. What the engine
-// promises of run ids holds whether or not a handler listens: a lost run cannot
-// write.
+//	worker ── claim ──▶ execution ── handler returns ──▶ finish ──▶ the slot is free
+//	                      │    ▲                            │
+//	                      └────┘                            └──▶ or the next job, claimed in the
+//	                    heartbeats                               transaction of the finish
 //
-// A pool that is stopped claims nothing more, lets runs end within the grace,
-// ends the others with ErrStopping and gives back what they leave.
+// While the store is away, a finish is tried again until the lease ends.
+//
+// An execution ends early when its run is lost: the job was canceled, or no heartbeat reached the
+// store within the lease. The context of its handler ends then with ErrLost, and the outcome that
+// the handler returns is dropped. This does not depend on the handler: the engine accepts nothing
+// from a run that is not the job's current one.
+//
+// A pool that is stopped claims no more jobs and lets its executions finish within the grace
+// period. Then it ends the contexts of the others with ErrStopping and writes the outcomes that
+// their handlers return, which is a release for the zero Outcome. The job of a handler that does
+// not return even then is released, and its goroutine is left behind.
 package worker

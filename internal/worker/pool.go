@@ -16,44 +16,45 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Why the context of a handler ends.
+// The causes of a handler's context when it ends before the handler has returned.
 var (
-	// ErrLost says that the run is no longer the job's: nothing it does counts.
+	// ErrLost means that the run is not the job's current one any more: no outcome of it counts.
 	ErrLost = errors.New("worker: the run is lost")
-	// ErrStopping says that the pool stops and has no time left.
+	// ErrStopping means that the pool is stopping and its grace period has passed.
 	ErrStopping = errors.New("worker: the pool is stopping")
 )
 
-// Handler does the work of one job. It returns soon after ctx has ended; its
-// outcome then is written all the same when the pool is stopping, and the zero
-// Outcome gives the job back. Handlers run side by side.
+// Handler executes jobs. Handle must return soon after ctx has ended. If ctx ended because the
+// pool is stopping, the outcome is still written, and the zero Outcome releases the job. Handle is
+// called by several goroutines at once.
 type Handler interface {
 	Handle(ctx context.Context, t *Task) engine.Outcome
 }
 
-// Config is what a pool is made of. Engine, Contract, Beat, Name and Handler are
-// needed.
+// Config configures a pool. Engine, Contract, HeartbeatInterval, Name and Handler are required.
 type Config struct {
 	Engine            *engine.Engine
 	Contract          string
 	Queues            []string // none means all
 	Name              string   // of this node; its workers are NAME/1, NAME/2, …
-	Workers           int      // 0 is 1
-	Slots             int      // jobs that a worker runs at a time; 0 is 1
+	Workers           int      // 0 means 1
+	Slots             int      // how many jobs a worker executes at once; 0 means 1
 	HeartbeatInterval time.Duration
 	Handler           Handler
 	Log               *slog.Logger // nil logs nothing
 
-	// Claim is how a worker gets jobs; nil is that of Engine. Like that one it waits for the first.
+	// Claim claims jobs and waits for the first one; nil means that of Engine.
 	Claim func(context.Context, engine.ClaimRequest) ([]*job.Job, error)
-	// Finish is how the end of a run is written; nil is that of Engine. With neither, a slot whose
-	// run ends takes its next job in the same transaction.
+	// Finish writes the outcome of a run; nil means that of Engine. When neither Claim nor Finish
+	// is set, a slot claims its next job in the transaction that finishes the one before.
 	Finish func(context.Context, engine.Run, engine.Outcome) (*job.Job, error)
-	// OnPanic says how a run whose handler panicked has ended; nil is Failed.
+	// OnPanic returns the outcome of a run whose handler panicked; nil means Failed.
 	OnPanic func(*Task, any) engine.Outcome
-	// OnHeartbeat is told of every heartbeat that got through; nil tells nobody.
+	// OnHeartbeat, if set, is called after every heartbeat that was stored.
 	OnHeartbeat func()
 }
+
+// Pool executes jobs. Its Run is called once.
 
 // Pool runs jobs. It is used once.
 type Pool struct {
@@ -62,19 +63,20 @@ type Pool struct {
 	mu       sync.Mutex
 	inFlight map[job.ID]*execution
 
-	chainClaims bool        // the end of a run brings the next job
-	claimLoop   outage.Loop // of all workers
+	chainClaims bool        // a finish claims the next job
+	claimLoop   outage.Loop // the claims of all workers
 
-	executing        sync.WaitGroup // runs under way
-	availableWorkers atomic.Int64   // workers that can take a job
+	executing        sync.WaitGroup // executions in progress
+	availableWorkers atomic.Int64   // workers with a free slot
 }
 
-// New checks the config. Nothing runs yet.
+// New checks the config and makes a pool that is not running yet.
 func New(c Config) (*Pool, error) {
 	if c.Engine == nil || c.Contract == "" || c.Name == "" || c.Handler == nil ||
 		c.HeartbeatInterval <= 0 || c.Workers < 0 || c.Slots < 0 {
 		return nil, errors.New(
-			"worker: Engine, Contract, Name, Handler and Beat are needed, Workers and Slots not below 0")
+			"worker: Engine, Contract, Name, Handler and HeartbeatInterval are required; " +
+				"Workers and Slots must not be negative")
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -87,20 +89,26 @@ func New(c Config) (*Pool, error) {
 		c.Finish = c.Engine.Finish
 	}
 	c.Workers, c.Slots = max(1, c.Workers), max(1, c.Slots)
-	return &Pool{Config: c, chainClaims: chained,
-		claimLoop: outage.Loop{Log: c.Log, Name: "claims of " + c.Contract},
-		inFlight:  map[job.ID]*execution{}}, nil
+	return &Pool{
+		Config:      c,
+		chainClaims: chained,
+		claimLoop:   outage.Loop{Log: c.Log, Name: "claims of " + c.Contract},
+		inFlight:    map[job.ID]*execution{},
+	}, nil
 }
 
-// Busy is how many runs are under way.
-func (p *Pool) Busy() int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.inFlight) }
+// Busy is the number of executions in progress.
+func (p *Pool) Busy() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.inFlight)
+}
 
-// Available is how many workers ask for jobs or would if they were not asking
-// already: those that run fewer than they may, while the pool runs.
+// Available is the number of workers that have a free slot, while the pool runs.
 func (p *Pool) Available() int { return int(p.availableWorkers.Load()) }
 
-// Cancel stops a run of this pool at once: its job was canceled. It does not wait.
-// What is not under way here is left alone.
+// Cancel ends the execution of a job that was canceled, without waiting for it. It does nothing
+// if the job is not executed by this pool.
 func (p *Pool) Cancel(id job.ID) {
 	p.mu.Lock()
 	r := p.inFlight[id]
@@ -110,17 +118,20 @@ func (p *Pool) Cancel(id job.ID) {
 	}
 }
 
-// stopTimeout is what handlers get to return in once their context has ended.
+// stopTimeout is how long handlers may take to return once their contexts have ended.
 const stopTimeout = time.Second
 
-// Run claims and runs jobs until ctx ends. Then it lets the runs under way end
-// within the grace, ends the others, and returns when all are over; a handler
-// that does not return even so is left behind, and its job given back.
+// Run claims and executes jobs until ctx ends. Then it lets the executions in progress finish
+// within the grace period, ends the contexts of the others, and returns when all have finished. A
+// handler that does not return within stopTimeout is left behind, and its job is released.
 func (p *Pool) Run(ctx context.Context, grace time.Duration) {
 	var claiming sync.WaitGroup
 	for i := range p.Workers {
-		w := &worker{pool: p, name: fmt.Sprintf("%s/%d", p.Name, i+1),
-			slots: make(chan struct{}, p.Slots)}
+		w := &worker{
+			pool:  p,
+			name:  fmt.Sprintf("%s/%d", p.Name, i+1),
+			slots: make(chan struct{}, p.Slots),
+		}
 		claiming.Go(func() { w.claimLoop(ctx) })
 	}
 	claiming.Wait()
@@ -136,14 +147,14 @@ func (p *Pool) Run(ctx context.Context, grace time.Duration) {
 		return
 	}
 	for _, r := range p.executions() {
-		p.Log.Warn("a run does not end although it was told to; its job is given back",
+		p.Log.Warn("a handler did not return when its context ended; its job is given back",
 			telemetry.JobID, r.task.Job.ID.Key)
 		r.abandon()
 		_, _ = p.Engine.Release(context.WithoutCancel(ctx), r.id)
 	}
 }
 
-// closedWithin reports whether over was closed within d.
+// closedWithin reports whether done was closed within d.
 func closedWithin(d time.Duration, done <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -171,7 +182,7 @@ func (p *Pool) track(r *execution) {
 	p.inFlight[r.task.Job.ID] = r
 }
 
-// untrack forgets a run, unless the job has another one here already.
+// untrack removes an execution, unless a later one of the same job has replaced it.
 func (p *Pool) untrack(r *execution) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,24 +191,24 @@ func (p *Pool) untrack(r *execution) {
 	}
 }
 
-// worker is one that claims. A token in slots is a run under way.
+// worker claims jobs. Each element of slots is a slot in use.
 type worker struct {
 	pool  *Pool
 	name  string
 	slots chan struct{}
 }
 
-// claimWait is how long one claim waits for a job.
+// claimWait is how long a claim waits for a job.
 const claimWait = 30 * time.Second
 
-// The pauses of a worker whose claims fail or, as with an engine that closes,
-// come back at once with nothing.
+// The pauses of a worker after claims that fail or that return early without jobs, as those of an
+// engine that is closing do.
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = time.Second
 )
 
-// claimLoop claims until ctx ends.
+// claimLoop claims and starts jobs until ctx ends.
 func (w *worker) claimLoop(ctx context.Context) {
 	p := w.pool
 	p.availableWorkers.Add(1)
@@ -216,24 +227,24 @@ func (w *worker) claimLoop(ctx context.Context) {
 			w.start(ctx, j)
 		}
 		p.claimLoop.Report(ctx, err)
-		if len(jobs) > 0 || (err == nil && !returnedEarly) {
-			pause = minPause
+		failed := err != nil || returnedEarly
+		if len(jobs) == 0 && failed {
+			clock.Sleep(ctx, pause)
+			pause = min(2*pause, maxPause)
 			continue
 		}
-		clock.Sleep(ctx, pause)
-		pause = min(2*pause, maxPause)
+		pause = minPause
 	}
 }
 
-// waitForSlot waits until there is a free slot and returns how many there are; 0 is the
-// end of ctx.
+// waitForSlot waits for a free slot and returns the number of free slots; 0 when ctx has ended.
 func (w *worker) waitForSlot(ctx context.Context) int {
 	if len(w.slots) == cap(w.slots) {
 		w.pool.availableWorkers.Add(-1)
 		defer w.pool.availableWorkers.Add(1)
 	}
 	select {
-	case w.slots <- struct{}{}: // taken and given back: there is one
+	case w.slots <- struct{}{}: // taken and given back: there is a free one
 		<-w.slots
 		return cap(w.slots) - len(w.slots)
 	case <-ctx.Done():
@@ -242,11 +253,16 @@ func (w *worker) waitForSlot(ctx context.Context) int {
 }
 
 func (w *worker) claimRequest(maxJobs int) engine.ClaimRequest {
-	return engine.ClaimRequest{Contract: w.pool.Contract, Queues: w.pool.Queues, Max: maxJobs,
-		Worker: w.name, Wait: claimWait}
+	return engine.ClaimRequest{
+		Contract: w.pool.Contract,
+		Queues:   w.pool.Queues,
+		Max:      maxJobs,
+		Worker:   w.name,
+		Wait:     claimWait,
+	}
 }
 
-// start runs a job and, as long as the end of one brings the next, those after it.
+// start executes a job in a goroutine, and after it the jobs that the finishes claim.
 func (w *worker) start(ctx context.Context, j *job.Job) {
 	r := w.trackNew(ctx, j)
 	w.pool.executing.Add(1)
@@ -259,13 +275,14 @@ func (w *worker) start(ctx context.Context, j *job.Job) {
 	}()
 }
 
+// trackNew makes the execution of a claimed job.
 func (w *worker) trackNew(ctx context.Context, j *job.Job) *execution {
 	r := newExecution(context.WithoutCancel(ctx), w.pool, w.name, j)
 	w.pool.track(r)
 	return r
 }
 
-// run has a run run and returns that of the job which its end has brought.
+// execute runs an execution to its end. It returns that of the job which the finish has claimed.
 func (w *worker) execute(ctx context.Context, r *execution) (next *execution) {
 	defer w.pool.untrack(r)
 	defer r.stop()
@@ -280,7 +297,7 @@ func (w *worker) execute(ctx context.Context, r *execution) (next *execution) {
 	return w.trackNew(ctx, j)
 }
 
-// nextClaim is what the end of a run asks for; nil for nothing.
+// nextClaim returns the claim that goes with a finish; nil for none.
 func (w *worker) nextClaim(ctx context.Context) *engine.ClaimRequest {
 	if !w.pool.chainClaims || ctx.Err() != nil {
 		return nil
@@ -289,17 +306,17 @@ func (w *worker) nextClaim(ctx context.Context) *engine.ClaimRequest {
 	return &request
 }
 
-// finish writes the end of a run and returns the job that was asked for with it.
+// finish writes the outcome of a run and returns the job that was claimed with it, if any.
 func (p *Pool) finish(ctx context.Context, run engine.Run, o engine.Outcome,
 	next *engine.ClaimRequest) (*job.Job, error) {
 	if next == nil {
 		_, err := p.Finish(ctx, run, o)
 		return nil, err
 	}
-	outcomes := p.Engine.FinishAll(ctx, []engine.FinishRequest{{Run: run, Outcome: o,
-		Next: next}})[0]
-	if len(outcomes.Next) == 0 {
-		return nil, outcomes.Err
+	results := p.Engine.FinishAll(ctx, []engine.FinishRequest{{Run: run, Outcome: o, Next: next}})
+	result := results[0]
+	if len(result.Next) == 0 {
+		return nil, result.Err
 	}
-	return outcomes.Next[0], outcomes.Err
+	return result.Next[0], result.Err
 }

@@ -13,28 +13,31 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Task is a job as its handler gets it.
+// Task is a claimed job as its handler gets it.
 type Task struct {
-	Job    *job.Job // as it was claimed, and from Start on as it was then
-	Worker string
+	Job    *job.Job // as it was claimed; Start brings it up to date
+	Worker string   // the name of the worker that claimed it
 
 	execution *execution
 }
 
-// Start tells the engine that the work begins, where the contract tells assigned
-// from running. While the store is away it is tried again. After an error the run
-// is lost: there is nothing to do any more.
-func (t *Task) Start(context.Context) error {
+// Start marks the job as started, in contracts that have a state for it. It is tried again while
+// the store is away, until the lease ends. After an error the run is lost and the handler should
+// return.
+func (t *Task) Start() error {
 	r := t.execution
 	err := engine.Persist(r.leaseCtx, func() error {
-		after, err := r.pool.Engine.Start(r.engineCtx, r.id)
-		if err == nil {
-			r.renewLease()
-			t.Job.State, t.Job.Phase, t.Job.StartedAt, t.Job.UpdatedAt = after.State, after.Phase,
-				after.StartedAt, after.UpdatedAt
-			t.Job.LeaseUntil = after.LeaseUntil
+		started, err := r.pool.Engine.Start(r.engineCtx, r.id)
+		if err != nil {
+			return err
 		}
-		return err
+		r.renewLease()
+		t.Job.State = started.State
+		t.Job.Phase = started.Phase
+		t.Job.StartedAt = started.StartedAt
+		t.Job.UpdatedAt = started.UpdatedAt
+		t.Job.LeaseUntil = started.LeaseUntil
+		return nil
 	})
 	if err != nil {
 		r.abandon()
@@ -43,17 +46,17 @@ func (t *Task) Start(context.Context) error {
 	return nil
 }
 
-// run is one job under way.
+// execution is one run of a job in this process.
 type execution struct {
 	pool      *Pool
 	task      *Task
 	id        engine.Run
-	engineCtx context.Context // of the calls of the engine, which end by themselves
+	engineCtx context.Context // for calls of the engine, which bound themselves in time
 	ctx       context.Context // of the handler
 	cancel    context.CancelCauseFunc
 
-	lease       *time.Timer     // begins anew with every heartbeat
-	leaseCtx    context.Context // until the lease is over, or the run given up
+	lease       *time.Timer     // fires when the lease has ended; every heartbeat resets it
+	leaseCtx    context.Context // ends with the lease, or when the run is lost
 	cancelLease context.CancelFunc
 }
 
@@ -66,13 +69,13 @@ func newExecution(ctx context.Context, p *Pool, worker string, j *job.Job) *exec
 	return r
 }
 
-// abandon makes the run count no more.
+// abandon ends the execution: its run is lost, and its outcome will not be written.
 func (r *execution) abandon() {
 	r.cancelLease()
 	r.cancel(ErrLost)
 }
 
-// leaseDuration is how long the run may be silent.
+// leaseDuration is how long the lease lasts without a heartbeat.
 func (r *execution) leaseDuration() time.Duration {
 	if r.task.Job.Lease > 0 {
 		return r.task.Job.Lease
@@ -80,30 +83,32 @@ func (r *execution) leaseDuration() time.Duration {
 	return 2 * r.pool.HeartbeatInterval
 }
 
-// heartbeatInterval is the time between heartbeats: that of the settings, less for a job whose
-// lease is from a time when they were others.
+// heartbeatInterval is the time between heartbeats: that of the config, or less for a job whose
+// lease is shorter because it was given under other settings.
 func (r *execution) heartbeatInterval() time.Duration {
 	return min(r.pool.HeartbeatInterval, max(time.Millisecond, r.leaseDuration()/2))
 }
 
-// renewLease is for when the engine has heard of the run.
+// renewLease starts the lease again after a call that has extended it in the store.
 func (r *execution) renewLease() { r.lease.Reset(r.leaseDuration()) }
 
+// stop frees the timer and the contexts of an execution that has ended.
 func (r *execution) stop() {
 	r.lease.Stop()
 	r.cancelLease()
 	r.cancel(nil)
 }
 
-// isLost reports whether the run counts no more.
+// isLost reports whether the run is lost.
 func (r *execution) isLost() bool { return r.leaseCtx.Err() != nil }
 
-// run has the job handled, writes how that ended and returns the job asked for with it.
+// execute runs the handler and writes its outcome. It returns the job that was claimed with it, if
+// any.
 func (r *execution) execute(nextClaim func() *engine.ClaimRequest) (next *job.Job) {
 	o := r.heartbeatUntil(r.handle())
 	if r.isLost() {
-		r.pool.Log.Debug("a run is no longer its job's and was stopped", telemetry.JobID,
-			r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
+		r.pool.Log.Debug("a run is lost and was stopped",
+			telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
 		return nil
 	}
 	if o.On == "" {
@@ -116,19 +121,21 @@ func (r *execution) execute(nextClaim func() *engine.ClaimRequest) (next *job.Jo
 	switch {
 	case err == nil:
 	case job.IsKind(err, job.RunLost):
-		// canceled at the last moment, or written by a try whose answer was lost
-		r.pool.Log.Debug("a run ended and its job had gone on without it", telemetry.JobID,
-			r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
+		// The job was canceled just now, or an earlier try whose answer was lost has finished it.
+		r.pool.Log.Debug("a run was lost before its outcome was written",
+			telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
 	default:
 		r.pool.Log.Log(context.Background(), outage.Level(slog.LevelError, err),
-			"the end of a run could not be written; its lease will end it", telemetry.JobID,
-			r.task.Job.ID.Key, telemetry.Worker, r.task.Worker, telemetry.NextState, string(o.On),
+			"the outcome of a run could not be written; its lease will end it",
+			telemetry.JobID, r.task.Job.ID.Key,
+			telemetry.Worker, r.task.Worker,
+			telemetry.NextState, string(o.On),
 			telemetry.ErrorMessage, err)
 	}
 	return next
 }
 
-// handle calls the handler and answers once.
+// handle calls the handler in a goroutine and returns the channel of its one outcome.
 func (r *execution) handle() <-chan engine.Outcome {
 	outcomes := make(chan engine.Outcome, 1)
 	go func() {
@@ -145,17 +152,19 @@ func (r *execution) handle() <-chan engine.Outcome {
 }
 
 func (r *execution) panicOutcome(p any) engine.Outcome {
-	r.pool.Log.Error("a handler panicked", telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker,
-		r.task.Worker,
-		telemetry.ErrorMessage, fmt.Sprint(p), telemetry.Stack, string(debug.Stack()))
+	r.pool.Log.Error("a handler panicked",
+		telemetry.JobID, r.task.Job.ID.Key,
+		telemetry.Worker, r.task.Worker,
+		telemetry.ErrorMessage, fmt.Sprint(p),
+		telemetry.Stack, string(debug.Stack()))
 	if r.pool.OnPanic != nil {
 		return r.pool.OnPanic(r.task, p)
 	}
 	return engine.Outcome{On: job.Failed, Reason: "panic"}
 }
 
-// heartbeatUntil sends heartbeats until the handler has returned. While they fail they
-// are sent more often.
+// heartbeatUntil sends heartbeats until the handler has returned, and returns its outcome. A
+// heartbeat that failed is repeated after a shorter pause.
 func (r *execution) heartbeatUntil(outcomes <-chan engine.Outcome) engine.Outcome {
 	interval := r.heartbeatInterval()
 	next := time.NewTimer(interval)
@@ -166,7 +175,7 @@ func (r *execution) heartbeatUntil(outcomes <-chan engine.Outcome) engine.Outcom
 		case o := <-outcomes:
 			return o
 		case <-next.C:
-			go func() { // not waited for: a store that hangs must not hide the end of the lease
+			go func() { // a store that hangs must not delay the return of the handler
 				_, err := r.pool.Engine.Heartbeat(r.engineCtx, r.id, nil)
 				heartbeats <- err
 			}()

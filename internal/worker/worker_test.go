@@ -70,7 +70,7 @@ func TestTheEndBringsTheNext(t *testing.T) {
 		}
 		runs++
 		defer func() { returned = w.store.updates.Load() }()
-		if err := task.Start(ctx); err != nil {
+		if err := task.Start(); err != nil {
 			t.Error(err)
 		}
 		return succeeded
@@ -235,7 +235,7 @@ func TestCanceledBeforeStart(t *testing.T) {
 		t *worker.Task) engine.Outcome {
 		close(claimed)
 		<-let
-		answers <- t.Start(ctx)
+		answers <- t.Start()
 		return succeeded
 	})}, time.Minute)
 	w.submit(1, time.Hour)
@@ -264,7 +264,7 @@ func TestStoreAway(t *testing.T) {
 		t *worker.Task) engine.Outcome {
 		close(claimed)
 		<-let
-		if err := t.Start(ctx); err != nil {
+		if err := t.Start(); err != nil {
 			w.Errorf("Start answers %v", err)
 		}
 		w.store.unavailable.Store(true)
@@ -330,7 +330,7 @@ func TestLeaseOver(t *testing.T) {
 		w.waitForState("running", 1)
 		p.stop()
 		p.wait() // ends although the store stays away
-		if !strings.Contains(log.String(), "the end of a run could not be written") {
+		if !strings.Contains(log.String(), "the outcome of a run could not be written") {
 			t.Errorf("the log says %s", log.String())
 		}
 	})

@@ -150,7 +150,7 @@ func (h handlerFunc) Handle(ctx context.Context, t *worker.Task) engine.Outcome 
 // startFirst is a handler that starts its job before it does the work.
 func startFirst(h handlerFunc) handlerFunc {
 	return func(ctx context.Context, t *worker.Task) engine.Outcome {
-		if err := t.Start(ctx); err != nil {
+		if err := t.Start(); err != nil {
 			return engine.Outcome{On: job.Failed}
 		}
 		return h(ctx, t)

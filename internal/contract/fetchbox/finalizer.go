@@ -49,7 +49,7 @@ func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	if t.Job.State != awaitingDeadLetters {
 		return o
 	}
-	if t.Start(ctx) != nil {
+	if t.Start() != nil {
 		return engine.Outcome{}
 	}
 	within, span := f.Tracing.StartSpan(telemetry.Resume(ctx, t.Job.Trace), "finalize",

@@ -40,7 +40,7 @@ type handler struct{ f *ForgeRun }
 
 // Handle implements worker.Handler.
 func (h handler) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
-	return h.f.simulate(ctx, t.Job, t.Start)
+	return h.f.simulate(ctx, t.Job, func(context.Context) error { return t.Start() })
 }
 
 // panicOutcome is how a run ends whose handler panicked.
