@@ -7,7 +7,8 @@ import (
 	"os/exec"
 )
 
-func ownGroup(*exec.Cmd) {}
+// setProcessGroup does nothing: there are no process groups here.
+func setProcessGroup(*exec.Cmd) {}
 
 // signalGroup ends the process: there are no groups and no signals here.
 func signalGroup(p *os.Process, _ os.Signal) error { return p.Kill() }

@@ -2,6 +2,6 @@
 
 package main
 
-// inMemory tells whether a directory lies in memory; elsewhere than on Linux nobody can say, and it
-// seldom does.
-func inMemory(string) bool { return false }
+// onMemoryFileSystem reports whether a directory lies in memory. Elsewhere than on Linux that cannot
+// be found out, and it seldom does.
+func onMemoryFileSystem(string) bool { return false }

@@ -4,4 +4,5 @@ package main
 
 import "os/exec"
 
-func endWithUs(*exec.Cmd) {}
+// killWithParent does nothing: only the kernel of Linux can.
+func killWithParent(*exec.Cmd) {}
