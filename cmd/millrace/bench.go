@@ -18,10 +18,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 type benchFlags struct {
-	remote      remoteFlags
+	remote      cli.RemoteFlags
 	jobs        int
 	singles     int
 	batch       int
@@ -31,7 +33,7 @@ type benchFlags struct {
 	asJSON      bool
 }
 
-func benchCommand(p process) *cobra.Command {
+func benchCommand(p cli.Process) *cobra.Command {
 	var f benchFlags
 	c := &cobra.Command{
 		Use:   "bench",
@@ -45,14 +47,14 @@ run on it, and the client takes its part.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if f.jobs < 0 || f.singles < 0 || f.batch < 1 || f.payload < 0 || f.connections < 1 {
-				return usageError(
+				return cli.UsageError(
 					"--jobs, --singles and --payload are not negative; --batch and --connections are at least 1")
 			}
 			return f.run(p)
 		},
 	}
-	f.remote.register(c)
-	c.Flags().Lookup("server").Usage = "address of a server to measure (" + envServer +
+	f.remote.Register(c)
+	c.Flags().Lookup("server").Usage = "address of a server to measure (" + cli.EnvServer +
 		"); without one a fresh server is"
 	c.Flags().IntVar(&f.jobs, "jobs", 50_000, "jobs in batches")
 	c.Flags().IntVar(&f.singles, "singles", 20_000, "jobs one by one")
@@ -65,23 +67,23 @@ run on it, and the client takes its part.`,
 	return c
 }
 
-func (f *benchFlags) run(p process) error {
-	ctx, stop := untilSignal(context.Background())
+func (f *benchFlags) run(p cli.Process) error {
+	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
 	b := &bench{flags: f, p: p, durability: "as durable as that server's store"}
-	address := f.remote.address(p)
-	if f.remote.serverSetting(p) == "" {
+	address := f.remote.Address(p)
+	if f.remote.ServerSetting(p) == "" {
 		dir, err := os.MkdirTemp(f.dir, "millrace-bench-")
 		if err != nil {
-			return withCode(exitUnable, err)
+			return cli.WithCode(cli.ExitUnable, err)
 		}
 		defer os.RemoveAll(dir)
-		server, err := startServer(ctx, p, filepath.Join(dir, "data"))
+		server, err := cli.StartServer(ctx, p, filepath.Join(dir, "data"))
 		if err != nil {
 			return err
 		}
-		defer server.stop(10 * time.Second)
-		address = server.url
+		defer server.Stop(10 * time.Second)
+		address = server.URL
 		b.durability = "every answer came after an fsync (SQLite, WAL, synchronous=FULL) in " +
 			filepath.Dir(dir)
 		if onMemoryFileSystem(dir) {
@@ -90,31 +92,31 @@ func (f *benchFlags) run(p process) error {
 	}
 	target, err := url.Parse(address)
 	if err != nil || target.Host == "" || (target.Scheme != "http" && target.Scheme != "https") {
-		return usageError("%q is not the address of a server", address)
+		return cli.UsageError("%q is not the address of a server", address)
 	}
-	b.target, b.token = target, f.remote.bearerToken(p)
-	if b.trust, err = f.remote.tlsConfig(p); err != nil {
+	b.target, b.token = target, f.remote.BearerToken(p)
+	if b.trust, err = f.remote.TLSConfig(p); err != nil {
 		return err
 	}
 	err = b.run(ctx)
 	if ctx.Err() != nil {
-		return errInterrupted
+		return cli.ErrInterrupted
 	}
-	var coded *exitError
+	var coded *cli.ExitError
 	switch {
 	case err == nil:
 		return b.write()
 	case errors.As(err, &coded):
 		return err
 	default:
-		return withCode(exitFailed, err)
+		return cli.WithCode(cli.ExitFailed, err)
 	}
 }
 
 // bench is one measurement.
 type bench struct {
 	flags      *benchFlags
-	p          process
+	p          cli.Process
 	target     *url.URL
 	trust      *tls.Config // nil for what the system trusts
 	token      string
@@ -161,8 +163,8 @@ func (b *bench) run(ctx context.Context) error {
 // completes job by job, over and over, until all jobs are completed.
 func (b *bench) load(ctx context.Context, name string, jobs, batch int) error {
 	f := &benchRun{b: b, queue: "bench-" + rand.Text()[:8], jobs: jobs, batch: batch,
-		bar: b.p.newProgress(name, int64(jobs))}
-	defer f.bar.end()
+		bar: b.p.NewProgress(name, int64(jobs))}
+	defer f.bar.End()
 	f.prepare()
 	conns := min(b.flags.connections, jobs)
 	opened := make([]*benchConn, conns)
@@ -177,7 +179,7 @@ func (b *bench) load(ctx context.Context, name string, jobs, batch int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var all sync.WaitGroup
-	started := b.p.elapsed()
+	started := b.p.Elapsed()
 	for _, c := range opened {
 		all.Go(func() {
 			if err := f.drive(ctx, c); err != nil {
@@ -186,7 +188,7 @@ func (b *bench) load(ctx context.Context, name string, jobs, batch int) error {
 		})
 	}
 	all.Wait()
-	took := b.p.elapsed() - started
+	took := b.p.Elapsed() - started
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -205,26 +207,26 @@ func statusError(verb string, status int, body []byte) error {
 	err := fmt.Errorf("%s was answered %d %s: %s", verb, status, http.StatusText(status),
 		strings.TrimSpace(string(body)))
 	if status == http.StatusUnauthorized || status == http.StatusForbidden {
-		return withCode(exitServer, err)
+		return cli.WithCode(cli.ExitServer, err)
 	}
 	return err
 }
 
 func (b *bench) write() error {
 	if b.flags.asJSON {
-		return withCode(exitFailed,
-			json.NewEncoder(b.p.stdout).Encode(map[string]any{"loads": b.loads,
+		return cli.WithCode(cli.ExitFailed,
+			json.NewEncoder(b.p.Stdout).Encode(map[string]any{"loads": b.loads,
 				"durability": b.durability, "cpus": runtime.NumCPU(),
-				"version": readBuildInfo().Version}))
+				"version": cli.ReadBuildInfo().Version}))
 	}
-	w := b.p.stdout
+	w := b.p.Stdout
 	for _, l := range b.loads {
 		fmt.Fprintf(w, "%s of %d: %d jobs enqueued, taken and completed on %d connections: %.0f "+
 			"jobs/s\n",
 			l.Load, l.Batch, l.Jobs, l.Connections, float64(l.Jobs)/l.Took.Seconds())
 		for _, v := range l.Verbs {
 			fmt.Fprintf(w, "  %-9s %8d requests   p50 %8s   p99 %8s\n", v.Verb, v.Requests,
-				formatDuration(v.P50), formatDuration(v.P99))
+				cli.FormatDuration(v.P50), cli.FormatDuration(v.P99))
 		}
 	}
 	fmt.Fprintf(w, "\ncomplete is always one request a job; payloads of %d bytes\n",

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // benchConn is one keep-alive connection that sends ready-made bytes: on a small machine a
@@ -33,7 +35,7 @@ func dialBench(ctx context.Context, target *url.URL, trust *tls.Config) (*benchC
 	}
 	conn, err := dial(ctx, "tcp", address)
 	if err != nil {
-		return nil, withCode(exitServer, unreachableError(err))
+		return nil, cli.WithCode(cli.ExitServer, cli.UnreachableError(err))
 	}
 	context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	return &benchConn{conn, bufio.NewReaderSize(conn, 64<<10)}, nil

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // benchRun is one load on its way: its requests are made before the clock runs.
@@ -17,7 +19,7 @@ type benchRun struct {
 	queue string
 	jobs  int
 	batch int
-	bar   *progress
+	bar   *cli.Progress
 
 	enqueues [][]byte
 	next     []byte
@@ -79,7 +81,7 @@ func (f *benchRun) drive(ctx context.Context, c *benchConn) error {
 				return err
 			}
 			f.remaining.Add(-1)
-			f.bar.add(1, fmt.Sprintf("%d jobs left", f.remaining.Load()))
+			f.bar.Add(1, fmt.Sprintf("%d jobs left", f.remaining.Load()))
 		}
 	}
 	return nil
@@ -87,9 +89,9 @@ func (f *benchRun) drive(ctx context.Context, c *benchConn) error {
 
 func (f *benchRun) send(c *benchConn, verb int, times *[3][]time.Duration, request []byte,
 	want ...int) ([]byte, error) {
-	start := f.b.p.elapsed()
+	start := f.b.p.Elapsed()
 	status, body, err := c.do(request)
-	times[verb] = append(times[verb], f.b.p.elapsed()-start)
+	times[verb] = append(times[verb], f.b.p.Elapsed()-start)
 	if err != nil {
 		return nil, err
 	}

@@ -4,9 +4,11 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-func configCommand(p process) *cobra.Command {
+func configCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
 	var asJSON bool
 	c := &cobra.Command{
@@ -22,12 +24,12 @@ the start are named as 'serve' names them, with exit code 2.`,
 				return err
 			}
 			for _, text := range s.UnknownVariables() {
-				fmt.Fprintln(p.stderr, "millrace:", text)
+				fmt.Fprintln(p.Stderr, "millrace:", text)
 			}
 			if asJSON {
-				return withCode(exitFailed, s.Resolved().WriteJSON(p.stdout))
+				return cli.WithCode(cli.ExitFailed, s.Resolved().WriteJSON(p.Stdout))
 			}
-			return withCode(exitFailed, s.Resolved().WriteText(p.stdout))
+			return cli.WithCode(cli.ExitFailed, s.Resolved().WriteText(p.Stdout))
 		},
 	}
 	flags.register(c)

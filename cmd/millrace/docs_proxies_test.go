@@ -264,7 +264,7 @@ func behindNginx(t *testing.T, replace ...string) *proxiedServer {
 		for _, temp := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 			conf += temp + "_temp_path " + temp + ";\n"
 		}
-		mustWrite(t, dir, "nginx.conf", []byte(conf+site+"}\n"))
+		mustWriteFile(t, dir, "nginx.conf", []byte(conf+site+"}\n"))
 		return exec.Command(nginx, "-p", dir, "-e", "stderr", "-c",
 			filepath.Join(dir, "nginx.conf"))
 	})
@@ -302,7 +302,7 @@ func TestBehindCaddy(t *testing.T) {
 				// Without TLS: Caddy would ask an authority for the certificate.
 				site := proxyBlock(t, "caddyfile", "jobs.example.org", "http://"+address,
 					"127.0.0.1:8080", scheme+upstream)
-				mustWrite(t, dir, "Caddyfile", []byte("{\n\tadmin off\n\tauto_https off\n}\n"+site))
+				mustWriteFile(t, dir, "Caddyfile", []byte("{\n\tadmin off\n\tauto_https off\n}\n"+site))
 				cmd := exec.Command(caddy, "run", "--config", filepath.Join(dir, "Caddyfile"),
 					"--adapter", "caddyfile")
 				cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir,

@@ -154,7 +154,7 @@ def work(gate):
 		}
 		pollUntil(t.Fatalf, "the work to begin", func() bool { return fileExists(gate + ".began") })
 		end(server)
-		mustWrite(t, dir, how, nil) // and it is done
+		mustWriteFile(t, dir, how, nil) // and it is done
 		rejectUntilAsked(t, address, "/complete")
 		server = start()
 		pollUntil(t.Fatalf, "the job to be over", func() bool {

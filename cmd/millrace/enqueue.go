@@ -14,10 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 type enqueueFlags struct {
-	remote      remoteFlags
+	remote      cli.RemoteFlags
 	format      lineFormat
 	maxRetries  int
 	mode        string
@@ -26,7 +27,7 @@ type enqueueFlags struct {
 	fromLine    int
 }
 
-func enqueueCommand(p process) *cobra.Command {
+func enqueueCommand(p cli.Process) *cobra.Command {
 	var f enqueueFlags
 	c := &cobra.Command{
 		Use:   "enqueue [FILE | -]",
@@ -59,7 +60,7 @@ leave out what was accepted, go on with --from-line as the failure says.`,
 			return f.run(p, name)
 		},
 	}
-	f.remote.register(c)
+	f.remote.Register(c)
 	c.Flags().StringVar(&f.format.queue, "queue", "", "queue of bare payloads")
 	c.Flags().DurationVar(&f.format.timeout, "timeout", 0, "timeout of bare payloads, such as 30s")
 	c.Flags().StringVar(&f.format.idFrom, "id-from", "", "member of the payload that is the id")
@@ -79,28 +80,28 @@ func (f *enqueueFlags) validate(c *cobra.Command) error {
 	switch {
 	case f.mode != string(client.RelayIgnore) && f.mode != string(client.RelayReplace) &&
 		f.mode != string(client.RelayUnique):
-		return usageError("--mode is ignore, replace or unique")
+		return cli.UsageError("--mode is ignore, replace or unique")
 	case given("queue") != given("timeout"):
-		return usageError("--queue and --timeout go together: they make jobs of bare payloads")
+		return cli.UsageError("--queue and --timeout go together: they make jobs of bare payloads")
 	case given("queue") && f.format.queue == "":
-		return usageError("--queue is empty")
+		return cli.UsageError("--queue is empty")
 	case !given("queue") && (given("id-from") || given("max-retries")):
-		return usageError("--id-from and --max-retries are for bare payloads, with --queue and " +
+		return cli.UsageError("--id-from and --max-retries are for bare payloads, with --queue and " +
 			"--timeout")
 	case f.batch < 1 || f.connections < 1 || f.fromLine < 1:
-		return usageError("--batch, --connections and --from-line are at least 1")
+		return cli.UsageError("--batch, --connections and --from-line are at least 1")
 	}
 	return nil
 }
 
-func (f *enqueueFlags) run(p process, name string) error {
-	ctx, stop := untilSignal(context.Background())
+func (f *enqueueFlags) run(p cli.Process, name string) error {
+	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
-	in, size := p.stdin, int64(0)
+	in, size := p.Stdin, int64(0)
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return withCode(exitUsage, err)
+			return cli.WithCode(cli.ExitUsage, err)
 		}
 		defer file.Close()
 		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
@@ -108,22 +109,22 @@ func (f *enqueueFlags) run(p process, name string) error {
 		}
 		in = file
 	}
-	c, err := f.remote.client(p, nil)
+	c, err := f.remote.Client(p, nil)
 	if err != nil {
 		return err
 	}
 	e := &enqueuer{relay: c.Relay(), mode: client.RelayMode(f.mode),
-		progress:       p.newProgress("enqueue", size),
+		progress:       p.NewProgress("enqueue", size),
 		unacknowledged: map[int]bool{}, fromLine: f.fromLine,
 		idsMade: f.format.queue != "" && f.format.idFrom == ""}
-	e.progress.changesOnly = true // the input may be open for days
-	started := p.elapsed()
+	e.progress.ChangesOnly = true // the input may be open for days
+	started := p.Elapsed()
 	err = e.feed(ctx, newLineReader(ctx, in, f.format, f.batch, f.fromLine), f.connections)
-	e.progress.end()
+	e.progress.End()
 	if err != nil {
 		return err
 	}
-	e.report(p.stdout, p.elapsed()-started)
+	e.report(p.Stdout, p.Elapsed()-started)
 	return nil
 }
 
@@ -131,7 +132,7 @@ func (f *enqueueFlags) run(p process, name string) error {
 type enqueuer struct {
 	relay    *client.Relay
 	mode     client.RelayMode
-	progress *progress
+	progress *cli.Progress
 	fromLine int
 	idsMade  bool // of lines and their positions
 
@@ -177,17 +178,17 @@ func (e *enqueuer) dispatch(ctx context.Context, r *lineReader,
 		case errors.Is(err, io.EOF):
 			return nil
 		case ctx.Err() != nil:
-			return &lineError{r.line, withCode(exitInterrupted,
+			return &lineError{r.line, cli.WithCode(cli.ExitInterrupted,
 				fmt.Errorf("interrupted; %s", e.resumeHint()))}
 		case err != nil:
-			return &lineError{r.line, failedError("%w; %s", err, e.resumeHint())}
+			return &lineError{r.line, cli.FailedError("%w; %s", err, e.resumeHint())}
 		}
 		e.markSent(b)
 		select {
 		case batches <- b:
 		case <-ctx.Done():
 			return &lineError{b.lines[0],
-				withCode(exitInterrupted, fmt.Errorf("interrupted; %s", e.resumeHint()))}
+				cli.WithCode(cli.ExitInterrupted, fmt.Errorf("interrupted; %s", e.resumeHint()))}
 		}
 	}
 }
@@ -202,7 +203,7 @@ type lineError struct {
 func earliest(failures <-chan lineError) error {
 	var first *lineError
 	rank := func(f *lineError) int {
-		if exitCode(f.err) == exitInterrupted {
+		if cli.ExitCode(f.err) == cli.ExitInterrupted {
 			return 1
 		}
 		return 0
@@ -230,12 +231,12 @@ func (e *enqueuer) send(ctx context.Context, b jobBatch) *lineError {
 	if at, ok := failingLine(b, err); ok {
 		line, where = at, fmt.Sprintf("line %d", at)
 	}
-	err = remoteError(ctx, err)
-	if exitCode(err) == exitInterrupted {
-		return &lineError{line, withCode(exitInterrupted,
+	err = cli.RemoteError(ctx, err)
+	if cli.ExitCode(err) == cli.ExitInterrupted {
+		return &lineError{line, cli.WithCode(cli.ExitInterrupted,
 			fmt.Errorf("interrupted; %s", e.resumeHint()))}
 	}
-	return &lineError{line, withCode(exitCode(err),
+	return &lineError{line, cli.WithCode(cli.ExitCode(err),
 		fmt.Errorf("%s: %w; %s", where, err, e.resumeHint()))}
 }
 
@@ -275,7 +276,7 @@ func (e *enqueuer) markAccepted(b jobBatch) {
 	defer e.mu.Unlock()
 	delete(e.unacknowledged, b.lines[0])
 	e.accepted += int64(len(b.jobs))
-	e.progress.add(b.bytes, pluralize(e.accepted, "job")+" accepted")
+	e.progress.Add(b.bytes, cli.Pluralize(e.accepted, "job")+" accepted")
 }
 
 // resumeHint says where a repeated run may begin: every line before that was accepted.
@@ -302,6 +303,6 @@ func (e *enqueuer) report(w io.Writer, took time.Duration) {
 	default:
 		note = "; jobs still queued under the same id are counted too, and stayed as they were"
 	}
-	fmt.Fprintf(w, "%s accepted in %s (%s)%s\n", pluralize(e.accepted, "job"), formatDuration(took),
-		formatRate(e.accepted, took), note)
+	fmt.Fprintf(w, "%s accepted in %s (%s)%s\n", cli.Pluralize(e.accepted, "job"), cli.FormatDuration(took),
+		cli.FormatRate(e.accepted, took), note)
 }

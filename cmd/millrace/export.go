@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/job"
@@ -24,13 +25,13 @@ import (
 
 type exportFlags struct {
 	settings settingsFlags
-	remote   remoteFlags
+	remote   cli.RemoteFlags
 	since    string
 	until    string
 	status   string
 }
 
-func exportCommand(p process) *cobra.Command {
+func exportCommand(p cli.Process) *cobra.Command {
 	var f exportFlags
 	c := &cobra.Command{
 		Use:   "export",
@@ -49,10 +50,10 @@ was when it was read.`,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(p, c) },
 	}
 	f.settings.register(c)
-	f.remote.register(c)
+	f.remote.Register(c)
 	c.Flags().Lookup("server").Usage = "ask the server at this address instead of " +
-		"reading the store (" + envServer + ")"
-	c.Flags().Lookup("token").Usage = "token of the operator, for --server (" + envToken +
+		"reading the store (" + cli.EnvServer + ")"
+	c.Flags().Lookup("token").Usage = "token of the operator, for --server (" + cli.EnvToken +
 		", which others cannot see)"
 	c.Flags().StringVar(&f.since, "since", "", "leave out jobs created before this time")
 	c.Flags().StringVar(&f.until, "until", "", "leave out jobs created at this time or later")
@@ -70,20 +71,20 @@ type exportFilter struct {
 	statuses     []client.FetchBoxStatus
 }
 
-func (f *exportFlags) run(p process, c *cobra.Command) error {
-	ctx, stop := untilSignal(context.Background())
+func (f *exportFlags) run(p cli.Process, c *cobra.Command) error {
+	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
 	part, err := f.filter(p)
 	if err != nil {
-		return withCode(exitUsage, err)
+		return cli.WithCode(cli.ExitUsage, err)
 	}
 	ofStore := c.Flags().Changed("config") || c.Flags().Changed("set")
-	if !ofStore && f.remote.serverSetting(p) != "" {
-		c, err := f.remote.client(p, nil)
+	if !ofStore && f.remote.ServerSetting(p) != "" {
+		c, err := f.remote.Client(p, nil)
 		if err != nil {
 			return err
 		}
-		return remoteError(ctx, part.write(p.stdout,
+		return cli.RemoteError(ctx, part.write(p.Stdout,
 			c.FetchBox().Jobs(ctx, client.FetchBoxFilter{PageSize: 100})))
 	}
 	s, err := f.settings.load(p, c)
@@ -94,8 +95,8 @@ func (f *exportFlags) run(p process, c *cobra.Command) error {
 }
 
 // part reads which part of the ledger is meant.
-func (f *exportFlags) filter(p process) (l exportFilter, err error) {
-	now := p.now()
+func (f *exportFlags) filter(p cli.Process) (l exportFilter, err error) {
+	now := p.Now()
 	since, err := parseTimeOrAge(now, "--since", f.since)
 	until, wrong := parseTimeOrAge(now, "--until", f.until)
 	if err = errors.Join(err, wrong); err != nil {
@@ -135,13 +136,13 @@ func parseTimeOrAge(now time.Time, flag, text string) (time.Time, error) {
 }
 
 // exportStore reads the store of the settings.
-func exportStore(ctx context.Context, p process, s *config.Settings, part exportFilter) error {
+func exportStore(ctx context.Context, p cli.Process, s *config.Settings, part exportFilter) error {
 	view, end, err := openViews(ctx, p, s)
 	if err != nil {
 		return err
 	}
 	defer end()
-	err = part.write(p.stdout, func(yield func(client.FetchBoxJob, error) bool) {
+	err = part.write(p.Stdout, func(yield func(client.FetchBoxJob, error) bool) {
 		for line, err := range fetchbox.Export(ctx, view, part.since, part.until) {
 			var j client.FetchBoxJob
 			if err == nil {
@@ -153,17 +154,17 @@ func exportStore(ctx context.Context, p process, s *config.Settings, part export
 		}
 	})
 	if ctx.Err() != nil {
-		return errInterrupted
+		return cli.ErrInterrupted
 	}
 	var unread *job.Error
 	if errors.As(err, &unread) {
 		return storeError(s, err)
 	}
-	return withCode(exitFailed, err)
+	return cli.WithCode(cli.ExitFailed, err)
 }
 
 // openViews opens the store that the settings name for reading alone.
-func openViews(ctx context.Context, p process, s *config.Settings) (fetchbox.View, func(), error) {
+func openViews(ctx context.Context, p cli.Process, s *config.Settings) (fetchbox.View, func(), error) {
 	if s.Store.Postgres() {
 		v, err := postgres.OpenViews(ctx, postgres.Config{URL: s.Store.Reveal()})
 		if err != nil {
@@ -171,7 +172,7 @@ func openViews(ctx context.Context, p process, s *config.Settings) (fetchbox.Vie
 		}
 		return v.View, func() { v.Close() }, nil
 	}
-	v, err := sqlite.OpenViews(ctx, sqlite.Config{Path: databaseFile(s), Now: p.now})
+	v, err := sqlite.OpenViews(ctx, sqlite.Config{Path: databaseFile(s), Now: p.Now})
 	if err != nil {
 		return nil, nil, storeError(s, err)
 	}
@@ -205,11 +206,11 @@ func (l *exportFilter) write(w io.Writer, jobs iter.Seq2[client.FetchBoxJob, err
 		line := exportLine{FetchBoxJob: j, ManifestKey: textOrNull(j.ManifestKey),
 			Tenant: textOrNull(j.Tenant)}
 		if err := lines.Encode(line); err != nil {
-			return failedError("%w", err)
+			return cli.FailedError("%w", err)
 		}
 	}
 	if err := out.Flush(); err != nil {
-		return failedError("%w", err)
+		return cli.FailedError("%w", err)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // occupiedAddress is an address that another process has.
@@ -35,7 +37,7 @@ func unreachableAddress(t *testing.T) string {
 func TestFailedStartMakesNothing(t *testing.T) {
 	t.Parallel()
 	taken, away, folder := occupiedAddress(t), unreachableAddress(t), t.TempDir()
-	mustWrite(t, folder, "text", []byte("no certificate"))
+	mustWriteFile(t, folder, "text", []byte("no certificate"))
 	text := filepath.Join(folder, "text")
 	for name, c := range map[string]struct {
 		set      []string
@@ -76,7 +78,7 @@ func TestFailedStartMakesNothing(t *testing.T) {
 				args = append(args, "--set", pair)
 			}
 			code, out, errs := runCommand(t, nil, args...)
-			if code != exitUnable || out != "" || strings.Count(errs, "\n") != 1 ||
+			if code != cli.ExitUnable || out != "" || strings.Count(errs, "\n") != 1 ||
 				strings.Contains(errs, "hunter2") {
 				t.Errorf("exit code %d, output %q: %s", code, out, errs)
 			}

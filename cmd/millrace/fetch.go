@@ -16,10 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 type fetchFlags struct {
-	remote   remoteFlags
+	remote   cli.RemoteFlags
 	operator string
 	jobType  string
 	tenant   string
@@ -29,7 +30,7 @@ type fetchFlags struct {
 	asJSON   bool
 }
 
-func fetchCommand(p process) *cobra.Command {
+func fetchCommand(p cli.Process) *cobra.Command {
 	var f fetchFlags
 	c := &cobra.Command{
 		Use:   "fetch [MANIFEST | -]...",
@@ -52,16 +53,16 @@ that failed, or with --json a line of JSON of each job:
 --job follows jobs that were submitted before; nothing is submitted twice.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args)+len(f.urls)+len(f.jobs) == 0 {
-				return usageError(
+				return cli.UsageError(
 					"nothing to fetch: name manifests, URLs with --url, or jobs with --job")
 			}
 			if f.key != "" && len(args)+min(len(f.urls), 1) != 1 {
-				return usageError("--key is that of one manifest")
+				return cli.UsageError("--key is that of one manifest")
 			}
 			return f.run(p, args)
 		},
 	}
-	f.remote.register(c)
+	f.remote.Register(c)
 	c.Flags().StringVar(&f.operator, "operator-token", "",
 		"token of the operator, who sees jobs (MILLRACE_OPERATOR_TOKEN, else that of the contract)")
 	c.Flags().StringVar(&f.jobType, "type", "default",
@@ -85,22 +86,22 @@ type fetchedJob struct {
 // title is what the user knows the job by.
 func (j *fetchedJob) title() string { return cmp.Or(j.Manifest, j.ID) }
 
-func (f *fetchFlags) run(p process, names []string) error {
-	ctx, stop := untilSignal(context.Background())
+func (f *fetchFlags) run(p cli.Process, names []string) error {
+	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
 	titles, manifests, err := f.manifests(ctx, p, names)
 	if ctx.Err() != nil {
-		return errInterrupted
+		return cli.ErrInterrupted
 	}
 	if err != nil {
-		return withCode(exitUsage, err)
+		return cli.WithCode(cli.ExitUsage, err)
 	}
-	c, err := f.remote.client(p, nil)
+	c, err := f.remote.Client(p, nil)
 	if err != nil {
 		return err
 	}
 	box := c.FetchBox()
-	if token := cmp.Or(f.operator, p.env(envOperatorToken)); token != "" {
+	if token := cmp.Or(f.operator, p.Env(cli.EnvOperatorToken)); token != "" {
 		box = box.WithOperatorToken(token)
 	}
 	jobs, err := f.submit(ctx, p, box, titles, manifests)
@@ -109,20 +110,20 @@ func (f *fetchFlags) run(p process, names []string) error {
 	}
 	if err := follow(ctx, p, box, jobs); err != nil {
 		// what --job names and nobody has seen may not be there
-		if exitCode(err) != exitInterrupted {
+		if cli.ExitCode(err) != cli.ExitInterrupted {
 			jobs = slices.DeleteFunc(jobs, func(j *fetchedJob) bool { return j.Status == "" })
 		}
-		printJobs(p.stderr, "the jobs go on; to follow them", jobs)
+		printJobs(p.Stderr, "the jobs go on; to follow them", jobs)
 		return err
 	}
-	if err := f.report(p.stdout, jobs); err != nil {
+	if err := f.report(p.Stdout, jobs); err != nil {
 		return err
 	}
 	return f.failedJobsError(ctx, p, box, jobs)
 }
 
 // submit submits the manifests and returns their jobs, behind those that are only followed.
-func (f *fetchFlags) submit(ctx context.Context, p process, box *client.FetchBox,
+func (f *fetchFlags) submit(ctx context.Context, p cli.Process, box *client.FetchBox,
 	titles []string, manifests []json.RawMessage) ([]*fetchedJob, error) {
 	var jobs []*fetchedJob
 	for _, id := range f.jobs {
@@ -131,16 +132,16 @@ func (f *fetchFlags) submit(ctx context.Context, p process, box *client.FetchBox
 	if len(manifests) == 0 {
 		return jobs, nil
 	}
-	shown := p.newProgress("submit", int64(len(manifests)))
-	defer shown.end()
+	shown := p.NewProgress("submit", int64(len(manifests)))
+	defer shown.End()
 	for i, manifest := range manifests {
 		receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: f.jobType, Tenant: f.tenant,
 			IdempotencyKey: f.key, Manifest: manifest})
 		if err != nil {
-			shown.end()
-			printJobs(p.stderr, "submitted so far", jobs)
-			err = remoteError(ctx, err)
-			return nil, withCode(exitCode(err), fmt.Errorf("%s: %w", titles[i], err))
+			shown.End()
+			printJobs(p.Stderr, "submitted so far", jobs)
+			err = cli.RemoteError(ctx, err)
+			return nil, cli.WithCode(cli.ExitCode(err), fmt.Errorf("%s: %w", titles[i], err))
 		}
 		j := &fetchedJob{Manifest: titles[i],
 			FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Status: client.FetchQueued,
@@ -149,13 +150,13 @@ func (f *fetchFlags) submit(ctx context.Context, p process, box *client.FetchBox
 			j.urls = urlsOf(manifest)
 		}
 		jobs = append(jobs, j)
-		shown.add(1, pluralize(int64(i+1), "manifest")+" submitted")
+		shown.Add(1, cli.Pluralize(int64(i+1), "manifest")+" submitted")
 	}
 	return jobs, nil
 }
 
 // manifests reads all there is to submit.
-func (f *fetchFlags) manifests(ctx context.Context, p process, names []string) (
+func (f *fetchFlags) manifests(ctx context.Context, p cli.Process, names []string) (
 	titles []string, manifests []json.RawMessage, err error) {
 	for _, name := range names {
 		text, err := readDocument(ctx, p, name)
@@ -165,13 +166,13 @@ func (f *fetchFlags) manifests(ctx context.Context, p process, names []string) (
 		if err != nil {
 			return nil, nil, fmt.Errorf("manifest %s: %w", name, err)
 		}
-		titles, manifests = append(titles, printable(name)), append(manifests, text)
+		titles, manifests = append(titles, cli.Printable(name)), append(manifests, text)
 	}
 	if len(f.urls) == 0 {
 		return titles, manifests, nil
 	}
 	text, err := manifestOf(f.urls)
-	return append(titles, pluralize(int64(len(f.urls)), "URL")), append(manifests, text), err
+	return append(titles, cli.Pluralize(int64(len(f.urls)), "URL")), append(manifests, text), err
 }
 
 // manifestOf makes a manifest of plain URLs. Their ids begin with a number, as two URLs may end the
@@ -220,13 +221,13 @@ func (f *fetchFlags) report(w io.Writer, jobs []*fetchedJob) error {
 		}
 	}
 	if err := write(w, jobs); err != nil {
-		return failedError("%w", err)
+		return cli.FailedError("%w", err)
 	}
 	return nil
 }
 
 // verdict fails if a job did, and tells which downloads failed.
-func (f *fetchFlags) failedJobsError(ctx context.Context, p process, box *client.FetchBox,
+func (f *fetchFlags) failedJobsError(ctx context.Context, p cli.Process, box *client.FetchBox,
 	jobs []*fetchedJob) error {
 	bad := 0
 	for _, j := range jobs {
@@ -240,7 +241,7 @@ func (f *fetchFlags) failedJobsError(ctx context.Context, p process, box *client
 	if !f.asJSON {
 		printFailures(ctx, p, box, jobs)
 	}
-	return failedError("%d of %s did not complete", bad, pluralize(int64(len(jobs)), "job"))
+	return cli.FailedError("%d of %s did not complete", bad, cli.Pluralize(int64(len(jobs)), "job"))
 }
 
 func writeFetched(w io.Writer, jobs []*fetchedJob) error {
@@ -249,7 +250,7 @@ func writeFetched(w io.Writer, jobs []*fetchedJob) error {
 	for _, j := range jobs {
 		last := "-"
 		if e := j.LastError; e != nil {
-			last = e.Code + ": " + printable(e.Message)
+			last = e.Code + ": " + cli.Printable(e.Message)
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d of %d\t%d\t%s\n", j.ID, cmp.Or(j.Manifest, "-"),
 			j.Status, j.Completed, j.Total, j.Failed, last)

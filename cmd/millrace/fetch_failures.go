@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/clock"
 )
 
@@ -19,26 +20,26 @@ const logTimeout = 3 * time.Second
 
 // printFailures writes a line for each download that failed. The table of jobs has been written:
 // what cannot be told here changes nothing.
-func printFailures(ctx context.Context, p process, box *client.FetchBox, jobs []*fetchedJob) {
-	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+func printFailures(ctx context.Context, p cli.Process, box *client.FetchBox, jobs []*fetchedJob) {
+	table := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	head := "\nJOB\tFAILED RESOURCE\tURL\tERROR\n"
-	until := p.elapsed() + logTimeout
+	until := p.Elapsed() + logTimeout
 	for _, j := range jobs {
 		if j.Failed == 0 {
 			continue
 		}
-		found, err := j.failures(ctx, box, func() bool { return p.elapsed() < until })
+		found, err := j.failures(ctx, box, func() bool { return p.Elapsed() < until })
 		for _, e := range found {
-			fmt.Fprintf(table, "%s%s\t%s\t%s\t%v: %s\n", head, j.ID, printable(e.ResourceID),
-				cmp.Or(printable(j.urls[e.ResourceID]), "-"),
-				e.Fields["code"], printable(fmt.Sprint(e.Fields["message"])))
+			fmt.Fprintf(table, "%s%s\t%s\t%s\t%v: %s\n", head, j.ID, cli.Printable(e.ResourceID),
+				cmp.Or(cli.Printable(j.urls[e.ResourceID]), "-"),
+				e.Fields["code"], cli.Printable(fmt.Sprint(e.Fields["message"])))
 			head = ""
 		}
 		switch {
 		case err != nil:
-			fmt.Fprintf(p.stderr, "%s: its log cannot be read: %v\n", j.title(), err)
+			fmt.Fprintf(p.Stderr, "%s: its log cannot be read: %v\n", j.title(), err)
 		case len(found) < j.Failed:
-			fmt.Fprintf(p.stderr, "%s: its log tells of %d of %d failures\n", j.title(), len(found),
+			fmt.Fprintf(p.Stderr, "%s: its log tells of %d of %d failures\n", j.title(), len(found),
 				j.Failed)
 		}
 	}

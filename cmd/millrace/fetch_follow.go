@@ -12,14 +12,15 @@ import (
 	"golang.org/x/term"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // fetchPollInterval is how often jobs are looked at while they are followed.
 const fetchPollInterval = 250 * time.Millisecond
 
 // follow looks at the jobs until all are settled. It goes on while the server is away.
-func follow(ctx context.Context, p process, box *client.FetchBox, jobs []*fetchedJob) error {
-	shown := p.newFetchReporter(jobs)
+func follow(ctx context.Context, p cli.Process, box *client.FetchBox, jobs []*fetchedJob) error {
+	shown := newFetchReporter(p, jobs)
 	defer shown.end()
 	tick := time.NewTicker(fetchPollInterval)
 	defer tick.Stop()
@@ -28,13 +29,13 @@ func follow(ctx context.Context, p process, box *client.FetchBox, jobs []*fetche
 		open, err := refreshJobs(ctx, box, jobs)
 		switch lost := errors.Is(err, client.ErrRetryable); {
 		case ctx.Err() != nil:
-			return errInterrupted
+			return cli.ErrInterrupted
 		case errors.Is(err, client.ErrUnauthorized):
-			return withCode(exitServer,
+			return cli.WithCode(cli.ExitServer,
 				fmt.Errorf("the server refuses the operator's token (--operator-token or "+
 					"MILLRACE_OPERATOR_TOKEN): %w", err))
 		case err != nil && !lost:
-			return remoteError(ctx, err)
+			return cli.RemoteError(ctx, err)
 		case lost && !away:
 			shown.printf("the server is away: %v", err)
 			away = true
@@ -48,7 +49,7 @@ func follow(ctx context.Context, p process, box *client.FetchBox, jobs []*fetche
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return errInterrupted
+			return cli.ErrInterrupted
 		}
 	}
 }
@@ -87,18 +88,18 @@ type fetchReporter interface {
 	end()
 }
 
-func (p process) newFetchReporter(jobs []*fetchedJob) fetchReporter {
-	if f, ok := p.stderr.(*os.File); ok && isTerminal(p.stderr) {
-		return &fetchBars{out: p.stderr, size: func() (int, int, error) {
+func newFetchReporter(p cli.Process, jobs []*fetchedJob) fetchReporter {
+	if f, ok := p.Stderr.(*os.File); ok && cli.IsTerminal(p.Stderr) {
+		return &fetchBars{out: p.Stderr, size: func() (int, int, error) {
 			return term.GetSize(int(f.Fd()))
 		}}
 	}
-	return &fetchLines{all: p.newProgress("fetch", 0), reported: map[string]bool{}}
+	return &fetchLines{all: p.NewProgress("fetch", 0), reported: map[string]bool{}}
 }
 
 // fetchLines writes a line for each job that ends, and now and then one for all.
 type fetchLines struct {
-	all      *progress
+	all      *cli.Progress
 	reported map[string]bool
 }
 
@@ -108,21 +109,21 @@ func (l *fetchLines) show(jobs []*fetchedJob) {
 		done, lost, total = done+j.Completed, lost+j.Failed, total+j.Total
 		if j.Status.Final() && !l.reported[j.ID] {
 			l.reported[j.ID] = true
-			l.all.printf("%s: %s, %s", j.title(), j.Status, j.progress())
+			l.all.Printf("%s: %s, %s", j.title(), j.Status, j.progress())
 		}
 	}
-	l.all.setTotal(int64(done+lost), int64(total),
+	l.all.SetTotal(int64(done+lost), int64(total),
 		fmt.Sprintf("%d of %d done, %d failed", done, total, lost))
 }
 
 func (l *fetchLines) printf(format string, args ...any) {
-	l.all.printf(format, args...)
-	l.all.add(0, fmt.Sprintf(format, args...)) // until there is other news
+	l.all.Printf(format, args...)
+	l.all.Add(0, fmt.Sprintf(format, args...)) // until there is other news
 }
 
-func (l *fetchLines) end() { l.all.end() }
+func (l *fetchLines) end() { l.all.End() }
 
-// newProgress says how far a job is.
+// NewProgress says how far a job is.
 func (j *fetchedJob) progress() string {
 	text := fmt.Sprintf("%d of %d", j.Completed, j.Total)
 	if j.Failed > 0 {

@@ -15,15 +15,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/cmd/millrace/internal/graphdraw"
 )
 
 type graphFlags struct {
-	remote remoteFlags
+	remote cli.RemoteFlags
 	wait   bool
 	ascii  bool
 }
 
-func graphCommand(p process) *cobra.Command {
+func graphCommand(p cli.Process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "graph",
 		Short: "Submit TaskFlow jobs that depend on one another, and look at them",
@@ -35,13 +37,13 @@ func graphCommand(p process) *cobra.Command {
 }
 
 func (f *graphFlags) register(c *cobra.Command) {
-	f.remote.register(c)
+	f.remote.Register(c)
 	c.Flags().BoolVar(&f.wait, "wait", false,
 		"wait until every job has ended; exit with 1 if one did not complete")
 	c.Flags().BoolVar(&f.ascii, "ascii", false, "draw with ASCII characters only")
 }
 
-func graphSubmitCommand(p process) *cobra.Command {
+func graphSubmitCommand(p cli.Process) *cobra.Command {
 	var f graphFlags
 	c := &cobra.Command{
 		Use:   "submit FILE",
@@ -67,7 +69,7 @@ an unknown ref or a cycle, and 1 when the server refuses it.`,
 	return c
 }
 
-func graphShowCommand(p process) *cobra.Command {
+func graphShowCommand(p cli.Process) *cobra.Command {
 	var f graphFlags
 	c := &cobra.Command{
 		Use:   "show ID",
@@ -76,9 +78,9 @@ func graphShowCommand(p process) *cobra.Command {
 it, and so on. Dependencies stand above what waits for them.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			ctx, stop := untilSignal(context.Background())
+			ctx, stop := cli.UntilSignal(context.Background())
 			defer stop()
-			c, err := f.remote.client(p, nil)
+			c, err := f.remote.Client(p, nil)
 			if err != nil {
 				return err
 			}
@@ -89,31 +91,31 @@ it, and so on. Dependencies stand above what waits for them.`,
 	return c
 }
 
-func (f *graphFlags) submit(p process, name string) error {
-	ctx, stop := untilSignal(context.Background())
+func (f *graphFlags) submit(p cli.Process, name string) error {
+	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
 	text, err := readDocument(ctx, p, name)
 	if ctx.Err() != nil {
-		return errInterrupted
+		return cli.ErrInterrupted
 	}
 	if err != nil {
-		return withCode(exitUsage, err)
+		return cli.WithCode(cli.ExitUsage, err)
 	}
 	g, err := parseGraph(text)
 	if err != nil {
-		return withCode(exitUsage, fmt.Errorf("%s: %w", name, err))
+		return cli.WithCode(cli.ExitUsage, fmt.Errorf("%s: %w", name, err))
 	}
-	c, err := f.remote.client(p, nil)
+	c, err := f.remote.Client(p, nil)
 	if err != nil {
 		return err
 	}
 	ids, err := c.TaskFlow().Submit(ctx, g)
 	if err != nil {
-		return explainCycle(remoteError(ctx, err))
+		return explainCycle(cli.RemoteError(ctx, err))
 	}
-	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	for _, ref := range g.Refs() {
-		fmt.Fprintf(table, "%s\t%s\n", printable(ref), ids[ref])
+		fmt.Fprintf(table, "%s\t%s\n", cli.Printable(ref), ids[ref])
 	}
 	if err := table.Flush(); err != nil || !f.wait {
 		return err
@@ -129,7 +131,7 @@ func (f *graphFlags) submit(p process, name string) error {
 				shown[n.ID] = true
 			}
 			if ctx.Err() != nil {
-				return errInterrupted
+				return cli.ErrInterrupted
 			}
 		}
 	}
@@ -144,9 +146,9 @@ func explainCycle(err error) error {
 	}
 	path := ""
 	for _, ref := range fail.Cycle {
-		path += printable(ref) + " → "
+		path += cli.Printable(ref) + " → "
 	}
-	return withCode(exitCode(err), fmt.Errorf("%w: %s%s", err, path, printable(fail.Cycle[0])))
+	return cli.WithCode(cli.ExitCode(err), fmt.Errorf("%w: %s%s", err, path, cli.Printable(fail.Cycle[0])))
 }
 
 // graphJob is a job as a user writes it.
@@ -253,7 +255,7 @@ func isUUID(text string) bool {
 	return true
 }
 
-func (f *graphFlags) show(ctx context.Context, p process, tf *client.TaskFlow, id string) error {
+func (f *graphFlags) show(ctx context.Context, p cli.Process, tf *client.TaskFlow, id string) error {
 	_, err := f.draw(ctx, p, tf, id)
 	return err
 }
@@ -266,20 +268,20 @@ const (
 
 // waitGraph looks at the graph around a job until all of it is over, and tells how far it is.
 // It goes on while the server is away.
-func waitGraph(ctx context.Context, p process, tf *client.TaskFlow,
+func waitGraph(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 	id string) (client.TaskFlowGraph, error) {
-	shown := p.newProgress("graph", 0)
-	defer shown.end()
+	shown := p.NewProgress("graph", 0)
+	defer shown.End()
 	for pause := graphMinPoll; ; pause = min(pause*3/2, graphMaxPoll) {
 		graph, err := tf.Graph(ctx, id)
 		switch {
 		case errors.Is(err, client.ErrRetryable):
-			shown.add(0, "the server is away")
+			shown.Add(0, "the server is away")
 		case err != nil || graph.Final():
 			return graph, err
 		default:
 			over, note := graphNote(graph)
-			shown.setTotal(over, int64(len(graph.Nodes)), note)
+			shown.SetTotal(over, int64(len(graph.Nodes)), note)
 		}
 		select {
 		case <-time.After(pause):
@@ -298,7 +300,7 @@ func graphNote(g client.TaskFlowGraph) (over int64, note string) {
 			over++
 		}
 	}
-	note = fmt.Sprintf("%d of %s over", over, pluralize(int64(len(g.Nodes)), "job"))
+	note = fmt.Sprintf("%d of %s over", over, cli.Pluralize(int64(len(g.Nodes)), "job"))
 	for _, status := range []client.TaskFlowStatus{client.TaskFailed, client.TaskBlocked,
 		client.TaskRunning, client.TaskReady, client.TaskPending} {
 		if n := counts[status]; n > 0 {
@@ -310,7 +312,7 @@ func graphNote(g client.TaskFlowGraph) (over int64, note string) {
 
 // draw draws the graph around a job, once it has ended if that is asked for; then it fails if a job
 // did.
-func (f *graphFlags) draw(ctx context.Context, p process, tf *client.TaskFlow,
+func (f *graphFlags) draw(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 	id string) (client.TaskFlowGraph, error) {
 	read := tf.Graph
 	if f.wait {
@@ -320,13 +322,13 @@ func (f *graphFlags) draw(ctx context.Context, p process, tf *client.TaskFlow,
 	}
 	graph, err := read(ctx, id)
 	if err != nil {
-		return graph, remoteError(ctx, err)
+		return graph, cli.RemoteError(ctx, err)
 	}
-	if _, err := io.WriteString(p.stdout, drawGraph(graph, id, f.ascii)); err != nil {
-		return graph, failedError("%w", err)
+	if _, err := io.WriteString(p.Stdout, graphdraw.Draw(graph, id, f.ascii)); err != nil {
+		return graph, cli.FailedError("%w", err)
 	}
 	if graph.Truncated {
-		fmt.Fprintln(p.stderr, "the graph is larger; this is the part next to the job")
+		fmt.Fprintln(p.Stderr, "the graph is larger; this is the part next to the job")
 	}
 	bad := 0
 	for _, n := range graph.Nodes {
@@ -335,7 +337,7 @@ func (f *graphFlags) draw(ctx context.Context, p process, tf *client.TaskFlow,
 		}
 	}
 	if f.wait && bad > 0 {
-		return graph, failedError("%d of %d jobs did not complete", bad, len(graph.Nodes))
+		return graph, cli.FailedError("%d of %d jobs did not complete", bad, len(graph.Nodes))
 	}
 	return graph, nil
 }

@@ -18,9 +18,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-func imagesCommand(p process) *cobra.Command {
+func imagesCommand(p cli.Process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "images",
 		Short: "Upload pictures to Images",
@@ -32,7 +33,7 @@ func imagesCommand(p process) *cobra.Command {
 }
 
 type putFlags struct {
-	remote remoteFlags
+	remote cli.RemoteFlags
 	sizes  string
 	user   string
 	out    string
@@ -42,7 +43,7 @@ type putFlags struct {
 	sizeList []int // sizes
 }
 
-func imagesPutCommand(p process) *cobra.Command {
+func imagesPutCommand(p cli.Process) *cobra.Command {
 	var f putFlags
 	c := &cobra.Command{
 		Use:   "put FILE...",
@@ -60,10 +61,10 @@ At the end a table tells of each variant, or with --json a line of JSON of each 
             130  interrupted; what was uploaded is processed all the same`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError("nothing to upload: name pictures")
+				return cli.UsageError("nothing to upload: name pictures")
 			}
 			if f.out != "" && !f.wait {
-				return usageError("--out saves what --wait waits for")
+				return cli.UsageError("--out saves what --wait waits for")
 			}
 			var err error
 			if f.sizeList, err = readSizes(f.sizes); err != nil {
@@ -72,7 +73,7 @@ At the end a table tells of each variant, or with --json a line of JSON of each 
 			return f.run(p, args)
 		},
 	}
-	f.remote.register(c)
+	f.remote.Register(c)
 	c.Flags().StringVar(&f.sizes, "sizes", "",
 		"longer sides of the variants, such as 100,400 (default those of the server's settings)")
 	c.Flags().StringVar(&f.user, "user", "", "user id that is recorded with the pictures")
@@ -90,7 +91,7 @@ func readSizes(text string) (sizes []int, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil {
-			return nil, usageError("--sizes are whole numbers, such as 100,400, and %q is none",
+			return nil, cli.UsageError("--sizes are whole numbers, such as 100,400, and %q is none",
 				word)
 		}
 		sizes = append(sizes, n)
@@ -107,13 +108,13 @@ type putPicture struct {
 	ErrorType string   `json:"error_type,omitempty"`
 }
 
-func (f *putFlags) run(p process, paths []string) error {
-	ctx, stop := untilSignal(context.Background())
+func (f *putFlags) run(p cli.Process, paths []string) error {
+	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
 	if err := f.validate(paths); err != nil {
 		return err
 	}
-	c, err := f.remote.client(p, nil)
+	c, err := f.remote.Client(p, nil)
 	if err != nil {
 		return err
 	}
@@ -122,8 +123,8 @@ func (f *putFlags) run(p process, paths []string) error {
 		pictures[i] = &putPicture{Path: path}
 	}
 	if err := f.putAll(ctx, p, c.Images(), pictures); err != nil {
-		f.printUploaded(p.stderr, pictures)
-		return remoteError(ctx, err)
+		f.printUploaded(p.Stderr, pictures)
+		return cli.RemoteError(ctx, err)
 	}
 	return f.report(p, pictures)
 }
@@ -134,17 +135,17 @@ func (f *putFlags) validate(paths []string) error {
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err == nil && info.IsDir() {
-			return usageError("%s is a folder: name the pictures in it, such as %s", path,
+			return cli.UsageError("%s is a folder: name the pictures in it, such as %s", path,
 				filepath.Join(path, "*.jpg"))
 		}
 		if err == nil && !info.Mode().IsRegular() {
 			err = &fs.PathError{Op: "read", Path: path, Err: errors.New("it is no regular file")}
 		}
 		if err != nil {
-			return withCode(exitUsage, err)
+			return cli.WithCode(cli.ExitUsage, err)
 		}
 		if other, duplicate := stems[baseName(path)]; duplicate && f.out != "" {
-			return usageError("--out would save the variants of %s and of %s under the same names",
+			return cli.UsageError("--out would save the variants of %s and of %s under the same names",
 				other, path)
 		}
 		stems[baseName(path)] = path
@@ -152,7 +153,7 @@ func (f *putFlags) validate(paths []string) error {
 	if f.out == "" {
 		return nil
 	}
-	return withCode(exitUnable, os.MkdirAll(f.out, 0o777))
+	return cli.WithCode(cli.ExitUnable, os.MkdirAll(f.out, 0o777))
 }
 
 // baseName is a file's name without folder and extension.
@@ -166,12 +167,12 @@ const maxUploads = 8
 
 // putAll uploads the pictures. It goes on after one that is refused; what keeps all others from
 // being uploaded as well is its error.
-func (f *putFlags) putAll(ctx context.Context, p process, images *client.Images,
+func (f *putFlags) putAll(ctx context.Context, p cli.Process, images *client.Images,
 	pictures []*putPicture) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	bar := p.newProgress("images", int64(len(pictures)))
-	defer bar.end()
+	bar := p.NewProgress("images", int64(len(pictures)))
+	defer bar.End()
 	next := make(chan *putPicture)
 	var all sync.WaitGroup
 	for range min(maxUploads, len(pictures)) {
@@ -199,7 +200,7 @@ func (f *putFlags) putAll(ctx context.Context, p process, images *client.Images,
 // isFatal is what would meet every other picture too.
 func isFatal(err error) bool {
 	return errors.Is(err, client.ErrUnauthorized) || errors.Is(err, client.ErrRetryable) ||
-		certificateRejected(err)
+		cli.CertificateRejected(err)
 }
 
 func (f *putFlags) put(ctx context.Context, images *client.Images, picture *putPicture) error {
@@ -290,30 +291,30 @@ func (p *putPicture) status() string {
 }
 
 // tell tells of a picture that is done: in a line, where no bar is seen or something is wrong.
-func (p *putPicture) report(bar *progress) {
-	text := printable(p.Path) + ": " + p.status()
+func (p *putPicture) report(bar *cli.Progress) {
+	text := cli.Printable(p.Path) + ": " + p.status()
 	if p.Error != "" {
-		text += ", " + strings.TrimPrefix(p.ErrorType+": ", ": ") + printable(p.Error)
+		text += ", " + strings.TrimPrefix(p.ErrorType+": ", ": ") + cli.Printable(p.Error)
 	} else if len(p.Variants) > 0 {
-		text += ", " + pluralize(int64(len(p.Variants)), "variant")
+		text += ", " + cli.Pluralize(int64(len(p.Variants)), "variant")
 	}
-	if bar.bar == nil || p.Error != "" {
-		bar.printf("%s", text)
+	if !bar.HasBar() || p.Error != "" {
+		bar.Printf("%s", text)
 	}
-	bar.add(1, filepath.Base(printable(p.Path)))
+	bar.Add(1, filepath.Base(cli.Printable(p.Path)))
 }
 
 // printUploaded says what is at the server although the command ends early.
 func (f *putFlags) printUploaded(w io.Writer, pictures []*putPicture) {
 	for _, p := range pictures {
 		if p.ID != "" {
-			fmt.Fprintf(w, "uploaded: %s is %s\n", printable(p.Path), p.ID)
+			fmt.Fprintf(w, "uploaded: %s is %s\n", cli.Printable(p.Path), p.ID)
 		}
 	}
 }
 
 // checkReport tells what became of the pictures; it fails if one is not as it should be.
-func (f *putFlags) report(p process, pictures []*putPicture) error {
+func (f *putFlags) report(p cli.Process, pictures []*putPicture) error {
 	bad := 0
 	for _, picture := range pictures {
 		if picture.Error != "" || (f.wait && picture.Status != client.ImageFileReady) {
@@ -322,19 +323,19 @@ func (f *putFlags) report(p process, pictures []*putPicture) error {
 	}
 	err := f.write(p, pictures)
 	if err != nil {
-		return failedError("%w", err)
+		return cli.FailedError("%w", err)
 	}
 	if bad > 0 {
-		return failedError("%d of %s came to nothing, or not to all that was asked for", bad,
-			pluralize(int64(len(pictures)), "picture"))
+		return cli.FailedError("%d of %s came to nothing, or not to all that was asked for", bad,
+			cli.Pluralize(int64(len(pictures)), "picture"))
 	}
 	return nil
 }
 
-func (f *putFlags) write(p process, pictures []*putPicture) error {
-	at := strings.TrimRight(f.remote.address(p), "/")
+func (f *putFlags) write(p cli.Process, pictures []*putPicture) error {
+	at := strings.TrimRight(f.remote.Address(p), "/")
 	if f.asJSON {
-		lines := json.NewEncoder(p.stdout)
+		lines := json.NewEncoder(p.Stdout)
 		for _, picture := range pictures {
 			for i := range picture.Variants {
 				picture.Variants[i].URL = at + picture.Variants[i].URL
@@ -345,10 +346,10 @@ func (f *putFlags) write(p process, pictures []*putPicture) error {
 		}
 		return nil
 	}
-	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "FILE\tSTATUS\tSIZE\tPIXELS\tBYTES\tURL")
 	for _, picture := range pictures {
-		name, url := printable(picture.Path), "-"
+		name, url := cli.Printable(picture.Path), "-"
 		if picture.ID != "" {
 			url = at + "/images/v1/files/" + picture.ID
 		}

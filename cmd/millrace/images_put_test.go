@@ -1,7 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/jpeg"
+	"image/png"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -18,10 +24,20 @@ func scriptPictures(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: pictures")
 	}
-	pictures, err := drawPictures()
-	ts.Check(err)
-	for _, p := range pictures {
-		ts.Check(os.WriteFile(ts.MkAbs(p.name), p.data, 0o600))
+	sunset := image.NewRGBA(image.Rect(0, 0, 1600, 1000))
+	badge := image.NewRGBA(image.Rect(0, 0, 500, 300))
+	for x := range 1600 {
+		for y := range 1000 {
+			sunset.SetRGBA(x, y, color.RGBA{uint8(x), uint8(y), uint8(x + y), 255})
+		}
+	}
+	draw.Draw(badge, image.Rect(100, 100, 400, 200), image.White, image.Point{}, draw.Src)
+	var photo, logo bytes.Buffer
+	ts.Check(jpeg.Encode(&photo, sunset, nil))
+	ts.Check(png.Encode(&logo, badge))
+	for name, data := range map[string][]byte{"sunset.jpg": photo.Bytes(), "badge.png": logo.Bytes(),
+		"broken.jpg": []byte("this is no picture at all\n")} {
+		ts.Check(os.WriteFile(ts.MkAbs(name), data, 0o600))
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // inputPause is how long input that is still open may bring nothing more before what it has
@@ -18,7 +20,7 @@ const inputPause = 100 * time.Millisecond
 // readDocument reads a JSON document from a file, or from standard input for -. On standard
 // input the document may end before the input does, which is open for as long as somebody may
 // still write to it.
-func readDocument(ctx context.Context, p process, name string) ([]byte, error) {
+func readDocument(ctx context.Context, p cli.Process, name string) ([]byte, error) {
 	if name != "-" {
 		return os.ReadFile(name)
 	}
@@ -27,7 +29,7 @@ func readDocument(ctx context.Context, p process, name string) ([]byte, error) {
 	go func() {
 		for {
 			chunk := make([]byte, 64<<10)
-			n, err := p.stdin.Read(chunk)
+			n, err := p.Stdin.Read(chunk)
 			select {
 			case chunks <- chunk[:n]:
 			case <-ctx.Done():
@@ -57,7 +59,7 @@ func readDocument(ctx context.Context, p process, name string) ([]byte, error) {
 				return text, nil
 			}
 		case <-ctx.Done():
-			return nil, errInterrupted
+			return nil, cli.ErrInterrupted
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // pipedCommand is a command whose standard input stays open.
@@ -80,7 +81,7 @@ func TestEnqueueOfAnOpenPipe(t *testing.T) {
 		if err := e.cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		e.wantExit(t, exitInterrupted)
+		e.wantExit(t, cli.ExitInterrupted)
 		if !strings.Contains(e.err.String(), "interrupted; everything before line ") ||
 			!strings.Contains(e.err.String(), " was accepted") || e.out.Len() > 0 {
 			t.Errorf("%s: it says %s%s", name, &e.out, &e.err)
@@ -96,7 +97,7 @@ func TestGraphOfAnOpenPipe(t *testing.T) {
 	whole := startPiped(t, "graph", "submit", "--server", s.url, "-")
 	whole.write(t, `{"jobs":[{"ref":"a",`)
 	whole.write(t, `"queue":"q"}]}`+"\n")
-	whole.wantExit(t, exitOK)
+	whole.wantExit(t, cli.ExitOK)
 	if !strings.HasPrefix(whole.out.String(), "a  ") {
 		t.Errorf("it says %s%s", &whole.out, &whole.err)
 	}
@@ -107,7 +108,7 @@ func TestGraphOfAnOpenPipe(t *testing.T) {
 		if err := half.cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		half.wantExit(t, exitInterrupted)
+		half.wantExit(t, cli.ExitInterrupted)
 	}
 }
 

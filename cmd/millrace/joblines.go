@@ -92,7 +92,7 @@ func (r *lineReader) next(ctx context.Context) (jobBatch, error) {
 	return b, nil
 }
 
-// add puts a line into a batch, if there is a job in it.
+// Add puts a line into a batch, if there is a job in it.
 func (r *lineReader) add(b *jobBatch, text []byte) error {
 	r.line++
 	b.bytes += int64(len(text)) + 1

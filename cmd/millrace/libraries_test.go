@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -31,7 +32,7 @@ func TestLibrariesWriteToTheLog(t *testing.T) {
 		log.SetOutput(out)
 	}()
 	journal := &testkit.LogBuffer{}
-	end := process{stderr: file}.captureLibraryLogs(slog.New(slog.NewJSONHandler(journal, nil)))
+	end := captureLibraryLogs(cli.Process{Stderr: file}, slog.New(slog.NewJSONHandler(journal, nil)))
 	log.Print("by the default logger")
 	otel.Handle(errors.New("by the tracing library"))
 	fmt.Fprintln(os.Stderr, "by a library's own way")

@@ -6,47 +6,51 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/cmd/millrace/internal/demo"
+	"github.com/millrace/millrace/cmd/millrace/internal/simulate"
 )
 
 func main() {
 	start := time.Now()
-	os.Exit(run(process{
-		args:    os.Args[1:],
-		environ: os.Environ(),
-		stdin:   os.Stdin,
-		stdout:  os.Stdout,
-		stderr:  os.Stderr,
-		now:     time.Now,
-		elapsed: func() time.Duration { return time.Since(start) },
+	os.Exit(run(cli.Process{
+		Args:    os.Args[1:],
+		Environ: os.Environ(),
+		Stdin:   os.Stdin,
+		Stdout:  os.Stdout,
+		Stderr:  os.Stderr,
+		Now:     time.Now,
+		Elapsed: func() time.Duration { return time.Since(start) },
 	}))
 }
 
 // run runs the command that the arguments name and returns the code to exit with.
-func run(p process) int {
+func run(p cli.Process) int {
 	root := rootCommand(p)
-	root.SetArgs(p.args)
-	root.SetIn(p.stdin)
-	root.SetOut(p.stdout)
-	root.SetErr(p.stderr)
+	root.SetArgs(p.Args)
+	root.SetIn(p.Stdin)
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
 	err := root.Execute()
-	if text := errorText(err); text != "" {
-		fmt.Fprintln(p.stderr, text)
+	if text := cli.ErrorText(err); text != "" {
+		fmt.Fprintln(p.Stderr, text)
 	}
-	return exitCode(err)
+	return cli.ExitCode(err)
 }
 
-func rootCommand(p process) *cobra.Command {
+func rootCommand(p cli.Process) *cobra.Command {
 	root := &cobra.Command{
 		Use:     "millrace",
 		Short:   "Millrace is a self-hosted job platform in one binary",
-		Version: readBuildInfo().Version,
+		Version: cli.ReadBuildInfo().Version,
 		Long: `Millrace is a self-hosted job platform in one binary: a durable queue, workers in
 any language over plain HTTP, and the tools to feed and watch them.
 
   millrace serve        starts a server; it needs nothing else
   millrace demo         shows what it does, on files of yours
 
-` + exitHelp,
+` + cli.ExitHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noSuchCommand,
@@ -60,7 +64,7 @@ any language over plain HTTP, and the tools to feed and watch them.
 		serveCommand(p), configCommand(p), migrateCommand(p), operatorCommand(p), versionCommand(p),
 		enqueueCommand(p), workCommand(p), graphCommand(p), fetchCommand(p), imagesCommand(p),
 		exportCommand(p),
-		demoCommand(p), demoWorkerCommand(p), pictureCommand(p), simulateCommand(p),
+		demo.Command(p), demo.WorkerCommand(p), pictureCommand(p), simulate.Command(p),
 		benchCommand(p),
 	)
 	return root

@@ -7,10 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
 )
 
-func migrateCommand(p process) *cobra.Command {
+func migrateCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
 	var status bool
 	c := &cobra.Command{
@@ -26,7 +27,7 @@ when it is not.`,
 			if err != nil {
 				return err
 			}
-			ctx, stop := untilSignal(context.Background())
+			ctx, stop := cli.UntilSignal(context.Background())
 			defer stop()
 			return migrate(ctx, p, s, status)
 		},
@@ -36,18 +37,18 @@ when it is not.`,
 	return c
 }
 
-func migrate(ctx context.Context, p process, s *config.Settings, status bool) error {
+func migrate(ctx context.Context, p cli.Process, s *config.Settings, status bool) error {
 	have, want, err := schemaVersion(ctx, s)
 	if err != nil {
 		return err
 	}
 	if status {
-		fmt.Fprintf(p.stdout, "store %s: schema %d, this binary knows %d\n", s.Store, have, want)
+		fmt.Fprintf(p.Stdout, "store %s: schema %d, this binary knows %d\n", s.Store, have, want)
 		switch {
 		case have > want:
-			return failedError("the schema is newer than this binary: run the newer version")
+			return cli.FailedError("the schema is newer than this binary: run the newer version")
 		case have < want:
-			return failedError(
+			return cli.FailedError(
 				"the schema is not up to date: run 'millrace migrate', or start a server")
 		}
 		return nil
@@ -57,16 +58,16 @@ func migrate(ctx context.Context, p process, s *config.Settings, status bool) er
 		return err
 	}
 	if err := opened.Close(); err != nil {
-		return withCode(exitFailed, err)
+		return cli.WithCode(cli.ExitFailed, err)
 	}
 	now, _, err := schemaVersion(ctx, s)
 	if err != nil {
 		return err
 	}
 	if now == have {
-		fmt.Fprintf(p.stdout, "store %s: schema %d, nothing to do\n", s.Store, now)
+		fmt.Fprintf(p.Stdout, "store %s: schema %d, nothing to do\n", s.Store, now)
 	} else {
-		fmt.Fprintf(p.stdout, "store %s: schema %d, was %d\n", s.Store, now, have)
+		fmt.Fprintf(p.Stdout, "store %s: schema %d, was %d\n", s.Store, now, have)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // serveOldNATS answers the handshake of NATS as a server of the version does, and nothing else.
@@ -42,7 +44,7 @@ func TestOldNATS(t *testing.T) {
 	t.Parallel()
 	code, _, errs := runCommand(t, nil, "serve", "--set", "listen=127.0.0.1:0", "--set",
 		"stream.url="+serveOldNATS(t, "2.11.4"))
-	if code != exitUnable || !strings.Contains(errs,
+	if code != cli.ExitUnable || !strings.Contains(errs,
 		"the streams need NATS 2.12 or newer, and the server is 2.11.4") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}

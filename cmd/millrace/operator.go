@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
 )
 
@@ -25,11 +26,11 @@ func operatorToken(s *config.Settings, log *slog.Logger) error {
 		return nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return unableError("the operator's token cannot be read: %v", err)
+		return cli.UnableError("the operator's token cannot be read: %v", err)
 	}
 	token := rand.Text()
 	if err := writeSecret(path, token+"\n"); err != nil {
-		return unableError("the operator's token cannot be stored: %v", err)
+		return cli.UnableError("the operator's token cannot be stored: %v", err)
 	}
 	s.Operator.Token = config.NewSecret(token)
 	log.Info("made a token for the operator; /operators asks for none until operator.token is set",

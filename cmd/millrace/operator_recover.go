@@ -11,13 +11,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 )
 
-func operatorCommand(p process) *cobra.Command {
+func operatorCommand(p cli.Process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "operator",
 		Short: "What only the operator may do",
@@ -28,7 +29,7 @@ func operatorCommand(p process) *cobra.Command {
 	return c
 }
 
-func recoverCommand(p process) *cobra.Command {
+func recoverCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
 	c := &cobra.Command{
 		Use:   "recover CLIENT_ID",
@@ -52,7 +53,7 @@ wrong, 3 the store or the pepper file is not to be had.`,
 			if err != nil {
 				return err
 			}
-			ctx, stop := untilSignal(context.Background())
+			ctx, stop := cli.UntilSignal(context.Background())
 			defer stop()
 			return recoverKey(ctx, p, s, args[0])
 		},
@@ -66,54 +67,54 @@ func oneClientArg(_ *cobra.Command, args []string) error {
 	const expected = "operator recover expects one CLIENT_ID, the UUID that POST /v1/clients " +
 		"answered with as client_id"
 	if len(args) != 1 {
-		return usageError("%s, and there are %s", expected, pluralize(int64(len(args)), "argument"))
+		return cli.UsageError("%s, and there are %s", expected, cli.Pluralize(int64(len(args)), "argument"))
 	}
 	if _, err := uuid.Parse(args[0]); err != nil || len(args[0]) != 36 {
-		return usageError("%s; %q is none", expected, args[0])
+		return cli.UsageError("%s; %q is none", expected, args[0])
 	}
 	return nil
 }
 
 // recoverKey prints a fresh key of a client. It makes neither a store nor a pepper
 // where there is none: a key made with those would open nothing.
-func recoverKey(ctx context.Context, p process, s *config.Settings, clientID string) error {
+func recoverKey(ctx context.Context, p cli.Process, s *config.Settings, clientID string) error {
 	have, want, err := schemaVersion(ctx, s)
 	if err != nil {
 		return err
 	}
 	if have != want {
-		return unableError("the store %s in %s has schema %d and this binary knows %d: use the "+
+		return cli.UnableError("the store %s in %s has schema %d and this binary knows %d: use the "+
 			"servers' settings and version", s.Store, s.DataDir, have, want)
 	}
 	if _, err := os.Stat(s.PepperFile()); errors.Is(err, fs.ErrNotExist) {
-		return unableError("there is no pepper file %s: use the servers' settings", s.PepperFile())
+		return cli.UnableError("there is no pepper file %s: use the servers' settings", s.PepperFile())
 	}
 	pepper, err := account.LoadPepper(s.PepperFile())
 	if err != nil {
-		return withCode(exitUnable, err)
+		return cli.WithCode(cli.ExitUnable, err)
 	}
 	opened, err := openStore(ctx, p, s, func(string, time.Duration, error) {})
 	if err != nil {
 		if !s.Store.Postgres() {
-			return withCode(exitUnable,
+			return cli.WithCode(cli.ExitUnable,
 				fmt.Errorf("%w; a server that runs on it must be stopped first", err))
 		}
 		return err
 	}
 	defer opened.Close()
 	e, err := engine.New(engine.Config{Store: opened, Node: nodeName(), Random: randomBytes,
-		Monotonic: p.elapsed})
+		Monotonic: p.Elapsed})
 	if err != nil {
-		return withCode(exitFailed, err)
+		return cli.WithCode(cli.ExitFailed, err)
 	}
 	defer e.Close()
 	accounts, err := account.New(account.Config{Engine: e, Pepper: pepper,
 		KeyLifetime:      s.ForgeRun.KeyLifetime,
 		RevokedRetention: s.ForgeRun.RevokedKeyRetention,
 		RatePerMinute:    s.ForgeRun.RateLimitPerMinute, QuotaPerDay: s.ForgeRun.QuotaPerDay,
-		AnonymousPerMinute: s.ForgeRun.AnonymousRateLimitPerMinute, Elapsed: p.elapsed})
+		AnonymousPerMinute: s.ForgeRun.AnonymousRateLimitPerMinute, Elapsed: p.Elapsed})
 	if err != nil {
-		return withCode(exitFailed, err)
+		return cli.WithCode(cli.ExitFailed, err)
 	}
 	if err := accounts.Bind(ctx); err != nil {
 		return recoverError(ctx, err)
@@ -128,31 +129,31 @@ func recoverKey(ctx context.Context, p process, s *config.Settings, clientID str
 func recoverError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return errInterrupted
+		return cli.ErrInterrupted
 	case errors.Is(err, account.ErrPepper):
-		return withCode(exitUnable, err)
+		return cli.WithCode(cli.ExitUnable, err)
 	case job.IsKind(err, job.NotFound):
-		return failedError("there is no such client in this store")
+		return cli.FailedError("there is no such client in this store")
 	case job.IsKind(err, job.Unavailable) || job.IsKind(err, job.ReadOnly):
-		return withCode(exitUnable, err)
+		return cli.WithCode(cli.ExitUnable, err)
 	}
-	return withCode(exitFailed, err)
+	return cli.WithCode(cli.ExitFailed, err)
 }
 
 // printKey writes the key alone to standard output, for scripts, and what people
 // want to know beside it.
-func printKey(p process, issued account.Issued) error {
+func printKey(p cli.Process, issued account.Issued) error {
 	until := "does not expire"
 	if !issued.Key.ExpiresAt.IsZero() {
 		until = "expires at " + issued.Key.ExpiresAt.Format(time.RFC3339)
 	}
-	fmt.Fprintf(p.stderr,
+	fmt.Fprintf(p.Stderr,
 		"key %s of client %s %s; earlier keys of the client are refused from now on\n",
 		issued.Key.ID, issued.Key.ClientID, until)
 	if issued.CallbackSecret != "" {
-		fmt.Fprintf(p.stderr, "it is the client's first key; callbacks are signed with %s\n",
+		fmt.Fprintf(p.Stderr, "it is the client's first key; callbacks are signed with %s\n",
 			issued.CallbackSecret)
 	}
-	_, err := fmt.Fprintln(p.stdout, issued.Secret)
-	return withCode(exitFailed, err)
+	_, err := fmt.Fprintln(p.Stdout, issued.Secret)
+	return cli.WithCode(cli.ExitFailed, err)
 }

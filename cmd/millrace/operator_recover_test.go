@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
@@ -65,18 +66,18 @@ func (l *accountFixture) withAccounts(fn func(*account.Accounts)) {
 	defer s.Close()
 	p := l.process()
 	e, err := engine.New(engine.Config{Store: s, Node: nodeName(), Random: randomBytes,
-		Monotonic: p.elapsed})
+		Monotonic: p.Elapsed})
 	l.noError(err)
 	defer e.Close()
 	a, err := account.New(account.Config{Engine: e, Pepper: pepper, KeyLifetime: time.Hour,
-		RatePerMinute: 1, AnonymousPerMinute: 1, Elapsed: p.elapsed})
+		RatePerMinute: 1, AnonymousPerMinute: 1, Elapsed: p.Elapsed})
 	l.noError(err)
 	fn(a)
 }
 
-func (l *accountFixture) process() process {
+func (l *accountFixture) process() cli.Process {
 	start := time.Now()
-	return process{now: time.Now, elapsed: func() time.Duration { return time.Since(start) }}
+	return cli.Process{Now: time.Now, Elapsed: func() time.Duration { return time.Since(start) }}
 }
 
 // runRecover runs the command and checks how it ends.
@@ -84,12 +85,12 @@ func (l *accountFixture) runRecover(clientID string, code int, complains string)
 	l.Helper()
 	var out, errs bytes.Buffer
 	p := l.process()
-	p.args, p.stdout, p.stderr = append([]string{"operator", "recover", clientID}, l.settings...),
+	p.Args, p.Stdout, p.Stderr = append([]string{"operator", "recover", clientID}, l.settings...),
 		&out, &errs
 	if got := run(p); got != code || !strings.Contains(errs.String(), complains) {
 		l.Fatalf("exit code %d, want %d and %q: %s%s", got, code, complains, &out, &errs)
 	}
-	if code != exitOK && out.Len() > 0 {
+	if code != cli.ExitOK && out.Len() > 0 {
 		l.Errorf("it failed but wrote %q", &out)
 	}
 	return out.String()
@@ -112,9 +113,9 @@ func TestOperatorRecover(t *testing.T) {
 		l := newAccountFixture(t)
 		client := l.issued.Key.ClientID
 		l.withAccounts(func(*account.Accounts) {
-			l.runRecover(client, exitUnable, "must be stopped first")
+			l.runRecover(client, cli.ExitUnable, "must be stopped first")
 		})
-		key := strings.TrimSuffix(l.runRecover(client, exitOK,
+		key := strings.TrimSuffix(l.runRecover(client, cli.ExitOK,
 			"earlier keys of the client are refused"), "\n")
 		if strings.ContainsAny(key, " \n") {
 			t.Errorf("the key is not alone: %q", key)
@@ -128,7 +129,7 @@ func TestOperatorRecover(t *testing.T) {
 		t.Parallel()
 		l := newAccountFixture(t, "store="+pgtest.URL(t))
 		l.withAccounts(func(a *account.Accounts) {
-			key := strings.TrimSuffix(l.runRecover(l.issued.Key.ClientID, exitOK, ""), "\n")
+			key := strings.TrimSuffix(l.runRecover(l.issued.Key.ClientID, cli.ExitOK, ""), "\n")
 			l.wantRefused(a, key, "")
 			l.wantRefused(a, l.issued.Secret, account.Disabled)
 		})
@@ -137,29 +138,29 @@ func TestOperatorRecover(t *testing.T) {
 		t.Parallel()
 		l := newAccountFixture(t)
 		client := l.issued.Key.ClientID
-		l.runRecover("00000000-0000-4000-8000-000000000000", exitFailed, "there is no such client")
+		l.runRecover("00000000-0000-4000-8000-000000000000", cli.ExitFailed, "there is no such client")
 
 		pepper := l.loaded.PepperFile()
 		l.noError(os.Rename(pepper, pepper+".away"))
-		l.runRecover(client, exitUnable, "there is no pepper file")
+		l.runRecover(client, cli.ExitUnable, "there is no pepper file")
 		if _, err := os.Stat(pepper); err == nil {
 			t.Error("it made one")
 		}
 		l.noError(os.WriteFile(pepper, bytes.Repeat([]byte("x"), 32), 0o600))
-		l.runRecover(client, exitUnable, "the same pepper file")
+		l.runRecover(client, cli.ExitUnable, "the same pepper file")
 		l.noError(os.Chmod(pepper, 0o644))
-		l.runRecover(client, exitUnable, "chmod 600")
+		l.runRecover(client, cli.ExitUnable, "chmod 600")
 		l.noError(os.Rename(pepper+".away", pepper))
 		// nothing has changed
 		l.withAccounts(func(a *account.Accounts) { l.wantRefused(a, l.issued.Secret, "") })
 
 		nowhere := filepath.Join(t.TempDir(), "nowhere")
 		l.settings = []string{"--config", os.DevNull, "--set", "data_dir=" + nowhere}
-		l.runRecover(client, exitUnable, "has schema 0")
+		l.runRecover(client, cli.ExitUnable, "has schema 0")
 		if _, err := os.Stat(nowhere); err == nil {
 			t.Error("it made a data directory")
 		}
 		l.settings = []string{"--set", "forgerun.key_lifetime=x"}
-		l.runRecover(client, exitUsage, "forgerun.key_lifetime")
+		l.runRecover(client, cli.ExitUsage, "forgerun.key_lifetime")
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/images/cdn"
 	"github.com/millrace/millrace/internal/outage"
@@ -23,7 +24,7 @@ import (
 // part makes something the node depends on, which tells the log when it is degraded.
 func (k *deps) newPart(name, setting, address string) *outage.Part {
 	target := outage.Endpoint{Name: name, Setting: setting, Address: address}
-	return outage.NewPart(k.log, k.process.elapsed, target)
+	return outage.NewPart(k.log, k.process.Elapsed, target)
 }
 
 func (k *deps) storePart() *outage.Part {
@@ -124,14 +125,14 @@ func cdnAddress(s *config.Images) string {
 // captureLibraryLogs has the log take what libraries write by themselves: through the
 // default loggers of Go and OpenTelemetry, or to standard error. The crash of the process
 // is still written there by Go. It returns what ends that.
-func (p process) captureLibraryLogs(log *slog.Logger) (end func()) {
+func captureLibraryLogs(p cli.Process, log *slog.Logger) (end func()) {
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	slog.SetDefault(log) // what log.Printf writes comes here from now on
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.Warn("trouble with traces", telemetry.ErrorMessage, err)
 	}))
-	if p.stderr != io.Writer(os.Stderr) {
+	if p.Stderr != io.Writer(os.Stderr) {
 		return func() {}
 	}
 	real := os.Stderr

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // mustScript writes a program.
@@ -72,7 +73,7 @@ echo true`)
 	})
 	mustScript(t, filepath.Join(dir, "go"), "")
 	err = work.Wait()
-	if code := work.ProcessState.ExitCode(); code != exitUnable {
+	if code := work.ProcessState.ExitCode(); code != cli.ExitUnable {
 		t.Errorf("exit code %d, %v: %s", code, err, output.String())
 	}
 	if all := count(); all[client.TaskCompleted] != 2 || all[client.TaskReady] != 2 {
@@ -93,7 +94,7 @@ func TestWorkLosesItsProgram(t *testing.T) {
 	mustScript(t, program, `rm "$0"; echo null`)
 	code, output := runWork(t, s.url, []string{"sh", "rm"},
 		"--contract", "fetchbox", "default", "--", program)
-	if code != exitUnable || !strings.Contains(output, "no such file or directory") {
+	if code != cli.ExitUnable || !strings.Contains(output, "no such file or directory") {
 		t.Errorf("exit code %d: %s", code, output)
 	}
 	var j fetchJob

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/contract/images/picture"
 )
 
@@ -23,15 +24,15 @@ func pictureChild() ([]string, error) {
 	return []string{self, pictureName}, err
 }
 
-func pictureCommand(p process) *cobra.Command {
+func pictureCommand(p cli.Process) *cobra.Command {
 	return &cobra.Command{
 		Use:                pictureName,
 		Short:              "process one picture (used by the server)",
 		Hidden:             true,
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if code := picture.Child(p.stdin, p.stdout, args); code != exitOK {
-				return withCode(code, errors.New("no picture was processed"))
+			if code := picture.Child(p.Stdin, p.Stdout, args); code != cli.ExitOK {
+				return cli.WithCode(code, errors.New("no picture was processed"))
 			}
 			return nil
 		},

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // Commands that wait say so again and again, also where nothing happens and nobody has a terminal.
@@ -24,8 +26,8 @@ func TestWaitingIsNotSilent(t *testing.T) {
 	idle := launchNode(t, "data", "--no-workers")
 	s := launchNode(t, "data")
 	dir := t.TempDir()
-	mustWrite(t, dir, "picture.jpg", largeJPEG(t))
-	mustWrite(t, dir, "graph.json",
+	mustWriteFile(t, dir, "picture.jpg", largeJPEG(t))
+	mustWriteFile(t, dir, "graph.json",
 		[]byte(`{"jobs":[{"ref":"a","queue":"q"},{"ref":"b","queue":"q","depends_on":["a"]}]}`))
 	for name, tt := range map[string]struct {
 		args []string
@@ -72,7 +74,7 @@ func TestWaitingIsNotSilent(t *testing.T) {
 			}
 			hang := time.AfterFunc(testTimeout, func() { _ = c.Process.Kill() })
 			defer hang.Stop()
-			if _ = c.Wait(); c.ProcessState.ExitCode() != exitInterrupted {
+			if _ = c.Wait(); c.ProcessState.ExitCode() != cli.ExitInterrupted {
 				t.Errorf("it ended with %v", c.ProcessState)
 			}
 		})

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // runCommand runs a command in a directory of its own and returns how it ended and what it wrote.
@@ -26,6 +28,14 @@ func runCommand(t *testing.T, environ []string, args ...string) (code int, out, 
 	return c.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
+// mustWriteFile writes a file into a folder.
+func mustWriteFile(t *testing.T, folder, name string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // certificateFiles writes a certificate for 127.0.0.1 that no system trusts, and its key.
 func certificateFiles(t *testing.T) (cert, key string) {
 	t.Helper()
@@ -36,9 +46,9 @@ func certificateFiles(t *testing.T) (cert, key string) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	mustWrite(t, dir, "cert.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+	mustWriteFile(t, dir, "cert.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
 		Bytes: s.Certificate().Raw}))
-	mustWrite(t, dir, "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+	mustWriteFile(t, dir, "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
 	return filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 }
 
@@ -49,9 +59,9 @@ func TestCACert(t *testing.T) {
 	cert, key := certificateFiles(t)
 	s := launchNode(t, "data", "--set", "tls.cert="+cert, "--set", "tls.key="+key)
 	dir := t.TempDir()
-	mustWrite(t, dir, "line", []byte("1\n"))
-	mustWrite(t, dir, "picture.png", []byte("\x89PNG\r\n\x1a\n"))
-	mustWrite(t, dir, "graph.json", []byte(`{"jobs":[{"ref":"a","queue":"q"}]}`))
+	mustWriteFile(t, dir, "line", []byte("1\n"))
+	mustWriteFile(t, dir, "picture.png", []byte("\x89PNG\r\n\x1a\n"))
+	mustWriteFile(t, dir, "graph.json", []byte(`{"jobs":[{"ref":"a","queue":"q"}]}`))
 	commands := [][]string{
 		{"enqueue", "--queue", "q", "--timeout", "9s", filepath.Join(dir, "line")},
 		{"work", "q", "--until-empty", "--", "true"},
@@ -64,7 +74,7 @@ func TestCACert(t *testing.T) {
 	}
 	for i, args := range commands {
 		code, _, errs := runCommand(t, []string{"MILLRACE_SERVER=" + s.url}, args...)
-		if code != exitServer {
+		if code != cli.ExitServer {
 			t.Errorf("%s: exit code %d: %s", args, code, errs)
 		}
 		if i >= 6 { // they take their time with a server that they reach
@@ -76,19 +86,19 @@ func TestCACert(t *testing.T) {
 			code, _, errs = runCommand(t,
 				[]string{"MILLRACE_SERVER=" + s.url, "MILLRACE_CACERT=" + cert}, args...)
 		}
-		if want := map[bool]int{true: exitFailed}[args[0] == "fetch"]; code != want {
+		if want := map[bool]int{true: cli.ExitFailed}[args[0] == "fetch"]; code != want {
 			t.Errorf("%s, trusted: exit code %d, want %d: %s", args, code, want, errs)
 		}
 	}
 	code, _, errs := runCommand(t, nil, "enqueue", "--server",
 		strings.Replace(s.url, "https", "http", 1), "--queue", "q", "--timeout", "9s",
 		filepath.Join(dir, "line"))
-	if code != exitServer || !strings.Contains(errs, "https://") {
+	if code != cli.ExitServer || !strings.Contains(errs, "https://") {
 		t.Errorf("without TLS: exit code %d: %s", code, errs)
 	}
 	for _, wrong := range []string{key, filepath.Join(dir, "none")} {
 		if code, _, errs = runCommand(t, nil, "export", "--server", s.url, "--cacert",
-			wrong); code != exitUsage || !strings.Contains(errs, "--cacert") {
+			wrong); code != cli.ExitUsage || !strings.Contains(errs, "--cacert") {
 			t.Errorf("--cacert %s: exit code %d: %s", wrong, code, errs)
 		}
 	}
@@ -101,30 +111,30 @@ func TestServerIsNamed(t *testing.T) {
 	s := launchNode(t, "data")
 	host := strings.TrimPrefix(s.url, "http://")
 	dir := t.TempDir()
-	mustWrite(t, dir, "line", []byte("1\n"))
+	mustWriteFile(t, dir, "line", []byte("1\n"))
 	for _, name := range []string{host, strings.Replace(host, "127.0.0.1", "localhost", 1), s.url,
 		s.url + "/"} {
 		for _, args := range [][]string{{"enqueue", "--queue", "q", "--timeout", "9s",
 			filepath.Join(dir, "line")}, {"export"}} {
 			if code, _, errs := runCommand(t, nil,
-				append(args, "--server", name)...); code != exitOK {
+				append(args, "--server", name)...); code != cli.ExitOK {
 				t.Errorf("--server %s %s: exit code %d: %s", name, args, code, errs)
 			}
 			if code, _, errs := runCommand(t, []string{"MILLRACE_SERVER=" + name},
-				args...); code != exitOK {
+				args...); code != cli.ExitOK {
 				t.Errorf("MILLRACE_SERVER=%s %s: exit code %d: %s", name, args, code, errs)
 			}
 		}
 	}
 	away := []string{"MILLRACE_SERVER=127.0.0.1:1"}
-	if code, _, errs := runCommand(t, away, "export"); code != exitServer {
+	if code, _, errs := runCommand(t, away, "export"); code != cli.ExitServer {
 		t.Errorf("the server is away: exit code %d: %s", code, errs)
 	}
 	if code, _, errs := runCommand(t, away, "export", "--set",
-		"data_dir=none"); code != exitUnable || !strings.Contains(errs, "none") {
+		"data_dir=none"); code != cli.ExitUnable || !strings.Contains(errs, "none") {
 		t.Errorf("the store is named: exit code %d: %s", code, errs)
 	}
-	if code, _, _ := runCommand(t, nil, "export", "--server", "nowhere"); code != exitUsage {
+	if code, _, _ := runCommand(t, nil, "export", "--server", "nowhere"); code != cli.ExitUsage {
 		t.Errorf("no address: exit code %d", code)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
@@ -52,7 +53,7 @@ func (k *deps) openObjects(ctx context.Context) (err error) {
 		"objects"), URL: k.settings.Objects.URL,
 		Bucket: k.settings.Objects.Bucket, Part: k.objectsPart()})
 	if err != nil {
-		return unableError("objects.url: %s", plainError(err))
+		return cli.UnableError("objects.url: %s", plainError(err))
 	}
 	k.probeObjects(ctx)
 	return nil
@@ -76,12 +77,12 @@ func (k *deps) openStreams(ctx context.Context) (err error) {
 	k.streams, err = stream.Open(ctx, stream.Config{URL: s.URL, Listen: s.Listen,
 		Token: s.Token.Reveal(), Dir: filepath.Join(k.settings.DataDir, "streams"),
 		Node: k.node, Specs: k.streamSpecs(), Log: k.log, Part: k.streamsPart(),
-		Now: k.process.now})
+		Now: k.process.Now})
 	if err != nil && s.URL != "" {
-		return unableError("stream.url (%s): %s", hostsOf(s.URL, "4222"), plainError(err))
+		return cli.UnableError("stream.url (%s): %s", hostsOf(s.URL, "4222"), plainError(err))
 	}
 	if err != nil {
-		return unableError("streams: %s", plainError(err))
+		return cli.UnableError("streams: %s", plainError(err))
 	}
 	return nil
 }
@@ -113,8 +114,8 @@ func (k *deps) closeStorage() {
 func newFetchBoxContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
 	s, grace := &p.settings.FetchBox, p.settings.ShutdownGrace
 	f, err := fetchbox.New(fetchbox.Config{
-		Log: log, Registry: p.registries.For(fetchbox.Name, ""), Now: p.process.now,
-		Elapsed: p.process.elapsed, Random: randomBytes,
+		Log: log, Registry: p.registries.For(fetchbox.Name, ""), Now: p.process.Now,
+		Elapsed: p.process.Elapsed, Random: randomBytes,
 		Token: s.Token, OperatorToken: p.operatorToken, Tracing: p.tracing, Node: p.node,
 		Objects: p.objects, Streams: p.streams, Shared: p.places, Types: jobTypes(p.settings),
 		Pools:        proxyPools(p.settings),
@@ -126,7 +127,7 @@ func newFetchBoxContract(p *deps, log *slog.Logger) (server.ServedContract, erro
 		LedgerMaxBytes: s.LedgerMaxBytes, PruneInterval: p.settings.PruneInterval,
 		NoLocalWorkers: p.noWorkers, Grace: grace - grace/8,
 		Egress: egress.Config{AllowLocal: p.settings.OnLoopback(), Allow: p.settings.Egress.Allow,
-			UserAgent: userAgent()},
+			UserAgent: cli.UserAgent()},
 	})
 	if err != nil {
 		return server.ServedContract{}, err

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/contract/images/cdn"
@@ -24,7 +25,7 @@ func newImagesContract(p *deps, log *slog.Logger) (server.ServedContract, error)
 	}
 	workDir, err := makeEmptyDir(filepath.Join(p.settings.DataDir, "work"))
 	if err != nil {
-		return server.ServedContract{}, unableError("data_dir: %v", err)
+		return server.ServedContract{}, cli.UnableError("data_dir: %v", err)
 	}
 	if p.messages == nil {
 		p.messages = images.Embedded(p.streams, log)
@@ -35,7 +36,7 @@ func newImagesContract(p *deps, log *slog.Logger) (server.ServedContract, error)
 	}
 	r, err := images.New(images.Config{
 		Log: log, API: p.registries.For(images.Name, "api"),
-		Worker: p.registries.For(images.Name, "worker"), Now: p.process.now, Random: randomBytes,
+		Worker: p.registries.For(images.Name, "worker"), Now: p.process.Now, Random: randomBytes,
 		Token: s.Token, Tracing: p.tracing, Node: p.node, Objects: p.objects, Shared: p.places,
 		Bucket: p.settings.Objects.Bucket, Queue: p.messages, CDN: p.cdn,
 		Processor: &picture.Processor{Command: child,
@@ -75,13 +76,13 @@ func (k *deps) connectImages(ctx context.Context) error {
 		queue, err := message.OpenSQS(context.WithoutCancel(ctx), s.QueueURL,
 			k.log.With(telemetry.Contract, images.Name), k.queuePart())
 		if err != nil {
-			return unableError("images.queue_url: %s", plainError(err))
+			return cli.UnableError("images.queue_url: %s", plainError(err))
 		}
 		k.messages = queue
 	}
 	network, err := imageCDN(ctx, k)
 	if err != nil {
-		return unableError("images.cdn: %s", plainError(err))
+		return cli.UnableError("images.cdn: %s", plainError(err))
 	}
 	k.cdn = network
 	return nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
@@ -28,7 +29,7 @@ import (
 
 // deps are what rooms are made of.
 type deps struct {
-	process    process
+	process    cli.Process
 	settings   *config.Settings
 	log        *slog.Logger
 	registries *telemetry.Registries
@@ -74,9 +75,9 @@ func buildContracts(p *deps) ([]server.ServedContract, error) {
 			continue
 		}
 		contract, err := c.build(p, p.log.With(telemetry.Contract, c.name))
-		var f *exitError
+		var f *cli.ExitError
 		if err != nil && !errors.As(err, &f) {
-			err = withCode(exitFailed, fmt.Errorf("contract %s: %w", c.name, err))
+			err = cli.WithCode(cli.ExitFailed, fmt.Errorf("contract %s: %w", c.name, err))
 		}
 		if err != nil {
 			return nil, err
@@ -99,13 +100,13 @@ func newRelayContract(p *deps, log *slog.Logger) (server.ServedContract, error) 
 func loadPepper(s *config.Settings) ([]byte, error) {
 	if path := s.Secrets.PepperFile; path != "" {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, unableError(
+			return nil, cli.UnableError(
 				"secrets.pepper_file: there is no file %s; copy the one of the other nodes there, or write 32 random bytes or more to it (mode 0600)", path)
 		}
 	}
 	pepper, err := account.LoadPepper(s.PepperFile())
 	if err != nil {
-		return nil, unableError("secrets.pepper_file: %v", err)
+		return nil, cli.UnableError("secrets.pepper_file: %v", err)
 	}
 	return pepper, nil
 }
@@ -122,7 +123,7 @@ func newForgeRunContract(p *deps, log *slog.Logger) (server.ServedContract, erro
 	}
 	r, err := forgerun.New(forgerun.Config{
 		Log: log, LogRequests: s.LogRequests, Registry: p.registries.For(forgerun.Name, ""),
-		Now: p.process.now, Elapsed: p.process.elapsed, Random: randomBytes,
+		Now: p.process.Now, Elapsed: p.process.Elapsed, Random: randomBytes,
 		Pepper: pepper, Node: p.node, Client: p.egress, Tracing: p.tracing,
 		Types: s.Types, Workers: workers, JobsPerWorker: s.JobsPerWorker, Lease: s.Lease,
 		Heartbeat:  s.Heartbeat,
@@ -162,7 +163,7 @@ func newTaskFlowContract(p *deps, log *slog.Logger) (server.ServedContract, erro
 			Timeout: q.Timeout, MaxConcurrent: q.MaxConcurrent}
 	}
 	t, err := taskflow.New(taskflow.Config{Log: log, Registry: p.registries.For(taskflow.Name, ""),
-		Now: p.process.now, Random: randomBytes,
+		Now: p.process.Now, Random: randomBytes,
 		Token: s.Token, Tracing: p.tracing, Lease: s.Lease, MaxConcurrent: s.MaxConcurrent,
 		BodyLimit: taskFlowBodyLimit, GraphBodyLimit: taskFlowGraphLimit,
 		Queues: queues, Runner: taskflow.Runner{Disabled: p.noWorkers, Node: p.node,
@@ -188,7 +189,7 @@ func buildAPIs(p *deps) ([]server.API, error) {
 		Registry: p.registries.For(workerapi.Name, ""), Tracing: p.tracing,
 		Token: p.settings.Worker.Token, Contracts: p.remoteContracts, Refused: places.Refused})
 	if err != nil {
-		return nil, withCode(exitFailed, err)
+		return nil, cli.WithCode(cli.ExitFailed, err)
 	}
 	return []server.API{{Name: workerapi.Name, Mount: api.Mount, OpenAPI: workerapi.OpenAPI}}, nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -277,7 +278,7 @@ func launch(binary, dir string, environ []string, args ...string) (*launchedServ
 		defer close(s.ended)
 		_ = cmd.Wait()
 	}()
-	if _, url, ok := strings.Cut(strings.TrimSpace(line), listeningOn); ok && err == nil {
+	if _, url, ok := strings.Cut(strings.TrimSpace(line), cli.ListeningOn); ok && err == nil {
 		s.url = strings.Fields(url)[0]
 		return s, nil
 	}
@@ -285,7 +286,7 @@ func launch(binary, dir string, environ []string, args ...string) (*launchedServ
 	return nil, errors.New("the server did not start: " + line + s.stderr.String())
 }
 
-// kill ends the process as a crash would and waits until it is gone.
+// Kill ends the process as a crash would and waits until it is gone.
 func (s *launchedServer) kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.ended

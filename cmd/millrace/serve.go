@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/egress"
@@ -21,11 +22,7 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// listeningOn stands before the address in the line that serve prints. Who starts a server reads it
-// there: with port 0 nobody else knows it.
-const listeningOn = " listening on "
-
-func serveCommand(p process) *cobra.Command {
+func serveCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
 	var mode serveMode
 	var untilStdinEnds bool
@@ -50,10 +47,10 @@ and metrics.`,
 			if err != nil {
 				return loggedAs(p, flags.logFormat(p, c), err)
 			}
-			ctx, stop := untilSignal(context.Background())
+			ctx, stop := cli.UntilSignal(context.Background())
 			defer stop()
 			if untilStdinEnds {
-				ctx, stop = p.untilStdinEnds(ctx)
+				ctx, stop = p.UntilStdinEnds(ctx)
 				defer stop()
 			}
 			return loggedAs(p, settings.Log.Format, serve(ctx, p, settings, mode))
@@ -75,13 +72,13 @@ and metrics.`,
 type serveMode struct{ noWorkers, workersOnly bool }
 
 // serve runs one node until ctx ends.
-func serve(ctx context.Context, p process, settings *config.Settings, mode serveMode) (err error) {
+func serve(ctx context.Context, p cli.Process, settings *config.Settings, mode serveMode) (err error) {
 	tuneGC(p)
-	log, err := telemetry.NewLogger(p.stderr, settings.Log.Format, settings.Log.Level)
+	log, err := telemetry.NewLogger(p.Stderr, settings.Log.Format, settings.Log.Level)
 	if err != nil {
-		return withCode(exitUsage, err)
+		return cli.WithCode(cli.ExitUsage, err)
 	}
-	defer p.captureLibraryLogs(log)()
+	defer captureLibraryLogs(p, log)()
 	for _, text := range settings.UnknownVariables() {
 		log.Warn(text)
 	}
@@ -94,11 +91,11 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 	}()
 	registries, err := telemetry.NewRegistries()
 	if err != nil {
-		return withCode(exitFailed, err)
+		return cli.WithCode(cli.ExitFailed, err)
 	}
 	observe, err := telemetry.StoreObserver(registries.For(telemetry.Core, ""))
 	if err != nil {
-		return withCode(exitFailed, err)
+		return cli.WithCode(cli.ExitFailed, err)
 	}
 	if err := checkStart(ctx, settings); err != nil {
 		return err
@@ -122,24 +119,24 @@ func serve(ctx context.Context, p process, settings *config.Settings, mode serve
 	started = true
 	k.endFormerTerms(ctx)
 	k.printGreeting(node.URLs(), mode.workersOnly)
-	return withCode(exitFailed, node.Run(ctx))
+	return cli.WithCode(cli.ExitFailed, node.Run(ctx))
 }
 
 // loggedAs writes the end of a server that fails as a line of the log, where those are for
 // programs to read.
-func loggedAs(p process, format string, err error) error {
+func loggedAs(p cli.Process, format string, err error) error {
 	if format != "json" {
 		return err
 	}
 	if err == nil {
 		return nil
 	}
-	log, failed := telemetry.NewLogger(p.stderr, format, "error")
+	log, failed := telemetry.NewLogger(p.Stderr, format, "error")
 	if failed != nil {
 		return err
 	}
-	log.Error("the server ends", telemetry.ErrorMessage, err.Error(), "exit_code", exitCode(err))
-	return withCode(exitCode(err), errLogged)
+	log.Error("the server ends", telemetry.ErrorMessage, err.Error(), "exit_code", cli.ExitCode(err))
+	return cli.WithCode(cli.ExitCode(err), cli.ErrLogged)
 }
 
 // checkStart finds out what most often stops a start, before anything is made: a node that does not
@@ -153,18 +150,18 @@ func checkStart(ctx context.Context, s *config.Settings) error {
 	if err := checkLocalStore(ctx, s); err != nil {
 		return err
 	}
-	return withCode(exitUnable, server.CheckListen(ctx, s))
+	return cli.WithCode(cli.ExitUnable, server.CheckListen(ctx, s))
 }
 
 // tuneGC trades memory for time: what a server keeps is a few megabytes and
 // what it makes for requests is gone at once, so by default Go would collect
 // dozens of times a second. Near the limit it collects as usual. Who sets GOGC or
 // GOMEMLIMIT decides instead.
-func tuneGC(p process) {
-	if p.env("GOGC") == "" {
+func tuneGC(p cli.Process) {
+	if p.Env("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
-	if p.env("GOMEMLIMIT") == "" {
+	if p.Env("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(512 << 20)
 	}
 }
@@ -176,7 +173,7 @@ func listeningNode(ctx context.Context, k *deps, opened store.Store, mode serveM
 	if err != nil {
 		return nil, err
 	}
-	return node, withCode(exitUnable, node.Listen(ctx))
+	return node, cli.WithCode(cli.ExitUnable, node.Listen(ctx))
 }
 
 func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (*server.Server,
@@ -202,22 +199,22 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 	}
 	node, err := server.New(server.Config{Settings: k.settings, Store: opened, Contracts: contracts,
 		APIs: apis, Log: k.log,
-		Metrics: k.registries.Handler(k.log), Node: k.node, Version: readBuildInfo().Version,
-		Page: k.page(mode.workersOnly), Random: randomBytes, Monotonic: k.process.elapsed,
+		Metrics: k.registries.Handler(k.log), Node: k.node, Version: cli.ReadBuildInfo().Version,
+		Page: k.page(mode.workersOnly), Random: randomBytes, Monotonic: k.process.Elapsed,
 		WorkersOnly: mode.workersOnly,
 		ConfigureEngine: func(e *engine.Engine) error {
 			k.engine = e
 			k.places.Bind(ctx, e)
 			return registerQueueDepths(e, k.registries)
 		}})
-	return node, withCode(exitUnable, err)
+	return node, cli.WithCode(cli.ExitUnable, err)
 }
 
 // connect makes the ways out of the process: for calls to others, guarded, for traces, and to
 // what is kept elsewhere. It comes before the store, as it makes nothing in the data directory.
 func (k *deps) connect(ctx context.Context) error {
 	if err := k.connectEgress(ctx); err != nil {
-		return withCode(exitFailed, err)
+		return cli.WithCode(cli.ExitFailed, err)
 	}
 	if err := k.connectImages(ctx); err != nil {
 		return err
@@ -227,13 +224,13 @@ func (k *deps) connect(ctx context.Context) error {
 
 func (k *deps) connectEgress(ctx context.Context) (err error) {
 	k.egress, err = egress.New(egress.Config{AllowLocal: k.settings.OnLoopback(),
-		Allow: k.settings.Egress.Allow, UserAgent: userAgent()})
+		Allow: k.settings.Egress.Allow, UserAgent: cli.UserAgent()})
 	if err != nil {
 		return err
 	}
 	k.tracing, err = telemetry.NewTracing(ctx, k.settings.Telemetry.OTLPEndpoint,
 		k.tracesPart(), attribute.String("service.name", "millrace"),
-		attribute.String("service.version", readBuildInfo().Version),
+		attribute.String("service.version", cli.ReadBuildInfo().Version),
 		attribute.String("service.instance.id", k.node))
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/forgerun"
@@ -18,18 +19,18 @@ import (
 // started it, and with what it is and what can be done with it, in the log or, where standard
 // output is a terminal, below that line.
 func (k *deps) printGreeting(urls []string, workersOnly bool) {
-	fmt.Fprintf(k.process.stdout, "millrace %s%s%s\n", readBuildInfo().Version, listeningOn,
+	fmt.Fprintf(k.process.Stdout, "millrace %s%s%s\n", cli.ReadBuildInfo().Version, cli.ListeningOn,
 		strings.Join(urls, " and "))
 	facts := append(k.dataFacts(), k.serviceFacts(workersOnly)...)
-	if !isTerminal(k.process.stdout) {
-		args := []any{"version", readBuildInfo().Version}
+	if !cli.IsTerminal(k.process.Stdout) {
+		args := []any{"version", cli.ReadBuildInfo().Version}
 		for _, f := range facts {
 			args = append(args, f.Name, f.Text)
 		}
 		k.log.Info("started", args...)
 		return
 	}
-	fmt.Fprintln(k.process.stdout, formatFacts(facts, k.exampleCommands(urls[0], workersOnly)))
+	fmt.Fprintln(k.process.Stdout, formatFacts(facts, k.exampleCommands(urls[0], workersOnly)))
 }
 
 // dataFacts says where the data are.
@@ -98,7 +99,7 @@ func (k *deps) openAccess() string {
 // exampleCommands are commands to go on with.
 func (k *deps) exampleCommands(url string, workersOnly bool) []string {
 	at := ""
-	if url != defaultServer {
+	if url != cli.DefaultServer {
 		at = " --server " + url
 	}
 	s := k.settings

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +15,29 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/cmd/millrace/internal/simulate"
 )
+
+// simulateAgainst runs a whole simulate command in this process.
+func simulateAgainst(t *testing.T, server string, args ...string) (code int, m simulate.Summary, out,
+	errs string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	start := time.Now()
+	code = run(cli.Process{Args: append([]string{"simulate", "--server", server, "--json"}, args...),
+		Stdin:  strings.NewReader(""),
+		Stdout: &stdout, Stderr: &stderr, Now: time.Now, Elapsed: func() time.Duration {
+			return time.Since(start)
+		}})
+	if stdout.Len() > 0 {
+		if err := json.Unmarshal(stdout.Bytes(), &m); err != nil {
+			t.Fatalf("%v in %s", err, &stdout)
+		}
+	}
+	return code, m, stdout.String(), stderr.String()
+}
 
 // The server is killed with SIGKILL again and again while it is simulated against, and started
 // again on the same directory and address: what was acknowledged is there (FR-177, FR-249), runs
@@ -48,7 +69,7 @@ func TestSimulateUnderKills(t *testing.T) {
 	server := start()
 	type end struct {
 		code      int
-		m         simSummary
+		m         simulate.Summary
 		out, errs string
 	}
 	ended := make(chan end, 1)
@@ -56,7 +77,7 @@ func TestSimulateUnderKills(t *testing.T) {
 	go func() {
 		var e end
 		close(started)
-		e.code, e.m, e.out, e.errs = runSimulation(t, "http://"+address, "--rate", "40",
+		e.code, e.m, e.out, e.errs = simulateAgainst(t, "http://"+address, "--rate", "40",
 			"--duration", "6s", "--settle", "100s", "--slow", "100ms", "--concurrency", "150")
 		ended <- e
 	}()
@@ -114,14 +135,8 @@ func awaitSubmits(t *testing.T, s *launchedServer) {
 // Interrupted, a simulation accounts for the plays that had ended, and tells how many had not.
 func TestSimulateInterrupted(t *testing.T) {
 	t.Parallel()
-	d := newFakeForgeRun("")
-	server := httptest.NewServer(d)
-	t.Cleanup(func() { server.Close(); d.stop() })
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(binary, "simulate", "--server", server.URL, "--duration", "1m", "--mix",
+	server := launchNode(t, "data", "--set", "forgerun.duration_scale=0.01")
+	cmd := exec.Command(mustMillrace(t), "simulate", "--server", server.url, "--duration", "1m", "--mix",
 		"SUCCESS_FAST,SCHEDULED_FAR_FUTURE", "--json")
 	var stdout bytes.Buffer
 	cmd.Stdout = &stdout
@@ -143,7 +158,7 @@ func TestSimulateInterrupted(t *testing.T) {
 		}
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted ||
+	if code := cmd.ProcessState.ExitCode(); code != cli.ExitInterrupted ||
 		output != "millrace: interrupted" {
 		t.Errorf("code %d, %q, %s", code, output, &stdout)
 	}
@@ -151,7 +166,7 @@ func TestSimulateInterrupted(t *testing.T) {
 		load) {
 		t.Errorf("the load says %q", load)
 	}
-	var m simSummary
+	var m simulate.Summary
 	if err := json.Unmarshal(stdout.Bytes(), &m); err != nil {
 		t.Fatalf("%v: %s", err, &stdout)
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
@@ -22,12 +23,12 @@ import (
 func databaseFile(s *config.Settings) string { return filepath.Join(s.DataDir, "millrace.db") }
 
 // openStore opens what the settings name and brings its schema up to date.
-func openStore(ctx context.Context, p process, s *config.Settings,
+func openStore(ctx context.Context, p cli.Process, s *config.Settings,
 	observe func(string, time.Duration, error)) (store.Store, error) {
 	if s.Store.Postgres() {
-		log, err := telemetry.NewLogger(p.stderr, s.Log.Format, s.Log.Level)
+		log, err := telemetry.NewLogger(p.Stderr, s.Log.Format, s.Log.Level)
 		if err != nil {
-			return nil, withCode(exitUsage, err)
+			return nil, cli.WithCode(cli.ExitUsage, err)
 		}
 		opened, err := postgres.Open(ctx,
 			postgres.Config{URL: s.Store.Reveal(), Conns: s.Postgres.MaxConnections,
@@ -37,7 +38,7 @@ func openStore(ctx context.Context, p process, s *config.Settings,
 		}
 		return opened, nil
 	}
-	opened, err := sqlite.Open(ctx, sqlite.Config{Path: databaseFile(s), Now: p.now,
+	opened, err := sqlite.Open(ctx, sqlite.Config{Path: databaseFile(s), Now: p.Now,
 		Observe: observe})
 	if err != nil {
 		return nil, storeError(s, err)
@@ -56,15 +57,15 @@ func checkLocalStore(ctx context.Context, s *config.Settings) error {
 	jobs, others, err := sqlite.IsLocked(ctx, databaseFile(s), config.ContractNames()...)
 	switch {
 	case err != nil:
-		return unableError("data_dir: %q holds a SQLite database that cannot be read (%v); start "+
+		return cli.UnableError("data_dir: %q holds a SQLite database that cannot be read (%v); start "+
 			"with --set ignore_local_store=true to leave it there",
 			s.DataDir, err)
 	case jobs == 1:
-		return unableError("data_dir: %q holds a SQLite database with 1 job, which is not in %s: %s", s.DataDir, s.Store, hint)
+		return cli.UnableError("data_dir: %q holds a SQLite database with 1 job, which is not in %s: %s", s.DataDir, s.Store, hint)
 	case jobs > 1:
-		return unableError("data_dir: %q holds a SQLite database with %d jobs, which are not in %s: %s", s.DataDir, jobs, s.Store, hint)
+		return cli.UnableError("data_dir: %q holds a SQLite database with %d jobs, which are not in %s: %s", s.DataDir, jobs, s.Store, hint)
 	case others > 0:
-		return unableError("data_dir: %q holds a SQLite database with work that is not in %s: %s",
+		return cli.UnableError("data_dir: %q holds a SQLite database with work that is not in %s: %s",
 			s.DataDir, s.Store, hint)
 	}
 	return nil
@@ -94,7 +95,7 @@ func storeError(s *config.Settings, err error) error {
 	if s.Store.Postgres() {
 		where = "the store " + s.Store.String() + " (setting store)"
 	}
-	return unableError("%s cannot be opened: %s", where, plainError(err))
+	return cli.UnableError("%s cannot be opened: %s", where, plainError(err))
 }
 
 // plain is an error as people read it: without the verb that failed, and with the cause in

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
 )
 
@@ -31,12 +32,12 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 
 // warnMisspelledVariables names environment variables that were most likely meant as others, which
 // would have no effect. What serves, and config, tell it with their settings.
-func warnMisspelledVariables(p process, c *cobra.Command) {
+func warnMisspelledVariables(p cli.Process, c *cobra.Command) {
 	if c.Name() == "serve" || c.Name() == "config" {
 		return
 	}
-	for _, text := range config.MisspelledVariables(p.environ, otherVariables) {
-		fmt.Fprintln(p.stderr, "millrace:", text)
+	for _, text := range config.MisspelledVariables(p.Environ, otherVariables) {
+		fmt.Fprintln(p.Stderr, "millrace:", text)
 	}
 }
 
@@ -51,18 +52,18 @@ func flagError(c *cobra.Command, err error) error {
 		GetSpecifiedName() string
 	}
 	if !errors.As(err, &flagErr) || len(flagErr.GetSpecifiedName()) < 2 {
-		return usageError("%v", err)
+		return cli.UsageError("%v", err)
 	}
 	name, isKnown := flagErr.GetSpecifiedName(), !strings.HasPrefix(err.Error(), "unknown ")
 	switch {
 	case isKnown && name == "set":
-		return usageError("%v; it takes KEY=VALUE, such as --set listen=127.0.0.1:9000", err)
+		return cli.UsageError("%v; it takes KEY=VALUE, such as --set listen=127.0.0.1:9000", err)
 	case isKnown:
-		return usageError("%v", err)
+		return cli.UsageError("%v", err)
 	}
 	takesSettings := c.Flags().Lookup("set") != nil
 	if key, ok := config.SimilarKey(name); ok && takesSettings {
-		return usageError("%v; did you mean --set %s=VALUE?", err, key)
+		return cli.UsageError("%v; did you mean --set %s=VALUE?", err, key)
 	}
 	var names []string
 	for _, match := range flagNames.FindAllStringSubmatch(c.Flags().FlagUsages(), -1) {
@@ -71,10 +72,10 @@ func flagError(c *cobra.Command, err error) error {
 	similar, ok := config.Closest(name, names)
 	switch {
 	case ok:
-		return usageError("%v; did you mean --%s?", err, similar)
+		return cli.UsageError("%v; did you mean --%s?", err, similar)
 	case takesSettings:
-		return usageError("%v; settings are given as --set KEY=VALUE, "+
+		return cli.UsageError("%v; settings are given as --set KEY=VALUE, "+
 			"and 'millrace config' lists them", err)
 	}
-	return usageError("%v; '%s --help' lists the flags", err, strings.TrimSpace(c.CommandPath()))
+	return cli.UsageError("%v; '%s --help' lists the flags", err, strings.TrimSpace(c.CommandPath()))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/contract/taskflow"
 )
 
@@ -28,7 +29,7 @@ const maxHeartbeatInterval = 30 * time.Second
 
 type workFlags struct {
 	contract    string
-	remote      remoteFlags
+	remote      cli.RemoteFlags
 	concurrency int
 	maxJobs     int
 	untilEmpty  bool
@@ -75,7 +76,7 @@ where commands have failed: that is the end of their jobs, not of the worker. It
 ends with 130 when commands were cut short, and with 1 when the server refuses to
 hand out jobs.`
 
-func workCommand(p process) *cobra.Command {
+func workCommand(p cli.Process) *cobra.Command {
 	var f workFlags
 	c := &cobra.Command{
 		Use:   "work QUEUE... -- COMMAND [ARG...]",
@@ -84,7 +85,7 @@ func workCommand(p process) *cobra.Command {
 		Args: func(c *cobra.Command, args []string) error {
 			if n := c.ArgsLenAtDash(); n < 1 || n == len(args) ||
 				(n > 1 && f.contract == contractRelay) {
-				return usageError(
+				return cli.UsageError(
 					"work takes a queue, or several with --contract, then -- and a command: millrace work QUEUE -- COMMAND [ARG...]")
 			}
 			return nil
@@ -93,14 +94,14 @@ func workCommand(p process) *cobra.Command {
 			queues, command := args[:c.ArgsLenAtDash()], args[c.ArgsLenAtDash():]
 			// an unset variable, which would mean the jobs of all queues
 			if slices.Contains(queues, "") {
-				return usageError("the name of the queue is empty")
+				return cli.UsageError("the name of the queue is empty")
 			}
 			if f.concurrency < 1 || f.maxJobs < 0 || f.drain < 0 || f.killAfter < 0 {
-				return usageError(
+				return cli.UsageError(
 					"--concurrency is at least 1; --max-jobs, --drain and --kill-after are not negative")
 			}
 			if !slices.Contains(workContracts, f.contract) {
-				return usageError("--contract is one of %s", strings.Join(workContracts, ", "))
+				return cli.UsageError("--contract is one of %s", strings.Join(workContracts, ", "))
 			}
 			if err := f.checkQueues(queues); err != nil {
 				return err
@@ -108,7 +109,7 @@ func workCommand(p process) *cobra.Command {
 			return f.run(p, queues, command)
 		},
 	}
-	f.remote.register(c)
+	f.remote.Register(c)
 	c.Flags().Lookup("token").Usage = "worker.token of the server, or relay.token for Relay " +
 		"(MILLRACE_TOKEN, which others cannot see)"
 	c.Flags().StringVar(&f.contract, "contract", contractRelay,
@@ -129,20 +130,20 @@ func workCommand(p process) *cobra.Command {
 func (f *workFlags) checkQueues(queues []string) error {
 	for _, queue := range queues {
 		if f.contract == client.ContractTaskFlow && !taskflow.IsQueue(queue) {
-			return usageError("%q can be no queue of TaskFlow: they have 1 to 64 letters, digits "+
+			return cli.UsageError("%q can be no queue of TaskFlow: they have 1 to 64 letters, digits "+
 				"and underscores", queue)
 		}
 	}
 	return nil
 }
 
-func (f *workFlags) run(p process, queues, command []string) error {
+func (f *workFlags) run(p cli.Process, queues, command []string) error {
 	if _, err := exec.LookPath(command[0]); err != nil {
-		return withCode(exitUsage, err)
+		return cli.WithCode(cli.ExitUsage, err)
 	}
 	polling, stopPolling := context.WithCancel(context.Background())
 	defer stopPolling()
-	transport, err := f.remote.transport(p)
+	transport, err := f.remote.Transport(p)
 	if err != nil {
 		return err
 	}
@@ -153,36 +154,36 @@ func (f *workFlags) run(p process, queues, command []string) error {
 	if f.contract != contractRelay {
 		g.polls = claimPolls{}
 	}
-	c, err := f.remote.client(p, g)
+	c, err := f.remote.Client(p, g)
 	if err != nil {
 		return err
 	}
-	log := f.log(p.stderr)
-	r := &commandRunner{contract: f.contract, args: command, environ: p.environ, stdout: p.stdout,
-		stderr: p.stderr, killAfter: f.killAfter, log: log, gate: g}
+	log := f.log(p.Stderr)
+	r := &commandRunner{contract: f.contract, args: command, environ: p.Environ, stdout: p.Stdout,
+		stderr: p.Stderr, killAfter: f.killAfter, log: log, gate: g}
 	hard, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	r.killCtx = hard
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, stopSignals()...) // before the first line that tells of the worker
+	signal.Notify(signals, cli.StopSignals()...) // before the first line that tells of the worker
 	go f.handleSignals(signals, g, log, polling, stopPolling, end)
 
 	log.Info("waiting for jobs", "contract", f.contract, "queues", strings.Join(queues, ","),
-		"server", f.remote.address(p), "concurrency", f.concurrency)
-	n := &queueNameWatch{metrics: strings.TrimRight(f.remote.address(p), "/") + "/metrics",
+		"server", f.remote.Address(p), "concurrency", f.concurrency)
+	n := &queueNameWatch{metrics: strings.TrimRight(f.remote.Address(p), "/") + "/metrics",
 		http: &http.Client{Transport: transport}, contract: f.contract, queues: queues, log: log}
 	n.check(polling)
 	go n.run(polling, g)
 
 	if err := f.worker(c, queues, r, log).Run(polling); err != nil {
-		return withCode(exitUsage, err)
+		return cli.WithCode(cli.ExitUsage, err)
 	}
 	log.Info("stopped", "jobs", g.jobCount())
 	if err := g.stopError(); err != nil {
 		return err
 	}
 	if r.cut.Load() {
-		return withCode(exitInterrupted,
+		return cli.WithCode(cli.ExitInterrupted,
 			errors.New("stopped before all commands had finished; their jobs come back"))
 	}
 	return nil
@@ -301,7 +302,7 @@ func (r *commandRunner) handle(ctx context.Context, run *client.Run) error {
 
 // refuse stops the worker because of a command that would fail for every other job too.
 func (r *commandRunner) stopWorker(err error) {
-	r.gate.stopWith(exitUnable, fmt.Errorf("no more jobs are taken, and this one went back: %w",
+	r.gate.stopWith(cli.ExitUnable, fmt.Errorf("no more jobs are taken, and this one went back: %w",
 		err))
 }
 

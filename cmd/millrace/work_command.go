@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // maxVariableBytes is what fits into one environment variable on Linux, with room for its name.
@@ -49,9 +50,9 @@ func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io
 	cmd.Stdin = bytes.NewReader(job.payload)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.Env = slices.Concat(r.environ, job.environ, []string{"MILLRACE_STATE=" + string(job.state)})
-	setProcessGroup(cmd)
+	cli.SetProcessGroup(cmd)
 	killWithParent(cmd)
-	cmd.Cancel = func() error { return signalGroup(cmd.Process, signalFor(context.Cause(ctx))) }
+	cmd.Cancel = func() error { return cli.SignalGroup(cmd.Process, signalFor(context.Cause(ctx))) }
 	cmd.WaitDelay = max(r.killAfter, time.Nanosecond) // 0 would be for ever
 	err := cmd.Run()
 	if ctx.Err() != nil {
@@ -59,7 +60,7 @@ func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io
 			r.cut.Store(true)
 		}
 		if cmd.Process != nil {
-			_ = signalGroup(cmd.Process, os.Kill) // whatever it has left behind
+			_ = cli.SignalGroup(cmd.Process, os.Kill) // whatever it has left behind
 		}
 		return fmt.Errorf("command ended: %w", context.Cause(ctx))
 	}

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // gate stands between a worker and its server and knows from the polls that pass when to stop:
@@ -117,13 +119,13 @@ func limitToOne(req *http.Request) *http.Request {
 
 func (g *pollGate) unanswered(err error) {
 	g.failures++
-	if certificateRejected(err) {
-		g.stopWith(exitServer,
-			fmt.Errorf("the server's certificate is not trusted (--cacert or %s): %w", envCACert,
+	if cli.CertificateRejected(err) {
+		g.stopWith(cli.ExitServer,
+			fmt.Errorf("the server's certificate is not trusted (--cacert or %s): %w", cli.EnvCACert,
 				err))
 	}
 	if g.untilEmpty && g.failures >= maxUnansweredPolls {
-		g.stopWith(exitServer, unreachableError(err))
+		g.stopWith(cli.ExitServer, cli.UnreachableError(err))
 	}
 }
 
@@ -140,11 +142,11 @@ func (g *pollGate) answered(resp *http.Response, jobs int, wasIdle bool) {
 			g.stop()
 		}
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		g.stopWith(exitServer,
+		g.stopWith(cli.ExitServer,
 			errors.New("the server refuses the token (--token or MILLRACE_TOKEN)"))
 	case status >= 400 && status < 500 && status != http.StatusTooManyRequests &&
 		status != http.StatusRequestTimeout:
-		g.stopWith(exitFailed, fmt.Errorf("the server refuses the poll: %d %s%s", status,
+		g.stopWith(cli.ExitFailed, fmt.Errorf("the server refuses the poll: %d %s%s", status,
 			http.StatusText(status), refusalText(resp)))
 	}
 }
@@ -173,14 +175,14 @@ func refusalText(resp *http.Response) string {
 	if message = strings.TrimSpace(message); message == "" {
 		return ""
 	}
-	return ": " + printable(message)
+	return ": " + cli.Printable(message)
 }
 
 func (g *pollGate) stopWith(code int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.stopReason == nil {
-		g.stopReason = withCode(code, err)
+		g.stopReason = cli.WithCode(code, err)
 	}
 	g.stop()
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // runWork runs `millrace work` with nothing on its path but the programs that are named, until it
@@ -80,7 +81,7 @@ func TestWorkWithoutItsProgram(t *testing.T) {
 			}
 			code, output := runWork(t, s.url, []string{"sh"},
 				append([]string{name, "--"}, command...)...)
-			if code != exitUnable || !strings.Contains(output, "the command cannot be run") {
+			if code != cli.ExitUnable || !strings.Contains(output, "the command cannot be run") {
 				t.Errorf("relay: exit code %d: %s", code, output)
 			}
 			repeated, err := c.Relay().Next(t.Context(), name, 1, 0)
@@ -97,7 +98,7 @@ func TestWorkWithoutItsProgram(t *testing.T) {
 			}
 			code, output = runWork(t, s.url, []string{"sh"},
 				append([]string{name, "--contract", "taskflow", "--"}, command...)...)
-			if code != exitUnable || !strings.Contains(output, "the command cannot be run") {
+			if code != cli.ExitUnable || !strings.Contains(output, "the command cannot be run") {
 				t.Errorf("taskflow: exit code %d: %s", code, output)
 			}
 			if made, err = c.TaskFlow().Get(t.Context(), made.ID); err != nil ||
@@ -158,7 +159,7 @@ func TestThumbsWithoutLibvips(t *testing.T) {
 
 	code, output := runWork(t, s.url, []string{"sh", "cat"}, "--contract", "images", "process_file",
 		"--", script)
-	if code != exitUnable || !strings.Contains(output, "libvips-tools") ||
+	if code != cli.ExitUnable || !strings.Contains(output, "libvips-tools") ||
 		status() != "failed_retryable" {
 		t.Errorf("for a job: exit code %d: %s; the job is %s", code, output, status())
 	}

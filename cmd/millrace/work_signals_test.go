@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -18,7 +19,7 @@ func idleWorker(t *testing.T, server string) (*exec.Cmd, *testkit.LogBuffer) {
 	output := &testkit.LogBuffer{}
 	c := exec.Command(mustMillrace(t), "work", "idle", "--server", server, "--", "cat")
 	c.Env, c.Stderr = []string{"PATH=" + os.Getenv("PATH")}, output
-	setProcessGroup(c)
+	cli.SetProcessGroup(c)
 	killWithParent(c)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -46,7 +47,7 @@ func TestWorkIdleSignals(t *testing.T) {
 		_ = c.Wait()
 		hang.Stop()
 		text := output.String()
-		if c.ProcessState.ExitCode() != exitOK || strings.Contains(text, "command") {
+		if c.ProcessState.ExitCode() != cli.ExitOK || strings.Contains(text, "command") {
 			t.Errorf("%v: ended with %v: %s", signal, c.ProcessState, text)
 		}
 	}
@@ -62,7 +63,7 @@ func TestServeStoppedAtStart(t *testing.T) {
 		c := exec.Command(binary, "serve", "--config", os.DevNull, "--set", "data_dir="+dir,
 			"--set", "listen=127.0.0.1:0")
 		c.Stderr = output
-		setProcessGroup(c)
+		cli.SetProcessGroup(c)
 		killWithParent(c)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
@@ -76,7 +77,7 @@ func TestServeStoppedAtStart(t *testing.T) {
 		_ = c.Wait()
 		hang.Stop()
 		isQuiet := !strings.Contains(output.String(), "cannot be")
-		if c.ProcessState.ExitCode() != exitOK || !isQuiet {
+		if c.ProcessState.ExitCode() != cli.ExitOK || !isQuiet {
 			t.Errorf("%v: ended with %v: %s", signal, c.ProcessState, output)
 		}
 		s, err := launch(binary, dir, nil)

@@ -119,6 +119,19 @@ var rules = []rule{
 	{"2: only cmd and tests name a storage driver",
 		func(f *file) bool { return !f.test && !f.in("cmd", "internal/store") },
 		func(_ *file, p string) bool { return under(p, drivers...) }},
+	{"2: what commands share names no storage driver",
+		func(f *file) bool { return !f.test && f.in("cmd/millrace/internal") },
+		func(_ *file, p string) bool { return under(p, drivers...) }},
+	{"simulator and demo use a server through client alone",
+		func(f *file) bool {
+			return f.in("cmd/millrace/internal/simulate", "cmd/millrace/internal/demo")
+		},
+		func(_ *file, p string) bool {
+			return under(p, module+"/internal") && p != module+"/internal/clock"
+		}},
+	{"what commands share imports no command",
+		func(f *file) bool { return f.in("cmd/millrace/internal/cli") },
+		func(_ *file, p string) bool { return under(p, module+"/cmd") }},
 	{"2: database libraries are imported under store alone",
 		func(f *file) bool { return !f.test && !f.in("internal/store") },
 		func(_ *file, p string) bool {

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Process is what the operating system gives a command. Commands touch nothing of the outside but
+// through it.
+type Process struct {
+	Args    []string
+	Environ []string
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Now     func() time.Time
+	Elapsed func() time.Duration // since the process began; never jumps
+}
+
+// Env returns the value of an environment variable, empty when it is not set.
+func (p Process) Env(name string) string {
+	value := ""
+	for _, pair := range p.Environ {
+		if key, text, _ := strings.Cut(pair, "="); key == name {
+			value = text // the last one counts, as for a command that is started with it
+		}
+	}
+	return value
+}
+
+// IsTerminal tells whether somebody watches what is written to w.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// StopSignals are those that ask a command to stop. SIGHUP, by which a terminal says that it is
+// gone, is none for a command that was started to outlive it, as with nohup.
+func StopSignals() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
+}
+
+// UntilSignal returns a context that ends with the first of StopSignals. A second one then ends
+// the process at once, as it would any other.
+func UntilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, StopSignals()...)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// UntilUnread returns a context that ends when nobody reads standard output any more: what was made
+// on the way is then cleared away, where the signal of a broken pipe would end the process at once.
+func (p Process) UntilUnread(ctx context.Context) (Process, context.Context) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := context.WithCancel(ctx)
+	p.Stdout = &readOutput{p.Stdout, stop}
+	return p, ctx
+}
+
+// readOutput is output whose first failure is told.
+type readOutput struct {
+	io.Writer
+
+	failed func()
+}
+
+func (o *readOutput) Write(text []byte) (int, error) {
+	n, err := o.Writer.Write(text)
+	if err != nil {
+		o.failed()
+	}
+	return n, err
+}
+
+// UntilStdinEnds returns a context that ends when standard input does: the sign, for a process that
+// another one has started, that the other is gone, however it went.
+func (p Process) UntilStdinEnds(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, p.Stdin)
+		stop()
+	}()
+	return ctx, stop
+}

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+)
+
+// plainInterval is how often progress is told where nobody sees a bar.
+const plainInterval = 2 * time.Second
+
+// NewProgress tells how far long work is, also while nothing happens: a bar on a terminal, a plain
+// line now and then elsewhere. Safe for concurrent use.
+type Progress struct {
+	label     string
+	total     int64  // in the unit of add; below 1 when nobody knows
+	TotalUnit string // what the total is, where the note alone does not tell
+	out       io.Writer
+	elapsed   func() time.Duration
+	bar       *progressbar.ProgressBar // nil where there is no terminal
+	stopped   chan struct{}            // closed by end
+
+	mu          sync.Mutex
+	done        int64
+	started     time.Duration
+	note        string
+	ChangesOnly bool // nothing is told twice
+	reported    bool // since the last news
+	ended       bool
+}
+
+func (p Process) NewProgress(what string, total int64) *Progress {
+	g := &Progress{label: what, total: total, out: p.Stderr, elapsed: p.Elapsed,
+		started: p.Elapsed(), stopped: make(chan struct{})}
+	if IsTerminal(p.Stderr) {
+		if total < 1 {
+			total = -1
+		}
+		g.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.Stderr),
+			progressbar.OptionSetDescription(what),
+			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetPredictTime(total > 0),
+			progressbar.OptionShowElapsedTimeOnFinish())
+		_ = g.bar.RenderBlank()
+	}
+	go g.reportLoop()
+	return g
+}
+
+// reportLoop tells how far it is, every plainInterval, until the end.
+func (g *Progress) reportLoop() {
+	tick := time.NewTicker(plainInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			g.report()
+		case <-g.stopped:
+			return
+		}
+	}
+}
+
+func (g *Progress) report() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.ended, g.ChangesOnly && g.reported:
+	case g.bar != nil:
+		_ = g.bar.RenderBlank()
+	default:
+		g.writeLine()
+	}
+	g.reported = true
+}
+
+// HasBar reports whether the progress is drawn as a bar, which is on a terminal only.
+func (g *Progress) HasBar() bool { return g.bar != nil }
+
+// Add tells that n more are done, and what there is to say about it.
+func (g *Progress) Add(n int64, note string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.set(g.done+n, note)
+}
+
+// SetTotal tells how much is done, of what may by now be another total.
+func (g *Progress) SetTotal(done, total int64, note string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.total != total && g.bar != nil {
+		g.bar.ChangeMax64(total)
+	}
+	g.total = total
+	g.set(done, note)
+}
+
+// setClosed takes in news; the caller holds the lock.
+func (g *Progress) set(done int64, note string) {
+	g.done, g.note, g.reported = done, note, false
+	if g.bar != nil {
+		g.bar.Describe(g.label + g.TotalUnit + "  " + note)
+		_ = g.bar.Set64(done)
+	}
+}
+
+// line writes one plain line; the caller holds the lock.
+func (g *Progress) writeLine() {
+	text, percent := g.note, ""
+	if g.total > 0 {
+		percent = fmt.Sprintf("%d %%%s", 100*min(g.done, g.total)/g.total, g.TotalUnit)
+	}
+	switch {
+	case text == "":
+		text = percent
+	case percent != "":
+		text += " (" + percent + ")"
+	}
+	if text != "" {
+		text += ", "
+	}
+	fmt.Fprintf(g.out, "%s: %s%s\n", g.label, text, FormatDuration(g.elapsed()-g.started))
+}
+
+// Printf writes a line of its own between the others.
+func (g *Progress) Printf(format string, args ...any) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.bar != nil {
+		_ = g.bar.Clear()
+	}
+	fmt.Fprintf(g.out, format+"\n", args...)
+}
+
+// End takes the bar away.
+func (g *Progress) End() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended {
+		return
+	}
+	g.ended = true
+	close(g.stopped)
+	if g.bar != nil {
+		_ = g.bar.Finish()
+		_ = g.bar.Clear()
+	}
+}

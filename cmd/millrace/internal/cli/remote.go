@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+)
+
+const DefaultServer = "http://127.0.0.1:8080"
+
+// The environment variables of commands that talk to a server.
+const (
+	EnvServer        = "MILLRACE_SERVER"
+	EnvToken         = "MILLRACE_TOKEN"
+	EnvCACert        = "MILLRACE_CACERT"
+	EnvOperatorToken = "MILLRACE_OPERATOR_TOKEN"
+)
+
+// RemoteFlags are the flags of commands that talk to a server.
+type RemoteFlags struct {
+	Server string
+	token  string
+	cacert string
+}
+
+func (f *RemoteFlags) Register(c *cobra.Command) {
+	f.RegisterServer(c)
+	c.Flags().StringVar(&f.token, "token", "",
+		"token of the contract ("+EnvToken+", which others cannot see)")
+}
+
+// RegisterServer leaves out the token.
+func (f *RemoteFlags) RegisterServer(c *cobra.Command) {
+	c.Flags().StringVar(&f.Server, "server", "",
+		"address of the server ("+EnvServer+", else "+DefaultServer+")")
+	c.Flags().StringVar(&f.cacert, "cacert", "",
+		"`file` (PEM) of certificates to trust beside those of the system ("+EnvCACert+")")
+}
+
+// ServerSetting is the server that flag or environment name, empty for none.
+func (f *RemoteFlags) ServerSetting(p Process) string { return cmp.Or(f.Server, p.Env(EnvServer)) }
+
+// checkClientAddress is the URL of the server. A host with a port alone is one of HTTP.
+func (f *RemoteFlags) Address(p Process) string {
+	address := cmp.Or(f.ServerSetting(p), DefaultServer)
+	_, _, err := net.SplitHostPort(address)
+	if err != nil || strings.Contains(address, "/") {
+		return address
+	}
+	return "http://" + address
+}
+
+func (f *RemoteFlags) BearerToken(p Process) string { return cmp.Or(f.token, p.Env(EnvToken)) }
+
+// Client connects as the flags and the environment say; a nil transport is the usual one.
+func (f *RemoteFlags) Client(p Process, transport http.RoundTripper) (*client.Client, error) {
+	if transport == nil {
+		defaultTransport, err := f.Transport(p)
+		if err != nil {
+			return nil, err
+		}
+		transport = defaultTransport
+	}
+	c, err := client.New(client.Config{BaseURL: f.Address(p), Token: f.BearerToken(p),
+		UserAgent:  UserAgent(),
+		HTTPClient: &http.Client{Transport: transport}})
+	return c, WithCode(ExitUsage, err)
+}
+
+func UserAgent() string { return "millrace/" + ReadBuildInfo().Version }
+
+// Transport is what requests to the server go through.
+func (f *RemoteFlags) Transport(p Process) (*http.Transport, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 64
+	trust, err := f.TLSConfig(p)
+	transport.TLSClientConfig = trust
+	return transport, err
+}
+
+// TLSConfig says which certificates are trusted; nil means those of the system.
+func (f *RemoteFlags) TLSConfig(p Process) (*tls.Config, error) {
+	path := cmp.Or(f.cacert, p.Env(EnvCACert))
+	if path == "" {
+		return nil, nil
+	}
+	trusted, err := certPoolWith(path)
+	if err != nil {
+		return nil, WithCode(ExitUsage, fmt.Errorf("--cacert: %w", err))
+	}
+	return &tls.Config{RootCAs: trusted}, nil
+}
+
+// certPoolWith returns the certificates of the system and those of a file.
+func certPoolWith(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	trusted, err := x509.SystemCertPool()
+	if err != nil {
+		trusted = x509.NewCertPool()
+	}
+	if !trusted.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("there is no certificate in %s (PEM)", path)
+	}
+	return trusted, nil
+}

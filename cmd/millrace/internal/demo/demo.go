@@ -1,0 +1,372 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+type flags struct {
+	workers     int
+	concurrency int
+	pace        time.Duration
+	timeout     time.Duration
+}
+
+func Command(p cli.Process) *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "demo [FOLDER]",
+		Short: "Show what Millrace does: a server, real work, a killed worker, and the accounts",
+		Long: `Start a server on an empty temporary directory, give it one job for each file of
+FOLDER (the source tree of Millrace when run inside of it, else the working
+directory), and let several worker processes find out size, lines and SHA-256 of
+each. One of the workers does not let go of a file; in the middle it is killed, and
+what it has in hand comes back after its timeout and is done by the others. Then a graph of TaskFlow jobs makes a manifest
+of the files step by step, one of which fails and is tried again, and is drawn.
+Then FetchBox downloads some of them from a server of the demo's own, and what it
+stored is compared byte for byte. Then Images makes smaller ones of pictures that the
+demo draws, one of which is none and ends as a dead letter. Then a client of ForgeRun has the server run
+simulated jobs that succeed, fail, are retried, canceled and scheduled, and every
+change is told to a webhook. The report accounts for every job: exit code 0 when
+the accounts balance, 1 when they do not. It needs no network, changes nothing in
+FOLDER and leaves nothing behind.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if f.workers < 2 || f.concurrency < 1 || f.timeout < time.Second {
+				return cli.UsageError(
+					"--workers is at least 2 (one of them is killed), --concurrency 1, --timeout 1s")
+			}
+			folder, err := os.Getwd()
+			if err != nil {
+				return cli.WithCode(cli.ExitUnable, err)
+			}
+			if len(args) == 0 {
+				folder = sourceRoot(folder)
+			} else if folder, err = filepath.Abs(args[0]); err != nil {
+				return cli.WithCode(cli.ExitUsage, err)
+			}
+			return f.run(p, folder)
+		},
+	}
+	c.Flags().IntVar(&f.workers, "workers", 3, "worker processes; one of them is killed")
+	c.Flags().IntVar(&f.concurrency, "concurrency", 4, "files that a worker has in hand at a time")
+	c.Flags().DurationVar(&f.pace, "pace", -1,
+		"least `time` for a file, so that there is something to see; 0 is full speed")
+	c.Flags().Lookup("pace").DefValue = "a few seconds for all"
+	c.Flags().DurationVar(&f.timeout, "timeout", 2*time.Second,
+		"timeout of the jobs: how long a killed worker's jobs are missing")
+	return c
+}
+
+func (f *flags) run(p cli.Process, folder string) error {
+	ctx, stop := cli.UntilSignal(context.Background())
+	defer stop()
+	p, ctx = p.UntilUnread(ctx)
+	files, err := listFiles(folder)
+	if err != nil {
+		return cli.WithCode(cli.ExitUsage, err)
+	}
+	if len(files.order) == 0 {
+		return cli.UsageError("there is no file in %s", folder)
+	}
+	dir, err := os.MkdirTemp("", "millrace-demo-")
+	if err != nil {
+		return cli.WithCode(cli.ExitUnable, err)
+	}
+	defer os.RemoveAll(dir)
+	fmt.Fprintf(p.Stdout, "%d files in %s\n", len(files.order), folder)
+	server, err := cli.StartServer(ctx, p, filepath.Join(dir, "data"),
+		slices.Concat(forgeRunSettings, fetchBoxSettings)...)
+	if err != nil {
+		return err
+	}
+	defer server.Stop(10 * time.Second)
+	fmt.Fprintf(p.Stdout, "server on %s, data in %s\n", server.URL, dir)
+	api, err := client.New(client.Config{BaseURL: server.URL})
+	if err != nil {
+		return cli.WithCode(cli.ExitFailed, err)
+	}
+	d := &demo{p: p, flags: *f, files: files, dir: dir, url: server.URL, relay: api.Relay(),
+		events: make(chan event, 256), tally: newTally(files)}
+	if d.flags.pace < 0 {
+		d.flags.pace = min(5*time.Second*time.Duration(f.workers*f.concurrency)/time.Duration(
+			len(files.order)), 250*time.Millisecond)
+	}
+	return d.run(ctx)
+}
+
+// demo is one demonstration.
+type demo struct {
+	p       cli.Process
+	flags   flags
+	files   *listing
+	dir     string // for what the demo itself writes
+	url     string
+	relay   *client.Relay
+	events  chan event
+	tally   *tally
+	workers []*cli.Child
+	bar     *cli.Progress
+}
+
+// event is one thing that happened: a worker began with a file or ended, or a result came in.
+type event struct {
+	worker  int
+	started string
+	ended   bool
+	result  *fileResult
+}
+
+// stallTimeout is how long nothing at all may happen before the demo gives up and says what is
+// missing.
+const stallTimeout = 30 * time.Second
+
+func (d *demo) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d.tally.started = d.p.Elapsed()
+	if err := d.submit(ctx); err != nil {
+		return cli.RemoteError(ctx, err)
+	}
+	defer d.stopWorkers()
+	d.bar = d.p.NewProgress("demo", int64(len(d.files.order)))
+	defer d.bar.End()
+	if err := d.startWorkers(ctx); err != nil {
+		return cli.WithCode(cli.ExitFailed, err)
+	}
+	var collecting sync.WaitGroup
+	collect, stopCollecting := context.WithCancel(ctx)
+	defer stopCollecting()
+	collecting.Go(func() { d.collect(collect) })
+
+	d.watch(ctx)
+	d.bar.End()
+	if ctx.Err() != nil {
+		return cli.ErrInterrupted
+	}
+	d.tally.took = d.p.Elapsed() - d.tally.started
+	d.stopWorkers()
+	stopCollecting()
+	collecting.Wait()
+	if err := d.inspect(ctx); err != nil {
+		return cli.RemoteError(ctx, err)
+	}
+	d.tally.verify()
+	d.tally.write(d.p.Stdout, d)
+	flow, err := d.taskFlow(ctx, d.dir)
+	if err != nil {
+		return err
+	}
+	box, err := d.fetchBox(ctx)
+	if err != nil {
+		return err
+	}
+	pictures, err := d.images(ctx)
+	if err != nil {
+		return err
+	}
+	forge, err := d.forgeRun(ctx)
+	if err != nil {
+		return err
+	}
+	if !d.tally.tookOver() {
+		return cli.FailedError("no file of the killed worker was taken over by another")
+	}
+	if !d.tally.balanced() || !flow || !box || !pictures || !forge {
+		return cli.FailedError("the accounts do not balance")
+	}
+	fmt.Fprintln(d.p.Stdout, "The accounts balance.")
+	return nil
+}
+
+// submit queues one job for each file.
+func (d *demo) submit(ctx context.Context) error {
+	retries := maxRetries
+	var batch []client.RelaySpec
+	for i, path := range d.files.order {
+		payload, err := json.Marshal(fileTask{path})
+		if err != nil {
+			return err
+		}
+		batch = append(batch, client.RelaySpec{Queue: filesQueue, ID: path, Timeout: d.flags.timeout,
+			MaxRetries: &retries, Payload: payload})
+		if len(batch) < 500 && i+1 < len(d.files.order) {
+			continue
+		}
+		if err := d.relay.Enqueue(ctx, batch, client.RelayIgnore); err != nil {
+			return err
+		}
+		batch = nil
+	}
+	return nil
+}
+
+// startWorkers starts them all; the others once the one that will be killed has a file in hand.
+func (d *demo) startWorkers(ctx context.Context) error {
+	if err := d.startWorker(ctx, victimWorker); err != nil {
+		return err
+	}
+	quiet := time.NewTimer(stallTimeout)
+	defer quiet.Stop()
+	for d.tally.countInProgress() == 0 && d.tally.killed == 0 {
+		select {
+		case e := <-d.events:
+			d.record(e)
+			if e.ended {
+				return errors.New("the first worker ended by itself")
+			}
+		case <-quiet.C:
+			return fmt.Errorf("the first worker began nothing within %s", stallTimeout)
+		case <-ctx.Done():
+			return cli.ErrInterrupted
+		}
+	}
+	for n := range d.flags.workers - 1 {
+		if err := d.startWorker(ctx, victimWorker+1+n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *demo) startWorker(ctx context.Context, number int) error {
+	c, err := cli.StartChild(d.p, d.p.Stderr, "demo-worker", "--server", d.url, "--root", d.files.root,
+		"--number", strconv.Itoa(number),
+		"--concurrency", strconv.Itoa(d.flags.concurrency), "--pace", d.flags.pace.String())
+	if err != nil {
+		return err
+	}
+	d.workers = append(d.workers, c)
+	c.Read(func(line string) {
+		quoted, _ := strings.CutPrefix(line, "begin ")
+		if path, err := strconv.Unquote(quoted); err == nil {
+			d.emit(ctx, event{worker: number, started: path})
+		}
+	})
+	go func() {
+		<-c.Done
+		d.emit(ctx, event{worker: number, ended: true})
+	}()
+	return nil
+}
+
+func (d *demo) emit(ctx context.Context, e event) {
+	select {
+	case d.events <- e:
+	case <-ctx.Done():
+	}
+}
+
+func (d *demo) stopWorkers() {
+	var all sync.WaitGroup
+	for _, c := range d.workers {
+		all.Go(func() { c.Stop(10 * time.Second) })
+	}
+	all.Wait()
+}
+
+// collect takes results in until ctx ends.
+func (d *demo) collect(ctx context.Context) {
+	w := &client.Worker{Relay: d.relay, Queue: resultsQueue, Concurrency: 16,
+		Handler: client.Typed(func(_ context.Context, _ *client.Run, r fileResult) error {
+			d.emit(ctx, event{worker: r.Worker, result: &r})
+			return nil
+		})}
+	_ = w.Run(ctx) // it is fit to run; whatever else is missing shows in the accounts
+}
+
+// watch keeps the books until every file has its result, and kills a worker in the middle.
+func (d *demo) watch(ctx context.Context) {
+	quiet := time.NewTimer(stallTimeout)
+	defer quiet.Stop()
+	for !d.tally.complete() {
+		select {
+		case e := <-d.events:
+			quiet.Reset(stallTimeout)
+			d.record(e)
+		case <-quiet.C:
+			d.bar.Printf("nothing has happened for %s: giving up", stallTimeout)
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *demo) record(e event) {
+	b := d.tally
+	switch {
+	case e.result != nil:
+		if b.addResult(*e.result, d.p.Elapsed()) {
+			d.reportTakeover(*e.result)
+			d.bar.Add(1, fmt.Sprintf("%d of %d files done, %d in hand", len(b.results),
+				len(d.files.order), b.countInProgress()))
+		}
+	case e.ended:
+		b.alive--
+		if e.worker != b.killed {
+			d.bar.Printf("worker %d ended by itself", e.worker)
+		}
+	default:
+		b.start(e.worker, e.started)
+	}
+	if b.killDue() {
+		d.workers[victimWorker-1].Kill()
+		b.kill(victimWorker, d.p.Elapsed())
+		d.bar.Printf("killed worker %d (SIGKILL) with %s in hand", victimWorker,
+			cli.Pluralize(int64(len(b.inProgressAtKill)), "file"))
+	}
+}
+
+// reportTakeover tells of a file that the killed worker had in hand and another has done.
+func (d *demo) reportTakeover(r fileResult) {
+	if b := d.tally; b.inProgressAtKill[r.Path] && r.Tries > 1 {
+		d.bar.Printf("taken over from worker %d by worker %d, %s after the kill, in run %d: %s",
+			b.killed, r.Worker,
+			cli.FormatDuration(d.p.Elapsed()-b.killedAt), r.Tries, cli.Printable(r.Path))
+	}
+}
+
+// inspect looks whether anything is left in the queues.
+func (d *demo) inspect(ctx context.Context) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failure error
+	paths := make(chan string)
+	for range 8 {
+		wg.Go(func() {
+			for path := range paths {
+				for _, queue := range []string{filesQueue, resultsQueue} {
+					found, err := d.relay.Exists(ctx, queue, path)
+					mu.Lock()
+					if err != nil {
+						failure = err
+					} else if found {
+						d.tally.remaining++
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, path := range d.files.order {
+		paths <- path
+	}
+	close(paths)
+	wg.Wait()
+	return failure
+}

@@ -1,0 +1,12 @@
+// Package demo shows on one machine what Millrace does. It starts a server on an empty directory,
+// uses one contract after the other and audits each:
+//
+//	Relay      a job for each file of a folder, measured by worker processes, one of which is killed
+//	TaskFlow   a graph of steps that make a manifest of the files; one step fails at first
+//	FetchBox   downloads from a server of the demo's own
+//	Images     variants of pictures that the demo draws
+//	ForgeRun   some of the work kinds of package simulate
+//
+// What it reports was counted twice, by the workers and by the demo itself; exit code 0 promises
+// that both counts agree.
+package demo

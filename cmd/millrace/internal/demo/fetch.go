@@ -1,0 +1,251 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// fetchBoxSettings let a download that failed be tried again before anybody gets impatient.
+var fetchBoxSettings = []string{"fetchbox.backoff_base=200ms"}
+
+// The demo's downloads: so many files of the listing, none larger than that, and three that are
+// something special.
+const (
+	maxDownloads    = 12
+	maxDownloadSize = 1 << 20
+
+	movedID   = "moved"   // is redirected to redirectTargetID
+	flakyID   = "once"    // fails its first try
+	missingID = "missing" // is not there
+
+	redirectTargetID = "here" // is asked for by nobody who was not sent there
+)
+
+// origin is where the demo's downloads come from. It remembers what it was asked for.
+type origin struct {
+	server *http.Server
+	url    string
+
+	mu       sync.Mutex
+	files    map[string][]byte // by resource id
+	requests map[string]int
+}
+
+// newOrigin takes some files in, so that they stay as they are.
+func newOrigin(files *listing) *origin {
+	o := &origin{files: map[string][]byte{}, requests: map[string]int{}}
+	for _, path := range files.order {
+		if len(o.files) == maxDownloads {
+			break
+		}
+		if files.files[path].size > maxDownloadSize {
+			continue
+		}
+		if text, err := os.ReadFile(filepath.Join(files.root,
+			filepath.FromSlash(path))); err == nil && len(text) <= maxDownloadSize {
+			o.files[fmt.Sprintf("file-%02d", len(o.files)+1)] = text
+		}
+	}
+	o.files[flakyID], o.files[redirectTargetID] = []byte("this was not to be had at first\n"),
+		[]byte("this has moved\n")
+	return o
+}
+
+func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := r.URL.Path[1:]
+	o.mu.Lock()
+	o.requests[id]++
+	tries, text := o.requests[id], o.files[id]
+	o.mu.Unlock()
+	switch {
+	case id == movedID:
+		http.Redirect(w, r, "/"+redirectTargetID, http.StatusFound)
+	case id == flakyID && tries == 1:
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+	case text == nil:
+		http.NotFound(w, r)
+	default:
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _ = w.Write(text)
+	}
+}
+
+func (o *origin) start() error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	o.url = "http://" + listener.Addr().String()
+	o.server = &http.Server{Handler: o, ReadHeaderTimeout: stallTimeout}
+	go func() { _ = o.server.Serve(listener) }() // until it is closed
+	return nil
+}
+
+// resources are all that the origin is asked for, in order.
+func (o *origin) resources() (ids []string) {
+	for i := range o.fileCount() {
+		ids = append(ids, fmt.Sprintf("file-%02d", i+1))
+	}
+	return append(ids, movedID, flakyID, missingID)
+}
+
+// plain is how many files of the listing there are.
+func (o *origin) fileCount() int { return len(o.files) - 2 }
+
+// content is what a resource is; false for the one that is not there.
+func (o *origin) content(id string) ([]byte, bool) {
+	if id == movedID {
+		id = redirectTargetID
+	}
+	text, found := o.files[id]
+	return text, found
+}
+
+// fetchBox shows FetchBox: a manifest of files that a server of the demo's own has, one of which
+// has moved, one of which fails at first and one of which is not there. It says whether every
+// object is what the origin has, byte for byte.
+func (d *demo) fetchBox(ctx context.Context) (bool, error) {
+	o := newOrigin(d.files)
+	if err := o.start(); err != nil {
+		return false, cli.WithCode(cli.ExitUnable, err)
+	}
+	defer o.server.Close()
+	c, err := client.New(client.Config{BaseURL: d.url})
+	if err != nil {
+		return false, cli.WithCode(cli.ExitFailed, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errors.New("nothing came of it"))
+	defer cancel()
+	box, started := c.FetchBox(), d.p.Elapsed()
+	var m client.FetchBoxManifest
+	for _, id := range o.resources() {
+		m.Resources = append(m.Resources, client.FetchBoxResource{ID: id, URL: o.url + "/" + id})
+	}
+	text, err := m.Encode()
+	if err != nil {
+		return false, cli.WithCode(cli.ExitFailed, err)
+	}
+	fmt.Fprintf(d.p.Stdout,
+		"\nFetchBox: a manifest of %d files, and of one that has moved, one that fails its first try and one that is not there\n", o.fileCount())
+	receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: "default", Manifest: text})
+	if err != nil {
+		return false, cli.RemoteError(ctx, err)
+	}
+	bar := d.p.NewProgress("fetchbox", int64(receipt.Resources))
+	job, err := box.Wait(ctx, receipt.JobID)
+	bar.End()
+	if err != nil {
+		return false, cli.RemoteError(ctx, err)
+	}
+	took := d.p.Elapsed() - started
+	letters, err := awaitDeadLetters(ctx, box, job)
+	if err != nil {
+		return false, cli.RemoteError(ctx, err)
+	}
+	wrong := o.audit(job, letters,
+		filepath.Join(d.dir, "data", "objects", "millrace", "resources", "default", job.ID))
+	o.write(d.p.Stdout, job, letters, took)
+	for _, what := range wrong {
+		fmt.Fprintf(d.p.Stdout, "  %s\n", what)
+	}
+	return len(wrong) == 0, nil
+}
+
+// awaitDeadLetters waits for a dead letter of each download that failed: they are published behind
+// what they tell of.
+func awaitDeadLetters(ctx context.Context, box *client.FetchBox,
+	job client.FetchBoxJob) (letters []client.FetchBoxDeadLetter, err error) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		letters = nil
+		for letter, err := range box.DeadLetters(ctx, 0) {
+			if err != nil {
+				return nil, err
+			}
+			letters = append(letters, letter)
+		}
+		if len(letters) >= job.Failed {
+			return letters, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// taskOf is the download that a letter is about.
+func taskOf(letter client.FetchBoxDeadLetter) (task client.FetchBoxTask) {
+	_ = json.Unmarshal(letter.Task, &task) // one that cannot be read is about none
+	return task
+}
+
+// audit compares what became of the job with what the origin has; objects are in folder.
+func (o *origin) audit(job client.FetchBoxJob, letters []client.FetchBoxDeadLetter,
+	folder string) (wrong []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	complain := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Sprintf(format, args...))
+	}
+	ids := o.resources()
+	if job.Status != client.FetchFailed || job.Total != len(ids) || job.Completed != len(ids)-1 ||
+		job.Failed != 1 {
+		complain("the job is %s with %d of %d done and %d failed", job.Status, job.Completed,
+			job.Total, job.Failed)
+	}
+	if len(letters) != 1 || taskOf(letters[0]).ResourceID != missingID ||
+		letters[0].Code != "HTTP_404" {
+		complain("the dead letters are %+v", letters)
+	}
+	for _, id := range ids {
+		want, found := o.content(id)
+		got, err := os.ReadFile(filepath.Join(folder, id))
+		if found != (err == nil) || !bytes.Equal(got, want) {
+			complain("%s is stored with %d bytes of %d (%v)", id, len(got), len(want), err)
+		}
+		tries := 1
+		if id == flakyID {
+			tries++
+		}
+		if o.requests[id] != tries {
+			complain("%s was asked for %d times, not %d", id, o.requests[id], tries)
+		}
+	}
+	return wrong
+}
+
+func (o *origin) write(w io.Writer, job client.FetchBoxJob, letters []client.FetchBoxDeadLetter,
+	took time.Duration) {
+	fmt.Fprintf(w, "  job %s is %s: %d of %d, %d failed\n", job.ID, job.Status, job.Completed,
+		job.Total, job.Failed)
+	for _, letter := range letters {
+		task := taskOf(letter)
+		fmt.Fprintf(w, "  dead letter %d: %s, %s after %s: %s\n", letter.Offset,
+			cli.Printable(task.ResourceID), letter.Code,
+			cli.Pluralize(int64(letter.Attempts), "try"), cli.Printable(letter.Message))
+	}
+	var size int64
+	for _, id := range o.resources() {
+		text, _ := o.content(id)
+		size += int64(len(text))
+	}
+	fmt.Fprintf(w, "\n%d downloads in %s; %d objects with %d bytes compared byte for byte with "+
+		"what the origin has\n", job.Total, cli.FormatDuration(took),
+		job.Completed, size)
+}

@@ -1,0 +1,128 @@
+package demo
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// fileStats is what is true about a file.
+type fileStats struct {
+	Size   int64  `json:"size"`
+	Lines  int64  `json:"lines"`
+	SHA256 string `json:"sha256"`
+}
+
+func measureFile(path string) (fileStats, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return fileStats{}, err
+	}
+	defer f.Close()
+	var m fileStats
+	h := sha256.New()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := f.Read(buf)
+		m.Size += int64(n)
+		m.Lines += int64(bytes.Count(buf[:n], []byte{'\n'}))
+		h.Write(buf[:n])
+		if errors.Is(err, io.EOF) {
+			m.SHA256 = hex.EncodeToString(h.Sum(nil))
+			return m, nil
+		}
+		if err != nil {
+			return fileStats{}, err
+		}
+	}
+}
+
+// foundFile is a file as it was found.
+type foundFile struct {
+	size    int64
+	changed time.Time
+}
+
+// listing is the demo's input: paths below root, with slashes.
+type listing struct {
+	root    string
+	files   map[string]foundFile
+	order   []string
+	bytes   int64
+	skipped int // neither file nor folder, unreadable, or with a name that is no text
+}
+
+// listFiles walks a folder. What is hidden is not input, and neither are the data of a server,
+// which change.
+func listFiles(root string) (*listing, error) {
+	l := &listing{root: root, files: map[string]foundFile{}}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			if path == root {
+				return err
+			}
+			l.skipped++
+			return nil
+		}
+		if d.IsDir() {
+			if path != root && (strings.HasPrefix(d.Name(), ".") || isDataDir(path)) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		rel, relErr := filepath.Rel(root, path)
+		info, infoErr := d.Info()
+		rel = filepath.ToSlash(rel)
+		if relErr != nil || infoErr != nil || !info.Mode().IsRegular() || !utf8.ValidString(rel) ||
+			utf8.RuneCountInString(rel) > 1024 {
+			l.skipped++
+			return nil
+		}
+		l.files[rel] = foundFile{info.Size(), info.ModTime()}
+		l.order = append(l.order, rel)
+		l.bytes += info.Size()
+		return nil
+	})
+	return l, err
+}
+
+// isDataDir tells whether a server keeps its data in a folder.
+func isDataDir(path string) bool {
+	_, err := os.Stat(filepath.Join(path, "node.lock"))
+	_, errStore := os.Stat(filepath.Join(path, "millrace.db"))
+	return err == nil || errStore == nil
+}
+
+// unchanged tells whether a file is still what was found.
+func (l *listing) unchanged(rel string) bool {
+	info, err := os.Stat(filepath.Join(l.root, filepath.FromSlash(rel)))
+	was := l.files[rel]
+	return err == nil && info.Size() == was.size && info.ModTime().Equal(was.changed)
+}
+
+var modulePattern = regexp.MustCompile(`(?m)^module\s+github\.com/millrace/millrace\s*$`)
+
+// sourceRoot returns the root of Millrace's source tree when from is inside of it, else from
+// itself.
+func sourceRoot(from string) string {
+	for dir := from; ; {
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && modulePattern.Match(text) {
+			return dir
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			return from
+		}
+		dir = above
+	}
+}

@@ -1,0 +1,312 @@
+package demo
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/cmd/millrace/internal/graphdraw"
+)
+
+// graphStep is a job of the demo's graph.
+type graphStep struct {
+	name      string
+	dependsOn []string
+	do        func(g *graphRun) error
+}
+
+// graphQueue is the queue of the demo's graph.
+const graphQueue = "demo"
+
+// graphSteps are what the graph does with the files of the demo: list them in three parts, measure
+// each part, merge what was found into one manifest, and pack and sum that up.
+var graphSteps = []graphStep{
+	{"list", nil, (*graphRun).list},
+	{"measure 1", []string{"list"}, func(g *graphRun) error { return g.measure(1) }},
+	{"measure 2", []string{"list"}, func(g *graphRun) error { return g.measure(2) }},
+	{"measure 3", []string{"list"}, func(g *graphRun) error { return g.measure(3) }},
+	{"merge", []string{"measure 1", "measure 2", "measure 3"}, (*graphRun).merge},
+	{"pack", []string{"merge"}, (*graphRun).pack},
+	{"sum", []string{"merge"}, (*graphRun).sum},
+}
+
+// flakyStep is the step whose first try fails, to be seen tried again.
+const flakyStep = "measure 2"
+
+const graphParts = 3
+
+// graphRun is the graph, and what its steps left in a folder.
+type graphRun struct {
+	files *listing
+	dir   string
+
+	mu        sync.Mutex
+	runs      map[string]int // by step
+	completed map[string]bool
+	problems  []string
+}
+
+// manifestLine is a line of the manifest.
+type manifestLine struct {
+	Path string `json:"path"`
+	fileStats
+	Error string `json:"error,omitempty"`
+}
+
+// taskFlow shows TaskFlow: a graph over the files of the demo, done by a worker of this process
+// over HTTP. It draws the graph and says whether every step ran as often as it should, after what
+// it waits for, and left what is true.
+func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
+	c, err := client.New(client.Config{BaseURL: d.url})
+	if err != nil {
+		return false, cli.WithCode(cli.ExitFailed, err)
+	}
+	g := &graphRun{files: d.files, dir: dir, runs: map[string]int{}, completed: map[string]bool{}}
+	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errors.New("nothing came of it"))
+	defer cancel()
+	var b client.TaskFlowBuilder
+	for _, step := range graphSteps {
+		b.Add(step.name, client.TaskFlowSpec{Name: step.name, Queue: graphQueue,
+			Payload: json.RawMessage(`{}`),
+			Retry:   client.TaskFlowRetry{BaseDelay: time.Second, Strategy: client.TaskFixed}},
+			step.dependsOn...)
+	}
+	ids, err := c.TaskFlow().Submit(ctx, &b)
+	if err != nil {
+		return false, cli.RemoteError(ctx, err)
+	}
+	started := d.p.Elapsed()
+	graph, err := g.work(ctx, d.p, c, ids)
+	if err != nil {
+		return false, cli.RemoteError(ctx, err)
+	}
+	took := d.p.Elapsed() - started
+	fmt.Fprintf(d.p.Stdout,
+		"\nTaskFlow: a graph of %d steps over the files, '%s' fails its first try\n%s",
+		len(graphSteps), flakyStep, graphdraw.Draw(graph, "", false))
+	g.verify(graph, d.tally)
+	fmt.Fprintf(d.p.Stdout,
+		"\n%d steps in %d runs in %s; %d files in the manifest, compared with what the workers found\n",
+		len(graph.Nodes), g.allRuns(), cli.FormatDuration(took), len(d.files.order))
+	for _, what := range g.problems {
+		fmt.Fprintf(d.p.Stdout, "  %s\n", what)
+	}
+	return len(g.problems) == 0, nil
+}
+
+// work does the steps until the graph is at its end.
+func (g *graphRun) work(ctx context.Context, p cli.Process, c *client.Client,
+	ids map[string]string) (client.TaskFlowGraph, error) {
+	names := map[string]string{}
+	for name, id := range ids {
+		names[id] = name
+	}
+	bar := p.NewProgress("taskflow", int64(len(graphSteps)))
+	defer bar.End()
+	working, stop := context.WithCancel(ctx)
+	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow,
+		Concurrency: graphParts,
+		Handlers: map[string]client.JobHandler{graphQueue: func(_ context.Context,
+			run *client.JobRun) (json.RawMessage, error) {
+			name := names[run.Job.ID]
+			if err := g.step(name); err != nil {
+				return nil, err
+			}
+			bar.Add(1, "steps done")
+			return nil, nil
+		}}}
+	var all sync.WaitGroup
+	// it is fit to run; whatever else is missing shows in the graph
+	all.Go(func() { _ = w.Run(working) })
+	graph, err := c.TaskFlow().WaitGraph(ctx, ids[graphSteps[0].name])
+	stop()
+	all.Wait()
+	return graph, err
+}
+
+// step does one run of a step.
+func (g *graphRun) step(name string) error {
+	at := slices.IndexFunc(graphSteps, func(s graphStep) bool { return s.name == name })
+	if at < 0 {
+		return client.Final(fmt.Errorf("nobody knows a step %q", name))
+	}
+	if g.startRun(name, graphSteps[at].dependsOn) == 1 && name == flakyStep {
+		return errors.New("this fails on purpose")
+	}
+	if err := graphSteps[at].do(g); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.completed[name] = true
+	return nil
+}
+
+// begin notes a run and returns its number.
+func (g *graphRun) startRun(name string, after []string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.runs[name]++
+	for _, on := range after {
+		if !g.completed[on] {
+			g.problems = append(g.problems, fmt.Sprintf("%s began before %s had ended", name, on))
+		}
+	}
+	return g.runs[name]
+}
+
+func (g *graphRun) allRuns() (n int) {
+	for _, runs := range g.runs {
+		n += runs
+	}
+	return n
+}
+
+func (g *graphRun) file(name string) string { return filepath.Join(g.dir, name) }
+
+func (g *graphRun) list() error {
+	parts := make([][]manifestLine, graphParts)
+	for i, path := range g.files.order {
+		parts[i%graphParts] = append(parts[i%graphParts], manifestLine{Path: path})
+	}
+	for i, part := range parts {
+		if err := writeLines(g.file(fmt.Sprint("list ", i+1)), part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *graphRun) measure(part int) error {
+	lines, err := readLines(g.file(fmt.Sprint("list ", part)))
+	for i := range lines {
+		m, err := measureFile(filepath.Join(g.files.root, filepath.FromSlash(lines[i].Path)))
+		if lines[i].fileStats = m; err != nil {
+			lines[i].Error = err.Error()
+		}
+	}
+	return errors.Join(err, writeLines(g.file(fmt.Sprint("measured ", part)), lines))
+}
+
+func (g *graphRun) merge() error {
+	var all []manifestLine
+	for part := range graphParts {
+		lines, err := readLines(g.file(fmt.Sprint("measured ", part+1)))
+		if err != nil {
+			return err
+		}
+		all = append(all, lines...)
+	}
+	slices.SortFunc(all, func(a, b manifestLine) int { return strings.Compare(a.Path, b.Path) })
+	return writeLines(g.file("manifest"), all)
+}
+
+func (g *graphRun) pack() error {
+	text, err := os.ReadFile(g.file("manifest"))
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(g.file("manifest.gz"))
+	if err != nil {
+		return err
+	}
+	z := gzip.NewWriter(f)
+	_, err = z.Write(text)
+	return errors.Join(err, z.Close(), f.Close())
+}
+
+func (g *graphRun) sum() error {
+	lines, err := readLines(g.file("manifest"))
+	var total manifestLine
+	for _, l := range lines {
+		total.Size += l.Size
+		total.Lines += l.Lines
+	}
+	return errors.Join(err, writeLines(g.file("sum"), []manifestLine{total}))
+}
+
+// verify compares what the steps left with what the workers of the files have found.
+func (g *graphRun) verify(graph client.TaskFlowGraph, b *tally) {
+	complain := func(format string, args ...any) {
+		g.problems = append(g.problems, fmt.Sprintf(format, args...))
+	}
+	for _, n := range graph.Nodes {
+		runs := 1
+		if n.Name == flakyStep {
+			runs = 2
+		}
+		if n.Status != client.TaskCompleted || g.runs[n.Name] != runs || n.AttemptCount != runs-1 {
+			complain("%s is %s after %d runs of %d, with %d failures", n.Name, n.Status,
+				g.runs[n.Name], runs, n.AttemptCount)
+		}
+	}
+	packed, err := readLines(g.file("manifest.gz"))
+	sum, broken := readLines(g.file("sum"))
+	if err := errors.Join(err, broken); err != nil || len(packed) != len(g.files.order) ||
+		len(sum) != 1 || len(graph.Nodes) != len(graphSteps) {
+		complain("%d of %d steps left %d of %d files and %d sums: %v", len(graph.Nodes),
+			len(graphSteps), len(packed), len(g.files.order), len(sum), err)
+		return
+	}
+	for _, l := range packed {
+		r := b.results[l.Path]
+		if (r.fileStats != l.fileStats || (r.Error == "") != (l.Error == "")) &&
+			g.files.unchanged(l.Path) {
+			complain("%s was found to be %+v and %+v", l.Path, r.fileStats, l.fileStats)
+		}
+		sum[0].Size -= l.Size
+		sum[0].Lines -= l.Lines
+	}
+	if sum[0].Size != 0 || sum[0].Lines != 0 {
+		complain("the sum is off by %d bytes and %d lines", sum[0].Size, sum[0].Lines)
+	}
+}
+
+func writeLines(path string, lines []manifestLine) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	e := json.NewEncoder(w)
+	for _, l := range lines {
+		err = errors.Join(err, e.Encode(l))
+	}
+	return errors.Join(err, w.Flush(), f.Close())
+}
+
+// readLines reads lines, packed or not.
+func readLines(path string) (lines []manifestLine, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	d := json.NewDecoder(f)
+	if strings.HasSuffix(path, ".gz") {
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			return nil, err
+		}
+		d = json.NewDecoder(z)
+	}
+	for d.More() {
+		var l manifestLine
+		if err := d.Decode(&l); err != nil {
+			return nil, err
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}

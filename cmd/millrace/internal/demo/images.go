@@ -1,0 +1,234 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	_ "image/jpeg" // decodes variants
+	_ "image/png"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// uploadedPicture is a picture that the demo uploads, and what became of it.
+type uploadedPicture struct {
+	name   string
+	data   []byte
+	drawn  image.Image // nil for the one that is none
+	remove bool        // it is deleted in the end
+
+	file              client.ImageFile
+	job               client.ImageJob
+	variants          map[int][]byte // by size, as they were downloaded
+	deletion          client.ImageJob
+	statusAfterDelete client.ImageFileStatus // once it is deleted
+	contentRemained   bool                   // its content was still to be had then
+}
+
+// variantSizes are the longer sides of the variants; the last is larger than one of the pictures.
+var variantSizes = []int{64, 200, 800}
+
+// images shows Images: it uploads pictures that it has drawn itself, one of which is none, has
+// their variants made and deletes one. It says whether every variant shows what was drawn.
+func (d *demo) images(ctx context.Context) (bool, error) {
+	pictures, err := drawPictures()
+	if err != nil {
+		return false, cli.WithCode(cli.ExitFailed, err)
+	}
+	c, err := client.New(client.Config{BaseURL: d.url})
+	if err != nil {
+		return false, cli.WithCode(cli.ExitFailed, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errors.New("nothing came of it"))
+	defer cancel()
+	images, started := c.Images(), d.p.Elapsed()
+	bar := d.p.NewProgress("images", int64(len(pictures)))
+	for _, p := range pictures {
+		receipt, err := images.Upload(ctx,
+			client.ImageUpload{Body: bytes.NewReader(p.data), Name: p.name, Sizes: variantSizes,
+				UserID: "demo"})
+		if err != nil {
+			return false, cli.RemoteError(ctx, err)
+		}
+		p.job.ID, p.file.ID = receipt.JobID, receipt.FileID
+	}
+	for _, p := range pictures {
+		if err := p.collect(ctx, images); err != nil {
+			return false, cli.RemoteError(ctx, err)
+		}
+		bar.Add(1, p.name)
+	}
+	bar.End()
+	var letters []client.ImageDeadLetter
+	for letter, err := range images.DeadLetters(ctx, 0) {
+		if err != nil {
+			return false, cli.RemoteError(ctx, err)
+		}
+		letters = append(letters, letter)
+	}
+	writePictures(d.p.Stdout, pictures, letters, d.p.Elapsed()-started)
+	wrong := auditPictures(pictures, letters)
+	for _, what := range wrong {
+		fmt.Fprintf(d.p.Stdout, "  %s\n", what)
+	}
+	return len(wrong) == 0, nil
+}
+
+// collect waits for a picture, downloads its variants and deletes it if it is to be.
+func (p *uploadedPicture) collect(ctx context.Context, images *client.Images) (err error) {
+	if p.job, err = images.WaitJob(ctx, p.job.ID); err != nil {
+		return err
+	}
+	if p.file, err = images.File(ctx, p.file.ID); err != nil {
+		return err
+	}
+	p.variants = map[int][]byte{}
+	for _, v := range p.file.Variants {
+		body, err := images.Variant(ctx, p.file.ID, v.Size)
+		if err != nil {
+			return err
+		}
+		p.variants[v.Size], err = io.ReadAll(body)
+		if err = errors.Join(err, body.Close()); err != nil {
+			return err
+		}
+	}
+	if !p.remove {
+		return nil
+	}
+	id, err := images.Delete(ctx, p.file.ID)
+	if err != nil {
+		return err
+	}
+	if p.deletion, err = images.WaitJob(ctx, id); err != nil {
+		return err
+	}
+	file, err := images.File(ctx, p.file.ID)
+	if err != nil {
+		return err
+	}
+	p.statusAfterDelete = file.Status
+	body, err := images.Content(ctx, p.file.ID)
+	if errors.Is(err, client.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		p.contentRemained = true
+		err = body.Close()
+	}
+	return err
+}
+
+// auditPictures compares what became of the pictures with what was drawn.
+func auditPictures(pictures []*uploadedPicture, letters []client.ImageDeadLetter) (wrong []string) {
+	dead := map[string]client.ImageDeadLetter{}
+	for _, letter := range letters {
+		dead[letter.JobID] = letter
+	}
+	for _, p := range pictures {
+		for _, what := range p.audit(dead[p.job.ID]) {
+			wrong = append(wrong, p.name+": "+what)
+		}
+		delete(dead, p.job.ID)
+	}
+	for _, id := range slices.Sorted(maps.Keys(dead)) {
+		wrong = append(wrong, "a dead letter of job "+id)
+	}
+	return wrong
+}
+
+func (p *uploadedPicture) audit(letter client.ImageDeadLetter) (wrong []string) {
+	complain := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Sprintf(format, args...))
+	}
+	if p.job.Attempts != 1 {
+		complain("it took %d attempts", p.job.Attempts)
+	}
+	if p.drawn == nil {
+		if p.file.Status != client.ImageFileFailed || len(p.variants) > 0 ||
+			letter.ErrorType != "decode_error" || letter.Attempts != 1 {
+			complain("it is %s with %d variants and the dead letter %+v", p.file.Status,
+				len(p.variants), letter)
+		}
+		return wrong
+	}
+	if p.file.Status != client.ImageFileReady || letter.JobID != "" ||
+		len(p.file.Variants) != len(variantSizes) {
+		complain("it is %s with %d variants: %s", p.file.Status, len(p.file.Variants),
+			p.job.LastError)
+	}
+	for i, v := range p.file.Variants {
+		if i < len(variantSizes) && v.Size != variantSizes[i] {
+			complain("a variant has size %d", v.Size)
+		}
+		if err := p.compare(v); err != nil {
+			complain("size %d: %v", v.Size, err)
+		}
+	}
+	if p.remove && (p.deletion.Status != client.ImageCompleted ||
+		p.statusAfterDelete != client.ImageFileDeleted || p.contentRemained) {
+		complain("its deletion is %s, the file is %s, its content is there: %t", p.deletion.Status,
+			p.statusAfterDelete, p.contentRemained)
+	}
+	return wrong
+}
+
+// compare decodes a variant and looks whether it shows what was drawn, in the size it should have.
+func (p *uploadedPicture) compare(v client.ImageVariant) error {
+	got, _, err := image.Decode(bytes.NewReader(p.variants[v.Size]))
+	if err != nil {
+		return err
+	}
+	if int64(len(p.variants[v.Size])) != v.Bytes {
+		return fmt.Errorf("it has %d bytes, not %d", len(p.variants[v.Size]), v.Bytes)
+	}
+	is, was := got.Bounds(), p.drawn.Bounds()
+	if want := min(v.Size, max(was.Dx(), was.Dy())); max(is.Dx(), is.Dy()) != want ||
+		is.Dx() != v.Width || is.Dy() != v.Height {
+		return fmt.Errorf("it is %d×%d, said to be %d×%d", is.Dx(), is.Dy(), v.Width, v.Height)
+	}
+	for _, at := range comparedPoints {
+		a := got.At(is.Min.X+at[0]*is.Dx()/100, is.Min.Y+at[1]*is.Dy()/100)
+		b := p.drawn.At(was.Min.X+at[0]*was.Dx()/100, was.Min.Y+at[1]*was.Dy()/100)
+		if difference := colorDistance(a, b); difference > colorTolerance {
+			return fmt.Errorf("the colour at %d %%, %d %% is off by %d", at[0], at[1], difference)
+		}
+	}
+	return nil
+}
+
+func writePictures(w io.Writer, pictures []*uploadedPicture, letters []client.ImageDeadLetter,
+	took time.Duration) {
+	fmt.Fprintf(w, "\nImages: a JPEG, a PNG with transparency that is deleted in the end, and a "+
+		"text called .jpg\n")
+	made := 0
+	for _, p := range pictures {
+		size, end := "no picture", ""
+		if p.drawn != nil {
+			size = fmt.Sprintf("%d×%d", p.drawn.Bounds().Dx(), p.drawn.Bounds().Dy())
+		}
+		if p.statusAfterDelete != "" {
+			end = ", now " + string(p.statusAfterDelete)
+		}
+		fmt.Fprintf(w, "  %-12s %-10s %7d bytes  %s%s\n", p.name, size, len(p.data), p.file.Status,
+			end)
+		for _, v := range p.file.Variants {
+			fmt.Fprintf(w, "  %12d %-10s %7d bytes\n", v.Size,
+				fmt.Sprintf("%d×%d", v.Width, v.Height), v.Bytes)
+		}
+		made += len(p.variants)
+	}
+	for _, letter := range letters {
+		fmt.Fprintf(w, "  dead letter %s: %s after %s: %s\n", letter.JobID, letter.ErrorType,
+			cli.Pluralize(int64(letter.Attempts), "attempt"), cli.Printable(letter.Error))
+	}
+	fmt.Fprintf(w, "\n%d pictures in %s; %d variants decoded and compared with what was drawn\n",
+		len(pictures), cli.FormatDuration(took), made)
+}

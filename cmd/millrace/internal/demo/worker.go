@@ -1,0 +1,120 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// The demo's queues. A worker puts what it has found out into the second, in place of the job of
+// the first: one transaction, so a file is in exactly one of them at any time.
+const (
+	filesQueue   = "files"
+	resultsQueue = "results"
+)
+
+// victimWorker is the number of the worker that is killed. It always has a file in hand that it does
+// not finish, so that there is something to take over whenever that happens.
+const victimWorker = 1
+
+// fileTask is the payload of a job.
+type fileTask struct {
+	Path string `json:"path"`
+}
+
+// fileResult is the payload of a result.
+type fileResult struct {
+	Path string `json:"path"`
+	fileStats
+	Error  string `json:"error,omitempty"`
+	Worker int    `json:"worker"`
+	Run    string `json:"run"`   // the run that was accepted
+	Tries  int    `json:"tries"` // hand-outs of the job so far
+}
+
+// maxRetries is more than ever needed; what is left of it counts the hand-outs.
+const maxRetries = 100
+
+// WorkerCommand is a worker of the demo: a process of its own, so that it can be killed. It
+// says on standard output what it begins, and ends when its standard input does.
+func WorkerCommand(p cli.Process) *cobra.Command {
+	var remote cli.RemoteFlags
+	var root string
+	holding := make(chan struct{}, 1)
+	var number, concurrency int
+	var pace time.Duration
+	c := &cobra.Command{
+		Use:    "demo-worker",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			ctx, stop := cli.UntilSignal(context.Background())
+			defer stop()
+			ctx, stopStdin := p.UntilStdinEnds(ctx)
+			defer stopStdin()
+			api, err := remote.Client(p, nil)
+			if err != nil {
+				return err
+			}
+			w := &client.Worker{Relay: api.Relay(), Queue: filesQueue, Concurrency: concurrency,
+				DrainTimeout: 5 * time.Second,
+				Logger: slog.New(slog.NewTextHandler(p.Stderr,
+					&slog.HandlerOptions{Level: slog.LevelError})),
+				Handler: client.Typed(func(ctx context.Context, run *client.Run,
+					task fileTask) error {
+					fmt.Fprintf(p.Stdout, "begin %q\n", run.Job.ID)
+					if number == victimWorker {
+						select {
+						case holding <- struct{}{}:
+							<-ctx.Done()
+							<-holding
+							return context.Cause(ctx)
+						default:
+						}
+					}
+					return handleTask(ctx, run, task, root, number, pace)
+				})}
+			return cli.WithCode(cli.ExitFailed, w.Run(ctx))
+		},
+	}
+	remote.Register(c)
+	c.Flags().StringVar(&root, "root", ".", "folder of the files")
+	c.Flags().IntVar(&number, "number", 0, "of this worker")
+	c.Flags().IntVar(&concurrency, "concurrency", 4, "files at a time")
+	c.Flags().DurationVar(&pace, "pace", 0, "least time for a file")
+	return c
+}
+
+func handleTask(ctx context.Context, run *client.Run, task fileTask, root string, number int,
+	pace time.Duration) error {
+	minRunTime := time.NewTimer(pace)
+	defer minRunTime.Stop()
+	result := fileResult{Path: task.Path, Worker: number, Run: run.Job.RunID, Tries: 1}
+	if left := run.Job.RetriesRemaining; left != nil {
+		result.Tries += maxRetries - *left
+	}
+	found, err := measureFile(filepath.Join(root, filepath.FromSlash(task.Path)))
+	if err != nil {
+		result.Error = err.Error()
+	}
+	result.fileStats = found
+	payload, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-minRunTime.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return run.Requeue(ctx, []client.RelaySpec{{Queue: resultsQueue, ID: run.Job.ID,
+		Timeout: time.Minute, Payload: payload}}, client.RelayUnique)
+}

@@ -1,0 +1,250 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/clock"
+)
+
+// collect reads what is there in the end, and waits for the webhooks that are still to come.
+func (s *simulator) collect(ctx context.Context) (*history, error) {
+	w := &history{submissions: s.submissions}
+	bar := s.p.NewProgress("account", 0)
+	defer bar.End()
+	var err error
+	if w.observed, err = s.jobs(ctx, bar); err != nil {
+		return nil, err
+	}
+	s.sink.mu.Lock()
+	for _, h := range s.sink.receivers {
+		w.receivers = append(w.receivers, h)
+	}
+	s.sink.mu.Unlock()
+	s.awaitWebhooks(ctx, w, bar)
+	err = s.forEachClient(ctx, func(ctx context.Context, c *forgeClient) error {
+		for _, h := range w.receivers {
+			if h.client != c.number || h.webhookID == "" {
+				continue
+			}
+			if err := s.readDeliveries(ctx, c, h); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return w, err
+}
+
+// partialTimeout bounds what is still read after a signal.
+const partialTimeout = 20 * time.Second
+
+// partial reads what there is of the plays that had ended when a signal came. The others, and
+// webhooks that were still to come, would look like offences and are none.
+func (s *simulator) partial(ctx context.Context) (*history, error) {
+	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), partialTimeout)
+	defer end()
+	w := &history{interrupted: true}
+	bar := s.p.NewProgress("account", 0)
+	defer bar.End()
+	observed, err := s.jobs(ctx, bar)
+	if err != nil {
+		return nil, err
+	}
+	ended := map[string]bool{} // by job
+	for _, o := range s.submissions {
+		if !o.isComplete() {
+			w.unfinished++
+			continue
+		}
+		w.submissions = append(w.submissions, o)
+		for _, id := range o.jobs() {
+			ended[id] = true
+		}
+	}
+	// Where plays were cut short, the jobs of nobody are theirs.
+	w.observed = slices.DeleteFunc(observed, func(t observedJob) bool {
+		return w.unfinished > 0 && !ended[t.job.ID]
+	})
+	return w, nil
+}
+
+// isComplete reports whether a play has gone through to its end.
+func (o *submission) isComplete() bool {
+	return o.abortReason == "" && !slices.ContainsFunc(o.requests, func(one submitRequest) bool {
+		return one.failure != ""
+	})
+}
+
+// jobs reads all jobs of all clients.
+func (s *simulator) jobs(ctx context.Context, bar *cli.Progress) (all []observedJob, err error) {
+	var mu sync.Mutex
+	err = s.forEachClient(ctx, func(ctx context.Context, c *forgeClient) error {
+		observed, err := s.jobsOf(ctx, c, bar)
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, observed...)
+		return err
+	})
+	return all, err
+}
+
+// errServerSilent ends the reading of an account.
+var errServerSilent = errors.New("nothing could be read for as long as --settle")
+
+// forEachClient does something for every client at once and returns the first error. It goes on for
+// as long as something is heard: clients have a limit of requests, so many jobs take long to read.
+func (s *simulator) forEachClient(ctx context.Context,
+	do func(context.Context, *forgeClient) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s.silenceTimer = time.AfterFunc(s.flags.settleTimeout, func() { cancel(errServerSilent) })
+	defer s.silenceTimer.Stop()
+	var all sync.WaitGroup
+	for _, c := range s.clients {
+		all.Go(func() {
+			if err := do(ctx, c); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// heard tells each that the server goes on answering.
+func (s *simulator) resetSilence() { s.silenceTimer.Reset(s.flags.settleTimeout) }
+
+// jobsOf reads all jobs of a client and the reports of those that have ended.
+func (s *simulator) jobsOf(ctx context.Context, c *forgeClient, bar *cli.Progress) ([]observedJob,
+	error) {
+	var observed []observedJob
+	for job, err := range c.forge.Jobs(ctx, client.ForgeRunFilter{PageSize: 100}) {
+		if err != nil {
+			return nil, err
+		}
+		observed = append(observed, observedJob{client: c.number, job: job})
+		s.resetSilence()
+	}
+	var readers sync.WaitGroup
+	for i := range observed {
+		t := &observed[i]
+		if !t.job.State.Final() {
+			continue
+		}
+		readers.Go(func() {
+			err := c.call(ctx, func() error {
+				report, err := c.forge.Report(ctx, t.job.ID)
+				if err == nil {
+					t.report = &report
+					s.resetSilence()
+				}
+				return err
+			})
+			if err != nil {
+				t.noReportReason = err.Error()
+			}
+			bar.Add(1, "reports read")
+		})
+	}
+	readers.Wait()
+	return observed, ctx.Err()
+}
+
+// awaitWebhooks waits until every receiver that accepts has accepted everything, and until those
+// that never do are left alone for a while.
+func (s *simulator) awaitWebhooks(ctx context.Context, w *history, bar *cli.Progress) {
+	knownEvents := map[*receiver]map[string][]string{}
+	for _, h := range w.receivers {
+		knownEvents[h] = map[string][]string{}
+		for _, t := range w.observed {
+			if t.client != h.client || t.report == nil ||
+				(h.webhookID == "" && t.job.Callback != h.url) {
+				continue
+			}
+			for _, e := range t.report.Events {
+				knownEvents[h][t.job.ID] = append(knownEvents[h][t.job.ID], e.ID)
+			}
+		}
+	}
+	ctx, end := context.WithTimeout(ctx, s.flags.settleTimeout)
+	defer end()
+	// requests that had come, and since when there are no more
+	last, lastArrival := -1, s.p.Elapsed()
+	for {
+		missing := 0
+		for h, jobs := range knownEvents {
+			if h.behavior != behaviorNeverAccepts {
+				missing += s.sink.missing(h, jobs)
+			}
+		}
+		if came, _ := s.sink.requests(); came != last {
+			last, lastArrival = came, s.p.Elapsed()
+		}
+		silence := s.p.Elapsed() - lastArrival
+		if (missing == 0 && !s.pending(ctx, w, knownEvents, quietReceiverTime, true)) ||
+			(silence > maxWebhookSilence &&
+				!s.pending(ctx, w, knownEvents, s.flags.settleTimeout, false)) {
+			return
+		}
+		bar.Add(0, fmt.Sprintf("reports read; %d webhooks to come", missing))
+		pause := 200 * time.Millisecond
+		if missing == 0 {
+			pause = time.Second // the server is asked each time
+		}
+		if !clock.Sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+const (
+	// quietReceiverTime is how long a receiver that never accepts must be left alone to be no
+	// longer waited for.
+	quietReceiverTime = 10 * time.Second
+	// maxWebhookSilence is how long nothing must come for what the server does not mean to try
+	// again to be no longer waited for.
+	maxWebhookSilence = 10 * time.Second
+)
+
+// pending reports whether a delivery is about to be tried within a time: of receivers that never
+// accept, or of others.
+func (s *simulator) pending(ctx context.Context, w *history,
+	known map[*receiver]map[string][]string, within time.Duration, never bool) bool {
+	for _, h := range w.receivers {
+		if h.webhookID == "" || (h.behavior == behaviorNeverAccepts) != never || len(known[h]) == 0 {
+			continue
+		}
+		if err := s.readDeliveries(ctx, s.client(h.client), h); err != nil {
+			return ctx.Err() == nil
+		}
+		for _, d := range h.deliveries {
+			if d.Status != client.ForgePending {
+				continue
+			}
+			if (d.NextTryAt == nil && len(d.Tries) > 0) ||
+				(d.NextTryAt != nil && d.NextTryAt.Before(s.p.Now().Add(within))) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *simulator) readDeliveries(ctx context.Context, c *forgeClient, h *receiver) error {
+	h.deliveries = nil
+	for d, err := range c.forge.Deliveries(ctx, h.webhookID, 100) {
+		if err != nil {
+			return err
+		}
+		h.deliveries = append(h.deliveries, d)
+		s.resetSilence()
+	}
+	return nil
+}

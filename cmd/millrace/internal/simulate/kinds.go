@@ -1,0 +1,147 @@
+package simulate
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// action is what the simulator does with a job of a kind besides submitting it.
+type action int
+
+const (
+	actionNone              action = iota
+	actionCancelAtOnce             // cancel it at once
+	actionCancelRunning            // cancel it while it runs
+	actionRetryOnce                // retry it when it has failed
+	actionRetryUntilRefused        // retry it until that is refused
+	actionSameKey                  // submit it three times at once under one key
+	actionTwoKeys                  // submit it twice under two keys
+	actionExpectRefusal            // see that it is refused
+	actionScheduleSoon             // with a time a few seconds ahead
+	actionScheduleAfterLoad        // with a time after the end of the load
+)
+
+// workKind is one row of the catalogue of work kinds, as the requirements have it (FR-083 to
+// FR-114): the simulator knows it by itself, so that a server with another catalogue shows.
+type workKind struct {
+	name      client.ForgeRunKind
+	payloadKB int64
+	fails     bool // should_fail
+	outcome   client.ForgeRunOutcome
+	action    action
+	behavior  receiverBehavior // of the receiver that its lane has
+}
+
+const (
+	outcomeSuccess = client.ForgeOutcomeSuccess
+	outcomeFailed  = client.ForgeOutcomeFailed
+)
+
+var catalogue = []workKind{
+	{name: client.ForgeSuccessFast, payloadKB: 4, outcome: outcomeSuccess},
+	{name: client.ForgeSuccessNormal, payloadKB: 16, outcome: outcomeSuccess},
+	{name: client.ForgeSuccessSlow, payloadKB: 32, outcome: outcomeSuccess},
+	{name: client.ForgeFailImmediate, payloadKB: 1, fails: true, outcome: outcomeFailed},
+	{name: client.ForgeFailAfterProgress, payloadKB: 8, fails: true, outcome: outcomeFailed},
+	{name: client.ForgeFailAfterRetryable, payloadKB: 8, fails: true, outcome: outcomeFailed},
+	{name: client.ForgeRunsLong, payloadKB: 32, outcome: outcomeSuccess},
+	{name: client.ForgeRunsOverTimeout, payloadKB: 8, fails: true, outcome: outcomeFailed},
+	{name: client.ForgeCPUBurst, payloadKB: 4, outcome: outcomeSuccess},
+	{name: client.ForgeMemorySpike, payloadKB: 64, outcome: outcomeSuccess},
+	{name: client.ForgeIOHeavy, payloadKB: 32, outcome: outcomeSuccess},
+	{name: client.ForgeManySmallOutputs, payloadKB: 16, outcome: outcomeSuccess},
+	{name: client.ForgeLargeOutput, payloadKB: 256, outcome: outcomeSuccess},
+	{name: client.ForgeCancelBeforeStart, payloadKB: 4, outcome: outcomeSuccess,
+		action: actionCancelAtOnce},
+	{name: client.ForgeCancelDuringRun, payloadKB: 4, outcome: outcomeSuccess,
+		action: actionCancelRunning},
+	{name: client.ForgeRetryOnFail, payloadKB: 4, fails: true, outcome: outcomeSuccess,
+		action: actionRetryOnce},
+	{name: client.ForgeRetryLimitReached, payloadKB: 4, fails: true, outcome: outcomeFailed,
+		action: actionRetryUntilRefused},
+	{name: client.ForgeDuplicateSameKey, payloadKB: 4, outcome: outcomeSuccess, action: actionSameKey},
+	{name: client.ForgeDuplicateOtherKey, payloadKB: 4, outcome: outcomeSuccess,
+		action: actionTwoKeys},
+	{name: client.ForgeWebhookSuccess, payloadKB: 4, outcome: outcomeSuccess},
+	{name: client.ForgeWebhookTimeout, payloadKB: 4, outcome: outcomeSuccess, behavior: behaviorStalls},
+	{name: client.ForgeWebhook5XX, payloadKB: 4, outcome: outcomeSuccess, behavior: behaviorFails},
+	{name: client.ForgeWebhookExhausted, payloadKB: 4, outcome: outcomeSuccess,
+		behavior: behaviorNeverAccepts},
+	{name: client.ForgeWebhookSlowReceiver, payloadKB: 4, outcome: outcomeSuccess,
+		behavior: behaviorSlow},
+	{name: client.ForgeScheduledOnTime, payloadKB: 4, outcome: outcomeSuccess,
+		action: actionScheduleSoon},
+	{name: client.ForgeScheduledLate, payloadKB: 4, outcome: outcomeSuccess,
+		action: actionScheduleSoon},
+	{name: client.ForgeScheduledFarFuture, payloadKB: 4, outcome: outcomeSuccess,
+		action: actionScheduleAfterLoad},
+	{name: client.ForgePayloadSmall, payloadKB: 1, outcome: outcomeSuccess},
+	{name: client.ForgePayloadMedium, payloadKB: 16, outcome: outcomeSuccess},
+	{name: client.ForgePayloadLarge, payloadKB: 256, outcome: outcomeSuccess},
+	{name: client.ForgePayloadInvalid, action: actionExpectRefusal},
+}
+
+// kindMix draws kinds: each once in some order, so that a short simulation has them all, and then by
+// weight.
+type kindMix struct {
+	kinds      []*workKind
+	cumulative []int // sums of the weights
+}
+
+// parseMix reads KIND=WEIGHT,…; a kind may end in * for all that begin so, and without a weight has
+// 1. A later entry counts for the kinds it names. "all" is every kind once.
+func parseMix(text string) (*kindMix, error) {
+	weights := make([]int, len(catalogue))
+	for entry := range strings.SplitSeq(text, ",") {
+		name, number, weighted := strings.Cut(strings.TrimSpace(entry), "=")
+		weight := 1
+		if weighted {
+			var err error
+			if weight, err = strconv.Atoi(number); err != nil || weight < 0 || weight > 1_000_000 {
+				return nil, cli.UsageError("--mix: %q has no weight from 0 to 1000000", entry)
+			}
+		}
+		found := false
+		prefix, many := strings.CutSuffix(name, "*")
+		for i := range catalogue {
+			kind := string(catalogue[i].name)
+			if name == "all" || kind == name || (many && strings.HasPrefix(kind, prefix)) {
+				weights[i], found = weight, true
+			}
+		}
+		if !found {
+			return nil, cli.UsageError("--mix: there is no work kind %q", name)
+		}
+	}
+	m := &kindMix{}
+	sum := 0
+	for i, weight := range weights {
+		if weight > 0 {
+			sum += weight
+			m.kinds, m.cumulative = append(m.kinds, &catalogue[i]), append(m.cumulative, sum)
+		}
+	}
+	if sum == 0 {
+		return nil, cli.UsageError("--mix leaves no work kind")
+	}
+	return m, nil
+}
+
+// newDraw gives a function that draws the next kind.
+func (m *kindMix) newDraw(r *rand.Rand) func() *workKind {
+	first := r.Perm(len(m.kinds))
+	return func() *workKind {
+		if len(first) > 0 {
+			kind := m.kinds[first[0]]
+			first = first[1:]
+			return kind
+		}
+		n := r.IntN(m.cumulative[len(m.cumulative)-1])
+		return m.kinds[slices.IndexFunc(m.cumulative, func(upTo int) bool { return n < upTo })]
+	}
+}

@@ -1,0 +1,119 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// Played is what came of [PlayKinds].
+type Played struct {
+	Jobs       int
+	Took       time.Duration
+	Requests   int // of webhooks
+	Violations []Violation
+}
+
+// PlayKinds plays each of the kinds once, with one client, and writes a line for each job to the
+// standard output. Whatever has not ended within the timeout is a violation.
+func PlayKinds(ctx context.Context, p cli.Process, server string, kinds []client.ForgeRunKind,
+	timeout time.Duration) (*Played, error) {
+	mix := &kindMix{}
+	for _, name := range kinds {
+		mix.kinds = append(mix.kinds, &catalogue[slices.IndexFunc(catalogue, func(k workKind) bool {
+			return k.name == name
+		})])
+	}
+	s, err := newSimulator(p, &flags{remote: cli.RemoteFlags{Server: server}, clients: 1,
+		sink: "127.0.0.1", faults: sinkFaults{slow: time.Second}, settleTimeout: timeout}, mix)
+	if err != nil {
+		return nil, err
+	}
+	defer s.sink.stop()
+	if err := s.prepare(ctx); err != nil {
+		return nil, cli.RemoteError(ctx, err)
+	}
+	started := p.Elapsed()
+	s.playOnce(ctx)
+	snapshot, err := s.collect(ctx)
+	if err != nil {
+		return nil, cli.RemoteError(ctx, err)
+	}
+	took := p.Elapsed() - started
+	s.sink.stop()
+	writePlayed(p.Stdout, snapshot)
+	requests, _ := s.sink.requests()
+	return &Played{Jobs: len(snapshot.observed), Took: took, Requests: requests,
+		Violations: snapshot.audit().violations}, nil
+}
+
+// playOnce plays every kind of the mix at the same time and waits until all plays have ended.
+func (s *simulator) playOnce(ctx context.Context) {
+	bar := s.p.NewProgress("forgerun", int64(len(s.mix.kinds)))
+	defer bar.End()
+	playing, end := context.WithTimeoutCause(ctx, s.flags.settleTimeout,
+		errors.New("nothing came of it"))
+	defer end()
+	var plays sync.WaitGroup
+	for n, kind := range s.mix.kinds {
+		o, spec := s.planSubmission(kind, rand.New(rand.NewPCG(s.flags.seed, 1)), n)
+		s.submissions = append(s.submissions, o)
+		plays.Go(func() {
+			s.runSubmission(playing, o, spec, func() {})
+			bar.Add(1, "work kinds played")
+		})
+	}
+	plays.Wait()
+}
+
+// writePlayed writes a line for each play.
+func writePlayed(w io.Writer, snapshot *history) {
+	there := map[string]*observedJob{}
+	for i := range snapshot.observed {
+		there[snapshot.observed[i].job.ID] = &snapshot.observed[i]
+	}
+	fmt.Fprintf(w, "\nForgeRun: a client, its key, its webhooks, and jobs of %d kinds\n",
+		len(snapshot.submissions))
+	fmt.Fprintf(w, "  %-8s  %-26s %-10s %7s %9s %7s %5s\n", "job", "kind", "state", "attempt",
+		"duration", "events", "told")
+	for _, o := range snapshot.submissions {
+		for _, id := range o.jobs() {
+			t := there[id]
+			if t == nil || t.report == nil {
+				fmt.Fprintf(w, "  %-8.8s  %-26s has no report\n", id, o.kind.name)
+				continue
+			}
+			fmt.Fprintf(w, "  %-8.8s  %-26s %-10s %7d %9s %7d %5d\n", id, o.kind.name, t.job.State,
+				t.job.Attempt,
+				cli.FormatDuration(time.Duration(t.report.DurationMS)*time.Millisecond),
+				len(t.report.Events), snapshot.countAccepted(id))
+		}
+		for _, one := range o.requests {
+			if one.jobID == "" {
+				fmt.Fprintf(w, "  %-8s  %-26s refused: %s%s\n", "-", o.kind.name, one.code,
+					one.failure)
+			}
+		}
+	}
+}
+
+// told counts the webhook requests about a job that were accepted.
+func (w *history) countAccepted(jobID string) int {
+	n := 0
+	for _, h := range w.receivers {
+		for _, r := range h.receipts[jobID] {
+			if r.accepted {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,201 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/client"
+)
+
+// forgeClient is a client of ForgeRun with a key of its own.
+type forgeClient struct {
+	number    int
+	id        string
+	forge     *client.ForgeRun
+	callback  *receiver
+	callSlots chan struct{} // calls under way
+}
+
+// maxCalls bounds the calls of one client at a time.
+const maxCalls = 32
+
+// call makes one call when there is room for it.
+func (c *forgeClient) call(ctx context.Context, do func() error) error {
+	select {
+	case c.callSlots <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-c.callSlots }()
+	return do()
+}
+
+// order plans the nth play. What is left open is drawn here, by one goroutine, so that a seed gives
+// the same plans.
+func (s *simulator) planSubmission(kind *workKind, r *rand.Rand, n int) (*submission,
+	client.ForgeRunSpec) {
+	c := s.clients[n%s.flags.clients]
+	if lane := s.laneClients[kind.name]; lane != nil {
+		c = lane
+	}
+	o := &submission{kind: kind, client: c.number}
+	spec := client.ForgeRunSpec{Type: client.ForgeExecute, Kind: kind.name}
+	now := s.p.Now().UTC()
+	soon, withCallback, emit := 1+3*r.Float64(), r.IntN(4) == 0, r.IntN(10) == 0
+	switch kind.action {
+	case actionScheduleSoon:
+		o.due = now.Add(time.Duration(soon * float64(time.Second)))
+	case actionScheduleAfterLoad:
+		o.due = s.loadEnds.Add(time.Duration(soon * float64(time.Second)))
+	}
+	o.due = o.due.Truncate(time.Microsecond)
+	switch {
+	case emit:
+		spec.Type = client.ForgeEmitEvent
+	case !o.due.IsZero():
+		spec.Type = client.ForgeDeferred
+	}
+	spec.ExecutionAt = o.due
+	if withCallback || kind.name == client.ForgeWebhookSuccess {
+		spec.Callback = c.callback.url
+	}
+	keys := map[action][]int{actionSameKey: {0, 0, 0}, actionTwoKeys: {0, 1}}[kind.action]
+	if keys == nil {
+		keys = []int{0}
+	}
+	for _, key := range keys {
+		o.requests = append(o.requests, submitRequest{key: fmt.Sprintf("%s-%d-%d", s.name, n, key)})
+	}
+	return o, spec
+}
+
+// play goes through one order. begun is called when its job, or jobs, no longer count as under way.
+func (s *simulator) runSubmission(ctx context.Context, o *submission, spec client.ForgeRunSpec,
+	started func()) {
+	defer started()
+	c := s.client(o.client)
+	s.submit(ctx, c, o, spec)
+	if !o.due.IsZero() {
+		started() // a job that waits for its time holds nobody up
+	}
+	if err := s.follow(ctx, c, o); err != nil {
+		o.abortReason = err.Error()
+	}
+}
+
+// submit sends all submits of an order at once.
+func (s *simulator) submit(ctx context.Context, c *forgeClient, o *submission,
+	spec client.ForgeRunSpec) {
+	var all sync.WaitGroup
+	for i := range o.requests {
+		one := &o.requests[i]
+		all.Go(func() {
+			spec := spec
+			spec.IdempotencyKey = one.key
+			err := c.call(ctx, func() error {
+				started := s.p.Elapsed()
+				receipt, err := c.forge.Submit(ctx, spec)
+				s.times.submitted(s.p.Elapsed() - started)
+				one.jobID = receipt.JobID
+				return err
+			})
+			var fail *client.Error
+			switch refused := errors.As(err, &fail) && fail.Status != 0 && !fail.Retryable(); {
+			case err == nil:
+			case refused && fail.Code == client.ForgeValidationFailed && !o.due.IsZero() &&
+				s.p.Now().After(o.due):
+				one.code, one.late = fail.Code, true
+			case refused:
+				one.code = fmt.Sprintf("%d %s", fail.Status, fail.Code)
+				if fail.Status == 400 {
+					one.code = fail.Code
+				}
+			default:
+				one.failure = err.Error()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// follow does what the kind asks for until every job of the order has ended.
+func (s *simulator) follow(ctx context.Context, c *forgeClient, o *submission) error {
+	for _, jobID := range o.jobs() {
+		var err error
+		switch o.kind.action {
+		case actionCancelAtOnce:
+			err = s.cancel(ctx, c, o, jobID)
+		case actionCancelRunning:
+			_, _, err = s.await(ctx, c, jobID, time.Time{}, func(st client.ForgeRunState) bool {
+				return st == client.ForgeRunning || st.Final()
+			})
+			if err == nil {
+				err = s.cancel(ctx, c, o, jobID)
+			}
+		case actionRetryOnce, actionRetryUntilRefused:
+			err = s.retry(ctx, c, o, jobID)
+		}
+		if err == nil {
+			_, _, err = s.await(ctx, c, jobID, time.Time{}, client.ForgeRunState.Final)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jobs are the distinct jobs that were acknowledged.
+func (o *submission) jobs() []string {
+	var ids []string
+	visited := map[string]bool{"": true}
+	for _, one := range o.requests {
+		if !visited[one.jobID] {
+			visited[one.jobID] = true
+			ids = append(ids, one.jobID)
+		}
+	}
+	return ids
+}
+
+func (s *simulator) cancel(ctx context.Context, c *forgeClient, o *submission,
+	jobID string) error {
+	return c.call(ctx, func() error {
+		change, err := c.forge.Cancel(ctx, jobID)
+		if err == nil {
+			o.canceled = change.State
+			s.watches.record(jobID, change.State, change.UpdatedAt)
+		}
+		return err
+	})
+}
+
+// retry retries a job each time it has failed: once, or until that is refused.
+func (s *simulator) retry(ctx context.Context, c *forgeClient, o *submission, jobID string) error {
+	since := time.Time{}
+	for {
+		state, at, err := s.await(ctx, c, jobID, since, client.ForgeRunState.Final)
+		if err != nil || state != client.ForgeFailed ||
+			(o.kind.action == actionRetryOnce && o.attempt > 0) {
+			return err
+		}
+		var change client.ForgeRunChange
+		err = c.call(ctx, func() (err error) {
+			change, err = c.forge.Retry(ctx, jobID)
+			return err
+		})
+		if errors.Is(err, client.ErrConflict) {
+			o.refused = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		o.attempt, since = change.Attempt, at
+		s.watches.record(jobID, change.State, change.UpdatedAt)
+	}
+}

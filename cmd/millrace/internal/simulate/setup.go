@@ -1,0 +1,114 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// prepare makes the clients with their keys and listeners. Each has a sound receiver that hears of
+// everything, which is how the simulator knows where its jobs are; the clients of the lanes have
+// one with troubles besides.
+func (s *simulator) prepare(ctx context.Context) error {
+	count := s.flags.clients
+	for _, kind := range s.mix.kinds {
+		if kind.behavior != behaviorAccepts {
+			count++
+		}
+	}
+	bar := s.p.NewProgress("clients", int64(count))
+	defer bar.End()
+	add := func(behavior receiverBehavior) (*forgeClient, error) {
+		c, err := s.newClient(ctx, len(s.clients), behavior)
+		if err == nil {
+			s.clients = append(s.clients, c)
+			bar.Add(1, "with keys and webhooks")
+		}
+		return c, err
+	}
+	for range s.flags.clients {
+		if _, err := add(behaviorAccepts); err != nil {
+			return err
+		}
+	}
+	for _, kind := range s.mix.kinds {
+		if kind.behavior == behaviorAccepts {
+			continue
+		}
+		c, err := add(kind.behavior)
+		if err != nil {
+			return err
+		}
+		s.laneClients[kind.name] = c
+	}
+	return nil
+}
+
+// Client finds one by its number.
+func (s *simulator) client(number int) *forgeClient { return s.clients[number] }
+
+func (s *simulator) newClient(ctx context.Context, number int, behavior receiverBehavior) (*forgeClient,
+	error) {
+	id, key, err := s.firstKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &forgeClient{number: number, id: id, callSlots: make(chan struct{}, maxCalls),
+		forge: s.setupClient.WithKey(key.APIKey)}
+	c.callback = s.sink.addReceiver(fmt.Sprintf("/callback/%d", number), behaviorAccepts, number)
+	if key.CallbackSecret == "" {
+		return nil, cli.FailedError("the first key of client %s came without a callback secret", id)
+	}
+	s.sink.setRegistered(c.callback, "", key.CallbackSecret)
+	manners := []receiverBehavior{behaviorAccepts}
+	if behavior != behaviorAccepts {
+		manners = append(manners, behavior)
+	}
+	for _, m := range manners {
+		if err := s.register(ctx, c, m); err != nil {
+			return nil, err
+		}
+	}
+	c.forge = s.api.ForgeRun().WithKey(key.APIKey)
+	return c, nil
+}
+
+// firstKey makes a client. When the answer with the key was lost nobody knows it, and another
+// client is made.
+func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRunIssuedKey,
+	err error) {
+	for range 5 {
+		if id, err = s.setupClient.CreateClient(ctx, ""); err != nil {
+			return "", key, err
+		}
+		key, err = s.setupClient.FirstKey(ctx, id)
+		var fail *client.Error
+		if err == nil || !errors.As(err, &fail) || !fail.Uncertain {
+			break
+		}
+	}
+	return id, key, err
+}
+
+func (s *simulator) register(ctx context.Context, c *forgeClient, behavior receiverBehavior) error {
+	name := map[receiverBehavior]string{behaviorAccepts: "sound", behaviorStalls: "stalls", behaviorFails: "fails",
+		behaviorSlow: "slow", behaviorNeverAccepts: "never"}[behavior]
+	h := s.sink.addReceiver(fmt.Sprintf("/%s/%d", name, c.number), behavior, c.number)
+	made, err := c.forge.RegisterWebhook(ctx, h.url, client.ForgeRunEvents(), "")
+	if err != nil {
+		return err
+	}
+	secrets := []string{made.Secret}
+	if made.Secret == "" { // the answer with it was lost
+		secret, err := c.forge.RotateWebhookSecret(ctx, made.ID)
+		if err != nil {
+			return err
+		}
+		secrets = []string{secret}
+	}
+	s.sink.setRegistered(h, made.ID, secrets...)
+	return nil
+}

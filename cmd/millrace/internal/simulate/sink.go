@@ -1,0 +1,215 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/clock"
+)
+
+// sinkFaults is what receivers do besides their manner: the share of first tries that even a sound
+// one turns down, each between 0 and 1.
+type sinkFaults struct {
+	drop  float64       // drop the connection
+	stall float64       // never answer
+	fail  float64       // answer 503
+	slow  time.Duration // how long the slow receiver takes
+}
+
+// webhookSink receives webhooks: one listener for each manner, so that one manner's troubles are not
+// another's. It accepts, stalls and fails as the manners say, and keeps what came.
+type webhookSink struct {
+	now     func() time.Time
+	faults  sinkFaults
+	onEvent func(client.ForgeRunWebhookEvent) // of genuine events, whatever is answered
+	ctx     context.Context
+	close   context.CancelFunc
+	bases   map[receiverBehavior]string
+	servers []*http.Server
+	wg      sync.WaitGroup
+
+	mu              sync.Mutex
+	random          *rand.Rand
+	receivers       map[string]*receiver // by path
+	unknownRequests int                  // requests to paths that nobody registered
+	requestCount    int                  // requests
+}
+
+func newSink(host string, now func() time.Time, spoil sinkFaults, random *rand.Rand,
+	heard func(client.ForgeRunWebhookEvent)) (*webhookSink, error) {
+	s := &webhookSink{now: now, faults: spoil, onEvent: heard, random: random,
+		bases: map[receiverBehavior]string{}, receivers: map[string]*receiver{}}
+	s.ctx, s.close = context.WithCancel(context.Background())
+	for behavior := behaviorAccepts; behavior <= behaviorNeverAccepts; behavior++ {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		if err != nil {
+			s.stop()
+			return nil, cli.UnableError("the webhook sink: %v", err)
+		}
+		server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second,
+			ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+			BaseContext: func(net.Listener) context.Context { return s.ctx }}
+		s.servers, s.bases[behavior] = append(s.servers, server), "http://"+l.Addr().String()
+		s.wg.Go(func() { _ = server.Serve(l) })
+	}
+	return s, nil
+}
+
+// Stop ends the sink and what still stalls in it.
+func (s *webhookSink) stop() {
+	s.close()
+	for _, server := range s.servers {
+		_ = server.Close()
+	}
+	s.wg.Wait()
+}
+
+// hook makes a listener; the path names it.
+func (s *webhookSink) addReceiver(path string, behavior receiverBehavior, clientNumber int) *receiver {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := &receiver{name: path, url: s.bases[behavior] + path, client: clientNumber,
+		behavior: behavior, receipts: map[string][]webhookReceipt{}}
+	s.receivers[path] = h
+	return h
+}
+
+// setRegistered says under which id and with which secret the server knows a listener.
+func (s *webhookSink) setRegistered(h *receiver, webhookID string, secrets ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.webhookID, h.secrets = webhookID, secrets
+}
+
+func (s *webhookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	if err != nil {
+		return // cut off: the server died, and will come again
+	}
+	s.mu.Lock()
+	h := s.receivers[r.URL.Path]
+	s.requestCount++
+	if h == nil {
+		s.unknownRequests++
+		s.mu.Unlock()
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	secrets := h.secrets
+	s.mu.Unlock()
+
+	at := s.now()
+	notice, forged := verifyRequest(secrets, r, body, at)
+	s.mu.Lock()
+	accept, act := s.decide(h, notice)
+	h.receipts[notice.JobID] = append(h.receipts[notice.JobID],
+		webhookReceipt{notice.EventID, at, accept, forged})
+	s.mu.Unlock()
+	if forged == "" {
+		s.onEvent(notice)
+	}
+	act(w, r)
+}
+
+// verifyRequest verifies a request. What is forged is read all the same, for the account.
+func verifyRequest(secrets []string, r *http.Request, body []byte,
+	at time.Time) (client.ForgeRunWebhookEvent, string) {
+	notice, err := client.VerifyWebhook(secrets, r.Header, body, at)
+	switch {
+	case errors.Is(err, client.ErrInvalidWebhook):
+		return client.ForgeRunWebhookEvent{EventID: r.Header.Get("Webhook-Id")}, err.Error()
+	case err != nil:
+		return notice, err.Error()
+	case notice.EventID != r.Header.Get("Webhook-Id"):
+		return notice, "the body has another event id than webhook-id"
+	case r.Method != http.MethodPost:
+		return notice, "it came by " + r.Method
+	}
+	return notice, ""
+}
+
+// decide says whether a try is accepted and how it is answered; the caller holds the lock.
+func (s *webhookSink) decide(h *receiver, n client.ForgeRunWebhookEvent) (accept bool,
+	act http.HandlerFunc) {
+	tries := 0
+	for _, r := range h.receipts[n.JobID] {
+		if r.eventID == n.EventID {
+			tries++
+		}
+	}
+	draw := s.random.Float64()
+	switch {
+	case h.behavior == behaviorNeverAccepts:
+		return false, answerWith(http.StatusInternalServerError)
+	case h.behavior == behaviorSlow:
+		return true, s.answerSlowly
+	case tries > 0:
+		return true, answerWith(http.StatusOK)
+	case h.behavior == behaviorFails:
+		return false, answerWith([]int{http.StatusInternalServerError, http.StatusBadGateway,
+			http.StatusServiceUnavailable}[int(draw*3)])
+	case h.behavior == behaviorStalls && draw < 0.3:
+		return false, stallRequest
+	case h.behavior == behaviorAccepts && draw < s.faults.drop:
+		return false, dropConnection
+	case h.behavior == behaviorAccepts && draw < s.faults.drop+s.faults.stall:
+		return false, stallRequest
+	case h.behavior == behaviorAccepts && draw < s.faults.drop+s.faults.stall+s.faults.fail:
+		return false, answerWith(http.StatusServiceUnavailable)
+	}
+	return true, answerWith(http.StatusOK)
+}
+
+func answerWith(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+}
+
+func (s *webhookSink) answerSlowly(w http.ResponseWriter, r *http.Request) {
+	clock.Sleep(r.Context(), s.faults.slow)
+	w.WriteHeader(http.StatusOK)
+}
+
+// stallRequest waits until whoever asked gives up.
+func stallRequest(_ http.ResponseWriter, r *http.Request) {
+	<-r.Context().Done()
+	panic(http.ErrAbortHandler)
+}
+
+// dropConnection closes the connection without an answer.
+func dropConnection(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+// requests counts what came.
+func (s *webhookSink) requests() (all, unknown int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requestCount, s.unknownRequests
+}
+
+// missing counts the events that a listener will still accept and has not. known are all events of
+// its jobs.
+func (s *webhookSink) missing(h *receiver, known map[string][]string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for jobID, events := range known {
+		accepted := map[string]bool{}
+		for _, r := range h.receipts[jobID] {
+			accepted[r.eventID] = accepted[r.eventID] || r.accepted
+		}
+		for _, id := range events {
+			if !accepted[id] {
+				n++
+			}
+		}
+	}
+	return n
+}
