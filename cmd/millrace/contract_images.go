@@ -18,7 +18,7 @@ import (
 )
 
 func newImagesContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
-	s, grace := &p.settings.Images, p.settings.ShutdownGrace
+	s := &p.settings.Images
 	child, err := pictureChild()
 	if err != nil {
 		return server.ServedContract{}, err
@@ -35,17 +35,37 @@ func newImagesContract(p *deps, log *slog.Logger) (server.ServedContract, error)
 		workers = runtime.NumCPU()
 	}
 	r, err := images.New(images.Config{
-		Log: log, API: p.registries.For(images.Name, "api"),
-		Worker: p.registries.For(images.Name, "worker"), Now: p.process.Now, Random: randomBytes,
-		Token: s.Token, Tracing: p.tracing, Node: p.node, Objects: p.objects, Shared: p.places,
-		Bucket: p.settings.Objects.Bucket, Queue: p.messages, CDN: p.cdn,
-		Processor: &picture.Processor{Command: child,
+		Log:     log,
+		API:     p.registries.For(images.Name, "api"),
+		Worker:  p.registries.For(images.Name, "worker"),
+		Tracing: p.tracing,
+		Now:     p.process.Now,
+		Random:  randomBytes,
+		Node:    p.node,
+		Objects: p.objects,
+		Shared:  p.places,
+		Bucket:  p.settings.Objects.Bucket,
+		Queue:   p.messages,
+		CDN:     p.cdn,
+
+		Token:     s.Token,
+		Sizes:     s.Sizes,
+		MaxUpload: s.MaxUpload,
+		MaxPixels: int64(s.MaxPixels),
+
+		Processor: &picture.Processor{
+			Command: child,
 			Limits: picture.Limits{Pixels: int64(s.MaxPixels), Memory: picture.DefaultMemory,
-				Timeout: picture.DefaultTimeout}},
-		WorkDir: workDir, LockTimeout: s.LockTimeout, MaxAttempts: s.MaxAttempts,
-		BackoffBase: s.BackoffBase, BackoffMax: s.BackoffMax,
-		Sizes: s.Sizes, MaxUpload: s.MaxUpload, MaxPixels: int64(s.MaxPixels),
-		NoLocalWorkers: p.noWorkers, Workers: workers, Grace: grace - grace/8,
+				Timeout: picture.DefaultTimeout},
+		},
+		WorkDir:        workDir,
+		LockTimeout:    s.LockTimeout,
+		MaxAttempts:    s.MaxAttempts,
+		BackoffBase:    s.BackoffBase,
+		BackoffMax:     s.BackoffMax,
+		NoLocalWorkers: p.noWorkers,
+		Workers:        workers,
+		Grace:          p.handlerGrace(),
 	})
 	if err != nil {
 		return server.ServedContract{}, err
@@ -54,7 +74,7 @@ func newImagesContract(p *deps, log *slog.Logger) (server.ServedContract, error)
 	return server.ServedContract{Contract: r, Listen: s.Listen, OpenAPI: images.OpenAPI}, nil
 }
 
-// makeEmptyDir makes an empty directory: what a crash left in it is of no use.
+// makeEmptyDir makes an empty directory in the place of whatever a crash left there.
 func makeEmptyDir(path string) (string, error) {
 	if err := os.RemoveAll(path); err != nil {
 		return "", err
@@ -65,8 +85,8 @@ func makeEmptyDir(path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// connectImages makes the ways out that Images needs: to its queue, where that is not of the
-// streams, and to a CDN.
+// connectImages connects to what Images uses elsewhere: its queue, where that is SQS and no stream,
+// and the CDN.
 func (k *deps) connectImages(ctx context.Context) error {
 	s := &k.settings.Images
 	if !k.settings.Serves(images.Name) {
@@ -88,7 +108,7 @@ func (k *deps) connectImages(ctx context.Context) error {
 	return nil
 }
 
-// imageCDN is what is told of images that have changed; nil is nobody.
+// imageCDN is the CDN that is purged when an image changes; nil where the settings name none.
 func imageCDN(ctx context.Context, p *deps) (cdn.CDN, error) {
 	switch s := &p.settings.Images; s.CDN {
 	case config.CDNHTTP:

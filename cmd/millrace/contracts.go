@@ -1,0 +1,273 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract/fetchbox"
+	"github.com/millrace/millrace/internal/contract/forgerun"
+	"github.com/millrace/millrace/internal/contract/images"
+	"github.com/millrace/millrace/internal/contract/images/cdn"
+	"github.com/millrace/millrace/internal/contract/relay"
+	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/message"
+	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/places"
+	"github.com/millrace/millrace/internal/server"
+	"github.com/millrace/millrace/internal/stream"
+	"github.com/millrace/millrace/internal/telemetry"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
+)
+
+// deps is what the contracts of one node are built with. serve fills it step by step:
+//
+//	connect        egress, tracing, and storage elsewhere; nothing is made in the data directory
+//	openStorage    objects and streams of the data directory
+//	buildContracts one server.ServedContract for each contract in the setting contracts
+//	buildAPIs      the worker API over the contracts whose jobs remote workers may run
+//
+// Whatever a step opened is closed by close, also where a later step failed.
+type deps struct {
+	process    cli.Process
+	settings   *config.Settings
+	log        *slog.Logger
+	registries *telemetry.Registries
+	tracing    *telemetry.Tracing
+	egress     *egress.Client // every outbound HTTP request goes through it
+	node       string
+	noWorkers  bool // other nodes run the jobs
+	engine     *engine.Engine
+	unlock     func() // releases the data directory; nil while it is not locked
+	objects    *object.Objects
+	streams    *stream.Streams
+	places     *places.Places // nil with SQLite, which no other node shares
+	messages   message.Queue  // of image jobs
+	cdn        cdn.CDN        // purged when an image changes; nil for none
+
+	// operatorToken is the token that /operators requires; empty where it is open (G-FB-31).
+	operatorToken config.Secret
+
+	// remoteContracts are the contracts that were built and whose jobs remote workers may run.
+	remoteContracts []workerapi.Contract
+}
+
+// contractBuilder builds one contract; the log that build gets names the contract.
+type contractBuilder struct {
+	name  string
+	build func(p *deps, log *slog.Logger) (server.ServedContract, error)
+}
+
+// contractBuilders lists all contracts. A new contract is one more entry.
+var contractBuilders = []contractBuilder{
+	{forgerun.Name, newForgeRunContract},
+	{taskflow.Name, newTaskFlowContract},
+	{fetchbox.Name, newFetchBoxContract},
+	{images.Name, newImagesContract},
+	{relay.Name, newRelayContract},
+}
+
+// buildContracts builds the contracts that the settings serve.
+func buildContracts(p *deps) ([]server.ServedContract, error) {
+	var built []server.ServedContract
+	for _, c := range contractBuilders {
+		if !p.settings.Serves(c.name) {
+			continue
+		}
+		contract, err := c.build(p, p.log.With(telemetry.Contract, c.name))
+		if err != nil {
+			return nil, contractError(c.name, err)
+		}
+		built = append(built, contract)
+	}
+	return built, nil
+}
+
+// contractError names the contract in an error that has no exit code yet.
+func contractError(name string, err error) error {
+	var coded *cli.ExitError
+	if errors.As(err, &coded) {
+		return err
+	}
+	return cli.WithCode(cli.ExitFailed, fmt.Errorf("contract %s: %w", name, err))
+}
+
+func newRelayContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
+	s := &p.settings.Relay
+	r, err := relay.New(relay.Config{
+		Log:      log,
+		Registry: p.registries.For(relay.Name, ""),
+		Tracing:  p.tracing,
+
+		Token:           s.Token,
+		V1:              s.V1,
+		MaxNumJobs:      s.MaxNumJobs,
+		BodyLimit:       s.BodyLimit,
+		RetryableStatus: s.RetryableStatus,
+	})
+	return server.ServedContract{Contract: r, Listen: s.Listen, OpenAPI: relay.OpenAPI}, err
+}
+
+// loadPepper reads the pepper. The first start makes one, but only where no setting names its
+// file: with a wrong path the node would get a new pepper and accept none of the existing keys.
+func loadPepper(s *config.Settings) ([]byte, error) {
+	if path := s.Secrets.PepperFile; path != "" {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, cli.UnableError("secrets.pepper_file: there is no file %s; copy the one of the "+
+				"other nodes there, or write 32 random bytes or more to it (mode 0600)", path)
+		}
+	}
+	pepper, err := account.LoadPepper(s.PepperFile())
+	if err != nil {
+		return nil, cli.UnableError("secrets.pepper_file: %v", err)
+	}
+	return pepper, nil
+}
+
+func newForgeRunContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
+	pepper, err := loadPepper(p.settings)
+	if err != nil {
+		return server.ServedContract{}, err
+	}
+	s := &p.settings.ForgeRun
+	workers := s.Workers
+	if p.noWorkers {
+		workers = 0
+	}
+	r, err := forgerun.New(forgerun.Config{
+		Log:         log,
+		LogRequests: s.LogRequests,
+		Registry:    p.registries.For(forgerun.Name, ""),
+		Tracing:     p.tracing,
+		Now:         p.process.Now,
+		Elapsed:     p.process.Elapsed,
+		Random:      randomBytes,
+		Pepper:      pepper,
+		Node:        p.node,
+		Client:      p.egress,
+
+		Types:              s.Types,
+		Workers:            workers,
+		JobsPerWorker:      s.JobsPerWorker,
+		Lease:              s.Lease,
+		Heartbeat:          s.Heartbeat,
+		Grace:              p.handlerGrace(),
+		MaxRunTime:         s.MaxRunTime,
+		CancelWindow:       s.CancelWindow,
+		FailureProbability: s.FailureProbability,
+		DurationScale:      s.DurationScale,
+
+		MaxRetries:  s.MaxRetries,
+		BackoffBase: s.BackoffBase,
+		BackoffMax:  s.BackoffMax,
+		AutoRetry:   s.AutoRetry,
+
+		RatePerMinute:      s.RateLimitPerMinute,
+		QuotaPerDay:        s.QuotaPerDay,
+		AnonymousPerMinute: s.AnonymousRateLimitPerMinute,
+		MaxActiveJobs:      s.MaxActiveJobs,
+		QueueSize:          s.QueueSize,
+		BodyLimit:          s.BodyLimit,
+		PayloadLimit:       s.PayloadLimit,
+
+		Retention:           s.Retention,
+		RevokedKeyRetention: s.RevokedKeyRetention,
+		KeyLifetime:         s.KeyLifetime,
+		Webhook:             webhookConfig(&p.settings.Webhook),
+	})
+	if err != nil {
+		return server.ServedContract{}, err
+	}
+	p.remoteContracts = append(p.remoteContracts, r.RemoteWorkers())
+	return server.ServedContract{Contract: r, Listen: s.Listen, OpenAPI: forgerun.OpenAPI}, nil
+}
+
+func webhookConfig(s *config.Webhook) forgerun.Webhook {
+	return forgerun.Webhook{
+		Timeout:       s.Timeout,
+		MaxTries:      s.MaxAttempts,
+		BackoffBase:   s.BackoffBase,
+		BackoffMax:    s.BackoffMax,
+		BackoffFactor: s.BackoffFactor,
+	}
+}
+
+// handlerGrace is how long handlers may go on when the node stops. The rest of shutdown_grace is
+// left to write down what became of the attempts that were cut short.
+func (p *deps) handlerGrace() time.Duration {
+	grace := p.settings.ShutdownGrace
+	return grace - grace/8
+}
+
+// Limits of the request bodies of TaskFlow (G-TF-32).
+const (
+	taskFlowBodyLimit  = 1 << 20
+	taskFlowGraphLimit = 16 << 20
+)
+
+func newTaskFlowContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
+	s := &p.settings.TaskFlow
+	queues := map[string]taskflow.Queue{}
+	for name, q := range s.Queues {
+		queues[name] = taskflow.Queue{
+			Handler:       q.Handler,
+			URL:           q.URL,
+			Secret:        q.Secret,
+			Timeout:       q.Timeout,
+			MaxConcurrent: q.MaxConcurrent,
+		}
+	}
+	t, err := taskflow.New(taskflow.Config{
+		Log:      log,
+		Registry: p.registries.For(taskflow.Name, ""),
+		Tracing:  p.tracing,
+		Now:      p.process.Now,
+		Random:   randomBytes,
+
+		Token:          s.Token,
+		Lease:          s.Lease,
+		MaxConcurrent:  s.MaxConcurrent,
+		BodyLimit:      taskFlowBodyLimit,
+		GraphBodyLimit: taskFlowGraphLimit,
+		Queues:         queues,
+		Runner: taskflow.Runner{Disabled: p.noWorkers, Node: p.node, Client: p.egress,
+			Grace: p.handlerGrace()},
+	})
+	if err != nil {
+		return server.ServedContract{}, err
+	}
+	p.remoteContracts = append(p.remoteContracts, t.RemoteWorkers())
+	return server.ServedContract{Contract: t, Listen: s.Listen, OpenAPI: taskflow.OpenAPI}, nil
+}
+
+// buildAPIs builds what is served beside the contracts: the worker API, unless no contract has jobs
+// for remote workers or the settings do not allow it.
+func buildAPIs(p *deps) ([]server.API, error) {
+	if len(p.remoteContracts) == 0 {
+		return nil, nil
+	}
+	if !p.settings.ServesWorkers() {
+		p.log.Info("the worker API is not served: beyond loopback it needs worker.token")
+		return nil, nil
+	}
+	api, err := workerapi.New(workerapi.Config{
+		Log:       p.log.With(telemetry.Contract, workerapi.Name),
+		Registry:  p.registries.For(workerapi.Name, ""),
+		Tracing:   p.tracing,
+		Token:     p.settings.Worker.Token,
+		Contracts: p.remoteContracts,
+		Refused:   places.Refused,
+	})
+	if err != nil {
+		return nil, cli.WithCode(cli.ExitFailed, err)
+	}
+	return []server.API{{Name: workerapi.Name, Mount: api.Mount, OpenAPI: workerapi.OpenAPI}}, nil
+}
