@@ -1,11 +1,14 @@
 package fetchbox
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,60 +26,57 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// OpenAPI is the contract's description, as it is served and as the tests
-// check every exchange against it.
+// OpenAPI is the description of the contract that the server serves, and that the tests check
+// every exchange against.
 //
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// Config is what a FetchBox is made of.
+// Config holds the settings of the contract and what it depends on.
 type Config struct {
-	Log      *slog.Logger
-	Registry prometheus.Registerer // the contract's own
-	// what ids begin with; the store's clock decides what a task does
-	Now           func() time.Time
-	Elapsed       func() time.Duration // a clock that never jumps
-	Random        func() [16]byte      // of cryptographic quality
-	Token         config.Secret        // of POST /jobs; empty: open
-	OperatorToken config.Secret        // of /operators; empty: open (G-FB-31)
-	Tracing       *telemetry.Tracing   // nil makes no spans
-	Node          string               // names this node's workers
+	Log           *slog.Logger
+	Registry      prometheus.Registerer // of the contract alone
+	Now           func() time.Time      // for ids; the clock of the store decides about tasks
+	Elapsed       func() time.Duration  // a monotonic clock
+	Random        func() [16]byte       // of cryptographic quality
+	Token         config.Secret         // of POST /jobs; empty: open
+	OperatorToken config.Secret         // of /operators; empty: open (G-FB-31)
+	Tracing       *telemetry.Tracing    // nil makes no spans
+	Node          string                // names the workers of this node
 
-	Objects *object.Objects // closed by whoever opened them, as are the streams
+	Objects *object.Objects // closed by the caller, like Streams
 	Streams *stream.Streams
-	// refuses a node whose objects and streams are not the database's; nil where no other node can
-	// have it
-	Shared *places.Places
-	Types  map[string]Type // the job types that are registered
-	Pools  map[string]Pool
+	Shared  *places.Places  // checks that all nodes use the same objects; nil on a single node
+	Types   map[string]Type // the registered job types
+	Pools   map[string]Pool
 
-	MaxResources      int
-	MaxManifest       int64 // bytes, after decompression
-	Tries             int   // of a task
-	MaxLostRuns       int   // of a task: these cost no try
-	BackoffBase       time.Duration
+	MaxResources      int           // of a manifest
+	MaxManifest       int64         // bytes, after decompression
+	Tries             int           // failed attempts after which a task is given up
+	MaxLostRuns       int           // lost attempts after which it is; they do not count as failed
+	BackoffBase       time.Duration // before the second attempt
 	Lease             time.Duration // of a task
 	ConnectTimeout    time.Duration
 	DownloadTimeout   time.Duration
-	MaxDownload       int64 // bytes
-	MaxPerHost        int   // downloads at a time from one host, on this node
-	IdempotencyWindow time.Duration
-	LedgerRetention   time.Duration // 0 keeps for ever
-	LedgerMaxBytes    int64         // 0 is no bound
+	MaxDownload       int64         // bytes
+	MaxPerHost        int           // downloads at a time from one host, on this node; 0: no limit
+	IdempotencyWindow time.Duration // how long an idempotency key is remembered
+	LedgerRetention   time.Duration // 0 keeps jobs for ever
+	LedgerMaxBytes    int64         // 0 is no limit
 	PruneInterval     time.Duration // of the streams (G-FB-40)
 
-	NoLocalWorkers bool          // no downloads in this process
-	Grace          time.Duration // that they get to end in when the node stops
-	Egress         egress.Config // the guard of downloads; time-outs and redirects are set here
+	NoLocalWorkers bool          // this process downloads nothing
+	Grace          time.Duration // for running downloads when the node stops
+	Egress         egress.Config // the guard of downloads; New sets its time limits and redirects
 }
 
-// Type is a job type as the settings have it (FB-068).
+// Type is a job type as the settings define it (FB-068).
 type Type struct {
 	Handler        string // "" is default
 	DefaultHeaders map[string]string
 	Proxy          *handler.Proxy
-	Bucket         string // of downloads; "" is the default one
-	KeyPrefix      string // in place of resources/TYPE/
+	Bucket         string // of downloads; "" is the default bucket
+	KeyPrefix      string // of downloads; "" is resources/TYPE/
 	MaxParallel    int    // downloads at a time, over all nodes (FB-074); 0 is no limit
 	Options        map[string]any
 }
@@ -84,33 +84,42 @@ type Type struct {
 // Pool is a pool of proxies.
 type Pool struct {
 	Primary   []string // URLs of proxies
-	Fallbacks []string // pools
+	Fallbacks []string // names of pools
 }
 
 func (c *Config) validate() error {
-	for wrong, is := range map[string]bool{
-		"Log, Registry, Now, Elapsed and Random are needed": c.Log == nil || c.Registry == nil ||
-			c.Now == nil || c.Elapsed == nil || c.Random == nil,
-		"Node, Objects and Streams are needed": c.Node == "" || c.Objects == nil ||
-			c.Streams == nil,
-		"MaxResources and MaxManifest must be 1 or more": c.MaxResources < 1 ||
-			c.MaxManifest < 1,
-		"Tries and MaxLostRuns must be 1 or more": c.Tries < 1 || c.MaxLostRuns < 1,
-		"BackoffBase must not be below 0":         c.BackoffBase < 0,
-		"Lease must be above 0":                   c.Lease <= 0,
-		"ConnectTimeout, DownloadTimeout, MaxDownload above 0": c.ConnectTimeout <= 0 ||
-			c.DownloadTimeout <= 0 || c.MaxDownload <= 0,
-		"MaxPerHost must not be below 0":    c.MaxPerHost < 0,
-		"IdempotencyWindow must be above 0": c.IdempotencyWindow <= 0,
-		"PruneInterval must be above 0":     c.PruneInterval <= 0,
-		"LedgerRetention and LedgerMaxBytes must be 0 or more": c.LedgerRetention < 0 ||
-			c.LedgerMaxBytes < 0,
+	for _, check := range []struct {
+		invalid bool
+		message string
+	}{
+		{c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil || c.Random == nil,
+			"Log, Registry, Now, Elapsed and Random are needed"},
+		{c.Node == "" || c.Objects == nil || c.Streams == nil,
+			"Node, Objects and Streams are needed"},
+		{c.MaxResources < 1 || c.MaxManifest < 1,
+			"MaxResources and MaxManifest must be 1 or more"},
+		{c.Tries < 1 || c.MaxLostRuns < 1,
+			"Tries and MaxLostRuns must be 1 or more"},
+		{c.BackoffBase < 0,
+			"BackoffBase must not be below 0"},
+		{c.Lease <= 0,
+			"Lease must be above 0"},
+		{c.ConnectTimeout <= 0 || c.DownloadTimeout <= 0 || c.MaxDownload <= 0,
+			"ConnectTimeout, DownloadTimeout and MaxDownload must be above 0"},
+		{c.MaxPerHost < 0,
+			"MaxPerHost must not be below 0"},
+		{c.IdempotencyWindow <= 0,
+			"IdempotencyWindow must be above 0"},
+		{c.PruneInterval <= 0,
+			"PruneInterval must be above 0"},
+		{c.LedgerRetention < 0 || c.LedgerMaxBytes < 0,
+			"LedgerRetention and LedgerMaxBytes must be 0 or more"},
 	} {
-		if is {
-			return errors.New("fetchbox: " + wrong)
+		if check.invalid {
+			return errors.New("fetchbox: " + check.message)
 		}
 	}
-	for name := range c.Types {
+	for _, name := range slices.Sorted(maps.Keys(c.Types)) {
 		if !validType(name) {
 			return fmt.Errorf("fetchbox: %q cannot be a job type", name)
 		}
@@ -125,8 +134,8 @@ type jobType struct {
 	handler handler.Handler
 }
 
-// FetchBox is the contract. It is made before the engine, which needs Contracts,
-// and mounted after it.
+// FetchBox is the contract. New makes it before the engine, which takes its Contracts; Mount binds
+// it to the engine.
 type FetchBox struct {
 	Config
 
@@ -140,22 +149,27 @@ type FetchBox struct {
 
 	engine *engine.Engine // set by Mount
 
-	// Requests that last as long as they are wanted end with the node.
+	// followCtx ends the requests that follow a log when the node stops.
 	followCtx     context.Context
 	stopFollowing context.CancelFunc
 }
 
-// New checks the config, makes the handlers and registers the metrics.
+// New validates the config, makes the handlers and registers the metrics.
 func New(c Config) (*FetchBox, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	f := &FetchBox{Config: c, types: map[string]*jobType{},
-		ids: &uuids.Source{Now: c.Now, Random: c.Random}, publish: c.Streams.Publish,
-		storages: storages(c.Types)}
+	f := &FetchBox{
+		Config:   c,
+		types:    map[string]*jobType{},
+		ids:      &uuids.Source{Now: c.Now, Random: c.Random},
+		publish:  c.Streams.Publish,
+		storages: storages(c.Types),
+	}
 	registry := handler.Registry()
-	for name, t := range c.Types {
-		entry, known := registry[orDefault(t.Handler)]
+	for _, name := range slices.Sorted(maps.Keys(c.Types)) {
+		t := c.Types[name]
+		entry, known := registry[cmp.Or(t.Handler, defaultHandler)]
 		if !known {
 			return nil, fmt.Errorf("fetchbox: job type %s: there is no handler %q", name, t.Handler)
 		}
@@ -177,59 +191,71 @@ func New(c Config) (*FetchBox, error) {
 	return f, err
 }
 
-func orDefault(name string) string {
-	if name == "" {
-		return "default" // G-FB-34
-	}
-	return name
-}
+// defaultHandler is the handler of a job type that names none (G-FB-34).
+const defaultHandler = "default"
 
-// Contract is what the engine is told of the ledger.
+// Contract is the engine's contract of the ledger: the jobs.
 func (f *FetchBox) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: jobMachine, History: true, Publish: true,
-		Searchable: true, Body: jobMessages,
-		Retention: f.LedgerRetention, MaxBytes: f.LedgerMaxBytes, Pruned: f.metrics.pruned}
+	return engine.Contract{
+		Name:       Name,
+		Machine:    jobMachine,
+		History:    true,
+		Publish:    true,
+		Searchable: true,
+		Body:       jobMessages,
+		Retention:  f.LedgerRetention,
+		MaxBytes:   f.LedgerMaxBytes,
+		Pruned:     f.metrics.pruned,
+	}
 }
 
-// Contracts are all that the engine is to serve: the ledger, and the tasks.
+// Contracts are the contracts of the engine: the ledger, and the tasks.
 func (f *FetchBox) Contracts() []engine.Contract {
-	return []engine.Contract{f.Contract(),
-		{Name: Tasks, Machine: taskMachine, History: true, Publish: true, Body: taskMessages,
-			RetryDelay: f.retryDelay, MaxLostAttempts: f.MaxLostRuns,
-			LostFailure: errWorkerLost.encode(),
-			Moved:       f.onDeadTasks, MovedOn: []job.Cause{job.FailedForGood,
-				job.ExpiredForGood}}}
+	tasks := engine.Contract{
+		Name:            Tasks,
+		Machine:         taskMachine,
+		History:         true,
+		Publish:         true,
+		Body:            taskMessages,
+		RetryDelay:      f.retryDelay,
+		MaxLostAttempts: f.MaxLostRuns,
+		LostFailure:     errWorkerLost.encode(),
+		Moved:           f.onDeadTasks,
+		MovedOn:         []job.Cause{job.FailedForGood, job.ExpiredForGood},
+	}
+	return []engine.Contract{f.Contract(), tasks}
 }
 
-// maxBackoff bounds the growing delays between tries.
+// maxBackoff bounds the growing delays between attempts.
 const maxBackoff = 5 * time.Minute
 
-// retryDelay is how long a task waits after the failure just counted. One that was replayed begins
-// anew.
+// retryDelay is the delay before the next attempt at a task, after a failure that is counted
+// already. A replay starts the backoff from the beginning: it raised MaxAttempts, see retryDead.
 func (f *FetchBox) retryDelay(j *job.Job) time.Duration {
-	before := max(0, j.MaxAttempts-f.Tries) // see revive
-	return job.Backoff{Strategy: job.Exponential, Base: f.BackoffBase,
-		Max: maxBackoff}.Delay(max(1, j.FailedAttempts-before))
+	beforeReplay := max(0, j.MaxAttempts-f.Tries)
+	backoff := job.Backoff{Strategy: job.Exponential, Base: f.BackoffBase, Max: maxBackoff}
+	return backoff.Delay(max(1, j.FailedAttempts-beforeReplay))
 }
 
-// Await waits until the node is known to have the database's objects and streams; false is that it
-// has others. Nothing is published before.
+// Await waits until the node has verified that its objects and streams are those that the database
+// names, and returns false if they are others. Nothing is published before.
 func (f *FetchBox) Await(ctx context.Context) bool { return f.Shared.Await(ctx) }
 
-// Run downloads, tells handlers of jobs that ended, takes in what direct producers
-// publish and sweeps manifests without a job, until ctx ends.
+// Run executes everything that the contract does without a request, until ctx ends: downloads,
+// the Finalize of handlers, ingestion of direct producers' tasks, the sweep of manifests and the
+// pruning of streams.
 func (f *FetchBox) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, f.stopFollowing)()
 	if !f.Await(ctx) {
 		return
 	}
 	var all sync.WaitGroup
-	for _, task := range []func(context.Context){f.runFinalizer, f.runProducers, f.runSweeper,
+	for _, run := range []func(context.Context){f.runFinalizer, f.runProducers, f.runSweeper,
 		f.runPruner} {
-		all.Go(func() { task(ctx) })
+		all.Go(func() { run(ctx) })
 	}
 	all.Go(func() {
-		f.runLimits(ctx) // before anything is claimed under them
+		f.runLimits(ctx) // before the first claim, which they restrict
 		if !f.NoLocalWorkers {
 			f.runFetchers(ctx)
 		}

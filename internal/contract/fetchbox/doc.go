@@ -1,38 +1,46 @@
-// Package fetchbox is the FetchBox contract: a manifest of URLs is accepted, and each of them is
-// downloaded to object storage. Operators see what became of it.
+// Package fetchbox is the FetchBox contract: it accepts a manifest of URLs and downloads each of
+// them to object storage. Operators see the progress of every job.
 //
-// A job is one manifest, its row the ledger's entry; a task is one resource. What is shown of a job
-// is one of four words:
+// A job is one manifest, and its row is the ledger's entry; a task is one resource of it. A job has
+// one of four statuses:
 //
 //	POST /jobs
-//	    │            first task                    all tasks settled, the handler is told
-//	    ▼            taken up                                      │
-//	 queued ───────────────────► in_progress ──────────────────────┤
+//	    │            the first task                all tasks have finished and the handler
+//	    ▼            starts                        of the job type was notified
+//	 queued ───────────────────► in_progress ──────────────────────┐
 //	    │                            ▲                             ├─► completed   none failed
-//	    └─ all settled, or none      │                             └─► failed
+//	    └─ all finished, or none     │                             └─► failed
 //	                                 └── a dead letter is replayed ─────┘
 //
 //	a task:  queued ─► downloading ─► done
 //	           ▲            │
-//	           ├────────────┤ failed, or its worker lost, and tries are left
+//	           ├────────────┤ failed, or its worker lost, and attempts are left
 //	           │            ▼
 //	           └────────── dead       replayed by an operator
 //
-// Between the last task and the end stand states nobody is shown: in ended the handler waits to be
-// told, in listing the dead letters of the job are on their way to their stream, in finalizing the
-// handler is being told, by one run like any other job (finalizer.go). A job that is opened again
-// takes the way of replaying, replayed, closing, on which the handler is not told again (G-FB-37).
+// Between the last task and the end a job passes through states that have no status of their own.
+// In ended it waits for the finalizer. In listing its dead letters are on their way to their
+// stream, so that a client who sees the job failed finds them there. In finalizing the Finalize of
+// its handler runs, as an attempt like any other (finalizer.go). A job that a replay opened again
+// goes through replaying, replayed and closing instead, without a second Finalize (G-FB-37).
 //
-// The database is the truth (G-FB-22). A manifest is stored as an object first, then the job, its
-// idempotency key and all its tasks in one transaction; what fails on the way leaves neither
-// (ingest.go). Streams hear of it through the outbox: jobMessages and taskMessages say what,
-// deliver.go sends it. A task that somebody else publishes on jobs.tasks becomes a row here, once,
-// whatever is delivered how often (producers.go).
+// The database is the truth (G-FB-22). A submit stores the manifest as an object first, then the
+// job, its idempotency key and all its tasks in one transaction; a failure on the way leaves
+// neither (ingest.go). The streams are fed by the outbox: jobMessages and taskMessages write its
+// messages, Deliver publishes them (deliver.go). A task that a direct producer publishes on
+// jobs.tasks gets a row once, however often its message is delivered (producers.go).
 //
-// Where a job is kept: its type is the queue, definition holds what has no place of its own,
-// failure is the last error of its tasks. A task's payload is its message; its alias are job and
-// resource, so that a resource of a job is there once.
+//	manifest ─► ingest ─► rows ─► claim ─► fetcher ─► object, outcome
+//	 (submit)               │ ▲                            │
+//	                outbox  │ │ producers                  ▼
+//	                        ▼ │                      rows ─► outbox ─► jobs.logs, jobs.status,
+//	                     jobs.tasks                                    jobs.dlq
 //
-// What this package does not own: time, leases, retries and storage are the engine's; the streams
-// are in stream, the objects in object, the guard of downloads in egress.
+// The columns of a row hold this: the queue of a job or a task is the job type, the definition
+// holds the details that have no column (jobDetails, taskLabel), and the failure is the latest
+// error of the tasks. The payload of a task is its message. The alias of a task consists of job and
+// resource, so that each resource of a job exists once.
+//
+// Time, leases, retries and storage of rows belong to the engine, the streams to package stream,
+// the objects to package object and the guard of downloads to package egress.
 package fetchbox

@@ -20,11 +20,10 @@ import (
 	"github.com/millrace/millrace/internal/object"
 )
 
-// download makes one request and stores what comes, as it comes. Nothing is under the task's key
-// unless it is whole: an object is visible when its last byte has been read and what was promised
-// of it holds.
+// download makes one request and streams the body of the answer to the object storage. The object
+// becomes visible under its key only when the whole body has been read and its checksum is right.
 func (f *fetcher) download(ctx context.Context, task *handler.Task, req *http.Request,
-	routes []route) (*stored, error) {
+	routes []route) (*storedResource, error) {
 	resp, err := f.proxyRoutes.do(req, routes)
 	if err != nil {
 		return nil, err
@@ -36,34 +35,45 @@ func (f *fetcher) download(ctx context.Context, task *handler.Task, req *http.Re
 	if resp.ContentLength > f.MaxDownload {
 		return nil, f.tooLarge()
 	}
-	b := &body{reader: resp.Body, remaining: f.MaxDownload, tooLarge: f.tooLarge(),
-		digest: sha256.New(), wantDigest: expectedDigest(task.Tags)}
+	b := &body{
+		reader:     resp.Body,
+		remaining:  f.MaxDownload,
+		tooLarge:   f.tooLarge(),
+		digest:     sha256.New(),
+		wantDigest: expectedDigest(task.Tags),
+	}
 	contentType := contentTypeOf(resp.Header)
 	s := task.Storage
 	_, err = f.Objects.Put(ctx, s.Bucket, s.Key, b,
 		object.Attributes{ContentType: contentType, Metadata: objectMetadata(task, resp.Header)})
 	f.metrics.downloadBytes.Add(float64(b.bytesRead))
-	switch {
-	case b.err != nil:
+	if b.err != nil {
 		return nil, b.err
-	case err != nil:
+	}
+	if err != nil {
 		return nil, f.storageError(err)
 	}
-	return &stored{uri: f.Objects.URI(s.Bucket, s.Key), size: b.bytesRead, digest: b.sum(),
-		contentType: contentType, verified: b.wantDigest != ""}, nil
+	return &storedResource{
+		uri:         f.Objects.URI(s.Bucket, s.Key),
+		size:        b.bytesRead,
+		digest:      b.sum(),
+		contentType: contentType,
+		verified:    b.wantDigest != "",
+	}, nil
 }
 
-// responseError is an answer that is no success. A host that says when to come again is left alone
-// until then, by all.
+// responseError is the error of an answer without success. If it is 429 or 503 with a Retry-After,
+// no task of this node asks the host before that time.
 func (f *fetcher) responseError(resp *http.Response) error {
-	fault := statusError(resp.StatusCode)
+	taskErr := statusError(resp.StatusCode)
 	if resp.StatusCode == http.StatusTooManyRequests ||
 		resp.StatusCode == http.StatusServiceUnavailable {
-		if fault.delay = parseRetryAfter(resp.Header, f.Now()); fault.delay > 0 {
-			f.hosts.pause(resp.Request.URL.Host, fault.delay)
+		taskErr.delay = parseRetryAfter(resp.Header, f.Now())
+		if taskErr.delay > 0 {
+			f.hosts.pause(resp.Request.URL.Host, taskErr.delay)
 		}
 	}
-	return fault
+	return taskErr
 }
 
 func (f *fetcher) tooLarge() error {
@@ -71,19 +81,20 @@ func (f *fetcher) tooLarge() error {
 		message: fmt.Sprintf("the resource has more than %d bytes", f.MaxDownload)}
 }
 
-// body is what of an answer is stored: read to its end it is whole, and what was asked for.
+// body is the body of an answer while it is stored. It fails as soon as it is too large, and at its
+// end if its digest is wrong, so that the storage keeps no object.
 type body struct {
 	reader     io.Reader
-	remaining  int64 // bytes it may still have
-	tooLarge   error
+	remaining  int64 // bytes that may still come
+	tooLarge   error // returned when more come
 	bytesRead  int64
 	digest     hash.Hash
-	wantDigest string // the digest it has to have; "" is any
-	err        error  // why it is not what was asked for
+	wantDigest string // the digest that the body must have; "" is any
+	err        error  // the error that Read returned, other than io.EOF
 }
 
-// Read implements io.Reader. Its errors stay in failed, so that they can be told from those of the
-// storage.
+// Read implements io.Reader. It remembers its error in err, which distinguishes an error of the
+// origin from one of the storage.
 func (b *body) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
@@ -108,53 +119,61 @@ func (b *body) Read(p []byte) (int, error) {
 
 func (b *body) sum() string { return hex.EncodeToString(b.digest.Sum(nil)) }
 
-// expectedDigest is the SHA-256 that the tag checksum_hint asks for. A hint of another kind is one
-// that cannot be followed.
+// expectedDigest is the SHA-256 in the tag checksum_hint. A hint of another algorithm, or one that
+// is malformed, is ignored.
 func expectedDigest(tags map[string]string) string {
-	kind, digest, _ := strings.Cut(tags["checksum_hint"], ":")
-	if raw, err := hex.DecodeString(digest); err != nil || len(raw) != sha256.Size ||
-		!strings.EqualFold(kind, "sha256") {
+	algorithm, digest, _ := strings.Cut(tags["checksum_hint"], ":")
+	if !strings.EqualFold(algorithm, "sha256") {
+		return ""
+	}
+	if raw, err := hex.DecodeString(digest); err != nil || len(raw) != sha256.Size {
 		return ""
 	}
 	return strings.ToLower(digest)
 }
 
-// defaultContentType is the type of what does not say.
 const (
 	defaultContentType = "application/octet-stream"
-	maxContentType     = 255
+	maxContentType     = 255 // bytes
 )
 
+// contentTypeOf is the content type of an answer in canonical form, or the default if it is absent,
+// malformed or too long.
 func contentTypeOf(h http.Header) string {
-	kind, more, err := mime.ParseMediaType(h.Get("Content-Type"))
-	if value := mime.FormatMediaType(kind, more); err == nil && value != "" &&
-		len(value) <= maxContentType {
-		return value
+	mediaType, params, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil {
+		return defaultContentType
 	}
-	return defaultContentType
+	value := mime.FormatMediaType(mediaType, params)
+	if value == "" || len(value) > maxContentType {
+		return defaultContentType
+	}
+	return value
 }
 
-// maxMetadata is how many bytes of metadata are kept with an object, as S3 counts them at worst.
+// maxMetadata bounds the metadata of an object, in bytes as S3 counts them in the worst case.
 const maxMetadata = 2 << 10
 
-// objectMetadata is what is stored with an object: what the handler says, how it is packed, and of
-// the tags those for which there is room (FB-021, FB-079). Names that cannot be a header's are left
-// out; case makes no difference in them.
+// objectMetadata is the metadata of an object: that of the handler, the content encoding, and then
+// as many tags as maxMetadata allows (FB-021, FB-079). Names that no header can have are left out;
+// they are compared without case, and the first value of a name wins.
 func objectMetadata(task *handler.Task, h http.Header) map[string]string {
 	all, size := map[string]string{}, 0
 	add := func(name, value string) {
 		name = strings.ToLower(name)
+		if _, exists := all[name]; exists || !metadataName.MatchString(name) {
+			return
+		}
 		cost := len(name) + len(strconv.QuoteToASCII(value))
-		if _, there := all[name]; !there && metadataName.MatchString(name) &&
-			size+cost <= maxMetadata {
+		if size+cost <= maxMetadata {
 			all[name], size = value, size+cost
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(task.Storage.Metadata)) {
 		add(name, task.Storage.Metadata[name])
 	}
-	if packed := h.Get("Content-Encoding"); packed != "" {
-		add("content_encoding", packed)
+	if encoding := h.Get("Content-Encoding"); encoding != "" {
+		add("content_encoding", encoding)
 	}
 	for _, name := range slices.Sorted(maps.Keys(task.Tags)) {
 		add(name, task.Tags[name])
@@ -164,8 +183,8 @@ func objectMetadata(task *handler.Task, h http.Header) map[string]string {
 
 var metadataName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
-// stored is what a download has left.
-type stored struct {
+// storedResource is the result of a task: the object that its download made.
+type storedResource struct {
 	uri         string
 	size        int64
 	digest      string
@@ -173,7 +192,7 @@ type stored struct {
 	verified    bool
 }
 
-func (s *stored) encode() []byte {
+func (s *storedResource) encode() []byte {
 	o := strictjson.NewObject(make([]byte, 0, 256))
 	o.Text("uri", s.uri)
 	o.Int("size_bytes", s.size)

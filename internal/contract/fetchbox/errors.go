@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/internal/places"
 )
 
-// code is what the body of an error names it by: those of the document (FB-039 to FB-044), and
-// those of what it does not speak of (G-FB-19, G-FB-38).
+// code is the code in the body of an error: those of the document (FB-039 to FB-044), and some for
+// cases that it does not mention (G-FB-19, G-FB-38).
 type code string
 
 const (
@@ -27,7 +27,7 @@ const (
 	codeMethod       code = "METHOD_NOT_ALLOWED"
 )
 
-// errorInfo is an error in HTTP.
+// errorInfo is how an error appears in HTTP.
 type errorInfo struct {
 	status int
 	code   code
@@ -35,8 +35,7 @@ type errorInfo struct {
 
 var internalError = errorInfo{http.StatusInternalServerError, codeInternal}
 
-// errorInfos says what each kind of error is. Whatever is away, the document knows one answer
-// (G-FB-20).
+// errorInfos maps every kind of error. The document has one answer for all outages (G-FB-20).
 var errorInfos = map[job.Kind]errorInfo{
 	job.Internal:    internalError,
 	job.Malformed:   {http.StatusBadRequest, codeInvalid},
@@ -53,7 +52,7 @@ var errorInfos = map[job.Kind]errorInfo{
 	job.Timeout:     internalError,
 }
 
-// httpErrorInfos says what a request turned down by HTTP alone is.
+// httpErrorInfos maps the statuses with which package httpapi refuses a request.
 var httpErrorInfos = map[int]errorInfo{
 	http.StatusUnauthorized:          {http.StatusUnauthorized, codeUnauthorized},
 	http.StatusForbidden:             {http.StatusForbidden, codeUnsupported},
@@ -70,34 +69,36 @@ func conflict(format string, args ...any) error {
 	return &job.Error{Kind: job.Conflict, Op: Name, Msg: fmt.Sprintf(format, args...)}
 }
 
+const noSuchJob = "there is no such job"
+
 func errNoJob(key string) error {
 	return &job.Error{Kind: job.NotFound, Op: Name, ID: engineJobID(key),
-		Msg: "there is no such job"}
+		Msg: noSuchJob}
 }
 
-// errorInfoOf says what an error is in HTTP, and what may be shown of it.
+// errorInfoOf maps an error to HTTP and to a message that the caller may see.
 func errorInfoOf(err error) (errorInfo, string) {
 	return httpapi.MapError(err, errorInfos, httpErrorInfos,
 		errorInfo{http.StatusBadRequest, codeInvalid})
 }
 
-// sendError writes an error (FB-045). What is our own fault is not explained beyond the number
-// under which the log has it.
+// sendError writes an error (FB-045). An error of the server itself is only explained in its log;
+// the caller gets the request id to look for.
 func (f *FetchBox) sendError(c *httpapi.Call, err error) {
-	m, msg := errorInfoOf(err)
+	info, msg := errorInfoOf(err)
 	if refused, isRefused := places.Refused(err); isRefused {
 		msg = refused
-	} else if m.status >= http.StatusInternalServerError {
+	} else if info.status >= http.StatusInternalServerError {
 		msg = "the request could not be served; the server's log has it under " + c.RequestID()
 	}
 	o := strictjson.NewObject(make([]byte, 0, 256))
 	o.Object("error", func(o *strictjson.Object) {
-		o.Text("code", string(m.code))
+		o.Text("code", string(info.code))
 		o.Text("message", msg)
 		var e *job.Error
 		if errors.As(err, &e) && e.ID.Contract == Name {
 			o.Text("job_id", e.ID.Key)
 		}
 	})
-	c.Send(m.status, httpapi.JSON, o.End())
+	c.Send(info.status, httpapi.JSON, o.End())
 }

@@ -10,20 +10,26 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// exportPageSize is how many jobs are read at a time, each page from a snapshot of its own.
+// exportPageSize is how many jobs are read in one transaction.
 const exportPageSize = 500
 
-// View reads a store.
+// View runs a function in a read transaction of a store.
 type View func(context.Context, func(store.Reader) error) error
 
-// Export reads the ledger in a store, as operators see it and the newest first, of the jobs created
-// at or after from and before a time; zero times are no bounds. Each job that is there throughout
-// comes exactly once, as it was when its page was read. It ends with the first error (FB-093).
+// Export returns the jobs of the ledger as operators see them, the newest first (FB-093): those
+// created at or after from and earlier than before; zero times are no bounds. A job that exists
+// during the whole export is returned exactly once, as it was when its page was read. The first
+// error ends the sequence.
 func Export(ctx context.Context, view View, from, before time.Time) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		s := store.Search{Contract: Name, PriorityMin: defaultPriority,
-			PriorityMax: defaultPriority, CreatedFrom: from,
-			CreatedBefore: before, Limit: exportPageSize}
+		s := store.Search{
+			Contract:      Name,
+			PriorityMin:   defaultPriority,
+			PriorityMax:   defaultPriority,
+			CreatedFrom:   from,
+			CreatedBefore: before,
+			Limit:         exportPageSize,
+		}
 		for {
 			var jobs []*job.Job
 			err := view(ctx, func(r store.Reader) (err error) {
@@ -36,7 +42,7 @@ func Export(ctx context.Context, view View, from, before time.Time) iter.Seq2[[]
 			}
 			for _, j := range jobs {
 				o := strictjson.NewObject(make([]byte, 0, 512))
-				snapshot(&o, j)
+				appendJob(&o, j)
 				if !yield(o.End(), nil) {
 					return
 				}

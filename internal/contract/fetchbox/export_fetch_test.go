@@ -26,7 +26,7 @@ func (f *FetchBox) RunFetchers(ctx context.Context)  { f.runFetchers(ctx) }
 func (f *FetchBox) RunFinalizer(ctx context.Context) { f.runFinalizer(ctx) }
 
 func (f *FetchBox) ProxyHealth(ctx context.Context) (status, detail string) {
-	return f.proxyHealth(ctx)
+	return f.proxyRoutes.health(ctx)
 }
 
 func (f *FetchBox) CloseProxyRoutes() { f.proxyRoutes.close() }

@@ -75,7 +75,8 @@ func (f *FetchBox) StopFollowing() { f.stopFollowing() }
 func Stored() engine.Outcome { return successOutcome([]byte(`{"bytes":1}`)) }
 
 func BrokenOutcome(code string, retry bool, delay time.Duration) engine.Outcome {
-	return failureOutcome(&taskError{code: code, message: "it broke", retryable: retry, delay: delay})
+	return failureOutcome(&taskError{code: code, message: "it broke", retryable: retry,
+		delay: delay})
 }
 
 // Label is what is known of a task without its message.
@@ -84,5 +85,5 @@ func Label(j *job.Job) (jobID, resourceID string) {
 	return l.jobID, l.resourceID
 }
 
-// Gunzip is unzip.
+// Gunzip is gunzip.
 func Gunzip(body []byte, limit int64) ([]byte, error) { return gunzip(body, limit) }

@@ -51,12 +51,12 @@ func (f *FetchBox) runLimits(ctx context.Context) {
 		}
 	}
 	loop := outage.Loop{Log: f.Log, Name: "limits of downloads"}
-	for {
+	store := func() error {
 		err := f.engine.LimitQueues(ctx, Tasks, limits)
 		loop.Report(ctx, err)
-		if err == nil || !clock.Sleep(ctx, limitRetryInterval) {
-			return
-		}
+		return err
+	}
+	for store() != nil && clock.Sleep(ctx, limitRetryInterval) {
 	}
 }
 
@@ -147,16 +147,23 @@ func (f *fetcher) fetch(ctx context.Context, j *job.Job, task *handler.Task, req
 		return engine.Outcome{} // the node stops, or the lease was lost: the worker pool decides
 	}
 	f.metrics.downloadSeconds.Observe((f.Elapsed() - startedAt).Seconds())
-	if err == nil {
-		return successOutcome(stored.encode())
+	if err != nil {
+		taskErr := f.toTaskError(err)
+		telemetry.FailSpan(span, taskErr.code)
+		f.logFailure(j, task, taskErr, err)
+		return f.failDownload(ctx, task, taskErr)
 	}
-	taskErr := f.toTaskError(err)
-	telemetry.FailSpan(span, taskErr.code)
-	f.logFailure(j, task, taskErr, err)
+	return successOutcome(stored.encode())
+}
+
+// failDownload returns the outcome of a download that failed. One that failed because of an outage
+// of the object storage is released instead, which costs no attempt.
+func (f *fetcher) failDownload(ctx context.Context, task *handler.Task,
+	taskErr *taskError) engine.Outcome {
 	o := f.fail(taskErr)
 	if taskErr.storing && taskErr.retryable &&
 		!f.storageResponds(ctx, f.storageOf(task.Storage.Bucket)) {
-		o.On = job.Released // an outage of the storage costs no attempt
+		o.On = job.Released
 	}
 	return o
 }

@@ -16,35 +16,38 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
+// A job whose tasks have finished is claimed like any other job, by a finalizer. Its attempt waits
+// for the dead letters of the job, runs the Finalize of the handler and ends the job. If the node
+// is lost meanwhile, the lease expires and another node repeats the attempt.
 const (
-	maxFinalizers   = 4 // jobs at a time whose handlers are told
+	maxFinalizers   = 4 // jobs at a time
 	finalizeTimeout = 5 * time.Minute
 
-	deadLetterPollInterval = 100 * time.Millisecond // between two looks at the outbox
-	deadLetterTimeout      = time.Minute            // then other jobs get their turn
-	deadLetterRetryDelay   = 10 * time.Second       // until the job gets its next one
+	deadLetterPollInterval = 100 * time.Millisecond
+	deadLetterTimeout      = time.Minute      // then the job is released, for others
+	deadLetterRetryDelay   = 10 * time.Second // until the job is claimed again
 )
 
-// runFinalizer tells handlers of the jobs that ended, and lets the jobs end, until ctx ends. It is
-// a duty of every node, also of those without downloads: tasks may be run outside.
+// runFinalizer finalizes jobs until ctx ends. Every node does, also one without downloads: its
+// tasks may be executed by remote workers.
 func (f *FetchBox) runFinalizer(ctx context.Context) {
 	pool, err := worker.New(worker.Config{Engine: f.engine, Contract: Name,
 		Name: f.Node + "/finalizer", Slots: maxFinalizers,
 		HeartbeatInterval: f.Lease / 3, Handler: &finalizer{f}, Log: f.Log})
 	if err != nil {
-		panic(err) // New has let nothing pass that is refused here
+		panic(err) // New has validated everything that worker.New checks
 	}
 	pool.Run(ctx, f.Grace)
 }
 
 type finalizer struct{ *FetchBox }
 
-// Handle implements worker.Handler. A job that ended before is not told of again (G-FB-37).
+// Handle implements worker.Handler. A replayed job ends without a second Finalize (G-FB-37).
 func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	o := engine.Outcome{On: finalCause(t.Job)}
 	if o.On == job.FailedForGood && !f.awaitDeadLetters(ctx) {
 		return engine.Outcome{On: job.Released, Delay: deadLetterRetryDelay,
-			Reason: "its dead letters are not published yet"}
+			Reason: "the dead letters are not published yet"}
 	}
 	if t.Job.State != awaitingDeadLetters {
 		return o
@@ -59,11 +62,11 @@ func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	defer cancel()
 	err := f.finalize(within, t.Job)
 	if ctx.Err() != nil {
-		return engine.Outcome{} // it is told again elsewhere
+		return engine.Outcome{} // another attempt runs Finalize again
 	}
 	if err != nil {
 		telemetry.FailSpan(span, codeHandlerFinalize)
-		f.Log.Warn("a handler failed to take in the end of a job", telemetry.JobID, t.Job.ID.Key,
+		f.Log.Warn("the Finalize of a handler failed", telemetry.JobID, t.Job.ID.Key,
 			telemetry.ErrorMessage, err)
 		failure := &taskError{code: codeHandlerFinalize, message: err.Error()}
 		o.Failure, o.Reason = failure.encode(), failure.code
@@ -71,47 +74,61 @@ func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	return o
 }
 
-// awaitDeadLetters waits until the dead letters of a job that failed are in their stream, which
-// whoever sees the job failed reads next. The outbox is published in order: they are there when
-// what was its newest message is.
+// awaitDeadLetters waits until the dead letters of a failed job are in their stream, where a client
+// that sees the failed job looks for them. The outbox is published in order: when the message that
+// was the newest at the first look is published, they are too.
 func (f *finalizer) awaitDeadLetters(ctx context.Context) (published bool) {
 	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
 	defer cancel()
-	for last := int64(0); ; {
-		oldest, newestMessage, err := f.engine.Unpublished(ctx, Name, Tasks)
-		if err == nil {
-			if last == 0 {
-				last = newestMessage
-			}
-			if oldest == 0 || oldest > last {
-				return true
-			}
-		}
+	newest := int64(0)
+	for !f.publishedUpTo(ctx, &newest) {
 		if !clock.Sleep(ctx, deadLetterPollInterval) {
 			return false
 		}
 	}
+	return true
 }
 
-// finalize tells the handler of the job's type. A type that is registered no more has nobody to be
-// told.
+// publishedUpTo reports whether the outbox has published a message, which the first call finds: the
+// newest one. It reports false while the store does not respond.
+func (f *finalizer) publishedUpTo(ctx context.Context, message *int64) bool {
+	oldest, newest, err := f.engine.Unpublished(ctx, Name, Tasks)
+	if err != nil {
+		return false
+	}
+	if *message == 0 {
+		*message = newest
+	}
+	return oldest == 0 || oldest > *message
+}
+
+// finalize runs the Finalize of the handler of a job, if its type is still registered.
 func (f *finalizer) finalize(ctx context.Context, j *job.Job) (err error) {
-	of := f.types[j.Queue]
-	if of == nil {
+	t := f.types[j.Queue]
+	if t == nil {
 		return nil
 	}
 	defer func() {
 		if p := recover(); p != nil {
 			f.Log.Error("a handler panicked", telemetry.JobID, j.ID.Key, telemetry.ErrorMessage,
 				fmt.Sprint(p), telemetry.Stack, string(debug.Stack()))
-			err = fmt.Errorf("the handler broke: %v", p)
+			err = fmt.Errorf("the handler panicked: %v", p)
 		}
 	}()
-	e := decodeJobDetails(j)
-	return of.handler.Finalize(ctx, handler.Summary{
-		Job: handler.Job{ID: j.ID.Key, Type: j.Queue, Tenant: e.tenant,
-			ManifestKey: e.manifestKey, TraceID: e.traceID},
-		Status: outcomeOf(j), Total: j.Children, Completed: j.Children - j.OpenDeps - j.FailedDeps,
-		Failed: j.FailedDeps, CreatedAt: j.CreatedAt, SettledAt: j.UpdatedAt,
+	details := decodeJobDetails(j)
+	return t.handler.Finalize(ctx, handler.Summary{
+		Job: handler.Job{
+			ID:          j.ID.Key,
+			Type:        j.Queue,
+			Tenant:      details.tenant,
+			ManifestKey: details.manifestKey,
+			TraceID:     details.traceID,
+		},
+		Status:    outcomeOf(j),
+		Total:     j.Children,
+		Completed: j.Children - j.OpenDeps - j.FailedDeps,
+		Failed:    j.FailedDeps,
+		CreatedAt: j.CreatedAt,
+		SettledAt: j.UpdatedAt,
 	})
 }

@@ -18,13 +18,9 @@ func (f *FetchBox) deadLetters(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	var before uint64
-	if text, given, err := c.Query("cursor"); err != nil {
+	before, err := readOffsetCursor(c)
+	if err != nil {
 		return err
-	} else if given {
-		if before, err = strconv.ParseUint(text, 10, 64); err != nil || before == 0 {
-			return invalid("cursor is none that was given out")
-		}
 	}
 	letters, err := f.Streams.Newest(c.Request.Context(), dlqStream, dlqSubject, before, limit+1)
 	if err != nil {
@@ -44,25 +40,42 @@ func (f *FetchBox) deadLetters(c *httpapi.Call) error {
 	return nil
 }
 
+// readOffsetCursor reads the cursor of the dead letters, the offset of the last one on the page
+// before; 0 is the first page.
+func readOffsetCursor(c *httpapi.Call) (uint64, error) {
+	text, given, err := c.Query("cursor")
+	if err != nil || !given {
+		return 0, err
+	}
+	offset, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || offset == 0 {
+		return 0, errCursor
+	}
+	return offset, nil
+}
+
+// errNoDeadLetter answers a replay of an offset that holds none.
+var errNoDeadLetter = &job.Error{Kind: job.NotFound, Op: Name,
+	Msg: "there is no such dead letter"}
+
 // POST /operators/dlq/{offset}/replay
 func (f *FetchBox) replay(c *httpapi.Call) error {
 	ctx := c.Request.Context()
-	absent := &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such dead letter"}
 	offset, err := strconv.ParseUint(c.PathValue("offset"), 10, 64)
 	if err != nil {
-		return absent
+		return errNoDeadLetter
 	}
 	deadLetter, err := f.Streams.Get(ctx, dlqStream, offset)
 	if job.IsKind(err, job.NotFound) {
-		return absent
+		return errNoDeadLetter
 	}
 	if err != nil {
 		return err
 	}
 	jobID, resourceID, ok := deadLetterTask(deadLetter.Data)
 	if !ok {
-		return conflict("the dead letter is not that of a task with a row: it was never taken " +
-			"in, and whoever published it must do so again")
+		return conflict("the dead letter is not that of a stored task: its producer must publish " +
+			"a valid message instead")
 	}
 	task, err := f.retryDead(ctx, jobID, resourceID)
 	if err != nil {
@@ -76,41 +89,44 @@ func (f *FetchBox) replay(c *httpapi.Call) error {
 	return nil
 }
 
-// buried reads which task a dead letter is about; false where it is about none that could be taken
-// in.
+// deadLetterTask returns the task that a dead letter is about; ok is false for a message that was
+// no valid task.
 func deadLetterTask(deadLetter []byte) (jobID, resourceID string, ok bool) {
+	var task []byte
 	for name, value := range strictjson.Members(deadLetter) {
 		if string(name) == "task" {
-			for name, value := range strictjson.Members(value) {
-				switch string(name) {
-				case "job_id":
-					text, _ := strictjson.String(value)
-					jobID, ok = uuids.Parse(text)
-				case "resource_id":
-					resourceID, _ = strictjson.String(value)
-				}
-			}
+			task = value
+		}
+	}
+	for name, value := range strictjson.Members(task) {
+		switch string(name) {
+		case "job_id":
+			text, _ := strictjson.String(value)
+			jobID, ok = uuids.Parse(text)
+		case "resource_id":
+			resourceID, _ = strictjson.String(value)
 		}
 	}
 	return jobID, resourceID, ok && resourceID != ""
 }
 
-// retryDead gives a dead task as many tries as a new one. Its job follows in the same transaction.
+// retryDead makes a dead task ready with as many attempts as a new one. The state of its job
+// follows in the same transaction.
 func (f *FetchBox) retryDead(ctx context.Context, jobID, resourceID string) (*job.Job, error) {
-	there, err := f.engine.GetByAlias(ctx, taskAlias(jobID, resourceID))
+	task, err := f.engine.GetByAlias(ctx, taskAlias(jobID, resourceID))
 	if job.IsKind(err, job.NotFound) {
-		return nil, conflict("the ledger does not hold the task: it was pruned, or never taken in")
+		return nil, conflict("the ledger does not hold the task: it was pruned or never stored")
 	}
 	if err != nil {
 		return nil, err
 	}
-	after, err := f.engine.Change(ctx, there.ID, job.Retried,
+	retried, err := f.engine.Change(ctx, task.ID, job.Retried,
 		func(j *job.Job, now time.Time) error {
 			j.MaxAttempts, j.DueAt = j.FailedAttempts+f.Tries, now
 			return nil
 		})
 	if job.IsKind(err, job.Conflict) {
-		return nil, conflict("the task is not dead: it is %s", there.State)
+		return nil, conflict("the task is not dead: it is %s", task.State)
 	}
-	return after, err
+	return retried, err
 }

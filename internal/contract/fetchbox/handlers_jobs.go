@@ -22,7 +22,7 @@ func (f *FetchBox) submit(c *httpapi.Call) error {
 	f.metrics.ingestSeconds.Observe(watch.Elapsed().Seconds())
 	if err != nil {
 		result := resultRejected
-		if m, _ := errorInfoOf(err); m.status >= http.StatusInternalServerError {
+		if info, _ := errorInfoOf(err); info.status >= http.StatusInternalServerError {
 			result = resultFailed
 		}
 		f.metrics.ingested.WithLabelValues(result).Inc()
@@ -39,8 +39,9 @@ func (f *FetchBox) submit(c *httpapi.Call) error {
 	return nil
 }
 
-// acceptManifest judges a manifest and stores it, or finds what was stored under its key. Nothing
-// is stored of what is refused (FB-026), and a key does not excuse a broken body (FB-051).
+// acceptManifest validates a manifest and stores its job, or finds the job that was submitted under
+// the same idempotency key. A refused manifest leaves nothing behind (FB-026), and an invalid body
+// is refused also with a known key (FB-051).
 func (f *FetchBox) acceptManifest(c *httpapi.Call) (r *receipt, size int, err error) {
 	h, err := f.readHeaders(c)
 	if err != nil {
@@ -76,7 +77,7 @@ func (f *FetchBox) get(c *httpapi.Call) error {
 		return err
 	}
 	o := strictjson.NewObject(make([]byte, 0, 512))
-	snapshot(&o, j)
+	appendJob(&o, j)
 	c.Send(http.StatusOK, httpapi.JSON, o.End())
 	return nil
 }
@@ -93,7 +94,7 @@ func (f *FetchBox) list(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	p := page{limit: limit + 1} // one more tells whether there is more
+	p := page{limit: limit + 1} // one more job shows that there is another page
 	if p.status, _, err = c.Query("status"); err != nil {
 		return err
 	}
@@ -112,20 +113,20 @@ func (f *FetchBox) list(c *httpapi.Call) error {
 		jobs = jobs[:limit]
 		next = httpapi.FormatCursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
 	}
-	c.SendPage(len(jobs), next, func(i int, o *strictjson.Object) { snapshot(o, jobs[i]) })
+	c.SendPage(len(jobs), next, func(i int, o *strictjson.Object) { appendJob(o, jobs[i]) })
 	return nil
 }
 
-// page says which jobs are listed: those behind a time and key, the newest first.
+// page selects the jobs of one page of a list, which begins with the newest.
 type page struct {
 	status    string // "" is all
 	limit     int
-	afterTime time.Time
+	afterTime time.Time // the cursor: creation time and key of the last job before
 	afterKey  string
 }
 
-// newestJobs finds the jobs of a page. Of those that stand for two statuses the others are passed
-// over.
+// newestJobs finds the jobs of a page. Some states stand for two statuses, so a status selects the
+// jobs of its states once more.
 func (f *FetchBox) newestJobs(ctx context.Context, p *page) ([]*job.Job, error) {
 	s := store.Search{Contract: Name, PriorityMin: defaultPriority, PriorityMax: defaultPriority,
 		AfterTime: p.afterTime, AfterKey: p.afterKey, Limit: p.limit}
@@ -133,6 +134,9 @@ func (f *FetchBox) newestJobs(ctx context.Context, p *page) ([]*job.Job, error) 
 		return p.status == "" || statusOf(j) == p.status
 	})
 }
+
+// errCursor refuses a cursor that no page has returned.
+var errCursor = invalid("invalid cursor")
 
 func (p *page) readCursor(c *httpapi.Call) error {
 	text, _, err := c.Query("cursor")
@@ -144,13 +148,13 @@ func (p *page) readCursor(c *httpapi.Call) error {
 		key, ok = uuids.Parse(key)
 	}
 	if !ok {
-		return invalid("cursor is none that was given out")
+		return errCursor
 	}
 	p.afterTime, p.afterKey = at, key
 	return nil
 }
 
-// readNumber reads a parameter that is a whole number between two, usual where it is not there.
+// readNumber reads a query parameter that must be a whole number from minValue to maxValue.
 func readNumber(c *httpapi.Call, name string, defaultValue, minValue, maxValue int) (int, error) {
 	text, given, err := c.Query(name)
 	if err != nil || !given {
@@ -158,7 +162,8 @@ func readNumber(c *httpapi.Call, name string, defaultValue, minValue, maxValue i
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < minValue || n > maxValue {
-		return 0, invalid("%s must be a whole number from %d to %d", name, minValue, maxValue)
+		return 0, invalid("invalid %s: it must be a whole number from %d to %d", name, minValue,
+			maxValue)
 	}
 	return n, nil
 }

@@ -24,11 +24,11 @@ var (
 // lastEventHeader is Last-Event-ID, as http.Header spells it.
 const lastEventHeader = "Last-Event-Id"
 
-// logQuery is what of a log is asked for.
+// logQuery selects the entries of a log and their form.
 type logQuery struct {
 	since         uint64
-	explicitStart bool // the caller says since, or which event was its last
-	limit         int  // 0 is none: of a log that is followed and whose limit nobody set
+	explicitStart bool // the caller sent since_offset or Last-Event-ID
+	limit         int  // 0 is no limit, the default of follow
 	follow        bool
 	events        bool // as server-sent events
 }
@@ -49,21 +49,21 @@ func readLogQuery(c *httpapi.Call) (q logQuery, err error) {
 	if q.follow = text == "true"; given && !q.follow && text != "false" {
 		return q, invalid("follow must be true or false")
 	}
-	usual := maxLogEntries
+	defaultLimit := maxLogEntries
 	if q.follow {
-		usual = 0
+		defaultLimit = 0
 	}
-	if q.limit, err = readNumber(c, "limit", usual, 1, maxLogEntries); err != nil {
+	if q.limit, err = readNumber(c, "limit", defaultLimit, 1, maxLogEntries); err != nil {
 		return q, err
 	}
-	if q.events = wantsEvents(c.Request.Header["Accept"]); q.events {
-		err = q.resume(c)
+	if q.events = wantsEvents(c.Request.Header["Accept"]); !q.events {
+		return q, nil
 	}
-	return q, err
+	return q, q.resume(c)
 }
 
-// resume begins behind the last event that the caller has seen. It is newer than since_offset: an
-// EventSource that connects again asks for the same URL (G-FB-21).
+// resume continues after the event of Last-Event-ID. It takes precedence over since_offset, as an
+// EventSource that reconnects repeats the same URL (G-FB-21).
 func (q *logQuery) resume(c *httpapi.Call) error {
 	text, err := readHeader(c, lastEventHeader)
 	if err != nil || text == "" {
@@ -121,18 +121,22 @@ func (f *FetchBox) logs(c *httpapi.Call) error {
 	return nil
 }
 
-// logStart is where the log of a job begins: at the stored cursor (FB-060). Where the stream was
-// made anew something else may stand there, or nothing yet; then it is the first entry there is.
+// logStart is the offset where the log of a job begins: the stored cursor (FB-060). If the stream
+// was created again since, that offset holds something else or nothing, and the log begins with
+// the first entry there is.
 func (f *FetchBox) logStart(ctx context.Context, j *job.Job) (uint64, error) {
 	cursor := decodeJobDetails(j).cursor
 	first, err := f.Streams.Get(ctx, logsStream, cursor)
-	switch {
-	case err == nil && first.Subject == logSubject(j.ID.Key):
-		return cursor, nil
-	case err == nil || job.IsKind(err, job.NotFound):
+	if job.IsKind(err, job.NotFound) {
 		return 0, nil
 	}
-	return 0, err
+	if err != nil {
+		return 0, err
+	}
+	if first.Subject != logSubject(j.ID.Key) {
+		return 0, nil
+	}
+	return cursor, nil
 }
 
 func (q *logQuery) contentType() []string {
@@ -142,7 +146,7 @@ func (q *logQuery) contentType() []string {
 	return ndjson
 }
 
-// write appends an entry with its offset, which is also the id of an event.
+// write appends an entry with its offset, which is also the id of a server-sent event.
 func (q *logQuery) write(b *bytes.Buffer, e *stream.Entry) {
 	offset := strconv.FormatUint(e.Offset, 10)
 	if q.events {
@@ -155,18 +159,18 @@ func (q *logQuery) write(b *bytes.Buffer, e *stream.Entry) {
 	}
 }
 
-// errLimitReached ends a log that has been followed to its limit, or that nobody reads any more.
-var errLimitReached = errors.New("no more entries are wanted")
+// errLimitReached ends Follow at the limit, or when the caller has gone.
+var errLimitReached = errors.New("the limit is reached or the caller has gone")
 
-// followLog sends what there is and then each entry as it comes, until the caller leaves, the node
-// stops, or as many as were asked for are sent.
+// followLog sends the entries of a log, and new ones as they are written, until the limit is
+// reached, the caller has gone or the node stops.
 func (f *FetchBox) followLog(c *httpapi.Call, jobID string, q *logQuery) error {
 	ctx, cancel := context.WithCancel(c.Request.Context())
 	defer cancel()
 	defer context.AfterFunc(f.followCtx, cancel)()
 	c.Header()["Content-Type"] = q.contentType()
 	if err := c.Stream(nil); err != nil {
-		return nil // nobody reads any more
+		return nil // the caller has gone
 	}
 	sent := 0
 	err := f.Streams.Follow(ctx, logsStream, logSubject(jobID), q.since,

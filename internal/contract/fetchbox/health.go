@@ -21,53 +21,54 @@ const (
 	healthDown     = "down"
 )
 
-// component is one part, as it is at the moment.
+// component is the health of one component.
 type component struct {
 	name           string
 	status, detail string
-	critical       bool // nothing works without it
+	critical       bool // the contract is down without it
 }
 
-// componentTimeout bounds the question to one part.
+// componentTimeout bounds the check of a component.
 const componentTimeout = 5 * time.Second
 
-// components asks each part.
+// components checks all components at the same time.
 func (f *FetchBox) components(ctx context.Context) []component {
 	ctx, cancel := context.WithTimeout(ctx, componentTimeout)
 	defer cancel()
-	all := []component{{name: "api", status: healthOK}, {name: "ledger", critical: true},
-		{name: "stream", critical: true},
-		{name: "storage", critical: true}, {name: "proxy_pools"}}
+	ledger := component{name: "ledger", critical: true}
+	streams := component{name: "stream", critical: true}
+	storage := component{name: "storage", critical: true}
+	proxies := component{name: "proxy_pools"}
 	var checks sync.WaitGroup
-	for i, ask := range map[int]func(context.Context) error{1: f.engine.Ping, 2: f.Streams.Ping,
-		3: f.pingStorage} {
-		checks.Go(func() {
-			c := &all[i]
-			if err := ask(ctx); err != nil {
-				c.status, c.detail = healthDown, componentDetail(err)
-				f.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "a part of the contract is down",
-					"component", c.name, "error_message", err)
-				return
-			}
-			c.status = healthOK
-		})
-	}
-	checks.Go(func() { all[4].status, all[4].detail = f.proxyHealth(ctx) })
+	checks.Go(func() { f.checkComponent(ctx, &ledger, f.engine.Ping) })
+	checks.Go(func() { f.checkComponent(ctx, &streams, f.Streams.Ping) })
+	checks.Go(func() { f.checkComponent(ctx, &storage, f.pingStorage) })
+	checks.Go(func() { proxies.status, proxies.detail = f.proxyRoutes.health(ctx) })
 	checks.Wait()
-	return all
+	return []component{{name: "api", status: healthOK}, ledger, streams, storage, proxies}
 }
 
-// componentDetail says what is wrong with a part: what operators may be shown of its error.
+func (f *FetchBox) checkComponent(ctx context.Context, c *component,
+	ping func(context.Context) error) {
+	c.status = healthOK
+	if err := ping(ctx); err != nil {
+		c.status, c.detail = healthDown, componentDetail(err)
+		f.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "a component is down",
+			"component", c.name, "error_message", err)
+	}
+}
+
+// componentDetail is the part of an error that operators may see.
 func componentDetail(err error) string {
 	var known *job.Error
 	if errors.As(err, &known) && known.Msg != "" {
 		return known.Msg
 	}
-	return "it does not answer; the server's log says why"
+	return "it does not respond; the server's log says why"
 }
 
-// Checks are what FetchBox needs to be of use beside the store: the streams, and the buckets of its
-// job types. Other contracts can do without.
+// Checks are the readiness checks of what FetchBox needs beside the store: the streams, and the
+// buckets of its job types. They are optional, as other contracts work without them.
 func (f *FetchBox) Checks() []httpapi.Check {
 	return []httpapi.Check{{Name: Name + " storage", Run: f.pingStorage, Optional: true},
 		{Name: Name + " stream", Run: f.Streams.Ping, Optional: true}}

@@ -18,17 +18,27 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
+// A submit stores three things, in this order, so that a failure at any point leaves no half job
+// (G-FB-02):
+//
+//  1. the manifest, as an object         left behind: undo or the sweep removes it
+//  2. the first entry of the job's log   left behind: it expires with its stream
+//  3. job, idempotency key and tasks     in one transaction, which makes the job exist
+//
+// An attempt that failed in an outage is repeated from the step that is missing. If the answer of
+// the commit was lost, the repeated commit conflicts with the rows of the first, which
+// resolveConflict recognises as success.
 const (
 	maxStoreTries   = 3 // G-FB-20
 	storeRetryDelay = 50 * time.Millisecond
-	storeTimeout    = 10 * time.Second
+	storeTimeout    = 10 * time.Second // of one attempt
 	undoTimeout     = 5 * time.Second
 )
 
-var errUnchanged = errors.New("nothing is to be changed")
+var errUnchanged = errors.New("the job has another idempotency key by now")
 
-// findByIdempotencyKey finds the job that was submitted under an idempotency key, nil when there is
-// none or its window is over: then the key is free from here on (FB-050).
+// findByIdempotencyKey finds the job that was submitted under an idempotency key. It returns nil if
+// there is none, or if the window of the key has ended: then the key is free again (FB-050).
 func (f *FetchBox) findByIdempotencyKey(ctx context.Context, alias job.IdentityHash) (*receipt,
 	error) {
 	j, err := f.engine.GetByAlias(ctx, alias)
@@ -54,24 +64,24 @@ func (f *FetchBox) findByIdempotencyKey(ctx context.Context, alias job.IdentityH
 	return nil, nil
 }
 
-// ingest is a manifest on its way in (FB-031).
+// ingest is a manifest while its job is created (FB-031).
 type ingest struct {
 	f         *FetchBox
 	job       handler.Job
 	alias     job.IdentityHash // zero without an idempotency key
-	text      []byte           // the manifest as it came
+	text      []byte           // the manifest as it was sent
 	resources int
 	tasks     []handler.Task
 	trace     string
 	keys      []string // of the rows of the tasks
 	createdAt time.Time
 
-	manifestStored bool   // the manifest is stored
-	cursor         uint64 // 0 until the first entry of the job's log is stored
-	outcomeUnknown bool   // the rows may be stored although nobody said so
+	manifestStored bool
+	cursor         uint64 // offset of the first entry of the job's log; 0 until it is stored
+	outcomeUnknown bool   // the rows may be stored although their commit returned an error
 }
 
-// ingest builds what is to be stored of a manifest. Nothing is until store.
+// ingest prepares everything that store is going to store.
 func (f *FetchBox) ingest(ctx context.Context, h *submitHeaders, m handler.Manifest,
 	text []byte) (*ingest, error) {
 	trace := telemetry.Carrier(ctx)
@@ -91,7 +101,7 @@ func (f *FetchBox) ingest(ctx context.Context, h *submitHeaders, m handler.Manif
 	return in, nil
 }
 
-// manifestPrefix begins the keys of all manifests; the job type and the job follow.
+// manifestPrefix begins the keys of all manifests, followed by the job type and the job.
 const manifestPrefix = "manifests/"
 
 // manifest is the key of the stored manifest (FB-029).
@@ -99,62 +109,82 @@ func (in *ingest) manifest() string {
 	return manifestPrefix + in.job.Type + "/" + in.job.ID + "/metadata.json"
 }
 
-// store makes the job exist as a whole or not at all (G-FB-02).
+// store creates the job completely or not at all (G-FB-02).
 func (in *ingest) store(ctx context.Context) (*receipt, error) {
-	var err error
+	r, err := in.attempts(ctx)
+	if err != nil {
+		in.undo(ctx)
+		return nil, err
+	}
+	return r, nil
+}
+
+// attempts repeats attempt while its error is transient.
+func (in *ingest) attempts(ctx context.Context) (r *receipt, err error) {
 	for try := range maxStoreTries {
 		if try > 0 && !clock.Sleep(ctx, storeRetryDelay<<try) {
 			break
 		}
-		var r *receipt
-		if r, err = in.attempt(ctx); err == nil {
-			return r, nil
-		}
-		if k := job.KindOf(err); !in.manifestStored ||
-			(k != job.Unavailable && k != job.Timeout && k != job.Internal) {
-			break // also where the storage failed: it has been tried by its client
+		r, err = in.attempt(ctx)
+		// Without the manifest the object storage has failed, and its client has retried already.
+		if !in.manifestStored || !isTransient(err) {
+			break
 		}
 	}
-	in.undo(ctx)
-	return nil, err
+	return r, err
 }
 
-// attempt does what earlier ones have left undone: the manifest, the first entry of the log, which
-// shows that the streams take what the outbox will bring, and the rows in one transaction.
+// isTransient reports whether an attempt failed and may succeed if it is repeated.
+func isTransient(err error) bool {
+	kind := job.KindOf(err)
+	return err != nil && (kind == job.Unavailable || kind == job.Timeout || kind == job.Internal)
+}
+
+// attempt does the steps that earlier attempts have not done. The entry of the log also proves that
+// the streams accept what the outbox is going to publish.
 func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	f := in.f
-	if !in.manifestStored {
-		_, err := f.Objects.Put(ctx, "", in.manifest(), bytes.NewReader(in.text),
-			object.Attributes{ContentType: "application/json"})
-		if err != nil { // whatever it is, it is not the caller's fault
-			return nil, &job.Error{Kind: job.Unavailable, Op: Name,
-				Msg: "the manifest could not be stored", Err: err}
-		}
-		in.manifestStored = true
+	if err := in.storeManifest(ctx); err != nil {
+		return nil, err
 	}
 	if in.cursor == 0 {
-		offset, err := f.openLog(ctx, in.job, in.resources, in.createdAt)
+		offset, err := in.f.openLog(ctx, in.job, in.resources, in.createdAt)
 		if err != nil {
 			return nil, err
 		}
 		in.cursor = offset
 	}
-	_, err := f.engine.Submit(ctx, engine.Unique, in.rows())
-	switch {
-	case err == nil:
-		return in.receipt(), nil
-	case job.IsKind(err, job.Conflict):
+	_, err := in.f.engine.Submit(ctx, engine.Unique, in.rows())
+	if job.IsKind(err, job.Conflict) {
 		return in.resolveConflict(ctx)
 	}
-	in.outcomeUnknown = true
-	return nil, err
+	if err != nil {
+		in.outcomeUnknown = true
+		return nil, err
+	}
+	return in.receipt(), nil
 }
 
-// openLog stores the first entry of a job's log and returns its offset (FB-060). Stored again, also
-// by a node that takes in another task of a direct producer's job at the same time, it is the same
-// entry.
+// storeManifest stores the manifest unless it is stored already. Its errors are never the caller's
+// fault.
+func (in *ingest) storeManifest(ctx context.Context) error {
+	if in.manifestStored {
+		return nil
+	}
+	_, err := in.f.Objects.Put(ctx, "", in.manifest(), bytes.NewReader(in.text),
+		object.Attributes{ContentType: "application/json"})
+	if err != nil {
+		return &job.Error{Kind: job.Unavailable, Op: Name,
+			Msg: "the manifest could not be stored", Err: err}
+	}
+	in.manifestStored = true
+	return nil
+}
+
+// openLog stores the first entry of a job's log and returns its offset (FB-060). It does so once:
+// repeated calls return the same entry, also on another node that ingests a task of the same direct
+// producer's job at the same time.
 func (f *FetchBox) openLog(ctx context.Context, j handler.Job, resources int, at time.Time) (uint64,
 	error) {
 	o := strictjson.NewObject(make([]byte, 0, 256))
@@ -172,11 +202,17 @@ func (f *FetchBox) openLog(ctx context.Context, j handler.Job, resources int, at
 	return offsets[0], nil
 }
 
+// rows are the job and its tasks as the engine stores them.
 func (in *ingest) rows() []engine.Submission {
-	e := jobDetails{manifestKey: in.job.ManifestKey, tenant: in.job.Tenant, resources: in.resources,
-		cursor: in.cursor, traceID: in.job.TraceID}
+	details := jobDetails{
+		manifestKey: in.job.ManifestKey,
+		tenant:      in.job.Tenant,
+		resources:   in.resources,
+		cursor:      in.cursor,
+		traceID:     in.job.TraceID,
+	}
 	batch := make([]engine.Submission, 0, 1+len(in.tasks))
-	batch = append(batch, in.f.jobRow(in.job.ID, in.job.Type, in.alias, &e, in.trace))
+	batch = append(batch, in.f.jobRow(in.job.ID, in.job.Type, in.alias, &details, in.trace))
 	for i := range in.tasks {
 		batch = append(batch, in.f.taskRow(in.keys[i], &in.tasks[i], in.trace, false))
 	}
@@ -187,8 +223,8 @@ func (in *ingest) receipt() *receipt {
 	return &receipt{jobID: in.job.ID, manifestKey: in.job.ManifestKey, resources: in.resources}
 }
 
-// resolveConflict says what a conflict means: the rows were stored by an attempt whose answer was
-// lost, or the key is another's, who came first (FB-048).
+// resolveConflict finds out why the rows conflict: an earlier attempt stored them and its answer
+// was lost, or another request with the same idempotency key was first (FB-048).
 func (in *ingest) resolveConflict(ctx context.Context) (*receipt, error) {
 	own, err := in.f.engine.Exists(ctx, engineJobID(in.job.ID))
 	if err != nil {
@@ -202,16 +238,16 @@ func (in *ingest) resolveConflict(ctx context.Context) (*receipt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if first == nil { // it has ended since
+	if first == nil { // its window has ended since
 		return nil, &job.Error{Kind: job.Unavailable, Op: Name,
-			Msg: "another request had the same idempotency key"}
+			Msg: "another request has just used the same idempotency key"}
 	}
 	in.undo(ctx)
 	return first, nil
 }
 
-// undo takes the manifest of a job that does not exist away. Where nobody knows whether it does,
-// and where this fails, the sweep looks later.
+// undo deletes the manifest of a job that was not created. If the outcome is unknown, or if the
+// deletion fails, the manifest is left to the sweep.
 func (in *ingest) undo(ctx context.Context) {
 	if !in.manifestStored || in.outcomeUnknown {
 		return

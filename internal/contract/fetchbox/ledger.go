@@ -9,64 +9,65 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// defaultPriority is that of every job: attributes.priority has no effect on order (G-FB-28), but a
-// list needs one.
+// defaultPriority is the priority of every job: attributes.priority has no effect on their order
+// (G-FB-28), but the index of lists begins with a priority.
 const defaultPriority = 5
 
 func engineJobID(key string) job.ID  { return job.ID{Contract: Name, Key: key} }
 func engineTaskID(key string) job.ID { return job.ID{Contract: Tasks, Key: key} }
 
-// keyAlias is what a job is known by to whoever submits it again (FB-047).
+// keyAlias is the alias of a job with an idempotency key. A repeated submit finds the job by it
+// (FB-047).
 func keyAlias(tenant, jobType, key string) job.IdentityHash {
 	return job.AliasOf(Name, tenant, jobType+"\x00"+key)
 }
 
-// taskAlias makes a resource of a job a task once, whoever proposes it (FB-086).
+// taskAlias is the alias of a task, by which each resource of a job exists once (FB-086).
 func taskAlias(jobID, resourceID string) job.IdentityHash {
 	return job.AliasOf(Tasks, jobID, resourceID)
 }
 
-// jobDetails is what of a job has no place of its own in the engine.
+// jobDetails are the details of a job that have no column. They are its definition.
 type jobDetails struct {
 	manifestKey string
 	tenant      string
-	resources   int    // as many as the manifest had
+	resources   int    // of the manifest
 	cursor      uint64 // offset of the first entry of the job's log (FB-060)
 	traceID     string
 }
 
-func (e *jobDetails) encode() []byte {
+func (d *jobDetails) encode() []byte {
 	o := strictjson.NewObject(make([]byte, 0, 256))
-	o.Text("manifest_key", e.manifestKey)
-	o.Text("tenant", e.tenant)
-	o.Int("resources", int64(e.resources))
-	o.Int("cursor", int64(e.cursor))
-	o.Text("trace_id", e.traceID)
+	o.Text("manifest_key", d.manifestKey)
+	o.Text("tenant", d.tenant)
+	o.Int("resources", int64(d.resources))
+	o.Int("cursor", int64(d.cursor))
+	o.Text("trace_id", d.traceID)
 	return o.End()
 }
 
-// decodeJobDetails reads what encode wrote; what cannot be read is left out.
-func decodeJobDetails(j *job.Job) (e jobDetails) {
+// decodeJobDetails reads what encode wrote; details that cannot be read stay empty.
+func decodeJobDetails(j *job.Job) (d jobDetails) {
 	for name, value := range strictjson.Members(j.Definition) {
 		switch string(name) {
 		case "manifest_key":
-			e.manifestKey, _ = strictjson.String(value)
+			d.manifestKey, _ = strictjson.String(value)
 		case "tenant":
-			e.tenant, _ = strictjson.String(value)
+			d.tenant, _ = strictjson.String(value)
 		case "resources":
 			n, _ := strictjson.Int(value, 64)
-			e.resources = int(n)
+			d.resources = int(n)
 		case "cursor":
 			n, _ := strictjson.Int(value, 64)
-			e.cursor = uint64(n)
+			d.cursor = uint64(n)
 		case "trace_id":
-			e.traceID, _ = strictjson.String(value)
+			d.traceID, _ = strictjson.String(value)
 		}
 	}
-	return e
+	return d
 }
 
-// traceIDOf is the trace that a traceparent belongs to; empty for none.
+// traceIDOf is the trace id of a stored trace context, "" if there is none.
 func traceIDOf(carrier string) string {
 	parent, _, _ := strings.Cut(carrier, " ")
 	parts := strings.Split(parent, "-")
@@ -76,11 +77,11 @@ func traceIDOf(carrier string) string {
 	return parts[1]
 }
 
-// findJob reads the job that a path or a message names.
+// findJob reads the job that a path names.
 func (f *FetchBox) findJob(ctx context.Context, name string) (*job.Job, error) {
 	key, ok := uuids.Parse(name)
 	if !ok {
-		return nil, &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
+		return nil, &job.Error{Kind: job.NotFound, Op: Name, Msg: noSuchJob}
 	}
 	j, err := f.engine.Get(ctx, engineJobID(key))
 	if job.IsKind(err, job.NotFound) {

@@ -2,31 +2,30 @@ package fetchbox
 
 import "github.com/millrace/millrace/internal/job"
 
-// Name is the contract's name in settings, in metrics and for workers outside. In the store it is
-// that of the jobs, the ledger; Tasks is that of their tasks.
+// Name is the contract's name in settings, in metrics and in the worker API. The engine has two
+// contracts: Name holds the jobs, which are the ledger, and Tasks their tasks.
 const (
 	Name  = "fetchbox"
 	Tasks = "fetchbox.task"
 )
 
-// The states of a job. What is shown of them are four words, see statusOf.
+// The states of a job. Clients see the four statuses of statusOf instead.
 const (
-	queued              job.State = "queued"      // no task has been taken up
-	inProgress          job.State = "in_progress" // tasks are open
-	awaitingFinalizer   job.State = "ended"       // all are settled; the handler is to be told
-	awaitingDeadLetters job.State = "listing"     // its dead letters are waited for before
-	finalizing          job.State = "finalizing"  // it is being told
+	queued              job.State = "queued"      // no task has started
+	inProgress          job.State = "in_progress" // some tasks have not finished
+	awaitingFinalizer   job.State = "ended"       // all tasks have finished
+	awaitingDeadLetters job.State = "listing"     // its dead letters are being published
+	finalizing          job.State = "finalizing"  // its handler's Finalize runs
 	completed           job.State = "completed"   // all tasks succeeded
-	failed              job.State = "failed"      // not all did
-	// A job whose tasks were opened again when the handler had been told. It is not told again
-	// (G-FB-37).
-	replaying job.State = "replaying"
-	replayed  job.State = "replayed"
-	closing   job.State = "closing"
+	failed              job.State = "failed"      // some tasks failed
+	// A job whose tasks were replayed after Finalize has run, which does not run again (G-FB-37).
+	replaying job.State = "replaying" // like in_progress
+	replayed  job.State = "replayed"  // like ended
+	closing   job.State = "closing"   // like listing
 )
 
-// jobMachine is the life of a job. Only the end of the last task and the finalizer move it;
-// Replaced clears an idempotency key whose window is over and changes no state.
+// jobMachine is the life of a job. Its tasks and the finalizer move it; Replaced clears an
+// idempotency key whose window has ended and changes no state.
 var jobMachine = job.MustMachine(
 	map[job.State]job.Phase{queued: job.Waiting, inProgress: job.Waiting,
 		awaitingFinalizer: job.Ready, awaitingDeadLetters: job.Leased, finalizing: job.Leased,
@@ -45,10 +44,10 @@ var jobMachine = job.MustMachine(
 		{From: awaitingDeadLetters, On: job.Started, To: finalizing},
 		{From: awaitingDeadLetters, On: job.Expired, To: awaitingFinalizer},
 		{From: awaitingDeadLetters, On: job.Released, To: awaitingFinalizer},
-		{From: awaitingDeadLetters, On: job.Retried, To: inProgress}, // nobody was told yet
+		{From: awaitingDeadLetters, On: job.Retried, To: inProgress}, // Finalize has not run
 		{From: finalizing, On: job.Succeeded, To: completed},
 		{From: finalizing, On: job.FailedForGood, To: failed},
-		// who told it died: it is told again
+		// The node that ran Finalize was lost: it runs again.
 		{From: finalizing, On: job.Expired, To: awaitingFinalizer},
 		{From: finalizing, On: job.Released, To: awaitingFinalizer},
 		{From: finalizing, On: job.Retried, To: replaying},
@@ -77,7 +76,7 @@ const (
 	waiting     job.State = "queued"
 	downloading job.State = "downloading"
 	done        job.State = "done"
-	dead        job.State = "dead" // it has a dead letter, and may be replayed
+	dead        job.State = "dead" // given up, with a dead letter that can be replayed
 )
 
 // taskMachine is the life of a task: one resource of a job.
@@ -107,9 +106,9 @@ const (
 	statusFailed     = "failed"
 )
 
-// statuses says which states have a status. A job whose tasks are settled is completed where none
-// failed; else it is in progress until it has ended, which is after its dead letters were published
-// (G-FB-03).
+// statuses lists the states of each status. A job whose tasks have finished is completed if none
+// failed. With failed tasks it stays in progress until it is in the state failed, which is after
+// its dead letters were published (G-FB-03). So some states stand for two statuses.
 var statuses = map[string][]job.State{
 	statusQueued: {queued},
 	statusInProgress: {inProgress, replaying, awaitingFinalizer, awaitingDeadLetters, finalizing,
@@ -119,7 +118,7 @@ var statuses = map[string][]job.State{
 	statusFailed: {failed},
 }
 
-// statusOf is what is shown of where a job stands (FB-055).
+// statusOf is the status of a job (FB-055).
 func statusOf(j *job.Job) string {
 	switch j.State {
 	case queued:
@@ -137,7 +136,7 @@ func statusOf(j *job.Job) string {
 	return statusCompleted
 }
 
-// outcomeOf is the status of a job whose tasks are settled once it has ended.
+// outcomeOf is the status that a job whose tasks have finished will end with.
 func outcomeOf(j *job.Job) string {
 	if j.FailedDeps > 0 {
 		return statusFailed
@@ -145,7 +144,7 @@ func outcomeOf(j *job.Job) string {
 	return statusCompleted
 }
 
-// finalCause is the outcome under which the finalizer lets a job end.
+// finalCause is the cause by which the finalizer ends a job.
 func finalCause(j *job.Job) job.Cause {
 	if j.FailedDeps > 0 {
 		return job.FailedForGood

@@ -1,6 +1,8 @@
 package fetchbox
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -9,7 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
-// The limits of a manifest that no setting moves.
+// The limits of a manifest that are not settings.
 const (
 	version     = "v1"
 	maxIDChars  = 128  // FB-015
@@ -17,8 +19,8 @@ const (
 	maxMapValue = 1024 // bytes (FB-019)
 )
 
-// readManifest reads and judges a manifest of up to most resources (FB-010 to FB-022). Metadata and
-// attributes are parts of text. Members it does not know are of no matter.
+// readManifest parses and validates a manifest (FB-010 to FB-022). The metadata and attributes that
+// it returns are slices of text. Unknown members are ignored, as the document says.
 func readManifest(text []byte, maxResources int) (m handler.Manifest, err error) {
 	if err := strictjson.Check(text); err != nil {
 		return m, invalid("the body is not JSON: %v", err)
@@ -75,11 +77,12 @@ func readResources(raw []byte, maxResources int) (all []handler.Resource, err er
 	return all, nil
 }
 
-// validationError is what is wrong with a part of a manifest; whoever knows where that stands says
-// so.
+// validationError says what is invalid in one resource. readResources adds the index of the
+// resource and makes an error of the kind Invalid of it.
 type validationError string
 
-func (f validationError) Error() string { return string(f) }
+// Error implements error.
+func (e validationError) Error() string { return string(e) }
 
 func readResource(raw []byte) (r handler.Resource, err error) {
 	if strictjson.KindOf(raw) != strictjson.KindObject {
@@ -111,7 +114,7 @@ func readResource(raw []byte) (r handler.Resource, err error) {
 	return r, checkHeaders(r.Headers)
 }
 
-// readMap reads a map of strings within the limits.
+// readMap reads an object of strings, within the limits of headers and tags.
 func readMap(raw []byte) (map[string]string, error) {
 	if strictjson.KindOf(raw) != strictjson.KindObject {
 		return nil, validationError("it must be an object of strings")
@@ -135,10 +138,10 @@ func readMap(raw []byte) (map[string]string, error) {
 	return m, nil
 }
 
-// checkHeaders refuses what cannot be sent as a header (FB-020), and what a download does not take
-// from others.
+// checkHeaders refuses headers that cannot be sent (FB-020), and those that a download sets itself.
 func checkHeaders(headers map[string]string) error {
-	for name, value := range headers {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		value := headers[name]
 		if err := egress.CheckHeader(name, value); err != nil {
 			return validationError("headers: " + err.Error())
 		}
@@ -155,11 +158,17 @@ func validType(name string) bool {
 		return false
 	}
 	for i := range len(name) {
-		c := name[i]
-		if !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-			c == '.' || c == '_' || c == '-') {
+		if !isTypeChar(name[i]) {
 			return false
 		}
 	}
 	return true
+}
+
+func isTypeChar(c byte) bool {
+	switch {
+	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		return true
+	}
+	return c == '.' || c == '_' || c == '-'
 }

@@ -11,15 +11,16 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// Results of a submit, as metrics know them.
+// Values of the label result: how a submit ended.
 const (
 	resultAccepted = "accepted"
-	resultRepeated = "repeated" // answered with an earlier job
+	resultRepeated = "repeated" // its idempotency key has a job already
 	resultRejected = "rejected"
 	resultFailed   = "failed"
 )
 
-// metrics are those of G-FB-42. All of them are there from the start.
+// metrics are the metrics of G-FB-42. All series exist from the start, so that a rate over the first
+// event is right.
 type metrics struct {
 	requests *prometheus.CounterVec // route, status
 
@@ -38,14 +39,11 @@ type metrics struct {
 	prunedJobs prometheus.Counter
 }
 
-// The codes that failures are counted by from the start; other statuses of HTTP come as they
-// happen.
-var (
-	downloadCodes = []string{codeURL, codeHeader, codeRefused, codeRedirects, codeDownloadTooLarge,
-		codeChecksum, codeTimeout, codeUnknownHost, codeTLS,
-		codeConnection, codeTruncated, codeProxy, codeUnknownPool, "HTTP_403", "HTTP_404",
-		"HTTP_429", "HTTP_500", "HTTP_503"}
-)
+// downloadCodes are the codes that exist as series from the start. Other HTTP statuses get theirs
+// when they occur.
+var downloadCodes = []string{codeURL, codeHeader, codeRefused, codeRedirects, codeDownloadTooLarge,
+	codeChecksum, codeTimeout, codeUnknownHost, codeTLS, codeConnection, codeTruncated, codeProxy,
+	codeUnknownPool, "HTTP_403", "HTTP_404", "HTTP_429", "HTTP_500", "HTTP_503"}
 
 func newMetrics(r prometheus.Registerer, pools map[string]Pool) (*metrics, error) {
 	counter := func(name, help string) prometheus.Counter {
@@ -62,36 +60,42 @@ func newMetrics(r prometheus.Registerer, pools map[string]Pool) (*metrics, error
 	m := &metrics{
 		requests: counters("api_requests_total", "Requests by route and status.", "route",
 			"status"),
-		ingested: counters("ingest_jobs_total", "Manifests by what became of them.", "result"),
+		ingested: counters("ingest_jobs_total", "Submits by result.", "result"),
 		ingestBytes: counter("ingest_bytes_total",
 			"Bytes of the manifests that were accepted, after decompression."),
 		ingestSeconds: histogram("ingest_duration_seconds",
 			"Time from the header of a submit to its answer.",
 			1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 10),
 		inflight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fetchbox_worker_tasks_inflight",
-			Help: "Downloads under way on this node."}),
+			Help: "Downloads in progress on this node."}),
 		downloadSeconds: histogram("worker_download_seconds",
-			"Time of one try of a download, storing included.",
+			"Time of one attempt at a download, including the upload to the object storage.",
 			5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30, 60),
 		downloadBytes: counter("worker_download_bytes_total", "Bytes downloaded."),
 		downloadFailures: counters("worker_download_failures_total",
-			"Tries that failed, by the code of the failure.", "code"),
+			"Attempts that failed, by the code of the failure.", "code"),
 		storageFailures: counters("worker_storage_failures_total",
 			"Downloads that could not be stored, by the code of the failure.", "code"),
 		deadLetters: counter("worker_dlq_total", "Dead letters."),
 		proxyFailures: counters("proxy_failures_total",
-			"Tries that failed at a proxy, by its pool.", "pool"),
+			"Failures of proxies, by pool.", "pool"),
 		prunedJobs: counter("ledger_pruned_jobs_total",
 			"Jobs removed from the ledger by age or size."),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.ingested, m.ingestBytes, m.ingestSeconds,
-		m.inflight, m.downloadSeconds,
-		m.downloadBytes, m.downloadFailures, m.storageFailures, m.deadLetters, m.proxyFailures,
-		m.prunedJobs} {
+	for _, c := range []prometheus.Collector{m.requests,
+		m.ingested, m.ingestBytes, m.ingestSeconds,
+		m.inflight, m.downloadSeconds, m.downloadBytes, m.downloadFailures, m.storageFailures,
+		m.deadLetters, m.proxyFailures, m.prunedJobs} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("fetchbox: %w", err)
 		}
 	}
+	m.createSeries(pools)
+	return m, nil
+}
+
+// createSeries makes the series exist whose labels are known from the start.
+func (m *metrics) createSeries(pools map[string]Pool) {
 	for _, result := range []string{resultAccepted, resultRepeated, resultRejected, resultFailed} {
 		m.ingested.WithLabelValues(result)
 	}
@@ -104,20 +108,18 @@ func newMetrics(r prometheus.Registerer, pools map[string]Pool) (*metrics, error
 	for pool := range pools {
 		m.proxyFailures.WithLabelValues(pool)
 	}
-	return m, nil
 }
 
-// observe makes the requests of routes count, those to come with the statuses they are usually
-// answered with.
+// observe counts the requests of routes. The series of common statuses exist from the start.
 func (m *metrics) observe(routes []httpapi.Route) {
 	for i := range routes {
 		r := &routes[i]
 		name := r.Method + " " + r.Pattern
-		usual := http.StatusOK
+		success := http.StatusOK
 		if r.Method == http.MethodPost {
-			usual = http.StatusAccepted
+			success = http.StatusAccepted
 		}
-		for _, status := range []int{usual, http.StatusBadRequest, http.StatusInternalServerError} {
+		for _, status := range []int{success, http.StatusBadRequest, http.StatusInternalServerError} {
 			m.requests.WithLabelValues(name, strconv.Itoa(status))
 		}
 		r.Observe = func(status int, _ time.Duration) {
@@ -126,5 +128,5 @@ func (m *metrics) observe(routes []httpapi.Route) {
 	}
 }
 
-// pruned is told of jobs that were removed.
+// pruned counts jobs that the engine has pruned.
 func (m *metrics) pruned(jobs int) { m.prunedJobs.Add(float64(jobs)) }

@@ -10,36 +10,37 @@ import (
 	"time"
 )
 
-// Hosts are not asked for more at a time than is set, and not at all while they want to be left
-// alone.
+// A node does not download more than MaxPerHost resources at a time from one host, and nothing from
+// a host that has asked for a pause. A task that finds no slot in hostSlotTimeout is released, so
+// that its worker can serve other hosts meanwhile.
 const (
-	hostSlotTimeout = 2 * time.Second // how long a download waits for others from its host
-	retryLater      = time.Second     // how long one that waited in vain is given back for
-	maxRetryAfter   = time.Hour       // what a Retry-After can ask for
+	hostSlotTimeout = 2 * time.Second // the longest wait for a slot
+	retryLater      = time.Second     // the delay of a task that found no slot
+	maxRetryAfter   = time.Hour       // the longest pause that a Retry-After can ask for
 )
 
 // hosts are the hosts of this node's downloads.
 type hosts struct {
-	maxPerHost int // downloads at a time, 0 is no limit
+	maxPerHost int // slots of a host, 0 is no limit
 	elapsed    func() time.Duration
 
 	mu  sync.Mutex
 	all map[string]*host
 }
 
-// host is remembered while it is in use or wants to be left alone.
+// host is kept while downloads use it or its pause lasts.
 type host struct {
-	users       int           // that hold a place or wait for one
-	slots       chan struct{} // a token is a download under way
-	pausedUntil time.Duration // it is to be left alone
+	users       int           // downloads that have a slot or wait for one
+	slots       chan struct{} // holds a token for each download in progress; nil is no limit
+	pausedUntil time.Duration // by the monotonic clock
 }
 
 func newHosts(maxPerHost int, elapsed func() time.Duration) *hosts {
 	return &hosts{maxPerHost: maxPerHost, elapsed: elapsed, all: map[string]*host{}}
 }
 
-// acquire takes a place at a host. later, if not 0, is when to come again instead: the host wants
-// to be left alone, or has too many downloads under way. leave gives the place back.
+// acquire takes a slot of a host, which release gives back. If the host is paused or has no free
+// slot, release is nil and retryAfter says when to try again.
 func (h *hosts) acquire(ctx context.Context, name string) (release func(),
 	retryAfter time.Duration) {
 	h.mu.Lock()
@@ -63,7 +64,7 @@ func (h *hosts) acquire(ctx context.Context, name string) (release func(),
 	}, 0
 }
 
-// lookup returns a host, which is there from then on. The lock is held.
+// lookup returns a host, and adds it if it is new. The caller holds the lock.
 func (h *hosts) lookup(name string) *host {
 	it := h.all[name]
 	if it == nil {
@@ -76,7 +77,7 @@ func (h *hosts) lookup(name string) *host {
 	return it
 }
 
-// acquireSlot waits for a place, as long as is worth holding up what comes behind.
+// acquireSlot waits for a slot, up to hostSlotTimeout.
 func (h *host) acquireSlot(ctx context.Context) bool {
 	if h.slots == nil {
 		return true
@@ -97,6 +98,7 @@ func (h *host) acquireSlot(ctx context.Context) bool {
 	return false
 }
 
+// release ends the use of a host, and forgets it if nothing else needs it.
 func (h *hosts) release(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,7 +109,7 @@ func (h *hosts) release(name string) {
 	}
 }
 
-// sleep leaves a host alone for a while. Hosts whose while is over are forgotten on the way.
+// pause keeps downloads away from a host for a time. It also forgets the hosts whose pause has ended.
 func (h *hosts) pause(name string, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,18 +123,24 @@ func (h *hosts) pause(name string, d time.Duration) {
 	it.pausedUntil = max(it.pausedUntil, now+d)
 }
 
-// parseRetryAfter is how long an answer asks to wait: seconds, or a date; 0 is not at all.
+// parseRetryAfter is the delay that a Retry-After asks for, in seconds or as a date; 0 if there is
+// none.
 func parseRetryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	seconds, err := strconv.ParseUint(value, 10, 32)
-	switch {
-	case errors.Is(err, strconv.ErrRange):
+	if errors.Is(err, strconv.ErrRange) {
 		return maxRetryAfter
-	case err == nil:
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 	}
-	if date, err := http.ParseTime(value); err == nil {
-		return min(max(0, date.Sub(now)), maxRetryAfter)
+	if err != nil {
+		return retryAfterDate(value, now)
 	}
-	return 0
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+}
+
+func retryAfterDate(value string, now time.Time) time.Duration {
+	date, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(0, date.Sub(now)), maxRetryAfter)
 }

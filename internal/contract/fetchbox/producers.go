@@ -92,25 +92,17 @@ func (f *FetchBox) ingestGroup(ctx context.Context, group []proposal) {
 
 // settleMessage acknowledges a message or asks for it again, by the error of storing its task.
 func (f *FetchBox) settleMessage(ctx context.Context, d *stream.Delivery, err error) {
-	if err == nil {
+	switch kind := job.KindOf(err); {
+	case err == nil, kind == job.Conflict: // the row exists: the message changes nothing
 		d.Ack()
-		return
-	}
-	switch job.KindOf(err) {
-	case job.Conflict: // the row exists: the message changes nothing
-		d.Ack()
-	case job.Unavailable, job.ReadOnly, job.Timeout, job.Aborted:
+	case kind == job.Unavailable, kind == job.ReadOnly, kind == job.Timeout, kind == job.Aborted:
 		// An outage loses no task: without an answer the last delivery comes again as well.
 		if !d.Last {
 			d.Nak(directRetryDelay)
 		}
-	case job.Invalid, job.Malformed, job.TooLarge:
+	case d.Last, kind == job.Invalid, kind == job.Malformed, kind == job.TooLarge:
 		f.giveUp(ctx, d, err)
 	default:
-		if d.Last {
-			f.giveUp(ctx, d, err)
-			return
-		}
 		d.Nak(directRetryDelay)
 	}
 }
@@ -209,14 +201,14 @@ func (f *FetchBox) readDirect(ctx context.Context, data []byte) (handler.Task, *
 		return t, &taskError{code: codeUnknownType,
 			message: "the job type " + strconv.Quote(t.JobType) + " is not registered"}
 	}
-	// If this fails the task is stored as it is, and its attempt fails with the reason.
-	if filled, err := registered.fillDefaults(ctx, t); err == nil {
-		t = filled
+	filled, err := registered.fillDefaults(ctx, t)
+	if err != nil {
+		filled = t // its attempt fails with the reason
 	}
-	if len(encodeTask(&t)) > maxTaskMessage {
+	if len(encodeTask(&filled)) > maxTaskMessage {
 		return malformed("the task is larger than " + strconv.Itoa(maxTaskMessage) + " bytes")
 	}
-	return t, nil
+	return filled, nil
 }
 
 // maxInvalidMessage bounds how much of a message that is not JSON its dead letter holds, in bytes.

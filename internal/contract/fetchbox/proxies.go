@@ -15,47 +15,55 @@ import (
 	"github.com/millrace/millrace/internal/egress"
 )
 
-// maxRedirects is how many are followed; one more fails (G-FB-38).
+// maxRedirects is how many redirects a download follows; one more fails it (G-FB-38).
 const maxRedirects = 10
 
-// cooldown is how long a proxy that failed is passed over while others work.
+// cooldown is how long a proxy that failed is tried after all others.
 const cooldown = 30 * time.Second
 
-// proxyRoutes are how downloads get out: directly, or through the proxies of pools.
+// proxyRoutes are the routes of downloads to the network: the direct one, or the proxies of pools.
+// Each attempt at a task tries the proxies of its pools in order until one works; the next attempt
+// starts with the next proxy.
 type proxyRoutes struct {
 	direct         *egress.Client
 	pools          map[string]Pool
 	proxies        map[string]*proxy // by URL
 	elapsed        func() time.Duration
-	onProxyFailure func(pool string) // is told of each failure of a proxy
+	onProxyFailure func(pool string) // called for each failure of a proxy
 }
 
-// proxy is one of them, and how it is.
+// proxy is one proxy and its recent health.
 type proxy struct {
 	client *egress.Client
 
 	mu            sync.Mutex
 	coolingDown   bool
-	cooldownUntil time.Duration // it is passed over
+	cooldownUntil time.Duration // by the monotonic clock
 }
 
-// route is one way for a download. proxy is nil on the direct one.
+// route is one way to the network. The direct route has no proxy.
 type route struct {
 	client *egress.Client
 	proxy  *proxy
 	pool   string
 }
 
-func newProxyRoutes(c *Config, failed func(pool string)) (*proxyRoutes, error) {
+func newProxyRoutes(c *Config, onFailure func(pool string)) (*proxyRoutes, error) {
 	guarded := c.Egress
 	guarded.MaxRedirects, guarded.ConnectTimeout = maxRedirects, c.ConnectTimeout
 	direct, err := egress.New(guarded)
 	if err != nil {
 		return nil, fmt.Errorf("fetchbox: %w", err)
 	}
-	w := &proxyRoutes{direct: direct, pools: c.Pools, proxies: map[string]*proxy{},
-		elapsed: c.Elapsed, onProxyFailure: failed}
-	for name, pool := range c.Pools {
+	w := &proxyRoutes{
+		direct:         direct,
+		pools:          c.Pools,
+		proxies:        map[string]*proxy{},
+		elapsed:        c.Elapsed,
+		onProxyFailure: onFailure,
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Pools)) {
+		pool := c.Pools[name]
 		for _, raw := range pool.Primary {
 			if guarded.Proxy, err = egress.ParseProxy(raw); err != nil {
 				return nil, fmt.Errorf("fetchbox: pool %s: %w", name, err)
@@ -73,15 +81,15 @@ func newProxyRoutes(c *Config, failed func(pool string)) (*proxyRoutes, error) {
 			}
 		}
 	}
-	for name, t := range c.Types {
-		if _, err := w.routesFor(t.Proxy); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(c.Types)) {
+		if _, err := w.routesFor(c.Types[name].Proxy); err != nil {
 			return nil, fmt.Errorf("fetchbox: job type %s: %w", name, err)
 		}
 	}
 	return w, nil
 }
 
-// close ends connections that nothing uses.
+// close closes idle connections.
 func (w *proxyRoutes) close() {
 	w.direct.Close()
 	for _, p := range w.proxies {
@@ -89,8 +97,9 @@ func (w *proxyRoutes) close() {
 	}
 }
 
-// of lists the ways of a task in the order of its pools (FB-070): the primary one, what that falls
-// back on, the others.
+// routesFor lists the routes of a task in the order of its pools (FB-070): the primary pool, the
+// pools it falls back on, then the task's own fallbacks. A proxy or pool that is named more than once
+// counts once.
 func (w *proxyRoutes) routesFor(p *handler.Proxy) ([]route, error) {
 	if p == nil || (p.Primary == "" && len(p.Fallbacks) == 0) {
 		return []route{{client: w.direct}}, nil
@@ -136,10 +145,10 @@ func (w *proxyRoutes) routesFor(p *handler.Proxy) ([]route, error) {
 	return all, nil
 }
 
-// rotate orders ways for a try: each try begins one further than the one before it (FB-083), and
-// those that failed lately come last.
-func (w *proxyRoutes) rotate(all []route, try int) []route {
-	first := try % len(all)
+// rotate orders routes for an attempt: each attempt starts one route later than the one before
+// (FB-083), and proxies in their cooldown come last.
+func (w *proxyRoutes) rotate(all []route, failedAttempts int) []route {
+	first := failedAttempts % len(all)
 	rotated := append(slices.Clone(all[first:]), all[:first]...)
 	slices.SortStableFunc(rotated, func(a, b route) int {
 		return w.cooldownRank(a.proxy) - w.cooldownRank(b.proxy)
@@ -147,7 +156,7 @@ func (w *proxyRoutes) rotate(all []route, try int) []route {
 	return rotated
 }
 
-// cooldownRank is 1 for a proxy that failed lately.
+// cooldownRank is 1 for a proxy in its cooldown, otherwise 0.
 func (w *proxyRoutes) cooldownRank(p *proxy) int {
 	if p == nil {
 		return 0
@@ -160,23 +169,26 @@ func (w *proxyRoutes) cooldownRank(p *proxy) int {
 	return 0
 }
 
-// do makes a request by the first way that works: a proxy that fails itself costs no try. What lies
-// behind it is another matter, that is the try's.
+// do makes a request by the first route that works. A failure of a proxy itself leads to the next
+// route; an error behind a working proxy is the result.
 func (w *proxyRoutes) do(req *http.Request, routes []route) (resp *http.Response, err error) {
 	for _, r := range routes {
 		resp, err = r.client.Do(req)
-		var proxyErr *egress.ProxyError
-		switch {
-		case req.Context().Err() != nil:
+		if req.Context().Err() != nil {
 			return resp, err
-		case errors.As(err, &proxyErr):
+		}
+		if _, failed := errors.AsType[*egress.ProxyError](err); failed {
 			r.proxy.setCooldown(true, w.elapsed()+cooldown)
 			w.onProxyFailure(r.pool)
 			continue
-		case r.proxy != nil && err == nil:
+		}
+		if err != nil {
+			return resp, err
+		}
+		if r.proxy != nil {
 			r.proxy.setCooldown(false, 0)
 		}
-		return resp, err
+		return resp, nil
 	}
 	return nil, err
 }
@@ -187,8 +199,8 @@ func (p *proxy) setCooldown(coolingDown bool, until time.Duration) {
 	p.coolingDown, p.cooldownUntil = coolingDown, until
 }
 
-// health asks every proxy and says how the pools are: down where none of a pool answers, degraded
-// where some do not.
+// health pings every proxy. The pools are down if one of them has no working proxy, and degraded if
+// only some proxies of a pool work.
 func (w *proxyRoutes) health(ctx context.Context) (status, detail string) {
 	answers := map[string]bool{}
 	var mu sync.Mutex
@@ -224,9 +236,4 @@ func (w *proxyRoutes) health(ctx context.Context) (status, detail string) {
 			len(urls)))
 	}
 	return status, strings.Join(problems, "; ")
-}
-
-// proxyHealth is the health of the pools.
-func (f *FetchBox) proxyHealth(ctx context.Context) (status, detail string) {
-	return f.proxyRoutes.health(ctx)
 }

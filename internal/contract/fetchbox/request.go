@@ -22,7 +22,7 @@ const (
 	maxHeader = 1024 // bytes of a key or tenant
 )
 
-// submitHeaders are what the header of a submit says.
+// submitHeaders are the parsed headers of a submit.
 type submitHeaders struct {
 	jobType     *jobType
 	key, tenant string // empty: none
@@ -60,21 +60,21 @@ func (f *FetchBox) readHeaders(c *httpapi.Call) (h submitHeaders, err error) {
 	return h, nil
 }
 
-// readHeader reads a header that is there once at most; an empty one is none.
+// readHeader reads a header that may be given once; an absent one is "".
 func readHeader(c *httpapi.Call, name string) (string, error) {
 	given := c.Request.Header[name]
 	switch {
 	case len(given) == 0:
 		return "", nil
 	case len(given) > 1:
-		return "", invalid("%s is there twice", name)
+		return "", invalid("%s is given more than once", name)
 	case len(given[0]) > maxHeader || !utf8.ValidString(given[0]):
 		return "", invalid("%s must be UTF-8 of at most %d bytes", name, maxHeader)
 	}
 	return given[0], nil
 }
 
-// zipped reports whether the body is compressed; no other encoding than gzip is known (G-FB-09).
+// isGzipped reports whether the body is compressed; gzip is the only supported encoding (G-FB-09).
 func isGzipped(c *httpapi.Call) (bool, error) {
 	given := c.Request.Header["Content-Encoding"]
 	if len(given) == 0 {
@@ -89,8 +89,7 @@ func isGzipped(c *httpapi.Call) (bool, error) {
 	return false, invalid("Content-Encoding must be gzip or identity")
 }
 
-// readBody reads the manifest as it was before compression, and no more than it may have (FB-024,
-// FB-025).
+// readBody reads and decompresses the manifest, up to MaxManifest bytes (FB-024, FB-025).
 func (f *FetchBox) readBody(c *httpapi.Call, zipped bool) ([]byte, error) {
 	body, err := c.Body()
 	if err != nil {
@@ -108,8 +107,8 @@ func (f *FetchBox) readBody(c *httpapi.Call, zipped bool) ([]byte, error) {
 	return body, nil
 }
 
-// gunzip expands one more byte than limit at most. Several members are one text; what follows the
-// last is an error (G-FB-38).
+// gunzip decompresses up to limit bytes, and one more that shows that there are too many. Several
+// gzip members are one text; other bytes after the last are an error (G-FB-38).
 func gunzip(body []byte, limit int64) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
@@ -117,11 +116,11 @@ func gunzip(body []byte, limit int64) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
-		return nil, invalid("the body is not gzip to its end")
+		return nil, invalid("the gzip body is truncated or damaged")
 	}
 	return text, nil
 }
 
-// gzipOverhead is by how much a body may be larger than what it expands to: gzip adds a little to
-// what cannot be compressed.
+// gzipOverhead is by how much a gzip body may be larger than its text: gzip adds a little to a text
+// that cannot be compressed.
 func gzipOverhead(limit int64) int64 { return limit/1000 + 1<<10 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 )
@@ -16,7 +17,7 @@ const (
 	deadLettersPath = operatorsPath + "dlq"
 )
 
-// submitRoutes is what clients use.
+// submitRoutes are the routes of clients.
 func (f *FetchBox) submitRoutes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: submitPath, Action: "submit", Handle: f.submit,
@@ -24,7 +25,8 @@ func (f *FetchBox) submitRoutes() []httpapi.Route {
 	}
 }
 
-// operatorRoutes are the three of the document, lists, and dead letters.
+// operatorRoutes are the routes of operators: the three of the document, the list of jobs and the
+// dead letters.
 func (f *FetchBox) operatorRoutes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodGet, Pattern: jobsPath, Action: "list", Handle: f.list, NoStore: true},
@@ -40,36 +42,48 @@ func (f *FetchBox) operatorRoutes() []httpapi.Route {
 	}
 }
 
-// Mount makes FetchBox serve its paths by an engine. It is called once. Clients and operators have
-// a table each, as each has a token of its own.
+// Mount binds the contract to an engine and returns the handler of its paths. It is called once.
+// Clients and operators have a router each, as each has a token of its own.
 func (f *FetchBox) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	f.engine = e
-	clients := httpapi.Router{Name: Name, Prefixes: []string{submitPath}, Routes: f.submitRoutes(),
-		Token:     f.Token,
-		BodyLimit: f.MaxManifest + gzipOverhead(f.MaxManifest), WriteError: f.sendError, Log: f.Log,
-		Tracing: f.Tracing}
-	operators := httpapi.Router{Name: Name, Prefixes: []string{operatorsPath},
-		Routes: f.operatorRoutes(), Token: f.OperatorToken,
-		BodyLimit: maxOperatorBody, WriteError: f.sendError, Log: f.Log, Tracing: f.Tracing}
-	for _, routes := range [][]httpapi.Route{clients.Routes, operators.Routes} {
-		for i := range routes {
-			if routes[i].Action != "health" {
-				routes[i].Handle = f.Shared.Guard(routes[i].Handle)
-			}
-		}
-	}
-	f.metrics.observe(clients.Routes)
-	f.metrics.observe(operators.Routes)
-	submit, operate := clients.MustMount(), operators.MustMount()
-	return httpapi.PrefixHandler{Name: Name, Prefixes: append(submit.Prefixes, operate.Prefixes...),
+	clients := f.router(submitPath, f.submitRoutes(), f.Token,
+		f.MaxManifest+gzipOverhead(f.MaxManifest)).MustMount()
+	operators := f.router(operatorsPath, f.operatorRoutes(), f.OperatorToken,
+		maxOperatorBody).MustMount()
+	return httpapi.PrefixHandler{
+		Name:     Name,
+		Prefixes: append(clients.Prefixes, operators.Prefixes...),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasPrefix(r.URL.Path, operatorsPath) {
-				operate.Handler.ServeHTTP(w, r)
+				operators.Handler.ServeHTTP(w, r)
 				return
 			}
-			submit.Handler.ServeHTTP(w, r)
-		})}
+			clients.Handler.ServeHTTP(w, r)
+		}),
+	}
 }
 
-// maxOperatorBody is the body that an operator's request may have; nothing reads it.
+// maxOperatorBody bounds the body of an operator's request, which is discarded, in bytes.
 const maxOperatorBody = 64 << 10
+
+// router is the router of one of the two groups of routes. All routes but the health check refuse
+// requests on a node whose objects or streams are not those of the database.
+func (f *FetchBox) router(prefix string, routes []httpapi.Route, token config.Secret,
+	bodyLimit int64) *httpapi.Router {
+	for i := range routes {
+		if routes[i].Action != "health" {
+			routes[i].Handle = f.Shared.Guard(routes[i].Handle)
+		}
+	}
+	f.metrics.observe(routes)
+	return &httpapi.Router{
+		Name:       Name,
+		Prefixes:   []string{prefix},
+		Routes:     routes,
+		Token:      token,
+		BodyLimit:  bodyLimit,
+		WriteError: f.sendError,
+		Log:        f.Log,
+		Tracing:    f.Tracing,
+	}
+}

@@ -9,19 +9,19 @@ import (
 	"github.com/millrace/millrace/internal/clock"
 )
 
-// storagePollInterval is between two looks at a bucket that is away.
+// storagePollInterval is the pause between two pings of an unavailable bucket.
 const storagePollInterval = time.Second
 
-// storage is what this node knows of one bucket that the settings name. While it is away nothing
-// that is downloaded can be kept there: a try that has met it is put back without being counted,
-// and the next ones wait before they ask an origin for anything.
+// storage is the state of one bucket that the settings name, as this node sees it. In an outage of
+// the bucket no download can be stored: an attempt that fails because of it is released and does not
+// count, and the following attempts wait before they ask an origin for anything.
 type storage struct {
 	bucket      string
 	unavailable atomic.Bool
-	polling     chan struct{} // holds one: of all that wait, one looks
+	polling     chan struct{} // holds one token: one of the waiting attempts polls for all
 }
 
-// storages are the buckets that the settings name, the default one first.
+// storages are the buckets that the settings name, the default bucket first.
 func storages(types map[string]Type) []*storage {
 	names := []string{""}
 	for _, t := range types {
@@ -37,14 +37,15 @@ func storages(types map[string]Type) []*storage {
 	return all
 }
 
-// storageOf is where a bucket's objects go. Of one that only a task names nobody knows that it
-// should be there: a task that cannot be stored in it fails, and does not wait.
+// storageOf is the state of a bucket. A bucket that only a task names need not exist at all: it
+// shares the state of the default bucket, so a task that cannot be stored in it fails instead of
+// waiting for it.
 func (f *FetchBox) storageOf(bucket string) *storage {
 	i := slices.IndexFunc(f.storages, func(s *storage) bool { return s.bucket == bucket })
 	return f.storages[max(0, i)]
 }
 
-// pingStorage asks for all buckets that the settings name.
+// pingStorage pings all buckets that the settings name.
 func (f *FetchBox) pingStorage(ctx context.Context) error {
 	if err := f.Shared.Check(); err != nil {
 		return err
@@ -56,19 +57,18 @@ func (f *FetchBox) pingStorage(ctx context.Context) error {
 	return f.Objects.Ping(ctx, names...)
 }
 
-// storageResponds asks for the bucket.
+// storageResponds pings a bucket and remembers whether it is available.
 func (f *FetchBox) storageResponds(ctx context.Context, s *storage) bool {
 	within, cancel := context.WithTimeout(ctx, componentTimeout)
 	defer cancel()
 	err := f.Objects.Ping(within, s.bucket)
-	if ctx.Err() == nil { // else it has not been asked to the end
+	if ctx.Err() == nil { // otherwise the ping was interrupted and says nothing
 		s.unavailable.Store(err != nil)
 	}
 	return err == nil
 }
 
-// awaitStorage returns when the bucket is there, at once where nobody has found it away, or when
-// ctx ends.
+// awaitStorage returns when a bucket is available, or when ctx ends.
 func (f *FetchBox) awaitStorage(ctx context.Context, s *storage) {
 	for s.unavailable.Load() {
 		select {
@@ -76,10 +76,17 @@ func (f *FetchBox) awaitStorage(ctx context.Context, s *storage) {
 		case <-ctx.Done():
 			return
 		}
-		is := !s.unavailable.Load() || f.storageResponds(ctx, s) || clock.Sleep(ctx, storagePollInterval)
+		f.pollStorage(ctx, s)
 		s.polling <- struct{}{}
-		if !is {
-			return // ctx has ended
+		if ctx.Err() != nil {
+			return
 		}
+	}
+}
+
+// pollStorage pings a bucket that is still unavailable, and pauses if it does not respond.
+func (f *FetchBox) pollStorage(ctx context.Context, s *storage) {
+	if s.unavailable.Load() && !f.storageResponds(ctx, s) {
+		clock.Sleep(ctx, storagePollInterval)
 	}
 }

@@ -2,6 +2,8 @@ package fetchbox
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,19 +12,22 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
+// The sweep deletes manifests that have no job because their submit failed after it stored them. It
+// lists those of a window of time: earlier sweeps have checked older ones, and the submit of a
+// younger one may still be running.
 const (
 	sweepInterval = time.Hour
-	sweepMaxAge   = 2 * 24 * time.Hour // older manifests were looked at before
-	sweepMinAge   = time.Hour          // younger ones may be on their way
+	sweepMaxAge   = 2 * 24 * time.Hour
+	sweepMinAge   = time.Hour
 	sweepPageSize = 200
 )
 
-// runSweeper deletes manifests without a job, every sweepInterval until ctx ends.
+// runSweeper sweeps every sweepInterval until ctx ends.
 func (f *FetchBox) runSweeper(ctx context.Context) {
 	f.runEvery(ctx, sweepInterval, "sweep", f.sweep)
 }
 
-// runPruner deletes messages past their age, every PruneInterval until ctx ends (G-FB-40).
+// runPruner prunes the streams every PruneInterval until ctx ends (G-FB-40).
 func (f *FetchBox) runPruner(ctx context.Context) {
 	f.runEvery(ctx, f.PruneInterval, "prune of the streams", f.Streams.Prune)
 }
@@ -43,49 +48,49 @@ func (f *FetchBox) runEvery(ctx context.Context, interval time.Duration, what st
 	}
 }
 
-// sweep removes the manifests of submits that failed in the middle (G-FB-02). Ids follow time, so
-// those of a stretch of time are listed without looking at others.
+// sweep removes the manifests of submits that failed halfway (G-FB-02).
 func (f *FetchBox) sweep(ctx context.Context) error {
-	now, from := f.Now(), sweepMaxAge
-	if f.LedgerRetention > 0 {
-		from = min(from, f.LedgerRetention) // the job of an older one may be pruned
-	}
-	for name := range f.types {
-		prefix := manifestPrefix + name + "/"
-		after, end := prefix+uuids.LowerBound(now.Add(-from)),
-			prefix+uuids.LowerBound(now.Add(-sweepMinAge))
-		for {
-			found, err := f.Objects.List(ctx, "", prefix, after, sweepPageSize)
-			if err != nil {
-				return err
-			}
-			var keys []string
-			for _, key := range found {
-				if key < end {
-					keys = append(keys, key)
-				}
-			}
-			if err := f.sweepKeys(ctx, prefix, keys); err != nil {
-				return err
-			}
-			if len(keys) < sweepPageSize {
-				break
-			}
-			after = keys[len(keys)-1]
+	for _, name := range slices.Sorted(maps.Keys(f.types)) {
+		if err := f.sweepType(ctx, manifestPrefix+name+"/"); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// sweepKeys removes those of the manifests whose job does not exist.
+// sweepType sweeps the manifests of one job type. Ids, and so keys, are ordered by time.
+func (f *FetchBox) sweepType(ctx context.Context, prefix string) error {
+	now, maxAge := f.Now(), sweepMaxAge
+	if f.LedgerRetention > 0 {
+		maxAge = min(maxAge, f.LedgerRetention) // the job of an older manifest may be pruned
+	}
+	after := prefix + uuids.LowerBound(now.Add(-maxAge))
+	end := prefix + uuids.LowerBound(now.Add(-sweepMinAge))
+	for {
+		found, err := f.Objects.List(ctx, "", prefix, after, sweepPageSize)
+		if err != nil {
+			return err
+		}
+		keys := slices.DeleteFunc(found, func(key string) bool { return key >= end })
+		if err := f.sweepKeys(ctx, prefix, keys); err != nil {
+			return err
+		}
+		if len(keys) < sweepPageSize {
+			return nil
+		}
+		after = keys[len(keys)-1]
+	}
+}
+
+// sweepKeys deletes those manifests whose job does not exist.
 func (f *FetchBox) sweepKeys(ctx context.Context, prefix string, keys []string) error {
 	var ids []job.ID
-	of := map[string]string{} // job to manifest
+	manifests := map[string]string{} // by job
 	for _, key := range keys {
 		name, _, _ := strings.Cut(strings.TrimPrefix(key, prefix), "/")
 		if id, ok := uuids.Parse(name); ok {
 			ids = append(ids, engineJobID(id))
-			of[id] = key
+			manifests[id] = key
 		}
 	}
 	jobs, err := f.engine.GetAll(ctx, ids)
@@ -93,9 +98,9 @@ func (f *FetchBox) sweepKeys(ctx context.Context, prefix string, keys []string) 
 		return err
 	}
 	for _, j := range jobs {
-		delete(of, j.ID.Key)
+		delete(manifests, j.ID.Key)
 	}
-	for _, key := range of {
+	for _, key := range manifests {
 		if err := f.Objects.Delete(ctx, "", key); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
@@ -13,11 +14,11 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// maxTaskMessage bounds the message of a task: a stream takes no larger ones.
+// maxTaskMessage bounds the message of a task, in bytes; the streams refuse larger ones.
 const maxTaskMessage = 256 << 10
 
-// build lets the handler of a job type make the tasks of a manifest. An error of the handler
-// refuses the job.
+// build makes the tasks of a manifest by the handler of its job type. An error of the handler refuses
+// the job; tasks that break the rules of Handler are a defect of the server.
 func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) ([]handler.Task,
 	error) {
 	m, err := t.handler.Prepare(ctx, j, m)
@@ -31,15 +32,15 @@ func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) 
 	seen := map[string]bool{}
 	for i := range tasks {
 		task := &tasks[i]
-		task.JobID, task.JobType, task.Tenant, task.TraceID, task.ManifestKey, task.Attempt = j.ID,
-			t.name, j.Tenant, j.TraceID, j.ManifestKey, 1
+		task.JobID, task.JobType, task.Tenant = j.ID, t.name, j.Tenant
+		task.TraceID, task.ManifestKey, task.Attempt = j.TraceID, j.ManifestKey, 1
 		if *task, err = t.fillDefaults(ctx, *task); err != nil {
 			return nil, invalid("the job type %s refuses the resource %q: %v", t.name,
 				task.ResourceID, err)
 		}
 		if task.ResourceID == "" || seen[task.ResourceID] {
 			return nil, &job.Error{Kind: job.Internal, Op: Name,
-				Msg: fmt.Sprintf("the handler of %s made two tasks of one resource, or one of none",
+				Msg: fmt.Sprintf("the handler of %s made a task without a resource id or two with the same",
 					t.name)}
 		}
 		seen[task.ResourceID] = true
@@ -54,9 +55,9 @@ func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) 
 	return tasks, nil
 }
 
-// fillDefaults gives a task what it leaves open and the job type says: default headers, proxies,
-// bucket and key, and whatever else the handler does to each task. It is the same wherever a task
-// comes from (FB-080), and twice is once.
+// fillDefaults completes a task with the settings of its job type: default headers, proxies, bucket
+// and key, after the Adjust of its handler. It does so for tasks of every origin (FB-080), and it is
+// idempotent.
 func (t *jobType) fillDefaults(ctx context.Context, task handler.Task) (handler.Task, error) {
 	if a, adjusts := t.handler.(handler.Adjuster); adjusts {
 		var err error
@@ -85,13 +86,11 @@ func (t *jobType) fillDefaults(ctx context.Context, task handler.Task) (handler.
 	return task, nil
 }
 
-// mergeHeaders lays headers over defaults: a resource's own value wins, however its name is spelled
-// (FB-023).
+// mergeHeaders adds default headers to those of a resource. The resource's own value wins, in
+// whatever case its name is written (FB-023).
 func mergeHeaders(own, defaults map[string]string) map[string]string {
 	all := make(map[string]string, len(own)+len(defaults))
-	for name, value := range defaults {
-		all[name] = value
-	}
+	maps.Copy(all, defaults)
 	for name, value := range own {
 		for other := range defaults {
 			if strings.EqualFold(name, other) {
@@ -103,25 +102,26 @@ func mergeHeaders(own, defaults map[string]string) map[string]string {
 	return all
 }
 
-// encodeTask writes a task as it travels (G-FB-36).
+// encodeTask writes the message of a task (G-FB-36).
 func encodeTask(t *handler.Task) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(t) // strings, maps of them and a number: it cannot fail
+	_ = e.Encode(t) // strings, maps of strings and a number: it cannot fail
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// decodeTask reads the task of a row.
+// decodeTask reads the message of a task.
 func decodeTask(payload []byte) (t handler.Task, err error) {
 	err = json.Unmarshal(payload, &t)
 	return t, err
 }
 
-// taskLabel is what of a task is known without its message.
+// taskLabel names a task without its message, which reads of the store may leave out. It is the
+// definition of the row.
 type taskLabel struct {
 	jobID, resourceID, traceID string
-	direct                     bool // somebody else published it
+	direct                     bool // a direct producer published it
 }
 
 func (l *taskLabel) encode() []byte {
@@ -135,7 +135,7 @@ func (l *taskLabel) encode() []byte {
 	return o.End()
 }
 
-// decodeTaskLabel reads what encode wrote; what cannot be read is left out.
+// decodeTaskLabel reads what encode wrote; members that cannot be read stay empty.
 func decodeTaskLabel(j *job.Job) (l taskLabel) {
 	for name, value := range strictjson.Members(j.Definition) {
 		switch string(name) {
@@ -152,25 +152,39 @@ func decodeTaskLabel(j *job.Job) (l taskLabel) {
 	return l
 }
 
-// rowOverhead is about what a row takes beside its bodies; the ledger's size is counted with it.
+// rowOverhead is the approximate size of a row without its bodies. LedgerMaxBytes counts it.
 const rowOverhead = 256
 
-// taskRow is a task as the engine takes it.
+// taskRow is a task as the engine stores it.
 func (f *FetchBox) taskRow(key string, t *handler.Task, trace string,
 	direct bool) engine.Submission {
 	l := taskLabel{t.JobID, t.ResourceID, t.TraceID, direct}
-	j := job.Job{ID: engineTaskID(key), Alias: taskAlias(t.JobID, t.ResourceID), Queue: t.JobType,
-		Lease: f.Lease, MaxAttempts: f.Tries,
-		Definition: l.encode(), Payload: encodeTask(t), Trace: trace}
+	j := job.Job{
+		ID:          engineTaskID(key),
+		Alias:       taskAlias(t.JobID, t.ResourceID),
+		Queue:       t.JobType,
+		Lease:       f.Lease,
+		MaxAttempts: f.Tries,
+		Definition:  l.encode(),
+		Payload:     encodeTask(t),
+		Trace:       trace,
+	}
 	j.Size = int64(rowOverhead + len(j.Definition) + len(j.Payload))
 	return engine.Submission{Job: j, Parent: engineJobID(t.JobID)}
 }
 
-// jobRow is a job as the engine takes it.
-func (f *FetchBox) jobRow(key, jobType string, alias job.IdentityHash, e *jobDetails,
+// jobRow is a job as the engine stores it.
+func (f *FetchBox) jobRow(key, jobType string, alias job.IdentityHash, details *jobDetails,
 	trace string) engine.Submission {
-	j := job.Job{ID: engineJobID(key), Alias: alias, Queue: jobType, Priority: defaultPriority,
-		Lease: f.Lease, Definition: e.encode(), Trace: trace}
+	j := job.Job{
+		ID:         engineJobID(key),
+		Alias:      alias,
+		Queue:      jobType,
+		Priority:   defaultPriority,
+		Lease:      f.Lease,
+		Definition: details.encode(),
+		Trace:      trace,
+	}
 	j.Size = int64(rowOverhead + len(j.Definition))
 	return engine.Submission{Job: j}
 }

@@ -10,13 +10,18 @@ type receipt struct {
 	jobID       string
 	manifestKey string
 	resources   int
-	repeated    bool // it is that of an earlier one
+	repeated    bool // it is the answer to an earlier submit with the same idempotency key
 }
 
+// newReceipt is the answer to a repeated submit of a job.
 func newReceipt(j *job.Job) *receipt {
-	e := decodeJobDetails(j)
-	return &receipt{jobID: j.ID.Key, manifestKey: e.manifestKey, resources: e.resources,
-		repeated: true}
+	details := decodeJobDetails(j)
+	return &receipt{
+		jobID:       j.ID.Key,
+		manifestKey: details.manifestKey,
+		resources:   details.resources,
+		repeated:    true,
+	}
 }
 
 func (r *receipt) encode() []byte {
@@ -27,9 +32,9 @@ func (r *receipt) encode() []byte {
 	return o.End()
 }
 
-// snapshot writes a job as operators see it (FB-052).
-func snapshot(o *strictjson.Object, j *job.Job) {
-	e := decodeJobDetails(j)
+// appendJob writes a job as operators see it (FB-052).
+func appendJob(o *strictjson.Object, j *job.Job) {
+	details := decodeJobDetails(j)
 	o.Text("job_id", j.ID.Key)
 	o.Text("job_type", j.Queue)
 	o.Text("status", statusOf(j))
@@ -41,11 +46,11 @@ func snapshot(o *strictjson.Object, j *job.Job) {
 		o.Null("finished_at")
 	}
 	appendCounts(o, j)
-	o.Optional("manifest_key", e.manifestKey)
-	o.Optional("tenant", e.tenant)
+	o.Optional("manifest_key", details.manifestKey)
+	o.Optional("tenant", details.tenant)
 	o.Object("log_cursor", func(o *strictjson.Object) {
 		o.Text("stream", logsSubject)
-		o.Int("offset", int64(e.cursor))
+		o.Int("offset", int64(details.cursor))
 	})
 	appendLastError(o, j)
 }

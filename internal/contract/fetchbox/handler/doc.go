@@ -1,6 +1,11 @@
-// Package handler is what a job type of FetchBox may do differently: change a manifest before tasks
-// are made of it, make them in its own way, put each file where it wants it, and hear of the end.
+// Package handler defines what a job type of FetchBox can customise: it may change a manifest before
+// tasks are made of it, make the tasks itself, choose the key of each object, and run code when a job
+// has ended.
 //
-// Handlers are compiled in and known by name, see Registry; docs/handlers.md shows how one is
-// written. A job type whose settings name none has Default, which takes the manifest as it is.
+//	submit   Prepare ─► Tasks ─► Adjust, for each task
+//	attempt                      Adjust, also for the task of a direct producer
+//	end      Finalize, once
+//
+// Handlers are compiled in and registered by name in Registry; docs/handlers.md shows how to write
+// one. A job type whose settings name none has Default, which uses the manifest as it is.
 package handler

@@ -8,11 +8,12 @@ import (
 	"strings"
 )
 
-// Gallery keeps the files of a gallery together: what has the tag "gallery" lies under that name,
-// whatever job brought it, with the ending of its URL so that a browser shows it. All carry their
-// tags as metadata. It is the worked example of docs/handlers.md.
+// Gallery stores the files of a gallery together: a resource with the tag "gallery" gets a key below
+// the name of that gallery, whichever job downloads it, with the extension of its URL so that
+// browsers show it. The tags become the metadata of the object. It is the example of
+// docs/handlers.md.
 //
-// Options: album, what the keys of all galleries begin with.
+// It has the option album, the prefix of the keys of all galleries.
 type Gallery struct {
 	Default
 	album string
@@ -23,19 +24,18 @@ func newGallery(options map[string]any) (Handler, error) {
 	if v, ok := options["album"]; ok {
 		album, ok := v.(string)
 		if !ok || album == "" {
-			return nil, fmt.Errorf("the option album must be a text, not %v", v)
+			return nil, fmt.Errorf("the option album must be a non-empty string, not %v", v)
 		}
 		g.album = album
 	}
 	return g, nil
 }
 
-// imageExtensions are those a browser knows what to do with.
+// imageExtensions are the extensions that browsers show as images.
 var imageExtensions = map[string]bool{".avif": true, ".gif": true, ".jpeg": true, ".jpg": true,
 	".png": true, ".webp": true}
 
-// Adjust implements Adjuster. A task that says itself where it goes stays there, so adjusting twice
-// is adjusting once.
+// Adjust implements Adjuster. It keeps a key that a task has already, so it is idempotent.
 func (g *Gallery) Adjust(_ context.Context, t Task) (Task, error) {
 	storage := Storage{}
 	if t.Storage != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Job is the manifest's job as a handler sees it.
+// Job is the job of a manifest, as a handler sees it.
 type Job struct {
 	ID          string
 	Type        string
@@ -15,8 +15,8 @@ type Job struct {
 	TraceID     string
 }
 
-// Manifest is a valid manifest. Metadata and Attributes are as they were sent, byte for byte;
-// Attributes may be empty.
+// Manifest is a valid manifest. Metadata and Attributes are the bytes that were sent; Attributes may
+// be empty.
 type Manifest struct {
 	Version    string
 	Metadata   json.RawMessage
@@ -24,7 +24,7 @@ type Manifest struct {
 	Resources  []Resource
 }
 
-// Resource is one thing to download.
+// Resource is one file to download.
 type Resource struct {
 	ID      string
 	URL     string
@@ -38,14 +38,14 @@ type Proxy struct {
 	Fallbacks []string `json:"fallbacks,omitempty"`
 }
 
-// Storage says where a download goes. What is empty is what the job type says, or the default.
+// Storage says where a download is stored. Empty fields have the values of the job type.
 type Storage struct {
 	Bucket   string            `json:"bucket,omitempty"`
 	Key      string            `json:"key,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-// Task is one download, as it travels on jobs.tasks (G-FB-36).
+// Task is one download. Its JSON form is the message on jobs.tasks (G-FB-36).
 type Task struct {
 	JobID       string            `json:"job_id"`
 	JobType     string            `json:"job_type"`
@@ -72,34 +72,51 @@ type Summary struct {
 	SettledAt time.Time
 }
 
-// Handler is the logic of a job type. One value serves all jobs of its type, many at a time. What
-// it is given is its own to change.
+// Handler is the logic of a job type. One value serves all jobs of its type concurrently. A method
+// may change its arguments.
 type Handler interface {
-	// Prepare changes a manifest before tasks are made of it. The stored manifest stays as it was
-	// sent. An error refuses the job.
+	// Prepare changes a manifest before tasks are made of it. The stored manifest remains as it
+	// was sent. An error refuses the job.
 	Prepare(ctx context.Context, j Job, m Manifest) (Manifest, error)
 
-	// Tasks makes the tasks, at least one, each with a resource id of its own. FromResource makes
-	// the plain one. What a task leaves open the job type's settings fill in: default headers,
-	// proxies, bucket and key. An error refuses the job.
+	// Tasks makes the tasks, at least one, each with a different resource id; FromResource makes
+	// the plain task of a resource. The settings of the job type complete them with default
+	// headers, proxies, bucket and key. An error refuses the job.
 	Tasks(ctx context.Context, j Job, m Manifest) ([]Task, error)
 
-	// Finalize is told once that every task of a job has ended; replaying a dead letter later tells
-	// nobody again. A process that dies meanwhile calls it again when it is back. An error or a
-	// panic is recorded with the job as HANDLER_FINALIZE and changes nothing else.
+	// Finalize is called when every task of a job has finished, and not again after a replay of a
+	// dead letter. It is called once more if the process dies during the call. An error or a panic
+	// is stored with the job as HANDLER_FINALIZE and changes nothing else.
 	Finalize(ctx context.Context, s Summary) error
 }
 
-// Adjuster is a Handler with something to do for each single task, wherever it comes from: the API
-// calls Adjust on every task of a manifest, and the fetcher on every task before it is downloaded,
-// so that one a direct producer published is treated like all others (FB-080). Adjusting what was
-// adjusted changes nothing. An error fails the task for good.
+// Adjuster is a Handler that changes single tasks. A submit calls Adjust for every task of its
+// manifest, and a fetcher before every download, so that the tasks of direct producers are adjusted
+// too (FB-080). Adjust must be idempotent. Its error fails the task for good.
 type Adjuster interface {
 	Adjust(ctx context.Context, t Task) (Task, error)
 }
 
-// FromResource is the task that a resource asks for, as it stands in the manifest.
+// FromResource is the task of a resource without any changes.
 func FromResource(j Job, r Resource) Task {
 	return Task{JobID: j.ID, JobType: j.Type, ResourceID: r.ID, URL: r.URL, Headers: r.Headers,
 		Tags: r.Tags, ManifestKey: j.ManifestKey, Tenant: j.Tenant, TraceID: j.TraceID}
 }
+
+// Default uses manifests as they are (FB-038). Other handlers embed it and override some methods.
+type Default struct{}
+
+// Prepare implements Handler.
+func (Default) Prepare(_ context.Context, _ Job, m Manifest) (Manifest, error) { return m, nil }
+
+// Tasks implements Handler.
+func (Default) Tasks(_ context.Context, j Job, m Manifest) ([]Task, error) {
+	tasks := make([]Task, len(m.Resources))
+	for i, r := range m.Resources {
+		tasks[i] = FromResource(j, r)
+	}
+	return tasks, nil
+}
+
+// Finalize implements Handler.
+func (Default) Finalize(context.Context, Summary) error { return nil }

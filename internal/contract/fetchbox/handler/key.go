@@ -7,13 +7,12 @@ import (
 )
 
 const (
-	maxSegment        = 200
-	keptSegmentPrefix = 120
+	maxSegment        = 200 // bytes
+	keptSegmentPrefix = 120 // bytes that remain of a segment that is shortened
 )
 
-// Key is where the download of a resource goes unless somebody says otherwise (FB-082, G-FB-32):
-// under the prefix of its job type, then the job, then the resource. "" is the prefix of a type
-// that sets none.
+// Key is the key of a download unless its task has one (FB-082, G-FB-32): the prefix of the job type,
+// the job and the resource. The prefix "" stands for resources/TYPE/.
 func Key(prefix, jobType, jobID, resourceID string) string {
 	if prefix == "" {
 		prefix = "resources/" + jobType + "/"
@@ -21,10 +20,10 @@ func Key(prefix, jobType, jobID, resourceID string) string {
 	return prefix + Segment(jobID) + "/" + Segment(resourceID)
 }
 
-// Segment turns any text into one segment of a key that stays where it is put (FB-085, G-FB-33):
-// percent-encoded but for letters, digits, dots, hyphens and underscores, a first dot as well. What
-// would be long, or end like a file that the directory store keeps for itself, is shortened and
-// made unique by a digest. Two texts never share a segment.
+// Segment turns any text into one segment of a key that cannot escape its prefix (FB-085, G-FB-33).
+// Letters, digits, hyphens, underscores and all but a leading dot remain, other bytes are
+// percent-encoded. A segment that is too long, or ends like the attribute files of the directory
+// store, is shortened and completed by a digest. Different texts have different segments.
 func Segment(text string) string {
 	const hexDigits = "0123456789ABCDEF"
 	var b strings.Builder

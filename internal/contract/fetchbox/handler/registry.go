@@ -1,18 +1,18 @@
 package handler
 
-// Factory makes the handler of one job type from the type's options. max_parallel_downloads is not
-// the handler's: it is for every type.
+// Factory makes the handler of one job type from the options of the type, without
+// max_parallel_downloads, which every type has.
 type Factory func(options map[string]any) (Handler, error)
 
-// Entry is a handler as it is registered.
+// Entry is a registered handler.
 type Entry struct {
 	New Factory
-	// Options are the names that New knows. An option with another name stops the start, so that
-	// none is misspelt.
+	// Options are the names of the options that New reads. The server does not start with another
+	// name in its settings, which is probably misspelt.
 	Options []string
 }
 
-// Registry holds every handler by the name that settings call it. A new one is one line here.
+// Registry holds every handler by the name that settings use. A new handler needs one line here.
 func Registry() map[string]Entry {
 	gallery := Entry{New: newGallery, Options: []string{"album"}}
 	return map[string]Entry{
@@ -24,7 +24,7 @@ func Registry() map[string]Entry {
 	}
 }
 
-// Options are the names of all handlers, each with the options it knows.
+// Options returns the names of all handlers, each with the names of its options.
 func Options() map[string][]string {
 	all := map[string][]string{}
 	for name, entry := range Registry() {
