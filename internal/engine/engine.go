@@ -1,16 +1,3 @@
-// Package engine holds the verbs of Millrace: submit, claim, start, beat,
-// finish, release, requeue, cancel, retry, remove, query. It owns every
-// transaction, knows no contract by name and no database by kind.
-//
-// A contract hands in its Machine and a few rules (see Contract); from then on
-// all its jobs live by the same code. Every change of a state goes through
-// unit.move: the machine is asked, the row is changed under its lock, history,
-// outbox, dead letters, counters, parents and dependents follow in the same
-// transaction. What the machine does not hold is a Conflict.
-//
-// Callers that come at the same time are served by one transaction: see
-// combiner. Every write of a worker names its run; one with an older run id
-// changes nothing and gets RunLost.
 package engine
 
 import (
@@ -46,52 +33,52 @@ type Contract struct {
 
 	// MaxRunning bounds the jobs leased at a time, over all nodes; 0 is no limit.
 	MaxRunning int
-	// MaxQueueSize bounds the jobs that are ready or wait to be tried again: more are
-	// not submitted, and jobs that come due wait until there is room; 0 is no limit.
+	// MaxQueueSize bounds the jobs that are ready or wait for a retry: further jobs are refused,
+	// and jobs that come due stay waiting until there are fewer; 0 is no limit.
 	MaxQueueSize int
-	// Retention is how long a settled job is kept, DeadLetterRetention a dead letter;
+	// Retention is how long a finished job is kept, DeadLetterRetention a dead letter;
 	// 0 keeps for ever.
 	Retention           time.Duration
 	DeadLetterRetention time.Duration
-	// MaxBytes bounds the sum of the sizes of the jobs: beyond it those settled are
-	// removed, the oldest first; 0 is no bound. The children of a job that is removed
-	// go with it. Pruned is told how many jobs were removed; nil tells nobody.
+	// MaxBytes bounds the sum of the sizes of the jobs: beyond it finished jobs are removed with
+	// their children, the oldest first; 0 is no bound. Pruned, if not nil, is called with the
+	// number of jobs that were removed.
 	MaxBytes int64
 	Pruned   func(jobs int)
 
-	// MaxLostAttempts is how many runs of a job may be lost, where the machine counts these
-	// apart from those that failed; 0 is no limit. A job that is Retried may lose as many again.
+	// MaxLostAttempts is how many attempts of a job may be lost, where the machine counts these
+	// apart from those that failed; 0 is no limit. A Retried job may lose as many once more.
 	MaxLostAttempts int
-	// RetryDelay says how long a job waits after the failure just counted, in the
-	// state that led to; nil is no delay. It may be asked again.
+	// RetryDelay returns how long a job waits after the failure just counted; the job is in the
+	// state after the failure. nil is no delay. It may be called more than once.
 	RetryDelay func(*job.Job) time.Duration
-	// LostFailure is the Failure that a run leaves which nobody has ended; nil leaves the one there
-	// is.
+	// LostFailure becomes the job's Failure when its lease expires; nil leaves that as it is.
 	LostFailure []byte
 	// Body is what the contract adds to a message; nil adds nothing. It sees the
 	// job with all its bodies as it was right after the change.
 	Body func(*job.Job, job.Event) []byte
-	// Moved is told of every change by one of the causes MovedOn after it is on
-	// stable storage; nil tells nobody. It must not block.
+	// Moved, if not nil, is called with every change by one of the causes MovedOn after it is on
+	// stable storage. It must not block.
 	Moved   func([]Moved)
 	MovedOn []job.Cause
 }
 
 // Moved is one change of a job that has happened.
 type Moved struct {
-	// Job is as it was right after the change. Of its bodies only the definition is sure
-	// to be there, where the contract has a Body.
+	// Job is the job right after the change. Of its bodies only the definition is sure to be
+	// there, where the contract has a Body.
 	Job  job.Job
 	On   job.Cause
 	From job.State
 	To   job.State
 	At   time.Time
-	// when it was last changed before: a job that no worker has had then, since when it was in From
+	// Since is when the job was last changed before; for a job that was not leased, that is when
+	// it entered From.
 	Since  time.Time
 	Reason string
 }
 
-// Failure is why a run ended badly; empty for every other change.
+// Failure returns why an attempt failed or was lost; empty for every other change.
 func (m *Moved) Failure() string {
 	switch m.On {
 	case job.Failed, job.FailedForGood:
@@ -102,13 +89,13 @@ func (m *Moved) Failure() string {
 	return ""
 }
 
-// Config is what an engine is made of. All members but Log are needed.
+// Config holds what an engine is made of. All members but Log are required.
 type Config struct {
 	Store     store.Store
 	Contracts []Contract
 	Node      string               // this process, unique among the nodes
 	Random    func() [16]byte      // of cryptographic quality
-	Monotonic func() time.Duration // a clock that never jumps, to know when the other does
+	Monotonic func() time.Duration // a clock that never jumps, to notice when the store's does
 	Log       *slog.Logger
 }
 
@@ -124,7 +111,7 @@ type Engine struct {
 	guard        clockGuard
 	pollInterval time.Duration // see pollInterval
 	settings     atomic.Pointer[queueSettings]
-	publishers   sync.Map // contracts, joined, to *outlet
+	publishers   sync.Map // from contracts, joined, to *outboxPublisher
 
 	submits    *combiner[submitCall]
 	claims     *combiner[claimCall]
@@ -140,9 +127,16 @@ func New(c Config) (*Engine, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{store: c.Store, contracts: map[string]*Contract{}, node: c.Node, random: c.Random,
-		log: c.Log,
-		hub: newHub(), guard: clockGuard{monotonic: c.Monotonic}, pollInterval: pollInterval}
+	e := &Engine{
+		store:        c.Store,
+		contracts:    map[string]*Contract{},
+		node:         c.Node,
+		random:       c.Random,
+		log:          c.Log,
+		hub:          newHub(),
+		guard:        clockGuard{monotonic: c.Monotonic},
+		pollInterval: pollInterval,
+	}
 	for _, contract := range c.Contracts {
 		if contract.Name == "" || contract.Machine == nil || e.contracts[contract.Name] != nil {
 			return nil, fmt.Errorf("engine: contract %q needs a name of its own and a machine",
@@ -166,13 +160,13 @@ func New(c Config) (*Engine, error) {
 // waitsForDependencies reports whether the state a job begins in waits for dependencies.
 func (c *Contract) waitsForDependencies() bool {
 	first, _ := c.Machine.Next(job.StateNone, job.Submitted)
-	_, well := c.Machine.Next(first.To, job.Satisfied)
-	_, failed := c.Machine.Next(first.To, job.Unsatisfiable)
-	return well && failed && c.Machine.Phase(first.To) == job.Waiting
+	_, satisfied := c.Machine.Next(first.To, job.Satisfied)
+	_, unsatisfiable := c.Machine.Next(first.To, job.Unsatisfiable)
+	return satisfied && unsatisfiable && c.Machine.Phase(first.To) == job.Waiting
 }
 
-// Close wakes everybody who waits for jobs; they come back empty-handed, as does
-// who asks from then on. The other verbs go on.
+// Close ends all claims that wait; they return no jobs, as does every claim from then on. The
+// other verbs go on.
 func (e *Engine) Close() { e.hub.close() }
 
 // Contracts returns the names of the contracts, in the order they were given.
@@ -181,12 +175,14 @@ func (e *Engine) Contracts() []string { return e.names }
 // Listen takes in what other nodes announce, until ctx ends.
 func (e *Engine) Listen(ctx context.Context) {
 	e.store.Listen(ctx, func(hashes []job.QueueHash) {
-		for _, l := range hashes {
-			if l != settingsHash {
-				e.hub.wake(l, wakeAll)
-			} else if err := e.LoadQueues(ctx); err != nil {
+		for _, hash := range hashes {
+			if hash != settingsHash {
+				e.hub.wake(hash, wakeAll)
+				continue
+			}
+			if err := e.LoadQueues(ctx); err != nil {
 				e.log.Log(ctx, outage.Level(slog.LevelWarn, err),
-					"what another node has set for queues could not be read; it will be later",
+					"the queue settings of another node could not be loaded; they will be later",
 					"error_message", err)
 			}
 		}
@@ -205,22 +201,15 @@ func (e *Engine) contract(name string) (*Contract, error) {
 	return c, nil
 }
 
-// update runs fn in a transaction, writes what it gathered, and tells of it
-// once it is on stable storage.
+// update runs fn in a transaction, writes what it gathered, and notifies those concerned once it
+// is on stable storage.
 func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 	var u *unit
 	waiting := e.guard.begin()
 	defer e.guard.end(waiting)
 	err := e.store.Update(ctx, func(tx store.Tx) error {
-		u = newUnit(e, tx) // anew: fn may run again
-		if message, by := e.guard.observe(u.now, waiting.since,
-			e.guard.monotonic()); message != "" {
-			level := slog.LevelWarn
-			if message == messageStoreAway { // of which the store tells itself
-				level = slog.LevelDebug
-			}
-			e.log.Log(ctx, level, message, "by", by)
-		}
+		u = newUnit(e, tx) // a new one each time fn runs
+		e.observeClock(ctx, u, waiting)
 		e.guard.end(waiting)
 		if err := e.loadSettings(u); err != nil {
 			return err
@@ -230,16 +219,31 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 		}
 		return u.flush()
 	})
-	switch {
-	case err == nil:
-		e.notifyCommitted(u)
-	case u == nil && job.IsKind(err, job.Unavailable): // not one that met its own trouble there
-		e.guard.noteRefused(waiting)
+	if err != nil {
+		if u == nil && job.IsKind(err, job.Unavailable) { // the transaction did not begin
+			e.guard.noteRefused(waiting)
+		}
+		return err
 	}
-	return err
+	e.notifyCommitted(u)
+	return nil
 }
 
-// notifyCommitted wakes whoever waits for what the unit made ready and reports the moves.
+// observeClock shows the guard the store's clock and logs what that reveals.
+func (e *Engine) observeClock(ctx context.Context, u *unit, waiting *waitingUpdate) {
+	message, by := e.guard.observe(u.now, waiting.since, e.guard.monotonic())
+	if message == "" {
+		return
+	}
+	level := slog.LevelWarn
+	if message == messageStoreAway { // the store logs that itself
+		level = slog.LevelDebug
+	}
+	e.log.Log(ctx, level, message, "by", by)
+}
+
+// notifyCommitted wakes claims that wait for what the unit made ready, signals sweep and
+// publishers, and reports the moves.
 func (e *Engine) notifyCommitted(u *unit) {
 	var hashes []job.QueueHash
 	for q, n := range u.after.becameReady {
@@ -266,10 +270,10 @@ func (e *Engine) notifyCommitted(u *unit) {
 	}
 }
 
-// anyQueueHash is the lane of those who wait for any queue of a contract: no queue
+// anyQueueHash stands for all queues of a contract: claims that name no queue wait for it. No queue
 // has the empty name.
 func anyQueueHash(contract string) job.QueueHash { return job.QueueHashOf(contract, "") }
 
-// slotsHash is the lane of everybody who waits for a contract: a limit left room. No
-// queue has this name either, as the store keeps no NUL character.
+// slotsHash stands for the limits of a contract: all its waiting claims wait for it, as a free slot
+// may serve any of them. No queue has this name, as the store keeps no NUL character.
 func slotsHash(contract string) job.QueueHash { return job.QueueHashOf(contract, "\x00") }
