@@ -9,13 +9,13 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Change lets a cause happen to a job from outside a run. edit, if not nil, sees
-// the locked job with its bodies first and may refuse, or change whatever a
-// submitter says of a job but its identity and its relatives; bodies it replaces
-// as a whole. It may run again. Change returns the job as it is then.
+// Change lets a cause happen to a job from outside a run. edit, if not nil, gets the locked job
+// with its bodies first. It may refuse, or change what a submitter sets of a job, but neither its
+// identity nor its relatives; a body is replaced as a whole. It may run more than once. Change
+// returns the changed job.
 //
-// Errors: NotFound, Conflict where the machine does not hold it, that of edit,
-// and those of the store.
+// Errors: NotFound, Conflict where the machine does not allow the cause, that of edit, and those
+// of the store.
 func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause,
 	edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
 	if _, err := e.contract(id.Contract); err != nil {
@@ -28,7 +28,7 @@ func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause,
 			return err
 		}
 		if edit != nil {
-			if err := u.edited(j, edit); err != nil {
+			if err := u.applyEdit(j, edit); err != nil {
 				return err
 			}
 		}
@@ -46,8 +46,8 @@ func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause,
 	return after, nil
 }
 
-// edited lets a caller change a job and marks what it changed.
-func (u *unit) edited(j *job.Job, edit func(*job.Job, time.Time) error) error {
+// applyEdit lets a caller change a job and marks what it changed.
+func (u *unit) applyEdit(j *job.Job, edit func(*job.Job, time.Time) error) error {
 	if err := u.tx.LoadBodies([]*job.Job{j}); err != nil {
 		return err
 	}
@@ -66,8 +66,8 @@ func (u *unit) edited(j *job.Job, edit func(*job.Job, time.Time) error) error {
 	j.Lease, j.MaxAttempts, j.Trace = draft.Lease, draft.MaxAttempts, draft.Trace
 	j.Kind, j.Alias = draft.Kind, draft.Alias
 	for p := range job.Parts {
-		if was, is := *j.Body(p), *draft.Body(p); !bytes.Equal(was, is) ||
-			(was == nil) != (is == nil) {
+		was, is := *j.Body(p), *draft.Body(p)
+		if !bytes.Equal(was, is) || (was == nil) != (is == nil) {
 			u.setBody(j, p, is)
 		}
 	}
@@ -75,8 +75,7 @@ func (u *unit) edited(j *job.Job, edit func(*job.Job, time.Time) error) error {
 	return nil
 }
 
-// ensureNoDependents refuses to take a job away that another lists as its dependency
-// (TF-083).
+// ensureNoDependents refuses to remove a job that another has as its dependency (TF-083).
 func (u *unit) ensureNoDependents(j *job.Job) error {
 	edges, err := u.tx.EdgesTo([]int64{j.Seq}, 1)
 	if err != nil {
@@ -89,14 +88,14 @@ func (u *unit) ensureNoDependents(j *job.Job) error {
 	return nil
 }
 
-// Cancel ends a job that is not over; a run it has learns of it at its next
-// beat, and its result is refused.
+// Cancel ends a job that is not finished. Its worker learns of it with its next heartbeat, and the
+// result of its run is refused.
 func (e *Engine) Cancel(ctx context.Context, id job.ID) (*job.Job, error) {
 	return e.Change(ctx, id, job.Canceled, nil)
 }
 
-// Retry lets a job that failed run once more, after delay. One whose failures
-// are used up is over again with the next; Change can raise its limit instead.
+// Retry makes a failed job ready once more, after delay. A job that has used up its attempts is
+// given up again with the next failure; Change can raise MaxAttempts instead.
 func (e *Engine) Retry(ctx context.Context, id job.ID, delay time.Duration) (*job.Job, error) {
 	return e.Change(ctx, id, job.Retried, func(j *job.Job, now time.Time) error {
 		j.DueAt = now.Add(max(0, delay))
@@ -104,8 +103,8 @@ func (e *Engine) Retry(ctx context.Context, id job.ID, delay time.Duration) (*jo
 	})
 }
 
-// Remove takes a job out of the store, in flight or not. NotFound if there is
-// none; Conflict while another job depends on it.
+// Remove deletes a job, leased or not. NotFound if there is none; Conflict while another job
+// depends on it.
 func (e *Engine) Remove(ctx context.Context, id job.ID) error {
 	_, err := e.Change(ctx, id, job.Removed, nil)
 	return err

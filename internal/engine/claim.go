@@ -112,14 +112,16 @@ func (e *Engine) claimOnce(ctx context.Context, req ClaimRequest) ([]*job.Job, e
 		return nil, nil
 	}
 	call, err := e.claims.do(ctx, claimCall{ctx: ctx, req: req}, req.Max)
-	switch left := ctx.Err() != nil; {
-	case left && err == nil:
+	left := ctx.Err() != nil
+	if err != nil {
+		if left {
+			return nil, nil
+		}
+		return nil, err
+	}
+	if left {
 		e.ReleaseClaimed(call.jobs)
 		return nil, nil
-	case left:
-		return nil, nil
-	case err != nil:
-		return nil, err
 	}
 	return call.jobs, nil
 }

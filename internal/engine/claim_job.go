@@ -45,14 +45,11 @@ func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.J
 // lockUnderLimits locks a job and, before it, the limits that its run would be under: every
 // transaction locks names before rows.
 func (u *unit) lockUnderLimits(id job.ID) (*job.Job, error) {
-	found, err := u.tx.Get([]job.ID{id})
+	found, err := getOne(u.tx, id)
 	if err != nil {
 		return nil, err
 	}
-	if len(found) == 0 {
-		return nil, errNotFound(id)
-	}
-	key := queueKeyOf(found[0])
+	key := queueKeyOf(found)
 	if err := u.lockRuns([]queueKey{{key.contract, ""}, key}); err != nil {
 		return nil, err
 	}

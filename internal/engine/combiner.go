@@ -52,9 +52,11 @@ func newCombiner[C any](limit, writers int, serve func([]*ticket[C]) error) *com
 }
 
 // do has the call served and returns it with its outcome. weight says how much of a group it
-// takes. When ctx ends while the call waits for its group, the call is withdrawn: the caller gets an
-// error, and nothing has happened. A call whose group is being served is waited for, as its outcome
-// would be unknown otherwise; that takes writeTimeout at most.
+// takes.
+//
+// When ctx ends while the call waits for its group, the call is withdrawn: the caller gets an error
+// and nothing has happened. A call whose group is being served is waited for, as its outcome would
+// be unknown otherwise; that takes writeTimeout at most.
 func (c *combiner[C]) do(ctx context.Context, call C, weight int) (*C, error) {
 	t := &ticket[C]{call: call, weight: weight, done: make(chan struct{})}
 	c.mu.Lock()
@@ -133,10 +135,12 @@ func (c *combiner[C]) next() []*ticket[C] {
 // serveOrSplit serves a group, and its members one by one where one of them may be what makes the
 // others fail.
 func (c *combiner[C]) serveOrSplit(group []*ticket[C]) {
-	err := c.serveRecovered(group)
-	if err == nil {
-		return
+	if err := c.serveRecovered(group); err != nil {
+		c.splitOrFail(group, err)
 	}
+}
+
+func (c *combiner[C]) splitOrFail(group []*ticket[C], err error) {
 	if len(group) > 1 && !isStoreFailure(err) {
 		for i := range group {
 			c.serveOrSplit(group[i : i+1])

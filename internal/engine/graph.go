@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Dependencies returns what each of the jobs depends on, by key. A job that
-// depends on nothing, or does not exist, is not there.
+// Dependencies returns what each of the jobs depends on, ordered by key. A job that has no
+// dependencies, or does not exist, has no entry.
 func (e *Engine) Dependencies(ctx context.Context, ids []job.ID) (all map[job.ID][]job.ID,
 	err error) {
 	err = e.view(ctx, func(r reader) error { all, err = r.Dependencies(ids); return err })
@@ -21,9 +21,9 @@ func (e *Engine) Dependencies(ctx context.Context, ids []job.ID) (all map[job.ID
 
 func compareKeys(a, b job.ID) int { return strings.Compare(a.Key, b.Key) }
 
-// Graph returns the jobs that hang together with a job over dependencies in
-// either direction, nearest first, with no body but the definition, and the edges
-// between them. Of more than limit jobs it returns so many and says truncated.
+// Graph returns the jobs that are connected with a job by dependencies in either direction, nearest
+// first, with no body but the definition, and the edges between them. Of more than limit jobs it
+// returns limit and reports truncated.
 func (e *Engine) Graph(ctx context.Context, id job.ID, limit int) (jobs []*job.Job,
 	edges []job.Edge, truncated bool, err error) {
 	err = e.view(ctx, func(r reader) error {
@@ -39,7 +39,7 @@ func (e *Engine) Graph(ctx context.Context, id job.ID, limit int) (jobs []*job.J
 // million others depend costs no more than what is shown of it.
 const maxEdgesPerJob = 10
 
-// neighbourhood walks from a job over edges, wave after wave.
+// neighbourhood walks from a job over edges, breadth first.
 type neighbourhood struct {
 	reader
 	limit     int
@@ -49,15 +49,12 @@ type neighbourhood struct {
 }
 
 func (w *neighbourhood) explore(id job.ID) ([]*job.Job, []job.Edge, error) {
-	root, err := w.Get([]job.ID{id})
-	if err == nil && len(root) == 0 {
-		err = errNotFound(id)
-	}
+	root, err := getOne(w.reader, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	w.visited = map[int64]bool{}
-	w.visit(root[0].Seq)
+	w.visit(root.Seq)
 	for from := 0; from < len(w.order) && !w.truncated; {
 		wave := w.order[from:]
 		from = len(w.order)
@@ -104,7 +101,7 @@ func (w *neighbourhood) step(wave []int64) error {
 	return nil
 }
 
-// collect reads what was met, and the edges that have both their ends there.
+// collect reads the jobs that were visited and the edges between them.
 func (w *neighbourhood) collect() ([]*job.Job, []job.Edge, error) {
 	jobs, err := w.GetWithoutBodies(w.order)
 	if err != nil {

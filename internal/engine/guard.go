@@ -5,30 +5,32 @@ import (
 	"time"
 )
 
-// maxClockDrift is how far the store's clock may run ahead of the monotonic one
-// between two looks, or behind itself, before it counts as a jump.
+// maxClockDrift is how far the store's clock may run ahead of the monotonic one between two
+// readings, or behind itself, before it counts as a jump.
 const maxClockDrift = time.Second
 
-// clockGuard notices when the store's clock jumps or the store stalls. Leases from
-// before a jump forward seem to be over all at once although their workers had no
-// time to beat, so they are kept for one more lease, counted from the jump. Leases
-// from before a jump back would last for the length of the jump, so they are cut:
-// see Engine.cutLeases.
+// clockGuard notices when the store's clock jumps or the store stalls. Every transaction shows it
+// the store's clock beside the monotonic clock of this process.
+//
+// After a jump ahead all leases seem to have expired although their workers had no time to send
+// heartbeats, so they are kept for one more lease, counted from the jump (store.Tx.LockExpired). A
+// stall or an outage of the store is treated like a jump ahead. After a jump back leases would
+// last for the length of the jump, so they are shortened: see Engine.shortenLeases.
 type clockGuard struct {
 	monotonic func() time.Duration
 
 	mu      sync.Mutex
 	waiting map[*waitingUpdate]bool // updates that wait for the store
-	// the first that the store refused since it last served one
+	// refusedSince is the first update that the store refused since it last served one.
 	refusedSince      *waitingUpdate
-	lastNow           time.Time     // the clock at the last look
-	lastMonotonic     time.Duration // the monotonic clock, not later than that look
-	jumpedAt          time.Time
-	mustShortenLeases bool // it jumped back and leases were not cut since
-	wasStalled        bool // the store stalled at the last look
+	lastNow           time.Time     // the store's clock at the last reading
+	lastMonotonic     time.Duration // the monotonic clock, not later than that reading
+	jumpedAt          time.Time     // the store's clock after the last jump ahead
+	mustShortenLeases bool          // it jumped back, and leases were not shortened since
+	wasStalled        bool          // the store stalled at the last reading
 }
 
-// What an operator is told once for each time.
+// The log messages, one for each time it happens.
 const (
 	messageClockAhead   = "the clock jumped ahead; runs under way are kept for one more lease"
 	messageClockBack    = "the clock jumped back; leases are cut to their length"
@@ -36,9 +38,8 @@ const (
 	messageStoreAway    = "the store was away; runs under way are kept for one more lease"
 )
 
-// maxStall is how long an update may wait for the store, or all of them be
-// refused, before those who wait with it count as silenced by the store and not by
-// themselves.
+// maxStall is how long an update may wait for the store, or all of them be refused, before the
+// silence of workers is taken for the store's fault and not for theirs.
 const maxStall = time.Second
 
 // waitingUpdate is an update that waits for the store since a reading of the monotonic
@@ -62,7 +63,7 @@ func (g *clockGuard) end(t *waitingUpdate) {
 	delete(g.waiting, t)
 }
 
-// noteRefused tells that the store did not let a turn begin.
+// noteRefused notes that the store did not let an update begin.
 func (g *clockGuard) noteRefused(t *waitingUpdate) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,9 +72,9 @@ func (g *clockGuard) noteRefused(t *waitingUpdate) {
 	}
 }
 
-// stalled returns for how long the store was away, or somebody has waited for it, if
-// that was too long. Heartbeats may be among those, so what lapsed meanwhile is
-// treated as at a jump of the clock.
+// stalled returns how long the store was away, or the longest that an update has waited for it, if
+// that is more than maxStall. Heartbeats may be among the updates that wait, so leases that have
+// expired meanwhile are treated as after a jump of the clock.
 func (g *clockGuard) stalled(at time.Duration) (longest time.Duration) {
 	if g.refusedSince != nil {
 		longest = at - g.refusedSince.since
@@ -87,9 +88,10 @@ func (g *clockGuard) stalled(at time.Duration) (longest time.Duration) {
 	return longest
 }
 
-// observe compares a reading of the store's clock that was taken between two
-// readings of the monotonic one. Waiting for the store between them only makes
-// it look more forgiving. It returns what is new to an operator, and how much of it.
+// observe compares a reading of the store's clock with two readings of the monotonic one, taken
+// before and after it. The longer the store took between them, the less counts as a jump. It
+// returns a message for the log, if there is one, and by how much the clock jumped or the store
+// stalled.
 func (g *clockGuard) observe(now time.Time, before, after time.Duration) (message string,
 	by time.Duration) {
 	g.mu.Lock()
@@ -105,7 +107,7 @@ func (g *clockGuard) observe(now time.Time, before, after time.Duration) (messag
 		}
 	}
 	g.wasStalled, g.refusedSince = stalled > 0, nil
-	ahead := now.Sub(g.lastNow) // of the last look
+	ahead := now.Sub(g.lastNow) // of the last reading
 	switch known := !g.lastNow.IsZero(); {
 	case known && ahead > after-g.lastMonotonic+maxClockDrift:
 		g.jumpedAt = now
@@ -114,14 +116,13 @@ func (g *clockGuard) observe(now time.Time, before, after time.Duration) (messag
 		g.mustShortenLeases = true
 		message, by = messageClockBack, -ahead
 	case known && ahead <= 0:
-		return message, by // an older transaction, or one of the same time: nothing is new
+		return message, by // a transaction that began earlier or at the same time
 	}
 	g.lastNow, g.lastMonotonic = now, before
 	return message, by
 }
 
-// lastJump returns the store's time right after the last jump forward, zero when
-// there was none.
+// lastJump returns the store's time right after the last jump ahead, zero if there was none.
 func (g *clockGuard) lastJump() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -132,9 +133,9 @@ func (g *clockGuard) lastJump() time.Time {
 func (g *clockGuard) takeJumpBack() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	was := g.mustShortenLeases
+	taken := g.mustShortenLeases
 	g.mustShortenLeases = false
-	return was
+	return taken
 }
 
 // restoreJumpBack undoes takeJumpBack.

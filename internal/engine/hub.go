@@ -1,34 +1,38 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/millrace/millrace/internal/job"
 )
 
-// wakeAll as a number of waiters wakes everybody.
+// wakeAll as a number of waiters wakes all of them.
 const wakeAll = int(^uint(0) >> 1)
 
-// hub knows who in this process waits for jobs of which lanes. Being woken
-// promises nothing: whoever wakes looks for itself.
+// hub knows the claims of this process that wait, by the hashes of their queues. A wake-up promises
+// nothing: its waiter asks the store.
+//
+// No wake-up is lost: a claim adds its waiter before it asks the store, a waiter keeps one wake-up
+// until it is received, and remove passes an unused one on to the next waiter.
 type hub struct {
 	mu         sync.Mutex
 	waiters    map[job.QueueHash][]*waiter
 	closed     bool
-	dueChanged chan struct{} // holds one nudge
+	dueChanged chan struct{} // has a buffer of one, as has ch of waiter
 }
 
 type waiter struct {
 	hashes []job.QueueHash
-	ch     chan struct{} // holds one wake-up
+	ch     chan struct{}
 }
 
 func newHub() *hub {
 	return &hub{waiters: map[job.QueueHash][]*waiter{}, dueChanged: make(chan struct{}, 1)}
 }
 
-// add registers a waiter. Look for jobs after it, not before, so that nothing
-// is missed; leave when done.
+// add registers a waiter, to be removed when it is done. Ask the store for jobs after it, not
+// before.
 func (h *hub) add(hashes []job.QueueHash) *waiter {
 	w := &waiter{hashes: hashes, ch: make(chan struct{}, 1)}
 	h.mu.Lock()
@@ -37,51 +41,47 @@ func (h *hub) add(hashes []job.QueueHash) *waiter {
 		w.ch <- struct{}{}
 		return w
 	}
-	for _, l := range hashes {
-		h.waiters[l] = append(h.waiters[l], w)
+	for _, hash := range hashes {
+		h.waiters[hash] = append(h.waiters[hash], w)
 	}
 	return w
 }
 
-// leave ends a wait. A wake-up that came while the waiter was leaving is handed
-// on, so that whatever it was about is not left lying.
+// remove ends a wait. A wake-up that the waiter has not received is passed on.
 func (h *hub) remove(w *waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer func() {
 		select {
 		case <-w.ch:
-			for _, l := range w.hashes {
-				h.wakeLocked(l, 1)
+			for _, hash := range w.hashes {
+				h.wakeLocked(hash, 1)
 			}
 		default:
 		}
 	}()
-	for _, l := range w.hashes {
-		all := h.waiters[l]
-		for i, other := range all {
-			if other == w {
-				all = append(all[:i:i], all[i+1:]...)
-				break
-			}
+	for _, hash := range w.hashes {
+		all := h.waiters[hash]
+		if i := slices.Index(all, w); i >= 0 {
+			all = slices.Delete(all, i, i+1)
 		}
 		if len(all) == 0 {
-			delete(h.waiters, l)
+			delete(h.waiters, hash)
 		} else {
-			h.waiters[l] = all
+			h.waiters[hash] = all
 		}
 	}
 }
 
-// waiting is how many wait for a lane.
+// waiting returns how many claims wait for a hash.
 func (h *hub) waiting(hash job.QueueHash) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.waiters[hash])
 }
 
-// wake wakes up to n of those who wait for a lane, those who have waited longest
-// first; one that was woken already and has not looked yet does not count.
+// wake wakes up to n of the claims that wait for a hash, those that have waited longest first. One
+// that has a wake-up already does not count.
 func (h *hub) wake(hash job.QueueHash, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,7 +101,7 @@ func (h *hub) wakeLocked(hash job.QueueHash, n int) {
 	}
 }
 
-// signal leaves one signal for whoever receives next, unless one lies there.
+// signal sends to a channel with a buffer of one, unless a signal is in it already.
 func signal(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

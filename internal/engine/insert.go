@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// insert stores new jobs in the state they begin in and records how they came
-// to be there. taken lists those whose identity exists; they are not stored.
+// insert stores new jobs in the state they begin in and records their initial moves. existing has
+// the indexes of those whose identity exists already; they are not stored.
 func (u *unit) insert(batch []Submission) (jobs []*job.Job, existing []int, err error) {
 	links, err := u.link(batch)
 	if err != nil {
@@ -45,26 +45,26 @@ func (u *unit) insert(batch []Submission) (jobs []*job.Job, existing []int, err 
 	return jobs, existing, nil
 }
 
-// initialMove is a move of a new job, and when it made it.
+// initialMove is a move of a new job and when it happened.
 type initialMove struct {
 	job.Move
 	at time.Time
 }
 
-// recordInitialMoves draws the consequences of how a job that is stored now began.
+// recordInitialMoves records the moves of a new job, and their effects together.
 func (u *unit) recordInitialMoves(j *job.Job, moves []initialMove) {
 	c := u.e.contracts[j.ID.Contract]
 	last := job.Move{On: job.Submitted, To: j.State}
-	for _, s := range moves {
-		last.On, last.DeadLetter = s.On, last.DeadLetter || s.DeadLetter
-		u.record(c, j, job.RunID{}, s.at,
-			job.Event{Cause: s.On, Prev: s.From, Next: s.To, At: s.at})
+	for _, mv := range moves {
+		last.On, last.DeadLetter = mv.On, last.DeadLetter || mv.DeadLetter
+		u.record(c, j, job.RunID{}, mv.at,
+			job.Event{Cause: mv.On, Prev: mv.From, Next: mv.To, At: mv.at})
 	}
 	u.recordEffects(c, j, last, job.Done)
 }
 
-// initialMoves takes a new job through Submitted and whatever holds for it at once,
-// and returns the moves of that.
+// initialMoves moves a new job through Submitted and the causes that hold for it at once, and
+// returns these moves.
 func (u *unit) initialMoves(j *job.Job, blocked bool) (moves []initialMove) {
 	c := u.e.contracts[j.ID.Contract]
 	causes := []job.Cause{job.Submitted}
@@ -91,9 +91,9 @@ func (u *unit) initialMoves(j *job.Job, blocked bool) (moves []initialMove) {
 	return moves
 }
 
-// checkQueueSize refuses what was stored where it makes a contract hold more than its
-// MaxQueueSize. It comes after the insert, so that what exists already, which a
-// caller that lost the answer submits again, counts once.
+// checkQueueSize refuses the jobs that were stored where a contract has more than its MaxQueueSize
+// by them. It comes after the insert, so that jobs which exist already, and which a caller that
+// lost the answer submits again, are counted once.
 func (u *unit) checkQueueSize() error {
 	more := map[string]int64{}
 	for key, c := range u.counts.changed {
@@ -111,19 +111,18 @@ func (u *unit) checkQueueSize() error {
 		}
 		if left < 0 {
 			return &job.Error{Kind: job.Full, Op: "engine.submit",
-				Msg: fmt.Sprintf("%s holds its limit of %d jobs", name,
+				Msg: fmt.Sprintf("%s has its limit of %d jobs", name,
 					u.e.contracts[name].MaxQueueSize)}
 		}
 	}
 	return nil
 }
 
-// sizeSlack is more than all transactions that are under way at a time may add.
+// sizeSlack is more than all concurrent transactions together may add.
 const sizeSlack = 64 * submitGroup
 
-// room reports how many more ready jobs the MaxQueueSize of a contract allows,
-// exact over all nodes: near the limit transactions that ask for it run one after
-// another.
+// availableQueueSize returns how many more ready jobs the MaxQueueSize of a contract allows, exact
+// over all nodes: near the limit the transactions that ask for it run one after another.
 func (u *unit) availableQueueSize(name string) (int64, error) {
 	left := func() (int64, error) {
 		delete(u.counts.stored, name)
@@ -144,9 +143,8 @@ func (u *unit) availableQueueSize(name string) (int64, error) {
 	return left()
 }
 
-// replace gives the jobs of a batch that exist their new definition and takes
-// them out of flight; it returns the rest, to be inserted. Of two entries with
-// the same identity the last counts.
+// replace gives those jobs of a batch that exist their new definition and ends their runs; it
+// returns the rest, to be inserted. Of two submissions with the same identity the last counts.
 func (u *unit) replace(batch []Submission) (rest []Submission, err error) {
 	last := map[job.ID]int{}
 	ids := make([]job.ID, 0, len(batch))
@@ -174,8 +172,8 @@ func (u *unit) replace(batch []Submission) (rest []Submission, err error) {
 	return rest, nil
 }
 
-// redefine exchanges what a submitter says of a job. It keeps its number and
-// the time it was created; runs and failures begin anew.
+// redefine replaces what a submitter sets of a job. The job keeps its number and the time it was
+// created; its attempts are counted from zero again.
 func (u *unit) redefine(j *job.Job, s Submission) error {
 	d := s.fresh()
 	if d.Queue != j.Queue {

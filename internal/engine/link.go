@@ -15,8 +15,8 @@ type links struct {
 	childrenOf map[int][]int       // children of the batch, by parent there
 }
 
-// link looks up what a batch depends on. Dependencies are locked, so that none
-// settles between being looked at and being waited for.
+// link looks up what a batch depends on. Dependencies are locked, so that none finishes between
+// being read and being waited for.
 func (u *unit) link(batch []Submission) (*links, error) {
 	l := &links{batch: batch}
 	var wanted []job.ID
@@ -55,7 +55,7 @@ func (u *unit) link(batch []Submission) (*links, error) {
 	return l, l.check(u)
 }
 
-// check refuses dependencies in a circle and parents that cannot have children.
+// check refuses a dependency cycle and parents that cannot have children.
 func (l *links) check(u *unit) error {
 	for i, s := range l.batch {
 		if at, ok := l.index[s.Parent]; ok {
@@ -82,6 +82,11 @@ func (l *links) check(u *unit) error {
 		}
 		return errCycle(keys)
 	}
+	return l.addToParents(u)
+}
+
+// addToParents counts the new jobs with their parents that are in the store.
+func (l *links) addToParents(u *unit) error {
 	for _, s := range l.batch {
 		p := l.known[s.Parent]
 		if p == nil {
@@ -99,26 +104,26 @@ func (l *links) check(u *unit) error {
 	return nil
 }
 
-// reopen lets a parent that gets one more child go on from where it was about to
-// be finished, or was, if its machine holds that.
+// reopen retries a parent that gets one more child, where its machine allows that for a parent
+// which is about to finish or has finished.
 func (u *unit) reopen(p *job.Job) error {
-	if _, ok := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Retried); ok {
+	if u.allows(p, job.Retried) {
 		return u.move(p, job.Retried)
 	}
 	if p.Phase == job.Done {
 		return &job.Error{Kind: job.Conflict, Op: "engine.submit", ID: p.ID,
-			Msg: "the parent is settled"}
+			Msg: "the parent is finished"}
 	}
 	return nil
 }
 
+const msgCycle = "the dependencies form a cycle"
+
 func errCycle(path []string) error {
-	return &job.Error{Kind: job.Cycle, Op: "engine.submit", Msg: "the dependencies close a circle",
-		Path: path}
+	return &job.Error{Kind: job.Cycle, Op: "engine.submit", Msg: msgCycle, Path: path}
 }
 
-// apply sets what a new job waits for and reports whether it never can be
-// satisfied.
+// apply sets what a new job waits for and reports whether it can never be satisfied.
 func (l *links) apply(u *unit, i int, j *job.Job) (blocked bool) {
 	if l.index == nil {
 		return false
@@ -128,7 +133,7 @@ func (l *links) apply(u *unit, i int, j *job.Job) (blocked bool) {
 		j.Size += l.batch[child].Job.Size
 	}
 	if l.batch[i].Parent != (job.ID{}) {
-		j.Size = 0 // the parent's has it
+		j.Size = 0 // it is in the size of the parent
 	}
 	seen := map[job.ID]bool{}
 	for _, id := range l.batch[i].DependsOn {
@@ -145,7 +150,7 @@ func (l *links) apply(u *unit, i int, j *job.Job) (blocked bool) {
 	return blocked
 }
 
-// lastNow inserts the jobs, parents before their children, and their edges.
+// store inserts the jobs, parents before their children, and their edges.
 func (l *links) store(u *unit, jobs []*job.Job) (existing []int, err error) {
 	if l.index == nil {
 		return u.tx.Insert(jobs)
@@ -162,7 +167,7 @@ func (l *links) store(u *unit, jobs []*job.Job) (existing []int, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(conflicts) > 0 { // with relatives there is no storing a part
+		if len(conflicts) > 0 { // jobs with relatives are stored all or none
 			return nil, errExists(wave[conflicts[0]].ID)
 		}
 		generation = next
@@ -176,7 +181,7 @@ func (l *links) store(u *unit, jobs []*job.Job) (existing []int, err error) {
 	return nil, u.tx.AddEdges(edges)
 }
 
-// roots returns those of the batch whose parent is not in it.
+// roots returns the jobs of the batch whose parent is not in it.
 func (l *links) roots() (indexes []int) {
 	for i, s := range l.batch {
 		if _, inside := l.index[s.Parent]; !inside {

@@ -14,14 +14,14 @@ const (
 	maxPersistPause = time.Second
 )
 
-// Persist calls fn, again and again while the store is away, and returns its last
-// error: nil, one that would be the same the next time, or whichever there was when
-// ctx ended. fn must be safe to repeat, as everything is that names a run.
+// Persist repeats fn while the store is away and returns its last error: nil, one that is not
+// transient, or the one there was when ctx ended. fn must be safe to repeat, as every verb is that
+// names a run.
 func Persist(ctx context.Context, fn func() error) error {
 	pause := minPersistPause
 	for {
 		err := fn()
-		if err == nil || !isTransient(err) || ctx.Err() != nil {
+		if !isTransient(err) || ctx.Err() != nil {
 			return err
 		}
 		if !clock.Sleep(ctx, pause) {
@@ -31,11 +31,11 @@ func Persist(ctx context.Context, fn func() error) error {
 	}
 }
 
-// isTransient reports an error that may not be there the next time.
+// isTransient reports whether an error may be gone at the next try; nil is none.
 func isTransient(err error) bool {
 	switch job.KindOf(err) {
 	case job.Unavailable, job.ReadOnly, job.Timeout, job.Aborted, job.Internal:
-		return true
+		return err != nil
 	default:
 		return false
 	}

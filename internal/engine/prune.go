@@ -6,13 +6,12 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// pruneBatch keeps transactions of the pruner short: it never makes anybody
-// wait long.
+// pruneBatch keeps the transactions of Prune short, so that other verbs do not wait long for them.
 const pruneBatch = 200
 
-// Prune removes a batch of what each contract need not keep any longer and of
-// records whose time is over, and tidies counters. It reports how much was
-// removed; call it again while that is not nothing.
+// Prune deletes a batch of what is past the retention of each contract and of records that have
+// expired, and compacts counters. It returns how much was deleted; it is to be repeated until that
+// is 0.
 func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 	for _, name := range e.names {
 		n, err := e.pruneContract(ctx, e.contracts[name])
@@ -37,11 +36,11 @@ func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, e
 	}
 	var jobs int
 	err = e.update(ctx, func(u *unit) error {
-		settled, err := u.pruneFinished(c)
+		finished, err := u.pruneFinished(c)
 		if err != nil {
 			return err
 		}
-		jobs, removed = settled.Jobs, settled.Jobs+settled.Children
+		jobs, removed = finished.Jobs, finished.Jobs+finished.Children
 		if c.DeadLetterRetention > 0 {
 			dead, err := u.tx.PruneDeadLetters(c.Name, u.now.Add(-c.DeadLetterRetention),
 				pruneBatch)
@@ -61,7 +60,7 @@ func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, e
 	return removed, nil
 }
 
-// pruneFinished removes jobs by their age, and when none is too old by their size.
+// pruneFinished deletes finished jobs by their age and, when none is too old, by their size.
 func (u *unit) pruneFinished(c *Contract) (store.Pruned, error) {
 	if c.Retention > 0 {
 		old, err := u.tx.PruneFinished(c.Name, u.now.Add(-c.Retention), 0, pruneBatch)

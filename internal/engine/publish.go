@@ -16,16 +16,22 @@ const (
 	publishTimeout = publishTerm / 2 // for a batch: a term with less left is renewed first
 )
 
-// outlet is where the messages of some contracts leave. What holds one up holds up
-// no other.
+// outboxPublisher publishes the messages of some contracts. One that fails does not hold up
+// another.
+//
+//	Publish ─▶ nextMessages ─▶ deliver ─▶ nextMessages ─▶ deliver ─▶ ...
+//	           │ deletes what was delivered
+//	           │ renews the term, if little of it is left and there are messages
+//	           └ reads the next batch
 type outboxPublisher struct {
 	contracts []string
-	// until when this node publishes here, by the store's clock, in microseconds since 1970
+	// leaderUntil is when the term of this node ends, by the store's clock, in microseconds since
+	// 1970; 0 is never elected.
 	leaderUntil atomic.Int64
-	ready       chan struct{} // holds one nudge
+	ready       chan struct{} // has a buffer of one
 }
 
-// outlet returns that of the contracts; none means all that publish.
+// publisher returns the publisher of the contracts; none means all that publish.
 func (e *Engine) publisher(contracts []string) *outboxPublisher {
 	if len(contracts) == 0 {
 		contracts = slices.DeleteFunc(slices.Clone(e.names), func(name string) bool {
@@ -41,7 +47,7 @@ func (o *outboxPublisher) electionName() string {
 	return "publish " + strings.Join(o.contracts, " ")
 }
 
-// signalPublishers nudges whoever publishes the messages of a contract.
+// signalPublishers signals the publishers of a contract that there are messages.
 func (e *Engine) signalPublishers(contract string) {
 	e.publishers.Range(func(_, found any) bool {
 		if o := found.(*outboxPublisher); slices.Contains(o.contracts, contract) {
@@ -51,11 +57,10 @@ func (e *Engine) signalPublishers(contract string) {
 	})
 }
 
-// Publish hands the messages of contracts, none meaning all, to deliver, oldest
-// first and a batch at a time, and removes each batch when it returns without
-// error. For the same contracts one node does it at a time, so that messages of a
-// job stay in order; a crash in between delivers some again. It reports how many
-// were delivered.
+// Publish calls deliver with the messages of contracts, none meaning all, oldest first and a batch
+// at a time, and deletes each batch when deliver returns without an error. Of the same contracts
+// one node publishes at a time, so that the messages of a job stay in order; after a crash in
+// between some are delivered again. Publish returns how many were delivered.
 func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []job.Message) error,
 	contracts ...string) (n int, err error) {
 	o := e.publisher(contracts)
@@ -81,8 +86,8 @@ func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []jo
 	}
 }
 
-// nextMessages removes the messages that were delivered and returns the next
-// batch, none where another node delivers. An idle outbox costs no write.
+// nextMessages deletes the messages that were delivered and returns the next batch, none where
+// another node publishes. An idle outbox costs no write.
 func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher,
 	delivered []int64) (batch []job.Message, err error) {
 	var term time.Time
@@ -103,14 +108,15 @@ func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher,
 			term = u.now.Add(publishTerm)
 		}
 		var err error
-		// after the election: who had the term before may have delivered some since
+		// read after the election: the leader before may have published some until then
 		batch, err = u.tx.Messages(o.contracts, publishBatch)
 		return err
 	})
-	if err == nil {
-		o.leaderUntil.Store(term.UnixMicro())
+	if err != nil {
+		return nil, err
 	}
-	return batch, err
+	o.leaderUntil.Store(term.UnixMicro())
+	return batch, nil
 }
 
 // Unpublished returns the IDs of the oldest message of the contracts that is still to
@@ -132,13 +138,13 @@ func (e *Engine) Unpublished(ctx context.Context, contracts ...string) (
 	return oldest, newest, err
 }
 
-// OutboxReady tells when there is a message of the contracts to publish.
+// OutboxReady receives when there is a message of the contracts to publish.
 func (e *Engine) OutboxReady(contracts ...string) <-chan struct{} {
 	return e.publisher(contracts).ready
 }
 
-// ReleaseLeadership lets another node publish for the contracts at once: it is for a node that
-// stops.
+// ReleaseLeadership ends the term of this node, so that another one can publish for the contracts
+// at once. It is for a node that stops.
 func (e *Engine) ReleaseLeadership(ctx context.Context, contracts ...string) error {
 	o := e.publisher(contracts)
 	o.leaderUntil.Store(0)
@@ -146,4 +152,23 @@ func (e *Engine) ReleaseLeadership(ctx context.Context, contracts ...string) err
 		_, err := u.tx.Elect(o.electionName(), e.node, u.now)
 		return err
 	})
+}
+
+// Elect makes this node the leader of an election for a term, and reports whether it is: not while
+// the term of another node has not ended.
+func (e *Engine) Elect(ctx context.Context, election string, term time.Duration) (
+	elected bool, err error) {
+	err = e.update(ctx, func(u *unit) error {
+		elected, err = u.tx.Elect(election, e.node, u.now.Add(term))
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	return elected, nil
+}
+
+// EndTerms ends the terms of a node that has stopped, so that others need not wait for their ends.
+func (e *Engine) EndTerms(ctx context.Context, former string) error {
+	return e.update(ctx, func(u *unit) error { return u.tx.EndTerms(former) })
 }

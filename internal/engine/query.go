@@ -9,6 +9,7 @@ import (
 
 type reader = store.Reader
 
+// view runs fn on a consistent snapshot of the store.
 func (e *Engine) view(ctx context.Context, fn func(reader) error) error {
 	return e.store.View(ctx, fn)
 }
@@ -16,16 +17,22 @@ func (e *Engine) view(ctx context.Context, fn func(reader) error) error {
 // Get returns a job with its bodies, NotFound if there is none.
 func (e *Engine) Get(ctx context.Context, id job.ID) (found *job.Job, err error) {
 	err = e.view(ctx, func(r reader) error {
-		jobs, err := r.Get([]job.ID{id})
-		if err == nil && len(jobs) == 0 {
-			err = errNotFound(id)
-		}
-		if err == nil {
-			found = jobs[0]
-		}
+		found, err = getOne(r, id)
 		return err
 	})
 	return found, err
+}
+
+// getOne returns a job, NotFound if there is none.
+func getOne(r reader, id job.ID) (*job.Job, error) {
+	jobs, err := r.Get([]job.ID{id})
+	if err != nil {
+		return nil, err
+	}
+	if len(jobs) == 0 {
+		return nil, errNotFound(id)
+	}
+	return jobs[0], nil
 }
 
 // GetByAlias returns the job with an alias, NotFound if there is none.
@@ -33,13 +40,15 @@ func (e *Engine) GetByAlias(ctx context.Context, alias job.IdentityHash) (found 
 	err error) {
 	err = e.view(ctx, func(r reader) error {
 		jobs, err := r.GetByAlias([]job.IdentityHash{alias})
-		if err == nil && len(jobs) == 0 {
-			err = &job.Error{Kind: job.NotFound, Op: "engine", Msg: "there is no job of this alias"}
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			found = jobs[0]
+		if len(jobs) == 0 {
+			return &job.Error{Kind: job.NotFound, Op: "engine",
+				Msg: "there is no job of this alias"}
 		}
-		return err
+		found = jobs[0]
+		return nil
 	})
 	return found, err
 }
@@ -72,19 +81,17 @@ func (e *Engine) List(ctx context.Context, f store.Filter) (jobs []*job.Job, err
 // History returns the events of a job in the order they happened.
 func (e *Engine) History(ctx context.Context, id job.ID) (events []job.Event, err error) {
 	err = e.view(ctx, func(r reader) error {
-		jobs, err := r.Get([]job.ID{id})
-		if err == nil && len(jobs) == 0 {
-			err = errNotFound(id)
+		j, err := getOne(r, id)
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			events, err = r.Events(jobs[0].Seq)
-		}
+		events, err = r.Events(j.Seq)
 		return err
 	})
 	return events, err
 }
 
-// DeadLetters returns dead letters of a contract after a number, oldest first.
+// DeadLetters returns up to limit dead letters of a contract with an ID above after, oldest first.
 func (e *Engine) DeadLetters(ctx context.Context, contract string, after int64,
 	limit int) (letters []job.DeadLetter, err error) {
 	err = e.view(ctx, func(r reader) error {

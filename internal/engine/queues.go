@@ -8,13 +8,13 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// queueSettings are the queues that have settings of their own.
+// queueSettings are the settings of the queues that are paused or limited.
 type queueSettings map[queueKey]job.QueueSettings
 
 func (s *queueSettings) of(key queueKey) job.QueueSettings { return (*s)[key] }
 
-// SetQueue pauses or limits a queue. It holds on this node at once and on the
-// others when they hear of it, or with their next LoadQueues.
+// SetQueue pauses or limits a queue. It is in force on this node at once and on the others when the
+// announcement arrives, or with their next LoadQueues.
 func (e *Engine) SetQueue(ctx context.Context, q job.QueueSettings) error {
 	if _, err := e.contract(q.Contract); err != nil {
 		return err
@@ -33,18 +33,18 @@ func isSettable(queue string, limit int) bool { return queue != "" && limit >= 0
 var errUnsettable = &job.Error{Kind: job.Invalid, Op: "engine.queue",
 	Msg: "a queue has a name and a limit of 0 or more"}
 
-// reloadQueues takes in what this node has just set and tells the others.
+// reloadQueues loads what this node has just set and announces it to the others.
 func (e *Engine) reloadQueues(ctx context.Context) error {
 	e.store.Announce([]job.QueueHash{settingsHash})
 	return e.LoadQueues(ctx)
 }
 
-// settingsHash announces that settings of queues have changed: no contract has
-// the empty name.
+// settingsHash stands for the settings of all queues in announcements: no contract has the empty
+// name.
 var settingsHash = job.QueueHashOf("", "")
 
-// LimitQueues sets how many jobs of queues of a contract are leased at a time: those that are not
-// named have no limit of their own from then on. Pauses stay. It holds as SetQueue does.
+// LimitQueues sets how many jobs of queues of a contract are leased at a time: a queue that is not
+// named has no limit of its own from then on. Pauses stay. It is in force when SetQueue would be.
 func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[string]int) error {
 	if _, err := e.contract(contract); err != nil {
 		return err
@@ -88,25 +88,27 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[st
 	return e.reloadQueues(ctx)
 }
 
-// LoadQueues takes in the settings of queues, as other nodes may have set them. Where they have
-// changed, whoever waits for jobs looks again.
+// LoadQueues loads the settings of queues, as other nodes may have set them. Where they have
+// changed, waiting claims are woken.
 func (e *Engine) LoadQueues(ctx context.Context) error {
 	return e.view(ctx, func(r reader) error {
 		settings, err := settingsIn(r)
 		if err != nil {
 			return err
 		}
-		if was := e.settings.Swap(settings); was != nil {
-			for contract := range changedContracts(was, settings) {
-				e.hub.wake(slotsHash(contract), wakeAll)
-			}
+		before := e.settings.Swap(settings)
+		if before == nil {
+			return nil
+		}
+		for contract := range changedContracts(before, settings) {
+			e.hub.wake(slotsHash(contract), wakeAll)
 		}
 		return nil
 	})
 }
 
-// loadSettings gives a unit the settings of queues. The first one of a node reads them: nothing is
-// handed out against a limit or a pause that stands already.
+// loadSettings gives a unit the settings of queues. The first unit of a node reads them, so that no
+// job is claimed against a limit or a pause that is in force already.
 func (e *Engine) loadSettings(u *unit) error {
 	if e.settings.Load() == nil {
 		settings, err := settingsIn(u.tx)
@@ -119,7 +121,7 @@ func (e *Engine) loadSettings(u *unit) error {
 	return nil
 }
 
-// settingsIn reads what is set.
+// settingsIn reads the settings of queues.
 func settingsIn(r reader) (*queueSettings, error) {
 	all, err := r.QueueSettings()
 	settings := queueSettings{}
@@ -131,12 +133,12 @@ func settingsIn(r reader) (*queueSettings, error) {
 	return &settings, err
 }
 
-// changedContracts returns the contracts of the queues that are not set as they were.
-func changedContracts(was, is *queueSettings) map[string]bool {
+// changedContracts returns the contracts of the queues whose settings have changed.
+func changedContracts(before, after *queueSettings) map[string]bool {
 	contracts := map[string]bool{}
-	for _, all := range []*queueSettings{was, is} {
+	for _, all := range []*queueSettings{before, after} {
 		for key := range *all {
-			if was.of(key) != is.of(key) {
+			if before.of(key) != after.of(key) {
 				contracts[key.contract] = true
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// RecordReader reads records. Those whose time is over are not there.
+// RecordReader reads records. It never returns those that have expired.
 type RecordReader interface {
 	// Now is the store's time, one value for all of a view or change.
 	Now() time.Time
@@ -22,10 +22,10 @@ type RecordReader interface {
 // RecordWriter reads and writes records.
 type RecordWriter interface {
 	RecordReader
-	// UpsertRecords inserts or replaces records. CreatedAt is when that key was first
-	// put, UpdatedAt now; what stands there before does not count.
+	// UpsertRecords inserts or replaces records. It sets CreatedAt to when the key was first
+	// inserted and UpdatedAt to now, whatever the caller has set.
 	UpsertRecords(records ...job.Record) error
-	// DeleteRecords removes the records that are there.
+	// DeleteRecords deletes records; a key that does not exist is ignored.
 	DeleteRecords(kind string, keys ...string) error
 }
 
@@ -61,10 +61,9 @@ func (e *Engine) ViewRecords(ctx context.Context, fn func(RecordReader) error) e
 	return e.view(ctx, func(r reader) error { return fn(recordView{r}) })
 }
 
-// ChangeRecords runs fn in a transaction: what it writes is on stable storage when
-// ChangeRecords returns without an error, and none of it is there otherwise.
-// Changes with the same lock run one after another, on all nodes. fn may run
-// again, so it changes nothing outside until ChangeRecords has returned.
+// ChangeRecords runs fn in a transaction: what it writes is on stable storage when ChangeRecords
+// returns without an error, and none of it is there otherwise. Changes with the same lock run one
+// after another, on all nodes. fn may run more than once, so it must have no other effects.
 func (e *Engine) ChangeRecords(ctx context.Context, lock string,
 	fn func(RecordWriter) error) error {
 	return e.update(ctx, func(u *unit) error {

@@ -9,16 +9,15 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// SetDependencies is Change for what a job depends on: it has these dependencies and no
-// others afterwards. A job whose state waits is looked at anew: it goes on where
-// all are settled well, and is Unsatisfiable, as are those that wait for it, where
-// one is settled ill. Any other job may only depend on what is settled well.
-// Where the machine holds it the change is a Replaced that stays in the state.
+// SetDependencies is Change for what a job depends on: it has these dependencies and no others
+// afterwards. A job that is in a state that waits is evaluated again: it is Satisfied where all
+// dependencies have succeeded, and Unsatisfiable where one has failed, as are its dependents. Any
+// other job may only depend on jobs that have succeeded. Where the machine allows it the change
+// is a Replaced that stays in the state.
 //
-// Errors: those of Change and, after that of edit, NotFound for an unknown
-// dependency, whose ID it has, Cycle with the keys along the circle from the job
-// on, Conflict for a job that is over or must not wait, Invalid for a dependency
-// on another contract's job.
+// Errors: those of Change and, after that of edit, NotFound with the ID of an unknown dependency,
+// Cycle with the keys along the dependency cycle from the job on, Conflict for a job that is
+// finished or must not wait, Invalid for a dependency on another contract's job.
 func (e *Engine) SetDependencies(ctx context.Context, id job.ID, deps []job.ID,
 	edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
 	c, err := e.contract(id.Contract)
@@ -27,7 +26,7 @@ func (e *Engine) SetDependencies(ctx context.Context, id job.ID, deps []job.ID,
 	}
 	if !c.Graph || slices.ContainsFunc(deps, func(d job.ID) bool { return d.Contract != c.Name }) {
 		return nil, &job.Error{Kind: job.Invalid, Op: "engine.relink", ID: id,
-			Msg: "a job can only wait for jobs of its own contract, and only where that has a graph"}
+			Msg: msgForeignDependency}
 	}
 	var after *job.Job
 	err = e.updateRetryingRaces(ctx, func(u *unit) (err error) {
@@ -50,8 +49,8 @@ func unique(ids []job.ID) (once []job.ID) {
 	return once
 }
 
-// dependencyUpdate is one Relink. One runs at a time for each contract: two that close
-// no circle by themselves may close one together (TF-040).
+// dependencyUpdate is one call of SetDependencies. One runs at a time for each contract: two that
+// close no dependency cycle by themselves may close one together (TF-040).
 type dependencyUpdate struct {
 	*unit
 	id    job.ID
@@ -66,7 +65,7 @@ func (r *dependencyUpdate) run(edit func(*job.Job, time.Time) error) (*job.Job, 
 		return nil, err
 	}
 	if edit != nil {
-		if err := r.edited(r.job, edit); err != nil {
+		if err := r.applyEdit(r.job, edit); err != nil {
 			return nil, err
 		}
 	}
@@ -78,8 +77,8 @@ func (r *dependencyUpdate) run(edit func(*job.Job, time.Time) error) (*job.Job, 
 	return r.job, nil
 }
 
-// lockAll locks the job after what it depends on, before and after the change:
-// none of that settles meanwhile and then counts once too often or not at all.
+// lockAll locks what the job depends on, before and after the change, and then the job: no
+// dependency finishes meanwhile and is counted twice or not at all.
 func (r *dependencyUpdate) lockAll() error {
 	if err := r.tx.LockName("graph:" + r.id.Contract); err != nil {
 		return err
@@ -102,15 +101,17 @@ func (r *dependencyUpdate) lockAll() error {
 	if r.job, err = r.lockOne(r.id); err != nil {
 		return err
 	}
-	// removed and stored anew meanwhile
-	if r.old, err = r.currentDependencies(); err == nil && !slices.Equal(r.old, old) {
+	if r.old, err = r.currentDependencies(); err != nil {
+		return err
+	}
+	if !slices.Equal(r.old, old) { // the job was removed and submitted again meanwhile
 		return errConcurrentInsert
 	}
-	return err
+	return nil
 }
 
-// currentDependencies returns what the job depends on. Beside a Relink only its removal
-// changes that.
+// currentDependencies returns what the job depends on. Beside SetDependencies only the removal of
+// the job changes that.
 func (r *dependencyUpdate) currentDependencies() ([]job.ID, error) {
 	all, err := r.tx.Dependencies([]job.ID{r.id})
 	list := all[r.id]
@@ -118,10 +119,10 @@ func (r *dependencyUpdate) currentDependencies() ([]job.ID, error) {
 	return list, err
 }
 
-// check refuses what cannot be depended on.
+// check refuses what the job cannot depend on.
 func (r *dependencyUpdate) check() error {
 	if r.job.Phase == job.Done {
-		return r.refuse("the job is over")
+		return r.refuse("the job is finished")
 	}
 	seqs := make([]int64, len(r.deps))
 	for i, id := range r.deps {
@@ -139,15 +140,14 @@ func (r *dependencyUpdate) check() error {
 	if err != nil || path == nil {
 		return err
 	}
-	return &job.Error{Kind: job.Cycle, Op: "engine.relink", ID: r.id,
-		Msg: "the dependencies close a circle", Path: path}
+	return &job.Error{Kind: job.Cycle, Op: "engine.relink", ID: r.id, Msg: msgCycle, Path: path}
 }
 
 func (r *dependencyUpdate) refuse(why string) error {
 	return &job.Error{Kind: job.Conflict, Op: "engine.relink", ID: r.id, Msg: why}
 }
 
-// circle returns the keys along the circle that the new dependencies close.
+// cycle returns the keys along the dependency cycle that the new dependencies close.
 func (r *dependencyUpdate) cycle(deps []int64) ([]string, error) {
 	edges, err := r.tx.TransitiveEdges(deps)
 	if err != nil {
@@ -159,7 +159,7 @@ func (r *dependencyUpdate) cycle(deps []int64) ([]string, error) {
 		n.link(at, n.of(d))
 	}
 	for _, e := range edges {
-		if e.Dependent != r.job.Seq { // that is what it was
+		if e.Dependent != r.job.Seq { // those of the job itself are replaced
 			n.link(n.of(e.Dependent), n.of(e.Dependency))
 		}
 	}
@@ -180,7 +180,7 @@ func (r *dependencyUpdate) cycle(deps []int64) ([]string, error) {
 	return path, err
 }
 
-// nodeIndex numbers jobs from 0 in the order they are met.
+// nodeIndex numbers jobs from 0 in the order they are visited.
 type nodeIndex struct {
 	index map[int64]int
 	seqs  []int64
@@ -210,14 +210,14 @@ func (r *dependencyUpdate) replaceEdges() error {
 	return r.tx.AddEdges(edges)
 }
 
-// evaluate takes the job where its dependencies lead it (G-TF-09). Its open
-// children, which OpenDeps counts as well, stay as they are.
+// evaluate moves the job to where its dependencies lead it (G-TF-09). Its open children, which
+// OpenDeps counts as well, stay counted.
 func (r *dependencyUpdate) evaluate() error {
 	j, machine := r.job, r.e.contracts[r.id.Contract].Machine
 	blockedMove, waits := machine.Next(j.State, job.Unsatisfiable)
 	open, failed := r.count(r.deps)
 	if !waits && open+failed > 0 {
-		return r.refuse(fmt.Sprintf("the job is %s and can only depend on what ended well",
+		return r.refuse(fmt.Sprintf("the job is %s and can only depend on jobs that have succeeded",
 			j.State))
 	}
 	if waits {
@@ -244,7 +244,7 @@ func (r *dependencyUpdate) evaluate() error {
 	}
 }
 
-// count returns how many of the dependencies are open and how many ended ill.
+// count returns how many of the dependencies are open and how many have failed.
 func (r *dependencyUpdate) count(ids []job.ID) (open, failed int) {
 	machine := r.e.contracts[r.id.Contract].Machine
 	for _, id := range ids {

@@ -8,15 +8,15 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Run names the run a worker writes under. ID may be empty; when it is given,
-// the run must be that job's.
+// Run names the run that a worker writes under. ID may be zero; when it is given, the run must be
+// that job's.
 type Run struct {
 	ID  job.ID
 	Run job.RunID
 }
 
-// Outcome is how a run ended: Succeeded, Failed, FailedForGood, Released or
-// Started, with what it leaves. Bodies that are nil leave what is there.
+// Outcome is how a run ended: Succeeded, Failed, FailedForGood or Released, or that it was Started,
+// with the bodies to set. A body that is nil stays as it is.
 type Outcome struct {
 	On       job.Cause
 	Result   []byte
@@ -28,26 +28,25 @@ type Outcome struct {
 	Delay time.Duration
 }
 
-// Judge says how a run ends, from the job as it is then, without bodies. It is
-// asked in the transaction, only for a run that is still current, perhaps more
-// than once: it may look and do nothing else. With an error the run goes on.
+// DecideFunc returns the outcome of a run. It is called with the locked job, without bodies, in the
+// transaction, only for a run that is still current, and perhaps more than once: it must have no
+// side effects. After an error the run goes on.
 type DecideFunc func(*job.Job) (Outcome, error)
 
-// FinishRequest is a run with how it ended.
+// FinishRequest is a run with its outcome.
 type FinishRequest struct {
 	Run     Run
 	Outcome Outcome
 	Decide  DecideFunc // in place of Outcome
-	// Next asks for jobs in the same transaction, when the run has ended: who would claim
-	// right behind it saves a commit, and the slot under a limit that the run leaves free
-	// is there already. Its Wait counts for nothing. It is served also where the run is lost,
-	// but not while others wait for the same, and not under a limit of the whole contract:
-	// they come first.
+	// Next, if not nil, is a claim in the same transaction, after the run has ended. It saves the
+	// worker a commit, and it can use the slot that the run leaves free. Its Wait is ignored. It
+	// is served also where the run is lost. It gets nothing while other claims wait for the same
+	// queues, or where the contract has a MaxRunning: those who waited longer come first.
 	Next *ClaimRequest
 }
 
-// FinishResult is what became of an Ending: the job as it is then, without bodies, or
-// why nothing changed. Next are the jobs that were asked for.
+// FinishResult is the answer to a FinishRequest: the job after it, without bodies, or the error for
+// which nothing changed. Next are the jobs that were claimed.
 type FinishResult struct {
 	Job  *job.Job
 	Err  error
@@ -62,17 +61,17 @@ type finishCall struct {
 // runGroup is the number of runs written in one transaction.
 const runGroup = 1000
 
-// Finish ends a run. RunLost means that it is no longer the job's current one;
-// nothing has changed.
+// Finish ends a run. RunLost means that it is no longer the job's current one, and that nothing has
+// changed.
 func (e *Engine) Finish(ctx context.Context, run Run, o Outcome) (*job.Job, error) {
 	results := e.FinishAll(ctx, []FinishRequest{{Run: run, Outcome: o}})
 	return results[0].Job, results[0].Err
 }
 
-// FinishBy is Finish for who has to see the job to say how its run ended. An
-// error of the judge comes back as it is.
-func (e *Engine) FinishBy(ctx context.Context, run Run, judge DecideFunc) (*job.Job, error) {
-	results := e.FinishAll(ctx, []FinishRequest{{Run: run, Decide: judge}})
+// FinishBy is Finish for a caller that needs the job to decide its outcome. An error of decide is
+// returned unchanged.
+func (e *Engine) FinishBy(ctx context.Context, run Run, decide DecideFunc) (*job.Job, error) {
+	results := e.FinishAll(ctx, []FinishRequest{{Run: run, Decide: decide}})
 	return results[0].Job, results[0].Err
 }
 
@@ -98,13 +97,13 @@ func (e *Engine) FinishAll(ctx context.Context, requests []FinishRequest) []Fini
 	return call.results
 }
 
-// Start tells that the worker begins, where the contract's machine tells
-// assigned from running; elsewhere it changes nothing.
+// Start records that the work on a claimed job has begun, where the contract has a state for it;
+// elsewhere it changes nothing.
 func (e *Engine) Start(ctx context.Context, run Run) (*job.Job, error) {
 	return e.Finish(ctx, run, Outcome{On: job.Started})
 }
 
-// Release gives a job back unharmed.
+// Release gives a claimed job back with no attempt counted.
 func (e *Engine) Release(ctx context.Context, run Run) (*job.Job, error) {
 	return e.Finish(ctx, run, Outcome{On: job.Released})
 }
@@ -120,8 +119,8 @@ func (e *Engine) finishGroup(group []*ticket[finishCall]) error {
 			return err
 		}
 		for _, t := range group {
-			for i, ending := range t.call.requests {
-				j, o, err := decide(jobs, ending)
+			for i, request := range t.call.requests {
+				j, o, err := decide(jobs, request)
 				if err != nil {
 					t.call.results[i] = FinishResult{Err: err}
 					continue
@@ -143,9 +142,9 @@ type chainedClaim struct {
 	result *FinishResult
 }
 
-// chainedClaims are the claims that come with the endings of a group and that nobody else waits
-// for. Queues that share a limit have none: there a slot that becomes free is for whoever looks,
-// also on another node.
+// chainedClaims returns the claims that come with the requests of a group, but for those that would
+// overtake a waiting claim: another caller of this node may wait for the same queues, and where
+// the queues of a contract share a limit one of any node.
 func (e *Engine) chainedClaims(group []*ticket[finishCall]) (claims []chainedClaim) {
 	if e.hub.isClosed() {
 		return nil
@@ -165,13 +164,13 @@ func (e *Engine) chainedClaims(group []*ticket[finishCall]) (claims []chainedCla
 	return claims
 }
 
-// hasWaiters reports whether anybody here waits for jobs of the queues of a request.
+// hasWaiters reports whether claims of this node wait for jobs of the queues of a request.
 func (e *Engine) hasWaiters(req ClaimRequest) bool {
 	hashes := append(queueHashesOf(req)[1:], anyQueueHash(req.Contract))
-	return slices.ContainsFunc(hashes, func(l job.QueueHash) bool { return e.hub.waiting(l) > 0 })
+	return slices.ContainsFunc(hashes, func(h job.QueueHash) bool { return e.hub.waiting(h) > 0 })
 }
 
-// claimChained serves the claims that came with the endings of a group.
+// claimChained serves the claims that came with the requests of a group.
 func (u *unit) claimChained(claims []chainedClaim) error {
 	if len(claims) == 0 {
 		return nil
@@ -198,8 +197,8 @@ func callsOf(claims []chainedClaim) (calls []*claimCall) {
 func (u *unit) current(group []*ticket[finishCall]) (map[int64]*job.Job, error) {
 	var seqs []int64
 	for _, t := range group {
-		for _, ending := range t.call.requests {
-			seqs = append(seqs, ending.Run.Run.Seq())
+		for _, request := range t.call.requests {
+			seqs = append(seqs, request.Run.Run.Seq())
 		}
 	}
 	return u.lockBySeq(seqs)
@@ -225,19 +224,17 @@ func currentRun(jobs map[int64]*job.Job, run Run) (*job.Job, error) {
 	return j, nil
 }
 
-// decide returns the job of a run with how the run ends. An error is the
-// caller's own.
-func decide(jobs map[int64]*job.Job, end FinishRequest) (*job.Job, Outcome, error) {
-	j, err := currentRun(jobs, end.Run)
-	o := end.Outcome
-	if err == nil && end.Decide != nil {
-		o, err = end.Decide(j)
+// decide returns the job of a run and the outcome of the run. An error is the caller's own.
+func decide(jobs map[int64]*job.Job, r FinishRequest) (*job.Job, Outcome, error) {
+	j, err := currentRun(jobs, r.Run)
+	if err != nil || r.Decide == nil {
+		return j, r.Outcome, err
 	}
+	o, err := r.Decide(j)
 	return j, o, err
 }
 
-// finish ends the run of a job. What it returns is a copy: the next ending may be
-// about the same job.
+// finish ends the run of a job. It returns a copy, as the next request may be about the same job.
 func (u *unit) finish(j *job.Job, o Outcome) (after *job.Job, err error) {
 	if o.On == job.Started {
 		err = u.start(j)
@@ -281,9 +278,9 @@ type heartbeatCall struct {
 	until    time.Time
 }
 
-// Heartbeat tells that a run is alive: its lease begins anew, also when it was over
-// and nobody has noticed yet. progress replaces the job's; nil leaves it.
-// RunLost means that the worker should stop.
+// Heartbeat extends the lease of a run by its whole length, also one that has expired but that no
+// sweep has ended yet. progress replaces the job's; nil leaves it. RunLost means that the worker
+// should stop.
 func (e *Engine) Heartbeat(ctx context.Context, run Run, progress []byte) (until time.Time,
 	err error) {
 	call, err := e.heartbeats.do(ctx, heartbeatCall{run: run, progress: progress}, 1)
@@ -322,8 +319,8 @@ func (u *unit) heartbeat(j *job.Job, progress []byte) time.Time {
 	return j.LeaseUntil
 }
 
-// HeartbeatJob is Beat for whatever run the job has now: for protocols whose
-// heartbeat names no run. RunLost means that it has none.
+// HeartbeatJob is Heartbeat for the run that the job has now: for protocols whose heartbeats name
+// no run. RunLost means that the job has none.
 func (e *Engine) HeartbeatJob(ctx context.Context, id job.ID, progress []byte) error {
 	return e.onCurrentRun(ctx, id, func(u *unit, j *job.Job) error {
 		u.heartbeat(j, progress)
@@ -331,10 +328,9 @@ func (e *Engine) HeartbeatJob(ctx context.Context, id job.ID, progress []byte) e
 	})
 }
 
-// Requeue swaps the job of a run for new ones in one transaction: either the job
-// is gone and the batch stored, or nothing has changed. RunLost means that the
-// run is no longer current; nothing is stored then. The other errors are those
-// of Submit.
+// Requeue replaces the job of a run by new jobs in one transaction: either the job is gone and the
+// batch is stored, or nothing has changed. RunLost means that the run is no longer current. The
+// other errors are those of Submit.
 func (e *Engine) Requeue(ctx context.Context, run Run, mode Mode, batch []Submission) error {
 	if err := e.check(mode, batch); err != nil {
 		return err
@@ -352,7 +348,7 @@ func (e *Engine) Requeue(ctx context.Context, run Run, mode Mode, batch []Submis
 	})
 }
 
-// RequeueJob is Requeue for whatever run the job has now.
+// RequeueJob is Requeue for the run that the job has now.
 func (e *Engine) RequeueJob(ctx context.Context, id job.ID, mode Mode, batch []Submission) error {
 	if err := e.check(mode, batch); err != nil {
 		return err
@@ -369,15 +365,20 @@ func (e *Engine) onCurrentRun(ctx context.Context, id job.ID,
 	}
 	return e.updateRetryingRaces(ctx, func(u *unit) error {
 		j, err := u.lockOne(id)
-		if job.IsKind(err, job.NotFound) || (err == nil && j.Run.IsZero()) {
-			return &job.Error{Kind: job.RunLost, Op: "engine.run", ID: id,
-				Msg: "the job is not in flight"}
-		}
-		if err != nil {
+		switch {
+		case job.IsKind(err, job.NotFound):
+			return errNotLeased(id)
+		case err != nil:
 			return err
+		case j.Run.IsZero():
+			return errNotLeased(id)
 		}
 		return fn(u, j)
 	})
+}
+
+func errNotLeased(id job.ID) error {
+	return &job.Error{Kind: job.RunLost, Op: "engine.run", ID: id, Msg: "the job is not leased"}
 }
 
 func (u *unit) requeue(j *job.Job, mode Mode, batch []Submission) error {

@@ -15,8 +15,8 @@ import (
 // newest first and those created at the same time by key: at most s.Limit, from
 // the job after s.AfterTime and s.AfterKey on.
 //
-// Errors: NotFound and Invalid for a contract that has no search, Invalid for a
-// text that cannot be kept, and those of the store.
+// Errors: NotFound for an unknown contract, Invalid for one that is not Searchable and for a text
+// that cannot be stored, and those of the store.
 func (e *Engine) Search(ctx context.Context, s store.Search) (jobs []*job.Job, err error) {
 	c, err := e.contract(s.Contract)
 	if err != nil {
@@ -24,15 +24,14 @@ func (e *Engine) Search(ctx context.Context, s store.Search) (jobs []*job.Job, e
 	}
 	if !c.Searchable {
 		return nil, &job.Error{Kind: job.Invalid, Op: "engine.search",
-			Msg: fmt.Sprintf("the jobs of %s are not listed", c.Name)}
+			Msg: fmt.Sprintf("the jobs of %s are not searchable", c.Name)}
 	}
 	err = e.view(ctx, func(r reader) error { jobs, err = r.Search(s); return err })
 	return jobs, err
 }
 
-// SearchStates is Search in several states at once, each asked by itself, or in all
-// where none is given; jobs that keep, unless it is nil, does not want are passed
-// over.
+// SearchStates is Search in several states, with one search for each, or in all states where none
+// is given. Jobs for which keep, unless it is nil, returns false are left out.
 func (e *Engine) SearchStates(ctx context.Context, s store.Search, states []job.State,
 	keep func(*job.Job) bool) ([]*job.Job, error) {
 	if len(states) == 0 {
@@ -66,13 +65,13 @@ func (e *Engine) SearchStates(ctx context.Context, s store.Search, states []job.
 	return all[:min(s.Limit, len(all))], nil
 }
 
-// acceptsPriority reports whether a job of the priority can be found where it must be.
+// acceptsPriority reports whether a job of the priority is found by a search where it must be.
 func (c *Contract) acceptsPriority(priority int) bool {
 	return !c.Searchable || (priority >= store.MinPriority && priority <= store.MaxPriority)
 }
 
 func errPriorityOutOfRange(id job.ID) error {
 	return &job.Error{Kind: job.Invalid, Op: "engine", ID: id,
-		Msg: fmt.Sprintf("a job that is listed has a priority from %d to %d", store.MinPriority,
+		Msg: fmt.Sprintf("a job that is searchable has a priority from %d to %d", store.MinPriority,
 			store.MaxPriority)}
 }

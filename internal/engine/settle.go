@@ -7,10 +7,18 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// settle lets what settled in this transaction count with parents and
-// dependents, wave after wave, until nothing new settles. All of it is one
-// transaction: no reader sees a failed job with a dependent still waiting for
-// it, and after a crash either all or nothing has happened.
+// A job that finishes concerns its relatives: its parent counts it as a child that is no longer
+// open, and its dependents are satisfied or not. They may finish by that as well, and concern
+// theirs:
+//
+//	finished jobs ─▶ updateParents ───▶ parents that finish ────┐
+//	      ▲          updateDependents ─▶ dependents that finish ─┤
+//	      └───────────────────── the next wave ◀─────────────────┘
+
+// propagateFinished lets the jobs that finished in this transaction count with their parents and
+// dependents, wave after wave, until no further job finishes. All of it is one transaction: no
+// reader sees a failed job with a dependent still waiting for it, and after a crash either all or
+// nothing has happened.
 func (u *unit) propagateFinished() error {
 	for len(u.relatives.finished) > 0 {
 		wave := u.relatives.finished
@@ -25,7 +33,7 @@ func (u *unit) propagateFinished() error {
 	return nil
 }
 
-// parentUpdate is what a parent hears of its children in a transaction.
+// parentUpdate is what a transaction changes in a parent beside the counts of its children.
 type parentUpdate struct {
 	childStarted bool   // one was claimed for the first time
 	failure      []byte // of the last run that failed
@@ -41,9 +49,9 @@ func (u *unit) parentUpdate(parent int64) *parentUpdate {
 	return u.relatives.parentUpdates[parent]
 }
 
-// applyParentUpdates lets parents of which a child was claimed for the first time be
-// Started, where they wait and their machine holds it, and gives them the Failure of
-// the last run of a child that failed.
+// applyParentUpdates lets parents of which a child was claimed for the first time be Started, where
+// they wait and their machine allows it, and gives them the Failure of the last failed run of a
+// child.
 func (u *unit) applyParentUpdates() error {
 	if len(u.relatives.parentUpdates) == 0 {
 		return nil
@@ -54,9 +62,9 @@ func (u *unit) applyParentUpdates() error {
 		return err
 	}
 	seqs := slices.Collect(maps.Keys(updates))
-	for _, s := range u.relatives.finished { // their parents are locked next: all in one order
-		if s.job.Parent != 0 {
-			seqs = append(seqs, s.job.Parent)
+	for _, f := range u.relatives.finished { // their parents are locked later: all in one order
+		if f.job.Parent != 0 {
+			seqs = append(seqs, f.job.Parent)
 		}
 	}
 	slices.Sort(seqs)
@@ -65,16 +73,15 @@ func (u *unit) applyParentUpdates() error {
 		return err
 	}
 	for _, p := range parents {
-		n := updates[p.Seq]
-		if n == nil {
+		update := updates[p.Seq]
+		if update == nil {
 			continue
 		}
-		if n.failure != nil {
+		if update.failure != nil {
 			u.edit(p)
-			u.setBody(p, job.Failure, n.failure)
+			u.setBody(p, job.Failure, update.failure)
 		}
-		if _, ok := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Started); ok &&
-			n.childStarted && p.Phase == job.Waiting {
+		if update.childStarted && p.Phase == job.Waiting && u.allows(p, job.Started) {
 			if err := u.move(p, job.Started); err != nil {
 				return err
 			}
@@ -83,13 +90,19 @@ func (u *unit) applyParentUpdates() error {
 	return nil
 }
 
-// skipStartedParents forgets parents that have nothing to hear: one that has begun does not wait to
-// begin again, and to hold its row for that would have all claims of its children wait for each
+// allows reports whether a job's machine has a move for a cause in its present state.
+func (u *unit) allows(j *job.Job, on job.Cause) bool {
+	_, ok := u.e.contracts[j.ID.Contract].Machine.Next(j.State, on)
+	return ok
+}
+
+// skipStartedParents drops the updates that would change nothing: a parent that has started does
+// not start again, and a lock of its row would make all claims of its children wait for each
 // other.
 func (u *unit) skipStartedParents(updates map[int64]*parentUpdate) error {
 	var seqs []int64
-	for seq, n := range updates {
-		if n.failure == nil {
+	for seq, update := range updates {
+		if update.failure == nil {
 			seqs = append(seqs, seq)
 		}
 	}
@@ -98,31 +111,31 @@ func (u *unit) skipStartedParents(updates map[int64]*parentUpdate) error {
 	}
 	parents, err := u.tx.GetWithoutBodies(seqs)
 	for _, p := range parents {
-		if _, waits := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Started); !waits {
+		if !u.allows(p, job.Started) {
 			delete(updates, p.Seq)
 		}
 	}
 	return err
 }
 
-// updateParents counts children. A parent's OpenDeps are its unsettled
-// children, its FailedDeps those that ended badly; with the last one it is
-// Satisfied, however they ended. A child that leaves a settled state, to run
-// once more, counts as before it settled, and where the machine holds it the
-// parent is Retried too.
+// updateParents counts children. A parent's OpenDeps are its unfinished children, its FailedDeps
+// those that failed; with the last one that finishes it is Satisfied, however they ended. A child
+// that leaves a finished state, to run once more, counts as open again, and where the machine
+// allows it the parent is Retried too.
 func (u *unit) updateParents(wave []finishedJob) error {
 	open, failed := map[int64]int{}, map[int64]int{}
 	var seqs []int64
-	for _, s := range wave {
-		if s.job.Parent == 0 {
+	for _, f := range wave {
+		parent := f.job.Parent
+		if parent == 0 {
 			continue
 		}
-		if _, seen := open[s.job.Parent]; !seen {
-			seqs = append(seqs, s.job.Parent)
+		if _, listed := open[parent]; !listed {
+			seqs = append(seqs, parent)
 		}
-		open[s.job.Parent] -= s.sign
-		if !s.success {
-			failed[s.job.Parent] += s.sign
+		open[parent] -= f.sign
+		if !f.success {
+			failed[parent] += f.sign
 		}
 	}
 	if len(seqs) == 0 {
@@ -143,40 +156,37 @@ func (u *unit) updateParents(wave []finishedJob) error {
 	return nil
 }
 
-// followChildren lets a parent go where its children lead it.
+// followChildren moves a parent to where its children lead it.
 func (u *unit) followChildren(p *job.Job, reopened bool) error {
-	if _, ok := u.e.contracts[p.ID.Contract].Machine.Next(p.State, job.Retried); reopened && ok {
+	if reopened && u.allows(p, job.Retried) {
 		return u.move(p, job.Retried)
 	}
 	return u.satisfy(p)
 }
 
-// satisfy lets a job that waits for nothing any more go on, where its machine
-// says how.
+// satisfy lets a job that waits for nothing any longer be Satisfied, where its machine allows it.
 func (u *unit) satisfy(j *job.Job) error {
-	if _, ok := u.e.contracts[j.ID.Contract].Machine.Next(j.State, job.Satisfied); j.OpenDeps > 0 ||
-		!ok {
+	if j.OpenDeps > 0 || !u.allows(j, job.Satisfied) {
 		return nil
 	}
 	return u.move(j, job.Satisfied)
 }
 
-// updateDependents counts dependencies: each that ended well is one open
-// dependency less for those that wait for it, one that did not makes them
-// Unsatisfiable. Only waiting dependents are touched. A dependency that leaves a
-// good end is open again for them.
+// updateDependents counts dependencies: one that succeeded is one open dependency less for its
+// dependents, one that failed makes them Unsatisfiable. Only waiting dependents are changed. A
+// dependency that leaves a successful end is open again for them.
 func (u *unit) updateDependents(wave []finishedJob) error {
-	closed := map[int64]int{} // by how much a dependency lessens OpenDeps; 0 if it ended badly
+	closed := map[int64]int{} // by how much a dependency reduces OpenDeps; 0 if it failed
 	var seqs []int64
-	for _, s := range wave {
-		if !u.e.contracts[s.job.ID.Contract].Graph || (s.sign < 0 && !s.success) {
+	for _, f := range wave {
+		if !u.e.contracts[f.job.ID.Contract].Graph || (f.sign < 0 && !f.success) {
 			continue
 		}
-		closed[s.job.Seq] = 0
-		if s.success {
-			closed[s.job.Seq] = s.sign
+		closed[f.job.Seq] = 0
+		if f.success {
+			closed[f.job.Seq] = f.sign
 		}
-		seqs = append(seqs, s.job.Seq)
+		seqs = append(seqs, f.job.Seq)
 	}
 	if len(seqs) == 0 {
 		return nil
@@ -215,26 +225,26 @@ func (u *unit) updateDependent(d *job.Job, closed []int) error {
 	u.edit(d)
 	if blocked {
 		if machine.Phase(blockedMove.To) == job.Ready {
-			d.OpenDeps = 0 // it goes on all the same: nothing open may hold up a later delay of it
+			d.OpenDeps = 0 // it goes on: Promote would pass over it after a delay otherwise
 		}
 		return u.move(d, job.Unsatisfiable)
 	}
 	return u.satisfy(d)
 }
 
-// lock returns the jobs locked, those this transaction holds already in the
-// form it has changed them to.
+// lock locks jobs and returns them; those that this transaction has changed in their changed form.
 func (u *unit) lock(seqs []int64) ([]*job.Job, error) {
-	held := map[int64]*job.Job{}
-	for _, s := range []*set{&u.writes.edits, &u.writes.saves, &u.writes.rewrites, &u.writes.deletes} {
+	w := &u.writes
+	changed := map[int64]*job.Job{}
+	for _, s := range []*set{&w.edits, &w.saves, &w.rewrites, &w.deletes} {
 		for _, j := range s.jobs {
-			held[j.Seq] = j
+			changed[j.Seq] = j
 		}
 	}
 	locked, err := u.tx.LockBySeq(seqs)
 	for i, j := range locked {
-		if h := held[j.Seq]; h != nil {
-			locked[i] = h
+		if c := changed[j.Seq]; c != nil {
+			locked[i] = c
 		}
 	}
 	return locked, err

@@ -21,13 +21,12 @@ const (
 	Replace             // the existing job gets the new definition and leaves its run
 )
 
-// Submission is a job to be stored. Of Job the caller gives identity, alias, kind,
-// queue, definition, payload and progress, priority, lease, run limit, owner, trace, size;
-// OrderTime and DueAt if they are not now. The engine sets the rest, whatever
-// stands there.
+// Submission is a job to be stored. Of Job the caller sets identity, alias, kind, queue,
+// definition, payload and progress, priority, lease, MaxAttempts, owner, trace and size, and
+// OrderTime and DueAt where they are not now. The engine ignores and sets the rest.
 //
-// A job with relatives, which are what it depends on, its parent, or children in
-// the same batch, is stored in mode Unique only.
+// A job with relatives (dependencies, a parent, or children in the same batch) is stored in mode
+// Unique only.
 type Submission struct {
 	Job       job.Job
 	DependsOn []job.ID // of the same contract, in the store or in the same batch
@@ -36,22 +35,35 @@ type Submission struct {
 
 func (s *Submission) hasRelatives() bool { return len(s.DependsOn) > 0 || s.Parent != (job.ID{}) }
 
-// fresh is the job as it is stored: what a submitter says and nothing else.
+// fresh returns the new job: what a submitter sets and nothing else.
 func (s *Submission) fresh() job.Job {
 	j := s.Job
-	return job.Job{ID: j.ID, Alias: j.Alias, Kind: j.Kind, Queue: j.Queue, Owner: j.Owner,
-		Priority: j.Priority, OrderTime: j.OrderTime, DueAt: j.DueAt,
-		Lease: j.Lease, MaxAttempts: j.MaxAttempts, Size: j.Size, Definition: j.Definition,
-		Payload: j.Payload, Progress: j.Progress, Trace: j.Trace}
+	return job.Job{
+		ID:          j.ID,
+		Alias:       j.Alias,
+		Kind:        j.Kind,
+		Queue:       j.Queue,
+		Owner:       j.Owner,
+		Priority:    j.Priority,
+		OrderTime:   j.OrderTime,
+		DueAt:       j.DueAt,
+		Lease:       j.Lease,
+		MaxAttempts: j.MaxAttempts,
+		Size:        j.Size,
+		Definition:  j.Definition,
+		Payload:     j.Payload,
+		Progress:    j.Progress,
+		Trace:       j.Trace,
+	}
 }
 
-// SubmitResult says what became of a batch.
+// SubmitResult is the answer to a batch.
 type SubmitResult struct {
 	Stored   int
 	Existing []int     // indexes of submissions whose job existed and was ignored
 	At       time.Time // when the jobs stored were created
 
-	// Jobs are those of the batch as they were stored, in mode Unique. They are not to be changed.
+	// Jobs are the stored jobs of the batch, in mode Unique. They must not be changed.
 	Jobs []*job.Job
 }
 
@@ -61,16 +73,15 @@ type submitCall struct {
 	result SubmitResult
 }
 
-// submitGroup is the number of jobs written in one transaction for several
-// callers.
+// submitGroup is the number of jobs that are stored in one transaction for several callers.
 const submitGroup = 1000
 
 // Submit stores a batch: all of it or, on an error, nothing. When it returns
 // without one the jobs are on stable storage.
 //
-// Errors: Conflict (mode Unique; names the job), NotFound for an unknown
-// contract, dependency or parent, Cycle, Full, Invalid for what cannot be kept or
-// waited for, and those of the store.
+// Errors: Conflict with the ID of the job (mode Unique), NotFound for an unknown contract,
+// dependency or parent, Cycle, Full, Invalid for what cannot be stored or waited for, and those of
+// the store. Where ctx ends before the batch is served, nothing is stored.
 func (e *Engine) Submit(ctx context.Context, mode Mode, batch []Submission) (SubmitResult, error) {
 	if len(batch) == 0 {
 		return SubmitResult{}, nil
@@ -91,7 +102,7 @@ func (e *Engine) Submit(ctx context.Context, mode Mode, batch []Submission) (Sub
 	return call.result, nil
 }
 
-// check refuses what is wrong with a batch whatever the store holds.
+// check refuses what is wrong with a batch without asking the store.
 func (e *Engine) check(mode Mode, batch []Submission) error {
 	for i := range batch {
 		s := &batch[i]
@@ -109,7 +120,7 @@ func (e *Engine) check(mode Mode, batch []Submission) error {
 		case s.hasRelatives() && mode != Unique:
 			why = "a job with dependencies or a parent is submitted in mode unique"
 		case len(s.DependsOn) > 0 && (!c.Graph || slices.ContainsFunc(s.DependsOn, foreign)):
-			why = "a job can only wait for jobs of its own contract, and only where that has a graph"
+			why = msgForeignDependency
 		default:
 			continue
 		}
@@ -118,24 +129,27 @@ func (e *Engine) check(mode Mode, batch []Submission) error {
 	return nil
 }
 
-// combinable reports whether a batch needs nothing but its rows: what reads
-// other jobs has a transaction of its own.
+const msgForeignDependency = "a job can only wait for jobs of its own contract, " +
+	"and only where that has a graph"
+
+// combinable reports whether a batch is stored without reading other jobs; any other has a
+// transaction of its own.
 func (e *Engine) combinable(c submitCall) bool {
 	return c.mode != Replace && !slices.ContainsFunc(c.batch, func(s Submission) bool {
 		return s.hasRelatives()
 	})
 }
 
-// errSplitGroup says that calls disturb each other and must be served apart.
-var errSplitGroup = errors.New("to be served apart")
+// errSplitGroup says that the calls of a group affect each other and must be served one by one.
+var errSplitGroup = errors.New("to be served one by one")
 
-// errConcurrentInsert says that a job came into being between a look and the insert; the
-// next look finds it.
+// errConcurrentInsert says that another transaction stored or moved a job after this one had read
+// what is there; the next try finds it.
 var errConcurrentInsert = errors.New("another request stores the same job")
 
 const maxRaceTries = 20
 
-// updateRetryingRaces is update for what may meet errConcurrentInsert.
+// updateRetryingRaces is update for a function that may return errConcurrentInsert.
 func (e *Engine) updateRetryingRaces(ctx context.Context, fn func(*unit) error) error {
 	for range maxRaceTries {
 		if err := e.update(ctx, fn); !errors.Is(err, errConcurrentInsert) {
@@ -146,8 +160,7 @@ func (e *Engine) updateRetryingRaces(ctx context.Context, fn func(*unit) error) 
 		Msg: "other requests keep storing the same jobs"}
 }
 
-// writeTimeout bounds a transaction that serves many callers, none of whom may end
-// it by leaving.
+// writeTimeout bounds a transaction that serves many callers: none of them ends it by leaving.
 const writeTimeout = 30 * time.Second
 
 // updateGroup is update for a group of callers.
@@ -166,9 +179,9 @@ func (e *Engine) submitGroup(group []*ticket[submitCall]) error {
 	})
 }
 
-// submitTogether inserts the batches of several callers at once. A caller in
-// mode Unique none of whose jobs could be stored is told of its conflict; one of
-// whose batch a part could be stored makes everybody be served apart.
+// submitTogether inserts the batches of several callers at once. A batch in mode Unique of which
+// all jobs exist gets its Conflict; one of which a part was stored makes all callers be served one
+// by one.
 func (u *unit) submitTogether(group []*ticket[submitCall]) error {
 	slices.SortStableFunc(group, func(a, b *ticket[submitCall]) int {
 		return strings.Compare(u.e.sortKey(a), u.e.sortKey(b))
@@ -199,11 +212,11 @@ func (u *unit) submitTogether(group []*ticket[submitCall]) error {
 		}
 		from = to
 	}
-	return u.checkQueueSize() // where it refuses, everybody is served apart
+	return u.checkQueueSize() // where it refuses, the callers are served one by one
 }
 
-// sortKey is where a caller's jobs stand among others of the same moment: the jobs of
-// contracts that list them follow their keys (TF-054), the rest come as they came.
+// sortKey orders the batches of one transaction: jobs of a Searchable contract that are created at
+// the same time are listed by their keys (TF-054), all others keep the order in which they came.
 func (e *Engine) sortKey(t *ticket[submitCall]) string {
 	if id := t.call.batch[0].Job.ID; e.contracts[id.Contract].Searchable {
 		return id.Key
@@ -226,7 +239,7 @@ func (u *unit) submit(c *submitCall) error {
 		return err
 	}
 	if len(existing) > 0 && c.mode != Ignore {
-		if c.mode == Replace { // came into being since replace looked
+		if c.mode == Replace { // stored since replace locked those that exist
 			return errConcurrentInsert
 		}
 		return errExists(jobs[existing[0]].ID)

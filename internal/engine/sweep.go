@@ -12,12 +12,12 @@ import (
 // sweepBatch is how many jobs one sweep takes in one transaction.
 const sweepBatch = 500
 
-// SweepInterval is how often leases and due times are looked at when nothing asks
-// for it earlier: lost work comes back within its lease and this.
+// SweepInterval is how often leases and due times are checked when nothing asks for it earlier:
+// lost work is ready again within its lease and this interval.
 const SweepInterval = time.Second
 
-// Expire ends runs whose lease is over, up to a batch of them, and reports how
-// many. Several nodes may do it at once: each run is ended once.
+// Expire ends runs whose lease has expired, up to a batch of them, and returns how many. Several
+// nodes may do it at once: each run is ended once.
 func (e *Engine) Expire(ctx context.Context) (n int, err error) {
 	if e.guard.takeJumpBack() {
 		if err := e.shortenLeases(ctx); err != nil {
@@ -29,14 +29,13 @@ func (e *Engine) Expire(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// Promote lets up to a batch of jobs whose time has come become ready and
-// reports how many.
+// Promote makes up to a batch of jobs that are due ready and returns how many.
 func (e *Engine) Promote(ctx context.Context) (n int, err error) {
 	err = e.update(ctx, func(u *unit) error { n, err = u.promoteDue(sweepBatch); return err })
 	return n, err
 }
 
-// sweep does both within a transaction.
+// sweep is Expire and Promote within a transaction.
 func (u *unit) sweep(batch int) (int, error) {
 	expired, err := u.expire(batch)
 	if err != nil {
@@ -64,7 +63,7 @@ func (u *unit) expire(batch int) (int, error) {
 	return n, nil
 }
 
-// expireRun ends a run that nobody has ended.
+// expireRun ends a run whose worker was silent.
 func (u *unit) expireRun(j *job.Job) error {
 	lost := u.e.contracts[j.ID.Contract].LostFailure
 	if lost != nil {
@@ -80,94 +79,97 @@ func (u *unit) expireRun(j *job.Job) error {
 }
 
 func (u *unit) promoteDue(batch int) (int, error) {
-	for h := (backpressure{unit: u, available: map[string]int64{}}); ; {
-		due, err := u.tx.LockDue(batch, h.states)
+	b := backpressure{unit: u, available: map[string]int64{}}
+	for {
+		due, err := u.tx.LockDue(batch, b.states)
 		if err != nil {
 			return 0, err
 		}
-		known := len(h.states)
-		n, err := h.promoteAll(due)
-		// Where all of a batch is held back there may be others behind it.
-		if err != nil || n > 0 || len(due) < batch || len(h.states) == known {
+		known := len(b.states)
+		n, err := b.promoteAll(due)
+		// Behind a batch that was held back as a whole there may be jobs of other states.
+		if err != nil || n > 0 || len(due) < batch || len(b.states) == known {
 			return n, err
 		}
 	}
 }
 
-// backpressure is what a MaxQueueSize holds back of the jobs that are due: those are looked
-// at again with the next sweep.
+// backpressure holds back jobs that are due where their contract has reached its MaxQueueSize. The
+// next sweep tries them again.
 type backpressure struct {
 	*unit
-	available map[string]int64 // how many more a contract may have ready
-	states    []string         // as store.Tx.LockDue takes them
+	available map[string]int64 // how many more ready jobs a contract may have
+	states    []string         // that are held back, in the form of store.Tx.LockDue
 }
 
-func (h *backpressure) promoteAll(due []*job.Job) (n int, err error) {
+func (b *backpressure) promoteAll(due []*job.Job) (n int, err error) {
 	for _, j := range due {
-		if h.e.contracts[j.ID.Contract] == nil {
+		if b.e.contracts[j.ID.Contract] == nil {
 			continue // another node serves it
 		}
-		if held, err := h.holdsBack(j); err != nil {
+		heldBack, err := b.holdsBack(j)
+		if err != nil {
 			return 0, err
-		} else if held {
+		}
+		if heldBack {
 			continue
 		}
 		n++
-		if err := h.promote(j); err != nil {
+		if err := b.promote(j); err != nil {
 			return 0, err
 		}
 	}
 	return n, nil
 }
 
-// holdsBack reports whether there is no room for a job, and takes its place if there is.
-func (h *backpressure) holdsBack(j *job.Job) (bool, error) {
+// holdsBack reports whether a job has to wait for its contract to have fewer ready jobs, and counts
+// it as ready if it has not.
+func (b *backpressure) holdsBack(j *job.Job) (bool, error) {
 	name := j.ID.Contract
-	if h.e.contracts[name].MaxQueueSize <= 0 || !h.e.countsWhenDue(j) {
+	if b.e.contracts[name].MaxQueueSize <= 0 || !b.e.countsWhenDue(j) {
 		return false, nil
 	}
-	left, asked := h.available[name]
+	left, asked := b.available[name]
 	if !asked {
 		var err error
-		if left, err = h.unit.availableQueueSize(name); err != nil {
+		if left, err = b.availableQueueSize(name); err != nil {
 			return false, err
 		}
 	}
-	h.available[name] = left - 1
+	b.available[name] = left - 1
 	if left > 0 {
 		return false, nil
 	}
-	if state := name + " " + string(j.State); !slices.Contains(h.states, state) {
-		h.states = append(h.states, state)
+	if state := name + " " + string(j.State); !slices.Contains(b.states, state) {
+		b.states = append(b.states, state)
 	}
 	return true, nil
 }
 
-// countsWhenDue reports whether a job that is due counts towards the MaxQueueSize only from
-// then on: what waits to be tried again counts already.
+// countsWhenDue reports whether a job begins to count towards the MaxQueueSize when it is due: one
+// that waits for a retry counts already.
 func (e *Engine) countsWhenDue(j *job.Job) bool {
 	return e.contracts[j.ID.Contract].Machine.Phase(j.State) != job.Ready
 }
 
-// promote lets the time of a job that waits for nothing else come: a move where
-// its machine knows one, else only a change of phase.
+// promote makes a job ready that waited for nothing but its time: by a move where its machine has
+// one, else only by a change of phase.
 func (u *unit) promote(j *job.Job) error {
 	c := u.e.contracts[j.ID.Contract]
 	for _, on := range []job.Cause{job.Due, job.Satisfied} {
-		if _, ok := c.Machine.Next(j.State, on); ok {
+		if u.allows(j, on) {
 			return u.move(j, on)
 		}
 	}
 	was := j.Phase
-	j.Phase = c.Machine.Phase(j.State) // ready: what has no move above is claimable by its state
+	j.Phase = c.Machine.Phase(j.State) // Ready: a state without those moves is one of ready jobs
 	u.recordEffects(c, j, job.Move{From: j.State, On: job.Due, To: j.State}, was)
 	u.save(j)
 	return nil
 }
 
-// shortenLeases is for a clock that has jumped back: what it granted before would
-// last for the length of the jump, so it ends where it would have ended had it
-// been granted now.
+// shortenLeases is for a clock that has jumped back: a lease from before would last for the length
+// of the jump, so it is shortened to end when a lease that is given now would end.
 func (e *Engine) shortenLeases(ctx context.Context) error {
 	for after := int64(0); ; {
 		var leased []*job.Job
@@ -202,19 +204,19 @@ func (u *unit) shortenLeases(leased []*job.Job) error {
 	return err
 }
 
-// NextDue reports how long it is until the next waiting job is due, SweepInterval
-// at most.
+// NextDue returns how long it is until the next waiting job is due, SweepInterval at most.
 func (e *Engine) NextDue(ctx context.Context) (time.Duration, error) {
 	next := SweepInterval
 	err := e.view(ctx, func(r reader) error {
 		due, _, err := r.NextDue()
-		if err == nil && !due.IsZero() {
-			next = max(0, min(next, due.Sub(r.Now())))
+		if err != nil || due.IsZero() {
+			return err
 		}
-		return err
+		next = max(0, min(next, due.Sub(r.Now())))
+		return nil
 	})
 	return next, err
 }
 
-// DueChanged tells when a job may be due earlier than NextDue said.
+// DueChanged receives when a job may be due earlier than NextDue returned.
 func (e *Engine) DueChanged() <-chan struct{} { return e.hub.dueChanged }

@@ -16,8 +16,8 @@ const (
 
 var strategyNames = [...]string{Fixed: "FIXED", Linear: "LINEAR", Exponential: "EXPONENTIAL"}
 
-// ParseStrategy knows exactly FIXED, LINEAR and EXPONENTIAL; any other spelling, lower case
-// included, is not ok (TF-019).
+// ParseStrategy accepts exactly FIXED, LINEAR and EXPONENTIAL and no other spelling, such as lower
+// case (TF-019).
 func ParseStrategy(s string) (strategy Strategy, ok bool) {
 	for i, name := range strategyNames {
 		if s == name {
@@ -27,7 +27,7 @@ func ParseStrategy(s string) (strategy Strategy, ok bool) {
 	return 0, false
 }
 
-// String returns the word ParseStrategy reads.
+// String returns the word that ParseStrategy accepts.
 func (s Strategy) String() string {
 	if int(s) < len(strategyNames) {
 		return strategyNames[s]
@@ -35,16 +35,16 @@ func (s Strategy) String() string {
 	return "UNKNOWN"
 }
 
-// Backoff is a retry policy without chance: the same failure always waits the same time (TF-064).
+// Backoff is a retry policy without jitter: the same failure always waits the same time (TF-064).
 type Backoff struct {
 	Strategy Strategy
 	Base     time.Duration
-	// does not bound Fixed: whoever validates the policy has made sure that Base ≤ Max (G-TF-12)
+	// Max does not bound Fixed: the validation of a policy ensures Base ≤ Max (G-TF-12).
 	Max time.Duration
 }
 
-// Delay returns the wait after the n-th attempt has failed; n counts from 1 and anything lower
-// counts as 1. Whole seconds in, whole seconds out, and no n overflows (TF-060 to TF-064).
+// Delay returns the wait after the n-th attempt has failed; n counts from 1, and a lower n is taken
+// for 1. Whole seconds give whole seconds, and no n overflows (TF-060 to TF-064).
 func (b Backoff) Delay(n int) time.Duration {
 	switch b.Strategy {
 	case Linear:
@@ -57,13 +57,12 @@ func (b Backoff) Delay(n int) time.Duration {
 }
 
 // Jittered returns the wait after the n-th try: a uniform draw from [d/2, d], where d = min(base ×
-// factor^(n−1), limit) (G-FR-64). random is 64 fresh random bits, passed in because nothing in this
-// package draws lots; its high bits weigh most. A factor below 2 leaves d at its base.
+// factor^(n−1), limit) (G-FR-64). random is 64 fresh random bits, the high ones weigh most.
+// With a factor below 2, d is min(base, limit).
 func Jittered(base, limit time.Duration, factor, n int, random uint64) time.Duration {
 	d := exponential(base, limit, factor, n)
 	low := d / 2
-	// The high word of the product is random scaled to [0, span): no float, no modulo and no bias
-	// worth the name.
+	// The high word of the product is random scaled to [0, span), without a bias that matters.
 	span := uint64(d-low) + 1
 	offset, _ := bits.Mul64(random, span)
 	return low + time.Duration(offset)
@@ -74,8 +73,7 @@ func linear(base, limit time.Duration, n int) time.Duration {
 	if base <= 0 || limit <= 0 {
 		return 0
 	}
-	// base × n > limit exactly when n > limit ÷ base rounded down: the product is only made when it
-	// fits.
+	// base × n > limit exactly when n > limit ÷ base rounded down, so the product never overflows.
 	if times := time.Duration(max(n, 1)); times <= limit/base {
 		return base * times
 	}

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Kind says what sort of failure an error is. Each contract maps kinds to its
+// Kind is the sort of failure an error stands for. Each contract maps kinds to its
 // own statuses and codes in one table.
 type Kind uint8
 
-// The kinds of error. Internal is the zero value: what nobody classified.
+// The kinds of error. Internal is the zero value, for errors that no code has classified.
 const (
-	Internal    Kind = iota // a defect of ours
+	Internal    Kind = iota // a defect of the server
 	Malformed               // the request cannot be understood
 	Invalid                 // it can be understood but breaks a documented limit or rule
 	NotFound                // no such thing
@@ -20,10 +20,10 @@ const (
 	RunLost                 // the run is no longer the job's current one
 	TooLarge                // more bytes than the limit
 	Full                    // a queue or quota is at capacity
-	Unavailable             // the store is away, busy, full or read-only: try again
+	Unavailable             // the store is away, busy, full or read-only: may succeed later
 	ReadOnly                // the store refuses writes until an operator acts
 	Aborted                 // the caller went away
-	Timeout                 // our own work took too long
+	Timeout                 // the server took too long
 	kinds
 )
 

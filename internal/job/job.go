@@ -25,8 +25,8 @@ func (id ID) IdentityHash() IdentityHash {
 	return IdentityHash(sum[:16])
 }
 
-// AliasOf returns another name of a job, unique in its contract and scope: what a
-// caller that does not know the key yet knows it by.
+// AliasOf returns a second identity of a job, unique in its contract and scope, such as the
+// idempotency key of a caller that does not know the job's key yet.
 func AliasOf(contract, scope, name string) IdentityHash {
 	sum := digest(contract, scope, name, "alias")
 	return IdentityHash(sum[:16])
@@ -35,8 +35,8 @@ func AliasOf(contract, scope, name string) IdentityHash {
 // QueueHash is the fixed-size form of (contract, queue) that leads the claim index.
 type QueueHash int64
 
-// QueueHashOf returns the lane of a queue. Two queues might share a lane by chance,
-// so whoever selects by lane compares contract and queue as well.
+// QueueHashOf returns the hash of a queue. Two queues may have the same hash by chance, so a query
+// by hash compares contract and queue as well.
 func QueueHashOf(contract, queue string) QueueHash {
 	sum := digest(contract, queue)
 	return QueueHash(binary.BigEndian.Uint64(sum[:8]))
@@ -51,7 +51,7 @@ func digest(parts ...string) [sha256.Size]byte {
 	return sha256.Sum256(buf)
 }
 
-// Job is one unit of work with everything the engine knows of it. Times are UTC
+// Job is one unit of work with all that the engine stores for it. Times are UTC
 // with microsecond precision; the zero time stands for "not set".
 type Job struct {
 	Seq   int64 // given by the store, grows with insertion
@@ -60,7 +60,7 @@ type Job struct {
 	Kind  string       // the contract's word for what sort of job it is
 	Queue string
 	Owner string // client or tenant, empty where a contract has none
-	// Searchable jobs are found by a search. The engine says so of all of a contract.
+	// Searchable jobs are found by a search. The engine sets it for all jobs of a contract.
 	Searchable bool
 
 	State State // the contract's own word
@@ -70,21 +70,20 @@ type Job struct {
 	OrderTime time.Time // then earlier first, then lower Seq
 	DueAt     time.Time // not claimable before
 
-	Lease      time.Duration // how long a run may be silent
+	Lease      time.Duration // how long a run may go without a heartbeat
 	Run        RunID         // the current run; zero when none
 	LeaseUntil time.Time
 	Worker     string
 
-	Attempts       int // hand-outs so far
-	FailedAttempts int // runs that counted against RunLimit
-	LostAttempts   int // runs that counted as lost
-	MaxAttempts    int // failures after which it is over; 0 means no limit
-	OpenDeps       int // dependencies (or children) not yet settled
-	FailedDeps     int // children that ended badly
-	Parent         int64
-	Children       int // how many it ever had
-	// bytes its contract accounts to it and its children, see Contract.MaxBytes of the engine
-	Size int64
+	Attempts       int   // claims so far
+	FailedAttempts int   // attempts that counted towards MaxAttempts
+	LostAttempts   int   // attempts that counted as lost
+	MaxAttempts    int   // failed attempts after which it is given up; 0 means no limit
+	OpenDeps       int   // unfinished dependencies and children
+	FailedDeps     int   // children that failed
+	Parent         int64 // its Seq, 0 for none
+	Children       int   // how many it ever had
+	Size           int64 // bytes of the job and its children by its contract's count
 
 	Definition []byte // the contract's own JSON
 	Payload    []byte // bodies are kept byte for byte as sent
@@ -92,7 +91,7 @@ type Job struct {
 	Result     []byte
 	Failure    []byte
 	Trace      string
-	OutOfLine  uint8 // bit p is set when body p is kept apart; the store's own
+	OutOfLine  uint8 // bit p is set when body p is stored in a row of its own; set by the store
 
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
@@ -100,10 +99,10 @@ type Job struct {
 	FinishedAt time.Time
 }
 
-// QueueHash returns the lane of the job's queue.
+// QueueHash returns the hash of the job's queue.
 func (j *Job) QueueHash() QueueHash { return QueueHashOf(j.ID.Contract, j.Queue) }
 
-// Body returns the field of a body.
+// Body returns a pointer to one of the bodies.
 func (j *Job) Body(p Part) *[]byte {
 	switch p {
 	case Definition:
@@ -141,12 +140,11 @@ type Event struct {
 	Next   State
 	Run    RunID
 	At     time.Time // grows strictly within a job
-	Reason string    // what the worker or the contract says of it
+	Reason string    // given by the worker or the contract
 }
 
-// Message is an event on its way out of the database. It is written in the
-// transaction of the change it tells of and delivered at least once, in order
-// per job; ID serves receivers to recognise a repeat.
+// Message is an event to be published. It is written in the transaction of its change and delivered
+// at least once, in order per job; a receiver recognises a repeat by ID.
 type Message struct {
 	ID     int64
 	JobID  ID
@@ -154,13 +152,12 @@ type Message struct {
 	Cause  Cause
 	Prev   State
 	Next   State
-	At     time.Time // that of the event
-	Reason string    // likewise
-	Body   []byte    // what the contract adds
+	At     time.Time // of the event
+	Reason string    // of the event
+	Body   []byte    // added by the contract
 }
 
-// DeadLetter is what stays of a job that was given up: enough to say what
-// happened and to submit it again.
+// DeadLetter is a job that was given up, kept so that it can be replayed.
 type DeadLetter struct {
 	ID        int64
 	Job       Job // as it was when it was given up
@@ -168,13 +165,13 @@ type DeadLetter struct {
 	CreatedAt time.Time
 }
 
-// Edge says that Dependent waits for Dependency.
+// Edge is one dependency: Dependent waits for Dependency. Both are Seqs.
 type Edge struct {
 	Dependent  int64
 	Dependency int64
 }
 
-// QueueSettings are what an operator says about one queue.
+// QueueSettings are what an operator has set for one queue.
 type QueueSettings struct {
 	Contract   string
 	Queue      string
@@ -182,9 +179,8 @@ type QueueSettings struct {
 	MaxRunning int // jobs leased at a time, over all nodes; 0 means no limit
 }
 
-// QueueCount is the number of jobs of one queue in each phase that is not over.
-// Delayed are those of the waiting ones whose state says that they are ready, but
-// whose time has not come: they wait to be tried again.
+// QueueCount is the number of jobs of one queue in each phase but Done. Delayed jobs have the phase
+// Waiting as well, but a state that is ready: they wait for a retry and are not counted in Waiting.
 type QueueCount struct {
 	Contract string
 	Queue    string
@@ -201,17 +197,17 @@ func (c QueueCount) Plus(o QueueCount) QueueCount {
 	return c
 }
 
-// Jobs returns how many there are in all.
+// Jobs returns the sum over all phases.
 func (c QueueCount) Jobs() int64 { return c.Waiting + c.Delayed + c.Ready + c.Leased }
 
-// Record is something that is kept beside jobs, such as who may submit them. Kind
-// and Key together are unique.
+// Record is what the store keeps that is no job, such as a client or an API key. Kind and Key
+// together are unique.
 type Record struct {
 	Kind      string
 	Key       string
-	Owner     string // whom it belongs to, empty for nobody
+	Owner     string // may be empty
 	Body      []byte
 	CreatedAt time.Time
 	UpdatedAt time.Time
-	ExpiresAt time.Time // from then on it is not there any more; zero is never
+	ExpiresAt time.Time // from then on it is not returned; zero is never
 }

@@ -7,11 +7,10 @@ import (
 	"slices"
 )
 
-// State is a contract's own word for where a job stands. Nowhere is the place
-// of a job that is not stored: before it is submitted and after it is removed.
+// State is a contract's own word for where a job stands.
 type State string
 
-// StateNone is where a job comes from and where a removed job goes.
+// StateNone is the state of a job that is not stored: before it is submitted, after it is removed.
 const StateNone State = ""
 
 // Phase is what the store sees of a state.
@@ -19,65 +18,65 @@ type Phase uint8
 
 // The four phases.
 const (
-	Waiting Phase = iota // not claimable yet: its time or its dependencies
+	Waiting Phase = iota // for its time or its dependencies
 	Ready                // may be claimed
-	Leased               // held by a run
-	Done                 // over
+	Leased               // has a current run
+	Done                 // finished
 )
 
 var phaseNames = [...]string{"waiting", "ready", "leased", "done"}
 
 func (p Phase) String() string { return phaseNames[p] }
 
-// Cause is why a job moves. Nothing but a cause changes a state.
+// Cause is why a job changes its state; nothing else does.
 type Cause string
 
-// The causes. The ...ForGood forms are chosen by the engine when a move that
-// counts has used up the job's runs.
+// The causes. The engine chooses the ForGood forms when a move that counts has used up the job's
+// attempts.
 const (
 	Submitted      Cause = "submitted"        // the job is stored
-	Replaced       Cause = "replaced"         // its definition is exchanged by its owner
-	Due            Cause = "due"              // its time has come
-	Satisfied      Cause = "satisfied"        // all it waited for is settled well
-	Unsatisfiable  Cause = "unsatisfiable"    // something it waits for will never be
-	Claimed        Cause = "claimed"          // handed to a worker
-	Started        Cause = "started"          // the worker began (two-step contracts)
-	Succeeded      Cause = "succeeded"        // the run ended well
-	Failed         Cause = "failed"           // the run failed and may be tried again
-	FailedForGood  Cause = "failed_for_good"  // the run failed and that was the last
-	Expired        Cause = "expired"          // the run was silent for longer than its lease
-	ExpiredForGood Cause = "expired_for_good" // ... and that was the last
-	Released       Cause = "released"         // the worker gave it back unharmed
-	Requeued       Cause = "requeued"         // swapped for other jobs by its run
+	Replaced       Cause = "replaced"         // its owner submits a new definition
+	Due            Cause = "due"              // its DueAt is reached
+	Satisfied      Cause = "satisfied"        // it waits for no dependency or child any longer
+	Unsatisfiable  Cause = "unsatisfiable"    // a dependency will never succeed
+	Claimed        Cause = "claimed"          // leased to a worker
+	Started        Cause = "started"          // the work began, where there is a state for it
+	Succeeded      Cause = "succeeded"        // the attempt succeeded
+	Failed         Cause = "failed"           // the attempt failed and may be retried
+	FailedForGood  Cause = "failed_for_good"  // the attempt failed and was the last
+	Expired        Cause = "expired"          // the lease ended without a heartbeat
+	ExpiredForGood Cause = "expired_for_good" // ... and the attempt was the last
+	Released       Cause = "released"         // the worker gave it back
+	Requeued       Cause = "requeued"         // its run submitted other jobs in its place
 	Canceled       Cause = "canceled"
-	Retried        Cause = "retried" // asked to run again by a person or client
+	Retried        Cause = "retried" // at somebody's request
 	Removed        Cause = "removed"
 )
 
 // Causes returns every cause, for exhaustive tests.
 func Causes() []Cause {
 	return []Cause{Submitted, Replaced, Due, Satisfied, Unsatisfiable, Claimed, Started, Succeeded,
-		Failed,
-		FailedForGood, Expired, ExpiredForGood, Released, Requeued, Canceled, Retried, Removed}
+		Failed, FailedForGood, Expired, ExpiredForGood, Released, Requeued, Canceled, Retried,
+		Removed}
 }
 
-// Move is one row of a contract's table: in From, On leads to To.
+// Move is one transition, a row of a contract's table: in From, the cause On leads to To.
 type Move struct {
 	From State
 	On   Cause
 	To   State
-	// CountsFailed makes the move use up one of the job's runs. When the last is used
-	// up the engine takes the ForGood form of the cause instead.
+	// CountsFailed makes the move count as a failed attempt. With the last one that the job may
+	// have the engine takes the ForGood form of the cause instead.
 	CountsFailed bool
-	// CountsLost makes the move count as a lost run, of which the contract allows a
-	// number of their own. With the last one the engine takes the ForGood form too.
+	// CountsLost makes the move count as a lost attempt, of which the contract allows a number of
+	// its own. With the last one the engine takes the ForGood form as well.
 	CountsLost bool
 	// DeadLetter keeps a dead letter of the job.
 	DeadLetter bool
 }
 
-// Machine is a contract's transition table. What it does not hold does not
-// happen: the engine answers Conflict.
+// Machine is a contract's transition table. To a cause for which it has no move the engine answers
+// Conflict.
 type Machine struct {
 	phases    map[State]Phase
 	moves     map[trigger]Move
@@ -89,18 +88,18 @@ type trigger struct {
 	on   Cause
 }
 
-// NewMachine builds a machine from the phase of each state and the moves. It
-// refuses a table that names an unknown state, decides a pair twice, counts
-// without saying where the last failure leads, cannot begin, or has a state in
-// which a job would be stuck: a ready one that cannot be claimed, a leased one
-// that cannot expire, a waiting one that neither time nor dependencies end.
+// NewMachine makes a machine from the phase of each state and the moves. It refuses a table that
+// names an unknown state, has two moves for a state and cause, has a move that counts but none for
+// the last failure, has no move for Submitted, or has a state in which a job would be stuck: a
+// ready one that cannot be claimed, a leased one that cannot expire, a waiting one that neither
+// time nor dependencies end.
 func NewMachine(phases map[State]Phase, moves []Move) (*Machine, error) {
 	m := &Machine{phases: maps.Clone(phases), moves: make(map[trigger]Move, len(moves)),
 		successes: map[State]bool{}}
 	for _, mv := range moves {
 		t := trigger{mv.From, mv.On}
 		if _, twice := m.moves[t]; twice {
-			return nil, fmt.Errorf("machine: %q on %s is decided twice", mv.From, mv.On)
+			return nil, fmt.Errorf("machine: %q on %s has two moves", mv.From, mv.On)
 		}
 		for _, s := range []State{mv.From, mv.To} {
 			if _, known := phases[s]; !known && s != StateNone {
@@ -125,24 +124,24 @@ func NewMachine(phases map[State]Phase, moves []Move) (*Machine, error) {
 
 func (m *Machine) validateStates() error {
 	if m.Has(StateNone) {
-		return errors.New("machine: nowhere is no state and has no phase")
+		return errors.New("machine: the empty state has no phase")
 	}
 	if mv, ok := m.Next(StateNone, Submitted); !ok || mv.To == StateNone {
 		return fmt.Errorf("machine: no move for %s", Submitted)
 	}
 	for _, s := range m.States() {
-		ways := []Cause{Due, Satisfied}
+		causes := []Cause{Due, Satisfied}
 		switch m.phases[s] {
 		case Ready:
-			ways = []Cause{Claimed}
+			causes = []Cause{Claimed}
 		case Leased:
-			ways = []Cause{Expired}
+			causes = []Cause{Expired}
 		case Done:
 			continue
 		}
-		if !slices.ContainsFunc(ways, func(on Cause) bool { _, ok := m.Next(s, on); return ok }) {
+		if !slices.ContainsFunc(causes, func(on Cause) bool { _, ok := m.Next(s, on); return ok }) {
 			return fmt.Errorf("machine: a job would be stuck in %q, which is %s and has no move "+
-				"for any of %v", s, m.phases[s], ways)
+				"for any of %v", s, m.phases[s], causes)
 		}
 	}
 	return nil
@@ -150,11 +149,12 @@ func (m *Machine) validateStates() error {
 
 func (m *Machine) validateMove(mv Move) error {
 	if mv.From == StateNone && mv.On != Submitted {
-		return fmt.Errorf("machine: %s cannot happen to a job that is nowhere", mv.On)
+		return fmt.Errorf("machine: %s cannot happen to a job that is not stored", mv.On)
 	}
 	if mv.CountsFailed || mv.CountsLost {
 		if _, ok := m.Next(mv.From, mv.On.ForGood()); !ok || mv.On.ForGood() == mv.On {
-			return fmt.Errorf("machine: %q on %s counts but has no last time", mv.From, mv.On)
+			return fmt.Errorf("machine: %q on %s counts but has no move for the last attempt",
+				mv.From, mv.On)
 		}
 	}
 	leased := mv.To != StateNone && m.phases[mv.To] == Leased
@@ -168,8 +168,7 @@ func (m *Machine) validateMove(mv Move) error {
 	return nil
 }
 
-// MustMachine is NewMachine for tables written in code: a wrong one is a defect
-// found by the first test that touches the package.
+// MustMachine is NewMachine for tables in code: it panics where the table is wrong.
 func MustMachine(phases map[State]Phase, moves []Move) *Machine {
 	m, err := NewMachine(phases, moves)
 	if err != nil {
@@ -178,25 +177,25 @@ func MustMachine(phases map[State]Phase, moves []Move) *Machine {
 	return m
 }
 
-// ForGood returns the form of a cause that applies when no run is left.
+// ForGood returns the form of a cause that applies when no attempt is left.
 func (c Cause) ForGood() Cause {
 	switch c {
 	case Failed:
 		return FailedForGood
-	case Expired, Released: // a run that is given up is as good as lost
+	case Expired, Released: // a run that was released is lost like one that has expired
 		return ExpiredForGood
 	default:
 		return c
 	}
 }
 
-// Next looks a move up.
+// Next returns the move for a cause in a state, if there is one.
 func (m *Machine) Next(from State, on Cause) (Move, bool) {
 	mv, ok := m.moves[trigger{from, on}]
 	return mv, ok
 }
 
-// Phase returns the phase of a state; Done for Nowhere.
+// Phase returns the phase of a state; Done for StateNone.
 func (m *Machine) Phase(s State) Phase {
 	if s == StateNone {
 		return Done
@@ -204,7 +203,7 @@ func (m *Machine) Phase(s State) Phase {
 	return m.phases[s]
 }
 
-// IsSuccess reports whether a settled state is one that success leads to.
+// IsSuccess reports whether a finished state is one that Succeeded leads to.
 func (m *Machine) IsSuccess(s State) bool { return m.successes[s] }
 
 // Has reports whether s is a state of the machine.

@@ -35,7 +35,7 @@ func example(t testing.TB) *job.Machine {
 	return m
 }
 
-// Every state and nowhere × every cause: the table holds what was put in and
+// Every state and StateNone × every cause: the table holds what was put in and
 // nothing else.
 func TestMachineHoldsItsTableOnly(t *testing.T) {
 	t.Parallel()
@@ -77,7 +77,7 @@ func TestMachinePhasesAndGood(t *testing.T) {
 	}
 	if m.Phase(job.StateNone) != job.Done || m.Has(job.StateNone) || m.Has("unheard of") ||
 		m.IsSuccess("unheard of") {
-		t.Error("nowhere is over, and no state")
+		t.Error("StateNone has the phase Done and is no state")
 	}
 	for p, want := range []string{"waiting", "ready", "leased", "done"} {
 		if got := job.Phase(p).String(); got != want {
@@ -126,16 +126,16 @@ func TestMachineIsRefused(t *testing.T) {
 		"unknown source": {moves: with(job.Move{From: "canceled", On: job.Retried,
 			To: "queued"}), want: "has no phase"},
 		"decided twice": {moves: with(job.Move{From: "failed", On: job.Retried,
-			To: "done"}), want: "decided twice"},
+			To: "done"}), want: "has two moves"},
 		"counts without a last failure": {moves: without("running", job.FailedForGood),
-			want: "no last time"},
+			want: "no move for the last attempt"},
 		"counts without a last expiry": {moves: without("running", job.ExpiredForGood),
-			want: "no last time"},
+			want: "no move for the last attempt"},
 		"a cause that cannot count": {moves: with(job.Move{From: "running", On: job.Requeued,
-			To: "queued", CountsFailed: true}), want: "no last time"},
+			To: "queued", CountsFailed: true}), want: "no move for the last attempt"},
 		"a last time that counts": {moves: append(without("running", job.FailedForGood),
 			job.Move{From: "running", On: job.FailedForGood, To: "failed", CountsFailed: true}),
-			want: "no last time"},
+			want: "no move for the last attempt"},
 		"claimed while not ready": {moves: with(job.Move{From: "scheduled", On: job.Claimed,
 			To: "running"}), want: "from a ready to a leased"},
 		"claimed into no lease": {moves: append(without("queued", job.Claimed),
@@ -154,7 +154,7 @@ func TestMachineIsRefused(t *testing.T) {
 		"waiting for nothing": {moves: exampleMoves, state: "stuck", phase: job.Waiting,
 			want: "stuck"},
 		"happens to what is not there": {moves: with(job.Move{On: job.Retried, To: "queued"}),
-			want: "nowhere"},
+			want: "not stored"},
 	} {
 		phases := map[job.State]job.Phase{}
 		for s, p := range examplePhases {
@@ -169,7 +169,7 @@ func TestMachineIsRefused(t *testing.T) {
 		}
 	}
 	if _, err := job.NewMachine(map[job.State]job.Phase{job.StateNone: job.Done}, nil); err == nil {
-		t.Error("nowhere with a phase was taken")
+		t.Error("a phase for the empty state was accepted")
 	}
 	defer func() {
 		if recover() == nil {

@@ -6,13 +6,12 @@ import (
 	"fmt"
 )
 
-// RunID names one hand-out of a job and fences every write of its worker: a
-// write under an older run id changes nothing. It is a UUID of version 8 whose
-// first 48 bits are the job's Seq, so a run is found by primary key; the other
-// 74 free bits are random.
+// RunID names one attempt of a job and fences every write of its worker: a write under an older run
+// id changes nothing. It is a UUID of version 8 whose first 48 bits are the job's Seq, so that the
+// job of a run is found by its primary key; the other 74 free bits are random.
 type RunID [16]byte
 
-// NewRunID makes the run id of a hand-out of job seq from 16 random bytes.
+// NewRunID makes the run id of an attempt of job seq from 16 random bytes.
 func NewRunID(seq int64, random [16]byte) RunID {
 	r := RunID(random)
 	var s [8]byte
@@ -23,15 +22,15 @@ func NewRunID(seq int64, random [16]byte) RunID {
 	return r
 }
 
-// Seq returns the job the run belongs to. A made-up id yields some number; that
-// the run is that job's current one is for the caller to compare.
+// Seq returns the number of the job that the run belongs to. A forged id returns any number: the
+// caller has to check that the run is that job's current one.
 func (r RunID) Seq() int64 {
 	var s [8]byte
 	copy(s[2:], r[:6])
 	return int64(binary.BigEndian.Uint64(s[:]))
 }
 
-// IsZero reports whether there is no run.
+// IsZero reports whether the id stands for no run.
 func (r RunID) IsZero() bool { return r == RunID{} }
 
 // String returns the usual 36 character form, in lower case.
