@@ -17,54 +17,54 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Name is what the API is called among the mounts, and its description among the descriptions.
+// Name is the name of the API among the handlers of a listener and among the OpenAPI documents.
 const Name = "worker"
 
-// OpenAPI is the description, as it is served and as the tests check every exchange against it.
+// OpenAPI is the OpenAPI document. The server serves it, and the tests check every exchange by it.
 //
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// bodyLimit holds for every request: results and states are answers, not archives.
+// bodyLimit bounds the body of every request, in bytes.
 const bodyLimit = 4 << 20
 
-// Contract is what the API needs to know of a contract whose jobs it serves. Jobs that are given to
-// the functions have no bodies, unless said.
+// Contract is what the API needs of a contract. The jobs that its functions get have no bodies,
+// unless their comments say so.
 type Contract struct {
 	Name string
-	// EngineName is what the engine calls the contract of the jobs; "" is Name.
+	// EngineName is the name of the contract in the engine; "" means Name.
 	EngineName string
 
-	// Attempt is how often the job was handed out to be tried, this time included: from 1 on.
+	// Attempt returns the number of the present attempt, from 1 on.
 	Attempt func(*job.Job) int
-	// Complete and Fail say how a run ends; they are asked in the transaction: see
-	// engine.DecideFunc. result is nil when none was sent.
+	// Complete and Fail return the outcome of a run. They are called in the transaction, see
+	// engine.DecideFunc. result is nil when the worker sent none.
 	Complete func(j *job.Job, result []byte) engine.Outcome
 	Fail     func(j *job.Job, message, errorType string, retryable bool) engine.Outcome
-	// VerifyResult takes the place of Complete where more than the job tells whether it is done. It
-	// is asked before the transaction, of the job with its definition. An error refuses the result,
-	// and the run goes on.
+	// VerifyResult replaces Complete in a contract that verifies a result by more than the job. It
+	// is called before the transaction, with the job and its definition. An error refuses the
+	// result, and the run continues.
 	VerifyResult func(ctx context.Context, j *job.Job, result []byte) (engine.Outcome, error)
 
-	// ID is the identity of the job that the contract shows under an id; false when there can be
-	// none. Nil takes the id as the key.
+	// ID returns the identity of the job that the contract shows under an id; false if there can
+	// be none. Nil means that the id is the key.
 	ID func(jobID string) (job.ID, bool)
-	// State is how a state is called in answers; nil is its own name.
+	// State returns the contract's name of a state; nil means the name in the engine.
 	State func(job.State) string
-	// Payload is what a worker is given of a job with all its bodies; nil is the payload as it was
-	// sent.
+	// Payload returns what a worker gets as the payload of a job, which has all its bodies; nil
+	// means the payload as it was submitted.
 	Payload func(*job.Job) []byte
-	// RunsLocally reports whether the process runs the jobs of a queue itself, so that they are not
-	// handed out here; of "" whether it runs all of them. Nil is none.
+	// RunsLocally reports whether the process executes the jobs of a queue itself, so that they
+	// cannot be claimed here; for "" whether it executes all of them. Nil means none.
 	RunsLocally func(queue string) bool
-	// TimedOut is how a run ends that should have ended by now although its worker is alive, nil
-	// while it may go on. It is asked whenever the worker says something, which then comes too
-	// late, as Complete is. Without it no run is overdue.
+	// TimedOut returns the outcome of a run that has taken too long although its worker is alive;
+	// nil while the run may continue. It is called for every request of the worker, which then
+	// comes too late, in the transaction where Complete would be. Nil means that no run times out.
 	TimedOut func(j *job.Job) *engine.Outcome
-	// Check says why this node must not hand out jobs of the contract or judge what came of them;
-	// nil is never.
+	// Check returns why this node must neither claim jobs of the contract nor accept outcomes; nil
+	// means that it always may.
 	Check func() error
-	// OnHeartbeat is told of every heartbeat that got through; nil tells nobody.
+	// OnHeartbeat, if set, is called after every heartbeat that was stored.
 	OnHeartbeat func()
 }
 
@@ -114,42 +114,40 @@ func (c *Contract) runsLocally(queue string) bool {
 	return c.RunsLocally != nil && c.RunsLocally(queue)
 }
 
-// Config is what the API is made of.
+// Config configures the API.
 type Config struct {
 	Log       *slog.Logger
-	Registry  prometheus.Registerer // its own; nil shows the metrics to nobody
+	Registry  prometheus.Registerer // for the metrics; nil keeps them to the API
 	Tracing   *telemetry.Tracing    // nil makes no spans
-	Token     config.Secret         // empty: open, on loopback only (G-X-20)
-	Contracts []Contract            // one at least
-	// Refused tells whether an error of a contract's Check is why its jobs are refused, and what
-	// workers may be told of it; nil where nothing is refused.
+	Token     config.Secret         // empty: without authentication, on loopback only (G-X-20)
+	Contracts []Contract            // at least one
+	// Refused reports whether an error is that of a contract's Check, and the message for workers
+	// then; nil when no Check refuses.
 	Refused func(error) (msg string, is bool)
 }
 
-// API is the worker API. It is made before the engine and mounted after it.
+// API is the worker API. It is made before the engine, which Mount adds.
 type API struct {
 	Config
 
 	contracts   map[string]*Contract // by name
-	byEngine    map[string]*Contract // by what the engine calls them
-	needsVerify bool                 // one of them has Settle
+	byEngine    map[string]*Contract // by name in the engine
+	needsVerify bool                 // one of them has VerifyResult
 	metrics     *metrics
 	engine      *engine.Engine
 }
 
-// New checks the config.
+// New checks the config and makes the API.
 func New(c Config) (*API, error) {
 	if c.Log == nil || len(c.Contracts) == 0 {
-		return nil, errors.New("workerapi: Log and Contracts are needed")
+		return nil, errors.New("workerapi: Log and Contracts are required")
 	}
 	a := &API{Config: c, contracts: map[string]*Contract{}, byEngine: map[string]*Contract{}}
 	for i := range c.Contracts {
 		contract := &c.Contracts[i]
-		if contract.Name == "" || contract.Attempt == nil ||
-			(contract.Complete == nil && contract.VerifyResult == nil) || contract.Fail == nil ||
-			a.contracts[contract.Name] != nil {
-			return nil, fmt.Errorf(
-				"workerapi: contract %q needs a name of its own, Attempt, Complete or Settle, and Fail", contract.Name)
+		if !contract.isComplete() || a.contracts[contract.Name] != nil {
+			return nil, fmt.Errorf("workerapi: contract %q needs a unique name, Attempt, "+
+				"Complete or VerifyResult, and Fail", contract.Name)
 		}
 		a.contracts[contract.Name], a.byEngine[contract.engineName()] = contract, contract
 		a.needsVerify = a.needsVerify || contract.VerifyResult != nil
@@ -162,13 +160,26 @@ func New(c Config) (*API, error) {
 	return a, err
 }
 
-// Mount makes the API serve its paths by an engine.
+// isComplete reports whether the required members are set.
+func (c *Contract) isComplete() bool {
+	completes := c.Complete != nil || c.VerifyResult != nil
+	return c.Name != "" && c.Attempt != nil && completes && c.Fail != nil
+}
+
+// Mount returns a handler that serves the API with an engine.
 func (a *API) Mount(e *engine.Engine) httpapi.PrefixHandler {
-	a = &API{Config: a.Config, contracts: a.contracts, byEngine: a.byEngine,
-		needsVerify: a.needsVerify, metrics: a.metrics, engine: e}
-	t := httpapi.Router{Name: Name, Prefixes: []string{"/worker/v1/"}, Routes: a.routes(),
-		Token: a.Token, BodyLimit: bodyLimit,
-		WriteError: a.sendError, Log: a.Log, Tracing: a.Tracing}
+	mounted := *a
+	mounted.engine = e
+	t := httpapi.Router{
+		Name:       Name,
+		Prefixes:   []string{"/worker/v1/"},
+		Routes:     mounted.routes(),
+		Token:      a.Token,
+		BodyLimit:  bodyLimit,
+		WriteError: mounted.sendError,
+		Log:        a.Log,
+		Tracing:    a.Tracing,
+	}
 	for i := range t.Routes {
 		t.Routes[i].Observe = a.metrics.route(t.Routes[i].Action)
 	}

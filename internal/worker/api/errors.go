@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// code is the word by which a caller tells errors apart.
+// code identifies a kind of error to callers.
 type code string
 
 const (
@@ -28,12 +28,13 @@ const (
 	codeInternal       code = "INTERNAL_ERROR"
 )
 
+// codeInfo is what a code means in HTTP.
 type codeInfo struct {
 	status int
 	title  string
 }
 
-// codeInfos is what each code says in HTTP.
+// codeInfos has every code.
 var codeInfos = map[code]codeInfo{
 	codeInvalid:        {http.StatusBadRequest, "The request breaks a rule"},
 	codeUnauthorized:   {http.StatusUnauthorized, "A token is needed"},
@@ -49,24 +50,24 @@ var codeInfos = map[code]codeInfo{
 	codeInternal:       {http.StatusInternalServerError, "Unexpected error"},
 }
 
-// kindCodes says what each kind of error is.
+// kindCodes are the codes of the engine's errors by their kind.
 var kindCodes = map[job.Kind]code{
 	job.Internal:    codeInternal,
 	job.Malformed:   codeInvalid,
 	job.Invalid:     codeInvalid,
 	job.NotFound:    codeNotFound,
 	job.Conflict:    codeConflict,
-	job.Cycle:       codeInternal, // nothing here changes dependencies
+	job.Cycle:       codeInternal, // no request here changes dependencies
 	job.RunLost:     codeRunLost,
 	job.TooLarge:    codeTooLarge,
 	job.Full:        codeUnavailable,
 	job.Unavailable: codeUnavailable,
 	job.ReadOnly:    codeUnavailable,
-	job.Aborted:     codeUnavailable, // whoever reads this did not go away
+	job.Aborted:     codeUnavailable, // a caller who reads the answer did not abort the request
 	job.Timeout:     codeUnavailable,
 }
 
-// statusCodes says what a request turned down by HTTP alone is.
+// statusCodes are the codes of errors that httpapi makes, by their status.
 var statusCodes = map[int]code{
 	http.StatusNotFound:              codeNotFound,
 	http.StatusMethodNotAllowed:      codeMethod,
@@ -77,7 +78,7 @@ var statusCodes = map[int]code{
 	http.StatusBadRequest:            codeInvalid,
 }
 
-// problem is an error with a code, where its kind alone does not tell it.
+// problem is an error with a code, for what the kind of an engine's error does not express.
 type problem struct {
 	code   code
 	detail string // for the caller
@@ -95,7 +96,7 @@ func (p *problem) Unwrap() error { return p.cause }
 
 func invalid(msg string) error { return &problem{code: codeInvalid, detail: msg} }
 
-// errRunsLocally refuses what this process does itself.
+// errRunsLocally is the refusal of a claim for jobs that the server executes itself.
 func errRunsLocally(what string) error {
 	return &problem{code: codeNotClaimable, detail: what + " are run by the server itself"}
 }
@@ -109,7 +110,7 @@ var (
 	errNoJob = &problem{code: codeNotFound, detail: "there is no such job"}
 )
 
-// toProblem finds what an error is to the caller.
+// toProblem converts an error to what the caller is shown of it.
 func toProblem(err error) *problem {
 	var p *problem
 	if errors.As(err, &p) {
@@ -136,8 +137,8 @@ func toProblem(err error) *problem {
 	}
 }
 
-// sendError writes an error as a problem document. What is our own fault is not explained beyond
-// the number under which the log has it.
+// sendError sends an error as a problem document. An internal error is not explained to the caller:
+// it gets the id of the request, under which the log has the cause.
 func (a *API) sendError(c *httpapi.Call, err error) {
 	p := toProblem(err)
 	m := codeInfos[p.code]
@@ -162,7 +163,7 @@ func (a *API) sendError(c *httpapi.Call, err error) {
 		Title: m.title, Detail: detail})
 }
 
-// appendRefusal writes why one outcome of many is refused.
+// appendRefusal appends the members that say why one outcome of many was refused.
 func (a *API) appendRefusal(b []byte, p *problem) []byte {
 	a.metrics.errors.WithLabelValues(string(p.code)).Inc()
 	b = strictjson.AppendString(append(b, `"code":`...), string(p.code))

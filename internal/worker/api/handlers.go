@@ -1,6 +1,7 @@
 package workerapi
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -33,10 +34,14 @@ func (a *API) claim(c *httpapi.Call) error {
 	waiting := a.metrics.waiting.WithLabelValues(contract.Name)
 	waiting.Inc()
 	defer waiting.Dec()
-	jobs, err := a.engine.Claim(c.Request.Context(),
-		engine.ClaimRequest{Contract: contract.engineName(), Queues: q.queues,
-			Skip: contract.runsLocally,
-			Max:  q.max, Worker: q.worker, Wait: time.Duration(q.waitSeconds) * time.Second})
+	jobs, err := a.engine.Claim(c.Request.Context(), engine.ClaimRequest{
+		Contract: contract.engineName(),
+		Queues:   q.queues,
+		Skip:     contract.runsLocally,
+		Max:      q.max,
+		Worker:   q.worker,
+		Wait:     time.Duration(q.waitSeconds) * time.Second,
+	})
 	if err != nil {
 		return err
 	}
@@ -44,9 +49,8 @@ func (a *API) claim(c *httpapi.Call) error {
 	return nil
 }
 
-// sendJobs answers with jobs that were claimed. Those that do not get as far as the connection,
-// because the caller is gone, go back at once. What is lost behind it nobody knows: the lease ends
-// that.
+// sendJobs sends claimed jobs. When the caller is gone and they cannot be written to the connection,
+// they are released at once. Jobs that are lost after that return when their leases expire.
 func (a *API) sendJobs(c *httpapi.Call, contract *Contract, jobs []*job.Job, body []byte) {
 	a.metrics.claimed.WithLabelValues(contract.Name).Add(float64(len(jobs)))
 	c.Send(http.StatusOK, httpapi.JSON, body)
@@ -80,9 +84,9 @@ func (a *API) claimJob(c *httpapi.Call) error {
 	}
 	j, err := a.engine.ClaimJob(c.Request.Context(), id, q.worker)
 	if job.IsKind(err, job.Conflict) {
-		return &problem{code: codeNotClaimable,
-			detail: "the job is " + contract.state(existing.State) +
-				" and cannot be claimed now: it is not ready, not due, or held back by a limit or pause", cause: err}
+		detail := "the job is " + contract.state(existing.State) + " and cannot be claimed now: " +
+			"it is not ready, not due, or held back by a limit or pause"
+		return &problem{code: codeNotClaimable, detail: detail, cause: err}
 	}
 	if err != nil {
 		return err
@@ -91,24 +95,23 @@ func (a *API) claimJob(c *httpapi.Call) error {
 	return nil
 }
 
-// findContract finds the contract a request names.
+// findContract returns the contract that a request names.
 func (a *API) findContract(name string) (*Contract, error) {
 	if contract := a.contracts[name]; contract != nil {
 		return contract, contract.check()
 	}
-	return nil, invalid("contract " + strconv.Quote(name) +
-		" is none whose jobs are handed out here")
+	return nil, invalid("contract " + strconv.Quote(name) + " is unknown or has no remote workers")
 }
 
-// held is a run that is its job's current one, or was a moment ago.
+// currentRun is a run that was its job's current one when the job was read.
 type currentRun struct {
 	contract *Contract
 	job      *job.Job
 	run      engine.Run
 }
 
-// held tells whose run it is. One that is unknown or over, or of a job that is not served here, is
-// lost like one that was taken over (G-X-20).
+// checkRun checks that a run is the current one of its job. A run that has ended, and one of a job
+// whose contract is not served here, is lost as well (G-X-20).
 func (a *API) checkRun(j *job.Job, run job.RunID) (*currentRun, error) {
 	contract := a.byEngine[j.ID.Contract]
 	if j.Run != run || contract == nil {
@@ -117,8 +120,8 @@ func (a *API) checkRun(j *job.Job, run job.RunID) (*currentRun, error) {
 	return &currentRun{contract, j, engine.Run{ID: j.ID, Run: run}}, contract.check()
 }
 
-// readCurrentRun reads the job of a run with its definition. What is written under the run finds
-// out anew whose it is.
+// readCurrentRun reads the job of a run, with its definition. A write under the run checks it again
+// in its transaction.
 func (a *API) readCurrentRun(c *httpapi.Call) (*currentRun, error) {
 	run, err := parseRunID(c.PathValue("run_id"))
 	if err != nil {
@@ -142,8 +145,8 @@ func parseRunID(id string) (job.RunID, error) {
 	return run, nil
 }
 
-func logJob(c *httpapi.Call, h *currentRun) {
-	c.AddAttrs(slog.String(telemetry.JobID, h.job.ID.Key))
+func logJob(c *httpapi.Call, r *currentRun) {
+	c.AddAttrs(slog.String(telemetry.JobID, r.job.ID.Key))
 }
 
 // POST /worker/v1/runs/{run_id}/heartbeat
@@ -152,27 +155,27 @@ func (a *API) heartbeat(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	h, err := a.readCurrentRun(c)
+	r, err := a.readCurrentRun(c)
 	if err != nil {
 		return err
 	}
-	logJob(c, h)
-	if o := h.contract.timedOut(h.job); o != nil {
+	logJob(c, r)
+	if o := r.contract.timedOut(r.job); o != nil {
 		o.Progress = state
-		after, err := a.engine.Finish(c.Request.Context(), h.run, *o)
+		after, err := a.engine.Finish(c.Request.Context(), r.run, *o)
 		if err != nil {
 			return err
 		}
-		a.countFinished(h, outcomeOverdue)
+		a.countFinished(r, outcomeOverdue)
 		sendHeartbeat(c, after.UpdatedAt, true)
 		return nil
 	}
-	until, err := a.engine.Heartbeat(c.Request.Context(), h.run, state)
+	until, err := a.engine.Heartbeat(c.Request.Context(), r.run, state)
 	if err != nil {
 		return err
 	}
-	if h.contract.OnHeartbeat != nil {
-		h.contract.OnHeartbeat()
+	if r.contract.OnHeartbeat != nil {
+		r.contract.OnHeartbeat()
 	}
 	sendHeartbeat(c, until, false)
 	return nil
@@ -192,18 +195,19 @@ func (a *API) complete(c *httpapi.Call) error {
 	}
 	result := readResult(body)
 	err = a.finishRun(c, completed(result))
-	if err == errNeedsVerify {
+	if errors.Is(err, errNeedsVerify) {
 		return a.completeVerified(c, result)
 	}
 	return err
 }
 
+// completeVerified completes a run whose result the contract verifies first.
 func (a *API) completeVerified(c *httpapi.Call, result []byte) error {
-	h, err := a.readCurrentRun(c)
+	r, err := a.readCurrentRun(c)
 	if err != nil {
 		return err
 	}
-	o, err := h.contract.VerifyResult(c.Request.Context(), h.job, result)
+	o, err := r.contract.VerifyResult(c.Request.Context(), r.job, result)
 	if err != nil {
 		return err
 	}
@@ -223,7 +227,7 @@ func (a *API) fail(c *httpapi.Call) error {
 	return a.finishRun(c, failedWith(f))
 }
 
-// finishWithoutBody is ended for routes that have nothing to read but an object.
+// finishWithoutBody is finishRun for routes whose body is an empty object, or none.
 func (a *API) finishWithoutBody(c *httpapi.Call, plan finishPlan) error {
 	if _, err := readObject(c); err != nil {
 		return err
@@ -231,20 +235,20 @@ func (a *API) finishWithoutBody(c *httpapi.Call, plan finishPlan) error {
 	return a.finishRun(c, plan)
 }
 
-// ended writes what became of a run and answers where its job stands.
+// finishRun finishes a run, or starts it, and answers with the state of its job.
 func (a *API) finishRun(c *httpapi.Call, plan finishPlan) error {
 	run, err := parseRunID(c.PathValue("run_id"))
 	if err != nil {
 		return err
 	}
-	e := &pendingFinish{run: run, plan: plan}
-	after, err := a.engine.FinishBy(c.Request.Context(), engine.Run{Run: run}, a.decide(e))
-	if e.current != nil && err != errNeedsVerify {
-		logJob(c, e.current)
+	p := &pendingFinish{run: run, plan: plan}
+	after, err := a.engine.FinishBy(c.Request.Context(), engine.Run{Run: run}, a.decide(p))
+	if p.current != nil && !errors.Is(err, errNeedsVerify) {
+		logJob(c, p.current)
 	}
-	if err := a.finishError(e, err); err != nil {
+	if err := a.finishError(p, err); err != nil {
 		return err
 	}
-	sendStatus(c, after.ID.Key, e.current.contract.state(after.State))
+	sendStatus(c, after.ID.Key, p.current.contract.state(after.State))
 	return nil
 }

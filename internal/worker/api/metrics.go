@@ -9,16 +9,16 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// How a run ended, for the metrics.
+// The values of the label outcome: how a run ended.
 const (
 	outcomeCompleted   = "completed"
 	outcomeFailed      = "failed"
 	outcomeReleased    = "released"
-	outcomeOverdue     = "overdue"
-	outcomeUndelivered = "undelivered" // its caller was gone before the answer
+	outcomeOverdue     = "overdue"     // it timed out while its worker was alive
+	outcomeUndelivered = "undelivered" // the caller of the claim was gone before the answer
 )
 
-// metrics are the requests of workers and what became of the jobs they were handed.
+// metrics are the requests of workers, and the jobs they claimed and finished.
 type metrics struct {
 	requests *prometheus.HistogramVec
 	errors   *prometheus.CounterVec
@@ -44,11 +44,11 @@ func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error)
 				Help: "Claims that are being served or wait for a job."}, []string{"contract"}),
 		claimed: prometheus.NewCounterVec(
 			prometheus.CounterOpts{Name: "millrace_worker_api_claimed_jobs_total",
-				Help: "Jobs handed out."}, []string{"contract"}),
+				Help: "Jobs claimed."}, []string{"contract"}),
 		finished: prometheus.NewCounterVec(
 			prometheus.CounterOpts{Name: "millrace_worker_api_ended_runs_total",
-				Help: "Runs that ended here, by how; the rest of those handed out is under way, was " +
-					"canceled or fell silent."}, []string{"contract", "outcome"}),
+				Help: "Runs that ended here, by outcome; the other claimed runs are in progress, were " +
+					"canceled or lost their lease."}, []string{"contract", "outcome"}),
 	}
 	for _, c := range []prometheus.Collector{m.requests, m.errors, m.waiting, m.claimed,
 		m.finished} {
@@ -56,10 +56,11 @@ func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error)
 			return nil, fmt.Errorf("workerapi: %w", err)
 		}
 	}
+	// All series exist from the start, at zero.
 	for code := range codeInfos {
 		m.errors.WithLabelValues(string(code))
 	}
-	for i := range contracts { // from the start, at zero
+	for i := range contracts {
 		name := contracts[i].Name
 		m.waiting.WithLabelValues(name)
 		m.claimed.WithLabelValues(name)
@@ -71,7 +72,7 @@ func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error)
 	return m, nil
 }
 
-// route returns what times the requests of an action.
+// route returns the function that records the requests of an action.
 func (m *metrics) route(action string) func(int, time.Duration) {
 	return telemetry.StatusClassObserver(m.requests, action)
 }

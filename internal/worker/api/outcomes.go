@@ -11,15 +11,15 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// metricOutcome is what a worker says of one of its runs, and what it is answered.
+// outcome is the outcome of one run in a request with many, and the answer to it.
 type outcome struct {
 	pendingFinish
 	id        string // of the run, as it was sent
-	completes bool   // it is complete, with the result
+	completes bool   // whether the run completes, with result
 	result    []byte
 
-	job *job.Job
-	err error // in place of after: this outcome is refused, and the others are not
+	job *job.Job // after the finish
+	err error    // set instead of job: only this outcome is refused
 }
 
 // POST /worker/v1/outcomes
@@ -29,10 +29,9 @@ func (a *API) finish(c *httpapi.Call) error {
 		return err
 	}
 	ctx := c.Request.Context()
-	if err = a.finishAll(ctx, all, a.needsVerify); err == errNeedsVerify {
-		if err = a.verifyResults(ctx, all); err == nil {
-			err = a.finishAll(ctx, all, false)
-		}
+	err = a.finishAll(ctx, all, a.needsVerify)
+	if errors.Is(err, errNeedsVerify) {
+		err = a.verifyAndFinishAll(ctx, all)
 	}
 	if err != nil {
 		return err
@@ -41,8 +40,15 @@ func (a *API) finish(c *httpapi.Call) error {
 	return nil
 }
 
-// verifyResults asks the contracts that have to look before they believe a result, one run after
-// the other.
+// verifyAndFinishAll verifies results and finishes the runs then.
+func (a *API) verifyAndFinishAll(ctx context.Context, all []*outcome) error {
+	if err := a.verifyResults(ctx, all); err != nil {
+		return err
+	}
+	return a.finishAll(ctx, all, false)
+}
+
+// verifyResults calls VerifyResult for the results of contracts that have it, one after the other.
 func (a *API) verifyResults(ctx context.Context, all []*outcome) error {
 	jobs, err := a.completedJobs(ctx, all)
 	if err != nil {
@@ -51,20 +57,20 @@ func (a *API) verifyResults(ctx context.Context, all []*outcome) error {
 	for _, o := range all {
 		j := jobs[o.run.Seq()]
 		if !o.completes || o.err != nil || j == nil {
-			continue // the transaction finds what is lost
+			continue // refused already, or lost, which the transaction will find
 		}
-		h, err := a.checkRun(j, o.run)
-		if err != nil || h.contract.VerifyResult == nil {
+		r, err := a.checkRun(j, o.run)
+		if err != nil || r.contract.VerifyResult == nil {
 			continue
 		}
-		if err := o.verify(ctx, h); !affectsOneRun(err) {
+		if err := o.verify(ctx, r); err != nil && !affectsOneRun(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// completedJobs reads the jobs whose runs left results, with their definitions, by their numbers.
+// completedJobs reads the jobs of the runs that complete, with their definitions, by number.
 func (a *API) completedJobs(ctx context.Context, all []*outcome) (map[int64]*job.Job, error) {
 	var seqs []int64
 	for _, o := range all {
@@ -80,82 +86,88 @@ func (a *API) completedJobs(ctx context.Context, all []*outcome) (map[int64]*job
 	return jobs, err
 }
 
-// settle has the contract look. A run that is overdue stays that: there is nothing to look for.
-func (o *outcome) verify(ctx context.Context, h *currentRun) error {
-	if timeout := h.contract.timedOut(h.job); timeout != nil {
+// verify calls VerifyResult and makes its answer the plan. A run that has timed out stays that,
+// without verification.
+func (o *outcome) verify(ctx context.Context, r *currentRun) error {
+	if timeout := r.contract.timedOut(r.job); timeout != nil {
 		o.plan.decide = func(*currentRun) (engine.Outcome, error) {
 			o.timedOut = timeout
 			return *timeout, nil
 		}
 		return nil
 	}
-	verifiedOutcome, err := h.contract.VerifyResult(ctx, h.job, o.result)
-	if o.plan = verified(verifiedOutcome); err != nil {
-		// unless the run is over by then: an outcome before this one may have ended it
+	verifiedOutcome, err := r.contract.VerifyResult(ctx, r.job, o.result)
+	if err != nil {
+		// The transaction still checks the run: another outcome for it may have ended it.
 		o.plan = rejected(err)
+		return err
 	}
-	return err
+	o.plan = verified(verifiedOutcome)
+	return nil
 }
 
-// affectsOneRun reports whether an error is about one run, so that the others can end all the same.
+// affectsOneRun reports whether an error is about one run only, so that the others can be
+// finished.
 func affectsOneRun(err error) bool {
-	if err == nil {
-		return true
-	}
 	c := toProblem(err).code
 	return c != codeUnavailable && c != codeInternal
 }
 
-// finishAll ends in one transaction what has not been refused yet. With ask it ends nothing and is
-// errNeedsVerify if a contract has to look first.
+// finishAll finishes the runs whose outcomes have not been refused yet, in one transaction. With
+// checkFirst it finishes none and returns errNeedsVerify if a result has to be verified first.
 func (a *API) finishAll(ctx context.Context, all []*outcome, checkFirst bool) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(o *outcome) bool { return o.err != nil })
-	var endings []engine.FinishRequest
+	var requests []engine.FinishRequest
 	needsVerify := false
 	if checkFirst {
-		endings = a.verifyChecks(all, &needsVerify)
+		requests = a.verifyChecks(all, &needsVerify)
 	}
-	checks := len(endings)
+	checks := len(requests)
 	for _, o := range all {
-		judge := a.decide(&o.pendingFinish)
-		endings = append(endings, engine.FinishRequest{Run: engine.Run{Run: o.run},
+		decide := a.decide(&o.pendingFinish)
+		requests = append(requests, engine.FinishRequest{
+			Run: engine.Run{Run: o.run},
 			Decide: func(j *job.Job) (engine.Outcome, error) {
 				if needsVerify {
 					return engine.Outcome{}, errNeedsVerify
 				}
-				return judge(j)
-			}})
+				return decide(j)
+			},
+		})
 	}
-	ended := a.engine.FinishAll(ctx, endings)[checks:]
+	results := a.engine.FinishAll(ctx, requests)[checks:]
 	if needsVerify {
 		return errNeedsVerify
 	}
 	for i, o := range all {
-		o.job, o.err = ended[i].Job, a.finishError(&o.pendingFinish, ended[i].Err)
-		if !affectsOneRun(o.err) {
+		o.job, o.err = results[i].Job, a.finishError(&o.pendingFinish, results[i].Err)
+		if o.err != nil && !affectsOneRun(o.err) {
 			return o.err
 		}
 	}
 	return nil
 }
 
-// verifyChecks asks for all results, in the transaction and before any run ends, whether a contract
-// has to look at them. So nobody reads the jobs beforehand where none has to. It ends no run.
+// verifyChecks returns requests that run before those of the outcomes, in their transaction, and
+// set needsVerify if a result has to be verified first. They finish no run. So the jobs are read
+// ahead of the transaction only when that is needed.
 func (a *API) verifyChecks(all []*outcome, needsVerify *bool) (checks []engine.FinishRequest) {
 	for _, o := range all {
 		if !o.completes {
 			continue
 		}
-		judge := a.decide(&o.pendingFinish)
-		checks = append(checks, engine.FinishRequest{Run: engine.Run{Run: o.run},
+		decide := a.decide(&o.pendingFinish)
+		checks = append(checks, engine.FinishRequest{
+			Run: engine.Run{Run: o.run},
 			Decide: func(j *job.Job) (engine.Outcome, error) {
-				_, err := judge(j)
-				*needsVerify = *needsVerify || err == errNeedsVerify
+				_, err := decide(j)
+				*needsVerify = *needsVerify || errors.Is(err, errNeedsVerify)
 				return engine.Outcome{}, errCheckOnly
-			}})
+			},
+		})
 	}
 	return checks
 }
 
-// errCheckOnly never leaves the API: a run goes on that was only asked about.
-var errCheckOnly = errors.New("workerapi: only asked")
+// errCheckOnly keeps a check from finishing its run. It never leaves the API.
+var errCheckOnly = errors.New("workerapi: a check only")

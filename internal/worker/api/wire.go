@@ -27,7 +27,7 @@ const (
 	maxRunID      = 255
 )
 
-// readObject reads a body that is an object; none at all is an empty one.
+// readObject reads a body that is a JSON object. An empty body counts as an empty object.
 func readObject(c *httpapi.Call) ([]byte, error) {
 	body, err := c.Body()
 	if err != nil {
@@ -49,7 +49,7 @@ func readObject(c *httpapi.Call) ([]byte, error) {
 	return body, nil
 }
 
-// claimRequest asks for jobs.
+// claimRequest is the body of a claim.
 type claimRequest struct {
 	contract    string
 	queues      []string // none means all
@@ -58,8 +58,8 @@ type claimRequest struct {
 	worker      string
 }
 
-// readClaim reads an object that has members of these names alone: where a misspelt queues were
-// ignored as elsewhere, its sender would be given the jobs of all queues.
+// readClaim reads an object that has members with these names only. Other routes ignore unknown
+// members; but if a misspelt "queues" were ignored, its sender would claim jobs of all queues.
 func readClaim(c *httpapi.Call, allowed ...string) ([]byte, error) {
 	body, err := readObject(c)
 	if err != nil {
@@ -82,7 +82,7 @@ func (q *claimRequest) read(c *httpapi.Call) error {
 	q.max = 1
 	for name, value := range strictjson.Members(body) {
 		if strictjson.IsNull(value) {
-			continue // as if it were left out
+			continue // null counts as absent
 		}
 		switch string(name) {
 		case "queues":
@@ -99,7 +99,7 @@ func (q *claimRequest) read(c *httpapi.Call) error {
 	return q.readCaller(c, body)
 }
 
-// readOne reads the request for one job that the path names.
+// readOne reads the body of a claim for the one job that the path names.
 func (q *claimRequest) readOne(c *httpapi.Call) error {
 	body, err := readClaim(c, "contract", "worker")
 	if err != nil {
@@ -108,7 +108,7 @@ func (q *claimRequest) readOne(c *httpapi.Call) error {
 	return q.readCaller(c, body)
 }
 
-// readCaller reads whose jobs are asked for, and by whom.
+// readCaller reads the contract of the jobs and the name of the worker.
 func (q *claimRequest) readCaller(c *httpapi.Call, body []byte) (err error) {
 	q.worker = c.Request.RemoteAddr
 	for name, value := range strictjson.Members(body) {
@@ -142,16 +142,16 @@ func readQueues(raw []byte) ([]string, error) {
 			all = append(all, queue)
 		}
 		if len(all) > maxQueues {
-			return nil, invalid("queues may name at most " + strconv.Itoa(maxQueues))
+			return nil, invalid("queues must have at most " + strconv.Itoa(maxQueues) + " names")
 		}
 	}
 	if len(all) == 0 {
-		return nil, invalid("queues names none; it is left out for all")
+		return nil, invalid("queues is empty; leave it out to claim from all queues")
 	}
 	return all, nil
 }
 
-// readNumber reads a whole number, capped silently at most.
+// readNumber reads a whole number of minValue or more. A larger one than maxValue counts as that.
 func readNumber(name string, raw []byte, minValue, maxValue int64) (int, error) {
 	n, err := strictjson.Int(raw, 64)
 	if err != nil || n < minValue {
@@ -161,7 +161,7 @@ func readNumber(name string, raw []byte, minValue, maxValue int64) (int, error) 
 	return int(min(n, maxValue)), nil
 }
 
-// readText reads a name: not empty, not long, and nothing that a store cannot keep.
+// readText reads a string that is neither empty nor too long and that every store can keep.
 func readText(name string, raw []byte, maxLen int) (string, error) {
 	s, err := strictjson.String(raw)
 	if err != nil || s == "" || utf8.RuneCountInString(s) > maxLen || strings.IndexByte(s, 0) >= 0 {
@@ -171,16 +171,16 @@ func readText(name string, raw []byte, maxLen int) (string, error) {
 	return s, nil
 }
 
-// readState reads a heartbeat; nil keeps the state there is.
+// readState reads the state of a heartbeat; nil keeps the stored one.
 func readState(c *httpapi.Call) (state []byte, err error) {
 	body, err := readObject(c)
 	return findMember(body, "state"), err
 }
 
-// readResult reads what a run leaves; nil is nothing.
+// readResult reads the result of a run; nil means none.
 func readResult(object []byte) []byte { return findMember(object, "result") }
 
-// findMember reads one member of an object; nil when it is not there.
+// findMember returns the value of a member; nil when the object does not have it.
 func findMember(object []byte, member string) (found []byte) {
 	for name, value := range strictjson.Members(object) {
 		if string(name) == member {
@@ -190,14 +190,13 @@ func findMember(object []byte, member string) (found []byte) {
 	return found
 }
 
-// failure is what a worker says of a run that failed.
+// failure is a worker's report of a run that failed.
 type failure struct {
 	message, errorType string
 	retryable          bool
 }
 
-// readFailure reads a failure; at is where its members are, for whoever is told what is wrong with
-// them.
+// readFailure reads a failure. at is the path of the object, a prefix for the names in errors.
 func readFailure(at string, object []byte) (f failure, err error) {
 	var hasError, hasRetryable bool
 	for name, value := range strictjson.Members(object) {
@@ -228,9 +227,9 @@ func readFailure(at string, object []byte) (f failure, err error) {
 	return f, nil
 }
 
-// sanitizeMessage is what is kept of the message of a failure: a worker is to be rid of a run
-// whatever it has to say of it. Stores keep no U+0000, and half a surrogate pair has been read as
-// U+FFFD already.
+// sanitizeMessage makes a message one that every store can keep, so that no message keeps a worker
+// from finishing its run: it is cut to maxError bytes and loses U+0000. Half a surrogate pair has
+// become U+FFFD when the JSON was read.
 func sanitizeMessage(message string) string {
 	if len(message) > maxError {
 		message = strings.ToValidUTF8(message[:maxError], "")
@@ -238,8 +237,7 @@ func sanitizeMessage(message string) string {
 	return strings.ReplaceAll(message, "\x00", "\uFFFD")
 }
 
-// readOutcomes reads how many runs ended. Each outcome is read by the rules of the route for a
-// single run.
+// readOutcomes reads the outcomes of several runs, each by the rules of the route for one run.
 func readOutcomes(c *httpapi.Call) ([]*outcome, error) {
 	body, err := readObject(c)
 	if err != nil {
@@ -252,7 +250,7 @@ func readOutcomes(c *httpapi.Call) ([]*outcome, error) {
 	var all []*outcome
 	for i, value := range strictjson.Elements(list) {
 		if i == maxJobs {
-			return nil, invalid("outcomes may be at most " + strconv.Itoa(maxJobs))
+			return nil, invalid("outcomes must have at most " + strconv.Itoa(maxJobs) + " elements")
 		}
 		o, err := readOutcome("outcomes["+strconv.Itoa(i)+"]", value)
 		if err != nil {
@@ -261,7 +259,7 @@ func readOutcomes(c *httpapi.Call) ([]*outcome, error) {
 		all = append(all, o)
 	}
 	if len(all) == 0 {
-		return nil, invalid("outcomes has none")
+		return nil, invalid("outcomes is empty")
 	}
 	return all, nil
 }
@@ -275,7 +273,7 @@ func readOutcome(at string, raw []byte) (*outcome, error) {
 		switch name := string(name); name {
 		case "run_id", "complete", "fail", "release":
 			if members[name] = value; strictjson.IsNull(value) {
-				delete(members, name) // as if it were left out
+				delete(members, name) // null counts as absent
 			}
 		}
 	}
@@ -294,8 +292,8 @@ func readOutcome(at string, raw []byte) (*outcome, error) {
 	return o, err
 }
 
-// read reads the member that says how the run ended, which is what the body of the route of its
-// name is.
+// read reads the member that says how the run ended. Its value is the body of the route with the
+// same name.
 func (o *outcome) read(at, name string, value []byte) error {
 	if strictjson.KindOf(value) != strictjson.KindObject {
 		return invalid(at + " is not an object")
@@ -314,7 +312,7 @@ func (o *outcome) read(at, name string, value []byte) error {
 	return nil
 }
 
-// appendJob writes a job as its worker gets it.
+// appendJob appends a claimed job.
 func appendJob(b []byte, contract *Contract, j *job.Job) []byte {
 	b = append(b, `{"job_id":`...)
 	b = strictjson.AppendString(b, j.ID.Key)
@@ -335,7 +333,7 @@ func appendJob(b []byte, contract *Contract, j *job.Job) []byte {
 	return append(b, '}')
 }
 
-// appendRaw writes what was sent as JSON; null where nothing was.
+// appendRaw appends a body that is JSON; null when there is none.
 func appendRaw(b, raw []byte) []byte {
 	if len(raw) == 0 {
 		return append(b, "null"...)
@@ -364,7 +362,7 @@ func sendStatus(c *httpapi.Call, jobID, status string) {
 	c.Send(http.StatusOK, httpapi.JSON, append(appendStatus([]byte{'{'}, jobID, status), '}'))
 }
 
-// appendStatus writes the members that say where a job stands.
+// appendStatus appends the members that show the state of a job.
 func appendStatus(b []byte, jobID, status string) []byte {
 	b = strictjson.AppendString(append(b, `"job_id":`...), jobID)
 	return strictjson.AppendString(append(b, `,"status":`...), status)
