@@ -14,27 +14,31 @@ import (
 	"time"
 )
 
-// Config says what a client may do. The zero value calls public addresses, follows nothing, and
-// waits as long as its requests' contexts do.
+// Config says what a client may do. The zero value calls public addresses, follows no redirects, and
+// has no time limits but those of its requests' contexts.
 type Config struct {
-	// every listener is on loopback: loopback and private addresses may be called
+	// AllowLocal permits loopback and private addresses.
 	AllowLocal bool
-	Allow      []netip.Prefix // what else may be called, whatever it is
+	// Allow permits further addresses, of any class.
+	Allow []netip.Prefix
 
-	// MaxRedirects is how many are followed, at most 10. With 0 the answer that redirects is the
-	// answer; beyond more it is ErrRedirects.
+	// MaxRedirects is how many redirects are followed, at most 10; one more is ErrRedirects.
+	// With 0 the answer that redirects is returned.
 	MaxRedirects int
 
-	ConnectTimeout time.Duration // 0 is 10 s; the TLS handshake has as long again
-	// from the request sent to the header of the answer; 0 is no limit but the context's
+	// ConnectTimeout bounds the connecting, and once more the TLS handshake; 0 means 10 s.
+	ConnectTimeout time.Duration
+	// HeaderTimeout bounds the time from the request to the header of the answer; 0 means none.
 	HeaderTimeout time.Duration
-	// of the whole exchange, reading the body included; 0 is no limit but the context's
+	// Timeout bounds the whole exchange, reading the body included; 0 means none.
 	Timeout time.Duration
 
-	UserAgent string        // of requests that name none; "" is millrace
-	Resolver  *net.Resolver // nil is the system's
+	UserAgent string        // of requests without one; "" means millrace
+	Resolver  *net.Resolver // nil means the system's
 	TLS       *tls.Config   // nil trusts what the system trusts
-	Proxy     *url.URL      // as ParseProxy reads it; nil is none. It may be called wherever it is
+	// Proxy is a proxy's URL as ParseProxy returns it; nil means none. Its own address is not
+	// checked.
+	Proxy *url.URL
 }
 
 const (
@@ -46,27 +50,26 @@ const (
 	maxIdleConns          = 256
 )
 
-// ErrRedirects says that an answer redirects once more than is followed.
+// ErrRedirects reports more redirects than Config.MaxRedirects.
 var ErrRedirects = errors.New("egress: too many redirects")
 
-// ErrProtocolSwitch says that the other end wants to go on in another protocol, which nobody asked
-// for.
+// ErrProtocolSwitch reports an answer that switches to another protocol, which was not requested.
 var ErrProtocolSwitch = errors.New("egress: the answer switches protocols")
 
-// Client makes requests. It may be used by many at a time.
+// Client makes requests. It may be used by several goroutines.
 type Client struct {
 	http  *http.Client
 	agent string
 }
 
-// New makes a client. Close it when no request is under way any more.
+// New makes a client. Close it when no request is under way.
 func New(c Config) (*Client, error) {
 	if c.MaxRedirects < 0 || c.MaxRedirects > maxRedirects {
 		return nil, fmt.Errorf("egress: MaxRedirects is %d, not 0 to %d", c.MaxRedirects,
 			maxRedirects)
 	}
 	if slices.ContainsFunc(c.Allow, func(p netip.Prefix) bool { return !p.IsValid() }) {
-		return nil, errors.New("egress: Allow holds a prefix that is none")
+		return nil, errors.New("egress: Allow has an invalid prefix")
 	}
 	if c.ConnectTimeout <= 0 {
 		c.ConnectTimeout = defaultConnectTimeout
@@ -86,13 +89,19 @@ func New(c Config) (*Client, error) {
 		dialer := &net.Dialer{Timeout: c.ConnectTimeout, Control: g.control, Resolver: c.Resolver}
 		transport = newTransport(c, dialer.DialContext)
 	}
-	return &Client{agent: c.UserAgent, http: &http.Client{Transport: transport, Timeout: c.Timeout,
-		CheckRedirect: redirectPolicy(c.MaxRedirects)}}, nil
+	client := &http.Client{
+		Transport:     transport,
+		Timeout:       c.Timeout,
+		CheckRedirect: redirectPolicy(c.MaxRedirects),
+	}
+	return &Client{agent: c.UserAgent, http: client}, nil
 }
 
-// newTransport speaks HTTP over connections that dial makes.
-func newTransport(c Config, dial func(ctx context.Context, network, address string) (net.Conn,
-	error)) *http.Transport {
+// dialFunc makes a connection, as net.Dialer.DialContext does.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// newTransport makes a transport over connections of dial.
+func newTransport(c Config, dial dialFunc) *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // never the environment's
 		DialContext:            dial,
@@ -108,7 +117,7 @@ func newTransport(c Config, dial func(ctx context.Context, network, address stri
 	}
 }
 
-// unmapPrefixes writes prefixes the way addresses are compared.
+// unmapPrefixes translates IPv4-mapped prefixes to IPv4, as addresses are before they are compared.
 func unmapPrefixes(prefixes []netip.Prefix) []netip.Prefix {
 	all := make([]netip.Prefix, len(prefixes))
 	for i, p := range prefixes {
@@ -120,8 +129,8 @@ func unmapPrefixes(prefixes []netip.Prefix) []netip.Prefix {
 	return all
 }
 
-// Do makes a request whose URL is as ParseURL wants it. A Refused is in the chain of the error when
-// the address is not to be called.
+// Do makes a request, whose URL must satisfy ParseURL. Its error wraps a RefusedError when the
+// address may not be called.
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	if err := checkURL(req.URL); err != nil {
 		return nil, err
@@ -133,17 +142,20 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 		req.Header.Set("User-Agent", c.agent)
 	}
 	resp, err := c.http.Do(req)
-	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
-		resp.Body.Close() // it is the bare connection, which no deadline ends
+	if err != nil {
+		return resp, err
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Body.Close() // this is the bare connection, which no deadline ends
 		return nil, ErrProtocolSwitch
 	}
-	return resp, err
+	return resp, nil
 }
 
-// Close ends connections that nothing is using.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// redirectPolicy decides on each redirect; the guard sees the connection as well.
+// redirectPolicy decides about each redirect; the guard checks its connection too.
 func redirectPolicy(limit int) func(*http.Request, []*http.Request) error {
 	return func(next *http.Request, via []*http.Request) error {
 		if limit == 0 {
@@ -156,19 +168,17 @@ func redirectPolicy(limit int) func(*http.Request, []*http.Request) error {
 			return err
 		}
 		next.Header.Del("Referer")
-		// Once away from where it was meant to go a request stays without credentials, also when it
-		// is sent back there.
-		crossOrigin := func(u *url.URL) bool { return origin(u) != origin(via[0].URL) }
-		if crossOrigin(next.URL) || slices.ContainsFunc(via, func(r *http.Request) bool {
-			return crossOrigin(r.URL)
-		}) {
+		// A request that has left its first origin stays without credentials, also when it is
+		// redirected back.
+		leftOrigin := func(r *http.Request) bool { return origin(r.URL) != origin(via[0].URL) }
+		if leftOrigin(next) || slices.ContainsFunc(via, leftOrigin) {
 			keepSafeHeaders(next.Header)
 		}
 		return nil
 	}
 }
 
-// origin is scheme, host and port.
+// origin returns scheme, host and port.
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -177,7 +187,7 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// safeHeaders are the headers that go along to another host: any other may be a credential.
+// safeHeaders are the headers that are sent to another origin; any other may be a credential.
 var safeHeaders = []string{"Accept", "Accept-Language", "Accept-Encoding", "Content-Type", "Range",
 	"User-Agent"}
 

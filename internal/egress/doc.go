@@ -1,18 +1,24 @@
-// Package egress is the only way out: every HTTP request this program makes to an address somebody
-// else named goes through a Client.
+// Package egress makes the requests that leave this program: every HTTP request to an address that
+// a user or another server named goes through a Client, so that none of them reaches what is
+// private (server-side request forgery).
 //
-// What a name or an odd spelling of a number leads to is known only when a connection is made, so
-// that is where the guard stands: it sees the address the kernel is about to be given. A name that
-// resolves differently the second time, 0x7f.1, or a redirect gains nothing by it.
+// What a host name, or a number in an unusual spelling, leads to is known only when a connection is
+// made. That is where the guard checks the address, the one the kernel is about to connect to:
 //
-// Refused is whatever is not public, see classes. Local lets a developer's machine call itself and
-// its network: it is set while every listener is on loopback. Allow lists what an operator lets
-// through besides.
+//	ParseURL ─> Client.Do ─> resolve ─> guard.control(address) ─> connect
+//	              ▲                          │ not public: RefusedError
+//	              └── each redirect again ───┘
 //
-// Through a proxy of the operator's the same holds as far as the proxy can be told an address: see
+// So a name that resolves differently the second time, 0x7f.1, or a redirect cannot get past it.
+//
+// Addresses that are not public are refused; classes lists them. AllowLocal permits loopback and
+// private addresses: a node sets it while all its own listeners are on loopback, as on a
+// developer's machine. Allow lists the prefixes that an operator permits in addition.
+//
+// Through a proxy of the operator the same holds as far as the proxy can be given an address; see
 // proxyTransport.
 //
-// The environment names no proxies here, compressed answers are neither asked for nor unpacked, and
-// header, handshake and connection are bounded in time and size. The body of an answer is the
-// caller's to bound.
+// Proxies of the environment are ignored, compressed answers are neither requested nor decoded, and
+// header, handshake and connection are bounded in time and size. The caller bounds the body of the
+// answer.
 package egress

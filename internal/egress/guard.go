@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// Class is what an address is when it is not a public one.
+// Class says whether an address is public, and otherwise what it is for.
 type Class string
 
-// The classes. Public is what everybody may call.
+// The classes. Only Public is called without permission.
 const (
 	Public      Class = "public"
 	Unspecified Class = "unspecified"
@@ -23,8 +23,7 @@ const (
 	Embedded    Class = "IPv4 in IPv6"
 )
 
-// RefusedError says that an address is not called from here. It is in the chain of the error of
-// Client.Do.
+// RefusedError reports an address that may not be called. Client.Do wraps it.
 type RefusedError struct {
 	Address netip.Addr
 	Class   Class
@@ -34,15 +33,11 @@ func (r *RefusedError) Error() string {
 	return fmt.Sprintf("egress: the address %s is refused: %s", r.Address, r.Class)
 }
 
-// classes are the special-purpose blocks of IANA's registries; the first that holds an address
+// classes are the special-purpose blocks of IANA's registries. The first that contains an address
 // decides. Of IPv6 only 2000::/3 is in use as public, so the rest needs no list.
-var classes = []struct {
-	netip.Prefix
-	Class
-}{
+var classes = []classRule{
 	{netip.MustParsePrefix("0.0.0.0/32"), Unspecified},
-	// "this network": some systems take it for loopback
-	{netip.MustParsePrefix("0.0.0.0/8"), Reserved},
+	{netip.MustParsePrefix("0.0.0.0/8"), Reserved}, // loopback on some systems
 	{netip.MustParsePrefix("10.0.0.0/8"), Private},
 	{netip.MustParsePrefix("100.64.0.0/10"), CarrierNAT},
 	{netip.MustParsePrefix("127.0.0.0/8"), Loopback},
@@ -76,11 +71,17 @@ var classes = []struct {
 	{netip.MustParsePrefix("::/0"), Reserved},
 }
 
+// classRule gives the addresses of a prefix their class.
+type classRule struct {
+	netip.Prefix
+	Class
+}
+
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// Classify says what an address is. A mapped IPv4 address is that IPv4 address; one behind the
-// common NAT64 prefix, which is how a network without IPv4 reaches public ones, or in an ISATAP
-// address is Embedded unless it is public.
+// Classify returns the class of an address. An IPv4-mapped address has the class of the IPv4 address.
+// An IPv4 address behind the common NAT64 prefix, by which networks without IPv4 reach public
+// addresses, or in an ISATAP address is Embedded unless it is public.
 func Classify(a netip.Addr) Class {
 	a = a.WithZone("").Unmap()
 	if !a.IsValid() {
@@ -92,16 +93,11 @@ func Classify(a netip.Addr) Class {
 	if nat64.Contains(a) {
 		return Public
 	}
-	index := slices.IndexFunc(classes, func(c struct {
-		netip.Prefix
-		Class
-	}) bool {
-		return c.Contains(a)
-	})
-	return classes[index].Class // the last of each family holds everything
+	index := slices.IndexFunc(classes, func(c classRule) bool { return c.Contains(a) })
+	return classes[index].Class // the last rule of each family contains all addresses
 }
 
-// embeddedIPv4 finds the IPv4 address to which a NAT64 or ISATAP address is translated on its way.
+// embeddedIPv4 returns the IPv4 address to which the network translates a NAT64 or ISATAP address.
 func embeddedIPv4(a netip.Addr) (netip.Addr, bool) {
 	if !a.Is6() {
 		return netip.Addr{}, false
@@ -114,25 +110,26 @@ func embeddedIPv4(a netip.Addr) (netip.Addr, bool) {
 	return netip.AddrFrom4([4]byte(b[12:])), true
 }
 
-// guard decides which addresses are called.
+// guard decides which addresses may be called.
 type guard struct {
 	allowLocal bool
 	allow      []netip.Prefix
 }
 
-// check returns a Refused for an address that is not to be called.
+// checkAddress returns a RefusedError for an address that may not be called.
 func (g *guard) checkAddress(a netip.Addr) error {
 	unmapped := a.WithZone("").Unmap()
 	class := Classify(unmapped)
-	allowed := class == Public || (g.allowLocal && (class == Loopback || class == Private)) ||
-		slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(unmapped) })
-	if allowed {
+	local := class == Loopback || class == Private
+	listed := func(p netip.Prefix) bool { return p.Contains(unmapped) }
+	if class == Public || (local && g.allowLocal) || slices.ContainsFunc(g.allow, listed) {
 		return nil
 	}
 	return &RefusedError{Address: a, Class: class}
 }
 
-// control is called with the address of each connection before it is made.
+// control is the Control of a net.Dialer, called with the resolved address of each connection before
+// it is made.
 func (g *guard) control(network, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ProxyError says that a proxy failed, and not what lies behind it.
+// ProxyError reports that a proxy failed, and not the target behind it.
 type ProxyError struct {
 	Proxy string // host and port
 	Err   error
@@ -23,10 +23,12 @@ type ProxyError struct {
 func (p *ProxyError) Error() string {
 	return fmt.Sprintf("egress: the proxy %s: %v", p.Proxy, p.Err)
 }
+
+// Unwrap returns the cause.
 func (p *ProxyError) Unwrap() error { return p.Err }
 
-// ParseProxy reads the URL of a proxy: http or socks5, a host, and credentials if it wants some.
-// Errors do not repeat it, as they are logged.
+// ParseProxy reads the URL of a proxy: http or socks5, a host, and optional credentials. Its errors
+// do not repeat the URL, since they are logged.
 func ParseProxy(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || len(raw) > MaxURL {
@@ -43,8 +45,8 @@ func ParseProxy(raw string) (*url.URL, error) {
 	if err := checkURL(&url.URL{Scheme: "http", Host: u.Host, Opaque: u.Opaque}); err != nil {
 		return nil, fmt.Errorf("a proxy: %w", err)
 	}
-	if password, _ := user.Password(); len(user.Username()) > maxSOCKSCredential ||
-		len(password) > maxSOCKSCredential {
+	password, _ := user.Password()
+	if max(len(user.Username()), len(password)) > maxSOCKSCredential {
 		return nil, fmt.Errorf("the proxy's credentials have more than %d bytes",
 			maxSOCKSCredential)
 	}
@@ -56,18 +58,22 @@ func ParseProxy(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// proxyTransport makes each hop's connection through a proxy, which is an operator's choice and may
-// be anywhere; what lies behind it may not. Names are looked up here, and the proxy is given the
-// address that was checked, wherever its protocol has a place for one: in SOCKS5, and in CONNECT,
-// which carries https. A plain request to an HTTP proxy names the host, and the proxy looks it up
-// once more by itself: there all its addresses must be allowed.
+// proxyTransport makes connections through a proxy. The operator chooses the proxy, which may have
+// any address; the targets behind it are checked as without a proxy. This transport resolves names
+// itself and gives the proxy the address that was checked, where the protocol of the proxy permits
+// it:
+//
+//	proxy   target  request to the proxy     addresses of the target that must be allowed
+//	socks5  any     connect to an address    the one that is used
+//	http    https   CONNECT to an address    the one that is used
+//	http    http    the URL, with its host   all, since the proxy resolves the host again
 type proxyTransport struct {
 	proxy    *url.URL
 	guard    *guard
 	resolver *net.Resolver
-	dialer   *net.Dialer // to the proxy
-	tunnel   *http.Transport
-	plain    *http.Transport // of http:// through an HTTP proxy
+	dialer   *net.Dialer     // to the proxy
+	tunnel   *http.Transport // through a connection to the target
+	plain    *http.Transport // of http:// through an HTTP proxy; nil for SOCKS5
 }
 
 func newProxyTransport(c Config, g *guard) (*proxyTransport, error) {
@@ -97,16 +103,19 @@ func (p *proxyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp, err := p.plain.RoundTrip(req)
-	// who it asked is the proxy, and the proxy did not answer
-	if err != nil && req.Context().Err() == nil {
-		err = &ProxyError{p.proxy.Host, err}
-	}
-	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired {
+	switch {
+	case err != nil && req.Context().Err() == nil:
+		return nil, &ProxyError{p.proxy.Host, err} // the answer comes from the proxy
+	case err != nil:
+		return nil, err
+	case resp.StatusCode == http.StatusProxyAuthRequired:
 		resp.Body.Close()
-		return nil, &ProxyError{p.proxy.Host, errors.New("it refuses the credentials")}
+		return nil, &ProxyError{p.proxy.Host, errProxyCredentials}
 	}
-	return resp, err
+	return resp, nil
 }
+
+var errProxyCredentials = errors.New("it refuses the credentials")
 
 // CloseIdleConnections is called by http.Client.
 func (p *proxyTransport) CloseIdleConnections() {
@@ -116,8 +125,8 @@ func (p *proxyTransport) CloseIdleConnections() {
 	}
 }
 
-// resolveAllowed looks a host up and returns those of its addresses that may be called. With all,
-// one that may not is an error, else only none that may.
+// resolveAllowed resolves a host and returns those of its addresses that may be called. When all is
+// true, an address that may not be called is an error; otherwise only when there is no other.
 func (p *proxyTransport) resolveAllowed(ctx context.Context, host string,
 	all bool) (allowed []netip.Addr, err error) {
 	resolver := p.resolver
@@ -142,7 +151,7 @@ func (p *proxyTransport) resolveAllowed(ctx context.Context, host string,
 	return allowed, nil
 }
 
-// dialProxy connects to the proxy, whatever address is asked for.
+// dialProxy connects to the proxy, whatever address is requested.
 func (p *proxyTransport) dialProxy(ctx context.Context, _, _ string) (net.Conn, error) {
 	conn, err := p.dialer.DialContext(ctx, "tcp", p.proxy.Host)
 	if err != nil {
@@ -151,7 +160,7 @@ func (p *proxyTransport) dialProxy(ctx context.Context, _, _ string) (net.Conn, 
 	return conn, nil
 }
 
-// dialTarget connects to an address of a host through the proxy: the first that can be reached.
+// dialTarget connects through the proxy to the first address of a host that can be reached.
 func (p *proxyTransport) dialTarget(ctx context.Context, _, hostPort string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.dialer.Timeout)
 	defer cancel()
@@ -166,20 +175,19 @@ func (p *proxyTransport) dialTarget(ctx context.Context, _, hostPort string) (ne
 	err = &net.DNSError{Err: "no address", Name: host, IsNotFound: true}
 	for _, a := range found {
 		var conn net.Conn
-		if conn, err = p.dialThroughProxy(ctx, net.JoinHostPort(a.String(), port)); err == nil {
-			return conn, nil
-		}
-		if proxyErr := (*ProxyError)(nil); errors.As(err, &proxyErr) || ctx.Err() != nil {
-			break
+		conn, err = p.dialThroughProxy(ctx, net.JoinHostPort(a.String(), port))
+		var proxyErr *ProxyError
+		if errors.As(err, &proxyErr) || ctx.Err() != nil || err == nil {
+			return conn, err
 		}
 	}
 	return nil, err
 }
 
-// pastDeadline is a deadline that ends what is being read or written.
+// pastDeadline is a deadline that interrupts reads and writes under way.
 var pastDeadline = time.Unix(1, 0)
 
-// dialThroughProxy has the proxy connect to an address. The end of ctx ends it.
+// dialThroughProxy connects to an address through the proxy. The end of ctx interrupts it.
 func (p *proxyTransport) dialThroughProxy(ctx context.Context, address string) (net.Conn, error) {
 	conn, err := p.dialProxy(ctx, "", "")
 	if err != nil {
@@ -194,22 +202,28 @@ func (p *proxyTransport) dialThroughProxy(ctx context.Context, address string) (
 	if !stop() {
 		err = ctx.Err()
 	}
-	if err == nil {
-		return conn, nil
+	if err != nil {
+		conn.Close()
+		return nil, p.wrapError(err)
 	}
-	conn.Close()
-	if target := (*targetError)(nil); errors.As(err, &target) {
-		return nil, err
-	}
-	return nil, &ProxyError{p.proxy.Host, err}
+	return conn, nil
 }
 
-// targetError says that a proxy works and could not reach an address.
+// wrapError makes any error a ProxyError, except for one about the target.
+func (p *proxyTransport) wrapError(err error) error {
+	var target *targetError
+	if errors.As(err, &target) {
+		return err
+	}
+	return &ProxyError{p.proxy.Host, err}
+}
+
+// targetError reports that a proxy works and could not reach the target.
 type targetError struct{ reason string }
 
-func (u *targetError) Error() string { return "egress: through the proxy: " + u.reason }
+func (e *targetError) Error() string { return "egress: through the proxy: " + e.reason }
 
-// connect asks an HTTP proxy for a tunnel.
+// connect requests a tunnel from an HTTP proxy.
 func (p *proxyTransport) connect(conn net.Conn, address string) error {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address,
 		Header: http.Header{}}
@@ -227,11 +241,11 @@ func (p *proxyTransport) connect(conn net.Conn, address string) error {
 	case err != nil:
 		return err
 	case resp.StatusCode == http.StatusOK && r.Buffered() > 0:
-		return errors.New("it speaks before it is spoken to")
+		return errors.New("it sends data before the first request")
 	case resp.StatusCode == http.StatusOK:
 		return nil
 	case resp.StatusCode == http.StatusProxyAuthRequired:
-		return errors.New("it refuses the credentials")
+		return errProxyCredentials
 	case resp.StatusCode < http.StatusInternalServerError &&
 		resp.StatusCode != http.StatusForbidden:
 		return fmt.Errorf("it answers a CONNECT with %d", resp.StatusCode)
@@ -239,15 +253,16 @@ func (p *proxyTransport) connect(conn net.Conn, address string) error {
 	return &targetError{fmt.Sprintf("it answers %d", resp.StatusCode)}
 }
 
-// Ping reports whether the client's proxy takes connections; a client without one is well.
+// Ping checks that the client's proxy accepts connections. A client without a proxy needs no check.
 func (c *Client) Ping(ctx context.Context) error {
 	p, ok := c.http.Transport.(*proxyTransport)
 	if !ok {
 		return nil
 	}
 	conn, err := p.dialProxy(ctx, "", "")
-	if err == nil {
-		conn.Close()
+	if err != nil {
+		return err
 	}
-	return err
+	conn.Close()
+	return nil
 }

@@ -9,10 +9,10 @@ import (
 	"net/url"
 )
 
-// maxSOCKSCredential is how long user name and password may be (RFC 1929).
+// maxSOCKSCredential bounds user name and password (RFC 1929).
 const maxSOCKSCredential = 255
 
-// What is said in SOCKS5 (RFC 1928).
+// The codes of SOCKS5 (RFC 1928).
 const (
 	socksVersion  = 5
 	socksNoAuth   = 0
@@ -23,13 +23,17 @@ const (
 	socksIPv6     = 4
 )
 
-// targetReplies are the answers that are about the address and not the proxy.
-var targetReplies = map[byte]string{2: "its rules forbid the address",
-	3: "the network cannot be reached", 4: "the host cannot be reached",
-	5: "the connection is refused", 6: "the way is too long",
-	8: "it does not know the kind of address"}
+// targetReplies are the replies about the target and not the proxy.
+var targetReplies = map[byte]string{
+	2: "its rules forbid the address",
+	3: "network unreachable",
+	4: "host unreachable",
+	5: "connection refused",
+	6: "TTL expired",
+	8: "it does not support this type of address",
+}
 
-// socksHandshake asks a SOCKS5 proxy for a connection to an address.
+// socksHandshake requests a connection to an address from a SOCKS5 proxy.
 func socksHandshake(conn net.Conn, user *url.Userinfo, target netip.AddrPort) error {
 	if err := socksAuthenticate(conn, user); err != nil {
 		return err
@@ -43,7 +47,7 @@ func socksHandshake(conn net.Conn, user *url.Userinfo, target netip.AddrPort) er
 	if _, err := conn.Write(request); err != nil {
 		return err
 	}
-	var head [5]byte // version, reply, 0, kind of address, its first byte
+	var head [5]byte // version, reply, 0, type of the address, its first byte
 	if _, err := io.ReadFull(conn, head[:]); err != nil {
 		return err
 	}
@@ -64,7 +68,7 @@ func socksHandshake(conn net.Conn, user *url.Userinfo, target netip.AddrPort) er
 	return err
 }
 
-// socksAuthenticate agrees on how to log in, and does.
+// socksAuthenticate negotiates the method of authentication, and authenticates.
 func socksAuthenticate(conn net.Conn, user *url.Userinfo) error {
 	method := byte(socksNoAuth)
 	if user != nil {
@@ -75,7 +79,7 @@ func socksAuthenticate(conn net.Conn, user *url.Userinfo) error {
 		return err
 	}
 	if chosen[0] != socksVersion || chosen[1] != method {
-		return errors.New("it does not take this way to log in")
+		return errors.New("it does not accept this method of authentication")
 	}
 	if user == nil {
 		return nil
@@ -84,16 +88,20 @@ func socksAuthenticate(conn net.Conn, user *url.Userinfo) error {
 	login := append([]byte{1, byte(len(user.Username()))}, user.Username()...)
 	login = append(append(login, byte(len(password))), password...)
 	answer, err := socksExchange(conn, login)
-	if err == nil && answer[1] != 0 {
-		err = errors.New("it refuses the credentials")
+	if err != nil {
+		return err
 	}
-	return err
+	if answer[1] != 0 {
+		return errProxyCredentials
+	}
+	return nil
 }
 
-// socksExchange says something that is answered with two bytes.
+// socksExchange sends a request whose answer has two bytes.
 func socksExchange(conn net.Conn, request []byte) (answer [2]byte, err error) {
-	if _, err = conn.Write(request); err == nil {
-		_, err = io.ReadFull(conn, answer[:])
+	if _, err := conn.Write(request); err != nil {
+		return answer, err
 	}
+	_, err = io.ReadFull(conn, answer[:])
 	return answer, err
 }

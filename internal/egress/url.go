@@ -10,19 +10,18 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// MaxURL is how many bytes a URL may have.
+// MaxURL bounds the length of a URL in bytes.
 const MaxURL = 2048
 
-// ParseURL reads the URL of something to call: http or https with a host, and without credentials,
-// which would end up in every log. Whether its address may be called is decided when it is. Errors
-// are safe to show to who sent it.
+// ParseURL reads a URL to call: http or https with a host, and without credentials, which would end
+// up in every log. Whether its address may be called is decided when the connection is made. Its
+// errors may be shown to the sender of the URL.
 func ParseURL(raw string) (*url.URL, error) {
 	if len(raw) > MaxURL {
 		return nil, InvalidURLError(fmt.Sprintf("the URL has more than %d bytes", MaxURL))
 	}
-	if !utf8.ValidString(raw) || strings.ContainsFunc(raw, func(r rune) bool {
-		return r <= ' ' || r == 0x7f
-	}) {
+	blank := func(r rune) bool { return r <= ' ' || r == 0x7f }
+	if !utf8.ValidString(raw) || strings.ContainsFunc(raw, blank) {
 		return nil, InvalidURLError(
 			"the URL holds spaces, control characters, or bytes that are not UTF-8")
 	}
@@ -33,13 +32,13 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, checkURL(u)
 }
 
-// InvalidURLError says what is wrong with a URL. It is in the chain of the error of Client.Do for
-// one that redirects there.
+// InvalidURLError says what is wrong with a URL. Client.Do wraps one when it is redirected to such a
+// URL.
 type InvalidURLError string
 
 func (b InvalidURLError) Error() string { return string(b) }
 
-// check says what is wrong with a URL.
+// checkURL returns what is wrong with a URL.
 func checkURL(u *url.URL) error {
 	switch {
 	case u == nil || (u.Scheme != "http" && u.Scheme != "https"):
@@ -52,25 +51,24 @@ func checkURL(u *url.URL) error {
 		return InvalidURLError(
 			"the URL's host has a zone, which means something on one machine only")
 	}
-	if port := u.Port(); port != "" {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return InvalidURLError("the URL's port is not 1 to 65535")
-		}
+	n, err := strconv.ParseUint(u.Port(), 10, 16)
+	if u.Port() != "" && (err != nil || n == 0) {
+		return InvalidURLError("the URL's port is not 1 to 65535")
 	}
 	return nil
 }
 
-// forbiddenHeaders are the headers that belong to the connection or the transport and are never
-// taken from users; all that begin with Proxy- or Sec- are as well.
+// forbiddenHeaders belong to the connection or the transport, so users cannot set them; nor can they
+// set headers that begin with Proxy- or Sec-.
 var forbiddenHeaders = []string{"connection", "content-length", "expect", "host", "http2-settings",
 	"keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "via"}
 
-// CheckHeader says what is wrong with a header somebody wants to be sent along. Errors are safe to
-// show to them and do not repeat the value.
+// CheckHeader returns what is wrong with a header that a user wants to be sent. Its errors may be
+// shown to the user and do not repeat the value.
 func CheckHeader(name, value string) error {
 	lower := strings.ToLower(name)
 	if !httpguts.ValidHeaderFieldName(name) {
-		return fmt.Errorf("%q is no name of a header", name)
+		return fmt.Errorf("%q is not a valid name of a header", name)
 	}
 	if strings.HasPrefix(lower, "proxy-") || strings.HasPrefix(lower, "sec-") {
 		return fmt.Errorf("the header %s cannot be set", name)
@@ -81,7 +79,7 @@ func CheckHeader(name, value string) error {
 		}
 	}
 	if !httpguts.ValidHeaderFieldValue(value) {
-		return fmt.Errorf("the value of the header %s holds characters it cannot", name)
+		return fmt.Errorf("the value of the header %s has invalid characters", name)
 	}
 	return nil
 }

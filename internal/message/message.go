@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// Message is what is sent.
+// Message is a message to send.
 type Message struct {
-	// one that was sent a moment ago under the same id is the same, where the queue knows that;
-	// empty: never
+	// ID lets a stream drop a message that it stored a moment ago under the same id. SQS ignores
+	// it. Empty means that no message is dropped.
 	ID   string
 	Body []byte
 }
 
-// Delivery is a message that came. It is settled once, by Ack or Nak.
+// Delivery is a received message. The receiver calls Ack or Nak once.
 type Delivery struct {
 	Body []byte
-	Ack  func() // it is done with; if that does not reach the queue, it comes again
-	Nak  func() // it is to come again
+	Ack  func() // acknowledges the message; if that is lost, the message is delivered again
+	Nak  func() // gives the message back, to be delivered again
 }
 
-// Queue carries messages. Its verbs may be called at the same time.
+// Queue carries messages. Its methods may be called concurrently.
 type Queue interface {
-	// Send returns when all messages are on stable storage. After an error some may be.
+	// Send returns when all messages are on stable storage. After an error some of them may be.
 	Send(ctx context.Context, all []Message) error
-	// Receive hands out one message at a time until ctx is done; the next one is asked for when
-	// take returns. While the queue is away it waits for it.
+	// Receive calls handle with one message at a time until ctx ends. It requests the next one
+	// when handle has returned, and retries while the queue does not answer.
 	Receive(ctx context.Context, handle func(context.Context, Delivery))
-	// Ping tells whether the queue answers.
+	// Ping checks that the queue answers.
 	Ping(ctx context.Context) error
-	// Close ends what the queue has open. Nothing is called after it.
+	// Close releases what the queue has open. No method may be called afterwards.
 	Close()
 }
 
-// visibilityTimeout is how long a message may be in somebody's hands before it comes again.
+// visibilityTimeout is how long a receiver may take before a message is delivered again.
 const visibilityTimeout = 30 * time.Second

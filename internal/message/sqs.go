@@ -22,8 +22,8 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// SQS is a queue of SQS, or of what speaks its protocol. How long a message may be in somebody's
-// hands is the queue's own setting (its visibility time-out).
+// SQS is a queue of Amazon SQS or of a server with its protocol. The visibility timeout is a setting
+// of that queue.
 type SQS struct {
 	queue  string // its URL
 	client *sqs.Client
@@ -32,19 +32,19 @@ type SQS struct {
 	part   *outage.Part
 }
 
-// pollWait is how long one look at an empty queue waits for a message.
+// pollWait is how long one poll of an empty queue waits for a message.
 const pollWait = 10 * time.Second
 
 // OpenSQS opens the queue of a URL such as
-// awssqs://sqs.eu-west-1.amazonaws.com/123456789012/images?region=eu-west-1; credentials come from
-// where AWS clients look for them. The queue is not asked before it is needed. part is told how it
-// answers; nil tells nobody.
-func OpenSQS(ctx context.Context, at string, log *slog.Logger, part *outage.Part) (*SQS, error) {
+// awssqs://sqs.eu-west-1.amazonaws.com/123456789012/images?region=eu-west-1. Credentials come from
+// the sources that AWS clients use. The queue is not contacted before the first operation. part
+// records whether the queue answers, and may be nil.
+func OpenSQS(ctx context.Context, rawURL string, log *slog.Logger, part *outage.Part) (*SQS, error) {
 	invalidURL := func(err error) error {
 		return &job.Error{Kind: job.Invalid, Op: "message.open",
 			Msg: "the URL of the queue cannot be used", Err: err}
 	}
-	u, err := url.Parse(at)
+	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != awssnssqs.SQSScheme {
 		return nil, invalidURL(err)
 	}
@@ -53,7 +53,7 @@ func OpenSQS(ctx context.Context, at string, log *slog.Logger, part *outage.Part
 		return nil, invalidURL(err)
 	}
 	scheme := "https"
-	if strings.HasPrefix(u.Query().Get("endpoint"), "http://") { // of servers that speak SQS
+	if strings.HasPrefix(u.Query().Get("endpoint"), "http://") { // a local server
 		scheme = "http"
 	}
 	s := &SQS{queue: scheme + "://" + u.Host + u.Path, client: sqs.NewFromConfig(settings),
@@ -62,7 +62,7 @@ func OpenSQS(ctx context.Context, at string, log *slog.Logger, part *outage.Part
 	return s, nil
 }
 
-// Send sends messages; the library gathers them.
+// Send implements Queue. The library combines the messages to batches.
 func (s *SQS) Send(ctx context.Context, all []Message) error {
 	report := s.part.Begin()
 	failures := make([]error, len(all))
@@ -71,7 +71,7 @@ func (s *SQS) Send(ctx context.Context, all []Message) error {
 		sends.Go(func() { failures[i] = s.topic.Send(ctx, &pubsub.Message{Body: all[i].Body}) })
 	}
 	sends.Wait()
-	for _, err := range failures { // the first tells enough
+	for _, err := range failures { // the first one is reported
 		if err != nil {
 			err = wrapError(ctx, "message.send", err)
 			report(err)
@@ -82,7 +82,7 @@ func (s *SQS) Send(ctx context.Context, all []Message) error {
 	return nil
 }
 
-// wrapError gives an error its kind.
+// wrapError gives an error a kind.
 func wrapError(ctx context.Context, op string, err error) error {
 	e := &job.Error{Kind: job.Unavailable, Op: op, Err: err}
 	switch {
@@ -94,11 +94,13 @@ func wrapError(ctx context.Context, op string, err error) error {
 	return e
 }
 
-// Ping asks for an attribute of the queue.
+// Ping implements Queue. It reads an attribute of the queue.
 func (s *SQS) Ping(ctx context.Context) error {
 	return s.part.Do(func() error {
-		_, err := s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &s.queue,
-			AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn}})
+		_, err := s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
+			QueueUrl:       &s.queue,
+			AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn},
+		})
 		if err != nil {
 			return wrapError(ctx, "message.ping", err)
 		}
@@ -106,13 +108,13 @@ func (s *SQS) Ping(ctx context.Context) error {
 	})
 }
 
-// The pauses while the queue is away.
+// The pauses between attempts to reach the queue.
 const (
 	minPause = 100 * time.Millisecond
 	maxPause = 5 * time.Second
 )
 
-// Receive polls for messages.
+// Receive implements Queue by long polls.
 func (s *SQS) Receive(ctx context.Context, handle func(context.Context, Delivery)) {
 	for pause := minPause; ctx.Err() == nil; {
 		err := s.receive(ctx, func(ctx context.Context, d Delivery) {
@@ -125,19 +127,23 @@ func (s *SQS) Receive(ctx context.Context, handle func(context.Context, Delivery
 		s.part.Begin()(wrapError(ctx, "message.receive", err))
 		clock.Sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
-		_ = s.Ping(ctx) // an empty queue says nothing when it is back
+		// A poll of an empty queue does not return, so Ping finds out when the queue answers.
+		_ = s.Ping(ctx)
 	}
 }
 
-// receiveBodies polls until there is an error, after which the library's subscription is of no use
-// any more.
+// receive polls until the first error, after which the subscription of the library is unusable.
 func (s *SQS) receive(ctx context.Context, handle func(context.Context, Delivery)) error {
-	// One message is asked for at a time: what waits in memory here would run out of its time
-	// there.
+	// One message is requested at a time: the visibility timeout of messages that wait in memory
+	// would already run.
 	subscription := awssnssqs.OpenSubscription(ctx, s.client, s.queue,
-		&awssnssqs.SubscriptionOptions{Raw: true, NackLazy: true, WaitTime: pollWait,
-			ReceiveBatcherOptions: batcher.Options{MaxBatchSize: 1, MaxHandlers: 1}})
-	stopOnce := sync.OnceFunc(func() { // sends the last acknowledgements
+		&awssnssqs.SubscriptionOptions{
+			Raw:                   true,
+			NackLazy:              true,
+			WaitTime:              pollWait,
+			ReceiveBatcherOptions: batcher.Options{MaxBatchSize: 1, MaxHandlers: 1},
+		})
+	stopOnce := sync.OnceFunc(func() { // Shutdown sends the last acknowledgements
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		if err := subscription.Shutdown(ctx); err != nil {
@@ -147,8 +153,8 @@ func (s *SQS) receive(ctx context.Context, handle func(context.Context, Delivery
 	})
 	defer stopOnce()
 	for {
-		// Receive leaves a goroutine behind for ever when its own context ends just as a message
-		// comes.
+		// The Receive of the library leaks a goroutine when its own context ends just as a
+		// message arrives, so it gets one that does not end.
 		stop := context.AfterFunc(ctx, stopOnce)
 		m, err := subscription.Receive(context.WithoutCancel(ctx))
 		stop()
@@ -159,10 +165,10 @@ func (s *SQS) receive(ctx context.Context, handle func(context.Context, Delivery
 	}
 }
 
-// closeTimeout bounds the sending of what is under way.
+// closeTimeout bounds the sending of messages and acknowledgements under way.
 const closeTimeout = 3 * time.Second
 
-// Close ends the sending.
+// Close implements Queue. It sends the messages under way.
 func (s *SQS) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()

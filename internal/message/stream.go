@@ -9,24 +9,24 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Subject is a subject of the streams as a queue.
+// Subject is a Queue on a subject of the streams.
 type Subject struct {
-	Streams *stream.Streams // closed by whoever opened them
+	Streams *stream.Streams // its owner closes it
 	Stream  string
 	Subject string
-	Durable string // nodes with the same one share the messages
+	Durable string // the name of the consumer; nodes with the same one share the messages
 	Log     *slog.Logger
 }
 
 const (
-	// maxDeliveries is after how many a message is dropped: whoever sent it looks after what it is
-	// about.
+	// maxDeliveries is after how many deliveries a message is dropped. Its sender finds unfinished
+	// work in the database and sends a new message.
 	maxDeliveries = 20
-	// redeliveryDelay is when a message that was given back comes again.
+	// redeliveryDelay is the delay before a message that was given back is delivered again.
 	redeliveryDelay = time.Second
 )
 
-// Send publishes messages.
+// Send implements Queue by publishing the messages.
 func (s *Subject) Send(ctx context.Context, all []Message) error {
 	out := make([]stream.Message, len(all))
 	for i, m := range all {
@@ -36,10 +36,16 @@ func (s *Subject) Send(ctx context.Context, all []Message) error {
 	return err
 }
 
-// Receive consumes messages.
+// Receive implements Queue by consuming the subject.
 func (s *Subject) Receive(ctx context.Context, handle func(context.Context, Delivery)) {
-	c := stream.Consumer{Stream: s.Stream, Subject: s.Subject, Durable: s.Durable,
-		MaxDeliver: maxDeliveries, AckWait: visibilityTimeout, Batch: 1}
+	c := stream.Consumer{
+		Stream:     s.Stream,
+		Subject:    s.Subject,
+		Durable:    s.Durable,
+		MaxDeliver: maxDeliveries,
+		AckWait:    visibilityTimeout,
+		Batch:      1,
+	}
 	err := s.Streams.Consume(ctx, c, func(ctx context.Context, batch []stream.Delivery) {
 		for i := range batch {
 			d := &batch[i]
@@ -47,12 +53,12 @@ func (s *Subject) Receive(ctx context.Context, handle func(context.Context, Deli
 		}
 	})
 	if err != nil {
-		s.Log.Error("messages are not received any more", telemetry.ErrorMessage, err)
+		s.Log.Error("messages are no longer received", telemetry.ErrorMessage, err)
 	}
 }
 
-// Ping asks the streams.
+// Ping implements Queue.
 func (s *Subject) Ping(ctx context.Context) error { return s.Streams.Ping(ctx) }
 
-// Close does nothing: the streams are somebody else's.
+// Close implements Queue. It does nothing, since the owner of the streams closes them.
 func (s *Subject) Close() {}

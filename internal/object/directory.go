@@ -16,32 +16,38 @@ import (
 
 	"github.com/millrace/millrace/internal/disk"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/object/name"
 )
 
-// directory keeps the object KEY of a bucket in the file BUCKET/KEY, and its attributes in
-// BUCKET/KEY.attrs, in the form that gocloud.dev/blob/fileblob reads. Files are written elsewhere,
-// synced, and then renamed. Attributes that object after object has, as small downloads do, are one
-// file with many names: that spares a sync and the room of a file.
+// sidecar is the suffix of the files with the attributes of objects.
+const sidecar = name.Sidecar
+
+// directory stores the object KEY of a bucket in the file BUCKET/KEY, and its attributes in
+// BUCKET/KEY.attrs, in the form that gocloud.dev/blob/fileblob reads. Files are written under
+// temporary names, synced, and then renamed.
+//
+// Objects with equal attributes, such as many small downloads, share one file of attributes through
+// hard links. This saves a sync and a file for each of them.
 type directory struct {
 	path string
-	root *os.Root // nothing outside can be reached, whatever a key or a link says
+	root *os.Root // confines all access, whatever a key or a symbolic link says
 
-	// an object and its attributes are renamed together, read together
-	mu sync.RWMutex
-	// folders that are on the disk, and whether another file system has them
+	mu sync.RWMutex // object and attributes are renamed together and read together
+	// syncedFolders are folders known to be on the disk. The value is whether a folder is on
+	// another file system than the temporary files.
 	syncedFolders map[string]bool
-	// attributes as text, and a temporary name of the file that holds them
+	// sharedAttributes maps the text of attributes to the temporary name of a file with it.
 	sharedAttributes map[string]string
 }
 
 const (
-	tempDir             = ".temp"  // no bucket begins with a dot
-	maxSyncedFolders    = 10_000   // folders; beyond that they are synced again
-	maxSharedAttributes = 100      // attributes; beyond that they are written again
-	copyBufferSize      = 64 << 10 // bytes that are copied at a time
+	tempDir             = ".temp" // no name of a bucket begins with a dot
+	maxSyncedFolders    = 10_000  // beyond that, folders are synced again
+	maxSharedAttributes = 100     // beyond that, files of attributes are written again
+	copyBufferSize      = 64 << 10
 )
 
-// attrs is a sidecar file.
+// attrs is the content of a file of attributes.
 type attrs struct {
 	ContentType string            `json:"user.content_type"`
 	Metadata    map[string]string `json:"user.metadata"`
@@ -71,7 +77,7 @@ func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a
 	if err := d.write(data, body); err != nil {
 		return err
 	}
-	defer func() { _ = d.root.Remove(data) }() // gone already when all went well
+	defer func() { _ = d.root.Remove(data) }() // no longer there after a success
 	var err error
 	attributesFile := ""
 	if a.ContentType != defaultContentType || len(a.Metadata) > 0 {
@@ -82,7 +88,7 @@ func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a
 	}
 	name := bucket + "/" + key
 	err = d.move(name, data, attributesFile)
-	// somebody removed a folder that is known, or mounted one
+	// A known folder may have been removed, or a file system mounted at it.
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EXDEV) {
 		d.forgetFolders()
 		err = d.move(name, data, attributesFile)
@@ -93,12 +99,12 @@ func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a
 	return disk.Sync(filepath.Join(d.path, path.Dir(name)))
 }
 
-// create is put: the directory is this process's alone, which makes one at a time.
+// create is put, since the directory belongs to this process, which creates one object at a time.
 func (d *directory) create(ctx context.Context, bucket, key string, body io.Reader) error {
 	return d.put(ctx, bucket, key, body, Attributes{ContentType: defaultContentType})
 }
 
-// writeAttributes gives a temporary name to a file that holds attributes and is on the disk.
+// writeAttributes returns the temporary name of a synced file with the attributes.
 func (d *directory) writeAttributes(a Attributes) (name string, err error) {
 	text, err := json.Marshal(attrs(a))
 	if err != nil {
@@ -107,17 +113,19 @@ func (d *directory) writeAttributes(a Attributes) (name string, err error) {
 	d.mu.RLock()
 	sharedName := d.sharedAttributes[string(text)]
 	d.mu.RUnlock()
-	if name = tempName(); sharedName != "" && d.root.Link(sharedName, name) == nil {
+	name = tempName()
+	if sharedName != "" && d.root.Link(sharedName, name) == nil {
 		return name, nil
 	}
-	if err = d.write(name, bytes.NewReader(text)); err == nil {
-		d.shareAttributes(string(text), name)
+	if err := d.write(name, bytes.NewReader(text)); err != nil {
+		return "", err
 	}
-	return name, err
+	d.shareAttributes(string(text), name)
+	return name, nil
 }
 
-// shareAttributes keeps a file of attributes for objects to come, under a name of its own, where
-// files can have several.
+// shareAttributes keeps a file of attributes for later objects, under a temporary name of its own.
+// It does nothing on a file system without hard links.
 func (d *directory) shareAttributes(text, name string) {
 	kept := tempName() + sidecar
 	if d.root.Link(name, kept) != nil {
@@ -125,7 +133,9 @@ func (d *directory) shareAttributes(text, name string) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if old := d.sharedAttributes[text]; old != "" { // it was full, or two came at the same time
+	// There is an old file when it had reached the maximum of links, or when two objects were
+	// written at the same time.
+	if old := d.sharedAttributes[text]; old != "" {
 		_ = d.root.Remove(old)
 	} else if len(d.sharedAttributes) >= maxSharedAttributes {
 		for _, old := range d.sharedAttributes {
@@ -138,27 +148,32 @@ func (d *directory) shareAttributes(text, name string) {
 
 func tempName() string { return tempDir + "/" + rand.Text() }
 
-// write puts a body into a new file and on the disk.
+// write writes a body to a new file and syncs it.
 func (d *directory) write(name string, body io.Reader) error {
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = io.CopyBuffer(writerOnly{f}, body, make([]byte, copyBufferSize))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(copyAndSync(f, body), f.Close())
+	if err != nil {
 		_ = d.root.Remove(name)
 	}
 	return err
 }
 
-// writerOnly hides what io.Copy would rather use than the buffer.
+func copyAndSync(f *os.File, body io.Reader) error {
+	_, err := io.CopyBuffer(writerOnly{f}, body, make([]byte, copyBufferSize))
+	if err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// writerOnly hides the method ReadFrom, which io.CopyBuffer would use instead of the buffer.
 type writerOnly struct{ io.Writer }
 
-// commit gives the temporary files their names. A crash between the two leaves the attributes of an
-// object that was never acknowledged.
+// commit renames the temporary files to their final names. A crash between the two renames leaves
+// the attributes of an object that was never acknowledged.
 func (d *directory) commit(name, data, attributesFile string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -169,7 +184,7 @@ func (d *directory) commit(name, data, attributesFile string) error {
 	if otherFS && path.Dir(data) != path.Dir(name) {
 		return errOtherFileSystem
 	}
-	if stat, err := d.root.Stat(name); err == nil && stat.IsDir() {
+	if d.isFolder(name) {
 		return syscall.EISDIR
 	}
 	if attributesFile != "" {
@@ -182,9 +197,14 @@ func (d *directory) commit(name, data, attributesFile string) error {
 	return d.root.Rename(data, name)
 }
 
-// folder makes a folder and those above it, each on the disk, and tells whether another file system
-// than that of the temporary files has it. One that is there already may be a mount: that is tried
-// with a temporary file.
+func (d *directory) isFolder(name string) bool {
+	stat, err := d.root.Stat(name)
+	return err == nil && stat.IsDir()
+}
+
+// makeFolder creates a folder and its parents, syncs each, and reports whether the folder is on
+// another file system than the temporary files. A folder that existed before may be a mount point,
+// so it is tested with the temporary file data.
 func (d *directory) makeFolder(name, data string) (otherFS bool, err error) {
 	if name == "." {
 		return false, nil
@@ -212,6 +232,7 @@ func (d *directory) makeFolder(name, data string) (otherFS bool, err error) {
 	return otherFS, nil
 }
 
+// forgetFolders makes the next put check all folders again.
 func (d *directory) forgetFolders() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -226,15 +247,7 @@ func (d *directory) open(_ context.Context, bucket, key string) (io.ReadSeekClos
 	if err != nil {
 		return nil, Info{}, wrapNotFound(err)
 	}
-	stat, err := f.Stat()
-	if err == nil && !stat.Mode().IsRegular() {
-		err = fs.ErrNotExist
-	}
-	info := Info{}
-	if err == nil {
-		info = Info{Size: stat.Size(), Modified: stat.ModTime().UTC()}
-		info.Attributes, err = d.attributes(name)
-	}
+	info, err := d.info(name, f)
 	if err != nil {
 		f.Close()
 		return nil, Info{}, wrapNotFound(err)
@@ -242,35 +255,51 @@ func (d *directory) open(_ context.Context, bucket, key string) (io.ReadSeekClos
 	return f, info, nil
 }
 
+// info describes an open file, which is no object unless it is a regular file.
+func (d *directory) info(name string, f *os.File) (Info, error) {
+	stat, err := f.Stat()
+	if err != nil {
+		return Info{}, err
+	}
+	if !stat.Mode().IsRegular() {
+		return Info{}, fs.ErrNotExist
+	}
+	attributes, err := d.attributes(name)
+	return Info{Size: stat.Size(), Modified: stat.ModTime().UTC(), Attributes: attributes}, err
+}
+
+// attributes reads the attributes of an object; without a file they are the default ones.
 func (d *directory) attributes(name string) (Attributes, error) {
+	a := attrs{ContentType: defaultContentType, Metadata: map[string]string{}}
 	text, err := d.root.ReadFile(name + sidecar)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Attributes{ContentType: defaultContentType, Metadata: map[string]string{}}, nil
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Attributes(a), nil
+	case err != nil:
+		return Attributes{}, err
 	}
-	attributesFile := attrs{ContentType: defaultContentType, Metadata: map[string]string{}}
-	if err == nil {
-		err = json.Unmarshal(text, &attributesFile)
-	}
-	return Attributes(attributesFile), err
+	err = json.Unmarshal(text, &a)
+	return Attributes(a), err
 }
 
 func (d *directory) exists(_ context.Context, bucket, key string) (bool, error) {
 	stat, err := d.root.Stat(bucket + "/" + key)
-	if err != nil {
-		if err = wrapNotFound(err); job.IsKind(err, job.NotFound) {
-			err = nil
-		}
+	err = wrapNotFound(err)
+	switch {
+	case job.IsKind(err, job.NotFound):
+		return false, nil
+	case err != nil:
 		return false, err
 	}
 	return stat.Mode().IsRegular(), nil
 }
 
-// remove removes the object, then its attributes, then the folders that hold nothing any more.
+// remove removes the object, then its attributes, then the folders that are empty now.
 func (d *directory) remove(_ context.Context, bucket, key string) error {
 	name := bucket + "/" + key
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if stat, err := d.root.Stat(name); err == nil && stat.IsDir() {
+	if d.isFolder(name) {
 		return wrapNotFound(fs.ErrNotExist)
 	}
 	if err := d.root.Remove(name); err != nil {
@@ -290,7 +319,7 @@ func (d *directory) remove(_ context.Context, bucket, key string) error {
 
 func (d *directory) close() error { return d.root.Close() }
 
-// wrapNotFound tells a name that names nothing from trouble.
+// wrapNotFound translates the errors of a name that does not exist to NotFound.
 func wrapNotFound(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return &job.Error{Kind: job.NotFound, Op: "object", Msg: "there is no such object",
@@ -299,7 +328,7 @@ func wrapNotFound(err error) error {
 	return err
 }
 
-// wrapConflict tells keys that cannot be there together from trouble.
+// wrapConflict translates the errors of keys that exclude each other to Conflict.
 func wrapConflict(err error) error {
 	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) ||
 		errors.Is(err, syscall.EEXIST) || errors.Is(err, syscall.ENOTEMPTY) {

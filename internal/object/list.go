@@ -8,18 +8,19 @@ import (
 	"strings"
 )
 
-// list goes through the folders in the order of keys, and leaves out those that can hold none that
-// is asked for.
+// list walks the folders in the order of keys, and skips those that cannot contain a key that is
+// asked for.
 func (d *directory) list(ctx context.Context, bucket, prefix, after string, n int) ([]string,
 	error) {
 	l := &lister{ctx: ctx, fsys: d.root.FS(), bucket: bucket, prefix: prefix, after: after, n: n}
 	err := l.walkFolder("")
 	if errors.Is(err, fs.ErrNotExist) && len(l.found) == 0 {
-		err = nil // a bucket nothing was put in yet
+		err = nil // a bucket exists from its first object on
 	}
 	return l.found, err
 }
 
+// lister is one walk of a bucket.
 type lister struct {
 	ctx                   context.Context
 	fsys                  fs.FS
@@ -28,7 +29,8 @@ type lister struct {
 	found                 []string
 }
 
-// folder lists what is below a part of a key that ends in a slash, or is empty.
+// walkFolder lists the keys below a folder. parent is the part of the key before them: empty, or
+// with a slash at its end.
 func (l *lister) walkFolder(parent string) error {
 	entries, err := fs.ReadDir(l.fsys, strings.TrimSuffix(l.bucket+"/"+parent, "/"))
 	if err != nil {
@@ -38,7 +40,7 @@ func (l *lister) walkFolder(parent string) error {
 	for _, e := range entries {
 		switch name := parent + e.Name(); {
 		case e.IsDir():
-			names = append(names, name+"/") // its place among keys
+			names = append(names, name+"/") // sorts as the keys below it do
 		case e.Type().IsRegular() && !strings.HasSuffix(name, sidecar):
 			names = append(names, name)
 		}
@@ -51,18 +53,20 @@ func (l *lister) walkFolder(parent string) error {
 		if err := l.ctx.Err(); err != nil {
 			return err
 		}
-		// removed in the meantime
-		if err := l.walkEntry(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err := l.walkEntry(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it may have been removed meanwhile
 			return err
 		}
 	}
 	return nil
 }
 
+// walkEntry lists a folder, whose name ends in a slash, or adds a key to the result.
 func (l *lister) walkEntry(name string) error {
 	if strings.HasSuffix(name, "/") {
-		if (!strings.HasPrefix(name, l.prefix) && !strings.HasPrefix(l.prefix, name)) ||
-			(name < l.after && !strings.HasPrefix(l.after, name)) {
+		inPrefix := strings.HasPrefix(name, l.prefix) || strings.HasPrefix(l.prefix, name)
+		hasLater := name >= l.after || strings.HasPrefix(l.after, name)
+		if !inPrefix || !hasLater {
 			return nil
 		}
 		return l.walkFolder(name)

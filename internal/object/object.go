@@ -13,25 +13,27 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/object/name"
 	"github.com/millrace/millrace/internal/outage"
 )
 
-// Config says where objects are kept.
+// Config says where objects are stored.
 type Config struct {
 	Dir string // the directory, when URL is empty; it belongs to one process
-	// s3://?region=…&endpoint=…: an S3 store, its keys found as AWS clients find them
+	// URL is that of an S3 store, s3://?region=…&endpoint=…. Its credentials come from the
+	// sources that AWS clients use.
 	URL    string
 	Bucket string       // the bucket that an empty name means
-	Part   *outage.Part // is told how the place answers; nil: nobody
+	Part   *outage.Part // records whether the backend answers; may be nil
 }
 
-// Attributes are kept with an object.
+// Attributes are stored with an object.
 type Attributes struct {
 	ContentType string            // application/octet-stream when empty
-	Metadata    map[string]string // names are kept in lower case
+	Metadata    map[string]string // names are stored in lower case
 }
 
-// Info tells of an object.
+// Info describes a stored object.
 type Info struct {
 	Key      string
 	Size     int64
@@ -39,20 +41,23 @@ type Info struct {
 	Attributes
 }
 
-// backend is where buckets are. Names have been checked.
+// backend stores buckets. Its callers have checked the names.
 type backend interface {
-	// put writes an object whole or not at all, and gives its size.
+	// put writes an object as a whole or not at all.
 	put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) error
-	// create writes an object unless there is one.
+	// create writes an object, or keeps the one that exists.
 	create(ctx context.Context, bucket, key string, body io.Reader) error
 	open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, Info, error)
 	exists(ctx context.Context, bucket, key string) (bool, error)
-	remove(ctx context.Context, bucket, key string) error // NotFound if there is none
+	// remove deletes an object. S3 reports success for one that does not exist, the directory
+	// NotFound.
+	remove(ctx context.Context, bucket, key string) error
+	// list returns up to n keys with the prefix that sort behind after, in byte order.
 	list(ctx context.Context, bucket, prefix, after string, n int) ([]string, error)
 	close() error
 }
 
-// Objects is the way to all objects. Its verbs may be called at the same time.
+// Objects gives access to all objects. Its methods may be called concurrently.
 type Objects struct {
 	bucket  string
 	backend backend
@@ -60,8 +65,8 @@ type Objects struct {
 	probe   probe
 }
 
-// Open opens the place. A directory is made, and what a crash left half written in it is removed;
-// an S3 store is not asked before it is needed, see Ping.
+// Open opens the storage. A directory is created if needed, and temporary files that a crash left in
+// it are removed. An S3 store is not contacted before the first operation; Ping checks it.
 func Open(ctx context.Context, c Config) (*Objects, error) {
 	if !ValidBucket(c.Bucket) {
 		return nil, invalid("the default bucket has no valid name")
@@ -79,7 +84,7 @@ func Open(ctx context.Context, c Config) (*Objects, error) {
 	return o, nil
 }
 
-// Put writes an object and gives its size. An object that is there is replaced.
+// Put writes an object, in place of the one with the same key, and returns its size.
 func (o *Objects) Put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) (Info,
 	error) {
 	bucket, err := o.name(bucket, key)
@@ -99,8 +104,9 @@ func (o *Objects) Put(ctx context.Context, bucket, key string, body io.Reader, a
 		reportResult(ctx, report, "object.put", err)
 }
 
-// Open reads an object, which keeps being what it is now while it is read from its beginning on;
-// who seeks may find it replaced. The caller closes it.
+// Open returns the content of an object, which the caller closes. Reading from start to end yields
+// the object as it is now, even if it is replaced meanwhile; after a Seek the new content may be
+// read.
 func (o *Objects) Open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, Info, error) {
 	bucket, err := o.name(bucket, key)
 	if err != nil {
@@ -113,7 +119,7 @@ func (o *Objects) Open(ctx context.Context, bucket, key string) (io.ReadSeekClos
 		o.missingObjectError(ctx, bucket, err))
 }
 
-// Exists tells whether there is an object.
+// Exists reports whether there is an object.
 func (o *Objects) Exists(ctx context.Context, bucket, key string) (bool, error) {
 	bucket, err := o.name(bucket, key)
 	if err != nil {
@@ -128,7 +134,7 @@ func (o *Objects) Exists(ctx context.Context, bucket, key string) (bool, error) 
 	return exists, err
 }
 
-// Delete removes an object; that there is none is no error.
+// Delete removes an object. It is no error when there is none.
 func (o *Objects) Delete(ctx context.Context, bucket, key string) error {
 	bucket, err := o.name(bucket, key)
 	if err != nil {
@@ -136,10 +142,8 @@ func (o *Objects) Delete(ctx context.Context, bucket, key string) error {
 	}
 	report := o.part.Begin()
 	err = o.backend.remove(ctx, bucket, key)
-	if isDenied(err) {
-		if exists, failed := o.Exists(ctx, bucket, key); !exists && failed == nil {
-			err = nil
-		}
+	if isDenied(err) && o.isAbsent(ctx, bucket, key) {
+		err = nil
 	}
 	err = reportResult(ctx, report, "object.delete", err)
 	if job.IsKind(err, job.NotFound) {
@@ -148,8 +152,14 @@ func (o *Objects) Delete(ctx context.Context, bucket, key string) error {
 	return err
 }
 
-// List gives up to n keys that begin with prefix and come after a key, in the order of their bytes.
-// What lies between is skipped, not read.
+// isAbsent reports that an object is known not to exist.
+func (o *Objects) isAbsent(ctx context.Context, bucket, key string) bool {
+	exists, err := o.Exists(ctx, bucket, key)
+	return !exists && err == nil
+}
+
+// List returns up to n keys that begin with prefix and sort behind after, in byte order. Keys before
+// after are skipped without being read.
 func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int) ([]string, error) {
 	bucket = cmp.Or(bucket, o.bucket)
 	if !ValidBucket(bucket) {
@@ -157,7 +167,7 @@ func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int)
 	}
 	report := o.part.Begin()
 	found, err := o.backend.list(ctx, bucket, prefix, after, n)
-	// the storage is not away: a right is missing
+	// The storage answers, so what is missing is the permission to list.
 	if isDenied(err) && o.ping(ctx, []string{bucket}) == nil {
 		err = &job.Error{Kind: job.Internal, Op: "object.list",
 			Msg: "the bucket " + bucket + " may not be listed", Err: err}
@@ -165,15 +175,15 @@ func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int)
 	return found, reportResult(ctx, report, "object.list", err)
 }
 
-// URI names an object the same way wherever it is kept.
+// URI names an object, in the same form for every backend.
 func (o *Objects) URI(bucket, key string) string {
 	return "s3://" + cmp.Or(bucket, o.bucket) + "/" + key
 }
 
-// Close ends what is open.
+// Close closes the backend.
 func (o *Objects) Close() error { return o.backend.close() }
 
-// name gives the bucket that is meant, once both names are found valid.
+// name checks both names and returns the bucket, the default one for an empty name.
 func (o *Objects) name(bucket, key string) (string, error) {
 	bucket = cmp.Or(bucket, o.bucket)
 	switch {
@@ -185,15 +195,15 @@ func (o *Objects) name(bucket, key string) (string, error) {
 	return bucket, nil
 }
 
-// maxMetadataBytes is what S3 keeps with an object.
+// maxMetadataBytes is how much metadata S3 stores with an object.
 const maxMetadataBytes = 2 << 10
 
-// validate refuses attributes that do not survive being headers of HTTP.
+// validate refuses attributes that cannot be HTTP headers, and returns them in the form in which
+// they are stored.
 func (a Attributes) validate() (Attributes, error) {
 	a.ContentType = cmp.Or(a.ContentType, defaultContentType)
-	if strings.ContainsFunc(a.ContentType, func(r rune) bool {
-		return r < ' ' || r > '~'
-	}) || len(a.ContentType) > 255 {
+	unprintable := func(r rune) bool { return r < ' ' || r > '~' }
+	if len(a.ContentType) > 255 || strings.ContainsFunc(a.ContentType, unprintable) {
 		return a, invalid("the object's content type is not valid")
 	}
 	size, lower := 0, make(map[string]string, len(a.Metadata))
@@ -201,8 +211,8 @@ func (a Attributes) validate() (Attributes, error) {
 		value := a.Metadata[name]
 		size += len(name) + len(value)
 		name = strings.ToLower(name)
-		if _, duplicate := lower[name]; duplicate || name == "" ||
-			strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		_, duplicate := lower[name]
+		if duplicate || name == "" || strings.Trim(name, metadataNameChars) != "" {
 			return a, invalid("a name of the object's metadata is not valid: letters, digits, - " +
 				"and _, each name once")
 		}
@@ -215,9 +225,12 @@ func (a Attributes) validate() (Attributes, error) {
 	return a, nil
 }
 
+const metadataNameChars = "abcdefghijklmnopqrstuvwxyz0123456789-_"
+
 const defaultContentType = "application/octet-stream"
 
-// countingReader counts what is read, keeps the error that ended it, and ends with its context.
+// countingReader counts the bytes read, remembers the error that ended the reading, and ends with
+// its context.
 type countingReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -230,25 +243,32 @@ func (c *countingReader) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.r.Read(p)
-	if c.n += int64(n); err != nil && err != io.EOF {
+	c.n += int64(n)
+	if err != nil && err != io.EOF {
 		c.err = err
 	}
 	return n, err
 }
 
+// ValidKey reports whether a text can be the key of an object.
+func ValidKey(key string) bool { return name.ValidKey(key) }
+
+// ValidBucket reports whether a text can be the name of a bucket.
+func ValidBucket(bucket string) bool { return name.ValidBucket(bucket) }
+
 func invalid(msg string) error { return &job.Error{Kind: job.Invalid, Op: "object", Msg: msg} }
 
-// reportResult tells how a call of the place ended, and gives its error a kind.
+// reportResult records the result of a call in the part, and returns its error with a kind.
 func reportResult(ctx context.Context, report func(error), op string, err error) error {
 	err = wrapError(ctx, op, err)
 	report(err)
 	return err
 }
 
-// wrapError gives an error its kind; what has one keeps it.
+// wrapError gives an error a kind, unless it has one.
 func wrapError(ctx context.Context, op string, err error) error {
-	var known *job.Error
-	if err == nil || errors.As(err, &known) {
+	var jobErr *job.Error
+	if errors.As(err, &jobErr) || err == nil {
 		return err
 	}
 	e := &job.Error{Kind: job.Unavailable, Op: op, Err: err}

@@ -7,20 +7,23 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"strings"
 	"syscall"
 
 	"github.com/millrace/millrace/internal/job"
 )
 
-// reservedPrefix begins the keys of what the node keeps for itself in a bucket.
+// reservedPrefix is the prefix of the keys of the node's own objects in a bucket: the probe of Ping
+// and the marker of ID.
 const reservedPrefix = ".millrace/"
 
 // probe is the object that Ping writes, reads and deletes. It has one key for the life of the
-// process: credentials that may not delete it leave one object behind and not one for each look.
+// process: with credentials that do not permit deletion, one object is left behind and not one for
+// each Ping.
 type probe struct {
 	key  string
 	text []byte
-	slot chan struct{} // holds one: looks at the same time would meet each other's object
+	slot chan struct{} // a lock with a context: concurrent pings would delete each other's object
 }
 
 func newProbe() probe {
@@ -30,7 +33,7 @@ func newProbe() probe {
 	return p
 }
 
-// acquire waits until nobody else in the process is at the node's own objects.
+// acquire waits until no other goroutine uses the node's own objects.
 func (p *probe) acquire(ctx context.Context) (done func(), err error) {
 	select {
 	case <-p.slot:
@@ -40,13 +43,13 @@ func (p *probe) acquire(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// Ping tells whether objects can be written, read and deleted in the buckets; no bucket means the
-// default one. It does what the work does, and needs no other rights. ReadOnly lasts until an
-// operator acts.
+// Ping checks that objects can be written, read and deleted in the buckets; no bucket means the
+// default one. It uses the operations of normal work and so needs no further permissions. An error
+// of the kind ReadOnly lasts until an operator acts.
 func (o *Objects) Ping(ctx context.Context, buckets ...string) error {
 	report := o.part.Begin()
 	err := o.ping(ctx, buckets)
-	if job.IsKind(err, job.Timeout) { // nothing of the caller's was waited for
+	if job.IsKind(err, job.Timeout) { // the storage is slow, not the work of the caller
 		err = &job.Error{Kind: job.Unavailable, Op: "object.ping",
 			Msg: "the storage does not answer", Err: err}
 	}
@@ -72,24 +75,24 @@ func (o *Objects) ping(ctx context.Context, buckets []string) error {
 }
 
 func (o *Objects) pingBucket(ctx context.Context, bucket string) error {
-	if _, err := o.Put(ctx, bucket, o.probe.key, bytes.NewReader(o.probe.text),
-		Attributes{}); err != nil {
+	_, err := o.Put(ctx, bucket, o.probe.key, bytes.NewReader(o.probe.text), Attributes{})
+	if err != nil {
 		return bucketError(bucket, "written", err)
 	}
-	if text, err := o.read(ctx, bucket, o.probe.key); err != nil ||
-		!bytes.Equal(text, o.probe.text) {
+	text, err := o.read(ctx, bucket, o.probe.key)
+	if err != nil || !bytes.Equal(text, o.probe.text) {
 		return bucketError(bucket, "read", cmp.Or(err, errContentMismatch))
 	}
-	err := wrapError(ctx, "object.delete", o.backend.remove(ctx, bucket, o.probe.key))
+	err = wrapError(ctx, "object.delete", o.backend.remove(ctx, bucket, o.probe.key))
 	if err != nil && !job.IsKind(err, job.NotFound) {
 		return bucketError(bucket, "deleted from", err)
 	}
 	return nil
 }
 
-var errContentMismatch = errors.New("what was read is not what was written")
+var errContentMismatch = errors.New("the object read differs from the object written")
 
-// maxReservedBytes bounds what is read of an object of the node's own.
+// maxReservedBytes bounds what is read of one of the node's own objects.
 const maxReservedBytes = 1 << 10
 
 func (o *Objects) read(ctx context.Context, bucket, key string) ([]byte, error) {
@@ -102,9 +105,9 @@ func (o *Objects) read(ctx context.Context, bucket, key string) ([]byte, error) 
 	return text, wrapError(ctx, "object.read", err)
 }
 
-// missingObjectError is what an answer about one object means. S3 refuses those who may not list
-// buckets where it would tell others that there is no such object: who may read what it writes in
-// the bucket is refused for no other reason.
+// missingObjectError translates a denied access to NotFound where the object does not exist. S3
+// denies access to a missing object when the credentials do not permit listing. When Ping shows
+// that objects of the bucket can be read, there is no other reason for the denial.
 func (o *Objects) missingObjectError(ctx context.Context, bucket string, err error) error {
 	if !isDenied(err) || o.ping(ctx, []string{bucket}) != nil {
 		return err
@@ -112,12 +115,11 @@ func (o *Objects) missingObjectError(ctx context.Context, bucket string, err err
 	return notFoundError(err)
 }
 
-// bucketError says what cannot be done in a bucket. What is neither away nor slow nor full stays so
-// until an operator acts.
+// bucketError describes what cannot be done in a bucket, with the code of the system or of S3.
 func bucketError(bucket, verb string, err error) error {
 	var jobErr *job.Error
 	if errors.As(err, &jobErr) && jobErr.Msg != "" && jobErr.Kind == job.Unavailable {
-		return err // it says more: that there is no such bucket
+		return err // its message is more precise: there is no such bucket
 	}
 	e := &job.Error{Kind: job.KindOf(err), Op: "object.ping",
 		Msg: "the bucket " + bucket + " cannot be " + verb, Err: err}
@@ -130,7 +132,30 @@ func bucketError(bucket, verb string, err error) error {
 		e.Msg += ": " + answer.ErrorCode()
 	}
 	if e.Kind == job.Conflict {
-		e.Kind = job.ReadOnly // a file stands where the bucket, or a folder in it, is to be
+		e.Kind = job.ReadOnly // there is a file in place of the bucket or of a folder in it
 	}
 	return e
+}
+
+// ID returns the identity of the default bucket, which differs from that of every other bucket. It
+// is the content of a marker object, which is created on the first call. Of several nodes that
+// create it at the same time, all get the same identity.
+func (o *Objects) ID(ctx context.Context) (string, error) {
+	const key = reservedPrefix + "id"
+	done, err := o.probe.acquire(ctx)
+	if err != nil {
+		return "", wrapError(ctx, "object.id", err)
+	}
+	defer done()
+	id, err := o.read(ctx, o.bucket, key)
+	missing := job.IsKind(err, job.NotFound) || isDenied(err) // S3 may deny a missing object
+	if !missing {
+		return string(id), err
+	}
+	err = o.backend.create(ctx, o.bucket, key, strings.NewReader(rand.Text()))
+	if err != nil {
+		return "", wrapError(ctx, "object.id", err)
+	}
+	id, err = o.read(ctx, o.bucket, key)
+	return string(id), err
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// An object is sent in parts of partSize bytes, parts at a time. Both bound the memory of a put,
-// and 10,000 parts the size of an object.
+// An object is uploaded in parts. Both constants bound the memory of a put; since S3 permits 10,000
+// parts, partSize also bounds the size of an object.
 const (
 	partSize          = 8 << 20
 	uploadConcurrency = 2
 )
 
-// s3 keeps objects in the buckets of an S3 store.
+// s3 stores objects in the buckets of an S3 store, and opens each bucket once.
 type s3 struct {
 	url url.URL // without a bucket
 
@@ -45,7 +45,7 @@ func openS3(ctx context.Context, at, bucket string) (*s3, error) {
 	return s, nil
 }
 
-// bucket gives a bucket, which is opened once.
+// bucket returns a bucket, and opens it at its first use.
 func (s *s3) bucket(ctx context.Context, name string) (*blob.Bucket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,10 +55,11 @@ func (s *s3) bucket(ctx context.Context, name string) (*blob.Bucket, error) {
 	at := s.url
 	at.Host = name
 	b, err := blob.OpenBucket(ctx, at.String())
-	if err == nil {
-		s.buckets[name] = b
+	if err != nil {
+		return nil, err
 	}
-	return b, err
+	s.buckets[name] = b
+	return b, nil
 }
 
 func (s *s3) put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) error {
@@ -70,7 +71,7 @@ func (s *s3) create(ctx context.Context, bucket, key string, body io.Reader) err
 	err := s.upload(ctx, bucket, key, body,
 		&blob.WriterOptions{ContentType: defaultContentType, IfNotExist: true})
 	if gcerrors.Code(err) == gcerrors.FailedPrecondition {
-		return nil // another node was faster
+		return nil // the object exists
 	}
 	return err
 }
@@ -87,11 +88,12 @@ func (s *s3) upload(ctx context.Context, bucket, key string, body io.Reader,
 	return bucketErrorKind(bucket, b.Upload(ctx, key, body, o))
 }
 
-// cleanupGrace is how long a put whose caller is gone gets to remove the parts it has sent: the
-// store keeps, and bills, what nobody removes.
+// cleanupGrace is how long a put whose context has ended may take to remove the parts it has sent:
+// the store keeps and bills them otherwise.
 const cleanupGrace = 10 * time.Second
 
-// withGrace gives a context that ends some time after another; the body of a put ends at once.
+// withGrace returns a context that ends cleanupGrace after ctx. The upload stops at once
+// nevertheless, since the reader of its body ends with ctx.
 func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(cleanupGrace, cancel) })
@@ -112,16 +114,23 @@ func (s *s3) open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, I
 	var answer awss3.GetObjectOutput
 	if body.As(&answer) {
 		for name, value := range answer.Metadata {
-			if info.Metadata[name], err = url.PathUnescape(value); err != nil {
-				info.Metadata[name] = value
-			}
+			info.Metadata[name] = unescapeMetadata(value)
 		}
 	}
 	return body, info, nil
 }
 
-// disableChecksumWarnings keeps the library from writing a line of its own, past the log, of every
-// object that has no checksum.
+// unescapeMetadata undoes the escaping of the library, as far as a value has it.
+func unescapeMetadata(value string) string {
+	unescaped, err := url.PathUnescape(value)
+	if err != nil {
+		return value
+	}
+	return unescaped
+}
+
+// disableChecksumWarnings keeps the library from writing a line to its own log for every object
+// without a checksum.
 func disableChecksumWarnings(as func(any) bool) error {
 	var options *[]func(*awss3.Options)
 	if as(&options) {
@@ -186,8 +195,8 @@ func (s *s3) close() error {
 	return err
 }
 
-// bucketErrorKind gives an answer of the store its kind. The store calls a missing bucket not found
-// as well, which is no answer about an object.
+// bucketErrorKind gives an error of the store its kind. A missing bucket, which the store reports as
+// not found like a missing object, is Unavailable.
 func bucketErrorKind(bucket string, err error) error {
 	if gcerrors.Code(err) != gcerrors.NotFound {
 		return err

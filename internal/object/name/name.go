@@ -1,5 +1,5 @@
-// Package name says which names buckets and objects can have. They are the same wherever objects
-// are kept.
+// Package name defines which names buckets and objects can have, the same for every backend. It
+// imports nothing of the project, so that any package can check a name.
 package name
 
 import (
@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	maxKeyBytes     = 1024 // bytes, as S3 has it
-	maxSegmentBytes = 240  // bytes: with what stands beside a file, a file name's 255
+	maxKeyBytes     = 1024 // as in S3
+	maxSegmentBytes = 240  // with Sidecar and a temporary name less than the 255 of a file name
 )
 
-// Sidecar ends the names of files beside objects that are kept in a directory; no part of a key
-// ends in it.
+// Sidecar is the suffix of files that a directory keeps beside objects. No segment of a key ends in
+// it.
 const Sidecar = ".attrs"
 
-// ValidKey tells whether a text names an object: segments that are not empty, divided by slashes,
-// that mean the same in a directory and in a URL.
+// ValidKey reports whether a text can be the key of an object: non-empty segments separated by
+// slashes, which mean the same in a directory and in a URL.
 func ValidKey(key string) bool {
 	if key == "" || len(key) > maxKeyBytes || !utf8.ValidString(key) ||
 		strings.ContainsFunc(key, isControl) || strings.Contains(key, `\`) {
@@ -34,8 +34,8 @@ func ValidKey(key string) bool {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// ValidBucket tells whether a text names a bucket: 3 to 63 lower-case letters, digits, dots and
-// hyphens, the first and last no sign, as S3 has it.
+// ValidBucket reports whether a text can be the name of a bucket: as in S3, 3 to 63 lower-case
+// letters, digits, dots and hyphens, with a letter or digit at both ends.
 func ValidBucket(name string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	return len(name) >= 3 && len(name) <= 63 && strings.Trim(name, letters+".-") == "" &&
