@@ -13,8 +13,9 @@ import (
 )
 
 // endFormerTerms ends the terms of the process that ran on the data directory before: it is over,
-// as it would hold the lock otherwise. The file beside the lock holds its name. Where that
-// cannot be found out, the terms end by themselves within seconds.
+// as it would hold the lock otherwise. The file beside the lock holds its name, and the fingerprint
+// of the directory: the process that is named in a copy may be running. Where it cannot be found
+// out that it is over, the terms end by themselves within seconds.
 func (k *deps) endFormerTerms(ctx context.Context) {
 	err := k.lockDirectory()
 	if err == nil {
@@ -41,13 +42,21 @@ func (k *deps) endFormerTerm(ctx context.Context, path string) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if name := strings.TrimSpace(string(former)); name != "" {
+	fingerprint, err := disk.Fingerprint(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	name, rest, _ := strings.Cut(string(former), "\n")
+	// the database on SQLite is in the directory, and copied with it
+	isOver := strings.TrimSpace(rest) == fingerprint || !k.settings.Store.Postgres()
+	if name != "" && isOver {
 		if err := k.engine.EndTerms(ctx, name); err != nil {
 			return err
 		}
 	}
 	next := path + ".next"
-	if err := os.WriteFile(next, []byte(k.node+"\n"), 0o600); err != nil {
+	text := k.node + "\n" + fingerprint + "\n"
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(next, path)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
@@ -95,5 +96,40 @@ func submitWithReceiver(t *testing.T, at, receiver string) {
 		client.ForgeRunSpec{Type: client.ForgeExecute,
 			Kind: client.ForgeSuccessFast, Callback: receiver}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestCopyEndsNoTerms: the node that is named in a copy of a data directory may be running, so a
+// node on the copy does not end its terms.
+func TestCopyEndsNoTerms(t *testing.T) {
+	c := newCopyTest(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	first := c.start(dir)
+	c.process(first, 1)
+	copied := c.copyDir(dir)
+	db := pgtest.DB(t, c.store)
+	defer db.Close()
+	terms := func() (n int) {
+		t.Helper()
+		if err := db.QueryRow("SELECT count(*) FROM duties WHERE until>$1",
+			time.Now().Add(time.Hour).UnixMicro()).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	first.kill() // else it renews its terms
+	if _, err := db.Exec("UPDATE duties SET until=until+86400000000"); err != nil {
+		t.Fatal(err)
+	}
+	before := terms()
+	launchProgram(t, c.binary, copied, "--set", "store="+c.store, "--set", "contracts=relay",
+		"--no-workers").kill()
+	if after := terms(); before == 0 || after != before {
+		t.Errorf("the terms were %d, and after the start on a copy %d", before, after)
+	}
+	// the line with the address comes after the terms were ended
+	launchProgram(t, c.binary, dir, "--set", "store="+c.store, "--set", "contracts=relay").kill()
+	if after := terms(); after != 0 {
+		t.Errorf("after the start on the directory itself there are %d terms", after)
 	}
 }

@@ -38,15 +38,26 @@ func (k *deps) openStorage(ctx context.Context, external bool) error {
 
 // bindStorage makes sure that the nodes of one database use the same objects and streams.
 func (k *deps) bindStorage() {
-	if k.settings.Store.Postgres() && k.objects != nil {
-		k.places = places.New(places.Config{Log: k.log, Objects: k.objects, Streams: k.streams,
-			Rebind: k.settings.RebindStorage})
+	if !k.settings.Store.Postgres() || k.objects == nil {
+		return
 	}
+	c := places.Config{Log: k.log, Objects: k.objects, Streams: k.streams,
+		Rebind: k.settings.RebindStorage}
+	if k.settings.Objects.URL == "" {
+		c.ObjectsDir = k.objectsDir()
+	}
+	if k.streams != nil && k.settings.Stream.URL == "" {
+		c.StreamsDir = k.streamsDir()
+	}
+	k.places = places.New(c)
 }
+
+func (k *deps) objectsDir() string { return filepath.Join(k.settings.DataDir, "objects") }
+func (k *deps) streamsDir() string { return filepath.Join(k.settings.DataDir, "streams") }
 
 func (k *deps) openObjects(ctx context.Context) (err error) {
 	k.objects, err = object.Open(ctx, object.Config{
-		Dir:    filepath.Join(k.settings.DataDir, "objects"),
+		Dir:    k.objectsDir(),
 		URL:    k.settings.Objects.URL,
 		Bucket: k.settings.Objects.Bucket,
 		Part:   k.objectsPart(),
@@ -77,7 +88,7 @@ func (k *deps) openStreams(ctx context.Context) (err error) {
 		URL:    s.URL,
 		Listen: s.Listen,
 		Token:  s.Token.Reveal(),
-		Dir:    filepath.Join(k.settings.DataDir, "streams"),
+		Dir:    k.streamsDir(),
 		Node:   k.node,
 		Specs:  k.streamSpecs(),
 		Log:    k.log,

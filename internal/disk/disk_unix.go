@@ -53,3 +53,29 @@ func Sync(dir string) error {
 	defer d.Close()
 	return d.Sync()
 }
+
+// Fingerprint tells the directory from every other one that exists at the same time, a copy of it
+// included: it is the machine since its last start, and the directory's file system and inode
+// there.
+func Fingerprint(dir string) (string, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return "", err
+	}
+	stat, isUnix := info.Sys().(*syscall.Stat_t)
+	if !isUnix {
+		return "", fmt.Errorf("the file system tells no inode of %s", dir)
+	}
+	return fmt.Sprintf("%s %d:%d", machine(), stat.Dev, stat.Ino), nil
+}
+
+// machine names the machine since its last start where the kernel has a name for that, and else by
+// its host name.
+func machine() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		host, _ := os.Hostname()
+		return host
+	}
+	return strings.TrimSpace(string(id))
+}

@@ -28,8 +28,8 @@ type Publisher struct {
 	// Deliver publishes a batch, oldest message first. After an error it receives the same
 	// messages again.
 	Deliver func(context.Context, []job.Message) error
-	// Await, unless nil, is called before the first Deliver. When it reports false, this node
-	// never delivers: another node does.
+	// Await, unless nil, is called before each Deliver. It waits while this node may not deliver,
+	// and reports false when ctx has ended.
 	Await func(context.Context) bool
 }
 
@@ -44,9 +44,6 @@ func (r *Runner) publish(ctx context.Context) {
 
 // publishTo delivers the messages of one publisher, in order and at least once.
 func (r *Runner) publishTo(ctx context.Context, p Publisher) {
-	if p.Await != nil && !p.Await(ctx) {
-		return
-	}
 	elected := false
 	defer func() {
 		if elected {
@@ -58,7 +55,7 @@ func (r *Runner) publishTo(ctx context.Context, p Publisher) {
 		return p.Deliver(ctx, batch)
 	}
 	name := strings.TrimSpace("publish " + strings.Join(p.Contracts, " "))
-	for {
+	for p.Await == nil || p.Await(ctx) {
 		wait, wake := publishInterval, r.Engine.OutboxReady(p.Contracts...)
 		_, err := r.Engine.Publish(ctx, deliver, p.Contracts...)
 		if !r.report(ctx, name, err) {

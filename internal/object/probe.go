@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
-	"strings"
 	"syscall"
 
 	"github.com/millrace/millrace/internal/job"
@@ -135,27 +134,4 @@ func bucketError(bucket, verb string, err error) error {
 		e.Kind = job.ReadOnly // there is a file in place of the bucket or of a folder in it
 	}
 	return e
-}
-
-// ID returns the identity of the default bucket, which differs from that of every other bucket. It
-// is the content of a marker object, which is created on the first call. Of several nodes that
-// create it at the same time, all get the same identity.
-func (o *Objects) ID(ctx context.Context) (string, error) {
-	const key = reservedPrefix + "id"
-	done, err := o.probe.acquire(ctx)
-	if err != nil {
-		return "", wrapError(ctx, "object.id", err)
-	}
-	defer done()
-	id, err := o.read(ctx, o.bucket, key)
-	missing := job.IsKind(err, job.NotFound) || isDenied(err) // S3 may deny a missing object
-	if !missing {
-		return string(id), err
-	}
-	err = o.backend.create(ctx, o.bucket, key, strings.NewReader(rand.Text()))
-	if err != nil {
-		return "", wrapError(ctx, "object.id", err)
-	}
-	id, err = o.read(ctx, o.bucket, key)
-	return string(id), err
 }

@@ -16,7 +16,7 @@ func TestLeastRights(t *testing.T) {
 	rights := server.Restricted(t)
 	w := &fixture{mustOpen(t, object.Config{URL: rights.Setting(), Bucket: "millrace"}),
 		server.Root}
-	first, err := w.ID(t.Context())
+	first, err := w.CreateID(t.Context(), "id")
 	if err != nil || first == "" {
 		t.Fatalf("the marker is made: got %q, %v", first, err)
 	}

@@ -2,10 +2,16 @@ package places
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // TestOneOutageOneLine binds again and again while the objects are away: their part tells of that,
@@ -22,11 +28,203 @@ func TestOneOutageOneLine(t *testing.T) {
 	var log bytes.Buffer
 	p := New(Config{Log: slog.New(slog.NewTextHandler(&log, nil)), Objects: objects})
 	for range 2 {
-		if p.try(t.Context(), nil) || p.Check() != nil {
+		p.try(t.Context(), nil)
+		if p.known || p.Check() != nil {
 			t.Error("it is known what cannot be known")
 		}
 	}
 	if log.Len() > 0 {
 		t.Errorf("the log says %s", &log)
 	}
+}
+
+// world is one database, and the time of its store.
+type world struct {
+	*testing.T
+	*testkit.Clock
+	engine *engine.Engine
+	log    bytes.Buffer
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{T: t, Clock: testkit.NewClock()}
+	w.engine = testkit.NewEngine(t, testkit.MemoryStore(t, w.Now), w.Clock)
+	return w
+}
+
+// node makes the places of a process that runs on a directory.
+func (w *world) node(dir string, rebind bool) *Places {
+	w.Helper()
+	objects, err := object.Open(w.Context(), object.Config{Bucket: "millrace", Dir: dir})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { objects.Close() })
+	return New(Config{Log: slog.New(slog.NewTextHandler(&w.log, nil)), Objects: objects,
+		ObjectsDir: dir, Rebind: rebind})
+}
+
+// try binds, and wants the node to serve or to be refused for a reason.
+func (w *world) try(p *Places, reason string) {
+	w.Helper()
+	p.try(w.Context(), w.engine)
+	err := p.Check()
+	_, refused := Refused(err)
+	if serves, _ := p.serves(); !p.known || serves == refused || opOf(err) != reason {
+		w.Errorf("known %v, serves %v, refused with %v; want reason %q", p.known, serves, err,
+			reason)
+	}
+}
+
+func opOf(err error) string {
+	msg, _ := Refused(err)
+	switch {
+	case msg == "":
+		return ""
+	case adviceFor(err) == adviceFor((&comparison{held: []string{objects}}).refusal()):
+		return holdOp
+	}
+	return bindOp
+}
+
+func (w *world) copyOf(dir string) string {
+	w.Helper()
+	copied := filepath.Join(w.TempDir(), "objects")
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		w.Fatal(err)
+	}
+	return copied
+}
+
+// TestCopiedDirectory: a node on a copy of a directory is refused while the node on the original
+// renews, and has it when that one has ended. One that lost it serves no more.
+func TestCopiedDirectory(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(t.TempDir(), "objects")
+	first := w.node(dir, false)
+	w.try(first, "")
+	second := w.node(w.copyOf(dir), false)
+	w.try(second, holdOp)
+	for range 10 {
+		w.Advance(bindInterval)
+		w.try(first, "")
+		w.try(second, holdOp)
+	}
+	w.try(w.node(dir, false), "") // it was killed and started again
+	w.Advance(holdTime - time.Second)
+	w.try(second, holdOp)
+	w.Advance(time.Second)
+	w.try(second, "")
+	w.try(first, holdOp)
+	if n := bytes.Count(w.log.Bytes(), []byte("this node refuses FetchBox and Images")); n != 2 {
+		t.Errorf("two refusals are logged %d times: %s", n, &w.log)
+	}
+}
+
+// TestRebindTakesOnce: rebind_storage takes a directory from the node that holds it, and not again
+// from a node that has taken it later.
+func TestRebindTakesOnce(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(t.TempDir(), "objects")
+	first := w.node(dir, false)
+	w.try(first, "")
+	second := w.node(w.copyOf(dir), true)
+	w.try(second, "")
+	w.try(first, holdOp)
+	w.Advance(holdTime)
+	w.try(first, "")
+	w.try(second, holdOp)
+}
+
+// TestRebindElsewhere: a node that runs refuses when another one has made its own objects the
+// database's, and serves again when its own are.
+func TestRebindElsewhere(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(t.TempDir(), "objects")
+	first := w.node(dir, false)
+	w.try(first, "")
+	w.try(w.node(filepath.Join(t.TempDir(), "other"), true), "")
+	w.try(first, bindOp)
+	w.try(w.node(dir, true), "")
+	w.try(first, "")
+}
+
+// TestWorkEndsWithTheHold: what a node does by itself ends when another node has taken what it
+// held, and begins again when it has that back.
+func TestWorkEndsWithTheHold(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(t.TempDir(), "objects")
+	first := w.node(dir, false)
+	ctx, cancel := context.WithCancel(t.Context())
+	began, ended, over := make(chan bool), make(chan bool), make(chan bool)
+	go func() {
+		defer close(over)
+		first.Run(ctx, func(ctx context.Context) {
+			began <- true
+			<-ctx.Done()
+			ended <- true
+		})
+	}()
+	w.try(first, "")
+	<-began
+	w.try(w.node(w.copyOf(dir), true), "")
+	w.try(first, holdOp)
+	<-ended
+	w.Advance(holdTime)
+	w.try(first, "")
+	<-began
+	cancel()
+	<-ended
+	<-over
+}
+
+// TestMarkerIsPutBack: a node that is bound puts back a marker that was deleted, and never makes
+// another one; a node that is not bound makes none where the database knows one.
+func TestMarkerIsPutBack(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(t.TempDir(), "objects")
+	marker := filepath.Join(dir, "millrace", ".millrace", "id")
+	first := w.node(dir, false)
+	w.try(first, "")
+	id, err := os.ReadFile(marker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(marker); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "objects")
+	restarted := w.node(dir, false)
+	for _, p := range []*Places{w.node(other, false), restarted} {
+		w.try(p, bindOp)
+		found, err := filepath.Glob(filepath.Join(p.ObjectsDir, "millrace", ".millrace", "id"))
+		if err != nil || len(found) > 0 {
+			t.Errorf("a marker was made: %s %v", found, err)
+		}
+	}
+	w.try(first, "")
+	if again, err := os.ReadFile(marker); !bytes.Equal(again, id) {
+		t.Errorf("the marker was %s and is %s, %v", id, again, err)
+	}
+	w.try(restarted, "")
+}
+
+// TestHoldWithoutObjects: what a node holds is renewed also while its objects are away.
+func TestHoldWithoutObjects(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(t.TempDir(), "objects")
+	first := w.node(dir, false)
+	w.try(first, "")
+	second := w.node(w.copyOf(dir), false)
+	if err := first.Objects.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := first.Objects.ID(t.Context()); err == nil {
+		t.Fatalf("the marker is %q", id)
+	}
+	for range 4 {
+		w.Advance(bindInterval)
+		w.try(first, "")
+	}
+	w.try(second, holdOp)
 }

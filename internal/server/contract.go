@@ -28,7 +28,8 @@ type (
 	}
 
 	// deliveryWaiter is an outboxConsumer whose Deliver must not be called before Await has
-	// reported true. When Await reports false, this node never delivers.
+	// reported true. Await waits while this node may not deliver, and reports false when ctx has
+	// ended.
 	deliveryWaiter interface {
 		Await(ctx context.Context) bool
 	}

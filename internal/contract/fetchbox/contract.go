@@ -238,17 +238,19 @@ func (f *FetchBox) retryDelay(j *job.Job) time.Duration {
 }
 
 // Await waits until the node has verified that its objects and streams are those that the database
-// names, and returns false if they are others. Nothing is published before.
+// names, and returns false when ctx has ended. Nothing is published before.
 func (f *FetchBox) Await(ctx context.Context) bool { return f.Shared.Await(ctx) }
 
 // Run executes everything that the contract does without a request, until ctx ends: downloads,
 // the Finalize of handlers, ingestion of direct producers' tasks, the sweep of manifests and the
-// pruning of streams.
+// pruning of streams. None of it runs while the objects and streams are not the database's.
 func (f *FetchBox) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, f.stopFollowing)()
-	if !f.Await(ctx) {
-		return
-	}
+	f.Shared.Run(ctx, f.runTasks)
+	f.stopFollowing()
+}
+
+func (f *FetchBox) runTasks(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, run := range []func(context.Context){f.runFinalizer, f.runProducers, f.runSweeper,
 		f.runPruner} {
@@ -261,5 +263,4 @@ func (f *FetchBox) Run(ctx context.Context) {
 		}
 	})
 	all.Wait()
-	f.stopFollowing()
 }

@@ -164,15 +164,15 @@ func (m *Images) Checks() []httpapi.Check {
 		{Name: Name + " messages", Run: m.Queue.Ping, Optional: true}}
 }
 
-// Await waits until the node is known to have the database's objects and streams; false is that it
-// has others. No message is sent before.
+// Await waits until the node is known to have the database's objects and streams; false is that ctx
+// has ended. No message is sent before.
 func (m *Images) Await(ctx context.Context) bool { return m.Shared.Await(ctx) }
 
-// Run does what is due without a request until ctx ends: attempts, purges, and the sweeps.
-func (m *Images) Run(ctx context.Context) {
-	if !m.Await(ctx) {
-		return
-	}
+// Run does what is due without a request until ctx ends: attempts, purges, and the sweeps. It does
+// nothing while the node has not the database's objects and streams.
+func (m *Images) Run(ctx context.Context) { m.Shared.Run(ctx, m.runTasks) }
+
+func (m *Images) runTasks(ctx context.Context) {
 	tasks := []func(context.Context){m.runSweeps, m.runPurges}
 	if !m.NoLocalWorkers {
 		tasks = append(tasks, m.runReceiver, m.runAttempts)

@@ -1,0 +1,57 @@
+package places
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// What a refusal is for is told by the Op of its error.
+const (
+	bindOp = "places.bind" // these are not the database's
+	holdOp = "places.hold" // another node holds them
+)
+
+// refusal says why the node may not serve, if so.
+func (c *comparison) refusal() error {
+	switch {
+	case len(c.others) > 0:
+		what, settings := describe(c.others)
+		return &job.Error{Kind: job.ReadOnly, Op: bindOp, Msg: "the " + what +
+			" of this node are not those of the other nodes on this database: " +
+			settings + " must be the same on all"}
+	case len(c.held) > 0:
+		what, _ := describe(c.held)
+		return &job.Error{Kind: job.ReadOnly, Op: holdOp, Msg: "the " + what +
+			" of this node are held by another node, which runs or ran some seconds ago: " +
+			"one of the two data directories is a copy of the other, or was moved"}
+	}
+	return nil
+}
+
+// describe gives the words for places of these names, and for the settings that say where they are.
+func describe(names []string) (what, settings string) {
+	hasObjects := slices.Contains(names, objects)
+	switch {
+	case !hasObjects:
+		return "streams", "stream.url"
+	case len(names) > 1:
+		return "objects and streams", "objects.url, objects.bucket and stream.url"
+	}
+	return "objects", "objects.url and objects.bucket"
+}
+
+// adviceFor says what an operator can do about a refusal.
+func adviceFor(refusal error) string {
+	var known *job.Error
+	isKnown := errors.As(refusal, &known)
+	if isKnown && known.Op == holdOp {
+		return "stop one of the two nodes (this one serves some seconds after the other has " +
+			"ended), or give both the same objects.url and stream.url; to take them from " +
+			"the other node at once, start this one with rebind_storage=true"
+	}
+	return "give it the objects and streams of the other nodes on this database " +
+		"(objects.url, objects.bucket, stream.url); " +
+		"where those are lost or have moved, start one node with rebind_storage=true"
+}
