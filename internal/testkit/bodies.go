@@ -13,12 +13,12 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// bodyValidator validates JSON bodies as JSON Schema 2020-12 has it, the dialect of OpenAPI 3.1.
-// kin-openapi validates most of them by the rules of 3.0, which are more lenient (decision 0034).
+// bodyValidator validates JSON bodies by JSON Schema 2020-12, the dialect of OpenAPI 3.1. What
+// kin-openapi validates by itself follows the rules of 3.0, which are more lenient (decision 0034).
 type bodyValidator struct {
 	mu       sync.Mutex
 	compiler *jsonschema.Compiler
-	schemas  map[string]*jsonschema.Schema // by their place in the document
+	schemas  map[string]*jsonschema.Schema // compiled, by their location in the document
 }
 
 const documentURL = "urn:document"
@@ -42,8 +42,8 @@ func newBodyValidator(tb testing.TB, doc *openapi3.T) *bodyValidator {
 	return &bodyValidator{compiler: compiler, schemas: map[string]*jsonschema.Schema{}}
 }
 
-// validate checks a body against what the document has for its media type. place is where the
-// request body or the response stands. Of JSON lines each has to be valid.
+// validate checks a body by the document's schema for its media type. location is the JSON pointer
+// of the request body or the response. Of JSON lines each must be valid.
 func (b *bodyValidator) validate(location string, content openapi3.Content, contentType string,
 	body []byte) error {
 	if len(content) == 0 {
@@ -104,7 +104,7 @@ func isJSON(contentType string) bool {
 	return mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")
 }
 
-// escapePointer gives a member's name as a JSON pointer in a URL has it.
+// escapePointer escapes a member's name for a JSON pointer in a URL.
 func escapePointer(name string) string {
 	name = strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 	return strings.NewReplacer("{", "%7B", "}", "%7D", "+", "%2B").Replace(name)

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Collector takes traces over OTLP, as HTTP with protobuf. What is no OTLP
+// Collector receives traces over OTLP, as protobuf in HTTP requests. A request that is not OTLP
 // fails the test.
 type Collector struct {
 	*httptest.Server
@@ -80,14 +80,14 @@ func (c *Collector) add(path string, export *collector.ExportTraceServiceRequest
 	}
 }
 
-// Spans returns what has arrived, in that order.
+// Spans returns the spans in the order of their arrival.
 func (c *Collector) Spans() []*otlp.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.spans)
 }
 
-// Find returns the first span of a name, nil if there is none.
+// Find returns the first span with a name, nil if there is none.
 func (c *Collector) Find(name string) *otlp.Span {
 	for _, s := range c.Spans() {
 		if s.Name == name {
@@ -97,7 +97,7 @@ func (c *Collector) Find(name string) *otlp.Span {
 	return nil
 }
 
-// Tracing makes a Tracing that sends here; flush sends what is left of it.
+// Tracing makes a Tracing that sends to the collector; flush sends the spans that it still has.
 func (c *Collector) Tracing(tb testing.TB) (tracing *telemetry.Tracing, flush func()) {
 	tb.Helper()
 	tracing, err := telemetry.NewTracing(context.Background(), c.URL, nil)
@@ -112,7 +112,7 @@ func (c *Collector) Tracing(tb testing.TB) (tracing *telemetry.Tracing, flush fu
 	}
 }
 
-// Trace returns the spans of the trace that a traceparent names, by the order of their names.
+// Trace returns the spans of the trace of a traceparent, ordered by name.
 func (c *Collector) Trace(traceparent string) []*otlp.Span {
 	all := slices.DeleteFunc(c.Spans(), func(s *otlp.Span) bool {
 		return hex.EncodeToString(s.TraceId) != traceparent[3:35]
@@ -121,7 +121,7 @@ func (c *Collector) Trace(traceparent string) []*otlp.Span {
 	return all
 }
 
-// NamesOf returns the names of spans, with a ! behind those that failed.
+// NamesOf returns the names of spans; a ! follows those that failed.
 func NamesOf(spans []*otlp.Span) string {
 	var names []string
 	for _, s := range spans {
@@ -134,8 +134,7 @@ func NamesOf(spans []*otlp.Span) string {
 	return strings.Join(names, " ")
 }
 
-// Senders returns the paths that were asked for and the attributes of the
-// processes that asked.
+// Senders returns the paths of the requests and the attributes of the processes that sent them.
 func (c *Collector) Senders() (paths, services []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,22 +18,22 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// HeaderUndocumented as a header marks a request that is accepted although the
-// document promises less. It is not sent.
+// HeaderUndocumented is a header for a request that the server accepts although the document does
+// not allow it. The header is not sent.
 const HeaderUndocumented = "X-Test-Beyond-Document"
 
-// Document is a contract's OpenAPI description.
+// Document is the OpenAPI document of a contract.
 type Document struct {
 	Doc           *openapi3.T
 	bodyValidator *bodyValidator
-	maxBody       int64 // of bodies that are looked at
+	maxBody       int64 // the size up to which request bodies are checked
 }
 
-// documents are those that were read, by their text: reading one takes a while.
+// documents caches documents by their text, because reading one takes long.
 var documents sync.Map
 
-// ReadDocument reads a description, which must be valid. Bodies above limit, which
-// are sent to be refused, are not held against it.
+// ReadDocument reads a document, which must be valid. Request bodies above limit are not checked:
+// tests send them to be refused.
 func ReadDocument(tb testing.TB, text []byte, limit int64) *Document {
 	tb.Helper()
 	if read, ok := documents.Load(string(text)); ok {
@@ -41,22 +43,22 @@ func ReadDocument(tb testing.TB, text []byte, limit int64) *Document {
 	}
 	loader := openapi3.NewLoader()
 	doc, err := loader.LoadFromData(text)
-	if err == nil {
-		err = doc.Validate(loader.Context)
-	}
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for _, readError := range documentProblems(doc) {
-		tb.Errorf("the document of %s: %s", doc.Info.Title, readError)
+	if err := doc.Validate(loader.Context); err != nil {
+		tb.Fatal(err)
+	}
+	for _, problem := range documentProblems(doc) {
+		tb.Errorf("the document of %s: %s", doc.Info.Title, problem)
 	}
 	d := &Document{Doc: doc, bodyValidator: newBodyValidator(tb, doc), maxBody: limit}
 	documents.Store(string(text), d)
 	return d
 }
 
-// WantRoutes checks that the document and the routes, METHOD PATTERN each, are the
-// same.
+// WantRoutes checks that the document has the same routes as the server, "METHOD PATTERN" each, and
+// that there are number of them.
 func (d *Document) WantRoutes(tb testing.TB, routes []string, number int) {
 	tb.Helper()
 	inRouter := map[string]bool{}
@@ -76,7 +78,7 @@ func (d *Document) WantRoutes(tb testing.TB, routes []string, number int) {
 	}
 	for r := range documented {
 		if !inRouter[r] {
-			tb.Errorf("%s is in the document and in no table", r)
+			tb.Errorf("%s is in the document and has no route", r)
 		}
 	}
 	if len(inRouter) != number {
@@ -84,9 +86,8 @@ func (d *Document) WantRoutes(tb testing.TB, routes []string, number int) {
 	}
 }
 
-// Check makes a transport that compares every exchange with the document: each
-// answer must be one that it has, and each request that was accepted one that it
-// allows.
+// Check makes a transport that checks every exchange by the document: the document must have each
+// answer, and must allow each request that was accepted.
 func (d *Document) Check(tb testing.TB, next http.RoundTripper) http.RoundTripper {
 	return &checkingTransport{tb: tb, document: d, next: next}
 }
@@ -124,8 +125,7 @@ func (c *checkingTransport) check(r *http.Request, sent []byte, resp *http.Respo
 	doc := c.document.Doc
 	path, item, members := findPath(doc, r.URL)
 	if item == nil || item.GetOperation(r.Method) == nil {
-		if s := resp.StatusCode; strings.HasPrefix(r.URL.Path, "/v") && s != 404 && s != 405 &&
-			s != 401 {
+		if s := resp.StatusCode; strings.HasPrefix(r.URL.Path, "/v") && !isRefusal(s) {
 			c.tb.Errorf("%s %s is answered with %d and is not in the document", r.Method, r.URL, s)
 		}
 		return
@@ -133,9 +133,17 @@ func (c *checkingTransport) check(r *http.Request, sent []byte, resp *http.Respo
 	repeated := r.Clone(context.Background())
 	repeated.Body = io.NopCloser(bytes.NewReader(sent))
 	repeated.ContentLength = int64(len(sent))
-	input := &openapi3filter.RequestValidationInput{Request: repeated, PathParams: members,
-		Route: &routers.Route{Spec: doc, Path: path, PathItem: item, Method: r.Method,
-			Operation: item.GetOperation(r.Method)}}
+	input := &openapi3filter.RequestValidationInput{
+		Request:    repeated,
+		PathParams: members,
+		Route: &routers.Route{
+			Spec:      doc,
+			Path:      path,
+			PathItem:  item,
+			Method:    r.Method,
+			Operation: item.GetOperation(r.Method),
+		},
+	}
 	if resp.StatusCode < 300 && !undocumented {
 		if err := c.document.checkRequest(input, sent); err != nil {
 			c.tb.Errorf("%s %s was accepted, but the document does not allow it: %v", r.Method,
@@ -147,13 +155,22 @@ func (c *checkingTransport) check(r *http.Request, sent []byte, resp *http.Respo
 	}
 }
 
-// checkRequest leaves everything but JSON bodies to kin-openapi.
+// isRefusal reports whether a status may answer a request for a route that does not exist.
+func isRefusal(status int) bool {
+	return status == http.StatusNotFound || status == http.StatusMethodNotAllowed ||
+		status == http.StatusUnauthorized
+}
+
+// checkRequest validates a JSON body by its schema and leaves everything else to kin-openapi.
 func (d *Document) checkRequest(input *openapi3filter.RequestValidationInput, sent []byte) error {
 	contentType := input.Request.Header.Get("Content-Type")
 	body := input.Route.Operation.RequestBody
 	isJSON := body != nil && len(sent) > 0 && isJSON(contentType)
-	input.Options = &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
-		SkipSettingDefaults: true, ExcludeRequestBody: isJSON}
+	input.Options = &openapi3filter.Options{
+		AuthenticationFunc:  openapi3filter.NoopAuthenticationFunc,
+		SkipSettingDefaults: true,
+		ExcludeRequestBody:  isJSON,
+	}
 	if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil || !isJSON {
 		return err
 	}
@@ -161,16 +178,22 @@ func (d *Document) checkRequest(input *openapi3filter.RequestValidationInput, se
 		body.Value.Content, contentType, sent)
 }
 
-// checkResponse leaves everything but the body to kin-openapi.
+// checkResponse validates the body by its schema and leaves everything else to kin-openapi.
 func (d *Document) checkResponse(input *openapi3filter.RequestValidationInput, resp *http.Response,
 	got []byte) error {
 	documented := input.Route.Operation.Responses.Status(resp.StatusCode) // of HEAD as well
 	if documented == nil {
 		return fmt.Errorf("the document has no status %d", resp.StatusCode)
 	}
-	answer := &openapi3filter.ResponseValidationInput{RequestValidationInput: input,
-		Status: resp.StatusCode, Header: resp.Header,
-		Options: &openapi3filter.Options{IncludeResponseStatus: true, ExcludeResponseBody: true}}
+	answer := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input,
+		Status:                 resp.StatusCode,
+		Header:                 resp.Header,
+		Options: &openapi3filter.Options{
+			IncludeResponseStatus: true,
+			ExcludeResponseBody:   true,
+		},
+	}
 	err := openapi3filter.ValidateResponse(context.Background(), answer.SetBodyBytes(got))
 	if err != nil || input.Request.Method == http.MethodHead {
 		return err
@@ -181,7 +204,7 @@ func (d *Document) checkResponse(input *openapi3filter.RequestValidationInput, r
 		documented.Value.Content, contentType, got)
 }
 
-// schemaLocation is where the document holds a part of an operation: at ref, or within the
+// schemaLocation is the JSON pointer of a part of an operation: ref if that is set, else within the
 // operation.
 func schemaLocation(route *routers.Route, ref, part string) string {
 	if ref != "" {
@@ -190,24 +213,32 @@ func schemaLocation(route *routers.Route, ref, part string) string {
 	return "#/paths/" + escapePointer(route.Path) + "/" + strings.ToLower(route.Method) + "/" + part
 }
 
-// findPath returns the path of the document that a request is for.
+// findPath returns the path of the document that a request is for, with the parameters in it. A path
+// without parameters is preferred, because a brace is sorted behind letters.
 func findPath(doc *openapi3.T, u *url.URL) (string, *openapi3.PathItem, map[string]string) {
-	sent := strings.Split(u.EscapedPath(), "/")
-next:
-	for path, item := range doc.Paths.Map() {
-		parts := strings.Split(path, "/")
-		if len(parts) != len(sent) {
-			continue
+	segments := strings.Split(u.EscapedPath(), "/")
+	paths := doc.Paths.Map()
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		if params, ok := matchPath(strings.Split(path, "/"), segments); ok {
+			return path, paths[path], params
 		}
-		members := map[string]string{}
-		for i, p := range parts {
-			if name, ok := strings.CutPrefix(p, "{"); ok && sent[i] != "" {
-				members[strings.TrimSuffix(name, "}")], _ = url.PathUnescape(sent[i])
-			} else if p != sent[i] {
-				continue next
-			}
-		}
-		return path, item, members
 	}
 	return "", nil, nil
+}
+
+func matchPath(pattern, segments []string) (params map[string]string, ok bool) {
+	if len(pattern) != len(segments) {
+		return nil, false
+	}
+	params = map[string]string{}
+	for i, p := range pattern {
+		name, isParam := strings.CutPrefix(p, "{")
+		switch {
+		case isParam && segments[i] != "":
+			params[strings.TrimSuffix(name, "}")], _ = url.PathUnescape(segments[i])
+		case p != segments[i]:
+			return nil, false
+		}
+	}
+	return params, true
 }

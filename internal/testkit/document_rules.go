@@ -9,12 +9,12 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// reservedNames are names of types and operations that collide with those of the languages code is
-// generated for.
+// reservedNames are names of types and operations that collide with names in the languages for
+// which clients are generated.
 var reservedNames = []string{"client", "delete", "error", "event", "file", "get", "headers", "next",
 	"object", "range", "request", "response"}
 
-// documentProblems says what a document lacks that linters and generators need (decision 0034).
+// documentProblems returns what a document lacks for linters and generators (decision 0034).
 func documentProblems(doc *openapi3.T) []string {
 	f := &documentChecker{names: map[string]string{}}
 	f.check("the version "+doc.OpenAPI, strings.HasPrefix(doc.OpenAPI, "3.1."))
@@ -34,9 +34,10 @@ func documentProblems(doc *openapi3.T) []string {
 	return f.problems
 }
 
+// documentChecker collects the problems of a document.
 type documentChecker struct {
 	problems []string
-	names    map[string]string // of components, as generators see them, to where they are
+	names    map[string]string // the kind of component by its normalized name
 }
 
 func (f *documentChecker) check(what string, ok bool) {
@@ -49,7 +50,7 @@ func (f *documentChecker) described(what, description string) {
 	f.check("the description of "+what, strings.TrimSpace(description) != "")
 }
 
-// name takes a name, which has to be unique without regard to case and punctuation.
+// name checks that a name is unique without regard to case and punctuation, as generators need it.
 func (f *documentChecker) name(where, name string) {
 	normalized := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
 	if slices.Contains(reservedNames, normalized) {
@@ -95,13 +96,13 @@ func (f *documentChecker) components(c *openapi3.Components) {
 	}
 }
 
-// schema descends to where another schema is referred to, which is described itself.
+// schema checks a schema and those within it. It stops at references, whose targets are components.
 func (f *documentChecker) schema(at string, s *openapi3.SchemaRef) {
 	if s.Ref != "" {
 		return
 	}
 	f.described(at, s.Value.Description)
-	f.check("nullable in "+at+", which is not of 3.1,", !s.Value.Nullable)
+	f.check("nullable in "+at+", which 3.1 does not have,", !s.Value.Nullable)
 	for name, p := range s.Value.Properties {
 		f.schema(at+"."+name, p)
 	}

@@ -7,10 +7,10 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// MetricSum sums a metric's values, or the number of what a histogram has seen, over
-// all children that have the labels, and counts these.
+// MetricSum adds up the values of a metric, or the counts of a histogram, over all series that have
+// the labels. It also returns the number of these series.
 func MetricSum(tb testing.TB, registry prometheus.Gatherer, name string,
-	labels map[string]string) (sum float64, children int) {
+	labels map[string]string) (sum float64, series int) {
 	tb.Helper()
 	families, err := registry.Gather()
 	if err != nil {
@@ -22,12 +22,12 @@ func MetricSum(tb testing.TB, registry prometheus.Gatherer, name string,
 		}
 		for _, m := range f.Metric {
 			if hasLabels(m, labels) {
-				children++
+				series++
 				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() +
 					float64(m.GetHistogram().GetSampleCount())
 			}
 		}
-		return sum, children
+		return sum, series
 	}
 	tb.Errorf("there is no metric %s", name)
 	return 0, 0

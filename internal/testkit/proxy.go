@@ -15,30 +15,31 @@ import (
 	"testing"
 )
 
-// Proxy is a real proxy that notes what it is asked for. Names that end in .test are this machine
-// to it.
+// Proxy is a real proxy that records its targets. It resolves names that end in .test to this
+// machine.
 type Proxy struct {
-	URL string // with the credentials it wants
+	URL string // with the credentials it requires
 
-	user    string // USER:PASSWORD, "" is open
+	user    string // USER:PASSWORD; "" requires none
 	mu      sync.Mutex
-	targets []string // host and port as they were named
+	targets []string // host and port as clients named them
 	broken  bool
-	refusal byte // what it answers instead of doing it: a reply of SOCKS5
+	refusal byte // a reply code of SOCKS5 with which requests are refused; 0 for none
 	conns   map[net.Conn]struct{}
 }
 
-// Targets are the targets it was asked for, as they were named to it.
+// Targets returns the targets of all requests, as clients named them.
 func (p *Proxy) Targets() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.targets...)
 }
 
-// SetBroken makes it hang up on whoever comes, until Break(false).
+// SetBroken makes the proxy close every new connection at once, or stops that.
 func (p *Proxy) SetBroken(broken bool) { p.mu.Lock(); defer p.mu.Unlock(); p.broken = broken }
 
-// RefuseWith makes it answer a reply of SOCKS5, or 503 to what is HTTP; 0 is none.
+// RefuseWith makes the proxy refuse requests with a reply code of SOCKS5, or with 503 over HTTP; 0
+// stops that.
 func (p *Proxy) RefuseWith(reply byte) { p.mu.Lock(); defer p.mu.Unlock(); p.refusal = reply }
 
 func (p *Proxy) recordTarget(target string) (refusal byte) {
@@ -50,7 +51,7 @@ func (p *Proxy) recordTarget(target string) (refusal byte) {
 
 func (p *Proxy) isBroken() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.broken }
 
-// listen serves connections until the test is over, each ended then at the latest.
+// listen serves connections until the test ends, which closes them.
 func (p *Proxy) listen(tb testing.TB, scheme string, serve func(net.Conn)) {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -95,14 +96,14 @@ func (p *Proxy) serveTracked(conn net.Conn, serve func(net.Conn)) {
 func (p *Proxy) track(conn net.Conn, open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if open {
-		p.conns[conn] = struct{}{}
-	} else {
+	if !open {
 		delete(p.conns, conn)
+		return
 	}
+	p.conns[conn] = struct{}{}
 }
 
-// splice connects two ends until one of them hangs up.
+// splice connects a client with a target until one of them closes its connection.
 func (p *Proxy) splice(client io.ReadWriter, target string) {
 	upstream, err := net.Dial("tcp", resolveTarget(target))
 	if err != nil {
@@ -123,17 +124,17 @@ func (p *Proxy) splice(client io.ReadWriter, target string) {
 	<-done
 }
 
-// resolveTarget is where a target is for a proxy.
+// resolveTarget returns the address that the proxy connects to for a target.
 func resolveTarget(target string) string {
-	if host, port, err := net.SplitHostPort(target); err == nil &&
-		strings.HasSuffix(host, ".test") {
-		return net.JoinHostPort("127.0.0.1", port)
+	host, port, err := net.SplitHostPort(target)
+	if err != nil || !strings.HasSuffix(host, ".test") {
+		return target
 	}
-	return target
+	return net.JoinHostPort("127.0.0.1", port)
 }
 
-// HTTPProxy starts one that speaks HTTP: requests for http://, tunnels for the rest. user is
-// USER:PASSWORD or "".
+// HTTPProxy starts an HTTP proxy, which forwards requests for http:// and tunnels all others. user
+// is USER:PASSWORD, or "" for a proxy without authentication.
 func HTTPProxy(tb testing.TB, user string) *Proxy {
 	tb.Helper()
 	p := &Proxy{user: user}
@@ -166,9 +167,10 @@ func (p *Proxy) answer(conn net.Conn, req *http.Request, forward *http.Transport
 		return respond(http.StatusServiceUnavailable)
 	}
 	if req.Method == http.MethodConnect {
-		if _, err := io.WriteString(conn, "HTTP/1.1 200 Connected\r\n\r\n"); err == nil {
-			p.splice(conn, req.Host)
+		if _, err := io.WriteString(conn, "HTTP/1.1 200 Connected\r\n\r\n"); err != nil {
+			return false
 		}
+		p.splice(conn, req.Host)
 		return false
 	}
 	req.RequestURI, req.URL.Host = "", resolveTarget(req.URL.Host)
@@ -181,7 +183,7 @@ func (p *Proxy) answer(conn net.Conn, req *http.Request, forward *http.Transport
 	return resp.Write(conn) == nil
 }
 
-// SOCKSProxy starts one that speaks SOCKS5. user is USER:PASSWORD or "".
+// SOCKSProxy starts a SOCKS5 proxy. user is as in HTTPProxy.
 func SOCKSProxy(tb testing.TB, user string) *Proxy {
 	tb.Helper()
 	p := &Proxy{user: user}
@@ -197,16 +199,17 @@ func SOCKSProxy(tb testing.TB, user string) *Proxy {
 		if !ok {
 			return
 		}
-		refusing := p.recordTarget(target)
-		if _, err := conn.Write([]byte{5, refusing, 0, 3, 4, 'h', 'o', 's', 't', 0,
-			80}); err == nil && refusing == 0 {
-			p.splice(conn, target)
+		refusal := p.recordTarget(target)
+		reply := []byte{5, refusal, 0, 3, 4, 'h', 'o', 's', 't', 0, 80}
+		if _, err := conn.Write(reply); err != nil || refusal != 0 {
+			return
 		}
+		p.splice(conn, target)
 	})
 	return p
 }
 
-// handshake reads the greeting and the log-in.
+// handshake reads the greeting and the credentials.
 func (p *Proxy) handshake(conn net.Conn) bool {
 	methods, ok := readText(conn, 1)
 	method := byte(0)
@@ -217,8 +220,11 @@ func (p *Proxy) handshake(conn net.Conn) bool {
 		_, _ = conn.Write([]byte{5, 255})
 		return false
 	}
-	if _, err := conn.Write([]byte{5, method}); err != nil || p.user == "" {
-		return err == nil
+	if _, err := conn.Write([]byte{5, method}); err != nil {
+		return false
+	}
+	if p.user == "" {
+		return true
 	}
 	name, named := readText(conn, 1)
 	password, _ := readText(conn, 0)
@@ -226,11 +232,13 @@ func (p *Proxy) handshake(conn net.Conn) bool {
 	if !named || name+":"+password != p.user {
 		status = 1
 	}
-	_, err := conn.Write([]byte{1, status})
-	return err == nil && status == 0
+	if _, err := conn.Write([]byte{1, status}); err != nil {
+		return false
+	}
+	return status == 0
 }
 
-// readText skips some bytes and reads a text with its length before it.
+// readText skips some bytes and reads a text that has its length before it.
 func readText(r io.Reader, skip int) (string, bool) {
 	head := make([]byte, skip+1)
 	if _, err := io.ReadFull(r, head); err != nil {

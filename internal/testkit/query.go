@@ -11,10 +11,9 @@ import (
 
 var pathMember = regexp.MustCompile(`\{[^}]*\}`)
 
-// WantUnknownQueriesRefused checks that every route of the document which changes
-// something answers 400 with a code to a query parameter that it does not know, and
-// names those that it does. Beside the methods that say so, changing are the GETs
-// whose "METHOD PATH" are given.
+// WantUnknownQueriesRefused checks every route of the document that changes something: it must
+// answer 400 with a code to an unknown query parameter, and name the known ones. changing are
+// "METHOD PATH" of GET routes that change something too.
 func (d *Document) WantUnknownQueriesRefused(
 	tb testing.TB, code string, do func(method, path string) Reply, changing ...string,
 ) {

@@ -15,9 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
-// Serve starts a whole server of contracts on a store in memory, with its duties
-// and the real time, for what talks to it from outside: examples, clients. stop
-// ends it.
+// Serve starts a whole server of contracts on a store in memory, with its maintenance and the real
+// time, for examples and clients. stop ends it.
 func Serve(contracts []engine.Contract,
 	mounts ...func(*engine.Engine) httpapi.PrefixHandler) (baseURL string, stop func(), err error) {
 	log := slog.New(slog.DiscardHandler)
@@ -26,9 +25,14 @@ func Serve(contracts []engine.Contract,
 		return "", nil, fmt.Errorf("testkit: %w", err)
 	}
 	started := time.Now()
-	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: rand.Text(),
+	e, err := engine.New(engine.Config{
+		Store:     s,
+		Contracts: contracts,
+		Node:      rand.Text(),
 		Random:    RandomBytes,
-		Monotonic: func() time.Duration { return time.Since(started) }, Log: log})
+		Monotonic: func() time.Duration { return time.Since(started) },
+		Log:       log,
+	})
 	if err != nil {
 		s.Close()
 		return "", nil, fmt.Errorf("testkit: %w", err)
@@ -36,8 +40,8 @@ func Serve(contracts []engine.Contract,
 	ctx, end := context.WithCancel(context.Background())
 	var background sync.WaitGroup
 	background.Go(func() {
-		(&maintenance.Runner{Engine: e, Log: log,
-			PruneInterval: time.Minute}).Run(ctx)
+		r := maintenance.Runner{Engine: e, Log: log, PruneInterval: time.Minute}
+		r.Run(ctx)
 	})
 	var mounted []httpapi.PrefixHandler
 	for _, m := range mounts {

@@ -1,5 +1,6 @@
-// Package testkit gives tests what a server is made of: a clock that stands
-// still until it is told to move, a store, an engine. Only tests import it.
+// Package testkit has the parts of a server for tests: a clock that stands still until a test
+// advances it, databases, engines, servers with clients that check every exchange by the OpenAPI
+// document, a collector of traces, and proxies. Only tests import it.
 package testkit
 
 import (
@@ -14,24 +15,24 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
-// StartTime is where a Clock begins.
+// StartTime is the time of a new Clock.
 var StartTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// Clock stands still until Advance. Its monotonic side moves along, unless the
-// clock is made to Jump.
+// Clock is a clock that stands still. Advance moves its wall time and its monotonic time, Jump the
+// wall time only.
 type Clock struct {
 	mu   sync.Mutex
 	wall time.Time
 	mono time.Duration
 }
 
-// NewClock returns a clock at Start.
+// NewClock returns a clock at StartTime.
 func NewClock() *Clock { return &Clock{wall: StartTime} }
 
-// Now is the time of day.
+// Now returns the wall time.
 func (c *Clock) Now() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.wall }
 
-// Monotonic is the time since the clock was made, which no jump touches.
+// Monotonic returns the time that has passed since the clock was made.
 func (c *Clock) Monotonic() time.Duration { c.mu.Lock(); defer c.mu.Unlock(); return c.mono }
 
 // Advance lets time pass.
@@ -41,7 +42,7 @@ func (c *Clock) Advance(d time.Duration) {
 	c.wall, c.mono = c.wall.Add(d), c.mono+d
 }
 
-// Jump sets the time of day off without time passing.
+// Jump changes the wall time without time passing, as setting a clock does.
 func (c *Clock) Jump(d time.Duration) { c.mu.Lock(); defer c.mu.Unlock(); c.wall = c.wall.Add(d) }
 
 // MemoryStore opens a store in memory that is closed with the test.
@@ -55,7 +56,7 @@ func MemoryStore(tb testing.TB, now func() time.Time) store.Store {
 	return s
 }
 
-// RandomBytes is randomness for engines.
+// RandomBytes is the source of randomness of engines.
 func RandomBytes() (r [16]byte) { rand.Read(r[:]); return r }
 
 // NewEngine makes an engine of contracts on a store, closed with the test.

@@ -10,10 +10,10 @@ import (
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
-// Workers is the worker API, as workers outside speak it.
+// Workers is a client of the worker API.
 type Workers struct{ *APIServer }
 
-// ClaimedJob is a job as a worker outside gets it.
+// ClaimedJob is a job as a remote worker gets it.
 type ClaimedJob struct {
 	JobID    string `json:"job_id"`
 	Contract string
@@ -24,8 +24,8 @@ type ClaimedJob struct {
 	Payload  json.RawMessage
 }
 
-// OpenWorkers serves the worker API of a contract until the test ends. Without a token it asks for
-// none.
+// OpenWorkers serves the worker API for a contract until the test ends. An empty token means no
+// authentication.
 func OpenWorkers(tb testing.TB, e *engine.Engine, contract workerapi.Contract,
 	token string) *Workers {
 	tb.Helper()
@@ -39,20 +39,20 @@ func OpenWorkers(tb testing.TB, e *engine.Engine, contract workerapi.Contract,
 		ProblemReader("urn:millrace:worker:"), api.Mount(e))}
 }
 
-// Post says something to a path below /worker/v1/.
+// Post posts a body to a path below /worker/v1/.
 func (w *Workers) Post(tb testing.TB, path, body string) Reply {
 	tb.Helper()
 	return w.Do(tb, "POST", "/worker/v1/"+path, body)
 }
 
-// Claim asks for jobs.
+// Claim claims jobs with a body.
 func (w *Workers) Claim(tb testing.TB, body string) []ClaimedJob {
 	tb.Helper()
 	return DecodeReply[struct{ Jobs []ClaimedJob }](tb,
 		w.Post(tb, "claims", body).WantStatus(tb, 200)).Jobs
 }
 
-// ClaimOne asks for jobs and fails unless it is given one.
+// ClaimOne claims jobs and fails the test unless it gets exactly one.
 func (w *Workers) ClaimOne(tb testing.TB, body string) ClaimedJob {
 	tb.Helper()
 	jobs := w.Claim(tb, body)

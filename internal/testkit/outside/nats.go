@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// NATSServer is a NewNATS server with JetStream on a port of its own. What it acknowledges is on
-// the disk.
+// NATSServer is a NATS server with JetStream on a port of its own. It writes what it acknowledges to
+// disk first.
 type NATSServer struct {
 	URL string
 
@@ -20,20 +20,20 @@ type NATSServer struct {
 	process *process
 }
 
-// NewNATS starts a server that asks for token if it is not empty, and ends it with the test.
+// NewNATS starts a server that requires token unless that is empty, and ends it with the test.
 func NewNATS(tb testing.TB, token string) *NATSServer {
 	tb.Helper()
 	return startNATS(tb, token, "")
 }
 
-// NATSCluster is three servers that are one.
+// NATSCluster is a cluster of three servers.
 type NATSCluster struct {
 	Servers []*NATSServer
-	URL     string // the addresses of all
+	URL     string // the addresses of all servers
 }
 
-// NewNATSCluster starts servers n0, n1 and n2, and ends them with the test. They have yet to elect
-// their leader.
+// NewNATSCluster starts the servers n0, n1 and n2, and ends them with the test. They may not have
+// elected a leader yet when it returns.
 func NewNATSCluster(tb testing.TB, token string) *NATSCluster {
 	tb.Helper()
 	routes := []string{freeAddress(tb), freeAddress(tb), freeAddress(tb)}
@@ -49,7 +49,7 @@ func NewNATSCluster(tb testing.TB, token string) *NATSCluster {
 	return c
 }
 
-// startNATS starts a server with more in its configuration.
+// startNATS starts a server with additional lines in its configuration.
 func startNATS(tb testing.TB, token, extraConfig string) *NATSServer {
 	tb.Helper()
 	dir := tb.TempDir()

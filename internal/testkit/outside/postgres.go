@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// PostgresServer is a PostgreSQL server of a test alone, which may be stopped, restarted and
-// configured. Its superuser is postgres, and nobody needs a password.
+// PostgresServer is a PostgreSQL server for one test, which can be stopped, restarted and
+// configured. Its superuser is postgres. No role needs a password.
 type PostgresServer struct {
 	tb      testing.TB
 	dir     string
@@ -31,8 +31,8 @@ func NewPostgres(tb testing.TB, settings ...string) *PostgresServer {
 	s := &PostgresServer{tb: tb, dir: serviceDir(tb), roles: []string{"postgres"}}
 	_, s.port, _ = strings.Cut(freeAddress(tb), ":")
 	data := filepath.Join(s.dir, "data")
-	make := serviceCommand(tb, initdb, "-D", data, "-U", "postgres", "-A", "trust", "--no-sync")
-	if text, err := make.CombinedOutput(); err != nil {
+	create := serviceCommand(tb, initdb, "-D", data, "-U", "postgres", "-A", "trust", "--no-sync")
+	if text, err := create.CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, text)
 	}
 	s.Start(settings...)
@@ -51,7 +51,7 @@ func (s *PostgresServer) Start(settings ...string) {
 		serviceCommand(s.tb, postgresProgram(s.tb, "postgres"), args...))
 }
 
-// Stop ends the server at once, with all of its connections, and waits for its end.
+// Stop shuts the server down with all of its connections, and waits until it has ended.
 func (s *PostgresServer) Stop() {
 	s.tb.Helper()
 	if err := s.process.cmd.Process.Signal(os.Interrupt); err != nil { // a fast shutdown
@@ -60,13 +60,13 @@ func (s *PostgresServer) Stop() {
 	<-s.process.ended
 }
 
-// URL is where a role finds a database.
+// URL is the URL of a database for a role.
 func (s *PostgresServer) URL(role, database string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%s/%s?sslmode=disable", role, s.port, database)
 }
 
-// Database makes a database with a role that owns it and is no superuser, both of the name given,
-// and returns its URL.
+// Database makes a database and a role of the same name that owns it and is no superuser, and
+// returns its URL.
 func (s *PostgresServer) Database(name string) string {
 	s.tb.Helper()
 	s.Exec("postgres", "CREATE ROLE "+name+" LOGIN", "CREATE DATABASE "+name+" OWNER "+name)
@@ -74,8 +74,8 @@ func (s *PostgresServer) Database(name string) string {
 	return s.URL(name, name)
 }
 
-// Schemas makes roles that have a schema of their own each in the database postgres, and returns
-// their names.
+// Schemas makes n roles, each with a schema of its own in the database postgres, and returns their
+// names.
 func (s *PostgresServer) Schemas(n int) []string {
 	s.tb.Helper()
 	var names, statements []string
@@ -90,7 +90,7 @@ func (s *PostgresServer) Schemas(n int) []string {
 	return names
 }
 
-// Standby starts another server that follows this one and takes no writes until Promote.
+// Standby starts another server that replicates this one. It refuses writes until Promote.
 func (s *PostgresServer) Standby() *PostgresServer {
 	s.tb.Helper()
 	standby := &PostgresServer{tb: s.tb, dir: serviceDir(s.tb), roles: s.roles}
@@ -105,7 +105,7 @@ func (s *PostgresServer) Standby() *PostgresServer {
 	return standby
 }
 
-// Promote makes a standby a server of its own, as a failover does.
+// Promote makes a standby a primary, as a failover does.
 func (s *PostgresServer) Promote() { s.tb.Helper(); s.Exec("postgres", "SELECT pg_promote()") }
 
 // Exec runs statements in a database as the superuser.
@@ -115,8 +115,8 @@ func (s *PostgresServer) Exec(database string, statements ...string) {
 	for _, statement := range statements {
 		args = append(args, "-c", statement)
 	}
-	if text, err := exec.Command(postgresProgram(s.tb, "psql"),
-		args...).CombinedOutput(); err != nil {
+	cmd := exec.Command(postgresProgram(s.tb, "psql"), args...)
+	if text, err := cmd.CombinedOutput(); err != nil {
 		s.tb.Fatalf("%s: %v\n%s", strings.Join(statements, "; "), err, text)
 	}
 }
@@ -129,13 +129,19 @@ func (s *PostgresServer) Disconnect(database string) {
 			database+"'")
 }
 
-// postgresProgram finds a program of PostgreSQL, on the path or where Debian has it: of the newest
-// version there is.
+// postgresProgram finds a program of PostgreSQL on the path or, of the newest version, where Debian
+// installs it.
 func postgresProgram(tb testing.TB, name string) string {
 	tb.Helper()
-	if file, err := exec.LookPath(name); err == nil {
-		return file
+	file, err := exec.LookPath(name)
+	if err != nil {
+		return debianProgram(tb, name)
 	}
+	return file
+}
+
+func debianProgram(tb testing.TB, name string) string {
+	tb.Helper()
 	files, _ := filepath.Glob(filepath.Join("/usr/lib/postgresql", "*", "bin", name))
 	if len(files) == 0 {
 		missingProgram(tb, name)
@@ -150,7 +156,7 @@ func postgresVersion(file string) int {
 	return n
 }
 
-// missingProgram skips a test whose program is not installed, or fails it where nothing may be
+// missingProgram skips a test whose program is not installed, or fails it when tests must not be
 // skipped.
 func missingProgram(tb testing.TB, name string) {
 	tb.Helper()
@@ -160,7 +166,8 @@ func missingProgram(tb testing.TB, name string) {
 	tb.Skipf("skipped: %s is not installed", name)
 }
 
-// serviceUser is who runs programs that refuse to run as root; "" is whoever runs the test.
+// serviceUser is the user for programs that refuse to run as root; "" when the test does not run as
+// root.
 func serviceUser() string {
 	if os.Getuid() != 0 {
 		return ""
@@ -168,14 +175,14 @@ func serviceUser() string {
 	return "postgres"
 }
 
-// serviceCommand is a command of a program that refuses to run as root.
+// serviceCommand makes a command for a program that refuses to run as root.
 func serviceCommand(tb testing.TB, file string, args ...string) *exec.Cmd {
 	tb.Helper()
 	name := serviceUser()
 	if name == "" {
 		return exec.Command(file, args...)
 	}
-	// which becomes the program, so that it can be signaled
+	// setpriv replaces itself by the program, so that signals reach it.
 	setpriv, err := exec.LookPath("setpriv")
 	if err != nil {
 		missingProgram(tb, "setpriv")
@@ -184,8 +191,8 @@ func serviceCommand(tb testing.TB, file string, args ...string) *exec.Cmd {
 		"--clear-groups", "--", file}, args...)...)
 }
 
-// serviceDir is a directory for such a program. The path to the directories of tests is closed to
-// other users.
+// serviceDir makes a directory for such a program. It is not below tb.TempDir, whose path is closed
+// to other users.
 func serviceDir(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "millrace-test-")
@@ -199,7 +206,7 @@ func serviceDir(tb testing.TB) string {
 	return dir
 }
 
-// changeOwner gives a file to a user.
+// changeOwner makes a user the owner of a file.
 func changeOwner(tb testing.TB, file, name string) {
 	tb.Helper()
 	u, err := user.Lookup(name)
@@ -213,15 +220,15 @@ func changeOwner(tb testing.TB, file, name string) {
 	}
 }
 
-// PgBouncer is a pooler before a server.
+// PgBouncer is a connection pooler in front of a server.
 type PgBouncer struct {
 	address string
 	process *process
 }
 
-// NewPgBouncer starts a pooler that has all databases of a server and the roles made by Database,
-// with the defaults of PgBouncer but for the settings given, each NAME=VALUE, and ends it with the
-// test.
+// NewPgBouncer starts a pooler for all databases of a server and the roles that Database has made,
+// and ends it with the test. It has the defaults of PgBouncer except for the settings, each
+// NAME=VALUE.
 func NewPgBouncer(tb testing.TB, s *PostgresServer, settings ...string) *PgBouncer {
 	tb.Helper()
 	list := `"` + strings.Join(s.roles, "\" \"\"\n\"") + "\" \"\"\n"
@@ -231,9 +238,9 @@ func NewPgBouncer(tb testing.TB, s *PostgresServer, settings ...string) *PgBounc
 			strings.Join(settings, "\n"), list)
 }
 
-// NewPgBouncerFromFiles starts a pooler of a configuration and a list of users, and ends it with
-// the test. The server is db.internal to it; its own port and the place of the list are changed to
-// free ones.
+// NewPgBouncerFromFiles starts a pooler with a configuration and a list of users, and ends it with
+// the test. The configuration must name the server db.internal; that, the port and the path of the
+// list are replaced.
 func NewPgBouncerFromFiles(tb testing.TB, s *PostgresServer, ini, list string) *PgBouncer {
 	tb.Helper()
 	file, err := exec.LookPath("pgbouncer")
@@ -243,15 +250,15 @@ func NewPgBouncerFromFiles(tb testing.TB, s *PostgresServer, ini, list string) *
 	b, dir := &PgBouncer{address: freeAddress(tb)}, serviceDir(tb)
 	_, port, _ := strings.Cut(b.address, ":")
 	config, users := filepath.Join(dir, "pgbouncer.ini"), filepath.Join(dir, "userlist.txt")
-	for from, to := range map[string]string{
-		"host=db.internal port=5432":  "host=127.0.0.1 port=" + s.port,
-		"listen_port = 6432":          "listen_port = " + port,
-		"/etc/pgbouncer/userlist.txt": users,
+	for _, r := range []struct{ from, to string }{
+		{"host=db.internal port=5432", "host=127.0.0.1 port=" + s.port},
+		{"listen_port = 6432", "listen_port = " + port},
+		{"/etc/pgbouncer/userlist.txt", users},
 	} {
-		if strings.Count(ini, from) != 1 {
-			tb.Fatalf("the configuration does not have %q once:\n%s", from, ini)
+		if strings.Count(ini, r.from) != 1 {
+			tb.Fatalf("the configuration does not have %q once:\n%s", r.from, ini)
 		}
-		ini = strings.Replace(ini, from, to, 1)
+		ini = strings.Replace(ini, r.from, r.to, 1)
 	}
 	for name, text := range map[string]string{config: ini + "\nunix_socket_dir =\n", users: list} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
@@ -262,12 +269,18 @@ func NewPgBouncerFromFiles(tb testing.TB, s *PostgresServer, ini, list string) *
 	return b
 }
 
-// URL is where a role finds a database through the pooler; it may be NAME:PASSWORD.
+// URL is the URL of a database for a role through the pooler. role may be NAME:PASSWORD.
 func (b *PgBouncer) URL(role, database string) string {
 	user := url.User(role)
 	if name, password, ok := strings.Cut(role, ":"); ok {
 		user = url.UserPassword(name, password)
 	}
-	return (&url.URL{Scheme: "postgres", User: user, Host: b.address, Path: "/" + database,
-		RawQuery: "sslmode=disable"}).String()
+	u := url.URL{
+		Scheme:   "postgres",
+		User:     user,
+		Host:     b.address,
+		Path:     "/" + database,
+		RawQuery: "sslmode=disable",
+	}
+	return u.String()
 }

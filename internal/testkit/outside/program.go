@@ -1,28 +1,30 @@
-// Package outside runs servers of others as processes of their own, for tests that must hold
-// against the real thing: NewNATS, S3, NewSQS, PostgreSQL and PgBouncer.
+// Package outside runs real servers as processes, for tests that must hold against the real thing:
+// NATS, S3, SQS, PostgreSQL and PgBouncer.
 //
-// Those of PostgreSQL are where the system has them. The others are built into a directory of the
-// user's cache, or into MILLRACE_TEST_BIN. A test that does not find its program is skipped; where
-// MILLRACE_TEST_REQUIRE=1 says that nothing may be skipped it is built, which takes minutes, or the
-// test fails.
+// PostgreSQL and PgBouncer must be installed on the system. The other programs are built into a
+// directory of the user's cache, or into MILLRACE_TEST_BIN. A test whose program is missing is
+// skipped. With MILLRACE_TEST_REQUIRE=1 nothing is skipped: the program is built, which takes
+// minutes, or the test fails.
 package outside
 
 import (
 	"bufio"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
-// program is something that go install builds.
+// program is a program that go install builds.
 type program struct{ module, command, version string }
 
-// natsProgram has the version that is embedded.
+// natsProgram is the NATS server, in the version that the product embeds.
 var natsProgram = sync.OnceValue(func() program {
 	const module = "github.com/nats-io/nats-server/v2"
 	version, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", module).Output()
@@ -54,21 +56,21 @@ func programDir(tb testing.TB) string {
 	return filepath.Join(cache, "millrace-test")
 }
 
-// path gives the program's file.
+// path returns the program's file and builds it if necessary.
 func (p program) path(tb testing.TB) string {
 	tb.Helper()
 	buildMu.Lock()
 	defer buildMu.Unlock()
 	dir := filepath.Join(programDir(tb), p.command+"-"+p.version)
 	file := filepath.Join(dir, p.command)
-	if _, err := os.Stat(file); err == nil {
+	if exists(file) {
 		return file
 	}
 	if os.Getenv("MILLRACE_TEST_REQUIRE") != "1" {
 		tb.Skipf("skipped: there is no %s", file)
 	}
 	build := exec.Command("go", "install", p.module+"@"+p.version)
-	build.Dir = os.TempDir() // outside of our module
+	build.Dir = os.TempDir() // outside of this module
 	build.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=", "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		tb.Fatalf("go install %s: %v\n%s", p.module, err, text)
@@ -76,7 +78,12 @@ func (p program) path(tb testing.TB) string {
 	return file
 }
 
-// freeAddress gives an address that nobody listens on.
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// freeAddress returns an address that no process listens on.
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -94,8 +101,8 @@ type process struct {
 	output *io.PipeWriter
 }
 
-// startProcess runs a program until a line of its output holds ready, and gives the lines up to
-// that one.
+// startProcess starts a program and waits until a line of its output contains ready. It returns the
+// lines up to that one.
 func startProcess(tb testing.TB, ready string, cmd *exec.Cmd) (*process, []string) {
 	tb.Helper()
 	read, write := io.Pipe()
@@ -123,7 +130,24 @@ func startProcess(tb testing.TB, ready string, cmd *exec.Cmd) (*process, []strin
 	return nil, nil
 }
 
-// kill ends the process as a crash does, and waits for its end.
+// waitForAnswer waits until a server answers, which may be later than it says that it listens.
+func waitForAnswer(tb testing.TB, name, url string) {
+	tb.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 1000 {
+		answer, err := http.Get(url)
+		if err != nil {
+			<-tick.C
+			continue
+		}
+		answer.Body.Close()
+		return
+	}
+	tb.Fatalf("the %s server does not answer", name)
+}
+
+// kill ends the process as a crash does, and waits until it has ended.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended

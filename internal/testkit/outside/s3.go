@@ -1,13 +1,11 @@
 package outside
 
 import (
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // The keys of the S3 server.
@@ -16,7 +14,7 @@ const (
 	s3Secret = "millrace-test-secret"
 )
 
-// S3Server is an S3 server over a directory.
+// S3Server is an S3 server whose objects are files.
 type S3Server struct {
 	URL  string // its endpoint
 	Root string // its buckets are directories here
@@ -26,8 +24,8 @@ type S3Server struct {
 	process *process
 }
 
-// NewS3 starts a server with the buckets, ends it with the test, and sets the environment that
-// clients read their keys from; so such a test cannot be parallel.
+// NewS3 starts a server with buckets and ends it with the test. It sets the environment from which
+// clients read their keys, so the test cannot be parallel.
 func NewS3(tb testing.TB, buckets ...string) *S3Server {
 	tb.Helper()
 	s := &S3Server{Root: tb.TempDir()}
@@ -51,25 +49,10 @@ func (s *S3Server) start(address string) {
 	cmd := exec.Command(s.program, "--port", address, "--access", s3Access, "--secret", s3Secret,
 		"posix", s.Root)
 	s.process, _ = startProcess(s.tb, "service listening on", cmd)
-	s.await(s.tb)
+	waitForAnswer(s.tb, "S3", s.URL)
 }
 
-// await waits until the server answers: it says that it listens before it does.
-func (s *S3Server) await(tb testing.TB) {
-	tb.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for range 1000 {
-		if answer, err := http.Get(s.URL); err == nil {
-			answer.Body.Close()
-			return
-		}
-		<-tick.C
-	}
-	tb.Fatal("the S3 server does not answer")
-}
-
-// Setting is objects.url for the server.
+// Setting is the setting objects.url for the server.
 func (s *S3Server) Setting() string {
 	return "s3://?region=us-east-1&use_path_style=true&endpoint=" + s.URL
 }
@@ -77,7 +60,7 @@ func (s *S3Server) Setting() string {
 // Kill ends the server as a crash does.
 func (s *S3Server) Kill() { s.process.kill() }
 
-// Restart starts a killed server where it was.
+// Restart starts a killed server on the port it had.
 func (s *S3Server) Restart() {
 	s.tb.Helper()
 	s.start(strings.TrimPrefix(s.URL, "http://"))

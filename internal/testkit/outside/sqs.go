@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,10 +11,10 @@ import (
 	"time"
 )
 
-// fauxqsVersion is the last version that runs on the Node of Debian.
+// fauxqsVersion is the latest version that runs on the Node.js of Debian.
 const fauxqsVersion = "1.9.2"
 
-// SQSServer is a server that speaks NewSQS, with one queue.
+// SQSServer is a server that speaks the protocol of SQS, with one queue.
 type SQSServer struct {
 	URL string // its endpoint
 
@@ -25,16 +24,21 @@ type SQSServer struct {
 	process *process
 }
 
-// NewSQS starts a server whose queue hands a message out again when it has not been settled within
-// visible, ends it with the test, and sets the environment that clients read their keys from; so
-// such a test cannot be parallel.
+// NewSQS starts a server whose queue makes a message visible again when it was not deleted within
+// visible, and ends it with the test. It sets the environment from which clients read their keys,
+// so the test cannot be parallel.
 func NewSQS(tb testing.TB, visible time.Duration) *SQSServer {
 	tb.Helper()
-	s := &SQSServer{tb: tb, address: freeAddress(tb),
-		init: filepath.Join(tb.TempDir(), "init.json")}
+	s := &SQSServer{
+		tb:      tb,
+		address: freeAddress(tb),
+		init:    filepath.Join(tb.TempDir(), "init.json"),
+	}
 	s.URL = "http://" + s.address
-	text, _ := json.Marshal(map[string]any{"queues": []any{map[string]any{"name": "images",
-		"attributes": map[string]string{"VisibilityTimeout": fmt.Sprint(int(visible.Seconds()))}}}})
+	visibility := map[string]string{"VisibilityTimeout": fmt.Sprint(int(visible.Seconds()))}
+	text, _ := json.Marshal(map[string]any{"queues": []any{
+		map[string]any{"name": "images", "attributes": visibility},
+	}})
 	if err := os.WriteFile(s.init, text, 0o600); err != nil {
 		tb.Fatal(err)
 	}
@@ -44,7 +48,7 @@ func NewSQS(tb testing.TB, visible time.Duration) *SQSServer {
 	return s
 }
 
-// Restart starts a killed server anew on its port, with an empty queue.
+// Restart starts a killed server on the port it had, with an empty queue.
 func (s *SQSServer) Restart() {
 	s.tb.Helper()
 	_, port, _ := net.SplitHostPort(s.address)
@@ -52,36 +56,27 @@ func (s *SQSServer) Restart() {
 	cmd.Env = append(os.Environ(), "FAUXQS_PORT="+port, "FAUXQS_INIT="+s.init,
 		"FAUXQS_HOST=localhost")
 	s.process, _ = startProcess(s.tb, "listening", cmd)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for range 1000 {
-		if answer, err := http.Get(s.URL + "/health"); err == nil {
-			answer.Body.Close()
-			return
-		}
-		<-tick.C
-	}
-	s.tb.Fatal("the SQS server does not answer")
+	waitForAnswer(s.tb, "SQS", s.URL+"/health")
 }
 
 // Kill ends the server as a crash does.
 func (s *SQSServer) Kill() { s.process.kill() }
 
-// Setting is images.queue_url for the server.
+// Setting is the setting images.queue_url for the server.
 func (s *SQSServer) Setting() string {
 	_, port, _ := net.SplitHostPort(s.address)
 	return "awssqs://sqs.us-east-1.localhost:" + port +
 		"/000000000000/images?region=us-east-1&endpoint=" + s.URL
 }
 
-// sqsScript gives the script of the server.
+// sqsScript returns the script of the server and installs it if necessary.
 func sqsScript(tb testing.TB) string {
 	tb.Helper()
 	buildMu.Lock()
 	defer buildMu.Unlock()
 	dir := filepath.Join(programDir(tb), "fauxqs-"+fauxqsVersion)
 	file := filepath.Join(dir, "node_modules", "fauxqs", "dist", "server.js")
-	if _, err := os.Stat(file); err == nil {
+	if exists(file) {
 		return file
 	}
 	if os.Getenv("MILLRACE_TEST_REQUIRE") != "1" {

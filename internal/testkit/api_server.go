@@ -14,18 +14,18 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// APIServer is a real server, and how its contract is spoken to.
+// APIServer is a real server of a contract, and a client for it.
 type APIServer struct {
 	URL       string
-	Client    *http.Client // holds every exchange against the document
+	Client    *http.Client // checks every exchange by the document
 	ReadError ErrorReader
 }
 
-// Fault reads an answer that is an error and fails where it has not the form in
-// which a contract tells of errors. A form without codes gives the code "".
+// ErrorReader reads the answer of an error. It fails the test if the answer does not have the form
+// of the contract's errors. In a form without codes the code is "".
 type ErrorReader func(tb testing.TB, r Reply) (code, text string)
 
-// StartServer serves mounts until the test ends.
+// StartServer serves handlers until the test ends.
 func StartServer(tb testing.TB, log *slog.Logger, document *Document, readError ErrorReader,
 	mounts ...httpapi.PrefixHandler) *APIServer {
 	tb.Helper()
@@ -35,15 +35,16 @@ func StartServer(tb testing.TB, log *slog.Logger, document *Document, readError 
 	tb.Cleanup(server.Close)
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	tb.Cleanup(transport.CloseIdleConnections)
-	return &APIServer{URL: server.URL, ReadError: readError,
-		Client: &http.Client{Transport: document.Check(tb, transport),
-			CheckRedirect: func(*http.Request, []*http.Request) error {
-				return http.ErrUseLastResponse
-			}}}
+	return &APIServer{URL: server.URL, ReadError: readError, Client: &http.Client{
+		Transport:     document.Check(tb, transport),
+		CheckRedirect: leaveRedirect,
+	}}
 }
 
-// Do sends a request. A body comes as JSON unless header, which are pairs, says
-// otherwise; a pair with nothing takes a header away.
+func leaveRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// Do sends a request. header are pairs of names and values; an empty value removes the header. A
+// body is sent as JSON unless a header says otherwise.
 func (s *APIServer) Do(tb testing.TB, method, path, body string, header ...string) Reply {
 	tb.Helper()
 	var content io.Reader
@@ -90,7 +91,7 @@ type Reply struct {
 	readError ErrorReader
 }
 
-// WantStatus fails unless the answer has a status.
+// WantStatus fails the test unless the answer has a status.
 func (r Reply) WantStatus(tb testing.TB, status int) Reply {
 	tb.Helper()
 	if r.Status != status {
@@ -99,8 +100,8 @@ func (r Reply) WantStatus(tb testing.TB, status int) Reply {
 	return r
 }
 
-// WantError fails unless the answer is an error with a status and a code, whose text has
-// all of the words.
+// WantError fails the test unless the answer is an error with a status and a code, whose text
+// contains all of the words.
 func (r Reply) WantError(tb testing.TB, status int, code string, words ...string) Reply {
 	tb.Helper()
 	r.WantStatus(tb, status)
@@ -110,22 +111,22 @@ func (r Reply) WantError(tb testing.TB, status int, code string, words ...string
 	return r.WantErrorText(tb, words...)
 }
 
-// WantErrorText fails unless the answer is an error whose text has all of the words.
+// WantErrorText fails the test unless the answer is an error whose text contains all of the words.
 func (r Reply) WantErrorText(tb testing.TB, words ...string) Reply {
 	tb.Helper()
 	_, text := r.readError(tb, r)
 	if strings.TrimSpace(text) == "" {
-		tb.Errorf("an error without a word: %s", r.Body)
+		tb.Errorf("an error without a text: %s", r.Body)
 	}
 	for _, word := range words {
 		if !strings.Contains(text, word) {
-			tb.Errorf("%q does not speak of %q", text, word)
+			tb.Errorf("%q does not contain %q", text, word)
 		}
 	}
 	return r
 }
 
-// WantEmpty fails unless the answer has no body.
+// WantEmpty fails the test unless the answer has no body.
 func (r Reply) WantEmpty(tb testing.TB) Reply {
 	tb.Helper()
 	if r.Body != "" {
@@ -134,7 +135,7 @@ func (r Reply) WantEmpty(tb testing.TB) Reply {
 	return r
 }
 
-// DecodeReply decodes an answer.
+// DecodeReply decodes the JSON of an answer.
 func DecodeReply[T any](tb testing.TB, r Reply) (v T) {
 	tb.Helper()
 	if err := json.Unmarshal([]byte(r.Body), &v); err != nil {
@@ -149,8 +150,8 @@ type Problem struct {
 	Status                              int
 }
 
-// ProblemReader is the form of a contract whose errors are problem documents with types
-// that begin with a prefix.
+// ProblemReader reads the errors of contracts that send problem documents, with types that begin
+// with a prefix.
 func ProblemReader(prefix string) ErrorReader {
 	return func(tb testing.TB, r Reply) (code, text string) {
 		tb.Helper()
@@ -167,7 +168,7 @@ func ProblemReader(prefix string) ErrorReader {
 	}
 }
 
-// LogBuffer is a log that is written and read at once.
+// LogBuffer is a log that may be read while it is written.
 type LogBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -181,7 +182,7 @@ func (j *LogBuffer) Write(p []byte) (int, error) {
 
 func (j *LogBuffer) String() string { j.mu.Lock(); defer j.mu.Unlock(); return j.text.String() }
 
-// Lines returns the lines, written as JSON, that have all of the members.
+// Lines returns the lines of a log in JSON that have all of the members.
 func (j *LogBuffer) Lines(tb testing.TB, members map[string]any) (found []map[string]any) {
 	tb.Helper()
 next:

@@ -12,18 +12,19 @@ import (
 	"testing"
 )
 
-// RestrictedS3 is an S3 server to clients that may get, put and delete objects and nothing else. It
-// answers them as AWS does: who may not list a bucket is not told that an object is missing either.
+// RestrictedS3 is an S3 server whose clients may get, put and delete objects and nothing else. It
+// answers as AWS does: a client without the right to list a bucket does not learn that an object is
+// missing.
 type RestrictedS3 struct {
 	URL      string
-	Listings atomic.Int64 // how many were refused
-	Missing  atomic.Int64 // how often an object that is missing was asked for
+	Listings atomic.Int64 // how many listings were refused
+	Missing  atomic.Int64 // how many requests were for a missing object
 
 	unavailable      atomic.Bool
 	unavailableCount atomic.Int64
 }
 
-// Restricted puts one before the server, which ends with the test.
+// Restricted starts one in front of the server and ends it with the test.
 func (s *S3Server) Restricted(tb testing.TB) *RestrictedS3 {
 	tb.Helper()
 	behind, err := url.Parse(s.URL)
@@ -32,11 +33,14 @@ func (s *S3Server) Restricted(tb testing.TB) *RestrictedS3 {
 	}
 	r := &RestrictedS3{}
 	transport := &http.Transport{}
-	proxy := &httputil.ReverseProxy{Transport: transport, ModifyResponse: r.modifyResponse,
+	proxy := &httputil.ReverseProxy{
+		Transport:      transport,
+		ModifyResponse: r.modifyResponse,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(behind)
 			p.Out.Host = p.In.Host // clients sign it
-		}}
+		},
+	}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, in *http.Request) {
 		_, key, _ := strings.Cut(strings.TrimPrefix(in.URL.Path, "/"), "/")
 		switch {
@@ -55,13 +59,13 @@ func (s *S3Server) Restricted(tb testing.TB) *RestrictedS3 {
 	return r
 }
 
-// Setting is objects.url for such clients.
+// Setting is the setting objects.url for its clients.
 func (r *RestrictedS3) Setting() string { return (&S3Server{URL: r.URL}).Setting() }
 
-// SetUnavailable has all requests answered with 503, or no longer.
+// SetUnavailable makes it answer all requests with 503, or stops that.
 func (r *RestrictedS3) SetUnavailable(unavailable bool) { r.unavailable.Store(unavailable) }
 
-// UnavailableCount is how many requests were answered with 503.
+// UnavailableCount returns how many requests were answered with 503.
 func (r *RestrictedS3) UnavailableCount() int64 { return r.unavailableCount.Load() }
 
 func writeS3Error(w http.ResponseWriter, status int, code string) {

@@ -11,22 +11,22 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-// Database is a database with its time.
+// Database is a store and the clock that it reads.
 type Database struct {
 	Clock *Clock
 	Store store.Store
-	// opens another connection to the same database; nil where that cannot be
+	// Reopen opens another connection to the same database; nil where there is none.
 	Reopen func(testing.TB) store.Store
 }
 
-// InMemory is a place on SQLite, for what the database has no part in.
+// InMemory makes a SQLite database in memory.
 func InMemory(tb testing.TB) Database {
 	tb.Helper()
 	clock := NewClock()
 	return Database{Clock: clock, Store: MemoryStore(tb, clock.Now)}
 }
 
-// OnPostgres is a place with a schema of its own.
+// OnPostgres makes a schema of its own in PostgreSQL.
 func OnPostgres(tb testing.TB) Database {
 	tb.Helper()
 	clock := NewClock()
@@ -45,7 +45,7 @@ func OnPostgres(tb testing.TB) Database {
 	return Database{Clock: clock, Store: open(tb), Reopen: open}
 }
 
-// OnEveryStore runs a test on SQLite and on PostgreSQL, in a place of its own each.
+// OnEveryStore runs a test on SQLite and on PostgreSQL, each with a database of its own.
 func OnEveryStore(t *testing.T, test func(t *testing.T, p Database)) {
 	t.Helper()
 	t.Parallel()
@@ -53,7 +53,7 @@ func OnEveryStore(t *testing.T, test func(t *testing.T, p Database)) {
 	t.Run("postgres", func(t *testing.T) { test(t, OnPostgres(t)) })
 }
 
-// RunMaintenance does what the duties do by themselves as time passes.
+// RunMaintenance expires and promotes jobs, as the leader does while time passes.
 func RunMaintenance(tb testing.TB, e *engine.Engine) {
 	tb.Helper()
 	if _, err := e.Expire(context.Background()); err != nil {
@@ -64,18 +64,18 @@ func RunMaintenance(tb testing.TB, e *engine.Engine) {
 	}
 }
 
-// RunConcurrently calls fn n times at once and returns what it returned.
+// RunConcurrently calls fn n times at once and returns the results by index.
 func RunConcurrently[T any](n int, fn func(i int) T) []T {
 	all := make([]T, n)
 	var calls sync.WaitGroup
-	begin := make(chan struct{})
+	start := make(chan struct{})
 	for i := range n {
 		calls.Go(func() {
-			<-begin
+			<-start
 			all[i] = fn(i)
 		})
 	}
-	close(begin)
+	close(start)
 	calls.Wait()
 	return all
 }
