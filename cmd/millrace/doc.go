@@ -1,7 +1,16 @@
 // Command millrace is the whole of Millrace: the server, and the tools that talk to one.
 //
-// It is the one place that names the drivers, reads the environment, takes the clock and lists the
-// contracts (rooms.go): a sixth contract is its folder and a line there. There is one file for each
-// subcommand; what a command may touch of the outside is handed to it (process.go), and how it may
-// end is in exit.go.
+// It is the only package that names storage drivers, reads the environment and the clock, and lists
+// the contracts. A sixth contract is a folder of its own and an entry in contracts.go.
+//
+// Each subcommand has a file of its name. Those of serve read in this order:
+//
+//	serve.go          the command, and the steps of a start and of a stop
+//	contracts.go      deps, from which contract_*.go build the contracts
+//	store.go          SQLite or PostgreSQL; storage.go: objects and streams
+//	outages.go        which parts of a node may be away, and under which name they are logged
+//	serve_greet.go    what a started server prints
+//
+// What all commands share is in internal/cli, the large commands are internal/simulate and
+// internal/demo. A command touches the operating system only through its [cli.Process].
 package main

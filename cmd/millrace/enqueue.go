@@ -94,6 +94,15 @@ func (f *enqueueFlags) validate(c *cobra.Command) error {
 	return nil
 }
 
+// regularSize is the size of a regular file, for the progress; 0 for anything else.
+func regularSize(file *os.File) int64 {
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0
+	}
+	return info.Size()
+}
+
 func (f *enqueueFlags) run(p cli.Process, name string) error {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
@@ -104,10 +113,7 @@ func (f *enqueueFlags) run(p cli.Process, name string) error {
 			return cli.WithCode(cli.ExitUsage, err)
 		}
 		defer file.Close()
-		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-			size = info.Size()
-		}
-		in = file
+		in, size = file, regularSize(file)
 	}
 	c, err := f.remote.Client(p, nil)
 	if err != nil {
@@ -169,7 +175,7 @@ func (e *enqueuer) feed(ctx context.Context, r *lineReader, connections int) err
 	return earliest(failures)
 }
 
-// dispatch hands the batches out until the input or the context ends.
+// dispatch passes the batches to the senders until the input or the context ends.
 func (e *enqueuer) dispatch(ctx context.Context, r *lineReader,
 	batches chan<- jobBatch) *lineError {
 	for {
@@ -193,13 +199,13 @@ func (e *enqueuer) dispatch(ctx context.Context, r *lineReader,
 	}
 }
 
-// lineError is what went wrong, at which line of the input.
+// lineError is an error at a line of the input.
 type lineError struct {
 	line int
 	err  error
 }
 
-// earliest prefers what went wrong to what was then interrupted.
+// earliest is the error at the first line. Interruptions that an error caused come after it.
 func earliest(failures <-chan lineError) error {
 	var first *lineError
 	rank := func(f *lineError) int {
@@ -222,10 +228,15 @@ func earliest(failures <-chan lineError) error {
 
 func (e *enqueuer) send(ctx context.Context, b jobBatch) *lineError {
 	err := e.relay.Enqueue(ctx, b.jobs, e.mode)
-	if err == nil {
-		e.markAccepted(b)
-		return nil
+	if err != nil {
+		return e.batchError(ctx, b, err)
 	}
+	e.markAccepted(b)
+	return nil
+}
+
+// batchError names the lines of a batch that was not accepted, and how to resume.
+func (e *enqueuer) batchError(ctx context.Context, b jobBatch, err error) *lineError {
 	where := fmt.Sprintf("lines %d to %d", b.lines[0], b.lines[len(b.lines)-1])
 	line := b.lines[0]
 	if at, ok := failingLine(b, err); ok {
@@ -240,8 +251,8 @@ func (e *enqueuer) send(ctx context.Context, b jobBatch) *lineError {
 		fmt.Errorf("%s: %w; %s", where, err, e.resumeHint()))}
 }
 
-// failingLine finds the line that the server speaks of, by its place in the batch or the names it
-// quotes.
+// failingLine finds the line that an error of the server is about: by the index in the batch, or by
+// the queue and id that the message quotes.
 func failingLine(b jobBatch, err error) (int, bool) {
 	var refused *client.Error
 	if len(b.lines) == 1 {
@@ -250,10 +261,11 @@ func failingLine(b jobBatch, err error) (int, bool) {
 	if !errors.As(err, &refused) || refused.Status == 0 {
 		return 0, false
 	}
-	var at int
-	if _, err := fmt.Sscanf(refused.Message, "job %d:", &at); err == nil && at >= 0 &&
-		at < len(b.lines) {
-		return b.lines[at], true
+	var index int
+	_, scanErr := fmt.Sscanf(refused.Message, "job %d:", &index)
+	named := scanErr == nil
+	if named && index >= 0 && index < len(b.lines) {
+		return b.lines[index], true
 	}
 	for i, job := range b.jobs {
 		if strings.Contains(refused.Message,

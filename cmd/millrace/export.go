@@ -122,20 +122,22 @@ func parseTimeOrAge(now time.Time, flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if ago, err := time.ParseDuration(text); err == nil {
+	ago, notAge := time.ParseDuration(text)
+	at, notTime := time.Parse(time.RFC3339Nano, text)
+	day, notDay := time.Parse(time.DateOnly, text)
+	switch {
+	case notAge == nil:
 		return now.Add(-ago), nil
+	case notTime == nil:
+		return at, nil
+	case notDay == nil:
+		return day, nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at, nil
-		}
-	}
-	return time.Time{},
-		fmt.Errorf("%s: %q is no time, such as 2026-03-01T12:00:00Z, 2026-03-01 or 36h (ago)", flag,
-			text)
+	return time.Time{}, fmt.Errorf(
+		"%s: %q is no time, such as 2026-03-01T12:00:00Z, 2026-03-01 or 36h (ago)", flag, text)
 }
 
-// exportStore reads the store of the settings.
+// exportStore exports from the store that the settings name.
 func exportStore(ctx context.Context, p cli.Process, s *config.Settings, part exportFilter) error {
 	view, end, err := openViews(ctx, p, s)
 	if err != nil {
@@ -144,11 +146,7 @@ func exportStore(ctx context.Context, p cli.Process, s *config.Settings, part ex
 	defer end()
 	err = part.write(p.Stdout, func(yield func(client.FetchBoxJob, error) bool) {
 		for line, err := range fetchbox.Export(ctx, view, part.since, part.until) {
-			var j client.FetchBoxJob
-			if err == nil {
-				err = json.Unmarshal(line, &j)
-			}
-			if !yield(j, err) {
+			if !yield(decodeExported(line, err)) {
 				return
 			}
 		}
@@ -163,8 +161,18 @@ func exportStore(ctx context.Context, p cli.Process, s *config.Settings, part ex
 	return cli.WithCode(cli.ExitFailed, err)
 }
 
+// decodeExported decodes a line that was read, unless reading it failed.
+func decodeExported(line []byte, readErr error) (j client.FetchBoxJob, err error) {
+	if readErr != nil {
+		return j, readErr
+	}
+	err = json.Unmarshal(line, &j)
+	return j, err
+}
+
 // openViews opens the store that the settings name for reading alone.
-func openViews(ctx context.Context, p cli.Process, s *config.Settings) (fetchbox.View, func(), error) {
+func openViews(ctx context.Context, p cli.Process, s *config.Settings) (fetchbox.View, func(),
+	error) {
 	if s.Store.Postgres() {
 		v, err := postgres.OpenViews(ctx, postgres.Config{URL: s.Store.Reveal()})
 		if err != nil {
@@ -186,8 +194,8 @@ type exportLine struct {
 	Tenant      *string `json:"tenant"`
 }
 
-// write writes the jobs of the part. They come the newest first, and of all statuses: one that
-// changes its status meanwhile would be missed by who asks for each.
+// write writes the jobs that pass the filter. The jobs arrive newest first and with every status:
+// asked for by status, a job that changes its status meanwhile would be missed.
 func (l *exportFilter) write(w io.Writer, jobs iter.Seq2[client.FetchBoxJob, error]) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)

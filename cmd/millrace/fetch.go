@@ -155,16 +155,16 @@ func (f *fetchFlags) submit(ctx context.Context, p cli.Process, box *client.Fetc
 	return jobs, nil
 }
 
-// manifests reads all there is to submit.
+// manifests reads the documents to submit, and makes one of the URLs.
 func (f *fetchFlags) manifests(ctx context.Context, p cli.Process, names []string) (
 	titles []string, manifests []json.RawMessage, err error) {
 	for _, name := range names {
 		text, err := readDocument(ctx, p, name)
-		if err == nil && !json.Valid(text) {
-			err = errors.New("it is not JSON")
-		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("manifest %s: %w", name, err)
+		}
+		if !json.Valid(text) {
+			return nil, nil, fmt.Errorf("manifest %s: it is not JSON", name)
 		}
 		titles, manifests = append(titles, cli.Printable(name)), append(manifests, text)
 	}

@@ -12,21 +12,28 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// endFormerTerms ends the terms of the process that ran on the data directory before: it is over,
-// as it would hold the lock otherwise. The file beside the lock holds its name, and the fingerprint
-// of the directory: the process that is named in a copy may be running. Where it cannot be found
-// out that it is over, the terms end by themselves within seconds.
+// A node that was killed is still the leader until its terms end, seconds later. A restart on the
+// same data directory need not wait for that: it takes the lock of the directory, which proves that
+// the former process has ended, reads that process's node name from the file beside the lock, and
+// ends its terms. The file also has the fingerprint of the directory: the process that is named in
+// a copy of the directory may still be running.
+
+// endFormerTerms ends the terms of the process that ran on the data directory before. A failure is
+// logged and does no harm: the terms end by themselves.
 func (k *deps) endFormerTerms(ctx context.Context) {
-	err := k.lockDirectory()
-	if err == nil {
-		err = k.endFormerTerm(ctx, filepath.Join(k.settings.DataDir, "node"))
-	}
-	isNews := ctx.Err() == nil && !job.IsKind(err, job.Conflict)
-	if err != nil && isNews { // else another process runs on it as well
+	err := k.lockAndEndTerms(ctx)
+	shared := job.IsKind(err, job.Conflict) // another process runs on the directory as well
+	if err != nil && !shared && ctx.Err() == nil {
 		k.log.Warn("the terms of the process before this one could not be ended; they will end "+
-			"by themselves",
-			telemetry.ErrorMessage, err)
+			"by themselves", telemetry.ErrorMessage, err)
 	}
+}
+
+func (k *deps) lockAndEndTerms(ctx context.Context) error {
+	if err := k.lockDirectory(); err != nil {
+		return err
+	}
+	return k.endTermsOf(ctx, filepath.Join(k.settings.DataDir, "node"))
 }
 
 func (k *deps) lockDirectory() (err error) {
@@ -37,7 +44,8 @@ func (k *deps) lockDirectory() (err error) {
 	return err
 }
 
-func (k *deps) endFormerTerm(ctx context.Context, path string) error {
+// endTermsOf ends the terms of the node that the file names, and writes the own name into it.
+func (k *deps) endTermsOf(ctx context.Context, path string) error {
 	former, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

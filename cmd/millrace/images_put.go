@@ -129,24 +129,16 @@ func (f *putFlags) run(p cli.Process, paths []string) error {
 	return f.report(p, pictures)
 }
 
-// check finds out what can be known before anything is uploaded.
+// validate checks what can be checked before anything is uploaded.
 func (f *putFlags) validate(paths []string) error {
 	stems := map[string]string{}
 	for _, path := range paths {
-		info, err := os.Stat(path)
-		if err == nil && info.IsDir() {
-			return cli.UsageError("%s is a folder: name the pictures in it, such as %s", path,
-				filepath.Join(path, "*.jpg"))
-		}
-		if err == nil && !info.Mode().IsRegular() {
-			err = &fs.PathError{Op: "read", Path: path, Err: errors.New("it is no regular file")}
-		}
-		if err != nil {
-			return cli.WithCode(cli.ExitUsage, err)
+		if err := checkPicture(path); err != nil {
+			return err
 		}
 		if other, duplicate := stems[baseName(path)]; duplicate && f.out != "" {
-			return cli.UsageError("--out would save the variants of %s and of %s under the same names",
-				other, path)
+			return cli.UsageError(
+				"--out would save the variants of %s and of %s under the same names", other, path)
 		}
 		stems[baseName(path)] = path
 	}
@@ -154,6 +146,22 @@ func (f *putFlags) validate(paths []string) error {
 		return nil
 	}
 	return cli.WithCode(cli.ExitUnable, os.MkdirAll(f.out, 0o777))
+}
+
+// checkPicture refuses whatever is no regular file.
+func checkPicture(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return cli.WithCode(cli.ExitUsage, err)
+	case info.IsDir():
+		return cli.UsageError("%s is a folder: name the pictures in it, such as %s", path,
+			filepath.Join(path, "*.jpg"))
+	case !info.Mode().IsRegular():
+		return cli.WithCode(cli.ExitUsage, &fs.PathError{Op: "read", Path: path,
+			Err: errors.New("it is no regular file")})
+	}
+	return nil
 }
 
 // baseName is a file's name without folder and extension.
@@ -251,7 +259,7 @@ func (f *putFlags) save(ctx context.Context, images *client.Images, picture *put
 	return nil
 }
 
-// saveVariant writes a file that is there whole or not at all.
+// saveVariant downloads a variant. After a crash its file is complete or absent.
 func saveVariant(ctx context.Context, images *client.Images, fileID string, size int,
 	path string) error {
 	body, err := images.Variant(ctx, fileID, size)
@@ -264,16 +272,10 @@ func saveVariant(ctx context.Context, images *client.Images, fileID string, size
 		return err
 	}
 	_, err = io.Copy(file, body)
-	if err = errors.Join(err, file.Chmod(0o644), file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
-	}
-	return err
+	return moveInPlace(file.Name(), path, errors.Join(err, file.Chmod(0o644), file.Close()))
 }
 
-// fail notes why nothing came of a picture, or of saving it.
+// fail records why a picture could not be processed or saved.
 func (p *putPicture) fail(err error) {
 	p.Error = err.Error()
 	var refused *client.Error

@@ -156,13 +156,19 @@ func (f lineFormat) id(payload, text []byte, line int) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("--id-from %s: the payload has no such member", f.idFrom)
 	}
-	var word string
-	if err := json.Unmarshal(raw, &word); err == nil && word != "" && string(raw) != "null" {
-		return word, nil
+	var value any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&value); err != nil {
+		return "", fmt.Errorf("--id-from %s: %w", f.idFrom, err)
 	}
-	var number json.Number
-	if err := json.Unmarshal(raw, &number); err == nil && number != "" {
-		return number.String(), nil
+	switch id := value.(type) {
+	case json.Number:
+		return id.String(), nil
+	case string:
+		if id != "" {
+			return id, nil
+		}
 	}
 	return "", fmt.Errorf("--id-from %s: the member is neither a number nor a string with "+
 		"something in it", f.idFrom)

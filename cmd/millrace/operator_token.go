@@ -13,20 +13,20 @@ import (
 	"github.com/millrace/millrace/internal/config"
 )
 
-// operatorToken sees to it that there is a token for the operator: the one that is set, the one in
-// the data directory, or a new one there that only this user can read.
+// operatorToken makes sure that there is a token for the operator: that of the setting, else that of
+// the file operator.token in the data directory, else a new one in that file.
 func operatorToken(s *config.Settings, log *slog.Logger) error {
 	if !s.Operator.Token.Empty() {
 		return nil
 	}
 	path := filepath.Join(s.DataDir, "operator.token")
 	text, err := os.ReadFile(path)
-	if err == nil && len(bytes.TrimSpace(text)) > 0 {
-		s.Operator.Token = config.NewSecret(string(bytes.TrimSpace(text)))
-		return nil
-	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return cli.UnableError("the operator's token cannot be read: %v", err)
+	}
+	if stored := string(bytes.TrimSpace(text)); stored != "" {
+		s.Operator.Token = config.NewSecret(stored)
+		return nil
 	}
 	token := rand.Text()
 	if err := writeSecret(path, token+"\n"); err != nil {
@@ -38,7 +38,7 @@ func operatorToken(s *config.Settings, log *slog.Logger) error {
 	return nil
 }
 
-// writeSecret makes a whole file, or none, that only this user can read.
+// writeSecret makes a file that only this user can read. After a crash it is complete or absent.
 func writeSecret(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -48,12 +48,17 @@ func writeSecret(path, text string) error {
 		return err
 	}
 	_, err = f.WriteString(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
+	return moveInPlace(f.Name(), path, errors.Join(err, f.Sync(), f.Close()))
+}
+
+// moveInPlace renames a file that was written to its final path. If writing it or renaming it
+// failed, it removes the file.
+func moveInPlace(written, path string, err error) error {
 	if err != nil {
-		os.Remove(f.Name())
+		return errors.Join(err, os.Remove(written))
 	}
-	return err
+	if err := os.Rename(written, path); err != nil {
+		return errors.Join(err, os.Remove(written))
+	}
+	return nil
 }

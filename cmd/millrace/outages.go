@@ -21,7 +21,12 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// part makes something the node depends on, which tells the log when it is degraded.
+// A node depends on parts that may be away while it runs: the store, the object storage, the streams,
+// a queue, a CDN, the receiver of traces. Each has an [outage.Part], which logs one line when the
+// part stops answering and one when it answers again, however many requests failed meanwhile. The
+// line names the setting and the address, so that an operator knows where to look.
+
+// newPart makes the part of one dependency.
 func (k *deps) newPart(name, setting, address string) *outage.Part {
 	target := outage.Endpoint{Name: name, Setting: setting, Address: address}
 	return outage.NewPart(k.log, k.process.Elapsed, target)
@@ -57,7 +62,7 @@ func (k *deps) tracesPart() *outage.Part {
 		hostsOf(k.settings.Telemetry.OTLPEndpoint, ""))
 }
 
-// hostOf is what stands where a URL has its host, also in what is no URL.
+// hostOf is the host of a URL, or what stands in its place in a text that is no URL.
 func hostOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
@@ -84,7 +89,7 @@ func hostsOf(urls, defaultPort string) string {
 	return strings.Join(hosts, ",")
 }
 
-// endpointOf is the host of a service of AWS, or of what speaks its protocol.
+// endpointOf is the host of a service of AWS or of a compatible one.
 func endpointOf(at string) string {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -99,7 +104,7 @@ func endpointOf(at string) string {
 	return "S3 in " + u.Query().Get("region")
 }
 
-// monitoredCDN tells a part how the network answers.
+// monitoredCDN reports to a part whether the CDN answers.
 type monitoredCDN struct {
 	cdn.CDN
 	part *outage.Part
@@ -114,7 +119,7 @@ func (k *deps) monitored(network cdn.CDN) cdn.CDN {
 	return &monitoredCDN{network, k.newPart("cdn", "images.cdn", cdnAddress(&k.settings.Images))}
 }
 
-// cdnAddress is where purges go.
+// cdnAddress is the address that purges are sent to.
 func cdnAddress(s *config.Images) string {
 	if s.CDN == config.CDNHTTP {
 		return hostsOf(s.CDNURL, "")
@@ -122,12 +127,12 @@ func cdnAddress(s *config.Images) string {
 	return "CloudFront " + s.CloudFrontDistribution
 }
 
-// captureLibraryLogs has the log take what libraries write by themselves: through the
-// default loggers of Go and OpenTelemetry, or to standard error. The crash of the process
-// is still written there by Go. It returns what ends that.
+// captureLibraryLogs redirects what libraries write through the default loggers of Go and
+// OpenTelemetry, or to standard error, into the log; end stops that. Go still writes the stacks of a
+// crash to standard error itself.
 func captureLibraryLogs(p cli.Process, log *slog.Logger) (end func()) {
 	slog.SetLogLoggerLevel(slog.LevelWarn)
-	slog.SetDefault(log) // what log.Printf writes comes here from now on
+	slog.SetDefault(log) // log.Printf writes there as well
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.Warn("trouble with traces", telemetry.ErrorMessage, err)
@@ -143,17 +148,17 @@ func captureLibraryLogs(p cli.Process, log *slog.Logger) (end func()) {
 		return func() {}
 	}
 	os.Stderr = write
-	over := make(chan struct{})
+	copied := make(chan struct{})
 	go func() {
-		defer close(over)
+		defer close(copied)
 		for lines := bufio.NewScanner(read); lines.Scan(); {
 			log.Warn("a library wrote to standard error", "line", lines.Text())
 		}
-		_, _ = io.Copy(io.Discard, read) // a line that is too long must not hold up who writes
+		_, _ = io.Copy(io.Discard, read) // a line that is too long must not block its writer
 	}()
 	return func() {
 		os.Stderr = real
 		write.Close()
-		<-over
+		<-copied
 	}
 }

@@ -72,7 +72,12 @@ and metrics.`,
 type serveMode struct{ noWorkers, workersOnly bool }
 
 // serve runs one node until ctx ends.
-func serve(ctx context.Context, p cli.Process, settings *config.Settings, mode serveMode) (err error) {
+//
+// The order of a start is a promise. Nothing is made in the data directory before the settings, the
+// addresses and everything elsewhere were tried, so that a node that does not start leaves nothing
+// behind. The node listens last: a client that is answered talks to a complete node.
+func serve(ctx context.Context, p cli.Process, settings *config.Settings, mode serveMode) (
+	err error) {
 	tuneGC(p)
 	log, err := telemetry.NewLogger(p.Stderr, settings.Log.Format, settings.Log.Level)
 	if err != nil {
@@ -85,8 +90,8 @@ func serve(ctx context.Context, p cli.Process, settings *config.Settings, mode s
 	started := false
 	defer func() {
 		if err != nil && !started && ctx.Err() != nil {
-			log.Info("stopped before the start was over")
-			err = nil // as was asked
+			log.Info("stopped before the start was complete")
+			err = nil // the stop was asked for
 		}
 	}()
 	registries, err := telemetry.NewRegistries()
@@ -122,8 +127,8 @@ func serve(ctx context.Context, p cli.Process, settings *config.Settings, mode s
 	return cli.WithCode(cli.ExitFailed, node.Run(ctx))
 }
 
-// loggedAs writes the end of a server that fails as a line of the log, where those are for
-// programs to read.
+// loggedAs logs the error that a server ends with, if the log is JSON: programs then read nothing
+// but JSON on standard error.
 func loggedAs(p cli.Process, format string, err error) error {
 	if format != "json" {
 		return err
@@ -135,12 +140,12 @@ func loggedAs(p cli.Process, format string, err error) error {
 	if failed != nil {
 		return err
 	}
-	log.Error("the server ends", telemetry.ErrorMessage, err.Error(), "exit_code", cli.ExitCode(err))
+	log.Error("the server ends", telemetry.ErrorMessage, err.Error(),
+		"exit_code", cli.ExitCode(err))
 	return cli.WithCode(cli.ExitCode(err), cli.ErrLogged)
 }
 
-// checkStart finds out what most often stops a start, before anything is made: a node that does not
-// start leaves nothing behind.
+// checkStart tries what most often stops a start, before anything is made.
 func checkStart(ctx context.Context, s *config.Settings) error {
 	if s.Serves(forgerun.Name) && s.Secrets.PepperFile != "" {
 		if _, err := loadPepper(s); err != nil {
@@ -153,10 +158,9 @@ func checkStart(ctx context.Context, s *config.Settings) error {
 	return cli.WithCode(cli.ExitUnable, server.CheckListen(ctx, s))
 }
 
-// tuneGC trades memory for time: what a server keeps is a few megabytes and
-// what it makes for requests is gone at once, so by default Go would collect
-// dozens of times a second. Near the limit it collects as usual. Who sets GOGC or
-// GOMEMLIMIT decides instead.
+// tuneGC trades memory for time. A server keeps a few megabytes, and what it allocates for a request
+// is garbage at once: by default Go would collect dozens of times a second. Near the memory limit it
+// collects as usual. GOGC and GOMEMLIMIT take precedence.
 func tuneGC(p cli.Process) {
 	if p.Env("GOGC") == "" {
 		debug.SetGCPercent(400)
@@ -166,7 +170,7 @@ func tuneGC(p cli.Process) {
 	}
 }
 
-// listeningNode makes a node that listens; one whose address is taken is returned with the error.
+// listeningNode makes a node and has it listen.
 func listeningNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 	*server.Server, error) {
 	node, err := newNode(ctx, k, opened, mode)
@@ -178,7 +182,7 @@ func listeningNode(ctx context.Context, k *deps, opened store.Store, mode serveM
 
 func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (*server.Server,
 	error) {
-	// one that was made asks nobody who is on loopback
+	// Only a token of the settings protects /operators; a generated one does not (G-FB-31).
 	if set := k.settings.Operator.Token; !set.Empty() {
 		k.operatorToken = set
 	}
@@ -197,10 +201,18 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 	if err != nil {
 		return nil, err
 	}
-	node, err := server.New(server.Config{Settings: k.settings, Store: opened, Contracts: contracts,
-		APIs: apis, Log: k.log,
-		Metrics: k.registries.Handler(k.log), Node: k.node, Version: cli.ReadBuildInfo().Version,
-		Page: k.page(mode.workersOnly), Random: randomBytes, Monotonic: k.process.Elapsed,
+	node, err := server.New(server.Config{
+		Settings:    k.settings,
+		Store:       opened,
+		Contracts:   contracts,
+		APIs:        apis,
+		Log:         k.log,
+		Metrics:     k.registries.Handler(k.log),
+		Node:        k.node,
+		Version:     cli.ReadBuildInfo().Version,
+		Page:        k.page(mode.workersOnly),
+		Random:      randomBytes,
+		Monotonic:   k.process.Elapsed,
 		WorkersOnly: mode.workersOnly,
 		ConfigureEngine: func(e *engine.Engine) error {
 			k.engine = e
@@ -210,8 +222,9 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 	return node, cli.WithCode(cli.ExitUnable, err)
 }
 
-// connect makes the ways out of the process: for calls to others, guarded, for traces, and to
-// what is kept elsewhere. It comes before the store, as it makes nothing in the data directory.
+// connect opens everything that is elsewhere: outbound HTTP, traces, the queue and CDN of Images,
+// external objects and streams. It comes before the store because it makes nothing in the data
+// directory.
 func (k *deps) connect(ctx context.Context) error {
 	if err := k.connectEgress(ctx); err != nil {
 		return cli.WithCode(cli.ExitFailed, err)
@@ -235,10 +248,10 @@ func (k *deps) connectEgress(ctx context.Context) (err error) {
 	return err
 }
 
-// traceFlushTimeout bounds the sending of the last traces.
+// traceFlushTimeout bounds how long a stop waits for the last traces to be sent.
 const traceFlushTimeout = 3 * time.Second
 
-// close ends what connect and newNode made.
+// close closes what connect and newNode opened.
 func (k *deps) close() {
 	k.closeStorage()
 	if k.unlock != nil {
@@ -257,10 +270,10 @@ func (k *deps) close() {
 // maxQueueLabels is how many queues of a contract have a label of their own in the metrics.
 const maxQueueLabels = 100
 
-// registerQueueDepths shows how many jobs the queues of each contract hold.
+// registerQueueDepths registers the metrics of how many jobs the queues of each contract have.
 func registerQueueDepths(e *engine.Engine, registries *telemetry.Registries) error {
 	for _, name := range e.Contracts() {
-		contract, _, _ := strings.Cut(name, ".") // a room may have jobs of several sorts
+		contract, _, _ := strings.Cut(name, ".") // a contract may have several sorts of jobs
 		metric := strings.ReplaceAll(name, ".", "_") + "_queue_jobs"
 		depth := telemetry.NewQueueDepth(metric, maxQueueLabels,
 			func(ctx context.Context) ([]job.QueueCount, error) { return e.Queues(ctx, name) })

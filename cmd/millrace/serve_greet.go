@@ -15,9 +15,9 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// printGreeting says that the server listens: in one line on standard output, for whoever has
-// started it, and with what it is and what can be done with it, in the log or, where standard
-// output is a terminal, below that line.
+// printGreeting announces that the server listens. Standard output gets one line with the
+// addresses, which a program that started the server reads. What is served and to whom follows on
+// a terminal; elsewhere it goes to the log.
 func (k *deps) printGreeting(urls []string, workersOnly bool) {
 	fmt.Fprintf(k.process.Stdout, "millrace %s%s%s\n", cli.ReadBuildInfo().Version, cli.ListeningOn,
 		strings.Join(urls, " and "))
@@ -33,7 +33,7 @@ func (k *deps) printGreeting(urls []string, workersOnly bool) {
 	fmt.Fprintln(k.process.Stdout, formatFacts(facts, k.exampleCommands(urls[0], workersOnly)))
 }
 
-// dataFacts says where the data are.
+// dataFacts names the places of the data.
 func (k *deps) dataFacts() []server.Fact {
 	s := k.settings
 	dir, err := filepath.Abs(s.DataDir)
@@ -47,7 +47,7 @@ func (k *deps) dataFacts() []server.Fact {
 	return []server.Fact{{Name: "data", Text: dir}, {Name: "store", Text: store}}
 }
 
-// serviceFacts says what is served, and to whom.
+// serviceFacts names what is served and what is open without a token.
 func (k *deps) serviceFacts(workersOnly bool) []server.Fact {
 	if workersOnly {
 		return []server.Fact{{Name: "serves", Text: "health and metrics alone; it runs jobs"}}
@@ -56,15 +56,15 @@ func (k *deps) serviceFacts(workersOnly bool) []server.Fact {
 		{Name: "open", Text: k.openAccess()}}
 }
 
-// page is what a browser is told at "/": as at the start, but for where the data are, which is no
-// stranger's business.
+// page is the page at "/". It shows what the greeting shows, except where the data are: strangers
+// may read it.
 func (k *deps) page(workersOnly bool) *server.Page {
 	return &server.Page{Facts: k.serviceFacts(workersOnly), Commands: func(url string) []string {
 		return k.exampleCommands(url, workersOnly)
 	}}
 }
 
-// open says what anybody who reaches the server may use.
+// openAccess names what can be used without a token.
 func (k *deps) openAccess() string {
 	s := k.settings
 	var open []string
@@ -84,7 +84,7 @@ func (k *deps) openAccess() string {
 		open = append(open, "/operators")
 	}
 	if s.Serves(forgerun.Name) {
-		open = append(open, "/v1/clients") // anybody may become a client of ForgeRun (FR-037)
+		open = append(open, "/v1/clients") // everyone may become a client of ForgeRun (FR-037)
 	}
 	if len(open) == 0 {
 		return "nothing without a token, but health, metrics and openapi"
@@ -96,7 +96,7 @@ func (k *deps) openAccess() string {
 	return text
 }
 
-// exampleCommands are commands to go on with.
+// exampleCommands are commands to try next.
 func (k *deps) exampleCommands(url string, workersOnly bool) []string {
 	at := ""
 	if url != cli.DefaultServer {
@@ -116,7 +116,7 @@ func (k *deps) exampleCommands(url string, workersOnly bool) []string {
 	return []string{"millrace --help"}
 }
 
-// formatFacts writes facts and commands as people read them.
+// formatFacts lays facts and commands out in two columns.
 func formatFacts(facts []server.Fact, commands []string) string {
 	var b strings.Builder
 	row := func(name, text string) { fmt.Fprintf(&b, "\n  %-7s %s", name, text) }

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// databaseFile is where SQLite keeps the jobs.
+// databaseFile is the path of the SQLite database.
 func databaseFile(s *config.Settings) string { return filepath.Join(s.DataDir, "millrace.db") }
 
 // openStore opens what the settings name and brings its schema up to date.
@@ -46,8 +46,8 @@ func openStore(ctx context.Context, p cli.Process, s *config.Settings,
 	return opened, nil
 }
 
-// checkLocalStore stops a start on PostgreSQL in a data directory whose SQLite database has
-// jobs: they would be out of sight.
+// checkLocalStore refuses a start on PostgreSQL in a data directory whose SQLite database has jobs:
+// no worker would ever claim them.
 func checkLocalStore(ctx context.Context, s *config.Settings) error {
 	if !s.Store.Postgres() || s.IgnoreLocalStore {
 		return nil
@@ -57,16 +57,17 @@ func checkLocalStore(ctx context.Context, s *config.Settings) error {
 	jobs, others, err := sqlite.IsLocked(ctx, databaseFile(s), config.ContractNames()...)
 	switch {
 	case err != nil:
-		return cli.UnableError("data_dir: %q holds a SQLite database that cannot be read (%v); start "+
-			"with --set ignore_local_store=true to leave it there",
-			s.DataDir, err)
+		return cli.UnableError("data_dir: %q holds a SQLite database that cannot be read (%v); "+
+			"start with --set ignore_local_store=true to leave it there", s.DataDir, err)
 	case jobs == 1:
-		return cli.UnableError("data_dir: %q holds a SQLite database with 1 job, which is not in %s: %s", s.DataDir, s.Store, hint)
+		return cli.UnableError("data_dir: %q holds a SQLite database with 1 job, "+
+			"which is not in %s: %s", s.DataDir, s.Store, hint)
 	case jobs > 1:
-		return cli.UnableError("data_dir: %q holds a SQLite database with %d jobs, which are not in %s: %s", s.DataDir, jobs, s.Store, hint)
+		return cli.UnableError("data_dir: %q holds a SQLite database with %d jobs, "+
+			"which are not in %s: %s", s.DataDir, jobs, s.Store, hint)
 	case others > 0:
-		return cli.UnableError("data_dir: %q holds a SQLite database with work that is not in %s: %s",
-			s.DataDir, s.Store, hint)
+		return cli.UnableError("data_dir: %q holds a SQLite database with work "+
+			"that is not in %s: %s", s.DataDir, s.Store, hint)
 	}
 	return nil
 }
@@ -86,7 +87,7 @@ func schemaVersion(ctx context.Context, s *config.Settings) (have, want int64, e
 	return have, want, storeError(s, err)
 }
 
-// storeError is one sentence about a store that cannot be opened.
+// storeError says in one sentence that the store cannot be opened, and why.
 func storeError(s *config.Settings, err error) error {
 	if err == nil {
 		return nil
@@ -98,7 +99,7 @@ func storeError(s *config.Settings, err error) error {
 	return cli.UnableError("%s cannot be opened: %s", where, plainError(err))
 }
 
-// plain is an error as people read it: without the verb that failed, and with the cause in
+// plainError is the text of an error without the operation that failed, and with the cause in
 // brackets.
 func plainError(err error) string {
 	var e *job.Error

@@ -274,8 +274,8 @@ type commandRunner struct {
 	killAfter time.Duration
 	log       *slog.Logger
 	gate      *pollGate
-	killCtx   context.Context // its end ends the commands; the cause may name the signal
-	cut       atomic.Bool     // a command was ended by it
+	killCtx   context.Context // commands are ended with it; the cause may name the signal
+	cut       atomic.Bool     // a command was ended with killCtx
 }
 
 // handle is the worker's handler: nil completes the job.
@@ -286,27 +286,31 @@ func (r *commandRunner) handle(ctx context.Context, run *client.Run) error {
 	defer cancel()
 	reason := &tailBuffer{limit: maxReasonBytes}
 	err := r.execute(ctx, relayTask(run.Job), r.stdout, io.MultiWriter(r.stderr, reason))
-	if err == nil {
-		return nil
+	if err != nil {
+		return r.commandFailed(ctx, run, withReason(err, reason))
 	}
-	err = withReason(err, reason.lastLine())
+	return nil
+}
+
+// commandFailed returns the error of an attempt at a Relay job. A command that cannot run here is no
+// fault of the job: Relay has no release, and a timeout would count as an attempt, so the job is
+// requeued as it was.
+func (r *commandRunner) commandFailed(ctx context.Context, run *client.Run, err error) error {
 	if errors.Is(err, errCannotRun) {
 		r.stopWorker(err)
-		// Relay has no release, and a timeout would count: the same job takes the place of this
-		// one.
 		err = errors.Join(err, run.Requeue(context.WithoutCancel(ctx),
 			[]client.RelaySpec{run.Job.RelaySpec}, client.RelayUnique))
 	}
-	return r.told(err)
+	return r.logged(err)
 }
 
-// refuse stops the worker because of a command that would fail for every other job too.
+// stopWorker stops the worker because of a command that would fail for every other job too.
 func (r *commandRunner) stopWorker(err error) {
 	r.gate.stopWith(cli.ExitUnable, fmt.Errorf("no more jobs are taken, and this one went back: %w",
 		err))
 }
 
-// withKill ends the context with that of the commands too.
+// withKill returns a context that ends with killCtx as well.
 func (r *commandRunner) withKill(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(r.killCtx, func() { cancel(context.Cause(r.killCtx)) })

@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	maxResultBytes = 64 << 10 // of an output that is a job's result
-	maxReasonBytes = 1 << 10  // of an error output that is a failure's reason
+	maxResultBytes = 64 << 10 // of the output that becomes the result
+	maxReasonBytes = 1 << 10  // of the error output that becomes the reason of a failure
 )
 
-// handleJob is the worker's handler for contracts that hear of outcomes: the output is the result.
+// handleJob is the handler for contracts whose jobs have results: the output of the command is the
+// result.
 func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json.RawMessage,
 	error) {
 	bound, cancel := r.withKill(ctx)
@@ -27,33 +28,36 @@ func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json
 	out, reason := &headBuffer{limit: maxResultBytes}, &tailBuffer{limit: maxReasonBytes}
 	err := r.execute(bound, claimedTask(run.Job), io.MultiWriter(r.stdout, out),
 		io.MultiWriter(r.stderr, reason))
-	if err == nil {
-		if out.size > maxResultBytes {
-			r.log.Warn("the output is too long for a result; its beginning is, as a string",
-				"job_id", run.Job.ID, "bytes", out.size, "kept", maxResultBytes)
-		}
-		return out.result(), nil
-	}
-	if errors.Is(err, errCannotRun) {
-		err = withReason(err, reason.lastLine())
+	switch {
+	case errors.Is(err, errCannotRun):
+		err = withReason(err, reason)
 		r.stopWorker(err)
-		return nil, r.told(fmt.Errorf("%w: %w", client.ErrRelease, err))
+		return nil, r.logged(fmt.Errorf("%w: %w", client.ErrRelease, err))
+	case err != nil && r.killCtx.Err() != nil && ctx.Err() == nil:
+		return nil, r.logged(errors.Join(err, run.Release(context.WithoutCancel(ctx))))
+	case err != nil:
+		return nil, r.logged(attemptError(err, reason))
 	}
-	if r.killCtx.Err() != nil && ctx.Err() == nil {
-		return nil, r.told(errors.Join(err, run.Release(context.WithoutCancel(ctx))))
+	if out.size > maxResultBytes {
+		r.log.Warn("the output is too long for a result; its beginning is, as a string",
+			"job_id", run.Job.ID, "bytes", out.size, "kept", maxResultBytes)
 	}
-	return nil, r.told(attemptError(err, reason.lastLine()))
+	return out.result(), nil
 }
 
-// withReason adds what a command wrote last to the error it ended with.
-func withReason(err error, reason string) error {
+// withReason adds the last line that a command wrote to the error it ended with, if it failed.
+func withReason(err error, output *tailBuffer) error {
+	if err == nil {
+		return nil
+	}
+	reason := output.lastLine()
 	if reason == "" {
 		return err
 	}
 	return &commandError{reason, err}
 }
 
-// commandError is the end of a command with what it wrote last.
+// commandError is the error that a command ended with, and the last line it wrote.
 type commandError struct {
 	reason string
 	err    error
@@ -62,8 +66,9 @@ type commandError struct {
 func (e *commandError) Error() string { return fmt.Sprintf("%s (%v)", e.reason, e.err) }
 func (e *commandError) Unwrap() error { return e.err }
 
-// verdict makes of the end of a command what the contract should know of it.
-func attemptError(err error, reason string) error {
+// attemptError is the error that fails the attempt. The exit codes 64 to 78, which sysexits.h gives
+// to errors that another attempt would repeat, make it final.
+func attemptError(err error, reason *tailBuffer) error {
 	var exit *exec.ExitError
 	withOutput := withReason(err, reason)
 	if !errors.As(err, &exit) {
@@ -73,7 +78,7 @@ func attemptError(err error, reason string) error {
 	return &client.JobError{Err: withOutput, Type: "exit", Final: code >= 64 && code <= 78}
 }
 
-// headBuffer keeps the beginning of what is written, and how much there was.
+// headBuffer keeps the beginning of what is written to it, and counts the bytes.
 type headBuffer struct {
 	text  []byte
 	limit int
@@ -87,8 +92,8 @@ func (h *headBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// result is the output as JSON: as it is, or as a string. None is no result. Of one that is too
-// long it is the beginning, as a string whatever it was, as for the server's own handlers
+// result is the output as JSON: valid JSON as it is, anything else as a string, nil for no output.
+// Output over the limit becomes a string of its beginning, as with the server's own handlers
 // (G-TF-37).
 func (h *headBuffer) result() json.RawMessage {
 	whole := h.size == int64(len(h.text))
@@ -104,12 +109,12 @@ func (h *headBuffer) result() json.RawMessage {
 	}
 	quoted, err := json.Marshal(strings.ToValidUTF8(string(text), "\uFFFD"))
 	if err != nil {
-		return nil // a string does not fail
+		return nil // which no string causes
 	}
 	return quoted
 }
 
-// tailBuffer keeps the end of what is written.
+// tailBuffer keeps the end of what is written to it.
 type tailBuffer struct {
 	text  []byte
 	limit int

@@ -62,7 +62,8 @@ func (g *pollGate) RoundTrip(req *http.Request) (*http.Response, error) {
 		return g.next.RoundTrip(req)
 	}
 	if g.limited {
-		// Not earlier: ending the poll that brings the last job would lose its answer.
+		// The gate stops here and not earlier: stopped during the poll that claims the last job,
+		// it would lose the answer.
 		if g.remaining == 0 {
 			g.stop()
 			return nil, errPollingStopped
@@ -73,24 +74,34 @@ func (g *pollGate) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		req = one
 	}
-	wasIdle := g.idle() // what ends while the poll is under way may have made jobs that it missed
-	resp, err := g.next.RoundTrip(req)
-	jobs := 0
-	if err == nil && resp.StatusCode < http.StatusMultipleChoices {
-		if jobs, err = g.polls.jobs(resp); err != nil {
-			resp.Body.Close()
-			resp = nil
-		}
-	}
+	// An attempt that ends during the poll may submit jobs that the poll misses: only a worker that
+	// was idle before it can conclude that the queue is empty.
+	wasIdle := g.idle()
+	resp, jobs, err := g.poll(req)
 	if err != nil {
 		g.unanswered(err)
-	} else {
-		g.answered(resp, jobs, wasIdle)
+		return nil, err
 	}
-	return resp, err
+	g.answered(resp, jobs, wasIdle)
+	return resp, nil
 }
 
-// relayPolls: nothing but a poll is a GET.
+// poll sends a poll and counts the jobs of its answer.
+func (g *pollGate) poll(req *http.Request) (resp *http.Response, jobs int, err error) {
+	if resp, err = g.next.RoundTrip(req); err != nil {
+		return nil, 0, err
+	}
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		return resp, 0, nil
+	}
+	if jobs, err = g.polls.jobs(resp); err != nil {
+		resp.Body.Close()
+		return nil, 0, err
+	}
+	return resp, jobs, nil
+}
+
+// relayPolls recognises the polls of Relay: its only GET requests.
 type relayPolls struct{}
 
 func (relayPolls) isPoll(req *http.Request) bool { return req.Method == http.MethodGet }
@@ -121,8 +132,8 @@ func (g *pollGate) unanswered(err error) {
 	g.failures++
 	if cli.CertificateRejected(err) {
 		g.stopWith(cli.ExitServer,
-			fmt.Errorf("the server's certificate is not trusted (--cacert or %s): %w", cli.EnvCACert,
-				err))
+			fmt.Errorf("the server's certificate is not trusted (--cacert or %s): %w",
+				cli.EnvCACert, err))
 	}
 	if g.untilEmpty && g.failures >= maxUnansweredPolls {
 		g.stopWith(cli.ExitServer, cli.UnreachableError(err))

@@ -59,10 +59,11 @@ func (e *commandEnd) attrs() []slog.Attr {
 	return attrs
 }
 
-// told is a failure as the log tells it; to the contract it is what it was.
-func (r *commandRunner) told(err error) error { return &commandEnd{err, r.fate(err)} }
+// logged wraps the error of an attempt for the log, which also says what happens to the job next.
+// The contract still sees the error itself.
+func (r *commandRunner) logged(err error) error { return &commandEnd{err, r.fate(err)} }
 
-// fate is what becomes of a job whose command failed.
+// fate says what happens to a job whose command failed.
 func (r *commandRunner) fate(err error) string {
 	var output *client.JobError
 	isRelay := r.contract == contractRelay
