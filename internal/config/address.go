@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// addressValue is host:port, [v6]:port or :port, which is every interface; an optional one may be
-// empty.
+// addressValue is host:port, [v6]:port, or :port for every interface. An optional address may be empty.
 type addressValue struct {
 	p        *string
 	optional bool
@@ -34,26 +33,29 @@ func validAddress(s string) bool {
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return false
 	}
-	if _, err := netip.ParseAddr(host); err == nil || host == "" {
-		return true
-	}
-	return validHostname(host)
+	return host == "" || validHost(host)
 }
 
-// validHostname refuses names that end in a number: they are addresses with a slip in them.
+// validHost reports whether a text is an IP address or a host name.
+func validHost(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil || validHostname(host)
+}
+
+// validHostname checks a host name. It refuses names that end in a number, since they are misspelt
+// IP addresses.
 func validHostname(host string) bool {
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
 	for _, l := range labels {
-		if l == "" || strings.Trim(strings.ToLower(l),
-			"abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		if l == "" || strings.Trim(l, nameLetters+"-") != "" {
 			return false
 		}
 	}
 	return strings.Trim(labels[len(labels)-1], "0123456789") != ""
 }
 
-// IsLoopback tells whether a listen address can be reached from this machine only. Names other than
-// localhost are not looked up and count as reachable.
+// IsLoopback reports whether a listening address can be reached from this machine only. Host names
+// other than localhost are not resolved and count as reachable from outside.
 func IsLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// key declares one setting. bind points at its field in the Settings at hand and says which values
-// it takes.
+// key declares one setting. bind returns its field in a Settings, with the rules for its values.
 type key struct {
 	name         string
 	defaultValue string // as it would be written in the environment
@@ -15,26 +14,26 @@ type key struct {
 	bind         func(*Settings) value
 }
 
-// ContractNames are the contracts there are, whatever is served.
+// ContractNames returns the names of all contracts, served or not.
 func ContractNames() []string { return slices.Clone(contractNames) }
 
-// contractNames are the names that `contracts` takes.
+// contractNames are the values of the setting contracts.
 var contractNames = []string{"forgerun", "images", "taskflow", "fetchbox", "relay"}
 
-// forgeRunTypes are the names that `forgerun.types` takes.
+// forgeRunTypes are the values of the setting forgerun.types.
 var forgeRunTypes = []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}
 
-// The longest and the most of what has no bound of its own.
+// The bounds of durations and numbers that have no bound of their own.
 const (
 	tenYears = 10 * 365 * 24 * time.Hour
 	billion  = 1_000_000_000
 )
 
-// keys is the one table of settings, in reading order.
+// keys is the table of all settings, in the order of the documentation.
 var keys = slices.Concat(nodeKeys, forgeRunKeys, webhookKeys, imagesKeys, taskFlowKeys,
 	fetchBoxKeys, relayKeys, workerKeys, storageKeys)
 
-// nodeKeys are settings of the node, whatever it serves.
+// nodeKeys are the settings of the node, whatever it serves.
 var nodeKeys = []key{
 	{"listen", "127.0.0.1:8080",
 		"Address that every contract without a listener of its own is served on.",
@@ -94,7 +93,7 @@ var nodeKeys = []key{
 		func(s *Settings) value { return urlValue{&s.Telemetry.OTLPEndpoint} }},
 }
 
-// relayKeys are Relay's.
+// relayKeys are the settings of Relay.
 var relayKeys = []key{
 	{"relay.listen", "", "Address of a listener for Relay alone; the common one when empty.",
 		func(s *Settings) value { return addressValue{p: &s.Relay.Listen, optional: true} }},
@@ -120,7 +119,7 @@ func findKey(name string) (key, bool) {
 	return findNamedKey(name)
 }
 
-// isSection tells whether name is the start of known keys, as relay is of relay.token.
+// isSection reports whether a name is a section, as relay is of relay.token.
 func isSection(name string) bool {
 	for _, k := range keys {
 		if strings.HasPrefix(k.name, name+".") {

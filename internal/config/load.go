@@ -10,7 +10,7 @@ import (
 	"github.com/knadh/koanf/providers/file"
 )
 
-// DefaultFile is read from the working directory when the command line names no file.
+// DefaultFile is the file in the working directory that is read when the command line names none.
 const DefaultFile = "millrace.toml"
 
 const (
@@ -18,29 +18,29 @@ const (
 	originDefault = "default"
 )
 
-// Sources is everything settings come from. Only cmd knows the process's environment and passes it
-// in.
+// Sources are the layers above the defaults. Only cmd reads the environment of the process.
 type Sources struct {
 	File     string            // TOML file; empty for none
-	Explicit bool              // the operator named File, so it has to be there
-	Environ  []string          // NAME=value, as os.Environ gives it
+	Explicit bool              // the operator named File, so it must exist
+	Environ  []string          // NAME=value, as os.Environ returns it
 	Flags    map[string]string // key → value; an empty value is a value
-	// variables that begin as those of settings do and are something else; PREFIX_ is all that
-	// begin so
+	// OtherVariables are environment variables with the prefix of settings that are none. A name
+	// that ends in _ stands for all variables with that prefix.
 	OtherVariables []string
-	// of FetchBox that are compiled in → the options they know; nil leaves both unchecked
+	// Handlers are the handlers of FetchBox that are compiled in, with the options they support.
+	// Nil leaves handlers and options unchecked.
 	Handlers map[string][]string
 }
 
-// loader gathers the layers into settings and everything that is wrong with them.
+// loader applies the layers to settings and collects the problems.
 type loader struct {
 	settings Settings
 	problems []Problem
-	// keys with a problem of their own: their value says nothing to checks across keys
+	// failed are the keys with an invalid value, which checks across keys leave out.
 	failed map[string]bool
 }
 
-// Load resolves the settings. Its error is an *Error with all problems; there are no settings then.
+// Load returns the settings, or an *Error with all problems.
 func Load(src Sources) (*Settings, error) {
 	l := gather(src)
 	l.settings.applyCommonToken()
@@ -51,11 +51,11 @@ func Load(src Sources) (*Settings, error) {
 	return &l.settings, nil
 }
 
-// LogFormat is the format that the log would have, also where something else is wrong with the
-// settings.
+// LogFormat returns the format of the log even when other settings are wrong, so that the problems can
+// be reported in it.
 func LogFormat(src Sources) string { return gather(src).settings.Log.Format }
 
-// gather applies the layers one over the other.
+// gather applies the layers in their order.
 func gather(src Sources) *loader {
 	l := newLoader()
 	l.file(src.File, src.Explicit)
@@ -68,7 +68,7 @@ func gather(src Sources) *loader {
 	return l
 }
 
-// newLoader has the default layer.
+// newLoader returns a loader with the default layer.
 func newLoader() *loader {
 	l := &loader{failed: map[string]bool{}}
 	l.settings.origins = map[string]string{}
@@ -79,7 +79,7 @@ func newLoader() *loader {
 	return l
 }
 
-// apply sets one key from one layer, or records why not.
+// apply sets one key from one layer, or records a problem.
 func (l *loader) apply(name string, in input, origin string) {
 	k, ok := findKey(name)
 	if !ok && in.isText {
@@ -100,6 +100,7 @@ func (l *loader) apply(name string, in input, origin string) {
 	}
 }
 
+// file applies the layer of the TOML file. Only a file that the operator named must exist.
 func (l *loader) file(path string, explicit bool) {
 	if path == "" {
 		if explicit {
@@ -110,15 +111,16 @@ func (l *loader) file(path string, explicit bool) {
 	origin := "file " + printable(path)
 	data, err := file.Provider(path).ReadBytes()
 	switch {
-	case err == nil:
-		l.document(data, origin)
 	case errors.Is(err, fs.ErrNotExist) && !explicit:
-	default:
+	case err != nil:
 		l.addFileProblem(origin, origin+" cannot be read: "+pathlessError(err), err)
+	default:
+		l.document(data, origin)
 	}
 }
 
-// addFileProblem records a problem of the file as a whole; every key it might have set is in doubt.
+// addFileProblem records a problem of the file as a whole. All keys count as failed, since the file may
+// have set any of them.
 func (l *loader) addFileProblem(origin, text string, err error) {
 	l.problems = append(l.problems, Problem{Origin: origin, Text: text, err: err})
 	for _, k := range keys {
@@ -126,7 +128,8 @@ func (l *loader) addFileProblem(origin, text string, err error) {
 	}
 }
 
-// pathlessError leaves the path out of a file system error: it stands in the sentence already.
+// pathlessError returns the text of a file system error without the path, which the problem names
+// already.
 func pathlessError(err error) string {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err.Error()
@@ -134,8 +137,8 @@ func pathlessError(err error) string {
 	return err.Error()
 }
 
-// environment reads MILLRACE__SECTION__KEY. Names with other prefixes, MILLRACE_SERVER among them,
-// are not settings. Those that look like it are told by Settings.Strays.
+// environment applies the variables MILLRACE__SECTION__KEY. Variables with other prefixes, such as
+// MILLRACE_SERVER, are not settings. Those that look like settings are reported as unknownVariables.
 func (l *loader) environment(environ []string) {
 	values := map[string]string{}
 	for _, pair := range environ {

@@ -36,14 +36,14 @@ func (v networksValue) set(in input) error {
 	return nil
 }
 
-// parseNetwork refuses what would hold other addresses than whoever wrote it may think.
+// parseNetwork refuses spellings that may contain other addresses than their author meant.
 func parseNetwork(s string) (netip.Prefix, error) {
 	network, err := netip.ParsePrefix(s)
 	switch {
 	case err != nil:
 		return network, fmt.Errorf(
-			"expected networks such as 10.0.0.0/8 or fd00::/8, a single address as 10.1.2.3/32; %s is none",
-			quote(maskUnknown(s)))
+			"expected networks such as 10.0.0.0/8 or fd00::/8, a single address as 10.1.2.3/32; "+
+				"%s is none", quote(maskUnknown(s)))
 	case network.Addr().Is4In6():
 		return network, fmt.Errorf(
 			"expected IPv4 networks in their own form, such as 10.0.0.0/8; %s is IPv4 within IPv6",
@@ -63,8 +63,7 @@ func (v networksValue) show() string {
 	return strings.Join(words, ",")
 }
 
-// urlValue is the address of a service over HTTP, or empty. Credentials do not belong in it: it is
-// shown.
+// urlValue is the URL of an HTTP service, or empty. It must not contain credentials, since it is shown.
 type urlValue struct{ p *string }
 
 func (v urlValue) set(in input) error {
@@ -85,6 +84,5 @@ func validServiceURL(s string) bool {
 		strings.ContainsAny(s, "?#@ ") || !validHosts(u.Host) {
 		return false
 	}
-	_, err = netip.ParseAddr(u.Hostname())
-	return err == nil || validHostname(u.Hostname())
+	return validHost(u.Hostname())
 }

@@ -10,16 +10,16 @@ import (
 	"unicode/utf8"
 )
 
-// Problem is one thing that stops the start.
+// Problem is one error in the settings, which prevents the start.
 type Problem struct {
 	Key    string // the setting; empty when the file as a whole cannot be read
-	Origin string // where it was written
+	Origin string // the layer and place where it was written
 	Text   string // a sentence that names both, without credentials
 
 	err error
 }
 
-// Error is what Load returns: every problem it found, sorted by key.
+// Error contains all problems that Load found, sorted by key.
 type Error struct{ Problems []Problem }
 
 // Error writes one line for each problem.
@@ -31,7 +31,7 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap gives the causes that came from the file system.
+// Unwrap returns the causes that are errors of the file system.
 func (e *Error) Unwrap() []error {
 	var errs []error
 	for _, p := range e.Problems {
@@ -53,6 +53,7 @@ func newError(problems []Problem) error {
 	return &Error{Problems: problems}
 }
 
+// unknownKey is the problem of a key that does not exist, with the most similar one as a hint.
 func unknownKey(name, origin string) Problem {
 	var names []string
 	for _, k := range keys {
@@ -70,11 +71,12 @@ func unknownKey(name, origin string) Problem {
 			nameHint(similar))}
 }
 
+// wrongValue is the problem of a value that is refused. Values that may be secrets are masked.
 func wrongValue(k key, v value, in input, origin string, err error) Problem {
 	shown := mask
 	switch v.(type) {
 	case secretValue, signingValue, entryValue, objectsValue:
-		// what does not belong in the last may be a key
+		// A wrong URL of objects may contain an access key.
 	case storeValue:
 		shown = formatRaw(in.raw, maskStore)
 	default:
@@ -84,7 +86,7 @@ func wrongValue(k key, v value, in input, origin string, err error) Problem {
 		Text: fmt.Sprintf("wrong value for %q (%s): %s; %v", k.name, origin, shown, err)}
 }
 
-// formatRaw shows a value much as it stands in its source.
+// formatRaw returns a value similar to its spelling in the source.
 func formatRaw(raw any, mask func(string) string) string {
 	switch v := raw.(type) {
 	case string:
@@ -105,9 +107,10 @@ func formatRaw(raw any, mask func(string) string) string {
 	}
 }
 
+// maxQuoted bounds how much of an input a problem repeats.
 const maxQuoted = 120
 
-// quote keeps hostile text on one line and to a reasonable length.
+// quote makes any input one line of bounded length.
 func quote(s string) string {
 	return strconv.Quote(shorten(s))
 }
@@ -123,8 +126,8 @@ func shorten(s string) string {
 	return s[:end] + "…"
 }
 
-// nearest gives the name that the word was most likely meant to be, the first in the alphabet among
-// equals.
+// nearest returns the name that a word was most likely meant to be, the alphabetically first of equally
+// similar ones.
 func nearest(word string, names []string) string {
 	word = strings.ToLower(shorten(word))
 	best, minDistance, spelled := "", math.MaxInt, math.MaxInt
@@ -138,8 +141,8 @@ func nearest(word string, names []string) string {
 	return best
 }
 
-// keyDistance measures how far a key is from a known one: by letters, or less where its last member
-// is right and its section is missing or wrong, or its section is right and the rest is wrong.
+// keyDistance measures how different a key is from a known one: by the number of different letters, or
+// less where only the section or only the rest is wrong.
 func keyDistance(word, name string, letters int) int {
 	wordHead, nameHead := word, name
 	if i := strings.IndexByte(word, '.'); i >= 0 {
@@ -157,8 +160,8 @@ func keyDistance(word, name string, letters int) int {
 	return d
 }
 
-// editDistance is the least number of letters to insert, delete, replace, or exchange with their
-// neighbors.
+// editDistance returns the least number of edits from a to b: letters that are inserted, deleted,
+// replaced, or exchanged with their neighbor (optimal string alignment).
 func editDistance(a, b string) int {
 	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

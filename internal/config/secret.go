@@ -10,9 +10,9 @@ import (
 
 const mask = "***"
 
-// Secret is a string that is never printed: every way of writing it gives ***, or nothing when it
-// is empty. It is held behind a pointer because fmt reads unexported fields of a foreign struct
-// without asking their methods; so == compares nothing of use.
+// Secret is a string that is never printed: all formats and encodings write ***, or nothing when it is
+// empty. The text is behind a pointer, because fmt reads the unexported fields of a struct without
+// calling their methods. So == does not compare the texts.
 type Secret struct{ text *string }
 
 // NewSecret wraps text.
@@ -23,7 +23,7 @@ func NewSecret(text string) Secret {
 	return Secret{text: &text}
 }
 
-// Reveal gives the secret itself.
+// Reveal returns the secret itself.
 func (s Secret) Reveal() string {
 	if s.text == nil {
 		return ""
@@ -31,7 +31,7 @@ func (s Secret) Reveal() string {
 	return *s.text
 }
 
-// Empty tells whether no secret is set.
+// Empty reports whether no secret is set.
 func (s Secret) Empty() bool { return s.text == nil }
 
 func (s Secret) String() string {
@@ -58,14 +58,14 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 const sqliteStore = "sqlite"
 
-// StoreURL says where jobs live: sqlite, which the zero value means, or a PostgreSQL URL. It prints
-// with its password as ***; Reveal gives it whole.
+// StoreURL says where jobs are stored: sqlite, which the zero value means, or a PostgreSQL URL. It
+// prints its password as ***.
 type StoreURL struct{ text *string }
 
-// NewStoreURL wraps text, which is taken to be valid.
+// NewStoreURL wraps text, which must be valid.
 func NewStoreURL(text string) StoreURL { return StoreURL{text: &text} }
 
-// Reveal gives the URL with its password.
+// Reveal returns the URL with its password.
 func (u StoreURL) Reveal() string {
 	if u.text == nil {
 		return sqliteStore
@@ -73,7 +73,7 @@ func (u StoreURL) Reveal() string {
 	return *u.text
 }
 
-// Postgres tells whether the store is a PostgreSQL URL.
+// Postgres reports whether the store is a PostgreSQL URL.
 func (u StoreURL) Postgres() bool {
 	return strings.HasPrefix(u.Reveal(), "postgres://") ||
 		strings.HasPrefix(u.Reveal(), "postgresql://")

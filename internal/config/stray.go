@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// variablePrefix begins the names of environment variables that may be meant as settings.
+// variablePrefix is the prefix of environment variables that may be meant as settings.
 const variablePrefix = "MILLRACE_"
 
-// unknownVariables is a sentence about each variable that looks like a setting and is none. Values
-// are not shown.
+// unknownVariables returns a sentence about each variable that looks like a setting and is none. It
+// does not show values.
 func unknownVariables(environ, otherVariables []string) []string {
 	return variableProblems(environ, otherVariables, "the environment variable %s is no setting",
 		false)
 }
 
-// MisspelledVariables is a sentence about each variable that is most likely meant as a setting or
+// MisspelledVariables returns a sentence about each variable that is most likely meant as a setting or
 // as one of the others, for commands that read no settings.
 func MisspelledVariables(environ, others []string) []string {
 	return variableProblems(environ, others, "the environment variable %s is not known", true)
 }
 
-// variableProblems tells of the variables that are neither settings nor others, or of those alone
-// that are like one.
+// variableProblems reports the variables that are neither settings nor others; with onlySimilar, those
+// of them that resemble one.
 func variableProblems(environ, others []string, format string, onlySimilar bool) []string {
 	isOther := func(name string) bool {
 		return slices.ContainsFunc(others, func(other string) bool {
@@ -53,8 +53,8 @@ func variableProblems(environ, others []string, format string, onlySimilar bool)
 	return slices.Compact(messages)
 }
 
-// similarVariable finds the variable that a name most likely means, empty for none: that of a
-// setting or one of the others, which come first where both are as close and othersFirst says so.
+// similarVariable returns the variable that a name most likely means, "" for none: that of a setting or
+// one of the others. Where both are equally similar, othersFirst decides.
 func similarVariable(name string, others []string, othersFirst bool) string {
 	word := withoutSeparators(strings.TrimPrefix(name, variablePrefix))
 	plain := map[string]string{}
@@ -76,7 +76,7 @@ func similarVariable(name string, others []string, othersFirst bool) string {
 	return plain[similar]
 }
 
-// SimilarKey finds the setting that a word most likely means, whatever stands between its parts:
+// SimilarKey returns the setting that a word most likely means, with any separators between its parts:
 // LISTEN, data-dir or RELAY__TOKEN.
 func SimilarKey(word string) (key string, ok bool) {
 	plain := map[string]string{}
@@ -96,8 +96,8 @@ func withoutSeparators(name string) string {
 	return separators.ReplaceAllString(strings.ToLower(name), "")
 }
 
-// Closest finds the name that a word was most likely meant to be; ok tells that it is close enough
-// to be named.
+// Closest returns the name that a word was most likely meant to be. ok reports that it is similar
+// enough for a hint.
 func Closest(word string, names []string) (name string, ok bool) {
 	word = strings.ToLower(shorten(word))
 	name = nearest(word, names)

@@ -16,7 +16,7 @@ const (
 	maxDepth    = 8
 )
 
-// document reads the TOML layer.
+// document applies the layer of a TOML document.
 func (l *loader) document(data []byte, origin string) {
 	if len(data) > maxFileSize {
 		l.addFileProblem(origin, fmt.Sprintf("%s cannot be read: larger than %s", origin,
@@ -38,22 +38,22 @@ func (l *loader) document(data []byte, origin string) {
 			if n, of, _ := findNamedSection(name); n != nil && n.declare != nil && of != "" {
 				n.declare(&l.settings, of)
 			}
-			continue // a section with nothing in it
+			continue // an empty section
 		}
 		l.apply(name, input{raw: flat[name]}, origin)
 	}
 }
 
-// bytesProvider is a koanf provider of bytes at hand.
+// bytesProvider is a koanf provider of bytes in memory.
 type bytesProvider []byte
 
 func (c bytesProvider) ReadBytes() ([]byte, error) { return c, nil }
 
 func (c bytesProvider) Read() (map[string]any, error) { return nil, errors.ErrUnsupported }
 
-// parser guards koanf's TOML parser: what it panics on is an error, no error repeats the document's
-// text (a secret may stand there), and keys that koanf would mix up, with a dot inside a member or
-// nested without end, are set aside.
+// parser wraps koanf's TOML parser. A panic becomes an error, no error repeats text of the document,
+// which may contain a secret, and keys that koanf would confuse, with a dot inside a member or nested
+// too deep, are refused.
 type parser struct{ refused []string }
 
 func (p *parser) Unmarshal(data []byte) (tree map[string]any, err error) {
@@ -71,9 +71,10 @@ func (p *parser) Unmarshal(data []byte) (tree map[string]any, err error) {
 	return tree, nil
 }
 
-// Marshal is never asked for.
+// Marshal is part of koanf.Parser and not used.
 func (p *parser) Marshal(map[string]any) ([]byte, error) { return nil, errors.ErrUnsupported }
 
+// prune removes the refused keys from a document.
 func (p *parser) prune(tree map[string]any, prefix []string) {
 	for member, v := range tree {
 		path := append(slices.Clone(prefix), member)
@@ -89,15 +90,16 @@ func (p *parser) prune(tree map[string]any, prefix []string) {
 			p.refused = append(p.refused, strings.Join(path, ".")+".…")
 			delete(tree, member)
 		case isTable && len(table) > 0:
-			if p.prune(table, path); len(table) == 0 {
-				delete(tree, member) // all of it is reported
+			p.prune(table, path)
+			if len(table) == 0 {
+				delete(tree, member) // all its keys were refused
 			}
 		}
 	}
 }
 
-// syntaxError keeps the position and what the parser has to say by itself; strconv's part repeats
-// the value.
+// syntaxError keeps the position and the parser's own text. The text of strconv is dropped, since it
+// repeats the value.
 func syntaxError(err error) error {
 	text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "toml: "), ": strconv.")
 	text = printable(text)

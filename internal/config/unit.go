@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// parseDuration reads 30s, 10m, 1h30m; a number without a unit is refused, zero too.
+// parseDuration reads 30s, 10m, 1h30m. It refuses a number without a unit, also zero.
 func parseDuration(s string) (time.Duration, bool) {
 	if s == "" || (s[len(s)-1] >= '0' && s[len(s)-1] <= '9') {
 		return 0, false
@@ -16,7 +16,7 @@ func parseDuration(s string) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// formatDuration writes 25s, 1m, 720h: Go's form without its trailing zeroes.
+// formatDuration writes 25s, 1m, 720h: the form of Go without trailing zero units.
 func formatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -28,7 +28,7 @@ func formatDuration(d time.Duration) string {
 	return s
 }
 
-// units of sizes, the largest first.
+// units are the units of sizes, the largest first.
 var units = []struct {
 	name  string
 	bytes int64
@@ -37,7 +37,7 @@ var units = []struct {
 	{"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"KB", 1e3}, {"B", 1},
 }
 
-// parseSize reads a whole number of one unit, such as 64MiB; a number without a unit is refused.
+// parseSize reads a whole number with a unit, such as 64MiB. It refuses a number without a unit.
 func parseSize(s string) (int64, bool) {
 	unit := strings.TrimLeft(s, "0123456789")
 	n, err := strconv.ParseInt(s[:len(s)-len(unit)], 10, 64)

@@ -9,29 +9,30 @@ import (
 	"time"
 )
 
-// input is a value as it was written: text from the environment, a flag or the defaults, or
-// whatever TOML made of it.
+// input is a value as it was written: text from the environment, a flag or the defaults, or a value
+// of TOML.
 type input struct {
 	raw    any
-	isText bool // raw is a string that stands for any type
+	isText bool // raw is a string that may stand for a value of any type
 }
 
-// value is the place of one setting and its rules.
+// value is the field of one setting and the rules for it.
 type value interface {
-	// set stores the input, or changes nothing and says what is expected.
+	// set stores the input. When the input is invalid, it changes nothing and returns what is
+	// expected.
 	set(input) error
-	// show writes the stored value, secrets masked; set accepts what show wrote unless it was
-	// masked.
+	// show returns the stored value as text, with secrets masked. set accepts that text unless it
+	// is masked.
 	show() string
 }
 
-// textValue gives the input's string, however it was written.
+// textValue returns the input if it is a string, from any layer.
 func (in input) textValue() (string, bool) {
 	s, ok := in.raw.(string)
 	return s, ok
 }
 
-// pathValue is a file or directory; one that is not optional is not empty.
+// pathValue is the path of a file or directory. An optional path may be empty.
 type pathValue struct {
 	p        *string
 	optional bool
@@ -48,7 +49,7 @@ func (v pathValue) set(in input) error {
 
 func (v pathValue) show() string { return *v.p }
 
-// choiceValue is one of a few words.
+// choiceValue is one word of a list.
 type choiceValue struct {
 	p     *string
 	words []string
@@ -65,7 +66,7 @@ func (v choiceValue) set(in input) error {
 
 func (v choiceValue) show() string { return *v.p }
 
-// namesValue is a list without doubles, each out of the known names, at least one.
+// namesValue is a list of at least one of the allowed names, each once.
 type namesValue struct {
 	p       *[]string
 	allowed []string
@@ -98,7 +99,7 @@ func (v namesValue) example(in input) string {
 
 func (v namesValue) show() string { return strings.Join(*v.p, ",") }
 
-// list reads a TOML array of strings, or comma separated text.
+// list reads a TOML array of strings, or comma-separated text.
 func (in input) list() ([]string, bool) {
 	if s, ok := in.raw.(string); ok && in.isText {
 		names := strings.Split(s, ",")
@@ -163,7 +164,7 @@ func (in input) integer() (int64, bool) {
 	return n, ok
 }
 
-// numberValue is a number that need not be whole.
+// numberValue is a decimal number.
 type numberValue struct {
 	p        *float64
 	min, max float64
@@ -171,7 +172,8 @@ type numberValue struct {
 
 func (v numberValue) set(in input) error {
 	n, ok := in.number()
-	if !ok || !(n >= v.min && n <= v.max) { // not what is no number either
+	inRange := n >= v.min && n <= v.max // false for NaN
+	if !ok || !inRange {
 		return fmt.Errorf("expected a number from %s to %s", formatNumber(v.min),
 			formatNumber(v.max))
 	}
@@ -199,7 +201,7 @@ func (in input) number() (float64, bool) {
 
 func formatNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// statusValue is one of a few HTTP statuses.
+// statusValue is one HTTP status of a list.
 type statusValue struct {
 	p       *int
 	allowed []int
@@ -258,8 +260,8 @@ func (v sizeValue) show() string { return formatSize(*v.p) }
 
 type secretValue struct{ p *Secret }
 
-// set takes what fits in an Authorization header: a token with a stray line end would never match
-// one.
+// set accepts texts that fit in an Authorization header: a token with a stray line end would never
+// match one.
 func (v secretValue) set(in input) error {
 	s, ok := in.textValue()
 	if !ok || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {

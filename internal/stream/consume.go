@@ -12,37 +12,37 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 )
 
-// Consumer says what is consumed and how. Nodes with the same Durable share the work.
+// Consumer says what is consumed and how. Nodes with the same Durable share the messages.
 type Consumer struct {
 	Stream  string
 	Subject string
 	Durable string
-	// hand-outs of one message after which it is settled, one way or the other
+	// MaxDeliver is how often a message is delivered; a Nak of the last delivery drops it.
 	MaxDeliver int
-	AckWait    time.Duration // a message that is not settled within it is handed out again
-	Batch      int           // most messages at a time
+	// AckWait is how long a receiver may take before a message is delivered again.
+	AckWait time.Duration
+	Batch   int // the most messages at a time
 }
 
-// Delivery is a message that is to be settled: by Ack, Drop or Nak.
+// Delivery is a received message. The receiver calls Ack, Term or Nak once.
 type Delivery struct {
 	Entry
-	Attempt int  // 1 for the first hand-out
-	Last    bool // Nak drops it: whoever wants to keep it somewhere does so now
+	Attempt int  // 1 for the first delivery
+	Last    bool // Nak drops the message, so a receiver that wants to keep it must store it now
 
 	msg jetstream.Msg
 }
 
-// Header gives a header of the message.
+// Header returns a header of the message.
 func (d *Delivery) Header(name string) string { return d.msg.Headers().Get(name) }
 
-// Ack says that the message is done with. If that does not reach the server, it is handed out
-// again.
+// Ack acknowledges the message. If the acknowledgement is lost, the message is delivered again.
 func (d *Delivery) Ack() { _ = d.msg.Ack() }
 
-// Term says that the message can never be done with.
+// Term drops the message, which can never be processed.
 func (d *Delivery) Term() { _ = d.msg.Term() }
 
-// Nak asks for the message again after a while.
+// Nak gives the message back, to be delivered again after delay.
 func (d *Delivery) Nak(delay time.Duration) {
 	if d.Last {
 		d.Term()
@@ -51,18 +51,18 @@ func (d *Delivery) Nak(delay time.Duration) {
 	_ = d.msg.NakWithDelay(delay)
 }
 
-// heartbeatInterval is how often a consumer of the server shows that it is there. After two that
-// are missing it is looked for again: the server of a cluster that had it may be dead.
+// heartbeatInterval is how often the server sends a heartbeat to a consumer. After two missing ones
+// the consumer is set up again: the server of the cluster that had it may be dead.
 const heartbeatInterval = 2 * time.Second
 
-// The pauses before a consumer is set up again after trouble.
+// The pauses before a consumer is set up again after an error.
 const (
 	minPause = 100 * time.Millisecond
 	maxPause = 5 * time.Second
 )
 
-// Consume hands out what the subject has that is not settled yet, until ctx is done. The stream and
-// the consumer are made again where they are gone; while the streams are away it waits for them.
+// Consume calls fn with the unfinished messages of the subject until ctx ends. It creates the stream
+// and the consumer again where they are missing, and retries while the streams do not answer.
 func (s *Streams) Consume(ctx context.Context, c Consumer,
 	fn func(context.Context, []Delivery)) error {
 	pause, loop := minPause, outage.Loop{Log: s.config.Log, Name: "consumer of " + c.Stream}
@@ -74,10 +74,10 @@ func (s *Streams) Consume(ctx context.Context, c Consumer,
 		if ctx.Err() != nil || s.conn.IsClosed() {
 			return nil
 		}
-		if isMissing(err) || errors.Is(err, jetstream.ErrStreamNotFound) {
-			if spec := s.specByName(c.Stream); spec != nil && s.provision(ctx, spec) == nil {
-				err = nil
-			}
+		missing := isMissing(err) || errors.Is(err, jetstream.ErrStreamNotFound)
+		spec := s.specByName(c.Stream)
+		if missing && spec != nil && s.provision(ctx, spec) == nil {
+			err = nil
 		}
 		loop.Report(ctx, wrapError("stream.consume", "", err))
 		clock.Sleep(ctx, pause)
@@ -85,13 +85,16 @@ func (s *Streams) Consume(ctx context.Context, c Consumer,
 	}
 }
 
-// consume waits for a message, takes what else is there, and hands all of it out.
+// consume waits for a message, fetches those that are available too, and calls fn with all of them.
 func (s *Streams) consume(ctx context.Context, c *Consumer, fn func([]Delivery)) error {
-	// The server hands out without end: only here it is known what the last time was, also after a
-	// crash.
-	config := jetstream.ConsumerConfig{Durable: c.Durable, FilterSubject: c.Subject,
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.AckWait, MaxDeliver: -1,
-		MaxAckPending: max(1000, c.Batch)}
+	config := jetstream.ConsumerConfig{
+		Durable:       c.Durable,
+		FilterSubject: c.Subject,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       c.AckWait,
+		MaxDeliver:    -1, // the receiver decides about the last delivery, also after a crash
+		MaxAckPending: max(1000, c.Batch),
+	}
 	report := s.config.Part.Begin()
 	var consumer jetstream.Consumer
 	err := s.retryUntilAnswered(ctx, func(ctx context.Context) (err error) {
@@ -101,7 +104,7 @@ func (s *Streams) consume(ctx context.Context, c *Consumer, fn func([]Delivery))
 	if s.reportResult(report, "stream.consume", err) != nil {
 		return err
 	}
-	for ctx.Err() == nil { // what is asked for after the end would be handed to nobody
+	for ctx.Err() == nil { // a message that is requested later would reach no receiver
 		first, err := nextMessage(ctx, consumer)
 		if errors.Is(err, nats.ErrTimeout) {
 			continue
@@ -122,8 +125,8 @@ func (s *Streams) consume(ctx context.Context, c *Consumer, fn func([]Delivery))
 	return nil
 }
 
-// nextMessage waits for a message until ctx is done. The library gets no deadline: near one it
-// would refuse the heartbeat.
+// nextMessage waits for a message until ctx ends. The library gets a context without a deadline,
+// since it refuses heartbeats that are longer than the time to the deadline.
 func nextMessage(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -132,7 +135,7 @@ func nextMessage(ctx context.Context, consumer jetstream.Consumer) (jetstream.Ms
 		jetstream.FetchHeartbeat(heartbeatInterval))
 }
 
-// takeAvailable adds up to n messages that are there at the moment.
+// takeAvailable adds up to n messages that are available without waiting.
 func takeAvailable(batch []jetstream.Msg, consumer jetstream.Consumer, n int) ([]jetstream.Msg,
 	error) {
 	if n < 1 {
@@ -145,9 +148,10 @@ func takeAvailable(batch []jetstream.Msg, consumer jetstream.Consumer, n int) ([
 	for msg := range more.Messages() {
 		batch = append(batch, msg)
 	}
-	return batch, nil // what cut it short is met again by the next wait
+	return batch, nil // the next wait meets the error that ended the fetch, if there was one
 }
 
+// deliveries converts messages of the library.
 func (c *Consumer) deliveries(batch []jetstream.Msg) ([]Delivery, error) {
 	all := make([]Delivery, len(batch))
 	for i, msg := range batch {

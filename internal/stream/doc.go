@@ -1,21 +1,29 @@
-// Package stream keeps messages in NATS JetStream streams: a server embedded in the process, or a
-// cluster by URL.
+// Package stream keeps messages in NATS JetStream streams, in a server embedded in the process or in
+// a cluster that a URL names.
 //
-// The database is the truth; a stream carries what happened to those who watch, and proposals of
-// those who may make them. So everything here may happen twice, and what matters is that an
-// acknowledged message is not lost:
+// The database is the truth. A stream carries what has happened to those who watch, and proposals
+// to those who may act on them. So every operation may take effect twice, and the promise is that
+// an acknowledged message is not lost:
 //
-//	  the window is stored once.
+//   - Publish returns when every message is on stable storage. A message that is published again
+//     under its id within the window is stored once.
 //
-//	- Read finds the messages of one subject without looking at others.
+//   - Consume delivers a message again until it is acknowledged or dropped, and says which delivery
+//     is the last one.
 //
-// An offset is the sequence number a stream gave to a message: it grows, and begins anew where a
-// stream does. A stream that somebody removed is made again by the next verb that needs it.
+//   - Read finds the messages of one subject without reading others.
 //
-// The embedded server opens no port unless Config.Listen says so; the process reaches it in memory.
+//     publisher ──Publish──> stream ──Consume──> the workers of a durable consumer, one of them
+//     ├─────Follow───> every watcher, in order and without gaps
+//     └─────Read─────> a part of the history, by offset
+//
+// An offset is the sequence number that a stream gives to a message. It grows, and starts again at 1
+// in a new stream. A stream that was removed is created again by the next operation that needs it.
+//
+// The embedded server opens no port unless Config.Listen is set; the process reaches it in memory.
 // Its directory belongs to one process.
 //
-// Errors are *job.Error: Unavailable when the streams cannot be reached (trying again may help),
-// NotFound, Invalid for a subject that no stream takes, TooLarge, Aborted when the caller's context
-// ended, Timeout when it ran out of time.
+// Errors are *job.Error: Unavailable when the streams cannot be reached (a retry may help), NotFound,
+// Invalid for a subject that no stream accepts, TooLarge, Aborted when the caller's context ended,
+// Timeout when its deadline passed.
 package stream

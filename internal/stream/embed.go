@@ -48,44 +48,58 @@ func (s *Streams) startEmbedded() error {
 	return nil
 }
 
-// serverOptions is how the server is set up. SyncAlways: what it acknowledges is on the disk.
+// serverOptions configures the server. With SyncAlways, acknowledged messages are on the disk.
 func (c *Config) serverOptions() (*server.Options, error) {
-	options := &server.Options{ServerName: c.Node, DontListen: c.Listen == "",
-		Authorization: c.Token, JetStream: true, StoreDir: c.Dir,
-		SyncAlways: true, NoSigs: true, NoLog: true, DisableJetStreamBanner: true}
+	options := &server.Options{
+		ServerName:             c.Node,
+		DontListen:             c.Listen == "",
+		Authorization:          c.Token,
+		JetStream:              true,
+		StoreDir:               c.Dir,
+		SyncAlways:             true,
+		NoSigs:                 true,
+		NoLog:                  true,
+		DisableJetStreamBanner: true,
+	}
 	if c.Listen == "" {
 		return options, nil
 	}
 	host, port, err := net.SplitHostPort(c.Listen)
-	if options.Port, _ = strconv.Atoi(port); err != nil {
+	if err != nil {
 		return nil, &job.Error{Kind: job.Invalid, Op: "stream.open",
-			Msg: "stream.listen is no address", Err: err}
+			Msg: "stream.listen is not an address", Err: err}
 	}
-	if options.Host = host; options.Port == 0 {
+	options.Host = host
+	options.Port, _ = strconv.Atoi(port)
+	if options.Port == 0 {
 		options.Port = server.RANDOM_PORT
 	}
 	return options, nil
 }
 
-// embedded is the server in the process. One that could not write, as when the disk was full,
-// refuses every message until it is started anew; here that is done as soon as the disk takes
-// something again.
+// embedded is the server in the process. A NATS server that could not write, for example because the
+// disk was full, refuses every message until it is restarted. repair restarts it as soon as the disk
+// can be written to again:
+//
+//	running ──write error──> stopped ──disk writable──> running
+//	                          │     ▲
+//	                          └─────┘ checked every repairInterval
 type embedded struct {
 	options     *server.Options
 	log         *slog.Logger
 	part        *outage.Part
-	writeFailed chan struct{}   // has one when the server cannot write
-	ctx         context.Context // ends when it is closed
+	writeFailed chan struct{}   // has an element when the server cannot write
+	ctx         context.Context // ends at shutdown
 	close       context.CancelFunc
 	wg          sync.WaitGroup
 
 	mu      sync.Mutex
-	running *server.Server // nil while it is started anew
+	running *server.Server // nil during a restart
 	address string
 }
 
-// InProcessConn implements nats.InProcessConnProvider: whoever connects again reaches the server
-// that runs then.
+// InProcessConn implements nats.InProcessConnProvider: a client that reconnects reaches the server
+// that is running then.
 func (e *embedded) InProcessConn() (net.Conn, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -95,23 +109,25 @@ func (e *embedded) InProcessConn() (net.Conn, error) {
 	return e.running.InProcessConn()
 }
 
+// start starts a server and waits until it accepts connections or has logged why it cannot.
 func (e *embedded) start() error {
 	options := *e.options // the server writes to them
 	s, err := server.NewServer(&options)
 	if err != nil {
 		return &job.Error{Kind: job.Internal, Op: "stream.open",
-			Msg: "the embedded server of the streams cannot be made", Err: err}
+			Msg: "the embedded server of the streams cannot be configured", Err: err}
 	}
 	l := &logger{Logger: e.log, writeFailed: e.writeFailed, part: e.part}
 	s.SetLoggerV2(l, false, false, false)
 	s.Start()
-	for range 600 { // a minute, but not after it has said why it cannot
+	for range 600 { // at most a minute
 		if s.ReadyForConnections(100 * time.Millisecond) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			if e.running = s; !options.DontListen {
+			e.running = s
+			if !options.DontListen {
 				e.address = s.Addr().String()
-				e.options.Port = s.Addr().(*net.TCPAddr).Port // it keeps the one it has found
+				e.options.Port = s.Addr().(*net.TCPAddr).Port // a restart keeps the port
 			}
 			return nil
 		}
@@ -124,10 +140,10 @@ func (e *embedded) start() error {
 		Msg: "the embedded server of the streams did not start" + l.startFailure()}
 }
 
-// repairInterval is between two looks at a disk that takes nothing.
+// repairInterval is the time between two checks of a disk that cannot be written to.
 const repairInterval = time.Second
 
-// repair starts the server anew when it cannot write, until it is closed.
+// repair restarts the server after write errors, until shutdown.
 func (e *embedded) repair() {
 	for {
 		select {
@@ -141,11 +157,11 @@ func (e *embedded) repair() {
 				return
 			}
 		}
-		e.log.Debug("the server of the streams can write again and is started anew")
+		e.log.Debug("the server of the streams can write again and was restarted")
 	}
 }
 
-// checkWritable tells whether the disk takes something.
+// checkWritable checks that a megabyte can be written to the disk.
 func (e *embedded) checkWritable() error {
 	f, err := os.Create(filepath.Join(e.options.StoreDir, "probe"))
 	if err != nil {
@@ -155,7 +171,7 @@ func (e *embedded) checkWritable() error {
 	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
-// stop ends the server; what broke until then is the past.
+// stop stops the server and forgets the write errors until then.
 func (e *embedded) stop() {
 	e.mu.Lock()
 	s := e.running
@@ -168,6 +184,7 @@ func (e *embedded) stop() {
 	}
 }
 
+// shutdown stops the server for good.
 func (e *embedded) shutdown() {
 	e.close()
 	e.wg.Wait()
@@ -181,7 +198,7 @@ func shutdownServer(s *server.Server) {
 	}
 }
 
-// Address is where the embedded server listens; empty when it does not.
+// Address returns where the embedded server listens, or "" when it does not.
 func (s *Streams) Address() string {
 	if s.embedded == nil || s.config.Listen == "" {
 		return ""
@@ -191,12 +208,13 @@ func (s *Streams) Address() string {
 	return s.embedded.address
 }
 
-// logger writes what the embedded server has to say. Its notices are for those who run one by hand.
+// logger receives the log of the embedded server. Its notices are logged at debug level, and its write
+// errors start a repair.
 type logger struct {
 	*slog.Logger
 	writeFailed chan<- struct{}
 	part        *outage.Part
-	startError  atomic.Pointer[string] // why it does not start
+	startError  atomic.Pointer[string] // why the server cannot start
 }
 
 func (l *logger) startFailure() string {
@@ -206,7 +224,7 @@ func (l *logger) startFailure() string {
 	return ""
 }
 
-// Errorf implements server.Logger. That a stream or consumer cannot write is told nowhere else.
+// Errorf implements server.Logger. The server reports nowhere else that it cannot write.
 func (l *logger) Errorf(format string, v ...any) {
 	if strings.Contains(strings.ToLower(format), "critical write error") {
 		select {

@@ -109,7 +109,7 @@ func TestOpenErrors(t *testing.T) {
 		{"the directory cannot be made", "not writable", unwritable, job.ReadOnly},
 		{"nobody is there", "cannot be reached", nobody, job.Unavailable},
 		{"the port is taken", "did not start", taken, job.Unavailable},
-		{"two streams take a subject", "the stream OTHER cannot be made", twice, job.Internal},
+		{"two streams accept a subject", "the stream OTHER cannot be created", twice, job.Internal},
 	} {
 		if s, err := stream.Open(t.Context(), tt.c); job.KindOf(err) != tt.want ||
 			!strings.Contains(err.Error(), tt.text) {

@@ -14,18 +14,17 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// wrapError gives an error its kind, and leaves one that has a kind as it is. What the server
-// refuses as wrong is a defect of ours; everything else that can go wrong between here and a stream
-// may pass.
+// wrapError gives an error a kind, unless it has one. A request that the server refuses as wrong is a
+// defect of this program; every other error between here and a stream may pass.
 func wrapError(op, msg string, err error) error {
 	var jobErr *job.Error
-	if err == nil || errors.As(err, &jobErr) {
+	if errors.As(err, &jobErr) || err == nil {
 		return err
 	}
 	return &job.Error{Kind: errorKind(err), Op: op, Msg: msg, Err: err}
 }
 
-// connectFailure tells why no server let us connect, without what the client says around it.
+// connectFailure says why no connection could be made, without the text that the library adds.
 type connectFailure struct{ err error }
 
 func (f *connectFailure) Unwrap() error { return f.err }
@@ -35,7 +34,7 @@ func (f *connectFailure) Error() string {
 	var number syscall.Errno
 	var network net.Error
 	switch {
-	case errors.Is(f.err, nats.ErrNoServers): // the client says so where every server refused
+	case errors.Is(f.err, nats.ErrNoServers): // every server refused the connection
 		return syscall.ECONNREFUSED.Error()
 	case errors.As(f.err, &unresolved):
 		return unresolved.Err
@@ -47,6 +46,7 @@ func (f *connectFailure) Error() string {
 	return strings.TrimPrefix(f.err.Error(), "nats: ")
 }
 
+// errorKind returns the kind of an error of the library.
 func errorKind(err error) job.Kind {
 	var api *jetstream.APIError
 	switch {
@@ -65,7 +65,7 @@ func errorKind(err error) job.Kind {
 	return job.Unavailable
 }
 
-// isMissing tells whether an error may mean that a stream or consumer is not there.
+// isMissing reports an error that may mean that a stream or a consumer does not exist.
 func isMissing(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		hasCode(err, jetstream.JSErrCodeStreamNotFound) ||
@@ -74,9 +74,10 @@ func isMissing(err error) bool {
 		errors.Is(err, jetstream.ErrConsumerDeleted)
 }
 
-// codeNoLeader is how a cluster turns away what needs its leader while it has none.
+// codeNoLeader is the refusal of a cluster that has no leader at the moment.
 const codeNoLeader jetstream.ErrorCode = 10008
 
+// hasCode reports whether an error is that of the server with a code.
 func hasCode(err error, code jetstream.ErrorCode) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.ErrorCode == code {
@@ -86,8 +87,8 @@ func hasCode(err error, code jetstream.ErrorCode) bool {
 	return errors.As(err, &js) && js.APIError() != nil && js.APIError().ErrorCode == code
 }
 
-// withAnswerTimeout bounds a verb by patience. Done in the caller's time it stays the caller's
-// error; after ours the streams are away.
+// withAnswerTimeout bounds an operation by answerTimeout. When the caller's own deadline or cancellation
+// ends the context first, that is the error; otherwise the streams are unavailable.
 func withAnswerTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, answerTimeout, errUnavailable)
 }
@@ -95,8 +96,7 @@ func withAnswerTimeout(ctx context.Context) (context.Context, context.CancelFunc
 var errUnavailable = &job.Error{Kind: job.Unavailable, Op: "stream",
 	Msg: "the streams do not answer"}
 
-// supportsBatches tells whether a server's version has what is used here: batches that are stored
-// together (2.12).
+// supportsBatches reports whether a version of the server stores batches atomically (2.12).
 func supportsBatches(version string) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 3 {

@@ -10,16 +10,16 @@ import (
 	"github.com/millrace/millrace/internal/clock"
 )
 
-// followCheckInterval is how long nothing has come when it is looked whether the stream is still
-// the one that is followed.
+// followCheckInterval is after how long without a message a follower checks that the stream is still
+// the same one.
 const followCheckInterval = 5 * time.Second
 
-// Follow gives fn the messages of a subject from an offset on, and then each as it is stored, in
-// order and without gaps, until ctx is done, which is no error, or fn returns an error, which is
-// returned. An offset that the stream has not come to is one of a stream that was there before it,
-// as when its files were lost: then all of this one follows.
+// Follow calls fn with the messages of a subject from an offset on, and then with each new one, in
+// order and without gaps. It returns nil when ctx ends, and the error of fn when fn fails. An offset
+// that the stream has not reached belongs to an earlier stream of the name, whose files were lost:
+// the stream is then followed from its start.
 //
-// Trouble on the way is waited out; only what cannot be followed to begin with is an error.
+// Follow retries after errors, except for an error at the first attempt, which it returns.
 func (s *Streams) Follow(ctx context.Context, stream, subject string, from uint64,
 	fn func(Entry) error) error {
 	f := &follower{s: s, stream: stream, subject: subject, next: from, fn: fn}
@@ -45,13 +45,13 @@ func (s *Streams) Follow(ctx context.Context, stream, subject string, from uint6
 type follower struct {
 	s               *Streams
 	stream, subject string
-	next            uint64 // the offset it goes on from
+	next            uint64 // the offset to continue from
 	fn              func(Entry) error
 	fnErr           error // what fn returned
 	started         bool
 }
 
-// followOnce follows until the stream is found to be another one, or a message to be missing.
+// followOnce follows until the stream turns out to be another one, or a message to be missing.
 func (f *follower) followOnce(ctx context.Context) error {
 	messages, err := f.open(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (f *follower) followOnce(ctx context.Context) error {
 	return nil
 }
 
-// wait gives the next message; none when the stream is found to be another one.
+// wait returns the next message, or none when the stream turns out to be another one.
 func (f *follower) wait(ctx context.Context, messages jetstream.MessagesContext) (jetstream.Msg,
 	error) {
 	for {
@@ -90,24 +90,29 @@ func (f *follower) wait(ctx context.Context, messages jetstream.MessagesContext)
 	}
 }
 
-// offsetAhead tells whether the stream is known to be far from coming to the next offset.
+// offsetAhead reports that the stream is known to be a new one: it has not reached the next offset.
 func (f *follower) offsetAhead(ctx context.Context) bool {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	_, last, err := f.s.offsetRange(ctx, f.stream)
-	return err == nil && f.next > last+1
+	return f.next > last+1 && err == nil
 }
 
-// open begins where it is to go on. Each time it has a new consumer: one that a cluster gave to a
-// server that is dead would never come.
+// open starts to read at the next offset. It creates a new consumer each time, since the old one may
+// be on a server of the cluster that is dead.
 func (f *follower) open(ctx context.Context) (messages jetstream.MessagesContext, err error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	if f.offsetAhead(ctx) {
 		f.next = 0
 	}
-	config := jetstream.ConsumerConfig{FilterSubject: f.subject, AckPolicy: jetstream.AckNonePolicy,
-		Replicas: 1, MemoryStorage: true, InactiveThreshold: time.Minute}
+	config := jetstream.ConsumerConfig{
+		FilterSubject:     f.subject,
+		AckPolicy:         jetstream.AckNonePolicy,
+		Replicas:          1,
+		MemoryStorage:     true,
+		InactiveThreshold: time.Minute,
+	}
 	if f.next > 0 {
 		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, f.next
 	}
@@ -125,7 +130,7 @@ func (f *follower) open(ctx context.Context) (messages jetstream.MessagesContext
 		jetstream.WithMessagesErrOnMissingHeartbeat(true))
 }
 
-// entryOfDelivery is the entry that a consumer was handed.
+// entryOfDelivery returns the entry of a message that a consumer received.
 func entryOfDelivery(msg jetstream.Msg, meta *jetstream.MsgMetadata) Entry {
 	return Entry{Offset: meta.Sequence.Stream, Subject: msg.Subject(), Data: msg.Data(),
 		Time: meta.Timestamp.UTC()}

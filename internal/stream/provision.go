@@ -13,14 +13,15 @@ import (
 	"github.com/millrace/millrace/internal/clock"
 )
 
-// dedupWindow is how long the id of a message is remembered.
+// dedupWindow is how long a stream remembers the ids of messages.
 const dedupWindow = 2 * time.Minute
 
-// maxReplicas is how many nodes of a cluster keep each message of a stream that is made there.
+// maxReplicas is the number of copies of a stream that is created in a cluster.
 const maxReplicas = 3
 
-// provision makes a stream, or changes what it must have; the rest, such as where a cluster keeps
-// it, is the operator's. Two nodes may do so at the same time.
+// provision creates a stream, or changes the parts of its configuration that this package relies on.
+// The rest, such as its placement in a cluster, is left to the operator. Two nodes may provision a
+// stream at the same time.
 func (s *Streams) provision(ctx context.Context, spec *Spec) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
@@ -28,12 +29,13 @@ func (s *Streams) provision(ctx context.Context, spec *Spec) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = s.create(ctx, spec)
 	}
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node has created it
 		err = s.change(ctx, spec)
 	}
 	return err
 }
 
+// change updates the configuration of an existing stream, if needed.
 func (s *Streams) change(ctx context.Context, spec *Spec) error {
 	current, err := s.info(ctx, spec.Name)
 	if err != nil {
@@ -49,11 +51,11 @@ func (s *Streams) change(ctx context.Context, spec *Spec) error {
 		return err
 	})
 	return wrapError("stream.provision",
-		"the stream "+spec.Name+" cannot be changed to what is needed", err)
+		"the stream "+spec.Name+" cannot be updated", err)
 }
 
-// create makes a stream with copies where the cluster has room for them. That it has no leader yet
-// says nothing of that: a stream made with one copy would keep to one.
+// create creates a stream, with several copies where the cluster permits them. A refusal because
+// there is no leader yet is retried: a stream that was created with one copy would keep one.
 func (s *Streams) create(ctx context.Context, spec *Spec) error {
 	config := jetstream.StreamConfig{Name: spec.Name, Replicas: 1}
 	if s.conn.ConnectedClusterName() != "" {
@@ -61,24 +63,25 @@ func (s *Streams) create(ctx context.Context, spec *Spec) error {
 	}
 	spec.applyTo(&config)
 	if spec.id != "" {
-		config.Metadata = map[string]string{idMetadata: spec.id} // it is made again
+		config.Metadata = map[string]string{idMetadata: spec.id} // it existed before
 	}
 	create := func(ctx context.Context) error {
 		_, err := s.js.CreateStream(ctx, config)
 		return err
 	}
 	err := s.retryUntilAnswered(ctx, create)
-	if api := (*jetstream.APIError)(nil); config.Replicas > 1 && errors.As(err, &api) &&
-		!errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		s.config.Log.Warn("the cluster has no room for copies of a stream: it gets one", "stream",
-			spec.Name, "error_message", err.Error())
+	var refusal *jetstream.APIError
+	refused := errors.As(err, &refusal) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse)
+	if refused && config.Replicas > 1 {
+		s.config.Log.Warn("the cluster refuses copies of a stream, which is created with one",
+			"stream", spec.Name, "error_message", err.Error())
 		config.Replicas = 1
 		err = s.retryUntilAnswered(ctx, create)
 	}
-	return wrapError("stream.provision", "the stream "+spec.Name+" cannot be made", err)
+	return wrapError("stream.provision", "the stream "+spec.Name+" cannot be created", err)
 }
 
-// applyTo sets what the verbs rely on.
+// applyTo sets the parts of a configuration that this package relies on.
 func (s *Spec) applyTo(c *jetstream.StreamConfig) {
 	if !slices.Equal(c.Subjects, s.Subjects) {
 		c.Subjects = s.Subjects
@@ -93,37 +96,41 @@ func (s *Spec) applyTo(c *jetstream.StreamConfig) {
 	c.AllowDirect, c.AllowAtomicPublish = true, true
 }
 
-// retryRecreated runs a verb on a stream, and once more where the stream was gone and has been made
-// anew. The servers of a cluster do not learn of that at the same time, so it may take several
-// tries there.
-func (s *Streams) retryRecreated(ctx context.Context, spec *Spec, verb func() error) error {
-	err := verb()
-	for pause := time.Duration(0); isMissing(err) && spec != nil &&
-		ctx.Err() == nil; pause = minPause {
+// retryRecreated runs an operation on a stream. Where the stream is missing, it creates the stream
+// and runs the operation again. The servers of a cluster do not all see the new stream at once, so
+// this may take several attempts.
+func (s *Streams) retryRecreated(ctx context.Context, spec *Spec,
+	operation func() error) error {
+	pause := time.Duration(0)
+	for {
+		err := operation()
+		if !isMissing(err) || spec == nil || ctx.Err() != nil {
+			return err
+		}
 		if err := s.provision(ctx, spec); err != nil {
 			return err
 		}
 		clock.Sleep(ctx, pause)
-		err = verb()
+		pause = minPause
 	}
-	return err
 }
 
-// idMetadata has the id of a stream that was made again.
+// idMetadata is the metadata key with the id of a stream that was created again.
 const idMetadata = "millrace_id"
 
-// loadID learns the id of a stream: when it was first made, to the nanosecond.
+// loadID loads the id of a stream: the time of its first creation in nanoseconds.
 func (s *Streams) loadID(ctx context.Context, spec *Spec) error {
 	current, err := s.info(ctx, spec.Name)
-	if err == nil {
-		spec.id = cmp.Or(current.Config.Metadata[idMetadata],
-			current.Created.UTC().Format(time.RFC3339Nano))
+	if err != nil {
+		return err
 	}
-	return err
+	spec.id = cmp.Or(current.Config.Metadata[idMetadata],
+		current.Created.UTC().Format(time.RFC3339Nano))
+	return nil
 }
 
-// IDs tell each stream, by its name, from those of the same name on other servers. A stream that is
-// lost while a node has it open is made again under its id.
+// IDs returns the identity of each stream by its name. It differs from that of a stream of the same
+// name on another server. A stream that is lost while a node uses it is created again with its id.
 func (s *Streams) IDs() map[string]string {
 	ids := map[string]string{}
 	for i := range s.config.Specs {

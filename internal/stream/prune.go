@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Prune removes what is past its age in the streams whose consumer must have settled it first
-// (FB-094); the server sees to the others by itself. Every node may run it.
+// Prune removes messages beyond MaxAge from the streams with a Consumer, unless that consumer has not
+// finished them (FB-094). The server itself prunes the other streams. Every node may run Prune.
 func (s *Streams) Prune(ctx context.Context) error {
 	for i := range s.config.Specs {
 		spec := &s.config.Specs[i]
@@ -22,13 +22,15 @@ func (s *Streams) Prune(ctx context.Context) error {
 	return nil
 }
 
+// prune removes the messages before the first that must be kept: the first that is young enough, or
+// the first that the consumer has not finished.
 func (s *Streams) prune(ctx context.Context, spec *Spec) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	consumer, err := s.js.Consumer(ctx, spec.Name, spec.Consumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil // nothing is settled yet
+		return nil // no message is finished yet
 	}
 	if err != nil {
 		return s.contextCause(ctx, err)

@@ -15,36 +15,39 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Message is what is published.
+// Message is a message to publish.
 type Message struct {
 	Subject string
-	ID      string // the same id within the window is the same message; empty: never the same
-	// of those with the ID and Subject only the first is stored, whatever the others say
+	// ID identifies the message: within the window one with the same id and data is stored once.
+	// Empty means that the message is always stored.
+	ID string
+	// FirstOnly stores only the first message with the ID and Subject, whatever its data.
 	FirstOnly bool
 	Data      []byte
 	Header    map[string]string
 }
 
-// Many messages of one stream travel as batches: the server syncs a batch once. Below fewest that
-// costs more than it saves; above most and heaviest the server refuses.
+// Many messages of one stream are sent in batches, because the server syncs once for each batch.
+// Below minBatch that costs more than it saves; above maxBatch and maxBatchBytes the server refuses.
 const (
 	minBatch      = 16
 	maxBatch      = 1000
 	maxBatchBytes = 16 << 20
 )
 
-// Publish stores messages and returns their offsets when all are on stable storage. Those of one
-// stream keep their order. After an error some may be stored: publish them again under their ids.
+// Publish stores messages and returns their offsets when all are on stable storage. Messages of one
+// stream keep their order. After an error some may be stored; the caller publishes all of them again
+// under their ids.
 //
-// A message whose id the stream knows is not stored twice, and gets the offset it has. Where
-// something else stands under that id, or nothing any more, as after a purge, it is stored.
+// A message whose id the stream knows is not stored twice, and its offset is that of the stored one.
+// When the stored message has other data, or was removed by a purge, the new one is stored.
 func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, error) {
 	groups := map[*Spec][]int{}
 	for i := range messages {
 		spec := s.specForSubject(messages[i].Subject)
 		if spec == nil {
 			return nil, &job.Error{Kind: job.Invalid, Op: "stream.publish",
-				Msg: "no stream takes the subject " + strconv.Quote(messages[i].Subject)}
+				Msg: "no stream accepts the subject " + strconv.Quote(messages[i].Subject)}
 		}
 		groups[spec] = append(groups[spec], i)
 	}
@@ -71,19 +74,20 @@ func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, er
 	return offsets, s.reportResult(report, "stream.publish", <-failures)
 }
 
-// batchLength is how many of the members one batch can hold.
+// batchLength returns how many of the members fit in one batch.
 func batchLength(messages []Message, members []int) int {
 	bytes := 0
 	for n, i := range members {
-		if bytes += len(messages[i].Data); (n > 0 && bytes > maxBatchBytes) || n == maxBatch {
+		bytes += len(messages[i].Data)
+		if (n > 0 && bytes > maxBatchBytes) || n == maxBatch {
 			return n
 		}
 	}
 	return len(members)
 }
 
-// publishTo writes the members of one stream, and again if there is no answer; those without an id
-// could be stored twice by that, and are not.
+// publishTo publishes the members of one stream, and again while there is no answer. Members without
+// an id are sent once, since they could be stored twice.
 func (s *Streams) publishTo(ctx context.Context, spec *Spec, messages []Message, members []int,
 	offsets []uint64) error {
 	publish := func(ctx context.Context) error {
@@ -95,19 +99,14 @@ func (s *Streams) publishTo(ctx context.Context, spec *Spec, messages []Message,
 	return s.retryUntilAnsweredWithin(ctx, firstAnswerTimeout, publish)
 }
 
-// publishOnce writes them together if they are many. A batch that the server refuses, as it does
-// when it knows one of the ids, is stored one by one.
+// publishOnce publishes the members as a batch if they are many. The server refuses a batch with an id
+// that it knows; its messages are then published one by one.
 func (s *Streams) publishOnce(ctx context.Context, spec *Spec, messages []Message, members []int,
 	offsets []uint64) error {
 	if len(members) >= minBatch {
-		last, err := s.publishBatch(ctx, messages, members)
-		if err == nil {
-			for i, m := range members {
-				offsets[m] = last - uint64(len(members)-1-i)
-			}
-			return nil
-		}
-		if k := errorKind(err); k != job.Internal && !isMissing(err) {
+		err := s.publishBatch(ctx, messages, members, offsets)
+		refused := errorKind(err) == job.Internal || isMissing(err)
+		if err == nil || !refused {
 			return err
 		}
 	}
@@ -116,8 +115,21 @@ func (s *Streams) publishOnce(ctx context.Context, spec *Spec, messages []Messag
 	})
 }
 
-// publishBatch stores messages as one batch and gives the offset of the last one.
-func (s *Streams) publishBatch(ctx context.Context, messages []Message, members []int) (uint64,
+// publishBatch stores messages as one batch, all or none, and sets their offsets.
+func (s *Streams) publishBatch(ctx context.Context, messages []Message, members []int,
+	offsets []uint64) error {
+	last, err := s.sendBatch(ctx, messages, members)
+	if err != nil {
+		return err
+	}
+	for i, m := range members {
+		offsets[m] = last - uint64(len(members)-1-i)
+	}
+	return nil
+}
+
+// sendBatch sends a batch and returns the offset of its last message.
+func (s *Streams) sendBatch(ctx context.Context, messages []Message, members []int) (uint64,
 	error) {
 	id := fmt.Sprintf("%s-%d", s.conn.NewInbox()[len("_INBOX."):], s.batches.Add(1))
 	for i, m := range members {
@@ -153,7 +165,7 @@ func (s *Streams) publishBatch(ctx context.Context, messages []Message, members 
 	return 0, nil
 }
 
-// contextCause gives the reason of a context that is done in place of what a library makes of it.
+// contextCause returns the cause of a context that has ended in place of the error of the library.
 func (s *Streams) contextCause(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -161,7 +173,7 @@ func (s *Streams) contextCause(ctx context.Context, err error) error {
 	return err
 }
 
-// publishEach stores messages one by one, all under way at a time.
+// publishEach publishes messages one by one, without waiting for one before the next is sent.
 func (s *Streams) publishEach(ctx context.Context, spec *Spec, messages []Message, members []int,
 	offsets []uint64) error {
 	futures := make([]jetstream.PubAckFuture, len(members))
@@ -173,9 +185,10 @@ func (s *Streams) publishEach(ctx context.Context, spec *Spec, messages []Messag
 	}
 	for i, m := range members {
 		ack, err := s.awaitAck(ctx, futures[i])
-		if err == nil && ack.Duplicate {
-			ack, err = s.ensureDistinct(ctx, spec, &messages[m], ack)
+		if err != nil {
+			return err
 		}
+		ack, err = s.ensureDistinct(ctx, spec, &messages[m], ack)
 		if err != nil {
 			return err
 		}
@@ -184,19 +197,20 @@ func (s *Streams) publishEach(ctx context.Context, spec *Spec, messages []Messag
 	return nil
 }
 
-// ensureDistinct looks whether what the stream has under the message's id is the message; if not it
-// is stored under an id that is made of the old one, so that this too happens once.
+// ensureDistinct checks that a message which the stream took for a duplicate is one. A message that
+// differs from the stored one is published under an id derived from the old one, so that this too
+// happens once.
 func (s *Streams) ensureDistinct(ctx context.Context, spec *Spec, m *Message,
 	ack *jetstream.PubAck) (*jetstream.PubAck, error) {
 	id := m.ID
 	for ack.Duplicate {
 		stored, err := s.Get(ctx, spec.Name, ack.Sequence)
+		purged := job.IsKind(err, job.NotFound)
 		switch {
-		case err == nil && stored.Subject == m.Subject &&
-			(m.FirstOnly || bytes.Equal(stored.Data, m.Data)):
-			return ack, nil
-		case err != nil && !job.IsKind(err, job.NotFound):
+		case err != nil && !purged:
 			return nil, err
+		case !purged && m.isStoredAs(&stored):
+			return ack, nil
 		}
 		id = fmt.Sprintf("%s.%d", id, ack.Sequence)
 		future, err := s.send(m, id)
@@ -210,13 +224,19 @@ func (s *Streams) ensureDistinct(ctx context.Context, spec *Spec, m *Message,
 	return ack, nil
 }
 
-// send does not leave trying again to the library, which has a timer for each message and loses
-// their order.
+// isStoredAs reports whether an entry is the message.
+func (m *Message) isStoredAs(e *Entry) bool {
+	return e.Subject == m.Subject && (m.FirstOnly || bytes.Equal(e.Data, m.Data))
+}
+
+// send sends a message. It switches off the retries of the library, which has a timer for each message
+// and loses their order.
 func (s *Streams) send(m *Message, id string) (jetstream.PubAckFuture, error) {
 	return s.js.PublishMsgAsync(m.natsMessage(id), jetstream.WithStallWait(answerTimeout),
 		jetstream.WithRetryAttempts(0))
 }
 
+// awaitAck waits for the acknowledgement of a message.
 func (s *Streams) awaitAck(ctx context.Context, future jetstream.PubAckFuture) (*jetstream.PubAck,
 	error) {
 	select {

@@ -138,7 +138,7 @@ func TestPublishErrors(t *testing.T) {
 			m    []stream.Message
 			want job.Kind
 		}{
-			{"no stream takes the subject", t.Context(), newMessages("elsewhere", "x", 1),
+			{"no stream accepts the subject", t.Context(), newMessages("elsewhere", "x", 1),
 				job.Invalid},
 			{"nor one level deeper", t.Context(), newMessages("logs.a.b", "x", 1), job.Invalid},
 			{"larger than the server takes", t.Context(),

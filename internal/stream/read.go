@@ -23,7 +23,7 @@ type Entry struct {
 	Time    time.Time // when it was stored
 }
 
-// request asks for messages of a stream without a consumer.
+// request is a direct request for messages of a stream, without a consumer.
 type request struct {
 	Seq       uint64     `json:"seq,omitempty"`
 	NextFor   string     `json:"next_by_subj,omitempty"`
@@ -32,11 +32,11 @@ type request struct {
 	StartTime *time.Time `json:"start_time,omitempty"`
 }
 
-// maxAnswerBytes bounds one answer of the server; a longer list takes several.
+// maxAnswerBytes bounds one answer of the server; a longer list takes several requests.
 const maxAnswerBytes = 8 << 20
 
-// Read gives the messages of a subject from an offset on, in order, up to limit or the stream's
-// present end. On a cluster that end may be that of a copy which is a moment behind.
+// Read returns the messages of a subject from an offset on, in order, up to limit or the present end
+// of the stream. In a cluster a copy may answer whose end is a moment behind.
 func (s *Streams) Read(ctx context.Context, stream, subject string, from uint64,
 	limit int) ([]Entry, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
@@ -57,7 +57,7 @@ func (s *Streams) Read(ctx context.Context, stream, subject string, from uint64,
 	}
 }
 
-// FirstOnly gives the offset of a subject's first message; NotFound if there is none.
+// First returns the offset of the first message of a subject. It is NotFound if there is none.
 func (s *Streams) First(ctx context.Context, stream, subject string) (uint64, error) {
 	found, err := s.Read(ctx, stream, subject, 0, 1)
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *Streams) First(ctx context.Context, stream, subject string) (uint64, er
 	return found[0].Offset, nil
 }
 
-// Get gives one message; NotFound if it is not there, or not any more. On a cluster the stream's
-// leader answers, which has what was acknowledged; a copy may not have it yet.
+// Get returns one message. It is NotFound if the message does not exist or was removed. In a cluster
+// the leader of the stream answers, which has all acknowledged messages; a copy may lag behind.
 func (s *Streams) Get(ctx context.Context, stream string, offset uint64) (e Entry, err error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
@@ -92,7 +92,7 @@ func (s *Streams) Get(ctx context.Context, stream string, offset uint64) (e Entr
 	return e, wrapError("stream.get", "", err)
 }
 
-// getFromLeader asks the stream's leader for a message.
+// getFromLeader requests a message from the leader of the stream.
 func (s *Streams) getFromLeader(ctx context.Context, stream string, offset uint64) (Entry, error) {
 	answer, err := s.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream,
 		fmt.Appendf(nil, `{"seq":%d}`, offset))
@@ -118,9 +118,9 @@ func (s *Streams) getFromLeader(ctx context.Context, stream string, offset uint6
 	return Entry{Offset: m.Seq, Subject: m.Subject, Data: m.Data, Time: m.Time}, nil
 }
 
-// Newest gives the messages of a subject below an offset, or all when it is zero, the newest first,
-// up to limit. It looks at a stretch of the stream before that offset, then at one before that; it
-// is for streams whose messages are mostly of the subject.
+// Newest returns up to limit messages of a subject before an offset, or before the end when the offset
+// is zero, the newest first. It reads ranges of the stream backwards, each twice as long as the one
+// before, so it is meant for streams whose messages are mostly of the subject.
 func (s *Streams) Newest(ctx context.Context, stream, subject string, before uint64,
 	limit int) ([]Entry, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
@@ -132,7 +132,7 @@ func (s *Streams) Newest(ctx context.Context, stream, subject string, before uin
 	if before == 0 || before > last {
 		before = last + 1
 	}
-	var all []Entry // the oldest first
+	var all []Entry // oldest first
 	for span := uint64(limit); len(all) < limit && before > first; span *= 2 {
 		start := max(first, before-min(span, before))
 		part, err := s.readRange(ctx, stream, subject, start, before)
@@ -145,7 +145,7 @@ func (s *Streams) Newest(ctx context.Context, stream, subject string, before uin
 	return all[:min(limit, len(all))], nil
 }
 
-// readRange gives the messages of a subject from one offset to another, which is not among them.
+// readRange returns the messages of a subject with from <= offset < to.
 func (s *Streams) readRange(ctx context.Context, stream, subject string, from, to uint64) ([]Entry,
 	error) {
 	found, err := s.Read(ctx, stream, subject, from, int(to-from))
@@ -155,30 +155,33 @@ func (s *Streams) readRange(ctx context.Context, stream, subject string, from, t
 	return found, err
 }
 
-// offsetRange gives the first and the last offset of a stream.
+// offsetRange returns the first and the last offset of a stream.
 func (s *Streams) offsetRange(ctx context.Context, stream string) (first, last uint64, err error) {
 	err = s.retryRecreated(ctx, s.specByName(stream), func() error {
 		info, err := s.info(ctx, stream)
-		if err == nil {
-			first, last = info.State.FirstSeq, info.State.LastSeq
+		if err != nil {
+			return err
 		}
-		return err
+		first, last = info.State.FirstSeq, info.State.LastSeq
+		return nil
 	})
 	return first, last, err
 }
 
+// info returns configuration and state of a stream.
 func (s *Streams) info(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {
 	err = s.retryUntilAnswered(ctx, func(ctx context.Context) error {
 		found, err := s.js.Stream(ctx, stream)
-		if err == nil {
-			info = found.CachedInfo()
+		if err != nil {
+			return err
 		}
-		return err
+		info = found.CachedInfo()
+		return nil
 	})
 	return info, err
 }
 
-// fetch gives one answer; more tells that the server had further messages.
+// fetch returns one answer of the server; more reports that there are further messages.
 func (s *Streams) fetch(ctx context.Context, stream string, r request) (found []Entry, more bool,
 	err error) {
 	err = s.retryRecreated(ctx, s.specByName(stream), func() error {
@@ -190,6 +193,8 @@ func (s *Streams) fetch(ctx context.Context, stream string, r request) (found []
 	return found, more, err
 }
 
+// sendRequest sends a direct request, whose answer is one message for each entry and one that ends
+// them.
 func (s *Streams) sendRequest(ctx context.Context, stream string, r request) (found []Entry,
 	more bool, err error) {
 	body, err := json.Marshal(r)
@@ -219,7 +224,7 @@ func (s *Streams) sendRequest(ctx context.Context, stream string, r request) (fo
 			found = append(found, e)
 		case "204": // the end of the answer
 			return found, msg.Header.Get("Nats-Num-Pending") != "0", nil
-		case "404": // nothing from there on
+		case "404": // no message from there on
 			return found, false, nil
 		case "503":
 			return nil, false, nats.ErrNoResponders
@@ -230,7 +235,7 @@ func (s *Streams) sendRequest(ctx context.Context, stream string, r request) (fo
 	}
 }
 
-// parseEntry reads what the server puts around a message.
+// parseEntry reads the headers that the server adds to a message.
 func parseEntry(msg *nats.Msg) (Entry, error) {
 	offset, err := strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64)
 	stored, err2 := time.Parse(time.RFC3339Nano, msg.Header.Get(jetstream.TimeStampHeaer))

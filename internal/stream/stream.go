@@ -17,38 +17,48 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 )
 
-// Spec is one stream as a contract wants it.
+// Spec describes one stream that a contract needs.
 type Spec struct {
 	Name string // such as JOBS_LOGS
-	// such as jobs.logs.*; a message goes to the first stream that takes its subject
+	// Subjects are patterns such as jobs.logs.*. A message goes to the first stream with a
+	// pattern that matches its subject.
 	Subjects []string
-	MaxAge   time.Duration // messages are removed after it; zero is never
-	// a durable consumer: what it has not settled stays beyond MaxAge (see Prune)
+	MaxAge   time.Duration // after which messages are removed; 0 means never
+	// Consumer, if set, is a durable consumer: messages that it has not finished stay beyond
+	// MaxAge (see Prune).
 	Consumer string
 
 	id string // see IDs
 }
 
-// Config says where the streams are and which there are.
+// Config says where the streams are and which ones are needed.
 type Config struct {
 	URL    string // nats:// or tls:// addresses, comma separated; empty embeds a server
-	Listen string // TCP address of the embedded server; empty: none
-	Token  string // asked from clients of Listen, sent to URL; empty: none
-	Dir    string // where the embedded server keeps its files
+	Listen string // the TCP address of the embedded server; empty means none
+	Token  string // required from clients of Listen, sent to URL; empty means none
+	Dir    string // the files of the embedded server
 	Node   string // names the embedded server and the connection
 	Specs  []Spec
 	Log    *slog.Logger
-	Part   *outage.Part // is told how the server answers; nil: nobody
+	Part   *outage.Part // records whether the server answers; may be nil
 	Now    func() time.Time
 }
 
+// validate names all required members that are missing.
 func (c *Config) validate() error {
 	var missing []string
-	for name, isMissing := range map[string]bool{"Dir": c.URL == "" && c.Dir == "",
-		"Node": c.Node == "", "Specs": len(c.Specs) == 0,
-		"Log": c.Log == nil, "Now": c.Now == nil} {
-		if isMissing {
-			missing = append(missing, name)
+	for _, member := range []struct {
+		name    string
+		missing bool
+	}{
+		{"Dir", c.URL == "" && c.Dir == ""},
+		{"Node", c.Node == ""},
+		{"Specs", len(c.Specs) == 0},
+		{"Log", c.Log == nil},
+		{"Now", c.Now == nil},
+	} {
+		if member.missing {
+			missing = append(missing, member.name)
 		}
 	}
 	if len(missing) > 0 {
@@ -57,26 +67,26 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Streams is the way to all streams. Its verbs may be called at the same time.
+// Streams gives access to all streams. Its methods may be called concurrently.
 type Streams struct {
 	config   Config
 	embedded *embedded // nil with a URL
 	unlock   func()
 	conn     *nats.Conn
 	js       jetstream.JetStream
-	batches  atomic.Uint64 // numbers those of this process
+	batches  atomic.Uint64 // counts the batches of this process, for their ids
 }
 
-// answerTimeout is how long one request may take before the streams count as away.
+// answerTimeout is how long one operation may take before the streams count as unavailable.
 const answerTimeout = 10 * time.Second
 
-// Open starts the embedded server, or connects, and provisions the streams. It fails where that
-// cannot be done: a server that comes up without its streams would only fail later.
+// Open starts the embedded server or connects to the cluster, and provisions the streams. It fails
+// when that is impossible, since a node without its streams would only fail later.
 func Open(ctx context.Context, c Config) (*Streams, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	c.Specs = slices.Clone(c.Specs) // each learns its id
+	c.Specs = slices.Clone(c.Specs) // loadID sets their ids
 	s := &Streams{config: c, unlock: func() {}}
 	if err := s.open(ctx); err != nil {
 		s.Close()
@@ -86,11 +96,15 @@ func Open(ctx context.Context, c Config) (*Streams, error) {
 }
 
 func (s *Streams) open(ctx context.Context) (err error) {
-	options := []nats.Option{nats.Name("millrace " + s.config.Node), nats.MaxReconnects(-1),
+	options := []nats.Option{
+		nats.Name("millrace " + s.config.Node),
+		nats.MaxReconnects(-1),
 		nats.ReconnectBufSize(-1),
-		nats.Timeout(5 * time.Second), nats.ErrorHandler(s.logAsyncError),
+		nats.Timeout(5 * time.Second),
+		nats.ErrorHandler(s.logAsyncError),
 		nats.DisconnectErrHandler(s.disconnected),
-		nats.ReconnectHandler(func(*nats.Conn) { s.config.Part.Begin()(nil) })}
+		nats.ReconnectHandler(func(*nats.Conn) { s.config.Part.Begin()(nil) }),
+	}
 	if s.config.Token != "" {
 		options = append(options, nats.Token(s.config.Token))
 	}
@@ -104,9 +118,10 @@ func (s *Streams) open(ctx context.Context) (err error) {
 		return wrapError("stream.open", "the server of the streams cannot be reached",
 			&connectFailure{err})
 	}
-	if s.js, err = jetstream.New(s.conn, jetstream.WithDefaultTimeout(answerTimeout),
+	s.js, err = jetstream.New(s.conn, jetstream.WithDefaultTimeout(answerTimeout),
 		jetstream.WithPublishAsyncMaxPending(4096),
-		jetstream.WithPublishAsyncTimeout(answerTimeout)); err != nil {
+		jetstream.WithPublishAsyncTimeout(answerTimeout))
+	if err != nil {
 		return wrapError("stream.open", "", err)
 	}
 	if !supportsBatches(s.conn.ConnectedServerVersion()) {
@@ -126,30 +141,30 @@ func (s *Streams) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// logAsyncError logs what has no caller to tell, such as a watcher that reads too slowly. What a
-// connection that was lost or is made again brings with it is told by the part.
+// logAsyncError logs errors that belong to no call, such as that of a watcher that reads too slowly.
+// Errors that come with a lost connection are reported by the part.
 func (s *Streams) logAsyncError(conn *nats.Conn, _ *nats.Subscription, err error) {
 	if conn.IsConnected() && !errors.Is(err, nats.ErrNoHeartbeat) {
-		s.config.Log.Warn("trouble with the connection to the streams", "error_message",
-			err.Error())
+		s.config.Log.Warn("the connection to the streams has an error",
+			"error_message", err.Error())
 	}
 }
 
-// disconnected tells of a connection that was lost, also where nobody asks for anything.
+// disconnected records a lost connection in the part, also while there are no calls.
 func (s *Streams) disconnected(conn *nats.Conn, err error) {
 	if !conn.IsClosed() && s.config.URL != "" {
 		s.reportResult(s.config.Part.Begin(), "stream.connection", err)
 	}
 }
 
-// reportResult tells the part how a call ended, and gives the error its kind.
+// reportResult records the result of a call in the part, and returns its error with a kind.
 func (s *Streams) reportResult(report func(error), op string, err error) error {
 	err = wrapError(op, "", err)
 	report(err)
 	return err
 }
 
-// Ping tells whether the streams answer.
+// Ping checks that the streams answer.
 func (s *Streams) Ping(ctx context.Context) error {
 	report := s.config.Part.Begin()
 	ctx, cancel := withAnswerTimeout(ctx)
@@ -158,18 +173,19 @@ func (s *Streams) Ping(ctx context.Context) error {
 	return s.reportResult(report, "stream.ping", s.contextCause(ctx, err))
 }
 
-// retryUntilAnswered asks until there is an answer: while a cluster elects a leader, a question is
-// turned away or lost.
+// retryUntilAnswered sends a request until there is an answer: while a cluster elects a leader,
+// requests are refused or lost.
 func (s *Streams) retryUntilAnswered(ctx context.Context,
 	request func(context.Context) error) error {
 	return s.retryUntilAnsweredWithin(ctx, time.Second, request)
 }
 
-// firstAnswerTimeout is how long what is large is waited for before it is asked for, or published,
-// again: a leader that dies takes the question or its answer with it.
+// firstAnswerTimeout is how long to wait for the answer to a large request before it is sent again:
+// a leader that dies may have lost the request or its answer.
 const firstAnswerTimeout = 4 * time.Second
 
-// retryUntilAnsweredWithin is insist that waits so long for the first answer.
+// retryUntilAnsweredWithin is retryUntilAnswered that waits for the first answer as long as wait
+// says. Each further wait is twice as long, since the answer may only be slow.
 func (s *Streams) retryUntilAnsweredWithin(ctx context.Context, wait time.Duration,
 	request func(context.Context) error) error {
 	ctx, cancel := withAnswerTimeout(ctx)
@@ -184,14 +200,14 @@ func (s *Streams) retryUntilAnsweredWithin(ctx context.Context, wait time.Durati
 		case hasCode(err, codeNoLeader):
 			clock.Sleep(ctx, minPause)
 		case errors.Is(err, context.DeadlineExceeded):
-			wait *= 2 // the answer may only be slow
+			wait *= 2
 		default:
 			return err
 		}
 	}
 }
 
-// Close ends the connection, and the embedded server after what it has under way.
+// Close closes the connection, then stops the embedded server gracefully.
 func (s *Streams) Close() {
 	if s.conn != nil {
 		s.conn.Close()
@@ -202,7 +218,7 @@ func (s *Streams) Close() {
 	s.unlock()
 }
 
-// specForSubject gives the stream that takes a subject.
+// specForSubject returns the stream that accepts a subject.
 func (s *Streams) specForSubject(subject string) *Spec {
 	for i := range s.config.Specs {
 		for _, pattern := range s.config.Specs[i].Subjects {
@@ -214,7 +230,7 @@ func (s *Streams) specForSubject(subject string) *Spec {
 	return nil
 }
 
-// specByName gives the stream with a name.
+// specByName returns the stream with a name.
 func (s *Streams) specByName(name string) *Spec {
 	for i := range s.config.Specs {
 		if s.config.Specs[i].Name == name {
@@ -224,7 +240,7 @@ func (s *Streams) specByName(name string) *Spec {
 	return nil
 }
 
-// subjectMatches compares token by token; * stands for one, > for the rest.
+// subjectMatches compares token by token; * matches one token, > all remaining ones.
 func subjectMatches(pattern, subject string) bool {
 	for {
 		want, rest, more := strings.Cut(pattern, ".")
