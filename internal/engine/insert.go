@@ -9,6 +9,18 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// A new job makes its first moves before it is stored: Submitted, and then what holds for it at
+// once, such as Satisfied without dependencies and Due without a delay. It is inserted in the state
+// these lead to, in one row write. The moves are recorded afterwards, when it is known which of the
+// jobs are new, and the store has numbered these:
+//
+//	link          locks dependencies and parents
+//	initialMoves  for each job, in memory
+//	links.store   inserts the jobs, parents before children, and their edges
+//	recordInitialMoves
+//
+// A submission in mode Replace redefines the jobs that exist and inserts the rest.
+
 // insert stores new jobs in the state they begin in and records their initial moves. existing has
 // the indexes of those whose identity exists already; they are not stored.
 func (u *unit) insert(batch []Submission) (jobs []*job.Job, existing []int, err error) {

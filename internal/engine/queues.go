@@ -8,6 +8,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// The settings of queues are in the store and, as a copy, in the memory of each node, so that a
+// claim need not read them. SetQueue announces a change; a node that misses the announcement loads
+// it with the next LoadQueues, which package maintenance repeats.
+
 // queueSettings are the settings of the queues that are paused or limited.
 type queueSettings map[queueKey]job.QueueSettings
 

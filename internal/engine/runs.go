@@ -8,6 +8,16 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// The verbs of a worker name its run. A group of them locks the jobs of all its runs at once, by
+// the number in the run id, and each call is checked against its job then:
+//
+//	Finish, FinishBy, Start, Release ─▶ FinishAll ─▶ finishGroup
+//	Heartbeat ─▶ heartbeatGroup
+//	Requeue ─▶ a transaction of its own
+//
+// The job's run is the fence: once it has changed, by an expiry, a cancel or a new claim, an older
+// run is lost, whatever it still sends.
+
 // Run names the run that a worker writes under. ID may be zero; when it is given, the run must be
 // that job's.
 type Run struct {

@@ -11,7 +11,16 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Mode says what a submission does about jobs that exist already.
+// A submission takes one of two ways to insert:
+//
+//	Submit ─┬─ combinable: combiner ─▶ submitGroup ─▶ submitTogether: one insert for all callers
+//	        └─ otherwise (Replace, relatives): a transaction of its own ─▶ unit.submit
+//
+// In a group each caller keeps its outcome: where one of them would spoil it for the others, by a
+// conflict within its batch or a limit, the group's transaction is rolled back and its members are
+// served one by one.
+
+// Mode is what a submission does about jobs that exist already.
 type Mode uint8
 
 // The modes.

@@ -9,6 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// The sweeps find what happens by time alone: leases that expire and jobs that become due. They run
+// on every node (package maintenance) and inside of claims; rows that another transaction has
+// locked are passed over, so sweeps do not wait for each other.
+
 // sweepBatch is how many jobs one sweep takes in one transaction.
 const sweepBatch = 500
 

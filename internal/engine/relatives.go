@@ -7,6 +7,11 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// The relatives of a job are its dependencies and dependents, which are edges of a graph, and its
+// parent and children. A job waits for its open dependencies and for its open children; OpenDeps is
+// the number of both. A new job locks what it depends on before it counts it, so that none of that
+// finishes unnoticed; from then on propagate.go keeps the number right.
+
 // links are the dependencies and parents of a batch of new jobs.
 type links struct {
 	batch      []Submission

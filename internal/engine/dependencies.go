@@ -9,6 +9,14 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// A change of dependencies goes through these steps, in one transaction:
+//
+//	lockAll        the name "graph:" of the contract, old and new dependencies, the job
+//	applyEdit      what else the caller changes
+//	check          all dependencies exist and form no cycle
+//	replaceEdges
+//	evaluate       counts the open dependencies and moves the job to where they lead it
+
 // SetDependencies is Change for what a job depends on: it has these dependencies and no others
 // afterwards. A job that is in a state that waits is evaluated again: it is Satisfied where all
 // dependencies have succeeded, and Unsatisfiable where one has failed, as are its dependents. Any
