@@ -170,8 +170,11 @@ func clientLock(id string) string { return "account.client/" + id }
 
 // logAttrs adds the request id to the attributes of a log line.
 func (a *Accounts) logAttrs(ctx context.Context, attrs ...any) []any {
-	if a.RequestID != nil {
-		attrs = append(attrs, telemetry.RequestID, a.RequestID(ctx))
+	if a.RequestID == nil {
+		return attrs
+	}
+	if id := a.RequestID(ctx); id != "" {
+		attrs = append(attrs, telemetry.RequestID, id)
 	}
 	return attrs
 }

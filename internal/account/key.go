@@ -208,9 +208,11 @@ func (a *Accounts) changeKey(ctx context.Context, clientID string,
 		return Issued{}, a.logDenial(ctx, err)
 	}
 	if g.issued.Created {
-		a.Log.InfoContext(ctx, "made an API key",
-			a.logAttrs(ctx, telemetry.ClientID, id, keyIDAttr, g.issued.Key.ID, reasonAttr,
-				g.reason)...)
+		attrs := []any{telemetry.ClientID, id, keyIDAttr, g.issued.Key.ID}
+		if g.reason != "" {
+			attrs = append(attrs, reasonAttr, g.reason)
+		}
+		a.Log.InfoContext(ctx, "made an API key", a.logAttrs(ctx, attrs...)...)
 	}
 	return g.issued, nil
 }

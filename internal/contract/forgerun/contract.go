@@ -23,31 +23,32 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// OpenAPI is the contract's description, as it is served and as the tests
-// check every exchange against it.
+// OpenAPI is the contract's description. The server serves it, and the tests check every exchange
+// against it.
 //
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// Config is what a ForgeRun is made of.
+// Config holds the settings and dependencies of a ForgeRun.
 type Config struct {
 	Log *slog.Logger
-	// requests and changes of state at Info, as the document has it, and not at Debug
+	// LogRequests logs requests and transitions at INFO, as the document asks, instead of DEBUG.
 	LogRequests bool
 	Registry    prometheus.Registerer // the contract's own
-	// what requests are held against; the store's clock decides what a job does
+
+	// Now gives the time that requests are validated against. All times of a job are the store's.
 	Now     func() time.Time
-	Elapsed func() time.Duration // a clock that never jumps
+	Elapsed func() time.Duration // a monotonic clock
 	Random  func() [16]byte      // of cryptographic quality
 	Pepper  []byte               // see account.Config
-	Node    string               // names this node's workers
+	Node    string               // prefix of the names of this node's workers
 
-	Types         []string // that may be submitted (FR-059)
-	Workers       int      // of this node; 0 runs nothing here
+	Types         []string // the types that may be submitted (FR-059)
+	Workers       int      // of this node; 0: remote workers execute the jobs
 	JobsPerWorker int
 	Lease         time.Duration
 	Heartbeat     time.Duration
-	Grace         time.Duration // that runs get to end in when the node stops
+	Grace         time.Duration // how long attempts may continue after the node was asked to stop
 	MaxRunTime    time.Duration
 	CancelWindow  time.Duration // G-FR-32
 	MaxRetries    int
@@ -66,7 +67,7 @@ type Config struct {
 	FailureProbability float64 // FR-078
 	DurationScale      float64 // G-FR-55
 
-	Retention           time.Duration // of final jobs; 0 keeps them
+	Retention           time.Duration // of final jobs; 0 keeps them for ever
 	RevokedKeyRetention time.Duration
 	KeyLifetime         time.Duration // 0: keys do not expire
 
@@ -76,18 +77,18 @@ type Config struct {
 	Webhook Webhook
 	Tracing *telemetry.Tracing // nil makes no spans
 
-	// Timer is how time passes for runs; nil is real time.
+	// Timer replaces the real timers of simulated attempts; nil is real time.
 	Timer func(time.Duration) (passed <-chan time.Time, stop func())
 }
 
-// Webhook is how deliveries are made (FR-194).
+// Webhook holds the settings of deliveries (FR-194).
 type Webhook struct {
 	Timeout       time.Duration
 	MaxTries      int
 	BackoffBase   time.Duration
 	BackoffMax    time.Duration
 	BackoffFactor float64
-	Slots         int // tries under way at a time on this node; 0 is the usual number
+	Slots         int // tries in flight at a time on this node; 0 is the default
 }
 
 func (c *Config) validate() error {
@@ -102,43 +103,51 @@ func (c *Config) validate() error {
 			return fmt.Errorf("forgerun: there is no type %q", t)
 		}
 	}
-	for problem, violated := range map[string]bool{
-		"Log, Registry, Now, Elapsed and Random are needed": c.Log == nil ||
-			c.Registry == nil || c.Now == nil || c.Elapsed == nil || c.Random == nil,
-		"Types must not be empty":         len(c.Types) == 0,
-		"Workers must not be below 0":     c.Workers < 0,
-		"JobsPerWorker must be 1 or more": c.JobsPerWorker < 1,
-		"Heartbeat must be above 0 and below Lease": c.Heartbeat <= 0 ||
-			c.Heartbeat >= c.Lease,
-		"MaxRunTime must be above 0":       c.MaxRunTime <= 0,
-		"CancelWindow must not be below 0": c.CancelWindow < 0,
-		"MaxRetries must not be below 0":   c.MaxRetries < 0,
-		"BackoffBase must be from 0 to BackoffMax": c.BackoffBase < 0 ||
-			c.BackoffBase > c.BackoffMax,
-		"RatePerMinute and AnonymousPerMinute must be 1 or more": c.RatePerMinute < 1 ||
-			c.AnonymousPerMinute < 1,
-		"QuotaPerDay must not be below 0": c.QuotaPerDay < 0,
-		"MaxActiveJobs and QueueSize must be 1 or more": c.MaxActiveJobs < 1 ||
-			c.QueueSize < 1,
-		"BodyLimit and PayloadLimit must be 1 or more": c.BodyLimit < 1 ||
-			c.PayloadLimit < 1,
-		"FailureProbability must be from 0 to 1": !(c.FailureProbability >= 0 &&
-			c.FailureProbability <= 1),
-		"DurationScale must be above 0": !(c.DurationScale > 0),
-		"Retention and the like must not be below 0": c.Retention < 0 ||
-			c.RevokedKeyRetention < 0 || c.KeyLifetime < 0,
-		"RequestTimeout and Grace must not be below 0": c.RequestTimeout < 0 ||
-			c.Grace < 0,
-	} {
-		if violated {
-			return errors.New("forgerun: " + problem)
+	for _, rule := range c.rules() {
+		if rule.violated {
+			return errors.New("forgerun: " + rule.text)
 		}
 	}
 	return nil
 }
 
-// ForgeRun is the contract. It is made before the engine, which needs Contracts,
-// and mounted after it.
+// configRule is one rule of the config, and whether the config breaks it.
+type configRule struct {
+	violated bool
+	text     string
+}
+
+// rules lists the rules of the config in the order in which they are reported.
+func (c *Config) rules() []configRule {
+	missing := c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil ||
+		c.Random == nil
+	probable := c.FailureProbability >= 0 && c.FailureProbability <= 1 // false for NaN
+	return []configRule{
+		{missing, "Log, Registry, Now, Elapsed and Random are needed"},
+		{len(c.Types) == 0, "Types must not be empty"},
+		{c.Workers < 0, "Workers must not be below 0"},
+		{c.JobsPerWorker < 1, "JobsPerWorker must be 1 or more"},
+		{c.Heartbeat <= 0 || c.Heartbeat >= c.Lease, "Heartbeat must be above 0 and below Lease"},
+		{c.MaxRunTime <= 0, "MaxRunTime must be above 0"},
+		{c.CancelWindow < 0, "CancelWindow must not be below 0"},
+		{c.MaxRetries < 0, "MaxRetries must not be below 0"},
+		{c.BackoffBase < 0 || c.BackoffBase > c.BackoffMax,
+			"BackoffBase must be from 0 to BackoffMax"},
+		{c.RatePerMinute < 1 || c.AnonymousPerMinute < 1,
+			"RatePerMinute and AnonymousPerMinute must be 1 or more"},
+		{c.QuotaPerDay < 0, "QuotaPerDay must not be below 0"},
+		{c.MaxActiveJobs < 1 || c.QueueSize < 1, "MaxActiveJobs and QueueSize must be 1 or more"},
+		{c.BodyLimit < 1 || c.PayloadLimit < 1, "BodyLimit and PayloadLimit must be 1 or more"},
+		{!probable, "FailureProbability must be from 0 to 1"},
+		{!(c.DurationScale > 0), "DurationScale must be above 0"},
+		{c.Retention < 0 || c.RevokedKeyRetention < 0 || c.KeyLifetime < 0,
+			"Retention, RevokedKeyRetention and KeyLifetime must not be below 0"},
+		{c.RequestTimeout < 0 || c.Grace < 0, "RequestTimeout and Grace must not be below 0"},
+	}
+}
+
+// ForgeRun is the contract. New comes first, then the engine is built with Contracts, then Mount
+// binds the two.
 type ForgeRun struct {
 	Config
 
@@ -147,12 +156,12 @@ type ForgeRun struct {
 	webhooks *webhook.Webhooks
 	produce  func(*definition) []byte
 
-	// What Mount makes. Scrapes, and what the engine tells of, may come before.
+	// Mount sets these. Scrapes and transitions may come before: they look at bound.
 	engine      *engine.Engine
 	accounts    *account.Accounts
 	pool        *worker.Pool
-	bound       atomic.Pointer[engine.Engine] // engine, once all of it is there
-	pepperBound atomic.Bool                   // the pepper is known to be the store's
+	bound       atomic.Pointer[engine.Engine] // the engine, once Mount has finished
+	pepperBound atomic.Bool                   // the store is bound to the pepper
 	running     atomic.Bool                   // Run was called
 }
 
@@ -173,13 +182,23 @@ func New(c Config) (*ForgeRun, error) {
 		return nil, err
 	}
 	f.metrics.workers.Set(float64(c.Workers))
-	f.webhooks, err = webhook.New(webhook.Config{Vault: vault, Client: c.Client,
+	f.webhooks, err = webhook.New(webhook.Config{
+		Vault:          vault,
+		Client:         c.Client,
 		CallbackSecret: f.callbackSecret,
-		Timeout:        c.Webhook.Timeout, MaxTries: c.Webhook.MaxTries,
-		BackoffBase: c.Webhook.BackoffBase, BackoffMax: c.Webhook.BackoffMax,
-		BackoffFactor: c.Webhook.BackoffFactor, Slots: c.Webhook.Slots, Retention: c.Retention,
-		Random:  rand.Reader,
-		Elapsed: c.Elapsed, Log: c.Log, OnTry: f.metrics.countTry, StartSpan: f.deliverySpan})
+		Timeout:        c.Webhook.Timeout,
+		MaxTries:       c.Webhook.MaxTries,
+		BackoffBase:    c.Webhook.BackoffBase,
+		BackoffMax:     c.Webhook.BackoffMax,
+		BackoffFactor:  c.Webhook.BackoffFactor,
+		Slots:          c.Webhook.Slots,
+		Retention:      c.Retention,
+		Random:         rand.Reader,
+		Elapsed:        c.Elapsed,
+		Log:            c.Log,
+		OnTry:          f.metrics.countTry,
+		StartSpan:      f.deliverySpan,
+	})
 	return f, err
 }
 
@@ -187,7 +206,7 @@ func (f *ForgeRun) callbackSecret(ctx context.Context, clientID string) (string,
 	return f.accounts.CallbackSecret(ctx, clientID)
 }
 
-// available is how many workers of this node can take a job.
+// available returns how many workers of this node can take a job.
 func (f *ForgeRun) available() float64 {
 	if f.bound.Load() == nil || f.pool == nil {
 		return 0
@@ -195,54 +214,89 @@ func (f *ForgeRun) available() float64 {
 	return float64(f.pool.Available())
 }
 
-// Contract is what the engine is told of the jobs of clients.
+// Contract describes the jobs of clients to the engine.
 func (f *ForgeRun) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: machine, History: true, Publish: true,
+	return engine.Contract{
+		Name:         Name,
+		Machine:      machine,
+		History:      true,
+		Publish:      true,
 		MaxRunning:   f.MaxActiveJobs,
-		MaxQueueSize: f.QueueSize, Retention: f.Retention, Moved: f.onTransitions,
-		MovedOn: job.Causes()}
+		MaxQueueSize: f.QueueSize,
+		Retention:    f.Retention,
+		Moved:        f.onTransitions,
+		MovedOn:      job.Causes(),
+	}
 }
 
-// Contracts are all that the engine is to serve: the jobs, and the deliveries of
-// what happens to them.
+// Contracts returns the contracts of the engine: the jobs, and the deliveries of their events.
 func (f *ForgeRun) Contracts() []engine.Contract {
 	return []engine.Contract{f.Contract(), f.webhooks.Contract()}
 }
 
-// Mount makes ForgeRun serve its paths by an engine. It is called once.
+// Mount binds ForgeRun to its engine and returns the handler of its routes. It is called once.
 func (f *ForgeRun) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	if err := f.bind(e); err != nil {
-		panic(err) // New has let nothing pass that is refused here
+		panic(err) // Config.validate accepts nothing that is refused here
 	}
-	t := httpapi.Router{Name: Name, Prefixes: []string{"/v1/"}, Routes: f.routes(),
-		BodyLimit: f.BodyLimit, AuthenticatesFirst: true, WriteError: f.sendError,
-		Log: f.Log, ObserveUnmatched: f.metrics.unmatched, Timeout: f.RequestTimeout,
-		Info: f.LogRequests, Tracing: f.Tracing}
-	return t.MustMount()
+	router := httpapi.Router{
+		Name:               Name,
+		Prefixes:           []string{"/v1/"},
+		Routes:             f.routes(),
+		BodyLimit:          f.BodyLimit,
+		AuthenticatesFirst: true,
+		WriteError:         f.sendError,
+		Log:                f.Log,
+		ObserveUnmatched:   f.metrics.unmatched,
+		Timeout:            f.RequestTimeout,
+		Info:               f.LogRequests,
+		Tracing:            f.Tracing,
+	}
+	return router.MustMount()
 }
 
 func (f *ForgeRun) bind(e *engine.Engine) (err error) {
 	f.engine = e
 	f.webhooks.Bind(e)
-	f.accounts, err = account.New(account.Config{Engine: e, Pepper: f.Pepper,
-		KeyLifetime:      f.KeyLifetime,
-		RevokedRetention: f.RevokedKeyRetention, RatePerMinute: f.RatePerMinute,
+	f.accounts, err = account.New(account.Config{
+		Engine:             e,
+		Pepper:             f.Pepper,
+		KeyLifetime:        f.KeyLifetime,
+		RevokedRetention:   f.RevokedKeyRetention,
+		RatePerMinute:      f.RatePerMinute,
 		QuotaPerDay:        f.QuotaPerDay,
-		AnonymousPerMinute: f.AnonymousPerMinute, Log: f.Log, Elapsed: f.Elapsed,
-		RequestID: requestIDFrom})
-	if err == nil && f.Workers > 0 {
-		f.pool, err = worker.New(worker.Config{Engine: e, Contract: Name, Name: f.Node,
-			Workers: f.Workers, Slots: f.JobsPerWorker,
-			HeartbeatInterval: f.Heartbeat, Handler: handler{f}, Log: f.Log, OnPanic: panicOutcome,
-			OnHeartbeat: f.metrics.heartbeats.Inc})
+		AnonymousPerMinute: f.AnonymousPerMinute,
+		Log:                f.Log,
+		Elapsed:            f.Elapsed,
+		RequestID:          requestIDFrom,
+	})
+	if err != nil {
+		return err
+	}
+	if f.Workers > 0 {
+		f.pool, err = worker.New(worker.Config{
+			Engine:            e,
+			Contract:          Name,
+			Name:              f.Node,
+			Workers:           f.Workers,
+			Slots:             f.JobsPerWorker,
+			HeartbeatInterval: f.Heartbeat,
+			Handler:           handler{f},
+			Log:               f.Log,
+			OnPanic:           panicOutcome,
+			OnHeartbeat:       f.metrics.heartbeats.Inc,
+		})
+		if err != nil {
+			return err
+		}
 	}
 	f.bound.Store(e)
-	return err
+	return nil
 }
 
-// Checks are what a node that serves ForgeRun needs to be of use: the pepper of its
-// keys, and workers that claim, where it is to have some. Busy ones do not count
-// against it (G-FR-29). The code that requests get stands in the reason.
+// Checks returns the health checks of a node that serves ForgeRun: it needs the pepper of the
+// store's keys and, if it is configured to have workers, one that claims or is busy (G-FR-29). The
+// reason of a failed check begins with the code that requests are answered with.
 func (f *ForgeRun) Checks() []httpapi.Check {
 	return []httpapi.Check{
 		{Name: Name + " pepper", Run: f.checkPepperHealth},
@@ -258,14 +312,14 @@ func (f *ForgeRun) checkWorkersHealth(context.Context) error {
 	return nil
 }
 
-// unhealthy is what a check says of a node that answers requests with a code.
+// unhealthy returns the error of a failed check.
 func unhealthy(c code, reason string, cause error) error {
 	msg := string(c) + ": " + reason
 	return &job.Error{Kind: job.Unavailable, Op: "forgerun.check", Msg: msg, Err: cause}
 }
 
-// Run binds the pepper, makes deliveries, and runs jobs where this node has workers,
-// until ctx ends and what is under way is over.
+// Run binds the pepper, makes deliveries and, if this node has workers, executes jobs. It returns
+// when ctx has ended and the attempts and deliveries under way have finished.
 func (f *ForgeRun) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { f.runPepper(ctx) })
@@ -277,8 +331,8 @@ func (f *ForgeRun) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// moved is told of everything that happens to jobs on this node once it is on
-// stable storage.
+// onTransitions counts, logs and traces the transitions that this node has committed. A canceled
+// job that runs on this node is stopped at once (FR-135).
 func (f *ForgeRun) onTransitions(moves []engine.Moved) {
 	for i := range moves {
 		m := &moves[i]
@@ -286,7 +340,7 @@ func (f *ForgeRun) onTransitions(moves []engine.Moved) {
 		f.logTransition(m)
 		f.traceTransition(m)
 		if m.On == job.Canceled && f.bound.Load() != nil && f.pool != nil {
-			f.pool.Cancel(m.Job.ID) // at once, where it runs here (FR-135)
+			f.pool.Cancel(m.Job.ID)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
-// definition is what the server makes of a request: what a run does (FR-075). It
-// is the definition of the job in the store.
+// definition says what an attempt does (FR-075). The server makes it from the request and stores it
+// as the job's definition.
 type definition struct {
 	kind        string
 	durationMS  int64
@@ -16,15 +16,21 @@ type definition struct {
 	payloadSize int64     // bytes
 	executionAt time.Time // zero for an instant job (FR-077)
 	seed        int64     // the request's time in milliseconds (G-FR-36)
-	callback    string    // for whoever tells of events and reads nothing else of a job
+	callback    string    // a copy of the request's, since deliveries do not load the request
 }
 
-// define makes the definition of a kind asked for at a time.
+// define returns the definition of a job of a kind.
 func (r *definitionRules) define(k *kind, executionAt time.Time, callback string,
 	seed int64) definition {
-	return definition{kind: k.name, durationMS: k.duration(r.maxRunTime).Milliseconds(),
+	return definition{
+		kind:        k.name,
+		durationMS:  k.duration(r.maxRunTime).Milliseconds(),
 		shouldFail:  k.fails(),
-		payloadSize: k.outputKiB << 10, executionAt: executionAt, seed: seed, callback: callback}
+		payloadSize: k.outputKiB << 10,
+		executionAt: executionAt,
+		seed:        seed,
+		callback:    callback,
+	}
 }
 
 // append writes the members that a client sees.
@@ -39,7 +45,7 @@ func (d *definition) append(o *strictjson.Object) {
 	o.Int("seed", d.seed)
 }
 
-// encode writes a definition as it is stored.
+// encode returns the definition as it is stored.
 func (d *definition) encode() []byte {
 	o := strictjson.NewObject(make([]byte, 0, 192))
 	d.append(&o)
@@ -51,8 +57,8 @@ func (d *definition) encode() []byte {
 
 var errNoDefinition = errors.New("the job's definition is missing or cannot be read")
 
-// decodeDefinition reads what encode wrote. Anything else is no definition: a run
-// is never made up (FR-181).
+// decodeDefinition is the inverse of encode. Anything else is an error: the server never executes a
+// job whose definition it cannot read (FR-181).
 func decodeDefinition(raw []byte) (d definition, err error) {
 	if len(raw) == 0 || strictjson.Check(raw) != nil ||
 		strictjson.KindOf(raw) != strictjson.KindObject {

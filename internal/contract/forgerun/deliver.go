@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// Deliver tells the webhooks and callbacks of what has happened to jobs (FR-189,
-// FR-190), and retries those that are to be retried without being asked. It may be
-// given the same messages again.
+// Deliver receives the messages of the engine's outbox, some of them more than once. It makes
+// deliveries to webhooks and callbacks of them (FR-189, FR-190) and, with AutoRetry, retries failed
+// jobs.
 func (f *ForgeRun) Deliver(ctx context.Context, messages []job.Message) error {
 	jobs, err := f.jobsByNumber(ctx, messages)
 	if err != nil {
@@ -20,7 +20,7 @@ func (f *ForgeRun) Deliver(ctx context.Context, messages []job.Message) error {
 	}
 	var all []webhook.Notification
 	for i := range messages {
-		if j := jobs[messages[i].Job]; j != nil { // else it is gone, and who would be told with it
+		if j := jobs[messages[i].Job]; j != nil { // nil: the job was pruned
 			all = append(all, f.notification(j, &messages[i]))
 		}
 	}
@@ -37,7 +37,7 @@ func (f *ForgeRun) Deliver(ctx context.Context, messages []job.Message) error {
 	return nil
 }
 
-// jobsByNumber reads the jobs of messages, by their number.
+// jobsByNumber loads the jobs of messages.
 func (f *ForgeRun) jobsByNumber(ctx context.Context, messages []job.Message) (map[int64]*job.Job,
 	error) {
 	jobs := map[int64]*job.Job{}
@@ -48,33 +48,45 @@ func (f *ForgeRun) jobsByNumber(ctx context.Context, messages []job.Message) (ma
 			seqs = append(seqs, messages[i].Job)
 		}
 	}
-	jobList, err := f.engine.GetWithoutBodies(ctx, seqs)
-	for _, j := range jobList {
+	loaded, err := f.engine.GetWithoutBodies(ctx, seqs)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range loaded {
 		jobs[j.Seq] = j
 	}
-	return jobs, err
+	return jobs, nil
 }
 
-// notification is what the receivers of an event get (FR-196).
+// notification returns an event with the body that its receivers get (FR-196).
 func (f *ForgeRun) notification(j *job.Job, m *job.Message) webhook.Notification {
 	e := newEvent(j.ID.Key, m.Cause, m.Prev, m.Next, m.At, m.Reason)
 	o := strictjson.NewObject(make([]byte, 0, 384))
 	e.append(&o, j.ID.Key, j.Kind, "occurred_at")
-	d, _ := decodeDefinition(j.Definition) // without one there is no callback either
-	return webhook.Notification{Owner: j.Owner, Chain: j.ID.Key,
-		Event: webhook.EventRef{ID: e.id, Name: e.name}, OccurredAt: m.At,
-		Body: o.End(), Callback: d.callback, Trace: j.Trace,
+	d, _ := decodeDefinition(j.Definition) // a definition that cannot be read has no callback
+	return webhook.Notification{
+		Owner:      j.Owner,
+		Chain:      j.ID.Key,
+		Event:      webhook.EventRef{ID: e.id, Name: e.name},
+		OccurredAt: m.At,
+		Body:       o.End(),
+		Callback:   d.callback,
+		Trace:      j.Trace,
 		EarlierEvents: func(ctx context.Context) ([]webhook.EventRef, error) {
 			return f.earlierEvents(ctx, j.ID, m.At)
-		}}
+		},
+	}
 }
 
-// earlierEvents are the events of a job before a time.
+// earlierEvents returns the events of a job before a time.
 func (f *ForgeRun) earlierEvents(ctx context.Context, id job.ID,
 	before time.Time) ([]webhook.EventRef, error) {
 	history, err := f.engine.History(ctx, id)
 	if job.IsKind(err, job.NotFound) {
 		return nil, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	var refs []webhook.EventRef
 	for _, e := range eventsOf(id.Key, history) {
@@ -82,17 +94,16 @@ func (f *ForgeRun) earlierEvents(ctx context.Context, id job.ID,
 			refs = append(refs, webhook.EventRef{ID: e.id, Name: e.name})
 		}
 	}
-	return refs, err
+	return refs, nil
 }
 
-// shouldAutoRetry reports whether a failure is one that the server retries
-// (G-FR-06).
+// shouldAutoRetry reports whether the server retries a failure by itself (G-FR-06).
 func (f *ForgeRun) shouldAutoRetry(j *job.Job, m *job.Message) bool {
 	k := kindByName[j.Kind]
 	return f.AutoRetry && m.Next == failed && k != nil && k.retryable
 }
 
-// autoRetry retries a job unless something has happened to it since.
+// autoRetry retries a job unless it has changed since the message.
 func (f *ForgeRun) autoRetry(ctx context.Context, m *job.Message) error {
 	_, err := f.engine.Change(ctx, m.JobID, job.Retried, func(j *job.Job, now time.Time) error {
 		if j.State != failed || !j.FinishedAt.Equal(m.At) {
@@ -102,7 +113,7 @@ func (f *ForgeRun) autoRetry(ctx context.Context, m *job.Message) error {
 	})
 	var p *problem
 	if errors.Is(err, errUnchanged) || errors.As(err, &p) || job.IsKind(err, job.NotFound) {
-		return nil // done before, its retries used up, or gone
+		return nil // retried before, no retries left, or pruned
 	}
 	return err
 }

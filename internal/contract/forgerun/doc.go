@@ -1,13 +1,12 @@
-// Package forgerun is the ForgeRun contract: clients with API keys submit
-// simulated jobs, follow them through their states, and are told of every change
-// by reports and webhooks.
+// Package forgerun is the ForgeRun contract: clients with API keys submit simulated jobs, follow
+// them through their states, and get every change in reports and by webhooks.
 //
 //	     submit
 //	       │
-//	       ▼      its time has come
+//	       ▼      due
 //	   CREATED ───────────────────► QUEUED ◄────────────────┐
 //	       │                        │  │ ▲                  │
-//	cancel │                 cancel │  │ │ lease over       │ retry, while
+//	cancel │                 cancel │  │ │ lease expired    │ retry, while
 //	       │                        │  │ │ before the start │ some are left
 //	       │                claimed │  ▼ │                  │
 //	       │                        │ ASSIGNED              │
@@ -15,20 +14,23 @@
 //	       │                        │  │ started            │
 //	       ▼                        ▼  ▼                    │
 //	   CANCELED ◄─────── cancel ─── RUNNING ──────────► FAILED
-//	                                   │    failed, too long,
-//	                                   │    or its runner is lost
+//	                                   │    failed, timed out,
+//	                                   │    or its worker was lost
 //	                                   └──────────────► SUCCEEDED
 //
-// ASSIGNED → QUEUED is the one move that the document forbids in one place and
-// demands in another: the system alone makes it, and its event says so
-// (G-FR-01). Everything else is the document's list.
+// ASSIGNED → QUEUED is the one transition that the document forbids in one place and demands in
+// another. Only the server makes it, and its event is job_requeued (G-FR-01). All others are the
+// document's.
 //
-// A job's row and its history are written by the engine in one transaction, so
-// whatever is shown is computed from them and cannot disagree: the outcome, the
-// attempt, the report, the ids of events (G-FR-34).
+// The engine writes a job's row and its history in one transaction. The outcome, the attempt, the
+// report and the ids of events are computed from these two, so they cannot disagree (G-FR-34).
 //
-// What this package does not own: time, leases, retries, locks and storage are
-// the engine's, clients and keys are account's, deliveries are webhook's, the
-// pool that runs jobs is worker's. Here a request becomes one verb of those, and
-// a run is a wait that ends as the catalogue of work kinds says.
+// A request passes through serve before its handler runs:
+//
+//	rate limit and API key ──► query, headers, body ──► handler ──► engine, accounts or webhooks
+//
+// Time, leases, retries, locks and storage are the engine's; clients and keys are account's;
+// deliveries are webhook's; the pool that executes jobs is worker's. This package turns a request
+// into one call of these, and an attempt into a pause that ends as the catalogue of work kinds
+// says.
 package forgerun

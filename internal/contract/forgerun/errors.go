@@ -42,7 +42,7 @@ const (
 	codeInternal          code = "RFA_INTERNAL"
 )
 
-// codeInfo is what a code says in HTTP.
+// codeInfo is a code's status and title.
 type codeInfo struct {
 	status int
 	title  string
@@ -75,12 +75,12 @@ var codeInfos = map[code]codeInfo{
 	codeInternal:          {http.StatusInternalServerError, "Unexpected error"},
 }
 
-// kindCodes says what each kind of error is.
+// kindCodes maps the kinds of job.Error.
 var kindCodes = map[job.Kind]code{
 	job.Internal:    codeInternal,
 	job.Malformed:   codeMalformed,
 	job.Invalid:     codeInvalid,
-	job.NotFound:    codeNotFound, // FR-016: of whatever
+	job.NotFound:    codeNotFound, // FR-016: also for clients, keys and webhooks
 	job.Conflict:    codeConflict,
 	job.Cycle:       codeInternal, // ForgeRun has no dependencies
 	job.RunLost:     codeConflict,
@@ -88,12 +88,12 @@ var kindCodes = map[job.Kind]code{
 	job.Full:        codeQueueFull,
 	job.Unavailable: codeDatabase,
 	job.ReadOnly:    codeDatabase,
-	job.Aborted:     codeDatabase, // whoever reads this did not go away
+	job.Aborted:     codeDatabase,
 	job.Timeout:     codeTimeout,
 }
 
-// statusCodes says what a request turned down by HTTP alone is. One that came too
-// slowly has no code of its own: it is malformed, as it never came whole.
+// statusCodes maps the errors of httpapi, which come before the contract's own. There is no code
+// for a request that came too slowly; it is malformed, as it is incomplete.
 var statusCodes = map[int]code{
 	http.StatusNotFound:              codeNotFound,
 	http.StatusMethodNotAllowed:      codeMethod,
@@ -104,11 +104,11 @@ var statusCodes = map[int]code{
 	http.StatusNotAcceptable:         codeNotAcceptable,
 }
 
-// problem is an error with a code, where its kind alone does not tell it.
+// problem is an error with a code, for errors whose kind does not determine the code.
 type problem struct {
 	code       code
-	detail     string        // for the caller
-	retryAfter time.Duration // when to try again; 0 says nothing
+	detail     string        // for the client
+	retryAfter time.Duration // 0: see retryAfterByCode
 	cause      error         // for the log
 }
 
@@ -131,11 +131,16 @@ func notFound(what string) error {
 
 func conflict(msg string) error { return &problem{code: codeConflict, detail: msg} }
 
-// retryAfterByCode is what is said of errors that pass by themselves.
-var retryAfterByCode = map[code]time.Duration{codeQueueFull: time.Second, codeDatabase: time.Second,
-	codeUnavailable: time.Second, codeTimeout: time.Second, codeDependencyTimeout: time.Second}
+// retryAfterByCode is the Retry-After of errors that pass by themselves.
+var retryAfterByCode = map[code]time.Duration{
+	codeQueueFull:         time.Second,
+	codeDatabase:          time.Second,
+	codeUnavailable:       time.Second,
+	codeTimeout:           time.Second,
+	codeDependencyTimeout: time.Second,
+}
 
-// judge finds what an error is to the caller.
+// toProblem translates an error of any package to a problem.
 func toProblem(err error) *problem {
 	var p *problem
 	if errors.As(err, &p) {
@@ -171,8 +176,8 @@ func toProblem(err error) *problem {
 	return &problem{code: networkCode(err), cause: err}
 }
 
-// networkCode is for errors of the network that reached the caller of a
-// dependency (FR-022, FR-026); what nobody knows is a defect of ours.
+// networkCode returns the code of a network error of a dependency (FR-022, FR-026). Any other error
+// is a defect of the server.
 func networkCode(err error) code {
 	var network net.Error
 	var operation *net.OpError
@@ -185,13 +190,13 @@ func networkCode(err error) code {
 	return codeInternal
 }
 
-// publicDetail is what may be told of a problem: nothing of what is our own fault but
-// the number under which the log has it (FR-020).
+// publicDetail returns the detail that a client may read. The text of a server error stays in the
+// log; the client gets only the request id to find it by (FR-020).
 func (p *problem) publicDetail(requestID string) string {
 	m := codeInfos[p.code]
 	switch {
 	case p.code == codeInternal:
-		return "an unexpected error; the server's log has it under " + requestID
+		return "an unexpected error; see the server's log for request " + requestID
 	case (m.status >= http.StatusInternalServerError && p.code != codeQueueFull &&
 		p.code != codeTimeout) || p.detail == "":
 		return m.title + "; try again later"
@@ -199,12 +204,13 @@ func (p *problem) publicDetail(requestID string) string {
 	return p.detail
 }
 
-// answer writes an error as a problem document (FR-004, FR-005) and says what it
-// was for the log.
+// sendError writes an error as a problem document (FR-004, FR-005). An error of a client that has
+// closed the connection is not counted.
 func (f *ForgeRun) sendError(c *httpapi.Call, err error) {
 	p := toProblem(err)
 	m := codeInfos[p.code]
-	if canceled := job.IsKind(err, job.Aborted) && c.Request.Context().Err() != nil; !canceled {
+	clientLeft := job.IsKind(err, job.Aborted) && c.Request.Context().Err() != nil
+	if !clientLeft {
 		f.metrics.countError(p.code)
 	}
 	wait := p.retryAfter
@@ -217,11 +223,16 @@ func (f *ForgeRun) sendError(c *httpapi.Call, err error) {
 	if m.status == http.StatusUnauthorized {
 		c.Header().Set("WWW-Authenticate", `Bearer realm="forgerun"`)
 	}
-	c.SendProblem(httpapi.Problem{Contract: Name, Code: string(p.code), Status: m.status,
-		Title: m.title, Detail: p.publicDetail(c.RequestID())})
+	c.SendProblem(httpapi.Problem{
+		Contract: Name,
+		Code:     string(p.code),
+		Status:   m.status,
+		Title:    m.title,
+		Detail:   p.publicDetail(c.RequestID()),
+	})
 }
 
-// wholeSeconds writes a wait in whole seconds, never less than it is (G-FR-65).
+// wholeSeconds formats a duration in seconds, rounded up (G-FR-65).
 func wholeSeconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// eventNames are all that happens to a job and may be listened for (FR-153).
+// eventNames lists the events of a job that a webhook may subscribe to (FR-153).
 var eventNames = []string{"job_created", "job_queued", "job_assigned", "job_started",
 	"job_succeeded", "job_failed", "job_canceled", "job_requeued"}
 
-// eventName says what a change is called. A job that comes back from a worker
-// that did not start it was requeued (G-FR-01).
+// eventName returns the name of a transition's event. A job that returns to QUEUED because its
+// worker did not start it was requeued (G-FR-01).
 func eventName(prev, next job.State) string {
 	switch next {
 	case created:
@@ -39,8 +39,8 @@ func eventName(prev, next job.State) string {
 	}
 }
 
-// eventID names an event for ever: it is made of what makes it unique (FR-149),
-// so that the report, every delivery and every repeat agree.
+// eventID returns the id of an event: a digest of the job, the time and the name, which make it
+// unique (FR-149). So the report and all deliveries and replays of an event have the same id.
 func eventID(jobID string, at time.Time, name string) string {
 	text := make([]byte, 0, 96)
 	text = append(text, jobID...)
@@ -52,23 +52,23 @@ func eventID(jobID string, at time.Time, name string) string {
 	return uuids.New(8, [16]byte(sum[:16])).String()
 }
 
-// Reasons of events and codes of failures that no run can report by itself.
+// Reasons of events, and codes of failures, that no worker has reported.
 const (
-	leaseExpired = "lease_expired" // a worker had the job and never started it
-	released     = "released"      // a worker gave it back before it started
-	runnerLost   = "runner_lost"   // a run fell silent (G-FR-35)
+	leaseExpired = "lease_expired" // the worker did not start the job before the lease expired
+	released     = "released"      // the worker released the job before it started it
+	runnerLost   = "runner_lost"   // the lease of a running job expired (G-FR-35)
 )
 
-// event is one change of a job as clients see it.
+// event is one transition of a job as clients see it.
 type event struct {
 	id, name   string
 	prev, next job.State
 	at         time.Time
 	reason     string
-	final      bool // the last failure there can be (G-FR-08)
+	final      bool // a failure with no retries left (G-FR-08)
 }
 
-// newEvent reads an event of the history or the outbox.
+// newEvent translates an event of the history or the outbox.
 func newEvent(jobID string, cause job.Cause, prev, next job.State, at time.Time,
 	reason string) event {
 	e := event{name: eventName(prev, next), prev: prev, next: next, at: at, reason: reason}
@@ -93,8 +93,8 @@ func defaultReason(cause job.Cause, prev job.State) string {
 	return ""
 }
 
-// append writes the members that reports and webhooks have in common, the time
-// under the name each of them has for it.
+// append writes the members that reports and webhooks have in common. timeName is the name of the
+// time, which differs between the two.
 func (e *event) append(o *strictjson.Object, jobID, scenario, timeName string) {
 	o.Text("event_id", e.id)
 	o.Text("job_id", jobID)
@@ -111,7 +111,7 @@ func (e *event) append(o *strictjson.Object, jobID, scenario, timeName string) {
 	}
 }
 
-// eventsOf is a job's history as clients see it.
+// eventsOf translates a job's history.
 func eventsOf(jobID string, history []job.Event) []event {
 	events := make([]event, len(history))
 	for i, h := range history {
@@ -120,8 +120,8 @@ func eventsOf(jobID string, history []job.Event) []event {
 	return events
 }
 
-// startOfLastRun is when the run that led to the final state began to work; zero
-// when none did since the last retry (G-FR-31).
+// startOfLastRun returns when the attempt that led to the final state was started, or zero if none
+// was started since the last retry (G-FR-31).
 func startOfLastRun(events []event) time.Time {
 	for _, e := range slices.Backward(events) {
 		switch {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,10 +19,10 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// jobID makes the identity of a job.
+// jobID returns the engine's id of a job.
 func jobID(key string) job.ID { return job.ID{Contract: Name, Key: key} }
 
-// jobID reads the job of the path: what is no UUID names none (G-FR-46).
+// jobID reads the id in the path. A text that is no UUID names no job (G-FR-46).
 func (v *request) jobID() (job.ID, error) {
 	key, ok := uuids.Parse(v.call.PathValue("job_id"))
 	if !ok {
@@ -31,7 +32,7 @@ func (v *request) jobID() (job.ID, error) {
 	return jobID(key), nil
 }
 
-// ownJob reads the job of the path, which must be the client's (FR-033).
+// ownJob loads the job of the path, which must be the client's (FR-033).
 func (f *ForgeRun) ownJob(v *request) (*job.Job, error) {
 	id, err := v.jobID()
 	if err != nil {
@@ -47,7 +48,7 @@ func (f *ForgeRun) ownJob(v *request) (*job.Job, error) {
 	return j, nil
 }
 
-// notFoundAs says what was not found.
+// notFoundAs gives a "not found" error the name of the thing that is missing.
 func notFoundAs(err error, what string) error {
 	if job.IsKind(err, job.NotFound) {
 		return notFound(what)
@@ -55,8 +56,8 @@ func notFoundAs(err error, what string) error {
 	return err
 }
 
-// maxSubmitTries is how often an id is drawn; a second time is needed when a key was
-// given up between two looks, and otherwise never.
+// maxSubmitTries is how often a submit is tried. A second try is needed if the job of an
+// idempotency key is pruned after it has caused a conflict, or if an id is drawn that exists.
 const maxSubmitTries = 5
 
 // POST /v1/jobs
@@ -82,20 +83,15 @@ func (f *ForgeRun) submit(v *request) error {
 	}
 	for range maxSubmitTries {
 		j.ID = jobID(uuids.New(4, f.Random()).String())
-		receipt, err := f.engine.Submit(v.ctx, engine.Unique, []engine.Submission{{Job: j}})
-		if err == nil {
-			v.logAttr(telemetry.JobID, j.ID.Key)
-			f.metrics.idempotencyNew.Inc()
-			f.scheduleCancelWindow(v, &j)
-			return v.sendSubmitted(j.ID.Key, created, receipt.At)
-		}
+		err := f.submitOnce(v, j)
 		if !job.IsKind(err, job.Conflict) {
 			return err
 		}
 		if key == "" {
-			continue // an id that exists is not reported as success (FR-201)
+			continue // the id exists: that job is not this request's (FR-201)
 		}
-		if err = f.sendIdempotent(v, j.Alias, s.jobSpec); !job.IsKind(err, job.NotFound) {
+		err = f.sendIdempotent(v, j.Alias, s.jobSpec)
+		if !job.IsKind(err, job.NotFound) {
 			return err
 		}
 	}
@@ -103,7 +99,21 @@ func (f *ForgeRun) submit(v *request) error {
 		Msg: "the job could not be given an id"}
 }
 
-// judge holds a submission against the rules and finds its kind.
+// submitOnce stores a job and answers the request. It returns Conflict if a job with the same id or
+// idempotency key exists.
+func (f *ForgeRun) submitOnce(v *request, j job.Job) error {
+	receipt, err := f.engine.Submit(v.ctx, engine.Unique, []engine.Submission{{Job: j}})
+	if err != nil {
+		return err
+	}
+	v.logAttr(telemetry.JobID, j.ID.Key)
+	f.metrics.idempotencyNew.Inc()
+	f.scheduleCancelWindow(v, &j)
+	return v.sendSubmitted(j.ID.Key, created, receipt.At)
+}
+
+// validateSubmission checks a submission and returns its kind, which it chooses if the client has
+// named none.
 func (f *ForgeRun) validateSubmission(s *submission, now time.Time) (*kind, error) {
 	if err := s.check(f.Types, now); err != nil {
 		return nil, err
@@ -120,21 +130,29 @@ func (f *ForgeRun) validateSubmission(s *submission, now time.Time) (*kind, erro
 	return k, nil
 }
 
-// newJob makes a job of what was asked for. It lacks its id.
+// newJob returns the job of a submission, without an id.
 func (f *ForgeRun) newJob(v *request, s *submission, k *kind, now time.Time) job.Job {
 	d := f.rules.define(k, s.executionAt, s.callback, now.UnixMilli())
-	j := job.Job{Kind: k.name, Queue: queue, Owner: v.identity.ClientID, DueAt: s.executionAt,
-		Lease: f.Lease, MaxAttempts: f.MaxRetries + 1,
-		Definition: d.encode(), Payload: s.jobSpec.encode(), Trace: telemetry.Carrier(v.ctx)}
+	j := job.Job{
+		Kind:        k.name,
+		Queue:       queue,
+		Owner:       v.identity.ClientID,
+		DueAt:       s.executionAt,
+		Lease:       f.Lease,
+		MaxAttempts: f.MaxRetries + 1,
+		Definition:  d.encode(),
+		Payload:     s.jobSpec.encode(),
+		Trace:       telemetry.Carrier(v.ctx),
+	}
 	if f.CancelWindow > 0 && k.name == cancelBeforeStart && s.executionAt.IsZero() {
 		j.DueAt = now.Add(f.CancelWindow)
 	}
 	return j
 }
 
-// scheduleCancelWindow queues a job of the kind that waits to be canceled while it is
-// QUEUED: it cannot be claimed before its window is over (G-FR-32). Where it
-// fails the job is queued when it is due.
+// scheduleCancelWindow queues a job of the kind CANCEL_BEFORE_START at once although it is due only
+// at the end of its cancel window: so a client can cancel it while it is QUEUED, and no worker can
+// claim it before (G-FR-32). If that fails the job is queued when it is due.
 func (f *ForgeRun) scheduleCancelWindow(v *request, j *job.Job) {
 	if j.Kind != cancelBeforeStart || f.CancelWindow <= 0 ||
 		!decodeJobSpec(j.Payload).executionAt.IsZero() {
@@ -142,13 +160,13 @@ func (f *ForgeRun) scheduleCancelWindow(v *request, j *job.Job) {
 	}
 	if _, err := f.engine.Change(v.ctx, j.ID, job.Due, nil); err != nil {
 		f.Log.Log(v.ctx, outage.Level(slog.LevelWarn, err),
-			"a job is queued at the end of its cancel window only", telemetry.RequestID,
+			"a job could not be queued before its cancel window ends", telemetry.RequestID,
 			requestIDFrom(v.ctx), telemetry.JobID, j.ID.Key, telemetry.ErrorMessage, err)
 	}
 }
 
-// idempotentOr answers a request that breaks a rule now and did not when it was sent
-// first, such as one whose time has passed meanwhile.
+// idempotentOr answers an invalid request. If it repeats a request that was valid before, such as
+// one whose execution_at has passed meanwhile, it is answered like that one.
 func (f *ForgeRun) idempotentOr(v *request, key string, t jobSpec, ruleErr error) error {
 	if key == "" {
 		return ruleErr
@@ -161,8 +179,8 @@ func (f *ForgeRun) idempotentOr(v *request, key string, t jobSpec, ruleErr error
 	return err
 }
 
-// sendIdempotent answers a request whose key was used before: with the same payload as it
-// was then it is the same job, as it is now (FR-067, FR-068).
+// sendIdempotent answers a request whose idempotency key was used before: with the job of that
+// request if both have the same payload, else with a conflict (FR-067, FR-068).
 func (f *ForgeRun) sendIdempotent(v *request, alias job.IdentityHash, t jobSpec) error {
 	j, err := f.engine.GetByAlias(v.ctx, alias)
 	if err != nil {
@@ -179,7 +197,7 @@ func (f *ForgeRun) sendIdempotent(v *request, alias job.IdentityHash, t jobSpec)
 }
 
 func (v *request) sendSubmitted(id string, s job.State, at time.Time) error {
-	return v.sendObject(202, func(o *strictjson.Object) {
+	return v.sendObject(http.StatusAccepted, func(o *strictjson.Object) {
 		o.Text("job_id", id)
 		o.Text("state", string(s))
 		o.Time("created_at", at)
@@ -192,10 +210,10 @@ func (f *ForgeRun) get(v *request) error {
 	if err != nil {
 		return err
 	}
-	return v.sendObject(200, func(o *strictjson.Object) { appendJob(o, j) })
+	return v.sendObject(http.StatusOK, func(o *strictjson.Object) { appendJob(o, j) })
 }
 
-// maxReportTries is how often a report is read that is withdrawn while it is read.
+// maxReportTries is how often a report is read if a retry changes the job meanwhile.
 const maxReportTries = 5
 
 // GET /v1/jobs/{job_id}/report
@@ -213,9 +231,9 @@ func (f *ForgeRun) report(v *request) error {
 		if err != nil {
 			return notFoundAs(err, "job")
 		}
-		// A retry between the two looks shows in the history: both begin anew.
+		// If the job was retried between the two reads, they do not fit together.
 		if n := len(history); n > 0 && history[n-1].At.Equal(j.FinishedAt) {
-			return v.sendObject(200, func(o *strictjson.Object) {
+			return v.sendObject(http.StatusOK, func(o *strictjson.Object) {
 				appendReport(o, j, eventsOf(j.ID.Key, history))
 			})
 		}
@@ -223,11 +241,11 @@ func (f *ForgeRun) report(v *request) error {
 	return &job.Error{Kind: job.Unavailable, Op: "forgerun.report", Msg: "the job keeps changing"}
 }
 
-// errUnchanged ends a change that has nothing to do.
+// errUnchanged is returned by a decide function that leaves the job as it is.
 var errUnchanged = errors.New("nothing to change")
 
-// change lets a cause happen to a client's own job. decide sees the job under its
-// lock; errUnchanged means that it stays as it is, which is no error.
+// change makes a transition of a client's own job. decide is called with the job under its lock; if
+// it returns errUnchanged, change returns the job as it is and no error.
 func (f *ForgeRun) change(v *request, on job.Cause,
 	decide func(j *job.Job, now time.Time) error) (*job.Job, error) {
 	id, err := v.jobID()
@@ -279,8 +297,8 @@ func (f *ForgeRun) retry(v *request) error {
 		if err := f.prepareRetry(j, now); err != nil {
 			return err
 		}
-		if trace := telemetry.Carrier(v.ctx); trace != "" { // what follows is part of this (FR-243)
-			j.Trace = trace
+		if trace := telemetry.Carrier(v.ctx); trace != "" {
+			j.Trace = trace // the next attempt belongs to the trace of this request (FR-243)
 		}
 		return nil
 	})
@@ -290,8 +308,8 @@ func (f *ForgeRun) retry(v *request) error {
 	return v.sendChanged(j, true)
 }
 
-// again decides on the retry of a job and prepares it (G-FR-07, G-FR-64). It may
-// be asked again.
+// prepareRetry decides whether a job can be retried and schedules the next attempt (G-FR-07,
+// G-FR-64). It may be called more than once.
 func (f *ForgeRun) prepareRetry(j *job.Job, now time.Time) error {
 	switch {
 	case j.State == failed && j.MaxAttempts > 0 && j.FailedAttempts >= j.MaxAttempts: // FR-142
@@ -309,9 +327,9 @@ func (f *ForgeRun) prepareRetry(j *job.Job, now time.Time) error {
 	return conflict("only a FAILED job can be retried, and this one is " + string(j.State))
 }
 
-// sendChanged answers a cancel or a retry with the state there is.
+// sendChanged answers a cancel or a retry with the job's state.
 func (v *request) sendChanged(j *job.Job, withAttempt bool) error {
-	return v.sendObject(200, func(o *strictjson.Object) {
+	return v.sendObject(http.StatusOK, func(o *strictjson.Object) {
 		o.Text("job_id", j.ID.Key)
 		o.Text("state", string(j.State))
 		o.Time("updated_at", updatedAt(j))
@@ -321,10 +339,10 @@ func (v *request) sendChanged(j *job.Job, withAttempt bool) error {
 	})
 }
 
-// jobsList is the letter of this list's cursors.
+// jobsList marks the cursors of this list.
 const jobsList = "j"
 
-// GET /v1/jobs?state=&cursor=&limit= (G-FR-43): the client's own, newest first.
+// GET /v1/jobs?state=&cursor=&limit= (G-FR-43): the client's own jobs, newest first.
 func (f *ForgeRun) list(v *request) error {
 	p, err := readPage(v.call, jobsList)
 	if err != nil {

@@ -2,6 +2,7 @@ package forgerun
 
 import (
 	"errors"
+	"net/http"
 
 	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
@@ -23,12 +24,13 @@ func (f *ForgeRun) createClient(v *request) error {
 		return err
 	}
 	v.logAttr(telemetry.ClientID, client.ID)
-	return v.sendObject(201, func(o *strictjson.Object) { o.Text("client_id", client.ID) })
+	return v.sendObject(http.StatusCreated, func(o *strictjson.Object) {
+		o.Text("client_id", client.ID)
+	})
 }
 
-// pathClient reads the client of the path, whose key must have been shown. Where
-// it was not, the client of another is told from one that does not exist
-// (G-FR-65).
+// pathClient reads the client of the path. If the caller is another client, the answer tells an
+// existing client from one that does not exist (G-FR-65).
 func (f *ForgeRun) pathClient(v *request) (string, error) {
 	id, ok := uuids.Parse(v.call.PathValue("client_id"))
 	if !ok {
@@ -53,14 +55,7 @@ func (f *ForgeRun) createKey(v *request) error {
 	if v.identity.ClientID != "" {
 		by = &v.identity
 	}
-	var rotate bool
-	if err = v.call.CheckQuery(); err == nil {
-		rotate, err = parseRotate(v.body)
-	}
-	var key string
-	if err == nil {
-		key, err = idempotencyKeyHeader(v.call.Request.Header)
-	}
+	rotate, key, err := v.readKeyRequest()
 	if err != nil {
 		return f.keyNeededOr(v, by, id, err)
 	}
@@ -75,15 +70,27 @@ func (f *ForgeRun) createKey(v *request) error {
 	if by == nil {
 		v.logAttr(telemetry.ClientID, id)
 	}
-	status := 200
+	status := http.StatusOK
 	if issued.Created {
-		status = 201
+		status = http.StatusCreated
 	}
 	return v.sendIssued(status, issued)
 }
 
-// keyNeededOr answers a body that is wrong: to a caller without a key only where none
-// is needed (FR-029).
+// readKeyRequest reads the request for a key and its idempotency key.
+func (v *request) readKeyRequest() (rotate bool, key string, err error) {
+	if err := v.call.CheckQuery(); err != nil {
+		return false, "", err
+	}
+	if rotate, err = parseRotate(v.body); err != nil {
+		return false, "", err
+	}
+	key, err = idempotencyKeyHeader(v.call.Request.Header)
+	return rotate, key, err
+}
+
+// keyNeededOr answers an invalid request for a key. A caller without a key learns what is wrong
+// with the request only if the client needs none (FR-029).
 func (f *ForgeRun) keyNeededOr(v *request, by *account.Identity, id string, bodyErr error) error {
 	if by != nil {
 		return bodyErr
@@ -98,12 +105,14 @@ func (f *ForgeRun) keyNeededOr(v *request, by *account.Identity, id string, body
 	return bodyErr
 }
 
-// errClientHasKey answers who shows no key and is not to make a client's first one
-// (G-FR-03, G-FR-57).
-var errClientHasKey = &problem{code: codeCredentials,
+// errClientHasKey is the answer to a caller without a key if the client has had one (G-FR-03,
+// G-FR-57).
+var errClientHasKey = &problem{
+	code: codeCredentials,
 	detail: "only the first key of a client is made without one, and without rotate: show the " +
-		"client's key, " +
-		"as the header Authorization: Bearer API_KEY; a client that lost its key gets another from the operator, by millrace operator recover"}
+		"client's key, as the header Authorization: Bearer API_KEY; a client that lost its key " +
+		"gets another from the operator, by millrace operator recover",
+}
 
 func (v *request) sendIssued(status int, issued account.Issued) error {
 	return v.sendObject(status, func(o *strictjson.Object) {
@@ -130,7 +139,7 @@ func (f *ForgeRun) renewKey(v *request) error {
 	if err != nil {
 		return notFoundAs(err, "client")
 	}
-	return v.sendIssued(200, issued)
+	return v.sendIssued(http.StatusOK, issued)
 }
 
 // POST /v1/clients/{client_id}/keys/revoke
@@ -145,10 +154,10 @@ func (f *ForgeRun) revokeKey(v *request) error {
 	if err := f.accounts.RevokeKey(v.ctx, v.identity, id); err != nil {
 		return notFoundAs(err, "key")
 	}
-	return v.sendObject(200, func(o *strictjson.Object) { o.Bool("revoked", true) })
+	return v.sendObject(http.StatusOK, func(o *strictjson.Object) { o.Bool("revoked", true) })
 }
 
-// keysList is the letter of this list's cursors.
+// keysList marks the cursors of this list.
 const keysList = "k"
 
 // GET /v1/clients/{client_id}/keys
@@ -169,12 +178,11 @@ func (f *ForgeRun) listKeys(v *request) error {
 	if err != nil {
 		return notFoundAs(err, "client")
 	}
-	return sendPage(v, p, keys, func(k account.Key) string {
-		return k.ID
-	}, func(o *strictjson.Object, k account.Key) {
+	write := func(o *strictjson.Object, k account.Key) {
 		o.Text("key_id", k.ID)
 		o.Time("created_at", k.CreatedAt)
 		o.Time("expires_at", k.ExpiresAt)
 		o.Time("revoked_at", k.RevokedAt)
-	})
+	}
+	return sendPage(v, p, keys, func(k account.Key) string { return k.ID }, write)
 }

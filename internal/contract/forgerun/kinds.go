@@ -8,28 +8,26 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// kind is one row of the catalogue of work kinds: how long a job of it runs,
-// what it leaves, how it ends.
+// kind is one row of the catalogue of work kinds.
 type kind struct {
 	name       string
-	durationMS int64 // how long it runs; overtime stands for longer than is allowed
+	durationMS int64 // of an attempt; overtime: longer than MaxRunTime
 	outputKiB  int64 // size of its output (G-FR-60)
 	ending     runEnding
-	// retryable is what its failure says of itself (FR-088).
-	retryable bool
-	// choosable says that the kind shows what it is for without anybody doing
-	// anything, so that it may be chosen for a client that names none (G-FR-02).
+	retryable  bool // whether its failure says that it is retryable (FR-088)
+	// choosable kinds may be chosen for a client that names none: they need no second request and
+	// no receiver to show what they stand for (G-FR-02).
 	choosable bool
 }
 
-// runEnding is how a kind's runs end.
+// runEnding is how the attempts of a kind end.
 type runEnding uint8
 
 const (
 	endsSuccessfully runEnding = iota
-	alwaysFails                // each of them
-	failsFirst                 // the first; those after a retry end well
-	rejected                   // there is none: it is turned down at submit
+	alwaysFails
+	failsFirst // the first attempt fails, those after a retry succeed
+	rejected   // there are no attempts: submit refuses the kind
 )
 
 // overtime stands for the maximum run time and a second (FR-090).
@@ -83,7 +81,7 @@ var kindByName = func() map[string]*kind {
 	return m
 }()
 
-// kindNames are those that may be asked for, for whoever asked for another.
+// kindNames lists the kinds for error messages.
 var kindNames = func() string {
 	names := make([]string, len(kinds))
 	for i := range kinds {
@@ -95,7 +93,7 @@ var kindNames = func() string {
 // fails reports whether the kind is meant to fail (FR-114).
 func (k *kind) fails() bool { return k.ending == alwaysFails || k.ending == failsFirst }
 
-// duration is how long a run lasts where runs may last limit.
+// duration returns how long an attempt takes if MaxRunTime is limit.
 func (k *kind) duration(limit time.Duration) time.Duration {
 	if k.durationMS == overtime {
 		return limit + time.Second
@@ -103,7 +101,7 @@ func (k *kind) duration(limit time.Duration) time.Duration {
 	return time.Duration(k.durationMS) * time.Millisecond
 }
 
-// expected is the state that the kind leads to when nobody interferes (FR-117).
+// expected returns the final state that the kind stands for (FR-117).
 func (k *kind) expected() job.State {
 	switch k.name {
 	case cancelBeforeStart, "CANCEL_DURING_RUN":
@@ -124,10 +122,9 @@ type definitionRules struct {
 	failureProbability float64 // share of failing jobs among chosen kinds (FR-078)
 }
 
-// choose picks a kind by the time of the request in milliseconds, its seed: the
-// same time gives the same kind (G-FR-36). Only kinds whose output the payload
-// limit allows are chosen, so that a request without a kind is never refused for
-// one.
+// choose picks a kind by a seed, the time of the request in milliseconds: the same seed gives the
+// same kind (G-FR-36). It picks only kinds whose output the payload limit allows, so that a request
+// without a kind is not refused because of one.
 func (r *definitionRules) choose(seed int64) *kind {
 	random := rand.New(rand.NewPCG(uint64(seed), 0x9e3779b97f4a7c15))
 	wantsFailure := random.Float64() < r.failureProbability
@@ -139,7 +136,7 @@ func (r *definitionRules) choose(seed int64) *kind {
 		}
 	}
 	if len(candidates) == 0 {
-		return &kinds[0] // a limit that no kind fits: submit says so
+		return &kinds[0] // no kind fits the limit: submit refuses the job
 	}
 	return candidates[random.IntN(len(candidates))]
 }

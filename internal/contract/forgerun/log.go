@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Attributes of the log that are this contract's own (FR-117).
+// Keys of log lines that are this contract's own (FR-117).
 const (
 	scenarioAttr = "scenario"
 	durationAttr = "scenario_duration_ms"
@@ -18,41 +18,64 @@ const (
 	eventAttr    = "event"
 )
 
-// logAttrs are the attributes of every line about a job.
+// logAttrs returns the attributes of every line about a job.
 func (f *ForgeRun) logAttrs(j *job.Job) []slog.Attr {
-	attrs := []slog.Attr{slog.String(telemetry.JobID, j.ID.Key),
+	attrs := []slog.Attr{
+		slog.String(telemetry.JobID, j.ID.Key),
 		slog.String(telemetry.ClientID, j.Owner),
-		slog.String(scenarioAttr, j.Kind), slog.Int(telemetry.Attempt, attempt(j))}
+		slog.String(scenarioAttr, j.Kind),
+		slog.Int(telemetry.Attempt, attempt(j)),
+	}
 	if k := kindByName[j.Kind]; k != nil {
-		attrs = append(attrs, slog.Int64(durationAttr, k.duration(f.MaxRunTime).Milliseconds()),
+		attrs = append(attrs,
+			slog.Int64(durationAttr, k.duration(f.MaxRunTime).Milliseconds()),
 			slog.String(expectedAttr, string(k.expected())))
 	}
 	return attrs
 }
 
-// logTransition logs a change of state (FR-219), and a failure with its reason (FR-220,
-// FR-241). With LogRequests off only the latter is more than Debug.
+// logTransition logs a transition (FR-219), and a failure with its reason (FR-220, FR-241).
 func (f *ForgeRun) logTransition(m *engine.Moved) {
-	level := slog.LevelDebug
-	switch {
-	case m.To == failed:
-		level = slog.LevelWarn
-	case f.LogRequests:
-		level = slog.LevelInfo
-	}
+	e := newEvent(m.Job.ID.Key, m.On, m.From, m.To, m.At, m.Reason)
+	level := f.transitionLevel(&e)
 	ctx := context.Background()
 	if !f.Log.Enabled(ctx, level) {
 		return
 	}
-	e := newEvent(m.Job.ID.Key, m.On, m.From, m.To, m.At, m.Reason)
-	attrs := append(f.logAttrs(&m.Job), slog.String(telemetry.CurrentState, string(m.From)),
-		slog.String(telemetry.NextState, string(m.To)), slog.String(eventAttr, e.name))
-	if m.To == failed {
-		attrs = append(attrs, slog.String(telemetry.ErrorCode, e.reason),
-			slog.String(telemetry.ErrorMessage,
-				cmp.Or(failureText[e.reason], e.reason, "the run failed")))
-	} else if e.reason != "" {
+	attrs := append(f.logAttrs(&m.Job),
+		slog.String(telemetry.CurrentState, string(m.From)), // FR-219: also where it is empty
+		slog.String(telemetry.NextState, string(m.To)),
+		slog.String(eventAttr, e.name))
+	switch {
+	case m.To == failed:
+		message := cmp.Or(failureText[e.reason], e.reason, "the run failed")
+		attrs = append(attrs,
+			slog.String(telemetry.ErrorCode, cmp.Or(e.reason, "failed")),
+			slog.String(telemetry.ErrorMessage, message))
+	case e.reason != "":
 		attrs = append(attrs, slog.String("reason", e.reason))
 	}
 	f.Log.LogAttrs(ctx, level, "job", attrs...)
+}
+
+// serverFailures are the codes of failures whose cause is the server or a worker and not the job.
+var serverFailures = map[string]bool{
+	runnerLost:             true,
+	missingDefinition.code: true,
+	invalidOutput.code:     true,
+	runnerPanicked.code:    true,
+}
+
+// transitionLevel returns the level of a transition's line. Operators should see, at WARN, a job
+// that failed with no retries left, and any failure of the server or a worker. A failed attempt
+// that a client may retry is routine, at INFO. Other transitions are at INFO with LogRequests, else
+// at DEBUG.
+func (f *ForgeRun) transitionLevel(e *event) slog.Level {
+	switch {
+	case e.next == failed && (e.final || serverFailures[e.reason]):
+		return slog.LevelWarn
+	case e.next == failed, f.LogRequests:
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestLogRequests: requests and changes of state keep their fields, and are Info or Debug as
-// it is set; a job that fails is more than that either way.
+// TestLogRequests: requests and transitions keep their fields, and are INFO or DEBUG as it is set.
+// A failed attempt with retries left is INFO either way, and the last one is WARN.
 func TestLogRequests(t *testing.T) {
 	t.Parallel()
 	for level, set := range map[string]bool{"INFO": true, "DEBUG": false} {
@@ -30,9 +30,28 @@ func TestLogRequests(t *testing.T) {
 			assertEqual(t, "FR-219 ends",
 				lines(map[string]any{"msg": "job", "level": level, "job_id": well,
 					"next_state": "SUCCEEDED"}), 1)
-			assertEqual(t, "FR-220 failures",
-				lines(map[string]any{"msg": "job", "level": "WARN", "job_id": ill,
-					"next_state": "FAILED"}), 1)
+			failures := func(level string) int {
+				return lines(map[string]any{"msg": "job", "level": level, "job_id": ill,
+					"next_state": "FAILED", "error_code": "simulated_failure",
+					"error_message": "the work kind fails by design"})
+			}
+			assertEqual(t, "FR-220 failed attempts", failures("INFO"), 1)
+			assertEqual(t, "FR-220 failures for good", failures("WARN"), 0)
+			for range c.MaxRetries {
+				who.retry(t, ill)
+				w.clock.Advance(time.Hour)
+				w.claimAndRun(t)
+			}
+			who.wantState(t, ill, "FAILED")
+			assertEqual(t, "FR-220 failed attempts", failures("INFO"), c.MaxRetries)
+			assertEqual(t, "FR-220 failures for good", failures("WARN"), 1)
+			for _, line := range w.log.Lines(t, map[string]any{"msg": "job"}) {
+				for key, value := range line {
+					if value == "" && key != "current_state" { // FR-219 has it in every line
+						t.Errorf("%s is empty: %v", key, line)
+					}
+				}
+			}
 		})
 	}
 }

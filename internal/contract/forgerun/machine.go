@@ -5,7 +5,7 @@ import "github.com/millrace/millrace/internal/job"
 // Name is the contract's name in the store, in settings and in metrics.
 const Name = "forgerun"
 
-// queue is the one there is (FR-169, G-FR-66).
+// queue is the one queue of all jobs (FR-169, G-FR-66).
 const queue = "default"
 
 // The states (FR-154).
@@ -19,16 +19,22 @@ const (
 	canceled  job.State = "CANCELED"
 )
 
-// states are all of them, in the order of the document.
+// states lists the states in the order of the document.
 var states = []job.State{created, queued, assigned, running, succeeded, failed, canceled}
 
-// machine is the whole life of a job. A run that fails, whatever the reason,
-// ends in FAILED and counts: only a client leads out of there (G-FR-06), as long
-// as retries are left (FR-142). A job that was handed out and did not start is
-// nobody's failure.
+// machine is the state machine of a job; doc.go draws it. An attempt that fails for whatever reason
+// ends in FAILED and is counted. Only a retry leads out of FAILED (G-FR-06), as long as retries are
+// left (FR-142). A job that was claimed and not started has not failed.
 var machine = job.MustMachine(
-	map[job.State]job.Phase{created: job.Waiting, queued: job.Ready, assigned: job.Leased,
-		running: job.Leased, succeeded: job.Done, failed: job.Done, canceled: job.Done},
+	map[job.State]job.Phase{
+		created:   job.Waiting,
+		queued:    job.Ready,
+		assigned:  job.Leased,
+		running:   job.Leased,
+		succeeded: job.Done,
+		failed:    job.Done,
+		canceled:  job.Done,
+	},
 	[]job.Move{
 		{From: job.StateNone, On: job.Submitted, To: created},
 
@@ -49,17 +55,16 @@ var machine = job.MustMachine(
 		{From: running, On: job.FailedForGood, To: failed},
 		{From: running, On: job.Expired, To: failed, CountsFailed: true}, // G-FR-35
 		{From: running, On: job.ExpiredForGood, To: failed},
-		// a run that was given up is lost (G-X-18)
-		{From: running, On: job.Released, To: failed, CountsFailed: true},
+		{From: running, On: job.Released, To: failed, CountsFailed: true}, // G-X-18
 
 		{From: failed, On: job.Retried, To: queued},
 	})
 
-// final reports whether nothing but a retry can follow.
+// final reports whether a job in this state has finished. Only a retry can follow.
 func final(s job.State) bool { return s == succeeded || s == failed || s == canceled }
 
-// outcome is how a final state is called in a job and its report (FR-121);
-// empty while there is none.
+// outcome returns the word for a final state in a job and its report (FR-121), or "" if the state
+// is not final.
 func outcome(s job.State) string {
 	switch s {
 	case succeeded:
@@ -72,8 +77,8 @@ func outcome(s job.State) string {
 	return ""
 }
 
-// attempt is how often a job was retried (G-FR-20): each failure but the one it
-// is in was left by a retry.
+// attempt returns how often a job was retried (G-FR-20). Every failed attempt was followed by a
+// retry, except the one that a FAILED job is in.
 func attempt(j *job.Job) int {
 	if j.State == failed {
 		return max(0, j.FailedAttempts-1)

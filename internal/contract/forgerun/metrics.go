@@ -15,14 +15,13 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// metrics are FR-221 to FR-240 under the names of G-FR-59. What counts jobs is
-// driven by the moves the engine tells of once they are on stable storage, so that
-// it agrees with the events.
+// metrics holds the metrics FR-221 to FR-240 under the names of G-FR-59. Those of jobs are counted
+// by committed transitions, so that they agree with the events.
 type metrics struct {
 	entries         map[job.State]prometheus.Counter // entries into each state but ASSIGNED
 	idempotencyNew  prometheus.Counter
 	idempotencyHits prometheus.Counter
-	// idempotencyConflicts are submits whose key belongs to a job with another payload.
+	// idempotencyConflicts counts submits whose key belongs to a job with another payload.
 	idempotencyConflicts prometheus.Counter
 
 	queueWait, assigned, execution prometheus.Histogram
@@ -67,7 +66,7 @@ var (
 		250e-3, 500e-3, 1, 2.5, 10, 30}
 )
 
-// newMetrics registers all of them, each with a value from the start.
+// newMetrics registers the metrics. Each label value has a sample from the start.
 func newMetrics(r prometheus.Registerer, depth prometheus.Collector,
 	available func() float64) (*metrics, error) {
 	m := &metrics{
@@ -151,14 +150,14 @@ func (m *metrics) register(r prometheus.Registerer, depth prometheus.Collector,
 	return nil
 }
 
-// moved counts a change of a job.
+// onTransition counts a transition.
 func (m *metrics) onTransition(c *engine.Moved) {
 	if entered := m.entries[c.To]; entered != nil {
 		entered.Inc()
 	}
 	scenario := c.Job.Kind
 	if kindByName[scenario] == nil {
-		scenario = "unknown" // so that what is stored cannot make labels without end
+		scenario = "unknown" // stored names must not make an unlimited number of labels
 	}
 	switch {
 	case c.To == created:
@@ -181,7 +180,7 @@ func (m *metrics) onTransition(c *engine.Moved) {
 	}
 }
 
-// countError counts an error that was answered.
+// countError counts a request that was answered with an error.
 func (m *metrics) countError(c code) {
 	m.errors.WithLabelValues(string(c)).Inc()
 	if c == codeDatabase {
@@ -198,7 +197,7 @@ func (m *metrics) countTry(ok bool, elapsed time.Duration) {
 	}
 }
 
-// route returns what counts and times the requests of a route.
+// route returns the function that counts and observes the requests of a route.
 func (m *metrics) route(method, pattern string) func(int, time.Duration) {
 	latency := m.latency.WithLabelValues(method, pattern)
 	// there from the start

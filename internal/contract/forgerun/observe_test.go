@@ -185,7 +185,7 @@ func TestLog(t *testing.T) {
 		})
 	}
 	t.Run("FR-241 FR-220 a failure and its reason", func(t *testing.T) {
-		lines := w.log.Lines(t, map[string]any{"msg": "job", "level": "WARN", "job_id": id,
+		lines := w.log.Lines(t, map[string]any{"msg": "job", "level": "INFO", "job_id": id,
 			"next_state": "FAILED", "error_code": "simulated_failure"})
 		if len(lines) != 1 || lines[0]["error_message"] == "" {
 			t.Errorf("%v", lines)

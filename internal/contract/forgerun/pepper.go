@@ -11,25 +11,28 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// pepperRetryInterval is between tries to bind the pepper.
+// A store is bound to the pepper of the first node that starts on it; every other node must have
+// the same one. runPepper binds it when the node starts, and each request makes sure of it before
+// it is served, since the store may not have answered yet.
+
+// pepperRetryInterval is the pause between two tries to bind the pepper.
 const pepperRetryInterval = 5 * time.Second
 
-// runPepper makes the pepper of the node that starts first the store's, once the
-// store takes it, and says where the store has another: whoever starts a node
-// should not have to ask it for its health.
+// runPepper binds the pepper as soon as the store answers. If the store is bound to another pepper
+// it logs what the operator must do.
 func (f *ForgeRun) runPepper(ctx context.Context) {
 	bindLoop := outage.Loop{Log: f.Log, Name: "binding of the pepper"}
 	for {
 		err := f.bindPepper(ctx)
-		if err == nil {
+		switch {
+		case err == nil:
 			bindLoop.Report(ctx, nil)
 			f.Log.Debug("the pepper is the store's")
 			return
-		}
-		if errors.Is(err, account.ErrPepper) {
+		case errors.Is(err, account.ErrPepper):
 			f.Log.Error("this node answers every request of ForgeRun with 503: start it again "+
-				"with the pepper file of the node that was "+
-				"started first on this store (secrets.pepper_file, else pepper in its data_dir)",
+				"with the pepper file of the node that was started first on this store "+
+				"(secrets.pepper_file, else pepper in its data_dir)",
 				telemetry.ErrorCode, string(codeConfig), telemetry.ErrorMessage, err)
 			return
 		}
@@ -44,21 +47,20 @@ func (f *ForgeRun) runPepper(ctx context.Context) {
 	}
 }
 
-// bindPepper finds out once whether the pepper is the one that the keys in the store
-// were made under, which it becomes if there is none. With another one nobody could be
-// recognised (FR-027).
+// bindPepper binds the store to the pepper, or checks that it is (FR-027). After its first success
+// it does not ask the store any more.
 func (f *ForgeRun) bindPepper(ctx context.Context) error {
 	if f.pepperBound.Load() {
 		return nil
 	}
-	err := f.accounts.Bind(ctx)
-	if err == nil {
-		f.pepperBound.Store(true)
+	if err := f.accounts.Bind(ctx); err != nil {
+		return pepperError(err)
 	}
-	return pepperError(err)
+	f.pepperBound.Store(true)
+	return nil
 }
 
-// checkPepper is bindPepper for who only asks: it changes nothing.
+// checkPepper checks that the store is not bound to another pepper. It changes nothing.
 func (f *ForgeRun) checkPepper(ctx context.Context) error {
 	if f.pepperBound.Load() {
 		return nil
@@ -66,8 +68,8 @@ func (f *ForgeRun) checkPepper(ctx context.Context) error {
 	return pepperError(f.accounts.Check(ctx))
 }
 
-// checkPepperHealth fails where the pepper is known to be a wrong one. A store that does not
-// answer is not its fault.
+// checkPepperHealth fails if the store is bound to another pepper. A store that does not answer is
+// reported by the store's own check.
 func (f *ForgeRun) checkPepperHealth(ctx context.Context) error {
 	err := f.checkPepper(ctx)
 	if errors.Is(err, account.ErrPepper) {
@@ -76,8 +78,8 @@ func (f *ForgeRun) checkPepperHealth(ctx context.Context) error {
 	return nil
 }
 
-// ensurePepper is what a request needs. One that may make a key does not wait for Run to
-// have bound the pepper; others decide nothing for other nodes.
+// ensurePepper checks the pepper for a request. A request that may make a key binds it; others must
+// not decide which pepper the other nodes need.
 func (f *ForgeRun) ensurePepper(v *request) error {
 	if v.call.Request.Method == http.MethodPost {
 		return f.bindPepper(v.ctx)

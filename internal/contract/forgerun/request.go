@@ -15,22 +15,21 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// types are those there are (FR-058); which of them are allowed is a setting.
+// types lists the types of jobs (FR-058). A setting says which of them are allowed.
 var types = []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}
 
 const (
-	maxIdempotencyKey = 255 // bytes of an idempotency key
+	maxIdempotencyKey = 255 // bytes
 
-	// pastTolerance is how far a time may lie in the past and still count as now
-	// (FR-062).
+	// pastTolerance is how far execution_at may lie in the past (FR-062).
 	pastTolerance = time.Second
 )
 
-// jobSpec are what a client asked for, as the store keeps it beside the definition:
-// two requests are the same when their terms are (G-FR-22).
+// jobSpec is a request for a job. It is stored as the job's payload, beside the definition: a
+// request with a known idempotency key repeats the first one if their specs are equal (G-FR-22).
 type jobSpec struct {
 	typ         string
-	kind        string // empty where the client left it open
+	kind        string // empty: the server chooses one
 	executionAt time.Time
 	callback    string
 }
@@ -40,7 +39,7 @@ func (t jobSpec) equal(o jobSpec) bool {
 		t.executionAt.Equal(o.executionAt)
 }
 
-// encode writes terms as they are stored.
+// encode returns the spec as it is stored.
 func (t *jobSpec) encode() []byte {
 	o := strictjson.NewObject(make([]byte, 0, 128))
 	o.Text("type", t.typ)
@@ -50,7 +49,7 @@ func (t *jobSpec) encode() []byte {
 	return o.End()
 }
 
-// decodeJobSpec reads what encode wrote; what cannot be read is left out.
+// decodeJobSpec is the inverse of encode; a member that cannot be read stays empty.
 func decodeJobSpec(raw []byte) (t jobSpec) {
 	for name, value := range strictjson.Members(raw) {
 		switch string(name) {
@@ -71,12 +70,11 @@ func decodeJobSpec(raw []byte) (t jobSpec) {
 type submission struct {
 	jobSpec
 
-	key         string // of idempotency, from the body
-	invalidTime bool   // execution_at is there and cannot be used
+	key         string // the idempotency key in the body
+	invalidTime bool   // execution_at is a string and no valid time
 }
 
-// parseObject checks that a body is a JSON object. An empty one is an object
-// without members where that is allowed.
+// parseObject checks that a body is a JSON object. Unless it is required it may be empty.
 func parseObject(body []byte, required bool) error {
 	if len(strictjson.Trim(body)) == 0 {
 		if required {
@@ -93,8 +91,8 @@ func parseObject(body []byte, required bool) error {
 	return nil
 }
 
-// readText reads a member that is a string. Text that no store can keep as it was
-// sent breaks a rule.
+// readText reads a member that is a string. A text that no store can keep as it was sent is
+// invalid.
 func readText(name string, raw []byte) (string, error) {
 	s, err := strictjson.String(raw)
 	switch {
@@ -107,7 +105,7 @@ func readText(name string, raw []byte) (string, error) {
 	return s, nil
 }
 
-// readOptionalText is text for members that may be null or missing.
+// readOptionalText reads a string that may be null or missing.
 func readOptionalText(name string, raw []byte) (string, error) {
 	if raw == nil || strictjson.IsNull(raw) {
 		return "", nil
@@ -115,8 +113,8 @@ func readOptionalText(name string, raw []byte) (string, error) {
 	return readText(name, raw)
 }
 
-// findMembers finds members of an object by name; of one that is there twice the last
-// counts (G-X-15).
+// findMembers returns members of an object by name. Of a repeated member the last one counts
+// (G-X-15).
 func findMembers(body []byte, names ...string) map[string][]byte {
 	found := make(map[string][]byte, len(names))
 	for name, value := range strictjson.Members(body) {
@@ -127,8 +125,8 @@ func findMembers(body []byte, names ...string) map[string][]byte {
 	return found
 }
 
-// parseSubmission reads the body of a submit. It refuses what is malformed;
-// rules are for check. Of two things that are wrong the malformed one counts.
+// parseSubmission reads the body of a submit and refuses a malformed one; check validates the
+// rules. Of several errors a malformed one is reported first.
 func parseSubmission(body []byte) (s submission, err error) {
 	if err := parseObject(body, true); err != nil {
 		return s, err
@@ -146,7 +144,7 @@ func parseSubmission(body []byte) (s submission, err error) {
 		_, errs[4] = readText("execution_at", raw)
 		var timeErr error
 		s.executionAt, timeErr = strictjson.Time(raw)
-		s.invalidTime = timeErr != nil || s.executionAt.IsZero() // which stands for no time
+		s.invalidTime = timeErr != nil || s.executionAt.IsZero() // the zero time stands for none
 	}
 	if err := mostSevere(errs[:]...); err != nil {
 		return s, err
@@ -164,7 +162,7 @@ func parseSubmission(body []byte) (s submission, err error) {
 
 func isPresent(raw []byte) bool { return raw != nil && !strictjson.IsNull(raw) }
 
-// mostSevere returns the first malformed error, else the first.
+// mostSevere returns the first malformed error or, if there is none, the first error.
 func mostSevere(errs ...error) error {
 	var first error
 	for _, err := range errs {
@@ -178,8 +176,8 @@ func mostSevere(errs ...error) error {
 	return first
 }
 
-// idempotencyKeyHeader reads the Idempotency-Key of a create action (G-FR-24). An empty one
-// is none.
+// idempotencyKeyHeader reads the Idempotency-Key of a create action (G-FR-24). An empty header
+// counts as absent.
 func idempotencyKeyHeader(h http.Header) (string, error) {
 	given := h["Idempotency-Key"]
 	if len(given) > 1 {
@@ -201,10 +199,10 @@ func checkIdempotencyKey(name, key string) error {
 	return nil
 }
 
-// maxQuoted bounds how much of what a client sent is sent back to it.
+// maxQuoted bounds how many bytes of a value error messages quote.
 const maxQuoted = 100
 
-// quote shows a client what it sent, or the beginning of that.
+// quote quotes a client's value, or its beginning, for an error message.
 func quote(s string) string {
 	if len(s) <= maxQuoted {
 		return strconv.Quote(s)
@@ -212,7 +210,7 @@ func quote(s string) string {
 	return strconv.Quote(strings.ToValidUTF8(s[:maxQuoted], "")) + "…"
 }
 
-// check holds a submission against the rules of the contract (FR-007).
+// check validates a submission by the rules of the contract (FR-007).
 func (s *submission) check(allowed []string, now time.Time) error {
 	switch {
 	case !slices.Contains(types, s.typ):
@@ -235,8 +233,8 @@ func (s *submission) check(allowed []string, now time.Time) error {
 	return nil
 }
 
-// checkURL takes what a webhook may be sent to (FR-065, FR-186); where that leads
-// is for the guard of outgoing requests to judge.
+// checkURL checks the form of a URL that events may be sent to (FR-065, FR-186). Whether its
+// address is allowed is checked when a request is sent.
 func checkURL(name, raw string) error {
 	if _, err := egress.ParseURL(raw); err != nil {
 		return invalid(name + ": " + err.Error())
@@ -259,8 +257,8 @@ func parseRotate(body []byte) (rotate bool, err error) {
 	return rotate, nil
 }
 
-// parseKeyID reads the body of a revocation (FR-051): one that is no UUID is
-// malformed (G-FR-46).
+// parseKeyID reads the body of a revocation (FR-051). A key id that is no UUID is malformed
+// (G-FR-46).
 func parseKeyID(body []byte) (string, error) {
 	if err := parseObject(body, true); err != nil {
 		return "", err
@@ -285,8 +283,7 @@ type webhookRequest struct {
 	events []string // sorted, each once
 }
 
-// parseWebhook reads and judges the body of a registration (FR-186, G-FR-49,
-// G-FR-61).
+// parseWebhook reads and validates the body of a registration (FR-186, G-FR-49, G-FR-61).
 func parseWebhook(body []byte) (h webhookRequest, err error) {
 	if err := parseObject(body, true); err != nil {
 		return h, err
@@ -306,30 +303,47 @@ func parseWebhook(body []byte) (h webhookRequest, err error) {
 			webhookMemberHelp["events"]))
 	}
 	var eventErr error
-	for i, raw := range strictjson.Elements(m["events"]) {
-		name, err := readText(fmt.Sprintf("events[%d]", i), raw)
-		switch {
-		case isMalformed(err):
-			return h, err
-		case eventErr == nil && (err != nil || !slices.Contains(eventNames, name)):
-			eventErr = invalid(fmt.Sprintf("events[%d] is not the name of an event: %s%s", i,
-				quote(name), webhookMemberHelp["events"]))
-		}
-		h.events = append(h.events, name)
+	if h.events, eventErr = readEventNames(m["events"]); isMalformed(eventErr) {
+		return h, eventErr
 	}
-	if urlErr == nil {
-		urlErr = checkURL("url", h.url)
+	if urlErr != nil {
+		return h, urlErr
 	}
-	if len(h.events) == 0 {
-		eventErr = invalid("events is empty, so the webhook would never be called" +
-			webhookMemberHelp["events"])
+	if err := checkURL("url", h.url); err != nil {
+		return h, err
 	}
-	slices.Sort(h.events)
-	h.events = slices.Compact(h.events)
-	return h, mostSevere(urlErr, eventErr)
+	return h, eventErr
 }
 
-// webhookMemberHelp says of a member of a registration what it is, behind what is wrong with it.
+// readEventNames reads the events of a webhook, sorted and each once. A malformed name is reported
+// before one that is no event.
+func readEventNames(raw []byte) (events []string, err error) {
+	for i, element := range strictjson.Elements(raw) {
+		name, textErr := readText(fmt.Sprintf("events[%d]", i), element)
+		if isMalformed(textErr) {
+			return nil, textErr
+		}
+		if err != nil {
+			continue // only a malformed name is worse than the first unknown one
+		}
+		if textErr != nil || !slices.Contains(eventNames, name) {
+			err = invalid(fmt.Sprintf("events[%d] is not the name of an event: %s%s", i,
+				quote(name), webhookMemberHelp["events"]))
+		}
+		events = append(events, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(events) == 0 {
+		return nil, invalid("events is empty, so the webhook would never be called" +
+			webhookMemberHelp["events"])
+	}
+	slices.Sort(events)
+	return slices.Compact(events), nil
+}
+
+// webhookMemberHelp explains a member of a registration at the end of an error message.
 var webhookMemberHelp = map[string]string{
 	"url":    ": where events are sent to, by http or https",
 	"events": ": it is an array of " + strings.Join(eventNames, ", "),

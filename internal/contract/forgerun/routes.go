@@ -6,17 +6,17 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// access says who may use a route.
+// access is the API key that a route needs.
 type access uint8
 
 const (
-	authKey        access = iota // who shows a good key
-	authNone                     // whoever comes, within the limit of an address
-	authOptional                 // with a key or, for a client's first, without (G-FR-03)
-	authExpiredKey               // with a key that may have expired: for its renewal (G-FR-26)
+	authKey        access = iota // a valid key
+	authNone                     // no key; counted by address
+	authOptional                 // a valid key or, for a client's first key, none (G-FR-03)
+	authExpiredKey               // a key that may have expired, to renew it (G-FR-26)
 )
 
-// action is one row of the API: what is done under which name in logs and traces.
+// action is one route of the API. Its name stands in logs and traces.
 type action struct {
 	name   string
 	method string
@@ -32,7 +32,7 @@ const (
 	replayPath     = webhookPath + "/deliveries/{delivery_id}/replay"
 )
 
-// actions is the whole API: the document's routes, then this project's.
+// actions lists the document's routes and then this project's additions.
 var actions = []action{
 	{"create_client", http.MethodPost, "/v1/clients", authNone, (*ForgeRun).createClient},
 	{"create_key", http.MethodPost, clientKeysPath, authOptional, (*ForgeRun).createKey},
@@ -58,16 +58,20 @@ var actions = []action{
 		(*ForgeRun).enableWebhook},
 }
 
-// routes are the actions as the table of HTTP has them.
+// routes returns the actions as routes of httpapi.
 func (f *ForgeRun) routes() []httpapi.Route {
 	routes := make([]httpapi.Route, len(actions))
 	for i := range actions {
 		a := &actions[i]
-		routes[i] = httpapi.Route{Method: a.method, Pattern: a.path, Action: a.name, NoStore: true,
+		routes[i] = httpapi.Route{
+			Method:    a.method,
+			Pattern:   a.path,
+			Action:    a.name,
+			NoStore:   true,
 			ReadsBody: a.method == http.MethodPost,
-			Handle: func(c *httpapi.Call) error {
-				return f.serve(c, a)
-			}, Observe: f.metrics.route(a.method, a.path)}
+			Handle:    func(c *httpapi.Call) error { return f.serve(c, a) },
+			Observe:   f.metrics.route(a.method, a.path),
+		}
 	}
 	return routes
 }

@@ -14,28 +14,46 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// Failures of simulated runs.
+// Failures of simulated attempts.
 var (
-	simulatedFailure  = failure{code: "simulated_failure", message: "the work kind fails by design"}
-	missingDefinition = failure{code: "definition_missing", message: errNoDefinition.Error()}
-	invalidOutput     = failure{code: "output_invalid",
-		message: "the output of the run is invalid or incomplete"}
-	runTimeout = failure{code: string(codeTimeout),
-		message: "the run took longer than jobs may run"}
-	runnerPanicked = failure{code: "runner_broken",
-		message: "the runner broke while the job ran", retryable: true}
-	failureText = map[string]string{runnerLost: runnerLostFailure.message,
-		simulatedFailure.code:  simulatedFailure.message,
-		missingDefinition.code: missingDefinition.message,
-		invalidOutput.code:     invalidOutput.message, runTimeout.code: runTimeout.message,
-		runnerPanicked.code: runnerPanicked.message}
+	simulatedFailure = failure{
+		code:    "simulated_failure",
+		message: "the work kind fails by design",
+	}
+	missingDefinition = failure{
+		code:    "definition_missing",
+		message: errNoDefinition.Error(),
+	}
+	invalidOutput = failure{
+		code:    "output_invalid",
+		message: "the output of the run is invalid or incomplete",
+	}
+	runTimeout = failure{
+		code:    string(codeTimeout),
+		message: "the run took longer than jobs may run",
+	}
+	runnerPanicked = failure{
+		code:      "runner_broken",
+		message:   "the runner panicked while the job ran",
+		retryable: true,
+	}
 )
+
+// failureText holds the messages of failures by their codes, for the log.
+var failureText = map[string]string{
+	simulatedFailure.code:  simulatedFailure.message,
+	missingDefinition.code: missingDefinition.message,
+	invalidOutput.code:     invalidOutput.message,
+	runTimeout.code:        runTimeout.message,
+	runnerPanicked.code:    runnerPanicked.message,
+	runnerLostFailure.code: runnerLostFailure.message,
+}
 
 func (f failure) outcome() engine.Outcome {
 	return engine.Outcome{On: job.Failed, Failure: f.encode(), Reason: f.code}
 }
 
-// handler runs jobs for the pool.
+// handler executes jobs for the pool.
 type handler struct{ f *ForgeRun }
 
 // Handle implements worker.Handler.
@@ -43,12 +61,12 @@ func (h handler) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	return h.f.simulate(ctx, t.Job, func(context.Context) error { return t.Start() })
 }
 
-// panicOutcome is how a run ends whose handler panicked.
+// panicOutcome returns the outcome of an attempt whose handler panicked.
 func panicOutcome(*worker.Task, any) engine.Outcome { return runnerPanicked.outcome() }
 
-// simulate is a run of a job: it waits as long as the work kind takes, leaves an
-// output and ends as the kind does (FR-116). It stops as soon as ctx ends; whoever
-// ended it knows what that means for the job.
+// simulate executes an attempt: it waits as long as the work kind takes, makes an output and ends
+// as the kind does (FR-116). If ctx ends, because the node stops or the job was canceled, it
+// releases the job at once.
 func (f *ForgeRun) simulate(ctx context.Context, j *job.Job,
 	start func(context.Context) error) engine.Outcome {
 	d, definitionErr := decodeDefinition(j.Definition)
@@ -80,13 +98,12 @@ func (f *ForgeRun) simulate(ctx context.Context, j *job.Job,
 	return engine.Outcome{On: job.Succeeded, Result: outputReceipt(output)}
 }
 
-// scaleDuration applies duration_scale, which holds for simulated work and its limit alike
-// (G-FR-55).
+// scaleDuration applies duration_scale, which scales simulated work and its limit (G-FR-55).
 func (f *ForgeRun) scaleDuration(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * f.DurationScale)
 }
 
-// wait reports whether d passed before ctx ended.
+// sleep waits for d and returns false if ctx ends before.
 func (f *ForgeRun) sleep(ctx context.Context, d time.Duration) bool {
 	passed, stop := f.Timer(d)
 	defer stop()
@@ -98,17 +115,16 @@ func (f *ForgeRun) sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// realTimer is how time passes outside of tests.
+// realTimer is the default of Config.Timer.
 func realTimer(d time.Duration) (<-chan time.Time, func()) {
 	t := time.NewTimer(d)
 	return t.C, func() { t.Stop() }
 }
 
-// checksumSize is what an output ends with: the checksum of the rest.
+// checksumSize is the length of the CRC-32 at the end of an output.
 const checksumSize = 4
 
-// produce makes an output of the size that the definition says, the same for the
-// same definition.
+// produce returns an output of the definition's size. The same definition gives the same output.
 func produce(d *definition) []byte {
 	output := make([]byte, d.payloadSize)
 	random := rand.New(rand.NewPCG(uint64(d.seed), uint64(d.payloadSize)))
@@ -122,7 +138,7 @@ func produce(d *definition) []byte {
 	return output
 }
 
-// checkOutput finds out whether an output is whole.
+// checkOutput checks the size and the checksum of an output.
 func checkOutput(output []byte, size int64) error {
 	if int64(len(output)) != size {
 		return fmt.Errorf("the output has %d bytes of %d", len(output), size)
@@ -137,8 +153,8 @@ func checkOutput(output []byte, size int64) error {
 	return nil
 }
 
-// outputReceipt is what is kept of an output: nobody can read one, so its bytes would
-// be kept for nothing.
+// outputReceipt returns what is stored of an output: its size and checksum. The API has no route to
+// read an output, so its bytes are not stored.
 func outputReceipt(output []byte) []byte {
 	o := strictjson.NewObject(nil)
 	o.Int("bytes", int64(len(output)))

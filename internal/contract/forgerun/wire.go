@@ -1,6 +1,7 @@
 package forgerun
 
 import (
+	"cmp"
 	"encoding/base64"
 	"strconv"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// answer answers with one object.
+// sendObject answers with one object.
 func (v *request) sendObject(status int, fill func(*strictjson.Object)) error {
 	o := strictjson.NewObject(make([]byte, 0, 512))
 	fill(&o)
@@ -20,8 +21,8 @@ func (v *request) sendObject(status int, fill func(*strictjson.Object)) error {
 	return nil
 }
 
-// updatedAt is when the job last changed its state. Heartbeats move the time the
-// row was written, so while a worker has it the hand-out counts (FR-123).
+// updatedAt returns when the job last changed its state (FR-123). Heartbeats change the row's
+// UpdatedAt, so for a leased job it is the time of the claim or start.
 func updatedAt(j *job.Job) time.Time {
 	switch {
 	case !j.FinishedAt.IsZero():
@@ -45,17 +46,22 @@ func appendJob(o *strictjson.Object, j *job.Job) {
 	o.Int("attempt", int64(attempt(j)))
 	o.Optional("callback", t.callback)
 	o.Text("work_kind", j.Kind)
-	if d, err := decodeDefinition(j.Definition); err == nil {
-		o.Object("definition", d.append)
-	} else {
+	d, err := decodeDefinition(j.Definition)
+	if err != nil {
 		o.Null("definition")
-	}
-	if j.State == failed {
-		f := decodeFailure(j.Failure)
-		o.Object("failure", f.append)
 	} else {
-		o.Null("failure")
+		o.Object("definition", d.append)
 	}
+	appendFailure(o, j)
+}
+
+func appendFailure(o *strictjson.Object, j *job.Job) {
+	if j.State != failed {
+		o.Null("failure")
+		return
+	}
+	f := decodeFailure(j.Failure)
+	o.Object("failure", f.append)
 }
 
 // failure is why a job failed (G-FR-62).
@@ -76,12 +82,16 @@ func (f *failure) encode() []byte {
 	return o.End()
 }
 
-// runnerLostFailure is the failure of a run that fell silent and so left none (G-FR-35).
-var runnerLostFailure = failure{code: runnerLost, message: "the runner was lost while the job ran",
-	retryable: true}
+// runnerLostFailure is the failure of an attempt whose lease expired; no worker has reported one
+// (G-FR-35).
+var runnerLostFailure = failure{
+	code:      runnerLost,
+	message:   "the runner was lost while the job ran",
+	retryable: true,
+}
 
-// decodeFailure reads what a run left: what encode wrote, or whatever a worker
-// outside said of it.
+// decodeFailure reads a stored failure: one that encode wrote, or one that a remote worker has
+// reported in its own form.
 func decodeFailure(raw []byte) failure {
 	if len(raw) == 0 {
 		return runnerLostFailure
@@ -90,21 +100,31 @@ func decodeFailure(raw []byte) failure {
 	if strictjson.Check(raw) != nil {
 		return f
 	}
-	if s, err := strictjson.String(raw); err == nil {
-		f.message = s
+	if strictjson.KindOf(raw) == strictjson.KindString {
+		f.message = cmp.Or(textOf(raw), f.message)
+		return f
 	}
 	for name, value := range strictjson.Members(raw) {
-		switch s, err := strictjson.String(value); {
-		case string(name) == "retryable":
+		text := textOf(value)
+		switch string(name) {
+		case "retryable":
 			f.retryable, _ = strictjson.Bool(value)
-		case err != nil || s == "":
-		case string(name) == "code" || string(name) == "error_type":
-			f.code = s
-		case string(name) == "message" || string(name) == "error":
-			f.message = s
+		case "code", "error_type":
+			f.code = cmp.Or(text, f.code)
+		case "message", "error":
+			f.message = cmp.Or(text, f.message)
 		}
 	}
 	return f
+}
+
+// textOf returns a JSON string's text, or "" for anything else.
+func textOf(raw []byte) string {
+	text, err := strictjson.String(raw)
+	if err != nil {
+		return ""
+	}
+	return text
 }
 
 // appendReport writes the report of a final job (FR-125, FR-131).
@@ -124,19 +144,14 @@ func appendReport(o *strictjson.Object, j *job.Job, events []event) {
 	o.Int("duration_ms", duration)
 	o.Int("attempt", int64(attempt(j)))
 	o.Text("work_kind", j.Kind)
-	if j.State == failed {
-		f := decodeFailure(j.Failure)
-		o.Object("failure", f.append)
-	} else {
-		o.Null("failure")
-	}
+	appendFailure(o, j)
 }
 
-// page is what a list was asked for.
+// page holds the limit and cursor of a request for a list.
 type page struct {
-	list   string // the list's own letter, so that a cursor of another list is refused
+	list   string // marks the list's cursors, so that a cursor of another list is refused
 	limit  int
-	cursor string // what after was given; empty begins
+	cursor string // the position in the cursor; empty: the first page
 }
 
 // Limits of lists (G-X-19).
@@ -164,8 +179,11 @@ func readPage(c *httpapi.Call, list string) (p page, err error) {
 		return p, err
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return p, errCursor
+	}
 	position, ok := strings.CutPrefix(string(raw), list+":")
-	if err != nil || !ok || position == "" || len(position) > maxCursor {
+	if !ok || position == "" || len(position) > maxCursor {
 		return p, errCursor
 	}
 	p.cursor = position
@@ -174,9 +192,9 @@ func readPage(c *httpapi.Call, list string) (p page, err error) {
 
 const maxCursor = 256
 
-var errCursor = invalid("cursor is not one that this list has given")
+var errCursor = invalid("invalid cursor")
 
-// number reads a cursor that is a number of more than 0; 0 for none.
+// number returns a cursor's position as a number above 0, or 0 for the first page.
 func (p page) number() (int64, error) {
 	if p.cursor == "" {
 		return 0, nil
@@ -188,7 +206,7 @@ func (p page) number() (int64, error) {
 	return n, nil
 }
 
-// id reads a cursor that is a UUID.
+// id returns a cursor's position as a UUID, or "" for the first page.
 func (p page) id() (string, error) {
 	if p.cursor == "" {
 		return "", nil
@@ -200,13 +218,13 @@ func (p page) id() (string, error) {
 	return id, nil
 }
 
-// nextCursor is the cursor from which the list goes on behind a place.
+// nextCursor returns the cursor of the page after a position.
 func (p page) nextCursor(position string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(p.list + ":" + position))
 }
 
-// sendPage answers with a page of what was read, which is one item more than
-// fits where the list goes on.
+// sendPage answers with a page of the items that were read. One item more than the limit was asked
+// for: if it is there, the list goes on.
 func sendPage[T any](v *request, p page, all []T, position func(T) string,
 	write func(*strictjson.Object, T)) error {
 	next := ""

@@ -15,18 +15,18 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// OpenAPI is the contract's description, as it is served and as the tests
-// check every exchange against it.
+// OpenAPI is the contract's description. The server serves it, and the tests check every exchange
+// against it.
 //
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// Config is what a Relay is made of.
+// Config holds the settings and dependencies of a Relay.
 type Config struct {
 	Log             *slog.Logger
 	Registry        prometheus.Registerer // the contract's own
-	Token           config.Secret         // empty: open (G-RL-24)
-	V1              bool                  // G-RL-22
+	Token           config.Secret         // empty: no authentication (G-RL-24)
+	V1              bool                  // serve version 1 as well (G-RL-22)
 	MaxNumJobs      int                   // G-RL-11
 	BodyLimit       int64                 // bytes, G-RL-13
 	RetryableStatus int                   // 429 or 503, G-RL-09
@@ -48,12 +48,12 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Relay is the contract. It is made before the engine, which needs Contract,
-// and mounted after it.
+// Relay is the contract. New comes first, then the engine is built with Contract, then Mount binds
+// the two.
 type Relay struct {
 	Config
 
-	engine  *engine.Engine
+	engine  *engine.Engine // set by Mount
 	metrics *metrics
 }
 
@@ -69,8 +69,9 @@ func New(c Config) (*Relay, error) {
 	return &Relay{Config: c, metrics: m}, nil
 }
 
-// Contract is what the engine is told of Relay: no history, no messages, no
-// limits, and dead letters for ever.
+// Contract describes Relay to the engine: no history, no messages, no limits, and dead letters that
+// are kept for ever. Without tracing only timeouts are reported, since all other transitions are
+// requests, whose handlers count them.
 func (r *Relay) Contract() engine.Contract {
 	causes := []job.Cause{job.Expired, job.ExpiredForGood}
 	if r.Tracing.Enabled() {
@@ -79,10 +80,10 @@ func (r *Relay) Contract() engine.Contract {
 	return engine.Contract{Name: Name, Machine: machine, Moved: r.onTransitions, MovedOn: causes}
 }
 
-// Mount makes Relay serve its paths by an engine.
+// Mount binds Relay to its engine and returns the handler of its routes. It is called once.
 func (r *Relay) Mount(e *engine.Engine) httpapi.PrefixHandler {
-	r = &Relay{Config: r.Config, metrics: r.metrics, engine: e}
-	t := httpapi.Router{
+	r.engine = e
+	router := httpapi.Router{
 		Name:       Name,
 		Prefixes:   []string{"/v2/queues/"},
 		Routes:     r.routes(),
@@ -93,17 +94,17 @@ func (r *Relay) Mount(e *engine.Engine) httpapi.PrefixHandler {
 		Tracing:    r.Tracing,
 	}
 	if r.V1 {
-		t.Prefixes = append(t.Prefixes, "/v1/queues/")
-		t.Routes = append(t.Routes, r.routesV1()...)
+		router.Prefixes = append(router.Prefixes, "/v1/queues/")
+		router.Routes = append(router.Routes, r.routesV1()...)
 	}
-	for i := range t.Routes {
-		route := &t.Routes[i]
+	for i := range router.Routes {
+		route := &router.Routes[i]
 		route.Observe = r.metrics.route(route.Method + " " + route.Pattern)
 	}
-	return t.MustMount()
+	return router.MustMount()
 }
 
-// onTransitions traces what happens to jobs and counts timeouts: no request tells of them.
+// onTransitions traces transitions, and counts and logs timeouts, which no handler sees.
 func (r *Relay) onTransitions(moves []engine.Moved) {
 	for i := range moves {
 		m := &moves[i]
@@ -121,6 +122,6 @@ func (r *Relay) onTransitions(moves []engine.Moved) {
 		}
 		q.exhausted.Inc()
 		telemetry.LogFinalFailure(r.Log, m.Job.ID.Key, m.Job.Queue, m.Job.Attempts,
-			"its timeout used up the last of its retries; it is a dead letter")
+			"the last of its retries timed out; it is a dead letter")
 	}
 }

@@ -1,6 +1,5 @@
-// Package relay is the Relay contract: a queue over HTTP for workers that bring
-// their own code. Jobs are put in, handed out under a lease, kept alive by
-// heartbeats, and taken out.
+// Package relay is the Relay contract: a queue over HTTP for workers in any language. Jobs are
+// enqueued, claimed under a lease, extended by heartbeats, and completed.
 //
 //	            enqueue
 //	               │                        ┌──── replace (run lost)
@@ -12,16 +11,15 @@
 //	                                        │ └── complete, requeue, delete ──► gone
 //	      delete of a queued job ──► gone   └── timeout, no retry left ──► gone, dead letter
 //
-// A job is known by its queue and id together. It has no end state: what is
-// over is not there any more, and its id may be used again (C-04). A job whose
-// run_at has not come is queued as well, only not handed out yet.
+// A job is identified by its queue and id together. There is no final state: a job that has
+// finished is deleted, and its id may be used again (C-04). A job whose run_at lies in the future
+// is queued as well and cannot be claimed before.
 //
-// Version 2 (/v2/queues/) is the documented one. Version 1 (/v1/queues/) serves
-// the public Go client: it knows no run id, so its heartbeat and its reschedule
-// go to whatever run the job has (G-RL-22).
+// Version 2 (/v2/queues/) is the documented one. Version 1 (/v1/queues/) serves the public Go
+// client. It has no run ids, so its heartbeat and its reschedule apply to the job's current
+// attempt, whichever that is (G-RL-22).
 //
-// What this package does not own: time, leases, retries, locks, storage and the
-// sweeps. All of that is the engine's; here a request becomes one verb of the
-// engine and its outcome an answer. Bodies of jobs pass through as the bytes
-// they came as (G-RL-12).
+// Time, leases, retries, locks and storage are the engine's. This package turns a request into one
+// call of the engine and its outcome into an answer. The bodies of jobs are stored and sent byte
+// for byte as they came (G-RL-12).
 package relay

@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// retryableStatus stands for the status of "try again", which is a setting (G-RL-09).
+// retryableStatus stands in statuses for Config.RetryableStatus (G-RL-09).
 const retryableStatus = 0
 
-// statuses says what each kind of error is in HTTP.
+// statuses maps the kinds of job.Error.
 var statuses = map[job.Kind]int{
 	job.Internal:    http.StatusInternalServerError,
 	job.Malformed:   http.StatusBadRequest,
@@ -25,8 +25,8 @@ var statuses = map[job.Kind]int{
 	job.TooLarge:    http.StatusRequestEntityTooLarge,
 	job.Full:        retryableStatus,
 	job.Unavailable: retryableStatus,
-	job.ReadOnly:    retryableStatus, // a job is not to be given up because a disk is full
-	job.Aborted:     retryableStatus, // whoever reads this did not go away
+	job.ReadOnly:    retryableStatus, // such as a full disk: clients should not give up the job
+	job.Aborted:     retryableStatus,
 	job.Timeout:     retryableStatus,
 }
 
@@ -36,12 +36,12 @@ func invalid(msg string) *job.Error { return &job.Error{Kind: job.Invalid, Op: N
 
 var errNotFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
 
-// sendError writes an error as plain text (RL-031). What is our own fault is not
-// explained beyond the number under which the log has it.
+// sendError writes an error as plain text (RL-031). The text of a server error stays in the log;
+// the client gets only the request id to find it by.
 func (r *Relay) sendError(c *httpapi.Call, err error) {
 	status, msg, kind := r.statusOf(err)
 	if status >= http.StatusInternalServerError && status != r.RetryableStatus {
-		msg = "an unexpected error; the server's log has it under " + c.RequestID()
+		msg = "an unexpected error; see the server's log for request " + c.RequestID()
 	}
 	if status == r.RetryableStatus {
 		c.Header().Set("Retry-After", "1")
@@ -50,6 +50,8 @@ func (r *Relay) sendError(c *httpapi.Call, err error) {
 	c.Send(status, httpapi.Text, []byte(msg+"\n"))
 }
 
+// statusOf returns the status of an error, the text that a client may read, and the error's kind
+// for the metrics.
 func (r *Relay) statusOf(err error) (status int, msg, kind string) {
 	var refusal *httpapi.StatusError
 	if errors.As(err, &refusal) {
@@ -62,7 +64,7 @@ func (r *Relay) statusOf(err error) (status int, msg, kind string) {
 	return status, errorText(err), k.String()
 }
 
-// errorText is what may be shown of an error: never its cause.
+// errorText returns the text that a client may read, which leaves out an error's cause.
 func errorText(err error) string {
 	var e *job.Error
 	if !errors.As(err, &e) {

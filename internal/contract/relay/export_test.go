@@ -29,7 +29,7 @@ func DecodeJobs(body []byte) ([]engine.Submission, error) { return decodeJobs(bo
 // AppendJob is appendJob.
 func AppendJob(b []byte, j *job.Job) []byte { return appendJob(b, j) }
 
-// Member is member, UnescapeMemberV1 is unescapeMemberV1.
+// The decoders of values in paths.
 var (
 	UnescapeMember   = unescapeMember
 	UnescapeMemberV1 = unescapeMemberV1

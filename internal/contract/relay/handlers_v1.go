@@ -20,15 +20,15 @@ func (r *Relay) enqueueV1(c *httpapi.Call) error {
 	return r.submit(c, mode, batch)
 }
 
-// PUT /v1/queues/jobs puts a job in the place of itself while it runs.
+// PUT /v1/queues/jobs replaces a running job by a new version of itself.
 func (r *Relay) rescheduleV1(c *httpapi.Call) error {
 	s, err := readJob(c, v1)
 	if err != nil {
 		return err
 	}
 	batch := []engine.Submission{s}
-	return r.sendRequeued(c, s.Job.ID, batch,
-		r.engine.RequeueJob(c.Request.Context(), s.Job.ID, engine.Replace, batch))
+	err = r.engine.RequeueJob(c.Request.Context(), s.Job.ID, engine.Replace, batch)
+	return r.sendRequeued(c, s.Job.ID, batch, err)
 }
 
 // GET /v1/queues/{queue}/jobs?num_jobs=

@@ -5,15 +5,14 @@ import "github.com/millrace/millrace/internal/job"
 // Name is the contract's name in the store, in settings and in metrics.
 const Name = "relay"
 
-// The states of a job that is there.
+// The states.
 const (
 	queued  job.State = "queued"
 	running job.State = "running"
 )
 
-// machine is the whole life of a job. What a job was requeued for, completed or
-// deleted is not kept; one that ran out of retries leaves a dead letter
-// (G-RL-04).
+// machine is the state machine of a job; doc.go draws it. A job that is completed, requeued or
+// deleted leaves nothing behind. A job that runs out of retries leaves a dead letter (G-RL-04).
 var machine = job.MustMachine(
 	map[job.State]job.Phase{queued: job.Ready, running: job.Leased},
 	[]job.Move{
@@ -26,7 +25,7 @@ var machine = job.MustMachine(
 		{From: running, On: job.Requeued, To: job.StateNone},
 		{From: running, On: job.Removed, To: job.StateNone},
 		{From: running, On: job.Replaced, To: queued},
-		{From: running, On: job.Released, To: queued}, // handed to a caller that had left
+		{From: running, On: job.Released, To: queued}, // claimed for a caller that had left
 		{From: running, On: job.Expired, To: queued, CountsFailed: true},
 		{From: running, On: job.ExpiredForGood, To: job.StateNone, DeadLetter: true},
 	})

@@ -12,11 +12,12 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// maxQueueLabels is how many queues get a label of their own, in the order jobs
-// are first seen in them; the others share telemetry.OtherQueues.
+// maxQueueLabels is how many queues get a label of their own, in the order in which they first have
+// jobs. The others share the label telemetry.OtherQueues.
 const maxQueueLabels = 100
 
-// metrics are G-RL-23: what the original counts, by queue, and times of routes.
+// metrics holds the metrics of G-RL-23: the counters of the original, by queue, and the durations
+// of requests.
 type metrics struct {
 	latency  *prometheus.HistogramVec
 	duration *prometheus.HistogramVec
@@ -29,27 +30,27 @@ type metrics struct {
 	other  *queueMetrics
 }
 
-// queueMetrics are one queue's, so that a request looks up one name.
+// queueMetrics holds the metrics of one queue, so that a request looks up its label once.
 type queueMetrics struct {
 	enqueued, fetched, read, exists, heartbeats, completed, requeued, deleted, retries,
 	exhausted prometheus.Counter
 	latency, duration prometheus.Observer
 }
 
-// observeRun notes how long a run took.
+// observeRun observes how long an attempt took.
 func (q *queueMetrics) observeRun(d time.Duration) { q.duration.Observe(d.Seconds()) }
 
-// eventNames are the counters by queue, with what they count.
+// eventNames lists the counters by queue and their help.
 var eventNames = map[string]string{
 	"enqueued":  "Jobs stored by enqueue and requeue.",
-	"fetched":   "Jobs handed out.",
+	"fetched":   "Jobs claimed.",
 	"get":       "Jobs read.",
-	"exists":    "Questions whether a job exists.",
-	"heartbeat": "Heartbeats of a current run.",
-	"completed": "Jobs completed by their run.",
-	"requeued":  "Jobs swapped for others by their run.",
+	"exists":    "Requests whether a job exists.",
+	"heartbeat": "Heartbeats of current attempts.",
+	"completed": "Jobs completed by their worker.",
+	"requeued":  "Jobs replaced by others by their worker.",
 	"deleted":   "Jobs deleted.",
-	"retries":   "Runs that timed out and were put back.",
+	"retries":   "Attempts that timed out and were retried.",
 	"exhausted": "Jobs that used up their retries.",
 }
 
@@ -57,11 +58,12 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	buckets := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
 	m := &metrics{
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "relay_latency_seconds",
-			Help: "Time from when a job could run to when it was handed out.", Buckets: buckets},
+			Help: "Time from when a job was due to when it was claimed.", Buckets: buckets},
 			[]string{"queue"}),
 		duration: prometheus.NewHistogramVec(
 			prometheus.HistogramOpts{Name: "relay_duration_seconds",
-				Help: "Time from a hand-out to its completion or timeout.", Buckets: buckets},
+				Help:    "Time from the claim of a job to its completion or timeout.",
+				Buckets: buckets},
 			[]string{"queue"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "relay_errors_total",
 			Help: "Requests answered with an error, by its kind."}, []string{"type"}),
@@ -92,16 +94,23 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 func (m *metrics) newQueueMetrics(label string) *queueMetrics {
 	count := func(name string) prometheus.Counter { return m.events[name].WithLabelValues(label) }
 	return &queueMetrics{
-		enqueued: count("enqueued"), fetched: count("fetched"), read: count("get"),
+		enqueued:   count("enqueued"),
+		fetched:    count("fetched"),
+		read:       count("get"),
 		exists:     count("exists"),
-		heartbeats: count("heartbeat"), completed: count("completed"), requeued: count("requeued"),
-		deleted: count("deleted"), retries: count("retries"), exhausted: count("exhausted"),
-		latency: m.latency.WithLabelValues(label), duration: m.duration.WithLabelValues(label),
+		heartbeats: count("heartbeat"),
+		completed:  count("completed"),
+		requeued:   count("requeued"),
+		deleted:    count("deleted"),
+		retries:    count("retries"),
+		exhausted:  count("exhausted"),
+		latency:    m.latency.WithLabelValues(label),
+		duration:   m.duration.WithLabelValues(label),
 	}
 }
 
-// existingQueue returns the metrics of a queue that jobs were seen in; asking for a
-// queue makes no label.
+// existingQueue returns the metrics of a queue without giving it a label: a client that asks for
+// queues that have never had jobs must not use up the labels.
 func (m *metrics) existingQueue(queue string) *queueMetrics {
 	m.mu.RLock()
 	q := m.queues[queue]
@@ -112,8 +121,8 @@ func (m *metrics) existingQueue(queue string) *queueMetrics {
 	return q
 }
 
-// queue returns the metrics of a queue that has jobs, and gives it a label as
-// long as there are some left.
+// queue returns the metrics of a queue that has jobs. It gives the queue a label of its own if
+// there are some left.
 func (m *metrics) queue(queue string) *queueMetrics {
 	if q := m.existingQueue(queue); q != m.other {
 		return q
@@ -131,13 +140,14 @@ func (m *metrics) queue(queue string) *queueMetrics {
 	return q
 }
 
-// countSubmitted counts the jobs of a batch but those that were there already.
-func (m *metrics) countSubmitted(batch []engine.Submission, taken []int) {
+// countSubmitted counts the jobs of a batch, without those that existed before, whose indexes are
+// given in order. Neighbours of one queue are counted at once.
+func (m *metrics) countSubmitted(batch []engine.Submission, existing []int) {
 	for i := 0; i < len(batch); {
 		queue, n := batch[i].Job.Queue, 0
 		for ; i < len(batch) && batch[i].Job.Queue == queue; i++ {
-			if len(taken) > 0 && taken[0] == i {
-				taken = taken[1:]
+			if len(existing) > 0 && existing[0] == i {
+				existing = existing[1:]
 				continue
 			}
 			n++
@@ -148,7 +158,7 @@ func (m *metrics) countSubmitted(batch []engine.Submission, taken []int) {
 	}
 }
 
-// countClaimed counts the jobs of an answer and how long they could have run.
+// countClaimed counts claimed jobs and observes how long they were due.
 func (m *metrics) countClaimed(queue string, jobs []*job.Job) {
 	q := m.queue(queue)
 	q.fetched.Add(float64(len(jobs)))
@@ -161,7 +171,7 @@ func (m *metrics) countClaimed(queue string, jobs []*job.Job) {
 	}
 }
 
-// route returns what times the requests of a route.
+// route returns the function that observes the duration of a route's requests.
 func (m *metrics) route(name string) func(int, time.Duration) {
 	return telemetry.StatusClassObserver(m.requests, name)
 }

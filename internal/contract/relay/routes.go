@@ -13,13 +13,13 @@ const (
 	jobPathV1 = "/v1/queues/{queue}/jobs/{id}"
 )
 
-// What the queries of routes may hold.
+// The query parameters of routes.
 var (
 	modeOnly    = []string{"mode"}
 	numJobsOnly = []string{"num_jobs"}
 )
 
-// routes is version 2. A GET of next takes jobs, so it changes something.
+// routes lists the routes of version 2. The GET of next claims jobs, so it mutates.
 func (r *Relay) routes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: "/v2/queues/jobs", Action: "enqueue", Handle: r.enqueue,
@@ -41,7 +41,7 @@ func (r *Relay) routes() []httpapi.Route {
 	}
 }
 
-// routesV1 is version 1, for the public Go client (G-RL-22).
+// routesV1 lists the routes of version 1, for the public Go client (G-RL-22).
 func (r *Relay) routesV1() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: "/v1/queues/jobs", Action: "enqueue",

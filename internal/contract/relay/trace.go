@@ -10,15 +10,18 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// traceTransition adds to the trace of the request that a job comes from how long it could be
-// claimed, each of its runs, and its end.
+// traceTransition adds a span to the trace of the request that enqueued the job. Together they show
+// how long the job was due and queued, each of its attempts, and its end.
 func (r *Relay) traceTransition(m *engine.Moved) {
 	if m.Job.Trace == "" {
 		return
 	}
 	ctx := telemetry.Resume(context.Background(), m.Job.Trace)
-	attrs := []attribute.KeyValue{attribute.String(telemetry.Queue, m.Job.Queue),
-		attribute.String(telemetry.JobID, m.Job.ID.Key), attribute.String("cause", string(m.On))}
+	attrs := []attribute.KeyValue{
+		attribute.String(telemetry.Queue, m.Job.Queue),
+		attribute.String(telemetry.JobID, m.Job.ID.Key),
+		attribute.String("cause", string(m.On)),
+	}
 	run := append(attrs, attribute.Int(telemetry.Attempt, m.Job.Attempts))
 	if m.On == job.Claimed {
 		since := m.Since

@@ -1,10 +1,12 @@
 package relay
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -24,16 +26,15 @@ const (
 	maxRetries = math.MaxInt16
 )
 
-// version tells the two forms of a job apart.
+// version is the version of the API in which a job is sent.
 type version int
 
 const (
 	v2 version = iota
-	// v1 may leave out payload (null); see wire_v1.go for the rest.
-	v1
+	v1         // payload may be missing; wire_v1.go has the other differences
 )
 
-// decoders are how a version reads the members that the versions write differently.
+// decoders read the members whose form differs between the versions.
 var decoders = [...]struct {
 	timeout  func(raw []byte) (time.Duration, error)
 	runLimit func(raw []byte) (int, error)
@@ -43,9 +44,8 @@ var decoders = [...]struct {
 	v1: {readTimeoutV1, readRunLimitV1, readRunAtV1},
 }
 
-// wireJob holds the members of a submitted job as they were sent; nil where one
-// was not. Of a member sent twice the last counts (G-RL-26), and what else is
-// there does not (RL-015).
+// wireJob holds the members of a submitted job as they were sent; a missing one is nil. Of a
+// repeated member the last one counts (G-RL-26), and unknown ones are ignored (RL-015).
 type wireJob struct {
 	queue, id, timeout, maxRetries, payload, state, runAt []byte
 }
@@ -78,11 +78,14 @@ func readJobs(c *httpapi.Call, v version) ([]engine.Submission, error) {
 		return nil, err
 	}
 	batch, err := decodeJobs(body, v)
-	place := telemetry.Carrier(c.Request.Context())
-	for i := range batch {
-		batch[i].Job.Trace = place
+	if err != nil {
+		return nil, err
 	}
-	return batch, err
+	trace := telemetry.Carrier(c.Request.Context())
+	for i := range batch {
+		batch[i].Job.Trace = trace
+	}
+	return batch, nil
 }
 
 // readJob reads a body that is one job.
@@ -99,13 +102,12 @@ func readJob(c *httpapi.Call, v version) (s engine.Submission, err error) {
 	return s, err
 }
 
-// maxBatch is how many jobs one request may hold. A batch is one transaction:
-// this keeps it to seconds and within memory, so that nobody else starves.
+// maxBatch is how many jobs one request may submit. A batch is one transaction: the limit keeps it
+// short and within memory, so that it does not hold up other requests.
 const maxBatch = 50_000
 
-// decodeJobs reads an array of jobs. A body that is wrong anywhere is wrong as a
-// whole, also where something before that is only beyond a limit (RL-026,
-// RL-028).
+// decodeJobs reads an array of jobs. One malformed job makes the whole body malformed, even if an
+// earlier job only exceeds a limit (RL-026, RL-028).
 func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
 	if err := strictjson.Check(body); err != nil {
 		return nil, malformed("the body is not JSON: " + err.Error())
@@ -114,26 +116,21 @@ func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
 		return nil, malformed(fmt.Sprintf("the body is of type %s and must be an array of jobs",
 			kind))
 	}
-	const usual = 128 // bytes of a small job
-	batch := make([]engine.Submission, 0, min(1+len(body)/usual, 1000))
-	var limitErr error
+	const smallJob = 128 // bytes
+	batch := make([]engine.Submission, 0, min(1+len(body)/smallJob, 1000))
+	var limitErr *job.Error
 	for i, raw := range strictjson.Elements(body) {
 		if i == maxBatch {
 			return nil, &job.Error{Kind: job.TooLarge, Op: "relay.decode",
 				Msg: fmt.Sprintf("more than %d jobs in one request", maxBatch)}
 		}
 		batch = append(batch, engine.Submission{})
-		err := decodeJob(raw, v, &batch[i].Job)
-		if err == nil {
-			continue
-		}
-		at := &job.Error{Kind: job.KindOf(err), Op: "relay.decode",
-			Msg: fmt.Sprintf("job %d: %v", i, errorText(err))}
-		if at.Kind == job.Malformed {
-			return nil, at
-		}
-		if limitErr == nil {
-			limitErr = at
+		if err := decodeJob(raw, v, &batch[i].Job); err != nil {
+			indexed := jobIndexError(err, i)
+			if indexed.Kind == job.Malformed {
+				return nil, indexed
+			}
+			limitErr = cmp.Or(limitErr, indexed)
 		}
 	}
 	if limitErr != nil {
@@ -142,7 +139,13 @@ func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
 	return batch, nil
 }
 
-// decodeJob reads one job of a checked text.
+// jobIndexError returns the error of a job with its index in the batch.
+func jobIndexError(err error, i int) *job.Error {
+	return &job.Error{Kind: job.KindOf(err), Op: "relay.decode",
+		Msg: fmt.Sprintf("job %d: %v", i, errorText(err))}
+}
+
+// decodeJob reads one job of a text that is valid JSON.
 func decodeJob(raw []byte, v version, j *job.Job) error {
 	if kind := strictjson.KindOf(raw); kind != strictjson.KindObject {
 		return malformed(fmt.Sprintf("a job must be an object and this is of type %s", kind))
@@ -173,7 +176,7 @@ func decodeJob(raw []byte, v version, j *job.Job) error {
 	return nil
 }
 
-// mostSevere returns the first Malformed, else the first error.
+// mostSevere returns the first Malformed error or, if there is none, the first error.
 func mostSevere(errs ...error) error {
 	var first error
 	for _, err := range errs {
@@ -206,7 +209,7 @@ func readName(what string, raw []byte) (string, error) {
 	return text, nil
 }
 
-// readTimeout reads how long a run may be silent (RL-004).
+// readTimeout reads the lease of a job's attempts (RL-004).
 func readTimeout(raw []byte) (time.Duration, error) {
 	if raw == nil {
 		return 0, malformed("timeout is missing")
@@ -215,8 +218,8 @@ func readTimeout(raw []byte) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, err
 }
 
-// readRunLimit reads max_retries as the number of runs that may time out, 0 for any
-// number (RL-005): a job runs once more than it is retried (RL-087).
+// readRunLimit reads max_retries as a number of attempts, 0 for no limit (RL-005). A job has one
+// attempt more than it has retries (RL-087).
 func readRunLimit(raw []byte) (int, error) {
 	if raw == nil || strictjson.IsNull(raw) {
 		return 0, nil
@@ -227,14 +230,17 @@ func readRunLimit(raw []byte) (int, error) {
 
 func readInteger(what string, raw []byte, minValue, maxValue int64) (int64, error) {
 	n, err := readClampedInteger(what, raw)
-	if err == nil && (n < minValue || n > maxValue) {
+	if err != nil {
+		return 0, err
+	}
+	if n < minValue || n > maxValue {
 		return 0, invalid(fmt.Sprintf("%s must be from %d to %d", what, minValue, maxValue))
 	}
-	return n, err
+	return n, nil
 }
 
-// readRunAt reads when a job may run; the zero time for now (RL-011). The one
-// instant that is the zero time itself becomes the microsecond after it.
+// readRunAt reads when a job is due; the zero time stands for now (RL-011). A run_at that is the
+// zero time itself becomes the microsecond after it.
 func readRunAt(raw []byte) (time.Time, error) {
 	if raw == nil || strictjson.IsNull(raw) {
 		return time.Time{}, nil
@@ -251,7 +257,7 @@ func readRunAt(raw []byte) (time.Time, error) {
 
 var null = []byte("null")
 
-// appendJob writes a job as version 2 shows it, in the order of the document.
+// appendJob writes a job in the form of version 2, with the members in the document's order.
 func appendJob(b []byte, j *job.Job) []byte {
 	b = append(b, `{"queue":`...)
 	b = strictjson.AppendString(b, j.ID.Scope)
@@ -276,7 +282,7 @@ func appendJob(b []byte, j *job.Job) []byte {
 	return append(b, '}')
 }
 
-// appendJobV1 writes a job as version 1 shows it.
+// appendJobV1 writes a job in the form of version 1.
 func appendJobV1(b []byte, j *job.Job) []byte {
 	b = append(b, `{"id":`...)
 	b = strictjson.AppendString(b, j.ID.Key)
@@ -305,7 +311,7 @@ func appendTimes(b []byte, j *job.Job) []byte {
 	return strictjson.AppendTime(b, j.UpdatedAt)
 }
 
-// appendRaw writes JSON as it came, null where there is none.
+// appendRaw writes JSON unchanged, and null for nil.
 func appendRaw(b, raw []byte) []byte {
 	if raw == nil {
 		raw = null
@@ -326,16 +332,19 @@ func appendRun(b []byte, r job.RunID) []byte {
 	return append(b, '"')
 }
 
-// buffers holds those of answers that are on their way out no longer.
+// buffers holds the buffers of answers that have been sent.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// maxPooledBuffer is the largest buffer that is kept for the next answer.
+// maxPooledBuffer is the largest buffer that is kept for another answer.
 const maxPooledBuffer = 256 << 10
 
 func sendJobs(c *httpapi.Call, jobs []*job.Job, write func([]byte, *job.Job) []byte) {
 	send(c, func(b []byte) []byte {
+		b = append(b, '[')
 		for i, j := range jobs {
-			b = append(b, "[,"[min(i, 1)])
+			if i > 0 {
+				b = append(b, ',')
+			}
 			b = write(b, j)
 		}
 		return append(b, ']')
@@ -349,7 +358,7 @@ func sendJob(c *httpapi.Call, j *job.Job, write func([]byte, *job.Job) []byte) {
 func send(c *httpapi.Call, write func([]byte) []byte) {
 	p := buffers.Get().(*[]byte)
 	b := write((*p)[:0])
-	c.Send(200, httpapi.JSON, b)
+	c.Send(http.StatusOK, httpapi.JSON, b)
 	if cap(b) <= maxPooledBuffer {
 		*p = b
 		buffers.Put(p)

@@ -11,23 +11,26 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
-// Version 1 takes what its original takes (G-RL-29): more numbers, and more forms of
-// a time.
+// Version 1 accepts what the original server accepts (G-RL-29): integers beyond the limits, which
+// are clamped, and more forms of a time.
 
-// readTimeoutV1 reads a timeout; one below 0 is 0.
+// readTimeoutV1 reads a timeout; a negative one counts as 0.
 func readTimeoutV1(raw []byte) (time.Duration, error) {
 	if raw == nil {
 		return 0, malformed("timeout is missing")
 	}
 	seconds, err := readClampedInteger("timeout", raw)
-	if err == nil && seconds > maxTimeout {
-		err = invalid(fmt.Sprintf("timeout must be at most %d", maxTimeout))
+	if err != nil {
+		return 0, err
 	}
-	return time.Duration(max(0, seconds)) * time.Second, err
+	if seconds > maxTimeout {
+		return 0, invalid(fmt.Sprintf("timeout must be at most %d", maxTimeout))
+	}
+	return time.Duration(max(0, seconds)) * time.Second, nil
 }
 
-// readRunLimitV1 reads max_retries as readRunLimit does: 0 where it is missing, no limit
-// where it is negative, and the largest where it is larger.
+// readRunLimitV1 reads max_retries as readRunLimit does, but a missing value counts as 0, a
+// negative one as no limit, and one that is too large as the largest.
 func readRunLimitV1(raw []byte) (int, error) {
 	switch {
 	case raw == nil:
@@ -42,7 +45,7 @@ func readRunLimitV1(raw []byte) (int, error) {
 	return int(min(retries, maxRetries)) + 1, nil
 }
 
-// readClampedInteger reads an integer; one that does not fit is the nearest that does.
+// readClampedInteger reads an integer. One that does not fit into 64 bits becomes the nearest one.
 func readClampedInteger(what string, raw []byte) (int64, error) {
 	n, err := strictjson.Int(raw, 64)
 	switch {
@@ -56,15 +59,20 @@ func readClampedInteger(what string, raw []byte) (int64, error) {
 	return n, nil
 }
 
-const runAtFormsV1 = "run_at must be a time, as in RFC 3339, RFC 2822 or RFC 1123, 2022-09-05 " +
-	"04:37:23, " +
-	"a date, or the number of seconds since 1970"
+const runAtFormsV1 = "run_at must be a time, as in RFC 3339, RFC 2822 or RFC 1123, " +
+	"2022-09-05 04:37:23, a date, or the number of seconds since 1970"
 
-// readRunAtV1 reads run_at in any of its forms; times without a zone are in UTC.
+// readRunAtV1 reads run_at in any of its forms. Times without a zone are in UTC.
 func readRunAtV1(raw []byte) (time.Time, error) {
-	if at, err := readRunAt(raw); err == nil {
-		return at, nil
+	at, err := readRunAt(raw)
+	if err != nil {
+		return readOtherRunAtV1(raw)
 	}
+	return at, nil
+}
+
+// readOtherRunAtV1 reads a run_at that version 2 does not accept.
+func readOtherRunAtV1(raw []byte) (time.Time, error) {
 	text := string(strictjson.Trim(raw))
 	if strictjson.KindOf(raw) != strictjson.KindNumber {
 		var err error
@@ -73,7 +81,8 @@ func readRunAtV1(raw []byte) (time.Time, error) {
 		}
 	}
 	at, ok := parseTimeV1(text)
-	if at = at.UTC().Truncate(time.Microsecond); !ok || at.Year() < 0 || at.Year() > 9999 {
+	at = at.UTC().Truncate(time.Microsecond)
+	if !ok || at.Year() < 0 || at.Year() > 9999 {
 		return time.Time{}, malformed(runAtFormsV1)
 	}
 	return at, nil
@@ -85,15 +94,17 @@ func parseTimeV1(text string) (time.Time, bool) {
 	}
 	text = withNumericZone(text)
 	for _, layout := range timeLayoutsV1 {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at, true
+		at, err := time.Parse(layout, text)
+		if err != nil {
+			continue
 		}
+		return at, true
 	}
 	return time.Time{}, false
 }
 
-// timeLayoutsV1 are the forms of a time beside RFC 3339. A fraction of a second is
-// read where there is one.
+// timeLayoutsV1 lists the forms of a time besides RFC 3339. time.Parse accepts a fraction of a
+// second in all of them.
 var timeLayoutsV1 = []string{
 	"2006-01-02 15:04:05",
 	"2006-01-02 15:04:05Z07:00",
@@ -111,13 +122,13 @@ var timeLayoutsV1 = []string{
 	"_2 Jan 2006 15:04 -0700",
 }
 
-// numericZones are the names of zones that RFC 2822 knows (4.3).
+// numericZones maps the names of zones in RFC 2822 (4.3).
 var numericZones = map[string]string{
 	"UT": "+0000", "GMT": "+0000", "UTC": "+0000", "Z": "+0000", "EST": "-0500", "EDT": "-0400",
 	"CST": "-0600", "CDT": "-0500", "MST": "-0700", "MDT": "-0600", "PST": "-0800", "PDT": "-0700",
 }
 
-// withNumericZone replaces the name of a zone at the end.
+// withNumericZone replaces the name of a zone at the end of a text by its offset.
 func withNumericZone(text string) string {
 	index := strings.LastIndexByte(text, ' ')
 	if zone := numericZones[text[index+1:]]; index > 0 && zone != "" {
@@ -126,9 +137,8 @@ func withNumericZone(text string) string {
 	return text
 }
 
-// parseEpoch reads a number as the original does, which tells the unit by the
-// digits: up to 10 are seconds, up to 13 milliseconds, 16 microseconds, 19
-// nanoseconds.
+// parseEpoch reads a time since 1970. As in the original the number of digits decides about the
+// unit: up to 10 are seconds, up to 13 milliseconds, up to 16 microseconds, up to 19 nanoseconds.
 func parseEpoch(digits string) (time.Time, bool) {
 	n, err := strconv.ParseInt(digits, 10, 64)
 	switch {

@@ -9,8 +9,8 @@ import (
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
-// RemoteWorkers is how jobs are run by workers outside the process, which must start a
-// run before they end it. Where this node has workers of its own it hands out none.
+// RemoteWorkers describes the contract to the worker API. A remote worker must start an attempt
+// before it finishes it. A node with workers of its own gives remote ones no jobs.
 func (f *ForgeRun) RemoteWorkers() workerapi.Contract {
 	return workerapi.Contract{
 		Name:    Name,
@@ -26,8 +26,8 @@ func (f *ForgeRun) RemoteWorkers() workerapi.Contract {
 	}
 }
 
-// runTimedOut ends a run that takes longer than jobs may, when its worker says something
-// the next time (FR-180).
+// runTimedOut returns the outcome of an attempt that takes longer than MaxRunTime, or nil. The
+// worker API asks for it at each call of the worker (FR-180).
 func (f *ForgeRun) runTimedOut(j *job.Job) *engine.Outcome {
 	if j.State != running || f.Now().Sub(j.StartedAt) <= f.MaxRunTime {
 		return nil
@@ -36,7 +36,7 @@ func (f *ForgeRun) runTimedOut(j *job.Job) *engine.Outcome {
 	return &o
 }
 
-// work is the definition as clients see it: what a run does (FR-075).
+// workPayload returns the definition as clients see it (FR-075). To a worker it is the payload.
 func workPayload(j *job.Job) []byte {
 	d, err := decodeDefinition(j.Definition)
 	if err != nil {
@@ -47,13 +47,13 @@ func workPayload(j *job.Job) []byte {
 	return o.End()
 }
 
-// completeOutcome is a run that ended well; see outputReceipt.
+// completeOutcome returns the outcome of an attempt that succeeded; see outputReceipt.
 func completeOutcome(result []byte) engine.Outcome {
 	return engine.Outcome{On: job.Succeeded, Result: outputReceipt(result)}
 }
 
-// failOutcome is a failure as a worker tells it. None is final by itself: a failed job
-// waits for its client, and that it is not worth a retry stands in failure.retryable
+// failOutcome returns the outcome of a failure that a worker reports. Whether it is retryable does
+// not decide anything: a failed job waits for its client, who reads that in failure.retryable
 // (G-FR-06).
 func failOutcome(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
 	f := failure{code: cmp.Or(errorType, "failed"), message: message, retryable: retryable}

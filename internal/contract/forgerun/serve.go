@@ -13,16 +13,16 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// request is one request on its way through an action.
+// request is one request that an action serves.
 type request struct {
 	ctx      context.Context
 	call     *httpapi.Call
 	body     []byte
-	bearer   string           // what was shown as a key
-	identity account.Identity // empty where nobody showed a good key
+	bearer   string           // the key of the Authorization header
+	identity account.Identity // empty without a valid key
 }
 
-// logAttr adds to the line that the log gets of the request (FR-215 to FR-218).
+// logAttr adds an attribute to the request's log line (FR-215 to FR-218).
 func (v *request) logAttr(key, value string) { v.call.AddAttrs(slog.String(key, value)) }
 
 func (v *request) logTransition(from, to job.State) {
@@ -30,7 +30,7 @@ func (v *request) logTransition(from, to job.State) {
 	v.logAttr(telemetry.NextState, string(to))
 }
 
-// requestIDKey is where the id of a request travels to what logs about it.
+// requestIDKey is the context key of the request's id, which account logs.
 type requestIDKey struct{}
 
 func requestIDFrom(ctx context.Context) string {
@@ -38,15 +38,15 @@ func requestIDFrom(ctx context.Context) string {
 	return id
 }
 
-// serve takes a request through an action: who sends it and whether that one may
-// send more, what HTTP says of it, and only then what it says (FR-029).
+// serve checks a request and calls its action. The order of the checks is the order in which errors
+// are reported: the API key and rate limit, the query and headers, the body (FR-029).
 func (f *ForgeRun) serve(c *httpapi.Call, a *action) error {
 	v := &request{ctx: context.WithValue(c.Request.Context(), requestIDKey{}, c.RequestID()),
 		call: c}
 	if err := f.admit(v, a.access); err != nil {
 		return err
 	}
-	// else the action finds out first whether a key is needed
+	// Without a key the action first finds out whether it needs one, and checks the query itself.
 	if a.access != authOptional || v.identity.ClientID != "" {
 		if err := c.CheckQuery(); err != nil {
 			return err
@@ -64,8 +64,8 @@ func (f *ForgeRun) serve(c *httpapi.Call, a *action) error {
 	return a.handle(f, v)
 }
 
-// readBody reads the body and, where it is wanted, keeps it. One whose length was not
-// announced may turn out to be none.
+// readBody reads the body and keeps it if the action wants one. Only now is it known whether a
+// request without a Content-Length has a body, so its content type is checked here.
 func (v *request) readBody(wanted bool) error {
 	body, err := v.call.Body()
 	if err != nil || !wanted {
@@ -78,7 +78,8 @@ func (v *request) readBody(wanted bool) error {
 	return nil
 }
 
-// admit finds out who sends the request and whether that one may send more.
+// admit authenticates a request and counts it: by its client, or by its address if it has no valid
+// key.
 func (f *ForgeRun) admit(v *request, required access) error {
 	if err := f.ensurePepper(v); err != nil {
 		return err
@@ -110,7 +111,7 @@ func (f *ForgeRun) admit(v *request, required access) error {
 	return rateLimitError(decision, err, "this client")
 }
 
-// allowAddress limits who shows no good key (G-FR-16).
+// allowAddress counts a request without a valid key (G-FR-16).
 func (f *ForgeRun) allowAddress(v *request) error {
 	host, _, err := net.SplitHostPort(v.call.Request.RemoteAddr)
 	if err != nil {
@@ -129,11 +130,11 @@ func rateLimitError(decision account.Decision, err error, caller string) error {
 		retryAfter: decision.RetryAfter}
 }
 
-// errForbidden is the answer to who asks for what is another client's (FR-014).
+// errForbidden is the answer to a request for something of another client (FR-014).
 var errForbidden = &problem{code: codeForbidden, detail: "this belongs to another client"}
 
-// denialProblems say what a key was refused for; they say it before anything is looked
-// up, so that they are the same whatever there is (FR-031).
+// denialProblems are the answers to refused keys. They are sent before anything else is looked up,
+// so they do not reveal what exists (FR-031).
 var denialProblems = map[account.Reason]*problem{
 	account.Missing:   {code: codeCredentials, detail: keyNeededDetail},
 	account.Malformed: {code: codeCredentials, detail: keyNeededDetail},

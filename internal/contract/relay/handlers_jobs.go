@@ -13,15 +13,15 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// unescapeMember judges a queue, id or run id of a path: what cannot name a job is a
-// path that does not exist (G-RL-14, G-RL-27).
+// unescapeMember decodes a queue, id or run id in a path. A path with a value that cannot name a
+// job does not exist (G-RL-14, G-RL-27).
 func unescapeMember(escaped string) (string, bool) {
 	m, ok := httpapi.DecodePathValue(escaped)
 	return m, ok && (len(m) <= maxName || utf8.RuneCountInString(m) <= maxName)
 }
 
-// unescapeMemberV1 reads a plus as a space: the public Go client escapes members as if
-// they stood in a query (G-RL-29).
+// unescapeMemberV1 also decodes a plus as a space: the public Go client escapes values in a path as
+// if they stood in a query (G-RL-29).
 func unescapeMemberV1(escaped string) (string, bool) {
 	return unescapeMember(strings.ReplaceAll(escaped, "+", "%20"))
 }
@@ -30,7 +30,7 @@ func pathJobID(c *httpapi.Call) job.ID {
 	return job.ID{Contract: Name, Scope: c.PathValue("queue"), Key: c.PathValue("id")}
 }
 
-// pathRun reads the run a request is about. RL-096: no UUID, no run.
+// pathRun reads the attempt in the path. A run id that is no UUID is malformed (RL-096).
 func pathRun(c *httpapi.Call) (engine.Run, error) {
 	run, err := job.ParseRunID(c.PathValue("run_id"))
 	if err != nil {
@@ -39,8 +39,8 @@ func pathRun(c *httpapi.Call) (engine.Run, error) {
 	return engine.Run{ID: pathJobID(c), Run: run}, nil
 }
 
-// queryMode reads the query's mode: without one it is unique, and a typo must not
-// mean something else (RL-021).
+// queryMode reads the query's mode, which is unique by default. An unknown mode is refused, so that
+// a misspelt one has no other effect than meant (RL-021).
 func queryMode(c *httpapi.Call) (engine.Mode, error) {
 	text, given, err := c.Query("mode")
 	switch {
@@ -56,7 +56,7 @@ func queryMode(c *httpapi.Call) (engine.Mode, error) {
 	return 0, malformed("mode must be unique, ignore or replace, not " + strconv.Quote(text))
 }
 
-// numJobs reads how many jobs a poll asks for, capped silently (RL-046, RL-047).
+// numJobs reads how many jobs a poll asks for, at most MaxNumJobs (RL-046, RL-047).
 func (r *Relay) numJobs(c *httpapi.Call) (int, error) {
 	text, given, err := c.Query("num_jobs")
 	if err != nil || !given {
@@ -93,7 +93,7 @@ func (r *Relay) submit(c *httpapi.Call, mode engine.Mode, batch []engine.Submiss
 	return nil
 }
 
-// maxWait is the longest a poll waits (G-RL-30).
+// maxWait is the longest time that a poll waits, in seconds (G-RL-30).
 const maxWait = 30
 
 // GET /v2/queues/{queue}/jobs?num_jobs=
@@ -110,9 +110,13 @@ func (r *Relay) sendClaimed(c *httpapi.Call, write func([]byte, *job.Job) []byte
 		c.Header().Set("Preference-Applied", "wait="+strconv.Itoa(seconds))
 	}
 	queue := c.PathValue("queue")
-	jobs, err := r.engine.Claim(c.Request.Context(),
-		engine.ClaimRequest{Contract: Name, Queues: []string{queue}, Max: n,
-			Worker: c.Request.RemoteAddr, Wait: time.Duration(seconds) * time.Second})
+	jobs, err := r.engine.Claim(c.Request.Context(), engine.ClaimRequest{
+		Contract: Name,
+		Queues:   []string{queue},
+		Max:      n,
+		Worker:   c.Request.RemoteAddr,
+		Wait:     time.Duration(seconds) * time.Second,
+	})
 	if err != nil {
 		return err
 	}
@@ -143,8 +147,8 @@ func (r *Relay) heartbeat(c *httpapi.Call) error {
 	return nil
 }
 
-// readState reads a heartbeat's body: nil for none, which keeps the state there
-// is (G-RL-05); what is not JSON is 422 (G-RL-06).
+// readState reads a heartbeat's body. An empty body returns nil, which keeps the job's state
+// (G-RL-05). A body that is not JSON is invalid, status 422 (G-RL-06).
 func readState(c *httpapi.Call) ([]byte, error) {
 	body, err := c.Body()
 	if err != nil {
@@ -177,17 +181,19 @@ func (r *Relay) requeue(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	return r.sendRequeued(c, run.ID, batch, r.engine.Requeue(c.Request.Context(), run, mode, batch))
+	err = r.engine.Requeue(c.Request.Context(), run, mode, batch)
+	return r.sendRequeued(c, run.ID, batch, err)
 }
 
-// sendRequeued answers a swap. One by a run that was lost has done nothing, and says
-// so to nobody (G-RL-02).
+// sendRequeued answers a requeue with its error. A requeue by an attempt that has lost its lease
+// changes nothing and is accepted like any other (G-RL-02).
 func (r *Relay) sendRequeued(c *httpapi.Call, id job.ID, batch []engine.Submission,
 	err error) error {
-	if err != nil && !job.IsKind(err, job.RunLost) {
+	switch {
+	case job.IsKind(err, job.RunLost):
+	case err != nil:
 		return err
-	}
-	if err == nil {
+	default:
 		r.metrics.existingQueue(id.Scope).requeued.Inc()
 		r.metrics.countSubmitted(batch, nil)
 	}
@@ -199,10 +205,11 @@ func (r *Relay) sendRequeued(c *httpapi.Call, id job.ID, batch []engine.Submissi
 func (r *Relay) remove(c *httpapi.Call) error {
 	id := pathJobID(c)
 	err := r.engine.Remove(c.Request.Context(), id)
-	if err != nil && !job.IsKind(err, job.NotFound) { // G-RL-03
+	switch {
+	case job.IsKind(err, job.NotFound): // G-RL-03
+	case err != nil:
 		return err
-	}
-	if err == nil {
+	default:
 		r.metrics.existingQueue(id.Scope).deleted.Inc()
 	}
 	c.WriteHeader(http.StatusOK)
@@ -216,10 +223,11 @@ func (r *Relay) complete(c *httpapi.Call) error {
 		return err
 	}
 	done, err := r.engine.Finish(c.Request.Context(), run, engine.Outcome{On: job.Succeeded})
-	if err != nil && !job.IsKind(err, job.RunLost) { // G-RL-03
+	switch {
+	case job.IsKind(err, job.RunLost): // G-RL-03
+	case err != nil:
 		return err
-	}
-	if err == nil {
+	default:
 		q := r.metrics.existingQueue(run.ID.Scope)
 		q.completed.Inc()
 		q.observeRun(done.UpdatedAt.Sub(done.StartedAt))
@@ -231,12 +239,12 @@ func (r *Relay) complete(c *httpapi.Call) error {
 // HEAD /v2/queues/{queue}/jobs/{id}
 func (r *Relay) exists(c *httpapi.Call) error {
 	id := pathJobID(c)
-	is, err := r.engine.Exists(c.Request.Context(), id)
+	exists, err := r.engine.Exists(c.Request.Context(), id)
 	if err != nil {
 		return err
 	}
 	r.metrics.existingQueue(id.Scope).exists.Inc()
-	if !is {
+	if !exists {
 		return errNotFound
 	}
 	c.WriteHeader(http.StatusOK)

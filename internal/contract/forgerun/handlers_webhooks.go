@@ -1,6 +1,7 @@
 package forgerun
 
 import (
+	"net/http"
 	"strconv"
 
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
@@ -8,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// webhookID reads the webhook of the path; what is no UUID names none.
+// webhookID reads the id in the path. A text that is no UUID names no webhook.
 func (v *request) webhookID() (string, error) {
 	id, ok := uuids.Parse(v.call.PathValue("webhook_id"))
 	if !ok {
@@ -43,7 +44,7 @@ func (f *ForgeRun) registerWebhook(v *request) error {
 		return err
 	}
 	v.logAttr("webhook_id", subscription.ID)
-	return v.sendObject(201, func(o *strictjson.Object) {
+	return v.sendObject(http.StatusCreated, func(o *strictjson.Object) {
 		o.Text("webhook_id", subscription.ID)
 		o.Time("created_at", subscription.CreatedAt)
 		o.Optional("secret", secret) // G-FR-58
@@ -61,10 +62,10 @@ func (f *ForgeRun) deleteWebhook(v *request) error {
 	if err := f.webhooks.Delete(v.ctx, v.identity.ClientID, id); err != nil {
 		return notFoundAs(err, "webhook")
 	}
-	return v.sendObject(200, func(o *strictjson.Object) { o.Bool("deleted", true) })
+	return v.sendObject(http.StatusOK, func(o *strictjson.Object) { o.Bool("deleted", true) })
 }
 
-// webhooksList is the letter of this list's cursors.
+// webhooksList marks the cursors of this list.
 const webhooksList = "w"
 
 // GET /v1/webhooks
@@ -87,10 +88,7 @@ func (f *ForgeRun) listWebhooks(v *request) error {
 
 // POST /v1/webhooks/{webhook_id}/rotate-secret
 func (f *ForgeRun) rotateSecret(v *request) error {
-	id, err := v.webhookID()
-	if err == nil {
-		err = f.ensureOwnWebhook(v, id)
-	}
+	id, err := f.ownWebhook(v)
 	if err != nil {
 		return err
 	}
@@ -98,26 +96,28 @@ func (f *ForgeRun) rotateSecret(v *request) error {
 	if err != nil {
 		return notFoundAs(err, "webhook")
 	}
-	return v.sendObject(200, func(o *strictjson.Object) {
+	return v.sendObject(http.StatusOK, func(o *strictjson.Object) {
 		o.Text("webhook_id", id)
 		o.Text("secret", secret)
 	})
 }
 
-// ensureOwnWebhook refuses what is another's, or a body that is none, in this order.
-func (f *ForgeRun) ensureOwnWebhook(v *request, id string) error {
-	if _, err := f.webhooks.Subscription(v.ctx, v.identity.ClientID, id); err != nil {
-		return notFoundAs(err, "webhook")
+// ownWebhook reads the id in the path, which must be a webhook of the client, and then checks the
+// body, which must be empty or an object.
+func (f *ForgeRun) ownWebhook(v *request) (string, error) {
+	id, err := v.webhookID()
+	if err != nil {
+		return "", err
 	}
-	return parseObject(v.body, false)
+	if _, err := f.webhooks.Subscription(v.ctx, v.identity.ClientID, id); err != nil {
+		return "", notFoundAs(err, "webhook")
+	}
+	return id, parseObject(v.body, false)
 }
 
 // POST /v1/webhooks/{webhook_id}/enable
 func (f *ForgeRun) enableWebhook(v *request) error {
-	id, err := v.webhookID()
-	if err == nil {
-		err = f.ensureOwnWebhook(v, id)
-	}
+	id, err := f.ownWebhook(v)
 	if err != nil {
 		return err
 	}
@@ -125,10 +125,10 @@ func (f *ForgeRun) enableWebhook(v *request) error {
 	if err != nil {
 		return notFoundAs(err, "webhook")
 	}
-	return v.sendObject(200, func(o *strictjson.Object) { appendWebhook(o, &h) })
+	return v.sendObject(http.StatusOK, func(o *strictjson.Object) { appendWebhook(o, &h) })
 }
 
-// deliveriesList is the letter of this list's cursors.
+// deliveriesList marks the cursors of this list.
 const deliveriesList = "d"
 
 // GET /v1/webhooks/{webhook_id}/deliveries
@@ -161,10 +161,7 @@ func (f *ForgeRun) listDeliveries(v *request) error {
 
 // POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay
 func (f *ForgeRun) replay(v *request) error {
-	id, err := v.webhookID()
-	if err == nil {
-		err = f.ensureOwnWebhook(v, id)
-	}
+	id, err := f.ownWebhook(v)
 	if err != nil {
 		return err
 	}
@@ -176,10 +173,10 @@ func (f *ForgeRun) replay(v *request) error {
 	if err != nil {
 		return notFoundAs(err, "delivery")
 	}
-	return v.sendObject(200, func(o *strictjson.Object) { appendDelivery(o, &d) })
+	return v.sendObject(http.StatusOK, func(o *strictjson.Object) { appendDelivery(o, &d) })
 }
 
-// appendDelivery writes a delivery in the shape of G-FR-62.
+// appendDelivery writes a delivery with the members of G-FR-62.
 func appendDelivery(o *strictjson.Object, d *webhook.Delivery) {
 	o.Text("delivery_id", d.ID)
 	o.Text("event_id", d.EventID)
