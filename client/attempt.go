@@ -68,9 +68,6 @@ func newAttempt(l lease, cancel context.CancelCauseFunc, log *slog.Logger) *atte
 
 // stage keeps a copy of a state for the next heartbeat. It replaces a state that was not sent
 // yet.
-
-// stage puts a state up for the next beat, in place of one still waiting. The
-// bytes are copied.
 func (a *attempt) stage(state json.RawMessage) error {
 	if err := checkJSON("state", state); err != nil {
 		return invalid("set state", "%v", err)

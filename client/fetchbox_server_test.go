@@ -84,7 +84,7 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 	if change != nil {
 		change(&c)
 	}
-	room, err := fetchbox.New(c)
+	contract, err := fetchbox.New(c)
 	if err != nil {
 		return nil, stop, err
 	}
@@ -94,12 +94,12 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 		return nil, stop, err
 	}
 	workers, err := workerapi.New(workerapi.Config{Log: log, Registry: prometheus.NewRegistry(),
-		Contracts: []workerapi.Contract{room.RemoteWorkers()}})
+		Contracts: []workerapi.Contract{contract.RemoteWorkers()}})
 	if err != nil {
 		return nil, stop, errors.Join(err, opened.Close())
 	}
 	node, err := server.New(server.Config{Settings: settings, Store: opened,
-		Contracts: []server.ServedContract{{Contract: room}}, Log: log, Node: "test",
+		Contracts: []server.ServedContract{{Contract: contract}}, Log: log, Node: "test",
 		APIs:   []server.API{{Name: workerapi.Name, Mount: workers.Mount}},
 		Random: testkit.RandomBytes, Monotonic: elapsed})
 	if err == nil {

@@ -102,7 +102,7 @@ func TestVerifyWebhook(t *testing.T) {
 	}
 }
 
-func TestVerifyWebhook_notice(t *testing.T) {
+func TestVerifyWebhook_event(t *testing.T) {
 	t.Parallel()
 	const body = `{"job_id":"j-1","event_id":"e-1","event_name":"job_failed","prev_state":"RUNNING","next_state":"FAILED",` +
 		`"occurred_at":"2026-03-01T12:00:00.123456Z","scenario":"RETRY_LIMIT_REACHED","final":true,"later":"unknown"}`

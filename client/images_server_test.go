@@ -95,11 +95,11 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 	if change != nil {
 		change(&c)
 	}
-	room, err := images.New(c)
+	contract, err := images.New(c)
 	if err != nil {
 		return "", stop, err
 	}
-	url, end, err := serveNode(dir, log, room)
+	url, end, err := serveNode(dir, log, contract)
 	if err != nil {
 		return "", stop, err
 	}
@@ -108,7 +108,7 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 }
 
 // serveNode runs a server of one contract.
-func serveNode(dir string, log *slog.Logger, room server.Contract) (url string, stop func(),
+func serveNode(dir string, log *slog.Logger, contract server.Contract) (url string, stop func(),
 	err error) {
 	ctx, started := context.Background(), time.Now()
 	settings, err := config.Load(config.Sources{Flags: map[string]string{"data_dir": dir,
@@ -122,7 +122,7 @@ func serveNode(dir string, log *slog.Logger, room server.Contract) (url string, 
 		return "", nil, err
 	}
 	node, err := server.New(server.Config{Settings: settings, Store: opened,
-		Contracts: []server.ServedContract{{Contract: room}}, Log: log, Node: "test",
+		Contracts: []server.ServedContract{{Contract: contract}}, Log: log, Node: "test",
 		Random: testkit.RandomBytes, Monotonic: func() time.Duration {
 			return time.Since(started)
 		}})

@@ -225,7 +225,7 @@ func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
 // An upload whose answers are lost is one file all the same, sent whole each time; what cannot be
 // read again is sent once.
-func TestImagesUploadAgain(t *testing.T) {
+func TestImagesUploadRepeated(t *testing.T) {
 	t.Parallel()
 	var lost atomic.Int32
 	lossy := transportFunc(func(r *http.Request) (*http.Response, error) {

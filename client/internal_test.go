@@ -78,7 +78,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-func TestRhythm(t *testing.T) {
+func TestHeartbeatSchedule(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		timeout, maxInterval, every time.Duration
@@ -96,7 +96,7 @@ func TestRhythm(t *testing.T) {
 	} {
 		every, missed := heartbeatSchedule(tc.timeout, tc.maxInterval)
 		if every != tc.every || missed != tc.misses {
-			t.Errorf("rhythm(%s, %s) = %s, %d, want %s, %d", tc.timeout, tc.maxInterval, every,
+			t.Errorf("heartbeatSchedule(%s, %s) = %s, %d, want %s, %d", tc.timeout, tc.maxInterval, every,
 				missed, tc.every, tc.misses)
 		}
 	}

@@ -322,9 +322,9 @@ func TestRelay_refusedUnsent(t *testing.T) {
 		"next":          nextErr,
 		"get":           getErr,
 		"exists":        existsErr,
-		"base URL":      newErr("relay.test"),
-		"base query":    newErr("http://relay.test?x"),
-		"base nonsense": newErr("http://%zz"),
+		"base URL":      newError("relay.test"),
+		"base query":    newError("http://relay.test?x"),
+		"base nonsense": newError("http://%zz"),
 	} {
 		var fail *client.Error
 		if !errors.Is(err, client.ErrInvalid) || !errors.As(err, &fail) || fail.Retryable() ||
@@ -337,7 +337,7 @@ func TestRelay_refusedUnsent(t *testing.T) {
 	}
 }
 
-func newErr(base string) error {
+func newError(base string) error {
 	_, err := client.New(client.Config{BaseURL: base})
 	return err
 }

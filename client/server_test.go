@@ -25,13 +25,13 @@ import (
 
 // exampleServer starts a real server for the examples.
 func exampleServer() (baseURL string, stop func()) {
-	room, err := relay.New(relay.Config{Log: slog.New(slog.DiscardHandler),
+	contract, err := relay.New(relay.Config{Log: slog.New(slog.DiscardHandler),
 		Registry: prometheus.NewRegistry(), V1: true, MaxNumJobs: 1000,
 		BodyLimit: 1 << 20, RetryableStatus: 429})
 	if err != nil {
 		panic(err)
 	}
-	baseURL, stop, err = testkit.Serve([]engine.Contract{room.Contract()}, room.Mount)
+	baseURL, stop, err = testkit.Serve([]engine.Contract{contract.Contract()}, contract.Mount)
 	if err != nil {
 		panic(err)
 	}

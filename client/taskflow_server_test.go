@@ -18,7 +18,7 @@ import (
 // serveFlow starts a real server of TaskFlow and the worker API, in memory.
 func serveFlow() (baseURL string, stop func(), err error) {
 	log := slog.New(slog.DiscardHandler)
-	room, err := taskflow.New(taskflow.Config{Log: log, Registry: prometheus.NewRegistry(),
+	contract, err := taskflow.New(taskflow.Config{Log: log, Registry: prometheus.NewRegistry(),
 		Now: time.Now, Random: testkit.RandomBytes,
 		Lease: time.Minute, MaxConcurrent: 1000, BodyLimit: 1 << 20, GraphBodyLimit: 16 << 20,
 		Runner: taskflow.Runner{Disabled: true}})
@@ -26,11 +26,11 @@ func serveFlow() (baseURL string, stop func(), err error) {
 		return "", nil, err
 	}
 	workers, err := workerapi.New(workerapi.Config{Log: log,
-		Contracts: []workerapi.Contract{room.RemoteWorkers()}})
+		Contracts: []workerapi.Contract{contract.RemoteWorkers()}})
 	if err != nil {
 		return "", nil, err
 	}
-	return testkit.Serve([]engine.Contract{room.Contract()}, room.Mount, workers.Mount)
+	return testkit.Serve([]engine.Contract{contract.Contract()}, contract.Mount, workers.Mount)
 }
 
 // flowServer is a server that ends with the test.

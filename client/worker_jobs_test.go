@@ -264,7 +264,7 @@ func TestJobWorker_lostAnswer(t *testing.T) {
 // A run goes on under its heartbeats, a third of the lease apart.
 // A server that is away when a run ends, as at a restart, hears of it when it is back, however few
 // tries a call has.
-func TestJobWorker_serverAwayAtTheEnd(t *testing.T) {
+func TestJobWorker_outcomeSurvivesOutage(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		err  error
@@ -307,7 +307,7 @@ func TestJobWorker_serverAwayAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestJobWorker_beats(t *testing.T) {
+func TestJobWorker_heartbeats(t *testing.T) {
 	t.Parallel()
 	said, _ := inWorkerBench(t, &fakeWorkerAPI{}, client.JobWorker{},
 		func(context.Context, *client.JobRun) (json.RawMessage, error) {
@@ -470,7 +470,7 @@ func TestJobWorker_concurrencyAndQueues(t *testing.T) {
 	})
 }
 
-func TestJobWorker_unfit(t *testing.T) {
+func TestJobWorker_validates(t *testing.T) {
 	t.Parallel()
 	err := (&client.JobWorker{Concurrency: -1,
 		Handlers: map[string]client.JobHandler{"q": nil}}).Run(t.Context())

@@ -43,7 +43,7 @@ func (o *outcomeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // Runs that end at about the same time end in few requests, each as its handler says (G-X-20); what
 // does not fit into a request with others goes by itself, and what the server refuses for all of
 // them is found out one by one.
-func TestJobWorker_endsTogether(t *testing.T) {
+func TestJobWorker_batchedOutcomes(t *testing.T) {
 	t.Parallel()
 	const jobs = 200
 	// fits by itself only

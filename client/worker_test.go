@@ -157,7 +157,7 @@ func TestWorker_surplusIsNotRun(t *testing.T) {
 }
 
 // RL-058: heartbeats at a third of the timeout keep the job for ever.
-func TestWorker_beatsAtAThird(t *testing.T) {
+func TestWorker_heartbeatsAtAThird(t *testing.T) {
 	for _, tc := range []struct {
 		timeout, maxInterval, work time.Duration
 		heartbeats                 int
@@ -301,7 +301,7 @@ func TestWorker_survivesAnOutage(t *testing.T) {
 
 // After a heartbeat that failed in all its tries the next ones are sent at the usual pace, and one
 // that was confirmed makes up for those that failed before.
-func TestWorker_beatsAfterAFailure(t *testing.T) {
+func TestWorker_heartbeatsAfterAFailure(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
 		start := time.Now()
@@ -439,7 +439,7 @@ func TestWorker_requeue(t *testing.T) {
 }
 
 // A beat must not mistake a requeue in progress for a loss.
-func TestWorker_requeueUnderBeats(t *testing.T) {
+func TestWorker_requeueUnderHeartbeats(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 3*time.Second)
 		b.double.inject(injectedFault{on: "requeue", after: true, status: 429,
