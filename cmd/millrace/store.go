@@ -54,7 +54,7 @@ func checkLocalStore(ctx context.Context, s *config.Settings) error {
 	}
 	const hint = "start with store=sqlite to go on with them, or with " +
 		"--set ignore_local_store=true to leave them there"
-	jobs, others, err := sqlite.IsLocked(ctx, databaseFile(s), config.ContractNames()...)
+	jobs, others, err := sqlite.CountJobs(ctx, databaseFile(s), config.ContractNames()...)
 	switch {
 	case err != nil:
 		return cli.UnableError("data_dir: %q holds a SQLite database that cannot be read (%v); "+

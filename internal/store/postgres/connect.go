@@ -11,13 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// connectFailure tells in one line where no connection could be made, and why.
+// connectFailure is a failure to connect whose message names, in one line, the hosts that were
+// tried and the reasons.
 type connectFailure struct{ err *pgconn.ConnectError }
 
 func (f *connectFailure) Unwrap() error { return f.err }
 
-// Error says each reason once: the driver meets it anew for each address of a
-// host, with and without TLS.
+// Error names each reason once: the driver reports it for each address of a host, with and
+// without TLS.
 func (f *connectFailure) Error() string {
 	return strings.Join(f.hosts(), ",") + ": " + strings.Join(f.reasons(), "; ")
 }
@@ -53,7 +54,7 @@ func (f *connectFailure) reasons() []string {
 	return reasons
 }
 
-// reason is what the server, the network or the resolver says.
+// reason returns the message of the server, the network or the resolver without the address.
 func reason(err error) string {
 	var pg *pgconn.PgError
 	var unresolved *net.DNSError

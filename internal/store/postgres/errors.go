@@ -9,12 +9,15 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// translate gives a PostgreSQL error its kind by its SQLSTATE. What carries none
-// never reached a statement or lost its connection, and who is not let in cannot
-// have caused it: the database is away.
+// translate gives a PostgreSQL error its kind by its SQLSTATE. An error without one is a failure
+// to connect or a lost connection, so the database is away. So is one that refuses the
+// connection: no request of a caller causes that.
 func translate(op string, err error) error {
+	if err == nil {
+		return nil
+	}
 	var known *job.Error
-	if err == nil || errors.As(err, &known) {
+	if errors.As(err, &known) {
 		return err
 	}
 	e := &job.Error{Kind: job.Unavailable, Op: op, Msg: "the store is away", Err: err}
@@ -43,7 +46,7 @@ func kindOfState(code string) (job.Kind, string) {
 	case "25006":
 		return job.Unavailable, "the store is read-only"
 	case "25P03":
-		return job.Unavailable, "the store gave the transaction up"
+		return job.Unavailable, "the database ended an idle transaction"
 	case "53100":
 		return job.Unavailable, "the store's disk is full"
 	case "57014":
@@ -60,23 +63,23 @@ func kindOfState(code string) (job.Kind, string) {
 		return job.Unavailable, "the store is away"
 	case "28", "3D":
 		return job.Unavailable, "the database refuses the connection"
-	case "3F", "42": // nothing that this version asks for is missing in a schema of its own
+	case "3F", "42": // the schema of this version has all that its statements name
 		return job.Unavailable, "the store's schema is not the one that is needed"
-	case "22", "23": // what was sent: a defect of ours
+	case "22", "23": // wrong data or a broken constraint: a defect
 		return job.Internal, ""
-	default: // the state the server is in
+	default: // the state of the server
 		return job.Unavailable, "the store failed"
 	}
 }
 
-// errReadOnly is a database that takes no writes: as a standby it will after a
-// failover, so who wants to write tries again.
+// errReadOnly is the error of a database that refuses writes. It is Unavailable, not ReadOnly:
+// a standby accepts writes after a failover, so trying again may help.
 func errReadOnly(op, msg string) error {
 	return &job.Error{Kind: job.Unavailable, Op: op, Msg: msg}
 }
 
-// mayRunAgain reports a failure that the database resolves by running the whole
-// transaction again: nothing of it was kept.
+// mayRunAgain reports a serialization failure or a deadlock: nothing of the transaction was
+// kept, and it may succeed when it is run again.
 func mayRunAgain(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")

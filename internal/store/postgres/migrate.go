@@ -19,11 +19,11 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// schemaWait is how long a start waits for another one that has the schema locked.
+// schemaWait is how long a start waits while another session has the schema locked.
 const schemaWait = 5 * time.Minute
 
-// migrate runs on connections of its own without a statement deadline: building
-// an index on a large table takes its time.
+// migrate runs on connections of its own that have no limit for statements: building an index
+// on a large table may take long.
 func migrate(ctx context.Context, c Config, r *route) error {
 	cfg := r.config.Copy()
 	if !r.pooled {
@@ -36,14 +36,13 @@ func migrate(ctx context.Context, c Config, r *route) error {
 		goose.WithLocker(lock))
 }
 
-// schemaLock lets one node at a time migrate a schema. A transaction of its own
-// holds it, so that it is given back also where a pooler stands between. It asks
-// again and again rather than wait inside the database, where a waiting session
-// would hold up CREATE INDEX CONCURRENTLY.
+// schemaLock lets one node at a time migrate a schema. It is an advisory lock of a transaction
+// of its own, so that a pooler releases it too. It polls instead of waiting inside the database,
+// where a waiting transaction would block CREATE INDEX CONCURRENTLY.
 type schemaLock struct {
 	log  *slog.Logger
 	wait time.Duration
-	held *sql.Tx
+	tx   *sql.Tx // has the lock
 }
 
 const (
@@ -56,21 +55,20 @@ AND (classid::int8<<32)|objid::int8=` + schemaKey
 
 // Lock implements goose's lock.Locker, as does Unlock.
 func (l *schemaLock) Lock(ctx context.Context, db *sql.DB) error {
-	patience := time.NewTimer(l.wait)
-	defer patience.Stop()
-	for told := false; ; told = true {
+	timeout := time.NewTimer(l.wait)
+	defer timeout.Stop()
+	for warned := false; ; warned = true {
 		locked, holder, err := l.tryLock(ctx, db)
 		if err != nil || locked {
 			return err
 		}
-		if !told {
+		if !warned {
 			l.log.Warn("another session has the schema locked, as a node does that brings it "+
-				"up to date; the start waits for it",
-				"pid", holder, "at_most", l.wait)
+				"up to date; the start waits for it", "pid", holder, "at_most", l.wait)
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
-		case <-patience.C:
+		case <-timeout.C:
 			return &job.Error{Kind: job.Unavailable, Op: "store.migrate",
 				Msg: fmt.Sprintf("the session %d keeps the schema locked "+
 					"(see pg_locks and pg_stat_activity)", holder)}
@@ -80,7 +78,7 @@ func (l *schemaLock) Lock(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// tryLock locks the schema, or tells which process of the server has it locked.
+// tryLock locks the schema, or returns the process of the server that has it locked.
 func (l *schemaLock) tryLock(ctx context.Context, db *sql.DB) (locked bool, holder int64,
 	err error) {
 	tx, err := db.BeginTx(context.WithoutCancel(ctx), nil)
@@ -101,28 +99,27 @@ func (l *schemaLock) tryLock(ctx context.Context, db *sql.DB) (locked bool, hold
 		return false, 0, err
 	}
 	if locked {
-		l.held = tx
+		l.tx = tx
 		return true, 0, nil
 	}
 	return false, holder, tx.QueryRowContext(ctx, schemaHolder).Scan(&holder)
 }
 
-// Unlock ends the transaction. Where that fails the server does when the
-// connection closes.
+// Unlock ends the transaction. If that fails, the server ends it when the connection closes.
 func (l *schemaLock) Unlock(context.Context, *sql.DB) error {
-	_ = l.held.Rollback()
+	_ = l.tx.Rollback()
 	return nil
 }
 
 func migrationFiles() fs.FS {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
-		panic(err) // the folder is part of the binary
+		panic(err) // the directory is embedded in the binary
 	}
 	return files
 }
 
-// SchemaVersion reports the schema a database has and the newest known.
+// SchemaVersion returns the version of a database's schema and the newest known version.
 func SchemaVersion(ctx context.Context, url string) (have, want int64, err error) {
 	cfg, err := parse(url)
 	if err != nil {

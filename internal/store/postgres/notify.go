@@ -16,33 +16,34 @@ import (
 const (
 	channel             = "millrace"
 	coalesce            = 5 * time.Millisecond // between two notifications of a node
-	maxHashesPerMessage = 300                  // lanes; a payload may have 8000 bytes
-	// until a connection that listens is asked whether it lives
-	growInterval = 30 * time.Second
+	maxHashesPerMessage = 300                  // queues; a payload may have 8000 bytes
+	// keepaliveInterval is how long a connection that listens may be silent before it is
+	// checked.
+	keepaliveInterval = 30 * time.Second
 )
 
-// Announce hands lanes to the one goroutine that notifies. When it lags, lanes
-// are dropped: polling is the floor.
-func (s *Store) Announce(lanes []job.QueueHash) {
-	if len(lanes) == 0 {
+// Announce passes the queues to the one goroutine that notifies. When that is behind, they are
+// dropped: nodes poll as well.
+func (s *Store) Announce(queues []job.QueueHash) {
+	if len(queues) == 0 {
 		return
 	}
 	select {
-	case s.announcements <- lanes:
+	case s.announcements <- queues:
 	default:
 	}
 }
 
-// announce sends what came together within coalesce as one notification, outside
-// of any transaction of work: a NOTIFY inside would make commits wait in line.
+// announce sends the announcements of one interval as one notification, outside of the updates'
+// transactions: transactions with a NOTIFY commit one after another.
 func (s *Store) announce() {
 	defer close(s.stopped)
 	for {
 		select {
 		case <-s.stop:
 			return
-		case lanes := <-s.announcements:
-			s.notify(s.batchAnnouncements(lanes))
+		case queues := <-s.announcements:
+			s.notify(s.batchAnnouncements(queues))
 			select {
 			case <-time.After(coalesce):
 			case <-s.stop:
@@ -54,19 +55,19 @@ func (s *Store) announce() {
 
 func (s *Store) batchAnnouncements(first []job.QueueHash) map[job.QueueHash]bool {
 	all := map[job.QueueHash]bool{}
-	for lanes := first; ; {
-		for _, l := range lanes {
-			all[l] = true
+	for queues := first; ; {
+		for _, q := range queues {
+			all[q] = true
 		}
 		select {
-		case lanes = <-s.announcements:
+		case queues = <-s.announcements:
 		default:
 			return all
 		}
 	}
 }
 
-func (s *Store) notify(lanes map[job.QueueHash]bool) {
+func (s *Store) notify(queues map[job.QueueHash]bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	payload, n := s.node, 0
@@ -76,8 +77,8 @@ func (s *Store) notify(lanes map[job.QueueHash]bool) {
 		s.config.Observe("NOTIFY", time.Since(started), err)
 		payload, n = s.node, 0
 	}
-	for l := range lanes {
-		payload += "," + strconv.FormatInt(int64(l), 36)
+	for q := range queues {
+		payload += "," + strconv.FormatInt(int64(q), 36)
 		if n++; n == maxHashesPerMessage {
 			send()
 		}
@@ -87,9 +88,9 @@ func (s *Store) notify(lanes map[job.QueueHash]bool) {
 	}
 }
 
-// Listen is documented at the port. A connection of its own listens; when it is
-// lost another is made, and what was said meanwhile is lost with it. A pooler has no
-// such connection: it would take LISTEN and pass nothing on.
+// Listen is documented at the port. It has a connection of its own. When that is lost it makes
+// another one; notifications in between are lost too. Behind a pooler nothing can listen: a
+// pooler accepts LISTEN and passes no notifications on.
 func (s *Store) Listen(ctx context.Context, fn func([]job.QueueHash)) {
 	if s.route.pooled {
 		<-ctx.Done()
@@ -126,8 +127,8 @@ func (s *Store) listen(ctx context.Context, fn func([]job.QueueHash)) {
 		if n == nil {
 			continue
 		}
-		if lanes := s.parse(n.Payload); len(lanes) > 0 {
-			fn(lanes)
+		if queues := s.parse(n.Payload); len(queues) > 0 {
+			fn(queues)
 		}
 	}
 }
@@ -141,13 +142,14 @@ func closeConn(c closer) {
 	_ = c.Close(ctx)
 }
 
-// wait returns the next notification, nil when none came for a while and the
-// connection is alive: a peer that is gone without a word says nothing for ever.
+// wait returns the next notification, or nil if none came for keepaliveInterval and the
+// connection still works. Without that check a server that vanished would never be noticed.
 func wait(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
-	quiet, cancel := context.WithTimeout(ctx, growInterval)
+	silence, cancel := context.WithTimeout(ctx, keepaliveInterval)
 	defer cancel()
-	n, err := conn.WaitForNotification(quiet)
-	if err == nil || ctx.Err() != nil || !pgconn.Timeout(err) {
+	n, err := conn.WaitForNotification(silence)
+	silent := ctx.Err() == nil && pgconn.Timeout(err)
+	if !silent {
 		return n, err
 	}
 	ping, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -155,16 +157,18 @@ func wait(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	return nil, conn.Ping(ping)
 }
 
-// parse reads a notification of another node.
-func (s *Store) parse(payload string) (lanes []job.QueueHash) {
+// parse returns the queues in a notification of another node.
+func (s *Store) parse(payload string) (queues []job.QueueHash) {
 	parts := strings.Split(payload, ",")
 	if parts[0] == s.node {
 		return nil
 	}
 	for _, p := range parts[1:] {
-		if l, err := strconv.ParseInt(p, 36, 64); err == nil {
-			lanes = append(lanes, job.QueueHash(l))
+		hash, err := strconv.ParseInt(p, 36, 64)
+		if err != nil {
+			continue // of no node of ours
 		}
+		queues = append(queues, job.QueueHash(hash))
 	}
-	return lanes
+	return queues
 }

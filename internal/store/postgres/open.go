@@ -1,6 +1,3 @@
-// Package postgres opens the storage port on PostgreSQL: a pool of connections,
-// row locks that pass over each other, arrays for bulk work, a deadline on every
-// statement, and wake-ups between nodes by LISTEN and NOTIFY.
 package postgres
 
 import (
@@ -21,12 +18,12 @@ import (
 // Config says what to open.
 type Config struct {
 	URL     string
-	Now     func() time.Time // only for tests; nil is the database's clock
+	Now     func() time.Time // for tests; nil means the database's clock
 	Conns   int              // of the pool; 0 means 16
 	Observe sqlstore.Observer
 	Log     *slog.Logger // nil logs nothing
-	// SchemaWait is how long Open waits for another one that has the schema locked; 0
-	// means five minutes.
+	// SchemaWait is how long Open waits while another session has the schema locked; 0 means
+	// five minutes.
 	SchemaWait time.Duration
 }
 
@@ -41,20 +38,19 @@ func (c Config) withDefaults() Config {
 }
 
 // limits are set on every connection, or in every transaction behind a pooler, unless the URL
-// sets them: no statement, no wait for a lock and no idle transaction of ours is without an
-// end.
+// sets them. They limit every statement, every wait for a lock and every idle transaction.
 var limits = map[string]string{
 	"application_name":  "millrace",
 	"statement_timeout": "30s",
 	"lock_timeout":      "10s",
-	// a node that stands still must not hold a limit for longer than a lease
+	// A node that hangs must not keep its row locks for longer than a lease.
 	"idle_in_transaction_session_timeout": "10s",
 }
 
-// planning is set like limits. Every statement of ours finds its rows by index.
-// Statistics of a table that was empty a minute ago, or of a queue that was
-// flooded since, must not talk the planner into reading all of it; and as there
-// is one good plan for all values, it is made once.
+// planning is set like limits. Every statement finds its rows by an index, so the planner may
+// use nothing else: outdated statistics, as of a queue that was empty a minute ago, would
+// otherwise make it read whole tables. One plan is good for all parameters, so a statement is
+// planned once.
 var planning = map[string]string{
 	"enable_seqscan":    "off",
 	"enable_bitmapscan": "off",
@@ -64,11 +60,12 @@ var planning = map[string]string{
 	"jit":               "off",
 }
 
-// slotBases bounds the counters of one queue to slotBases × connections.
+// slotBases limits the counters of one queue to slotBases × connections. Nodes choose one of so
+// many ranges of slots at random; two nodes with the same range only wait for each other.
 const slotBases = 8
 
-// Open connects and brings the schema up to date; nodes that start together
-// wait for each other there.
+// Open connects and brings the schema up to date. Nodes that start together do that one after
+// another.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s, err := open(ctx, c.withDefaults())
 	if err != nil {
@@ -89,7 +86,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	if r.pooled {
 		c.Log.Info("the store is reached through a connection pooler: " +
 			"settings are made in each transaction, " +
-			"and nodes find each other's jobs by looking once a second")
+			"and nodes find each other's jobs by polling once a second")
 	}
 	if err := migrate(ctx, c, r); err != nil {
 		return nil, err
@@ -100,10 +97,17 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	var node [5]byte
 	rand.Read(node[:])
-	s := &Store{config: c, route: r, db: db, maxConns: c.Conns, node: hex.EncodeToString(node[:4]),
+	s := &Store{
+		config:        c,
+		route:         r,
+		db:            db,
+		maxConns:      c.Conns,
+		node:          hex.EncodeToString(node[:4]),
 		slots:         make(chan int64, c.Conns),
-		announcements: make(chan []job.QueueHash, 1024), stop: make(chan struct{}),
-		stopped: make(chan struct{})}
+		announcements: make(chan []job.QueueHash, 1024),
+		stop:          make(chan struct{}),
+		stopped:       make(chan struct{}),
+	}
 	for i := range c.Conns {
 		s.slots <- int64(node[4]%slotBases)*int64(c.Conns) + int64(i)
 	}

@@ -15,22 +15,21 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// route is how the database is reached. Connections of our own keep what is set
-// on them. Those of a pooler reach another session of the server with each
-// transaction: there every transaction sets what it needs, statements are not
-// prepared, and nobody can listen.
+// route is how the database is reached. A direct connection keeps its settings. A connection of
+// a pooler may reach another session of the server with each transaction, so behind a pooler
+// every transaction sets what it needs, statements are not prepared, and nothing can listen.
 type route struct {
 	config *pgx.ConnConfig
 	pooled bool
-	local  string // ends the SELECT that begins a transaction; empty on connections of our own
+	local  string // columns of the SELECT that begins a transaction; empty without a pooler
 }
 
-// startup are the parameters that a pooler takes of a client, or refuses by name.
+// startup lists the parameters that a pooler accepts from a client, or refuses by name.
 var startup = []string{"application_name", "client_encoding", "datestyle", "options",
 	"standard_conforming_strings", "timezone"}
 
-// findRoute connects once to find out whether a pooler stands between: it gives
-// its clients process numbers of its own.
+// findRoute connects once to find out whether there is a pooler: a pooler gives its clients
+// process numbers of its own.
 func findRoute(ctx context.Context, cfg *pgx.ConnConfig) (*route, error) {
 	plain := cfg.Copy()
 	local := map[string]string{}
@@ -58,8 +57,7 @@ func findRoute(ctx context.Context, cfg *pgx.ConnConfig) (*route, error) {
 	return &route{config: plain, pooled: true, local: setLocal(local)}, nil
 }
 
-// setLocal returns what sets parameters until the end of a transaction, to follow
-// other columns of a SELECT.
+// setLocal returns columns for a SELECT that set parameters until the end of a transaction.
 func setLocal(parameters map[string]string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
@@ -69,7 +67,8 @@ func setLocal(parameters map[string]string) string {
 	return b.String()
 }
 
-// isPooled connects and begins a transaction, as everything we do does.
+// isPooled compares the process number that a connection was given with that of the session of
+// the server. It does so in a transaction, which a pooler in statement mode refuses.
 func isPooled(ctx context.Context, cfg *pgx.ConnConfig) (bool, error) {
 	conn, err := pgconn.ConnectConfig(ctx, &cfg.Config)
 	if err != nil {
@@ -86,7 +85,7 @@ func isPooled(ctx context.Context, cfg *pgx.ConnConfig) (bool, error) {
 	return string(results[0].Rows[0][0]) != strconv.FormatUint(uint64(conn.PID()), 10), nil
 }
 
-// errWrongMode names a pooler that has no transactions.
+// errWrongMode replaces the error of a pooler in statement mode by one that says what to do.
 func errWrongMode(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && strings.Contains(pg.Message, "statement pooling") {

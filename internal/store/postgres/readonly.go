@@ -10,14 +10,14 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// readOnly keeps a transaction from writing.
+// readOnly is the parameter that keeps transactions from writing.
 const readOnly = "default_transaction_read_only"
 
 // Views reads a database and changes nothing.
 type Views struct{ store *Store }
 
-// OpenViews connects for views alone. The database must have the schema this version knows;
-// ReadOnly says that it has not.
+// OpenViews connects for views alone. It fails with ReadOnly if the database has another version
+// of the schema.
 func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	c.Conns = 1
 	c = c.withDefaults()

@@ -8,17 +8,17 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// need is a relation of the schema, and what the statements of a node do to it.
+// need is a relation of the schema with the rights that the statements of a node need.
 type need struct{ Relation, Rights string }
 
-// needed are all of them; docs/operating.md has the grants.
+// needed lists every relation; docs/operating.md has the grants.
 var needed = []need{
 	{"jobs", "SELECT INSERT UPDATE DELETE"},
 	{"job_numbers", usage},
 	{"bodies", "SELECT INSERT UPDATE DELETE"},
 	{"events", "SELECT INSERT DELETE"},
 	{"outbox", "SELECT INSERT DELETE"},
-	{"dead_letters", "SELECT INSERT UPDATE DELETE"}, // pruning locks rows, which takes UPDATE
+	{"dead_letters", "SELECT INSERT UPDATE DELETE"}, // pruning locks rows, which needs UPDATE
 	{"edges", "SELECT INSERT DELETE"},
 	{"queues", "SELECT INSERT UPDATE"},
 	{"counts", "SELECT INSERT UPDATE DELETE"},
@@ -26,12 +26,12 @@ var needed = []need{
 	{"duties", "SELECT INSERT UPDATE DELETE"},
 }
 
-// usage is the right to a sequence, which UPDATE includes.
+// usage is the right to use a sequence; UPDATE includes it.
 const usage = "USAGE"
 
-// askState reads whether the database takes writes, and the first of needed that the
-// role of the node lacks, with an empty right where the relation is not there. It reads
-// settings and the catalogue, and no table of the schema.
+// askState returns whether the database refuses writes, whether it is a standby, and the first
+// right of needed that the role of the node lacks, with an empty right if the relation does not
+// exist. It reads settings and the catalogue, but no table of the schema.
 var askState = `WITH lacks AS (SELECT relation, CASE WHEN at IS NULL THEN '' ELSE privilege END AS privilege
 	FROM (VALUES ` + neededRows() + `) AS needed (n,relation,privilege), to_regclass(relation) AS at
 	WHERE CASE privilege WHEN 'USAGE' THEN has_sequence_privilege(at,'USAGE, UPDATE')
@@ -50,24 +50,24 @@ func neededRows() string {
 	return strings.Join(rows, ",")
 }
 
-// state is what a database says of itself.
+// state is the result of askState.
 type state struct {
 	refusesWrites, standby bool
-	relation, right        string // that the node lacks; empty where it has all
+	relation, right        string // what the node lacks; empty if it lacks nothing
 }
 
-func (s *Store) state(ctx context.Context) (is state, err error) {
+func (s *Store) state(ctx context.Context) (now state, err error) {
 	row := s.db.QueryRowContext(ctx, askState)
-	err = row.Scan(&is.refusesWrites, &is.standby, &is.relation, &is.right)
-	return is, translate("store.ping", err)
+	err = row.Scan(&now.refusesWrites, &now.standby, &now.relation, &now.right)
+	return now, translate("store.ping", err)
 }
 
-// lacking is the error of a schema or a role with which some of the work fails.
-func (is *state) lacking() error {
-	msg := "permission denied by the database: the role has no right to " + is.right + " on " +
-		is.relation
-	if is.right == "" {
-		msg = "the store's schema is not the one that is needed: it has no " + is.relation
+// errLacking is the error of a schema or a role with which some statements fail.
+func (s *state) errLacking() error {
+	msg := "permission denied by the database: the role has no right to " + s.right + " on " +
+		s.relation
+	if s.right == "" {
+		msg = "the store's schema is not the one that is needed: it has no " + s.relation
 	}
 	return &job.Error{Kind: job.Unavailable, Op: "store.ping", Msg: msg}
 }

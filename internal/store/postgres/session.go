@@ -30,9 +30,9 @@ var dialect = sqlstore.Dialect{
 	EachPriority: eachPriority(),
 }
 
-// eachPriority returns one select for each priority, each in the order of its index and
-// with a limit of its own: so the planner merges them as they come, instead of sorting
-// all there are. A priority it knew would let it take an index that does not fit.
+// eachPriority returns one select for each priority, in the order of its index and with a limit
+// of its own, so that the planner merges them instead of sorting all jobs. The priorities are
+// computed from a parameter: with constants the planner might choose an index of another order.
 func eachPriority() string {
 	var each []string
 	for i := range store.MaxPriority - store.MinPriority + 1 {
@@ -43,16 +43,14 @@ func eachPriority() string {
 	return strings.Join(each, " UNION ALL ")
 }
 
-var (
-	lockName = &sqlstore.Statement{Name: "lock_name",
-		SQL: "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"}
-)
+var lockName = &sqlstore.Statement{Name: "lock_name",
+	SQL: "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"}
 
-// readState follows BEGIN.
+// readState is sent with BEGIN.
 const readState = "SELECT (extract(epoch FROM now())*1000000)::int8, " +
 	"current_setting('transaction_read_only')"
 
-// session is one transaction on a connection it has for itself.
+// session is one transaction on a connection of its own.
 type session struct {
 	ctx     context.Context
 	conn    *sql.Conn
@@ -61,13 +59,13 @@ type session struct {
 	now     time.Time
 	slot    int64
 
-	readOnly bool
+	readOnly bool // the transaction cannot write
 	fresh    bool // the connection was not used before
 }
 
-// begin opens the transaction and in the same round trip reads its time: when it
-// began, by the clock of the database, so that all nodes agree. Behind a pooler the
-// transaction gets its settings there too.
+// begin opens the transaction and in the same round trip reads when it began, by the clock of
+// the database, so that all nodes agree. Behind a pooler the same statement makes the settings
+// of the transaction.
 func (s *session) begin(text string, override func() time.Time) error {
 	results, err := s.simple(s.ctx, "BEGIN", text+"; "+readState+s.local)
 	if err != nil {
@@ -83,20 +81,23 @@ func (s *session) begin(text string, override func() time.Time) error {
 	return s.Translate("store.begin", err)
 }
 
-// commit is not broken off when the caller leaves, so that its outcome is known.
+// commit continues when the caller leaves, so that its outcome is known.
 func (s *session) commit() error {
 	ctx, cancel := sqlstore.WithDeadline(context.WithoutCancel(s.ctx))
 	defer cancel()
 	results, err := s.simple(ctx, "COMMIT", "COMMIT")
-	if err == nil && results[0].CommandTag.String() != "COMMIT" {
-		return &job.Error{Kind: job.Unavailable, Op: "store.commit",
-			Msg: "the store undid the transaction"}
+	if err != nil {
+		return translate("store.commit", err)
 	}
-	return translate("store.commit", err)
+	if results[0].CommandTag.String() != "COMMIT" {
+		return &job.Error{Kind: job.Unavailable, Op: "store.commit",
+			Msg: "the database rolled the transaction back"}
+	}
+	return nil
 }
 
-// rollback ends the transaction. A connection on which that fails is not used
-// again: the pool finds it closed or inside of a transaction.
+// rollback ends the transaction. A connection on which that fails is not used again: the pool
+// finds it closed or inside a transaction.
 func (s *session) rollback() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 5*time.Second)
 	defer cancel()
@@ -108,7 +109,7 @@ func (s *session) discard() {
 	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
 }
 
-// simple runs a text of several statements in one round trip.
+// simple runs several statements in one round trip, by the simple query protocol.
 func (s *session) simple(ctx context.Context, name, text string) (results []*pgconn.Result,
 	err error) {
 	started := time.Now()
@@ -124,7 +125,7 @@ func (s *session) simple(ctx context.Context, name, text string) (results []*pgc
 	return results, err
 }
 
-// Query is documented at sqlstore.Session, as are all methods below.
+// Query is documented at sqlstore.Session, as are all exported methods below.
 func (s *session) Query(st *sqlstore.Statement, args ...any) (*sql.Rows, error) {
 	started := time.Now()
 	rows, err := s.conn.QueryContext(s.ctx, dialect.Text(st), args...)
@@ -150,8 +151,8 @@ func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
 	return s.Translate(b.Name, err)
 }
 
-// parameters turns rows into one value for each column that is the same in all
-// of them and one array for each other, and gives the text that fits.
+// parameters returns the statement for a set of rows and its arguments: one value for each
+// column that is the same in all rows, and one array for each other column.
 func parameters(b *sqlstore.Bulk, rows [][]any) (text string, args []any) {
 	args = make([]any, len(b.Columns))
 	var same uint64
@@ -206,22 +207,7 @@ func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 	b := sqlstore.InsertJobs
 	text, args := parameters(b, values)
 	started := time.Now()
-	rows, err := s.conn.QueryContext(s.ctx, text, args...)
-	seqs := make(map[job.IdentityHash]int64, len(jobs))
-	if err == nil {
-		defer rows.Close()
-		for rows.Next() {
-			var ident []byte
-			var seq int64
-			if err = rows.Scan(&ident, &seq); err != nil {
-				break
-			}
-			seqs[job.IdentityHash(ident)] = seq
-		}
-		if err == nil {
-			err = rows.Err()
-		}
-	}
+	seqs, err := s.insertedSeqs(text, args, len(jobs))
 	s.observe(b.Name, time.Since(started), err)
 	if err != nil {
 		return nil, s.Translate(b.Name, err)
@@ -232,9 +218,29 @@ func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 		if j.Seq == 0 {
 			taken = append(taken, i)
 		}
-		delete(seqs, ident) // the same identity again in jobs is taken
+		delete(seqs, ident) // a later job of the set with the same identity is taken
 	}
 	return taken, nil
+}
+
+// insertedSeqs runs an insert of jobs and returns the numbers of those that were stored.
+func (s *session) insertedSeqs(text string, args []any, n int) (map[job.IdentityHash]int64,
+	error) {
+	rows, err := s.conn.QueryContext(s.ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	seqs := make(map[job.IdentityHash]int64, n)
+	for rows.Next() {
+		var ident []byte
+		var seq int64
+		if err := rows.Scan(&ident, &seq); err != nil {
+			return nil, err
+		}
+		seqs[job.IdentityHash(ident)] = seq
+	}
+	return seqs, rows.Err()
 }
 
 func (s *session) Now() time.Time { return s.now }
@@ -263,7 +269,8 @@ func (s *session) IdentityHashes(idents []job.IdentityHash) any {
 
 func (s *session) Texts(texts []string) any { return texts }
 
-// Translate gives what the end of ctx did to a connection the kind of that end.
+// Translate gives an error its kind. After ctx has ended, an error that is not of the server is
+// the end of ctx: the driver closes the connection then.
 func (s *session) Translate(op string, err error) error {
 	var pg *pgconn.PgError
 	if err != nil && s.ctx.Err() != nil && !errors.As(err, &pg) {

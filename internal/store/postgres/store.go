@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// maxTries is how often an update is run when the database asks for it.
+// maxTries is how often an update is run at most, see mayRunAgain.
 const maxTries = 10
 
 // Store is the storage port on one PostgreSQL database.
@@ -24,30 +24,31 @@ type Store struct {
 	config        Config
 	route         *route
 	db            *sql.DB
-	node          string // tells our own announcements from others'
-	slots         chan int64
+	node          string     // names this node in its announcements
+	slots         chan int64 // free ones, see sqlstore.Session
 	announcements chan []job.QueueHash
 	stop          chan struct{}
 	stopped       chan struct{}
 	closing       sync.Once
 
-	connectBreaker breaker // the database lets us in
-	writeBreaker   breaker // it lets us write
+	connectBreaker breaker // open while the database refuses connections
+	writeBreaker   breaker // open while the database refuses writes
 
 	pool     sync.Mutex
-	maxConns int // connections that the pool may have now
-	growing  bool
+	maxConns int  // connections that the pool may have now
+	growing  bool // growPool runs again
 }
 
-// An update reads what others have committed meanwhile, whatever the database's
-// default is: who has waited for a name sees what its last holder did.
+// The isolation levels, whatever the database's default is. An update sees what others commit
+// while it runs: after it has waited for a name, it sees the changes of the last one that had
+// locked the name.
 const (
 	beginUpdate = "BEGIN ISOLATION LEVEL READ COMMITTED"
 	beginView   = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 )
 
-// Update is documented at the port. Serialization failures and deadlocks are
-// run again here and nowhere else.
+// Update is documented at the port. It runs fn again after a serialization failure or a
+// deadlock.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
@@ -76,13 +77,12 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	return err
 }
 
-// runTx runs fn in a transaction. again reports that the database asks for the
-// whole transaction to be run once more.
+// runTx runs fn in a transaction. again reports that the whole transaction may be run again.
 func (s *Store) runTx(ctx context.Context, begin string, fn func(*sqlstore.Tx) error) (again bool,
 	err error) {
 	var slot int64
 	select {
-	case slot = <-s.slots: // also keeps callers from queueing inside the pool
+	case slot = <-s.slots: // no more callers than connections, so none waits in the pool
 	case <-ctx.Done():
 		return false, translate("store.begin", ctx.Err())
 	}
@@ -97,7 +97,7 @@ func (s *Store) runTx(ctx context.Context, begin string, fn func(*sqlstore.Tx) e
 	defer se.conn.Close() // returns it to the pool
 	ended := false
 	defer func() {
-		if !ended {
+		if !ended { // also after a panic in fn
 			se.rollback()
 		}
 	}()
@@ -115,7 +115,7 @@ func (s *Store) runTx(ctx context.Context, begin string, fn func(*sqlstore.Tx) e
 	return mayRunAgain(err), err
 }
 
-// outcome runs fn and returns why its transaction must not be committed, if it must not.
+// outcome runs fn and returns an error if its transaction must not be committed.
 func outcome(ctx context.Context, tx *sqlstore.Tx, fn func(*sqlstore.Tx) error) error {
 	if err := fn(tx); err != nil {
 		return err
@@ -126,8 +126,8 @@ func outcome(ctx context.Context, tx *sqlstore.Tx, fn func(*sqlstore.Tx) error) 
 	return translate("store.commit", ctx.Err())
 }
 
-// begin opens a transaction. A connection that was lost while it was idle shows
-// it here, where nothing is lost by taking another; all of them may be such.
+// begin opens a transaction. It tries other connections of the pool if one was lost while it was
+// idle, which BEGIN is the first to notice; all of them may be lost.
 func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *session, err error) {
 	for range s.config.Conns + 1 {
 		var conn *sql.Conn
@@ -138,32 +138,37 @@ func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *sessio
 		}
 		se = &session{ctx: ctx, conn: conn, observe: s.config.Observe, slot: slot,
 			local: s.route.local}
-		if err = se.begin(begin, s.config.Now); err == nil {
-			s.connectBreaker.reset()
-			return se, nil
-		}
-		conn.Close()
-		if ctx.Err() != nil {
-			break
-		}
-		var pg *pgconn.PgError
-		if !errors.As(err, &pg) {
+		err = se.begin(begin, s.config.Now)
+		if err != nil {
+			conn.Close()
+			if ctx.Err() != nil || !s.mayUseOther(se, err) {
+				return nil, err
+			}
 			continue
 		}
-		// A pooler lets everybody in and may have no server.
-		if se.fresh && strings.HasPrefix(pg.Code, "08") {
-			s.connectBreaker.trip(err)
-			break
-		}
-		if pg.Severity != "FATAL" {
-			break
-		}
+		s.connectBreaker.reset()
+		return se, nil
 	}
 	return nil, err
 }
 
-// conn returns a connection of the pool. Where the server has no room for another
-// one it waits for one of those there are.
+// mayUseOther reports whether BEGIN may succeed on another connection after it failed on this
+// one: this one is lost, or the server has closed it.
+func (s *Store) mayUseOther(se *session, err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return true
+	}
+	// A pooler accepts every connection, even if it has no server.
+	if se.fresh && strings.HasPrefix(pg.Code, "08") {
+		s.connectBreaker.trip(err)
+		return false
+	}
+	return pg.Severity == "FATAL"
+}
+
+// conn returns a connection of the pool. If the server accepts no further connection, conn waits
+// for one of those that exist.
 func (s *Store) conn(ctx context.Context) (*sql.Conn, error) {
 	for {
 		conn, err := s.db.Conn(ctx)
@@ -175,12 +180,12 @@ func (s *Store) conn(ctx context.Context) (*sql.Conn, error) {
 	}
 }
 
-// Writers is one for each connection.
+// Writers returns the number of connections.
 func (s *Store) Writers() int { return s.config.Conns }
 
-// Ping is documented at the port. A database that takes no writes, or lacks what some of
-// them need, is named with the reason. What no catalogue shows, such as a disk that
-// fails, is known from the updates that met it.
+// Ping is documented at the port. The error says why the database refuses writes, or what its
+// schema or the role lacks. A failure that the catalogue does not show, such as that of a disk,
+// is known from the updates that had it.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.connectBreaker.allow(); err != nil {
 		return err
@@ -188,26 +193,26 @@ func (s *Store) Ping(ctx context.Context) error {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	is, err := s.state(ctx)
+	now, err := s.state(ctx)
 	if err != nil {
 		s.connectFailed(caller, err)
 		return err
 	}
 	s.connectBreaker.reset()
 	switch {
-	case is.standby:
+	case now.standby:
 		return errReadOnly("store.ping", "the store is read-only: this PostgreSQL is a standby")
-	case is.refusesWrites:
+	case now.refusesWrites:
 		s.resetPool()
 		return errReadOnly("store.ping",
 			"the store is read-only: default_transaction_read_only is on")
-	case is.relation != "":
-		return is.lacking()
+	case now.relation != "":
+		return now.errLacking()
 	}
 	return s.writeBreaker.recent()
 }
 
-// Close waits for announcements under way and closes all connections.
+// Close waits for the notification that is being sent and closes all connections.
 func (s *Store) Close() error {
 	s.closing.Do(func() { close(s.stop) })
 	<-s.stopped

@@ -12,8 +12,11 @@ import (
 
 // translate gives a SQLite error its kind by its result code.
 func translate(op string, err error) error {
+	if err == nil {
+		return nil
+	}
 	var known *job.Error
-	if err == nil || errors.As(err, &known) {
+	if errors.As(err, &known) {
 		return err
 	}
 	e := &job.Error{Kind: job.Internal, Op: op, Err: err}
@@ -50,9 +53,9 @@ func kindOfCode(code int) (job.Kind, string) {
 	}
 }
 
-// corruptsLog reports whether after err the write-ahead log can no longer be
-// trusted to be on the disk: an fsync that failed must never be tried again, as
-// the pages it was for may be gone while later ones are written behind them.
+// corruptsLog reports whether after err the write-ahead log may not be on the disk. An fsync
+// that failed must not be repeated: the operating system may have dropped the pages it was for,
+// and a later fsync that succeeds would then confirm a log with a hole.
 func corruptsLog(err error) bool {
 	var se *sqlite.Error
 	return errors.As(err, &se) && se.Code()&0xff == sqlite3.SQLITE_IOERR

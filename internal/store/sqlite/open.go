@@ -1,6 +1,3 @@
-// Package sqlite opens the storage port on SQLite: one writer that commits the
-// updates of concurrent callers together, readers beside it, WAL and an fsync
-// before every answer.
 package sqlite
 
 import (
@@ -14,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,11 +27,11 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Memory as a path opens a database that lives as long as the Store.
+// Memory is the path of a database in memory that exists as long as the Store.
 const Memory = ":memory:"
 
-// Older versions may corrupt a database in WAL mode when a checkpoint meets a
-// write (fixed in 3.51.3).
+// minVersion is the version of SQLite that is needed: older ones may corrupt a database in WAL
+// mode when a checkpoint meets a write.
 var minVersion = [3]int{3, 51, 3}
 
 // Config says what to open.
@@ -45,13 +43,13 @@ type Config struct {
 
 	viewsOnly bool // see OpenViews
 
-	// For tests: another driver of database/sql than SQLite's own, and pragmas more.
+	// Tests set another driver of database/sql than SQLite's own, and more pragmas.
 	driver  string
 	pragmas []string
 }
 
-// Open opens or makes the database and brings its schema up to date. Only one
-// process may have a database open; a second is refused with a clear error.
+// Open opens or creates the database and brings its schema up to date. Only one process may
+// have a database open; a second one gets an error that says so.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Now == nil {
 		return nil, errors.New("sqlite: Config.Now is missing")
@@ -86,8 +84,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// createFile makes the database file for its owner alone; the log takes its mode
-// from it.
+// createFile creates the database file with access for its owner alone. SQLite gives the log
+// the same mode.
 func createFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -124,36 +122,49 @@ func openWriter(ctx context.Context, c Config) (*session, error) {
 	}
 	db.SetMaxOpenConns(1)
 	db.SetConnMaxLifetime(0)
-	if err = checkVersion(ctx, db); err == nil {
-		err = sqlstore.Migrate(ctx, goose.DialectSQLite3, db, migrationFiles())
-	}
-	if err != nil {
+	if err := prepareSchema(ctx, db); err != nil {
 		db.Close()
 		return nil, err
 	}
 	return newSession(ctx, db, c)
 }
 
-// reopenWriter opens a writing connection after the log broke. It is usable only
-// when all that the log holds could be written into the database file and
-// synced, so that new commits begin a new log.
+// prepareSchema refuses a version of SQLite that is too old and brings the schema up to date.
+func prepareSchema(ctx context.Context, db *sql.DB) error {
+	if err := checkVersion(ctx, db); err != nil {
+		return err
+	}
+	return sqlstore.Migrate(ctx, goose.DialectSQLite3, db, migrationFiles())
+}
+
+// reopenWriter opens a writing connection after the log was lost or damaged. It succeeds only
+// if all that the log has was written into the database file and synced, so that new commits
+// begin a new log.
 func reopenWriter(c Config) (*session, error) {
 	w, err := openWriter(context.Background(), c)
 	if err != nil {
 		return nil, err
 	}
-	var busy, logged, written int
-	err = w.conn.QueryRowContext(w.ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &logged,
-		&written)
-	if err == nil && busy != 0 {
-		err = &job.Error{Kind: job.Unavailable, Op: "store.reopen",
-			Msg: "the store is busy after a disk error"}
-	}
-	if err != nil {
+	if err := w.truncateLog(); err != nil {
 		w.close()
 		return nil, err
 	}
 	return w, nil
+}
+
+// truncateLog writes all that the log has into the database file.
+func (s *session) truncateLog() error {
+	const checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
+	var busy, logged, written int
+	err := s.conn.QueryRowContext(s.ctx, checkpoint).Scan(&busy, &logged, &written)
+	if err != nil {
+		return err
+	}
+	if busy != 0 {
+		return &job.Error{Kind: job.Unavailable, Op: "store.reopen",
+			Msg: "the store is busy after a disk error"}
+	}
+	return nil
 }
 
 // openReader opens one reading connection.
@@ -166,7 +177,7 @@ func openReader(ctx context.Context, c Config) (*session, error) {
 	return newSession(ctx, db, c)
 }
 
-// db opens a database by name.
+// db opens a database by its data source name.
 func (c *Config) db(name string) (*sql.DB, error) {
 	for _, p := range c.pragmas {
 		name += "&_pragma=" + url.QueryEscape(p)
@@ -174,8 +185,9 @@ func (c *Config) db(name string) (*sql.DB, error) {
 	return sql.Open(cmp.Or(c.driver, "sqlite"), name)
 }
 
-// readerDSN opens a connection for reading, and for views alone the file as well: the last of its
-// connections would else write what the log holds into it.
+// readerDSN returns the data source name of a reading connection. For views alone the file is
+// opened read-only too: the last connection to close would otherwise write what the log has
+// into it.
 func readerDSN(c Config) string {
 	name := dsn(c.Path, "query_only(1)", "cache_size(-4096)", "mmap_size(0)", "temp_store(MEMORY)")
 	if c.viewsOnly {
@@ -184,11 +196,12 @@ func readerDSN(c Config) string {
 	return name
 }
 
-// createDir makes a directory and its parents so that they are there after a loss
-// of power too: SQLite syncs the files and their directory, nobody the rest.
+// createDir creates a directory and its parents so that they survive a loss of power: SQLite
+// syncs the files and the directory that has them, but not the directories above.
 func createDir(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
+	_, err := os.Stat(dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	parent := filepath.Dir(dir)
 	if parent != dir {
@@ -205,12 +218,12 @@ func createDir(dir string) error {
 func migrationFiles() fs.FS {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
-		panic(err) // the folder is part of the binary
+		panic(err) // the directory is embedded in the binary
 	}
 	return files
 }
 
-// SchemaVersion reports the schema a database file has and the newest known.
+// SchemaVersion returns the version of a database file's schema and the newest known version.
 func SchemaVersion(ctx context.Context, path string) (have, want int64, err error) {
 	db, err := sql.Open("sqlite", dsn(path))
 	if err != nil {
@@ -242,16 +255,10 @@ func checkVersion(ctx context.Context, db *sql.DB) error {
 	for i, part := range strings.SplitN(text, ".", 3) {
 		have[i], _ = strconv.Atoi(part)
 	}
-	for i := range have {
-		if have[i] != minVersion[i] {
-			if have[i] > minVersion[i] {
-				return nil
-			}
-			return &job.Error{Kind: job.ReadOnly, Op: "store.open",
-				Msg: fmt.Sprintf(
-					"SQLite %s can corrupt a database in WAL mode; %d.%d.%d or newer is needed",
-					text, minVersion[0], minVersion[1], minVersion[2])}
-		}
+	if slices.Compare(have[:], minVersion[:]) >= 0 {
+		return nil
 	}
-	return nil
+	return &job.Error{Kind: job.ReadOnly, Op: "store.open",
+		Msg: fmt.Sprintf("SQLite %s can corrupt a database in WAL mode; %d.%d.%d or newer is needed",
+			text, minVersion[0], minVersion[1], minVersion[2])}
 }

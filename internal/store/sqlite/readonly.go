@@ -14,11 +14,11 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// Views reads a database that another process may have open for writing, and changes nothing.
+// Views reads a database that another process may have open for writing. It changes nothing.
 type Views struct{ store *Store }
 
-// OpenViews opens a database file for views alone. It must be there, with the schema this version
-// knows; NotFound and ReadOnly say that it is not.
+// OpenViews opens a database file for views alone. It fails with NotFound if there is no such
+// file, and with ReadOnly if the file has another version of the schema.
 func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	if c.Now == nil {
 		return nil, errors.New("sqlite: Config.Now is missing")
@@ -34,10 +34,10 @@ func OpenViews(ctx context.Context, c Config) (*Views, error) {
 		return nil, translate("store.open", err)
 	}
 	defer db.Close()
-	if err = checkVersion(ctx, db); err == nil {
-		err = sqlstore.CheckSchema(ctx, goose.DialectSQLite3, db, migrationFiles())
+	if err := checkVersion(ctx, db); err != nil {
+		return nil, translate("store.open", err)
 	}
-	if err != nil {
+	if err := sqlstore.CheckSchema(ctx, goose.DialectSQLite3, db, migrationFiles()); err != nil {
 		return nil, translate("store.open", err)
 	}
 	s := &Store{config: c, readers: make(chan *session, 1), stopped: make(chan struct{})}

@@ -21,14 +21,14 @@ var dialect = sqlstore.Dialect{
 	BlobIn: "IN (SELECT unhex(value) FROM json_each($n))",
 	TextIn: "IN (SELECT value FROM json_each($n))",
 
-	// A bare parameter is looked at by the planner: the statement would be parsed anew
-	// with every new value.
+	// The planner reads the value of a bare parameter and would prepare the statement again
+	// for every new value. The cast hides it.
 	Limit:        "LIMIT CAST($n AS INTEGER)",
 	EachPriority: eachPriority(),
 }
 
-// eachPriority returns one select for each priority: SQLite merges them as they stand in
-// their index, and reads of each no more than it needs.
+// eachPriority returns one select for each priority. SQLite merges them in the order of their
+// index and reads no more of each than it needs.
 func eachPriority() string {
 	var each []string
 	for p := store.MinPriority; p <= store.MaxPriority; p++ {
@@ -39,13 +39,13 @@ func eachPriority() string {
 	return strings.Join(each, " UNION ALL ")
 }
 
-// blockOfNumbers is how many job numbers are taken at a time.
-const blockOfNumbers = 10_000
+// seqBlockSize is how many job numbers are taken from the table numbers at a time.
+const seqBlockSize = 10_000
 
-// session is one connection with its prepared statements. It serves one
-// transaction at a time.
+// session is one connection with its prepared statements. It serves one transaction at a time.
 type session struct {
-	// of statements: a caller that leaves must not break a shared transaction
+	// ctx is that of the statements: the caller's in a view, and none in an update, as a
+	// caller that leaves must not break a transaction that others share.
 	ctx      context.Context
 	db       *sql.DB
 	conn     *sql.Conn
@@ -53,11 +53,12 @@ type session struct {
 	clock    func() time.Time
 	prepared map[any]*sql.Stmt // by *Statement, *Bulk or manyRows
 	now      time.Time
-	numbers  numbers
+	seqs     seqBlock
 }
 
-// numbers are the job numbers taken and not yet given.
-type numbers struct{ next, end int64 }
+// seqBlock is the block of job numbers that is in use: those from next to end-1 are free. A
+// transaction that is rolled back restores the block from before it.
+type seqBlock struct{ next, end int64 }
 
 var takeNumbers = &sqlstore.Statement{Name: "take_numbers",
 	SQL: "UPDATE numbers SET next=next+$1 WHERE name='jobs' RETURNING next"}
@@ -89,6 +90,7 @@ func (s *session) begin(kind string) error {
 // readClock fixes the time of an update or a view.
 func (s *session) readClock() { s.now = s.clock().UTC().Truncate(time.Microsecond) }
 
+// run runs a statement without parameters, such as COMMIT.
 func (s *session) run(text string) error {
 	p, err := s.prepare(text, text)
 	if err != nil {
@@ -105,10 +107,11 @@ func (s *session) prepare(key any, text string) (*sql.Stmt, error) {
 		return p, nil
 	}
 	p, err := s.conn.PrepareContext(s.ctx, text)
-	if err == nil {
-		s.prepared[key] = p
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	s.prepared[key] = p
+	return p, nil
 }
 
 func (s *session) statement(st *sqlstore.Statement) (*sql.Stmt, error) {
@@ -118,27 +121,35 @@ func (s *session) statement(st *sqlstore.Statement) (*sql.Stmt, error) {
 	return s.prepare(st, dialect.Text(st))
 }
 
-// Query is documented at sqlstore.Session, as are all methods below.
+// Query is documented at sqlstore.Session, as are all exported methods below.
 func (s *session) Query(st *sqlstore.Statement, args ...any) (*sql.Rows, error) {
 	started := time.Now()
-	p, err := s.statement(st)
-	var rows *sql.Rows
-	if err == nil {
-		rows, err = p.QueryContext(s.ctx, args...)
-	}
+	rows, err := s.query(st, args)
 	s.observe(st.Name, time.Since(started), err)
 	return rows, translate(st.Name, err)
 }
 
+func (s *session) query(st *sqlstore.Statement, args []any) (*sql.Rows, error) {
+	p, err := s.statement(st)
+	if err != nil {
+		return nil, err
+	}
+	return p.QueryContext(s.ctx, args...)
+}
+
 func (s *session) Exec(st *sqlstore.Statement, args ...any) (int64, error) {
 	started := time.Now()
-	p, err := s.statement(st)
-	var affected int64
-	if err == nil {
-		affected, err = exec(s.ctx, p, args)
-	}
+	affected, err := s.exec(st, args)
 	s.observe(st.Name, time.Since(started), err)
 	return affected, translate(st.Name, err)
+}
+
+func (s *session) exec(st *sqlstore.Statement, args []any) (int64, error) {
+	p, err := s.statement(st)
+	if err != nil {
+		return 0, err
+	}
+	return exec(s.ctx, p, args)
 }
 
 func exec(ctx context.Context, p *sql.Stmt, args []any) (int64, error) {
@@ -149,15 +160,16 @@ func exec(ctx context.Context, p *sql.Stmt, args []any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// rowsAtOnce is how many rows go into one insert: a third of what a small row costs is the
-// statement around it.
+// rowsAtOnce is how many rows go into one insert: for small rows, running the statement is a
+// third of the cost.
 const rowsAtOnce = 32
 
-// Bulk inserts many rows at once and runs all else row by row.
+// Bulk inserts several rows at once where the statement allows it, and runs any other bulk
+// statement row by row.
 func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
 	return s.observed(b, func() error {
 		for b.Rows != nil && len(rows) >= rowsAtOnce {
-			p, err := s.many(b)
+			p, err := s.manyRowStatement(b)
 			if err != nil {
 				return err
 			}
@@ -166,20 +178,21 @@ func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
 			}
 			rows = rows[rowsAtOnce:]
 		}
-		return s.each(b, rows, func(int, int64) {})
+		return s.eachRow(b, rows, func(int, int64) {})
 	})
 }
 
-// manyRows is the key of the statement for rowsAtOnce rows.
+// manyRows is the key of the prepared statement for rowsAtOnce rows.
 type manyRows struct{ b *sqlstore.Bulk }
 
-func (s *session) many(b *sqlstore.Bulk) (*sql.Stmt, error) {
+func (s *session) manyRowStatement(b *sqlstore.Bulk) (*sql.Stmt, error) {
 	if p := s.prepared[manyRows{b}]; p != nil {
 		return p, nil
 	}
 	return s.prepare(manyRows{b}, b.Rows(rowsAtOnce))
 }
 
+// observed runs a bulk statement and calls the observer with its outcome.
 func (s *session) observed(b *sqlstore.Bulk, run func() error) error {
 	started := time.Now()
 	err := run()
@@ -187,30 +200,33 @@ func (s *session) observed(b *sqlstore.Bulk, run func() error) error {
 	return translate(b.Name, err)
 }
 
-// each runs b for every row and tells how many rows of the table it touched.
-func (s *session) each(b *sqlstore.Bulk, rows [][]any,
-	touched func(row int, affected int64)) error {
+// eachRow runs b for every row and calls done with the number of table rows that it changed.
+func (s *session) eachRow(b *sqlstore.Bulk, rows [][]any, done func(row int, changed int64)) error {
 	p, err := s.prepare(b, b.Row)
-	for i := 0; i < len(rows) && err == nil; i++ {
-		var n int64
-		if n, err = exec(s.ctx, p, rows[i]); err == nil {
-			touched(i, n)
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	for i, row := range rows {
+		n, err := exec(s.ctx, p, row)
+		if err != nil {
+			return err
+		}
+		done(i, n)
+	}
+	return nil
 }
 
 func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 	rows := make([][]any, len(jobs))
 	for i, j := range jobs {
-		if j.Seq, err = s.number(len(jobs) - i); err != nil {
+		if j.Seq, err = s.nextSeq(len(jobs) - i); err != nil {
 			return nil, err
 		}
 		rows[i] = append(sqlstore.InsertValues(j), j.Seq)
 	}
 	err = s.observed(sqlstore.InsertJobs, func() error {
-		return s.each(sqlstore.InsertJobs, rows, func(row int, affected int64) {
-			if affected == 0 {
+		return s.eachRow(sqlstore.InsertJobs, rows, func(row int, changed int64) {
+			if changed == 0 {
 				taken = append(taken, row)
 				jobs[row].Seq = 0
 			}
@@ -219,27 +235,28 @@ func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 	return taken, err
 }
 
-// number gives the next job number, taking a block of them when none is left.
-func (s *session) number(needed int) (int64, error) {
-	if s.numbers.next == s.numbers.end {
-		block := max(int64(needed), blockOfNumbers)
+// nextSeq returns the next job number. It takes a block of at least so many as are needed when
+// the last block is used up.
+func (s *session) nextSeq(needed int) (int64, error) {
+	if s.seqs.next == s.seqs.end {
+		block := max(int64(needed), seqBlockSize)
 		rows, err := s.Query(takeNumbers, block)
 		if err != nil {
 			return 0, err
 		}
 		defer rows.Close()
 		for rows.Next() {
-			if err := rows.Scan(&s.numbers.end); err != nil {
+			if err := rows.Scan(&s.seqs.end); err != nil {
 				return 0, translate(takeNumbers.Name, err)
 			}
 		}
 		if err := rows.Err(); err != nil {
 			return 0, translate(takeNumbers.Name, err)
 		}
-		s.numbers.next = s.numbers.end - block
+		s.seqs.next = s.seqs.end - block
 	}
-	s.numbers.next++
-	return s.numbers.next - 1, nil
+	s.seqs.next++
+	return s.seqs.next - 1, nil
 }
 
 func (s *session) Now() time.Time { return s.now }
@@ -275,7 +292,7 @@ func (s *session) IdentityHashes(idents []job.IdentityHash) any {
 }
 
 func (s *session) Texts(texts []string) any {
-	list, _ := json.Marshal(texts) // texts always can
+	list, _ := json.Marshal(texts) // never fails for texts
 	return string(list)
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// A group ends after so many updates or so long, whichever comes first, so that
-// nobody waits for an unbounded queue of others.
+// A group ends after so many updates or so much time, whichever comes first, so that the first
+// caller does not wait for an unlimited number of others.
 const (
 	maxGroupSize = 256
 	maxGroupTime = 20 * time.Millisecond
@@ -32,14 +32,15 @@ type Store struct {
 	unlock   func()
 }
 
-// request is an update, or a view of a database in memory, on its way to the
-// writer.
+// request is an update, or a view of a database in memory, on its way to the writer.
 type request struct {
-	fn       func(store.Tx) error
-	taken    atomic.Bool // set by whoever decides first: the writer to run it, the caller to leave
-	err      error       // what the caller gets
-	failed   error       // of a statement, see sqlstore.Tx.Failed
-	panicked any
+	fn func(store.Tx) error
+	// taken is set once: by the writer that will run the request, or by the caller that
+	// leaves before. The one that sets it answers the caller.
+	taken    atomic.Bool
+	err      error // what Update returns
+	failed   error // the first failed statement, see sqlstore.Tx.Failed
+	panicked any   // what fn panicked with
 	done     chan struct{}
 }
 
@@ -69,7 +70,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 		if r.taken.CompareAndSwap(false, true) {
 			return translate("store.update", ctx.Err())
 		}
-		<-r.done // it runs already: its outcome is the truth
+		<-r.done // the writer runs it, so its outcome counts
 	}
 	if r.panicked != nil {
 		panic(r.panicked)
@@ -108,7 +109,7 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	r.ctx = ctx
 	defer func() {
 		r.ctx = context.Background()
-		if r.run("ROLLBACK") != nil { // nothing is known of it any more
+		if r.run("ROLLBACK") != nil { // its state is unknown
 			r.close()
 			r = nil
 		}
@@ -123,10 +124,10 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	return tx.Failed()
 }
 
-// Announce does nothing: there is one process on a SQLite database.
+// Announce does nothing: a SQLite database has only one node.
 func (s *Store) Announce([]job.QueueHash) {}
 
-// Listen waits for ctx: nobody else announces anything.
+// Listen waits for ctx: there is no other node to announce anything.
 func (s *Store) Listen(ctx context.Context, _ func([]job.QueueHash)) { <-ctx.Done() }
 
 // Writers is one.
@@ -134,10 +135,13 @@ func (s *Store) Writers() int { return 1 }
 
 // Ping is documented at the port.
 func (s *Store) Ping(ctx context.Context) error {
-	return s.Update(ctx, func(tx store.Tx) error { _, err := tx.Exists(job.ID{}); return err })
+	return s.Update(ctx, func(tx store.Tx) error {
+		_, err := tx.Exists(job.ID{})
+		return err
+	})
 }
 
-// Close ends the writer after the group it is in and closes all connections.
+// Close stops the writer after its current group and closes all connections.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.stop)
@@ -154,9 +158,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// write runs groups of updates until the store is closed. A session whose log
-// can no longer be trusted is closed and the database opened anew, which writes
-// what the log holds into the database file and begins a new log.
+// write runs groups of updates until the store is closed. It closes a session whose log may be
+// damaged and opens the database again with the next request, see reopenWriter.
 func (s *Store) write(w *session) {
 	defer func() {
 		if w != nil {
@@ -185,45 +188,27 @@ func (s *Store) write(w *session) {
 	}
 }
 
-// group runs first and whatever waits behind it in one transaction and answers
-// all of them after its fsync. broken reports that w can no longer be used.
+// group runs first and the requests that wait behind it in one transaction, and answers all of
+// them after its fsync. broken reports that w can no longer be used.
 func (s *Store) group(w *session, first *request) (broken bool) {
 	if !first.taken.CompareAndSwap(false, true) {
 		return false
 	}
-	numbers := w.numbers
+	seqs := w.seqs
 	if err := w.begin("IMMEDIATE"); err != nil {
 		first.finish(translate("store.begin", err))
 		return corruptsLog(err)
 	}
 	first.run(w)
 	if first.err != nil { // nothing else is in the transaction yet
-		broken = w.rollback(numbers, first.failed)
+		broken = w.rollback(seqs, first.failed)
 		close(first.done)
 		return broken
 	}
-	members := []*request{first}
-	var failed error
-	for end := time.Now().Add(maxGroupTime); failed == nil && len(members) < maxGroupSize &&
-		time.Now().Before(end); {
-		r := s.next()
-		if r == nil {
-			break
-		}
-		members = append(members, r)
-		failed = r.runInside(w)
-	}
-	if failed == nil {
-		failed = w.run("COMMIT")
-	}
-	if failed != nil {
-		broken = w.rollback(numbers, failed)
-		lost := translate("store.commit", failed)
-		for _, r := range members {
-			if r.err == nil {
-				r.err = lost
-			}
-		}
+	members, err := s.runOthers(w, first)
+	if err != nil {
+		broken = w.rollback(seqs, err)
+		failMembers(members, translate("store.commit", err))
 	}
 	for _, r := range members {
 		close(r.done)
@@ -231,15 +216,40 @@ func (s *Store) group(w *session, first *request) (broken bool) {
 	return broken
 }
 
-// rollback undoes the transaction of w, which ended with cause. SQLite may have
-// done that by itself already, as it does when the disk is full.
-func (s *session) rollback(numbers numbers, cause error) (broken bool) {
-	s.numbers = numbers
+// runOthers runs the requests that wait behind first in its transaction and commits it. The
+// error is that of the transaction.
+func (s *Store) runOthers(w *session, first *request) (members []*request, err error) {
+	members = []*request{first}
+	end := time.Now().Add(maxGroupTime)
+	for len(members) < maxGroupSize && time.Now().Before(end) {
+		r := s.next()
+		if r == nil {
+			break
+		}
+		members = append(members, r)
+		if err := r.runInside(w); err != nil {
+			return members, err
+		}
+	}
+	return members, w.run("COMMIT")
+}
+
+// failMembers gives an error to each member of a group that has none of its own.
+func failMembers(members []*request, err error) {
+	for _, r := range members {
+		r.err = cmp.Or(r.err, err)
+	}
+}
+
+// rollback undoes a transaction that failed with cause. SQLite may have done so already, as it
+// does when the disk is full. seqs is the block of numbers from before the transaction.
+func (s *session) rollback(seqs seqBlock, cause error) (broken bool) {
+	s.seqs = seqs
 	err := s.run("ROLLBACK")
 	return corruptsLog(cause) || (err != nil && !isNoTransaction(err))
 }
 
-// next returns a waiting request, nil when there is none.
+// next takes a waiting request; it returns nil if there is none.
 func (s *Store) next() *request {
 	for {
 		select {
@@ -258,14 +268,14 @@ func (r *request) finish(err error) {
 	close(r.done)
 }
 
-// fail answers a request that was not yet taken.
+// fail answers a request that was not taken.
 func (r *request) fail(err error) {
 	if r.taken.CompareAndSwap(false, true) {
 		r.finish(err)
 	}
 }
 
-// run calls the function; a panic is carried to the caller.
+// run calls the function. It keeps a panic for the caller.
 func (r *request) run(w *session) {
 	tx := sqlstore.NewTx(w)
 	defer func() {
@@ -276,15 +286,13 @@ func (r *request) run(w *session) {
 		}
 	}()
 	w.readClock()
-	if r.err = r.fn(tx); r.err == nil {
-		r.err = tx.Failed()
-	}
+	r.err = cmp.Or(r.fn(tx), tx.Failed())
 }
 
-// runInside runs a request in a transaction that holds others already. Its own
-// failure is undone and stays its own; failed is that of the transaction.
+// runInside runs a request in a transaction that has others already. A failure of the request
+// is undone and concerns no other member; failed is a failure of the whole transaction.
 func (r *request) runInside(w *session) (failed error) {
-	numbers := w.numbers
+	seqs := w.seqs
 	if err := w.run("SAVEPOINT member"); err != nil {
 		return err
 	}
@@ -292,18 +300,17 @@ func (r *request) runInside(w *session) (failed error) {
 	if r.err == nil {
 		return w.run("RELEASE member")
 	}
-	w.numbers = numbers
+	w.seqs = seqs
 	if corruptsLog(r.failed) {
 		return r.failed
 	}
 	if err := cmp.Or(w.run("ROLLBACK TO member"), w.run("RELEASE member")); err != nil {
-		return cmp.Or(r.failed, err) // a full disk, say, has undone the whole transaction
+		return cmp.Or(r.failed, err) // the whole transaction is undone, as by a full disk
 	}
 	return nil
 }
 
-// isNoTransaction reports that SQLite had rolled back already by itself, as it
-// does when the disk is full.
+// isNoTransaction reports that there was no transaction to roll back: SQLite had done so.
 func isNoTransaction(err error) bool {
 	var e interface{ Code() int }
 	return errors.As(err, &e) && e.Code() == 1

@@ -35,32 +35,36 @@ func updatesOfBodies(verb string, others []jobColumn) (all [job.Parts]jobUpdate)
 	return all
 }
 
-// storeOutOfLine writes the bodies that are too large for the row.
+// storeOutOfLine writes the bodies that are too large for the rows of new jobs.
 func (t *Tx) storeOutOfLine(jobs []*job.Job) error {
 	var rows [][]any
 	for _, j := range jobs {
 		for p := range job.Parts {
 			if j.OutOfLine&(1<<p) != 0 {
-				rows = append(rows, []any{j.Seq, int64(p), *j.Body(p)})
+				rows = append(rows, bodyRow(j, p))
 			}
 		}
 	}
 	return t.bulk(putBodies, rows)
 }
 
+// bodyRow returns the values of putBodies.
+func bodyRow(j *job.Job, p job.Part) []any { return []any{j.Seq, int64(p), *j.Body(p)} }
+
+// body is a row of the table bodies.
 type body struct {
 	seq  int64
 	part job.Part
 	data blob
 }
 
-// loadOutOfLine completes jobs whose bodies are kept apart.
+// loadOutOfLine fills in the bodies that are not in the rows of the jobs.
 func (t *Tx) loadOutOfLine(jobs []*job.Job) error {
-	apart := map[int64]*job.Job{}
+	bySeq := map[int64]*job.Job{}
 	var seqs []int64
 	for _, j := range jobs {
 		if j.OutOfLine != 0 {
-			apart[j.Seq] = j
+			bySeq[j.Seq] = j
 			seqs = append(seqs, j.Seq)
 		}
 	}
@@ -72,14 +76,14 @@ func (t *Tx) loadOutOfLine(jobs []*job.Job) error {
 		return b, err
 	}, t.s.Ints(seqs))
 	for _, b := range bodies {
-		*apart[b.seq].Body(b.part) = b.data
+		*bySeq[b.seq].Body(b.part) = b.data
 	}
 	return err
 }
 
-// within returns the first of the jobs whose bodies kept apart have no more than
-// so many bytes together, one at least.
-func (t *Tx) within(bytes int64, jobs []*job.Job) ([]*job.Job, error) {
+// limitOutOfLine returns as many of the first jobs as have no more than so many bytes out of
+// line together, but at least one.
+func (t *Tx) limitOutOfLine(bytes int64, jobs []*job.Job) ([]*job.Job, error) {
 	var seqs []int64
 	for _, j := range jobs {
 		if j.OutOfLine != 0 {
@@ -90,12 +94,13 @@ func (t *Tx) within(bytes int64, jobs []*job.Job) ([]*job.Job, error) {
 		return jobs, nil
 	}
 	sizes := map[int64]int64{}
-	if _, err := collect(t, sizeBodies, func(rows *sql.Rows) (struct{}, error) {
+	_, err := collect(t, sizeBodies, func(rows *sql.Rows) (struct{}, error) {
 		var seq, size int64
 		err := rows.Scan(&seq, &size)
 		sizes[seq] = size
 		return struct{}{}, err
-	}, t.s.Ints(seqs)); err != nil {
+	}, t.s.Ints(seqs))
+	if err != nil {
 		return nil, err
 	}
 	for i, j := range jobs {
@@ -150,13 +155,13 @@ func (t *Tx) UpdateStateAndBody(p job.Part, jobs []*job.Job) error {
 // bodies where its size asks for it.
 func (t *Tx) updateBodies(u jobUpdate, p job.Part, jobs []*job.Job) error {
 	var outOfLine [][]any
-	var inline []int64 // were out of line and are not any more
+	var inline []int64 // jobs whose body was out of line and no longer is
 	for _, j := range jobs {
 		data, was := *j.Body(p), j.OutOfLine&(1<<p) != 0
 		switch {
 		case len(data) > maxInlineBody:
 			j.OutOfLine |= 1 << p
-			outOfLine = append(outOfLine, []any{j.Seq, int64(p), data})
+			outOfLine = append(outOfLine, bodyRow(j, p))
 		case was:
 			j.OutOfLine &^= 1 << p
 			inline = append(inline, j.Seq)

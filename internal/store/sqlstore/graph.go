@@ -17,7 +17,7 @@ var (
 	edgesTo = &Statement{"edges_to",
 		"SELECT dependent,dependency FROM edges WHERE dependency {in $1} {limit $2}"}
 
-	// Jobs are met once each, whatever number of ways leads to them.
+	// UNION, unlike UNION ALL, visits each job once, however many paths lead to it.
 	ancestry = &Statement{"ancestry", `WITH RECURSIVE met(seq) AS (
 			SELECT dependency FROM edges WHERE dependent {in $1}
 			UNION SELECT e.dependency FROM met JOIN edges e ON e.dependent=met.seq)
@@ -28,7 +28,7 @@ var (
 		FROM jobs j JOIN edges e ON e.dependent=j.seq JOIN jobs d ON d.seq=e.dependency WHERE j.ident {blob in $1}`}
 )
 
-// Dependencies is documented at the port, as are all verbs below.
+// Dependencies is documented at the port, as are all methods below.
 func (t *Tx) Dependencies(ids []job.ID) (map[job.ID][]job.ID, error) {
 	type pair struct{ from, to job.ID }
 	pairs, err := collect(t, dependencies, func(rows *sql.Rows) (p pair, err error) {

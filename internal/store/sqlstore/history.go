@@ -24,24 +24,22 @@ var (
 		[]Column{{"contract", "text"}, {"scope", "text"}, {"key", "text"},
 			{"seq", "int8"}, {"cause", "text"}, {"prev", "text"}, {"next", "text"}, {"at", "int8"},
 			{"reason", "text"}, {"body", "bytea"}}, "")
-	// An equation would let a planner read all messages by their numbers and pass over
-	// those of other contracts, however many wait there; this order only the index has.
-	getMessages   = messagesStatements() // by how many contracts, less one
+	getMessages   = messagesStatements() // for n contracts at index n-1
 	newestMessage = &Statement{"newest_message", "SELECT COALESCE(MAX(id),0) FROM outbox"}
 	dropMessages  = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
 
-	bury = insertInto("bury", "dead_letters",
+	addDeadLetters = insertInto("bury", "dead_letters",
 		[]Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"}},
 		"")
-	deadLetterColumns = &Statement{"get_dead_letters",
+	getDeadLetters = &Statement{"get_dead_letters",
 		`SELECT id,cause,buried_at,job FROM dead_letters
 		WHERE contract=$1 AND id>$2 ORDER BY id {limit $3}`}
-	deleteDead = &Statement{"drop_dead_letters", "DELETE FROM dead_letters WHERE id {in $1}"}
-	oldDead    = &Statement{"old_dead_letters", `SELECT id FROM dead_letters
+	dropDeadLetters = &Statement{"drop_dead_letters", "DELETE FROM dead_letters WHERE id {in $1}"}
+	oldDeadLetters  = &Statement{"old_dead_letters", `SELECT id FROM dead_letters
 		WHERE contract=$1 AND buried_at<$2 ORDER BY buried_at,id {limit $3} {skip locked}`}
 )
 
-// maxContracts is how many one look at the outbox can ask for.
+// maxContracts is how many contracts one read of the outbox may name.
 const maxContracts = 16
 
 func messagesStatements() (all [maxContracts]*Statement) {
@@ -52,6 +50,9 @@ func messagesStatements() (all [maxContracts]*Statement) {
 }
 
 // messagesOf reads the messages of n contracts in one statement, so that all are of one moment.
+// The contract is compared with >= and <=: with = a planner might read all messages by their
+// number and skip those of other contracts, however many there are. Only the index on contract
+// and number has the order that is asked for here.
 func messagesOf(n int) string {
 	const columns = "id,contract,scope,key,seq,cause,prev,next,at,reason,body"
 	each := make([]string, n)
@@ -65,7 +66,7 @@ func messagesOf(n int) string {
 	return strings.Join(each, " UNION ALL ")
 }
 
-// Events is documented at the port, as are all verbs below.
+// Events is documented at the port, as are all methods below.
 func (t *Tx) Events(seq int64) ([]job.Event, error) {
 	return collect(t, getEvents, func(rows *sql.Rows) (e job.Event, err error) {
 		var run []byte
@@ -94,7 +95,7 @@ func (t *Tx) AddEvents(events []job.Event) error {
 
 func (t *Tx) DeleteEvents(seqs []int64) error { return t.deleteRows(dropHistory, seqs) }
 
-// deleteRows runs a delete by numbers unless there are none.
+// deleteRows runs a delete by numbers, unless there are none.
 func (t *Tx) deleteRows(s *Statement, ids []int64) error {
 	if len(ids) == 0 {
 		return nil
@@ -142,9 +143,9 @@ func (t *Tx) NewestMessage() (int64, error) {
 
 func (t *Tx) DeleteMessages(ids []int64) error { return t.deleteRows(dropMessages, ids) }
 
-// AddDeadLetters stores the job as one JSON document: a dead letter is read by people and
-// submitted again as a whole, never searched by its parts. Byte members are
-// base64 there, so bodies stay as they were.
+// AddDeadLetters stores each job as one JSON document: a dead letter is read by people and
+// replayed as a whole, never searched by its parts. Bodies are base64 in it and so stay byte
+// for byte.
 func (t *Tx) AddDeadLetters(letters []job.DeadLetter) error {
 	rows := make([][]any, len(letters))
 	for i, l := range letters {
@@ -154,11 +155,11 @@ func (t *Tx) AddDeadLetters(letters []job.DeadLetter) error {
 		}
 		rows[i] = []any{l.Job.ID.Contract, string(l.Cause), Micros(l.CreatedAt), doc}
 	}
-	return t.bulk(bury, rows)
+	return t.bulk(addDeadLetters, rows)
 }
 
 func (t *Tx) DeadLetters(contract string, after int64, limit int) ([]job.DeadLetter, error) {
-	return collect(t, deadLetterColumns, func(rows *sql.Rows) (l job.DeadLetter, err error) {
+	return collect(t, getDeadLetters, func(rows *sql.Rows) (l job.DeadLetter, err error) {
 		var at int64
 		var doc []byte
 		if err = rows.Scan(&l.ID, &l.Cause, &at, &doc); err != nil {
@@ -169,10 +170,10 @@ func (t *Tx) DeadLetters(contract string, after int64, limit int) ([]job.DeadLet
 	}, contract, after, limit)
 }
 
-func (t *Tx) DeleteDeadLetters(ids []int64) error { return t.deleteRows(deleteDead, ids) }
+func (t *Tx) DeleteDeadLetters(ids []int64) error { return t.deleteRows(dropDeadLetters, ids) }
 
 func (t *Tx) PruneDeadLetters(contract string, before time.Time, n int) (int, error) {
-	old, err := collect(t, oldDead, scanInt, contract, Micros(before), n)
+	old, err := collect(t, oldDeadLetters, scanInt, contract, Micros(before), n)
 	if err != nil {
 		return 0, err
 	}

@@ -12,11 +12,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Bodies above this many bytes are kept in their own table, so that scans of
-// the queue stay narrow.
+// maxInlineBody is the size up to which a body stands in the row of its job.
 const maxInlineBody = 8 << 10
 
-// nullable keeps a missing body (nil) apart from an empty one.
+// nullable returns NULL for a missing body, which is nil and not the same as an empty one.
 func nullable(b []byte) any {
 	if b == nil {
 		return nil
@@ -24,8 +23,8 @@ func nullable(b []byte) any {
 	return b
 }
 
-// blob reads a value so that a missing one (NULL, nil) stays apart from an empty
-// one, for which a driver may give nil bytes.
+// blob scans a value so that NULL becomes nil and an empty value does not, although a driver
+// may return nil bytes for it.
 type blob []byte
 
 // Scan implements sql.Scanner.
@@ -40,7 +39,7 @@ func (b *blob) Scan(value any) error {
 	return nil
 }
 
-// jobs runs a select of fullColumns and completes the bodies kept apart.
+// jobs runs a select of fullColumns and loads the bodies that are out of line.
 func (t *Tx) jobs(s *Statement, args ...any) ([]*job.Job, error) {
 	all, err := collect(t, s, newScanner(fullColumns).scan, args...)
 	if err != nil {
@@ -49,7 +48,7 @@ func (t *Tx) jobs(s *Statement, args ...any) ([]*job.Job, error) {
 	return all, t.loadOutOfLine(all)
 }
 
-// cores runs a select of coreColumns.
+// cores runs a select of coreColumns: jobs without bodies.
 func (t *Tx) cores(s *Statement, args ...any) ([]*job.Job, error) {
 	return collect(t, s, newScanner(coreColumns).scan, args...)
 }
@@ -78,10 +77,10 @@ var (
 		ORDER BY priority DESC, order_time, seq {limit $4} {skip locked}`}
 	lockDue = &Statement{"lock_due", "SELECT " + selected(coreColumns) + ` FROM jobs
 		WHERE phase=0 AND held=0 AND due_at<=$1 AND ($3=0 OR NOT contract||' '||state {text in $4}) ORDER BY due_at {limit $2} {skip locked}`}
-	// $2 is the time of a clock jump, the zero time for none: what was last heard
-	// of before it is kept for one lease more, counted from the jump. A later beat
-	// has moved lease_until at least as far.
-	lockLapsed = &Statement{"lock_lapsed", "SELECT " + selected(coreColumns) + ` FROM jobs
+	// $2 is the time of a clock jump, the zero time for none. An attempt that was last heard
+	// of before the jump gets one lease more, counted from the jump. A later heartbeat has
+	// moved lease_until at least as far.
+	lockExpired = &Statement{"lock_lapsed", "SELECT " + selected(coreColumns) + ` FROM jobs
 		WHERE phase=2 AND lease_until<=$1 AND (updated_at>=$2 OR $2+lease<=$1)
 		ORDER BY lease_until {limit $3} {skip locked}`}
 
@@ -95,12 +94,12 @@ var (
 		AND ($5=0 OR state {text in $6}) AND ($7=0 OR phase {in $8})
 		ORDER BY seq {limit $9}`}
 
-	// The index on the parent leads with what is asked for and ends with seq.
+	// The index on the parent ends with seq, so a page costs no more than its rows.
 	listChildren = &Statement{"list_children", "SELECT " + selected(fullColumns) + ` FROM jobs
 		WHERE parent=$1 AND parent>0 AND seq>$2 AND ($3=0 OR state {text in $4})
 		ORDER BY seq {limit $5}`}
 
-	// The index on the owner leads with what is asked for and ends with seq.
+	// The index on the contract and owner ends with seq, so a page costs no more than its rows.
 	listOwned = &Statement{"list_owned", "SELECT " + selected(fullColumns) + ` FROM jobs
 		WHERE contract=$1 AND owner=$2 AND owner<>'' AND seq<$3 AND ($4=0 OR state {text in $5})
 		ORDER BY seq DESC {limit $6}`}
@@ -119,7 +118,7 @@ func idents(ids []job.ID) []job.IdentityHash {
 	return all
 }
 
-// Get is documented at the port, as are all verbs below.
+// Get is documented at the port, as are all methods below.
 func (t *Tx) Get(ids []job.ID) ([]*job.Job, error) {
 	return t.jobs(getJobs, t.s.IdentityHashes(idents(ids)))
 }
@@ -140,7 +139,10 @@ func (t *Tx) GetWithoutBodies(seqs []int64) ([]*job.Job, error) {
 
 func (t *Tx) Exists(id job.ID) (bool, error) {
 	n, err := collect(t, exists, scanInt, t.s.IdentityHashes([]job.IdentityHash{id.IdentityHash()}))
-	return err == nil && n[0] > 0, err
+	if err != nil {
+		return false, err
+	}
+	return n[0] > 0, nil
 }
 
 func (t *Tx) List(f store.Filter) ([]*job.Job, error) {
@@ -183,7 +185,7 @@ func (t *Tx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found, err = t.within(store.MaxReadyBytes, found); err != nil {
+	if found, err = t.limitOutOfLine(store.MaxReadyBytes, found); err != nil {
 		return nil, err
 	}
 	return found, t.loadOutOfLine(found)
@@ -194,7 +196,7 @@ func (t *Tx) LockDue(n int, except []string) ([]*job.Job, error) {
 }
 
 func (t *Tx) LockExpired(jumped time.Time, n int) ([]*job.Job, error) {
-	return t.cores(lockLapsed, Micros(t.Now()), Micros(jumped), n)
+	return t.cores(lockExpired, Micros(t.Now()), Micros(jumped), n)
 }
 
 func (t *Tx) NextDue() (due, lease time.Time, err error) {
@@ -207,7 +209,8 @@ func (t *Tx) NextDue() (due, lease time.Time, err error) {
 			return due, lease, err
 		}
 		if len(at) > 0 {
-			if *q.to = fromMicros(at[0]); q.to.IsZero() { // it has no time, so it is due already
+			*q.to = fromMicros(at[0])
+			if q.to.IsZero() { // the job has no due time, so it is due now
 				*q.to = t.Now()
 			}
 		}
@@ -289,15 +292,15 @@ func (t *Tx) update(u jobUpdate, jobs []*job.Job) error {
 }
 
 func (t *Tx) Delete(jobs []*job.Job) error {
-	var seqs, apart []int64
+	var seqs, outOfLine []int64
 	for _, j := range jobs {
 		seqs = append(seqs, j.Seq)
 		if j.OutOfLine != 0 {
-			apart = append(apart, j.Seq)
+			outOfLine = append(outOfLine, j.Seq)
 		}
 	}
-	if len(apart) > 0 {
-		if _, err := t.exec(deleteBodies, t.s.Ints(apart)); err != nil {
+	if len(outOfLine) > 0 {
+		if _, err := t.exec(deleteBodies, t.s.Ints(outOfLine)); err != nil {
 			return err
 		}
 	}

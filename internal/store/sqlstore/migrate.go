@@ -12,9 +12,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Migrate brings the schema to the newest of the numbered files in dir. Each
-// file runs in a transaction together with the note that it ran, so a process
-// killed half-way leaves either. A schema newer than the files is refused.
+// Migrate brings the schema to the newest of the numbered files. Each file runs in one
+// transaction with the record that it ran, so a process that is killed leaves a file done or
+// not begun. A schema newer than the files is refused.
 func Migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS,
 	options ...goose.ProviderOption) error {
 	p, err := goose.NewProvider(dialect, db, files, options...)
@@ -37,8 +37,8 @@ func Migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS
 	return unwrapMigration(err)
 }
 
-// unwrapMigration leaves out what the migration tool says around an error of the database, but
-// for the file it was about.
+// unwrapMigration reduces an error of the migration tool to the number of the file and the
+// error of the database.
 func unwrapMigration(err error) error {
 	var one *goose.PartialError
 	if errors.As(err, &one) {
@@ -61,8 +61,8 @@ func unwrapMigration(err error) error {
 	return err
 }
 
-// hasVersions tells whether a database has the table of versions, which asking goose
-// would make.
+// hasVersions finds out whether a database has the table of versions. goose would create it
+// when asked for the version.
 var hasVersions = map[goose.Dialect]string{
 	goose.DialectPostgres: "SELECT count(*) FROM pg_tables WHERE schemaname=current_schema() " +
 		"AND tablename='goose_db_version'",
@@ -71,11 +71,11 @@ var hasVersions = map[goose.Dialect]string{
 
 func versions(ctx context.Context, p *goose.Provider, dialect goose.Dialect, db *sql.DB) (
 	have, want int64, err error) {
-	var there int
-	if err := db.QueryRowContext(ctx, hasVersions[dialect]).Scan(&there); err != nil {
+	var tables int
+	if err := db.QueryRowContext(ctx, hasVersions[dialect]).Scan(&tables); err != nil {
 		return 0, 0, err
 	}
-	if there == 0 {
+	if tables == 0 {
 		sources := p.ListSources()
 		return 0, sources[len(sources)-1].Version, nil
 	}
@@ -83,8 +83,8 @@ func versions(ctx context.Context, p *goose.Provider, dialect goose.Dialect, db 
 	return have, want, unwrapMigration(err)
 }
 
-// SchemaVersion reports the schema the database has and the newest known. It changes
-// nothing.
+// SchemaVersion returns the version of the database's schema and the newest known version. It
+// changes nothing.
 func SchemaVersion(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS) (have,
 	want int64, err error) {
 	p, err := goose.NewProvider(dialect, db, files)
@@ -94,14 +94,17 @@ func SchemaVersion(ctx context.Context, dialect goose.Dialect, db *sql.DB, files
 	return versions(ctx, p, dialect, db)
 }
 
-// CheckSchema fails with ReadOnly unless the database has the newest schema known, for who must not
-// change it.
+// CheckSchema fails with ReadOnly unless the database has the newest schema known. It serves
+// callers that must not change the database.
 func CheckSchema(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS) error {
 	have, want, err := SchemaVersion(ctx, dialect, db, files)
-	if err == nil && have != want {
-		err = &job.Error{Kind: job.ReadOnly, Op: "store.open",
+	if err != nil {
+		return err
+	}
+	if have != want {
+		return &job.Error{Kind: job.ReadOnly, Op: "store.open",
 			Msg: fmt.Sprintf("the database has schema %d and this version of Millrace reads %d",
 				have, want)}
 	}
-	return err
+	return nil
 }

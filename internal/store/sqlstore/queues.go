@@ -27,7 +27,7 @@ var (
 	getCounts = &Statement{"get_counts",
 		`SELECT contract,queue,sum(waiting),sum(delayed),sum(ready),sum(leased) FROM counts
 		WHERE $1='' OR contract=$1 GROUP BY contract,queue`}
-	emptyLanes = &Statement{"empty_lanes", `SELECT lane FROM counts GROUP BY lane
+	emptyQueues = &Statement{"empty_lanes", `SELECT lane FROM counts GROUP BY lane
 		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0 {limit $1}`}
 	lockCounts = &Statement{"lock_counts",
 		"SELECT lane,slot,waiting,delayed,ready,leased FROM counts WHERE lane {in $1} ORDER BY lane,slot {for update}"}
@@ -37,7 +37,7 @@ var (
 		ON CONFLICT (name) DO UPDATE SET holder=excluded.holder, until=excluded.until
 		WHERE duties.holder=excluded.holder OR duties.until<=$4`}
 	dropDuties = &Statement{"drop_duties", "DELETE FROM duties WHERE holder=$1"}
-	settled    = &Statement{"settled", "SELECT " + selected(coreColumns) + ` FROM jobs
+	finished   = &Statement{"settled", "SELECT " + selected(coreColumns) + ` FROM jobs
 		WHERE phase=3 AND contract=$1 AND settled_at<$2 ORDER BY settled_at,seq {limit $3} {skip locked}`}
 	children = &Statement{"children", "SELECT " + selected(coreColumns) +
 		" FROM jobs WHERE parent {in $1} AND parent>0 {limit $2} {for update}"}
@@ -45,7 +45,7 @@ var (
 		"SELECT CAST(coalesce(sum(size),0) AS BIGINT) FROM jobs WHERE contract=$1 AND size>0"}
 )
 
-// SetQueue is documented at the port, as are all verbs below.
+// SetQueue is documented at the port, as are all methods below.
 func (t *Tx) SetQueue(q job.QueueSettings) error {
 	paused := int64(0)
 	if q.Paused {
@@ -65,7 +65,8 @@ func (t *Tx) QueueSettings() ([]job.QueueSettings, error) {
 	})
 }
 
-// AddCounts writes one row a queue, in the order in which CompactCounts locks them.
+// AddCounts writes one row for each queue, in the order in which CompactCounts locks them: so
+// the two never deadlock.
 func (t *Tx) AddCounts(deltas []job.QueueCount) error {
 	sums := map[job.QueueHash]job.QueueCount{}
 	for _, d := range deltas {
@@ -88,10 +89,10 @@ func (t *Tx) Counts(contract string) ([]job.QueueCount, error) {
 	}, contract)
 }
 
-// CompactCounts removes counters that add up to nothing. A counter that appears
-// meanwhile keeps what it says, so the sums stay right.
+// CompactCounts removes the counters of a queue whose sum is zero. It deletes only those it has
+// locked, so a counter that another transaction adds meanwhile stays and the sums stay right.
 func (t *Tx) CompactCounts(n int) error {
-	lanes, err := collect(t, emptyLanes, scanInt, n)
+	lanes, err := collect(t, emptyQueues, scanInt, n)
 	if err != nil || len(lanes) == 0 {
 		return err
 	}
@@ -134,14 +135,14 @@ func (t *Tx) EndTerms(holder string) error {
 
 func (t *Tx) PruneFinished(contract string, before time.Time, bytes int64, n int) (store.Pruned,
 	error) {
-	old, err := t.cores(settled, contract, Micros(before), n)
+	old, err := t.cores(finished, contract, Micros(before), n)
 	if err != nil || len(old) == 0 {
 		return store.Pruned{}, err
 	}
 	if bytes > 0 {
 		old = firstBySize(bytes, old)
 	}
-	below, err := t.cores(children, t.s.Ints(numbers(old)), n)
+	below, err := t.cores(children, t.s.Ints(seqsOf(old)), n)
 	if err != nil {
 		return store.Pruned{}, err
 	}
@@ -161,7 +162,7 @@ func firstBySize(bytes int64, jobs []*job.Job) []*job.Job {
 	return jobs
 }
 
-func numbers(jobs []*job.Job) []int64 {
+func seqsOf(jobs []*job.Job) []int64 {
 	seqs := make([]int64, len(jobs))
 	for i, j := range jobs {
 		seqs[i] = j.Seq
@@ -169,9 +170,9 @@ func numbers(jobs []*job.Job) []int64 {
 	return seqs
 }
 
-// deleteJobRows removes jobs with all that is theirs.
+// deleteJobRows removes jobs with their events, dependencies and bodies.
 func (t *Tx) deleteJobRows(jobs []*job.Job) error {
-	seqs := numbers(jobs)
+	seqs := seqsOf(jobs)
 	if err := t.DeleteEvents(seqs); err != nil {
 		return err
 	}

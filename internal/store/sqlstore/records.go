@@ -6,9 +6,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// A record whose time is over is not there, whether or not it was pruned yet. The
-// plus keeps SQLite from weighing the index on that time, which would make it plan
-// the statement anew for every time it is given.
+// An expired record does not exist for readers, whether or not it was pruned yet. The plus
+// keeps SQLite from considering the index on the expiry: it would plan the statement again for
+// every value of the parameter.
 const (
 	recordColumns = "kind,key,owner,body,created_at,updated_at,expires_at"
 	rowExists     = "(+expires_at<=0 OR +expires_at>$1)"
@@ -33,7 +33,7 @@ var (
 			" FROM records WHERE expires_at>0 AND expires_at<=$1 ORDER BY expires_at {limit $2} {skip locked}"}
 )
 
-// Records is documented at the port, as are all verbs below.
+// Records is documented at the port, as are all methods below.
 func (t *Tx) Records(kind string, keys []string) ([]job.Record, error) {
 	return collect(t, getRecords, scanRecord, Micros(t.Now()), kind, t.s.Texts(keys))
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// A search merges the first jobs of each priority, which stand in the order of a page
-// in the index of what it asks for. The page begins at the place ($2, $3) of that
-// order, holds nothing beyond $4, no more than $5 jobs, and priorities from $6 to $7.
+// searchBy returns a search with a condition on queue and state. For each such condition there
+// is an index that has the jobs of one priority in the order of a page, (listed, key), where
+// listed is minus the time of creation. A search merges the first jobs of each priority. Its
+// page begins at ($2, $3), ends at $4, and has at most $5 jobs with priorities from $6 to $7.
 func searchBy(name, condition string) *Statement {
 	return &Statement{name, "{each priority listed<>0 AND contract=$1 AND " + condition +
 		" AND (listed,key)>=($2,$3) AND listed<=$4} ORDER BY listed,key {limit $5}"}
@@ -42,12 +43,12 @@ func (t *Tx) Search(s store.Search) ([]*job.Job, error) {
 	if err != nil || len(page) == 0 {
 		return nil, err
 	}
-	place := make(map[int64]int, len(page))
+	index := make(map[int64]int, len(page))
 	for i, seq := range page {
-		place[seq] = i
+		index[seq] = i
 	}
 	jobs, err := t.GetBySeq(page)
-	slices.SortFunc(jobs, func(a, b *job.Job) int { return place[a.Seq] - place[b.Seq] })
+	slices.SortFunc(jobs, func(a, b *job.Job) int { return index[a.Seq] - index[b.Seq] })
 	return jobs, err
 }
 
@@ -71,19 +72,21 @@ func searchFor(s store.Search) *Statement {
 	}
 }
 
-// searchBounds returns where a page begins and beyond what it holds nothing.
+// searchBounds returns the first position of a page, (first, key), and the last value of
+// listed.
 func searchBounds(s store.Search) (first int64, key string, last int64) {
 	first, last = math.MinInt64, math.MaxInt64
 	if !s.CreatedBefore.IsZero() {
 		first = -Micros(s.CreatedBefore.Add(-1)) // a part of a microsecond counts
 	}
 	if !s.CreatedFrom.IsZero() {
-		if last = -Micros(s.CreatedFrom); fromMicros(-last).Before(s.CreatedFrom) {
+		last = -Micros(s.CreatedFrom)
+		if fromMicros(-last).Before(s.CreatedFrom) {
 			last--
 		}
 	}
 	if after := -Micros(s.AfterTime); !s.AfterTime.IsZero() && after >= first {
-		first, key = after, s.AfterKey+"\x01" // no key is between: none holds a NUL character
+		first, key = after, s.AfterKey+"\x01" // the next possible key: none has a NUL character
 	}
 	return first, key, last
 }

@@ -8,21 +8,27 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Session is one transaction or snapshot of one database. Its methods return
-// errors already translated to *job.Error.
+// Session is one transaction or snapshot of one database. Its methods return errors that are
+// translated to *job.Error already.
 type Session interface {
+	// Query runs a statement that returns rows.
 	Query(s *Statement, args ...any) (*sql.Rows, error)
+	// Exec runs a statement and returns how many rows it changed.
 	Exec(s *Statement, args ...any) (affected int64, err error)
+	// Bulk runs a bulk statement for rows of values in the order of its columns.
 	Bulk(b *Bulk, rows [][]any) error
-	// InsertJobs runs InsertJobs for the rows, gives each stored job its Seq and
-	// lists the indexes of those whose identity is taken.
+	// InsertJobs runs the statement InsertJobs, sets the Seq of each job that it stored and
+	// returns the indexes of those whose identity or alias is taken.
 	InsertJobs(jobs []*job.Job) (taken []int, err error)
+	// Now returns the time of the transaction.
 	Now() time.Time
-	// LockName is the port's verb.
+	// LockName is documented at the port.
 	LockName(name string) error
-	// Slot is a small number no two concurrent transactions of this process
-	// share, so that they do not wait for each other's counters.
+	// Slot returns a small number that no other concurrent transaction of this process has,
+	// so that transactions do not wait for each other's counters.
 	Slot() int64
+	// Ints, IdentityHashes and Texts return the parameter for a mark {in}, {blob in} and
+	// {text in}.
 	Ints(seqs []int64) any
 	IdentityHashes(idents []job.IdentityHash) any
 	Texts(texts []string) any
@@ -30,12 +36,11 @@ type Session interface {
 	Translate(op string, err error) error
 }
 
-// Observer is told of every statement: its name, how long it took and how it
-// ended.
+// Observer is called after every statement, with its name, its duration and its error.
 type Observer func(statement string, took time.Duration, err error)
 
-// WithKinds tells o of errors as translate gives them their kind; nil is told
-// nothing.
+// WithKinds returns an observer that calls o with errors as translate returns them. A nil o is
+// not called.
 func (o Observer) WithKinds(translate func(op string, err error) error) Observer {
 	return func(statement string, took time.Duration, err error) {
 		if o != nil {
@@ -50,12 +55,12 @@ type Tx struct {
 	failed error // of the first statement that failed; nothing is run after it
 }
 
-// NewTx returns the verbs over a session.
+// NewTx returns the methods of the port over a session.
 func NewTx(s Session) *Tx { return &Tx{s: s} }
 
-// Failed returns the error of the first statement that failed. Databases differ
-// in what they leave of a transaction then, so such a transaction is never
-// committed, also where fn passes the error over.
+// Failed returns the error of the first statement that failed. Databases differ in what they
+// keep of a transaction then, so such a transaction is never committed, even if fn ignores the
+// error.
 func (t *Tx) Failed() error { return t.failed }
 
 // Now is the time of the transaction.
@@ -119,20 +124,19 @@ func scanInt(rows *sql.Rows) (n int64, err error) {
 	return n, err
 }
 
-// Micros is how times are stored: microseconds since 1970, UTC. A time that is
-// not set, the zero time, is the first microsecond of the year 1 there.
+// Micros returns a time as it is stored: in microseconds since 1970, UTC. The zero time, which
+// means "not set", is the first microsecond of the year 1.
 func Micros(t time.Time) int64 { return t.UnixMicro() }
 
 func fromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }
 
-// deadline is the longest one statement may take where a caller gave no
-// deadline of its own.
-const deadline = 30 * time.Second
+// defaultTimeout limits a transaction whose caller has set no deadline.
+const defaultTimeout = 30 * time.Second
 
-// WithDeadline bounds ctx: no call to a database is without a deadline.
+// WithDeadline returns ctx with a deadline: no call to a database may lack one.
 func WithDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, deadline)
+	return context.WithTimeout(ctx, defaultTimeout)
 }

@@ -1,7 +1,3 @@
-// Package sqlstore is the one implementation of the storage port, on
-// database/sql. It holds every statement once, by name; the name is also its
-// metric label. The packages sqlite and postgres open a database, run its
-// schema, and give the few things that differ: see Session.
 package sqlstore
 
 import (
@@ -11,19 +7,17 @@ import (
 	"sync"
 )
 
-// Statement is a named SQL text. It may hold these marks, which a Dialect
-// replaces:
+// Statement is a named SQL text. It may hold these marks, which a Dialect replaces:
 //
 //	{for update}        lock the selected rows
-//	{skip locked}       the same, passing over rows that are locked
-//	{in $1}             "is one of the integers in $1" (see Session.Ints)
-//	{blob in $1}        "is one of the byte strings in $1" (see Session.Idents)
-//	{text in $1}        "is one of the texts in $1" (see Session.Texts)
-//	{limit $1}          no more than so many rows
-//	{each priority ...} selects seq, listed and key of the jobs of which the condition
-//	                    holds and whose priority is from $6 to $7, of each priority
-//	                    the first $5 at least by listed and key, for an order and a
-//	                    limit to follow
+//	{skip locked}       lock the selected rows and pass over those that are locked
+//	{in $1}             is one of the integers in $1, see Session.Ints
+//	{blob in $1}        is one of the byte strings in $1, see Session.IdentityHashes
+//	{text in $1}        is one of the texts in $1, see Session.Texts
+//	{limit $1}          at most $1 rows
+//	{each priority ...} selects seq, listed and key of the jobs that meet the condition and
+//	                    have a priority from $6 to $7: of each priority at least the first
+//	                    $5 by listed and key. ORDER BY and a limit follow the mark.
 type Statement struct {
 	Name string
 	SQL  string
@@ -33,14 +27,15 @@ type Statement struct {
 type Dialect struct {
 	ForUpdate  string
 	SkipLocked string
-	In         string // with $n for the parameter
-	BlobIn     string
-	TextIn     string
-	Limit      string
-	// EachPriority has $n for the condition.
+	// In, BlobIn, TextIn and Limit have $n where the parameter stands, EachPriority where the
+	// condition stands.
+	In           string
+	BlobIn       string
+	TextIn       string
+	Limit        string
 	EachPriority string
 
-	texts sync.Map // *Statement to string: each is turned once
+	texts sync.Map // *Statement to string: each is translated once
 }
 
 // Text returns the statement in the dialect.
@@ -53,8 +48,8 @@ func (d *Dialect) Text(s *Statement) string {
 }
 
 func (d *Dialect) translate(s *Statement) string {
-	text := strings.NewReplacer("{for update}", d.ForUpdate, "{skip locked}",
-		d.SkipLocked).Replace(s.SQL)
+	text := strings.ReplaceAll(s.SQL, "{for update}", d.ForUpdate)
+	text = strings.ReplaceAll(text, "{skip locked}", d.SkipLocked)
 	text = replaceMark(text, "{limit ", d.Limit)
 	text = replaceMark(text, "{in ", d.In)
 	text = replaceMark(text, "{each priority ", d.EachPriority)
@@ -62,6 +57,7 @@ func (d *Dialect) translate(s *Statement) string {
 	return replaceMark(text, "{text in ", d.TextIn)
 }
 
+// replaceMark replaces each "mark argument}" by form with the argument for $n.
 func replaceMark(text, mark, form string) string {
 	for {
 		i := strings.Index(text, mark)
@@ -69,19 +65,19 @@ func replaceMark(text, mark, form string) string {
 			return text
 		}
 		end := i + strings.IndexByte(text[i:], '}')
-		param := text[i+len(mark) : end]
-		text = text[:i] + strings.ReplaceAll(form, "$n", param) + text[end+1:]
+		argument := text[i+len(mark) : end]
+		text = text[:i] + strings.ReplaceAll(form, "$n", argument) + text[end+1:]
 	}
 }
 
-// Narrow are the statements whose cost must not grow with the table. The tests of
-// each database look at their plans.
-var Narrow = []*Statement{lockReady, lockDue, lockLapsed, nextDue, nextLease, settled, getEvents,
+// Narrow lists the statements whose cost must not grow with the table. Each database has a
+// test that reads their query plans.
+var Narrow = []*Statement{lockReady, lockDue, lockExpired, nextDue, nextLease, finished, getEvents,
 	dropHistory,
 	getJobs, byAlias, listOwned, listChildren, children, sumSizes, getRecords, listRecords,
 	oldRecords, lockSeqs, edgesFrom, edgesTo, ancestry, dependencies,
-	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], deadLetterColumns,
-	oldDead}
+	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], getDeadLetters,
+	oldDeadLetters}
 
 // Column is a column of a bulk statement with the type it has in PostgreSQL.
 type Column struct {
@@ -89,25 +85,27 @@ type Column struct {
 	Type string // int8, text or bytea
 }
 
-// Bulk is a statement that is run for many rows at once: row by row with a
-// prepared statement in one database, as a set in the other.
+// Bulk is a statement that writes many rows. SQLite runs it row by row, or as an insert of
+// several rows: a prepared statement costs no round trip there. PostgreSQL runs it once with
+// one array for each column.
 type Bulk struct {
 	Name    string
 	Columns []Column
-	Key     int // a column that differs from row to row
-	// for one row, parameters in the order of Columns: ?, as SQLite takes $1 for a name and looks
-	// it up
+	Key     int // index of a column that differs from row to row
+	// Row is the statement for one row, its parameters in the order of Columns. They are
+	// written ?, because SQLite takes $1 for a name and looks it up.
 	Row string
-	// Rows is Row for so many rows, nil where each needs a statement of its own.
+	// Rows returns Row for n rows; nil where each row needs a statement of its own.
 	Rows func(n int) string
 
-	set  func(values []string, from string) string
-	sets sync.Map // uint64 to string
+	set  func(values []string, from string) string // see Set
+	sets sync.Map                                  // uint64 to string
 }
 
-// Set returns the statement for a set of rows. A column that has the same value
-// in every row (its bit of same is set) is one parameter, any other one array:
-// arrays are what costs, and in most sets few columns differ. The key differs.
+// Set returns the statement for a set of rows. A column whose bit of same is set has the same
+// value in every row and is one parameter; any other column is one array, unnested into the
+// rows of u. Arrays are the expensive part, and in most sets few columns differ. The key
+// always differs, so that there is a row of u for each row of the set.
 func (b *Bulk) Set(same uint64) string {
 	if text, ok := b.sets.Load(same); ok {
 		return text.(string)
@@ -128,8 +126,8 @@ func (b *Bulk) Set(same uint64) string {
 	return text.(string)
 }
 
-// insertInto returns the bulk statement that inserts rows in their order, which is also
-// that in which arrays are unnested; tail follows the values, such as a conflict clause.
+// insertInto returns a bulk statement that inserts rows in their order, which arrays keep when
+// they are unnested. tail follows the values, such as a conflict clause.
 func insertInto(name, table string, cols []Column, tail string) *Bulk {
 	list := columnNames(cols)
 	rows := func(n int) string {
@@ -144,8 +142,7 @@ func insertInto(name, table string, cols []Column, tail string) *Bulk {
 	}
 }
 
-// updateOf returns the bulk statement that sets all columns but the last, which
-// is the key.
+// updateOf returns a bulk statement that sets all columns but the last, which is the key.
 func updateOf(name, table string, cols []Column) *Bulk {
 	last := len(cols) - 1
 	assign := func(values []string) string {

@@ -15,19 +15,23 @@ import (
 // retryInterval is the pause between two tries of a node while the database refuses it.
 const retryInterval = time.Second
 
-// breaker keeps a node from asking a database again and again that refuses it,
-// whatever the number of its requests and loops: one try a second finds out whether
-// it still does, and everybody else gets the answer of the last one.
+// breaker is a circuit breaker: it keeps a node from asking a database again and again that
+// refuses it, however many requests and loops the node has. While the database refuses, one
+// try a second is allowed, and every other caller gets the error of the last try.
+//
+//	closed ──trip──> open, paused ──retryInterval──> open: allow lets one try through, which
+//	   ^                  ^                               |          pauses again
+//	   +──────reset───────+───────────────trip────────────+
 type breaker struct {
 	mu      sync.Mutex
-	lastErr error // of the last try; nil while the database serves
-	paused  bool
+	lastErr error // of the last try; nil while the breaker is closed
+	paused  bool  // no try is allowed
 
-	refused error // the last refusal of the last seconds, also when it is over
-	times   int   // of refusals
+	refused error // the last refusal, until forget drops it, also after a reset
+	times   int   // how many refusals there were
 }
 
-// allow returns why the database is not to be asked now.
+// allow returns nil if the database may be asked now, and otherwise the last refusal.
 func (g *breaker) allow() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,7 +45,7 @@ func (g *breaker) allow() error {
 	return nil
 }
 
-// trip notes that the database has refused a try.
+// trip records that the database has refused a try.
 func (g *breaker) trip(refusal error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -54,22 +58,22 @@ func (g *breaker) trip(refusal error) {
 	}
 }
 
-// reset notes that the database serves.
+// reset records that the database serves.
 func (g *breaker) reset() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lastErr = nil
 }
 
-// recent returns a refusal of the last seconds. Another try may have been served since:
-// it may have asked for something that the database still does.
+// recent returns a refusal of the last seconds, if there was one. Another try may have succeeded
+// since, because the database still does what that one asked for.
 func (g *breaker) recent() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.refused
 }
 
-// forget drops a refusal, unless there was another since.
+// forget drops a refusal, unless there was a later one.
 func (g *breaker) forget(which int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,35 +91,34 @@ func (g *breaker) pause() {
 	})
 }
 
-// persistentStates are the states in which a database refuses all that writes, or all there
-// is, until somebody acts: a full disk, one that fails, a server that became a
-// standby, rights that were taken away, tables that are missing.
+// persistentStates are the SQLSTATEs of a database that refuses all writes, or all statements,
+// until an operator acts: a full disk, a failing disk, a server that became a standby, missing
+// rights, missing tables.
 var persistentStates = []string{"53100", "58000", "58030", "25006", "42501", "42P01", "3F000"}
 
-// record tells the gate of updates how one went.
+// record records the outcome of an update.
 func (g *breaker) record(err error) {
 	var pg *pgconn.PgError
-	lasts := errors.As(err, &pg) && slices.Contains(persistentStates, pg.Code)
-	if lasts {
+	switch {
+	case errors.As(err, &pg) && slices.Contains(persistentStates, pg.Code):
 		g.trip(err)
-		return
+	case job.IsKind(err, job.Unavailable):
+		// It may concern this one update alone.
+	default:
+		g.reset()
 	}
-	if err != nil && job.IsKind(err, job.Unavailable) {
-		return // it may be of this one update
-	}
-	g.reset()
 }
 
-// connectFailed closes the gate where a try failed that its caller did not end, and no
-// connection is left that others might still use.
+// connectFailed trips the breaker after a failed try that its caller did not end, unless there
+// are connections that others may still use.
 func (s *Store) connectFailed(ctx context.Context, err error) {
 	if ctx.Err() == nil && s.db.Stats().OpenConnections == 0 {
 		s.connectBreaker.trip(err)
 	}
 }
 
-// resetPool has the pool forget the connections that nobody uses. A connection keeps the
-// default_transaction_read_only of the moment it was made, whatever is set later.
+// resetPool makes the pool close its idle connections. A connection keeps the value that
+// default_transaction_read_only had when it was made, whatever is set later.
 func (s *Store) resetPool() {
 	s.pool.Lock()
 	defer s.pool.Unlock()
@@ -123,14 +126,14 @@ func (s *Store) resetPool() {
 	s.db.SetMaxIdleConns(s.maxConns)
 }
 
-// isTooManyConnections reports a server that has no room for another connection.
+// isTooManyConnections reports that the server accepts no further connection.
 func isTooManyConnections(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "53300"
 }
 
-// shrinkPool makes do with the connections there are where the server has no room for
-// more, so that callers wait for one of these; each second it asks for one more.
+// shrinkPool limits the pool to its present connections when the server accepts no more, so that
+// callers wait for one of these. The limit then grows by one each second.
 func (s *Store) shrinkPool() {
 	s.pool.Lock()
 	defer s.pool.Unlock()
