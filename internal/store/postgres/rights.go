@@ -32,7 +32,8 @@ const usage = "USAGE"
 // askState returns whether the database refuses writes, whether it is a standby, and the first
 // right of needed that the role of the node lacks, with an empty right if the relation does not
 // exist. It reads settings and the catalogue, but no table of the schema.
-var askState = `WITH lacks AS (SELECT relation, CASE WHEN at IS NULL THEN '' ELSE privilege END AS privilege
+var askState = `WITH lacks AS (
+	SELECT relation, CASE WHEN at IS NULL THEN '' ELSE privilege END AS privilege
 	FROM (VALUES ` + neededRows() + `) AS needed (n,relation,privilege), to_regclass(relation) AS at
 	WHERE CASE privilege WHEN 'USAGE' THEN has_sequence_privilege(at,'USAGE, UPDATE')
 		ELSE has_table_privilege(at,privilege) END IS NOT TRUE

@@ -259,6 +259,6 @@ func checkVersion(ctx context.Context, db *sql.DB) error {
 		return nil
 	}
 	return &job.Error{Kind: job.ReadOnly, Op: "store.open",
-		Msg: fmt.Sprintf("SQLite %s can corrupt a database in WAL mode; %d.%d.%d or newer is needed",
-			text, minVersion[0], minVersion[1], minVersion[2])}
+		Msg: fmt.Sprintf("SQLite %s can corrupt a database in WAL mode; %d.%d.%d or newer is "+
+			"needed", text, minVersion[0], minVersion[1], minVersion[2])}
 }

@@ -15,7 +15,8 @@ var (
 		"ON CONFLICT (seq,part) DO UPDATE SET data=excluded.data")
 	getBodies  = &Statement{"get_bodies", "SELECT seq,part,data FROM bodies WHERE seq {in $1}"}
 	sizeBodies = &Statement{"size_bodies",
-		"SELECT seq,CAST(sum(octet_length(data)) AS BIGINT) FROM bodies WHERE seq {in $1} GROUP BY seq"}
+		`SELECT seq,CAST(sum(octet_length(data)) AS BIGINT) FROM bodies
+		WHERE seq {in $1} GROUP BY seq`}
 	deleteBodies = &Statement{"delete_bodies", "DELETE FROM bodies WHERE seq {in $1}"}
 	deletePart   = &Statement{"delete_body_part",
 		"DELETE FROM bodies WHERE seq {in $1} AND part=$2"}
@@ -27,10 +28,11 @@ var (
 	updateStateAndBody = updatesOfBodies("save_with_", columnsOf(stateGroup))
 )
 
-// updatesOfBodies returns the updates that set one body each, and other columns with it.
+// updatesOfBodies returns an update for each body that sets it, and other columns with it.
 func updatesOfBodies(verb string, others []jobColumn) (all [job.Parts]jobUpdate) {
 	for p, col := range bodyColumns {
-		all[p] = updateJobs(verb+col.Name, slices.Concat(others, []jobColumn{col, outOfLineColumn})...)
+		cols := append(slices.Clone(others), col, outOfLineColumn)
+		all[p] = updateJobs(verb+col.Name, cols...)
 	}
 	return all
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// An edge is a row of two job numbers. The primary key leads from a dependent to its
+// dependencies, the other index back.
 var (
 	addEdges = insertInto("add_edges", "edges",
 		[]Column{{"dependent", "int8"}, {"dependency", "int8"}}, "ON CONFLICT DO NOTHING")
@@ -25,7 +27,8 @@ var (
 		UNION SELECT e.dependent,e.dependency FROM met JOIN edges e ON e.dependent=met.seq`}
 	dependencies = &Statement{"dependencies",
 		`SELECT j.contract,j.scope,j.key,d.contract,d.scope,d.key
-		FROM jobs j JOIN edges e ON e.dependent=j.seq JOIN jobs d ON d.seq=e.dependency WHERE j.ident {blob in $1}`}
+		FROM jobs j JOIN edges e ON e.dependent=j.seq JOIN jobs d ON d.seq=e.dependency
+		WHERE j.ident {blob in $1}`}
 )
 
 // Dependencies is documented at the port, as are all methods below.

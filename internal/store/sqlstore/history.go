@@ -12,6 +12,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// Events, messages and dead letters are numbered by the database in the order in which they
+// are inserted. A transaction locks a job before it records an event of it, so the numbers of
+// one job grow in the order in which things happened.
 var (
 	addEvents = insertInto("add_events", "events",
 		[]Column{{"seq", "int8"}, {"cause", "text"}, {"prev", "text"},
@@ -58,7 +61,8 @@ func messagesOf(n int) string {
 	each := make([]string, n)
 	for i := range each {
 		each[i] = fmt.Sprintf(`SELECT %s FROM outbox
-		WHERE contract>=$%d AND contract<=$%[2]d ORDER BY contract,id {limit $%d}`, columns, i+1, n+1)
+		WHERE contract>=$%d AND contract<=$%[2]d ORDER BY contract,id {limit $%d}`,
+			columns, i+1, n+1)
 		if n > 1 {
 			each[i] = fmt.Sprintf("SELECT %s FROM (%s) AS m%d", columns, each[i], i)
 		}

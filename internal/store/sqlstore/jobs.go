@@ -75,8 +75,10 @@ var (
 	lockReady = &Statement{"lock_ready", "SELECT " + selected(fullColumns) + ` FROM jobs
 		WHERE phase=1 AND lane=$1 AND contract=$2 AND queue=$3
 		ORDER BY priority DESC, order_time, seq {limit $4} {skip locked}`}
+	// The partial index on phase 0 has the jobs without open dependencies by due time.
 	lockDue = &Statement{"lock_due", "SELECT " + selected(coreColumns) + ` FROM jobs
-		WHERE phase=0 AND held=0 AND due_at<=$1 AND ($3=0 OR NOT contract||' '||state {text in $4}) ORDER BY due_at {limit $2} {skip locked}`}
+		WHERE phase=0 AND held=0 AND due_at<=$1 AND ($3=0 OR NOT contract||' '||state {text in $4})
+		ORDER BY due_at {limit $2} {skip locked}`}
 	// $2 is the time of a clock jump, the zero time for none. An attempt that was last heard
 	// of before the jump gets one lease more, counted from the jump. A later heartbeat has
 	// moved lease_until at least as far.
@@ -84,11 +86,13 @@ var (
 		WHERE phase=2 AND lease_until<=$1 AND (updated_at>=$2 OR $2+lease<=$1)
 		ORDER BY lease_until {limit $3} {skip locked}`}
 
+	// Each reads the first entry of the index of lockDue and lockExpired.
 	nextDue = &Statement{"next_due",
 		"SELECT due_at FROM jobs WHERE phase=0 AND held=0 ORDER BY due_at LIMIT 1"}
 	nextLease = &Statement{"next_lease",
 		"SELECT lease_until FROM jobs WHERE phase=2 ORDER BY lease_until LIMIT 1"}
 
+	// No index leads with all that is asked for here, so a page costs what it passes over.
 	listJobs = &Statement{"list_jobs", "SELECT " + selected(fullColumns) + ` FROM jobs
 		WHERE seq>$1 AND ($2='' OR contract=$2) AND ($3='' OR queue=$3) AND ($4='' OR owner=$4)
 		AND ($5=0 OR state {text in $6}) AND ($7=0 OR phase {in $8})
@@ -260,6 +264,7 @@ func checkText(op string, jobs []*job.Job) error {
 	return nil
 }
 
+// areValidTexts reports whether texts are short enough for an index entry and can be stored.
 func areValidTexts(all ...string) bool {
 	for _, s := range all {
 		if len(s) > store.MaxNameBytes {
@@ -269,6 +274,7 @@ func areValidTexts(all ...string) bool {
 	return isText(all...)
 }
 
+// isText reports whether texts are UTF-8 without a NUL character, which PostgreSQL cannot store.
 func isText(all ...string) bool {
 	for _, s := range all {
 		if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {

@@ -22,7 +22,8 @@ var (
 	countBy = insertInto("count_by", "counts",
 		[]Column{{"lane", "int8"}, {"slot", "int8"}, {"contract", "text"}, {"queue", "text"},
 			{"waiting", "int8"}, {"delayed", "int8"}, {"ready", "int8"}, {"leased", "int8"}},
-		`ON CONFLICT (lane,slot) DO UPDATE SET waiting=counts.waiting+excluded.waiting, delayed=counts.delayed+excluded.delayed,
+		`ON CONFLICT (lane,slot) DO UPDATE SET
+		waiting=counts.waiting+excluded.waiting, delayed=counts.delayed+excluded.delayed,
 		ready=counts.ready+excluded.ready, leased=counts.leased+excluded.leased`)
 	getCounts = &Statement{"get_counts",
 		`SELECT contract,queue,sum(waiting),sum(delayed),sum(ready),sum(leased) FROM counts
@@ -30,15 +31,18 @@ var (
 	emptyQueues = &Statement{"empty_lanes", `SELECT lane FROM counts GROUP BY lane
 		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0 {limit $1}`}
 	lockCounts = &Statement{"lock_counts",
-		"SELECT lane,slot,waiting,delayed,ready,leased FROM counts WHERE lane {in $1} ORDER BY lane,slot {for update}"}
+		`SELECT lane,slot,waiting,delayed,ready,leased FROM counts
+		WHERE lane {in $1} ORDER BY lane,slot {for update}`}
 	dropCounts = &Statement{"drop_counts", "DELETE FROM counts WHERE lane {in $1} AND slot {in $2}"}
 
+	// $4 is the time of the transaction: a term that has ended is free for any holder.
 	elect = &Statement{"elect", `INSERT INTO duties (name,holder,until) VALUES ($1,$2,$3)
 		ON CONFLICT (name) DO UPDATE SET holder=excluded.holder, until=excluded.until
 		WHERE duties.holder=excluded.holder OR duties.until<=$4`}
 	dropDuties = &Statement{"drop_duties", "DELETE FROM duties WHERE holder=$1"}
 	finished   = &Statement{"settled", "SELECT " + selected(coreColumns) + ` FROM jobs
-		WHERE phase=3 AND contract=$1 AND settled_at<$2 ORDER BY settled_at,seq {limit $3} {skip locked}`}
+		WHERE phase=3 AND contract=$1 AND settled_at<$2
+		ORDER BY settled_at,seq {limit $3} {skip locked}`}
 	children = &Statement{"children", "SELECT " + selected(coreColumns) +
 		" FROM jobs WHERE parent {in $1} AND parent>0 {limit $2} {for update}"}
 	sumSizes = &Statement{"sum_sizes",
@@ -133,6 +137,8 @@ func (t *Tx) EndTerms(holder string) error {
 	return err
 }
 
+// PruneFinished deletes children in a transaction of their own: a later call, which finds none
+// left, deletes their parents.
 func (t *Tx) PruneFinished(contract string, before time.Time, bytes int64, n int) (store.Pruned,
 	error) {
 	old, err := t.cores(finished, contract, Micros(before), n)

@@ -21,16 +21,20 @@ var (
 	listRecords = &Statement{"list_records",
 		"SELECT " + recordColumns + " FROM records WHERE " + rowExists +
 			" AND kind=$2 AND owner=$3 AND key>$4 ORDER BY key {limit $5}"}
+	// A record that replaces an expired one is a new one and gets its own created_at.
 	putRecords = insertInto("put_records", "records",
 		[]Column{{"kind", "text"}, {"key", "text"}, {"owner", "text"}, {"body", "bytea"},
 			{"created_at", "int8"}, {"updated_at", "int8"}, {"expires_at", "int8"}},
-		`ON CONFLICT (kind,key) DO UPDATE SET owner=excluded.owner, body=excluded.body, updated_at=excluded.updated_at, expires_at=excluded.expires_at,
-		created_at=CASE WHEN records.expires_at>0 AND records.expires_at<=excluded.updated_at THEN excluded.created_at ELSE records.created_at END`)
+		`ON CONFLICT (kind,key) DO UPDATE SET owner=excluded.owner, body=excluded.body,
+		updated_at=excluded.updated_at, expires_at=excluded.expires_at,
+		created_at=CASE WHEN records.expires_at>0 AND records.expires_at<=excluded.updated_at
+		THEN excluded.created_at ELSE records.created_at END`)
 	dropRecords = &Statement{"drop_records",
 		"DELETE FROM records WHERE kind=$1 AND key {text in $2}"}
 	oldRecords = &Statement{"old_records",
 		"SELECT " + recordColumns +
-			" FROM records WHERE expires_at>0 AND expires_at<=$1 ORDER BY expires_at {limit $2} {skip locked}"}
+			` FROM records WHERE expires_at>0 AND expires_at<=$1
+			ORDER BY expires_at {limit $2} {skip locked}`}
 )
 
 // Records is documented at the port, as are all methods below.

@@ -127,7 +127,8 @@ func fieldsInserted(w *world) {
 				return r.List(store.Filter{Parent: j.Parent})
 			}},
 			{"List of an owner", func() ([]*job.Job, error) {
-				return r.List(store.Filter{Contract: j.ID.Contract, Owner: j.Owner, NewestFirst: true})
+				return r.List(store.Filter{Contract: j.ID.Contract, Owner: j.Owner,
+					NewestFirst: true})
 			}},
 		} {
 			jobs, err := full.read()

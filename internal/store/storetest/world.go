@@ -24,9 +24,15 @@ func Run(t *testing.T, open func(tb testing.TB, clock func() time.Time) store.St
 		name  string
 		tests []test
 	}{
-		{"jobs", jobTests}, {"fields", fieldTests}, {"bodies", bodyTests}, {"locks", lockTests}, {"history", historyTests},
+		{"jobs", jobTests},
+		{"fields", fieldTests},
+		{"bodies", bodyTests},
+		{"locks", lockTests},
+		{"history", historyTests},
 		{"records", recordTests},
-		{"queues", queueTests}, {"updates", updateTests}, {"search", searchTests},
+		{"queues", queueTests},
+		{"updates", updateTests},
+		{"search", searchTests},
 		{"crowds", crowdTests},
 	} {
 		for _, test := range group.tests {
