@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -149,50 +148,6 @@ func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
 	_, err := s.conn.ExecContext(s.ctx, text, args...)
 	s.observe(b.Name, time.Since(started), err)
 	return s.Translate(b.Name, err)
-}
-
-// parameters returns the statement for a set of rows and its arguments: one value for each
-// column that is the same in all rows, and one array for each other column.
-func parameters(b *sqlstore.Bulk, rows [][]any) (text string, args []any) {
-	args = make([]any, len(b.Columns))
-	var same uint64
-	for c, col := range b.Columns {
-		if c != b.Key && sameInAll(rows, c) {
-			same |= 1 << c
-			args[c] = rows[0][c]
-			continue
-		}
-		switch col.Type {
-		case "int8":
-			args[c] = array(rows, c, func(v any) int64 { return v.(int64) })
-		case "text":
-			args[c] = array(rows, c, func(v any) string { return v.(string) })
-		default:
-			args[c] = array(rows, c, func(v any) []byte { b, _ := v.([]byte); return b })
-		}
-	}
-	return b.Set(same), args
-}
-
-func sameInAll(rows [][]any, c int) bool {
-	first := rows[0][c]
-	raw, isBytes := first.([]byte)
-	for _, row := range rows[1:] {
-		other, otherBytes := row[c].([]byte)
-		if isBytes != otherBytes || (isBytes && !bytes.Equal(raw, other)) ||
-			(!isBytes && row[c] != first) {
-			return false
-		}
-	}
-	return true
-}
-
-func array[T any](rows [][]any, col int, cast func(any) T) []T {
-	values := make([]T, len(rows))
-	for i, row := range rows {
-		values[i] = cast(row[col])
-	}
-	return values
 }
 
 // identColumn is where InsertValues has the identity of a job.

@@ -160,60 +160,13 @@ func exec(ctx context.Context, p *sql.Stmt, args []any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// rowsAtOnce is how many rows go into one insert: for small rows, running the statement is a
-// third of the cost.
-const rowsAtOnce = 32
-
-// Bulk inserts several rows at once where the statement allows it, and runs any other bulk
-// statement row by row.
-func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
-	return s.observed(b, func() error {
-		for b.Rows != nil && len(rows) >= rowsAtOnce {
-			p, err := s.manyRowStatement(b)
-			if err != nil {
-				return err
-			}
-			if _, err := p.ExecContext(s.ctx, slices.Concat(rows[:rowsAtOnce]...)...); err != nil {
-				return err
-			}
-			rows = rows[rowsAtOnce:]
-		}
-		return s.eachRow(b, rows, func(int, int64) {})
-	})
-}
-
-// manyRows is the key of the prepared statement for rowsAtOnce rows.
-type manyRows struct{ b *sqlstore.Bulk }
-
-func (s *session) manyRowStatement(b *sqlstore.Bulk) (*sql.Stmt, error) {
-	if p := s.prepared[manyRows{b}]; p != nil {
-		return p, nil
-	}
-	return s.prepare(manyRows{b}, b.Rows(rowsAtOnce))
-}
-
-// observed runs a bulk statement and calls the observer with its outcome.
-func (s *session) observed(b *sqlstore.Bulk, run func() error) error {
-	started := time.Now()
-	err := run()
-	s.observe(b.Name, time.Since(started), err)
-	return translate(b.Name, err)
-}
-
-// eachRow runs b for every row and calls done with the number of table rows that it changed.
-func (s *session) eachRow(b *sqlstore.Bulk, rows [][]any, done func(row int, changed int64)) error {
-	p, err := s.prepare(b, b.Row)
-	if err != nil {
-		return err
-	}
-	for i, row := range rows {
-		n, err := exec(s.ctx, p, row)
-		if err != nil {
-			return err
-		}
-		done(i, n)
-	}
-	return nil
+// insertJobs is sqlstore.InsertJobs with the number of each job as its last value.
+var insertJobs = &sqlstore.Bulk{
+	Name:  sqlstore.InsertJobs.Name,
+	Table: sqlstore.InsertJobs.Table,
+	Columns: append(slices.Clone(sqlstore.InsertJobs.Columns),
+		sqlstore.Column{Name: "seq", Type: "int8"}),
+	Tail: sqlstore.InsertJobs.Tail,
 }
 
 func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
@@ -224,8 +177,8 @@ func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 		}
 		rows[i] = append(sqlstore.InsertValues(j), j.Seq)
 	}
-	err = s.observed(sqlstore.InsertJobs, func() error {
-		return s.eachRow(sqlstore.InsertJobs, rows, func(row int, changed int64) {
+	err = s.observed(insertJobs, func() error {
+		return s.eachRow(insertJobs, rows, func(row int, changed int64) {
 			if changed == 0 {
 				taken = append(taken, row)
 				jobs[row].Seq = 0

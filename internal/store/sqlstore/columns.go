@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
@@ -310,23 +309,11 @@ func InsertValues(j *job.Job) []any {
 	return valuesOf(insertedColumns, j)
 }
 
-// InsertJobs is run by the session of each database: how the numbers come differs. A row
-// takes its number as the last value. Rows are numbered in their order but stored in that of
-// their identities, so that transactions that insert the same jobs wait for each other and
-// never in a circle.
-var InsertJobs = &Bulk{
-	Name:    "insert_jobs",
-	Columns: plain(insertedColumns),
-	Row: fmt.Sprintf("INSERT INTO jobs (%s,seq) VALUES (%s) ON CONFLICT DO NOTHING",
-		selected(insertedColumns), params(len(insertedColumns)+1)),
-	set: func(values []string, from string) string {
-		return fmt.Sprintf(
-			`WITH u AS MATERIALIZED (SELECT nextval('job_numbers') AS seq,u.* FROM %s)
-			INSERT INTO jobs (%s,seq) SELECT %s,seq FROM u ORDER BY u.ident,seq
-			ON CONFLICT DO NOTHING RETURNING ident,seq`,
-			from, selected(insertedColumns), strings.Join(values, ","))
-	},
-}
+// InsertJobs is run by the session of each database, which numbers the rows in their order.
+// PostgreSQL stores them in the order of their identities, so that transactions that insert
+// the same jobs wait for each other but never deadlock; SQLite has one writer.
+var InsertJobs = insertInto("insert_jobs", "jobs", plain(insertedColumns),
+	"ON CONFLICT DO NOTHING")
 
 // jobUpdate is a bulk update of some columns of jobs by their number.
 type jobUpdate struct {

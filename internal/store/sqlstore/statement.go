@@ -1,8 +1,6 @@
 package sqlstore
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -85,82 +83,32 @@ type Column struct {
 	Type string // int8, text or bytea
 }
 
-// Bulk is a statement that writes many rows. SQLite runs it row by row, or as an insert of
-// several rows: a prepared statement costs no round trip there. PostgreSQL runs it once with
-// one array for each column.
+// Bulk describes a statement that writes many rows, which are values in the order of its
+// columns. Each database makes its own SQL of it.
 type Bulk struct {
 	Name    string
+	Table   string
 	Columns []Column
-	Key     int // index of a column that differs from row to row
-	// Row is the statement for one row, its parameters in the order of Columns. They are
-	// written ?, because SQLite takes $1 for a name and looks it up.
-	Row string
-	// Rows returns Row for n rows; nil where each row needs a statement of its own.
-	Rows func(n int) string
-
-	set  func(values []string, from string) string // see Set
-	sets sync.Map                                  // uint64 to string
+	// Key is the index of a column that differs from row to row.
+	Key int
+	// Update says that the other columns of the rows with the key are set. Without it the rows
+	// are inserted in their order.
+	Update bool
+	// Tail follows the values of an insert, such as a conflict clause.
+	Tail string
 }
 
-// Set returns the statement for a set of rows. A column whose bit of same is set has the same
-// value in every row and is one parameter; any other column is one array, unnested into the
-// rows of u. Arrays are the expensive part, and in most sets few columns differ. The key
-// always differs, so that there is a row of u for each row of the set.
-func (b *Bulk) Set(same uint64) string {
-	if text, ok := b.sets.Load(same); ok {
-		return text.(string)
-	}
-	values := make([]string, len(b.Columns))
-	var arrays, names []string
-	for i, c := range b.Columns {
-		if same&(1<<i) != 0 {
-			values[i] = fmt.Sprintf("$%d::%s", i+1, c.Type)
-			continue
-		}
-		values[i] = "u." + c.Name
-		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+1, c.Type))
-		names = append(names, c.Name)
-	}
-	from := fmt.Sprintf("unnest(%s) AS u(%s)", strings.Join(arrays, ","), strings.Join(names, ","))
-	text, _ := b.sets.LoadOrStore(same, b.set(values, from))
-	return text.(string)
-}
+// ColumnList returns the names of the columns as SQL has them.
+func (b *Bulk) ColumnList() string { return columnNames(b.Columns) }
 
-// insertInto returns a bulk statement that inserts rows in their order, which arrays keep when
-// they are unnested. tail follows the values, such as a conflict clause.
+// insertInto returns an insert of rows.
 func insertInto(name, table string, cols []Column, tail string) *Bulk {
-	list := columnNames(cols)
-	rows := func(n int) string {
-		values := strings.Repeat(",("+params(len(cols))+")", n)[1:]
-		return fmt.Sprintf("INSERT INTO %s (%s) VALUES %s %s", table, list, values, tail)
-	}
-	return &Bulk{Name: name, Columns: cols, Row: rows(1), Rows: rows,
-		set: func(values []string, from string) string {
-			return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s %s", table, list,
-				strings.Join(values, ","), from, tail)
-		},
-	}
+	return &Bulk{Name: name, Table: table, Columns: cols, Tail: tail}
 }
 
-// updateOf returns a bulk statement that sets all columns but the last, which is the key.
+// updateOf returns an update that sets all columns but the last, which is the key.
 func updateOf(name, table string, cols []Column) *Bulk {
-	last := len(cols) - 1
-	assign := func(values []string) string {
-		list := make([]string, last)
-		for i, c := range cols[:last] {
-			list[i] = c.Name + "=" + values[i]
-		}
-		return strings.Join(list, ",")
-	}
-	key := cols[last].Name
-	return &Bulk{Name: name, Columns: cols, Key: last,
-		Row: fmt.Sprintf("UPDATE %s SET %s WHERE %s=?", table,
-			assign(slices.Repeat([]string{"?"}, last)), key),
-		set: func(values []string, from string) string {
-			return fmt.Sprintf("UPDATE %s SET %s FROM %s WHERE %s.%s=u.%s", table, assign(values),
-				from, table, key, key)
-		},
-	}
+	return &Bulk{Name: name, Table: table, Columns: cols, Key: len(cols) - 1, Update: true}
 }
 
 func columnNames(cols []Column) string {
@@ -170,5 +118,3 @@ func columnNames(cols []Column) string {
 	}
 	return strings.Join(names, ",")
 }
-
-func params(n int) string { return strings.Repeat("?,", n-1) + "?" }
