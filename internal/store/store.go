@@ -222,9 +222,9 @@ type Tx interface {
 	// how many it removed.
 	PruneRecords(n int) (int, error)
 
-	// Elect makes holder the leader for a duty until the given time and reports whether it
-	// is, which it is not while the term of another holder lasts.
-	Elect(duty, holder string, until time.Time) (bool, error)
+	// Elect makes holder the leader in a role until the given time and reports whether it is
+	// the leader. It is not while the term of another holder lasts.
+	Elect(role, holder string, until time.Time) (bool, error)
 	// EndTerms ends all terms of a holder.
 	EndTerms(holder string) error
 	// PruneFinished removes up to n jobs of a contract that finished before the given time,

@@ -32,62 +32,63 @@ type breaker struct {
 }
 
 // allow returns nil if the database may be asked now, and otherwise the last refusal.
-func (g *breaker) allow() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.lastErr == nil {
+func (b *breaker) allow() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lastErr == nil {
 		return nil
 	}
-	if g.paused {
-		return g.lastErr
+	if b.paused {
+		return b.lastErr
 	}
-	g.pause()
+	b.pause()
 	return nil
 }
 
 // trip records that the database has refused a try.
-func (g *breaker) trip(refusal error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.lastErr, g.refused = refusal, refusal
-	g.times++
-	this := g.times
-	time.AfterFunc(3*retryInterval, func() { g.forget(this) })
-	if !g.paused {
-		g.pause()
+func (b *breaker) trip(refusal error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lastErr, b.refused = refusal, refusal
+	b.times++
+	this := b.times
+	time.AfterFunc(3*retryInterval, func() { b.forget(this) })
+	if !b.paused {
+		b.pause()
 	}
 }
 
 // reset records that the database serves.
-func (g *breaker) reset() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.lastErr = nil
+func (b *breaker) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lastErr = nil
 }
 
 // recent returns a refusal of the last seconds, if there was one. Another try may have succeeded
 // since, because the database still does what that one asked for.
-func (g *breaker) recent() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.refused
+func (b *breaker) recent() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.refused
 }
 
 // forget drops a refusal, unless there was a later one.
-func (g *breaker) forget(which int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.times == which {
-		g.refused = nil
+func (b *breaker) forget(which int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.times == which {
+		b.refused = nil
 	}
 }
 
-func (g *breaker) pause() {
-	g.paused = true
+// pause allows no try for retryInterval.
+func (b *breaker) pause() {
+	b.paused = true
 	time.AfterFunc(retryInterval, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.paused = false
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.paused = false
 	})
 }
 
@@ -97,15 +98,15 @@ func (g *breaker) pause() {
 var persistentStates = []string{"53100", "58000", "58030", "25006", "42501", "42P01", "3F000"}
 
 // record records the outcome of an update.
-func (g *breaker) record(err error) {
+func (b *breaker) record(err error) {
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, &pg) && slices.Contains(persistentStates, pg.Code):
-		g.trip(err)
+		b.trip(err)
 	case job.IsKind(err, job.Unavailable):
 		// It may concern this one update alone.
 	default:
-		g.reset()
+		b.reset()
 	}
 }
 
@@ -145,6 +146,7 @@ func (s *Store) shrinkPool() {
 	}
 }
 
+// growPool raises the limit by one, and runs again until the pool may have its full size.
 func (s *Store) growPool() {
 	s.pool.Lock()
 	defer s.pool.Unlock()

@@ -13,11 +13,11 @@ import (
 // to connect or a lost connection, so the database is away. So is one that refuses the
 // connection: no request of a caller causes that.
 func translate(op string, err error) error {
-	if err == nil {
-		return nil
-	}
 	var known *job.Error
-	if errors.As(err, &known) {
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
 		return err
 	}
 	e := &job.Error{Kind: job.Unavailable, Op: op, Msg: "the store is away", Err: err}

@@ -53,6 +53,7 @@ func (s *Store) announce() {
 	}
 }
 
+// batchAnnouncements adds what other callers have announced meanwhile, each queue once.
 func (s *Store) batchAnnouncements(first []job.QueueHash) map[job.QueueHash]bool {
 	all := map[job.QueueHash]bool{}
 	for queues := first; ; {
@@ -67,6 +68,8 @@ func (s *Store) batchAnnouncements(first []job.QueueHash) map[job.QueueHash]bool
 	}
 }
 
+// notify sends as many notifications as the queues need. Their payload is the node and the
+// hashes in base 36. A failure is left to polling.
 func (s *Store) notify(queues map[job.QueueHash]bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -105,6 +108,7 @@ func (s *Store) Listen(ctx context.Context, fn func([]job.QueueHash)) {
 	}
 }
 
+// listen listens on one connection until that fails.
 func (s *Store) listen(ctx context.Context, fn func([]job.QueueHash)) {
 	if s.connectBreaker.allow() != nil {
 		return

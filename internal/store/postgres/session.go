@@ -154,6 +154,7 @@ func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
 var identColumn = slices.IndexFunc(sqlstore.InsertJobs.Columns,
 	func(c sqlstore.Column) bool { return c.Name == "ident" })
 
+// InsertJobs reads the numbers of the jobs that were stored: those without one are taken.
 func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 	values := make([][]any, len(jobs))
 	for i, j := range jobs {

@@ -19,7 +19,7 @@ import (
 // maxTries is how often an update is run at most, see mayRunAgain.
 const maxTries = 10
 
-// Store is the storage port on one PostgreSQL database.
+// Store is the storage port on one PostgreSQL database, as one of several nodes.
 type Store struct {
 	config        Config
 	route         *route

@@ -12,11 +12,11 @@ import (
 
 // translate gives a SQLite error its kind by its result code.
 func translate(op string, err error) error {
-	if err == nil {
-		return nil
-	}
 	var known *job.Error
-	if errors.As(err, &known) {
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
 		return err
 	}
 	e := &job.Error{Kind: job.Internal, Op: op, Err: err}

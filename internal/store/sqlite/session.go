@@ -169,6 +169,8 @@ var insertJobs = &sqlstore.Bulk{
 	Tail: sqlstore.InsertJobs.Tail,
 }
 
+// InsertJobs inserts row by row, as only the number of changed rows shows which are taken. It
+// uses up a number for a job that is taken too.
 func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 	rows := make([][]any, len(jobs))
 	for i, j := range jobs {
@@ -218,6 +220,7 @@ func (s *session) LockName(string) error { return nil } // there is one writer
 
 func (s *session) Slot() int64 { return 0 }
 
+// Ints returns a JSON array: SQLite has no arrays, and json_each is built in.
 func (s *session) Ints(seqs []int64) any {
 	list := make([]byte, 0, 2+20*len(seqs))
 	list = append(list, '[')
@@ -230,6 +233,7 @@ func (s *session) Ints(seqs []int64) any {
 	return string(append(list, ']'))
 }
 
+// IdentityHashes returns a JSON array of hexadecimal texts, see dialect.
 func (s *session) IdentityHashes(idents []job.IdentityHash) any {
 	list := make([]byte, 0, 2+35*len(idents))
 	list = append(list, '[')

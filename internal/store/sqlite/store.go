@@ -44,7 +44,8 @@ type request struct {
 	done     chan struct{}
 }
 
-// Update is documented at the port.
+// Update is documented at the port. A caller whose ctx ends leaves only if the writer has not
+// begun its function; otherwise it waits for the outcome.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
@@ -80,7 +81,8 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 
 var errClosed = &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is closed"}
 
-// View is documented at the port.
+// View is documented at the port. It waits for one of the reading connections and opens it when
+// it is first used. A connection whose ROLLBACK fails is closed, and opened again later.
 func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	if s.readers == nil {
 		return s.Update(ctx, func(tx store.Tx) error { return fn(tx) })
@@ -130,10 +132,11 @@ func (s *Store) Announce([]job.QueueHash) {}
 // Listen waits for ctx: there is no other node to announce anything.
 func (s *Store) Listen(ctx context.Context, _ func([]job.QueueHash)) { <-ctx.Done() }
 
-// Writers is one.
+// Writers returns 1.
 func (s *Store) Writers() int { return 1 }
 
-// Ping is documented at the port.
+// Ping is documented at the port. It goes through the writer, so it also finds a log that could
+// not be repaired.
 func (s *Store) Ping(ctx context.Context) error {
 	return s.Update(ctx, func(tx store.Tx) error {
 		_, err := tx.Exists(job.ID{})

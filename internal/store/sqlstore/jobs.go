@@ -53,6 +53,8 @@ func (t *Tx) cores(s *Statement, args ...any) ([]*job.Job, error) {
 	return collect(t, s, newScanner(coreColumns).scan, args...)
 }
 
+// The statements that read jobs. A job is found by the hash of its identity (ident), by its
+// number (seq) or by its alias; the texts of an identity can be longer than an index entry.
 var (
 	getJobs = &Statement{"get_jobs",
 		"SELECT " + selected(fullColumns) + " FROM jobs WHERE ident {blob in $1}"}
@@ -108,6 +110,7 @@ var (
 		WHERE contract=$1 AND owner=$2 AND owner<>'' AND seq<$3 AND ($4=0 OR state {text in $5})
 		ORDER BY seq DESC {limit $6}`}
 
+	// Updates find their rows by number alone: the caller has locked them.
 	updateStates = updateJobs("save_jobs", columnsOf(stateGroup)...)
 	updateLeases = updateJobs("touch_jobs", columnsOf(leaseGroup)...)
 	updateAll    = updateJobs("rewrite_jobs", columnsOf(stateGroup|definitionGroup)...)
@@ -149,6 +152,7 @@ func (t *Tx) Exists(id job.ID) (bool, error) {
 	return n[0] > 0, nil
 }
 
+// List chooses the index that leads with what the filter asks for.
 func (t *Tx) List(f store.Filter) ([]*job.Job, error) {
 	states, phases := make([]string, len(f.States)), make([]int64, len(f.Phases))
 	for i, s := range f.States {
@@ -183,6 +187,8 @@ func (t *Tx) LockBySeq(seqs []int64) ([]*job.Job, error) {
 	return t.cores(lockSeqs, t.s.Ints(seqs))
 }
 
+// LockReady locks n rows, but returns fewer of them where their bodies out of line are too large
+// together. The others are free again when the transaction ends.
 func (t *Tx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
 	found, err := collect(t, lockReady, newScanner(fullColumns).scan,
 		int64(job.QueueHashOf(contract, queue)), contract, queue, n)
@@ -222,6 +228,8 @@ func (t *Tx) NextDue() (due, lease time.Time, err error) {
 	return due, lease, nil
 }
 
+// Insert checks the texts first: a text that one database refuses is refused by both, and the
+// transaction goes on.
 func (t *Tx) Insert(jobs []*job.Job) ([]int, error) {
 	if len(jobs) == 0 {
 		return nil, nil

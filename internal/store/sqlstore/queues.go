@@ -17,8 +17,8 @@ var (
 	getQueues = &Statement{"get_queues",
 		"SELECT contract,queue,paused,run_limit FROM queues ORDER BY contract,queue"}
 
-	// A queue has a counter for each slot, and its count is their sum: concurrent
-	// transactions use different slots and so do not wait for each other.
+	// A queue has a counter for each slot, and its count is their sum: concurrent transactions
+	// use different slots and so do not wait for each other. The column lane is the QueueHash.
 	countBy = insertInto("count_by", "counts",
 		[]Column{{"lane", "int8"}, {"slot", "int8"}, {"contract", "text"}, {"queue", "text"},
 			{"waiting", "int8"}, {"delayed", "int8"}, {"ready", "int8"}, {"leased", "int8"}},
@@ -39,8 +39,8 @@ var (
 	elect = &Statement{"elect", `INSERT INTO duties (name,holder,until) VALUES ($1,$2,$3)
 		ON CONFLICT (name) DO UPDATE SET holder=excluded.holder, until=excluded.until
 		WHERE duties.holder=excluded.holder OR duties.until<=$4`}
-	dropDuties = &Statement{"drop_duties", "DELETE FROM duties WHERE holder=$1"}
-	finished   = &Statement{"settled", "SELECT " + selected(coreColumns) + ` FROM jobs
+	endTerms = &Statement{"drop_duties", "DELETE FROM duties WHERE holder=$1"}
+	finished = &Statement{"settled", "SELECT " + selected(coreColumns) + ` FROM jobs
 		WHERE phase=3 AND contract=$1 AND settled_at<$2
 		ORDER BY settled_at,seq {limit $3} {skip locked}`}
 	children = &Statement{"children", "SELECT " + selected(coreColumns) +
@@ -74,13 +74,13 @@ func (t *Tx) QueueSettings() ([]job.QueueSettings, error) {
 func (t *Tx) AddCounts(deltas []job.QueueCount) error {
 	sums := map[job.QueueHash]job.QueueCount{}
 	for _, d := range deltas {
-		lane := job.QueueHashOf(d.Contract, d.Queue)
-		sums[lane] = d.Plus(sums[lane])
+		hash := job.QueueHashOf(d.Contract, d.Queue)
+		sums[hash] = d.Plus(sums[hash])
 	}
 	rows := make([][]any, 0, len(sums))
-	for _, lane := range slices.Sorted(maps.Keys(sums)) {
-		d := sums[lane]
-		rows = append(rows, []any{int64(lane), t.s.Slot(), d.Contract, d.Queue, d.Waiting,
+	for _, hash := range slices.Sorted(maps.Keys(sums)) {
+		d := sums[hash]
+		rows = append(rows, []any{int64(hash), t.s.Slot(), d.Contract, d.Queue, d.Waiting,
 			d.Delayed, d.Ready, d.Leased})
 	}
 	return t.bulk(countBy, rows)
@@ -96,44 +96,44 @@ func (t *Tx) Counts(contract string) ([]job.QueueCount, error) {
 // CompactCounts removes the counters of a queue whose sum is zero. It deletes only those it has
 // locked, so a counter that another transaction adds meanwhile stays and the sums stay right.
 func (t *Tx) CompactCounts(n int) error {
-	lanes, err := collect(t, emptyQueues, scanInt, n)
-	if err != nil || len(lanes) == 0 {
+	hashes, err := collect(t, emptyQueues, scanInt, n)
+	if err != nil || len(hashes) == 0 {
 		return err
 	}
-	type counter struct{ lane, slot, waiting, delayed, ready, leased int64 }
+	type counter struct{ hash, slot, waiting, delayed, ready, leased int64 }
 	locked, err := collect(t, lockCounts, func(rows *sql.Rows) (c counter, err error) {
-		err = rows.Scan(&c.lane, &c.slot, &c.waiting, &c.delayed, &c.ready, &c.leased)
+		err = rows.Scan(&c.hash, &c.slot, &c.waiting, &c.delayed, &c.ready, &c.leased)
 		return c, err
-	}, t.s.Ints(lanes))
+	}, t.s.Ints(hashes))
 	if err != nil {
 		return err
 	}
 	sums, slots := map[int64]counter{}, map[int64][]int64{}
 	for _, c := range locked {
-		s := sums[c.lane]
-		sums[c.lane] = counter{waiting: s.waiting + c.waiting, delayed: s.delayed + c.delayed,
+		s := sums[c.hash]
+		sums[c.hash] = counter{waiting: s.waiting + c.waiting, delayed: s.delayed + c.delayed,
 			ready: s.ready + c.ready, leased: s.leased + c.leased}
-		slots[c.lane] = append(slots[c.lane], c.slot)
+		slots[c.hash] = append(slots[c.hash], c.slot)
 	}
-	for lane, s := range sums {
+	for hash, s := range sums {
 		if s != (counter{}) {
 			continue
 		}
-		if _, err := t.exec(dropCounts, t.s.Ints([]int64{lane}),
-			t.s.Ints(slots[lane])); err != nil {
+		_, err := t.exec(dropCounts, t.s.Ints([]int64{hash}), t.s.Ints(slots[hash]))
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *Tx) Elect(duty, holder string, until time.Time) (bool, error) {
-	n, err := t.exec(elect, duty, holder, Micros(until), Micros(t.Now()))
+func (t *Tx) Elect(role, holder string, until time.Time) (bool, error) {
+	n, err := t.exec(elect, role, holder, Micros(until), Micros(t.Now()))
 	return n == 1, err
 }
 
 func (t *Tx) EndTerms(holder string) error {
-	_, err := t.exec(dropDuties, holder)
+	_, err := t.exec(endTerms, holder)
 	return err
 }
 

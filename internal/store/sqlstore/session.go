@@ -71,7 +71,7 @@ func (t *Tx) LockName(name string) error {
 	return t.try(func() error { return t.s.LockName(name) })
 }
 
-// try runs one statement unless an earlier one failed.
+// try runs one statement unless an earlier one failed, and keeps its error.
 func (t *Tx) try(statement func() error) error {
 	if t.failed == nil {
 		t.failed = statement()
@@ -95,7 +95,8 @@ func (t *Tx) bulk(b *Bulk, rows [][]any) error {
 	return t.try(func() error { return t.s.Bulk(b, rows) })
 }
 
-// collect reads all rows with scan.
+// collect runs a statement and reads all its rows with scan. A result that breaks off is an
+// error, never a shorter result.
 func collect[T any](t *Tx, s *Statement, scan func(*sql.Rows) (T, error), args ...any) (all []T,
 	err error) {
 	err = t.try(func() error {

@@ -11,7 +11,7 @@ import (
 
 var bodyTests = []test{
 	{"bodies of every size come back", bodySizes},
-	{"save bodies of every size over every other", saveBodies},
+	{"UpdateBodies of every size over every other", updateBodies},
 	{"bodies of many jobs at once", manyBodies},
 	{"nothing stays of deleted bodies", deletedBodies},
 	{"a claim of large bodies stays within its bound", claimedBytes},
@@ -61,7 +61,7 @@ func bodySizes(w *world) {
 	w.update(func(tx store.Tx) error { return tx.LoadBodies(nil) })
 }
 
-func saveBodies(w *world) {
+func updateBodies(w *world) {
 	j := newJob("a")
 	for p := range job.Parts {
 		*j.Body(p) = []byte("first")

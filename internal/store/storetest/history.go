@@ -14,8 +14,8 @@ var historyTests = []test{
 	{"the newest message", newestMessage},
 	{"dead letters keep the whole job", deadLetters},
 	{"prune dead letters", pruneDeadLetters},
-	{"prune settled jobs", pruneSettled},
-	{"prune keeps what is not settled", pruneKeeps},
+	{"prune finished jobs", pruneFinished},
+	{"prune keeps unfinished jobs", pruneKeeps},
 	{"prune families by size", pruneFamilies},
 }
 
@@ -192,7 +192,7 @@ func pruneDeadLetters(w *world) {
 	})), 1)
 }
 
-func pruneSettled(w *world) {
+func pruneFinished(w *world) {
 	var jobs []*job.Job
 	for i := range 10 {
 		jobs = append(jobs, newJob(fmt.Sprint(i),

@@ -27,14 +27,14 @@ var jobTests = []test{
 	{"a text is UTF-8 without NUL", badText},
 	{"an identity is free again after delete", deleteFrees},
 	{"get returns those that exist", getExisting},
-	{"save writes what moves change", saveWrites},
-	{"save with a body writes both", saveWithWrites},
-	{"touch writes what may change in a state", touchWrites},
-	{"rewrite writes the rest", rewriteWrites},
+	{"UpdateState writes what transitions change", updateStateWrites},
+	{"UpdateStateAndBody writes both", updateStateAndBodyWrites},
+	{"UpdateLeases writes what may change in a state", updateLeasesWrites},
+	{"UpdateAll writes the rest", updateAllWrites},
 	{"list filters", listFilters},
 	{"list pages", listPages},
 	{"list of an owner, newest first", listOwned},
-	{"briefs", readBriefs},
+	{"GetWithoutBodies", getWithoutBodies},
 }
 
 func fullJob(key string) *job.Job {
@@ -308,15 +308,15 @@ func changed(j *job.Job) *job.Job {
 	return &c
 }
 
-// keepCold gives c back what only a rewrite changes.
-func keepCold(c, j *job.Job) {
+// keepDefinition gives c the fields of j that only UpdateAll writes.
+func keepDefinition(c, j *job.Job) {
 	c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.MaxAttempts = j.Alias, j.Kind,
 		j.Queue, j.Owner, j.Priority, j.Lease, j.MaxAttempts
 	c.Parent, c.Trace, c.CreatedAt, c.Searchable, c.Children, c.Size = j.Parent, j.Trace,
 		j.CreatedAt, j.Searchable, j.Children, j.Size
 }
 
-func saveWrites(w *world) {
+func updateStateWrites(w *world) {
 	var jobs, saved []*job.Job
 	for i := range 20 {
 		jobs = append(jobs, newJob(fmt.Sprint(i), func(j *job.Job) {
@@ -334,7 +334,7 @@ func saveWrites(w *world) {
 		want := j
 		if i < 10 {
 			c := *saved[i]
-			keepCold(&c, j)
+			keepDefinition(&c, j)
 			want = &c
 		}
 		equal(w, "job "+j.ID.Key, w.get(j), want)
@@ -342,8 +342,9 @@ func saveWrites(w *world) {
 	w.update(func(tx store.Tx) error { return tx.UpdateState(nil) })
 }
 
-// saveWithWrites: what Save and SaveBodies write, whatever the size of the body.
-func saveWithWrites(w *world) {
+// updateStateAndBodyWrites expects what UpdateState and UpdateBodies write, for bodies of every
+// size.
+func updateStateAndBodyWrites(w *world) {
 	for i, size := range sizes {
 		p := job.Part(i % int(job.Parts))
 		j, other := newJob(fmt.Sprint("moves", i)), newJob(fmt.Sprint("stays", i))
@@ -355,7 +356,7 @@ func saveWithWrites(w *world) {
 		*c.Body(p) = bytesOf(size)
 		w.update(func(tx store.Tx) error { return tx.UpdateStateAndBody(p, []*job.Job{c}) })
 		want := *c
-		keepCold(&want, j)
+		keepDefinition(&want, j)
 		equal(w, "job "+j.ID.Key, w.get(j), &want)
 		equal(w, "job "+other.ID.Key, w.get(other), other)
 		broken := *c
@@ -369,7 +370,7 @@ func saveWithWrites(w *world) {
 	w.update(func(tx store.Tx) error { return tx.UpdateStateAndBody(job.Result, nil) })
 }
 
-func touchWrites(w *world) {
+func updateLeasesWrites(w *world) {
 	jobs := []*job.Job{newJob("a", func(j *job.Job) {
 		j.Phase, j.OpenDeps = job.Waiting, 3
 	}), newJob("b", func(j *job.Job) { j.Phase = job.Waiting })}
@@ -384,11 +385,11 @@ func touchWrites(w *world) {
 	equal(w, "b", w.get(jobs[1]), jobs[1])
 	w.at(time.Hour)
 	due := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockDue(10, nil) })
-	equal(w, "due once it waits for nobody", len(due), 2)
+	equal(w, "due once it has no open dependency", len(due), 2)
 	w.update(func(tx store.Tx) error { return tx.UpdateLeases(nil) })
 }
 
-func rewriteWrites(w *world) {
+func updateAllWrites(w *world) {
 	a, b := newJob("a", func(j *job.Job) { j.Payload = []byte("as it was") }), newJob("b")
 	w.insert(a, b)
 	c := changed(a)
@@ -487,7 +488,7 @@ func listOwned(w *world) {
 	equal(w, "of nobody", list(store.Filter{Contract: "relay"}), []string{})
 }
 
-func readBriefs(w *world) {
+func getWithoutBodies(w *world) {
 	j := fullJob("a")
 	j.Definition = bytes.Repeat([]byte("d"), 20_000)
 	w.insert(j)

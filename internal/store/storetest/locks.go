@@ -14,11 +14,11 @@ import (
 var lockTests = []test{
 	{"lock returns those that exist by number", lockOrder},
 	{"ready jobs come in claim order", readyOrder},
-	{"ready jobs of one queue only", readyLane},
+	{"ready jobs of one queue only", readyOfQueue},
 	{"ready jobs come with bodies", readyBodies},
 	{"due jobs come earliest first", dueOrder},
-	{"lapsed leases", lapsed},
-	{"lapsed leases after a jump of the clock", lapsedJump},
+	{"expired leases", expired},
+	{"expired leases after a jump of the clock", expiredAfterJump},
 	{"next due", nextDue},
 	{"edges", edges},
 }
@@ -73,7 +73,7 @@ func readyOrder(w *world) {
 	equal(w, "none", ready(0), []string{})
 }
 
-func readyLane(w *world) {
+func readyOfQueue(w *world) {
 	w.insert(newJob("a", in("x", "q")), newJob("b", in("y", "q")), newJob("c", in("x", "r")),
 		newJob("waiting", in("x", "q"), waiting(start.Add(-time.Hour), 0)),
 		newJob("leased", in("x", "q"), leased(start, start)),
@@ -142,7 +142,7 @@ func (w *world) over(jumped time.Time, n int) []string {
 	return all
 }
 
-func lapsed(w *world) {
+func expired(w *world) {
 	ago := start.Add(-time.Hour)
 	w.insert(newJob("over", leased(ago, start)),
 		newJob("long over", leased(ago, start.Add(-time.Minute))),
@@ -159,7 +159,7 @@ func lapsed(w *world) {
 	equal(w, "over", w.over(time.Time{}, 10), []string{"long over", "over", "running"})
 }
 
-func lapsedJump(w *world) {
+func expiredAfterJump(w *world) {
 	// The clock jumped from an hour ago to start. "before" was last heard of a
 	// moment before the jump, "short" too and has a short lease; "after" beat
 	// since and then went silent; "lately" beat since.

@@ -17,8 +17,8 @@ var queueTests = []test{
 	{"queue settings", queueSettings},
 	{"counts add up", countsAdd},
 	{"counts of 50 concurrent transactions are the truth", countsCrowd},
-	{"folding loses no count", foldCrowd},
-	{"folding leaves nothing of empty queues", foldEmpty},
+	{"CompactCounts loses no count", compactInCrowd},
+	{"CompactCounts removes the counters of empty queues", compactEmpty},
 	{"a duty has one holder", electOne},
 	{"a crowd elects one", electCrowd},
 	{"a name is locked by one at a time", lockName},
@@ -136,7 +136,7 @@ func countsCrowd(w *world) {
 	w.compare(t)
 }
 
-func foldCrowd(w *world) {
+func compactInCrowd(w *world) {
 	t := &truth{of: map[string]job.QueueCount{}}
 	w.crowd(20, func(i int) error {
 		for n := range 30 {
@@ -168,7 +168,7 @@ func foldCrowd(w *world) {
 	w.compare(t)
 }
 
-func foldEmpty(w *world) {
+func compactEmpty(w *world) {
 	count := func(queue string, n int64) {
 		w.update(func(tx store.Tx) error {
 			return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: queue, Ready: n}})

@@ -17,7 +17,7 @@ var searchTests = []test{
 	{"TF-096 newest first, then by key", searchOrder},
 	{"TF-094 any combination is what a look at every job finds", searchRandom},
 	{"TF-101 pages name each job once", searchPages},
-	{"finds what is listed now", searchListed},
+	{"finds what is searchable now", searchListed},
 }
 
 var searchStates = []job.State{"PENDING", "READY", "RUNNING", "COMPLETED", "FAILED", "BLOCKED"}

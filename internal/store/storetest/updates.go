@@ -24,7 +24,7 @@ var updateTests = []test{
 	{"a view sees every update that returned", readYourWrites},
 	{"a view is one snapshot", snapshot},
 	{"a view gives its error and panic", viewErrors},
-	{"nested use harms nobody", nested},
+	{"nested use disturbs no other caller", nested},
 	{"ping and close", pingClose},
 	{"listen ends with its context", listenEnds},
 }
