@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
@@ -73,14 +72,6 @@ func updateText(b *sqlstore.Bulk) string {
 	}
 	return fmt.Sprintf("UPDATE %s SET %s WHERE %s=?", b.Table, strings.Join(assign, ","),
 		b.Columns[b.Key].Name)
-}
-
-// observed runs a bulk statement and calls the observer with its outcome.
-func (s *session) observed(b *sqlstore.Bulk, run func() error) error {
-	started := time.Now()
-	err := run()
-	s.observe(b.Name, time.Since(started), err)
-	return translate(b.Name, err)
 }
 
 // eachRow runs b for every row and calls done with the number of table rows that it changed.

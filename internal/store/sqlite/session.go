@@ -160,6 +160,14 @@ func exec(ctx context.Context, p *sql.Stmt, args []any) (int64, error) {
 	return res.RowsAffected()
 }
 
+// observed runs a bulk statement and calls the observer with its outcome.
+func (s *session) observed(b *sqlstore.Bulk, run func() error) error {
+	started := time.Now()
+	err := run()
+	s.observe(b.Name, time.Since(started), err)
+	return translate(b.Name, err)
+}
+
 // insertJobs is sqlstore.InsertJobs with the number of each job as its last value.
 var insertJobs = &sqlstore.Bulk{
 	Name:  sqlstore.InsertJobs.Name,
