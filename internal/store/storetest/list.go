@@ -1,0 +1,92 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+func listFilters(w *world) {
+	mk := func(key, contract, queue, owner string, state job.State, phase job.Phase,
+		parent int64) *job.Job {
+		return newJob(key, in(contract, queue), func(j *job.Job) {
+			j.Owner, j.State, j.Phase, j.Parent = owner, state, phase, parent
+		})
+	}
+	w.insert(
+		mk("1", "x", "q1", "me", "A_B", job.Waiting, 0),
+		mk("2", "x", "q2", "me", "AxB", job.Ready, 7),
+		mk("3", "y", "q1", "you", "a_b", job.Leased, 7),
+		mk("4", "y", "q2", "you", "A,B", job.Done, 8),
+		mk("5", "x", "q1", "you", "%", job.Done, 0), mk("6", "x", "q1", "", "", job.Ready, 0))
+	for _, tt := range []struct {
+		f    store.Filter
+		want []string
+	}{
+		{store.Filter{}, []string{"1", "2", "3", "4", "5", "6"}},
+		{store.Filter{Contract: "x"}, []string{"1", "2", "5", "6"}},
+		{store.Filter{Contract: "x", Queue: "q1"}, []string{"1", "5", "6"}},
+		{store.Filter{Owner: "you"}, []string{"3", "4", "5"}},
+		{store.Filter{Parent: 7}, []string{"2", "3"}},
+		{store.Filter{Parent: 7, States: []job.State{"a_b", "none"}}, []string{"3"}},
+		{store.Filter{States: []job.State{"A_B"}}, []string{"1"}},
+		{store.Filter{States: []job.State{"%"}}, []string{"5"}},
+		{store.Filter{States: []job.State{"A,B", "a_b"}}, []string{"3", "4"}},
+		{store.Filter{States: []job.State{"A"}}, []string{}},
+		{store.Filter{Phases: []job.Phase{job.Ready, job.Done}}, []string{"2", "4", "5", "6"}},
+		{store.Filter{Phases: []job.Phase{job.Waiting}}, []string{"1"}},
+		{store.Filter{Contract: "x", Owner: "me", States: []job.State{"AxB"},
+			Phases: []job.Phase{job.Ready}}, []string{"2"}},
+		{store.Filter{Contract: "' OR 1=1 --"}, []string{}},
+	} {
+		tt.f.Limit = 10
+		got := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(tt.f) })
+		equal(w, fmt.Sprintf("%+v", tt.f), keys(got), tt.want)
+	}
+}
+
+func listPages(w *world) {
+	var want, got []string
+	for i := range 25 {
+		j := newJob(fmt.Sprint(i))
+		w.insert(j)
+		want = append(want, j.ID.Key)
+	}
+	for after := int64(0); ; {
+		page := read(w, func(r store.Reader) ([]*job.Job, error) {
+			return r.List(store.Filter{After: after, Limit: 10})
+		})
+		if len(page) == 0 {
+			break
+		}
+		got, after = append(got, keys(page)...), page[len(page)-1].Seq
+	}
+	equal(w, "pages", got, want)
+}
+
+func listOwned(w *world) {
+	var all []*job.Job
+	for i := range 6 {
+		all = append(all, newJob(fmt.Sprint(i), func(j *job.Job) {
+			j.Owner = []string{"one", "two"}[i%2]
+			j.State = job.State([]string{"queued", "queued", "done"}[i%3])
+		}))
+	}
+	w.insert(all...)
+	w.insert(newJob("other", in("other", "q"), func(j *job.Job) {
+		j.Owner = "one"
+	}), newJob("nobody's", func(j *job.Job) { j.Owner = "" }))
+	list := func(f store.Filter) []string {
+		f.NewestFirst = true
+		return keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(f) }))
+	}
+	equal(w, "all", list(store.Filter{Contract: "relay", Owner: "one"}), []string{"4", "2", "0"})
+	equal(w, "two", list(store.Filter{Contract: "relay", Owner: "one", Limit: 2}),
+		[]string{"4", "2"})
+	equal(w, "before", list(store.Filter{Contract: "relay", Owner: "one", Before: all[4].Seq}),
+		[]string{"2", "0"})
+	equal(w, "in a state", list(store.Filter{Contract: "relay", Owner: "one",
+		States: []job.State{"done", "lost"}}), []string{"2"})
+	equal(w, "of nobody", list(store.Filter{Contract: "relay"}), []string{})
+}
