@@ -109,7 +109,7 @@ func (f *flags) run(p cli.Process, folder string) error {
 	return d.run(ctx)
 }
 
-// demo is one demonstration.
+// demo is one run of the demo command.
 type demo struct {
 	p       cli.Process
 	flags   flags
@@ -131,7 +131,7 @@ type event struct {
 	result  *fileResult
 }
 
-// stallTimeout is how long nothing at all may happen before the demo gives up and says what is
+// stallTimeout is how long nothing at all may happen before the demo gives up and reports what is
 // missing.
 const stallTimeout = 30 * time.Second
 
@@ -253,9 +253,11 @@ func (d *demo) startWorker(ctx context.Context, number int) error {
 	d.workers = append(d.workers, c)
 	c.Read(func(line string) {
 		quoted, _ := strings.CutPrefix(line, "begin ")
-		if path, err := strconv.Unquote(quoted); err == nil {
-			d.emit(ctx, event{worker: number, started: path})
+		path, err := strconv.Unquote(quoted)
+		if err != nil {
+			return // no line about a file
 		}
+		d.emit(ctx, event{worker: number, started: path})
 	})
 	go func() {
 		<-c.Done
@@ -279,17 +281,17 @@ func (d *demo) stopWorkers() {
 	all.Wait()
 }
 
-// collect takes results in until ctx ends.
+// collect claims results until ctx ends.
 func (d *demo) collect(ctx context.Context) {
 	w := &client.Worker{Relay: d.relay, Queue: resultsQueue, Concurrency: 16,
 		Handler: client.Typed(func(_ context.Context, _ *client.Run, r fileResult) error {
 			d.emit(ctx, event{worker: r.Worker, result: &r})
 			return nil
 		})}
-	_ = w.Run(ctx) // it is fit to run; whatever else is missing shows in the accounts
+	_ = w.Run(ctx) // a result that is missing shows in the tally
 }
 
-// watch keeps the books until every file has its result, and kills a worker in the middle.
+// watch records events until every file has its result, and kills a worker in the middle.
 func (d *demo) watch(ctx context.Context) {
 	quiet := time.NewTimer(stallTimeout)
 	defer quiet.Stop()
@@ -332,7 +334,7 @@ func (d *demo) record(e event) {
 	}
 }
 
-// reportTakeover tells of a file that the killed worker had in hand and another has done.
+// reportTakeover prints that another worker has done a file of the killed worker.
 func (d *demo) reportTakeover(r fileResult) {
 	if b := d.tally; b.inProgressAtKill[r.Path] && r.Tries > 1 {
 		d.bar.Printf("taken over from worker %d by worker %d, %s after the kill, in run %d: %s",
@@ -341,7 +343,7 @@ func (d *demo) reportTakeover(r fileResult) {
 	}
 }
 
-// inspect looks whether anything is left in the queues.
+// inspect counts the jobs that are left in the queues.
 func (d *demo) inspect(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex

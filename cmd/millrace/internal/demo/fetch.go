@@ -44,7 +44,7 @@ type origin struct {
 	requests map[string]int
 }
 
-// newOrigin takes some files in, so that they stay as they are.
+// newOrigin reads some files into memory, where they cannot change.
 func newOrigin(files *listing) *origin {
 	o := &origin{files: map[string][]byte{}, requests: map[string]int{}}
 	for _, path := range files.order {
@@ -54,10 +54,11 @@ func newOrigin(files *listing) *origin {
 		if files.files[path].size > maxDownloadSize {
 			continue
 		}
-		if text, err := os.ReadFile(filepath.Join(files.root,
-			filepath.FromSlash(path))); err == nil && len(text) <= maxDownloadSize {
-			o.files[fmt.Sprintf("file-%02d", len(o.files)+1)] = text
+		text, err := os.ReadFile(filepath.Join(files.root, filepath.FromSlash(path)))
+		if err != nil || len(text) > maxDownloadSize {
+			continue
 		}
+		o.files[fmt.Sprintf("file-%02d", len(o.files)+1)] = text
 	}
 	o.files[flakyID], o.files[redirectTargetID] = []byte("this was not to be had at first\n"),
 		[]byte("this has moved\n")
@@ -139,7 +140,8 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 		return false, cli.WithCode(cli.ExitFailed, err)
 	}
 	fmt.Fprintf(d.p.Stdout,
-		"\nFetchBox: a manifest of %d files, and of one that has moved, one that fails its first try and one that is not there\n", o.fileCount())
+		"\nFetchBox: a manifest of %d files, and of one that has moved, one that fails its first "+
+			"try and one that is not there\n", o.fileCount())
 	receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: "default", Manifest: text})
 	if err != nil {
 		return false, cli.RemoteError(ctx, err)

@@ -95,18 +95,24 @@ func listFiles(root string) (*listing, error) {
 	return l, err
 }
 
-// isDataDir tells whether a server keeps its data in a folder.
+// isDataDir reports whether a folder is the data directory of a server.
 func isDataDir(path string) bool {
-	_, err := os.Stat(filepath.Join(path, "node.lock"))
-	_, errStore := os.Stat(filepath.Join(path, "millrace.db"))
-	return err == nil || errStore == nil
+	return exists(filepath.Join(path, "node.lock")) || exists(filepath.Join(path, "millrace.db"))
 }
 
-// unchanged tells whether a file is still what was found.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// unchanged reports whether a file has the size and time with which it was found.
 func (l *listing) unchanged(rel string) bool {
 	info, err := os.Stat(filepath.Join(l.root, filepath.FromSlash(rel)))
+	if err != nil {
+		return false
+	}
 	was := l.files[rel]
-	return err == nil && info.Size() == was.size && info.ModTime().Equal(was.changed)
+	return info.Size() == was.size && info.ModTime().Equal(was.changed)
 }
 
 var modulePattern = regexp.MustCompile(`(?m)^module\s+github\.com/millrace/millrace\s*$`)
@@ -116,7 +122,8 @@ var modulePattern = regexp.MustCompile(`(?m)^module\s+github\.com/millrace/millr
 func sourceRoot(from string) string {
 	for dir := from; ; {
 		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err == nil && modulePattern.Match(text) {
+		readable := err == nil
+		if readable && modulePattern.Match(text) {
 			return dir
 		}
 		above := filepath.Dir(dir)

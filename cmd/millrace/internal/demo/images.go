@@ -119,11 +119,11 @@ func (p *uploadedPicture) collect(ctx context.Context, images *client.Images) (e
 	if errors.Is(err, client.ErrNotFound) {
 		return nil
 	}
-	if err == nil {
-		p.contentRemained = true
-		err = body.Close()
+	if err != nil {
+		return err
 	}
-	return err
+	p.contentRemained = true
+	return body.Close()
 }
 
 // auditPictures compares what became of the pictures with what was drawn.

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// books accounts for every job of a demo. One goroutine keeps them.
+// tally accounts for every job of the Relay part. One goroutine uses it.
 type tally struct {
 	files      *listing
 	started    time.Duration
@@ -127,9 +127,10 @@ func (b *tally) verify() {
 		}
 		truth, err := measureFile(filepath.Join(b.files.root, filepath.FromSlash(path)))
 		b.lines += r.Lines
+		readable, wasReadable := err == nil, r.Error == ""
 		switch {
-		case err == nil && r.Error == "" && truth == r.fileStats:
-		case err != nil && r.Error != "": // neither can read it
+		case readable && wasReadable && truth == r.fileStats:
+		case !readable && !wasReadable:
 		case !b.files.unchanged(path):
 			b.changed++
 		default:

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/clock"
 )
 
-// collect reads what is there in the end, and waits for the webhooks that are still to come.
+// collect reads the final state of every job and delivery, after the last webhooks have arrived.
 func (s *simulator) collect(ctx context.Context) (*history, error) {
 	w := &history{submissions: s.submissions}
 	bar := s.p.NewProgress("account", 0)
@@ -42,11 +42,11 @@ func (s *simulator) collect(ctx context.Context) (*history, error) {
 	return w, err
 }
 
-// partialTimeout bounds what is still read after a signal.
+// partialTimeout bounds the reading after a signal.
 const partialTimeout = 20 * time.Second
 
-// partial reads what there is of the plays that had ended when a signal came. The others, and
-// webhooks that were still to come, would look like offences and are none.
+// partial collects only the plays that had ended when a signal came. The other plays, and webhooks
+// that had not arrived yet, would look like violations without being any.
 func (s *simulator) partial(ctx context.Context) (*history, error) {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), partialTimeout)
 	defer end()
@@ -68,7 +68,7 @@ func (s *simulator) partial(ctx context.Context) (*history, error) {
 			ended[id] = true
 		}
 	}
-	// Where plays were cut short, the jobs of nobody are theirs.
+	// Jobs that belong to no play are those of the plays that were cut short.
 	w.observed = slices.DeleteFunc(observed, func(t observedJob) bool {
 		return w.unfinished > 0 && !ended[t.job.ID]
 	})
@@ -95,11 +95,12 @@ func (s *simulator) jobs(ctx context.Context, bar *cli.Progress) (all []observed
 	return all, err
 }
 
-// errServerSilent ends the reading of an account.
+// errServerSilent ends the reading when the server has not answered for --settle.
 var errServerSilent = errors.New("nothing could be read for as long as --settle")
 
-// forEachClient does something for every client at once and returns the first error. It goes on for
-// as long as something is heard: clients have a limit of requests, so many jobs take long to read.
+// forEachClient calls do for every client concurrently and returns the first error. There is no
+// limit to the whole, as the rate limit of a client makes many jobs slow to read: it fails when
+// resetSilence was not called for --settle.
 func (s *simulator) forEachClient(ctx context.Context,
 	do func(context.Context, *forgeClient) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -118,7 +119,7 @@ func (s *simulator) forEachClient(ctx context.Context,
 	return context.Cause(ctx)
 }
 
-// heard tells each that the server goes on answering.
+// resetSilence records that the server has answered.
 func (s *simulator) resetSilence() { s.silenceTimer.Reset(s.flags.settleTimeout) }
 
 // jobsOf reads all jobs of a client and the reports of those that have ended.
@@ -139,12 +140,8 @@ func (s *simulator) jobsOf(ctx context.Context, c *forgeClient, bar *cli.Progres
 			continue
 		}
 		readers.Go(func() {
-			err := c.call(ctx, func() error {
-				report, err := c.forge.Report(ctx, t.job.ID)
-				if err == nil {
-					t.report = &report
-					s.resetSilence()
-				}
+			err := c.call(ctx, func() (err error) {
+				t.report, err = s.readReport(ctx, c, t.job.ID)
 				return err
 			})
 			if err != nil {
@@ -155,6 +152,16 @@ func (s *simulator) jobsOf(ctx context.Context, c *forgeClient, bar *cli.Progres
 	}
 	readers.Wait()
 	return observed, ctx.Err()
+}
+
+func (s *simulator) readReport(ctx context.Context, c *forgeClient, jobID string) (
+	*client.ForgeRunReport, error) {
+	report, err := c.forge.Report(ctx, jobID)
+	if err != nil {
+		return nil, err
+	}
+	s.resetSilence()
+	return &report, nil
 }
 
 // awaitWebhooks waits until every receiver that accepts has accepted everything, and until those

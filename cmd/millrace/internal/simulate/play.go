@@ -20,10 +20,10 @@ type forgeClient struct {
 	callSlots chan struct{} // calls under way
 }
 
-// maxCalls bounds the calls of one client at a time.
+// maxCalls is the limit of concurrent calls of one client.
 const maxCalls = 32
 
-// call makes one call when there is room for it.
+// call makes a call as soon as fewer than maxCalls of the client are under way.
 func (c *forgeClient) call(ctx context.Context, do func() error) error {
 	select {
 	case c.callSlots <- struct{}{}:
@@ -34,8 +34,8 @@ func (c *forgeClient) call(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// order plans the nth play. What is left open is drawn here, by one goroutine, so that a seed gives
-// the same plans.
+// planSubmission plans the nth play. Whatever is random is drawn here, by one goroutine: a seed
+// gives the same plans every time.
 func (s *simulator) planSubmission(kind *workKind, r *rand.Rand, n int) (*submission,
 	client.ForgeRunSpec) {
 	c := s.clients[n%s.flags.clients]
@@ -73,21 +73,21 @@ func (s *simulator) planSubmission(kind *workKind, r *rand.Rand, n int) (*submis
 	return o, spec
 }
 
-// play goes through one order. begun is called when its job, or jobs, no longer count as under way.
+// runSubmission carries a play out. It calls started when the play no longer counts as under way.
 func (s *simulator) runSubmission(ctx context.Context, o *submission, spec client.ForgeRunSpec,
 	started func()) {
 	defer started()
 	c := s.client(o.client)
 	s.submit(ctx, c, o, spec)
 	if !o.due.IsZero() {
-		started() // a job that waits for its time holds nobody up
+		started() // a job that waits for its time takes no slot from other plays
 	}
 	if err := s.follow(ctx, c, o); err != nil {
 		o.abortReason = err.Error()
 	}
 }
 
-// submit sends all submits of an order at once.
+// submit sends all requests of a submission concurrently.
 func (s *simulator) submit(ctx context.Context, c *forgeClient, o *submission,
 	spec client.ForgeRunSpec) {
 	var all sync.WaitGroup
@@ -122,7 +122,7 @@ func (s *simulator) submit(ctx context.Context, c *forgeClient, o *submission,
 	all.Wait()
 }
 
-// follow does what the kind asks for until every job of the order has ended.
+// follow does what the kind asks for until every job of the submission has ended.
 func (s *simulator) follow(ctx context.Context, c *forgeClient, o *submission) error {
 	for _, jobID := range o.jobs() {
 		var err error
@@ -130,18 +130,14 @@ func (s *simulator) follow(ctx context.Context, c *forgeClient, o *submission) e
 		case actionCancelAtOnce:
 			err = s.cancel(ctx, c, o, jobID)
 		case actionCancelRunning:
-			_, _, err = s.await(ctx, c, jobID, time.Time{}, func(st client.ForgeRunState) bool {
-				return st == client.ForgeRunning || st.Final()
-			})
-			if err == nil {
-				err = s.cancel(ctx, c, o, jobID)
-			}
+			err = s.cancelRunning(ctx, c, o, jobID)
 		case actionRetryOnce, actionRetryUntilRefused:
 			err = s.retry(ctx, c, o, jobID)
 		}
-		if err == nil {
-			_, _, err = s.await(ctx, c, jobID, time.Time{}, client.ForgeRunState.Final)
+		if err != nil {
+			return err
 		}
+		_, _, err = s.await(ctx, c, jobID, time.Time{}, client.ForgeRunState.Final)
 		if err != nil {
 			return err
 		}
@@ -162,15 +158,28 @@ func (o *submission) jobs() []string {
 	return ids
 }
 
+// cancelRunning cancels a job once it runs, or once it has ended before that was seen.
+func (s *simulator) cancelRunning(ctx context.Context, c *forgeClient, o *submission,
+	jobID string) error {
+	_, _, err := s.await(ctx, c, jobID, time.Time{}, func(state client.ForgeRunState) bool {
+		return state == client.ForgeRunning || state.Final()
+	})
+	if err != nil {
+		return err
+	}
+	return s.cancel(ctx, c, o, jobID)
+}
+
 func (s *simulator) cancel(ctx context.Context, c *forgeClient, o *submission,
 	jobID string) error {
 	return c.call(ctx, func() error {
 		change, err := c.forge.Cancel(ctx, jobID)
-		if err == nil {
-			o.canceled = change.State
-			s.watches.record(jobID, change.State, change.UpdatedAt)
+		if err != nil {
+			return err
 		}
-		return err
+		o.canceled = change.State
+		s.watches.record(jobID, change.State, change.UpdatedAt)
+		return nil
 	})
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// prepare makes the clients with their keys and listeners. Each has a sound receiver that hears of
-// everything, which is how the simulator knows where its jobs are; the clients of the lanes have
-// one with troubles besides.
+// prepare makes the clients with their keys and receivers. Every client has a receiver that accepts
+// all events, which is how the simulator knows the states of its jobs. A work kind about a
+// misbehaving receiver has a client of its own, with such a receiver besides.
 func (s *simulator) prepare(ctx context.Context) error {
 	count := s.flags.clients
 	for _, kind := range s.mix.kinds {
@@ -23,11 +23,12 @@ func (s *simulator) prepare(ctx context.Context) error {
 	defer bar.End()
 	add := func(behavior receiverBehavior) (*forgeClient, error) {
 		c, err := s.newClient(ctx, len(s.clients), behavior)
-		if err == nil {
-			s.clients = append(s.clients, c)
-			bar.Add(1, "with keys and webhooks")
+		if err != nil {
+			return nil, err
 		}
-		return c, err
+		s.clients = append(s.clients, c)
+		bar.Add(1, "with keys and webhooks")
+		return c, nil
 	}
 	for range s.flags.clients {
 		if _, err := add(behaviorAccepts); err != nil {
@@ -50,8 +51,8 @@ func (s *simulator) prepare(ctx context.Context) error {
 // Client finds one by its number.
 func (s *simulator) client(number int) *forgeClient { return s.clients[number] }
 
-func (s *simulator) newClient(ctx context.Context, number int, behavior receiverBehavior) (*forgeClient,
-	error) {
+func (s *simulator) newClient(ctx context.Context, number int, behavior receiverBehavior) (
+	*forgeClient, error) {
 	id, key, err := s.firstKey(ctx)
 	if err != nil {
 		return nil, err
@@ -76,8 +77,8 @@ func (s *simulator) newClient(ctx context.Context, number int, behavior receiver
 	return c, nil
 }
 
-// firstKey makes a client. When the answer with the key was lost nobody knows it, and another
-// client is made.
+// firstKey makes a client with its first key. If the answer with the key is lost the key can never
+// be read again, so it makes another client.
 func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRunIssuedKey,
 	err error) {
 	for range 5 {
@@ -86,7 +87,8 @@ func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRu
 		}
 		key, err = s.setupClient.FirstKey(ctx, id)
 		var fail *client.Error
-		if err == nil || !errors.As(err, &fail) || !fail.Uncertain {
+		isLost := errors.As(err, &fail) && fail.Uncertain
+		if !isLost {
 			break
 		}
 	}
@@ -94,8 +96,13 @@ func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRu
 }
 
 func (s *simulator) register(ctx context.Context, c *forgeClient, behavior receiverBehavior) error {
-	name := map[receiverBehavior]string{behaviorAccepts: "sound", behaviorStalls: "stalls", behaviorFails: "fails",
-		behaviorSlow: "slow", behaviorNeverAccepts: "never"}[behavior]
+	name := map[receiverBehavior]string{
+		behaviorAccepts:      "sound",
+		behaviorStalls:       "stalls",
+		behaviorFails:        "fails",
+		behaviorSlow:         "slow",
+		behaviorNeverAccepts: "never",
+	}[behavior]
 	h := s.sink.addReceiver(fmt.Sprintf("/%s/%d", name, c.number), behavior, c.number)
 	made, err := c.forge.RegisterWebhook(ctx, h.url, client.ForgeRunEvents(), "")
 	if err != nil {

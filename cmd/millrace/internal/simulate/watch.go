@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// jobWatches know how far each job is, by the webhooks that come in. A job may be heard of before
-// its submit is answered.
+// jobWatches keeps the latest known state of each job, from the webhooks that arrive. An event of a
+// job may arrive before its submit is answered.
 type jobWatches struct {
 	mu   sync.Mutex
 	jobs map[string]*jobWatch
@@ -37,7 +37,7 @@ func (w *jobWatches) get(jobID string) *jobWatch {
 	return watch
 }
 
-// tell notes a state. Older news than what is known changes nothing.
+// record records a state, unless a later one is known.
 func (w *jobWatches) record(jobID string, state client.ForgeRunState, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,11 +57,11 @@ func (w *jobWatches) latest(jobID string) (client.ForgeRunState, time.Time, <-ch
 	return watch.state, watch.at, watch.changed
 }
 
-// quiet is how long nothing may be heard of a job before the server is asked about it.
+// pollAfter is how long a job may go without an event before the server is asked for its state.
 const pollAfter = 10 * time.Second
 
-// await waits until a job is in a state that will do, and was moved there after since; a zero time
-// is any.
+// await waits until a job is in a state that until accepts and that it entered after since; with a
+// zero since any time will do.
 func (s *simulator) await(ctx context.Context, c *forgeClient, jobID string, since time.Time,
 	until func(client.ForgeRunState) bool) (client.ForgeRunState, time.Time, error) {
 	for {
@@ -91,7 +91,7 @@ func (s *simulator) await(ctx context.Context, c *forgeClient, jobID string, sin
 	}
 }
 
-// outageLog notes when the server could not be reached.
+// outageLog records when the server could not be reached.
 type outageLog struct {
 	now     func() time.Time
 	mu      sync.Mutex
@@ -120,7 +120,7 @@ func (o *outageLog) counts() (outages []outage, limited, full int) {
 	return append([]outage(nil), o.outages...), o.limited, o.full
 }
 
-// watched is a transport that notes what the account needs to know.
+// outageTransport records failed requests and refusals in an outageLog.
 type outageTransport struct {
 	http.RoundTripper
 	outages *outageLog
@@ -129,38 +129,38 @@ type outageTransport struct {
 func (w outageTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	started := w.outages.now()
 	resp, err := w.RoundTripper.RoundTrip(r)
-	if err != nil && r.Context().Err() == nil {
-		w.outages.record(started)
-	}
-	if err == nil {
-		w.outages.mu.Lock()
-		defer w.outages.mu.Unlock()
-		switch resp.StatusCode {
-		case http.StatusTooManyRequests:
-			w.outages.limited++
-		case http.StatusServiceUnavailable:
-			w.outages.full++
+	if err != nil {
+		if r.Context().Err() == nil {
+			w.outages.record(started)
 		}
+		return resp, err
 	}
-	return resp, err
+	w.outages.countStatus(resp.StatusCode)
+	return resp, nil
 }
 
-// requestCheck is connected to the server all the time, so that an outage is noticed also while
-// nothing is asked of it, and however soon the server is back.
+func (o *outageLog) countStatus(status int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch status {
+	case http.StatusTooManyRequests:
+		o.limited++
+	case http.StatusServiceUnavailable:
+		o.full++
+	}
+}
+
+// probe keeps a connection to the server open all the time. It notices an outage also while no
+// request is under way, and however soon the server is back.
 func (o *outageLog) probe(ctx context.Context, address string) {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	for ctx.Err() == nil {
-		started := o.now()
-		conn, err := dialer.DialContext(ctx, "tcp", address)
-		if err == nil {
-			if err = holdOpen(ctx, conn); err != nil {
-				started = o.now()
-			}
-		}
-		if err == nil || ctx.Err() != nil {
+		failedAt, err := o.probeOnce(ctx, dialer, address)
+		connected := err == nil
+		if connected || ctx.Err() != nil {
 			continue
 		}
-		o.record(started)
+		o.record(failedAt)
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
@@ -168,8 +168,20 @@ func (o *outageLog) probe(ctx context.Context, address string) {
 	}
 }
 
-// holdOpen says nothing on a connection for a second. Every server has the patience for that: one
-// that is closed ended with its process, and is an error.
+// probeOnce connects and holds the connection open. If it fails, failedAt is when the outage began.
+func (o *outageLog) probeOnce(ctx context.Context, dialer net.Dialer, address string) (
+	failedAt time.Time, err error) {
+	started := o.now()
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return started, err
+	}
+	err = holdOpen(ctx, conn)
+	return o.now(), err
+}
+
+// holdOpen keeps a connection open for a second without sending anything. No server closes a new
+// connection that soon: a connection that is closed has ended with its server, which is an error.
 func holdOpen(ctx context.Context, conn net.Conn) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
@@ -182,9 +194,10 @@ func holdOpen(ctx context.Context, conn net.Conn) error {
 
 // hostPort is the address behind a URL's scheme and host.
 func hostPort(scheme, host string) string {
-	if _, _, err := net.SplitHostPort(host); err == nil {
-		return host
+	_, _, err := net.SplitHostPort(host)
+	if err != nil { // there is no port
+		return net.JoinHostPort(strings.Trim(host, "[]"),
+			map[string]string{"http": "80", "https": "443"}[scheme])
 	}
-	return net.JoinHostPort(strings.Trim(host, "[]"),
-		map[string]string{"http": "80", "https": "443"}[scheme])
+	return host
 }
