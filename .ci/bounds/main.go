@@ -76,7 +76,7 @@ func main() {
 	os.Exit(b.run(flag.Args()))
 }
 
-// run runs a test binary and returns the exit code that go test is to see.
+// run runs a test binary and returns the exit code for go test.
 func (b bounds) run(command []string) int {
 	name := packageDir()
 	if b.time == 0 {
@@ -99,7 +99,7 @@ func (b bounds) run(command []string) int {
 	b.note(name, cmd.ProcessState, used)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		fmt.Fprintf(os.Stderr, "bounds: %s did not end %v after its %v were over and was killed\n",
+		fmt.Fprintf(os.Stderr, "bounds: %s did not end %v after its limit of %v and was killed\n",
 			name, grace, b.time)
 		return 1
 	case used > b.memory:
@@ -112,7 +112,7 @@ func (b bounds) run(command []string) int {
 	return 0
 }
 
-// limited gives the test binary's arguments with our limit of time.
+// limited returns the arguments of the test binary with our limit of time.
 func limited(args []string, limit time.Duration) []string {
 	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool {
 		return strings.HasPrefix(a, "-test.timeout=")
@@ -120,8 +120,8 @@ func limited(args []string, limit time.Duration) []string {
 	return append([]string{"-test.timeout=" + limit.String()}, args...)
 }
 
-// packageDir is the directory of the package from the root of its module: go
-// test runs the binary there.
+// packageDir returns the directory of the package from the root of its module; go test runs the
+// binary there.
 func packageDir() string {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -138,7 +138,7 @@ func packageDir() string {
 	}
 }
 
-// forward passes on what go test sends to a test that does not end.
+// forward passes on the signals that go test sends to a test that does not end.
 func forward(p *os.Process) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
@@ -149,7 +149,7 @@ func forward(p *os.Process) {
 	}()
 }
 
-// memory is what the largest of a process and the children it waited for held, in MiB.
+// memory returns the memory of the largest among a process and its finished children, in MiB.
 func memory(state *os.ProcessState) int64 {
 	usage, ok := state.SysUsage().(*syscall.Rusage)
 	if !ok {
@@ -162,7 +162,7 @@ func memory(state *os.ProcessState) int64 {
 	return usage.Maxrss * unit >> 20
 }
 
-// note appends what a package used to the report.
+// note appends the time and memory of a package to the report.
 func (b bounds) note(name string, state *os.ProcessState, used int64) {
 	if b.report == "" {
 		return

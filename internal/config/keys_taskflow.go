@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// taskFlowKeys are TaskFlow's but for those of its queues.
+// taskFlowKeys are the settings of TaskFlow, except for those of its queues.
 var taskFlowKeys = []key{
 	{"taskflow.listen", "", "Address of a listener for TaskFlow alone; the common one when empty.",
 		func(s *Settings) value { return addressValue{p: &s.TaskFlow.Listen, optional: true} }},
@@ -26,7 +26,7 @@ var taskFlowKeys = []key{
 		}},
 }
 
-// workerKeys are those of the worker API.
+// workerKeys are the settings of the worker API.
 var workerKeys = []key{
 	{"worker.token", "",
 		"Token that workers outside the server send; open on loopback when empty, needed elsewhere.",
@@ -72,12 +72,12 @@ var queueSection = &namedSection{section: queuesSection, valid: validQueue,
 			}},
 	}}
 
-// validQueue tells whether a text can be a queue's name (TF-003).
+// validQueue reports whether a text can be the name of a queue (TF-003).
 func validQueue(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, nameLetters) == ""
 }
 
-// queue gives a queue's settings, with the defaults if nothing is set yet.
+// queue returns the settings of a queue, and creates them with the defaults.
 func (t *TaskFlow) queue(name string) *TaskFlowQueue {
 	if t.Queues == nil {
 		t.Queues = map[string]*TaskFlowQueue{}
@@ -88,7 +88,7 @@ func (t *TaskFlow) queue(name string) *TaskFlowQueue {
 	return t.Queues[name]
 }
 
-// checkQueues is the rule that url and secret are for the handler http, which needs the first.
+// checkQueues is the rule that url and secret belong to the handler http, which requires url.
 func (s *Settings) checkQueues(valid func(...string) bool) []Problem {
 	var problems []Problem
 	for _, name := range slices.Sorted(maps.Keys(s.TaskFlow.Queues)) {
@@ -101,20 +101,25 @@ func (s *Settings) checkQueues(valid func(...string) bool) []Problem {
 			problems = append(problems, Problem{Key: at + "url", Origin: s.origin(at + "url"),
 				Text: fmt.Sprintf("%q is missing: %s", at+"url", handler)})
 		}
-		for member, set := range map[string]bool{"url": q.URL != "", "secret": !q.Secret.Empty()} {
-			if set && q.Handler != HandlerHTTP {
-				problems = append(problems, Problem{Key: at + member, Origin: s.origin(at + member),
-					Text: fmt.Sprintf("%q (%s) is for the handler http, and %s", at+member,
-						s.origin(at+member), handler)})
+		for _, member := range []struct {
+			name string
+			set  bool
+		}{{"url", q.URL != ""}, {"secret", !q.Secret.Empty()}} {
+			if !member.set || q.Handler == HandlerHTTP {
+				continue
 			}
+			key := at + member.name
+			problems = append(problems, Problem{Key: key, Origin: s.origin(key),
+				Text: fmt.Sprintf("%q (%s) is for the handler http, and %s", key,
+					s.origin(key), handler)})
 		}
 	}
 	return problems
 }
 
-// checkWorkers is the security rule of the worker API, which is served beside TaskFlow and ForgeRun
-// on the common listener: beyond loopback it has a token, and nobody reads that on the wire
-// (G-X-20). Where TaskFlow is not served it is left out instead, see ServesWorkers.
+// checkWorkers is the security rule of the worker API on the common listener: beyond loopback it has a
+// token, which does not travel unencrypted (G-X-20). Without TaskFlow the API is not served instead;
+// see ServesWorkers.
 func (s *Settings) checkWorkers(problems []Problem) []Problem {
 	if IsLoopback(s.Listen) || !s.servesRemoteJobs() {
 		return problems
@@ -133,23 +138,23 @@ func (s *Settings) checkWorkers(problems []Problem) []Problem {
 			"or listen on 127.0.0.1", s.origin("listen"), quote(s.Listen), encryptionHint)})
 }
 
-// missesWorkerToken tells whether the worker API is served, if not for its token.
+// missesWorkerToken reports whether the worker API must be served and lacks its token.
 func (s *Settings) missesWorkerToken() bool {
 	return s.Serves("taskflow") && s.Worker.Token.Empty()
 }
 
-// servesRemoteJobs tells whether jobs are served that workers outside may run.
+// servesRemoteJobs reports whether a contract with remote workers is served.
 func (s *Settings) servesRemoteJobs() bool {
 	return slices.ContainsFunc([]string{"forgerun", "images", "taskflow", "fetchbox"}, s.Serves)
 }
 
-// ServesWorkers tells whether the worker API is served: there are jobs for it, and beyond loopback
-// it has a token.
+// ServesWorkers reports whether the worker API is served: there are jobs for remote workers, and beyond
+// loopback it has a token.
 func (s Settings) ServesWorkers() bool {
 	return s.servesRemoteJobs() && (IsLoopback(s.Listen) || !s.Worker.Token.Empty())
 }
 
-// signingValue is a secret as Standard Webhooks has it, or empty.
+// signingValue is a signing secret in the form of Standard Webhooks, or empty.
 type signingValue struct{ p *Secret }
 
 func (v signingValue) set(in input) error {

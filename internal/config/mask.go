@@ -25,8 +25,8 @@ func splitURL(s string) (scheme, user, hosts, tail string, ok bool) {
 	return scheme, user, hosts, tail, true
 }
 
-// maskURL writes *** for the password of a URL. Where a raw / ? # or @ in a password could have
-// moved the borders, nothing after the scheme is written.
+// maskURL replaces the password of a URL by ***. Where an unescaped / ? # or @ in the password could
+// have shifted the parts, it masks everything after the scheme.
 func maskURL(s string) string {
 	scheme, user, hosts, tail, ok := splitURL(s)
 	if !ok {
@@ -63,7 +63,7 @@ func maskStore(s string) string {
 	return maskURL(s)
 }
 
-// maskUnknown hides what looks like a credential in a setting that is none.
+// maskUnknown masks texts that look like credentials in settings that are not secret.
 func maskUnknown(s string) string {
 	switch lower := strings.ToLower(s); {
 	case strings.Contains(s, "://"):

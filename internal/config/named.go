@@ -40,7 +40,7 @@ func (n *namedSection) key(name string, m *member) key {
 		}}
 }
 
-// suffix gives what stands after the section in a key.
+// suffix returns the part of a key after the section.
 func (n *namedSection) suffix(key string) (string, bool) {
 	return strings.CutPrefix(key, n.section+".")
 }
@@ -59,8 +59,7 @@ func findNamedKey(at string) (key, bool) {
 	return key{}, false
 }
 
-// findNamedSection tells whether a key is a named section, or the part of one that belongs to a
-// name.
+// findNamedSection reports whether a key is a named section or the part of one for a name.
 func findNamedSection(at string) (n *namedSection, name string, ok bool) {
 	if _, ok := findNamedKey(at); ok {
 		return nil, "", false
@@ -119,7 +118,7 @@ func (s *Settings) namedKeys() []key {
 	return all
 }
 
-// allowsDots tells whether the members of a table are names that may hold dots.
+// allowsDots reports whether the members of a table are names that may contain dots.
 func allowsDots(section string) bool {
 	return slices.ContainsFunc(namedSections, func(n *namedSection) bool {
 		return n.allowDots && n.section == section
@@ -160,7 +159,7 @@ func findEntry(at string) (key, bool) {
 	return key{}, false
 }
 
-// isTableKey tells whether a key's value is a table, whose members are no keys.
+// isTableKey reports whether the value of a key is a table, whose members are not keys.
 func isTableKey(at string) bool {
 	k, ok := findNamedKey(at)
 	if !ok {
@@ -170,7 +169,7 @@ func isTableKey(at string) bool {
 	return ok
 }
 
-// flatten gives the keys of a document with their values.
+// flatten returns the keys of a document with their values.
 func flatten(tree map[string]any, prefix string, result map[string]any) map[string]any {
 	for name, v := range tree {
 		if table, isTable := v.(map[string]any); isTable && len(table) > 0 &&

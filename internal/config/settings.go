@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Settings is everything an operator can set, resolved. It is filled by Load and passed on by
-// value; nobody changes it.
+// Settings are all settings of a node, resolved. Load fills them; they are passed by value and do not
+// change.
 type Settings struct {
 	Listen           string   // address of the common listener
-	DataDir          string   // directory of everything this node keeps on disk
-	Store            StoreURL // where jobs live
+	DataDir          string   // directory of all files of this node
+	Store            StoreURL // where jobs are stored
 	Postgres         Postgres
 	Contracts        []string // contracts that are served
 	Token            Secret   // of the open contracts that have none of their own
 	TLS              TLS
 	TrustedNetwork   bool
-	TrustedProxies   []netip.Prefix // whose word on the client's address is believed
+	TrustedProxies   []netip.Prefix // proxies whose header names the client's address
 	ShutdownGrace    time.Duration
 	PruneInterval    time.Duration
 	Operator         Operator
@@ -50,8 +50,8 @@ type Postgres struct {
 	MaxConnections int
 }
 
-// UnknownVariables is a sentence about each environment variable that looks like a setting and is
-// none, so that nothing is set by it.
+// UnknownVariables returns a sentence about each environment variable that looks like a setting and is
+// none, so that it has no effect.
 func (s *Settings) UnknownVariables() []string { return s.unknownVariables }
 
 // TLS names the certificate of all listeners; both files are set or neither is.
@@ -60,7 +60,7 @@ type TLS struct {
 	Key  string
 }
 
-// Enabled tells whether listeners speak TLS.
+// Enabled reports whether listeners use TLS.
 func (t TLS) Enabled() bool { return t.Cert != "" && t.Key != "" }
 
 // Operator guards the admin API and the console.
@@ -74,12 +74,12 @@ type Log struct {
 	Level  string // debug, info, warn or error
 }
 
-// Secrets says where secrets that are files stand.
+// Secrets names the files with secrets.
 type Secrets struct {
 	PepperFile string // empty: see Settings.PepperFile
 }
 
-// PepperFile is the file with the secret that API keys are hashed under.
+// PepperFile returns the file with the secret under which API keys are hashed.
 func (s Settings) PepperFile() string {
 	if s.Secrets.PepperFile != "" {
 		return s.Secrets.PepperFile
@@ -87,12 +87,12 @@ func (s Settings) PepperFile() string {
 	return filepath.Join(s.DataDir, "pepper")
 }
 
-// Egress guards what calls out.
+// Egress restricts requests to addresses that users name.
 type Egress struct {
 	Allow []netip.Prefix // beside public addresses (G-FR-50)
 }
 
-// Telemetry says where to the process tells of itself.
+// Telemetry says where traces are sent.
 type Telemetry struct {
 	OTLPEndpoint string // empty: no traces
 }
@@ -171,8 +171,8 @@ type Relay struct {
 // Listener is an address to listen on, with the setting it is from.
 type Listener struct{ Setting, Address string }
 
-// Listeners are the addresses to listen on: the common one, those of contracts that have their own,
-// and the one of the NATS server in the process. Contracts may share an address.
+// Listeners returns the addresses to listen on: the common one, those of contracts with their own, and
+// that of the embedded NATS server. Contracts may share an address.
 func (s Settings) Listeners() []Listener {
 	all := []Listener{{"listen", s.Listen}}
 	add := func(setting, address string, used bool) {
@@ -191,13 +191,13 @@ func (s Settings) Listeners() []Listener {
 	return all
 }
 
-// UsesStreams tells whether a contract that is served has streams.
+// UsesStreams reports whether a contract that is served needs streams.
 func (s Settings) UsesStreams() bool {
 	return s.Serves("fetchbox") || (s.Serves("images") && s.Images.QueueURL == "")
 }
 
-// OnLoopback tells whether every listener can be reached from this machine only, that of the
-// streams among them.
+// OnLoopback reports whether every listener, that of the streams included, can be reached from this
+// machine only.
 func (s Settings) OnLoopback() bool {
 	return (s.Stream.Listen == "" || IsLoopback(s.Stream.Listen)) &&
 		!slices.ContainsFunc(s.Listeners(), func(l Listener) bool {
@@ -205,7 +205,7 @@ func (s Settings) OnLoopback() bool {
 		})
 }
 
-// Serves tells whether the contract is switched on.
+// Serves reports whether a contract is served.
 func (s Settings) Serves(contract string) bool {
 	return slices.Contains(s.Contracts, contract)
 }

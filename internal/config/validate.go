@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// unauthenticatedContract is a contract whose document asks for no credentials (design, section 8).
+// unauthenticatedContract is a contract whose document requires no credentials (design, section 8).
 type unauthenticatedContract struct {
 	name   string
 	listen func(*Settings) string // its own listener, empty for the common one
@@ -16,22 +16,22 @@ type unauthenticatedContract struct {
 }
 
 var unauthenticatedContracts = []unauthenticatedContract{
-	{"images", func(s *Settings) string {
-		return s.Images.Listen
-	}, func(s *Settings) *Secret { return &s.Images.Token }},
-	{"taskflow", func(s *Settings) string {
-		return s.TaskFlow.Listen
-	}, func(s *Settings) *Secret { return &s.TaskFlow.Token }},
-	{"fetchbox", func(s *Settings) string {
-		return s.FetchBox.Listen
-	}, func(s *Settings) *Secret { return &s.FetchBox.Token }},
-	{"relay", func(s *Settings) string {
-		return s.Relay.Listen
-	}, func(s *Settings) *Secret { return &s.Relay.Token }},
+	{"images",
+		func(s *Settings) string { return s.Images.Listen },
+		func(s *Settings) *Secret { return &s.Images.Token }},
+	{"taskflow",
+		func(s *Settings) string { return s.TaskFlow.Listen },
+		func(s *Settings) *Secret { return &s.TaskFlow.Token }},
+	{"fetchbox",
+		func(s *Settings) string { return s.FetchBox.Listen },
+		func(s *Settings) *Secret { return &s.FetchBox.Token }},
+	{"relay",
+		func(s *Settings) string { return s.Relay.Listen },
+		func(s *Settings) *Secret { return &s.Relay.Token }},
 }
 
-// applyCommonToken gives the common token to the open contracts that have none of their own, and to
-// the API of their workers.
+// applyCommonToken gives the common token to the unauthenticated contracts without a token of their
+// own, and to the worker API.
 func (s *Settings) applyCommonToken() {
 	if s.Token.Empty() {
 		return
@@ -50,12 +50,12 @@ func (s *Settings) applyCommonToken() {
 	}
 }
 
-// Validate checks what no key can tell alone. Load has done so; it is for settings made otherwise.
+// Validate checks the rules across keys. Load does so too; this is for settings made by other code.
 func (s Settings) Validate() error {
 	return newError(s.check(nil, nil))
 }
 
-// check leaves out a rule when a key it looks at has a problem of its own.
+// check applies the rules across keys, except for those about a key whose own value is invalid.
 func (s *Settings) check(failed map[string]bool, handlers map[string][]string) []Problem {
 	var problems []Problem
 	valid := func(names ...string) bool {
@@ -97,7 +97,7 @@ func (s *Settings) check(failed map[string]bool, handlers map[string][]string) [
 	return problems
 }
 
-// durationOrder says that one duration is not above another, or below it.
+// durationOrder is the rule that one duration is at most another, or below it where strict.
 type durationOrder struct {
 	smaller, larger string
 	strict          bool
@@ -137,9 +137,8 @@ func (s *Settings) checkOrder(o durationOrder) []Problem {
 			formatDuration(smaller), words, o.larger, formatDuration(larger), s.origin(o.larger))}}
 }
 
-// checkPlaintext is the rule for ForgeRun, whose document knows keys: beyond loopback nobody may
-// read them on the wire. Where another contract on the same address has said so already, it says
-// nothing.
+// checkPlaintext is the rule for ForgeRun, whose clients send API keys: beyond loopback these must not
+// travel unencrypted. It adds no second problem where the address has one already.
 func (s *Settings) checkPlaintext(problems []Problem) []Problem {
 	name, address := "forgerun.listen", s.ForgeRun.Listen
 	if address == "" {
@@ -155,7 +154,7 @@ func (s *Settings) checkPlaintext(problems []Problem) []Problem {
 			"or listen on 127.0.0.1", name, s.origin(name), quote(address), encryptionHint)})
 }
 
-// hasProblem tells whether a key is among the problems.
+// hasProblem reports whether a key is among the problems.
 func hasProblem(problems []Problem, key string) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Key == key })
 }
@@ -175,8 +174,9 @@ func (s *Settings) checkTLS() []Problem {
 			s.origin(set))}}
 }
 
-// checkOpen is the security rule: an open contract leaves loopback with a token of its own, a known
-// operator token, and a wire that nobody reads. What is missing is told once for each address.
+// checkOpen is the security rule: an unauthenticated contract is served beyond loopback only with a
+// token, an operator token, and encryption or a trusted network. It reports one problem for each
+// address.
 func (s *Settings) checkOpen(valid func(...string) bool) (problems []Problem) {
 	open := map[string][]unauthenticatedContract{} // by the key of their address
 	for _, c := range unauthenticatedContracts {
@@ -209,8 +209,8 @@ func (s *Settings) checkOpen(valid func(...string) bool) (problems []Problem) {
 	return problems
 }
 
-// missingProtection is what has to be set before open contracts of one address may be reached from
-// outside: their tokens, and what is needed whatever they are.
+// missingProtection returns what must be set before the contracts of one address may be reached from
+// outside: their tokens, and hints about the other settings.
 func (s *Settings) missingProtection(contracts []unauthenticatedContract) (tokens, hints []string) {
 	for _, c := range contracts {
 		if c.token(s).Empty() {
@@ -226,7 +226,7 @@ func (s *Settings) missingProtection(contracts []unauthenticatedContract) (token
 	return tokens, hints
 }
 
-// missingTokensText says that tokens are missing, and that one setting does for all of them.
+// missingTokensText says which tokens are missing, and that one setting serves for all of them.
 func missingTokensText(tokens []string) string {
 	if len(tokens) == 1 {
 		return "set token or " + tokens[0]
@@ -234,7 +234,7 @@ func missingTokensText(tokens []string) string {
 	return "set token, which is one for all of them, or each of " + joinAnd(tokens)
 }
 
-// withoutAuthentication names contracts that let everybody in who has no token to show.
+// withoutAuthentication names the contracts that have no authentication of their own.
 func withoutAuthentication(contracts []unauthenticatedContract) string {
 	names := make([]string, len(contracts))
 	for i, c := range contracts {
