@@ -202,10 +202,11 @@ func (a *Accounts) changeKey(ctx context.Context, clientID string,
 		return fn(w, id, c, &g)
 	})
 	a.keys.invalidate(g.replacedKeyID)
-	committed := err == nil || (job.IsKind(err, job.Unavailable) && g.issued.Created &&
-		a.keyExists(ctx, g.issued.Key.ID))
-	if !committed {
-		return Issued{}, a.logDenial(ctx, err)
+	if err != nil {
+		uncertain := job.IsKind(err, job.Unavailable) && g.issued.Created
+		if !uncertain || !a.keyExists(ctx, g.issued.Key.ID) {
+			return Issued{}, a.logDenial(ctx, err)
+		}
 	}
 	if g.issued.Created {
 		attrs := []any{telemetry.ClientID, id, keyIDAttr, g.issued.Key.ID}

@@ -15,6 +15,11 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
+// A request is refused in two ways, which have codes of their own: it is malformed if it is not
+// JSON, lacks a required member or has a member of the wrong type; it is invalid if it is
+// well-formed and breaks a rule of the contract. The functions parseX refuse what is malformed,
+// those named check what is invalid. If a request has several errors, a malformed one is reported.
+
 // types lists the types of jobs (FR-058). A setting says which of them are allowed.
 var types = []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}
 

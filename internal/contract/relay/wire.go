@@ -26,6 +26,18 @@ const (
 	maxRetries = math.MaxInt16
 )
 
+// The forms of a job on the wire. A submitted job is decoded into the engine's words, and a job of
+// the engine is written in the form of the version that was asked for:
+//
+//	member             engine
+//	queue, id          ID.Scope, ID.Key
+//	timeout            Lease, in whole seconds
+//	max_retries        MaxAttempts − 1; null: MaxAttempts is 0, no limit
+//	retries_remaining  MaxAttempts − 1 − FailedAttempts
+//	payload, state     Payload, Progress, byte for byte
+//	run_at             OrderTime and DueAt
+//	run_id             Run, null while the job is queued
+
 // version is the version of the API in which a job is sent.
 type version int
 

@@ -13,6 +13,14 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
+// A create, an update and each job of a graph are read in the same steps:
+//
+//	readBody ──► checkObject ──► readSpec ──► complete (new jobs)  ──► engine.Submit
+//	                                     └──► apply (updates)      ──► engine.Change
+//
+// readSpec validates the members that were sent, complete adds the defaults of the others, and
+// apply changes only the members that were sent.
+
 // Limits of the document (1.1, 1.2).
 const (
 	maxName         = 255 // characters
