@@ -19,8 +19,8 @@ const (
 	resultFailed   = "failed"
 )
 
-// metrics are the metrics of G-FB-42. All series exist from the start, so that a rate over the first
-// event is right.
+// metrics are the metrics of G-FB-42. All series exist from the start, so that a rate over the
+// first event is right.
 type metrics struct {
 	requests *prometheus.CounterVec // route, status
 

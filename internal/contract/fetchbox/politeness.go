@@ -109,7 +109,8 @@ func (h *hosts) release(name string) {
 	}
 }
 
-// pause keeps downloads away from a host for a time. It also forgets the hosts whose pause has ended.
+// pause keeps downloads away from a host for a time. It also forgets the hosts whose pause has
+// ended.
 func (h *hosts) pause(name string, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

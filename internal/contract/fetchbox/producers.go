@@ -18,9 +18,9 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// Direct producers publish tasks on jobs.tasks themselves, without a submit (FB-095). Such a message
-// is only a proposal: it becomes work when its row is committed, and only then is it acknowledged
-// (G-FB-22). A message that comes again finds its row and changes nothing.
+// Direct producers publish tasks on jobs.tasks themselves, without a submit (FB-095). Such a
+// message is only a proposal: it becomes work when its row is committed, and only then is it
+// acknowledged (G-FB-22). A message that comes again finds its row and changes nothing.
 //
 //	message ─► valid? ─► row of the job, unless it exists ─► row of the task ─► ack
 //	             │ no                                           │ exists: ack

@@ -98,8 +98,8 @@ func (w *proxyRoutes) close() {
 }
 
 // routesFor lists the routes of a task in the order of its pools (FB-070): the primary pool, the
-// pools it falls back on, then the task's own fallbacks. A proxy or pool that is named more than once
-// counts once.
+// pools it falls back on, then the task's own fallbacks. A proxy or pool that is named more than
+// once counts once.
 func (w *proxyRoutes) routesFor(p *handler.Proxy) ([]route, error) {
 	if p == nil || (p.Primary == "" && len(p.Fallbacks) == 0) {
 		return []route{{client: w.direct}}, nil

@@ -13,8 +13,8 @@ import (
 const storagePollInterval = time.Second
 
 // storage is the state of one bucket that the settings name, as this node sees it. In an outage of
-// the bucket no download can be stored: an attempt that fails because of it is released and does not
-// count, and the following attempts wait before they ask an origin for anything.
+// the bucket no download can be stored: an attempt that fails because of it is released and does
+// not count, and the following attempts wait before they ask an origin for anything.
 type storage struct {
 	bucket      string
 	unavailable atomic.Bool

@@ -17,8 +17,8 @@ import (
 // maxTaskMessage bounds the message of a task, in bytes; the streams refuse larger ones.
 const maxTaskMessage = 256 << 10
 
-// build makes the tasks of a manifest by the handler of its job type. An error of the handler refuses
-// the job; tasks that break the rules of Handler are a defect of the server.
+// build makes the tasks of a manifest by the handler of its job type. An error of the handler
+// refuses the job; tasks that break the rules of Handler are a defect of the server.
 func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) ([]handler.Task,
 	error) {
 	m, err := t.handler.Prepare(ctx, j, m)
@@ -56,8 +56,8 @@ func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) 
 }
 
 // fillDefaults completes a task with the settings of its job type: default headers, proxies, bucket
-// and key, after the Adjust of its handler. It does so for tasks of every origin (FB-080), and it is
-// idempotent.
+// and key, after the Adjust of its handler. It does so for tasks of every origin (FB-080), and it
+// is idempotent.
 func (t *jobType) fillDefaults(ctx context.Context, task handler.Task) (handler.Task, error) {
 	if a, adjusts := t.handler.(handler.Adjuster); adjusts {
 		var err error

@@ -25,8 +25,8 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// OpenAPI is the contract's description, as it is served and as the tests
-// check every exchange against it.
+// OpenAPI is the description of the contract that the server serves, and that the tests check
+// every exchange against.
 //
 //go:embed openapi.yaml
 var OpenAPI []byte
@@ -37,85 +37,93 @@ type Processor interface {
 		[]picture.Variant, error)
 }
 
-// Config is what Images is made of.
+// Config holds the settings of the contract and what it depends on.
 type Config struct {
 	Log     *slog.Logger
-	API     prometheus.Registerer // the contract's own for what it serves
-	Worker  prometheus.Registerer // and for what runs its jobs (G-IP-09)
-	Now     func() time.Time      // what ids begin with; the store's clock decides what a job does
+	API     prometheus.Registerer // for the metrics of requests, of the contract alone
+	Worker  prometheus.Registerer // for the metrics of attempts (G-IP-09)
+	Now     func() time.Time      // for ids; the clock of the store decides about jobs
 	Random  func() [16]byte       // of cryptographic quality
 	Token   config.Secret         // empty: open
 	Tracing *telemetry.Tracing    // nil makes no spans
-	Node    string                // names this node's workers
+	Node    string                // names the workers of this node
 
-	Objects *object.Objects // closed by whoever opened them, as is the queue
-	// refuses a node whose objects and streams are not the database's; nil where no other node can
-	// have it
-	Shared *places.Places
-	Bucket string // the default one of Objects, for metrics
-	Queue  message.Queue
-	CDN    cdn.CDN // nil: none
+	Objects *object.Objects // closed by the caller, like Queue
+	Shared  *places.Places  // checks that all nodes use the same objects; nil on a single node
+	Bucket  string          // the default bucket of Objects, a label of metrics
+	Queue   message.Queue
+	CDN     cdn.CDN // nil: none
 
 	Processor Processor
-	WorkDir   string // where the work directories of attempts are made; it exists
+	WorkDir   string // an existing directory, for the work directories of attempts
 
-	LockTimeout time.Duration // IP-048
+	LockTimeout time.Duration // the lease of a job (IP-048)
 	MaxAttempts int
 	BackoffBase time.Duration
 	BackoffMax  time.Duration
-	Sizes       []int // where an upload asks for none
+	Sizes       []int // of an upload that names none
 	MaxUpload   int64 // bytes
-	// of an original that a worker outside may have decoded; the Processor has a limit of its own
-	MaxPixels int64
+	MaxPixels   int64 // of a remote worker's original; the Processor has a limit of its own
 
-	NoLocalWorkers bool // no attempts in this process
+	NoLocalWorkers bool // this process executes no jobs
 	Workers        int
-	Grace          time.Duration // that attempts get to end in when the node stops
+	Grace          time.Duration // for running attempts when the node stops
 }
 
 func (c *Config) validate() error {
-	for problem, is := range map[string]bool{
-		"Log, API, Worker, Now and Random are needed": c.Log == nil || c.API == nil ||
-			c.Worker == nil || c.Now == nil || c.Random == nil,
-		"Node, Objects, Bucket and Queue are needed": c.Node == "" || c.Objects == nil ||
-			c.Bucket == "" || c.Queue == nil,
-		"Processor, WorkDir and Workers are needed": !c.NoLocalWorkers &&
-			(c.Processor == nil || c.WorkDir == "" || c.Workers < 1),
-		"LockTimeout must be above 0":                  c.LockTimeout <= 0,
-		"MaxAttempts and MaxUpload must be 1 or more":  c.MaxAttempts < 1 || c.MaxUpload < 1,
-		"MaxPixels must be 1 or more":                  c.MaxPixels < 1,
-		"BackoffBase and BackoffMax must be 0 or more": c.BackoffBase < 0 || c.BackoffMax < 0,
-		"Sizes must be 1 to 20 whole numbers to 8192":  !validSizes(c.Sizes),
+	for _, check := range []struct {
+		invalid bool
+		message string
+	}{
+		{c.Log == nil || c.API == nil || c.Worker == nil || c.Now == nil || c.Random == nil,
+			"Log, API, Worker, Now and Random are needed"},
+		{c.Node == "" || c.Objects == nil || c.Bucket == "" || c.Queue == nil,
+			"Node, Objects, Bucket and Queue are needed"},
+		{!c.NoLocalWorkers && (c.Processor == nil || c.WorkDir == "" || c.Workers < 1),
+			"Processor, WorkDir and Workers are needed"},
+		{c.LockTimeout <= 0,
+			"LockTimeout must be above 0"},
+		{c.MaxAttempts < 1 || c.MaxUpload < 1,
+			"MaxAttempts and MaxUpload must be 1 or more"},
+		{c.MaxPixels < 1,
+			"MaxPixels must be 1 or more"},
+		{c.BackoffBase < 0 || c.BackoffMax < 0,
+			"BackoffBase and BackoffMax must be 0 or more"},
+		{!validSizes(c.Sizes),
+			"Sizes must be 1 to 20 whole numbers to 8192"},
 	} {
-		if is {
-			return errors.New("images: " + problem)
+		if check.invalid {
+			return errors.New("images: " + check.message)
 		}
 	}
 	return nil
 }
 
-// Images is the contract. It is made before the engine, which needs Contracts,
-// and mounted after it.
+// Images is the contract. New makes it before the engine, which takes its Contracts; Mount binds it
+// to the engine.
 type Images struct {
 	Config
 
 	ids              *uuids.Source
 	api              *apiMetrics
 	worker           *workerMetrics
-	proposals        chan message.Delivery // from the queue to whichever worker is free
-	unclaimedWorkers atomic.Int64          // workers that have not claimed yet
+	proposals        chan message.Delivery // from the queue to the first idle worker
+	unclaimedWorkers atomic.Int64          // workers that have not claimed anything yet
 
 	engine *engine.Engine                // set by Mount
-	bound  atomic.Pointer[engine.Engine] // the same, for scrapes, which may come before
+	bound  atomic.Pointer[engine.Engine] // the same, for scrapes, which may come before Mount
 }
 
-// New checks the config and registers the metrics.
+// New validates the config and registers the metrics.
 func New(c Config) (*Images, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	m := &Images{Config: c, ids: &uuids.Source{Now: c.Now, Random: c.Random},
-		proposals: make(chan message.Delivery)}
+	m := &Images{
+		Config:    c,
+		ids:       &uuids.Source{Now: c.Now, Random: c.Random},
+		proposals: make(chan message.Delivery),
+	}
 	var err error
 	if m.api, err = newAPIMetrics(c.API); err != nil {
 		return nil, err
@@ -124,35 +132,49 @@ func New(c Config) (*Images, error) {
 	return m, err
 }
 
-// Contract is what the engine is told of the jobs.
+// Contract is the engine's contract of the jobs.
 func (m *Images) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: machine, History: true, Publish: true,
-		Searchable: true, RetryDelay: m.retryDelay, Body: messageBody, Moved: m.onTransitions,
-		MovedOn: []job.Cause{job.Claimed, job.Succeeded, job.Failed, job.FailedForGood, job.Expired,
-			job.ExpiredForGood, job.Released}}
+	return engine.Contract{
+		Name:       Name,
+		Machine:    machine,
+		History:    true,
+		Publish:    true,
+		Searchable: true,
+		RetryDelay: m.retryDelay,
+		Body:       messageBody,
+		Moved:      m.onTransitions,
+		MovedOn: []job.Cause{job.Claimed, job.Succeeded, job.Failed, job.FailedForGood,
+			job.Expired, job.ExpiredForGood, job.Released},
+	}
 }
 
-// Contracts are all that the engine is to serve: the jobs, and the purges.
+// Contracts are the contracts of the engine: the jobs, and the purges of the CDN.
 func (m *Images) Contracts() []engine.Contract {
-	return []engine.Contract{m.Contract(),
-		{Name: Purges, Machine: purgeMachine, History: true, RetryDelay: purgeDelay,
-			Retention: purgeRetention,
-			Moved:     m.onPurgeFailed, MovedOn: []job.Cause{job.Failed, job.FailedForGood,
-				job.Expired, job.ExpiredForGood}}}
+	purges := engine.Contract{
+		Name:       Purges,
+		Machine:    purgeMachine,
+		History:    true,
+		RetryDelay: purgeDelay,
+		Retention:  purgeRetention,
+		Moved:      m.onPurgeFailed,
+		MovedOn: []job.Cause{job.Failed, job.FailedForGood, job.Expired,
+			job.ExpiredForGood},
+	}
+	return []engine.Contract{m.Contract(), purges}
 }
 
-// retryDelay is how long a job waits after the failure just counted (IP-055); what was lost or
-// given back waits for nothing.
+// retryDelay is the delay before the next attempt at a job, after a failure that is counted already
+// (IP-055). A job whose lease expired or that was released is ready at once.
 func (m *Images) retryDelay(j *job.Job) time.Duration {
 	if j.State != retryable {
 		return 0
 	}
-	return job.Backoff{Strategy: job.Exponential, Base: m.BackoffBase,
-		Max: m.BackoffMax}.Delay(j.FailedAttempts)
+	backoff := job.Backoff{Strategy: job.Exponential, Base: m.BackoffBase, Max: m.BackoffMax}
+	return backoff.Delay(j.FailedAttempts)
 }
 
-// Checks are what Images needs to be of use: where the objects are, and the queue that proposes
-// jobs. Other contracts can do without.
+// Checks are the readiness checks of what Images needs beside the store: the objects and the
+// message queue. They are optional, as other contracts work without them.
 func (m *Images) Checks() []httpapi.Check {
 	objects := func(ctx context.Context) error {
 		if err := m.Shared.Check(); err != nil {
@@ -160,16 +182,19 @@ func (m *Images) Checks() []httpapi.Check {
 		}
 		return m.Objects.Ping(ctx)
 	}
-	return []httpapi.Check{{Name: Name + " objects", Run: objects, Optional: true},
-		{Name: Name + " messages", Run: m.Queue.Ping, Optional: true}}
+	return []httpapi.Check{
+		{Name: Name + " objects", Run: objects, Optional: true},
+		{Name: Name + " messages", Run: m.Queue.Ping, Optional: true},
+	}
 }
 
-// Await waits until the node is known to have the database's objects and streams; false is that ctx
-// has ended. No message is sent before.
+// Await waits until the node has verified that its objects and streams are those that the database
+// names; it returns false if ctx ended before. No message is sent before.
 func (m *Images) Await(ctx context.Context) bool { return m.Shared.Await(ctx) }
 
-// Run does what is due without a request until ctx ends: attempts, purges, and the sweeps. It does
-// nothing while the node has not the database's objects and streams.
+// Run executes everything that the contract does without a request, until ctx ends: attempts,
+// purges and sweeps. It pauses while the objects and streams of the node are not those of the
+// database.
 func (m *Images) Run(ctx context.Context) { m.Shared.Run(ctx, m.runTasks) }
 
 func (m *Images) runTasks(ctx context.Context) {
@@ -178,8 +203,8 @@ func (m *Images) runTasks(ctx context.Context) {
 		tasks = append(tasks, m.runReceiver, m.runAttempts)
 	}
 	var all sync.WaitGroup
-	for _, task := range tasks {
-		all.Go(func() { task(ctx) })
+	for _, run := range tasks {
+		all.Go(func() { run(ctx) })
 	}
 	all.Wait()
 }

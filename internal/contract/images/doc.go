@@ -1,27 +1,32 @@
-// Package images is the contract of an image pipeline: a picture is uploaded, a message proposes
-// its job, a worker claims it and makes variants in the object storage (001, "Job Lifecycle";
-// requirements IP-).
+// Package images is the contract of an image pipeline (001, "Job Lifecycle"; requirements IP-). An
+// upload is stored and gets a job; a message proposes the job to the workers; the worker that
+// claims it makes variants of the picture in the object storage.
 //
-//	upload   original → object storage, then one job (process_file); the outbox sends its message
-//	message  → claim by id: an atomic conditional update; whoever loses does nothing
-//	attempt  original → child process → variants → completed | failed_retryable | failed
+//	upload   original ─► object storage, then one job (process_file); the outbox sends its message
+//	message  ─► claim by id, an atomic conditional update; only one worker succeeds
+//	attempt  original ─► child process ─► variants ─► completed | failed_retryable | failed
 //
-// The states of the document are queued, processing, completed, failed_retryable and failed. Every
-// way into a state that can be claimed is an event, and so a message: the end of a retry delay, a
-// lock that ran out, a job given back. For that the machine has three states more, which are shown
-// as what they are to the document: see shown.
+// The statuses of the document are queued, processing, completed, failed_retryable and failed.
+// Every transition into a state that can be claimed is an event, and so sends a message: the end of
+// a retry delay, a lease that expired, a job that was released. For these the machine has three
+// more states, which statusOf maps to the statuses of the document:
 //
-// A message only proposes. One that is lost is sent again by a sweep, one too many finds the job
-// claimed or over.
+//	queued ──claim──► processing ──► completed
+//	                   ▲  │ │ └────► failed
+//	         claim     │  │ └──► failed_retryable ──due──► retry_due ──► claim
+//	   stale ──────────┘  └─ lease expired ──► stale, released ──► released
 //
-// There are no records of files: a file is its jobs. Their owner is the file's id, each knows what
-// was uploaded, those of type process_file that are completed know the variants, and one of type
-// delete_file marks the file as deleted. Dead letters are the jobs that failed. So jobs are kept
-// for as long as their file is known, which is for ever.
+// A message only proposes a job. The sweep sends a lost message again (sweep.go), and a superfluous
+// one finds a job that is claimed or has finished (messages.go).
 //
-// Objects have keys that follow from the file's id and the size: whoever makes a variant again
-// overwrites it with the same bytes.
+// There are no records of files: a file is the set of its jobs. The owner of a job is the id of its
+// file, and each job knows what was uploaded. Completed jobs of the type process_file know the
+// variants, and a job of the type delete_file marks the file as deleted. Dead letters are failed
+// jobs. So jobs are kept as long as their file is known, which is for ever.
 //
-// A CDN is told of changes by jobs of a contract of their own, images.purge, after what changed is
-// stored.
+// The key of an object consists of the file's id and the size, and variants are deterministic: an
+// attempt that runs twice overwrites an object with the same bytes.
+//
+// A CDN is notified of changes by jobs of a contract of their own, images.purge, after the change
+// is stored (purge.go).
 package images

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/places"
 )
 
-// code is what a problem is called (G-IP-19, and what the document does not speak of).
+// code is the code of a problem (G-IP-19), with some for cases that the document does not mention.
 type code string
 
 const (
@@ -33,7 +33,7 @@ const (
 	codeInternal      code = "INTERNAL_ERROR"
 )
 
-// codeInfo is what a code says in HTTP.
+// codeInfo is the HTTP status and the title of a code.
 type codeInfo struct {
 	status int
 	title  string
@@ -59,7 +59,7 @@ var codeInfos = map[code]codeInfo{
 	codeInternal:      {http.StatusInternalServerError, "Unexpected error"},
 }
 
-// kindCodes says what each kind of error is.
+// kindCodes maps every kind of error.
 var kindCodes = map[job.Kind]code{
 	job.Internal:    codeInternal,
 	job.Malformed:   codeInvalid,
@@ -76,7 +76,7 @@ var kindCodes = map[job.Kind]code{
 	job.Timeout:     codeUnavailable,
 }
 
-// statusCodes says what a request turned down by HTTP alone is.
+// statusCodes maps the statuses with which package httpapi refuses a request.
 var statusCodes = map[int]code{
 	http.StatusUnauthorized:                 codeUnauthorized,
 	http.StatusNotFound:                     codeNotFound,
@@ -88,12 +88,13 @@ var statusCodes = map[int]code{
 	http.StatusRequestedRangeNotSatisfiable: codeRange,
 }
 
-// problem is an error with a code, where its kind alone does not tell it.
+// problem is an error whose code does not follow from a kind of errors.
 type problem struct {
 	code   code
 	detail string
 }
 
+// Error implements error.
 func (p *problem) Error() string { return p.detail }
 
 var (
@@ -103,14 +104,16 @@ var (
 	errVariantPending = &problem{codeNotReady, "the variant of this size is still being made"}
 	errDeleted        = &problem{codeDeleted, "the file is deleted"}
 	errUnsupported    = &problem{codeUnsupported,
-		"an upload is a JPEG, PNG, GIF or WebP image and says so by its content type or the extension of its name"}
+		"an upload must be a JPEG, PNG, GIF or WebP image, " +
+			"by its content type or the extension of its name"}
+	errCursor = invalid("invalid cursor")
 )
 
 func invalid(format string, args ...any) error {
 	return &job.Error{Kind: job.Invalid, Op: Name, Msg: fmt.Sprintf(format, args...)}
 }
 
-// codeOf finds what an error is to the caller, and what may be shown of it.
+// codeOf maps an error to its code and to a message that the caller may see.
 func codeOf(err error) (code, string) {
 	var p *problem
 	if errors.As(err, &p) {
@@ -130,18 +133,18 @@ func codeOf(err error) (code, string) {
 	return codeInternal, ""
 }
 
-// sendError writes an error as a problem document. What is our own fault is not explained beyond
-// the number under which the log has it.
+// sendError writes an error as a problem document. An error of the server itself is only explained
+// in its log; the caller gets the request id to look for.
 func (m *Images) sendError(c *httpapi.Call, err error) {
 	code, detail := codeOf(err)
 	info := codeInfos[code]
-	refused, is := places.Refused(err)
+	refused, isRefused := places.Refused(err)
 	switch {
-	case is:
+	case isRefused:
 		detail = refused
 	case code == codeUnavailable:
 		c.Header().Set("Retry-After", "1")
-		detail = "what this needs does not answer; try again"
+		detail = "a dependency of the server is unavailable; try again"
 	case code == codeInternal:
 		detail = "an unexpected error; the server's log has it under " + c.RequestID()
 	case detail == "":

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// deletionAlias is the name of the job that marks a file as deleted.
+// deletionAlias is the alias of the job that marks a file as deleted.
 func deletionAlias(fileID string) job.IdentityHash { return job.AliasOf(Name, "delete", fileID) }
 
 // DELETE /images/v1/files/{file_id}
@@ -35,8 +35,9 @@ func (m *Images) deleteFile(c *httpapi.Call) error {
 	return nil
 }
 
-// delete creates the job that deletes a file (IP-029). A second one is only made where the first
-// has failed; the mark of the first stays.
+// delete creates the job that deletes a file (IP-029), or returns the one there is. If that has
+// failed another job is created, without the alias: the first one keeps marking the file as
+// deleted.
 func (m *Images) delete(ctx context.Context, f *file) (*job.Job, error) {
 	if f.deletion != nil && f.deletion.State != failed {
 		return f.deletion, nil
@@ -48,7 +49,7 @@ func (m *Images) delete(ctx context.Context, f *file) (*job.Job, error) {
 		s.Job.Alias = deletionAlias(f.id)
 	}
 	j, err := m.store(ctx, s)
-	if job.IsKind(err, job.Conflict) { // another request was first
+	if job.IsKind(err, job.Conflict) { // a concurrent request was first
 		err = m.api.query(opSelect, func() (err error) {
 			j, err = m.engine.GetByAlias(ctx, deletionAlias(f.id))
 			return err
@@ -80,7 +81,7 @@ func (m *Images) createJob(c *httpapi.Call) error {
 	return sendJob(c, http.StatusAccepted, j)
 }
 
-// reprocess creates a job that makes variants of a file; without sizes the usual ones.
+// reprocess creates a job that makes variants of a file; nil stands for the default sizes.
 func (m *Images) reprocess(ctx context.Context, f *file, sizes []int) (*job.Job, error) {
 	if f.status == fileDeleted {
 		return nil, errDeleted
@@ -100,7 +101,7 @@ func sendJob(c *httpapi.Call, status int, j *job.Job) error {
 	return nil
 }
 
-// findJob finds a job by what a caller calls it.
+// findJob finds a job by the id in a request.
 func (m *Images) findJob(ctx context.Context, name string) (j *job.Job, err error) {
 	key, ok := uuids.Parse(name)
 	if !ok {
@@ -175,22 +176,22 @@ func (m *Images) replay(c *httpapi.Call) error {
 	}
 	if !m.isDeadLetter(j) {
 		return &problem{codeNotReplayable,
-			"the job is " + statusOf(j.State) + " and no dead letter"}
+			"the job is " + statusOf(j.State) + ", not a dead letter"}
 	}
 	f, err := m.findFile(ctx, j.Owner)
 	if err != nil {
 		return err
 	}
-	var again *job.Job
+	var replayed *job.Job
 	if j.Queue == deleteFile {
-		again, err = m.delete(ctx, f)
+		replayed, err = m.delete(ctx, f)
 	} else {
-		again, err = m.reprocess(ctx, f, uploadOf(j).Sizes)
+		replayed, err = m.reprocess(ctx, f, uploadOf(j).Sizes)
 	}
 	if err != nil {
 		return err
 	}
-	return sendJob(c, http.StatusAccepted, again)
+	return sendJob(c, http.StatusAccepted, replayed)
 }
 
 // POST /images/v1/messages
@@ -215,13 +216,13 @@ func (m *Images) resendMessages(c *httpapi.Call) error {
 	return nil
 }
 
-// page says which jobs are listed: those behind a time and key, the newest first.
+// page selects the jobs of one page of a list, which begins with the newest.
 type page struct {
-	states    []job.State         // none is all
+	states    []job.State         // nil is all
 	jobType   string              // "" is all
 	filter    func(*job.Job) bool // nil keeps all
 	limit     int
-	afterTime time.Time
+	afterTime time.Time // the cursor: creation time and key of the last job before
 	afterKey  string
 }
 
@@ -231,39 +232,44 @@ const (
 	maxPage     = 100
 )
 
+// readPage reads the query parameters limit and cursor.
 func readPage(c *httpapi.Call) (p page, err error) {
-	text, given, err := c.Query("limit")
-	p.limit = defaultPage
-	if err == nil && given {
-		var ok bool
-		if p.limit, ok = httpapi.ParseDigits(text); !ok || p.limit < 1 || p.limit > maxPage {
-			err = invalid("limit must be a whole number from 1 to %d", maxPage)
-		}
-	}
-	if err != nil {
+	if p.limit, err = readLimit(c); err != nil {
 		return p, err
 	}
 	cursor, given, err := c.Query("cursor")
-	if err == nil && given {
-		err = p.setCursor(cursor)
+	if err != nil || !given {
+		return p, err
 	}
-	return p, err
+	return p, p.setCursor(cursor)
 }
 
-// setCursor makes a page begin behind a cursor.
+func readLimit(c *httpapi.Call) (int, error) {
+	text, given, err := c.Query("limit")
+	if err != nil || !given {
+		return defaultPage, err
+	}
+	limit, ok := httpapi.ParseDigits(text)
+	if !ok || limit < 1 || limit > maxPage {
+		return 0, invalid("invalid limit: it must be a whole number from 1 to %d", maxPage)
+	}
+	return limit, nil
+}
+
+// setCursor makes a page begin after the job of a cursor.
 func (p *page) setCursor(cursor string) error {
 	at, key, ok := httpapi.ParseCursor(cursor)
-	if ok {
-		key, ok = uuids.Parse(key)
-	}
 	if !ok {
-		return invalid("cursor is none that a page has given")
+		return errCursor
+	}
+	if key, ok = uuids.Parse(key); !ok {
+		return errCursor
 	}
 	p.afterTime, p.afterKey = at, key
 	return nil
 }
 
-// sendPage answers with a page; one job more than asked for tells whether there is more.
+// sendPage answers with a page. It reads one job more, which shows that there is another page.
 func (m *Images) sendPage(c *httpapi.Call, p page, write func(*strictjson.Object, *job.Job)) error {
 	limit := p.limit
 	p.limit++

@@ -2,7 +2,7 @@ package images
 
 import "github.com/millrace/millrace/internal/job"
 
-// The names of the contract and of that of its purges, in the store, in settings and in metrics.
+// Name is the contract in the store, in settings and in metrics, Purges the contract of its purges.
 const (
 	Name   = "images"
 	Purges = "images.purge"
@@ -14,7 +14,7 @@ const (
 	deleteFile  = "delete_file"
 )
 
-// jobTypes are all of them.
+// jobTypes are all types.
 var jobTypes = []string{processFile, deleteFile}
 
 // The states of the document (IP-009), and those that only the machine tells apart.
@@ -25,13 +25,12 @@ const (
 	completed  job.State = "completed"
 	failed     job.State = "failed"
 
-	stale    job.State = "stale"     // the lock ran out: processing, to be taken over (G-IP-03)
-	retryDue job.State = "retry_due" // failed_retryable, and the delay is over
-	// failed_retryable: given back by its worker, due at once (G-IP-21)
-	released job.State = "released"
+	stale    job.State = "stale"     // processing, but the lease expired (G-IP-03)
+	retryDue job.State = "retry_due" // failed_retryable, after the delay
+	released job.State = "released"  // failed_retryable, released by its worker (G-IP-21)
 )
 
-// statesByStatus are the states of the machine by what the document calls them.
+// statesByStatus lists the states of each status of the document.
 var statesByStatus = map[job.State][]job.State{
 	queued:     {queued},
 	processing: {processing, stale},
@@ -40,7 +39,7 @@ var statesByStatus = map[job.State][]job.State{
 	failed:     {failed},
 }
 
-// statusOf is what the document calls a state.
+// statusOf is the status that the document has for a state.
 func statusOf(s job.State) string {
 	switch s {
 	case stale:
@@ -85,7 +84,7 @@ const (
 	purgeFailed  job.State = "failed"
 )
 
-// purgeMachine is the life of a purge: it is tried again until it works or its tries are used up.
+// purgeMachine is the life of a purge: it is retried until it succeeds or its attempts are used up.
 var purgeMachine = job.MustMachine(
 	map[job.State]job.Phase{purgeQueued: job.Ready, purgeRunning: job.Leased, purgeDone: job.Done,
 		purgeFailed: job.Done},

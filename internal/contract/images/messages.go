@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strconv"
 	"time"
@@ -15,36 +16,35 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// The stream of the messages, where they do not go through SQS.
+// The stream of the messages, if they are not sent through SQS.
 const (
-	messagesStream  = "IMAGES_MESSAGES"
-	messagesSubject = "images.messages"
-	messagesDurable = "millrace-images"
-	// what is older was lost or is long done with: sweeps send it again
-	messageRetention = 24 * time.Hour
+	messagesStream   = "IMAGES_MESSAGES"
+	messagesSubject  = "images.messages"
+	messagesDurable  = "millrace-images"
+	messageRetention = 24 * time.Hour // the sweep sends older messages again if their job still waits
 )
 
-// Streams are those the contract publishes to.
+// Streams returns the streams that the contract publishes to.
 func Streams() []stream.Spec {
 	return []stream.Spec{{Name: messagesStream, Subjects: []string{messagesSubject},
 		MaxAge: messageRetention}}
 }
 
-// Embedded is the queue of messages in the streams.
+// Embedded is the message queue in the embedded streams.
 func Embedded(s *stream.Streams, log *slog.Logger) *message.Subject {
 	return &message.Subject{Log: log, Streams: s, Stream: messagesStream, Subject: messagesSubject,
 		Durable: messagesDurable}
 }
 
-// What a message of the outbox is for.
+// The members of a message of the outbox. Each message has one.
 const (
-	kindProposal     = "message" // to be sent to them as it is
-	kindVariantsMade = "made"    // the file that has new variants
-	kindDeleted      = "deleted" // the file that is gone
-	kindFailed       = "failed"  // the file of a job that failed
+	kindProposal     = "message" // for the queue, to be sent as it is
+	kindVariantsMade = "made"    // the id of a file with new variants
+	kindDeleted      = "deleted" // the id of a deleted file
+	kindFailed       = "failed"  // the id of the file of a failed job
 )
 
-// messageBody is what a change of a job tells: that it can be claimed (IP-003), or that its file
+// messageBody is the outbox message for a change of a job: it can be claimed (IP-003), or its file
 // has changed.
 func messageBody(j *job.Job, ev job.Event) []byte {
 	o := strictjson.NewObject(make([]byte, 0, 256))
@@ -68,36 +68,45 @@ func messageBody(j *job.Job, ev job.Event) []byte {
 	return o.End()
 }
 
-// Deliver sends messages and draws what follows from a completed job. It may be given the same ones
-// again: that changes nothing.
+// Deliver processes messages of the outbox: it sends proposals to the queue and applies the effects
+// of finished jobs. It may be called with the same messages again, which changes nothing.
 func (m *Images) Deliver(ctx context.Context, messages []job.Message) error {
 	var out []message.Message
 	for i := range messages {
 		msg := &messages[i]
 		for name, value := range strictjson.Members(msg.Body) {
-			switch string(name) {
-			case kindProposal:
-				out = append(out, message.Message{ID: msg.JobID.Key + "/" +
-					strconv.FormatInt(msg.At.UnixMicro(), 10), Body: value})
-			case kindVariantsMade, kindDeleted:
+			if kind := string(name); kind != kindProposal {
 				fileID, _ := strictjson.String(value)
-				if err := m.onFileChanged(ctx, fileID, msg.JobID.Key,
-					string(name) == kindDeleted); err != nil {
+				if err := m.applyChange(ctx, kind, fileID, msg.JobID.Key); err != nil {
 					return err
 				}
-			case kindFailed:
-				// after the deletion nobody else would look for what its last attempt has written
-				fileID, _ := strictjson.String(value)
-				if err := m.ensureNotDeleted(ctx, fileID); err != nil && err != errFileGone {
-					return err
-				}
+				continue
 			}
+			changedAt := strconv.FormatInt(msg.At.UnixMicro(), 10)
+			out = append(out, message.Message{ID: msg.JobID.Key + "/" + changedAt, Body: value})
 		}
 	}
 	return m.send(ctx, out)
 }
 
-// send gives messages to the queue.
+// applyChange applies the effect that a finished job has on other jobs of its file.
+func (m *Images) applyChange(ctx context.Context, kind, fileID, jobID string) error {
+	switch kind {
+	case kindVariantsMade, kindDeleted:
+		return m.onFileChanged(ctx, fileID, jobID, kind == kindDeleted)
+	case kindFailed:
+		// The last attempt may have written objects after the file was deleted, and no other
+		// attempt will remove them.
+		err := m.ensureNotDeleted(ctx, fileID)
+		if errors.Is(err, errFileGone) {
+			return nil
+		}
+		return err
+	}
+	return nil
+}
+
+// send sends messages to the queue.
 func (m *Images) send(ctx context.Context, out []message.Message) error {
 	if len(out) == 0 {
 		return nil
@@ -105,7 +114,8 @@ func (m *Images) send(ctx context.Context, out []message.Message) error {
 	return m.api.send(func() error { return m.Queue.Send(ctx, out) })
 }
 
-// sendMessages proposes jobs once more: such a message is never taken for one that was sent before.
+// sendMessages proposes jobs again. The messages have no id, so the queue does not drop them as
+// duplicates.
 func (m *Images) sendMessages(ctx context.Context, jobs ...*job.Job) error {
 	out := make([]message.Message, len(jobs))
 	for i, j := range jobs {
@@ -114,8 +124,8 @@ func (m *Images) sendMessages(ctx context.Context, jobs ...*job.Job) error {
 	return m.send(ctx, out)
 }
 
-// onFileChanged is told of a file one of whose jobs is completed: what waits to be tried again for
-// a file that is deleted is given up (G-IP-07), and the CDN forgets the file.
+// onFileChanged follows the completion of a job of a file: the jobs of a deleted file that wait for
+// their next attempt are canceled (G-IP-07), and the file is purged from the CDN.
 func (m *Images) onFileChanged(ctx context.Context, fileID, jobID string, deleted bool) error {
 	if deleted {
 		if err := m.cancelWaiting(ctx, fileID); err != nil {
@@ -132,8 +142,8 @@ func (m *Images) onFileChanged(ctx context.Context, fileID, jobID string, delete
 	return m.submitPurge(ctx, f, jobID)
 }
 
-// cancelWaiting ends the jobs of a deleted file that wait to be tried again. One that was claimed
-// meanwhile finds out by itself.
+// cancelWaiting cancels the jobs of a deleted file that wait for their next attempt. A job that was
+// claimed meanwhile finds the deletion itself.
 func (m *Images) cancelWaiting(ctx context.Context, fileID string) error {
 	jobs, err := m.engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true,
 		States: statesByStatus[retryable]})
@@ -159,7 +169,7 @@ func (m *Images) cancelWaiting(ctx context.Context, fileID string) error {
 	return nil
 }
 
-// runReceiver takes messages from the queue and hands each to a worker that is free.
+// runReceiver receives messages from the queue and passes each to an idle worker.
 func (m *Images) runReceiver(ctx context.Context) {
 	m.Queue.Receive(ctx, func(ctx context.Context, d message.Delivery) {
 		select {
@@ -170,9 +180,9 @@ func (m *Images) runReceiver(ctx context.Context) {
 	})
 }
 
-// claim is how a worker gets a job: it waits for a message and claims the job that this proposes
-// (IP-042). Only the first time it takes what has waited the longest: a message that was in the
-// hands of a node that was killed comes again late.
+// claim is the claim of a worker: it waits for a message and claims the job that the message
+// proposes (IP-042). The first claim of each worker takes the oldest ready job instead: the message
+// that a killed node had received is delivered again only after a while.
 func (m *Images) claim(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
 	if m.unclaimedWorkers.Add(-1) >= 0 {
 		if jobs, err := m.claimOldest(ctx, req); err != nil || len(jobs) > 0 {
@@ -199,7 +209,7 @@ func (m *Images) claim(ctx context.Context, req engine.ClaimRequest) ([]*job.Job
 	}
 }
 
-// claimOldest claims what is first in claim order, none where nothing waits.
+// claimOldest claims the first job in claim order, if one is ready.
 func (m *Images) claimOldest(ctx context.Context, req engine.ClaimRequest) (jobs []*job.Job,
 	err error) {
 	req.Wait = 0
@@ -210,18 +220,18 @@ func (m *Images) claimOldest(ctx context.Context, req engine.ClaimRequest) (jobs
 	return jobs, err
 }
 
-// take claims the job of a message and settles the message, whatever the claim said: a job that
-// cannot be claimed is over, somebody else's, or held back for a while, after which it is proposed
-// again (IP-038, IP-046). Only while the store is away nobody knows.
+// claimProposed claims the job of a message. It acknowledges the message also if the job cannot be
+// claimed: then it has finished, has another worker, or waits for its retry, which proposes it
+// again (IP-038, IP-046). Only in an outage of the store the message has to come again.
 func (m *Images) claimProposed(ctx context.Context, d message.Delivery, worker string) (j *job.Job,
 	err error) {
 	id, ok := proposedJob(d.Body)
 	if !ok {
-		m.Log.Warn("a message that proposes no job is passed over")
+		m.Log.Warn("a message that proposes no job is ignored")
 		d.Ack()
 		return nil, nil
 	}
-	// a claim that was made is told of, also to a node that stops
+	// A node that stops must still see the result of its claim.
 	claiming := context.WithoutCancel(ctx)
 	err = m.worker.query(opClaim, func() (err error) {
 		j, err = m.engine.ClaimJob(claiming, id, worker)

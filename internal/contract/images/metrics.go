@@ -13,24 +13,24 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// watch times calls and counts those that fail. An answer that there is no such thing, or that it
-// has changed meanwhile, is no failure.
+// watch measures the time of calls and counts those that fail. The kinds NotFound, Conflict and
+// RunLost are regular answers and do not count.
 type watch struct {
 	seconds  *prometheus.HistogramVec
-	failures *prometheus.CounterVec // with one label more, for the kind of the error
+	failures *prometheus.CounterVec // with one more label, the kind of the error
 }
 
 func newWatch(seconds, failures string, code string, buckets []float64, labels ...string) watch {
 	return watch{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: seconds,
-			Help: "Time of calls, by what was called.", Buckets: buckets}, labels),
+			Help: "Time of calls, by operation.", Buckets: buckets}, labels),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: failures,
-			Help: "Calls that failed, by what was called and the kind of error."},
+			Help: "Calls that failed, by operation and kind of error."},
 			append(slices.Clone(labels), code)),
 	}
 }
 
-// expect makes calls known before the first (G-IP-23).
+// expect creates the series of a call before the first call (G-IP-23).
 func (w *watch) expect(labels ...string) {
 	w.seconds.WithLabelValues(labels...)
 	w.failures.WithLabelValues(append(labels, job.Unavailable.String())...)
@@ -48,7 +48,7 @@ func (w *watch) call(fn func() error, labels ...string) error {
 	return err
 }
 
-// The words of labels.
+// Values of labels.
 const (
 	tableJobs = "jobs"
 	opSelect  = "select"
@@ -65,7 +65,7 @@ const (
 	opSend    = "send_message"
 )
 
-// apiMetrics are those of what is served (IP-062 to IP-069).
+// apiMetrics are the metrics of requests (IP-062 to IP-069).
 type apiMetrics struct {
 	seconds  *prometheus.HistogramVec
 	requests *prometheus.CounterVec
@@ -120,18 +120,19 @@ func (m *apiMetrics) object(op string, fn func() error) error {
 
 func (m *apiMetrics) send(fn func() error) error { return m.external.call(fn, queueName, opSend) }
 
-// route returns what observes the requests of a route, which goes by its pattern (IP-069).
+// route returns the function that observes the requests of a route, which is labelled with its
+// pattern (IP-069). The series of its success exist from the start.
 func (m *apiMetrics) route(method, pattern string) func(int, time.Duration) {
-	usual := http.StatusOK
+	success := http.StatusOK
 	if method == http.MethodPost || method == http.MethodDelete {
-		usual = http.StatusAccepted
+		success = http.StatusAccepted
 	}
-	m.seconds.WithLabelValues(method, pattern, strconv.Itoa(usual)) // there from the start
-	m.requests.WithLabelValues(method, pattern, strconv.Itoa(usual))
+	m.seconds.WithLabelValues(method, pattern, strconv.Itoa(success))
+	m.requests.WithLabelValues(method, pattern, strconv.Itoa(success))
 	return func(status int, elapsed time.Duration) { m.request(method, pattern, status, elapsed) }
 }
 
-// unmatched observes a request that no route is for.
+// unmatched observes a request that matches no route.
 func (m *apiMetrics) unmatched(method string, status int, elapsed time.Duration) {
 	m.request(method, "none", status, elapsed)
 }

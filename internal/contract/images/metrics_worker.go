@@ -14,22 +14,22 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// The types of errors, beside those of pictures.
+// The types of errors, beside those of package picture.
 const (
 	typeDeleted  = "file_deleted"
 	typeStorage  = "storage_error"
 	typeOriginal = "original_missing"
 	typeInternal = "internal_error"
-	typeOther    = "other" // what a worker outside has a word of its own for
+	typeOther    = "other" // any type that only a remote worker has
 )
 
-// errorTypes are all that the label error_type may have.
+// errorTypes are all values of the label error_type.
 var errorTypes = []string{picture.DecodeError, picture.TooLarge, picture.Unsupported,
 	picture.Timeout, picture.OutOfMemory, picture.Crashed,
 	typeDeleted, typeStorage, typeOriginal, typeInternal, typeWorkerLost, typeOther}
 
-// workerMetrics are those of what runs jobs (IP-070 to IP-084). What counts attempts is driven by
-// the moves the engine tells of, so that workers outside count as well (G-IP-21).
+// workerMetrics are the metrics of attempts (IP-070 to IP-084). They count the transitions that the
+// engine reports, which include those of remote workers (G-IP-21).
 type workerMetrics struct {
 	bucket string
 
@@ -49,7 +49,7 @@ func newWorkerMetrics(r prometheus.Registerer, bucket string,
 	m := &workerMetrics{bucket: bucket,
 		seconds: prometheus.NewHistogramVec(
 			prometheus.HistogramOpts{Name: "job_processing_duration_seconds",
-				Help: "Time of attempts, by what they led to.", Buckets: runs},
+				Help: "Time of attempts, by the status they led to.", Buckets: runs},
 			[]string{"job_type", "status"}),
 		latency: prometheus.NewHistogramVec(
 			prometheus.HistogramOpts{Name: "job_queue_latency_milliseconds",
@@ -57,7 +57,7 @@ func newWorkerMetrics(r prometheus.Registerer, bucket string,
 				Buckets: latencyBuckets()},
 			[]string{"job_type"}),
 		processed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "job_processed_total",
-			Help: "Attempts, by what they led to."},
+			Help: "Attempts, by the status they led to."},
 			[]string{"job_type", "status"}),
 		errors: prometheus.NewCounterVec(
 			prometheus.CounterOpts{Name: "image_processing_errors_total",
@@ -118,18 +118,18 @@ func (m *workerMetrics) object(op string, fn func() error) error {
 	return m.s3.call(fn, op, m.bucket)
 }
 
-// claimed observes how long a job could have been claimed before it was (G-IP-13).
+// claimed observes how long a job was ready before it was claimed (G-IP-13).
 func (m *workerMetrics) claimed(c *engine.Moved) {
 	since := c.Since
-	if c.From == retryDue { // it was made ready some time after that
+	if c.From == retryDue { // it was promoted some time after it was due
 		since = c.Job.DueAt
 	}
 	m.latency.WithLabelValues(jobTypeLabel(&c.Job)).Observe(max(0,
 		float64(c.At.Sub(since).Microseconds())/1000))
 }
 
-// attempted counts an attempt that has ended, under the status it led to (G-IP-11): one that was
-// lost has failed and may be tried again.
+// attempted counts an attempt that has ended, by the status it led to (G-IP-11). A lost attempt
+// counts as one that failed and is retried.
 func (m *workerMetrics) attempted(c *engine.Moved) {
 	status := statusOf(c.To)
 	if c.To == stale {
@@ -143,7 +143,7 @@ func (m *workerMetrics) attempted(c *engine.Moved) {
 	}
 }
 
-// jobTypeLabel is the type of a job as a label: what is stored cannot make labels without end.
+// jobTypeLabel is the type of a job as a label, which has two values whatever the store holds.
 func jobTypeLabel(j *job.Job) string {
 	if j.Queue == deleteFile {
 		return deleteFile

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Keys of the lines about attempts (G-IP-22).
+// Keys of the log lines about attempts (G-IP-22).
 const (
 	jobTypeAttr  = "job_type"
 	durationAttr = "duration_ms"
@@ -21,8 +21,8 @@ const (
 	fileAttr     = "file_id"
 )
 
-// onTransitions is told of every claim and of every end of an attempt on this node, whoever made
-// it.
+// onTransitions observes every claim and every end of an attempt on this node, also those of remote
+// workers.
 func (m *Images) onTransitions(moves []engine.Moved) {
 	for i := range moves {
 		c := &moves[i]
@@ -40,8 +40,8 @@ func (m *Images) onTransitions(moves []engine.Moved) {
 	}
 }
 
-// traceTransition adds to the trace of the request that a job comes from how long it could be
-// claimed, and each of its attempts, wherever that was.
+// traceTransition adds spans to the trace of the request that created a job: one for each time it
+// was ready, and one for each attempt.
 func (m *Images) traceTransition(c *engine.Moved) {
 	if c.Job.Trace == "" || !m.Tracing.Enabled() {
 		return
@@ -56,9 +56,8 @@ func (m *Images) traceTransition(c *engine.Moved) {
 	m.Tracing.RecordRun(ctx, c.Failure(), c.Job.StartedAt, c.At, attrs...)
 }
 
-// logAttempt tells how an attempt went: how long it took, why it failed, how often the job was
-// retried, what its state is (IP-058 to IP-061). Of those of a job only one that fails it for good
-// is more than routine.
+// logAttempt logs an attempt with its duration and error, the retries of the job and its status
+// (IP-058 to IP-061). Only an attempt that fails the job for good is logged above the level debug.
 func (m *Images) logAttempt(c *engine.Moved) {
 	reason := c.Reason
 	if c.On != job.Succeeded {
@@ -83,8 +82,8 @@ func failureReason(c *engine.Moved) string {
 	return cmp.Or(c.Reason, typeWorkerLost+": "+textWorkerLost)
 }
 
-// onPurgeFailed is told of every attempt at a purge that failed; one that was given up leaves old
-// copies in the CDN.
+// onPurgeFailed logs failed attempts at a purge. A purge that is given up leaves old copies in the
+// CDN, so that is a warning.
 func (m *Images) onPurgeFailed(moves []engine.Moved) {
 	for i := range moves {
 		c := &moves[i]

@@ -13,25 +13,25 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// heartbeatsPerLock is how many times a lock is renewed before it would run out (G-IP-05).
+// heartbeatsPerLock is how many heartbeats a worker sends in the time of a lease (G-IP-05).
 const heartbeatsPerLock = 3
 
-// runAttempts runs jobs that messages propose until ctx ends.
+// runAttempts executes the jobs that messages propose, until ctx ends.
 func (m *Images) runAttempts(ctx context.Context) {
 	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Name, Name: m.Node,
 		Workers: m.Workers, HeartbeatInterval: m.LockTimeout / heartbeatsPerLock,
 		Claim: m.claim, Finish: m.finish, Handler: attempts{m}, Log: m.Log,
 		OnPanic: func(t *worker.Task, _ any) engine.Outcome {
-			return failureOutcome(t.Job, typeInternal, "the attempt broke", true)
+			return failureOutcome(t.Job, typeInternal, "the attempt panicked", true)
 		}})
 	if err != nil {
-		panic(err) // New has let nothing pass that is refused here
+		panic(err) // New has validated everything that worker.New checks
 	}
 	m.unclaimedWorkers.Store(int64(m.Workers))
 	pool.Run(ctx, m.Grace)
 }
 
-// finish writes the end of an attempt.
+// finish finishes an attempt.
 func (m *Images) finish(ctx context.Context, run engine.Run, o engine.Outcome) (j *job.Job,
 	err error) {
 	err = m.worker.query(opUpdate, func() (err error) {
@@ -41,7 +41,7 @@ func (m *Images) finish(ctx context.Context, run engine.Run, o engine.Outcome) (
 	return j, err
 }
 
-// attempts makes the attempts of both types of jobs.
+// attempts executes the attempts of both types of jobs.
 type attempts struct{ *Images }
 
 // Handle implements worker.Handler.
@@ -54,50 +54,55 @@ func (a attempts) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	switch {
 	case err == nil:
 		return engine.Outcome{On: job.Succeeded, Result: result}
-	case ctx.Err() != nil: // the node stops, or the lock is lost: nobody knows what an error says
+	case ctx.Err() != nil: // the node stops or the lease was lost, which may be why it failed
 		return engine.Outcome{On: job.Released}
 	}
 	return outcomeOf(t.Job, err)
 }
 
-// permanentError is an error of an attempt that another attempt would meet again.
+// permanentError is an error of an attempt that another attempt would have again.
 type permanentError struct{ kind, text string }
 
+// Error implements error.
 func (f *permanentError) Error() string { return f.text }
 
 const textDeleted = "the file was deleted"
 
 var errFileGone = &permanentError{typeDeleted, textDeleted}
 
-// outcomeOf is how an attempt ends that met an error.
+// outcomeOf is the outcome of an attempt that returned an error.
 func outcomeOf(j *job.Job, err error) engine.Outcome {
-	var wrong *picture.Error
-	var last *permanentError
-	var known *job.Error
+	var pictureErr *picture.Error
+	var permanent *permanentError
+	var storageErr *job.Error
 	switch {
-	case errors.As(err, &wrong):
-		return failureOutcome(j, wrong.Type, wrong.Msg, !wrong.Final)
-	case errors.As(err, &last):
-		return failureOutcome(j, last.kind, last.text, false)
-	case errors.As(err, &known):
+	case errors.As(err, &pictureErr):
+		return failureOutcome(j, pictureErr.Type, pictureErr.Msg, !pictureErr.Final)
+	case errors.As(err, &permanent):
+		return failureOutcome(j, permanent.kind, permanent.text, false)
+	case errors.As(err, &storageErr):
 		return failureOutcome(j, typeStorage, err.Error(), true)
 	}
 	return failureOutcome(j, typeInternal, err.Error(), true)
 }
 
-// failureOutcome is how an attempt ends that failed (IP-052, IP-053).
+// failureOutcome is the outcome of an attempt that failed (IP-052, IP-053).
 func failureOutcome(j *job.Job, kind, text string, retryable bool) engine.Outcome {
 	f := failure{Error: text, Type: kind, Failures: j.FailedAttempts}
-	on := job.FailedForGood
+	cause := job.FailedForGood
 	if retryable {
-		on = job.Failed
+		cause = job.Failed
 		f.Failures++ // with this one
 	}
-	return engine.Outcome{On: on, Failure: f.encode(), Reason: kind + ": " + text}
+	return engine.Outcome{On: cause, Failure: f.encode(), Reason: kind + ": " + text}
 }
 
-// process makes the variants of a file (G-IP-14). It may be done twice, also at the same time: what
-// it writes is the same.
+// process makes the variants of a file (G-IP-14). Two attempts may do so, even at the same time:
+// they write the same bytes.
+//
+// A file may be deleted meanwhile, and a deletion only removes the objects that exist when it runs.
+// So process checks for a deletion before it starts, before it writes, and once more afterwards;
+// the last check removes what this attempt has written (G-IP-15).
 func (m *Images) process(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err := m.ensureNotDeleted(ctx, j.Owner); err != nil {
 		return nil, err
@@ -114,22 +119,22 @@ func (m *Images) process(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err := m.ensureNotDeleted(ctx, j.Owner); err != nil {
 		return nil, err
 	}
-	stored, err := m.putVariants(ctx, j.Owner, variants)
-	// A deletion that came while they were written may have missed some: also those of an attempt
-	// that is told to end.
-	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	stored, putErr := m.putVariants(ctx, j.Owner, variants)
+	// An attempt that was interrupted while it wrote has to clean up as well.
+	checkCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
-	if err := m.ensureNotDeleted(looking, j.Owner); err != nil {
+	if err := m.ensureNotDeleted(checkCtx, j.Owner); err != nil {
 		return nil, err
 	}
-	if err != nil {
-		return nil, err
+	if putErr != nil {
+		return nil, putErr
 	}
-	made := processResult{MIME: info.MIME, Width: info.Width, Height: info.Height, Variants: stored}
-	return made.encode(), nil
+	result := processResult{MIME: info.MIME, Width: info.Width, Height: info.Height,
+		Variants: stored}
+	return result.encode(), nil
 }
 
-// putVariants stores variants under their keys, and tells which.
+// putVariants stores variants under their keys.
 func (m *Images) putVariants(ctx context.Context, fileID string,
 	variants []picture.Variant) (stored []variant, err error) {
 	for _, v := range variants {
@@ -152,8 +157,8 @@ func (m *Images) render(ctx context.Context, j *job.Job, dir string) (picture.In
 		return err
 	})
 	if job.IsKind(err, job.NotFound) {
-		// Where nodes share the database another one may have it, and be about to be given the same
-		// storage.
+		// With several nodes the object may be in a storage that this node does not use yet, so the
+		// error is final on a single node only.
 		err = &picture.Error{Type: typeOriginal,
 			Msg: "the uploaded file is not in the object storage", Final: m.Shared == nil}
 	}
@@ -177,8 +182,8 @@ func (m *Images) putFile(ctx context.Context, key, path, mime string) error {
 	})
 }
 
-// ensureNotDeleted fails where the file was deleted, and removes what an attempt may have written
-// since (G-IP-15).
+// ensureNotDeleted returns errFileGone if the file was deleted, after it has removed what an
+// attempt may have written since (G-IP-15).
 func (m *Images) ensureNotDeleted(ctx context.Context, fileID string) error {
 	err := m.worker.query(opSelect, func() error {
 		_, err := m.engine.GetByAlias(ctx, deletionAlias(fileID))
@@ -187,13 +192,13 @@ func (m *Images) ensureNotDeleted(ctx context.Context, fileID string) error {
 	if job.IsKind(err, job.NotFound) {
 		return nil
 	}
-	if err == nil {
-		err = m.removeObjects(ctx, fileID)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = errFileGone
+	if err := m.removeObjects(ctx, fileID); err != nil {
+		return err
 	}
-	return err
+	return errFileGone
 }
 
 // deleteObjects removes a file with its variants.
@@ -201,7 +206,7 @@ func (m *Images) deleteObjects(ctx context.Context, j *job.Job) ([]byte, error) 
 	return nil, m.removeObjects(ctx, j.Owner)
 }
 
-// removePageSize is how many objects are listed at a time.
+// removePageSize is how many objects are listed in one call.
 const removePageSize = 100
 
 // removeObjects removes everything below a file's prefix.

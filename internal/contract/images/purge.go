@@ -10,7 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// Purges are jobs of their own, so that a CDN that is away holds up nothing else.
+// Purges are jobs of a contract of their own, so that an outage of the CDN delays nothing else. The
+// message of a change in the outbox leads to one purge of the file, see Deliver.
 const (
 	purgeLease       = time.Minute
 	maxPurgeTries    = 12
@@ -26,8 +27,8 @@ func purgeDelay(j *job.Job) time.Duration {
 		Max: purgeBackoffMax}.Delay(j.FailedAttempts)
 }
 
-// submitPurge stores that the CDN is to forget a file and its variants, once for each job that
-// changed it (G-IP-24).
+// submitPurge submits the purge of a file and its variants, once for each job that changed the file
+// (G-IP-24).
 func (m *Images) submitPurge(ctx context.Context, f *file, jobID string) error {
 	keys := []string{originalKey(f.id)}
 	for _, v := range f.processResult.Variants {
@@ -43,7 +44,7 @@ func (m *Images) submitPurge(ctx context.Context, f *file, jobID string) error {
 	})
 }
 
-// runPurges tells the CDN until ctx ends.
+// runPurges executes purges until ctx ends.
 func (m *Images) runPurges(ctx context.Context) {
 	if m.CDN == nil {
 		return
@@ -52,7 +53,7 @@ func (m *Images) runPurges(ctx context.Context) {
 		Name: m.Node + "/purge", Workers: purgeWorkers,
 		HeartbeatInterval: purgeLease / heartbeatsPerLock, Handler: purges{m}, Log: m.Log})
 	if err != nil {
-		panic(err) // nothing here depends on settings
+		panic(err) // nothing in this config depends on settings
 	}
 	pool.Run(ctx, m.Grace)
 }
@@ -61,13 +62,7 @@ type purges struct{ *Images }
 
 // Handle implements worker.Handler.
 func (p purges) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
-	var keys []string
-	err := json.Unmarshal(t.Job.Payload, &keys)
-	if err == nil {
-		err = p.worker.cdn.call(func() error {
-			return p.CDN.Purge(ctx, t.Job.ID.Key, keys)
-		}, p.CDN.Operation())
-	}
+	err := p.purge(ctx, t.Job)
 	switch {
 	case err == nil:
 		return engine.Outcome{On: job.Succeeded}
@@ -75,4 +70,14 @@ func (p purges) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 		return engine.Outcome{On: job.Released}
 	}
 	return engine.Outcome{On: job.Failed, Reason: err.Error()}
+}
+
+func (p purges) purge(ctx context.Context, j *job.Job) error {
+	var keys []string
+	if err := json.Unmarshal(j.Payload, &keys); err != nil {
+		return err
+	}
+	return p.worker.cdn.call(func() error {
+		return p.CDN.Purge(ctx, j.ID.Key, keys)
+	}, p.CDN.Operation())
 }

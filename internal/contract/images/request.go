@@ -23,15 +23,18 @@ func readObject(c *httpapi.Call) ([]byte, error) {
 	return text, nil
 }
 
-// create is a request for a job. Whatever else it says, such as a status, is ignored (IP-030).
+// create is a request for a job. Other members, such as a status, are ignored (IP-030).
 type create struct {
 	jobType string
 	fileID  string
-	sizes   []int // nil is the usual ones
+	sizes   []int // nil stands for the default sizes
 }
 
 func readCreate(c *httpapi.Call) (q create, err error) {
 	text, err := readObject(c)
+	if err != nil {
+		return q, err
+	}
 	for name, value := range strictjson.Members(text) {
 		switch string(name) {
 		case "type":
@@ -45,8 +48,6 @@ func readCreate(c *httpapi.Call) (q create, err error) {
 		}
 	}
 	switch {
-	case err != nil:
-		return q, err
 	case !slices.Contains(jobTypes, q.jobType):
 		return q, invalid("type must be %s or %s", processFile, deleteFile)
 	case q.fileID == "":
@@ -83,13 +84,16 @@ func parseSizes(raw []byte) ([]int, error) {
 // readJobID reads a request that names a job.
 func readJobID(c *httpapi.Call) (name string, err error) {
 	text, err := readObject(c)
+	if err != nil {
+		return "", err
+	}
 	for member, value := range strictjson.Members(text) {
 		if string(member) == "job_id" {
 			name, _ = strictjson.String(value)
 		}
 	}
-	if err == nil && name == "" {
-		err = invalid("job_id is missing")
+	if name == "" {
+		return "", invalid("job_id is missing")
 	}
-	return name, err
+	return name, nil
 }

@@ -18,11 +18,11 @@ const (
 // The bodies of requests, in bytes.
 const (
 	maxJSONBody  = 64 << 10
-	formOverhead = 64 << 10 // what a form may have around the file
+	formOverhead = 64 << 10 // of a form, around the file
 )
 
-// routes are those of the design: uploads and files, jobs, messages, dead letters. None changes
-// what a job has come to: that is for workers (IP-036).
+// routes are the routes of uploads and files, jobs, messages and dead letters. None of them changes
+// the state of an existing job: only workers do (IP-036).
 func (m *Images) routes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: filesPath, Action: "upload", Handle: m.upload,
@@ -53,17 +53,26 @@ func (m *Images) routes() []httpapi.Route {
 	}
 }
 
-// Mount makes Images serve its paths by an engine. It is called once.
+// Mount binds the contract to an engine and returns the handler of its paths. It is called once. A
+// node whose objects are not those of the database refuses all requests.
 func (m *Images) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	m.engine = e
 	m.bound.Store(e)
-	table := httpapi.Router{Name: Name, Prefixes: []string{prefix}, Routes: m.routes(),
-		Token: m.Token, BodyLimit: maxJSONBody,
-		WriteError: m.sendError, Log: m.Log, ObserveUnmatched: m.api.unmatched, Tracing: m.Tracing}
-	for i := range table.Routes {
-		r := &table.Routes[i]
+	router := httpapi.Router{
+		Name:             Name,
+		Prefixes:         []string{prefix},
+		Routes:           m.routes(),
+		Token:            m.Token,
+		BodyLimit:        maxJSONBody,
+		WriteError:       m.sendError,
+		Log:              m.Log,
+		ObserveUnmatched: m.api.unmatched,
+		Tracing:          m.Tracing,
+	}
+	for i := range router.Routes {
+		r := &router.Routes[i]
 		r.Observe = m.api.route(r.Method, r.Pattern)
 		r.Handle = m.Shared.Guard(r.Handle)
 	}
-	return table.MustMount()
+	return router.MustMount()
 }

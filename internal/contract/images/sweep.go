@@ -3,6 +3,7 @@ package images
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,17 +13,18 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// The sweep that sends lost messages again (G-IP-16).
+// The sweep repairs what a crash can leave behind: a job that is ready and whose message is lost,
+// and an original without a job. It runs on one elected node at a time (G-IP-16).
 const (
 	sweepInterval = 30 * time.Second
 	sweepMinAge   = time.Minute
-	sweepPageSize = 500 // of each state, at a time: a backlog gets its turns
+	sweepPageSize = 500 // jobs of each state in one sweep; the next continues after them
 )
 
-// sweepElection is what the node that sweeps is elected for.
+// sweepElection names the election of the node that sweeps.
 const sweepElection = "images.sweep"
 
-// runSweeps sweeps now and then until ctx ends.
+// runSweeps sweeps every sweepInterval until ctx ends.
 func (m *Images) runSweeps(ctx context.Context) {
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
@@ -37,19 +39,19 @@ func (m *Images) runSweeps(ctx context.Context) {
 	}
 }
 
-// sweeper goes through what may have been forgotten, a part at a time.
+// sweeper remembers how far the sweeps have come, as each handles a bounded number of rows.
 type sweeper struct {
 	*Images
-	positions map[job.State]*job.Job // where the next sweep goes on
-	lastKey   string                 // key of the last object looked at
-	minKey    string                 // older ones were looked at before
+	positions map[job.State]*job.Job // the last job of the previous sweep, by state
+	lastKey   string                 // of the last object that was checked
+	endKey    string                 // of the end of the window of objects that is being checked
 }
 
 func newSweeper(m *Images) *sweeper {
 	return &sweeper{Images: m, positions: map[job.State]*job.Job{}}
 }
 
-// sweep looks for lost messages and for uploads without a job. One node at a time does so.
+// sweep resends lost messages and removes originals without a job, if this node is elected.
 func (s *sweeper) sweep(ctx context.Context) error {
 	elected, err := s.engine.Elect(ctx, sweepElection, sweepInterval*9/10)
 	if err != nil || !elected {
@@ -58,7 +60,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	return errors.Join(s.resendLost(ctx), s.removeOrphans(ctx))
 }
 
-// resendLost sends those of jobs again that could be claimed for a minute and were not.
+// resendLost sends the messages of jobs again that have been ready for sweepMinAge.
 func (s *sweeper) resendLost(ctx context.Context) error {
 	var all []*job.Job
 	for _, state := range []job.State{queued, stale, retryDue, released} {
@@ -71,7 +73,7 @@ func (s *sweeper) resendLost(ctx context.Context) error {
 	return s.sendMessages(ctx, all...)
 }
 
-// nextWaiting are the next jobs of a state that have been in it for a minute.
+// nextWaiting returns the next jobs of a state that have been in it for sweepMinAge.
 func (s *sweeper) nextWaiting(ctx context.Context, state job.State) ([]*job.Job, error) {
 	search := store.Search{Contract: Name, State: state, PriorityMin: defaultPriority,
 		PriorityMax: defaultPriority, Limit: sweepPageSize}
@@ -86,37 +88,35 @@ func (s *sweeper) nextWaiting(ctx context.Context, state job.State) ([]*job.Job,
 	if len(found) == sweepPageSize {
 		s.positions[state] = found[sweepPageSize-1]
 	}
-	now, oldBefore := s.Now(), found[:0]
-	for _, j := range found {
-		if now.Sub(j.UpdatedAt) >= sweepMinAge {
-			oldBefore = append(oldBefore, j)
-		}
-	}
-	return oldBefore, nil
+	now := s.Now()
+	return slices.DeleteFunc(found, func(j *job.Job) bool {
+		return now.Sub(j.UpdatedAt) < sweepMinAge
+	}), nil
 }
 
-// Uploads that have no job: a crash came between the object and the job. Younger ones may be on
-// their way, and their node's clock may be behind.
+// An original without a job is an orphan: a crash came between the two. The sweep checks originals
+// between these two ages. A younger one may belong to an upload that is still running, perhaps on a
+// node whose clock is behind.
 const (
 	orphanMaxAge   = 2 * 24 * time.Hour
 	orphanMinAge   = 2 * uploadTimeout
 	orphanPageSize = 200
 )
 
-// removeOrphans removes the originals of uploads that were never acknowledged. Ids follow time, so
-// those of a stretch of time are listed without looking at others.
+// removeOrphans removes the originals of uploads that were never acknowledged. Ids are ordered by
+// time, so the keys of a window of time are a range of the list.
 func (s *sweeper) removeOrphans(ctx context.Context) error {
 	now := s.Now()
-	if s.minKey == "" || s.lastKey >= s.minKey { // once around
-		s.lastKey, s.minKey = max(s.minKey, keyPrefix+uuids.LowerBound(now.Add(-orphanMaxAge))),
-			keyPrefix+uuids.LowerBound(now.Add(-orphanMinAge))
+	if s.endKey == "" || s.lastKey >= s.endKey { // the window is finished; the next follows it
+		s.lastKey = max(s.endKey, keyPrefix+uuids.LowerBound(now.Add(-orphanMaxAge)))
+		s.endKey = keyPrefix + uuids.LowerBound(now.Add(-orphanMinAge))
 	}
 	found, err := s.Objects.List(ctx, "", keyPrefix, s.lastKey, orphanPageSize)
 	if err != nil {
 		return err
 	}
 	for _, key := range found {
-		if s.lastKey = key; key >= s.minKey {
+		if s.lastKey = key; key >= s.endKey {
 			break
 		}
 		fileID, name, _ := strings.Cut(strings.TrimPrefix(key, keyPrefix), "/")
@@ -128,7 +128,7 @@ func (s *sweeper) removeOrphans(ctx context.Context) error {
 		}
 	}
 	if len(found) < orphanPageSize {
-		s.lastKey = s.minKey
+		s.lastKey = s.endKey
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -25,11 +26,11 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// mimeByExtension are the types that are taken, by the extensions of file names (G-IP-17).
+// mimeByExtension are the supported types, by the extensions of file names (G-IP-17).
 var mimeByExtension = map[string]string{".jpg": "image/jpeg", ".jpeg": "image/jpeg",
 	".png": "image/png", ".gif": "image/gif", ".webp": "image/webp"}
 
-// supportedTypes are the types that are taken.
+// supportedTypes are the types of mimeByExtension, each once.
 func supportedTypes() iter.Seq[string] {
 	all := map[string]bool{}
 	for _, m := range mimeByExtension {
@@ -38,34 +39,45 @@ func supportedTypes() iter.Seq[string] {
 	return maps.Keys(all)
 }
 
-// octetStream says nothing of what something is.
+// octetStream is the content type of unspecified content.
 const octetStream = "application/octet-stream"
 
-// declaredType is what an upload says it is: by its content type or else by its name; "" for what
-// is not taken.
+// declaredType is the type that an upload declares by its content type, or else by the extension of
+// its name; "" if the type is not supported.
 func declaredType(contentType, name string) string {
-	kind, _, err := mime.ParseMediaType(contentType)
-	if contentType == "" || kind == octetStream {
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	if contentType == "" || mediaType == octetStream {
 		return mimeByExtension[strings.ToLower(path.Ext(name))]
 	}
-	if kind == "image/jpg" { // as some have it
-		kind = "image/jpeg"
+	if err != nil {
+		return ""
 	}
-	for known := range supportedTypes() {
-		if err == nil && kind == known {
-			return known
-		}
+	if mediaType == "image/jpg" { // a common misspelling
+		return "image/jpeg"
 	}
-	return ""
+	if !slices.Contains(slices.Collect(supportedTypes()), mediaType) {
+		return ""
+	}
+	return mediaType
 }
 
-// uploadRequest is an upload under way.
+// An upload is streamed to the object storage first and gets its job afterwards, so that a job
+// never lacks its original:
+//
+//	idempotency key known? ─► original ─► job, in one transaction ─► receipt
+//	         │ yes               │ error          │ error
+//	         ▼                   ▼                ▼
+//	     receipt              discard          discard, unless the job may exist
+//
+// An original that a crash leaves behind is removed by the sweep.
+
+// uploadRequest is one upload.
 type uploadRequest struct {
 	*Images
 	call      *httpapi.Call
 	fileID    string
-	startedAt time.Time // as the file's id has it
-	key       string    // Idempotency-Key, empty for none
+	startedAt time.Time // the time in the file's id
+	key       string    // Idempotency-Key, may be empty
 	jobInput
 	stored bool // the original is in the object storage
 }
@@ -82,18 +94,11 @@ func (m *Images) upload(c *httpapi.Call) error {
 			return err
 		}
 		if earlier != nil {
-			if _, err := io.Copy(io.Discard, c.Reader()); err != nil {
-				return err
-			}
-			return sendReceipt(c, earlier)
+			return m.repeatReceipt(c, earlier)
 		}
 	}
 	in.startedAt, in.fileID = m.Now(), m.ids.Next(1)[0]
-	err := in.read()
-	var j *job.Job
-	if err == nil {
-		j, err = in.submit()
-	}
+	j, err := in.accept()
 	if err != nil {
 		in.discard()
 		return err
@@ -101,6 +106,22 @@ func (m *Images) upload(c *httpapi.Call) error {
 	m.api.uploads.WithLabelValues(in.MIME).Observe(float64(in.Bytes))
 	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
 	return sendReceipt(c, j)
+}
+
+// repeatReceipt discards the body of a repeated upload and answers with the job of the first.
+func (m *Images) repeatReceipt(c *httpapi.Call, j *job.Job) error {
+	if _, err := io.Copy(io.Discard, c.Reader()); err != nil {
+		return err
+	}
+	return sendReceipt(c, j)
+}
+
+// accept stores the original and then the job.
+func (in *uploadRequest) accept() (*job.Job, error) {
+	if err := in.read(); err != nil {
+		return nil, err
+	}
+	return in.submit()
 }
 
 func sendReceipt(c *httpapi.Call, j *job.Job) error {
@@ -112,12 +133,12 @@ func sendReceipt(c *httpapi.Call, j *job.Job) error {
 	return nil
 }
 
-// maxNameBytes bounds what callers call things, in bytes.
+// maxNameBytes bounds the headers that name something, in bytes.
 const maxNameBytes = 255
 
-// readHeader reads what the header says beside the type.
+// readHeader reads the headers and the query, but for the content type. A content encoding is
+// refused, as the original would be stored in encoded form.
 func (in *uploadRequest) readHeader() (err error) {
-	// the original would be kept in that form
 	if httpapi.HasContentEncoding(in.call.Request.Header) {
 		return httpapi.ErrContentEncoding
 	}
@@ -128,28 +149,33 @@ func (in *uploadRequest) readHeader() (err error) {
 		return err
 	}
 	sizes, given, err := in.call.Query("sizes")
-	if err == nil && given {
-		in.Sizes, err = readSizes(sizes)
+	if err != nil || !given {
+		return err
 	}
+	in.Sizes, err = readSizes(sizes)
 	return err
 }
 
+// plainHeader reads an optional header; an absent one is "".
 func plainHeader(c *httpapi.Call, name string) (string, error) {
 	given := c.Request.Header.Values(name)
 	if len(given) == 0 {
 		return "", nil
 	}
-	if len(given) > 1 || given[0] == "" || len(given[0]) > maxNameBytes ||
-		!utf8.ValidString(given[0]) || strings.ContainsFunc(given[0], func(r rune) bool {
-		return r < ' '
-	}) {
+	if len(given) > 1 || !isPlainText(given[0]) {
 		return "", invalid("%s must be a text of 1 to %d bytes, given once", name, maxNameBytes)
 	}
 	return given[0], nil
 }
 
-// findByIdempotencyKey finds the job that an upload under the same key has made, nil if there is
-// none.
+func isPlainText(text string) bool {
+	if text == "" || len(text) > maxNameBytes || !utf8.ValidString(text) {
+		return false
+	}
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' })
+}
+
+// findByIdempotencyKey finds the job of an earlier upload with the same key, nil if there is none.
 func (m *Images) findByIdempotencyKey(ctx context.Context, key string) (j *job.Job, err error) {
 	err = m.api.query(opSelect, func() (err error) {
 		j, err = m.engine.GetByAlias(ctx, uploadAlias(key))
@@ -163,14 +189,14 @@ func (m *Images) findByIdempotencyKey(ctx context.Context, key string) (j *job.J
 
 func uploadAlias(key string) job.IdentityHash { return job.AliasOf(Name, "upload", key) }
 
-// read stores the original, from a form or from the body as it is.
+// read stores the original, which is a part of a form or the whole body.
 func (in *uploadRequest) read() error {
-	given := in.call.Request.Header.Get("Content-Type")
-	kind, params, err := mime.ParseMediaType(given)
-	if err == nil && kind == "multipart/form-data" {
-		return in.readForm(multipart.NewReader(in.call.Reader(), params["boundary"]))
+	contentType := in.call.Request.Header.Get("Content-Type")
+	mediaType, params, err := mime.ParseMediaType(contentType)
+	if err != nil || mediaType != "multipart/form-data" {
+		return in.storeOriginal(declaredType(contentType, ""), in.call.Reader())
 	}
-	return in.storeOriginal(declaredType(given, ""), in.call.Reader())
+	return in.readForm(multipart.NewReader(in.call.Reader(), params["boundary"]))
 }
 
 const (
@@ -178,7 +204,7 @@ const (
 	maxFormField = 4 << 10 // bytes of a field
 )
 
-// readForm reads the parts file and sizes, in whatever order, and passes over others.
+// readForm reads the parts file and sizes, in any order, and ignores others.
 func (in *uploadRequest) readForm(form *multipart.Reader) error {
 	for range maxFormParts {
 		part, err := form.NextRawPart()
@@ -211,28 +237,29 @@ func (in *uploadRequest) readPart(part *multipart.Part) error {
 			part)
 	case "sizes":
 		text, err := io.ReadAll(io.LimitReader(part, maxFormField))
-		if err == nil {
-			in.Sizes, err = readSizes(string(text))
+		if err != nil {
+			return err
 		}
+		in.Sizes, err = readSizes(string(text))
 		return err
 	}
 	_, err := io.Copy(io.Discard, part)
 	return err
 }
 
-// formError tells what is wrong with a form, unless the error knows better.
+// formError makes an error of the kind Malformed, unless the error is a specific one already.
 func formError(err error) error {
 	var known *job.Error
 	var refusal *httpapi.StatusError
-	var isProblem *problem
-	if errors.As(err, &known) || errors.As(err, &refusal) || errors.As(err, &isProblem) {
+	var specific *problem
+	if errors.As(err, &known) || errors.As(err, &refusal) || errors.As(err, &specific) {
 		return err
 	}
 	return &job.Error{Kind: job.Malformed, Op: Name, Msg: "the form could not be read to its end",
 		Err: err}
 }
 
-// storeOriginal streams the original to the object storage: memory does not grow with its size.
+// storeOriginal streams the original to the object storage; it is never in memory as a whole.
 func (in *uploadRequest) storeOriginal(kind string, body io.Reader) error {
 	if kind == "" {
 		return errUnsupported
@@ -244,7 +271,7 @@ func (in *uploadRequest) storeOriginal(kind string, body io.Reader) error {
 		info, err = in.Objects.Put(in.call.Request.Context(), "", originalKey(in.fileID), counted,
 			object.Attributes{ContentType: kind})
 		if counted.err != nil {
-			return nil // no failure of the storage
+			return nil // the upload failed, not the storage: the metric must not count it
 		}
 		return err
 	})
@@ -258,8 +285,8 @@ func (in *uploadRequest) storeOriginal(kind string, body io.Reader) error {
 	return nil
 }
 
-// uploadTimeout is how long an upload may take. One that took longer than orphanMinAge would be
-// taken for one that was left behind.
+// uploadTimeout bounds the time of an upload. The sweep would remove the original of one that takes
+// longer than orphanMinAge.
 const uploadTimeout = 30 * time.Minute
 
 // checkTimeout fails once an upload has taken too long.
@@ -271,15 +298,15 @@ func (in *uploadRequest) checkTimeout() error {
 		Msg: fmt.Sprintf("the upload took longer than %s", uploadTimeout)}
 }
 
-// limitedReader refuses what is larger than an upload may be, or takes longer, as soon as that is
-// known.
+// limitedReader fails as soon as an upload is larger or takes longer than it may.
 type limitedReader struct {
 	r            io.Reader
 	n, max       int64
 	checkTimeout func() error
-	err          error // why it was not read to its end
+	err          error // the error that Read returned, other than io.EOF
 }
 
+// Read implements io.Reader.
 func (l *limitedReader) Read(p []byte) (int, error) {
 	n, err := l.read(p)
 	if err != nil && err != io.EOF {
@@ -300,10 +327,9 @@ func (l *limitedReader) read(p []byte) (int, error) {
 	return n, err
 }
 
-// submit stores the job of the upload, or finds the one of another upload under the same key that
-// was first.
+// submit stores the job of the upload, or finds that of a concurrent upload with the same key.
 func (in *uploadRequest) submit() (*job.Job, error) {
-	if err := in.checkTimeout(); err != nil { // from here on it is a transaction, which is bounded
+	if err := in.checkTimeout(); err != nil { // the transaction that follows is short
 		return nil, err
 	}
 	ctx := in.call.Request.Context()
@@ -313,9 +339,9 @@ func (in *uploadRequest) submit() (*job.Job, error) {
 	}
 	j, err := in.store(ctx, s)
 	if job.IsKind(err, job.Conflict) && in.key != "" {
-		first, lookErr := in.findByIdempotencyKey(ctx, in.key)
-		if lookErr != nil || first == nil {
-			return nil, errors.Join(lookErr, err)
+		first, findErr := in.findByIdempotencyKey(ctx, in.key)
+		if findErr != nil || first == nil {
+			return nil, errors.Join(findErr, err)
 		}
 		in.discard()
 		return first, nil
@@ -323,11 +349,11 @@ func (in *uploadRequest) submit() (*job.Job, error) {
 	return j, err
 }
 
-// undoTimeout bounds the removal of an original that gets no job.
+// undoTimeout bounds the cleanup after an upload or an attempt that failed.
 const undoTimeout = 10 * time.Second
 
-// discard removes the original of an upload that comes to nothing. Where a commit's answer was lost
-// its job may be there all the same: then nobody knows, and the sweep finds out later.
+// discard removes the original of an upload that failed. If the answer of a commit was lost, the
+// job may exist nevertheless: if that cannot be found out, the original is left to the sweep.
 func (in *uploadRequest) discard() {
 	if !in.stored {
 		return
@@ -336,35 +362,46 @@ func (in *uploadRequest) discard() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.call.Request.Context()),
 		undoTimeout)
 	defer cancel()
-	jobs, err := in.engine.List(ctx, fileJobsFilter(in.fileID))
-	if err == nil && len(jobs) == 0 {
-		err = in.api.object(opDelete, func() error {
-			return in.Objects.Delete(ctx, "", originalKey(in.fileID))
-		})
-	}
-	if err != nil {
+	if err := in.removeOriginal(ctx); err != nil {
 		in.Log.Log(context.Background(), outage.Level(slog.LevelWarn, err),
-			"an upload that came to nothing is removed later", telemetry.ErrorMessage, err)
+			"the original of a failed upload is left to the sweep", telemetry.ErrorMessage, err)
 	}
 }
 
-// defaultPriority is that of all jobs.
+// removeOriginal removes the original unless the file has a job.
+func (in *uploadRequest) removeOriginal(ctx context.Context) error {
+	jobs, err := in.engine.List(ctx, fileJobsFilter(in.fileID))
+	if err != nil || len(jobs) > 0 {
+		return err
+	}
+	return in.api.object(opDelete, func() error {
+		return in.Objects.Delete(ctx, "", originalKey(in.fileID))
+	})
+}
+
+// defaultPriority is the priority of all jobs.
 const defaultPriority = 5
 
 // submission is a new job of a file.
 func (m *Images) submission(ctx context.Context, jobType, fileID string,
 	u jobInput) engine.Submission {
-	return engine.Submission{Job: job.Job{ID: idOf(m.ids.Next(1)[0]), Kind: jobType, Queue: jobType,
-		Owner: fileID, Priority: defaultPriority,
-		Lease: m.LockTimeout + lockTimeoutSlack, MaxAttempts: m.MaxAttempts, Definition: u.encode(),
-		Trace: telemetry.Carrier(ctx)}}
+	return engine.Submission{Job: job.Job{
+		ID:          idOf(m.ids.Next(1)[0]),
+		Kind:        jobType,
+		Queue:       jobType,
+		Owner:       fileID,
+		Priority:    defaultPriority,
+		Lease:       m.LockTimeout + lockTimeoutSlack,
+		MaxAttempts: m.MaxAttempts,
+		Definition:  u.encode(),
+		Trace:       telemetry.Carrier(ctx),
+	}}
 }
 
-// lockTimeoutSlack makes a lock that is exactly as old as its time-out one that still holds
-// (IP-045).
+// lockTimeoutSlack lets a lock that is exactly as old as LockTimeout still be valid (IP-045).
 const lockTimeoutSlack = time.Microsecond
 
-// store stores a job and returns it as it is then.
+// store submits a job and returns it as it is stored.
 func (m *Images) store(ctx context.Context, s engine.Submission) (*job.Job, error) {
 	err := m.api.query(opInsert, func() error {
 		receipt, err := m.engine.Submit(ctx, engine.Unique, []engine.Submission{s})

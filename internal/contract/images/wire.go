@@ -12,8 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// jobInput is what each job of a file knows of it, and what it is to do. It is the definition of
-// the job.
+// jobInput is the definition of a job: what was uploaded, and the sizes to make of it.
 type jobInput struct {
 	MIME   string `json:"mime_type"` // as declared
 	Bytes  int64  `json:"size_bytes"`
@@ -22,20 +21,19 @@ type jobInput struct {
 }
 
 func (u *jobInput) encode() []byte {
-	text, _ := json.Marshal(u) // strings and numbers: there is nothing to go wrong
+	text, _ := json.Marshal(u) // strings and numbers: it cannot fail
 	return text
 }
 
-// uploadOf reads what encode wrote; what cannot be read is left out.
+// uploadOf reads what encode wrote; members that cannot be read stay empty.
 func uploadOf(j *job.Job) (u jobInput) {
 	_ = json.Unmarshal(j.Definition, &u)
 	return u
 }
 
-// processResult is what a completed process_file job has made: its result, as workers outside send
-// it too.
+// processResult is the result of a completed process_file job, also as remote workers send it.
 type processResult struct {
-	MIME     string    `json:"mime_type"` // what the original really is
+	MIME     string    `json:"mime_type"` // of the original, detected
 	Width    int       `json:"width"`
 	Height   int       `json:"height"`
 	Variants []variant `json:"variants"`
@@ -54,12 +52,12 @@ func (m *processResult) encode() []byte {
 	return text
 }
 
-// failure is why an attempt ended badly, as it is kept with the job.
+// failure says why an attempt failed, as it is stored with the job.
 type failure struct {
 	Error string `json:"error"`
 	Type  string `json:"error_type"`
-	// Failures are those of the job with this one. The job has more when a later attempt was lost,
-	// or given back: those leave nothing behind.
+	// Failures counts the failed attempts of the job, with this one. If the job has more, a later
+	// attempt was lost or released, which stores no failure.
 	Failures int `json:"failures"`
 }
 
@@ -68,13 +66,13 @@ func (f *failure) encode() []byte {
 	return text
 }
 
-// The reason of an attempt whose end nobody told of.
+// The reason of an attempt that was lost or released.
 const (
 	typeWorkerLost = "worker_lost"
-	textWorkerLost = "the worker was lost or gave the job back"
+	textWorkerLost = "the worker was lost or released the job"
 )
 
-// lastFailure is the reason of the latest failure (IP-057), nil where there was none.
+// lastFailure is the latest failure of a job (IP-057), nil if there was none.
 func lastFailure(j *job.Job) *failure {
 	var f failure
 	if j.Failure != nil {
@@ -95,14 +93,14 @@ const keyPrefix = "images/"
 func filePrefix(fileID string) string  { return keyPrefix + fileID + "/" }
 func originalKey(fileID string) string { return filePrefix(fileID) + "original" }
 
-// variantStem is a variant's key without its extension, which says what it is.
+// variantStem is the key of a variant without its extension, which depends on the type.
 func variantStem(fileID string, size int) string { return filePrefix(fileID) + strconv.Itoa(size) }
 
-// variantExtensions of variants.
+// variantExtensions are the extensions of variants, by type.
 var variantExtensions = map[string]string{"image/jpeg": ".jpg", "image/png": ".png"}
 
-// variantMIME is what the object under a variant's key is; "" for a key that is none of a file's
-// variant of a size.
+// variantMIME is the type of a variant by its key; "" if the key is not that of a file's variant of
+// this size.
 func variantMIME(key, fileID string, size int) string {
 	for mime, ext := range variantExtensions {
 		if key == variantStem(fileID, size)+ext {
@@ -112,8 +110,8 @@ func variantMIME(key, fileID string, size int) string {
 	return ""
 }
 
-// workerPayload is what a worker is told of a job: the members of its message (IP-008), and where
-// the results belong.
+// workerPayload is the payload of a job in the worker API: the members of its message (IP-008), and
+// the keys that its objects must have.
 func workerPayload(j *job.Job) []byte {
 	o := strictjson.NewObject(make([]byte, 0, 512))
 	appendMessage(&o, j)
@@ -123,7 +121,7 @@ func workerPayload(j *job.Job) []byte {
 		for i, size := range u.Sizes {
 			stems[i] = variantStem(j.Owner, size)
 		}
-		o.Texts("variantKeys", stems) // to each belongs .jpg or .png
+		o.Texts("variantKeys", stems) // without .jpg or .png
 	} else {
 		o.Text("prefix", filePrefix(j.Owner))
 	}
@@ -150,8 +148,8 @@ func proposalMessage(j *job.Job) []byte {
 	return o.End()
 }
 
-// proposedJob is the job that a message is about; messages come from a queue that others may write
-// to.
+// proposedJob is the job that a message proposes; ok is false for a message that proposes none, as
+// others may write to the queue.
 func proposedJob(text []byte) (job.ID, bool) {
 	var m struct {
 		JobID string `json:"jobId"`
@@ -165,7 +163,7 @@ func proposedJob(text []byte) (job.ID, bool) {
 
 func idOf(key string) job.ID { return job.ID{Contract: Name, Key: key} }
 
-// appendJob writes a job as it is shown (IP-007, G-IP-20).
+// appendJob writes a job as clients see it (IP-007, G-IP-20).
 func appendJob(o *strictjson.Object, j *job.Job) {
 	o.Text("job_id", j.ID.Key)
 	o.Text("job_type", j.Queue)
@@ -187,7 +185,7 @@ func appendJob(o *strictjson.Object, j *job.Job) {
 	o.Time("locked_at", lockedAt(j))
 }
 
-// lockedAt is when the lock was taken, or renewed; zero where there is none.
+// lockedAt is when the lease was taken or renewed last; zero if there is none.
 func lockedAt(j *job.Job) time.Time {
 	switch j.State {
 	case processing:
@@ -228,7 +226,7 @@ func validSizes(sizes []int) bool {
 
 var errSizes = invalid("sizes must be 1 to 20 whole numbers from 1 to 8192, such as 100,400")
 
-// readSizes reads 100,400 and merges doubles.
+// readSizes parses a list such as 100,400.
 func readSizes(text string) ([]int, error) {
 	var sizes []int
 	for word := range strings.SplitSeq(text, ",") {
@@ -241,6 +239,7 @@ func readSizes(text string) ([]int, error) {
 	return mergeSizes(sizes)
 }
 
+// mergeSizes sorts sizes, removes duplicates and validates the rest.
 func mergeSizes(sizes []int) ([]int, error) {
 	slices.Sort(sizes)
 	if sizes = slices.Compact(sizes); !validSizes(sizes) {

@@ -1,6 +1,6 @@
-// Package handler defines what a job type of FetchBox can customise: it may change a manifest before
-// tasks are made of it, make the tasks itself, choose the key of each object, and run code when a job
-// has ended.
+// Package handler defines what a job type of FetchBox can customise: it may change a manifest
+// before tasks are made of it, make the tasks itself, choose the key of each object, and run code
+// when a job has ended.
 //
 //	submit   Prepare ─► Tasks ─► Adjust, for each task
 //	attempt                      Adjust, also for the task of a direct producer

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Gallery stores the files of a gallery together: a resource with the tag "gallery" gets a key below
-// the name of that gallery, whichever job downloads it, with the extension of its URL so that
+// Gallery stores the files of a gallery together: a resource with the tag "gallery" gets a key
+// below the name of that gallery, whichever job downloads it, with the extension of its URL so that
 // browsers show it. The tags become the metadata of the object. It is the example of
 // docs/handlers.md.
 //

@@ -15,8 +15,8 @@ type Job struct {
 	TraceID     string
 }
 
-// Manifest is a valid manifest. Metadata and Attributes are the bytes that were sent; Attributes may
-// be empty.
+// Manifest is a valid manifest. Metadata and Attributes are the bytes that were sent; Attributes
+// may be empty.
 type Manifest struct {
 	Version    string
 	Metadata   json.RawMessage

@@ -11,8 +11,8 @@ const (
 	keptSegmentPrefix = 120 // bytes that remain of a segment that is shortened
 )
 
-// Key is the key of a download unless its task has one (FB-082, G-FB-32): the prefix of the job type,
-// the job and the resource. The prefix "" stands for resources/TYPE/.
+// Key is the key of a download unless its task has one (FB-082, G-FB-32): the prefix of the job
+// type, the job and the resource. The prefix "" stands for resources/TYPE/.
 func Key(prefix, jobType, jobID, resourceID string) string {
 	if prefix == "" {
 		prefix = "resources/" + jobType + "/"

@@ -1,6 +1,6 @@
-// Package cdn tells a content delivery network that objects have changed: by PURGE requests, or by
-// invalidations of CloudFront. Errors are *job.Error: Unavailable for what may pass, Invalid for
-// what the network refuses.
+// Package cdn removes copies of changed objects from a content delivery network, by PURGE requests
+// or by invalidations of CloudFront. Its errors are *job.Error, of the kind Unavailable if a retry
+// may succeed and Invalid if the network refuses the request.
 package cdn
 
 import (
@@ -19,32 +19,32 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// What is done to a network, as metrics call it.
+// Names of the operations, as labels of metrics.
 const (
 	OpPurge      = "purge"
 	OpInvalidate = "create_invalidation"
 )
 
-// Operations are all of them.
+// Operations are all operations.
 var Operations = []string{OpInvalidate, OpPurge}
 
-// CDN is a network that keeps copies of objects.
+// CDN is a content delivery network.
 type CDN interface {
-	// Purge makes it forget the objects of keys. To do so again under the same reference changes
-	// nothing.
+	// Purge removes the copies of objects, by their keys. It is idempotent for one reference.
 	Purge(ctx context.Context, reference string, keys []string) error
-	// Operation is what that is.
+
+	// Operation is the name of the operation that Purge uses.
 	Operation() string
 }
 
-// Doer makes requests: the only way out of the process.
+// Doer makes HTTP requests, guarded by package egress.
 type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
 // HTTP sends PURGE requests (G-IP-24).
 type HTTP struct {
-	URL    string // what the keys are below
+	URL    string // the prefix of the keys
 	Client Doer
 }
 
@@ -62,11 +62,11 @@ func (h *HTTP) Purge(ctx context.Context, _ string, keys []string) error {
 	return nil
 }
 
-// bodyLimit is how much of an answer is read.
+// bodyLimit bounds how much of an answer is read, in bytes.
 const bodyLimit = 64 << 10
 
-func (h *HTTP) purge(ctx context.Context, at string) error {
-	req, err := http.NewRequestWithContext(ctx, "PURGE", at, nil)
+func (h *HTTP) purge(ctx context.Context, objectURL string) error {
+	req, err := http.NewRequestWithContext(ctx, "PURGE", objectURL, nil)
 	if err != nil {
 		return &job.Error{Kind: job.Invalid, Op: "cdn.purge", Err: err}
 	}
@@ -75,7 +75,7 @@ func (h *HTTP) purge(ctx context.Context, at string) error {
 		return &job.Error{Kind: job.Unavailable, Op: "cdn.purge", Err: err}
 	}
 	defer resp.Body.Close()
-	// so that the connection serves again
+	// A body that is read to its end lets the connection be reused.
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, bodyLimit))
 	if resp.StatusCode/100 == 2 || resp.StatusCode == http.StatusNotFound {
 		return nil // not found: there was no copy
@@ -98,16 +98,16 @@ type CloudFront struct {
 	distribution string
 }
 
-// NewCloudFront makes a client of a distribution; credentials come from where AWS clients look for
-// them.
+// NewCloudFront makes a client of a distribution. Its credentials are those of the default chain of
+// the AWS SDK.
 func NewCloudFront(ctx context.Context, distribution string, client Doer) (*CloudFront, error) {
 	c, err := awsconfig.LoadDefaultConfig(ctx)
 	if err != nil {
 		return nil, &job.Error{Kind: job.Invalid, Op: "cdn.open",
-			Msg: "the settings of AWS cannot be read", Err: err}
+			Msg: "the AWS configuration cannot be loaded", Err: err}
 	}
 	if c.Region == "" {
-		c.Region = "us-east-1" // CloudFront is the same everywhere
+		c.Region = "us-east-1" // CloudFront is a global service
 	}
 	return &CloudFront{distribution: distribution,
 		client: cloudfront.NewFromConfig(c, func(o *cloudfront.Options) {
@@ -130,7 +130,7 @@ func (c *CloudFront) Purge(ctx context.Context, reference string, keys []string)
 				Paths: &types.Paths{Quantity: aws.Int32(int32(len(paths))), Items: paths}}})
 	if err != nil {
 		return &job.Error{Kind: job.Unavailable, Op: "cdn.invalidate",
-			Msg: "CloudFront made no invalidation", Err: err}
+			Msg: "CloudFront did not create the invalidation", Err: err}
 	}
 	return nil
 }

@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-// report is what the child says on its standard output, in one piece, as its last act.
+// report is the result of the child, which it writes to its standard output before it exits.
 type report struct {
 	Info     Info
 	Variants []Variant // Path is the bare name of a file in the work directory
 	Error    *Error
 }
 
-// task is what the child is to do.
+// task is the work of one child.
 type task struct {
 	limits Limits
-	sizes  []int // rising, each once
+	sizes  []int // ascending, without duplicates
 }
 
-// args are the words that hand a task to a child.
+// args are the command line arguments of the child.
 func (t task) args() []string {
 	var sizes []string
 	for _, s := range t.sizes {
@@ -72,20 +72,17 @@ func checkSizes(sizes []int) error {
 	return nil
 }
 
-// Child is all that the child process does: it takes its limits, reads the picture from in, leaves
-// the variants in the current directory and its report on out, and returns the code to exit with. A
-// code other than zero means that there is no report. It is called once, in a process that does
-// nothing else.
+// Child is the main function of the child process. It applies the limits, reads the picture from
+// in, writes the variants to the current directory and the report to out, and returns the exit
+// code. A code other than zero means that there is no report. It is called once, in a process that
+// does nothing else.
 func Child(in io.Reader, out io.Writer, args []string) int {
-	t, err := parseTask(args)
-	if err == nil {
-		err = applyLimits(t.limits)
-	}
+	t, err := startTask(args)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	debug.SetMemoryLimit(t.limits.Memory / 8 * 7) // the rest is for what the collector does not see
+	debug.SetMemoryLimit(t.limits.Memory / 8 * 7) // the rest is for memory outside the Go heap
 	var r report
 	r.Info, r.Variants, err = t.run(in)
 	if err != nil && !errors.As(err, &r.Error) {
@@ -97,6 +94,15 @@ func Child(in io.Reader, out io.Writer, args []string) int {
 		return 1
 	}
 	return 0
+}
+
+// startTask parses the task and applies its limits to this process.
+func startTask(args []string) (task, error) {
+	t, err := parseTask(args)
+	if err != nil {
+		return task{}, err
+	}
+	return t, applyLimits(t.limits)
 }
 
 func (t task) run(in io.Reader) (Info, []Variant, error) {
@@ -123,7 +129,7 @@ func (t task) run(in io.Reader) (Info, []Variant, error) {
 	return info, variants, nil
 }
 
-// readAll reads a file in one piece where its length is known.
+// readAll reads a file, into a buffer of exactly its size if that is known.
 func readAll(in io.Reader) ([]byte, error) {
 	f, ok := in.(fs.File)
 	if !ok {
@@ -138,8 +144,8 @@ func readAll(in io.Reader) ([]byte, error) {
 	return data, err
 }
 
-// variants makes the files, the largest first, as fit wants it. Sizes of which the picture is the
-// limit share a file.
+// variants makes the files, the largest first, as fit requires. All sizes that are not smaller than
+// the picture share one file.
 func (h *header) variants(r *raster, sizes []int) ([]Variant, error) {
 	mime := h.output(r)
 	longer := max(r.width, r.height)
@@ -158,7 +164,7 @@ func (h *header) variants(r *raster, sizes []int) ([]Variant, error) {
 	return made, nil
 }
 
-// variant makes one file whose picture's longer side is side.
+// variant makes the file of a picture whose longer side is side.
 func (h *header) variant(v *Variant, r *raster, side int, mime string) error {
 	longer := max(r.width, r.height)
 	shrink := func(n int) int { return max(1, (n*side+longer/2)/longer) }

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolateProcess starts the command in a process group of its own, and has the kernel kill it with
-// us and us kill all of it.
+// isolateProcess starts the command in a process group of its own. The kernel kills it when this
+// process ends, and the end of the command's context kills the whole group.
 func isolateProcess(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }
 
-// applyLimits gives this process the limits that the kernel enforces from now on: memory that can
-// be written to, processor time (twice what the parent waits for, as it is counted on each
-// processor; only an orphan comes so far), the size and the number of files, and no core dump.
+// applyLimits sets the limits that the kernel enforces on this process: writable memory, processor
+// time, the size and the number of files, and no core dump. Processor time counts on every
+// processor and so exceeds the timeout of the parent; the limit only stops an orphan.
 func applyLimits(l Limits) error {
 	seconds := uint64(l.Timeout.Seconds()+1) * uint64(runtime.NumCPU())
 	for resource, limit := range map[int]uint64{
@@ -34,11 +34,11 @@ func applyLimits(l Limits) error {
 	return nil
 }
 
-// peakMemory is the memory this process held at most.
+// peakMemory is the largest resident memory of this process so far, in bytes.
 func peakMemory() int64 {
 	status, _ := os.ReadFile("/proc/self/status")
 	_, after, _ := strings.Cut(string(status), "\nVmHWM:")
 	number, _, _ := strings.Cut(strings.TrimSpace(after), " ")
-	kib, _ := strconv.ParseInt(number, 10, 64) // none where /proc is not mounted
+	kib, _ := strconv.ParseInt(number, 10, 64) // 0 if /proc is not mounted
 	return kib << 10
 }

@@ -4,11 +4,13 @@ package picture
 
 import "os/exec"
 
-// apart leaves the command as it is: the context still kills it, a parent that is killed does not.
-func apart(*exec.Cmd) {}
+// isolateProcess leaves the command as it is: the end of its context kills the child, the end of
+// the parent does not.
+func isolateProcess(*exec.Cmd) {}
 
-// confine leaves the limits to the runtime's memory limit and the parent's patience: only Linux has
-// all of them.
-func confine(Limits) error { return nil }
+// applyLimits does nothing, as only Linux has all the limits. The memory limit of the Go runtime
+// and the timeout of the parent remain.
+func applyLimits(Limits) error { return nil }
 
+// peakMemory is unknown.
 func peakMemory() int64 { return 0 }

@@ -10,11 +10,10 @@ import (
 	"io"
 )
 
-// jpegQuality is what variants are written with: hardly to be told from the original at the sizes
-// they are shown in.
+// jpegQuality is the quality of variants. At their sizes the loss is hardly visible.
 const jpegQuality = 80
 
-// output is the type the variants of an original get (G-IP-18).
+// output is the type of the variants of an original (G-IP-18).
 func (h *header) output(r *raster) string {
 	if h.format.mime == "image/jpeg" || (h.format.mime == "image/webp" && !r.planes[0].alpha) {
 		return "image/jpeg"
@@ -40,7 +39,7 @@ func (h *header) encode(w io.Writer, r *raster, mime string) error {
 	return to.Flush()
 }
 
-// image is the raster as the encoders take it.
+// image is the raster in the form that the encoders accept.
 func (r *raster) image() image.Image {
 	bounds := image.Rect(0, 0, r.width, r.height)
 	p := r.planes
@@ -56,14 +55,15 @@ func (r *raster) image() image.Image {
 	return &image.RGBA{Pix: p[0].pix, Stride: p[0].stride, Rect: bounds}
 }
 
-// spliceWriter writes extra bytes after the first ones of what it is given: encoders have no place
-// for a profile.
+// spliceWriter inserts extra bytes at an offset of what is written through it. The encoders cannot
+// write a profile themselves.
 type spliceWriter struct {
 	w      io.Writer
 	offset int
 	extra  []byte
 }
 
+// Write implements io.Writer.
 func (s *spliceWriter) Write(b []byte) (int, error) {
 	n := min(s.offset, len(b))
 	s.offset -= n
@@ -80,7 +80,7 @@ func (s *spliceWriter) Write(b []byte) (int, error) {
 	return n + rest, err
 }
 
-// jpegProfile puts a profile into as many segments as it takes.
+// jpegProfile splits a profile into JPEG segments.
 func jpegProfile(profile []byte) []byte {
 	const maxPart = 0xffff - 2 - 14
 	var to []byte
@@ -95,14 +95,14 @@ func jpegProfile(profile []byte) []byte {
 	return to
 }
 
-// pngProfile is the chunk for a profile, none for none.
+// pngProfile is the PNG chunk of a profile; nil for nil.
 func pngProfile(profile []byte) []byte {
 	if profile == nil {
 		return nil
 	}
-	body := bytes.NewBufferString("icc\x00\x00") // a name and the only method there is
+	body := bytes.NewBufferString("icc\x00\x00") // a name, and the only compression method
 	z := zlib.NewWriter(body)
-	_, _ = z.Write(profile) // a buffer takes everything
+	_, _ = z.Write(profile) // a buffer returns no error
 	_ = z.Close()
 	return appendChunk(nil, "iCCP", body.Bytes())
 }

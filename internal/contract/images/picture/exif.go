@@ -5,15 +5,15 @@ import (
 	"encoding/binary"
 )
 
-// orientation is how a stored picture becomes upright: mirrored along an axis or two, then rows and
-// columns exchanged.
+// orientation says how a stored picture becomes upright: it is flipped along one or both axes, then
+// transposed.
 type orientation struct {
 	flipX, flipY, transpose bool
 }
 
 var identityOrientation = orientation{}
 
-// orientations are the values of the EXIF tag; a value it does not have means upright.
+// orientations are indexed by the values of the EXIF tag; other values mean upright.
 var orientations = [9]orientation{
 	2: {flipX: true},
 	3: {flipX: true, flipY: true},
@@ -29,8 +29,8 @@ const (
 	typeShort      = 3
 )
 
-// exifOrientation reads the one thing of a picture's EXIF data that is used. Data that is broken,
-// or says something else, turns nothing: a picture is not refused for it.
+// exifOrientation reads the orientation from EXIF data. Malformed data or an unknown value means
+// upright; the picture is not refused because of it.
 func exifOrientation(tiff []byte) orientation {
 	var order binary.ByteOrder = binary.BigEndian
 	switch {

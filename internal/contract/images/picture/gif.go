@@ -34,7 +34,7 @@ func readGIF(data []byte) (header, error) {
 	return header{}, errTruncated
 }
 
-// colourTable is the length of the table that the flags announce.
+// colourTable is the length of the colour table that the flags announce.
 func colourTable(flags byte) int {
 	if flags&0x80 == 0 {
 		return 0
@@ -42,7 +42,7 @@ func colourTable(flags byte) int {
 	return 3 << (flags&7 + 1)
 }
 
-// skipBlocks skips blocks up to the empty one.
+// skipBlocks skips sub-blocks up to the empty one that ends them.
 func skipBlocks(c *byteReader) {
 	for n := c.byte(); n != 0; n = c.byte() {
 		c.take(int(n))

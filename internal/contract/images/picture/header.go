@@ -13,18 +13,16 @@ import (
 	"golang.org/x/image/webp"
 )
 
-// header is what a file says about its picture before anything is decoded.
+// header is what the headers of a file say about its picture, before anything is decoded.
 type header struct {
 	format        *format
-	width, height int // as stored, not yet the right way up
+	width, height int // as stored, before the orientation is applied
 	frames        int
 	orientation   orientation
-	profile       []byte // ICC, checked; nil without one
-	// PNG chunks that say how numbers become colours, ready to be written again
-	colour []byte
-	// what the decoder is to read: the file, or for WebP one made of the first frame
-	still []byte
-	frame image.Rectangle // where that lies in the picture
+	profile       []byte          // the valid ICC profile; nil if there is none
+	colour        []byte          // the PNG chunks of pngColour, in the form they are written
+	still         []byte          // for the decoder: the file, or for WebP one of the first frame
+	frame         image.Rectangle // the position of still in the picture
 }
 
 // format is a type of picture that can be read.
@@ -57,8 +55,8 @@ var (
 	errMalformed = errors.New("the file's structure is broken")
 )
 
-// readHeader tells what a file is by its first bytes, whatever it is named, and refuses what must
-// not be decoded. It decodes nothing, and its cost does not depend on what the headers claim.
+// readHeader detects the format of a file by its first bytes and refuses files that must not be
+// decoded. It decodes nothing, and its cost does not depend on the dimensions in the headers.
 func readHeader(data []byte, limit int64) (header, error) {
 	for i := range formats {
 		f := &formats[i]
@@ -75,8 +73,8 @@ func readHeader(data []byte, limit int64) (header, error) {
 	return header{}, errorf(DecodeError, "neither a JPEG, PNG, GIF nor WebP")
 }
 
-// check holds the header against the limit and against what the decoder will read, so that the two
-// cannot disagree about how much memory the picture takes.
+// check compares the header with the limit, and with the dimensions that the decoder itself reads:
+// if the two differed, the decoder could need more memory than the limit allows.
 func (h *header) check(limit int64) error {
 	if h.width <= 0 || h.height <= 0 || h.frames <= 0 {
 		return errorf(DecodeError, "%s: a picture of %d × %d pixels in %d frames", h.format.mime,
@@ -99,7 +97,7 @@ func (h *header) check(limit int64) error {
 	return nil
 }
 
-// decodeError sorts the errors of decoders.
+// decodeError classifies the errors of decoders.
 func decodeError(mime string, err error) error {
 	var j jpeg.UnsupportedError
 	var p png.UnsupportedError
@@ -115,8 +113,7 @@ func unchangedHeader(data []byte, width, height, frames int) header {
 		still: data, frame: image.Rect(0, 0, width, height)}
 }
 
-// byteReader walks through bytes from strangers. A read beyond the end gives zeros and is
-// remembered.
+// byteReader reads untrusted bytes. A read beyond the end returns zeros and sets truncated.
 type byteReader struct {
 	remaining []byte
 	truncated bool

@@ -18,7 +18,7 @@ var (
 	iccPrefix  = []byte("ICC_PROFILE\x00")
 )
 
-// readJPEG walks the segments up to the first scan.
+// readJPEG reads the segments up to the first scan.
 func readJPEG(data []byte) (header, error) {
 	c := byteReader{remaining: data[2:]}
 	var width, height, components int
@@ -36,7 +36,7 @@ func readJPEG(data []byte) (header, error) {
 			return header{}, errMalformed
 		}
 		if marker == 0x01 || (marker >= 0xd0 && marker <= markerSOI) {
-			continue // these have no length
+			continue // markers without a segment
 		}
 		segment := c.take(c.uint16(binary.BigEndian) - 2)
 		if c.truncated {
@@ -63,8 +63,7 @@ func readJPEG(data []byte) (header, error) {
 	return h, nil
 }
 
-// nextMarker skips to the next marker. Bytes that belong to no segment are passed over, as the
-// decoder does.
+// nextMarker skips to the next marker. Like the decoder it ignores bytes between segments.
 func nextMarker(c *byteReader) byte {
 	for !c.truncated {
 		if c.byte() != 0xff {
@@ -81,12 +80,12 @@ func nextMarker(c *byteReader) byte {
 	return 0
 }
 
-// isSOF tells the markers that begin a frame and give its size.
+// isSOF reports whether a marker begins a frame and gives its dimensions.
 func isSOF(marker byte) bool {
 	return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc
 }
 
-// iccParts gathers a profile that is spread over several segments.
+// iccParts collects the parts of a profile from several segments.
 type iccParts struct {
 	parts [256][]byte
 	count byte

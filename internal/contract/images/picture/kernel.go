@@ -2,18 +2,18 @@ package picture
 
 import "math"
 
-// weightBits is the precision of weights: one is 1 << weightBits.
+// weightBits is the precision of weights, which are fixed-point numbers: 1 << weightBits is 1.
 const weightBits = 14
 
-// taps says how one sample of the result comes from samples of the source: from first on, one for
-// each weight. The weights add up to one exactly, so an even area stays as it is to the last bit.
+// taps are the weights of the source samples that make one sample of the result, beginning with the
+// sample first. They add up to exactly 1, so an area of one colour keeps it to the last bit.
 type taps struct {
 	first   int
 	weights []int32
 }
 
-// catmullRom is the cubic kernel of that name: interpolating, slightly sharpening, two samples wide
-// to each side.
+// catmullRom is the cubic Catmull-Rom kernel: interpolating, slightly sharpening, with a support of
+// two samples to each side.
 func catmullRom(x float64) float64 {
 	x = math.Abs(x)
 	switch {
@@ -25,8 +25,9 @@ func catmullRom(x float64) float64 {
 	return 0
 }
 
-// tapsFor gives the taps of n samples that cover the length to, from samples of which cols are
-// there and that cover the length from; flipped takes them from the other end.
+// tapsFor returns the taps of n result samples, which cover the length to, over cols source
+// samples, which cover the length from. If flipped, the first result sample is at the end of the
+// source.
 func tapsFor(n int, to float64, cols int, from float64, flipped bool) []taps {
 	all := make([]taps, n)
 	scale := from / to
@@ -52,7 +53,7 @@ func tapsFor(n int, to float64, cols int, from float64, flipped bool) []taps {
 	return all
 }
 
-// fixed makes integers of the weights and gives what rounding leaves to the largest.
+// fixed converts weights to fixed-point numbers and adds the rounding error to the largest one.
 func fixed(first int, weights []float64, sum float64) taps {
 	t := taps{first, make([]int32, len(weights))}
 	rest, largest := int32(1<<weightBits), 0

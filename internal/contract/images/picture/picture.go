@@ -5,38 +5,37 @@ import (
 	"time"
 )
 
-// Limits bound what one picture may cost. Each must be set.
+// Limits bound the resources for one picture. Each must be set.
 type Limits struct {
 	Pixels  int64         // width × height × frames, checked before anything is decoded
-	Memory  int64         // bytes of the child
+	Memory  int64         // of the child, in bytes
 	Timeout time.Duration // of the child, from its start to its end
 }
 
-// DefaultMemory is enough for a picture of 50 megapixels in any form that can be decoded; the
-// greediest is a progressive CMYK JPEG without subsampling.
+// DefaultMemory is enough for a picture of 50 megapixels in any supported form; a progressive CMYK
+// JPEG without subsampling needs most.
 const DefaultMemory = 3 << 29
 
-// DefaultTimeout is many times what such a picture takes.
+// DefaultTimeout is many times the time that such a picture takes.
 const DefaultTimeout = time.Minute
 
-// MaxSize is the largest size of a variant, MaxSizes how many one picture can have.
+// MaxSize is the largest size of a variant, MaxSizes the largest number of sizes in one run.
 const (
 	MaxSize  = 8192
 	MaxSizes = 20
 )
 
-// Info is what an original turned out to be, whatever it was declared as.
+// Info describes an original as it was detected.
 type Info struct {
 	MIME          string // image/jpeg, image/png, image/gif or image/webp
-	Width, Height int    // the right way up
+	Width, Height int    // upright
 	Bytes         int64  // of the whole file
-	// bytes of memory the child held at most, zero where the system does not tell
-	Peak int64
+	Peak          int64  // largest memory of the child in bytes; 0 if the system does not report it
 }
 
-// Variant is one picture that was made.
+// Variant is one file that was made.
 type Variant struct {
-	Size          int // as asked for; the longer side unless the original is smaller
+	Size          int // as requested: the longer side, unless the original is smaller
 	Width, Height int
 	Bytes         int64
 	MIME          string // image/jpeg or image/png
@@ -45,25 +44,26 @@ type Variant struct {
 
 // Types of errors.
 const (
-	DecodeError = "decode_error"  // not a whole picture of a type we read
+	DecodeError = "decode_error"  // not a complete picture of a supported type
 	TooLarge    = "too_large"     // more pixels than the limit
-	Unsupported = "unsupported"   // a whole picture that uses what no decoder here reads
+	Unsupported = "unsupported"   // a picture with features that the decoders lack
 	Timeout     = "timeout"       // the child took longer than the limit
 	OutOfMemory = "out_of_memory" // the child needed more memory than the limit
-	Crashed     = "crashed"       // the child died, or reported what cannot be
+	Crashed     = "crashed"       // the child died or its report is invalid
 )
 
-// Error says why a picture has no variants. Any other error of Run is about the surroundings (the
-// disk, the reader, the end of the context), not about the picture.
+// Error says why a picture has no variants. Any other error of Run is not about the picture but
+// about the disk, the reader or the context.
 type Error struct {
 	Type  string
-	Final bool // the same bytes will fail again, so another attempt is in vain
+	Final bool // the same bytes fail in every attempt
 	Msg   string
 }
 
+// Error implements error.
 func (e *Error) Error() string { return e.Type + ": " + e.Msg }
 
-// permanentTypes lists the types that depend on the bytes alone, not on how the machine was doing.
+// permanentTypes are the types that depend on the bytes alone, not on the load of the machine.
 var permanentTypes = map[string]bool{DecodeError: true, TooLarge: true, Unsupported: true}
 
 func errorf(kind, format string, args ...any) *Error {

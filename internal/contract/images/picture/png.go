@@ -10,11 +10,11 @@ import (
 
 const pngSignature = "\x89PNG\r\n\x1a\n"
 
-// pngColour are the chunks, with their only length, that say how the numbers of a PNG become
-// colours. They are carried over; they have no room for anything else.
+// pngColour are the chunks, with their fixed lengths, that define the colour space of a PNG. They
+// are copied to variants: with a fixed length they can hold nothing else.
 var pngColour = map[string]int{"gAMA": 4, "cHRM": 32, "sRGB": 1, "cICP": 4}
 
-// readPNG walks the chunks of the whole file: what turns it may stand after the pixels.
+// readPNG reads the chunks of the whole file, as the orientation may follow the pixels.
 func readPNG(data []byte) (header, error) {
 	c := byteReader{remaining: data[len(pngSignature):]}
 	var h header
@@ -24,7 +24,7 @@ func readPNG(data []byte) (header, error) {
 		length := c.uint32(binary.BigEndian)
 		kind := string(c.take(4))
 		body := c.take(length)
-		c.uint32(binary.BigEndian) // the checksum is the decoder's to check
+		c.uint32(binary.BigEndian) // the decoder verifies the checksum
 		if c.truncated {
 			return header{}, errTruncated
 		}
@@ -68,8 +68,8 @@ func appendChunk(to []byte, kind string, body []byte) []byte {
 	return binary.BigEndian.AppendUint32(to, crc32.ChecksumIEEE(to[start:]))
 }
 
-// inflateProfile unpacks the profile of an iCCP chunk: a name, a zero, the method zero, a zlib
-// stream. It never unpacks more than a profile may have.
+// inflateProfile decompresses the profile of an iCCP chunk: a name, a zero, the method zero and a
+// zlib stream. It stops after one byte more than maxProfile.
 func inflateProfile(chunk []byte) []byte {
 	_, packed, ok := bytes.Cut(chunk, []byte{0})
 	if !ok || len(packed) == 0 || packed[0] != 0 {

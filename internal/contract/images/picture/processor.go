@@ -19,8 +19,8 @@ import (
 // Processor makes variants in child processes. It may be used from many goroutines, each with its
 // own work directory.
 type Processor struct {
-	// Command starts the child: the program, and the words before those that Run adds. The program
-	// calls Child with the added ones and exits with what it returns.
+	// Command starts the child: the program and its first arguments. Run appends others, with which
+	// the program calls Child; it exits with the code that Child returns.
 	Command []string
 	Limits  Limits
 }
@@ -28,10 +28,10 @@ type Processor struct {
 // originalName is the name of the copy in the work directory.
 const originalName = "original"
 
-// Run makes a variant of the original for each size and leaves them in workDir, an existing
-// directory of the caller's that is empty, that nobody else uses meanwhile and that the caller
-// removes, however Run ends. Sizes are 1 to MaxSize, at most MaxSizes; doubles are merged; variants
-// come in rising size. No child is left when Run returns, and none outlives this process.
+// Run makes a variant of the original for each size and writes them to workDir. This must be an
+// empty directory that is used for nothing else, and the caller removes it also after an error.
+// Sizes are 1 to MaxSize, at most MaxSizes of them; duplicates are merged, and variants are in
+// ascending order. No child is left when Run returns, and none outlives this process.
 func (p *Processor) Run(ctx context.Context, from io.Reader, sizes []int, workDir string) (Info,
 	[]Variant, error) {
 	t := task{limits: p.Limits, sizes: slices.Compact(slices.Sorted(slices.Values(sizes)))}
@@ -66,23 +66,22 @@ func (p *Processor) validate() error {
 	return nil
 }
 
-// copyTo leaves what it reads in a new file and returns that, to be read from its beginning.
+// copyTo copies a reader to a new file and returns the file, positioned at its beginning.
 func copyTo(path string, from io.Reader) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if _, err = io.Copy(f, from); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
+	if _, err := io.Copy(f, from); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	if err != nil {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// runChild runs the child to its end and returns its report, or an Error when it did not come to
-// one.
+// runChild runs the child and returns its report, or an Error if it ended without one.
 func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir string) (report,
 	error) {
 	limited, cancel := context.WithTimeout(ctx, p.Limits.Timeout)
@@ -94,7 +93,7 @@ func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir s
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, stdout, stderr
 	cmd.WaitDelay = time.Second
 	isolateProcess(cmd)
-	// The kernel kills the child when the thread that started it ends, so the thread must last as
+	// The kernel kills the child when the thread that started it ends, so the thread must live as
 	// long as the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -117,9 +116,9 @@ func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir s
 	return r, nil
 }
 
-// outOfMemoryMessages are the words of a runtime that the system gives no more memory: the last are
-// those of a fault in its own bookkeeping, which does not survive that either. A fault of any other
-// code is a panic and reads otherwise.
+// outOfMemoryMessages are the messages of a Go runtime that gets no more memory from the system.
+// The last one is that of a fault in the runtime's own code, which cannot handle that either; a
+// fault in other code is a panic with another message.
 var outOfMemoryMessages = []string{"out of memory", "cannot allocate memory",
 	"SIGSEGV: segmentation violation\nPC="}
 
@@ -134,8 +133,8 @@ func childError(err error, stderr string) error {
 	return errorf(Crashed, "the child ended with %v: %s", err, line)
 }
 
-// check holds a report against what was asked for and what lies in the work directory, so that even
-// a child which a picture has taken over can name no other file. It makes the paths whole.
+// check compares a report with the task and the files in the work directory, so that even a child
+// that a picture has taken over can name no other file. It makes the paths absolute.
 func (r *report) check(t task, workDir string) error {
 	if len(r.Variants) != len(t.sizes) || !slices.ContainsFunc(formats, func(f format) bool {
 		return f.mime == r.Info.MIME
@@ -170,6 +169,7 @@ type headBuffer struct {
 	max int
 }
 
+// Write implements io.Writer.
 func (h *headBuffer) Write(b []byte) (int, error) {
 	h.Buffer.Write(b[:min(len(b), h.max-h.Len())])
 	return len(b), nil

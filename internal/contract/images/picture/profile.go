@@ -2,18 +2,18 @@ package picture
 
 import "encoding/binary"
 
-// maxProfile bounds colour profiles; those of cameras and screens have less than a tenth.
+// maxProfile bounds colour profiles, in bytes; those of cameras and screens have less than a tenth.
 const maxProfile = 1 << 20
 
-// The colour spaces a profile may describe, as profiles name them.
+// The supported colour spaces of profiles, by the names in their headers.
 const (
 	profileRGB  = "RGB "
 	profileGray = "GRAY"
 )
 
-// checkProfile returns the profile when it is one, has exactly the length it says and describes the
-// colours the variants will have; else nil. A CMYK picture becomes RGB, so its profile, which no
-// longer fits, is left behind.
+// checkProfile returns a profile if it is valid, has exactly the stated length and describes the
+// colour space of the variants; otherwise nil. The profile of a CMYK picture is dropped, as its
+// variants are RGB.
 func checkProfile(p []byte, space string) []byte {
 	const headerLen = 128
 	if len(p) < headerLen || len(p) > maxProfile || int(binary.BigEndian.Uint32(p)) != len(p) {

@@ -7,26 +7,25 @@ import (
 	"image/color"
 )
 
-// raster is a decoded picture in the form it is resampled in: one plane of grey, three of Y, Cb and
-// Cr, or one of four channels.
+// raster is a decoded picture in the form that is resampled: one plane of grey, three planes of Y,
+// Cb and Cr, or one plane of four channels.
 type raster struct {
 	width, height int
 	planes        []plane
 }
 
-// plane holds samples of 8 bits, row by row. A subsampled plane of a picture of odd size has a last
-// sample that lies half outside, so the size is not always a number of samples.
+// plane holds 8-bit samples, row by row. The last sample of a subsampled plane lies half outside a
+// picture of odd size, so w and h, its size in samples, are not always whole numbers.
 type plane struct {
 	pix        []byte
 	stride     int
 	cols, rows int
 	w, h       float64
-	channels   int // 1 or 4
-	// of four channels the last is transparency and used; the others are not multiplied with it yet
-	alpha bool
+	channels   int  // 1 or 4
+	alpha      bool // the fourth channel is used; the others are not premultiplied with it
 }
 
-// decode decodes the picture, or the first frame of it, whole.
+// decode decodes the picture, or its first frame.
 func (h *header) decode() (*raster, error) {
 	img, err := h.format.decode(bytes.NewReader(h.still))
 	if err != nil {
@@ -38,8 +37,8 @@ func (h *header) decode() (*raster, error) {
 	return newRaster(img, image.Rect(0, 0, h.width, h.height), h.frame.Min.Add(img.Bounds().Min))
 }
 
-// newRaster puts img into a raster of the size of canvas, its upper left corner at the given point.
-// Samples are shared with img where they can be: img is not to be used afterwards.
+// newRaster makes a raster of the size of canvas with img at the given point. The raster may share
+// memory with img, which must not be used afterwards.
 func newRaster(img image.Image, canvas image.Rectangle, at image.Point) (*raster, error) {
 	r := &raster{width: canvas.Dx(), height: canvas.Dy()}
 	if img.Bounds().Sub(img.Bounds().Min).Add(at) == canvas {
@@ -80,7 +79,7 @@ func (r *raster) plane(pix []byte, stride, channels, sx, sy int) plane {
 		w: float64(r.width) / float64(sx), h: float64(r.height) / float64(sy)}
 }
 
-// transparent tells whether any pixel can be seen through.
+// transparent reports whether any pixel is not opaque.
 func (p *plane) transparent() bool {
 	for y := range p.rows {
 		row := p.row(y)
@@ -111,8 +110,7 @@ func subsampling(ratio image.YCbCrSubsampleRatio) (sx, sy int, ok bool) {
 	return 0, 0, false
 }
 
-// fourChannels gives the picture as red, green, blue and transparency, in the memory it has where
-// that suffices.
+// fourChannels converts a picture to red, green, blue and alpha, in place if possible.
 func fourChannels(img image.Image) (pix []byte, stride int, alpha bool, err error) {
 	switch m := img.(type) {
 	case *image.NRGBA:
@@ -137,7 +135,7 @@ func fourChannels(img image.Image) (pix []byte, stride int, alpha bool, err erro
 	return nil, 0, false, errorf(Unsupported, "pixels of the kind %T", img)
 }
 
-// toEightBits rounds samples of 16 bits.
+// toEightBits rounds 16-bit samples to 8 bits, in place.
 func toEightBits(pix []byte) []byte {
 	for i := range pix[:len(pix)/2] {
 		pix[i] = byte((uint32(binary.BigEndian.Uint16(pix[2*i:]))*0xff + 0x807f) >> 16)
@@ -145,7 +143,7 @@ func toEightBits(pix []byte) []byte {
 	return pix[:len(pix)/2]
 }
 
-// cmykToRGB turns cyan, magenta, yellow and black into red, green, blue and opaque.
+// cmykToRGB converts CMYK pixels to opaque RGBA pixels, in place.
 func cmykToRGB(pix []byte) {
 	for ; len(pix) >= 4; pix = pix[4:] {
 		pix[0], pix[1], pix[2] = color.CMYKToRGB(pix[0], pix[1], pix[2], pix[3])
@@ -153,6 +151,7 @@ func cmykToRGB(pix []byte) {
 	}
 }
 
+// expandPalette converts the pixels of a palette to RGBA.
 func expandPalette(m *image.Paletted) (pix []byte, alpha bool) {
 	var table [256][4]byte
 	for i, c := range m.Palette[:min(len(m.Palette), 256)] {
@@ -171,7 +170,7 @@ func expandPalette(m *image.Paletted) (pix []byte, alpha bool) {
 	return pix, alpha
 }
 
-// interleavePixels gives the pixels of planes; one without transparency is opaque.
+// interleavePixels converts planes to RGBA pixels, which are opaque without a plane of alpha.
 func interleavePixels(m *image.NYCbCrA) []byte {
 	width, height := m.Rect.Dx(), m.Rect.Dy()
 	pix := make([]byte, 4*width*height)
@@ -193,7 +192,7 @@ func interleavePixels(m *image.NYCbCrA) []byte {
 	return pix
 }
 
-// placeOnCanvas puts the pixels of a frame on an empty canvas.
+// placeOnCanvas copies the pixels of a frame to a transparent canvas.
 func placeOnCanvas(pix []byte, stride int, size image.Point, canvas image.Rectangle,
 	at image.Point) []byte {
 	all := make([]byte, 4*canvas.Dx()*canvas.Dy())
@@ -203,9 +202,8 @@ func placeOnCanvas(pix []byte, stride int, size image.Point, canvas image.Rectan
 	return all
 }
 
-// widenRange stretches what a lossy WebP holds, luma of 16 to 235 and chroma of 16 to 240, to the
-// full range that pictures of this type have everywhere else; the decoder leaves that to its
-// caller.
+// widenRange stretches the samples of a lossy WebP, which have luma from 16 to 235 and chroma from
+// 16 to 240, to the full range that image.YCbCr has everywhere else. The decoder does not do that.
 func widenRange(img image.Image) {
 	var m *image.YCbCr
 	switch i := img.(type) {

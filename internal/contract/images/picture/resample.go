@@ -5,11 +5,19 @@ import (
 	"sync"
 )
 
-// fit returns the picture in the given size, turned as o says; width and height are those before it
-// is turned. It first halves the raster itself, plane by plane and axis by axis, while a plane
-// stays at least twice as large as needed: from there the kernel has a few taps only. So sizes must
-// be asked for from the largest to the smallest, and each costs about its own area. As every size
-// passes the same halves, it does not depend on the sizes before it.
+// Resampling has two steps. A raster that is much larger than the result is halved, by averaging
+// two columns or rows, as often as it stays at least twice as large; from there the Catmull-Rom
+// kernel computes the result with a few taps per sample.
+//
+//	4000 ─half─► 2000 ─half─► 1000 ─kernel─► 400
+//	                             └──half─► 500 ─kernel─► 200
+//
+// The halved raster replaces the original, so sizes must be requested from the largest to the
+// smallest, and each costs about its own area. As every size goes through the same halves, its
+// result does not depend on the sizes before it.
+
+// fit returns the picture in the given size and the orientation o; width and height are those
+// before a transposition. It halves the raster itself.
 func (r *raster) fit(width, height int, o orientation) *raster {
 	to := &raster{width: width, height: height}
 	for i := range r.planes {
@@ -30,7 +38,7 @@ func (r *raster) fit(width, height int, o orientation) *raster {
 	return to
 }
 
-// half returns the plane with every two columns, every two rows or both made one.
+// half returns the plane with half as many columns, rows or both.
 func (p *plane) half(x, y bool) plane {
 	sx, sy := 1, 1
 	to := plane{cols: p.cols, rows: p.rows, w: p.w, h: p.h, channels: p.channels, alpha: p.alpha}
@@ -60,8 +68,8 @@ func (p *plane) row(y int) []byte {
 	return p.pix[y*p.stride:][: p.cols*p.channels : p.cols*p.channels]
 }
 
-// halve makes a row of two, and if sx is 2 one column of two. Halves are rounded up and down in
-// turn, so that repeated halving makes nothing brighter.
+// halve averages two rows, and if sx is 2 also pairs of columns. It rounds up and down alternately,
+// so that repeated halving does not make a picture brighter.
 func halve(out, upper, lower []byte, sx, channels, row int) {
 	for i := 0; i < len(out); i += channels {
 		left := i * sx
@@ -75,7 +83,7 @@ func halve(out, upper, lower []byte, sx, channels, row int) {
 	}
 }
 
-// halveAlpha is halve for pixels with transparency: each counts as much as it is seen.
+// halveAlpha is halve for pixels with alpha: the weight of a colour is its alpha.
 func halveAlpha(out, upper, lower []byte, sx int) {
 	for i := 0; i < len(out); i += 4 {
 		left := i * sx
@@ -100,11 +108,12 @@ func halveAlpha(out, upper, lower []byte, sx int) {
 	}
 }
 
-// sampleBits is the precision of samples between the two passes, without sign.
+// sampleBits is the precision of samples between the two passes, without the sign.
 const sampleBits = 15
 
-// resample fills a plane of the given shape: for each row of the result it weighs rows of the
-// source into one, then columns of that. Nothing larger than a row stands between the passes.
+// resample makes a plane of the given shape. For each row of the result it combines rows of the
+// source to one row, and then columns of that row, so that no more than one row lies between the
+// passes.
 func (p *plane) resample(to plane, o orientation) plane {
 	columns := tapsFor(to.cols, to.w, p.cols, p.w, o.flipX)
 	rows := tapsFor(to.rows, to.h, p.rows, p.h, o.flipY)
@@ -129,8 +138,8 @@ func (p *plane) resample(to plane, o orientation) plane {
 	return to
 }
 
-// resampleRows adds up the weighted rows and scales the sums to sampleBits. Colours are multiplied
-// with their transparency on the way.
+// resampleRows adds weighted rows and scales the sums to sampleBits. Colours are premultiplied with
+// their alpha.
 func (p *plane) resampleRows(sums []int32, t taps) {
 	if p.alpha {
 		for k, w := range t.weights {
@@ -180,7 +189,7 @@ func scaleDown(sums []int32, bits int) {
 	}
 }
 
-// toByte is how many bits a weighed sum of samples has to lose to be a byte.
+// toByte is the shift that makes a byte of a weighted sum of samples.
 const toByte = weightBits + sampleBits - 8
 
 func resampleColumns(out []byte, samples []int32, columns []taps) {
@@ -217,7 +226,7 @@ func resamplePixels(out []byte, samples []int32, columns []taps, alpha bool) {
 	}
 }
 
-// putPixel divides the colours by their transparency again. What cannot be seen has no colour.
+// putPixel divides premultiplied colours by their alpha. A transparent pixel has no colour.
 func putPixel(out []byte, sum [4]int32) {
 	const opaque = 255 * 255 << (weightBits + sampleBits - 16)
 	alpha := clamp(int((int64(sum[3])*255 + opaque/2) / opaque))
@@ -230,7 +239,7 @@ func putPixel(out []byte, sum [4]int32) {
 	out[3] = alpha
 }
 
-// transposed exchanges rows and columns.
+// transposed returns the plane with rows and columns exchanged.
 func (p *plane) transposed() plane {
 	to := plane{cols: p.rows, rows: p.cols, w: p.h, h: p.w, channels: p.channels, alpha: p.alpha,
 		stride: p.rows * p.channels}

@@ -11,14 +11,14 @@ const (
 	webpAlpha     = 0x10
 )
 
-// webpFrame is one picture inside a WebP: its pixels and, beside lossy ones, its transparency.
+// webpFrame is one picture in a WebP: its pixels and, for lossy ones, a separate alpha channel.
 type webpFrame struct {
 	kind   string // "VP8 " or "VP8L"
 	pixels []byte
 	alpha  []byte
 }
 
-// add keeps a chunk that belongs to a frame; the first of each kind counts.
+// add keeps the first chunk of each kind that belongs to a frame.
 func (f *webpFrame) add(kind string, body []byte) {
 	switch {
 	case (kind == "VP8 " || kind == "VP8L") && f.kind == "":
@@ -28,9 +28,8 @@ func (f *webpFrame) add(kind string, body []byte) {
 	}
 }
 
-// readWebP walks the chunks. What the decoder gets is a file of the first frame alone, made here:
-// of an animation it would read nothing, and a picture whose alpha flag and chunks disagree it
-// would refuse.
+// readWebP reads the chunks and makes a file of the first frame for the decoder, which cannot read
+// animations and refuses a picture whose alpha flag contradicts its chunks.
 func readWebP(data []byte) (header, error) {
 	c := byteReader{remaining: data[4:]}
 	body := byteReader{remaining: c.take(c.uint32(binary.LittleEndian))}
@@ -74,7 +73,7 @@ func readWebP(data []byte) (header, error) {
 	return h, h.finish(&frame)
 }
 
-// addAnimationFrame counts a frame of an animation and keeps the first.
+// addAnimationFrame counts the frames of an animation and keeps the first.
 func (h *header) addAnimationFrame(chunk []byte, frame *webpFrame) error {
 	h.frames++
 	if h.frames != 1 {
@@ -91,8 +90,8 @@ func (h *header) addAnimationFrame(chunk []byte, frame *webpFrame) error {
 	})
 }
 
-// finish takes the size from the frame where the file gives no other, and builds what the decoder
-// reads.
+// finish uses the dimensions of the frame if the file gives no others, and builds the file for the
+// decoder.
 func (h *header) finish(f *webpFrame) error {
 	width, height, ok := f.size()
 	if !ok {
@@ -109,7 +108,7 @@ func (h *header) finish(f *webpFrame) error {
 	return nil
 }
 
-// size reads the size from the first bytes of the frame's own data.
+// size reads the dimensions from the first bytes of the frame's pixels.
 func (f *webpFrame) size() (width, height int, ok bool) {
 	p := f.pixels
 	switch {
@@ -123,7 +122,7 @@ func (f *webpFrame) size() (width, height int, ok bool) {
 	return 0, 0, false
 }
 
-// file is a WebP file of this frame and nothing else.
+// file makes a WebP file of this frame alone.
 func (f *webpFrame) file(width, height int) []byte {
 	b := []byte("RIFF\x00\x00\x00\x00WEBP")
 	if f.kind == "VP8 " && f.alpha != nil {
@@ -139,7 +138,7 @@ func (f *webpFrame) file(width, height int) []byte {
 	return b
 }
 
-// eachChunk gives fn each chunk of a RIFF list.
+// eachChunk calls fn for each chunk of a RIFF list.
 func eachChunk(c *byteReader, fn func(kind string, body []byte) error) error {
 	for len(c.remaining) > 0 {
 		kind := string(c.take(4))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,10 +15,12 @@ import (
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
-// RemoteWorkers is how jobs are run by workers outside the process, where this one runs none. What
-// they say they have made is looked for before it is believed: see docs/images-worker.md.
+// RemoteWorkers is the contract of the worker API: remote workers execute jobs if this node has no
+// local workers. Their results are verified before a job succeeds: see docs/images-worker.md.
 func (m *Images) RemoteWorkers() workerapi.Contract {
-	return workerapi.Contract{Name: Name, State: func(s job.State) string { return statusOf(s) },
+	return workerapi.Contract{
+		Name:  Name,
+		State: func(s job.State) string { return statusOf(s) },
 		ID: func(jobID string) (job.ID, bool) {
 			key, ok := uuids.Parse(jobID)
 			return idOf(key), ok
@@ -29,20 +32,22 @@ func (m *Images) RemoteWorkers() workerapi.Contract {
 			return failureOutcome(j, cmp.Or(kind, typeOther), text, retryable)
 		},
 		RunsLocally: func(string) bool { return !m.NoLocalWorkers },
-		Check:       m.Shared.Check}
+		Check:       m.Shared.Check,
+	}
 }
 
-// verifyOutcome judges what a worker outside says it has done. What cannot be is refused, and the
-// run goes on.
+// verifyOutcome verifies the result of a remote worker. An error refuses the request of the worker,
+// and its attempt continues.
 func (m *Images) verifyOutcome(ctx context.Context, j *job.Job, result []byte) (engine.Outcome,
 	error) {
 	if j.Queue == deleteFile {
 		return m.verifyDeletion(ctx, j)
 	}
-	switch err := m.ensureNotDeleted(ctx, j.Owner); {
-	case err == errFileGone:
+	err := m.ensureNotDeleted(ctx, j.Owner)
+	if errors.Is(err, errFileGone) {
 		return outcomeOf(j, err), nil
-	case err != nil:
+	}
+	if err != nil {
 		return engine.Outcome{}, err
 	}
 	made, err := m.verifyResult(ctx, j, result)
@@ -57,17 +62,20 @@ func (m *Images) verifyOutcome(ctx context.Context, j *job.Job, result []byte) (
 	return engine.Outcome{On: job.Succeeded, Result: made.encode()}, nil
 }
 
-// verifyDeletion believes that a file is gone when nothing is left of it.
+// verifyDeletion accepts a deletion when no object of the file exists.
 func (m *Images) verifyDeletion(ctx context.Context, j *job.Job) (engine.Outcome, error) {
-	left, err := m.Objects.List(ctx, "", filePrefix(j.Owner), "", 1)
-	if err == nil && len(left) > 0 {
-		err = invalid("the object %s is still there", left[0])
+	objects, err := m.Objects.List(ctx, "", filePrefix(j.Owner), "", 1)
+	if err != nil {
+		return engine.Outcome{}, err
 	}
-	return engine.Outcome{On: job.Succeeded}, err
+	if len(objects) > 0 {
+		return engine.Outcome{}, invalid("the object %s still exists", objects[0])
+	}
+	return engine.Outcome{On: job.Succeeded}, nil
 }
 
-// verifyResult holds a result against the job and the object storage: a variant of each size, under
-// its key, as large as it is said to be.
+// verifyResult compares a result with the job and the object storage: it must have a variant of
+// each requested size, with an object of the stated length under the right key.
 func (m *Images) verifyResult(ctx context.Context, j *job.Job, result []byte) (made processResult,
 	err error) {
 	if err := json.Unmarshal(result, &made); err != nil || made.Width < 1 || made.Height < 1 {
@@ -79,7 +87,7 @@ func (m *Images) verifyResult(ctx context.Context, j *job.Job, result []byte) (m
 		made.MIME = u.MIME
 	}
 	if !slices.Contains(slices.Collect(supportedTypes()), made.MIME) {
-		return made, invalid("mime_type %q is none that is taken", made.MIME)
+		return made, invalid("unsupported mime_type %q", made.MIME)
 	}
 	if len(made.Variants) != len(u.Sizes) {
 		return made, invalid("the result must have %d variants, one of each size", len(u.Sizes))
@@ -111,7 +119,7 @@ func (m *Images) verifyVariant(ctx context.Context, j *job.Job, v *variant) erro
 	}
 	object, info, err := m.openObject(ctx, v.Key)
 	if job.IsKind(err, job.NotFound) {
-		return invalid("there is no object %s", v.Key)
+		return invalid("the object %s does not exist", v.Key)
 	}
 	if err != nil {
 		return err

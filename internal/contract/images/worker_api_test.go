@@ -184,7 +184,7 @@ func TestOutside(t *testing.T) {
 					Outcomes []struct{ Status, Code, Detail string }
 				}](t, got).Outcomes
 				assertEqual(t, "refused", ends[0].Code, "VALIDATION_ERROR")
-				assertEqual(t, "because", strings.Contains(ends[0].Detail, "there is no object"),
+				assertEqual(t, "because", strings.Contains(ends[0].Detail, "does not exist"),
 					true)
 				assertEqual(t, "made", ends[1].Status, string(completed))
 				w.status(t, made, completed)
@@ -202,7 +202,7 @@ func TestOutside(t *testing.T) {
 					w.Do(t, "DELETE", filesPath+"/"+other.FileID, "").WantStatus(t, 202)).JobID)
 				assertEqual(t, "prefix", deletion.Payload.Prefix, "images/"+other.FileID+"/")
 				post("runs/"+deletion.RunID+"/complete", `{}`).WantError(t, 400, "VALIDATION_ERROR",
-					"still there")
+					"still exists")
 				post("runs/"+c.RunID+"/complete", `{"result":`+w.render(t, c)+`}`).WantStatus(t,
 					200)
 				assertEqual(t, "reason", text(w.status(t, other.JobID, failed).LastErrorType),

@@ -25,22 +25,21 @@ const (
 	fileDeleted    = "deleted"
 )
 
-// file is what the jobs of a file say of it together.
+// file is the state of a file, which follows from all its jobs.
 type file struct {
 	id            string
 	status        string
 	upload        jobInput
-	processResult       // of all completed jobs; the latest of a size counts
-	pendingSizes  []int // sizes of jobs that are not over
+	processResult       // of all completed jobs; the latest variant of a size counts
+	pendingSizes  []int // of jobs that have not finished
 	latest        *job.Job
-	// deletion is the latest job that is to delete the file, nil where there is none.
-	deletion *job.Job
+	deletion      *job.Job // the latest job that deletes the file; nil if there is none
 }
 
-// filePageSize is how many jobs are read at a time.
+// filePageSize is how many jobs are read in one transaction.
 const filePageSize = 100
 
-// fileJobsFilter selects the jobs of a file, the latest first.
+// fileJobsFilter selects the jobs of a file, beginning with the latest.
 func fileJobsFilter(fileID string) store.Filter {
 	return store.Filter{Contract: Name, Owner: fileID, NewestFirst: true, Limit: filePageSize}
 }
@@ -54,7 +53,7 @@ func (m *Images) loadFile(ctx context.Context, fileID string) (*file, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, j := range jobs { // the latest first
+		for _, j := range jobs {
 			if f == nil {
 				f = &file{id: fileID, status: fileFailed, upload: uploadOf(j), latest: j}
 			}
@@ -71,7 +70,7 @@ func (m *Images) loadFile(ctx context.Context, fileID string) (*file, error) {
 	return f, nil
 }
 
-// addJob takes in an earlier job.
+// addJob adds a job that is older than those added before.
 func (f *file) addJob(j *job.Job) {
 	if j.Queue == deleteFile {
 		f.status = fileDeleted
@@ -98,13 +97,13 @@ func (f *file) setStatus(status string) {
 	}
 }
 
-// merge takes in the variants of an earlier job where there is none of a later one.
+// merge adds the variants of an earlier job, unless a later job has made one of the same size.
 func (f *file) merge(result []byte) {
 	var earlier processResult
-	_ = json.Unmarshal(result, &earlier) // what was stored can be read
+	_ = json.Unmarshal(result, &earlier) // this server has encoded it
 	if f.processResult.MIME == "" {
-		f.processResult.MIME, f.processResult.Width, f.processResult.Height = earlier.MIME,
-			earlier.Width, earlier.Height
+		f.processResult.MIME = earlier.MIME
+		f.processResult.Width, f.processResult.Height = earlier.Width, earlier.Height
 	}
 	for _, v := range earlier.Variants {
 		if f.variant(v.Size) == nil {
@@ -113,7 +112,7 @@ func (f *file) merge(result []byte) {
 	}
 }
 
-// variant finds one by its size, nil if there is none.
+// variant finds a variant by its size, nil if there is none.
 func (f *file) variant(size int) *variant {
 	i := slices.IndexFunc(f.processResult.Variants, func(v variant) bool { return v.Size == size })
 	if i < 0 {
@@ -122,7 +121,8 @@ func (f *file) variant(size int) *variant {
 	return &f.processResult.Variants[i]
 }
 
-// mime is what the original is, as far as is known.
+// mime is the type of the original: the detected one once a job has completed, else the declared
+// one.
 func (f *file) mime() string {
 	if f.processResult.MIME != "" {
 		return f.processResult.MIME
@@ -139,13 +139,16 @@ func (m *Images) pathFile(c *httpapi.Call) (f *file, err error) {
 	return m.findFile(c.Request.Context(), id)
 }
 
-// findFile is load where there must be such a file.
+// findFile is loadFile for a file that must exist.
 func (m *Images) findFile(ctx context.Context, id string) (f *file, err error) {
 	err = m.api.query(opSelect, func() (err error) { f, err = m.loadFile(ctx, id); return err })
-	if err == nil && f == nil {
-		err = errNoFile
+	if err != nil {
+		return nil, err
 	}
-	return f, err
+	if f == nil {
+		return nil, errNoFile
+	}
+	return f, nil
 }
 
 // GET /images/v1/files/{file_id}
@@ -208,7 +211,7 @@ func (m *Images) getVariant(c *httpapi.Call) error {
 	size, _ := httpapi.ParseDigits(c.PathValue("size"))
 	v := f.variant(size)
 	switch {
-	case strconv.Itoa(size) != c.PathValue("size"): // a variant has one address
+	case strconv.Itoa(size) != c.PathValue("size"): // not the canonical form of the size
 		return errNoVariant
 	case v == nil && slices.Contains(f.pendingSizes, size):
 		return errVariantPending
@@ -219,11 +222,11 @@ func (m *Images) getVariant(c *httpapi.Call) error {
 		f.id+"-"+strconv.Itoa(v.Size))
 }
 
-// cacheControl is how long others may keep an object: it never changes, but it may be deleted.
+// cacheControl limits how long caches keep an object: it never changes, but it may be deleted.
 const cacheControl = "max-age=3600"
 
-// serveObject answers with an object of a file. It comes from strangers, so a browser is told to
-// take it for nothing but an image.
+// serveObject answers with an object of a file. Its content was uploaded by a client, so the
+// headers keep a browser from treating it as anything but an image.
 func (m *Images) serveObject(c *httpapi.Call, f *file, key, mime, tag string) error {
 	h := c.Header()
 	h.Set("ETag", `"`+tag+`"`)
@@ -235,28 +238,31 @@ func (m *Images) serveObject(c *httpapi.Call, f *file, key, mime, tag string) er
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	h.Set("Content-Disposition", "inline")
-	// without a look at the object
 	if matches(c.Request.Header.Values("If-None-Match"), `"`+tag+`"`) {
-		c.WriteHeader(http.StatusNotModified)
+		c.WriteHeader(http.StatusNotModified) // the object itself need not be read
 		return nil
 	}
-	body, info, err := m.openObject(c.Request.Context(), key)
-	if err == nil {
-		defer body.Close()
-		h.Set("Content-Type", mime)
-		err = c.SendContent(info.Modified, body)
-	}
-	if err == nil {
-		return nil
-	}
-	for _, name := range []string{"ETag", "Last-Modified", "Cache-Control",
-		"Content-Security-Policy", "Content-Disposition"} {
-		h.Del(name) // they are not of what is sent instead
+	err := m.sendObject(c, key, mime)
+	if err != nil {
+		for _, name := range []string{"ETag", "Last-Modified", "Cache-Control",
+			"Content-Security-Policy", "Content-Disposition"} {
+			h.Del(name) // they do not apply to the error that is sent instead
+		}
 	}
 	if job.IsKind(err, job.NotFound) {
 		return m.missingObjectError(c.Request.Context(), f.id, key)
 	}
 	return err
+}
+
+func (m *Images) sendObject(c *httpapi.Call, key, mime string) error {
+	body, info, err := m.openObject(c.Request.Context(), key)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	c.Header().Set("Content-Type", mime)
+	return c.SendContent(info.Modified, body)
 }
 
 func (m *Images) openObject(ctx context.Context, key string) (body io.ReadSeekCloser,
@@ -268,8 +274,8 @@ func (m *Images) openObject(ctx context.Context, key string) (body io.ReadSeekCl
 	return body, info, err
 }
 
-// missingObjectError is what a file's object that is not there means: a deletion came in between,
-// or the object is lost.
+// missingObjectError is the error for an object that should exist: the file was deleted meanwhile,
+// or the storage has lost the object.
 func (m *Images) missingObjectError(ctx context.Context, fileID, key string) error {
 	f, err := m.findFile(ctx, fileID)
 	switch {
@@ -282,7 +288,7 @@ func (m *Images) missingObjectError(ctx context.Context, fileID, key string) err
 		Msg: "the object storage has lost " + key}
 }
 
-// matches reports whether a caller has the object already.
+// matches reports whether the lines of If-None-Match contain a tag.
 func matches(lines []string, tag string) bool {
 	for _, line := range lines {
 		for part := range strings.SplitSeq(line, ",") {
