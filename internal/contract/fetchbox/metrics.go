@@ -119,7 +119,8 @@ func (m *metrics) observe(routes []httpapi.Route) {
 		if r.Method == http.MethodPost {
 			success = http.StatusAccepted
 		}
-		for _, status := range []int{success, http.StatusBadRequest, http.StatusInternalServerError} {
+		for _, status := range []int{success, http.StatusBadRequest,
+			http.StatusInternalServerError} {
 			m.requests.WithLabelValues(name, strconv.Itoa(status))
 		}
 		r.Observe = func(status int, _ time.Duration) {

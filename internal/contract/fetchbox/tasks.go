@@ -40,8 +40,8 @@ func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) 
 		}
 		if task.ResourceID == "" || seen[task.ResourceID] {
 			return nil, &job.Error{Kind: job.Internal, Op: Name,
-				Msg: fmt.Sprintf("the handler of %s made a task without a resource id or two with the same",
-					t.name)}
+				Msg: fmt.Sprintf("the handler of %s made a task without a resource id, or two with "+
+					"the same", t.name)}
 		}
 		seen[task.ResourceID] = true
 		if len(encodeTask(task)) > maxTaskMessage {

@@ -11,10 +11,11 @@
 // a retry delay, a lease that expired, a job that was released. For these the machine has three
 // more states, which statusOf maps to the statuses of the document:
 //
-//	queued ──claim──► processing ──► completed
-//	                   ▲  │ │ └────► failed
-//	         claim     │  │ └──► failed_retryable ──due──► retry_due ──► claim
-//	   stale ──────────┘  └─ lease expired ──► stale, released ──► released
+//	queued ──────────► processing ──► completed
+//	                    ▲   │ │ └───► failed
+//	stale      ──claim──┤   │ └─────► failed_retryable ──due──► retry_due
+//	retry_due  ──claim──┤   ├── lease expired ──► stale
+//	released   ──claim──┘   └── released by its worker ──► released
 //
 // A message only proposes a job. The sweep sends a lost message again (sweep.go), and a superfluous
 // one finds a job that is claimed or has finished (messages.go).

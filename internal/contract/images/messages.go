@@ -21,7 +21,7 @@ const (
 	messagesStream   = "IMAGES_MESSAGES"
 	messagesSubject  = "images.messages"
 	messagesDurable  = "millrace-images"
-	messageRetention = 24 * time.Hour // the sweep sends older messages again if their job still waits
+	messageRetention = 24 * time.Hour // the sweep sends lost messages again
 )
 
 // Streams returns the streams that the contract publishes to.
