@@ -1,5 +1,5 @@
-// Package arch holds the laws of the code base as tests: a broken law is a
-// failing test. ARCHITECTURE.md says what they are for.
+// Package arch checks the laws of the code base: code that breaks a law fails a test.
+// ARCHITECTURE.md explains the laws.
 package arch
 
 import (
@@ -84,17 +84,17 @@ func parse(t *testing.T, path, rel string) *file {
 	return f
 }
 
-// isTestPackage reports packages that only tests may import.
+// isTestPackage reports whether only tests may import a package.
 func isTestPackage(dir string) bool {
 	return strings.HasPrefix(dir, "internal/testkit") ||
 		strings.HasPrefix(dir, "internal/store/storetest")
 }
 
-// rule says that files it holds for import nothing that is forbidden.
+// rule is a law about imports: the files to which it applies import no forbidden package.
 type rule struct {
-	law    string
-	holds  func(*file) bool
-	forbid func(f *file, path string) bool
+	law     string
+	applies func(*file) bool
+	forbid  func(f *file, path string) bool
 }
 
 func standard(path string) bool {
@@ -138,12 +138,12 @@ var rules = []rule{
 			return under(p, "database/sql", "github.com/pressly/goose/v3",
 				"github.com/jackc/pgx/v5", "modernc.org/sqlite")
 		}},
-	{"2: SQS is spoken in message alone",
+	{"2: SQS is imported under message alone",
 		func(f *file) bool { return !f.test && !f.in("internal/message") },
 		func(_ *file, p string) bool {
 			return under(p, "gocloud.dev/pubsub", "github.com/aws/aws-sdk-go-v2/service/sqs")
 		}},
-	{"2: CloudFront is spoken in cdn alone",
+	{"2: CloudFront is imported under cdn alone",
 		func(f *file) bool { return !f.test && !f.in("internal/contract/images/cdn") },
 		func(_ *file, p string) bool {
 			return under(p, "github.com/aws/aws-sdk-go-v2/service/cloudfront")
@@ -178,7 +178,7 @@ var rules = []rule{
 			return isTestPackage(strings.TrimPrefix(p, module+"/")) || p == "testing" ||
 				strings.HasPrefix(p, "testing/")
 		}},
-	{"reading downwards: job, store, engine, duty, contract",
+	{"layers: job, store, engine, maintenance, contract import downwards only",
 		func(f *file) bool {
 			return !f.test && f.in("internal/job", "internal/store", "internal/engine",
 				"internal/maintenance")
@@ -205,26 +205,26 @@ func TestImports(t *testing.T) {
 	files := load(t)
 	for _, r := range rules {
 		t.Run(r.law, func(t *testing.T) {
-			held := 0
+			checked := 0
 			for _, f := range files {
-				if !r.holds(f) {
+				if !r.applies(f) {
 					continue
 				}
-				held++
+				checked++
 				for _, p := range f.imports {
 					if r.forbid(f, p) {
 						t.Errorf("%s imports %s", f.path, p)
 					}
 				}
 			}
-			if held == 0 && !strings.Contains(r.law, "contract imports") {
-				t.Error("the law holds for no file: it proves nothing")
+			if checked == 0 && !strings.Contains(r.law, "contract imports") {
+				t.Error("the law applies to no file, so it proves nothing")
 			}
 		})
 	}
 }
 
-// calls are function uses that belong in few places.
+// calls are laws about functions that only few places may use.
 var calls = []struct {
 	law     string
 	names   []string // package.Function
@@ -251,8 +251,8 @@ var calls = []struct {
 		func(f *file) bool { return f.in("cmd") }},
 }
 
-// measures lists files that read the clock only to measure how long something
-// took or to bound how long it may take, never to decide what a job is.
+// measures lists files that read the clock only to measure or bound a duration, never to decide
+// about a job.
 var measures = map[string]string{
 	"internal/store/sqlite/session.go":   "times each statement for its observer",
 	"internal/store/sqlite/store.go":     "bounds the length of a commit group",
@@ -328,19 +328,19 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestContractsAreAlike checks that the folders of the contracts hold the same
-// files, so that who knows one finds the way in all.
+// TestContractsAreAlike checks that the directories of the contracts have the same files, so that a
+// reader who knows one contract finds everything in the others.
 func TestContractsAreAlike(t *testing.T) {
 	t.Parallel()
-	rooms, err := os.ReadDir("../contract")
+	contracts, err := os.ReadDir("../contract")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, room := range rooms {
+	for _, contract := range contracts {
 		for _, name := range []string{"doc.go", "contract.go", "machine.go", "routes.go", "wire.go",
 			"errors.go", "openapi.yaml"} {
-			if _, err := os.Stat(filepath.Join("../contract", room.Name(), name)); err != nil {
-				t.Errorf("%s has no %s", room.Name(), name)
+			if _, err := os.Stat(filepath.Join("../contract", contract.Name(), name)); err != nil {
+				t.Errorf("%s has no %s", contract.Name(), name)
 			}
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// addressValue is host:port, [v6]:port, or :port for every interface. An optional address may be empty.
+// addressValue is host:port, [v6]:port, or :port for every interface. An optional address may be
+// empty.
 type addressValue struct {
 	p        *string
 	optional bool

@@ -10,13 +10,14 @@
 // keys.go declares every key once: its name, default, description, accepted values and the field it
 // fills. A new setting is one line there and one field in Settings. No other code parses a setting.
 //
-// A node does not start with a wrong setting. Load reads all layers and reports all problems together,
-// sorted. Each problem names the key, where it was written, and what would be right: the nearest known
-// key for an unknown one, the accepted values for a wrong one. A value that a later layer overrides
-// must be valid too.
+// A node does not start with a wrong setting. Load reads all layers and reports all problems
+// together, sorted. Each problem names the key, where it was written, and what would be right: the
+// nearest known key for an unknown one, the accepted values for a wrong one. A value that a later
+// layer overrides must be valid too.
 //
 // A Secret prints as ***, and the URL of the store without its password. Problems are masked in the
 // same way, also for values that look like a credential in the wrong place.
 //
-// The package reads no file but the named one, and its caller passes in the environment (design, law 6).
+// The package reads no file but the named one, and its caller passes in the environment (design,
+// law 6).
 package config

@@ -117,9 +117,9 @@ func (s *Settings) checkQueues(valid func(...string) bool) []Problem {
 	return problems
 }
 
-// checkWorkers is the security rule of the worker API on the common listener: beyond loopback it has a
-// token, which does not travel unencrypted (G-X-20). Without TaskFlow the API is not served instead;
-// see ServesWorkers.
+// checkWorkers is the security rule of the worker API on the common listener: beyond loopback it
+// has a token, which does not travel unencrypted (G-X-20). Without TaskFlow the API is not served
+// instead; see ServesWorkers.
 func (s *Settings) checkWorkers(problems []Problem) []Problem {
 	if IsLoopback(s.Listen) || !s.servesRemoteJobs() {
 		return problems
@@ -148,8 +148,8 @@ func (s *Settings) servesRemoteJobs() bool {
 	return slices.ContainsFunc([]string{"forgerun", "images", "taskflow", "fetchbox"}, s.Serves)
 }
 
-// ServesWorkers reports whether the worker API is served: there are jobs for remote workers, and beyond
-// loopback it has a token.
+// ServesWorkers reports whether the worker API is served: there are jobs for remote workers, and
+// beyond loopback it has a token.
 func (s Settings) ServesWorkers() bool {
 	return s.servesRemoteJobs() && (IsLoopback(s.Listen) || !s.Worker.Token.Empty())
 }

@@ -51,8 +51,8 @@ func Load(src Sources) (*Settings, error) {
 	return &l.settings, nil
 }
 
-// LogFormat returns the format of the log even when other settings are wrong, so that the problems can
-// be reported in it.
+// LogFormat returns the format of the log even when other settings are wrong, so that the problems
+// can be reported in it.
 func LogFormat(src Sources) string { return gather(src).settings.Log.Format }
 
 // gather applies the layers in their order.
@@ -119,8 +119,8 @@ func (l *loader) file(path string, explicit bool) {
 	}
 }
 
-// addFileProblem records a problem of the file as a whole. All keys count as failed, since the file may
-// have set any of them.
+// addFileProblem records a problem of the file as a whole. All keys count as failed, since the file
+// may have set any of them.
 func (l *loader) addFileProblem(origin, text string, err error) {
 	l.problems = append(l.problems, Problem{Origin: origin, Text: text, err: err})
 	for _, k := range keys {
@@ -138,7 +138,8 @@ func pathlessError(err error) string {
 }
 
 // environment applies the variables MILLRACE__SECTION__KEY. Variables with other prefixes, such as
-// MILLRACE_SERVER, are not settings. Those that look like settings are reported as unknownVariables.
+// MILLRACE_SERVER, are not settings. Those that look like settings are reported as
+// unknownVariables.
 func (l *loader) environment(environ []string) {
 	values := map[string]string{}
 	for _, pair := range environ {

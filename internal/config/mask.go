@@ -25,8 +25,8 @@ func splitURL(s string) (scheme, user, hosts, tail string, ok bool) {
 	return scheme, user, hosts, tail, true
 }
 
-// maskURL replaces the password of a URL by ***. Where an unescaped / ? # or @ in the password could
-// have shifted the parts, it masks everything after the scheme.
+// maskURL replaces the password of a URL by ***. Where an unescaped / ? # or @ in the password
+// could have shifted the parts, it masks everything after the scheme.
 func maskURL(s string) string {
 	scheme, user, hosts, tail, ok := splitURL(s)
 	if !ok {

@@ -63,7 +63,8 @@ func (v networksValue) show() string {
 	return strings.Join(words, ",")
 }
 
-// urlValue is the URL of an HTTP service, or empty. It must not contain credentials, since it is shown.
+// urlValue is the URL of an HTTP service, or empty. It must not contain credentials, since it is
+// shown.
 type urlValue struct{ p *string }
 
 func (v urlValue) set(in input) error {

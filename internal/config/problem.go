@@ -126,8 +126,8 @@ func shorten(s string) string {
 	return s[:end] + "…"
 }
 
-// nearest returns the name that a word was most likely meant to be, the alphabetically first of equally
-// similar ones.
+// nearest returns the name that a word was most likely meant to be, the alphabetically first of
+// equally similar ones.
 func nearest(word string, names []string) string {
 	word = strings.ToLower(shorten(word))
 	best, minDistance, spelled := "", math.MaxInt, math.MaxInt
@@ -141,8 +141,8 @@ func nearest(word string, names []string) string {
 	return best
 }
 
-// keyDistance measures how different a key is from a known one: by the number of different letters, or
-// less where only the section or only the rest is wrong.
+// keyDistance measures how different a key is from a known one: by the number of different letters,
+// or less where only the section or only the rest is wrong.
 func keyDistance(word, name string, letters int) int {
 	wordHead, nameHead := word, name
 	if i := strings.IndexByte(word, '.'); i >= 0 {

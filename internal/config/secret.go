@@ -10,9 +10,9 @@ import (
 
 const mask = "***"
 
-// Secret is a string that is never printed: all formats and encodings write ***, or nothing when it is
-// empty. The text is behind a pointer, because fmt reads the unexported fields of a struct without
-// calling their methods. So == does not compare the texts.
+// Secret is a string that is never printed: all formats and encodings write ***, or nothing when it
+// is empty. The text is behind a pointer, because fmt reads the unexported fields of a struct
+// without calling their methods. So == does not compare the texts.
 type Secret struct{ text *string }
 
 // NewSecret wraps text.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Settings are all settings of a node, resolved. Load fills them; they are passed by value and do not
-// change.
+// Settings are all settings of a node, resolved. Load fills them; they are passed by value and do
+// not change.
 type Settings struct {
 	Listen           string   // address of the common listener
 	DataDir          string   // directory of all files of this node
@@ -50,8 +50,8 @@ type Postgres struct {
 	MaxConnections int
 }
 
-// UnknownVariables returns a sentence about each environment variable that looks like a setting and is
-// none, so that it has no effect.
+// UnknownVariables returns a sentence about each environment variable that looks like a setting and
+// is none, so that it has no effect.
 func (s *Settings) UnknownVariables() []string { return s.unknownVariables }
 
 // TLS names the certificate of all listeners; both files are set or neither is.
@@ -171,8 +171,8 @@ type Relay struct {
 // Listener is an address to listen on, with the setting it is from.
 type Listener struct{ Setting, Address string }
 
-// Listeners returns the addresses to listen on: the common one, those of contracts with their own, and
-// that of the embedded NATS server. Contracts may share an address.
+// Listeners returns the addresses to listen on: the common one, those of contracts with their own,
+// and that of the embedded NATS server. Contracts may share an address.
 func (s Settings) Listeners() []Listener {
 	all := []Listener{{"listen", s.Listen}}
 	add := func(setting, address string, used bool) {

@@ -18,14 +18,14 @@ func unknownVariables(environ, otherVariables []string) []string {
 		false)
 }
 
-// MisspelledVariables returns a sentence about each variable that is most likely meant as a setting or
-// as one of the others, for commands that read no settings.
+// MisspelledVariables returns a sentence about each variable that is most likely meant as a setting
+// or as one of the others, for commands that read no settings.
 func MisspelledVariables(environ, others []string) []string {
 	return variableProblems(environ, others, "the environment variable %s is not known", true)
 }
 
-// variableProblems reports the variables that are neither settings nor others; with onlySimilar, those
-// of them that resemble one.
+// variableProblems reports the variables that are neither settings nor others; with onlySimilar,
+// those of them that resemble one.
 func variableProblems(environ, others []string, format string, onlySimilar bool) []string {
 	isOther := func(name string) bool {
 		return slices.ContainsFunc(others, func(other string) bool {
@@ -53,8 +53,8 @@ func variableProblems(environ, others []string, format string, onlySimilar bool)
 	return slices.Compact(messages)
 }
 
-// similarVariable returns the variable that a name most likely means, "" for none: that of a setting or
-// one of the others. Where both are equally similar, othersFirst decides.
+// similarVariable returns the variable that a name most likely means, "" for none: that of a
+// setting or one of the others. Where both are equally similar, othersFirst decides.
 func similarVariable(name string, others []string, othersFirst bool) string {
 	word := withoutSeparators(strings.TrimPrefix(name, variablePrefix))
 	plain := map[string]string{}
@@ -76,8 +76,8 @@ func similarVariable(name string, others []string, othersFirst bool) string {
 	return plain[similar]
 }
 
-// SimilarKey returns the setting that a word most likely means, with any separators between its parts:
-// LISTEN, data-dir or RELAY__TOKEN.
+// SimilarKey returns the setting that a word most likely means, with any separators between its
+// parts: LISTEN, data-dir or RELAY__TOKEN.
 func SimilarKey(word string) (key string, ok bool) {
 	plain := map[string]string{}
 	var names []string

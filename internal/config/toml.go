@@ -51,9 +51,9 @@ func (c bytesProvider) ReadBytes() ([]byte, error) { return c, nil }
 
 func (c bytesProvider) Read() (map[string]any, error) { return nil, errors.ErrUnsupported }
 
-// parser wraps koanf's TOML parser. A panic becomes an error, no error repeats text of the document,
-// which may contain a secret, and keys that koanf would confuse, with a dot inside a member or nested
-// too deep, are refused.
+// parser wraps koanf's TOML parser. A panic becomes an error, no error repeats text of the
+// document, which may contain a secret, and keys that koanf would confuse, with a dot inside a
+// member or nested too deep, are refused.
 type parser struct{ refused []string }
 
 func (p *parser) Unmarshal(data []byte) (tree map[string]any, err error) {
@@ -98,8 +98,8 @@ func (p *parser) prune(tree map[string]any, prefix []string) {
 	}
 }
 
-// syntaxError keeps the position and the parser's own text. The text of strconv is dropped, since it
-// repeats the value.
+// syntaxError keeps the position and the parser's own text. The text of strconv is dropped, since
+// it repeats the value.
 func syntaxError(err error) error {
 	text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "toml: "), ": strconv.")
 	text = printable(text)

@@ -137,8 +137,8 @@ func (s *Settings) checkOrder(o durationOrder) []Problem {
 			formatDuration(smaller), words, o.larger, formatDuration(larger), s.origin(o.larger))}}
 }
 
-// checkPlaintext is the rule for ForgeRun, whose clients send API keys: beyond loopback these must not
-// travel unencrypted. It adds no second problem where the address has one already.
+// checkPlaintext is the rule for ForgeRun, whose clients send API keys: beyond loopback these must
+// not travel unencrypted. It adds no second problem where the address has one already.
 func (s *Settings) checkPlaintext(problems []Problem) []Problem {
 	name, address := "forgerun.listen", s.ForgeRun.Listen
 	if address == "" {
@@ -209,8 +209,8 @@ func (s *Settings) checkOpen(valid func(...string) bool) (problems []Problem) {
 	return problems
 }
 
-// missingProtection returns what must be set before the contracts of one address may be reached from
-// outside: their tokens, and hints about the other settings.
+// missingProtection returns what must be set before the contracts of one address may be reached
+// from outside: their tokens, and hints about the other settings.
 func (s *Settings) missingProtection(contracts []unauthenticatedContract) (tokens, hints []string) {
 	for _, c := range contracts {
 		if c.token(s).Empty() {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Config says what a client may do. The zero value calls public addresses, follows no redirects, and
-// has no time limits but those of its requests' contexts.
+// Config says what a client may do. The zero value calls public addresses, follows no redirects,
+// and has no time limits but those of its requests' contexts.
 type Config struct {
 	// AllowLocal permits loopback and private addresses.
 	AllowLocal bool

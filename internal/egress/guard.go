@@ -79,9 +79,9 @@ type classRule struct {
 
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// Classify returns the class of an address. An IPv4-mapped address has the class of the IPv4 address.
-// An IPv4 address behind the common NAT64 prefix, by which networks without IPv4 reach public
-// addresses, or in an ISATAP address is Embedded unless it is public.
+// Classify returns the class of an address. An IPv4-mapped address has the class of the IPv4
+// address. An IPv4 address behind the common NAT64 prefix, by which networks without IPv4 reach
+// public addresses, or in an ISATAP address is Embedded unless it is public.
 func Classify(a netip.Addr) Class {
 	a = a.WithZone("").Unmap()
 	if !a.IsValid() {
@@ -128,8 +128,8 @@ func (g *guard) checkAddress(a netip.Addr) error {
 	return &RefusedError{Address: a, Class: class}
 }
 
-// control is the Control of a net.Dialer, called with the resolved address of each connection before
-// it is made.
+// control is the Control of a net.Dialer, called with the resolved address of each connection
+// before it is made.
 func (g *guard) control(network, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

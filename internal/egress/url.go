@@ -32,8 +32,8 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, checkURL(u)
 }
 
-// InvalidURLError says what is wrong with a URL. Client.Do wraps one when it is redirected to such a
-// URL.
+// InvalidURLError says what is wrong with a URL. Client.Do wraps one when it is redirected to such
+// a URL.
 type InvalidURLError string
 
 func (b InvalidURLError) Error() string { return string(b) }
@@ -58,8 +58,8 @@ func checkURL(u *url.URL) error {
 	return nil
 }
 
-// forbiddenHeaders belong to the connection or the transport, so users cannot set them; nor can they
-// set headers that begin with Proxy- or Sec-.
+// forbiddenHeaders belong to the connection or the transport, so users cannot set them; nor can
+// they set headers that begin with Proxy- or Sec-.
 var forbiddenHeaders = []string{"connection", "content-length", "expect", "host", "http2-settings",
 	"keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "via"}
 

@@ -67,8 +67,8 @@ func (r *Runner) publishTo(ctx context.Context, p Publisher) {
 	}
 }
 
-// releaseLeadership lets another node publish at once. When it fails, another node can publish after
-// the end of this node's term.
+// releaseLeadership lets another node publish at once. When it fails, another node can publish
+// after the end of this node's term.
 func (r *Runner) releaseLeadership(ctx context.Context, p Publisher) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()

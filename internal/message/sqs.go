@@ -22,8 +22,8 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// SQS is a queue of Amazon SQS or of a server with its protocol. The visibility timeout is a setting
-// of that queue.
+// SQS is a queue of Amazon SQS or of a server with its protocol. The visibility timeout is a
+// setting of that queue.
 type SQS struct {
 	queue  string // its URL
 	client *sqs.Client

@@ -65,8 +65,8 @@ type Objects struct {
 	probe   probe
 }
 
-// Open opens the storage. A directory is created if needed, and temporary files that a crash left in
-// it are removed. An S3 store is not contacted before the first operation; Ping checks it.
+// Open opens the storage. A directory is created if needed, and temporary files that a crash left
+// in it are removed. An S3 store is not contacted before the first operation; Ping checks it.
 func Open(ctx context.Context, c Config) (*Objects, error) {
 	if !ValidBucket(c.Bucket) {
 		return nil, invalid("the default bucket has no valid name")
@@ -158,8 +158,8 @@ func (o *Objects) isAbsent(ctx context.Context, bucket, key string) bool {
 	return !exists && err == nil
 }
 
-// List returns up to n keys that begin with prefix and sort behind after, in byte order. Keys before
-// after are skipped without being read.
+// List returns up to n keys that begin with prefix and sort behind after, in byte order. Keys
+// before after are skipped without being read.
 func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int) ([]string, error) {
 	bucket = cmp.Or(bucket, o.bucket)
 	if !ValidBucket(bucket) {

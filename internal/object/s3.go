@@ -195,8 +195,8 @@ func (s *s3) close() error {
 	return err
 }
 
-// bucketErrorKind gives an error of the store its kind. A missing bucket, which the store reports as
-// not found like a missing object, is Unavailable.
+// bucketErrorKind gives an error of the store its kind. A missing bucket, which the store reports
+// as not found like a missing object, is Unavailable.
 func bucketErrorKind(bucket string, err error) error {
 	if gcerrors.Code(err) != gcerrors.NotFound {
 		return err

@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/millrace/internal/maintenance"
 )
 
-// Run serves until ctx ends or a listener fails, stops gracefully, and closes the store. Listen must
-// have succeeded before. When Run returns, no goroutine of the node is left, except for that of a
-// store that does not close in time.
+// Run serves until ctx ends or a listener fails, stops gracefully, and closes the store. Listen
+// must have succeeded before. When Run returns, no goroutine of the node is left, except for that
+// of a store that does not close in time.
 func (s *Server) Run(ctx context.Context) error {
 	maintenanceCtx, stopMaintenance := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMaintenance()

@@ -61,8 +61,9 @@ const (
 	maxPause = 5 * time.Second
 )
 
-// Consume calls fn with the unfinished messages of the subject until ctx ends. It creates the stream
-// and the consumer again where they are missing, and retries while the streams do not answer.
+// Consume calls fn with the unfinished messages of the subject until ctx ends. It creates the
+// stream and the consumer again where they are missing, and retries while the streams do not
+// answer.
 func (s *Streams) Consume(ctx context.Context, c Consumer,
 	fn func(context.Context, []Delivery)) error {
 	pause, loop := minPause, outage.Loop{Log: s.config.Log, Name: "consumer of " + c.Stream}

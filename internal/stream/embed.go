@@ -77,9 +77,9 @@ func (c *Config) serverOptions() (*server.Options, error) {
 	return options, nil
 }
 
-// embedded is the server in the process. A NATS server that could not write, for example because the
-// disk was full, refuses every message until it is restarted. repair restarts it as soon as the disk
-// can be written to again:
+// embedded is the server in the process. A NATS server that could not write, for example because
+// the disk was full, refuses every message until it is restarted. repair restarts it as soon as the
+// disk can be written to again:
 //
 //	running ──write error──> stopped ──disk writable──> running
 //	                          │     ▲
@@ -208,8 +208,8 @@ func (s *Streams) Address() string {
 	return s.embedded.address
 }
 
-// logger receives the log of the embedded server. Its notices are logged at debug level, and its write
-// errors start a repair.
+// logger receives the log of the embedded server. Its notices are logged at debug level, and its
+// write errors start a repair.
 type logger struct {
 	*slog.Logger
 	writeFailed chan<- struct{}

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// wrapError gives an error a kind, unless it has one. A request that the server refuses as wrong is a
-// defect of this program; every other error between here and a stream may pass.
+// wrapError gives an error a kind, unless it has one. A request that the server refuses as wrong is
+// a defect of this program; every other error between here and a stream may pass.
 func wrapError(op, msg string, err error) error {
 	var jobErr *job.Error
 	if errors.As(err, &jobErr) || err == nil {
@@ -87,8 +87,8 @@ func hasCode(err error, code jetstream.ErrorCode) bool {
 	return errors.As(err, &js) && js.APIError() != nil && js.APIError().ErrorCode == code
 }
 
-// withAnswerTimeout bounds an operation by answerTimeout. When the caller's own deadline or cancellation
-// ends the context first, that is the error; otherwise the streams are unavailable.
+// withAnswerTimeout bounds an operation by answerTimeout. When the caller's own deadline or
+// cancellation ends the context first, that is the error; otherwise the streams are unavailable.
 func withAnswerTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, answerTimeout, errUnavailable)
 }

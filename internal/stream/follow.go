@@ -10,14 +10,14 @@ import (
 	"github.com/millrace/millrace/internal/clock"
 )
 
-// followCheckInterval is after how long without a message a follower checks that the stream is still
-// the same one.
+// followCheckInterval is after how long without a message a follower checks that the stream is
+// still the same one.
 const followCheckInterval = 5 * time.Second
 
 // Follow calls fn with the messages of a subject from an offset on, and then with each new one, in
-// order and without gaps. It returns nil when ctx ends, and the error of fn when fn fails. An offset
-// that the stream has not reached belongs to an earlier stream of the name, whose files were lost:
-// the stream is then followed from its start.
+// order and without gaps. It returns nil when ctx ends, and the error of fn when fn fails. An
+// offset that the stream has not reached belongs to an earlier stream of the name, whose files were
+// lost: the stream is then followed from its start.
 //
 // Follow retries after errors, except for an error at the first attempt, which it returns.
 func (s *Streams) Follow(ctx context.Context, stream, subject string, from uint64,
@@ -98,8 +98,8 @@ func (f *follower) offsetAhead(ctx context.Context) bool {
 	return f.next > last+1 && err == nil
 }
 
-// open starts to read at the next offset. It creates a new consumer each time, since the old one may
-// be on a server of the cluster that is dead.
+// open starts to read at the next offset. It creates a new consumer each time, since the old one
+// may be on a server of the cluster that is dead.
 func (f *follower) open(ctx context.Context) (messages jetstream.MessagesContext, err error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()

@@ -19,9 +19,9 @@ const dedupWindow = 2 * time.Minute
 // maxReplicas is the number of copies of a stream that is created in a cluster.
 const maxReplicas = 3
 
-// provision creates a stream, or changes the parts of its configuration that this package relies on.
-// The rest, such as its placement in a cluster, is left to the operator. Two nodes may provision a
-// stream at the same time.
+// provision creates a stream, or changes the parts of its configuration that this package relies
+// on. The rest, such as its placement in a cluster, is left to the operator. Two nodes may
+// provision a stream at the same time.
 func (s *Streams) provision(ctx context.Context, spec *Spec) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()

@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Prune removes messages beyond MaxAge from the streams with a Consumer, unless that consumer has not
-// finished them (FB-094). The server itself prunes the other streams. Every node may run Prune.
+// Prune removes messages beyond MaxAge from the streams with a Consumer, unless that consumer has
+// not finished them (FB-094). The server itself prunes the other streams. Every node may run Prune.
 func (s *Streams) Prune(ctx context.Context) error {
 	for i := range s.config.Specs {
 		spec := &s.config.Specs[i]

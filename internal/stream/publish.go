@@ -28,7 +28,8 @@ type Message struct {
 }
 
 // Many messages of one stream are sent in batches, because the server syncs once for each batch.
-// Below minBatch that costs more than it saves; above maxBatch and maxBatchBytes the server refuses.
+// Below minBatch that costs more than it saves; above maxBatch and maxBatchBytes the server
+// refuses.
 const (
 	minBatch      = 16
 	maxBatch      = 1000
@@ -36,11 +37,11 @@ const (
 )
 
 // Publish stores messages and returns their offsets when all are on stable storage. Messages of one
-// stream keep their order. After an error some may be stored; the caller publishes all of them again
-// under their ids.
+// stream keep their order. After an error some may be stored; the caller publishes all of them
+// again under their ids.
 //
-// A message whose id the stream knows is not stored twice, and its offset is that of the stored one.
-// When the stored message has other data, or was removed by a purge, the new one is stored.
+// A message whose id the stream knows is not stored twice, and its offset is that of the stored
+// one. When the stored message has other data, or was removed by a purge, the new one is stored.
 func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, error) {
 	groups := map[*Spec][]int{}
 	for i := range messages {
@@ -86,8 +87,8 @@ func batchLength(messages []Message, members []int) int {
 	return len(members)
 }
 
-// publishTo publishes the members of one stream, and again while there is no answer. Members without
-// an id are sent once, since they could be stored twice.
+// publishTo publishes the members of one stream, and again while there is no answer. Members
+// without an id are sent once, since they could be stored twice.
 func (s *Streams) publishTo(ctx context.Context, spec *Spec, messages []Message, members []int,
 	offsets []uint64) error {
 	publish := func(ctx context.Context) error {
@@ -99,8 +100,8 @@ func (s *Streams) publishTo(ctx context.Context, spec *Spec, messages []Message,
 	return s.retryUntilAnsweredWithin(ctx, firstAnswerTimeout, publish)
 }
 
-// publishOnce publishes the members as a batch if they are many. The server refuses a batch with an id
-// that it knows; its messages are then published one by one.
+// publishOnce publishes the members as a batch if they are many. The server refuses a batch with an
+// id that it knows; its messages are then published one by one.
 func (s *Streams) publishOnce(ctx context.Context, spec *Spec, messages []Message, members []int,
 	offsets []uint64) error {
 	if len(members) >= minBatch {
@@ -229,8 +230,8 @@ func (m *Message) isStoredAs(e *Entry) bool {
 	return e.Subject == m.Subject && (m.FirstOnly || bytes.Equal(e.Data, m.Data))
 }
 
-// send sends a message. It switches off the retries of the library, which has a timer for each message
-// and loses their order.
+// send sends a message. It switches off the retries of the library, which has a timer for each
+// message and loses their order.
 func (s *Streams) send(m *Message, id string) (jetstream.PubAckFuture, error) {
 	return s.js.PublishMsgAsync(m.natsMessage(id), jetstream.WithStallWait(answerTimeout),
 		jetstream.WithRetryAttempts(0))

@@ -35,8 +35,8 @@ type request struct {
 // maxAnswerBytes bounds one answer of the server; a longer list takes several requests.
 const maxAnswerBytes = 8 << 20
 
-// Read returns the messages of a subject from an offset on, in order, up to limit or the present end
-// of the stream. In a cluster a copy may answer whose end is a moment behind.
+// Read returns the messages of a subject from an offset on, in order, up to limit or the present
+// end of the stream. In a cluster a copy may answer whose end is a moment behind.
 func (s *Streams) Read(ctx context.Context, stream, subject string, from uint64,
 	limit int) ([]Entry, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
@@ -70,8 +70,9 @@ func (s *Streams) First(ctx context.Context, stream, subject string) (uint64, er
 	return found[0].Offset, nil
 }
 
-// Get returns one message. It is NotFound if the message does not exist or was removed. In a cluster
-// the leader of the stream answers, which has all acknowledged messages; a copy may lag behind.
+// Get returns one message. It is NotFound if the message does not exist or was removed. In a
+// cluster the leader of the stream answers, which has all acknowledged messages; a copy may lag
+// behind.
 func (s *Streams) Get(ctx context.Context, stream string, offset uint64) (e Entry, err error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
@@ -118,9 +119,9 @@ func (s *Streams) getFromLeader(ctx context.Context, stream string, offset uint6
 	return Entry{Offset: m.Seq, Subject: m.Subject, Data: m.Data, Time: m.Time}, nil
 }
 
-// Newest returns up to limit messages of a subject before an offset, or before the end when the offset
-// is zero, the newest first. It reads ranges of the stream backwards, each twice as long as the one
-// before, so it is meant for streams whose messages are mostly of the subject.
+// Newest returns up to limit messages of a subject before an offset, or before the end when the
+// offset is zero, the newest first. It reads ranges of the stream backwards, each twice as long as
+// the one before, so it is meant for streams whose messages are mostly of the subject.
 func (s *Streams) Newest(ctx context.Context, stream, subject string, before uint64,
 	limit int) ([]Entry, error) {
 	ctx, cancel := withAnswerTimeout(ctx)

@@ -141,8 +141,8 @@ func (s *Streams) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// logAsyncError logs errors that belong to no call, such as that of a watcher that reads too slowly.
-// Errors that come with a lost connection are reported by the part.
+// logAsyncError logs errors that belong to no call, such as that of a watcher that reads too
+// slowly. Errors that come with a lost connection are reported by the part.
 func (s *Streams) logAsyncError(conn *nats.Conn, _ *nats.Subscription, err error) {
 	if conn.IsConnected() && !errors.Is(err, nats.ErrNoHeartbeat) {
 		s.config.Log.Warn("the connection to the streams has an error",

@@ -170,8 +170,8 @@ type reportingExporter struct {
 	ctx  context.Context // of the tracing; its end aborts exports
 }
 
-// ExportSpans implements sdktrace.SpanExporter. It never returns an error: the outage is logged once
-// by the part, and spans that could not be sent are dropped.
+// ExportSpans implements sdktrace.SpanExporter. It never returns an error: the outage is logged
+// once by the part, and spans that could not be sent are dropped.
 func (s *reportingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(s.ctx, cancel)()

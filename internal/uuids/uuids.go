@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Source makes ids of version 7 that grow strictly, each of a microsecond of its own. Where more ids
-// are requested than microseconds pass, they run ahead of the clock. It may be used by several
+// Source makes ids of version 7 that grow strictly, each of a microsecond of its own. Where more
+// ids are requested than microseconds pass, they run ahead of the clock. It may be used by several
 // goroutines.
 type Source struct {
 	Now    func() time.Time
@@ -41,8 +41,8 @@ func newID(micros int64, random [16]byte) string {
 	return NewV7(time.UnixMicro(micros), random).String()
 }
 
-// NewV7 makes a UUID of version 7, which sorts by its millisecond. It uses the last ten of the random
-// bytes.
+// NewV7 makes a UUID of version 7, which sorts by its millisecond. It uses the last ten of the
+// random bytes.
 func NewV7(at time.Time, random [16]byte) uuid.UUID {
 	var millis [8]byte
 	binary.BigEndian.PutUint64(millis[:], uint64(at.UnixMilli())<<16)

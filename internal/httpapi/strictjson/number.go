@@ -35,9 +35,9 @@ func Int(raw []byte, width int) (int64, error) {
 	return 0, ErrRange
 }
 
-// parseMagnitude reads an unsigned number as value × 10^exponent. Zeros are counted, and become part
-// of value only when another digit follows them. In the end value has no trailing zeros, so the
-// number is an integer exactly when the exponent is not negative.
+// parseMagnitude reads an unsigned number as value × 10^exponent. Zeros are counted, and become
+// part of value only when another digit follows them. In the end value has no trailing zeros, so
+// the number is an integer exactly when the exponent is not negative.
 func parseMagnitude(raw []byte) (value uint64, err error) {
 	var (
 		zeros    int64 // counted, but not yet part of value

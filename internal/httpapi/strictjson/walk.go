@@ -23,8 +23,8 @@ func RawMembers(raw []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(quoted, value []byte) bool) { walkObject(raw, yield) }
 }
 
-// Elements iterates over the elements of a checked array: the index and the raw value, a part of raw
-// without the white space around it. Anything but an array has no elements.
+// Elements iterates over the elements of a checked array: the index and the raw value, a part of
+// raw without the white space around it. Anything but an array has no elements.
 func Elements(raw []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		i := skipSpace(raw, 0)
