@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Child is a process of this same binary. It ends when its standard input does, so none outlives
-// us, however we end.
+// Child is a process of this same binary. It ends when its standard input does, so that it never
+// outlives its parent, however the parent ends.
 type Child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -21,8 +21,8 @@ type Child struct {
 	err   error          // how; read it after done
 }
 
-// StartChild starts a subcommand in a process group of its own, so that Ctrl-C is ours to handle.
-// Its errors go to stderr.
+// StartChild starts a subcommand in a process group of its own, so that Ctrl-C reaches the parent
+// alone. Its standard error is stderr.
 func StartChild(p Process, stderr io.Writer, args ...string) (*Child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -47,7 +47,7 @@ func StartChild(p Process, stderr io.Writer, args ...string) (*Child, error) {
 		Done: make(chan struct{})}, nil
 }
 
-// childEnviron leaves settings out: what a demo or a bench starts has the defaults.
+// childEnviron leaves the settings out: the server of a demo or a bench has the defaults.
 func childEnviron(environ []string) []string {
 	var filtered []string
 	for _, pair := range environ {
@@ -58,7 +58,7 @@ func childEnviron(environ []string) []string {
 	return filtered
 }
 
-// readTo gives fn every line of standard output and then waits for the process. It must be called,
+// Read calls fn with every line of standard output, until the process has ended. It must be called
 // once.
 func (c *Child) Read(fn func(line string)) {
 	go func() {
@@ -89,7 +89,7 @@ func (c *Child) Stop(timeout time.Duration) {
 // a server reads the address there.
 const ListeningOn = " listening on "
 
-// ServerChild is a server on an empty directory.
+// ServerChild is a server with a data directory of its own.
 type ServerChild struct {
 	*Child
 	URL string

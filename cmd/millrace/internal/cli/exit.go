@@ -30,7 +30,7 @@ const ExitHelp = `Exit codes:
   4    the server cannot be reached, or refuses the token
   130  stopped by a signal before the work was done`
 
-// ExitError is an error that says how the process ends.
+// ExitError is an error with the exit code of the process.
 type ExitError struct {
 	code int
 	err  error
@@ -39,6 +39,7 @@ type ExitError struct {
 func (f *ExitError) Error() string { return f.err.Error() }
 func (f *ExitError) Unwrap() error { return f.err }
 
+// WithCode gives an error its exit code; nil stays nil.
 func WithCode(code int, err error) error {
 	if err == nil {
 		return nil
@@ -46,26 +47,29 @@ func WithCode(code int, err error) error {
 	return &ExitError{code, err}
 }
 
+// UsageError is an error of the command line or a setting.
 func UsageError(format string, args ...any) error {
 	return &ExitError{ExitUsage, fmt.Errorf(format, args...)}
 }
 
+// UnableError is the error of something that the command needs on this machine and cannot have.
 func UnableError(format string, args ...any) error {
 	return &ExitError{ExitUnable, fmt.Errorf(format, args...)}
 }
 
+// FailedError is the error of work that failed.
 func FailedError(format string, args ...any) error {
 	return &ExitError{ExitFailed, fmt.Errorf(format, args...)}
 }
 
-// ErrInterrupted is the end of work that a signal cut short.
+// ErrInterrupted is the error of work that a signal interrupted.
 var ErrInterrupted = &ExitError{ExitInterrupted, errors.New("interrupted")}
 
-// ErrLogged is a failure that the log has told of.
+// ErrLogged is an error that is in the log already: main does not write it again.
 var ErrLogged = errors.New("logged")
 
-// ExitCode tells how the process ends. What carries no code came from cobra: the command line is
-// wrong.
+// ExitCode is the exit code of the process. An error without a code came from cobra: the command
+// line is wrong.
 func ExitCode(err error) int {
 	var f *ExitError
 	switch {
@@ -78,17 +82,17 @@ func ExitCode(err error) int {
 	}
 }
 
-// ErrorText is what is said about an error; every line names the program.
+// ErrorText is the text that main writes about an error; every line names the program.
 func ErrorText(err error) string {
-	told := err != nil && !errors.Is(err, ErrLogged)
-	if !told {
+	isNew := err != nil && !errors.Is(err, ErrLogged)
+	if !isNew {
 		return ""
 	}
 	var settings *config.Error
 	if errors.As(err, &settings) {
 		return settings.Error() // a line for each problem
 	}
-	// the SDK names itself too
+	// Errors of the SDK begin with its name as well.
 	text := strings.ReplaceAll("millrace: "+err.Error(), ": millrace: ", ": ")
 	var f *ExitError
 	if !errors.As(err, &f) {
@@ -97,7 +101,7 @@ func ErrorText(err error) string {
 	return text
 }
 
-// RemoteError gives the failure of a call its code.
+// RemoteError gives the error of a call to a server its exit code.
 func RemoteError(ctx context.Context, err error) error {
 	var e *client.Error
 	switch {
@@ -125,29 +129,29 @@ func RemoteError(ctx context.Context, err error) error {
 	}
 }
 
-// unsent is a request that was refused before it was sent, told without what it would have been.
+// unsent is the error of a request that the SDK refused to send; its text leaves the operation out.
 type unsent struct{ err error }
 
 func (u *unsent) Unwrap() error { return u.err }
 
 func (u *unsent) Error() string {
 	text := u.err.Error()
-	if _, told, ok := strings.Cut(text, client.ErrInvalid.Error()+": "); ok {
-		return told
+	if _, reason, ok := strings.Cut(text, client.ErrInvalid.Error()+": "); ok {
+		return reason
 	}
 	return text
 }
 
-// plainToTLS is what a server written in Go answers to a request without TLS where it expects
-// one with it.
+// plainToTLS is the answer of a Go server that expects TLS to a request without it.
 const plainToTLS = "Client sent an HTTP request to an HTTPS server."
 
+// UnreachableError is the error of a server that does not answer.
 func UnreachableError(err error) error {
 	return fmt.Errorf("the server cannot be reached (--server or %s): %w", EnvServer, err)
 }
 
-// CertificateRejected reports whether a call failed because the server's certificate is not
-// trusted: another try would meet the same one.
+// CertificateRejected reports whether a call failed because the server's certificate is not trusted.
+// A retry would fail in the same way.
 func CertificateRejected(err error) bool {
 	var refused *tls.CertificateVerificationError
 	return errors.As(err, &refused)

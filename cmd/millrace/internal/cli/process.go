@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Process is what the operating system gives a command. Commands touch nothing of the outside but
-// through it.
+// Process is what the operating system gives a command: its arguments, environment, standard files
+// and clocks.
 type Process struct {
 	Args    []string
 	Environ []string
@@ -21,7 +21,7 @@ type Process struct {
 	Stdout  io.Writer
 	Stderr  io.Writer
 	Now     func() time.Time
-	Elapsed func() time.Duration // since the process began; never jumps
+	Elapsed func() time.Duration // since the process started; monotonic
 }
 
 // Env returns the value of an environment variable, empty when it is not set.
@@ -35,14 +35,14 @@ func (p Process) Env(name string) string {
 	return value
 }
 
-// IsTerminal tells whether somebody watches what is written to w.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// StopSignals are those that ask a command to stop. SIGHUP, by which a terminal says that it is
-// gone, is none for a command that was started to outlive it, as with nohup.
+// StopSignals are the signals that ask a command to stop. SIGHUP is one of them, unless the command
+// was started with nohup to outlive its terminal.
 func StopSignals() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -59,8 +59,8 @@ func UntilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// UntilUnread returns a context that ends when nobody reads standard output any more: what was made
-// on the way is then cleared away, where the signal of a broken pipe would end the process at once.
+// UntilUnread returns a context that ends when standard output has no reader any more. The command
+// can then clean up; the signal of a broken pipe would end the process at once.
 func (p Process) UntilUnread(ctx context.Context) (Process, context.Context) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := context.WithCancel(ctx)
@@ -68,7 +68,7 @@ func (p Process) UntilUnread(ctx context.Context) (Process, context.Context) {
 	return p, ctx
 }
 
-// readOutput is output whose first failure is told.
+// readOutput calls failed when a write fails.
 type readOutput struct {
 	io.Writer
 
@@ -83,8 +83,8 @@ func (o *readOutput) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// UntilStdinEnds returns a context that ends when standard input does: the sign, for a process that
-// another one has started, that the other is gone, however it went.
+// UntilStdinEnds returns a context that ends when standard input does. A child process notices in
+// this way that its parent has ended, however that happened.
 func (p Process) UntilStdinEnds(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(ctx)
 	go func() {

@@ -9,29 +9,30 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// plainInterval is how often progress is told where nobody sees a bar.
+// plainInterval is the time between two lines of progress where there is no bar.
 const plainInterval = 2 * time.Second
 
-// NewProgress tells how far long work is, also while nothing happens: a bar on a terminal, a plain
-// line now and then elsewhere. Safe for concurrent use.
+// Progress shows how far long work has come, also while nothing happens: as a bar on a terminal,
+// elsewhere as a plain line every plainInterval. It is safe for concurrent use.
 type Progress struct {
 	label     string
-	total     int64  // in the unit of add; below 1 when nobody knows
-	TotalUnit string // what the total is, where the note alone does not tell
+	total     int64  // in the unit of Add; below 1 when it is unknown
+	TotalUnit string // names what the percentage is of, where the note does not
 	out       io.Writer
 	elapsed   func() time.Duration
 	bar       *progressbar.ProgressBar // nil where there is no terminal
-	stopped   chan struct{}            // closed by end
+	stopped   chan struct{}            // closed by End
 
 	mu          sync.Mutex
 	done        int64
 	started     time.Duration
 	note        string
-	ChangesOnly bool // nothing is told twice
-	reported    bool // since the last news
+	ChangesOnly bool // a state that was reported is not reported again
+	reported    bool // the state has not changed since it was reported
 	ended       bool
 }
 
+// NewProgress starts the progress of a piece of work; End must be called when it has ended.
 func (p Process) NewProgress(what string, total int64) *Progress {
 	g := &Progress{label: what, total: total, out: p.Stderr, elapsed: p.Elapsed,
 		started: p.Elapsed(), stopped: make(chan struct{})}
@@ -51,7 +52,7 @@ func (p Process) NewProgress(what string, total int64) *Progress {
 	return g
 }
 
-// reportLoop tells how far it is, every plainInterval, until the end.
+// reportLoop reports every plainInterval until End.
 func (g *Progress) reportLoop() {
 	tick := time.NewTicker(plainInterval)
 	defer tick.Stop()
@@ -81,7 +82,7 @@ func (g *Progress) report() {
 // HasBar reports whether the progress is drawn as a bar, which is on a terminal only.
 func (g *Progress) HasBar() bool { return g.bar != nil }
 
-// Add tells that n more are done, and what there is to say about it.
+// Add records that n more are done, with a note about the whole.
 func (g *Progress) Add(n int64, note string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +100,7 @@ func (g *Progress) SetTotal(done, total int64, note string) {
 	g.set(done, note)
 }
 
-// setClosed takes in news; the caller holds the lock.
+// set records a state; the caller holds the lock.
 func (g *Progress) set(done int64, note string) {
 	g.done, g.note, g.reported = done, note, false
 	if g.bar != nil {
@@ -108,7 +109,7 @@ func (g *Progress) set(done int64, note string) {
 	}
 }
 
-// line writes one plain line; the caller holds the lock.
+// writeLine writes a plain line; the caller holds the lock.
 func (g *Progress) writeLine() {
 	text, percent := g.note, ""
 	if g.total > 0 {

@@ -1,7 +1,7 @@
 // Package demo shows on one machine what Millrace does. It starts a server on an empty directory,
 // uses one contract after the other and audits each:
 //
-//	Relay      a job for each file of a folder, measured by worker processes, one of which is killed
+//	Relay      a job for each file of a folder; one of the workers that measure them is killed
 //	TaskFlow   a graph of steps that make a manifest of the files; one step fails at first
 //	FetchBox   downloads from a server of the demo's own
 //	Images     variants of pictures that the demo draws

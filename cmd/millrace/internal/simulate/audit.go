@@ -348,9 +348,11 @@ func (a *auditor) checkReport(o *submission, t *observedJob) {
 	}
 }
 
-var outcomeOf = map[client.ForgeRunState]client.ForgeRunOutcome{client.ForgeSucceeded: client.ForgeOutcomeSuccess,
-	client.ForgeFailed:   client.ForgeOutcomeFailed,
-	client.ForgeCanceled: client.ForgeOutcomeCanceled}
+var outcomeOf = map[client.ForgeRunState]client.ForgeRunOutcome{
+	client.ForgeSucceeded: client.ForgeOutcomeSuccess,
+	client.ForgeFailed:    client.ForgeOutcomeFailed,
+	client.ForgeCanceled:  client.ForgeOutcomeCanceled,
+}
 
 // checkOutcome: the job ended as its kind does, after what was asked for.
 func (a *auditor) checkOutcome(o *submission, t *observedJob) {
