@@ -121,8 +121,9 @@ func newRelayContract(p *deps, log *slog.Logger) (server.ServedContract, error) 
 func loadPepper(s *config.Settings) ([]byte, error) {
 	if path := s.Secrets.PepperFile; path != "" {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, cli.UnableError("secrets.pepper_file: there is no file %s; copy the one of the "+
-				"other nodes there, or write 32 random bytes or more to it (mode 0600)", path)
+			return nil, cli.UnableError(
+				"secrets.pepper_file: there is no file %s; copy the one of the "+
+					"other nodes there, or write 32 random bytes or more to it (mode 0600)", path)
 		}
 	}
 	pepper, err := account.LoadPepper(s.PepperFile())

@@ -315,6 +315,6 @@ func (e *enqueuer) report(w io.Writer, took time.Duration) {
 	default:
 		note = "; jobs still queued under the same id are counted too, and stayed as they were"
 	}
-	fmt.Fprintf(w, "%s accepted in %s (%s)%s\n", cli.Pluralize(e.accepted, "job"), cli.FormatDuration(took),
-		cli.FormatRate(e.accepted, took), note)
+	fmt.Fprintf(w, "%s accepted in %s (%s)%s\n", cli.Pluralize(e.accepted, "job"),
+		cli.FormatDuration(took), cli.FormatRate(e.accepted, took), note)
 }

@@ -148,7 +148,8 @@ func explainCycle(err error) error {
 	for _, ref := range fail.Cycle {
 		path += cli.Printable(ref) + " → "
 	}
-	return cli.WithCode(cli.ExitCode(err), fmt.Errorf("%w: %s%s", err, path, cli.Printable(fail.Cycle[0])))
+	return cli.WithCode(cli.ExitCode(err),
+		fmt.Errorf("%w: %s%s", err, path, cli.Printable(fail.Cycle[0])))
 }
 
 // graphJob is a job as a user writes it.
@@ -255,7 +256,8 @@ func isUUID(text string) bool {
 	return true
 }
 
-func (f *graphFlags) show(ctx context.Context, p cli.Process, tf *client.TaskFlow, id string) error {
+func (f *graphFlags) show(ctx context.Context, p cli.Process, tf *client.TaskFlow,
+	id string) error {
 	_, err := f.draw(ctx, p, tf, id)
 	return err
 }

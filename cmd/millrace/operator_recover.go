@@ -67,7 +67,8 @@ func oneClientArg(_ *cobra.Command, args []string) error {
 	const expected = "operator recover expects one CLIENT_ID, the UUID that POST /v1/clients " +
 		"answered with as client_id"
 	if len(args) != 1 {
-		return cli.UsageError("%s, and there are %s", expected, cli.Pluralize(int64(len(args)), "argument"))
+		return cli.UsageError("%s, and there are %s", expected,
+			cli.Pluralize(int64(len(args)), "argument"))
 	}
 	if _, err := uuid.Parse(args[0]); err != nil || len(args[0]) != 36 {
 		return cli.UsageError("%s; %q is none", expected, args[0])
@@ -83,11 +84,13 @@ func recoverKey(ctx context.Context, p cli.Process, s *config.Settings, clientID
 		return err
 	}
 	if have != want {
-		return cli.UnableError("the store %s in %s has schema %d and this binary knows %d: use the "+
-			"servers' settings and version", s.Store, s.DataDir, have, want)
+		return cli.UnableError(
+			"the store %s in %s has schema %d and this binary knows %d: use the "+
+				"servers' settings and version", s.Store, s.DataDir, have, want)
 	}
 	if _, err := os.Stat(s.PepperFile()); errors.Is(err, fs.ErrNotExist) {
-		return cli.UnableError("there is no pepper file %s: use the servers' settings", s.PepperFile())
+		return cli.UnableError("there is no pepper file %s: use the servers' settings",
+			s.PepperFile())
 	}
 	pepper, err := account.LoadPepper(s.PepperFile())
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/internal/config"
 )
 
-// operatorToken makes sure that there is a token for the operator: that of the setting, else that of
-// the file operator.token in the data directory, else a new one in that file.
+// operatorToken makes sure that there is a token for the operator: that of the setting, else that
+// of the file operator.token in the data directory, else a new one in that file.
 func operatorToken(s *config.Settings, log *slog.Logger) error {
 	if !s.Operator.Token.Empty() {
 		return nil

@@ -21,10 +21,10 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// A node depends on parts that may be away while it runs: the store, the object storage, the streams,
-// a queue, a CDN, the receiver of traces. Each has an [outage.Part], which logs one line when the
-// part stops answering and one when it answers again, however many requests failed meanwhile. The
-// line names the setting and the address, so that an operator knows where to look.
+// A node depends on parts that may be away while it runs: the store, the object storage, the
+// streams, a queue, a CDN, the receiver of traces. Each has an [outage.Part], which logs one line
+// when the part stops answering and one when it answers again, however many requests failed
+// meanwhile. The line names the setting and the address, so that an operator knows where to look.
 
 // newPart makes the part of one dependency.
 func (k *deps) newPart(name, setting, address string) *outage.Part {
@@ -128,8 +128,8 @@ func cdnAddress(s *config.Images) string {
 }
 
 // captureLibraryLogs redirects what libraries write through the default loggers of Go and
-// OpenTelemetry, or to standard error, into the log; end stops that. Go still writes the stacks of a
-// crash to standard error itself.
+// OpenTelemetry, or to standard error, into the log; end stops that. Go still writes the stacks of
+// a crash to standard error itself.
 func captureLibraryLogs(p cli.Process, log *slog.Logger) (end func()) {
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	slog.SetDefault(log) // log.Printf writes there as well

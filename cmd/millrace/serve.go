@@ -158,9 +158,9 @@ func checkStart(ctx context.Context, s *config.Settings) error {
 	return cli.WithCode(cli.ExitUnable, server.CheckListen(ctx, s))
 }
 
-// tuneGC trades memory for time. A server keeps a few megabytes, and what it allocates for a request
-// is garbage at once: by default Go would collect dozens of times a second. Near the memory limit it
-// collects as usual. GOGC and GOMEMLIMIT take precedence.
+// tuneGC trades memory for time. A server keeps a few megabytes, and what it allocates for a
+// request is garbage at once: by default Go would collect dozens of times a second. Near the memory
+// limit it collects as usual. GOGC and GOMEMLIMIT take precedence.
 func tuneGC(p cli.Process) {
 	if p.Env("GOGC") == "" {
 		debug.SetGCPercent(400)

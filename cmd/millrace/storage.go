@@ -14,8 +14,8 @@ import (
 )
 
 // FetchBox and Images keep more than jobs: objects, and messages in streams. Each of the two is
-// either in the data directory or elsewhere, as objects.url and stream.url say. What is elsewhere is
-// opened before the store, so that a wrong address leaves no data directory behind.
+// either in the data directory or elsewhere, as objects.url and stream.url say. What is elsewhere
+// is opened before the store, so that a wrong address leaves no data directory behind.
 const (
 	localStorage    = false
 	externalStorage = true

@@ -77,5 +77,6 @@ func flagError(c *cobra.Command, err error) error {
 		return cli.UsageError("%v; settings are given as --set KEY=VALUE, "+
 			"and 'millrace config' lists them", err)
 	}
-	return cli.UsageError("%v; '%s --help' lists the flags", err, strings.TrimSpace(c.CommandPath()))
+	return cli.UsageError("%v; '%s --help' lists the flags", err,
+		strings.TrimSpace(c.CommandPath()))
 }

@@ -130,8 +130,9 @@ func workCommand(p cli.Process) *cobra.Command {
 func (f *workFlags) checkQueues(queues []string) error {
 	for _, queue := range queues {
 		if f.contract == client.ContractTaskFlow && !taskflow.IsQueue(queue) {
-			return cli.UsageError("%q can be no queue of TaskFlow: they have 1 to 64 letters, digits "+
-				"and underscores", queue)
+			return cli.UsageError(
+				"%q can be no queue of TaskFlow: they have 1 to 64 letters, digits "+
+					"and underscores", queue)
 		}
 	}
 	return nil
@@ -292,8 +293,8 @@ func (r *commandRunner) handle(ctx context.Context, run *client.Run) error {
 	return nil
 }
 
-// commandFailed returns the error of an attempt at a Relay job. A command that cannot run here is no
-// fault of the job: Relay has no release, and a timeout would count as an attempt, so the job is
+// commandFailed returns the error of an attempt at a Relay job. A command that cannot run here is
+// no fault of the job: Relay has no release, and a timeout would count as an attempt, so the job is
 // requeued as it was.
 func (r *commandRunner) commandFailed(ctx context.Context, run *client.Run, err error) error {
 	if errors.Is(err, errCannotRun) {

@@ -150,8 +150,8 @@ func UnreachableError(err error) error {
 	return fmt.Errorf("the server cannot be reached (--server or %s): %w", EnvServer, err)
 }
 
-// CertificateRejected reports whether a call failed because the server's certificate is not trusted.
-// A retry would fail in the same way.
+// CertificateRejected reports whether a call failed because the server's certificate is not
+// trusted. A retry would fail in the same way.
 func CertificateRejected(err error) bool {
 	var refused *tls.CertificateVerificationError
 	return errors.As(err, &refused)

@@ -202,8 +202,8 @@ func (d *demo) submit(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		batch = append(batch, client.RelaySpec{Queue: filesQueue, ID: path, Timeout: d.flags.timeout,
-			MaxRetries: &retries, Payload: payload})
+		batch = append(batch, client.RelaySpec{Queue: filesQueue, ID: path,
+			Timeout: d.flags.timeout, MaxRetries: &retries, Payload: payload})
 		if len(batch) < 500 && i+1 < len(d.files.order) {
 			continue
 		}
@@ -244,8 +244,8 @@ func (d *demo) startWorkers(ctx context.Context) error {
 }
 
 func (d *demo) startWorker(ctx context.Context, number int) error {
-	c, err := cli.StartChild(d.p, d.p.Stderr, "demo-worker", "--server", d.url, "--root", d.files.root,
-		"--number", strconv.Itoa(number),
+	c, err := cli.StartChild(d.p, d.p.Stderr, "demo-worker", "--server", d.url, "--root",
+		d.files.root, "--number", strconv.Itoa(number),
 		"--concurrency", strconv.Itoa(d.flags.concurrency), "--pace", d.flags.pace.String())
 	if err != nil {
 		return err

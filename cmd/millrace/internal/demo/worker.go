@@ -21,8 +21,8 @@ const (
 	resultsQueue = "results"
 )
 
-// victimWorker is the number of the worker that is killed. It always has a file in hand that it does
-// not finish, so that there is something to take over whenever that happens.
+// victimWorker is the number of the worker that is killed. It always has a file in hand that it
+// does not finish, so that there is something to take over whenever that happens.
 const victimWorker = 1
 
 // fileTask is the payload of a job.

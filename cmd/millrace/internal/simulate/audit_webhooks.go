@@ -10,11 +10,12 @@ import (
 type receiverBehavior int
 
 const (
-	behaviorAccepts      receiverBehavior = iota // accepts, but for what the flags spoil of first tries
-	behaviorStalls                               // does not answer the first try of some events
-	behaviorFails                                // answers 5xx to the first try of each event
-	behaviorSlow                                 // accepts late
-	behaviorNeverAccepts                         // answers 5xx whatever comes
+	// accepts, but for what the flags spoil of first tries
+	behaviorAccepts      receiverBehavior = iota
+	behaviorStalls                        // does not answer the first try of some events
+	behaviorFails                         // answers 5xx to the first try of each event
+	behaviorSlow                          // accepts late
+	behaviorNeverAccepts                  // answers 5xx whatever comes
 )
 
 // receiver is one listener: a registered webhook, or the callback of jobs.

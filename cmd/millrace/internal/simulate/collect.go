@@ -225,7 +225,8 @@ const (
 func (s *simulator) pending(ctx context.Context, w *history,
 	known map[*receiver]map[string][]string, within time.Duration, never bool) bool {
 	for _, h := range w.receivers {
-		if h.webhookID == "" || (h.behavior == behaviorNeverAccepts) != never || len(known[h]) == 0 {
+		if h.webhookID == "" || (h.behavior == behaviorNeverAccepts) != never ||
+			len(known[h]) == 0 {
 			continue
 		}
 		if err := s.readDeliveries(ctx, s.client(h.client), h); err != nil {

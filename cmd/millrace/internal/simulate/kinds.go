@@ -64,11 +64,13 @@ var catalogue = []workKind{
 		action: actionRetryOnce},
 	{name: client.ForgeRetryLimitReached, payloadKB: 4, fails: true, outcome: outcomeFailed,
 		action: actionRetryUntilRefused},
-	{name: client.ForgeDuplicateSameKey, payloadKB: 4, outcome: outcomeSuccess, action: actionSameKey},
+	{name: client.ForgeDuplicateSameKey, payloadKB: 4, outcome: outcomeSuccess,
+		action: actionSameKey},
 	{name: client.ForgeDuplicateOtherKey, payloadKB: 4, outcome: outcomeSuccess,
 		action: actionTwoKeys},
 	{name: client.ForgeWebhookSuccess, payloadKB: 4, outcome: outcomeSuccess},
-	{name: client.ForgeWebhookTimeout, payloadKB: 4, outcome: outcomeSuccess, behavior: behaviorStalls},
+	{name: client.ForgeWebhookTimeout, payloadKB: 4, outcome: outcomeSuccess,
+		behavior: behaviorStalls},
 	{name: client.ForgeWebhook5XX, payloadKB: 4, outcome: outcomeSuccess, behavior: behaviorFails},
 	{name: client.ForgeWebhookExhausted, payloadKB: 4, outcome: outcomeSuccess,
 		behavior: behaviorNeverAccepts},
@@ -86,8 +88,8 @@ var catalogue = []workKind{
 	{name: client.ForgePayloadInvalid, action: actionExpectRefusal},
 }
 
-// kindMix draws kinds: each once in some order, so that a short simulation has them all, and then by
-// weight.
+// kindMix draws kinds: each once in some order, so that a short simulation has them all, and then
+// by weight.
 type kindMix struct {
 	kinds      []*workKind
 	cumulative []int // sums of the weights

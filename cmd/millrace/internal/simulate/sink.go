@@ -25,8 +25,8 @@ type sinkFaults struct {
 	slow  time.Duration // how long the slow receiver takes
 }
 
-// webhookSink receives webhooks: one listener for each manner, so that one manner's troubles are not
-// another's. It accepts, stalls and fails as the manners say, and keeps what came.
+// webhookSink receives webhooks: one listener for each manner, so that one manner's troubles are
+// not another's. It accepts, stalls and fails as the manners say, and keeps what came.
 type webhookSink struct {
 	now     func() time.Time
 	faults  sinkFaults
@@ -74,7 +74,8 @@ func (s *webhookSink) stop() {
 }
 
 // hook makes a listener; the path names it.
-func (s *webhookSink) addReceiver(path string, behavior receiverBehavior, clientNumber int) *receiver {
+func (s *webhookSink) addReceiver(path string, behavior receiverBehavior,
+	clientNumber int) *receiver {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := &receiver{name: path, url: s.bases[behavior] + path, client: clientNumber,

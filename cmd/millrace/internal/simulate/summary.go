@@ -213,7 +213,8 @@ func (m *Summary) write(w io.Writer, asJSON bool) error {
 	fmt.Fprintf(&b, "\n  %-18s %8s %10s %10s %10s %10s\n", "latency", "count", "p50", "p95", "p99",
 		"max")
 	for _, l := range m.Latencies {
-		fmt.Fprintf(&b, "  %-18s %8d %10s %10s %10s %10s\n", l.What, l.Count, cli.FormatDuration(l.P50),
+		fmt.Fprintf(&b, "  %-18s %8d %10s %10s %10s %10s\n", l.What, l.Count,
+			cli.FormatDuration(l.P50),
 			cli.FormatDuration(l.P95), cli.FormatDuration(l.P99), cli.FormatDuration(l.Max))
 	}
 	fmt.Fprintf(&b, "\nThe accounts\n")
