@@ -116,13 +116,13 @@ func writeFileSynced(dir, name string, r io.Reader) error {
 		return err
 	}
 	defer part.Close()
-	if _, err = io.Copy(part, r); err == nil {
-		err = part.Sync()
+	if _, err := io.Copy(part, r); err != nil {
+		return err
 	}
-	if err == nil {
-		err = os.Rename(part.Name(), filepath.Join(dir, name))
+	if err := part.Sync(); err != nil {
+		return err
 	}
-	if err != nil {
+	if err := os.Rename(part.Name(), filepath.Join(dir, name)); err != nil {
 		return err
 	}
 	folder, err := os.Open(dir)
@@ -156,15 +156,15 @@ func setupFetch(ctx context.Context, env *Env) (Runner, error) {
 		return nil, err
 	}
 	f := &fetchRunner{fetchOrigin: o, client: &http.Client{Transport: &http.Transport{}}}
-	if f.dir, err = os.MkdirTemp(env.Dir, "fetchbox-"); err == nil {
-		f.binary, err = buildMillrace(ctx, f.dir)
+	if f.dir, err = os.MkdirTemp(env.Dir, "fetchbox-"); err != nil {
+		return f, err
 	}
-	if err == nil {
-		settings := fmt.Sprintf(
-			"[job_types.bench.options]\nmax_parallel_downloads = %d\n[fetchbox]\nmax_per_host = %d\n", fetchParallel, fetchParallel)
-		err = os.WriteFile(filepath.Join(f.dir, "millrace.toml"), []byte(settings), 0o600)
+	if f.binary, err = buildMillrace(ctx, f.dir); err != nil {
+		return f, err
 	}
-	return f, err
+	settings := fmt.Sprintf("[job_types.bench.options]\nmax_parallel_downloads = %d\n"+
+		"[fetchbox]\nmax_per_host = %d\n", fetchParallel, fetchParallel)
+	return f, os.WriteFile(filepath.Join(f.dir, "millrace.toml"), []byte(settings), 0o600)
 }
 
 func (f *fetchRunner) Durability() string {

@@ -127,10 +127,14 @@ func (f *floorPostgres) claimAll(ctx context.Context, n int) ([]int64, Phase, er
 		}
 	})
 	took := time.Since(started)
-	if err == nil && len(ids) != n {
-		err = fmt.Errorf("%d of %d jobs were claimed", len(ids), n)
+	phase := Phase{Name: phaseClaim, Jobs: n, Took: took}
+	if err != nil {
+		return ids, phase, err
 	}
-	return ids, Phase{Name: phaseClaim, Jobs: n, Took: took}, err
+	if len(ids) != n {
+		return ids, phase, fmt.Errorf("%d of %d jobs were claimed", len(ids), n)
+	}
+	return ids, phase, nil
 }
 
 func (f *floorPostgres) claimOnce(ctx context.Context) ([]int64, error) {
@@ -155,10 +159,13 @@ func (f *floorPostgres) deleteAll(ctx context.Context, ids []int64) (Phase, erro
 	_, err := runParallel(ctx, f.conns, len(cut), func(ctx context.Context, _, i int) error {
 		keys := ids[cut[i][0]:cut[i][1]]
 		tag, err := f.pool.Exec(ctx, pgDelete, keys)
-		if err == nil && tag.RowsAffected() != int64(len(keys)) {
-			err = fmt.Errorf("deleted %d of %d", tag.RowsAffected(), len(keys))
+		if err != nil {
+			return err
 		}
-		return err
+		if tag.RowsAffected() != int64(len(keys)) {
+			return fmt.Errorf("deleted %d of %d", tag.RowsAffected(), len(keys))
+		}
+		return nil
 	})
 	return Phase{Name: phaseDelete, Jobs: len(ids), Took: time.Since(started)}, err
 }

@@ -167,18 +167,19 @@ func (s *forgeServer) reports(ctx context.Context, conns []*rawConn,
 		request := s.request("/v1/jobs/"+jobs[i].id+"/report", nil)
 		for {
 			status, body, err := conns[g].Do(request)
-			if err == nil && status == http.StatusNotFound { // not final yet
-				if err = sleep(ctx, 20*time.Millisecond); err == nil {
-					continue
-				}
-			}
-			if err == nil && status != http.StatusOK {
-				err = fmt.Errorf("a report was answered %d: %.200s", status, body)
-			}
 			if err != nil {
 				return err
 			}
-			return json.Unmarshal(body, &reports[i])
+			switch status {
+			case http.StatusOK:
+				return json.Unmarshal(body, &reports[i])
+			case http.StatusNotFound: // not final yet
+				if err := sleep(ctx, 20*time.Millisecond); err != nil {
+					return err
+				}
+			default:
+				return fmt.Errorf("a report was answered %d: %.200s", status, body)
+			}
 		}
 	})
 	return reports, err

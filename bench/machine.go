@@ -63,10 +63,11 @@ func cpuModel() string {
 
 func firstWord(path string) string {
 	text, err := os.ReadFile(path)
-	if words := strings.Fields(string(text)); err == nil && len(words) > 0 {
-		return words[0]
+	words := strings.Fields(string(text))
+	if err != nil || len(words) == 0 {
+		return "unknown"
 	}
-	return "unknown"
+	return words[0]
 }
 
 // fsyncMedian times the append of one page and its sync. A few microseconds mean

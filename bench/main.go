@@ -61,14 +61,19 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	if err := f.Parse(args); err != nil {
 		return s, err
 	}
-	var err error
-	if s.chosen, err = selectCases(cases, f.Args()); err == nil {
-		err = s.resolve()
-	}
-	if err != nil {
+	if err := s.choose(f.Args()); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
+		return s, err
 	}
-	return s, err
+	return s, nil
+}
+
+// choose takes the cases that are named, and checks what the flags say of them.
+func (s *settings) choose(names []string) (err error) {
+	if s.chosen, err = selectCases(cases, names); err != nil {
+		return err
+	}
+	return s.resolve()
 }
 
 // maxJobs bounds a run however it is called.

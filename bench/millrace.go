@@ -179,8 +179,9 @@ func (m *millraceRunner) workAll(ctx context.Context, e *engine.Engine, n int) (
 		}
 	})
 	took := time.Since(started)
-	if err == nil {
-		err = tally.Wait(ctx)
+	phase := Phase{Name: phaseWork, Jobs: n, Took: took}
+	if err != nil {
+		return phase, err
 	}
-	return Phase{Name: phaseWork, Jobs: n, Took: took}, err
+	return phase, tally.Wait(ctx)
 }

@@ -116,22 +116,22 @@ func (b *backlog) claimAll(ctx context.Context, addr string, n int) (Phase, erro
 		started := time.Now()
 		status, body, err := conn.Do(next)
 		took := time.Since(started)
-		if err == nil && status != http.StatusOK {
-			err = fmt.Errorf("next was answered %d", status)
-		}
 		if err != nil {
 			return claim, err
+		}
+		if status != http.StatusOK {
+			return claim, fmt.Errorf("next was answered %d", status)
 		}
 		claim.Latency, claim.Took = append(claim.Latency, took), claim.Took+took
 		id, _, _ := strings.Cut(textAfter(string(body), `"id":"`), `"`)
 		run, _, _ := strings.Cut(textAfter(string(body), `"run_id":"`), `"`)
 		status, _, err = conn.Do(fmt.Appendf(nil,
 			"DELETE /v2/queues/q/jobs/%s/run-id/%s HTTP/1.1\r\nHost: %s\r\n\r\n", id, run, addr))
-		if err == nil && status != http.StatusOK {
-			err = errors.New("a complete was answered " + strconv.Itoa(status))
-		}
 		if err != nil {
 			return claim, err
+		}
+		if status != http.StatusOK {
+			return claim, errors.New("a complete was answered " + strconv.Itoa(status))
 		}
 	}
 	return claim, nil

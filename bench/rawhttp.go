@@ -89,10 +89,13 @@ func (c *rawConn) Close() error { return c.conn.Close() }
 // Expect is Do for one wanted status; any other is an error.
 func (c *rawConn) Expect(request []byte, want int) ([]byte, error) {
 	status, body, err := c.Do(request)
-	if err == nil && status != want {
-		err = fmt.Errorf("status %d instead of %d: %.200s", status, want, body)
+	if err != nil {
+		return body, err
 	}
-	return body, err
+	if status != want {
+		return body, fmt.Errorf("status %d instead of %d: %.200s", status, want, body)
+	}
+	return body, nil
 }
 
 // dialMany opens so many connections, which fail when ctx ends.

@@ -223,10 +223,13 @@ func checkRiver(ctx context.Context, pool *pgxpool.Pool, n int) error {
 	var done int
 	err := pool.QueryRow(ctx,
 		"SELECT count(*) FROM river_job WHERE state = 'completed'").Scan(&done)
-	if err == nil && done != n {
-		err = fmt.Errorf("%d rows of %d are completed", done, n)
+	if err != nil {
+		return err
 	}
-	return err
+	if done != n {
+		return fmt.Errorf("%d rows of %d are completed", done, n)
+	}
+	return nil
 }
 
 func (r *riverRunner) Close() error { return nil }

@@ -42,10 +42,11 @@ type flowServer struct {
 func setupFlowSearch(onPostgres bool) func(context.Context, *Env) (Runner, error) {
 	return func(ctx context.Context, env *Env) (Runner, error) {
 		r, err := setupFlow(flowSearch, onPostgres)(ctx, env)
-		if err == nil {
-			r.(*flowRunner).prefilled = true
+		if err != nil {
+			return r, err
 		}
-		return r, err
+		r.(*flowRunner).prefilled = true
+		return r, nil
 	}
 }
 
@@ -58,9 +59,10 @@ func setupFlow(load flowLoad, onPostgres bool) func(context.Context, *Env) (Runn
 				return nil, err
 			}
 		}
-		if f.dir, err = os.MkdirTemp(env.Dir, "taskflow-"); err == nil {
-			f.binary, err = buildMillrace(ctx, f.dir)
+		if f.dir, err = os.MkdirTemp(env.Dir, "taskflow-"); err != nil {
+			return f, err
 		}
+		f.binary, err = buildMillrace(ctx, f.dir)
 		return f, err
 	}
 }
@@ -289,10 +291,11 @@ func (s *flowServer) workGraph(ctx context.Context, conns []*rawConn, ids []stri
 	_, err := runParallel(ctx, len(conns), len(conns), func(ctx context.Context, _, g int) error {
 		return work(w, ctx, g)
 	})
-	if err == nil {
-		err = errors.Join(w.tally.Wait(ctx), w.tally.Check())
+	phase := Phase{Name: phaseWork, Jobs: len(ids), Took: time.Duration(w.took.Load())}
+	if err != nil {
+		return phase, err
 	}
-	return Phase{Name: phaseWork, Jobs: len(ids), Took: time.Duration(w.took.Load())}, err
+	return phase, errors.Join(w.tally.Wait(ctx), w.tally.Check())
 }
 
 // batches claims and ends what was claimed, on one connection.
@@ -310,11 +313,11 @@ func (w *graphWork) batches(_ context.Context, g int) error {
 		}
 		body, err := w.conns[g].Expect(w.request("/worker/v1/outcomes", append(text, "]}"...)),
 			http.StatusOK)
-		if err == nil && bytes.Contains(body, []byte(`"code":`)) {
-			err = fmt.Errorf("a run could not be completed: %.200s", body)
-		}
 		if err != nil {
 			return err
+		}
+		if bytes.Contains(body, []byte(`"code":`)) {
+			return fmt.Errorf("a run could not be completed: %.200s", body)
 		}
 		for _, run := range runs {
 			w.done(run)

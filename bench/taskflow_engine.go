@@ -149,8 +149,9 @@ func (f *flowInProcess) work(ctx context.Context, e *engine.Engine, n int) (Phas
 		}
 		return nil
 	})
-	if err == nil {
-		err = tally.Check()
+	phase := Phase{Name: phaseWork, Jobs: n, Took: time.Duration(took.Load())}
+	if err != nil {
+		return phase, err
 	}
-	return Phase{Name: phaseWork, Jobs: n, Took: time.Duration(took.Load())}, err
+	return phase, tally.Check()
 }
