@@ -7,15 +7,15 @@
 //
 //   - Publish returns when every message is on stable storage. A message that is published again
 //     under its id within the window is stored once.
-//
 //   - Consume delivers a message again until it is acknowledged or dropped, and says which delivery
 //     is the last one.
-//
 //   - Read finds the messages of one subject without reading others.
 //
-//     publisher ──Publish──> stream ──Consume──> the workers of a durable consumer, one of them
-//     ├─────Follow───> every watcher, in order and without gaps
-//     └─────Read─────> a part of the history, by offset
+// Who reads a stream, and how:
+//
+//	publisher ──Publish──> stream ──Consume──> the workers of a durable consumer, one of them
+//	                          ├─────Follow───> every watcher, in order and without gaps
+//	                          └─────Read─────> a part of the history, by offset
 //
 // An offset is the sequence number that a stream gives to a message. It grows, and starts again at
 // 1 in a new stream. A stream that was removed is created again by the next operation that needs
