@@ -302,7 +302,8 @@ func TestBehindCaddy(t *testing.T) {
 				// Without TLS: Caddy would ask an authority for the certificate.
 				site := proxyBlock(t, "caddyfile", "jobs.example.org", "http://"+address,
 					"127.0.0.1:8080", scheme+upstream)
-				mustWriteFile(t, dir, "Caddyfile", []byte("{\n\tadmin off\n\tauto_https off\n}\n"+site))
+				mustWriteFile(t, dir, "Caddyfile",
+					[]byte("{\n\tadmin off\n\tauto_https off\n}\n"+site))
 				cmd := exec.Command(caddy, "run", "--config", filepath.Join(dir, "Caddyfile"),
 					"--adapter", "caddyfile")
 				cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir,

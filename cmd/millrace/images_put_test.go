@@ -35,7 +35,8 @@ func scriptPictures(ts *testscript.TestScript, neg bool, args []string) {
 	var photo, logo bytes.Buffer
 	ts.Check(jpeg.Encode(&photo, sunset, nil))
 	ts.Check(png.Encode(&logo, badge))
-	for name, data := range map[string][]byte{"sunset.jpg": photo.Bytes(), "badge.png": logo.Bytes(),
+	for name, data := range map[string][]byte{"sunset.jpg": photo.Bytes(),
+		"badge.png":  logo.Bytes(),
 		"broken.jpg": []byte("this is no picture at all\n")} {
 		ts.Check(os.WriteFile(ts.MkAbs(name), data, 0o600))
 	}

@@ -32,7 +32,8 @@ func TestLibrariesWriteToTheLog(t *testing.T) {
 		log.SetOutput(out)
 	}()
 	journal := &testkit.LogBuffer{}
-	end := captureLibraryLogs(cli.Process{Stderr: file}, slog.New(slog.NewJSONHandler(journal, nil)))
+	end := captureLibraryLogs(cli.Process{Stderr: file},
+		slog.New(slog.NewJSONHandler(journal, nil)))
 	log.Print("by the default logger")
 	otel.Handle(errors.New("by the tracing library"))
 	fmt.Fprintln(os.Stderr, "by a library's own way")

@@ -138,7 +138,8 @@ func TestOperatorRecover(t *testing.T) {
 		t.Parallel()
 		l := newAccountFixture(t)
 		client := l.issued.Key.ClientID
-		l.runRecover("00000000-0000-4000-8000-000000000000", cli.ExitFailed, "there is no such client")
+		l.runRecover("00000000-0000-4000-8000-000000000000", cli.ExitFailed,
+			"there is no such client")
 
 		pepper := l.loaded.PepperFile()
 		l.noError(os.Rename(pepper, pepper+".away"))

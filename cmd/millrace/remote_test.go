@@ -48,7 +48,8 @@ func certificateFiles(t *testing.T) (cert, key string) {
 	dir := t.TempDir()
 	mustWriteFile(t, dir, "cert.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
 		Bytes: s.Certificate().Raw}))
-	mustWriteFile(t, dir, "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+	mustWriteFile(t, dir, "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY",
+		Bytes: secret}))
 	return filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 }
 

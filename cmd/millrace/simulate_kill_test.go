@@ -21,12 +21,14 @@ import (
 )
 
 // simulateAgainst runs a whole simulate command in this process.
-func simulateAgainst(t *testing.T, server string, args ...string) (code int, m simulate.Summary, out,
+func simulateAgainst(t *testing.T, server string, args ...string) (code int, m simulate.Summary,
+	out,
 	errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	start := time.Now()
-	code = run(cli.Process{Args: append([]string{"simulate", "--server", server, "--json"}, args...),
+	code = run(cli.Process{Args: append([]string{"simulate", "--server", server, "--json"},
+		args...),
 		Stdin:  strings.NewReader(""),
 		Stdout: &stdout, Stderr: &stderr, Now: time.Now, Elapsed: func() time.Duration {
 			return time.Since(start)
@@ -136,8 +138,8 @@ func awaitSubmits(t *testing.T, s *launchedServer) {
 func TestSimulateInterrupted(t *testing.T) {
 	t.Parallel()
 	server := launchNode(t, "data", "--set", "forgerun.duration_scale=0.01")
-	cmd := exec.Command(mustMillrace(t), "simulate", "--server", server.url, "--duration", "1m", "--mix",
-		"SUCCESS_FAST,SCHEDULED_FAR_FUTURE", "--json")
+	cmd := exec.Command(mustMillrace(t), "simulate", "--server", server.url, "--duration", "1m",
+		"--mix", "SUCCESS_FAST,SCHEDULED_FAR_FUTURE", "--json")
 	var stdout bytes.Buffer
 	cmd.Stdout = &stdout
 	stderr, err := cmd.StderrPipe()

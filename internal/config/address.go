@@ -39,8 +39,10 @@ func validAddress(s string) bool {
 
 // validHost reports whether a text is an IP address or a host name.
 func validHost(host string) bool {
-	_, err := netip.ParseAddr(host)
-	return err == nil || validHostname(host)
+	if _, err := netip.ParseAddr(host); err != nil {
+		return validHostname(host)
+	}
+	return true
 }
 
 // validHostname checks a host name. It refuses names that end in a number, since they are misspelt
@@ -66,5 +68,8 @@ func IsLoopback(address string) bool {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
+	if err != nil {
+		return false
+	}
+	return ip.Unmap().IsLoopback()
 }

@@ -182,7 +182,10 @@ func (v proxiesValue) set(in input) error {
 
 func validProxy(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) &&
+	if err != nil {
+		return false
+	}
+	return slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) &&
 		validAddress(u.Host) && u.Hostname() != "" &&
 		(u.Path == "" || u.Path == "/") && !strings.ContainsAny(s, "?#")
 }

@@ -177,9 +177,11 @@ func (p *proxyTransport) dialTarget(ctx context.Context, _, hostPort string) (ne
 		var conn net.Conn
 		conn, err = p.dialThroughProxy(ctx, net.JoinHostPort(a.String(), port))
 		var proxyErr *ProxyError
-		if errors.As(err, &proxyErr) || ctx.Err() != nil || err == nil {
-			return conn, err
+		isFinal := errors.As(err, &proxyErr) || ctx.Err() != nil
+		if err != nil && !isFinal {
+			continue
 		}
+		return conn, err
 	}
 	return nil, err
 }

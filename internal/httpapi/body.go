@@ -76,7 +76,7 @@ func (c *Call) Body() ([]byte, error) {
 		if int64(len(body)) > c.bodyLimit() {
 			return nil, c.tooLargeError()
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return body, nil
 		}
 		if err != nil {
@@ -107,7 +107,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	switch {
 	case r.read > r.call.bodyLimit():
 		return 0, r.call.tooLargeError()
-	case err != nil && err != io.EOF:
+	case err != nil && !errors.Is(err, io.EOF):
 		return n, r.call.bodyError(err)
 	}
 	if r.read-r.extendedAt >= chunkSize {

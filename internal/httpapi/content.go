@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -75,7 +76,7 @@ type contentReader struct {
 
 func (r *contentReader) Read(p []byte) (int, error) {
 	n, err := r.ReadSeeker.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		r.err = err
 	}
 	return n, err

@@ -46,8 +46,8 @@ func (c *Call) CheckQuery() error {
 	for pair := range strings.SplitSeq(c.Request.URL.RawQuery, "&") {
 		escaped, _, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(escaped)
-		known := slices.Contains(c.Route.Query, name) && err == nil
-		if pair == "" || known {
+		unknown := err != nil || !slices.Contains(c.Route.Query, name)
+		if pair == "" || !unknown {
 			continue
 		}
 		hint := "takes none"

@@ -39,7 +39,8 @@ const pollWait = 10 * time.Second
 // awssqs://sqs.eu-west-1.amazonaws.com/123456789012/images?region=eu-west-1. Credentials come from
 // the sources that AWS clients use. The queue is not contacted before the first operation. part
 // records whether the queue answers, and may be nil.
-func OpenSQS(ctx context.Context, rawURL string, log *slog.Logger, part *outage.Part) (*SQS, error) {
+func OpenSQS(ctx context.Context, rawURL string, log *slog.Logger, part *outage.Part) (*SQS,
+	error) {
 	invalidURL := func(err error) error {
 		return &job.Error{Kind: job.Invalid, Op: "message.open",
 			Msg: "the URL of the queue cannot be used", Err: err}

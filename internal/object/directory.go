@@ -199,7 +199,10 @@ func (d *directory) commit(name, data, attributesFile string) error {
 
 func (d *directory) isFolder(name string) bool {
 	stat, err := d.root.Stat(name)
-	return err == nil && stat.IsDir()
+	if err != nil {
+		return false
+	}
+	return stat.IsDir()
 }
 
 // makeFolder creates a folder and its parents, syncs each, and reports whether the folder is on

@@ -155,7 +155,10 @@ func (o *Objects) Delete(ctx context.Context, bucket, key string) error {
 // isAbsent reports that an object is known not to exist.
 func (o *Objects) isAbsent(ctx context.Context, bucket, key string) bool {
 	exists, err := o.Exists(ctx, bucket, key)
-	return !exists && err == nil
+	if err != nil {
+		return false
+	}
+	return !exists
 }
 
 // List returns up to n keys that begin with prefix and sort behind after, in byte order. Keys
@@ -244,7 +247,7 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	}
 	n, err := c.r.Read(p)
 	c.n += int64(n)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		c.err = err
 	}
 	return n, err
@@ -268,7 +271,10 @@ func reportResult(ctx context.Context, report func(error), op string, err error)
 // wrapError gives an error a kind, unless it has one.
 func wrapError(ctx context.Context, op string, err error) error {
 	var jobErr *job.Error
-	if errors.As(err, &jobErr) || err == nil {
+	if err == nil {
+		return nil
+	}
+	if errors.As(err, &jobErr) {
 		return err
 	}
 	e := &job.Error{Kind: job.Unavailable, Op: op, Err: err}

@@ -173,7 +173,7 @@ func (s *s3) list(ctx context.Context, bucket, prefix, after string, n int) ([]s
 	var found []string
 	for len(found) < n {
 		o, err := objects.Next(ctx)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

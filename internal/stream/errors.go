@@ -18,7 +18,10 @@ import (
 // a defect of this program; every other error between here and a stream may pass.
 func wrapError(op, msg string, err error) error {
 	var jobErr *job.Error
-	if errors.As(err, &jobErr) || err == nil {
+	if err == nil {
+		return nil
+	}
+	if errors.As(err, &jobErr) {
 		return err
 	}
 	return &job.Error{Kind: errorKind(err), Op: op, Msg: msg, Err: err}

@@ -95,7 +95,10 @@ func (f *follower) offsetAhead(ctx context.Context) bool {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	_, last, err := f.s.offsetRange(ctx, f.stream)
-	return f.next > last+1 && err == nil
+	if err != nil {
+		return false
+	}
+	return f.next > last+1
 }
 
 // open starts to read at the next offset. It creates a new consumer each time, since the old one

@@ -106,8 +106,10 @@ func (s *Streams) publishOnce(ctx context.Context, spec *Spec, messages []Messag
 	offsets []uint64) error {
 	if len(members) >= minBatch {
 		err := s.publishBatch(ctx, messages, members, offsets)
-		refused := errorKind(err) == job.Internal || isMissing(err)
-		if err == nil || !refused {
+		if err == nil {
+			return nil
+		}
+		if refused := errorKind(err) == job.Internal || isMissing(err); !refused {
 			return err
 		}
 	}

@@ -179,7 +179,10 @@ func (s *reportingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Re
 	_ = s.part.Do(func() error {
 		err := s.SpanExporter.ExportSpans(ctx, spans)
 		aborted := s.ctx.Err() != nil
-		if aborted || err == nil {
+		if err == nil {
+			return nil
+		}
+		if aborted { // by the stop of this node: no outage of what takes the traces
 			return nil
 		}
 		return &job.Error{Kind: job.Unavailable, Op: "telemetry.export", Msg: "traces are dropped",

@@ -213,8 +213,8 @@ func schemaLocation(route *routers.Route, ref, part string) string {
 	return "#/paths/" + escapePointer(route.Path) + "/" + strings.ToLower(route.Method) + "/" + part
 }
 
-// findPath returns the path of the document that a request is for, with the parameters in it. A path
-// without parameters is preferred, because a brace is sorted behind letters.
+// findPath returns the path of the document that a request is for, with the parameters in it. A
+// path without parameters is preferred, because a brace is sorted behind letters.
 func findPath(doc *openapi3.T, u *url.URL) (string, *openapi3.PathItem, map[string]string) {
 	segments := strings.Split(u.EscapedPath(), "/")
 	paths := doc.Paths.Map()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -105,11 +106,11 @@ func (b *body) Read(p []byte) (int, error) {
 	switch {
 	case b.remaining < 0:
 		b.err = b.tooLarge
-	case err == io.EOF && b.wantDigest != "" && b.sum() != b.wantDigest:
+	case errors.Is(err, io.EOF) && b.wantDigest != "" && b.sum() != b.wantDigest:
 		b.err = &taskError{code: codeChecksum,
 			message:   "the resource's SHA-256 is " + b.sum() + ", not what its checksum_hint says",
 			retryable: true}
-	case err != nil && err != io.EOF:
+	case err != nil && !errors.Is(err, io.EOF):
 		b.err = err
 	default:
 		return n, err

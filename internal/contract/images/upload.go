@@ -208,7 +208,7 @@ const (
 func (in *uploadRequest) readForm(form *multipart.Reader) error {
 	for range maxFormParts {
 		part, err := form.NextRawPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			if !in.stored {
 				return invalid("the form has no part called file")
 			}
@@ -309,7 +309,7 @@ type limitedReader struct {
 // Read implements io.Reader.
 func (l *limitedReader) Read(p []byte) (int, error) {
 	n, err := l.read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		l.err = err
 	}
 	return n, err

@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -114,19 +115,24 @@ func appendDecoded(dst, inner []byte, next int) (_ []byte, decodeErr error) {
 	for next >= 0 {
 		dst = append(dst, inner[:next]...)
 		r, size := decodeEscape(inner[next:])
-		if decodeErr == nil {
-			switch {
-			case utf16.IsSurrogate(r):
-				decodeErr = ErrSurrogate
-			case r == 0:
-				decodeErr = ErrNUL
-			}
-		}
+		decodeErr = cmp.Or(decodeErr, checkRune(r))
 		dst = utf8.AppendRune(dst, r) // writes a surrogate as U+FFFD
 		inner = inner[next+size:]
 		next = bytes.IndexByte(inner, '\\')
 	}
 	return append(dst, inner...), decodeErr
+}
+
+// checkRune refuses what no text may hold: half of a surrogate pair, and NUL.
+func checkRune(r rune) error {
+	switch {
+	case utf16.IsSurrogate(r):
+		return ErrSurrogate
+	case r == 0:
+		return ErrNUL
+	default:
+		return nil
+	}
 }
 
 // decodeEscape returns the rune of the escape at the start of b and the length of the escape, or of

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// NATSServer is a NATS server with JetStream on a port of its own. It writes what it acknowledges to
-// disk first.
+// NATSServer is a NATS server with JetStream on a port of its own. It writes what it acknowledges
+// to disk first.
 type NATSServer struct {
 	URL string
 

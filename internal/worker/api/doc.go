@@ -2,7 +2,7 @@
 // HTTP, under /worker/v1. It serves every contract that is configured with a Contract, which is a
 // few functions for what differs between contracts. Everything else is the engine's.
 //
-//	claims                 claims ready jobs, each under a run id of its own, and waits for the first
+//	claims                 claims ready jobs, each under its own run id; waits for the first
 //	jobs/{job_id}/claim    claims one job by its id
 //	runs/{run_id}/...      start, heartbeat, complete, fail, release
 //	outcomes               complete, fail and release of many runs in one transaction

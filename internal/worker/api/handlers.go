@@ -49,8 +49,9 @@ func (a *API) claim(c *httpapi.Call) error {
 	return nil
 }
 
-// sendJobs sends claimed jobs. When the caller is gone and they cannot be written to the connection,
-// they are released at once. Jobs that are lost after that return when their leases expire.
+// sendJobs sends claimed jobs. When the caller is gone and they cannot be written to the
+// connection, they are released at once. Jobs that are lost after that return when their leases
+// expire.
 func (a *API) sendJobs(c *httpapi.Call, contract *Contract, jobs []*job.Job, body []byte) {
 	a.metrics.claimed.WithLabelValues(contract.Name).Add(float64(len(jobs)))
 	c.Send(http.StatusOK, httpapi.JSON, body)
