@@ -87,24 +87,24 @@ func makeEmptyDir(path string) (string, error) {
 
 // connectImages connects to what Images uses elsewhere: its queue, where that is SQS and no stream,
 // and the CDN.
-func (k *deps) connectImages(ctx context.Context) error {
-	s := &k.settings.Images
-	if !k.settings.Serves(images.Name) {
+func (d *deps) connectImages(ctx context.Context) error {
+	s := &d.settings.Images
+	if !d.settings.Serves(images.Name) {
 		return nil
 	}
 	if s.QueueURL != "" {
 		queue, err := message.OpenSQS(context.WithoutCancel(ctx), s.QueueURL,
-			k.log.With(telemetry.Contract, images.Name), k.queuePart())
+			d.log.With(telemetry.Contract, images.Name), d.queuePart())
 		if err != nil {
 			return cli.UnableError("images.queue_url: %s", plainError(err))
 		}
-		k.messages = queue
+		d.messages = queue
 	}
-	network, err := imageCDN(ctx, k)
+	network, err := imageCDN(ctx, d)
 	if err != nil {
 		return cli.UnableError("images.cdn: %s", plainError(err))
 	}
-	k.cdn = network
+	d.cdn = network
 	return nil
 }
 

@@ -203,8 +203,8 @@ func webhookConfig(s *config.Webhook) forgerun.Webhook {
 
 // handlerGrace is how long handlers may go on when the node stops. The rest of shutdown_grace is
 // left to write down what became of the attempts that were cut short.
-func (p *deps) handlerGrace() time.Duration {
-	grace := p.settings.ShutdownGrace
+func (d *deps) handlerGrace() time.Duration {
+	grace := d.settings.ShutdownGrace
 	return grace - grace/8
 }
 

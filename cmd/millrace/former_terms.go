@@ -20,32 +20,32 @@ import (
 
 // endFormerTerms ends the terms of the process that ran on the data directory before. A failure is
 // logged and does no harm: the terms end by themselves.
-func (k *deps) endFormerTerms(ctx context.Context) {
-	err := k.lockAndEndTerms(ctx)
+func (d *deps) endFormerTerms(ctx context.Context) {
+	err := d.lockAndEndTerms(ctx)
 	shared := job.IsKind(err, job.Conflict) // another process runs on the directory as well
 	if err != nil && !shared && ctx.Err() == nil {
-		k.log.Warn("the terms of the process before this one could not be ended; they will end "+
+		d.log.Warn("the terms of the process before this one could not be ended; they will end "+
 			"by themselves", telemetry.ErrorMessage, err)
 	}
 }
 
-func (k *deps) lockAndEndTerms(ctx context.Context) error {
-	if err := k.lockDirectory(); err != nil {
+func (d *deps) lockAndEndTerms(ctx context.Context) error {
+	if err := d.lockDirectory(); err != nil {
 		return err
 	}
-	return k.endTermsOf(ctx, filepath.Join(k.settings.DataDir, "node"))
+	return d.endTermsOf(ctx, filepath.Join(d.settings.DataDir, "node"))
 }
 
-func (k *deps) lockDirectory() (err error) {
-	if err := os.MkdirAll(k.settings.DataDir, 0o700); err != nil {
+func (d *deps) lockDirectory() (err error) {
+	if err := os.MkdirAll(d.settings.DataDir, 0o700); err != nil {
 		return err
 	}
-	k.unlock, err = disk.Lock(filepath.Join(k.settings.DataDir, "node.lock"))
+	d.unlock, err = disk.Lock(filepath.Join(d.settings.DataDir, "node.lock"))
 	return err
 }
 
 // endTermsOf ends the terms of the node that the file names, and writes the own name into it.
-func (k *deps) endTermsOf(ctx context.Context, path string) error {
+func (d *deps) endTermsOf(ctx context.Context, path string) error {
 	former, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -56,14 +56,14 @@ func (k *deps) endTermsOf(ctx context.Context, path string) error {
 	}
 	name, rest, _ := strings.Cut(string(former), "\n")
 	// the database on SQLite is in the directory, and copied with it
-	isOver := strings.TrimSpace(rest) == fingerprint || !k.settings.Store.Postgres()
+	isOver := strings.TrimSpace(rest) == fingerprint || !d.settings.Store.Postgres()
 	if name != "" && isOver {
-		if err := k.engine.EndTerms(ctx, name); err != nil {
+		if err := d.engine.EndTerms(ctx, name); err != nil {
 			return err
 		}
 	}
 	next := path + ".next"
-	text := k.node + "\n" + fingerprint + "\n"
+	text := d.node + "\n" + fingerprint + "\n"
 	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
 		return err
 	}

@@ -27,39 +27,39 @@ import (
 // meanwhile. The line names the setting and the address, so that an operator knows where to look.
 
 // newPart makes the part of one dependency.
-func (k *deps) newPart(name, setting, address string) *outage.Part {
+func (d *deps) newPart(name, setting, address string) *outage.Part {
 	target := outage.Endpoint{Name: name, Setting: setting, Address: address}
-	return outage.NewPart(k.log, k.process.Elapsed, target)
+	return outage.NewPart(d.log, d.process.Elapsed, target)
 }
 
-func (k *deps) storePart() *outage.Part {
-	if s := k.settings; !s.Store.Postgres() {
-		return k.newPart("store", "data_dir", databaseFile(s))
+func (d *deps) storePart() *outage.Part {
+	if s := d.settings; !s.Store.Postgres() {
+		return d.newPart("store", "data_dir", databaseFile(s))
 	}
-	return k.newPart("store", "store", hostsOf(k.settings.Store.Reveal(), "5432"))
+	return d.newPart("store", "store", hostsOf(d.settings.Store.Reveal(), "5432"))
 }
 
-func (k *deps) objectsPart() *outage.Part {
-	if at := k.settings.Objects.URL; at != "" {
-		return k.newPart("objects", "objects.url", endpointOf(at))
+func (d *deps) objectsPart() *outage.Part {
+	if at := d.settings.Objects.URL; at != "" {
+		return d.newPart("objects", "objects.url", endpointOf(at))
 	}
-	return k.newPart("objects", "data_dir", filepath.Join(k.settings.DataDir, "objects"))
+	return d.newPart("objects", "data_dir", filepath.Join(d.settings.DataDir, "objects"))
 }
 
-func (k *deps) streamsPart() *outage.Part {
-	if at := k.settings.Stream.URL; at != "" {
-		return k.newPart("streams", "stream.url", hostsOf(at, "4222"))
+func (d *deps) streamsPart() *outage.Part {
+	if at := d.settings.Stream.URL; at != "" {
+		return d.newPart("streams", "stream.url", hostsOf(at, "4222"))
 	}
-	return k.newPart("streams", "data_dir", filepath.Join(k.settings.DataDir, "streams"))
+	return d.newPart("streams", "data_dir", filepath.Join(d.settings.DataDir, "streams"))
 }
 
-func (k *deps) queuePart() *outage.Part {
-	return k.newPart("messages", "images.queue_url", endpointOf(k.settings.Images.QueueURL))
+func (d *deps) queuePart() *outage.Part {
+	return d.newPart("messages", "images.queue_url", endpointOf(d.settings.Images.QueueURL))
 }
 
-func (k *deps) tracesPart() *outage.Part {
-	return k.newPart("traces", "telemetry.otlp_endpoint",
-		hostsOf(k.settings.Telemetry.OTLPEndpoint, ""))
+func (d *deps) tracesPart() *outage.Part {
+	return d.newPart("traces", "telemetry.otlp_endpoint",
+		hostsOf(d.settings.Telemetry.OTLPEndpoint, ""))
 }
 
 // hostOf is the host of a URL, or what stands in its place in a text that is no URL.
@@ -115,8 +115,8 @@ func (w *monitoredCDN) Purge(ctx context.Context, reference string, keys []strin
 	return w.part.Do(func() error { return w.CDN.Purge(ctx, reference, keys) })
 }
 
-func (k *deps) monitored(network cdn.CDN) cdn.CDN {
-	return &monitoredCDN{network, k.newPart("cdn", "images.cdn", cdnAddress(&k.settings.Images))}
+func (d *deps) monitored(network cdn.CDN) cdn.CDN {
+	return &monitoredCDN{network, d.newPart("cdn", "images.cdn", cdnAddress(&d.settings.Images))}
 }
 
 // cdnAddress is the address that purges are sent to.

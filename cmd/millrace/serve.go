@@ -225,26 +225,26 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 // connect opens everything that is elsewhere: outbound HTTP, traces, the queue and CDN of Images,
 // external objects and streams. It comes before the store because it makes nothing in the data
 // directory.
-func (k *deps) connect(ctx context.Context) error {
-	if err := k.connectEgress(ctx); err != nil {
+func (d *deps) connect(ctx context.Context) error {
+	if err := d.connectEgress(ctx); err != nil {
 		return cli.WithCode(cli.ExitFailed, err)
 	}
-	if err := k.connectImages(ctx); err != nil {
+	if err := d.connectImages(ctx); err != nil {
 		return err
 	}
-	return k.openStorage(ctx, externalStorage)
+	return d.openStorage(ctx, externalStorage)
 }
 
-func (k *deps) connectEgress(ctx context.Context) (err error) {
-	k.egress, err = egress.New(egress.Config{AllowLocal: k.settings.OnLoopback(),
-		Allow: k.settings.Egress.Allow, UserAgent: cli.UserAgent()})
+func (d *deps) connectEgress(ctx context.Context) (err error) {
+	d.egress, err = egress.New(egress.Config{AllowLocal: d.settings.OnLoopback(),
+		Allow: d.settings.Egress.Allow, UserAgent: cli.UserAgent()})
 	if err != nil {
 		return err
 	}
-	k.tracing, err = telemetry.NewTracing(ctx, k.settings.Telemetry.OTLPEndpoint,
-		k.tracesPart(), attribute.String("service.name", "millrace"),
+	d.tracing, err = telemetry.NewTracing(ctx, d.settings.Telemetry.OTLPEndpoint,
+		d.tracesPart(), attribute.String("service.name", "millrace"),
 		attribute.String("service.version", cli.ReadBuildInfo().Version),
-		attribute.String("service.instance.id", k.node))
+		attribute.String("service.instance.id", d.node))
 	return err
 }
 
@@ -252,18 +252,18 @@ func (k *deps) connectEgress(ctx context.Context) (err error) {
 const traceFlushTimeout = 3 * time.Second
 
 // close closes what connect and newNode opened.
-func (k *deps) close() {
-	k.closeStorage()
-	if k.unlock != nil {
-		k.unlock()
+func (d *deps) close() {
+	d.closeStorage()
+	if d.unlock != nil {
+		d.unlock()
 	}
-	if k.egress != nil {
-		k.egress.Close()
+	if d.egress != nil {
+		d.egress.Close()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), traceFlushTimeout)
 	defer cancel()
-	if err := k.tracing.Shutdown(ctx); err != nil {
-		k.log.Warn("the last traces were not sent", telemetry.ErrorMessage, err)
+	if err := d.tracing.Shutdown(ctx); err != nil {
+		d.log.Warn("the last traces were not sent", telemetry.ErrorMessage, err)
 	}
 }
 

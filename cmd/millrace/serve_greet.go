@@ -18,24 +18,24 @@ import (
 // printGreeting announces that the server listens. Standard output gets one line with the
 // addresses, which a program that started the server reads. What is served and to whom follows on
 // a terminal; elsewhere it goes to the log.
-func (k *deps) printGreeting(urls []string, workersOnly bool) {
-	fmt.Fprintf(k.process.Stdout, "millrace %s%s%s\n", cli.ReadBuildInfo().Version, cli.ListeningOn,
+func (d *deps) printGreeting(urls []string, workersOnly bool) {
+	fmt.Fprintf(d.process.Stdout, "millrace %s%s%s\n", cli.ReadBuildInfo().Version, cli.ListeningOn,
 		strings.Join(urls, " and "))
-	facts := append(k.dataFacts(), k.serviceFacts(workersOnly)...)
-	if !cli.IsTerminal(k.process.Stdout) {
+	facts := append(d.dataFacts(), d.serviceFacts(workersOnly)...)
+	if !cli.IsTerminal(d.process.Stdout) {
 		args := []any{"version", cli.ReadBuildInfo().Version}
 		for _, f := range facts {
 			args = append(args, f.Name, f.Text)
 		}
-		k.log.Info("started", args...)
+		d.log.Info("started", args...)
 		return
 	}
-	fmt.Fprintln(k.process.Stdout, formatFacts(facts, k.exampleCommands(urls[0], workersOnly)))
+	fmt.Fprintln(d.process.Stdout, formatFacts(facts, d.exampleCommands(urls[0], workersOnly)))
 }
 
 // dataFacts names the places of the data.
-func (k *deps) dataFacts() []server.Fact {
-	s := k.settings
+func (d *deps) dataFacts() []server.Fact {
+	s := d.settings
 	dir, err := filepath.Abs(s.DataDir)
 	if err != nil {
 		dir = s.DataDir
@@ -48,25 +48,25 @@ func (k *deps) dataFacts() []server.Fact {
 }
 
 // serviceFacts names what is served and what is open without a token.
-func (k *deps) serviceFacts(workersOnly bool) []server.Fact {
+func (d *deps) serviceFacts(workersOnly bool) []server.Fact {
 	if workersOnly {
 		return []server.Fact{{Name: "serves", Text: "health and metrics alone; it runs jobs"}}
 	}
-	return []server.Fact{{Name: "serves", Text: strings.Join(k.settings.Contracts, ", ")},
-		{Name: "open", Text: k.openAccess()}}
+	return []server.Fact{{Name: "serves", Text: strings.Join(d.settings.Contracts, ", ")},
+		{Name: "open", Text: d.openAccess()}}
 }
 
 // page is the page at "/". It shows what the greeting shows, except where the data are: strangers
 // may read it.
-func (k *deps) page(workersOnly bool) *server.Page {
-	return &server.Page{Facts: k.serviceFacts(workersOnly), Commands: func(url string) []string {
-		return k.exampleCommands(url, workersOnly)
+func (d *deps) page(workersOnly bool) *server.Page {
+	return &server.Page{Facts: d.serviceFacts(workersOnly), Commands: func(url string) []string {
+		return d.exampleCommands(url, workersOnly)
 	}}
 }
 
 // openAccess names what can be used without a token.
-func (k *deps) openAccess() string {
-	s := k.settings
+func (d *deps) openAccess() string {
+	s := d.settings
 	var open []string
 	for _, c := range []struct {
 		name  string
@@ -80,7 +80,7 @@ func (k *deps) openAccess() string {
 	if s.ServesWorkers() && s.Worker.Token.Empty() {
 		open = append(open, "/worker")
 	}
-	if s.Serves(fetchbox.Name) && k.operatorToken.Empty() {
+	if s.Serves(fetchbox.Name) && d.operatorToken.Empty() {
 		open = append(open, "/operators")
 	}
 	if s.Serves(forgerun.Name) {
@@ -97,12 +97,12 @@ func (k *deps) openAccess() string {
 }
 
 // exampleCommands are commands to try next.
-func (k *deps) exampleCommands(url string, workersOnly bool) []string {
+func (d *deps) exampleCommands(url string, workersOnly bool) []string {
 	at := ""
 	if url != cli.DefaultServer {
 		at = " --server " + url
 	}
-	s := k.settings
+	s := d.settings
 	switch {
 	case workersOnly:
 		return []string{"curl " + url + "/health/ready"}

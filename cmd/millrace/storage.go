@@ -22,78 +22,78 @@ const (
 )
 
 // openStorage opens the objects and streams that are kept there, if a contract needs them.
-func (k *deps) openStorage(ctx context.Context, external bool) error {
-	s := k.settings
+func (d *deps) openStorage(ctx context.Context, external bool) error {
+	s := d.settings
 	needsObjects := s.Serves(fetchbox.Name) || s.Serves(images.Name)
 	if needsObjects && (s.Objects.URL != "") == external {
-		if err := k.openObjects(ctx); err != nil {
+		if err := d.openObjects(ctx); err != nil {
 			return err
 		}
 	}
 	if s.UsesStreams() && (s.Stream.URL != "") == external {
-		return k.openStreams(ctx)
+		return d.openStreams(ctx)
 	}
 	return nil
 }
 
 // bindStorage makes sure that the nodes of one database use the same objects and streams.
-func (k *deps) bindStorage() {
-	if !k.settings.Store.Postgres() || k.objects == nil {
+func (d *deps) bindStorage() {
+	if !d.settings.Store.Postgres() || d.objects == nil {
 		return
 	}
-	c := places.Config{Log: k.log, Objects: k.objects, Streams: k.streams,
-		Rebind: k.settings.RebindStorage}
-	if k.settings.Objects.URL == "" {
-		c.ObjectsDir = k.objectsDir()
+	c := places.Config{Log: d.log, Objects: d.objects, Streams: d.streams,
+		Rebind: d.settings.RebindStorage}
+	if d.settings.Objects.URL == "" {
+		c.ObjectsDir = d.objectsDir()
 	}
-	if k.streams != nil && k.settings.Stream.URL == "" {
-		c.StreamsDir = k.streamsDir()
+	if d.streams != nil && d.settings.Stream.URL == "" {
+		c.StreamsDir = d.streamsDir()
 	}
-	k.places = places.New(c)
+	d.places = places.New(c)
 }
 
-func (k *deps) objectsDir() string { return filepath.Join(k.settings.DataDir, "objects") }
-func (k *deps) streamsDir() string { return filepath.Join(k.settings.DataDir, "streams") }
+func (d *deps) objectsDir() string { return filepath.Join(d.settings.DataDir, "objects") }
+func (d *deps) streamsDir() string { return filepath.Join(d.settings.DataDir, "streams") }
 
-func (k *deps) openObjects(ctx context.Context) (err error) {
-	k.objects, err = object.Open(ctx, object.Config{
-		Dir:    k.objectsDir(),
-		URL:    k.settings.Objects.URL,
-		Bucket: k.settings.Objects.Bucket,
-		Part:   k.objectsPart(),
+func (d *deps) openObjects(ctx context.Context) (err error) {
+	d.objects, err = object.Open(ctx, object.Config{
+		Dir:    d.objectsDir(),
+		URL:    d.settings.Objects.URL,
+		Bucket: d.settings.Objects.Bucket,
+		Part:   d.objectsPart(),
 	})
 	if err != nil {
 		return cli.UnableError("objects.url: %s", plainError(err))
 	}
-	k.probeObjects(ctx)
+	d.probeObjects(ctx)
 	return nil
 }
 
 // streamSpecs are the streams of the contracts that are served.
-func (k *deps) streamSpecs() []stream.Spec {
+func (d *deps) streamSpecs() []stream.Spec {
 	var specs []stream.Spec
-	if s := &k.settings.FetchBox; k.settings.Serves(fetchbox.Name) {
+	if s := &d.settings.FetchBox; d.settings.Serves(fetchbox.Name) {
 		specs = append(specs, fetchbox.Streams(s.TasksRetention, s.LogsRetention,
 			s.DLQRetention)...)
 	}
-	if k.settings.Serves(images.Name) && k.settings.Images.QueueURL == "" {
+	if d.settings.Serves(images.Name) && d.settings.Images.QueueURL == "" {
 		specs = append(specs, images.Streams()...)
 	}
 	return specs
 }
 
-func (k *deps) openStreams(ctx context.Context) (err error) {
-	s := &k.settings.Stream
-	k.streams, err = stream.Open(ctx, stream.Config{
+func (d *deps) openStreams(ctx context.Context) (err error) {
+	s := &d.settings.Stream
+	d.streams, err = stream.Open(ctx, stream.Config{
 		URL:    s.URL,
 		Listen: s.Listen,
 		Token:  s.Token.Reveal(),
-		Dir:    k.streamsDir(),
-		Node:   k.node,
-		Specs:  k.streamSpecs(),
-		Log:    k.log,
-		Part:   k.streamsPart(),
-		Now:    k.process.Now,
+		Dir:    d.streamsDir(),
+		Node:   d.node,
+		Specs:  d.streamSpecs(),
+		Log:    d.log,
+		Part:   d.streamsPart(),
+		Now:    d.process.Now,
 	})
 	if err != nil && s.URL != "" {
 		return cli.UnableError("stream.url (%s): %s", hostsOf(s.URL, "4222"), plainError(err))
@@ -109,21 +109,21 @@ const probeTimeout = 3 * time.Second
 
 // probeObjects logs at the start that the object storage is away or has no such bucket. That does
 // not stop the start: what needs objects waits until they are there.
-func (k *deps) probeObjects(ctx context.Context) {
+func (d *deps) probeObjects(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	_ = k.objects.Ping(ctx) // its outage.Part logs a failure
+	_ = d.objects.Ping(ctx) // its outage.Part logs a failure
 }
 
 // closeStorage closes what openStorage and connectImages opened.
-func (k *deps) closeStorage() {
-	if k.messages != nil {
-		k.messages.Close()
+func (d *deps) closeStorage() {
+	if d.messages != nil {
+		d.messages.Close()
 	}
-	if k.streams != nil {
-		k.streams.Close()
+	if d.streams != nil {
+		d.streams.Close()
 	}
-	if k.objects != nil {
-		_ = k.objects.Close() // what was acknowledged is stored
+	if d.objects != nil {
+		_ = d.objects.Close() // what was acknowledged is stored
 	}
 }
