@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -94,7 +95,7 @@ func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a
 		err = d.move(name, data, attributesFile)
 	}
 	if err != nil {
-		return wrapConflict(err)
+		return d.wrapConflict(bucket, err)
 	}
 	return disk.Sync(filepath.Join(d.path, path.Dir(name)))
 }
@@ -248,12 +249,12 @@ func (d *directory) open(_ context.Context, bucket, key string) (io.ReadSeekClos
 	defer d.mu.RUnlock()
 	f, err := d.root.Open(name)
 	if err != nil {
-		return nil, Info{}, wrapNotFound(err)
+		return nil, Info{}, d.wrapNotFound(bucket, err)
 	}
 	info, err := d.info(name, f)
 	if err != nil {
 		f.Close()
-		return nil, Info{}, wrapNotFound(err)
+		return nil, Info{}, d.wrapNotFound(bucket, err)
 	}
 	return f, info, nil
 }
@@ -287,7 +288,7 @@ func (d *directory) attributes(name string) (Attributes, error) {
 
 func (d *directory) exists(_ context.Context, bucket, key string) (bool, error) {
 	stat, err := d.root.Stat(bucket + "/" + key)
-	err = wrapNotFound(err)
+	err = d.wrapNotFound(bucket, err)
 	switch {
 	case job.IsKind(err, job.NotFound):
 		return false, nil
@@ -303,10 +304,10 @@ func (d *directory) remove(_ context.Context, bucket, key string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.isFolder(name) {
-		return wrapNotFound(fs.ErrNotExist)
+		return d.wrapNotFound(bucket, fs.ErrNotExist)
 	}
 	if err := d.root.Remove(name); err != nil {
-		return wrapNotFound(err)
+		return d.wrapNotFound(bucket, err)
 	}
 	if err := d.root.Remove(name + sidecar); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -323,7 +324,10 @@ func (d *directory) remove(_ context.Context, bucket, key string) error {
 func (d *directory) close() error { return d.root.Close() }
 
 // wrapNotFound translates the errors of a name that does not exist to NotFound.
-func wrapNotFound(err error) error {
+func (d *directory) wrapNotFound(bucket string, err error) error {
+	if bucketErr := d.checkBucket(bucket, err); bucketErr != nil {
+		return bucketErr
+	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return &job.Error{Kind: job.NotFound, Op: "object", Msg: "there is no such object",
 			Err: err}
@@ -332,7 +336,10 @@ func wrapNotFound(err error) error {
 }
 
 // wrapConflict translates the errors of keys that exclude each other to Conflict.
-func wrapConflict(err error) error {
+func (d *directory) wrapConflict(bucket string, err error) error {
+	if bucketErr := d.checkBucket(bucket, err); bucketErr != nil {
+		return bucketErr
+	}
 	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) ||
 		errors.Is(err, syscall.EEXIST) || errors.Is(err, syscall.ENOTEMPTY) {
 		return &job.Error{Kind: job.Conflict, Op: "object.put",
@@ -340,4 +347,18 @@ func wrapConflict(err error) error {
 			Err: err}
 	}
 	return err
+}
+
+// checkBucket returns why a bucket cannot be used, where an error came because something that is
+// no folder stands in its place. Such an error says nothing about a key.
+func (d *directory) checkBucket(bucket string, err error) error {
+	if !errors.Is(err, syscall.ENOTDIR) {
+		return nil
+	}
+	stat, statErr := os.Stat(filepath.Join(d.path, bucket))
+	if statErr != nil || !stat.IsDir() {
+		return &job.Error{Kind: job.ReadOnly, Op: "object",
+			Msg: fmt.Sprintf("the bucket %s is not a folder", bucket), Err: err}
+	}
+	return nil
 }

@@ -192,6 +192,38 @@ func TestDirectoryFolderRemoved(t *testing.T) {
 	}
 }
 
+// A file in the place of a bucket is trouble with the bucket. It neither makes keys exclude each
+// other nor objects missing.
+func TestBucketIsAFile(t *testing.T) {
+	t.Parallel()
+	w := mustOpenDirectory(t)
+	w.mustPut(t, "a/kept", "x")
+	bucket := filepath.Join(w.dir, "millrace")
+	if err := os.Rename(bucket, bucket+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bucket, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, putErr := w.Put(t.Context(), "", "a/new", strings.NewReader("x"), object.Attributes{})
+	_, _, openErr := w.Open(t.Context(), "", "a/kept")
+	_, existsErr := w.Exists(t.Context(), "", "a/kept")
+	for i, err := range []error{putErr, openErr, existsErr} {
+		if !job.IsKind(err, job.ReadOnly) {
+			t.Errorf("%d: got %v", i, err)
+		}
+	}
+	if err := os.Remove(bucket); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(bucket+".away", bucket); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := w.mustGet(t, "", "a/kept"); text != "x" {
+		t.Errorf("got %q", text)
+	}
+}
+
 // TestAway tells trouble with the place from answers about objects.
 func TestAway(t *testing.T) {
 	t.Run("a directory that went away", func(t *testing.T) {
