@@ -12,7 +12,15 @@ const idKey = reservedPrefix + "id"
 
 // ID tells the default bucket from every other: it is the content of a marker in it, and empty
 // where the bucket has none.
-func (o *Objects) ID(ctx context.Context) (string, error) {
+func (o *Objects) ID(ctx context.Context) (id string, err error) {
+	err = o.observe("object.id", func() (err error) {
+		id, err = o.currentID(ctx)
+		return err
+	})
+	return id, err
+}
+
+func (o *Objects) currentID(ctx context.Context) (string, error) {
 	done, err := o.probe.acquire(ctx)
 	if err != nil {
 		return "", wrapError(ctx, "object.id", err)
@@ -23,7 +31,15 @@ func (o *Objects) ID(ctx context.Context) (string, error) {
 
 // CreateID gives the default bucket an id unless it has one, and returns the one it has. Nodes that
 // do so at the same time get the same.
-func (o *Objects) CreateID(ctx context.Context, id string) (string, error) {
+func (o *Objects) CreateID(ctx context.Context, id string) (created string, err error) {
+	err = o.observe("object.id", func() (err error) {
+		created, err = o.createID(ctx, id)
+		return err
+	})
+	return created, err
+}
+
+func (o *Objects) createID(ctx context.Context, id string) (string, error) {
 	done, err := o.probe.acquire(ctx)
 	if err != nil {
 		return "", wrapError(ctx, "object.id", err)

@@ -46,11 +46,16 @@ func (p *probe) acquire(ctx context.Context) (done func(), err error) {
 // default one. It uses the operations of normal work and so needs no further permissions. An error
 // of the kind ReadOnly lasts until an operator acts.
 func (o *Objects) Ping(ctx context.Context, buckets ...string) error {
+	return o.observe("object.ping", func() error { return o.ping(ctx, buckets) })
+}
+
+// observe makes a call of the node itself and reports to the part how it ended. Such a call has
+// a deadline of its own, so one that times out shows that the storage does not answer.
+func (o *Objects) observe(op string, call func() error) error {
 	report := o.part.Begin()
-	err := o.ping(ctx, buckets)
-	if job.IsKind(err, job.Timeout) { // the storage is slow, not the work of the caller
-		err = &job.Error{Kind: job.Unavailable, Op: "object.ping",
-			Msg: "the storage does not answer", Err: err}
+	err := call()
+	if job.IsKind(err, job.Timeout) {
+		err = &job.Error{Kind: job.Unavailable, Op: op, Msg: "the storage does not answer", Err: err}
 	}
 	report(err)
 	return err
