@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,10 @@ type Call struct {
 	Request *http.Request
 	Route   *Route // nil until a route has matched
 
+	// The route's Guard sets these for the handler.
+	Identity any    // the authenticated caller, in a type of the contract's; nil: none
+	Content  []byte // the body
+
 	router     *Router
 	pathValues [maxPathValues]string
 	stopwatch  telemetry.Stopwatch
@@ -36,6 +41,10 @@ type Call struct {
 func newCall(t *Router, w http.ResponseWriter, r *http.Request) *Call {
 	return &Call{ResponseWriter: w, Request: r, router: t, stopwatch: telemetry.StartStopwatch()}
 }
+
+// Context returns the context of the request, which ends when the caller has left or the router's
+// Timeout has passed.
+func (c *Call) Context() context.Context { return c.Request.Context() }
 
 // PathValue returns a member of the path, decoded. It panics when the pattern has no member of
 // that name: the handler and its route contradict each other.

@@ -20,6 +20,9 @@
 // Nothing is cleaned and nothing redirected, so "%2F" and "%2E%2E" stay part of the member they
 // stand in. An empty member matches nothing.
 //
+// A route with a Guard authenticates its callers itself: the guard replaces the checks of query and
+// body, and hands the caller's identity and the body to the handler in the Call.
+//
 // Handlers return errors. Every error inside a router, an unknown path and a panic included, is
 // answered by that router's WriteError and logged there, once. A successful request is one line
 // at debug level.

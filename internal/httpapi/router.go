@@ -28,6 +28,11 @@ type Route struct {
 	Method  string
 	Pattern string
 	Handle  Handler
+	// Guard, unless nil, is called before Handle and before anything of the request is
+	// checked. It authenticates the caller and only then calls CheckQuery and reads the
+	// body, also where Handle needs none: an unauthenticated caller so learns nothing about
+	// either. Handle finds what it has learned in the call's Identity and Content.
+	Guard Handler
 	// Action is the route's name in the log and in traces, in one word.
 	Action string
 	// ReadsBody says that Handle reads the body. The body of any other route is
@@ -58,10 +63,6 @@ type Router struct {
 	Routes    []Route
 	Token     config.Secret // required of every request as a bearer token, unless empty
 	BodyLimit int64         // bytes, for routes without a limit of their own
-	// AuthenticatesFirst leaves query and body to the handlers, which authenticate the
-	// caller first: each then calls CheckQuery and reads its body, also where it needs
-	// none. An unauthenticated caller so learns nothing about either.
-	AuthenticatesFirst bool
 	// WriteError answers an error. No other code of a contract writes errors.
 	WriteError func(*Call, error)
 	Log        *slog.Logger
@@ -202,12 +203,16 @@ func (t *Router) dispatch(c *Call) error {
 	return t.handle(c)
 }
 
-// handle checks the query and the size of the body, and calls the handler of the route.
+// handle checks the query and the size of the body, unless the route has a guard that does, and
+// calls the handler of the route.
 func (t *Router) handle(c *Call) error {
 	if c.Route.NoStore {
 		c.Header()["Cache-Control"] = noStore
 	}
-	if t.AuthenticatesFirst {
+	if c.Route.Guard != nil {
+		if err := c.Route.Guard(c); err != nil {
+			return err
+		}
 		return c.Route.Handle(c)
 	}
 	if err := c.CheckQuery(); err != nil {

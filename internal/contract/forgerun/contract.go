@@ -240,17 +240,20 @@ func (f *ForgeRun) Mount(e *engine.Engine) httpapi.PrefixHandler {
 		panic(err) // Config.validate accepts nothing that is refused here
 	}
 	router := httpapi.Router{
-		Name:               Name,
-		Prefixes:           []string{"/v1/"},
-		Routes:             f.routes(),
-		BodyLimit:          f.BodyLimit,
-		AuthenticatesFirst: true,
-		WriteError:         f.sendError,
-		Log:                f.Log,
-		ObserveUnmatched:   f.metrics.unmatched,
-		Timeout:            f.RequestTimeout,
-		Info:               f.LogRequests,
-		Tracing:            f.Tracing,
+		Name:             Name,
+		Prefixes:         []string{"/v1/"},
+		Routes:           f.routes(),
+		BodyLimit:        f.BodyLimit,
+		WriteError:       f.sendError,
+		Log:              f.Log,
+		ObserveUnmatched: f.metrics.unmatched,
+		Timeout:          f.RequestTimeout,
+		Info:             f.LogRequests,
+		Tracing:          f.Tracing,
+	}
+	for i := range router.Routes {
+		r := &router.Routes[i]
+		r.Observe = f.metrics.route(r.Method, r.Pattern)
 	}
 	return router.MustMount()
 }

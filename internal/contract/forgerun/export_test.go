@@ -10,8 +10,8 @@ import (
 
 // Routes lists the table for the comparison with the document.
 func Routes() (all []string) {
-	for _, a := range actions {
-		all = append(all, a.method+" "+a.path)
+	for _, r := range new(ForgeRun).routes() {
+		all = append(all, r.Method+" "+r.Pattern)
 	}
 	return all
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
@@ -22,27 +23,27 @@ import (
 // jobID returns the engine's id of a job.
 func jobID(key string) job.ID { return job.ID{Contract: Name, Key: key} }
 
-// jobID reads the id in the path. A text that is no UUID names no job (G-FR-46).
-func (v *request) jobID() (job.ID, error) {
-	key, ok := uuids.Parse(v.call.PathValue("job_id"))
+// pathJobID reads the id in the path. A text that is no UUID names no job (G-FR-46).
+func pathJobID(c *httpapi.Call) (job.ID, error) {
+	key, ok := uuids.Parse(c.PathValue("job_id"))
 	if !ok {
 		return job.ID{}, notFound("job")
 	}
-	v.logAttr(telemetry.JobID, key)
+	c.AddAttrs(slog.String(telemetry.JobID, key))
 	return jobID(key), nil
 }
 
 // ownJob loads the job of the path, which must be the client's (FR-033).
-func (f *ForgeRun) ownJob(v *request) (*job.Job, error) {
-	id, err := v.jobID()
+func (f *ForgeRun) ownJob(c *httpapi.Call) (*job.Job, error) {
+	id, err := pathJobID(c)
 	if err != nil {
 		return nil, err
 	}
-	j, err := f.engine.Get(v.ctx, id)
+	j, err := f.engine.Get(c.Context(), id)
 	if err != nil {
 		return nil, notFoundAs(err, "job")
 	}
-	if j.Owner != v.identity.ClientID {
+	if j.Owner != clientID(c) {
 		return nil, errForbidden
 	}
 	return j, nil
@@ -61,36 +62,36 @@ func notFoundAs(err error, what string) error {
 const maxSubmitTries = 5
 
 // POST /v1/jobs
-func (f *ForgeRun) submit(v *request) error {
-	s, err := parseSubmission(v.body)
+func (f *ForgeRun) submit(c *httpapi.Call) error {
+	s, err := parseSubmission(c.Content)
 	if err != nil {
 		return err
 	}
 	key := s.key
 	if key == "" { // FR-066
-		if key, err = idempotencyKeyHeader(v.call.Request.Header); err != nil {
+		if key, err = idempotencyKeyHeader(c.Request.Header); err != nil {
 			return err
 		}
 	}
 	now := f.Now()
 	k, err := f.validateSubmission(&s, now)
 	if err != nil {
-		return f.idempotentOr(v, key, s.jobSpec, err)
+		return f.idempotentOr(c, key, s.jobSpec, err)
 	}
-	j := f.newJob(v, &s, k, now)
+	j := f.newJob(c, &s, k, now)
 	if key != "" {
-		j.Alias = job.AliasOf(Name, v.identity.ClientID, key) // FR-069
+		j.Alias = job.AliasOf(Name, clientID(c), key) // FR-069
 	}
 	for range maxSubmitTries {
 		j.ID = jobID(uuids.New(4, f.Random()).String())
-		err := f.submitOnce(v, j)
+		err := f.submitOnce(c, j)
 		if !job.IsKind(err, job.Conflict) {
 			return err
 		}
 		if key == "" {
 			continue // the id exists: that job is not this request's (FR-201)
 		}
-		err = f.sendIdempotent(v, j.Alias, s.jobSpec)
+		err = f.sendIdempotent(c, j.Alias, s.jobSpec)
 		if !job.IsKind(err, job.NotFound) {
 			return err
 		}
@@ -101,15 +102,15 @@ func (f *ForgeRun) submit(v *request) error {
 
 // submitOnce stores a job and answers the request. It returns Conflict if a job with the same id or
 // idempotency key exists.
-func (f *ForgeRun) submitOnce(v *request, j job.Job) error {
-	receipt, err := f.engine.Submit(v.ctx, engine.Unique, []engine.Submission{{Job: j}})
+func (f *ForgeRun) submitOnce(c *httpapi.Call, j job.Job) error {
+	receipt, err := f.engine.Submit(c.Context(), engine.Unique, []engine.Submission{{Job: j}})
 	if err != nil {
 		return err
 	}
-	v.logAttr(telemetry.JobID, j.ID.Key)
+	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
 	f.metrics.idempotencyNew.Inc()
-	f.scheduleCancelWindow(v, &j)
-	return v.sendSubmitted(j.ID.Key, created, receipt.At)
+	f.scheduleCancelWindow(c, &j)
+	return sendSubmitted(c, j.ID.Key, created, receipt.At)
 }
 
 // validateSubmission checks a submission and returns its kind, which it chooses if the client has
@@ -131,18 +132,18 @@ func (f *ForgeRun) validateSubmission(s *submission, now time.Time) (*kind, erro
 }
 
 // newJob returns the job of a submission, without an id.
-func (f *ForgeRun) newJob(v *request, s *submission, k *kind, now time.Time) job.Job {
+func (f *ForgeRun) newJob(c *httpapi.Call, s *submission, k *kind, now time.Time) job.Job {
 	d := f.rules.define(k, s.executionAt, s.callback, now.UnixMilli())
 	j := job.Job{
 		Kind:        k.name,
 		Queue:       queue,
-		Owner:       v.identity.ClientID,
+		Owner:       clientID(c),
 		DueAt:       s.executionAt,
 		Lease:       f.Lease,
 		MaxAttempts: f.MaxRetries + 1,
 		Definition:  d.encode(),
 		Payload:     s.jobSpec.encode(),
-		Trace:       telemetry.Carrier(v.ctx),
+		Trace:       telemetry.Carrier(c.Context()),
 	}
 	if f.CancelWindow > 0 && k.name == cancelBeforeStart && s.executionAt.IsZero() {
 		j.DueAt = now.Add(f.CancelWindow)
@@ -153,25 +154,25 @@ func (f *ForgeRun) newJob(v *request, s *submission, k *kind, now time.Time) job
 // scheduleCancelWindow queues a job of the kind CANCEL_BEFORE_START at once although it is due only
 // at the end of its cancel window: so a client can cancel it while it is QUEUED, and no worker can
 // claim it before (G-FR-32). If that fails the job is queued when it is due.
-func (f *ForgeRun) scheduleCancelWindow(v *request, j *job.Job) {
+func (f *ForgeRun) scheduleCancelWindow(c *httpapi.Call, j *job.Job) {
 	if j.Kind != cancelBeforeStart || f.CancelWindow <= 0 ||
 		!decodeJobSpec(j.Payload).executionAt.IsZero() {
 		return
 	}
-	if _, err := f.engine.Change(v.ctx, j.ID, job.Due, nil); err != nil {
-		f.Log.Log(v.ctx, outage.Level(slog.LevelWarn, err),
+	if _, err := f.engine.Change(c.Context(), j.ID, job.Due, nil); err != nil {
+		f.Log.Log(c.Context(), outage.Level(slog.LevelWarn, err),
 			"a job could not be queued before its cancel window ends", telemetry.RequestID,
-			requestIDFrom(v.ctx), telemetry.JobID, j.ID.Key, telemetry.ErrorMessage, err)
+			requestIDFrom(c.Context()), telemetry.JobID, j.ID.Key, telemetry.ErrorMessage, err)
 	}
 }
 
 // idempotentOr answers an invalid request. If it repeats a request that was valid before, such as
 // one whose execution_at has passed meanwhile, it is answered like that one.
-func (f *ForgeRun) idempotentOr(v *request, key string, t jobSpec, ruleErr error) error {
+func (f *ForgeRun) idempotentOr(c *httpapi.Call, key string, t jobSpec, ruleErr error) error {
 	if key == "" {
 		return ruleErr
 	}
-	err := f.sendIdempotent(v, job.AliasOf(Name, v.identity.ClientID, key), t)
+	err := f.sendIdempotent(c, job.AliasOf(Name, clientID(c), key), t)
 	var p *problem
 	if job.IsKind(err, job.NotFound) || (errors.As(err, &p) && p.code == codeIdempotency) {
 		return ruleErr
@@ -181,23 +182,23 @@ func (f *ForgeRun) idempotentOr(v *request, key string, t jobSpec, ruleErr error
 
 // sendIdempotent answers a request whose idempotency key was used before: with the job of that
 // request if both have the same payload, else with a conflict (FR-067, FR-068).
-func (f *ForgeRun) sendIdempotent(v *request, alias job.IdentityHash, t jobSpec) error {
-	j, err := f.engine.GetByAlias(v.ctx, alias)
+func (f *ForgeRun) sendIdempotent(c *httpapi.Call, alias job.IdentityHash, t jobSpec) error {
+	j, err := f.engine.GetByAlias(c.Context(), alias)
 	if err != nil {
 		return err
 	}
-	v.logAttr(telemetry.JobID, j.ID.Key)
+	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
 	if !decodeJobSpec(j.Payload).equal(t) {
 		f.metrics.idempotencyConflicts.Inc()
 		return &problem{code: codeIdempotency,
 			detail: "the idempotency key belongs to a job with another payload"}
 	}
 	f.metrics.idempotencyHits.Inc()
-	return v.sendSubmitted(j.ID.Key, j.State, j.CreatedAt)
+	return sendSubmitted(c, j.ID.Key, j.State, j.CreatedAt)
 }
 
-func (v *request) sendSubmitted(id string, s job.State, at time.Time) error {
-	return v.sendObject(http.StatusAccepted, func(o *strictjson.Object) {
+func sendSubmitted(c *httpapi.Call, id string, s job.State, at time.Time) error {
+	return sendObject(c, http.StatusAccepted, func(o *strictjson.Object) {
 		o.Text("job_id", id)
 		o.Text("state", string(s))
 		o.Time("created_at", at)
@@ -205,21 +206,21 @@ func (v *request) sendSubmitted(id string, s job.State, at time.Time) error {
 }
 
 // GET /v1/jobs/{job_id}
-func (f *ForgeRun) get(v *request) error {
-	j, err := f.ownJob(v)
+func (f *ForgeRun) get(c *httpapi.Call) error {
+	j, err := f.ownJob(c)
 	if err != nil {
 		return err
 	}
-	return v.sendObject(http.StatusOK, func(o *strictjson.Object) { appendJob(o, j) })
+	return sendObject(c, http.StatusOK, func(o *strictjson.Object) { appendJob(o, j) })
 }
 
 // maxReportTries is how often a report is read if a retry changes the job meanwhile.
 const maxReportTries = 5
 
 // GET /v1/jobs/{job_id}/report
-func (f *ForgeRun) report(v *request) error {
+func (f *ForgeRun) report(c *httpapi.Call) error {
 	for range maxReportTries {
-		j, err := f.ownJob(v)
+		j, err := f.ownJob(c)
 		if err != nil {
 			return err
 		}
@@ -227,13 +228,13 @@ func (f *ForgeRun) report(v *request) error {
 			return &problem{code: codeNotFound,
 				detail: "the job is " + string(j.State) + " and has no report yet"}
 		}
-		history, err := f.engine.History(v.ctx, j.ID)
+		history, err := f.engine.History(c.Context(), j.ID)
 		if err != nil {
 			return notFoundAs(err, "job")
 		}
 		// If the job was retried between the two reads, they do not fit together.
 		if n := len(history); n > 0 && history[n-1].At.Equal(j.FinishedAt) {
-			return v.sendObject(http.StatusOK, func(o *strictjson.Object) {
+			return sendObject(c, http.StatusOK, func(o *strictjson.Object) {
 				appendReport(o, j, eventsOf(j.ID.Key, history))
 			})
 		}
@@ -246,35 +247,36 @@ var errUnchanged = errors.New("nothing to change")
 
 // change makes a transition of a client's own job. decide is called with the job under its lock; if
 // it returns errUnchanged, change returns the job as it is and no error.
-func (f *ForgeRun) change(v *request, on job.Cause,
+func (f *ForgeRun) change(c *httpapi.Call, on job.Cause,
 	decide func(j *job.Job, now time.Time) error) (*job.Job, error) {
-	id, err := v.jobID()
+	id, err := pathJobID(c)
 	if err != nil {
 		return nil, err
 	}
 	var before job.Job
-	after, err := f.engine.Change(v.ctx, id, on, func(j *job.Job, now time.Time) error {
+	after, err := f.engine.Change(c.Context(), id, on, func(j *job.Job, now time.Time) error {
 		before = *j
-		if j.Owner != v.identity.ClientID {
+		if j.Owner != clientID(c) {
 			return errForbidden
 		}
 		return decide(j, now)
 	})
 	if errors.Is(err, errUnchanged) {
-		v.logAttr(telemetry.CurrentState, string(before.State))
+		c.AddAttrs(slog.String(telemetry.CurrentState, string(before.State)))
 		return &before, nil
 	}
 	if err != nil {
 		return nil, notFoundAs(err, "job")
 	}
-	v.logTransition(before.State, after.State)
+	c.AddAttrs(slog.String(telemetry.CurrentState, string(before.State)),
+		slog.String(telemetry.NextState, string(after.State)))
 	return after, nil
 }
 
 // POST /v1/jobs/{job_id}/cancel
-func (f *ForgeRun) cancel(v *request) error {
-	j, err := f.change(v, job.Canceled, func(j *job.Job, _ time.Time) error {
-		if err := parseObject(v.body, false); err != nil {
+func (f *ForgeRun) cancel(c *httpapi.Call) error {
+	j, err := f.change(c, job.Canceled, func(j *job.Job, _ time.Time) error {
+		if err := parseObject(c.Content, false); err != nil {
 			return err
 		}
 		if final(j.State) { // FR-137
@@ -285,19 +287,19 @@ func (f *ForgeRun) cancel(v *request) error {
 	if err != nil {
 		return err
 	}
-	return v.sendChanged(j, false)
+	return sendChanged(c, j, false)
 }
 
 // POST /v1/jobs/{job_id}/retry
-func (f *ForgeRun) retry(v *request) error {
-	j, err := f.change(v, job.Retried, func(j *job.Job, now time.Time) error {
-		if err := parseObject(v.body, false); err != nil {
+func (f *ForgeRun) retry(c *httpapi.Call) error {
+	j, err := f.change(c, job.Retried, func(j *job.Job, now time.Time) error {
+		if err := parseObject(c.Content, false); err != nil {
 			return err
 		}
 		if err := f.prepareRetry(j, now); err != nil {
 			return err
 		}
-		if trace := telemetry.Carrier(v.ctx); trace != "" {
+		if trace := telemetry.Carrier(c.Context()); trace != "" {
 			j.Trace = trace // the next attempt belongs to the trace of this request (FR-243)
 		}
 		return nil
@@ -305,7 +307,7 @@ func (f *ForgeRun) retry(v *request) error {
 	if err != nil {
 		return err
 	}
-	return v.sendChanged(j, true)
+	return sendChanged(c, j, true)
 }
 
 // prepareRetry decides whether a job can be retried and schedules the next attempt (G-FR-07,
@@ -328,8 +330,8 @@ func (f *ForgeRun) prepareRetry(j *job.Job, now time.Time) error {
 }
 
 // sendChanged answers a cancel or a retry with the job's state.
-func (v *request) sendChanged(j *job.Job, withAttempt bool) error {
-	return v.sendObject(http.StatusOK, func(o *strictjson.Object) {
+func sendChanged(c *httpapi.Call, j *job.Job, withAttempt bool) error {
+	return sendObject(c, http.StatusOK, func(o *strictjson.Object) {
 		o.Text("job_id", j.ID.Key)
 		o.Text("state", string(j.State))
 		o.Time("updated_at", updatedAt(j))
@@ -343,17 +345,17 @@ func (v *request) sendChanged(j *job.Job, withAttempt bool) error {
 const jobsList = "j"
 
 // GET /v1/jobs?state=&cursor=&limit= (G-FR-43): the client's own jobs, newest first.
-func (f *ForgeRun) list(v *request) error {
-	p, err := readPage(v.call, jobsList)
+func (f *ForgeRun) list(c *httpapi.Call) error {
+	p, err := readPage(c, jobsList)
 	if err != nil {
 		return err
 	}
-	filter := store.Filter{Contract: Name, Owner: v.identity.ClientID, NewestFirst: true,
+	filter := store.Filter{Contract: Name, Owner: clientID(c), NewestFirst: true,
 		Limit: p.limit + 1}
 	if filter.Before, err = p.number(); err != nil {
 		return err
 	}
-	text, given, err := v.call.Query("state")
+	text, given, err := c.Query("state")
 	if err != nil {
 		return err
 	}
@@ -363,11 +365,11 @@ func (f *ForgeRun) list(v *request) error {
 		}
 		filter.States = []job.State{job.State(text)}
 	}
-	jobs, err := f.engine.List(v.ctx, filter)
+	jobs, err := f.engine.List(c.Context(), filter)
 	if err != nil {
 		return err
 	}
-	return sendPage(v, p, jobs, func(j *job.Job) string {
+	return sendPage(c, p, jobs, func(j *job.Job) string {
 		return strconv.FormatInt(j.Seq, 10)
 	}, appendJob)
 }

@@ -2,64 +2,66 @@ package forgerun
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 
 	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/uuids"
 )
 
 // POST /v1/clients
-func (f *ForgeRun) createClient(v *request) error {
-	if err := parseObject(v.body, false); err != nil {
+func (f *ForgeRun) createClient(c *httpapi.Call) error {
+	if err := parseObject(c.Content, false); err != nil {
 		return err
 	}
-	key, err := idempotencyKeyHeader(v.call.Request.Header)
+	key, err := idempotencyKeyHeader(c.Request.Header)
 	if err != nil {
 		return err
 	}
-	client, err := f.accounts.CreateClient(v.ctx, key)
+	client, err := f.accounts.CreateClient(c.Context(), key)
 	if err != nil {
 		return err
 	}
-	v.logAttr(telemetry.ClientID, client.ID)
-	return v.sendObject(http.StatusCreated, func(o *strictjson.Object) {
+	c.AddAttrs(slog.String(telemetry.ClientID, client.ID))
+	return sendObject(c, http.StatusCreated, func(o *strictjson.Object) {
 		o.Text("client_id", client.ID)
 	})
 }
 
 // pathClient reads the client of the path. If the caller is another client, the answer tells an
 // existing client from one that does not exist (G-FR-65).
-func (f *ForgeRun) pathClient(v *request) (string, error) {
-	id, ok := uuids.Parse(v.call.PathValue("client_id"))
+func (f *ForgeRun) pathClient(c *httpapi.Call) (string, error) {
+	id, ok := uuids.Parse(c.PathValue("client_id"))
 	if !ok {
 		return "", notFound("client")
 	}
-	if v.identity.ClientID == "" || v.identity.ClientID == id {
+	if clientID(c) == "" || clientID(c) == id {
 		return id, nil
 	}
-	if _, err := f.accounts.Client(v.ctx, id); err != nil {
+	if _, err := f.accounts.Client(c.Context(), id); err != nil {
 		return "", notFoundAs(err, "client")
 	}
 	return "", errForbidden
 }
 
 // POST /v1/clients/{client_id}/keys
-func (f *ForgeRun) createKey(v *request) error {
-	id, err := f.pathClient(v)
+func (f *ForgeRun) createKey(c *httpapi.Call) error {
+	id, err := f.pathClient(c)
 	if err != nil {
 		return err
 	}
 	var by *account.Identity
-	if v.identity.ClientID != "" {
-		by = &v.identity
+	if caller := identity(c); caller.ClientID != "" {
+		by = &caller
 	}
-	rotate, key, err := v.readKeyRequest()
+	rotate, key, err := readKeyRequest(c)
 	if err != nil {
-		return f.keyNeededOr(v, by, id, err)
+		return f.keyNeededOr(c, by, id, err)
 	}
-	issued, err := f.accounts.CreateKey(v.ctx, id, by, rotate, key)
+	issued, err := f.accounts.CreateKey(c.Context(), id, by, rotate, key)
 	var denied *account.Denied
 	switch {
 	case by == nil && errors.As(err, &denied):
@@ -68,34 +70,35 @@ func (f *ForgeRun) createKey(v *request) error {
 		return notFoundAs(err, "client")
 	}
 	if by == nil {
-		v.logAttr(telemetry.ClientID, id)
+		c.AddAttrs(slog.String(telemetry.ClientID, id))
 	}
 	status := http.StatusOK
 	if issued.Created {
 		status = http.StatusCreated
 	}
-	return v.sendIssued(status, issued)
+	return sendIssued(c, status, issued)
 }
 
 // readKeyRequest reads the request for a key and its idempotency key.
-func (v *request) readKeyRequest() (rotate bool, key string, err error) {
-	if err := v.call.CheckQuery(); err != nil {
+func readKeyRequest(c *httpapi.Call) (rotate bool, key string, err error) {
+	if err := c.CheckQuery(); err != nil {
 		return false, "", err
 	}
-	if rotate, err = parseRotate(v.body); err != nil {
+	if rotate, err = parseRotate(c.Content); err != nil {
 		return false, "", err
 	}
-	key, err = idempotencyKeyHeader(v.call.Request.Header)
+	key, err = idempotencyKeyHeader(c.Request.Header)
 	return rotate, key, err
 }
 
 // keyNeededOr answers an invalid request for a key. A caller without a key learns what is wrong
 // with the request only if the client needs none (FR-029).
-func (f *ForgeRun) keyNeededOr(v *request, by *account.Identity, id string, bodyErr error) error {
+func (f *ForgeRun) keyNeededOr(c *httpapi.Call, by *account.Identity, id string,
+	bodyErr error) error {
 	if by != nil {
 		return bodyErr
 	}
-	keys, err := f.accounts.Keys(v.ctx, id, "", 1)
+	keys, err := f.accounts.Keys(c.Context(), id, "", 1)
 	switch {
 	case err != nil:
 		return notFoundAs(err, "client")
@@ -114,8 +117,8 @@ var errClientHasKey = &problem{
 		"gets another from the operator, by millrace operator recover",
 }
 
-func (v *request) sendIssued(status int, issued account.Issued) error {
-	return v.sendObject(status, func(o *strictjson.Object) {
+func sendIssued(c *httpapi.Call, status int, issued account.Issued) error {
+	return sendObject(c, status, func(o *strictjson.Object) {
 		o.Optional("api_key", issued.Secret)
 		o.Text("key_id", issued.Key.ID)
 		o.Time("created_at", issued.Key.CreatedAt)
@@ -127,46 +130,46 @@ func (v *request) sendIssued(status int, issued account.Issued) error {
 }
 
 // POST /v1/clients/{client_id}/keys/renew
-func (f *ForgeRun) renewKey(v *request) error {
-	id, err := f.pathClient(v)
+func (f *ForgeRun) renewKey(c *httpapi.Call) error {
+	id, err := f.pathClient(c)
 	if err != nil {
 		return err
 	}
-	if err := parseObject(v.body, false); err != nil {
+	if err := parseObject(c.Content, false); err != nil {
 		return err
 	}
-	issued, err := f.accounts.RenewKey(v.ctx, id, v.bearer)
+	issued, err := f.accounts.RenewKey(c.Context(), id, bearer(c))
 	if err != nil {
 		return notFoundAs(err, "client")
 	}
-	return v.sendIssued(http.StatusOK, issued)
+	return sendIssued(c, http.StatusOK, issued)
 }
 
 // POST /v1/clients/{client_id}/keys/revoke
-func (f *ForgeRun) revokeKey(v *request) error {
-	if _, err := f.pathClient(v); err != nil {
+func (f *ForgeRun) revokeKey(c *httpapi.Call) error {
+	if _, err := f.pathClient(c); err != nil {
 		return err
 	}
-	id, err := parseKeyID(v.body)
+	id, err := parseKeyID(c.Content)
 	if err != nil {
 		return err
 	}
-	if err := f.accounts.RevokeKey(v.ctx, v.identity, id); err != nil {
+	if err := f.accounts.RevokeKey(c.Context(), identity(c), id); err != nil {
 		return notFoundAs(err, "key")
 	}
-	return v.sendObject(http.StatusOK, func(o *strictjson.Object) { o.Bool("revoked", true) })
+	return sendObject(c, http.StatusOK, func(o *strictjson.Object) { o.Bool("revoked", true) })
 }
 
 // keysList marks the cursors of this list.
 const keysList = "k"
 
 // GET /v1/clients/{client_id}/keys
-func (f *ForgeRun) listKeys(v *request) error {
-	id, err := f.pathClient(v)
+func (f *ForgeRun) listKeys(c *httpapi.Call) error {
+	id, err := f.pathClient(c)
 	if err != nil {
 		return err
 	}
-	p, err := readPage(v.call, keysList)
+	p, err := readPage(c, keysList)
 	if err != nil {
 		return err
 	}
@@ -174,7 +177,7 @@ func (f *ForgeRun) listKeys(v *request) error {
 	if err != nil {
 		return err
 	}
-	keys, err := f.accounts.Keys(v.ctx, id, after, p.limit+1)
+	keys, err := f.accounts.Keys(c.Context(), id, after, p.limit+1)
 	if err != nil {
 		return notFoundAs(err, "client")
 	}
@@ -184,5 +187,5 @@ func (f *ForgeRun) listKeys(v *request) error {
 		o.Time("expires_at", k.ExpiresAt)
 		o.Time("revoked_at", k.RevokedAt)
 	}
-	return sendPage(v, p, keys, func(k account.Key) string { return k.ID }, write)
+	return sendPage(c, p, keys, func(k account.Key) string { return k.ID }, write)
 }

@@ -1,21 +1,23 @@
 package forgerun
 
 import (
+	"log/slog"
 	"net/http"
 	"strconv"
 
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/uuids"
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// webhookID reads the id in the path. A text that is no UUID names no webhook.
-func (v *request) webhookID() (string, error) {
-	id, ok := uuids.Parse(v.call.PathValue("webhook_id"))
+// pathWebhookID reads the id in the path. A text that is no UUID names no webhook.
+func pathWebhookID(c *httpapi.Call) (string, error) {
+	id, ok := uuids.Parse(c.PathValue("webhook_id"))
 	if !ok {
 		return "", notFound("webhook")
 	}
-	v.logAttr("webhook_id", id)
+	c.AddAttrs(slog.String("webhook_id", id))
 	return id, nil
 }
 
@@ -29,22 +31,22 @@ func appendWebhook(o *strictjson.Object, h *webhook.Subscription) {
 }
 
 // POST /v1/webhooks
-func (f *ForgeRun) registerWebhook(v *request) error {
-	h, err := parseWebhook(v.body)
+func (f *ForgeRun) registerWebhook(c *httpapi.Call) error {
+	h, err := parseWebhook(c.Content)
 	if err != nil {
 		return err
 	}
-	key, err := idempotencyKeyHeader(v.call.Request.Header)
+	key, err := idempotencyKeyHeader(c.Request.Header)
 	if err != nil {
 		return err
 	}
-	subscription, secret, err := f.webhooks.Register(v.ctx, v.identity.ClientID, h.url, h.events,
+	subscription, secret, err := f.webhooks.Register(c.Context(), clientID(c), h.url, h.events,
 		key)
 	if err != nil {
 		return err
 	}
-	v.logAttr("webhook_id", subscription.ID)
-	return v.sendObject(http.StatusCreated, func(o *strictjson.Object) {
+	c.AddAttrs(slog.String("webhook_id", subscription.ID))
+	return sendObject(c, http.StatusCreated, func(o *strictjson.Object) {
 		o.Text("webhook_id", subscription.ID)
 		o.Time("created_at", subscription.CreatedAt)
 		o.Optional("secret", secret) // G-FR-58
@@ -54,23 +56,23 @@ func (f *ForgeRun) registerWebhook(v *request) error {
 }
 
 // DELETE /v1/webhooks/{webhook_id}
-func (f *ForgeRun) deleteWebhook(v *request) error {
-	id, err := v.webhookID()
+func (f *ForgeRun) deleteWebhook(c *httpapi.Call) error {
+	id, err := pathWebhookID(c)
 	if err != nil {
 		return err
 	}
-	if err := f.webhooks.Delete(v.ctx, v.identity.ClientID, id); err != nil {
+	if err := f.webhooks.Delete(c.Context(), clientID(c), id); err != nil {
 		return notFoundAs(err, "webhook")
 	}
-	return v.sendObject(http.StatusOK, func(o *strictjson.Object) { o.Bool("deleted", true) })
+	return sendObject(c, http.StatusOK, func(o *strictjson.Object) { o.Bool("deleted", true) })
 }
 
 // webhooksList marks the cursors of this list.
 const webhooksList = "w"
 
 // GET /v1/webhooks
-func (f *ForgeRun) listWebhooks(v *request) error {
-	p, err := readPage(v.call, webhooksList)
+func (f *ForgeRun) listWebhooks(c *httpapi.Call) error {
+	p, err := readPage(c, webhooksList)
 	if err != nil {
 		return err
 	}
@@ -78,25 +80,25 @@ func (f *ForgeRun) listWebhooks(v *request) error {
 	if err != nil {
 		return err
 	}
-	subscriptions, err := f.webhooks.Subscriptions(v.ctx, v.identity.ClientID, after, p.limit+1)
+	subscriptions, err := f.webhooks.Subscriptions(c.Context(), clientID(c), after, p.limit+1)
 	if err != nil {
 		return err
 	}
 	write := func(o *strictjson.Object, h webhook.Subscription) { appendWebhook(o, &h) }
-	return sendPage(v, p, subscriptions, func(h webhook.Subscription) string { return h.ID }, write)
+	return sendPage(c, p, subscriptions, func(h webhook.Subscription) string { return h.ID }, write)
 }
 
 // POST /v1/webhooks/{webhook_id}/rotate-secret
-func (f *ForgeRun) rotateSecret(v *request) error {
-	id, err := f.ownWebhook(v)
+func (f *ForgeRun) rotateSecret(c *httpapi.Call) error {
+	id, err := f.ownWebhook(c)
 	if err != nil {
 		return err
 	}
-	secret, err := f.webhooks.Rotate(v.ctx, v.identity.ClientID, id)
+	secret, err := f.webhooks.Rotate(c.Context(), clientID(c), id)
 	if err != nil {
 		return notFoundAs(err, "webhook")
 	}
-	return v.sendObject(http.StatusOK, func(o *strictjson.Object) {
+	return sendObject(c, http.StatusOK, func(o *strictjson.Object) {
 		o.Text("webhook_id", id)
 		o.Text("secret", secret)
 	})
@@ -104,40 +106,40 @@ func (f *ForgeRun) rotateSecret(v *request) error {
 
 // ownWebhook reads the id in the path, which must be a webhook of the client, and then checks the
 // body, which must be empty or an object.
-func (f *ForgeRun) ownWebhook(v *request) (string, error) {
-	id, err := v.webhookID()
+func (f *ForgeRun) ownWebhook(c *httpapi.Call) (string, error) {
+	id, err := pathWebhookID(c)
 	if err != nil {
 		return "", err
 	}
-	if _, err := f.webhooks.Subscription(v.ctx, v.identity.ClientID, id); err != nil {
+	if _, err := f.webhooks.Subscription(c.Context(), clientID(c), id); err != nil {
 		return "", notFoundAs(err, "webhook")
 	}
-	return id, parseObject(v.body, false)
+	return id, parseObject(c.Content, false)
 }
 
 // POST /v1/webhooks/{webhook_id}/enable
-func (f *ForgeRun) enableWebhook(v *request) error {
-	id, err := f.ownWebhook(v)
+func (f *ForgeRun) enableWebhook(c *httpapi.Call) error {
+	id, err := f.ownWebhook(c)
 	if err != nil {
 		return err
 	}
-	h, err := f.webhooks.Enable(v.ctx, v.identity.ClientID, id)
+	h, err := f.webhooks.Enable(c.Context(), clientID(c), id)
 	if err != nil {
 		return notFoundAs(err, "webhook")
 	}
-	return v.sendObject(http.StatusOK, func(o *strictjson.Object) { appendWebhook(o, &h) })
+	return sendObject(c, http.StatusOK, func(o *strictjson.Object) { appendWebhook(o, &h) })
 }
 
 // deliveriesList marks the cursors of this list.
 const deliveriesList = "d"
 
 // GET /v1/webhooks/{webhook_id}/deliveries
-func (f *ForgeRun) listDeliveries(v *request) error {
-	id, err := v.webhookID()
+func (f *ForgeRun) listDeliveries(c *httpapi.Call) error {
+	id, err := pathWebhookID(c)
 	if err != nil {
 		return err
 	}
-	p, err := readPage(v.call, deliveriesList)
+	p, err := readPage(c, deliveriesList)
 	if err != nil {
 		return err
 	}
@@ -145,7 +147,7 @@ func (f *ForgeRun) listDeliveries(v *request) error {
 	if err != nil {
 		return err
 	}
-	all, more, err := f.webhooks.Deliveries(v.ctx, v.identity.ClientID, id, before, p.limit)
+	all, more, err := f.webhooks.Deliveries(c.Context(), clientID(c), id, before, p.limit)
 	if err != nil {
 		return notFoundAs(err, "webhook")
 	}
@@ -153,27 +155,27 @@ func (f *ForgeRun) listDeliveries(v *request) error {
 	if more > 0 {
 		next = p.nextCursor(strconv.FormatInt(more, 10))
 	}
-	v.call.SendPage(len(all), next, func(i int, o *strictjson.Object) {
+	c.SendPage(len(all), next, func(i int, o *strictjson.Object) {
 		appendDelivery(o, &all[i])
 	})
 	return nil
 }
 
 // POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay
-func (f *ForgeRun) replay(v *request) error {
-	id, err := f.ownWebhook(v)
+func (f *ForgeRun) replay(c *httpapi.Call) error {
+	id, err := f.ownWebhook(c)
 	if err != nil {
 		return err
 	}
-	delivery, ok := uuids.Parse(v.call.PathValue("delivery_id"))
+	delivery, ok := uuids.Parse(c.PathValue("delivery_id"))
 	if !ok {
 		return notFound("delivery")
 	}
-	d, err := f.webhooks.Replay(v.ctx, v.identity.ClientID, id, delivery)
+	d, err := f.webhooks.Replay(c.Context(), clientID(c), id, delivery)
 	if err != nil {
 		return notFoundAs(err, "delivery")
 	}
-	return v.sendObject(http.StatusOK, func(o *strictjson.Object) { appendDelivery(o, &d) })
+	return sendObject(c, http.StatusOK, func(o *strictjson.Object) { appendDelivery(o, &d) })
 }
 
 // appendDelivery writes a delivery with the members of G-FR-62.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -80,11 +81,11 @@ func (f *ForgeRun) checkPepperHealth(ctx context.Context) error {
 
 // ensurePepper checks the pepper for a request. A request that may make a key binds it; others must
 // not decide which pepper the other nodes need.
-func (f *ForgeRun) ensurePepper(v *request) error {
-	if v.call.Request.Method == http.MethodPost {
-		return f.bindPepper(v.ctx)
+func (f *ForgeRun) ensurePepper(c *httpapi.Call) error {
+	if c.Request.Method == http.MethodPost {
+		return f.bindPepper(c.Context())
 	}
-	return f.checkPepper(v.ctx)
+	return f.checkPepper(c.Context())
 }
 
 func pepperError(err error) error {

@@ -14,10 +14,10 @@ import (
 )
 
 // sendObject answers with one object.
-func (v *request) sendObject(status int, fill func(*strictjson.Object)) error {
+func sendObject(c *httpapi.Call, status int, fill func(*strictjson.Object)) error {
 	o := strictjson.NewObject(make([]byte, 0, 512))
 	fill(&o)
-	v.call.Send(status, httpapi.JSON, o.End())
+	c.Send(status, httpapi.JSON, o.End())
 	return nil
 }
 
@@ -225,13 +225,13 @@ func (p page) nextCursor(position string) string {
 
 // sendPage answers with a page of the items that were read. One item more than the limit was asked
 // for: if it is there, the list goes on.
-func sendPage[T any](v *request, p page, all []T, position func(T) string,
+func sendPage[T any](c *httpapi.Call, p page, all []T, position func(T) string,
 	write func(*strictjson.Object, T)) error {
 	next := ""
 	if len(all) > p.limit {
 		all = all[:p.limit]
 		next = p.nextCursor(position(all[p.limit-1]))
 	}
-	v.call.SendPage(len(all), next, func(i int, o *strictjson.Object) { write(o, all[i]) })
+	c.SendPage(len(all), next, func(i int, o *strictjson.Object) { write(o, all[i]) })
 	return nil
 }
