@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -69,11 +68,19 @@ func openDirectory(dir string) (*directory, error) {
 	if err != nil {
 		return nil, openError(err)
 	}
-	return &directory{path: dir, root: root, syncedFolders: map[string]bool{},
-		sharedAttributes: map[string]string{}}, nil
+	d := &directory{path: dir, root: root, syncedFolders: map[string]bool{},
+		sharedAttributes: map[string]string{}}
+	if err := d.rememberBuckets(); err != nil {
+		root.Close()
+		return nil, openError(err)
+	}
+	return d, nil
 }
 
 func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a Attributes) error {
+	if err := d.checkDirectory(); err != nil {
+		return err
+	}
 	data := tempName()
 	if err := d.write(data, body); err != nil {
 		return err
@@ -220,6 +227,12 @@ func (d *directory) makeFolder(name, data string) (otherFS bool, err error) {
 	if otherFS, err = d.makeFolder(parent, data); err != nil {
 		return false, err
 	}
+	isBucket := parent == "."
+	if isBucket {
+		if err := d.checkBucket(name); err != nil {
+			return false, err
+		}
+	}
 	switch err := d.root.Mkdir(name, 0o700); {
 	case errors.Is(err, fs.ErrExist):
 		otherFS = d.onOtherFileSystem(name, data)
@@ -228,6 +241,11 @@ func (d *directory) makeFolder(name, data string) (otherFS bool, err error) {
 	}
 	if err := disk.Sync(filepath.Join(d.path, parent)); err != nil {
 		return false, err
+	}
+	if isBucket {
+		if err := d.rememberBucket(name); err != nil {
+			return false, err
+		}
 	}
 	if len(d.syncedFolders) >= maxSyncedFolders {
 		clear(d.syncedFolders)
@@ -325,7 +343,10 @@ func (d *directory) close() error { return d.root.Close() }
 
 // wrapNotFound translates the errors of a name that does not exist to NotFound.
 func (d *directory) wrapNotFound(bucket string, err error) error {
-	if bucketErr := d.checkBucket(bucket, err); bucketErr != nil {
+	if err == nil {
+		return nil
+	}
+	if bucketErr := d.checkBucket(bucket); bucketErr != nil {
 		return bucketErr
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -337,7 +358,7 @@ func (d *directory) wrapNotFound(bucket string, err error) error {
 
 // wrapConflict translates the errors of keys that exclude each other to Conflict.
 func (d *directory) wrapConflict(bucket string, err error) error {
-	if bucketErr := d.checkBucket(bucket, err); bucketErr != nil {
+	if bucketErr := d.checkBucket(bucket); bucketErr != nil {
 		return bucketErr
 	}
 	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) ||
@@ -347,18 +368,4 @@ func (d *directory) wrapConflict(bucket string, err error) error {
 			Err: err}
 	}
 	return err
-}
-
-// checkBucket returns why a bucket cannot be used, where an error came because something that is
-// no folder stands in its place. Such an error says nothing about a key.
-func (d *directory) checkBucket(bucket string, err error) error {
-	if !errors.Is(err, syscall.ENOTDIR) {
-		return nil
-	}
-	stat, statErr := os.Stat(filepath.Join(d.path, bucket))
-	if statErr != nil || !stat.IsDir() {
-		return &job.Error{Kind: job.ReadOnly, Op: "object",
-			Msg: fmt.Sprintf("the bucket %s is not a folder", bucket), Err: err}
-	}
-	return nil
 }

@@ -178,12 +178,12 @@ func TestDirectoryLinks(t *testing.T) {
 	}
 }
 
-// TestDirectoryFolderRemoved puts an object into a folder that somebody removed.
+// TestDirectoryFolderRemoved puts an object into a folder of a bucket that somebody removed.
 func TestDirectoryFolderRemoved(t *testing.T) {
 	t.Parallel()
 	w := mustOpenDirectory(t)
 	w.mustPut(t, "a/b/one", "x")
-	if err := os.RemoveAll(filepath.Join(w.dir, "millrace")); err != nil {
+	if err := os.RemoveAll(filepath.Join(w.dir, "millrace", "a")); err != nil {
 		t.Fatal(err)
 	}
 	w.mustPut(t, "a/b/two", "y")
@@ -231,11 +231,11 @@ func TestAway(t *testing.T) {
 		if err := os.RemoveAll(w.dir); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Ping(t.Context()); !job.IsKind(err, job.Unavailable) {
+		if err := w.Ping(t.Context()); !job.IsKind(err, job.ReadOnly) {
 			t.Errorf("got %v", err)
 		}
 		if _, err := w.Put(t.Context(), "", "k", strings.NewReader("x"),
-			object.Attributes{}); !job.IsKind(err, job.Unavailable) {
+			object.Attributes{}); !job.IsKind(err, job.ReadOnly) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -246,7 +246,7 @@ func TestAway(t *testing.T) {
 		_, err := w.Put(t.Context(), "", "k", strings.NewReader("x"), object.Attributes{})
 		_, _, err2 := w.Open(t.Context(), "", "k")
 		for i, err := range []error{err, err2, w.Ping(t.Context())} {
-			if !job.IsKind(err, job.Unavailable) {
+			if !job.IsKind(err, job.ReadOnly) { // it has to be made
 				t.Errorf("%d: got %v", i, err)
 			}
 		}

@@ -15,7 +15,7 @@ func (d *directory) list(ctx context.Context, bucket, prefix, after string, n in
 	l := &lister{ctx: ctx, fsys: d.root.FS(), bucket: bucket, prefix: prefix, after: after, n: n}
 	err := l.walkFolder("")
 	if errors.Is(err, fs.ErrNotExist) && len(l.found) == 0 {
-		err = nil // a bucket exists from its first object on
+		return nil, d.checkBucket(bucket) // a bucket exists from its first object on
 	}
 	return l.found, err
 }

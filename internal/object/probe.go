@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 )
 
 // reservedPrefix is the prefix of the keys of the node's own objects in a bucket: the probe of Ping
@@ -122,8 +123,9 @@ func (o *Objects) missingObjectError(ctx context.Context, bucket string, err err
 // bucketError describes what cannot be done in a bucket, with the code of the system or of S3.
 func bucketError(bucket, verb string, err error) error {
 	var jobErr *job.Error
-	if errors.As(err, &jobErr) && jobErr.Msg != "" && jobErr.Kind == job.Unavailable {
-		return err // its message is more precise: there is no such bucket
+	isPrecise := errors.As(err, &jobErr) && jobErr.Msg != "" // such as: there is no such bucket
+	if isPrecise && outage.Is(err) {
+		return err
 	}
 	e := &job.Error{Kind: job.KindOf(err), Op: "object.ping",
 		Msg: "the bucket " + bucket + " cannot be " + verb, Err: err}

@@ -87,7 +87,7 @@ func TestPingLooksInTheBucket(t *testing.T) {
 		spoil func(*testing.T, string)
 		msg   string
 	}{
-		"a file": {file, "the bucket photos cannot be written: not a directory"},
+		"a file": {file, "the bucket photos is not a folder"},
 		"a read-only file system": {readOnly,
 			"the bucket photos cannot be written: read-only file system"},
 	} {

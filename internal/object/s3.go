@@ -196,13 +196,13 @@ func (s *s3) close() error {
 }
 
 // bucketErrorKind gives an error of the store its kind. A missing bucket, which the store reports
-// as not found like a missing object, is Unavailable.
+// as not found like a missing object, is ReadOnly: an operator has to make it.
 func bucketErrorKind(bucket string, err error) error {
 	if gcerrors.Code(err) != gcerrors.NotFound {
 		return err
 	}
 	if hasCode(err, "NoSuchBucket") {
-		return &job.Error{Kind: job.Unavailable, Op: "object", Msg: "there is no bucket " + bucket,
+		return &job.Error{Kind: job.ReadOnly, Op: "object", Msg: "there is no bucket " + bucket,
 			Err: err}
 	}
 	return notFoundError(err)

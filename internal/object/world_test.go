@@ -69,13 +69,14 @@ func (w *fixture) mustGet(tb testing.TB, bucket, key string) (string, object.Inf
 }
 
 // fileNames are what stands in the directory, whatever it is, but for empty folders, attributes
-// that are kept for objects to come, and the locks of the S3 server.
+// that are kept for objects to come, the names of the buckets, and the locks of the S3 server.
 func (w *fixture) fileNames(tb testing.TB) (all []string) {
 	tb.Helper()
 	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
 		rel, _ := filepath.Rel(w.dir, path)
 		rel = filepath.ToSlash(rel)
-		kept := strings.HasPrefix(rel, ".temp/") && strings.HasSuffix(rel, ".attrs")
+		kept := (strings.HasPrefix(rel, ".temp/") && strings.HasSuffix(rel, ".attrs")) ||
+			strings.HasPrefix(rel, ".buckets/")
 		if err == nil && !d.IsDir() && !kept && !strings.Contains(rel, ".vgwlocks") {
 			all = append(all, rel)
 		}
