@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // Change lets a cause happen to a job from outside a run. edit, if not nil, gets the locked job
@@ -48,7 +49,7 @@ func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause,
 
 // applyEdit lets a caller change a job and marks what it changed.
 func (u *unit) applyEdit(j *job.Job, edit func(*job.Job, time.Time) error) error {
-	if err := u.tx.LoadBodies([]*job.Job{j}); err != nil {
+	if err := u.fillBodies([]*job.Job{j}); err != nil {
 		return err
 	}
 	draft := *j
@@ -77,7 +78,7 @@ func (u *unit) applyEdit(j *job.Job, edit func(*job.Job, time.Time) error) error
 
 // ensureNoDependents refuses to remove a job that another has as its dependency (TF-083).
 func (u *unit) ensureNoDependents(j *job.Job) error {
-	edges, err := u.tx.EdgesTo([]int64{j.Seq}, 1)
+	edges, err := u.tx.Edges(store.EdgeSelector{To: []int64{j.Seq}, Limit: 1})
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (e *Engine) Remove(ctx context.Context, id job.ID) error {
 }
 
 func (u *unit) lockOne(id job.ID) (*job.Job, error) {
-	locked, err := u.tx.Lock([]job.ID{id})
+	locked, err := u.tx.Load(store.Selector{IDs: []job.ID{id}, Lock: true})
 	if err != nil {
 		return nil, err
 	}

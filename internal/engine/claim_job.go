@@ -30,7 +30,7 @@ func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.J
 			return &job.Error{Kind: job.Conflict, Op: "engine.claim", ID: id,
 				Msg: "the job cannot be claimed now"}
 		}
-		if err := u.tx.LoadBodies([]*job.Job{j}); err != nil {
+		if err := u.fillBodies([]*job.Job{j}); err != nil {
 			return err
 		}
 		claimed = j

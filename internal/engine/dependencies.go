@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // A change of dependencies goes through these steps, in one transaction:
@@ -98,7 +99,7 @@ func (r *dependencyUpdate) lockAll() error {
 	others := slices.DeleteFunc(unique(slices.Concat(old, r.deps)), func(id job.ID) bool {
 		return id == r.id
 	})
-	locked, err := r.tx.Lock(others)
+	locked, err := r.tx.Load(store.Selector{IDs: others, Lock: true})
 	if err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ func (r *dependencyUpdate) refuse(why string) error {
 
 // cycle returns the keys along the dependency cycle that the new dependencies close.
 func (r *dependencyUpdate) cycle(deps []int64) ([]string, error) {
-	edges, err := r.tx.TransitiveEdges(deps)
+	edges, err := r.tx.Edges(store.EdgeSelector{From: deps, Transitive: true})
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +181,7 @@ func (r *dependencyUpdate) cycle(deps []int64) ([]string, error) {
 		cycle[i] = n.seqs[at]
 		position[n.seqs[at]] = i
 	}
-	jobs, err := r.tx.GetWithoutBodies(cycle)
+	jobs, err := r.tx.Load(store.Selector{Seqs: cycle, Bodies: store.DefinitionOnly})
 	path := make([]string, len(found))
 	for _, j := range jobs {
 		path[position[j.Seq]] = j.ID.Key

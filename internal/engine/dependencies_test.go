@@ -45,7 +45,7 @@ func (w *world) waiting() {
 			by[j.Seq] = j
 			seqs = append(seqs, j.Seq)
 		}
-		edges, err := r.EdgesFrom(seqs)
+		edges, err := r.Edges(store.EdgeSelector{From: seqs})
 		if err != nil {
 			return err
 		}

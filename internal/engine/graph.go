@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // Dependencies returns what each of the jobs depends on, ordered by key. A job that has no
@@ -77,12 +78,12 @@ func (w *neighbourhood) visit(seq int64) {
 }
 
 func (w *neighbourhood) step(wave []int64) error {
-	up, err := w.EdgesFrom(wave)
+	up, err := w.Edges(store.EdgeSelector{From: wave})
 	if err != nil {
 		return err
 	}
 	maxEdges := maxEdgesPerJob * w.limit
-	down, err := w.EdgesTo(wave, maxEdges)
+	down, err := w.Edges(store.EdgeSelector{To: wave, Limit: maxEdges})
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (w *neighbourhood) step(wave []int64) error {
 
 // collect reads the jobs that were visited and the edges between them.
 func (w *neighbourhood) collect() ([]*job.Job, []job.Edge, error) {
-	jobs, err := w.GetWithoutBodies(w.order)
+	jobs, err := w.Load(store.Selector{Seqs: w.order, Bodies: store.DefinitionOnly})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,7 +113,7 @@ func (w *neighbourhood) collect() ([]*job.Job, []job.Edge, error) {
 		position[seq] = i
 	}
 	slices.SortFunc(jobs, func(a, b *job.Job) int { return position[a.Seq] - position[b.Seq] })
-	edges, err := w.EdgesFrom(w.order)
+	edges, err := w.Edges(store.EdgeSelector{From: w.order})
 	edges = slices.DeleteFunc(edges, func(e job.Edge) bool { return !w.visited[e.Dependency] })
 	slices.SortFunc(edges, func(a, b job.Edge) int {
 		if a.Dependent != b.Dependent {

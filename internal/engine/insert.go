@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // A new job makes its first moves before it is stored: Submitted, and then what holds for it at
@@ -166,7 +167,7 @@ func (u *unit) replace(batch []Submission) (rest []Submission, err error) {
 		}
 		last[s.Job.ID] = i
 	}
-	existing, err := u.tx.Lock(ids)
+	existing, err := u.tx.Load(store.Selector{IDs: ids, Lock: true})
 	if err != nil {
 		return nil, err
 	}

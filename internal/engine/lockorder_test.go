@@ -62,9 +62,11 @@ func (t *watchedTx) saw(jobs []*job.Job, err error) ([]*job.Job, error) {
 	return jobs, err
 }
 
-func (t *watchedTx) Lock(ids []job.ID) ([]*job.Job, error) { return t.saw(t.Tx.Lock(ids)) }
-func (t *watchedTx) LockBySeq(seqs []int64) ([]*job.Job, error) {
-	return t.saw(t.Tx.LockBySeq(seqs))
+func (t *watchedTx) Load(s store.Selector) ([]*job.Job, error) {
+	if !s.Lock {
+		return t.Tx.Load(s)
+	}
+	return t.saw(t.Tx.Load(s))
 }
 func (t *watchedTx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
 	return t.saw(t.Tx.LockReady(contract, queue, n))

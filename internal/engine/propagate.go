@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // A job that finishes concerns its relatives: its parent counts it as a child that is no longer
@@ -109,7 +110,7 @@ func (u *unit) skipStartedParents(updates map[int64]*parentUpdate) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	parents, err := u.tx.GetWithoutBodies(seqs)
+	parents, err := u.tx.Load(store.Selector{Seqs: seqs, Bodies: store.DefinitionOnly})
 	for _, p := range parents {
 		if !u.allows(p, job.Started) {
 			delete(updates, p.Seq)
@@ -191,7 +192,7 @@ func (u *unit) updateDependents(wave []finishedJob) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	edges, err := u.tx.EdgesTo(seqs, 0)
+	edges, err := u.tx.Edges(store.EdgeSelector{To: seqs})
 	if err != nil {
 		return err
 	}
@@ -241,7 +242,7 @@ func (u *unit) lock(seqs []int64) ([]*job.Job, error) {
 			changed[j.Seq] = j
 		}
 	}
-	locked, err := u.tx.LockBySeq(seqs)
+	locked, err := u.tx.Load(store.Selector{Seqs: seqs, Lock: true})
 	for i, j := range locked {
 		if c := changed[j.Seq]; c != nil {
 			locked[i] = c

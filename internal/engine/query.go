@@ -25,7 +25,7 @@ func (e *Engine) Get(ctx context.Context, id job.ID) (found *job.Job, err error)
 
 // getOne returns a job, NotFound if there is none.
 func getOne(r reader, id job.ID) (*job.Job, error) {
-	jobs, err := r.Get([]job.ID{id})
+	jobs, err := r.Load(store.Selector{IDs: []job.ID{id}, Bodies: store.AllBodies})
 	if err != nil {
 		return nil, err
 	}
@@ -36,34 +36,36 @@ func getOne(r reader, id job.ID) (*job.Job, error) {
 }
 
 // GetByAlias returns the job with an alias, NotFound if there is none.
-func (e *Engine) GetByAlias(ctx context.Context, alias job.IdentityHash) (found *job.Job,
-	err error) {
-	err = e.view(ctx, func(r reader) error {
-		jobs, err := r.GetByAlias([]job.IdentityHash{alias})
-		if err != nil {
-			return err
-		}
-		if len(jobs) == 0 {
-			return &job.Error{Kind: job.NotFound, Op: "engine",
-				Msg: "there is no job of this alias"}
-		}
-		found = jobs[0]
-		return nil
+func (e *Engine) GetByAlias(ctx context.Context, alias job.IdentityHash) (*job.Job, error) {
+	jobs, err := e.load(ctx, store.Selector{
+		Aliases: []job.IdentityHash{alias},
+		Bodies:  store.AllBodies,
 	})
-	return found, err
+	if err != nil {
+		return nil, err
+	}
+	if len(jobs) == 0 {
+		return nil, &job.Error{Kind: job.NotFound, Op: "engine",
+			Msg: "there is no job of this alias"}
+	}
+	return jobs[0], nil
+}
+
+// load returns those of the selected jobs that exist.
+func (e *Engine) load(ctx context.Context, s store.Selector) (jobs []*job.Job, err error) {
+	err = e.view(ctx, func(r reader) error { jobs, err = r.Load(s); return err })
+	return jobs, err
 }
 
 // GetAll returns those of the jobs that exist, with their bodies, in no order.
-func (e *Engine) GetAll(ctx context.Context, ids []job.ID) (jobs []*job.Job, err error) {
-	err = e.view(ctx, func(r reader) error { jobs, err = r.Get(ids); return err })
-	return jobs, err
+func (e *Engine) GetAll(ctx context.Context, ids []job.ID) ([]*job.Job, error) {
+	return e.load(ctx, store.Selector{IDs: ids, Bodies: store.AllBodies})
 }
 
 // GetWithoutBodies returns those of the jobs that exist, with no body but the definition,
 // in no order.
-func (e *Engine) GetWithoutBodies(ctx context.Context, seqs []int64) (jobs []*job.Job, err error) {
-	err = e.view(ctx, func(r reader) error { jobs, err = r.GetWithoutBodies(seqs); return err })
-	return jobs, err
+func (e *Engine) GetWithoutBodies(ctx context.Context, seqs []int64) ([]*job.Job, error) {
+	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: store.DefinitionOnly})
 }
 
 // Exists reports whether a job is stored.

@@ -32,7 +32,7 @@ type RecordWriter interface {
 type recordView struct{ store.Reader }
 
 func (v recordView) Record(kind, key string) (*job.Record, error) {
-	found, err := v.Reader.Records(kind, []string{key})
+	found, err := v.Reader.Records(store.RecordSelector{Kind: kind, Keys: []string{key}})
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -40,7 +40,12 @@ func (v recordView) Record(kind, key string) (*job.Record, error) {
 }
 
 func (v recordView) Records(kind, owner, after string, limit int) ([]job.Record, error) {
-	return v.ListRecords(kind, owner, after, limit)
+	return v.Reader.Records(store.RecordSelector{
+		Kind:  kind,
+		Owner: owner,
+		After: after,
+		Limit: limit,
+	})
 }
 
 type recordChange struct {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // The relatives of a job are its dependencies and dependents, which are edges of a graph, and its
@@ -44,7 +45,7 @@ func (u *unit) link(batch []Submission) (*links, error) {
 			outside = append(outside, id)
 		}
 	}
-	existing, err := u.tx.Lock(outside)
+	existing, err := u.tx.Load(store.Selector{IDs: outside, Lock: true})
 	if err != nil {
 		return nil, err
 	}

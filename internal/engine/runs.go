@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // The verbs of a worker name its run. A group of them locks the jobs of all its runs at once, by
@@ -215,7 +216,7 @@ func (u *unit) current(group []*ticket[finishCall]) (map[int64]*job.Job, error) 
 }
 
 func (u *unit) lockBySeq(seqs []int64) (map[int64]*job.Job, error) {
-	locked, err := u.tx.LockBySeq(seqs)
+	locked, err := u.tx.Load(store.Selector{Seqs: seqs, Lock: true})
 	jobs := make(map[int64]*job.Job, len(locked))
 	for _, j := range locked {
 		jobs[j.Seq] = j

@@ -198,7 +198,7 @@ func (u *unit) shortenLeases(leased []*job.Job) error {
 	for i, j := range leased {
 		seqs[i] = j.Seq
 	}
-	locked, err := u.tx.LockBySeq(seqs)
+	locked, err := u.tx.Load(store.Selector{Seqs: seqs, Lock: true})
 	for _, j := range locked {
 		if latest := u.now.Add(j.Lease); j.Phase == job.Leased && j.LeaseUntil.After(latest) {
 			j.LeaseUntil = latest

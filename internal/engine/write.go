@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // flush writes what the unit gathered, after what follows from it for relatives.
@@ -82,23 +83,30 @@ func (u *unit) composeMessages() error {
 	return nil
 }
 
-// fillBodies fills in the bodies of copies of jobs, also those that this transaction has set. The
-// same job may be there more than once.
-func (u *unit) fillBodies(copies []*job.Job) error {
-	if len(copies) == 0 {
+// fillBodies fills in the bodies of jobs that were loaded without them, also those that this
+// transaction has set. They may be copies, and the same job may be there more than once.
+func (u *unit) fillBodies(jobs []*job.Job) error {
+	if len(jobs) == 0 {
 		return nil
 	}
-	var whole set
-	for _, j := range copies {
-		once := *j
-		whole.add(&once)
+	stored := map[int64]*job.Job{}
+	seqs := make([]int64, 0, len(jobs))
+	for _, j := range jobs {
+		if _, listed := stored[j.Seq]; !listed {
+			stored[j.Seq] = j
+			seqs = append(seqs, j.Seq)
+		}
 	}
-	if err := u.tx.LoadBodies(whole.jobs); err != nil {
+	loaded, err := u.tx.Load(store.Selector{Seqs: seqs, Bodies: store.OnlyBodies})
+	if err != nil {
 		return err
 	}
-	for _, j := range copies {
+	for _, j := range loaded {
+		stored[j.Seq] = j
+	}
+	for _, j := range jobs {
 		for p := range job.Parts {
-			from := whole.by[j.Seq]
+			from := stored[j.Seq]
 			if changed := u.writes.bodies[p].by[j.Seq]; changed != nil {
 				from = changed
 			}

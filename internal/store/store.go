@@ -2,7 +2,7 @@
 // promises in return.
 //
 //	engine ── Update(fn) ──> Store ──> fn(Tx): Lock..., Insert, Update..., Add..., Delete...
-//	       ── View(fn) ────> Store ──> fn(Reader): Get..., List, Search, Counts, Records
+//	       ── View(fn) ────> Store ──> fn(Reader): Load, List, Search, Counts, Records
 //
 // The methods take and return sets, so that the work of many callers is one statement. The
 // engine locks jobs in a transaction, applies transitions to them in memory and writes them
@@ -75,14 +75,9 @@ type Reader interface {
 	// Now returns the database's time when fn began. It stays the same throughout fn.
 	Now() time.Time
 
-	// Get returns those of the jobs that exist, in no particular order.
-	Get(ids []job.ID) ([]*job.Job, error)
-	// GetBySeq is Get by Seq.
-	GetBySeq(seqs []int64) ([]*job.Job, error)
-	// GetByAlias is Get by Alias.
-	GetByAlias(aliases []job.IdentityHash) ([]*job.Job, error)
-	// GetWithoutBodies is GetBySeq with no body but the definition.
-	GetWithoutBodies(seqs []int64) ([]*job.Job, error)
+	// Load returns those of the selected jobs that exist: by Seq ascending if it locks them,
+	// otherwise in no particular order.
+	Load(s Selector) ([]*job.Job, error)
 	// Exists reports whether the job is stored.
 	Exists(id job.ID) (bool, error)
 	// List returns the first f.Limit jobs that match f, by Seq ascending. It scans from
@@ -107,13 +102,8 @@ type Reader interface {
 
 	// Dependencies returns what each of the jobs depends on, in no particular order.
 	Dependencies(ids []job.ID) (map[job.ID][]job.ID, error)
-	// EdgesFrom returns the edges from the given dependents.
-	EdgesFrom(seqs []int64) ([]job.Edge, error)
-	// EdgesTo returns up to n edges to the given dependencies; 0 means all.
-	EdgesTo(seqs []int64, n int) ([]job.Edge, error)
-	// TransitiveEdges returns the edges from the given dependents and, transitively, from
-	// everything that they depend on.
-	TransitiveEdges(seqs []int64) ([]job.Edge, error)
+	// Edges returns the selected edges, in no particular order.
+	Edges(s EdgeSelector) ([]job.Edge, error)
 
 	// QueueSettings returns the settings of every queue that has any, by contract and queue.
 	QueueSettings() ([]job.QueueSettings, error)
@@ -121,11 +111,8 @@ type Reader interface {
 	// particular order; an empty contract means all. AddCounts keeps the counts, so that no
 	// scan is needed to find them.
 	Counts(contract string) ([]job.QueueCount, error)
-	// Records returns those of the records of a kind that exist, by key.
-	Records(kind string, keys []string) ([]job.Record, error)
-	// ListRecords returns the first n records of a kind and owner with a key above after, by
-	// key.
-	ListRecords(kind, owner, after string, n int) ([]job.Record, error)
+	// Records returns those of the selected records that exist, by key.
+	Records(s RecordSelector) ([]job.Record, error)
 
 	// NextDue returns when the next waiting job is due and when the next lease ends; the zero
 	// time where there is none. A waiting job without a due time is due now.
@@ -134,9 +121,10 @@ type Reader interface {
 
 // Tx reads and writes.
 //
-// Every Lock... method returns rows that no other transaction changes until this one ends, and
-// without bodies unless it says otherwise. Where a method says that it skips locked rows, it
-// passes over those that another transaction has locked; the others wait for them.
+// Load with Lock and every Lock... method return rows that no other transaction changes until
+// this one ends, and LockDue and LockExpired return them without bodies. Where a method says that
+// it skips locked rows, it passes over those that another transaction has locked; the others wait
+// for them.
 //
 // A set holds a job once, except for that of Insert and sets of ids. Owners and the kinds,
 // keys and owners of records have at most MaxNameBytes bytes.
@@ -166,10 +154,6 @@ type Tx interface {
 	// DeleteEvents removes the events of jobs.
 	DeleteEvents(seqs []int64) error
 
-	// Lock returns those of the jobs that exist, by Seq ascending.
-	Lock(ids []job.ID) ([]*job.Job, error)
-	// LockBySeq is Lock by Seq.
-	LockBySeq(seqs []int64) ([]*job.Job, error)
 	// LockReady returns the first n ready jobs of a queue in claim order, with bodies, and
 	// skips locked rows. It returns fewer where the large bodies of the jobs would together
 	// exceed MaxReadyBytes, so that a claim cannot exhaust memory, but always at least one.
@@ -182,9 +166,6 @@ type Tx interface {
 	// and skips locked rows. A jumped time that is not zero says that the clock jumped then:
 	// attempts that were last heard of before it get one more lease from that time on.
 	LockExpired(jumped time.Time, n int) ([]*job.Job, error)
-	// LoadBodies fills in the bodies of jobs that were locked without them.
-	LoadBodies(jobs []*job.Job) error
-
 	// AddEvents appends to the histories.
 	AddEvents(events []job.Event) error
 	// AddMessages appends to the outbox.
@@ -237,6 +218,47 @@ type Tx interface {
 	// PruneDeadLetters removes up to n dead letters of a contract that were stored before the
 	// given time, oldest first, and returns how many it removed.
 	PruneDeadLetters(contract string, before time.Time, n int) (int, error)
+}
+
+// Selector selects jobs for Load, by one of IDs, Seqs and Aliases. An id that is given twice
+// selects its job once.
+type Selector struct {
+	IDs     []job.ID
+	Seqs    []int64
+	Aliases []job.IdentityHash
+	Bodies  Bodies // which bodies the jobs come with
+	// Lock locks the rows of the jobs, by Seq ascending, and waits for those that another
+	// transaction has locked: no two such calls deadlock. It is Internal in a View.
+	Lock bool
+}
+
+// Bodies says which bodies a job is loaded with.
+type Bodies uint8
+
+// The bodies that Load can read.
+const (
+	NoBodies       Bodies = iota
+	DefinitionOnly        // no body but the definition
+	AllBodies
+	OnlyBodies // all bodies, and of the other fields Seq and OutOfLine alone
+)
+
+// EdgeSelector selects edges, by one of From and To.
+type EdgeSelector struct {
+	From       []int64 // the edges from these dependents
+	Transitive bool    // and, with From, from everything that they depend on
+	To         []int64 // the edges to these dependencies
+	Limit      int     // the number of edges To them at most; 0 means all
+}
+
+// RecordSelector selects records of a kind: those with Keys or, where Keys is empty, the first
+// Limit of an Owner with a key above After.
+type RecordSelector struct {
+	Kind  string
+	Keys  []string
+	Owner string
+	After string
+	Limit int
 }
 
 // Pruned is how many jobs a PruneFinished removed.

@@ -469,7 +469,10 @@ func (w *world) awaitEnd(t testing.TB, jobID string, o engine.Outcome) {
 func (w *world) dropJob(t testing.TB, jobID string) {
 	t.Helper()
 	err := w.store.Update(context.Background(), func(tx store.Tx) error {
-		jobs, err := tx.Lock([]job.ID{{Contract: fetchbox.Name, Key: jobID}})
+		jobs, err := tx.Load(store.Selector{
+			IDs:  []job.ID{{Contract: fetchbox.Name, Key: jobID}},
+			Lock: true,
+		})
 		if err != nil || len(jobs) != 1 {
 			return fmt.Errorf("there are %d such jobs: %w", len(jobs), err)
 		}

@@ -144,7 +144,10 @@ func TestEnqueue(t *testing.T) {
 			}
 			w.put(t, jobBody("durable", "1", `"payload":"kept"`))
 			err := w.reopenStore(t).View(context.Background(), func(r store.Reader) error {
-				jobs, err := r.Get([]job.ID{{Contract: "relay", Scope: "durable", Key: "1"}})
+				jobs, err := r.Load(store.Selector{
+					IDs:    []job.ID{{Contract: "relay", Scope: "durable", Key: "1"}},
+					Bodies: store.AllBodies,
+				})
 				if err == nil && (len(jobs) != 1 || string(jobs[0].Payload) != `"kept"`) {
 					t.Errorf("got %v", jobs)
 				}

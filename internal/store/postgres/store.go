@@ -73,7 +73,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
-	_, err := s.runTx(ctx, beginView, func(tx *sqlstore.Tx) error { return fn(tx) })
+	_, err := s.runTx(ctx, beginView, func(tx *sqlstore.Tx) error { return fn(tx.View()) })
 	return err
 }
 

@@ -42,7 +42,7 @@ func mustInsert(tb testing.TB, s *postgres.Store, keys ...string) (jobs []*job.J
 
 // runs adds one to the runs of a job.
 func runs(tx store.Tx, id job.ID) error {
-	locked, err := tx.Lock([]job.ID{id})
+	locked, err := tx.Load(store.Selector{IDs: []job.ID{id}, Lock: true})
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ var errClosed = &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the s
 // it is first used. A connection whose ROLLBACK fails is closed, and opened again later.
 func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	if s.readers == nil {
-		return s.Update(ctx, func(tx store.Tx) error { return fn(tx) })
+		return s.Update(ctx, func(tx store.Tx) error { return fn(tx.(*sqlstore.Tx).View()) })
 	}
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
@@ -119,7 +119,7 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	if err := r.begin("DEFERRED"); err != nil {
 		return translate("store.view", err)
 	}
-	tx := sqlstore.NewTx(r)
+	tx := sqlstore.NewTx(r).View()
 	if err := fn(tx); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 var (
@@ -13,16 +14,14 @@ var (
 	putBodies = insertInto("put_bodies", "bodies",
 		append(bodyKey[:2:2], Column{"data", "bytea"}),
 		"ON CONFLICT (seq,part) DO UPDATE SET data=excluded.data")
-	getBodies  = &Statement{"get_bodies", "SELECT seq,part,data FROM bodies WHERE seq {in $1}"}
+	getBodies = &Statement{"get_bodies",
+		"SELECT seq,part,data FROM bodies WHERE seq {in $1} AND part<=$2"}
 	sizeBodies = &Statement{"size_bodies",
 		`SELECT seq,CAST(sum(octet_length(data)) AS BIGINT) FROM bodies
 		WHERE seq {in $1} GROUP BY seq`}
 	deleteBodies = &Statement{"delete_bodies", "DELETE FROM bodies WHERE seq {in $1}"}
 	deletePart   = &Statement{"delete_body_part",
 		"DELETE FROM bodies WHERE seq {in $1} AND part=$2"}
-	loadedColumns = append([]jobColumn{seqColumn}, bodyColumns[:]...)
-	loadBodies    = &Statement{"load_bodies",
-		"SELECT " + selected(loadedColumns) + " FROM jobs WHERE seq {in $1}"}
 
 	updateBody         = updatesOfBodies("set_", nil)
 	updateStateAndBody = updatesOfBodies("save_with_", columnsOf(stateGroup))
@@ -60,12 +59,19 @@ type body struct {
 	data blob
 }
 
-// loadOutOfLine fills in the bodies that are not in the rows of the jobs.
-func (t *Tx) loadOutOfLine(jobs []*job.Job) error {
+// loadOutOfLine fills in those of the bodies that are not in the rows of the jobs.
+func (t *Tx) loadOutOfLine(bodies store.Bodies, jobs []*job.Job) error {
+	last := job.Parts - 1
+	switch bodies {
+	case store.NoBodies:
+		return nil
+	case store.DefinitionOnly:
+		last = job.Definition // the first part
+	}
 	bySeq := map[int64]*job.Job{}
 	var seqs []int64
 	for _, j := range jobs {
-		if j.OutOfLine != 0 {
+		if j.OutOfLine&(1<<(last+1)-1) != 0 {
 			bySeq[j.Seq] = j
 			seqs = append(seqs, j.Seq)
 		}
@@ -73,11 +79,11 @@ func (t *Tx) loadOutOfLine(jobs []*job.Job) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	bodies, err := collect(t, getBodies, func(rows *sql.Rows) (b body, err error) {
+	found, err := collect(t, getBodies, func(rows *sql.Rows) (b body, err error) {
 		err = rows.Scan(&b.seq, &b.part, &b.data)
 		return b, err
-	}, t.s.Ints(seqs))
-	for _, b := range bodies {
+	}, t.s.Ints(seqs), int64(last))
+	for _, b := range found {
 		*bySeq[b.seq].Body(b.part) = b.data
 	}
 	return err
@@ -111,33 +117,6 @@ func (t *Tx) limitOutOfLine(bytes int64, jobs []*job.Job) ([]*job.Job, error) {
 		}
 	}
 	return jobs, nil
-}
-
-// LoadBodies is documented at the port.
-func (t *Tx) LoadBodies(jobs []*job.Job) error {
-	bySeq := make(map[int64]*job.Job, len(jobs))
-	seqs := make([]int64, len(jobs))
-	for i, j := range jobs {
-		bySeq[j.Seq], seqs[i] = j, j.Seq
-	}
-	if len(seqs) == 0 {
-		return nil
-	}
-	row := newScanner(loadedColumns)
-	var read job.Job
-	_, err := collect(t, loadBodies, func(rows *sql.Rows) (struct{}, error) {
-		if err := row.scanInto(&read, rows); err != nil {
-			return struct{}{}, err
-		}
-		for p := range job.Parts {
-			*bySeq[read.Seq].Body(p) = *read.Body(p)
-		}
-		return struct{}{}, nil
-	}, t.s.Ints(seqs))
-	if err != nil {
-		return err
-	}
-	return t.loadOutOfLine(jobs)
 }
 
 // UpdateBodies is documented at the port.

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // An edge is a row of two job numbers. The primary key leads from a dependent to its
@@ -46,16 +47,17 @@ func (t *Tx) Dependencies(ids []job.ID) (map[job.ID][]job.ID, error) {
 	return all, err
 }
 
-func (t *Tx) EdgesFrom(seqs []int64) ([]job.Edge, error) {
-	return collect(t, edgesFrom, scanEdge, t.s.Ints(seqs))
-}
-
-func (t *Tx) EdgesTo(seqs []int64, n int) ([]job.Edge, error) {
-	return collect(t, edgesTo, scanEdge, t.s.Ints(seqs), cmp.Or(n, math.MaxInt))
-}
-
-func (t *Tx) TransitiveEdges(seqs []int64) ([]job.Edge, error) {
-	return collect(t, ancestry, scanEdge, t.s.Ints(seqs))
+func (t *Tx) Edges(s store.EdgeSelector) ([]job.Edge, error) {
+	switch {
+	case len(s.From) > 0 && s.Transitive:
+		return collect(t, ancestry, scanEdge, t.s.Ints(s.From))
+	case len(s.From) > 0:
+		return collect(t, edgesFrom, scanEdge, t.s.Ints(s.From))
+	case len(s.To) > 0:
+		return collect(t, edgesTo, scanEdge, t.s.Ints(s.To), cmp.Or(s.Limit, math.MaxInt))
+	default:
+		return nil, t.failed
+	}
 }
 
 func scanEdge(rows *sql.Rows) (e job.Edge, err error) {

@@ -39,38 +39,9 @@ func (b *blob) Scan(value any) error {
 	return nil
 }
 
-// jobs runs a select of fullColumns and loads the bodies that are out of line.
-func (t *Tx) jobs(s *Statement, args ...any) ([]*job.Job, error) {
-	all, err := collect(t, s, newScanner(fullColumns).scan, args...)
-	if err != nil {
-		return nil, err
-	}
-	return all, t.loadOutOfLine(all)
-}
-
-// cores runs a select of coreColumns: jobs without bodies.
-func (t *Tx) cores(s *Statement, args ...any) ([]*job.Job, error) {
-	return collect(t, s, newScanner(coreColumns).scan, args...)
-}
-
-// The statements that read jobs. A job is found by the hash of its identity (ident), by its
-// number (seq) or by its alias; the texts of an identity can be longer than an index entry.
 var (
-	getJobs = &Statement{"get_jobs",
-		"SELECT " + selected(fullColumns) + " FROM jobs WHERE ident {blob in $1}"}
-	getSeqs = &Statement{"get_seqs",
-		"SELECT " + selected(fullColumns) + " FROM jobs WHERE seq {in $1}"}
-	byAlias = &Statement{"get_by_alias",
-		"SELECT " + selected(fullColumns) + " FROM jobs WHERE alias {blob in $1}"}
-	getWithoutBodies = &Statement{"get_briefs",
-		"SELECT " + selected(briefColumns) + " FROM jobs WHERE seq {in $1}"}
 	exists = &Statement{"job_exists",
 		"SELECT count(*) FROM jobs WHERE ident {blob in $1}"}
-
-	lockJobs = &Statement{"lock_jobs", "SELECT " + selected(coreColumns) +
-		" FROM jobs WHERE ident {blob in $1} ORDER BY seq {for update}"}
-	lockSeqs = &Statement{"lock_seqs", "SELECT " + selected(coreColumns) +
-		" FROM jobs WHERE seq {in $1} ORDER BY seq {for update}"}
 
 	// The partial index on phase 1 leads with the lane and is in claim order, so
 	// the cost is that of n rows, whatever the backlog.
@@ -117,33 +88,7 @@ var (
 	deleteJobs   = &Statement{"delete_jobs", "DELETE FROM jobs WHERE seq {in $1}"}
 )
 
-func idents(ids []job.ID) []job.IdentityHash {
-	all := make([]job.IdentityHash, len(ids))
-	for i, id := range ids {
-		all[i] = id.IdentityHash()
-	}
-	return all
-}
-
-// Get is documented at the port, as are all methods below.
-func (t *Tx) Get(ids []job.ID) ([]*job.Job, error) {
-	return t.jobs(getJobs, t.s.IdentityHashes(idents(ids)))
-}
-
-func (t *Tx) GetBySeq(seqs []int64) ([]*job.Job, error) { return t.jobs(getSeqs, t.s.Ints(seqs)) }
-
-func (t *Tx) GetByAlias(aliases []job.IdentityHash) ([]*job.Job, error) {
-	return t.jobs(byAlias, t.s.IdentityHashes(aliases))
-}
-
-func (t *Tx) GetWithoutBodies(seqs []int64) ([]*job.Job, error) {
-	all, err := collect(t, getWithoutBodies, newScanner(briefColumns).scan, t.s.Ints(seqs))
-	if err != nil {
-		return nil, err
-	}
-	return all, t.loadOutOfLine(all)
-}
-
+// Exists is documented at the port, as are all methods below.
 func (t *Tx) Exists(id job.ID) (bool, error) {
 	n, err := collect(t, exists, scanInt, t.s.IdentityHashes([]job.IdentityHash{id.IdentityHash()}))
 	if err != nil {
@@ -170,21 +115,15 @@ func (t *Tx) List(f store.Filter) ([]*job.Job, error) {
 		if before <= 0 {
 			before = math.MaxInt64
 		}
-		return t.jobs(listOwned, f.Contract, f.Owner, before, len(states), t.s.Texts(states), limit)
+		return t.jobs(store.AllBodies, listOwned, f.Contract, f.Owner, before, len(states),
+			t.s.Texts(states), limit)
 	}
 	if f.Parent != 0 {
-		return t.jobs(listChildren, f.Parent, f.After, len(states), t.s.Texts(states), limit)
+		return t.jobs(store.AllBodies, listChildren, f.Parent, f.After, len(states),
+			t.s.Texts(states), limit)
 	}
-	return t.jobs(listJobs, f.After, f.Contract, f.Queue, f.Owner, len(states), t.s.Texts(states),
-		len(phases), t.s.Ints(phases), limit)
-}
-
-func (t *Tx) Lock(ids []job.ID) ([]*job.Job, error) {
-	return t.cores(lockJobs, t.s.IdentityHashes(idents(ids)))
-}
-
-func (t *Tx) LockBySeq(seqs []int64) ([]*job.Job, error) {
-	return t.cores(lockSeqs, t.s.Ints(seqs))
+	return t.jobs(store.AllBodies, listJobs, f.After, f.Contract, f.Queue, f.Owner, len(states),
+		t.s.Texts(states), len(phases), t.s.Ints(phases), limit)
 }
 
 // LockReady locks n rows, but returns fewer of them where their bodies out of line are too large
@@ -198,15 +137,15 @@ func (t *Tx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
 	if found, err = t.limitOutOfLine(store.MaxReadyBytes, found); err != nil {
 		return nil, err
 	}
-	return found, t.loadOutOfLine(found)
+	return found, t.loadOutOfLine(store.AllBodies, found)
 }
 
 func (t *Tx) LockDue(n int, except []string) ([]*job.Job, error) {
-	return t.cores(lockDue, Micros(t.Now()), n, len(except), t.s.Texts(except))
+	return t.jobs(store.NoBodies, lockDue, Micros(t.Now()), n, len(except), t.s.Texts(except))
 }
 
 func (t *Tx) LockExpired(jumped time.Time, n int) ([]*job.Job, error) {
-	return t.cores(lockExpired, Micros(t.Now()), Micros(jumped), n)
+	return t.jobs(store.NoBodies, lockExpired, Micros(t.Now()), Micros(jumped), n)
 }
 
 func (t *Tx) NextDue() (due, lease time.Time, err error) {

@@ -141,14 +141,14 @@ func (t *Tx) EndTerms(holder string) error {
 // left, deletes their parents.
 func (t *Tx) PruneFinished(contract string, before time.Time, bytes int64, n int) (store.Pruned,
 	error) {
-	old, err := t.cores(finished, contract, Micros(before), n)
+	old, err := t.jobs(store.NoBodies, finished, contract, Micros(before), n)
 	if err != nil || len(old) == 0 {
 		return store.Pruned{}, err
 	}
 	if bytes > 0 {
 		old = firstBySize(bytes, old)
 	}
-	below, err := t.cores(children, t.s.Ints(seqsOf(old)), n)
+	below, err := t.jobs(store.NoBodies, children, t.s.Ints(seqsOf(old)), n)
 	if err != nil {
 		return store.Pruned{}, err
 	}

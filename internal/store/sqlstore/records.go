@@ -4,6 +4,7 @@ import (
 	"database/sql"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // An expired record does not exist for readers, whether or not it was pruned yet. The plus
@@ -38,12 +39,16 @@ var (
 )
 
 // Records is documented at the port, as are all methods below.
-func (t *Tx) Records(kind string, keys []string) ([]job.Record, error) {
-	return collect(t, getRecords, scanRecord, Micros(t.Now()), kind, t.s.Texts(keys))
-}
-
-func (t *Tx) ListRecords(kind, owner, after string, n int) ([]job.Record, error) {
-	return collect(t, listRecords, scanRecord, Micros(t.Now()), kind, owner, after, n)
+func (t *Tx) Records(s store.RecordSelector) ([]job.Record, error) {
+	switch {
+	case len(s.Keys) > 0:
+		return collect(t, getRecords, scanRecord, Micros(t.Now()), s.Kind, t.s.Texts(s.Keys))
+	case s.Limit > 0:
+		return collect(t, listRecords, scanRecord, Micros(t.Now()), s.Kind, s.Owner, s.After,
+			s.Limit)
+	default:
+		return nil, t.failed
+	}
 }
 
 func scanRecord(rows *sql.Rows) (r job.Record, err error) {

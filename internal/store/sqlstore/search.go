@@ -47,7 +47,7 @@ func (t *Tx) Search(s store.Search) ([]*job.Job, error) {
 	for i, seq := range page {
 		index[seq] = i
 	}
-	jobs, err := t.GetBySeq(page)
+	jobs, err := t.Load(store.Selector{Seqs: page, Bodies: store.AllBodies})
 	slices.SortFunc(jobs, func(a, b *job.Job) int { return index[a.Seq] - index[b.Seq] })
 	return jobs, err
 }

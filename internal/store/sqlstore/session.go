@@ -52,11 +52,18 @@ func (o Observer) WithKinds(translate func(op string, err error) error) Observer
 // Tx is the storage port's Reader and Tx over a session.
 type Tx struct {
 	s      Session
+	isView bool  // it only reads
 	failed error // of the first statement that failed; nothing is run after it
 }
 
 // NewTx returns the methods of the port over a session.
 func NewTx(s Session) *Tx { return &Tx{s: s} }
+
+// View returns the methods that a View may use, over the same session.
+func (t *Tx) View() *Tx {
+	t.isView = true
+	return t
+}
 
 // Failed returns the error of the first statement that failed. Databases differ in what they
 // keep of a transaction then, so such a transaction is never committed, even if fn ignores the

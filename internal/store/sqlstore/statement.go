@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"strings"
 	"sync"
+
+	"github.com/millrace/millrace/internal/store"
 )
 
 // Statement is a named SQL text. It may hold these marks, which a Dialect replaces:
@@ -72,8 +74,10 @@ func replaceMark(text, mark, form string) string {
 // test that reads their query plans.
 var Narrow = []*Statement{lockReady, lockDue, lockExpired, nextDue, nextLease, finished, getEvents,
 	dropHistory,
-	getJobs, byAlias, listOwned, listChildren, children, sumSizes, getRecords, listRecords,
-	oldRecords, lockSeqs, edgesFrom, edgesTo, ancestry, dependencies,
+	loads[load{byID, store.AllBodies, false}], loads[load{byAlias, store.AllBodies, false}],
+	loads[load{bySeq, store.NoBodies, true}],
+	listOwned, listChildren, children, sumSizes, getRecords, listRecords,
+	oldRecords, edgesFrom, edgesTo, ancestry, dependencies,
 	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], getDeadLetters,
 	oldDeadLetters}
 

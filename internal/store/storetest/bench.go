@@ -45,7 +45,7 @@ func Bench(b *testing.B, open func(tb testing.TB, clock func() time.Time) store.
 			w.insert(all...)
 			return all
 		}, func(tx store.Tx, jobs []*job.Job) error {
-			locked, err := tx.LockBySeq(seqs(jobs...))
+			locked, err := tx.Load(locked(jobs...))
 			if err != nil {
 				return err
 			}

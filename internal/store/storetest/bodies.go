@@ -54,11 +54,11 @@ func bodySizes(w *world) {
 		}
 		w.insert(j)
 		w.sameBodies("get", w.get(j), j)
-		locked := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockBySeq(seqs(j)) })
-		w.update(func(tx store.Tx) error { return tx.LoadBodies(locked) })
-		w.sameBodies("loaded", locked[0], j)
+		w.sameBodies("loaded", w.load(store.Selector{
+			Seqs:   seqs(j),
+			Bodies: store.OnlyBodies,
+		})[0], j)
 	}
-	w.update(func(tx store.Tx) error { return tx.LoadBodies(nil) })
 }
 
 func updateBodies(w *world) {
@@ -73,7 +73,7 @@ func updateBodies(w *world) {
 				p := job.Part((n + 5) % int(job.Parts))
 				*j.Body(p) = bytesOf(n)
 				w.update(func(tx store.Tx) error {
-					locked, err := tx.LockBySeq(seqs(j))
+					locked, err := tx.Load(locked(j))
 					if err != nil {
 						return err
 					}
@@ -103,7 +103,7 @@ func manyBodies(w *world) {
 		}
 		// Within one transaction the later write stands.
 		w.update(func(tx store.Tx) error {
-			locked, err := tx.LockBySeq(seqs(jobs...))
+			locked, err := tx.Load(locked(jobs...))
 			if err != nil {
 				return err
 			}

@@ -104,7 +104,7 @@ func (w *world) claimAll(claimants, jobs int) {
 // finish settles half of the jobs and deletes the others.
 func (w *world) finish(mine []*job.Job, worker string) error {
 	return w.Update(w.context(), func(tx store.Tx) error {
-		locked, err := tx.LockBySeq(seqs(mine...))
+		locked, err := tx.Load(locked(mine...))
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func overlapping(w *world) {
 				ids[k] = jobs[at].ID
 			}
 			if err := w.Update(w.context(), func(tx store.Tx) error {
-				locked, err := tx.Lock(ids)
+				locked, err := tx.Load(store.Selector{IDs: ids, Lock: true})
 				for _, j := range locked {
 					j.Attempts++
 				}
@@ -153,9 +153,7 @@ func overlapping(w *world) {
 		return nil
 	})
 	sum := 0
-	for _, j := range read(w, func(r store.Reader) ([]*job.Job, error) {
-		return r.GetBySeq(seqs(jobs...))
-	}) {
+	for _, j := range w.load(bySeq(jobs...)) {
 		sum += j.Attempts
 	}
 	equal(w, "increments", sum, members*rounds*each)

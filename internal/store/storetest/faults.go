@@ -219,12 +219,26 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 	})
 	ids, both := []job.ID{ready[0].ID, ready[1].ID}, []int64{first, second}
 	return map[string]func(store.Tx) error{
-		"Get":     func(tx store.Tx) error { return errOf(tx.Get(ids)) },
-		"GetSeqs": func(tx store.Tx) error { return errOf(tx.GetBySeq(both)) },
-		"ByAlias": func(tx store.Tx) error {
-			return errOf(tx.GetByAlias([]job.IdentityHash{ready[0].Alias, ready[1].Alias}))
+		"Load by ID":  func(tx store.Tx) error { return errOf(tx.Load(byID(ids...))) },
+		"Load by Seq": func(tx store.Tx) error { return errOf(tx.Load(bySeq(ready...))) },
+		"Load by Alias": func(tx store.Tx) error {
+			return errOf(tx.Load(store.Selector{
+				Aliases: []job.IdentityHash{ready[0].Alias, ready[1].Alias},
+				Bodies:  store.AllBodies,
+			}))
 		},
-		"Briefs": func(tx store.Tx) error { return errOf(tx.GetWithoutBodies(both)) },
+		"Load of definitions": func(tx store.Tx) error {
+			return errOf(tx.Load(store.Selector{Seqs: both, Bodies: store.DefinitionOnly}))
+		},
+		"Load of bodies": func(tx store.Tx) error {
+			return errOf(tx.Load(store.Selector{Seqs: both, Bodies: store.OnlyBodies}))
+		},
+		"Load with Lock by ID": func(tx store.Tx) error {
+			return errOf(tx.Load(store.Selector{IDs: ids, Lock: true}))
+		},
+		"Load with Lock by Seq": func(tx store.Tx) error {
+			return errOf(tx.Load(locked(ready...)))
+		},
 		"Exists": func(tx store.Tx) error { return errOf(tx.Exists(ids[0])) },
 		"List":   func(tx store.Tx) error { return errOf(tx.List(store.Filter{})) },
 		"List of a parent": func(tx store.Tx) error {
@@ -240,24 +254,27 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			return errOf(tx.Search(store.Search{Contract: "relay", Limit: 5}))
 		},
 		"Dependencies": func(tx store.Tx) error { return errOf(tx.Dependencies(ids)) },
-		"EdgesFrom":    func(tx store.Tx) error { return errOf(tx.EdgesFrom(both)) },
-		"EdgesTo": func(tx store.Tx) error {
-			return errOf(tx.EdgesTo([]int64{second, due[0].Seq}, 0))
+		"Edges From": func(tx store.Tx) error {
+			return errOf(tx.Edges(store.EdgeSelector{From: both}))
 		},
-		"Ancestry":      func(tx store.Tx) error { return errOf(tx.TransitiveEdges(both)) },
+		"Edges To": func(tx store.Tx) error {
+			return errOf(tx.Edges(store.EdgeSelector{To: []int64{second, due[0].Seq}}))
+		},
+		"Edges Transitive": func(tx store.Tx) error {
+			return errOf(tx.Edges(store.EdgeSelector{From: both, Transitive: true}))
+		},
 		"QueueSettings": func(tx store.Tx) error { return errOf(tx.QueueSettings()) },
 		"Counts":        func(tx store.Tx) error { return errOf(tx.Counts("")) },
 		"Records": func(tx store.Tx) error {
-			return errOf(tx.Records("k", []string{"a", "b"}))
+			return errOf(tx.Records(store.RecordSelector{Kind: "k", Keys: []string{"a", "b"}}))
 		},
-		"ListRecords":   func(tx store.Tx) error { return errOf(tx.ListRecords("k", "o", "", 5)) },
+		"Records of an owner": func(tx store.Tx) error {
+			return errOf(tx.Records(store.RecordSelector{Kind: "k", Owner: "o", Limit: 5}))
+		},
 		"NextDue":       func(tx store.Tx) error { _, _, err := tx.NextDue(); return err },
-		"Lock":          func(tx store.Tx) error { return errOf(tx.Lock(ids)) },
-		"LockSeqs":      func(tx store.Tx) error { return errOf(tx.LockBySeq(both)) },
 		"LockReady":     func(tx store.Tx) error { return errOf(tx.LockReady("relay", "q", 50)) },
 		"LockDue":       func(tx store.Tx) error { return errOf(tx.LockDue(5, nil)) },
 		"LockLapsed":    func(tx store.Tx) error { return errOf(tx.LockExpired(time.Time{}, 5)) },
-		"LoadBodies":    func(tx store.Tx) error { return tx.LoadBodies(ready) },
 		"NewestMessage": func(tx store.Tx) error { return errOf(tx.NewestMessage()) },
 		"Messages": func(tx store.Tx) error {
 			return errOf(tx.Messages([]string{"relay"}, 5))

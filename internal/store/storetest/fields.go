@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -93,6 +94,7 @@ func filledJob(salt int) *job.Job {
 
 var fieldTests = []test{
 	{"every field is stored by the insert and read back", fieldsInserted},
+	{"every load has the bodies it asks for, large ones too", loadedBodies},
 	{"every field is stored by the updates", fieldsUpdated},
 	{"every field is in a dead letter", fieldsOfDeadLetters},
 }
@@ -117,11 +119,6 @@ func fieldsInserted(w *world) {
 			name string
 			read func() ([]*job.Job, error)
 		}{
-			{"Get", func() ([]*job.Job, error) { return r.Get([]job.ID{j.ID}) }},
-			{"GetBySeq", func() ([]*job.Job, error) { return r.GetBySeq(seqs(j)) }},
-			{"GetByAlias", func() ([]*job.Job, error) {
-				return r.GetByAlias([]job.IdentityHash{j.Alias})
-			}},
 			{"List", func() ([]*job.Job, error) { return r.List(store.Filter{}) }},
 			{"List of a parent", func() ([]*job.Job, error) {
 				return r.List(store.Filter{Parent: j.Parent})
@@ -137,9 +134,7 @@ func fieldsInserted(w *world) {
 			}
 			w.sameFields(full.name, jobs, j)
 		}
-		brief, err := r.GetWithoutBodies(seqs(j))
-		w.sameFields("GetWithoutBodies", brief, withBodies(j, job.Definition))
-		return err
+		return w.sameInEachLoad(r, j, false)
 	})
 	w.update(func(tx store.Tx) error {
 		ready, err := tx.LockReady(j.ID.Contract, j.Queue, 1)
@@ -147,15 +142,48 @@ func fieldsInserted(w *world) {
 			return err
 		}
 		w.sameFields("LockReady", ready, j)
-		locked, err := tx.LockBySeq(seqs(j))
-		if err != nil {
-			return err
-		}
-		w.sameFields("LockBySeq", locked, withBodies(j))
-		err = tx.LoadBodies(locked)
-		w.sameFields("LoadBodies", locked, j)
-		return err
+		return cmp.Or(w.sameInEachLoad(tx, j, false), w.sameInEachLoad(tx, j, true))
 	})
+}
+
+// sameInEachLoad loads a job by each of its keys and with each choice of bodies.
+func (w *world) sameInEachLoad(r store.Reader, j *job.Job, lock bool) error {
+	want := map[store.Bodies]*job.Job{
+		store.NoBodies:       withBodies(j),
+		store.DefinitionOnly: withBodies(j, job.Definition),
+		store.AllBodies:      j,
+		store.OnlyBodies:     {Seq: j.Seq, OutOfLine: j.OutOfLine},
+	}
+	for p := range job.Parts {
+		*want[store.OnlyBodies].Body(p) = *j.Body(p)
+	}
+	for key, s := range map[string]store.Selector{
+		"id":    {IDs: []job.ID{j.ID}},
+		"seq":   {Seqs: seqs(j)},
+		"alias": {Aliases: []job.IdentityHash{j.Alias}},
+	} {
+		for bodies, want := range want {
+			s.Bodies, s.Lock = bodies, lock
+			jobs, err := r.Load(s)
+			if err != nil {
+				return err
+			}
+			w.sameFields(fmt.Sprintf("Load by %s, bodies %d, locked %v", key, bodies, lock), jobs,
+				want)
+		}
+	}
+	return nil
+}
+
+// loadedBodies loads a job of which each body, the definition too, is kept out of line.
+func loadedBodies(w *world) {
+	j := filledJob(0)
+	for p := range job.Parts {
+		*j.Body(p) = bytesOf(9000 + int(p))
+	}
+	w.insert(j)
+	w.view(func(r store.Reader) error { return w.sameInEachLoad(r, j, false) })
+	w.update(func(tx store.Tx) error { return w.sameInEachLoad(tx, j, true) })
 }
 
 // withBodies returns the job with these bodies alone.
@@ -187,7 +215,7 @@ func fieldsUpdated(w *world) {
 		return nil
 	})
 	w.sameFields("UpdateAll and UpdateBodies",
-		read(w, func(r store.Reader) ([]*job.Job, error) { return r.Get([]job.ID{j.ID}) }), want)
+		w.load(byID(j.ID)), want)
 }
 
 func fieldsOfDeadLetters(w *world) {

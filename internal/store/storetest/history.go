@@ -235,10 +235,10 @@ func pruneFinished(w *world) {
 			})), n)
 	}
 	equal(w, "edges", len(read(w, func(r store.Reader) ([]job.Edge, error) {
-		return r.EdgesFrom(seqs(jobs...))
+		return r.Edges(store.EdgeSelector{From: seqs(jobs...)})
 	})), 0)
 	equal(w, "edges to", len(read(w, func(r store.Reader) ([]job.Edge, error) {
-		return r.EdgesTo(seqs(jobs...), 0)
+		return r.Edges(store.EdgeSelector{To: seqs(jobs...)})
 	})), 0)
 }
 

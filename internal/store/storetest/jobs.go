@@ -34,7 +34,6 @@ var jobTests = []test{
 	{"list filters", listFilters},
 	{"list pages", listPages},
 	{"list of an owner, newest first", listOwned},
-	{"GetWithoutBodies", getWithoutBodies},
 }
 
 func fullJob(key string) *job.Job {
@@ -73,23 +72,14 @@ func everyField(w *world) {
 		}
 		want := micro(*j)
 		equal(w, "get", w.get(j), want)
-		equal(w, "get by number", read(w, func(r store.Reader) ([]*job.Job, error) {
-			return r.GetBySeq(seqs(j))
-		})[0], want)
+		equal(w, "get by number", w.load(bySeq(j))[0], want)
 		equal(w, "list", read(w, func(r store.Reader) ([]*job.Job, error) {
 			return r.List(store.Filter{After: j.Seq - 1, Limit: 1})
 		})[0], want)
 
-		locked := change(w, func(tx store.Tx) ([]*job.Job, error) {
-			return tx.Lock([]job.ID{j.ID})
-		})[0]
-		without := *want
-		for p := range job.Parts {
-			*without.Body(p) = nil
-		}
-		equal(w, "locked", locked, &without)
-		w.update(func(tx store.Tx) error { return tx.LoadBodies([]*job.Job{locked}) })
-		equal(w, "loaded", locked, want)
+		equal(w, "locked", change(w, func(tx store.Tx) ([]*job.Job, error) {
+			return tx.Load(store.Selector{IDs: []job.ID{j.ID}, Lock: true})
+		})[0], withBodies(want))
 	}
 }
 
@@ -193,8 +183,9 @@ func insertTaken(w *world) {
 		return tx.Insert([]*job.Job{alias("g"), alias("h")})
 	}), []int{0, 1})
 	known := func() []*job.Job {
-		return read(w, func(r store.Reader) ([]*job.Job, error) {
-			return r.GetByAlias([]job.IdentityHash{twice[0].Alias, {}})
+		return w.load(store.Selector{
+			Aliases: []job.IdentityHash{twice[0].Alias, {}},
+			Bodies:  store.AllBodies,
 		})
 	}
 	equal(w, "by alias", known(), stored)
@@ -247,7 +238,7 @@ func deleteFrees(w *world) {
 	a, b := newJob("a", big), newJob("b", big)
 	w.insert(a, b)
 	w.update(func(tx store.Tx) error {
-		locked, err := tx.Lock([]job.ID{a.ID})
+		locked, err := tx.Load(store.Selector{IDs: []job.ID{a.ID}, Lock: true})
 		if err != nil {
 			return err
 		}
@@ -275,20 +266,18 @@ func getExisting(w *world) {
 		numbers = append(numbers, j.Seq, math.MaxInt64)
 	}
 	w.view(func(r store.Reader) error {
-		byID, err1 := r.Get(ids)
-		bySeq, err2 := r.GetBySeq(numbers)
-		none, err3 := r.Get(nil)
-		noneSeq, err4 := r.GetBySeq(nil)
-		if len(byID) != 50 || len(bySeq) != 50 || len(none)+len(noneSeq) != 0 {
-			w.Errorf("%d by id, %d by number, %d and %d by nothing", len(byID), len(bySeq),
-				len(none), len(noneSeq))
+		byID, err1 := r.Load(byID(ids...))
+		bySeq, err2 := r.Load(store.Selector{Seqs: numbers, Bodies: store.AllBodies})
+		none, err3 := r.Load(store.Selector{Bodies: store.AllBodies})
+		if len(byID) != 50 || len(bySeq) != 50 || len(none) != 0 {
+			w.Errorf("%d by id, %d by number, %d by nothing", len(byID), len(bySeq), len(none))
 		}
 		for i, want := range []bool{true, false} {
 			if is, err := r.Exists(ids[i]); err != nil || is != want {
 				w.Errorf("%d exists: %v, %v", i, is, err)
 			}
 		}
-		for _, err := range []error{err1, err2, err3, err4} {
+		for _, err := range []error{err1, err2, err3} {
 			if err != nil {
 				return err
 			}
@@ -402,15 +391,4 @@ func updateAllWrites(w *world) {
 		return tx.LockReady(c.ID.Contract, c.Queue, 10)
 	})
 	equal(w, "ready in the new queue", keys(got), []string{"a"})
-}
-
-func getWithoutBodies(w *world) {
-	j := fullJob("a")
-	j.Definition = bytes.Repeat([]byte("d"), 20_000)
-	w.insert(j)
-	want := *micro(*j)
-	want.Payload, want.Progress, want.Result, want.Failure = nil, nil, nil, nil
-	equal(w, "brief", read(w, func(r store.Reader) ([]*job.Job, error) {
-		return r.GetWithoutBodies([]int64{j.Seq, math.MaxInt64})
-	}), []*job.Job{&want})
 }

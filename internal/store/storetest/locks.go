@@ -13,6 +13,7 @@ import (
 
 var lockTests = []test{
 	{"lock returns those that exist by number", lockOrder},
+	{"a view locks no jobs", viewLocksNothing},
 	{"ready jobs come in claim order", readyOrder},
 	{"ready jobs of one queue only", readyOfQueue},
 	{"ready jobs come with bodies", readyBodies},
@@ -38,17 +39,27 @@ func lockOrder(w *world) {
 	rand.Shuffle(len(ids), func(i, k int) { ids[i], ids[k] = ids[k], ids[i] })
 	rand.Shuffle(len(numbers), func(i, k int) { numbers[i], numbers[k] = numbers[k], numbers[i] })
 	equal(w, "by id", keys(change(w, func(tx store.Tx) ([]*job.Job, error) {
-		return tx.Lock(append(ids, ids[0]))
+		return tx.Load(store.Selector{IDs: append(ids, ids[0]), Lock: true})
 	})), want)
 	equal(w, "by number", keys(change(w, func(tx store.Tx) ([]*job.Job, error) {
-		return tx.LockBySeq(append(numbers, numbers[0]))
+		return tx.Load(store.Selector{Seqs: append(numbers, numbers[0]), Lock: true})
 	})), want)
 	equal(w, "nothing", len(change(w, func(tx store.Tx) ([]*job.Job, error) {
-		return tx.Lock(nil)
+		return tx.Load(store.Selector{Lock: true})
 	})), 0)
-	equal(w, "nothing", len(change(w, func(tx store.Tx) ([]*job.Job, error) {
-		return tx.LockBySeq(nil)
-	})), 0)
+}
+
+func viewLocksNothing(w *world) {
+	j := newJob("a")
+	w.insert(j)
+	err := w.View(w.context(), func(r store.Reader) error {
+		_, err := r.Load(locked(j))
+		return err
+	})
+	if !job.IsKind(err, job.Internal) {
+		w.Errorf("got %v", err)
+	}
+	equal(w, "ping", w.Ping(w.context()), error(nil))
 }
 
 func readyOrder(w *world) {
@@ -122,7 +133,8 @@ func dueOrder(w *world) {
 		[]string{"no time", "long ago", "now"})
 	equal(w, "of none", due(10, "another waiting", newJob("").ID.Contract+" waiting"), []string{})
 	w.update(func(tx store.Tx) error {
-		locked, err := tx.Lock([]job.ID{{Contract: "another", Scope: "queue", Key: "of another"}})
+		another := job.ID{Contract: "another", Scope: "queue", Key: "of another"}
+		locked, err := tx.Load(store.Selector{IDs: []job.ID{another}, Lock: true})
 		if err != nil {
 			return err
 		}
@@ -238,17 +250,17 @@ func edges(w *world) {
 	}
 	from := func(seqs ...int64) []job.Edge {
 		return read(w, func(r store.Reader) ([]job.Edge, error) {
-			return inOrder(r.EdgesFrom(seqs))
+			return inOrder(r.Edges(store.EdgeSelector{From: seqs}))
 		})
 	}
 	to := func(n int, seqs ...int64) []job.Edge {
 		return read(w, func(r store.Reader) ([]job.Edge, error) {
-			return inOrder(r.EdgesTo(seqs, n))
+			return inOrder(r.Edges(store.EdgeSelector{To: seqs, Limit: n}))
 		})
 	}
 	above := func(seqs ...int64) []job.Edge {
 		return read(w, func(r store.Reader) ([]job.Edge, error) {
-			return inOrder(r.TransitiveEdges(seqs))
+			return inOrder(r.Edges(store.EdgeSelector{From: seqs, Transitive: true}))
 		})
 	}
 	equal(w, "from 3", from(all[3].Seq), []job.Edge{edge(3, 1), edge(3, 2)})

@@ -23,7 +23,9 @@ func (w *world) put(all ...job.Record) {
 
 func (w *world) records(kind string, keys ...string) []job.Record {
 	w.Helper()
-	return read(w, func(r store.Reader) ([]job.Record, error) { return r.Records(kind, keys) })
+	return read(w, func(r store.Reader) ([]job.Record, error) {
+		return r.Records(store.RecordSelector{Kind: kind, Keys: keys})
+	})
 }
 
 func record(key string, with ...func(*job.Record)) job.Record {
@@ -60,7 +62,12 @@ func listRecords(w *world) {
 	}), record("d"), record("e", func(r *job.Record) { r.Kind = "other" }))
 	list := func(owner, after string, n int) (keys []string) {
 		for _, r := range read(w, func(r store.Reader) ([]job.Record, error) {
-			return r.ListRecords("kind", owner, after, n)
+			return r.Records(store.RecordSelector{
+				Kind:  "kind",
+				Owner: owner,
+				After: after,
+				Limit: n,
+			})
 		}) {
 			keys = append(keys, r.Key)
 		}
@@ -85,7 +92,7 @@ func recordsEnd(w *world) {
 	w.at(time.Minute)
 	equal(w, "what is over is not there", len(w.records("kind", "a", "b", "c", "d")), 2)
 	equal(w, "nor in a list", len(read(w, func(r store.Reader) ([]job.Record, error) {
-		return r.ListRecords("kind", "owner", "", 10)
+		return r.Records(store.RecordSelector{Kind: "kind", Owner: "owner", Limit: 10})
 	})), 2)
 	w.put(record("a", func(r *job.Record) { r.ExpiresAt = start.Add(time.Hour) }))
 	equal(w, "one anew", w.records("kind", "a")[0].CreatedAt, start.Add(time.Minute))

@@ -260,7 +260,7 @@ func readYourWrites(w *world) {
 			}
 			var there []*job.Job
 			if err := w.View(w.context(), func(r store.Reader) (err error) {
-				there, err = r.GetBySeq(seqs(j))
+				there, err = r.Load(bySeq(j))
 				return err
 			}); err != nil {
 				return err

@@ -134,10 +134,29 @@ func read[T any](w *world, fn func(store.Reader) (T, error)) (got T) {
 	return got
 }
 
+// load returns the selected jobs.
+func (w *world) load(s store.Selector) []*job.Job {
+	w.Helper()
+	return read(w, func(r store.Reader) ([]*job.Job, error) { return r.Load(s) })
+}
+
+// byID, bySeq and locked select jobs: with all bodies, or locked and without.
+func byID(ids ...job.ID) store.Selector {
+	return store.Selector{IDs: ids, Bodies: store.AllBodies}
+}
+
+func bySeq(jobs ...*job.Job) store.Selector {
+	return store.Selector{Seqs: seqs(jobs...), Bodies: store.AllBodies}
+}
+
+func locked(jobs ...*job.Job) store.Selector {
+	return store.Selector{Seqs: seqs(jobs...), Lock: true}
+}
+
 // get returns the one job with the key.
 func (w *world) get(j *job.Job) *job.Job {
 	w.Helper()
-	all := read(w, func(r store.Reader) ([]*job.Job, error) { return r.Get([]job.ID{j.ID}) })
+	all := w.load(byID(j.ID))
 	if len(all) != 1 {
 		w.Fatalf("get %v: %d jobs", j.ID.Key, len(all))
 	}
