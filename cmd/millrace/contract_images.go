@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
@@ -119,4 +122,32 @@ func imageCDN(ctx context.Context, p *deps) (cdn.CDN, error) {
 		return p.monitored(network), err
 	}
 	return nil, nil
+}
+
+// pictureName is the subcommand that processes one picture: the server starts it for each.
+const pictureName = "picture"
+
+// pictureChild is how a server starts the child that processes a picture: this very binary, on
+// Linux even when another has been put in its place meanwhile, as the two must speak the same.
+func pictureChild() ([]string, error) {
+	if runtime.GOOS == "linux" {
+		return []string{"/proc/self/exe", pictureName}, nil
+	}
+	self, err := os.Executable()
+	return []string{self, pictureName}, err
+}
+
+func pictureCommand(p cli.Process) *cobra.Command {
+	return &cobra.Command{
+		Use:                pictureName,
+		Short:              "process one picture (used by the server)",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if code := picture.Child(p.Stdin, p.Stdout, args); code != cli.ExitOK {
+				return cli.WithCode(code, errors.New("no picture was processed"))
+			}
+			return nil
+		},
+	}
 }

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
 // proxiedServer is a server behind a proxy that runs a configuration of docs/proxies.md.
@@ -75,7 +77,7 @@ func startBehindProxy(t *testing.T, scheme string,
 	}
 	cmd.Stdout, cmd.Stderr, cmd.Dir = output, output, dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	killWithParent(cmd)
+	cli.KillWithParent(cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

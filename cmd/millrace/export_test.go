@@ -9,12 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-// FB-093: also of a ledger on PostgreSQL, beside the node that writes it.
+// FB-093: export reads a ledger on PostgreSQL too, beside the node that writes it.
 func TestExportPostgres(t *testing.T) {
 	t.Parallel()
 	store := "store=" + pgtest.URL(t)
@@ -27,7 +28,8 @@ func TestExportPostgres(t *testing.T) {
 	}
 	var ids []string
 	for range 3 {
-		manifest, err := manifestOf([]string{origin.URL})
+		manifest, err := client.FetchBoxManifest{Resources: []client.FetchBoxResource{
+			{ID: "001", URL: origin.URL}}}.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,5 +76,22 @@ func TestExportPostgres(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("a data directory was made")
+	}
+}
+
+func TestParseTimeOrAge(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]string{"": "0001-01-01T00:00:00Z",
+		"36h": "2026-03-01T00:00:00Z", "2026-03-01": "2026-03-01T00:00:00Z",
+		"2026-03-01T10:00:00+02:00": "2026-03-01T08:00:00Z", "yesterday": "error", "-": "error"} {
+		at, err := parseTimeOrAge(now, "--since", text)
+		got := at.UTC().Format(time.RFC3339Nano)
+		if err != nil {
+			got = "error"
+		}
+		if got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
 	}
 }

@@ -29,6 +29,8 @@ func (d *deps) endFormerTerms(ctx context.Context) {
 	}
 }
 
+// lockAndEndTerms locks the data directory until the node ends, and ends the terms. The error is a
+// Conflict where another process holds the lock.
 func (d *deps) lockAndEndTerms(ctx context.Context) error {
 	if err := d.lockDirectory(); err != nil {
 		return err
@@ -36,6 +38,7 @@ func (d *deps) lockAndEndTerms(ctx context.Context) error {
 	return d.endTermsOf(ctx, filepath.Join(d.settings.DataDir, "node"))
 }
 
+// lockDirectory takes the lock of the data directory; close releases it.
 func (d *deps) lockDirectory() (err error) {
 	if err := os.MkdirAll(d.settings.DataDir, 0o700); err != nil {
 		return err
@@ -55,9 +58,9 @@ func (d *deps) endTermsOf(ctx context.Context, path string) error {
 		return err
 	}
 	name, rest, _ := strings.Cut(string(former), "\n")
-	// the database on SQLite is in the directory, and copied with it
-	isOver := strings.TrimSpace(rest) == fingerprint || !d.settings.Store.Postgres()
-	if name != "" && isOver {
+	// A database of SQLite is in the directory: a copy has terms of its own, and nobody renews them.
+	hasEnded := strings.TrimSpace(rest) == fingerprint || !d.settings.Store.Postgres()
+	if name != "" && hasEnded {
 		if err := d.engine.EndTerms(ctx, name); err != nil {
 			return err
 		}

@@ -1,15 +1,22 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/bench"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/cmd/millrace/internal/demo"
+	"github.com/millrace/millrace/cmd/millrace/internal/enqueue"
+	"github.com/millrace/millrace/cmd/millrace/internal/fetch"
+	"github.com/millrace/millrace/cmd/millrace/internal/graph"
+	"github.com/millrace/millrace/cmd/millrace/internal/images"
 	"github.com/millrace/millrace/cmd/millrace/internal/simulate"
+	"github.com/millrace/millrace/cmd/millrace/internal/work"
 )
 
 func main() {
@@ -39,6 +46,7 @@ func run(p cli.Process) int {
 	return cli.ExitCode(err)
 }
 
+// rootCommand is `millrace` with all its subcommands.
 func rootCommand(p cli.Process) *cobra.Command {
 	root := &cobra.Command{
 		Use:     "millrace",
@@ -53,7 +61,7 @@ any language over plain HTTP, and the tools to feed and watch them.
 ` + cli.ExitHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          noSuchCommand,
+		Args:          cli.NoSuchCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 
 		PersistentPreRun: func(c *cobra.Command, _ []string) { warnMisspelledVariables(p, c) },
@@ -62,10 +70,37 @@ any language over plain HTTP, and the tools to feed and watch them.
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		serveCommand(p), configCommand(p), migrateCommand(p), operatorCommand(p), versionCommand(p),
-		enqueueCommand(p), workCommand(p), graphCommand(p), fetchCommand(p), imagesCommand(p),
+		enqueue.Command(p), work.Command(p), graph.Command(p), fetch.Command(p), images.Command(p),
 		exportCommand(p),
 		demo.Command(p), demo.WorkerCommand(p), pictureCommand(p), simulate.Command(p),
-		benchCommand(p),
+		bench.Command(p),
 	)
 	return root
+}
+
+// versionCommand is `millrace version`.
+func versionCommand(p cli.Process) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this binary and of what it contains",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b := cli.ReadBuildInfo()
+			if asJSON {
+				return cli.WithCode(cli.ExitFailed, json.NewEncoder(p.Stdout).Encode(b))
+			}
+			fmt.Fprintf(p.Stdout, "millrace %s\n", b.Version)
+			for _, line := range [][2]string{{"revision", b.Revision}, {"time", b.Time},
+				{"go", b.Go},
+				{"platform", b.Platform}, {"sqlite", b.SQLite}, {"postgres", b.Postgres}} {
+				if line[1] != "" {
+					fmt.Fprintf(p.Stdout, "%-9s %s\n", line[0], line[1])
+				}
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/config"
 )
 
+// migrateCommand is `millrace migrate`.
 func migrateCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
 	var status bool
@@ -18,7 +19,7 @@ func migrateCommand(p cli.Process) *cobra.Command {
 		Use:   "migrate",
 		Short: "Bring the schema of the configured store up to date",
 		Long: `Bring the schema of the configured store up to date and report its version before
-and after. A server does the same when it starts; this is for doing it apart.
+and after. A server does the same when it starts; this command does it beforehand.
 With --status nothing is changed: exit code 0 when the schema is up to date, 1
 when it is not.`,
 		Args: cobra.NoArgs,
@@ -37,22 +38,18 @@ when it is not.`,
 	return c
 }
 
+// migrate brings the schema of the store up to date and prints its versions. With status it only
+// prints them, and returns an error where they differ.
 func migrate(ctx context.Context, p cli.Process, s *config.Settings, status bool) error {
 	have, want, err := schemaVersion(ctx, s)
 	if err != nil {
 		return err
 	}
 	if status {
-		fmt.Fprintf(p.Stdout, "store %s: schema %d, this binary knows %d\n", s.Store, have, want)
-		switch {
-		case have > want:
-			return cli.FailedError("the schema is newer than this binary: run the newer version")
-		case have < want:
-			return cli.FailedError(
-				"the schema is not up to date: run 'millrace migrate', or start a server")
-		}
-		return nil
+		fmt.Fprintf(p.Stdout, "store %s: schema %d, this binary has %d\n", s.Store, have, want)
+		return schemaError(have, want)
 	}
+	// Opening a store migrates it.
 	opened, err := openStore(ctx, p, s, func(string, time.Duration, error) {})
 	if err != nil {
 		return err
@@ -68,6 +65,18 @@ func migrate(ctx context.Context, p cli.Process, s *config.Settings, status bool
 		fmt.Fprintf(p.Stdout, "store %s: schema %d, nothing to do\n", s.Store, now)
 	} else {
 		fmt.Fprintf(p.Stdout, "store %s: schema %d, was %d\n", s.Store, now, have)
+	}
+	return nil
+}
+
+// schemaError says what to do about a schema that is not the one of this binary.
+func schemaError(have, want int64) error {
+	switch {
+	case have > want:
+		return cli.FailedError("the schema is newer than this binary: run the newer version")
+	case have < want:
+		return cli.FailedError(
+			"the schema is not up to date: run 'millrace migrate', or start a server")
 	}
 	return nil
 }

@@ -18,33 +18,35 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// operatorCommand is `millrace operator`.
 func operatorCommand(p cli.Process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "operator",
-		Short: "What only the operator may do",
-		Args:  noSuchCommand,
+		Short: "Commands for the operator",
+		Args:  cli.NoSuchCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(recoverCommand(p))
 	return c
 }
 
+// recoverCommand is `millrace operator recover`.
 func recoverCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
 	c := &cobra.Command{
 		Use:   "recover CLIENT_ID",
 		Short: "Give a ForgeRun client that lost its API key a new one",
 		Long: `Give a ForgeRun client that lost its API key, or revoked it, a new one. The new
-key is the one line on standard output and is shown this once; the client's
+key is the only line on standard output and cannot be shown again; the client's
 earlier key, if it has one, is refused from then on.
 
 It works on the store of the settings directly. On SQLite the server must be
 stopped first, as one process at a time may use the data directory. On PostgreSQL
-servers may run on; they refuse the earlier key within a second. The pepper file
+servers may go on; they refuse the earlier key within a second. The pepper file
 must be the servers'.
 
 Exit codes: 0 done, 1 there is no such client, 2 the command line or a setting is
-wrong, 3 the store or the pepper file is not to be had.`,
+wrong, 3 the store or the pepper file cannot be opened.`,
 		Example: "  millrace operator recover 7b0c7d1e-3f0f-4a55-9a39-0d8f6c2a4f11 --config " +
 			"millrace.toml",
 		Args: oneClientArg,
@@ -62,7 +64,7 @@ wrong, 3 the store or the pepper file is not to be had.`,
 	return c
 }
 
-// oneClientArg takes the arguments of recover.
+// oneClientArg checks the arguments of recover: exactly one UUID.
 func oneClientArg(_ *cobra.Command, args []string) error {
 	const expected = "operator recover expects one CLIENT_ID, the UUID that POST /v1/clients " +
 		"answered with as client_id"
@@ -71,30 +73,17 @@ func oneClientArg(_ *cobra.Command, args []string) error {
 			cli.Pluralize(int64(len(args)), "argument"))
 	}
 	if _, err := uuid.Parse(args[0]); err != nil || len(args[0]) != 36 {
-		return cli.UsageError("%s; %q is none", expected, args[0])
+		return cli.UsageError("%s; %q is not a UUID", expected, args[0])
 	}
 	return nil
 }
 
-// recoverKey prints a fresh key of a client. It makes neither a store nor a pepper
-// where there is none: a key made with those would open nothing.
+// recoverKey issues a new key for a client and prints it. It makes neither a store nor a pepper
+// where there is none: no server would accept a key that was made with them.
 func recoverKey(ctx context.Context, p cli.Process, s *config.Settings, clientID string) error {
-	have, want, err := schemaVersion(ctx, s)
+	pepper, err := existingPepper(ctx, s)
 	if err != nil {
 		return err
-	}
-	if have != want {
-		return cli.UnableError(
-			"the store %s in %s has schema %d and this binary knows %d: use the "+
-				"servers' settings and version", s.Store, s.DataDir, have, want)
-	}
-	if _, err := os.Stat(s.PepperFile()); errors.Is(err, fs.ErrNotExist) {
-		return cli.UnableError("there is no pepper file %s: use the servers' settings",
-			s.PepperFile())
-	}
-	pepper, err := account.LoadPepper(s.PepperFile())
-	if err != nil {
-		return cli.WithCode(cli.ExitUnable, err)
 	}
 	opened, err := openStore(ctx, p, s, func(string, time.Duration, error) {})
 	if err != nil {
@@ -129,6 +118,27 @@ func recoverKey(ctx context.Context, p cli.Process, s *config.Settings, clientID
 	return printKey(p, issued)
 }
 
+// existingPepper reads the pepper of a server that uses the store of the settings. A store with
+// another schema, or no pepper file, means that the settings are not those of the servers.
+func existingPepper(ctx context.Context, s *config.Settings) ([]byte, error) {
+	have, want, err := schemaVersion(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if have != want {
+		return nil, cli.UnableError(
+			"the store %s in %s has schema %d and this binary has %d: use the "+
+				"servers' settings and version", s.Store, s.DataDir, have, want)
+	}
+	if _, err := os.Stat(s.PepperFile()); errors.Is(err, fs.ErrNotExist) {
+		return nil, cli.UnableError("there is no pepper file %s: use the servers' settings",
+			s.PepperFile())
+	}
+	pepper, err := account.LoadPepper(s.PepperFile())
+	return pepper, cli.WithCode(cli.ExitUnable, err)
+}
+
+// recoverError gives an error of the accounts its exit code.
 func recoverError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -143,8 +153,8 @@ func recoverError(ctx context.Context, err error) error {
 	return cli.WithCode(cli.ExitFailed, err)
 }
 
-// printKey writes the key alone to standard output, for scripts, and what people
-// want to know beside it.
+// printKey prints the key alone to standard output, where a script reads it, and everything about
+// the key to standard error.
 func printKey(p cli.Process, issued account.Issued) error {
 	until := "does not expire"
 	if !issued.Key.ExpiresAt.IsZero() {

@@ -33,12 +33,13 @@ func operatorToken(s *config.Settings, log *slog.Logger) error {
 		return cli.UnableError("the operator's token cannot be stored: %v", err)
 	}
 	s.Operator.Token = config.NewSecret(token)
-	log.Info("made a token for the operator; /operators asks for none until operator.token is set",
+	log.Info("made a token for the operator; /operators needs none until operator.token is set",
 		"file", path)
 	return nil
 }
 
-// writeSecret makes a file that only this user can read. After a crash it is complete or absent.
+// writeSecret writes a file that only this user can read. After a crash the file is complete or does
+// not exist.
 func writeSecret(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -48,17 +49,5 @@ func writeSecret(path, text string) error {
 		return err
 	}
 	_, err = f.WriteString(text)
-	return moveInPlace(f.Name(), path, errors.Join(err, f.Sync(), f.Close()))
-}
-
-// moveInPlace renames a file that was written to its final path. If writing it or renaming it
-// failed, it removes the file.
-func moveInPlace(written, path string, err error) error {
-	if err != nil {
-		return errors.Join(err, os.Remove(written))
-	}
-	if err := os.Rename(written, path); err != nil {
-		return errors.Join(err, os.Remove(written))
-	}
-	return nil
+	return cli.MoveInPlace(f.Name(), path, errors.Join(err, f.Sync(), f.Close()))
 }

@@ -26,7 +26,7 @@ import (
 // when the part stops answering and one when it answers again, however many requests failed
 // meanwhile. The line names the setting and the address, so that an operator knows where to look.
 
-// newPart makes the part of one dependency.
+// newPart makes the part of one dependency, with the name, setting and address that its lines have.
 func (d *deps) newPart(name, setting, address string) *outage.Part {
 	target := outage.Endpoint{Name: name, Setting: setting, Address: address}
 	return outage.NewPart(d.log, d.process.Elapsed, target)
@@ -62,7 +62,8 @@ func (d *deps) tracesPart() *outage.Part {
 		hostsOf(d.settings.Telemetry.OTLPEndpoint, ""))
 }
 
-// hostOf is the host of a URL, or what stands in its place in a text that is no URL.
+// hostOf returns the host and port of a URL. Of a text that is not a URL it returns what follows the
+// user, if there is one, or all of it.
 func hostOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
@@ -75,7 +76,8 @@ func hostOf(text string) string {
 	return u.Host
 }
 
-// hostsOf are the hosts and ports of a URL, or of several with commas between them.
+// hostsOf returns the hosts and ports of one URL, or of several separated by commas. A host without
+// a port gets the default, if that is not empty.
 func hostsOf(urls, defaultPort string) string {
 	var hosts []string
 	for one := range strings.SplitSeq(urls, ",") {
@@ -89,7 +91,7 @@ func hostsOf(urls, defaultPort string) string {
 	return strings.Join(hosts, ",")
 }
 
-// endpointOf is the host of a service of AWS or of a compatible one.
+// endpointOf returns the host of an AWS service, or of a compatible one, from its URL.
 func endpointOf(at string) string {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -104,7 +106,7 @@ func endpointOf(at string) string {
 	return "S3 in " + u.Query().Get("region")
 }
 
-// monitoredCDN reports to a part whether the CDN answers.
+// monitoredCDN is a CDN whose outages are logged.
 type monitoredCDN struct {
 	cdn.CDN
 	part *outage.Part
@@ -115,11 +117,12 @@ func (w *monitoredCDN) Purge(ctx context.Context, reference string, keys []strin
 	return w.part.Do(func() error { return w.CDN.Purge(ctx, reference, keys) })
 }
 
+// monitored gives a CDN its part.
 func (d *deps) monitored(network cdn.CDN) cdn.CDN {
 	return &monitoredCDN{network, d.newPart("cdn", "images.cdn", cdnAddress(&d.settings.Images))}
 }
 
-// cdnAddress is the address that purges are sent to.
+// cdnAddress returns the address that purges are sent to, for the log.
 func cdnAddress(s *config.Images) string {
 	if s.CDN == config.CDNHTTP {
 		return hostsOf(s.CDNURL, "")
@@ -135,7 +138,7 @@ func captureLibraryLogs(p cli.Process, log *slog.Logger) (end func()) {
 	slog.SetDefault(log) // log.Printf writes there as well
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		log.Warn("trouble with traces", telemetry.ErrorMessage, err)
+		log.Warn("traces failed", telemetry.ErrorMessage, err)
 	}))
 	if p.Stderr != io.Writer(os.Stderr) {
 		return func() {}

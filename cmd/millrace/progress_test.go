@@ -35,7 +35,7 @@ func TestWaitingIsNotSilent(t *testing.T) {
 	}{
 		"graph submit": {[]string{"graph", "submit", "--wait", "--server", s.url,
 			filepath.Join(dir, "graph.json")},
-			`(?m)^graph: 0 of 2 jobs over, 1 READY, 1 PENDING \(0 %\), \d`},
+			`(?m)^graph: 0 of 2 jobs ended, 1 READY, 1 PENDING \(0 %\), \d`},
 		"fetch": {[]string{"fetch", "--server", s.url, "--url", silent.URL},
 			`(?m)^fetch: 0 of 1 done, 0 failed \(0 %\), \d`},
 		"submit": {[]string{"fetch", "--server", silent.URL, "--url", silent.URL},

@@ -261,7 +261,7 @@ func launch(binary, dir string, environ []string, args ...string) (*launchedServ
 	cmd := exec.Command(binary, append([]string{"serve", "--config", os.DevNull, "--set",
 		"data_dir=" + dir, "--set", "listen=127.0.0.1:0"}, args...)...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = filepath.Dir(dir), environ, &syscall.SysProcAttr{}
-	killWithParent(cmd) // also where the tests are ended by their time-out
+	cli.KillWithParent(cmd) // also where the tests are ended by their time-out
 	s := &launchedServer{cmd: cmd, stderr: &testkit.LogBuffer{}, ended: make(chan struct{})}
 	cmd.Stderr = s.stderr
 	stdout, err := cmd.StdoutPipe()

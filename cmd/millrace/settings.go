@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,10 +11,10 @@ import (
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 )
 
-// settingsFlags are the flags of commands that need the settings of a server.
+// settingsFlags are the flags of commands that use the settings of a server.
 type settingsFlags struct {
-	file string
-	set  []string
+	file string   // of settings; it must exist if the flag is given
+	set  []string // KEY=VALUE, over the file and the environment
 }
 
 func (f *settingsFlags) register(c *cobra.Command) {
@@ -23,13 +24,13 @@ func (f *settingsFlags) register(c *cobra.Command) {
 		"a setting as KEY=VALUE, over file and environment; may be repeated. Others can see it: keep secrets in the file")
 }
 
-// otherVariables are those that commands read or `work` sets; with the last one tests are told
-// what there is.
+// otherVariables are environment variables that are no settings: those that commands read, those
+// that work sets for its command, and those of the tests. A name that ends in _ is a prefix.
 var otherVariables = []string{cli.EnvServer, cli.EnvToken, cli.EnvCACert, cli.EnvOperatorToken,
 	"MILLRACE_QUEUE", "MILLRACE_JOB_ID",
 	"MILLRACE_RUN_ID", "MILLRACE_STATE", "MILLRACE_CONTRACT", "MILLRACE_ATTEMPT", "MILLRACE_TEST_"}
 
-// loadUntilKilled resolves the settings; whatever is wrong with them is a usage error.
+// load resolves the settings. An invalid setting is a usage error.
 func (f *settingsFlags) load(p cli.Process, c *cobra.Command) (*config.Settings, error) {
 	src, err := f.sources(p, c)
 	if err != nil {
@@ -39,7 +40,7 @@ func (f *settingsFlags) load(p cli.Process, c *cobra.Command) (*config.Settings,
 	return s, cli.WithCode(cli.ExitUsage, err)
 }
 
-// sources are where the settings come from.
+// sources returns where the settings come from: the file, the environment and the flags.
 func (f *settingsFlags) sources(p cli.Process, c *cobra.Command) (config.Sources, error) {
 	src := config.Sources{File: config.DefaultFile, Environ: p.Environ, Flags: map[string]string{},
 		OtherVariables: otherVariables, Handlers: handler.Options()}
@@ -56,11 +57,42 @@ func (f *settingsFlags) sources(p cli.Process, c *cobra.Command) (config.Sources
 	return src, nil
 }
 
-// logFormat is the format of the log, also where something else is wrong with the settings.
+// logFormat returns the format of the log. It works with invalid settings too, whose errors are
+// logged in this format.
 func (f *settingsFlags) logFormat(p cli.Process, c *cobra.Command) string {
 	src, err := f.sources(p, c)
 	if err != nil {
 		return "text"
 	}
 	return config.LogFormat(src)
+}
+
+// configCommand is `millrace config`.
+func configCommand(p cli.Process) *cobra.Command {
+	var flags settingsFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "config",
+		Short: "Print every setting as it is resolved, and where it comes from",
+		Long: `Print every setting with its value and its origin: default, file, environment or
+flag, each over the one before it. Secrets are masked. Settings that would stop
+the start are named as 'serve' names them, with exit code 2.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := flags.load(p, c)
+			if err != nil {
+				return err
+			}
+			for _, text := range s.UnknownVariables() {
+				fmt.Fprintln(p.Stderr, "millrace:", text)
+			}
+			if asJSON {
+				return cli.WithCode(cli.ExitFailed, s.Resolved().WriteJSON(p.Stdout))
+			}
+			return cli.WithCode(cli.ExitFailed, s.Resolved().WriteText(p.Stdout))
+		},
+	}
+	flags.register(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, with a sentence about each setting")
+	return c
 }

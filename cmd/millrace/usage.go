@@ -12,26 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/config"
 )
 
-// noSuchCommand takes the arguments of a command that has subcommands and does nothing by itself.
-func noSuchCommand(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var names []string
-	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() {
-			names = append(names, sub.Name())
-		}
-	}
-	hint := ""
-	if similar, ok := config.Closest(args[0], names); ok {
-		hint = fmt.Sprintf("; did you mean %q?", c.CommandPath()+" "+similar)
-	}
-	return fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), hint)
-}
-
-// warnMisspelledVariables names environment variables that were most likely meant as others, which
-// would have no effect. What serves, and config, tell it with their settings.
+// warnMisspelledVariables warns of environment variables that have no effect because their names are
+// most likely misspelled. serve and config report them with their settings instead.
 func warnMisspelledVariables(p cli.Process, c *cobra.Command) {
 	if c.Name() == "serve" || c.Name() == "config" {
 		return
@@ -44,8 +26,8 @@ func warnMisspelledVariables(p cli.Process, c *cobra.Command) {
 // flagNames finds the names in the help of flags.
 var flagNames = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`)
 
-// flagError is what is wrong with the flags of a command, with the flag or the setting that was
-// most likely meant.
+// flagError makes the error of a wrong flag, with the flag or setting that was most likely meant. It
+// is a usage error.
 func flagError(c *cobra.Command, err error) error {
 	var flagErr interface {
 		error
@@ -57,7 +39,7 @@ func flagError(c *cobra.Command, err error) error {
 	name, isKnown := flagErr.GetSpecifiedName(), !strings.HasPrefix(err.Error(), "unknown ")
 	switch {
 	case isKnown && name == "set":
-		return cli.UsageError("%v; it takes KEY=VALUE, such as --set listen=127.0.0.1:9000", err)
+		return cli.UsageError("%v; write --set KEY=VALUE, such as --set listen=127.0.0.1:9000", err)
 	case isKnown:
 		return cli.UsageError("%v", err)
 	}

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,26 +104,6 @@ func TestWorkWithoutItsProgram(t *testing.T) {
 				t.Errorf("taskflow: the job is %+v, %v", made, err)
 			}
 		})
-	}
-}
-
-// A failure of the command itself is the job's, as before: an exit code beside 126 and 127, and an
-// environment that the job makes too large.
-func TestCannotRun(t *testing.T) {
-	t.Parallel()
-	for code, want := range map[int]bool{1: false, 64: false, 125: false, 126: true, 127: true} {
-		err := exec.Command("sh", "-c", fmt.Sprintf("exit %d", code)).Run()
-		if got := isCannotRun(err); got != want {
-			t.Errorf("exit code %d: %v", code, got)
-		}
-	}
-	large := exec.Command("true")
-	large.Env = []string{"STATE=" + strings.Repeat("x", 1<<20)}
-	if err := large.Run(); err == nil || isCannotRun(err) {
-		t.Errorf("an environment that is too large: %v", err)
-	}
-	if isCannotRun(io.ErrUnexpectedEOF) {
-		t.Error("an error of nobody's")
 	}
 }
 

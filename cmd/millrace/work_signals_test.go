@@ -20,7 +20,7 @@ func idleWorker(t *testing.T, server string) (*exec.Cmd, *testkit.LogBuffer) {
 	c := exec.Command(mustMillrace(t), "work", "idle", "--server", server, "--", "cat")
 	c.Env, c.Stderr = []string{"PATH=" + os.Getenv("PATH")}, output
 	cli.SetProcessGroup(c)
-	killWithParent(c)
+	cli.KillWithParent(c)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestServeStoppedAtStart(t *testing.T) {
 			"--set", "listen=127.0.0.1:0")
 		c.Stderr = output
 		cli.SetProcessGroup(c)
-		killWithParent(c)
+		cli.KillWithParent(c)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/cmd/millrace/internal/graphdraw"
+	"github.com/millrace/millrace/cmd/millrace/internal/graph"
 )
 
 // graphStep is a job of the demo's graph.
@@ -87,18 +87,18 @@ func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
 		return false, cli.RemoteError(ctx, err)
 	}
 	started := d.p.Elapsed()
-	graph, err := g.work(ctx, d.p, c, ids)
+	done, err := g.work(ctx, d.p, c, ids)
 	if err != nil {
 		return false, cli.RemoteError(ctx, err)
 	}
 	took := d.p.Elapsed() - started
 	fmt.Fprintf(d.p.Stdout,
 		"\nTaskFlow: a graph of %d steps over the files, '%s' fails its first try\n%s",
-		len(graphSteps), flakyStep, graphdraw.Draw(graph, "", false))
-	g.verify(graph, d.tally)
+		len(graphSteps), flakyStep, graph.Draw(done, "", false))
+	g.verify(done, d.tally)
 	fmt.Fprintf(d.p.Stdout,
 		"\n%d steps in %d runs in %s; %d files in the manifest, compared with what the workers found\n",
-		len(graph.Nodes), g.allRuns(), cli.FormatDuration(took), len(d.files.order))
+		len(done.Nodes), g.allRuns(), cli.FormatDuration(took), len(d.files.order))
 	for _, what := range g.problems {
 		fmt.Fprintf(d.p.Stdout, "  %s\n", what)
 	}

@@ -1,0 +1,132 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// load is a number of jobs that go through one queue. All connections share it.
+type load struct {
+	b     *bench
+	queue string
+	jobs  int
+	batch int // jobs that one request enqueues or claims
+	bar   *cli.Progress
+
+	enqueues     [][]byte // the requests that enqueue, each for one batch
+	next         []byte   // the request that claims a batch
+	completeHead string   // the request that completes, up to the id of the job
+	completeTail string   // and behind the run id
+
+	enqueued  atomic.Int64 // enqueues that were sent
+	remaining atomic.Int64 // jobs that are not completed
+
+	mu    sync.Mutex
+	times [verbCount][]time.Duration // of requests, by verb
+}
+
+// prepare encodes the requests, so that nothing is encoded while the clock runs.
+func (l *load) prepare() {
+	l.remaining.Store(int64(l.jobs))
+	payload := `"` + strings.Repeat("x", max(0, l.b.flags.payload-2)) + `"`
+	for from := 0; from < l.jobs; from += l.batch {
+		var body strings.Builder
+		for i := from; i < min(from+l.batch, l.jobs); i++ {
+			body.WriteByte("[,"[min(i-from, 1)])
+			fmt.Fprintf(&body, `{"queue":%q,"id":"%010d","timeout":600,"payload":%s}`, l.queue, i,
+				payload)
+		}
+		body.WriteByte(']')
+		l.enqueues = append(l.enqueues, encodeRequest(l.b.target, l.b.token, http.MethodPost,
+			"/v2/queues/jobs", []byte(body.String())))
+	}
+	l.next = encodeRequest(l.b.target, l.b.token, http.MethodGet,
+		fmt.Sprintf("/v2/queues/%s/jobs?num_jobs=%d", l.queue, l.batch), nil)
+	// A queue name has letters, digits and a hyphen: it cannot contain {id}.
+	l.completeHead, l.completeTail, _ = strings.Cut(string(encodeRequest(l.b.target, l.b.token,
+		http.MethodDelete, "/v2/queues/"+l.queue+"/jobs/{id}", nil)), "{id}")
+}
+
+// drive uses one connection until every job is completed, by this connection or by others: it
+// enqueues a batch as long as there are any, claims a batch, and completes each job of it.
+func (l *load) drive(ctx context.Context, c *conn) error {
+	var times [verbCount][]time.Duration // kept apart, so that connections do not share a lock
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for i := range times {
+			l.times[i] = append(l.times[i], times[i]...)
+		}
+	}()
+	for ctx.Err() == nil && l.remaining.Load() > 0 {
+		if i := l.enqueued.Add(1) - 1; i < int64(len(l.enqueues)) {
+			_, err := l.send(c, verbEnqueue, &times, l.enqueues[i], http.StatusAccepted)
+			if err != nil {
+				return err
+			}
+		}
+		body, err := l.send(c, verbNext, &times, l.next, http.StatusOK, http.StatusNoContent)
+		if err != nil {
+			return err
+		}
+		for id, run := range claimedJobs(body) {
+			request := []byte(l.completeHead + id + "/run-id/" + run + l.completeTail)
+			if _, err := l.send(c, verbComplete, &times, request, http.StatusOK); err != nil {
+				return err
+			}
+			l.remaining.Add(-1)
+			l.bar.Add(1, fmt.Sprintf("%d jobs left", l.remaining.Load()))
+		}
+	}
+	return nil
+}
+
+// send sends a request, adds how long it took to times, and returns the body of the answer. A
+// status that is not one of want is an error.
+func (l *load) send(c *conn, v verb, times *[verbCount][]time.Duration, request []byte,
+	want ...int) ([]byte, error) {
+	start := l.b.p.Elapsed()
+	status, body, err := c.do(request)
+	times[v] = append(times[v], l.b.p.Elapsed()-start)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(want, status) {
+		return nil, statusError(v, status, body)
+	}
+	return body, nil
+}
+
+// claimedJobs yields the id and the run id of each job in an answer. It searches for the two
+// members instead of decoding the answer: the jobs are the bench's own, and none of their texts
+// contains a quote.
+func claimedJobs(body []byte) iter.Seq2[string, string] {
+	return func(yield func(id, run string) bool) {
+		for {
+			id, rest, ok := jsonMember(body, `"id":"`)
+			run, afterRun, hasRun := jsonMember(rest, `"run_id":"`)
+			if !ok || !hasRun || !yield(id, run) {
+				return
+			}
+			body = afterRun
+		}
+	}
+}
+
+// jsonMember finds a member by its name, which includes the quotes, the colon and the first quote
+// of the value. It returns the value and what follows it.
+func jsonMember(body []byte, name string) (value string, rest []byte, ok bool) {
+	_, after, found := bytes.Cut(body, []byte(name))
+	text, rest, closed := bytes.Cut(after, []byte{'"'})
+	return string(text), rest, found && closed
+}

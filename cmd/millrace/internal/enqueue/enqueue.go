@@ -1,0 +1,342 @@
+// Package enqueue puts jobs into Relay queues from JSON lines.
+//
+//	input → lines → batches → connections → server
+//
+// One goroutine reads the input and cuts it into batches ([lineReader]); each connection sends one
+// batch at a time ([enqueuer]). The command remembers which batches are sent and not acknowledged,
+// so that a failure can say with which line a repeated run may begin.
+package enqueue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// flags are the flags of the command.
+type flags struct {
+	remote      cli.RemoteFlags
+	format      lineFormat
+	maxRetries  int    // of payloads, if the flag is given
+	mode        string // about jobs that exist
+	batch       int    // jobs in one request, at most
+	connections int    // requests at a time
+	fromLine    int    // the first line to send, from 1 on
+}
+
+// Command is `millrace enqueue`.
+func Command(p cli.Process) *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "enqueue [FILE | -]",
+		Short: "Put jobs into Relay queues from JSON lines",
+		Long: `Put jobs into Relay queues. The input, a file or standard input, has one JSON
+value a line. Lines of an input that stays open are sent within 100 ms. Without --queue a line is a whole job:
+
+  {"queue":"mail","id":"42","timeout":30,"payload":{"to":"a@example.org"}}
+
+With --queue and --timeout a line is a payload, and its id is taken from the
+member --id-from names or made from the line and its position.
+
+Jobs are sent in batches; each batch is stored as a whole or not at all. In mode
+ignore, the default, a job that is still queued under the same id stays as it
+is, so a command that failed can be repeated: nothing is queued twice. A job that
+was completed meanwhile is no longer in the queue, though, and would be queued
+again; to leave out what was accepted, go on with --from-line as the error says.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("max-retries") {
+				f.format.maxRetries = &f.maxRetries
+			}
+			if err := f.validate(c); err != nil {
+				return err
+			}
+			name := "-"
+			if len(args) > 0 {
+				name = args[0]
+			}
+			return f.run(p, name)
+		},
+	}
+	f.register(c)
+	return c
+}
+
+func (f *flags) register(c *cobra.Command) {
+	f.remote.Register(c)
+	c.Flags().StringVar(&f.format.queue, "queue", "", "queue of payloads")
+	c.Flags().DurationVar(&f.format.timeout, "timeout", 0, "timeout of payloads, such as 30s")
+	c.Flags().StringVar(&f.format.idFrom, "id-from", "", "member of the payload that is the id")
+	c.Flags().IntVar(&f.maxRetries, "max-retries", 0,
+		"how often jobs of payloads may time out; without limit when left out")
+	c.Flags().StringVar(&f.mode, "mode", string(client.RelayIgnore),
+		"about jobs that exist: ignore, replace or unique")
+	c.Flags().IntVar(&f.batch, "batch", 500, "jobs in one request")
+	c.Flags().IntVar(&f.connections, "connections", 4,
+		"requests at a time; 1 keeps the order of the input")
+	c.Flags().IntVar(&f.fromLine, "from-line", 1, "line to begin with")
+}
+
+// validate refuses flags that do not go together.
+func (f *flags) validate(c *cobra.Command) error {
+	given := func(name string) bool { return c.Flags().Changed(name) }
+	switch {
+	case f.mode != string(client.RelayIgnore) && f.mode != string(client.RelayReplace) &&
+		f.mode != string(client.RelayUnique):
+		return cli.UsageError("--mode is ignore, replace or unique")
+	case given("queue") != given("timeout"):
+		return cli.UsageError("--queue and --timeout go together: they make jobs of payloads")
+	case given("queue") && f.format.queue == "":
+		return cli.UsageError("--queue is empty")
+	case !given("queue") && (given("id-from") || given("max-retries")):
+		return cli.UsageError("--id-from and --max-retries are for payloads, with --queue and " +
+			"--timeout")
+	case f.batch < 1 || f.connections < 1 || f.fromLine < 1:
+		return cli.UsageError("--batch, --connections and --from-line are at least 1")
+	}
+	return nil
+}
+
+// regularSize is the size of a regular file, for the progress; 0 for anything else.
+func regularSize(file *os.File) int64 {
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0
+	}
+	return info.Size()
+}
+
+// run sends the jobs of the named input, "-" for standard input, and prints how many there were.
+func (f *flags) run(p cli.Process, name string) error {
+	ctx, stop := cli.UntilSignal(context.Background())
+	defer stop()
+	in, size := p.Stdin, int64(0)
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return cli.WithCode(cli.ExitUsage, err)
+		}
+		defer file.Close()
+		in, size = file, regularSize(file)
+	}
+	c, err := f.remote.Client(p, nil)
+	if err != nil {
+		return err
+	}
+	e := &enqueuer{relay: c.Relay(), mode: client.RelayMode(f.mode),
+		progress:       p.NewProgress("enqueue", size),
+		unacknowledged: map[int]bool{}, fromLine: f.fromLine,
+		idsMade: f.format.queue != "" && f.format.idFrom == ""}
+	e.progress.ChangesOnly = true // an input may stay open for days without a line
+	started := p.Elapsed()
+	err = e.feed(ctx, newLineReader(ctx, in, f.format, f.batch, f.fromLine), f.connections)
+	e.progress.End()
+	if err != nil {
+		return err
+	}
+	e.report(p.Stdout, p.Elapsed()-started)
+	return nil
+}
+
+// enqueuer sends batches over several connections and records which were accepted.
+type enqueuer struct {
+	relay    *client.Relay
+	mode     client.RelayMode
+	progress *cli.Progress
+	fromLine int
+	idsMade  bool // of lines and their positions, not of a member
+
+	mu             sync.Mutex
+	accepted       int64        // jobs
+	unacknowledged map[int]bool // first lines of the batches that were sent and not accepted
+	readTo         int          // the last line of the batches that were sent
+}
+
+// feed sends everything in r over so many connections. The first failure stops all of them; of
+// several errors it returns that of the earliest line.
+func (e *enqueuer) feed(ctx context.Context, r *lineReader, connections int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	batches := make(chan jobBatch)
+	failures := make(chan lineError, connections+1)
+	var senders sync.WaitGroup
+	for range connections {
+		senders.Go(func() {
+			for b := range batches {
+				if err := e.send(ctx, b); err != nil {
+					failures <- *err
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	if err := e.dispatch(ctx, r, batches); err != nil {
+		failures <- *err
+	}
+	close(batches)
+	senders.Wait()
+	close(failures)
+	return earliest(failures)
+}
+
+// dispatch passes the batches to the senders until the input or the context ends.
+func (e *enqueuer) dispatch(ctx context.Context, r *lineReader,
+	batches chan<- jobBatch) *lineError {
+	for {
+		b, err := r.next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case ctx.Err() != nil:
+			return &lineError{r.line, cli.WithCode(cli.ExitInterrupted,
+				fmt.Errorf("interrupted; %s", e.resumeHint()))}
+		case err != nil:
+			return &lineError{r.line, cli.FailedError("%w; %s", err, e.resumeHint())}
+		}
+		e.markSent(b)
+		select {
+		case batches <- b:
+		case <-ctx.Done():
+			return &lineError{b.lines[0],
+				cli.WithCode(cli.ExitInterrupted, fmt.Errorf("interrupted; %s", e.resumeHint()))}
+		}
+	}
+}
+
+// lineError is an error with the line of the input where it occurred.
+type lineError struct {
+	line int
+	err  error
+}
+
+// earliest returns the error of the earliest line. An interruption counts only where there is no
+// other error: an error of one connection interrupts the others.
+func earliest(failures <-chan lineError) error {
+	var first *lineError
+	rank := func(f *lineError) int {
+		if cli.ExitCode(f.err) == cli.ExitInterrupted {
+			return 1
+		}
+		return 0
+	}
+	for f := range failures {
+		if first == nil || cmp.Or(cmp.Compare(rank(&f), rank(first)),
+			cmp.Compare(f.line, first.line)) < 0 {
+			first = &f
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return first.err
+}
+
+// send sends a batch and waits until the server has accepted it.
+func (e *enqueuer) send(ctx context.Context, b jobBatch) *lineError {
+	err := e.relay.Enqueue(ctx, b.jobs, e.mode)
+	if err != nil {
+		return e.batchError(ctx, b, err)
+	}
+	e.markAccepted(b)
+	return nil
+}
+
+// batchError names the lines of a batch that was not accepted, and how to resume.
+func (e *enqueuer) batchError(ctx context.Context, b jobBatch, err error) *lineError {
+	where := fmt.Sprintf("lines %d to %d", b.lines[0], b.lines[len(b.lines)-1])
+	line := b.lines[0]
+	if at, ok := failingLine(b, err); ok {
+		line, where = at, fmt.Sprintf("line %d", at)
+	}
+	err = cli.RemoteError(ctx, err)
+	if cli.ExitCode(err) == cli.ExitInterrupted {
+		return &lineError{line, cli.WithCode(cli.ExitInterrupted,
+			fmt.Errorf("interrupted; %s", e.resumeHint()))}
+	}
+	return &lineError{line, cli.WithCode(cli.ExitCode(err),
+		fmt.Errorf("%s: %w; %s", where, err, e.resumeHint()))}
+}
+
+// failingLine finds the line of the job that the server refused: by the index in the batch, or by
+// the queue and id that the message quotes. It reports false where the message names no job.
+func failingLine(b jobBatch, err error) (int, bool) {
+	var refused *client.Error
+	if len(b.lines) == 1 {
+		return b.lines[0], true
+	}
+	if !errors.As(err, &refused) || refused.Status == 0 {
+		return 0, false
+	}
+	var index int
+	_, scanErr := fmt.Sscanf(refused.Message, "job %d:", &index)
+	named := scanErr == nil
+	if named && index >= 0 && index < len(b.lines) {
+		return b.lines[index], true
+	}
+	for i, job := range b.jobs {
+		if strings.Contains(refused.Message,
+			fmt.Sprintf("queue %q and id %q ", job.Queue, job.ID)) {
+			return b.lines[i], true
+		}
+	}
+	return 0, false
+}
+
+// markSent records that a batch is about to be sent.
+func (e *enqueuer) markSent(b jobBatch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unacknowledged[b.lines[0]] = true
+	e.readTo = b.lines[len(b.lines)-1]
+}
+
+// markAccepted records that the server has acknowledged a batch.
+func (e *enqueuer) markAccepted(b jobBatch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.unacknowledged, b.lines[0])
+	e.accepted += int64(len(b.jobs))
+	e.progress.Add(b.bytes, cli.Pluralize(e.accepted, "job")+" accepted")
+}
+
+// resumeHint says with which line a repeated command may begin: every line before it was accepted.
+func (e *enqueuer) resumeHint() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	from := max(e.readTo+1, e.fromLine)
+	for line := range e.unacknowledged {
+		from = min(from, line)
+	}
+	if from == e.fromLine {
+		return "run it again"
+	}
+	return fmt.Sprintf("everything before line %d was accepted: go on with --from-line %d", from,
+		from)
+}
+
+// report prints how many jobs were accepted. In mode ignore the server does not say which of them
+// were queued before.
+func (e *enqueuer) report(w io.Writer, took time.Duration) {
+	note := ""
+	switch {
+	case e.mode != client.RelayIgnore:
+	case e.idsMade:
+		note = "; lines sent before and still queued are counted too, and stayed as they were"
+	default:
+		note = "; jobs still queued under the same id are counted too, and stayed as they were"
+	}
+	fmt.Fprintf(w, "%s accepted in %s (%s)%s\n", cli.Pluralize(e.accepted, "job"),
+		cli.FormatDuration(took), cli.FormatRate(e.accepted, took), note)
+}

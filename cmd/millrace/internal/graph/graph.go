@@ -1,0 +1,359 @@
+package graph
+
+// This file is `millrace graph`: it submits graphs that users wrote as files, waits for them and
+// has them drawn.
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// flags are the flags of both subcommands.
+type flags struct {
+	remote cli.RemoteFlags
+	wait   bool // until all jobs have ended
+	ascii  bool // draw with ASCII characters only
+}
+
+// Command is `millrace graph`.
+func Command(p cli.Process) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "graph",
+		Short: "Submit TaskFlow jobs that depend on one another, and draw them",
+		Args:  cli.NoSuchCommand,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(submitCommand(p), showCommand(p))
+	return c
+}
+
+func (f *flags) register(c *cobra.Command) {
+	f.remote.Register(c)
+	c.Flags().BoolVar(&f.wait, "wait", false,
+		"wait until every job has ended; exit with 1 if one did not complete")
+	c.Flags().BoolVar(&f.ascii, "ascii", false, "draw with ASCII characters only")
+}
+
+// submitCommand is `millrace graph submit`.
+func submitCommand(p cli.Process) *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "submit FILE",
+		Short: "Store a graph of TaskFlow jobs, all of it or nothing",
+		Long: `Store a graph of TaskFlow jobs, all of it or nothing. FILE, or standard input for
+-, is a JSON object:
+
+  {"jobs": [
+    {"ref": "extract", "queue": "etl", "payload": {"file": "a.csv"}},
+    {"ref": "load", "queue": "etl", "depends_on": ["extract"], "priority": 7,
+     "retry_policy": {"max_attempts": 5, "base_delay_seconds": 2}}
+  ]}
+
+depends_on holds refs of the same file or ids of jobs that exist. A job without a
+name has its ref as its name. The command prints the ref and the id of each job.
+
+The exit code is 2 when the file is refused before anything is sent, for an unknown
+ref or a dependency cycle, and 1 when the server refuses it.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return f.submit(p, args[0]) },
+	}
+	f.register(c)
+	return c
+}
+
+// showCommand is `millrace graph show`.
+func showCommand(p cli.Process) *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "Draw the graph around a TaskFlow job",
+		Long: `Draw the graph around a TaskFlow job: its dependencies and its dependents, theirs,
+and so on. Dependencies stand above their dependents.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			ctx, stop := cli.UntilSignal(context.Background())
+			defer stop()
+			c, err := f.remote.Client(p, nil)
+			if err != nil {
+				return err
+			}
+			_, err = f.draw(ctx, p, c.TaskFlow(), args[0])
+			return err
+		},
+	}
+	f.register(c)
+	return c
+}
+
+// submit submits the graph in the named file, "-" for standard input, and prints the id of each job.
+// With --wait it then waits for the jobs and draws them.
+func (f *flags) submit(p cli.Process, name string) error {
+	ctx, stop := cli.UntilSignal(context.Background())
+	defer stop()
+	text, err := cli.ReadDocument(ctx, p, name)
+	if ctx.Err() != nil {
+		return cli.ErrInterrupted
+	}
+	if err != nil {
+		return cli.WithCode(cli.ExitUsage, err)
+	}
+	g, err := parseGraph(text)
+	if err != nil {
+		return cli.WithCode(cli.ExitUsage, fmt.Errorf("%s: %w", name, err))
+	}
+	c, err := f.remote.Client(p, nil)
+	if err != nil {
+		return err
+	}
+	ids, err := c.TaskFlow().Submit(ctx, g)
+	if err != nil {
+		return explainCycle(cli.RemoteError(ctx, err))
+	}
+	table := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
+	for _, ref := range g.Refs() {
+		fmt.Fprintf(table, "%s\t%s\n", cli.Printable(ref), ids[ref])
+	}
+	if err := table.Flush(); err != nil || !f.wait {
+		return err
+	}
+	return f.drawAll(ctx, p, c.TaskFlow(), g.Refs(), ids)
+}
+
+// drawAll waits for the jobs of a file and draws them. A file may hold several graphs that are not
+// connected: each is drawn once. It returns the errors of all.
+func (f *flags) drawAll(ctx context.Context, p cli.Process, tf *client.TaskFlow, refs []string,
+	ids map[string]string) error {
+	drawn := map[string]bool{} // ids of jobs
+	var failures error
+	for _, ref := range refs {
+		if drawn[ids[ref]] {
+			continue
+		}
+		graph, err := f.draw(ctx, p, tf, ids[ref])
+		failures = errors.Join(failures, err)
+		for _, n := range graph.Nodes {
+			drawn[n.ID] = true
+		}
+		if ctx.Err() != nil {
+			return cli.ErrInterrupted
+		}
+	}
+	return failures
+}
+
+// explainCycle adds the refs or ids along a dependency cycle to an error of the server.
+func explainCycle(err error) error {
+	var fail *client.Error
+	if !errors.As(err, &fail) || len(fail.Cycle) == 0 {
+		return err
+	}
+	path := ""
+	for _, ref := range fail.Cycle {
+		path += cli.Printable(ref) + " → "
+	}
+	return cli.WithCode(cli.ExitCode(err),
+		fmt.Errorf("%w: %s%s", err, path, cli.Printable(fail.Cycle[0])))
+}
+
+// fileJob is a job of a file. Numbers are read as they are written, so that a number left out
+// differs from 0.
+type fileJob struct {
+	Ref       string          `json:"ref"`
+	Name      string          `json:"name"`
+	Queue     string          `json:"queue"`
+	Payload   json.RawMessage `json:"payload"`
+	Priority  json.RawMessage `json:"priority"`
+	DependsOn []string        `json:"depends_on"`
+	Retry     struct {
+		MaxAttempts json.RawMessage         `json:"max_attempts"`
+		Strategy    client.TaskFlowStrategy `json:"backoff_strategy"`
+		BaseDelay   json.RawMessage         `json:"base_delay_seconds"`
+		MaxDelay    json.RawMessage         `json:"max_delay_seconds"`
+	} `json:"retry_policy"`
+}
+
+// parseGraph makes a graph of a file. It refuses unknown members: most are misspelled, and the
+// server ignores what it does not know.
+func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
+	var file struct {
+		Jobs []fileJob `json:"jobs"`
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&file); err != nil {
+		return nil, syntaxError(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) { // a second graph would be left out silently
+		return nil, errors.New("not a graph: there is more behind the object")
+	}
+	refs := map[string]bool{}
+	for _, job := range file.Jobs {
+		refs[job.Ref] = true
+	}
+	g := &client.TaskFlowBuilder{}
+	for _, job := range file.Jobs {
+		spec, err := job.spec()
+		if err != nil {
+			return nil, fmt.Errorf("job %q: %w", job.Ref, err)
+		}
+		var after []string
+		for _, on := range job.DependsOn {
+			// The builder refuses a ref that no job has.
+			if refs[on] || !isUUID(on) {
+				after = append(after, on)
+			} else {
+				spec.Dependencies = append(spec.Dependencies, on)
+			}
+		}
+		g.Add(job.Ref, spec, after...)
+	}
+	return g, nil
+}
+
+// syntaxError names the member of the file that could not be read.
+func syntaxError(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("not a graph: %s is of type %s", cmp.Or(wrong.Field, "the whole"),
+			wrong.Value)
+	}
+	return fmt.Errorf("not a graph: %w", err)
+}
+
+// spec returns what the job submits, without its dependencies.
+func (j *fileJob) spec() (client.TaskFlowSpec, error) {
+	spec := client.TaskFlowSpec{Name: cmp.Or(j.Name, j.Ref), Queue: j.Queue, Payload: j.Payload}
+	var baseDelay, maxDelay int
+	for _, m := range []struct {
+		name string
+		raw  json.RawMessage
+		to   *int
+	}{{"priority", j.Priority, &spec.Priority},
+		{"retry_policy.max_attempts", j.Retry.MaxAttempts, &spec.Retry.MaxAttempts},
+		{"retry_policy.base_delay_seconds", j.Retry.BaseDelay, &baseDelay},
+		{"retry_policy.max_delay_seconds", j.Retry.MaxDelay, &maxDelay}} {
+		if m.raw == nil {
+			continue
+		}
+		// 32 bits of seconds fit into a duration; 0 would mean the server's default.
+		n, err := strconv.ParseInt(string(m.raw), 10, 32)
+		if err != nil || n < 1 {
+			return spec, fmt.Errorf("%s must be a whole number from 1 on", m.name)
+		}
+		*m.to = int(n)
+	}
+	spec.Retry.Strategy = j.Retry.Strategy
+	spec.Retry.BaseDelay, spec.Retry.MaxDelay = time.Duration(baseDelay)*time.Second,
+		time.Duration(maxDelay)*time.Second
+	return spec, nil
+}
+
+// isUUID reports whether a text has the form of a UUID, in either case.
+func isUUID(text string) bool {
+	if len(text) != 36 {
+		return false
+	}
+	for i, c := range []byte(text) {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		hex := ('0' <= c && c <= '9') || ('a' <= c|0x20 && c|0x20 <= 'f')
+		if dash != (c == '-') || (!dash && !hex) {
+			return false
+		}
+	}
+	return true
+}
+
+// The pause between two readings of a graph grows by half each time, from the first to the second.
+const (
+	minPollInterval = 50 * time.Millisecond
+	maxPollInterval = 2 * time.Second
+)
+
+// waitGraph reads the graph around a job until all its jobs have ended, and shows how far it has
+// come. It goes on while the server is away.
+func waitGraph(ctx context.Context, p cli.Process, tf *client.TaskFlow,
+	id string) (client.TaskFlowGraph, error) {
+	shown := p.NewProgress("graph", 0)
+	defer shown.End()
+	for pause := minPollInterval; ; pause = min(pause*3/2, maxPollInterval) {
+		graph, err := tf.Graph(ctx, id)
+		switch {
+		case errors.Is(err, client.ErrRetryable):
+			shown.Add(0, "the server is away")
+		case err != nil || graph.Final():
+			return graph, err
+		default:
+			ended, note := progressNote(graph)
+			shown.SetTotal(ended, int64(len(graph.Nodes)), note)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return graph, ctx.Err()
+		}
+	}
+}
+
+// progressNote returns how many jobs of a graph have ended, and counts the others by status.
+func progressNote(g client.TaskFlowGraph) (ended int64, note string) {
+	counts := map[client.TaskFlowStatus]int{}
+	for _, n := range g.Nodes {
+		counts[n.Status]++
+		if n.Status.Final() {
+			ended++
+		}
+	}
+	note = fmt.Sprintf("%d of %s ended", ended, cli.Pluralize(int64(len(g.Nodes)), "job"))
+	for _, status := range []client.TaskFlowStatus{client.TaskFailed, client.TaskBlocked,
+		client.TaskRunning, client.TaskReady, client.TaskPending} {
+		if n := counts[status]; n > 0 {
+			note += fmt.Sprintf(", %d %s", n, status)
+		}
+	}
+	return ended, note
+}
+
+// draw prints the graph around a job. With --wait it first waits for all jobs of the graph, and
+// returns an error if one did not complete.
+func (f *flags) draw(ctx context.Context, p cli.Process, tf *client.TaskFlow,
+	id string) (client.TaskFlowGraph, error) {
+	read := tf.Graph
+	if f.wait {
+		read = func(ctx context.Context, id string) (client.TaskFlowGraph, error) {
+			return waitGraph(ctx, p, tf, id)
+		}
+	}
+	graph, err := read(ctx, id)
+	if err != nil {
+		return graph, cli.RemoteError(ctx, err)
+	}
+	if _, err := io.WriteString(p.Stdout, Draw(graph, id, f.ascii)); err != nil {
+		return graph, cli.FailedError("%w", err)
+	}
+	if graph.Truncated {
+		fmt.Fprintln(p.Stderr, "the graph is larger; this is the part next to the job")
+	}
+	bad := 0
+	for _, n := range graph.Nodes {
+		if n.Status != client.TaskCompleted {
+			bad++
+		}
+	}
+	if f.wait && bad > 0 {
+		return graph, cli.FailedError("%d of %d jobs did not complete", bad, len(graph.Nodes))
+	}
+	return graph, nil
+}

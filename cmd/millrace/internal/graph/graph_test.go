@@ -1,0 +1,53 @@
+package graph
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/client"
+)
+
+// What a file says wrongly is told, and never becomes something else on its way to the server.
+func TestGraphFiles(t *testing.T) {
+	t.Parallel()
+	graphOf := func(members string) string {
+		return `{"jobs":[{"ref":"a","queue":"q"` + members + `}]}`
+	}
+	for file, want := range map[string]string{
+		``:                          "EOF",
+		`[]`:                        "the whole is of type array",
+		graphOf(`,"name":7`):        "jobs.name is of type number",
+		graphOf(`,"prio":7`):        `"prio"`,
+		graphOf(``) + graphOf(``):   "more behind the object",
+		graphOf(``) + `]`:           "more behind the object",
+		graphOf(`,"priority":0`):    `job "a": priority must be`,
+		graphOf(`,"priority":null`): "priority must be",
+		graphOf(`,"priority":1.5`):  "priority must be",
+		graphOf(`,"priority":"5"`):  "priority must be",
+		graphOf(`,"retry_policy":{"max_attempts":0}`):        "retry_policy.max_attempts must be",
+		graphOf(`,"retry_policy":{"base_delay_seconds":-1}`): "retry_policy.base_delay_seconds must be",
+		// in ns it is 290 ms beyond 2⁶⁴
+		graphOf(`,"retry_policy":{"base_delay_seconds":18446744074}`):   "retry_policy.base_delay_seconds must be",
+		graphOf(`,"retry_policy":{"max_delay_seconds":99999999999999}`): "retry_policy.max_delay_seconds must be",
+	} {
+		if _, err := parseGraph([]byte(file)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", file, err, want)
+		}
+	}
+	if _, err := parseGraph([]byte(graphOf(``) + " \n")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGraphSpec(t *testing.T) {
+	t.Parallel()
+	job := fileJob{Ref: "a", Queue: "q", Priority: []byte("7")}
+	job.Retry.MaxAttempts, job.Retry.BaseDelay, job.Retry.MaxDelay = []byte("5"), []byte("2"),
+		[]byte("60")
+	got, err := job.spec()
+	want := client.TaskFlowRetry{MaxAttempts: 5, BaseDelay: 2 * time.Second, MaxDelay: time.Minute}
+	if err != nil || got.Name != "a" || got.Priority != 7 || got.Retry != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
