@@ -58,7 +58,8 @@ func (d *deps) endTermsOf(ctx context.Context, path string) error {
 		return err
 	}
 	name, rest, _ := strings.Cut(string(former), "\n")
-	// A database of SQLite is in the directory: a copy has terms of its own, and nobody renews them.
+	// A database of SQLite is in the directory: a copy has terms of its own, and nobody renews
+	// them.
 	hasEnded := strings.TrimSpace(rest) == fingerprint || !d.settings.Store.Postgres()
 	if name != "" && hasEnded {
 		if err := d.engine.EndTerms(ctx, name); err != nil {

@@ -38,8 +38,8 @@ func operatorToken(s *config.Settings, log *slog.Logger) error {
 	return nil
 }
 
-// writeSecret writes a file that only this user can read. After a crash the file is complete or does
-// not exist.
+// writeSecret writes a file that only this user can read. After a crash the file is complete or
+// does not exist.
 func writeSecret(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

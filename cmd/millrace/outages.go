@@ -62,8 +62,8 @@ func (d *deps) tracesPart() *outage.Part {
 		hostsOf(d.settings.Telemetry.OTLPEndpoint, ""))
 }
 
-// hostOf returns the host and port of a URL. Of a text that is not a URL it returns what follows the
-// user, if there is one, or all of it.
+// hostOf returns the host and port of a URL. Of a text that is not a URL it returns what follows
+// the user, if there is one, or all of it.
 func hostOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/config"
 )
 
-// warnMisspelledVariables warns of environment variables that have no effect because their names are
-// most likely misspelled. serve and config report them with their settings instead.
+// warnMisspelledVariables warns of environment variables that have no effect because their names
+// are most likely misspelled. serve and config report them with their settings instead.
 func warnMisspelledVariables(p cli.Process, c *cobra.Command) {
 	if c.Name() == "serve" || c.Name() == "config" {
 		return
@@ -26,8 +26,8 @@ func warnMisspelledVariables(p cli.Process, c *cobra.Command) {
 // flagNames finds the names in the help of flags.
 var flagNames = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`)
 
-// flagError makes the error of a wrong flag, with the flag or setting that was most likely meant. It
-// is a usage error.
+// flagError makes the error of a wrong flag, with the flag or setting that was most likely meant.
+// It is a usage error.
 func flagError(c *cobra.Command, err error) error {
 	var flagErr interface {
 		error

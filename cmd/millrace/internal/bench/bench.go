@@ -6,7 +6,7 @@
 //
 //	prepare   every request of a load as bytes
 //	connect   the connections, which stay open
-//	drive     each connection: enqueue a batch, claim a batch, complete job by job, until all is done
+//	drive     each connection: enqueue a batch, claim it, complete job by job, until all is done
 //	report    jobs per second of the load, p50 and p99 of each verb
 package bench
 

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/config"
 )
 
-// NoSuchCommand checks the arguments of a command that only has subcommands. An argument is the name
-// of a subcommand that does not exist; the error names the most similar one.
+// NoSuchCommand checks the arguments of a command that only has subcommands. An argument is the
+// name of a subcommand that does not exist; the error names the most similar one.
 func NoSuchCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -30,8 +30,8 @@ func NoSuchCommand(c *cobra.Command, args []string) error {
 }
 
 // MoveInPlace renames a complete file to its final path, which then holds either the old content or
-// the new. err is the error of writing the file: with one, or if renaming fails, MoveInPlace removes
-// the file and returns the error.
+// the new. err is the error of writing the file: with one, or if renaming fails, MoveInPlace
+// removes the file and returns the error.
 func MoveInPlace(written, path string, err error) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(written))

@@ -42,7 +42,8 @@ func Command(p cli.Process) *cobra.Command {
 		Use:   "enqueue [FILE | -]",
 		Short: "Put jobs into Relay queues from JSON lines",
 		Long: `Put jobs into Relay queues. The input, a file or standard input, has one JSON
-value a line. Lines of an input that stays open are sent within 100 ms. Without --queue a line is a whole job:
+value a line. Lines of an input that stays open are sent within 100 ms. Without
+--queue a line is a whole job:
 
   {"queue":"mail","id":"42","timeout":30,"payload":{"to":"a@example.org"}}
 

@@ -48,9 +48,9 @@ func printFailures(ctx context.Context, p cli.Process, box *client.FetchBox, job
 }
 
 // failures returns the log entries that say why downloads of a job failed, one for each resource:
-// its last entry counts, because a replay may have ended otherwise. Entries are published behind the
-// change of the job that they describe. While some are missing and wait returns true, failures reads
-// on.
+// its last entry counts, because a replay may have ended otherwise. Entries are published behind
+// the change of the job that they describe. While some are missing and wait returns true, failures
+// reads on.
 func (j *followedJob) failures(ctx context.Context, box *client.FetchBox,
 	wait func() bool) ([]client.FetchBoxLogEntry, error) {
 	last := map[string]client.FetchBoxLogEntry{}

@@ -170,8 +170,8 @@ func (f *flags) submit(ctx context.Context, p cli.Process, box *client.FetchBox,
 	return jobs, nil
 }
 
-// manifests reads the named manifests and makes one more of the URLs. It returns each with the title
-// under which its job is printed.
+// manifests reads the named manifests and makes one more of the URLs. It returns each with the
+// title under which its job is printed.
 func (f *flags) manifests(ctx context.Context, p cli.Process, names []string) (
 	titles []string, manifests []json.RawMessage, err error) {
 	for _, name := range names {

@@ -33,8 +33,8 @@ var statusMarks = map[client.TaskFlowStatus]string{
 var toASCII = strings.NewReplacer("│", "|", "─", "-", "├", "+", "┤", "+", "┼", "+", "┬", "+", "┴", "+",
 	"╭", "+", "╮", "+", "╰", "+", "╯", "+", "○", "o", "◎", "O", "◐", "@", "●", "*", "✗", "x", "⊘", "#")
 
-// Draw returns the drawing of a graph. An arrow points at the job with the id; an empty id leaves it
-// out. With ascii the drawing has ASCII characters only. Names and queues that could change the
+// Draw returns the drawing of a graph. An arrow points at the job with the id; an empty id leaves
+// it out. With ascii the drawing has ASCII characters only. Names and queues that could change the
 // terminal are quoted.
 func Draw(g client.TaskFlowGraph, id string, ascii bool) string {
 	nodes, next := orderNodes(g)

@@ -98,8 +98,8 @@ and so on. Dependencies stand above their dependents.`,
 	return c
 }
 
-// submit submits the graph in the named file, "-" for standard input, and prints the id of each job.
-// With --wait it then waits for the jobs and draws them.
+// submit submits the graph in the named file, "-" for standard input, and prints the id of each
+// job. With --wait it then waits for the jobs and draws them.
 func (f *flags) submit(p cli.Process, name string) error {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()

@@ -1,8 +1,8 @@
 // Package images uploads pictures to Images and downloads their variants.
 //
 // A few pictures are under way at a time. For each the command uploads the file, waits for its job,
-// reads the variants that were made and saves them. A picture that is refused or fails does not keep
-// the others from being uploaded; an error that every picture would meet ends the command.
+// reads the variants that were made and saves them. A picture that is refused or fails does not
+// keep the others from being uploaded; an error that every picture would meet ends the command.
 package images
 
 import (

@@ -20,9 +20,9 @@ const (
 	maxReasonBytes = 1 << 10  // of the standard error that the reason of a failure is taken from
 )
 
-// handleJob is the handler for contracts whose jobs have results. The standard output of the command
-// is the result. A command that cannot be run, or that is ended because the worker stops, releases
-// its job; one that fails for another reason fails the attempt.
+// handleJob is the handler for contracts whose jobs have results. The standard output of the
+// command is the result. A command that cannot be run, or that is ended because the worker stops,
+// releases its job; one that fails for another reason fails the attempt.
 func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json.RawMessage,
 	error) {
 	bound, cancel := r.withKill(ctx)
@@ -47,8 +47,8 @@ func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json
 	return out.result(), nil
 }
 
-// withReason adds the last line of a command's standard error to the error that it ended with, if it
-// failed and wrote one.
+// withReason adds the last line of a command's standard error to the error that it ended with, if
+// it failed and wrote one.
 func withReason(err error, output *tailBuffer) error {
 	if err == nil {
 		return nil
@@ -96,8 +96,8 @@ func (h *headBuffer) Write(p []byte) (int, error) {
 }
 
 // result returns the output as JSON: valid JSON unchanged, anything else as a string, nil for no
-// output. Output over the limit becomes a string of its beginning, as with the server's own handlers
-// (G-TF-37).
+// output. Output over the limit becomes a string of its beginning, as with the server's own
+// handlers (G-TF-37).
 func (h *headBuffer) result() json.RawMessage {
 	whole := h.size == int64(len(h.text))
 	text := bytes.TrimSpace(h.text)

@@ -18,7 +18,8 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// maxVariableBytes is the longest value of an environment variable on Linux, with room for its name.
+// maxVariableBytes is the longest value of an environment variable on Linux, with room for its
+// name.
 const maxVariableBytes = 128<<10 - 64
 
 // task is a job as the command gets it.
@@ -89,8 +90,8 @@ const (
 	exitNotFound      = 127
 )
 
-// isCannotRun reports whether a command failed because it, or a program that it needs, cannot be run
-// on this machine. An environment that is too large is the job's own fault.
+// isCannotRun reports whether a command failed because it, or a program that it needs, cannot be
+// run on this machine. An environment that is too large is the job's own fault.
 func isCannotRun(err error) bool {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -105,7 +106,8 @@ func isCannotRun(err error) bool {
 	return errors.As(err, &start) && start.Op == "fork/exec" && !errors.Is(err, syscall.E2BIG)
 }
 
-// signalFor returns the signal that ends a command for a cause: that of a signalCause, else SIGTERM.
+// signalFor returns the signal that ends a command for a cause: that of a signalCause, else
+// SIGTERM.
 func signalFor(cause error) os.Signal {
 	var given signalCause
 	if errors.As(cause, &given) {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Exit codes other than 126 and 127, and an environment that is too large, are the fault of the job.
+// Exit codes other than 126 and 127, and an environment that is too large, are the fault of the
+// job.
 func TestCannotRun(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]bool{1: false, 64: false, 125: false, 126: true, 127: true} {

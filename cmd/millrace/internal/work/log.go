@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// replaceAttr rewrites the log of the SDK's worker for users of this command: handlers are commands,
-// a job that was started or completed is news and no debug message, and a command that failed is
-// logged with its exit code and what happens to the job.
+// replaceAttr rewrites the log of the SDK's worker for users of this command: handlers are
+// commands, a job that was started or completed is news and no debug message, and a command that
+// failed is logged with its exit code and what happens to the job.
 func replaceAttr(_ []string, a slog.Attr) slog.Attr {
 	switch value := a.Value.Any().(type) {
 	case slog.Level:

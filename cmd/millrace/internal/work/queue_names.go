@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// queueNameWatch warns when the queues of a worker have no jobs while another contract has jobs in a
-// queue of the same name, which is then most likely the queue that was meant. It reads the metrics
-// of the server, and gives no warning where it may not read them.
+// queueNameWatch warns when the queues of a worker have no jobs while another contract has jobs in
+// a queue of the same name, which is then most likely the queue that was meant. It reads the
+// metrics of the server, and gives no warning where it may not read them.
 type queueNameWatch struct {
 	metrics  string // URL
 	http     *http.Client

@@ -10,8 +10,8 @@
 //	log.go          the worker's log in the words of this command
 //	queue_names.go  a warning about a queue that another contract has under the same name
 //
-// A worker stops in two steps. Polling ends first (pollGate.stop, or the first signal) while commands
-// go on; the commands end with killCtx (the second signal, or the end of --drain).
+// A worker stops in two steps. Polling ends first (pollGate.stop, or the first signal) while
+// commands go on; the commands end with killCtx (the second signal, or the end of --drain).
 package work
 
 import (
@@ -137,8 +137,8 @@ func (f *flags) register(c *cobra.Command) {
 }
 
 // validate refuses flags out of range, and names that no queue can have: the worker would wait for
-// their jobs in vain. An empty name comes from a variable that is not set; the worker API would take
-// it for all queues.
+// their jobs in vain. An empty name comes from a variable that is not set; the worker API would
+// take it for all queues.
 func (f *flags) validate(queues []string) error {
 	switch {
 	case slices.Contains(queues, ""):
@@ -211,8 +211,8 @@ func (f *flags) run(p cli.Process, queues, command []string) error {
 	return nil
 }
 
-// log makes the log of the worker. It includes the worker's debug messages, which say that a job was
-// started or completed.
+// log makes the log of the worker. It includes the worker's debug messages, which say that a job
+// was started or completed.
 func (f *flags) log(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: replaceAttr}
 	if f.quiet {
@@ -319,8 +319,8 @@ func (r *commandRunner) handle(ctx context.Context, run *client.Run) error {
 }
 
 // commandFailed returns the error of an attempt at a Relay job. When the command cannot be run on
-// this machine, it requeues the job unchanged: Relay has no release, and a timeout would count as an
-// attempt of a job that is not at fault.
+// this machine, it requeues the job unchanged: Relay has no release, and a timeout would count as
+// an attempt of a job that is not at fault.
 func (r *commandRunner) commandFailed(ctx context.Context, run *client.Run, err error) error {
 	if errors.Is(err, errCannotRun) {
 		r.stopWorker(err)
