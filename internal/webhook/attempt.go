@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -59,32 +58,15 @@ type attempt struct {
 	loadErr       error // of loadRecipients
 }
 
-// deliverRecovered calls deliver and turns a panic into a failed try, so that one delivery cannot
-// stop the process.
-func (w *Webhooks) deliverRecovered(ctx context.Context, a *attempt) (o engine.Outcome) {
-	defer func() {
-		if p := recover(); p != nil {
-			w.destinations.releaseUnused(a.slot)
-			w.Log.Error("a delivery panicked",
-				append(a.logAttrs(), keyError, fmt.Sprint(p), telemetry.Stack,
-					string(debug.Stack()))...)
-			o = engine.Outcome{On: job.Failed, Reason: "panic",
-				Delay: w.retryDelay(a.job.FailedAttempts+1, 0)}
-		}
-	}()
-	return w.deliver(ctx, a)
-}
-
-// deliver makes a try and returns its outcome.
+// deliver makes a try and returns its outcome. A try that was cut short, because its run is lost or
+// the node stops, says nothing about the receiver and is released.
 func (w *Webhooks) deliver(ctx context.Context, a *attempt) engine.Outcome {
 	err := w.loadSecrets(ctx, a)
 	switch {
 	case errors.Is(err, errNoRecipient):
-		w.destinations.releaseUnused(a.slot)
 		w.Log.Warn("a delivery is given up", append(a.logAttrs(), keyError, err)...)
 		return engine.Outcome{On: job.FailedForGood, Reason: err.Error()}
 	case err != nil:
-		w.destinations.releaseUnused(a.slot)
 		w.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "a delivery cannot be tried now",
 			append(a.logAttrs(), keyError, err)...)
 		return engine.Outcome{On: job.Released, Reason: "not now", Delay: releaseDelay}
@@ -92,6 +74,9 @@ func (w *Webhooks) deliver(ctx context.Context, a *attempt) engine.Outcome {
 	startedAt := w.Elapsed()
 	t, header, err := w.postTraced(ctx, a)
 	took := w.Elapsed() - startedAt
+	if err != nil && ctx.Err() != nil {
+		return engine.Outcome{On: job.Released, Reason: "cut short"}
+	}
 	t.DurationMS = took.Milliseconds()
 	w.destinations.release(a.slot, err == nil, took)
 	w.OnTry(err == nil, took)
@@ -226,7 +211,7 @@ func (w *Webhooks) post(ctx context.Context, a *attempt) (Try, http.Header, erro
 	t := Try{StartedAt: a.startedAt}
 	resp, text, err := w.exchange(ctx, a)
 	if err != nil {
-		reason := describeError(err, w.tryTimeout(a.job))
+		reason := describeError(err, w.Timeout)
 		t.Error = &reason
 		return t, nil, err
 	}
@@ -239,17 +224,10 @@ func (w *Webhooks) post(ctx context.Context, a *attempt) (Try, http.Header, erro
 	return t, resp.Header, err
 }
 
-// tryTimeout returns how long a try may take. A delivery that was stored under a shorter Timeout
-// has a shorter lease: a try with today's Timeout would outlast it, and the delivery would be
-// repeated for ever.
-func (w *Webhooks) tryTimeout(j *job.Job) time.Duration {
-	return min(w.Timeout, j.Lease-writeMargin)
-}
-
 // exchange sends the request and reads the beginning of the response. The status decides the
 // outcome, so an error while the body is read is ignored.
 func (w *Webhooks) exchange(ctx context.Context, a *attempt) (*http.Response, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.tryTimeout(a.job))
+	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL,
 		bytes.NewReader(a.job.Payload))

@@ -20,8 +20,9 @@
 // without a try; once a subscription is enabled they can be replayed. There is one delivery of
 // every event to every URL; a replay is one more delivery of the same event.
 //
-// No receiver delays another: if a slow receiver can take no more at the moment, its deliveries go
-// back to the engine for a while (see destinations).
+// A worker.Pool of each node makes the deliveries (see dispatcher). No receiver delays another: if
+// a slow receiver can take no more at the moment, its deliveries go back to the engine for a while
+// (see destinations).
 //
 // The package creates no events. Their owner passes them to Notify in order, as often as it likes.
 package webhook

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/webhook"
 )
 
@@ -209,7 +210,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// FR-194: a delivery made under a shorter time-out has a lease for no longer tries.
+// FR-194: the time-out that is configured now is that of all deliveries, also of those that were
+// made under another one.
 func TestTimeoutIsRaised(t *testing.T) {
 	t.Parallel()
 	stalling := newReceiver(t, func(_ http.ResponseWriter, r *http.Request,
@@ -217,17 +219,50 @@ func TestTimeoutIsRaised(t *testing.T) {
 		<-r.Context().Done()
 	})
 	w := newWorld(t, "memory", false, func(c *webhook.Config) {
-		c.Timeout = 100 * time.Millisecond
+		c.Timeout = time.Millisecond
 	})
 	n := w.node()
 	h, _ := n.register(stalling.URL, "a")
 	n.notify(n.event("j", 1, "a", ""))
-	w.config.Timeout = 30 * time.Second
+	w.config.Timeout = 100 * time.Millisecond
 	n = w.node().run()
 	n.await("j.1.a", job.Failed)
 	if try := n.deliveries(h.ID)[0].Tries[0]; try.Error == nil ||
 		*try.Error != "no answer within 100ms" {
-		t.Errorf("told %+v", try)
+		t.Errorf("got %+v", try)
+	}
+}
+
+// A run that is lost while its request is under way ends it. It counts as no try, and the delivery
+// is made again.
+func TestLostRun(t *testing.T) {
+	t.Parallel()
+	n := newWorld(t, "memory", false).node()
+	cut := make(chan struct{})
+	r := newReceiver(t, func(_ http.ResponseWriter, r *http.Request, i int) {
+		if i == 1 {
+			<-r.Context().Done()
+			close(cut)
+		}
+	})
+	n.submitWithLease("j.1.a", r.URL, 2*time.Second)
+	n.run()
+	<-r.ids
+	for expired := 0; expired == 0; { // in steps: a leap past the lease is a stall of the database
+		n.Advance(500 * time.Millisecond)
+		var err error
+		if expired, err = n.engine.Expire(n.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.Receive(t, "the end of the request of a lost run", cut)
+	n.await("j.1.a", job.Succeeded)
+	d := n.deliveries("")
+	if len(d) != 1 || len(d[0].Tries) != 1 || *d[0].Tries[0].StatusCode != 200 {
+		t.Errorf("FR-195 deliveries %+v", d)
+	}
+	if n.tries[false] != 0 {
+		t.Errorf("G-FR-59 tries counted %v", n.tries)
 	}
 }
 

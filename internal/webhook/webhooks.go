@@ -119,11 +119,13 @@ func (w *Webhooks) Contract() engine.Contract {
 // Bind sets the engine, which must have the Contract.
 func (w *Webhooks) Bind(e *engine.Engine) { w.engine = e }
 
-// writeMargin is how long storing the outcome of a try may take. A lease is longer than a try's
-// time-out by it, so it is also how much later a try of a node that died is repeated.
+// writeMargin is how long reading the records before a try and storing its outcome may take. A
+// lease is longer than a try's time-out by it, so it is also how much later a try of a node that
+// died is repeated.
 const writeMargin = 10 * time.Second
 
-// lease returns the lease of a delivery. There are no heartbeats: it covers a whole try.
+// lease returns the lease of a delivery: it covers a whole try, so that only a try under a store
+// that hangs, or one that was stored under a shorter Timeout, needs heartbeats.
 func (w *Webhooks) lease() time.Duration { return w.Timeout + writeMargin }
 
 func (w *Webhooks) readRandom(b []byte) error {

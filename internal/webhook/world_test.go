@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -353,5 +354,22 @@ func (n *node) claimOne() {
 		Worker: "dead"})
 	if err != nil || len(jobs) != 1 {
 		n.Fatal(jobs, err)
+	}
+}
+
+// submitWithLease stores a delivery of a callback whose lease is not that of the config, as one
+// that was made under another time-out.
+func (n *node) submitWithLease(event, url string, lease time.Duration) {
+	n.Helper()
+	definition, err := json.Marshal(map[string]any{"event_id": event, "event_name": "a",
+		"url": url, "client": owner, "chain": "j", "callback": true})
+	if err != nil {
+		n.Fatal(err)
+	}
+	if _, err := n.engine.Submit(n.ctx, engine.Unique, []engine.Submission{{Job: job.Job{
+		ID:    job.ID{Contract: webhook.Name, Key: unknownID},
+		Queue: "deliveries", Owner: "callbacks/" + owner, Lease: lease,
+		Definition: definition, Payload: []byte(`{}`)}}}); err != nil {
+		n.Fatal(err)
 	}
 }

@@ -43,7 +43,9 @@ type Config struct {
 	Handler           Handler
 	Log               *slog.Logger // nil logs nothing
 
-	// Claim claims jobs and waits for the first one; nil means that of Engine.
+	// Claim claims up to Max jobs and waits for the first one; nil means that of Engine. The
+	// handler is called for every job that it returns. It may choose its jobs, and release those
+	// for which something else than a slot of the pool is not free.
 	Claim func(context.Context, engine.ClaimRequest) ([]*job.Job, error)
 	// Finish writes the outcome of a run; nil means that of Engine. When neither Claim nor Finish
 	// is set, a slot claims its next job in the transaction that finishes the one before.
@@ -55,8 +57,6 @@ type Config struct {
 }
 
 // Pool executes jobs. Its Run is called once.
-
-// Pool runs jobs. It is used once.
 type Pool struct {
 	Config
 

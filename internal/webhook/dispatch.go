@@ -1,0 +1,163 @@
+package webhook
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
+	"github.com/millrace/millrace/internal/worker"
+)
+
+// The dispatcher of a process is a worker.Pool whose handler makes one try of a delivery. Its
+// claims admit only deliveries whose receivers have a slot:
+//
+//	claim ──► receiver has a slot? ──yes──► Handle: deliver ──► finish, slot is free
+//	                  └──no──► release the delivery for a while
+//
+// A claim may take more deliveries than the pool has free slots: while many of them wait for
+// receivers that do not answer, it claims past them to reach the others.
+//
+// The pool keeps the promises that hold for every job: it renews the lease of a try that takes
+// long, writes the outcome again and again during an outage of the store, and drains at the stop.
+// Where the outcome is lost with the process or with the lease, the receiver gets the event once
+// more: deliveries are made at least once (FR-195).
+
+const (
+	// maxExtraClaims bounds how many deliveries are claimed beyond the free slots.
+	maxExtraClaims = 256
+	// releaseDelay is the delay of a delivery that could not be tried for a reason of the server.
+	releaseDelay = 5 * time.Second
+)
+
+// dispatcher is the claim and the handler of the pool that makes deliveries.
+type dispatcher struct {
+	*Webhooks
+	extra     int            // how many deliveries the next claim takes beyond the free slots
+	admitted  sync.Map       // job.RunID to *attempt, from the claim to the handler
+	finishing sync.WaitGroup // finishRefused, which delays the next claim but no admitted job
+}
+
+// Run makes deliveries until ctx ends. Then it waits for the tries in flight, which end within the
+// lease of a delivery.
+func (w *Webhooks) Run(ctx context.Context) {
+	d := &dispatcher{Webhooks: w}
+	pool, err := worker.New(worker.Config{
+		Engine:            w.engine,
+		Contract:          Name,
+		Queues:            []string{queue},
+		Name:              Name,
+		Slots:             w.Slots,
+		HeartbeatInterval: w.lease() / 2,
+		Claim:             d.claim,
+		Handler:           d,
+		OnPanic:           d.panicOutcome,
+		Log:               w.Log,
+	})
+	if err != nil {
+		panic(err) // Config.validate accepts nothing that is refused here
+	}
+	pool.Run(ctx, w.lease())
+	d.finishing.Wait()
+}
+
+// claim waits for deliveries whose receivers have a slot and returns up to req.Max of them. Only
+// the one worker of the pool calls it.
+func (d *dispatcher) claim(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
+	free := req.Max
+	for {
+		d.finishing.Wait()
+		req.Max = free + d.extra
+		jobs, err := d.engine.Claim(ctx, req)
+		if err != nil || len(jobs) == 0 {
+			return nil, err
+		}
+		if admitted := d.admit(context.WithoutCancel(ctx), jobs, free); len(admitted) > 0 {
+			return admitted, nil
+		}
+	}
+}
+
+// admit returns up to maxAdmitted jobs whose receivers have a slot, and keeps an attempt of each
+// for Handle. It finishes the other jobs: they are released, and one that cannot be read is given
+// up.
+func (d *dispatcher) admit(ctx context.Context, jobs []*job.Job,
+	maxAdmitted int) (admitted []*job.Job) {
+	var attempts []*attempt
+	var refused []engine.FinishRequest
+	refuse := func(j *job.Job, o engine.Outcome) {
+		refused = append(refused,
+			engine.FinishRequest{Run: engine.Run{ID: j.ID, Run: j.Run}, Outcome: o})
+	}
+	busy := 0 // jobs whose receivers are suspect and have no slot
+	for _, j := range jobs {
+		p, err := decodeDelivery(j)
+		if err != nil {
+			d.Log.Error("a delivery cannot be read and is given up", keyDelivery, j.ID.Key,
+				keyError, err)
+			refuse(j, engine.Outcome{On: job.FailedForGood, Reason: "unreadable"})
+			continue
+		}
+		if len(attempts) == maxAdmitted {
+			refuse(j, engine.Outcome{On: job.Released, Delay: minWait, Reason: "no slot"})
+			continue
+		}
+		s, wait, suspect := d.destinations.acquire(p.receiver())
+		if s == nil {
+			if suspect {
+				busy++
+			}
+			refuse(j, engine.Outcome{On: job.Released, Delay: wait, Reason: "busy"})
+			continue
+		}
+		attempts = append(attempts, &attempt{delivery: p, job: j, slot: s})
+	}
+	d.extra = min(2*busy, maxExtraClaims)
+	d.loadRecipients(ctx, attempts)
+	for _, a := range attempts {
+		d.admitted.Store(a.job.Run, a)
+		admitted = append(admitted, a.job)
+	}
+	d.finishing.Go(func() { d.finishRefused(ctx, refused) })
+	return admitted
+}
+
+// receiver returns where a delivery goes.
+func (p *delivery) receiver() receiver {
+	u, err := url.Parse(p.URL)
+	if err != nil {
+		return receiver{client: p.Client, url: p.URL}
+	}
+	return receiver{client: p.Client, host: u.Host,
+		url: u.Scheme + "://" + u.Host + u.EscapedPath()}
+}
+
+// finishRefused finishes the runs of jobs that were not admitted, in one transaction.
+func (d *dispatcher) finishRefused(ctx context.Context, refused []engine.FinishRequest) {
+	for i, result := range d.engine.FinishAll(ctx, refused) {
+		if result.Err != nil { // the delivery stays leased until its lease expires
+			d.Log.Log(ctx, outage.Level(slog.LevelWarn, result.Err),
+				"a delivery could not be released", keyDelivery, refused[i].Run.ID.Key,
+				keyError, result.Err)
+		}
+	}
+}
+
+// Handle implements worker.Handler: it makes one try of a delivery that claim has admitted.
+func (d *dispatcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+	kept, _ := d.admitted.LoadAndDelete(t.Job.Run)
+	a := kept.(*attempt)
+	defer d.destinations.releaseUnused(a.slot)
+	return d.deliver(ctx, a)
+}
+
+// panicOutcome makes a try that panicked a failed one, so that a delivery which makes the process
+// panic is given up in the end.
+func (d *dispatcher) panicOutcome(t *worker.Task, _ any) engine.Outcome {
+	return engine.Outcome{On: job.Failed, Reason: "panic",
+		Delay: d.retryDelay(t.Job.FailedAttempts+1, 0)}
+}
