@@ -90,6 +90,9 @@ func (f *flowInProcess) Run(ctx context.Context, n int) ([]Phase, error) {
 	return []Phase{insert, work, totalPhase(n, insert, work)}, err
 }
 
+// flowRetry is longer than a run of the benchmark.
+var flowRetry = job.RetryPolicy{Strategy: job.Fixed, Base: time.Minute, Max: time.Hour}
+
 func flowID(i int) job.ID { return job.ID{Contract: taskflow.Name, Key: strconv.Itoa(i)} }
 
 func (f *flowInProcess) insert(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
@@ -98,7 +101,7 @@ func (f *flowInProcess) insert(ctx context.Context, e *engine.Engine, n int) (Ph
 	for _, cut := range batches(n, flowGraphJobs) {
 		var batch []engine.Submission
 		for i := cut[0]; i < cut[1]; i++ {
-			s := engine.Submission{Job: job.Job{ID: flowID(i), Kind: "FIXED 60 3600",
+			s := engine.Submission{Job: job.Job{ID: flowID(i), Retry: flowRetry,
 				Queue: "bench", Priority: 5, MaxAttempts: 3, Lease: time.Minute,
 				Definition: []byte(`{"name":"job","dependencies":[]}`),
 				Payload:    appendPayload(nil, i)}}

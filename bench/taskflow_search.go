@@ -77,7 +77,7 @@ func flowJob(random *rand.Rand, i, n int, now time.Time) *job.Job {
 	}
 	j := &job.Job{ID: job.ID{Contract: taskflow.Name,
 		Key: fmt.Sprintf("%x-%x-%x-%x-%x", raw[:4], raw[4:6], raw[6:8], raw[8:10], raw[10:])},
-		Kind: "FIXED 60 3600", Searchable: true, MaxAttempts: 3,
+		Retry: flowRetry, Searchable: true, MaxAttempts: 3,
 		Lease: time.Minute, CreatedAt: flowTime(i, n, now), Priority: 5,
 		Queue:      "q" + strconv.Itoa(random.IntN(20)),
 		Definition: fmt.Appendf(nil, `{"name":"job %d","dependencies":[]}`, i),

@@ -65,7 +65,7 @@ func (u *unit) applyEdit(j *job.Job, edit func(*job.Job, time.Time) error) error
 	j.Owner, j.Priority, j.OrderTime, j.DueAt = draft.Owner, draft.Priority, draft.OrderTime,
 		draft.DueAt
 	j.Lease, j.MaxAttempts, j.Trace = draft.Lease, draft.MaxAttempts, draft.Trace
-	j.Kind, j.Alias = draft.Kind, draft.Alias
+	j.Kind, j.Alias, j.Retry = draft.Kind, draft.Alias, draft.Retry
 	for p := range job.Parts {
 		was, is := *j.Body(p), *draft.Body(p)
 		if !bytes.Equal(was, is) || (was == nil) != (is == nil) {

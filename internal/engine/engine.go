@@ -49,9 +49,6 @@ type Contract struct {
 	// MaxLostAttempts is how many attempts of a job may be lost, where the machine counts these
 	// apart from those that failed; 0 is no limit. A Retried job may lose as many once more.
 	MaxLostAttempts int
-	// RetryDelay returns how long a job waits after the failure just counted; the job is in the
-	// state after the failure. nil is no delay. It may be called more than once.
-	RetryDelay func(*job.Job) time.Duration
 	// LostFailure becomes the job's Failure when its lease expires; nil leaves that as it is.
 	LostFailure []byte
 	// Body is what the contract adds to a message; nil adds nothing. It sees the

@@ -193,7 +193,7 @@ func (u *unit) redefine(j *job.Job, s Submission) error {
 		u.setQueue(j, d.Queue)
 	}
 	j.Priority, j.Lease, j.MaxAttempts, j.Trace = d.Priority, d.Lease, d.MaxAttempts, d.Trace
-	j.Kind, j.Alias = d.Kind, d.Alias
+	j.Kind, j.Alias, j.Retry = d.Kind, d.Alias, d.Retry
 	j.Owner, j.OrderTime, j.DueAt = d.Owner, d.OrderTime, d.DueAt
 	if j.OrderTime.IsZero() {
 		j.OrderTime = u.now

@@ -121,7 +121,7 @@ var locked = job.MustMachine(map[job.State]job.Phase{
 	{From: "processing", On: job.Released, To: "failed_retryable"},
 	{From: "processing", On: job.Failed, To: "failed_retryable", CountsFailed: true},
 	{From: "processing", On: job.FailedForGood, To: "failed", DeadLetter: true},
-	{From: "processing", On: job.Expired, To: "stale", CountsFailed: true},
+	{From: "processing", On: job.Expired, To: "stale", CountsFailed: true, Immediate: true},
 	{From: "processing", On: job.ExpiredForGood, To: "failed", DeadLetter: true},
 })
 
@@ -141,13 +141,12 @@ var brief = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "runnin
 		{From: "running", On: job.ExpiredForGood, To: job.StateNone, DeadLetter: true},
 	})
 
-// perFailure is a delay that shows how many failures there were, and none for a
-// lock that is taken over.
-func perFailure(j *job.Job) time.Duration {
-	if j.State == "stale" {
-		return 0
-	}
-	return time.Duration(j.FailedAttempts) * 10 * time.Second
+// perFailure are the policies of the contracts whose jobs wait after a failure: the delay shows how
+// many failures there were.
+var perFailure = map[string]job.RetryPolicy{
+	"graph":  {Strategy: job.Linear, Base: 10 * time.Second, Max: time.Hour},
+	"part":   {Strategy: job.Linear, Base: 10 * time.Second, Max: time.Hour},
+	"locked": {Strategy: job.Linear, Base: 10 * time.Second, Max: time.Hour},
 }
 
 func bodyOf(j *job.Job, ev job.Event) []byte {
@@ -160,12 +159,10 @@ func made() []engine.Contract {
 	return []engine.Contract{
 		{Name: "phased", Machine: phased, History: true, Publish: true, Body: bodyOf,
 			Retention: time.Hour},
-		{Name: "graph", Machine: graph, History: true, Publish: true, Graph: true,
-			RetryDelay: perFailure},
+		{Name: "graph", Machine: graph, History: true, Publish: true, Graph: true},
 		{Name: "family", Machine: family, History: true},
-		{Name: "part", Machine: part, History: true, RetryDelay: perFailure, MaxLostAttempts: 2},
-		{Name: "locked", Machine: locked, History: true, RetryDelay: perFailure,
-			DeadLetterRetention: time.Hour},
+		{Name: "part", Machine: part, History: true, MaxLostAttempts: 2},
+		{Name: "locked", Machine: locked, History: true, DeadLetterRetention: time.Hour},
 		{Name: "brief", Machine: brief},
 	}
 }

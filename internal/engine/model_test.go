@@ -120,9 +120,10 @@ func (m *model) enter(seq int64, mv job.Move) {
 	j.State, j.Phase = mv.To, c.Machine.Phase(mv.To)
 	late := j.DueAt.After(m.now) && !(ran &&
 		(mv.On == job.Failed || mv.On == job.Expired || mv.On == job.Released))
-	if mv.CountsFailed && j.Phase != job.Done && c.RetryDelay != nil {
-		j.DueAt = m.now.Add(c.RetryDelay(&j.Job))
-		late = j.DueAt.After(m.now)
+	if delay := j.Retry.Delay(j.FailedAttempts); mv.CountsFailed && !mv.Immediate &&
+		j.Phase != job.Done && delay > 0 {
+		j.DueAt = m.now.Add(delay)
+		late = true
 	}
 	if j.Phase == job.Ready && late {
 		j.Phase = job.Waiting
@@ -301,7 +302,8 @@ func (m *model) insert(s engine.Submission) int64 {
 	d := s.Job
 	m.jobs[m.seq] = modelJob{Job: job.Job{Seq: m.seq, ID: d.ID, Queue: d.Queue,
 		Priority: d.Priority, OrderTime: m.now, DueAt: m.dueAt(d),
-		Lease: d.Lease, MaxAttempts: d.MaxAttempts, Payload: d.Payload, Progress: d.Progress}}
+		Lease: d.Lease, MaxAttempts: d.MaxAttempts, Retry: d.Retry, Payload: d.Payload,
+		Progress: d.Progress}}
 	return m.seq
 }
 
@@ -314,8 +316,8 @@ func (m *model) dueAt(d job.Job) time.Time {
 
 func (m *model) redefine(seq int64, s engine.Submission) bool {
 	j, d := m.jobs[seq], s.Job
-	j.Priority, j.Lease, j.MaxAttempts, j.Queue, j.OrderTime, j.DueAt = d.Priority, d.Lease,
-		d.MaxAttempts, d.Queue, m.now, m.dueAt(d)
+	j.Priority, j.Lease, j.MaxAttempts, j.Retry = d.Priority, d.Lease, d.MaxAttempts, d.Retry
+	j.Queue, j.OrderTime, j.DueAt = d.Queue, m.now, m.dueAt(d)
 	j.Attempts, j.FailedAttempts, j.LostAttempts, j.Payload, j.Progress, j.Result, j.Failure = 0, 0,
 		0, d.Payload, d.Progress, nil, nil
 	m.jobs[seq] = j

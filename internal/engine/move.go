@@ -23,7 +23,7 @@ import (
 func (u *unit) move(j *job.Job, on job.Cause) error { return u.moveWith(j, on, "", 0) }
 
 // moveWith is move with a reason for the history and with how long the job waits
-// until it may be claimed again; 0 leaves that to the contract.
+// until it may be claimed again; 0 leaves that to its retry policy.
 func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Duration) error {
 	c := u.e.contracts[j.ID.Contract]
 	mv, ok := c.Machine.Next(j.State, on)
@@ -73,7 +73,7 @@ func (u *unit) applyMove(c *Contract, j *job.Job, mv job.Move, delay time.Durati
 	wasLeased := j.Phase == job.Leased
 	j.State, j.Phase = mv.To, c.Machine.Phase(mv.To)
 	j.UpdatedAt = later(u.now, j.UpdatedAt.Add(time.Microsecond))
-	delayed := u.applyDelay(c, j, mv, delay)
+	delayed := u.applyDelay(j, mv, delay)
 	// A run that ended without a delay needs no second look at its due time: it
 	// had come before, whatever the clock says now.
 	returned := wasLeased && !delayed && (mv.On == job.Failed || mv.On == job.Expired ||
@@ -97,13 +97,13 @@ func (u *unit) applyMove(c *Contract, j *job.Job, mv job.Move, delay time.Durati
 }
 
 // applyDelay sets when a job is due after a move that delays it, and reports whether it does. A
-// delay of 0 leaves it to the contract.
-func (u *unit) applyDelay(c *Contract, j *job.Job, mv job.Move, delay time.Duration) bool {
+// delay of 0 leaves it to the job's retry policy, which counts the failure of the move already.
+func (u *unit) applyDelay(j *job.Job, mv job.Move, delay time.Duration) bool {
 	if j.Phase == job.Done {
 		return false
 	}
-	if delay == 0 && mv.CountsFailed && c.RetryDelay != nil {
-		delay = c.RetryDelay(j)
+	if delay == 0 && mv.CountsFailed && !mv.Immediate {
+		delay = j.Retry.Delay(j.FailedAttempts)
 	}
 	if delay <= 0 {
 		return false

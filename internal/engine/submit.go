@@ -31,8 +31,8 @@ const (
 )
 
 // Submission is a job to be stored. Of Job the caller sets identity, alias, kind, queue,
-// definition, payload and progress, priority, lease, MaxAttempts, owner, trace and size, and
-// OrderTime and DueAt where they are not now. The engine ignores and sets the rest.
+// definition, payload and progress, priority, lease, MaxAttempts, retry policy, owner, trace and
+// size, and OrderTime and DueAt where they are not now. The engine ignores and sets the rest.
 //
 // A job with relatives (dependencies, a parent, or children in the same batch) is stored in mode
 // Unique only.
@@ -58,6 +58,7 @@ func (s *Submission) fresh() job.Job {
 		DueAt:       j.DueAt,
 		Lease:       j.Lease,
 		MaxAttempts: j.MaxAttempts,
+		Retry:       j.Retry,
 		Size:        j.Size,
 		Definition:  j.Definition,
 		Payload:     j.Payload,

@@ -130,7 +130,7 @@ func name(id job.ID) string {
 // sub is a submission to queue q with a lease of 30 s.
 func sub(text string, with ...func(*engine.Submission)) engine.Submission {
 	s := engine.Submission{Job: job.Job{ID: id(text), Queue: "q", Lease: 30 * time.Second,
-		Payload: []byte(text)}}
+		Retry: perFailure[id(text).Contract], Payload: []byte(text)}}
 	for _, f := range with {
 		f(&s)
 	}

@@ -35,24 +35,30 @@ func (s Strategy) String() string {
 	return "UNKNOWN"
 }
 
-// Backoff is a retry policy without jitter: the same failure always waits the same time (TF-064).
-type Backoff struct {
+// RetryPolicy says how long a job waits for its next attempt. It has no jitter: the same failure
+// always waits the same time (TF-064). The zero value makes the job ready at once.
+type RetryPolicy struct {
 	Strategy Strategy
 	Base     time.Duration
 	// Max does not bound Fixed: the validation of a policy ensures Base ≤ Max (G-TF-12).
 	Max time.Duration
+	// After is the number of failed attempts that came before the policy and do not count, such
+	// as those before a replay.
+	After int
 }
 
-// Delay returns the wait after the n-th attempt has failed; n counts from 1, and a lower n is taken
-// for 1. Whole seconds give whole seconds, and no n overflows (TF-060 to TF-064).
-func (b Backoff) Delay(n int) time.Duration {
-	switch b.Strategy {
+// Delay returns the wait after the failed-th attempt has failed, counted from 1. The first attempt
+// after p.After waits like a first attempt, as does every one before. Whole seconds give whole
+// seconds, and no number overflows (TF-060 to TF-064).
+func (p RetryPolicy) Delay(failed int) time.Duration {
+	n := max(failed, p.After) - p.After
+	switch p.Strategy {
 	case Linear:
-		return linear(b.Base, b.Max, n)
+		return linear(p.Base, p.Max, n)
 	case Exponential:
-		return exponential(b.Base, b.Max, 2, n)
+		return exponential(p.Base, p.Max, 2, n)
 	default:
-		return max(b.Base, 0)
+		return max(p.Base, 0)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 var strategies = []job.Strategy{job.Fixed, job.Linear, job.Exponential}
 
 // TF-063, and what comes after the examples: the bound.
-func TestBackoffExamples(t *testing.T) {
+func TestRetryPolicyExamples(t *testing.T) {
 	t.Parallel()
 	want := map[job.Strategy][]int{
 		job.Fixed:       {10, 10, 10, 10, 10, 10, 10},
@@ -22,100 +22,111 @@ func TestBackoffExamples(t *testing.T) {
 		job.Exponential: {10, 20, 40, 80, 160, 300, 300},
 	}
 	for strategy, seconds := range want {
-		b := job.Backoff{Strategy: strategy, Base: 10 * time.Second, Max: 300 * time.Second}
+		p := job.RetryPolicy{Strategy: strategy, Base: 10 * time.Second, Max: 300 * time.Second}
 		for i, s := range seconds {
-			if got := b.Delay(i + 1); got != time.Duration(s)*time.Second {
+			if got := p.Delay(i + 1); got != time.Duration(s)*time.Second {
 				t.Errorf("%s.Delay(%d) = %v, want %ds", strategy, i+1, got, s)
 			}
 		}
 	}
 }
 
-func TestBackoffEdges(t *testing.T) {
+func TestRetryPolicyEdges(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
 	tests := []struct {
-		b    job.Backoff
+		p    job.RetryPolicy
 		n    int
 		want time.Duration
 	}{
-		{job.Backoff{Strategy: job.Fixed, Base: 20 * s, Max: 10 * s}, 1, 20 * s}, // G-TF-12
-		{job.Backoff{Strategy: job.Linear, Base: 20 * s, Max: 10 * s}, 1, 10 * s},
-		{job.Backoff{Strategy: job.Exponential, Base: 20 * s, Max: 10 * s}, 1, 10 * s},
-		{job.Backoff{Strategy: job.Linear, Base: 10 * s, Max: 30 * s}, 3, 30 * s},
-		{job.Backoff{Strategy: job.Linear, Base: 10 * s, Max: 35 * s}, 4, 35 * s},
-		{job.Backoff{Strategy: job.Linear, Base: 10 * s, Max: 300 * s}, 0, 10 * s},
-		{job.Backoff{Strategy: job.Exponential, Base: 10 * s, Max: 300 * s}, math.MinInt, 10 * s},
-		{job.Backoff{Strategy: job.Linear, Base: s, Max: 3600 * s}, math.MaxInt, 3600 * s},
-		{job.Backoff{Strategy: job.Exponential, Base: s, Max: 3600 * s}, math.MaxInt, 3600 * s},
-		{job.Backoff{Strategy: job.Exponential, Base: 1, Max: math.MaxInt64}, 63, 1 << 62},
-		{job.Backoff{Strategy: job.Exponential, Base: 1, Max: math.MaxInt64}, 64, math.MaxInt64},
-		{job.Backoff{Strategy: job.Exponential, Base: 0, Max: s}, math.MaxInt, 0},
-		{job.Backoff{Strategy: job.Linear, Base: -s, Max: s}, 5, 0},
-		{job.Backoff{Strategy: job.Fixed, Base: -s, Max: s}, 5, 0},
-		{job.Backoff{Strategy: job.Exponential, Base: s, Max: -s}, 5, 0},
+		{job.RetryPolicy{Strategy: job.Fixed, Base: 20 * s, Max: 10 * s}, 1, 20 * s}, // G-TF-12
+		{job.RetryPolicy{Strategy: job.Linear, Base: 20 * s, Max: 10 * s}, 1, 10 * s},
+		{job.RetryPolicy{Strategy: job.Exponential, Base: 20 * s, Max: 10 * s}, 1, 10 * s},
+		{job.RetryPolicy{Strategy: job.Linear, Base: 10 * s, Max: 30 * s}, 3, 30 * s},
+		{job.RetryPolicy{Strategy: job.Linear, Base: 10 * s, Max: 35 * s}, 4, 35 * s},
+		{job.RetryPolicy{Strategy: job.Linear, Base: 10 * s, Max: 300 * s}, 0, 10 * s},
+		{job.RetryPolicy{Strategy: job.Exponential, Base: 10 * s, Max: 300 * s}, math.MinInt, 10 * s},
+		{job.RetryPolicy{Strategy: job.Linear, Base: s, Max: 3600 * s}, math.MaxInt, 3600 * s},
+		{job.RetryPolicy{Strategy: job.Exponential, Base: s, Max: 3600 * s}, math.MaxInt, 3600 * s},
+		{job.RetryPolicy{Strategy: job.Exponential, Base: 1, Max: math.MaxInt64}, 63, 1 << 62},
+		{job.RetryPolicy{Strategy: job.Exponential, Base: 1, Max: math.MaxInt64}, 64, math.MaxInt64},
+		{job.RetryPolicy{Strategy: job.Exponential, Base: 0, Max: s}, math.MaxInt, 0},
+		{job.RetryPolicy{Strategy: job.Linear, Base: -s, Max: s}, 5, 0},
+		{job.RetryPolicy{Strategy: job.Fixed, Base: -s, Max: s}, 5, 0},
+		{job.RetryPolicy{Strategy: job.Exponential, Base: s, Max: -s}, 5, 0},
+	}
+	for after := range 7 { // failed attempts from before the policy do not count
+		p := job.RetryPolicy{Strategy: job.Exponential, Base: s, Max: 8 * s, After: after}
+		for n, want := range []time.Duration{s, 2 * s, 4 * s, 8 * s, 8 * s} {
+			if got := p.Delay(after + n + 1); got != want {
+				t.Errorf("%+v.Delay(%d) = %v, want %v", p, after+n+1, got, want)
+			}
+		}
+		if got := p.Delay(0); got != s {
+			t.Errorf("%+v.Delay(0) = %v, want %v", p, got, s)
+		}
 	}
 	for _, tt := range tests {
-		if got := tt.b.Delay(tt.n); got != tt.want {
-			t.Errorf("%+v.Delay(%d) = %v, want %v", tt.b, tt.n, got, tt.want)
+		if got := tt.p.Delay(tt.n); got != tt.want {
+			t.Errorf("%+v.Delay(%d) = %v, want %v", tt.p, tt.n, got, tt.want)
 		}
 	}
 }
 
 // exactDelay is TF-060 to TF-062 with numbers that cannot overflow. n must be small enough to shift
 // by.
-func exactDelay(b job.Backoff, n int) time.Duration {
-	d := big.NewInt(int64(b.Base))
-	switch b.Strategy {
+func exactDelay(p job.RetryPolicy, n int) time.Duration {
+	d := big.NewInt(int64(p.Base))
+	switch p.Strategy {
 	case job.Linear:
 		d.Mul(d, big.NewInt(int64(n)))
 	case job.Exponential:
 		d.Lsh(d, uint(n-1))
 	default:
-		return b.Base
+		return p.Base
 	}
-	if limit := big.NewInt(int64(b.Max)); d.Cmp(limit) > 0 {
+	if limit := big.NewInt(int64(p.Max)); d.Cmp(limit) > 0 {
 		d = limit
 	}
 	return time.Duration(d.Int64())
 }
 
 // TF-064: exact, whole seconds, bounded and never shrinking over the whole range a policy may have.
-func TestBackoffProperties(t *testing.T) {
+func TestRetryPolicyProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		base := rapid.IntRange(1, 300).Draw(rt, "base")
-		b := job.Backoff{
+		p := job.RetryPolicy{
 			Strategy: rapid.SampledFrom(strategies).Draw(rt, "strategy"),
 			Base:     time.Duration(base) * time.Second,
 			Max:      time.Duration(rapid.IntRange(base, 3600).Draw(rt, "max")) * time.Second,
 		}
 		n := rapid.IntRange(1, 5000).Draw(rt, "n")
-		got := b.Delay(n)
-		if want := exactDelay(b, n); got != want {
-			rt.Fatalf("%+v.Delay(%d) = %v, want %v", b, n, got, want)
+		got := p.Delay(n)
+		if want := exactDelay(p, n); got != want {
+			rt.Fatalf("%+v.Delay(%d) = %v, want %v", p, n, got, want)
 		}
 		if got%time.Second != 0 {
 			rt.Fatalf("%v is not whole seconds", got)
 		}
 		later := rapid.IntRange(n, math.MaxInt).Draw(rt, "later")
-		if d := b.Delay(later); d < got || d > b.Max {
-			rt.Fatalf("Delay(%d) = %v after Delay(%d) = %v, max %v", later, d, n, got, b.Max)
+		if d := p.Delay(later); d < got || d > p.Max {
+			rt.Fatalf("Delay(%d) = %v after Delay(%d) = %v, max %v", later, d, n, got, p.Max)
 		}
 	})
 }
 
-func FuzzBackoffOverflow(f *testing.F) {
+func FuzzRetryPolicyOverflow(f *testing.F) {
 	f.Add(uint8(2), int64(1), int64(math.MaxInt64), 63)
 	f.Add(uint8(1), int64(math.MaxInt64), int64(math.MaxInt64), math.MaxInt)
 	f.Fuzz(func(t *testing.T, strategy uint8, base, limit int64, n int) {
 		if base < 0 || limit < 0 || n < 1 || n > 1<<16 {
 			return
 		}
-		b := job.Backoff{Strategy: job.Strategy(strategy % 3), Base: time.Duration(base),
+		p := job.RetryPolicy{Strategy: job.Strategy(strategy % 3), Base: time.Duration(base),
 			Max: time.Duration(limit)}
-		if got, want := b.Delay(n), exactDelay(b, n); got != want {
-			t.Errorf("%+v.Delay(%d) = %d, want %d", b, n, got, want)
+		if got, want := p.Delay(n), exactDelay(p, n); got != want {
+			t.Errorf("%+v.Delay(%d) = %d, want %d", p, n, got, want)
 		}
 	})
 }

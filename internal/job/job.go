@@ -75,15 +75,16 @@ type Job struct {
 	LeaseUntil time.Time
 	Worker     string
 
-	Attempts       int   // claims so far
-	FailedAttempts int   // attempts that counted towards MaxAttempts
-	LostAttempts   int   // attempts that counted as lost
-	MaxAttempts    int   // failed attempts after which it is given up; 0 means no limit
-	OpenDeps       int   // unfinished dependencies and children
-	FailedDeps     int   // children that failed
-	Parent         int64 // its Seq, 0 for none
-	Children       int   // how many it ever had
-	Size           int64 // bytes of the job and its children by its contract's count
+	Attempts       int         // claims so far
+	FailedAttempts int         // attempts that counted towards MaxAttempts
+	LostAttempts   int         // attempts that counted as lost
+	MaxAttempts    int         // failed attempts after which it is given up; 0 means no limit
+	Retry          RetryPolicy // how long it waits after a failed attempt
+	OpenDeps       int         // unfinished dependencies and children
+	FailedDeps     int         // children that failed
+	Parent         int64       // its Seq, 0 for none
+	Children       int         // how many it ever had
+	Size           int64       // bytes of the job and its children by its contract's count
 
 	Definition []byte // the contract's own JSON
 	Payload    []byte // bodies are kept byte for byte as sent

@@ -68,6 +68,9 @@ type Move struct {
 	// CountsFailed makes the move count as a failed attempt. With the last one that the job may
 	// have the engine takes the ForGood form of the cause instead.
 	CountsFailed bool
+	// Immediate makes the job ready without the delay of its retry policy, which follows other
+	// moves that count as a failed attempt.
+	Immediate bool
 	// CountsLost makes the move count as a lost attempt, of which the contract allows a number of
 	// its own. With the last one the engine takes the ForGood form as well.
 	CountsLost bool

@@ -217,7 +217,6 @@ func (f *FetchBox) Contracts() []engine.Contract {
 		History:         true,
 		Publish:         true,
 		Body:            taskMessages,
-		RetryDelay:      f.retryDelay,
 		MaxLostAttempts: f.MaxLostRuns,
 		LostFailure:     errWorkerLost.encode(),
 		Moved:           f.onDeadTasks,
@@ -229,12 +228,12 @@ func (f *FetchBox) Contracts() []engine.Contract {
 // maxBackoff bounds the growing delays between attempts.
 const maxBackoff = 5 * time.Minute
 
-// retryDelay is the delay before the next attempt at a task, after a failure that is counted
-// already. A replay starts the backoff from the beginning: it raised MaxAttempts, see retryDead.
-func (f *FetchBox) retryDelay(j *job.Job) time.Duration {
-	beforeReplay := max(0, j.MaxAttempts-f.Tries)
-	backoff := job.Backoff{Strategy: job.Exponential, Base: f.BackoffBase, Max: maxBackoff}
-	return backoff.Delay(max(1, j.FailedAttempts-beforeReplay))
+// allowAttempts gives a task its attempts and their delays by the current settings, without regard
+// to those that have failed already.
+func (f *FetchBox) allowAttempts(j *job.Job) {
+	j.MaxAttempts = j.FailedAttempts + f.Tries
+	j.Retry = job.RetryPolicy{Strategy: job.Exponential, Base: f.BackoffBase, Max: maxBackoff,
+		After: j.FailedAttempts}
 }
 
 // Await waits until the node has verified that its objects and streams are those that the database

@@ -110,7 +110,7 @@ func deadLetterTask(deadLetter []byte) (jobID, resourceID string, ok bool) {
 	return jobID, resourceID, ok && resourceID != ""
 }
 
-// retryDead makes a dead task ready with as many attempts as a new one. The state of its job
+// retryDead makes a dead task ready with the attempts and delays of a new one. The state of its job
 // follows in the same transaction.
 func (f *FetchBox) retryDead(ctx context.Context, jobID, resourceID string) (*job.Job, error) {
 	task, err := f.engine.GetByAlias(ctx, taskAlias(jobID, resourceID))
@@ -122,7 +122,8 @@ func (f *FetchBox) retryDead(ctx context.Context, jobID, resourceID string) (*jo
 	}
 	retried, err := f.engine.Change(ctx, task.ID, job.Retried,
 		func(j *job.Job, now time.Time) error {
-			j.MaxAttempts, j.DueAt = j.FailedAttempts+f.Tries, now
+			f.allowAttempts(j)
+			j.DueAt = now
 			return nil
 		})
 	if job.IsKind(err, job.Conflict) {

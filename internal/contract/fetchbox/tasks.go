@@ -160,15 +160,15 @@ func (f *FetchBox) taskRow(key string, t *handler.Task, trace string,
 	direct bool) engine.Submission {
 	l := taskLabel{t.JobID, t.ResourceID, t.TraceID, direct}
 	j := job.Job{
-		ID:          engineTaskID(key),
-		Alias:       taskAlias(t.JobID, t.ResourceID),
-		Queue:       t.JobType,
-		Lease:       f.Lease,
-		MaxAttempts: f.Tries,
-		Definition:  l.encode(),
-		Payload:     encodeTask(t),
-		Trace:       trace,
+		ID:         engineTaskID(key),
+		Alias:      taskAlias(t.JobID, t.ResourceID),
+		Queue:      t.JobType,
+		Lease:      f.Lease,
+		Definition: l.encode(),
+		Payload:    encodeTask(t),
+		Trace:      trace,
 	}
+	f.allowAttempts(&j)
 	j.Size = int64(rowOverhead + len(j.Definition) + len(j.Payload))
 	return engine.Submission{Job: j, Parent: engineJobID(t.JobID)}
 }

@@ -140,7 +140,6 @@ func (m *Images) Contract() engine.Contract {
 		History:    true,
 		Publish:    true,
 		Searchable: true,
-		RetryDelay: m.retryDelay,
 		Body:       messageBody,
 		Moved:      m.onTransitions,
 		MovedOn: []job.Cause{job.Claimed, job.Succeeded, job.Failed, job.FailedForGood,
@@ -151,26 +150,15 @@ func (m *Images) Contract() engine.Contract {
 // Contracts are the contracts of the engine: the jobs, and the purges of the CDN.
 func (m *Images) Contracts() []engine.Contract {
 	purges := engine.Contract{
-		Name:       Purges,
-		Machine:    purgeMachine,
-		History:    true,
-		RetryDelay: purgeDelay,
-		Retention:  purgeRetention,
-		Moved:      m.onPurgeFailed,
+		Name:      Purges,
+		Machine:   purgeMachine,
+		History:   true,
+		Retention: purgeRetention,
+		Moved:     m.onPurgeFailed,
 		MovedOn: []job.Cause{job.Failed, job.FailedForGood, job.Expired,
 			job.ExpiredForGood},
 	}
 	return []engine.Contract{m.Contract(), purges}
-}
-
-// retryDelay is the delay before the next attempt at a job, after a failure that is counted already
-// (IP-055). A job whose lease expired or that was released is ready at once.
-func (m *Images) retryDelay(j *job.Job) time.Duration {
-	if j.State != retryable {
-		return 0
-	}
-	backoff := job.Backoff{Strategy: job.Exponential, Base: m.BackoffBase, Max: m.BackoffMax}
-	return backoff.Delay(j.FailedAttempts)
 }
 
 // Checks are the readiness checks of what Images needs beside the store: the objects and the

@@ -50,7 +50,8 @@ func statusOf(s job.State) string {
 	return string(s)
 }
 
-// machine is the whole life of a job. Nothing leaves completed and failed (IP-021, IP-022).
+// machine is the whole life of a job. Nothing leaves completed and failed (IP-021, IP-022). A
+// failed attempt is followed by a delay (IP-055), a lost or released one is not.
 var machine = job.MustMachine(
 	map[job.State]job.Phase{queued: job.Ready, processing: job.Leased, stale: job.Ready,
 		retryable: job.Waiting,
@@ -66,8 +67,10 @@ var machine = job.MustMachine(
 		{From: processing, On: job.Succeeded, To: completed},
 		{From: processing, On: job.Failed, To: retryable, CountsFailed: true},
 		{From: processing, On: job.FailedForGood, To: failed},
-		{From: processing, On: job.Expired, To: stale, CountsFailed: true},
-		{From: processing, On: job.Released, To: released, CountsFailed: true},
+		{From: processing, On: job.Expired, To: stale, CountsFailed: true,
+			Immediate: true},
+		{From: processing, On: job.Released, To: released, CountsFailed: true,
+			Immediate: true},
 		{From: processing, On: job.ExpiredForGood, To: failed},
 
 		{From: retryable, On: job.Due, To: retryDue},

@@ -13,19 +13,15 @@ import (
 // Purges are jobs of a contract of their own, so that an outage of the CDN delays nothing else. The
 // message of a change in the outbox leads to one purge of the file, see Deliver.
 const (
-	purgeLease       = time.Minute
-	maxPurgeTries    = 12
-	purgeBackoffBase = time.Second
-	purgeBackoffMax  = 10 * time.Minute
-	purgeRetention   = 7 * 24 * time.Hour
-	purgeWorkers     = 2
-	purgeQueue       = "purge"
+	purgeLease     = time.Minute
+	maxPurgeTries  = 12
+	purgeRetention = 7 * 24 * time.Hour
+	purgeWorkers   = 2
+	purgeQueue     = "purge"
 )
 
-func purgeDelay(j *job.Job) time.Duration {
-	return job.Backoff{Strategy: job.Exponential, Base: purgeBackoffBase,
-		Max: purgeBackoffMax}.Delay(j.FailedAttempts)
-}
+var purgeRetry = job.RetryPolicy{Strategy: job.Exponential, Base: time.Second,
+	Max: 10 * time.Minute}
 
 // submitPurge submits the purge of a file and its variants, once for each job that changed the file
 // (G-IP-24).
@@ -39,7 +35,7 @@ func (m *Images) submitPurge(ctx context.Context, f *file, jobID string) error {
 		_, err := m.engine.Submit(ctx, engine.Ignore,
 			[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: Purges, Key: jobID},
 				Queue: purgeQueue, Owner: f.id, Lease: purgeLease, MaxAttempts: maxPurgeTries,
-				Payload: text}}})
+				Retry: purgeRetry, Payload: text}}})
 		return err
 	})
 }

@@ -393,8 +393,10 @@ func (m *Images) submission(ctx context.Context, jobType, fileID string,
 		Priority:    defaultPriority,
 		Lease:       m.LockTimeout + lockTimeoutSlack,
 		MaxAttempts: m.MaxAttempts,
-		Definition:  u.encode(),
-		Trace:       telemetry.Carrier(ctx),
+		Retry: job.RetryPolicy{Strategy: job.Exponential, Base: m.BackoffBase,
+			Max: m.BackoffMax},
+		Definition: u.encode(),
+		Trace:      telemetry.Carrier(ctx),
 	}}
 }
 

@@ -90,7 +90,6 @@ func (t *TaskFlow) Contract() engine.Contract {
 		Graph:       true,
 		Searchable:  true,
 		MaxRunning:  t.MaxConcurrent,
-		RetryDelay:  retryDelay,
 		LostFailure: lostRunFailure,
 		Moved:       t.onTransitions,
 		MovedOn: []job.Cause{

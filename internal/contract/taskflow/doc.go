@@ -24,9 +24,9 @@
 // inputs and outputs; tests compare the engine with them.
 //
 // How a job is stored: its name and dependencies are the definition; queue, priority and payload
-// are columns; max_attempts is the job's limit of failed attempts, and the rest of the retry
-// policy is encoded in the job's kind (policy.go). The list of dependencies as it was sent is
-// stored beside the edges that the engine evaluates; one transaction writes both.
+// are columns, and so is the retry policy, whose max_attempts is the job's limit of failed
+// attempts. The list of dependencies as it was sent is stored beside the edges that the engine
+// evaluates; one transaction writes both.
 //
 // Ids are UUIDs of version 7 from one sequence per node. So jobs with equal created_at, such as
 // those of one graph, have ids in the order of insertion, by which the engine breaks ties (TF-054).

@@ -72,11 +72,11 @@ func (t *TaskFlow) submission(ctx context.Context, s *jobSpec, key string) engin
 	return engine.Submission{
 		Job: job.Job{
 			ID:          engineJobID(key),
-			Kind:        s.policy.kind(),
 			Queue:       s.queue,
 			Priority:    s.priority,
 			Lease:       t.Lease,
 			MaxAttempts: s.policy.MaxAttempts,
+			Retry:       s.policy.retry(),
 			Definition:  d.encode(),
 			Payload:     s.payload,
 			Trace:       telemetry.Carrier(ctx),
@@ -189,7 +189,7 @@ func (s *jobSpec) apply(j *job.Job) error {
 				"already: with the one to come it is %d or more",
 				s.policy.MaxAttempts, j.FailedAttempts, j.FailedAttempts+1)
 		}
-		j.Kind, j.MaxAttempts = s.policy.kind(), s.policy.MaxAttempts
+		j.MaxAttempts, j.Retry = s.policy.MaxAttempts, s.policy.retry()
 	}
 	j.Definition = d.encode()
 	return nil

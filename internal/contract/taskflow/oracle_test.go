@@ -143,7 +143,7 @@ func SelectNext(ready []Job, runningCount, maxConcurrent int) []Job {
 
 // RetryDelay is the delay in seconds after an attempt has failed; attempts count
 // from 1 (2.3.1).
-func RetryDelay(p Policy, attempt int) int { return int(p.delay(attempt) / time.Second) }
+func RetryDelay(p Policy, attempt int) int { return int(p.retry().Delay(attempt) / time.Second) }
 
 // ShouldRetry says whether a job that failed is tried again (2.3.2); the failure is
 // counted already (G-TF-01).

@@ -1,8 +1,6 @@
 package taskflow
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
@@ -11,9 +9,8 @@ import (
 
 // Policy is a retry policy (1.2).
 //
-// The engine stores max_attempts as the job's limit of failed attempts. The other three members
-// are stored as words in the job's kind, such as "EXPONENTIAL 10 300": the engine asks for the
-// delay of a job whose bodies it has not loaded, and the kind is at hand without them.
+// A job has it as MaxAttempts and Retry, by which the engine counts and delays its attempts
+// (TF-065).
 type Policy struct {
 	MaxAttempts int
 	Strategy    job.Strategy
@@ -24,21 +21,23 @@ type Policy struct {
 // defaultPolicy fills in the members that a request leaves out (TF-014 to TF-017).
 var defaultPolicy = Policy{MaxAttempts: 3, Strategy: job.Exponential, BaseDelay: 10, MaxDelay: 300}
 
-// delay returns the time from the failure of an attempt to the next one; attempts count from 1
-// (2.3.1).
-func (p *Policy) delay(attempt int) time.Duration {
-	backoff := job.Backoff{
+// retry returns the policy in the engine's terms.
+func (p *Policy) retry() job.RetryPolicy {
+	return job.RetryPolicy{
 		Strategy: p.Strategy,
 		Base:     time.Duration(p.BaseDelay) * time.Second,
 		Max:      time.Duration(p.MaxDelay) * time.Second,
 	}
-	return backoff.Delay(attempt).Truncate(time.Second)
 }
 
-// retryDelay returns how long a job waits after the failure just counted (TF-065).
-func retryDelay(j *job.Job) time.Duration {
-	p := decodePolicy(j)
-	return p.delay(j.FailedAttempts)
+// policyOf returns the policy of a job.
+func policyOf(j *job.Job) Policy {
+	return Policy{
+		MaxAttempts: j.MaxAttempts,
+		Strategy:    j.Retry.Strategy,
+		BaseDelay:   int(j.Retry.Base / time.Second),
+		MaxDelay:    int(j.Retry.Max / time.Second),
+	}
 }
 
 // readPolicy fills in the defaults and validates the policy as a whole (TF-020).
@@ -102,34 +101,4 @@ func (p *Policy) append(o *strictjson.Object) {
 	o.Text("backoff_strategy", p.Strategy.String())
 	o.Int("base_delay_seconds", int64(p.BaseDelay))
 	o.Int("max_delay_seconds", int64(p.MaxDelay))
-}
-
-// kind encodes the members that are stored in a job's kind.
-func (p *Policy) kind() string {
-	return p.Strategy.String() + " " + strconv.Itoa(p.BaseDelay) + " " + strconv.Itoa(p.MaxDelay)
-}
-
-// decodePolicy reads the policy of a job. A kind that cannot be read, such as that of a job which
-// another program has stored, gives the default delays.
-func decodePolicy(j *job.Job) Policy {
-	p := defaultPolicy
-	p.MaxAttempts = j.MaxAttempts
-	words := strings.Fields(j.Kind)
-	if len(words) != 3 {
-		return p
-	}
-	strategy, known := job.ParseStrategy(words[0])
-	if !known {
-		return p
-	}
-	baseDelay, err := strconv.Atoi(words[1])
-	if err != nil {
-		return p
-	}
-	maxDelay, err := strconv.Atoi(words[2])
-	if err != nil {
-		return p
-	}
-	p.Strategy, p.BaseDelay, p.MaxDelay = strategy, baseDelay, maxDelay
-	return p
 }

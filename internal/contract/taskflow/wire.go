@@ -18,7 +18,7 @@ func appendJob(o *strictjson.Object, j *job.Job) {
 	o.Int("priority", int64(j.Priority))
 	o.Text("status", string(j.State))
 	o.Texts("dependencies", d.dependencies)
-	p := decodePolicy(j)
+	p := policyOf(j)
 	o.Object("retry_policy", p.append)
 	o.Time("created_at", j.CreatedAt)
 	o.Time("updated_at", j.UpdatedAt)

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/sqlite"
 	"github.com/millrace/millrace/internal/store/sqlstore"
+	"github.com/millrace/millrace/internal/store/storetest"
 )
 
 const (
@@ -142,4 +143,15 @@ func TestFirstStartKilled(t *testing.T) {
 		c.Wait()
 		mustBeWhole(t, path)
 	}
+}
+
+func TestMigrationsKeepJobs(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "millrace.db")
+	storetest.RunMigrations(t, storetest.OldSchema{
+		Dialect: goose.DialectSQLite3,
+		DB:      rawDB(t, path),
+		Files:   os.DirFS("migrations"),
+		Open:    func() store.Store { return mustOpen(t, sqlite.Config{Path: path}) },
+	})
 }

@@ -46,6 +46,8 @@ func fullJob(key string) *job.Job {
 		Lease: 90*time.Second + 5*time.Microsecond, Run: job.RunID{0: 1, 7: 2, 15: 0xff},
 		LeaseUntil: start.Add(3 * time.Second),
 		Worker:     "worker", Attempts: 4, FailedAttempts: 3, LostAttempts: 7, MaxAttempts: 5,
+		Retry: job.RetryPolicy{Strategy: job.Exponential, Base: 5 * time.Microsecond,
+			Max: time.Hour, After: 2},
 		OpenDeps: 6, FailedDeps: 2, Parent: 1 << 40, Children: 9, Size: 1 << 50,
 		Definition: []byte(`{"a": 1}`), Payload: []byte{}, Progress: []byte{0, 0xff, 0xfe, '\''},
 		Result: []byte("\xc3\x28"), Failure: nil,
@@ -299,8 +301,8 @@ func changed(j *job.Job) *job.Job {
 
 // keepDefinition gives c the fields of j that only UpdateAll writes.
 func keepDefinition(c, j *job.Job) {
-	c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.MaxAttempts = j.Alias, j.Kind,
-		j.Queue, j.Owner, j.Priority, j.Lease, j.MaxAttempts
+	c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.MaxAttempts, c.Retry = j.Alias,
+		j.Kind, j.Queue, j.Owner, j.Priority, j.Lease, j.MaxAttempts, j.Retry
 	c.Parent, c.Trace, c.CreatedAt, c.Searchable, c.Children, c.Size = j.Parent, j.Trace,
 		j.CreatedAt, j.Searchable, j.Children, j.Size
 }

@@ -1,0 +1,24 @@
+package postgres_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/storetest"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+)
+
+func TestMigrationsKeepJobs(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	storetest.RunMigrations(t, storetest.OldSchema{
+		Dialect: goose.DialectPostgres,
+		DB:      pgtest.DB(t, url),
+		Files:   os.DirFS("migrations"),
+		Open:    func() store.Store { return mustOpen(t, postgres.Config{URL: url, Conns: 4}) },
+	})
+}

@@ -1,0 +1,113 @@
+package storetest
+
+import (
+	"database/sql"
+	"io/fs"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/sqlstore"
+)
+
+// OldSchema is an empty database that a test fills as an older version has left it.
+type OldSchema struct {
+	Dialect goose.Dialect
+	DB      *sql.DB
+	Files   fs.FS // all migrations
+	// Open opens the store on the database, which brings the schema to the newest version.
+	Open func() store.Store
+}
+
+// migrate runs the first migrations.
+func (o *OldSchema) migrate(tb testing.TB, version int) {
+	tb.Helper()
+	first := fstest.MapFS{}
+	names, err := fs.Glob(o.Files, "*.sql")
+	if err != nil || len(names) <= version {
+		tb.Fatalf("%d migrations, %v", len(names), err)
+	}
+	for _, name := range names[:version] {
+		text, err := fs.ReadFile(o.Files, name)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		first[name] = &fstest.MapFile{Data: text}
+	}
+	if err := sqlstore.Migrate(tb.Context(), o.Dialect, o.DB, first); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// oldJob is a job as version 2 of the schema has it, and what it becomes.
+type oldJob struct {
+	contract, kind string
+	maxAttempts    int
+
+	wantKind string
+	want     job.RetryPolicy
+}
+
+const insertOldJob = `INSERT INTO jobs (seq,ident,contract,kind,run_limit,scope,key,state,phase,
+	order_time,due_at,lease_until,worker,runs,failures,open_deps,held,failed_deps,updated_at,
+	started_at,settled_at,queue,lane,owner,priority,lease,parent,trace,created_at,listed,children,
+	size,apart) VALUES ($1,$2,$3,$4,$5,'','','',0,0,0,0,'',0,0,0,0,0,0,0,0,'',0,'',0,0,0,'',0,0,0,
+	0,0)`
+
+func (o *OldSchema) insert(tb testing.TB, seq int, j oldJob) {
+	tb.Helper()
+	if _, err := o.DB.ExecContext(tb.Context(), insertOldJob, seq, []byte{byte(seq)}, j.contract,
+		j.kind, j.maxAttempts); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// RunMigrations tests what the migrations make of jobs that are stored.
+func RunMigrations(t *testing.T, o OldSchema) {
+	const second = time.Second
+	standard := job.RetryPolicy{Strategy: job.Exponential, Base: 10 * second, Max: 300 * second}
+	jobs := []oldJob{
+		{"taskflow", "EXPONENTIAL 10 300", 3, "", standard},
+		{"taskflow", "LINEAR 7 3600", 10, "", job.RetryPolicy{Strategy: job.Linear,
+			Base: 7 * second, Max: 3600 * second}},
+		{"taskflow", "FIXED 60 60", 1, "", job.RetryPolicy{Strategy: job.Fixed, Base: 60 * second,
+			Max: 60 * second}},
+		{"taskflow", "", 3, "", standard},
+		{"taskflow", "EXPONENTIAL 10", 3, "", standard},
+		{"taskflow", "FIXED a b", 3, "", standard},
+		{"taskflow", "exponential 5 6", 3, "", standard},
+		{"fetchbox.task", "", 3, "", job.RetryPolicy{Strategy: job.Exponential, Base: second,
+			Max: 300 * second}},
+		{"fetchbox.task", "", 8, "", job.RetryPolicy{Strategy: job.Exponential, Base: second,
+			Max: 300 * second, After: 5}}, // replayed after five failed attempts
+		{"images", "process_file", 3, "process_file", job.RetryPolicy{Strategy: job.Exponential,
+			Base: 5 * second, Max: 300 * second}},
+		{"images.purge", "", 12, "", job.RetryPolicy{Strategy: job.Exponential, Base: second,
+			Max: 600 * second}},
+		{"forgerun", "FIXED 1 2", 3, "FIXED 1 2", job.RetryPolicy{}},
+		{"relay", "", 3, "", job.RetryPolicy{}},
+	}
+	o.migrate(t, 2)
+	for i, j := range jobs {
+		o.insert(t, i+1, j)
+	}
+	s := o.Open()
+	for i, want := range jobs {
+		var found []*job.Job
+		err := s.View(t.Context(), func(r store.Reader) (err error) {
+			found, err = r.Load(store.Selector{Seqs: []int64{int64(i + 1)}})
+			return err
+		})
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%+v: %d found, %v", want, len(found), err)
+		}
+		if got := found[0]; got.Retry != want.want || got.Kind != want.wantKind {
+			t.Errorf("%s %q became %q with %+v, want %q with %+v", want.contract, want.kind,
+				got.Kind, got.Retry, want.wantKind, want.want)
+		}
+	}
+}
