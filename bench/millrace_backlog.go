@@ -72,8 +72,8 @@ func (b *backlog) fill(ctx context.Context, path string, n int) (Phase, error) {
 	}
 	defer s.Close()
 	contract, err := relay.New(relay.Config{Registry: prometheus.NewRegistry(),
-		Log: slog.New(slog.DiscardHandler), MaxNumJobs: 1000, BodyLimit: 1 << 20,
-		RetryableStatus: 429})
+		Log:      slog.New(slog.DiscardHandler),
+		Settings: relay.Settings{MaxNumJobs: 1000, BodyLimit: 1 << 20, RetryableStatus: 429}})
 	if err != nil {
 		return Phase{}, err
 	}

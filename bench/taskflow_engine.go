@@ -70,7 +70,8 @@ func (f *flowInProcess) Run(ctx context.Context, n int) ([]Phase, error) {
 	random := func() (r [16]byte) { rand.Read(r[:]); return r }
 	t, err := taskflow.New(taskflow.Config{Log: slog.New(slog.DiscardHandler),
 		Registry: prometheus.NewRegistry(), Now: time.Now, Random: random,
-		Lease: time.Minute, MaxConcurrent: flowConcurrent, BodyLimit: 1, GraphBodyLimit: 1})
+		Settings:  taskflow.Settings{Lease: time.Minute, MaxConcurrent: flowConcurrent},
+		BodyLimit: 1, GraphBodyLimit: 1})
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/server"
+	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/store/sqlite"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/testkit"
@@ -55,7 +56,7 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 	ctx, log, started := context.Background(), slog.New(slog.DiscardHandler), time.Now()
 	elapsed := func() time.Duration { return time.Since(started) }
 	settings, err := config.Load(config.Sources{Flags: map[string]string{"data_dir": s.dir,
-		"listen": "127.0.0.1:0"}})
+		"listen": "127.0.0.1:0"}, Contracts: []*setting.Group{new(fetchbox.Settings).Group(nil)}})
 	if err != nil {
 		return nil, stop, err
 	}
@@ -75,12 +76,13 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 	c := fetchbox.Config{Log: log, Registry: prometheus.NewRegistry(), Now: time.Now,
 		Elapsed: elapsed, Random: testkit.RandomBytes,
 		Node: "test", Objects: objects, Streams: streams,
-		Types: map[string]fetchbox.Type{"pages": {}}, MaxResources: 2000,
-		MaxManifest: 5 << 20, Tries: 2, MaxLostRuns: 10, BackoffBase: 10 * time.Millisecond,
-		Lease: 30 * time.Second, ConnectTimeout: time.Second,
-		DownloadTimeout: 10 * time.Second, MaxDownload: 1 << 20, MaxPerHost: 16,
-		IdempotencyWindow: time.Hour, PruneInterval: time.Minute,
-		LedgerRetention: time.Hour, Egress: egress.Config{AllowLocal: true}}
+		PruneInterval: time.Minute, Egress: egress.Config{AllowLocal: true},
+		Settings: fetchbox.Settings{Types: map[string]*fetchbox.Type{"pages": {}},
+			MaxResources: 2000, MaxManifest: 5 << 20, Tries: 2, MaxLostRuns: 10,
+			BackoffBase: 10 * time.Millisecond, Lease: 30 * time.Second,
+			ConnectTimeout: time.Second, DownloadTimeout: 10 * time.Second,
+			MaxDownload: 1 << 20, MaxPerHost: 16, IdempotencyWindow: time.Hour,
+			LedgerRetention: time.Hour}}
 	if change != nil {
 		change(&c)
 	}

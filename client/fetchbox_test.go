@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
+	"github.com/millrace/millrace/internal/setting"
 
 	"github.com/millrace/millrace/client"
 )
@@ -211,7 +211,7 @@ func TestFetchBoxHealth(t *testing.T) {
 func TestFetchBoxTokens(t *testing.T) {
 	t.Parallel()
 	box, server := mustBox(t, client.Config{Token: "clients"}, func(c *fetchbox.Config) {
-		c.Token, c.OperatorToken = config.NewSecret("clients"), config.NewSecret("operators")
+		c.Token, c.OperatorToken = setting.NewSecret("clients"), setting.NewSecret("operators")
 	})
 	origin, _ := pagesOrigin(t)
 	spec := client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, "a")}

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/millrace/internal/contract/images/picture"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/server"
+	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/store/sqlite"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/testkit"
@@ -86,11 +87,11 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 	c := images.Config{Log: log, API: prometheus.NewRegistry(), Worker: prometheus.NewRegistry(),
 		Now: time.Now, Random: testkit.RandomBytes, Node: "test",
 		Objects: objects, Bucket: "millrace", Queue: images.Embedded(streams, log), WorkDir: dir,
-		LockTimeout: time.Minute, MaxAttempts: 3,
 		Processor: &picture.Processor{Command: []string{child},
 			Limits: picture.Limits{Pixels: 1_000_000, Memory: picture.DefaultMemory,
 				Timeout: picture.DefaultTimeout}},
-		Sizes: []int{16, 64}, MaxUpload: 1 << 20, MaxPixels: 1_000_000, Workers: 1,
+		Settings: images.Settings{LockTimeout: time.Minute, MaxAttempts: 3, Sizes: []int{16, 64},
+			MaxUpload: 1 << 20, MaxPixels: 1_000_000, Workers: 1},
 		Grace: 10 * time.Second}
 	if change != nil {
 		change(&c)
@@ -112,7 +113,7 @@ func serveNode(dir string, log *slog.Logger, contract server.Contract) (url stri
 	err error) {
 	ctx, started := context.Background(), time.Now()
 	settings, err := config.Load(config.Sources{Flags: map[string]string{"data_dir": dir,
-		"listen": "127.0.0.1:0"}})
+		"listen": "127.0.0.1:0"}, Contracts: []*setting.Group{new(images.Settings).Group()}})
 	if err != nil {
 		return "", nil, err
 	}

@@ -26,8 +26,8 @@ import (
 // exampleServer starts a real server for the examples.
 func exampleServer() (baseURL string, stop func()) {
 	contract, err := relay.New(relay.Config{Log: slog.New(slog.DiscardHandler),
-		Registry: prometheus.NewRegistry(), V1: true, MaxNumJobs: 1000,
-		BodyLimit: 1 << 20, RetryableStatus: 429})
+		Registry: prometheus.NewRegistry(), Settings: relay.Settings{V1: true, MaxNumJobs: 1000,
+			BodyLimit: 1 << 20, RetryableStatus: 429}})
 	if err != nil {
 		panic(err)
 	}

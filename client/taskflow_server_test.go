@@ -20,7 +20,8 @@ func serveFlow() (baseURL string, stop func(), err error) {
 	log := slog.New(slog.DiscardHandler)
 	contract, err := taskflow.New(taskflow.Config{Log: log, Registry: prometheus.NewRegistry(),
 		Now: time.Now, Random: testkit.RandomBytes,
-		Lease: time.Minute, MaxConcurrent: 1000, BodyLimit: 1 << 20, GraphBodyLimit: 16 << 20,
+		Settings:  taskflow.Settings{Lease: time.Minute, MaxConcurrent: 1000},
+		BodyLimit: 1 << 20, GraphBodyLimit: 16 << 20,
 		Runner: taskflow.Runner{Disabled: true}})
 	if err != nil {
 		return "", nil, err

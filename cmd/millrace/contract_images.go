@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/contract/images/cdn"
 	"github.com/millrace/millrace/internal/contract/images/picture"
@@ -21,7 +20,7 @@ import (
 )
 
 func newImagesContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
-	s := &p.settings.Images
+	s := p.settings.Images
 	child, err := pictureChild()
 	if err != nil {
 		return server.ServedContract{}, err
@@ -33,28 +32,23 @@ func newImagesContract(p *deps, log *slog.Logger) (server.ServedContract, error)
 	if p.messages == nil {
 		p.messages = images.Embedded(p.streams, log)
 	}
-	workers := s.Workers
-	if workers == 0 {
-		workers = runtime.NumCPU()
+	if s.Workers == 0 {
+		s.Workers = runtime.NumCPU()
 	}
 	r, err := images.New(images.Config{
-		Log:     log,
-		API:     p.registries.For(images.Name, "api"),
-		Worker:  p.registries.For(images.Name, "worker"),
-		Tracing: p.tracing,
-		Now:     p.process.Now,
-		Random:  randomBytes,
-		Node:    p.node,
-		Objects: p.objects,
-		Shared:  p.places,
-		Bucket:  p.settings.Objects.Bucket,
-		Queue:   p.messages,
-		CDN:     p.cdn,
-
-		Token:     s.Token,
-		Sizes:     s.Sizes,
-		MaxUpload: s.MaxUpload,
-		MaxPixels: int64(s.MaxPixels),
+		Settings: s,
+		Log:      log,
+		API:      p.registries.For(images.Name, "api"),
+		Worker:   p.registries.For(images.Name, "worker"),
+		Tracing:  p.tracing,
+		Now:      p.process.Now,
+		Random:   randomBytes,
+		Node:     p.node,
+		Objects:  p.objects,
+		Shared:   p.places,
+		Bucket:   p.settings.Objects.Bucket,
+		Queue:    p.messages,
+		CDN:      p.cdn,
 
 		Processor: &picture.Processor{
 			Command: child,
@@ -62,12 +56,7 @@ func newImagesContract(p *deps, log *slog.Logger) (server.ServedContract, error)
 				Timeout: picture.DefaultTimeout},
 		},
 		WorkDir:        workDir,
-		LockTimeout:    s.LockTimeout,
-		MaxAttempts:    s.MaxAttempts,
-		BackoffBase:    s.BackoffBase,
-		BackoffMax:     s.BackoffMax,
 		NoLocalWorkers: p.noWorkers,
-		Workers:        workers,
 		Grace:          p.handlerGrace(),
 	})
 	if err != nil {
@@ -113,10 +102,10 @@ func (d *deps) connectImages(ctx context.Context) error {
 
 // imageCDN is the CDN that is purged when an image changes; nil where the settings name none.
 func imageCDN(ctx context.Context, p *deps) (cdn.CDN, error) {
-	switch s := &p.settings.Images; s.CDN {
-	case config.CDNHTTP:
+	switch s := &p.settings.Images; s.CDNType {
+	case images.CDNHTTP:
 		return p.monitored(&cdn.HTTP{URL: s.CDNURL, Client: p.egress}), nil
-	case config.CDNCloudFront:
+	case images.CDNCloudFront:
 		network, err := cdn.NewCloudFront(context.WithoutCancel(ctx), s.CloudFrontDistribution,
 			p.egress)
 		return p.monitored(network), err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/account"
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/contract/images"
@@ -23,6 +22,7 @@ import (
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/places"
 	"github.com/millrace/millrace/internal/server"
+	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
 	workerapi "github.com/millrace/millrace/internal/worker/api"
@@ -38,7 +38,7 @@ import (
 // Whatever a step opened is closed by close, also where a later step failed.
 type deps struct {
 	process    cli.Process
-	settings   *config.Settings
+	settings   *nodeSettings
 	log        *slog.Logger
 	registries *telemetry.Registries
 	tracing    *telemetry.Tracing
@@ -54,7 +54,7 @@ type deps struct {
 	cdn        cdn.CDN        // purged when an image changes; nil for none
 
 	// operatorToken is the token that /operators requires; empty where it is open (G-FB-31).
-	operatorToken config.Secret
+	operatorToken setting.Secret
 
 	// remoteContracts are the contracts that were built and whose jobs remote workers may run.
 	remoteContracts []workerapi.Contract
@@ -101,24 +101,19 @@ func contractError(name string, err error) error {
 }
 
 func newRelayContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
-	s := &p.settings.Relay
 	r, err := relay.New(relay.Config{
+		Settings: p.settings.Relay,
 		Log:      log,
 		Registry: p.registries.For(relay.Name, ""),
 		Tracing:  p.tracing,
-
-		Token:           s.Token,
-		V1:              s.V1,
-		MaxNumJobs:      s.MaxNumJobs,
-		BodyLimit:       s.BodyLimit,
-		RetryableStatus: s.RetryableStatus,
 	})
-	return server.ServedContract{Contract: r, Listen: s.Listen, OpenAPI: relay.OpenAPI}, err
+	return server.ServedContract{Contract: r, Listen: p.settings.Relay.Listen,
+		OpenAPI: relay.OpenAPI}, err
 }
 
 // loadPepper reads the pepper. The first start makes one, but only where no setting names its
 // file: with a wrong path the node would get a new pepper and accept none of the existing keys.
-func loadPepper(s *config.Settings) ([]byte, error) {
+func loadPepper(s *nodeSettings) ([]byte, error) {
 	if path := s.Secrets.PepperFile; path != "" {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return nil, cli.UnableError(
@@ -138,67 +133,28 @@ func newForgeRunContract(p *deps, log *slog.Logger) (server.ServedContract, erro
 	if err != nil {
 		return server.ServedContract{}, err
 	}
-	s := &p.settings.ForgeRun
-	workers := s.Workers
+	s := p.settings.ForgeRun
 	if p.noWorkers {
-		workers = 0
+		s.Workers = 0
 	}
 	r, err := forgerun.New(forgerun.Config{
-		Log:         log,
-		LogRequests: s.LogRequests,
-		Registry:    p.registries.For(forgerun.Name, ""),
-		Tracing:     p.tracing,
-		Now:         p.process.Now,
-		Elapsed:     p.process.Elapsed,
-		Random:      randomBytes,
-		Pepper:      pepper,
-		Node:        p.node,
-		Client:      p.egress,
-
-		Types:              s.Types,
-		Workers:            workers,
-		JobsPerWorker:      s.JobsPerWorker,
-		Lease:              s.Lease,
-		Heartbeat:          s.Heartbeat,
-		Grace:              p.handlerGrace(),
-		MaxRunTime:         s.MaxRunTime,
-		CancelWindow:       s.CancelWindow,
-		FailureProbability: s.FailureProbability,
-		DurationScale:      s.DurationScale,
-
-		MaxRetries:  s.MaxRetries,
-		BackoffBase: s.BackoffBase,
-		BackoffMax:  s.BackoffMax,
-		AutoRetry:   s.AutoRetry,
-
-		RatePerMinute:      s.RateLimitPerMinute,
-		QuotaPerDay:        s.QuotaPerDay,
-		AnonymousPerMinute: s.AnonymousRateLimitPerMinute,
-		MaxActiveJobs:      s.MaxActiveJobs,
-		QueueSize:          s.QueueSize,
-		BodyLimit:          s.BodyLimit,
-		PayloadLimit:       s.PayloadLimit,
-
-		Retention:           s.Retention,
-		RevokedKeyRetention: s.RevokedKeyRetention,
-		KeyLifetime:         s.KeyLifetime,
-		Webhook:             webhookConfig(&p.settings.Webhook),
+		Settings: s,
+		Log:      log,
+		Registry: p.registries.For(forgerun.Name, ""),
+		Tracing:  p.tracing,
+		Now:      p.process.Now,
+		Elapsed:  p.process.Elapsed,
+		Random:   randomBytes,
+		Pepper:   pepper,
+		Node:     p.node,
+		Client:   p.egress,
+		Grace:    p.handlerGrace(),
 	})
 	if err != nil {
 		return server.ServedContract{}, err
 	}
 	p.remoteContracts = append(p.remoteContracts, r.RemoteWorkers())
 	return server.ServedContract{Contract: r, Listen: s.Listen, OpenAPI: forgerun.OpenAPI}, nil
-}
-
-func webhookConfig(s *config.Webhook) forgerun.Webhook {
-	return forgerun.Webhook{
-		Timeout:       s.Timeout,
-		MaxTries:      s.MaxAttempts,
-		BackoffBase:   s.BackoffBase,
-		BackoffMax:    s.BackoffMax,
-		BackoffFactor: s.BackoffFactor,
-	}
 }
 
 // handlerGrace is how long handlers may go on when the node stops. The rest of shutdown_grace is
@@ -215,30 +171,16 @@ const (
 )
 
 func newTaskFlowContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
-	s := &p.settings.TaskFlow
-	queues := map[string]taskflow.Queue{}
-	for name, q := range s.Queues {
-		queues[name] = taskflow.Queue{
-			Handler:       q.Handler,
-			URL:           q.URL,
-			Secret:        q.Secret,
-			Timeout:       q.Timeout,
-			MaxConcurrent: q.MaxConcurrent,
-		}
-	}
 	t, err := taskflow.New(taskflow.Config{
+		Settings: p.settings.TaskFlow,
 		Log:      log,
 		Registry: p.registries.For(taskflow.Name, ""),
 		Tracing:  p.tracing,
 		Now:      p.process.Now,
 		Random:   randomBytes,
 
-		Token:          s.Token,
-		Lease:          s.Lease,
-		MaxConcurrent:  s.MaxConcurrent,
 		BodyLimit:      taskFlowBodyLimit,
 		GraphBodyLimit: taskFlowGraphLimit,
-		Queues:         queues,
 		Runner: taskflow.Runner{Disabled: p.noWorkers, Node: p.node, Client: p.egress,
 			Grace: p.handlerGrace()},
 	})
@@ -246,7 +188,8 @@ func newTaskFlowContract(p *deps, log *slog.Logger) (server.ServedContract, erro
 		return server.ServedContract{}, err
 	}
 	p.remoteContracts = append(p.remoteContracts, t.RemoteWorkers())
-	return server.ServedContract{Contract: t, Listen: s.Listen, OpenAPI: taskflow.OpenAPI}, nil
+	return server.ServedContract{Contract: t, Listen: p.settings.TaskFlow.Listen,
+		OpenAPI: taskflow.OpenAPI}, nil
 }
 
 // buildAPIs builds what is served beside the contracts: the worker API, unless no contract has jobs

@@ -16,7 +16,6 @@ import (
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store/postgres"
@@ -138,7 +137,7 @@ func parseTimeOrAge(now time.Time, flag, text string) (time.Time, error) {
 }
 
 // exportStore exports from the store that the settings name.
-func exportStore(ctx context.Context, p cli.Process, s *config.Settings, part exportFilter) error {
+func exportStore(ctx context.Context, p cli.Process, s *nodeSettings, part exportFilter) error {
 	view, end, err := openViews(ctx, p, s)
 	if err != nil {
 		return err
@@ -171,7 +170,7 @@ func decodeExported(line []byte, readErr error) (j client.FetchBoxJob, err error
 }
 
 // openViews opens the store that the settings name for reading alone.
-func openViews(ctx context.Context, p cli.Process, s *config.Settings) (fetchbox.View, func(),
+func openViews(ctx context.Context, p cli.Process, s *nodeSettings) (fetchbox.View, func(),
 	error) {
 	if s.Store.Postgres() {
 		v, err := postgres.OpenViews(ctx, postgres.Config{URL: s.Store.Reveal()})

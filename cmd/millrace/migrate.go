@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/config"
 )
 
 // migrateCommand is `millrace migrate`.
@@ -40,7 +39,7 @@ when it is not.`,
 
 // migrate brings the schema of the store up to date and prints its versions. With status it only
 // prints them, and returns an error where they differ.
-func migrate(ctx context.Context, p cli.Process, s *config.Settings, status bool) error {
+func migrate(ctx context.Context, p cli.Process, s *nodeSettings, status bool) error {
 	have, want, err := schemaVersion(ctx, s)
 	if err != nil {
 		return err

@@ -13,7 +13,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/account"
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 )
@@ -80,7 +79,7 @@ func oneClientArg(_ *cobra.Command, args []string) error {
 
 // recoverKey issues a new key for a client and prints it. It makes neither a store nor a pepper
 // where there is none: no server would accept a key that was made with them.
-func recoverKey(ctx context.Context, p cli.Process, s *config.Settings, clientID string) error {
+func recoverKey(ctx context.Context, p cli.Process, s *nodeSettings, clientID string) error {
 	pepper, err := existingPepper(ctx, s)
 	if err != nil {
 		return err
@@ -103,8 +102,8 @@ func recoverKey(ctx context.Context, p cli.Process, s *config.Settings, clientID
 	accounts, err := account.New(account.Config{Engine: e, Pepper: pepper,
 		KeyLifetime:      s.ForgeRun.KeyLifetime,
 		RevokedRetention: s.ForgeRun.RevokedKeyRetention,
-		RatePerMinute:    s.ForgeRun.RateLimitPerMinute, QuotaPerDay: s.ForgeRun.QuotaPerDay,
-		AnonymousPerMinute: s.ForgeRun.AnonymousRateLimitPerMinute, Elapsed: p.Elapsed})
+		RatePerMinute:    s.ForgeRun.RatePerMinute, QuotaPerDay: s.ForgeRun.QuotaPerDay,
+		AnonymousPerMinute: s.ForgeRun.AnonymousPerMinute, Elapsed: p.Elapsed})
 	if err != nil {
 		return cli.WithCode(cli.ExitFailed, err)
 	}
@@ -120,7 +119,7 @@ func recoverKey(ctx context.Context, p cli.Process, s *config.Settings, clientID
 
 // existingPepper reads the pepper of a server that uses the store of the settings. A store with
 // another schema, or no pepper file, means that the settings are not those of the servers.
-func existingPepper(ctx context.Context, s *config.Settings) ([]byte, error) {
+func existingPepper(ctx context.Context, s *nodeSettings) ([]byte, error) {
 	have, want, err := schemaVersion(ctx, s)
 	if err != nil {
 		return nil, err

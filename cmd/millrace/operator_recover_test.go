@@ -21,7 +21,7 @@ import (
 type accountFixture struct {
 	testing.TB
 	settings []string // flags
-	loaded   *config.Settings
+	loaded   *nodeSettings
 	issued   account.Issued
 }
 
@@ -37,7 +37,7 @@ func newAccountFixture(tb testing.TB, set ...string) *accountFixture {
 		flags[name] = value
 	}
 	var err error
-	l.loaded, err = config.Load(config.Sources{File: os.DevNull, Explicit: true, Flags: flags})
+	l.loaded, err = loadSettings(config.Sources{File: os.DevNull, Explicit: true, Flags: flags})
 	l.noError(err)
 	l.withAccounts(func(a *account.Accounts) {
 		l.noError(a.Check(tb.Context()))

@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/setting"
 )
 
 // operatorToken makes sure that there is a token for the operator: that of the setting, else that
 // of the file operator.token in the data directory, else a new one in that file.
-func operatorToken(s *config.Settings, log *slog.Logger) error {
+func operatorToken(s *nodeSettings, log *slog.Logger) error {
 	if !s.Operator.Token.Empty() {
 		return nil
 	}
@@ -25,14 +25,14 @@ func operatorToken(s *config.Settings, log *slog.Logger) error {
 		return cli.UnableError("the operator's token cannot be read: %v", err)
 	}
 	if stored := string(bytes.TrimSpace(text)); stored != "" {
-		s.Operator.Token = config.NewSecret(stored)
+		s.Operator.Token = setting.NewSecret(stored)
 		return nil
 	}
 	token := rand.Text()
 	if err := writeSecret(path, token+"\n"); err != nil {
 		return cli.UnableError("the operator's token cannot be stored: %v", err)
 	}
-	s.Operator.Token = config.NewSecret(token)
+	s.Operator.Token = setting.NewSecret(token)
 	log.Info("made a token for the operator; /operators needs none until operator.token is set",
 		"file", path)
 	return nil

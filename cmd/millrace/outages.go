@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/contract/images/cdn"
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
@@ -123,8 +123,8 @@ func (d *deps) monitored(network cdn.CDN) cdn.CDN {
 }
 
 // cdnAddress returns the address that purges are sent to, for the log.
-func cdnAddress(s *config.Images) string {
-	if s.CDN == config.CDNHTTP {
+func cdnAddress(s *images.Settings) string {
+	if s.CDNType == images.CDNHTTP {
 		return hostsOf(s.CDNURL, "")
 	}
 	return "CloudFront " + s.CloudFrontDistribution

@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
@@ -76,7 +75,7 @@ type serveMode struct{ noWorkers, workersOnly bool }
 // The order of a start is a promise. Nothing is made in the data directory before the settings, the
 // addresses and everything elsewhere were tried, so that a node that does not start leaves nothing
 // behind. The node listens last: a client that is answered talks to a complete node.
-func serve(ctx context.Context, p cli.Process, settings *config.Settings, mode serveMode) (
+func serve(ctx context.Context, p cli.Process, settings *nodeSettings, mode serveMode) (
 	err error) {
 	tuneGC(p)
 	log, err := telemetry.NewLogger(p.Stderr, settings.Log.Format, settings.Log.Level)
@@ -146,7 +145,7 @@ func loggedAs(p cli.Process, format string, err error) error {
 }
 
 // checkStart tries what most often stops a start, before anything is made.
-func checkStart(ctx context.Context, s *config.Settings) error {
+func checkStart(ctx context.Context, s *nodeSettings) error {
 	if s.Serves(forgerun.Name) && s.Secrets.PepperFile != "" {
 		if _, err := loadPepper(s); err != nil {
 			return err
@@ -155,7 +154,7 @@ func checkStart(ctx context.Context, s *config.Settings) error {
 	if err := checkLocalStore(ctx, s); err != nil {
 		return err
 	}
-	return cli.WithCode(cli.ExitUnable, server.CheckListen(ctx, s))
+	return cli.WithCode(cli.ExitUnable, server.CheckListen(ctx, s.Settings))
 }
 
 // tuneGC trades memory for time. A server keeps a few megabytes, and what it allocates for a
@@ -202,7 +201,7 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 		return nil, err
 	}
 	node, err := server.New(server.Config{
-		Settings:    k.settings,
+		Settings:    k.settings.Settings,
 		Store:       opened,
 		Contracts:   contracts,
 		APIs:        apis,

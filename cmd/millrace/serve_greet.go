@@ -6,12 +6,9 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/forgerun"
-	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/contract/relay"
-	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/server"
 )
 
@@ -67,16 +64,7 @@ func (d *deps) page(workersOnly bool) *server.Page {
 // openAccess names what can be used without a token.
 func (d *deps) openAccess() string {
 	s := d.settings
-	var open []string
-	for _, c := range []struct {
-		name  string
-		token config.Secret
-	}{{images.Name, s.Images.Token}, {taskflow.Name, s.TaskFlow.Token},
-		{fetchbox.Name, s.FetchBox.Token}, {relay.Name, s.Relay.Token}} {
-		if s.Serves(c.name) && c.token.Empty() {
-			open = append(open, c.name)
-		}
-	}
+	open := s.OpenContracts()
 	if s.ServesWorkers() && s.Worker.Token.Empty() {
 		open = append(open, "/worker")
 	}

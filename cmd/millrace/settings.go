@@ -8,7 +8,13 @@ import (
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
+	"github.com/millrace/millrace/internal/contract/forgerun"
+	"github.com/millrace/millrace/internal/contract/images"
+	"github.com/millrace/millrace/internal/contract/relay"
+	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/setting"
 )
 
 // settingsFlags are the flags of commands that use the settings of a server.
@@ -31,19 +37,46 @@ var otherVariables = []string{cli.EnvServer, cli.EnvToken, cli.EnvCACert, cli.En
 	"MILLRACE_RUN_ID", "MILLRACE_STATE", "MILLRACE_CONTRACT", "MILLRACE_ATTEMPT", "MILLRACE_TEST_"}
 
 // load resolves the settings. An invalid setting is a usage error.
-func (f *settingsFlags) load(p cli.Process, c *cobra.Command) (*config.Settings, error) {
+func (f *settingsFlags) load(p cli.Process, c *cobra.Command) (*nodeSettings, error) {
 	src, err := f.sources(p, c)
 	if err != nil {
 		return nil, err
 	}
-	s, err := config.Load(src)
+	s, err := loadSettings(src)
 	return s, cli.WithCode(cli.ExitUsage, err)
+}
+
+// nodeSettings are the settings of a node with those of all contracts.
+type nodeSettings struct {
+	*config.Settings
+	ForgeRun forgerun.Settings
+	Images   images.Settings
+	TaskFlow taskflow.Settings
+	FetchBox fetchbox.Settings
+	Relay    relay.Settings
+}
+
+// groups returns what the contracts declare, in the order in which users see them.
+func (s *nodeSettings) groups() []*setting.Group {
+	return []*setting.Group{s.ForgeRun.Group(), s.Images.Group(), s.TaskFlow.Group(),
+		s.FetchBox.Group(handler.Options()), s.Relay.Group()}
+}
+
+// defaultSettings are those of a node for which nothing is set.
+func defaultSettings() *config.Settings { return config.Default(new(nodeSettings).groups()) }
+
+func loadSettings(src config.Sources) (*nodeSettings, error) {
+	s := &nodeSettings{}
+	src.Contracts = s.groups()
+	var err error
+	s.Settings, err = config.Load(src)
+	return s, err
 }
 
 // sources returns where the settings come from: the file, the environment and the flags.
 func (f *settingsFlags) sources(p cli.Process, c *cobra.Command) (config.Sources, error) {
 	src := config.Sources{File: config.DefaultFile, Environ: p.Environ, Flags: map[string]string{},
-		OtherVariables: otherVariables, Handlers: handler.Options()}
+		OtherVariables: otherVariables}
 	if c.Flags().Changed("config") {
 		src.File, src.Explicit = f.file, true
 	}
@@ -64,6 +97,7 @@ func (f *settingsFlags) logFormat(p cli.Process, c *cobra.Command) string {
 	if err != nil {
 		return "text"
 	}
+	src.Contracts = new(nodeSettings).groups()
 	return config.LogFormat(src)
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/postgres"
@@ -20,10 +19,10 @@ import (
 )
 
 // databaseFile is the path of the SQLite database.
-func databaseFile(s *config.Settings) string { return filepath.Join(s.DataDir, "millrace.db") }
+func databaseFile(s *nodeSettings) string { return filepath.Join(s.DataDir, "millrace.db") }
 
 // openStore opens what the settings name and brings its schema up to date.
-func openStore(ctx context.Context, p cli.Process, s *config.Settings,
+func openStore(ctx context.Context, p cli.Process, s *nodeSettings,
 	observe func(string, time.Duration, error)) (store.Store, error) {
 	if s.Store.Postgres() {
 		log, err := telemetry.NewLogger(p.Stderr, s.Log.Format, s.Log.Level)
@@ -48,13 +47,13 @@ func openStore(ctx context.Context, p cli.Process, s *config.Settings,
 
 // checkLocalStore refuses a start on PostgreSQL in a data directory whose SQLite database has jobs:
 // no worker would ever claim them.
-func checkLocalStore(ctx context.Context, s *config.Settings) error {
+func checkLocalStore(ctx context.Context, s *nodeSettings) error {
 	if !s.Store.Postgres() || s.IgnoreLocalStore {
 		return nil
 	}
 	const hint = "start with store=sqlite to go on with them, or with " +
 		"--set ignore_local_store=true to leave them there"
-	jobs, others, err := sqlite.CountJobs(ctx, databaseFile(s), config.ContractNames()...)
+	jobs, others, err := sqlite.CountJobs(ctx, databaseFile(s), s.ContractNames()...)
 	switch {
 	case err != nil:
 		return cli.UnableError("data_dir: %q holds a SQLite database that cannot be read (%v); "+
@@ -74,7 +73,7 @@ func checkLocalStore(ctx context.Context, s *config.Settings) error {
 
 // schemaVersion reports the schema of the configured store and the newest that this binary knows.
 // It makes no database where there is none.
-func schemaVersion(ctx context.Context, s *config.Settings) (have, want int64, err error) {
+func schemaVersion(ctx context.Context, s *nodeSettings) (have, want int64, err error) {
 	if s.Store.Postgres() {
 		have, want, err = postgres.SchemaVersion(ctx, s.Store.Reveal())
 		return have, want, storeError(s, err)
@@ -88,7 +87,7 @@ func schemaVersion(ctx context.Context, s *config.Settings) (have, want int64, e
 }
 
 // storeError says in one sentence that the store cannot be opened, and why.
-func storeError(s *config.Settings, err error) error {
+func storeError(s *nodeSettings, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/setting"
 )
 
 // warnMisspelledVariables warns of environment variables that have no effect because their names
@@ -18,7 +18,7 @@ func warnMisspelledVariables(p cli.Process, c *cobra.Command) {
 	if c.Name() == "serve" || c.Name() == "config" {
 		return
 	}
-	for _, text := range config.MisspelledVariables(p.Environ, otherVariables) {
+	for _, text := range defaultSettings().MisspelledVariables(p.Environ, otherVariables) {
 		fmt.Fprintln(p.Stderr, "millrace:", text)
 	}
 }
@@ -44,14 +44,14 @@ func flagError(c *cobra.Command, err error) error {
 		return cli.UsageError("%v", err)
 	}
 	takesSettings := c.Flags().Lookup("set") != nil
-	if key, ok := config.SimilarKey(name); ok && takesSettings {
+	if key, ok := defaultSettings().SimilarKey(name); ok && takesSettings {
 		return cli.UsageError("%v; did you mean --set %s=VALUE?", err, key)
 	}
 	var names []string
 	for _, match := range flagNames.FindAllStringSubmatch(c.Flags().FlagUsages(), -1) {
 		names = append(names, match[1])
 	}
-	similar, ok := config.Closest(name, names)
+	similar, ok := setting.Closest(name, names)
 	switch {
 	case ok:
 		return cli.UsageError("%v; did you mean --%s?", err, similar)

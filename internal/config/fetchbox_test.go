@@ -2,10 +2,14 @@ package config
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/contract/fetchbox"
 )
 
 const galleryConfig = `
@@ -32,19 +36,18 @@ primary = ["https://p3:443/"]
 // TestJobTypes goes through the settings of job types and proxy pools (FB-068, G-FB-26, G-FB-34).
 func TestJobTypes(t *testing.T) {
 	t.Parallel()
-	s := mustLoad(t, Sources{File: mustFile(t, galleryConfig),
-		Handlers: map[string][]string{"default": nil, "gallery": {"a.b"}},
+	s := mustLoadWith(t, map[string][]string{"default": nil, "gallery": {"a.b"}}, Sources{File: mustFile(t, galleryConfig),
 		Environ: []string{"MILLRACE__JOB_TYPES__DEFAULT__STORAGE__BUCKET=things",
 			"MILLRACE__PROXY__POOLS__DC__FALLBACKS="},
 		Flags: map[string]string{"job_types.gallery.storage.key_prefix": "g"}})
 	t.Run("FB-068 a table per job type", func(t *testing.T) {
-		if got := sortedNames(s.JobTypes); !slices.Equal(got,
+		if got := slices.Sorted(maps.Keys(s.FetchBox.Types)); !slices.Equal(got,
 			[]string{"default", "gallery", "v1.plain"}) {
 			t.Errorf("got types %v", got)
 		}
-		g := s.JobTypes["gallery"]
-		if g.Handler != "gallery" || g.ProxyPrimary != "res.eu" ||
-			!slices.Equal(g.ProxyFallbacks, []string{"dc"}) || g.Bucket != "photos" ||
+		g := s.FetchBox.Types["gallery"]
+		if g.Handler != "gallery" || g.Proxy.Primary != "res.eu" ||
+			!slices.Equal(g.Proxy.Fallbacks, []string{"dc"}) || g.Bucket != "photos" ||
 			g.KeyPrefix != "g" ||
 			g.DefaultHeaders["User-Agent"].Reveal() != "x/1" ||
 			g.DefaultHeaders["X.Dotted"].Reveal() != "hush" || len(g.DefaultHeaders) != 2 {
@@ -52,22 +55,22 @@ func TestJobTypes(t *testing.T) {
 		}
 	})
 	t.Run("FB-072 options are handed on as they are", func(t *testing.T) {
-		g := s.JobTypes["gallery"]
+		g := s.FetchBox.Types["gallery"]
 		nested, _ := g.Options["a.b"].(map[string]any)
 		if g.MaxParallel() != 8 || nested["token"] != "hush" || len(g.Options) != 2 ||
-			s.JobTypes["default"].MaxParallel() != 0 {
+			s.FetchBox.Types["default"].MaxParallel() != 0 {
 			t.Errorf("got %v", g.Options)
 		}
 	})
 	t.Run("FB-073 a default handler exists", func(t *testing.T) {
-		if d := s.JobTypes["default"]; d.Handler != "default" || d.Bucket != "things" ||
-			s.JobTypes["v1.plain"].Handler != "default" {
+		if d := s.FetchBox.Types["default"]; d.Handler != "default" || d.Bucket != "things" ||
+			s.FetchBox.Types["v1.plain"].Handler != "default" {
 			t.Errorf("got %+v", d)
 		}
 	})
 	t.Run("G-FB-34 pools", func(t *testing.T) {
-		p := s.Pools["res.eu"]
-		if len(s.Pools) != 2 || len(p.Primary) != 2 ||
+		p := s.FetchBox.Pools["res.eu"]
+		if len(s.FetchBox.Pools) != 2 || len(p.Primary) != 2 ||
 			p.Primary[0].Reveal() != "http://u:hush@p1:3128" ||
 			!slices.Equal(p.Fallbacks, []string{"dc"}) {
 			t.Errorf("got %+v", p)
@@ -155,8 +158,8 @@ func TestJobTypesRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Load(Sources{File: mustFile(t, tt.toml),
-				Handlers: map[string][]string{"default": nil, "gallery": {"album"}}})
+			_, err := loadWith(map[string][]string{"default": nil, "gallery": {"album"}},
+				Sources{File: mustFile(t, tt.toml)})
 			if err == nil {
 				t.Fatal("it is taken")
 			}
@@ -183,28 +186,28 @@ func TestTableEntries(t *testing.T) {
 			"job_types.gallery.options.list": `["a", 1]`, "job_types.v1.plain.options.size": "1.5",
 			"job_types.v1.plain.options.lines":          "1\nother = 2",
 			"job_types.gallery.default_headers.X-Count": "7"}})
-	g, plain := s.JobTypes["gallery"], s.JobTypes["v1.plain"]
+	g, plain := s.FetchBox.Types["gallery"], s.FetchBox.Types["v1.plain"]
 	list, _ := g.Options["list"].([]any)
 	if g.MaxParallel() != 5 || g.Options["deep"] != true || g.Options["word"] != "plain text" ||
 		len(list) != 2 || list[0] != "a" || len(g.Options) != 5 {
 		t.Errorf("got %v", g.Options)
 	}
-	if s.JobTypes["default"].MaxParallel() != 3 || plain.Options["size"] != 1.5 ||
+	if s.FetchBox.Types["default"].MaxParallel() != 3 || plain.Options["size"] != 1.5 ||
 		plain.Options["lines"] != "1\nother = 2" {
-		t.Errorf("got %v, %v", s.JobTypes["default"].Options, plain.Options)
+		t.Errorf("got %v, %v", s.FetchBox.Types["default"].Options, plain.Options)
 	}
 	if g.DefaultHeaders["X-Count"].Reveal() != "7" ||
 		g.DefaultHeaders["User-Agent"].Reveal() != "x/1" {
 		t.Errorf("got %d headers", len(g.DefaultHeaders))
 	}
-	if got := s.origin("job_types.gallery.options"); !strings.HasPrefix(got,
+	if got := s.Settings.origin("job_types.gallery.options"); !strings.HasPrefix(got,
 		"flag --set job_types.gallery.options.") {
 		t.Errorf("the options come from %s", got)
 	}
 	for flag, want := range map[string]string{"job_types.x.options.max_parallel_downloads": "a whole number from 1 to 10000",
 		"job_types.x.default_headers.X-A": `expected headers with text; "X-A" is none`,
 		"job_types.x.options.":            "unknown key", "job_types.x.handler.y": "unknown key"} {
-		_, err := Load(Sources{Flags: map[string]string{flag: "hush\n"}})
+		_, err := load(Sources{Flags: map[string]string{flag: "hush\n"}})
 		if err == nil || !strings.Contains(err.Error(), want) ||
 			(strings.Contains(err.Error(), "hush") && !strings.HasPrefix(want, "unknown")) {
 			t.Errorf("%s: got %v", flag, err)
@@ -229,7 +232,7 @@ func TestStreamListen(t *testing.T) {
 		{map[string]string{"stream.listen": "127.0.0.1:4222", "stream.url": "nats://h:4222"},
 			`"stream.url" is set (flag --set stream.url)`},
 	} {
-		s, err := Load(Sources{Flags: tt.flags})
+		s, err := load(Sources{Flags: tt.flags})
 		if (tt.want == "" && err != nil) ||
 			(tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want))) {
 			t.Errorf("%v: got %v, want %s", tt.flags, err, tt.want)
@@ -243,7 +246,7 @@ func TestStreamListen(t *testing.T) {
 func TestFetchBoxDefaults(t *testing.T) {
 	t.Parallel()
 	got := mustLoad(t, Sources{}).FetchBox
-	want := FetchBox{MaxResources: 1000, MaxManifest: 5 << 20, MaxAttempts: 3, MaxLostRuns: 10,
+	want := fetchbox.Settings{MaxResources: 1000, MaxManifest: 5 << 20, Tries: 3, MaxLostRuns: 10,
 		BackoffBase: time.Second, Lease: 30 * time.Second,
 		ConnectTimeout: 10 * time.Second, DownloadTimeout: time.Minute, MaxDownload: 1 << 30,
 		MaxPerHost: 16, IdempotencyWindow: 14 * 24 * time.Hour,
@@ -259,7 +262,8 @@ func TestFetchBoxDefaults(t *testing.T) {
 			t.Errorf("%s: got %+v", id, got)
 		}
 	}
-	if got != want {
+	got.Types, got.Pools = nil, nil
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -276,15 +280,15 @@ fallbacks = ["proxies/global"]
 [proxy.pools."proxies/global"]
 primary = ["http://h:2"]
 `
-	s, err := Load(Sources{File: mustFile(t, sample), Handlers: map[string][]string{"default": nil},
+	s, err := loadWith(map[string][]string{"default": nil}, Sources{File: mustFile(t, sample),
 		Environ: []string{`MILLRACE__PROXY__POOLS__PROXIES/EMERGENCY__PRIMARY=http://h:3`},
 		Flags:   map[string]string{"proxy.pools.proxies/global.fallbacks": "proxies/emergency"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(s.JobTypes["gallery"].ProxyPrimary, s.JobTypes["gallery"].ProxyFallbacks,
-		s.Pools["proxies/eu-primary"].Fallbacks, s.Pools["proxies/global"].Fallbacks,
-		len(s.Pools["proxies/emergency"].Primary))
+	got := fmt.Sprint(s.FetchBox.Types["gallery"].Proxy.Primary, s.FetchBox.Types["gallery"].Proxy.Fallbacks,
+		s.FetchBox.Pools["proxies/eu-primary"].Fallbacks, s.FetchBox.Pools["proxies/global"].Fallbacks,
+		len(s.FetchBox.Pools["proxies/emergency"].Primary))
 	want := "proxies/eu-primary[proxies/global proxies/emergency] [proxies/global] " +
 		"[proxies/emergency] 1"
 	if got != want {

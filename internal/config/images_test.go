@@ -14,7 +14,7 @@ func TestImages(t *testing.T) {
 	if i.LockTimeout != 10*time.Minute || i.MaxAttempts != 3 || i.BackoffBase != 5*time.Second ||
 		i.BackoffMax != 5*time.Minute ||
 		!slices.Equal(i.Sizes, []int{100, 400, 800, 1600}) || i.MaxUpload != 32<<20 ||
-		i.MaxPixels != 50_000_000 || i.CDN != CDNNone {
+		i.MaxPixels != 50_000_000 || i.CDNType != "none" {
 		t.Errorf("got %+v", i)
 	}
 	t.Run("what is taken", func(t *testing.T) {
@@ -37,23 +37,23 @@ func TestImages(t *testing.T) {
 		"images.lock_timeout":            {"0s"},
 	} {
 		for _, v := range values {
-			if _, err := Load(Sources{Flags: map[string]string{key: v}}); err == nil ||
+			if _, err := load(Sources{Flags: map[string]string{key: v}}); err == nil ||
 				!strings.Contains(err.Error(), key) {
 				t.Errorf("%s = %q: %v", key, v, err)
 			}
 		}
 	}
 	t.Run("a CDN needs what it is told at", func(t *testing.T) {
-		for cdn, needs := range map[string]string{CDNHTTP: "images.cdn_url",
-			CDNCloudFront: "images.cloudfront_distribution"} {
-			_, err := Load(Sources{Flags: map[string]string{"images.cdn": cdn}})
+		for cdn, needs := range map[string]string{"http": "images.cdn_url",
+			"cloudfront": "images.cloudfront_distribution"} {
+			_, err := load(Sources{Flags: map[string]string{"images.cdn": cdn}})
 			if err == nil || !strings.Contains(err.Error(), `"`+needs+`" is missing`) {
 				t.Errorf("%s: %v", cdn, err)
 			}
 		}
 	})
 	t.Run("beyond loopback it needs a token", func(t *testing.T) {
-		_, err := Load(Sources{Flags: map[string]string{"contracts": "images",
+		_, err := load(Sources{Flags: map[string]string{"contracts": "images",
 			"listen": "10.1.2.3:80", "trusted_network": "true",
 			"operator.token": strings.Repeat("o", 32)}})
 		if err == nil || !strings.Contains(err.Error(), "images.token") {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/knadh/koanf/providers/file"
+
+	"github.com/millrace/millrace/internal/setting"
 )
 
 // DefaultFile is the file in the working directory that is read when the command line names none.
@@ -27,15 +29,14 @@ type Sources struct {
 	// OtherVariables are environment variables with the prefix of settings that are none. A name
 	// that ends in _ stands for all variables with that prefix.
 	OtherVariables []string
-	// Handlers are the handlers of FetchBox that are compiled in, with the options they support.
-	// Nil leaves handlers and options unchecked.
-	Handlers map[string][]string
+	// Contracts are what the contracts declare, in the order in which users see them.
+	Contracts []*setting.Group
 }
 
 // loader applies the layers to settings and collects the problems.
 type loader struct {
-	settings Settings
-	problems []Problem
+	settings *Settings
+	problems []setting.Problem
 	// failed are the keys with an invalid value, which checks across keys leave out.
 	failed map[string]bool
 }
@@ -44,11 +45,11 @@ type loader struct {
 func Load(src Sources) (*Settings, error) {
 	l := gather(src)
 	l.settings.applyCommonToken()
-	l.problems = append(l.problems, l.settings.check(l.failed, src.Handlers)...)
+	l.problems = append(l.problems, l.settings.check(l.failed)...)
 	if err := newError(l.problems); err != nil {
 		return nil, err
 	}
-	return &l.settings, nil
+	return l.settings, nil
 }
 
 // LogFormat returns the format of the log even when other settings are wrong, so that the problems
@@ -57,46 +58,54 @@ func LogFormat(src Sources) string { return gather(src).settings.Log.Format }
 
 // gather applies the layers in their order.
 func gather(src Sources) *loader {
-	l := newLoader()
+	l := newLoader(src.Contracts)
 	l.file(src.File, src.Explicit)
 	l.environment(src.Environ)
-	l.settings.unknownVariables = unknownVariables(src.Environ, src.OtherVariables)
+	l.settings.unknownVariables = l.settings.findUnknownVariables(src.Environ, src.OtherVariables)
 	for _, name := range slices.Sorted(maps.Keys(src.Flags)) {
-		l.apply(name, input{raw: src.Flags[name], isText: true},
-			"flag --set "+printable(shorten(name)))
+		l.apply(name, setting.Input{Raw: src.Flags[name], IsText: true},
+			"flag --set "+setting.Printable(setting.Shorten(name)))
 	}
 	return l
 }
 
 // newLoader returns a loader with the default layer.
-func newLoader() *loader {
-	l := &loader{failed: map[string]bool{}}
-	l.settings.origins = map[string]string{}
-	l.settings.jobType(defaultHandler)
-	for _, k := range keys {
-		l.apply(k.name, input{raw: k.defaultValue, isText: true}, originDefault)
+func newLoader(contracts []*setting.Group) *loader {
+	s := &Settings{groups: contracts, origins: map[string]string{}}
+	s.keys = s.nodeKeys()
+	for _, g := range contracts {
+		s.keys = append(s.keys, g.Keys...)
+		for i := range g.Sections {
+			s.sections = append(s.sections, &g.Sections[i])
+		}
+	}
+	l := &loader{settings: s, failed: map[string]bool{}}
+	for _, k := range s.keys {
+		l.apply(k.Name, setting.Input{Raw: k.Default, IsText: true}, originDefault)
 	}
 	return l
 }
 
+// Default returns the settings of a node for which nothing is set.
+func Default(contracts []*setting.Group) *Settings { return newLoader(contracts).settings }
+
 // apply sets one key from one layer, or records a problem.
-func (l *loader) apply(name string, in input, origin string) {
-	k, ok := findKey(name)
-	if !ok && in.isText {
-		k, ok = findEntry(name)
+func (l *loader) apply(name string, in setting.Input, origin string) {
+	k, ok := l.settings.bind(name)
+	if !ok && in.IsText {
+		k, ok = l.settings.findEntry(name)
 	}
 	if !ok {
-		l.problems = append(l.problems, unknownKey(name, origin))
+		l.problems = append(l.problems, l.settings.unknownKey(name, origin))
 		return
 	}
-	v := k.bind(&l.settings)
-	if err := v.set(in); err != nil {
-		l.problems = append(l.problems, wrongValue(k, v, in, origin, err))
-		l.failed[k.name] = true
+	if err := k.Value.Set(in); err != nil {
+		l.problems = append(l.problems, wrongValue(k, in, origin, err))
+		l.failed[k.Name] = true
 		return
 	}
 	if origin != originDefault {
-		l.settings.origins[k.name] = origin
+		l.settings.origins[k.Name] = origin
 	}
 }
 
@@ -108,7 +117,7 @@ func (l *loader) file(path string, explicit bool) {
 		}
 		return
 	}
-	origin := "file " + printable(path)
+	origin := "file " + setting.Printable(path)
 	data, err := file.Provider(path).ReadBytes()
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !explicit:
@@ -122,9 +131,9 @@ func (l *loader) file(path string, explicit bool) {
 // addFileProblem records a problem of the file as a whole. All keys count as failed, since the file
 // may have set any of them.
 func (l *loader) addFileProblem(origin, text string, err error) {
-	l.problems = append(l.problems, Problem{Origin: origin, Text: text, err: err})
-	for _, k := range keys {
-		l.failed[k.name] = true
+	l.problems = append(l.problems, setting.Problem{Origin: origin, Text: text, Err: err})
+	for _, k := range l.settings.keys {
+		l.failed[k.Name] = true
 	}
 }
 
@@ -152,12 +161,12 @@ func (l *loader) environment(environ []string) {
 		if values[name] == "" {
 			continue
 		}
-		origin := "environment " + printable(shorten(name))
+		origin := "environment " + setting.Printable(setting.Shorten(name))
 		key := strings.ReplaceAll(strings.TrimPrefix(name, envPrefix), "__", ".")
 		if key != strings.ToUpper(key) {
-			l.problems = append(l.problems, unknownKey(key, origin))
+			l.problems = append(l.problems, l.settings.unknownKey(key, origin))
 			continue
 		}
-		l.apply(strings.ToLower(key), input{raw: values[name], isText: true}, origin)
+		l.apply(strings.ToLower(key), setting.Input{Raw: values[name], IsText: true}, origin)
 	}
 }

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/contract/forgerun"
+	"github.com/millrace/millrace/internal/contract/relay"
 )
 
 // mustFile writes a settings file and gives its path.
@@ -22,9 +25,15 @@ func mustFile(tb testing.TB, text string) string {
 	return path
 }
 
-func mustLoad(tb testing.TB, src Sources) *Settings {
+func mustLoad(tb testing.TB, src Sources) *loaded {
 	tb.Helper()
-	s, err := Load(src)
+	return mustLoadWith(tb, nil, src)
+}
+
+// mustLoadWith is mustLoad where handlers of FetchBox are compiled in.
+func mustLoadWith(tb testing.TB, handlers map[string][]string, src Sources) *loaded {
+	tb.Helper()
+	s, err := loadWith(handlers, src)
 	if err != nil {
 		tb.Fatalf("Load: %v", err)
 	}
@@ -35,9 +44,9 @@ func mustLoad(tb testing.TB, src Sources) *Settings {
 // cut off.
 func loadProblems(tb testing.TB, src Sources) []string {
 	tb.Helper()
-	s, err := Load(src)
+	s, err := load(src)
 	if err == nil {
-		tb.Fatalf("Load succeeded with %+v", *s)
+		tb.Fatalf("Load succeeded with %+v", *s.Settings)
 	}
 	if s != nil {
 		tb.Error("settings together with an error")
@@ -52,7 +61,7 @@ func loadProblems(tb testing.TB, src Sources) []string {
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, Sources{})
-	got := *s
+	got := s
 	store, contracts := got.Store, got.Contracts
 	if store.Reveal() != "sqlite" || store.Postgres() {
 		t.Errorf("store %v", store)
@@ -72,7 +81,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("log %+v, operator %+v", got.Log, got.Operator)
 	}
 	// G-RL-09, G-RL-11, G-RL-13, G-RL-22, G-RL-24
-	want := Relay{V1: true, MaxNumJobs: 1000, BodyLimit: 64 << 20, RetryableStatus: 429}
+	want := relay.Settings{V1: true, MaxNumJobs: 1000, BodyLimit: 64 << 20, RetryableStatus: 429}
 	if got.Relay != want {
 		t.Errorf("relay %+v, want %+v", got.Relay, want)
 	}
@@ -86,25 +95,25 @@ func TestDefaults(t *testing.T) {
 
 // checkForgeRunDefaults holds the figures of the requirements: FR-142, FR-172, FR-174, FR-176,
 // FR-212, FR-055, G-FR-06, G-FR-14, G-FR-17, G-FR-27, G-FR-32, G-FR-37, G-FR-48.
-func checkForgeRunDefaults(t *testing.T, got Settings) {
+func checkForgeRunDefaults(t *testing.T, got *loaded) {
 	t.Helper()
-	want := ForgeRun{LogRequests: true, Types: []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"},
+	want := forgerun.Settings{LogRequests: true, Types: []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"},
 		Workers: 4, JobsPerWorker: 1, Lease: 30 * time.Second,
 		Heartbeat: 5 * time.Second, MaxRunTime: 120 * time.Second, MaxRetries: 3,
 		BackoffBase: time.Second, BackoffMax: time.Minute,
-		RateLimitPerMinute: 600, AnonymousRateLimitPerMinute: 60, MaxActiveJobs: 1000,
+		RatePerMinute: 600, AnonymousPerMinute: 60, MaxActiveJobs: 1000,
 		QueueSize: 100_000, BodyLimit: 1 << 20,
 		PayloadLimit: 256 << 10, FailureProbability: 0.2, DurationScale: 1,
 		Retention:           30 * 24 * time.Hour,
-		RevokedKeyRetention: 90 * 24 * time.Hour, KeyLifetime: 90 * 24 * time.Hour}
+		RevokedKeyRetention: 90 * 24 * time.Hour, KeyLifetime: 90 * 24 * time.Hour,
+		Webhook: forgerun.Webhook{Timeout: 5 * time.Second, MaxTries: 8, BackoffBase: time.Second,
+			BackoffFactor: 5, BackoffMax: 2 * time.Hour}}
 	if !reflect.DeepEqual(got.ForgeRun, want) {
 		t.Errorf("forgerun %+v, want %+v", got.ForgeRun, want)
 	}
-	hook := Webhook{Timeout: 5 * time.Second, MaxAttempts: 8, BackoffBase: time.Second,
-		BackoffFactor: 5, BackoffMax: 2 * time.Hour}
-	if got.Webhook != hook || got.Egress.Allow != nil || got.Telemetry.OTLPEndpoint != "" ||
+	if got.Egress.Allow != nil || got.Telemetry.OTLPEndpoint != "" ||
 		got.PepperFile() != "millrace-data/pepper" {
-		t.Errorf("webhook %+v, egress %+v, telemetry %+v, pepper %s", got.Webhook, got.Egress,
+		t.Errorf("egress %+v, telemetry %+v, pepper %s", got.Egress,
 			got.Telemetry, got.PepperFile())
 	}
 }
@@ -153,7 +162,7 @@ v1 = false
 		}
 	}
 	if s.DataDir != "from-flag" || s.Relay.BodyLimit != 1<<20 || s.Relay.V1 {
-		t.Errorf("got %+v", *s)
+		t.Errorf("got %+v", *s.Settings)
 	}
 }
 
@@ -161,7 +170,7 @@ func TestFile(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "none.toml")
 	mustLoad(t, Sources{File: missing})
-	_, err := Load(Sources{File: missing, Explicit: true})
+	_, err := load(Sources{File: missing, Explicit: true})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing file: %v is not fs.ErrNotExist", err)
 	}
@@ -296,7 +305,7 @@ func TestAllProblemsAtOnceSorted(t *testing.T) {
 			t.Fatalf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	_, err := Load(src)
+	_, err := load(src)
 	e, ok := errors.AsType[*Error](err)
 	if !ok || len(e.Problems) != len(want) || e.Problems[0].Key != "data_dir" ||
 		e.Problems[0].Origin != "file "+src.File {

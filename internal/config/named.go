@@ -3,181 +3,154 @@ package config
 import (
 	"slices"
 	"strings"
+
+	"github.com/millrace/millrace/internal/setting"
 )
-
-// namedSection declares a section that has the same settings for each of many names, such as
-// [taskflow.queues.NAME].
-type namedSection struct {
-	section    string
-	allowDots  bool                     // a name may hold dots
-	valid      func(name string) bool   // whether a name is one
-	validNames string                   // what a valid name is
-	names      func(*Settings) []string // that have settings
-	declare    func(*Settings, string)  // what a section with nothing in it does; nil: nothing
-	members    []member
-}
-
-// member declares one setting of every name.
-type member struct {
-	name        string
-	description string
-	bind        func(s *Settings, name string) value
-}
-
-var namedSections = []*namedSection{queueSection, jobTypeSection, proxyPoolSection}
 
 // namePlaceholder stands for a name where none is known.
 const namePlaceholder = "NAME"
 
-// nameLetters are what names in settings are made of; some have dots and hyphens as well.
-const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
-
-// key is the setting of one name.
-func (n *namedSection) key(name string, m *member) key {
-	return key{name: n.section + "." + name + "." + m.name, description: m.description,
-		bind: func(s *Settings) value {
-			return m.bind(s, name)
-		}}
+// members returns the settings of one name of a section.
+func members(n *setting.Section, name string) []setting.Key {
+	keys := n.Items.Members(name)
+	for i := range keys {
+		keys[i].Name = n.Name + "." + name + "." + keys[i].Name
+	}
+	return keys
 }
 
 // suffix returns the part of a key after the section.
-func (n *namedSection) suffix(key string) (string, bool) {
-	return strings.CutPrefix(key, n.section+".")
+func suffix(n *setting.Section, key string) (string, bool) {
+	return strings.CutPrefix(key, n.Name+".")
 }
 
-// findNamedKey is find for the keys of named sections.
-func findNamedKey(at string) (key, bool) {
-	for _, n := range namedSections {
-		rest, suffix := n.suffix(at)
-		for i := range n.members {
-			name, ok := strings.CutSuffix(rest, "."+n.members[i].name)
-			if suffix && ok && n.valid(name) {
-				return n.key(name, &n.members[i]), true
+// findItem returns the section of a key, and the name that the key belongs to there.
+func (s *Settings) findItem(at string) (n *setting.Section, name string, ok bool) {
+	for _, n := range s.sections {
+		rest, below := suffix(n, at)
+		for _, member := range n.Items.Members(namePlaceholder) {
+			name, ok := strings.CutSuffix(rest, "."+member.Name)
+			if below && ok && n.Valid(name) {
+				return n, name, true
 			}
 		}
 	}
-	return key{}, false
+	return nil, "", false
 }
 
-// findNamedSection reports whether a key is a named section or the part of one for a name.
-func findNamedSection(at string) (n *namedSection, name string, ok bool) {
-	if _, ok := findNamedKey(at); ok {
+// findNamed is find for the keys of sections.
+func (s *Settings) findNamed(at string) (setting.Key, bool) {
+	n, name, ok := s.findItem(at)
+	if !ok {
+		return setting.Key{}, false
+	}
+	keys := members(n, name)
+	return keys[slices.IndexFunc(keys, func(k setting.Key) bool { return k.Name == at })], true
+}
+
+// findSection reports whether a key is a section or the part of one for a name.
+func (s *Settings) findSection(at string) (n *setting.Section, name string, ok bool) {
+	if _, _, ok := s.findItem(at); ok {
 		return nil, "", false
 	}
-	for _, n := range namedSections {
-		rest, below := n.suffix(at)
-		if at == n.section || (below && n.valid(rest)) {
+	for _, n := range s.sections {
+		rest, below := suffix(n, at)
+		if at == n.Name || (below && n.Valid(rest)) {
 			return n, rest, true
 		}
-		if strings.HasPrefix(n.section, at+".") {
+		if strings.HasPrefix(n.Name, at+".") {
 			return n, "", true
 		}
 	}
 	return nil, "", false
 }
 
-// similarNamedKeys are the keys that an unknown one in a named section may have been meant to be.
-func similarNamedKeys(at string) []string {
+// similarNamedKeys are the keys that an unknown one in a section may have been meant to be.
+func (s *Settings) similarNamedKeys(at string) []string {
 	var similar []string
-	for _, n := range namedSections {
-		rest, suffix := n.suffix(at)
-		if at != n.section && !suffix {
+	for _, n := range s.sections {
+		rest, below := suffix(n, at)
+		if at != n.Name && !below {
 			continue
 		}
 		name, _, _ := strings.Cut(rest, ".")
-		if !suffix || !n.valid(name) {
+		if !below || !n.Valid(name) {
 			name = namePlaceholder
 		}
-		for i := range n.members {
-			similar = append(similar, n.key(name, &n.members[i]).name)
+		for _, k := range members(n, name) {
+			similar = append(similar, k.Name)
 		}
 	}
 	return similar
 }
 
 // nameHint says what a key's NAME may be.
-func nameHint(key string) string {
-	for _, n := range namedSections {
-		if rest, suffix := n.suffix(key); suffix && strings.HasPrefix(rest, namePlaceholder+".") {
-			return " " + namePlaceholder + " is " + n.validNames
+func (s *Settings) nameHint(key string) string {
+	for _, n := range s.sections {
+		if rest, below := suffix(n, key); below && strings.HasPrefix(rest, namePlaceholder+".") {
+			return " " + namePlaceholder + " is " + n.ValidNames
 		}
 	}
 	return ""
 }
 
 // namedKeys are the keys of the names that have settings.
-func (s *Settings) namedKeys() []key {
-	var all []key
-	for _, n := range namedSections {
-		for _, name := range slices.Sorted(slices.Values(n.names(s))) {
-			for i := range n.members {
-				all = append(all, n.key(name, &n.members[i]))
-			}
+func (s *Settings) namedKeys() []setting.Key {
+	var all []setting.Key
+	for _, n := range s.sections {
+		for _, name := range n.Items.Names() {
+			all = append(all, members(n, name)...)
 		}
 	}
 	return all
 }
 
 // allowsDots reports whether the members of a table are names that may contain dots.
-func allowsDots(section string) bool {
-	return slices.ContainsFunc(namedSections, func(n *namedSection) bool {
-		return n.allowDots && n.section == section
+func (s *Settings) allowsDots(section string) bool {
+	return slices.ContainsFunc(s.sections, func(n *setting.Section) bool {
+		return n.AllowDots && n.Name == section
 	})
 }
 
-// tableValue is a value that is written as a table. Where there is only text, in the environment
-// and in flags, its entries are keys of their own.
-type tableValue interface {
-	value
-	table() map[string]any // a copy of what is stored, as a file would have it
-	entry(text string) any // what text means as an entry
-}
-
-// entryValue is one entry of a table.
-type entryValue struct {
-	tableValue
-	name string
-}
-
-func (v entryValue) set(in input) error {
-	text, _ := in.textValue()
-	table := v.table()
-	table[v.name] = v.entry(text)
-	return v.tableValue.set(input{raw: table})
-}
-
-// findEntry is find for the entries of tables; it gives the key of the table.
-func findEntry(at string) (key, bool) {
+// findEntry is find for the entries of tables: it returns the key of the table, with a value that
+// adds the entry to what the table has.
+func (s *Settings) findEntry(at string) (setting.Key, bool) {
 	for i, r := range at {
-		if entry := at[i:]; r == '.' && len(entry) > 1 && isTableKey(at[:i]) {
-			k, _ := findNamedKey(at[:i])
-			table := k.bind
-			k.bind = func(s *Settings) value { return entryValue{table(s).(tableValue), entry[1:]} }
-			return k, true
+		entry := at[i:]
+		if r != '.' || len(entry) < 2 || !s.isTableKey(at[:i]) {
+			continue
 		}
+		k, _ := s.bind(at[:i])
+		table := k.Value
+		k.Value.Secret = true
+		k.Value.Set = func(in setting.Input) error {
+			text, _ := in.Text()
+			entries := table.Table.Entries()
+			entries[entry[1:]] = text
+			if table.Table.Typed {
+				entries[entry[1:]] = parseEntry(text)
+			}
+			return table.Set(setting.Input{Raw: entries})
+		}
+		return k, true
 	}
-	return key{}, false
+	return setting.Key{}, false
 }
 
 // isTableKey reports whether the value of a key is a table, whose members are not keys.
-func isTableKey(at string) bool {
-	k, ok := findNamedKey(at)
-	if !ok {
-		return false
-	}
-	_, ok = k.bind(new(Settings)).(tableValue)
-	return ok
+func (s *Settings) isTableKey(at string) bool {
+	k, ok := s.findNamed(at)
+	return ok && k.Value.Table != nil
 }
 
-// flatten returns the keys of a document with their values.
-func flatten(tree map[string]any, prefix string, result map[string]any) map[string]any {
+// flatten adds the keys of a document to result, with their values.
+func (s *Settings) flatten(tree map[string]any, prefix string, result map[string]any) {
 	for name, v := range tree {
 		if table, isTable := v.(map[string]any); isTable && len(table) > 0 &&
-			!isTableKey(prefix+name) {
-			flatten(table, prefix+name+".", result)
+			!s.isTableKey(prefix+name) {
+			s.flatten(table, prefix+name+".", result)
 			continue
 		}
 		result[prefix+name] = v
 	}
-	return result
 }

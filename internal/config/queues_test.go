@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/setting"
 )
 
 const testSigningSecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
@@ -19,7 +22,7 @@ func TestQueues(t *testing.T) {
 		Environ: []string{"MILLRACE__TASKFLOW__QUEUES__DEMO__HANDLER=simulate"},
 		Flags:   map[string]string{"taskflow.queues.Mail.timeout": "5s"},
 	})
-	for name, want := range map[string]TaskFlowQueue{
+	for name, want := range map[string]taskflow.Queue{
 		"Mail": {Handler: "http", URL: "http://127.0.0.1:9/x", Timeout: 5 * time.Second},
 		"slow": {Handler: "none", Timeout: 30 * time.Second, MaxConcurrent: 2},
 		"demo": {Handler: "simulate", Timeout: 30 * time.Second},
@@ -34,7 +37,7 @@ func TestQueues(t *testing.T) {
 			t.Errorf("%s: the secret is %q", name, secret)
 		}
 		plain := *got
-		if plain.Secret = (Secret{}); plain != want {
+		if plain.Secret = (setting.Secret{}); plain != want {
 			t.Errorf("%s: got %+v, want %+v", name, plain, want)
 		}
 	}
@@ -69,8 +72,9 @@ func TestServesWorkers(t *testing.T) {
 		{Settings{Listen: "127.0.0.1:1", Contracts: []string{"relay"}}, false},
 		{Settings{Listen: ":1", Contracts: []string{"forgerun"}}, false},
 		{Settings{Listen: ":1", Contracts: []string{"forgerun"},
-			Worker: Worker{Token: NewSecret("w")}}, true},
+			Worker: Worker{Token: setting.NewSecret("w")}}, true},
 	} {
+		tt.s.groups = new(loaded).groups(nil)
 		if got := tt.s.ServesWorkers(); got != tt.want {
 			t.Errorf("%+v: got %v", tt.s, got)
 		}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
-	"strings"
 	"text/tabwriter"
+
+	"github.com/millrace/millrace/internal/setting"
 )
 
 // Entry is one resolved setting as `millrace config` shows it.
@@ -23,11 +23,11 @@ type Entry struct {
 type Entries []Entry
 
 // Resolved lists every setting, sorted by key.
-func (s Settings) Resolved() Entries {
-	entries := make(Entries, 0, len(keys))
-	for _, k := range slices.Concat(keys, s.namedKeys()) {
-		entries = append(entries, Entry{Key: k.name, Value: k.bind(&s).show(),
-			Origin: s.origin(k.name), Description: k.description})
+func (s *Settings) Resolved() Entries {
+	entries := make(Entries, 0, len(s.keys))
+	for _, k := range slices.Concat(s.keys, s.namedKeys()) {
+		entries = append(entries, Entry{Key: k.Name, Value: k.Value.Show(),
+			Origin: s.origin(k.Name), Description: k.Description})
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Key, b.Key) })
 	return entries
@@ -42,8 +42,8 @@ func (s *Settings) origin(name string) string {
 func (e Entries) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, x := range e {
-		if _, err := fmt.Fprintf(t, "%s\t%s\t%s\n", x.Key, printable(x.Value),
-			printable(x.Origin)); err != nil {
+		if _, err := fmt.Fprintf(t, "%s\t%s\t%s\n", x.Key, setting.Printable(x.Value),
+			setting.Printable(x.Origin)); err != nil {
 			return err
 		}
 	}
@@ -56,12 +56,4 @@ func (e Entries) WriteJSON(w io.Writer) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(e)
-}
-
-// printable quotes what would break a line of text.
-func printable(s string) string {
-	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.Quote(s)
-	}
-	return s
 }

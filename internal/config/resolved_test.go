@@ -6,29 +6,31 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/internal/setting"
 )
 
 func TestTable(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	var s Settings
-	for _, k := range keys {
-		if seen[k.name] || isSection(k.name) || strings.Count(k.name, ".") >= maxDepth ||
-			k.name != strings.ToLower(k.name) {
-			t.Errorf("%s is a bad name", k.name)
+	s := defaultSettings()
+	for _, k := range s.keys {
+		if seen[k.Name] || s.isSection(k.Name) || strings.Count(k.Name, ".") >= maxDepth ||
+			k.Name != strings.ToLower(k.Name) {
+			t.Errorf("%s is a bad name", k.Name)
 		}
-		seen[k.name] = true
-		if !strings.HasSuffix(k.description, ".") || len(k.description) > 120 {
-			t.Errorf("%s: %q is no sentence", k.name, k.description)
+		seen[k.Name] = true
+		if !strings.HasSuffix(k.Description, ".") || len(k.Description) > 120 {
+			t.Errorf("%s: %q is no sentence", k.Name, k.Description)
 		}
-		if err := k.bind(&s).set(input{raw: k.defaultValue, isText: true}); err != nil {
-			t.Errorf("%s: its default: %v", k.name, err)
+		if err := k.Value.Set(setting.Input{Raw: k.Default, IsText: true}); err != nil {
+			t.Errorf("%s: its default: %v", k.Name, err)
 		}
 	}
-	for _, c := range unauthenticatedContracts {
-		if !slices.Contains(contractNames, c.name) || !seen[c.name+".listen"] ||
-			!seen[c.name+".token"] {
-			t.Errorf("%s lacks a key", c.name)
+	for _, g := range s.groups {
+		lacksToken := g.Token != nil && !seen[g.Name+".token"]
+		if lacksToken || !seen[g.Name+".listen"] || g.Listen == nil {
+			t.Errorf("%s lacks a key", g.Name)
 		}
 	}
 }

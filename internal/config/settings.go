@@ -5,17 +5,19 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/millrace/millrace/internal/setting"
 )
 
-// Settings are all settings of a node, resolved. Load fills them; they are passed by value and do
-// not change.
+// Settings are the settings of a node, resolved. Load fills them together with what the contracts
+// declare; they do not change.
 type Settings struct {
-	Listen           string   // address of the common listener
-	DataDir          string   // directory of all files of this node
-	Store            StoreURL // where jobs are stored
+	Listen           string           // address of the common listener
+	DataDir          string           // directory of all files of this node
+	Store            setting.StoreURL // where jobs are stored
 	Postgres         Postgres
-	Contracts        []string // contracts that are served
-	Token            Secret   // of the open contracts that have none of their own
+	Contracts        []string       // contracts that are served
+	Token            setting.Secret // of the open contracts that have none of their own
 	TLS              TLS
 	TrustedNetwork   bool
 	TrustedProxies   []netip.Prefix // proxies whose header names the client's address
@@ -26,20 +28,15 @@ type Settings struct {
 	Secrets          Secrets
 	Egress           Egress
 	Telemetry        Telemetry
-	ForgeRun         ForgeRun
-	Webhook          Webhook
-	Images           Images
-	TaskFlow         TaskFlow
-	FetchBox         FetchBox
-	Relay            Relay
 	Worker           Worker
 	Objects          Objects
 	Stream           Stream
-	JobTypes         map[string]*JobType   // of FetchBox; default is always there
-	Pools            map[string]*ProxyPool // of proxies
-	IgnoreLocalStore bool                  // of SQLite, where Store is PostgreSQL
-	RebindStorage    bool                  // this node's objects and streams become the database's
+	IgnoreLocalStore bool // of SQLite, where Store is PostgreSQL
+	RebindStorage    bool // this node's objects and streams become the database's
 
+	groups           []*setting.Group // of all contracts, served or not
+	keys             []setting.Key
+	sections         []*setting.Section
 	unknownVariables []string
 	// key → where its value was written; a key left out has its default
 	origins map[string]string
@@ -65,7 +62,7 @@ func (t TLS) Enabled() bool { return t.Cert != "" && t.Key != "" }
 
 // Operator guards the admin API and the console.
 type Operator struct {
-	Token Secret // empty: made on first start
+	Token setting.Secret // empty: made on first start
 }
 
 // Log says how the process logs.
@@ -80,7 +77,7 @@ type Secrets struct {
 }
 
 // PepperFile returns the file with the secret under which API keys are hashed.
-func (s Settings) PepperFile() string {
+func (s *Settings) PepperFile() string {
 	if s.Secrets.PepperFile != "" {
 		return s.Secrets.PepperFile
 	}
@@ -97,75 +94,22 @@ type Telemetry struct {
 	OTLPEndpoint string // empty: no traces
 }
 
-// ForgeRun holds the settings of the ForgeRun contract.
-type ForgeRun struct {
-	Listen                      string // empty: the common listener
-	Types                       []string
-	Workers                     int
-	JobsPerWorker               int
-	Lease                       time.Duration
-	Heartbeat                   time.Duration
-	MaxRunTime                  time.Duration
-	CancelWindow                time.Duration // G-FR-32
-	MaxRetries                  int
-	BackoffBase                 time.Duration
-	BackoffMax                  time.Duration
-	AutoRetry                   bool // G-FR-06
-	RateLimitPerMinute          int
-	QuotaPerDay                 int // 0: none
-	AnonymousRateLimitPerMinute int // of an address, G-FR-16
-	MaxActiveJobs               int // over all nodes, G-FR-13
-	QueueSize                   int
-	BodyLimit                   int64 // bytes
-	PayloadLimit                int64 // bytes, G-FR-17
-	FailureProbability          float64
-	DurationScale               float64 // G-FR-55
-	Retention                   time.Duration
-	RevokedKeyRetention         time.Duration
-	KeyLifetime                 time.Duration // 0: for ever, G-FR-27
-	LogRequests                 bool          // at info and not at debug
+// Objects says where objects are kept.
+type Objects struct {
+	URL    string // empty: a directory in DataDir
+	Bucket string
 }
 
-// Webhook holds the settings of deliveries.
-type Webhook struct {
-	Timeout       time.Duration
-	MaxAttempts   int
-	BackoffBase   time.Duration
-	BackoffFactor float64
-	BackoffMax    time.Duration
-}
-
-// TaskFlow holds the settings of the TaskFlow contract.
-type TaskFlow struct {
-	Listen        string // empty: the common listener
-	Token         Secret // empty: open, on loopback only (G-TF-28)
-	MaxConcurrent int    // over all nodes, TF-059
-	Lease         time.Duration
-	Queues        map[string]*TaskFlowQueue // that have settings of their own
-}
-
-// TaskFlowQueue holds the settings of one queue (G-TF-37).
-type TaskFlowQueue struct {
-	Handler       string // one of the Handler... words
-	URL           string // of the handler http
-	Secret        Secret // that its requests are signed with; empty: unsigned
-	Timeout       time.Duration
-	MaxConcurrent int // over all nodes, 0: no limit of its own (G-TF-25)
+// Stream says where streams are kept.
+type Stream struct {
+	URL    string // empty: a server in the process
+	Listen string // where that can be reached; empty: nowhere
+	Token  setting.Secret
 }
 
 // Worker holds the settings of the worker API.
 type Worker struct {
-	Token Secret // empty: open, on loopback only (G-X-20)
-}
-
-// Relay holds the settings of the Relay contract.
-type Relay struct {
-	Listen          string // empty: the common listener
-	Token           Secret // empty: open, on loopback only (G-RL-24)
-	V1              bool   // G-RL-22
-	MaxNumJobs      int    // G-RL-11
-	BodyLimit       int64  // bytes, G-RL-13
-	RetryableStatus int    // 429 or 503, G-RL-09
+	Token setting.Secret // empty: open, on loopback only (G-X-20)
 }
 
 // Listener is an address to listen on, with the setting it is from.
@@ -173,39 +117,69 @@ type Listener struct{ Setting, Address string }
 
 // Listeners returns the addresses to listen on: the common one, those of contracts with their own,
 // and that of the embedded NATS server. Contracts may share an address.
-func (s Settings) Listeners() []Listener {
+func (s *Settings) Listeners() []Listener {
 	all := []Listener{{"listen", s.Listen}}
-	add := func(setting, address string, used bool) {
-		same := func(l Listener) bool { return l.Address == address }
-		if used && address != "" && (setting == "stream.listen" ||
-			!slices.ContainsFunc(all, same)) {
-			all = append(all, Listener{setting, address})
+	for _, g := range s.served() {
+		if *g.Listen != "" && !slices.ContainsFunc(all, func(l Listener) bool {
+			return l.Address == *g.Listen
+		}) {
+			all = append(all, Listener{g.Name + ".listen", *g.Listen})
 		}
 	}
-	add("forgerun.listen", s.ForgeRun.Listen, s.Serves("forgerun"))
-	add("images.listen", s.Images.Listen, s.Serves("images"))
-	add("taskflow.listen", s.TaskFlow.Listen, s.Serves("taskflow"))
-	add("fetchbox.listen", s.FetchBox.Listen, s.Serves("fetchbox"))
-	add("relay.listen", s.Relay.Listen, s.Serves("relay"))
-	add("stream.listen", s.Stream.Listen, s.UsesStreams())
+	if s.Stream.Listen != "" && s.UsesStreams() {
+		all = append(all, Listener{"stream.listen", s.Stream.Listen})
+	}
 	return all
 }
 
 // UsesStreams reports whether a contract that is served needs streams.
-func (s Settings) UsesStreams() bool {
-	return s.Serves("fetchbox") || (s.Serves("images") && s.Images.QueueURL == "")
+func (s *Settings) UsesStreams() bool {
+	return slices.ContainsFunc(s.served(), func(g *setting.Group) bool {
+		return g.UsesStreams != nil && g.UsesStreams()
+	})
 }
 
 // OnLoopback reports whether every listener, that of the streams included, can be reached from this
 // machine only.
-func (s Settings) OnLoopback() bool {
-	return (s.Stream.Listen == "" || IsLoopback(s.Stream.Listen)) &&
+func (s *Settings) OnLoopback() bool {
+	return (s.Stream.Listen == "" || setting.IsLoopback(s.Stream.Listen)) &&
 		!slices.ContainsFunc(s.Listeners(), func(l Listener) bool {
-			return !IsLoopback(l.Address)
+			return !setting.IsLoopback(l.Address)
 		})
 }
 
+// ContractNames returns the names of all contracts, served or not.
+func (s *Settings) ContractNames() []string {
+	names := make([]string, len(s.groups))
+	for i, g := range s.groups {
+		names[i] = g.Name
+	}
+	return names
+}
+
 // Serves reports whether a contract is served.
-func (s Settings) Serves(contract string) bool {
+func (s *Settings) Serves(contract string) bool {
 	return slices.Contains(s.Contracts, contract)
+}
+
+// served returns what the contracts declare that are served.
+func (s *Settings) served() []*setting.Group {
+	var all []*setting.Group
+	for _, g := range s.groups {
+		if s.Serves(g.Name) {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// OpenContracts returns the names of the contracts that are served and require no credentials.
+func (s *Settings) OpenContracts() []string {
+	var open []string
+	for _, g := range s.served() {
+		if g.Token != nil && g.Token.Empty() {
+			open = append(open, g.Name)
+		}
+	}
+	return open
 }

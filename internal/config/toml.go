@@ -9,6 +9,8 @@ import (
 
 	"github.com/knadh/koanf/parsers/toml/v2"
 	"github.com/knadh/koanf/v2"
+
+	"github.com/millrace/millrace/internal/setting"
 )
 
 const (
@@ -20,27 +22,28 @@ const (
 func (l *loader) document(data []byte, origin string) {
 	if len(data) > maxFileSize {
 		l.addFileProblem(origin, fmt.Sprintf("%s cannot be read: larger than %s", origin,
-			formatSize(maxFileSize)), nil)
+			setting.FormatSize(maxFileSize)), nil)
 		return
 	}
-	p := &parser{}
+	p := &parser{settings: l.settings}
 	k := koanf.New(".")
 	if err := k.Load(bytesProvider(data), p); err != nil {
 		l.addFileProblem(origin, origin+" is not valid TOML: "+err.Error(), nil)
 		return
 	}
 	for _, name := range p.refused {
-		l.problems = append(l.problems, unknownKey(name, origin))
+		l.problems = append(l.problems, l.settings.unknownKey(name, origin))
 	}
-	flat := flatten(k.Raw(), "", map[string]any{})
+	flat := map[string]any{}
+	l.settings.flatten(k.Raw(), "", flat)
 	for _, name := range slices.Sorted(maps.Keys(flat)) {
-		if table, ok := flat[name].(map[string]any); ok && len(table) == 0 && isSection(name) {
-			if n, of, _ := findNamedSection(name); n != nil && n.declare != nil && of != "" {
-				n.declare(&l.settings, of)
+		if table, ok := flat[name].(map[string]any); ok && len(table) == 0 && l.settings.isSection(name) {
+			if n, item, _ := l.settings.findSection(name); n != nil && n.AddEmpty && item != "" {
+				n.Items.Add(item)
 			}
 			continue // an empty section
 		}
-		l.apply(name, input{raw: flat[name]}, origin)
+		l.apply(name, setting.Input{Raw: flat[name]}, origin)
 	}
 }
 
@@ -54,7 +57,10 @@ func (c bytesProvider) Read() (map[string]any, error) { return nil, errors.ErrUn
 // parser wraps koanf's TOML parser. A panic becomes an error, no error repeats text of the
 // document, which may contain a secret, and keys that koanf would confuse, with a dot inside a
 // member or nested too deep, are refused.
-type parser struct{ refused []string }
+type parser struct {
+	settings *Settings
+	refused  []string
+}
 
 func (p *parser) Unmarshal(data []byte) (tree map[string]any, err error) {
 	defer func() {
@@ -80,9 +86,9 @@ func (p *parser) prune(tree map[string]any, prefix []string) {
 		path := append(slices.Clone(prefix), member)
 		table, isTable := v.(map[string]any)
 		switch {
-		case isTable && isTableKey(strings.Join(path, ".")):
+		case isTable && p.settings.isTableKey(strings.Join(path, ".")):
 		case member == "" || (strings.Contains(member, ".") &&
-			!allowsDots(strings.Join(prefix, "."))):
+			!p.settings.allowsDots(strings.Join(prefix, "."))):
 			path[len(prefix)] = "'" + member + "'"
 			p.refused = append(p.refused, strings.Join(path, "."))
 			delete(tree, member)
@@ -98,11 +104,20 @@ func (p *parser) prune(tree map[string]any, prefix []string) {
 	}
 }
 
+// parseEntry reads a text as a file would have it; what is nothing there is a string.
+func parseEntry(text string) any {
+	tree, err := (&parser{settings: &Settings{}}).Unmarshal([]byte("entry = " + text))
+	if err != nil || len(tree) != 1 || tree["entry"] == nil {
+		return text
+	}
+	return tree["entry"]
+}
+
 // syntaxError keeps the position and the parser's own text. The text of strconv is dropped, since
 // it repeats the value.
 func syntaxError(err error) error {
 	text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "toml: "), ": strconv.")
-	text = printable(text)
+	text = setting.Printable(text)
 	if at, ok := errors.AsType[interface {
 		error
 		Position() (row, column int)

@@ -3,7 +3,6 @@ package config
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 var valueTests = []struct {
@@ -238,7 +237,7 @@ func TestValues(t *testing.T) {
 
 func checkValue(t *testing.T, src Sources, key, want string) {
 	t.Helper()
-	s, err := Load(src)
+	s, err := load(src)
 	if text, wrong := strings.CutPrefix(want, "!"); wrong {
 		if err == nil || !strings.Contains(err.Error(), text) ||
 			!strings.Contains(err.Error(), `"`+key) {
@@ -255,53 +254,6 @@ func checkValue(t *testing.T, src Sources, key, want string) {
 	for _, e := range s.Resolved() {
 		if e.Key == key && e.Value != want {
 			t.Errorf("%+v: got %q, want %q", src, e.Value, want)
-		}
-	}
-}
-
-// TestShownIsAccepted keeps show and set each other's inverse.
-func TestShownIsAccepted(t *testing.T) {
-	t.Parallel()
-	for _, d := range []time.Duration{0, 1, time.Second, 90 * time.Second, time.Minute, time.Hour,
-		61 * time.Minute, 720 * time.Hour,
-		time.Hour + time.Second, 10 * time.Minute, 10 * time.Hour} {
-		if got, ok := parseDuration(formatDuration(d)); !ok || got != d {
-			t.Errorf("%v is shown as %q", d, formatDuration(d))
-		}
-	}
-	for n, want := range map[int64]string{0: "0B", 1: "1B", 1000: "1KB", 1024: "1KiB",
-		64 << 20: "64MiB", 5e9: "5GB",
-		1<<63 - 1: "9223372036854775807B", 1 << 40: "1TiB", 1500: "1500B"} {
-		if got, ok := parseSize(formatSize(n)); !ok || got != n || formatSize(n) != want {
-			t.Errorf("%d is shown as %q, want %q", n, formatSize(n), want)
-		}
-	}
-	for d, want := range map[time.Duration]string{25 * time.Second: "25s", time.Minute: "1m",
-		720 * time.Hour:  "720h",
-		10 * time.Second: "10s", 10 * time.Minute: "10m", 90 * time.Minute: "1h30m"} {
-		if got := formatDuration(d); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
-func TestNearest(t *testing.T) {
-	t.Parallel()
-	names := []string{"forgerun", "images", "taskflow", "fetchbox", "relay"}
-	for word, want := range map[string]string{"relai": "relay", "Relay": "relay",
-		"fetch": "fetchbox", "image": "images",
-		strings.Repeat("x", 1<<20): "fetchbox"} {
-		if got := nearest(word, names); got != want {
-			t.Errorf("%.20s: got %s, want %s", word, got, want)
-		}
-	}
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"abc", "abc", 0},
-		{"ab", "ba", 1}, {"sevre", "serve", 1}, {"wrok", "work", 1}, {"ca", "abc", 3}} {
-		if got := editDistance(tt.a, tt.b); got != tt.want {
-			t.Errorf("%s to %s: got %d, want %d", tt.a, tt.b, got, tt.want)
 		}
 	}
 }

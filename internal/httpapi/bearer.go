@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/setting"
 )
 
 // bearer checks the token of a Router. It compares digests in constant time, so that the time
@@ -16,7 +16,7 @@ type bearer struct {
 	digest   [sha256.Size]byte
 }
 
-func newBearer(token config.Secret) bearer {
+func newBearer(token setting.Secret) bearer {
 	return bearer{required: !token.Empty(), digest: sha256.Sum256([]byte(token.Reveal()))}
 }
 

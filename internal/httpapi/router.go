@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -61,8 +61,8 @@ type Router struct {
 	Name      string
 	Prefixes  []string
 	Routes    []Route
-	Token     config.Secret // required of every request as a bearer token, unless empty
-	BodyLimit int64         // bytes, for routes without a limit of their own
+	Token     setting.Secret // required of every request as a bearer token, unless empty
+	BodyLimit int64          // bytes, for routes without a limit of their own
 	// WriteError answers an error. No other code of a contract writes errors.
 	WriteError func(*Call, error)
 	Log        *slog.Logger

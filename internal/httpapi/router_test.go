@@ -19,9 +19,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/setting"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -44,7 +44,7 @@ func newTestRouter(log *slog.Logger, token string) *httpapi.Router {
 	}
 	return &httpapi.Router{
 		Name: "made", Prefixes: []string{"/made/"}, BodyLimit: testBodyLimit, Log: log,
-		Token: config.NewSecret(token),
+		Token: setting.NewSecret(token),
 		Routes: []httpapi.Route{
 			{Method: "POST", Pattern: "/made/echo", Handle: echo, ReadsBody: true},
 			{Method: "GET", Pattern: "/made/{a}", Handle: member, NoStore: true},

@@ -26,6 +26,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/server"
+	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
 )
@@ -88,7 +89,8 @@ func testSettings(t *testing.T, set map[string]string) *config.Settings {
 	for k, v := range set {
 		flags[k] = v
 	}
-	s, err := config.Load(config.Sources{Flags: flags})
+	s, err := config.Load(config.Sources{Flags: flags,
+		Contracts: []*setting.Group{{Name: "made", Listen: new(string)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +334,7 @@ func TestListenErrors(t *testing.T) {
 		"192.0.2.1:0":            "not one of this machine's",
 		"no.such.host.invalid:1": "cannot listen on",
 	} {
-		s, _ := newServer(t, map[string]string{"relay.token": "t", "operator.token": "t",
+		s, _ := newServer(t, map[string]string{"operator.token": "t",
 			"trusted_network": "true"},
 			server.ServedContract{Contract: newFakeContract(longPoll)},
 			server.ServedContract{Contract: secondContract{newFakeContract(longPoll)},

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/setting"
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
@@ -30,7 +30,7 @@ func OpenWorkers(tb testing.TB, e *engine.Engine, contract workerapi.Contract,
 	token string) *Workers {
 	tb.Helper()
 	log := slog.New(slog.DiscardHandler)
-	api, err := workerapi.New(workerapi.Config{Log: log, Token: config.NewSecret(token),
+	api, err := workerapi.New(workerapi.Config{Log: log, Token: setting.NewSecret(token),
 		Contracts: []workerapi.Contract{contract}})
 	if err != nil {
 		tb.Fatal(err)

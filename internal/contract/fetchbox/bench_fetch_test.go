@@ -128,7 +128,7 @@ func fetchLoop(b *testing.B, url string) {
 	}
 	b.Cleanup(func() { s.Close() })
 	c := assertNear()
-	c.Types["default"] = fetchbox.Type{MaxParallel: benchParallel}
+	c.Types["default"] = &fetchbox.Type{Options: maxParallel(benchParallel)}
 	w := fetchingOn(b, testkit.Database{Clock: clock, Store: s}, c)
 	h := w.tells(nil)
 	manifests := 0

@@ -14,13 +14,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/places"
+	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/uuids"
@@ -34,57 +34,25 @@ var OpenAPI []byte
 
 // Config holds the settings of the contract and what it depends on.
 type Config struct {
+	Settings
+
 	Log           *slog.Logger
 	Registry      prometheus.Registerer // of the contract alone
 	Now           func() time.Time      // for ids; the clock of the store decides about tasks
 	Elapsed       func() time.Duration  // a monotonic clock
 	Random        func() [16]byte       // of cryptographic quality
-	Token         config.Secret         // of POST /jobs; empty: open
-	OperatorToken config.Secret         // of /operators; empty: open (G-FB-31)
+	OperatorToken setting.Secret        // of /operators; empty: open (G-FB-31)
 	Tracing       *telemetry.Tracing    // nil makes no spans
 	Node          string                // names the workers of this node
 
 	Objects *object.Objects // closed by the caller, like Streams
 	Streams *stream.Streams
-	Shared  *places.Places  // checks that all nodes use the same objects; nil on a single node
-	Types   map[string]Type // the registered job types
-	Pools   map[string]Pool
+	Shared  *places.Places // checks that all nodes use the same objects; nil on a single node
 
-	MaxResources      int           // of a manifest
-	MaxManifest       int64         // bytes, after decompression
-	Tries             int           // failed attempts after which a task is given up
-	MaxLostRuns       int           // lost attempts after which it is; they do not count as failed
-	BackoffBase       time.Duration // before the second attempt
-	Lease             time.Duration // of a task
-	ConnectTimeout    time.Duration
-	DownloadTimeout   time.Duration
-	MaxDownload       int64         // bytes
-	MaxPerHost        int           // downloads at a time from one host, on this node; 0: no limit
-	IdempotencyWindow time.Duration // how long an idempotency key is remembered
-	LedgerRetention   time.Duration // 0 keeps jobs for ever
-	LedgerMaxBytes    int64         // 0 is no limit
-	PruneInterval     time.Duration // of the streams (G-FB-40)
-
+	PruneInterval  time.Duration // of the streams (G-FB-40)
 	NoLocalWorkers bool          // this process downloads nothing
 	Grace          time.Duration // for running downloads when the node stops
 	Egress         egress.Config // the guard of downloads; New sets its time limits and redirects
-}
-
-// Type is a job type as the settings define it (FB-068).
-type Type struct {
-	Handler        string // "" is default
-	DefaultHeaders map[string]string
-	Proxy          *handler.Proxy
-	Bucket         string // of downloads; "" is the default bucket
-	KeyPrefix      string // of downloads; "" is resources/TYPE/
-	MaxParallel    int    // downloads at a time, over all nodes (FB-074); 0 is no limit
-	Options        map[string]any
-}
-
-// Pool is a pool of proxies.
-type Pool struct {
-	Primary   []string // URLs of proxies
-	Fallbacks []string // names of pools
 }
 
 func (c *Config) validate() error {
@@ -129,7 +97,7 @@ func (c *Config) validate() error {
 
 // jobType is a registered job type with its handler.
 type jobType struct {
-	Type
+	*Type
 	name    string
 	handler handler.Handler
 }
@@ -190,9 +158,6 @@ func New(c Config) (*FetchBox, error) {
 	})
 	return f, err
 }
-
-// defaultHandler is the handler of a job type that names none (G-FB-34).
-const defaultHandler = "default"
 
 // Contract is the engine's contract of the ledger: the jobs.
 func (f *FetchBox) Contract() engine.Contract {

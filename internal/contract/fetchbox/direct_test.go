@@ -65,7 +65,7 @@ const foreignTask = "0192f3a0-1111-7222-8333-444455556666"
 
 func TestDirectProducers(t *testing.T) {
 	c := config()
-	c.Types["marks"] = fetchbox.Type{}
+	c.Types["marks"] = &fetchbox.Type{}
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		testDirectProducers(t, newWorldAt(t, p, c))
 	})

@@ -46,8 +46,8 @@ const (
 func (f *FetchBox) runLimits(ctx context.Context) {
 	limits := map[string]int{}
 	for name, t := range f.types {
-		if t.MaxParallel > 0 {
-			limits[name] = t.MaxParallel
+		if t.MaxParallel() > 0 {
+			limits[name] = t.MaxParallel()
 		}
 	}
 	loop := outage.Loop{Log: f.Log, Name: "limits of downloads"}
@@ -69,7 +69,7 @@ func (f *FetchBox) runFetchers(ctx context.Context) {
 		pool, err := worker.New(worker.Config{
 			Engine: f.engine, Contract: Tasks, Queues: []string{name},
 			Name:              f.Node + "/" + name,
-			Slots:             min(cmp.Or(t.MaxParallel, defaultParallel), maxParallel),
+			Slots:             min(cmp.Or(t.MaxParallel(), defaultParallel), maxParallel),
 			HeartbeatInterval: f.Lease / 3,
 			Handler:           &fetcher{f, t},
 			OnPanic:           panicOutcome,

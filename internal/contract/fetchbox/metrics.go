@@ -45,7 +45,7 @@ var downloadCodes = []string{codeURL, codeHeader, codeRefused, codeRedirects, co
 	codeChecksum, codeTimeout, codeUnknownHost, codeTLS, codeConnection, codeTruncated, codeProxy,
 	codeUnknownPool, "HTTP_403", "HTTP_404", "HTTP_429", "HTTP_500", "HTTP_503"}
 
-func newMetrics(r prometheus.Registerer, pools map[string]Pool) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, pools map[string]*Pool) (*metrics, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fetchbox_" + name, Help: help})
 	}
@@ -95,7 +95,7 @@ func newMetrics(r prometheus.Registerer, pools map[string]Pool) (*metrics, error
 }
 
 // createSeries makes the series exist whose labels are known from the start.
-func (m *metrics) createSeries(pools map[string]Pool) {
+func (m *metrics) createSeries(pools map[string]*Pool) {
 	for _, result := range []string{resultAccepted, resultRepeated, resultRejected, resultFailed} {
 		m.ingested.WithLabelValues(result)
 	}

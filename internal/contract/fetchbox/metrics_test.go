@@ -26,7 +26,7 @@ var names = map[string][]string{
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	c := config()
-	c.Pools = map[string]fetchbox.Pool{"eu": {Primary: []string{"http://127.0.0.1:1"}}}
+	c.Pools = map[string]*fetchbox.Pool{"eu": {Primary: secrets("http://127.0.0.1:1")}}
 	w := inMemory(t, c)
 	t.Run("FB-037 G-FB-42 all are there from the start, and no others", func(t *testing.T) {
 		families, err := w.registry.Gather()

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	settings "github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/job"
+	settings "github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -220,7 +220,7 @@ func TestHealth(t *testing.T) {
 	})
 	t.Run("FB-065 FB-066 without a proxy that works it still serves", func(t *testing.T) {
 		c := config()
-		c.Pools = map[string]fetchbox.Pool{"eu": {Primary: []string{"http://127.0.0.1:1"}}}
+		c.Pools = map[string]*fetchbox.Pool{"eu": {Primary: secrets("http://127.0.0.1:1")}}
 		a := read(t, inMemory(t, c), 200)
 		assertEqual(t, "status", a.Status, "degraded")
 		assertEqual(t, "proxy_pools", a.Components["proxy_pools"].Status, "down")

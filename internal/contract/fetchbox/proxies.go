@@ -26,7 +26,7 @@ const cooldown = 30 * time.Second
 // starts with the next proxy.
 type proxyRoutes struct {
 	direct         *egress.Client
-	pools          map[string]Pool
+	pools          map[string]*Pool
 	proxies        map[string]*proxy // by URL
 	elapsed        func() time.Duration
 	onProxyFailure func(pool string) // called for each failure of a proxy
@@ -64,7 +64,8 @@ func newProxyRoutes(c *Config, onFailure func(pool string)) (*proxyRoutes, error
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Pools)) {
 		pool := c.Pools[name]
-		for _, raw := range pool.Primary {
+		for _, secret := range pool.Primary {
+			raw := secret.Reveal()
 			if guarded.Proxy, err = egress.ParseProxy(raw); err != nil {
 				return nil, fmt.Errorf("fetchbox: pool %s: %w", name, err)
 			}
@@ -82,7 +83,7 @@ func newProxyRoutes(c *Config, onFailure func(pool string)) (*proxyRoutes, error
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Types)) {
-		if _, err := w.routesFor(c.Types[name].Proxy); err != nil {
+		if _, err := w.routesFor(c.Types[name].proxy()); err != nil {
 			return nil, fmt.Errorf("fetchbox: job type %s: %w", name, err)
 		}
 	}
@@ -116,7 +117,8 @@ func (w *proxyRoutes) routesFor(p *handler.Proxy) ([]route, error) {
 			return nil
 		}
 		visited["pool "+name] = true
-		for _, raw := range pool.Primary {
+		for _, secret := range pool.Primary {
+			raw := secret.Reveal()
 			if !visited[raw] {
 				visited[raw] = true
 				all = append(all, route{client: w.proxies[raw].client, proxy: w.proxies[raw],
@@ -219,8 +221,8 @@ func (w *proxyRoutes) health(ctx context.Context) (status, detail string) {
 	for _, name := range slices.Sorted(maps.Keys(w.pools)) {
 		urls := w.pools[name].Primary
 		working := 0
-		for _, raw := range urls {
-			if answers[raw] {
+		for _, url := range urls {
+			if answers[url.Reveal()] {
 				working++
 			}
 		}

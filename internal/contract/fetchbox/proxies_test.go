@@ -38,15 +38,15 @@ func newProxied(t *testing.T) *proxied {
 		_, _ = io.WriteString(rw, "picture")
 	}).URL
 	c := assertNear()
-	c.Pools = map[string]fetchbox.Pool{
-		"proxies/eu": {Primary: []string{p.first.URL, p.second.URL},
+	c.Pools = map[string]*fetchbox.Pool{
+		"proxies/eu": {Primary: secrets(p.first.URL, p.second.URL),
 			Fallbacks: []string{"proxies/global"}},
 		// a circle ends where it began
-		"proxies/global":    {Primary: []string{p.global.URL}, Fallbacks: []string{"proxies/eu"}},
-		"proxies/emergency": {Primary: []string{p.emergency.URL}},
+		"proxies/global":    {Primary: secrets(p.global.URL), Fallbacks: []string{"proxies/eu"}},
+		"proxies/emergency": {Primary: secrets(p.emergency.URL)},
 		"proxies/none":      {},
 	}
-	c.Types["default"] = fetchbox.Type{Proxy: &handler.Proxy{Primary: "proxies/eu",
+	c.Types["default"] = &fetchbox.Type{Proxy: handler.Proxy{Primary: "proxies/eu",
 		Fallbacks: []string{"proxies/emergency"}}}
 	p.fetching = newFetching(t, c)
 	return p
@@ -181,13 +181,13 @@ func TestProxySettings(t *testing.T) {
 	w := newFetching(t, assertNear())
 	for name, change := range map[string]func(*fetchbox.Config){
 		"a fallback that is not there": func(c *fetchbox.Config) {
-			c.Pools = map[string]fetchbox.Pool{"a": {Fallbacks: []string{"b"}}}
+			c.Pools = map[string]*fetchbox.Pool{"a": {Fallbacks: []string{"b"}}}
 		},
 		"a URL that is none": func(c *fetchbox.Config) {
-			c.Pools = map[string]fetchbox.Pool{"a": {Primary: []string{"ftp://u:s3cret@p"}}}
+			c.Pools = map[string]*fetchbox.Pool{"a": {Primary: secrets("ftp://u:s3cret@p")}}
 		},
 		"a type's pool that is not there": func(c *fetchbox.Config) {
-			c.Types = map[string]fetchbox.Type{"t": {Proxy: &handler.Proxy{Primary: "a"}}}
+			c.Types = map[string]*fetchbox.Type{"t": {Proxy: handler.Proxy{Primary: "a"}}}
 		},
 	} {
 		t.Run("G-FB-26 "+name, func(t *testing.T) {

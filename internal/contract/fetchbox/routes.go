@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/setting"
 )
 
 const (
@@ -68,7 +68,7 @@ const maxOperatorBody = 64 << 10
 
 // router is the router of one of the two groups of routes. All routes but the health check refuse
 // requests on a node whose objects or streams are not those of the database.
-func (f *FetchBox) router(prefix string, routes []httpapi.Route, token config.Secret,
+func (f *FetchBox) router(prefix string, routes []httpapi.Route, token setting.Secret,
 	bodyLimit int64) *httpapi.Router {
 	for i := range routes {
 		if routes[i].Action != "health" {

@@ -108,7 +108,7 @@ func measure(t testing.TB) *measured {
 func manyDownloads(t *testing.T, p testkit.Database, nodes, each int) {
 	const manifests, limit = 50, 8
 	c := assertNear()
-	c.Types["default"] = fetchbox.Type{MaxParallel: limit}
+	c.Types["default"] = &fetchbox.Type{Options: maxParallel(limit)}
 	w := fetchingOn(t, p, c)
 	all := []*fetching{w}
 	for len(all) < nodes {

@@ -22,7 +22,7 @@ type storage struct {
 }
 
 // storages are the buckets that the settings name, the default bucket first.
-func storages(types map[string]Type) []*storage {
+func storages(types map[string]*Type) []*storage {
 	names := []string{""}
 	for _, t := range types {
 		names = append(names, t.Bucket)

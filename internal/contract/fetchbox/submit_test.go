@@ -289,7 +289,7 @@ func TestHandlers(t *testing.T) {
 	})
 	t.Run("FB-069 an unknown handler is an error of the start", func(t *testing.T) {
 		c := config()
-		c.Types = map[string]fetchbox.Type{"x": {Handler: "nobody"}}
+		c.Types = map[string]*fetchbox.Type{"x": {Handler: "nobody"}}
 		if err := w.wantRefused(c); err == nil || !strings.Contains(err.Error(), "nobody") {
 			t.Errorf("got %v", err)
 		}

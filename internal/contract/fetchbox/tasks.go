@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"github.com/millrace/millrace/internal/setting"
 	"strings"
 
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
@@ -70,7 +70,7 @@ func (t *jobType) fillDefaults(ctx context.Context, task handler.Task) (handler.
 		task.Tags = map[string]string{}
 	}
 	if task.Proxy == nil {
-		task.Proxy = t.Proxy
+		task.Proxy = t.proxy()
 	}
 	var storage handler.Storage
 	if task.Storage != nil {
@@ -88,9 +88,11 @@ func (t *jobType) fillDefaults(ctx context.Context, task handler.Task) (handler.
 
 // mergeHeaders adds default headers to those of a resource. The resource's own value wins, in
 // whatever case its name is written (FB-023).
-func mergeHeaders(own, defaults map[string]string) map[string]string {
+func mergeHeaders(own map[string]string, defaults map[string]setting.Secret) map[string]string {
 	all := make(map[string]string, len(own)+len(defaults))
-	maps.Copy(all, defaults)
+	for name, value := range defaults {
+		all[name] = value.Reveal()
+	}
 	for name, value := range own {
 		for other := range defaults {
 			if strings.EqualFold(name, other) {

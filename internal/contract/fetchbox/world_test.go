@@ -23,6 +23,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/testkit"
@@ -43,18 +44,30 @@ const (
 )
 
 func config() fetchbox.Config {
-	return fetchbox.Config{MaxResources: 1000, MaxManifest: maxManifest, Tries: tries,
+	return fetchbox.Config{PruneInterval: time.Minute, Settings: fetchbox.Settings{
+		MaxResources: 1000, MaxManifest: maxManifest, Tries: tries,
 		MaxLostRuns: maxLostRuns, BackoffBase: time.Second, Lease: lease,
 		ConnectTimeout: 10 * time.Second, DownloadTimeout: 60 * time.Second, MaxDownload: 1 << 30,
 		MaxPerHost:        16,
 		IdempotencyWindow: window, LedgerRetention: 30 * 24 * time.Hour, LedgerMaxBytes: 5e9,
-		PruneInterval: time.Minute,
-		Types: map[string]fetchbox.Type{
+		Types: map[string]*fetchbox.Type{
 			"default": {},
-			gallery: {DefaultHeaders: map[string]string{"User-Agent": "FetchBox/1.0",
-				"X-From": "type"}, Bucket: "pictures",
-				KeyPrefix: "gallery/", MaxParallel: 2},
-		}}
+			gallery: {DefaultHeaders: map[string]setting.Secret{
+				"User-Agent": setting.NewSecret("FetchBox/1.0"),
+				"X-From":     setting.NewSecret("type")}, Bucket: "pictures",
+				KeyPrefix: "gallery/", Options: maxParallel(2)},
+		}}}
+}
+
+// maxParallel are the options of a job type that limit its downloads.
+func maxParallel(n int64) map[string]any { return map[string]any{"max_parallel_downloads": n} }
+
+func secrets(texts ...string) []setting.Secret {
+	all := make([]setting.Secret, len(texts))
+	for i, text := range texts {
+		all[i] = setting.NewSecret(text)
+	}
+	return all
 }
 
 // world is a whole FetchBox behind a real server, on a clock that stands still, with streams and

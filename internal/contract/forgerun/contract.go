@@ -31,10 +31,10 @@ var OpenAPI []byte
 
 // Config holds the settings and dependencies of a ForgeRun.
 type Config struct {
-	Log *slog.Logger
-	// LogRequests logs requests and transitions at INFO, as the document asks, instead of DEBUG.
-	LogRequests bool
-	Registry    prometheus.Registerer // the contract's own
+	Settings
+
+	Log      *slog.Logger
+	Registry prometheus.Registerer // the contract's own
 
 	// Now gives the time that requests are validated against. All times of a job are the store's.
 	Now     func() time.Time
@@ -43,52 +43,15 @@ type Config struct {
 	Pepper  []byte               // see account.Config
 	Node    string               // prefix of the names of this node's workers
 
-	Types         []string // the types that may be submitted (FR-059)
-	Workers       int      // of this node; 0: remote workers execute the jobs
-	JobsPerWorker int
-	Lease         time.Duration
-	Heartbeat     time.Duration
-	Grace         time.Duration // how long attempts may continue after the node was asked to stop
-	MaxRunTime    time.Duration
-	CancelWindow  time.Duration // G-FR-32
-	MaxRetries    int
-	BackoffBase   time.Duration
-	BackoffMax    time.Duration
-	AutoRetry     bool // G-FR-06
-
-	RatePerMinute      int
-	QuotaPerDay        int // 0: none
-	AnonymousPerMinute int
-	MaxActiveJobs      int // G-FR-13
-	QueueSize          int // G-FR-12
-	BodyLimit          int64
-	PayloadLimit       int64 // bytes of a job's payload (G-FR-17)
-
-	FailureProbability float64 // FR-078
-	DurationScale      float64 // G-FR-55
-
-	Retention           time.Duration // of final jobs; 0 keeps them for ever
-	RevokedKeyRetention time.Duration
-	KeyLifetime         time.Duration // 0: keys do not expire
-
+	Grace          time.Duration // how long attempts may continue after the node was asked to stop
 	RequestTimeout time.Duration // FR-203; 0 is 30 s
 
-	Client  webhook.Doer // makes the requests of deliveries
-	Webhook Webhook
+	Client  webhook.Doer       // makes the requests of deliveries
+	Slots   int                // tries of deliveries at a time on this node; 0 is the default
 	Tracing *telemetry.Tracing // nil makes no spans
 
 	// Timer replaces the real timers of simulated attempts; nil is real time.
 	Timer func(time.Duration) (passed <-chan time.Time, stop func())
-}
-
-// Webhook holds the settings of deliveries (FR-194).
-type Webhook struct {
-	Timeout       time.Duration
-	MaxTries      int
-	BackoffBase   time.Duration
-	BackoffMax    time.Duration
-	BackoffFactor float64
-	Slots         int // tries in flight at a time on this node; 0 is the default
 }
 
 func (c *Config) validate() error {
@@ -191,7 +154,7 @@ func New(c Config) (*ForgeRun, error) {
 		BackoffBase:    c.Webhook.BackoffBase,
 		BackoffMax:     c.Webhook.BackoffMax,
 		BackoffFactor:  c.Webhook.BackoffFactor,
-		Slots:          c.Webhook.Slots,
+		Slots:          c.Slots,
 		Retention:      c.Retention,
 		Random:         rand.Reader,
 		Elapsed:        c.Elapsed,

@@ -83,19 +83,22 @@ var pepper = []byte("a pepper that is long enough for everybody")
 
 func config() forgerun.Config {
 	return forgerun.Config{
-		LogRequests: true, Pepper: pepper, Node: "node",
-		Types: []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}, Workers: 4, JobsPerWorker: 1,
-		Lease: 30 * time.Second, Heartbeat: 5 * time.Second, MaxRunTime: 120 * time.Second,
-		MaxRetries:  3,
-		BackoffBase: time.Second, BackoffMax: time.Minute, RatePerMinute: 1_000_000,
-		AnonymousPerMinute: 1_000_000,
-		MaxActiveJobs:      1000, QueueSize: 100_000, BodyLimit: bodyLimit, PayloadLimit: 256 << 10,
-		FailureProbability: 0.2,
-		Client:             http.DefaultClient,
-		Webhook: forgerun.Webhook{Timeout: 5 * time.Second, MaxTries: 8,
-			BackoffBase: time.Second, BackoffMax: 2 * time.Hour, BackoffFactor: 5},
-		DurationScale: 1, Retention: 720 * time.Hour, RevokedKeyRetention: 2160 * time.Hour,
-		KeyLifetime: 2160 * time.Hour,
+		Pepper: pepper, Node: "node", Client: http.DefaultClient,
+		Settings: forgerun.Settings{
+			LogRequests: true,
+			Types:       []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}, Workers: 4, JobsPerWorker: 1,
+			Lease: 30 * time.Second, Heartbeat: 5 * time.Second, MaxRunTime: 120 * time.Second,
+			MaxRetries:  3,
+			BackoffBase: time.Second, BackoffMax: time.Minute, RatePerMinute: 1_000_000,
+			AnonymousPerMinute: 1_000_000,
+			MaxActiveJobs:      1000, QueueSize: 100_000, BodyLimit: bodyLimit,
+			PayloadLimit:       256 << 10,
+			FailureProbability: 0.2,
+			Webhook: forgerun.Webhook{Timeout: 5 * time.Second, MaxTries: 8,
+				BackoffBase: time.Second, BackoffMax: 2 * time.Hour, BackoffFactor: 5},
+			DurationScale: 1, Retention: 720 * time.Hour, RevokedKeyRetention: 2160 * time.Hour,
+			KeyLifetime: 2160 * time.Hour,
+		},
 	}
 }
 

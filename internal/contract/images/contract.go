@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/images/cdn"
 	"github.com/millrace/millrace/internal/contract/images/picture"
 	"github.com/millrace/millrace/internal/engine"
@@ -39,12 +38,13 @@ type Processor interface {
 
 // Config holds the settings of the contract and what it depends on.
 type Config struct {
+	Settings
+
 	Log     *slog.Logger
 	API     prometheus.Registerer // for the metrics of requests, of the contract alone
 	Worker  prometheus.Registerer // for the metrics of attempts (G-IP-09)
 	Now     func() time.Time      // for ids; the clock of the store decides about jobs
 	Random  func() [16]byte       // of cryptographic quality
-	Token   config.Secret         // empty: open
 	Tracing *telemetry.Tracing    // nil makes no spans
 	Node    string                // names the workers of this node
 
@@ -57,16 +57,7 @@ type Config struct {
 	Processor Processor
 	WorkDir   string // an existing directory, for the work directories of attempts
 
-	LockTimeout time.Duration // the lease of a job (IP-048)
-	MaxAttempts int
-	BackoffBase time.Duration
-	BackoffMax  time.Duration
-	Sizes       []int // of an upload that names none
-	MaxUpload   int64 // bytes
-	MaxPixels   int64 // of a remote worker's original; the Processor has a limit of its own
-
-	NoLocalWorkers bool // this process executes no jobs
-	Workers        int
+	NoLocalWorkers bool          // this process executes no jobs
 	Grace          time.Duration // for running attempts when the node stops
 }
 

@@ -54,7 +54,7 @@ func (m *Images) verifyOutcome(ctx context.Context, j *job.Job, result []byte) (
 	if err != nil {
 		return engine.Outcome{}, err
 	}
-	if int64(made.Height) > m.MaxPixels/int64(made.Width) {
+	if made.Height > m.MaxPixels/made.Width {
 		return failureOutcome(j, picture.TooLarge,
 			fmt.Sprintf("%d × %d pixels, more than %d", made.Width, made.Height, m.MaxPixels),
 			false), nil

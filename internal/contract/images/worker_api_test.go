@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	secrets "github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/job"
+	secrets "github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/testkit"
 )
 

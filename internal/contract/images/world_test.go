@@ -63,10 +63,10 @@ const (
 )
 
 func config() images.Config {
-	return images.Config{LockTimeout: lockTimeout, MaxAttempts: 3, BackoffBase: 5 * time.Second,
+	return images.Config{Grace: 5 * time.Second, Settings: images.Settings{
+		LockTimeout: lockTimeout, MaxAttempts: 3, BackoffBase: 5 * time.Second,
 		BackoffMax: 5 * time.Minute,
-		Sizes:      []int{16, 64}, MaxUpload: maxUpload, MaxPixels: maxPixels, Workers: 2,
-		Grace: 5 * time.Second}
+		Sizes:      []int{16, 64}, MaxUpload: maxUpload, MaxPixels: maxPixels, Workers: 2}}
 }
 
 // processor is the real one.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
@@ -23,14 +22,11 @@ var OpenAPI []byte
 
 // Config holds the settings and dependencies of a Relay.
 type Config struct {
-	Log             *slog.Logger
-	Registry        prometheus.Registerer // the contract's own
-	Token           config.Secret         // empty: no authentication (G-RL-24)
-	V1              bool                  // serve version 1 as well (G-RL-22)
-	MaxNumJobs      int                   // G-RL-11
-	BodyLimit       int64                 // bytes, G-RL-13
-	RetryableStatus int                   // 429 or 503, G-RL-09
-	Tracing         *telemetry.Tracing    // nil makes no spans
+	Settings
+
+	Log      *slog.Logger
+	Registry prometheus.Registerer // the contract's own
+	Tracing  *telemetry.Tracing    // nil makes no spans
 }
 
 func (c *Config) validate() error {

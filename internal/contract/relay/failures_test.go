@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	settings "github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/relay"
 	"github.com/millrace/millrace/internal/job"
+	settings "github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
 )

@@ -36,7 +36,8 @@ type world struct {
 const bodyLimit = 1 << 20
 
 func config() relay.Config {
-	return relay.Config{V1: true, MaxNumJobs: 50, BodyLimit: bodyLimit, RetryableStatus: 429}
+	return relay.Config{Settings: relay.Settings{V1: true, MaxNumJobs: 50, BodyLimit: bodyLimit,
+		RetryableStatus: 429}}
 }
 
 // onEveryStore runs a test on SQLite and on PostgreSQL, each in a world of its

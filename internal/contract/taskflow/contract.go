@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
@@ -25,22 +24,20 @@ var OpenAPI []byte
 
 // Config holds the settings and dependencies of a TaskFlow.
 type Config struct {
+	Settings
+
 	Log      *slog.Logger
 	Registry prometheus.Registerer // the contract's own
 
 	// Now gives the time that ids begin with. All times of a job are the store's.
 	Now     func() time.Time
 	Random  func() [16]byte    // of cryptographic quality
-	Token   config.Secret      // empty: no authentication (G-TF-28)
 	Tracing *telemetry.Tracing // nil makes no spans
 
-	Lease          time.Duration // how long a claimed job stays leased without a heartbeat
-	MaxConcurrent  int           // jobs RUNNING at a time, over all nodes (TF-059)
-	BodyLimit      int64         // bytes of a request's body, except graphs
-	GraphBodyLimit int64         // bytes of a graph
+	BodyLimit      int64 // bytes of a request's body, except graphs
+	GraphBodyLimit int64 // bytes of a graph
 
-	Queues map[string]Queue // settings of single queues (G-TF-37)
-	Runner Runner           // required if a queue has a handler
+	Runner Runner // required if a queue has a handler
 }
 
 func (c *Config) validate() error {

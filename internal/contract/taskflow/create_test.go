@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	settings "github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/job"
+	settings "github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
 )

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/webhook"
@@ -21,21 +20,6 @@ import (
 //	http            this server, which sends the payload to Queue.URL (handler_http.go)
 //	simulate        this server, which waits and ends as the payload says (handler_simulate.go)
 //	none            remote workers, through the worker API (worker_api.go)
-
-// The handlers of queues.
-const (
-	handlerHTTP     = config.HandlerHTTP
-	handlerSimulate = config.HandlerSimulate
-)
-
-// Queue holds the settings of one queue.
-type Queue struct {
-	Handler       string        // http or simulate; anything else is none
-	URL           string        // of the handler http, as are the next two
-	Secret        config.Secret // signs the requests; empty: they are not signed
-	Timeout       time.Duration // of one request
-	MaxConcurrent int           // over all nodes, 0: no limit of its own (G-TF-25)
-}
 
 func (q *Queue) hasHandler() bool {
 	return q.Handler == handlerHTTP || q.Handler == handlerSimulate
@@ -100,7 +84,7 @@ func (t *TaskFlow) Run(ctx context.Context) {
 			Name:              t.Runner.Node + "/" + name,
 			Slots:             min(slots, maxSlots),
 			HeartbeatInterval: t.Lease / 3,
-			Handler:           t.handler(&q),
+			Handler:           t.handler(q),
 			Log:               t.Log,
 			OnPanic:           panicOutcome,
 		})

@@ -15,12 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	settings "github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	settings "github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/testkit"
 )
@@ -153,7 +153,7 @@ func TestHandlerHTTP(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	s := newStaffed(t, func(c *taskflow.Config) {
 		c.Tracing = &telemetry.Tracing{} // without a collector
-		c.Queues = map[string]taskflow.Queue{"web": {Handler: "http", URL: receiver.URL + "/in",
+		c.Queues = map[string]*taskflow.Queue{"web": {Handler: "http", URL: receiver.URL + "/in",
 			Secret: settings.NewSecret(signingSecret), Timeout: time.Minute}}
 	})
 	s.runServer(t)
@@ -284,7 +284,7 @@ func TestHandlerHTTPFailures(t *testing.T) {
 		t.Run("G-TF-37 "+name, func(t *testing.T) {
 			t.Parallel()
 			s := newStaffed(t, func(c *taskflow.Config) {
-				c.Queues = map[string]taskflow.Queue{"web": {Handler: "http", URL: "http://h",
+				c.Queues = map[string]*taskflow.Queue{"web": {Handler: "http", URL: "http://h",
 					Timeout: 10 * time.Millisecond}}
 				c.Runner.Client = tt.client
 			})
@@ -301,7 +301,7 @@ func TestHandlerHTTPFailures(t *testing.T) {
 func TestHandlerSimulate(t *testing.T) {
 	t.Parallel()
 	s := newStaffed(t, func(c *taskflow.Config) {
-		c.Queues = map[string]taskflow.Queue{"sim": {Handler: "simulate"}, "plain": {}}
+		c.Queues = map[string]*taskflow.Queue{"sim": {Handler: "simulate"}, "plain": {}}
 	})
 	s.runServer(t)
 	run := func(t *testing.T, want time.Duration) {
@@ -386,7 +386,7 @@ func TestHandlersStop(t *testing.T) {
 		return nil, r.Context().Err()
 	})
 	s := newStaffed(t, func(c *taskflow.Config) {
-		c.Queues = map[string]taskflow.Queue{"sim": {Handler: "simulate"},
+		c.Queues = map[string]*taskflow.Queue{"sim": {Handler: "simulate"},
 			"web": {Handler: "http", URL: "http://h", Timeout: time.Hour}}
 		c.Runner.Grace, c.Runner.Client = 0, hangs
 	})
@@ -409,7 +409,7 @@ func TestHandlersStop(t *testing.T) {
 func TestQueueLimits(t *testing.T) {
 	t.Parallel()
 	s := newStaffed(t, func(c *taskflow.Config) {
-		c.Queues = map[string]taskflow.Queue{"sim": {Handler: "simulate", MaxConcurrent: 2},
+		c.Queues = map[string]*taskflow.Queue{"sim": {Handler: "simulate", MaxConcurrent: 2},
 			"plain": {MaxConcurrent: 1}}
 	})
 	ctx := context.Background()
@@ -454,17 +454,17 @@ func TestQueueConfig(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*taskflow.Config){
 		"no URL": func(c *taskflow.Config) {
-			c.Queues = map[string]taskflow.Queue{"q": {Handler: "http", Timeout: 1}}
+			c.Queues = map[string]*taskflow.Queue{"q": {Handler: "http", Timeout: 1}}
 		},
 		"no time-out": func(c *taskflow.Config) {
-			c.Queues = map[string]taskflow.Queue{"q": {Handler: "http", URL: "http://h"}}
+			c.Queues = map[string]*taskflow.Queue{"q": {Handler: "http", URL: "http://h"}}
 		},
 		"no node": func(c *taskflow.Config) {
-			c.Queues = map[string]taskflow.Queue{"q": {Handler: "simulate"}}
+			c.Queues = map[string]*taskflow.Queue{"q": {Handler: "simulate"}}
 			c.Runner.Node = ""
 		},
 		"below 0": func(c *taskflow.Config) {
-			c.Queues = map[string]taskflow.Queue{"q": {MaxConcurrent: -1}}
+			c.Queues = map[string]*taskflow.Queue{"q": {MaxConcurrent: -1}}
 		},
 	} {
 		c := config()

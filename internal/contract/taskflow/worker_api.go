@@ -23,7 +23,7 @@ func (t *TaskFlow) RemoteWorkers() workerapi.Contract {
 		},
 		RunsLocally: func(queue string) bool {
 			q := t.Queues[queue]
-			return q.hasHandler()
+			return q != nil && q.hasHandler()
 		},
 	}
 }

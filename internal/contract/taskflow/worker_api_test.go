@@ -74,7 +74,7 @@ func TestResults(t *testing.T) {
 // the jobs (G-TF-02, G-TF-30).
 func TestOutside(t *testing.T) {
 	c := config()
-	c.Queues = map[string]taskflow.Queue{"sim": {Handler: "simulate"},
+	c.Queues = map[string]*taskflow.Queue{"sim": {Handler: "simulate"},
 		"limited": {MaxConcurrent: 1}}
 	c.Runner.Node = "node"
 	onEveryStoreWith(t, c, func(t *testing.T, w *world) {

@@ -44,7 +44,9 @@ const (
 )
 
 func config() taskflow.Config {
-	return taskflow.Config{Lease: lease, MaxConcurrent: 1000, BodyLimit: bodyLimit,
+	return taskflow.Config{
+		Settings:       taskflow.Settings{Lease: lease, MaxConcurrent: 1000},
+		BodyLimit:      bodyLimit,
 		GraphBodyLimit: graphBodyLimit}
 }
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -119,7 +119,7 @@ type Config struct {
 	Log       *slog.Logger
 	Registry  prometheus.Registerer // for the metrics; nil keeps them to the API
 	Tracing   *telemetry.Tracing    // nil makes no spans
-	Token     config.Secret         // empty: without authentication, on loopback only (G-X-20)
+	Token     setting.Secret        // empty: without authentication, on loopback only (G-X-20)
 	Contracts []Contract            // at least one
 	// Refused reports whether an error is that of a contract's Check, and the message for workers
 	// then; nil when no Check refuses.

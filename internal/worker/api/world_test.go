@@ -13,10 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
 	workerapi "github.com/millrace/millrace/internal/worker/api"
@@ -92,7 +92,7 @@ func newWorld(t *testing.T, p testkit.Database, token string, limit int,
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	api, err := workerapi.New(workerapi.Config{Log: discard, Registry: registry,
-		Token: config.NewSecret(token), Contracts: contracts})
+		Token: setting.NewSecret(token), Contracts: contracts})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/setting"
 )
 
 // NoSuchCommand checks the arguments of a command that only has subcommands. An argument is the
@@ -23,7 +23,7 @@ func NoSuchCommand(c *cobra.Command, args []string) error {
 		}
 	}
 	hint := ""
-	if similar, ok := config.Closest(args[0], names); ok {
+	if similar, ok := setting.Closest(args[0], names); ok {
 		hint = fmt.Sprintf("; did you mean %q?", c.CommandPath()+" "+similar)
 	}
 	return fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), hint)

@@ -1,4 +1,4 @@
-package config
+package setting
 
 import (
 	"encoding/json"
@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-const mask = "***"
+// Masked stands for a secret in what is shown.
+const Masked = "***"
 
 // Secret is a string that is never printed: all formats and encodings write ***, or nothing when it
 // is empty. The text is behind a pointer, because fmt reads the unexported fields of a struct
@@ -38,7 +39,7 @@ func (s Secret) String() string {
 	if s.Empty() {
 		return ""
 	}
-	return mask
+	return Masked
 }
 
 // GoString masks %#v.

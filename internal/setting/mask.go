@@ -1,4 +1,4 @@
-package config
+package setting
 
 import (
 	"net/url"
@@ -25,18 +25,18 @@ func splitURL(s string) (scheme, user, hosts, tail string, ok bool) {
 	return scheme, user, hosts, tail, true
 }
 
-// maskURL replaces the password of a URL by ***. Where an unescaped / ? # or @ in the password
+// MaskURL replaces the password of a URL by ***. Where an unescaped / ? # or @ in the password
 // could have shifted the parts, it masks everything after the scheme.
-func maskURL(s string) string {
+func MaskURL(s string) string {
 	scheme, user, hosts, tail, ok := splitURL(s)
 	if !ok {
-		return mask
+		return Masked
 	}
 	if strings.ContainsAny(tail, "@#") || (user == "" && !validHosts(hosts)) {
-		return scheme + "://" + mask
+		return scheme + "://" + Masked
 	}
 	if name, _, found := strings.Cut(user, ":"); found {
-		user = name + ":" + mask + "@"
+		user = name + ":" + Masked + "@"
 	}
 	path, query, found := strings.Cut(tail, "?")
 	if !found {
@@ -47,7 +47,7 @@ func maskURL(s string) string {
 		name, _, _ := strings.Cut(pair, "=")
 		plain, err := url.QueryUnescape(pair) // the whole of it: some readers divide at ; too
 		if err != nil || strings.Contains(strings.ToLower(plain), "pass") {
-			pairs[i] = name + "=" + mask
+			pairs[i] = name + "=" + Masked
 		}
 	}
 	return scheme + "://" + user + hosts + path + "?" + strings.Join(pairs, "&")
@@ -60,17 +60,17 @@ func maskStore(s string) string {
 	if word && len(s) <= 16 {
 		return s
 	}
-	return maskURL(s)
+	return MaskURL(s)
 }
 
-// maskUnknown masks texts that look like credentials in settings that are not secret.
-func maskUnknown(s string) string {
+// MaskUnknown masks texts that look like credentials in settings that are not secret.
+func MaskUnknown(s string) string {
 	switch lower := strings.ToLower(s); {
 	case strings.Contains(s, "://"):
-		return maskURL(s)
+		return MaskURL(s)
 	case strings.Contains(s, "-----BEGIN"), strings.Contains(s, "@"),
 		strings.Contains(lower, "password"):
-		return mask
+		return Masked
 	}
 	return s
 }

@@ -1,32 +1,22 @@
-package config
+package setting
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"strconv"
 	"strings"
 )
 
-// addressValue is host:port, [v6]:port, or :port for every interface. An optional address may be
-// empty.
-type addressValue struct {
-	p        *string
-	optional bool
-}
+const addressExpected = "an address such as 127.0.0.1:8080, :8080 or [::1]:8080"
 
-func (v addressValue) set(in input) error {
-	s, ok := in.textValue()
-	if !ok || (!validAddress(s) && (s != "" || !v.optional)) {
-		return errors.New("expected an address such as 127.0.0.1:8080, :8080 or [::1]:8080")
-	}
-	*v.p = s
-	return nil
-}
+// Address is host:port, [v6]:port, or :port for every interface.
+func Address(p *string) Value { return Text(p, addressExpected, ValidAddress) }
 
-func (v addressValue) show() string { return *v.p }
+// OptionalAddress is an Address or empty.
+func OptionalAddress(p *string) Value { return Text(p, addressExpected, orEmpty(ValidAddress)) }
 
-func validAddress(s string) bool {
+// ValidAddress reports whether a text is an Address.
+func ValidAddress(s string) bool {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil || port == "" || strings.Trim(port, "0123456789") != "" {
 		return false
@@ -50,7 +40,7 @@ func validHost(host string) bool {
 func validHostname(host string) bool {
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
 	for _, l := range labels {
-		if l == "" || strings.Trim(l, nameLetters+"-") != "" {
+		if l == "" || strings.Trim(l, Letters+"-") != "" {
 			return false
 		}
 	}

@@ -1,4 +1,4 @@
-package config
+package setting
 
 import (
 	"math"
@@ -16,8 +16,8 @@ func parseDuration(s string) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// formatDuration writes 25s, 1m, 720h: the form of Go without trailing zero units.
-func formatDuration(d time.Duration) string {
+// FormatDuration writes 25s, 1m, 720h: the form of Go without trailing zero units.
+func FormatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
@@ -52,8 +52,8 @@ func parseSize(s string) (int64, bool) {
 	return 0, false
 }
 
-// formatSize writes the size in the largest unit that divides it.
-func formatSize(n int64) string {
+// FormatSize writes the size in the largest unit that divides it.
+func FormatSize(n int64) string {
 	for _, u := range units {
 		if n != 0 && n%u.bytes == 0 {
 			return strconv.FormatInt(n/u.bytes, 10) + u.name

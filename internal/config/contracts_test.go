@@ -1,0 +1,44 @@
+package config
+
+import (
+	"github.com/millrace/millrace/internal/contract/fetchbox"
+	"github.com/millrace/millrace/internal/contract/forgerun"
+	"github.com/millrace/millrace/internal/contract/images"
+	"github.com/millrace/millrace/internal/contract/relay"
+	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/setting"
+)
+
+// loaded are the settings of a node with those of all contracts.
+type loaded struct {
+	*Settings
+	ForgeRun forgerun.Settings
+	Images   images.Settings
+	TaskFlow taskflow.Settings
+	FetchBox fetchbox.Settings
+	Relay    relay.Settings
+}
+
+// groups returns what the contracts declare. handlers are those of FetchBox, as its Group has them.
+func (l *loaded) groups(handlers map[string][]string) []*setting.Group {
+	return []*setting.Group{l.ForgeRun.Group(), l.Images.Group(), l.TaskFlow.Group(),
+		l.FetchBox.Group(handlers), l.Relay.Group()}
+}
+
+// load is Load with all contracts. It returns nil with an error, as Load does.
+func load(src Sources) (*loaded, error) { return loadWith(nil, src) }
+
+// loadWith is load where handlers of FetchBox are compiled in.
+func loadWith(handlers map[string][]string, src Sources) (*loaded, error) {
+	l := &loaded{}
+	src.Contracts = l.groups(handlers)
+	s, err := Load(src)
+	if s == nil {
+		return nil, err
+	}
+	l.Settings = s
+	return l, err
+}
+
+// defaultSettings are those of a node with all contracts for which nothing is set.
+func defaultSettings() *Settings { return Default(new(loaded).groups(nil)) }

@@ -1,0 +1,278 @@
+package fetchbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
+	"github.com/millrace/millrace/internal/object/name"
+	"github.com/millrace/millrace/internal/setting"
+)
+
+// The sections with a name for each job type (FB-068) and for each pool of proxies (G-FB-34).
+const (
+	typesSection = "job_types"
+	poolsSection = "proxy.pools"
+)
+
+// defaultHandler is the handler of job types that name none; a type of the same name is always
+// registered (G-FB-34).
+const defaultHandler = "default"
+
+// Type is a job type as the settings define it (FB-068).
+type Type struct {
+	Handler        string                    // "" is default
+	DefaultHeaders map[string]setting.Secret // some are credentials
+	Proxy          handler.Proxy             // its zero value is none
+	Bucket         string                    // of downloads; "" is the default bucket
+	KeyPrefix      string                    // of downloads; "" is resources/TYPE/
+	Options        map[string]any            // the handler's, and maxParallelOption
+}
+
+func newType() *Type { return &Type{Handler: defaultHandler} }
+
+// maxParallelOption is the option of every handler that limits downloads.
+const maxParallelOption = "max_parallel_downloads"
+
+// MaxParallel is how many downloads of the type may run at a time, over all nodes (FB-074); 0 is no
+// limit.
+func (t *Type) MaxParallel() int {
+	n, _ := t.Options[maxParallelOption].(int64)
+	return int(n)
+}
+
+// proxy is the proxy of the tasks that name none; nil is a direct connection.
+func (t *Type) proxy() *handler.Proxy {
+	if t.Proxy.Primary == "" && len(t.Proxy.Fallbacks) == 0 {
+		return nil
+	}
+	return &t.Proxy
+}
+
+func (t *Type) keys() []setting.Key {
+	return []setting.Key{
+		setting.Define("handler", "", "Name of the handler that is compiled in.",
+			setting.Text(&t.Handler, "a name", func(s string) bool { return s != "" && isName(s) })),
+		setting.Define("default_headers", "",
+			"Table of headers that are sent with every download but where its resource has its own.",
+			headers(&t.DefaultHeaders)),
+		setting.Define("proxy.primary", "",
+			"Pool of proxies that downloads go through; none when empty.",
+			setting.Text(&t.Proxy.Primary, "a name", isName)),
+		setting.Define("proxy.fallbacks", "",
+			"Pools that are used in turn when proxy.primary fails.",
+			poolNames(&t.Proxy.Fallbacks)),
+		setting.Define("storage.bucket", "", "Bucket of downloads; objects.bucket when empty.",
+			setting.OptionalBucket(&t.Bucket)),
+		setting.Define("storage.key_prefix", "",
+			"What keys of downloads begin with; resources/NAME/ when empty.",
+			setting.Text(&t.KeyPrefix, "the beginning of a key, such as gallery/, without a / in "+
+				"front and without .. in it", isKeyPrefix)),
+		setting.Define("options", "",
+			"Table that is handed to the handler; max_parallel_downloads in it bounds downloads, over all nodes.",
+			options(&t.Options)),
+	}
+}
+
+// Pool is a pool of proxies.
+type Pool struct {
+	Primary   []setting.Secret // URLs, some with a password
+	Fallbacks []string         // pools
+}
+
+func newPool() *Pool { return &Pool{} }
+
+func (p *Pool) keys() []setting.Key {
+	return []setting.Key{
+		setting.Define("primary", "",
+			"URLs of the pool's proxies: http, https or socks5, with user and password if need be.",
+			proxyURLs(&p.Primary)),
+		setting.Define("fallbacks", "", "Pools that are used in turn when all of primary fail.",
+			poolNames(&p.Fallbacks)),
+	}
+}
+
+// validPool reports whether a text can be the name of a pool: parts between slashes, as in
+// proxies/eu-primary (G-FB-34).
+func validPool(s string) bool {
+	for part := range strings.SplitSeq(s, "/") {
+		if part == "" || strings.Trim(part, setting.Letters+".-") != "" {
+			return false
+		}
+	}
+	return len(s) <= 64
+}
+
+// isName reports whether a text can name something that is defined elsewhere, or is empty.
+func isName(s string) bool {
+	return len(s) <= 200 && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// isKeyPrefix reports whether keys of objects can begin with a text: whole segments, or empty.
+func isKeyPrefix(s string) bool {
+	return len(s) <= 500 && (s == "" || name.ValidKey(strings.TrimSuffix(s, "/")))
+}
+
+// poolNames is a list of names of pools, each once; it may be empty.
+func poolNames(p *[]string) setting.Value {
+	return setting.Value{
+		Set: func(in setting.Input) error {
+			names, ok := in.List()
+			if in.IsText && in.Raw == "" {
+				names = nil
+			}
+			for i, n := range names {
+				ok = ok && validPool(n) && !slices.Contains(names[:i], n)
+			}
+			if !ok {
+				return errors.New(`expected a list of names such as ["a", "b"], each once`)
+			}
+			*p = names
+			return nil
+		},
+		Show: func() string { return strings.Join(*p, ",") },
+	}
+}
+
+// proxyURLs is a list of proxies, at least one.
+func proxyURLs(p *[]setting.Secret) setting.Value {
+	return setting.Value{
+		Set: func(in setting.Input) error {
+			list, ok := in.List()
+			if !ok || len(list) == 0 || slices.ContainsFunc(list, func(s string) bool {
+				return !validProxy(s)
+			}) {
+				return errors.New(`expected a list of http, https or socks5 URLs such as ["http://USER:PASSWORD@HOST:PORT"], without path and query`)
+			}
+			proxies := make([]setting.Secret, len(list))
+			for i, s := range list {
+				proxies[i] = setting.NewSecret(s)
+			}
+			*p = proxies
+			return nil
+		},
+		Show: func() string {
+			all := make([]string, len(*p))
+			for i, proxy := range *p {
+				all[i] = setting.MaskURL(proxy.Reveal())
+			}
+			return strings.Join(all, ",")
+		},
+	}
+}
+
+func validProxy(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil {
+		return false
+	}
+	return slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) &&
+		setting.ValidAddress(u.Host) && u.Hostname() != "" &&
+		(u.Path == "" || u.Path == "/") && !strings.ContainsAny(s, "?#")
+}
+
+// headers is a table of headers.
+func headers(p *map[string]setting.Secret) setting.Value {
+	return setting.Value{
+		Set: func(in setting.Input) error {
+			table, ok := in.Raw.(map[string]any)
+			if !ok {
+				return errors.New(`expected a table of headers such as { Accept = "image/*" }`)
+			}
+			headers := map[string]setting.Secret{}
+			for header, raw := range table {
+				text, ok := raw.(string)
+				if !ok || !httpguts.ValidHeaderFieldName(header) ||
+					!httpguts.ValidHeaderFieldValue(text) {
+					return fmt.Errorf("expected headers with text; %s is none",
+						setting.Quote(header))
+				}
+				headers[header] = setting.NewSecret(text)
+			}
+			*p = headers
+			return nil
+		},
+		Show: func() string {
+			var all []string
+			for _, header := range sortedNames(*p) {
+				all = append(all, header+": "+setting.Masked)
+			}
+			return strings.Join(all, ", ")
+		},
+		Table: &setting.Table{Entries: func() map[string]any {
+			table := map[string]any{}
+			for header, text := range *p {
+				table[header] = text.Reveal()
+			}
+			return table
+		}},
+	}
+}
+
+// options is a table that a handler reads.
+func options(p *map[string]any) setting.Value {
+	return setting.Value{
+		Set: func(in setting.Input) error {
+			table, ok := in.Raw.(map[string]any)
+			if !ok {
+				return errors.New("expected a table such as { " + maxParallelOption + " = 8 }")
+			}
+			if limit, has := table[maxParallelOption]; has {
+				if n, whole := limit.(int64); !whole || n < 1 || n > 10_000 {
+					return errors.New("expected " + maxParallelOption +
+						" to be a whole number from 1 to 10000")
+				}
+			}
+			*p = table
+			return nil
+		},
+		Show: func() string { return maskedJSON(*p) },
+		Table: &setting.Table{Typed: true, Entries: func() map[string]any {
+			if *p == nil {
+				return map[string]any{}
+			}
+			return maps.Clone(*p)
+		}},
+	}
+}
+
+// maskedJSON is a table with its texts masked, which may be credentials.
+func maskedJSON(table map[string]any) string {
+	if len(table) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(maskTexts(table))
+	if err != nil {
+		return setting.Masked
+	}
+	return string(text)
+}
+
+func maskTexts(v any) any {
+	switch v := v.(type) {
+	case string:
+		return setting.Masked
+	case []any:
+		all := make([]any, len(v))
+		for i := range v {
+			all[i] = maskTexts(v[i])
+		}
+		return all
+	case map[string]any:
+		all := make(map[string]any, len(v))
+		for k := range v {
+			all[k] = maskTexts(v[k])
+		}
+		return all
+	}
+	return v
+}
+
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

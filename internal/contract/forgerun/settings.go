@@ -1,0 +1,163 @@
+package forgerun
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/setting"
+)
+
+// Settings are the settings of ForgeRun (FR-247, FR-248).
+type Settings struct {
+	Listen string // empty: the common listener
+	// LogRequests logs requests and transitions at INFO, as the document asks, instead of DEBUG.
+	LogRequests bool
+
+	Types              []string // the types that may be submitted (FR-059)
+	Workers            int      // of this node; 0: remote workers execute the jobs
+	JobsPerWorker      int
+	Lease              time.Duration
+	Heartbeat          time.Duration
+	MaxRunTime         time.Duration
+	CancelWindow       time.Duration // G-FR-32
+	MaxRetries         int
+	BackoffBase        time.Duration
+	BackoffMax         time.Duration
+	AutoRetry          bool    // G-FR-06
+	FailureProbability float64 // FR-078
+	DurationScale      float64 // G-FR-55
+
+	RatePerMinute       int
+	QuotaPerDay         int // 0: none
+	AnonymousPerMinute  int // of an address, G-FR-16
+	MaxActiveJobs       int // over all nodes, G-FR-13
+	QueueSize           int // G-FR-12
+	BodyLimit           int64
+	PayloadLimit        int64         // bytes of a job's payload (G-FR-17)
+	Retention           time.Duration // of final jobs; 0 keeps them for ever
+	RevokedKeyRetention time.Duration
+	KeyLifetime         time.Duration // 0: keys do not expire (G-FR-27)
+
+	Webhook Webhook
+}
+
+// Webhook holds the settings of deliveries (FR-194).
+type Webhook struct {
+	Timeout       time.Duration
+	MaxTries      int
+	BackoffBase   time.Duration
+	BackoffMax    time.Duration
+	BackoffFactor float64
+}
+
+// Group declares the settings.
+func (s *Settings) Group() *setting.Group {
+	common := []setting.Key{
+		setting.ListenKey(Name, "ForgeRun", &s.Listen),
+		setting.Define("forgerun.log_requests", "true",
+			"Logs requests and changes of state of ForgeRun at info; at debug, as those of the other contracts, when false.",
+			setting.Bool(&s.LogRequests)),
+	}
+	return &setting.Group{Name: Name, Listen: &s.Listen, Workers: setting.OptionalWorkers,
+		Keys:  slices.Concat(common, s.runKeys(), s.limitKeys(), s.Webhook.keys()),
+		Check: s.check}
+}
+
+// runKeys declares how jobs run.
+func (s *Settings) runKeys() []setting.Key {
+	return []setting.Key{
+		setting.Define("forgerun.types", "EXECUTE,DEFERRED,EMIT_EVENT",
+			"Types of job that may be submitted.",
+			setting.Names(&s.Types, types...)),
+		setting.Define("forgerun.workers", "4", "Workers of this node.",
+			setting.Int(&s.Workers, 1, 1000)),
+		setting.Define("forgerun.jobs_per_worker", "1", "Jobs that one worker runs at a time.",
+			setting.Int(&s.JobsPerWorker, 1, 1000)),
+		setting.Define("forgerun.lease", "30s",
+			"Time without a heartbeat after which a job's worker is taken for dead.",
+			setting.Duration(&s.Lease, 100*time.Millisecond, time.Hour)),
+		setting.Define("forgerun.heartbeat", "5s",
+			"Time between two heartbeats of a worker; shorter than the lease.",
+			setting.Duration(&s.Heartbeat, 10*time.Millisecond, time.Hour)),
+		setting.Define("forgerun.max_run_time", "120s",
+			"Longest run of a job; what runs longer is stopped and fails.",
+			setting.Duration(&s.MaxRunTime, time.Second, 24*time.Hour)),
+		setting.Define("forgerun.cancel_window", "0s",
+			"Time that CANCEL_BEFORE_START jobs wait before they can be claimed, to be canceled in.",
+			setting.Duration(&s.CancelWindow, 0, time.Hour)),
+		setting.Define("forgerun.max_retries", "3", "How often a failed job may be retried.",
+			setting.Int(&s.MaxRetries, 0, 1000)),
+		setting.Define("forgerun.backoff_base", "1s",
+			"Longest wait of the first retry; each further one doubles it.",
+			setting.Duration(&s.BackoffBase, 0, 24*time.Hour)),
+		setting.Define("forgerun.backoff_max", "60s", "Longest wait of any retry.",
+			setting.Duration(&s.BackoffMax, 0, 24*time.Hour)),
+		setting.Define("forgerun.auto_retry", "false",
+			"Retries kinds of work that are marked retryable without being asked.",
+			setting.Bool(&s.AutoRetry)),
+		setting.Define("forgerun.failure_probability", "0.2",
+			"Share of failing jobs among those whose kind of work is chosen by the server.",
+			setting.Number(&s.FailureProbability, 0, 1)),
+		setting.Define("forgerun.duration_scale", "1",
+			"Factor on how long work simulated in the process takes and may take.",
+			setting.Number(&s.DurationScale, 0.00001, 1000)),
+	}
+}
+
+// limitKeys declares what clients may send, and what is kept.
+func (s *Settings) limitKeys() []setting.Key {
+	return []setting.Key{
+		setting.Define("forgerun.rate_limit_per_minute", "600",
+			"Requests that a client may send in a minute.",
+			setting.Int(&s.RatePerMinute, 1, setting.Billion)),
+		setting.Define("forgerun.quota_per_day", "0",
+			"Requests that a client may send in a day; 0 is no limit.",
+			setting.Int(&s.QuotaPerDay, 0, setting.Billion)),
+		setting.Define("forgerun.anonymous_rate_limit_per_minute", "60",
+			"Requests without a valid key that an address may send in a minute.",
+			setting.Int(&s.AnonymousPerMinute, 1, setting.Billion)),
+		setting.Define("forgerun.max_active_jobs", "1000",
+			"Jobs that are assigned or running at a time, over all nodes.",
+			setting.Int(&s.MaxActiveJobs, 1, 1_000_000)),
+		setting.Define("forgerun.queue_size", "100000",
+			"Jobs that may be queued; what is submitted beyond that is refused.",
+			setting.Int(&s.QueueSize, 1, setting.Billion)),
+		setting.Define("forgerun.body_limit", "1MiB", "Largest request body that ForgeRun takes.",
+			setting.Size(&s.BodyLimit, 1<<10, 1<<30)),
+		setting.Define("forgerun.payload_limit", "256KiB", "Largest payload of a job.",
+			setting.Size(&s.PayloadLimit, 1<<10, 16<<20)),
+		setting.Define("forgerun.retention", "720h", "Time that a job is kept after it is final.",
+			setting.Duration(&s.Retention, time.Second, setting.TenYears)),
+		setting.Define("forgerun.revoked_key_retention", "2160h",
+			"Time that a revoked key is kept for audits.",
+			setting.Duration(&s.RevokedKeyRetention, time.Second, setting.TenYears)),
+		setting.Define("forgerun.key_lifetime", "2160h",
+			"Time after which an API key expires; 0s is never.",
+			setting.Duration(&s.KeyLifetime, 0, setting.TenYears)),
+	}
+}
+
+// keys declares what holds for the webhooks and callbacks of clients.
+func (s *Webhook) keys() []setting.Key {
+	return []setting.Key{
+		setting.Define("webhook.timeout", "5s", "Time that a receiver has to answer.",
+			setting.Duration(&s.Timeout, 10*time.Millisecond, 5*time.Minute)),
+		setting.Define("webhook.max_tries", "8", "Tries after which a delivery is given up.",
+			setting.Int(&s.MaxTries, 1, 100)),
+		setting.Define("webhook.backoff_base", "1s", "Wait after the first try of a delivery.",
+			setting.Duration(&s.BackoffBase, time.Millisecond, 24*time.Hour)),
+		setting.Define("webhook.backoff_factor", "5",
+			"Factor from one wait of a delivery to the next.",
+			setting.Number(&s.BackoffFactor, 1, 100)),
+		setting.Define("webhook.backoff_max", "2h", "Longest wait between two tries of a delivery.",
+			setting.Duration(&s.BackoffMax, time.Millisecond, 7*24*time.Hour)),
+	}
+}
+
+// check holds the order of durations.
+func (s *Settings) check(c *setting.Checker) {
+	c.Below("forgerun.heartbeat", s.Heartbeat, "forgerun.lease", s.Lease)
+	c.NotAbove("forgerun.backoff_base", s.BackoffBase, "forgerun.backoff_max", s.BackoffMax)
+	w := &s.Webhook
+	c.NotAbove("webhook.backoff_base", w.BackoffBase, "webhook.backoff_max", w.BackoffMax)
+}
