@@ -56,11 +56,12 @@ func (f *FetchBox) acceptManifest(c *httpapi.Call) (r *receipt, size int, err er
 		return nil, 0, err
 	}
 	ctx := c.Request.Context()
-	if h.key != "" {
-		r, err := f.findByIdempotencyKey(ctx, keyAlias(h.tenant, h.jobType.name, h.key))
-		if r != nil || err != nil {
-			return r, 0, err
-		}
+	earlier, err := f.engine.FindSubmitted(ctx, f.once(&h))
+	if err != nil {
+		return nil, 0, err
+	}
+	if earlier != nil {
+		return newReceipt(earlier), 0, nil
 	}
 	in, err := f.ingest(ctx, &h, m, text)
 	if err != nil {

@@ -3,7 +3,6 @@ package fetchbox
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -26,8 +25,7 @@ import (
 //  3. job, idempotency key and tasks     in one transaction, which makes the job exist
 //
 // An attempt that failed in an outage is repeated from the step that is missing. If the answer of
-// the commit was lost, the repeated commit conflicts with the rows of the first, which
-// resolveConflict recognises as success.
+// the commit was lost, the repeated commit finds the rows of the first, which is success.
 const (
 	maxStoreTries   = 3 // G-FB-20
 	storeRetryDelay = 50 * time.Millisecond
@@ -35,41 +33,22 @@ const (
 	undoTimeout     = 5 * time.Second
 )
 
-var errUnchanged = errors.New("the job has another idempotency key by now")
-
-// findByIdempotencyKey finds the job that was submitted under an idempotency key. It returns nil if
-// there is none, or if the window of the key has ended: then the key is free again (FB-050).
-func (f *FetchBox) findByIdempotencyKey(ctx context.Context, alias job.IdentityHash) (*receipt,
-	error) {
-	j, err := f.engine.GetByAlias(ctx, alias)
-	if job.IsKind(err, job.NotFound) {
-		return nil, nil
+// once identifies a submit by its idempotency key, whose window ends with the time that it is
+// remembered (FB-050).
+func (f *FetchBox) once(h *submitHeaders) engine.Once {
+	if h.key == "" {
+		return engine.Once{}
 	}
-	if err != nil {
-		return nil, err
-	}
-	if f.Now().Sub(j.CreatedAt) < f.IdempotencyWindow {
-		return newReceipt(j), nil
-	}
-	_, err = f.engine.Change(ctx, j.ID, job.Replaced, func(j *job.Job, _ time.Time) error {
-		if j.Alias != alias {
-			return errUnchanged
-		}
-		j.Alias = job.IdentityHash{}
-		return nil
-	})
-	if err != nil && !errors.Is(err, errUnchanged) && !job.IsKind(err, job.NotFound) {
-		return nil, err
-	}
-	return nil, nil
+	return engine.Once{Alias: keyAlias(h.tenant, h.jobType.name, h.key),
+		Window: f.IdempotencyWindow}
 }
 
 // ingest is a manifest while its job is created (FB-031).
 type ingest struct {
 	f         *FetchBox
 	job       handler.Job
-	alias     job.IdentityHash // zero without an idempotency key
-	text      []byte           // the manifest as it was sent
+	once      engine.Once
+	text      []byte // the manifest as it was sent
 	resources int
 	tasks     []handler.Task
 	trace     string
@@ -86,13 +65,11 @@ func (f *FetchBox) ingest(ctx context.Context, h *submitHeaders, m handler.Manif
 	text []byte) (*ingest, error) {
 	trace := telemetry.Carrier(ctx)
 	ids := f.ids.Next(1)
-	in := &ingest{f: f, text: text, resources: len(m.Resources), trace: trace, createdAt: f.Now(),
+	in := &ingest{f: f, once: f.once(h), text: text, resources: len(m.Resources), trace: trace,
+		createdAt: f.Now(),
 		job: handler.Job{ID: ids[0], Type: h.jobType.name, Tenant: h.tenant,
 			TraceID: traceIDOf(trace)}}
 	in.job.ManifestKey = f.Objects.URI("", in.manifest())
-	if h.key != "" {
-		in.alias = keyAlias(h.tenant, h.jobType.name, h.key)
-	}
 	var err error
 	if in.tasks, err = h.jobType.build(ctx, in.job, m); err != nil {
 		return nil, err
@@ -155,13 +132,23 @@ func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
 		}
 		in.cursor = offset
 	}
-	_, err := in.f.engine.Submit(ctx, engine.Unique, in.rows())
-	if job.IsKind(err, job.Conflict) {
-		return in.resolveConflict(ctx)
-	}
-	if err != nil {
+	return in.commit(ctx)
+}
+
+// commit stores the rows, unless an earlier attempt has or another request with the same
+// idempotency key was first (FB-048).
+func (in *ingest) commit(ctx context.Context) (*receipt, error) {
+	j, existed, err := in.f.engine.SubmitOnce(ctx, in.once, in.rows())
+	switch {
+	case job.IsKind(err, job.Conflict) && in.outcomeUnknown: // with the rows of an earlier attempt
+		return in.receipt(), nil
+	case err != nil:
 		in.outcomeUnknown = true
 		return nil, err
+	case existed && j.ID.Key != in.job.ID:
+		in.outcomeUnknown = false
+		in.undo(ctx)
+		return newReceipt(j), nil
 	}
 	return in.receipt(), nil
 }
@@ -212,7 +199,7 @@ func (in *ingest) rows() []engine.Submission {
 		traceID:     in.job.TraceID,
 	}
 	batch := make([]engine.Submission, 0, 1+len(in.tasks))
-	batch = append(batch, in.f.jobRow(in.job.ID, in.job.Type, in.alias, &details, in.trace))
+	batch = append(batch, in.f.jobRow(in.job.ID, in.job.Type, &details, in.trace))
 	for i := range in.tasks {
 		batch = append(batch, in.f.taskRow(in.keys[i], &in.tasks[i], in.trace, false))
 	}
@@ -221,29 +208,6 @@ func (in *ingest) rows() []engine.Submission {
 
 func (in *ingest) receipt() *receipt {
 	return &receipt{jobID: in.job.ID, manifestKey: in.job.ManifestKey, resources: in.resources}
-}
-
-// resolveConflict finds out why the rows conflict: an earlier attempt stored them and its answer
-// was lost, or another request with the same idempotency key was first (FB-048).
-func (in *ingest) resolveConflict(ctx context.Context) (*receipt, error) {
-	own, err := in.f.engine.Exists(ctx, engineJobID(in.job.ID))
-	if err != nil {
-		in.outcomeUnknown = true
-		return nil, err
-	}
-	if own {
-		return in.receipt(), nil
-	}
-	first, err := in.f.findByIdempotencyKey(ctx, in.alias)
-	if err != nil {
-		return nil, err
-	}
-	if first == nil { // its window has ended since
-		return nil, &job.Error{Kind: job.Unavailable, Op: Name,
-			Msg: "another request has just used the same idempotency key"}
-	}
-	in.undo(ctx)
-	return first, nil
 }
 
 // undo deletes the manifest of a job that was not created. If the outcome is unknown, or if the

@@ -87,9 +87,7 @@ func TestExportUnderWrites(t *testing.T) {
 				w.clock.Advance(time.Millisecond)
 				put([]engine.Submission{row(many + n)})
 				if _, err := w.engine.Change(context.Background(), row(n*7%many).Job.ID,
-					job.Replaced, func(j *job.Job, _ time.Time) error {
-						return nil
-					}); err != nil {
+					job.Retried, nil); err != nil {
 					t.Fatal(err)
 				}
 			}

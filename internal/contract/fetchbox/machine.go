@@ -24,15 +24,13 @@ const (
 	closing   job.State = "closing"   // like listing
 )
 
-// jobMachine is the life of a job. Its tasks and the finalizer move it; Replaced clears an
-// idempotency key whose window has ended and changes no state.
+// jobMachine is the life of a job. Its tasks and the finalizer move it.
 var jobMachine = job.MustMachine(
 	map[job.State]job.Phase{queued: job.Waiting, inProgress: job.Waiting,
 		awaitingFinalizer: job.Ready, awaitingDeadLetters: job.Leased, finalizing: job.Leased,
 		completed: job.Done, failed: job.Done, replaying: job.Waiting, replayed: job.Ready,
 		closing: job.Leased},
-	append(replacedAnywhere(queued, inProgress, awaitingFinalizer, awaitingDeadLetters, finalizing,
-		completed, failed, replaying, replayed, closing), []job.Move{
+	[]job.Move{
 		{From: job.StateNone, On: job.Submitted, To: queued},
 
 		{From: queued, On: job.Started, To: inProgress},
@@ -62,14 +60,7 @@ var jobMachine = job.MustMachine(
 		{From: closing, On: job.Expired, To: replayed},
 		{From: closing, On: job.Released, To: replayed},
 		{From: closing, On: job.Retried, To: replaying},
-	}...))
-
-func replacedAnywhere(states ...job.State) (moves []job.Move) {
-	for _, s := range states {
-		moves = append(moves, job.Move{From: s, On: job.Replaced, To: s})
-	}
-	return moves
-}
+	})
 
 // The states of a task.
 const (

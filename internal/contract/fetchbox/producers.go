@@ -169,7 +169,7 @@ func (f *FetchBox) directJob(ctx context.Context, t *handler.Task) (engine.Submi
 	}
 	details := jobDetails{manifestKey: t.ManifestKey, tenant: t.Tenant, cursor: offset,
 		traceID: t.TraceID}
-	return f.jobRow(t.JobID, t.JobType, job.IdentityHash{}, &details, ""), nil
+	return f.jobRow(t.JobID, t.JobType, &details, ""), nil
 }
 
 // readDirect reads the message of a direct producer. It must name its job, its resource and a URL;

@@ -176,11 +176,10 @@ func (f *FetchBox) taskRow(key string, t *handler.Task, trace string,
 }
 
 // jobRow is a job as the engine stores it.
-func (f *FetchBox) jobRow(key, jobType string, alias job.IdentityHash, details *jobDetails,
+func (f *FetchBox) jobRow(key, jobType string, details *jobDetails,
 	trace string) engine.Submission {
 	j := job.Job{
 		ID:         engineJobID(key),
-		Alias:      alias,
 		Queue:      jobType,
 		Priority:   defaultPriority,
 		Lease:      f.Lease,

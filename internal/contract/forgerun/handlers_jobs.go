@@ -57,8 +57,7 @@ func notFoundAs(err error, what string) error {
 	return err
 }
 
-// maxSubmitTries is how often a submit is tried. A second try is needed if the job of an
-// idempotency key is pruned after it has caused a conflict, or if an id is drawn that exists.
+// maxSubmitTries is how often a submit is tried: an id that is drawn may exist.
 const maxSubmitTries = 5
 
 // POST /v1/jobs
@@ -73,44 +72,43 @@ func (f *ForgeRun) submit(c *httpapi.Call) error {
 			return err
 		}
 	}
+	once := s.once(clientID(c), key)
 	now := f.Now()
 	k, err := f.validateSubmission(&s, now)
 	if err != nil {
-		return f.idempotentOr(c, key, s.jobSpec, err)
+		return f.repeatedOr(c, once, err)
 	}
-	j := f.newJob(c, &s, k, now)
-	if key != "" {
-		j.Alias = job.AliasOf(Name, clientID(c), key) // FR-069
-	}
+	batch := []engine.Submission{{Job: f.newJob(c, &s, k, now)}}
 	for range maxSubmitTries {
-		j.ID = jobID(uuids.New(4, f.Random()).String())
-		err := f.submitOnce(c, j)
-		if !job.IsKind(err, job.Conflict) {
-			return err
-		}
-		if key == "" {
+		batch[0].Job.ID = jobID(uuids.New(4, f.Random()).String())
+		j, existed, err := f.engine.SubmitOnce(c.Context(), once, batch)
+		switch {
+		case job.IsKind(err, job.Conflict) && !errors.Is(err, engine.ErrKeyReused):
 			continue // the id exists: that job is not this request's (FR-201)
+		case err != nil:
+			return f.countKeyReuse(c, err)
+		case existed:
+			return f.sendRepeated(c, j)
 		}
-		err = f.sendIdempotent(c, j.Alias, s.jobSpec)
-		if !job.IsKind(err, job.NotFound) {
-			return err
-		}
+		c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
+		f.metrics.idempotencyNew.Inc()
+		f.scheduleCancelWindow(c, j.ID, k, &s)
+		return sendSubmitted(c, j, created)
 	}
 	return &job.Error{Kind: job.Unavailable, Op: "forgerun.submit",
 		Msg: "the job could not be given an id"}
 }
 
-// submitOnce stores a job and answers the request. It returns Conflict if a job with the same id or
-// idempotency key exists.
-func (f *ForgeRun) submitOnce(c *httpapi.Call, j job.Job) error {
-	receipt, err := f.engine.Submit(c.Context(), engine.Unique, []engine.Submission{{Job: j}})
-	if err != nil {
-		return err
+// once identifies a submission by its idempotency key. A request with the same key repeats it if
+// it has the same payload (FR-067 to FR-069).
+func (s *submission) once(clientID, key string) engine.Once {
+	if key == "" {
+		return engine.Once{}
 	}
-	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
-	f.metrics.idempotencyNew.Inc()
-	f.scheduleCancelWindow(c, &j)
-	return sendSubmitted(c, j.ID.Key, created, receipt.At)
+	spec := s.jobSpec
+	return engine.Once{Alias: job.AliasOf(Name, clientID, key), IsSame: func(j *job.Job) bool {
+		return decodeJobSpec(j.Payload).equal(spec)
+	}}
 }
 
 // validateSubmission checks a submission and returns its kind, which it chooses if the client has
@@ -145,7 +143,7 @@ func (f *ForgeRun) newJob(c *httpapi.Call, s *submission, k *kind, now time.Time
 		Payload:     s.jobSpec.encode(),
 		Trace:       telemetry.Carrier(c.Context()),
 	}
-	if f.CancelWindow > 0 && k.name == cancelBeforeStart && s.executionAt.IsZero() {
+	if f.hasCancelWindow(k, s) {
 		j.DueAt = now.Add(f.CancelWindow)
 	}
 	return j
@@ -154,54 +152,64 @@ func (f *ForgeRun) newJob(c *httpapi.Call, s *submission, k *kind, now time.Time
 // scheduleCancelWindow queues a job of the kind CANCEL_BEFORE_START at once although it is due only
 // at the end of its cancel window: so a client can cancel it while it is QUEUED, and no worker can
 // claim it before (G-FR-32). If that fails the job is queued when it is due.
-func (f *ForgeRun) scheduleCancelWindow(c *httpapi.Call, j *job.Job) {
-	if j.Kind != cancelBeforeStart || f.CancelWindow <= 0 ||
-		!decodeJobSpec(j.Payload).executionAt.IsZero() {
+func (f *ForgeRun) scheduleCancelWindow(c *httpapi.Call, id job.ID, k *kind, s *submission) {
+	if !f.hasCancelWindow(k, s) {
 		return
 	}
-	if _, err := f.engine.Change(c.Context(), j.ID, job.Due, nil); err != nil {
+	if _, err := f.engine.Change(c.Context(), id, job.Due, nil); err != nil {
 		f.Log.Log(c.Context(), outage.Level(slog.LevelWarn, err),
 			"a job could not be queued before its cancel window ends", telemetry.RequestID,
-			requestIDFrom(c.Context()), telemetry.JobID, j.ID.Key, telemetry.ErrorMessage, err)
+			requestIDFrom(c.Context()), telemetry.JobID, id.Key, telemetry.ErrorMessage, err)
 	}
 }
 
-// idempotentOr answers an invalid request. If it repeats a request that was valid before, such as
+func (f *ForgeRun) hasCancelWindow(k *kind, s *submission) bool {
+	return f.CancelWindow > 0 && k.name == cancelBeforeStart && s.executionAt.IsZero()
+}
+
+// repeatedOr answers an invalid request. If it repeats a request that was valid before, such as
 // one whose execution_at has passed meanwhile, it is answered like that one.
-func (f *ForgeRun) idempotentOr(c *httpapi.Call, key string, t jobSpec, ruleErr error) error {
-	if key == "" {
-		return ruleErr
-	}
-	err := f.sendIdempotent(c, job.AliasOf(Name, clientID(c), key), t)
-	var p *problem
-	if job.IsKind(err, job.NotFound) || (errors.As(err, &p) && p.code == codeIdempotency) {
-		return ruleErr
-	}
-	return err
-}
-
-// sendIdempotent answers a request whose idempotency key was used before: with the job of that
-// request if both have the same payload, else with a conflict (FR-067, FR-068).
-func (f *ForgeRun) sendIdempotent(c *httpapi.Call, alias job.IdentityHash, t jobSpec) error {
-	j, err := f.engine.GetByAlias(c.Context(), alias)
+func (f *ForgeRun) repeatedOr(c *httpapi.Call, once engine.Once, ruleErr error) error {
+	j, err := f.engine.FindSubmitted(c.Context(), once)
 	if err != nil {
+		err = f.countKeyReuse(c, err)
+		if errors.Is(err, engine.ErrKeyReused) {
+			return ruleErr
+		}
 		return err
 	}
-	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
-	if !decodeJobSpec(j.Payload).equal(t) {
-		f.metrics.idempotencyConflicts.Inc()
-		return &problem{code: codeIdempotency,
-			detail: "the idempotency key belongs to a job with another payload"}
+	if j == nil {
+		return ruleErr
 	}
-	f.metrics.idempotencyHits.Inc()
-	return sendSubmitted(c, j.ID.Key, j.State, j.CreatedAt)
+	return f.sendRepeated(c, j)
 }
 
-func sendSubmitted(c *httpapi.Call, id string, s job.State, at time.Time) error {
+// sendRepeated answers a request that repeats the one of a job (FR-067).
+func (f *ForgeRun) sendRepeated(c *httpapi.Call, j *job.Job) error {
+	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
+	f.metrics.idempotencyHits.Inc()
+	return sendSubmitted(c, j, j.State)
+}
+
+// countKeyReuse counts a request with the idempotency key of another one and returns the conflict
+// that answers it (FR-068). It returns every other error as it is.
+func (f *ForgeRun) countKeyReuse(c *httpapi.Call, err error) error {
+	var other *job.Error
+	if !errors.Is(err, engine.ErrKeyReused) || !errors.As(err, &other) {
+		return err
+	}
+	c.AddAttrs(slog.String(telemetry.JobID, other.ID.Key))
+	f.metrics.idempotencyConflicts.Inc()
+	return &problem{code: codeIdempotency, cause: err,
+		detail: "the idempotency key belongs to a job with another payload"}
+}
+
+// sendSubmitted answers with a job in a state. A new job is answered as CREATED, in which it began.
+func sendSubmitted(c *httpapi.Call, j *job.Job, state job.State) error {
 	return sendObject(c, http.StatusAccepted, func(o *strictjson.Object) {
-		o.Text("job_id", id)
-		o.Text("state", string(s))
-		o.Time("created_at", at)
+		o.Text("job_id", j.ID.Key)
+		o.Text("state", string(state))
+		o.Time("created_at", j.CreatedAt)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
@@ -44,17 +45,11 @@ func (m *Images) delete(ctx context.Context, f *file) (*job.Job, error) {
 	}
 	u := f.upload
 	u.Sizes = nil
-	s := m.submission(ctx, deleteFile, f.id, u)
+	var once engine.Once
 	if f.deletion == nil {
-		s.Job.Alias = deletionAlias(f.id)
+		once.Alias = deletionAlias(f.id) // of concurrent requests one creates the job
 	}
-	j, err := m.store(ctx, s)
-	if job.IsKind(err, job.Conflict) { // a concurrent request was first
-		err = m.api.query(opSelect, func() (err error) {
-			j, err = m.engine.GetByAlias(ctx, deletionAlias(f.id))
-			return err
-		})
-	}
+	j, _, err := m.store(ctx, once, m.submission(ctx, deleteFile, f.id, u))
 	return j, err
 }
 
@@ -90,7 +85,8 @@ func (m *Images) reprocess(ctx context.Context, f *file, sizes []int) (*job.Job,
 	if u.Sizes = sizes; sizes == nil {
 		u.Sizes = m.Sizes
 	}
-	return m.store(ctx, m.submission(ctx, processFile, f.id, u))
+	j, _, err := m.store(ctx, engine.Once{}, m.submission(ctx, processFile, f.id, u))
+	return j, err
 }
 
 func sendJob(c *httpapi.Call, status int, j *job.Job) error {

@@ -88,14 +88,12 @@ func (m *Images) upload(c *httpapi.Call) error {
 	if err := in.readHeader(); err != nil {
 		return err
 	}
-	if in.key != "" {
-		earlier, err := m.findByIdempotencyKey(c.Request.Context(), in.key)
-		if err != nil {
-			return err
-		}
-		if earlier != nil {
-			return m.repeatReceipt(c, earlier)
-		}
+	earlier, err := in.findEarlier()
+	if err != nil {
+		return err
+	}
+	if earlier != nil {
+		return m.repeatReceipt(c, earlier)
 	}
 	in.startedAt, in.fileID = m.Now(), m.ids.Next(1)[0]
 	j, err := in.accept()
@@ -175,19 +173,26 @@ func isPlainText(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' })
 }
 
-// findByIdempotencyKey finds the job of an earlier upload with the same key, nil if there is none.
-func (m *Images) findByIdempotencyKey(ctx context.Context, key string) (j *job.Job, err error) {
-	err = m.api.query(opSelect, func() (err error) {
-		j, err = m.engine.GetByAlias(ctx, uploadAlias(key))
-		return err
-	})
-	if job.IsKind(err, job.NotFound) {
-		return nil, nil
+// once identifies an upload by its idempotency key. Whatever comes with a key repeats the upload
+// that had it first.
+func (in *uploadRequest) once() engine.Once {
+	if in.key == "" {
+		return engine.Once{}
 	}
-	return j, err
+	return engine.Once{Alias: job.AliasOf(Name, "upload", in.key)}
 }
 
-func uploadAlias(key string) job.IdentityHash { return job.AliasOf(Name, "upload", key) }
+// findEarlier finds the job of an earlier upload with the same key, nil if there is none.
+func (in *uploadRequest) findEarlier() (j *job.Job, err error) {
+	if in.key == "" {
+		return nil, nil
+	}
+	err = in.api.query(opSelect, func() (err error) {
+		j, err = in.engine.FindSubmitted(in.call.Request.Context(), in.once())
+		return err
+	})
+	return j, err
+}
 
 // read stores the original, which is a part of a form or the whole body.
 func (in *uploadRequest) read() error {
@@ -333,18 +338,10 @@ func (in *uploadRequest) submit() (*job.Job, error) {
 		return nil, err
 	}
 	ctx := in.call.Request.Context()
-	s := in.submission(ctx, processFile, in.fileID, in.jobInput)
-	if in.key != "" {
-		s.Job.Alias = uploadAlias(in.key)
-	}
-	j, err := in.store(ctx, s)
-	if job.IsKind(err, job.Conflict) && in.key != "" {
-		first, findErr := in.findByIdempotencyKey(ctx, in.key)
-		if findErr != nil || first == nil {
-			return nil, errors.Join(findErr, err)
-		}
+	j, existed, err := in.store(ctx, in.once(),
+		in.submission(ctx, processFile, in.fileID, in.jobInput))
+	if existed {
 		in.discard()
-		return first, nil
 	}
 	return j, err
 }
@@ -403,13 +400,12 @@ func (m *Images) submission(ctx context.Context, jobType, fileID string,
 // lockTimeoutSlack lets a lock that is exactly as old as LockTimeout still be valid (IP-045).
 const lockTimeoutSlack = time.Microsecond
 
-// store submits a job and returns it as it is stored.
-func (m *Images) store(ctx context.Context, s engine.Submission) (*job.Job, error) {
-	err := m.api.query(opInsert, func() error {
-		receipt, err := m.engine.Submit(ctx, engine.Unique, []engine.Submission{s})
-		s.Job.CreatedAt, s.Job.UpdatedAt = receipt.At, receipt.At
+// store submits a job, unless the same request has submitted one before, which it returns then.
+func (m *Images) store(ctx context.Context, once engine.Once, s engine.Submission) (j *job.Job,
+	existed bool, err error) {
+	err = m.api.query(opInsert, func() (err error) {
+		j, existed, err = m.engine.SubmitOnce(ctx, once, []engine.Submission{s})
 		return err
 	})
-	s.Job.State = queued
-	return &s.Job, err
+	return j, existed, err
 }

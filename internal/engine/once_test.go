@@ -1,0 +1,231 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// keyed identifies the request with an idempotency key and a payload, within a minute.
+func keyed(key, payload string) engine.Once {
+	return engine.Once{
+		Alias:  job.AliasOf("brief", "client", key),
+		Window: time.Minute,
+		IsSame: func(j *job.Job) bool { return bytes.Equal(j.Payload, []byte(payload)) },
+	}
+}
+
+func payload(text string) func(*engine.Submission) {
+	return with(func(j *job.Job) { j.Payload = []byte(text) })
+}
+
+// once is what SubmitOnce has to say about a request.
+func once(e *engine.Engine, ctx context.Context, o engine.Once, batch ...engine.Submission) string {
+	j, existed, err := e.SubmitOnce(ctx, o, batch)
+	switch {
+	case errors.Is(err, engine.ErrKeyReused) && job.IsKind(err, job.Conflict):
+		return "reused"
+	case err != nil:
+		return job.KindOf(err).String()
+	case existed:
+		return "existed " + name(j.ID)
+	}
+	return "stored " + name(j.ID)
+}
+
+func TestSubmitOnce(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		wants := func(o engine.Once, want string, batch ...engine.Submission) {
+			w.Helper()
+			if got := once(w.Engine, w.ctx, o, batch...); got != want {
+				w.Errorf("got %s, want %s", got, want)
+			}
+		}
+		finds := func(o engine.Once, want string) {
+			w.Helper()
+			j, err := w.FindSubmitted(w.ctx, o)
+			got := "nothing"
+			switch {
+			case errors.Is(err, engine.ErrKeyReused):
+				got = "reused"
+			case err != nil:
+				got = err.Error()
+			case j != nil:
+				got = name(j.ID)
+			}
+			if got != want {
+				w.Errorf("found %s, want %s", got, want)
+			}
+		}
+		finds(keyed("k", "p"), "nothing")
+		wants(keyed("k", "p"), "stored brief/a", sub("brief/a", payload("p")))
+		wants(keyed("k", "p"), "existed brief/a", sub("brief/b", payload("p")))
+		wants(keyed("k", "p"), "existed brief/a", sub("brief/a", payload("p"))) // a lost answer
+		wants(keyed("k", "q"), "reused", sub("brief/b", payload("q")))
+		finds(keyed("k", "p"), "brief/a")
+		finds(keyed("k", "q"), "reused")
+		wants(keyed("other", "p"), "conflict", sub("brief/a", payload("p"))) // of the identity
+		wants(engine.Once{}, "stored brief/c", sub("brief/c"))
+		wants(engine.Once{}, "conflict", sub("brief/c"))
+		finds(engine.Once{}, "nothing")
+
+		w.Advance(time.Minute - time.Microsecond)
+		wants(keyed("k", "p"), "existed brief/a", sub("brief/b", payload("p")))
+		w.Advance(time.Microsecond)
+		finds(keyed("k", "q"), "nothing")
+		wants(keyed("k", "q"), "conflict", sub("brief/a", payload("q")))
+		before := w.get("brief/a")
+		wants(keyed("k", "q"), "stored brief/b", sub("brief/b", payload("q")))
+		wants(keyed("k", "q"), "existed brief/b", sub("brief/d", payload("q")))
+		after := w.get("brief/a")
+		before.Alias = job.IdentityHash{}
+		if fmt.Sprintf("%+v", before) != fmt.Sprintf("%+v", after) {
+			w.Errorf("the job without its alias is\n%+v, was\n%+v", after, before)
+		}
+		forever := engine.Once{Alias: keyed("k", "q").Alias}
+		w.Advance(1000 * time.Hour)
+		wants(forever, "existed brief/b", sub("brief/d"))
+		w.ok(w.Remove(w.ctx, id("brief/b")))
+		wants(forever, "stored brief/d", sub("brief/d"))
+	})
+}
+
+// A batch is stored as a whole or, for a repeated request, not at all.
+func TestSubmitOnceOfABatch(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		batch := func(n int) []engine.Submission {
+			parent := fmt.Sprintf("family/%d", n)
+			return subs(sub(parent), sub(fmt.Sprintf("part/%da", n), childOf(parent)),
+				sub(fmt.Sprintf("part/%db", n), childOf(parent)))
+		}
+		o := engine.Once{Alias: job.AliasOf("family", "", "k"), Window: time.Minute}
+		for i, want := range []string{"stored family/0", "existed family/0", "stored family/2"} {
+			if i == 2 {
+				w.Advance(time.Minute)
+			}
+			if got := once(w.Engine, w.ctx, o, batch(i)...); got != want {
+				w.Errorf("got %s, want %s", got, want)
+			}
+		}
+		jobs, err := w.List(w.ctx, store.Filter{})
+		w.ok(err)
+		if got, want := fmt.Sprint(sorted(names(jobs))),
+			"[family/0 family/2 part/0a part/0b part/2a part/2b]"; got != want {
+			w.Errorf("stored %s, want %s", got, want)
+		}
+		w.sound()
+	})
+}
+
+// Of a crowd with one key, on two nodes, one is served and the others get its job or, with another
+// request, a conflict; so it is when the window of an earlier job has just ended.
+func TestSubmitOnceOfACrowd(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(made())}
+		for round := range 3 {
+			outcomes := map[string]int{}
+			for _, got := range testkit.RunConcurrently(40, func(i int) string {
+				p := fmt.Sprint("payload ", i%3)
+				return p + " " + once(nodes[i%2], w.ctx, keyed("k", p),
+					sub(fmt.Sprintf("brief/%d.%d", round, i), payload(p)))
+			}) {
+				outcomes[got]++
+			}
+			winner, err := w.FindSubmitted(w.ctx, engine.Once{Alias: keyed("k", "").Alias})
+			if err != nil || winner == nil {
+				w.Fatal(winner, err)
+			}
+			p, key := string(winner.Payload), name(winner.ID)
+			same := 40 / 3
+			if p == "payload 0" {
+				same++
+			}
+			if outcomes[p+" stored "+key] != 1 || outcomes[p+" existed "+key] != same-1 ||
+				len(outcomes) != 4 {
+				w.Errorf("round %d: %s has the alias, of %v", round, key, outcomes)
+			}
+			w.Advance(time.Minute)
+		}
+		jobs, err := w.List(w.ctx, store.Filter{})
+		if err != nil || len(jobs) != 3 {
+			w.Errorf("%d jobs, %v", len(jobs), err)
+		}
+	})
+}
+
+// lookupTx calls after with each lookup of an alias in a transaction.
+type lookupTx struct {
+	store.Tx
+	after func()
+}
+
+func (t lookupTx) Load(s store.Selector) ([]*job.Job, error) {
+	found, err := t.Tx.Load(s)
+	if len(s.Aliases) > 0 && !s.Lock {
+		t.after()
+	}
+	return found, err
+}
+
+// What another node does between the lookup of the alias and the insert is found by the next try,
+// whatever it is: it stores the alias, or frees that of the job whose window has ended, or removes
+// that job.
+func TestSubmitOnceMeetsAnother(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		interfere func(w *world, other *engine.Engine)
+		want      string
+	}{
+		"stored": {func(w *world, other *engine.Engine) {
+			w.ok(other.Remove(w.ctx, id("brief/old")))
+			if got := once(other, w.ctx, keyed("k", "p"), sub("brief/new", payload("p"))); got !=
+				"stored brief/new" {
+				w.Error(got)
+			}
+		}, "existed brief/new"},
+		"freed": {func(w *world, other *engine.Engine) {
+			if got := once(other, w.ctx, keyed("k", "q"), sub("brief/new", payload("q"))); got !=
+				"stored brief/new" {
+				w.Error(got)
+			}
+		}, "reused"},
+		"removed": {func(w *world, other *engine.Engine) {
+			w.ok(other.Remove(w.ctx, id("brief/old")))
+		}, "stored brief/mine"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "postgres", made())
+			var lookups atomic.Int32
+			s := &wrapped{Store: w.Store, wrap: func(tx store.Tx) store.Tx {
+				return lookupTx{tx, func() {
+					if lookups.Add(1) == 1 {
+						c.interfere(w, w.Engine)
+					}
+				}}
+			}}
+			e := testkit.NewEngine(t, s, w.Clock, made()...)
+			if got := once(e, w.ctx, keyed("k", "old"), sub("brief/old", payload("old"))); got !=
+				"stored brief/old" {
+				t.Fatal(got)
+			}
+			w.Advance(time.Minute)
+			if got := once(e, w.ctx, keyed("k", "p"), sub("brief/mine", payload("p"))); got !=
+				c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+			if lookups.Load() != 2 {
+				t.Errorf("%d lookups", lookups.Load())
+			}
+		})
+	}
+}
