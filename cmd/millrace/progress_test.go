@@ -44,10 +44,10 @@ func TestWaitingIsNotSilent(t *testing.T) {
 			filepath.Join(dir, "picture.jpg")}, `(?m)^images: 0 %, \d`},
 		"load": {[]string{"simulate", "--server", idle.url, "--rate", "0.01", "--mix",
 			"SUCCESS_FAST", "--duration", "10m"},
-			`(?m)^load: 1 play begun, 0 ended \(0 % of the time\), \d`},
+			`(?m)^load: 1 scenario started, 0 ended \(0 % of the time\), \d`},
 		"settle": {[]string{"simulate", "--server", idle.url, "--rate", "1", "--mix",
 			"SUCCESS_FAST", "--duration", "1s"},
-			`(?m)^settle: \d plays? begun, 0 ended \(0 % of the plays\), \d`},
+			`(?m)^settle: \d scenarios? started, 0 ended \(0 % of the scenarios\), \d`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

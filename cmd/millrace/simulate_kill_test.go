@@ -134,7 +134,7 @@ func awaitSubmits(t *testing.T, s *launchedServer) {
 	})
 }
 
-// Interrupted, a simulation accounts for the plays that had ended, and tells how many had not.
+// An interrupted simulation audits the scenarios that had ended and counts the others.
 func TestSimulateInterrupted(t *testing.T) {
 	t.Parallel()
 	server := launchNode(t, "data", "--set", "forgerun.duration_scale=0.01")
@@ -164,7 +164,7 @@ func TestSimulateInterrupted(t *testing.T) {
 		output != "millrace: interrupted" {
 		t.Errorf("code %d, %q, %s", code, output, &stdout)
 	}
-	if !regexp.MustCompile(`^load: \d+ plays? begun, \d+ ended \(\d % of the time\), `).MatchString(
+	if !regexp.MustCompile(`^load: \d+ scenarios? started, \d+ ended \(\d % of the time\), `).MatchString(
 		load) {
 		t.Errorf("the load says %q", load)
 	}

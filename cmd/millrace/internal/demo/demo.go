@@ -19,31 +19,36 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// flags are the flags of the command.
 type flags struct {
-	workers     int
-	concurrency int
-	pace        time.Duration
-	timeout     time.Duration
+	workers     int           // processes, one of which is killed
+	concurrency int           // files that a worker has in progress
+	pace        time.Duration // least time for a file; below 0 a few seconds for all
+	timeout     time.Duration // of the jobs
 }
 
+// Command is `millrace demo`.
 func Command(p cli.Process) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use:   "demo [FOLDER]",
 		Short: "Show what Millrace does: a server, real work, a killed worker, and the accounts",
-		Long: `Start a server on an empty temporary directory, give it one job for each file of
+		Long: `Start a server on an empty temporary directory, submit one job for each file of
 FOLDER (the source tree of Millrace when run inside of it, else the working
-directory), and let several worker processes find out size, lines and SHA-256 of
-each. One of the workers does not let go of a file; in the middle it is killed, and
-what it has in hand comes back after its timeout and is done by the others. Then a graph of TaskFlow jobs makes a manifest
-of the files step by step, one of which fails and is tried again, and is drawn.
-Then FetchBox downloads some of them from a server of the demo's own, and what it
-stored is compared byte for byte. Then Images makes smaller ones of pictures that the
-demo draws, one of which is none and ends as a dead letter. Then a client of ForgeRun has the server run
-simulated jobs that succeed, fail, are retried, canceled and scheduled, and every
-change is told to a webhook. The report accounts for every job: exit code 0 when
-the accounts balance, 1 when they do not. It needs no network, changes nothing in
-FOLDER and leaves nothing behind.`,
+directory), and let several worker processes measure size, lines and SHA-256 of
+each. One of the workers never finishes one of its files; in the middle it is
+killed, and the jobs that it held are done by the others after their timeout.
+
+Then a graph of TaskFlow jobs makes a manifest of the files step by step; one step
+fails and is retried, and the graph is drawn. Then FetchBox downloads some of the
+files from a server of the demo's own, and the objects are compared byte for byte.
+Then Images makes variants of pictures that the demo draws; one file is no picture
+and becomes a dead letter. Then ForgeRun runs simulated jobs that succeed, fail, are
+retried, canceled and scheduled, and sends every change to a webhook.
+
+The report accounts for every job: exit code 0 when the accounts balance, 1 when
+they do not. The demo needs no network, changes nothing in FOLDER and leaves nothing
+behind.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if f.workers < 2 || f.concurrency < 1 || f.timeout < time.Second {
@@ -63,15 +68,16 @@ FOLDER and leaves nothing behind.`,
 		},
 	}
 	c.Flags().IntVar(&f.workers, "workers", 3, "worker processes; one of them is killed")
-	c.Flags().IntVar(&f.concurrency, "concurrency", 4, "files that a worker has in hand at a time")
+	c.Flags().IntVar(&f.concurrency, "concurrency", 4, "files that a worker measures at a time")
 	c.Flags().DurationVar(&f.pace, "pace", -1,
 		"least `time` for a file, so that there is something to see; 0 is full speed")
 	c.Flags().Lookup("pace").DefValue = "a few seconds for all"
 	c.Flags().DurationVar(&f.timeout, "timeout", 2*time.Second,
-		"timeout of the jobs: how long a killed worker's jobs are missing")
+		"timeout of the jobs: how long the jobs of a killed worker wait")
 	return c
 }
 
+// run runs the demo on a folder.
 func (f *flags) run(p cli.Process, folder string) error {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
@@ -103,38 +109,45 @@ func (f *flags) run(p cli.Process, folder string) error {
 	d := &demo{p: p, flags: *f, files: files, dir: dir, url: server.URL, relay: api.Relay(),
 		events: make(chan event, 256), tally: newTally(files)}
 	if d.flags.pace < 0 {
-		d.flags.pace = min(5*time.Second*time.Duration(f.workers*f.concurrency)/time.Duration(
-			len(files.order)), 250*time.Millisecond)
+		d.flags.pace = defaultPace(f.workers*f.concurrency, len(files.order))
 	}
 	return d.run(ctx)
 }
 
-// demo is one run of the demo command.
+// defaultPace is the least time for a file with which so many slots need five seconds for all
+// files, but no more than a quarter of a second.
+func defaultPace(slots, files int) time.Duration {
+	return min(5*time.Second*time.Duration(slots)/time.Duration(files), 250*time.Millisecond)
+}
+
+// demo is one run of the command.
 type demo struct {
 	p       cli.Process
 	flags   flags
 	files   *listing
-	dir     string // for what the demo itself writes
-	url     string
+	dir     string // holds the data of the server and the files that the demo writes
+	url     string // of the server
 	relay   *client.Relay
-	events  chan event
+	events  chan event // from the workers and the collector, to the one goroutine of watch
 	tally   *tally
-	workers []*cli.Child
+	workers []*cli.Child // worker n is at n-1
 	bar     *cli.Progress
 }
 
-// event is one thing that happened: a worker began with a file or ended, or a result came in.
+// event is one thing that happened in the Relay part. Exactly one of started, ended and result is
+// set.
 type event struct {
 	worker  int
-	started string
-	ended   bool
-	result  *fileResult
+	started string      // path of the file that the worker has started with
+	ended   bool        // the worker process has ended
+	result  *fileResult // a result was claimed from the queue of results
 }
 
-// stallTimeout is how long nothing at all may happen before the demo gives up and reports what is
-// missing.
+// stallTimeout is the time without any event after which a part of the demo gives up and reports
+// what is missing.
 const stallTimeout = 30 * time.Second
 
+// run goes through the parts, and fails if one of them does not balance.
 func (d *demo) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -215,7 +228,8 @@ func (d *demo) submit(ctx context.Context) error {
 	return nil
 }
 
-// startWorkers starts them all; the others once the one that will be killed has a file in hand.
+// startWorkers starts the worker that will be killed and, when it has started with a file, all
+// others. So there is always a file to take over.
 func (d *demo) startWorkers(ctx context.Context) error {
 	if err := d.startWorker(ctx, victimWorker); err != nil {
 		return err
@@ -230,7 +244,7 @@ func (d *demo) startWorkers(ctx context.Context) error {
 				return errors.New("the first worker ended by itself")
 			}
 		case <-quiet.C:
-			return fmt.Errorf("the first worker began nothing within %s", stallTimeout)
+			return fmt.Errorf("the first worker started no file within %s", stallTimeout)
 		case <-ctx.Done():
 			return cli.ErrInterrupted
 		}
@@ -243,6 +257,8 @@ func (d *demo) startWorkers(ctx context.Context) error {
 	return nil
 }
 
+// startWorker starts a worker process. Its standard output becomes events: a line for each file
+// that it starts with.
 func (d *demo) startWorker(ctx context.Context, number int) error {
 	c, err := cli.StartChild(d.p, d.p.Stderr, "demo-worker", "--server", d.url, "--root",
 		d.files.root, "--number", strconv.Itoa(number),
@@ -255,7 +271,7 @@ func (d *demo) startWorker(ctx context.Context, number int) error {
 		quoted, _ := strings.CutPrefix(line, "begin ")
 		path, err := strconv.Unquote(quoted)
 		if err != nil {
-			return // no line about a file
+			return // the line is not about a file
 		}
 		d.emit(ctx, event{worker: number, started: path})
 	})
@@ -266,6 +282,7 @@ func (d *demo) startWorker(ctx context.Context, number int) error {
 	return nil
 }
 
+// emit sends an event, unless the demo has ended.
 func (d *demo) emit(ctx context.Context, e event) {
 	select {
 	case d.events <- e:
@@ -273,6 +290,7 @@ func (d *demo) emit(ctx context.Context, e event) {
 	}
 }
 
+// stopWorkers ends all workers and waits for them. It may be called more than once.
 func (d *demo) stopWorkers() {
 	var all sync.WaitGroup
 	for _, c := range d.workers {
@@ -288,7 +306,7 @@ func (d *demo) collect(ctx context.Context) {
 			d.emit(ctx, event{worker: r.Worker, result: &r})
 			return nil
 		})}
-	_ = w.Run(ctx) // a result that is missing shows in the tally
+	_ = w.Run(ctx) // the tally reports results that are missing
 }
 
 // watch records events until every file has its result, and kills a worker in the middle.
@@ -309,17 +327,18 @@ func (d *demo) watch(ctx context.Context) {
 	}
 }
 
+// record adds an event to the tally, and kills the worker when that is due.
 func (d *demo) record(e event) {
 	b := d.tally
 	switch {
 	case e.result != nil:
 		if b.addResult(*e.result, d.p.Elapsed()) {
 			d.reportTakeover(*e.result)
-			d.bar.Add(1, fmt.Sprintf("%d of %d files done, %d in hand", len(b.results),
+			d.bar.Add(1, fmt.Sprintf("%d of %d files done, %d in progress", len(b.results),
 				len(d.files.order), b.countInProgress()))
 		}
 	case e.ended:
-		b.alive--
+
 		if e.worker != b.killed {
 			d.bar.Printf("worker %d ended by itself", e.worker)
 		}
@@ -329,17 +348,17 @@ func (d *demo) record(e event) {
 	if b.killDue() {
 		d.workers[victimWorker-1].Kill()
 		b.kill(victimWorker, d.p.Elapsed())
-		d.bar.Printf("killed worker %d (SIGKILL) with %s in hand", victimWorker,
+		d.bar.Printf("killed worker %d (SIGKILL), which held %s", victimWorker,
 			cli.Pluralize(int64(len(b.inProgressAtKill)), "file"))
 	}
 }
 
 // reportTakeover prints that another worker has done a file of the killed worker.
 func (d *demo) reportTakeover(r fileResult) {
-	if b := d.tally; b.inProgressAtKill[r.Path] && r.Tries > 1 {
-		d.bar.Printf("taken over from worker %d by worker %d, %s after the kill, in run %d: %s",
+	if b := d.tally; b.inProgressAtKill[r.Path] && r.Attempt > 1 {
+		d.bar.Printf("taken over from worker %d by worker %d, %s after the kill, in attempt %d: %s",
 			b.killed, r.Worker,
-			cli.FormatDuration(d.p.Elapsed()-b.killedAt), r.Tries, cli.Printable(r.Path))
+			cli.FormatDuration(d.p.Elapsed()-b.killedAt), r.Attempt, cli.Printable(r.Path))
 	}
 }
 

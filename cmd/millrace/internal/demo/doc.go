@@ -7,6 +7,6 @@
 //	Images     variants of pictures that the demo draws
 //	ForgeRun   some of the work kinds of package simulate
 //
-// What it reports was counted twice, by the workers and by the demo itself; exit code 0 promises
-// that both counts agree.
+// The demo counts every result twice: by what the workers report, and by its own measurement. Exit
+// code 0 promises that both counts agree.
 package demo

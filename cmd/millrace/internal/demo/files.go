@@ -15,13 +15,14 @@ import (
 	"unicode/utf8"
 )
 
-// fileStats is what is true about a file.
+// fileStats is what the workers measure of a file.
 type fileStats struct {
-	Size   int64  `json:"size"`
-	Lines  int64  `json:"lines"`
-	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`   // bytes
+	Lines  int64  `json:"lines"`  // newline characters
+	SHA256 string `json:"sha256"` // in hexadecimal digits
 }
 
+// measureFile reads a file to its end. On an error the result is the zero value.
 func measureFile(path string) (fileStats, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -46,23 +47,24 @@ func measureFile(path string) (fileStats, error) {
 	}
 }
 
-// foundFile is a file as it was found.
+// foundFile is the state of a file when it was listed.
 type foundFile struct {
 	size    int64
 	changed time.Time
 }
 
-// listing is the demo's input: paths below root, with slashes.
+// listing is the input of the demo: the files below a folder. Paths are relative to root, with
+// slashes.
 type listing struct {
 	root    string
-	files   map[string]foundFile
-	order   []string
-	bytes   int64
-	skipped int // neither file nor folder, unreadable, or with a name that is no text
+	files   map[string]foundFile // by path
+	order   []string             // paths, in the order of the walk
+	bytes   int64                // of all files
+	skipped int                  // entries that are no regular files, unreadable, or no UTF-8
 }
 
-// listFiles walks a folder. What is hidden is not input, and neither are the data of a server,
-// which change.
+// listFiles lists the files below a folder. It leaves out hidden folders, and data directories of a
+// server, whose files change while the demo runs.
 func listFiles(root string) (*listing, error) {
 	l := &listing{root: root, files: map[string]foundFile{}}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -100,12 +102,13 @@ func isDataDir(path string) bool {
 	return exists(filepath.Join(path, "node.lock")) || exists(filepath.Join(path, "millrace.db"))
 }
 
+// exists reports whether there is something at the path.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// unchanged reports whether a file has the size and time with which it was found.
+// unchanged reports whether a file still has the size and time with which it was listed.
 func (l *listing) unchanged(rel string) bool {
 	info, err := os.Stat(filepath.Join(l.root, filepath.FromSlash(rel)))
 	if err != nil {
@@ -115,6 +118,7 @@ func (l *listing) unchanged(rel string) bool {
 	return info.Size() == was.size && info.ModTime().Equal(was.changed)
 }
 
+// modulePattern matches the module line of Millrace's go.mod.
 var modulePattern = regexp.MustCompile(`(?m)^module\s+github\.com/millrace/millrace\s*$`)
 
 // sourceRoot returns the root of Millrace's source tree when from is inside of it, else from

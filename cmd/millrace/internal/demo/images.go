@@ -17,26 +17,27 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// uploadedPicture is a picture that the demo uploads, and what became of it.
+// uploadedPicture is a picture that the demo uploads, and its outcome.
 type uploadedPicture struct {
 	name   string
 	data   []byte
-	drawn  image.Image // nil for the one that is none
+	drawn  image.Image // what data shows; nil for the file that is no picture
 	remove bool        // it is deleted in the end
 
-	file              client.ImageFile
+	file              client.ImageFile // after its job has ended
 	job               client.ImageJob
 	variants          map[int][]byte // by size, as they were downloaded
 	deletion          client.ImageJob
-	statusAfterDelete client.ImageFileStatus // once it is deleted
-	contentRemained   bool                   // its content was still to be had then
+	statusAfterDelete client.ImageFileStatus
+	contentRemained   bool // its content could still be downloaded after the deletion
 }
 
 // variantSizes are the longer sides of the variants; the last is larger than one of the pictures.
 var variantSizes = []int{64, 200, 800}
 
-// images shows Images: it uploads pictures that it has drawn itself, one of which is none, has
-// their variants made and deletes one. It says whether every variant shows what was drawn.
+// images shows Images: it uploads two pictures that it has drawn and a file that is no picture,
+// waits for the variants and deletes one picture. It reports whether every variant shows what was
+// drawn.
 func (d *demo) images(ctx context.Context) (bool, error) {
 	pictures, err := drawPictures()
 	if err != nil {
@@ -46,7 +47,7 @@ func (d *demo) images(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, cli.WithCode(cli.ExitFailed, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errors.New("nothing came of it"))
+	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errors.New("it did not end in time"))
 	defer cancel()
 	images, started := c.Images(), d.p.Elapsed()
 	bar := d.p.NewProgress("images", int64(len(pictures)))
@@ -74,14 +75,11 @@ func (d *demo) images(ctx context.Context) (bool, error) {
 		letters = append(letters, letter)
 	}
 	writePictures(d.p.Stdout, pictures, letters, d.p.Elapsed()-started)
-	wrong := auditPictures(pictures, letters)
-	for _, what := range wrong {
-		fmt.Fprintf(d.p.Stdout, "  %s\n", what)
-	}
-	return len(wrong) == 0, nil
+	return d.writeProblems(auditPictures(pictures, letters)), nil
 }
 
-// collect waits for a picture, downloads its variants and deletes it if it is to be.
+// collect waits for the job of a picture and downloads its variants. A picture with remove is then
+// deleted, and its status and content are read again.
 func (p *uploadedPicture) collect(ctx context.Context, images *client.Images) (err error) {
 	if p.job, err = images.WaitJob(ctx, p.job.ID); err != nil {
 		return err
@@ -126,7 +124,8 @@ func (p *uploadedPicture) collect(ctx context.Context, images *client.Images) (e
 	return body.Close()
 }
 
-// auditPictures compares what became of the pictures with what was drawn.
+// auditPictures compares the outcomes of the pictures with what was drawn, and returns the
+// differences. Every dead letter must belong to one of the pictures.
 func auditPictures(pictures []*uploadedPicture, letters []client.ImageDeadLetter) (wrong []string) {
 	dead := map[string]client.ImageDeadLetter{}
 	for _, letter := range letters {
@@ -144,6 +143,7 @@ func auditPictures(pictures []*uploadedPicture, letters []client.ImageDeadLetter
 	return wrong
 }
 
+// audit returns what is wrong with one picture. letter is its dead letter, the zero value for none.
 func (p *uploadedPicture) audit(letter client.ImageDeadLetter) (wrong []string) {
 	complain := func(format string, args ...any) {
 		wrong = append(wrong, fmt.Sprintf(format, args...))
@@ -180,7 +180,7 @@ func (p *uploadedPicture) audit(letter client.ImageDeadLetter) (wrong []string) 
 	return wrong
 }
 
-// compare decodes a variant and looks whether it shows what was drawn, in the size it should have.
+// compare decodes a variant and checks that it has the announced size and shows what was drawn.
 func (p *uploadedPicture) compare(v client.ImageVariant) error {
 	got, _, err := image.Decode(bytes.NewReader(p.variants[v.Size]))
 	if err != nil {
@@ -204,6 +204,7 @@ func (p *uploadedPicture) compare(v client.ImageVariant) error {
 	return nil
 }
 
+// writePictures prints a line for each picture, for each variant and for each dead letter.
 func writePictures(w io.Writer, pictures []*uploadedPicture, letters []client.ImageDeadLetter,
 	took time.Duration) {
 	fmt.Fprintf(w, "\nImages: a JPEG, a PNG with transparency that is deleted in the end, and a "+

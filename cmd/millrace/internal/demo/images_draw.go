@@ -8,11 +8,12 @@ import (
 	"image/png"
 )
 
-// comparedPoints are where the colours of pictures are compared, in hundredths of their sides: away
-// from all edges, as these are smooth in a smaller picture.
+// comparedPoints are the points at which colours are compared, in hundredths of the sides. They are
+// away from edges, which become smooth in a smaller picture.
 var comparedPoints = [][2]int{{5, 5}, {50, 50}, {95, 5}, {5, 95}, {95, 95}, {50, 92}}
 
-// colorTolerance is how far a colour may be off, of 255: JPEG does not keep colours exactly.
+// colorTolerance is the largest difference of colours that are taken as equal, of 255: JPEG changes
+// colours slightly.
 const colorTolerance = 16
 
 // colorDistance is the largest difference of two colours, in red, green, blue or opacity, from 0 to
@@ -28,7 +29,8 @@ func colorDistance(a, b color.Color) int {
 	return difference
 }
 
-// drawPictures draws what the demo uploads.
+// drawPictures draws and encodes what the demo uploads: a photo as JPEG, a logo as PNG, and a text
+// with the name of a JPEG.
 func drawPictures() ([]*uploadedPicture, error) {
 	sunset, badge := drawSunset(1600, 1000), drawBadge(500, 300)
 	var photo, logo bytes.Buffer
@@ -45,7 +47,7 @@ func drawPictures() ([]*uploadedPicture, error) {
 	}, nil
 }
 
-// drawSunset is a gradient with dark strokes on it, as words on a photo.
+// drawSunset draws a gradient with dark strokes on it, like words on a photo.
 func drawSunset(width, height int) image.Image {
 	m := image.NewRGBA(image.Rect(0, 0, width, height))
 	for y := range height {
@@ -59,7 +61,8 @@ func drawSunset(width, height int) image.Image {
 	return m
 }
 
-// drawBadge is a disc with writing on nothing: its corners are transparent, its rim half so.
+// drawBadge draws a disc with light strokes on it. Its corners are transparent, and its rim is half
+// transparent.
 func drawBadge(width, height int) image.Image {
 	m := image.NewNRGBA(image.Rect(0, 0, width, height))
 	for y := range height {
@@ -78,7 +81,7 @@ func drawBadge(width, height int) image.Image {
 	return m
 }
 
-// drawLetters draws strokes that look like a word from afar.
+// drawLetters draws strokes of different heights, which look like a word from a distance.
 func drawLetters(m interface{ Set(x, y int, c color.Color) }, in image.Rectangle, ink color.Color) {
 	const strokes = 24
 	wide := in.Dx() / strokes

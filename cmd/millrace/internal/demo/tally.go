@@ -12,43 +12,46 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// tally accounts for every job of the Relay part. One goroutine uses it.
+// tally counts every job of the Relay part. One goroutine uses it.
 type tally struct {
 	files      *listing
-	started    time.Duration
-	took       time.Duration
-	results    map[string]fileResult // by path, the first that came
-	duplicates int                   // results of a second run of a job that was done
-	unexpected int                   // results of jobs nobody submitted
+	started    time.Duration         // since the start of the process, like all times here
+	took       time.Duration         // from the first submission to the last result
+	results    map[string]fileResult // by path; the first result counts
+	duplicates int                   // results of other attempts at a job that was done
+	unexpected int                   // results of jobs that were not submitted
 
-	alive            int
-	inProgress       map[int]map[string]bool // what a worker has begun and not yet handed in
-	done             map[int]int
-	killed           int // the worker; 0 while none
+	inProgress       map[int]map[string]bool // by worker: files started, without a result
+	done             map[int]int             // results, by worker
+	killed           int                     // number of the killed worker; 0 before
 	killedAt         time.Duration
-	inProgressAtKill map[string]bool
-	takenOver        int           // of these, done by another
-	takenOverAfter   time.Duration // from the kill to the last of these
-	redelivered      int           // handed out again for another reason
+	inProgressAtKill map[string]bool // files that the killed worker held
+	takenOver        int             // of these: done by another worker
+	takenOverAfter   time.Duration   // from the kill to the last of these
+	redelivered      int             // other jobs that needed more than one attempt
 
-	remaining int // still in a queue at the end
-	problems  []string
-	changed   int
-	lines     int64
+	remaining int      // jobs that are still in a queue at the end
+	problems  []string // paths of files with a wrong result
+	changed   int      // files that changed while the demo ran, which are not compared
+	lines     int64    // of all results
 }
 
+// newTally makes the tally of the files.
 func newTally(files *listing) *tally {
 	return &tally{files: files, results: map[string]fileResult{},
 		inProgress: map[int]map[string]bool{}, done: map[int]int{}}
 }
 
+// complete reports whether every file has its result.
 func (b *tally) complete() bool { return len(b.results) == len(b.files.order) }
 
+// start records that a worker has started with a file. The message may come after the result of the
+// file, and after the worker was killed.
 func (b *tally) start(worker int, path string) {
 	if r, done := b.results[path]; done && r.Worker == worker {
-		return // its result came first
+		return
 	}
-	if worker == b.killed { // it was said before the kill and is read after it
+	if worker == b.killed {
 		if b.results[path].Run == "" {
 			b.inProgressAtKill[path] = true
 		}
@@ -60,8 +63,8 @@ func (b *tally) start(worker int, path string) {
 	b.inProgress[worker][path] = true
 }
 
-// enter books a result and reports whether it settles its file. A result may be handed out twice
-// like any job: the same run is the same result.
+// addResult records a result and reports whether it is the first of its file. A result is a job
+// itself and may be handed out twice: the same run is the same result.
 func (b *tally) addResult(r fileResult, now time.Duration) bool {
 	delete(b.inProgress[r.Worker], r.Path)
 	if _, known := b.files.files[r.Path]; !known {
@@ -76,15 +79,16 @@ func (b *tally) addResult(r fileResult, now time.Duration) bool {
 	}
 	b.results[r.Path] = r
 	b.done[r.Worker]++
-	if r.Tries > 1 && b.inProgressAtKill[r.Path] {
+	if r.Attempt > 1 && b.inProgressAtKill[r.Path] {
 		b.takenOver++
 		b.takenOverAfter = now - b.killedAt
-	} else if r.Tries > 1 {
+	} else if r.Attempt > 1 {
 		b.redelivered++
 	}
 	return true
 }
 
+// countInProgress returns how many files all workers have in progress.
 func (b *tally) countInProgress() int {
 	n := 0
 	for _, files := range b.inProgress {
@@ -93,8 +97,8 @@ func (b *tally) countInProgress() int {
 	return n
 }
 
-// killDue reports whether it is time to kill the worker whose part that is: it has files in hand,
-// and a third of all files is done or all are begun.
+// killDue reports whether it is time to kill the worker: it has files in progress, and a third of
+// all files is done or all are started.
 func (b *tally) killDue() bool {
 	if b.killed != 0 || len(b.unfinished(victimWorker)) == 0 {
 		return false
@@ -103,22 +107,23 @@ func (b *tally) killDue() bool {
 	return len(b.results) >= all/3 || len(b.results)+b.countInProgress() >= all
 }
 
-// open is what a worker has in hand and nobody has done.
+// unfinished returns the files that a worker has in progress and that have no result.
 func (b *tally) unfinished(worker int) map[string]bool {
 	open := maps.Clone(b.inProgress[worker])
 	maps.DeleteFunc(open, func(path string, _ bool) bool { return b.results[path].Run != "" })
 	return open
 }
 
-// tookOver reports whether a file of the killed worker was done by another, in a run of its own.
+// tookOver reports whether another worker has done a file of the killed one.
 func (b *tally) tookOver() bool { return b.killed != 0 && b.takenOver > 0 }
 
+// kill records that a worker was killed.
 func (b *tally) kill(worker int, now time.Duration) {
 	b.killed, b.killedAt, b.inProgressAtKill = worker, now, b.unfinished(worker)
 	delete(b.inProgress, worker)
 }
 
-// verify measures every file once more, in this process, and compares.
+// verify measures every file once more, in this process, and compares that with the results.
 func (b *tally) verify() {
 	for _, path := range b.files.order {
 		r, ok := b.results[path]
@@ -139,13 +144,16 @@ func (b *tally) verify() {
 	}
 }
 
+// lost returns how many files have no result.
 func (b *tally) lost() int { return len(b.files.order) - len(b.results) }
 
+// balanced reports whether every file has exactly one result, which is right, and no job is left.
 func (b *tally) balanced() bool {
 	return b.lost() == 0 && b.duplicates == 0 && b.unexpected == 0 && b.remaining == 0 &&
 		len(b.problems) == 0
 }
 
+// write prints the tally.
 func (b *tally) write(w io.Writer, d *demo) {
 	row := func(name string, n int, note string) {
 		fmt.Fprintf(w, "  %-22s %8d  %s\n", name, n, note)
@@ -153,35 +161,35 @@ func (b *tally) write(w io.Writer, d *demo) {
 	fmt.Fprintf(w, "\nThe accounts\n")
 	row("files", len(b.files.order), fmt.Sprintf("%d bytes, %d lines", b.files.bytes, b.lines))
 	if b.files.skipped > 0 {
-		row("left out", b.files.skipped, "no regular files")
+		row("skipped", b.files.skipped, "not regular files, or not readable")
 	}
 	row("jobs submitted", len(b.files.order), "one for each file, acknowledged when on disk")
 	row("jobs done", len(b.results), b.perWorker())
 	if b.killed != 0 {
-		row("in the killed hands", len(b.inProgressAtKill),
-			fmt.Sprintf("worker %d, killed after %s", b.killed,
+		row("held when killed", len(b.inProgressAtKill),
+			fmt.Sprintf("by worker %d, killed after %s", b.killed,
 				cli.FormatDuration(b.killedAt-b.started)))
-		row("taken back from them", b.takenOver, b.takeoverNote())
+		row("taken over", b.takenOver, b.takeoverNote())
 	} else {
-		row("killed workers", 0, "none had a file in hand when the time had come")
+		row("killed workers", 0, "none had a file in progress in time")
 	}
 	if b.redelivered > 0 {
-		row("handed out again", b.redelivered, "from workers that were too slow to beat")
+		row("redelivered", b.redelivered, "from workers whose heartbeats came too late")
 	}
 	row("lost", b.lost(), b.missing())
-	row("doubled", b.duplicates+b.unexpected, "")
+	row("duplicates", b.duplicates+b.unexpected, "")
 	row("left in a queue", b.remaining, "")
-	row("wrong", len(b.problems), "size, lines and SHA-256 compared with a count of our own"+
+	row("wrong", len(b.problems), "size, lines and SHA-256 compared with the demo's own measurement"+
 		joinNames(b.problems))
 	if b.changed > 0 {
 		row("not compared", b.changed, "changed while the demo ran")
 	}
-	fmt.Fprintf(w, "\n%d jobs in %s (%s, each held for %s to be seen) on %s\n", len(b.results),
+	fmt.Fprintf(w, "\n%d jobs in %s (%s, each slowed down to %s) on %s\n", len(b.results),
 		cli.FormatDuration(b.took),
 		cli.FormatRate(int64(len(b.results)), b.took), cli.FormatDuration(d.flags.pace), d.url)
 }
 
-// perWorker tells who has done how many.
+// perWorker counts the results of each worker.
 func (b *tally) perWorker() string {
 	var parts []string
 	for _, worker := range slices.Sorted(maps.Keys(b.done)) {
@@ -190,6 +198,7 @@ func (b *tally) perWorker() string {
 	return strings.Join(parts, ", ")
 }
 
+// takeoverNote says when the files of the killed worker were done, and how many it had done itself.
 func (b *tally) takeoverNote() string {
 	if b.takenOver == 0 {
 		return "its last results were on disk already"
@@ -201,6 +210,7 @@ func (b *tally) takeoverNote() string {
 	return note
 }
 
+// missing names some of the files without a result.
 func (b *tally) missing() string {
 	var paths []string
 	for _, path := range b.files.order {
@@ -211,7 +221,7 @@ func (b *tally) missing() string {
 	return strings.TrimPrefix(joinNames(paths), ": ")
 }
 
-// joinNames writes a few names.
+// joinNames returns the first five names, after a colon; empty for none.
 func joinNames(names []string) string {
 	if len(names) == 0 {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The demo's accounts must be able not to balance.
+// The tally finds every kind of wrong result.
 func TestTally(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -25,7 +25,7 @@ func TestTally(t *testing.T) {
 		truth[name] = m
 	}
 	result := func(name, run string) fileResult {
-		return fileResult{Path: name, Run: run, Worker: 1, Tries: 1, fileStats: truth[name]}
+		return fileResult{Path: name, Run: run, Worker: 1, Attempt: 1, fileStats: truth[name]}
 	}
 	wrong := result("b", "2")
 	wrong.Lines++
@@ -38,9 +38,9 @@ func TestTally(t *testing.T) {
 		"the same result met": {[]fileResult{result("a", "1"), result("b", "2"), result("a", "1")},
 			0, true},
 		"lost": {[]fileResult{result("a", "1")}, 0, false},
-		"doubled": {[]fileResult{result("a", "1"), result("b", "2"), result("a", "3")},
+		"duplicate": {[]fileResult{result("a", "1"), result("b", "2"), result("a", "3")},
 			0, false},
-		"strange": {[]fileResult{result("a", "1"), result("b", "2"), result("c", "3")},
+		"unexpected": {[]fileResult{result("a", "1"), result("b", "2"), result("c", "3")},
 			0, false},
 		"wrong":           {[]fileResult{result("a", "1"), wrong}, 0, false},
 		"left in a queue": {[]fileResult{result("a", "1"), result("b", "2")}, 1, false},
@@ -56,7 +56,7 @@ func TestTally(t *testing.T) {
 		b.remaining = tt.leftOver
 		b.verify()
 		if b.balanced() != tt.balanced {
-			t.Errorf("%s: balanced %v: lost %d, doubled %d, strange %d, wrong %v", name,
+			t.Errorf("%s: balanced %v: lost %d, duplicates %d, unexpected %d, wrong %v", name,
 				b.balanced(), b.lost(), b.duplicates, b.unexpected, b.problems)
 		}
 	}
@@ -97,19 +97,19 @@ func TestTallyKill(t *testing.T) {
 	}
 	b := newTally(files)
 	b.start(2, "a")
-	if b.addResult(fileResult{Path: "a", Run: "1", Worker: 2, Tries: 1}, 0); b.killDue() {
+	if b.addResult(fileResult{Path: "a", Run: "1", Worker: 2, Attempt: 1}, 0); b.killDue() {
 		t.Error("due before its time")
 	}
 	b.start(2, "a") // its line comes after its result
 	b.start(2, "b")
-	b.addResult(fileResult{Path: "e", Run: "2", Worker: 2, Tries: 1}, 0)
+	b.addResult(fileResult{Path: "e", Run: "2", Worker: 2, Attempt: 1}, 0)
 	if b.killDue() {
 		t.Error("due with nothing in hand")
 	}
 	b.start(1, "c")
 	b.start(1, "d")
 	// the lease was lost before
-	b.addResult(fileResult{Path: "d", Run: "9", Worker: 2, Tries: 2}, 0)
+	b.addResult(fileResult{Path: "d", Run: "9", Worker: 2, Attempt: 2}, 0)
 	if !b.killDue() {
 		t.Fatal("not due")
 	}
@@ -118,9 +118,9 @@ func TestTallyKill(t *testing.T) {
 	if b.tookOver() || b.killDue() {
 		t.Errorf("took over %v, due %v after the kill", b.tookOver(), b.killDue())
 	}
-	for _, r := range []fileResult{{Path: "b", Run: "3", Worker: 2, Tries: 1},
-		{Path: "c", Run: "4", Worker: 2, Tries: 2},
-		{Path: "f", Run: "6", Worker: 2, Tries: 2}} {
+	for _, r := range []fileResult{{Path: "b", Run: "3", Worker: 2, Attempt: 1},
+		{Path: "c", Run: "4", Worker: 2, Attempt: 2},
+		{Path: "f", Run: "6", Worker: 2, Attempt: 2}} {
 		b.addResult(r, 3*time.Second)
 	}
 	if len(b.inProgressAtKill) != 2 || b.takenOver != 2 || b.takenOverAfter != 2*time.Second ||

@@ -14,18 +14,18 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// The demo's queues. A worker puts what it has found out into the second, in place of the job of
-// the first: one transaction, so a file is in exactly one of them at any time.
+// The queues of the demo. A worker requeues a job of the first as a result in the second. That is
+// one transaction, so every file is in exactly one of the queues at any time.
 const (
 	filesQueue   = "files"
 	resultsQueue = "results"
 )
 
-// victimWorker is the number of the worker that is killed. It always has a file in hand that it
-// does not finish, so that there is something to take over whenever that happens.
+// victimWorker is the number of the worker that is killed. It never finishes its first file, so
+// that it holds a file whenever it is killed.
 const victimWorker = 1
 
-// fileTask is the payload of a job.
+// fileTask is the payload of a job: one file to measure.
 type fileTask struct {
 	Path string `json:"path"`
 }
@@ -34,21 +34,23 @@ type fileTask struct {
 type fileResult struct {
 	Path string `json:"path"`
 	fileStats
-	Error  string `json:"error,omitempty"`
-	Worker int    `json:"worker"`
-	Run    string `json:"run"`   // the run that was accepted
-	Tries  int    `json:"tries"` // hand-outs of the job so far
+	Error   string `json:"error,omitempty"`
+	Worker  int    `json:"worker"`
+	Run     string `json:"run"`     // id of the run that made the result
+	Attempt int    `json:"attempt"` // attempts at the job so far
 }
 
-// maxRetries is more than ever needed; what is left of it counts the hand-outs.
+// maxRetries is more than the demo ever needs. The retries that remain tell the number of an
+// attempt.
 const maxRetries = 100
 
-// WorkerCommand is a worker of the demo: a process of its own, so that it can be killed. It
-// says on standard output what it begins, and ends when its standard input does.
+// WorkerCommand is `millrace demo-worker`, a worker of the demo in a process of its own, so that it
+// can be killed. It prints a line with each file that it starts with, and ends when its standard
+// input does.
 func WorkerCommand(p cli.Process) *cobra.Command {
 	var remote cli.RemoteFlags
 	var root string
-	holding := make(chan struct{}, 1)
+	holding := make(chan struct{}, 1) // has a value while the victim holds its file
 	var number, concurrency int
 	var pace time.Duration
 	c := &cobra.Command{
@@ -93,13 +95,15 @@ func WorkerCommand(p cli.Process) *cobra.Command {
 	return c
 }
 
+// handleTask measures a file and requeues its job as a result, pace after the start at the
+// earliest. A file that cannot be read has a result with the error.
 func handleTask(ctx context.Context, run *client.Run, task fileTask, root string, number int,
 	pace time.Duration) error {
 	minRunTime := time.NewTimer(pace)
 	defer minRunTime.Stop()
-	result := fileResult{Path: task.Path, Worker: number, Run: run.Job.RunID, Tries: 1}
+	result := fileResult{Path: task.Path, Worker: number, Run: run.Job.RunID, Attempt: 1}
 	if left := run.Job.RetriesRemaining; left != nil {
-		result.Tries += maxRetries - *left
+		result.Attempt += maxRetries - *left
 	}
 	found, err := measureFile(filepath.Join(root, filepath.FromSlash(task.Path)))
 	if err != nil {

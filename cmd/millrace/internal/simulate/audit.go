@@ -8,87 +8,89 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// The simulator's account: what was asked for, answered and heard, held against what the server
-// says in the end. It asks nobody and knows no clock, so that it can be tried on made-up histories.
+// The audit compares what was requested, answered and received with the final state of the server.
+// It makes no requests and reads no clock, so that tests can audit made-up histories.
 
-// history is all there is to account for.
+// history is the input of the audit.
 type history struct {
 	submissions []*submission
 	receivers   []*receiver
 	observed    []observedJob // the jobs that the server lists, of all clients
 	outages     []outage
-	// lostRuns accepts runs that were lost while nothing was seen to be away.
-	lostRuns bool
+	lostRuns    bool // runs may be lost although no outage was seen
 
-	interrupted bool // what follows is not all there was
-	unfinished  int  // plays that had not ended
+	interrupted bool // the history holds only the scenarios that had ended
+	unfinished  int  // scenarios that had not ended
 }
 
-// submission is one play: the submits of a kind, and what else was asked for.
+// submission is one scenario: the requests that submit a job of a kind, and the answers to what the
+// scenario did with the job.
 type submission struct {
 	kind     *workKind
-	client   int
-	due      time.Time // zero for at once
+	client   int       // its number
+	due      time.Time // of the job; zero for at once
 	requests []submitRequest
 
-	canceled    client.ForgeRunState // what the answer to cancel said
-	attempt     int                  // what the last answer to retry said
-	refused     bool                 // a further retry was refused
-	abortReason string               // why the play broke off; empty when it did not
+	canceled    client.ForgeRunState // state in the answer to cancel; empty without one
+	attempt     int                  // attempt in the last answer to retry
+	refused     bool                 // the server refused another retry
+	abortReason string               // why the scenario ended early; empty if it did not
 }
 
-// submitRequest is one submit until it was answered, however often it was sent.
+// submitRequest is one submission of a job under a key, with its answer. It counts once, however
+// often the request was repeated.
 type submitRequest struct {
 	key     string
 	jobID   string // empty unless acknowledged
-	code    string // of the refusal, else empty
-	late    bool   // refused when its time was over already: the server was away
-	failure string // it went without an answer
+	code    string // of the refusal; empty without one
+	late    bool   // refused because its time had passed: the server was away before
+	failure string // why there was no answer; empty if there was one
 }
 
-// observedJob is a job as the server has it in the end.
+// observedJob is a job in its final state at the server.
 type observedJob struct {
-	client         int
+	client         int // number of the client that lists it
 	job            client.ForgeRunJob
-	report         *client.ForgeRunReport // nil for none
+	report         *client.ForgeRunReport // nil if there is none
 	noReportReason string                 // why there is none
 }
 
-// outage is when the server could not be reached.
+// outage is a time in which the server could not be reached.
 type outage struct{ from, to time.Time }
 
-// Violation is one thing that must not be.
+// Violation is a broken promise of the server.
 type Violation struct {
-	What   string `json:"what"`
-	Kind   string `json:"kind,omitempty"`
-	Job    string `json:"job,omitempty"`
+	What   string `json:"what"`           // the sort, such as lost, duplicate or order
+	Kind   string `json:"kind,omitempty"` // work kind of the job
+	Job    string `json:"job,omitempty"`  // id of the job; empty where there is none
 	Detail string `json:"detail"`
 }
 
-// String is the line about a violation.
+// String returns the violation as one line.
 func (v Violation) String() string {
 	return fmt.Sprintf("%s: %s %s: %s", v.What, v.Kind, v.Job, v.Detail)
 }
 
-// auditResult is the outcome of an audit.
+// auditResult is the outcome of an audit: the violations, and counts of what is no violation and
+// worth knowing.
 type auditResult struct {
 	violations []Violation
-	lost       int // runs lost in an outage
-	requeued   int // leases that ended before the run began, and jobs given back
-	pending    int // deliveries that our own receivers keep from ending
-	givenUp    int // deliveries given up, as they should be
-	repeated   int // events that a receiver had accepted before
-	late       int // scheduled submits that came too late because the server was away
+	lost       int // runs that were lost in an outage
+	requeued   int // claimed jobs that were released or expired before they started
+	pending    int // deliveries that the simulator's own receivers keep from ending
+	givenUp    int // deliveries given up, as expected
+	repeated   int // events that came again after the receiver had accepted them
+	late       int // scheduled submissions that came too late because the server was away
 }
 
-// audit holds everything against everything.
+// audit checks the requests, then the jobs, then the webhooks.
 func (w *history) audit() *auditResult {
 	a := &auditor{history: w, result: &auditResult{}, byID: map[string]*observedJob{},
 		submissionOf: map[string]*submission{}, events: map[string]string{}}
 	for i := range w.observed {
 		t := &w.observed[i]
 		if a.byID[t.job.ID] != nil {
-			a.addViolation("doubled", nil, t.job.ID, "it is in the lists twice")
+			a.addViolation("duplicate", nil, t.job.ID, "the server lists it twice")
 		}
 		a.byID[t.job.ID] = t
 	}
@@ -99,8 +101,8 @@ func (w *history) audit() *auditResult {
 		t := &w.observed[i]
 		o := a.submissionOf[t.job.ID]
 		if o == nil {
-			a.addViolation("strange", nil, t.job.ID,
-				"nobody has submitted it, or its submit was refused or never answered: %s %s",
+			a.addViolation("unexpected", nil, t.job.ID,
+				"it was not submitted, or its submission was refused or not answered: %s %s",
 				t.job.Kind, t.job.State)
 			continue
 		}
@@ -112,15 +114,16 @@ func (w *history) audit() *auditResult {
 	return a.result
 }
 
-// auditor is an audit under way.
+// auditor is the state of an audit.
 type auditor struct {
 	*history
 	result       *auditResult
 	byID         map[string]*observedJob
-	submissionOf map[string]*submission
-	events       map[string]string // id to job
+	submissionOf map[string]*submission // by job
+	events       map[string]string      // the job of each event, by the event's id
 }
 
+// addViolation records a violation. The kind is that of the submission, else that of the job.
 func (a *auditor) addViolation(sort string, o *submission, jobID, format string, args ...any) {
 	violation := Violation{What: sort, Job: jobID, Detail: fmt.Sprintf(format, args...)}
 	if o != nil {
@@ -131,23 +134,23 @@ func (a *auditor) addViolation(sort string, o *submission, jobID, format string,
 	a.result.violations = append(a.result.violations, violation)
 }
 
-// submits accounts for what was answered to an order's submits: each acknowledged one has its job,
-// one key has one job, and two keys have two (FR-067, FR-073, FR-113).
+// checkRequests checks the answers to a submission: each acknowledged request has its job, one key
+// has one job, and two keys have two (FR-067, FR-073, FR-113).
 func (a *auditor) checkRequests(o *submission) {
 	byKey := map[string]string{}
 	for _, s := range o.requests {
 		switch {
 		case s.failure != "":
-			a.addViolation("unanswered", o, "", "the submit under key %s was not answered: %s",
+			a.addViolation("unanswered", o, "", "the submission under key %s was not answered: %s",
 				s.key, s.failure)
 		case o.kind.action == actionExpectRefusal && s.code == client.ForgeValidationFailed:
 		case o.kind.action == actionExpectRefusal:
-			a.addViolation("accepted", o, s.jobID, "it is to be refused with %s; got %q",
+			a.addViolation("accepted", o, s.jobID, "it must be refused with %s; got %q",
 				client.ForgeValidationFailed, s.code)
 		case s.late:
 			a.result.late++
 		case s.code != "":
-			a.addViolation("refused", o, "", "the submit under key %s was refused: %s", s.key,
+			a.addViolation("refused", o, "", "the submission under key %s was refused: %s", s.key,
 				s.code)
 		}
 		if s.jobID == "" {
@@ -155,10 +158,10 @@ func (a *auditor) checkRequests(o *submission) {
 		}
 		if first, repeated := byKey[s.key]; repeated {
 			if first != s.jobID {
-				a.addViolation("doubled", o, s.jobID, "key %s has also made job %s", s.key, first)
+				a.addViolation("duplicate", o, s.jobID, "key %s has also made job %s", s.key, first)
 			}
 		} else if a.submissionOf[s.jobID] != nil {
-			a.addViolation("doubled", o, s.jobID, "two keys were given this one job")
+			a.addViolation("duplicate", o, s.jobID, "two keys were answered with this one job")
 		}
 		byKey[s.key] = s.jobID
 		a.submissionOf[s.jobID] = o
@@ -172,6 +175,7 @@ func (a *auditor) checkRequests(o *submission) {
 	}
 }
 
+// anyJob returns the first acknowledged job, empty if there is none.
 func (o *submission) anyJob() string {
 	for _, s := range o.requests {
 		if s.jobID != "" {
@@ -181,11 +185,11 @@ func (o *submission) anyJob() string {
 	return ""
 }
 
-// checkJob accounts for one job.
+// checkJob checks one job: its owner, its definition, and that it has ended as it should.
 func (a *auditor) checkJob(o *submission, t *observedJob) {
 	j := &t.job
 	if t.client != o.client {
-		a.addViolation("strange", o, j.ID, "client %d submitted it and client %d has it", o.client,
+		a.addViolation("unexpected", o, j.ID, "client %d submitted it and client %d has it", o.client,
 			t.client)
 	}
 	a.checkDefinition(o, j)
@@ -208,7 +212,8 @@ func (a *auditor) checkJob(o *submission, t *observedJob) {
 	a.checkOutcome(o, t)
 }
 
-// checkDefinition: the server simulates what the catalogue says (FR-075, FR-114).
+// checkDefinition checks that the server simulates what the catalogue says (FR-075, FR-114), at the
+// time that was submitted.
 func (a *auditor) checkDefinition(o *submission, j *client.ForgeRunJob) {
 	d := j.Definition
 	if j.Kind != o.kind.name || d.Kind != o.kind.name || d.ShouldFail != o.kind.fails ||
@@ -221,8 +226,8 @@ func (a *auditor) checkDefinition(o *submission, j *client.ForgeRunJob) {
 	}
 }
 
-// transitions are the moves of the state machine (FR-155 to FR-161) with the name of their
-// event. That from ASSIGNED back to QUEUED is the system's alone (G-FR-01).
+// transitions are the transitions of the state machine (FR-155 to FR-161) with the names of their
+// events. Only the server makes the one from ASSIGNED back to QUEUED (G-FR-01).
 var transitions = map[[2]client.ForgeRunState]client.ForgeRunEventName{
 	{"", client.ForgeCreated}:                    client.ForgeJobCreated,
 	{client.ForgeCreated, client.ForgeQueued}:    client.ForgeJobQueued,
@@ -238,7 +243,8 @@ var transitions = map[[2]client.ForgeRunState]client.ForgeRunEventName{
 	{client.ForgeFailed, client.ForgeQueued}:     client.ForgeJobQueued,
 }
 
-// checkPath: the events are a path of the machine that ends where the job is (FR-148 to FR-151).
+// checkPath checks that the events of a job are a path of the state machine that ends in the state
+// of the job, each later than the one before and with an id of its own (FR-148 to FR-151).
 func (a *auditor) checkPath(o *submission, t *observedJob) {
 	j, at, prev := &t.job, time.Time{}, client.ForgeRunState("")
 	retries, started := 0, time.Time{}
@@ -288,9 +294,9 @@ func (a *auditor) checkPath(o *submission, t *observedJob) {
 // runnerLost is the reason of a run whose heartbeats stopped (G-FR-35).
 const runnerLost = "runner_lost"
 
-// checkLostRun: a run is lost only where somebody died.
+// checkLostRun checks that a run was lost only in an outage: a runner that lives keeps its runs.
 func (a *auditor) checkLostRun(o *submission, jobID string, from, to time.Time) {
-	const slack = 2 * time.Second // of the clocks, and of noticing
+	const slack = 2 * time.Second // between the clocks, and until the outage was noticed
 	if a.lostRuns || slices.ContainsFunc(a.outages, func(x outage) bool {
 		return x.from.Before(to.Add(slack)) && x.to.After(from.Add(-slack))
 	}) {
@@ -302,7 +308,7 @@ func (a *auditor) checkLostRun(o *submission, jobID string, from, to time.Time) 
 		from.Format(time.RFC3339), to.Format(time.RFC3339))
 }
 
-// checkNotEarly: no job starts before its time, with a tolerance of a second (FR-164).
+// checkNotEarly checks that no job starts before its time, with a tolerance of a second (FR-164).
 func (a *auditor) checkNotEarly(o *submission, t *observedJob) {
 	for _, e := range t.report.Events {
 		if !o.due.IsZero() && e.Next != client.ForgeCreated && e.Next != client.ForgeCanceled &&
@@ -314,7 +320,8 @@ func (a *auditor) checkNotEarly(o *submission, t *observedJob) {
 	}
 }
 
-// checkReport: it agrees with the job and with its own events (FR-128 to FR-131).
+// checkReport checks that the report of a job agrees with the job and with its own events (FR-128
+// to FR-131).
 func (a *auditor) checkReport(o *submission, t *observedJob) {
 	j, r := &t.job, t.report
 	last := r.Events[len(r.Events)-1]
@@ -331,7 +338,7 @@ func (a *auditor) checkReport(o *submission, t *observedJob) {
 	if started != nil {
 		took = last.At.Sub(*started)
 	}
-	off := time.Duration(r.DurationMS)*time.Millisecond - took // however it was rounded
+	off := time.Duration(r.DurationMS)*time.Millisecond - took // rounded up or down
 	switch {
 	case r.JobID != j.ID || r.Outcome != j.Outcome:
 		a.addViolation("report", o, j.ID, "it is of job %s and says %s, the job %s", r.JobID,
@@ -348,13 +355,14 @@ func (a *auditor) checkReport(o *submission, t *observedJob) {
 	}
 }
 
+// outcomeOf is the outcome of a job in each final state.
 var outcomeOf = map[client.ForgeRunState]client.ForgeRunOutcome{
 	client.ForgeSucceeded: client.ForgeOutcomeSuccess,
 	client.ForgeFailed:    client.ForgeOutcomeFailed,
 	client.ForgeCanceled:  client.ForgeOutcomeCanceled,
 }
 
-// checkOutcome: the job ended as its kind does, after what was asked for.
+// checkOutcome checks that a job ended as its kind and the actions of its scenario imply.
 func (a *auditor) checkOutcome(o *submission, t *observedJob) {
 	j := &t.job
 	last := t.report.Events[len(t.report.Events)-1]
@@ -364,7 +372,7 @@ func (a *auditor) checkOutcome(o *submission, t *observedJob) {
 	}
 	want := o.kind.outcome
 	if o.canceled != "" {
-		want = outcomeOf[o.canceled] // whoever won the race said so (FR-138)
+		want = outcomeOf[o.canceled] // cancel answered with the state that won the race (FR-138)
 	}
 	switch {
 	case j.Outcome != outcomeOf[j.State]:
@@ -374,14 +382,14 @@ func (a *auditor) checkOutcome(o *submission, t *observedJob) {
 	case last.Next == client.ForgeFailed && (j.Failure == nil || failure.Code == ""):
 		a.addViolation("outcome", o, j.ID, "it failed and does not say why")
 	case last.Reason == runnerLost && o.canceled == "":
-		// Accounted for with its event.
+		// checkPath has checked the event.
 	case j.Outcome != want:
 		a.addViolation("outcome", o, j.ID, "%s (%s), the catalogue says %s", j.Outcome,
 			failure.Code, want)
 	case o.kind.name == client.ForgeRunsOverTimeout &&
 		(failure.Code != client.ForgeTimeout || last.Reason == ""):
 		a.addViolation("outcome", o, j.ID,
-			"it failed with %s, its event with %q: neither may hide the time-out", failure.Code,
+			"it failed with %s, its event with %q: both must name the timeout", failure.Code,
 			last.Reason)
 	case o.kind.name == client.ForgeFailAfterRetryable && !failure.Retryable:
 		a.addViolation("outcome", o, j.ID, "its failure is not marked retryable")

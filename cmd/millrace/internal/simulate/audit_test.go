@@ -12,7 +12,7 @@ import (
 
 var testStart = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// fixture is a made-up world in which everything is as it should be. Its jobs live a second for
+// fixture is a made-up history without violations. Its jobs take a second for
 // each event.
 type fixture struct{ history }
 
@@ -21,7 +21,7 @@ func newFixture() *fixture {
 	m := &fixture{history{observed: make([]observedJob, 0, 100)}}
 	for n := range 2 {
 		m.receivers = append(m.receivers,
-			&receiver{name: fmt.Sprintf("sound/%d", n), client: n,
+			&receiver{name: fmt.Sprintf("accepts/%d", n), client: n,
 				webhookID: fmt.Sprintf("w-%d", n), receipts: map[string][]webhookReceipt{}},
 			&receiver{name: fmt.Sprintf("callback/%d", n), client: n,
 				url: fmt.Sprintf("http://callback/%d", n), receipts: map[string][]webhookReceipt{}})
@@ -33,7 +33,7 @@ func kindNamed(name client.ForgeRunKind) *workKind {
 	return &catalogue[slices.IndexFunc(catalogue, func(k workKind) bool { return k.name == name })]
 }
 
-// order submits a job of client 0 that goes through the given states after CREATED.
+// addSubmission submits a job of client 0 that goes through the given states after CREATED.
 func (m *fixture) addSubmission(name client.ForgeRunKind,
 	states ...client.ForgeRunState) (*submission, *observedJob) {
 	kind, id := kindNamed(name), fmt.Sprintf("job-%d", len(m.observed))
@@ -49,7 +49,7 @@ func (m *fixture) addSubmission(name client.ForgeRunKind,
 	return o, t
 }
 
-// tell writes the job's history and lets all listeners hear of it.
+// addHistory writes the history of a job and delivers it to all receivers.
 func (m *fixture) addHistory(o *submission, t *observedJob,
 	states ...client.ForgeRunState) {
 	r := &client.ForgeRunReport{JobID: t.job.ID}
@@ -99,7 +99,7 @@ func (t *observedJob) lastEvent() *client.ForgeRunEvent {
 	return &t.report.Events[len(t.report.Events)-1]
 }
 
-// The ways that jobs take.
+// Paths of jobs through the state machine.
 var (
 	pathSucceeds = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned,
 		client.ForgeRunning, client.ForgeSucceeded}
@@ -114,8 +114,9 @@ var (
 		client.ForgeRunning, client.ForgeCanceled}
 )
 
-// An honest world balances: whatever a kind is for, and whatever a server that dies may do.
-func TestAuditHonest(t *testing.T) {
+// A correct history balances, for every kind, and also with the effects of a server that was
+// killed.
+func TestAuditCorrect(t *testing.T) {
 	t.Parallel()
 	m := newFixture()
 	for i := range catalogue {
@@ -171,11 +172,11 @@ func TestAuditHonest(t *testing.T) {
 	}
 	want := auditResult{lost: 1, requeued: 1, late: 1}
 	if v.violations = nil; fmt.Sprint(*v) != fmt.Sprint(want) {
-		t.Errorf("verdict %+v, want %+v", *v, want)
+		t.Errorf("result %+v, want %+v", *v, want)
 	}
 }
 
-// corruption is one order whose world is then spoiled; want is the sort of the offence.
+// corruption is a fault in the history of one submission; wantSort is the sort of its violation.
 type corruption struct {
 	wantSort string
 	kind     client.ForgeRunKind
@@ -194,14 +195,14 @@ func (c corruption) test(t *testing.T) {
 	if !slices.ContainsFunc(v.violations, func(o Violation) bool {
 		return o.What == c.wantSort && o.Detail != ""
 	}) {
-		t.Errorf("want an offence of the sort %q, got %+v", c.wantSort, v.violations)
+		t.Errorf("want a violation of the sort %q, got %+v", c.wantSort, v.violations)
 	}
 }
 
 const fastKind = client.ForgeSuccessFast
 
-// Each way to cheat is caught, under its name: what became of the submits.
-func TestAuditCheatsSubmits(t *testing.T) {
+// Every fault in the answers to submissions is found, under its sort.
+func TestAuditFaultsSubmits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]corruption{
 		"FR-177 an acknowledged job is gone": {"lost", fastKind, pathSucceeds,
@@ -216,11 +217,11 @@ func TestAuditCheatsSubmits(t *testing.T) {
 			func(_ *fixture, o *submission, _ *observedJob) {
 				o.requests[0].code = "400"
 			}},
-		"FR-030 a refused submit left a job": {"strange", fastKind, pathSucceeds,
+		"FR-030 a refused submit left a job": {"unexpected", fastKind, pathSucceeds,
 			func(_ *fixture, o *submission, _ *observedJob) {
 				o.requests[0].jobID, o.requests[0].code = "", "503"
 			}},
-		"G-FR-12 a late one left a job": {"strange", fastKind, pathSucceeds,
+		"G-FR-12 a late one left a job": {"unexpected", fastKind, pathSucceeds,
 			func(_ *fixture, o *submission, _ *observedJob) {
 				o.requests[0].jobID, o.requests[0].late = "", true
 			}},
@@ -230,37 +231,37 @@ func TestAuditCheatsSubmits(t *testing.T) {
 			pathSucceeds, func(m *fixture, o *submission, _ *observedJob) {
 				m.observed, o.requests[0].jobID, o.requests[0].code = nil, "", client.ForgeMalformed
 			}},
-		"a play broke off": {"stuck", fastKind, pathSucceeds,
+		"a scenario ended early": {"stuck", fastKind, pathSucceeds,
 			func(_ *fixture, o *submission, _ *observedJob) {
 				o.abortReason = "it did not end"
 			}},
-		"FR-067 one key, two jobs": {"doubled", client.ForgeDuplicateSameKey, pathSucceeds,
+		"FR-067 one key, two jobs": {"duplicate", client.ForgeDuplicateSameKey, pathSucceeds,
 			func(m *fixture, o *submission, _ *observedJob) {
 				_, second := m.addSubmission(client.ForgeDuplicateSameKey, pathSucceeds...)
 				o.requests = append(o.requests,
 					submitRequest{key: o.requests[0].key, jobID: second.job.ID})
 				m.submissions = m.submissions[:1]
 			}},
-		"FR-073 two keys, one job": {"doubled", client.ForgeDuplicateOtherKey, pathSucceeds,
+		"FR-073 two keys, one job": {"duplicate", client.ForgeDuplicateOtherKey, pathSucceeds,
 			func(_ *fixture, o *submission, _ *observedJob) {
 				o.requests = append(o.requests,
 					submitRequest{key: "other", jobID: o.requests[0].jobID})
 			}},
-		"FR-079 one id for two orders": {"doubled", fastKind, pathSucceeds,
+		"FR-079 one id for two submissions": {"duplicate", fastKind, pathSucceeds,
 			func(m *fixture, o *submission, _ *observedJob) {
 				m.submissions = append(m.submissions,
 					&submission{kind: o.kind,
 						requests: []submitRequest{{key: "x", jobID: o.requests[0].jobID}}})
 			}},
-		"a job is listed twice": {"doubled", fastKind, pathSucceeds,
+		"a job is listed twice": {"duplicate", fastKind, pathSucceeds,
 			func(m *fixture, _ *submission, x *observedJob) {
 				m.observed = append(m.observed, *x)
 			}},
-		"a job that nobody submitted": {"strange", fastKind, pathSucceeds,
+		"a job that nobody submitted": {"unexpected", fastKind, pathSucceeds,
 			func(m *fixture, _ *submission, _ *observedJob) {
 				m.submissions = nil
 			}},
-		"FR-033 another client has it": {"strange", fastKind, pathSucceeds,
+		"FR-033 another client has it": {"unexpected", fastKind, pathSucceeds,
 			func(_ *fixture, _ *submission, x *observedJob) {
 				x.client = 1
 			}},
@@ -285,8 +286,8 @@ func TestAuditCheatsSubmits(t *testing.T) {
 	}
 }
 
-// What the server tells of a job's life.
-func TestAuditCheatsHistory(t *testing.T) {
+// Every fault in the state, the report and the events of a job is found.
+func TestAuditFaultsHistory(t *testing.T) {
 	t.Parallel()
 	canceled := func(_ *fixture, o *submission, _ *observedJob) {
 		o.canceled = client.ForgeCanceled
@@ -395,7 +396,7 @@ func TestAuditCheatsHistory(t *testing.T) {
 }
 
 // How a job ended.
-func TestAuditCheatsOutcome(t *testing.T) {
+func TestAuditFaultsOutcome(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]corruption{
 		"FR-083 it fails": {"outcome", fastKind, pathFails, nil},
@@ -444,12 +445,12 @@ func TestAuditCheatsOutcome(t *testing.T) {
 	}
 }
 
-// What listeners heard, and what is recorded of it.
-func TestAuditCheatsWebhooks(t *testing.T) {
+// Every fault in the deliveries and their records is found.
+func TestAuditFaultsWebhooks(t *testing.T) {
 	t.Parallel()
 	const id = "job-0"
-	type spoil func(m *fixture, x *observedJob, h, callback *receiver)
-	tellNobody := func(status client.ForgeRunDeliveryStatus, more func(h *receiver)) spoil {
+	type faultFunc func(m *fixture, x *observedJob, h, callback *receiver)
+	deliverNothing := func(status client.ForgeRunDeliveryStatus, more func(h *receiver)) faultFunc {
 		return func(_ *fixture, _ *observedJob, h, _ *receiver) {
 			h.behavior = behaviorNeverAccepts
 			for i := range h.deliveries {
@@ -462,10 +463,10 @@ func TestAuditCheatsWebhooks(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		want  string // "" for none
-		cheat spoil
+		fault faultFunc
 	}{
 		"all is well": {"", func(*fixture, *observedJob, *receiver, *receiver) {}},
-		"FR-191 an event is not heard of": {"undelivered",
+		"FR-191 an event is not delivered": {"undelivered",
 			func(_ *fixture, _ *observedJob, h, _ *receiver) {
 				h.receipts[id], h.deliveries[4].Status = h.receipts[id][:4], client.ForgePending
 			}},
@@ -473,7 +474,7 @@ func TestAuditCheatsWebhooks(t *testing.T) {
 			func(_ *fixture, _ *observedJob, _, c *receiver) {
 				delete(c.receipts, id)
 			}},
-		"a sound receiver is given up": {"undelivered",
+		"an accepting receiver is given up": {"undelivered",
 			func(_ *fixture, _ *observedJob, h, _ *receiver) {
 				h.receipts[id][4].accepted, h.deliveries[4].Status = false, client.ForgeExhausted
 			}},
@@ -501,7 +502,7 @@ func TestAuditCheatsWebhooks(t *testing.T) {
 			func(_ *fixture, _ *observedJob, h, _ *receiver) {
 				h.receipts[id][2], h.receipts[id][3] = h.receipts[id][3], h.receipts[id][2]
 			}},
-		"an earlier event is tried later": {"order",
+		"an earlier event is attempted later": {"order",
 			func(_ *fixture, _ *observedJob, h, _ *receiver) {
 				h.receipts[id] = append(h.receipts[id], h.receipts[id][0])
 			}},
@@ -513,37 +514,37 @@ func TestAuditCheatsWebhooks(t *testing.T) {
 			func(_ *fixture, _ *observedJob, h, _ *receiver) {
 				h.receipts[""] = []webhookReceipt{{forgeryReason: "no signature"}}
 			}},
-		"FR-034 another client hears": {"foreign",
+		"FR-034 another client hears": {"misdelivered",
 			func(m *fixture, _ *observedJob, h, _ *receiver) {
 				m.receivers[2].receipts[id] = h.receipts[id]
 			}},
-		"a callback that it has not": {"foreign",
+		"a callback that it has not": {"misdelivered",
 			func(_ *fixture, x *observedJob, _, _ *receiver) {
 				x.job.Callback = ""
 			}},
-		"an event that is not there": {"foreign",
+		"an event that is not there": {"misdelivered",
 			func(_ *fixture, _ *observedJob, h, _ *receiver) {
 				h.receipts[id] = append(h.receipts[id], webhookReceipt{eventID: "x"})
 			}},
-		"a job that is not there": {"foreign",
+		"a job that is not there": {"misdelivered",
 			func(_ *fixture, _ *observedJob, h, _ *receiver) {
 				h.receipts["job-9"] = []webhookReceipt{{eventID: "x"}}
 			}},
-		"FR-192 never accepted, given up": {"", tellNobody(client.ForgeExhausted, nil)},
-		"never accepted, on its way":      {"", tellNobody(client.ForgePending, nil)},
-		"never accepted, said to be":      {"delivery", tellNobody(client.ForgeDelivered, nil)},
+		"FR-192 never accepted, given up": {"", deliverNothing(client.ForgeExhausted, nil)},
+		"never accepted, on its way":      {"", deliverNothing(client.ForgePending, nil)},
+		"never accepted, said to be":      {"delivery", deliverNothing(client.ForgeDelivered, nil)},
 		"never accepted, not recorded": {"delivery",
-			tellNobody(client.ForgePending, func(h *receiver) {
+			deliverNothing(client.ForgePending, func(h *receiver) {
 				h.deliveries = nil
 			})},
-		"never tried": {"undelivered", tellNobody(client.ForgePending, func(h *receiver) {
+		"never attempted": {"undelivered", deliverNothing(client.ForgePending, func(h *receiver) {
 			clear(h.receipts)
 		})},
-		"given up untried": {"undelivered", tellNobody(client.ForgeExhausted, func(h *receiver) {
+		"given up without an attempt": {"undelivered", deliverNothing(client.ForgeExhausted, func(h *receiver) {
 			clear(h.receipts)
 		})},
 		"it fails first and is left": {"undelivered",
-			tellNobody(client.ForgePending, func(h *receiver) {
+			deliverNothing(client.ForgePending, func(h *receiver) {
 				h.behavior = behaviorFails
 			})},
 	} {
@@ -551,7 +552,7 @@ func TestAuditCheatsWebhooks(t *testing.T) {
 			t.Parallel()
 			m := newFixture()
 			_, x := m.addSubmission(client.ForgeWebhookSuccess, pathSucceeds...)
-			tt.cheat(m, x, m.receivers[0], m.receivers[1])
+			tt.fault(m, x, m.receivers[0], m.receivers[1])
 			v := m.audit()
 			if (tt.want == "" && len(v.violations) > 0) ||
 				(tt.want != "" && !slices.ContainsFunc(v.violations, func(o Violation) bool {

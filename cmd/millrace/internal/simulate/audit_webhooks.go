@@ -6,40 +6,39 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// receiverBehavior is how a receiver of the sink behaves.
+// receiverBehavior is how a receiver of the sink answers.
 type receiverBehavior int
 
 const (
-	// accepts, but for what the flags spoil of first tries
-	behaviorAccepts      receiverBehavior = iota
-	behaviorStalls                        // does not answer the first try of some events
-	behaviorFails                         // answers 5xx to the first try of each event
-	behaviorSlow                          // accepts late
-	behaviorNeverAccepts                  // answers 5xx whatever comes
+	behaviorAccepts      receiverBehavior = iota // accepts, unless the flags add faults
+	behaviorStalls                               // does not answer the first request of some events
+	behaviorFails                                // answers 5xx to the first request of each event
+	behaviorSlow                                 // accepts after a while
+	behaviorNeverAccepts                         // answers 5xx to every request
 )
 
-// receiver is one listener: a registered webhook, or the callback of jobs.
+// receiver is one receiver of webhooks: a registered webhook, or the callback of jobs.
 type receiver struct {
-	name      string
+	name      string // its path
 	url       string
-	client    int
+	client    int    // number of the client
 	webhookID string // empty for a callback
 	behavior  receiverBehavior
-	secrets   []string
+	secrets   []string // that requests may be signed with
 
 	receipts   map[string][]webhookReceipt // by job, in order of arrival
-	deliveries []client.ForgeRunDelivery
+	deliveries []client.ForgeRunDelivery   // as the server lists them
 }
 
-// webhookReceipt is one request to a listener.
+// webhookReceipt is one request to a receiver.
 type webhookReceipt struct {
 	eventID       string
-	at            time.Time
-	accepted      bool
-	forgeryReason string // what is wrong with it; empty when it is genuine
+	at            time.Time // by the clock of this machine
+	accepted      bool      // it was answered with 2xx
+	forgeryReason string    // why it is not genuine; empty if it is
 }
 
-// hook accounts for everything that one listener should have heard, and has.
+// checkReceiver checks everything that one receiver got, and that it got everything that it should.
 func (a *auditor) checkReceiver(h *receiver) {
 	records := a.deliveryRecords(h)
 	for jobID, receipts := range h.receipts {
@@ -51,23 +50,23 @@ func (a *auditor) checkReceiver(h *receiver) {
 			}
 		}
 		if t == nil || t.client != h.client || (h.webhookID == "" && t.job.Callback != h.url) {
-			a.addViolation("foreign", nil, jobID, "%s heard of it and is none of its listeners",
+			a.addViolation("misdelivered", nil, jobID, "%s got an event of it and is not its receiver",
 				h.name)
 		}
 	}
-	listens := false
+	hasJobs := false
 	for i := range a.observed {
 		t := &a.observed[i]
 		if t.client != h.client || t.report == nil ||
 			(h.webhookID == "" && t.job.Callback != h.url) {
 			continue
 		}
-		listens = true
+		hasJobs = true
 		a.checkEventOrder(h, t)
 		a.checkDelivered(h, t, records)
 	}
-	if listens && len(h.receipts) == 0 {
-		a.addViolation("undelivered", nil, "", "%s has not been tried at all", h.name)
+	if hasJobs && len(h.receipts) == 0 {
+		a.addViolation("undelivered", nil, "", "%s got no request at all", h.name)
 	}
 	for eventID := range records {
 		if a.events[eventID] == "" && a.allReported(h.client) {
@@ -77,7 +76,8 @@ func (a *auditor) checkReceiver(h *receiver) {
 	}
 }
 
-// allReported: every job of the client has its report, so that its events are all known.
+// allReported reports whether every job of the client has its report. Only then are all its events
+// known.
 func (a *auditor) allReported(clientNumber int) bool {
 	for i := range a.observed {
 		if a.observed[i].client == clientNumber && a.observed[i].report == nil {
@@ -87,7 +87,8 @@ func (a *auditor) allReported(clientNumber int) bool {
 	return true
 }
 
-// deliveryRecords are the deliveries that the server lists, by event: one for each (G-FR-47).
+// deliveryRecords returns the deliveries that the server lists for a receiver, by event. There must
+// be one for each (G-FR-47).
 func (a *auditor) deliveryRecords(h *receiver) map[string]*client.ForgeRunDelivery {
 	records := map[string]*client.ForgeRunDelivery{}
 	for i := range h.deliveries {
@@ -101,8 +102,9 @@ func (a *auditor) deliveryRecords(h *receiver) map[string]*client.ForgeRunDelive
 	return records
 }
 
-// order: a listener hears of a job's events in their order; the tries of a later event begin when
-// those of the earlier ones are over (G-FR-48). The same event may come again: at least once.
+// checkEventOrder checks that a receiver got the events of a job in their order: the attempts to
+// deliver an event begin when those of earlier events have ended (G-FR-48). The same event may come
+// again, because delivery is at least once.
 func (a *auditor) checkEventOrder(h *receiver, t *observedJob) {
 	firstIndex := map[string]int{}
 	for i, e := range t.report.Events {
@@ -114,11 +116,11 @@ func (a *auditor) checkEventOrder(h *receiver, t *observedJob) {
 		i, known := firstIndex[r.eventID]
 		switch {
 		case !known:
-			a.addViolation("foreign", nil, t.job.ID,
-				"%s heard of event %s, which is not in its report", h.name, r.eventID)
+			a.addViolation("misdelivered", nil, t.job.ID,
+				"%s got event %s, which is not in its report", h.name, r.eventID)
 			continue
 		case i < reached:
-			a.addViolation("order", nil, t.job.ID, "%s heard of event %d after event %d", h.name, i,
+			a.addViolation("order", nil, t.job.ID, "%s got event %d after event %d", h.name, i,
 				reached)
 		case accepted[r.eventID]:
 			a.result.repeated++
@@ -128,12 +130,13 @@ func (a *auditor) checkEventOrder(h *receiver, t *observedJob) {
 	}
 }
 
-// heard: every event was accepted, or the record says how far it is.
+// checkDelivered checks that a receiver accepted every event of a job, or that the delivery's
+// record says why it has not.
 func (a *auditor) checkDelivered(h *receiver, t *observedJob,
 	records map[string]*client.ForgeRunDelivery) {
-	accepted, tried := map[string]bool{}, map[string]bool{}
+	accepted, attempted := map[string]bool{}, map[string]bool{}
 	for _, r := range h.receipts[t.job.ID] {
-		tried[r.eventID] = true
+		attempted[r.eventID] = true
 		accepted[r.eventID] = accepted[r.eventID] || r.accepted
 	}
 	for i, e := range t.report.Events {
@@ -156,11 +159,11 @@ func (a *auditor) checkDelivered(h *receiver, t *observedJob,
 		case accepted[e.ID]:
 		case h.behavior == behaviorAccepts || h.behavior == behaviorSlow:
 			a.addViolation("undelivered", nil, t.job.ID,
-				"%s has not heard of event %d (%s), recorded as %q", h.name, i, e.Name, status)
-		case status == client.ForgeExhausted && tried[e.ID]:
+				"%s did not get event %d (%s), recorded as %q", h.name, i, e.Name, status)
+		case status == client.ForgeExhausted && attempted[e.ID]:
 			a.result.givenUp++
 		case h.behavior == behaviorNeverAccepts && status == client.ForgePending:
-			// the next try of it, or of an earlier one, is far away
+			// the next attempt, of this event or of an earlier one, is far in the future
 			a.result.pending++
 		default:
 			a.addViolation("undelivered", nil, t.job.ID,

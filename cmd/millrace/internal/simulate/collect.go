@@ -13,10 +13,11 @@ import (
 	"github.com/millrace/millrace/internal/clock"
 )
 
-// collect reads the final state of every job and delivery, after the last webhooks have arrived.
+// collect reads the final state of every job and delivery. It returns when the last webhooks have
+// arrived, or when no more of them are expected.
 func (s *simulator) collect(ctx context.Context) (*history, error) {
 	w := &history{submissions: s.submissions}
-	bar := s.p.NewProgress("account", 0)
+	bar := s.p.NewProgress("audit", 0)
 	defer bar.End()
 	var err error
 	if w.observed, err = s.jobs(ctx, bar); err != nil {
@@ -45,13 +46,13 @@ func (s *simulator) collect(ctx context.Context) (*history, error) {
 // partialTimeout bounds the reading after a signal.
 const partialTimeout = 20 * time.Second
 
-// partial collects only the plays that had ended when a signal came. The other plays, and webhooks
-// that had not arrived yet, would look like violations without being any.
+// partial collects only the scenarios that had ended when a signal came, and no webhooks. The other
+// scenarios, and webhooks that had not arrived yet, would look like violations without being any.
 func (s *simulator) partial(ctx context.Context) (*history, error) {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), partialTimeout)
 	defer end()
 	w := &history{interrupted: true}
-	bar := s.p.NewProgress("account", 0)
+	bar := s.p.NewProgress("audit", 0)
 	defer bar.End()
 	observed, err := s.jobs(ctx, bar)
 	if err != nil {
@@ -68,14 +69,14 @@ func (s *simulator) partial(ctx context.Context) (*history, error) {
 			ended[id] = true
 		}
 	}
-	// Jobs that belong to no play are those of the plays that were cut short.
+	// Jobs without a scenario belong to those that had not ended.
 	w.observed = slices.DeleteFunc(observed, func(t observedJob) bool {
 		return w.unfinished > 0 && !ended[t.job.ID]
 	})
 	return w, nil
 }
 
-// isComplete reports whether a play has gone through to its end.
+// isComplete reports whether a scenario has ended and all its requests were answered.
 func (o *submission) isComplete() bool {
 	return o.abortReason == "" && !slices.ContainsFunc(o.requests, func(one submitRequest) bool {
 		return one.failure != ""
@@ -95,12 +96,12 @@ func (s *simulator) jobs(ctx context.Context, bar *cli.Progress) (all []observed
 	return all, err
 }
 
-// errServerSilent ends the reading when the server has not answered for --settle.
+// errServerSilent is the error of a server that has not answered for as long as --settle.
 var errServerSilent = errors.New("nothing could be read for as long as --settle")
 
-// forEachClient calls do for every client concurrently and returns the first error. There is no
-// limit to the whole, as the rate limit of a client makes many jobs slow to read: it fails when
-// resetSilence was not called for --settle.
+// forEachClient calls do for every client concurrently and returns the first error. The whole has
+// no time limit, because the rate limit of a client makes many jobs slow to read. It fails when
+// resetSilence was not called for as long as --settle.
 func (s *simulator) forEachClient(ctx context.Context,
 	do func(context.Context, *forgeClient) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -154,6 +155,7 @@ func (s *simulator) jobsOf(ctx context.Context, c *forgeClient, bar *cli.Progres
 	return observed, ctx.Err()
 }
 
+// readReport reads the report of a job.
 func (s *simulator) readReport(ctx context.Context, c *forgeClient, jobID string) (
 	*client.ForgeRunReport, error) {
 	report, err := c.forge.Report(ctx, jobID)
@@ -164,8 +166,9 @@ func (s *simulator) readReport(ctx context.Context, c *forgeClient, jobID string
 	return &report, nil
 }
 
-// awaitWebhooks waits until every receiver that accepts has accepted everything, and until those
-// that never do are left alone for a while.
+// awaitWebhooks waits until every receiver that accepts has accepted all its events, and until the
+// server plans no attempt in the near future for the receivers that never accept. It gives up after
+// --settle, or when nothing has come for maxWebhookSilence and no attempt is planned.
 func (s *simulator) awaitWebhooks(ctx context.Context, w *history, bar *cli.Progress) {
 	knownEvents := map[*receiver]map[string][]string{}
 	for _, h := range w.receivers {
@@ -182,8 +185,7 @@ func (s *simulator) awaitWebhooks(ctx context.Context, w *history, bar *cli.Prog
 	}
 	ctx, end := context.WithTimeout(ctx, s.flags.settleTimeout)
 	defer end()
-	// requests that had come, and since when there are no more
-	last, lastArrival := -1, s.p.Elapsed()
+	last, lastArrival := -1, s.p.Elapsed() // number of requests, and when the last one came
 	for {
 		missing := 0
 		for h, jobs := range knownEvents {
@@ -203,7 +205,7 @@ func (s *simulator) awaitWebhooks(ctx context.Context, w *history, bar *cli.Prog
 		bar.Add(0, fmt.Sprintf("reports read; %d webhooks to come", missing))
 		pause := 200 * time.Millisecond
 		if missing == 0 {
-			pause = time.Second // the server is asked each time
+			pause = time.Second // pending asks the server each time
 		}
 		if !clock.Sleep(ctx, pause) {
 			return
@@ -212,16 +214,16 @@ func (s *simulator) awaitWebhooks(ctx context.Context, w *history, bar *cli.Prog
 }
 
 const (
-	// quietReceiverTime is how long a receiver that never accepts must be left alone to be no
-	// longer waited for.
+	// quietReceiverTime is the time in which a receiver that never accepts must expect no further
+	// attempt before the wait for it ends.
 	quietReceiverTime = 10 * time.Second
-	// maxWebhookSilence is how long nothing must come for what the server does not mean to try
-	// again to be no longer waited for.
+	// maxWebhookSilence is the time without any webhook after which the wait ends for events that
+	// the server does not plan to deliver again.
 	maxWebhookSilence = 10 * time.Second
 )
 
-// pending reports whether a delivery is about to be tried within a time: of receivers that never
-// accept, or of others.
+// pending reports whether the server plans to attempt a delivery within a time: to receivers that
+// never accept, or to the others.
 func (s *simulator) pending(ctx context.Context, w *history,
 	known map[*receiver]map[string][]string, within time.Duration, never bool) bool {
 	for _, h := range w.receivers {
@@ -245,6 +247,7 @@ func (s *simulator) pending(ctx context.Context, w *history,
 	return false
 }
 
+// readDeliveries reads the deliveries to a receiver.
 func (s *simulator) readDeliveries(ctx context.Context, c *forgeClient, h *receiver) error {
 	h.deliveries = nil
 	for d, err := range c.forge.Deliveries(ctx, h.webhookID, 100) {

@@ -1,12 +1,15 @@
-// Package simulate plays the users of a ForgeRun server and audits what became of their jobs.
+// Package simulate acts as the users of a ForgeRun server and audits the outcome of their jobs.
+//
+// A simulation consists of scenarios. A scenario submits a job of one work kind, for some kinds
+// two, and does what the kind asks for: it cancels, retries or submits again.
 //
 //	prepare   clients with keys of their own, each with webhooks of a [webhookSink]
-//	load      plays begin at the rate: submissions of the work kinds of the [kindMix]
-//	settle    every play goes on until its jobs have ended, and the webhooks have come
-//	account   what was asked for, answered and received is held against what the server says
+//	load      scenarios start at the rate, of the work kinds of the [kindMix]
+//	settle    every scenario goes on until its jobs have ended and the webhooks have arrived
+//	audit     the requests, answers and webhooks are compared with what the server reports
 //
-// The simulator trusts no word of the server: the catalogue of work kinds, the transitions of the
+// The simulator shares no rule with the server: the catalogue of work kinds, the transitions of the
 // state machine and the rules of delivery are written down here once more, from the requirements.
-// The audit is a pure function of a [history], so that tests show with made-up histories that it
+// The audit is a pure function of a [history], so that tests with made-up histories show that it
 // finds every violation.
 package simulate

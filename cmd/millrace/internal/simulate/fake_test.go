@@ -18,17 +18,17 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// fakeForgeRun is a ForgeRun in memory: honest enough to be simulated against, unless it is told to
-// cheat. It proves nothing about the real server.
+// fakeForgeRun is a ForgeRun in memory: correct enough for the simulator, but for the one fault
+// that it is given. It proves nothing about the real server.
 type fakeForgeRun struct {
-	cheat   string
+	fault   string
 	stopped chan struct{}
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex
 	made    int
 	clients map[string]*fakeClient // by key
-	cheated bool
+	faulted bool
 }
 
 type fakeClient struct {
@@ -47,12 +47,12 @@ type fakeForgeJob struct {
 	client.ForgeRunJob
 	owner    *fakeClient
 	events   []client.ForgeRunEvent
-	lines    map[string]chan func() // by URL: what is to be told, in order
+	lines    map[string]chan func() // by URL: the deliveries, in order
 	canceled chan struct{}
 }
 
-func newFakeForgeRun(cheat string) *fakeForgeRun {
-	return &fakeForgeRun{cheat: cheat, stopped: make(chan struct{}),
+func newFakeForgeRun(fault string) *fakeForgeRun {
+	return &fakeForgeRun{fault: fault, stopped: make(chan struct{}),
 		clients: map[string]*fakeClient{}}
 }
 
@@ -61,12 +61,12 @@ func (d *fakeForgeRun) stop() {
 	d.wg.Wait()
 }
 
-// cheatOnce is true the first time that the named cheat may be done.
-func (d *fakeForgeRun) cheatOnce(cheat string) bool {
-	if d.cheat != cheat || d.cheated {
+// faultOnce reports true once, if the server has the named fault.
+func (d *fakeForgeRun) faultOnce(fault string) bool {
+	if d.fault != fault || d.faulted {
 		return false
 	}
-	d.cheated = true
+	d.faulted = true
 	return true
 }
 
@@ -108,19 +108,19 @@ func (d *fakeForgeRun) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		})]
 		forgeAnswerTo(w, 200, map[string]any{"items": h.deliveries})
 	case what == "POST jobs":
-		if body.Kind == client.ForgePayloadInvalid && !d.cheatOnce("accepts anything") {
+		if body.Kind == client.ForgePayloadInvalid && !d.faultOnce("accepts anything") {
 			forgeAnswerTo(w, 400, map[string]any{"code": client.ForgeValidationFailed})
 			return
 		}
 		j := c.byKey[body.Key]
-		if j == nil || d.cheatOnce("forgets keys") {
+		if j == nil || d.faultOnce("forgets keys") {
 			j = d.submit(c, body.Kind, body.Callback, body.ExecutionAt)
 			c.byKey[body.Key] = j
 		}
 		forgeAnswerTo(w, 202, map[string]any{"job_id": j.ID, "state": client.ForgeCreated})
 	case what == "GET jobs":
 		jobs := slices.Clone(c.jobs)
-		if len(jobs) > 0 && d.cheatOnce("loses a job") {
+		if len(jobs) > 0 && d.faultOnce("loses a job") {
 			jobs = jobs[1:]
 		}
 		forgeAnswerTo(w, 200, map[string]any{"items": jobs})
@@ -162,7 +162,7 @@ func (d *fakeForgeRun) report(w http.ResponseWriter, j *fakeForgeJob) {
 			r.StartedAt, r.DurationMS = &e.At, j.UpdatedAt.Sub(e.At).Milliseconds()
 		}
 	}
-	if len(j.events) > 3 && d.cheatOnce("skips an event") {
+	if len(j.events) > 3 && d.faultOnce("skips an event") {
 		r.Events = slices.Delete(slices.Clone(r.Events), 1, 2)
 	}
 	forgeAnswerTo(w, 200, r)
@@ -237,7 +237,7 @@ func (d *fakeForgeRun) run(j *fakeForgeJob) {
 	}
 }
 
-// move changes a job and tells its listeners. The caller holds the lock.
+// move changes a job and queues the deliveries of its event. The caller holds the lock.
 func (d *fakeForgeRun) move(j *fakeForgeJob, next client.ForgeRunState) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	if !now.After(j.UpdatedAt) {
@@ -249,7 +249,7 @@ func (d *fakeForgeRun) move(j *fakeForgeJob, next client.ForgeRunState) {
 	if j.Failure != nil && j.Failure.Code == client.ForgeTimeout {
 		e.Reason = "timeout"
 	}
-	if next == client.ForgeSucceeded && d.cheatOnce("loses a run") {
+	if next == client.ForgeSucceeded && d.faultOnce("loses a run") {
 		e.Next, e.Name, e.Reason = client.ForgeFailed, client.ForgeJobFailed, runnerLost
 		j.Failure = &client.ForgeRunFailure{Code: runnerLost}
 		next = client.ForgeFailed
@@ -267,7 +267,7 @@ func (d *fakeForgeRun) move(j *fakeForgeJob, next client.ForgeRunState) {
 	}
 }
 
-// tell queues a delivery behind the earlier ones of the job at the URL.
+// queueDelivery queues a delivery behind the earlier ones of the job at the URL.
 func (d *fakeForgeRun) queueDelivery(j *fakeForgeJob, e client.ForgeRunEvent, url, secret string,
 	delivery *client.ForgeRunDelivery) {
 	line := j.lines[url]
@@ -285,8 +285,8 @@ func (d *fakeForgeRun) queueDelivery(j *fakeForgeJob, e client.ForgeRunEvent, ur
 			}
 		})
 	}
-	forged := d.cheatOnce("forges a signature")
-	skip := e.Next == client.ForgeRunning && d.cheatOnce("keeps an event back")
+	forged := d.faultOnce("forges a signature")
+	skip := e.Next == client.ForgeRunning && d.faultOnce("keeps an event back")
 	send := func() { d.deliver(e, url, secret, delivery, forged) }
 	if skip {
 		send = func() {}

@@ -10,31 +10,30 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// action is what the simulator does with a job of a kind besides submitting it.
+// action is what a scenario does besides submitting a job and waiting for its end.
 type action int
 
 const (
 	actionNone              action = iota
-	actionCancelAtOnce             // cancel it at once
-	actionCancelRunning            // cancel it while it runs
-	actionRetryOnce                // retry it when it has failed
-	actionRetryUntilRefused        // retry it until that is refused
-	actionSameKey                  // submit it three times at once under one key
-	actionTwoKeys                  // submit it twice under two keys
-	actionExpectRefusal            // see that it is refused
-	actionScheduleSoon             // with a time a few seconds ahead
-	actionScheduleAfterLoad        // with a time after the end of the load
+	actionCancelAtOnce             // cancel the job at once
+	actionCancelRunning            // cancel the job while it runs
+	actionRetryOnce                // retry the job when it has failed
+	actionRetryUntilRefused        // retry the job until the server refuses
+	actionSameKey                  // submit three times concurrently under one key
+	actionTwoKeys                  // submit twice under two keys
+	actionExpectRefusal            // expect that the server refuses the job
+	actionScheduleSoon             // submit with a time a few seconds ahead
+	actionScheduleAfterLoad        // submit with a time after the end of the load
 )
 
-// workKind is one row of the catalogue of work kinds, as the requirements have it (FR-083 to
-// FR-114): the simulator knows it by itself, so that a server with another catalogue shows.
+// workKind is one row of the catalogue of work kinds, with the action of its scenario.
 type workKind struct {
 	name      client.ForgeRunKind
 	payloadKB int64
-	fails     bool // should_fail
-	outcome   client.ForgeRunOutcome
+	fails     bool                   // should_fail of the definition
+	outcome   client.ForgeRunOutcome // of its jobs; empty if they are refused
 	action    action
-	behavior  receiverBehavior // of the receiver that its lane has
+	behavior  receiverBehavior // of a receiver that its client has besides the one that accepts
 }
 
 const (
@@ -42,6 +41,8 @@ const (
 	outcomeFailed  = client.ForgeOutcomeFailed
 )
 
+// catalogue holds the work kinds as the requirements define them (FR-083 to FR-114). It is written
+// down apart from the server's own, so that the audit notices a server with another catalogue.
 var catalogue = []workKind{
 	{name: client.ForgeSuccessFast, payloadKB: 4, outcome: outcomeSuccess},
 	{name: client.ForgeSuccessNormal, payloadKB: 16, outcome: outcomeSuccess},
@@ -88,15 +89,16 @@ var catalogue = []workKind{
 	{name: client.ForgePayloadInvalid, action: actionExpectRefusal},
 }
 
-// kindMix draws kinds: each once in some order, so that a short simulation has them all, and then
-// by weight.
+// kindMix draws work kinds: first each kind once in a random order, so that a short simulation has
+// them all, then by weight.
 type kindMix struct {
 	kinds      []*workKind
-	cumulative []int // sums of the weights
+	cumulative []int // by kind: the sum of the weights up to it
 }
 
-// parseMix reads KIND=WEIGHT,…; a kind may end in * for all that begin so, and without a weight has
-// 1. A later entry counts for the kinds it names. "all" is every kind once.
+// parseMix reads KIND=WEIGHT,… . A kind that ends in * stands for all kinds with that prefix, "all"
+// for every kind; the weight is 1 where it is left out. Of several entries for a kind the last
+// counts.
 func parseMix(text string) (*kindMix, error) {
 	weights := make([]int, len(catalogue))
 	for entry := range strings.SplitSeq(text, ",") {
@@ -134,7 +136,7 @@ func parseMix(text string) (*kindMix, error) {
 	return m, nil
 }
 
-// newDraw gives a function that draws the next kind.
+// newDraw returns a function that draws the next kind. The draws depend on r alone.
 func (m *kindMix) newDraw(r *rand.Rand) func() *workKind {
 	first := r.Perm(len(m.kinds))
 	return func() *workKind {

@@ -14,18 +14,20 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// Played is what came of [PlayKinds].
-type Played struct {
+// Result is the result of [RunKinds].
+type Result struct {
 	Jobs       int
-	Took       time.Duration
-	Requests   int // of webhooks
+	Took       time.Duration // from the first submission until everything was read
+	Requests   int           // webhook requests that were received
 	Violations []Violation
 }
 
-// PlayKinds plays each of the kinds once, with one client, and writes a line for each job to the
-// standard output. Whatever has not ended within the timeout is a violation.
-func PlayKinds(ctx context.Context, p cli.Process, server string, kinds []client.ForgeRunKind,
-	timeout time.Duration) (*Played, error) {
+// RunKinds runs one scenario for each of the kinds at the server with the URL, all at the same time
+// and with one client. It audits the jobs and writes a line for each to the standard output. A
+// scenario that has not ended within the timeout is a violation. An error means that the server
+// could not be used.
+func RunKinds(ctx context.Context, p cli.Process, server string, kinds []client.ForgeRunKind,
+	timeout time.Duration) (*Result, error) {
 	mix := &kindMix{}
 	for _, name := range kinds {
 		mix.kinds = append(mix.kinds, &catalogue[slices.IndexFunc(catalogue, func(k workKind) bool {
@@ -42,56 +44,57 @@ func PlayKinds(ctx context.Context, p cli.Process, server string, kinds []client
 		return nil, cli.RemoteError(ctx, err)
 	}
 	started := p.Elapsed()
-	s.playOnce(ctx)
+	s.runOnce(ctx)
 	snapshot, err := s.collect(ctx)
 	if err != nil {
 		return nil, cli.RemoteError(ctx, err)
 	}
 	took := p.Elapsed() - started
 	s.sink.stop()
-	writePlayed(p.Stdout, snapshot)
+	writeJobs(p.Stdout, snapshot)
 	requests, _ := s.sink.requests()
-	return &Played{Jobs: len(snapshot.observed), Took: took, Requests: requests,
+	return &Result{Jobs: len(snapshot.observed), Took: took, Requests: requests,
 		Violations: snapshot.audit().violations}, nil
 }
 
-// playOnce plays every kind of the mix at the same time and waits until all plays have ended.
-func (s *simulator) playOnce(ctx context.Context) {
+// runOnce runs a scenario for every kind of the mix at the same time and waits until all have
+// ended.
+func (s *simulator) runOnce(ctx context.Context) {
 	bar := s.p.NewProgress("forgerun", int64(len(s.mix.kinds)))
 	defer bar.End()
-	playing, end := context.WithTimeoutCause(ctx, s.flags.settleTimeout,
-		errors.New("nothing came of it"))
+	running, end := context.WithTimeoutCause(ctx, s.flags.settleTimeout,
+		errors.New("it did not end in time"))
 	defer end()
-	var plays sync.WaitGroup
+	var scenarios sync.WaitGroup
 	for n, kind := range s.mix.kinds {
 		o, spec := s.planSubmission(kind, rand.New(rand.NewPCG(s.flags.seed, 1)), n)
 		s.submissions = append(s.submissions, o)
-		plays.Go(func() {
-			s.runSubmission(playing, o, spec, func() {})
-			bar.Add(1, "work kinds played")
+		scenarios.Go(func() {
+			s.runScenario(running, o, spec, func() {})
+			bar.Add(1, "work kinds done")
 		})
 	}
-	plays.Wait()
+	scenarios.Wait()
 }
 
-// writePlayed writes a line for each play.
-func writePlayed(w io.Writer, snapshot *history) {
-	there := map[string]*observedJob{}
+// writeJobs writes a line for each job, and for each submission that was refused.
+func writeJobs(w io.Writer, snapshot *history) {
+	byID := map[string]*observedJob{}
 	for i := range snapshot.observed {
-		there[snapshot.observed[i].job.ID] = &snapshot.observed[i]
+		byID[snapshot.observed[i].job.ID] = &snapshot.observed[i]
 	}
 	fmt.Fprintf(w, "\nForgeRun: a client, its key, its webhooks, and jobs of %d kinds\n",
 		len(snapshot.submissions))
-	fmt.Fprintf(w, "  %-8s  %-26s %-10s %7s %9s %7s %5s\n", "job", "kind", "state", "attempt",
-		"duration", "events", "told")
+	fmt.Fprintf(w, "  %-8s  %-26s %-10s %7s %9s %7s %8s\n", "job", "kind", "state", "attempt",
+		"duration", "events", "webhooks")
 	for _, o := range snapshot.submissions {
 		for _, id := range o.jobs() {
-			t := there[id]
+			t := byID[id]
 			if t == nil || t.report == nil {
 				fmt.Fprintf(w, "  %-8.8s  %-26s has no report\n", id, o.kind.name)
 				continue
 			}
-			fmt.Fprintf(w, "  %-8.8s  %-26s %-10s %7d %9s %7d %5d\n", id, o.kind.name, t.job.State,
+			fmt.Fprintf(w, "  %-8.8s  %-26s %-10s %7d %9s %7d %8d\n", id, o.kind.name, t.job.State,
 				t.job.Attempt,
 				cli.FormatDuration(time.Duration(t.report.DurationMS)*time.Millisecond),
 				len(t.report.Events), snapshot.countAccepted(id))
@@ -105,7 +108,7 @@ func writePlayed(w io.Writer, snapshot *history) {
 	}
 }
 
-// told counts the webhook requests about a job that were accepted.
+// countAccepted counts the webhook requests about a job that receivers accepted.
 func (w *history) countAccepted(jobID string) int {
 	n := 0
 	for _, h := range w.receivers {

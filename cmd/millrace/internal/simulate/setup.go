@@ -10,8 +10,8 @@ import (
 )
 
 // prepare makes the clients with their keys and receivers. Every client has a receiver that accepts
-// all events, which is how the simulator knows the states of its jobs. A work kind about a
-// misbehaving receiver has a client of its own, with such a receiver besides.
+// all events; the simulator follows the states of jobs by them. A work kind about a faulty receiver
+// has a client of its own, with such a receiver besides.
 func (s *simulator) prepare(ctx context.Context) error {
 	count := s.flags.clients
 	for _, kind := range s.mix.kinds {
@@ -43,14 +43,16 @@ func (s *simulator) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.laneClients[kind.name] = c
+		s.kindClients[kind.name] = c
 	}
 	return nil
 }
 
-// Client finds one by its number.
+// client returns the client with the number.
 func (s *simulator) client(number int) *forgeClient { return s.clients[number] }
 
+// newClient makes a client with its first key, and registers its webhooks: a receiver that accepts
+// and, where the behavior is another, one with that behavior.
 func (s *simulator) newClient(ctx context.Context, number int, behavior receiverBehavior) (
 	*forgeClient, error) {
 	id, key, err := s.firstKey(ctx)
@@ -64,12 +66,12 @@ func (s *simulator) newClient(ctx context.Context, number int, behavior receiver
 		return nil, cli.FailedError("the first key of client %s came without a callback secret", id)
 	}
 	s.sink.setRegistered(c.callback, "", key.CallbackSecret)
-	manners := []receiverBehavior{behaviorAccepts}
+	behaviors := []receiverBehavior{behaviorAccepts}
 	if behavior != behaviorAccepts {
-		manners = append(manners, behavior)
+		behaviors = append(behaviors, behavior)
 	}
-	for _, m := range manners {
-		if err := s.register(ctx, c, m); err != nil {
+	for _, b := range behaviors {
+		if err := s.register(ctx, c, b); err != nil {
 			return nil, err
 		}
 	}
@@ -77,8 +79,8 @@ func (s *simulator) newClient(ctx context.Context, number int, behavior receiver
 	return c, nil
 }
 
-// firstKey makes a client with its first key. If the answer with the key is lost the key can never
-// be read again, so it makes another client.
+// firstKey makes a client with its first key. When the answer with the key is lost, the key can
+// never be read again, and firstKey makes another client.
 func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRunIssuedKey,
 	err error) {
 	for range 5 {
@@ -95,9 +97,10 @@ func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRu
 	return id, key, err
 }
 
+// register registers a receiver of the behavior as a webhook of the client, for all events.
 func (s *simulator) register(ctx context.Context, c *forgeClient, behavior receiverBehavior) error {
 	name := map[receiverBehavior]string{
-		behaviorAccepts:      "sound",
+		behaviorAccepts:      "accepts",
 		behaviorStalls:       "stalls",
 		behaviorFails:        "fails",
 		behaviorSlow:         "slow",
@@ -109,7 +112,7 @@ func (s *simulator) register(ctx context.Context, c *forgeClient, behavior recei
 		return err
 	}
 	secrets := []string{made.Secret}
-	if made.Secret == "" { // the answer with it was lost
+	if made.Secret == "" { // the answer with the secret was lost, and a retry has no secret
 		secret, err := c.forge.RotateWebhookSecret(ctx, made.ID)
 		if err != nil {
 			return err

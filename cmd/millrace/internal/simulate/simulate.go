@@ -19,21 +19,23 @@ import (
 	"github.com/millrace/millrace/internal/clock"
 )
 
+// flags are the flags of the command.
 type flags struct {
 	remote        cli.RemoteFlags
-	rate          float64
-	mix           string
+	rate          float64 // scenarios a second, at most
+	mix           string  // as parseMix reads it
 	duration      time.Duration
-	settleTimeout time.Duration
-	clients       int
-	concurrency   int
-	seed          uint64
-	sink          string
+	settleTimeout time.Duration // also of a server that does not answer
+	clients       int           // besides those of kinds with a receiver of their own
+	concurrency   int           // scenarios under way, but for those that wait for their time
+	seed          uint64        // 0 draws one
+	sink          string        // address on which webhooks are received
 	faults        sinkFaults
-	lostRuns      bool
+	lostRuns      bool // runs may be lost although the server was never away
 	asJSON        bool
 }
 
+// Command is `millrace simulate`.
 func Command(p cli.Process) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
@@ -42,18 +44,18 @@ func Command(p cli.Process) *cobra.Command {
 		Long: `Make clients with keys of their own, submit jobs of the work kinds for a while, and
 do what each kind asks for: cancel, retry, submit twice, give a time. Receive the
 webhooks, with receivers that stall, fail and never accept for the WEBHOOK_ kinds.
-Then wait until all have ended and hold every acknowledged submit against its job,
-its report, its events and what was delivered. The server may be killed and
-started again meanwhile; what it did not answer is asked again under the same
+Then wait until all jobs have ended and compare every acknowledged submission with
+its job, its report, its events and its webhooks. The server may be killed and
+started again meanwhile; a request without an answer is repeated under the same
 idempotency key.
 
-Exit code 0 when the accounts balance, 1 when they do not, 130 when a signal came
-before they were made: then those of the plays that had ended are, without the
-webhooks. A second signal ends it at once.
+Exit code 0 when the accounts balance, 1 when they do not. When a signal comes
+first, the code is 130, and only the scenarios that had ended are audited, without
+their webhooks. A second signal ends it at once.
 
 The jobs last as long as the work kinds say: a server with
 --set forgerun.duration_scale=0.01 is done a hundred times sooner, and one with
-more forgerun.workers takes a higher rate. The server must be able to reach this
+more forgerun.workers sustains a higher rate. The server must be able to reach this
 machine under the address of --sink.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -64,35 +66,40 @@ machine under the address of --sink.`,
 			return f.run(p, mix)
 		},
 	}
+	f.register(c)
+	return c
+}
+
+func (f *flags) register(c *cobra.Command) {
 	f.remote.RegisterServer(c)
 	c.Flags().Float64Var(&f.rate, "rate", 10,
-		"plays a second, at most; a play is a job, for some kinds two")
+		"scenarios a second, at most; a scenario is a job, for some kinds two")
 	c.Flags().StringVar(&f.mix, "mix", "all",
 		"work kinds as `KIND=WEIGHT,...`; KIND may end in *, all is every kind alike")
 	c.Flags().DurationVar(&f.duration, "duration", 30*time.Second, "how long jobs are submitted")
 	c.Flags().DurationVar(&f.settleTimeout, "settle", 15*time.Minute,
 		"how long to wait for jobs and webhooks afterwards, and for a server that answers nothing, at most")
 	c.Flags().IntVar(&f.clients, "clients", 4,
-		"clients; four kinds of webhook troubles have one more each")
+		"clients; four kinds with faulty receivers have one more each")
 	c.Flags().IntVar(&f.concurrency, "concurrency", 64,
-		"plays under way at a time, but for jobs that wait for their time")
-	c.Flags().Uint64Var(&f.seed, "seed", 0, "draws the same plays again; 0 draws one")
+		"scenarios under way at a time, but for jobs that wait for their time")
+	c.Flags().Uint64Var(&f.seed, "seed", 0, "repeats the scenarios of that seed; 0 draws a seed")
 	c.Flags().StringVar(&f.sink, "sink", "127.0.0.1",
 		"`address` where webhooks are received, on ports of their own")
 	c.Flags().Float64Var(&f.faults.drop, "refuse", 0,
-		"`share` of events whose first try the sink drops, from 0 to 1")
+		"`share` of events whose first delivery attempt the sink drops, from 0 to 1")
 	c.Flags().Float64Var(&f.faults.stall, "stall", 0,
-		"`share` of events whose first try the sink never answers")
+		"`share` of events whose first delivery attempt the sink never answers")
 	c.Flags().Float64Var(&f.faults.fail, "fail", 0,
-		"`share` of events whose first try the sink answers 503")
+		"`share` of events whose first delivery attempt the sink answers 503")
 	c.Flags().DurationVar(&f.faults.slow, "slow", time.Second,
 		"how long the receiver of WEBHOOK_SLOW_RECEIVER takes to answer")
 	c.Flags().BoolVar(&f.lostRuns, "lost-runs", false,
-		"accept lost runs though the server was never away: one of several nodes may have died")
+		"accept lost runs although the server was never away: one of several nodes may have died")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
-	return c
 }
 
+// validate refuses flags out of range and decodes the mix.
 func (f *flags) validate() (*kindMix, error) {
 	fractions := []float64{f.faults.drop, f.faults.stall, f.faults.fail}
 	switch {
@@ -107,6 +114,7 @@ func (f *flags) validate() (*kindMix, error) {
 	return parseMix(f.mix)
 }
 
+// run runs one simulation and returns its error with an exit code.
 func (f *flags) run(p cli.Process, mix *kindMix) error {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
@@ -128,29 +136,30 @@ type simulator struct {
 	p            cli.Process
 	flags        *flags
 	mix          *kindMix
-	name         string // of this simulation, in its idempotency keys
-	setupClient  *client.ForgeRun
-	api          *client.Client
-	address      string
+	name         string           // of this simulation, in its idempotency keys
+	setupClient  *client.ForgeRun // gives up after a few attempts: a wrong address is found soon
+	api          *client.Client   // retries until the server answers
+	address      string           // host and port of the server, for the probe
 	sink         *webhookSink
-	clients      []*forgeClient
-	laneClients  map[client.ForgeRunKind]*forgeClient
+	clients      []*forgeClient                       // by number
+	kindClients  map[client.ForgeRunKind]*forgeClient // of kinds with a receiver of their own
 	watches      jobWatches
 	outages      outageLog
 	times        submitTimes
-	silenceTimer *time.Timer // of each
+	silenceTimer *time.Timer // ends the reading of forEachClient
 
-	loadEnds    time.Time
+	loadEnds    time.Time     // by the clock of this machine, when it is planned
+	loadTime    time.Duration // that the load took
 	submissions []*submission
-	loadTime    time.Duration // of the load
 }
 
+// newSimulator makes a simulator whose sink listens. The caller must stop the sink.
 func newSimulator(p cli.Process, f *flags, mix *kindMix) (*simulator, error) {
 	if f.seed == 0 {
 		f.seed = mathrand.Uint64()
 	}
 	s := &simulator{p: p, flags: f, mix: mix, name: rand.Text()[:10],
-		laneClients: map[client.ForgeRunKind]*forgeClient{},
+		kindClients: map[client.ForgeRunKind]*forgeClient{},
 		watches:     jobWatches{jobs: map[string]*jobWatch{}}, outages: outageLog{now: p.Now}}
 	transport, err := f.remote.Transport(p)
 	if err != nil {
@@ -162,15 +171,15 @@ func newSimulator(p cli.Process, f *flags, mix *kindMix) (*simulator, error) {
 		HTTPClient:     &http.Client{Transport: outageTransport{transport, &s.outages}},
 		RequestTimeout: 15 * time.Second,
 		Retry:          client.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second}}
-	hasty, err := client.New(cfg)
+	impatient, err := client.New(cfg)
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitUsage, err)
 	}
-	cfg.Retry.MaxTries = -1 // whatever happens, the answer is waited for
+	cfg.Retry.MaxTries = -1 // no limit: an outage of any length is part of the simulation
 	if s.api, err = client.New(cfg); err != nil {
 		return nil, cli.WithCode(cli.ExitUsage, err)
 	}
-	s.setupClient = hasty.ForgeRun()
+	s.setupClient = impatient.ForgeRun()
 	target, err := url.Parse(cfg.BaseURL)
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitUsage, err)
@@ -183,7 +192,7 @@ func newSimulator(p cli.Process, f *flags, mix *kindMix) (*simulator, error) {
 	return s, err
 }
 
-// run goes through the phases: prepare, load, settle, account.
+// run goes through the phases of the simulation and prints the summary.
 func (s *simulator) run(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
@@ -200,7 +209,7 @@ func (s *simulator) run(ctx context.Context) error {
 		snapshot, err = s.partial(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("the account cannot be made: %w", err)
+		return fmt.Errorf("the jobs cannot be audited: %w", err)
 	}
 	outages, limited, full := s.outages.counts()
 	snapshot.outages, snapshot.lostRuns = outages, s.flags.lostRuns
@@ -213,55 +222,55 @@ func (s *simulator) run(ctx context.Context) error {
 	case summary.Interrupted:
 		return cli.ErrInterrupted
 	case !summary.Balanced:
-		return cli.FailedError("the accounts do not balance: %d offences", summary.Violations)
+		return cli.FailedError("the accounts do not balance: %d violations", summary.Violations)
 	}
 	return nil
 }
 
-// loadAndSettle begins plays at the rate until the load is over, and waits until they have all
-// ended.
+// loadAndSettle starts scenarios at the rate until the time of the load is over, and waits until
+// all have ended, for settleTimeout at most.
 func (s *simulator) loadAndSettle(ctx context.Context) {
-	playing, end := context.WithTimeoutCause(ctx, s.flags.duration+s.flags.settleTimeout,
+	running, end := context.WithTimeoutCause(ctx, s.flags.duration+s.flags.settleTimeout,
 		errors.New("it did not end within --settle"))
 	defer end()
 	random := mathrand.New(mathrand.NewPCG(s.flags.seed, 1))
 	draw := s.mix.newDraw(random)
 	slots := make(chan struct{}, s.flags.concurrency)
-	var plays sync.WaitGroup
-	count := &playProgress{since: s.p.Elapsed,
+	var scenarios sync.WaitGroup
+	count := &scenarioProgress{elapsed: s.p.Elapsed,
 		bar: s.p.NewProgress("load", s.flags.duration.Milliseconds()), reportedAt: s.p.Elapsed()}
 	count.bar.TotalUnit = " of the time"
 	started := s.p.Elapsed()
 	ends, next := started+s.flags.duration, started
 	s.loadEnds = s.p.Now().UTC().Add(s.flags.duration)
 	for s.waitUntil(ctx, next, ends) {
-		next = max(next+time.Duration(float64(time.Second)/s.flags.rate), s.p.Elapsed()-catchUp)
+		next = max(next+time.Duration(float64(time.Second)/s.flags.rate), s.p.Elapsed()-maxLag)
 		select {
 		case slots <- struct{}{}:
-		case <-playing.Done():
+		case <-running.Done():
 		}
 		if ctx.Err() != nil || s.p.Elapsed() >= ends {
 			break
 		}
 		o, spec := s.planSubmission(draw(), random, len(s.submissions))
 		s.submissions = append(s.submissions, o)
-		count.begin()
-		plays.Go(func() {
-			s.runSubmission(playing, o, spec, sync.OnceFunc(func() { <-slots }))
+		count.start()
+		scenarios.Go(func() {
+			s.runScenario(running, o, spec, sync.OnceFunc(func() { <-slots }))
 			count.end()
 		})
 	}
 	s.loadTime = s.p.Elapsed() - started
 	count.startSettling(s.p)
-	plays.Wait()
+	scenarios.Wait()
 	count.bar.End()
 }
 
-// catchUp is how far the load may fall behind its rate and hurry afterwards.
-const catchUp = 200 * time.Millisecond
+// maxLag is how far the load may fall behind its rate and catch up afterwards.
+const maxLag = 200 * time.Millisecond
 
-// waitUntil waits until next, which is a time since the beginning; false when the load is over
-// before it.
+// waitUntil waits until next and reports whether the load still goes on then. Both times count from
+// the start of the process.
 func (s *simulator) waitUntil(ctx context.Context, next, ends time.Duration) bool {
 	if next >= ends || ctx.Err() != nil {
 		return false
@@ -269,32 +278,35 @@ func (s *simulator) waitUntil(ctx context.Context, next, ends time.Duration) boo
 	return clock.Sleep(ctx, next-s.p.Elapsed())
 }
 
-// playProgress tells how many plays have begun and ended: of the load how much of its time is over,
-// and after it how many of its plays.
-type playProgress struct {
-	since      func() time.Duration
+// scenarioProgress shows how many scenarios have started and ended. Its bar counts the time during
+// the load, and the scenarios while they settle.
+type scenarioProgress struct {
+	elapsed    func() time.Duration
 	mu         sync.Mutex
 	bar        *cli.Progress
-	reportedAt time.Duration // up to when the bar knows of the time
+	reportedAt time.Duration // the time that the bar has counted
 	started    int
 	ended      int
 	settling   bool
 }
 
-func (c *playProgress) note() string {
-	return fmt.Sprintf("%s begun, %d ended", cli.Pluralize(int64(c.started), "play"), c.ended)
+// note is the text beside the bar.
+func (c *scenarioProgress) note() string {
+	return fmt.Sprintf("%s started, %d ended", cli.Pluralize(int64(c.started), "scenario"), c.ended)
 }
 
-func (c *playProgress) begin() {
+// start counts a scenario that starts.
+func (c *scenarioProgress) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.started++
-	passed := (c.since() - c.reportedAt).Truncate(time.Millisecond)
+	passed := (c.elapsed() - c.reportedAt).Truncate(time.Millisecond)
 	c.reportedAt += passed
 	c.bar.Add(passed.Milliseconds(), c.note())
 }
 
-func (c *playProgress) end() {
+// end counts a scenario that has ended.
+func (c *scenarioProgress) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended++
@@ -303,13 +315,13 @@ func (c *playProgress) end() {
 	}
 }
 
-// settle changes from what begins to what ends.
-func (c *playProgress) startSettling(p cli.Process) {
+// startSettling replaces the bar of the time by one of the scenarios.
+func (c *scenarioProgress) startSettling(p cli.Process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bar.End()
 	c.settling = true
 	c.bar = p.NewProgress("settle", int64(c.started))
-	c.bar.TotalUnit = " of the plays"
+	c.bar.TotalUnit = " of the scenarios"
 	c.bar.Add(int64(c.ended), c.note())
 }

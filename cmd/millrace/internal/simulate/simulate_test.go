@@ -34,8 +34,8 @@ func runSimulation(t *testing.T, server string, args ...string) (code int, m Sum
 	return cli.ExitCode(err), m, stdout.String(), stderr.String()
 }
 
-// Against an honest server the accounts balance, and every kind has been played.
-func TestSimulateHonest(t *testing.T) {
+// Against a correct server the accounts balance, and every kind has its scenario.
+func TestSimulateCorrectServer(t *testing.T) {
 	t.Parallel()
 	d := newFakeForgeRun("")
 	server := httptest.NewServer(d)
@@ -54,7 +54,7 @@ func TestSimulateHonest(t *testing.T) {
 		}
 	}
 	if m.GivenUp == 0 || m.Pending != 0 || m.Accepted < m.Events || m.Outages != 0 || m.Late != 0 ||
-		m.Jobs < m.Plays || m.Acked < m.Jobs {
+		m.Jobs < m.Scenarios || m.Acked < m.Jobs {
 		t.Errorf("%s", out)
 	}
 	for _, l := range m.Latencies {
@@ -64,18 +64,18 @@ func TestSimulateHonest(t *testing.T) {
 	}
 }
 
-// A server that cheats once is found out.
+// A server with one fault is found out.
 func TestSimulateCheats(t *testing.T) {
 	t.Parallel()
-	for cheat, want := range map[string]string{
-		"accepts anything": "accepted", "forgets keys": "doubled", "loses a job": "lost",
+	for fault, want := range map[string]string{
+		"accepts anything": "accepted", "forgets keys": "duplicate", "loses a job": "lost",
 		"skips an event":     "path",
 		"forges a signature": "forged", "keeps an event back": "undelivered",
 		"loses a run": "lost run",
 	} {
-		t.Run(cheat, func(t *testing.T) {
+		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
-			d := newFakeForgeRun(cheat)
+			d := newFakeForgeRun(fault)
 			server := httptest.NewServer(d)
 			t.Cleanup(func() { server.Close(); d.stop() })
 			code, m, out, errs := runSimulation(t, server.URL, "--rate", "100", "--duration",
@@ -85,7 +85,7 @@ func TestSimulateCheats(t *testing.T) {
 				!slices.ContainsFunc(m.FirstViolations, func(o Violation) bool {
 					return o.What == want
 				}) {
-				t.Errorf("code %d, want an offence %q: %s%s", code, want, out, errs)
+				t.Errorf("code %d, want a violation %q: %s%s", code, want, out, errs)
 			}
 		})
 	}

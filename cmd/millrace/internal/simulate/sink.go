@@ -16,34 +16,35 @@ import (
 	"github.com/millrace/millrace/internal/clock"
 )
 
-// sinkFaults is what receivers do besides their manner: the share of first tries that even a sound
-// one turns down, each between 0 and 1.
+// sinkFaults are faults of receivers that accept: the shares of events, each between 0 and 1, whose
+// first request they do not accept.
 type sinkFaults struct {
-	drop  float64       // drop the connection
-	stall float64       // never answer
-	fail  float64       // answer 503
-	slow  time.Duration // how long the slow receiver takes
+	drop  float64       // the connection is dropped
+	stall float64       // the request is never answered
+	fail  float64       // the answer is 503
+	slow  time.Duration // how long receivers of behaviorSlow take to answer
 }
 
-// webhookSink receives webhooks: one listener for each manner, so that one manner's troubles are
-// not another's. It accepts, stalls and fails as the manners say, and keeps what came.
+// webhookSink receives webhooks and records them. It has a listener for each behavior, so that the
+// faults of one behavior do not delay deliveries to receivers of another.
 type webhookSink struct {
 	now     func() time.Time
 	faults  sinkFaults
-	onEvent func(client.ForgeRunWebhookEvent) // of genuine events, whatever is answered
-	ctx     context.Context
+	onEvent func(client.ForgeRunWebhookEvent) // called for each genuine request
+	ctx     context.Context                   // ends with stop
 	close   context.CancelFunc
-	bases   map[receiverBehavior]string
+	bases   map[receiverBehavior]string // URLs of the listeners
 	servers []*http.Server
 	wg      sync.WaitGroup
 
 	mu              sync.Mutex
 	random          *rand.Rand
 	receivers       map[string]*receiver // by path
-	unknownRequests int                  // requests to paths that nobody registered
-	requestCount    int                  // requests
+	unknownRequests int                  // requests to other paths
+	requestCount    int                  // all requests
 }
 
+// newSink makes a sink that listens on ports of the host. onEvent is called concurrently.
 func newSink(host string, now func() time.Time, spoil sinkFaults, random *rand.Rand,
 	heard func(client.ForgeRunWebhookEvent)) (*webhookSink, error) {
 	s := &webhookSink{now: now, faults: spoil, onEvent: heard, random: random,
@@ -64,7 +65,8 @@ func newSink(host string, now func() time.Time, spoil sinkFaults, random *rand.R
 	return s, nil
 }
 
-// Stop ends the sink and what still stalls in it.
+// stop closes the listeners and ends the requests that are still held. It may be called more than
+// once.
 func (s *webhookSink) stop() {
 	s.close()
 	for _, server := range s.servers {
@@ -73,7 +75,7 @@ func (s *webhookSink) stop() {
 	s.wg.Wait()
 }
 
-// hook makes a listener; the path names it.
+// addReceiver makes a receiver at the path, on the listener of the behavior.
 func (s *webhookSink) addReceiver(path string, behavior receiverBehavior,
 	clientNumber int) *receiver {
 	s.mu.Lock()
@@ -84,17 +86,18 @@ func (s *webhookSink) addReceiver(path string, behavior receiverBehavior,
 	return h
 }
 
-// setRegistered says under which id and with which secret the server knows a listener.
+// setRegistered records the id and the secrets that the server gave a receiver.
 func (s *webhookSink) setRegistered(h *receiver, webhookID string, secrets ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.webhookID, h.secrets = webhookID, secrets
 }
 
+// ServeHTTP records a request and answers it as its receiver does.
 func (s *webhookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	if err != nil {
-		return // cut off: the server died, and will come again
+		return // the server died in the middle of the request, and will repeat it
 	}
 	s.mu.Lock()
 	h := s.receivers[r.URL.Path]
@@ -121,7 +124,8 @@ func (s *webhookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	act(w, r)
 }
 
-// verifyRequest verifies a request. What is forged is read all the same, for the account.
+// verifyRequest verifies the signature and the form of a request. It returns why the request is not
+// genuine, empty if it is, and its event as far as that can be read.
 func verifyRequest(secrets []string, r *http.Request, body []byte,
 	at time.Time) (client.ForgeRunWebhookEvent, string) {
 	notice, err := client.VerifyWebhook(secrets, r.Header, body, at)
@@ -138,13 +142,14 @@ func verifyRequest(secrets []string, r *http.Request, body []byte,
 	return notice, ""
 }
 
-// decide says whether a try is accepted and how it is answered; the caller holds the lock.
+// decide returns whether a request is accepted and the handler that answers it. The caller holds
+// the lock.
 func (s *webhookSink) decide(h *receiver, n client.ForgeRunWebhookEvent) (accept bool,
 	act http.HandlerFunc) {
-	tries := 0
+	earlier := 0 // requests of this event
 	for _, r := range h.receipts[n.JobID] {
 		if r.eventID == n.EventID {
-			tries++
+			earlier++
 		}
 	}
 	draw := s.random.Float64()
@@ -153,7 +158,7 @@ func (s *webhookSink) decide(h *receiver, n client.ForgeRunWebhookEvent) (accept
 		return false, answerWith(http.StatusInternalServerError)
 	case h.behavior == behaviorSlow:
 		return true, s.answerSlowly
-	case tries > 0:
+	case earlier > 0:
 		return true, answerWith(http.StatusOK)
 	case h.behavior == behaviorFails:
 		return false, answerWith([]int{http.StatusInternalServerError, http.StatusBadGateway,
@@ -170,16 +175,18 @@ func (s *webhookSink) decide(h *receiver, n client.ForgeRunWebhookEvent) (accept
 	return true, answerWith(http.StatusOK)
 }
 
+// answerWith answers with a status and no body.
 func answerWith(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }
 
+// answerSlowly accepts after a while.
 func (s *webhookSink) answerSlowly(w http.ResponseWriter, r *http.Request) {
 	clock.Sleep(r.Context(), s.faults.slow)
 	w.WriteHeader(http.StatusOK)
 }
 
-// stallRequest waits until whoever asked gives up.
+// stallRequest holds a request until the server gives up, and does not answer.
 func stallRequest(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 	panic(http.ErrAbortHandler)
@@ -188,15 +195,15 @@ func stallRequest(_ http.ResponseWriter, r *http.Request) {
 // dropConnection closes the connection without an answer.
 func dropConnection(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// requests counts what came.
+// requests returns how many requests came, and how many of them to unknown paths.
 func (s *webhookSink) requests() (all, unknown int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.requestCount, s.unknownRequests
 }
 
-// missing counts the events that a listener will still accept and has not. known are all events of
-// its jobs.
+// missing counts the events that a receiver has not accepted. known holds all events of its jobs,
+// by job.
 func (s *webhookSink) missing(h *receiver, known map[string][]string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,19 +15,20 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// submitTimes keeps how long submits took.
+// submitTimes records how long requests that submit took.
 type submitTimes struct {
 	mu      sync.Mutex
 	submits []time.Duration
 }
 
-func (t *submitTimes) submitted(took time.Duration) {
+// add records one request.
+func (t *submitTimes) add(took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.submits = append(t.submits, took)
 }
 
-// Latency is how long something took, over all times it was done.
+// Latency is the distribution of the times that something took.
 type Latency struct {
 	What  string        `json:"what"`
 	Count int           `json:"count"`
@@ -37,6 +38,7 @@ type Latency struct {
 	Max   time.Duration `json:"max_ns"`
 }
 
+// newLatency sorts the times in place.
 func newLatency(what string, times []time.Duration) Latency {
 	l := Latency{What: what, Count: len(times)}
 	if len(times) == 0 {
@@ -48,14 +50,15 @@ func newLatency(what string, times []time.Duration) Latency {
 	return l
 }
 
-// KindCount is what became of the jobs of one kind.
+// KindCount counts the jobs of one work kind.
 type KindCount struct {
 	Submits  int            `json:"submits"`
-	Refused  int            `json:"refused"`
-	Outcomes map[string]int `json:"outcomes"`
+	Refused  int            `json:"refused"`  // as expected
+	Outcomes map[string]int `json:"outcomes"` // by outcome, or by state for jobs without one
 }
 
-// Summary is what a simulation says in the end.
+// Summary is the result of a simulation. Its JSON members are a promise to scripts: they keep the
+// names of the first version, where a scenario was a play and a violation an offence.
 type Summary struct {
 	Balanced         bool                  `json:"balanced"`
 	Interrupted      bool                  `json:"interrupted"`
@@ -66,7 +69,7 @@ type Summary struct {
 	Seed             uint64                `json:"seed"`
 	Server           string                `json:"server"`
 	Took             time.Duration         `json:"load_ns"`
-	Plays            int                   `json:"plays"`
+	Scenarios        int                   `json:"plays"`
 	Submits          int                   `json:"submits"`
 	Acked            int                   `json:"acknowledged"`
 	Refused          int                   `json:"refused_as_due"`
@@ -88,14 +91,15 @@ type Summary struct {
 	Latencies        []Latency             `json:"latencies"`
 }
 
-// maxListedViolations is how many are named.
+// maxListedViolations is how many violations a summary lists; it counts all.
 const maxListedViolations = 20
 
+// summarize makes the summary. limited and full count the answers 429 and 503.
 func (s *simulator) summarize(w *history, v *auditResult, limited, full int) *Summary {
 	m := &Summary{Balanced: len(v.violations) == 0 && !w.interrupted, Interrupted: w.interrupted,
 		Unfinished: w.unfinished, Violations: len(v.violations), ViolationsBySort: map[string]int{},
 		Seed:   s.flags.seed,
-		Server: s.flags.remote.Address(s.p), Took: s.loadTime, Plays: len(w.submissions),
+		Server: s.flags.remote.Address(s.p), Took: s.loadTime, Scenarios: len(w.submissions),
 		Jobs: len(w.observed), Late: v.late, Kinds: map[string]*KindCount{},
 		LostRuns: v.lost, Requeued: v.requeued, Repeated: v.repeated, GivenUp: v.givenUp,
 		Pending: v.pending, Limited: limited, Full: full,
@@ -124,6 +128,7 @@ func (s *simulator) summarize(w *history, v *auditResult, limited, full int) *Su
 	return m
 }
 
+// countKinds counts the requests and the outcomes of each work kind.
 func (m *Summary) countKinds(w *history) {
 	of := func(kind client.ForgeRunKind) *KindCount {
 		c := m.Kinds[string(kind)]
@@ -155,8 +160,9 @@ func (m *Summary) countKinds(w *history) {
 	}
 }
 
-// latencies: of submits by our clock, of starts and schedules by the server's, of webhooks from the
-// server's to ours.
+// latencies returns the latencies of a simulation. Requests are timed by the clock of this machine,
+// starts and schedules by that of the server; webhooks from the server's clock to this machine's,
+// which are the same in most simulations.
 func (s *simulator) latencies(w *history) []Latency {
 	var starts, schedules, webhooks []time.Duration
 	at := map[string]time.Time{}
@@ -195,6 +201,7 @@ func (s *simulator) latencies(w *history) []Latency {
 		newLatency("due to QUEUED", schedules), newLatency("event to webhook", webhooks)}
 }
 
+// write prints the summary, as text or as JSON.
 func (m *Summary) write(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(m)
@@ -219,29 +226,30 @@ func (m *Summary) write(w io.Writer, asJSON bool) error {
 	}
 	fmt.Fprintf(&b, "\nThe accounts\n")
 	row("submits", m.Submits,
-		"%d acknowledged, %d refused as they should be, %d too late after an outage", m.Acked,
+		"%d acknowledged, %d refused as expected, %d too late after an outage", m.Acked,
 		m.Refused, m.Late)
 	row("jobs", m.Jobs,
-		"with %d events; %d leases ended before the run, %d runs were lost in outages", m.Events,
-		m.Requeued, m.LostRuns)
+		"with %d events; %d leases expired before the start, %d runs were lost in outages",
+		m.Events, m.Requeued, m.LostRuns)
 	row("webhook requests", m.Requests, "%d events accepted, %d of them again", m.Accepted,
 		m.Repeated)
 	row("deliveries given up", m.GivenUp,
-		"of receivers that never accept; %d more wait for a try that is far away", m.Pending)
+		"to receivers that never accept; %d more wait for their next attempt", m.Pending)
 	row("outages", m.Outages, "the server was away for %s in all; %d answers 429, %d answers 503",
 		cli.FormatDuration(m.OutageTime), m.Limited, m.Full)
-	row("offences", m.Violations, "%s", m.violationsText())
+	row("violations", m.Violations, "%s", m.violationsText())
 	for _, o := range m.FirstViolations {
 		fmt.Fprintf(&b, "  %s\n", o)
 	}
 	if m.Violations > len(m.FirstViolations) {
 		fmt.Fprintf(&b, "  … and %d more\n", m.Violations-len(m.FirstViolations))
 	}
-	fmt.Fprintf(&b, "\n%d plays in %s (%s) on %s, seed %d\n", m.Plays, cli.FormatDuration(m.Took),
-		cli.FormatRate(int64(m.Plays), m.Took), m.Server, m.Seed)
+	fmt.Fprintf(&b, "\n%d scenarios in %s (%s) on %s, seed %d\n", m.Scenarios,
+		cli.FormatDuration(m.Took), cli.FormatRate(int64(m.Scenarios), m.Took), m.Server, m.Seed)
 	if m.Interrupted {
-		fmt.Fprintf(&b, "It was interrupted: these are the accounts of the plays that had ended, "+
-			"without webhooks. %s cut short.\n", cli.Pluralize(int64(m.Unfinished), "more play"))
+		fmt.Fprintf(&b, "It was interrupted: only the scenarios that had ended were audited, "+
+			"without their webhooks. %s had not ended.\n",
+			cli.Pluralize(int64(m.Unfinished), "scenario"))
 	}
 	if m.Balanced {
 		fmt.Fprintln(&b, "The accounts balance.")
@@ -250,6 +258,7 @@ func (m *Summary) write(w io.Writer, asJSON bool) error {
 	return err
 }
 
+// violationsText counts the violations of each sort.
 func (m *Summary) violationsText() string {
 	var parts []string
 	for _, what := range slices.Sorted(maps.Keys(m.ViolationsBySort)) {

@@ -14,20 +14,21 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// jobWatches keeps the latest known state of each job, from the webhooks that arrive. An event of a
-// job may arrive before its submit is answered.
+// jobWatches holds the latest known state of each job, from the webhooks that arrive. An event of a
+// job may arrive before the answer to its submission.
 type jobWatches struct {
 	mu   sync.Mutex
-	jobs map[string]*jobWatch
+	jobs map[string]*jobWatch // by id
 }
 
-// jobWatch is how far one job is. It is changed under the lock of all.
+// jobWatch is the latest known state of one job. The lock of jobWatches guards it.
 type jobWatch struct {
 	state   client.ForgeRunState
-	at      time.Time     // of the event, by the server
-	changed chan struct{} // closed by the next change
+	at      time.Time     // when the job entered it, by the clock of the server
+	changed chan struct{} // closed when a later state is recorded
 }
 
+// get returns the watch of a job, which it makes if there is none. The caller holds the lock.
 func (w *jobWatches) get(jobID string) *jobWatch {
 	watch := w.jobs[jobID]
 	if watch == nil {
@@ -37,7 +38,7 @@ func (w *jobWatches) get(jobID string) *jobWatch {
 	return watch
 }
 
-// record records a state, unless a later one is known.
+// record records a state and when the job entered it, unless a later state is known.
 func (w *jobWatches) record(jobID string, state client.ForgeRunState, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,6 +51,8 @@ func (w *jobWatches) record(jobID string, state client.ForgeRunState, at time.Ti
 	watch.changed = make(chan struct{})
 }
 
+// latest returns the latest known state, when the job entered it, and a channel that is closed when
+// a later one is recorded. The state is empty while none is known.
 func (w *jobWatches) latest(jobID string) (client.ForgeRunState, time.Time, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,8 +63,9 @@ func (w *jobWatches) latest(jobID string) (client.ForgeRunState, time.Time, <-ch
 // pollAfter is how long a job may go without an event before the server is asked for its state.
 const pollAfter = 10 * time.Second
 
-// await waits until a job is in a state that until accepts and that it entered after since; with a
-// zero since any time will do.
+// await waits until a job is in a state for which until returns true and that it entered after
+// since. A zero since accepts a state of any time. It asks the server when no webhook has come for
+// pollAfter.
 func (s *simulator) await(ctx context.Context, c *forgeClient, jobID string, since time.Time,
 	until func(client.ForgeRunState) bool) (client.ForgeRunState, time.Time, error) {
 	for {
@@ -100,9 +104,10 @@ type outageLog struct {
 	full    int // answers 503
 }
 
-// mergeWindow is how far apart two failures may be and still be of one outage.
+// mergeWindow is the time between two failures up to which they belong to one outage.
 const mergeWindow = 2 * time.Second
 
+// record records a failure that began at a time and was noticed now.
 func (o *outageLog) record(started time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,6 +119,7 @@ func (o *outageLog) record(started time.Time) {
 	o.outages = append(o.outages, outage{started, now})
 }
 
+// counts returns the outages so far, and how many answers had status 429 and 503.
 func (o *outageLog) counts() (outages []outage, limited, full int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -126,6 +132,7 @@ type outageTransport struct {
 	outages *outageLog
 }
 
+// RoundTrip sends a request. A request that the caller gave up is no failure of the server.
 func (w outageTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	started := w.outages.now()
 	resp, err := w.RoundTripper.RoundTrip(r)
@@ -139,6 +146,7 @@ func (w outageTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// countStatus counts an answer if it refuses for the time being.
 func (o *outageLog) countStatus(status int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -150,8 +158,8 @@ func (o *outageLog) countStatus(status int) {
 	}
 }
 
-// probe keeps a connection to the server open all the time. It notices an outage also while no
-// request is under way, and however soon the server is back.
+// probe keeps a connection to the server open until ctx ends. It records an outage also while no
+// request is under way, and also one so short that no request fails.
 func (o *outageLog) probe(ctx context.Context, address string) {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	for ctx.Err() == nil {
@@ -187,12 +195,12 @@ func holdOpen(ctx context.Context, conn net.Conn) error {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		return cmp.Or(err, errors.New("the server speaks first"))
+		return cmp.Or(err, errors.New("the server sent data before a request"))
 	}
 	return nil
 }
 
-// hostPort is the address behind a URL's scheme and host.
+// hostPort returns the address of a URL's host, with the port of its scheme if it names none.
 func hostPort(scheme, host string) string {
 	_, _, err := net.SplitHostPort(host)
 	if err != nil { // there is no port

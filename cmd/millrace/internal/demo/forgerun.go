@@ -9,12 +9,12 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/simulate"
 )
 
-// forgeRunSettings make ForgeRun's simulated time short enough to be watched. Jobs that fail on
-// purpose are warnings in the log.
+// forgeRunSettings make ForgeRun's simulated work short enough to be watched. The log has errors
+// only: jobs that fail on purpose are warnings.
 var forgeRunSettings = []string{"log.level=error", "forgerun.duration_scale=0.04",
 	"forgerun.workers=8", "forgerun.backoff_base=200ms", "webhook.backoff_base=200ms"}
 
-// forgeRunKinds are played one after another.
+// forgeRunKinds are the work kinds that are shown, one scenario of each.
 var forgeRunKinds = []client.ForgeRunKind{
 	client.ForgeSuccessFast,
 	client.ForgeCPUBurst,
@@ -30,19 +30,19 @@ var forgeRunKinds = []client.ForgeRunKind{
 	client.ForgePayloadInvalid,
 }
 
-// forgeRun shows ForgeRun: it plays some work kinds once, as 'millrace simulate' would, and says
-// whether the account of them balances.
+// forgeRun shows ForgeRun: it runs a scenario of some work kinds, as `millrace simulate` does, and
+// reports whether the audit finds no violation.
 func (d *demo) forgeRun(ctx context.Context) (bool, error) {
-	played, err := simulate.PlayKinds(ctx, d.p, d.url, forgeRunKinds, stallTimeout)
+	result, err := simulate.RunKinds(ctx, d.p, d.url, forgeRunKinds, stallTimeout)
 	if err != nil {
 		return false, err
 	}
 	fmt.Fprintf(d.p.Stdout,
 		"\n%d jobs in %s, a twenty-fifth of the time their kinds take; "+
 			"%d webhook requests, each signature verified\n",
-		played.Jobs, cli.FormatDuration(played.Took), played.Requests)
-	for _, v := range played.Violations {
+		result.Jobs, cli.FormatDuration(result.Took), result.Requests)
+	for _, v := range result.Violations {
 		fmt.Fprintf(d.p.Stdout, "  %s\n", v)
 	}
-	return len(played.Violations) == 0, nil
+	return len(result.Violations) == 0, nil
 }

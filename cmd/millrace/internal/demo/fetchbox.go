@@ -18,33 +18,32 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// fetchBoxSettings let a download that failed be tried again before anybody gets impatient.
+// fetchBoxSettings make a failed download wait less for its next attempt than by default.
 var fetchBoxSettings = []string{"fetchbox.backoff_base=200ms"}
 
-// The demo's downloads: so many files of the listing, none larger than that, and three that are
-// something special.
+// The downloads are the first files of the listing that are small enough, and three special ones.
 const (
 	maxDownloads    = 12
-	maxDownloadSize = 1 << 20
+	maxDownloadSize = 1 << 20 // bytes
 
-	movedID   = "moved"   // is redirected to redirectTargetID
-	flakyID   = "once"    // fails its first try
-	missingID = "missing" // is not there
+	movedID   = "moved"   // redirects to redirectTargetID
+	flakyID   = "once"    // fails the first time
+	missingID = "missing" // does not exist
 
-	redirectTargetID = "here" // is asked for by nobody who was not sent there
+	redirectTargetID = "here" // is in no manifest
 )
 
-// origin is where the demo's downloads come from. It remembers what it was asked for.
+// origin is the server that the downloads come from. It counts the requests for each resource.
 type origin struct {
 	server *http.Server
 	url    string
 
 	mu       sync.Mutex
 	files    map[string][]byte // by resource id
-	requests map[string]int
+	requests map[string]int    // by resource id
 }
 
-// newOrigin reads some files into memory, where they cannot change.
+// newOrigin makes an origin with a copy of some files, which cannot change while the demo runs.
 func newOrigin(files *listing) *origin {
 	o := &origin{files: map[string][]byte{}, requests: map[string]int{}}
 	for _, path := range files.order {
@@ -60,21 +59,22 @@ func newOrigin(files *listing) *origin {
 		}
 		o.files[fmt.Sprintf("file-%02d", len(o.files)+1)] = text
 	}
-	o.files[flakyID], o.files[redirectTargetID] = []byte("this was not to be had at first\n"),
+	o.files[flakyID], o.files[redirectTargetID] = []byte("this failed at first\n"),
 		[]byte("this has moved\n")
 	return o
 }
 
+// ServeHTTP answers with the resource that the path names.
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Path[1:]
 	o.mu.Lock()
 	o.requests[id]++
-	tries, text := o.requests[id], o.files[id]
+	requests, text := o.requests[id], o.files[id]
 	o.mu.Unlock()
 	switch {
 	case id == movedID:
 		http.Redirect(w, r, "/"+redirectTargetID, http.StatusFound)
-	case id == flakyID && tries == 1:
+	case id == flakyID && requests == 1:
 		http.Error(w, "not now", http.StatusServiceUnavailable)
 	case text == nil:
 		http.NotFound(w, r)
@@ -84,6 +84,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// start listens on a free port of the loopback interface.
 func (o *origin) start() error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -95,7 +96,7 @@ func (o *origin) start() error {
 	return nil
 }
 
-// resources are all that the origin is asked for, in order.
+// resources returns the ids of the manifest's resources, in order.
 func (o *origin) resources() (ids []string) {
 	for i := range o.fileCount() {
 		ids = append(ids, fmt.Sprintf("file-%02d", i+1))
@@ -103,10 +104,10 @@ func (o *origin) resources() (ids []string) {
 	return append(ids, movedID, flakyID, missingID)
 }
 
-// plain is how many files of the listing there are.
+// fileCount returns how many files of the listing the origin has.
 func (o *origin) fileCount() int { return len(o.files) - 2 }
 
-// content is what a resource is; false for the one that is not there.
+// content returns the bytes of a resource; it reports false for the one that does not exist.
 func (o *origin) content(id string) ([]byte, bool) {
 	if id == movedID {
 		id = redirectTargetID
@@ -115,9 +116,9 @@ func (o *origin) content(id string) ([]byte, bool) {
 	return text, found
 }
 
-// fetchBox shows FetchBox: a manifest of files that a server of the demo's own has, one of which
-// has moved, one of which fails at first and one of which is not there. It says whether every
-// object is what the origin has, byte for byte.
+// fetchBox shows FetchBox: a manifest of files on a server of the demo's own, of which one has
+// moved, one fails the first time and one does not exist. It reports whether every object has the
+// bytes of the origin.
 func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	o := newOrigin(d.files)
 	if err := o.start(); err != nil {
@@ -128,7 +129,7 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, cli.WithCode(cli.ExitFailed, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errors.New("nothing came of it"))
+	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errors.New("it did not end in time"))
 	defer cancel()
 	box, started := c.FetchBox(), d.p.Elapsed()
 	var m client.FetchBoxManifest
@@ -141,7 +142,7 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	}
 	fmt.Fprintf(d.p.Stdout,
 		"\nFetchBox: a manifest of %d files, and of one that has moved, one that fails its first "+
-			"try and one that is not there\n", o.fileCount())
+			"attempt and one that does not exist\n", o.fileCount())
 	receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: "default", Manifest: text})
 	if err != nil {
 		return false, cli.RemoteError(ctx, err)
@@ -160,14 +161,19 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	wrong := o.audit(job, letters,
 		filepath.Join(d.dir, "data", "objects", "millrace", "resources", "default", job.ID))
 	o.write(d.p.Stdout, job, letters, took)
-	for _, what := range wrong {
-		fmt.Fprintf(d.p.Stdout, "  %s\n", what)
-	}
-	return len(wrong) == 0, nil
+	return d.writeProblems(wrong), nil
 }
 
-// awaitDeadLetters waits for a dead letter of each download that failed: they are published behind
-// what they tell of.
+// writeProblems writes a line for each problem and reports whether there is none.
+func (d *demo) writeProblems(problems []string) bool {
+	for _, text := range problems {
+		fmt.Fprintf(d.p.Stdout, "  %s\n", text)
+	}
+	return len(problems) == 0
+}
+
+// awaitDeadLetters waits until there is a dead letter for each download that failed: dead letters
+// are published some time after the download has failed.
 func awaitDeadLetters(ctx context.Context, box *client.FetchBox,
 	job client.FetchBoxJob) (letters []client.FetchBoxDeadLetter, err error) {
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -191,13 +197,14 @@ func awaitDeadLetters(ctx context.Context, box *client.FetchBox,
 	}
 }
 
-// taskOf is the download that a letter is about.
+// taskOf returns the task of a dead letter, the zero value if it cannot be read.
 func taskOf(letter client.FetchBoxDeadLetter) (task client.FetchBoxTask) {
-	_ = json.Unmarshal(letter.Task, &task) // one that cannot be read is about none
+	_ = json.Unmarshal(letter.Task, &task)
 	return task
 }
 
-// audit compares what became of the job with what the origin has; objects are in folder.
+// audit compares the job, its dead letters and its objects, which are files of the folder, with
+// what the origin has, and returns the differences.
 func (o *origin) audit(job client.FetchBoxJob, letters []client.FetchBoxDeadLetter,
 	folder string) (wrong []string) {
 	o.mu.Lock()
@@ -221,17 +228,18 @@ func (o *origin) audit(job client.FetchBoxJob, letters []client.FetchBoxDeadLett
 		if found != (err == nil) || !bytes.Equal(got, want) {
 			complain("%s is stored with %d bytes of %d (%v)", id, len(got), len(want), err)
 		}
-		tries := 1
+		attempts := 1
 		if id == flakyID {
-			tries++
+			attempts++
 		}
-		if o.requests[id] != tries {
-			complain("%s was asked for %d times, not %d", id, o.requests[id], tries)
+		if o.requests[id] != attempts {
+			complain("%s was requested %d times, not %d", id, o.requests[id], attempts)
 		}
 	}
 	return wrong
 }
 
+// write prints the job and its dead letters.
 func (o *origin) write(w io.Writer, job client.FetchBoxJob, letters []client.FetchBoxDeadLetter,
 	took time.Duration) {
 	fmt.Fprintf(w, "  job %s is %s: %d of %d, %d failed\n", job.ID, job.Status, job.Completed,
@@ -240,7 +248,7 @@ func (o *origin) write(w io.Writer, job client.FetchBoxJob, letters []client.Fet
 		task := taskOf(letter)
 		fmt.Fprintf(w, "  dead letter %d: %s, %s after %s: %s\n", letter.Offset,
 			cli.Printable(task.ResourceID), letter.Code,
-			cli.Pluralize(int64(letter.Attempts), "try"), cli.Printable(letter.Message))
+			cli.Pluralize(int64(letter.Attempts), "attempt"), cli.Printable(letter.Message))
 	}
 	var size int64
 	for _, id := range o.resources() {
@@ -248,6 +256,5 @@ func (o *origin) write(w io.Writer, job client.FetchBoxJob, letters []client.Fet
 		size += int64(len(text))
 	}
 	fmt.Fprintf(w, "\n%d downloads in %s; %d objects with %d bytes compared byte for byte with "+
-		"what the origin has\n", job.Total, cli.FormatDuration(took),
-		job.Completed, size)
+		"the origin\n", job.Total, cli.FormatDuration(took), job.Completed, size)
 }

@@ -13,17 +13,17 @@ import (
 
 // forgeClient is a client of ForgeRun with a key of its own.
 type forgeClient struct {
-	number    int
-	id        string
+	number    int    // its index in simulator.clients
+	id        string // at the server
 	forge     *client.ForgeRun
-	callback  *receiver
-	callSlots chan struct{} // calls under way
+	callback  *receiver     // of its jobs that name a callback
+	callSlots chan struct{} // holds a value for each call under way
 }
 
-// maxCalls is the limit of concurrent calls of one client.
+// maxCalls is how many calls of one client may be under way.
 const maxCalls = 32
 
-// call makes a call as soon as fewer than maxCalls of the client are under way.
+// call calls do as soon as fewer than maxCalls calls of the client are under way.
 func (c *forgeClient) call(ctx context.Context, do func() error) error {
 	select {
 	case c.callSlots <- struct{}{}:
@@ -34,13 +34,13 @@ func (c *forgeClient) call(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// planSubmission plans the nth play. Whatever is random is drawn here, by one goroutine: a seed
-// gives the same plans every time.
+// planSubmission plans the nth scenario: its client, its requests and its time. All random draws
+// are made here, by one goroutine, so that a seed gives the same scenarios every time.
 func (s *simulator) planSubmission(kind *workKind, r *rand.Rand, n int) (*submission,
 	client.ForgeRunSpec) {
 	c := s.clients[n%s.flags.clients]
-	if lane := s.laneClients[kind.name]; lane != nil {
-		c = lane
+	if own := s.kindClients[kind.name]; own != nil {
+		c = own
 	}
 	o := &submission{kind: kind, client: c.number}
 	spec := client.ForgeRunSpec{Type: client.ForgeExecute, Kind: kind.name}
@@ -73,21 +73,22 @@ func (s *simulator) planSubmission(kind *workKind, r *rand.Rand, n int) (*submis
 	return o, spec
 }
 
-// runSubmission carries a play out. It calls started when the play no longer counts as under way.
-func (s *simulator) runSubmission(ctx context.Context, o *submission, spec client.ForgeRunSpec,
-	started func()) {
-	defer started()
+// runScenario submits a job and follows it to its end. It calls release as soon as the scenario no
+// longer counts as under way, and again when it ends.
+func (s *simulator) runScenario(ctx context.Context, o *submission, spec client.ForgeRunSpec,
+	release func()) {
+	defer release()
 	c := s.client(o.client)
 	s.submit(ctx, c, o, spec)
 	if !o.due.IsZero() {
-		started() // a job that waits for its time takes no slot from other plays
+		release() // a job that waits for its time does not delay other scenarios
 	}
 	if err := s.follow(ctx, c, o); err != nil {
 		o.abortReason = err.Error()
 	}
 }
 
-// submit sends all requests of a submission concurrently.
+// submit sends all requests of a submission concurrently and records their answers.
 func (s *simulator) submit(ctx context.Context, c *forgeClient, o *submission,
 	spec client.ForgeRunSpec) {
 	var all sync.WaitGroup
@@ -99,7 +100,7 @@ func (s *simulator) submit(ctx context.Context, c *forgeClient, o *submission,
 			err := c.call(ctx, func() error {
 				started := s.p.Elapsed()
 				receipt, err := c.forge.Submit(ctx, spec)
-				s.times.submitted(s.p.Elapsed() - started)
+				s.times.add(s.p.Elapsed() - started)
 				one.jobID = receipt.JobID
 				return err
 			})
@@ -170,6 +171,7 @@ func (s *simulator) cancelRunning(ctx context.Context, c *forgeClient, o *submis
 	return s.cancel(ctx, c, o, jobID)
 }
 
+// cancel cancels a job and records the state that the server answered with.
 func (s *simulator) cancel(ctx context.Context, c *forgeClient, o *submission,
 	jobID string) error {
 	return c.call(ctx, func() error {
@@ -183,7 +185,7 @@ func (s *simulator) cancel(ctx context.Context, c *forgeClient, o *submission,
 	})
 }
 
-// retry retries a job each time it has failed: once, or until that is refused.
+// retry retries a job each time it has failed, once or until the server refuses, as its kind says.
 func (s *simulator) retry(ctx context.Context, c *forgeClient, o *submission, jobID string) error {
 	since := time.Time{}
 	for {

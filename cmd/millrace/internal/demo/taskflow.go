@@ -19,18 +19,18 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/graph"
 )
 
-// graphStep is a job of the demo's graph.
+// graphStep is a job of the graph.
 type graphStep struct {
 	name      string
-	dependsOn []string
+	dependsOn []string // names of other steps
 	do        func(g *graphRun) error
 }
 
 // graphQueue is the queue of the demo's graph.
 const graphQueue = "demo"
 
-// graphSteps are what the graph does with the files of the demo: list them in three parts, measure
-// each part, merge what was found into one manifest, and pack and sum that up.
+// graphSteps is the graph: list the files of the demo in three parts, measure each part, merge the
+// measurements into one manifest, and compress and sum up the manifest.
 var graphSteps = []graphStep{
 	{"list", nil, (*graphRun).list},
 	{"measure 1", []string{"list"}, func(g *graphRun) error { return g.measure(1) }},
@@ -41,39 +41,40 @@ var graphSteps = []graphStep{
 	{"sum", []string{"merge"}, (*graphRun).sum},
 }
 
-// flakyStep is the step whose first try fails, to be seen tried again.
+// flakyStep is the step whose first attempt fails, so that its retry can be seen.
 const flakyStep = "measure 2"
 
+// graphParts is how many parts the list of files has.
 const graphParts = 3
 
-// graphRun is the graph, and what its steps left in a folder.
+// graphRun is the state of the graph's worker. The steps exchange files of a folder.
 type graphRun struct {
 	files *listing
 	dir   string
 
 	mu        sync.Mutex
-	runs      map[string]int // by step
-	completed map[string]bool
-	problems  []string
+	runs      map[string]int  // attempts, by step
+	completed map[string]bool // by step
+	problems  []string        // for the report
 }
 
-// manifestLine is a line of the manifest.
+// manifestLine is a line of the manifest, and of the lists that lead to it.
 type manifestLine struct {
 	Path string `json:"path"`
 	fileStats
-	Error string `json:"error,omitempty"`
+	Error string `json:"error,omitempty"` // why the file could not be measured
 }
 
-// taskFlow shows TaskFlow: a graph over the files of the demo, done by a worker of this process
-// over HTTP. It draws the graph and says whether every step ran as often as it should, after what
-// it waits for, and left what is true.
+// taskFlow shows TaskFlow: a graph over the files of the demo, worked on by a worker of this
+// process over HTTP. It draws the graph and reports whether every step ran as often as it should,
+// after its dependencies, and with the right result.
 func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
 	c, err := client.New(client.Config{BaseURL: d.url})
 	if err != nil {
 		return false, cli.WithCode(cli.ExitFailed, err)
 	}
 	g := &graphRun{files: d.files, dir: dir, runs: map[string]int{}, completed: map[string]bool{}}
-	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errors.New("nothing came of it"))
+	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errors.New("it did not end in time"))
 	defer cancel()
 	var b client.TaskFlowBuilder
 	for _, step := range graphSteps {
@@ -93,19 +94,16 @@ func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
 	}
 	took := d.p.Elapsed() - started
 	fmt.Fprintf(d.p.Stdout,
-		"\nTaskFlow: a graph of %d steps over the files, '%s' fails its first try\n%s",
+		"\nTaskFlow: a graph of %d steps over the files, '%s' fails its first attempt\n%s",
 		len(graphSteps), flakyStep, graph.Draw(done, "", false))
 	g.verify(done, d.tally)
 	fmt.Fprintf(d.p.Stdout,
 		"\n%d steps in %d runs in %s; %d files in the manifest, compared with what the workers found\n",
 		len(done.Nodes), g.allRuns(), cli.FormatDuration(took), len(d.files.order))
-	for _, what := range g.problems {
-		fmt.Fprintf(d.p.Stdout, "  %s\n", what)
-	}
-	return len(g.problems) == 0, nil
+	return d.writeProblems(g.problems), nil
 }
 
-// work does the steps until the graph is at its end.
+// work runs the steps until all jobs of the graph have ended. ids are those of the jobs, by step.
 func (g *graphRun) work(ctx context.Context, p cli.Process, c *client.Client,
 	ids map[string]string) (client.TaskFlowGraph, error) {
 	names := map[string]string{}
@@ -127,19 +125,18 @@ func (g *graphRun) work(ctx context.Context, p cli.Process, c *client.Client,
 			return nil, nil
 		}}}
 	var all sync.WaitGroup
-	// it is fit to run; whatever else is missing shows in the graph
-	all.Go(func() { _ = w.Run(working) })
+	all.Go(func() { _ = w.Run(working) }) // its only error is a wrong configuration
 	graph, err := c.TaskFlow().WaitGraph(ctx, ids[graphSteps[0].name])
 	stop()
 	all.Wait()
 	return graph, err
 }
 
-// step does one run of a step.
+// step makes one attempt at a step.
 func (g *graphRun) step(name string) error {
 	at := slices.IndexFunc(graphSteps, func(s graphStep) bool { return s.name == name })
 	if at < 0 {
-		return client.Final(fmt.Errorf("nobody knows a step %q", name))
+		return client.Final(fmt.Errorf("there is no step %q", name))
 	}
 	if g.startRun(name, graphSteps[at].dependsOn) == 1 && name == flakyStep {
 		return errors.New("this fails on purpose")
@@ -153,19 +150,21 @@ func (g *graphRun) step(name string) error {
 	return nil
 }
 
-// begin notes a run and returns its number.
+// startRun counts an attempt at a step and returns its number, from 1 on. It is a problem if a
+// dependency of the step has not completed.
 func (g *graphRun) startRun(name string, after []string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.runs[name]++
 	for _, on := range after {
 		if !g.completed[on] {
-			g.problems = append(g.problems, fmt.Sprintf("%s began before %s had ended", name, on))
+			g.problems = append(g.problems, fmt.Sprintf("%s started before %s", name, on))
 		}
 	}
 	return g.runs[name]
 }
 
+// allRuns returns the attempts of all steps.
 func (g *graphRun) allRuns() (n int) {
 	for _, runs := range g.runs {
 		n += runs
@@ -175,6 +174,7 @@ func (g *graphRun) allRuns() (n int) {
 
 func (g *graphRun) file(name string) string { return filepath.Join(g.dir, name) }
 
+// list writes the paths of the files in graphParts lists.
 func (g *graphRun) list() error {
 	parts := make([][]manifestLine, graphParts)
 	for i, path := range g.files.order {
@@ -188,6 +188,7 @@ func (g *graphRun) list() error {
 	return nil
 }
 
+// measure measures the files of one list; parts count from 1.
 func (g *graphRun) measure(part int) error {
 	lines, err := readLines(g.file(fmt.Sprint("list ", part)))
 	for i := range lines {
@@ -199,6 +200,7 @@ func (g *graphRun) measure(part int) error {
 	return errors.Join(err, writeLines(g.file(fmt.Sprint("measured ", part)), lines))
 }
 
+// merge writes the manifest: the measurements of all parts, sorted by path.
 func (g *graphRun) merge() error {
 	var all []manifestLine
 	for part := range graphParts {
@@ -212,6 +214,7 @@ func (g *graphRun) merge() error {
 	return writeLines(g.file("manifest"), all)
 }
 
+// pack compresses the manifest.
 func (g *graphRun) pack() error {
 	text, err := os.ReadFile(g.file("manifest"))
 	if err != nil {
@@ -226,6 +229,7 @@ func (g *graphRun) pack() error {
 	return errors.Join(err, z.Close(), f.Close())
 }
 
+// sum writes the sizes and lines of all files, summed up.
 func (g *graphRun) sum() error {
 	lines, err := readLines(g.file("manifest"))
 	var total manifestLine
@@ -236,7 +240,7 @@ func (g *graphRun) sum() error {
 	return errors.Join(err, writeLines(g.file("sum"), []manifestLine{total}))
 }
 
-// verify compares what the steps left with what the workers of the files have found.
+// verify compares the results of the steps with those of the workers in the Relay part.
 func (g *graphRun) verify(graph client.TaskFlowGraph, b *tally) {
 	complain := func(format string, args ...any) {
 		g.problems = append(g.problems, fmt.Sprintf(format, args...))
@@ -273,6 +277,7 @@ func (g *graphRun) verify(graph client.TaskFlowGraph, b *tally) {
 	}
 }
 
+// writeLines writes lines as JSON.
 func writeLines(path string, lines []manifestLine) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -286,7 +291,7 @@ func writeLines(path string, lines []manifestLine) error {
 	return errors.Join(err, w.Flush(), f.Close())
 }
 
-// readLines reads lines, packed or not.
+// readLines reads what writeLines has written, also compressed if the name ends in .gz.
 func readLines(path string) (lines []manifestLine, err error) {
 	f, err := os.Open(path)
 	if err != nil {
