@@ -74,7 +74,7 @@ func (t *Track) Rates(phase string) []float64 {
 	return rates
 }
 
-// Name sets every case up, runs the rounds and closes what it set up. It always
+// Run sets every case up, runs the rounds and closes what it set up. It always
 // answers one track per case; the error says that the bench was cut short.
 func (b *Bench) Run(ctx context.Context, chosen []Case) ([]*Track, error) {
 	tracks := make([]*Track, len(chosen))

@@ -108,7 +108,7 @@ func (f *floorSQLite) Durability() string {
 	return "durable: fsync before each commit returns (WAL, synchronous=FULL)"
 }
 
-// Name rounds n up to whole batches, so that each statement has one shape.
+// Run rounds n up to whole batches, so that each statement has one shape.
 func (f *floorSQLite) Run(ctx context.Context, n int) ([]Phase, error) {
 	n = (n + floorBatch - 1) / floorBatch * floorBatch
 	if _, err := f.conn.ExecContext(ctx, "DELETE FROM job"); err != nil {

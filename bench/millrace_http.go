@@ -37,7 +37,7 @@ func (m *millraceHTTP) Durability() string { return m.durability }
 
 func (m *millraceHTTP) Close() error { return nil }
 
-// Name puts n jobs through 64 connections, each of which enqueues, takes and
+// Run puts n jobs through 64 connections, each of which enqueues, claims and
 // completes over and over. A batch is enqueued and taken in one request, but
 // completed job by job, as the protocol has it.
 func (m *millraceHTTP) Run(ctx context.Context, n int) ([]Phase, error) {

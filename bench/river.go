@@ -90,7 +90,7 @@ func (w *riverWorker) Work(_ context.Context, job *river.Job[Job]) error {
 	return nil
 }
 
-// Name opens its own pool, outside the clock, so that a case whose turn it is not
+// Run opens its own pool, outside the clock, so that a case whose turn it is not
 // holds none of the server's connections.
 func (r *riverRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	pool, err := r.pg.Pool(ctx, r.conns)

@@ -83,7 +83,7 @@ type injectedFault struct {
 	match  func(recordedRequest) bool // nil for all
 }
 
-// exchange is one request as the server saw it.
+// recordedRequest is one request as the server saw it.
 type recordedRequest struct {
 	op, method, uri    string
 	queue, id, runID   string

@@ -47,7 +47,7 @@ var errSendSingly = errors.New("the outcome needs a request of its own")
 // finish ends a run. The outcome may share its request with others. Errors are those of
 // [WorkerAPI.Complete]. The context must have a deadline.
 
-// end ends a run, with others if some end at the same time. Its errors are those
+// finish ends a run, together with others that end at the same time. Its errors are those
 // of [WorkerAPI.Complete]. The context must have a deadline.
 func (e *outcomeSender) finish(ctx context.Context, outcome RunOutcome) error {
 	err := errSendSingly

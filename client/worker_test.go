@@ -49,7 +49,7 @@ func (b *workerBench) start(w client.Worker) {
 	go func() { b.done <- w.Run(ctx) }()
 }
 
-// drainBody ends the worker and checks what Run returned. The log is safe to read
+// finish ends the worker and checks what Run returned. The log is safe to read
 // after it.
 func (b *workerBench) finish(want error) {
 	b.Helper()

@@ -65,7 +65,7 @@ type cascade struct {
 	before, after, midway int
 }
 
-// againAndAgain kills until the kills have met both sides of the commit often enough.
+// repeatRounds kills until the kills have met both sides of the commit often enough.
 func (c *cascade) repeatRounds() {
 	seed := mathrand.Uint64()
 	c.random = mathrand.New(mathrand.NewPCG(seed, 2))
@@ -165,8 +165,8 @@ func (c *cascade) claimRoot(id string) (runID string) {
 	return j.RunID
 }
 
-// cut ends the root and kills the server at some moment of the time that takes; told is whether the
-// end was acknowledged.
+// endRootAndKill ends the root and kills the server at a random moment of the time that takes. It
+// reports whether the end was acknowledged.
 func (c *cascade) endRootAndKill(path, body string) (acknowledged bool) {
 	// under the load of the kills it takes longer than alone
 	moment := time.Duration(c.random.Int64N(int64(c.took) * 3))
@@ -184,15 +184,15 @@ func (c *cascade) endRootAndKill(path, body string) (acknowledged bool) {
 	return ok
 }
 
-// again kills the server and starts it anew.
+// restart kills the server and starts it again.
 func (c *cascade) restart() {
 	c.server.kill()
 	c.http.CloseIdleConnections()
 	c.start()
 }
 
-// look reads the graph and checks that every job is where the others have led it; it returns the
-// statuses by name.
+// readStatuses reads the graph and checks that the status of every job follows from those of the
+// others. It returns the statuses by name.
 func (c *cascade) readStatuses(ids map[string]string) map[string]client.TaskFlowStatus {
 	c.t.Helper()
 	g, err := c.client().TaskFlow().Graph(c.t.Context(), ids["root"])
@@ -318,7 +318,7 @@ func (c *cascade) completeUntilKilled(all []string, runs map[string]string) map[
 	return acked
 }
 
-// addRunning reads from the history how often each job was released, blocked and ended.
+// count reads from the history how often each job was released, blocked and ended.
 func (c *cascade) count(db *sql.DB) {
 	c.t.Helper()
 	good := c.graphs - c.blocked

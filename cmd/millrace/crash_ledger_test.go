@@ -52,7 +52,7 @@ type ledger struct {
 
 func newLedger() *ledger { return &ledger{jobs: map[string]*ledgerJob{}} }
 
-// wrong notes a broken promise; the caller holds the lock.
+// addProblem records a broken promise. The caller holds the lock.
 func (l *ledger) addProblem(format string, args ...any) {
 	if len(l.problems) < 20 {
 		l.problems = append(l.problems, fmt.Sprintf(format, args...))
@@ -127,7 +127,7 @@ func (l *ledger) recordLostAnswer(asked int) {
 	l.maybeClaimed += asked
 }
 
-// take picks a held job for a verb, nil when there is none.
+// pick returns a claimed job for a verb, nil when there is none.
 func (l *ledger) pick(r *rand.Rand, as jobStanding) *ledgerJob {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +156,7 @@ func (l *ledger) count(s jobStanding) int {
 	return len(l.inStanding(s))
 }
 
-// ended books the end of a job and what came in its place.
+// recordEnd records the end of a job and the jobs that were submitted in its place.
 func (l *ledger) recordEnd(verb string, j *ledgerJob, adds []string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,8 +181,8 @@ func (l *ledger) recordHeartbeat(j *ledgerJob, state string, ok bool) {
 	l.ack()
 }
 
-// settle resolves what was in doubt by what is there after the restart: a request happened as a
-// whole or not at all.
+// resolve decides the uncertain requests by the jobs that exist after the restart: a request
+// happened as a whole or not at all.
 func (l *ledger) resolve(onServer map[string]*wireJob) {
 	for _, d := range l.uncertain {
 		found := 0

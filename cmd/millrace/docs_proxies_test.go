@@ -111,7 +111,7 @@ func dialerFrom(address string) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 }
 
-// request sends a request; the path goes out as it is written. header holds pairs.
+// do sends a request. The path is sent as it is written. header holds pairs.
 func (p *proxiedServer) do(t *testing.T, method, path, body string, header ...string) (int,
 	string) {
 	t.Helper()
@@ -141,7 +141,7 @@ func sendTo(t *testing.T, client *http.Client, method, target, body string, head
 	return resp.StatusCode, string(text)
 }
 
-// check sends through a proxy what proxies break.
+// checkAll sends through a proxy the requests that proxies break.
 func (p *proxiedServer) checkAll(t *testing.T) {
 	t.Helper()
 	t.Run("names", p.checkNames)

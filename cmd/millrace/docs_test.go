@@ -167,7 +167,7 @@ def work(gate):
 	}
 }
 
-// asked tells whether a worker waits for jobs of TaskFlow.
+// isClaimURL reports whether a worker waits for jobs of TaskFlow.
 func isClaimURL(url string) bool {
 	resp, err := http.Get(url + "/metrics/worker")
 	if err != nil {

@@ -93,7 +93,7 @@ func (f *exportFlags) run(p cli.Process, c *cobra.Command) error {
 	return exportStore(ctx, p, s, part)
 }
 
-// part reads which part of the ledger is meant.
+// filter returns the part of the ledger that the flags select.
 func (f *exportFlags) filter(p cli.Process) (l exportFilter, err error) {
 	now := p.Now()
 	since, err := parseTimeOrAge(now, "--since", f.since)

@@ -45,7 +45,7 @@ func (c *pipedCommand) write(t *testing.T, text string) {
 	}
 }
 
-// ends waits for the command to end by itself, with its standard input still open.
+// wantExit waits for the command to end by itself, with its standard input still open.
 func (c *pipedCommand) wantExit(t *testing.T, code int) {
 	t.Helper()
 	hang := time.AfterFunc(testTimeout, func() { _ = c.cmd.Process.Kill() })

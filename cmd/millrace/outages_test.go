@@ -14,7 +14,7 @@ import (
 // degradedMessage is what the log says of a part that is.
 const degradedMessage = "a part is degraded; what needs it waits or is refused"
 
-// told counts the lines of the log that say of a part what happened to it.
+// countLogged counts the lines of the log with a message about a part.
 func (s *launchedServer) countLogged(t *testing.T, message, part string) int {
 	t.Helper()
 	return len(s.stderr.Lines(t, map[string]any{"msg": message, "part": part}))

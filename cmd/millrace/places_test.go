@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// ask gives the answer to a request, whatever it is.
+// sendRequest returns the answer to a request, with any status.
 func sendRequest(t *testing.T, method, url, body string, header ...string) (status int,
 	text string) {
 	t.Helper()

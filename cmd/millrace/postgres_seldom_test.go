@@ -59,7 +59,7 @@ func (p *blockableProxy) forward(conn net.Conn) {
 	_, _ = io.Copy(conn, upstream)
 }
 
-// enter lets a connection through unless the passage is shut.
+// track records connections, to be closed later. It reports false when the proxy is closed.
 func (p *blockableProxy) track(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

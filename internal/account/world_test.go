@@ -269,7 +269,7 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// exhausted returns the last line.
+// last returns the last line.
 func (b *logBuffer) last() string {
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	return lines[len(lines)-1]

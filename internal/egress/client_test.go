@@ -243,7 +243,7 @@ func TestCheckHeader(t *testing.T) {
 	}
 }
 
-// Whatever is accepted can be called without a surprise: it stays what it was through one more
+// An accepted URL can be called as it was checked: it stays the same through one more
 // reading.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{"http://a", "http://[::1]:80/x?y#z", "http://u@a",

@@ -98,7 +98,7 @@ func (l *lockstep) run(steps int) {
 	l.Log(kinds, len(l.model.jobs), "jobs at the end")
 }
 
-// initialMove does one operation everywhere.
+// step makes one operation on the model and on every store.
 func (l *lockstep) step() {
 	ops := []struct {
 		weight int
@@ -287,7 +287,7 @@ func (l *lockstep) claimJob() {
 	})
 }
 
-// handle is that of some run, more often than not a current one.
+// handleOf returns the handle of a run, in most cases a current one.
 func (l *lockstep) handleOf() int {
 	var current []int
 	for _, seq := range l.model.seqs() {

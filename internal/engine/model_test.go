@@ -46,7 +46,7 @@ func newModel(contracts []engine.Contract, now time.Time) *model {
 	return m
 }
 
-// all or nothing: a verb that fails leaves everything as it was.
+// atomically runs a verb. If the verb fails it restores the state before it.
 func (m *model) atomically(verb func() string) string {
 	before := *m
 	before.jobs = map[int64]modelJob{}
@@ -112,7 +112,7 @@ func (m *model) move(seq int64, on job.Cause) bool {
 	return true
 }
 
-// begin puts a job where a move leads, with what that means for it alone.
+// enter puts a job into the state of a move, with the effects on the job itself.
 func (m *model) enter(seq int64, mv job.Move) {
 	j := m.jobs[seq]
 	c := m.contracts[j.ID.Contract]
@@ -151,7 +151,7 @@ func (m *model) enter(seq int64, mv job.Move) {
 	m.jobs[seq] = j
 }
 
-// finished draws the consequences for parents and dependents.
+// settled applies the effects of a finished job to its parents and dependents.
 func (m *model) settled(seq int64, was job.Job) {
 	j := m.jobs[seq]
 	defer func() {
@@ -324,7 +324,7 @@ func (m *model) redefine(seq int64, s engine.Submission) bool {
 	return m.move(seq, job.Replaced)
 }
 
-// initialMoves takes new jobs through their first moves, all of them being there.
+// begin makes the initial moves of new jobs, when all of them exist.
 func (m *model) begin(batch []engine.Submission, fresh []int64) {
 	blocked := map[int64]bool{}
 	for _, seq := range fresh {
@@ -375,7 +375,7 @@ func (m *model) begin(batch []engine.Submission, fresh []int64) {
 	}
 }
 
-// slotFreed reports how many runs the limits of a queue leave.
+// free returns how many runs the limits of a queue still allow.
 func (m *model) free(contract, queue string) int {
 	free := 1 << 30
 	for _, l := range []struct {
@@ -410,7 +410,7 @@ func (m *model) lease(seq int64) {
 	}
 }
 
-// claimOnce hands out up to n jobs and returns their numbers.
+// claim claims up to n jobs and returns their numbers.
 func (m *model) claim(contract string, queues []string, n int) (seqs []int64) {
 	mine := map[int64]bool{}
 	serve := func() {
@@ -462,7 +462,7 @@ func (m *model) claimJob(id job.ID) string {
 	return "claimed"
 }
 
-// currentRun finds the job of a run.
+// held finds the job of a run.
 func (m *model) held(handle int) int64 {
 	for seq, j := range m.jobs {
 		if handle != 0 && j.handle == handle {

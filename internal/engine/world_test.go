@@ -179,7 +179,7 @@ func (w *world) submit(batch ...engine.Submission) {
 	}
 }
 
-// claimOnce claims up to n jobs of the queues and returns the run of the one.
+// claim claims one job of the queues, up to n, and returns its run.
 func (w *world) claim(contract string, n int, queues ...string) []*job.Job {
 	w.Helper()
 	jobs, err := w.Claim(w.ctx, engine.ClaimRequest{Contract: contract, Queues: queues, Max: n,

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// example has a state of each phase, a move that counts, one that buries, one
-// that removes and one that leaves a settled state.
+// examplePhases is a machine with a state of each phase, a move that counts, one that makes a dead
+// letter, one that removes and one that leaves a done state.
 var examplePhases = map[job.State]job.Phase{"scheduled": job.Waiting, "queued": job.Ready,
 	"running": job.Leased, "done": job.Done, "failed": job.Done}
 

@@ -142,7 +142,7 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// await waits until the server has taken in what the consumer settled.
+// awaitSettled waits until the server has processed the acknowledgements of the consumer.
 func (w *fixture) awaitSettled(tb testing.TB, done func(floor uint64, open int) bool) {
 	tb.Helper()
 	for range 1_000_000 {

@@ -90,7 +90,7 @@ type node struct {
 	stop        func()
 }
 
-// places are the databases.
+// databases are the databases that tests run on.
 var databases = map[string]func(testing.TB, func() time.Time) func() store.Store{
 	"memory": func(tb testing.TB, now func() time.Time) func() store.Store {
 		s := testkit.MemoryStore(tb, now)

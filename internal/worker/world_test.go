@@ -166,7 +166,7 @@ type runningPool struct {
 	wait func() // until it has
 }
 
-// run starts a pool that is stopped with the test.
+// startPool starts a pool that is stopped with the test.
 func (w *world) startPool(c worker.Config, grace time.Duration) *runningPool {
 	w.Helper()
 	c.Engine, c.Contract = w.Engine, "made"

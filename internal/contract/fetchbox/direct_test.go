@@ -37,7 +37,7 @@ func publish(t testing.TB, conn *nats.Conn, messages ...string) {
 	}
 }
 
-// ingestBatch takes in what was published and something more, whose arrival it waits for.
+// takeIn ingests what was published, and a last message whose arrival it waits for.
 func (w *world) takeIn(t testing.TB, conn *nats.Conn) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())

@@ -71,7 +71,7 @@ func (f *FetchBox) UseType(name string, h handler.Handler) {
 // StopFollowing ends what lasts as long as the node.
 func (f *FetchBox) StopFollowing() { f.stopFollowing() }
 
-// Outcomes of runs, as a fetcher ends them.
+// Stored is the outcome of a download that was stored.
 func Stored() engine.Outcome { return successOutcome([]byte(`{"bytes":1}`)) }
 
 func BrokenOutcome(code string, retry bool, delay time.Duration) engine.Outcome {

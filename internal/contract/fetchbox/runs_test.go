@@ -48,7 +48,7 @@ func (h *recordingHandler) wait(t testing.TB) handler.Summary {
 	return testkit.Receive(t, "the end of a job to be told", h.finalized)
 }
 
-// followCtx downloads, finalizes and publishes until stop, or the end of the test.
+// live downloads, finalizes and publishes until stop, or the end of the test.
 func (w *fetching) live(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

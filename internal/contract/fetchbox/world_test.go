@@ -327,7 +327,7 @@ func (w *world) deliver(t testing.TB) {
 	}
 }
 
-// bytesRead returns the messages of a stream.
+// read returns the messages of a stream.
 func read[T any](t testing.TB, w *world, name, subject string) (all []T) {
 	t.Helper()
 	entries, err := w.streams.Read(context.Background(), name, subject, 0, 10000)

@@ -347,8 +347,8 @@ func (w *world) finish(t testing.TB, j *job.Job, o engine.Outcome) {
 	}
 }
 
-// work claims the next job and runs it as a worker would, the clock passing as
-// long as the run takes, and returns what it was.
+// claimAndRun claims the next job and runs it as a worker would. The clock advances as
+// long as the run takes. It returns the job as it was claimed.
 func (w *world) claimAndRun(t testing.TB) *job.Job {
 	t.Helper()
 	j := w.claim(t)

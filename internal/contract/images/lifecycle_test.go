@@ -20,7 +20,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// histories are the states a job went through, as the document calls them.
+// history returns the states a job went through, as the document calls them.
 func (w *world) history(t testing.TB, id string) string {
 	t.Helper()
 	events, err := w.engine.History(context.Background(), idOf(id))

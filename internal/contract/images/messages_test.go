@@ -329,7 +329,7 @@ func runThrough(t *testing.T, w *world) {
 	assertEqual(t, "variants", len(w.file(t, other.FileID, "ready").Variants), 2)
 }
 
-// until asks until a job has a status.
+// waitForState reads a job until it has a status.
 func (w *world) waitForState(t testing.TB, id string, want job.State) {
 	t.Helper()
 	testkit.WaitUntil(t, "job "+id+" to be "+string(want), func() bool {

@@ -80,7 +80,7 @@ func newTimed(t *testing.T, takes time.Duration) *timed {
 	return x
 }
 
-// jobInput uploads a picture, which is all that is asked over HTTP.
+// upload uploads a picture.
 func (x *timed) upload(t *testing.T) receipt {
 	t.Helper()
 	req := httptest.NewRequest("POST", filesPath, bytes.NewReader(pngOf(t, 20, 20)))

@@ -178,7 +178,7 @@ func (b *memoryQueue) Receive(ctx context.Context, _ func(context.Context, messa
 }
 func (b *memoryQueue) Close() {}
 
-// take empties the box.
+// receive empties the box and returns what was in it.
 func (b *memoryQueue) receive() []message.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -187,7 +187,7 @@ func (b *memoryQueue) receive() []message.Message {
 	return all
 }
 
-// resendLost lets the outbox be delivered and empties the box.
+// messages has the outbox published, empties the box and returns what was in it.
 func (w *world) messages(t testing.TB) []message.Message {
 	t.Helper()
 	if _, err := w.engine.Publish(context.Background(), w.images.Deliver); err != nil {
@@ -274,7 +274,7 @@ func (w *world) form(t testing.TB, parts ...formPart) testkit.Reply {
 	return w.Do(t, "POST", filesPath, b.String(), header...)
 }
 
-// storeOriginal uploads what must be accepted.
+// put uploads a picture that must be accepted.
 func (w *world) put(t testing.TB, body []byte, header ...string) receipt {
 	t.Helper()
 	return testkit.DecodeReply[receipt](t,

@@ -25,7 +25,7 @@ func TestAppendString(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, the outcome passes Check and is the string the standard encoder means.
+// For any bytes, the outcome passes Check and is the string the standard encoder means.
 func FuzzAppendString(f *testing.F) {
 	for _, seed := range []string{"", "a\"b\\", "\x00\x1f\x7f", "é😀\u2029", "\xff\xed\xa0\x80",
 		"<&>"} {

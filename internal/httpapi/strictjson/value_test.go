@@ -80,8 +80,8 @@ func TestString(t *testing.T) {
 	}
 }
 
-// The text is the standard decoder's; a flaw is told exactly when writing the text back would not
-// be the same string.
+// The text is that of the standard decoder. A flaw is reported exactly when the text, written back,
+// would not be the same string.
 func FuzzString(f *testing.F) {
 	for _, seed := range append([]string{`"\ud800\udc00"`, `"\ud800"`, `"\u0000"`, `"\ufffd"`,
 		`"\"`, `"`}, fuzzSeeds...) {
@@ -272,7 +272,7 @@ func TestTime(t *testing.T) {
 var rfc3339 = regexp.MustCompile(
 	`^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// The grammar and time.Parse together are the judge; leap seconds are left to the table.
+// The result must agree with the grammar and time.Parse; the table covers leap seconds.
 func FuzzTime(f *testing.F) {
 	for _, seed := range []string{
 		"2026-01-02T03:04:05Z", "2026-01-02t03:04:05.1234567z", "2016-12-31T23:59:60Z",

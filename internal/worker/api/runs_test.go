@@ -95,7 +95,7 @@ func TestRuns(t *testing.T) {
 	})
 }
 
-// lost fails unless every write of a run is refused and changes nothing.
+// wantLost fails the test unless every write of a run is refused and changes nothing.
 func (w *world) wantLost(t testing.TB, runID string) {
 	t.Helper()
 	for verb, body := range runVerbs {

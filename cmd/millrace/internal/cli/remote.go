@@ -49,7 +49,7 @@ func (f *RemoteFlags) RegisterServer(c *cobra.Command) {
 // ServerSetting is the server that flag or environment name, empty for none.
 func (f *RemoteFlags) ServerSetting(p Process) string { return cmp.Or(f.Server, p.Env(EnvServer)) }
 
-// checkClientAddress is the URL of the server. A host with a port alone is one of HTTP.
+// Address returns the URL of the server. A host and port without a scheme is one of HTTP.
 func (f *RemoteFlags) Address(p Process) string {
 	address := cmp.Or(f.ServerSetting(p), DefaultServer)
 	_, _, err := net.SplitHostPort(address)

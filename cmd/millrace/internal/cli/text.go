@@ -20,7 +20,7 @@ func FormatDuration(d time.Duration) string {
 	return d.String()
 }
 
-// counted writes a number of things, whose name takes an s for more than one.
+// Pluralize writes a number of things. Their name gets an s unless the number is 1.
 func Pluralize(n int64, what string) string {
 	if n != 1 {
 		what += "s"

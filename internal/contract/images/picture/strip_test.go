@@ -25,7 +25,7 @@ func exifData(value int, more ...byte) []byte {
 	return append(append(b, secret...), more...)
 }
 
-// profile is a colour profile of the given length.
+// profileOf returns a colour profile of the given length.
 func profileOf(space string, length int) []byte {
 	p := bytes.Repeat([]byte("colour! "), length/8+1)[:length]
 	binary.BigEndian.PutUint32(p, uint32(length))
