@@ -21,7 +21,7 @@ func newFetchBoxContract(p *deps, log *slog.Logger) (server.ServedContract, erro
 		Node:     p.node,
 		Objects:  p.objects,
 		Streams:  p.streams,
-		Shared:   p.places,
+		Shared:   p.binding,
 
 		OperatorToken:  p.operatorToken,
 		NoLocalWorkers: p.noWorkers,

@@ -45,7 +45,7 @@ func newImagesContract(p *deps, log *slog.Logger) (server.ServedContract, error)
 		Random:   randomBytes,
 		Node:     p.node,
 		Objects:  p.objects,
-		Shared:   p.places,
+		Shared:   p.binding,
 		Bucket:   p.settings.Objects.Bucket,
 		Queue:    p.messages,
 		CDN:      p.cdn,

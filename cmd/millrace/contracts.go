@@ -20,9 +20,9 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/message"
 	"github.com/millrace/millrace/internal/object"
-	"github.com/millrace/millrace/internal/places"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/setting"
+	"github.com/millrace/millrace/internal/storageid"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
 	workerapi "github.com/millrace/millrace/internal/worker/api"
@@ -49,9 +49,9 @@ type deps struct {
 	unlock     func() // releases the data directory; nil while it is not locked
 	objects    *object.Objects
 	streams    *stream.Streams
-	places     *places.Places // nil with SQLite, which no other node shares
-	messages   message.Queue  // of image jobs
-	cdn        cdn.CDN        // purged when an image changes; nil for none
+	binding    *storageid.Binding // nil with SQLite, which no other node shares
+	messages   message.Queue      // of image jobs
+	cdn        cdn.CDN            // purged when an image changes; nil for none
 
 	// operatorToken is the token that /operators requires; empty where it is open (G-FB-31).
 	operatorToken setting.Secret
@@ -208,7 +208,7 @@ func buildAPIs(p *deps) ([]server.API, error) {
 		Tracing:   p.tracing,
 		Token:     p.settings.Worker.Token,
 		Contracts: p.remoteContracts,
-		Refused:   places.Refused,
+		Refused:   storageid.Refused,
 	})
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitFailed, err)

@@ -52,7 +52,7 @@ func TestLeastRights(t *testing.T) {
 			}
 		}
 	}
-	pollUntil(t.Fatalf, "the bound places", func() bool { // Images runs no jobs before
+	pollUntil(t.Fatalf, "the bound storage", func() bool { // Images runs no jobs before
 		_, err := os.Stat(filepath.Join(storage.Root, "millrace", ".millrace", "id"))
 		return err == nil
 	})

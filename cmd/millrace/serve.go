@@ -215,7 +215,7 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 		WorkersOnly: mode.workersOnly,
 		ConfigureEngine: func(e *engine.Engine) error {
 			k.engine = e
-			k.places.Bind(ctx, e)
+			k.binding.Bind(ctx, e)
 			return registerQueueDepths(e, k.registries)
 		}})
 	return node, cli.WithCode(cli.ExitUnable, err)

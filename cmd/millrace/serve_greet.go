@@ -30,7 +30,7 @@ func (d *deps) printGreeting(urls []string, workersOnly bool) {
 	fmt.Fprintln(d.process.Stdout, formatFacts(facts, d.exampleCommands(urls[0], workersOnly)))
 }
 
-// dataFacts names the places of the data.
+// dataFacts names where the data is stored.
 func (d *deps) dataFacts() []server.Fact {
 	s := d.settings
 	dir, err := filepath.Abs(s.DataDir)

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/object"
-	"github.com/millrace/millrace/internal/places"
+	"github.com/millrace/millrace/internal/storageid"
 	"github.com/millrace/millrace/internal/stream"
 )
 
@@ -41,7 +41,7 @@ func (d *deps) bindStorage() {
 	if !d.settings.Store.Postgres() || d.objects == nil {
 		return
 	}
-	c := places.Config{Log: d.log, Objects: d.objects, Streams: d.streams,
+	c := storageid.Config{Log: d.log, Objects: d.objects, Streams: d.streams,
 		Rebind: d.settings.RebindStorage}
 	if d.settings.Objects.URL == "" {
 		c.ObjectsDir = d.objectsDir()
@@ -49,7 +49,7 @@ func (d *deps) bindStorage() {
 	if d.streams != nil && d.settings.Stream.URL == "" {
 		c.StreamsDir = d.streamsDir()
 	}
-	d.places = places.New(c)
+	d.binding = storageid.New(c)
 }
 
 func (d *deps) objectsDir() string { return filepath.Join(d.settings.DataDir, "objects") }

@@ -50,6 +50,8 @@ type Config struct {
 	RequestID func(context.Context) string
 }
 
+// validate names the first member that is missing or out of range. The settings behind the members
+// have ranges of their own, so a user does not see these errors.
 func (c *Config) validate() error {
 	switch {
 	case c.Engine == nil || c.Elapsed == nil:
@@ -79,7 +81,8 @@ type Accounts struct {
 	addresses          *limiter
 }
 
-// New checks the config and derives the keys that the pepper protects.
+// New checks the config and derives the keys that the pepper protects. It keeps no copy of the
+// pepper itself. The keys in the store are not looked at: Bind does that, when a node starts.
 func New(c Config) (*Accounts, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -117,13 +120,15 @@ func New(c Config) (*Accounts, error) {
 	return a, nil
 }
 
-// digester computes digests without allocations.
+// digester computes digests without allocations: Authenticate runs once for every request. It is
+// pooled, as a hash is not safe for concurrent use.
 type digester struct {
 	hash.Hash
 	text [tokenLen]byte
 	sum  digest
 }
 
+// digest is the HMAC-SHA-256 of an API key under a key that is derived from the pepper.
 type digest [sha256.Size]byte
 
 // digest returns the HMAC under which a key is stored. The token must have passed parseToken.
@@ -138,7 +143,8 @@ func (a *Accounts) digest(token string) digest {
 }
 
 // hashIdempotencyKey returns the name under which an Idempotency-Key is stored. Callers choose its
-// text and length, and may put secrets into it.
+// text and length, and may put secrets into it. So the store holds an HMAC, which is short and says
+// nothing about the text.
 func (a *Accounts) hashIdempotencyKey(idempotencyKey string) string {
 	mac := hmac.New(sha256.New, a.idempotencyHashKey)
 	io.WriteString(mac, idempotencyKey)
@@ -212,6 +218,7 @@ type Denied struct {
 	KeyID    string // empty if unknown
 }
 
+// The text holds nothing of the key that was presented.
 func (d *Denied) Error() string {
 	return "account: access denied: the API key is " + string(d.Reason)
 }
@@ -224,15 +231,18 @@ var (
 	ErrKeyReused = errors.New("account: the idempotency key was used for another request")
 )
 
+// notFound is the error for something that does not exist.
 func notFound(what string) error {
 	return &job.Error{Kind: job.NotFound, Op: "account", Msg: "there is no such " + what}
 }
 
+// conflict is the error of a change that the state of the client does not permit; cause may be nil.
 func conflict(msg string, cause error) error {
 	return &job.Error{Kind: job.Conflict, Op: "account", Msg: msg, Err: cause}
 }
 
-// errCanceled returns the error of a caller whose context has ended.
+// errCanceled returns the error of a caller whose context has ended. A deadline is Unavailable, as
+// the store may have been too slow; a caller that left is Aborted.
 func errCanceled(ctx context.Context) error {
 	kind := job.Aborted
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -254,6 +264,8 @@ func readRecord[T any](r engine.RecordReader, kind, key string) (*job.Record, *T
 	return record, body, decodeRecord(record, body)
 }
 
+// decodeRecord decodes the body of a record. A body that cannot be read is a defect or damaged
+// data, and its error has no kind that a retry would help.
 func decodeRecord(record *job.Record, body any) error {
 	if err := json.Unmarshal(record.Body, body); err != nil {
 		return &job.Error{Op: "account.read", Msg: "a stored record cannot be read",

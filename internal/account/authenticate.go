@@ -19,7 +19,8 @@ const (
 	reasonAttr = "reason"
 )
 
-// Identity is the client and key that a request was authenticated with.
+// Identity is the client and key that a request was authenticated with. Handlers get it from
+// Authenticate and pass it to every change, where it is checked again under the client's lock.
 type Identity struct {
 	ClientID string
 	KeyID    string
@@ -33,13 +34,17 @@ type keyView struct {
 	readAt time.Duration // the node's time just before the read
 }
 
-// expired reports whether the key has expired by the store's clock.
+// expired reports whether the key has expired by the store's clock. The store's time is continued
+// by the node's monotonic clock from the read on, so a node whose wall clock is wrong neither
+// accepts an expired key nor refuses a valid one.
 func (v *keyView) expired(elapsed time.Duration) bool {
 	return !v.key.ExpiresAt.IsZero() && !v.now.Add(elapsed-v.readAt).Before(v.key.ExpiresAt)
 }
 
 // Authenticate returns the identity of a key. A *Denied says why the key is refused; it is logged
-// with the client, if that is known (FR-035). Other errors are the store's.
+// with the client, if that is known (FR-035). Other errors are the store's. It does not count the
+// request: Allow and AllowAddress do. In the usual case it reads nothing from the store, as the key
+// is cached.
 func (a *Accounts) Authenticate(ctx context.Context, bearer string) (Identity, error) {
 	v, err := a.findKey(ctx, bearer)
 	if err != nil {
@@ -53,7 +58,8 @@ func (a *Accounts) Authenticate(ctx context.Context, bearer string) (Identity, e
 }
 
 // findKey returns the presented key unless it was revoked. The key may have expired. Only a
-// well-formed key is looked up in the store.
+// well-formed key is looked up in the store. The digests are compared in constant time, so the
+// answer's time says nothing about a key.
 func (a *Accounts) findKey(ctx context.Context, bearer string) (*keyView, error) {
 	if bearer == "" {
 		return nil, &Denied{Reason: Missing}
@@ -99,7 +105,8 @@ func (a *Accounts) readKey(ctx context.Context, id uuid.UUID) (*keyView, error) 
 	return v, err
 }
 
-// logDenial logs an error if it is a denial, and returns it.
+// logDenial logs an error if it is a denial, and returns it. The log line has the ids of client and
+// key and never the key.
 func (a *Accounts) logDenial(ctx context.Context, err error) error {
 	var d *Denied
 	if !errors.As(err, &d) {

@@ -91,10 +91,13 @@ func (c *keyCache) finishRead(id uuid.UUID, r *keyRead) {
 	close(r.done)
 }
 
+// isFresh reports whether a key may be used without reading it again. nil is a key that is not
+// cached.
 func (c *keyCache) isFresh(v *keyView) bool {
 	return v != nil && c.elapsed()-v.readAt < maxKeyAge
 }
 
+// lookup returns a cached key that is fresh, or nil.
 func (c *keyCache) lookup(id uuid.UUID) *keyView {
 	c.mu.RLock()
 	v := c.young[id]
@@ -108,6 +111,8 @@ func (c *keyCache) lookup(id uuid.UUID) *keyView {
 	return v
 }
 
+// insert caches a key that was read, and begins a new generation when it is time. The caller holds
+// the lock.
 func (c *keyCache) insert(id uuid.UUID, v *keyView) {
 	if v == nil {
 		return

@@ -144,6 +144,7 @@ func (a *Accounts) newCallbackSecret() (sealed string, err error) {
 	return a.vault.Seal([]byte(callbackPrefix + base64.StdEncoding.EncodeToString(secret[:])))
 }
 
+// openCallbackSecret returns the plain callback secret of a client.
 func (a *Accounts) openCallbackSecret(c *clientBody) (string, error) {
 	plain, err := a.vault.Open(c.SealedCallbackSecret)
 	return string(plain), err

@@ -43,6 +43,7 @@ const (
 	recovered = "recovered"
 )
 
+// newKey returns the key of a record, without its digest.
 func newKey(r *job.Record, b *keyBody) Key {
 	return Key{
 		ID:        r.Key,
@@ -69,7 +70,8 @@ type grant struct {
 // A repeated idempotencyKey makes no second key within 24 hours: it returns the key that the first
 // request made. With a different rotate it is ErrKeyReused.
 //
-// Errors: NotFound if the client does not exist, ErrForbidden if by is another client, *Denied.
+// Errors: NotFound if the client does not exist, ErrForbidden if by is another client, *Denied. The
+// answer shows the secret of a new key once; nothing can show it again.
 func (a *Accounts) CreateKey(ctx context.Context, clientID string, by *Identity, rotate bool,
 	idempotencyKey string) (Issued, error) {
 	request := idempotentRequest{rotate: rotate}
@@ -218,7 +220,8 @@ func (a *Accounts) changeKey(ctx context.Context, clientID string,
 	return g.issued, nil
 }
 
-// keyExists reports whether a key is known to be stored. It returns false if the store fails.
+// keyExists reports whether a key is known to be stored. It returns false if the store fails. The
+// caller then reports the failed commit, and a client that tries again finds the key or makes one.
 func (a *Accounts) keyExists(ctx context.Context, keyID string) bool {
 	found := false
 	err := a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
@@ -232,7 +235,9 @@ func (a *Accounts) keyExists(ctx context.Context, keyID string) bool {
 	return found
 }
 
-// issue makes a key, which becomes the active key of the client, and revokes the replaced one.
+// issue makes a key, which becomes the active key of the client, and revokes the replaced one. It
+// writes the new key, the old one, the client and, with an Idempotency-Key, the record of the
+// request in the caller's transaction: all of them or none.
 func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody, g *grant,
 	request idempotentRequest) error {
 	if g.replacedKeyID != "" {

@@ -39,7 +39,8 @@ func (a *Accounts) AllowAddress(ctx context.Context, address string) (Decision, 
 	return a.addresses.allow(ctx, addressBucket(address))
 }
 
-// addressBucket returns the name under which an address is counted.
+// addressBucket returns the name under which an address is counted. An address that cannot be
+// parsed is counted with all others of its sort, so that it is not free of the limit.
 func addressBucket(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -71,6 +72,8 @@ type limiter struct {
 	evictAt int // the number of buckets at which idle ones are dropped
 }
 
+// newLimiter makes a limiter with the quotas whose limit is set; a limit of 0 is none. prefix keeps
+// the records of clients and of addresses apart.
 func newLimiter(a *Accounts, prefix string, maxBuckets int, quotas []quota) *limiter {
 	l := &limiter{
 		engine:     a.Engine,
@@ -89,6 +92,9 @@ func newLimiter(a *Accounts, prefix string, maxBuckets int, quotas []quota) *lim
 	return l
 }
 
+// allow counts a request of a caller, or refuses it. Its errors are the store's, and errCanceled
+// for a caller that leaves while it waits: the request is neither allowed nor counted then, and the
+// contract decides what to answer.
 func (l *limiter) allow(ctx context.Context, caller string) (Decision, error) {
 	m := l.bucket(caller)
 	if v, decided := m.take(l.quotas, l.clock.now()); decided {
@@ -119,7 +125,8 @@ const maxLeaseTries = 100
 
 // leaseMore leases requests of those windows of which the bucket has none left, and takes one for
 // this request. The caller must have m.leasing. Windows are chosen by the transaction's time, so
-// the lease is right however long the commit took.
+// the lease is right however long the commit took. It is the only access of the limiter to the
+// store: one transaction for many requests.
 func (l *limiter) leaseMore(ctx context.Context, caller string, m *bucket) (v Decision,
 	decided bool, err error) {
 	var leased []lease

@@ -30,6 +30,8 @@ func LoadPepper(path string) ([]byte, error) {
 	return pepper, nil
 }
 
+// readOrMakePepper reads the file, and makes it only if it does not exist. Any other error is
+// returned: a new pepper in place of one that cannot be read would lock out all clients.
 func readOrMakePepper(path string) ([]byte, error) {
 	pepper, err := readPepper(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -41,6 +43,7 @@ func readOrMakePepper(path string) ([]byte, error) {
 	return readPepper(path)
 }
 
+// readPepper reads the file and refuses one that other users can read or change.
 func readPepper(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -68,6 +71,8 @@ func readPepper(path string) ([]byte, error) {
 	return decodePepper(text)
 }
 
+// decodePepper reads the content of the file: hexadecimal digits, with white space around them, or
+// anything else as it is.
 func decodePepper(text []byte) ([]byte, error) {
 	pepper := text
 	if plain := bytes.TrimSpace(text); len(plain) > 0 &&

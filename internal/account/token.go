@@ -84,7 +84,8 @@ func digits(n *big.Int, width int) string {
 }
 
 // newToken makes a key. Its id is a UUID of version 7, which sorts by time, so that a client's keys
-// are listed in the order they were made.
+// are listed in the order they were made. An error is that of the random source; no key is made
+// without its full 256 bits.
 func newToken(random io.Reader, now time.Time) (id uuid.UUID, text string, err error) {
 	var secret [secretBytes]byte
 	if _, err = io.ReadFull(random, secret[:]); err != nil {
@@ -110,4 +111,6 @@ func Bearer(authorization []string) string {
 	return strings.TrimSpace(key)
 }
 
+// malformedKey is what Bearer returns for credentials that are no single Bearer key. parseToken
+// refuses it, so the denial is Malformed and not Missing.
 const malformedKey = "?"

@@ -61,6 +61,7 @@ type bucket struct {
 	leasing chan struct{} // a semaphore of one: the right to lease more
 }
 
+// newBucket makes a bucket that has leased nothing.
 func newBucket(quotas int) *bucket {
 	return &bucket{leases: make([]lease, quotas), leasing: make(chan struct{}, 1)}
 }
@@ -73,6 +74,8 @@ func (m *bucket) take(quotas []quota, now time.Time) (v Decision, decided bool) 
 	return m.takeLocked(quotas, now)
 }
 
+// takeLocked is take for a caller that holds the lock. Of several windows that are used up, the one
+// that ends last decides: RetryAfter is when the request can succeed.
 func (m *bucket) takeLocked(quotas []quota, now time.Time) (v Decision, decided bool) {
 	decided = true
 	for i := range m.leases {
@@ -150,6 +153,8 @@ type storeClock struct {
 	low, high time.Time // bounds of the store's time at elapsed 0
 }
 
+// observe narrows the bounds by a transaction whose time was now, between the node's readings
+// before and after.
 func (c *storeClock) observe(now time.Time, before, after time.Duration) {
 	low, high := now.Add(-after), now.Add(-before)
 	c.mu.Lock()

@@ -56,7 +56,8 @@ var ErrRedirects = errors.New("egress: too many redirects")
 // ErrProtocolSwitch reports an answer that switches to another protocol, which was not requested.
 var ErrProtocolSwitch = errors.New("egress: the answer switches protocols")
 
-// Client makes requests. It may be used by several goroutines.
+// Client makes requests. It may be used by several goroutines. Connections are kept and reused for
+// a minute, so one Client serves all requests of a purpose.
 type Client struct {
 	http  *http.Client
 	agent string
@@ -130,7 +131,8 @@ func unmapPrefixes(prefixes []netip.Prefix) []netip.Prefix {
 }
 
 // Do makes a request, whose URL must satisfy ParseURL. Its error wraps a RefusedError when the
-// address may not be called.
+// address may not be called. A redirect to a URL or an address that is refused is an error as well.
+// The caller closes the body, and bounds what it reads of it.
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	if err := checkURL(req.URL); err != nil {
 		return nil, err
@@ -152,10 +154,11 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Close closes idle connections.
+// Close closes idle connections. Requests under way continue.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// redirectPolicy decides about each redirect; the guard checks its connection too.
+// redirectPolicy decides about each redirect; the guard checks its connection too. With a limit of
+// 0 the answer that redirects is returned, as webhooks need it (G-FR-48).
 func redirectPolicy(limit int) func(*http.Request, []*http.Request) error {
 	return func(next *http.Request, via []*http.Request) error {
 		if limit == 0 {
@@ -191,6 +194,7 @@ func origin(u *url.URL) string {
 var safeHeaders = []string{"Accept", "Accept-Language", "Accept-Encoding", "Content-Type", "Range",
 	"User-Agent"}
 
+// keepSafeHeaders removes all headers but the safe ones.
 func keepSafeHeaders(h http.Header) {
 	for name := range h {
 		if !slices.Contains(safeHeaders, name) {

@@ -29,6 +29,8 @@ type RefusedError struct {
 	Class   Class
 }
 
+// Error implements error. Callers show the class to clients and not the address, which may tell of
+// a private network.
 func (r *RefusedError) Error() string {
 	return fmt.Sprintf("egress: the address %s is refused: %s", r.Address, r.Class)
 }
@@ -77,6 +79,7 @@ type classRule struct {
 	Class
 }
 
+// nat64 is the prefix behind which networks translate IPv6 to any IPv4 address (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // Classify returns the class of an address. An IPv4-mapped address has the class of the IPv4
@@ -129,7 +132,8 @@ func (g *guard) checkAddress(a netip.Addr) error {
 }
 
 // control is the Control of a net.Dialer, called with the resolved address of each connection
-// before it is made.
+// before it is made. The kernel connects to exactly this address, so nothing can change between the
+// check and the connection.
 func (g *guard) control(network, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

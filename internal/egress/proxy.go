@@ -14,12 +14,14 @@ import (
 	"time"
 )
 
-// ProxyError reports that a proxy failed, and not the target behind it.
+// ProxyError reports that a proxy failed, and not the target behind it. Callers retry it and may
+// choose another proxy.
 type ProxyError struct {
 	Proxy string // host and port
 	Err   error
 }
 
+// Error implements error.
 func (p *ProxyError) Error() string {
 	return fmt.Sprintf("egress: the proxy %s: %v", p.Proxy, p.Err)
 }
@@ -76,6 +78,7 @@ type proxyTransport struct {
 	plain    *http.Transport // of http:// through an HTTP proxy; nil for SOCKS5
 }
 
+// newProxyTransport makes the transport of a client whose Config.Proxy is set.
 func newProxyTransport(c Config, g *guard) (*proxyTransport, error) {
 	u, err := ParseProxy(c.Proxy.String())
 	if err != nil {
@@ -115,6 +118,7 @@ func (p *proxyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// errProxyCredentials reports that the proxy wants other credentials than it was sent.
 var errProxyCredentials = errors.New("it refuses the credentials")
 
 // CloseIdleConnections is called by http.Client.
@@ -223,6 +227,7 @@ func (p *proxyTransport) wrapError(err error) error {
 // targetError reports that a proxy works and could not reach the target.
 type targetError struct{ reason string }
 
+// Error implements error.
 func (e *targetError) Error() string { return "egress: through the proxy: " + e.reason }
 
 // connect requests a tunnel from an HTTP proxy.
@@ -256,6 +261,7 @@ func (p *proxyTransport) connect(conn net.Conn, address string) error {
 }
 
 // Ping checks that the client's proxy accepts connections. A client without a proxy needs no check.
+// Health checks call it. It makes no request, so the proxy does not reach any target for it.
 func (c *Client) Ping(ctx context.Context) error {
 	p, ok := c.http.Transport.(*proxyTransport)
 	if !ok {

@@ -36,6 +36,7 @@ func ParseURL(raw string) (*url.URL, error) {
 // a URL.
 type InvalidURLError string
 
+// Error implements error.
 func (b InvalidURLError) Error() string { return string(b) }
 
 // checkURL returns what is wrong with a URL.

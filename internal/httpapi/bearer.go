@@ -16,6 +16,7 @@ type bearer struct {
 	digest   [sha256.Size]byte
 }
 
+// newBearer prepares a token for comparisons; an empty one matches every request.
 func newBearer(token setting.Secret) bearer {
 	return bearer{required: !token.Empty(), digest: sha256.Sum256([]byte(token.Reveal()))}
 }

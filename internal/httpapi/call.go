@@ -38,8 +38,9 @@ type Call struct {
 	span       trace.Span // nil when there is none
 }
 
-func newCall(t *Router, w http.ResponseWriter, r *http.Request) *Call {
-	return &Call{ResponseWriter: w, Request: r, router: t, stopwatch: telemetry.StartStopwatch()}
+// newCall makes the call of one request.
+func newCall(r *Router, w http.ResponseWriter, req *http.Request) *Call {
+	return &Call{ResponseWriter: w, Request: req, router: r, stopwatch: telemetry.StartStopwatch()}
 }
 
 // Context returns the context of the request, which ends when the caller has left or the router's
@@ -72,6 +73,7 @@ func (c *Call) RequestID() string {
 	return c.id
 }
 
+// validRequestID reports whether a request id of a caller may be used in logs and answers.
 func validRequestID(id string) bool {
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] > '~' {
@@ -207,6 +209,8 @@ func methodLabel(method string) string {
 	return "other"
 }
 
+// logPanic logs a panic of a handler with its stack. The caller gets an error that shows nothing of
+// it.
 func (c *Call) logPanic(p any) {
 	c.router.Log.Error("a handler panicked", telemetry.RequestID, c.RequestID(),
 		telemetry.ErrorMessage, fmt.Sprint(p), telemetry.Stack, string(debug.Stack()))

@@ -61,6 +61,8 @@ func (c *Call) CheckQuery() error {
 	return nil
 }
 
+// mutates reports whether a request of the route changes something, so that a misspelt parameter
+// must not be ignored.
 func (r *Route) mutates() bool {
 	return r.Mutates || (r.Method != http.MethodGet && r.Method != http.MethodHead)
 }

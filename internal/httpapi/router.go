@@ -89,57 +89,60 @@ type Router struct {
 	token           bearer
 }
 
+// routeKey identifies a route by its method and pattern.
 type routeKey struct{ method, pattern string }
 
 // Mount checks the router and returns it as the handler of its prefixes.
-func (t *Router) Mount() (PrefixHandler, error) {
-	if t.Name == "" || len(t.Prefixes) == 0 || t.WriteError == nil || t.BodyLimit <= 0 ||
-		t.Log == nil {
+func (r *Router) Mount() (PrefixHandler, error) {
+	if r.Name == "" || len(r.Prefixes) == 0 || r.WriteError == nil || r.BodyLimit <= 0 ||
+		r.Log == nil {
 		return PrefixHandler{},
 			fmt.Errorf("httpapi: router %q needs Name, Prefixes, WriteError, BodyLimit and Log",
-				t.Name)
+				r.Name)
 	}
-	t.mux, t.routes = chi.NewRouter(), map[routeKey]*Route{}
-	t.requestIDPrefix = rand.Text()[:12]
-	t.routeContexts.New = func() any { return chi.NewRouteContext() }
-	t.token = newBearer(t.Token)
-	for i := range t.Routes {
-		if err := t.add(&t.Routes[i]); err != nil {
+	r.mux, r.routes = chi.NewRouter(), map[routeKey]*Route{}
+	r.requestIDPrefix = rand.Text()[:12]
+	r.routeContexts.New = func() any { return chi.NewRouteContext() }
+	r.token = newBearer(r.Token)
+	for i := range r.Routes {
+		if err := r.add(&r.Routes[i]); err != nil {
 			return PrefixHandler{}, err
 		}
 	}
-	slices.Sort(t.methods)
-	return PrefixHandler{Name: t.Name, Prefixes: t.Prefixes, Handler: t}, nil
+	slices.Sort(r.methods)
+	return PrefixHandler{Name: r.Name, Prefixes: r.Prefixes, Handler: r}, nil
 }
 
 // add checks a route and makes it findable.
-func (t *Router) add(r *Route) error {
-	key := routeKey{r.Method, r.Pattern}
-	inside := slices.ContainsFunc(t.Prefixes, func(prefix string) bool {
-		return prefixMatches(prefix, r.Pattern)
+func (r *Router) add(route *Route) error {
+	key := routeKey{route.Method, route.Pattern}
+	inside := slices.ContainsFunc(r.Prefixes, func(prefix string) bool {
+		return prefixMatches(prefix, route.Pattern)
 	})
-	if r.Handle == nil || t.routes[key] != nil || !inside {
+	if route.Handle == nil || r.routes[key] != nil || !inside {
 		return fmt.Errorf("httpapi: %s %s is a duplicate, has no handler or lies outside the prefixes",
-			r.Method, r.Pattern)
+			route.Method, route.Pattern)
 	}
-	if r.DecodePathValue == nil {
-		r.DecodePathValue = DecodePathValue
+	if route.DecodePathValue == nil {
+		route.DecodePathValue = DecodePathValue
 	}
-	if r.pathValueNames = pathValueNames(r.Pattern); len(r.pathValueNames) > maxPathValues {
-		return fmt.Errorf("httpapi: %s has more than %d members", r.Pattern, maxPathValues)
+	route.pathValueNames = pathValueNames(route.Pattern)
+	if len(route.pathValueNames) > maxPathValues {
+		return fmt.Errorf("httpapi: %s has more than %d members", route.Pattern, maxPathValues)
 	}
-	t.routes[key] = r
-	t.mux.Method(r.Method, r.Pattern, http.NotFoundHandler()) // chi only finds; it never serves
-	if !slices.Contains(t.methods, r.Method) {
-		t.methods = append(t.methods, r.Method)
+	r.routes[key] = route
+	// chi only finds the route, it never serves it.
+	r.mux.Method(route.Method, route.Pattern, http.NotFoundHandler())
+	if !slices.Contains(r.methods, route.Method) {
+		r.methods = append(r.methods, route.Method)
 	}
 	return nil
 }
 
 // MustMount is Mount for routers written in code. A wrong one is a defect that the first test
 // of it finds.
-func (t *Router) MustMount() PrefixHandler {
-	m, err := t.Mount()
+func (r *Router) MustMount() PrefixHandler {
+	m, err := r.Mount()
 	if err != nil {
 		panic(err)
 	}
@@ -166,46 +169,46 @@ func DecodePathValue(escaped string) (string, bool) {
 }
 
 // ServeHTTP implements http.Handler.
-func (t *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := newCall(t, w, r)
-	t.serveCall(c)
+func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	c := newCall(r, w, req)
+	r.serveCall(c)
 	if c.err != nil {
 		c.linger()
 	}
 }
 
 // serveCall answers a call, then records it in metrics, log and trace.
-func (t *Router) serveCall(c *Call) {
-	if t.Tracing != nil {
+func (r *Router) serveCall(c *Call) {
+	if r.Tracing != nil {
 		c.trace()
 		defer c.endTrace()
 	}
 	defer c.finish()
-	if err := t.dispatch(c); err != nil {
+	if err := r.dispatch(c); err != nil {
 		c.fail(err)
 	}
 }
 
 // dispatch checks the token, finds the route and calls its handler.
-func (t *Router) dispatch(c *Call) error {
-	if !t.token.matches(c.Request) {
+func (r *Router) dispatch(c *Call) error {
+	if !r.token.matches(c.Request) {
 		c.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
 		return &StatusError{http.StatusUnauthorized, "a valid bearer token is needed"}
 	}
 	path := escapedPath(c.Request)
-	c.Route, c.pathValues = t.match(c.Request.Method, path)
+	c.Route, c.pathValues = r.match(c.Request.Method, path)
 	if c.Route == nil {
-		return t.unmatched(c, path)
+		return r.unmatched(c, path)
 	}
-	if t.Timeout > 0 {
-		return t.handleWithTimeout(c)
+	if r.Timeout > 0 {
+		return r.handleWithTimeout(c)
 	}
-	return t.handle(c)
+	return r.handle(c)
 }
 
 // handle checks the query and the size of the body, unless the route has a guard that does, and
 // calls the handler of the route.
-func (t *Router) handle(c *Call) error {
+func (r *Router) handle(c *Call) error {
 	if c.Route.NoStore {
 		c.Header()["Cache-Control"] = noStore
 	}
@@ -229,18 +232,20 @@ func (t *Router) handle(c *Call) error {
 	return c.Route.Handle(c)
 }
 
+// noStore is the value of Cache-Control for answers that must not be kept, such as secrets and
+// claims.
 var noStore = []string{"no-store"}
 
 // maxPathValues bounds the members of a pattern.
 const maxPathValues = 4
 
 // match finds the route of a path and the values of its members; nil if there is none.
-func (t *Router) match(method, path string) (*Route, [maxPathValues]string) {
-	rctx := t.routeContexts.Get().(*chi.Context)
-	defer t.routeContexts.Put(rctx)
+func (r *Router) match(method, path string) (*Route, [maxPathValues]string) {
+	rctx := r.routeContexts.Get().(*chi.Context)
+	defer r.routeContexts.Put(rctx)
 	rctx.Reset()
 	var values [maxPathValues]string
-	route := t.routes[routeKey{method, t.mux.Find(rctx, method, path)}]
+	route := r.routes[routeKey{method, r.mux.Find(rctx, method, path)}]
 	if route == nil || len(rctx.URLParams.Values) != len(route.pathValueNames) {
 		return nil, values
 	}
@@ -254,10 +259,10 @@ func (t *Router) match(method, path string) (*Route, [maxPathValues]string) {
 }
 
 // unmatched answers 405 where another method has a route at the path, and 404 elsewhere.
-func (t *Router) unmatched(c *Call, path string) error {
+func (r *Router) unmatched(c *Call, path string) error {
 	var allowed []string
-	for _, m := range t.methods {
-		if route, _ := t.match(m, path); route != nil {
+	for _, m := range r.methods {
+		if route, _ := r.match(m, path); route != nil {
 			allowed = append(allowed, m)
 		}
 	}

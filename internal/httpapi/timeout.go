@@ -34,14 +34,14 @@ func (b *bufferedResponse) Write(p []byte) (int, error) { return b.body.Write(p)
 // writes to a buffer; its context ends at the same time. What it still does afterwards no
 // longer reaches the answer: a caller learns the outcome by repeating the request under the
 // same idempotency key.
-func (t *Router) handleWithTimeout(c *Call) error {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), t.Timeout)
+func (r *Router) handleWithTimeout(c *Call) error {
+	ctx, cancel := context.WithTimeout(c.Request.Context(), r.Timeout)
 	defer cancel()
 	response := &bufferedResponse{header: c.Header().Clone()}
 	inner := c.withWriter(ctx, response)
 	done := make(chan error, 1)
-	go func() { done <- t.handleRecovered(inner) }()
-	timer := time.NewTimer(t.Timeout)
+	go func() { done <- r.handleRecovered(inner) }()
+	timer := time.NewTimer(r.Timeout)
 	defer timer.Stop()
 	select {
 	case err := <-done:
@@ -51,7 +51,7 @@ func (t *Router) handleWithTimeout(c *Call) error {
 		case errors.Is(err, http.ErrAbortHandler):
 			panic(http.ErrAbortHandler)
 		case timedOut && isInterrupted(err):
-			return t.timeoutError(err)
+			return r.timeoutError(err)
 		case err != nil:
 			return err
 		}
@@ -61,13 +61,13 @@ func (t *Router) handleWithTimeout(c *Call) error {
 		}
 		return nil
 	case <-timer.C:
-		return t.timeoutError(nil)
+		return r.timeoutError(nil)
 	}
 }
 
-func (t *Router) timeoutError(err error) error {
+func (r *Router) timeoutError(err error) error {
 	return &job.Error{Kind: job.Timeout, Op: "httpapi",
-		Msg: fmt.Sprintf("the request took longer than %s", t.Timeout), Err: err}
+		Msg: fmt.Sprintf("the request took longer than %s", r.Timeout), Err: err}
 }
 
 // isInterrupted reports an error that says no more than that the context ended.
@@ -95,7 +95,7 @@ func (c *Call) withWriter(ctx context.Context, w http.ResponseWriter) *Call {
 
 // handleRecovered is handle with panics returned as errors: a panic in a goroutine of ours
 // would end the process.
-func (t *Router) handleRecovered(c *Call) (err error) {
+func (r *Router) handleRecovered(c *Call) (err error) {
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -108,5 +108,5 @@ func (t *Router) handleRecovered(c *Call) (err error) {
 		c.logPanic(p)
 		err = errPanic
 	}()
-	return t.handle(c)
+	return r.handle(c)
 }

@@ -47,12 +47,15 @@ const (
 	copyBufferSize      = 64 << 10
 )
 
-// attrs is the content of a file of attributes.
+// attrs is the content of a file of attributes. The names of the members are those of fileblob.
 type attrs struct {
 	ContentType string            `json:"user.content_type"`
 	Metadata    map[string]string `json:"user.metadata"`
 }
 
+// openDirectory opens a directory and makes it if needed. The temporary files of a process that
+// died are removed; the caller holds the lock of the data directory, so no other process is writing
+// them.
 func openDirectory(dir string) (*directory, error) {
 	openError := func(err error) error {
 		return &job.Error{Kind: job.ReadOnly, Op: "object.open",
@@ -77,6 +80,13 @@ func openDirectory(dir string) (*directory, error) {
 	return d, nil
 }
 
+// put writes the two files of an object under temporary names, then moves both in one step under
+// the lock, and syncs the folder last:
+//
+//	write data, sync ─> write attributes, sync ─> move both ─> sync the folder ─> acknowledged
+//
+// A crash before the move leaves the object as it was and temporary files that the next start
+// removes; one after it leaves the new object whole.
 func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a Attributes) error {
 	if err := d.checkDirectory(); err != nil {
 		return err
@@ -154,6 +164,7 @@ func (d *directory) shareAttributes(text, name string) {
 	d.sharedAttributes[text] = kept
 }
 
+// tempName returns a name in the folder of temporary files that no other put has.
 func tempName() string { return tempDir + "/" + rand.Text() }
 
 // write writes a body to a new file and syncs it.
@@ -169,6 +180,7 @@ func (d *directory) write(name string, body io.Reader) error {
 	return err
 }
 
+// copyAndSync copies a body to a file and brings it to stable storage.
 func copyAndSync(f *os.File, body io.Reader) error {
 	_, err := io.CopyBuffer(writerOnly{f}, body, make([]byte, copyBufferSize))
 	if err != nil {
@@ -205,6 +217,7 @@ func (d *directory) commit(name, data, attributesFile string) error {
 	return d.root.Rename(data, name)
 }
 
+// isFolder reports whether a name is a folder, which is no object.
 func (d *directory) isFolder(name string) bool {
 	stat, err := d.root.Stat(name)
 	if err != nil {
@@ -261,6 +274,8 @@ func (d *directory) forgetFolders() {
 	clear(d.syncedFolders)
 }
 
+// open opens an object and reads its attributes under one lock, so they belong together also while
+// the object is replaced. The file stays readable after that.
 func (d *directory) open(_ context.Context, bucket, key string) (io.ReadSeekCloser, Info, error) {
 	name := bucket + "/" + key
 	d.mu.RLock()
@@ -304,6 +319,7 @@ func (d *directory) attributes(name string) (Attributes, error) {
 	return Attributes(a), err
 }
 
+// exists reports whether there is an object. The part of a key that is a folder is none.
 func (d *directory) exists(_ context.Context, bucket, key string) (bool, error) {
 	stat, err := d.root.Stat(bucket + "/" + key)
 	err = d.wrapNotFound(bucket, err)
@@ -316,7 +332,8 @@ func (d *directory) exists(_ context.Context, bucket, key string) (bool, error) 
 	return stat.Mode().IsRegular(), nil
 }
 
-// remove removes the object, then its attributes, then the folders that are empty now.
+// remove removes the object, then its attributes, then the folders that are empty now. A crash in
+// between leaves attributes without an object, which nothing finds.
 func (d *directory) remove(_ context.Context, bucket, key string) error {
 	name := bucket + "/" + key
 	d.mu.Lock()
@@ -341,7 +358,8 @@ func (d *directory) remove(_ context.Context, bucket, key string) error {
 
 func (d *directory) close() error { return d.root.Close() }
 
-// wrapNotFound translates the errors of a name that does not exist to NotFound.
+// wrapNotFound translates the errors of a name that does not exist to NotFound. A bucket that is no
+// folder any more is named first: then every object is missing, and an operator has to act.
 func (d *directory) wrapNotFound(bucket string, err error) error {
 	if err == nil {
 		return nil

@@ -11,7 +11,8 @@ import (
 const idKey = reservedPrefix + "id"
 
 // ID tells the default bucket from every other: it is the content of a marker in it, and empty
-// where the bucket has none.
+// where the bucket has none. It is compared with the one that the database was bound to (package
+// storageid).
 func (o *Objects) ID(ctx context.Context) (id string, err error) {
 	err = o.observe("object.id", func() (err error) {
 		id, err = o.currentID(ctx)
@@ -20,6 +21,7 @@ func (o *Objects) ID(ctx context.Context) (id string, err error) {
 	return id, err
 }
 
+// currentID reads the marker while no ping of this node is under way: readID may need one.
 func (o *Objects) currentID(ctx context.Context) (string, error) {
 	done, err := o.probe.acquire(ctx)
 	if err != nil {
@@ -39,6 +41,8 @@ func (o *Objects) CreateID(ctx context.Context, id string) (created string, err 
 	return created, err
 }
 
+// createID writes the marker unless there is one, and reads it again: of several nodes that write
+// it at the same time, the backend keeps the marker of one, and all must return that.
 func (o *Objects) createID(ctx context.Context, id string) (string, error) {
 	done, err := o.probe.acquire(ctx)
 	if err != nil {
@@ -56,7 +60,8 @@ func (o *Objects) createID(ctx context.Context, id string) (string, error) {
 	return string(current), err
 }
 
-// readID is called by who has acquired the probe.
+// readID reads the marker; "" is none. The caller has acquired the probe. Where the credentials may
+// not list the bucket, a missing marker is denied access, so a ping decides what the denial means.
 func (o *Objects) readID(ctx context.Context) (string, error) {
 	id, err := o.read(ctx, o.bucket, idKey)
 	if isDenied(err) { // see missingObjectError

@@ -9,7 +9,8 @@ import (
 )
 
 // list walks the folders in the order of keys, and skips those that cannot contain a key that is
-// asked for.
+// asked for. A list is no snapshot: an object that is written or removed while the folders are read
+// may be in it or not.
 func (d *directory) list(ctx context.Context, bucket, prefix, after string, n int) ([]string,
 	error) {
 	l := &lister{ctx: ctx, fsys: d.root.FS(), bucket: bucket, prefix: prefix, after: after, n: n}

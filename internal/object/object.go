@@ -17,7 +17,8 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 )
 
-// Config says where objects are stored.
+// Config says where objects are stored. It comes from the settings objects.url and objects.bucket;
+// the directory is a part of data_dir.
 type Config struct {
 	Dir string // the directory, when URL is empty; it belongs to one process
 	// URL is that of an S3 store, s3://?region=…&endpoint=…. Its credentials come from the
@@ -57,7 +58,8 @@ type backend interface {
 	close() error
 }
 
-// Objects gives access to all objects. Its methods may be called concurrently.
+// Objects gives access to all objects. Its methods may be called concurrently. It checks names and
+// attributes and reports outages, so a backend is as simple as its storage.
 type Objects struct {
 	bucket  string
 	backend backend
@@ -84,7 +86,9 @@ func Open(ctx context.Context, c Config) (*Objects, error) {
 	return o, nil
 }
 
-// Put writes an object, in place of the one with the same key, and returns its size.
+// Put writes an object, in place of the one with the same key, and returns its size. The error of a
+// body that cannot be read is returned as it is: it is the caller's, and the storage is not to
+// blame for it.
 func (o *Objects) Put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) (Info,
 	error) {
 	bucket, err := o.name(bucket, key)
@@ -119,7 +123,7 @@ func (o *Objects) Open(ctx context.Context, bucket, key string) (io.ReadSeekClos
 		o.missingObjectError(ctx, bucket, err))
 }
 
-// Exists reports whether there is an object.
+// Exists reports whether there is an object. An error means that it is not known.
 func (o *Objects) Exists(ctx context.Context, bucket, key string) (bool, error) {
 	bucket, err := o.name(bucket, key)
 	if err != nil {
@@ -152,7 +156,8 @@ func (o *Objects) Delete(ctx context.Context, bucket, key string) error {
 	return err
 }
 
-// isAbsent reports that an object is known not to exist.
+// isAbsent reports that an object is known not to exist. An error means that it is not known, so it
+// reports false.
 func (o *Objects) isAbsent(ctx context.Context, bucket, key string) bool {
 	exists, err := o.Exists(ctx, bucket, key)
 	if err != nil {
@@ -162,7 +167,9 @@ func (o *Objects) isAbsent(ctx context.Context, bucket, key string) bool {
 }
 
 // List returns up to n keys that begin with prefix and sort behind after, in byte order. Keys
-// before after are skipped without being read.
+// before after are skipped without being read. With credentials that may not list the bucket the
+// error is Internal and lasts until an operator grants the right; all other operations need none to
+// list.
 func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int) ([]string, error) {
 	bucket = cmp.Or(bucket, o.bucket)
 	if !ValidBucket(bucket) {
@@ -183,7 +190,7 @@ func (o *Objects) URI(bucket, key string) string {
 	return "s3://" + cmp.Or(bucket, o.bucket) + "/" + key
 }
 
-// Close closes the backend.
+// Close closes the backend. Bodies that are still open stay readable in a directory.
 func (o *Objects) Close() error { return o.backend.close() }
 
 // name checks both names and returns the bucket, the default one for an empty name.
@@ -228,8 +235,12 @@ func (a Attributes) validate() (Attributes, error) {
 	return a, nil
 }
 
+// metadataNameChars are the characters in the names of metadata that are safe in HTTP headers and
+// in file systems alike.
 const metadataNameChars = "abcdefghijklmnopqrstuvwxyz0123456789-_"
 
+// defaultContentType is the content type of an object that was stored without one. It is not
+// written to the disk.
 const defaultContentType = "application/octet-stream"
 
 // countingReader counts the bytes read, remembers the error that ended the reading, and ends with
@@ -241,6 +252,7 @@ type countingReader struct {
 	err error
 }
 
+// Read implements io.Reader.
 func (c *countingReader) Read(p []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
 		return 0, err
@@ -253,12 +265,14 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ValidKey reports whether a text can be the key of an object.
+// ValidKey reports whether a text can be the key of an object. The rules are those of package name,
+// which contracts use for keys in requests.
 func ValidKey(key string) bool { return name.ValidKey(key) }
 
 // ValidBucket reports whether a text can be the name of a bucket.
 func ValidBucket(bucket string) bool { return name.ValidBucket(bucket) }
 
+// invalid is the error of a name or of attributes that no backend accepts.
 func invalid(msg string) error { return &job.Error{Kind: job.Invalid, Op: "object", Msg: msg} }
 
 // reportResult records the result of a call in the part, and returns its error with a kind.
@@ -268,7 +282,8 @@ func reportResult(ctx context.Context, report func(error), op string, err error)
 	return err
 }
 
-// wrapError gives an error a kind, unless it has one.
+// wrapError gives an error a kind, unless it has one. Whatever is not known better is Unavailable,
+// since a retry may help; missing rights and a read-only file system need an operator.
 func wrapError(ctx context.Context, op string, err error) error {
 	var jobErr *job.Error
 	if err == nil {

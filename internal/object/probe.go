@@ -26,6 +26,7 @@ type probe struct {
 	slot chan struct{} // a lock with a context: concurrent pings would delete each other's object
 }
 
+// newProbe makes the probe of this process.
 func newProbe() probe {
 	p := probe{key: reservedPrefix + "health/" + rand.Text(), text: []byte("ping"),
 		slot: make(chan struct{}, 1)}
@@ -46,6 +47,11 @@ func (p *probe) acquire(ctx context.Context) (done func(), err error) {
 // Ping checks that objects can be written, read and deleted in the buckets; no bucket means the
 // default one. It uses the operations of normal work and so needs no further permissions. An error
 // of the kind ReadOnly lasts until an operator acts.
+//
+//	put ──> read ──> compare ──> delete      in every bucket, under .millrace/health/
+//
+// The health checks call it, and missingObjectError where S3 does not tell a missing object from a
+// forbidden one.
 func (o *Objects) Ping(ctx context.Context, buckets ...string) error {
 	return o.observe("object.ping", func() error { return o.ping(ctx, buckets) })
 }
@@ -62,6 +68,8 @@ func (o *Objects) observe(op string, call func() error) error {
 	return err
 }
 
+// ping is Ping without a report to the part, for calls that are part of an operation which reports
+// itself.
 func (o *Objects) ping(ctx context.Context, buckets []string) error {
 	done, err := o.probe.acquire(ctx)
 	if err != nil {
@@ -79,6 +87,7 @@ func (o *Objects) ping(ctx context.Context, buckets []string) error {
 	return nil
 }
 
+// pingBucket checks one bucket. Its error says what cannot be done in which bucket.
 func (o *Objects) pingBucket(ctx context.Context, bucket string) error {
 	_, err := o.Put(ctx, bucket, o.probe.key, bytes.NewReader(o.probe.text), Attributes{})
 	if err != nil {
@@ -95,11 +104,14 @@ func (o *Objects) pingBucket(ctx context.Context, bucket string) error {
 	return nil
 }
 
+// errContentMismatch is what a ping finds behind a cache or a proxy that answers from an older
+// state.
 var errContentMismatch = errors.New("the object read differs from the object written")
 
 // maxReservedBytes bounds what is read of one of the node's own objects.
 const maxReservedBytes = 1 << 10
 
+// read reads one of the node's own small objects as a whole.
 func (o *Objects) read(ctx context.Context, bucket, key string) ([]byte, error) {
 	body, _, err := o.backend.open(ctx, bucket, key)
 	if err != nil {

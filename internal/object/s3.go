@@ -32,6 +32,8 @@ type s3 struct {
 	buckets map[string]*blob.Bucket
 }
 
+// openS3 checks the URL and the name of the default bucket. It makes no request: a store that is
+// away at the start of a node is an outage like any other.
 func openS3(ctx context.Context, at, bucket string) (*s3, error) {
 	u, err := url.Parse(at)
 	if err != nil || u.Scheme != "s3" || u.Host != "" {
@@ -62,11 +64,13 @@ func (s *s3) bucket(ctx context.Context, name string) (*blob.Bucket, error) {
 	return b, nil
 }
 
+// put uploads an object. S3 shows it when the upload is complete, and keeps the old one otherwise.
 func (s *s3) put(ctx context.Context, bucket, key string, body io.Reader, a Attributes) error {
 	return s.upload(ctx, bucket, key, body,
 		&blob.WriterOptions{ContentType: a.ContentType, Metadata: a.Metadata})
 }
 
+// create uploads an object with a condition, which the store checks when the upload ends.
 func (s *s3) create(ctx context.Context, bucket, key string, body io.Reader) error {
 	err := s.upload(ctx, bucket, key, body,
 		&blob.WriterOptions{ContentType: defaultContentType, IfNotExist: true})
@@ -76,6 +80,7 @@ func (s *s3) create(ctx context.Context, bucket, key string, body io.Reader) err
 	return err
 }
 
+// upload sends a body, in parts if it is large. After an error it removes the parts.
 func (s *s3) upload(ctx context.Context, bucket, key string, body io.Reader,
 	o *blob.WriterOptions) error {
 	b, err := s.bucket(ctx, bucket)
@@ -100,6 +105,8 @@ func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 	return later, func() { stop(); cancel() }
 }
 
+// open begins a download. The body can be read to its end although the object is replaced
+// meanwhile.
 func (s *s3) open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, Info, error) {
 	b, err := s.bucket(ctx, bucket)
 	if err != nil {
@@ -141,6 +148,7 @@ func disableChecksumWarnings(as func(any) bool) error {
 	return nil
 }
 
+// exists asks for the header of an object.
 func (s *s3) exists(ctx context.Context, bucket, key string) (bool, error) {
 	b, err := s.bucket(ctx, bucket)
 	if err != nil {
@@ -150,6 +158,7 @@ func (s *s3) exists(ctx context.Context, bucket, key string) (bool, error) {
 	return exists, bucketErrorKind(bucket, err)
 }
 
+// remove deletes an object. The store reports success for a missing one.
 func (s *s3) remove(ctx context.Context, bucket, key string) error {
 	b, err := s.bucket(ctx, bucket)
 	if err != nil {
@@ -158,6 +167,7 @@ func (s *s3) remove(ctx context.Context, bucket, key string) error {
 	return bucketErrorKind(bucket, b.Delete(ctx, key))
 }
 
+// list asks for pages of keys until there are n. The store skips the keys before after.
 func (s *s3) list(ctx context.Context, bucket, prefix, after string, n int) ([]string, error) {
 	b, err := s.bucket(ctx, bucket)
 	if err != nil {
@@ -184,6 +194,7 @@ func (s *s3) list(ctx context.Context, bucket, prefix, after string, n int) ([]s
 	return found, nil
 }
 
+// close closes the buckets that were opened.
 func (s *s3) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,12 +219,16 @@ func bucketErrorKind(bucket string, err error) error {
 	return notFoundError(err)
 }
 
+// notFoundError is the error of an object that does not exist.
 func notFoundError(err error) error {
 	return &job.Error{Kind: job.NotFound, Op: "object", Msg: "there is no such object", Err: err}
 }
 
+// isDenied reports that the store refused the credentials for an operation, which it also does
+// where an object is missing and the credentials may not list.
 func isDenied(err error) bool { return gcerrors.Code(err) == gcerrors.PermissionDenied }
 
+// hasCode reports whether an error is an answer of the store with a code of S3.
 func hasCode(err error, code string) bool {
 	var api interface{ ErrorCode() string }
 	return errors.As(err, &api) && api.ErrorCode() == code

@@ -24,6 +24,7 @@ type httpListener struct {
 	listener net.Listener
 }
 
+// newListener opens a listener for the handlers that share an address.
 func newListener(address string, handlers []httpapi.PrefixHandler, proxies []netip.Prefix,
 	credentials *tls.Config, log *slog.Logger) *httpListener {
 	handler := httpapi.TrustProxies(proxies, httpapi.NewMux(handlers...))
@@ -83,6 +84,7 @@ func CheckListen(ctx context.Context, s *config.Settings) error {
 	return nil
 }
 
+// closeListeners closes the listeners that were opened, after one of them failed.
 func (s *Server) closeListeners() {
 	for _, l := range s.listeners {
 		if l.listener != nil {
@@ -116,6 +118,7 @@ func (s *Server) URLs() []string {
 	return urls
 }
 
+// url is the address that a client on this machine can use.
 func (l *httpListener) url() string {
 	scheme := "http"
 	if l.useTLS {

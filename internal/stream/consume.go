@@ -12,7 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 )
 
-// Consumer says what is consumed and how. Nodes with the same Durable share the messages.
+// Consumer says what is consumed and how. Nodes with the same Durable share the messages. The
+// consumer is durable: the server remembers what is finished, also while no node runs.
 type Consumer struct {
 	Stream  string
 	Subject string
@@ -24,7 +25,8 @@ type Consumer struct {
 	Batch   int // the most messages at a time
 }
 
-// Delivery is a received message. The receiver calls Ack, Term or Nak once.
+// Delivery is a received message. The receiver calls Ack, Term or Nak once. A receiver that calls
+// none of them gets the message again after AckWait.
 type Delivery struct {
 	Entry
 	Attempt int  // 1 for the first delivery
@@ -39,7 +41,8 @@ func (d *Delivery) Header(name string) string { return d.msg.Headers().Get(name)
 // Ack acknowledges the message. If the acknowledgement is lost, the message is delivered again.
 func (d *Delivery) Ack() { _ = d.msg.Ack() }
 
-// Term drops the message, which can never be processed.
+// Term drops the message, which can never be processed. The receiver logs why before it calls Term,
+// since nothing else keeps the message.
 func (d *Delivery) Term() { _ = d.msg.Term() }
 
 // Nak gives the message back, to be delivered again after delay.
@@ -63,7 +66,9 @@ const (
 
 // Consume calls fn with the unfinished messages of the subject until ctx ends. It creates the
 // stream and the consumer again where they are missing, and retries while the streams do not
-// answer.
+// answer. fn is called with one batch after the other and not concurrently; it may keep the
+// deliveries and finish them later. Consume returns nil when ctx has ended or the streams are
+// closed.
 func (s *Streams) Consume(ctx context.Context, c Consumer,
 	fn func(context.Context, []Delivery)) error {
 	pause, loop := minPause, outage.Loop{Log: s.config.Log, Name: "consumer of " + c.Stream}
@@ -87,6 +92,8 @@ func (s *Streams) Consume(ctx context.Context, c Consumer,
 }
 
 // consume waits for a message, fetches those that are available too, and calls fn with all of them.
+// It returns nil when ctx ends, and otherwise the error for which the consumer has to be set up
+// again.
 func (s *Streams) consume(ctx context.Context, c *Consumer, fn func([]Delivery)) error {
 	config := jetstream.ConsumerConfig{
 		Durable:       c.Durable,

@@ -109,7 +109,8 @@ func (e *embedded) InProcessConn() (net.Conn, error) {
 	return e.running.InProcessConn()
 }
 
-// start starts a server and waits until it accepts connections or has logged why it cannot.
+// start starts a server and waits until it accepts connections or has logged why it cannot. It is
+// called by startEmbedded and again by repair.
 func (e *embedded) start() error {
 	options := *e.options // the server writes to them
 	s, err := server.NewServer(&options)
@@ -161,7 +162,8 @@ func (e *embedded) repair() {
 	}
 }
 
-// checkWritable checks that a megabyte can be written to the disk.
+// checkWritable checks that a megabyte can be written to the disk. The server is started again only
+// after that: it would fail at its first message otherwise, and every failed start reads all files.
 func (e *embedded) checkWritable() error {
 	f, err := os.Create(filepath.Join(e.options.StoreDir, "probe"))
 	if err != nil {
@@ -191,6 +193,8 @@ func (e *embedded) shutdown() {
 	e.stop()
 }
 
+// shutdownServer stops a server and waits until its files are closed; nil is a server that was
+// never started.
 func shutdownServer(s *server.Server) {
 	if s != nil {
 		s.Shutdown()
@@ -217,6 +221,8 @@ type logger struct {
 	startError  atomic.Pointer[string] // why the server cannot start
 }
 
+// startFailure returns the reason why the server could not start, as the end of a sentence; "" if
+// it gave none.
 func (l *logger) startFailure() string {
 	if last := l.startError.Load(); last != nil {
 		return ": " + *last
@@ -238,18 +244,25 @@ func (l *logger) Errorf(format string, v ...any) {
 	l.Error("the server of the streams", "error_message", fmt.Sprintf(format, v...))
 }
 
+// Fatalf implements server.Logger. The server calls it when it cannot start; the logger of a server
+// of its own would end the process.
 func (l *logger) Fatalf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	l.startError.Store(&text)
 	l.Errorf("%s", text)
 }
 
+// Warnf implements server.Logger.
 func (l *logger) Warnf(format string, v ...any) {
 	l.Warn("the server of the streams", "error_message", fmt.Sprintf(format, v...))
 }
 
+// Noticef implements server.Logger. What is a notice for a server of its own is detail for a part
+// of a process.
 func (l *logger) Noticef(format string, v ...any) { l.Debugf(format, v...) }
 
+// Debugf implements server.Logger.
 func (l *logger) Debugf(format string, v ...any) { l.Debug(fmt.Sprintf(format, v...)) }
 
+// Tracef implements server.Logger and logs nothing: traces hold the messages of clients.
 func (l *logger) Tracef(string, ...any) {}

@@ -27,11 +27,14 @@ func wrapError(op, msg string, err error) error {
 	return &job.Error{Kind: errorKind(err), Op: op, Msg: msg, Err: err}
 }
 
-// connectFailure says why no connection could be made, without the text that the library adds.
+// connectFailure says why no connection could be made, without the text that the library adds. It
+// reaches an operator at the start of a node.
 type connectFailure struct{ err error }
 
+// Unwrap returns the error of the library.
 func (f *connectFailure) Unwrap() error { return f.err }
 
+// Error implements error with the words of the system.
 func (f *connectFailure) Error() string {
 	var unresolved *net.DNSError
 	var number syscall.Errno
@@ -49,7 +52,9 @@ func (f *connectFailure) Error() string {
 	return strings.TrimPrefix(f.err.Error(), "nats: ")
 }
 
-// errorKind returns the kind of an error of the library.
+// errorKind returns the kind of an error of the library. A refusal with 400 is Internal: the server
+// understood the request and finds it wrong. Anything else that is not listed may pass, so it is
+// Unavailable.
 func errorKind(err error) job.Kind {
 	var api *jetstream.APIError
 	switch {
@@ -96,6 +101,8 @@ func withAnswerTimeout(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeoutCause(ctx, answerTimeout, errUnavailable)
 }
 
+// errUnavailable is the cause of a context that withAnswerTimeout has ended, and the error of a
+// connection to an embedded server that is being restarted.
 var errUnavailable = &job.Error{Kind: job.Unavailable, Op: "stream",
 	Msg: "the streams do not answer"}
 

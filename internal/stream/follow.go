@@ -19,7 +19,9 @@ const followCheckInterval = 5 * time.Second
 // offset that the stream has not reached belongs to an earlier stream of the name, whose files were
 // lost: the stream is then followed from its start.
 //
-// Follow retries after errors, except for an error at the first attempt, which it returns.
+// Follow retries after errors, except for an error at the first attempt, which it returns. Nothing
+// is acknowledged, and every follower gets every message; for work that must be done once there is
+// Consume.
 func (s *Streams) Follow(ctx context.Context, stream, subject string, from uint64,
 	fn func(Entry) error) error {
 	f := &follower{s: s, stream: stream, subject: subject, next: from, fn: fn}

@@ -21,7 +21,8 @@ const maxReplicas = 3
 
 // provision creates a stream, or changes the parts of its configuration that this package relies
 // on. The rest, such as its placement in a cluster, is left to the operator. Two nodes may
-// provision a stream at the same time.
+// provision a stream at the same time. It is called when a node starts, and by every operation that
+// finds its stream missing.
 func (s *Streams) provision(ctx context.Context, spec *Spec) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
@@ -131,6 +132,7 @@ func (s *Streams) loadID(ctx context.Context, spec *Spec) error {
 
 // IDs returns the identity of each stream by its name. It differs from that of a stream of the same
 // name on another server. A stream that is lost while a node uses it is created again with its id.
+// Package storageid compares them with those that the database was bound to.
 func (s *Streams) IDs() map[string]string {
 	ids := map[string]string{}
 	for i := range s.config.Specs {

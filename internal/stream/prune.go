@@ -9,6 +9,8 @@ import (
 
 // Prune removes messages beyond MaxAge from the streams with a Consumer, unless that consumer has
 // not finished them (FB-094). The server itself prunes the other streams. Every node may run Prune.
+// Maintenance calls it. A message that a consumer has not finished is kept, however old it is: it
+// is work that has not been done.
 func (s *Streams) Prune(ctx context.Context) error {
 	for i := range s.config.Specs {
 		spec := &s.config.Specs[i]

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Message is a message to publish.
+// Message is a message to publish. The outbox gives it the same ID whenever it publishes it, so a
+// message that is published again after a crash is stored once.
 type Message struct {
 	Subject string
 	// ID identifies the message: within the window one with the same id and data is stored once.
@@ -42,6 +43,13 @@ const (
 //
 // A message whose id the stream knows is not stored twice, and its offset is that of the stored
 // one. When the stored message has other data, or was removed by a purge, the new one is stored.
+//
+//	messages ──by stream──> groups, at the same time
+//	  group ──minBatch or more──> one batch with one sync ──refused──> each by itself
+//	        ──fewer─────────────> each by itself, sent without waiting in between
+//
+// Errors: Invalid for a subject of no stream, TooLarge for a message that the server does not take,
+// Unavailable and those of the context otherwise.
 func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, error) {
 	groups := map[*Spec][]int{}
 	for i := range messages {
@@ -75,7 +83,8 @@ func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, er
 	return offsets, s.reportResult(report, "stream.publish", <-failures)
 }
 
-// batchLength returns how many of the members fit in one batch.
+// batchLength returns how many of the members fit in one batch: at least one, so that a single
+// message above maxBatchBytes is still sent and the server says what is wrong with it.
 func batchLength(messages []Message, members []int) int {
 	bytes := 0
 	for n, i := range members {
@@ -176,7 +185,8 @@ func (s *Streams) contextCause(ctx context.Context, err error) error {
 	return err
 }
 
-// publishEach publishes messages one by one, without waiting for one before the next is sent.
+// publishEach publishes messages one by one, without waiting for one before the next is sent. The
+// order of the messages is kept, as the connection keeps it.
 func (s *Streams) publishEach(ctx context.Context, spec *Spec, messages []Message, members []int,
 	offsets []uint64) error {
 	futures := make([]jetstream.PubAckFuture, len(members))
@@ -252,6 +262,8 @@ func (s *Streams) awaitAck(ctx context.Context, future jetstream.PubAckFuture) (
 	}
 }
 
+// natsMessage returns the message in the library's form, with an id by which the server finds
+// duplicates; "" is none.
 func (m *Message) natsMessage(id string) *nats.Msg {
 	msg := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{}}
 	for name, value := range m.Header {

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Entry is a stored message.
+// Entry is a stored message. Data belongs to the caller.
 type Entry struct {
 	Offset  uint64
 	Subject string
@@ -36,7 +36,9 @@ type request struct {
 const maxAnswerBytes = 8 << 20
 
 // Read returns the messages of a subject from an offset on, in order, up to limit or the present
-// end of the stream. In a cluster a copy may answer whose end is a moment behind.
+// end of the stream. In a cluster a copy may answer whose end is a moment behind. An offset beyond
+// the end is no error and has no messages; gaps, from messages of other subjects or that were
+// removed, are skipped.
 func (s *Streams) Read(ctx context.Context, stream, subject string, from uint64,
 	limit int) ([]Entry, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
@@ -169,7 +171,8 @@ func (s *Streams) offsetRange(ctx context.Context, stream string) (first, last u
 	return first, last, err
 }
 
-// info returns configuration and state of a stream.
+// info returns configuration and state of a stream. It asks the leader, so its state has all
+// acknowledged messages.
 func (s *Streams) info(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {
 	err = s.retryUntilAnswered(ctx, func(ctx context.Context) error {
 		found, err := s.js.Stream(ctx, stream)
@@ -182,7 +185,8 @@ func (s *Streams) info(ctx context.Context, stream string) (info *jetstream.Stre
 	return info, err
 }
 
-// fetch returns one answer of the server; more reports that there are further messages.
+// fetch returns one answer of the server; more reports that there are further messages. It creates
+// a stream that is missing, which then has no messages.
 func (s *Streams) fetch(ctx context.Context, stream string, r request) (found []Entry, more bool,
 	err error) {
 	err = s.retryRecreated(ctx, s.specByName(stream), func() error {

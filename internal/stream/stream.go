@@ -81,7 +81,8 @@ type Streams struct {
 const answerTimeout = 10 * time.Second
 
 // Open starts the embedded server or connects to the cluster, and provisions the streams. It fails
-// when that is impossible, since a node without its streams would only fail later.
+// when that is impossible, since a node without its streams would only fail later. A node calls it
+// once, before it serves: the health checks and the outbox need the streams.
 func Open(ctx context.Context, c Config) (*Streams, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -95,6 +96,9 @@ func Open(ctx context.Context, c Config) (*Streams, error) {
 	return s, nil
 }
 
+// open connects and provisions. Reconnecting has no limit and no buffer: a message that is
+// published while the connection is lost fails at once, and its caller publishes it again under its
+// id, so nothing is kept in memory that a crash would lose.
 func (s *Streams) open(ctx context.Context) (err error) {
 	options := []nats.Option{
 		nats.Name("millrace " + s.config.Node),
@@ -157,14 +161,16 @@ func (s *Streams) disconnected(conn *nats.Conn, err error) {
 	}
 }
 
-// reportResult records the result of a call in the part, and returns its error with a kind.
+// reportResult records the result of a call in the part, and returns its error with a kind. The
+// part logs one line for an outage and one for its end, whatever the number of callers.
 func (s *Streams) reportResult(report func(error), op string, err error) error {
 	err = wrapError(op, "", err)
 	report(err)
 	return err
 }
 
-// Ping checks that the streams answer.
+// Ping checks that the streams answer. The health check calls it. It asks for the account and reads
+// no stream.
 func (s *Streams) Ping(ctx context.Context) error {
 	report := s.config.Part.Begin()
 	ctx, cancel := withAnswerTimeout(ctx)
@@ -174,7 +180,8 @@ func (s *Streams) Ping(ctx context.Context) error {
 }
 
 // retryUntilAnswered sends a request until there is an answer: while a cluster elects a leader,
-// requests are refused or lost.
+// requests are refused or lost. A request that is sent twice must have the effect of one: it looks
+// something up, creates what exists already in the same form, or publishes under an id.
 func (s *Streams) retryUntilAnswered(ctx context.Context,
 	request func(context.Context) error) error {
 	return s.retryUntilAnsweredWithin(ctx, time.Second, request)
@@ -207,7 +214,8 @@ func (s *Streams) retryUntilAnsweredWithin(ctx context.Context, wait time.Durati
 	}
 }
 
-// Close closes the connection, then stops the embedded server gracefully.
+// Close closes the connection, then stops the embedded server gracefully. It waits for the embedded
+// server, whose files are complete then. Calls in progress fail as Unavailable.
 func (s *Streams) Close() {
 	if s.conn != nil {
 		s.conn.Close()
@@ -218,7 +226,8 @@ func (s *Streams) Close() {
 	s.unlock()
 }
 
-// specForSubject returns the stream that accepts a subject.
+// specForSubject returns the stream that accepts a subject. nil means that no stream does, which is
+// a mistake of the caller and no outage.
 func (s *Streams) specForSubject(subject string) *Spec {
 	for i := range s.config.Specs {
 		for _, pattern := range s.config.Specs[i].Subjects {

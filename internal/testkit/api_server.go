@@ -14,7 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// APIServer is a real server of a contract, and a client for it.
+// APIServer is a real server of a contract, and a client for it. It listens on 127.0.0.1 with the
+// limits and timeouts of a real node, so a test meets what a client meets.
 type APIServer struct {
 	URL       string
 	Client    *http.Client // checks every exchange by the document
@@ -25,7 +26,8 @@ type APIServer struct {
 // of the contract's errors. In a form without codes the code is "".
 type ErrorReader func(tb testing.TB, r Reply) (code, text string)
 
-// StartServer serves handlers until the test ends.
+// StartServer serves handlers until the test ends. The exchanges are checked by the document, and
+// log gets what the server logs.
 func StartServer(tb testing.TB, log *slog.Logger, document *Document, readError ErrorReader,
 	mounts ...httpapi.PrefixHandler) *APIServer {
 	tb.Helper()
@@ -41,10 +43,12 @@ func StartServer(tb testing.TB, log *slog.Logger, document *Document, readError 
 	}}
 }
 
+// leaveRedirect returns an answer that redirects as it is: a test wants to see it.
 func leaveRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Do sends a request. header are pairs of names and values; an empty value removes the header. A
-// body is sent as JSON unless a header says otherwise.
+// body is sent as JSON unless a header says otherwise. It waits for the whole answer and fails the
+// test if there is none; an answer of any status is returned.
 func (s *APIServer) Do(tb testing.TB, method, path, body string, header ...string) Reply {
 	tb.Helper()
 	var content io.Reader
@@ -83,7 +87,7 @@ func (s *APIServer) Send(tb testing.TB, req *http.Request) Reply {
 	return Reply{resp.StatusCode, resp.Header, string(body), s.ReadError}
 }
 
-// Reply is an answer, read to its end.
+// Reply is an answer, read to its end. Its methods return it, so that checks can follow each other.
 type Reply struct {
 	Status    int
 	Header    http.Header
@@ -91,7 +95,8 @@ type Reply struct {
 	readError ErrorReader
 }
 
-// WantStatus fails the test unless the answer has a status.
+// WantStatus fails the test unless the answer has a status. The test stops: what it does with
+// another answer would only confuse.
 func (r Reply) WantStatus(tb testing.TB, status int) Reply {
 	tb.Helper()
 	if r.Status != status {
@@ -112,6 +117,7 @@ func (r Reply) WantError(tb testing.TB, status int, code string, words ...string
 }
 
 // WantErrorText fails the test unless the answer is an error whose text contains all of the words.
+// A text is for people, so tests look for the words that matter in it and not for the whole.
 func (r Reply) WantErrorText(tb testing.TB, words ...string) Reply {
 	tb.Helper()
 	_, text := r.readError(tb, r)
@@ -151,7 +157,8 @@ type Problem struct {
 }
 
 // ProblemReader reads the errors of contracts that send problem documents, with types that begin
-// with a prefix.
+// with a prefix. It checks the members that are the same for all of them: the status, the type, the
+// request id as instance, and the media type.
 func ProblemReader(prefix string) ErrorReader {
 	return func(tb testing.TB, r Reply) (code, text string) {
 		tb.Helper()
@@ -168,21 +175,24 @@ func ProblemReader(prefix string) ErrorReader {
 	}
 }
 
-// LogBuffer is a log that may be read while it is written.
+// LogBuffer is a log that may be read while it is written. It is the writer of a slog handler.
 type LogBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
+// Write implements io.Writer.
 func (j *LogBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
+// String returns what has been logged until now.
 func (j *LogBuffer) String() string { j.mu.Lock(); defer j.mu.Unlock(); return j.text.String() }
 
-// Lines returns the lines of a log in JSON that have all of the members.
+// Lines returns the lines of a log in JSON that have all of the members. Numbers are float64, as
+// encoding/json decodes them.
 func (j *LogBuffer) Lines(tb testing.TB, members map[string]any) (found []map[string]any) {
 	tb.Helper()
 next:

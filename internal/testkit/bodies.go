@@ -15,14 +15,19 @@ import (
 
 // bodyValidator validates JSON bodies by JSON Schema 2020-12, the dialect of OpenAPI 3.1. What
 // kin-openapi validates by itself follows the rules of 3.0, which are more lenient (decision 0034).
+// Schemas are compiled at their first use and kept: the document of a contract has hundreds, of
+// which a test uses few.
 type bodyValidator struct {
 	mu       sync.Mutex
 	compiler *jsonschema.Compiler
 	schemas  map[string]*jsonschema.Schema // compiled, by their location in the document
 }
 
+// documentURL is the name of the document for references inside of it; nothing is loaded from it.
 const documentURL = "urn:document"
 
+// newBodyValidator prepares the schemas of a document. It fails the test if the document is no
+// JSON.
 func newBodyValidator(tb testing.TB, doc *openapi3.T) *bodyValidator {
 	tb.Helper()
 	text, err := json.Marshal(doc)
@@ -43,7 +48,8 @@ func newBodyValidator(tb testing.TB, doc *openapi3.T) *bodyValidator {
 }
 
 // validate checks a body by the document's schema for its media type. location is the JSON pointer
-// of the request body or the response. Of JSON lines each must be valid.
+// of the request body or the response. Of JSON lines each must be valid. A document without content
+// for an answer allows no check of its body.
 func (b *bodyValidator) validate(location string, content openapi3.Content, contentType string,
 	body []byte) error {
 	if len(content) == 0 {
@@ -77,6 +83,7 @@ func (b *bodyValidator) validate(location string, content openapi3.Content, cont
 	return schema.Validate(string(body))
 }
 
+// validateJSON checks a text that is one JSON value.
 func validateJSON(schema *jsonschema.Schema, text []byte) error {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -85,6 +92,7 @@ func validateJSON(schema *jsonschema.Schema, text []byte) error {
 	return schema.Validate(value)
 }
 
+// schema returns the schema at a location of the document. Tests that run in parallel share it.
 func (b *bodyValidator) schema(location string) (*jsonschema.Schema, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,12 +107,14 @@ func (b *bodyValidator) schema(location string) (*jsonschema.Schema, error) {
 	return schema, nil
 }
 
+// isJSON reports whether a content type is that of one JSON value, a problem document for example.
 func isJSON(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	return mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")
 }
 
-// escapePointer escapes a member's name for a JSON pointer in a URL.
+// escapePointer escapes a member's name for a JSON pointer in a URL. The location is a URL for the
+// compiler, so what is special in URLs is escaped as well.
 func escapePointer(name string) string {
 	name = strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 	return strings.NewReplacer("{", "%7B", "}", "%7D", "+", "%2B").Replace(name)

@@ -20,7 +20,7 @@ import (
 )
 
 // Collector receives traces over OTLP, as protobuf in HTTP requests. A request that is not OTLP
-// fails the test.
+// fails the test. It stands where an operator has a collector of OpenTelemetry.
 type Collector struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -29,7 +29,8 @@ type Collector struct {
 	paths    []string
 }
 
-// NewCollector starts a collector that ends with the test.
+// NewCollector starts a collector that ends with the test. It answers as a collector does that has
+// stored everything.
 func NewCollector(tb testing.TB) *Collector {
 	c := &Collector{}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -49,6 +50,7 @@ func NewCollector(tb testing.TB) *Collector {
 	return c
 }
 
+// readExport reads a request in the form in which exporters send it, compressed or not.
 func readExport(req *http.Request) (*collector.ExportTraceServiceRequest, error) {
 	var body io.Reader = req.Body
 	if req.Header.Get("Content-Encoding") == "gzip" {
@@ -66,6 +68,7 @@ func readExport(req *http.Request) (*collector.ExportTraceServiceRequest, error)
 	return &export, proto.Unmarshal(text, &export)
 }
 
+// add keeps the spans of a request, its path, and the attributes of the process that sent it.
 func (c *Collector) add(path string, export *collector.ExportTraceServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,14 +83,16 @@ func (c *Collector) add(path string, export *collector.ExportTraceServiceRequest
 	}
 }
 
-// Spans returns the spans in the order of their arrival.
+// Spans returns the spans in the order of their arrival. A span arrives when its exporter sends it,
+// which may be long after its end.
 func (c *Collector) Spans() []*otlp.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.spans)
 }
 
-// Find returns the first span with a name, nil if there is none.
+// Find returns the first span with a name, nil if there is none. Where several spans have the name,
+// Trace tells them apart.
 func (c *Collector) Find(name string) *otlp.Span {
 	for _, s := range c.Spans() {
 		if s.Name == name {
@@ -97,7 +102,8 @@ func (c *Collector) Find(name string) *otlp.Span {
 	return nil
 }
 
-// Tracing makes a Tracing that sends to the collector; flush sends the spans that it still has.
+// Tracing makes a Tracing that sends to the collector; flush sends the spans that it still has. A
+// span is sent some time after its end, so a test calls flush before it looks.
 func (c *Collector) Tracing(tb testing.TB) (tracing *telemetry.Tracing, flush func()) {
 	tb.Helper()
 	tracing, err := telemetry.NewTracing(context.Background(), c.URL, nil)
@@ -112,7 +118,8 @@ func (c *Collector) Tracing(tb testing.TB) (tracing *telemetry.Tracing, flush fu
 	}
 }
 
-// Trace returns the spans of the trace of a traceparent, ordered by name.
+// Trace returns the spans of the trace of a traceparent, ordered by name. Spans of other traces, of
+// tests that share the process, are left out.
 func (c *Collector) Trace(traceparent string) []*otlp.Span {
 	all := slices.DeleteFunc(c.Spans(), func(s *otlp.Span) bool {
 		return hex.EncodeToString(s.TraceId) != traceparent[3:35]
@@ -121,7 +128,8 @@ func (c *Collector) Trace(traceparent string) []*otlp.Span {
 	return all
 }
 
-// NamesOf returns the names of spans; a ! follows those that failed.
+// NamesOf returns the names of spans; a ! follows those that failed. So a test compares a whole
+// trace with one text, "claim run! finish" for example.
 func NamesOf(spans []*otlp.Span) string {
 	var names []string
 	for _, s := range spans {
@@ -134,14 +142,16 @@ func NamesOf(spans []*otlp.Span) string {
 	return strings.Join(names, " ")
 }
 
-// Senders returns the paths of the requests and the attributes of the processes that sent them.
+// Senders returns the paths of the requests and the attributes of the processes that sent them. A
+// test finds by them which process has sent what, and that it was sent to the right path.
 func (c *Collector) Senders() (paths, services []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.paths), slices.Clone(c.services)
 }
 
-// AttributeOf returns an attribute of a span as text, empty if there is none.
+// AttributeOf returns an attribute of a span as text, empty if there is none. A string is returned
+// as it is, any other value in the form of protobuf's text, int_value:200 for example.
 func AttributeOf(s *otlp.Span, key string) string {
 	for _, a := range s.Attributes {
 		if a.Key == key {

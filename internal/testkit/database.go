@@ -11,7 +11,8 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-// Database is a store and the clock that it reads.
+// Database is a store and the clock that it reads. A test that gets one runs unchanged on every
+// database.
 type Database struct {
 	Clock *Clock
 	Store store.Store
@@ -19,14 +20,16 @@ type Database struct {
 	Reopen func(testing.TB) store.Store
 }
 
-// InMemory makes a SQLite database in memory.
+// InMemory makes a SQLite database in memory. It has no Reopen: the database is gone with its only
+// store.
 func InMemory(tb testing.TB) Database {
 	tb.Helper()
 	clock := NewClock()
 	return Database{Clock: clock, Store: MemoryStore(tb, clock.Now)}
 }
 
-// OnPostgres makes a schema of its own in PostgreSQL.
+// OnPostgres makes a schema of its own in PostgreSQL. Tests that run at the same time do not see
+// each other. Without a PostgreSQL server the test is skipped.
 func OnPostgres(tb testing.TB) Database {
 	tb.Helper()
 	clock := NewClock()
@@ -45,7 +48,8 @@ func OnPostgres(tb testing.TB) Database {
 	return Database{Clock: clock, Store: open(tb), Reopen: open}
 }
 
-// OnEveryStore runs a test on SQLite and on PostgreSQL, each with a database of its own.
+// OnEveryStore runs a test on SQLite and on PostgreSQL, each with a database of its own. The test
+// is parallel to others; its two runs follow each other.
 func OnEveryStore(t *testing.T, test func(t *testing.T, p Database)) {
 	t.Helper()
 	t.Parallel()
@@ -53,7 +57,8 @@ func OnEveryStore(t *testing.T, test func(t *testing.T, p Database)) {
 	t.Run("postgres", func(t *testing.T) { test(t, OnPostgres(t)) })
 }
 
-// RunMaintenance expires and promotes jobs, as the leader does while time passes.
+// RunMaintenance expires and promotes jobs, as the leader does while time passes. Publishing and
+// pruning are not among it; tests of these call the engine's verbs.
 func RunMaintenance(tb testing.TB, e *engine.Engine) {
 	tb.Helper()
 	if _, err := e.Expire(context.Background()); err != nil {
@@ -64,7 +69,8 @@ func RunMaintenance(tb testing.TB, e *engine.Engine) {
 	}
 }
 
-// RunConcurrently calls fn n times at once and returns the results by index.
+// RunConcurrently calls fn n times at once and returns the results by index. All calls begin
+// together, so that they meet in the same transactions as often as possible.
 func RunConcurrently[T any](n int, fn func(i int) T) []T {
 	all := make([]T, n)
 	var calls sync.WaitGroup

@@ -19,10 +19,12 @@ import (
 )
 
 // HeaderUndocumented is a header for a request that the server accepts although the document does
-// not allow it. The header is not sent.
+// not allow it. The header is not sent. It is for what a server must take from old clients and does
+// not promise to new ones.
 const HeaderUndocumented = "X-Test-Beyond-Document"
 
-// Document is the OpenAPI document of a contract.
+// Document is the OpenAPI document of a contract. It is the promise to clients, so tests hold every
+// exchange of the whole suite against it, and not only those of a test about the document.
 type Document struct {
 	Doc           *openapi3.T
 	bodyValidator *bodyValidator
@@ -33,7 +35,8 @@ type Document struct {
 var documents sync.Map
 
 // ReadDocument reads a document, which must be valid. Request bodies above limit are not checked:
-// tests send them to be refused.
+// tests send them to be refused. It fails the test for everything that documentProblems finds, so a
+// contract's first test is that its document is one.
 func ReadDocument(tb testing.TB, text []byte, limit int64) *Document {
 	tb.Helper()
 	if read, ok := documents.Load(string(text)); ok {
@@ -58,7 +61,8 @@ func ReadDocument(tb testing.TB, text []byte, limit int64) *Document {
 }
 
 // WantRoutes checks that the document has the same routes as the server, "METHOD PATTERN" each, and
-// that there are number of them.
+// that there are number of them. The number is given by the test: a route that is forgotten in both
+// would be found by nothing else.
 func (d *Document) WantRoutes(tb testing.TB, routes []string, number int) {
 	tb.Helper()
 	inRouter := map[string]bool{}
@@ -87,17 +91,22 @@ func (d *Document) WantRoutes(tb testing.TB, routes []string, number int) {
 }
 
 // Check makes a transport that checks every exchange by the document: the document must have each
-// answer, and must allow each request that was accepted.
+// answer, and must allow each request that was accepted. Requests that were refused may be
+// anything: tests send them to be refused.
 func (d *Document) Check(tb testing.TB, next http.RoundTripper) http.RoundTripper {
 	return &checkingTransport{tb: tb, document: d, next: next}
 }
 
+// checkingTransport is the transport of Check. It reads request and answer to their ends before it
+// compares them.
 type checkingTransport struct {
 	tb       testing.TB
 	document *Document
 	next     http.RoundTripper
 }
 
+// RoundTrip implements http.RoundTripper. The caller gets the answer unchanged; a mismatch fails
+// the test.
 func (c *checkingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	undocumented := r.Header.Get(HeaderUndocumented) != ""
 	r.Header.Del(HeaderUndocumented)
@@ -120,6 +129,11 @@ func (c *checkingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// check compares an exchange with the document:
+//
+//	accepted request   must be allowed by the document, unless it is marked as undocumented
+//	any answer         must have a documented status, header and body
+//	unknown path       must be refused, where it is a path of an API
 func (c *checkingTransport) check(r *http.Request, sent []byte, resp *http.Response, got []byte,
 	undocumented bool) {
 	doc := c.document.Doc
@@ -155,13 +169,15 @@ func (c *checkingTransport) check(r *http.Request, sent []byte, resp *http.Respo
 	}
 }
 
-// isRefusal reports whether a status may answer a request for a route that does not exist.
+// isRefusal reports whether a status may answer a request for a route that does not exist. 401 is
+// one, as a route is looked up after the token was checked.
 func isRefusal(status int) bool {
 	return status == http.StatusNotFound || status == http.StatusMethodNotAllowed ||
 		status == http.StatusUnauthorized
 }
 
 // checkRequest validates a JSON body by its schema and leaves everything else to kin-openapi.
+// Defaults are not filled in: the server has to do that, and the test sees whether it does.
 func (d *Document) checkRequest(input *openapi3filter.RequestValidationInput, sent []byte) error {
 	contentType := input.Request.Header.Get("Content-Type")
 	body := input.Route.Operation.RequestBody
@@ -178,7 +194,9 @@ func (d *Document) checkRequest(input *openapi3filter.RequestValidationInput, se
 		body.Value.Content, contentType, sent)
 }
 
-// checkResponse validates the body by its schema and leaves everything else to kin-openapi.
+// checkResponse validates the body by its schema and leaves everything else to kin-openapi. A
+// status that the document does not have is an error, since a generated client would not know what
+// to do with it.
 func (d *Document) checkResponse(input *openapi3filter.RequestValidationInput, resp *http.Response,
 	got []byte) error {
 	documented := input.Route.Operation.Responses.Status(resp.StatusCode) // of HEAD as well
@@ -205,7 +223,7 @@ func (d *Document) checkResponse(input *openapi3filter.RequestValidationInput, r
 }
 
 // schemaLocation is the JSON pointer of a part of an operation: ref if that is set, else within the
-// operation.
+// operation. The compiler takes it as the part of a URL behind the document's name.
 func schemaLocation(route *routers.Route, ref, part string) string {
 	if ref != "" {
 		return ref
@@ -214,7 +232,8 @@ func schemaLocation(route *routers.Route, ref, part string) string {
 }
 
 // findPath returns the path of the document that a request is for, with the parameters in it. A
-// path without parameters is preferred, because a brace is sorted behind letters.
+// path without parameters is preferred, because a brace is sorted behind letters. nil means that
+// the document has no such path.
 func findPath(doc *openapi3.T, u *url.URL) (string, *openapi3.PathItem, map[string]string) {
 	segments := strings.Split(u.EscapedPath(), "/")
 	paths := doc.Paths.Map()
@@ -226,6 +245,8 @@ func findPath(doc *openapi3.T, u *url.URL) (string, *openapi3.PathItem, map[stri
 	return "", nil, nil
 }
 
+// matchPath compares a path of the document with that of a request, segment by segment, and returns
+// the values of the parameters.
 func matchPath(pattern, segments []string) (params map[string]string, ok bool) {
 	if len(pattern) != len(segments) {
 		return nil, false

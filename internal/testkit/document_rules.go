@@ -14,7 +14,9 @@ import (
 var reservedNames = []string{"client", "delete", "error", "event", "file", "get", "headers", "next",
 	"object", "range", "request", "response"}
 
-// documentProblems returns what a document lacks for linters and generators (decision 0034).
+// documentProblems returns what a document lacks for linters and generators (decision 0034). It
+// holds what linters and generators would find, without running them in every test; .ci runs them
+// too.
 func documentProblems(doc *openapi3.T) []string {
 	f := &documentChecker{names: map[string]string{}}
 	f.check("the version "+doc.OpenAPI, strings.HasPrefix(doc.OpenAPI, "3.1."))
@@ -34,18 +36,21 @@ func documentProblems(doc *openapi3.T) []string {
 	return f.problems
 }
 
-// documentChecker collects the problems of a document.
+// documentChecker collects the problems of a document. All of them are reported at once, in a fixed
+// order.
 type documentChecker struct {
 	problems []string
 	names    map[string]string // the kind of component by its normalized name
 }
 
+// check notes a problem unless ok.
 func (f *documentChecker) check(what string, ok bool) {
 	if !ok {
 		f.problems = append(f.problems, what+" is not as it has to be")
 	}
 }
 
+// described checks that something has a description, which generators copy into the clients.
 func (f *documentChecker) described(what, description string) {
 	f.check("the description of "+what, strings.TrimSpace(description) != "")
 }
@@ -64,6 +69,7 @@ func (f *documentChecker) name(where, name string) {
 	f.names[normalized] = where
 }
 
+// operation checks one operation: its description and id, and what it takes and answers.
 func (f *documentChecker) operation(at string, op *openapi3.Operation) {
 	f.described(at, op.Description)
 	f.check("the id of "+at, op.OperationID != "" &&
@@ -76,6 +82,7 @@ func (f *documentChecker) operation(at string, op *openapi3.Operation) {
 	}
 }
 
+// components checks the parts that operations share. Their names become types in clients.
 func (f *documentChecker) components(c *openapi3.Components) {
 	for _, name := range slices.Sorted(maps.Keys(c.Parameters)) {
 		f.name("parameters", name)
@@ -97,6 +104,7 @@ func (f *documentChecker) components(c *openapi3.Components) {
 }
 
 // schema checks a schema and those within it. It stops at references, whose targets are components.
+// Every member needs a description, so that a client's code explains itself.
 func (f *documentChecker) schema(at string, s *openapi3.SchemaRef) {
 	if s.Ref != "" {
 		return

@@ -8,7 +8,8 @@ import (
 )
 
 // MetricSum adds up the values of a metric, or the counts of a histogram, over all series that have
-// the labels. It also returns the number of these series.
+// the labels. It also returns the number of these series. A metric that does not exist fails the
+// test; a series that does not exist counts as none.
 func MetricSum(tb testing.TB, registry prometheus.Gatherer, name string,
 	labels map[string]string) (sum float64, series int) {
 	tb.Helper()
@@ -33,6 +34,7 @@ func MetricSum(tb testing.TB, registry prometheus.Gatherer, name string,
 	return 0, 0
 }
 
+// hasLabels reports whether a series has all of the labels; it may have others.
 func hasLabels(m *dto.Metric, labels map[string]string) bool {
 	found := 0
 	for _, l := range m.Label {

@@ -16,7 +16,8 @@ import (
 )
 
 // Proxy is a real proxy that records its targets. It resolves names that end in .test to this
-// machine.
+// machine. Tests of egress and of downloads go through it. It fails on demand, since only a proxy
+// that fails shows whether its client tells a broken proxy from a broken target.
 type Proxy struct {
 	URL string // with the credentials it requires
 
@@ -28,20 +29,23 @@ type Proxy struct {
 	conns   map[net.Conn]struct{}
 }
 
-// Targets returns the targets of all requests, as clients named them.
+// Targets returns the targets of all requests, as clients named them. A test finds by them whether
+// a name or an address was sent, and that a request went through the proxy at all.
 func (p *Proxy) Targets() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.targets...)
 }
 
-// SetBroken makes the proxy close every new connection at once, or stops that.
+// SetBroken makes the proxy close every new connection at once, or stops that. Connections that are
+// open stay open.
 func (p *Proxy) SetBroken(broken bool) { p.mu.Lock(); defer p.mu.Unlock(); p.broken = broken }
 
 // RefuseWith makes the proxy refuse requests with a reply code of SOCKS5, or with 503 over HTTP; 0
-// stops that.
+// stops that. A client then reports the target and not the proxy.
 func (p *Proxy) RefuseWith(reply byte) { p.mu.Lock(); defer p.mu.Unlock(); p.refusal = reply }
 
+// recordTarget keeps the target of a request and returns how to refuse it, 0 to serve it.
 func (p *Proxy) recordTarget(target string) (refusal byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,6 +53,7 @@ func (p *Proxy) recordTarget(target string) (refusal byte) {
 	return p.refusal
 }
 
+// isBroken reports whether new connections are to be closed.
 func (p *Proxy) isBroken() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.broken }
 
 // listen serves connections until the test ends, which closes them.
@@ -84,6 +89,8 @@ func (p *Proxy) listen(tb testing.TB, scheme string, serve func(net.Conn)) {
 	})
 }
 
+// serveTracked serves a connection, which the end of the test closes, or closes it at once while
+// the proxy is broken.
 func (p *Proxy) serveTracked(conn net.Conn, serve func(net.Conn)) {
 	defer conn.Close()
 	p.track(conn, true)
@@ -93,6 +100,7 @@ func (p *Proxy) serveTracked(conn net.Conn, serve func(net.Conn)) {
 	}
 }
 
+// track adds a connection to those that are open, or removes it.
 func (p *Proxy) track(conn net.Conn, open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +111,8 @@ func (p *Proxy) track(conn net.Conn, open bool) {
 	p.conns[conn] = struct{}{}
 }
 
-// splice connects a client with a target until one of them closes its connection.
+// splice connects a client with a target until one of them closes its connection. Bytes go both
+// ways at the same time, as TLS needs it.
 func (p *Proxy) splice(client io.ReadWriter, target string) {
 	upstream, err := net.Dial("tcp", resolveTarget(target))
 	if err != nil {
@@ -124,7 +133,8 @@ func (p *Proxy) splice(client io.ReadWriter, target string) {
 	<-done
 }
 
-// resolveTarget returns the address that the proxy connects to for a target.
+// resolveTarget returns the address that the proxy connects to for a target. So a test can use
+// names without a resolver that has them.
 func resolveTarget(target string) string {
 	host, port, err := net.SplitHostPort(target)
 	if err != nil || !strings.HasSuffix(host, ".test") {
@@ -134,7 +144,8 @@ func resolveTarget(target string) string {
 }
 
 // HTTPProxy starts an HTTP proxy, which forwards requests for http:// and tunnels all others. user
-// is USER:PASSWORD, or "" for a proxy without authentication.
+// is USER:PASSWORD, or "" for a proxy without authentication. It answers 502 where a target cannot
+// be reached.
 func HTTPProxy(tb testing.TB, user string) *Proxy {
 	tb.Helper()
 	p := &Proxy{user: user}
@@ -152,7 +163,8 @@ func HTTPProxy(tb testing.TB, user string) *Proxy {
 	return p
 }
 
-// answer serves one request and reports whether another may come.
+// answer serves one request and reports whether another may come. A request without the right
+// credentials is answered 407 and is not counted as a target.
 func (p *Proxy) answer(conn net.Conn, req *http.Request, forward *http.Transport) bool {
 	respond := func(status int) bool {
 		resp := http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Request: req,
@@ -183,7 +195,8 @@ func (p *Proxy) answer(conn net.Conn, req *http.Request, forward *http.Transport
 	return resp.Write(conn) == nil
 }
 
-// SOCKSProxy starts a SOCKS5 proxy. user is as in HTTPProxy.
+// SOCKSProxy starts a SOCKS5 proxy. user is as in HTTPProxy. The codes are those of RFC 1928 and
+// RFC 1929.
 func SOCKSProxy(tb testing.TB, user string) *Proxy {
 	tb.Helper()
 	p := &Proxy{user: user}
@@ -209,7 +222,7 @@ func SOCKSProxy(tb testing.TB, user string) *Proxy {
 	return p
 }
 
-// handshake reads the greeting and the credentials.
+// handshake reads the greeting and the credentials. It reports whether the client may go on.
 func (p *Proxy) handshake(conn net.Conn) bool {
 	methods, ok := readText(conn, 1)
 	method := byte(0)
@@ -249,6 +262,8 @@ func readText(r io.Reader, skip int) (string, bool) {
 	return string(text), err == nil
 }
 
+// readTarget reads the target of a request in SOCKS5: an IPv4 address (kind 1), a name (3) or an
+// IPv6 address (4), then the port.
 func readTarget(r io.Reader, kind byte) (string, bool) {
 	var host string
 	if kind == 3 {

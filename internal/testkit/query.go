@@ -9,11 +9,13 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
+// pathMember finds the parameters in a path of a document.
 var pathMember = regexp.MustCompile(`\{[^}]*\}`)
 
 // WantUnknownQueriesRefused checks every route of the document that changes something: it must
 // answer 400 with a code to an unknown query parameter, and name the known ones. changing are
-// "METHOD PATH" of GET routes that change something too.
+// "METHOD PATH" of GET routes that change something too. A parameter that is misspelt and ignored
+// would change something else than its sender meant.
 func (d *Document) WantUnknownQueriesRefused(
 	tb testing.TB, code string, do func(method, path string) Reply, changing ...string,
 ) {

@@ -16,7 +16,8 @@ import (
 )
 
 // Serve starts a whole server of contracts on a store in memory, with its maintenance and the real
-// time, for examples and clients. stop ends it.
+// time, for examples and clients. stop ends it. It takes no test, as an example has none; the error
+// is that of the store or the engine.
 func Serve(contracts []engine.Contract,
 	mounts ...func(*engine.Engine) httpapi.PrefixHandler) (baseURL string, stop func(), err error) {
 	log := slog.New(slog.DiscardHandler)

@@ -10,10 +10,12 @@ import (
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
-// Workers is a client of the worker API.
+// Workers is a client of the worker API. Contracts use it to test what is theirs in the API:
+// states, attempts, payloads and outcomes.
 type Workers struct{ *APIServer }
 
-// ClaimedJob is a job as a remote worker gets it.
+// ClaimedJob is a job as a remote worker gets it. The names of its members are those of the API's
+// document.
 type ClaimedJob struct {
 	JobID    string `json:"job_id"`
 	Contract string
@@ -25,7 +27,8 @@ type ClaimedJob struct {
 }
 
 // OpenWorkers serves the worker API for a contract until the test ends. An empty token means no
-// authentication.
+// authentication. It is the real API over HTTP, so a test of a contract is also one of what remote
+// workers see.
 func OpenWorkers(tb testing.TB, e *engine.Engine, contract workerapi.Contract,
 	token string) *Workers {
 	tb.Helper()
@@ -39,13 +42,14 @@ func OpenWorkers(tb testing.TB, e *engine.Engine, contract workerapi.Contract,
 		ProblemReader("urn:millrace:worker:"), api.Mount(e))}
 }
 
-// Post posts a body to a path below /worker/v1/.
+// Post posts a body to a path below /worker/v1/. The answer may be of any status.
 func (w *Workers) Post(tb testing.TB, path, body string) Reply {
 	tb.Helper()
 	return w.Do(tb, "POST", "/worker/v1/"+path, body)
 }
 
-// Claim claims jobs with a body.
+// Claim claims jobs with a body. A claim that is refused fails the test; one that finds no jobs
+// returns none.
 func (w *Workers) Claim(tb testing.TB, body string) []ClaimedJob {
 	tb.Helper()
 	return DecodeReply[struct{ Jobs []ClaimedJob }](tb,

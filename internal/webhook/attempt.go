@@ -46,7 +46,8 @@ const (
 // errNoRecipient reports that every subscription of a delivery is deleted or disabled.
 var errNoRecipient = errors.New("the webhook is deleted or disabled")
 
-// attempt is a try in flight.
+// attempt is a try in flight, from the claim that admitted it to its outcome. The dispatcher fills
+// in the delivery, its job and its slot; loadRecipients and loadSecrets add what the request needs.
 type attempt struct {
 	*delivery
 	job           *job.Job
@@ -59,7 +60,8 @@ type attempt struct {
 }
 
 // deliver makes a try and returns its outcome. A try that was cut short, because its run is lost or
-// the node stops, says nothing about the receiver and is released.
+// the node stops, says nothing about the receiver and is released. A delivery without a recipient
+// ends as exhausted (FR-188); one whose secrets cannot be read now is released and uses up no try.
 func (w *Webhooks) deliver(ctx context.Context, a *attempt) engine.Outcome {
 	err := w.loadSecrets(ctx, a)
 	switch {
@@ -122,7 +124,8 @@ func (a *attempt) logAttrs() []any {
 }
 
 // loadRecipients loads the subscriptions of tries that are about to begin, each once, and leaves
-// out those that are deleted or disabled. Errors are kept with the attempts.
+// out those that are deleted or disabled. Errors are kept with the attempts. One transaction reads
+// for all tries of a claim, which often have the same subscriptions.
 func (w *Webhooks) loadRecipients(ctx context.Context, all []*attempt) {
 	if len(all) == 0 {
 		return
@@ -152,11 +155,14 @@ func (w *Webhooks) loadRecipients(ctx context.Context, all []*attempt) {
 	}
 }
 
+// loadedRecord is a subscription as loadRecipients found it, or the error for which it could not.
 type loadedRecord struct {
 	*record
 	err error
 }
 
+// addRecipient adds the secrets of a subscription to a try. A subscription that was deleted or
+// disabled since the event signs nothing: the request goes out for the others (FR-188).
 func (a *attempt) addRecipient(id string, loaded loadedRecord) {
 	switch {
 	case job.IsKind(loaded.err, job.NotFound), errors.Is(loaded.err, ErrForbidden):
@@ -225,7 +231,9 @@ func (w *Webhooks) post(ctx context.Context, a *attempt) (Try, http.Header, erro
 }
 
 // exchange sends the request and reads the beginning of the response. The status decides the
-// outcome, so an error while the body is read is ignored.
+// outcome, so an error while the body is read is ignored. Redirects are not followed and are a
+// failed try like any other status (G-FR-48), and the address is checked when the connection is
+// made (G-FR-50): both are promises of Config.Client.
 func (w *Webhooks) exchange(ctx context.Context, a *attempt) (*http.Response, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
@@ -319,7 +327,8 @@ func (w *Webhooks) decideOutcome(ctx context.Context, a *attempt, t Try, header 
 	return o
 }
 
-// appendTry returns the encoded tries of a delivery with one more.
+// appendTry returns the encoded tries of a delivery with one more. Tries that cannot be read are
+// dropped, as the delivery itself matters more than its history.
 func appendTry(j *job.Job, t Try) []byte {
 	tries, err := decodeTries(j)
 	if err != nil {
@@ -334,6 +343,7 @@ func appendTry(j *job.Job, t Try) []byte {
 
 // recordTryResult stores with the subscriptions of a try since when their tries have failed and
 // whether they are disabled, if the try changes that. If it cannot be stored, the next try does it.
+// Only a try that changes the record writes it, so a healthy subscription costs no write.
 func (w *Webhooks) recordTryResult(ctx context.Context, a *attempt, ok, gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()

@@ -46,7 +46,8 @@ type Try struct {
 }
 
 // delivery is the definition of a delivery's job: its event, its URL and the subscriptions that it
-// serves.
+// serves. It is written once, by Notify or Replay. The body of the event is the job's payload and
+// its tries are the job's progress. The JSON names are stored data: they must not change.
 type delivery struct {
 	EventID         string   `json:"event_id"`
 	EventName       string   `json:"event_name"`
@@ -66,8 +67,12 @@ func (p *delivery) listOwner() string {
 	return callbackListOwner(p.Client)
 }
 
+// callbackListOwner returns the owner of the deliveries of a client's callbacks. No subscription
+// can have it as its id.
 func callbackListOwner(owner string) string { return "callbacks/" + owner }
 
+// submission returns the job of a delivery. Its lease and number of tries are those of the settings
+// now; a delivery that is stored keeps them.
 func (p *delivery) submission(w *Webhooks, id string, body []byte, trace string) (engine.Submission,
 	error) {
 	definition, err := json.Marshal(p)
@@ -87,6 +92,7 @@ func (p *delivery) submission(w *Webhooks, id string, body []byte, trace string)
 	}}, nil
 }
 
+// jobID returns the identity of a delivery's job: its key is the delivery's id.
 func jobID(delivery string) job.ID { return job.ID{Contract: Name, Key: delivery} }
 
 // deliveryID returns the id of the delivery of an event to a URL. It is a digest of both, so an
@@ -107,6 +113,8 @@ func decodeDelivery(j *job.Job) (*delivery, error) {
 	return p, nil
 }
 
+// decodeTries reads the tries that appendTry has stored with a job; a delivery that was never tried
+// has none.
 func decodeTries(j *job.Job) (tries []Try, err error) {
 	if len(j.Progress) > 0 {
 		err = json.Unmarshal(j.Progress, &tries)
@@ -114,6 +122,8 @@ func decodeTries(j *job.Job) (tries []Try, err error) {
 	return tries, err
 }
 
+// newDelivery returns a delivery as clients see it. While it is waiting or being sent it is pending
+// as well; only a pending one has a time of its next try.
 func newDelivery(j *job.Job) (Delivery, error) {
 	p, err := decodeDelivery(j)
 	if err != nil {

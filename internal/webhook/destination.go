@@ -39,6 +39,8 @@ type destinations struct {
 	suspectInFlight int            // their sum
 }
 
+// destination is what a node knows of one receiver. It is lost with the process: after a restart
+// every receiver is suspect until its first fast success.
 type destination struct {
 	inFlight int
 	limit    int
@@ -47,6 +49,7 @@ type destination struct {
 	lastUsed time.Duration
 }
 
+// host is what a node knows of the receivers of one host, which share its capacity.
 type host struct {
 	startTimes      []time.Duration // when the tries in flight began
 	suspectInFlight int             // of these, at suspect receivers
@@ -66,6 +69,8 @@ const (
 	maxDestinations = 10_000
 )
 
+// newDestinations makes the limits for a number of slots. elapsed is a monotonic clock; draw
+// returns numbers from [0, 1) and spreads long waits.
 func newDestinations(slots int, elapsed func() time.Duration, draw func() float64) *destinations {
 	return &destinations{
 		slots:           slots,
@@ -96,7 +101,8 @@ func (ds *destinations) slotFraction(numerator, denominator int) int {
 }
 
 // acquire returns a slot at a receiver, or nil and how long to wait before asking again. suspect
-// reports whether the receiver is suspect.
+// reports whether the receiver is suspect. A slot must be released by release after a try or by
+// releaseUnused without one.
 func (ds *destinations) acquire(r receiver) (s *slot, wait time.Duration, suspect bool) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -150,13 +156,15 @@ func (ds *destinations) release(s *slot, ok bool, took time.Duration) {
 	}
 }
 
-// releaseUnused returns a slot without a try.
+// releaseUnused returns a slot without a try. It changes nothing for a slot that was released
+// already, so a handler may defer it.
 func (ds *destinations) releaseUnused(s *slot) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	ds.freeSlot(s)
 }
 
+// freeSlot takes a try out of all counts, once. The caller holds the lock.
 func (ds *destinations) freeSlot(s *slot) {
 	if s.released {
 		return
@@ -176,6 +184,8 @@ func (ds *destinations) freeSlot(s *slot) {
 	}
 }
 
+// lookup returns the receiver and its host, and makes those that are new. The caller holds the
+// lock.
 func (ds *destinations) lookup(r receiver, now time.Duration) (*destination, *host) {
 	if len(ds.byKey) >= maxDestinations {
 		ds.evict(now)

@@ -39,7 +39,8 @@ type Notification struct {
 	EarlierEvents func(ctx context.Context) ([]EventRef, error)
 }
 
-// subscriber is the part of a subscription that decides which events it gets.
+// subscriber is the part of a subscription that decides which events it gets. Disabled
+// subscriptions are among them: their deliveries are recorded and end without a try.
 type subscriber struct {
 	id        string
 	url       string
@@ -87,7 +88,8 @@ func (w *Webhooks) Notify(ctx context.Context, all []Notification) error {
 	return nil
 }
 
-// subscribers returns the subscriptions of each owner, the oldest first.
+// subscribers returns the subscriptions of each owner, the oldest first. They are read in one
+// transaction for all events of a call.
 func (w *Webhooks) subscribers(ctx context.Context,
 	all []Notification) (byOwner map[string][]subscriber, err error) {
 	err = w.engine.ViewRecords(ctx, func(r engine.RecordReader) error {
@@ -148,7 +150,9 @@ func (n *Notification) deliveries(subscribers []subscriber) (all []delivery) {
 	return all
 }
 
-// pendingDeliveries returns the deliveries of a batch of events with their predecessors.
+// pendingDeliveries returns the deliveries of a batch of events with their predecessors. The
+// predecessor is the last delivery of the same chain and URL within the batch. Only the first of a
+// chain needs the earlier events, which are asked for once for each event.
 func pendingDeliveries(ctx context.Context, all []Notification,
 	subscribers map[string][]subscriber) (pending []*pendingDelivery, err error) {
 	type chainKey struct{ owner, chain, url string }

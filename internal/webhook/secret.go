@@ -25,6 +25,8 @@ type secret struct {
 	ValidUntil time.Time `json:"until,omitzero"`
 }
 
+// newSecret makes a secret of 256 bits. plain is shown to the client once and is never stored; s
+// holds it sealed by the vault.
 func (w *Webhooks) newSecret() (plain string, s secret, err error) {
 	var b [secretBytes]byte
 	if err = w.readRandom(b[:]); err != nil {
@@ -48,6 +50,8 @@ func rotateSecrets(all []secret, now time.Time, replacement secret) []secret {
 	return next[:min(len(next), maxSecrets)]
 }
 
+// validSecrets returns those secrets that sign at a time: the current one, and replaced ones within
+// their overlap.
 func validSecrets(all []secret, now time.Time) (current []secret) {
 	for _, s := range all {
 		if s.ValidUntil.IsZero() || s.ValidUntil.After(now) {
@@ -78,6 +82,8 @@ func Sign(h http.Header, secret, id string, at time.Time, body []byte) error {
 	return sign(h, []string{secret}, id, at, body)
 }
 
+// sign sets the headers of a request with one signature for each secret. A receiver accepts the
+// request if it knows any one of them, so a rotation needs no coordination with it.
 func sign(h http.Header, secrets []string, id string, at time.Time, body []byte) error {
 	signed, err := signatures(secrets, id, at, body)
 	if err != nil {

@@ -77,6 +77,8 @@ func (s *record) matches(url string, events []string) bool {
 	return s.URL == url && slices.Equal(sortedCopy(s.Events), sortedCopy(events))
 }
 
+// sortedCopy returns the elements in order. It leaves its argument as it is, since the order of a
+// request is kept for the client.
 func sortedCopy(all []string) []string { return slices.Sorted(slices.Values(all)) }
 
 func decodeRecord(r *job.Record) (*record, error) {
@@ -87,6 +89,7 @@ func decodeRecord(r *job.Record) (*record, error) {
 	return s, nil
 }
 
+// putSubscription stores a subscription under its id, new or in place of the old one.
 func putSubscription(to engine.RecordWriter, id, owner string, s *record) error {
 	body, err := json.Marshal(s)
 	if err != nil {
@@ -182,6 +185,7 @@ func validateSubscription(url string, events []string) (unique []string, err err
 	return unique, nil
 }
 
+// register stores a new subscription with a first secret, whose plain text it returns.
 func (w *Webhooks) register(to engine.RecordWriter, owner, url string,
 	events []string) (Subscription, string, error) {
 	id, err := w.newID(to.Now())
@@ -230,6 +234,8 @@ type idempotencyRecord struct {
 	RequestDigest  string `json:"request"`
 }
 
+// digest returns a SHA-256 over texts with their lengths, so that no two lists of texts have the
+// same one by their concatenation.
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -238,6 +244,7 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// requestDigest identifies a registration by its URL and the set of its events, in any order.
 func requestDigest(url string, events []string) string {
 	return digest(append([]string{url}, sortedCopy(events)...)...)
 }
@@ -268,6 +275,8 @@ func findByIdempotencyKey(r engine.RecordReader, owner, url string, events []str
 	return &h, nil
 }
 
+// putIdempotencyRecord remembers under a client's key which subscription a registration made. The
+// record expires by itself after idempotencyTTL (G-FR-24).
 func putIdempotencyRecord(to engine.RecordWriter, h Subscription, key string) error {
 	body, err := json.Marshal(idempotencyRecord{
 		SubscriptionID: h.ID,

@@ -21,6 +21,8 @@ import (
 // Name is the contract of the deliveries' jobs in the store.
 const Name = "webhook"
 
+// defaultSlots is the number of tries in flight that a node has unless it is configured. A try
+// waits for a receiver almost all of its time, so it is far above the number of processors.
 const defaultSlots = 64
 
 // queue is the one queue of deliveries.
@@ -62,6 +64,8 @@ type Config struct {
 	StartSpan func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, trace.Span)
 }
 
+// validate names the first member that is missing or out of range. New returns its error; the
+// settings have been checked before, so users do not see it.
 func (c *Config) validate() error {
 	switch {
 	case c.Vault == nil || c.Client == nil || c.CallbackSecret == nil:
@@ -128,6 +132,7 @@ const writeMargin = 10 * time.Second
 // that hangs, or one that was stored under a shorter Timeout, needs heartbeats.
 func (w *Webhooks) lease() time.Duration { return w.Timeout + writeMargin }
 
+// readRandom fills b. Random need not be safe for concurrent use.
 func (w *Webhooks) readRandom(b []byte) error {
 	w.randomMu.Lock()
 	defer w.randomMu.Unlock()

@@ -166,6 +166,7 @@ func closedWithin(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
+// executions returns the executions in progress.
 func (p *Pool) executions() []*execution {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,6 +177,7 @@ func (p *Pool) executions() []*execution {
 	return all
 }
 
+// track adds an execution to those in progress.
 func (p *Pool) track(r *execution) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,6 +254,7 @@ func (w *worker) waitForSlot(ctx context.Context) int {
 	}
 }
 
+// claimRequest asks for up to maxJobs jobs of the pool's queues.
 func (w *worker) claimRequest(maxJobs int) engine.ClaimRequest {
 	return engine.ClaimRequest{
 		Contract: w.pool.Contract,

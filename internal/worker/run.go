@@ -60,6 +60,8 @@ type execution struct {
 	cancelLease context.CancelFunc
 }
 
+// newExecution makes the execution of a claimed job. From now on its lease runs, whatever the job
+// waits for.
 func newExecution(ctx context.Context, p *Pool, worker string, j *job.Job) *execution {
 	r := &execution{pool: p, id: engine.Run{ID: j.ID, Run: j.Run}, engineCtx: ctx}
 	r.task = &Task{Job: j, Worker: worker, execution: r}
@@ -151,6 +153,7 @@ func (r *execution) handle() <-chan engine.Outcome {
 	return outcomes
 }
 
+// panicOutcome logs a panic with its stack and returns the outcome of the run. The process goes on.
 func (r *execution) panicOutcome(p any) engine.Outcome {
 	r.pool.Log.Error("a handler panicked",
 		telemetry.JobID, r.task.Job.ID.Key,

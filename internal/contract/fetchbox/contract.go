@@ -19,8 +19,8 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
-	"github.com/millrace/millrace/internal/places"
 	"github.com/millrace/millrace/internal/setting"
+	"github.com/millrace/millrace/internal/storageid"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/uuids"
@@ -47,7 +47,7 @@ type Config struct {
 
 	Objects *object.Objects // closed by the caller, like Streams
 	Streams *stream.Streams
-	Shared  *places.Places // checks that all nodes use the same objects; nil on a single node
+	Shared  *storageid.Binding // checks that all nodes use the same objects; nil on a single node
 
 	PruneInterval  time.Duration // of the streams (G-FB-40)
 	NoLocalWorkers bool          // this process downloads nothing

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/places"
+	"github.com/millrace/millrace/internal/storageid"
 )
 
 // code is the code in the body of an error: those of the document (FB-039 to FB-044), and some for
@@ -86,7 +86,7 @@ func errorInfoOf(err error) (errorInfo, string) {
 // the caller gets the request id to look for.
 func (f *FetchBox) sendError(c *httpapi.Call, err error) {
 	info, msg := errorInfoOf(err)
-	if refused, isRefused := places.Refused(err); isRefused {
+	if refused, isRefused := storageid.Refused(err); isRefused {
 		msg = refused
 	} else if info.status >= http.StatusInternalServerError {
 		msg = "the request could not be served; the server's log has it under " + c.RequestID()

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/message"
 	"github.com/millrace/millrace/internal/object"
-	"github.com/millrace/millrace/internal/places"
+	"github.com/millrace/millrace/internal/storageid"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/uuids"
 )
@@ -48,9 +48,9 @@ type Config struct {
 	Tracing *telemetry.Tracing    // nil makes no spans
 	Node    string                // names the workers of this node
 
-	Objects *object.Objects // closed by the caller, like Queue
-	Shared  *places.Places  // checks that all nodes use the same objects; nil on a single node
-	Bucket  string          // the default bucket of Objects, a label of metrics
+	Objects *object.Objects    // closed by the caller, like Queue
+	Shared  *storageid.Binding // checks that all nodes use the same objects; nil on a single node
+	Bucket  string             // the default bucket of Objects, a label of metrics
 	Queue   message.Queue
 	CDN     cdn.CDN // nil: none
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/places"
+	"github.com/millrace/millrace/internal/storageid"
 )
 
 // code is the code of a problem (G-IP-19), with some for cases that the document does not mention.
@@ -138,7 +138,7 @@ func codeOf(err error) (code, string) {
 func (m *Images) sendError(c *httpapi.Call, err error) {
 	code, detail := codeOf(err)
 	info := codeInfos[code]
-	refused, isRefused := places.Refused(err)
+	refused, isRefused := storageid.Refused(err)
 	switch {
 	case isRefused:
 		detail = refused

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
-	"github.com/millrace/millrace/internal/places"
+	"github.com/millrace/millrace/internal/storageid"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -548,7 +548,7 @@ func TestErrors(t *testing.T) {
 func TestOriginalMissingOnASharedStore(t *testing.T) {
 	t.Parallel()
 	conf := config()
-	conf.Shared = places.New(places.Config{})
+	conf.Shared = storageid.New(storageid.Config{})
 	w := inMemory(t, conf)
 	r := w.put(t, pngOf(t, 2, 2))
 	key := "images/" + r.FileID + "/original"

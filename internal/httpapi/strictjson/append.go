@@ -37,6 +37,7 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
+// appendEscape appends the shortest escape of a character that must be escaped.
 func appendEscape(dst []byte, ch byte) []byte {
 	const hex = "0123456789abcdef"
 	switch ch {

@@ -14,6 +14,8 @@ type SyntaxError struct {
 	Msg    string
 }
 
+// Error implements error. The contracts send the text to their callers, so it repeats no more of
+// the input than one character.
 func (e *SyntaxError) Error() string {
 	return e.Msg + " at byte " + strconv.FormatInt(e.Offset, 10)
 }
@@ -47,6 +49,10 @@ func Check(data []byte) error {
 // checker reads a text value by value. Two steps alternate: begin reads a scalar or opens a
 // container, end reads what may follow a complete value. The open containers take one bit per
 // level, so the whole state fits on the stack.
+//
+//	begin ──a scalar, an empty container──> end ──comma────────> begin
+//	begin ──another container─────────────> begin
+//	                                        end ──end of text──> done
 type checker struct {
 	data    []byte
 	pos     int
@@ -130,6 +136,7 @@ func (c *checker) end() (done bool, err error) {
 	}
 }
 
+// close leaves the innermost container, whose closing bracket is at pos.
 func (c *checker) close() {
 	c.pos++
 	c.depth--
@@ -151,7 +158,8 @@ func (c *checker) name() error {
 	return nil
 }
 
-// stringValue reads the string whose opening quote is at pos.
+// stringValue reads the string whose opening quote is at pos. The fast path is a run of plain
+// characters; all other bytes are looked at one by one.
 func (c *checker) stringValue() error {
 	data, i := c.data, c.pos+1
 	for i < len(data) {
@@ -184,7 +192,8 @@ func (c *checker) stringValue() error {
 	return c.unexpected()
 }
 
-// escape reads the escape whose backslash is at pos.
+// escape reads the escape whose backslash is at pos. A lone surrogate passes: the grammar allows
+// it, and String refuses it where a text is needed.
 func (c *checker) escape() error {
 	c.pos++
 	if c.pos >= len(c.data) {
@@ -246,6 +255,7 @@ func (c *checker) digits() error {
 	return nil
 }
 
+// literal reads a word of JSON whose first character is at pos.
 func (c *checker) literal(word string) error {
 	for i := range len(word) {
 		if !c.atChar(word[i]) {
@@ -256,8 +266,10 @@ func (c *checker) literal(word string) error {
 	return nil
 }
 
+// atChar reports whether a character is at pos.
 func (c *checker) atChar(ch byte) bool { return c.pos < len(c.data) && c.data[c.pos] == ch }
 
+// fail is the error at pos.
 func (c *checker) fail(msg string) *SyntaxError {
 	return &SyntaxError{Offset: int64(c.pos), Msg: msg}
 }
@@ -282,6 +294,7 @@ func (c *checker) trailing() *SyntaxError {
 	return c.fail("trailing data")
 }
 
+// isDigit reports whether a byte is a decimal digit. JSON knows no others.
 func isDigit(ch byte) bool { return '0' <= ch && ch <= '9' }
 
 // plainChars marks the bytes that stand for themselves in a string: ASCII without control

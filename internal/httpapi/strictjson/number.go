@@ -37,7 +37,8 @@ func Int(raw []byte, width int) (int64, error) {
 
 // parseMagnitude reads an unsigned number as value × 10^exponent. Zeros are counted, and become
 // part of value only when another digit follows them. In the end value has no trailing zeros, so
-// the number is an integer exactly when the exponent is not negative.
+// the number is an integer exactly when the exponent is not negative. So 1e1000000000 takes no
+// longer than 1: the exponent is only compared, and digits are shifted in twenty steps at most.
 func parseMagnitude(raw []byte) (value uint64, err error) {
 	var (
 		zeros    int64 // counted, but not yet part of value

@@ -15,6 +15,7 @@ func NewObject(dst []byte) Object { return Object{append(dst, '{')} }
 // End returns dst with the complete object. The Object must not be used afterwards.
 func (o *Object) End() []byte { return append(o.buf, '}') }
 
+// name writes the name of the next member, after a comma unless it is the first.
 func (o *Object) name(name string) {
 	if o.buf[len(o.buf)-1] != '{' {
 		o.buf = append(o.buf, ',')
@@ -50,7 +51,8 @@ func (o *Object) Bool(name string, value bool) {
 	o.buf = strconv.AppendBool(o.buf, value)
 }
 
-// Time writes a time as AppendTime does, or null for the zero time.
+// Time writes a time as AppendTime does, or null for the zero time. A zero time is one that the job
+// does not have, such as the end of a job that runs.
 func (o *Object) Time(name string, value time.Time) {
 	if value.IsZero() {
 		o.Null(name)
@@ -63,13 +65,14 @@ func (o *Object) Time(name string, value time.Time) {
 // Null writes null.
 func (o *Object) Null(name string) { o.Raw(name, []byte("null")) }
 
-// Raw writes checked text byte for byte.
+// Raw writes checked text byte for byte. value must be one JSON value that has passed Check, such
+// as a payload: it is not looked at.
 func (o *Object) Raw(name string, value []byte) {
 	o.name(name)
 	o.buf = append(o.buf, value...)
 }
 
-// Object writes an object whose members fill writes.
+// Object writes an object whose members fill writes. fill must not keep its argument.
 func (o *Object) Object(name string, fill func(*Object)) {
 	o.name(name)
 	inner := NewObject(o.buf)

@@ -75,6 +75,7 @@ func matchesLayout(s []byte, layout string) bool {
 	return true
 }
 
+// decimal returns the value of digits, which were checked before.
 func decimal(digits []byte) (n int) {
 	for i := range len(digits) {
 		n = n*10 + int(digits[i]-'0')
@@ -82,6 +83,7 @@ func decimal(digits []byte) (n int) {
 	return n
 }
 
+// daysIn returns the number of days of a month in the Gregorian calendar.
 func daysIn(year, month int) int {
 	switch month {
 	case 4, 6, 9, 11:

@@ -31,6 +31,7 @@ const (
 	KindObject
 )
 
+// kindNames are the names of the kinds in error texts, by kind.
 var kindNames = [...]string{"invalid", "null", "bool", "number", "string", "array", "object"}
 
 // String returns the name of the kind for use in messages.
@@ -41,7 +42,8 @@ func (k Kind) String() string {
 	return kindNames[KindInvalid]
 }
 
-// KindOf returns the type of a checked value, which its first byte determines.
+// KindOf returns the type of a checked value, which its first byte determines. A contract calls it
+// before it reads a value whose type the caller may choose.
 func KindOf(raw []byte) Kind {
 	i := skipSpace(raw, 0)
 	if i >= len(raw) {

@@ -8,7 +8,8 @@ import "iter"
 // The caller compares names, in their exact case. A name that was sent twice is yielded twice; the
 // last one wins (G-X-15) when the caller simply assigns. Both slices are parts of raw (a name with
 // escapes is a copy) and are valid as long as raw is; `switch string(name)` does not allocate. A
-// lone surrogate in a name is yielded as U+FFFD; RawMembers reports it.
+// lone surrogate in a name is yielded as U+FFFD; RawMembers reports it. Deep values are skipped and
+// not parsed, so reading the few members that a contract knows costs one scan of the text.
 func Members(raw []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		walkObject(raw, func(quoted, value []byte) bool {
@@ -140,6 +141,7 @@ func skipSpace(raw []byte, i int) int {
 	return min(i, len(raw))
 }
 
+// isSpace reports whether a byte is white space of JSON; Unicode's other spaces are not.
 func isSpace(ch byte) bool {
 	return ch <= ' ' && (ch == ' ' || ch == '\n' || ch == '\r' || ch == '\t')
 }

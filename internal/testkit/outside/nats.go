@@ -11,7 +11,7 @@ import (
 )
 
 // NATSServer is a NATS server with JetStream on a port of its own. It writes what it acknowledges
-// to disk first.
+// to disk first. So a message that was acknowledged must be there after Kill and Restart.
 type NATSServer struct {
 	URL string
 
@@ -26,7 +26,8 @@ func NewNATS(tb testing.TB, token string) *NATSServer {
 	return startNATS(tb, token, "")
 }
 
-// NATSCluster is a cluster of three servers.
+// NATSCluster is a cluster of three servers. Two of them are enough for every stream to go on; a
+// test kills one to see what clients notice.
 type NATSCluster struct {
 	Servers []*NATSServer
 	URL     string // the addresses of all servers
@@ -66,6 +67,7 @@ func startNATS(tb testing.TB, token, extraConfig string) *NATSServer {
 	return s
 }
 
+// start starts the server on a port, -1 for any free one, and sets its URL from what it logs.
 func (s *NATSServer) start(port string) {
 	s.tb.Helper()
 	var lines []string
@@ -81,7 +83,7 @@ func (s *NATSServer) start(port string) {
 // Kill ends the server as a crash does.
 func (s *NATSServer) Kill() { s.process.kill() }
 
-// Restart starts a killed server on the port it had.
+// Restart starts a killed server on the port it had. Its streams are those that were on the disk.
 func (s *NATSServer) Restart() {
 	s.tb.Helper()
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.URL, "nats://"))

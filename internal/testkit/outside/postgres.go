@@ -14,7 +14,8 @@ import (
 )
 
 // PostgresServer is a PostgreSQL server for one test, which can be stopped, restarted and
-// configured. Its superuser is postgres. No role needs a password.
+// configured. Its superuser is postgres. No role needs a password. Tests that need no server of
+// their own share the one that pgtest finds.
 type PostgresServer struct {
 	tb      testing.TB
 	dir     string
@@ -24,7 +25,8 @@ type PostgresServer struct {
 }
 
 // NewPostgres starts a server in a directory of its own and ends it with the test. Each of the
-// settings is NAME=VALUE.
+// settings is NAME=VALUE. It does not sync to the disk, so a test cannot be about a crash of the
+// machine.
 func NewPostgres(tb testing.TB, settings ...string) *PostgresServer {
 	tb.Helper()
 	initdb := postgresProgram(tb, "initdb")
@@ -51,7 +53,8 @@ func (s *PostgresServer) Start(settings ...string) {
 		serviceCommand(s.tb, postgresProgram(s.tb, "postgres"), args...))
 }
 
-// Stop shuts the server down with all of its connections, and waits until it has ended.
+// Stop shuts the server down with all of its connections, and waits until it has ended. It is what
+// an operator does for maintenance; clients see their connections end.
 func (s *PostgresServer) Stop() {
 	s.tb.Helper()
 	if err := s.process.cmd.Process.Signal(os.Interrupt); err != nil { // a fast shutdown
@@ -75,7 +78,7 @@ func (s *PostgresServer) Database(name string) string {
 }
 
 // Schemas makes n roles, each with a schema of its own in the database postgres, and returns their
-// names.
+// names. Tests of many nodes use them instead of databases, whose creation takes long.
 func (s *PostgresServer) Schemas(n int) []string {
 	s.tb.Helper()
 	var names, statements []string
@@ -90,7 +93,8 @@ func (s *PostgresServer) Schemas(n int) []string {
 	return names
 }
 
-// Standby starts another server that replicates this one. It refuses writes until Promote.
+// Standby starts another server that replicates this one. It refuses writes until Promote. It is a
+// copy at the moment of the call, and follows from there.
 func (s *PostgresServer) Standby() *PostgresServer {
 	s.tb.Helper()
 	standby := &PostgresServer{tb: s.tb, dir: serviceDir(s.tb), roles: s.roles}
@@ -108,7 +112,8 @@ func (s *PostgresServer) Standby() *PostgresServer {
 // Promote makes a standby a primary, as a failover does.
 func (s *PostgresServer) Promote() { s.tb.Helper(); s.Exec("postgres", "SELECT pg_promote()") }
 
-// Exec runs statements in a database as the superuser.
+// Exec runs statements in a database as the superuser. A statement that fails stops the test with
+// the text of psql.
 func (s *PostgresServer) Exec(database string, statements ...string) {
 	s.tb.Helper()
 	args := []string{"-X", "-q", "-v", "ON_ERROR_STOP=1", s.URL("postgres", database)}
@@ -121,7 +126,8 @@ func (s *PostgresServer) Exec(database string, statements ...string) {
 	}
 }
 
-// Disconnect ends all connections to a database.
+// Disconnect ends all connections to a database. It is what a failover or a pooler does to clients:
+// the server is there at once for new ones.
 func (s *PostgresServer) Disconnect(database string) {
 	s.tb.Helper()
 	s.Exec("postgres",
@@ -130,7 +136,7 @@ func (s *PostgresServer) Disconnect(database string) {
 }
 
 // postgresProgram finds a program of PostgreSQL on the path or, of the newest version, where Debian
-// installs it.
+// installs it. A program that is missing skips the test.
 func postgresProgram(tb testing.TB, name string) string {
 	tb.Helper()
 	file, err := exec.LookPath(name)
@@ -140,6 +146,7 @@ func postgresProgram(tb testing.TB, name string) string {
 	return file
 }
 
+// debianProgram finds a program in the directories of Debian's packages, which are not on the path.
 func debianProgram(tb testing.TB, name string) string {
 	tb.Helper()
 	files, _ := filepath.Glob(filepath.Join("/usr/lib/postgresql", "*", "bin", name))
@@ -151,6 +158,7 @@ func debianProgram(tb testing.TB, name string) string {
 	})
 }
 
+// postgresVersion returns the major version in the path of a program.
 func postgresVersion(file string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(file))))
 	return n
@@ -220,7 +228,8 @@ func changeOwner(tb testing.TB, file, name string) {
 	}
 }
 
-// PgBouncer is a connection pooler in front of a server.
+// PgBouncer is a connection pooler in front of a server. With pool_mode=transaction, a session
+// keeps nothing from one transaction to the next.
 type PgBouncer struct {
 	address string
 	process *process

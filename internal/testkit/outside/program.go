@@ -1,6 +1,12 @@
 // Package outside runs real servers as processes, for tests that must hold against the real thing:
 // NATS, S3, SQS, PostgreSQL and PgBouncer.
 //
+// Each server has a directory and a port of its own, so tests with servers do not meet. They can be
+// killed and started again on the same port, which is how an outage is made:
+//
+//	New… ──> URL, Setting ──> the code under test
+//	           Kill, Stop ──> Restart, Start        what was acknowledged must still be there
+//
 // PostgreSQL and PgBouncer must be installed on the system. The other programs are built into a
 // directory of the user's cache, or into MILLRACE_TEST_BIN. A test whose program is missing is
 // skipped. With MILLRACE_TEST_REQUIRE=1 nothing is skipped: the program is built, which takes
@@ -21,7 +27,8 @@ import (
 	"time"
 )
 
-// program is a program that go install builds.
+// program is a program that go install builds. The version is fixed, so a test finds the same
+// behaviour everywhere.
 type program struct{ module, command, version string }
 
 // natsProgram is the NATS server, in the version that the product embeds.
@@ -35,6 +42,7 @@ var natsProgram = sync.OnceValue(func() program {
 		version: strings.TrimSpace(string(version))}
 })
 
+// s3Program is an S3 server that keeps objects as files, so tests can look at them.
 func s3Program() program {
 	return program{module: "github.com/versity/versitygw/cmd/versitygw", command: "versitygw",
 		version: "v1.8.0"}
@@ -56,7 +64,8 @@ func programDir(tb testing.TB) string {
 	return filepath.Join(cache, "millrace-test")
 }
 
-// path returns the program's file and builds it if necessary.
+// path returns the program's file and builds it if necessary. Only one goroutine builds at a time,
+// also for different programs: the build uses all processors.
 func (p program) path(tb testing.TB) string {
 	tb.Helper()
 	buildMu.Lock()
@@ -78,12 +87,14 @@ func (p program) path(tb testing.TB) string {
 	return file
 }
 
+// exists reports whether there is a file. Any error counts as none, and the program is built again.
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
 }
 
-// freeAddress returns an address that no process listens on.
+// freeAddress returns an address that no process listens on. Another process may take it before the
+// program does; that is rare, and the program then fails to start.
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -94,7 +105,7 @@ func freeAddress(tb testing.TB) string {
 	return l.Addr().String()
 }
 
-// process is a running program.
+// process is a running program. It ends with its test, also when the test fails.
 type process struct {
 	cmd    *exec.Cmd
 	ended  chan struct{}
@@ -102,7 +113,8 @@ type process struct {
 }
 
 // startProcess starts a program and waits until a line of its output contains ready. It returns the
-// lines up to that one.
+// lines up to that one. A program that ends before it is ready fails the test with all that it has
+// said. Later output is discarded, since a full pipe would stop the program.
 func startProcess(tb testing.TB, ready string, cmd *exec.Cmd) (*process, []string) {
 	tb.Helper()
 	read, write := io.Pipe()
@@ -130,7 +142,8 @@ func startProcess(tb testing.TB, ready string, cmd *exec.Cmd) (*process, []strin
 	return nil, nil
 }
 
-// waitForAnswer waits until a server answers, which may be later than it says that it listens.
+// waitForAnswer waits until a server answers, which may be later than it says that it listens. It
+// gives up after ten seconds and fails the test.
 func waitForAnswer(tb testing.TB, name, url string) {
 	tb.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -44,6 +44,7 @@ func NewS3(tb testing.TB, buckets ...string) *S3Server {
 	return s
 }
 
+// start starts the server and waits until it answers.
 func (s *S3Server) start(address string) {
 	s.tb.Helper()
 	cmd := exec.Command(s.program, "--port", address, "--access", s3Access, "--secret", s3Secret,
@@ -57,7 +58,7 @@ func (s *S3Server) Setting() string {
 	return "s3://?region=us-east-1&use_path_style=true&endpoint=" + s.URL
 }
 
-// Kill ends the server as a crash does.
+// Kill ends the server as a crash does. Uploads under way are lost.
 func (s *S3Server) Kill() { s.process.kill() }
 
 // Restart starts a killed server on the port it had.

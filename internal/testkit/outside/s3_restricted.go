@@ -68,17 +68,21 @@ func (r *RestrictedS3) SetUnavailable(unavailable bool) { r.unavailable.Store(un
 // UnavailableCount returns how many requests were answered with 503.
 func (r *RestrictedS3) UnavailableCount() int64 { return r.unavailableCount.Load() }
 
+// writeS3Error answers with an error in the form of S3.
 func writeS3Error(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, errorXML(code))
 }
 
+// errorXML is the body of an error. Clients decide by the code.
 func errorXML(code string) string {
 	return `<?xml version="1.0" encoding="UTF-8"?>` +
 		"<Error><Code>" + code + "</Code><Message>" + code + "</Message></Error>"
 }
 
+// modifyResponse turns the answer that an object is missing into a denied access, as a store does
+// for a client that may not list. A missing bucket stays one.
 func (r *RestrictedS3) modifyResponse(a *http.Response) error {
 	reads := a.Request.Method == http.MethodGet || a.Request.Method == http.MethodHead
 	if a.StatusCode != http.StatusNotFound || !reads {

@@ -14,7 +14,8 @@ import (
 // fauxqsVersion is the latest version that runs on the Node.js of Debian.
 const fauxqsVersion = "1.9.2"
 
-// SQSServer is a server that speaks the protocol of SQS, with one queue.
+// SQSServer is a server that speaks the protocol of SQS, with one queue. Its messages are in memory
+// and are lost when it is killed.
 type SQSServer struct {
 	URL string // its endpoint
 

@@ -25,7 +25,8 @@ const Name = "worker"
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// bodyLimit bounds the body of every request, in bytes.
+// bodyLimit bounds the body of every request, in bytes. A batch of a thousand outcomes has 4 KiB
+// for each.
 const bodyLimit = 4 << 20
 
 // Contract is what the API needs of a contract. The jobs that its functions get have no bodies,
@@ -68,6 +69,8 @@ type Contract struct {
 	OnHeartbeat func()
 }
 
+// id returns the identity of the job that the contract shows under an id; false means that there
+// can be no such job.
 func (c *Contract) id(jobID string) (job.ID, bool) {
 	if c.ID == nil {
 		return job.ID{Contract: c.engineName(), Key: jobID}, true
@@ -75,6 +78,7 @@ func (c *Contract) id(jobID string) (job.ID, bool) {
 	return c.ID(jobID)
 }
 
+// engineName returns the contract's name in the engine, by which claims are made.
 func (c *Contract) engineName() string {
 	if c.EngineName == "" {
 		return c.Name
@@ -82,6 +86,7 @@ func (c *Contract) engineName() string {
 	return c.EngineName
 }
 
+// state returns the name of a state as workers see it.
 func (c *Contract) state(s job.State) string {
 	if c.State == nil {
 		return string(s)
@@ -89,6 +94,7 @@ func (c *Contract) state(s job.State) string {
 	return c.State(s)
 }
 
+// payload returns the payload that a worker gets with a claimed job.
 func (c *Contract) payload(j *job.Job) []byte {
 	if c.Payload == nil {
 		return j.Payload
@@ -96,6 +102,7 @@ func (c *Contract) payload(j *job.Job) []byte {
 	return c.Payload(j)
 }
 
+// timedOut returns the outcome of a run that has taken too long, nil for any other.
 func (c *Contract) timedOut(j *job.Job) *engine.Outcome {
 	if c.TimedOut == nil {
 		return nil
@@ -103,6 +110,7 @@ func (c *Contract) timedOut(j *job.Job) *engine.Outcome {
 	return c.TimedOut(j)
 }
 
+// check returns why this node must not serve the contract now, nil if it may.
 func (c *Contract) check() error {
 	if c.Check == nil {
 		return nil
@@ -110,6 +118,7 @@ func (c *Contract) check() error {
 	return c.Check()
 }
 
+// runsLocally reports whether the jobs of a queue, or all jobs for "", are executed in the process.
 func (c *Contract) runsLocally(queue string) bool {
 	return c.RunsLocally != nil && c.RunsLocally(queue)
 }
@@ -126,7 +135,8 @@ type Config struct {
 	Refused func(error) (msg string, is bool)
 }
 
-// API is the worker API. It is made before the engine, which Mount adds.
+// API is the worker API. It is made before the engine, which Mount adds. It serves every contract
+// that is configured and knows nothing else of them.
 type API struct {
 	Config
 
@@ -137,7 +147,8 @@ type API struct {
 	engine      *engine.Engine
 }
 
-// New checks the config and makes the API.
+// New checks the config and makes the API. An error names the contract that is not configured
+// rightly; it is a mistake in this program.
 func New(c Config) (*API, error) {
 	if c.Log == nil || len(c.Contracts) == 0 {
 		return nil, errors.New("workerapi: Log and Contracts are required")
@@ -160,13 +171,15 @@ func New(c Config) (*API, error) {
 	return a, err
 }
 
-// isComplete reports whether the required members are set.
+// isComplete reports whether the required members are set. Complete may be missing where
+// VerifyResult takes its place.
 func (c *Contract) isComplete() bool {
 	completes := c.Complete != nil || c.VerifyResult != nil
 	return c.Name != "" && c.Attempt != nil && completes && c.Fail != nil
 }
 
-// Mount returns a handler that serves the API with an engine.
+// Mount returns a handler that serves the API with an engine. The API itself stays as it is, so it
+// can be mounted again with another engine, as tests do.
 func (a *API) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	mounted := *a
 	mounted.engine = e
@@ -186,8 +199,11 @@ func (a *API) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	return t.MustMount()
 }
 
+// runPath is the path of a run. A run id has a fixed form, so it needs no escaping.
 const runPath = "/worker/v1/runs/{run_id}"
 
+// routes returns the routes. All of them change something, so all are POST, read a body and forbid
+// that answers are cached.
 func (a *API) routes() []httpapi.Route {
 	routes := []httpapi.Route{
 		{Action: "claim", Pattern: "/worker/v1/claims", Handle: a.claim},

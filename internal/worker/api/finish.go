@@ -15,6 +15,7 @@ type finishPlan struct {
 	decide func(*currentRun) (engine.Outcome, error)
 }
 
+// These plans need no data from the request.
 var (
 	started = finishPlan{decide: func(*currentRun) (engine.Outcome, error) {
 		return engine.Outcome{On: job.Started}, nil
@@ -51,14 +52,16 @@ func rejected(err error) finishPlan {
 	}}
 }
 
-// failedWith finishes a run with a failure.
+// failedWith finishes a run with a failure. The contract decides whether the job is tried again;
+// retryable is only the worker's opinion.
 func failedWith(f failure) finishPlan {
 	return finishPlan{outcomeFailed, func(r *currentRun) (engine.Outcome, error) {
 		return r.contract.Fail(r.job, f.message, f.errorType, f.retryable), nil
 	}}
 }
 
-// pendingFinish is a run to finish, and what the transaction found out about it.
+// pendingFinish is a run to finish, and what the transaction found out about it. decide fills in
+// the last three, each time the transaction runs, so that the last run counts.
 type pendingFinish struct {
 	run  job.RunID
 	plan finishPlan
@@ -68,7 +71,9 @@ type pendingFinish struct {
 	timedOut *engine.Outcome // set instead of the plan's outcome
 }
 
-// decide returns the function that decides the outcome of a run in the transaction.
+// decide returns the function that decides the outcome of a run in the transaction. It refuses a
+// lost run first, then gives a run that has timed out the outcome of that, and asks the plan only
+// for all others.
 func (a *API) decide(p *pendingFinish) engine.DecideFunc {
 	return func(j *job.Job) (engine.Outcome, error) {
 		var err error
@@ -83,7 +88,8 @@ func (a *API) decide(p *pendingFinish) engine.DecideFunc {
 	}
 }
 
-// finishError counts a run that has finished. It returns the error for its worker, if any.
+// finishError counts a run that has finished. It returns the error for its worker, if any. After a
+// conflict the run continues; after a time-out it is over, although the request was written.
 func (a *API) finishError(p *pendingFinish, err error) error {
 	if job.IsKind(err, job.Conflict) {
 		detail := "the job is " + p.current.contract.state(p.state) +
@@ -101,7 +107,8 @@ func (a *API) finishError(p *pendingFinish, err error) error {
 	return nil
 }
 
-// countFinished counts a run that has finished; a run that was only started has no outcome.
+// countFinished counts a run that has finished; a run that was only started has no outcome. Retries
+// of the same request find a lost run and are not counted again.
 func (a *API) countFinished(r *currentRun, outcome string) {
 	if outcome != "" {
 		a.metrics.finished.WithLabelValues(r.contract.Name, outcome).Inc()

@@ -96,7 +96,8 @@ func (a *API) claimJob(c *httpapi.Call) error {
 	return nil
 }
 
-// findContract returns the contract that a request names.
+// findContract returns the contract that a request names. The error may be that of the contract's
+// Check: the node must not hand out jobs then.
 func (a *API) findContract(name string) (*Contract, error) {
 	if contract := a.contracts[name]; contract != nil {
 		return contract, contract.check()
@@ -104,7 +105,8 @@ func (a *API) findContract(name string) (*Contract, error) {
 	return nil, invalid("contract " + strconv.Quote(name) + " is unknown or has no remote workers")
 }
 
-// currentRun is a run that was its job's current one when the job was read.
+// currentRun is a run that was its job's current one when the job was read. It may be lost by the
+// time it is used, so every write under it is checked again.
 type currentRun struct {
 	contract *Contract
 	job      *job.Job
@@ -138,6 +140,8 @@ func (a *API) readCurrentRun(c *httpapi.Call) (*currentRun, error) {
 	return a.checkRun(jobs[0], run)
 }
 
+// parseRunID reads the id of a run. A text that is no id names no run, so it is answered like a run
+// that is lost.
 func parseRunID(id string) (job.RunID, error) {
 	run, err := job.ParseRunID(id)
 	if err != nil {
@@ -146,6 +150,7 @@ func parseRunID(id string) (job.RunID, error) {
 	return run, nil
 }
 
+// logJob adds the id of the job to the log line of the request.
 func logJob(c *httpapi.Call, r *currentRun) {
 	c.AddAttrs(slog.String(telemetry.JobID, r.job.ID.Key))
 }
@@ -202,7 +207,9 @@ func (a *API) complete(c *httpapi.Call) error {
 	return err
 }
 
-// completeVerified completes a run whose result the contract verifies first.
+// completeVerified completes a run whose result the contract verifies first. The job is read
+// outside of a transaction. What the contract verified may have changed since, so the finish checks
+// the run again.
 func (a *API) completeVerified(c *httpapi.Call, result []byte) error {
 	r, err := a.readCurrentRun(c)
 	if err != nil {
@@ -236,7 +243,8 @@ func (a *API) finishWithoutBody(c *httpapi.Call, plan finishPlan) error {
 	return a.finishRun(c, plan)
 }
 
-// finishRun finishes a run, or starts it, and answers with the state of its job.
+// finishRun finishes a run, or starts it, and answers with the state of its job. A request that
+// came with a lost run is answered RUN_LOST and changes nothing.
 func (a *API) finishRun(c *httpapi.Call, plan finishPlan) error {
 	run, err := parseRunID(c.PathValue("run_id"))
 	if err != nil {

@@ -27,6 +27,8 @@ type metrics struct {
 	finished *prometheus.CounterVec
 }
 
+// newMetrics registers the metrics, with a series for every contract, code and outcome from the
+// start: a rate over a series that appears later misses its first count.
 func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewHistogramVec(

@@ -49,6 +49,8 @@ func (a *API) verifyAndFinishAll(ctx context.Context, all []*outcome) error {
 }
 
 // verifyResults calls VerifyResult for the results of contracts that have it, one after the other.
+// It stops at an error that concerns all runs, such as an outage of the objects: none of them is
+// finished then, and the worker sends the request again.
 func (a *API) verifyResults(ctx context.Context, all []*outcome) error {
 	jobs, err := a.completedJobs(ctx, all)
 	if err != nil {
@@ -71,6 +73,7 @@ func (a *API) verifyResults(ctx context.Context, all []*outcome) error {
 }
 
 // completedJobs reads the jobs of the runs that complete, with their definitions, by number.
+// Outcomes that were refused while the request was read are left out.
 func (a *API) completedJobs(ctx context.Context, all []*outcome) (map[int64]*job.Job, error) {
 	var seqs []int64
 	for _, o := range all {
@@ -114,7 +117,9 @@ func affectsOneRun(err error) bool {
 }
 
 // finishAll finishes the runs whose outcomes have not been refused yet, in one transaction. With
-// checkFirst it finishes none and returns errNeedsVerify if a result has to be verified first.
+// checkFirst it finishes none and returns errNeedsVerify if a result has to be verified first. An
+// error that concerns all runs is returned, and the answer is that error; one that concerns a
+// single run is kept with its outcome.
 func (a *API) finishAll(ctx context.Context, all []*outcome, checkFirst bool) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(o *outcome) bool { return o.err != nil })
 	var requests []engine.FinishRequest

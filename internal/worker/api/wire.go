@@ -27,7 +27,8 @@ const (
 	maxRunID      = 255
 )
 
-// readObject reads a body that is a JSON object. An empty body counts as an empty object.
+// readObject reads a body that is a JSON object. An empty body counts as an empty object. A body
+// that is no JSON or no object is refused before anything is claimed or finished.
 func readObject(c *httpapi.Call) ([]byte, error) {
 	body, err := c.Body()
 	if err != nil {
@@ -74,6 +75,8 @@ func readClaim(c *httpapi.Call, allowed ...string) ([]byte, error) {
 	return body, nil
 }
 
+// read reads the body of a claim for any jobs of a contract. A number above its maximum counts as
+// the maximum, so a worker of another version still gets jobs.
 func (q *claimRequest) read(c *httpapi.Call) error {
 	body, err := readClaim(c, "contract", "queues", "max", "wait_seconds", "worker")
 	if err != nil {
@@ -128,6 +131,8 @@ func (q *claimRequest) readCaller(c *httpapi.Call, body []byte) (err error) {
 	return nil
 }
 
+// readQueues reads the names of queues, each once. An empty list is refused and does not mean all
+// queues: a worker whose list came out empty by a mistake would take the jobs of others.
 func readQueues(raw []byte) ([]string, error) {
 	if strictjson.KindOf(raw) != strictjson.KindArray {
 		return nil, invalid("queues must be an array of names")
@@ -152,6 +157,7 @@ func readQueues(raw []byte) ([]string, error) {
 }
 
 // readNumber reads a whole number of minValue or more. A larger one than maxValue counts as that.
+// name is the member's name in the error.
 func readNumber(name string, raw []byte, minValue, maxValue int64) (int, error) {
 	n, err := strictjson.Int(raw, 64)
 	if err != nil || n < minValue {
@@ -197,6 +203,7 @@ type failure struct {
 }
 
 // readFailure reads a failure. at is the path of the object, a prefix for the names in errors.
+// error and retryable are required: a worker that leaves them out would decide without knowing it.
 func readFailure(at string, object []byte) (f failure, err error) {
 	var hasError, hasRetryable bool
 	for name, value := range strictjson.Members(object) {
@@ -264,6 +271,8 @@ func readOutcomes(c *httpapi.Call) ([]*outcome, error) {
 	return all, nil
 }
 
+// readOutcome reads one outcome; at is its path in the body, for error texts. A run id that cannot
+// be one refuses only this outcome, everything else that is wrong refuses the request.
 func readOutcome(at string, raw []byte) (*outcome, error) {
 	if strictjson.KindOf(raw) != strictjson.KindObject {
 		return nil, invalid(at + " is not an object")
@@ -312,7 +321,8 @@ func (o *outcome) read(at, name string, value []byte) error {
 	return nil
 }
 
-// appendJob appends a claimed job.
+// appendJob appends a claimed job. The payload is copied byte for byte, as it was submitted; the
+// state is the progress of an earlier attempt.
 func appendJob(b []byte, contract *Contract, j *job.Job) []byte {
 	b = append(b, `{"job_id":`...)
 	b = strictjson.AppendString(b, j.ID.Key)
@@ -341,6 +351,7 @@ func appendRaw(b, raw []byte) []byte {
 	return append(b, raw...)
 }
 
+// jobList returns the answer to a claim.
 func jobList(contract *Contract, jobs []*job.Job) []byte {
 	b := append(make([]byte, 0, 64+256*len(jobs)), `{"jobs":[`...)
 	for i, j := range jobs {
@@ -352,12 +363,15 @@ func jobList(contract *Contract, jobs []*job.Job) []byte {
 	return append(b, "]}"...)
 }
 
+// sendHeartbeat answers a heartbeat: until when the lease lasts, and whether the worker should stop
+// because its run has timed out.
 func sendHeartbeat(c *httpapi.Call, until time.Time, cancel bool) {
 	b := strictjson.AppendTime([]byte(`{"lease_until":`), until)
 	b = strconv.AppendBool(append(b, `,"cancel":`...), cancel)
 	c.Send(http.StatusOK, httpapi.JSON, append(b, '}'))
 }
 
+// sendStatus answers a request that finished or started a run, with the state of its job now.
 func sendStatus(c *httpapi.Call, jobID, status string) {
 	c.Send(http.StatusOK, httpapi.JSON, append(appendStatus([]byte{'{'}, jobID, status), '}'))
 }
@@ -368,6 +382,8 @@ func appendStatus(b []byte, jobID, status string) []byte {
 	return strictjson.AppendString(append(b, `,"status":`...), status)
 }
 
+// outcomeList returns the answer to a batch: for each run the state of its job or why it was
+// refused, in the order of the request.
 func (a *API) outcomeList(all []*outcome) []byte {
 	b := append(make([]byte, 0, 64+160*len(all)), `{"outcomes":[`...)
 	for i, o := range all {

@@ -1,4 +1,4 @@
-package places
+package storageid
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ func TestOneOutageOneLine(t *testing.T) {
 	var log bytes.Buffer
 	p := New(Config{Log: slog.New(slog.NewTextHandler(&log, nil)), Objects: objects})
 	for range 2 {
-		p.try(t.Context(), nil)
+		p.bindOnce(t.Context(), nil)
 		if p.known || p.Check() != nil {
 			t.Error("it is known what cannot be known")
 		}
@@ -52,8 +52,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// node makes the places of a process that runs on a directory.
-func (w *world) node(dir string, rebind bool) *Places {
+// node makes the binding of a process that runs on a directory.
+func (w *world) node(dir string, rebind bool) *Binding {
 	w.Helper()
 	objects, err := object.Open(w.Context(), object.Config{Bucket: "millrace", Dir: dir})
 	if err != nil {
@@ -65,12 +65,12 @@ func (w *world) node(dir string, rebind bool) *Places {
 }
 
 // try binds, and wants the node to serve or to be refused for a reason.
-func (w *world) try(p *Places, reason string) {
+func (w *world) try(p *Binding, reason string) {
 	w.Helper()
-	p.try(w.Context(), w.engine)
+	p.bindOnce(w.Context(), w.engine)
 	err := p.Check()
 	_, refused := Refused(err)
-	if serves, _ := p.serves(); !p.known || serves == refused || opOf(err) != reason {
+	if serves, _ := p.mayServe(); !p.known || serves == refused || opOf(err) != reason {
 		w.Errorf("known %v, serves %v, refused with %v; want reason %q", p.known, serves, err,
 			reason)
 	}
@@ -195,7 +195,7 @@ func TestMarkerIsPutBack(t *testing.T) {
 	}
 	other := filepath.Join(t.TempDir(), "objects")
 	restarted := w.node(dir, false)
-	for _, p := range []*Places{w.node(other, false), restarted} {
+	for _, p := range []*Binding{w.node(other, false), restarted} {
 		w.try(p, bindOp)
 		found, err := filepath.Glob(filepath.Join(p.ObjectsDir, "millrace", ".millrace", "id"))
 		if err != nil || len(found) > 0 {

@@ -67,7 +67,7 @@ func wantRefusing(t *testing.T, node *launchedServer, why string) {
 }
 
 const (
-	otherPlacesMessage = "the objects and streams of this node are not those of the other nodes " +
+	otherStorageMessage = "the objects and streams of this node are not those of the other nodes " +
 		"on this database"
 	otherObjectsMessage = "the objects of this node are not those of the other nodes on this " +
 		"database"
@@ -75,9 +75,9 @@ const (
 		"database"
 )
 
-// TestNodesWithOtherPlaces starts two nodes on one database with nothing else set: each has objects
-// and streams of its own, and the second one must not lose what it would be given.
-func TestNodesWithOtherPlaces(t *testing.T) {
+// TestNodesWithOtherStorage starts two nodes on one database with nothing else set: each has
+// objects and streams of its own, and the second one must not lose what it would be given.
+func TestNodesWithOtherStorage(t *testing.T) {
 	t.Parallel()
 	shared := []string{"--set", "store=" + pgtest.URL(t), "--set",
 		"contracts=fetchbox,images,relay", "--set", "log.level=warn", "--set", "images.sizes=50"}
@@ -94,7 +94,7 @@ func TestNodesWithOtherPlaces(t *testing.T) {
 		return s
 	}
 	first, second := start("first"), start("second")
-	wantRefusing(t, second, otherPlacesMessage)
+	wantRefusing(t, second, otherStorageMessage)
 	if status, text := sendRequest(t, "POST", second.url+"/v2/queues/jobs",
 		`[{"queue":"q","id":"1","timeout":9,"payload":1}]`, "Content-Type",
 		"application/json"); status != 202 {

@@ -1,4 +1,4 @@
-package places
+package storageid
 
 import (
 	"errors"
@@ -9,11 +9,12 @@ import (
 
 // What a refusal is for is told by the Op of its error.
 const (
-	bindOp = "places.bind" // these are not the database's
-	holdOp = "places.hold" // another node holds them
+	bindOp = "storageid.bind" // these are not the database's
+	holdOp = "storageid.hold" // another node holds them
 )
 
-// refusal says why the node may not serve, if so.
+// refusal returns why the node may not serve, nil if it may. The text is shown to users, so it
+// names the settings and no ids.
 func (c *comparison) refusal() error {
 	switch {
 	case len(c.others) > 0:
@@ -30,7 +31,8 @@ func (c *comparison) refusal() error {
 	return nil
 }
 
-// describe gives the words for places of these names, and for the settings that say where they are.
+// describe returns the words for storage with these names, and for the settings that say where it
+// is.
 func describe(names []string) (what, settings string) {
 	hasObjects := slices.Contains(names, objects)
 	switch {
@@ -42,7 +44,8 @@ func describe(names []string) (what, settings string) {
 	return "objects", "objects.url and objects.bucket"
 }
 
-// adviceFor says what an operator can do about a refusal.
+// adviceFor returns what an operator can do about a refusal. It is logged once, when the node
+// begins to refuse.
 func adviceFor(refusal error) string {
 	var known *job.Error
 	isKnown := errors.As(refusal, &known)

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-const heldPlacesMessage = "the objects and streams of this node are held by another node"
+const heldStorageMessage = "the objects and streams of this node are held by another node"
 
 // copyTest is nodes on one database with nothing else set, whose directories are copied and moved.
 type copyTest struct {
@@ -101,7 +101,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 	first := c.start(dir)
 	c.process(first, 1)
 	second := c.start(c.copyDir(dir))
-	wantRefusing(t, second, heldPlacesMessage)
+	wantRefusing(t, second, heldStorageMessage)
 	c.wantReady(first)
 	c.process(first, 5)
 	first.kill()
@@ -109,7 +109,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 	c.wantReady(first)
 	c.process(first, 1)
 	if status, text := sendRequest(t, "GET", second.url+"/health/ready", ""); status != 503 ||
-		!strings.Contains(text, heldPlacesMessage) {
+		!strings.Contains(text, heldStorageMessage) {
 		t.Errorf("the second node: got %d %s", status, text)
 	}
 	if err := first.terminate(); err != nil {
@@ -118,7 +118,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 	c.expireHolds()
 	c.awaitReady(second)
 	c.process(second, 1)
-	wantRefusing(t, c.start(dir), heldPlacesMessage)
+	wantRefusing(t, c.start(dir), heldStorageMessage)
 }
 
 // TestRebindTakesACopy: a node that is started with rebind_storage on a copy has the objects and
@@ -134,7 +134,7 @@ func TestRebindTakesACopy(t *testing.T) {
 		status, _ := sendRequest(t, "GET", first.url+"/health/ready", "")
 		return status == http.StatusServiceUnavailable
 	})
-	wantRefusing(t, first, heldPlacesMessage)
+	wantRefusing(t, first, heldStorageMessage)
 	c.process(second, 5)
 	if err := second.terminate(); err != nil {
 		t.Error(err)

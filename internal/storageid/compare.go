@@ -1,0 +1,188 @@
+package storageid
+
+import (
+	"context"
+	"crypto/rand"
+	"maps"
+	"slices"
+
+	"github.com/millrace/millrace/internal/disk"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
+
+const (
+	// kind is the kind of the records: one for the objects and one for each stream, with their
+	// ids, and one beside it for the holder of what only one node reaches. It is stored data.
+	kind = "place"
+	// objects is the name of the objects; streams have their own names.
+	objects = "objects"
+	// holderSuffix ends the key of the record of a holder. Its body is the fingerprint of the
+	// holder's directory. It expires, so that a directory may be moved, and is renewed while the
+	// node runs.
+	holderSuffix = "/holder"
+	holdTime     = 3 * bindInterval
+)
+
+// bind compares the storage of this node with the records of the database, writes what is not there
+// yet, and renews what the node holds. All of that is one transaction, so of several nodes that
+// start at the same time one writes its ids and the others compare with them. A refusal is an error
+// that Refused recognises.
+func (b *Binding) bind(ctx context.Context, e *engine.Engine) error {
+	ids, err := b.ids(ctx, e)
+	if err != nil {
+		return err
+	}
+	if err := b.loadFingerprints(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
+	defer cancel()
+	var found comparison
+	err = e.ChangeRecords(ctx, kind, func(w engine.RecordWriter) error {
+		found = comparison{rebind: b.Rebind} // it may run again
+		for _, name := range slices.Sorted(maps.Keys(ids)) {
+			if err := found.compareID(w, name, ids[name]); err != nil {
+				return err
+			}
+			if err := found.compareHolder(w, name, b.fingerprintOf(name)); err != nil {
+				return err
+			}
+		}
+		isRefused := found.refusal() != nil
+		if isRefused || len(found.writes) == 0 {
+			return nil
+		}
+		return w.UpsertRecords(found.writes...)
+	})
+	if err != nil {
+		return err
+	}
+	if refusal := found.refusal(); refusal != nil {
+		return refusal // which is no failure of the store
+	}
+	// What was taken once is not taken again from who takes it after this node.
+	b.boundID, b.Rebind = ids[objects], false
+	return nil
+}
+
+// comparison is what one look at the records has found. The transaction may run again, each time
+// with a fresh one.
+type comparison struct {
+	rebind bool
+	others []string // names of storage with another id than the database has
+	held   []string // names of storage that another node holds
+	writes []job.Record
+}
+
+// compareID compares the id of one storage with its record. An empty id, of objects without a
+// marker, is equal to none; with rebind the record is overwritten.
+func (c *comparison) compareID(r engine.RecordReader, name, id string) error {
+	bound, err := r.Record(kind, name)
+	isBound := bound != nil && !c.rebind
+	switch {
+	case err != nil:
+		return err
+	case bound != nil && string(bound.Body) == id:
+	case isBound || id == "":
+		c.others = append(c.others, name)
+	default:
+		c.writes = append(c.writes, job.Record{Kind: kind, Key: name, Body: []byte(id)})
+	}
+	return nil
+}
+
+// compareHolder compares the holder of one storage with the fingerprint of this node's directory,
+// and renews it. An empty fingerprint is that of a storage which all nodes reach: it has no holder.
+func (c *comparison) compareHolder(r engine.RecordReader, name, fingerprint string) error {
+	if fingerprint == "" {
+		return nil
+	}
+	holder, err := r.Record(kind, name+holderSuffix)
+	isHeld := holder != nil && string(holder.Body) != fingerprint
+	switch {
+	case err != nil:
+		return err
+	case isHeld && !c.rebind:
+		c.held = append(c.held, name)
+	default:
+		c.writes = append(c.writes, job.Record{Kind: kind, Key: name + holderSuffix,
+			Body: []byte(fingerprint), ExpiresAt: r.Now().Add(holdTime)})
+	}
+	return nil
+}
+
+// ids returns the ids of this node's objects and streams by their names. Objects that are away have
+// the id that they were bound with, so that an outage does not give up what the node holds.
+func (b *Binding) ids(ctx context.Context, e *engine.Engine) (map[string]string, error) {
+	ids := map[string]string{}
+	if b.Streams != nil {
+		ids = b.Streams.IDs()
+	}
+	within, cancel := context.WithTimeout(ctx, bindTimeout)
+	defer cancel()
+	id, err := b.objectsID(within, e)
+	if err != nil && b.boundID == "" {
+		return nil, err
+	}
+	b.markers.Report(ctx, err)
+	if err != nil {
+		id = b.boundID // what the node holds is renewed while the objects are away
+	}
+	ids[objects] = id
+	return ids, nil
+}
+
+// objectsID returns the id of the objects. A marker that is missing is put back with the id that
+// this node was bound with. Otherwise one is made where the database has no id either; where it has
+// one, these are other objects, or they have lost their marker.
+func (b *Binding) objectsID(ctx context.Context, e *engine.Engine) (string, error) {
+	id, err := b.Objects.ID(ctx)
+	if err != nil || id != "" {
+		return id, err
+	}
+	id = b.boundID
+	if id == "" {
+		var bound *job.Record
+		err := e.ViewRecords(ctx, func(r engine.RecordReader) (err error) {
+			bound, err = r.Record(kind, objects)
+			return err
+		})
+		isOther := bound != nil && !b.Rebind
+		if err != nil || isOther {
+			return "", err
+		}
+		id = rand.Text()
+	}
+	return b.Objects.CreateID(ctx, id)
+}
+
+// loadFingerprints reads the fingerprints of the directories once: they stay those of the process,
+// and the process holds the lock of its data directory.
+func (b *Binding) loadFingerprints() error {
+	if b.fingerprints != nil {
+		return nil
+	}
+	fingerprints := map[string]string{}
+	for _, dir := range []string{b.ObjectsDir, b.StreamsDir} {
+		if dir == "" {
+			continue
+		}
+		fingerprint, err := disk.Fingerprint(dir)
+		if err != nil {
+			return err
+		}
+		fingerprints[dir] = fingerprint
+	}
+	b.fingerprints = fingerprints
+	return nil
+}
+
+// fingerprintOf returns the fingerprint of the directory of one storage, empty where other nodes
+// reach it.
+func (b *Binding) fingerprintOf(name string) string {
+	if name == objects {
+		return b.fingerprints[b.ObjectsDir]
+	}
+	return b.fingerprints[b.StreamsDir]
+}
