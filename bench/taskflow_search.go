@@ -42,8 +42,7 @@ func (f *flowRunner) fillFlow(ctx context.Context, n int, now time.Time) error {
 			jobs = append(jobs, flowJob(random, i, n, now))
 		}
 		if err := s.Update(ctx, func(tx store.Tx) error {
-			_, err := tx.Insert(jobs)
-			return err
+			return tx.Apply(store.Changes{Insert: jobs})
 		}); err != nil {
 			return err
 		}

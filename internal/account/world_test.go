@@ -246,9 +246,9 @@ type countingTx struct {
 	puts *atomic.Int64
 }
 
-func (c countingTx) UpsertRecords(records []job.Record) error {
-	c.puts.Add(int64(len(records)))
-	return c.Tx.UpsertRecords(records)
+func (c countingTx) Apply(changes store.Changes) error {
+	c.puts.Add(int64(len(changes.Records)))
+	return c.Tx.Apply(changes)
 }
 
 // logBuffer is a log that can be read while it is written.

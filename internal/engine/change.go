@@ -72,7 +72,7 @@ func (u *unit) applyEdit(j *job.Job, edit func(*job.Job, time.Time) error) error
 			u.setBody(j, p, is)
 		}
 	}
-	u.writes.rewrites.add(j)
+	u.rewrite(j)
 	return nil
 }
 

@@ -209,14 +209,11 @@ func (n *nodeIndex) of(seq int64) int {
 func (n *nodeIndex) link(from, to int) { n.deps[from] = append(n.deps[from], to) }
 
 func (r *dependencyUpdate) replaceEdges() error {
-	if err := r.tx.DeleteEdges([]int64{r.job.Seq}); err != nil {
-		return err
-	}
 	edges := make([]job.Edge, len(r.deps))
 	for i, id := range r.deps {
 		edges[i] = job.Edge{Dependent: r.job.Seq, Dependency: r.known[id].Seq}
 	}
-	return r.tx.AddEdges(edges)
+	return r.tx.Apply(store.Changes{DeleteEdges: []int64{r.job.Seq}, Edges: edges})
 }
 
 // evaluate moves the job to where its dependencies lead it (G-TF-09). Its open children, which

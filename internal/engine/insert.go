@@ -205,7 +205,7 @@ func (u *unit) redefine(j *job.Job, s Submission) error {
 	if err := u.move(j, job.Replaced); err != nil {
 		return err
 	}
-	u.writes.rewrites.add(j)
+	u.rewrite(j)
 	for p := range job.Parts {
 		u.setBody(j, p, *d.Body(p))
 	}

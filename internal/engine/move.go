@@ -40,7 +40,7 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 	u.record(c, j, run, since, job.Event{Cause: mv.On, Prev: from, Next: mv.To, At: j.UpdatedAt,
 		Reason: reason})
 	if mv.To == job.StateNone {
-		u.writes.deletes.add(j)
+		u.delete(j)
 	} else {
 		u.save(j)
 	}

@@ -235,17 +235,10 @@ func (u *unit) updateDependent(d *job.Job, closed []int) error {
 
 // lock locks jobs and returns them; those that this transaction has changed in their changed form.
 func (u *unit) lock(seqs []int64) ([]*job.Job, error) {
-	w := &u.writes
-	changed := map[int64]*job.Job{}
-	for _, s := range []*set{&w.edits, &w.saves, &w.rewrites, &w.deletes} {
-		for _, j := range s.jobs {
-			changed[j.Seq] = j
-		}
-	}
 	locked, err := u.tx.Load(store.Selector{Seqs: seqs, Lock: true})
 	for i, j := range locked {
-		if c := changed[j.Seq]; c != nil {
-			locked[i] = c
+		if changed := u.writes.changed(j.Seq).Job; changed != nil {
+			locked[i] = changed
 		}
 	}
 	return locked, err

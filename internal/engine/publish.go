@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 const (
@@ -93,7 +94,7 @@ func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher,
 	var term time.Time
 	err = e.update(ctx, func(u *unit) error {
 		batch, term = nil, time.UnixMicro(o.leaderUntil.Load())
-		if err := u.tx.DeleteMessages(delivered); err != nil {
+		if err := u.tx.Apply(store.Changes{DeleteMessages: delivered}); err != nil {
 			return err
 		}
 		if term.Sub(u.now) < publishTimeout {

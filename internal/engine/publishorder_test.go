@@ -32,7 +32,7 @@ func TestPublishOfTwoContractsKeepsOrder(t *testing.T) {
 	bare := openPostgres(t)
 	add := func(messages ...job.Message) {
 		if err := bare.Update(context.Background(), func(tx store.Tx) error {
-			return tx.AddMessages(messages)
+			return tx.Apply(store.Changes{Messages: messages})
 		}); err != nil {
 			t.Fatal(err)
 		}

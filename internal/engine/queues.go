@@ -3,9 +3,9 @@ package engine
 import (
 	"context"
 	"maps"
-	"slices"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // The settings of queues are in the store and, as a copy, in the memory of each node, so that a
@@ -26,7 +26,9 @@ func (e *Engine) SetQueue(ctx context.Context, q job.QueueSettings) error {
 	if !isSettable(q.Queue, q.MaxRunning) {
 		return errUnsettable
 	}
-	if err := e.update(ctx, func(u *unit) error { return u.tx.SetQueue(q) }); err != nil {
+	if err := e.update(ctx, func(u *unit) error {
+		return u.tx.Apply(store.Changes{Queues: []job.QueueSettings{q}})
+	}); err != nil {
 		return err
 	}
 	return e.reloadQueues(ctx)
@@ -63,6 +65,7 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[st
 		if err != nil {
 			return err
 		}
+		var changes store.Changes
 		wanted := maps.Clone(limits)
 		for _, q := range all {
 			limit := wanted[q.Queue]
@@ -74,17 +77,13 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[st
 				continue
 			}
 			q.MaxRunning = limit
-			if err := u.tx.SetQueue(q); err != nil {
-				return err
-			}
+			changes.Queues = append(changes.Queues, q)
 		}
-		for _, queue := range slices.Sorted(maps.Keys(wanted)) {
-			if err := u.tx.SetQueue(job.QueueSettings{Contract: contract, Queue: queue,
-				MaxRunning: wanted[queue]}); err != nil {
-				return err
-			}
+		for queue, limit := range wanted {
+			changes.Queues = append(changes.Queues,
+				job.QueueSettings{Contract: contract, Queue: queue, MaxRunning: limit})
 		}
-		return nil
+		return u.tx.Apply(changes)
 	})
 	if err != nil {
 		return err

@@ -54,11 +54,15 @@ type recordChange struct {
 }
 
 func (c recordChange) UpsertRecords(records ...job.Record) error {
-	return c.tx.UpsertRecords(records)
+	return c.tx.Apply(store.Changes{Records: records})
 }
 
 func (c recordChange) DeleteRecords(kind string, keys ...string) error {
-	return c.tx.DeleteRecords(kind, keys)
+	records := make([]store.RecordKey, len(keys))
+	for i, key := range keys {
+		records[i] = store.RecordKey{Kind: kind, Key: key}
+	}
+	return c.tx.Apply(store.Changes{DeleteRecords: records})
 }
 
 // ViewRecords runs fn on a consistent snapshot.

@@ -102,7 +102,7 @@ func (l *links) addToParents(u *unit) error {
 		p.Children++
 		p.Size += s.Job.Size
 		u.edit(p)
-		u.writes.rewrites.add(p)
+		u.rewrite(p)
 		if err := u.reopen(p); err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (l *links) apply(u *unit, i int, j *job.Job) (blocked bool) {
 // store inserts the jobs, parents before their children, and their edges.
 func (l *links) store(u *unit, jobs []*job.Job) (existing []int, err error) {
 	if l.index == nil {
-		return u.tx.Insert(jobs)
+		return u.insertJobs(jobs)
 	}
 	for generation := l.roots(); len(generation) > 0; {
 		wave := make([]*job.Job, len(generation))
@@ -169,7 +169,7 @@ func (l *links) store(u *unit, jobs []*job.Job) (existing []int, err error) {
 			jobs[i].Parent = l.seq(jobs, l.batch[i].Parent)
 			next = append(next, l.childrenOf[i]...)
 		}
-		conflicts, err := u.tx.Insert(wave)
+		conflicts, err := u.insertJobs(wave)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +184,16 @@ func (l *links) store(u *unit, jobs []*job.Job) (existing []int, err error) {
 			edges = append(edges, job.Edge{Dependent: jobs[i].Seq, Dependency: l.seq(jobs, id)})
 		}
 	}
-	return nil, u.tx.AddEdges(edges)
+	return nil, u.tx.Apply(store.Changes{Edges: edges})
+}
+
+// insertJobs stores new jobs and returns the indexes of those that exist already.
+func (u *unit) insertJobs(jobs []*job.Job) (existing []int, err error) {
+	c := store.Changes{Insert: jobs}
+	if err := u.tx.Apply(c); err != nil {
+		return nil, err
+	}
+	return c.Taken(), nil
 }
 
 // roots returns the jobs of the batch whose parent is not in it.

@@ -27,11 +27,8 @@ type unit struct {
 
 // pendingWrites is what flush writes.
 type pendingWrites struct {
-	saves    set // jobs that were moved
-	edits    set // jobs that were changed and stayed in their state
-	rewrites set // jobs of which more was changed than a move changes
-	deletes  set
-	bodies   [job.Parts]set
+	store.Changes               // of jobs; flush adds what follows from events and counts
+	jobs          map[int64]int // the index of a job in Update, by its number
 
 	events      []pendingEvent
 	composed    int // of the events those whose message bodies are made
@@ -117,59 +114,54 @@ func newUnit(e *Engine, tx store.Tx) *unit {
 	}
 }
 
-// set holds jobs once each, in the order they came.
-type set struct {
-	jobs []*job.Job
-	by   map[int64]*job.Job
-}
-
-func (s *set) add(j *job.Job) {
-	if s.by == nil {
-		s.by = map[int64]*job.Job{}
+// update marks fields of a job to be written. A second copy of a job in one transaction would undo
+// the changes of the first: that is a defect of the engine.
+func (w *pendingWrites) update(j *job.Job, fields store.Fields) {
+	at, known := w.jobs[j.Seq]
+	if !known {
+		if w.jobs == nil {
+			w.jobs = map[int64]int{}
+		}
+		w.jobs[j.Seq] = len(w.Update)
+		w.Update = append(w.Update, store.JobUpdate{Job: j, Fields: fields})
+		return
 	}
-	if s.by[j.Seq] == nil {
-		s.by[j.Seq] = j
-		s.jobs = append(s.jobs, j)
-	}
-}
-
-// mustHoldOnly panics where the set holds another copy of the job: two in one transaction
-// would undo each other's changes. That is a defect of the engine.
-func (s *set) mustHoldOnly(j *job.Job) {
-	if other := s.by[j.Seq]; other != nil && other != j {
+	if w.Update[at].Job != j {
 		panic(fmt.Sprintf("engine: two copies of job %d in one transaction", j.Seq))
 	}
+	w.Update[at].Fields |= fields
 }
 
-// without returns the jobs that are in none of the others.
-func (s *set) without(others ...*set) (left []*job.Job) {
-	for _, j := range s.jobs {
-		if !slices.ContainsFunc(others, func(o *set) bool { return o.by[j.Seq] != nil }) {
-			left = append(left, j)
-		}
+// changed returns a job that this transaction has changed, with the fields; Job is nil for another.
+func (w *pendingWrites) changed(seq int64) store.JobUpdate {
+	if at, ok := w.jobs[seq]; ok {
+		return w.Update[at]
 	}
-	return left
+	return store.JobUpdate{}
 }
 
 // save marks a job that was moved to be written.
-func (u *unit) save(j *job.Job) {
-	u.writes.saves.mustHoldOnly(j)
-	u.writes.edits.mustHoldOnly(j)
-	u.writes.saves.add(j)
-}
+func (u *unit) save(j *job.Job) { u.writes.update(j, store.StateFields) }
 
 // edit marks a job of which other members than its state were changed to be written.
 func (u *unit) edit(j *job.Job) {
 	j.UpdatedAt = later(u.now, j.UpdatedAt)
-	u.writes.saves.mustHoldOnly(j)
-	u.writes.edits.mustHoldOnly(j)
-	u.writes.edits.add(j)
+	u.writes.update(j, store.LeaseFields)
 }
+
+// rewrite marks a job of which more was changed than a move changes to be written.
+func (u *unit) rewrite(j *job.Job) { u.writes.update(j, store.AllFields) }
 
 // setBody changes one body of a job.
 func (u *unit) setBody(j *job.Job, p job.Part, data []byte) {
 	*j.Body(p) = data
-	u.writes.bodies[p].add(j)
+	u.writes.update(j, store.BodyField(p))
+}
+
+// delete marks a job that is gone.
+func (u *unit) delete(j *job.Job) {
+	u.writes.update(j, 0) // so that a later lock returns it
+	u.writes.Delete = append(u.writes.Delete, j)
 }
 
 // setQueue puts a job into another queue; the move that follows writes it. Claims that wait for
@@ -184,7 +176,7 @@ func (u *unit) setQueue(j *job.Job, queue string) {
 	if j.Phase == job.Ready {
 		u.after.becameReady[queueKeyOf(j)]++
 	}
-	u.writes.rewrites.add(j)
+	u.rewrite(j)
 }
 
 // count adds n to the number of jobs that the queue of j has in a state and phase.

@@ -1,60 +1,80 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 )
 
 // flush writes what the unit gathered, after what follows from it for relatives.
 func (u *unit) flush() error {
-	for _, step := range []func() error{u.writeJobsMoved, u.writeEvents, u.writeCounts} {
-		if err := step(); err != nil {
-			return err
-		}
+	if err := u.completeJobs(); err != nil {
+		return err
 	}
-	return nil
+	u.addEvents()
+	u.addCounts()
+	return u.apply()
 }
 
 // writeJobsMoved writes the jobs moved so far and what depends on them, so that a later query of
-// the same transaction finds it.
+// the same transaction finds it. Events and counts wait for flush.
 func (u *unit) writeJobsMoved() error {
-	for _, step := range []func() error{u.applyParentUpdates, u.propagateFinished,
-		u.writeDeadLetters, u.composeMessages, u.writeJobs, u.writeBodies} {
-		if err := step(); err != nil {
-			return err
-		}
+	if err := u.completeJobs(); err != nil {
+		return err
 	}
-	u.writes.clearJobs()
+	if err := u.apply(); err != nil {
+		return err
+	}
 	clear(u.claims.leased)
 	clear(u.claims.exhausted)
 	return nil
 }
 
-// clearJobs forgets the jobs that are written. Events wait for flush.
-func (w *pendingWrites) clearJobs() {
-	w.saves, w.edits, w.rewrites, w.deletes = set{}, set{}, set{}, set{}
-	w.bodies = [job.Parts]set{}
+// completeJobs adds what follows from the jobs that were moved.
+func (u *unit) completeJobs() error {
+	for _, step := range []func() error{u.applyParentUpdates, u.propagateFinished,
+		u.addDeadLetters, u.composeMessages} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (u *unit) writeDeadLetters() error {
-	pending := u.writes.deadLetters
-	if len(pending) == 0 {
-		return nil
+// apply writes the changes gathered so far and forgets them.
+func (u *unit) apply() error {
+	w := &u.writes
+	for _, j := range w.Delete {
+		if c := u.e.contracts[j.ID.Contract]; c.History || c.Graph {
+			w.DeleteEvents = append(w.DeleteEvents, j.Seq)
+			w.DeleteEdges = append(w.DeleteEdges, j.Seq)
+		}
 	}
-	jobs := make([]*job.Job, len(pending))
-	for i, p := range pending {
+	w.Update = slices.DeleteFunc(w.Update, func(c store.JobUpdate) bool {
+		return c.Job.State == job.StateNone // it is in Delete
+	})
+	changes := w.Changes
+	w.Changes, w.jobs = store.Changes{}, nil
+	return u.tx.Apply(changes)
+}
+
+func (u *unit) addDeadLetters() error {
+	w := &u.writes
+	jobs := make([]*job.Job, len(w.deadLetters))
+	for i, p := range w.deadLetters {
 		then := *p.job
 		jobs[i] = &then
 	}
 	if err := u.fillBodies(jobs); err != nil {
 		return err
 	}
-	letters := make([]job.DeadLetter, len(pending))
-	for i, p := range pending {
-		letters[i] = job.DeadLetter{Job: *jobs[i], Cause: p.on, CreatedAt: u.now}
+	for i, p := range w.deadLetters {
+		w.DeadLetters = append(w.DeadLetters,
+			job.DeadLetter{Job: *jobs[i], Cause: p.on, CreatedAt: u.now})
 	}
-	u.writes.deadLetters = nil
-	return u.tx.AddDeadLetters(letters)
+	w.deadLetters = nil
+	return nil
 }
 
 // composeMessages makes the bodies of messages before the bodies of their jobs change again.
@@ -107,8 +127,8 @@ func (u *unit) fillBodies(jobs []*job.Job) error {
 	for _, j := range jobs {
 		for p := range job.Parts {
 			from := stored[j.Seq]
-			if changed := u.writes.bodies[p].by[j.Seq]; changed != nil {
-				from = changed
+			if changed := u.writes.changed(j.Seq); changed.Fields.Has(store.BodyField(p)) {
+				from = changed.Job
 			}
 			*j.Body(p) = *from.Body(p)
 		}
@@ -116,91 +136,19 @@ func (u *unit) fillBodies(jobs []*job.Job) error {
 	return nil
 }
 
-// writeJobs writes each job once, by the first of these that holds it: deletes, rewrites, saves,
-// edits.
-func (u *unit) writeJobs() error {
+// addEvents adds the events of the transaction to the histories and to the outbox.
+func (u *unit) addEvents() {
 	w := &u.writes
-	if len(w.deletes.jobs) > 0 {
-		if err := u.delete(w.deletes.jobs); err != nil {
-			return err
-		}
-	}
-	if err := u.tx.UpdateAll(w.rewrites.without(&w.deletes)); err != nil {
-		return err
-	}
-	if err := u.tx.UpdateLeases(w.edits.without(&w.deletes, &w.rewrites, &w.saves)); err != nil {
-		return err
-	}
-	saves := w.saves.without(&w.deletes, &w.rewrites)
-	for p := range job.Parts {
-		var err error
-		if saves, err = u.saveWithBody(p, saves); err != nil {
-			return err
-		}
-	}
-	return u.tx.UpdateState(saves)
-}
-
-// saveWithBody saves those of the jobs of which the body is set as well, in one write, and returns
-// the others.
-func (u *unit) saveWithBody(p job.Part, jobs []*job.Job) (left []*job.Job, err error) {
-	bodies := &u.writes.bodies[p]
-	if len(bodies.jobs) == 0 {
-		return jobs, nil
-	}
-	var both set
-	for _, j := range jobs {
-		if bodies.by[j.Seq] != nil {
-			both.add(j)
-		} else {
-			left = append(left, j)
-		}
-	}
-	bodies.jobs = bodies.without(&both) // writeBodies writes the rest
-	return left, u.tx.UpdateStateAndBody(p, both.jobs)
-}
-
-func (u *unit) delete(jobs []*job.Job) error {
-	if err := u.tx.Delete(jobs); err != nil {
-		return err
-	}
-	var seqs []int64
-	for _, j := range jobs {
-		if c := u.e.contracts[j.ID.Contract]; c.History || c.Graph {
-			seqs = append(seqs, j.Seq)
-		}
-	}
-	if len(seqs) == 0 {
-		return nil
-	}
-	if err := u.tx.DeleteEvents(seqs); err != nil {
-		return err
-	}
-	return u.tx.DeleteEdges(seqs)
-}
-
-func (u *unit) writeBodies() error {
-	for p := range job.Parts {
-		if err := u.tx.UpdateBodies(p, u.writes.bodies[p].without(&u.writes.deletes)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (u *unit) writeEvents() error {
-	var events []job.Event
-	var messages []job.Message
-	for _, p := range u.writes.events {
+	for _, p := range w.events {
 		c := u.e.contracts[p.job.ID.Contract]
 		ev := p.event
 		ev.Job = p.job.Seq
 		if c.History && p.job.State != job.StateNone {
-			events = append(events, ev)
+			w.Events = append(w.Events, ev)
 		}
 		if c.Publish {
 			u.after.outboxDirty[c.Name] = true
-			messages = append(messages, job.Message{
+			w.Messages = append(w.Messages, job.Message{
 				JobID:  p.job.ID,
 				Job:    ev.Job,
 				Cause:  ev.Cause,
@@ -212,18 +160,13 @@ func (u *unit) writeEvents() error {
 			})
 		}
 	}
-	if err := u.tx.AddEvents(events); err != nil {
-		return err
-	}
-	return u.tx.AddMessages(messages)
 }
 
-func (u *unit) writeCounts() error {
-	deltas := make([]job.QueueCount, 0, len(u.counts.changed))
+// addCounts adds what the transaction changes in the counts of queues.
+func (u *unit) addCounts() {
 	for _, c := range u.counts.changed {
 		if c.Waiting != 0 || c.Delayed != 0 || c.Ready != 0 || c.Leased != 0 {
-			deltas = append(deltas, *c)
+			u.writes.Counts = append(u.writes.Counts, *c)
 		}
 	}
-	return u.tx.AddCounts(deltas)
 }

@@ -1,12 +1,12 @@
 // Package store is the storage port: what the engine needs of a database, and what a database
 // promises in return.
 //
-//	engine ── Update(fn) ──> Store ──> fn(Tx): Lock..., Insert, Update..., Add..., Delete...
+//	engine ── Update(fn) ──> Store ──> fn(Tx): Load and Lock..., then Apply(Changes)
 //	       ── View(fn) ────> Store ──> fn(Reader): Load, List, Search, Counts, Records
 //
 // The methods take and return sets, so that the work of many callers is one statement. The
-// engine locks jobs in a transaction, applies transitions to them in memory and writes them
-// back; the store knows phases and times, but no machine and no contract.
+// engine locks jobs in a transaction, applies transitions to them in memory and writes all that
+// follows as one value, Changes; the store knows phases and times, but no machine and no contract.
 //
 // Package sqlstore implements the methods once, on database/sql. Packages sqlite and postgres
 // open a database and supply what differs. Every promise stands in a comment here and has its
@@ -108,7 +108,7 @@ type Reader interface {
 	// QueueSettings returns the settings of every queue that has any, by contract and queue.
 	QueueSettings() ([]job.QueueSettings, error)
 	// Counts returns the number of jobs in each phase of each queue of a contract, in no
-	// particular order; an empty contract means all. AddCounts keeps the counts, so that no
+	// particular order; an empty contract means all. Changes.Counts keep them, so that no
 	// scan is needed to find them.
 	Counts(contract string) ([]job.QueueCount, error)
 	// Records returns those of the selected records that exist, by key.
@@ -126,33 +126,13 @@ type Reader interface {
 // it skips locked rows, it passes over those that another transaction has locked; the others wait
 // for them.
 //
-// A set holds a job once, except for that of Insert and sets of ids. Owners and the kinds,
-// keys and owners of records have at most MaxNameBytes bytes.
+// Owners and the kinds, keys and owners of records have at most MaxNameBytes bytes.
 type Tx interface {
 	Reader
 
-	// Insert stores the jobs and sets their Seq, which grows in the order of the set. taken
-	// lists the indexes of the jobs whose identity or alias exists already, in the store or
-	// earlier in the set: they are not stored and have no Seq. Of several jobs of the set with
-	// one alias, any one is stored. Updates that insert the same jobs wait for each other but
-	// never deadlock, so none of them is run again.
-	Insert(jobs []*job.Job) (taken []int, err error)
-	// UpdateState writes what transitions change: state, phase, times, run id, worker and
-	// counters.
-	UpdateState(jobs []*job.Job) error
-	// UpdateLeases writes what may change while a job stays in its state: the end of the
-	// lease, the counters of its relatives and the time of the change.
-	UpdateLeases(jobs []*job.Job) error
-	// UpdateAll writes everything but identity and bodies.
-	UpdateAll(jobs []*job.Job) error
-	// UpdateBodies writes one body of each of the jobs.
-	UpdateBodies(p job.Part, jobs []*job.Job) error
-	// UpdateStateAndBody is UpdateState and UpdateBodies in one statement.
-	UpdateStateAndBody(p job.Part, jobs []*job.Job) error
-	// Delete removes the jobs with their bodies.
-	Delete(jobs []*job.Job) error
-	// DeleteEvents removes the events of jobs.
-	DeleteEvents(seqs []int64) error
+	// Apply writes changes, in the order that Changes describes. Where it returns Invalid, it has
+	// written none of them and the transaction can go on.
+	Apply(c Changes) error
 
 	// LockReady returns the first n ready jobs of a queue in claim order, with bodies, and
 	// skips locked rows. It returns fewer where the large bodies of the jobs would together
@@ -166,48 +146,16 @@ type Tx interface {
 	// and skips locked rows. A jumped time that is not zero says that the clock jumped then:
 	// attempts that were last heard of before it get one more lease from that time on.
 	LockExpired(jumped time.Time, n int) ([]*job.Job, error)
-	// AddEvents appends to the histories.
-	AddEvents(events []job.Event) error
-	// AddMessages appends to the outbox.
-	AddMessages(messages []job.Message) error
-	// DeleteMessages removes messages that were published.
-	DeleteMessages(ids []int64) error
-	// AddDeadLetters stores dead letters.
-	AddDeadLetters(letters []job.DeadLetter) error
-	// DeleteDeadLetters removes dead letters.
-	DeleteDeadLetters(ids []int64) error
-
-	// AddEdges stores dependencies; an edge that exists stays as it is.
-	AddEdges(edges []job.Edge) error
-	// DeleteEdges removes every edge from the given dependents.
-	DeleteEdges(dependents []int64) error
-
-	// SetQueue stores the settings of a queue.
-	SetQueue(q job.QueueSettings) error
 	// LockName makes the transactions that lock the same name run one after another, on all
 	// nodes, until they end.
 	LockName(name string) error
-	// AddCounts adds to the counts of queues. Updates that count for the same queues, or
-	// compact their counts, wait for each other but never deadlock, so none of them is run
-	// again.
-	AddCounts(deltas []job.QueueCount) error
-	// CompactCounts removes the counters of up to n empty queues.
-	CompactCounts(n int) error
-
-	// UpsertRecords inserts or replaces records. A record that is replaced keeps its
-	// CreatedAt.
-	UpsertRecords(records []job.Record) error
-	// DeleteRecords removes records.
-	DeleteRecords(kind string, keys []string) error
-	// PruneRecords removes up to n expired records, the longest expired first, and returns
-	// how many it removed.
-	PruneRecords(n int) (int, error)
 
 	// Elect makes holder the leader in a role until the given time and reports whether it is
 	// the leader. It is not while the term of another holder lasts.
 	Elect(role, holder string, until time.Time) (bool, error)
 	// EndTerms ends all terms of a holder.
 	EndTerms(holder string) error
+
 	// PruneFinished removes up to n jobs of a contract that finished before the given time,
 	// oldest first. If bytes is not 0, it stops once the removed jobs have sizes that add up
 	// to bytes. Children go before their parents: where some of the jobs have children, it
@@ -218,6 +166,12 @@ type Tx interface {
 	// PruneDeadLetters removes up to n dead letters of a contract that were stored before the
 	// given time, oldest first, and returns how many it removed.
 	PruneDeadLetters(contract string, before time.Time, n int) (int, error)
+	// PruneRecords removes up to n expired records, the longest expired first, and returns
+	// how many it removed.
+	PruneRecords(n int) (int, error)
+	// CompactCounts removes the counters of up to n empty queues. It locks counters in the order
+	// in which Apply writes them, so the two wait for each other but never deadlock.
+	CompactCounts(n int) error
 }
 
 // Selector selects jobs for Load, by one of IDs, Seqs and Aliases. An id that is given twice

@@ -493,7 +493,7 @@ func (w *world) dropJob(t testing.TB, jobID string) {
 		if err != nil {
 			return err
 		}
-		return tx.Delete(append(children, jobs...))
+		return tx.Apply(store.Changes{Delete: append(children, jobs...)})
 	})
 	if err != nil {
 		t.Fatal(err)

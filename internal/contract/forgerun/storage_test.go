@@ -1,6 +1,7 @@
 package forgerun_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -238,30 +239,23 @@ type halfwayTx struct {
 	h *halfway
 }
 
-func (t halfwayTx) broken(step string) error {
-	if at := t.h.fail.Load(); at != nil && *at == step {
-		return &job.Error{Kind: job.Unavailable, Op: "store." + step}
+// Apply writes the changes before those that fail.
+func (t halfwayTx) Apply(c store.Changes) error {
+	step := t.h.fail.Load()
+	if step == nil {
+		return t.Tx.Apply(c)
 	}
-	return nil
-}
-
-func (t halfwayTx) AddEvents(events []job.Event) error {
-	if err := t.broken("events"); err != nil && len(events) > 0 {
-		return err
+	before := c
+	switch {
+	case *step == "events" && len(c.Events) > 0:
+		before.Events, before.Messages, before.Counts = nil, nil, nil
+	case *step == "messages" && len(c.Messages) > 0:
+		before.Messages, before.Counts = nil, nil
+	case *step == "counts" && len(c.Counts) > 0:
+		before.Counts = nil
+	default:
+		return t.Tx.Apply(c)
 	}
-	return t.Tx.AddEvents(events)
-}
-
-func (t halfwayTx) AddMessages(messages []job.Message) error {
-	if err := t.broken("messages"); err != nil && len(messages) > 0 {
-		return err
-	}
-	return t.Tx.AddMessages(messages)
-}
-
-func (t halfwayTx) AddCounts(deltas []job.QueueCount) error {
-	if err := t.broken("counts"); err != nil && len(deltas) > 0 {
-		return err
-	}
-	return t.Tx.AddCounts(deltas)
+	return cmp.Or(t.Tx.Apply(before),
+		error(&job.Error{Kind: job.Unavailable, Op: "store." + *step}))
 }

@@ -78,7 +78,7 @@ func TestCountsAreLockedInOneOrder(t *testing.T) {
 	})
 	for _, q := range three { // those that are counted last are stored first
 		if err := counts.Update(t.Context(), func(tx store.Tx) error {
-			return tx.AddCounts([]job.QueueCount{q})
+			return tx.Apply(store.Changes{Counts: []job.QueueCount{q}})
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestCountsAreLockedInOneOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &circle{T: t, db: db, name: name}
-	c.update(counts, func(tx store.Tx) error { return tx.AddCounts(three) })
+	c.update(counts, func(tx store.Tx) error { return tx.Apply(store.Changes{Counts: three}) })
 	c.awaits(1)
 	c.update(folds, func(tx store.Tx) error { return tx.CompactCounts(3) })
 	c.awaits(2)
@@ -123,12 +123,13 @@ func TestInsertsTakeIdentitiesInOneOrder(t *testing.T) {
 	c := &circle{T: t, db: db, name: name}
 	errUnwanted := errors.New("this update is not wanted")
 	err := s.Update(t.Context(), func(tx store.Tx) error {
-		if _, err := tx.Insert([]*job.Job{newJob(first[1].ID.Key)}); err != nil {
+		held := store.Changes{Insert: []*job.Job{newJob(first[1].ID.Key)}}
+		if err := tx.Apply(held); err != nil {
 			return err
 		}
-		c.update(s, func(tx store.Tx) error { _, err := tx.Insert(first); return err })
+		c.update(s, func(tx store.Tx) error { return tx.Apply(store.Changes{Insert: first}) })
 		c.awaits(1)
-		c.update(s, func(tx store.Tx) error { _, err := tx.Insert(second); return err })
+		c.update(s, func(tx store.Tx) error { return tx.Apply(store.Changes{Insert: second}) })
 		c.awaits(2)
 		return errUnwanted
 	})

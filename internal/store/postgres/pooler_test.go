@@ -197,8 +197,7 @@ func TestServerIsFull(t *testing.T) {
 	for i := range 6 {
 		all.Go(func() {
 			if err := s.Update(context.Background(), func(tx store.Tx) error {
-				_, err := tx.Insert([]*job.Job{newJob(string(rune('a' + i)))})
-				return err
+				return tx.Apply(store.Changes{Insert: []*job.Job{newJob(string(rune('a' + i)))}})
 			}); err != nil {
 				t.Error(err)
 			}
@@ -231,8 +230,7 @@ func TestFullDiskIsAskedSeldom(t *testing.T) {
 	}
 	insert := func() error {
 		return s.Update(context.Background(), func(tx store.Tx) error {
-			_, err := tx.Insert([]*job.Job{newJob("b")})
-			return err
+			return tx.Apply(store.Changes{Insert: []*job.Job{newJob("b")}})
 		})
 	}
 	const callers = 8

@@ -31,8 +31,8 @@ func TestViews(t *testing.T) {
 	defer v.Close()
 	id := job.ID{Contract: "relay", Key: "k"}
 	if err := s.Update(t.Context(), func(tx store.Tx) error {
-		_, err := tx.Insert([]*job.Job{{ID: id, Queue: "q", State: "queued", Phase: job.Ready}})
-		return err
+		j := &job.Job{ID: id, Queue: "q", State: "queued", Phase: job.Ready}
+		return tx.Apply(store.Changes{Insert: []*job.Job{j}})
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -32,8 +32,7 @@ func mustInsert(tb testing.TB, s *postgres.Store, keys ...string) (jobs []*job.J
 		jobs = append(jobs, newJob(key))
 	}
 	if err := s.Update(context.Background(), func(tx store.Tx) error {
-		_, err := tx.Insert(jobs)
-		return err
+		return tx.Apply(store.Changes{Insert: jobs})
 	}); err != nil {
 		tb.Fatal(err)
 	}
@@ -47,7 +46,9 @@ func runs(tx store.Tx, id job.ID) error {
 		return err
 	}
 	locked[0].Attempts++
-	return tx.UpdateState(locked)
+	return tx.Apply(store.Changes{Update: []store.JobUpdate{
+		{Job: locked[0], Fields: store.StateFields},
+	}})
 }
 
 func mustHaveRuns(tb testing.TB, s *postgres.Store, want int) {
@@ -143,8 +144,7 @@ func TestLockedJobsArePassedOver(t *testing.T) {
 		jobs = append(jobs, j)
 	}
 	if err := s.Update(t.Context(), func(tx store.Tx) error {
-		_, err := tx.Insert(jobs)
-		return err
+		return tx.Apply(store.Changes{Insert: jobs})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -243,8 +243,7 @@ func insertUntil(t *testing.T, s *postgres.Store, stop chan struct{}) map[string
 				}
 				key := fmt.Sprint(i, "-", n)
 				err := s.Update(context.Background(), func(tx store.Tx) error {
-					_, err := tx.Insert([]*job.Job{newJob(key)})
-					return err
+					return tx.Apply(store.Changes{Insert: []*job.Job{newJob(key)}})
 				})
 				mu.Lock()
 				told[key] = err
@@ -361,8 +360,10 @@ func TestMessagesAreLookedAtWithoutLocks(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t)})
 	if err := s.Update(t.Context(), func(tx store.Tx) error {
-		return tx.AddMessages([]job.Message{{JobID: job.ID{Contract: "a", Key: "1"}},
-			{JobID: job.ID{Contract: "b", Key: "2"}}})
+		return tx.Apply(store.Changes{Messages: []job.Message{
+			{JobID: job.ID{Contract: "a", Key: "1"}},
+			{JobID: job.ID{Contract: "b", Key: "2"}},
+		}})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +376,7 @@ func TestMessagesAreLookedAtWithoutLocks(t *testing.T) {
 			return err
 		}
 		return s.Update(within, func(tx store.Tx) error {
-			return tx.DeleteMessages([]int64{waiting[0].ID})
+			return tx.Apply(store.Changes{DeleteMessages: []int64{waiting[0].ID}})
 		})
 	}); err != nil {
 		t.Error(err)
@@ -397,15 +398,14 @@ func TestInsertsWaitInOneOrder(t *testing.T) {
 				for i, k := range mathrand.Perm(set) {
 					jobs[i] = newJob(fmt.Sprint(round, "-", k))
 				}
-				var taken []int
+				changes := store.Changes{Insert: jobs}
 				if err := s.Update(context.Background(), func(tx store.Tx) (err error) {
 					tries.Add(1)
-					taken, err = tx.Insert(jobs)
-					return err
+					return tx.Apply(changes)
 				}); err != nil {
 					t.Error(err)
 				}
-				stored.Add(int32(set - len(taken)))
+				stored.Add(int32(set - len(changes.Taken())))
 			}
 		})
 	}
@@ -449,8 +449,7 @@ func TestReadOnlyDatabase(t *testing.T) {
 	mustInsert(t, mustOpen(t, postgres.Config{URL: url}), "a")
 	s := mustOpen(t, postgres.Config{URL: url + "&default_transaction_read_only=on"})
 	err := s.Update(t.Context(), func(tx store.Tx) error {
-		_, err := tx.Insert([]*job.Job{newJob("b")})
-		return err
+		return tx.Apply(store.Changes{Insert: []*job.Job{newJob("b")}})
 	})
 	if !job.IsKind(err, job.Unavailable) || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("a write: %v", err)

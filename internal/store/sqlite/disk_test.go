@@ -62,8 +62,7 @@ func (l *ledger) write(s *sqlite.Store, name string, broken bool, want int) erro
 				j := newJob(fmt.Sprint(name, i, "-", n))
 				j.Payload = body
 				err := s.Update(context.Background(), func(tx store.Tx) error {
-					_, err := tx.Insert([]*job.Job{j})
-					return err
+					return tx.Apply(store.Changes{Insert: []*job.Job{j}})
 				})
 				l.mu.Lock()
 				l.stored[j.ID.Key] = err == nil
@@ -170,8 +169,7 @@ func fillUp(s *sqlite.Store) (err error) {
 		j := newJob(fmt.Sprint("fill", i))
 		j.Payload = bytes.Repeat([]byte("x"), 50_000)
 		err = s.Update(context.Background(), func(tx store.Tx) error {
-			_, err := tx.Insert([]*job.Job{j})
-			return err
+			return tx.Apply(store.Changes{Insert: []*job.Job{j}})
 		})
 	}
 	return err
@@ -325,8 +323,7 @@ func TestReadOnlyDisk(t *testing.T) {
 // update inserts one small job.
 func update(s *sqlite.Store, key string) error {
 	return s.Update(context.Background(), func(tx store.Tx) error {
-		_, err := tx.Insert([]*job.Job{newJob(key)})
-		return err
+		return tx.Apply(store.Changes{Insert: []*job.Job{newJob(key)}})
 	})
 }
 

@@ -54,7 +54,8 @@ func TestGroupsShareCommits(t *testing.T) {
 				mu.Lock()
 				times[tx.Now()] = true
 				mu.Unlock()
-				_, err := tx.Insert([]*job.Job{{ID: job.ID{Key: fmt.Sprint(i)}}})
+				one := &job.Job{ID: job.ID{Key: fmt.Sprint(i)}}
+				err := tx.Apply(store.Changes{Insert: []*job.Job{one}})
 				if err == nil && i%2 == 1 {
 					err = unwanted
 				}

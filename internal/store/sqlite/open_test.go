@@ -104,8 +104,7 @@ func mustInsert(tb testing.TB, s *sqlite.Store, key string) *job.Job {
 	tb.Helper()
 	j := newJob(key)
 	if err := s.Update(context.Background(), func(tx store.Tx) error {
-		_, err := tx.Insert([]*job.Job{j})
-		return err
+		return tx.Apply(store.Changes{Insert: []*job.Job{j}})
 	}); err != nil {
 		tb.Fatal(err)
 	}
@@ -126,7 +125,8 @@ func TestNumbersAreNew(t *testing.T) {
 		s := mustOpen(t, sqlite.Config{Path: path})
 		// The block of numbers taken in an update that is undone is not kept.
 		s.Update(t.Context(), func(tx store.Tx) error {
-			if _, err := tx.Insert([]*job.Job{newJob("undone")}); err != nil {
+			undone := store.Changes{Insert: []*job.Job{newJob("undone")}}
+			if err := tx.Apply(undone); err != nil {
 				t.Error(err)
 			}
 			return fmt.Errorf("undo")
@@ -138,7 +138,7 @@ func TestNumbersAreNew(t *testing.T) {
 			}
 			last = j.Seq
 			if err := s.Update(t.Context(), func(tx store.Tx) error {
-				return tx.Delete([]*job.Job{j})
+				return tx.Apply(store.Changes{Delete: []*job.Job{j}})
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -150,8 +150,7 @@ func TestNumbersAreNew(t *testing.T) {
 				jobs[i] = newJob(fmt.Sprint("many", i))
 			}
 			if err := s.Update(t.Context(), func(tx store.Tx) error {
-				_, err := tx.Insert(jobs)
-				return err
+				return tx.Apply(store.Changes{Insert: jobs})
 			}); err != nil {
 				t.Fatal(err)
 			}

@@ -119,19 +119,6 @@ func (t *Tx) limitOutOfLine(bytes int64, jobs []*job.Job) ([]*job.Job, error) {
 	return jobs, nil
 }
 
-// UpdateBodies is documented at the port.
-func (t *Tx) UpdateBodies(p job.Part, jobs []*job.Job) error {
-	return t.updateBodies(updateBody[p], p, jobs)
-}
-
-// UpdateStateAndBody is documented at the port.
-func (t *Tx) UpdateStateAndBody(p job.Part, jobs []*job.Job) error {
-	if err := checkText(updateStateAndBody[p].Name, jobs); err != nil {
-		return err
-	}
-	return t.updateBodies(updateStateAndBody[p], p, jobs)
-}
-
 // updateBodies runs u, which sets body p, and moves the body between the row and the table
 // bodies where its size asks for it.
 func (t *Tx) updateBodies(u jobUpdate, p job.Part, jobs []*job.Job) error {

@@ -65,12 +65,10 @@ func scanEdge(rows *sql.Rows) (e job.Edge, err error) {
 	return e, err
 }
 
-func (t *Tx) AddEdges(edges []job.Edge) error {
+func (t *Tx) addEdges(edges []job.Edge) error {
 	rows := make([][]any, len(edges))
 	for i, e := range edges {
 		rows[i] = []any{e.Dependent, e.Dependency}
 	}
 	return t.bulk(addEdges, rows)
 }
-
-func (t *Tx) DeleteEdges(dependents []int64) error { return t.deleteRows(dropEdges, dependents) }

@@ -84,7 +84,7 @@ func (t *Tx) Events(seq int64) ([]job.Event, error) {
 	}, seq)
 }
 
-func (t *Tx) AddEvents(events []job.Event) error {
+func (t *Tx) addEvents(events []job.Event) error {
 	rows := make([][]any, len(events))
 	for i, e := range events {
 		var run any
@@ -97,8 +97,6 @@ func (t *Tx) AddEvents(events []job.Event) error {
 	return t.bulk(addEvents, rows)
 }
 
-func (t *Tx) DeleteEvents(seqs []int64) error { return t.deleteRows(dropHistory, seqs) }
-
 // deleteRows runs a delete by numbers, unless there are none.
 func (t *Tx) deleteRows(s *Statement, ids []int64) error {
 	if len(ids) == 0 {
@@ -108,7 +106,7 @@ func (t *Tx) deleteRows(s *Statement, ids []int64) error {
 	return err
 }
 
-func (t *Tx) AddMessages(messages []job.Message) error {
+func (t *Tx) addMessages(messages []job.Message) error {
 	rows := make([][]any, len(messages))
 	for i, m := range messages {
 		rows[i] = []any{m.JobID.Contract, m.JobID.Scope, m.JobID.Key, m.Job, string(m.Cause),
@@ -145,12 +143,10 @@ func (t *Tx) NewestMessage() (int64, error) {
 	return newest[0], nil
 }
 
-func (t *Tx) DeleteMessages(ids []int64) error { return t.deleteRows(dropMessages, ids) }
-
-// AddDeadLetters stores each job as one JSON document: a dead letter is read by people and
+// addDeadLetters stores each job as one JSON document: a dead letter is read by people and
 // replayed as a whole, never searched by its parts. Bodies are base64 in it and so stay byte
 // for byte.
-func (t *Tx) AddDeadLetters(letters []job.DeadLetter) error {
+func (t *Tx) addDeadLetters(letters []job.DeadLetter) error {
 	rows := make([][]any, len(letters))
 	for i, l := range letters {
 		doc, err := json.Marshal(l.Job)
@@ -174,12 +170,10 @@ func (t *Tx) DeadLetters(contract string, after int64, limit int) ([]job.DeadLet
 	}, contract, after, limit)
 }
 
-func (t *Tx) DeleteDeadLetters(ids []int64) error { return t.deleteRows(dropDeadLetters, ids) }
-
 func (t *Tx) PruneDeadLetters(contract string, before time.Time, n int) (int, error) {
 	old, err := collect(t, oldDeadLetters, scanInt, contract, Micros(before), n)
 	if err != nil {
 		return 0, err
 	}
-	return len(old), t.DeleteDeadLetters(old)
+	return len(old), t.deleteRows(dropDeadLetters, old)
 }

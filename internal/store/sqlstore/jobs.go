@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -167,46 +166,40 @@ func (t *Tx) NextDue() (due, lease time.Time, err error) {
 	return due, lease, nil
 }
 
-// Insert checks the texts first: a text that one database refuses is refused by both, and the
-// transaction goes on.
-func (t *Tx) Insert(jobs []*job.Job) ([]int, error) {
+// insert stores jobs with their bodies.
+func (t *Tx) insert(jobs []*job.Job) error {
 	if len(jobs) == 0 {
-		return nil, nil
-	}
-	if err := checkText("insert_jobs", jobs); err != nil {
-		return nil, err
+		return nil
 	}
 	var taken []int
 	if err := t.try(func() (err error) {
 		taken, err = t.s.InsertJobs(jobs)
 		return err
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	stored := jobs
 	if len(taken) > 0 {
 		stored = nil
-		for i, j := range jobs {
-			if _, is := slices.BinarySearch(taken, i); !is {
+		for _, j := range jobs {
+			if j.Seq != 0 {
 				stored = append(stored, j)
 			}
 		}
 	}
-	return taken, t.storeOutOfLine(stored)
+	return t.storeOutOfLine(stored)
 }
 
-// checkText refuses what one of the databases cannot keep in a text.
-func checkText(op string, jobs []*job.Job) error {
-	for _, j := range jobs {
-		for _, field := range textFields {
-			if !isText(field(j)) {
-				return &job.Error{Kind: job.Invalid, Op: op, ID: j.ID,
-					Msg: "a text is not UTF-8 or holds a NUL character"}
-			}
+// checkText refuses what one of the databases cannot keep in a text of a job.
+func checkText(j *job.Job) error {
+	for _, field := range textFields {
+		if !isText(field(j)) {
+			return &job.Error{Kind: job.Invalid, Op: "apply", ID: j.ID,
+				Msg: "a text is not UTF-8 or holds a NUL character"}
 		}
-		if len(j.Owner) > store.MaxNameBytes {
-			return &job.Error{Kind: job.Invalid, Op: op, ID: j.ID, Msg: "the owner is too long"}
-		}
+	}
+	if len(j.Owner) > store.MaxNameBytes {
+		return &job.Error{Kind: job.Invalid, Op: "apply", ID: j.ID, Msg: "the owner is too long"}
 	}
 	return nil
 }
@@ -231,20 +224,8 @@ func isText(all ...string) bool {
 	return true
 }
 
-func (t *Tx) UpdateState(jobs []*job.Job) error { return t.update(updateStates, jobs) }
-
-func (t *Tx) UpdateLeases(jobs []*job.Job) error { return t.update(updateLeases, jobs) }
-
-func (t *Tx) UpdateAll(jobs []*job.Job) error { return t.update(updateAll, jobs) }
-
-func (t *Tx) update(u jobUpdate, jobs []*job.Job) error {
-	if err := checkText(u.Name, jobs); err != nil {
-		return err
-	}
-	return t.bulk(u.Bulk, u.rows(jobs))
-}
-
-func (t *Tx) Delete(jobs []*job.Job) error {
+// delete removes jobs with their bodies.
+func (t *Tx) delete(jobs []*job.Job) error {
 	var seqs, outOfLine []int64
 	for _, j := range jobs {
 		seqs = append(seqs, j.Seq)

@@ -1,9 +1,11 @@
 package sqlstore
 
 import (
+	"cmp"
 	"database/sql"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
@@ -49,17 +51,25 @@ var (
 		"SELECT CAST(coalesce(sum(size),0) AS BIGINT) FROM jobs WHERE contract=$1 AND size>0"}
 )
 
-// SetQueue is documented at the port, as are all methods below.
-func (t *Tx) SetQueue(q job.QueueSettings) error {
-	paused := int64(0)
-	if q.Paused {
-		paused = 1
+// setQueues stores settings in the order of their queues, so that two never deadlock.
+func (t *Tx) setQueues(settings []job.QueueSettings) error {
+	settings = slices.SortedStableFunc(slices.Values(settings), func(a, b job.QueueSettings) int {
+		return cmp.Or(strings.Compare(a.Contract, b.Contract), strings.Compare(a.Queue, b.Queue))
+	})
+	for _, q := range settings {
+		paused := int64(0)
+		if q.Paused {
+			paused = 1
+		}
+		if _, err := t.exec(setQueue, int64(job.QueueHashOf(q.Contract, q.Queue)), q.Contract,
+			q.Queue, paused, int64(q.MaxRunning)); err != nil {
+			return err
+		}
 	}
-	_, err := t.exec(setQueue, int64(job.QueueHashOf(q.Contract, q.Queue)), q.Contract, q.Queue,
-		paused, int64(q.MaxRunning))
-	return err
+	return nil
 }
 
+// QueueSettings is documented at the port, as are all exported methods below.
 func (t *Tx) QueueSettings() ([]job.QueueSettings, error) {
 	return collect(t, getQueues, func(rows *sql.Rows) (q job.QueueSettings, err error) {
 		var paused int64
@@ -69,9 +79,9 @@ func (t *Tx) QueueSettings() ([]job.QueueSettings, error) {
 	})
 }
 
-// AddCounts writes one row for each queue, in the order in which CompactCounts locks them: so
+// addCounts writes one row for each queue, in the order in which CompactCounts locks them: so
 // the two never deadlock.
-func (t *Tx) AddCounts(deltas []job.QueueCount) error {
+func (t *Tx) addCounts(deltas []job.QueueCount) error {
 	sums := map[job.QueueHash]job.QueueCount{}
 	for _, d := range deltas {
 		hash := job.QueueHashOf(d.Contract, d.Queue)
@@ -179,13 +189,7 @@ func seqsOf(jobs []*job.Job) []int64 {
 // deleteJobRows removes jobs with their events, dependencies and bodies.
 func (t *Tx) deleteJobRows(jobs []*job.Job) error {
 	seqs := seqsOf(jobs)
-	if err := t.DeleteEvents(seqs); err != nil {
-		return err
-	}
-	if err := t.DeleteEdges(seqs); err != nil {
-		return err
-	}
-	return t.Delete(jobs)
+	return t.Apply(store.Changes{Delete: jobs, DeleteEvents: seqs, DeleteEdges: seqs})
 }
 
 func (t *Tx) Size(contract string) (int64, error) {

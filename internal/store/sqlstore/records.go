@@ -2,6 +2,8 @@ package sqlstore
 
 import (
 	"database/sql"
+	"maps"
+	"slices"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
@@ -38,7 +40,7 @@ var (
 			ORDER BY expires_at {limit $2} {skip locked}`}
 )
 
-// Records is documented at the port, as are all methods below.
+// Records is documented at the port.
 func (t *Tx) Records(s store.RecordSelector) ([]job.Record, error) {
 	switch {
 	case len(s.Keys) > 0:
@@ -59,13 +61,9 @@ func scanRecord(rows *sql.Rows) (r job.Record, err error) {
 	return r, err
 }
 
-func (t *Tx) UpsertRecords(records []job.Record) error {
+func (t *Tx) upsertRecords(records []job.Record) error {
 	rows := make([][]any, len(records))
 	for i, r := range records {
-		if !areValidTexts(r.Kind, r.Key, r.Owner) {
-			return &job.Error{Kind: job.Invalid, Op: putRecords.Name,
-				Msg: "a name is too long, not UTF-8 or holds a NUL character"}
-		}
 		body := r.Body
 		if body == nil {
 			body = []byte{}
@@ -76,27 +74,38 @@ func (t *Tx) UpsertRecords(records []job.Record) error {
 	return t.bulk(putRecords, rows)
 }
 
-func (t *Tx) DeleteRecords(kind string, keys []string) error {
-	if len(keys) == 0 {
+// checkRecord refuses names that one of the databases cannot keep.
+func checkRecord(r job.Record) error {
+	if areValidTexts(r.Kind, r.Key, r.Owner) {
 		return nil
 	}
-	_, err := t.exec(dropRecords, kind, t.s.Texts(keys))
-	return err
+	return &job.Error{Kind: job.Invalid, Op: "apply",
+		Msg: "a name is too long, not UTF-8 or holds a NUL character"}
 }
 
+// deleteRecords removes the records of each kind by one statement.
+func (t *Tx) deleteRecords(records []store.RecordKey) error {
+	byKind := map[string][]string{}
+	for _, r := range records {
+		byKind[r.Kind] = append(byKind[r.Kind], r.Key)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		if _, err := t.exec(dropRecords, kind, t.s.Texts(byKind[kind])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PruneRecords is documented at the port.
 func (t *Tx) PruneRecords(n int) (int, error) {
 	old, err := collect(t, oldRecords, scanRecord, Micros(t.Now()), n)
 	if err != nil {
 		return 0, err
 	}
-	byKind := map[string][]string{}
-	for _, r := range old {
-		byKind[r.Kind] = append(byKind[r.Kind], r.Key)
+	keys := make([]store.RecordKey, len(old))
+	for i, r := range old {
+		keys[i] = store.RecordKey{Kind: r.Kind, Key: r.Key}
 	}
-	for kind, keys := range byKind {
-		if err := t.DeleteRecords(kind, keys); err != nil {
-			return 0, err
-		}
-	}
-	return len(old), nil
+	return len(old), t.deleteRecords(keys)
 }

@@ -31,7 +31,7 @@ func Bench(b *testing.B, open func(tb testing.TB, clock func() time.Time) store.
 		{"insert", func(*world) []*job.Job {
 			return jobs()
 		}, func(tx store.Tx, jobs []*job.Job) error {
-			_, err := tx.Insert(jobs)
+			_, err := insert(tx, jobs...)
 			return err
 		}},
 		{"claim", func(w *world) []*job.Job {
@@ -49,7 +49,7 @@ func Bench(b *testing.B, open func(tb testing.TB, clock func() time.Time) store.
 			if err != nil {
 				return err
 			}
-			return tx.Delete(locked)
+			return tx.Apply(store.Changes{Delete: locked})
 		}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
@@ -72,7 +72,7 @@ func Bench(b *testing.B, open func(tb testing.TB, clock func() time.Time) store.
 			for pb.Next() {
 				j := newJob(fmt.Sprint("crowd", n.Add(1)), func(j *job.Job) { j.Payload = payload })
 				if err := w.Update(b.Context(), func(tx store.Tx) error {
-					_, err := tx.Insert([]*job.Job{j})
+					_, err := insert(tx, j)
 					return err
 				}); err != nil {
 					b.Error(err)
@@ -102,5 +102,5 @@ func claim(tx store.Tx, n int) error {
 			job.NewRunID(j.Seq, [16]byte{15: byte(i)}), j.Attempts+1
 		j.Worker, j.LeaseUntil, j.UpdatedAt = "a worker", tx.Now().Add(time.Minute), tx.Now()
 	}
-	return tx.UpdateState(ready)
+	return tx.Apply(updates(store.StateFields, ready...))
 }

@@ -11,7 +11,7 @@ import (
 
 var bodyTests = []test{
 	{"bodies of every size come back", bodySizes},
-	{"UpdateBodies of every size over every other", updateBodies},
+	{"a body of every size is written over every other", updateBodies},
 	{"bodies of many jobs at once", manyBodies},
 	{"nothing stays of deleted bodies", deletedBodies},
 	{"a claim of large bodies stays within its bound", claimedBytes},
@@ -78,7 +78,7 @@ func updateBodies(w *world) {
 						return err
 					}
 					*locked[0].Body(p) = bytesOf(n)
-					return tx.UpdateBodies(p, locked)
+					return tx.Apply(updates(store.BodyField(p), locked...))
 				})
 			}
 			got := w.get(j)
@@ -88,7 +88,6 @@ func updateBodies(w *world) {
 			}
 		}
 	}
-	w.update(func(tx store.Tx) error { return tx.UpdateBodies(job.Result, nil) })
 }
 
 func manyBodies(w *world) {
@@ -111,14 +110,14 @@ func manyBodies(w *world) {
 				for _, l := range locked {
 					l.Result = bytesOf(n)
 				}
-				if err := tx.UpdateBodies(job.Result, locked); err != nil {
+				if err := tx.Apply(updates(store.BodyField(job.Result), locked...)); err != nil {
 					return err
 				}
 			}
 			for i, l := range locked {
 				l.Result = jobs[i].Result
 			}
-			return tx.UpdateBodies(job.Result, locked)
+			return tx.Apply(updates(store.BodyField(job.Result), locked...))
 		})
 		for _, j := range jobs {
 			w.sameBodies(j.ID.Key, w.get(j), j)
@@ -129,7 +128,7 @@ func manyBodies(w *world) {
 func deletedBodies(w *world) {
 	j := newJob("a", func(j *job.Job) { j.Payload = bytesOf(9000) })
 	w.insert(j)
-	w.update(func(tx store.Tx) error { return tx.Delete([]*job.Job{j}) })
+	w.apply(store.Changes{Delete: []*job.Job{j}})
 	k := newJob("a", func(k *job.Job) { k.Payload = []byte("small") })
 	w.insert(k)
 	w.sameBodies("the next", w.get(k), k)
@@ -150,7 +149,7 @@ func claimedBytes(w *world) {
 			if err != nil {
 				return nil, err
 			}
-			return ready, tx.Delete(ready)
+			return ready, tx.Apply(store.Changes{Delete: ready})
 		})
 		if len(got) != want {
 			w.Fatalf("got %d jobs, want %d", len(got), want)

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -71,7 +70,7 @@ func (w *world) claimAll(claimants, jobs int) {
 					j.Phase, j.State, j.Attempts, j.Worker, j.LeaseUntil = job.Leased, "running",
 						j.Attempts+1, worker, start.Add(time.Minute)
 				}
-				return tx.UpdateState(mine)
+				return tx.Apply(updates(store.StateFields, mine...))
 			})
 			if err != nil {
 				return err
@@ -118,10 +117,9 @@ func (w *world) finish(mine []*job.Job, worker string) error {
 			j.Phase, j.State, j.Result = job.Done, "done", []byte("ok")
 		}
 		half := len(locked) / 2
-		if err := tx.UpdateBodies(job.Result, locked[:half]); err != nil {
-			return err
-		}
-		return errors.Join(tx.UpdateState(locked[:half]), tx.Delete(locked[half:]))
+		changes := updates(store.StateFields|store.BodyField(job.Result), locked[:half]...)
+		changes.Delete = locked[half:]
+		return tx.Apply(changes)
 	})
 }
 
@@ -145,7 +143,7 @@ func overlapping(w *world) {
 				for _, j := range locked {
 					j.Attempts++
 				}
-				return cmp.Or(err, tx.UpdateState(locked))
+				return cmp.Or(err, tx.Apply(updates(store.StateFields, locked...)))
 			}); err != nil {
 				return err
 			}
@@ -170,7 +168,7 @@ func submitOnce(w *world) {
 			}
 			var taken []int
 			if err := w.Update(w.context(), func(tx store.Tx) (err error) {
-				taken, err = tx.Insert(set)
+				taken, err = insert(tx, set...)
 				return err
 			}); err != nil {
 				return err

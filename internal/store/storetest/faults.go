@@ -113,7 +113,7 @@ func failingCommits(w *world, f *Faults) {
 	f.set(false, true)
 	for n := range 3 {
 		if err := w.Update(w.context(), func(tx store.Tx) error {
-			_, err := tx.Insert([]*job.Job{newJob("a")})
+			_, err := insert(tx, newJob("a"))
 			return err
 		}); err == nil {
 			w.Errorf("update %d was undone and has no error", n)
@@ -130,7 +130,7 @@ func failingCommits(w *world, f *Faults) {
 // verb takes what came before for all there is.
 func failingRows(w *world, f *Faults) {
 	breakRows(w, f, "Insert", func(tx store.Tx) error {
-		_, err := tx.Insert([]*job.Job{newJob("a"), newJob("b")})
+		_, err := insert(tx, newJob("a"), newJob("b"))
 		return err
 	})
 	verbs := readingVerbs(w)
@@ -208,14 +208,18 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		one := []job.QueueCount{{Contract: "relay", Queue: "q", Ready: 1},
 			{Contract: "relay", Queue: "r", Ready: 1},
 			{Contract: "relay", Queue: "empty"}}
-		return errors.Join(tx.AddEvents(events), tx.AddDeadLetters(letters),
-			tx.UpsertRecords(records), tx.AddCounts(one),
-			tx.AddMessages([]job.Message{message, message}),
-			tx.AddEdges([]job.Edge{{Dependent: first, Dependency: second},
+		return tx.Apply(store.Changes{
+			Edges: []job.Edge{{Dependent: first, Dependency: second},
 				{Dependent: first, Dependency: due[0].Seq},
-				{Dependent: second, Dependency: due[0].Seq}}),
-			tx.SetQueue(job.QueueSettings{Contract: "relay", Queue: "q"}),
-			tx.SetQueue(job.QueueSettings{Contract: "relay", Queue: "r"}))
+				{Dependent: second, Dependency: due[0].Seq}},
+			DeadLetters: letters,
+			Events:      events,
+			Messages:    []job.Message{message, message},
+			Queues: []job.QueueSettings{{Contract: "relay", Queue: "q"},
+				{Contract: "relay", Queue: "r"}},
+			Records: records,
+			Counts:  one,
+		})
 	})
 	ids, both := []job.ID{ready[0].ID, ready[1].ID}, []int64{first, second}
 	return map[string]func(store.Tx) error{

@@ -197,32 +197,24 @@ func withBodies(j *job.Job, parts ...job.Part) *job.Job {
 	return &only
 }
 
-// fieldsUpdated writes everything but the identity with UpdateAll and UpdateBodies.
+// fieldsUpdated writes everything but the identity with AllFields and the bodies.
 func fieldsUpdated(w *world) {
 	j := filledJob(0)
 	w.insert(j)
 	want := filledJob(1)
 	want.Seq, want.ID = j.Seq, j.ID
-	w.update(func(tx store.Tx) error {
-		if err := tx.UpdateAll([]*job.Job{want}); err != nil {
-			return err
-		}
-		for p := range job.Parts {
-			if err := tx.UpdateBodies(p, []*job.Job{want}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	w.sameFields("UpdateAll and UpdateBodies",
-		w.load(byID(j.ID)), want)
+	fields := store.AllFields
+	for p := range job.Parts {
+		fields |= store.BodyField(p)
+	}
+	w.apply(updates(fields, want))
+	w.sameFields("AllFields and bodies", w.load(byID(j.ID)), want)
 }
 
 func fieldsOfDeadLetters(w *world) {
 	j := FilledJob(0)
-	w.update(func(tx store.Tx) error {
-		return tx.AddDeadLetters([]job.DeadLetter{{Job: *j, Cause: "cause", CreatedAt: start}})
-	})
+	letter := job.DeadLetter{Job: *j, Cause: "cause", CreatedAt: start}
+	w.apply(store.Changes{DeadLetters: []job.DeadLetter{letter}})
 	letters := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 		return r.DeadLetters(j.ID.Contract, 0, 10)
 	})

@@ -33,9 +33,8 @@ func events(w *world) {
 	}
 	for i := 0; i < len(want); i += 40 { // more than one statement may take
 		mixed := []job.Event{{Job: b.Seq, Cause: job.Due, At: start}}
-		w.update(func(tx store.Tx) error { return tx.AddEvents(append(mixed, want[i:i+40]...)) })
+		w.apply(store.Changes{Events: append(mixed, want[i:i+40]...)})
 	}
-	w.update(func(tx store.Tx) error { return tx.AddEvents(nil) })
 	got := read(w, func(r store.Reader) ([]job.Event, error) { return r.Events(a.Seq) })
 	var last int64
 	for i := range got {
@@ -46,8 +45,7 @@ func events(w *world) {
 	}
 	equal(w, "events", got, want)
 
-	w.update(func(tx store.Tx) error { return tx.DeleteEvents([]int64{a.Seq}) })
-	w.update(func(tx store.Tx) error { return tx.DeleteEvents(nil) })
+	w.apply(store.Changes{DeleteEvents: []int64{a.Seq}})
 	for seq, n := range map[int64]int{a.Seq: 0, b.Seq: 3, 1 << 50: 0} {
 		if got := read(w, func(r store.Reader) ([]job.Event, error) {
 			return r.Events(seq)
@@ -65,19 +63,18 @@ func outbox(w *world) {
 			Cause: job.Failed, Prev: "p", Next: "n", At: start, Body: bytesOf(i*1000 - 1)})
 	}
 	w.update(func(tx store.Tx) error {
-		if err := tx.AddMessages(want[:10]); err != nil {
+		if err := tx.Apply(store.Changes{Messages: want[:10]}); err != nil {
 			return err
 		}
-		return tx.AddMessages(want[10:])
+		return tx.Apply(store.Changes{Messages: want[10:]})
 	})
-	w.update(func(tx store.Tx) error { return tx.AddMessages(nil) })
 	oldest := func(n int) []job.Message {
 		return change(w, func(tx store.Tx) ([]job.Message, error) {
 			return tx.Messages([]string{"c"}, n)
 		})
 	}
 	other := job.Message{JobID: job.ID{Contract: "other"}, Job: 1, Cause: job.Failed, At: start}
-	w.update(func(tx store.Tx) error { return tx.AddMessages([]job.Message{other}) })
+	w.apply(store.Changes{Messages: []job.Message{other}})
 	var got []job.Message
 	var last int64
 	for page := oldest(10); len(page) > 0; page = oldest(10) {
@@ -89,15 +86,14 @@ func outbox(w *world) {
 			ids, last, m.ID = append(ids, m.ID), m.ID, 0
 			got = append(got, m)
 		}
-		w.update(func(tx store.Tx) error { return tx.DeleteMessages(ids) })
+		w.apply(store.Changes{DeleteMessages: ids})
 	}
 	equal(w, "messages", got, want)
 	// Numbers are new also after the outbox was empty: receivers know repeats by them.
-	w.update(func(tx store.Tx) error { return tx.AddMessages(want[:1]) })
+	w.apply(store.Changes{Messages: want[:1]})
 	if again := oldest(1); again[0].ID <= last {
 		w.Errorf("message %d after %d", again[0].ID, last)
 	}
-	w.update(func(tx store.Tx) error { return tx.DeleteMessages(nil) })
 	equal(w, "of another contract", len(change(w, func(tx store.Tx) ([]job.Message, error) {
 		return tx.Messages([]string{"other"}, 10)
 	})), 1)
@@ -108,16 +104,15 @@ func newestMessage(w *world) {
 		return read(w, func(r store.Reader) (int64, error) { return r.NewestMessage() })
 	}
 	equal(w, "newest of none", newest(), int64(0))
-	w.update(func(tx store.Tx) error {
-		return tx.AddMessages([]job.Message{{JobID: job.ID{Contract: "a"}, Cause: job.Failed,
-			At: start},
-			{JobID: job.ID{Contract: "b"}, Cause: job.Failed, At: start}})
-	})
+	w.apply(store.Changes{Messages: []job.Message{
+		{JobID: job.ID{Contract: "a"}, Cause: job.Failed, At: start},
+		{JobID: job.ID{Contract: "b"}, Cause: job.Failed, At: start},
+	}})
 	all := read(w, func(r store.Reader) ([]job.Message, error) {
 		return r.Messages([]string{"a", "b"}, 10)
 	})
 	equal(w, "newest of two", newest(), all[1].ID)
-	w.update(func(tx store.Tx) error { return tx.DeleteMessages([]int64{all[1].ID}) })
+	w.apply(store.Changes{DeleteMessages: []int64{all[1].ID}})
 	equal(w, "newest then", newest(), all[0].ID)
 }
 
@@ -130,8 +125,7 @@ func deadLetters(w *world) {
 		letters = append(letters, job.DeadLetter{Job: full, Cause: job.ExpiredForGood,
 			CreatedAt: start.Add(time.Second)})
 	}
-	w.update(func(tx store.Tx) error { return tx.AddDeadLetters(letters) })
-	w.update(func(tx store.Tx) error { return tx.AddDeadLetters(nil) })
+	w.apply(store.Changes{DeadLetters: letters})
 	var got []job.DeadLetter
 	for after := int64(0); ; {
 		page := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
@@ -154,8 +148,7 @@ func deadLetters(w *world) {
 	first := got[0].ID
 	got[0].ID = 0
 	equal(w, "letter", got[0], letters[0])
-	w.update(func(tx store.Tx) error { return tx.DeleteDeadLetters([]int64{first, got[1].ID}) })
-	w.update(func(tx store.Tx) error { return tx.DeleteDeadLetters(nil) })
+	w.apply(store.Changes{DeleteDeadLetters: []int64{first, got[1].ID}})
 	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 		return r.DeadLetters("contract", 0, 10)
 	})
@@ -169,7 +162,7 @@ func pruneDeadLetters(w *world) {
 			CreatedAt: start.Add(time.Duration(i) * time.Second)})
 	}
 	letters[0].Job.ID.Contract = "other"
-	w.update(func(tx store.Tx) error { return tx.AddDeadLetters(letters) })
+	w.apply(store.Changes{DeadLetters: letters})
 	prune := func(before time.Time, n int) int {
 		return change(w, func(tx store.Tx) (int, error) {
 			return tx.PruneDeadLetters("relay", before, n)
@@ -201,15 +194,11 @@ func pruneFinished(w *world) {
 			}))
 	}
 	w.insert(jobs...)
-	w.update(func(tx store.Tx) error {
-		for _, j := range jobs {
-			if err := tx.AddEvents([]job.Event{{Job: j.Seq, Cause: job.Due,
-				At: start}}); err != nil {
-				return err
-			}
-		}
-		return tx.AddEdges([]job.Edge{{Dependent: jobs[9].Seq, Dependency: jobs[0].Seq}})
-	})
+	c := store.Changes{Edges: []job.Edge{{Dependent: jobs[9].Seq, Dependency: jobs[0].Seq}}}
+	for _, j := range jobs {
+		c.Events = append(c.Events, job.Event{Job: j.Seq, Cause: job.Due, At: start})
+	}
+	w.apply(c)
 	prune := func(n int) int {
 		return change(w, func(tx store.Tx) (int, error) {
 			return pruned(tx.PruneFinished("x", start.Add(5*time.Second), 0, n))

@@ -19,18 +19,13 @@ var jobTests = []test{
 	{"insert numbers in order", insertNumbers},
 	{"insert tells what is taken", insertTaken},
 	{"of jobs with one identity the first is stored", insertFirst},
-	{"insert nothing", func(w *world) {
-		equal(w, "taken", change(w, func(tx store.Tx) ([]int, error) {
-			return tx.Insert(nil)
-		}), []int(nil))
-	}},
 	{"a text is UTF-8 without NUL", badText},
 	{"an identity is free again after delete", deleteFrees},
 	{"get returns those that exist", getExisting},
-	{"UpdateState writes what transitions change", updateStateWrites},
-	{"UpdateStateAndBody writes both", updateStateAndBodyWrites},
-	{"UpdateLeases writes what may change in a state", updateLeasesWrites},
-	{"UpdateAll writes the rest", updateAllWrites},
+	{"StateFields are what transitions change", updateStateWrites},
+	{"StateFields and a body are written together", updateStateAndBodyWrites},
+	{"LeaseFields are what may change in a state", updateLeasesWrites},
+	{"AllFields are the rest", updateAllWrites},
 	{"list filters", listFilters},
 	{"list pages", listPages},
 	{"list of an owner, newest first", listOwned},
@@ -109,8 +104,8 @@ func longNames(w *world) {
 	})
 	equal(w, "ready", keys(got), []string{a.ID.Key, b.ID.Key})
 	equal(w, "settings", change(w, func(tx store.Tx) ([]job.QueueSettings, error) {
-		if err := tx.SetQueue(job.QueueSettings{Contract: "relay", Queue: long,
-			Paused: true}); err != nil {
+		q := job.QueueSettings{Contract: "relay", Queue: long, Paused: true}
+		if err := tx.Apply(store.Changes{Queues: []job.QueueSettings{q}}); err != nil {
 			return nil, err
 		}
 		return tx.QueueSettings()
@@ -146,7 +141,7 @@ func insertFirst(w *world) {
 			j.Payload = fmt.Append(nil, i)
 		}))
 	}
-	taken := change(w, func(tx store.Tx) ([]int, error) { return tx.Insert(set) })
+	taken := change(w, func(tx store.Tx) ([]int, error) { return insert(tx, set...) })
 	equal(w, "how many are taken", len(taken), identities*(each-1))
 	for _, j := range set[:identities] {
 		equal(w, "stored of "+j.ID.Key, w.get(j), j)
@@ -159,7 +154,7 @@ func insertTaken(w *world) {
 	big := bytes.Repeat([]byte("x"), 20_000)
 	with := func(key string) *job.Job { return newJob(key, func(j *job.Job) { j.Payload = big }) }
 	set := []*job.Job{with("b"), with("a"), with("c"), with("b"), with("b")}
-	taken := change(w, func(tx store.Tx) ([]int, error) { return tx.Insert(set) })
+	taken := change(w, func(tx store.Tx) ([]int, error) { return insert(tx, set...) })
 	equal(w, "taken", taken, []int{1, 3, 4})
 	for i, j := range set {
 		if (j.Seq == 0) != slices.Contains(taken, i) {
@@ -176,13 +171,13 @@ func insertTaken(w *world) {
 		return newJob(key, func(j *job.Job) { j.Alias = job.AliasOf("relay", "q", "x") })
 	}
 	twice := []*job.Job{alias("d"), alias("e"), newJob("f")}
-	refused := change(w, func(tx store.Tx) ([]int, error) { return tx.Insert(twice) })
+	refused := change(w, func(tx store.Tx) ([]int, error) { return insert(tx, twice...) })
 	if len(refused) != 1 || refused[0] > 1 {
 		w.Fatalf("taken by alias: %v", refused)
 	}
 	stored := twice[1-refused[0] : 2-refused[0]]
 	equal(w, "taken again", change(w, func(tx store.Tx) ([]int, error) {
-		return tx.Insert([]*job.Job{alias("g"), alias("h")})
+		return insert(tx, alias("g"), alias("h"))
 	}), []int{0, 1})
 	known := func() []*job.Job {
 		return w.load(store.Selector{
@@ -191,7 +186,7 @@ func insertTaken(w *world) {
 		})
 	}
 	equal(w, "by alias", known(), stored)
-	w.update(func(tx store.Tx) error { return tx.Delete(stored) })
+	w.apply(store.Changes{Delete: stored})
 	equal(w, "after delete", known(), []*job.Job(nil))
 	w.insert(alias("h"))
 
@@ -213,8 +208,8 @@ func badText(w *world) {
 	} {
 		// The transaction goes on: nothing was asked of the database.
 		w.update(func(tx store.Tx) error {
-			if _, err := tx.Insert([]*job.Job{newJob(name),
-				newJob("bad "+name, spoil)}); !job.IsKind(err, job.Invalid) {
+			if _, err := insert(tx, newJob(name),
+				newJob("bad "+name, spoil)); !job.IsKind(err, job.Invalid) {
 				w.Errorf("%s: %v", name, err)
 			}
 			return nil
@@ -224,7 +219,7 @@ func badText(w *world) {
 	w.insert(j)
 	j.Worker = "\x00"
 	if err := w.Update(w.context(), func(tx store.Tx) error {
-		return tx.UpdateState([]*job.Job{j})
+		return tx.Apply(updates(store.StateFields, j))
 	}); !job.IsKind(err, job.Invalid) {
 		w.Errorf("save: %v", err)
 	}
@@ -244,7 +239,7 @@ func deleteFrees(w *world) {
 		if err != nil {
 			return err
 		}
-		return tx.Delete(locked)
+		return tx.Apply(store.Changes{Delete: locked})
 	})
 	again := newJob("a")
 	w.insert(again)
@@ -253,7 +248,6 @@ func deleteFrees(w *world) {
 	}
 	equal(w, "a", w.get(again), again)
 	equal(w, "b", w.get(b), b)
-	w.update(func(tx store.Tx) error { return tx.Delete(nil) })
 }
 
 func getExisting(w *world) {
@@ -299,7 +293,7 @@ func changed(j *job.Job) *job.Job {
 	return &c
 }
 
-// keepDefinition gives c the fields of j that only UpdateAll writes.
+// keepDefinition gives c the fields of j that are in AllFields alone.
 func keepDefinition(c, j *job.Job) {
 	c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.MaxAttempts, c.Retry = j.Alias,
 		j.Kind, j.Queue, j.Owner, j.Priority, j.Lease, j.MaxAttempts, j.Retry
@@ -320,7 +314,7 @@ func updateStateWrites(w *world) {
 		c.Attempts = i
 		saved = append(saved, c)
 	}
-	w.update(func(tx store.Tx) error { return tx.UpdateState(saved) })
+	w.apply(updates(store.StateFields, saved...))
 	for i, j := range jobs {
 		want := j
 		if i < 10 {
@@ -330,11 +324,9 @@ func updateStateWrites(w *world) {
 		}
 		equal(w, "job "+j.ID.Key, w.get(j), want)
 	}
-	w.update(func(tx store.Tx) error { return tx.UpdateState(nil) })
 }
 
-// updateStateAndBodyWrites expects what UpdateState and UpdateBodies write, for bodies of every
-// size.
+// updateStateAndBodyWrites writes bodies of every size with the state.
 func updateStateAndBodyWrites(w *world) {
 	for i, size := range sizes {
 		p := job.Part(i % int(job.Parts))
@@ -345,7 +337,7 @@ func updateStateAndBodyWrites(w *world) {
 		w.insert(j, other)
 		c := changed(j)
 		*c.Body(p) = bytesOf(size)
-		w.update(func(tx store.Tx) error { return tx.UpdateStateAndBody(p, []*job.Job{c}) })
+		w.apply(updates(store.StateFields|store.BodyField(p), c))
 		want := *c
 		keepDefinition(&want, j)
 		equal(w, "job "+j.ID.Key, w.get(j), &want)
@@ -353,12 +345,11 @@ func updateStateAndBodyWrites(w *world) {
 		broken := *c
 		broken.Worker = "\x00"
 		if err := w.Update(w.context(), func(tx store.Tx) error {
-			return tx.UpdateStateAndBody(p, []*job.Job{&broken})
+			return tx.Apply(updates(store.StateFields|store.BodyField(p), &broken))
 		}); !job.IsKind(err, job.Invalid) {
 			w.Errorf("a text that cannot be kept: %v", err)
 		}
 	}
-	w.update(func(tx store.Tx) error { return tx.UpdateStateAndBody(job.Result, nil) })
 }
 
 func updateLeasesWrites(w *world) {
@@ -368,7 +359,7 @@ func updateLeasesWrites(w *world) {
 	w.insert(jobs...)
 	c := changed(jobs[0])
 	c.OpenDeps = 0
-	w.update(func(tx store.Tx) error { return tx.UpdateLeases([]*job.Job{c}) })
+	w.apply(updates(store.LeaseFields, c))
 	want := *jobs[0]
 	want.LeaseUntil, want.OpenDeps, want.FailedDeps, want.UpdatedAt = c.LeaseUntil, c.OpenDeps,
 		c.FailedDeps, c.UpdatedAt
@@ -377,7 +368,6 @@ func updateLeasesWrites(w *world) {
 	w.at(time.Hour)
 	due := change(w, func(tx store.Tx) ([]*job.Job, error) { return tx.LockDue(10, nil) })
 	equal(w, "due once it has no open dependency", len(due), 2)
-	w.update(func(tx store.Tx) error { return tx.UpdateLeases(nil) })
 }
 
 func updateAllWrites(w *world) {
@@ -385,7 +375,7 @@ func updateAllWrites(w *world) {
 	w.insert(a, b)
 	c := changed(a)
 	c.Phase = job.Ready
-	w.update(func(tx store.Tx) error { return tx.UpdateAll([]*job.Job{c}) })
+	w.apply(updates(store.AllFields, c))
 	equal(w, "a", w.get(a), c)
 	equal(w, "b", w.get(b), b)
 	// The job's place in line went with its queue.

@@ -138,7 +138,7 @@ func dueOrder(w *world) {
 		if err != nil {
 			return err
 		}
-		return tx.Delete(locked)
+		return tx.Apply(store.Changes{Delete: locked})
 	})
 	w.at(time.Microsecond)
 	equal(w, "due later", due(10), []string{"no time", "long ago", "now", "later"})
@@ -236,11 +236,8 @@ func edges(w *world) {
 		return job.Edge{Dependent: all[from].Seq, Dependency: all[to].Seq}
 	}
 	add := []job.Edge{edge(1, 0), edge(2, 0), edge(3, 1), edge(3, 2), edge(5, 4)}
-	w.update(func(tx store.Tx) error { return tx.AddEdges(add) })
-	w.update(func(tx store.Tx) error {
-		return tx.AddEdges([]job.Edge{edge(3, 2), edge(1, 0), edge(4, 0), edge(4, 0)})
-	})
-	w.update(func(tx store.Tx) error { return tx.AddEdges(nil) })
+	w.apply(store.Changes{Edges: add})
+	w.apply(store.Changes{Edges: []job.Edge{edge(3, 2), edge(1, 0), edge(4, 0), edge(4, 0)}})
 	inOrder := func(edges []job.Edge, err error) ([]job.Edge, error) {
 		slices.SortFunc(edges, func(a, b job.Edge) int {
 			return cmp.Or(cmp.Compare(a.Dependent, b.Dependent),
@@ -277,10 +274,10 @@ func edges(w *world) {
 		equal(w, "of none", none, []job.Edge(nil))
 	}
 	// a circle, which no engine stores
-	w.update(func(tx store.Tx) error { return tx.AddEdges([]job.Edge{edge(0, 3)}) })
+	w.apply(store.Changes{Edges: []job.Edge{edge(0, 3)}})
 	equal(w, "around", above(all[1].Seq),
 		[]job.Edge{edge(0, 3), edge(1, 0), edge(2, 0), edge(3, 1), edge(3, 2)})
-	w.update(func(tx store.Tx) error { return tx.DeleteEdges(seqs(all[0])) })
+	w.apply(store.Changes{DeleteEdges: seqs(all[0])})
 
 	listed := read(w, func(r store.Reader) (map[job.ID][]job.ID, error) {
 		return r.Dependencies([]job.ID{all[0].ID, all[3].ID, all[5].ID, {Key: "unknown"}})
@@ -292,7 +289,6 @@ func edges(w *world) {
 	equal(w, "dependencies of 5", listed[all[5].ID], []job.ID{all[4].ID})
 	equal(w, "jobs with dependencies", len(listed), 2)
 
-	w.update(func(tx store.Tx) error { return tx.DeleteEdges(seqs(all[3], all[5])) })
-	w.update(func(tx store.Tx) error { return tx.DeleteEdges(nil) })
+	w.apply(store.Changes{DeleteEdges: seqs(all[3], all[5])})
 	equal(w, "after drop", from(seqs(all...)...), []job.Edge{edge(1, 0), edge(2, 0), edge(4, 0)})
 }

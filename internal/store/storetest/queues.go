@@ -35,11 +35,11 @@ func queueSettings(w *world) {
 	b := job.QueueSettings{Contract: "x", Queue: "b", MaxRunning: 3}
 	c := job.QueueSettings{Contract: "w", Queue: "b"}
 	for _, q := range []job.QueueSettings{b, a, c} {
-		w.update(func(tx store.Tx) error { return tx.SetQueue(q) })
+		w.apply(store.Changes{Queues: []job.QueueSettings{q}})
 	}
 	equal(w, "three", list(), []job.QueueSettings{c, a, b})
 	a.Paused, a.MaxRunning = false, 9
-	w.update(func(tx store.Tx) error { return tx.SetQueue(a) })
+	w.apply(store.Changes{Queues: []job.QueueSettings{a}})
 	equal(w, "changed", list(), []job.QueueSettings{c, a, b})
 }
 
@@ -56,17 +56,15 @@ func (w *world) counts(contract string) []job.QueueCount {
 }
 
 func countsAdd(w *world) {
-	w.update(func(tx store.Tx) error {
-		if err := tx.AddCounts(nil); err != nil {
-			return err
-		}
-		return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: "b", Ready: 2},
-			{Contract: "x", Queue: "a", Waiting: 1}, {Contract: "x", Queue: "b", Leased: 1}})
-	})
-	w.update(func(tx store.Tx) error {
-		return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: "b", Ready: -1, Leased: 1},
-			{Contract: "y", Queue: "b", Ready: 1 << 40}})
-	})
+	w.apply(store.Changes{Counts: []job.QueueCount{
+		{Contract: "x", Queue: "b", Ready: 2},
+		{Contract: "x", Queue: "a", Waiting: 1},
+		{Contract: "x", Queue: "b", Leased: 1},
+	}})
+	w.apply(store.Changes{Counts: []job.QueueCount{
+		{Contract: "x", Queue: "b", Ready: -1, Leased: 1},
+		{Contract: "y", Queue: "b", Ready: 1 << 40},
+	}})
 	x := []job.QueueCount{{Contract: "x", Queue: "a", Waiting: 1},
 		{Contract: "x", Queue: "b", Ready: 1, Leased: 2}}
 	equal(w, "of x", w.counts("x"), x)
@@ -120,7 +118,7 @@ func countsCrowd(w *world) {
 			}
 			wanted := n%5 != 0
 			err := w.Update(w.context(), func(tx store.Tx) error {
-				if err := tx.AddCounts(deltas); err != nil || wanted {
+				if err := tx.Apply(store.Changes{Counts: deltas}); err != nil || wanted {
 					return err
 				}
 				return errUnwanted
@@ -155,7 +153,7 @@ func compactInCrowd(w *world) {
 				deltas = append(deltas, job.QueueCount{Contract: "x", Queue: "more", Leased: 1})
 			}
 			if err := w.Update(w.context(), func(tx store.Tx) error {
-				return tx.AddCounts(deltas)
+				return tx.Apply(store.Changes{Counts: deltas})
 			}); err != nil {
 				return err
 			}
@@ -170,9 +168,7 @@ func compactInCrowd(w *world) {
 
 func compactEmpty(w *world) {
 	count := func(queue string, n int64) {
-		w.update(func(tx store.Tx) error {
-			return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: queue, Ready: n}})
-		})
+		w.apply(store.Changes{Counts: []job.QueueCount{{Contract: "x", Queue: queue, Ready: n}}})
 	}
 	for i := range 5 {
 		count(fmt.Sprint(i), 2)

@@ -18,7 +18,7 @@ var recordTests = []test{
 
 func (w *world) put(all ...job.Record) {
 	w.Helper()
-	w.update(func(tx store.Tx) error { return tx.UpsertRecords(all) })
+	w.apply(store.Changes{Records: all})
 }
 
 func (w *world) records(kind string, keys ...string) []job.Record {
@@ -50,8 +50,8 @@ func records(w *world) {
 	a.CreatedAt = start
 	equal(w, "replaced", w.records("kind", "a"), []job.Record{a})
 
-	w.update(func(tx store.Tx) error { return tx.DeleteRecords("kind", []string{"a", "none"}) })
-	w.update(func(tx store.Tx) error { return tx.DeleteRecords("kind", nil) })
+	w.apply(store.Changes{DeleteRecords: []store.RecordKey{{Kind: "kind", Key: "a"},
+		{Kind: "kind", Key: "none"}}})
 	equal(w, "dropped", w.records("kind", "a", "b"), []job.Record{b})
 	equal(w, "of another kind", len(w.records("other", "a")), 1)
 }
@@ -124,7 +124,7 @@ func recordNames(w *world) {
 	for _, bad := range []string{strings.Repeat("k", store.MaxNameBytes+1), "\x00", "\xff"} {
 		for _, r := range []job.Record{{Kind: bad}, {Key: bad}, {Owner: bad}} {
 			err := w.Update(w.context(), func(tx store.Tx) error {
-				return tx.UpsertRecords([]job.Record{r})
+				return tx.Apply(store.Changes{Records: []job.Record{r}})
 			})
 			if !job.IsKind(err, job.Invalid) {
 				w.Errorf("%.10q: %v", bad, err)

@@ -215,11 +215,11 @@ func searchListed(w *world) {
 	a := item("a")
 	w.insert(a)
 	a.State, a.Phase = "COMPLETED", job.Done
-	w.update(func(tx store.Tx) error { return tx.UpdateState([]*job.Job{a}) })
+	w.apply(updates(store.StateFields, a))
 	equal(w, "as it was", len(w.search(store.Search{State: "READY"})), 0)
 	equal(w, "as it is", keys(w.search(store.Search{State: "COMPLETED", Queue: "q"})),
 		[]string{"a"})
-	w.update(func(tx store.Tx) error { return tx.Delete([]*job.Job{a}) })
+	w.apply(store.Changes{Delete: []*job.Job{a}})
 	for _, s := range []store.Search{{}, {State: "COMPLETED"}, {Queue: "q"}} {
 		equal(w, fmt.Sprintf("deleted %+v", s), len(w.search(s)), 0)
 	}

@@ -35,7 +35,7 @@ func (w *world) exists(key string) bool {
 }
 
 func insertOne(tx store.Tx, key string) error {
-	taken, err := tx.Insert([]*job.Job{newJob(key)})
+	taken, err := insert(tx, newJob(key))
 	if err == nil && len(taken) > 0 {
 		err = fmt.Errorf("%s is taken", key)
 	}
@@ -117,7 +117,8 @@ func panics(w *world) {
 // failedStatement makes a statement fail by a sum that is too large to store.
 func failedStatement(w *world) {
 	count := func(tx store.Tx, n int64) error {
-		return tx.AddCounts([]job.QueueCount{{Contract: "x", Queue: "q", Ready: n}})
+		one := job.QueueCount{Contract: "x", Queue: "q", Ready: n}
+		return tx.Apply(store.Changes{Counts: []job.QueueCount{one}})
 	}
 	w.update(func(tx store.Tx) error { return count(tx, 1) })
 	var first, second, third error
@@ -253,7 +254,7 @@ func readYourWrites(w *world) {
 		for n := range 15 {
 			j := newJob(fmt.Sprint(i, "-", n))
 			if err := w.Update(w.context(), func(tx store.Tx) error {
-				_, err := tx.Insert([]*job.Job{j})
+				_, err := insert(tx, j)
 				return err
 			}); err != nil {
 				return err

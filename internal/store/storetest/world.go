@@ -27,6 +27,7 @@ func Run(t *testing.T, open func(tb testing.TB, clock func() time.Time) store.St
 		{"jobs", jobTests},
 		{"fields", fieldTests},
 		{"bodies", bodyTests},
+		{"apply", applyTests},
 		{"locks", lockTests},
 		{"history", historyTests},
 		{"records", recordTests},
@@ -106,12 +107,35 @@ func (w *world) insert(jobs ...*job.Job) {
 	w.Helper()
 	var taken []int
 	w.update(func(tx store.Tx) (err error) {
-		taken, err = tx.Insert(jobs)
+		taken, err = insert(tx, jobs...)
 		return err
 	})
 	if len(taken) > 0 {
 		w.Fatalf("taken: %v", taken)
 	}
+}
+
+// insert stores jobs and returns the indexes of those that are taken.
+func insert(tx store.Tx, jobs ...*job.Job) (taken []int, err error) {
+	c := store.Changes{Insert: jobs}
+	if err := tx.Apply(c); err != nil {
+		return nil, err
+	}
+	return c.Taken(), nil
+}
+
+// updates returns changes that write the same fields of jobs.
+func updates(fields store.Fields, jobs ...*job.Job) (c store.Changes) {
+	for _, j := range jobs {
+		c.Update = append(c.Update, store.JobUpdate{Job: j, Fields: fields})
+	}
+	return c
+}
+
+// apply writes changes in an update of their own.
+func (w *world) apply(c store.Changes) {
+	w.Helper()
+	w.update(func(tx store.Tx) error { return tx.Apply(c) })
 }
 
 // change returns what fn returns in an update.

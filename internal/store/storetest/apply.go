@@ -1,0 +1,192 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+var applyTests = []test{
+	{"no changes are written by nothing", func(w *world) { w.apply(store.Changes{}) }},
+	{"what is deleted may be inserted again", applyDeletesFirst},
+	{"what is taken does not hold up the rest", applyBesideTaken},
+	{"invalid changes write nothing", applyInvalid},
+	{"each job has its own fields written", applyFields},
+	{"queues are set once for each name", applyQueuesTwice},
+}
+
+// all reads everything that the tests of Apply write of a job.
+func (w *world) all(j *job.Job) (events []job.Event, edges []job.Edge) {
+	w.Helper()
+	w.view(func(r store.Reader) (err error) {
+		if events, err = r.Events(j.Seq); err != nil {
+			return err
+		}
+		edges, err = r.Edges(store.EdgeSelector{From: []int64{j.Seq}})
+		return err
+	})
+	return events, edges
+}
+
+func applyDeletesFirst(w *world) {
+	old, other, stays := newJob("a"), newJob("other"), newJob("stays")
+	w.insert(old, other, stays)
+	event := func(cause job.Cause) job.Event {
+		return job.Event{Job: stays.Seq, Cause: cause, At: start}
+	}
+	letter := job.DeadLetter{Job: *old, CreatedAt: start}
+	edge := func(to *job.Job) job.Edge {
+		return job.Edge{Dependent: stays.Seq, Dependency: to.Seq}
+	}
+	w.apply(store.Changes{
+		Edges:       []job.Edge{edge(old)},
+		DeadLetters: []job.DeadLetter{letter},
+		Events:      []job.Event{event(job.Claimed)},
+		Messages:    []job.Message{{JobID: old.ID, Cause: job.Claimed, At: start}},
+		Records:     []job.Record{record("a"), record("b")},
+	})
+	message := read(w, func(r store.Reader) ([]job.Message, error) {
+		return r.Messages([]string{"relay"}, 1)
+	})[0]
+	dead := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+		return r.DeadLetters("relay", 0, 1)
+	})[0]
+
+	again := newJob("a")
+	w.apply(store.Changes{
+		Delete:            []*job.Job{old},
+		DeleteEvents:      []int64{stays.Seq},
+		DeleteEdges:       []int64{stays.Seq},
+		DeleteMessages:    []int64{message.ID},
+		DeleteDeadLetters: []int64{dead.ID},
+		DeleteRecords:     []store.RecordKey{{Kind: "kind", Key: "a"}, {Kind: "kind", Key: "b"}},
+		Insert:            []*job.Job{again},
+		Edges:             []job.Edge{edge(other)},
+		DeadLetters:       []job.DeadLetter{letter},
+		Events:            []job.Event{event(job.Succeeded)},
+		Messages:          []job.Message{{JobID: old.ID, Cause: job.Succeeded, At: start}},
+		Records:           []job.Record{record("a")},
+	})
+	equal(w, "a", w.get(old), again)
+	events, edges := w.all(stays)
+	if len(events) != 1 || events[0].Cause != job.Succeeded {
+		w.Errorf("events: %v", events)
+	}
+	equal(w, "edges", edges, []job.Edge{edge(other)})
+	messages := read(w, func(r store.Reader) ([]job.Message, error) {
+		return r.Messages([]string{"relay"}, 10)
+	})
+	if len(messages) != 1 || messages[0].Cause != job.Succeeded {
+		w.Errorf("messages: %v", messages)
+	}
+	letters := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+		return r.DeadLetters("relay", 0, 10)
+	})
+	if len(letters) != 1 || letters[0].ID == dead.ID {
+		w.Errorf("%d dead letters", len(letters))
+	}
+	equal(w, "records", len(w.records("kind", "a", "b")), 1)
+}
+
+func applyBesideTaken(w *world) {
+	a := newJob("a")
+	w.insert(a)
+	changed := *a
+	changed.State = "changed"
+	c := updates(store.StateFields, &changed)
+	c.Insert = []*job.Job{newJob("a"), newJob("b")}
+	c.Events = []job.Event{{Job: a.Seq, Cause: job.Claimed, At: start}}
+	c.Counts = []job.QueueCount{{Contract: "x", Queue: "q", Ready: 1}}
+	w.apply(c)
+	equal(w, "taken", c.Taken(), []int{0})
+	equal(w, "a", w.get(a), &changed)
+	equal(w, "b", w.exists("b"), true)
+	events, _ := w.all(a)
+	equal(w, "events", len(events), 1)
+	equal(w, "counts", w.counts("x"), c.Counts)
+}
+
+func applyInvalid(w *world) {
+	a := newJob("a")
+	w.insert(a)
+	bad := *a
+	bad.Worker = "\x00"
+	for name, c := range map[string]store.Changes{
+		"insert": {Insert: []*job.Job{newJob("\x00")}},
+		"update": updates(store.StateFields, &bad),
+		"record": {Records: []job.Record{record("\x00")}},
+	} {
+		c.Delete = []*job.Job{a}
+		c.Insert = append(c.Insert, newJob("b"))
+		w.update(func(tx store.Tx) error {
+			if err := tx.Apply(c); !job.IsKind(err, job.Invalid) {
+				w.Errorf("%s: %v", name, err)
+			}
+			return insertOne(tx, "after "+name) // the transaction goes on
+		})
+		equal(w, "a exists after "+name, w.exists("a"), true)
+		equal(w, "b exists after "+name, w.exists("b"), false)
+	}
+}
+
+// applyFields updates each job with another set of fields, all of them in one Apply.
+func applyFields(w *world) {
+	groups := []store.Fields{0, store.LeaseFields, store.StateFields, store.AllFields}
+	var bodies []store.Fields
+	for p := range job.Parts {
+		bodies = append(bodies, store.BodyField(p))
+	}
+	result, failure := bodies[job.Result], bodies[job.Failure]
+	bodies = append(bodies, 0, result|failure, result|failure|bodies[job.Definition])
+	var c store.Changes
+	var want []*job.Job
+	for _, group := range groups {
+		for _, some := range bodies {
+			j := newJob(fmt.Sprint(group, some))
+			w.insert(j)
+			all := changed(j)
+			all.Alias = job.AliasOf("relay", "q", j.ID.Key)
+			for p := range job.Parts {
+				*all.Body(p) = fmt.Appendf(nil, "%s %d", j.ID.Key, p)
+			}
+			c.Update = append(c.Update, store.JobUpdate{Job: all, Fields: group | some})
+			want = append(want, written(j, all, group|some))
+		}
+	}
+	w.apply(c)
+	for i, j := range want {
+		equal(w, fmt.Sprintf("fields %b", c.Update[i].Fields), w.get(j), j)
+	}
+}
+
+// written returns the job that is stored once fields of another are written.
+func written(was, to *job.Job, fields store.Fields) *job.Job {
+	j := *was
+	switch {
+	case fields.Has(store.AllFields):
+		j = *to
+	case fields.Has(store.StateFields):
+		j = *to
+		keepDefinition(&j, was)
+	case fields.Has(store.LeaseFields):
+		j.LeaseUntil, j.OpenDeps, j.FailedDeps, j.UpdatedAt = to.LeaseUntil, to.OpenDeps,
+			to.FailedDeps, to.UpdatedAt
+	}
+	for p := range job.Parts {
+		*j.Body(p) = *was.Body(p)
+		if fields.Has(store.BodyField(p)) {
+			*j.Body(p) = *to.Body(p)
+		}
+	}
+	return &j
+}
+
+func applyQueuesTwice(w *world) {
+	q := func(name string, limit int) job.QueueSettings {
+		return job.QueueSettings{Contract: "x", Queue: name, MaxRunning: limit}
+	}
+	w.apply(store.Changes{Queues: []job.QueueSettings{q("b", 1), q("a", 2), q("b", 3)}})
+	got := read(w, func(r store.Reader) ([]job.QueueSettings, error) { return r.QueueSettings() })
+	equal(w, "settings", got, []job.QueueSettings{q("a", 2), q("b", 3)})
+}
