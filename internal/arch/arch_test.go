@@ -328,6 +328,44 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// maxPortMethods bounds the methods of the storage port, all of its interfaces together: every
+// database and every store of a test implements them.
+const maxPortMethods = 35
+
+func TestPortIsSmall(t *testing.T) {
+	t.Parallel()
+	methods := map[string]int{}
+	for _, f := range load(t) {
+		if f.dir != "internal/store" || f.test {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			named, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			if port, ok := named.Type.(*ast.InterfaceType); ok {
+				for _, m := range port.Methods.List { // an embedded interface has no names
+					methods[named.Name.Name] += len(m.Names)
+				}
+			}
+			return true
+		})
+	}
+	sum := 0
+	for _, n := range methods {
+		sum += n
+	}
+	if sum > maxPortMethods {
+		t.Errorf("the port has %d methods, more than %d: %v", sum, maxPortMethods, methods)
+	}
+	for _, name := range []string{"Store", "Reader", "Tx"} {
+		if methods[name] == 0 {
+			t.Errorf("the port has no interface %s", name)
+		}
+	}
+}
+
 // TestContractsAreAlike checks that the directories of the contracts have the same files, so that a
 // reader who knows one contract finds everything in the others.
 func TestContractsAreAlike(t *testing.T) {

@@ -150,7 +150,7 @@ func (u *unit) freeAlias(found *job.Job) error {
 		return errConcurrentInsert
 	}
 	locked[0].Alias = job.IdentityHash{}
-	u.writes.rewrites.add(locked[0])
+	u.rewrite(locked[0])
 	return u.writeJobsMoved() // before the insert, which needs the alias
 }
 

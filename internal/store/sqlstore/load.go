@@ -39,6 +39,7 @@ var loadNames = map[load]string{
 	{bySeq, store.OnlyBodies, false}:     "load_bodies",
 	{bySeq, store.NoBodies, true}:        "lock_seqs",
 	{byAlias, store.AllBodies, false}:    "get_by_alias",
+	{byAlias, store.NoBodies, true}:      "lock_by_alias",
 }
 
 var (
