@@ -54,7 +54,7 @@ func TestAuthenticate(t *testing.T) {
 					if c.key != "" && c.key != "?" &&
 						(strings.Contains(w.log.String(), c.key) ||
 							strings.Contains(err.Error(), c.key)) {
-						w.Errorf("%s: the key is told", c.want)
+						w.Errorf("%s: the text has the key", c.want)
 					}
 				}
 			})
@@ -139,7 +139,7 @@ func TestAuthenticateCost(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := w.Authenticate(ended, i.Secret); err == nil {
-			t.Error("it was answered from a store that nobody asked")
+			t.Error("it was answered although the store was not read")
 		}
 		w.wantAuth(w.Accounts, i.Secret, "")
 	})

@@ -65,7 +65,7 @@ func TestKeyCache(t *testing.T) {
 		close(joined)
 		wg.Wait()
 	})
-	t.Run("a panic leaves nobody waiting", func(t *testing.T) {
+	t.Run("after a panic no caller waits", func(t *testing.T) {
 		t.Parallel()
 		c := newKeyCache(func() time.Duration { return 0 })
 		func() {
@@ -100,7 +100,7 @@ func TestKeyCache(t *testing.T) {
 			_, _ = c.get(t.Context(), exampleID, read)
 		}
 		if held := len(c.young) + len(c.old); held > 2 {
-			t.Errorf("%d keys are held that nobody asked for lately", held)
+			t.Errorf("%d keys are cached that were not used lately", held)
 		}
 	})
 	t.Run("callback secrets", func(t *testing.T) {

@@ -8,14 +8,14 @@ var FormatToken = formatToken
 // ParseToken finds the id in a key.
 var ParseToken = parseToken
 
-// CacheSize tells how many keys are held in memory, and reads of them are under way.
+// CacheSize returns how many keys are cached, and how many reads are in progress.
 func (a *Accounts) CacheSize() (keys, reads int) {
 	a.keys.mu.Lock()
 	defer a.keys.mu.Unlock()
 	return len(a.keys.young) + len(a.keys.old), len(a.keys.reads)
 }
 
-// BucketCounts tells how many clients and addresses are counted in memory.
+// BucketCounts returns how many clients and addresses are counted in memory.
 func (a *Accounts) BucketCounts() (clients, addresses int) {
 	return len(a.clients.buckets), len(a.addresses.buckets)
 }

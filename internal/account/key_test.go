@@ -139,7 +139,7 @@ func TestCreateKey(t *testing.T) {
 			w.wantDenied(err, account.Missing)
 		})
 	})
-	t.Run("FR-043 G-FR-04 repeating tells about the key", func(t *testing.T) {
+	t.Run("FR-043 G-FR-04 a repeated request shows the key without its secret", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			i := w.clientWithKey()
 			w.clock.Advance(time.Hour)
@@ -476,7 +476,7 @@ func TestKeyFailures(t *testing.T) {
 			}
 		})
 	})
-	t.Run("FR-048 a lost answer locks nobody out", func(t *testing.T) {
+	t.Run("FR-048 a client whose answer was lost can go on", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			w.store.loseAnswers.Store(true)
 			_, err := w.CreateClient(w.Context(), "try again")
@@ -498,7 +498,7 @@ func TestKeyFailures(t *testing.T) {
 				job.Unavailable) {
 				w.Error(err)
 			}
-			// it was, and nobody is told otherwise
+			// it was, and the answer says so
 			w.wantAuth(w.Accounts, next.Secret, account.Disabled)
 		})
 	})

@@ -131,7 +131,7 @@ func TestLimits(t *testing.T) {
 			}
 		}, limits(5, 0, 1))
 	})
-	t.Run("FR-205 a clock that is set back locks nobody out", func(t *testing.T) {
+	t.Run("FR-205 a clock that is set back refuses no requests", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			w.countGranted(w.Accounts, "c", 6)
 			w.clock.Jump(-time.Hour)

@@ -124,7 +124,7 @@ func TestPepper(t *testing.T) {
 				strings.Count(err.Error(), path) != 1):
 				t.Errorf("got %v, want an error with the path once and %q", err, c.want)
 			case c.fails && strings.Contains(err.Error(), text[:8]):
-				t.Errorf("the error tells the pepper: %v", err)
+				t.Errorf("the error has the pepper: %v", err)
 			}
 		})
 	}

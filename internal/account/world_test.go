@@ -199,7 +199,7 @@ func runConcurrently(n int, fn func(i int)) {
 	wg.Wait()
 }
 
-// faultyStore counts what is asked of a store and fails when it is told to.
+// faultyStore counts the calls of a store and fails on demand.
 type faultyStore struct {
 	store.Store
 	views, updates, puts atomic.Int64

@@ -170,11 +170,11 @@ func TestStallingReceivers(t *testing.T) {
 	defer close(release)
 	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true,
 		HeaderTimeout: 20 * time.Millisecond}), silent.URL); err == nil {
-		t.Error("no header came and nobody minded")
+		t.Error("no header came and there is no error")
 	}
 	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true,
 		Timeout: 50 * time.Millisecond}), dripping.URL); err == nil {
-		t.Error("no body came and nobody minded")
+		t.Error("no body came and there is no error")
 	}
 }
 

@@ -124,7 +124,8 @@ func TestHostileSpellings(t *testing.T) {
 	for _, host := range hosts {
 		_, _, err := get(t, c, "http://"+host+":"+s.port()+"/")
 		var refused *egress.RefusedError
-		var unknown *net.DNSError // Go's own resolver asks nobody for a name that ends in a number
+		// Go's own resolver makes no request for a name that ends in a number.
+		var unknown *net.DNSError
 		if !errors.As(err, &refused) && !errors.As(err, &unknown) &&
 			(six || !strings.HasPrefix(host, "[")) {
 			t.Errorf("%s: got %v, want it refused", host, err)

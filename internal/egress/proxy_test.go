@@ -219,7 +219,7 @@ func TestProxiesThatFail(t *testing.T) {
 						newClient(t, egress.Config{AllowLocal: true, Proxy: u,
 							Resolver: resolverAlways(t, "127.0.0.1")}), true)
 				}
-				fails("nobody is there",
+				fails("no proxy listens",
 					newClient(t, egress.Config{AllowLocal: true,
 						Proxy:    &url.URL{Scheme: u.Scheme, Host: closedAddress(t)},
 						Resolver: resolverAlways(t, "127.0.0.1")}), true)
@@ -231,7 +231,7 @@ func TestProxiesThatFail(t *testing.T) {
 	}
 }
 
-// closedAddress is an address at which nobody listens any more.
+// closedAddress is an address on which no process listens any more.
 func closedAddress(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -241,7 +241,7 @@ func closedAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A proxy that accepts and says nothing, or nonsense, holds nobody up.
+// A proxy that accepts and sends nothing, or nonsense, does not block its client.
 func TestProxiesThatStall(t *testing.T) {
 	t.Parallel()
 	for scheme, says := range map[string]string{"http": "nonsense\r\n\r\n",

@@ -84,7 +84,7 @@ func dnsReply(query []byte, asked map[string]int, answer func(string, int) []net
 	return reply
 }
 
-// target is a server nobody should reach, or somebody should: it counts.
+// target is a server that counts its requests.
 type target struct {
 	*httptest.Server
 	hits atomic.Int64

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// TestBehind: the client's address is what the nearest trusted proxies say, and nobody
+// TestBehind: the client's address is what the nearest trusted proxies say, and no other
 // else.
 func TestBehind(t *testing.T) {
 	t.Parallel()
@@ -21,7 +21,7 @@ func TestBehind(t *testing.T) {
 		header []string // pairs
 		want   string
 	}{
-		"nobody in between": {stranger, nil, stranger},
+		"no proxy in between": {stranger, nil, stranger},
 		"a stranger says so": {stranger,
 			[]string{"X-Forwarded-For", "1.1.1.1", "Forwarded", "for=1.1.1.1"}, stranger},
 		"a proxy": {proxy, []string{"X-Forwarded-For", "203.0.113.9"},

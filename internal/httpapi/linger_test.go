@@ -90,7 +90,7 @@ func TestRefusalIsReadAfterTheBody(t *testing.T) {
 	})
 }
 
-// Whoever sends nothing more, too slowly, or without end, does not keep the connection.
+// A client that sends nothing more, too slowly, or without end does not keep the connection.
 func TestRefusedBodyHasAnEnd(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "", slog.LevelError)

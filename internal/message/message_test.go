@@ -187,7 +187,7 @@ func TestQueueAway(t *testing.T) {
 	}
 }
 
-// What cannot be received from is told once, in a line of its own, however often it is tried.
+// A queue that cannot be received from makes one log line, however often it is tried.
 func TestQueueAwayIsTold(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")

@@ -224,7 +224,7 @@ func TestBucketIsAFile(t *testing.T) {
 	}
 }
 
-// TestAway tells trouble with the place from answers about objects.
+// TestAway distinguishes an outage of the directory from answers about objects.
 func TestAway(t *testing.T) {
 	t.Run("a directory that went away", func(t *testing.T) {
 		w := mustOpenDirectory(t)

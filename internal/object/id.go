@@ -10,9 +10,8 @@ import (
 // idKey is the marker in the default bucket.
 const idKey = reservedPrefix + "id"
 
-// ID tells the default bucket from every other: it is the content of a marker in it, and empty
-// where the bucket has none. It is compared with the one that the database was bound to (package
-// storageid).
+// ID returns the identity of the default bucket: the content of a marker in it, and empty where the
+// bucket has none. It is compared with the one that the database was bound to (package storageid).
 func (o *Objects) ID(ctx context.Context) (id string, err error) {
 	err = o.observe("object.id", func() (err error) {
 		id, err = o.currentID(ctx)

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/internal/object"
 )
 
-// TestID: a bucket without an id gets one, whoever is first, and keeps it; another bucket has
+// TestID: a bucket without an id gets one from the first caller and keeps it; another bucket has
 // another. A marker that was deleted is missing until somebody puts it back.
 func TestID(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, w *fixture) {

@@ -34,7 +34,7 @@ func (w *memoryWatcher) Read(p []byte) (int, error) {
 // TestPutMemory puts an object that is several times as large as the memory it may take.
 func TestPutMemory(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, w *fixture) {
-		const size, room = 256 << 20, 64 << 20
+		const size, allowed = 256 << 20, 64 << 20
 		var before runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
@@ -43,7 +43,7 @@ func TestPutMemory(t *testing.T) {
 		if err != nil || info.Size != size {
 			t.Fatalf("got %+v, %v", info, err)
 		}
-		if body.peak > before.HeapAlloc+room {
+		if body.peak > before.HeapAlloc+allowed {
 			t.Errorf("it took %d MiB", (body.peak-before.HeapAlloc)>>20)
 		}
 		read, info, err := w.Open(t.Context(), "", "large")

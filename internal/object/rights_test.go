@@ -10,7 +10,7 @@ import (
 )
 
 // TestLeastRights: a store that may only get, put and delete knows what is missing, of which S3
-// tells it no more than that it is refused.
+// says no more than that access is denied.
 func TestLeastRights(t *testing.T) {
 	server := outside.NewS3(t, "millrace", "other")
 	rights := server.Restricted(t)

@@ -103,23 +103,23 @@ func TestEdgesOfAnOutage(t *testing.T) {
 		}
 		p.call(away)
 		if p.lines() != [2]int{2, 1} {
-			t.Errorf("the next outage is not told: %s", p.log.String())
+			t.Errorf("the next outage is not logged: %s", p.log.String())
 		}
 	})
 }
 
-// One good call is enough where nobody makes another.
+// One call that succeeds is enough where no other follows.
 func TestTheEndIsToldByItself(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *part) {
 		p.call(away)
 		pass(10 * time.Millisecond)
 		p.call(nil)
 		if p.lines() != [2]int{1, 0} {
-			t.Errorf("it is told at once: %s", p.log.String())
+			t.Errorf("it is logged at once: %s", p.log.String())
 		}
 		pass(2 * time.Second)
 		if p.lines() != [2]int{1, 1} {
-			t.Errorf("it is not told: %s", p.log.String())
+			t.Errorf("it is not logged: %s", p.log.String())
 		}
 	})
 }
@@ -166,7 +166,7 @@ func TestLoop(t *testing.T) {
 		l.Report(ctx, err)
 	}
 	if log.String() != "" {
-		t.Errorf("the loop tells of a part: %s", log.String())
+		t.Errorf("the loop logs the outage of a part: %s", log.String())
 	}
 	broken := errors.New("broken")
 	for _, err := range []error{broken, broken, nil, nil} {

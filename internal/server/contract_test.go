@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// backgroundContract is a room that runs by itself.
+// backgroundContract is a contract that runs in the background.
 type backgroundContract struct {
 	*fakeContract
 	started       chan struct{}
@@ -29,7 +29,7 @@ type backgroundContract struct {
 func newBackgroundContract() *backgroundContract {
 	return &backgroundContract{fakeContract: newFakeContract(func(_ *engine.Engine,
 		w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "room")
+		_, _ = io.WriteString(w, "contract")
 	}),
 		started: make(chan struct{}), stopRequested: make(chan struct{}),
 		allowStop: make(chan struct{})}
@@ -49,23 +49,23 @@ func (b *backgroundContract) Run(ctx context.Context) {
 		[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: "made", Key: "last"}, Queue: "q"}}})
 }
 
-// TestRoomRuns: what a room does by itself begins with the node, is told when it stops, and has the
+// TestRun: the background work of a contract begins with the node, ends when it stops, and has the
 // store until it is done.
-func TestRoomRuns(t *testing.T) {
+func TestRun(t *testing.T) {
 	t.Parallel()
 	b := newBackgroundContract()
 	n := startNode(t, nil, server.ServedContract{Contract: b})
-	testkit.Receive(t, "the room to begin", b.started)
+	testkit.Receive(t, "the contract to begin", b.started)
 	n.stop()
-	testkit.Receive(t, "the room to be told to stop", b.stopRequested)
+	testkit.Receive(t, "the contract to be stopped", b.stopRequested)
 	select {
 	case err := <-n.ended:
-		t.Fatalf("did not wait for the room: %v", err)
+		t.Fatalf("did not wait for the contract: %v", err)
 	default:
 	}
 	close(b.allowStop)
 	if err := testkit.Receive(t, "the node to end", n.ended); err != nil || b.finalErr != nil {
-		t.Errorf("the node ended with %v, the room with %v", err, b.finalErr)
+		t.Errorf("the node ended with %v, the contract with %v", err, b.finalErr)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestWorkersOnly(t *testing.T) {
 	}, server.ServedContract{Contract: b, OpenAPI: []byte("x")},
 		server.ServedContract{Contract: secondContract{newFakeContract(longPoll)},
 			Listen: "127.0.0.1:0"})
-	testkit.Receive(t, "the room to begin", b.started)
+	testkit.Receive(t, "the contract to begin", b.started)
 	if urls := n.URLs(); len(urls) != 1 {
 		t.Errorf("it listens on %v", urls)
 	}
@@ -91,7 +91,7 @@ func TestWorkersOnly(t *testing.T) {
 	}
 }
 
-// publishingContract is a room of contracts with an outbox.
+// publishingContract is a contract with an outbox.
 type publishingContract struct {
 	*fakeContract
 	names     []string
@@ -130,15 +130,15 @@ func (p *publishingContract) Checks() []httpapi.Check {
 	}}}
 }
 
-// contractWithoutConsumer is a room whose contract publishes and that takes no messages.
+// contractWithoutConsumer is a contract that publishes and takes no messages.
 type contractWithoutConsumer struct{ *fakeContract }
 
 func (contractWithoutConsumer) Contract() engine.Contract {
 	return engine.Contract{Name: "silent", Machine: testMachine, Publish: true}
 }
 
-// TestDeliver: each room gets the messages of its contracts and no others, in order, again after it
-// failed; nothing is kept for a room that takes none.
+// TestDeliver: each contract gets its own messages and no others, in order, again after it
+// failed; nothing is kept for a contract that takes none.
 func TestDeliver(t *testing.T) {
 	t.Parallel()
 	first, second := newPublishingContract("a", "a2"), newPublishingContract("b")
@@ -175,10 +175,10 @@ func TestDeliver(t *testing.T) {
 		}
 	}
 	if second.failures.Load() > 0 {
-		t.Error("the second room was not asked again")
+		t.Error("the second contract did not get the messages again")
 	}
 	if _, err := e.Publish(t.Context(), func(_ context.Context, batch []job.Message) error {
-		t.Errorf("%d messages for nobody", len(batch))
+		t.Errorf("%d messages without a consumer", len(batch))
 		return nil
 	}, "silent"); err != nil {
 		t.Error(err)

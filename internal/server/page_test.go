@@ -45,7 +45,7 @@ func startWithPage(t *testing.T, contracts ...server.ServedContract) *node {
 }
 
 func answerText(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) {
-	_, _ = io.WriteString(w, "room")
+	_, _ = io.WriteString(w, "contract")
 }
 
 // Only a browser that asks for "/" gets the page; everybody else gets what was there without it.
@@ -67,13 +67,13 @@ func TestPageIsForBrowsers(t *testing.T) {
 		"JSON":         {"GET", "/", "application/json", 404, "text/plain; charset=utf-8"},
 		"anything but HTML": {"GET", "/", "text/html;q=0, */*", 404,
 			"text/plain; charset=utf-8"},
-		"POST":                 {"POST", "/", browser, 404, "text/plain; charset=utf-8"},
-		"a path of nobody":     {"GET", "/nowhere", browser, 404, "text/plain; charset=utf-8"},
-		"a slash too many":     {"GET", "//", browser, 404, "text/plain; charset=utf-8"},
-		"a room goes before":   {"GET", "/made/x", browser, 200, "text/plain; charset=utf-8"},
-		"metrics go before":    {"GET", "/metrics", browser, 200, "text/plain; charset=utf-8"},
-		"documents go before":  {"GET", "/openapi/made.yaml", browser, 200, "application/yaml"},
-		"readiness goes first": {"GET", "/health/ready", browser, 200, "text/plain; charset=utf-8"},
+		"POST":                  {"POST", "/", browser, 404, "text/plain; charset=utf-8"},
+		"an unknown path":       {"GET", "/nowhere", browser, 404, "text/plain; charset=utf-8"},
+		"a slash too many":      {"GET", "//", browser, 404, "text/plain; charset=utf-8"},
+		"a contract goes first": {"GET", "/made/x", browser, 200, "text/plain; charset=utf-8"},
+		"metrics go before":     {"GET", "/metrics", browser, 200, "text/plain; charset=utf-8"},
+		"documents go before":   {"GET", "/openapi/made.yaml", browser, 200, "application/yaml"},
+		"readiness goes first":  {"GET", "/health/ready", browser, 200, "text/plain; charset=utf-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp, body := n.fetch(t, c.method, url+c.path, c.accept, "")
@@ -114,7 +114,7 @@ func TestPageNamesWhatIsServed(t *testing.T) {
 	}
 }
 
-// A room with an address of its own is named with it, and has no page there.
+// A contract with an address of its own is named with it, and has no page there.
 func TestPageOfOwnListener(t *testing.T) {
 	t.Parallel()
 	n := startWithPage(t, server.ServedContract{Contract: newFakeContract(answerText),

@@ -168,7 +168,7 @@ func (n *node) get(url string) (int, string) {
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "room")
+		_, _ = io.WriteString(w, "contract")
 	})
 	n := startNode(t, nil, server.ServedContract{Contract: r, OpenAPI: []byte("openapi: 3")})
 	for path, want := range map[string]struct {
@@ -183,8 +183,8 @@ func TestRoutes(t *testing.T) {
 		"/metrics/made":       {200, "metrics"},
 		"/openapi/made.yaml":  {200, "openapi: 3"},
 		"/openapi/other.yaml": {404, "there is nothing at this path\n"},
-		"/made/x":             {200, "room"},
-		"/made/../health":     {200, "room"}, // nothing is cleaned
+		"/made/x":             {200, "contract"},
+		"/made/../health":     {200, "contract"}, // nothing is cleaned
 		"//health":            {404, "there is nothing at this path\n"},
 		"/":                   {404, "there is nothing at this path\n"},
 		"/nowhere":            {404, "there is nothing at this path\n"},
@@ -198,7 +198,7 @@ func TestRoutes(t *testing.T) {
 func TestOwnListener(t *testing.T) {
 	t.Parallel()
 	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "room")
+		_, _ = io.WriteString(w, "contract")
 	})
 	n := startNode(t, nil, server.ServedContract{Contract: r, Listen: "127.0.0.1:0"})
 	urls := n.URLs()
@@ -437,7 +437,7 @@ func TestSurface(t *testing.T) {
 		}
 		if !only {
 			if got, _ := n.get(n.URLs()[1] + "/side/x"); got != 404 {
-				t.Errorf("it is served on a room's own address: %d", got)
+				t.Errorf("it is served on a contract's own address: %d", got)
 			}
 		}
 	}

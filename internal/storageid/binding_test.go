@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// TestOneOutageOneLine binds again and again while the objects are away: their part tells of that,
+// TestOneOutageOneLine binds again and again while the objects are away: their part logs that,
 // and the binding says nothing more.
 func TestOneOutageOneLine(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "a")

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// What a refusal is for is told by the Op of its error.
+// The Op of a refusal says what it is for.
 const (
 	bindOp = "storageid.bind" // these are not the database's
 	holdOp = "storageid.hold" // another node holds them

@@ -39,7 +39,7 @@ func mustCluster(t *testing.T) (*outside.NATSCluster, *fixture) {
 	return cluster, w
 }
 
-// waitUntil waits until something holds that nobody tells of.
+// waitUntil polls until a condition holds that gives no signal.
 func waitUntil(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -122,7 +122,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if offsets := w.publishUntilAcked(t.Context(), t,
-		newMessages("logs.a", "anew", 20)); offsets[19] != 20 {
+		newMessages("logs.a", "again", 20)); offsets[19] != 20 {
 		t.Errorf("got offsets %v", offsets)
 	}
 }
@@ -174,7 +174,7 @@ func TestClusterServerKilled(t *testing.T) {
 	}
 }
 
-// receivedLog note what a consumer of work and a follower of logs.f hear.
+// receivedLog keep what a consumer of work and a follower of logs.f receive.
 type receivedLog struct {
 	mu       sync.Mutex
 	consumed map[string]int // how often

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/stream"
 )
 
-// TestEmbeddedListens opens a port only where it is told to, and asks for the token there.
+// TestEmbeddedListens opens a port only where it is configured, and requires the token there.
 func TestEmbeddedListens(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t)
@@ -90,8 +90,8 @@ func TestOpenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	unwritable.Dir = file + "/streams"
-	nobody := testConfig(t)
-	nobody.URL = "nats://127.0.0.1:1"
+	absent := testConfig(t)
+	absent.URL = "nats://127.0.0.1:1"
 	taken := testConfig(t)
 	taken.Listen = mustFixture(t, func() stream.Config {
 		c := testConfig(t)
@@ -107,7 +107,7 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		{"nothing is said", "lacks", stream.Config{}, job.Internal},
 		{"the directory cannot be made", "not writable", unwritable, job.ReadOnly},
-		{"nobody is there", "cannot be reached", nobody, job.Unavailable},
+		{"no server listens", "cannot be reached", absent, job.Unavailable},
 		{"the port is taken", "did not start", taken, job.Unavailable},
 		{"two streams accept a subject", "the stream OTHER cannot be created", twice, job.Internal},
 	} {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestIDs: streams are told from those of other servers, and stay what they are when they are
+// TestIDs: streams are distinguished from those of other servers, and keep their ids when they are
 // opened again, changed, or made again after they were lost.
 func TestIDs(t *testing.T) {
 	forEachServer(t, func(t *testing.T, w *fixture) {

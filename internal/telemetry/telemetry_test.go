@@ -131,7 +131,7 @@ func TestScraperHangsUp(t *testing.T) {
 	}
 }
 
-// TestClasses: only what was answered takes room in a scrape.
+// TestClasses: only what was answered has series in a scrape.
 // held is a metric that is gathered when it is let go.
 type blockedCollector struct{ started, release chan struct{} }
 

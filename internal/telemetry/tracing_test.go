@@ -248,11 +248,11 @@ func TestNoTracing(t *testing.T) { // not parallel: it counts allocations
 			t.Errorf("%s: a span costs %v allocations", name, n)
 		}
 	}
-	telemetry.FailSpan(trace.SpanFromContext(t.Context()), "nobody sees this")
+	telemetry.FailSpan(trace.SpanFromContext(t.Context()), "not recorded")
 }
 
-// TestCollectorAway: nobody waits for a collector that does not answer, its
-// failure is told once, and the shutdown is bounded.
+// TestCollectorAway: no caller waits for a collector that does not answer, its
+// failure is logged once, and the shutdown is bounded.
 func TestCollectorAway(t *testing.T) {
 	t.Parallel()
 	asked, let := make(chan struct{}, 1), make(chan struct{})
@@ -290,6 +290,6 @@ func TestCollectorAway(t *testing.T) {
 	}
 	flushSpans(t, tr)
 	if n := strings.Count(log.String(), "a part is degraded"); n != 1 {
-		t.Errorf("the failure is told %d times: %s", n, log.String())
+		t.Errorf("the failure is logged %d times: %s", n, log.String())
 	}
 }

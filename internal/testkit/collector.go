@@ -92,7 +92,7 @@ func (c *Collector) Spans() []*otlp.Span {
 }
 
 // Find returns the first span with a name, nil if there is none. Where several spans have the name,
-// Trace tells them apart.
+// Trace returns all of them.
 func (c *Collector) Find(name string) *otlp.Span {
 	for _, s := range c.Spans() {
 		if s.Name == name {

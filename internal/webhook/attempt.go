@@ -270,8 +270,8 @@ func truncateUTF8(b []byte) string {
 	return strings.ToValidUTF8(string(b), "?")
 }
 
-// describeError tells a client why its receiver gave no answer. It leaves out the URL, whose query
-// may be secret, and the resolved addresses, which are internal to the server's network.
+// describeError returns why a receiver gave no answer, for its client. It leaves out the URL, whose
+// query may be secret, and the resolved addresses, which are internal to the server's network.
 func describeError(err error, limit time.Duration) string {
 	var refused *egress.RefusedError
 	var dns *net.DNSError

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// BenchmarkDelivery is four events each of many jobs to one receiver that answers at once, told of
-// in portions.
+// BenchmarkDelivery is four events each of many jobs to one receiver that answers at once, notified
+// in batches.
 func BenchmarkDelivery(b *testing.B) {
 	for _, database := range []string{"file", "postgres"} {
 		b.Run(database, func(b *testing.B) {

@@ -21,7 +21,7 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// A record that cannot be read concerns nobody but its owner's subscription.
+// A record that cannot be read affects only its owner's subscription.
 func TestBrokenRecord(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node()
@@ -64,8 +64,8 @@ func TestBrokenDelivery(t *testing.T) {
 	}
 }
 
-// Each try is a span of the trace its event came from, tells of whom and how it went, and sends its
-// place along.
+// Each try is a span of the trace its event came from, with the ids of what it delivers and its
+// outcome, and the request carries the span.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -130,7 +130,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// closedAddress is one that nobody listens on.
+// closedAddress is an address on which no process listens.
 func closedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

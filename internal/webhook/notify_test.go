@@ -88,7 +88,7 @@ func TestNotifyAsksOnlyWhenSomebodyListens(t *testing.T) {
 	n.notify(ev)
 	n.register("http://a", "a")
 	if err := n.Notify(n.ctx, []webhook.Notification{ev}); err == nil || len(n.jobs()) != 0 {
-		t.Errorf("nobody was asked: %v", err)
+		t.Errorf("the earlier events were not loaded: %v", err)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestNotifyKeepsChains(t *testing.T) {
 	})
 }
 
-// A delivery that was pruned is waited for by nobody.
+// No delivery waits for one that was pruned.
 func TestNotifyAfterPruning(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, false, func(c *webhook.Config) {
@@ -180,7 +180,7 @@ func TestNotifyAfterPruning(t *testing.T) {
 	})
 }
 
-// Two nodes that tell of the same events at the same time make one delivery of each.
+// Two nodes that notify the same events at the same time make one delivery of each.
 func TestNotifyCrowd(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		w := newWorld(t, database, false)

@@ -195,7 +195,7 @@ func TestBookings(t *testing.T) {
 		t.Error("no slot after a good answer")
 	}
 	if _, wait := p.Acquire("other", "h"); wait != 0 {
-		t.Errorf("nobody is before it and it waits %v", wait)
+		t.Errorf("nothing is before it and it waits %v", wait)
 	}
 	now += 10 * time.Second
 	if _, wait := p.Acquire("third", "h"); wait < 10*time.Second {

@@ -132,7 +132,7 @@ func TestTriesAreUsedUp(t *testing.T) {
 	})
 }
 
-// What can go wrong, and what a client is told of it.
+// What can go wrong, and what a client reads of it in the list of deliveries.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -190,7 +190,7 @@ func TestFailures(t *testing.T) {
 			if try.Error == nil || !strings.Contains(*try.Error, c.want) ||
 				strings.Contains(*try.Error, "s3cret") ||
 				strings.Contains(*try.Error, "127.0.0.1") {
-				t.Errorf("told %+v", try)
+				t.Errorf("got %+v", try)
 			}
 			if (try.StatusCode == nil) != (c.status == 0) ||
 				(c.status != 0 && *try.StatusCode != c.status) ||
@@ -341,7 +341,7 @@ func TestGone(t *testing.T) {
 }
 
 // A webhook none of whose tries has succeeded for a day is disabled; one good answer begins the day
-// anew.
+// again.
 func TestLongFailureDisables(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false, func(c *webhook.Config) { c.MaxTries = 1 }).node().run()

@@ -197,7 +197,7 @@ func (w *world) node() *node {
 	return n
 }
 
-// run makes deliveries, and with real time does the duties, until stop.
+// run makes deliveries, and with real time runs the maintenance, until stop.
 func (n *node) run() *node {
 	ctx, end := context.WithCancel(context.Background())
 	var all sync.WaitGroup

@@ -55,8 +55,8 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestTheEndBringsTheNext: one update ends a run and claims the slot's next job.
-func TestTheEndBringsTheNext(t *testing.T) {
+// TestFinishClaimsTheNext: one update ends a run and claims the slot's next job.
+func TestFinishClaimsTheNext(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const jobs = 5
@@ -114,14 +114,14 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-func TestBeats(t *testing.T) {
+func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	beaten := make(chan struct{})
+	stored := make(chan struct{})
 	let := make(chan struct{})
 	w.startPool(worker.Config{HeartbeatInterval: time.Millisecond, OnHeartbeat: func() {
 		select {
-		case beaten <- struct{}{}:
+		case stored <- struct{}{}:
 		default:
 		}
 	}, Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
@@ -132,8 +132,8 @@ func TestBeats(t *testing.T) {
 	w.waitForState("running", 1)
 	w.clock.Advance(30 * time.Minute)
 	want := w.clock.Now().Add(time.Hour)
-	testkit.Receive(t, "a heartbeat", beaten) // the one that may have been under way
-	testkit.Receive(t, "a heartbeat", beaten)
+	testkit.Receive(t, "a heartbeat", stored) // the one that may have been under way
+	testkit.Receive(t, "a heartbeat", stored)
 	if j, err := w.Get(t.Context(), id("0")); err != nil || !j.LeaseUntil.Equal(want) {
 		t.Errorf("FR-174 the lease ends at %v, want %v: %v", j.LeaseUntil, want, err)
 	}
@@ -142,13 +142,13 @@ func TestBeats(t *testing.T) {
 }
 
 // After a heartbeat that failed others are sent.
-func TestBeatsAfterAFailure(t *testing.T) {
+func TestHeartbeatsAfterAFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	beaten, let := make(chan struct{}), make(chan struct{})
+	stored, let := make(chan struct{}), make(chan struct{})
 	w.startPool(worker.Config{Slots: 1, HeartbeatInterval: time.Millisecond, OnHeartbeat: func() {
 		select {
-		case beaten <- struct{}{}:
+		case stored <- struct{}{}:
 		default:
 		}
 	}, Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
@@ -162,26 +162,26 @@ func TestBeatsAfterAFailure(t *testing.T) {
 		// the only slot is taken: nothing else is asked
 		testkit.Receive(t, "a heartbeat to fail", w.store.failed)
 		w.store.unavailable.Store(false)
-		testkit.Receive(t, "a heartbeat after one that failed", beaten)
+		testkit.Receive(t, "a heartbeat after one that failed", stored)
 	}
 	close(let)
 	w.waitForState("succeeded", 1)
 }
 
 // A job whose lease is shorter than the heartbeats, as these were changed since, is kept alive.
-func TestBeatsOfAShortLease(t *testing.T) {
+func TestHeartbeatsOfAShortLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	beaten, let := make(chan struct{}), make(chan struct{})
+	stored, let := make(chan struct{}), make(chan struct{})
 	w.startPool(worker.Config{HeartbeatInterval: time.Hour,
-		OnHeartbeat: func() { beaten <- struct{}{} },
+		OnHeartbeat: func() { stored <- struct{}{} },
 		Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
 			<-let
 			return succeeded
 		})}, time.Minute)
 	w.submit(1, 2*time.Second)
 	w.waitForState("running", 1)
-	testkit.Receive(t, "a heartbeat", beaten)
+	testkit.Receive(t, "a heartbeat", stored)
 	close(let)
 	w.waitForState("succeeded", 1)
 }
@@ -191,8 +191,8 @@ func TestBeatsOfAShortLease(t *testing.T) {
 func TestCanceled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]worker.Config{
-		"told":              {HeartbeatInterval: time.Hour},
-		"found by the beat": {HeartbeatInterval: time.Millisecond, Name: "deaf"},
+		"canceled here":      {HeartbeatInterval: time.Hour},
+		"found by heartbeat": {HeartbeatInterval: time.Millisecond, Name: "elsewhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -204,7 +204,7 @@ func TestCanceled(t *testing.T) {
 				return succeeded
 			})
 			p := w.startPool(c, time.Minute)
-			if c.Name == "deaf" {
+			if c.Name == "elsewhere" {
 				w.pool.Store(nil)
 			}
 			w.submit(1, time.Hour)
@@ -221,12 +221,12 @@ func TestCanceled(t *testing.T) {
 			if p := w.stateHistory("0"); p != " queued assigned running canceled" {
 				t.Errorf("FR-135 got %s", p)
 			}
-			p.Cancel(id("nobody")) // and nothing happens
+			p.Cancel(id("unknown")) // and nothing happens
 		})
 	}
 }
 
-// TestCanceledBeforeStart: who is told that the job is not to be started, does not.
+// TestCanceledBeforeStart: a handler whose job was canceled cannot start it.
 func TestCanceledBeforeStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -336,7 +336,7 @@ func TestLeaseOver(t *testing.T) {
 	})
 }
 
-// TestClaimsFail: claims are tried again, and nobody tells of it but the store.
+// TestClaimsFail: claims are tried again, and only the store logs its outage.
 func TestClaimsFail(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -355,7 +355,7 @@ func TestClaimsFail(t *testing.T) {
 	p.stop()
 	p.wait()
 	if log.Len() > 0 {
-		t.Errorf("the workers tell of the store, which tells of itself: %s", log.String())
+		t.Errorf("the workers log an outage of the store, which logs it itself: %s", log.String())
 	}
 }
 
@@ -422,9 +422,9 @@ func (w *world) submitMore(t *testing.T) {
 	}
 }
 
-// TestDeaf: a handler that does not listen cannot keep a pool from stopping, nor
+// TestHandlerIgnoresStop: a handler that ignores its context cannot keep a pool from stopping, nor
 // its job from others.
-func TestDeaf(t *testing.T) {
+func TestHandlerIgnoresStop(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	let, left := make(chan struct{}), make(chan struct{})
@@ -444,7 +444,7 @@ func TestDeaf(t *testing.T) {
 	close(let)
 	testkit.Receive(t, "the handler that was left to return", left)
 	if got := w.stateHistory("0"); got != " queued assigned running queued" {
-		t.Errorf("what a left handler answers counts: %s", got)
+		t.Errorf("the outcome of a handler that was left behind counts: %s", got)
 	}
 }
 

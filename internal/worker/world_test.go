@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// machine tells assigned from running and ends in states that are kept.
+// machine has states for assigned and running, and keeps finished jobs.
 var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "assigned": job.Leased,
 	"running":   job.Leased,
 	"succeeded": job.Done, "failed": job.Done, "canceled": job.Done}, []job.Move{
@@ -41,7 +41,7 @@ var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "assi
 type faultyStore struct {
 	store.Store
 	unavailable atomic.Bool
-	failed      chan struct{} // told of each update that failed, when somebody listens
+	failed      chan struct{} // has an element for each update that failed, while a test receives
 	updates     atomic.Int64
 }
 
@@ -65,7 +65,7 @@ type world struct {
 	store *faultyStore
 
 	transitions chan engine.Moved
-	pool        atomic.Pointer[worker.Pool] // told of cancellations
+	pool        atomic.Pointer[worker.Pool] // gets the cancellations
 }
 
 func newWorld(t *testing.T) *world {

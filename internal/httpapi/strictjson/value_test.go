@@ -43,7 +43,7 @@ func TestBool(t *testing.T) {
 	}
 }
 
-// G-RL-27: what a text column cannot hold is told, and which of the two it is.
+// G-RL-27: what a text column cannot hold is an error, one for each of the two.
 func TestString(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -104,7 +104,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// rebuild writes a checked value anew from what the walk yields, without white space.
+// rebuild writes a checked value again from what the walk yields, without white space.
 func rebuild(dst, raw []byte) []byte {
 	sep := byte(0)
 	comma := func() {

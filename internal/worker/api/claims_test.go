@@ -112,7 +112,7 @@ func TestClaimByIDWithoutSlot(t *testing.T) {
 	w.post(t, "/worker/v1/jobs/a-1/claim", `{"contract":"made"}`).WantStatus(t, 200)
 }
 
-// A claim that waits gets the job that comes meanwhile, and nobody else does.
+// A claim that waits gets the job that comes meanwhile, and no other claim does.
 func TestLongPoll(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		got := make(chan []claimedJob, 2)
@@ -138,7 +138,7 @@ func TestLongPoll(t *testing.T) {
 				t.Errorf("got %+v of a node that stops", jobs)
 			}
 		case <-time.After(25 * time.Second):
-			t.Fatal("the end of the node woke nobody")
+			t.Fatal("the end of the node woke no claim")
 		}
 	})
 }

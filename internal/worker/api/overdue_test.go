@@ -14,7 +14,7 @@ import (
 )
 
 // A run that takes too long ends as the contract says, whatever its worker says next, and its
-// heartbeat is told so.
+// heartbeat is answered so.
 func TestOverdue(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"heartbeat", "start", "complete", "fail", "release"} {

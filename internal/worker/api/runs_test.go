@@ -44,7 +44,7 @@ func TestRuns(t *testing.T) {
 				t.Errorf("state %s", got)
 			}
 		})
-		t.Run("G-X-18 release counts nothing, and the state goes to whoever is next",
+		t.Run("G-X-18 release counts nothing, and the state goes to the next worker",
 			func(t *testing.T) {
 				r := w.postRun(t, j.RunID, "release", ``).WantStatus(t, 200)
 				if r.Body != `{"job_id":"a-0","status":"READY"}` {
