@@ -93,7 +93,7 @@ func TestImagesKill(t *testing.T) {
 		t.Error(err)
 	}
 	var left []string
-	for _, below := range []string{"objects", "work"} {
+	for _, below := range []string{"objects/.temp", "objects/millrace", "work"} {
 		err := filepath.WalkDir(filepath.Join(dir, below),
 			func(path string, d fs.DirEntry, err error) error {
 				if err == nil && !d.IsDir() && !strings.HasSuffix(path, ".attrs") {

@@ -41,11 +41,16 @@ func (c *copyTest) start(dir string, args ...string) *launchedServer {
 
 func (c *copyTest) copyDir(dir string) string {
 	c.Helper()
-	copied := filepath.Join(c.TempDir(), "copy")
-	if text, err := exec.Command("cp", "-a", dir, copied).CombinedOutput(); err != nil {
-		c.Fatalf("%v: %s", err, text)
+	for range 10 { // a temporary file of the running node may vanish under cp
+		copied := filepath.Join(c.TempDir(), "copy")
+		text, err := exec.Command("cp", "-a", dir, copied).CombinedOutput()
+		if err == nil {
+			return copied
+		}
+		c.Logf("%v: %s", err, text)
 	}
-	return copied
+	c.Fatal("the directory cannot be copied")
+	return ""
 }
 
 // expireHolds lets the time pass in which the nodes that ran hold their directories.

@@ -85,12 +85,15 @@ func (d *directory) checkRemembered(bucket string) error {
 
 // checkDirectory returns an error where the path no longer leads to the directory that was opened.
 func (d *directory) checkDirectory() error {
+	opened, err := d.root.Stat(".")
+	if err != nil {
+		return err
+	}
 	at, err := os.Stat(d.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	opened, openedErr := d.root.Stat(".")
-	if err != nil || openedErr != nil || !os.SameFile(at, opened) {
+	if err != nil || !os.SameFile(at, opened) {
 		return lostError(err, "the directory of the objects was moved or deleted while the node "+
 			"runs; put it back, or start the node again")
 	}

@@ -89,7 +89,7 @@ func (f *FetchBox) sendError(c *httpapi.Call, err error) {
 	if refused, isRefused := storageid.Refused(err); isRefused {
 		msg = refused
 	} else if info.status >= http.StatusInternalServerError {
-		msg = "the request could not be served; the server's log has it under " + c.RequestID()
+		msg = "the request could not be served; see the server's log for request " + c.RequestID()
 	}
 	o := strictjson.NewObject(make([]byte, 0, 256))
 	o.Object("error", func(o *strictjson.Object) {

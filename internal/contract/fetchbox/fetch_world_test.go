@@ -110,10 +110,12 @@ func wantFailure(t testing.TB, o engine.Outcome, code string, retryable bool) (m
 func (w *fetching) files(t testing.TB) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && !strings.HasSuffix(path, ".attrs") &&
-			filepath.Base(path) != "metadata.json" {
-			rel, _ := filepath.Rel(w.dir, path)
-			all = append(all, filepath.ToSlash(rel))
+		rel, _ := filepath.Rel(w.dir, path)
+		rel = filepath.ToSlash(rel)
+		isListed := !strings.HasPrefix(rel, ".buckets/") && !strings.HasSuffix(rel, ".attrs") &&
+			filepath.Base(rel) != "metadata.json"
+		if err == nil && !d.IsDir() && isListed {
+			all = append(all, rel)
 		}
 		return err
 	})

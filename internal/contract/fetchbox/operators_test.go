@@ -231,7 +231,7 @@ func TestHealth(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(w.dir, "pictures"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		const why = "the bucket pictures cannot be written: not a directory"
+		const why = "the bucket pictures is not a folder"
 		assertEqual(t, "detail", read(t, w, 503).Components["storage"].Detail, why)
 		for _, c := range w.fetchbox.Checks() {
 			if err := c.Run(t.Context()); c.Name == "fetchbox storage" &&
