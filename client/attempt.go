@@ -210,11 +210,13 @@ func (a *attempt) finish(ctx context.Context, act func(ctx context.Context) erro
 
 // keepAlive sends heartbeats until the context or the attempt ends. When none was confirmed for a
 // whole lease, another worker may have the job by now: the run is marked lost.
-func (a *attempt) keepAlive(ctx context.Context, maxInterval time.Duration) {
+func (a *attempt) keepAlive(ctx context.Context, maxInterval time.Duration, outage *serverOutage) {
 	interval, allowedMisses := heartbeatSchedule(a.lease.timeout(), maxInterval)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for missed := 0; ; {
+	missed := 0
+	defer func() { outage.runEnded(missed) }()
+	for {
 		select {
 		case <-ctx.Done():
 			return
@@ -223,13 +225,14 @@ func (a *attempt) keepAlive(ctx context.Context, maxInterval time.Duration) {
 		err := a.heartbeatWithin(ctx, max(interval, heartbeatTimeout))
 		switch {
 		case err == nil:
+			outage.heartbeatSucceeded(missed)
 			missed = 0
 			continue
 		case ctx.Err() != nil, a.endError() != nil:
 			return
 		}
 		missed++
-		a.log.Warn("heartbeat failed", "error_message", err, "misses", missed)
+		outage.heartbeatFailed(missed, err)
 		if allowedMisses > 0 && missed >= allowedMisses {
 			a.markLost(fmt.Errorf("%w: no heartbeat was confirmed within the timeout", ErrRunLost))
 			return

@@ -27,6 +27,7 @@ type runner struct {
 	maxHeartbeatInterval time.Duration
 	backoff              backoff
 	log                  *slog.Logger
+	outage               serverOutage
 }
 
 // slots bounds how many handlers run at once; each element of the channel is a slot in use.
@@ -64,6 +65,7 @@ func (r *runner) run(ctx context.Context) error {
 	killCtx, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
 	var handlers sync.WaitGroup
+	r.outage.log = r.log
 	r.poll(ctx, func(l lease, afterStop bool) {
 		handlers.Go(func() { r.process(killCtx, l, afterStop) })
 	})
@@ -77,7 +79,7 @@ const pollGrace = 500 * time.Millisecond
 // poll claims a job for every free slot, again and again, until ctx ends. afterStop marks the jobs
 // of the last poll that arrived after that.
 func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) {
-	failures, outage := 0, pollOutage{log: r.log}
+	failures := 0
 	for {
 		free := r.slots.reserve(ctx)
 		if free == 0 {
@@ -103,13 +105,13 @@ func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) 
 		switch {
 		case err == nil:
 			failures = 0
-			outage.ended()
+			r.outage.pollSucceeded()
 			if len(leases) == 0 {
 				await(ctx, pause)
 			}
 		case ctx.Err() == nil:
 			failures++
-			outage.failed(err)
+			r.outage.pollFailed(err)
 			r.pauseAfterFailure(ctx, failures, err)
 		}
 		pause.Stop()
@@ -138,42 +140,6 @@ func (r *runner) pauseAfterFailure(ctx context.Context, failures int, err error)
 		retryAfter = min(fail.RetryAfter, maxRetryAfter)
 	}
 	sleep(ctx, r.backoff.delay(failures, retryAfter))
-}
-
-// pollOutage logs an outage of the server once when it begins and once when it ends. It also logs
-// when the status of the answers changes, which may mean another cause.
-type pollOutage struct {
-	log    *slog.Logger
-	active bool
-	status int
-	since  time.Time
-}
-
-func (p *pollOutage) failed(err error) {
-	var fail *Error
-	status := 0
-	if errors.As(err, &fail) {
-		status = fail.Status
-	}
-	if p.active && p.status == status {
-		return
-	}
-	if !p.active {
-		p.since = time.Now()
-	}
-	p.active, p.status = true, status
-	msg := "the server refuses polls; they are repeated until it accepts one"
-	if status == 0 {
-		msg = "the server does not answer; polls are repeated until it does"
-	}
-	p.log.Warn(msg, "error_message", err)
-}
-
-func (p *pollOutage) ended() {
-	if p.active {
-		p.log.Info("the server answers polls again", "duration", time.Since(p.since))
-	}
-	p.active = false
 }
 
 // drain waits for the handlers, and ends their contexts when the drain timeout has passed. It
@@ -238,7 +204,7 @@ func (r *runner) startHeartbeats(ctx context.Context, a *attempt) (stop func()) 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.keepAlive(ctx, r.maxHeartbeatInterval)
+		a.keepAlive(ctx, r.maxHeartbeatInterval, &r.outage)
 	}()
 	return sync.OnceFunc(func() {
 		cancel()

@@ -326,9 +326,40 @@ func TestWorker_heartbeatsAfterAFailure(t *testing.T) {
 		if !slices.Equal(confirmed, want) {
 			b.Errorf("heartbeats were confirmed at %v, want %v", confirmed, want)
 		}
-		if failed := strings.Count(b.log.String(), "heartbeat failed"); failed != 3 {
-			b.Errorf("%d heartbeats failed, want 3:\n%s", failed, b.log)
+		const away, back = "the server does not answer", "the server answers again"
+		if begun := strings.Count(b.log.String(), away); begun != 3 {
+			b.Errorf("%d outages are logged, want 3:\n%s", begun, b.log)
 		}
+		if ended := strings.Count(b.log.String(), back); ended != 3 {
+			b.Errorf("%d ends of outages are logged, want 3:\n%s", ended, b.log)
+		}
+	})
+}
+
+// One outage is one line and its end another, whatever the number of runs that miss heartbeats.
+func TestWorker_logsAnOutageOnce(t *testing.T) {
+	withWorkerBench(t, func(b *workerBench) {
+		const runs = 8
+		for i := range runs {
+			b.enqueue(fmt.Sprint(i), 60*time.Second)
+		}
+		start := time.Now()
+		down := func(e recordedRequest) bool {
+			return e.at.Sub(start) > 10*time.Second && e.at.Sub(start) < 50*time.Second
+		}
+		b.double.inject(injectedFault{on: "heartbeat", times: -1, drop: true, match: down})
+		b.start(client.Worker{Concurrency: runs,
+			Handler: func(ctx context.Context, _ *client.Run) error {
+				time.Sleep(2 * time.Minute)
+				return context.Cause(ctx)
+			}})
+		time.Sleep(150 * time.Second)
+		b.finish(nil)
+		if got := strings.Count(b.log.String(), "\n"); got != 2 {
+			b.Errorf("%d lines, want 2:\n%s", got, b.log)
+		}
+		b.wantLogged("the server does not answer")
+		b.wantLogged("the server answers again")
 	})
 }
 

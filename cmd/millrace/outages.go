@@ -8,8 +8,8 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
@@ -28,8 +28,11 @@ import (
 
 // newPart makes the part of one dependency, with the name, setting and address that its lines have.
 func (d *deps) newPart(name, setting, address string) *outage.Part {
-	target := outage.Endpoint{Name: name, Setting: setting, Address: address}
-	return outage.NewPart(d.log, d.process.Elapsed, target)
+	return d.newPartOf(outage.Endpoint{Name: name, Setting: setting, Address: address})
+}
+
+func (d *deps) newPartOf(endpoint outage.Endpoint) *outage.Part {
+	return outage.NewPart(d.log, d.process.Elapsed, endpoint)
 }
 
 func (d *deps) storePart() *outage.Part {
@@ -39,18 +42,24 @@ func (d *deps) storePart() *outage.Part {
 	return d.newPart("store", "store", hostsOf(d.settings.Store.Reveal(), "5432"))
 }
 
+// objectsRefusalQuiet is longer than the time between two readiness checks of most monitors. These
+// ask each bucket, while the objects of the work may lie in folders that can still be written.
+const objectsRefusalQuiet = time.Minute
+
 func (d *deps) objectsPart() *outage.Part {
+	endpoint := outage.Endpoint{Name: "objects", Setting: "data_dir",
+		Address: d.objectsDir(), RefusalQuiet: objectsRefusalQuiet}
 	if at := d.settings.Objects.URL; at != "" {
-		return d.newPart("objects", "objects.url", endpointOf(at))
+		endpoint.Setting, endpoint.Address = "objects.url", endpointOf(at)
 	}
-	return d.newPart("objects", "data_dir", filepath.Join(d.settings.DataDir, "objects"))
+	return d.newPartOf(endpoint)
 }
 
 func (d *deps) streamsPart() *outage.Part {
 	if at := d.settings.Stream.URL; at != "" {
 		return d.newPart("streams", "stream.url", hostsOf(at, "4222"))
 	}
-	return d.newPart("streams", "data_dir", filepath.Join(d.settings.DataDir, "streams"))
+	return d.newPart("streams", "data_dir", d.streamsDir())
 }
 
 func (d *deps) queuePart() *outage.Part {

@@ -14,20 +14,24 @@ import (
 
 // printGreeting announces that the server listens. Standard output gets one line with the
 // addresses, which a program that started the server reads. What is served and to whom follows on
-// a terminal; elsewhere it goes to the log.
+// a terminal, and is one line of the log where the log is not on that terminal as well.
 func (d *deps) printGreeting(urls []string, workersOnly bool) {
 	fmt.Fprintf(d.process.Stdout, "millrace %s%s%s\n", cli.ReadBuildInfo().Version, cli.ListeningOn,
 		strings.Join(urls, " and "))
 	facts := append(d.dataFacts(), d.serviceFacts(workersOnly)...)
-	if !cli.IsTerminal(d.process.Stdout) {
-		args := []any{"version", cli.ReadBuildInfo().Version}
-		for _, f := range facts {
-			args = append(args, f.Name, f.Text)
-		}
-		d.log.Info("started", args...)
+	onTerminal := cli.IsTerminal(d.process.Stdout)
+	if onTerminal {
+		fmt.Fprintln(d.process.Stdout, formatFacts(facts, d.exampleCommands(urls[0], workersOnly)))
+	}
+	if onTerminal && cli.IsTerminal(d.process.Stderr) {
 		return
 	}
-	fmt.Fprintln(d.process.Stdout, formatFacts(facts, d.exampleCommands(urls[0], workersOnly)))
+	args := []any{"version", cli.ReadBuildInfo().Version, "node", d.node, "address",
+		strings.Join(urls, ",")}
+	for _, f := range facts {
+		args = append(args, f.Name, f.Text)
+	}
+	d.log.Info("started", args...)
 }
 
 // dataFacts names where the data is stored.

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,5 +91,35 @@ func TestServeOnATerminal(t *testing.T) {
 	}
 	if err := c.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A start is one line of the log, with all that is known of the node.
+func TestStartIsOneLine(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := launchIn(t, dir, "--set", "log.format=json", "--set", "log.level=info", "--set",
+		"taskflow.listen=127.0.0.1:0", "--set", "operator.token=secret")
+	if err := s.terminate(); err != nil {
+		t.Fatal(err)
+	}
+	var messages []string
+	for _, line := range s.stderr.Lines(t, map[string]any{"level": "INFO"}) {
+		messages = append(messages, fmt.Sprint(line["msg"]))
+		if line["msg"] != "started" {
+			continue
+		}
+		address := fmt.Sprint(line["address"])
+		if !strings.HasPrefix(address, s.url+",http://127.0.0.1:") || line["data"] != dir {
+			t.Errorf("got %v", line)
+		}
+		for _, key := range []string{"version", "node", "store", "serves", "open"} {
+			if line[key] == nil || line[key] == "" {
+				t.Errorf("the line has no %s: %v", key, line)
+			}
+		}
+	}
+	if want := []string{"started", "stopping", "stopped"}; !slices.Equal(messages, want) {
+		t.Errorf("the log has %q, want %q", messages, want)
 	}
 }

@@ -106,7 +106,7 @@ func TestWorkOutage(t *testing.T) {
 	s := start("127.0.0.1:0")
 	c, output := idleWorker(t, s.url)
 	s.kill()
-	const away, back = "the server does not answer", "the server answers polls again"
+	const away, back = "the server does not answer", "the server answers again"
 	pollUntil(t.Fatalf, away, func() bool { return strings.Contains(output.String(), away) })
 	start(strings.TrimPrefix(s.url, "http://"))
 	if status, text := sendRequest(t, "POST", s.url+"/v2/queues/jobs",

@@ -43,6 +43,11 @@ type Endpoint struct {
 	Name    string // such as store
 	Setting string // the setting of its address, such as stream.url
 	Address string // host and port, or a directory; never with secrets
+
+	// RefusalQuiet takes the place of quietPeriod after a refusal (job.ReadOnly), if it is
+	// longer. It is for a part of which one piece may refuse, such as a folder, while calls of
+	// the others succeed: an outage of it would end with each of those calls and begin again.
+	RefusalQuiet time.Duration
 }
 
 // Part is something the node depends on. A nil Part records nothing.
@@ -55,6 +60,7 @@ type Part struct {
 	degraded    bool
 	since       time.Duration // when the outage began
 	failed      time.Duration // when a call failed last
+	quietUntil  time.Duration // until when no call may fail for the outage to end
 	healthy     bool          // a call that began after failed has succeeded
 	recovering  bool          // a timer waits for the end of the quiet period
 	recoveredAt time.Duration // when the last outage ended
@@ -98,6 +104,11 @@ func (p *Part) fail(start time.Duration, err error) {
 		return
 	}
 	p.failed, p.healthy = p.now(), false
+	quiet := quietPeriod
+	if job.IsKind(err, job.ReadOnly) {
+		quiet = max(quiet, p.endpoint.RefusalQuiet)
+	}
+	p.quietUntil = max(p.quietUntil, p.failed+quiet)
 	if p.degraded {
 		return
 	}
@@ -117,10 +128,10 @@ func (p *Part) succeed(start time.Duration) {
 	p.recover()
 }
 
-// recover ends the outage when no call has failed for quietPeriod, now or by a timer.
+// recover ends the outage when no call has failed for the quiet period, now or by a timer.
 func (p *Part) recover() {
 	now := p.now()
-	switch left := p.failed + quietPeriod - now; {
+	switch left := p.quietUntil - now; {
 	case left <= 0:
 		p.degraded, p.recoveredAt = false, now
 		p.log.Info("a part works again", p.attrs("duration", p.recoveredAt-p.since)...)

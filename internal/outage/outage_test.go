@@ -28,7 +28,8 @@ func inBubble(t *testing.T, test func(t *testing.T, p *part)) {
 	synctest.Test(t, func(t *testing.T) {
 		began, p := time.Now(), &part{}
 		clock := func() time.Duration { return time.Since(began) }
-		place := outage.Endpoint{Name: "store", Setting: "store", Address: "db.example:5432"}
+		place := outage.Endpoint{Name: "store", Setting: "store", Address: "db.example:5432",
+			RefusalQuiet: time.Minute}
 		p.Part = outage.NewPart(slog.New(slog.NewTextHandler(&p.log, nil)), clock, place)
 		test(t, p)
 	})
@@ -134,6 +135,27 @@ func TestFlapping(t *testing.T) {
 		}
 		if p.lines() != [2]int{1, 0} {
 			t.Errorf("the log is %s", p.log.String())
+		}
+	})
+}
+
+// A piece of the part refuses every time that it is asked, such as by the readiness checks, while
+// calls of its other pieces succeed: that is one outage. It ends when nothing was refused for long.
+func TestRefusalsOfAPiece(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *part) {
+		for range 20 {
+			p.call(&job.Error{Kind: job.ReadOnly, Msg: "the folder cannot be written"})
+			for range 15 {
+				pass(2 * time.Second)
+				p.call(nil)
+			}
+		}
+		if p.lines() != [2]int{1, 0} {
+			t.Errorf("the log is %s", p.log.String())
+		}
+		pass(time.Minute)
+		if p.lines() != [2]int{1, 1} {
+			t.Errorf("the end is not logged: %s", p.log.String())
 		}
 	})
 }

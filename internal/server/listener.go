@@ -17,8 +17,7 @@ import (
 
 // httpListener is one listening address and the server on it.
 type httpListener struct {
-	address  string   // as configured; its port may be 0
-	handlers []string // the names of what is served, for the log
+	address  string // as configured; its port may be 0
 	useTLS   bool
 	server   *http.Server
 	listener net.Listener
@@ -31,9 +30,6 @@ func newListener(address string, handlers []httpapi.PrefixHandler, proxies []net
 	l := &httpListener{address: address, useTLS: credentials != nil,
 		server: httpapi.NewServer(handler, log)}
 	l.server.TLSConfig = credentials
-	for _, h := range handlers {
-		l.handlers = append(l.handlers, h.Name)
-	}
 	return l
 }
 
@@ -59,10 +55,6 @@ func (s *Server) Listen(ctx context.Context) error {
 			return listenError("listen", l.address, err)
 		}
 		l.listener = httpapi.LimitConnections(opened)
-	}
-	for _, l := range s.listeners {
-		s.log.Info("listening", "address", l.url(), "serves", l.handlers,
-			"version", s.config.Version, "node", s.config.Node)
 	}
 	return nil
 }

@@ -67,6 +67,10 @@ func TestClaimable(t *testing.T) {
 					false)); err != nil {
 					t.Fatal(err)
 				}
+				lines := w.log.Lines(t, map[string]any{"msg": "a job failed for good",
+					"job_id": id, "reason": "decode_error",
+					"error_message": "decode_error: no picture"})
+				assertEqual(t, "lines", len(lines), 1)
 			}, false, 1, failed},
 		} {
 			t.Run(c.name, func(t *testing.T) {

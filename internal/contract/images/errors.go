@@ -146,7 +146,7 @@ func (m *Images) sendError(c *httpapi.Call, err error) {
 		c.Header().Set("Retry-After", "1")
 		detail = "a dependency of the server is unavailable; try again"
 	case code == codeInternal:
-		detail = "an unexpected error; the server's log has it under " + c.RequestID()
+		detail = "an unexpected error; see the server's log for request " + c.RequestID()
 	case detail == "":
 		detail = info.title
 	}

@@ -57,7 +57,8 @@ func (m *Images) traceTransition(c *engine.Moved) {
 }
 
 // logAttempt logs an attempt with its duration and error, the retries of the job and its status
-// (IP-058 to IP-061). Only an attempt that fails the job for good is logged above the level debug.
+// (IP-058 to IP-061). Only an attempt that fails the job for good is logged above the level debug;
+// its line has the error as the other contracts have it, so its reason is the type alone.
 func (m *Images) logAttempt(c *engine.Moved) {
 	reason := c.Reason
 	if c.On != job.Succeeded {
@@ -65,15 +66,16 @@ func (m *Images) logAttempt(c *engine.Moved) {
 	}
 	attrs := []slog.Attr{slog.String(jobTypeAttr, c.Job.Queue),
 		slog.Int64(durationAttr, c.At.Sub(c.Job.StartedAt).Milliseconds()),
-		slog.Int(retriesAttr, c.Job.Attempts-1), slog.String(reasonAttr, reason),
+		slog.Int(retriesAttr, c.Job.Attempts-1),
 		slog.String(telemetry.CurrentState, statusOf(c.To))}
 	if statusOf(c.To) == string(failed) {
 		telemetry.LogFinalFailure(m.Log, c.Job.ID.Key, c.Job.Queue, c.Job.Attempts, reason,
-			attrs...)
+			append(attrs, slog.String(reasonAttr, errorType(c)))...)
 		return
 	}
 	m.Log.LogAttrs(context.Background(), slog.LevelDebug, "attempt",
-		append(attrs, slog.String(telemetry.JobID, c.Job.ID.Key),
+		append(attrs, slog.String(reasonAttr, reason),
+			slog.String(telemetry.JobID, c.Job.ID.Key),
 			slog.Int(telemetry.Attempt, c.Job.Attempts))...)
 }
 

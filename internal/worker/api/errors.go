@@ -152,7 +152,7 @@ func (a *API) sendError(c *httpapi.Call, err error) {
 	case isRefused:
 		detail = refused
 	case p.code == codeInternal:
-		detail = "an unexpected error; the server's log has it under " + c.RequestID()
+		detail = "an unexpected error; see the server's log for request " + c.RequestID()
 	case p.code == codeUnavailable:
 		detail = "the store does not answer; try again"
 		c.Header().Set("Retry-After", "1")
