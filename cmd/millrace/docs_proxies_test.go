@@ -320,3 +320,25 @@ func TestBehindCaddy(t *testing.T) {
 		})
 	}
 }
+
+// TestBehindEnvoy runs the configuration of the page where Envoy is installed. It can be skipped
+// also where all tests must run: no registry of the checks has Envoy.
+func TestBehindEnvoy(t *testing.T) {
+	t.Parallel()
+	envoy, err := exec.LookPath("envoy")
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	cert, key := certificateFiles(t)
+	p := startBehindProxy(t, "https", func(dir, address, upstream string) *exec.Cmd {
+		_, port, _ := strings.Cut(address, ":")
+		_, upstreamPort, _ := strings.Cut(upstream, ":")
+		config := proxyBlock(t, "yaml", "address: 0.0.0.0, port_value: 443",
+			"address: 127.0.0.1, port_value: "+port, "port_value: 8080",
+			"port_value: "+upstreamPort, "/etc/ssl/jobs.crt", cert, "/etc/ssl/jobs.key", key)
+		mustWriteFile(t, dir, "envoy.yaml", []byte(config))
+		return exec.Command(envoy, "-c", filepath.Join(dir, "envoy.yaml"), "--concurrency", "1",
+			"--disable-hot-restart")
+	})
+	p.checkAll(t)
+}
