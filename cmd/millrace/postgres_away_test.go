@@ -109,10 +109,13 @@ func TestDatabaseRefuses(t *testing.T) {
 				if a.name == "Relay" {
 					a.contains = c.because
 				}
-				if status, body := a.send(t, s.url); status != a.status ||
-					!strings.Contains(body, a.contains) {
+				status, body := a.send(t, s.url)
+				if status != a.status || !strings.Contains(body, a.contains) {
 					t.Errorf("%s answers %d %s, want %d with %s", a.name, status, body, a.status,
 						a.contains)
+				}
+				if strings.Contains(body, "server's log") { // which has one line for the outage
+					t.Errorf("%s refers to a line that the log does not have: %s", a.name, body)
 				}
 			}
 			server.Exec(database, allow)

@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/storageid"
 )
 
@@ -83,12 +84,17 @@ func errorInfoOf(err error) (errorInfo, string) {
 }
 
 // sendError writes an error (FB-045). An error of the server itself is only explained in its log;
-// the caller gets the request id to look for.
+// the caller gets the request id to look for. An outage is logged once and not for each request, so
+// its answers name none.
 func (f *FetchBox) sendError(c *httpapi.Call, err error) {
 	info, msg := errorInfoOf(err)
-	if refused, isRefused := storageid.Refused(err); isRefused {
+	refused, isRefused := storageid.Refused(err)
+	switch {
+	case isRefused:
 		msg = refused
-	} else if info.status >= http.StatusInternalServerError {
+	case outage.Is(err):
+		msg = "a dependency of the server is unavailable; try again"
+	case info.status >= http.StatusInternalServerError:
 		msg = "the request could not be served; see the server's log for request " + c.RequestID()
 	}
 	o := strictjson.NewObject(make([]byte, 0, 256))

@@ -74,14 +74,16 @@ func errorInfoOf(err error) (errorInfo, string) {
 }
 
 // sendError writes an error (G-TF-21). The text of a server error stays in the log; the answer
-// carries only the request id to find it by.
+// carries only the request id to find it by. An outage is logged once and not for each request, so
+// its answers name none.
 func (t *TaskFlow) sendError(c *httpapi.Call, err error) {
 	m, msg := errorInfoOf(err)
-	if m.status >= http.StatusInternalServerError {
-		msg = "the request could not be served; see the server's log for request " + c.RequestID()
-	}
-	if m.status == http.StatusServiceUnavailable {
+	switch {
+	case m.status == http.StatusServiceUnavailable:
 		c.Header().Set("Retry-After", "1")
+		msg = "a dependency of the server is unavailable; try again"
+	case m.status >= http.StatusInternalServerError:
+		msg = "the request could not be served; see the server's log for request " + c.RequestID()
 	}
 	t.metrics.errors.WithLabelValues(string(m.code)).Inc()
 	o := strictjson.NewObject(make([]byte, 0, 256))
