@@ -27,7 +27,7 @@ type Contract struct {
 	// Graph allows dependencies between jobs. The machine says what happens to
 	// a new job when they are Satisfied, and when Unsatisfiable.
 	Graph bool
-	// Searchable has Search find the jobs, whose priorities are then from
+	// Searchable has Search find the jobs, which then have no priority or one from
 	// store.MinPriority to store.MaxPriority.
 	Searchable bool
 

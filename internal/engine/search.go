@@ -67,11 +67,12 @@ func (e *Engine) SearchStates(ctx context.Context, s store.Search, states []job.
 
 // acceptsPriority reports whether a job of the priority is found by a search where it must be.
 func (c *Contract) acceptsPriority(priority int) bool {
-	return !c.Searchable || (priority >= store.MinPriority && priority <= store.MaxPriority)
+	return !c.Searchable || priority == job.NoPriority ||
+		(priority >= store.MinPriority && priority <= store.MaxPriority)
 }
 
 func errPriorityOutOfRange(id job.ID) error {
 	return &job.Error{Kind: job.Invalid, Op: "engine", ID: id,
-		Msg: fmt.Sprintf("a job that is searchable has a priority from %d to %d", store.MinPriority,
+		Msg: fmt.Sprintf("a job that is searchable has no priority or one from %d to %d", store.MinPriority,
 			store.MaxPriority)}
 }

@@ -20,6 +20,8 @@ func TestSearch(t *testing.T) {
 			w.submit(sub(fmt.Sprint("graph/", i), priority(5+i), in([]string{"q", "r"}[i%2])))
 			w.Advance(time.Second)
 		}
+		w.submit(sub("graph/n", in("r"))) // without a priority
+		w.Advance(time.Second)
 		w.submit(sub("graph/b", priority(1), after("graph/0")),
 			sub("graph/a", priority(1), after("graph/0")), sub("part/x"))
 		w.finish(engine.Run{Run: w.claim("graph", 1, "r")[0].Run}, job.Succeeded)
@@ -27,9 +29,10 @@ func TestSearch(t *testing.T) {
 			s    store.Search
 			want []string
 		}{
-			{store.Search{}, []string{"a", "b", "3", "2", "1", "0"}},
+			{store.Search{}, []string{"a", "b", "n", "3", "2", "1", "0"}},
 			{store.Search{State: "completed"}, []string{"3"}},
 			{store.Search{State: "ready", PriorityMax: 6}, []string{"1", "0"}},
+			{store.Search{State: "ready"}, []string{"n", "2", "1", "0"}},
 			{store.Search{Queue: "q", State: "pending"}, []string{"a", "b"}},
 			{store.Search{Queue: "q", Limit: 2, AfterTime: w.Now(), AfterKey: "a"},
 				[]string{"b", "2"}},
@@ -62,10 +65,11 @@ func TestListedPriorities(t *testing.T) {
 	everywhere(t, madeWith("graph", func(c *engine.Contract) {
 		c.Searchable = true
 	}), func(w *world) {
-		for _, p := range []int{-1, 0, 11} {
+		for _, p := range []int{-1, 11} {
 			w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("graph/a", priority(p))))),
 				job.Invalid)
 		}
+		w.submit(sub("graph/n", priority(job.NoPriority)))
 		w.submit(sub("graph/a", priority(10)), sub("part/a", priority(99)))
 		edit := func(j *job.Job, _ time.Time) error { j.Priority = 11; return nil }
 		w.fails(second(w.Change(w.ctx, id("graph/a"), job.Replaced, edit)), job.Invalid)

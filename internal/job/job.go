@@ -66,7 +66,7 @@ type Job struct {
 	State State // the contract's own word
 	Phase Phase // what the store sees of it
 
-	Priority  int       // higher is claimed first
+	Priority  int       // higher is claimed first; see NoPriority
 	OrderTime time.Time // then earlier first, then lower Seq
 	DueAt     time.Time // not claimable before
 
@@ -99,6 +99,9 @@ type Job struct {
 	StartedAt  time.Time
 	FinishedAt time.Time
 }
+
+// NoPriority is the priority of a job that has none.
+const NoPriority = 0
 
 // QueueHash returns the hash of the job's queue.
 func (j *Job) QueueHash() QueueHash { return QueueHashOf(j.ID.Contract, j.Queue) }

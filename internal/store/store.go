@@ -95,9 +95,9 @@ type Reader interface {
 	// NewestMessage returns the ID of the newest message in the outbox, 0 if it is empty.
 	NewestMessage() (int64, error)
 	// Search returns the first s.Limit searchable jobs that match s: newest first, and jobs
-	// of the same time by key, compared byte by byte. It finds priorities from MinPriority to
-	// MaxPriority. Its cost grows with the number of priorities and with s.Limit, never with
-	// the number of jobs.
+	// of the same time by key, compared byte by byte. It finds jobs without a priority and
+	// priorities from MinPriority to MaxPriority. Its cost grows with the number of priorities
+	// and with s.Limit, never with the number of jobs.
 	Search(s Search) ([]*job.Job, error)
 
 	// Dependencies returns what each of the jobs depends on, in no particular order.
@@ -225,7 +225,7 @@ const MaxNameBytes = 512
 // MaxReadyBytes limits the large bodies that one LockReady brings into memory.
 const MaxReadyBytes = 64 << 20
 
-// The priorities of a searchable job.
+// The priorities of a searchable job that has one.
 const (
 	MinPriority = 1
 	MaxPriority = 10
@@ -236,8 +236,8 @@ type Search struct {
 	Contract      string // required
 	Queue         string
 	State         job.State
-	PriorityMin   int       // 0 means no bound
-	PriorityMax   int       // 0 means no bound
+	PriorityMin   int       // 0 means no bound; with a bound, jobs without a priority are left out
+	PriorityMax   int       // 0 means no bound; like PriorityMin
 	CreatedFrom   time.Time // inclusive
 	CreatedBefore time.Time // exclusive
 

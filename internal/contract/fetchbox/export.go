@@ -24,8 +24,6 @@ func Export(ctx context.Context, view View, from, before time.Time) iter.Seq2[[]
 	return func(yield func([]byte, error) bool) {
 		s := store.Search{
 			Contract:      Name,
-			PriorityMin:   defaultPriority,
-			PriorityMax:   defaultPriority,
 			CreatedFrom:   from,
 			CreatedBefore: before,
 			Limit:         exportPageSize,

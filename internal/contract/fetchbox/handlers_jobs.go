@@ -129,8 +129,8 @@ type page struct {
 // newestJobs finds the jobs of a page. Some states stand for two statuses, so a status selects the
 // jobs of its states once more.
 func (f *FetchBox) newestJobs(ctx context.Context, p *page) ([]*job.Job, error) {
-	s := store.Search{Contract: Name, PriorityMin: defaultPriority, PriorityMax: defaultPriority,
-		AfterTime: p.afterTime, AfterKey: p.afterKey, Limit: p.limit}
+	s := store.Search{Contract: Name, AfterTime: p.afterTime, AfterKey: p.afterKey,
+		Limit: p.limit}
 	return f.engine.SearchStates(ctx, s, statuses[p.status], func(j *job.Job) bool {
 		return p.status == "" || statusOf(j) == p.status
 	})

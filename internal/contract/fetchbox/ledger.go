@@ -9,10 +9,6 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// defaultPriority is the priority of every job: attributes.priority has no effect on their order
-// (G-FB-28), but the index of lists begins with a priority.
-const defaultPriority = 5
-
 func engineJobID(key string) job.ID  { return job.ID{Contract: Name, Key: key} }
 func engineTaskID(key string) job.ID { return job.ID{Contract: Tasks, Key: key} }
 

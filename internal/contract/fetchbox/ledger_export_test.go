@@ -63,7 +63,7 @@ func TestExportUnderWrites(t *testing.T) {
 		row := func(n int) engine.Submission {
 			return engine.Submission{Job: job.Job{ID: job.ID{Contract: fetchbox.Name,
 				Key: fmt.Sprintf("019a0000-0000-7000-8000-%012d", n)},
-				Queue: gallery, Priority: 5,
+				Queue:      gallery,
 				Definition: []byte(`{"manifest_key":"s3://millrace/x"}`)}}
 		}
 		put := func(batch []engine.Submission) {

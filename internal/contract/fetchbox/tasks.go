@@ -175,13 +175,13 @@ func (f *FetchBox) taskRow(key string, t *handler.Task, trace string,
 	return engine.Submission{Job: j, Parent: engineJobID(t.JobID)}
 }
 
-// jobRow is a job as the engine stores it.
+// jobRow is a job as the engine stores it. It has no priority: attributes.priority has no effect on
+// the order of jobs (G-FB-28).
 func (f *FetchBox) jobRow(key, jobType string, details *jobDetails,
 	trace string) engine.Submission {
 	j := job.Job{
 		ID:         engineJobID(key),
 		Queue:      jobType,
-		Priority:   defaultPriority,
 		Lease:      f.Lease,
 		Definition: details.encode(),
 		Trace:      trace,

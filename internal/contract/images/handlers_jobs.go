@@ -288,7 +288,7 @@ func (m *Images) sendPage(c *httpapi.Call, p page, write func(*strictjson.Object
 
 // newestJobs finds the jobs of a page.
 func (m *Images) newestJobs(ctx context.Context, p *page) ([]*job.Job, error) {
-	s := store.Search{Contract: Name, Queue: p.jobType, PriorityMin: defaultPriority,
-		PriorityMax: defaultPriority, AfterTime: p.afterTime, AfterKey: p.afterKey, Limit: p.limit}
+	s := store.Search{Contract: Name, Queue: p.jobType, AfterTime: p.afterTime,
+		AfterKey: p.afterKey, Limit: p.limit}
 	return m.engine.SearchStates(ctx, s, p.states, p.filter)
 }

@@ -75,8 +75,7 @@ func (s *sweeper) resendLost(ctx context.Context) error {
 
 // nextWaiting returns the next jobs of a state that have been in it for sweepMinAge.
 func (s *sweeper) nextWaiting(ctx context.Context, state job.State) ([]*job.Job, error) {
-	search := store.Search{Contract: Name, State: state, PriorityMin: defaultPriority,
-		PriorityMax: defaultPriority, Limit: sweepPageSize}
+	search := store.Search{Contract: Name, State: state, Limit: sweepPageSize}
 	if last := s.positions[state]; last != nil {
 		search.AfterTime, search.AfterKey = last.CreatedAt, last.ID.Key
 	}

@@ -376,9 +376,6 @@ func (in *uploadRequest) removeOriginal(ctx context.Context) error {
 	})
 }
 
-// defaultPriority is the priority of all jobs.
-const defaultPriority = 5
-
 // submission is a new job of a file.
 func (m *Images) submission(ctx context.Context, jobType, fileID string,
 	u jobInput) engine.Submission {
@@ -387,7 +384,6 @@ func (m *Images) submission(ctx context.Context, jobType, fileID string,
 		Kind:        jobType,
 		Queue:       jobType,
 		Owner:       fileID,
-		Priority:    defaultPriority,
 		Lease:       m.LockTimeout + lockTimeoutSlack,
 		MaxAttempts: m.MaxAttempts,
 		Retry: job.RetryPolicy{Strategy: job.Exponential, Base: m.BackoffBase,

@@ -29,12 +29,13 @@ var dialect = sqlstore.Dialect{
 	EachPriority: eachPriority(),
 }
 
-// eachPriority returns one select for each priority, in the order of its index and with a limit
-// of its own, so that the planner merges them instead of sorting all jobs. The priorities are
-// computed from a parameter: with constants the planner might choose an index of another order.
+// eachPriority returns one select for each priority and for none, in the order of its index and
+// with a limit of its own, so that the planner merges them instead of sorting all jobs. The
+// priorities are computed from a parameter: with constants the planner might choose an index of
+// another order.
 func eachPriority() string {
 	var each []string
-	for i := range store.MaxPriority - store.MinPriority + 1 {
+	for i := range store.MaxPriority - job.NoPriority + 1 {
 		each = append(each,
 			fmt.Sprintf("(SELECT seq,listed,key FROM jobs WHERE $n AND priority=$6::int8+%d AND "+
 				"$6::int8+%d<=$7::int8 ORDER BY listed,key LIMIT $5)", i, i))

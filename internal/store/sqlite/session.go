@@ -27,11 +27,11 @@ var dialect = sqlstore.Dialect{
 	EachPriority: eachPriority(),
 }
 
-// eachPriority returns one select for each priority. SQLite merges them in the order of their
-// index and reads no more of each than it needs.
+// eachPriority returns one select for each priority and for none. SQLite merges them in the order
+// of their index and reads no more of each than it needs.
 func eachPriority() string {
 	var each []string
-	for p := store.MinPriority; p <= store.MaxPriority; p++ {
+	for p := job.NoPriority; p <= store.MaxPriority; p++ {
 		each = append(each,
 			fmt.Sprintf("SELECT seq,listed,key FROM jobs WHERE $n AND priority=%d AND %d BETWEEN "+
 				"$6 AND $7", p, p))

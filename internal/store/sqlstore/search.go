@@ -11,8 +11,8 @@ import (
 )
 
 // searchBy returns a search with a condition on queue and state. For each such condition there
-// is an index that has the jobs of one priority in the order of a page, (listed, key), where
-// listed is minus the time of creation. A search merges the first jobs of each priority. Its
+// is an index that has the jobs of one priority, or of none, in the order of a page, (listed, key),
+// where listed is minus the time of creation. A search merges the first jobs of each priority. Its
 // page begins at ($2, $3), ends at $4, and has at most $5 jobs with priorities from $6 to $7.
 func searchBy(name, condition string) *Statement {
 	return &Statement{name, "{each priority listed<>0 AND contract=$1 AND " + condition +
@@ -20,7 +20,7 @@ func searchBy(name, condition string) *Statement {
 }
 
 var (
-	searchAll        = searchBy("search_all", "priority<>0 AND $8='' AND $9=''")
+	searchAll        = searchBy("search_all", "contract<>'' AND $8='' AND $9=''")
 	searchQueue      = searchBy("search_queue", "queue<>'' AND queue=$8 AND $9=''")
 	searchState      = searchBy("search_state", "state<>'' AND $8='' AND state=$9")
 	searchQueueState = searchBy("search_queue_state", "queue=$8 AND state=$9")
@@ -32,14 +32,13 @@ func (t *Tx) Search(s store.Search) ([]*job.Job, error) {
 		return nil, &job.Error{Kind: job.Invalid, Op: "search",
 			Msg: "a text is not UTF-8 or holds a NUL character"}
 	}
-	least, most := max(store.MinPriority, s.PriorityMin),
-		min(store.MaxPriority, cmp.Or(s.PriorityMax, store.MaxPriority))
-	if s.Limit <= 0 || least > most {
+	lowest, highest := priorityBounds(s)
+	if s.Limit <= 0 || lowest > highest {
 		return nil, nil
 	}
 	first, key, last := searchBounds(s)
-	page, err := collect(t, searchFor(s), scanFound, s.Contract, first, key, last, s.Limit, least,
-		most, s.Queue, string(s.State))
+	page, err := collect(t, searchFor(s), scanFound, s.Contract, first, key, last, s.Limit, lowest,
+		highest, s.Queue, string(s.State))
 	if err != nil || len(page) == 0 {
 		return nil, err
 	}
@@ -50,6 +49,15 @@ func (t *Tx) Search(s store.Search) ([]*job.Job, error) {
 	jobs, err := t.Load(store.Selector{Seqs: page, Bodies: store.AllBodies})
 	slices.SortFunc(jobs, func(a, b *job.Job) int { return index[a.Seq] - index[b.Seq] })
 	return jobs, err
+}
+
+// priorityBounds returns the lowest and the highest priority to look for.
+func priorityBounds(s store.Search) (lowest, highest int) {
+	if s.PriorityMin == 0 && s.PriorityMax == 0 {
+		return job.NoPriority, store.MaxPriority
+	}
+	return max(store.MinPriority, s.PriorityMin),
+		min(store.MaxPriority, cmp.Or(s.PriorityMax, store.MaxPriority))
 }
 
 func scanFound(rows *sql.Rows) (seq int64, err error) {

@@ -16,8 +16,9 @@ import (
 //	{text in $1}        is one of the texts in $1, see Session.Texts
 //	{limit $1}          at most $1 rows
 //	{each priority ...} selects seq, listed and key of the jobs that meet the condition and
-//	                    have a priority from $6 to $7: of each priority at least the first
-//	                    $5 by listed and key. ORDER BY and a limit follow the mark.
+//	                    have a priority from $6 to $7: of each priority, and of those without
+//	                    one, at least the first $5 by listed and key. ORDER BY and a limit
+//	                    follow the mark.
 type Statement struct {
 	Name string
 	SQL  string

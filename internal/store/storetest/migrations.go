@@ -43,20 +43,20 @@ func (o *OldSchema) migrate(tb testing.TB, version int) {
 	}
 }
 
-// oldJob is a job as version 2 of the schema has it, and what it becomes.
+// oldJob is a searchable job of priority 5 as version 2 of the schema has it, and what it becomes.
 type oldJob struct {
 	contract, kind string
 	maxAttempts    int
 
-	wantKind string
-	want     job.RetryPolicy
+	wantKind  string
+	wantRetry job.RetryPolicy
 }
 
 const insertOldJob = `INSERT INTO jobs (seq,ident,contract,kind,run_limit,scope,key,state,phase,
 	order_time,due_at,lease_until,worker,runs,failures,open_deps,held,failed_deps,updated_at,
 	started_at,settled_at,queue,lane,owner,priority,lease,parent,trace,created_at,listed,children,
-	size,apart) VALUES ($1,$2,$3,$4,$5,'','','',0,0,0,0,'',0,0,0,0,0,0,0,0,'',0,'',0,0,0,'',0,0,0,
-	0,0)`
+	size,apart) VALUES ($1,$2,$3,$4,$5,'','','',0,0,0,0,'',0,0,0,0,0,0,0,0,'',0,'',5,0,0,'',0,
+	-1,0,0,0)`
 
 func (o *OldSchema) insert(tb testing.TB, seq int, j oldJob) {
 	tb.Helper()
@@ -84,6 +84,7 @@ func RunMigrations(t *testing.T, o OldSchema) {
 			Max: 300 * second}},
 		{"fetchbox.task", "", 8, "", job.RetryPolicy{Strategy: job.Exponential, Base: second,
 			Max: 300 * second, After: 5}}, // replayed after five failed attempts
+		{"fetchbox", "", 0, "", job.RetryPolicy{}},
 		{"images", "process_file", 3, "process_file", job.RetryPolicy{Strategy: job.Exponential,
 			Base: 5 * second, Max: 300 * second}},
 		{"images.purge", "", 12, "", job.RetryPolicy{Strategy: job.Exponential, Base: second,
@@ -97,17 +98,34 @@ func RunMigrations(t *testing.T, o OldSchema) {
 	}
 	s := o.Open()
 	for i, want := range jobs {
-		var found []*job.Job
-		err := s.View(t.Context(), func(r store.Reader) (err error) {
-			found, err = r.Load(store.Selector{Seqs: []int64{int64(i + 1)}})
-			return err
-		})
-		if err != nil || len(found) != 1 {
-			t.Fatalf("%+v: %d found, %v", want, len(found), err)
-		}
-		if got := found[0]; got.Retry != want.want || got.Kind != want.wantKind {
+		got := findBySearch(t, s, want.contract, int64(i+1))
+		if got.Retry != want.wantRetry || got.Kind != want.wantKind {
 			t.Errorf("%s %q became %q with %+v, want %q with %+v", want.contract, want.kind,
-				got.Kind, got.Retry, want.wantKind, want.want)
+				got.Kind, got.Retry, want.wantKind, want.wantRetry)
+		}
+		priority := 5
+		if want.contract == "fetchbox" || want.contract == "images" {
+			priority = job.NoPriority
+		}
+		if got.Priority != priority {
+			t.Errorf("%s has priority %d, want %d", want.contract, got.Priority, priority)
 		}
 	}
+}
+
+// findBySearch returns a job that a search of its contract finds.
+func findBySearch(t *testing.T, s store.Store, contract string, seq int64) *job.Job {
+	t.Helper()
+	var found []*job.Job
+	err := s.View(t.Context(), func(r store.Reader) (err error) {
+		found, err = r.Search(store.Search{Contract: contract, Limit: 100})
+		return err
+	})
+	for _, j := range found {
+		if j.Seq == seq {
+			return j
+		}
+	}
+	t.Fatalf("a search of %s does not find job %d: %v", contract, seq, err)
+	return nil
 }

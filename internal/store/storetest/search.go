@@ -60,6 +60,7 @@ func searchFilters(w *world) {
 			j.Payload = []byte(`{"a":1}`)
 		}),
 		item("e", created(5*time.Second), func(j *job.Job) { j.Priority = 10 }),
+		item("n", created(time.Second/2), func(j *job.Job) { j.Priority = job.NoPriority }),
 		item("f", in("y", "q"), created(6*time.Second)), item("g", func(j *job.Job) {
 			j.Searchable = false
 		}))
@@ -67,11 +68,11 @@ func searchFilters(w *world) {
 		s    store.Search
 		want string
 	}{
-		{store.Search{}, "edcba"}, {store.Search{Contract: "y"}, "f"},
+		{store.Search{}, "edcban"}, {store.Search{Contract: "y"}, "f"},
 		{store.Search{Contract: "z"}, ""}, {store.Search{Limit: 2}, "ed"},
-		{store.Search{Queue: "other"}, "b"}, {store.Search{Queue: "q"}, "edca"},
+		{store.Search{Queue: "other"}, "b"}, {store.Search{Queue: "q"}, "edcan"},
 		{store.Search{Queue: "Q"}, ""},
-		{store.Search{State: "BLOCKED"}, "c"}, {store.Search{State: "READY"}, "edba"},
+		{store.Search{State: "BLOCKED"}, "c"}, {store.Search{State: "READY"}, "edban"},
 		{store.Search{State: "ready"}, ""},
 		{store.Search{PriorityMin: 5}, "ecba"}, {store.Search{PriorityMin: 6}, "e"},
 		{store.Search{PriorityMax: 5}, "dcba"},
@@ -80,15 +81,15 @@ func searchFilters(w *world) {
 		{store.Search{PriorityMin: 11}, ""}, {store.Search{PriorityMax: -1}, ""},
 		{store.Search{PriorityMin: -1, PriorityMax: 99}, "edcba"},
 		{store.Search{CreatedFrom: start.Add(3 * time.Second)}, "edc"},
-		{store.Search{CreatedBefore: start.Add(3 * time.Second)}, "ba"},
+		{store.Search{CreatedBefore: start.Add(3 * time.Second)}, "ban"},
 		{store.Search{CreatedFrom: start.Add(3*time.Second + 1)}, "ed"},
-		{store.Search{CreatedBefore: start.Add(3*time.Second + 1)}, "cba"},
+		{store.Search{CreatedBefore: start.Add(3*time.Second + 1)}, "cban"},
 		{store.Search{CreatedFrom: start.Add(2 * time.Second),
 			CreatedBefore: start.Add(4 * time.Second)}, "cb"},
 		{store.Search{Queue: "q", State: "READY", PriorityMin: 5,
 			CreatedBefore: start.Add(5 * time.Second)}, "a"},
-		{store.Search{AfterTime: start.Add(3 * time.Second), AfterKey: "c"}, "ba"},
-		{store.Search{AfterTime: start.Add(3 * time.Second), AfterKey: "b", Queue: "q"}, "ca"},
+		{store.Search{AfterTime: start.Add(3 * time.Second), AfterKey: "c"}, "ban"},
+		{store.Search{AfterTime: start.Add(3 * time.Second), AfterKey: "b", Queue: "q"}, "can"},
 	} {
 		equal(w, fmt.Sprintf("%+v", tt.s), strings.Join(keys(w.search(tt.s)), ""), tt.want)
 	}
@@ -112,7 +113,8 @@ func searchOrder(w *world) {
 	}
 }
 
-// found is the promise of Search, by a look at every job.
+// found is the promise of Search, by a look at every job. A bound leaves out jobs without a
+// priority.
 func found(all []*job.Job, s store.Search) (keys []string) {
 	var hits []*job.Job
 	for _, j := range all {
@@ -120,7 +122,7 @@ func found(all []*job.Job, s store.Search) (keys []string) {
 		if j.Searchable && j.ID.Contract == s.Contract && (s.Queue == "" || s.Queue == j.Queue) &&
 			(s.State == "" || s.State == j.State) &&
 			(s.PriorityMin == 0 || j.Priority >= s.PriorityMin) &&
-			(s.PriorityMax == 0 || j.Priority <= s.PriorityMax) &&
+			(s.PriorityMax == 0 || (j.Priority <= s.PriorityMax && j.Priority != 0)) &&
 			!at.Before(s.CreatedFrom) && (s.CreatedBefore.IsZero() || at.Before(s.CreatedBefore)) &&
 			(s.AfterTime.IsZero() || at.Before(s.AfterTime) ||
 				(at.Equal(s.AfterTime) && j.ID.Key > s.AfterKey)) {
@@ -145,7 +147,7 @@ func (w *world) scatter(random *rand.Rand, n int) (all []*job.Job) {
 				fmt.Sprint("q", random.IntN(3)*random.IntN(2))),
 			created(time.Duration(random.IntN(40))*time.Microsecond), func(j *job.Job) {
 				j.State, j.Priority = searchStates[random.IntN(6)*random.IntN(2)],
-					1+random.IntN(10)*random.IntN(2)
+					random.IntN(11)*random.IntN(2)
 				j.Searchable = random.IntN(20) > 0
 			}))
 	}
