@@ -1,6 +1,7 @@
 package job
 
 import (
+	"math"
 	"math/bits"
 	"time"
 )
@@ -72,6 +73,16 @@ func Jittered(base, limit time.Duration, factor, n int, random uint64) time.Dura
 	span := uint64(d-low) + 1
 	offset, _ := bits.Mul64(random, span)
 	return low + time.Duration(offset)
+}
+
+// Varied returns the wait after the n-th try: min(base × factor^(n−1), limit), made longer or
+// shorter by up to a fifth, and at most limit (G-FR-48). draw from [0, 1) decides by how much. base
+// is above 0 and factor not below 1.
+func Varied(base, limit time.Duration, factor float64, n int, draw float64) time.Duration {
+	const share = 0.2
+	highest := float64(limit)
+	d := min(float64(base)*math.Pow(factor, float64(n-1)), highest)
+	return time.Duration(min(d*(1-share+2*share*draw), highest))
 }
 
 // linear is min(base × n, limit), never negative.

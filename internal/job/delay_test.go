@@ -202,3 +202,32 @@ func TestParseStrategy(t *testing.T) {
 		t.Errorf("Strategy(9) = %q", got)
 	}
 }
+
+// G-FR-48: the delays of deliveries.
+func TestVaried(t *testing.T) {
+	t.Parallel()
+	want := []time.Duration{time.Second, 5 * time.Second, 25 * time.Second, 125 * time.Second,
+		625 * time.Second, 3125 * time.Second, 2 * time.Hour, 2 * time.Hour}
+	for i, d := range want {
+		n := i + 1
+		b := func(draw float64) time.Duration {
+			return job.Varied(time.Second, 2*time.Hour, 5, n, draw)
+		}
+		if got := b(0.5); got != d {
+			t.Errorf("G-FR-48 after try %d: %v, want %v", n, got, d)
+		}
+		low, high := d*8/10, min(d*12/10, 2*time.Hour)
+		if got := b(0); got < low-time.Microsecond || got > low+time.Microsecond {
+			t.Errorf("the least after try %d: %v, want %v", n, got, low)
+		}
+		if got := b(0.999999); got > high || got < high-time.Second {
+			t.Errorf("the most after try %d: %v, want %v", n, got, high)
+		}
+	}
+	if got := job.Varied(time.Second, time.Hour, 1, 1<<40, 0.5); got != time.Second {
+		t.Errorf("a factor of 1: %v", got)
+	}
+	if got := job.Varied(time.Second, time.Hour, 100, 1<<40, 0.5); got != time.Hour {
+		t.Errorf("an absurd number of tries: %v", got)
+	}
+}

@@ -322,7 +322,8 @@ func (w *Webhooks) decideOutcome(ctx context.Context, a *attempt, t Try, header 
 		o.On, o.Reason = job.FailedForGood, reasonGone
 	case err != nil:
 		o.On, o.Reason = job.Failed, *t.Error
-		o.Delay = w.retryDelay(a.job.FailedAttempts+1, parseRetryAfter(header, a.startedAt))
+		o.Delay = w.retryDelay(a.job.FailedAttempts+1,
+			egress.RetryAfter(header, a.startedAt, maxRetryAfter))
 	}
 	return o
 }

@@ -169,17 +169,3 @@ func TestPanic(t *testing.T) {
 		t.Errorf("logged %s", n.logs.text())
 	}
 }
-
-func FuzzRetryAfter(f *testing.F) {
-	for _, s := range []string{"", "1", "-1", "Sun, 01 Mar 2026 12:01:30 GMT",
-		"99999999999999999999"} {
-		f.Add(s)
-	}
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	f.Fuzz(func(t *testing.T, value string) {
-		if d := webhook.ParseRetryAfter(http.Header{"Retry-After": {value}}, now); d < 0 ||
-			d > 24*time.Hour {
-			t.Errorf("%q asks for %v", value, d)
-		}
-	})
-}

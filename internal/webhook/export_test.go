@@ -3,11 +3,9 @@ package webhook
 import "time"
 
 var (
-	Backoff         = backoff
-	ParseRetryAfter = parseRetryAfter
-	TruncateUTF8    = truncateUTF8
-	Signatures      = signatures
-	Machine         = machine
+	TruncateUTF8 = truncateUTF8
+	Signatures   = signatures
+	Machine      = machine
 )
 
 const MaxResponseBytes = maxResponseBytes

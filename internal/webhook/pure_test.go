@@ -2,7 +2,6 @@ package webhook_test
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -21,54 +20,6 @@ func TestSignatureOfTheSpecification(t *testing.T) {
 	if err != nil || first != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" ||
 		!strings.HasPrefix(second, "v1,") {
 		t.Errorf("G-FR-48 signature: got %q, %v", got, err)
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	t.Parallel()
-	want := []time.Duration{time.Second, 5 * time.Second, 25 * time.Second, 125 * time.Second,
-		625 * time.Second, 3125 * time.Second, 2 * time.Hour, 2 * time.Hour}
-	for i, d := range want {
-		n := i + 1
-		b := func(draw float64) time.Duration {
-			return webhook.Backoff(time.Second, 2*time.Hour, 5, n, draw)
-		}
-		if got := b(0.5); got != d {
-			t.Errorf("G-FR-48 after try %d: %v, want %v", n, got, d)
-		}
-		low, high := d*8/10, min(d*12/10, 2*time.Hour)
-		if got := b(0); got < low-time.Microsecond || got > low+time.Microsecond {
-			t.Errorf("the least after try %d: %v, want %v", n, got, low)
-		}
-		if got := b(0.999999); got > high || got < high-time.Second {
-			t.Errorf("the most after try %d: %v, want %v", n, got, high)
-		}
-	}
-	if got := webhook.Backoff(time.Second, time.Hour, 1, 1<<40, 0.5); got != time.Second {
-		t.Errorf("a factor of 1: %v", got)
-	}
-	if got := webhook.Backoff(time.Second, time.Hour, 100, 1<<40, 0.5); got != time.Hour {
-		t.Errorf("an absurd number of tries: %v", got)
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for value, want := range map[string]time.Duration{
-		"": 0, "0": 0, "7": 7 * time.Second, " 120 ": 2 * time.Minute, "86400": 24 * time.Hour,
-		"86401":                   24 * time.Hour,
-		"99999999999999999999999": 24 * time.Hour, "-5": 0, "1.5": 0, "soon": 0, "5s": 0, "\x00": 0,
-		"Sun, 01 Mar 2026 12:01:30 GMT":      90 * time.Second,
-		"Sun, 01 Mar 2026 11:00:00 GMT":      0,
-		"Sunday, 01-Mar-26 12:00:10 GMT":     10 * time.Second,
-		"Sun Mar  1 12:00:20 2026":           20 * time.Second,
-		"Sun, 01 Mar 2099 12:01:30 GMT":      24 * time.Hour,
-		"Sun, 01 Mar 2026 12:01:30 +0000 xx": 0,
-	} {
-		if got := webhook.ParseRetryAfter(http.Header{"Retry-After": {value}}, now); got != want {
-			t.Errorf("%q: %v, want %v", value, got, want)
-		}
 	}
 }
 

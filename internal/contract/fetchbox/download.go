@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
+	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/object"
 )
@@ -69,7 +70,7 @@ func (f *fetcher) responseError(resp *http.Response) error {
 	taskErr := statusError(resp.StatusCode)
 	if resp.StatusCode == http.StatusTooManyRequests ||
 		resp.StatusCode == http.StatusServiceUnavailable {
-		taskErr.delay = parseRetryAfter(resp.Header, f.Now())
+		taskErr.delay = egress.RetryAfter(resp.Header, f.Now(), maxRetryAfter)
 		if taskErr.delay > 0 {
 			f.hosts.pause(resp.Request.URL.Host, taskErr.delay)
 		}

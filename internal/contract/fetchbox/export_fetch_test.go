@@ -2,7 +2,6 @@ package fetchbox
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
@@ -49,8 +48,4 @@ func (h Hosts) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.all)
-}
-
-func ParseRetryAfter(value string, now time.Time) time.Duration {
-	return parseRetryAfter(http.Header{"Retry-After": {value}}, now)
 }

@@ -2,10 +2,6 @@ package fetchbox
 
 import (
 	"context"
-	"errors"
-	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -122,26 +118,4 @@ func (h *hosts) pause(name string, d time.Duration) {
 	}
 	it := h.lookup(name)
 	it.pausedUntil = max(it.pausedUntil, now+d)
-}
-
-// parseRetryAfter is the delay that a Retry-After asks for, in seconds or as a date; 0 if there is
-// none.
-func parseRetryAfter(h http.Header, now time.Time) time.Duration {
-	value := strings.TrimSpace(h.Get("Retry-After"))
-	seconds, err := strconv.ParseUint(value, 10, 32)
-	if errors.Is(err, strconv.ErrRange) {
-		return maxRetryAfter
-	}
-	if err != nil {
-		return retryAfterDate(value, now)
-	}
-	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
-}
-
-func retryAfterDate(value string, now time.Time) time.Duration {
-	date, err := http.ParseTime(value)
-	if err != nil {
-		return 0
-	}
-	return min(max(0, date.Sub(now)), maxRetryAfter)
 }

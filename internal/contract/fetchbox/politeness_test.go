@@ -13,24 +13,6 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	now := testkit.StartTime
-	for value, want := range map[string]time.Duration{
-		"": 0, "0": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-7": 0, "7.5": 0, "soon": 0,
-		"3600": time.Hour, "86400": time.Hour,
-		"99999999999999999999999999": time.Hour, "18446744073709551615": time.Hour,
-		now.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
-		now.Add(-time.Minute).Format(http.TimeFormat):     0,
-		now.AddDate(100, 0, 0).Format(http.TimeFormat):    time.Hour,
-		now.Add(time.Minute).Format(time.RFC850):          time.Minute,
-	} {
-		if got := fetchbox.ParseRetryAfter(value, now); got != want {
-			t.Errorf("%q is %s, want %s", value, got, want)
-		}
-	}
-}
-
 // A host that wants to be left alone is left alone by all its downloads, and only the one it told
 // has used a try.
 func TestHostsAreLeftAlone(t *testing.T) {
