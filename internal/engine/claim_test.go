@@ -88,6 +88,25 @@ func TestClaimTakesWhatLapsedAndWhatIsDue(t *testing.T) {
 	}
 }
 
+// A job whose lease has expired and that is claimed by its identity keeps what LostFailure says of
+// the run that was lost.
+func TestClaimJobKeepsLostFailure(t *testing.T) {
+	everywhere(t, madeWith("locked", func(c *engine.Contract) {
+		c.LostFailure = []byte("the worker was lost")
+	}), func(w *world) {
+		w.submit(sub("locked/a", limit(3)))
+		w.ok(second(w.ClaimJob(w.ctx, id("locked/a"), "w")))
+		w.Advance(30 * time.Second)
+		again, err := w.ClaimJob(w.ctx, id("locked/a"), "w")
+		w.ok(err)
+		for what, j := range map[string]*job.Job{"claimed": again, "stored": w.get("locked/a")} {
+			if string(j.Failure) != "the worker was lost" || string(j.Payload) != "locked/a" {
+				w.Errorf("%s: failure %q, payload %q", what, j.Failure, j.Payload)
+			}
+		}
+	})
+}
+
 func TestClaimJob(t *testing.T) {
 	everywhere(t, madeWith("locked", func(c *engine.Contract) {
 		c.MaxRunning = 2

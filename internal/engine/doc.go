@@ -12,8 +12,8 @@
 //	verb ─▶ Engine.update ─▶ store.Update begins a transaction
 //	                            newUnit, clockGuard.observe, loadSettings
 //	                            the verb: locks jobs, moves them in memory (unit.move)
-//	                            flush: parents and dependents, then jobs and bodies,
-//	                                   dead letters, events, messages, counters
+//	                            flush: parents and dependents, dead letters, messages,
+//	                                   then Tx.Apply writes the unit's store.Changes
 //	                         COMMIT: all of it is on stable storage
 //	     ◀─ notifyCommitted: wakes waiting claims here and announces the queues to the other
 //	                         nodes, signals sweep and publisher, reports moves to Contract.Moved

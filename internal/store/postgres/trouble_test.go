@@ -416,6 +416,36 @@ func TestInsertsWaitInOneOrder(t *testing.T) {
 	}
 }
 
+// Callers that set the same queues, each in an order of its own, never wait in a circle either.
+func TestQueuesAreSetInOneOrder(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t)})
+	const callers, rounds, queues = 8, 10, 20
+	var tries atomic.Int32
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range rounds {
+				var c store.Changes
+				for _, k := range mathrand.Perm(queues) {
+					c.Queues = append(c.Queues,
+						job.QueueSettings{Contract: "relay", Queue: fmt.Sprint(k)})
+				}
+				if err := s.Update(context.Background(), func(tx store.Tx) error {
+					tries.Add(1)
+					return tx.Apply(c)
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if tries.Load() != callers*rounds {
+		t.Errorf("%d tries of %d updates", tries.Load(), callers*rounds)
+	}
+}
+
 func TestTimeIsTheDatabases(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

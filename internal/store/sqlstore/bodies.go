@@ -24,7 +24,7 @@ var (
 		"DELETE FROM bodies WHERE seq {in $1} AND part=$2"}
 
 	updateBody         = updatesOfBodies("set_", nil)
-	updateStateAndBody = updatesOfBodies("save_with_", columnsOf(stateGroup))
+	updateStateAndBody = updatesOfBodies("save_with_", columnsOf(store.StateFields))
 )
 
 // updatesOfBodies returns an update for each body that sets it, and other columns with it.

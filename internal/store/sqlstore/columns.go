@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // A job is one row of the table jobs. jobColumns and bodyColumns are the one list of that
 // table's columns. The inserts, updates and selects of jobs, the values they send and the
 // fields they fill are all made from it, so that no two of them can disagree:
 //
-//	jobColumns, bodyColumns: name, type, groups, get, set
+//	jobColumns, bodyColumns: name, type, group, get, set
 //	     |                                     |
-//	columnsOf(groups) -> INSERT, UPDATE   readable -> SELECT
+//	columnsOf(fields) -> INSERT, UPDATE   readable -> SELECT
 //	     |                                     |
 //	valuesOf(columns, job)                scanner.scan(rows)
 //
@@ -23,24 +24,20 @@ import (
 // of each database. The conformance suite fills every field of a job and fails where one is
 // not stored or not read back.
 
-// group is a set of the verbs that write a column. The insert writes every column.
-type group uint8
-
+// The groups of columns that Apply writes, each of which is in one of store.Fields. The insert
+// writes every column.
 const (
-	// stateGroup is what transitions change: UpdateState and UpdateAll write it.
-	stateGroup group = 1 << iota
-	// leaseGroup is what may change while a job stays in its state: UpdateLeases writes it.
-	// A database that writes an index entry whenever a column of the index is named, changed
-	// or not, has hardly one to write then.
-	leaseGroup
-	// definitionGroup is what only UpdateAll writes.
-	definitionGroup
+	// leaseGroup is small so that a database that writes an index entry whenever a column of the
+	// index is named, changed or not, has hardly one to write.
+	leaseGroup      = store.LeaseFields
+	stateGroup      = store.StateFields &^ store.LeaseFields
+	definitionGroup = store.AllFields &^ store.StateFields
 )
 
 // jobColumn is a column of the table jobs.
 type jobColumn struct {
 	Column
-	groups group
+	group store.Fields // 0 for a column that only the insert writes
 	// get returns the value to store.
 	get func(*job.Job) any
 	// set stores a value that was read. It is nil where the column is derived from other
@@ -73,17 +70,14 @@ var jobColumns = []jobColumn{
 	timeColumn("order_time", stateGroup, func(j *job.Job) *time.Time { return &j.OrderTime }),
 	timeColumn("due_at", stateGroup, func(j *job.Job) *time.Time { return &j.DueAt }),
 	hashColumn("run_id", stateGroup, func(j *job.Job) *job.RunID { return &j.Run }),
-	timeColumn("lease_until", stateGroup|leaseGroup,
-		func(j *job.Job) *time.Time { return &j.LeaseUntil }),
+	timeColumn("lease_until", leaseGroup, func(j *job.Job) *time.Time { return &j.LeaseUntil }),
 	textColumn("worker", stateGroup, func(j *job.Job) *string { return &j.Worker }),
 	intColumn("runs", stateGroup, func(j *job.Job) *int { return &j.Attempts }),
 	intColumn("failures", stateGroup, func(j *job.Job) *int { return &j.FailedAttempts }),
-	intColumn("open_deps", stateGroup|leaseGroup, func(j *job.Job) *int { return &j.OpenDeps }),
-	derivedColumn("held", "int8", stateGroup|leaseGroup, hasOpenDeps),
-	intColumn("failed_deps", stateGroup|leaseGroup,
-		func(j *job.Job) *int { return &j.FailedDeps }),
-	timeColumn("updated_at", stateGroup|leaseGroup,
-		func(j *job.Job) *time.Time { return &j.UpdatedAt }),
+	intColumn("open_deps", leaseGroup, func(j *job.Job) *int { return &j.OpenDeps }),
+	derivedColumn("held", "int8", leaseGroup, hasOpenDeps),
+	intColumn("failed_deps", leaseGroup, func(j *job.Job) *int { return &j.FailedDeps }),
+	timeColumn("updated_at", leaseGroup, func(j *job.Job) *time.Time { return &j.UpdatedAt }),
 	timeColumn("started_at", stateGroup, func(j *job.Job) *time.Time { return &j.StartedAt }),
 	timeColumn("settled_at", stateGroup, func(j *job.Job) *time.Time { return &j.FinishedAt }),
 	intColumn("lost_runs", stateGroup, func(j *job.Job) *int { return &j.LostAttempts }),
@@ -134,19 +128,19 @@ var (
 
 func isDerived(c jobColumn) bool { return c.set == nil }
 
-// columnsOf returns the columns of one group or more.
-func columnsOf(groups group) []jobColumn {
+// columnsOf returns the columns that hold fields.
+func columnsOf(fields store.Fields) []jobColumn {
 	return slices.DeleteFunc(slices.Clone(jobColumns), func(c jobColumn) bool {
-		return c.groups&groups == 0
+		return c.group&fields == 0
 	})
 }
 
 // intColumn is a column of a field that is a number.
-func intColumn[T ~int | ~int64 | ~uint8](name string, groups group,
+func intColumn[T ~int | ~int64 | ~uint8](name string, group store.Fields,
 	field func(*job.Job) *T) jobColumn {
 	return jobColumn{
 		Column: Column{name, "int8"},
-		groups: groups,
+		group:  group,
 		get:    func(j *job.Job) any { return int64(*field(j)) },
 		set: func(j *job.Job, value any) error {
 			n, err := asInt(value)
@@ -157,11 +151,11 @@ func intColumn[T ~int | ~int64 | ~uint8](name string, groups group,
 }
 
 // textColumn is a column of a field that is a text.
-func textColumn[T ~string](name string, groups group, field func(*job.Job) *T) jobColumn {
+func textColumn[T ~string](name string, group store.Fields, field func(*job.Job) *T) jobColumn {
 	text := func(j *job.Job) string { return string(*field(j)) }
 	return jobColumn{
 		Column: Column{name, "text"},
-		groups: groups,
+		group:  group,
 		get:    func(j *job.Job) any { return text(j) },
 		set: func(j *job.Job, value any) error {
 			s, ok := value.(string)
@@ -176,10 +170,10 @@ func textColumn[T ~string](name string, groups group, field func(*job.Job) *T) j
 }
 
 // timeColumn is a column of a field that is a time, see Micros.
-func timeColumn(name string, groups group, field func(*job.Job) *time.Time) jobColumn {
+func timeColumn(name string, group store.Fields, field func(*job.Job) *time.Time) jobColumn {
 	return jobColumn{
 		Column: Column{name, "int8"},
-		groups: groups,
+		group:  group,
 		get:    func(j *job.Job) any { return Micros(*field(j)) },
 		set: func(j *job.Job, value any) error {
 			us, err := asInt(value)
@@ -190,10 +184,11 @@ func timeColumn(name string, groups group, field func(*job.Job) *time.Time) jobC
 }
 
 // durationColumn is a column of a field that is a duration, in microseconds.
-func durationColumn(name string, groups group, field func(*job.Job) *time.Duration) jobColumn {
+func durationColumn(name string, group store.Fields,
+	field func(*job.Job) *time.Duration) jobColumn {
 	return jobColumn{
 		Column: Column{name, "int8"},
-		groups: groups,
+		group:  group,
 		get:    func(j *job.Job) any { return field(j).Microseconds() },
 		set: func(j *job.Job, value any) error {
 			us, err := asInt(value)
@@ -204,10 +199,10 @@ func durationColumn(name string, groups group, field func(*job.Job) *time.Durati
 }
 
 // hashColumn is a column of a field of 16 bytes, NULL where they are zero.
-func hashColumn[T ~[16]byte](name string, groups group, field func(*job.Job) *T) jobColumn {
+func hashColumn[T ~[16]byte](name string, group store.Fields, field func(*job.Job) *T) jobColumn {
 	return jobColumn{
 		Column: Column{name, "bytea"},
-		groups: groups,
+		group:  group,
 		get: func(j *job.Job) any {
 			if *field(j) == (T{}) {
 				return nil
@@ -243,8 +238,8 @@ func bodyColumn(name string, p job.Part) jobColumn {
 
 // derivedColumn is a column that follows from other fields. Statements select by it and no
 // field is read from it.
-func derivedColumn(name, kind string, groups group, get func(*job.Job) any) jobColumn {
-	return jobColumn{Column: Column{name, kind}, groups: groups, get: get}
+func derivedColumn(name, kind string, group store.Fields, get func(*job.Job) any) jobColumn {
+	return jobColumn{Column: Column{name, kind}, group: group, get: get}
 }
 
 // hasOpenDeps is stored beside their number so that counting it down changes no index.
@@ -257,10 +252,10 @@ func hasOpenDeps(j *job.Job) any {
 
 // searchColumn holds the position of a job in the order of a search, newest first, and 0
 // where no search finds the job.
-func searchColumn(name string, groups group) jobColumn {
+func searchColumn(name string, group store.Fields) jobColumn {
 	return jobColumn{
 		Column: Column{name, "int8"},
-		groups: groups,
+		group:  group,
 		get: func(j *job.Job) any {
 			if j.Searchable {
 				return -Micros(j.CreatedAt)

@@ -81,9 +81,9 @@ var (
 		ORDER BY seq DESC {limit $6}`}
 
 	// Updates find their rows by number alone: the caller has locked them.
-	updateStates = updateJobs("save_jobs", columnsOf(stateGroup)...)
-	updateLeases = updateJobs("touch_jobs", columnsOf(leaseGroup)...)
-	updateAll    = updateJobs("rewrite_jobs", columnsOf(stateGroup|definitionGroup)...)
+	updateStates = updateJobs("save_jobs", columnsOf(store.StateFields)...)
+	updateLeases = updateJobs("touch_jobs", columnsOf(store.LeaseFields)...)
+	updateAll    = updateJobs("rewrite_jobs", columnsOf(store.AllFields)...)
 	deleteJobs   = &Statement{"delete_jobs", "DELETE FROM jobs WHERE seq {in $1}"}
 )
 
