@@ -1,6 +1,7 @@
 package fetchbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,54 +13,39 @@ import (
 	"github.com/millrace/millrace/internal/storageid"
 )
 
-// code is the code in the body of an error: those of the document (FB-039 to FB-044), and some for
-// cases that it does not mention (G-FB-19, G-FB-38).
-type code string
-
+// The codes in the body of an error: those of the document (FB-039 to FB-044), and some for cases
+// that it does not mention (G-FB-19, G-FB-38).
 const (
-	codeInvalid      code = "INVALID_PAYLOAD"
-	codeUnauthorized code = "UNAUTHORIZED"
-	codeUnsupported  code = "UNSUPPORTED_JOB_TYPE"
-	codeBodyTooLarge code = "PAYLOAD_TOO_LARGE"
-	codeRateLimited  code = "RATE_LIMITED"
-	codeInternal     code = "INTERNAL_ERROR"
-	codeNotFound     code = "NOT_FOUND"
-	codeConflict     code = "CONFLICT"
-	codeMethod       code = "METHOD_NOT_ALLOWED"
+	codeInvalid      = "INVALID_PAYLOAD"
+	codeUnauthorized = "UNAUTHORIZED"
+	codeUnsupported  = "UNSUPPORTED_JOB_TYPE"
+	codeBodyTooLarge = "PAYLOAD_TOO_LARGE"
+	codeRateLimited  = "RATE_LIMITED"
+	codeInternal     = "INTERNAL_ERROR"
+	codeNotFound     = "NOT_FOUND"
+	codeConflict     = "CONFLICT"
+	codeMethod       = "METHOD_NOT_ALLOWED"
 )
 
-// errorInfo is how an error appears in HTTP.
-type errorInfo struct {
-	status int
-	code   code
-}
-
-var internalError = errorInfo{http.StatusInternalServerError, codeInternal}
-
-// errorInfos maps every kind of error. The document has one answer for all outages (G-FB-20).
-var errorInfos = map[job.Kind]errorInfo{
-	job.Internal:    internalError,
-	job.Malformed:   {http.StatusBadRequest, codeInvalid},
-	job.Invalid:     {http.StatusBadRequest, codeInvalid},
-	job.NotFound:    {http.StatusNotFound, codeNotFound},
-	job.Conflict:    {http.StatusConflict, codeConflict},
-	job.Cycle:       internalError,
-	job.RunLost:     {http.StatusConflict, codeConflict},
-	job.TooLarge:    {http.StatusRequestEntityTooLarge, codeBodyTooLarge},
-	job.Full:        {http.StatusTooManyRequests, codeRateLimited},
-	job.Unavailable: internalError,
-	job.ReadOnly:    internalError,
-	job.Aborted:     internalError,
-	job.Timeout:     internalError,
-}
-
-// httpErrorInfos maps the statuses with which package httpapi refuses a request.
-var httpErrorInfos = map[int]errorInfo{
-	http.StatusUnauthorized:          {http.StatusUnauthorized, codeUnauthorized},
-	http.StatusForbidden:             {http.StatusForbidden, codeUnsupported},
-	http.StatusNotFound:              {http.StatusNotFound, codeNotFound},
-	http.StatusMethodNotAllowed:      {http.StatusMethodNotAllowed, codeMethod},
-	http.StatusRequestEntityTooLarge: {http.StatusRequestEntityTooLarge, codeBodyTooLarge},
+// errorTable is how errors are answered. The document has one answer for all outages (G-FB-20).
+var errorTable = httpapi.ErrorTable{
+	{Code: codeInvalid, Status: http.StatusBadRequest,
+		Kinds: []job.Kind{job.Malformed, job.Invalid}, Unlisted: true},
+	{Code: codeUnauthorized, Status: http.StatusUnauthorized,
+		Statuses: []int{http.StatusUnauthorized}},
+	{Code: codeUnsupported, Status: http.StatusForbidden, Statuses: []int{http.StatusForbidden}},
+	{Code: codeNotFound, Status: http.StatusNotFound, Kinds: []job.Kind{job.NotFound},
+		Statuses: []int{http.StatusNotFound}},
+	{Code: codeMethod, Status: http.StatusMethodNotAllowed,
+		Statuses: []int{http.StatusMethodNotAllowed}},
+	{Code: codeConflict, Status: http.StatusConflict,
+		Kinds: []job.Kind{job.Conflict, job.RunLost}},
+	{Code: codeBodyTooLarge, Status: http.StatusRequestEntityTooLarge,
+		Kinds: []job.Kind{job.TooLarge}, Statuses: []int{http.StatusRequestEntityTooLarge}},
+	{Code: codeRateLimited, Status: http.StatusTooManyRequests, Kinds: []job.Kind{job.Full}},
+	{Code: codeInternal, Status: http.StatusInternalServerError,
+		Kinds: []job.Kind{job.Internal, job.Cycle, job.Unavailable, job.ReadOnly, job.Aborted,
+			job.Timeout}},
 }
 
 func invalid(format string, args ...any) error {
@@ -77,34 +63,29 @@ func errNoJob(key string) error {
 		Msg: noSuchJob}
 }
 
-// errorInfoOf maps an error to HTTP and to a message that the caller may see.
-func errorInfoOf(err error) (errorInfo, string) {
-	return httpapi.MapError(err, errorInfos, httpErrorInfos,
-		errorInfo{http.StatusBadRequest, codeInvalid})
-}
-
 // sendError writes an error (FB-045). An error of the server itself is only explained in its log;
 // the caller gets the request id to look for. An outage is logged once and not for each request, so
 // its answers name none.
 func (f *FetchBox) sendError(c *httpapi.Call, err error) {
-	info, msg := errorInfoOf(err)
+	a := errorTable.Answer(err)
+	msg := cmp.Or(a.Detail, job.KindOf(err).String())
 	refused, isRefused := storageid.Refused(err)
 	switch {
 	case isRefused:
 		msg = refused
 	case outage.Is(err):
 		msg = "a dependency of the server is unavailable; try again"
-	case info.status >= http.StatusInternalServerError:
+	case a.Status >= http.StatusInternalServerError:
 		msg = "the request could not be served; see the server's log for request " + c.RequestID()
 	}
 	o := strictjson.NewObject(make([]byte, 0, 256))
 	o.Object("error", func(o *strictjson.Object) {
-		o.Text("code", string(info.code))
+		o.Text("code", a.Code)
 		o.Text("message", msg)
 		var e *job.Error
 		if errors.As(err, &e) && e.ID.Contract == Name {
 			o.Text("job_id", e.ID.Key)
 		}
 	})
-	c.Send(info.status, httpapi.JSON, o.End())
+	c.Send(a.Status, httpapi.JSON, o.End())
 }

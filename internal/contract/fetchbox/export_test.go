@@ -17,6 +17,7 @@ var (
 	TaskMachine = taskMachine
 	Statuses    = statuses
 	StatusOf    = statusOf
+	ErrorTable  = errorTable
 	TaskAlias   = taskAlias
 	Succeeded   = successOutcome
 	Settled     = finalCause
@@ -24,11 +25,8 @@ var (
 
 // MeaningOf is what a kind is in HTTP.
 func MeaningOf(k job.Kind) (status int, name string) {
-	m, known := errorInfos[k]
-	if !known {
-		return 0, "it has no meaning"
-	}
-	return m.status, string(m.code)
+	a := errorTable.Answer(&job.Error{Kind: k})
+	return a.Status, a.Code
 }
 
 // ReadManifest is readManifest, with the text of its error.

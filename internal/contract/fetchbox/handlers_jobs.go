@@ -22,7 +22,7 @@ func (f *FetchBox) submit(c *httpapi.Call) error {
 	f.metrics.ingestSeconds.Observe(watch.Elapsed().Seconds())
 	if err != nil {
 		result := resultRejected
-		if info, _ := errorInfoOf(err); info.status >= http.StatusInternalServerError {
+		if errorTable.Answer(err).Status >= http.StatusInternalServerError {
 			result = resultFailed
 		}
 		f.metrics.ingested.WithLabelValues(result).Inc()

@@ -208,6 +208,7 @@ func TestHeaders(t *testing.T) {
 // caller did is.
 func TestErrors(t *testing.T) {
 	t.Parallel()
+	testkit.CheckErrorTable(t, fetchbox.ErrorTable)
 	codes := map[int]string{400: "INVALID_PAYLOAD", 404: "NOT_FOUND", 409: "CONFLICT",
 		413: "PAYLOAD_TOO_LARGE", 429: "RATE_LIMITED", 500: "INTERNAL_ERROR"}
 	want := map[job.Kind]int{job.Malformed: 400, job.Invalid: 400, job.NotFound: 404,

@@ -279,8 +279,8 @@ func (f *ForgeRun) checkWorkersHealth(context.Context) error {
 }
 
 // unhealthy returns the error of a failed check.
-func unhealthy(c code, reason string, cause error) error {
-	msg := string(c) + ": " + reason
+func unhealthy(code, reason string, cause error) error {
+	msg := code + ": " + reason
 	return &job.Error{Kind: job.Unavailable, Op: "forgerun.check", Msg: msg, Err: cause}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/webhook"
@@ -111,8 +112,8 @@ func (f *ForgeRun) autoRetry(ctx context.Context, m *job.Message) error {
 		}
 		return f.prepareRetry(j, now)
 	})
-	var p *problem
-	if errors.Is(err, errUnchanged) || errors.As(err, &p) || job.IsKind(err, job.NotFound) {
+	var coded *httpapi.CodedError
+	if errors.Is(err, errUnchanged) || errors.As(err, &coded) || job.IsKind(err, job.NotFound) {
 		return nil // retried before, no retries left, or pruned
 	}
 	return err

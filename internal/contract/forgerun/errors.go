@@ -1,11 +1,11 @@
 package forgerun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/millrace/millrace/internal/account"
@@ -14,171 +14,122 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// code is one of the 22 names of the document.
-type code string
-
+// The 22 codes of the document.
 const (
-	codeMalformed         code = "RFA_REQUEST_MALFORMED"
-	codeMediaType         code = "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE"
-	codeMethod            code = "RFA_REQUEST_METHOD_NOT_ALLOWED"
-	codeNotAcceptable     code = "RFA_REQUEST_NOT_ACCEPTABLE"
-	codeTooLarge          code = "RFA_REQUEST_PAYLOAD_TOO_LARGE"
-	codeRateLimited       code = "RFA_REQUEST_RATE_LIMITED"
-	codeCredentials       code = "RFA_AUTH_INVALID_CREDENTIALS"
-	codeExpired           code = "RFA_AUTH_TOKEN_EXPIRED"
-	codeForbidden         code = "RFA_AUTH_FORBIDDEN"
-	codeDisabled          code = "RFA_AUTH_API_KEY_DISABLED"
-	codeInvalid           code = "RFA_JOB_VALIDATION_FAILED"
-	codeNotFound          code = "RFA_JOB_NOT_FOUND"
-	codeConflict          code = "RFA_JOB_CONFLICT"
-	codeQueueFull         code = "RFA_EXEC_QUEUE_FULL"
-	codeTimeout           code = "RFA_EXEC_TIMEOUT"
-	codeIdempotency       code = "RFA_EXEC_IDEMPOTENCY_CONFLICT"
-	codeNoWorker          code = "RFA_EXEC_WORKER_UNAVAILABLE"
-	codeDatabase          code = "RFA_STORAGE_DB_ERROR"
-	codeUnavailable       code = "RFA_STORAGE_UNAVAILABLE"
-	codeDependencyTimeout code = "RFA_DEPENDENCY_TIMEOUT"
-	codeConfig            code = "RFA_CONFIG_INVALID"
-	codeInternal          code = "RFA_INTERNAL"
+	codeMalformed         = "RFA_REQUEST_MALFORMED"
+	codeMediaType         = "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE"
+	codeMethod            = "RFA_REQUEST_METHOD_NOT_ALLOWED"
+	codeNotAcceptable     = "RFA_REQUEST_NOT_ACCEPTABLE"
+	codeTooLarge          = "RFA_REQUEST_PAYLOAD_TOO_LARGE"
+	codeRateLimited       = "RFA_REQUEST_RATE_LIMITED"
+	codeCredentials       = "RFA_AUTH_INVALID_CREDENTIALS"
+	codeExpired           = "RFA_AUTH_TOKEN_EXPIRED"
+	codeForbidden         = "RFA_AUTH_FORBIDDEN"
+	codeDisabled          = "RFA_AUTH_API_KEY_DISABLED"
+	codeInvalid           = "RFA_JOB_VALIDATION_FAILED"
+	codeNotFound          = "RFA_JOB_NOT_FOUND"
+	codeConflict          = "RFA_JOB_CONFLICT"
+	codeQueueFull         = "RFA_EXEC_QUEUE_FULL"
+	codeTimeout           = "RFA_EXEC_TIMEOUT"
+	codeIdempotency       = "RFA_EXEC_IDEMPOTENCY_CONFLICT"
+	codeNoWorker          = "RFA_EXEC_WORKER_UNAVAILABLE"
+	codeDatabase          = "RFA_STORAGE_DB_ERROR"
+	codeUnavailable       = "RFA_STORAGE_UNAVAILABLE"
+	codeDependencyTimeout = "RFA_DEPENDENCY_TIMEOUT"
+	codeConfig            = "RFA_CONFIG_INVALID"
+	codeInternal          = "RFA_INTERNAL"
 )
 
-// codeInfo is a code's status and title.
-type codeInfo struct {
-	status int
-	title  string
+// errorTable is the document's table of codes, and how errors are answered. There is no code for a
+// request that came too slowly; it is malformed, as it is incomplete.
+var errorTable = httpapi.ErrorTable{
+	{Code: codeMalformed, Status: http.StatusBadRequest, Title: "The request is malformed",
+		Kinds: []job.Kind{job.Malformed}, Statuses: []int{http.StatusRequestTimeout}},
+	{Code: codeMediaType, Status: http.StatusUnsupportedMediaType,
+		Title:    "The media type is not supported",
+		Statuses: []int{http.StatusUnsupportedMediaType}},
+	{Code: codeMethod, Status: http.StatusMethodNotAllowed, Title: "The method is not allowed",
+		Statuses: []int{http.StatusMethodNotAllowed}},
+	{Code: codeNotAcceptable, Status: http.StatusNotAcceptable,
+		Title: "No acceptable media type", Statuses: []int{http.StatusNotAcceptable}},
+	{Code: codeTooLarge, Status: http.StatusRequestEntityTooLarge, Title: "The body is too large",
+		Kinds: []job.Kind{job.TooLarge}, Statuses: []int{http.StatusRequestEntityTooLarge}},
+	{Code: codeRateLimited, Status: http.StatusTooManyRequests, Title: "Too many requests"},
+	{Code: codeCredentials, Status: http.StatusUnauthorized, Title: "Invalid credentials",
+		Statuses: []int{http.StatusUnauthorized}},
+	{Code: codeExpired, Status: http.StatusUnauthorized, Title: "The API key has expired"},
+	{Code: codeForbidden, Status: http.StatusForbidden, Title: "Not allowed"},
+	{Code: codeDisabled, Status: http.StatusForbidden, Title: "The API key is disabled"},
+	{Code: codeInvalid, Status: http.StatusBadRequest, Title: "The request breaks a rule",
+		Kinds: []job.Kind{job.Invalid}},
+	{Code: codeNotFound, Status: http.StatusNotFound, Title: "Not found",
+		Kinds:    []job.Kind{job.NotFound}, // FR-016: also for clients, keys and webhooks
+		Statuses: []int{http.StatusNotFound}},
+	{Code: codeConflict, Status: http.StatusConflict, Title: "Conflict",
+		Kinds: []job.Kind{job.Conflict, job.RunLost}},
+	{Code: codeQueueFull, Status: http.StatusServiceUnavailable, Title: "The queue is full",
+		RetryAfter: time.Second, Kinds: []job.Kind{job.Full}},
+	{Code: codeTimeout, Status: http.StatusGatewayTimeout, Title: "The operation took too long",
+		RetryAfter: time.Second, Kinds: []job.Kind{job.Timeout}},
+	{Code: codeIdempotency, Status: http.StatusConflict,
+		Title: "The idempotency key was used with another payload"},
+	{Code: codeNoWorker, Status: http.StatusServiceUnavailable, Title: "No worker is available"},
+	{Code: codeDatabase, Status: http.StatusServiceUnavailable,
+		Title: "The database is unavailable", RetryAfter: time.Second,
+		Kinds: []job.Kind{job.Unavailable, job.ReadOnly, job.Aborted}},
+	{Code: codeUnavailable, Status: http.StatusServiceUnavailable,
+		Title: "A dependency is unavailable", RetryAfter: time.Second},
+	{Code: codeDependencyTimeout, Status: http.StatusGatewayTimeout,
+		Title: "A dependency took too long", RetryAfter: time.Second},
+	{Code: codeConfig, Status: http.StatusServiceUnavailable, Title: "The server is misconfigured"},
+	// ForgeRun has no dependencies, so that a cycle is a defect.
+	{Code: codeInternal, Status: http.StatusInternalServerError, Title: "Unexpected error",
+		Kinds: []job.Kind{job.Internal, job.Cycle}, Unlisted: true},
 }
 
-// codeInfos is the document's table of codes.
-var codeInfos = map[code]codeInfo{
-	codeMalformed:     {http.StatusBadRequest, "The request is malformed"},
-	codeMediaType:     {http.StatusUnsupportedMediaType, "The media type is not supported"},
-	codeMethod:        {http.StatusMethodNotAllowed, "The method is not allowed"},
-	codeNotAcceptable: {http.StatusNotAcceptable, "No acceptable media type"},
-	codeTooLarge:      {http.StatusRequestEntityTooLarge, "The body is too large"},
-	codeRateLimited:   {http.StatusTooManyRequests, "Too many requests"},
-	codeCredentials:   {http.StatusUnauthorized, "Invalid credentials"},
-	codeExpired:       {http.StatusUnauthorized, "The API key has expired"},
-	codeForbidden:     {http.StatusForbidden, "Not allowed"},
-	codeDisabled:      {http.StatusForbidden, "The API key is disabled"},
-	codeInvalid:       {http.StatusBadRequest, "The request breaks a rule"},
-	codeNotFound:      {http.StatusNotFound, "Not found"},
-	codeConflict:      {http.StatusConflict, "Conflict"},
-	codeQueueFull:     {http.StatusServiceUnavailable, "The queue is full"},
-	codeTimeout:       {http.StatusGatewayTimeout, "The operation took too long"},
-	codeIdempotency: {http.StatusConflict,
-		"The idempotency key was used with another payload"},
-	codeNoWorker:          {http.StatusServiceUnavailable, "No worker is available"},
-	codeDatabase:          {http.StatusServiceUnavailable, "The database is unavailable"},
-	codeUnavailable:       {http.StatusServiceUnavailable, "A dependency is unavailable"},
-	codeDependencyTimeout: {http.StatusGatewayTimeout, "A dependency took too long"},
-	codeConfig:            {http.StatusServiceUnavailable, "The server is misconfigured"},
-	codeInternal:          {http.StatusInternalServerError, "Unexpected error"},
-}
+func malformed(msg string) error { return &httpapi.CodedError{Code: codeMalformed, Detail: msg} }
 
-// kindCodes maps the kinds of job.Error.
-var kindCodes = map[job.Kind]code{
-	job.Internal:    codeInternal,
-	job.Malformed:   codeMalformed,
-	job.Invalid:     codeInvalid,
-	job.NotFound:    codeNotFound, // FR-016: also for clients, keys and webhooks
-	job.Conflict:    codeConflict,
-	job.Cycle:       codeInternal, // ForgeRun has no dependencies
-	job.RunLost:     codeConflict,
-	job.TooLarge:    codeTooLarge,
-	job.Full:        codeQueueFull,
-	job.Unavailable: codeDatabase,
-	job.ReadOnly:    codeDatabase,
-	job.Aborted:     codeDatabase,
-	job.Timeout:     codeTimeout,
-}
-
-// statusCodes maps the errors of httpapi, which come before the contract's own. There is no code
-// for a request that came too slowly; it is malformed, as it is incomplete.
-var statusCodes = map[int]code{
-	http.StatusNotFound:              codeNotFound,
-	http.StatusMethodNotAllowed:      codeMethod,
-	http.StatusRequestTimeout:        codeMalformed,
-	http.StatusRequestEntityTooLarge: codeTooLarge,
-	http.StatusUnsupportedMediaType:  codeMediaType,
-	http.StatusUnauthorized:          codeCredentials,
-	http.StatusNotAcceptable:         codeNotAcceptable,
-}
-
-// problem is an error with a code, for errors whose kind does not determine the code.
-type problem struct {
-	code       code
-	detail     string        // for the client
-	retryAfter time.Duration // 0: see retryAfterByCode
-	cause      error         // for the log
-}
-
-func (p *problem) Error() string {
-	if p.cause != nil {
-		return p.detail + ": " + p.cause.Error()
-	}
-	return p.detail
-}
-
-func (p *problem) Unwrap() error { return p.cause }
-
-func malformed(msg string) error { return &problem{code: codeMalformed, detail: msg} }
-
-func invalid(msg string) error { return &problem{code: codeInvalid, detail: msg} }
+func invalid(msg string) error { return &httpapi.CodedError{Code: codeInvalid, Detail: msg} }
 
 func notFound(what string) error {
-	return &problem{code: codeNotFound, detail: "there is no such " + what}
+	return &httpapi.CodedError{Code: codeNotFound, Detail: "there is no such " + what}
 }
 
-func conflict(msg string) error { return &problem{code: codeConflict, detail: msg} }
+func conflict(msg string) error { return &httpapi.CodedError{Code: codeConflict, Detail: msg} }
 
-// retryAfterByCode is the Retry-After of errors that pass by themselves.
-var retryAfterByCode = map[code]time.Duration{
-	codeQueueFull:         time.Second,
-	codeDatabase:          time.Second,
-	codeUnavailable:       time.Second,
-	codeTimeout:           time.Second,
-	codeDependencyTimeout: time.Second,
+// answerTo returns the answer to an error of any package.
+func answerTo(err error) httpapi.Answer {
+	a := errorTable.Answer(withCode(err))
+	a.Detail = cmp.Or(a.Detail, job.KindOf(err).String())
+	return a
 }
 
-// toProblem translates an error of any package to a problem.
-func toProblem(err error) *problem {
-	var p *problem
-	if errors.As(err, &p) {
-		return p
-	}
+// withCode gives a code to the errors of accounts, webhooks and the network; others stay as they
+// are.
+func withCode(err error) error {
+	var coded *httpapi.CodedError
 	var denied *account.Denied
-	if errors.As(err, &denied) {
-		return denialProblems[denied.Reason]
-	}
+	var refusal *httpapi.StatusError
+	var e *job.Error
 	switch {
+	case errors.As(err, &coded):
+		return coded
+	case errors.As(err, &denied):
+		return denialErrors[denied.Reason]
 	case errors.Is(err, account.ErrForbidden), errors.Is(err, webhook.ErrForbidden):
 		return errForbidden
 	case errors.Is(err, account.ErrKeyReused), errors.Is(err, webhook.ErrKeyReused):
-		return &problem{code: codeIdempotency,
-			detail: "the idempotency key was used with another request", cause: err}
+		return &httpapi.CodedError{Code: codeIdempotency,
+			Detail: "the idempotency key was used with another request"}
+	case errors.As(err, &refusal), errors.As(err, &e):
+		return err
 	}
-	var refusal *httpapi.StatusError
-	if errors.As(err, &refusal) {
-		c, found := statusCodes[refusal.Status]
-		if !found {
-			c = codeInternal
-		}
-		return &problem{code: c, detail: refusal.Msg}
-	}
-	var e *job.Error
-	if errors.As(err, &e) {
-		detail := e.Msg
-		if detail == "" {
-			detail = e.Kind.String()
-		}
-		return &problem{code: kindCodes[e.Kind], detail: detail, cause: err}
-	}
-	return &problem{code: networkCode(err), cause: err}
+	return &httpapi.CodedError{Code: networkCode(err)}
 }
 
 // networkCode returns the code of a network error of a dependency (FR-022, FR-026). Any other error
 // is a defect of the server.
-func networkCode(err error) code {
+func networkCode(err error) string {
 	var network net.Error
 	var operation *net.OpError
 	switch {
@@ -192,47 +143,30 @@ func networkCode(err error) code {
 
 // publicDetail returns the detail that a client may read. The text of a server error stays in the
 // log; the client gets only the request id to find it by (FR-020).
-func (p *problem) publicDetail(requestID string) string {
-	m := codeInfos[p.code]
+func publicDetail(a httpapi.Answer, requestID string) string {
+	readable := a.Status < http.StatusInternalServerError || a.Code == codeQueueFull ||
+		a.Code == codeTimeout
 	switch {
-	case p.code == codeInternal:
+	case a.Code == codeInternal:
 		return "an unexpected error; see the server's log for request " + requestID
-	case (m.status >= http.StatusInternalServerError && p.code != codeQueueFull &&
-		p.code != codeTimeout) || p.detail == "":
-		return m.title + "; try again later"
+	case !readable:
+		return a.Title + "; try again later"
 	}
-	return p.detail
+	return a.Detail
 }
 
 // sendError writes an error as a problem document (FR-004, FR-005). An error of a client that has
 // closed the connection is not counted.
 func (f *ForgeRun) sendError(c *httpapi.Call, err error) {
-	p := toProblem(err)
-	m := codeInfos[p.code]
-	clientLeft := job.IsKind(err, job.Aborted) && c.Request.Context().Err() != nil
+	a := answerTo(err)
+	clientLeft := job.IsKind(err, job.Aborted) && c.Context().Err() != nil
 	if !clientLeft {
-		f.metrics.countError(p.code)
+		f.metrics.countError(a.Code)
 	}
-	wait := p.retryAfter
-	if wait <= 0 {
-		wait = retryAfterByCode[p.code]
-	}
-	if wait > 0 {
-		c.Header().Set("Retry-After", wholeSeconds(wait))
-	}
-	if m.status == http.StatusUnauthorized {
+	c.SetRetryAfter(a.RetryAfter)
+	if a.Status == http.StatusUnauthorized {
 		c.Header().Set("WWW-Authenticate", `Bearer realm="forgerun"`)
 	}
-	c.SendProblem(httpapi.Problem{
-		Contract: Name,
-		Code:     string(p.code),
-		Status:   m.status,
-		Title:    m.title,
-		Detail:   p.publicDetail(c.RequestID()),
-	})
-}
-
-// wholeSeconds formats a duration in seconds, rounded up (G-FR-65).
-func wholeSeconds(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+	a.Detail = publicDetail(a, c.RequestID())
+	c.SendProblem(Name, a)
 }

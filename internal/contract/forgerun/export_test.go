@@ -20,24 +20,15 @@ func Routes() (all []string) {
 var (
 	Machine    = machine
 	EventNames = eventNames
-	KindCodes  = kindCodes
+	ErrorTable = errorTable
 	EventName  = eventName
 	EventID    = eventID
 )
 
-// CodeStatuses is the table of codes.
-func CodeStatuses() map[string]int {
-	all := map[string]int{}
-	for c, m := range codeInfos {
-		all[string(c)] = m.status
-	}
-	return all
-}
-
 // CodeOf is the code and status of an error.
 func CodeOf(err error) (string, int) {
-	c := toProblem(err).code
-	return string(c), codeInfos[c].status
+	a := answerTo(err)
+	return a.Code, a.Status
 }
 
 // Kind is a row of the catalogue.

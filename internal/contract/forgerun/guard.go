@@ -127,22 +127,22 @@ func rateLimitError(decision account.Decision, err error, caller string) error {
 	if err != nil || decision.Allowed {
 		return err
 	}
-	return &problem{code: codeRateLimited,
-		detail:     caller + " has sent more requests than it may " + decision.Limit,
-		retryAfter: decision.RetryAfter}
+	return &httpapi.CodedError{Code: codeRateLimited,
+		Detail:     caller + " has sent more requests than it may " + decision.Limit,
+		RetryAfter: decision.RetryAfter}
 }
 
 // errForbidden is the answer to a request for something of another client (FR-014).
-var errForbidden = &problem{code: codeForbidden, detail: "this belongs to another client"}
+var errForbidden = &httpapi.CodedError{Code: codeForbidden, Detail: "this belongs to another client"}
 
-// denialProblems are the answers to refused keys. They are sent before anything else is looked up,
+// denialErrors are the answers to refused keys. They are sent before anything else is looked up,
 // so they do not reveal what exists (FR-031).
-var denialProblems = map[account.Reason]*problem{
-	account.Missing:   {code: codeCredentials, detail: keyNeededDetail},
-	account.Malformed: {code: codeCredentials, detail: keyNeededDetail},
-	account.Unknown:   {code: codeCredentials, detail: keyNeededDetail},
-	account.Expired:   {code: codeExpired, detail: "the API key has expired; it can be renewed"},
-	account.Disabled:  {code: codeDisabled, detail: "the API key was revoked or replaced"},
+var denialErrors = map[account.Reason]*httpapi.CodedError{
+	account.Missing:   {Code: codeCredentials, Detail: keyNeededDetail},
+	account.Malformed: {Code: codeCredentials, Detail: keyNeededDetail},
+	account.Unknown:   {Code: codeCredentials, Detail: keyNeededDetail},
+	account.Expired:   {Code: codeExpired, Detail: "the API key has expired; it can be renewed"},
+	account.Disabled:  {Code: codeDisabled, Detail: "the API key was revoked or replaced"},
 }
 
 const keyNeededDetail = "a valid API key is needed, as the header Authorization: Bearer API_KEY"

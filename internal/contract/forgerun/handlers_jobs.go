@@ -200,8 +200,8 @@ func (f *ForgeRun) countKeyReuse(c *httpapi.Call, err error) error {
 	}
 	c.AddAttrs(slog.String(telemetry.JobID, other.ID.Key))
 	f.metrics.idempotencyConflicts.Inc()
-	return &problem{code: codeIdempotency, cause: err,
-		detail: "the idempotency key belongs to a job with another payload"}
+	return &httpapi.CodedError{Code: codeIdempotency, Err: err,
+		Detail: "the idempotency key belongs to a job with another payload"}
 }
 
 // sendSubmitted answers with a job in a state. A new job is answered as CREATED, in which it began.
@@ -233,8 +233,8 @@ func (f *ForgeRun) report(c *httpapi.Call) error {
 			return err
 		}
 		if !final(j.State) { // FR-126, G-FR-09
-			return &problem{code: codeNotFound,
-				detail: "the job is " + string(j.State) + " and has no report yet"}
+			return &httpapi.CodedError{Code: codeNotFound,
+				Detail: "the job is " + string(j.State) + " and has no report yet"}
 		}
 		history, err := f.engine.History(c.Context(), j.ID)
 		if err != nil {

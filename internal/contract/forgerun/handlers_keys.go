@@ -110,9 +110,9 @@ func (f *ForgeRun) keyNeededOr(c *httpapi.Call, by *account.Identity, id string,
 
 // errClientHasKey is the answer to a caller without a key if the client has had one (G-FR-03,
 // G-FR-57).
-var errClientHasKey = &problem{
-	code: codeCredentials,
-	detail: "only the first key of a client is made without one, and without rotate: show the " +
+var errClientHasKey = &httpapi.CodedError{
+	Code: codeCredentials,
+	Detail: "only the first key of a client is made without one, and without rotate: show the " +
 		"client's key, as the header Authorization: Bearer API_KEY; a client that lost its key " +
 		"gets another from the operator, by millrace operator recover",
 }

@@ -125,8 +125,8 @@ func newMetrics(r prometheus.Registerer, depth prometheus.Collector,
 			m.scenarios.WithLabelValues(kinds[i].name, outcome(s))
 		}
 	}
-	for c := range codeInfos {
-		m.errors.WithLabelValues(string(c))
+	for i := range errorTable {
+		m.errors.WithLabelValues(errorTable[i].Code)
 	}
 	return m, nil
 }
@@ -181,9 +181,9 @@ func (m *metrics) onTransition(c *engine.Moved) {
 }
 
 // countError counts a request that was answered with an error.
-func (m *metrics) countError(c code) {
-	m.errors.WithLabelValues(string(c)).Inc()
-	if c == codeDatabase {
+func (m *metrics) countError(code string) {
+	m.errors.WithLabelValues(code).Inc()
+	if code == codeDatabase {
 		m.databaseErrors.Inc()
 	}
 }

@@ -34,7 +34,7 @@ func (f *ForgeRun) runPepper(ctx context.Context) {
 			f.Log.Error("this node answers every request of ForgeRun with 503: start it again "+
 				"with the pepper file of the node that was started first on this store "+
 				"(secrets.pepper_file, else pepper in its data_dir)",
-				telemetry.ErrorCode, string(codeConfig), telemetry.ErrorMessage, err)
+				telemetry.ErrorCode, codeConfig, telemetry.ErrorMessage, err)
 			return
 		}
 		bindLoop.Report(ctx, err)
@@ -90,7 +90,7 @@ func (f *ForgeRun) ensurePepper(c *httpapi.Call) error {
 
 func pepperError(err error) error {
 	if errors.Is(err, account.ErrPepper) {
-		return &problem{code: codeConfig, detail: "the pepper is wrong", cause: err}
+		return &httpapi.CodedError{Code: codeConfig, Detail: "the pepper is wrong", Err: err}
 	}
 	return err
 }

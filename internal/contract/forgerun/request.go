@@ -171,7 +171,7 @@ func isPresent(raw []byte) bool { return raw != nil && !strictjson.IsNull(raw) }
 func mostSevere(errs ...error) error {
 	var first error
 	for _, err := range errs {
-		if err != nil && toProblem(err).code == codeMalformed {
+		if isMalformed(err) {
 			return err
 		}
 		if first == nil {
@@ -354,4 +354,4 @@ var webhookMemberHelp = map[string]string{
 	"events": ": it is an array of " + strings.Join(eventNames, ", "),
 }
 
-func isMalformed(err error) bool { return err != nil && toProblem(err).code == codeMalformed }
+func isMalformed(err error) bool { return err != nil && answerTo(err).Code == codeMalformed }

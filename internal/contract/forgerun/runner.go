@@ -29,7 +29,7 @@ var (
 		message: "the output of the run is invalid or incomplete",
 	}
 	runTimeout = failure{
-		code:    string(codeTimeout),
+		code:    codeTimeout,
 		message: "the run took longer than jobs may run",
 	}
 	runnerPanicked = failure{

@@ -277,12 +277,7 @@ func TestPaths(t *testing.T) {
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	t.Run("FR-004 FR-005 every kind has a code", func(t *testing.T) {
-		for _, k := range job.Kinds() {
-			if forgerun.KindCodes[k] == "" {
-				t.Errorf("%s is missing", k)
-			}
-		}
-		assertEqual(t, "rows", len(forgerun.KindCodes), len(job.Kinds()))
+		testkit.CheckErrorTable(t, forgerun.ErrorTable)
 	})
 	want := map[string]int{"RFA_REQUEST_MALFORMED": 400, "RFA_REQUEST_UNSUPPORTED_MEDIA_TYPE": 415,
 		"RFA_REQUEST_METHOD_NOT_ALLOWED": 405,
@@ -296,7 +291,10 @@ func TestProblems(t *testing.T) {
 		"RFA_STORAGE_DB_ERROR": 503, "RFA_STORAGE_UNAVAILABLE": 503,
 		"RFA_DEPENDENCY_TIMEOUT": 504, "RFA_CONFIG_INVALID": 503, "RFA_INTERNAL": 500}
 	t.Run("FR-005 FR-024 the 22 codes and their statuses", func(t *testing.T) {
-		got := forgerun.CodeStatuses()
+		got := map[string]int{}
+		for _, row := range forgerun.ErrorTable {
+			got[row.Code] = row.Status
+		}
 		assertEqual(t, "codes", len(got), 22)
 		for code, status := range want {
 			assertEqual(t, code, got[code], status)

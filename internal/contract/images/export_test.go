@@ -22,13 +22,8 @@ var (
 	Machine      = machine
 	PurgeMachine = purgeMachine
 	StatusOf     = statusOf
+	ErrorTable   = errorTable
 )
-
-// Meaning is what an error is in HTTP.
-func Meaning(err error) (int, string) { c, _ := codeOf(err); return codeInfos[c].status, string(c) }
-
-// KindHasCode reports whether the table has a row for a kind.
-func KindHasCode(k job.Kind) bool { _, known := kindCodes[k]; return known }
 
 // ClaimProposed claims the job of a message as a worker does.
 func (m *Images) ClaimProposed(ctx context.Context, body []byte, worker string) (j *job.Job,

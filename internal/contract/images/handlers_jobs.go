@@ -171,8 +171,8 @@ func (m *Images) replay(c *httpapi.Call) error {
 		return err
 	}
 	if !m.isDeadLetter(j) {
-		return &problem{codeNotReplayable,
-			"the job is " + statusOf(j.State) + ", not a dead letter"}
+		return &httpapi.CodedError{Code: codeNotReplayable,
+			Detail: "the job is " + statusOf(j.State) + ", not a dead letter"}
 	}
 	f, err := m.findFile(ctx, j.Owner)
 	if err != nil {

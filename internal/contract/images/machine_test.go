@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // allowed are the transitions of the document, each with what may cause it.
@@ -110,12 +111,7 @@ func TestMachineCounts(t *testing.T) {
 	}
 }
 
-func TestKinds(t *testing.T) {
+func TestErrorTable(t *testing.T) {
 	t.Parallel()
-	for _, k := range job.Kinds() {
-		status, code := images.Meaning(&job.Error{Kind: k})
-		if !images.KindHasCode(k) || status < 400 || code == "" {
-			t.Errorf("%s is answered with %d %q", k, status, code)
-		}
-	}
+	testkit.CheckErrorTable(t, images.ErrorTable)
 }

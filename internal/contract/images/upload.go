@@ -256,8 +256,8 @@ func (in *uploadRequest) readPart(part *multipart.Part) error {
 func formError(err error) error {
 	var known *job.Error
 	var refusal *httpapi.StatusError
-	var specific *problem
-	if errors.As(err, &known) || errors.As(err, &refusal) || errors.As(err, &specific) {
+	var coded *httpapi.CodedError
+	if errors.As(err, &known) || errors.As(err, &refusal) || errors.As(err, &coded) {
 		return err
 	}
 	return &job.Error{Kind: job.Malformed, Op: Name, Msg: "the form could not be read to its end",

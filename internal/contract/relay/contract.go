@@ -49,8 +49,9 @@ func (c *Config) validate() error {
 type Relay struct {
 	Config
 
-	engine  *engine.Engine // set by Mount
+	errors  httpapi.ErrorTable
 	metrics *metrics
+	engine  *engine.Engine // set by Mount
 }
 
 // New checks the config and registers the metrics.
@@ -62,7 +63,7 @@ func New(c Config) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Relay{Config: c, metrics: m}, nil
+	return &Relay{Config: c, errors: errorTable(c.RetryableStatus), metrics: m}, nil
 }
 
 // Contract describes Relay to the engine: no history, no messages, no limits, and dead letters that

@@ -1,33 +1,32 @@
 package relay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 )
 
-// retryableStatus stands in statuses for Config.RetryableStatus (G-RL-09).
-const retryableStatus = 0
-
-// statuses maps the kinds of job.Error.
-var statuses = map[job.Kind]int{
-	job.Internal:    http.StatusInternalServerError,
-	job.Malformed:   http.StatusBadRequest,
-	job.Invalid:     http.StatusUnprocessableEntity,
-	job.NotFound:    http.StatusNotFound,
-	job.Conflict:    http.StatusConflict,
-	job.Cycle:       http.StatusInternalServerError, // Relay has no dependencies
-	job.RunLost:     http.StatusNotFound,
-	job.TooLarge:    http.StatusRequestEntityTooLarge,
-	job.Full:        retryableStatus,
-	job.Unavailable: retryableStatus,
-	job.ReadOnly:    retryableStatus, // such as a full disk: clients should not give up the job
-	job.Aborted:     retryableStatus,
-	job.Timeout:     retryableStatus,
+// errorTable returns how errors are answered, with a status alone: Relay has no codes. retryable is
+// Config.RetryableStatus (G-RL-09). A StatusError keeps its status.
+func errorTable(retryable int) httpapi.ErrorTable {
+	return httpapi.ErrorTable{
+		{Status: http.StatusBadRequest, Kinds: []job.Kind{job.Malformed}},
+		{Status: http.StatusUnprocessableEntity, Kinds: []job.Kind{job.Invalid}},
+		{Status: http.StatusNotFound, Kinds: []job.Kind{job.NotFound, job.RunLost}},
+		{Status: http.StatusConflict, Kinds: []job.Kind{job.Conflict}},
+		{Status: http.StatusRequestEntityTooLarge, Kinds: []job.Kind{job.TooLarge}},
+		// ReadOnly may be a full disk: clients should not give up the job.
+		{Status: retryable, RetryAfter: time.Second, Kinds: []job.Kind{job.Full, job.Unavailable,
+			job.ReadOnly, job.Aborted, job.Timeout}},
+		// Relay has no dependencies, so that a cycle is a defect.
+		{Status: http.StatusInternalServerError, Kinds: []job.Kind{job.Internal, job.Cycle}},
+	}
 }
 
 func malformed(msg string) *job.Error { return &job.Error{Kind: job.Malformed, Op: Name, Msg: msg} }
@@ -39,42 +38,25 @@ var errNotFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no suc
 // sendError writes an error as plain text (RL-031). The text of a server error stays in the log;
 // the client gets only the request id to find it by.
 func (r *Relay) sendError(c *httpapi.Call, err error) {
-	status, msg, kind := r.statusOf(err)
-	if status >= http.StatusInternalServerError && status != r.RetryableStatus {
+	a := r.errors.Answer(err)
+	msg := cmp.Or(a.Detail, job.KindOf(err).String())
+	var e *job.Error
+	switch {
+	case a.Status >= http.StatusInternalServerError && a.Status != r.RetryableStatus:
 		msg = "an unexpected error; see the server's log for request " + c.RequestID()
+	case errors.As(err, &e) && e.Kind == job.Conflict && e.ID.Key != "": // RL-027
+		msg = fmt.Sprintf("a job with queue %q and id %q exists already", e.ID.Scope, e.ID.Key)
 	}
-	if status == r.RetryableStatus {
-		c.Header().Set("Retry-After", "1")
-	}
-	r.metrics.errors.WithLabelValues(kind).Inc()
-	c.Send(status, httpapi.Text, []byte(msg+"\n"))
+	c.SetRetryAfter(a.RetryAfter)
+	r.metrics.errors.WithLabelValues(kindLabel(err)).Inc()
+	c.Send(a.Status, httpapi.Text, []byte(msg+"\n"))
 }
 
-// statusOf returns the status of an error, the text that a client may read, and the error's kind
-// for the metrics.
-func (r *Relay) statusOf(err error) (status int, msg, kind string) {
+// kindLabel returns the kind of an error for the metrics.
+func kindLabel(err error) string {
 	var refusal *httpapi.StatusError
 	if errors.As(err, &refusal) {
-		return refusal.Status, refusal.Msg, "http " + strconv.Itoa(refusal.Status)
+		return "http " + strconv.Itoa(refusal.Status)
 	}
-	k := job.KindOf(err)
-	if status = statuses[k]; status == retryableStatus {
-		status = r.RetryableStatus
-	}
-	return status, errorText(err), k.String()
-}
-
-// errorText returns the text that a client may read, which leaves out an error's cause.
-func errorText(err error) string {
-	var e *job.Error
-	if !errors.As(err, &e) {
-		return job.Internal.String()
-	}
-	switch {
-	case e.Kind == job.Conflict && e.ID.Key != "": // RL-027
-		return fmt.Sprintf("a job with queue %q and id %q exists already", e.ID.Scope, e.ID.Key)
-	case e.Msg == "":
-		return e.Kind.String()
-	}
-	return e.Msg
+	return job.KindOf(err).String()
 }

@@ -20,8 +20,8 @@ func Routes() (all []string) {
 // Machine is the contract's table.
 var Machine = machine
 
-// Statuses is the table of errors.
-var Statuses = statuses
+// ErrorTable is the table of errors.
+var ErrorTable = errorTable
 
 // DecodeJobs is decodeJobs of version 2.
 func DecodeJobs(body []byte) ([]engine.Submission, error) { return decodeJobs(body, v2) }

@@ -153,8 +153,13 @@ func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
 
 // jobIndexError returns the error of a job with its index in the batch.
 func jobIndexError(err error, i int) *job.Error {
+	msg := job.KindOf(err).String()
+	var e *job.Error
+	if errors.As(err, &e) {
+		msg = cmp.Or(e.Msg, msg)
+	}
 	return &job.Error{Kind: job.KindOf(err), Op: "relay.decode",
-		Msg: fmt.Sprintf("job %d: %v", i, errorText(err))}
+		Msg: fmt.Sprintf("job %d: %s", i, msg)}
 }
 
 // decodeJob reads one job of a text that is valid JSON.

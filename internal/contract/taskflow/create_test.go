@@ -317,6 +317,7 @@ func TestTransport(t *testing.T) {
 		w.Do(t, "POST", jobsPath, jobSpec(), "Authorization", "Bearer secret").WantStatus(t, 201)
 	})
 	t.Run("TF-085 each kind of error has its code", func(t *testing.T) {
+		testkit.CheckErrorTable(t, taskflow.ErrorTable)
 		codes := map[string]int{"VALIDATION_ERROR": 400, "NOT_FOUND": 404, "CONFLICT": 409,
 			"PAYLOAD_TOO_LARGE": 413}
 		for _, k := range job.Kinds() {

@@ -1,60 +1,47 @@
 package taskflow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 )
 
-// code is the member code of an error's body: one of the document's three (TF-085), or one for an
-// error that the document does not define (G-TF-29, G-TF-32).
-type code string
-
+// The codes of an error's body: the document's three (TF-085), and those for errors that it does
+// not define (G-TF-29, G-TF-32).
 const (
-	codeValidation   code = "VALIDATION_ERROR"
-	codeNotFound     code = "NOT_FOUND"
-	codeConflict     code = "CONFLICT"
-	codeUnauthorized code = "UNAUTHORIZED"
-	codeMethod       code = "METHOD_NOT_ALLOWED"
-	codeTooLarge     code = "PAYLOAD_TOO_LARGE"
-	codeInternal     code = "INTERNAL_ERROR"
+	codeValidation   = "VALIDATION_ERROR"
+	codeNotFound     = "NOT_FOUND"
+	codeConflict     = "CONFLICT"
+	codeUnauthorized = "UNAUTHORIZED"
+	codeMethod       = "METHOD_NOT_ALLOWED"
+	codeTooLarge     = "PAYLOAD_TOO_LARGE"
+	codeInternal     = "INTERNAL_ERROR"
 )
 
-// errorInfo is an error's status and code.
-type errorInfo struct {
-	status int
-	code   code
-}
-
-// errorInfos maps the kinds of job.Error.
-var errorInfos = map[job.Kind]errorInfo{
-	job.Internal:    {http.StatusInternalServerError, codeInternal},
-	job.Malformed:   {http.StatusBadRequest, codeValidation},
-	job.Invalid:     {http.StatusBadRequest, codeValidation},
-	job.NotFound:    {http.StatusNotFound, codeNotFound},
-	job.Conflict:    {http.StatusConflict, codeConflict},
-	job.Cycle:       {http.StatusConflict, codeConflict}, // G-TF-05
-	job.RunLost:     {http.StatusConflict, codeConflict},
-	job.TooLarge:    {http.StatusRequestEntityTooLarge, codeTooLarge},
-	job.Full:        {http.StatusServiceUnavailable, codeInternal},
-	job.Unavailable: {http.StatusServiceUnavailable, codeInternal},
-	job.ReadOnly:    {http.StatusServiceUnavailable, codeInternal},
-	job.Aborted:     {http.StatusServiceUnavailable, codeInternal},
-	job.Timeout:     {http.StatusServiceUnavailable, codeInternal},
-}
-
-// httpErrorInfos maps the errors of httpapi, which come before the contract's own. A body that
-// came too slowly is incomplete and therefore invalid.
-var httpErrorInfos = map[int]errorInfo{
-	http.StatusUnauthorized:          {http.StatusUnauthorized, codeUnauthorized},
-	http.StatusNotFound:              {http.StatusNotFound, codeNotFound},
-	http.StatusMethodNotAllowed:      {http.StatusMethodNotAllowed, codeMethod},
-	http.StatusRequestTimeout:        {http.StatusBadRequest, codeValidation},
-	http.StatusRequestEntityTooLarge: {http.StatusRequestEntityTooLarge, codeTooLarge},
+// errorTable is how errors are answered. A body that came too slowly is incomplete and therefore
+// invalid, as is whatever else package httpapi refuses.
+var errorTable = httpapi.ErrorTable{
+	{Code: codeValidation, Status: http.StatusBadRequest,
+		Kinds: []job.Kind{job.Malformed, job.Invalid}, Unlisted: true},
+	{Code: codeUnauthorized, Status: http.StatusUnauthorized,
+		Statuses: []int{http.StatusUnauthorized}},
+	{Code: codeNotFound, Status: http.StatusNotFound, Kinds: []job.Kind{job.NotFound},
+		Statuses: []int{http.StatusNotFound}},
+	{Code: codeMethod, Status: http.StatusMethodNotAllowed,
+		Statuses: []int{http.StatusMethodNotAllowed}},
+	{Code: codeConflict, Status: http.StatusConflict, // of cycles: G-TF-05
+		Kinds: []job.Kind{job.Conflict, job.Cycle, job.RunLost}},
+	{Code: codeTooLarge, Status: http.StatusRequestEntityTooLarge, Kinds: []job.Kind{job.TooLarge},
+		Statuses: []int{http.StatusRequestEntityTooLarge}},
+	{Code: codeInternal, Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		Kinds: []job.Kind{job.Full, job.Unavailable, job.ReadOnly, job.Aborted, job.Timeout}},
+	{Code: codeInternal, Status: http.StatusInternalServerError, Kinds: []job.Kind{job.Internal}},
 }
 
 func invalid(format string, args ...any) error {
@@ -67,31 +54,26 @@ func conflict(format string, args ...any) error {
 
 var errNotFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
 
-// errorInfoOf returns the status and code of an error, and the text that a client may read.
-func errorInfoOf(err error) (errorInfo, string) {
-	return httpapi.MapError(err, errorInfos, httpErrorInfos,
-		errorInfo{http.StatusBadRequest, codeValidation})
-}
-
 // sendError writes an error (G-TF-21). The text of a server error stays in the log; the answer
 // carries only the request id to find it by. An outage is logged once and not for each request, so
 // its answers name none.
 func (t *TaskFlow) sendError(c *httpapi.Call, err error) {
-	m, msg := errorInfoOf(err)
+	a := errorTable.Answer(err)
+	msg := cmp.Or(a.Detail, job.KindOf(err).String())
 	switch {
-	case m.status == http.StatusServiceUnavailable:
-		c.Header().Set("Retry-After", "1")
+	case a.Status == http.StatusServiceUnavailable:
 		msg = "a dependency of the server is unavailable; try again"
-	case m.status >= http.StatusInternalServerError:
+	case a.Status >= http.StatusInternalServerError:
 		msg = "the request could not be served; see the server's log for request " + c.RequestID()
 	}
-	t.metrics.errors.WithLabelValues(string(m.code)).Inc()
+	c.SetRetryAfter(a.RetryAfter)
+	t.metrics.errors.WithLabelValues(a.Code).Inc()
 	o := strictjson.NewObject(make([]byte, 0, 256))
-	o.Text("code", string(m.code))
+	o.Text("code", a.Code)
 	o.Text("message", msg)
 	var e *job.Error
 	if errors.As(err, &e) && e.Kind == job.Cycle { // TF-037
 		o.Object("details", func(o *strictjson.Object) { o.Texts("cycle_path", e.Path) })
 	}
-	c.Send(m.status, httpapi.JSON, o.End())
+	c.Send(a.Status, httpapi.JSON, o.End())
 }

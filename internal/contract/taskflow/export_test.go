@@ -17,7 +17,13 @@ var (
 )
 
 // Meaning is what an error is in HTTP.
-func Meaning(err error) (int, string) { m, _ := errorInfoOf(err); return m.status, string(m.code) }
+func Meaning(err error) (int, string) {
+	a := errorTable.Answer(err)
+	return a.Status, a.Code
+}
+
+// ErrorTable is the table of errors.
+var ErrorTable = errorTable
 
 // ParseCreate reads the body of a create.
 func ParseCreate(body []byte) error {

@@ -311,11 +311,7 @@ func TestUnknownQuery(t *testing.T) {
 
 func TestKinds(t *testing.T) {
 	t.Parallel()
-	for _, k := range job.Kinds() {
-		if !workerapi.KindHasCode(k) {
-			t.Errorf("%s has no code", k)
-		}
-	}
+	testkit.CheckErrorTable(t, workerapi.ErrorTable)
 	for kind, want := range map[job.Kind]string{job.Unavailable: "STORAGE_UNAVAILABLE",
 		job.ReadOnly: "STORAGE_UNAVAILABLE",
 		job.Timeout:  "STORAGE_UNAVAILABLE", job.RunLost: "RUN_LOST",

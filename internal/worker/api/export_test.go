@@ -1,7 +1,5 @@
 package workerapi
 
-import "github.com/millrace/millrace/internal/job"
-
 // Routes lists the table for the comparison with the document.
 func Routes() (all []string) {
 	for _, r := range (&API{}).routes() {
@@ -12,9 +10,9 @@ func Routes() (all []string) {
 
 // CodeOf is the code and status of an error.
 func CodeOf(err error) (string, int) {
-	c := toProblem(err).code
-	return string(c), codeInfos[c].status
+	a := errorTable.Answer(err)
+	return a.Code, a.Status
 }
 
-// KindHasCode reports whether the table has a row for a kind.
-func KindHasCode(k job.Kind) bool { _, found := kindCodes[k]; return found }
+// ErrorTable is the table of errors.
+var ErrorTable = errorTable

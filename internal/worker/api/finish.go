@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -94,7 +95,7 @@ func (a *API) finishError(p *pendingFinish, err error) error {
 	if job.IsKind(err, job.Conflict) {
 		detail := "the job is " + p.current.contract.state(p.state) +
 			", which this run cannot leave that way; it may have to be started first"
-		return &problem{code: codeConflict, detail: detail, cause: err}
+		return &httpapi.CodedError{Code: codeConflict, Detail: detail, Err: err}
 	}
 	if err != nil {
 		return err

@@ -87,7 +87,7 @@ func (a *API) claimJob(c *httpapi.Call) error {
 	if job.IsKind(err, job.Conflict) {
 		detail := "the job is " + contract.state(existing.State) + " and cannot be claimed now: " +
 			"it is not ready, not due, or held back by a limit or pause"
-		return &problem{code: codeNotClaimable, detail: detail, cause: err}
+		return &httpapi.CodedError{Code: codeNotClaimable, Detail: detail, Err: err}
 	}
 	if err != nil {
 		return err

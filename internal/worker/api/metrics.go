@@ -59,8 +59,8 @@ func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error)
 		}
 	}
 	// All series exist from the start, at zero.
-	for code := range codeInfos {
-		m.errors.WithLabelValues(string(code))
+	for i := range errorTable {
+		m.errors.WithLabelValues(errorTable[i].Code)
 	}
 	for i := range contracts {
 		name := contracts[i].Name

@@ -112,7 +112,7 @@ func (o *outcome) verify(ctx context.Context, r *currentRun) error {
 // affectsOneRun reports whether an error is about one run only, so that the others can be
 // finished.
 func affectsOneRun(err error) bool {
-	c := toProblem(err).code
+	c := errorTable.Answer(err).Code
 	return c != codeUnavailable && c != codeInternal
 }
 

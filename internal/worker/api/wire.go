@@ -395,7 +395,7 @@ func (a *API) outcomeList(all []*outcome) []byte {
 		if o.err == nil {
 			b = appendStatus(b, o.job.ID.Key, o.current.contract.state(o.job.State))
 		} else {
-			b = a.appendRefusal(b, toProblem(o.err))
+			b = a.appendRefusal(b, o.err)
 		}
 		b = append(b, '}')
 	}
