@@ -365,21 +365,3 @@ func TestPortIsSmall(t *testing.T) {
 		}
 	}
 }
-
-// TestContractsAreAlike checks that the directories of the contracts have the same files, so that a
-// reader who knows one contract finds everything in the others.
-func TestContractsAreAlike(t *testing.T) {
-	t.Parallel()
-	contracts, err := os.ReadDir("../contract")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, contract := range contracts {
-		for _, name := range []string{"doc.go", "contract.go", "machine.go", "routes.go", "wire.go",
-			"errors.go", "openapi.yaml"} {
-			if _, err := os.Stat(filepath.Join("../contract", contract.Name(), name)); err != nil {
-				t.Errorf("%s has no %s", contract.Name(), name)
-			}
-		}
-	}
-}

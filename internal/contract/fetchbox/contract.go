@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/setting"
@@ -56,36 +59,30 @@ type Config struct {
 }
 
 func (c *Config) validate() error {
-	for _, check := range []struct {
-		invalid bool
-		message string
-	}{
-		{c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil || c.Random == nil,
-			"Log, Registry, Now, Elapsed and Random are needed"},
-		{c.Node == "" || c.Objects == nil || c.Streams == nil,
-			"Node, Objects and Streams are needed"},
-		{c.MaxResources < 1 || c.MaxManifest < 1,
-			"MaxResources and MaxManifest must be 1 or more"},
-		{c.Tries < 1 || c.MaxLostRuns < 1,
-			"Tries and MaxLostRuns must be 1 or more"},
-		{c.BackoffBase < 0,
-			"BackoffBase must not be below 0"},
-		{c.Lease <= 0,
-			"Lease must be above 0"},
-		{c.ConnectTimeout <= 0 || c.DownloadTimeout <= 0 || c.MaxDownload <= 0,
-			"ConnectTimeout, DownloadTimeout and MaxDownload must be above 0"},
-		{c.MaxPerHost < 0,
-			"MaxPerHost must not be below 0"},
-		{c.IdempotencyWindow <= 0,
-			"IdempotencyWindow must be above 0"},
-		{c.PruneInterval <= 0,
-			"PruneInterval must be above 0"},
-		{c.LedgerRetention < 0 || c.LedgerMaxBytes < 0,
-			"LedgerRetention and LedgerMaxBytes must be 0 or more"},
-	} {
-		if check.invalid {
-			return errors.New("fetchbox: " + check.message)
-		}
+	switch {
+	case c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil || c.Random == nil:
+		return errors.New("fetchbox: Log, Registry, Now, Elapsed and Random are needed")
+	case c.Node == "" || c.Objects == nil || c.Streams == nil:
+		return errors.New("fetchbox: Node, Objects and Streams are needed")
+	case c.MaxResources < 1 || c.MaxManifest < 1:
+		return errors.New("fetchbox: MaxResources and MaxManifest must be 1 or more")
+	case c.Tries < 1 || c.MaxLostRuns < 1:
+		return errors.New("fetchbox: Tries and MaxLostRuns must be 1 or more")
+	case c.BackoffBase < 0:
+		return errors.New("fetchbox: BackoffBase must not be below 0")
+	case c.Lease <= 0:
+		return errors.New("fetchbox: Lease must be above 0")
+	case c.ConnectTimeout <= 0 || c.DownloadTimeout <= 0 || c.MaxDownload <= 0:
+		return errors.New("fetchbox: ConnectTimeout, DownloadTimeout and MaxDownload must be " +
+			"above 0")
+	case c.MaxPerHost < 0:
+		return errors.New("fetchbox: MaxPerHost must not be below 0")
+	case c.IdempotencyWindow <= 0:
+		return errors.New("fetchbox: IdempotencyWindow must be above 0")
+	case c.PruneInterval <= 0:
+		return errors.New("fetchbox: PruneInterval must be above 0")
+	case c.LedgerRetention < 0 || c.LedgerMaxBytes < 0:
+		return errors.New("fetchbox: LedgerRetention and LedgerMaxBytes must be 0 or more")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Types)) {
 		if !validType(name) {
@@ -199,6 +196,52 @@ func (f *FetchBox) allowAttempts(j *job.Job) {
 	j.MaxAttempts = j.FailedAttempts + f.Tries
 	j.Retry = job.RetryPolicy{Strategy: job.Exponential, Base: f.BackoffBase, Max: maxBackoff,
 		After: j.FailedAttempts}
+}
+
+// Mount binds the contract to an engine and returns the handler of its paths. It is called once.
+// Clients and operators have a router each, as each has a token of its own.
+func (f *FetchBox) Mount(e *engine.Engine) httpapi.PrefixHandler {
+	f.engine = e
+	clients := f.router(submitPath, f.submitRoutes(), f.Token,
+		f.MaxManifest+gzipOverhead(f.MaxManifest)).MustMount()
+	operators := f.router(operatorsPath, f.operatorRoutes(), f.OperatorToken,
+		maxOperatorBody).MustMount()
+	return httpapi.PrefixHandler{
+		Name:     Name,
+		Prefixes: append(clients.Prefixes, operators.Prefixes...),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.URL.Path, operatorsPath) {
+				operators.Handler.ServeHTTP(w, r)
+				return
+			}
+			clients.Handler.ServeHTTP(w, r)
+		}),
+	}
+}
+
+// maxOperatorBody bounds the body of an operator's request, which is discarded, in bytes.
+const maxOperatorBody = 64 << 10
+
+// router is the router of one of the two groups of routes. All routes but the health check refuse
+// requests on a node whose objects or streams are not those of the database.
+func (f *FetchBox) router(prefix string, routes []httpapi.Route, token setting.Secret,
+	bodyLimit int64) *httpapi.Router {
+	for i := range routes {
+		if routes[i].Action != "health" {
+			routes[i].Handle = f.Shared.Guard(routes[i].Handle)
+		}
+	}
+	f.metrics.observe(routes)
+	return &httpapi.Router{
+		Name:       Name,
+		Prefixes:   []string{prefix},
+		Routes:     routes,
+		Token:      token,
+		BodyLimit:  bodyLimit,
+		WriteError: f.sendError,
+		Log:        f.Log,
+		Tracing:    f.Tracing,
+	}
 }
 
 // Await waits until the node has verified that its objects and streams are those that the database

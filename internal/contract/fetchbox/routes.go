@@ -2,11 +2,8 @@ package fetchbox
 
 import (
 	"net/http"
-	"strings"
 
-	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/setting"
 )
 
 const (
@@ -39,51 +36,5 @@ func (f *FetchBox) operatorRoutes() []httpapi.Route {
 			Handle: f.deadLetters, NoStore: true},
 		{Method: http.MethodPost, Pattern: deadLettersPath + "/{offset}/replay", Action: "replay",
 			Handle: f.replay},
-	}
-}
-
-// Mount binds the contract to an engine and returns the handler of its paths. It is called once.
-// Clients and operators have a router each, as each has a token of its own.
-func (f *FetchBox) Mount(e *engine.Engine) httpapi.PrefixHandler {
-	f.engine = e
-	clients := f.router(submitPath, f.submitRoutes(), f.Token,
-		f.MaxManifest+gzipOverhead(f.MaxManifest)).MustMount()
-	operators := f.router(operatorsPath, f.operatorRoutes(), f.OperatorToken,
-		maxOperatorBody).MustMount()
-	return httpapi.PrefixHandler{
-		Name:     Name,
-		Prefixes: append(clients.Prefixes, operators.Prefixes...),
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasPrefix(r.URL.Path, operatorsPath) {
-				operators.Handler.ServeHTTP(w, r)
-				return
-			}
-			clients.Handler.ServeHTTP(w, r)
-		}),
-	}
-}
-
-// maxOperatorBody bounds the body of an operator's request, which is discarded, in bytes.
-const maxOperatorBody = 64 << 10
-
-// router is the router of one of the two groups of routes. All routes but the health check refuse
-// requests on a node whose objects or streams are not those of the database.
-func (f *FetchBox) router(prefix string, routes []httpapi.Route, token setting.Secret,
-	bodyLimit int64) *httpapi.Router {
-	for i := range routes {
-		if routes[i].Action != "health" {
-			routes[i].Handle = f.Shared.Guard(routes[i].Handle)
-		}
-	}
-	f.metrics.observe(routes)
-	return &httpapi.Router{
-		Name:       Name,
-		Prefixes:   []string{prefix},
-		Routes:     routes,
-		Token:      token,
-		BodyLimit:  bodyLimit,
-		WriteError: f.sendError,
-		Log:        f.Log,
-		Tracing:    f.Tracing,
 	}
 }

@@ -27,3 +27,18 @@ func (f *FetchBox) RemoteWorkers() workerapi.Contract {
 		Check:       f.Shared.Check,
 	}
 }
+
+// successOutcome ends an attempt that stored its resource; result is JSON or nil.
+func successOutcome(result []byte) engine.Outcome {
+	return engine.Outcome{On: job.Succeeded, Result: result}
+}
+
+// failureOutcome ends an attempt that failed (FB-083). A retryable error leads to another attempt
+// while some are left, a final one to a dead letter.
+func failureOutcome(e *taskError) engine.Outcome {
+	cause := job.FailedForGood
+	if e.retryable {
+		cause = job.Failed
+	}
+	return engine.Outcome{On: cause, Failure: e.encode(), Reason: e.code, Delay: e.delay}
+}

@@ -66,47 +66,46 @@ func (c *Config) validate() error {
 			return fmt.Errorf("forgerun: there is no type %q", t)
 		}
 	}
-	for _, rule := range c.rules() {
-		if rule.violated {
-			return errors.New("forgerun: " + rule.text)
-		}
+	probable := c.FailureProbability >= 0 && c.FailureProbability <= 1 // false for NaN
+	switch {
+	case c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil ||
+		c.Random == nil:
+		return errors.New("forgerun: Log, Registry, Now, Elapsed and Random are needed")
+	case len(c.Types) == 0:
+		return errors.New("forgerun: Types must not be empty")
+	case c.Workers < 0:
+		return errors.New("forgerun: Workers must not be below 0")
+	case c.JobsPerWorker < 1:
+		return errors.New("forgerun: JobsPerWorker must be 1 or more")
+	case c.Heartbeat <= 0 || c.Heartbeat >= c.Lease:
+		return errors.New("forgerun: Heartbeat must be above 0 and below Lease")
+	case c.MaxRunTime <= 0:
+		return errors.New("forgerun: MaxRunTime must be above 0")
+	case c.CancelWindow < 0:
+		return errors.New("forgerun: CancelWindow must not be below 0")
+	case c.MaxRetries < 0:
+		return errors.New("forgerun: MaxRetries must not be below 0")
+	case c.BackoffBase < 0 || c.BackoffBase > c.BackoffMax:
+		return errors.New("forgerun: BackoffBase must be from 0 to BackoffMax")
+	case c.RatePerMinute < 1 || c.AnonymousPerMinute < 1:
+		return errors.New("forgerun: RatePerMinute and AnonymousPerMinute must be 1 or more")
+	case c.QuotaPerDay < 0:
+		return errors.New("forgerun: QuotaPerDay must not be below 0")
+	case c.MaxActiveJobs < 1 || c.QueueSize < 1:
+		return errors.New("forgerun: MaxActiveJobs and QueueSize must be 1 or more")
+	case c.BodyLimit < 1 || c.PayloadLimit < 1:
+		return errors.New("forgerun: BodyLimit and PayloadLimit must be 1 or more")
+	case !probable:
+		return errors.New("forgerun: FailureProbability must be from 0 to 1")
+	case !(c.DurationScale > 0):
+		return errors.New("forgerun: DurationScale must be above 0")
+	case c.Retention < 0 || c.RevokedKeyRetention < 0 || c.KeyLifetime < 0:
+		return errors.New("forgerun: Retention, RevokedKeyRetention and KeyLifetime must not " +
+			"be below 0")
+	case c.RequestTimeout < 0 || c.Grace < 0:
+		return errors.New("forgerun: RequestTimeout and Grace must not be below 0")
 	}
 	return nil
-}
-
-// configRule is one rule of the config, and whether the config breaks it.
-type configRule struct {
-	violated bool
-	text     string
-}
-
-// rules lists the rules of the config in the order in which they are reported.
-func (c *Config) rules() []configRule {
-	missing := c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil ||
-		c.Random == nil
-	probable := c.FailureProbability >= 0 && c.FailureProbability <= 1 // false for NaN
-	return []configRule{
-		{missing, "Log, Registry, Now, Elapsed and Random are needed"},
-		{len(c.Types) == 0, "Types must not be empty"},
-		{c.Workers < 0, "Workers must not be below 0"},
-		{c.JobsPerWorker < 1, "JobsPerWorker must be 1 or more"},
-		{c.Heartbeat <= 0 || c.Heartbeat >= c.Lease, "Heartbeat must be above 0 and below Lease"},
-		{c.MaxRunTime <= 0, "MaxRunTime must be above 0"},
-		{c.CancelWindow < 0, "CancelWindow must not be below 0"},
-		{c.MaxRetries < 0, "MaxRetries must not be below 0"},
-		{c.BackoffBase < 0 || c.BackoffBase > c.BackoffMax,
-			"BackoffBase must be from 0 to BackoffMax"},
-		{c.RatePerMinute < 1 || c.AnonymousPerMinute < 1,
-			"RatePerMinute and AnonymousPerMinute must be 1 or more"},
-		{c.QuotaPerDay < 0, "QuotaPerDay must not be below 0"},
-		{c.MaxActiveJobs < 1 || c.QueueSize < 1, "MaxActiveJobs and QueueSize must be 1 or more"},
-		{c.BodyLimit < 1 || c.PayloadLimit < 1, "BodyLimit and PayloadLimit must be 1 or more"},
-		{!probable, "FailureProbability must be from 0 to 1"},
-		{!(c.DurationScale > 0), "DurationScale must be above 0"},
-		{c.Retention < 0 || c.RevokedKeyRetention < 0 || c.KeyLifetime < 0,
-			"Retention, RevokedKeyRetention and KeyLifetime must not be below 0"},
-		{c.RequestTimeout < 0 || c.Grace < 0, "RequestTimeout and Grace must not be below 0"},
-	}
 }
 
 // ForgeRun is the contract. New comes first, then the engine is built with Contracts, then Mount
@@ -295,18 +294,4 @@ func (f *ForgeRun) Run(ctx context.Context) {
 		all.Go(func() { f.pool.Run(ctx, f.Grace) })
 	}
 	all.Wait()
-}
-
-// onTransitions counts, logs and traces the transitions that this node has committed. A canceled
-// job that runs on this node is stopped at once (FR-135).
-func (f *ForgeRun) onTransitions(moves []engine.Moved) {
-	for i := range moves {
-		m := &moves[i]
-		f.metrics.onTransition(m)
-		f.logTransition(m)
-		f.traceTransition(m)
-		if m.On == job.Canceled && f.bound.Load() != nil && f.pool != nil {
-			f.pool.Cancel(m.Job.ID)
-		}
-	}
 }

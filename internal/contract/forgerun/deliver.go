@@ -5,6 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
@@ -117,4 +120,10 @@ func (f *ForgeRun) autoRetry(ctx context.Context, m *job.Message) error {
 		return nil // retried before, no retries left, or pruned
 	}
 	return err
+}
+
+// deliverySpan starts the span of a try of a delivery (FR-244).
+func (f *ForgeRun) deliverySpan(ctx context.Context, attrs ...attribute.KeyValue) (context.Context,
+	trace.Span) {
+	return f.Tracing.StartClient(ctx, "deliver", attrs...)
 }

@@ -133,7 +133,8 @@ func rateLimitError(decision account.Decision, err error, caller string) error {
 }
 
 // errForbidden is the answer to a request for something of another client (FR-014).
-var errForbidden = &httpapi.CodedError{Code: codeForbidden, Detail: "this belongs to another client"}
+var errForbidden = &httpapi.CodedError{Code: codeForbidden,
+	Detail: "this belongs to another client"}
 
 // denialErrors are the answers to refused keys. They are sent before anything else is looked up,
 // so they do not reveal what exists (FR-031).

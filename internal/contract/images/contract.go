@@ -62,30 +62,23 @@ type Config struct {
 }
 
 func (c *Config) validate() error {
-	for _, check := range []struct {
-		invalid bool
-		message string
-	}{
-		{c.Log == nil || c.API == nil || c.Worker == nil || c.Now == nil || c.Random == nil,
-			"Log, API, Worker, Now and Random are needed"},
-		{c.Node == "" || c.Objects == nil || c.Bucket == "" || c.Queue == nil,
-			"Node, Objects, Bucket and Queue are needed"},
-		{!c.NoLocalWorkers && (c.Processor == nil || c.WorkDir == "" || c.Workers < 1),
-			"Processor, WorkDir and Workers are needed"},
-		{c.LockTimeout <= 0,
-			"LockTimeout must be above 0"},
-		{c.MaxAttempts < 1 || c.MaxUpload < 1,
-			"MaxAttempts and MaxUpload must be 1 or more"},
-		{c.MaxPixels < 1,
-			"MaxPixels must be 1 or more"},
-		{c.BackoffBase < 0 || c.BackoffMax < 0,
-			"BackoffBase and BackoffMax must be 0 or more"},
-		{!validSizes(c.Sizes),
-			"Sizes must be 1 to 20 whole numbers to 8192"},
-	} {
-		if check.invalid {
-			return errors.New("images: " + check.message)
-		}
+	switch {
+	case c.Log == nil || c.API == nil || c.Worker == nil || c.Now == nil || c.Random == nil:
+		return errors.New("images: Log, API, Worker, Now and Random are needed")
+	case c.Node == "" || c.Objects == nil || c.Bucket == "" || c.Queue == nil:
+		return errors.New("images: Node, Objects, Bucket and Queue are needed")
+	case !c.NoLocalWorkers && (c.Processor == nil || c.WorkDir == "" || c.Workers < 1):
+		return errors.New("images: Processor, WorkDir and Workers are needed")
+	case c.LockTimeout <= 0:
+		return errors.New("images: LockTimeout must be above 0")
+	case c.MaxAttempts < 1 || c.MaxUpload < 1:
+		return errors.New("images: MaxAttempts and MaxUpload must be 1 or more")
+	case c.MaxPixels < 1:
+		return errors.New("images: MaxPixels must be 1 or more")
+	case c.BackoffBase < 0 || c.BackoffMax < 0:
+		return errors.New("images: BackoffBase and BackoffMax must be 0 or more")
+	case !validSizes(c.Sizes):
+		return errors.New("images: Sizes must be 1 to 20 whole numbers to 8192")
 	}
 	return nil
 }
@@ -150,6 +143,30 @@ func (m *Images) Contracts() []engine.Contract {
 			job.ExpiredForGood},
 	}
 	return []engine.Contract{m.Contract(), purges}
+}
+
+// Mount binds the contract to an engine and returns the handler of its paths. It is called once. A
+// node whose objects are not those of the database refuses all requests.
+func (m *Images) Mount(e *engine.Engine) httpapi.PrefixHandler {
+	m.engine = e
+	m.bound.Store(e)
+	router := httpapi.Router{
+		Name:             Name,
+		Prefixes:         []string{prefix},
+		Routes:           m.routes(),
+		Token:            m.Token,
+		BodyLimit:        maxJSONBody,
+		WriteError:       m.sendError,
+		Log:              m.Log,
+		ObserveUnmatched: m.api.unmatched,
+		Tracing:          m.Tracing,
+	}
+	for i := range router.Routes {
+		r := &router.Routes[i]
+		r.Observe = m.api.route(r.Method, r.Pattern)
+		r.Handle = m.Shared.Guard(r.Handle)
+	}
+	return router.MustMount()
 }
 
 // Checks are the readiness checks of what Images needs beside the store: the objects and the

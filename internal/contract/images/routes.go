@@ -3,7 +3,6 @@ package images
 import (
 	"net/http"
 
-	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
@@ -51,28 +50,4 @@ func (m *Images) routes() []httpapi.Route {
 		{Method: http.MethodPost, Pattern: deadLettersPath + "/{job_id}/replay", Action: "replay",
 			Handle: m.replay},
 	}
-}
-
-// Mount binds the contract to an engine and returns the handler of its paths. It is called once. A
-// node whose objects are not those of the database refuses all requests.
-func (m *Images) Mount(e *engine.Engine) httpapi.PrefixHandler {
-	m.engine = e
-	m.bound.Store(e)
-	router := httpapi.Router{
-		Name:             Name,
-		Prefixes:         []string{prefix},
-		Routes:           m.routes(),
-		Token:            m.Token,
-		BodyLimit:        maxJSONBody,
-		WriteError:       m.sendError,
-		Log:              m.Log,
-		ObserveUnmatched: m.api.unmatched,
-		Tracing:          m.Tracing,
-	}
-	for i := range router.Routes {
-		r := &router.Routes[i]
-		r.Observe = m.api.route(r.Method, r.Pattern)
-		r.Handle = m.Shared.Guard(r.Handle)
-	}
-	return router.MustMount()
 }

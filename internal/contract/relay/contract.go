@@ -100,25 +100,3 @@ func (r *Relay) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	}
 	return router.MustMount()
 }
-
-// onTransitions traces transitions, and counts and logs timeouts, which no handler sees.
-func (r *Relay) onTransitions(moves []engine.Moved) {
-	for i := range moves {
-		m := &moves[i]
-		if r.Tracing.Enabled() {
-			r.traceTransition(m)
-		}
-		if m.On != job.Expired && m.On != job.ExpiredForGood {
-			continue
-		}
-		q := r.metrics.queue(m.Job.Queue)
-		q.observeRun(m.At.Sub(m.Job.StartedAt))
-		if m.On == job.Expired {
-			q.retries.Inc()
-			continue
-		}
-		q.exhausted.Inc()
-		telemetry.LogFinalFailure(r.Log, m.Job.ID.Key, m.Job.Queue, m.Job.Attempts,
-			"the last of its retries timed out; it is a dead letter")
-	}
-}

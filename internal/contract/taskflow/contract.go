@@ -96,18 +96,6 @@ func (t *TaskFlow) Contract() engine.Contract {
 	}
 }
 
-// onTransitions counts, logs and traces the transitions that this node has committed.
-func (t *TaskFlow) onTransitions(moves []engine.Moved) {
-	t.metrics.countTransitions(moves)
-	t.logTransitions(moves)
-	if !t.Tracing.Enabled() {
-		return
-	}
-	for i := range moves {
-		t.traceTransition(&moves[i])
-	}
-}
-
 // Mount binds TaskFlow to its engine and returns the handler of its routes. It is called once.
 func (t *TaskFlow) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	t.engine = e

@@ -17,8 +17,8 @@ import (
 // The jobs of a queue are executed in one of three ways (G-TF-02):
 //
 //	Queue.Handler   executed by
-//	http            this server, which sends the payload to Queue.URL (handler_http.go)
-//	simulate        this server, which waits and ends as the payload says (handler_simulate.go)
+//	http            this server, which sends the payload to Queue.URL (executor_http.go)
+//	simulate        this server, which waits and ends as the payload says (executor_simulate.go)
 //	none            remote workers, through the worker API (worker_api.go)
 
 func (q *Queue) hasHandler() bool {

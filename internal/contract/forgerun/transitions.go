@@ -5,6 +5,8 @@ import (
 	"context"
 	"log/slog"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
@@ -17,6 +19,20 @@ const (
 	expectedAttr = "expected_outcome"
 	eventAttr    = "event"
 )
+
+// onTransitions counts, logs and traces the transitions that this node has committed. A canceled
+// job that runs on this node is stopped at once (FR-135).
+func (f *ForgeRun) onTransitions(moves []engine.Moved) {
+	for i := range moves {
+		m := &moves[i]
+		f.metrics.onTransition(m)
+		f.logTransition(m)
+		f.traceTransition(m)
+		if m.On == job.Canceled && f.bound.Load() != nil && f.pool != nil {
+			f.pool.Cancel(m.Job.ID)
+		}
+	}
+}
 
 // logAttrs returns the attributes of every line about a job.
 func (f *ForgeRun) logAttrs(j *job.Job) []slog.Attr {
@@ -78,4 +94,33 @@ func (f *ForgeRun) transitionLevel(e *event) slog.Level {
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug
+}
+
+// traceTransition adds a span to the trace of the request, a submit or a retry, that has queued the
+// job. Together they show how long the job was QUEUED, ASSIGNED and RUNNING, and when its report
+// was ready (FR-242, FR-243, FR-245).
+func (f *ForgeRun) traceTransition(m *engine.Moved) {
+	if !f.Tracing.Enabled() || m.Job.Trace == "" {
+		return
+	}
+	ctx := telemetry.Resume(context.Background(), m.Job.Trace)
+	attrs := []attribute.KeyValue{
+		attribute.String(telemetry.JobID, m.Job.ID.Key),
+		attribute.String(telemetry.ClientID, m.Job.Owner),
+		attribute.String(scenarioAttr, m.Job.Kind),
+		attribute.String(telemetry.NextState, string(m.To)),
+	}
+	switch {
+	case m.From == running:
+		ctx = f.Tracing.RecordRun(ctx, m.Failure(), m.Job.StartedAt, m.At, attrs...)
+	case m.To == queued:
+		f.Tracing.Record(ctx, "enqueue", m.At, m.At, attrs...)
+	case m.To == assigned:
+		f.Tracing.Record(ctx, "assign", m.Since, m.At, attrs...)
+	case m.To == running:
+		f.Tracing.Record(ctx, "start", m.Since, m.At, attrs...)
+	}
+	if final(m.To) {
+		f.Tracing.Record(ctx, "report", m.At, m.At, attrs...)
+	}
 }

@@ -1,0 +1,100 @@
+package arch
+
+import (
+	"go/ast"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// contractFiles are the files of every contract, with what each is for.
+var contractFiles = map[string]string{
+	"doc.go":         "the contract in short, with a drawing of its states",
+	"contract.go":    "OpenAPI, Config and its validate, New, Contract, Mount, Run",
+	"machine.go":     "the state machine",
+	"routes.go":      "the table of routes",
+	"wire.go":        "the forms of jobs in requests and answers",
+	"errors.go":      "the table of errors, and sendError",
+	"metrics.go":     "the metrics",
+	"transitions.go": "what is counted, logged and traced of committed transitions",
+	"executor.go":    "how jobs are executed in this process",
+	"worker_api.go":  "what remote workers need, and the outcomes of attempts",
+	"openapi.yaml":   "the description for clients",
+}
+
+// withoutFile lists files that a contract does not need, with the reason.
+var withoutFile = map[string]string{
+	"relay/executor.go":   "its workers are all remote",
+	"relay/worker_api.go": "its own routes are for workers",
+}
+
+// placesOf names the file of a contract in which a function has to stand.
+var placesOf = map[string]string{"New": "contract.go", "Mount": "contract.go",
+	"Contract": "contract.go", "validate": "contract.go", "routes": "routes.go",
+	"sendError": "errors.go", "newMetrics": "metrics.go", "RemoteWorkers": "worker_api.go",
+	"onTransitions": "transitions.go"}
+
+// aRoute begins the comment of a handler.
+var aRoute = regexp.MustCompile(`^(GET|HEAD|POST|PUT|PATCH|DELETE) /`)
+
+// TestContractsAreAlike checks that the directories of the contracts have the same files with the
+// same contents, so that a reader who knows one contract finds everything in the others.
+func TestContractsAreAlike(t *testing.T) {
+	t.Parallel()
+	contracts, err := os.ReadDir("../contract")
+	if err != nil || len(contracts) == 0 {
+		t.Fatalf("found %d contracts: %v", len(contracts), err)
+	}
+	for _, contract := range contracts {
+		for name, purpose := range contractFiles {
+			key := path.Join(contract.Name(), name)
+			_, err := os.Stat(path.Join("../contract", key))
+			if err != nil && withoutFile[key] == "" {
+				t.Errorf("%s has no %s: %s", contract.Name(), name, purpose)
+			}
+			if err == nil && withoutFile[key] != "" {
+				t.Errorf("%s exists and stands among those that are not needed", key)
+			}
+		}
+	}
+}
+
+// TestContractsKeepTheirPlaces checks that functions which all contracts have stand in the same
+// files, and that each handler stands in a file named after what it serves: handlers_NOUN.go.
+func TestContractsKeepTheirPlaces(t *testing.T) {
+	t.Parallel()
+	handlers := map[string]int{} // by contract
+	for _, f := range load(t) {
+		if f.test || path.Dir(f.dir) != "internal/contract" {
+			continue
+		}
+		name := path.Base(f.path)
+		for _, d := range f.ast.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			if want := placesOf[fn.Name.Name]; want != "" && want != name {
+				t.Errorf("%s has the function %s, which belongs into %s", f.path, fn.Name.Name,
+					want)
+			}
+			if !aRoute.MatchString(fn.Doc.Text()) {
+				continue
+			}
+			handlers[f.dir]++
+			if !strings.HasPrefix(name, "handlers_") {
+				t.Errorf("%s has the handler %s, which belongs into handlers_NOUN.go", f.path,
+					fn.Name.Name)
+			}
+		}
+	}
+	contracts, err := os.ReadDir("../contract")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(handlers) != len(contracts) {
+		t.Errorf("found handlers of %d contracts, want %d", len(handlers), len(contracts))
+	}
+}

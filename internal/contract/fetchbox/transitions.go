@@ -1,0 +1,20 @@
+package fetchbox
+
+import (
+	"cmp"
+	"log/slog"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// onDeadTasks counts and logs the tasks that were given up on this node.
+func (f *FetchBox) onDeadTasks(moves []engine.Moved) {
+	f.metrics.deadLetters.Add(float64(len(moves)))
+	for i := range moves {
+		j := &moves[i].Job
+		l := decodeTaskLabel(j)
+		telemetry.LogFinalFailure(f.Log, l.jobID, j.Queue, attemptNumber(j, moves[i].On),
+			cmp.Or(moves[i].Reason, codeWorkerLost), slog.String("resource_id", l.resourceID))
+	}
+}
