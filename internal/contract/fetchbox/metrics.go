@@ -1,7 +1,6 @@
 package fetchbox
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // Values of the label result: how a submit ended.
@@ -46,52 +46,35 @@ var downloadCodes = []string{codeURL, codeHeader, codeRefused, codeRedirects, co
 	codeUnknownPool, "HTTP_403", "HTTP_404", "HTTP_429", "HTTP_500", "HTTP_503"}
 
 func newMetrics(r prometheus.Registerer, pools map[string]*Pool) (*metrics, error) {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fetchbox_" + name, Help: help})
-	}
-	counters := func(name, help string, label ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fetchbox_" + name,
-			Help: help}, label)
-	}
-	histogram := func(name, help string, buckets ...float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fetchbox_" + name,
-			Help: help, Buckets: buckets})
-	}
+	all := telemetry.NewMetrics(r)
 	m := &metrics{
-		requests: counters("api_requests_total", "Requests by route and status.", "route",
-			"status"),
-		ingested: counters("ingest_jobs_total", "Submits by result.", "result"),
-		ingestBytes: counter("ingest_bytes_total",
+		requests: all.Counters("fetchbox_api_requests_total", "Requests by route and status.",
+			"route", "status"),
+		ingested: all.Counters("fetchbox_ingest_jobs_total", "Submits by result.", "result"),
+		ingestBytes: all.Counter("fetchbox_ingest_bytes_total",
 			"Bytes of the manifests that were accepted, after decompression."),
-		ingestSeconds: histogram("ingest_duration_seconds",
+		ingestSeconds: all.Histogram("fetchbox_ingest_duration_seconds",
 			"Time from the header of a submit to its answer.",
-			1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 10),
-		inflight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fetchbox_worker_tasks_inflight",
-			Help: "Downloads in progress on this node."}),
-		downloadSeconds: histogram("worker_download_seconds",
+			[]float64{1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5,
+				10}),
+		inflight: all.Gauge("fetchbox_worker_tasks_inflight",
+			"Downloads in progress on this node."),
+		downloadSeconds: all.Histogram("fetchbox_worker_download_seconds",
 			"Time of one attempt at a download, including the upload to the object storage.",
-			5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30, 60),
-		downloadBytes: counter("worker_download_bytes_total", "Bytes downloaded."),
-		downloadFailures: counters("worker_download_failures_total",
+			[]float64{5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30, 60}),
+		downloadBytes: all.Counter("fetchbox_worker_download_bytes_total", "Bytes downloaded."),
+		downloadFailures: all.Counters("fetchbox_worker_download_failures_total",
 			"Attempts that failed, by the code of the failure.", "code"),
-		storageFailures: counters("worker_storage_failures_total",
+		storageFailures: all.Counters("fetchbox_worker_storage_failures_total",
 			"Downloads that could not be stored, by the code of the failure.", "code"),
-		deadLetters: counter("worker_dlq_total", "Dead letters."),
-		proxyFailures: counters("proxy_failures_total",
+		deadLetters: all.Counter("fetchbox_worker_dlq_total", "Dead letters."),
+		proxyFailures: all.Counters("fetchbox_proxy_failures_total",
 			"Failures of proxies, by pool.", "pool"),
-		prunedJobs: counter("ledger_pruned_jobs_total",
+		prunedJobs: all.Counter("fetchbox_ledger_pruned_jobs_total",
 			"Jobs removed from the ledger by age or size."),
 	}
-	for _, c := range []prometheus.Collector{m.requests,
-		m.ingested, m.ingestBytes, m.ingestSeconds,
-		m.inflight, m.downloadSeconds, m.downloadBytes, m.downloadFailures, m.storageFailures,
-		m.deadLetters, m.proxyFailures, m.prunedJobs} {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("fetchbox: %w", err)
-		}
-	}
 	m.createSeries(pools)
-	return m, nil
+	return m, all.Err()
 }
 
 // createSeries makes the series exist whose labels are known from the start.

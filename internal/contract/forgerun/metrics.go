@@ -2,7 +2,6 @@ package forgerun
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -40,23 +39,6 @@ type metrics struct {
 	databaseErrors prometheus.Counter
 }
 
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-}
-
-func counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-}
-
-func gauge(name, help string) prometheus.Gauge {
-	return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-}
-
-func histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help,
-		Buckets: buckets})
-}
-
 var (
 	waitBuckets = []float64{1e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5,
 		10, 30, 60, 300, 1800, 3600}
@@ -69,56 +51,55 @@ var (
 // newMetrics registers the metrics. Each label value has a sample from the start.
 func newMetrics(r prometheus.Registerer, depth prometheus.Collector,
 	available func() float64) (*metrics, error) {
+	all := telemetry.NewMetrics(r)
 	m := &metrics{
 		entries: map[job.State]prometheus.Counter{
-			created:   counter("jobs_submitted_total", "Jobs stored by submits."),
-			queued:    counter("jobs_queued_total", "Entries into QUEUED."),
-			running:   counter("jobs_running_total", "Entries into RUNNING."),
-			succeeded: counter("jobs_succeeded_total", "Entries into SUCCEEDED."),
-			failed:    counter("jobs_failed_total", "Entries into FAILED."),
-			canceled:  counter("jobs_canceled_total", "Entries into CANCELED."),
+			created:   all.Counter("jobs_submitted_total", "Jobs stored by submits."),
+			queued:    all.Counter("jobs_queued_total", "Entries into QUEUED."),
+			running:   all.Counter("jobs_running_total", "Entries into RUNNING."),
+			succeeded: all.Counter("jobs_succeeded_total", "Entries into SUCCEEDED."),
+			failed:    all.Counter("jobs_failed_total", "Entries into FAILED."),
+			canceled:  all.Counter("jobs_canceled_total", "Entries into CANCELED."),
 		},
-		idempotencyNew: counter("idempotency_new_total", "Submits that made a job."),
-		idempotencyHits: counter("idempotency_hits_total",
+		idempotencyNew: all.Counter("idempotency_new_total", "Submits that made a job."),
+		idempotencyHits: all.Counter("idempotency_hits_total",
 			"Submits answered with the job that their key had made before."),
-		idempotencyConflicts: counter("idempotency_conflicts_total",
+		idempotencyConflicts: all.Counter("idempotency_conflicts_total",
 			"Submits refused because their key belongs to another payload."),
-		queueWait: histogram("job_queue_wait_seconds", "Time from QUEUED to ASSIGNED.",
+		queueWait: all.Histogram("job_queue_wait_seconds", "Time from QUEUED to ASSIGNED.",
 			waitBuckets),
-		assigned: histogram("job_assigned_seconds", "Time from ASSIGNED to RUNNING.",
+		assigned: all.Histogram("job_assigned_seconds", "Time from ASSIGNED to RUNNING.",
 			waitBuckets),
-		execution: histogram("job_execution_seconds",
+		execution: all.Histogram("job_execution_seconds",
 			"Time from RUNNING to the state after it.", runBuckets),
-		scenarios: counters("jobs_by_scenario_total",
+		scenarios: all.Counters("jobs_by_scenario_total",
 			"Entries into a final state, by work kind and outcome.", "scenario", "outcome"),
-		scenarioSubmits: counters("jobs_submitted_by_scenario_total",
+		scenarioSubmits: all.Counters("jobs_submitted_by_scenario_total",
 			"Jobs stored by submits, by work kind.", "scenario"),
-		retries: counter("job_retries_total", "Failed jobs that were queued again."),
-		retrySuccesses: counter("job_retry_successes_total",
+		retries: all.Counter("job_retries_total", "Failed jobs that were queued again."),
+		retrySuccesses: all.Counter("job_retry_successes_total",
 			"Jobs that succeeded after a retry."),
-		deliveries: counter("webhook_deliveries_total",
+		deliveries: all.Counter("webhook_deliveries_total",
 			"Tries of deliveries that were sent."),
-		deliveryFailures: counter("webhook_failures_total",
+		deliveryFailures: all.Counter("webhook_failures_total",
 			"Tries of deliveries that failed: no answer, too late, or not 2xx."),
-		deliverySeconds: histogram("webhook_delivery_seconds",
+		deliverySeconds: all.Histogram("webhook_delivery_seconds",
 			"Time that a try of a delivery took.", requestBuckets),
-		heartbeats: counter("worker_heartbeats_total",
+		heartbeats: all.Counter("worker_heartbeats_total",
 			"Heartbeats of this node's workers."),
-		workers: gauge("workers", "Workers of this node."),
-		requests: counters("http_requests_total", "Requests, by route and status.",
+		workers: all.Gauge("workers", "Workers of this node."),
+		requests: all.Counters("http_requests_total", "Requests, by route and status.",
 			"method", "route", "status_code"),
-		latency: prometheus.NewHistogramVec(
-			prometheus.HistogramOpts{Name: "http_request_duration_seconds",
-				Help:    "Time from the header of a request to its answer, by route.",
-				Buckets: requestBuckets}, []string{"method", "route"}),
-		errors: counters("http_errors_total",
+		latency: all.Histograms("http_request_duration_seconds",
+			"Time from the header of a request to its answer, by route.", requestBuckets,
+			"method", "route"),
+		errors: all.Counters("http_errors_total",
 			"Requests answered with an error, by its code.", "error_code"),
-		databaseErrors: counter("database_errors_total",
+		databaseErrors: all.Counter("database_errors_total",
 			"Requests and runs that met an error of the database."),
 	}
-	if err := m.register(r, depth, available); err != nil {
-		return nil, err
-	}
+	all.Register(depth)
+	all.GaugeFunc("workers_available", "Workers of this node that can take a job.", available)
 	for i := range kinds {
 		m.scenarioSubmits.WithLabelValues(kinds[i].name)
 		for _, s := range []job.State{succeeded, failed, canceled} {
@@ -128,26 +109,7 @@ func newMetrics(r prometheus.Registerer, depth prometheus.Collector,
 	for i := range errorTable {
 		m.errors.WithLabelValues(errorTable[i].Code)
 	}
-	return m, nil
-}
-
-func (m *metrics) register(r prometheus.Registerer, depth prometheus.Collector,
-	available func() float64) error {
-	all := []prometheus.Collector{m.idempotencyNew, m.idempotencyHits, m.idempotencyConflicts,
-		m.queueWait, m.assigned, m.execution, m.scenarios, m.scenarioSubmits,
-		m.retries, m.retrySuccesses, m.deliveries, m.deliveryFailures, m.deliverySeconds,
-		m.heartbeats, m.workers, m.requests, m.latency, m.errors, m.databaseErrors, depth,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "workers_available",
-			Help: "Workers of this node that can take a job."}, available)}
-	for _, c := range m.entries {
-		all = append(all, c)
-	}
-	for _, c := range all {
-		if err := r.Register(c); err != nil {
-			return fmt.Errorf("forgerun: %w", err)
-		}
-	}
-	return nil
+	return m, all.Err()
 }
 
 // onTransition counts a transition.

@@ -1,7 +1,6 @@
 package images
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -20,13 +19,12 @@ type watch struct {
 	failures *prometheus.CounterVec // with one more label, the kind of the error
 }
 
-func newWatch(seconds, failures string, code string, buckets []float64, labels ...string) watch {
+func newWatch(all *telemetry.Metrics, seconds, failures string, code string, buckets []float64,
+	labels ...string) watch {
 	return watch{
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: seconds,
-			Help: "Time of calls, by operation.", Buckets: buckets}, labels),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: failures,
-			Help: "Calls that failed, by operation and kind of error."},
-			append(slices.Clone(labels), code)),
+		seconds: all.Histograms(seconds, "Time of calls, by operation.", buckets, labels...),
+		failures: all.Counters(failures, "Calls that failed, by operation and kind of error.",
+			append(slices.Clone(labels), code)...),
 	}
 }
 
@@ -75,29 +73,21 @@ type apiMetrics struct {
 }
 
 func newAPIMetrics(r prometheus.Registerer) (*apiMetrics, error) {
+	all := telemetry.NewMetrics(r)
 	buckets := []float64{0.1, 0.3, 0.5, 1, 2, 5, 10}
 	m := &apiMetrics{
-		seconds: prometheus.NewHistogramVec(
-			prometheus.HistogramOpts{Name: "http_request_duration_seconds",
-				Help: "Time from the header of a request to its answer.", Buckets: buckets},
-			[]string{"method", "route", "status_code"}),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "http_requests_total",
-			Help: "Requests."},
-			[]string{"method", "route", "status_code"}),
-		uploads: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "upload_size_bytes",
-			Help: "Sizes of accepted uploads.",
-			Buckets: []float64{1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288,
-				1048576}}, []string{"mime_type"}),
-		db: newWatch("db_query_duration_seconds", "db_query_error_total", "error_code",
+		seconds: all.Histograms("http_request_duration_seconds",
+			"Time from the header of a request to its answer.", buckets,
+			"method", "route", "status_code"),
+		requests: all.Counters("http_requests_total", "Requests.",
+			"method", "route", "status_code"),
+		uploads: all.Histograms("upload_size_bytes", "Sizes of accepted uploads.",
+			[]float64{1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288,
+				1048576}, "mime_type"),
+		db: newWatch(all, "db_query_duration_seconds", "db_query_error_total", "error_code",
 			buckets, "operation", "table"),
-		external: newWatch("external_duration_seconds", "external_error_total", "error_code",
+		external: newWatch(all, "external_duration_seconds", "external_error_total", "error_code",
 			buckets, "service", "operation"),
-	}
-	for _, c := range []prometheus.Collector{m.seconds, m.requests, m.uploads, m.db.seconds,
-		m.db.failures, m.external.seconds, m.external.failures} {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("images: %w", err)
-		}
 	}
 	for _, mime := range slices.Sorted(supportedTypes()) {
 		m.uploads.WithLabelValues(mime)
@@ -109,7 +99,7 @@ func newAPIMetrics(r prometheus.Registerer) (*apiMetrics, error) {
 		m.external.expect(storage, op)
 	}
 	m.external.expect(queueName, opSend)
-	return m, nil
+	return m, all.Err()
 }
 
 func (m *apiMetrics) query(op string, fn func() error) error { return m.db.call(fn, op, tableJobs) }

@@ -2,7 +2,6 @@ package images
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,41 +43,28 @@ type workerMetrics struct {
 
 func newWorkerMetrics(r prometheus.Registerer, bucket string,
 	e func() *engine.Engine) (*workerMetrics, error) {
+	all := telemetry.NewMetrics(r)
 	runs := []float64{0.1, 0.3, 0.5, 0.7, 1, 3, 5, 7, 10}
 	calls := []float64{0.1, 0.3, 0.5, 1, 3, 5, 7, 10}
 	m := &workerMetrics{bucket: bucket,
-		seconds: prometheus.NewHistogramVec(
-			prometheus.HistogramOpts{Name: "job_processing_duration_seconds",
-				Help: "Time of attempts, by the status they led to.", Buckets: runs},
-			[]string{"job_type", "status"}),
-		latency: prometheus.NewHistogramVec(
-			prometheus.HistogramOpts{Name: "job_queue_latency_milliseconds",
-				Help:    "Time from when a job could be claimed to the claim.",
-				Buckets: latencyBuckets()},
-			[]string{"job_type"}),
-		processed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "job_processed_total",
-			Help: "Attempts, by the status they led to."},
-			[]string{"job_type", "status"}),
-		errors: prometheus.NewCounterVec(
-			prometheus.CounterOpts{Name: "image_processing_errors_total",
-				Help: "Attempts to process an image that failed, by the type of the error."},
-			[]string{"error_type"}),
-		s3: newWatch("s3_operation_duration_seconds", "s3_operation_errors_total", "error_code",
-			calls, "operation", "bucket"),
-		db: newWatch("db_query_duration_seconds", "db_query_errors_total", "error_type", runs,
+		seconds: all.Histograms("job_processing_duration_seconds",
+			"Time of attempts, by the status they led to.", runs, "job_type", "status"),
+		latency: all.Histograms("job_queue_latency_milliseconds",
+			"Time from when a job could be claimed to the claim.", latencyBuckets(), "job_type"),
+		processed: all.Counters("job_processed_total", "Attempts, by the status they led to.",
+			"job_type", "status"),
+		errors: all.Counters("image_processing_errors_total",
+			"Attempts to process an image that failed, by the type of the error.", "error_type"),
+		s3: newWatch(all, "s3_operation_duration_seconds", "s3_operation_errors_total",
+			"error_code", calls, "operation", "bucket"),
+		db: newWatch(all, "db_query_duration_seconds", "db_query_errors_total", "error_type", runs,
 			"query_type"),
-		cdn: newWatch("cloudfront_operation_duration_seconds", "cloudfront_operation_errors_total",
-			"error_code", calls, "operation"),
+		cdn: newWatch(all, "cloudfront_operation_duration_seconds",
+			"cloudfront_operation_errors_total", "error_code", calls, "operation"),
 	}
-	for _, c := range []prometheus.Collector{m.seconds, m.latency, m.processed, m.errors,
-		m.s3.seconds, m.s3.failures, m.db.seconds, m.db.failures,
-		m.cdn.seconds, m.cdn.failures, queueGauges(e)} {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("images: %w", err)
-		}
-	}
+	all.Register(queueGauges(e))
 	m.expectAll()
-	return m, nil
+	return m, all.Err()
 }
 
 func (m *workerMetrics) expectAll() {

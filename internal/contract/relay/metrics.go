@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -55,40 +54,28 @@ var eventNames = map[string]string{
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	all := telemetry.NewMetrics(r)
 	buckets := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
 	m := &metrics{
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "relay_latency_seconds",
-			Help: "Time from when a job was due to when it was claimed.", Buckets: buckets},
-			[]string{"queue"}),
-		duration: prometheus.NewHistogramVec(
-			prometheus.HistogramOpts{Name: "relay_duration_seconds",
-				Help:    "Time from the claim of a job to its completion or timeout.",
-				Buckets: buckets},
-			[]string{"queue"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "relay_errors_total",
-			Help: "Requests answered with an error, by its kind."}, []string{"type"}),
-		requests: prometheus.NewHistogramVec(
-			prometheus.HistogramOpts{Name: "relay_http_request_duration_seconds",
-				Help: "Time from the header of a request to its answer, by route and class of " +
-					"status; long polls include their wait.",
-				Buckets: []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3,
-					500e-3, 2.5, 10, 30}}, []string{"route", "code"}),
+		latency: all.Histograms("relay_latency_seconds",
+			"Time from when a job was due to when it was claimed.", buckets, "queue"),
+		duration: all.Histograms("relay_duration_seconds",
+			"Time from the claim of a job to its completion or timeout.", buckets, "queue"),
+		errors: all.Counters("relay_errors_total",
+			"Requests answered with an error, by its kind.", "type"),
+		requests: all.Histograms("relay_http_request_duration_seconds",
+			"Time from the header of a request to its answer, by route and class of status; long "+
+				"polls include their wait.",
+			[]float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 500e-3, 2.5,
+				10, 30}, "route", "code"),
 		events: map[string]*prometheus.CounterVec{},
 		queues: map[string]*queueMetrics{},
 	}
-	all := []prometheus.Collector{m.latency, m.duration, m.errors, m.requests}
 	for name, help := range eventNames {
-		m.events[name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "relay_" + name +
-			"_total", Help: help}, []string{"queue"})
-		all = append(all, m.events[name])
-	}
-	for _, c := range all {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("relay: %w", err)
-		}
+		m.events[name] = all.Counters("relay_"+name+"_total", help, "queue")
 	}
 	m.other = m.newQueueMetrics(telemetry.OtherQueues)
-	return m, nil
+	return m, all.Err()
 }
 
 func (m *metrics) newQueueMetrics(label string) *queueMetrics {

@@ -2,7 +2,6 @@ package taskflow
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,37 +22,30 @@ type metrics struct {
 }
 
 func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, error) {
+	all := telemetry.NewMetrics(r)
 	buckets := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
-	entered := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "taskflow_transitions_total",
-		Help: "Jobs that entered a status; PENDING counts all that were created."},
-		[]string{"status"})
 	m := &metrics{
-		requests: prometheus.NewHistogramVec(
-			prometheus.HistogramOpts{Name: "taskflow_http_request_duration_seconds",
-				Help: "Time from the header of a request to its answer, by route and class of " +
-					"status.",
-				Buckets: []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3,
-					500e-3, 2.5, 10, 30}}, []string{"route", "code"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "taskflow_errors_total",
-			Help: "Requests answered with an error, by its code."}, []string{"code"}),
-		retries: prometheus.NewCounter(prometheus.CounterOpts{Name: "taskflow_retries_total",
-			Help: "Failed attempts after which a job is retried."}),
-		wait: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "taskflow_wait_seconds",
-			Help: "Time from when a job was due to when it was claimed.", Buckets: buckets}),
-		run: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "taskflow_run_seconds",
-			Help: "Time from the claim of a job to the end of the attempt.", Buckets: buckets}),
+		requests: all.Histograms("taskflow_http_request_duration_seconds",
+			"Time from the header of a request to its answer, by route and class of status.",
+			[]float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 500e-3, 2.5,
+				10, 30}, "route", "code"),
+		errors: all.Counters("taskflow_errors_total",
+			"Requests answered with an error, by its code.", "code"),
+		retries: all.Counter("taskflow_retries_total",
+			"Failed attempts after which a job is retried."),
+		wait: all.Histogram("taskflow_wait_seconds",
+			"Time from when a job was due to when it was claimed.", buckets),
+		run: all.Histogram("taskflow_run_seconds",
+			"Time from the claim of a job to the end of the attempt.", buckets),
 		transitions: map[job.State]prometheus.Counter{},
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.errors, m.retries, m.wait, m.run,
-		entered, queueGauges(e)} {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("taskflow: %w", err)
-		}
-	}
+	entered := all.Counters("taskflow_transitions_total",
+		"Jobs that entered a status; PENDING counts all that were created.", "status")
 	for _, s := range statuses {
 		m.transitions[s] = entered.WithLabelValues(string(s))
 	}
-	return m, nil
+	all.Register(queueGauges(e))
+	return m, all.Err()
 }
 
 // countTransitions counts transitions and observes how long jobs waited and attempts took.

@@ -1,7 +1,6 @@
 package workerapi
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,33 +29,22 @@ type metrics struct {
 // newMetrics registers the metrics, with a series for every contract, code and outcome from the
 // start: a rate over a series that appears later misses its first count.
 func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error) {
+	all := telemetry.NewMetrics(r)
 	m := &metrics{
-		requests: prometheus.NewHistogramVec(
-			prometheus.HistogramOpts{Name: "millrace_worker_api_request_duration_seconds",
-				Help: "Time from the header of a request to its answer, by action and class of " +
-					"status; a claim may wait for 30 s.",
-				Buckets: []float64{500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 500e-3, 2.5,
-					10, 30, 60}}, []string{"action", "code"}),
-		errors: prometheus.NewCounterVec(
-			prometheus.CounterOpts{Name: "millrace_worker_api_errors_total",
-				Help: "Requests, and outcomes of a batch, answered with an error, by its code."},
-			[]string{"code"}),
-		waiting: prometheus.NewGaugeVec(
-			prometheus.GaugeOpts{Name: "millrace_worker_api_waiting_claims",
-				Help: "Claims that are being served or wait for a job."}, []string{"contract"}),
-		claimed: prometheus.NewCounterVec(
-			prometheus.CounterOpts{Name: "millrace_worker_api_claimed_jobs_total",
-				Help: "Jobs claimed."}, []string{"contract"}),
-		finished: prometheus.NewCounterVec(
-			prometheus.CounterOpts{Name: "millrace_worker_api_ended_runs_total",
-				Help: "Runs that ended here, by outcome; the other claimed runs are in progress, were " +
-					"canceled or lost their lease."}, []string{"contract", "outcome"}),
-	}
-	for _, c := range []prometheus.Collector{m.requests, m.errors, m.waiting, m.claimed,
-		m.finished} {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("workerapi: %w", err)
-		}
+		requests: all.Histograms("millrace_worker_api_request_duration_seconds",
+			"Time from the header of a request to its answer, by action and class of status; a "+
+				"claim may wait for 30 s.",
+			[]float64{500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 500e-3, 2.5, 10, 30, 60},
+			"action", "code"),
+		errors: all.Counters("millrace_worker_api_errors_total",
+			"Requests, and outcomes of a batch, answered with an error, by its code.", "code"),
+		waiting: all.Gauges("millrace_worker_api_waiting_claims",
+			"Claims that are being served or wait for a job.", "contract"),
+		claimed: all.Counters("millrace_worker_api_claimed_jobs_total", "Jobs claimed.",
+			"contract"),
+		finished: all.Counters("millrace_worker_api_ended_runs_total",
+			"Runs that ended here, by outcome; the other claimed runs are in progress, were "+
+				"canceled or lost their lease.", "contract", "outcome"),
 	}
 	// All series exist from the start, at zero.
 	for i := range errorTable {
@@ -71,7 +59,7 @@ func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error)
 			m.finished.WithLabelValues(name, outcome)
 		}
 	}
-	return m, nil
+	return m, all.Err()
 }
 
 // route returns the function that records the requests of an action.
