@@ -12,6 +12,7 @@ import (
 // contractFiles are the files of every contract, with what each is for.
 var contractFiles = map[string]string{
 	"doc.go":         "the contract in short, with a drawing of its states",
+	"settings.go":    "the settings, with their defaults, meanings and checks",
 	"contract.go":    "OpenAPI, Config and its validate, New, Contract, Mount, Run",
 	"machine.go":     "the state machine",
 	"routes.go":      "the table of routes",
