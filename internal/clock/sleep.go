@@ -7,13 +7,31 @@ import (
 	"time"
 )
 
+// Timer starts a timer: passed receives when d has passed, and stop ends the timer before. Tests
+// replace it; nil is real time.
+type Timer func(d time.Duration) (passed <-chan time.Time, stop func())
+
+// Wait waits until d has passed or ctx ends, and reports whether d has passed.
+func (t Timer) Wait(ctx context.Context, d time.Duration) bool {
+	if t == nil {
+		t = realTimer
+	}
+	passed, stop := t(d)
+	defer stop()
+	select {
+	case <-passed:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func realTimer(d time.Duration) (<-chan time.Time, func()) {
+	timer := time.NewTimer(d)
+	return timer.C, func() { timer.Stop() }
+}
+
 // Sleep waits for d or until ctx ends, and reports whether ctx has not ended.
 func Sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
+	return Timer(nil).Wait(ctx, d) && ctx.Err() == nil
 }

@@ -22,3 +22,26 @@ func TestSleep(t *testing.T) {
 		t.Error("no sleep in an ended context reports that the context lives")
 	}
 }
+
+func TestTimer(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	if !clock.Timer(nil).Wait(ctx, time.Nanosecond) {
+		t.Error("the real timer reports that its time has not passed")
+	}
+	fires, stopped := make(chan time.Time, 1), 0
+	timer := clock.Timer(func(d time.Duration) (<-chan time.Time, func()) {
+		if d != time.Hour {
+			t.Errorf("the timer was started with %s", d)
+		}
+		return fires, func() { stopped++ }
+	})
+	fires <- time.Time{}
+	if !timer.Wait(ctx, time.Hour) || stopped != 1 {
+		t.Errorf("the replaced timer does not pass, or was stopped %d times, want 1", stopped)
+	}
+	cancel()
+	if timer.Wait(ctx, time.Hour) || stopped != 2 {
+		t.Errorf("a wait in an ended context passes, or its timer was stopped %d times", stopped)
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -160,6 +161,22 @@ type Loop struct {
 
 	mu      sync.Mutex
 	failing bool
+}
+
+// Until does something until it succeeds, with a pause between two tries, and reports whether it
+// has succeeded before ctx ended.
+func (l *Loop) Until(ctx context.Context, pause time.Duration,
+	do func(context.Context) error) bool {
+	for {
+		err := do(ctx)
+		l.Report(ctx, err)
+		if err == nil {
+			return true
+		}
+		if !clock.Sleep(ctx, pause) {
+			return false
+		}
+	}
 }
 
 // Report records the result of one round. An ended ctx counts as the reason of any failure, so the

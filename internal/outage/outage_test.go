@@ -204,3 +204,32 @@ func TestLoop(t *testing.T) {
 	}
 	new(outage.Loop).Report(context.Background(), broken)
 }
+
+// TestUntil checks that a loop pauses between tries, ends with the first success, and ends with
+// its context.
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log testkit.LogBuffer
+		l := &outage.Loop{Log: slog.New(slog.NewTextHandler(&log, nil)), Name: "limits"}
+		began, tries := time.Now(), 0
+		ok := l.Until(t.Context(), time.Second, func(context.Context) error {
+			if tries++; tries < 3 {
+				return errors.New("broken")
+			}
+			return nil
+		})
+		if took := time.Since(began); !ok || tries != 3 || took != 2*time.Second {
+			t.Errorf("ended %v after %d tries in %s, want true after 3 in 2s", ok, tries, took)
+		}
+		if text := log.String(); !strings.Contains(text, "a loop fails") ||
+			!strings.Contains(text, "works again") {
+			t.Errorf("logged %q", text)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second/2)
+		defer cancel()
+		if l.Until(ctx, time.Second, func(context.Context) error { return errors.New("x") }) {
+			t.Error("a loop that never succeeds reports success")
+		}
+	})
+}

@@ -28,6 +28,22 @@ type QueueGauges struct {
 // SetGauge reports the value of one gauge, with the values of its labels.
 type SetGauge func(desc *prometheus.Desc, value int64, labels ...string)
 
+// CountsOf returns a function for Counts that asks an engine for the counts of a contract. There is
+// no engine, and there are no jobs, before the contract is bound to one: bound returns nil then.
+func CountsOf[E interface {
+	comparable
+	Queues(ctx context.Context, contract string) ([]job.QueueCount, error)
+}](bound func() E, contract string) func(context.Context) ([]job.QueueCount, error) {
+	return func(ctx context.Context) ([]job.QueueCount, error) {
+		var none E
+		e := bound()
+		if e == none {
+			return nil, nil
+		}
+		return e.Queues(ctx, contract)
+	}
+}
+
 // Describe implements prometheus.Collector.
 func (q *QueueGauges) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range q.Descs {

@@ -13,7 +13,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
@@ -51,13 +50,9 @@ func (f *FetchBox) runLimits(ctx context.Context) {
 		}
 	}
 	loop := outage.Loop{Log: f.Log, Name: "limits of downloads"}
-	store := func() error {
-		err := f.engine.LimitQueues(ctx, Tasks, limits)
-		loop.Report(ctx, err)
-		return err
-	}
-	for store() != nil && clock.Sleep(ctx, limitRetryInterval) {
-	}
+	loop.Until(ctx, limitRetryInterval, func(ctx context.Context) error {
+		return f.engine.LimitQueues(ctx, Tasks, limits)
+	})
 }
 
 // runFetchers downloads the tasks of every job type until ctx ends and the running downloads have

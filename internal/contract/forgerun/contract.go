@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
@@ -51,15 +52,12 @@ type Config struct {
 	Tracing *telemetry.Tracing // nil makes no spans
 
 	// Timer replaces the real timers of simulated attempts; nil is real time.
-	Timer func(time.Duration) (passed <-chan time.Time, stop func())
+	Timer clock.Timer
 }
 
 func (c *Config) validate() error {
 	if c.RequestTimeout == 0 {
 		c.RequestTimeout = 30 * time.Second
-	}
-	if c.Timer == nil {
-		c.Timer = realTimer
 	}
 	for _, t := range c.Types {
 		if !slices.Contains(types, t) {

@@ -80,7 +80,7 @@ func (f *ForgeRun) simulate(ctx context.Context, j *job.Job,
 	limit := f.scaleDuration(f.MaxRunTime)
 	length := f.scaleDuration(time.Duration(d.durationMS) * time.Millisecond)
 	timesOut := length > limit || k.durationMS == overtime
-	if !f.sleep(ctx, min(length, limit)) {
+	if !f.Timer.Wait(ctx, min(length, limit)) {
 		return engine.Outcome{On: job.Released, Reason: runnerLost}
 	}
 	if timesOut { // FR-180
@@ -101,24 +101,6 @@ func (f *ForgeRun) simulate(ctx context.Context, j *job.Job,
 // scaleDuration applies duration_scale, which scales simulated work and its limit (G-FR-55).
 func (f *ForgeRun) scaleDuration(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * f.DurationScale)
-}
-
-// sleep waits for d and returns false if ctx ends before.
-func (f *ForgeRun) sleep(ctx context.Context, d time.Duration) bool {
-	passed, stop := f.Timer(d)
-	defer stop()
-	select {
-	case <-passed:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// realTimer is the default of Config.Timer.
-func realTimer(d time.Duration) (<-chan time.Time, func()) {
-	t := time.NewTimer(d)
-	return t.C, func() { t.Stop() }
 }
 
 // checksumSize is the length of the CRC-32 at the end of an output.

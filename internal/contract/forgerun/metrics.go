@@ -1,7 +1,6 @@
 package forgerun
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"sync"
@@ -203,18 +202,11 @@ var (
 		"Jobs that are CREATED and wait for their time.", nil, nil)
 )
 
-// queueGauges collects how many jobs there are that have not finished. There is no engine, and
-// there are no jobs, before the contract is bound to one.
+// queueGauges collects how many jobs there are that have not finished.
 func queueGauges(bound func() *engine.Engine) prometheus.Collector {
 	return &telemetry.QueueGauges{
-		Descs: []*prometheus.Desc{depthDesc, activeDesc, scheduledDesc},
-		Counts: func(ctx context.Context) ([]job.QueueCount, error) {
-			e := bound()
-			if e == nil {
-				return nil, nil
-			}
-			return e.Queues(ctx, Name)
-		},
+		Descs:  []*prometheus.Desc{depthDesc, activeDesc, scheduledDesc},
+		Counts: telemetry.CountsOf(bound, Name),
 		Gauges: func(counts []job.QueueCount, set telemetry.SetGauge) {
 			var all job.QueueCount
 			for _, c := range counts {

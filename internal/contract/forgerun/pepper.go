@@ -22,29 +22,24 @@ const pepperRetryInterval = 5 * time.Second
 // runPepper binds the pepper as soon as the store answers. If the store is bound to another pepper
 // it logs what the operator must do.
 func (f *ForgeRun) runPepper(ctx context.Context) {
-	bindLoop := outage.Loop{Log: f.Log, Name: "binding of the pepper"}
-	for {
+	loop := outage.Loop{Log: f.Log, Name: "binding of the pepper"}
+	var refusal error
+	bound := loop.Until(ctx, pepperRetryInterval, func(ctx context.Context) error {
 		err := f.bindPepper(ctx)
-		switch {
-		case err == nil:
-			bindLoop.Report(ctx, nil)
-			f.Log.Debug("the pepper is the store's")
-			return
-		case errors.Is(err, account.ErrPepper):
-			f.Log.Error("this node answers every request of ForgeRun with 503: start it again "+
-				"with the pepper file of the node that was started first on this store "+
-				"(secrets.pepper_file, else pepper in its data_dir)",
-				telemetry.ErrorCode, codeConfig, telemetry.ErrorMessage, err)
-			return
+		if errors.Is(err, account.ErrPepper) {
+			refusal = err
+			return nil
 		}
-		bindLoop.Report(ctx, err)
-		passed, stop := realTimer(pepperRetryInterval)
-		select {
-		case <-passed:
-		case <-ctx.Done():
-			stop()
-			return
-		}
+		return err
+	})
+	switch {
+	case refusal != nil:
+		f.Log.Error("this node answers every request of ForgeRun with 503: start it again "+
+			"with the pepper file of the node that was started first on this store "+
+			"(secrets.pepper_file, else pepper in its data_dir)",
+			telemetry.ErrorCode, codeConfig, telemetry.ErrorMessage, refusal)
+	case bound:
+		f.Log.Debug("the pepper is the store's")
 	}
 }
 

@@ -1,7 +1,6 @@
 package images
 
 import (
-	"context"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -158,18 +157,11 @@ var (
 		[]string{"job_type"}, nil)
 )
 
-// queueGauges collects how many jobs of each type there are that have not finished. There is no
-// engine, and there are no jobs, before the contract is bound to one.
+// queueGauges collects how many jobs of each type there are that have not finished.
 func queueGauges(bound func() *engine.Engine) prometheus.Collector {
 	return &telemetry.QueueGauges{
-		Descs: []*prometheus.Desc{depthDesc, activeDesc},
-		Counts: func(ctx context.Context) ([]job.QueueCount, error) {
-			e := bound()
-			if e == nil {
-				return nil, nil
-			}
-			return e.Queues(ctx, Name)
-		},
+		Descs:  []*prometheus.Desc{depthDesc, activeDesc},
+		Counts: telemetry.CountsOf(bound, Name),
 		Gauges: func(counts []job.QueueCount, set telemetry.SetGauge) {
 			all := map[string]job.QueueCount{}
 			for _, c := range counts {

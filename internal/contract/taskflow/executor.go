@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/webhook"
@@ -33,7 +34,7 @@ type Runner struct {
 	Grace    time.Duration // how long attempts may continue after the node was asked to stop
 
 	// Timer replaces the real timers of simulated attempts; nil is real time.
-	Timer func(time.Duration) (passed <-chan time.Time, stop func())
+	Timer clock.Timer
 }
 
 func (c *Config) validateQueues() error {
@@ -48,15 +49,7 @@ func (c *Config) validateQueues() error {
 			return fmt.Errorf("taskflow: queue %s needs URL, Timeout and Runner.Client", name)
 		}
 	}
-	if c.Runner.Timer == nil {
-		c.Runner.Timer = realTimer
-	}
 	return nil
-}
-
-func realTimer(d time.Duration) (<-chan time.Time, func()) {
-	t := time.NewTimer(d)
-	return t.C, func() { t.Stop() }
 }
 
 // maxSlots bounds the concurrent attempts of one queue on one node.
@@ -119,22 +112,8 @@ func (t *TaskFlow) limitQueues(ctx context.Context) bool {
 			limits[name] = q.MaxConcurrent
 		}
 	}
-	tries := outage.Loop{Log: t.Log, Name: "limits of queues"}
-	for {
-		err := t.engine.LimitQueues(ctx, Name, limits)
-		tries.Report(ctx, err)
-		switch {
-		case err == nil:
-			return true
-		case ctx.Err() != nil:
-			return false
-		}
-		passed, stop := realTimer(limitRetryInterval)
-		select {
-		case <-passed:
-		case <-ctx.Done():
-			stop()
-			return false
-		}
-	}
+	loop := outage.Loop{Log: t.Log, Name: "limits of queues"}
+	return loop.Until(ctx, limitRetryInterval, func(ctx context.Context) error {
+		return t.engine.LimitQueues(ctx, Name, limits)
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
@@ -15,7 +16,7 @@ import (
 
 // simulator executes jobs by waiting and then ending as their payload says (G-TF-37).
 type simulator struct {
-	timer func(time.Duration) (<-chan time.Time, func())
+	timer clock.Timer
 }
 
 // maxSimulatedRun bounds duration_ms.
@@ -66,11 +67,7 @@ func (s *simulator) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	if err != nil {
 		return FailedWith(t.Job, err.Error(), "payload", false)
 	}
-	passed, stop := s.timer(p.duration)
-	defer stop()
-	select {
-	case <-passed:
-	case <-ctx.Done(): // the node stops: the zero outcome releases the job
+	if !s.timer.Wait(ctx, p.duration) { // the node stops: the zero outcome releases the job
 		return engine.Outcome{}
 	}
 	return p.outcome(t.Job)

@@ -1,7 +1,6 @@
 package taskflow
 
 import (
-	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,18 +76,11 @@ func (m *metrics) route(name string) func(int, time.Duration) {
 var jobsDesc = prometheus.NewDesc("taskflow_jobs", "Jobs that are not over, by status.",
 	[]string{"status"}, nil)
 
-// queueGauges collects how many jobs there are that have not finished. There is no engine, and
-// there are no jobs, before the contract is bound to one.
+// queueGauges collects how many jobs there are that have not finished.
 func queueGauges(bound func() *engine.Engine) prometheus.Collector {
 	return &telemetry.QueueGauges{
-		Descs: []*prometheus.Desc{jobsDesc},
-		Counts: func(ctx context.Context) ([]job.QueueCount, error) {
-			e := bound()
-			if e == nil {
-				return nil, nil
-			}
-			return e.Queues(ctx, Name)
-		},
+		Descs:  []*prometheus.Desc{jobsDesc},
+		Counts: telemetry.CountsOf(bound, Name),
 		Gauges: func(counts []job.QueueCount, set telemetry.SetGauge) {
 			var all job.QueueCount
 			for _, c := range counts {
