@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// fakeRunner is a case whose every run takes the time it is told.
+// fakeRunner is a case whose every run takes a given time.
 type fakeRunner struct {
 	name string
 	log  *[]string

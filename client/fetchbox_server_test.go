@@ -142,7 +142,7 @@ func (s *boxServer) stored(tb testing.TB, jobID, resourceID string) string {
 	return string(text)
 }
 
-// pagesOrigin serves /a, /b and so on, and refuses /gone until it is told to serve that too.
+// pagesOrigin serves /a, /b and so on, and refuses /gone until it is set to serve that too.
 func pagesOrigin(tb testing.TB) (url string, restored *atomic.Bool) {
 	tb.Helper()
 	restored = &atomic.Bool{}

@@ -280,8 +280,8 @@ func TestRelay_headers(t *testing.T) {
 			t.Errorf("%s: headers %v", e.op, e.header)
 		}
 	}
-	if beat := d.requestsOf("heartbeat")[0]; beat.contentTypePresent || beat.body != "" {
-		t.Errorf("plain heartbeat has Content-Type or body %q", beat.body) // RL-053
+	if heartbeat := d.requestsOf("heartbeat")[0]; heartbeat.contentTypePresent || heartbeat.body != "" {
+		t.Errorf("plain heartbeat has Content-Type or body %q", heartbeat.body) // RL-053
 	}
 	polls := d.requestsOf("next")
 	if polls[0].header.Get("Prefer") != "" || polls[1].header.Get("Prefer") != "wait=1" {
@@ -310,21 +310,21 @@ func TestRelay_refusedUnsent(t *testing.T) {
 	_, getErr := relay.Get(ctx, "q", "")
 	_, existsErr := relay.Exists(ctx, "\xff", "1")
 	for name, err := range map[string]error{
-		"payload":       relay.Enqueue(ctx, []client.RelaySpec{broken}, ""),
-		"state":         relay.Enqueue(ctx, []client.RelaySpec{brokenState}, ""),
-		"year":          relay.Enqueue(ctx, []client.RelaySpec{year}, ""),
-		"not UTF-8":     relay.Enqueue(ctx, []client.RelaySpec{relaySpec("q", "a\xff")}, ""),
-		"beat state":    relay.Heartbeat(ctx, run, json.RawMessage(`nope`)),
-		"no run id":     relay.Heartbeat(ctx, client.RelayRun{Queue: "q", ID: "1"}, nil),
-		"requeue":       relay.Requeue(ctx, run, []client.RelaySpec{broken}, ""),
-		"complete":      relay.Complete(ctx, client.RelayRun{}),
-		"delete":        relay.Delete(ctx, "", "1"),
-		"next":          nextErr,
-		"get":           getErr,
-		"exists":        existsErr,
-		"base URL":      newError("relay.test"),
-		"base query":    newError("http://relay.test?x"),
-		"base nonsense": newError("http://%zz"),
+		"payload":         relay.Enqueue(ctx, []client.RelaySpec{broken}, ""),
+		"state":           relay.Enqueue(ctx, []client.RelaySpec{brokenState}, ""),
+		"year":            relay.Enqueue(ctx, []client.RelaySpec{year}, ""),
+		"not UTF-8":       relay.Enqueue(ctx, []client.RelaySpec{relaySpec("q", "a\xff")}, ""),
+		"heartbeat state": relay.Heartbeat(ctx, run, json.RawMessage(`nope`)),
+		"no run id":       relay.Heartbeat(ctx, client.RelayRun{Queue: "q", ID: "1"}, nil),
+		"requeue":         relay.Requeue(ctx, run, []client.RelaySpec{broken}, ""),
+		"complete":        relay.Complete(ctx, client.RelayRun{}),
+		"delete":          relay.Delete(ctx, "", "1"),
+		"next":            nextErr,
+		"get":             getErr,
+		"exists":          existsErr,
+		"base URL":        newError("relay.test"),
+		"base query":      newError("http://relay.test?x"),
+		"base nonsense":   newError("http://%zz"),
 	} {
 		var fail *client.Error
 		if !errors.Is(err, client.ErrInvalid) || !errors.As(err, &fail) || fail.Retryable() ||
@@ -396,7 +396,7 @@ func TestRelay_statuses(t *testing.T) {
 }
 
 // RL-029, RL-048, RL-056: every call survives retryable answers and broken
-// connections, and waits as long as it is told to.
+// connections, and waits as long as the server asks.
 func TestRelay_retries(t *testing.T) {
 	t.Parallel()
 	run := client.RelayRun{Queue: "q", ID: "1", RunID: "00000000-0000-4000-8000-000000000001"}

@@ -38,7 +38,7 @@ func exampleServer() (baseURL string, stop func()) {
 	return baseURL, stop
 }
 
-// fakeRelay is a Relay server in memory: faithful enough to judge the client by,
+// fakeRelay is a Relay server in memory: faithful enough to test the client with,
 // with a script of faults. It proves nothing about the real server.
 type fakeRelay struct {
 	mu          sync.Mutex

@@ -261,9 +261,8 @@ func TestJobWorker_lostAnswer(t *testing.T) {
 	}
 }
 
-// A run goes on under its heartbeats, a third of the lease apart.
-// A server that is away when a run ends, as at a restart, hears of it when it is back, however few
-// tries a call has.
+// A run goes on under its heartbeats, a third of the lease apart. A server that is away when a run
+// ends, as at a restart, gets the outcome when it is back, however few tries a call has.
 func TestJobWorker_outcomeSurvivesOutage(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -314,13 +313,13 @@ func TestJobWorker_heartbeats(t *testing.T) {
 			time.Sleep(65 * time.Second)
 			return nil, nil
 		})
-	beats := 0
+	heartbeats := 0
 	for _, s := range said {
 		if strings.HasPrefix(s, "heartbeat") {
-			beats++
+			heartbeats++
 		}
 	}
-	if beats != 6 || said[len(said)-1] != "complete r1 {}" {
+	if heartbeats != 6 || said[len(said)-1] != "complete r1 {}" {
 		t.Errorf("said %q, want 6 heartbeats and a completion", said)
 	}
 }
@@ -333,7 +332,7 @@ func TestJobWorker_drain(t *testing.T) {
 	}{
 		"G-TF-30 what is cut short is given back":         {errors.New("stopped"), `release r1 {}`},
 		"G-TF-30 what succeeds all the same is completed": {nil, `complete r1 {}`},
-		"G-TF-30 a final failure is told": {client.Final(errors.New("no")),
+		"G-TF-30 a final failure is sent": {client.Final(errors.New("no")),
 			`fail r1 {"error":"no","retryable":false}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -395,14 +394,14 @@ func TestJobWorker_stopsDuringPoll(t *testing.T) {
 					}
 					d.ServeHTTP(w, r)
 				}))
-				told := 0
+				calls := 0
 				w := client.JobWorker{API: api, Contract: client.ContractTaskFlow,
 					AfterRun: func(client.ClaimedJob) {
-						told++
+						calls++
 					},
 					Handlers: map[string]client.JobHandler{"": func(context.Context,
 						*client.JobRun) (json.RawMessage, error) {
-						t.Error("a job was begun after the stop")
+						t.Error("a job was started after the stop")
 						return nil, nil
 					}}}
 				started := time.Now()
@@ -412,8 +411,8 @@ func TestJobWorker_stopsDuringPoll(t *testing.T) {
 				if took := time.Since(started); took != tc.ends {
 					t.Errorf("Run took %s, want %s", took, tc.ends)
 				}
-				if said := d.outcomes(); !slices.Equal(said, tc.want) || told != len(tc.want) {
-					t.Errorf("said %q, want %q; AfterRun was called %d times", said, tc.want, told)
+				if said := d.outcomes(); !slices.Equal(said, tc.want) || calls != len(tc.want) {
+					t.Errorf("said %q, want %q; AfterRun was called %d times", said, tc.want, calls)
 				}
 			})
 		})

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// Whatever a handler leaves, a real server is told of the end of its run: nothing waits for a lease
+// Whatever a handler returns, the server gets an outcome of its run: nothing waits for a lease
 // to be over.
 func TestJobWorker_endsOnServer(t *testing.T) {
 	t.Parallel()
@@ -189,8 +189,8 @@ func (d *lossyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Runs that a try has ended whose answer was lost are told apart from those that were lost for
-// certain.
+// Runs that a request has ended whose answer was lost are distinguished from those that were lost
+// for certain.
 func TestWorkerAPI_FinishLostAnswer(t *testing.T) {
 	t.Parallel()
 	url, stop, err := serveFlow()

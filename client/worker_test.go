@@ -181,7 +181,7 @@ func TestWorker_heartbeatsAtAThird(t *testing.T) {
 				b.finish(nil)
 				b.wantRequests("heartbeat", tc.heartbeats)
 				if at := b.double.requestsOf("heartbeat")[0].at.Sub(start); at != tc.first {
-					b.Errorf("first beat after %s, want %s", at, tc.first)
+					b.Errorf("first heartbeat after %s, want %s", at, tc.first)
 				}
 			})
 		})
@@ -217,7 +217,7 @@ func TestWorker_timeoutZero(t *testing.T) {
 	})
 }
 
-// RL-020, RL-054, RL-073: a replaced or deleted job's handler is told, and its
+// RL-020, RL-054, RL-073: a replaced or deleted job's handler is canceled, and its
 // success is not reported.
 func TestWorker_lostRunIsNeverCompleted(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
@@ -254,7 +254,7 @@ func TestWorker_lostRunIsNeverCompleted(t *testing.T) {
 	})
 }
 
-// Without a confirmed beat for a whole timeout the run must be taken for lost.
+// Without a confirmed heartbeat for a whole timeout the run must be taken for lost.
 func TestWorker_lostBySilence(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
@@ -317,9 +317,9 @@ func TestWorker_heartbeatsAfterAFailure(t *testing.T) {
 		mustExist(b, b.relay, "q", "1", false)
 		b.finish(nil)
 		var confirmed []time.Duration
-		for _, beat := range b.double.requestsOf("heartbeat") {
-			if !beat.faulted {
-				confirmed = append(confirmed, beat.at.Sub(start))
+		for _, heartbeat := range b.double.requestsOf("heartbeat") {
+			if !heartbeat.faulted {
+				confirmed = append(confirmed, heartbeat.at.Sub(start))
 			}
 		}
 		want := []time.Duration{20 * time.Second, 40 * time.Second, 60 * time.Second}
@@ -376,7 +376,7 @@ func TestWorker_completionGivesUpWithTheLease(t *testing.T) {
 	})
 }
 
-// RL-052, RL-057: a state set goes out with the next beat, once; one saved
+// RL-052, RL-057: a state set goes out with the next heartbeat, once; one saved
 // goes out at once; what a failing handler had set is there for the next run.
 func TestWorker_state(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
@@ -390,7 +390,7 @@ func TestWorker_state(t *testing.T) {
 			}
 			must(b, run.SetState(json.RawMessage(`"old"`)))
 			must(b, run.SetState(raw))
-			time.Sleep(21 * time.Second) // two beats
+			time.Sleep(21 * time.Second) // two heartbeats
 			must(b, run.SaveState(ctx, json.RawMessage(`2`)))
 			last := json.RawMessage(`"last"`)
 			must(b, run.SetState(last))
@@ -402,8 +402,8 @@ func TestWorker_state(t *testing.T) {
 		}
 		b.finish(nil)
 		var bodies []string
-		for _, beat := range b.double.requestsOf("heartbeat") {
-			bodies = append(bodies, beat.body)
+		for _, heartbeat := range b.double.requestsOf("heartbeat") {
+			bodies = append(bodies, heartbeat.body)
 		}
 		if want := []string{string(raw), "", "2", `"last"`}; !slices.Equal(bodies, want) {
 			b.Errorf("heartbeats %q, want %q", bodies, want)
@@ -448,7 +448,7 @@ func TestWorker_requeue(t *testing.T) {
 			if !errors.Is(err, client.ErrConflict) {
 				b.Errorf("Requeue = %v, want ErrConflict", err)
 			}
-			time.Sleep(11 * time.Second) // still ours: a beat goes through
+			time.Sleep(11 * time.Second) // still ours: a heartbeat goes through
 			repeated := run.Job.RelaySpec
 			repeated.RunAt = time.Now().Add(24 * time.Hour)
 			must(b, run.Requeue(ctx, []client.RelaySpec{repeated, relaySpec("other", "new")},
@@ -456,7 +456,7 @@ func TestWorker_requeue(t *testing.T) {
 			if err := run.Requeue(ctx, nil, ""); !errors.Is(err, client.ErrRunFinished) {
 				b.Errorf("second Requeue = %v, want ErrRunFinished", err)
 			}
-			time.Sleep(30 * time.Second) // no beats for a run that is over
+			time.Sleep(30 * time.Second) // no heartbeats for a run that is over
 			return ctx.Err()
 		}})
 		time.Sleep(time.Minute)
@@ -469,7 +469,7 @@ func TestWorker_requeue(t *testing.T) {
 	})
 }
 
-// A beat must not mistake a requeue in progress for a loss.
+// A heartbeat must not mistake a requeue in progress for a loss.
 func TestWorker_requeueUnderHeartbeats(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 3*time.Second)
@@ -524,7 +524,7 @@ func TestWorker_failures(t *testing.T) {
 	}
 }
 
-// The worker's end leaves handlers their time, still beating.
+// The worker's end leaves handlers their time, still sending heartbeats.
 func TestWorker_drains(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 3*time.Second)
@@ -545,7 +545,7 @@ func TestWorker_drains(t *testing.T) {
 	})
 }
 
-// After the drain timeout the handlers are told; each outcome still counts.
+// After the drain timeout the handlers are canceled; each outcome still counts.
 func TestWorker_drainTimeout(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("yields", 3*time.Second)

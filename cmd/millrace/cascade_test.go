@@ -108,9 +108,9 @@ func (c *cascade) round(kill, fails bool) {
 		c.request(http.MethodPost, path, body, http.StatusOK, nil)
 		c.took = time.Since(started)
 	} else {
-		told := c.endRootAndKill(path, body)
+		acknowledged := c.endRootAndKill(path, body)
 		switch status := c.readStatuses(ids)["root"]; {
-		case status == client.TaskRunning && !told:
+		case status == client.TaskRunning && !acknowledged:
 			c.before++
 			c.request(http.MethodPost, path, body, http.StatusOK, nil)
 		case status == ended:
@@ -118,7 +118,7 @@ func (c *cascade) round(kill, fails bool) {
 			// RUN_LOST: it has been
 			c.request(http.MethodPost, path, body, http.StatusConflict, nil)
 		default:
-			c.t.Errorf("after the kill the root is %s, its end was acknowledged: %v", status, told)
+			c.t.Errorf("after the kill the root is %s, its end was acknowledged: %v", status, acknowledged)
 		}
 	}
 	if status := c.readStatuses(ids)["root"]; status != ended {

@@ -53,7 +53,7 @@ func TestCrash(t *testing.T) {
 }
 
 // awaitNoSessions waits until the database has ended what a killed process began: a commit that was
-// sent is carried out with nobody there to hear of it.
+// sent is carried out although nobody reads the answer.
 func awaitNoSessions(t *testing.T, db *sql.DB, name string) {
 	t.Helper()
 	pollUntil(t.Fatalf, "the sessions of a killed process to end", func() bool {
@@ -295,7 +295,8 @@ func (c *crashTest) inParallel(ids []string, fn func(id string)) {
 	all.Wait()
 }
 
-// continueRuns uses runs that were handed out before the kill: each beats, and some are completed.
+// continueRuns uses runs that were handed out before the kill: each sends heartbeats, and some are
+// completed.
 func (c *crashTest) continueRuns() {
 	c.t.Helper()
 	c.inParallel(idsOf(c.ledger.inStanding(standingClaimed)), func(id string) {
@@ -355,7 +356,7 @@ func (c *crashTest) sendRandomRequest(r *mathrand.Rand) bool {
 		return c.next(1 + r.IntN(8))
 	case n < 75:
 		if j := l.pick(r, standingEnding); j != nil {
-			state := fmt.Sprintf(`{"beat": %d}`, r.IntN(1000))
+			state := fmt.Sprintf(`{"heartbeat": %d}`, r.IntN(1000))
 			ok := c.request(http.MethodPatch, runPath(j), state, http.StatusAccepted, nil)
 			l.recordHeartbeat(j, state, ok)
 			return ok

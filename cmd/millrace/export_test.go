@@ -59,7 +59,7 @@ func TestExportPostgres(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "none")
 	var lines []string
-	// the handlers are told of the end
+	// the server records the end of each job a moment after its last download
 	pollUntil(t.Fatalf, "the ledger to come to rest", func() bool {
 		lines = strings.Split(strings.TrimSpace(export("--config", os.DevNull, "--set", store,
 			"--set", "data_dir="+dir)), "\n")

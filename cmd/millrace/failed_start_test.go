@@ -45,7 +45,7 @@ func TestFailedStartMakesNothing(t *testing.T) {
 	}{
 		"listen": {[]string{"listen=" + taken},
 			[]string{"the address " + taken + " is in use", "set listen to"}},
-		"listen of a room": {[]string{"relay.listen=" + taken},
+		"listen of a contract": {[]string{"relay.listen=" + taken},
 			[]string{"the address " + taken + " is in use", "set relay.listen to"}},
 		"stream.listen": {[]string{"stream.listen=" + taken},
 			[]string{"the address " + taken + " is in use", "set stream.listen to"}},

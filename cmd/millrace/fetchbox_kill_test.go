@@ -129,10 +129,10 @@ func TestFetchBoxKilledInMidDownload(t *testing.T) {
 	for range n {
 		<-half
 	}
-	begun := func() bool { // some of it is on the disk, but not where it will be
+	started := func() bool { // a part of it is on disk, in a temporary file
 		return len(k.partialBodies(t)) == n
 	}
-	pollUntil(t.Fatalf, "halves on the disk", begun)
+	pollUntil(t.Fatalf, "halves on the disk", started)
 	k.kill()
 	t.Run("FB-087 nothing torn is left", func(t *testing.T) {
 		if files := filesBelow(t, "resources", k.bucket()); len(files) != 0 {

@@ -44,9 +44,9 @@ func TestKilledInItsTerm(t *testing.T) {
 }
 
 func killDuringTerm(t *testing.T, binary, dir string, database func() *sql.DB, args ...string) {
-	var told sync.Map
+	var called sync.Map
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		told.Store(r.URL.Path, true)
+		called.Store(r.URL.Path, true)
 	}))
 	t.Cleanup(receiver.Close)
 	start := func() *launchedServer {
@@ -60,7 +60,7 @@ func killDuringTerm(t *testing.T, binary, dir string, database func() *sql.DB, a
 	work := func(s *launchedServer, path string) {
 		t.Helper()
 		submitWithReceiver(t, s.url, receiver.URL+path)
-		pollUntil(t.Fatalf, "the webhook", func() bool { _, is := told.Load(path); return is })
+		pollUntil(t.Fatalf, "the webhook", func() bool { _, is := called.Load(path); return is })
 		var made struct {
 			JobID string `json:"job_id"`
 		}
@@ -89,7 +89,7 @@ func killDuringTerm(t *testing.T, binary, dir string, database func() *sql.DB, a
 	}
 }
 
-// submitWithReceiver submits a job of a new client whose changes a receiver is told.
+// submitWithReceiver submits a job of a new client with a callback to a receiver.
 func submitWithReceiver(t *testing.T, at, receiver string) {
 	t.Helper()
 	if _, err := forgeClient(t, at).Submit(t.Context(),

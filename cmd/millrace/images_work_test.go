@@ -44,12 +44,12 @@ func TestImagesWork(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	type told struct {
+	type jobStatus struct {
 		Status string
 		Error  string `json:"last_error"`
 		Type   string `json:"last_error_type"`
 	}
-	state := func(jobID string) (j told) {
+	state := func(jobID string) (j jobStatus) {
 		t.Helper()
 		imageCall(t, server.url, "GET", "/images/v1/jobs/"+jobID, nil, 200, &j)
 		return j

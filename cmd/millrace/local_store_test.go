@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-// TestLocalStore: who goes from SQLite to PostgreSQL in the same directory is told of the jobs that
+// TestLocalStore: a start on PostgreSQL in a directory with a SQLite database names the jobs that
 // stay behind, before anything is made, also while the server that has them still runs.
 func TestLocalStore(t *testing.T) {
 	t.Parallel()

@@ -61,14 +61,14 @@ func launchNode(t *testing.T, name string, args ...string) *launchedServer {
 }
 
 // TestTraceOfAJob: what happens to a job is one trace, from the request over queue and run to the
-// report and what its callback is told, and it is sent before the process ends.
+// report and what its callback gets, and it is sent before the process ends.
 func TestTraceOfAJob(t *testing.T) {
 	t.Parallel()
 	collector := testkit.NewCollector(t)
-	told := make(chan struct{}, 100)
+	calls := make(chan struct{}, 100)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
-		told <- struct{}{}
+		calls <- struct{}{}
 	}))
 	defer receiver.Close()
 	s := launchNode(t, "data", "--set", "telemetry.otlp_endpoint="+collector.URL, "--set",
@@ -94,9 +94,9 @@ func TestTraceOfAJob(t *testing.T) {
 	}
 	for range 5 { // created, queued, assigned, started, succeeded
 		select {
-		case <-told:
+		case <-calls:
 		case <-ctx.Done():
-			t.Fatal("the callback was not told of everything")
+			t.Fatal("the callback did not get every event")
 		}
 	}
 	if err := s.terminate(); err != nil {

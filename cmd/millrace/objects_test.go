@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// TestBucketMissing: a bucket that was not made is told of at the start, by name, and holds no
+// TestBucketMissing: a bucket that does not exist is logged at the start, by name, and holds no
 // start up.
 func TestBucketMissing(t *testing.T) {
 	storage := outside.NewS3(t, "millrace")

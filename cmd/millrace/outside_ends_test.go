@@ -148,7 +148,7 @@ func TestFetchBoxWorkersKilled(t *testing.T) {
 		}
 		_ = work.Wait()
 		if got := strings.TrimSpace(string(text)); got != run.attempt {
-			t.Errorf("a run that is %s was told that it is attempt %s, want %s", run.ends, got,
+			t.Errorf("the claim after a run that is %s has attempt %s, want %s", run.ends, got,
 				run.attempt)
 		}
 	}

@@ -72,7 +72,7 @@ CREATE OR REPLACE TRIGGER refuse BEFORE INSERT OR UPDATE ON jobs EXECUTE FUNCTIO
 CREATE OR REPLACE TRIGGER refuse BEFORE INSERT OR UPDATE ON records EXECUTE FUNCTION refuse();`
 
 // TestDatabaseRefuses: whatever a database says when it lets nobody in, or what it cannot do for
-// reasons of its own, is an outage in the words of each contract and is told to the operator.
+// reasons of its own, is an outage in the words of each contract and is logged.
 func TestDatabaseRefuses(t *testing.T) {
 	t.Parallel()
 	server := outside.NewPostgres(t)
@@ -157,22 +157,22 @@ func TestLeasesOutliveRefusals(t *testing.T) {
 	_, body := requestCheck{method: "GET", path: "/v2/queues/mail/jobs"}.send(t, s.url)
 	_, run, _ := strings.Cut(body, `"run_id":"`)
 	run, _, _ = strings.Cut(run, `"`)
-	beat := requestCheck{method: "PATCH", path: "/v2/queues/mail/jobs/1/run-id/" + run}
-	if status, body := beat.send(t, s.url); status != http.StatusAccepted {
+	heartbeat := requestCheck{method: "PATCH", path: "/v2/queues/mail/jobs/1/run-id/" + run}
+	if status, body := heartbeat.send(t, s.url); status != http.StatusAccepted {
 		t.Fatal(status, body)
 	}
 	server.Exec("postgres", "ALTER DATABASE mine ALLOW_CONNECTIONS false")
 	server.Disconnect("mine")
 	started := time.Now()
 	pollUntil(t.Fatalf, "the lease to be over", func() bool {
-		if status, body := beat.send(t, s.url); status != http.StatusTooManyRequests {
+		if status, body := heartbeat.send(t, s.url); status != http.StatusTooManyRequests {
 			t.Fatalf("RL-056 got %d %s", status, body)
 		}
 		return time.Since(started) > 3*time.Second
 	})
 	server.Exec("postgres", "ALTER DATABASE mine ALLOW_CONNECTIONS true")
 	pollUntil(t.Fatalf, "heartbeats to be taken", func() bool {
-		status, body := beat.send(t, s.url)
+		status, body := heartbeat.send(t, s.url)
 		if status == http.StatusNotFound {
 			t.Fatalf("the job was taken away: %s", body)
 		}

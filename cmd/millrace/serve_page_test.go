@@ -21,7 +21,7 @@ var (
 	commandPattern = regexp.MustCompile(`<pre><code>(.+)</code></pre>`)
 )
 
-// What a browser is told at "/" is true: each link leads somewhere and the first command works as
+// What the page at "/" says is true: each link leads somewhere and the first command works as
 // it stands there.
 func TestPageOfAServer(t *testing.T) {
 	t.Parallel()

@@ -250,25 +250,25 @@ func TestSDKWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := receive(hook.Secret) // both sign for a day
-	if told.JobID != receipt.JobID || told.Name != client.ForgeJobSucceeded ||
-		told.Prev != client.ForgeRunning || told.Scenario != client.ForgeSuccessFast {
-		t.Errorf("FR-196 %+v", told)
+	notice := receive(hook.Secret) // both sign for a day
+	if notice.JobID != receipt.JobID || notice.Name != client.ForgeJobSucceeded ||
+		notice.Prev != client.ForgeRunning || notice.Scenario != client.ForgeSuccessFast {
+		t.Errorf("FR-196 %+v", notice)
 	}
 	var deliveries []client.ForgeRunDelivery
 	pollUntil(t.Fatalf, "the delivery to be recorded", func() bool {
 		deliveries = mustCollect(t, forge.Deliveries(ctx, hook.ID, 1))
 		return len(deliveries) == 1 && deliveries[0].Status == client.ForgeDelivered
 	})
-	if d := deliveries[0]; d.EventID != told.EventID || len(d.Tries) != 1 ||
+	if d := deliveries[0]; d.EventID != notice.EventID || len(d.Tries) != 1 ||
 		d.Tries[0].StatusCode != 200 || d.NextTryAt != nil {
 		t.Errorf("G-FR-62 %+v", d)
 	}
 	replay, err := forge.ReplayDelivery(ctx, hook.ID, deliveries[0].ID)
-	if err != nil || replay.EventID != told.EventID || replay.ID == deliveries[0].ID {
+	if err != nil || replay.EventID != notice.EventID || replay.ID == deliveries[0].ID {
 		t.Errorf("%+v, %v", replay, err)
 	}
-	if repeated := receive(fresh); repeated.EventID != told.EventID {
+	if repeated := receive(fresh); repeated.EventID != notice.EventID {
 		t.Errorf("replayed %+v", repeated)
 	}
 	if enabled, err := forge.EnableWebhook(ctx, hook.ID); err != nil || enabled.Disabled ||
@@ -290,8 +290,8 @@ func TestSDKWebhooks(t *testing.T) {
 	}
 	for _, want := range []client.ForgeRunEventName{client.ForgeJobCreated, client.ForgeJobQueued,
 		client.ForgeJobAssigned, client.ForgeJobStarted, client.ForgeJobSucceeded} {
-		if told := receive(key.CallbackSecret); told.Name != want {
-			t.Errorf("FR-189 %s, want %s", told.Name, want)
+		if notice := receive(key.CallbackSecret); notice.Name != want {
+			t.Errorf("FR-189 %s, want %s", notice.Name, want)
 		}
 	}
 }

@@ -90,7 +90,7 @@ func TestServeStoppedAtStart(t *testing.T) {
 	}
 }
 
-// TestWorkOutage: a server that is away is told once, and once that it is back.
+// TestWorkOutage: an outage of the server is logged once, and its end once.
 func TestWorkOutage(t *testing.T) {
 	t.Parallel()
 	binary, dir := mustMillrace(t), filepath.Join(t.TempDir(), "data")

@@ -43,7 +43,7 @@ func TestImages(t *testing.T) {
 			}
 		}
 	}
-	t.Run("a CDN needs what it is told at", func(t *testing.T) {
+	t.Run("a CDN needs its URL", func(t *testing.T) {
 		for cdn, needs := range map[string]string{"http": "images.cdn_url",
 			"cloudfront": "images.cloudfront_distribution"} {
 			_, err := load(Sources{Flags: map[string]string{"images.cdn": cdn}})

@@ -106,7 +106,7 @@ func TestThroughProxies(t *testing.T) {
 }
 
 // A proxy is no way around the guard: whatever is refused without one is refused before the proxy
-// hears of it.
+// gets it.
 func TestProxiesAndTheGuard(t *testing.T) {
 	t.Parallel()
 	for name, start := range proxyKinds {

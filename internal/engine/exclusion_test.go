@@ -68,9 +68,9 @@ type pair struct {
 	*world
 	first, second *engine.Engine
 	x             engine.Run
-	stopped       chan struct{} // told that the first has counted, and waits for release
+	stopped       chan struct{} // signals that the first has counted, and waits for release
 	release       func()
-	counted       chan struct{} // told that the second has counted
+	counted       chan struct{} // signals that the second has counted
 }
 
 // newPair makes two nodes. Queue q may have one run, or all queues two, with that of x.
@@ -157,9 +157,9 @@ func TestLimitsExcludeOnPostgres(t *testing.T) {
 	eachVerb(t, func(t *testing.T, verb, limited string) {
 		clock, url, application := testkit.NewClock(), pgtest.URL(t), rand.Text()
 		db := pgtest.DB(t, url)
-		patient := url + "&lock_timeout=60s&idle_in_transaction_session_timeout=60s"
-		p := newPair(t, limited, clock, openPostgresURL(t, patient, clock.Now),
-			openPostgresURL(t, patient+"&application_name="+application, clock.Now))
+		withTimeouts := url + "&lock_timeout=60s&idle_in_transaction_session_timeout=60s"
+		p := newPair(t, limited, clock, openPostgresURL(t, withTimeouts, clock.Now),
+			openPostgresURL(t, withTimeouts+"&application_name="+application, clock.Now))
 		p.exclude(verb, func() {
 			testkit.WaitUntil(t, "the second node to wait for the name of the limit", func() bool {
 				if len(p.counted) > 0 {

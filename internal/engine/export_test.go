@@ -43,7 +43,7 @@ func (c *combiner[C]) busy() bool {
 	return c.serving > 0 || len(c.waiting) > 0
 }
 
-// WithoutFloor makes waiting claims look only when they are woken.
+// WithoutFloor makes waiting claims look only when they are notified.
 func WithoutFloor(e *Engine) { e.pollInterval = time.Hour }
 
 // AwaitUpdates returns once so many updates wait for the store.

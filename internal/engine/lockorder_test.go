@@ -111,7 +111,7 @@ func TestParentsAreLockedInOneOrder(t *testing.T) {
 	})
 }
 
-// A claim of a child has nothing to tell a parent that has begun, and does not lock it: claims of
+// A claim of a child has nothing to tell a parent that has started, and does not lock it: claims of
 // the many children of one job do not wait for each other.
 func TestParentThatHasBegunIsNotLocked(t *testing.T) {
 	everywhere(t, made(), func(w *world) {

@@ -103,8 +103,8 @@ func (l *lockstep) step() {
 	ops := []struct {
 		weight int
 		op     func()
-	}{{20, l.submit}, {18, l.claim}, {4, l.claimJob}, {24, l.finish}, {5, l.beat}, {4, l.requeue},
-		{3, l.cancel}, {5, l.retry}, {4, l.remove},
+	}{{20, l.submit}, {18, l.claim}, {4, l.claimJob}, {24, l.finish}, {5, l.heartbeat},
+		{4, l.requeue}, {3, l.cancel}, {5, l.retry}, {4, l.remove},
 		{3, l.replace}, {4, l.sweep}, {12, l.advance}, {2, l.setQueue}, {2, l.publish},
 		{1, l.prune}, {1, l.restart}}
 	total := 0
@@ -333,14 +333,14 @@ func (l *lockstep) finish() {
 	})
 }
 
-func (l *lockstep) beat() {
+func (l *lockstep) heartbeat() {
 	h := l.handleOf()
 	progress := pick(l, nil, []byte("half"), []byte(strings.Repeat("much", 3000)))
 	seq := l.model.held(h)
 	id := l.model.jobs[seq].ID
 	byID := seq != 0 && l.random.IntN(2) == 0
 	lease := l.model.jobs[seq].Lease
-	l.same(fmt.Sprint("beat ", h), l.model.beat(seq, progress), func(s *side) string {
+	l.same(fmt.Sprint("heartbeat ", h), l.model.heartbeat(seq, progress), func(s *side) string {
 		if byID {
 			return outcome(s.HeartbeatJob(s.ctx, id, progress), "until "+lease.String())
 		}

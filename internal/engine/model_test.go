@@ -494,7 +494,7 @@ func (m *model) finish(handle int, on job.Cause, result []byte) string {
 	return string(m.jobs[seq].State) // of what is gone: nowhere
 }
 
-func (m *model) beat(seq int64, progress []byte) string {
+func (m *model) heartbeat(seq int64, progress []byte) string {
 	if seq == 0 {
 		return job.RunLost.String()
 	}

@@ -108,7 +108,7 @@ func TestClaimExcept(t *testing.T) {
 }
 
 // A node that has just started hands out nothing against the limits and pauses that stand: it knows
-// them before its first claim, without being told to load them.
+// them before its first claim, without an explicit load.
 func TestSettingsHoldFromTheStart(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c", in("paused")))
@@ -148,7 +148,7 @@ func TestSettingsAreHeard(t *testing.T) {
 		got <- jobs
 	}()
 	engine.AwaitWaiting(other, req, 1)
-	for { // until it listens it hears nothing
+	for { // it receives nothing until it listens
 		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
 		select {
 		case jobs := <-got:

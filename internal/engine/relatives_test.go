@@ -359,13 +359,13 @@ func TestFailuresOfChildren(t *testing.T) {
 // FB-089: the oldest that are settled go when all together are too large, with
 // their children; what children account for counts with the parent.
 func TestPrunedBySize(t *testing.T) {
-	var told, worlds atomic.Int64
+	var pruned, worlds atomic.Int64
 	contracts := madeWith("family", func(c *engine.Contract) {
-		c.MaxBytes, c.Pruned = 1000, func(n int) { told.Add(int64(n)) }
+		c.MaxBytes, c.Pruned = 1000, func(n int) { pruned.Add(int64(n)) }
 	})
 	t.Cleanup(func() {
-		if n := worlds.Load(); told.Load() != 2*n {
-			t.Errorf("told of %d jobs in %d worlds", told.Load(), n)
+		if n := worlds.Load(); pruned.Load() != 2*n {
+			t.Errorf("Pruned was called for %d jobs in %d worlds", pruned.Load(), n)
 		}
 	})
 	everywhere(t, contracts, func(w *world) {

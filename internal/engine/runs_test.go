@@ -51,7 +51,8 @@ func TestTwoPhases(t *testing.T) {
 	})
 }
 
-// A judge sees the job of a current run, refuses with its own words, and holds up nobody else.
+// Decide gets the job of a current run and may refuse with an error of its own, which concerns no
+// other run.
 func TestFinishBy(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/b"))
@@ -68,7 +69,7 @@ func TestFinishBy(t *testing.T) {
 		j, err := w.FinishBy(w.ctx, engine.Run{Run: a.Run},
 			func(j *job.Job) (engine.Outcome, error) {
 				if j.ID != id("brief/a") || j.Run != a.Run || j.Attempts != 1 {
-					w.Errorf("the judge saw %+v", j)
+					w.Errorf("Decide got %+v", j)
 				}
 				return engine.Outcome{On: job.Released}, nil
 			})
@@ -77,7 +78,7 @@ func TestFinishBy(t *testing.T) {
 			w.Errorf("released: %+v", j)
 		}
 		none := func(*job.Job) (engine.Outcome, error) {
-			w.Error("a lost run was judged")
+			w.Error("Decide was called for a lost run")
 			return engine.Outcome{}, nil
 		}
 		w.fails(second(w.FinishBy(w.ctx, a, none)), job.RunLost)
@@ -122,7 +123,7 @@ func TestBeat(t *testing.T) {
 		big := bytes.Repeat([]byte{0, 0xff}, 5<<10)
 		w.submit(sub("brief/a"))
 		r := w.run("brief/a")
-		beat := func(progress []byte, want []byte) {
+		heartbeat := func(progress []byte, want []byte) {
 			w.Helper()
 			w.Advance(20 * time.Second)
 			until, err := w.Heartbeat(w.ctx, r, progress)
@@ -130,19 +131,19 @@ func TestBeat(t *testing.T) {
 			if err != nil || !until.Equal(w.Now().Add(30*time.Second)) ||
 				!j.LeaseUntil.Equal(until) || !bytes.Equal(j.Progress, want) ||
 				!j.UpdatedAt.Equal(w.Now()) {
-				w.Fatalf("beat until %v, %v; the job is %+v", until, err, j)
+				w.Fatalf("heartbeat until %v, %v; the job is %+v", until, err, j)
 			}
 		}
-		beat(nil, nil)
-		beat([]byte("1"), []byte("1"))
-		beat(nil, []byte("1")) // RL-053, G-RL-05
-		beat(big, big)         // kept apart
-		beat(nil, big)         //
-		beat([]byte{}, nil)    // empty is not the same as left alone
-		beat([]byte("2"), []byte("2"))
-		// G-RL-18: a late beat counts as long as nobody noticed.
+		heartbeat(nil, nil)
+		heartbeat([]byte("1"), []byte("1"))
+		heartbeat(nil, []byte("1")) // RL-053, G-RL-05
+		heartbeat(big, big)         // kept apart
+		heartbeat(nil, big)         //
+		heartbeat([]byte{}, nil)    // empty is not the same as left alone
+		heartbeat([]byte("2"), []byte("2"))
+		// G-RL-18: a late heartbeat counts as long as nobody noticed.
 		w.Advance(time.Hour)
-		beat(nil, []byte("2"))
+		heartbeat(nil, []byte("2"))
 		w.ok(w.HeartbeatJob(w.ctx, id("brief/a"), []byte("3")))
 		w.Advance(30 * time.Second)
 		jobs := w.claim("brief", 1)
@@ -193,7 +194,7 @@ func TestFinishAllKeepsOutcomesApart(t *testing.T) {
 	})
 }
 
-// Of two who end one run at the same time one is heard; a beat beside them does
+// Of two requests that end one run at the same time one succeeds; a heartbeat beside them does
 // not bring the run back.
 func TestOneOfManyEndingsCounts(t *testing.T) {
 	everywhere(t, made(), func(w *world) {

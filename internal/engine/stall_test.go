@@ -63,7 +63,7 @@ func TestAStallIsNotTheWorkersSilence(t *testing.T) {
 	engine.AwaitUpdates(e, 1)
 	all.Go(func() {
 		if _, err := e.Heartbeat(ctx, engine.Run{Run: jobs[0].Run}, nil); err != nil {
-			t.Errorf("the beat that waited: %v", err)
+			t.Errorf("the heartbeat that waited: %v", err)
 		}
 	})
 	engine.AwaitUpdates(e, 2)
@@ -116,7 +116,7 @@ func TestAnOutageIsNotTheWorkersSilence(t *testing.T) {
 	expire(1, "a lease later")
 }
 
-// Each jump of the clock and each stall of the store is told once, with its length.
+// Each jump of the clock and each stall of the store is logged once, with its length.
 func TestJumpsAreLogged(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock()
@@ -198,7 +198,7 @@ func TestARefusedUpdateIsNoOutage(t *testing.T) {
 }
 
 // Claims that come together share the bound on bytes of one look; nobody is
-// told that there is nothing while there is.
+// answered that there is nothing while there is.
 func TestClaimsOfLargeJobsTogether(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

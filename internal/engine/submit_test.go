@@ -188,7 +188,7 @@ func TestQueueSize(t *testing.T) {
 		}
 		w.fails(second(w.Submit(w.ctx, engine.Ignore, subs(sub("phased/a"), sub("phased/d")))),
 			job.Full)
-		w.claim("phased", 1) // what runs leaves room
+		w.claim("phased", 1) // running jobs do not count
 		w.submit(sub("phased/d"))
 		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/e")))), job.Full)
 		w.is(`brief/x: queued ready
@@ -203,7 +203,8 @@ func TestQueueSize(t *testing.T) {
 			brief q: 0 waiting 3 ready 0 leased
 			phased other: 0 waiting 1 ready 0 leased
 			phased q: 2 waiting 2 ready 1 leased`)
-		// What comes due while it is full waits until there is room, and nobody else with it.
+		// What comes due while it is full waits until the queue is below its limit, and does not
+		// delay other jobs.
 		w.submit(sub("graph/due", due(3*time.Hour)))
 		w.Advance(3 * time.Hour)
 		promoted := func(want int) {

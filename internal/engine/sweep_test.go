@@ -193,7 +193,7 @@ func TestOutletsAreApart(t *testing.T) {
 		select {
 		case <-posted:
 		default:
-			w.Error("nobody was told")
+			w.Error("the hook was not called")
 		}
 		n, err := w.Publish(w.ctx, func(_ context.Context, all []job.Message) error {
 			for _, m := range all {
@@ -418,7 +418,7 @@ func TestJobsOfUnknownContractsAreLeftAlone(t *testing.T) {
 func TestNextDue(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		next := func() time.Duration { d, err := w.NextDue(w.ctx); w.ok(err); return d }
-		nudged := func() bool {
+		signaled := func() bool {
 			select {
 			case <-w.DueChanged():
 				return true
@@ -426,15 +426,15 @@ func TestNextDue(t *testing.T) {
 				return false
 			}
 		}
-		if d := next(); d != engine.SweepInterval || nudged() {
+		if d := next(); d != engine.SweepInterval || signaled() {
 			w.Error(d)
 		}
 		w.submit(sub("brief/far", due(time.Hour)))
-		if d := next(); d != engine.SweepInterval || nudged() {
+		if d := next(); d != engine.SweepInterval || signaled() {
 			w.Error(d)
 		}
 		w.submit(sub("brief/near", due(300*time.Millisecond)))
-		if d := next(); d != 300*time.Millisecond || !nudged() {
+		if d := next(); d != 300*time.Millisecond || !signaled() {
 			w.Error(d)
 		}
 		w.Advance(time.Second)

@@ -179,7 +179,7 @@ func (w *world) submit(batch ...engine.Submission) {
 	}
 }
 
-// claim claims one job of the queues, up to n, and returns its run.
+// claim claims up to n jobs of the queues and returns them.
 func (w *world) claim(contract string, n int, queues ...string) []*job.Job {
 	w.Helper()
 	jobs, err := w.Claim(w.ctx, engine.ClaimRequest{Contract: contract, Queues: queues, Max: n,

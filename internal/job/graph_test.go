@@ -59,7 +59,7 @@ func TestFindCycle(t *testing.T) {
 	}
 }
 
-// G-TF-04: an edit is judged by what it brings, not by what was stored before.
+// G-TF-04: an edit is checked by what it changes, not by what was stored before.
 func TestDetectCycleTakesTheNewDependencies(t *testing.T) {
 	t.Parallel()
 	known := map[string][]string{"a": {"b"}, "b": {"c"}, "c": nil}

@@ -30,14 +30,14 @@ var machine = job.MustMachine(map[job.State]job.Phase{"created": job.Waiting, "q
 	{From: "running", On: job.Expired, To: "queued"},
 })
 
-// node is an engine with its duties on a store; events come in as they happen.
+// node is an engine with its maintenance on a store; events come in as they happen.
 type node struct {
 	testing.TB
 	*engine.Engine
 	ctx   context.Context
 	moves chan engine.Moved
 	log   *logs
-	stop  func() // ends the duties and waits for them
+	stop  func() // ends maintenance and waits for it
 }
 
 // logs gathers what is logged.
@@ -121,7 +121,7 @@ func (n *node) await(key string, on job.Cause) engine.Moved {
 }
 
 // expires lets time pass in small steps, as it does, until a job's lease is over:
-// a leap past the lease while a duty waits for the store would be a stall of it.
+// a leap past the lease while a loop waits for the store would be a stall of it.
 func (n *node) expires(key string, c *testkit.Clock) {
 	n.Helper()
 	passing := time.NewTicker(time.Millisecond)
@@ -147,7 +147,7 @@ func to(deliver func(context.Context, []job.Message) error) []maintenance.Publis
 	return []maintenance.Publisher{{Deliver: deliver}}
 }
 
-// Each duty takes its step by itself; all end with their context.
+// Each loop runs by itself; all end with their context.
 func TestDutiesDoTheirSteps(t *testing.T) {
 	t.Parallel()
 	c := testkit.NewClock()
@@ -193,7 +193,7 @@ func TestDutiesDoTheirSteps(t *testing.T) {
 	}
 }
 
-// A job never starts before its time, and the one who waits for it is woken when
+// A job never starts before its time, and the claim that waits for it is notified when
 // that has come. This one is on the real clock.
 func TestPromoteIsNotEarly(t *testing.T) {
 	t.Parallel()
@@ -215,7 +215,7 @@ func TestPromoteIsNotEarly(t *testing.T) {
 	n.stop()
 }
 
-// failing is a store that fails for as long as it is told to.
+// failing is a store that fails for as long as it is set to.
 type failing struct {
 	store.Store
 	fails atomic.Bool
@@ -238,7 +238,7 @@ func (s *failing) View(ctx context.Context, fn func(store.Reader) error) error {
 	return s.Store.View(ctx, fn)
 }
 
-// Duties survive a store that is away for a while, without spinning and without
+// Maintenance loops survive a store that is away for a while, without spinning and without
 // filling the log.
 func TestDutiesSurviveAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
@@ -251,9 +251,9 @@ func TestDutiesSurviveAStoreThatIsAway(t *testing.T) {
 	n.submit("a", c.Now().Add(time.Minute))
 	s.fails.Store(true)
 	before := s.calls.Load()
-	duties := []string{"promote", "expire", "publish", "prune", "gauge"}
-	testkit.WaitUntil(t, "every duty to meet the store", func() bool {
-		return !slices.ContainsFunc(duties, func(d string) bool {
+	loops := []string{"promote", "expire", "publish", "prune", "gauge"}
+	testkit.WaitUntil(t, "every loop to use the store", func() bool {
+		return !slices.ContainsFunc(loops, func(d string) bool {
 			return !strings.Contains(n.log.text(),
 				"level=DEBUG msg=\"a loop waits for a part\" loop="+d)
 		})
@@ -268,7 +268,7 @@ func TestDutiesSurviveAStoreThatIsAway(t *testing.T) {
 	n.expires("a", c)
 	n.stop()
 	if strings.Contains(n.log.text(), "level=WARN") {
-		t.Errorf("duties tell of the store, which tells of itself: %s", n.log.text())
+		t.Errorf("the loops log an outage of the store, which the store logs itself: %s", n.log.text())
 	}
 }
 

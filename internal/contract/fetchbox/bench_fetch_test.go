@@ -138,8 +138,8 @@ func fetchLoop(b *testing.B, url string) {
 	}
 	b.ResetTimer()
 	ctx, cancel := context.WithCancel(context.Background())
-	var duties sync.WaitGroup
-	duties.Go(func() {
+	var loops sync.WaitGroup
+	loops.Go(func() {
 		(&maintenance.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler),
 			Publishers: []maintenance.Publisher{{Deliver: w.fetchbox.Deliver}}}).Run(ctx)
 	})
@@ -151,7 +151,7 @@ func fetchLoop(b *testing.B, url string) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "downloads/s")
 	stop()
 	cancel()
-	duties.Wait()
+	loops.Wait()
 }
 
 // BenchmarkLargeDownload stores one large file and reports the most memory that was in use

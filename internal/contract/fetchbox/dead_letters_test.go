@@ -52,10 +52,10 @@ func TestLettersBeforeTheEnd(t *testing.T) {
 		testkit.Receive(t, "a batch that is refused", refused)
 		assertEqual(t, "failed tasks", w.status(t, id, "in_progress").Failed, 1)
 		assertEqual(t, "letters", len(w.letters(t, "").Items), 0)
-		assertEqual(t, "ends that were told", len(h.finalized), 0)
+		assertEqual(t, "jobs that were finalized", len(h.finalized), 0)
 		stalled.Store(false)
-		assertEqual(t, "told status", h.wait(t).Status, "failed")
-		assertEqual(t, "letters when the end is told", len(w.letters(t, "").Items), 1)
+		assertEqual(t, "finalized status", h.wait(t).Status, "failed")
+		assertEqual(t, "letters when the job is finalized", len(w.letters(t, "").Items), 1)
 		testkit.WaitUntil(t, "the job to be over", func() bool {
 			return w.get(t, id).Status == "failed"
 		})

@@ -218,7 +218,7 @@ func testMalformed(t *testing.T, w *world, conn *nats.Conn) {
 	})
 }
 
-// finalizeAll lets every job that ended be told of.
+// finalizeAll finalizes every job that ended.
 func (w *world) finalizeAll(t testing.TB) {
 	t.Helper()
 	for _, j := range w.claimOf(t, fetchbox.Name, 100) {

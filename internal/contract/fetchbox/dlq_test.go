@@ -129,7 +129,7 @@ func TestDeadLetters(t *testing.T) {
 			assertEqual(t, "counts", fmt.Sprint(v.Completed, v.Failed), "2 1")
 			w.replay(t, offset).WantError(t, 409, "CONFLICT", "done")
 		})
-		t.Run("FB-077 G-FB-37 the handler is not told again", func(t *testing.T) {
+		t.Run("FB-077 G-FB-37 the handler is not called again", func(t *testing.T) {
 			for _, j := range w.claimOf(t, fetchbox.Name, 1) {
 				assertEqual(t, "state", j.State, job.State("closing"))
 				w.finish(t, j, outcomeOf(j))

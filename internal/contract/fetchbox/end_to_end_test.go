@@ -74,7 +74,7 @@ func TestWhole(t *testing.T) {
 			assertEqual(t, "object", string(w.object(t,
 				"s3://millrace/resources/default/"+r.JobID+"/r1")), "body of /1")
 		})
-		t.Run("FB-036 nobody is told by a request", func(t *testing.T) {
+		t.Run("FB-036 no request is sent", func(t *testing.T) {
 			body := strings.Replace(resourcesOf(site.URL, 2), `"metadata"`,
 				`"callback_url":"`+site.URL+`/callback","attributes":{"callback_url":"`+site.URL+
 					`/callback"},"metadata"`, 1)

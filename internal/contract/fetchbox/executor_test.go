@@ -264,7 +264,7 @@ func TestRedirects(t *testing.T) {
 	})
 }
 
-// G-FB-29: the size limit, told beforehand or noticed on the way.
+// G-FB-29: the size limit, announced beforehand or exceeded on the way.
 func TestSizeLimit(t *testing.T) {
 	t.Parallel()
 	c := assertNear()
@@ -272,7 +272,7 @@ func TestSizeLimit(t *testing.T) {
 	w := newFetching(t, c)
 	s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.URL.Query().Get("n"))
-		if r.URL.Path == "/told" {
+		if r.URL.Path == "/announced" {
 			rw.Header().Set("Content-Length", strconv.Itoa(n))
 		}
 		for range n / 1000 {
@@ -281,20 +281,20 @@ func TestSizeLimit(t *testing.T) {
 		}
 		_, _ = rw.Write(make([]byte, n%1000))
 	})
-	for _, path := range []string{"/told", "/untold"} {
+	for _, path := range []string{"/announced", "/unannounced"} {
 		t.Run("G-FB-29 "+path, func(t *testing.T) {
 			wantFailure(t, w.fetch(context.Background(), taskOf(s.URL+path+"?n=100001", nil), 0),
 				"DOWNLOAD_TOO_LARGE", false)
 			w.nothingStored(t)
 		})
 	}
-	for _, path := range []string{"/told", "/untold"} {
+	for _, path := range []string{"/announced", "/unannounced"} {
 		if r := wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL+path+"?n=100000", nil),
 			0)); r.Size != 100_000 {
 			t.Errorf("got %+v", r)
 		}
 	}
-	if r := wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL+"/told?n=0", nil),
+	if r := wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL+"/announced?n=0", nil),
 		0)); r.Size != 0 || r.SHA256 != digest("") {
 		t.Errorf("got %+v", r)
 	}
@@ -457,7 +457,7 @@ func TestStorageAway(t *testing.T) {
 	w := newFetching(t, c)
 	r := w.submitTo(t, "default", resourcesOf(s.URL, 1))
 	temporary := filepath.Join(w.dir, ".temp")
-	if err := os.RemoveAll(temporary); err != nil { // there is no room for anything new
+	if err := os.RemoveAll(temporary); err != nil { // no new file can be made
 		t.Fatal(err)
 	}
 	t.Run("FB-083 the try that meets it is not counted", func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// exported collects an export; each is told of every job that comes.
+// exported collects an export; each is called for every job.
 func exported(t *testing.T, w *world, from, before time.Time, each func()) (all []string) {
 	t.Helper()
 	for line, err := range fetchbox.Export(context.Background(), w.store.View, from, before) {

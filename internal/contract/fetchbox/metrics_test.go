@@ -76,7 +76,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// prune removes what is too old or too much, as a duty does.
+// prune removes what is too old or too large, as maintenance does.
 func (w *world) prune(t testing.TB) {
 	t.Helper()
 	for {

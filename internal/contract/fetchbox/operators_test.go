@@ -112,7 +112,7 @@ func TestList(t *testing.T) {
 				w.awaitEnd(t, r.JobID, brokeOutcome)
 				w.finalizeAll(t)
 			case 4:
-				w.awaitEnd(t, r.JobID, storedOutcome) // the handler is not told yet
+				w.awaitEnd(t, r.JobID, storedOutcome) // the handler was not called yet
 			}
 			byStatus[status] = append([]string{r.JobID}, byStatus[status]...)
 			all = append([]string{r.JobID}, all...)

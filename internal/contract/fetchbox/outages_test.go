@@ -26,7 +26,7 @@ type publisher = func(context.Context, []stream.Message) ([]uint64, error)
 type flakyStore struct {
 	store.Store
 	failing atomic.Int32 // so many
-	after   atomic.Bool  // "written, but nobody was told"
+	after   atomic.Bool  // written, but the caller gets an error
 }
 
 var errAway = &job.Error{Kind: job.Unavailable, Op: "test", Msg: "the database is away"}

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// A host that wants to be left alone is left alone by all its downloads, and only the one it told
-// has used a try.
+// After a Retry-After of a host all its downloads wait; only the one that got the answer has used
+// an attempt.
 func TestHostsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
@@ -35,7 +35,7 @@ func TestHostsAreLeftAlone(t *testing.T) {
 				ctx := context.Background()
 				o := w.fetch(ctx, taskOf(s.URL, nil), 0)
 				wantFailure(t, o, "HTTP_"+map[int]string{429: "429", 503: "503"}[status], true)
-				assertEqual(t, "the delay of the one that was told", o.Delay, 90*time.Second)
+				assertEqual(t, "the delay of the download that was refused", o.Delay, 90*time.Second)
 				w.clock.Advance(30 * time.Second)
 				other := taskOf(s.URL+"/other", func(task *handler.Task) {
 					task.ResourceID = "other"

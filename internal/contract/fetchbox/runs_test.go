@@ -20,7 +20,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// recordingHandler is a handler that says what it was told.
+// recordingHandler is a handler that records its calls.
 type recordingHandler struct {
 	handler.Default
 	finalized chan handler.Summary
@@ -42,10 +42,10 @@ func (w *fetching) tells(fail func(handler.Summary) error) *recordingHandler {
 	return h
 }
 
-// wait returns the next end that is told.
+// wait returns the next job that was finalized.
 func (h *recordingHandler) wait(t testing.TB) handler.Summary {
 	t.Helper()
-	return testkit.Receive(t, "the end of a job to be told", h.finalized)
+	return testkit.Receive(t, "a job to be finalized", h.finalized)
 }
 
 // live downloads, finalizes and publishes until stop, or the end of the test.
@@ -131,9 +131,9 @@ func manyDownloads(t *testing.T, p testkit.Database, nodes, each int) {
 		s := h.wait(t)
 		if !jobs[s.ID] || s.Status != "completed" || s.Total != each || s.Completed != each ||
 			s.Failed != 0 {
-			t.Errorf("told of %+v", s)
+			t.Errorf("got %+v", s)
 		}
-		delete(jobs, s.ID) // each is told of once
+		delete(jobs, s.ID) // each is finalized once
 	}
 	if m.most.Load() > limit || m.all.Load() != int64(manifests*each) {
 		t.Errorf("the origin saw %d requests, %d at a time", m.all.Load(), m.most.Load())
@@ -175,13 +175,13 @@ func TestMixedJob(t *testing.T) {
 	})
 	w.live(t)
 	id := w.submitTo(t, "default", resourcesOf(s.URL, 5)).JobID
-	told := h.wait(t)
+	ended := h.wait(t)
 	t.Run("FB-077 the summary", func(t *testing.T) {
-		if told.ID != id || told.Type != "default" || told.Status != "failed" || told.Total != 5 ||
-			told.Completed != 3 || told.Failed != 2 || told.SettledAt.IsZero() ||
-			told.CreatedAt.IsZero() || !strings.HasPrefix(told.ManifestKey,
+		if ended.ID != id || ended.Type != "default" || ended.Status != "failed" || ended.Total != 5 ||
+			ended.Completed != 3 || ended.Failed != 2 || ended.SettledAt.IsZero() ||
+			ended.CreatedAt.IsZero() || !strings.HasPrefix(ended.ManifestKey,
 			"s3://millrace/manifests/default/") {
-			t.Errorf("told of %+v", told)
+			t.Errorf("got %+v", ended)
 		}
 	})
 	t.Run("FB-083 tries of each", func(t *testing.T) {
@@ -206,10 +206,10 @@ func TestFinalizeFails(t *testing.T) {
 		"an error": func(handler.Summary) error { return errors.New("no more paper") },
 		"a panic":  func(handler.Summary) error { panic("no more paper") },
 	} {
-		t.Run("FB-077 "+name+" is kept, and nobody told again", func(t *testing.T) {
+		t.Run("FB-077 "+name+" is kept, and not finalized again", func(t *testing.T) {
 			t.Parallel()
 			c := assertNear()
-			c.Grace = time.Minute // stop waits for what was told to be written
+			c.Grace = time.Minute // stop waits for the write
 			w := newFetching(t, c)
 			h := w.tells(fail)
 			m := measure(t)
@@ -232,7 +232,7 @@ func TestFinalizeFails(t *testing.T) {
 				t.Errorf("the log ends with %+v", last)
 			}
 			if len(h.finalized) != 0 {
-				t.Errorf("told %d times more", len(h.finalized))
+				t.Errorf("finalized %d times more", len(h.finalized))
 			}
 		})
 	}
@@ -243,21 +243,21 @@ func TestStopInMidDownload(t *testing.T) {
 	t.Parallel()
 	w := newFetching(t, assertNear()) // no grace
 	h := w.tells(nil)
-	begun := make(chan struct{}, 10)
+	started := make(chan struct{}, 10)
 	hold := atomic.Bool{}
 	hold.Store(true)
 	s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		_, _ = rw.Write(make([]byte, 100_000))
 		rw.(http.Flusher).Flush()
 		if hold.Load() {
-			begun <- struct{}{}
+			started <- struct{}{}
 			<-r.Context().Done()
 		}
 	})
 	stop := w.live(t)
 	id := w.submitTo(t, "default", resourcesOf(s.URL, 2)).JobID
-	<-begun
-	<-begun
+	<-started
+	<-started
 	stop()
 	w.nothingStored(t)
 	for _, j := range w.all(t, fetchbox.Tasks) {
@@ -268,8 +268,8 @@ func TestStopInMidDownload(t *testing.T) {
 	w.status(t, id, "in_progress")
 	hold.Store(false)
 	w.live(t)
-	if told := h.wait(t); told.Completed != 2 || told.Status != "completed" {
-		t.Errorf("told of %+v", told)
+	if ended := h.wait(t); ended.Completed != 2 || ended.Status != "completed" {
+		t.Errorf("got %+v", ended)
 	}
 }
 
@@ -301,8 +301,8 @@ func TestHandlerBreaksInTheWorker(t *testing.T) {
 	})
 	w.live(t)
 	w.submitTo(t, "default", resourcesOf(s.URL, 1))
-	if told := h.wait(t); told.Completed != 1 {
-		t.Errorf("told of %+v", told)
+	if ended := h.wait(t); ended.Completed != 1 {
+		t.Errorf("got %+v", ended)
 	}
 	t.Run("FB-080 the same logic in the worker", func(t *testing.T) {
 		if got := <-adjusted; got != "yes" || h.times.Load() != 3 {

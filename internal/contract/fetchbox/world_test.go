@@ -306,7 +306,7 @@ func (w *world) finish(t testing.TB, j *job.Job, o engine.Outcome) {
 	}
 }
 
-// finalize lets the jobs that ended be told of, as the finalizer does.
+// finalize finalizes the jobs that ended, as the finalizer does.
 func (w *world) finalize(t testing.TB, n int) {
 	t.Helper()
 	jobs := w.claimOf(t, fetchbox.Name, n)
@@ -319,7 +319,7 @@ func (w *world) finalize(t testing.TB, n int) {
 	}
 }
 
-// deliver publishes what the outbox holds, as a duty does.
+// deliver publishes the outbox, as maintenance does.
 func (w *world) deliver(t testing.TB) {
 	t.Helper()
 	if _, err := w.engine.Publish(context.Background(), w.fetchbox.Deliver); err != nil {

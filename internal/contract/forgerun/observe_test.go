@@ -342,11 +342,11 @@ func TestTraces(t *testing.T) {
 			"assign deliver enqueue report retry run start")
 		s := collector.Find("deliver")
 		r.mu.Lock()
-		told := r.received[0]
+		first := r.received[0]
 		r.mu.Unlock()
-		assertEqual(t, "the receiver's traceparent", told.trace,
+		assertEqual(t, "the receiver's traceparent", first.trace,
 			retrier[:36]+hex.EncodeToString(s.SpanId)+"-01")
-		assertEqual(t, "event", testkit.AttributeOf(s, "event_id"), told.id)
+		assertEqual(t, "event", testkit.AttributeOf(s, "event_id"), first.id)
 		assertEqual(t, "status", testkit.AttributeOf(s, "http.response.status_code"),
 			"int_value:200")
 	})

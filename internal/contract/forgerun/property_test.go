@@ -32,7 +32,7 @@ func runScenario(t *testing.T, rt *rapid.T) {
 	clock := testkit.NewClock()
 	s := testkit.MemoryStore(tb, clock.Now)
 	w := newWorld(tb, clock, s, config())
-	p := &player{world: w, T: rt, t: tb, c: w.customer(tb), told: map[string][]string{}}
+	p := &player{world: w, T: rt, t: tb, c: w.customer(tb), delivered: map[string][]string{}}
 	rt.Repeat(map[string]func(*rapid.T){
 		"submit":    p.submits,
 		"scheduled": p.schedules,
@@ -67,11 +67,11 @@ func (s *scope) end() {
 type player struct {
 	*world
 	*rapid.T
-	t    testing.TB
-	c    *customer
-	ids  []string
-	runs []*job.Job
-	told map[string][]string // event ids by job, as the outbox had them
+	t         testing.TB
+	c         *customer
+	ids       []string
+	runs      []*job.Job
+	delivered map[string][]string // event ids by job, as the outbox had them
 }
 
 func (p *player) submits(rt *rapid.T) {
@@ -129,7 +129,7 @@ func (p *player) ends(rt *rapid.T) {
 	}
 }
 
-// ignoreExpected takes what a worker may be told.
+// ignoreExpected accepts the errors that a worker may get.
 func (p *player) ignoreExpected(err error) {
 	if err != nil && !job.IsKind(err, job.RunLost) && !job.IsKind(err, job.Conflict) {
 		p.Fatal(err)
@@ -153,8 +153,8 @@ func (p *player) waits(rt *rapid.T) {
 
 func (p *player) publish() {
 	for _, m := range p.deliver(p.t) {
-		name := forgerun.EventName(m.Prev, m.Next)
-		p.told[m.JobID.Key] = append(p.told[m.JobID.Key], forgerun.EventID(m.JobID.Key, m.At, name))
+		key, name := m.JobID.Key, forgerun.EventName(m.Prev, m.Next)
+		p.delivered[key] = append(p.delivered[key], forgerun.EventID(key, m.At, name))
 	}
 }
 
@@ -224,7 +224,7 @@ func (p *player) auditScenarios(outcomes map[string]float64) {
 	}
 }
 
-// auditJob checks one job against its history, its report and what was told of
+// auditJob checks one job against its history, its report and what was delivered of
 // it.
 func (p *player) auditJob(j *job.Job, history []job.Event) {
 	state, at, retries := job.StateNone, time.Time{}, 0
@@ -244,8 +244,8 @@ func (p *player) auditJob(j *job.Job, history []job.Event) {
 	if v.State != string(state) || v.Attempt != retries || !v.UpdatedAt.Equal(at) || retries > 3 {
 		p.Fatalf("job %+v after the history %+v", v, history)
 	}
-	if got := strings.Join(p.told[j.ID.Key], " "); got != strings.Join(ids, " ") {
-		p.Fatalf("told of %s, happened %s", got, strings.Join(ids, " "))
+	if got := strings.Join(p.delivered[j.ID.Key], " "); got != strings.Join(ids, " ") {
+		p.Fatalf("delivered %s, happened %s", got, strings.Join(ids, " "))
 	}
 	r := p.c.Do(p.t, "GET", "/v1/jobs/"+j.ID.Key+"/report", "")
 	if final := forgerun.Machine.Phase(state) == job.Done; (r.Status == 200) != final ||

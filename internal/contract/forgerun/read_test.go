@@ -161,7 +161,7 @@ func TestRead(t *testing.T) {
 				t.Errorf("canceled after a retry: %+v", r)
 			}
 		})
-		t.Run("FR-122 a failure that a worker outside told of", func(t *testing.T) {
+		t.Run("FR-122 a failure that a remote worker reported", func(t *testing.T) {
 			for raw, want := range map[string]string{
 				`{"code":"c","message":"m","retryable":true}`:      "c m true",
 				`{"error":"m","error_type":"t","retryable":false}`: "t m false",

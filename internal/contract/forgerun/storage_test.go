@@ -20,7 +20,7 @@ import (
 
 func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
 
-// faultyStore is a store that fails, hangs, or loses answers when it is told to.
+// faultyStore is a store that fails, hangs, or loses answers when it is set to.
 type faultyStore struct {
 	store.Store
 	reads, writes, after atomic.Pointer[error]

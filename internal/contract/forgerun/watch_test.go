@@ -93,7 +93,7 @@ func (w *world) awaitFinals(t testing.TB, n int) {
 	w.watcher.waitFor(t, "the end of all jobs", func() bool { return w.watcher.finals >= n })
 }
 
-// runServer runs workers, deliveries and duties until the test ends, or stop is
+// runServer runs workers, deliveries and maintenance until the test ends, or stop is
 // called.
 func (w *world) runServer(t testing.TB) (stop func()) {
 	t.Helper()

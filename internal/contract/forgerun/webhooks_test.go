@@ -50,7 +50,7 @@ func (got receivedEvent) signed(t testing.TB, secret string) {
 	}
 }
 
-// receiver is a server that is told of events.
+// receiver is a server that gets events.
 type receiver struct {
 	url      string
 	mu       sync.Mutex
@@ -107,7 +107,7 @@ func (r *receiver) wait(t testing.TB, n int) []receivedEvent {
 	defer r.mu.Unlock()
 	for len(r.received) < n {
 		if late {
-			t.Fatalf("the receiver was told of %d events, want %d", len(r.received), n)
+			t.Fatalf("the receiver got %d events, want %d", len(r.received), n)
 		}
 		r.changed.Wait()
 	}
@@ -167,7 +167,7 @@ func TestRegister(t *testing.T) {
 		} {
 			t.Run("FR-186 "+name, func(t *testing.T) { post(bad.body).WantError(t, 400, bad.code) })
 		}
-		t.Run("FR-186 who gives no events, or others, is told which there are", func(t *testing.T) {
+		t.Run("FR-186 without events, or with others, the error lists them", func(t *testing.T) {
 			for _, events := range []string{"", `,"events":null`, `,"events":[]`,
 				`,"events":["job_lost"]`} {
 				r := post(`{"url":"http://localhost/b"`+events+`}`).WantStatus(t, 400)
@@ -293,7 +293,7 @@ func TestDeliveries(t *testing.T) {
 				w.await(t, dead, "SUCCEEDED")
 				assertEqual(t, "duration_ms", c.report(t, dead).DurationMS, 2000)
 			})
-		t.Run("FR-034 nobody else is told", func(t *testing.T) {
+		t.Run("FR-034 no other client gets them", func(t *testing.T) {
 			mine := other.submit(t, submitBody("SUCCESS_FAST"))
 			w.timersAsked(t, 1)
 			w.timers.advance(time.Second)
@@ -301,7 +301,7 @@ func TestDeliveries(t *testing.T) {
 				assertEqual(t, "job", g.event.JobID, mine)
 			}
 		})
-		t.Run("FR-188 a deleted webhook is told no more", func(t *testing.T) {
+		t.Run("FR-188 a deleted webhook gets no more", func(t *testing.T) {
 			gone, kept := newReceiver(t), newReceiver(t)
 			hook, _ := c.register(t, gone.url, "job_created")
 			c.register(t, kept.url, "job_created")
@@ -467,7 +467,7 @@ func TestPendingDeliveries(t *testing.T) {
 	t.Run("FR-195 made and not yet made", func(t *testing.T) {
 		assertEqual(t, "events", names(r.wait(t, 2)), "created canceled")
 	})
-	t.Run("FR-195 FR-200 told twice, delivered once", func(t *testing.T) {
+	t.Run("FR-195 FR-200 notified twice, delivered once", func(t *testing.T) {
 		all := w.deliver(t)
 		if err := next.forge.Deliver(context.Background(), all); err != nil {
 			t.Fatal(err)

@@ -83,22 +83,22 @@ func TestOutside(t *testing.T) {
 			j = o.ClaimOne(t, aJob)
 			assertEqual(t, "attempt", j.Attempt, 2)
 		})
-		t.Run("FR-180 G-FR-55 a run that takes too long is told to end and has failed",
+		t.Run("FR-180 G-FR-55 a run that takes too long is canceled and has failed",
 			func(t *testing.T) {
 				id := c.submit(t, submitBody("SUCCESS_FAST"))
 				j := o.ClaimOne(t, aJob)
 				o.Post(t, "runs/"+j.RunID+"/start", "{}").WantStatus(t, 200)
-				beat := func() testkit.Reply {
+				heartbeat := func() testkit.Reply {
 					return o.Post(t, "runs/"+j.RunID+"/heartbeat",
 						`{"state":{"done":3}}`).WantStatus(t, 200)
 				}
 				for range 5 { // 120 s and not a moment less
-					assertEqual(t, "cancel", strings.Contains(beat().Body, `"cancel":false`), true)
+					assertEqual(t, "cancel", strings.Contains(heartbeat().Body, `"cancel":false`), true)
 					w.clock.Advance(24 * time.Second)
 				}
-				assertEqual(t, "cancel", strings.Contains(beat().Body, `"cancel":false`), true)
+				assertEqual(t, "cancel", strings.Contains(heartbeat().Body, `"cancel":false`), true)
 				w.clock.Advance(time.Millisecond)
-				assertEqual(t, "cancel", strings.Contains(beat().Body, `"cancel":true`), true)
+				assertEqual(t, "cancel", strings.Contains(heartbeat().Body, `"cancel":true`), true)
 				assertEqual(t, "failure", c.wantState(t, id, "FAILED").Failure.Code,
 					"RFA_EXEC_TIMEOUT")
 				o.Post(t, "runs/"+j.RunID+"/complete", "").WantError(t, 409, "RUN_LOST")

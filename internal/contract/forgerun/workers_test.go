@@ -65,7 +65,7 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
-// timersAsked waits until n runs have begun to wait.
+// timersAsked waits until n runs have started to wait.
 func (w *world) timersAsked(t testing.TB, n int) {
 	t.Helper()
 	for range n {
@@ -254,7 +254,7 @@ func TestRuns(t *testing.T) {
 		assertEqual(t, "bytes", testkit.DecodeReply[struct{ Bytes int }](t,
 			testkit.Reply{Body: string(j.Result)}).Bytes, 256<<10)
 	})
-	t.Run("FR-135 a run stops when it is told to", func(t *testing.T) {
+	t.Run("FR-135 a run stops when it is canceled", func(t *testing.T) {
 		c.submit(t, submitBody("SUCCESS_SLOW"))
 		j := w.claim(t)
 		ctx, cancel := context.WithCancel(context.Background())

@@ -398,7 +398,7 @@ func (w *world) fail(t testing.TB) *job.Job {
 	return j
 }
 
-// runMaintenance does what the duties do by themselves.
+// runMaintenance runs maintenance once.
 func (w *world) runMaintenance(t testing.TB) { t.Helper(); testkit.RunMaintenance(t, w.engine) }
 
 // jobs counts all jobs in the store.
@@ -418,7 +418,7 @@ func assertEqual[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// deliver hands out what is in the outbox, as the duty does, and returns it.
+// deliver hands out what is in the outbox, as maintenance does, and returns it.
 func (w *world) deliver(t testing.TB) (all []job.Message) {
 	t.Helper()
 	for {

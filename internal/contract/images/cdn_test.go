@@ -20,7 +20,7 @@ import (
 )
 
 // cdnServer is a CDN in a server of its own, which writes down what it is asked and answers as it
-// is told.
+// is logged.
 type cdnServer struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -160,12 +160,12 @@ func TestPurgeGivenUp(t *testing.T) {
 	stop()
 	running.Wait()
 	assertEqual(t, "tries", len(n.nextRequest()), 12)
-	assertEqual(t, "tries that are told",
+	assertEqual(t, "attempts that are logged",
 		len(w.log.Lines(t, map[string]any{"level": "DEBUG", "msg": "purge", "job_id": r.JobID})),
 		11)
 	lines := w.log.Lines(t, map[string]any{"level": "WARN", "msg": "purge", "job_id": r.JobID,
 		"attempt": 12.0, "current_state": "failed"})
-	assertEqual(t, "the end that is told", len(lines), 1)
+	assertEqual(t, "the end that is logged", len(lines), 1)
 }
 
 // purged waits until a purge has a state.

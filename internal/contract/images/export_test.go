@@ -44,7 +44,7 @@ func (m *Images) Attempt(ctx context.Context, j *job.Job) (*job.Job, error) {
 	return m.engine.Finish(ctx, engine.Run{ID: j.ID, Run: j.Run}, m.Handle(ctx, j))
 }
 
-// Propose hands a message to the workers of the room.
+// Propose hands a message to the workers.
 func (m *Images) Propose(ctx context.Context, d message.Delivery) {
 	select {
 	case m.proposals <- d:

@@ -305,7 +305,7 @@ func TestThroughStreams(t *testing.T) {
 	})
 }
 
-// runThrough runs a room until a file that is uploaded is ready.
+// runThrough runs the contract until a file that is uploaded is ready.
 func runThrough(t *testing.T, w *world) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())

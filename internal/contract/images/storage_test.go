@@ -87,7 +87,7 @@ func TestReady(t *testing.T) {
 
 // Memory does not grow with the size of an upload, nor with that of what is served.
 func TestConstantMemory(t *testing.T) {
-	const size, room = 32 << 20, 6 << 20
+	const size, allowance = 32 << 20, 6 << 20
 	c := config()
 	c.MaxUpload = size
 	w := inMemory(t, c)
@@ -120,7 +120,7 @@ func TestConstantMemory(t *testing.T) {
 	if err != nil || n != size {
 		t.Fatalf("%d bytes, %v", n, err)
 	}
-	if used := after.TotalAlloc - before.TotalAlloc; used > room {
+	if used := after.TotalAlloc - before.TotalAlloc; used > allowance {
 		t.Errorf("%d bytes were allocated for %d", used, size)
 	}
 }

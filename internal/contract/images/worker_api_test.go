@@ -46,7 +46,7 @@ type claimed struct {
 	}
 }
 
-// postRun is the worker API of a room.
+// postRun is a request to the worker API.
 func (w *world) postRun(t testing.TB, token string) *testkit.Workers {
 	t.Helper()
 	return testkit.OpenWorkers(t, w.engine, w.images.RemoteWorkers(), token)
@@ -81,7 +81,7 @@ func TestOutside(t *testing.T) {
 		}
 		r := w.put(t, pngOf(t, 90, 90), "X-User-Id", "u")
 		c := claim(r.JobID)
-		t.Run("IP-008 G-IP-21 a worker outside is told what its message says, and where the "+
+		t.Run("IP-008 G-IP-21 a worker outside gets what its message says, and where the "+
 			"variants belong", func(t *testing.T) {
 			p := &c.Payload
 			stem := "images/" + r.FileID + "/"

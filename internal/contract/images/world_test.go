@@ -404,7 +404,7 @@ func (w *world) fail(t testing.TB, id string) {
 	}
 }
 
-// sweep does what the duties do by themselves.
+// sweep runs maintenance once.
 func (w *world) sweep(t testing.TB) { t.Helper(); testkit.RunMaintenance(t, w.engine) }
 
 // stored are the keys of all objects.

@@ -25,7 +25,7 @@ func TestErrorTable(t *testing.T) {
 	}
 }
 
-// faultyStore is a store that fails when it is told to, before or after the work.
+// faultyStore is a store that fails when it is set to, before or after the work.
 type faultyStore struct {
 	store.Store
 	fail atomic.Pointer[error]

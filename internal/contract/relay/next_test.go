@@ -258,7 +258,7 @@ func TestLongPoll(t *testing.T) {
 		})
 		t.Run("G-RL-30_a_stopping_server_answers", func(t *testing.T) {
 			waiting := poll(t, "stop", "wait=30")
-			w.put(t, jobBody("running", "1")) // the poll need not have begun: Close is final
+			w.put(t, jobBody("running", "1")) // the poll need not have started: Close is final
 			w.engine.Close()
 			r := (<-waiting).WantStatus(t, 204).WantEmpty(t)
 			assertEqual(t, "applied", r.Header.Get("Preference-Applied"), "wait=30")

@@ -13,14 +13,14 @@ import (
 func TestHeartbeat(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		t.Run("RL-051 renews_timeout_and_updated_at", func(t *testing.T) {
-			w.put(t, jobBody("beat", "1", `"timeout":10`))
-			v := w.claim(t, "beat")
+			w.put(t, jobBody("heartbeat", "1", `"timeout":10`))
+			v := w.claim(t, "heartbeat")
 			w.clock.Advance(9 * time.Second)
 			w.heartbeat(t, v, "").WantStatus(t, 202).WantEmpty(t)
-			assertEqual(t, "updated_at", w.get(t, "beat", "1").UpdatedAt, w.clock.Now())
+			assertEqual(t, "updated_at", w.get(t, "heartbeat", "1").UpdatedAt, w.clock.Now())
 			w.clock.Advance(9 * time.Second)
 			w.runMaintenance(t)
-			assertEqual(t, "still in flight", *w.get(t, "beat", "1").RunID, *v.RunID)
+			assertEqual(t, "still in flight", *w.get(t, "heartbeat", "1").RunID, *v.RunID)
 		})
 		for _, state := range []string{`{"a":[1.0]}`, `[]`, `"s"`, `12345678901234567890`, `true`,
 			` {"space" : 1} `} {

@@ -107,7 +107,7 @@ func TestTimeouts(t *testing.T) {
 			for range 5 {
 				w.heartbeat(t, v, "1").WantStatus(t, 202)
 			}
-			assertEqual(t, "after beats", number(w.get(t, "only", "1").RetriesRemaining), "2")
+			assertEqual(t, "after heartbeats", number(w.get(t, "only", "1").RetriesRemaining), "2")
 			w.clock.Advance(5 * time.Second)
 			w.runMaintenance(t)
 			assertEqual(t, "after a timeout", number(w.get(t, "only", "1").RetriesRemaining), "1")

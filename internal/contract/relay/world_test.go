@@ -207,7 +207,7 @@ func (w *world) wantLost(t testing.TB, v jobView) {
 	}
 }
 
-// runMaintenance does what the duties do by themselves.
+// runMaintenance runs maintenance once.
 func (w *world) runMaintenance(t testing.TB) { t.Helper(); testkit.RunMaintenance(t, w.engine) }
 
 func number(p *int) string {

@@ -36,7 +36,7 @@ func (h *hastyStore) Update(ctx context.Context, fn func(store.Tx) error) error 
 	return err
 }
 
-// A job that is stored is told as it was stored, whatever has become of it by the time of the
+// The answer shows a job as it was stored, whatever has become of it by the time of the
 // answer.
 func TestCreateOvertaken(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
@@ -284,7 +284,7 @@ func TestTransport(t *testing.T) {
 		w.Do(t, "POST", jobsPath, strings.Repeat(" ", graphBodyLimit+1)).WantError(t, 413,
 			"PAYLOAD_TOO_LARGE", fmt.Sprint(bodyLimit))
 	})
-	t.Run("TF-085 larger, and its size is not told", func(t *testing.T) {
+	t.Run("TF-085 larger, and its size is not announced", func(t *testing.T) {
 		for path, limit := range map[string]int64{jobsPath: bodyLimit,
 			"/api/v1/graphs": graphBodyLimit} {
 			req, err := http.NewRequest("POST", w.URL+path, io.LimitReader(spaces{}, limit+1))

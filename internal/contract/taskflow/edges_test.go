@@ -15,7 +15,7 @@ import (
 // change, also where nobody asked for it.
 func TestMoves(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		// Changes of one instant are told apart by microseconds.
+		// Changes of one instant are distinguished by microseconds.
 		moved := func(t *testing.T, v jobView) {
 			t.Helper()
 			assertEqual(t, "updated_at", v.UpdatedAt.Truncate(time.Millisecond), w.clock.Now())

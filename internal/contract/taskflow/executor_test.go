@@ -61,10 +61,10 @@ func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
 		t.Fatal(err)
 	}
 	contract := s.taskflow.Contract()
-	told := contract.Moved
+	moved := contract.Moved
 	contract.MovedOn = append(contract.MovedOn, job.Released)
 	contract.Moved = func(all []engine.Moved) {
-		told(all)
+		moved(all)
 		for _, m := range all {
 			s.moves <- m
 		}
@@ -76,7 +76,7 @@ func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
 	return s
 }
 
-// runServer runs the room until stop, which waits for its end.
+// runServer runs the contract until stop, which waits for its end.
 func (s *runningWorld) runServer(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -78,13 +78,13 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c taskflow.Conf
 		log: &testkit.LogBuffer{}}
 	c.Registry, c.Now, c.Random = w.registry, clock.Now, testkit.RandomBytes
 	c.Log = slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	room, err := taskflow.New(c)
+	built, err := taskflow.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.taskflow = room
-	w.engine = testkit.NewEngine(t, s, clock, room.Contract())
-	w.APIServer = testkit.StartServer(t, c.Log, document(t), errorOf, room.Mount(w.engine),
+	w.taskflow = built
+	w.engine = testkit.NewEngine(t, s, clock, built.Contract())
+	w.APIServer = testkit.StartServer(t, c.Log, document(t), errorOf, built.Mount(w.engine),
 		httpapi.Health())
 	return w
 }
@@ -222,7 +222,7 @@ func (w *world) fail(t testing.TB, id string, retryable bool) {
 	w.finish(t, j, taskflow.FailedWith(j, "it broke", "broken", retryable))
 }
 
-// runMaintenance does what the duties do by themselves.
+// runMaintenance runs maintenance once.
 func (w *world) runMaintenance(t testing.TB) { t.Helper(); testkit.RunMaintenance(t, w.engine) }
 
 // jobs counts all jobs in the store.

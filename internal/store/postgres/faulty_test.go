@@ -141,7 +141,7 @@ func (r *relay) ask() {
 	}
 }
 
-// next is the client's next message that the server is to hear. A transaction that must not begin
+// next is the client's next message that the server is to get. A transaction that must not begin
 // is refused here; one that must be undone by its commit is rolled back, which the server says in
 // its answer.
 func (r *relay) next() ([]byte, error) {

@@ -76,16 +76,16 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// ear collects what a store hears.
-type ear struct {
-	mu    sync.Mutex
-	lanes map[job.QueueHash]int
-	calls int
-	heard chan struct{}
+// listener collects the notifications that a store gets.
+type listener struct {
+	mu       sync.Mutex
+	lanes    map[job.QueueHash]int
+	calls    int
+	received chan struct{}
 }
 
-func listen(t *testing.T, s *postgres.Store) *ear {
-	e := &ear{lanes: map[job.QueueHash]int{}, heard: make(chan struct{}, 10_000)}
+func listen(t *testing.T, s *postgres.Store) *listener {
+	e := &listener{lanes: map[job.QueueHash]int{}, received: make(chan struct{}, 10_000)}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -97,43 +97,43 @@ func listen(t *testing.T, s *postgres.Store) *ear {
 			}
 			e.calls++
 			e.mu.Unlock()
-			e.heard <- struct{}{}
+			e.received <- struct{}{}
 		})
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	return e
 }
 
-func (e *ear) has(l job.QueueHash) bool {
+func (e *listener) has(l job.QueueHash) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.lanes[l] > 0
 }
 
-// hears announces a lane until the ear has it: what is said before an ear
+// wantNotified announces a lane until the listener has it: what is sent before a listener
 // listens is lost.
-func (e *ear) hears(t *testing.T, s *postgres.Store, l job.QueueHash) {
+func (e *listener) wantNotified(t *testing.T, s *postgres.Store, l job.QueueHash) {
 	t.Helper()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for deadline := time.After(20 * time.Second); !e.has(l); {
 		select {
-		case <-e.heard:
+		case <-e.received:
 		case <-again.C:
 			s.Announce([]job.QueueHash{l})
 		case <-deadline:
-			t.Fatalf("lane %d is not heard", l)
+			t.Fatalf("lane %d is not notified", l)
 		}
 	}
 }
 
-func (e *ear) waits(t *testing.T, l job.QueueHash) {
+func (e *listener) waits(t *testing.T, l job.QueueHash) {
 	t.Helper()
 	for deadline := time.After(20 * time.Second); !e.has(l); {
 		select {
-		case <-e.heard:
+		case <-e.received:
 		case <-deadline:
-			t.Fatalf("lane %d is not heard", l)
+			t.Fatalf("lane %d is not notified", l)
 		}
 	}
 }
@@ -143,8 +143,8 @@ func TestAnnouncementsArrive(t *testing.T) {
 	url, name := named(t)
 	a, b := mustOpen(t, postgres.Config{URL: url}), mustOpen(t, postgres.Config{URL: url})
 	other, own := listen(t, b), listen(t, a)
-	other.hears(t, a, -1)
-	own.hears(t, b, 1)
+	other.wantNotified(t, a, -1)
+	own.wantNotified(t, b, 1)
 
 	// Many announcements at once are few notifications, also when their lanes
 	// do not fit one.
@@ -165,7 +165,7 @@ func TestAnnouncementsArrive(t *testing.T) {
 		t.Errorf("%d announcements in %d notifications", n, calls)
 	}
 	if own.has(1 << 62) {
-		t.Error("a store hears itself")
+		t.Error("a store gets its own notifications")
 	}
 
 	db := pgtest.DB(t, strings.Split(url, "&application_name")[0])
@@ -175,6 +175,6 @@ func TestAnnouncementsArrive(t *testing.T) {
 		killed != 2 {
 		t.Fatalf("%d terminated, %v", killed, err)
 	}
-	other.hears(t, a, -3)
-	own.hears(t, b, 3)
+	other.wantNotified(t, a, -3)
+	own.wantNotified(t, b, 3)
 }

@@ -164,7 +164,7 @@ func TestSchemaLockIsWaitedFor(t *testing.T) {
 	mustOpen(t, postgres.Config{URL: url})
 }
 
-// TestServerIsFull: where the server has no room for all connections of the pool, callers wait for
+// TestServerIsFull: where the server does not accept all connections of the pool, callers wait for
 // one of those there are, within their deadline.
 func TestServerIsFull(t *testing.T) {
 	t.Parallel()
@@ -265,7 +265,7 @@ func TestFullDiskIsAskedSeldom(t *testing.T) {
 	for deadline := time.After(20 * time.Second); insert() != nil; {
 		select {
 		case <-deadline:
-			t.Fatal("updates are refused although the disk has room")
+			t.Fatal("updates are refused although the disk has free space")
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

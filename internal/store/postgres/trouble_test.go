@@ -202,8 +202,8 @@ func TestTerminatedBackends(t *testing.T) {
 	s := mustOpen(t, postgres.Config{URL: url, Conns: 4})
 	db := pgtest.DB(t, strings.Split(url, "&application_name")[0])
 	stop := make(chan struct{})
-	told := make(chan map[string]error)
-	go func() { told <- insertUntil(t, s, stop) }()
+	answers := make(chan map[string]error)
+	go func() { answers <- insertUntil(t, s, stop) }()
 	killed := 0
 	for range 30 {
 		var n int
@@ -214,7 +214,7 @@ func TestTerminatedBackends(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	close(stop)
-	outcomes := <-told
+	outcomes := <-answers
 	if killed == 0 {
 		t.Error("nothing was terminated")
 	}
@@ -231,7 +231,7 @@ func TestTerminatedBackends(t *testing.T) {
 // update ended with.
 func insertUntil(t *testing.T, s *postgres.Store, stop chan struct{}) map[string]error {
 	var mu sync.Mutex
-	told := map[string]error{}
+	answers := map[string]error{}
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -246,7 +246,7 @@ func insertUntil(t *testing.T, s *postgres.Store, stop chan struct{}) map[string
 					return tx.Apply(store.Changes{Insert: []*job.Job{newJob(key)}})
 				})
 				mu.Lock()
-				told[key] = err
+				answers[key] = err
 				mu.Unlock()
 				verr := s.View(context.Background(), func(r store.Reader) error {
 					_, err := r.Exists(newJob(key).ID)
@@ -261,15 +261,15 @@ func insertUntil(t *testing.T, s *postgres.Store, stop chan struct{}) map[string
 		})
 	}
 	all.Wait()
-	return told
+	return answers
 }
 
-// audit compares what callers were told with what is stored. Only the answer to
+// audit compares what callers were answers with what is stored. Only the answer to
 // a commit may be lost.
-func audit(t *testing.T, s *postgres.Store, told map[string]error) {
+func audit(t *testing.T, s *postgres.Store, answers map[string]error) {
 	failed, unknown := 0, 0
 	if err := s.View(t.Context(), func(r store.Reader) error {
-		for key, err := range told {
+		for key, err := range answers {
 			there, verr := r.Exists(newJob(key).ID)
 			if verr != nil {
 				return verr
@@ -291,18 +291,18 @@ func audit(t *testing.T, s *postgres.Store, told map[string]error) {
 	}); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d updates, %d failed, %d stored though the answer was lost", len(told), failed,
+	t.Logf("%d updates, %d failed, %d stored though the answer was lost", len(answers), failed,
 		unknown)
 }
 
 func TestStatementsHaveDeadlines(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	var told []job.Kind // to the observer
+	var answers []job.Kind // to the observer
 	s := mustOpen(t, postgres.Config{URL: url + "&lock_timeout=100",
 		Observe: func(_ string, _ time.Duration, err error) {
 			if err != nil {
-				told = append(told, job.KindOf(err))
+				answers = append(answers, job.KindOf(err))
 			}
 		}})
 	err := s.Update(t.Context(), func(tx store.Tx) error {
@@ -313,8 +313,8 @@ func TestStatementsHaveDeadlines(t *testing.T) {
 		if !job.IsKind(err, job.Unavailable) {
 			t.Errorf("lock deadline: %v", err)
 		}
-		if !slices.Contains(told, job.Unavailable) || slices.Contains(told, job.Internal) {
-			t.Errorf("the observer was told %v", told)
+		if !slices.Contains(answers, job.Unavailable) || slices.Contains(answers, job.Internal) {
+			t.Errorf("the observer got %v", answers)
 		}
 		return nil
 	})
@@ -471,7 +471,7 @@ func TestTimeIsTheDatabases(t *testing.T) {
 	}
 }
 
-// A database that refuses writes, as a standby does, is told of clearly; reads go
+// A database that refuses writes, as a standby does, is reported clearly; reads go
 // on.
 func TestReadOnlyDatabase(t *testing.T) {
 	t.Parallel()

@@ -38,7 +38,7 @@ func TestWholeAfterCrowd(t *testing.T) {
 	check(t, path)
 }
 
-// ledger holds what callers of a store were told.
+// ledger holds what callers of a store were answered.
 type ledger struct {
 	mu     sync.Mutex
 	stored map[string]bool // what each key's update ended with
@@ -88,7 +88,7 @@ func (l *ledger) write(s *sqlite.Store, name string, broken bool, want int) erro
 	}
 }
 
-// audit compares what callers were told with what is stored.
+// audit compares what callers were answered with what is stored.
 func (l *ledger) audit(s *sqlite.Store) error {
 	have := map[string]bool{}
 	err := s.View(context.Background(), func(r store.Reader) error {
@@ -100,7 +100,7 @@ func (l *ledger) audit(s *sqlite.Store) error {
 	})
 	for key, want := range l.stored {
 		if have[key] != want {
-			err = errors.Join(err, fmt.Errorf("%s: told %v, stored %v", key, want, have[key]))
+			err = errors.Join(err, fmt.Errorf("%s: answered %v, stored %v", key, want, have[key]))
 		}
 	}
 	return errors.Join(err, errors.Join(l.errs...))
@@ -142,7 +142,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	mib := 3
 	path := filepath.Join(dir, "millrace.db")
-	var refused atomic.Int64 // commits that the observer is told of as unavailable
+	var refused atomic.Int64 // commits that the observer gets as unavailable
 	s := mustOpen(t, sqlite.Config{Path: path,
 		Observe: func(statement string, _ time.Duration, err error) {
 			if statement == "COMMIT" && job.IsKind(err, job.Unavailable) {
@@ -158,7 +158,7 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("the error of a full disk: %v", err)
 	}
 	if refused.Load() == before {
-		t.Error("the observer was not told that a commit met a full disk")
+		t.Error("the observer was not called because a commit met a full disk")
 	}
 	s.Close()
 	check(t, path)

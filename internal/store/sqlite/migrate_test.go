@@ -66,10 +66,10 @@ func mustBeWhole(t *testing.T, path string) {
 // check has SQLite look at every page.
 func check(tb testing.TB, path string) {
 	tb.Helper()
-	var verdict string
-	if err := rawDB(tb, path).QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil ||
-		verdict != "ok" {
-		tb.Errorf("integrity: %s, %v", verdict, err)
+	var result string
+	if err := rawDB(tb, path).QueryRow("PRAGMA integrity_check").Scan(&result); err != nil ||
+		result != "ok" {
+		tb.Errorf("integrity: %s, %v", result, err)
 	}
 }
 

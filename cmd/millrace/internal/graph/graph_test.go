@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// What a file says wrongly is told, and never becomes something else on its way to the server.
+// An error in a file is reported, and the file is not sent to the server as something else.
 func TestGraphFiles(t *testing.T) {
 	t.Parallel()
 	graphOf := func(members string) string {
