@@ -58,25 +58,25 @@ func (t *Type) proxy() *handler.Proxy {
 
 func (t *Type) keys() []setting.Key {
 	return []setting.Key{
-		setting.Define("handler", "", "Name of the handler that is compiled in.",
+		setting.Define("handler", "", "Name of a handler.",
 			setting.Text(&t.Handler, "a name", func(s string) bool { return s != "" && isName(s) })),
 		setting.Define("default_headers", "",
-			"Table of headers that are sent with every download but where its resource has its own.",
+			"Headers of every download, unless the resource has its own.",
 			headers(&t.DefaultHeaders)),
 		setting.Define("proxy.primary", "",
-			"Pool of proxies that downloads go through; none when empty.",
+			"Pool of proxies for downloads; none when empty.",
 			setting.Text(&t.Proxy.Primary, "a name", isName)),
 		setting.Define("proxy.fallbacks", "",
-			"Pools that are used in turn when proxy.primary fails.",
+			"Pools that are used one after another when proxy.primary fails.",
 			poolNames(&t.Proxy.Fallbacks)),
 		setting.Define("storage.bucket", "", "Bucket of downloads; objects.bucket when empty.",
 			setting.OptionalBucket(&t.Bucket)),
 		setting.Define("storage.key_prefix", "",
-			"What keys of downloads begin with; resources/NAME/ when empty.",
+			"Prefix of the keys of downloads; resources/NAME/ when empty.",
 			setting.Text(&t.KeyPrefix, "the beginning of a key, such as gallery/, without a / in "+
 				"front and without .. in it", isKeyPrefix)),
 		setting.Define("options", "",
-			"Table that is handed to the handler; max_parallel_downloads in it bounds downloads, over all nodes.",
+			"Options of the handler; max_parallel_downloads limits the concurrent downloads, over all nodes.",
 			options(&t.Options)),
 	}
 }
@@ -92,9 +92,9 @@ func newPool() *Pool { return &Pool{} }
 func (p *Pool) keys() []setting.Key {
 	return []setting.Key{
 		setting.Define("primary", "",
-			"URLs of the pool's proxies: http, https or socks5, with user and password if need be.",
+			"URLs of the pool's proxies: http, https or socks5, optionally with user and password.",
 			proxyURLs(&p.Primary)),
-		setting.Define("fallbacks", "", "Pools that are used in turn when all of primary fail.",
+		setting.Define("fallbacks", "", "Pools that are used one after another when all of primary fail.",
 			poolNames(&p.Fallbacks)),
 	}
 }

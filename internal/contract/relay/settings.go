@@ -17,15 +17,15 @@ func (s *Settings) Group() *setting.Group {
 	return &setting.Group{Name: Name, Listen: &s.Listen, Token: &s.Token, Keys: []setting.Key{
 		setting.ListenKey(Name, "Relay", &s.Listen),
 		setting.TokenKey(Name, "Relay", &s.Token),
-		setting.Define("relay.v1", "true", "Serves the older paths under /v1/queues as well.",
+		setting.Define("relay.v1", "true", "Serves version 1 too, under /v1/queues.",
 			setting.Bool(&s.V1)),
 		setting.Define("relay.max_num_jobs", "1000",
-			"Most jobs that one Relay poll is given, however many it asks for.",
+			"Most jobs in the answer to one poll, even if it asks for more.",
 			setting.Int(&s.MaxNumJobs, 1, 100_000)),
-		setting.Define("relay.body_limit", "64MiB", "Largest request body that Relay takes.",
+		setting.Define("relay.body_limit", "64MiB", "Largest request body.",
 			setting.Size(&s.BodyLimit, 1<<10, 1<<30)),
 		setting.Define("relay.retryable_status", "429",
-			"Status that tells Relay clients to try again: 429 or 503.",
+			"Status of answers that clients should retry: 429 or 503.",
 			setting.Status(&s.RetryableStatus, 429, 503)),
 	}}
 }

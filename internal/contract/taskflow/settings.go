@@ -28,10 +28,10 @@ func (s *Settings) Group() *setting.Group {
 			setting.ListenKey(Name, "TaskFlow", &s.Listen),
 			setting.TokenKey(Name, "TaskFlow", &s.Token),
 			setting.Define("taskflow.max_concurrent", "10",
-				"TaskFlow jobs that run at a time, over all queues and nodes.",
+				"Most TaskFlow jobs that run at a time, over all queues and nodes.",
 				setting.Int(&s.MaxConcurrent, 1, 1_000_000)),
 			setting.Define("taskflow.lease", "60s",
-				"Time without a heartbeat after which a TaskFlow job's worker is taken for dead.",
+				"Time without a heartbeat after which the lease of a TaskFlow job expires.",
 				setting.Duration(&s.Lease, 100*time.Millisecond, 24*time.Hour)),
 		},
 		Sections: []setting.Section{{
@@ -71,18 +71,18 @@ func newQueue() *Queue { return &Queue{Handler: handlerNone, Timeout: 30 * time.
 func (q *Queue) keys() []setting.Key {
 	return []setting.Key{
 		setting.Define("handler", "",
-			"Who runs the queue's jobs: http (the server calls url), simulate, or none but workers.",
+			"Handler of the jobs: http (the server calls url) or simulate; remote workers run them when empty.",
 			setting.Choice(&q.Handler, handlerNone, handlerHTTP, handlerSimulate)),
 		setting.Define("url", "",
-			"Where the handler http sends the payloads of the queue's jobs.",
+			"URL to which the handler http sends the payloads of the jobs.",
 			setting.URL(&q.URL)),
 		setting.Define("secret", "",
-			"Secret (whsec_ and base64) that the requests of the handler http are signed with; unsigned when empty.",
+			"Secret (whsec_ and base64) that signs the requests of the handler http; unsigned when empty.",
 			signingSecret(&q.Secret)),
-		setting.Define("timeout", "", "Time that url has to answer.",
+		setting.Define("timeout", "", "Time limit of a request to url.",
 			setting.Duration(&q.Timeout, 100*time.Millisecond, time.Hour)),
 		setting.Define("max_concurrent", "",
-			"The queue's jobs that run at a time, over all nodes; 0 is no limit of its own.",
+			"Most jobs of the queue that run at a time, over all nodes; 0 is no limit of the queue.",
 			setting.Int(&q.MaxConcurrent, 0, 1_000_000)),
 	}
 }
