@@ -42,16 +42,22 @@ type deps struct {
 	log        *slog.Logger
 	registries *telemetry.Registries
 	tracing    *telemetry.Tracing
-	egress     *egress.Client // every outbound HTTP request goes through it
-	node       string
-	noWorkers  bool // other nodes run the jobs
-	engine     *engine.Engine
-	unlock     func() // releases the data directory; nil while it is not locked
-	objects    *object.Objects
-	streams    *stream.Streams
-	binding    *storageid.Binding // nil with SQLite, which no other node shares
-	messages   message.Queue      // of image jobs
-	cdn        cdn.CDN            // purged when an image changes; nil for none
+	// every outbound HTTP request goes through it
+	egress *egress.Client
+	node   string
+	// other nodes run the jobs
+	noWorkers bool
+	engine    *engine.Engine
+	// releases the data directory; nil while it is not locked
+	unlock  func()
+	objects *object.Objects
+	streams *stream.Streams
+	// nil with SQLite, which no other node shares
+	binding *storageid.Binding
+	// of image jobs
+	messages message.Queue
+	// purged when an image changes; nil for none
+	cdn cdn.CDN
 
 	// operatorToken is the token that /operators requires; empty where it is open (G-FB-31).
 	operatorToken setting.Secret

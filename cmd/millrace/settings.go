@@ -19,8 +19,10 @@ import (
 
 // settingsFlags are the flags of commands that use the settings of a server.
 type settingsFlags struct {
-	file string   // of settings; it must exist if the flag is given
-	set  []string // KEY=VALUE, over the file and the environment
+	// of settings; it must exist if the flag is given
+	file string
+	// KEY=VALUE, over the file and the environment
+	set []string
 }
 
 func (f *settingsFlags) register(c *cobra.Command) {

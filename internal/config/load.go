@@ -22,10 +22,14 @@ const (
 
 // Sources are the layers above the defaults. Only cmd reads the environment of the process.
 type Sources struct {
-	File     string            // TOML file; empty for none
-	Explicit bool              // the operator named File, so it must exist
-	Environ  []string          // NAME=value, as os.Environ returns it
-	Flags    map[string]string // key → value; an empty value is a value
+	// TOML file; empty for none
+	File string
+	// the operator named File, so it must exist
+	Explicit bool
+	// NAME=value, as os.Environ returns it
+	Environ []string
+	// key → value; an empty value is a value
+	Flags map[string]string
 	// OtherVariables are environment variables with the prefix of settings that are none. A name
 	// that ends in _ stands for all variables with that prefix.
 	OtherVariables []string

@@ -12,29 +12,38 @@ import (
 // Settings are the settings of a node, resolved. Load fills them together with what the contracts
 // declare; they do not change.
 type Settings struct {
-	Listen           string           // address of the common listener
-	DataDir          string           // directory of all files of this node
-	Store            setting.StoreURL // where jobs are stored
-	Postgres         Postgres
-	Contracts        []string       // contracts that are served
-	Token            setting.Secret // of the open contracts that have none of their own
-	TLS              TLS
-	TrustedNetwork   bool
-	TrustedProxies   []netip.Prefix // proxies whose header names the client's address
-	ShutdownGrace    time.Duration
-	PruneInterval    time.Duration
-	Operator         Operator
-	Log              Log
-	Secrets          Secrets
-	Egress           Egress
-	Telemetry        Telemetry
-	Worker           Worker
-	Objects          Objects
-	Stream           Stream
-	IgnoreLocalStore bool // of SQLite, where Store is PostgreSQL
-	RebindStorage    bool // this node's objects and streams become the database's
+	// address of the common listener
+	Listen string
+	// directory of all files of this node
+	DataDir string
+	// where jobs are stored
+	Store    setting.StoreURL
+	Postgres Postgres
+	// contracts that are served
+	Contracts []string
+	// of the open contracts that have none of their own
+	Token          setting.Secret
+	TLS            TLS
+	TrustedNetwork bool
+	// proxies whose header names the client's address
+	TrustedProxies []netip.Prefix
+	ShutdownGrace  time.Duration
+	PruneInterval  time.Duration
+	Operator       Operator
+	Log            Log
+	Secrets        Secrets
+	Egress         Egress
+	Telemetry      Telemetry
+	Worker         Worker
+	Objects        Objects
+	Stream         Stream
+	// of SQLite, where Store is PostgreSQL
+	IgnoreLocalStore bool
+	// this node's objects and streams become the database's
+	RebindStorage bool
 
-	groups           []*setting.Group // of all contracts, served or not
+	// of all contracts, served or not
+	groups           []*setting.Group
 	keys             []setting.Key
 	sections         []*setting.Section
 	unknownVariables []string
@@ -67,8 +76,10 @@ type Operator struct {
 
 // Log says how the process logs.
 type Log struct {
-	Format string // text or json
-	Level  string // debug, info, warn or error
+	// text or json
+	Format string
+	// debug, info, warn or error
+	Level string
 }
 
 // Secrets names the files with secrets.
@@ -102,8 +113,10 @@ type Objects struct {
 
 // Stream says where streams are kept.
 type Stream struct {
-	URL    string // empty: a server in the process
-	Listen string // where that can be reached; empty: nowhere
+	// empty: a server in the process
+	URL string
+	// where that can be reached; empty: nowhere
+	Listen string
 	Token  setting.Secret
 }
 

@@ -34,14 +34,20 @@ import (
 
 // flags are the flags of the command.
 type flags struct {
-	remote      cli.RemoteFlags
-	jobs        int    // of the load in batches; 0 leaves it out
-	singles     int    // jobs of the load one by one; 0 leaves it out
-	batch       int    // jobs in a request of the load in batches
-	payload     int    // bytes
-	connections int    // at most; a load of fewer jobs has fewer
-	dir         string // where the fresh server's directory is made; empty for that of the system
-	asJSON      bool
+	remote cli.RemoteFlags
+	// of the load in batches; 0 leaves it out
+	jobs int
+	// jobs of the load one by one; 0 leaves it out
+	singles int
+	// jobs in a request of the load in batches
+	batch int
+	// bytes
+	payload int
+	// at most; a load of fewer jobs has fewer
+	connections int
+	// where the fresh server's directory is made; empty for that of the system
+	dir    string
+	asJSON bool
 }
 
 // Command is `millrace bench`.

@@ -20,19 +20,27 @@ type load struct {
 	b     *bench
 	queue string
 	jobs  int
-	batch int // jobs that one request enqueues or claims
+	// jobs that one request enqueues or claims
+	batch int
 	bar   *cli.Progress
 
-	enqueues     [][]byte // the requests that enqueue, each for one batch
-	next         []byte   // the request that claims a batch
-	completeHead string   // the request that completes, up to the id of the job
-	completeTail string   // and behind the run id
+	// the requests that enqueue, each for one batch
+	enqueues [][]byte
+	// the request that claims a batch
+	next []byte
+	// the request that completes, up to the id of the job
+	completeHead string
+	// and behind the run id
+	completeTail string
 
-	enqueued  atomic.Int64 // enqueues that were sent
-	remaining atomic.Int64 // jobs that are not completed
+	// enqueues that were sent
+	enqueued atomic.Int64
+	// jobs that are not completed
+	remaining atomic.Int64
 
-	mu    sync.Mutex
-	times [verbCount][]time.Duration // of requests, by verb
+	mu sync.Mutex
+	// of requests, by verb
+	times [verbCount][]time.Duration
 }
 
 // prepare encodes the requests, so that nothing is encoded while the clock runs.

@@ -16,9 +16,12 @@ import (
 type Child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
-	lines *bufio.Scanner // its standard output
-	Done  chan struct{}  // closed when it has ended
-	err   error          // how; read it after done
+	// its standard output
+	lines *bufio.Scanner
+	// closed when it has ended
+	Done chan struct{}
+	// how; read it after done
+	err error
 }
 
 // StartChild starts a subcommand in a process group of its own, so that Ctrl-C reaches the parent

@@ -15,21 +15,27 @@ const plainInterval = 2 * time.Second
 // Progress shows how far long work has come, also while nothing happens: as a bar on a terminal,
 // elsewhere as a plain line every plainInterval. It is safe for concurrent use.
 type Progress struct {
-	label     string
-	total     int64  // in the unit of Add; below 1 when it is unknown
-	TotalUnit string // names what the percentage is of, where the note does not
+	label string
+	// in the unit of Add; below 1 when it is unknown
+	total int64
+	// names what the percentage is of, where the note does not
+	TotalUnit string
 	out       io.Writer
 	elapsed   func() time.Duration
-	bar       *progressbar.ProgressBar // nil where there is no terminal
-	stopped   chan struct{}            // closed by End
+	// nil where there is no terminal
+	bar *progressbar.ProgressBar
+	// closed by End
+	stopped chan struct{}
 
-	mu          sync.Mutex
-	done        int64
-	started     time.Duration
-	note        string
-	ChangesOnly bool // a state that was reported is not reported again
-	reported    bool // the state has not changed since it was reported
-	ended       bool
+	mu      sync.Mutex
+	done    int64
+	started time.Duration
+	note    string
+	// a state that was reported is not reported again
+	ChangesOnly bool
+	// the state has not changed since it was reported
+	reported bool
+	ended    bool
 }
 
 // NewProgress starts the progress of a piece of work; End must be called when it has ended.

@@ -21,10 +21,14 @@ import (
 
 // flags are the flags of the command.
 type flags struct {
-	workers     int           // processes, one of which is killed
-	concurrency int           // files that a worker has in progress
-	pace        time.Duration // least time for a file; below 0 a few seconds for all
-	timeout     time.Duration // of the jobs
+	// processes, one of which is killed
+	workers int
+	// files that a worker has in progress
+	concurrency int
+	// least time for a file; below 0 a few seconds for all
+	pace time.Duration
+	// of the jobs
+	timeout time.Duration
 }
 
 // Command is `millrace demo`.
@@ -122,25 +126,32 @@ func defaultPace(slots, files int) time.Duration {
 
 // demo is one run of the command.
 type demo struct {
-	p       cli.Process
-	flags   flags
-	files   *listing
-	dir     string // holds the data of the server and the files that the demo writes
-	url     string // of the server
-	relay   *client.Relay
-	events  chan event // from the workers and the collector, to the one goroutine of watch
-	tally   *tally
-	workers []*cli.Child // worker n is at n-1
+	p     cli.Process
+	flags flags
+	files *listing
+	// holds the data of the server and the files that the demo writes
+	dir string
+	// of the server
+	url   string
+	relay *client.Relay
+	// from the workers and the collector, to the one goroutine of watch
+	events chan event
+	tally  *tally
+	// worker n is at n-1
+	workers []*cli.Child
 	bar     *cli.Progress
 }
 
 // event is one thing that happened in the Relay part. Exactly one of started, ended and result is
 // set.
 type event struct {
-	worker  int
-	started string      // path of the file that the worker has started with
-	ended   bool        // the worker process has ended
-	result  *fileResult // a result was claimed from the queue of results
+	worker int
+	// path of the file that the worker has started with
+	started string
+	// the worker process has ended
+	ended bool
+	// a result was claimed from the queue of results
+	result *fileResult
 }
 
 // stallTimeout is the time without any event after which a part of the demo gives up and reports

@@ -38,9 +38,11 @@ type origin struct {
 	server *http.Server
 	url    string
 
-	mu       sync.Mutex
-	files    map[string][]byte // by resource id
-	requests map[string]int    // by resource id
+	mu sync.Mutex
+	// by resource id
+	files map[string][]byte
+	// by resource id
+	requests map[string]int
 }
 
 // newOrigin makes an origin with a copy of some files, which cannot change while the demo runs.

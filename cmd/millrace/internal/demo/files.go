@@ -17,9 +17,12 @@ import (
 
 // fileStats is what the workers measure of a file.
 type fileStats struct {
-	Size   int64  `json:"size"`   // bytes
-	Lines  int64  `json:"lines"`  // newline characters
-	SHA256 string `json:"sha256"` // in hexadecimal digits
+	// bytes
+	Size int64 `json:"size"`
+	// newline characters
+	Lines int64 `json:"lines"`
+	// in hexadecimal digits
+	SHA256 string `json:"sha256"`
 }
 
 // measureFile reads a file to its end. On an error the result is the zero value.
@@ -56,11 +59,15 @@ type foundFile struct {
 // listing is the input of the demo: the files below a folder. Paths are relative to root, with
 // slashes.
 type listing struct {
-	root    string
-	files   map[string]foundFile // by path
-	order   []string             // paths, in the order of the walk
-	bytes   int64                // of all files
-	skipped int                  // entries that are no regular files, unreadable, or no UTF-8
+	root string
+	// by path
+	files map[string]foundFile
+	// paths, in the order of the walk
+	order []string
+	// of all files
+	bytes int64
+	// entries that are no regular files, unreadable, or no UTF-8
+	skipped int
 }
 
 // listFiles lists the files below a folder. It leaves out hidden folders, and data directories of a

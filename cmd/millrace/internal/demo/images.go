@@ -19,17 +19,22 @@ import (
 
 // uploadedPicture is a picture that the demo uploads, and its outcome.
 type uploadedPicture struct {
-	name   string
-	data   []byte
-	drawn  image.Image // what data shows; nil for the file that is no picture
-	remove bool        // it is deleted in the end
+	name string
+	data []byte
+	// what data shows; nil for the file that is no picture
+	drawn image.Image
+	// it is deleted in the end
+	remove bool
 
-	file              client.ImageFile // after its job has ended
-	job               client.ImageJob
-	variants          map[int][]byte // by size, as they were downloaded
+	// after its job has ended
+	file client.ImageFile
+	job  client.ImageJob
+	// by size, as they were downloaded
+	variants          map[int][]byte
 	deletion          client.ImageJob
 	statusAfterDelete client.ImageFileStatus
-	contentRemained   bool // its content could still be downloaded after the deletion
+	// its content could still be downloaded after the deletion
+	contentRemained bool
 }
 
 // variantSizes are the longer sides of the variants; the last is larger than one of the pictures.

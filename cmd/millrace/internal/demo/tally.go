@@ -14,26 +14,42 @@ import (
 
 // tally counts every job of the Relay part. One goroutine uses it.
 type tally struct {
-	files      *listing
-	started    time.Duration         // since the start of the process, like all times here
-	took       time.Duration         // from the first submission to the last result
-	results    map[string]fileResult // by path; the first result counts
-	duplicates int                   // results of other attempts at a job that was done
-	unexpected int                   // results of jobs that were not submitted
+	files *listing
+	// since the start of the process, like all times here
+	started time.Duration
+	// from the first submission to the last result
+	took time.Duration
+	// by path; the first result counts
+	results map[string]fileResult
+	// results of other attempts at a job that was done
+	duplicates int
+	// results of jobs that were not submitted
+	unexpected int
 
-	inProgress       map[int]map[string]bool // by worker: files started, without a result
-	done             map[int]int             // results, by worker
-	killed           int                     // number of the killed worker; 0 before
-	killedAt         time.Duration
-	inProgressAtKill map[string]bool // files that the killed worker held
-	takenOver        int             // of these: done by another worker
-	takenOverAfter   time.Duration   // from the kill to the last of these
-	redelivered      int             // other jobs that needed more than one attempt
+	// by worker: files started, without a result
+	inProgress map[int]map[string]bool
+	// results, by worker
+	done map[int]int
+	// number of the killed worker; 0 before
+	killed   int
+	killedAt time.Duration
+	// files that the killed worker held
+	inProgressAtKill map[string]bool
+	// of these: done by another worker
+	takenOver int
+	// from the kill to the last of these
+	takenOverAfter time.Duration
+	// other jobs that needed more than one attempt
+	redelivered int
 
-	remaining int      // jobs that are still in a queue at the end
-	problems  []string // paths of files with a wrong result
-	changed   int      // files that changed while the demo ran, which are not compared
-	lines     int64    // of all results
+	// jobs that are still in a queue at the end
+	remaining int
+	// paths of files with a wrong result
+	problems []string
+	// files that changed while the demo ran, which are not compared
+	changed int
+	// of all results
+	lines int64
 }
 
 // newTally makes the tally of the files.

@@ -52,10 +52,13 @@ type graphRun struct {
 	files *listing
 	dir   string
 
-	mu        sync.Mutex
-	runs      map[string]int  // attempts, by step
-	completed map[string]bool // by step
-	problems  []string        // for the report
+	mu sync.Mutex
+	// attempts, by step
+	runs map[string]int
+	// by step
+	completed map[string]bool
+	// for the report
+	problems []string
 }
 
 // manifestLine is a line of the manifest, and of the lists that lead to it.

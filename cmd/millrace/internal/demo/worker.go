@@ -34,10 +34,12 @@ type fileTask struct {
 type fileResult struct {
 	Path string `json:"path"`
 	fileStats
-	Error   string `json:"error,omitempty"`
-	Worker  int    `json:"worker"`
-	Run     string `json:"run"`     // id of the run that made the result
-	Attempt int    `json:"attempt"` // attempts at the job so far
+	Error  string `json:"error,omitempty"`
+	Worker int    `json:"worker"`
+	// id of the run that made the result
+	Run string `json:"run"`
+	// attempts at the job so far
+	Attempt int `json:"attempt"`
 }
 
 // maxRetries is more than the demo ever needs. The retries that remain tell the number of an

@@ -26,13 +26,18 @@ import (
 
 // flags are the flags of the command.
 type flags struct {
-	remote      cli.RemoteFlags
-	format      lineFormat
-	maxRetries  int    // of payloads, if the flag is given
-	mode        string // about jobs that exist
-	batch       int    // jobs in one request, at most
-	connections int    // requests at a time
-	fromLine    int    // the first line to send, from 1 on
+	remote cli.RemoteFlags
+	format lineFormat
+	// of payloads, if the flag is given
+	maxRetries int
+	// about jobs that exist
+	mode string
+	// jobs in one request, at most
+	batch int
+	// requests at a time
+	connections int
+	// the first line to send, from 1 on
+	fromLine int
 }
 
 // Command is `millrace enqueue`.
@@ -156,12 +161,16 @@ type enqueuer struct {
 	mode     client.RelayMode
 	progress *cli.Progress
 	fromLine int
-	idsMade  bool // of lines and their positions, not of a member
+	// of lines and their positions, not of a member
+	idsMade bool
 
-	mu             sync.Mutex
-	accepted       int64        // jobs
-	unacknowledged map[int]bool // first lines of the batches that were sent and not accepted
-	readTo         int          // the last line of the batches that were sent
+	mu sync.Mutex
+	// jobs
+	accepted int64
+	// first lines of the batches that were sent and not accepted
+	unacknowledged map[int]bool
+	// the last line of the batches that were sent
+	readTo int
 }
 
 // feed sends everything in r over so many connections. The first failure stops all of them; of

@@ -27,30 +27,43 @@ const (
 
 // lineFormat says what a line of JSON stands for: a whole Relay job or, with a queue, a payload.
 type lineFormat struct {
-	queue      string        // empty for whole jobs; with a queue the other members count
-	timeout    time.Duration // of each job
-	idFrom     string        // member of the payload that is the id; empty: made of line and text
-	maxRetries *int          // of each job; nil for no limit
+	// empty for whole jobs; with a queue the other members count
+	queue string
+	// of each job
+	timeout time.Duration
+	// member of the payload that is the id; empty: made of line and text
+	idFrom string
+	// of each job; nil for no limit
+	maxRetries *int
 }
 
 // jobBatch is what one request carries.
 type jobBatch struct {
-	number int                // from 0 on, without gaps
-	lines  []int              // where each job stands in the input, from 1 on
-	jobs   []client.RelaySpec // in the order of the input
-	bytes  int64              // of the input from the end of the batch before to the end of this
+	// from 0 on, without gaps
+	number int
+	// where each job stands in the input, from 1 on
+	lines []int
+	// in the order of the input
+	jobs []client.RelaySpec
+	// of the input from the end of the batch before to the end of this
+	bytes int64
 }
 
 // lineReader cuts JSON lines into batches. One goroutine uses it.
 type lineReader struct {
-	in       *lineInput
-	format   lineFormat
-	size     int // jobs of a batch, at most
-	maxBytes int // of a batch
-	fromLine int // earlier lines are left out
+	in     *lineInput
+	format lineFormat
+	// jobs of a batch, at most
+	size int
+	// of a batch
+	maxBytes int
+	// earlier lines are left out
+	fromLine int
 
-	line    int // that was read last; 0 before the first
-	batches int // that were returned
+	// that was read last; 0 before the first
+	line int
+	// that were returned
+	batches int
 }
 
 // newLineReader makes a reader that reads until the input or the context ends.
@@ -63,8 +76,10 @@ func newLineReader(ctx context.Context, in io.Reader, format lineFormat,
 // lineInput is input that is read line by line, by a goroutine of its own: a read cannot be
 // interrupted.
 type lineInput struct {
-	lines chan []byte // closed at the end of the input
-	err   error       // why the input ended, nil for its end; read it when lines is closed
+	// closed at the end of the input
+	lines chan []byte
+	// why the input ended, nil for its end; read it when lines is closed
+	err error
 }
 
 // scanLines starts the goroutine that reads. It ends with the input, or with the first line that is

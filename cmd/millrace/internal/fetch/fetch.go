@@ -27,14 +27,20 @@ import (
 
 // flags are the flags of the command.
 type flags struct {
-	remote   cli.RemoteFlags
-	operator string   // token of the operator
-	jobType  string   // of the jobs that are submitted
-	tenant   string   // of the jobs that are submitted; empty for none
-	key      string   // idempotency key of the one manifest; empty for none
-	urls     []string // of one more manifest
-	jobs     []string // ids of jobs to follow beside those that are submitted
-	asJSON   bool
+	remote cli.RemoteFlags
+	// token of the operator
+	operator string
+	// of the jobs that are submitted
+	jobType string
+	// of the jobs that are submitted; empty for none
+	tenant string
+	// idempotency key of the one manifest; empty for none
+	key string
+	// of one more manifest
+	urls []string
+	// ids of jobs to follow beside those that are submitted
+	jobs   []string
+	asJSON bool
 }
 
 // Command is `millrace fetch`.
@@ -90,9 +96,11 @@ func (f *flags) register(c *cobra.Command) {
 
 // followedJob is a job that is followed, and the manifest that it was submitted with.
 type followedJob struct {
-	Manifest string `json:"manifest,omitempty"` // its title; empty for a job of --job
+	// its title; empty for a job of --job
+	Manifest string `json:"manifest,omitempty"`
 	client.FetchBoxJob
-	urls map[string]string // of its resources, by id; nil where the manifest is not known for sure
+	// of its resources, by id; nil where the manifest is not known for sure
+	urls map[string]string
 }
 
 // title names the job in what is printed.

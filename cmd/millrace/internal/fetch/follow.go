@@ -128,9 +128,11 @@ func (j *followedJob) progress() string {
 
 // barReporter draws a bar for each job, one below the other, in the place of those it drew before.
 type barReporter struct {
-	out   io.Writer
-	size  func() (columns, lines int, err error) // of the terminal
-	drawn int                                    // lines that the next drawing replaces
+	out io.Writer
+	// of the terminal
+	size func() (columns, lines int, err error)
+	// lines that the next drawing replaces
+	drawn int
 }
 
 // barWidth is the width of a bar in characters, without its brackets.

@@ -84,8 +84,10 @@ func Draw(g client.TaskFlowGraph, id string, ascii bool) string {
 
 // row is one line of a drawing.
 type row struct {
-	rails string               // the lanes, left of the job
-	node  *client.TaskFlowNode // nil for a line between jobs
+	// the lanes, left of the job
+	rails string
+	// nil for a line between jobs
+	node *client.TaskFlowNode
 }
 
 // pad fills a text with spaces up to a width in characters.
@@ -166,8 +168,10 @@ func topologicalOrder(open []int, out [][]int) (order []int) {
 
 // lanes are the vertical lines of a drawing at one row. Each leads down to one job.
 type lanes struct {
-	to []int // by column: the position of that job plus 1, or 0 where the column is free
-	at int   // column of the job that was drawn last
+	// by column: the position of that job plus 1, or 0 where the column is free
+	to []int
+	// column of the job that was drawn last
+	at int
 }
 
 // pass draws the line of a job. The lane that led to it ends there; a job without one takes a free

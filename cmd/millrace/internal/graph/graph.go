@@ -24,8 +24,10 @@ import (
 // flags are the flags of both subcommands.
 type flags struct {
 	remote cli.RemoteFlags
-	wait   bool // until all jobs have ended
-	ascii  bool // draw with ASCII characters only
+	// until all jobs have ended
+	wait bool
+	// draw with ASCII characters only
+	ascii bool
 }
 
 // Command is `millrace graph`.

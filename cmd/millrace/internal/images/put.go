@@ -41,13 +41,18 @@ func Command(p cli.Process) *cobra.Command {
 // flags are the flags of `millrace images put`.
 type flags struct {
 	remote cli.RemoteFlags
-	sizes  string // as they were given
-	user   string // recorded with the pictures; empty for none
-	out    string // folder for the variants; empty to leave them at the server
-	wait   bool   // for the variants
+	// as they were given
+	sizes string
+	// recorded with the pictures; empty for none
+	user string
+	// folder for the variants; empty to leave them at the server
+	out string
+	// for the variants
+	wait   bool
 	asJSON bool
 
-	sizeList []int // sizes, decoded; empty for those of the server's settings
+	// sizes, decoded; empty for those of the server's settings
+	sizeList []int
 }
 
 // putCommand is `millrace images put`.
@@ -110,11 +115,14 @@ func readSizes(text string) (sizes []int, err error) {
 
 // upload is a picture that is uploaded, and its outcome.
 type upload struct {
-	Path             string   `json:"path"` // as it was given
-	client.ImageFile          // as the server has it; the zero value if it was refused
-	Saved            []string `json:"saved,omitempty"` // paths of the variants, in their order
-	Error            string   `json:"error,omitempty"`
-	ErrorType        string   `json:"error_type,omitempty"`
+	// as it was given
+	Path string `json:"path"`
+	// as the server has it; the zero value if it was refused
+	client.ImageFile
+	// paths of the variants, in their order
+	Saved     []string `json:"saved,omitempty"`
+	Error     string   `json:"error,omitempty"`
+	ErrorType string   `json:"error_type,omitempty"`
 }
 
 // run uploads the pictures at the paths and reports their outcomes.

@@ -15,44 +15,61 @@ import (
 type history struct {
 	submissions []*submission
 	receivers   []*receiver
-	observed    []observedJob // the jobs that the server lists, of all clients
-	outages     []outage
-	lostRuns    bool // runs may be lost although no outage was seen
+	// the jobs that the server lists, of all clients
+	observed []observedJob
+	outages  []outage
+	// runs may be lost although no outage was seen
+	lostRuns bool
 
-	interrupted bool // the history holds only the scenarios that had ended
-	unfinished  int  // scenarios that had not ended
+	// the history holds only the scenarios that had ended
+	interrupted bool
+	// scenarios that had not ended
+	unfinished int
 }
 
 // submission is one scenario: the requests that submit a job of a kind, and the answers to what the
 // scenario did with the job.
 type submission struct {
-	kind     *workKind
-	client   int       // its number
-	due      time.Time // of the job; zero for at once
+	kind *workKind
+	// its number
+	client int
+	// of the job; zero for at once
+	due      time.Time
 	requests []submitRequest
 
-	canceled    client.ForgeRunState // state in the answer to cancel; empty without one
-	attempt     int                  // attempt in the last answer to retry
-	refused     bool                 // the server refused another retry
-	abortReason string               // why the scenario ended early; empty if it did not
+	// state in the answer to cancel; empty without one
+	canceled client.ForgeRunState
+	// attempt in the last answer to retry
+	attempt int
+	// the server refused another retry
+	refused bool
+	// why the scenario ended early; empty if it did not
+	abortReason string
 }
 
 // submitRequest is one submission of a job under a key, with its answer. It counts once, however
 // often the request was repeated.
 type submitRequest struct {
-	key     string
-	jobID   string // empty unless acknowledged
-	code    string // of the refusal; empty without one
-	late    bool   // refused because its time had passed: the server was away before
-	failure string // why there was no answer; empty if there was one
+	key string
+	// empty unless acknowledged
+	jobID string
+	// of the refusal; empty without one
+	code string
+	// refused because its time had passed: the server was away before
+	late bool
+	// why there was no answer; empty if there was one
+	failure string
 }
 
 // observedJob is a job in its final state at the server.
 type observedJob struct {
-	client         int // number of the client that lists it
-	job            client.ForgeRunJob
-	report         *client.ForgeRunReport // nil if there is none
-	noReportReason string                 // why there is none
+	// number of the client that lists it
+	client int
+	job    client.ForgeRunJob
+	// nil if there is none
+	report *client.ForgeRunReport
+	// why there is none
+	noReportReason string
 }
 
 // outage is a time in which the server could not be reached.
@@ -60,9 +77,12 @@ type outage struct{ from, to time.Time }
 
 // Violation is a broken promise of the server.
 type Violation struct {
-	What   string `json:"what"`           // the sort, such as lost, duplicate or order
-	Kind   string `json:"kind,omitempty"` // work kind of the job
-	Job    string `json:"job,omitempty"`  // id of the job; empty where there is none
+	// the sort, such as lost, duplicate or order
+	What string `json:"what"`
+	// work kind of the job
+	Kind string `json:"kind,omitempty"`
+	// id of the job; empty where there is none
+	Job    string `json:"job,omitempty"`
 	Detail string `json:"detail"`
 }
 
@@ -75,12 +95,18 @@ func (v Violation) String() string {
 // worth knowing.
 type auditResult struct {
 	violations []Violation
-	lost       int // runs that were lost in an outage
-	requeued   int // claimed jobs that were released or expired before they started
-	pending    int // deliveries that the simulator's own receivers keep from ending
-	givenUp    int // deliveries given up, as expected
-	repeated   int // events that came again after the receiver had accepted them
-	late       int // scheduled submissions that came too late because the server was away
+	// runs that were lost in an outage
+	lost int
+	// claimed jobs that were released or expired before they started
+	requeued int
+	// deliveries that the simulator's own receivers keep from ending
+	pending int
+	// deliveries given up, as expected
+	givenUp int
+	// events that came again after the receiver had accepted them
+	repeated int
+	// scheduled submissions that came too late because the server was away
+	late int
 }
 
 // audit checks the requests, then the jobs, then the webhooks.
@@ -117,10 +143,12 @@ func (w *history) audit() *auditResult {
 // auditor is the state of an audit.
 type auditor struct {
 	*history
-	result       *auditResult
-	byID         map[string]*observedJob
-	submissionOf map[string]*submission // by job
-	events       map[string]string      // the job of each event, by the event's id
+	result *auditResult
+	byID   map[string]*observedJob
+	// by job
+	submissionOf map[string]*submission
+	// the job of each event, by the event's id
+	events map[string]string
 }
 
 // addViolation records a violation. The kind is that of the submission, else that of the job.

@@ -19,23 +19,32 @@ const (
 
 // receiver is one receiver of webhooks: a registered webhook, or the callback of jobs.
 type receiver struct {
-	name      string // its path
-	url       string
-	client    int    // number of the client
-	webhookID string // empty for a callback
+	// its path
+	name string
+	url  string
+	// number of the client
+	client int
+	// empty for a callback
+	webhookID string
 	behavior  receiverBehavior
-	secrets   []string // that requests may be signed with
+	// that requests may be signed with
+	secrets []string
 
-	receipts   map[string][]webhookReceipt // by job, in order of arrival
-	deliveries []client.ForgeRunDelivery   // as the server lists them
+	// by job, in order of arrival
+	receipts map[string][]webhookReceipt
+	// as the server lists them
+	deliveries []client.ForgeRunDelivery
 }
 
 // webhookReceipt is one request to a receiver.
 type webhookReceipt struct {
-	eventID       string
-	at            time.Time // by the clock of this machine
-	accepted      bool      // it was answered with 2xx
-	forgeryReason string    // why it is not genuine; empty if it is
+	eventID string
+	// by the clock of this machine
+	at time.Time
+	// it was answered with 2xx
+	accepted bool
+	// why it is not genuine; empty if it is
+	forgeryReason string
 }
 
 // checkReceiver checks everything that one receiver got, and that it got everything that it should.

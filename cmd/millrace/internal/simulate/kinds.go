@@ -30,10 +30,13 @@ const (
 type workKind struct {
 	name      client.ForgeRunKind
 	payloadKB int64
-	fails     bool                   // should_fail of the definition
-	outcome   client.ForgeRunOutcome // of its jobs; empty if they are refused
-	action    action
-	behavior  receiverBehavior // of a receiver that its client has besides the one that accepts
+	// should_fail of the definition
+	fails bool
+	// of its jobs; empty if they are refused
+	outcome client.ForgeRunOutcome
+	action  action
+	// of a receiver that its client has besides the one that accepts
+	behavior receiverBehavior
 }
 
 const (

@@ -16,9 +16,11 @@ import (
 
 // Result is the result of [RunKinds].
 type Result struct {
-	Jobs       int
-	Took       time.Duration // from the first submission until everything was read
-	Requests   int           // webhook requests that were received
+	Jobs int
+	// from the first submission until everything was read
+	Took time.Duration
+	// webhook requests that were received
+	Requests   int
 	Violations []Violation
 }
 

@@ -13,11 +13,15 @@ import (
 
 // forgeClient is a client of ForgeRun with a key of its own.
 type forgeClient struct {
-	number    int    // its index in simulator.clients
-	id        string // at the server
-	forge     *client.ForgeRun
-	callback  *receiver     // of its jobs that name a callback
-	callSlots chan struct{} // holds a value for each call under way
+	// its index in simulator.clients
+	number int
+	// at the server
+	id    string
+	forge *client.ForgeRun
+	// of its jobs that name a callback
+	callback *receiver
+	// holds a value for each call under way
+	callSlots chan struct{}
 }
 
 // maxCalls is how many calls of one client may be under way.

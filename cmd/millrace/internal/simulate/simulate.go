@@ -21,18 +21,26 @@ import (
 
 // flags are the flags of the command.
 type flags struct {
-	remote        cli.RemoteFlags
-	rate          float64 // scenarios a second, at most
-	mix           string  // as parseMix reads it
-	duration      time.Duration
-	settleTimeout time.Duration // also of a server that does not answer
-	clients       int           // besides those of kinds with a receiver of their own
-	concurrency   int           // scenarios under way, but for those that wait for their time
-	seed          uint64        // 0 draws one
-	sink          string        // address on which webhooks are received
-	faults        sinkFaults
-	lostRuns      bool // runs may be lost although the server was never away
-	asJSON        bool
+	remote cli.RemoteFlags
+	// scenarios a second, at most
+	rate float64
+	// as parseMix reads it
+	mix      string
+	duration time.Duration
+	// also of a server that does not answer
+	settleTimeout time.Duration
+	// besides those of kinds with a receiver of their own
+	clients int
+	// scenarios under way, but for those that wait for their time
+	concurrency int
+	// 0 draws one
+	seed uint64
+	// address on which webhooks are received
+	sink   string
+	faults sinkFaults
+	// runs may be lost although the server was never away
+	lostRuns bool
+	asJSON   bool
 }
 
 // Command is `millrace simulate`.
@@ -133,23 +141,32 @@ func (f *flags) run(p cli.Process, mix *kindMix) error {
 
 // simulator is one simulation.
 type simulator struct {
-	p            cli.Process
-	flags        *flags
-	mix          *kindMix
-	name         string           // of this simulation, in its idempotency keys
-	setupClient  *client.ForgeRun // gives up after a few attempts: a wrong address is found soon
-	api          *client.Client   // retries until the server answers
-	address      string           // host and port of the server, for the probe
-	sink         *webhookSink
-	clients      []*forgeClient                       // by number
-	kindClients  map[client.ForgeRunKind]*forgeClient // of kinds with a receiver of their own
-	watches      jobWatches
-	outages      outageLog
-	times        submitTimes
-	silenceTimer *time.Timer // ends the reading of forEachClient
+	p     cli.Process
+	flags *flags
+	mix   *kindMix
+	// of this simulation, in its idempotency keys
+	name string
+	// gives up after a few attempts: a wrong address is found soon
+	setupClient *client.ForgeRun
+	// retries until the server answers
+	api *client.Client
+	// host and port of the server, for the probe
+	address string
+	sink    *webhookSink
+	// by number
+	clients []*forgeClient
+	// of kinds with a receiver of their own
+	kindClients map[client.ForgeRunKind]*forgeClient
+	watches     jobWatches
+	outages     outageLog
+	times       submitTimes
+	// ends the reading of forEachClient
+	silenceTimer *time.Timer
 
-	loadEnds    time.Time     // by the clock of this machine, when it is planned
-	loadTime    time.Duration // that the load took
+	// by the clock of this machine, when it is planned
+	loadEnds time.Time
+	// that the load took
+	loadTime    time.Duration
 	submissions []*submission
 }
 

@@ -19,29 +19,39 @@ import (
 // sinkFaults are faults of receivers that accept: the shares of events, each between 0 and 1, whose
 // first request they do not accept.
 type sinkFaults struct {
-	drop  float64       // the connection is dropped
-	stall float64       // the request is never answered
-	fail  float64       // the answer is 503
-	slow  time.Duration // how long receivers of behaviorSlow take to answer
+	// the connection is dropped
+	drop float64
+	// the request is never answered
+	stall float64
+	// the answer is 503
+	fail float64
+	// how long receivers of behaviorSlow take to answer
+	slow time.Duration
 }
 
 // webhookSink receives webhooks and records them. It has a listener for each behavior, so that the
 // faults of one behavior do not delay deliveries to receivers of another.
 type webhookSink struct {
-	now     func() time.Time
-	faults  sinkFaults
-	onEvent func(client.ForgeRunWebhookEvent) // called for each genuine request
-	ctx     context.Context                   // ends with stop
-	close   context.CancelFunc
-	bases   map[receiverBehavior]string // URLs of the listeners
+	now    func() time.Time
+	faults sinkFaults
+	// called for each genuine request
+	onEvent func(client.ForgeRunWebhookEvent)
+	// ends with stop
+	ctx   context.Context
+	close context.CancelFunc
+	// URLs of the listeners
+	bases   map[receiverBehavior]string
 	servers []*http.Server
 	wg      sync.WaitGroup
 
-	mu              sync.Mutex
-	random          *rand.Rand
-	receivers       map[string]*receiver // by path
-	unknownRequests int                  // requests to other paths
-	requestCount    int                  // all requests
+	mu     sync.Mutex
+	random *rand.Rand
+	// by path
+	receivers map[string]*receiver
+	// requests to other paths
+	unknownRequests int
+	// all requests
+	requestCount int
 }
 
 // newSink makes a sink that listens on ports of the host. onEvent is called concurrently.

@@ -52,9 +52,11 @@ func newLatency(what string, times []time.Duration) Latency {
 
 // KindCount counts the jobs of one work kind.
 type KindCount struct {
-	Submits  int            `json:"submits"`
-	Refused  int            `json:"refused"`  // as expected
-	Outcomes map[string]int `json:"outcomes"` // by outcome, or by state for jobs without one
+	Submits int `json:"submits"`
+	// as expected
+	Refused int `json:"refused"`
+	// by outcome, or by state for jobs without one
+	Outcomes map[string]int `json:"outcomes"`
 }
 
 // Summary is the result of a simulation. Its JSON members are a promise to scripts: they keep the

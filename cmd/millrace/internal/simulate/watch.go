@@ -23,9 +23,11 @@ type jobWatches struct {
 
 // jobWatch is the latest known state of one job. The lock of jobWatches guards it.
 type jobWatch struct {
-	state   client.ForgeRunState
-	at      time.Time     // when the job entered it, by the clock of the server
-	changed chan struct{} // closed when a later state is recorded
+	state client.ForgeRunState
+	// when the job entered it, by the clock of the server
+	at time.Time
+	// closed when a later state is recorded
+	changed chan struct{}
 }
 
 // get returns the watch of a job, which it makes if there is none. The caller holds the lock.
@@ -100,8 +102,10 @@ type outageLog struct {
 	now     func() time.Time
 	mu      sync.Mutex
 	outages []outage
-	limited int // answers 429
-	full    int // answers 503
+	// answers 429
+	limited int
+	// answers 503
+	full int
 }
 
 // mergeWindow is the time between two failures up to which they belong to one outage.

@@ -83,9 +83,11 @@ func attemptError(err error, reason *tailBuffer) error {
 
 // headBuffer keeps the first bytes that are written to it and counts all.
 type headBuffer struct {
-	text  []byte
-	limit int   // of text
-	size  int64 // of all that was written
+	text []byte
+	// of text
+	limit int
+	// of all that was written
+	size int64
 }
 
 func (h *headBuffer) Write(p []byte) (int, error) {

@@ -24,9 +24,12 @@ const maxVariableBytes = 128<<10 - 64
 
 // task is a job as the command gets it.
 type task struct {
-	payload []byte   // its standard input
-	state   []byte   // the variable MILLRACE_STATE; empty for none
-	environ []string // its other variables, as NAME=VALUE
+	// its standard input
+	payload []byte
+	// the variable MILLRACE_STATE; empty for none
+	state []byte
+	// its other variables, as NAME=VALUE
+	environ []string
 }
 
 // relayTask makes the task of a job of Relay.

@@ -19,20 +19,26 @@ import (
 // worker after a number of jobs (--max-jobs), when the queue is empty (--until-empty), or when the
 // server refuses the polls.
 type pollGate struct {
-	polls      pollKind
-	next       http.RoundTripper
-	stop       func() // ends polling; it may be called more than once
-	limited    bool   // --max-jobs was given
+	polls pollKind
+	next  http.RoundTripper
+	// ends polling; it may be called more than once
+	stop func()
+	// --max-jobs was given
+	limited    bool
 	untilEmpty bool
 
 	// The worker sends one poll at a time: these two are used by its goroutine alone.
 	remaining int // jobs that may still be claimed, if limited
-	failures  int // polls in a row that got no answer
+	// polls in a row that got no answer
+	failures int
 
-	mu         sync.Mutex
-	running    int   // jobs under way
-	jobs       int   // jobs whose command was to be run
-	stopReason error // with its exit code; nil while the gate has not stopped for an error
+	mu sync.Mutex
+	// jobs under way
+	running int
+	// jobs whose command was to be run
+	jobs int
+	// with its exit code; nil while the gate has not stopped for an error
+	stopReason error
 }
 
 // maxUnansweredPolls is how many polls in a row may fail with --until-empty before the worker gives

@@ -43,14 +43,19 @@ const maxHeartbeatInterval = 30 * time.Second
 
 // flags are the flags of the command.
 type flags struct {
-	contract    string
-	remote      cli.RemoteFlags
-	concurrency int           // commands at a time
-	maxJobs     int           // after which the worker stops; 0 for no limit
-	untilEmpty  bool          // stop when the queue is empty and no command runs
-	drain       time.Duration // that running commands get after the first signal
-	killAfter   time.Duration // that a terminated command gets before it is killed
-	quiet       bool
+	contract string
+	remote   cli.RemoteFlags
+	// commands at a time
+	concurrency int
+	// after which the worker stops; 0 for no limit
+	maxJobs int
+	// stop when the queue is empty and no command runs
+	untilEmpty bool
+	// that running commands get after the first signal
+	drain time.Duration
+	// that a terminated command gets before it is killed
+	killAfter time.Duration
+	quiet     bool
 }
 
 // help is the long help text. Its exit codes and signals are promises to scripts.
@@ -292,16 +297,20 @@ func (s signalCause) Error() string { return "stopped by signal: " + s.signal.St
 
 // commandRunner runs the command for jobs. Its handlers are called concurrently.
 type commandRunner struct {
-	contract  string
-	args      []string // the command and its arguments
-	environ   []string // of the command, beside the variables of its job
+	contract string
+	// the command and its arguments
+	args []string
+	// of the command, beside the variables of its job
+	environ   []string
 	stdout    io.Writer
 	stderr    io.Writer
 	killAfter time.Duration
 	log       *slog.Logger
 	gate      *pollGate
-	killCtx   context.Context // ends the commands; its cause may be a signalCause
-	cut       atomic.Bool     // killCtx has ended a command
+	// ends the commands; its cause may be a signalCause
+	killCtx context.Context
+	// killCtx has ended a command
+	cut atomic.Bool
 }
 
 // handle is the handler of Relay's worker: it returns nil to complete the job.
