@@ -9,6 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
+// newFetchBoxContract builds FetchBox on the objects and streams of the node. Its downloads leave
+// through an egress client of their own, which the proxies of its pools configure.
 func newFetchBoxContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
 	f, err := fetchbox.New(fetchbox.Config{
 		Settings: p.settings.FetchBox,

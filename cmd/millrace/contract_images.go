@@ -19,6 +19,9 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
+// newImagesContract builds Images. Its work directory is emptied at each start: a killed process
+// leaves half-written variants there. Without a queue elsewhere its messages go over the streams of
+// the node.
 func newImagesContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
 	s := p.settings.Images
 	child, err := pictureChild()
@@ -126,6 +129,8 @@ func pictureChild() ([]string, error) {
 	return []string{self, pictureName}, err
 }
 
+// pictureCommand is `millrace picture`, the hidden command of the child that processes one picture.
+// Its arguments and its standard files are a protocol of package picture, which no user sees.
 func pictureCommand(p cli.Process) *cobra.Command {
 	return &cobra.Command{
 		Use:                pictureName,

@@ -106,6 +106,8 @@ func contractError(name string, err error) error {
 	return cli.WithCode(cli.ExitFailed, fmt.Errorf("contract %s: %w", name, err))
 }
 
+// newRelayContract builds Relay, which needs nothing but its settings and the engine. Its jobs are
+// claimed over its own protocol, and not over the worker API.
 func newRelayContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
 	r, err := relay.New(relay.Config{
 		Settings: p.settings.Relay,
@@ -134,6 +136,8 @@ func loadPepper(s *nodeSettings) ([]byte, error) {
 	return pepper, nil
 }
 
+// newForgeRunContract builds ForgeRun. It needs the pepper, under which the API keys of its clients
+// are hashed. With --no-workers the node serves requests and delivers webhooks, and runs no jobs.
 func newForgeRunContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
 	pepper, err := loadPepper(p.settings)
 	if err != nil {
@@ -176,6 +180,8 @@ const (
 	taskFlowGraphLimit = 16 << 20
 )
 
+// newTaskFlowContract builds TaskFlow, with a runner for the queues that have a handler in the
+// server. The jobs of other queues wait for remote workers.
 func newTaskFlowContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
 	t, err := taskflow.New(taskflow.Config{
 		Settings: p.settings.TaskFlow,

@@ -22,6 +22,8 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
+// exportFlags are the flags of export. Those of the settings select the store, those of a server
+// the server to ask; the two exclude each other.
 type exportFlags struct {
 	settings settingsFlags
 	remote   cli.RemoteFlags
@@ -30,6 +32,7 @@ type exportFlags struct {
 	status   string
 }
 
+// exportCommand is `millrace export`.
 func exportCommand(p cli.Process) *cobra.Command {
 	var f exportFlags
 	c := &cobra.Command{
@@ -70,6 +73,8 @@ type exportFilter struct {
 	statuses     []client.FetchBoxStatus
 }
 
+// run exports from the server that --server or MILLRACE_SERVER names. Without one, and always with
+// --config or --set, it exports from the store of the settings.
 func (f *exportFlags) run(p cli.Process, c *cobra.Command) error {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
@@ -222,6 +227,7 @@ func (l *exportFilter) write(w io.Writer, jobs iter.Seq2[client.FetchBoxJob, err
 	return nil
 }
 
+// textOrNull returns nil for an empty text, which is null in JSON.
 func textOrNull(text string) *string {
 	if text == "" {
 		return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/work"
 )
 
+// main gives the commands the real process. Tests call run with buffers in the place of files.
 func main() {
 	start := time.Now()
 	os.Exit(run(cli.Process{

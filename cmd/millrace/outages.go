@@ -35,6 +35,7 @@ func (d *deps) newPartOf(endpoint outage.Endpoint) *outage.Part {
 	return outage.NewPart(d.log, d.process.Elapsed, endpoint)
 }
 
+// storePart is the part of the database. Its address has no credentials.
 func (d *deps) storePart() *outage.Part {
 	if s := d.settings; !s.Store.Postgres() {
 		return d.newPart("store", "data_dir", databaseFile(s))
@@ -46,6 +47,7 @@ func (d *deps) storePart() *outage.Part {
 // ask each bucket, while the objects of the work may lie in folders that can still be written.
 const objectsRefusalQuiet = time.Minute
 
+// objectsPart is the part of the object storage.
 func (d *deps) objectsPart() *outage.Part {
 	endpoint := outage.Endpoint{Name: "objects", Setting: "data_dir",
 		Address: d.objectsDir(), RefusalQuiet: objectsRefusalQuiet}
@@ -55,6 +57,7 @@ func (d *deps) objectsPart() *outage.Part {
 	return d.newPartOf(endpoint)
 }
 
+// streamsPart is the part of the streams.
 func (d *deps) streamsPart() *outage.Part {
 	if at := d.settings.Stream.URL; at != "" {
 		return d.newPart("streams", "stream.url", hostsOf(at, "4222"))
@@ -62,10 +65,12 @@ func (d *deps) streamsPart() *outage.Part {
 	return d.newPart("streams", "data_dir", d.streamsDir())
 }
 
+// queuePart is the part of the SQS queue that carries the messages of Images.
 func (d *deps) queuePart() *outage.Part {
 	return d.newPart("messages", "images.queue_url", endpointOf(d.settings.Images.QueueURL))
 }
 
+// tracesPart is the part of the collector that receives traces.
 func (d *deps) tracesPart() *outage.Part {
 	return d.newPart("traces", "telemetry.otlp_endpoint",
 		hostsOf(d.settings.Telemetry.OTLPEndpoint, ""))

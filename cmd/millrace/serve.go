@@ -21,6 +21,7 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
+// serveCommand is `millrace serve`.
 func serveCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
 	var mode serveMode
@@ -179,6 +180,9 @@ func listeningNode(ctx context.Context, k *deps, opened store.Store, mode serveM
 	return node, cli.WithCode(cli.ExitUnable, node.Listen(ctx))
 }
 
+// newNode builds a node on an open store: the token of the operator, objects and streams of the
+// data directory, the contracts and the worker API. What it opened is closed by deps.close, also
+// when it fails.
 func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (*server.Server,
 	error) {
 	// Only a token of the settings protects /operators; a generated one does not (G-FB-31).
@@ -234,6 +238,8 @@ func (d *deps) connect(ctx context.Context) error {
 	return d.openStorage(ctx, externalStorage)
 }
 
+// connectEgress makes the client of outbound HTTP requests and the exporter of traces. Only a node
+// that listens on loopback alone may call local addresses.
 func (d *deps) connectEgress(ctx context.Context) (err error) {
 	d.egress, err = egress.New(egress.Config{AllowLocal: d.settings.OnLoopback(),
 		Allow: d.settings.Egress.Allow, UserAgent: cli.UserAgent()})

@@ -25,6 +25,7 @@ type settingsFlags struct {
 	set []string
 }
 
+// register adds the flags to a command.
 func (f *settingsFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.file, "config", "",
 		"settings file (TOML); "+config.DefaultFile+" of the working directory if there is one")
@@ -67,6 +68,8 @@ func (s *nodeSettings) groups() []*setting.Group {
 // defaultSettings are those of a node for which nothing is set.
 func defaultSettings() *config.Settings { return config.Default(new(nodeSettings).groups()) }
 
+// loadSettings resolves the settings of the node and of all contracts. Its error is a *config.Error
+// with all problems.
 func loadSettings(src config.Sources) (*nodeSettings, error) {
 	s := &nodeSettings{}
 	src.Contracts = s.groups()

@@ -52,9 +52,14 @@ func (d *deps) bindStorage() {
 	d.binding = storageid.New(c)
 }
 
+// objectsDir is the directory of the objects, if they are in the data directory.
 func (d *deps) objectsDir() string { return filepath.Join(d.settings.DataDir, "objects") }
+
+// streamsDir is the directory of the embedded NATS server.
 func (d *deps) streamsDir() string { return filepath.Join(d.settings.DataDir, "streams") }
 
+// openObjects opens the object storage. It fails on a wrong address only: a storage that is away is
+// logged as an outage.
 func (d *deps) openObjects(ctx context.Context) (err error) {
 	d.objects, err = object.Open(ctx, object.Config{
 		Dir:    d.objectsDir(),
@@ -82,6 +87,8 @@ func (d *deps) streamSpecs() []stream.Spec {
 	return specs
 }
 
+// openStreams starts the embedded NATS server or connects to the cluster, and makes the streams
+// that are missing. A cluster that is away is an error.
 func (d *deps) openStreams(ctx context.Context) (err error) {
 	s := &d.settings.Stream
 	d.streams, err = stream.Open(ctx, stream.Config{

@@ -75,6 +75,7 @@ share its processors.`,
 	return c
 }
 
+// register adds the flags to the command.
 func (f *flags) register(c *cobra.Command) {
 	f.remote.Register(c)
 	c.Flags().Lookup("server").Usage = "address of a server to measure (" + cli.EnvServer +
@@ -184,6 +185,7 @@ const (
 	verbCount int = iota
 )
 
+// String returns the name of the verb in reports.
 func (v verb) String() string { return [...]string{"enqueue", "next", "complete"}[v] }
 
 // run measures the loads one after the other.

@@ -14,6 +14,8 @@ type BuildInfo struct {
 	Postgres string `json:"postgres"`
 }
 
+// ReadBuildInfo returns the build information that the Go toolchain has put into this binary. The
+// version is "unknown" where it has put in none, as with `go run`.
 func ReadBuildInfo() BuildInfo {
 	b := BuildInfo{Version: "unknown"}
 	info, ok := debug.ReadBuildInfo()
@@ -23,6 +25,7 @@ func ReadBuildInfo() BuildInfo {
 	return newBuildInfo(info)
 }
 
+// newBuildInfo picks what users want to know from the information of the toolchain.
 func newBuildInfo(info *debug.BuildInfo) BuildInfo {
 	settings := map[string]string{}
 	for _, s := range info.Settings {

@@ -22,11 +22,12 @@ const (
 	ExitInterrupted = 130
 )
 
+// ExitHelp describes the exit codes for the help of the commands. They are a promise to scripts.
 const ExitHelp = `Exit codes:
   0    done; also a server or worker that was asked to stop and did
   1    the work failed, or the accounts do not balance; not for jobs that failed in a worker
   2    the command line or a setting is wrong; nothing was started
-  3    what is needed here is not to be had: an address or data directory in use, a store that is away
+  3    something this machine must provide is missing: an address or data directory is in use, the store is away
   4    the server cannot be reached, or refuses the token
   130  stopped by a signal before the work was done`
 
@@ -36,7 +37,10 @@ type ExitError struct {
 	err  error
 }
 
+// Error returns the text of the wrapped error. The code is not part of it.
 func (f *ExitError) Error() string { return f.err.Error() }
+
+// Unwrap returns the wrapped error.
 func (f *ExitError) Unwrap() error { return f.err }
 
 // WithCode gives an error its exit code; nil stays nil.
@@ -132,8 +136,10 @@ func RemoteError(ctx context.Context, err error) error {
 // unsent is the error of a request that the SDK refused to send; its text leaves the operation out.
 type unsent struct{ err error }
 
+// Unwrap returns the error of the SDK.
 func (u *unsent) Unwrap() error { return u.err }
 
+// Error returns why the request is invalid.
 func (u *unsent) Error() string {
 	text := u.err.Error()
 	if _, reason, ok := strings.Cut(text, client.ErrInvalid.Error()+": "); ok {

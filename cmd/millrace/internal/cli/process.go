@@ -75,6 +75,7 @@ type readOutput struct {
 	failed func()
 }
 
+// Write writes to the output, and calls failed if that is not possible any more.
 func (o *readOutput) Write(text []byte) (int, error) {
 	n, err := o.Writer.Write(text)
 	if err != nil {

@@ -72,6 +72,8 @@ func (g *Progress) reportLoop() {
 	}
 }
 
+// report draws the bar again, so that its time goes on, or writes a line. With ChangesOnly it does
+// nothing while the state is the one that was reported last.
 func (g *Progress) report() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
+// DefaultServer is the address of a server with default settings.
 const DefaultServer = "http://127.0.0.1:8080"
 
 // The environment variables of commands that talk to a server.
@@ -32,6 +33,7 @@ type RemoteFlags struct {
 	cacert string
 }
 
+// Register adds all flags to the command.
 func (f *RemoteFlags) Register(c *cobra.Command) {
 	f.RegisterServer(c)
 	c.Flags().StringVar(&f.token, "token", "",
@@ -59,6 +61,7 @@ func (f *RemoteFlags) Address(p Process) string {
 	return "http://" + address
 }
 
+// BearerToken returns the token of the flag, else that of the environment, empty for none.
 func (f *RemoteFlags) BearerToken(p Process) string { return cmp.Or(f.token, p.Env(EnvToken)) }
 
 // Client connects as the flags and the environment say; a nil transport is the usual one.
@@ -76,6 +79,7 @@ func (f *RemoteFlags) Client(p Process, transport http.RoundTripper) (*client.Cl
 	return c, WithCode(ExitUsage, err)
 }
 
+// UserAgent returns the User-Agent of all requests that this binary sends.
 func UserAgent() string { return "millrace/" + ReadBuildInfo().Version }
 
 // Transport is what requests to the server go through.

@@ -175,6 +175,7 @@ func (g *graphRun) allRuns() (n int) {
 	return n
 }
 
+// file returns the path of a file that the steps exchange.
 func (g *graphRun) file(name string) string { return filepath.Join(g.dir, name) }
 
 // list writes the paths of the files in graphParts lists.

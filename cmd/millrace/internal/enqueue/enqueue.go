@@ -79,6 +79,7 @@ again; to leave out what was accepted, go on with --from-line as the error says.
 	return c
 }
 
+// register adds the flags to the command.
 func (f *flags) register(c *cobra.Command) {
 	f.remote.Register(c)
 	c.Flags().StringVar(&f.format.queue, "queue", "", "queue of payloads")

@@ -80,6 +80,7 @@ failed, or with --json there is a line of JSON for each job:
 	return c
 }
 
+// register adds the flags to the command.
 func (f *flags) register(c *cobra.Command) {
 	f.remote.Register(c)
 	c.Flags().StringVar(&f.operator, "operator-token", "",

@@ -82,6 +82,8 @@ type reporter interface {
 	end()                              // must be called once
 }
 
+// newReporter returns the reporter for standard error. The size of a terminal is read for each
+// drawing, as it may change.
 func newReporter(p cli.Process) reporter {
 	if f, ok := p.Stderr.(*os.File); ok && cli.IsTerminal(p.Stderr) {
 		return &barReporter{out: p.Stderr, size: func() (int, int, error) {
@@ -97,6 +99,7 @@ type lineReporter struct {
 	reported map[string]bool // ids of the jobs that have their line
 }
 
+// show writes a line for each job that has ended since the last call, and updates the line for all.
 func (l *lineReporter) show(jobs []*followedJob) {
 	done, lost, total := 0, 0, 0
 	for _, j := range jobs {
@@ -110,11 +113,13 @@ func (l *lineReporter) show(jobs []*followedJob) {
 		fmt.Sprintf("%d of %d done, %d failed", done, total, lost))
 }
 
+// printf writes a line, which also stands for the state of all jobs until show is called again.
 func (l *lineReporter) printf(format string, args ...any) {
 	l.all.Printf(format, args...)
 	l.all.Add(0, fmt.Sprintf(format, args...)) // the next lines repeat it until show is called
 }
 
+// end stops the lines for all jobs.
 func (l *lineReporter) end() { l.all.End() }
 
 // progress counts the downloads of a job that have ended.
@@ -138,6 +143,7 @@ type barReporter struct {
 // barWidth is the width of a bar in characters, without its brackets.
 const barWidth = 24
 
+// show draws the bars. A terminal whose size cannot be read counts as one of 80 by 24 characters.
 func (b *barReporter) show(jobs []*followedJob) {
 	columns, lines, err := b.size()
 	if err != nil {
@@ -159,11 +165,13 @@ func (b *barReporter) paint(lines []string) {
 	_, _ = io.WriteString(b.out, text.String())
 }
 
+// printf writes a line in the place of the bars.
 func (b *barReporter) printf(format string, args ...any) {
 	b.paint([]string{fmt.Sprintf(format, args...)})
 	b.drawn = 0 // the line stays: the next bars are drawn below it
 }
 
+// end removes the bars: the table of the report follows.
 func (b *barReporter) end() { b.paint(nil) }
 
 // renderBars returns a line for each job that fits into a terminal of this size, cut to its width.

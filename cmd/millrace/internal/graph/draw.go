@@ -277,4 +277,5 @@ var lineChars = map[lineDirections]string{
 	{up: true, down: true, left: true, right: true}: "┼",
 }
 
+// draw returns the character.
 func (a lineDirections) draw() string { return lineChars[a] }

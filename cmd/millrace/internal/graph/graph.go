@@ -42,6 +42,7 @@ func Command(p cli.Process) *cobra.Command {
 	return c
 }
 
+// register adds the flags to a command.
 func (f *flags) register(c *cobra.Command) {
 	f.remote.Register(c)
 	c.Flags().BoolVar(&f.wait, "wait", false,

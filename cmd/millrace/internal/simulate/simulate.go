@@ -78,6 +78,7 @@ machine under the address of --sink.`,
 	return c
 }
 
+// register adds the flags to the command.
 func (f *flags) register(c *cobra.Command) {
 	f.remote.RegisterServer(c)
 	c.Flags().Float64Var(&f.rate, "rate", 10,

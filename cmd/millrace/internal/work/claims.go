@@ -66,7 +66,10 @@ type commandError struct {
 	err    error
 }
 
+// Error returns the reason and, in brackets, how the command ended.
 func (e *commandError) Error() string { return fmt.Sprintf("%s (%v)", e.reason, e.err) }
+
+// Unwrap returns the error of the command.
 func (e *commandError) Unwrap() error { return e.err }
 
 // attemptError makes the error of an attempt from that of its command. The exit codes 64 to 78 make
@@ -90,6 +93,8 @@ type headBuffer struct {
 	size int64
 }
 
+// Write keeps as much of p as fits and counts all of it. It never fails, so that the command does
+// not see a broken pipe.
 func (h *headBuffer) Write(p []byte) (int, error) {
 	n := min(len(p), h.limit-len(h.text))
 	h.text = append(h.text, p[:n]...)
@@ -125,6 +130,7 @@ type tailBuffer struct {
 	limit int
 }
 
+// Write keeps p and drops the oldest bytes beyond the limit. It never fails.
 func (t *tailBuffer) Write(p []byte) (int, error) {
 	t.text = append(t.text, p...)
 	if over := len(t.text) - t.limit; over > 0 {
@@ -142,12 +148,16 @@ func (t *tailBuffer) lastLine() string {
 // claimPolls recognises the polls of the worker API: its requests for claims.
 type claimPolls struct{}
 
+// isPoll recognises POST /worker/v1/claims, also behind the path of a proxy.
 func (claimPolls) isPoll(req *http.Request) bool {
 	return req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/worker/v1/claims")
 }
 
+// countsOnClaim reports true: a job of a claim has a lease from the answer on.
 func (claimPolls) countsOnClaim() bool { return true }
 
+// limitToOne sets the member max of the request to 1. The body is made again for requests that are
+// repeated.
 func (claimPolls) limitToOne(req *http.Request) (*http.Request, error) {
 	text, err := io.ReadAll(req.Body)
 	req.Body.Close()

@@ -114,14 +114,19 @@ func (g *pollGate) poll(req *http.Request) (resp *http.Response, jobs int, err e
 // relayPolls recognises the polls of Relay: its only GET requests.
 type relayPolls struct{}
 
+// isPoll reports whether the request is a GET.
 func (relayPolls) isPoll(req *http.Request) bool { return req.Method == http.MethodGet }
 
+// limitToOne sets the parameter num_jobs.
 func (relayPolls) limitToOne(req *http.Request) (*http.Request, error) {
 	return limitToOne(req), nil
 }
 
+// countsOnClaim reports false: the number of jobs in an answer is not known without reading it, so
+// a job counts from the start of its command.
 func (relayPolls) countsOnClaim() bool { return false }
 
+// jobs counts an answer 200 as one job. An answer without jobs has status 204.
 func (relayPolls) jobs(resp *http.Response) (int, error) {
 	if resp.StatusCode == http.StatusOK {
 		return 1, nil // or more where polls are not limited to one, and then only 0 differs
@@ -234,9 +239,13 @@ func (g *pollGate) jobCount() int {
 	return g.jobs
 }
 
+// runStarted counts a job as running.
 func (g *pollGate) runStarted() { g.addRunning(1) }
-func (g *pollGate) runEnded()   { g.addRunning(-1) }
 
+// runEnded counts a job as not running any more.
+func (g *pollGate) runEnded() { g.addRunning(-1) }
+
+// addRunning changes the number of running jobs.
 func (g *pollGate) addRunning(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

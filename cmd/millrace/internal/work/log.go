@@ -42,7 +42,10 @@ type failedCommand struct {
 	job string // such as "goes back to its queue"
 }
 
+// Error returns the text of the command's error, without what happens to the job.
 func (e *failedCommand) Error() string { return e.err.Error() }
+
+// Unwrap returns the command's error.
 func (e *failedCommand) Unwrap() error { return e.err }
 
 // attrs returns the attributes that the log has for the failure.

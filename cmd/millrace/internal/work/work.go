@@ -124,6 +124,7 @@ func Command(p cli.Process) *cobra.Command {
 	return c
 }
 
+// register adds the flags to the command.
 func (f *flags) register(c *cobra.Command) {
 	f.remote.Register(c)
 	c.Flags().Lookup("token").Usage = "worker.token of the server, or relay.token for Relay " +
@@ -293,6 +294,7 @@ func (f *flags) handleSignals(signals <-chan os.Signal, g *pollGate, log *slog.L
 // signalCause is the cause of killCtx: the signal to send to the commands.
 type signalCause struct{ signal os.Signal }
 
+// Error returns the text that the log has for commands that were ended.
 func (s signalCause) Error() string { return "stopped by signal: " + s.signal.String() }
 
 // commandRunner runs the command for jobs. Its handlers are called concurrently.
