@@ -22,6 +22,11 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
+// An export is written from a running server, or from the store itself while no server runs or
+// beside one. Both ways give the same lines. It goes through the ledger from the newest job to the
+// oldest and filters here: a filter by status in the server would miss jobs whose status changes
+// meanwhile.
+
 // exportFlags are the flags of export. Those of the settings select the store, those of a server
 // the server to ask; the two exclude each other.
 type exportFlags struct {

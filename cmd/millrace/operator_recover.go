@@ -17,6 +17,11 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// A client that has lost its key cannot prove who it is, and ForgeRun's document has no route for
+// that. The operator, who can read the store and the pepper, issues a new key with this command. It
+// opens the store as a server does, with an engine of its own, because revoking the earlier key
+// must reach the other nodes like any change.
+
 // operatorCommand is `millrace operator`.
 func operatorCommand(p cli.Process) *cobra.Command {
 	c := &cobra.Command{

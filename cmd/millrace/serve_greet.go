@@ -12,6 +12,10 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
+// What a started server prints is for two readers. A program that has started it reads one line
+// with the addresses. A person at a terminal also reads where the data is, what is open to whom,
+// and which command to try; in a log the same facts are attributes of one message.
+
 // printGreeting announces that the server listens. Standard output gets one line with the
 // addresses, which a program that started the server reads. What is served and to whom follows on
 // a terminal, and is one line of the log where the log is not on that terminal as well.

@@ -2,13 +2,15 @@
 //
 // There are four layers, and each overrides the one before it:
 //
-//	default            the table in keys.go
+//	default            the declaration of the key
 //	file PATH          one TOML file
 //	environment NAME   MILLRACE__SECTION__KEY, two underscores between levels; empty means not set
 //	flag --KEY         the command line
 //
-// keys.go declares every key once: its name, default, description, accepted values and the field it
-// fills. A new setting is one line there and one field in Settings. No other code parses a setting.
+// Every key is declared once: its name, default, description, accepted values and the field it
+// fills. keys.go declares the keys of the node; each contract declares its own as a
+// [setting.Group], which Load gets from its caller. A new setting is one line in a declaration and
+// one field. No other code parses a setting.
 //
 // A node does not start with a wrong setting. Load reads all layers and reports all problems
 // together, sorted. Each problem names the key, where it was written, and what would be right: the

@@ -138,6 +138,7 @@ func (s *Settings) isSection(name string) bool {
 	return ok
 }
 
+// envName returns the environment variable of a key.
 func envName(name string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(name, ".", "__"))
 }

@@ -22,13 +22,13 @@ const (
 
 // Sources are the layers above the defaults. Only cmd reads the environment of the process.
 type Sources struct {
-	// TOML file; empty for none
+	// File is the path of the TOML file; empty for none.
 	File string
-	// the operator named File, so it must exist
+	// Explicit says that the operator named File, so that it must exist.
 	Explicit bool
-	// NAME=value, as os.Environ returns it
+	// Environ holds the environment as NAME=value, as os.Environ returns it.
 	Environ []string
-	// key → value; an empty value is a value
+	// Flags holds the values of --set by key. An empty value is a value.
 	Flags map[string]string
 	// OtherVariables are environment variables with the prefix of settings that are none. A name
 	// that ends in _ stands for all variables with that prefix.

@@ -33,6 +33,7 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
+// newError sorts the problems and makes an *Error of them; nil without problems.
 func newError(problems []setting.Problem) error {
 	if len(problems) == 0 {
 		return nil

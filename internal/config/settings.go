@@ -12,47 +12,58 @@ import (
 // Settings are the settings of a node, resolved. Load fills them together with what the contracts
 // declare; they do not change.
 type Settings struct {
-	// address of the common listener
+	// Listen is the address of the common listener, which serves all contracts without one of
+	// their own.
 	Listen string
-	// directory of all files of this node
+	// DataDir is the directory of all files of this node.
 	DataDir string
-	// where jobs are stored
+	// Store is the database of the jobs: SQLite in DataDir, or the URL of a PostgreSQL.
 	Store    setting.StoreURL
 	Postgres Postgres
-	// contracts that are served
+	// Contracts are the names of the contracts that are served.
 	Contracts []string
-	// of the open contracts that have none of their own
-	Token          setting.Secret
-	TLS            TLS
+	// Token is the token of the open contracts that have none of their own. Load has copied it to
+	// them.
+	Token setting.Secret
+	TLS   TLS
+	// TrustedNetwork allows listening beyond loopback without TLS.
 	TrustedNetwork bool
-	// proxies whose header names the client's address
+	// TrustedProxies are the networks of proxies whose headers name the client's address.
 	TrustedProxies []netip.Prefix
-	ShutdownGrace  time.Duration
-	PruneInterval  time.Duration
-	Operator       Operator
-	Log            Log
-	Secrets        Secrets
-	Egress         Egress
-	Telemetry      Telemetry
-	Worker         Worker
-	Objects        Objects
-	Stream         Stream
-	// of SQLite, where Store is PostgreSQL
+	// ShutdownGrace is the time that requests and running jobs get when the node stops.
+	ShutdownGrace time.Duration
+	// PruneInterval is the time between two deletions of data past its retention.
+	PruneInterval time.Duration
+	Operator      Operator
+	Log           Log
+	Secrets       Secrets
+	Egress        Egress
+	Telemetry     Telemetry
+	Worker        Worker
+	Objects       Objects
+	Stream        Stream
+	// IgnoreLocalStore allows a start on PostgreSQL although DataDir has a SQLite database with
+	// jobs.
 	IgnoreLocalStore bool
-	// this node's objects and streams become the database's
+	// RebindStorage binds the database to the objects and streams of this node.
 	RebindStorage bool
 
-	// of all contracts, served or not
-	groups           []*setting.Group
-	keys             []setting.Key
-	sections         []*setting.Section
+	// groups are what the contracts declare, served or not.
+	groups []*setting.Group
+	// keys are all keys outside sections: those of the node, then those of the contracts.
+	keys []setting.Key
+	// sections are the tables whose members have names that users choose.
+	sections []*setting.Section
+	// unknownVariables are sentences about variables that look like settings and are none.
 	unknownVariables []string
-	// key → where its value was written; a key left out has its default
+	// origins says of a key where its value was written. A key that is left out has its default.
 	origins map[string]string
 }
 
 // Postgres is how a node uses PostgreSQL.
 type Postgres struct {
+	// MaxConnections is the size of the connection pool. One more connection listens for
+	// notifications.
 	MaxConnections int
 }
 
@@ -76,9 +87,9 @@ type Operator struct {
 
 // Log says how the process logs.
 type Log struct {
-	// text or json
+	// Format is text or json.
 	Format string
-	// debug, info, warn or error
+	// Level is the least severe level that is logged: debug, info, warn or error.
 	Level string
 }
 
@@ -113,9 +124,9 @@ type Objects struct {
 
 // Stream says where streams are kept.
 type Stream struct {
-	// empty: a server in the process
+	// URL names the servers of a NATS cluster; empty for an embedded server.
 	URL string
-	// where that can be reached; empty: nowhere
+	// Listen is the address of the embedded server; empty if it is used in the process alone.
 	Listen string
 	Token  setting.Secret
 }

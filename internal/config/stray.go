@@ -96,6 +96,8 @@ func (s *Settings) SimilarKey(word string) (key string, ok bool) {
 
 var separators = regexp.MustCompile(`[._-]+`)
 
+// withoutSeparators returns a name in lower case without dots, hyphens and underscores, so that
+// spellings which differ in these alone compare equal.
 func withoutSeparators(name string) string {
 	return separators.ReplaceAllString(strings.ToLower(name), "")
 }

@@ -50,8 +50,10 @@ func (l *loader) document(data []byte, origin string) {
 // bytesProvider is a koanf provider of bytes in memory.
 type bytesProvider []byte
 
+// ReadBytes implements koanf.Provider.
 func (c bytesProvider) ReadBytes() ([]byte, error) { return c, nil }
 
+// Read is part of koanf.Provider and not used.
 func (c bytesProvider) Read() (map[string]any, error) { return nil, errors.ErrUnsupported }
 
 // parser wraps koanf's TOML parser. A panic becomes an error, no error repeats text of the
@@ -62,6 +64,7 @@ type parser struct {
 	refused  []string
 }
 
+// Unmarshal implements koanf.Parser. It collects the refused keys in p.
 func (p *parser) Unmarshal(data []byte) (tree map[string]any, err error) {
 	defer func() {
 		if recover() != nil {

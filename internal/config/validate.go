@@ -17,6 +17,7 @@ func (s *Settings) unauthenticated() []*setting.Group {
 	})
 }
 
+// unauthenticatedNames returns the names of the unauthenticated contracts.
 func (s *Settings) unauthenticatedNames() []string {
 	var names []string
 	for _, g := range s.unauthenticated() {
@@ -94,8 +95,10 @@ func (s *Settings) listener(g *setting.Group) (name, address string) {
 	return g.Name + ".listen", *g.Listen
 }
 
+// encryptionHint says how a listener beyond loopback is protected from eavesdropping.
 const encryptionHint = "set tls.cert and tls.key, or trusted_network = true"
 
+// checkTLS reports a certificate without a key, or a key without a certificate.
 func (s *Settings) checkTLS(c *setting.Checker) {
 	set, missing := "tls.cert", "tls.key"
 	if s.TLS.Cert == "" {
@@ -173,6 +176,7 @@ func withoutAuthentication(contracts []*setting.Group) string {
 	return joinAnd(names) + " have no authentication but a token"
 }
 
+// joinAnd lists words in a sentence: "a, b and c".
 func joinAnd(words []string) string {
 	last := len(words) - 1
 	if last < 1 {

@@ -25,6 +25,8 @@ var s3Members = []string{"region", "endpoint", "profile", "role", "anonymous", "
 	"accelerate", "dualstack", "fips", "ssetype", "kmskeyid", "request_checksum_calculation",
 	"response_checksum_validation"}
 
+// validObjects reports whether a text is the URL of an S3 storage with known parameters, each given
+// once, and without credentials.
 func validObjects(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "s3" || u.Host != "" || u.User != nil || u.Path != "" ||
@@ -48,6 +50,8 @@ func streamURLs(p *string) setting.Value {
 		func(s string) bool { return s == "" || validStreams(s) })
 }
 
+// validStreams reports whether a text is one NATS address or several, each with a host and without
+// credentials.
 func validStreams(s string) bool {
 	for address := range strings.SplitSeq(s, ",") {
 		scheme, host, _ := strings.Cut(strings.TrimSpace(address), "://")

@@ -16,11 +16,11 @@ import (
 type Child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
-	// its standard output
+	// lines reads the standard output of the process.
 	lines *bufio.Scanner
-	// closed when it has ended
+	// Done is closed when the process has ended.
 	Done chan struct{}
-	// how; read it after done
+	// err is how the process ended. It is set before Done is closed.
 	err error
 }
 

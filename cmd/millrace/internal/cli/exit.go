@@ -12,13 +12,19 @@ import (
 	"github.com/millrace/millrace/internal/config"
 )
 
-// How a command ends.
+// The exit codes of all commands; see ExitHelp.
 const (
-	ExitOK          = 0
-	ExitFailed      = 1
-	ExitUsage       = 2
-	ExitUnable      = 3
-	ExitServer      = 4
+	// ExitOK means that the command has done its work.
+	ExitOK = 0
+	// ExitFailed means that the work failed.
+	ExitFailed = 1
+	// ExitUsage means that the command line or a setting is wrong.
+	ExitUsage = 2
+	// ExitUnable means that something which this machine must provide is missing.
+	ExitUnable = 3
+	// ExitServer means that the server cannot be reached or refuses the token.
+	ExitServer = 4
+	// ExitInterrupted means that a signal stopped the command before its work was done.
 	ExitInterrupted = 130
 )
 

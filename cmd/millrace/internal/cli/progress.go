@@ -16,24 +16,24 @@ const plainInterval = 2 * time.Second
 // elsewhere as a plain line every plainInterval. It is safe for concurrent use.
 type Progress struct {
 	label string
-	// in the unit of Add; below 1 when it is unknown
+	// total is the amount of work in the unit of Add; below 1 if it is unknown.
 	total int64
-	// names what the percentage is of, where the note does not
+	// TotalUnit follows the percentage and says of what it is one, if the note does not.
 	TotalUnit string
 	out       io.Writer
 	elapsed   func() time.Duration
-	// nil where there is no terminal
+	// bar is nil where standard error is not a terminal.
 	bar *progressbar.ProgressBar
-	// closed by End
+	// stopped is closed by End.
 	stopped chan struct{}
 
 	mu      sync.Mutex
 	done    int64
 	started time.Duration
 	note    string
-	// a state that was reported is not reported again
+	// ChangesOnly leaves out lines while the state does not change.
 	ChangesOnly bool
-	// the state has not changed since it was reported
+	// reported says that the state has not changed since it was reported.
 	reported bool
 	ended    bool
 }

@@ -19,6 +19,14 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// The Relay part has three kinds of processes. The demo submits a job for each file. Worker
+// processes measure the files and requeue each job as a result. A worker in the demo's own process
+// collects the results. Everything that happens becomes an event; one goroutine reads the events,
+// keeps the tally and kills a worker when a third of the files is done:
+//
+//	submit → [files] → workers → [results] → collect → events → tally
+//	                      └──── a line for each start ────┘
+
 // flags are the flags of the command.
 type flags struct {
 	// processes, one of which is killed

@@ -18,6 +18,9 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// The downloads come from an HTTP server in this process, whose files are copies in memory. So the
+// demo knows every byte that must be stored, and how often each resource must be requested.
+
 // fetchBoxSettings make a failed download wait less for its next attempt than by default.
 var fetchBoxSettings = []string{"fetchbox.backoff_base=200ms"}
 

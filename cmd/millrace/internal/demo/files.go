@@ -15,6 +15,9 @@ import (
 	"unicode/utf8"
 )
 
+// The demo works on the files of a folder, which may change while it runs. A file that has changed
+// since it was listed is not compared.
+
 // fileStats is what the workers measure of a file.
 type fileStats struct {
 	// bytes

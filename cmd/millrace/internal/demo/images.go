@@ -17,6 +17,10 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// The pictures are drawn by the demo, so it knows which colour each variant must have at which
+// point. A variant is decoded with the standard library, which shares no code with the server's
+// resampling.
+
 // uploadedPicture is a picture that the demo uploads, and its outcome.
 type uploadedPicture struct {
 	name string

@@ -12,6 +12,11 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// The tally proves that no file was lost and none was done twice although a worker was killed. It
+// knows what the workers have started, from their standard output, and which results came, from the
+// queue. Files that the killed worker had started without a result must come from another worker,
+// in another attempt.
+
 // tally counts every job of the Relay part. One goroutine uses it.
 type tally struct {
 	files *listing

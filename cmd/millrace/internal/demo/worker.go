@@ -14,6 +14,10 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// A worker of the demo is this same binary with a hidden subcommand. It is a separate process
+// because the demo kills one with SIGKILL: its connections break and its heartbeats end as in a
+// crash.
+
 // The queues of the demo. A worker requeues a job of the first as a result in the second. That is
 // one transaction, so every file is in exactly one of the queues at any time.
 const (

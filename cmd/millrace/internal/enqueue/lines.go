@@ -19,6 +19,9 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// Lines become jobs here. A line keeps its number, so that every error can name it and a repeated
+// command can start behind the lines that were accepted.
+
 // The limits of the input, in bytes.
 const (
 	maxLineBytes  = 64 << 20 // of a line: the server's default limit of a body

@@ -15,6 +15,9 @@ import (
 	"github.com/millrace/millrace/internal/clock"
 )
 
+// Why a download failed is in the job's log, and not in the job: a job has thousands of downloads
+// and one last error.
+
 // logTimeout is how long logs may lag behind the states of their jobs. It holds for all jobs
 // together.
 const logTimeout = 3 * time.Second

@@ -13,6 +13,11 @@ import (
 	"github.com/millrace/millrace/internal/clock"
 )
 
+// The audit needs the state of the server at a moment when nothing moves any more. Jobs have ended
+// by then, because every scenario waits for its jobs. Webhooks may still be on their way: collect
+// first reads all jobs with their reports, which name every event, then waits until the receivers
+// have accepted these events, and reads the records of the deliveries last.
+
 // collect reads the final state of every job and delivery. It returns when the last webhooks have
 // arrived, or when no more of them are expected.
 func (s *simulator) collect(ctx context.Context) (*history, error) {

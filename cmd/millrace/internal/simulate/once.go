@@ -14,6 +14,9 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// The demo shows ForgeRun with the simulator: one scenario of each of a few kinds, audited in the
+// same way as a whole simulation.
+
 // Result is the result of [RunKinds].
 type Result struct {
 	Jobs int

@@ -11,6 +11,17 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
+// A scenario has a plan, which is drawn from the seed by one goroutine, and an execution, which
+// runs concurrently with others. It sends the requests of its kind, then acts on each acknowledged
+// job:
+//
+//	cancel at once     cancel, then wait for the end
+//	cancel running     wait until it runs, cancel, wait for the end
+//	retry              wait for the failure, retry, wait again
+//	others             wait for the end
+//
+// Answers are recorded in the submission; the audit compares them with the server's state later.
+
 // forgeClient is a client of ForgeRun with a key of its own.
 type forgeClient struct {
 	// its index in simulator.clients

@@ -9,6 +9,9 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// Clients are made before the load starts, with requests that give up soon: a wrong address or a
+// full server is an error of the setup, and no result of the simulation.
+
 // prepare makes the clients with their keys and receivers. Every client has a receiver that accepts
 // all events; the simulator follows the states of jobs by them. A work kind about a faulty receiver
 // has a client of its own, with such a receiver besides.

@@ -16,6 +16,12 @@ import (
 	"github.com/millrace/millrace/internal/clock"
 )
 
+// A receiver of webhooks behaves well or badly, as the work kinds of ForgeRun ask for. The sink has
+// one HTTP server for each behavior and one path for each receiver. It verifies the signature of
+// each request, decides by the behavior and the faults of the flags how to answer, and records the
+// request with the decision. Genuine events also move the simulation on: scenarios wait for the
+// states of their jobs, which arrive here first.
+
 // sinkFaults are faults of receivers that accept: the shares of events, each between 0 and 1, whose
 // first request they do not accept.
 type sinkFaults struct {

@@ -15,6 +15,9 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// The summary counts what the simulation has done and what the audit has found, for people as text
+// and for programs as JSON.
+
 // submitTimes records how long requests that submit took.
 type submitTimes struct {
 	mu      sync.Mutex

@@ -14,6 +14,14 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
+// Scenarios wait for their jobs in two ways. Webhooks bring each state as soon as it is reached;
+// the server is only asked when none has come for pollAfter, because a simulation has thousands of
+// jobs and each client has a rate limit.
+//
+// This file also records when the server was away. Every request goes through an outageTransport,
+// and a probe holds a connection open all the time, so that an outage is seen even if no request is
+// under way. The audit accepts lost runs in an outage and nowhere else.
+
 // jobWatches holds the latest known state of each job, from the webhooks that arrive. An event of a
 // job may arrive before the answer to its submission.
 type jobWatches struct {

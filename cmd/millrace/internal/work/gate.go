@@ -15,6 +15,11 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// The worker of the SDK polls until its context ends. When a command-line worker should stop
+// depends on the answers to its polls, which only its transport sees. The gate is that transport.
+// It must not stop the worker during a poll that may claim jobs, because the answer would be lost
+// and the jobs would wait for their timeout: it stops before the next poll instead.
+
 // pollGate is the transport of the worker's HTTP client. It sees the worker's polls and stops the
 // worker after a number of jobs (--max-jobs), when the queue is empty (--until-empty), or when the
 // server refuses the polls.

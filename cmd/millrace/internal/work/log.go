@@ -10,6 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
+// The log of `millrace work` is written by the SDK's worker, which knows handlers and runs. Users
+// of this command know commands and jobs, so its messages are rewritten on their way.
+
 // replaceAttr rewrites the log of the SDK's worker for users of this command: handlers are
 // commands, a job that was started or completed is news and no debug message, and a command that
 // failed is logged with its exit code and what happens to the job.
