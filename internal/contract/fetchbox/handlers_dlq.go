@@ -9,16 +9,26 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/uuids"
 )
 
+// deadLetterPages are the pages of dead letters, whose cursor is the offset of the last one.
+var deadLetterPages = httpapi.Pages[uint64]{DefaultLimit: defaultPage, MaxLimit: maxPage,
+	LimitText: limitText, Cursor: httpapi.Cursor[uint64]{
+		Format: func(offset uint64) string { return strconv.FormatUint(offset, 10) },
+		Parse: func(text string) (uint64, bool) {
+			offset, err := strconv.ParseUint(text, 10, 64)
+			if err != nil {
+				return 0, false
+			}
+			return offset, offset > 0
+		},
+	}}
+
 // GET /operators/dlq
 func (f *FetchBox) deadLetters(c *httpapi.Call) error {
-	limit, err := readNumber(c, "limit", defaultPage, 1, maxPage)
-	if err != nil {
-		return err
-	}
-	before, err := readOffsetCursor(c)
+	limit, before, err := deadLetterPages.Read(c)
 	if err != nil {
 		return err
 	}
@@ -26,32 +36,14 @@ func (f *FetchBox) deadLetters(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	next := ""
-	if len(letters) > limit {
-		letters = letters[:limit]
-		next = strconv.FormatUint(letters[limit-1].Offset, 10)
-	}
-	c.SendPage(len(letters), next, func(i int, o *strictjson.Object) {
-		for name, value := range strictjson.Members(letters[i].Data) {
-			o.Raw(string(name), value)
-		}
-		o.Int("offset", int64(letters[i].Offset))
-	})
-	return nil
-}
-
-// readOffsetCursor reads the cursor of the dead letters, the offset of the last one on the page
-// before; 0 is the first page.
-func readOffsetCursor(c *httpapi.Call) (uint64, error) {
-	text, given, err := c.Query("cursor")
-	if err != nil || !given {
-		return 0, err
-	}
-	offset, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || offset == 0 {
-		return 0, errCursor
-	}
-	return offset, nil
+	return httpapi.SendPage(c, deadLetterPages.Cursor, limit, letters,
+		func(l stream.Entry) uint64 { return l.Offset },
+		func(o *strictjson.Object, l stream.Entry) {
+			for name, value := range strictjson.Members(l.Data) {
+				o.Raw(string(name), value)
+			}
+			o.Int("offset", int64(l.Offset))
+		})
 }
 
 // errNoDeadLetter answers a replay of an offset that holds none.

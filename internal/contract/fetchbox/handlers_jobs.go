@@ -4,15 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/telemetry"
-	"github.com/millrace/millrace/internal/uuids"
 )
 
 // POST /jobs
@@ -87,84 +84,53 @@ func (f *FetchBox) get(c *httpapi.Call) error {
 const (
 	defaultPage = 20
 	maxPage     = 100
+
+	limitText = "invalid limit: it must be a whole number from 1 to %d"
 )
+
+// jobPages are the pages of jobs. An empty cursor is the first page.
+var jobPages = httpapi.Pages[httpapi.Position]{DefaultLimit: defaultPage, MaxLimit: maxPage,
+	LimitText: limitText, Cursor: httpapi.Cursor[httpapi.Position]{
+		Format: httpapi.NewestFirst.Format,
+		Parse: func(text string) (httpapi.Position, bool) {
+			if text == "" {
+				return httpapi.Position{}, true
+			}
+			return httpapi.NewestFirst.Parse(text)
+		},
+	}}
 
 // GET /operators/jobs
 func (f *FetchBox) list(c *httpapi.Call) error {
-	limit, err := readNumber(c, "limit", defaultPage, 1, maxPage)
+	limit, after, err := jobPages.Read(c)
 	if err != nil {
 		return err
 	}
-	p := page{limit: limit + 1} // one more job shows that there is another page
-	if p.status, _, err = c.Query("status"); err != nil {
+	status, _, err := c.Query("status")
+	if err != nil {
 		return err
 	}
-	if _, known := statuses[p.status]; p.status != "" && !known {
+	if _, known := statuses[status]; status != "" && !known {
 		return invalid("status must be one of queued, in_progress, completed and failed")
 	}
-	if err := p.readCursor(c); err != nil {
-		return err
-	}
-	jobs, err := f.newestJobs(c.Request.Context(), &p)
+	jobs, err := f.newestJobs(c.Request.Context(), status, after, limit+1)
 	if err != nil {
 		return err
 	}
-	next := ""
-	if len(jobs) > limit {
-		jobs = jobs[:limit]
-		next = httpapi.FormatCursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
-	}
-	c.SendPage(len(jobs), next, func(i int, o *strictjson.Object) { appendJob(o, jobs[i]) })
-	return nil
+	return httpapi.SendPage(c, jobPages.Cursor, limit, jobs, positionOf, appendJob)
 }
 
-// page selects the jobs of one page of a list, which begins with the newest.
-type page struct {
-	status    string // "" is all
-	limit     int
-	afterTime time.Time // the cursor: creation time and key of the last job before
-	afterKey  string
+// positionOf is the position of a job in a list that begins with the newest.
+func positionOf(j *job.Job) httpapi.Position {
+	return httpapi.Position{At: j.CreatedAt, ID: j.ID.Key}
 }
 
-// newestJobs finds the jobs of a page. Some states stand for two statuses, so a status selects the
-// jobs of its states once more.
-func (f *FetchBox) newestJobs(ctx context.Context, p *page) ([]*job.Job, error) {
-	s := store.Search{Contract: Name, AfterTime: p.afterTime, AfterKey: p.afterKey,
-		Limit: p.limit}
-	return f.engine.SearchStates(ctx, s, statuses[p.status], func(j *job.Job) bool {
-		return p.status == "" || statusOf(j) == p.status
+// newestJobs finds the first limit jobs with a status, "" for all, after a position. Some states
+// stand for two statuses, so a status selects the jobs of its states once more.
+func (f *FetchBox) newestJobs(ctx context.Context, status string, after httpapi.Position,
+	limit int) ([]*job.Job, error) {
+	s := store.Search{Contract: Name, AfterTime: after.At, AfterKey: after.ID, Limit: limit}
+	return f.engine.SearchStates(ctx, s, statuses[status], func(j *job.Job) bool {
+		return status == "" || statusOf(j) == status
 	})
-}
-
-// errCursor refuses a cursor that no page has returned.
-var errCursor = invalid("invalid cursor")
-
-func (p *page) readCursor(c *httpapi.Call) error {
-	text, _, err := c.Query("cursor")
-	if err != nil || text == "" {
-		return err
-	}
-	at, key, ok := httpapi.ParseCursor(text)
-	if ok {
-		key, ok = uuids.Parse(key)
-	}
-	if !ok {
-		return errCursor
-	}
-	p.afterTime, p.afterKey = at, key
-	return nil
-}
-
-// readNumber reads a query parameter that must be a whole number from minValue to maxValue.
-func readNumber(c *httpapi.Call, name string, defaultValue, minValue, maxValue int) (int, error) {
-	text, given, err := c.Query(name)
-	if err != nil || !given {
-		return defaultValue, err
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < minValue || n > maxValue {
-		return 0, invalid("invalid %s: it must be a whole number from %d to %d", name, minValue,
-			maxValue)
-	}
-	return n, nil
 }

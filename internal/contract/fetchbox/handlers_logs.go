@@ -53,8 +53,14 @@ func readLogQuery(c *httpapi.Call) (q logQuery, err error) {
 	if q.follow {
 		defaultLimit = 0
 	}
-	if q.limit, err = readNumber(c, "limit", defaultLimit, 1, maxLogEntries); err != nil {
+	if text, given, err = c.Query("limit"); err != nil {
 		return q, err
+	}
+	if q.limit = defaultLimit; given {
+		n, ok := httpapi.ParseDigits(text)
+		if q.limit = n; !ok || n < 1 || n > maxLogEntries {
+			return q, invalid(limitText, maxLogEntries)
+		}
 	}
 	if q.events = wantsEvents(c.Request.Header["Accept"]); !q.events {
 		return q, nil

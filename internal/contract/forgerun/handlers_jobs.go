@@ -349,20 +349,16 @@ func sendChanged(c *httpapi.Call, j *job.Job, withAttempt bool) error {
 	})
 }
 
-// jobsList marks the cursors of this list.
-const jobsList = "j"
+var jobPages = pages("j", httpapi.ByNumber)
 
 // GET /v1/jobs?state=&cursor=&limit= (G-FR-43): the client's own jobs, newest first.
 func (f *ForgeRun) list(c *httpapi.Call) error {
-	p, err := readPage(c, jobsList)
+	limit, before, err := jobPages.Read(c)
 	if err != nil {
 		return err
 	}
-	filter := store.Filter{Contract: Name, Owner: clientID(c), NewestFirst: true,
-		Limit: p.limit + 1}
-	if filter.Before, err = p.number(); err != nil {
-		return err
-	}
+	filter := store.Filter{Contract: Name, Owner: clientID(c), NewestFirst: true, Before: before,
+		Limit: limit + 1}
 	text, given, err := c.Query("state")
 	if err != nil {
 		return err
@@ -377,9 +373,8 @@ func (f *ForgeRun) list(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	return sendPage(c, p, jobs, func(j *job.Job) string {
-		return strconv.FormatInt(j.Seq, 10)
-	}, appendJob)
+	return httpapi.SendPage(c, jobPages.Cursor, limit, jobs,
+		func(j *job.Job) int64 { return j.Seq }, appendJob)
 }
 
 var stateNames = func() string {

@@ -160,8 +160,7 @@ func (f *ForgeRun) revokeKey(c *httpapi.Call) error {
 	return sendObject(c, http.StatusOK, func(o *strictjson.Object) { o.Bool("revoked", true) })
 }
 
-// keysList marks the cursors of this list.
-const keysList = "k"
+var keyPages = pages("k", httpapi.ByID)
 
 // GET /v1/clients/{client_id}/keys
 func (f *ForgeRun) listKeys(c *httpapi.Call) error {
@@ -169,15 +168,11 @@ func (f *ForgeRun) listKeys(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	p, err := readPage(c, keysList)
+	limit, after, err := keyPages.Read(c)
 	if err != nil {
 		return err
 	}
-	after, err := p.id()
-	if err != nil {
-		return err
-	}
-	keys, err := f.accounts.Keys(c.Context(), id, after, p.limit+1)
+	keys, err := f.accounts.Keys(c.Context(), id, after, limit+1)
 	if err != nil {
 		return notFoundAs(err, "client")
 	}
@@ -187,5 +182,6 @@ func (f *ForgeRun) listKeys(c *httpapi.Call) error {
 		o.Time("expires_at", k.ExpiresAt)
 		o.Time("revoked_at", k.RevokedAt)
 	}
-	return sendPage(c, p, keys, func(k account.Key) string { return k.ID }, write)
+	return httpapi.SendPage(c, keyPages.Cursor, limit, keys,
+		func(k account.Key) string { return k.ID }, write)
 }

@@ -3,7 +3,6 @@ package forgerun
 import (
 	"log/slog"
 	"net/http"
-	"strconv"
 
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
@@ -67,25 +66,21 @@ func (f *ForgeRun) deleteWebhook(c *httpapi.Call) error {
 	return sendObject(c, http.StatusOK, func(o *strictjson.Object) { o.Bool("deleted", true) })
 }
 
-// webhooksList marks the cursors of this list.
-const webhooksList = "w"
+var webhookPages = pages("w", httpapi.ByID)
 
 // GET /v1/webhooks
 func (f *ForgeRun) listWebhooks(c *httpapi.Call) error {
-	p, err := readPage(c, webhooksList)
+	limit, after, err := webhookPages.Read(c)
 	if err != nil {
 		return err
 	}
-	after, err := p.id()
-	if err != nil {
-		return err
-	}
-	subscriptions, err := f.webhooks.Subscriptions(c.Context(), clientID(c), after, p.limit+1)
+	subscriptions, err := f.webhooks.Subscriptions(c.Context(), clientID(c), after, limit+1)
 	if err != nil {
 		return err
 	}
 	write := func(o *strictjson.Object, h webhook.Subscription) { appendWebhook(o, &h) }
-	return sendPage(c, p, subscriptions, func(h webhook.Subscription) string { return h.ID }, write)
+	return httpapi.SendPage(c, webhookPages.Cursor, limit, subscriptions,
+		func(h webhook.Subscription) string { return h.ID }, write)
 }
 
 // POST /v1/webhooks/{webhook_id}/rotate-secret
@@ -130,8 +125,7 @@ func (f *ForgeRun) enableWebhook(c *httpapi.Call) error {
 	return sendObject(c, http.StatusOK, func(o *strictjson.Object) { appendWebhook(o, &h) })
 }
 
-// deliveriesList marks the cursors of this list.
-const deliveriesList = "d"
+var deliveryPages = pages("d", httpapi.ByNumber)
 
 // GET /v1/webhooks/{webhook_id}/deliveries
 func (f *ForgeRun) listDeliveries(c *httpapi.Call) error {
@@ -139,26 +133,21 @@ func (f *ForgeRun) listDeliveries(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	p, err := readPage(c, deliveriesList)
+	limit, before, err := deliveryPages.Read(c)
 	if err != nil {
 		return err
 	}
-	before, err := p.number()
-	if err != nil {
-		return err
-	}
-	all, more, err := f.webhooks.Deliveries(c.Context(), clientID(c), id, before, p.limit)
+	all, more, err := f.webhooks.Deliveries(c.Context(), clientID(c), id, before, limit)
 	if err != nil {
 		return notFoundAs(err, "webhook")
 	}
 	next := ""
 	if more > 0 {
-		next = p.nextCursor(strconv.FormatInt(more, 10))
+		next = deliveryPages.Cursor.Format(more)
 	}
-	c.SendPage(len(all), next, func(i int, o *strictjson.Object) {
+	return c.SendItems(len(all), next, func(i int, o *strictjson.Object) {
 		appendDelivery(o, &all[i])
 	})
-	return nil
 }
 
 // POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay

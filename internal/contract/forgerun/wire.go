@@ -2,15 +2,11 @@ package forgerun
 
 import (
 	"cmp"
-	"encoding/base64"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/uuids"
 )
 
 // sendObject answers with one object.
@@ -147,91 +143,10 @@ func appendReport(o *strictjson.Object, j *job.Job, events []event) {
 	appendFailure(o, j)
 }
 
-// page holds the limit and cursor of a request for a list.
-type page struct {
-	list   string // marks the list's cursors, so that a cursor of another list is refused
-	limit  int
-	cursor string // the position in the cursor; empty: the first page
-}
-
-// Limits of lists (G-X-19).
-const (
-	defaultLimit = 20
-	maxLimit     = 100
-)
-
-// readPage reads limit and cursor of a list.
-func readPage(c *httpapi.Call, list string) (p page, err error) {
-	p.list, p.limit = list, defaultLimit
-	text, given, err := c.Query("limit")
-	if err != nil {
-		return p, err
-	}
-	if given {
-		n, ok := httpapi.ParseDigits(text)
-		if !ok || n < 1 || n > maxLimit {
-			return p, invalid("limit must be a whole number from 1 to " + strconv.Itoa(maxLimit))
-		}
-		p.limit = n
-	}
-	text, given, err = c.Query("cursor")
-	if err != nil || !given {
-		return p, err
-	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil {
-		return p, errCursor
-	}
-	position, ok := strings.CutPrefix(string(raw), list+":")
-	if !ok || position == "" || len(position) > maxCursor {
-		return p, errCursor
-	}
-	p.cursor = position
-	return p, nil
-}
-
-const maxCursor = 256
-
-var errCursor = invalid("invalid cursor")
-
-// number returns a cursor's position as a number above 0, or 0 for the first page.
-func (p page) number() (int64, error) {
-	if p.cursor == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseInt(p.cursor, 10, 64)
-	if err != nil || n < 1 || strconv.FormatInt(n, 10) != p.cursor {
-		return 0, errCursor
-	}
-	return n, nil
-}
-
-// id returns a cursor's position as a UUID, or "" for the first page.
-func (p page) id() (string, error) {
-	if p.cursor == "" {
-		return "", nil
-	}
-	id, ok := uuids.Parse(p.cursor)
-	if !ok {
-		return "", errCursor
-	}
-	return id, nil
-}
-
-// nextCursor returns the cursor of the page after a position.
-func (p page) nextCursor(position string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(p.list + ":" + position))
-}
-
-// sendPage answers with a page of the items that were read. One item more than the limit was asked
-// for: if it is there, the list goes on.
-func sendPage[T any](c *httpapi.Call, p page, all []T, position func(T) string,
-	write func(*strictjson.Object, T)) error {
-	next := ""
-	if len(all) > p.limit {
-		all = all[:p.limit]
-		next = p.nextCursor(position(all[p.limit-1]))
-	}
-	c.SendPage(len(all), next, func(i int, o *strictjson.Object) { write(o, all[i]) })
-	return nil
+// pages are the pages of a list (G-X-19). Its cursors begin with a name, so that a cursor of
+// another list is refused.
+func pages[P any](list string, cursor httpapi.Cursor[P]) httpapi.Pages[P] {
+	return httpapi.Pages[P]{DefaultLimit: 20, MaxLimit: 100,
+		LimitText: "limit must be a whole number from 1 to %d",
+		Cursor:    httpapi.Named(list, cursor)}
 }

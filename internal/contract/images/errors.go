@@ -83,7 +83,6 @@ var (
 	errUnsupported = &httpapi.CodedError{Code: codeUnsupported,
 		Detail: "an upload must be a JPEG, PNG, GIF or WebP image, " +
 			"by its content type or the extension of its name"}
-	errCursor = invalid("invalid cursor")
 )
 
 func invalid(format string, args ...any) error {

@@ -136,10 +136,10 @@ func (m *Images) listJobs(c *httpapi.Call) error {
 		return invalid("status must be one of queued, processing, completed, failed_retryable " +
 			"and failed")
 	}
-	if p.jobType, _, err = c.Query("type"); err != nil {
+	if p.search.Queue, _, err = c.Query("type"); err != nil {
 		return err
 	}
-	if p.jobType != "" && !slices.Contains(jobTypes, p.jobType) {
+	if p.search.Queue != "" && !slices.Contains(jobTypes, p.search.Queue) {
 		return invalid("type must be %s or %s", processFile, deleteFile)
 	}
 	return m.sendPage(c, p, appendJob)
@@ -212,83 +212,37 @@ func (m *Images) resendMessages(c *httpapi.Call) error {
 	return nil
 }
 
-// page selects the jobs of one page of a list, which begins with the newest.
-type page struct {
-	states    []job.State         // nil is all
-	jobType   string              // "" is all
-	filter    func(*job.Job) bool // nil keeps all
-	limit     int
-	afterTime time.Time // the cursor: creation time and key of the last job before
-	afterKey  string
-}
+// pages are the pages of lists, which begin with the newest job (G-IP-20).
+var pages = httpapi.Pages[httpapi.Position]{DefaultLimit: 20, MaxLimit: 100,
+	LimitText: "invalid limit: it must be a whole number from 1 to %d",
+	Cursor:    httpapi.NewestFirst}
 
-// The pages of lists (G-IP-20).
-const (
-	defaultPage = 20
-	maxPage     = 100
-)
+// page selects the jobs of one page of a list, and one more.
+type page struct {
+	limit  int
+	search store.Search
+	states []job.State         // nil is all
+	filter func(*job.Job) bool // nil keeps all
+}
 
 // readPage reads the query parameters limit and cursor.
-func readPage(c *httpapi.Call) (p page, err error) {
-	if p.limit, err = readLimit(c); err != nil {
-		return p, err
-	}
-	cursor, given, err := c.Query("cursor")
-	if err != nil || !given {
-		return p, err
-	}
-	return p, p.setCursor(cursor)
+func readPage(c *httpapi.Call) (page, error) {
+	limit, after, err := pages.Read(c)
+	return page{limit: limit, search: store.Search{Contract: Name, AfterTime: after.At,
+		AfterKey: after.ID, Limit: limit + 1}}, err
 }
 
-func readLimit(c *httpapi.Call) (int, error) {
-	text, given, err := c.Query("limit")
-	if err != nil || !given {
-		return defaultPage, err
-	}
-	limit, ok := httpapi.ParseDigits(text)
-	if !ok || limit < 1 || limit > maxPage {
-		return 0, invalid("invalid limit: it must be a whole number from 1 to %d", maxPage)
-	}
-	return limit, nil
-}
-
-// setCursor makes a page begin after the job of a cursor.
-func (p *page) setCursor(cursor string) error {
-	at, key, ok := httpapi.ParseCursor(cursor)
-	if !ok {
-		return errCursor
-	}
-	if key, ok = uuids.Parse(key); !ok {
-		return errCursor
-	}
-	p.afterTime, p.afterKey = at, key
-	return nil
-}
-
-// sendPage answers with a page. It reads one job more, which shows that there is another page.
+// sendPage answers with a page.
 func (m *Images) sendPage(c *httpapi.Call, p page, write func(*strictjson.Object, *job.Job)) error {
-	limit := p.limit
-	p.limit++
 	var jobs []*job.Job
 	err := m.api.query(opSelect, func() (err error) {
-		jobs, err = m.newestJobs(c.Request.Context(), &p)
+		jobs, err = m.engine.SearchStates(c.Request.Context(), p.search, p.states, p.filter)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	next := ""
-	if len(jobs) > limit {
-		jobs = jobs[:limit]
-		next = httpapi.FormatCursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
-	}
-	c.SendPage(len(jobs), next, func(i int, o *strictjson.Object) { write(o, jobs[i]) })
-	return nil
-}
-
-// newestJobs finds the jobs of a page.
-func (m *Images) newestJobs(ctx context.Context, p *page) ([]*job.Job, error) {
-	s := store.Search{Contract: Name, Queue: p.jobType, AfterTime: p.afterTime,
-		AfterKey: p.afterKey, Limit: p.limit}
-	return m.engine.SearchStates(ctx, s, p.states, p.filter)
+	return httpapi.SendPage(c, pages.Cursor, p.limit, jobs, func(j *job.Job) httpapi.Position {
+		return httpapi.Position{At: j.CreatedAt, ID: j.ID.Key}
+	}, write)
 }

@@ -34,13 +34,9 @@ func (t *TaskFlow) search(c *httpapi.Call) error {
 			return err
 		}
 	}
-	next := ""
-	if len(jobs) > limit {
-		jobs = jobs[:limit]
-		next = encodeCursor(jobs[limit-1].CreatedAt, jobs[limit-1].ID.Key)
-	}
-	c.SendPage(len(jobs), next, func(i int, o *strictjson.Object) { appendJob(o, jobs[i]) })
-	return nil
+	return httpapi.SendPage(c, cursors, limit, jobs, func(j *job.Job) httpapi.Position {
+		return httpapi.Position{At: j.CreatedAt, ID: j.ID.Key}
+	}, appendJob)
 }
 
 // readSearch reads the filters. matchesNone reports that no job can match them, such as a
@@ -64,8 +60,8 @@ func readSearch(query string) (s store.Search, matchesNone bool, err error) {
 		}
 	}
 	if cursor := p.text("cursor"); cursor != "" {
-		ok := false
-		if s.AfterTime, s.AfterKey, ok = decodeCursor(cursor); !ok {
+		after, ok := cursors.Parse(cursor)
+		if s.AfterTime, s.AfterKey = after.At, after.ID; !ok {
 			p.addError("invalid cursor")
 		}
 	}
@@ -142,26 +138,23 @@ func (p *params) time(name string) time.Time {
 	return at
 }
 
-// encodeCursor returns the cursor after the last job of a page (TF-100). The time in it has the
-// full stored precision (TF-103).
-func encodeCursor(at time.Time, id string) string {
-	stamp := strictjson.AppendTime(nil, at)
-	return base64.StdEncoding.EncodeToString([]byte(string(stamp[1:len(stamp)-1]) + "|" + id))
-}
-
-// decodeCursor is the inverse of encodeCursor; padding may be missing (G-TF-35).
-func decodeCursor(cursor string) (at time.Time, id string, ok bool) {
-	raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(cursor, "="))
-	if err != nil {
-		return at, "", false
-	}
-	stamp, id, ok := strings.Cut(string(raw), "|")
-	if !ok {
-		return at, "", false
-	}
-	if at, err = strictjson.ParseTime(stamp); err != nil {
-		return at, "", false
-	}
-	id, ok = uuids.Parse(id)
-	return at, id, ok
+// cursors are the cursors of the document (TF-100). The time in one has the full stored precision
+// (TF-103).
+var cursors = httpapi.Cursor[httpapi.Position]{
+	Format: func(p httpapi.Position) string {
+		stamp := strictjson.AppendTime(nil, p.At)
+		return base64.StdEncoding.EncodeToString([]byte(string(stamp[1:len(stamp)-1]) + "|" + p.ID))
+	},
+	Parse: func(text string) (p httpapi.Position, ok bool) {
+		raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "=")) // G-TF-35
+		if err != nil {
+			return p, false
+		}
+		stamp, id, _ := strings.Cut(string(raw), "|")
+		if p.At, err = strictjson.ParseTime(stamp); err != nil {
+			return p, false
+		}
+		p.ID, ok = uuids.Parse(id)
+		return p, ok
+	},
 }
