@@ -218,7 +218,7 @@ type Denied struct {
 	KeyID    string // empty if unknown
 }
 
-// The text holds nothing of the key that was presented.
+// Error returns a text without any part of the key that was presented.
 func (d *Denied) Error() string {
 	return "account: access denied: the API key is " + string(d.Reason)
 }
