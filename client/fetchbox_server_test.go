@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/object"
@@ -86,7 +87,7 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 	if change != nil {
 		change(&c)
 	}
-	contract, err := fetchbox.New(c)
+	box, err := fetchbox.New(c)
 	if err != nil {
 		return nil, stop, err
 	}
@@ -96,12 +97,12 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 		return nil, stop, err
 	}
 	workers, err := workerapi.New(workerapi.Config{Log: log, Registry: prometheus.NewRegistry(),
-		Contracts: []workerapi.Contract{contract.RemoteWorkers()}})
+		Contracts: []workerapi.Contract{box.RemoteWorkers()}})
 	if err != nil {
 		return nil, stop, errors.Join(err, opened.Close())
 	}
 	node, err := server.New(server.Config{Settings: settings, Store: opened,
-		Contracts: []server.ServedContract{{Contract: contract}}, Log: log, Node: "test",
+		Contracts: []*contract.Contract{box.Offer()}, Log: log, Node: "test",
 		APIs:   []server.API{{Name: workerapi.Name, Mount: workers.Mount}},
 		Random: testkit.RandomBytes, Monotonic: elapsed})
 	if err == nil {

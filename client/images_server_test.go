@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/contract/images/picture"
 	"github.com/millrace/millrace/internal/object"
@@ -96,11 +97,11 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 	if change != nil {
 		change(&c)
 	}
-	contract, err := images.New(c)
+	made, err := images.New(c)
 	if err != nil {
 		return "", stop, err
 	}
-	url, end, err := serveNode(dir, log, contract)
+	url, end, err := serveNode(dir, log, made.Offer())
 	if err != nil {
 		return "", stop, err
 	}
@@ -109,7 +110,7 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 }
 
 // serveNode runs a server of one contract.
-func serveNode(dir string, log *slog.Logger, contract server.Contract) (url string, stop func(),
+func serveNode(dir string, log *slog.Logger, offered *contract.Contract) (url string, stop func(),
 	err error) {
 	ctx, started := context.Background(), time.Now()
 	settings, err := config.Load(config.Sources{Flags: map[string]string{"data_dir": dir,
@@ -123,7 +124,7 @@ func serveNode(dir string, log *slog.Logger, contract server.Contract) (url stri
 		return "", nil, err
 	}
 	node, err := server.New(server.Config{Settings: settings, Store: opened,
-		Contracts: []server.ServedContract{{Contract: contract}}, Log: log, Node: "test",
+		Contracts: []*contract.Contract{offered}, Log: log, Node: "test",
 		Random: testkit.RandomBytes, Monotonic: func() time.Duration {
 			return time.Since(started)
 		}})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,17 +9,19 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/contract/images"
-	"github.com/millrace/millrace/internal/contract/images/cdn"
 	"github.com/millrace/millrace/internal/contract/relay"
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/message"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/setting"
@@ -28,11 +31,21 @@ import (
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
+// definitions lists all contracts, in the order in which users see them. A new contract is one more
+// line.
+var definitions = []func() *contract.Definition{
+	forgerun.Define,
+	images.Define,
+	taskflow.Define,
+	fetchbox.Define,
+	relay.Define,
+}
+
 // deps is what the contracts of one node are built with. serve fills it step by step:
 //
 //	connect        egress, tracing, and storage elsewhere; nothing is made in the data directory
 //	openStorage    objects and streams of the data directory
-//	buildContracts one server.ServedContract for each contract in the setting contracts
+//	buildContracts one contract.Contract for each contract in the setting contracts
 //	buildAPIs      the worker API over the contracts whose jobs remote workers may run
 //
 // Whatever a step opened is closed by close, also where a later step failed.
@@ -54,69 +67,132 @@ type deps struct {
 	streams *stream.Streams
 	// nil with SQLite, which no other node shares
 	binding *storageid.Binding
-	// of image jobs
-	messages message.Queue
-	// purged when an image changes; nil for none
-	cdn cdn.CDN
+	// what contracts have opened
+	onClose []func()
 
 	// operatorToken is the token that /operators requires; empty where it is open (G-FB-31).
 	operatorToken setting.Secret
 
-	// remoteContracts are the contracts that were built and whose jobs remote workers may run.
-	remoteContracts []workerapi.Contract
+	contracts []*contract.Contract // that were built
 }
 
-// contractBuilder builds one contract; the log that build gets names the contract.
-type contractBuilder struct {
-	name  string
-	build func(p *deps, log *slog.Logger) (server.ServedContract, error)
+// nodeSettings are the settings of a node with the contracts that declare some of them.
+type nodeSettings struct {
+	*config.Settings
+	definitions []*contract.Definition
 }
 
-// contractBuilders lists all contracts. A new contract is one more entry.
-var contractBuilders = []contractBuilder{
-	{forgerun.Name, newForgeRunContract},
-	{taskflow.Name, newTaskFlowContract},
-	{fetchbox.Name, newFetchBoxContract},
-	{images.Name, newImagesContract},
-	{relay.Name, newRelayContract},
+// loadSettings resolves the settings with those of all contracts. A group of own takes the place of
+// the one that its contract would declare: the caller reads its fields.
+func loadSettings(src config.Sources, own ...*setting.Group) (*nodeSettings, error) {
+	s := &nodeSettings{definitions: defineContracts()}
+	src.Contracts = groups(s.definitions, own...)
+	var err error
+	s.Settings, err = config.Load(src)
+	return s, err
+}
+
+// defaultSettings are those of a node for which nothing is set.
+func defaultSettings() *config.Settings { return config.Default(groups(defineContracts())) }
+
+func defineContracts() []*contract.Definition {
+	all := make([]*contract.Definition, len(definitions))
+	for i, define := range definitions {
+		all[i] = define()
+	}
+	return all
+}
+
+// groups returns what the contracts declare, with those of own in their places.
+func groups(definitions []*contract.Definition, own ...*setting.Group) []*setting.Group {
+	all := make([]*setting.Group, len(definitions))
+	for i, d := range definitions {
+		all[i] = d.Settings
+		for _, g := range own {
+			if g.Name == d.Name() {
+				all[i] = g
+			}
+		}
+	}
+	return all
+}
+
+// served returns the contracts that are served.
+func (s *nodeSettings) served() []*contract.Definition {
+	var all []*contract.Definition
+	for _, d := range s.definitions {
+		if s.Serves(d.Name()) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// connectContracts connects the contracts that are served to what is elsewhere.
+func (d *deps) connectContracts(ctx context.Context) error {
+	for _, c := range d.settings.served() {
+		if c.Connect == nil {
+			continue
+		}
+		if err := c.Connect(ctx, d.contractNode(c.Name())); err != nil {
+			return contractError(c.Name(), err)
+		}
+	}
+	return nil
 }
 
 // buildContracts builds the contracts that the settings serve.
-func buildContracts(p *deps) ([]server.ServedContract, error) {
-	var built []server.ServedContract
-	for _, c := range contractBuilders {
-		if !p.settings.Serves(c.name) {
-			continue
-		}
-		contract, err := c.build(p, p.log.With(telemetry.Contract, c.name))
+func (d *deps) buildContracts() error {
+	for _, c := range d.settings.served() {
+		built, err := c.Build(d.contractNode(c.Name()))
 		if err != nil {
-			return nil, contractError(c.name, err)
+			return contractError(c.Name(), err)
 		}
-		built = append(built, contract)
+		d.contracts = append(d.contracts, built)
 	}
-	return built, nil
+	return nil
 }
 
-// contractError names the contract in an error that has no exit code yet.
+// contractNode is the process as one contract sees it.
+func (d *deps) contractNode(name string) *contract.Node {
+	return &contract.Node{
+		Name:      d.node,
+		Log:       d.log.With(telemetry.Contract, name),
+		Now:       d.process.Now,
+		Elapsed:   d.process.Elapsed,
+		Random:    randomBytes,
+		NoWorkers: d.noWorkers,
+		Grace:     d.handlerGrace(),
+		Registry: func(role string) prometheus.Registerer {
+			return d.registries.For(name, role)
+		},
+		Tracing:       d.tracing,
+		Client:        d.egress,
+		Egress:        d.egressConfig(),
+		Part:          d.newPart,
+		DataDir:       d.settings.DataDir,
+		Objects:       d.objects,
+		Bucket:        d.settings.Objects.Bucket,
+		Streams:       d.streams,
+		Binding:       d.binding,
+		Pepper:        func() ([]byte, error) { return loadPepper(d.settings) },
+		OperatorToken: d.operatorToken,
+		PruneInterval: d.settings.PruneInterval,
+		Command:       ownCommand,
+		OnClose:       func(end func()) { d.onClose = append(d.onClose, end) },
+	}
+}
+
+// contractError gives an error its exit code: a setting is named, and the contract in all others
+// that have no code yet.
 func contractError(name string, err error) error {
-	var coded *cli.ExitError
-	if errors.As(err, &coded) {
+	if wrong, ok := errors.AsType[*contract.SettingError](err); ok {
+		return cli.UnableError("%s: %s", wrong.Setting, plainError(wrong.Err))
+	}
+	if _, ok := errors.AsType[*cli.ExitError](err); ok {
 		return err
 	}
 	return cli.WithCode(cli.ExitFailed, fmt.Errorf("contract %s: %w", name, err))
-}
-
-// newRelayContract builds Relay, which needs nothing but its settings and the engine. Its jobs are
-// claimed over its own protocol, and not over the worker API.
-func newRelayContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
-	r, err := relay.New(relay.Config{
-		Settings: p.settings.Relay,
-		Log:      log,
-		Registry: p.registries.For(relay.Name, ""),
-		Tracing:  p.tracing,
-	})
-	return server.ServedContract{Contract: r, Listen: p.settings.Relay.Listen,
-		OpenAPI: relay.OpenAPI}, err
 }
 
 // loadPepper reads the pepper. The first start makes one, but only where no setting names its
@@ -136,37 +212,6 @@ func loadPepper(s *nodeSettings) ([]byte, error) {
 	return pepper, nil
 }
 
-// newForgeRunContract builds ForgeRun. It needs the pepper, under which the API keys of its clients
-// are hashed. With --no-workers the node serves requests and delivers webhooks, and runs no jobs.
-func newForgeRunContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
-	pepper, err := loadPepper(p.settings)
-	if err != nil {
-		return server.ServedContract{}, err
-	}
-	s := p.settings.ForgeRun
-	if p.noWorkers {
-		s.Workers = 0
-	}
-	r, err := forgerun.New(forgerun.Config{
-		Settings: s,
-		Log:      log,
-		Registry: p.registries.For(forgerun.Name, ""),
-		Tracing:  p.tracing,
-		Now:      p.process.Now,
-		Elapsed:  p.process.Elapsed,
-		Random:   randomBytes,
-		Pepper:   pepper,
-		Node:     p.node,
-		Client:   p.egress,
-		Grace:    p.handlerGrace(),
-	})
-	if err != nil {
-		return server.ServedContract{}, err
-	}
-	p.remoteContracts = append(p.remoteContracts, r.RemoteWorkers())
-	return server.ServedContract{Contract: r, Listen: s.Listen, OpenAPI: forgerun.OpenAPI}, nil
-}
-
 // handlerGrace is how long handlers may go on when the node stops. The rest of shutdown_grace is
 // left to write down what became of the attempts that were cut short.
 func (d *deps) handlerGrace() time.Duration {
@@ -174,40 +219,16 @@ func (d *deps) handlerGrace() time.Duration {
 	return grace - grace/8
 }
 
-// Limits of the request bodies of TaskFlow (G-TF-32).
-const (
-	taskFlowBodyLimit  = 1 << 20
-	taskFlowGraphLimit = 16 << 20
-)
-
-// newTaskFlowContract builds TaskFlow, with a runner for the queues that have a handler in the
-// server. The jobs of other queues wait for remote workers.
-func newTaskFlowContract(p *deps, log *slog.Logger) (server.ServedContract, error) {
-	t, err := taskflow.New(taskflow.Config{
-		Settings: p.settings.TaskFlow,
-		Log:      log,
-		Registry: p.registries.For(taskflow.Name, ""),
-		Tracing:  p.tracing,
-		Now:      p.process.Now,
-		Random:   randomBytes,
-
-		BodyLimit:      taskFlowBodyLimit,
-		GraphBodyLimit: taskFlowGraphLimit,
-		Runner: taskflow.Runner{Disabled: p.noWorkers, Node: p.node, Client: p.egress,
-			Grace: p.handlerGrace()},
-	})
-	if err != nil {
-		return server.ServedContract{}, err
-	}
-	p.remoteContracts = append(p.remoteContracts, t.RemoteWorkers())
-	return server.ServedContract{Contract: t, Listen: p.settings.TaskFlow.Listen,
-		OpenAPI: taskflow.OpenAPI}, nil
-}
-
 // buildAPIs builds what is served beside the contracts: the worker API, unless no contract has jobs
 // for remote workers or the settings do not allow it.
 func buildAPIs(p *deps) ([]server.API, error) {
-	if len(p.remoteContracts) == 0 {
+	var remote []workerapi.Contract
+	for _, c := range p.contracts {
+		if c.Workers != nil {
+			remote = append(remote, *c.Workers)
+		}
+	}
+	if len(remote) == 0 {
 		return nil, nil
 	}
 	if !p.settings.ServesWorkers() {
@@ -219,7 +240,7 @@ func buildAPIs(p *deps) ([]server.API, error) {
 		Registry:  p.registries.For(workerapi.Name, ""),
 		Tracing:   p.tracing,
 		Token:     p.settings.Worker.Token,
-		Contracts: p.remoteContracts,
+		Contracts: remote,
 		Refused:   storageid.Refused,
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 )
@@ -55,13 +56,14 @@ wrong, 3 the store or the pepper file cannot be opened.`,
 			"millrace.toml",
 		Args: oneClientArg,
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := flags.load(p, c)
+			keys := new(forgerun.Settings)
+			s, err := flags.load(p, c, keys.Group())
 			if err != nil {
 				return err
 			}
 			ctx, stop := cli.UntilSignal(context.Background())
 			defer stop()
-			return recoverKey(ctx, p, s, args[0])
+			return recoverKey(ctx, p, s, keys, args[0])
 		},
 	}
 	flags.register(c)
@@ -84,7 +86,8 @@ func oneClientArg(_ *cobra.Command, args []string) error {
 
 // recoverKey issues a new key for a client and prints it. It makes neither a store nor a pepper
 // where there is none: no server would accept a key that was made with them.
-func recoverKey(ctx context.Context, p cli.Process, s *nodeSettings, clientID string) error {
+func recoverKey(ctx context.Context, p cli.Process, s *nodeSettings, keys *forgerun.Settings,
+	clientID string) error {
 	pepper, err := existingPepper(ctx, s)
 	if err != nil {
 		return err
@@ -105,10 +108,10 @@ func recoverKey(ctx context.Context, p cli.Process, s *nodeSettings, clientID st
 	}
 	defer e.Close()
 	accounts, err := account.New(account.Config{Engine: e, Pepper: pepper,
-		KeyLifetime:      s.ForgeRun.KeyLifetime,
-		RevokedRetention: s.ForgeRun.RevokedKeyRetention,
-		RatePerMinute:    s.ForgeRun.RatePerMinute, QuotaPerDay: s.ForgeRun.QuotaPerDay,
-		AnonymousPerMinute: s.ForgeRun.AnonymousPerMinute, Elapsed: p.Elapsed})
+		KeyLifetime:      keys.KeyLifetime,
+		RevokedRetention: keys.RevokedKeyRetention,
+		RatePerMinute:    keys.RatePerMinute, QuotaPerDay: keys.QuotaPerDay,
+		AnonymousPerMinute: keys.AnonymousPerMinute, Elapsed: p.Elapsed})
 	if err != nil {
 		return cli.WithCode(cli.ExitFailed, err)
 	}

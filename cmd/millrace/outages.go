@@ -2,21 +2,15 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"log/slog"
-	"net"
-	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/contract/images"
-	"github.com/millrace/millrace/internal/contract/images/cdn"
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -40,7 +34,7 @@ func (d *deps) storePart() *outage.Part {
 	if s := d.settings; !s.Store.Postgres() {
 		return d.newPart("store", "data_dir", databaseFile(s))
 	}
-	return d.newPart("store", "store", hostsOf(d.settings.Store.Reveal(), "5432"))
+	return d.newPart("store", "store", outage.HostsOf(d.settings.Store.Reveal(), "5432"))
 }
 
 // objectsRefusalQuiet is longer than the time between two readiness checks of most monitors. These
@@ -52,7 +46,7 @@ func (d *deps) objectsPart() *outage.Part {
 	endpoint := outage.Endpoint{Name: "objects", Setting: "data_dir",
 		Address: d.objectsDir(), RefusalQuiet: objectsRefusalQuiet}
 	if at := d.settings.Objects.URL; at != "" {
-		endpoint.Setting, endpoint.Address = "objects.url", endpointOf(at)
+		endpoint.Setting, endpoint.Address = "objects.url", outage.EndpointOf(at)
 	}
 	return d.newPartOf(endpoint)
 }
@@ -60,88 +54,15 @@ func (d *deps) objectsPart() *outage.Part {
 // streamsPart is the part of the streams.
 func (d *deps) streamsPart() *outage.Part {
 	if at := d.settings.Stream.URL; at != "" {
-		return d.newPart("streams", "stream.url", hostsOf(at, "4222"))
+		return d.newPart("streams", "stream.url", outage.HostsOf(at, "4222"))
 	}
 	return d.newPart("streams", "data_dir", d.streamsDir())
-}
-
-// queuePart is the part of the SQS queue that carries the messages of Images.
-func (d *deps) queuePart() *outage.Part {
-	return d.newPart("messages", "images.queue_url", endpointOf(d.settings.Images.QueueURL))
 }
 
 // tracesPart is the part of the collector that receives traces.
 func (d *deps) tracesPart() *outage.Part {
 	return d.newPart("traces", "telemetry.otlp_endpoint",
-		hostsOf(d.settings.Telemetry.OTLPEndpoint, ""))
-}
-
-// hostOf returns the host and port of a URL. Of a text that is not a URL it returns what follows
-// the user, if there is one, or all of it.
-func hostOf(text string) string {
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
-		_, host, found := strings.Cut(text, "@")
-		if !found {
-			return text
-		}
-		return host
-	}
-	return u.Host
-}
-
-// hostsOf returns the hosts and ports of one URL, or of several separated by commas. A host without
-// a port gets the default, if that is not empty.
-func hostsOf(urls, defaultPort string) string {
-	var hosts []string
-	for one := range strings.SplitSeq(urls, ",") {
-		host := hostOf(one)
-		host, _, _ = strings.Cut(host, "/")
-		if _, _, err := net.SplitHostPort(host); err != nil && defaultPort != "" {
-			host = net.JoinHostPort(host, defaultPort)
-		}
-		hosts = append(hosts, host)
-	}
-	return strings.Join(hosts, ",")
-}
-
-// endpointOf returns the host of an AWS service, or of a compatible one, from its URL.
-func endpointOf(at string) string {
-	u, err := url.Parse(at)
-	if err != nil {
-		return ""
-	}
-	if endpoint := u.Query().Get("endpoint"); endpoint != "" {
-		return hostsOf(endpoint, "")
-	}
-	if u.Host != "" {
-		return u.Host
-	}
-	return "S3 in " + u.Query().Get("region")
-}
-
-// monitoredCDN is a CDN whose outages are logged.
-type monitoredCDN struct {
-	cdn.CDN
-	part *outage.Part
-}
-
-// Purge implements cdn.CDN.
-func (w *monitoredCDN) Purge(ctx context.Context, reference string, keys []string) error {
-	return w.part.Do(func() error { return w.CDN.Purge(ctx, reference, keys) })
-}
-
-// monitored gives a CDN its part.
-func (d *deps) monitored(network cdn.CDN) cdn.CDN {
-	return &monitoredCDN{network, d.newPart("cdn", "images.cdn", cdnAddress(&d.settings.Images))}
-}
-
-// cdnAddress returns the address that purges are sent to, for the log.
-func cdnAddress(s *images.Settings) string {
-	if s.CDNType == images.CDNHTTP {
-		return hostsOf(s.CDNURL, "")
-	}
-	return "CloudFront " + s.CloudFrontDistribution
+		outage.HostsOf(d.settings.Telemetry.OTLPEndpoint, ""))
 }
 
 // captureLibraryLogs redirects what libraries write through the default loggers of Go and

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/contract/images/picture"
 )
 
@@ -80,7 +81,7 @@ func TestPictureChild(t *testing.T) {
 
 func mustPictureChild(t *testing.T) []string {
 	t.Helper()
-	command, err := pictureChild()
+	command, err := ownCommand(images.PictureCommand)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/contract/forgerun"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
@@ -147,7 +148,10 @@ func loggedAs(p cli.Process, format string, err error) error {
 
 // checkStart tries what most often stops a start, before anything is made.
 func checkStart(ctx context.Context, s *nodeSettings) error {
-	if s.Serves(forgerun.Name) && s.Secrets.PepperFile != "" {
+	usesPepper := slices.ContainsFunc(s.served(), func(c *contract.Definition) bool {
+		return c.UsesPepper
+	})
+	if usesPepper && s.Secrets.PepperFile != "" {
 		if _, err := loadPepper(s); err != nil {
 			return err
 		}
@@ -196,8 +200,7 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 		return nil, err
 	}
 	k.bindStorage()
-	contracts, err := buildContracts(k)
-	if err != nil {
+	if err := k.buildContracts(); err != nil {
 		return nil, err
 	}
 	apis, err := buildAPIs(k)
@@ -207,7 +210,7 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 	node, err := server.New(server.Config{
 		Settings:    k.settings.Settings,
 		Store:       opened,
-		Contracts:   contracts,
+		Contracts:   k.contracts,
 		APIs:        apis,
 		Log:         k.log,
 		Metrics:     k.registries.Handler(k.log),
@@ -232,7 +235,7 @@ func (d *deps) connect(ctx context.Context) error {
 	if err := d.connectEgress(ctx); err != nil {
 		return cli.WithCode(cli.ExitFailed, err)
 	}
-	if err := d.connectImages(ctx); err != nil {
+	if err := d.connectContracts(ctx); err != nil {
 		return err
 	}
 	return d.openStorage(ctx, externalStorage)
@@ -241,8 +244,7 @@ func (d *deps) connect(ctx context.Context) error {
 // connectEgress makes the client of outbound HTTP requests and the exporter of traces. Only a node
 // that listens on loopback alone may call local addresses.
 func (d *deps) connectEgress(ctx context.Context) (err error) {
-	d.egress, err = egress.New(egress.Config{AllowLocal: d.settings.OnLoopback(),
-		Allow: d.settings.Egress.Allow, UserAgent: cli.UserAgent()})
+	d.egress, err = egress.New(d.egressConfig())
 	if err != nil {
 		return err
 	}
@@ -251,6 +253,11 @@ func (d *deps) connectEgress(ctx context.Context) (err error) {
 		attribute.String("service.version", cli.ReadBuildInfo().Version),
 		attribute.String("service.instance.id", d.node))
 	return err
+}
+
+func (d *deps) egressConfig() egress.Config {
+	return egress.Config{AllowLocal: d.settings.OnLoopback(), Allow: d.settings.Egress.Allow,
+		UserAgent: cli.UserAgent()}
 }
 
 // traceFlushTimeout bounds how long a stop waits for the last traces to be sent.

@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/contract/relay"
 	"github.com/millrace/millrace/internal/server"
@@ -76,12 +76,12 @@ func (d *deps) openAccess() string {
 	if s.ServesWorkers() && s.Worker.Token.Empty() {
 		open = append(open, "/worker")
 	}
-	if s.Serves(fetchbox.Name) && d.operatorToken.Empty() {
-		open = append(open, "/operators")
+	var paths []string
+	for _, c := range d.contracts {
+		paths = append(paths, c.Open...)
 	}
-	if s.Serves(forgerun.Name) {
-		open = append(open, "/v1/clients") // everyone may become a client of ForgeRun (FR-037)
-	}
+	slices.Sort(paths)
+	open = append(open, paths...)
 	if len(open) == 0 {
 		return "nothing without a token, but health, metrics and openapi"
 	}
@@ -102,7 +102,7 @@ func (d *deps) exampleCommands(url string, workersOnly bool) []string {
 	switch {
 	case workersOnly:
 		return []string{"curl " + url + "/health/ready"}
-	case s.Serves(relay.Name) && s.Relay.Token.Empty():
+	case slices.Contains(s.OpenContracts(), relay.Name):
 		return []string{`echo '{"to":"a@example.com"}' | millrace enqueue` + at +
 			" --queue mail --timeout 30s",
 			"millrace work" + at + " mail -- cat"}

@@ -8,12 +8,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
-	"github.com/millrace/millrace/internal/contract/fetchbox"
-	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
-	"github.com/millrace/millrace/internal/contract/forgerun"
-	"github.com/millrace/millrace/internal/contract/images"
-	"github.com/millrace/millrace/internal/contract/relay"
-	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/setting"
 )
 
@@ -39,43 +33,16 @@ var otherVariables = []string{cli.EnvServer, cli.EnvToken, cli.EnvCACert, cli.En
 	"MILLRACE_QUEUE", "MILLRACE_JOB_ID",
 	"MILLRACE_RUN_ID", "MILLRACE_STATE", "MILLRACE_CONTRACT", "MILLRACE_ATTEMPT", "MILLRACE_TEST_"}
 
-// load resolves the settings. An invalid setting is a usage error.
-func (f *settingsFlags) load(p cli.Process, c *cobra.Command) (*nodeSettings, error) {
+// load resolves the settings. An invalid setting is a usage error. own are the groups whose fields
+// the caller reads itself.
+func (f *settingsFlags) load(p cli.Process, c *cobra.Command,
+	own ...*setting.Group) (*nodeSettings, error) {
 	src, err := f.sources(p, c)
 	if err != nil {
 		return nil, err
 	}
-	s, err := loadSettings(src)
+	s, err := loadSettings(src, own...)
 	return s, cli.WithCode(cli.ExitUsage, err)
-}
-
-// nodeSettings are the settings of a node with those of all contracts.
-type nodeSettings struct {
-	*config.Settings
-	ForgeRun forgerun.Settings
-	Images   images.Settings
-	TaskFlow taskflow.Settings
-	FetchBox fetchbox.Settings
-	Relay    relay.Settings
-}
-
-// groups returns what the contracts declare, in the order in which users see them.
-func (s *nodeSettings) groups() []*setting.Group {
-	return []*setting.Group{s.ForgeRun.Group(), s.Images.Group(), s.TaskFlow.Group(),
-		s.FetchBox.Group(handler.Options()), s.Relay.Group()}
-}
-
-// defaultSettings are those of a node for which nothing is set.
-func defaultSettings() *config.Settings { return config.Default(new(nodeSettings).groups()) }
-
-// loadSettings resolves the settings of the node and of all contracts. Its error is a *config.Error
-// with all problems.
-func loadSettings(src config.Sources) (*nodeSettings, error) {
-	s := &nodeSettings{}
-	src.Contracts = s.groups()
-	var err error
-	s.Settings, err = config.Load(src)
-	return s, err
 }
 
 // sources returns where the settings come from: the file, the environment and the flags.
@@ -102,7 +69,7 @@ func (f *settingsFlags) logFormat(p cli.Process, c *cobra.Command) string {
 	if err != nil {
 		return "text"
 	}
-	src.Contracts = new(nodeSettings).groups()
+	src.Contracts = groups(defineContracts())
 	return config.LogFormat(src)
 }
 

@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/contract/fetchbox"
-	"github.com/millrace/millrace/internal/contract/images"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/storageid"
 	"github.com/millrace/millrace/internal/stream"
 )
@@ -24,7 +25,9 @@ const (
 // openStorage opens the objects and streams that are kept there, if a contract needs them.
 func (d *deps) openStorage(ctx context.Context, external bool) error {
 	s := d.settings
-	needsObjects := s.Serves(fetchbox.Name) || s.Serves(images.Name)
+	needsObjects := slices.ContainsFunc(s.served(), func(c *contract.Definition) bool {
+		return c.UsesObjects
+	})
 	if needsObjects && (s.Objects.URL != "") == external {
 		if err := d.openObjects(ctx); err != nil {
 			return err
@@ -77,12 +80,10 @@ func (d *deps) openObjects(ctx context.Context) (err error) {
 // streamSpecs are the streams of the contracts that are served.
 func (d *deps) streamSpecs() []stream.Spec {
 	var specs []stream.Spec
-	if s := &d.settings.FetchBox; d.settings.Serves(fetchbox.Name) {
-		specs = append(specs, fetchbox.Streams(s.TasksRetention, s.LogsRetention,
-			s.DLQRetention)...)
-	}
-	if d.settings.Serves(images.Name) && d.settings.Images.QueueURL == "" {
-		specs = append(specs, images.Streams()...)
+	for _, c := range d.settings.served() {
+		if uses := c.Settings.UsesStreams; uses != nil && uses() {
+			specs = append(specs, c.Streams()...)
+		}
 	}
 	return specs
 }
@@ -103,7 +104,7 @@ func (d *deps) openStreams(ctx context.Context) (err error) {
 		Now:    d.process.Now,
 	})
 	if err != nil && s.URL != "" {
-		return cli.UnableError("stream.url (%s): %s", hostsOf(s.URL, "4222"), plainError(err))
+		return cli.UnableError("stream.url (%s): %s", outage.HostsOf(s.URL, "4222"), plainError(err))
 	}
 	if err != nil {
 		return cli.UnableError("streams: %s", plainError(err))
@@ -122,10 +123,10 @@ func (d *deps) probeObjects(ctx context.Context) {
 	_ = d.objects.Ping(ctx) // its outage.Part logs a failure
 }
 
-// closeStorage closes what openStorage and connectImages opened.
+// closeStorage closes what openStorage and the contracts opened.
 func (d *deps) closeStorage() {
-	if d.messages != nil {
-		d.messages.Close()
+	for _, end := range slices.Backward(d.onClose) {
+		end()
 	}
 	if d.streams != nil {
 		d.streams.Close()

@@ -164,8 +164,21 @@ var rules = []rule{
 		func(f *file, p string) bool {
 			own := strings.Join(append([]string{module},
 				strings.Split(f.dir, "/")[:min(3, strings.Count(f.dir, "/")+1)]...), "/")
-			return under(p, module+"/internal/contract") && !under(p, own)
+			shared := p == module+"/internal/contract" // what a contract is
+			return under(p, module+"/internal/contract") && !shared && !under(p, own)
 		}},
+	{"settings are declared below the configuration: only cmd and server import config",
+		func(f *file) bool { return !f.test && !f.in("cmd", "internal/server", "internal/config") },
+		func(_ *file, p string) bool { return p == module+"/internal/config" }},
+	{"settings are declared with what knows no contract",
+		func(f *file) bool { return f.in("internal/setting") },
+		func(_ *file, p string) bool {
+			return under(p, module) && !under(p, module+"/internal/setting",
+				module+"/internal/object/name")
+		}},
+	{"config knows no contract by name",
+		func(f *file) bool { return !f.test && f.in("internal/config") },
+		func(_ *file, p string) bool { return under(p, module+"/internal/contract") }},
 	{"6: default loggers stay out",
 		func(f *file) bool { return !f.test && !f.in("bench") },
 		func(_ *file, p string) bool { return p == "log" }},

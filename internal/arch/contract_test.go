@@ -13,6 +13,7 @@ import (
 var contractFiles = map[string]string{
 	"doc.go":         "the contract in short, with a drawing of its states",
 	"settings.go":    "the settings, with their defaults, meanings and checks",
+	"build.go":       "what the contract declares, how it is built, and what it offers",
 	"contract.go":    "OpenAPI, Config and its validate, New, Contract, Mount, Run",
 	"machine.go":     "the state machine",
 	"routes.go":      "the table of routes",
@@ -44,16 +45,12 @@ var aRoute = regexp.MustCompile(`^(GET|HEAD|POST|PUT|PATCH|DELETE) /`)
 // same contents, so that a reader who knows one contract finds everything in the others.
 func TestContractsAreAlike(t *testing.T) {
 	t.Parallel()
-	contracts, err := os.ReadDir("../contract")
-	if err != nil || len(contracts) == 0 {
-		t.Fatalf("found %d contracts: %v", len(contracts), err)
-	}
-	for _, contract := range contracts {
+	for _, contract := range contractFolders(t) {
 		for name, purpose := range contractFiles {
-			key := path.Join(contract.Name(), name)
+			key := path.Join(contract, name)
 			_, err := os.Stat(path.Join("../contract", key))
 			if err != nil && withoutFile[key] == "" {
-				t.Errorf("%s has no %s: %s", contract.Name(), name, purpose)
+				t.Errorf("%s has no %s: %s", contract, name, purpose)
 			}
 			if err == nil && withoutFile[key] != "" {
 				t.Errorf("%s exists and stands among those that are not needed", key)
@@ -91,11 +88,26 @@ func TestContractsKeepTheirPlaces(t *testing.T) {
 			}
 		}
 	}
-	contracts, err := os.ReadDir("../contract")
+	if contracts := contractFolders(t); len(handlers) != len(contracts) {
+		t.Errorf("found handlers of %d contracts, want %d", len(handlers), len(contracts))
+	}
+}
+
+// contractFolders returns the names of the folders below contract, each of which is a contract.
+func contractFolders(t *testing.T) []string {
+	t.Helper()
+	entries, err := os.ReadDir("../contract")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(handlers) != len(contracts) {
-		t.Errorf("found handlers of %d contracts, want %d", len(handlers), len(contracts))
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
 	}
+	if len(names) == 0 {
+		t.Fatal("found no contract")
+	}
+	return names
 }

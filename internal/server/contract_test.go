@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
@@ -40,6 +42,12 @@ func (b *backgroundContract) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	return b.fakeContract.Mount(e)
 }
 
+func (b *backgroundContract) served() *contract.Contract {
+	c := b.offer("made")
+	c.Mount, c.Run = b.Mount, b.Run
+	return c
+}
+
 func (b *backgroundContract) Run(ctx context.Context) {
 	close(b.started)
 	<-ctx.Done()
@@ -54,7 +62,7 @@ func (b *backgroundContract) Run(ctx context.Context) {
 func TestRun(t *testing.T) {
 	t.Parallel()
 	b := newBackgroundContract()
-	n := startNode(t, nil, server.ServedContract{Contract: b})
+	n := startNode(t, nil, b.served())
 	testkit.Receive(t, "the contract to begin", b.started)
 	n.stop()
 	testkit.Receive(t, "the contract to be stopped", b.stopRequested)
@@ -76,9 +84,8 @@ func TestWorkersOnly(t *testing.T) {
 	close(b.allowStop)
 	n := startNodeWith(t, nil, func(c *server.Config) {
 		c.WorkersOnly = true
-	}, server.ServedContract{Contract: b, OpenAPI: []byte("x")},
-		server.ServedContract{Contract: secondContract{newFakeContract(longPoll)},
-			Listen: "127.0.0.1:0"})
+	}, documented(b.served(), "x"),
+		at("127.0.0.1:0", newFakeContract(longPoll).offer("other")))
 	testkit.Receive(t, "the contract to begin", b.started)
 	if urls := n.URLs(); len(urls) != 1 {
 		t.Errorf("it listens on %v", urls)
@@ -104,16 +111,14 @@ func newPublishingContract(names ...string) *publishingContract {
 		delivered: make(chan []job.Message, 100)}
 }
 
-func (p *publishingContract) Contract() engine.Contract {
-	return engine.Contract{Name: p.names[0], Machine: testMachine, Publish: true}
-}
-
-func (p *publishingContract) Contracts() []engine.Contract {
-	var all []engine.Contract
+func (p *publishingContract) served() *contract.Contract {
+	c := p.offer(p.names[0])
+	c.Jobs, c.Checks = nil, p.Checks()
 	for _, n := range p.names {
-		all = append(all, engine.Contract{Name: n, Machine: testMachine, Publish: true})
+		c.Jobs = append(c.Jobs, engine.Contract{Name: n, Machine: testMachine, Publish: true})
 	}
-	return all
+	c.Outbox = &contract.Outbox{Deliver: p.Deliver}
+	return c
 }
 
 func (p *publishingContract) Deliver(_ context.Context, messages []job.Message) error {
@@ -130,15 +135,35 @@ func (p *publishingContract) Checks() []httpapi.Check {
 	}}}
 }
 
-// contractWithoutConsumer is a contract that publishes and takes no messages.
-type contractWithoutConsumer struct{ *fakeContract }
-
-func (contractWithoutConsumer) Contract() engine.Contract {
-	return engine.Contract{Name: "silent", Machine: testMachine, Publish: true}
+// TestOutboxIsWhole: messages that no outbox takes would stay in the store for ever, and an outbox
+// without messages is never called. Neither starts.
+func TestOutboxIsWhole(t *testing.T) {
+	t.Parallel()
+	silent := newPublishingContract("silent").served()
+	silent.Outbox = nil
+	idle := newFakeContract(longPoll).served()
+	idle.Outbox = newPublishingContract("other").served().Outbox
+	nameless := newFakeContract(longPoll).offer("")
+	for want, c := range map[string]*contract.Contract{
+		"silent: its jobs publish messages that no Outbox takes": silent,
+		"made: it has an Outbox and no jobs that publish":        idle,
+		"Name, Jobs and Mount are required":                      nameless,
+	} {
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		config := server.Config{Settings: testSettings(t, nil),
+			Store:     testkit.MemoryStore(t, testkit.NewClock().Now),
+			Contracts: []*contract.Contract{c}, Log: slog.New(slog.DiscardHandler), Node: "n",
+			Random: testkit.RandomBytes, Monotonic: testkit.NewClock().Monotonic}
+		if _, err := server.New(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New: got %v, want %s", err, want)
+		}
+	}
 }
 
 // TestDeliver: each contract gets its own messages and no others, in order, again after it
-// failed; nothing is kept for a contract that takes none.
+// failed.
 func TestDeliver(t *testing.T) {
 	t.Parallel()
 	first, second := newPublishingContract("a", "a2"), newPublishingContract("b")
@@ -147,9 +172,8 @@ func TestDeliver(t *testing.T) {
 	n := startNodeWith(t, nil, func(c *server.Config) {
 		c.ConfigureEngine = func(made *engine.Engine) error { e = made; return nil }
 	},
-		server.ServedContract{Contract: first}, server.ServedContract{Contract: second},
-		server.ServedContract{Contract: contractWithoutConsumer{newFakeContract(longPoll)}})
-	for _, id := range []job.ID{{Contract: "a", Key: "1"}, {Contract: "silent", Key: "1"},
+		first.served(), second.served())
+	for _, id := range []job.ID{{Contract: "a", Key: "1"},
 		{Contract: "b", Key: "1"}, {Contract: "a2", Key: "1"},
 		{Contract: "a", Key: "2"}} {
 		if _, err := e.Submit(t.Context(), engine.Unique,
@@ -176,12 +200,6 @@ func TestDeliver(t *testing.T) {
 	}
 	if second.failures.Load() > 0 {
 		t.Error("the second contract did not get the messages again")
-	}
-	if _, err := e.Publish(t.Context(), func(_ context.Context, batch []job.Message) error {
-		t.Errorf("%d messages without a consumer", len(batch))
-		return nil
-	}, "silent"); err != nil {
-		t.Error(err)
 	}
 	if status, body := n.get(n.URLs()[0] + "/health/ready"); status != 503 ||
 		body != "store ok\nshutdown ok\na part of a fails\na part of b fails\n" {

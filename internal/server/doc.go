@@ -7,8 +7,8 @@
 //
 // Each contract is served on the common listener or on one of its own. /health is served on all of
 // them, /metrics on the common one; every path outside the contracts is a 404 in plain text. A
-// contract may also run jobs in the background and publish the messages of its outbox; contract.go
-// lists what it may implement.
+// contract may also run jobs in the background and publish the messages of its outbox; package
+// contract lists what it may offer.
 //
 // A graceful stop (G-X-13) has this order:
 //

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -28,7 +27,7 @@ func TestCleartextHTTP2(t *testing.T) {
 	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
 	})
-	n := startNode(t, nil, server.ServedContract{Contract: r, Listen: "127.0.0.1:0"})
+	n := startNode(t, nil, at("127.0.0.1:0", r.served()))
 	body := strings.Repeat("a body of more than one frame ", 10_000)
 	for want, client := range map[string]*http.Client{"HTTP/2.0": cleartextHTTP2(t),
 		"HTTP/1.1": n.http} {
@@ -59,7 +58,7 @@ func TestCleartextHTTP2(t *testing.T) {
 func TestStopWakesLongPollsOfHTTP2(t *testing.T) {
 	t.Parallel()
 	r := newFakeContract(longPoll)
-	n := startNode(t, nil, server.ServedContract{Contract: r})
+	n := startNode(t, nil, r.served())
 	client := cleartextHTTP2(t)
 	answers := make(chan string, 8)
 	for range 8 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/server"
 )
@@ -36,7 +37,7 @@ func (n *node) fetch(t *testing.T, method, url, accept, host string) (*http.Resp
 	return resp, string(body)
 }
 
-func startWithPage(t *testing.T, contracts ...server.ServedContract) *node {
+func startWithPage(t *testing.T, contracts ...*contract.Contract) *node {
 	t.Helper()
 	return startNodeWith(t, nil, func(c *server.Config) {
 		c.Page = &server.Page{Facts: []server.Fact{{Name: "open", Text: "<b>all</b>"}},
@@ -51,8 +52,7 @@ func answerText(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) {
 // Only a browser that asks for "/" gets the page; everybody else gets what was there without it.
 func TestPageIsForBrowsers(t *testing.T) {
 	t.Parallel()
-	n := startWithPage(t, server.ServedContract{Contract: newFakeContract(answerText),
-		OpenAPI: []byte("openapi: 3")})
+	n := startWithPage(t, documented(newFakeContract(answerText).served(), "openapi: 3"))
 	url := n.URLs()[0]
 	for name, c := range map[string]struct {
 		method, path, accept string
@@ -92,8 +92,7 @@ func TestPageIsForBrowsers(t *testing.T) {
 // unless that is more than a host and a port: people copy it into a shell.
 func TestPageNamesWhatIsServed(t *testing.T) {
 	t.Parallel()
-	n := startWithPage(t, server.ServedContract{Contract: newFakeContract(answerText),
-		OpenAPI: []byte("openapi: 3")})
+	n := startWithPage(t, documented(newFakeContract(answerText).served(), "openapi: 3"))
 	url := n.URLs()[0]
 	resp, body := n.fetch(t, "GET", url+"/", browser, "millrace.test:8080")
 	for _, want := range []string{"Millrace <small>v</small>", "<dt>made</dt>",
@@ -117,8 +116,7 @@ func TestPageNamesWhatIsServed(t *testing.T) {
 // A contract with an address of its own is named with it, and has no page there.
 func TestPageOfOwnListener(t *testing.T) {
 	t.Parallel()
-	n := startWithPage(t, server.ServedContract{Contract: newFakeContract(answerText),
-		Listen: "127.0.0.1:0"})
+	n := startWithPage(t, at("127.0.0.1:0", newFakeContract(answerText).served()))
 	if _, body := n.fetch(t, "GET", n.URLs()[0]+"/", browser, ""); !strings.Contains(body,
 		"<code>/made/</code> on 127.0.0.1:0") {
 		t.Errorf("it says\n%s", body)

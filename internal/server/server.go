@@ -9,34 +9,19 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Contract is what a node requires of a contract. A contract may implement more of the interfaces
-// in contract.go.
-type Contract interface {
-	Contract() engine.Contract
-	// Mount binds the contract to the engine and returns its API. It is called once, before
-	// anything runs.
-	Mount(*engine.Engine) httpapi.PrefixHandler
-}
-
-// ServedContract is a contract and where it is served.
-type ServedContract struct {
-	Contract Contract
-	Listen   string // its own address; empty means the common one
-	OpenAPI  []byte // its OpenAPI document, served as /openapi/NAME.yaml; nil means none
-}
-
 // API is an API that has no jobs of its own and so is no contract, such as that of remote workers.
 // It is served on the common address.
 type API struct {
 	Name    string
 	Mount   func(*engine.Engine) httpapi.PrefixHandler // called once, after those of the contracts
-	OpenAPI []byte                                     // as that of a ServedContract
+	OpenAPI []byte                                     // as that of a contract.Contract
 }
 
 // Config describes a node. APIs, Metrics, Page, WorkersOnly and ConfigureEngine are optional; all
@@ -44,7 +29,7 @@ type API struct {
 type Config struct {
 	Settings  *config.Settings
 	Store     store.Store // closed by Run
-	Contracts []ServedContract
+	Contracts []*contract.Contract
 	APIs      []API
 	Log       *slog.Logger
 	Metrics   http.Handler         // of /metrics and below; nil means none
@@ -79,6 +64,11 @@ func (c *Config) validate() error {
 			return fmt.Errorf("server: Config.%s is missing", member.name)
 		}
 	}
+	for _, contract := range c.Contracts {
+		if err := contract.Validate(); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -98,7 +88,7 @@ func New(c Config) (*Server, error) {
 	}
 	e, err := engine.New(engine.Config{
 		Store:     c.Store,
-		Contracts: allEngineContracts(c.Contracts),
+		Contracts: engineContracts(c.Contracts),
 		Node:      c.Node,
 		Random:    c.Random,
 		Monotonic: c.Monotonic,
@@ -158,9 +148,9 @@ type mounts struct {
 func (s *Server) mountContracts() mounts {
 	all := mounts{byAddress: map[string][]httpapi.PrefixHandler{}}
 	for _, c := range s.config.Contracts {
-		h := c.Contract.Mount(s.engine)
+		h := c.Mount(s.engine)
 		if !s.config.WorkersOnly {
-			all.add(c.Contract.Contract().Name, h, c.Listen, c.OpenAPI)
+			all.add(c.Name, h, c.Listen, c.OpenAPI)
 		}
 	}
 	if s.config.WorkersOnly {
@@ -182,10 +172,10 @@ func (m *mounts) add(name string, h httpapi.PrefixHandler, address string, docum
 }
 
 // openAPIHandler serves the OpenAPI documents of all contracts and other APIs.
-func openAPIHandler(contracts []ServedContract, apis []API) httpapi.PrefixHandler {
+func openAPIHandler(contracts []*contract.Contract, apis []API) httpapi.PrefixHandler {
 	files := map[string][]byte{}
 	for _, c := range contracts {
-		files[openAPIPath(c.Contract.Contract().Name, c.OpenAPI)] = c.OpenAPI
+		files[openAPIPath(c.Name, c.OpenAPI)] = c.OpenAPI
 	}
 	for _, a := range apis {
 		files[openAPIPath(a.Name, a.OpenAPI)] = a.OpenAPI

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
@@ -52,8 +53,25 @@ func newFakeContract(serve func(*engine.Engine, http.ResponseWriter, *http.Reque
 	return &fakeContract{requested: make(chan struct{}, 16), serve: serve}
 }
 
-func (*fakeContract) Contract() engine.Contract {
-	return engine.Contract{Name: "made", Machine: testMachine}
+// offer is the contract with a name.
+func (r *fakeContract) offer(name string) *contract.Contract {
+	return &contract.Contract{Name: name, Mount: r.Mount,
+		Jobs: []engine.Contract{{Name: name, Machine: testMachine}}}
+}
+
+// served is the contract on the common address.
+func (r *fakeContract) served() *contract.Contract { return r.offer("made") }
+
+// at is a contract on an address of its own.
+func at(address string, c *contract.Contract) *contract.Contract {
+	c.Listen = address
+	return c
+}
+
+// documented is a contract with an OpenAPI document.
+func documented(c *contract.Contract, text string) *contract.Contract {
+	c.OpenAPI = []byte(text)
+	return c
 }
 
 func (r *fakeContract) Mount(e *engine.Engine) httpapi.PrefixHandler {
@@ -98,13 +116,13 @@ func testSettings(t *testing.T, set map[string]string) *config.Settings {
 }
 
 func newServer(t *testing.T, set map[string]string,
-	contracts ...server.ServedContract) (*server.Server, store.Store) {
+	contracts ...*contract.Contract) (*server.Server, store.Store) {
 	t.Helper()
 	return newServerWith(t, set, nil, contracts...)
 }
 
 func newServerWith(t *testing.T, set map[string]string, change func(*server.Config),
-	contracts ...server.ServedContract) (*server.Server, store.Store) {
+	contracts ...*contract.Contract) (*server.Server, store.Store) {
 	t.Helper()
 	clock := testkit.NewClock()
 	opened := testkit.MemoryStore(t, clock.Now)
@@ -124,13 +142,13 @@ func newServerWith(t *testing.T, set map[string]string, change func(*server.Conf
 	return s, opened
 }
 
-func startNode(t *testing.T, set map[string]string, contracts ...server.ServedContract) *node {
+func startNode(t *testing.T, set map[string]string, contracts ...*contract.Contract) *node {
 	t.Helper()
 	return startNodeWith(t, set, nil, contracts...)
 }
 
 func startNodeWith(t *testing.T, set map[string]string, change func(*server.Config),
-	contracts ...server.ServedContract) *node {
+	contracts ...*contract.Contract) *node {
 	t.Helper()
 	s, opened := newServerWith(t, set, change, contracts...)
 	if err := s.Listen(t.Context()); err != nil {
@@ -170,7 +188,7 @@ func TestRoutes(t *testing.T) {
 	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "contract")
 	})
-	n := startNode(t, nil, server.ServedContract{Contract: r, OpenAPI: []byte("openapi: 3")})
+	n := startNode(t, nil, documented(r.served(), "openapi: 3"))
 	for path, want := range map[string]struct {
 		status int
 		body   string
@@ -200,7 +218,7 @@ func TestOwnListener(t *testing.T) {
 	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "contract")
 	})
-	n := startNode(t, nil, server.ServedContract{Contract: r, Listen: "127.0.0.1:0"})
+	n := startNode(t, nil, at("127.0.0.1:0", r.served()))
 	urls := n.URLs()
 	for url, want := range map[string]int{urls[0] + "/made/x": 404, urls[0] + "/health": 200,
 		urls[0] + "/metrics": 200,
@@ -215,7 +233,7 @@ func TestOwnListener(t *testing.T) {
 func TestStopWakesLongPolls(t *testing.T) {
 	t.Parallel()
 	r := newFakeContract(longPoll)
-	n := startNode(t, nil, server.ServedContract{Contract: r})
+	n := startNode(t, nil, r.served())
 	answers := make(chan int, 8)
 	for range 8 {
 		go func() {
@@ -251,7 +269,7 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 		<-finish
 		w.WriteHeader(http.StatusAccepted)
 	})
-	n := startNode(t, nil, server.ServedContract{Contract: r})
+	n := startNode(t, nil, r.served())
 	answer := make(chan int, 1)
 	go func() {
 		status, _ := n.get(n.URLs()[0] + "/made/slow")
@@ -289,7 +307,7 @@ func TestStopCutsOff(t *testing.T) {
 		<-req.Context().Done()
 	})
 	n := startNode(t, map[string]string{"shutdown_grace": "50ms"},
-		server.ServedContract{Contract: r})
+		r.served())
 	answer := make(chan int, 1)
 	go func() {
 		status, _ := n.get(n.URLs()[0] + "/made/never")
@@ -307,7 +325,7 @@ func TestStopCutsOff(t *testing.T) {
 
 func TestReadyNamesWhatFails(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, nil, server.ServedContract{Contract: newFakeContract(longPoll)})
+	n := startNode(t, nil, newFakeContract(longPoll).served())
 	if err := n.store.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -336,27 +354,19 @@ func TestListenErrors(t *testing.T) {
 	} {
 		s, _ := newServer(t, map[string]string{"operator.token": "t",
 			"trusted_network": "true"},
-			server.ServedContract{Contract: newFakeContract(longPoll)},
-			server.ServedContract{Contract: secondContract{newFakeContract(longPoll)},
-				Listen: address})
+			newFakeContract(longPoll).served(),
+			at(address, newFakeContract(longPoll).offer("other")))
 		if err := s.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
 }
 
-// secondContract is a second contract.
-type secondContract struct{ *fakeContract }
-
-func (secondContract) Contract() engine.Contract {
-	return engine.Contract{Name: "other", Machine: testMachine}
-}
-
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	cert, key, pool := writeCertificate(t)
 	n := startNode(t, map[string]string{"tls.cert": cert, "tls.key": key},
-		server.ServedContract{Contract: newFakeContract(longPoll)})
+		newFakeContract(longPoll).served())
 	if !strings.HasPrefix(n.URLs()[0], "https://") {
 		t.Fatal(n.URLs())
 	}
@@ -424,7 +434,7 @@ func TestSurface(t *testing.T) {
 		n := startNodeWith(t, nil, func(c *server.Config) {
 			c.APIs, c.WorkersOnly = []server.API{surface}, only
 		},
-			server.ServedContract{Contract: newFakeContract(longPoll), Listen: "127.0.0.1:0"})
+			at("127.0.0.1:0", newFakeContract(longPoll).served()))
 		want := map[string]int{"/side/x": 200, "/openapi/side.yaml": 200, "/health": 200}
 		if only {
 			want = map[string]int{"/side/x": 404, "/openapi/side.yaml": 404, "/health": 200}

@@ -1,0 +1,157 @@
+// Package contract says what a contract is to the process that serves it. Each folder below it is
+// one contract.
+//
+//	Definition   what a contract declares: its settings, and what it needs. It exists before any
+//	             setting is read
+//	Node         what a contract is built with: one process and what it has opened
+//	Contract     what a contract offers once it is built: jobs, routes, background work, messages
+//
+// A contract has one function Define, and cmd/millrace lists these functions. Everything else that
+// the process knows of a contract is in its Definition and its Contract, said by their fields: a
+// field that is nil is not offered.
+package contract
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/outage"
+	"github.com/millrace/millrace/internal/setting"
+	"github.com/millrace/millrace/internal/storageid"
+	"github.com/millrace/millrace/internal/stream"
+	"github.com/millrace/millrace/internal/telemetry"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
+)
+
+// Definition is what a contract declares. Settings and Build are required.
+type Definition struct {
+	Settings *setting.Group
+	// Build makes the contract, after its settings were read and the store was tried.
+	Build func(*Node) (*Contract, error)
+
+	UsesPepper  bool // API keys are hashed under Node.Pepper
+	UsesObjects bool // Build gets Node.Objects
+	// Streams returns the streams that Build finds in Node.Streams, where Settings.UsesStreams.
+	Streams func() []stream.Spec
+	// Connect opens what is elsewhere, before anything is made in the data directory. The node has
+	// no objects, streams and binding yet.
+	Connect func(context.Context, *Node) error
+}
+
+// Name is the name of the contract.
+func (d *Definition) Name() string { return d.Settings.Name }
+
+// Node is a process as its contracts see it.
+type Node struct {
+	Name      string               // unique among the nodes of the store
+	Log       *slog.Logger         // its lines name the contract
+	Now       func() time.Time     // the process's clock; the store's decides about jobs
+	Elapsed   func() time.Duration // a monotonic clock
+	Random    func() [16]byte      // of cryptographic quality
+	NoWorkers bool                 // other nodes execute the jobs
+	Grace     time.Duration        // how long attempts may continue when the node stops
+
+	// Registry returns the registry of the contract's metrics that have a role; "" is none.
+	Registry func(role string) prometheus.Registerer
+	Tracing  *telemetry.Tracing // nil makes no spans
+
+	Client *egress.Client // every outbound HTTP request goes through it or a client like it
+	Egress egress.Config  // what Client was made with
+	// Part makes what logs the outages of something that is elsewhere, with the setting that names
+	// it.
+	Part func(name, setting, address string) *outage.Part
+
+	DataDir string
+	Objects *object.Objects // closed by the process, as are the streams
+	Bucket  string          // the default bucket of Objects
+	Streams *stream.Streams
+	Binding *storageid.Binding // checks that all nodes use the same objects; nil on a single node
+
+	Pepper        func() ([]byte, error) // the secret under which API keys are hashed
+	OperatorToken setting.Secret         // of the operators' routes; empty: they are open
+	PruneInterval time.Duration
+	// Command returns how the process starts one of its own subcommands.
+	Command func(name string) ([]string, error)
+	// OnClose registers a function that is called when the process has stopped, before the objects
+	// and the streams are closed.
+	OnClose func(func())
+}
+
+// Contract is what a contract offers the process. Name, Jobs and Mount are required.
+type Contract struct {
+	Name    string
+	Listen  string // its own address; empty means the common one
+	OpenAPI []byte // its OpenAPI document, served as /openapi/NAME.yaml; nil means none
+
+	// Jobs are the contracts of the engine: one for each sort of jobs.
+	Jobs []engine.Contract
+	// Mount binds the contract to the engine and returns its API. It is called once, before
+	// anything runs.
+	Mount func(*engine.Engine) httpapi.PrefixHandler
+	// Run executes the background work, such as jobs and deliveries. It is called after Mount and
+	// returns, with everything it has started, within the grace after ctx has ended.
+	Run func(ctx context.Context)
+	// Outbox takes the messages of the jobs with Publish. Without it, no job may have Publish.
+	Outbox *Outbox
+	// Checks are the readiness checks of what the contract depends on beside the store.
+	Checks []httpapi.Check
+	// Workers describes the jobs to the worker API, where remote workers may execute them.
+	Workers *workerapi.Contract
+	// Open names what can be used without credentials, beside a contract without a token.
+	Open []string
+}
+
+// Outbox is who publishes the messages of a contract.
+type Outbox struct {
+	// Deliver receives messages oldest first and at least once; after an error it receives the
+	// same ones again.
+	Deliver func(ctx context.Context, messages []job.Message) error
+	// Await waits while this node may not deliver, and reports false when ctx has ended. Nil means
+	// that it always may.
+	Await func(ctx context.Context) bool
+}
+
+// Validate names what is missing. The outbox of a contract is switched on by its jobs alone, so
+// one without the other is a defect.
+func (c *Contract) Validate() error {
+	switch {
+	case c.Name == "" || len(c.Jobs) == 0 || c.Mount == nil:
+		return fmt.Errorf("contract %q: Name, Jobs and Mount are required", c.Name)
+	case len(c.Published()) > 0 && (c.Outbox == nil || c.Outbox.Deliver == nil):
+		return fmt.Errorf("contract %s: its jobs publish messages that no Outbox takes", c.Name)
+	case len(c.Published()) == 0 && c.Outbox != nil:
+		return fmt.Errorf("contract %s: it has an Outbox and no jobs that publish", c.Name)
+	}
+	return nil
+}
+
+// Published returns the names of the jobs that publish messages.
+func (c *Contract) Published() []string {
+	var names []string
+	for _, jobs := range c.Jobs {
+		if jobs.Publish {
+			names = append(names, jobs.Name)
+		}
+	}
+	return names
+}
+
+// SettingError is an error that an operator ends by changing a setting.
+type SettingError struct {
+	Setting string
+	Err     error
+}
+
+func (e *SettingError) Error() string { return e.Setting + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *SettingError) Unwrap() error { return e.Err }

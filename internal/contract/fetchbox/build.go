@@ -1,0 +1,60 @@
+package fetchbox
+
+import (
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
+	"github.com/millrace/millrace/internal/stream"
+)
+
+// Define declares FetchBox with settings that are still to be read.
+func Define() *contract.Definition {
+	s := new(Settings)
+	return &contract.Definition{Settings: s.Group(handler.Options()), UsesObjects: true,
+		Streams: func() []stream.Spec {
+			return Streams(s.TasksRetention, s.LogsRetention, s.DLQRetention)
+		},
+		Build: func(n *contract.Node) (*contract.Contract, error) {
+			f, err := New(Config{
+				Settings:       *s,
+				Log:            n.Log,
+				Registry:       n.Registry(""),
+				Tracing:        n.Tracing,
+				Now:            n.Now,
+				Elapsed:        n.Elapsed,
+				Random:         n.Random,
+				Node:           n.Name,
+				Objects:        n.Objects,
+				Streams:        n.Streams,
+				Shared:         n.Binding,
+				OperatorToken:  n.OperatorToken,
+				NoLocalWorkers: n.NoWorkers,
+				Grace:          n.Grace,
+				PruneInterval:  n.PruneInterval,
+				Egress:         n.Egress,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return f.Offer(), nil
+		}}
+}
+
+// Offer is what FetchBox offers the process.
+func (f *FetchBox) Offer() *contract.Contract {
+	workers := f.RemoteWorkers()
+	c := &contract.Contract{
+		Name:    Name,
+		Listen:  f.Listen,
+		OpenAPI: OpenAPI,
+		Jobs:    f.Contracts(),
+		Mount:   f.Mount,
+		Run:     f.Run,
+		Outbox:  &contract.Outbox{Deliver: f.Deliver, Await: f.Await},
+		Checks:  f.Checks(),
+		Workers: &workers,
+	}
+	if f.OperatorToken.Empty() {
+		c.Open = []string{"/operators"}
+	}
+	return c
+}

@@ -1,0 +1,143 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/contract/images/cdn"
+	"github.com/millrace/millrace/internal/contract/images/picture"
+	"github.com/millrace/millrace/internal/message"
+	"github.com/millrace/millrace/internal/outage"
+)
+
+// PictureCommand is the subcommand of the process that processes one picture: picture.Child.
+const PictureCommand = "picture"
+
+// builder makes the contract in two steps: what is elsewhere is connected before the rest.
+type builder struct {
+	Settings
+	queue message.Queue // SQS; nil is a stream
+	cdn   cdn.CDN       // purged when an image changes; nil for none
+}
+
+// Define declares Images with settings that are still to be read.
+func Define() *contract.Definition {
+	b := new(builder)
+	return &contract.Definition{Settings: b.Group(), UsesObjects: true, Streams: Streams,
+		Connect: b.connect, Build: b.build}
+}
+
+// connect connects to the queue, where that is SQS and not a stream, and to the CDN.
+func (b *builder) connect(ctx context.Context, n *contract.Node) error {
+	if b.QueueURL != "" {
+		queue, err := message.OpenSQS(context.WithoutCancel(ctx), b.QueueURL, n.Log,
+			n.Part("messages", "images.queue_url", outage.EndpointOf(b.QueueURL)))
+		if err != nil {
+			return &contract.SettingError{Setting: "images.queue_url", Err: err}
+		}
+		n.OnClose(queue.Close)
+		b.queue = queue
+	}
+	switch b.CDNType {
+	case CDNHTTP:
+		b.cdn = monitored(&cdn.HTTP{URL: b.CDNURL, Client: n.Client}, n,
+			outage.HostsOf(b.CDNURL, ""))
+	case CDNCloudFront:
+		network, err := cdn.NewCloudFront(context.WithoutCancel(ctx), b.CloudFrontDistribution,
+			n.Client)
+		if err != nil {
+			return &contract.SettingError{Setting: "images.cdn", Err: err}
+		}
+		b.cdn = monitored(network, n, "CloudFront "+b.CloudFrontDistribution)
+	}
+	return nil
+}
+
+func (b *builder) build(n *contract.Node) (*contract.Contract, error) {
+	child, err := n.Command(PictureCommand)
+	if err != nil {
+		return nil, err
+	}
+	workDir, err := makeEmptyDir(filepath.Join(n.DataDir, "work"))
+	if err != nil {
+		return nil, &contract.SettingError{Setting: "data_dir", Err: err}
+	}
+	if b.queue == nil {
+		queue := Embedded(n.Streams, n.Log)
+		n.OnClose(queue.Close)
+		b.queue = queue
+	}
+	settings := b.Settings
+	settings.Workers = cmp.Or(settings.Workers, runtime.NumCPU())
+	m, err := New(Config{
+		Settings: settings,
+		Log:      n.Log,
+		API:      n.Registry("api"),
+		Worker:   n.Registry("worker"),
+		Tracing:  n.Tracing,
+		Now:      n.Now,
+		Random:   n.Random,
+		Node:     n.Name,
+		Objects:  n.Objects,
+		Shared:   n.Binding,
+		Bucket:   n.Bucket,
+		Queue:    b.queue,
+		CDN:      b.cdn,
+		Processor: &picture.Processor{Command: child,
+			Limits: picture.Limits{Pixels: int64(b.MaxPixels), Memory: picture.DefaultMemory,
+				Timeout: picture.DefaultTimeout}},
+		WorkDir:        workDir,
+		NoLocalWorkers: n.NoWorkers,
+		Grace:          n.Grace,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m.Offer(), nil
+}
+
+// Offer is what Images offers the process.
+func (m *Images) Offer() *contract.Contract {
+	workers := m.RemoteWorkers()
+	return &contract.Contract{
+		Name:    Name,
+		Listen:  m.Listen,
+		OpenAPI: OpenAPI,
+		Jobs:    m.Contracts(),
+		Mount:   m.Mount,
+		Run:     m.Run,
+		Outbox:  &contract.Outbox{Deliver: m.Deliver, Await: m.Await},
+		Checks:  m.Checks(),
+		Workers: &workers,
+	}
+}
+
+// makeEmptyDir makes an empty directory in the place of whatever a crash left there.
+func makeEmptyDir(path string) (string, error) {
+	if err := os.RemoveAll(path); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// monitoredCDN is a CDN whose outages are logged.
+type monitoredCDN struct {
+	cdn.CDN
+	part *outage.Part
+}
+
+func monitored(network cdn.CDN, n *contract.Node, address string) cdn.CDN {
+	return &monitoredCDN{network, n.Part("cdn", "images.cdn", address)}
+}
+
+// Purge implements cdn.CDN.
+func (w *monitoredCDN) Purge(ctx context.Context, reference string, keys []string) error {
+	return w.part.Do(func() error { return w.CDN.Purge(ctx, reference, keys) })
+}

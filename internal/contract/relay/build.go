@@ -1,0 +1,35 @@
+package relay
+
+import (
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+)
+
+// Define declares Relay with settings that are still to be read.
+func Define() *contract.Definition {
+	s := new(Settings)
+	return &contract.Definition{Settings: s.Group(),
+		Build: func(n *contract.Node) (*contract.Contract, error) {
+			r, err := New(Config{
+				Settings: *s,
+				Log:      n.Log,
+				Registry: n.Registry(""),
+				Tracing:  n.Tracing,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return r.Offer(), nil
+		}}
+}
+
+// Offer is what Relay offers the process.
+func (r *Relay) Offer() *contract.Contract {
+	return &contract.Contract{
+		Name:    Name,
+		Listen:  r.Listen,
+		OpenAPI: OpenAPI,
+		Jobs:    []engine.Contract{r.Contract()},
+		Mount:   r.Mount,
+	}
+}

@@ -1,0 +1,50 @@
+package taskflow
+
+import (
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+)
+
+// Limits of request bodies (G-TF-32).
+const (
+	bodyLimit      = 1 << 20
+	graphBodyLimit = 16 << 20
+)
+
+// Define declares TaskFlow with settings that are still to be read.
+func Define() *contract.Definition {
+	s := new(Settings)
+	return &contract.Definition{Settings: s.Group(),
+		Build: func(n *contract.Node) (*contract.Contract, error) {
+			t, err := New(Config{
+				Settings:       *s,
+				Log:            n.Log,
+				Registry:       n.Registry(""),
+				Tracing:        n.Tracing,
+				Now:            n.Now,
+				Random:         n.Random,
+				BodyLimit:      bodyLimit,
+				GraphBodyLimit: graphBodyLimit,
+				Runner: Runner{Disabled: n.NoWorkers, Node: n.Name, Client: n.Client,
+					Grace: n.Grace},
+			})
+			if err != nil {
+				return nil, err
+			}
+			return t.Offer(), nil
+		}}
+}
+
+// Offer is what TaskFlow offers the process.
+func (t *TaskFlow) Offer() *contract.Contract {
+	workers := t.RemoteWorkers()
+	return &contract.Contract{
+		Name:    Name,
+		Listen:  t.Listen,
+		OpenAPI: OpenAPI,
+		Jobs:    []engine.Contract{t.Contract()},
+		Mount:   t.Mount,
+		Run:     t.Run,
+		Workers: &workers,
+	}
+}
