@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -110,4 +111,29 @@ func contractFolders(t *testing.T) []string {
 		t.Fatal("found no contract")
 	}
 	return names
+}
+
+// TestSixthContract holds the contract that package sixth adds to the binary to what is asked of
+// the others.
+func TestSixthContract(t *testing.T) {
+	t.Parallel()
+	for name := range contractFiles {
+		if _, err := os.Stat(filepath.Join("sixth/testdata/tally", name)); err != nil {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	files, err := filepath.Glob("sixth/testdata/tally/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found %d files: %v", len(files), err)
+	}
+	for _, file := range files {
+		f := parse(t, file, "internal/contract/tally/"+path.Base(file))
+		for _, r := range rules {
+			for _, p := range f.imports {
+				if r.applies(f) && r.forbid(f, p) {
+					t.Errorf("law %s: %s imports %s", r.law, file, p)
+				}
+			}
+		}
+	}
 }

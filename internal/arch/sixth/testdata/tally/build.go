@@ -1,0 +1,42 @@
+package tally
+
+import (
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+)
+
+// Define declares Tally with settings that are still to be read.
+func Define() *contract.Definition {
+	s := new(Settings)
+	return &contract.Definition{Settings: s.Group(),
+		Build: func(n *contract.Node) (*contract.Contract, error) {
+			t, err := New(Config{
+				Settings: *s,
+				Log:      n.Log,
+				Registry: n.Registry(""),
+				Tracing:  n.Tracing,
+				Now:      n.Now,
+				Random:   n.Random,
+				Node:     n.Name,
+				Grace:    n.Grace,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return t.Offer(), nil
+		}}
+}
+
+// Offer is what Tally offers the process.
+func (t *Tally) Offer() *contract.Contract {
+	workers := t.RemoteWorkers()
+	return &contract.Contract{
+		Name:    Name,
+		Listen:  t.Listen,
+		OpenAPI: OpenAPI,
+		Jobs:    []engine.Contract{t.Contract()},
+		Mount:   t.Mount,
+		Run:     t.Run,
+		Workers: &workers,
+	}
+}

@@ -1,0 +1,74 @@
+package tally
+
+import (
+	_ "embed"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/uuids"
+)
+
+// OpenAPI is the contract's description.
+//
+//go:embed openapi.yaml
+var OpenAPI []byte
+
+// Config holds the settings and dependencies of a Tally.
+type Config struct {
+	Settings
+
+	Log      *slog.Logger
+	Registry prometheus.Registerer // the contract's own
+	Tracing  *telemetry.Tracing    // nil makes no spans
+	Now      func() time.Time
+	Random   func() [16]byte
+	Node     string
+	Grace    time.Duration
+}
+
+// Tally is the contract.
+type Tally struct {
+	Config
+
+	ids     *uuids.Source
+	metrics *metrics
+	engine  *engine.Engine // set by Mount
+}
+
+// New registers the metrics.
+func New(c Config) (*Tally, error) {
+	m, err := newMetrics(c.Registry)
+	if err != nil {
+		return nil, err
+	}
+	return &Tally{Config: c, metrics: m,
+		ids: &uuids.Source{Now: c.Now, Random: c.Random}}, nil
+}
+
+// Contract describes Tally to the engine.
+func (t *Tally) Contract() engine.Contract {
+	return engine.Contract{Name: Name, Machine: machine, History: true, Moved: t.onTransitions,
+		MovedOn: []job.Cause{job.Succeeded}}
+}
+
+// Mount binds Tally to its engine and returns the handler of its routes. It is called once.
+func (t *Tally) Mount(e *engine.Engine) httpapi.PrefixHandler {
+	t.engine = e
+	router := httpapi.Router{
+		Name:       Name,
+		Prefixes:   []string{"/tally/v1/"},
+		Routes:     t.routes(),
+		Token:      t.Token,
+		BodyLimit:  t.MaxText,
+		WriteError: t.sendError,
+		Log:        t.Log,
+		Tracing:    t.Tracing,
+	}
+	return router.MustMount()
+}

@@ -1,0 +1,10 @@
+// Package tally counts the words of texts. It is the contract that a test adds to the binary, to
+// prove that a new contract is one folder and one line.
+//
+//	POST /tally/v1/texts        stores a text
+//	GET  /tally/v1/texts/{id}   returns its state, and the number of its words
+//
+//	waiting ──Claimed──▶ counting ──Succeeded──▶ counted
+//	   ▲                    │
+//	   └─ Expired, Released ┘ ──ExpiredForGood──▶ lost
+package tally

@@ -1,0 +1,37 @@
+package tally
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/worker"
+)
+
+// Run counts words until ctx ends.
+func (t *Tally) Run(ctx context.Context) {
+	pool, err := worker.New(worker.Config{
+		Engine:            t.engine,
+		Contract:          Name,
+		Name:              t.Node,
+		Workers:           t.Workers,
+		HeartbeatInterval: t.Lease / 3,
+		Handler:           counter{},
+		Log:               t.Log,
+	})
+	if err != nil {
+		panic(err) // the settings accept nothing that worker.New refuses
+	}
+	pool.Run(ctx, t.Grace)
+}
+
+// counter counts the words of texts in the process.
+type counter struct{}
+
+// Handle implements worker.Handler.
+func (counter) Handle(_ context.Context, t *worker.Task) engine.Outcome {
+	words := len(bytes.Fields(t.Job.Payload))
+	return engine.Outcome{On: job.Succeeded, Result: strconv.AppendInt(nil, int64(words), 10)}
+}

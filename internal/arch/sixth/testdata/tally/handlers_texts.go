@@ -1,0 +1,41 @@
+package tally
+
+import (
+	"net/http"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// POST /tally/v1/texts
+func (t *Tally) submit(c *httpapi.Call) error {
+	text, err := c.Body()
+	if err != nil {
+		return err
+	}
+	if len(text) == 0 {
+		return &job.Error{Kind: job.Invalid, Op: Name, Msg: "the text is empty"}
+	}
+	result, err := t.engine.Submit(c.Context(), engine.Unique, []engine.Submission{{Job: job.Job{
+		ID:      job.ID{Contract: Name, Key: t.ids.Next(1)[0]},
+		Queue:   "texts",
+		Lease:   t.Lease,
+		Payload: text,
+	}}})
+	if err != nil {
+		return err
+	}
+	sendText(c, http.StatusCreated, result.Jobs[0])
+	return nil
+}
+
+// GET /tally/v1/texts/{id}
+func (t *Tally) get(c *httpapi.Call) error {
+	j, err := t.engine.Get(c.Context(), job.ID{Contract: Name, Key: c.PathValue("id")})
+	if err != nil {
+		return err
+	}
+	sendText(c, http.StatusOK, j)
+	return nil
+}

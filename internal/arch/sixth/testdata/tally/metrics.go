@@ -1,0 +1,24 @@
+package tally
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics are the contract's metrics.
+type metrics struct {
+	counted prometheus.Counter
+	errors  prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		counted: prometheus.NewCounter(prometheus.CounterOpts{Name: "tally_texts_total",
+			Help: "Texts whose counted were counted."}),
+		errors: prometheus.NewCounter(prometheus.CounterOpts{Name: "tally_errors_total",
+			Help: "Requests answered with an error."}),
+	}
+	for _, c := range []prometheus.Collector{m.counted, m.errors} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,15 @@
+package tally
+
+import (
+	"net/http"
+
+	"github.com/millrace/millrace/internal/httpapi"
+)
+
+func (t *Tally) routes() []httpapi.Route {
+	return []httpapi.Route{
+		{Method: http.MethodPost, Pattern: "/tally/v1/texts", Action: "submit", ReadsBody: true,
+			Handle: t.submit},
+		{Method: http.MethodGet, Pattern: "/tally/v1/texts/{id}", Action: "get", Handle: t.get},
+	}
+}

@@ -1,0 +1,22 @@
+package tally
+
+import (
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	workerapi "github.com/millrace/millrace/internal/worker/api"
+)
+
+// RemoteWorkers describes the contract to the worker API.
+func (t *Tally) RemoteWorkers() workerapi.Contract {
+	return workerapi.Contract{
+		Name:    Name,
+		Attempt: func(j *job.Job) int { return max(1, j.Attempts) },
+		Complete: func(_ *job.Job, result []byte) engine.Outcome {
+			return engine.Outcome{On: job.Succeeded, Result: result}
+		},
+		Fail: func(*job.Job, string, string, bool) engine.Outcome {
+			return engine.Outcome{On: job.FailedForGood}
+		},
+		RunsLocally: func(string) bool { return true },
+	}
+}
