@@ -2,34 +2,29 @@ package tally
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 )
 
-// statuses maps the kinds of job.Error; every other kind is the server's.
-var statuses = map[job.Kind]int{
-	job.Invalid:  http.StatusBadRequest,
-	job.NotFound: http.StatusNotFound,
-	job.TooLarge: http.StatusRequestEntityTooLarge,
-}
-
-// httpStatuses maps the errors of httpapi.
-var httpStatuses = map[int]int{
-	http.StatusUnauthorized:          http.StatusUnauthorized,
-	http.StatusNotFound:              http.StatusNotFound,
-	http.StatusMethodNotAllowed:      http.StatusMethodNotAllowed,
-	http.StatusRequestEntityTooLarge: http.StatusRequestEntityTooLarge,
+// errorTable is how errors are answered.
+var errorTable = httpapi.ErrorTable{
+	{Status: http.StatusBadRequest, Kinds: []job.Kind{job.Malformed, job.Invalid}},
+	{Status: http.StatusNotFound, Kinds: []job.Kind{job.NotFound}},
+	{Status: http.StatusConflict, Kinds: []job.Kind{job.Conflict, job.Cycle, job.RunLost}},
+	{Status: http.StatusRequestEntityTooLarge, Kinds: []job.Kind{job.TooLarge}},
+	{Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		Kinds: []job.Kind{job.Full, job.Unavailable, job.ReadOnly, job.Aborted, job.Timeout}},
+	{Status: http.StatusInternalServerError, Kinds: []job.Kind{job.Internal}},
 }
 
 func (t *Tally) sendError(c *httpapi.Call, err error) {
-	status, msg := httpapi.MapError(err, statuses, httpStatuses, http.StatusBadRequest)
-	if status == 0 {
-		status = http.StatusInternalServerError
-	}
+	a := errorTable.Answer(err)
+	c.SetRetryAfter(a.RetryAfter)
 	t.metrics.errors.Inc()
 	o := strictjson.NewObject(nil)
-	o.Text("error", msg)
-	c.Send(status, httpapi.JSON, o.End())
+	o.Text("error", a.Detail)
+	c.Send(a.Status, httpapi.JSON, o.End())
 }
