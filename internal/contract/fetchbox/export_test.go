@@ -63,7 +63,7 @@ func (f *FetchBox) Publishing(between func(next func(context.Context, []stream.M
 
 // UseType gives a registered job type a handler.
 func (f *FetchBox) UseType(name string, h handler.Handler) {
-	f.types[name] = &jobType{name: name, handler: h}
+	f.types[name] = &jobType{Type: &Type{}, name: name, handler: h}
 }
 
 // StopFollowing ends what lasts as long as the node.
