@@ -168,7 +168,7 @@ func setupFetch(ctx context.Context, env *Env) (Runner, error) {
 }
 
 func (f *fetchRunner) Durability() string {
-	return "SQLite WAL: a sync before every answer; manifests, objects and messages with fsync; " +
+	return "SQLite WAL synchronous=FULL, manifests, objects and stream messages with fsync; " +
 		f.durability
 }
 

@@ -47,7 +47,7 @@ func setupForge(load forgeLoad, flags ...string) func(context.Context, *Env) (Ru
 }
 
 func (f *forgeRunner) Durability() string {
-	return "SQLite WAL: a sync before every answer; log lines of requests and " +
+	return "SQLite WAL synchronous=FULL: an fsync before every answer; log lines of requests and " +
 		"jobs to a file; " + f.durability
 }
 

@@ -90,7 +90,7 @@ func setupMillraceSQLite(machine *job.Machine, insert, callers int) func(context
 		}
 		return &millraceRunner{open: open, machine: machine, insert: insert, claim: 100,
 			callers:    callers,
-			durability: "SQLite WAL: a sync before every answer"}, nil
+			durability: "SQLite WAL synchronous=FULL: an fsync before every answer"}, nil
 	}
 }
 

@@ -71,7 +71,7 @@ func (f *flowRunner) Durability() string {
 	if f.pg != nil {
 		return f.pg.Durability() + "; " + f.durability
 	}
-	return "SQLite WAL: a sync before every answer; " + f.durability
+	return "SQLite WAL synchronous=FULL: an fsync before every answer; " + f.durability
 }
 
 func (f *flowRunner) Close() error { return nil }

@@ -44,7 +44,7 @@ func (f *flowInProcess) Durability() string {
 	if f.pg != nil {
 		return f.pg.Durability()
 	}
-	return "SQLite WAL: a sync before every answer"
+	return "SQLite WAL synchronous=FULL: an fsync before every answer"
 }
 
 func (f *flowInProcess) Close() error { return nil }

@@ -269,7 +269,6 @@ var calls = []struct {
 var measures = map[string]string{
 	"internal/store/sqlite/session.go":   "times each statement for its observer",
 	"internal/store/sqlite/store.go":     "bounds the length of a commit group",
-	"internal/store/sqlite/syncer.go":    "times each sync for the observer of statements",
 	"internal/store/postgres/session.go": "times each statement for its observer",
 	"internal/store/postgres/store.go":   "times each statement for its observer",
 	"internal/store/postgres/notify.go":  "times each statement for its observer",

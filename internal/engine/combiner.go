@@ -26,14 +26,14 @@ type combiner[C any] struct {
 	maxGroups int
 	serve     func([]*ticket[C]) error
 
-	mu       sync.Mutex
-	waiting  []*ticket[C]
-	inFlight int // calls whose group is being served
-	serving  int // groups
+	mu      sync.Mutex
+	waiting []*ticket[C]
+	serving int
 }
 
 // maxGroups is how many groups of one verb are served at a time where the store can write more
-// than one: enough to keep it busy during a commit, few enough to let groups grow.
+// than one: enough to keep it busy during a commit, few enough to let groups grow. With one writer
+// a second group would only split the first.
 const maxGroups = 2
 
 // ticket is one caller's call.
@@ -106,25 +106,17 @@ func (c *combiner[C]) run() {
 			return
 		}
 		c.serveOrSplit(group)
-		c.mu.Lock()
-		c.inFlight -= len(group)
-		c.mu.Unlock()
 		for _, t := range group {
 			close(t.done)
 		}
 	}
 }
 
-// next takes the next group out of the line. It takes no more than the group's share of all calls
-// that there are. Callers that were answered together come back together: if the first group took
-// the one call that came first and the second all others, one of them would be busy and the other
-// idle from then on.
 func (c *combiner[C]) next() []*ticket[C] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	share := (len(c.waiting) + c.inFlight + c.maxGroups - 1) / c.maxGroups
 	n, weight := 0, 0
-	for n < min(len(c.waiting), share) && (n == 0 || weight+c.waiting[n].weight <= c.limit) {
+	for n < len(c.waiting) && (n == 0 || weight+c.waiting[n].weight <= c.limit) {
 		weight += c.waiting[n].weight
 		n++
 	}
@@ -132,7 +124,6 @@ func (c *combiner[C]) next() []*ticket[C] {
 		c.serving--
 		return nil
 	}
-	c.inFlight += n
 	group := c.waiting[:n:n]
 	c.waiting = c.waiting[n:]
 	if len(c.waiting) == 0 {

@@ -25,7 +25,7 @@ func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
 			if err != nil {
 				return err
 			}
-			if _, err := s.execPrepared(p, slices.Concat(rows[:rowsAtOnce]...)); err != nil {
+			if _, err := p.ExecContext(s.ctx, slices.Concat(rows[:rowsAtOnce]...)...); err != nil {
 				return err
 			}
 			rows = rows[rowsAtOnce:]
@@ -81,7 +81,7 @@ func (s *session) eachRow(b *sqlstore.Bulk, rows [][]any, done func(row int, cha
 		return err
 	}
 	for i, row := range rows {
-		n, err := s.execPrepared(p, row)
+		n, err := exec(s.ctx, p, row)
 		if err != nil {
 			return err
 		}

@@ -100,25 +100,21 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{config: c, requests: make(chan *request, 1024), syncer: &syncer{},
-		stop: make(chan struct{}), stopped: make(chan struct{})}
+	s := &Store{config: c, requests: make(chan *request, 1024), stop: make(chan struct{}),
+		stopped: make(chan struct{})}
 	if c.Path != Memory {
 		s.readers = make(chan *session, c.Readers)
 		for range c.Readers {
 			s.readers <- nil // opened when it is first needed
-		}
-		if s.syncer, err = newSyncer(c.Path, c.Observe); err != nil {
-			writer.close()
-			return nil, err
 		}
 	}
 	go s.write(writer)
 	return s, nil
 }
 
-// openWriter opens the one writing connection. Its commits are made durable by the syncer.
+// openWriter opens the one writing connection.
 func openWriter(ctx context.Context, c Config) (*session, error) {
-	db, err := c.db(dsn(c.Path, "journal_mode(WAL)", "synchronous(NORMAL)", "cache_size(-32768)",
+	db, err := c.db(dsn(c.Path, "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-32768)",
 		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "mmap_size(0)",
 		"temp_store(MEMORY)"))
 	if err != nil {

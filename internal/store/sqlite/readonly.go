@@ -40,8 +40,7 @@ func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	if err := sqlstore.CheckSchema(ctx, goose.DialectSQLite3, db, migrationFiles()); err != nil {
 		return nil, translate("store.open", err)
 	}
-	s := &Store{config: c, readers: make(chan *session, 1), syncer: &syncer{},
-		stopped: make(chan struct{})}
+	s := &Store{config: c, readers: make(chan *session, 1), stopped: make(chan struct{})}
 	s.readers <- nil // opened when it is first needed
 	return &Views{s}, nil
 }

@@ -54,7 +54,6 @@ type session struct {
 	prepared map[any]*sql.Stmt // by *Statement, *Bulk or manyRows
 	now      time.Time
 	seqs     seqBlock
-	wrote    bool // whether the transaction has changed a row
 }
 
 // seqBlock is the block of job numbers that is in use: those from next to end-1 are free. A
@@ -85,7 +84,6 @@ func (s *session) close() {
 // begin opens a transaction: IMMEDIATE for the writer, DEFERRED for a reader.
 func (s *session) begin(kind string) error {
 	s.readClock()
-	s.wrote = false
 	return s.run("BEGIN " + kind)
 }
 
@@ -151,17 +149,15 @@ func (s *session) exec(st *sqlstore.Statement, args []any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return s.execPrepared(p, args)
+	return exec(s.ctx, p, args)
 }
 
-func (s *session) execPrepared(p *sql.Stmt, args []any) (int64, error) {
-	res, err := p.ExecContext(s.ctx, args...)
+func exec(ctx context.Context, p *sql.Stmt, args []any) (int64, error) {
+	res, err := p.ExecContext(ctx, args...)
 	if err != nil {
 		return 0, err
 	}
-	n, err := res.RowsAffected()
-	s.wrote = s.wrote || n > 0
-	return n, err
+	return res.RowsAffected()
 }
 
 // observed runs a bulk statement and calls the observer with its outcome.
@@ -207,7 +203,6 @@ func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 func (s *session) nextSeq(needed int) (int64, error) {
 	if s.seqs.next == s.seqs.end {
 		block := max(int64(needed), seqBlockSize)
-		s.wrote = true
 		rows, err := s.Query(takeNumbers, block)
 		if err != nil {
 			return 0, err

@@ -26,7 +26,6 @@ type Store struct {
 	config   Config
 	requests chan *request
 	readers  chan *session // nil for a database in memory: its one connection serves all
-	syncer   *syncer
 	stop     chan struct{}
 	stopped  chan struct{}
 	closing  sync.Once
@@ -121,8 +120,10 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 		return translate("store.view", err)
 	}
 	tx := sqlstore.NewTx(r).View()
-	err := cmp.Or(fn(tx), tx.Failed())
-	return cmp.Or(s.syncer.wait(ctx), err)
+	if err := fn(tx); err != nil {
+		return err
+	}
+	return tx.Failed()
 }
 
 // Announce does nothing: a SQLite database has only one node.
@@ -131,8 +132,8 @@ func (s *Store) Announce([]job.QueueHash) {}
 // Listen waits for ctx: there is no other node to announce anything.
 func (s *Store) Listen(ctx context.Context, _ func([]job.QueueHash)) { <-ctx.Done() }
 
-// Writers returns 2: one update executes while the log of the one before is synced.
-func (s *Store) Writers() int { return 2 }
+// Writers returns 1.
+func (s *Store) Writers() int { return 1 }
 
 // Ping is documented at the port. It goes through the writer, so it also finds a log that could
 // not be repaired.
@@ -164,7 +165,6 @@ func (s *Store) Close() error {
 // damaged and opens the database again with the next request, see reopenWriter.
 func (s *Store) write(w *session) {
 	defer func() {
-		s.syncer.close()
 		if w != nil {
 			w.close()
 		}
@@ -175,12 +175,8 @@ func (s *Store) write(w *session) {
 		case <-s.stop:
 			return
 		case first := <-s.requests:
-			if w != nil && s.syncer.broken() {
-				w.close()
-				w = nil
-			}
 			if w == nil {
-				reopened, err := s.reopen()
+				reopened, err := reopenWriter(s.config)
 				if err != nil {
 					first.fail(translate("store.reopen", err))
 					continue
@@ -195,21 +191,8 @@ func (s *Store) write(w *session) {
 	}
 }
 
-// reopen opens the database again after its log was lost or damaged.
-func (s *Store) reopen() (*session, error) {
-	w, err := reopenWriter(s.config)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.syncer.reset(s.config.Path); err != nil {
-		w.close()
-		return nil, err
-	}
-	return w, nil
-}
-
-// group runs first and the requests that wait behind it in one transaction, and has all of them
-// answered once it is on the disk. broken reports that w can no longer be used.
+// group runs first and the requests that wait behind it in one transaction, and answers all of
+// them after its fsync. broken reports that w can no longer be used.
 func (s *Store) group(w *session, first *request) (broken bool) {
 	if !first.taken.CompareAndSwap(false, true) {
 		return false
@@ -222,7 +205,7 @@ func (s *Store) group(w *session, first *request) (broken bool) {
 	first.run(w)
 	if first.err != nil { // nothing else is in the transaction yet
 		broken = w.rollback(seqs, first.failed)
-		s.syncer.answer([]*request{first})
+		close(first.done)
 		return broken
 	}
 	members, err := s.runOthers(w, first)
@@ -230,7 +213,9 @@ func (s *Store) group(w *session, first *request) (broken bool) {
 		broken = w.rollback(seqs, err)
 		failMembers(members, translate("store.commit", err))
 	}
-	s.syncer.answer(members)
+	for _, r := range members {
+		close(r.done)
+	}
 	return broken
 }
 
@@ -249,20 +234,7 @@ func (s *Store) runOthers(w *session, first *request) (members []*request, err e
 			return members, err
 		}
 	}
-	return members, s.commit(w)
-}
-
-// commit ends a transaction. Its changes are durable when the syncer has synced the log.
-func (s *Store) commit(w *session) error {
-	if !w.wrote {
-		return w.run("COMMIT")
-	}
-	s.syncer.begin()
-	err := w.run("COMMIT")
-	if err != nil {
-		s.syncer.abort()
-	}
-	return err
+	return members, w.run("COMMIT")
 }
 
 // failMembers gives an error to each member of a group that has none of its own.

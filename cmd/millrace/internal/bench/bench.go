@@ -110,7 +110,7 @@ func (f *flags) run(p cli.Process) error {
 		return err
 	}
 	defer server.Stop(stopTimeout)
-	durability := "every answer came after a sync of SQLite's log in " +
+	durability := "every answer came after an fsync (SQLite, WAL, synchronous=FULL) in " +
 		filepath.Dir(dir)
 	if onMemoryFileSystem(dir) {
 		durability += ", which is memory: nothing was written to a disk, see --dir"
