@@ -6,7 +6,8 @@ import (
 	"github.com/millrace/millrace/internal/stream"
 )
 
-// Define declares FetchBox with settings that are still to be read.
+// Define declares FetchBox with settings that are still to be read. The process calls Streams and
+// Build after it has read them, so both see the values of the configuration.
 func Define() *contract.Definition {
 	s := new(Settings)
 	return &contract.Definition{Settings: s.Group(handler.Options()), UsesObjects: true,
@@ -39,7 +40,8 @@ func Define() *contract.Definition {
 		}}
 }
 
-// Offer is what FetchBox offers the process.
+// Offer is what FetchBox offers the process. Without an operator token its operators' routes are
+// among those that need no credentials (G-FB-31).
 func (f *FetchBox) Offer() *contract.Contract {
 	workers := f.RemoteWorkers()
 	c := &contract.Contract{

@@ -58,6 +58,10 @@ type Config struct {
 	Egress         egress.Config // the guard of downloads; New sets its time limits and redirects
 }
 
+// validate returns an error for the first setting or dependency that is missing or out of range.
+// The settings are within their bounds when they were read from the configuration; these checks are
+// for a Config that is made in code, as tests do. Job types are checked in the order of their
+// names, so that the same config has the same error.
 func (c *Config) validate() error {
 	switch {
 	case c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil || c.Random == nil:
@@ -92,15 +96,23 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// jobType is a registered job type with its handler.
+// jobType is a registered job type with its handler. The handler serves all jobs of the type, on
+// several goroutines at once.
 type jobType struct {
 	*Type
 	name    string
 	handler handler.Handler
 }
 
-// FetchBox is the contract. New makes it before the engine, which takes its Contracts; Mount binds
-// it to the engine.
+// FetchBox is the contract. A process makes and uses one in this order:
+//
+//	New         checks the config, makes the handlers, registers the metrics
+//	Contracts   describe jobs and tasks to the engine, which is made with them
+//	Mount       sets the engine and returns the routes
+//	Run         does the background work until the node stops
+//
+// From Mount on requests, Run and the outbox (Deliver) use it concurrently. Its fields are not
+// changed any more then; metrics, proxyRoutes, hosts and storages synchronize themselves.
 type FetchBox struct {
 	Config
 
@@ -119,7 +131,10 @@ type FetchBox struct {
 	stopFollowing context.CancelFunc
 }
 
-// New validates the config, makes the handlers and registers the metrics.
+// New validates the config, makes the handlers and registers the metrics. It fails when a job type
+// names a handler that does not exist or refuses its options, and when a pool of proxies is missing
+// (FB-069, FB-072, G-FB-26), so that the node does not start. It makes no connection and stores
+// nothing.
 func New(c Config) (*FetchBox, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -156,7 +171,9 @@ func New(c Config) (*FetchBox, error) {
 	return f, err
 }
 
-// Contract is the engine's contract of the ledger: the jobs.
+// Contract is the engine's contract of the ledger: the jobs. Finished jobs are pruned when they are
+// older than LedgerRetention, and the oldest of them while the ledger is larger than LedgerMaxBytes
+// (FB-088, FB-089). Searchable is for the list of operators and for Export.
 func (f *FetchBox) Contract() engine.Contract {
 	return engine.Contract{
 		Name:       Name,
@@ -171,7 +188,10 @@ func (f *FetchBox) Contract() engine.Contract {
 	}
 }
 
-// Contracts are the contracts of the engine: the ledger, and the tasks.
+// Contracts are the contracts of the engine: the ledger, and the tasks. Tasks have no retention of
+// their own: as children they are deleted with their job, and their bytes count as the job's. A
+// lost worker reports no failure, so the engine stores errWorkerLost in its place, and it counts
+// lost attempts apart from those that failed (G-FB-43).
 func (f *FetchBox) Contracts() []engine.Contract {
 	tasks := engine.Contract{
 		Name:            Tasks,
@@ -191,7 +211,8 @@ func (f *FetchBox) Contracts() []engine.Contract {
 const maxBackoff = 5 * time.Minute
 
 // allowAttempts gives a task its attempts and their delays by the current settings, without regard
-// to those that have failed already.
+// to those that have failed already. A replay calls it for a task whose attempts are used up: the
+// task gets Tries more, and its delays begin at BackoffBase again (G-FB-37).
 func (f *FetchBox) allowAttempts(j *job.Job) {
 	j.MaxAttempts = j.FailedAttempts + f.Tries
 	j.Retry = job.RetryPolicy{Strategy: job.Exponential, Base: f.BackoffBase, Max: maxBackoff,
@@ -248,15 +269,22 @@ func (f *FetchBox) router(prefix string, routes []httpapi.Route, token setting.S
 // names, and returns false when ctx has ended. Nothing is published before.
 func (f *FetchBox) Await(ctx context.Context) bool { return f.Shared.Await(ctx) }
 
-// Run executes everything that the contract does without a request, until ctx ends: downloads,
-// the Finalize of handlers, ingestion of direct producers' tasks, the sweep of manifests and the
-// pruning of streams. None of it runs while the objects and streams are not the database's.
+// Run executes everything that the contract does without a request, until ctx ends: downloads, the
+// Finalize of handlers, ingestion of direct producers' tasks, the sweep of manifests and the
+// pruning of streams. None of it runs while the objects and streams are not the database's. A node
+// that finds out later that they are not ends the work, and starts it again when they are.
+//
+// Run returns when the downloads and Finalize calls in progress have finished or Grace has passed.
+// Requests that follow a log end as soon as ctx does, as they would keep the listener open.
 func (f *FetchBox) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, f.stopFollowing)()
 	f.Shared.Run(ctx, f.runTasks)
 	f.stopFollowing()
 }
 
+// runTasks runs all loops of the contract and returns when each has ended with ctx. It may be
+// called again after that. The loops do not depend on each other: an outage of the streams stops
+// ingestion and pruning, and downloads continue.
 func (f *FetchBox) runTasks(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, run := range []func(context.Context){f.runFinalizer, f.runProducers, f.runSweeper,

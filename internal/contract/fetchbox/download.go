@@ -22,8 +22,22 @@ import (
 	"github.com/millrace/millrace/internal/object"
 )
 
+// A download reads and stores at the same time. The object storage pulls the body through a reader
+// that counts and hashes it, so memory does not grow with the resource:
+//
+//	origin ─► http.Response ─► body.Read ─► Objects.Put ─► the object is visible
+//	                               │
+//	                               └─ too large, another digest, connection broken:
+//	                                  Put fails with that error and stores nothing
+//
+// An object that had the key before stays until the new one is complete. An attempt that is
+// repeated, because its worker was lost or its task was replayed, writes the same key once more
+// (FB-086).
+
 // download makes one request and streams the body of the answer to the object storage. The object
 // becomes visible under its key only when the whole body has been read and its checksum is right.
+// Its error is a *taskError, or that of the request, which toTaskError classifies. An error of the
+// body takes precedence over that of Put, which only reports it.
 func (f *fetcher) download(ctx context.Context, task *handler.Task, req *http.Request,
 	routes []route) (*storedResource, error) {
 	resp, err := f.proxyRoutes.do(req, routes)
@@ -78,6 +92,8 @@ func (f *fetcher) responseError(resp *http.Response) error {
 	return taskErr
 }
 
+// tooLarge is the error of a resource that is larger than MaxDownload (G-FB-29). It is not
+// retryable: another attempt would end the same.
 func (f *fetcher) tooLarge() error {
 	return &taskError{code: codeDownloadTooLarge,
 		message: fmt.Sprintf("the resource has more than %d bytes", f.MaxDownload)}
@@ -119,6 +135,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, b.err
 }
 
+// sum is the SHA-256, in hexadecimal, of what was read so far.
 func (b *body) sum() string { return hex.EncodeToString(b.digest.Sum(nil)) }
 
 // expectedDigest is the SHA-256 in the tag checksum_hint. A hint of another algorithm, or one that
@@ -153,7 +170,8 @@ func contentTypeOf(h http.Header) string {
 	return value
 }
 
-// maxMetadata bounds the metadata of an object, in bytes as S3 counts them in the worst case.
+// maxMetadata bounds the metadata of an object, in bytes as S3 counts them in the worst case. S3
+// refuses objects with more.
 const maxMetadata = 2 << 10
 
 // objectMetadata is the metadata of an object: that of the handler, the content encoding, and then
@@ -183,6 +201,8 @@ func objectMetadata(task *handler.Task, h http.Header) map[string]string {
 	return all
 }
 
+// metadataName matches the names that metadata can have once they are in lower case: S3 sends each
+// as a part of a header's name.
 var metadataName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
 // storedResource is the result of a task: the object that its download made.
@@ -194,6 +214,7 @@ type storedResource struct {
 	verified    bool
 }
 
+// encode returns the result as it is stored with the task. Entries of the log repeat it.
 func (s *storedResource) encode() []byte {
 	o := strictjson.NewObject(make([]byte, 0, 256))
 	o.Text("uri", s.uri)

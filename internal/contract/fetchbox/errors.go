@@ -27,7 +27,8 @@ const (
 	codeMethod       = "METHOD_NOT_ALLOWED"
 )
 
-// errorTable is how errors are answered. The document has one answer for all outages (G-FB-20).
+// errorTable is how errors are answered. The document has one answer for all outages (G-FB-20). A
+// test demands a row for every kind of error, also for those that no route of FetchBox returns now.
 var errorTable = httpapi.ErrorTable{
 	{Code: codeInvalid, Status: http.StatusBadRequest,
 		Kinds: []job.Kind{job.Malformed, job.Invalid}, Unlisted: true},
@@ -48,16 +49,22 @@ var errorTable = httpapi.ErrorTable{
 			job.Timeout}},
 }
 
+// invalid returns the error of a request that breaks a rule of the document. It is answered with
+// 400, and with the text.
 func invalid(format string, args ...any) error {
 	return &job.Error{Kind: job.Invalid, Op: Name, Msg: fmt.Sprintf(format, args...)}
 }
 
+// conflict returns the error of a replay that the state of its task does not allow. It is answered
+// with 409, and with the text.
 func conflict(format string, args ...any) error {
 	return &job.Error{Kind: job.Conflict, Op: Name, Msg: fmt.Sprintf(format, args...)}
 }
 
 const noSuchJob = "there is no such job"
 
+// errNoJob returns the error of a job that the ledger does not hold (FB-053). It names the job, so
+// that the answer has its id.
 func errNoJob(key string) error {
 	return &job.Error{Kind: job.NotFound, Op: Name, ID: engineJobID(key),
 		Msg: noSuchJob}

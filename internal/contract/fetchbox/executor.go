@@ -23,15 +23,21 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// The way of a task through a fetcher. Whatever stops it before the request costs nothing but time:
+// Each job type has a pool of workers, which claim tasks from the queue of the type. A claimed task
+// passes through a fetcher:
 //
-//	claimed ─► task, headers and key valid? ─► bucket available? ─► a slot of the host free?
-//	                 │ no: failed for good        │ no: wait            │ no: released
-//	                 ▼                            ▼                     ▼
-//	           ─► request, by the proxies in turn ─► body ─► object ─► succeeded
-//	                 │ failed: retried with backoff, or a dead letter (FB-083)
-//	                 │ the bucket is unavailable: released, the attempt does not count
-//	                 ▼
+//	claimed
+//	   │ task, headers and key are valid?   no: failed for good
+//	   │ the bucket is available?           no: wait until it is
+//	   │ the host has a free slot?          no: released, the attempt does not count
+//	   ▼
+//	request, by one proxy after another ─► body ─► object ─► succeeded
+//	   │ an error that may pass:        failed, retried with backoff (FB-083)
+//	   │ any other error:               failed for good, a dead letter (FB-084)
+//	   │ an outage of the bucket:       released, the attempt does not count
+//
+// If the node is lost, the lease expires and the task is claimed again (FB-087). It begins from the
+// start, as a part of a download is never kept.
 const (
 	defaultParallel = 8    // downloads of a type at a time on a node, if the type sets no limit
 	maxParallel     = 1000 // downloads of a type at a time on a node, whatever the type sets
@@ -41,7 +47,9 @@ const (
 )
 
 // runLimits stores how many downloads of each job type may run over all nodes (FB-074). It returns
-// when they are stored, or when ctx ends.
+// when they are stored, or when ctx ends. A type without a limit loses one that was stored before.
+// The limits belong to the database: of nodes with different settings, the one that has started
+// last decides.
 func (f *FetchBox) runLimits(ctx context.Context) {
 	limits := map[string]int{}
 	for name, t := range f.types {
@@ -56,7 +64,13 @@ func (f *FetchBox) runLimits(ctx context.Context) {
 }
 
 // runFetchers downloads the tasks of every job type until ctx ends and the running downloads have
-// finished.
+// finished or Grace has passed. Each type has a pool of workers of its own, so that slow origins of
+// one type leave the slots of the others free. The slots bound what this node does; the engine
+// holds the limit over all nodes, see runLimits. Tasks whose type is not registered any more stay
+// queued.
+//
+// The interval of heartbeats is a third of the lease, so that a heartbeat which fails can be
+// repeated before the lease expires.
 func (f *FetchBox) runFetchers(ctx context.Context) {
 	defer f.proxyRoutes.close()
 	var all sync.WaitGroup
@@ -85,13 +99,16 @@ func panicOutcome(*worker.Task, any) engine.Outcome {
 		message: "the handler of the job type panicked"})
 }
 
-// fetcher executes the tasks of one job type.
+// fetcher executes the tasks of one job type. It holds no state of an attempt, so all workers of
+// the pool share it.
 type fetcher struct {
 	*FetchBox
 	jobType *jobType
 }
 
-// Handle implements worker.Handler: one attempt at a task.
+// Handle implements worker.Handler: one attempt at a task. What can be checked without the network
+// is checked first, so that a task which cannot succeed takes no slot of a host. The waits for the
+// bucket and for a slot end with ctx; the pool renews the lease meanwhile.
 func (f *fetcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	task, err := decodeTask(t.Job.Payload)
 	if err != nil {
@@ -123,6 +140,8 @@ func (f *fetcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 }
 
 // fetch downloads and stores the resource of a task and returns the outcome of the attempt.
+// DownloadTimeout bounds the attempts at all routes and the storing together (G-FB-29). If ctx
+// ends, the attempt is neither counted nor observed: it may have failed because of that.
 func (f *fetcher) fetch(ctx context.Context, j *job.Job, task *handler.Task, req *http.Request,
 	routes []route) engine.Outcome {
 	f.metrics.inflight.Inc()
@@ -152,7 +171,9 @@ func (f *fetcher) fetch(ctx context.Context, j *job.Job, task *handler.Task, req
 }
 
 // failDownload returns the outcome of a download that failed. One that failed because of an outage
-// of the object storage is released instead, which costs no attempt.
+// of the object storage is released instead, which costs no attempt. Otherwise an outage that lasts
+// longer than the attempts of a task would make a dead letter of every task that is claimed
+// meanwhile.
 func (f *fetcher) failDownload(ctx context.Context, task *handler.Task,
 	taskErr *taskError) engine.Outcome {
 	o := f.fail(taskErr)
@@ -181,7 +202,8 @@ func injectTrace(ctx context.Context, h http.Header) {
 	}
 }
 
-// fail counts a failed attempt and returns its outcome.
+// fail counts a failed attempt and returns its outcome. A failure counts either as one of the
+// storage or as one of the download (G-FB-42).
 func (f *fetcher) fail(e *taskError) engine.Outcome {
 	failures := f.metrics.downloadFailures
 	if e.ofStorage() {
@@ -192,7 +214,9 @@ func (f *fetcher) fail(e *taskError) engine.Outcome {
 }
 
 // newRequest makes the request of a task. It checks everything again, as the task of a direct
-// producer has passed no check of the API.
+// producer has passed no check of the API. Its errors are final: the same task would fail again.
+// Which addresses the host leads to is checked by the client when it connects, and after every
+// redirect (FB-081, G-FB-30).
 func newRequest(task *handler.Task) (*http.Request, *taskError) {
 	u, err := egress.ParseURL(task.URL)
 	if err != nil {

@@ -10,10 +10,12 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// exportPageSize is how many jobs are read in one transaction.
+// exportPageSize is how many jobs are read in one transaction. One transaction for all would hold a
+// snapshot of the store for as long as the export takes.
 const exportPageSize = 500
 
-// View runs a function in a read transaction of a store.
+// View runs a function in a read transaction of a store. The command millrace export passes that of
+// the store itself, so that it also works beside a running server (G-FB-41).
 type View func(context.Context, func(store.Reader) error) error
 
 // Export returns the jobs of the ledger as operators see them, the newest first (FB-093): those

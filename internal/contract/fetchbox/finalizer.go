@@ -17,8 +17,18 @@ import (
 )
 
 // A job whose tasks have finished is claimed like any other job, by a finalizer. Its attempt waits
-// for the dead letters of the job, runs the Finalize of the handler and ends the job. If the node
-// is lost meanwhile, the lease expires and another node repeats the attempt.
+// for the dead letters of the job, runs the Finalize of the handler and ends the job:
+//
+//	             claim                        Start
+//	ended ─────────────► listing ─────────────────────► finalizing ──► completed, failed
+//	                       dead letters published         Finalize
+//	replayed ──────────► closing ────────────────────────────────────► completed, failed
+//	             claim     dead letters published, no second Finalize
+//
+// If the node is lost meanwhile, the lease expires and another node repeats the attempt: Finalize
+// is called once per job, and again only if the node stops or is lost during the call (FB-077). If
+// an operator replays a dead letter of the job meanwhile, the engine takes the job out of these
+// states, and the outcome of the attempt is refused as that of a lost run.
 const (
 	maxFinalizers   = 4 // jobs at a time
 	finalizeTimeout = 5 * time.Minute
@@ -29,7 +39,8 @@ const (
 )
 
 // runFinalizer finalizes jobs until ctx ends. Every node does, also one without downloads: its
-// tasks may be executed by remote workers.
+// tasks may be executed by remote workers. Jobs whose type is not registered any more are finalized
+// as well, without a handler.
 func (f *FetchBox) runFinalizer(ctx context.Context) {
 	pool, err := worker.New(worker.Config{Engine: f.engine, Contract: Name,
 		Name: f.Node + "/finalizer", Slots: maxFinalizers,
@@ -40,9 +51,12 @@ func (f *FetchBox) runFinalizer(ctx context.Context) {
 	pool.Run(ctx, f.Grace)
 }
 
+// finalizer executes the attempts that end jobs. All slots of its pool share it.
 type finalizer struct{ *FetchBox }
 
-// Handle implements worker.Handler. A replayed job ends without a second Finalize (G-FB-37).
+// Handle implements worker.Handler. A replayed job ends without a second Finalize (G-FB-37). An
+// error of Finalize does not change how the job ends: it becomes the last error of the job and an
+// entry of its log.
 func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	o := engine.Outcome{On: finalCause(t.Job)}
 	if o.On == job.FailedForGood && !f.awaitDeadLetters(ctx) {
@@ -76,7 +90,9 @@ func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 
 // awaitDeadLetters waits until the dead letters of a failed job are in their stream, where a client
 // that sees the failed job looks for them. The outbox is published in order: when the message that
-// was the newest at the first look is published, they are too.
+// was the newest at the first look is published, they are too. It returns false if that takes
+// longer than deadLetterTimeout, as in an outage of the streams; the job then goes back to its
+// queue and keeps no slot from jobs without dead letters.
 func (f *finalizer) awaitDeadLetters(ctx context.Context) (published bool) {
 	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
 	defer cancel()
@@ -102,7 +118,8 @@ func (f *finalizer) publishedUpTo(ctx context.Context, message *int64) bool {
 	return oldest == 0 || oldest > *message
 }
 
-// finalize runs the Finalize of the handler of a job, if its type is still registered.
+// finalize runs the Finalize of the handler of a job, if its type is still registered. A panic of
+// the handler becomes an error, as the job must end all the same.
 func (f *finalizer) finalize(ctx context.Context, j *job.Job) (err error) {
 	t := f.types[j.Queue]
 	if t == nil {

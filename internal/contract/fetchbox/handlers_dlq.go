@@ -26,7 +26,9 @@ var deadLetterPages = httpapi.Pages[uint64]{DefaultLimit: defaultPage, MaxLimit:
 		},
 	}}
 
-// GET /operators/dlq
+// GET /operators/dlq: the dead letters, the newest first. They are read from their stream and not
+// from the ledger, so the list also has the messages that were no task (FB-099), and none that is
+// older than the retention of the stream (FB-092).
 func (f *FetchBox) deadLetters(c *httpapi.Call) error {
 	limit, before, err := deadLetterPages.Read(c)
 	if err != nil {
@@ -50,7 +52,9 @@ func (f *FetchBox) deadLetters(c *httpapi.Call) error {
 var errNoDeadLetter = &job.Error{Kind: job.NotFound, Op: Name,
 	Msg: "there is no such dead letter"}
 
-// POST /operators/dlq/{offset}/replay
+// POST /operators/dlq/{offset}/replay: makes the task of a dead letter ready again (G-FB-37). The
+// dead letter stays in its stream. A repeated replay is a conflict, unless the task is dead once
+// more.
 func (f *FetchBox) replay(c *httpapi.Call) error {
 	ctx := c.Request.Context()
 	offset, err := strconv.ParseUint(c.PathValue("offset"), 10, 64)
@@ -103,7 +107,7 @@ func deadLetterTask(deadLetter []byte) (jobID, resourceID string, ok bool) {
 }
 
 // retryDead makes a dead task ready with the attempts and delays of a new one. The state of its job
-// follows in the same transaction.
+// follows in the same transaction. Of two replays at the same time one gets a conflict.
 func (f *FetchBox) retryDead(ctx context.Context, jobID, resourceID string) (*job.Job, error) {
 	task, err := f.engine.GetByAlias(ctx, taskAlias(jobID, resourceID))
 	if job.IsKind(err, job.NotFound) {

@@ -31,7 +31,8 @@ type component struct {
 // componentTimeout bounds the check of a component.
 const componentTimeout = 5 * time.Second
 
-// components checks all components at the same time.
+// components checks all components at the same time. The pools of proxies are not critical: without
+// them only the tasks that use them fail. The API itself is always ok, as it has answered.
 func (f *FetchBox) components(ctx context.Context) []component {
 	ctx, cancel := context.WithTimeout(ctx, componentTimeout)
 	defer cancel()
@@ -48,6 +49,8 @@ func (f *FetchBox) components(ctx context.Context) []component {
 	return []component{{name: "api", status: healthOK}, ledger, streams, storage, proxies}
 }
 
+// checkComponent sets the status of a component by a ping. It logs a failure at the level of
+// outage.Level, since an outage of the component has a line of its own.
 func (f *FetchBox) checkComponent(ctx context.Context, c *component,
 	ping func(context.Context) error) {
 	c.status = healthOK
@@ -74,7 +77,8 @@ func (f *FetchBox) Checks() []httpapi.Check {
 		{Name: Name + " stream", Run: f.Streams.Ping, Optional: true}}
 }
 
-// GET /operators/health
+// GET /operators/health: all five components (FB-065, G-FB-39). The route is served also while the
+// node refuses its objects or streams; the storage is then down with the reason.
 func (f *FetchBox) health(c *httpapi.Call) error {
 	all := f.components(c.Request.Context())
 	overall, status := healthOK, http.StatusOK

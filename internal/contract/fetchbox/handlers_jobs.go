@@ -12,7 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// POST /jobs
+// POST /jobs: answers 202 when the job is stored with all its tasks, or was stored by an earlier
+// submit with the same idempotency key (FB-027, FB-034, FB-046). Only a new job counts its bytes.
 func (f *FetchBox) submit(c *httpapi.Call) error {
 	watch := telemetry.StartStopwatch()
 	r, size, err := f.acceptManifest(c)
@@ -38,7 +39,10 @@ func (f *FetchBox) submit(c *httpapi.Call) error {
 
 // acceptManifest validates a manifest and stores its job, or finds the job that was submitted under
 // the same idempotency key. A refused manifest leaves nothing behind (FB-026), and an invalid body
-// is refused also with a known key (FB-051).
+// is refused also with a known key (FB-051). The look for an earlier job saves a repeated submit
+// the manifest and the entry of the log; of submits that come at the same time ingest.commit
+// decides which one makes the job. size is the length of a stored manifest in bytes, after
+// decompression.
 func (f *FetchBox) acceptManifest(c *httpapi.Call) (r *receipt, size int, err error) {
 	h, err := f.readHeaders(c)
 	if err != nil {
@@ -68,7 +72,7 @@ func (f *FetchBox) acceptManifest(c *httpapi.Call) (r *receipt, size int, err er
 	return r, len(text), err
 }
 
-// GET /operators/jobs/{job_id}
+// GET /operators/jobs/{job_id}: the job as the ledger has it now (FB-052).
 func (f *FetchBox) get(c *httpapi.Call) error {
 	j, err := f.findJob(c.Request.Context(), c.PathValue("job_id"))
 	if err != nil {
@@ -100,7 +104,7 @@ var jobPages = httpapi.Pages[httpapi.Position]{DefaultLimit: defaultPage, MaxLim
 		},
 	}}
 
-// GET /operators/jobs
+// GET /operators/jobs: the jobs with a status, or all of them, the newest first (G-FB-37).
 func (f *FetchBox) list(c *httpapi.Call) error {
 	limit, after, err := jobPages.Read(c)
 	if err != nil {

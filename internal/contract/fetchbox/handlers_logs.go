@@ -13,6 +13,21 @@ import (
 	"github.com/millrace/millrace/internal/stream"
 )
 
+// The log of a job is the messages on its subject of JOBS_LOGS. A request reads it from an offset
+// on. Of these the first one that is given counts:
+//
+//	Last-Event-ID + 1     an EventSource that reconnects
+//	since_offset          inclusive (FB-061)
+//	the stored cursor     the first entry of the job (FB-060)
+//
+// Without follow the answer ends at the present end of the log. With follow it continues with new
+// entries until the limit is reached, the caller has gone or the node stops. Every entry has its
+// offset, in either form, so a caller can continue without gaps and repeats:
+//
+//	application/x-ndjson   {"job_id":…,"offset":17}
+//	text/event-stream      id: 17
+//	                       data: {"job_id":…,"offset":17}
+
 const maxLogEntries = 1000 // of one answer (G-FB-21)
 
 // The two forms of a log.
@@ -33,6 +48,8 @@ type logQuery struct {
 	events        bool // as server-sent events
 }
 
+// readLogQuery reads the parameters and headers that select a part of a log. Its errors are of the
+// kinds Malformed and Invalid (FB-063). An offset is a number of up to 63 bits.
 func readLogQuery(c *httpapi.Call) (q logQuery, err error) {
 	text, given, err := c.Query("since_offset")
 	if err != nil {
@@ -96,7 +113,8 @@ func wantsEvents(accept []string) bool {
 	return false
 }
 
-// GET /operators/jobs/{job_id}/logs
+// GET /operators/jobs/{job_id}/logs: the entries of a job's log in the order of their offsets
+// (FB-059). Only the subject of this job is read, so no entry of another one can appear (FB-062).
 func (f *FetchBox) logs(c *httpapi.Call) error {
 	j, err := f.findJob(c.Request.Context(), c.PathValue("job_id"))
 	if err != nil {
@@ -145,6 +163,7 @@ func (f *FetchBox) logStart(ctx context.Context, j *job.Job) (uint64, error) {
 	return cursor, nil
 }
 
+// contentType is the header value of the form that the caller has asked for.
 func (q *logQuery) contentType() []string {
 	if q.events {
 		return sse
@@ -169,7 +188,9 @@ func (q *logQuery) write(b *bytes.Buffer, e *stream.Entry) {
 var errLimitReached = errors.New("the limit is reached or the caller has gone")
 
 // followLog sends the entries of a log, and new ones as they are written, until the limit is
-// reached, the caller has gone or the node stops.
+// reached, the caller has gone or the node stops. The header is sent at once, before there is an
+// entry, so that the caller sees that the request was accepted. An error after that cuts the
+// connection, as no status can follow.
 func (f *FetchBox) followLog(c *httpapi.Call, jobID string, q *logQuery) error {
 	ctx, cancel := context.WithCancel(c.Request.Context())
 	defer cancel()

@@ -43,7 +43,8 @@ func (f *FetchBox) once(h *submitHeaders) engine.Once {
 		Window: f.IdempotencyWindow}
 }
 
-// ingest is a manifest while its job is created (FB-031).
+// ingest is a manifest while its job is created (FB-031). Its last members say which steps are
+// done; they are only used by the goroutine of the submit.
 type ingest struct {
 	f         *FetchBox
 	job       handler.Job
@@ -60,7 +61,9 @@ type ingest struct {
 	outcomeUnknown bool   // the rows may be stored although their commit returned an error
 }
 
-// ingest prepares everything that store is going to store.
+// ingest prepares everything that store is going to store. The ids are chosen here, once, so that
+// every attempt of store writes the same manifest and the same rows. Its errors are those of
+// jobType.build.
 func (f *FetchBox) ingest(ctx context.Context, h *submitHeaders, m handler.Manifest,
 	text []byte) (*ingest, error) {
 	trace := telemetry.Carrier(ctx)
@@ -86,7 +89,9 @@ func (in *ingest) manifest() string {
 	return manifestPrefix + in.job.Type + "/" + in.job.ID + "/metadata.json"
 }
 
-// store creates the job completely or not at all (G-FB-02).
+// store creates the job completely or not at all (G-FB-02). After an error there is no job, and the
+// idempotency key is free (FB-035, FB-049), except where the outcome of a commit is unknown: the
+// job may exist then, and a repeated submit with the key finds it.
 func (in *ingest) store(ctx context.Context) (*receipt, error) {
 	r, err := in.attempts(ctx)
 	if err != nil {
@@ -96,7 +101,8 @@ func (in *ingest) store(ctx context.Context) (*receipt, error) {
 	return r, nil
 }
 
-// attempts repeats attempt while its error is transient.
+// attempts repeats attempt while its error is transient. It tries maxStoreTries times, with pauses
+// of 100 and 200 ms, and stops when the caller has gone.
 func (in *ingest) attempts(ctx context.Context) (r *receipt, err error) {
 	for try := range maxStoreTries {
 		if try > 0 && !clock.Sleep(ctx, storeRetryDelay<<try) {
@@ -136,7 +142,9 @@ func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
 }
 
 // commit stores the rows, unless an earlier attempt has or another request with the same
-// idempotency key was first (FB-048).
+// idempotency key was first (FB-048). A conflict after a failed commit is with the rows of that
+// commit: its answer was lost, and the job exists. The other request's job answers this one as
+// well; the manifest stored here is deleted then.
 func (in *ingest) commit(ctx context.Context) (*receipt, error) {
 	j, existed, err := in.f.engine.SubmitOnce(ctx, in.once, in.rows())
 	switch {
@@ -189,7 +197,8 @@ func (f *FetchBox) openLog(ctx context.Context, j handler.Job, resources int, at
 	return offsets[0], nil
 }
 
-// rows are the job and its tasks as the engine stores them.
+// rows are the job and its tasks as the engine stores them. The job comes first, as the idempotency
+// key becomes the alias of the first row.
 func (in *ingest) rows() []engine.Submission {
 	details := jobDetails{
 		manifestKey: in.job.ManifestKey,
@@ -206,6 +215,7 @@ func (in *ingest) rows() []engine.Submission {
 	return batch
 }
 
+// receipt is the answer to the submit that has made the job.
 func (in *ingest) receipt() *receipt {
 	return &receipt{jobID: in.job.ID, manifestKey: in.job.ManifestKey, resources: in.resources}
 }

@@ -9,6 +9,22 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
+// The ledger is the rows of jobs and tasks in the engine's store. What the engine has a column for
+// stands there; what only FetchBox needs is encoded as the definition of the row:
+//
+//	             job                            task
+//	key          job_id                         a UUID of its own
+//	alias        tenant, job type and           job and resource
+//	             idempotency key, if it has one
+//	queue        job type                       job type
+//	definition   jobDetails                     taskLabel
+//	payload      none                           the message of jobs.tasks
+//	failure      latest error of its tasks,     error of its latest failed attempt
+//	             or that of Finalize
+//	result       none                           storedResource, or what a worker sent
+//
+// The manifest itself is an object; the row has its URI.
+
 func engineJobID(key string) job.ID  { return job.ID{Contract: Name, Key: key} }
 func engineTaskID(key string) job.ID { return job.ID{Contract: Tasks, Key: key} }
 
@@ -32,6 +48,7 @@ type jobDetails struct {
 	traceID     string
 }
 
+// encode returns the details as they are stored.
 func (d *jobDetails) encode() []byte {
 	o := strictjson.NewObject(make([]byte, 0, 256))
 	o.Text("manifest_key", d.manifestKey)

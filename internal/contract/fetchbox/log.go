@@ -9,6 +9,12 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// Every change of a task has an entry in the log of its job, as have the changes of the job that
+// jobLogEntry lists (FB-064). An entry is a part of the outbox message that is written in the
+// transaction of the change. So the log has no entry for a change that was rolled back, and it has
+// that of a committed one as soon as the outbox is published. The first entry is an exception:
+// openLog writes it before the job exists.
+
 // Levels of log entries.
 const (
 	levelInfo  = "info"
@@ -23,6 +29,8 @@ type logEntry struct {
 	at                         time.Time
 }
 
+// append writes the members of the entry; fields writes those of its member "fields". An entry
+// about the job itself has no resource.
 func (l *logEntry) append(o *strictjson.Object, fields func(*strictjson.Object)) {
 	o.Text("job_id", l.jobID)
 	o.Optional("resource_id", l.resourceID)
@@ -68,7 +76,8 @@ var taskLogText = map[job.Cause]struct{ level, message string }{
 	job.Retried:        {levelInfo, "the task is replayed"},
 }
 
-// appendTaskLog writes the log entry for a change of a task.
+// appendTaskLog writes the log entry for a change of a task. An entry for a failure has its code
+// and message, one for a task that waits for its next attempt the time of that.
 func appendTaskLog(o *strictjson.Object, j *job.Job, l *taskLabel, ev job.Event) {
 	text := taskLogText[ev.Cause]
 	e := logEntry{jobID: l.jobID, resourceID: l.resourceID, traceID: l.traceID,

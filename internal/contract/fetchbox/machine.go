@@ -24,7 +24,11 @@ const (
 	closing   job.State = "closing"   // like listing
 )
 
-// jobMachine is the life of a job. Its tasks and the finalizer move it.
+// jobMachine is the life of a job. Its tasks and the finalizer move it. The engine makes the moves
+// that follow from its tasks: Started with the first claim of one, Satisfied when the last one
+// finishes, Retried when a finished one is replayed or a direct producer adds one. A replay thus
+// takes a job out of every state that follows the last task. Whether Finalize was started by then
+// decides where it leads: back to in_progress, or to replaying.
 var jobMachine = job.MustMachine(
 	map[job.State]job.Phase{queued: job.Waiting, inProgress: job.Waiting,
 		awaitingFinalizer: job.Ready, awaitingDeadLetters: job.Leased, finalizing: job.Leased,
@@ -70,7 +74,9 @@ const (
 	dead        job.State = "dead" // given up, with a dead letter that can be replayed
 )
 
-// taskMachine is the life of a task: one resource of a job.
+// taskMachine is the life of a task: one resource of a job. An attempt that failed and one that was
+// lost are counted apart, each with a limit of its own. A release counts as neither: the host asked
+// for a pause, the bucket had an outage, or the node stops.
 var taskMachine = job.MustMachine(
 	map[job.State]job.Phase{waiting: job.Ready, downloading: job.Leased, done: job.Done,
 		dead: job.Done},

@@ -11,6 +11,11 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
+// A manifest is checked completely before anything is stored, and refused with its first error
+// (FB-026, FB-039). Only what FetchBox uses is decoded; metadata and attributes stay as the bytes
+// that were sent, since handlers read them. The manifest that is stored is the text itself (FB-013,
+// G-FB-11).
+
 // The limits of a manifest that are not settings.
 const (
 	version     = "v1"
@@ -55,6 +60,9 @@ func readManifest(text []byte, maxResources int) (m handler.Manifest, err error)
 	return m, err
 }
 
+// readResources reads the resources, of which there must be one to maxResources, each with an id of
+// its own (FB-014, FB-015). It stops at the first error, so that the rest of a manifest with too
+// many is not decoded.
 func readResources(raw []byte, maxResources int) (all []handler.Resource, err error) {
 	seen := map[string]bool{}
 	for i, value := range strictjson.Elements(raw) {
@@ -84,6 +92,8 @@ type validationError string
 // Error implements error.
 func (e validationError) Error() string { return string(e) }
 
+// readResource reads one resource (FB-015 to FB-020). Unknown members are ignored, and the last one
+// of a repeated member counts (G-X-15).
 func readResource(raw []byte) (r handler.Resource, err error) {
 	if strictjson.KindOf(raw) != strictjson.KindObject {
 		return r, validationError("it must be an object")
@@ -114,7 +124,8 @@ func readResource(raw []byte) (r handler.Resource, err error) {
 	return r, checkHeaders(r.Headers)
 }
 
-// readMap reads an object of strings, within the limits of headers and tags.
+// readMap reads an object of strings, within the limits of headers and tags. A name with U+0000 or
+// a lone surrogate is an error.
 func readMap(raw []byte) (map[string]string, error) {
 	if strictjson.KindOf(raw) != strictjson.KindObject {
 		return nil, validationError("it must be an object of strings")
@@ -152,7 +163,8 @@ func checkHeaders(headers map[string]string) error {
 	return nil
 }
 
-// validType reports whether a text can be a job type (G-FB-15).
+// validType reports whether a text can be a job type (G-FB-15). The name becomes a part of object
+// keys and of paths in a directory, hence neither a slash nor a leading dot.
 func validType(name string) bool {
 	if len(name) < 1 || len(name) > 64 || name[0] == '.' {
 		return false
@@ -165,6 +177,7 @@ func validType(name string) bool {
 	return true
 }
 
+// isTypeChar reports whether the name of a job type may contain a byte.
 func isTypeChar(c byte) bool {
 	switch {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':

@@ -45,6 +45,8 @@ var downloadCodes = []string{codeURL, codeHeader, codeRefused, codeRedirects, co
 	codeChecksum, codeTimeout, codeUnknownHost, codeTLS, codeConnection, codeTruncated, codeProxy,
 	codeUnknownPool, "HTTP_403", "HTTP_404", "HTTP_429", "HTTP_500", "HTTP_503"}
 
+// newMetrics registers the metrics, with a series for each pool of proxies. It fails if r has a
+// metric of the same name. The names are literal (G-FB-42).
 func newMetrics(r prometheus.Registerer, pools map[string]*Pool) (*metrics, error) {
 	all := telemetry.NewMetrics(r)
 	m := &metrics{
@@ -93,7 +95,8 @@ func (m *metrics) createSeries(pools map[string]*Pool) {
 	}
 }
 
-// observe counts the requests of routes. The series of common statuses exist from the start.
+// observe counts the requests of routes. The series of common statuses exist from the start. It
+// sets Observe of each route in place. A request that matches no route is not counted.
 func (m *metrics) observe(routes []httpapi.Route) {
 	for i := range routes {
 		r := &routes[i]

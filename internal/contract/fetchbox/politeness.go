@@ -8,7 +8,12 @@ import (
 
 // A node does not download more than MaxPerHost resources at a time from one host, and nothing from
 // a host that has asked for a pause. A task that finds no slot in hostSlotTimeout is released, so
-// that its worker can serve other hosts meanwhile.
+// that its worker can serve other hosts meanwhile. A paused host costs no attempt either: the tasks
+// for it are released until the pause ends.
+//
+// All of this is per node, in memory, and gone with the process: two nodes together may download
+// twice as much from a host. A slot is taken for the host of the task's URL; a pause holds for the
+// host that has answered, which may be another one after redirects.
 const (
 	hostSlotTimeout = 2 * time.Second // the longest wait for a slot
 	retryLater      = time.Second     // the delay of a task that found no slot
@@ -31,12 +36,14 @@ type host struct {
 	pausedUntil time.Duration // by the monotonic clock
 }
 
+// newHosts makes the hosts of a node. maxPerHost is 0 for no limit; elapsed is a monotonic clock.
 func newHosts(maxPerHost int, elapsed func() time.Duration) *hosts {
 	return &hosts{maxPerHost: maxPerHost, elapsed: elapsed, all: map[string]*host{}}
 }
 
 // acquire takes a slot of a host, which release gives back. If the host is paused or has no free
-// slot, release is nil and retryAfter says when to try again.
+// slot, release is nil and retryAfter says when to try again. It waits for a slot up to
+// hostSlotTimeout, or until ctx ends. release must be called exactly once.
 func (h *hosts) acquire(ctx context.Context, name string) (release func(),
 	retryAfter time.Duration) {
 	h.mu.Lock()
@@ -73,7 +80,8 @@ func (h *hosts) lookup(name string) *host {
 	return it
 }
 
-// acquireSlot waits for a slot, up to hostSlotTimeout.
+// acquireSlot waits for a slot, up to hostSlotTimeout. It reports whether it has one. The lock of
+// hosts is not held meanwhile.
 func (h *host) acquireSlot(ctx context.Context) bool {
 	if h.slots == nil {
 		return true

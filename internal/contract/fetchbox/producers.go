@@ -41,7 +41,8 @@ type proposal struct {
 }
 
 // runProducers ingests the tasks that direct producers publish on jobs.tasks, until ctx ends
-// (FB-095, G-FB-23).
+// (FB-095, G-FB-23). All nodes share one durable consumer, which continues where it was after a
+// restart. Consume retries by itself in an outage.
 func (f *FetchBox) runProducers(ctx context.Context) {
 	c := stream.Consumer{Stream: tasksStream, Subject: tasksSubject, Durable: producersDurable,
 		MaxDeliver: maxDirectTries, AckWait: directFetchTimeout, Batch: maxDirectBatch}
@@ -50,7 +51,10 @@ func (f *FetchBox) runProducers(ctx context.Context) {
 	}
 }
 
-// ingestBatch stores the tasks of a batch that have no row yet, those of one job together.
+// ingestBatch stores the tasks of a batch that have no row yet, those of one job together. A
+// message that the outbox has published is acknowledged at once, since its row exists. Groups are
+// stored in the order in which their jobs appear, one transaction after the other: a crash leaves
+// the rest unacknowledged, and it is delivered again after directFetchTimeout.
 func (f *FetchBox) ingestBatch(ctx context.Context, batch []stream.Delivery) {
 	groups := map[string][]proposal{}
 	var order []string
@@ -132,7 +136,9 @@ func (f *FetchBox) propose(ctx context.Context, group []proposal) error {
 		Msg: "the job is created and pruned concurrently", Err: err}
 }
 
-// proposeOnce stores the rows of tasks, preceded by that of their job if there is none.
+// proposeOnce stores the rows of tasks, preceded by that of their job if there is none. The submit
+// checks that again: if the job was created or pruned in between, the error is a job race and
+// nothing is stored.
 func (f *FetchBox) proposeOnce(ctx context.Context, first *handler.Task,
 	rows []engine.Submission) error {
 	exists, err := f.engine.Exists(ctx, engineJobID(first.JobID))
@@ -159,7 +165,10 @@ func isJobRace(err error, jobID string) bool {
 	return e.Kind == job.Conflict || e.Kind == job.NotFound
 }
 
-// directJob is the row of a job without a submit. Its details are those of its first task.
+// directJob is the row of a job without a submit. Its details are those of its first task. The
+// first entry of its log is written before, as with a submit. Its details have no number of
+// resources, since it is not known how many tasks will come; operators see the tasks that have come
+// so far.
 func (f *FetchBox) directJob(ctx context.Context, t *handler.Task) (engine.Submission, error) {
 	j := handler.Job{ID: t.JobID, Type: t.JobType, Tenant: t.Tenant, ManifestKey: t.ManifestKey,
 		TraceID: t.TraceID}
@@ -173,7 +182,9 @@ func (f *FetchBox) directJob(ctx context.Context, t *handler.Task) (engine.Submi
 }
 
 // readDirect reads the message of a direct producer. It must name its job, its resource and a URL;
-// the worker finds out whether the rest is valid (FB-096).
+// the worker finds out whether the rest is valid (FB-096). It returns the task with the defaults of
+// its job type, or the error for its dead letter. A task that its handler refuses is stored as it
+// is: its attempt fails with the handler's reason, where operators see it with its job.
 func (f *FetchBox) readDirect(ctx context.Context, data []byte) (handler.Task, *taskError) {
 	malformed := func(msg string) (handler.Task, *taskError) {
 		return handler.Task{}, &taskError{code: codeMalformed, message: msg}

@@ -23,7 +23,16 @@ const cooldown = 30 * time.Second
 
 // proxyRoutes are the routes of downloads to the network: the direct one, or the proxies of pools.
 // Each attempt at a task tries the proxies of its pools in order until one works; the next attempt
-// starts with the next proxy.
+// starts with the next proxy. For a job type with primary = "a" and fallbacks = ["b"], and a pool a
+// that falls back on c:
+//
+//	pools      a: p1 p2        c: p3        b: p4
+//	routesFor  p1 p2 p3 p4
+//	rotate     p2 p3 p4 p1     after one failed attempt
+//	           p3 p4 p1 p2     the same while p2 is in its cooldown
+//	do         p3 fails and begins its cooldown; p4 answers
+//
+// The health of a proxy is in memory and per node: after a restart each proxy is tried again.
 type proxyRoutes struct {
 	direct         *egress.Client
 	pools          map[string]*Pool
@@ -48,6 +57,9 @@ type route struct {
 	pool   string
 }
 
+// newProxyRoutes makes a client for every proxy, each with the guard of direct downloads. A proxy
+// that several pools name is one proxy with one cooldown. It fails for a URL that is no proxy's and
+// for pools that are named and not defined (G-FB-26). No connection is made.
 func newProxyRoutes(c *Config, onFailure func(pool string)) (*proxyRoutes, error) {
 	guarded := c.Egress
 	guarded.MaxRedirects, guarded.ConnectTimeout = maxRedirects, c.ConnectTimeout
@@ -100,7 +112,8 @@ func (w *proxyRoutes) close() {
 
 // routesFor lists the routes of a task in the order of its pools (FB-070): the primary pool, the
 // pools it falls back on, then the task's own fallbacks. A proxy or pool that is named more than
-// once counts once.
+// once counts once. Its error names a pool that is not defined: a direct producer may have named
+// it, or the settings have changed since the task was stored.
 func (w *proxyRoutes) routesFor(p *handler.Proxy) ([]route, error) {
 	if p == nil || (p.Primary == "" && len(p.Fallbacks) == 0) {
 		return []route{{client: w.direct}}, nil
@@ -172,7 +185,10 @@ func (w *proxyRoutes) cooldownRank(p *proxy) int {
 }
 
 // do makes a request by the first route that works. A failure of a proxy itself leads to the next
-// route; an error behind a working proxy is the result.
+// route; an error behind a working proxy is the result. If every proxy fails, the error is that of
+// the last one. When the context of the request has ended, no further route is tried and no proxy
+// is blamed for it. The request has no body, so it can be sent again. The caller closes the body of
+// the response.
 func (w *proxyRoutes) do(req *http.Request, routes []route) (resp *http.Response, err error) {
 	for _, r := range routes {
 		resp, err = r.client.Do(req)
@@ -195,6 +211,7 @@ func (w *proxyRoutes) do(req *http.Request, routes []route) (resp *http.Response
 	return nil, err
 }
 
+// setCooldown begins the cooldown of a proxy that has failed, or ends that of one that works.
 func (p *proxy) setCooldown(coolingDown bool, until time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,7 +219,9 @@ func (p *proxy) setCooldown(coolingDown bool, until time.Duration) {
 }
 
 // health pings every proxy. The pools are down if one of them has no working proxy, and degraded if
-// only some proxies of a pool work.
+// only some proxies of a pool work. A ping connects to the proxy and makes no request through it. A
+// proxy in its cooldown counts as one that does not work. detail names the pools that have lost
+// proxies, without the URLs.
 func (w *proxyRoutes) health(ctx context.Context) (status, detail string) {
 	answers := map[string]bool{}
 	var mu sync.Mutex

@@ -29,6 +29,9 @@ type submitHeaders struct {
 	gzipped     bool
 }
 
+// readHeaders reads and checks the headers of a submit (FB-003 to FB-009). It comes before the body
+// is read: a request for a type that is not registered is refused without it. Its errors are
+// Invalid, or 403 for such a type.
 func (f *FetchBox) readHeaders(c *httpapi.Call) (h submitHeaders, err error) {
 	if !c.HasPlainJSONContentType() { // G-FB-08
 		return h, invalid("Content-Type must be application/json")
@@ -60,7 +63,8 @@ func (f *FetchBox) readHeaders(c *httpapi.Call) (h submitHeaders, err error) {
 	return h, nil
 }
 
-// readHeader reads a header that may be given once; an absent one is "".
+// readHeader reads a header that may be given once; an absent one is "". A repeated one is refused,
+// since the server would have to guess which value is meant.
 func readHeader(c *httpapi.Call, name string) (string, error) {
 	given := c.Request.Header[name]
 	switch {
@@ -107,8 +111,9 @@ func (f *FetchBox) readBody(c *httpapi.Call, zipped bool) ([]byte, error) {
 	return body, nil
 }
 
-// gunzip decompresses up to limit bytes, and one more that shows that there are too many. Several
-// gzip members are one text; other bytes after the last are an error (G-FB-38).
+// gunzip decompresses up to limit bytes, and one more that shows that there are too many, so a
+// small body that would expand without end is read no further (FB-025). Several gzip members are
+// one text; other bytes after the last are an error (G-FB-38).
 func gunzip(body []byte, limit int64) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
@@ -122,5 +127,6 @@ func gunzip(body []byte, limit int64) ([]byte, error) {
 }
 
 // gzipOverhead is by how much a gzip body may be larger than its text: gzip adds a little to a text
-// that cannot be compressed.
+// that cannot be compressed. Without this allowance the limit of the body would refuse a manifest
+// of the largest size that gzip cannot make smaller.
 func gzipOverhead(limit int64) int64 { return limit/1000 + 1<<10 }

@@ -6,6 +6,8 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
+// The paths of the contract. Mount gives what lies below operatorsPath to the operators' router,
+// and the rest to that of clients.
 const (
 	submitPath      = "/jobs"
 	operatorsPath   = "/operators/"

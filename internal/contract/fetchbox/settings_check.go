@@ -7,6 +7,10 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
+// Job types name handlers, options and pools; pools name other pools. These rules find a name that
+// leads nowhere, so that the node does not start with it (FB-069, G-FB-26). A setting whose own
+// value is invalid is left out, as its problem is reported already.
+
 // checkTypes is the rule that what the settings of job types refer to is there (FB-069).
 func (s *Settings) checkTypes(c *setting.Checker, handlers map[string][]string) {
 	for _, name := range sortedNames(s.Types) {
@@ -55,6 +59,7 @@ func report(c *setting.Checker, key, format string, v ...any) {
 	}
 }
 
+// checkReferences reports each of the names that is not a pool.
 func (s *Settings) checkReferences(c *setting.Checker, key string, names ...string) {
 	for _, name := range names {
 		if s.Pools[name] == nil {
@@ -71,6 +76,8 @@ func unknownNames(table map[string]any, known []string) []string {
 }
 
 // fallbackCycle returns the path from a pool over fallbacks to another one, nil if there is none.
+// visited are the pools on the path to from. A cycle that does not contain to ends the search below
+// it: it is reported for its own pools.
 func (s *Settings) fallbackCycle(from, to string, visited []string) []string {
 	visited = append(visited, from)
 	if s.Pools[from] == nil {

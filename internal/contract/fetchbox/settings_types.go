@@ -36,6 +36,7 @@ type Type struct {
 	Options        map[string]any            // the handler's, and maxParallelOption
 }
 
+// newType is a job type whose section sets nothing.
 func newType() *Type { return &Type{Handler: defaultHandler} }
 
 // maxParallelOption is the option of every handler that limits downloads.
@@ -56,6 +57,7 @@ func (t *Type) proxy() *handler.Proxy {
 	return &t.Proxy
 }
 
+// keys declares the settings of one job type, relative to its section.
 func (t *Type) keys() []setting.Key {
 	return []setting.Key{
 		setting.Define("handler", "", "Name of a handler.",
@@ -89,6 +91,7 @@ type Pool struct {
 
 func newPool() *Pool { return &Pool{} }
 
+// keys declares the settings of one pool, relative to its section.
 func (p *Pool) keys() []setting.Key {
 	return []setting.Key{
 		setting.Define("primary", "",
@@ -141,7 +144,8 @@ func poolNames(p *[]string) setting.Value {
 	}
 }
 
-// proxyURLs is a list of proxies, at least one.
+// proxyURLs is a list of proxies, at least one. The URLs are secrets, since they may hold
+// passwords; what is shown has these masked.
 func proxyURLs(p *[]setting.Secret) setting.Value {
 	return setting.Value{
 		Set: func(in setting.Input) error {
@@ -168,6 +172,8 @@ func proxyURLs(p *[]setting.Secret) setting.Value {
 	}
 }
 
+// validProxy reports whether a text can be the URL of a proxy: a scheme, optional credentials, host
+// and port, and nothing behind them.
 func validProxy(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -178,7 +184,8 @@ func validProxy(s string) bool {
 		(u.Path == "" || u.Path == "/") && !strings.ContainsAny(s, "?#")
 }
 
-// headers is a table of headers.
+// headers is a table of headers. Their values are secrets, since some are credentials; the names
+// are shown.
 func headers(p *map[string]setting.Secret) setting.Value {
 	return setting.Value{
 		Set: func(in setting.Input) error {
@@ -216,7 +223,8 @@ func headers(p *map[string]setting.Secret) setting.Value {
 	}
 }
 
-// options is a table that a handler reads.
+// options is a table that a handler reads. Only the value of maxParallelOption is checked here:
+// checkTypes checks the names, and the handler its own values when it is made (FB-072).
 func options(p *map[string]any) setting.Value {
 	return setting.Value{
 		Set: func(in setting.Input) error {
@@ -255,6 +263,8 @@ func maskedJSON(table map[string]any) string {
 	return string(text)
 }
 
+// maskTexts returns a copy of a decoded value in which every text is masked. Numbers, truth values
+// and the names of members stay.
 func maskTexts(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -275,4 +285,6 @@ func maskTexts(v any) any {
 	return v
 }
 
+// sortedNames returns the keys of a table in order, so that problems are reported in the same order
+// each time.
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -15,13 +15,20 @@ const storagePollInterval = time.Second
 // storage is the state of one bucket that the settings name, as this node sees it. In an outage of
 // the bucket no download can be stored: an attempt that fails because of it is released and does
 // not count, and the following attempts wait before they ask an origin for anything.
+//
+//	an attempt cannot store ─► ping ─ no answer ─► unavailable, the attempt is released
+//	later attempts ─► awaitStorage: one of them pings every second, the others wait for it
+//	                                   └─ answer ─► available, all of them continue
+//
+// Leases are renewed during the wait, so a long outage costs neither attempts nor lost workers.
 type storage struct {
 	bucket      string
 	unavailable atomic.Bool
 	polling     chan struct{} // holds one token: one of the waiting attempts polls for all
 }
 
-// storages are the buckets that the settings name, the default bucket first.
+// storages are the buckets that the settings name, the default bucket first. Each is there once,
+// whatever the number of job types that store in it.
 func storages(types map[string]*Type) []*storage {
 	names := []string{""}
 	for _, t := range types {
@@ -45,7 +52,8 @@ func (f *FetchBox) storageOf(bucket string) *storage {
 	return f.storages[max(0, i)]
 }
 
-// pingStorage pings all buckets that the settings name.
+// pingStorage pings all buckets that the settings name. It fails also while the storage is refused
+// because it is not the database's.
 func (f *FetchBox) pingStorage(ctx context.Context) error {
 	if err := f.Shared.Check(); err != nil {
 		return err

@@ -14,7 +14,8 @@ import (
 
 // The sweep deletes manifests that have no job because their submit failed after it stored them. It
 // lists those of a window of time: earlier sweeps have checked older ones, and the submit of a
-// younger one may still be running.
+// younger one may still be running. Every node sweeps. If two nodes find the same manifest both
+// delete it, which is no error.
 const (
 	sweepInterval = time.Hour
 	sweepMaxAge   = 2 * 24 * time.Hour
@@ -32,7 +33,8 @@ func (f *FetchBox) runPruner(ctx context.Context) {
 	f.runEvery(ctx, f.PruneInterval, "prune of the streams", f.Streams.Prune)
 }
 
-// runEvery runs do at once and then after each interval, until ctx ends.
+// runEvery runs do at once and then after each interval, until ctx ends. An error is logged and
+// leaves the rest of the work to the next round.
 func (f *FetchBox) runEvery(ctx context.Context, interval time.Duration, what string,
 	do func(context.Context) error) {
 	tick := time.NewTicker(interval)
@@ -58,7 +60,8 @@ func (f *FetchBox) sweep(ctx context.Context) error {
 	return nil
 }
 
-// sweepType sweeps the manifests of one job type. Ids, and so keys, are ordered by time.
+// sweepType sweeps the manifests of one job type. Ids, and so keys, are ordered by time. So the
+// window is a range of the list, and nothing outside of it is read but the rest of its last page.
 func (f *FetchBox) sweepType(ctx context.Context, prefix string) error {
 	now, maxAge := f.Now(), sweepMaxAge
 	if f.LedgerRetention > 0 {
@@ -82,7 +85,9 @@ func (f *FetchBox) sweepType(ctx context.Context, prefix string) error {
 	}
 }
 
-// sweepKeys deletes those manifests whose job does not exist.
+// sweepKeys deletes those manifests whose job does not exist. Keys without the id of a job are left
+// alone, as FetchBox has not made them. The jobs of all keys are read before anything is deleted,
+// so an error of the store deletes nothing.
 func (f *FetchBox) sweepKeys(ctx context.Context, prefix string, keys []string) error {
 	var ids []job.ID
 	manifests := map[string]string{} // by job

@@ -76,12 +76,14 @@ func (e *taskError) Unwrap() error { return e.cause }
 // ofStorage reports whether the failure is counted as one of the storage.
 func (e *taskError) ofStorage() bool { return slices.Contains(storageCodes, e.code) }
 
+// encode returns the failure as it is stored with the task.
 func (e *taskError) encode() []byte {
 	o := strictjson.NewObject(make([]byte, 0, 64+len(e.message)))
 	e.append(&o)
 	return o.End()
 }
 
+// append writes the members of last_error (FB-057); entries of the log have the same ones.
 func (e *taskError) append(o *strictjson.Object) {
 	o.Text("code", e.code)
 	o.Text("message", e.message)
@@ -110,7 +112,8 @@ var (
 		message: "the object's bucket or key is not one", storing: true}
 )
 
-// statusError is the error of an HTTP answer without success.
+// statusError is the error of an HTTP answer without success. Server errors, 408 and 429 may pass;
+// any other status is final (FB-083).
 func statusError(status int) *taskError {
 	retryable := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests ||
 		status >= http.StatusInternalServerError
@@ -137,7 +140,9 @@ func (f *FetchBox) storageError(cause error) *taskError {
 		message: "the object cannot be stored"}
 }
 
-// toTaskError classifies any error of a download.
+// toTaskError classifies any error of a download. One error may match several cases, such as a
+// proxy that timed out, so the specific cases come first. What none of them matches is a failed
+// connection, which may pass.
 func (f *FetchBox) toTaskError(err error) *taskError {
 	var (
 		known   *taskError

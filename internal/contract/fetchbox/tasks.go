@@ -14,6 +14,16 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
+// A task has three forms:
+//
+//	handler.Task   in the code, and in the handlers of job types
+//	message        its JSON: the payload of its row, and what jobs.tasks carries (encodeTask)
+//	taskLabel      which task it is, without its content: the definition of its row
+//
+// Its defaults are filled in when it is stored and again before each download. The second time
+// fills only what is still empty: a setting that has changed meanwhile takes effect where it was
+// empty before, and not where the stored task has a value.
+
 // maxTaskMessage bounds the message of a task, in bytes; the streams refuse larger ones.
 const maxTaskMessage = 256 << 10
 
@@ -113,7 +123,8 @@ func encodeTask(t *handler.Task) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// decodeTask reads the message of a task.
+// decodeTask reads the message of a task. Unknown members are ignored; a member of another JSON
+// type is an error.
 func decodeTask(payload []byte) (t handler.Task, err error) {
 	err = json.Unmarshal(payload, &t)
 	return t, err
@@ -126,6 +137,7 @@ type taskLabel struct {
 	direct                     bool // a direct producer published it
 }
 
+// encode returns the label as it is stored.
 func (l *taskLabel) encode() []byte {
 	o := strictjson.NewObject(make([]byte, 0, 192))
 	o.Text("job_id", l.jobID)
@@ -157,7 +169,8 @@ func decodeTaskLabel(j *job.Job) (l taskLabel) {
 // rowOverhead is the approximate size of a row without its bodies. LedgerMaxBytes counts it.
 const rowOverhead = 256
 
-// taskRow is a task as the engine stores it.
+// taskRow is a task as the engine stores it. key is the UUID under which remote workers see it
+// (G-FB-35); trace is a carrier, or "" for the task of a direct producer.
 func (f *FetchBox) taskRow(key string, t *handler.Task, trace string,
 	direct bool) engine.Submission {
 	l := taskLabel{t.JobID, t.ResourceID, t.TraceID, direct}

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// onDeadTasks counts and logs the tasks that were given up on this node.
+// onDeadTasks counts and logs the tasks that were given up on this node. The engine calls it after
+// the commit. A lost worker has reported no reason, so the line has codeWorkerLost.
 func (f *FetchBox) onDeadTasks(moves []engine.Moved) {
 	f.metrics.deadLetters.Add(float64(len(moves)))
 	for i := range moves {

@@ -24,6 +24,8 @@ func newReceipt(j *job.Job) *receipt {
 	}
 }
 
+// encode returns the body of the answer (FB-027). A repeated submit gets the same bytes as the
+// first.
 func (r *receipt) encode() []byte {
 	o := strictjson.NewObject(make([]byte, 0, 256))
 	o.Text("job_id", r.jobID)
@@ -32,7 +34,8 @@ func (r *receipt) encode() []byte {
 	return o.End()
 }
 
-// appendJob writes a job as operators see it (FB-052).
+// appendJob writes a job as operators see it (FB-052). The tenant and the manifest are null for a
+// job whose producer has named none.
 func appendJob(o *strictjson.Object, j *job.Job) {
 	details := decodeJobDetails(j)
 	o.Text("job_id", j.ID.Key)
@@ -55,6 +58,8 @@ func appendJob(o *strictjson.Object, j *job.Job) {
 	appendLastError(o, j)
 }
 
+// appendCounts writes how many tasks a job has, and how many of them were stored and have failed
+// (G-FB-03). The engine keeps these numbers with the parent, in the transaction of each task.
 func appendCounts(o *strictjson.Object, j *job.Job) {
 	o.Int("resource_total", int64(j.Children))
 	o.Int("resource_completed", int64(j.Children-j.OpenDeps-j.FailedDeps))
