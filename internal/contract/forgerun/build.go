@@ -2,7 +2,9 @@ package forgerun
 
 import "github.com/millrace/millrace/internal/contract"
 
-// Define declares ForgeRun with settings that are still to be read.
+// Define declares ForgeRun with settings that are still to be read. The process calls Build after
+// it has read them. An error of the pepper, such as a file that other users can read, prevents the
+// start.
 func Define() *contract.Definition {
 	s := new(Settings)
 	return &contract.Definition{Settings: s.Group(), UsesPepper: true,
@@ -31,7 +33,8 @@ func Define() *contract.Definition {
 		}}
 }
 
-// forNode returns the settings without workers where other nodes execute the jobs.
+// forNode returns the settings without workers where other nodes execute the jobs. The setting
+// itself cannot be 0.
 func (s Settings) forNode(n *contract.Node) Settings {
 	if n.NoWorkers {
 		s.Workers = 0

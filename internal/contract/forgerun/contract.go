@@ -55,6 +55,9 @@ type Config struct {
 	Timer clock.Timer
 }
 
+// validate sets the default of RequestTimeout and returns an error for the first setting or
+// dependency that is missing or out of range. The settings are within their bounds when they were
+// read from the configuration; these checks are for a Config that is made in code, as tests do.
 func (c *Config) validate() error {
 	if c.RequestTimeout == 0 {
 		c.RequestTimeout = 30 * time.Second
@@ -106,8 +109,15 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// ForgeRun is the contract. New comes first, then the engine is built with Contracts, then Mount
-// binds the two.
+// ForgeRun is the contract. A process makes and uses one in this order:
+//
+//	New         checks the config, registers the metrics, makes the webhooks
+//	Contracts   describe jobs and deliveries to the engine, which is made with them
+//	Mount       makes what needs the engine, accounts and pool, and returns the routes
+//	Run         executes jobs and deliveries until the node stops
+//
+// From Mount on requests, Run and the outbox (Deliver) use it concurrently, and its fields do not
+// change any more.
 type ForgeRun struct {
 	Config
 
@@ -125,7 +135,8 @@ type ForgeRun struct {
 	running     atomic.Bool                   // Run was called
 }
 
-// New checks the config and registers the metrics.
+// New checks the config and registers the metrics. It makes no connection and reads nothing from
+// the store.
 func New(c Config) (*ForgeRun, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -162,11 +173,14 @@ func New(c Config) (*ForgeRun, error) {
 	return f, err
 }
 
+// callbackSecret returns the secret that signs the callbacks of a client's jobs (G-FR-48). It is a
+// method since the webhooks, which sign with it, are made before the accounts.
 func (f *ForgeRun) callbackSecret(ctx context.Context, clientID string) (string, error) {
 	return f.accounts.CallbackSecret(ctx, clientID)
 }
 
-// available returns how many workers of this node can take a job.
+// available returns how many workers of this node can take a job. It is 0 before Mount, on a node
+// without workers and after the pool has stopped.
 func (f *ForgeRun) available() float64 {
 	if f.bound.Load() == nil || f.pool == nil {
 		return 0
@@ -174,7 +188,10 @@ func (f *ForgeRun) available() float64 {
 	return float64(f.pool.Available())
 }
 
-// Contract describes the jobs of clients to the engine.
+// Contract describes the jobs of clients to the engine. MaxRunning counts ASSIGNED and RUNNING jobs
+// over all nodes (G-FR-13). MaxQueueSize refuses submits beyond it, while a job that comes due
+// stays CREATED until there is a place (G-FR-12). Every cause is reported to onTransitions, since
+// each transition is counted and logged.
 func (f *ForgeRun) Contract() engine.Contract {
 	return engine.Contract{
 		Name:         Name,
@@ -194,7 +211,8 @@ func (f *ForgeRun) Contracts() []engine.Contract {
 	return []engine.Contract{f.Contract(), f.webhooks.Contract()}
 }
 
-// Mount binds ForgeRun to its engine and returns the handler of its routes. It is called once.
+// Mount binds ForgeRun to its engine and returns the handler of its routes. It is called once. The
+// router has no token: the guard of each route asks for an API key.
 func (f *ForgeRun) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	if err := f.bind(e); err != nil {
 		panic(err) // Config.validate accepts nothing that is refused here
@@ -218,6 +236,8 @@ func (f *ForgeRun) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	return router.MustMount()
 }
 
+// bind makes what needs the engine: the accounts and, if this node has workers, their pool. bound
+// is stored last, so that a scrape or transition that finds the engine also finds the pool.
 func (f *ForgeRun) bind(e *engine.Engine) (err error) {
 	f.engine = e
 	f.webhooks.Bind(e)
@@ -267,6 +287,8 @@ func (f *ForgeRun) Checks() []httpapi.Check {
 	}
 }
 
+// checkWorkersHealth fails if no worker of this node can take a job and none is executing one. It
+// does not fail before Run, nor on a node without workers.
 func (f *ForgeRun) checkWorkersHealth(context.Context) error {
 	expected := f.running.Load() && f.pool != nil
 	if expected && f.pool.Available() == 0 && f.pool.Busy() == 0 {

@@ -7,6 +7,21 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
+// What a client asks for and what an attempt does are stored apart, as two bodies of the job:
+//
+//	request ─► jobSpec     what was asked for: decides whether a request repeats another
+//	   │
+//	   │ the work kind or, without one, a choice by the time of the request
+//	   ▼
+//	definition             what the catalogue says of the kind
+//	   ├─► simulate        a worker of this node
+//	   ├─► workPayload     a remote worker
+//	   ├─► appendJob       the client (G-FR-38)
+//	   └─► notification    the callback, without another read
+//
+// A definition is made once, with the job. Every attempt has the same one, also if the maximum run
+// time has changed since (FR-075).
+
 // definition says what an attempt does (FR-075). The server makes it from the request and stores it
 // as the job's definition.
 type definition struct {
@@ -19,7 +34,8 @@ type definition struct {
 	callback    string    // a copy of the request's, since deliveries do not load the request
 }
 
-// define returns the definition of a job of a kind.
+// define returns the definition of a job of a kind. The catalogue leaves nothing open but the
+// content of the output, which follows from seed and size.
 func (r *definitionRules) define(k *kind, executionAt time.Time, callback string,
 	seed int64) definition {
 	return definition{
@@ -33,7 +49,8 @@ func (r *definitionRules) define(k *kind, executionAt time.Time, callback string
 	}
 }
 
-// append writes the members that a client sees.
+// append writes the members that a client sees. The callback is not among them: an answer has it as
+// a member of the job.
 func (d *definition) append(o *strictjson.Object) {
 	o.Text("work_kind", d.kind)
 	o.Int("duration_ms", d.durationMS)
@@ -55,10 +72,12 @@ func (d *definition) encode() []byte {
 	return o.End()
 }
 
+// errNoDefinition is the one error of decodeDefinition; its text is the failure of such a job.
 var errNoDefinition = errors.New("the job's definition is missing or cannot be read")
 
 // decodeDefinition is the inverse of encode. Anything else is an error: the server never executes a
-// job whose definition it cannot read (FR-181).
+// job whose definition it cannot read (FR-181). Kind, duration and size are required; the other
+// members may be missing.
 func decodeDefinition(raw []byte) (d definition, err error) {
 	if len(raw) == 0 || strictjson.Check(raw) != nil ||
 		strictjson.KindOf(raw) != strictjson.KindObject {

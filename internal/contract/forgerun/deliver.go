@@ -14,9 +14,19 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
+// Every transition of a job writes a message to the outbox, in its transaction. The leader among
+// the nodes passes the messages to Deliver, oldest first:
+//
+//	transition ─► outbox ─► Deliver ─┬─► webhook.Notify   a delivery for each URL (FR-189, FR-190)
+//	                                 └─► autoRetry        FAILED → QUEUED, with AutoRetry (G-FR-06)
+//
+// So a receiver that is slow or dead delays no job (FR-193), and a crash loses no event (FR-195).
+// After an error or a crash the same messages come again. That does no harm: Notify recognises an
+// event by its id, and autoRetry a failure by its time.
+
 // Deliver receives the messages of the engine's outbox, some of them more than once. It makes
 // deliveries to webhooks and callbacks of them (FR-189, FR-190) and, with AutoRetry, retries failed
-// jobs.
+// jobs. The deliveries of all messages are stored before a job is retried.
 func (f *ForgeRun) Deliver(ctx context.Context, messages []job.Message) error {
 	jobs, err := f.jobsByNumber(ctx, messages)
 	if err != nil {
@@ -41,7 +51,8 @@ func (f *ForgeRun) Deliver(ctx context.Context, messages []job.Message) error {
 	return nil
 }
 
-// jobsByNumber loads the jobs of messages.
+// jobsByNumber loads the jobs of messages. They have their definition and no other body. A job that
+// was pruned since has a nil entry.
 func (f *ForgeRun) jobsByNumber(ctx context.Context, messages []job.Message) (map[int64]*job.Job,
 	error) {
 	jobs := map[int64]*job.Job{}
@@ -62,7 +73,8 @@ func (f *ForgeRun) jobsByNumber(ctx context.Context, messages []job.Message) (ma
 	return jobs, nil
 }
 
-// notification returns an event with the body that its receivers get (FR-196).
+// notification returns an event with the body that its receivers get (FR-196). Its id is that of
+// the event in the report (FR-149).
 func (f *ForgeRun) notification(j *job.Job, m *job.Message) webhook.Notification {
 	e := newEvent(j.ID.Key, m.Cause, m.Prev, m.Next, m.At, m.Reason)
 	o := strictjson.NewObject(make([]byte, 0, 384))
@@ -82,7 +94,8 @@ func (f *ForgeRun) notification(j *job.Job, m *job.Message) webhook.Notification
 	}
 }
 
-// earlierEvents returns the events of a job before a time.
+// earlierEvents returns the events of a job before a time. Deliveries use them to keep the events
+// of a job in order. A job that was pruned has none.
 func (f *ForgeRun) earlierEvents(ctx context.Context, id job.ID,
 	before time.Time) ([]webhook.EventRef, error) {
 	history, err := f.engine.History(ctx, id)
@@ -107,7 +120,9 @@ func (f *ForgeRun) shouldAutoRetry(j *job.Job, m *job.Message) bool {
 	return f.AutoRetry && m.Next == failed && k != nil && k.retryable
 }
 
-// autoRetry retries a job unless it has changed since the message.
+// autoRetry retries a job unless it has changed since the message. The time of the failure
+// identifies it: a job that was retried since, and has failed once more, has a later one and a
+// message of its own.
 func (f *ForgeRun) autoRetry(ctx context.Context, m *job.Message) error {
 	_, err := f.engine.Change(ctx, m.JobID, job.Retried, func(j *job.Job, now time.Time) error {
 		if j.State != failed || !j.FinishedAt.Equal(m.At) {

@@ -41,7 +41,9 @@ const (
 )
 
 // errorTable is the document's table of codes, and how errors are answered. There is no code for a
-// request that came too slowly; it is malformed, as it is incomplete.
+// request that came too slowly; it is malformed, as it is incomplete. Codes without kinds and
+// statuses come from a CodedError or from a health check. Errors that pass by themselves have a
+// Retry-After.
 var errorTable = httpapi.ErrorTable{
 	{Code: codeMalformed, Status: http.StatusBadRequest, Title: "The request is malformed",
 		Kinds: []job.Kind{job.Malformed}, Statuses: []int{http.StatusRequestTimeout}},
@@ -87,17 +89,24 @@ var errorTable = httpapi.ErrorTable{
 		Kinds: []job.Kind{job.Internal, job.Cycle}, Unlisted: true},
 }
 
+// malformed returns the error of a request that is not what the document describes (FR-006).
 func malformed(msg string) error { return &httpapi.CodedError{Code: codeMalformed, Detail: msg} }
 
+// invalid returns the error of a well-formed request that breaks a rule (FR-007). Its text names
+// the member.
 func invalid(msg string) error { return &httpapi.CodedError{Code: codeInvalid, Detail: msg} }
 
+// notFound returns the error of a job, client, key, webhook or delivery that does not exist: the
+// document has one code for all of them (G-FR-28).
 func notFound(what string) error {
 	return &httpapi.CodedError{Code: codeNotFound, Detail: "there is no such " + what}
 }
 
+// conflict returns the error of a change that the state of the job does not allow (FR-017).
 func conflict(msg string) error { return &httpapi.CodedError{Code: codeConflict, Detail: msg} }
 
-// answerTo returns the answer to an error of any package.
+// answerTo returns the answer to an error of any package. Its detail may name internals;
+// publicDetail decides what a client reads of it.
 func answerTo(err error) httpapi.Answer {
 	a := errorTable.Answer(withCode(err))
 	a.Detail = cmp.Or(a.Detail, job.KindOf(err).String())
@@ -142,7 +151,8 @@ func networkCode(err error) string {
 }
 
 // publicDetail returns the detail that a client may read. The text of a server error stays in the
-// log; the client gets only the request id to find it by (FR-020).
+// log; the client gets only the request id to find it by (FR-020). The texts of a full queue and of
+// a timeout name no internals.
 func publicDetail(a httpapi.Answer, requestID string) string {
 	readable := a.Status < http.StatusInternalServerError || a.Code == codeQueueFull ||
 		a.Code == codeTimeout

@@ -11,6 +11,16 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
+// Events are not stored as clients see them. The engine keeps the history of a job: cause, states,
+// time and reason of each transition, written in its transaction. This file computes the events
+// from that:
+//
+//	history ─► eventsOf ─► the report
+//	outbox  ─► newEvent ─► webhooks and callbacks, the log
+//
+// The same transition gives the same event everywhere, with the same id, so a receiver can drop
+// what it has seen (FR-196). An event cannot change, since history is only appended to (FR-150).
+
 // eventNames lists the events of a job that a webhook may subscribe to (FR-153).
 var eventNames = []string{"job_created", "job_queued", "job_assigned", "job_started",
 	"job_succeeded", "job_failed", "job_canceled", "job_requeued"}
@@ -68,7 +78,8 @@ type event struct {
 	final      bool // a failure with no retries left (G-FR-08)
 }
 
-// newEvent translates an event of the history or the outbox.
+// newEvent translates an event of the history or the outbox. reason is that of the worker or the
+// outcome; without one the cause has a reason of its own.
 func newEvent(jobID string, cause job.Cause, prev, next job.State, at time.Time,
 	reason string) event {
 	e := event{name: eventName(prev, next), prev: prev, next: next, at: at, reason: reason}
@@ -80,6 +91,9 @@ func newEvent(jobID string, cause job.Cause, prev, next job.State, at time.Time,
 	return e
 }
 
+// defaultReason returns the reason of a transition by which a job left its worker unfinished, or ""
+// for any other. A running job that its worker gives back is lost, as its work cannot be continued
+// (G-X-18).
 func defaultReason(cause job.Cause, prev job.State) string {
 	switch {
 	case prev == assigned && cause == job.Expired:
@@ -94,7 +108,7 @@ func defaultReason(cause job.Cause, prev job.State) string {
 }
 
 // append writes the members that reports and webhooks have in common. timeName is the name of the
-// time, which differs between the two.
+// time, which differs between the two. The first event has the prev_state null (G-FR-62).
 func (e *event) append(o *strictjson.Object, jobID, scenario, timeName string) {
 	o.Text("event_id", e.id)
 	o.Text("job_id", jobID)
@@ -111,7 +125,7 @@ func (e *event) append(o *strictjson.Object, jobID, scenario, timeName string) {
 	}
 }
 
-// eventsOf translates a job's history.
+// eventsOf translates a job's history, in the order in which it happened (FR-127).
 func eventsOf(jobID string, history []job.Event) []event {
 	events := make([]event, len(history))
 	for i, h := range history {

@@ -14,6 +14,19 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
+// An attempt does no work: it waits for the duration of its definition and ends as the kind says
+// (FR-116). The pool of package worker claims the job, sends the heartbeats and writes the outcome:
+//
+//	ASSIGNED ─ Start ─► RUNNING ─ wait ─┬─ longer than the limit   RFA_EXEC_TIMEOUT     FAILED
+//	                                    ├─ the kind fails          simulated_failure    FAILED
+//	                                    ├─ the output is wrong     output_invalid       FAILED
+//	                                    └─ otherwise                                    SUCCEEDED
+//
+// If the node stops, an attempt that has not finished within the grace is released: before Start
+// the job is QUEUED again, after it FAILED with runner_lost (G-X-13). If the node dies, the lease
+// expires with the same result (FR-173, FR-175). A cancel ends the attempt, on another node with
+// its next heartbeat, and the engine refuses the outcome (FR-135).
+
 // Failures of simulated attempts.
 var (
 	simulatedFailure = failure{
@@ -49,11 +62,14 @@ var failureText = map[string]string{
 	runnerLostFailure.code: runnerLostFailure.message,
 }
 
+// outcome returns the outcome of an attempt that failed. The engine counts the failure, and makes
+// it a final one when no retry is left (G-FR-08).
 func (f failure) outcome() engine.Outcome {
 	return engine.Outcome{On: job.Failed, Failure: f.encode(), Reason: f.code}
 }
 
-// handler executes jobs for the pool.
+// handler executes jobs for the pool. It is called by many goroutines and has no state of an
+// attempt.
 type handler struct{ f *ForgeRun }
 
 // Handle implements worker.Handler.
@@ -61,12 +77,15 @@ func (h handler) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	return h.f.simulate(ctx, t.Job, func(context.Context) error { return t.Start() })
 }
 
-// panicOutcome returns the outcome of an attempt whose handler panicked.
+// panicOutcome returns the outcome of an attempt whose handler panicked. The pool has logged the
+// panic.
 func panicOutcome(*worker.Task, any) engine.Outcome { return runnerPanicked.outcome() }
 
 // simulate executes an attempt: it waits as long as the work kind takes, makes an output and ends
 // as the kind does (FR-116). If ctx ends, because the node stops or the job was canceled, it
-// releases the job at once.
+// releases the job at once. start makes the job RUNNING; after its error the run is lost and no
+// outcome counts. The limit bounds the wait itself, so a run that is too long ends when the limit
+// has passed, not later (FR-180).
 func (f *ForgeRun) simulate(ctx context.Context, j *job.Job,
 	start func(context.Context) error) engine.Outcome {
 	d, definitionErr := decodeDefinition(j.Definition)
@@ -98,7 +117,8 @@ func (f *ForgeRun) simulate(ctx context.Context, j *job.Job,
 	return engine.Outcome{On: job.Succeeded, Result: outputReceipt(output)}
 }
 
-// scaleDuration applies duration_scale, which scales simulated work and its limit (G-FR-55).
+// scaleDuration applies duration_scale, which scales simulated work and its limit (G-FR-55). It
+// applies to the workers of the process alone.
 func (f *ForgeRun) scaleDuration(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * f.DurationScale)
 }
@@ -107,6 +127,8 @@ func (f *ForgeRun) scaleDuration(d time.Duration) time.Duration {
 const checksumSize = 4
 
 // produce returns an output of the definition's size. The same definition gives the same output.
+// The last four bytes of an output are the CRC-32 of the others; the bytes of one without room for
+// that are 0.
 func produce(d *definition) []byte {
 	output := make([]byte, d.payloadSize)
 	random := rand.New(rand.NewPCG(uint64(d.seed), uint64(d.payloadSize)))
@@ -120,7 +142,8 @@ func produce(d *definition) []byte {
 	return output
 }
 
-// checkOutput checks the size and the checksum of an output.
+// checkOutput checks the size and the checksum of an output. An output without room for a checksum
+// has only its size checked.
 func checkOutput(output []byte, size int64) error {
 	if int64(len(output)) != size {
 		return fmt.Errorf("the output has %d bytes of %d", len(output), size)

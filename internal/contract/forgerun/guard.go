@@ -11,6 +11,23 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
+// The guard of a route runs before its handler, and before the body is read:
+//
+//	pepper ─► key and rate limit ─► query ─► Accept ─► Content-Type ─► body ─► handler
+//	  503           401, 403, 429     400       406          415         413
+//
+// The first check that fails answers. So a request without a valid key has no effect and does not
+// show what exists (FR-029 to FR-031). Every request is counted, by its client or by its address
+// (G-FR-15, G-FR-16):
+//
+//	                  valid key      no key         expired key    any other key
+//	authKey           by client      refused        refused        refused
+//	authNone          by address     by address     by address     by address
+//	authOptional      by client      by address     refused        refused
+//	authExpiredKey    by client      refused        by address     refused
+//
+// A refused request is counted by its address too, which limits how many keys a caller can try.
+
 // access is the API key that a route needs.
 type access uint8
 
@@ -24,6 +41,8 @@ const (
 // requestIDKey is the context key of the request's id, which account logs.
 type requestIDKey struct{}
 
+// requestIDFrom returns the id that guard has put into the context of a request, or "" outside of
+// one.
 func requestIDFrom(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
@@ -76,13 +95,16 @@ func identity(c *httpapi.Call) account.Identity {
 	return id
 }
 
+// clientID returns the client of a request, or "" if it has no valid key.
 func clientID(c *httpapi.Call) string { return identity(c).ClientID }
 
 // bearer returns the key of the Authorization header.
 func bearer(c *httpapi.Call) string { return account.Bearer(c.Request.Header["Authorization"]) }
 
 // admit authenticates a request and counts it: by its client, or by its address if it has no valid
-// key.
+// key. The handler finds the client in the call's Identity; it is not set for a key that has
+// expired, which RenewKey checks again. An error of the store is returned as it is: without an
+// answer about the key the request is refused.
 func (f *ForgeRun) admit(c *httpapi.Call, required access) error {
 	if err := f.ensurePepper(c); err != nil {
 		return err
@@ -113,7 +135,8 @@ func (f *ForgeRun) admit(c *httpapi.Call, required access) error {
 	return rateLimitError(decision, err, "this client")
 }
 
-// allowAddress counts a request without a valid key (G-FR-16).
+// allowAddress counts a request without a valid key (G-FR-16). The address is that of the
+// connection, or of the client behind a trusted proxy.
 func (f *ForgeRun) allowAddress(c *httpapi.Call) error {
 	host, _, err := net.SplitHostPort(c.Request.RemoteAddr)
 	if err != nil {
@@ -123,6 +146,8 @@ func (f *ForgeRun) allowAddress(c *httpapi.Call) error {
 	return rateLimitError(decision, err, "this address, without a valid API key,")
 }
 
+// rateLimitError returns the error of a request that was counted: nil if it is allowed, else one
+// that says which limit is used up and when to come back (FR-019, G-FR-14).
 func rateLimitError(decision account.Decision, err error, caller string) error {
 	if err != nil || decision.Allowed {
 		return err

@@ -33,7 +33,8 @@ func pathJobID(c *httpapi.Call) (job.ID, error) {
 	return jobID(key), nil
 }
 
-// ownJob loads the job of the path, which must be the client's (FR-033).
+// ownJob loads the job of the path, which must be the client's (FR-033). The job of another client
+// is answered with 403 (G-FR-10).
 func (f *ForgeRun) ownJob(c *httpapi.Call) (*job.Job, error) {
 	id, err := pathJobID(c)
 	if err != nil {
@@ -60,7 +61,18 @@ func notFoundAs(err error, what string) error {
 // maxSubmitTries is how often a submit is tried: an id that is drawn may exist.
 const maxSubmitTries = 5
 
-// POST /v1/jobs
+// POST /v1/jobs: stores a job and answers 202, also if a request with the same idempotency key has
+// stored it before (FR-056, FR-067).
+//
+//	parseSubmission ─── malformed ─► 400
+//	       ▼
+//	validateSubmission ── invalid ─► repeatedOr: 400, or the job that the key has already
+//	       ▼
+//	SubmitOnce ─┬─ stored                              202 with CREATED
+//	            ├─ stored before, by the same payload  202 with its present state
+//	            └─ stored before, by another payload   409
+//
+// Job, event and idempotency key are one transaction (FR-080). An id that exists is drawn again.
 func (f *ForgeRun) submit(c *httpapi.Call) error {
 	s, err := parseSubmission(c.Content)
 	if err != nil {
@@ -99,8 +111,9 @@ func (f *ForgeRun) submit(c *httpapi.Call) error {
 		Msg: "the job could not be given an id"}
 }
 
-// once identifies a submission by its idempotency key. A request with the same key repeats it if
-// it has the same payload (FR-067 to FR-069).
+// once identifies a submission by its idempotency key. A request with the same key repeats it if it
+// has the same payload (FR-067 to FR-069). A request without a key is repeated by none (G-FR-23).
+// The key is remembered as long as its job exists (FR-071).
 func (s *submission) once(clientID, key string) engine.Once {
 	if key == "" {
 		return engine.Once{}
@@ -129,7 +142,9 @@ func (f *ForgeRun) validateSubmission(s *submission, now time.Time) (*kind, erro
 	return k, nil
 }
 
-// newJob returns the job of a submission, without an id.
+// newJob returns the job of a submission, without an id. MaxAttempts is the first attempt and the
+// retries. The engine makes a job without execution_at due at once, in the transaction of the
+// submit.
 func (f *ForgeRun) newJob(c *httpapi.Call, s *submission, k *kind, now time.Time) job.Job {
 	d := f.rules.define(k, s.executionAt, s.callback, now.UnixMilli())
 	j := job.Job{
@@ -163,6 +178,8 @@ func (f *ForgeRun) scheduleCancelWindow(c *httpapi.Call, id job.ID, k *kind, s *
 	}
 }
 
+// hasCancelWindow reports whether a job cannot be claimed before its cancel window has ended. A
+// scheduled job has none: it can be canceled until its time comes.
 func (f *ForgeRun) hasCancelWindow(k *kind, s *submission) bool {
 	return f.CancelWindow > 0 && k.name == cancelBeforeStart && s.executionAt.IsZero()
 }
@@ -205,6 +222,7 @@ func (f *ForgeRun) countKeyReuse(c *httpapi.Call, err error) error {
 }
 
 // sendSubmitted answers with a job in a state. A new job is answered as CREATED, in which it began.
+// An instant job has left that state by then (G-FR-18).
 func sendSubmitted(c *httpapi.Call, j *job.Job, state job.State) error {
 	return sendObject(c, http.StatusAccepted, func(o *strictjson.Object) {
 		o.Text("job_id", j.ID.Key)
@@ -213,7 +231,7 @@ func sendSubmitted(c *httpapi.Call, j *job.Job, state job.State) error {
 	})
 }
 
-// GET /v1/jobs/{job_id}
+// GET /v1/jobs/{job_id}: the job as it is now (FR-120). It changes nothing (FR-123).
 func (f *ForgeRun) get(c *httpapi.Call) error {
 	j, err := f.ownJob(c)
 	if err != nil {
@@ -225,7 +243,8 @@ func (f *ForgeRun) get(c *httpapi.Call) error {
 // maxReportTries is how often a report is read if a retry changes the job meanwhile.
 const maxReportTries = 5
 
-// GET /v1/jobs/{job_id}/report
+// GET /v1/jobs/{job_id}/report: the report of a final job, computed from the job and its history
+// (FR-125). A retry withdraws it (G-FR-09).
 func (f *ForgeRun) report(c *httpapi.Call) error {
 	for range maxReportTries {
 		j, err := f.ownJob(c)
@@ -254,7 +273,10 @@ func (f *ForgeRun) report(c *httpapi.Call) error {
 var errUnchanged = errors.New("nothing to change")
 
 // change makes a transition of a client's own job. decide is called with the job under its lock; if
-// it returns errUnchanged, change returns the job as it is and no error.
+// it returns errUnchanged, change returns the job as it is and no error. decide may be called more
+// than once, when the store repeats the transaction, so it must have no other effects. The client
+// is checked before it, and the body in it: a client learns what is wrong with its request only if
+// the job is its own.
 func (f *ForgeRun) change(c *httpapi.Call, on job.Cause,
 	decide func(j *job.Job, now time.Time) error) (*job.Job, error) {
 	id, err := pathJobID(c)
@@ -281,7 +303,8 @@ func (f *ForgeRun) change(c *httpapi.Call, on job.Cause,
 	return after, nil
 }
 
-// POST /v1/jobs/{job_id}/cancel
+// POST /v1/jobs/{job_id}/cancel: makes any job that is not final CANCELED (FR-134); a final one
+// stays as it is (FR-137). The engine refuses the outcome of its run from then on (FR-135).
 func (f *ForgeRun) cancel(c *httpapi.Call) error {
 	j, err := f.change(c, job.Canceled, func(j *job.Job, _ time.Time) error {
 		if err := parseObject(c.Content, false); err != nil {
@@ -298,7 +321,7 @@ func (f *ForgeRun) cancel(c *httpapi.Call) error {
 	return sendChanged(c, j, false)
 }
 
-// POST /v1/jobs/{job_id}/retry
+// POST /v1/jobs/{job_id}/retry: queues a FAILED job once more, with a delay (FR-140, FR-144).
 func (f *ForgeRun) retry(c *httpapi.Call) error {
 	j, err := f.change(c, job.Retried, func(j *job.Job, now time.Time) error {
 		if err := parseObject(c.Content, false); err != nil {
@@ -377,6 +400,7 @@ func (f *ForgeRun) list(c *httpapi.Call) error {
 		func(j *job.Job) int64 { return j.Seq }, appendJob)
 }
 
+// stateNames lists the states for error messages.
 var stateNames = func() string {
 	names := make([]string, len(states))
 	for i, s := range states {

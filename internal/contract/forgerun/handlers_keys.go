@@ -12,7 +12,19 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// POST /v1/clients
+// Clients and their keys are stored and checked by package account; these handlers read requests
+// and write answers. Which key a route needs differs:
+//
+//	POST /v1/clients    none: everyone may become a client (FR-037)
+//	POST …/keys         none for the first key of a client, else a valid one (G-FR-03)
+//	POST …/keys/renew   the key to replace, which may have expired (G-FR-26)
+//	POST …/keys/revoke  a valid one, which may revoke itself
+//	GET  …/keys         a valid one
+//
+// A secret is in the answer that made it and nowhere else (FR-054).
+
+// POST /v1/clients: makes a client, or returns the one that the same Idempotency-Key has made
+// within a day (FR-037, FR-039).
 func (f *ForgeRun) createClient(c *httpapi.Call) error {
 	if err := parseObject(c.Content, false); err != nil {
 		return err
@@ -47,7 +59,8 @@ func (f *ForgeRun) pathClient(c *httpapi.Call) (string, error) {
 	return "", errForbidden
 }
 
-// POST /v1/clients/{client_id}/keys
+// POST /v1/clients/{client_id}/keys: makes the first key, or a new one with rotate, and answers
+// 201; without rotate it answers 200 with the present key and no secret (FR-040, G-FR-04).
 func (f *ForgeRun) createKey(c *httpapi.Call) error {
 	id, err := f.pathClient(c)
 	if err != nil {
@@ -79,7 +92,8 @@ func (f *ForgeRun) createKey(c *httpapi.Call) error {
 	return sendIssued(c, status, issued)
 }
 
-// readKeyRequest reads the request for a key and its idempotency key.
+// readKeyRequest reads the request for a key and its idempotency key. The guard has not checked the
+// query of a caller without a key, so it is checked here.
 func readKeyRequest(c *httpapi.Call) (rotate bool, key string, err error) {
 	if err := c.CheckQuery(); err != nil {
 		return false, "", err
@@ -117,6 +131,8 @@ var errClientHasKey = &httpapi.CodedError{
 		"gets another from the operator, by millrace operator recover",
 }
 
+// sendIssued answers with a key. api_key is null for one that existed before, expires_at for one
+// that does not expire; callback_secret comes with the first key of a client only (G-FR-62).
 func sendIssued(c *httpapi.Call, status int, issued account.Issued) error {
 	return sendObject(c, status, func(o *strictjson.Object) {
 		o.Optional("api_key", issued.Secret)
@@ -129,7 +145,8 @@ func sendIssued(c *httpapi.Call, status int, issued account.Issued) error {
 	})
 }
 
-// POST /v1/clients/{client_id}/keys/renew
+// POST /v1/clients/{client_id}/keys/renew: replaces the key of the request by a new one; the old
+// one is refused from then on (FR-047).
 func (f *ForgeRun) renewKey(c *httpapi.Call) error {
 	id, err := f.pathClient(c)
 	if err != nil {
@@ -145,7 +162,8 @@ func (f *ForgeRun) renewKey(c *httpapi.Call) error {
 	return sendIssued(c, http.StatusOK, issued)
 }
 
-// POST /v1/clients/{client_id}/keys/revoke
+// POST /v1/clients/{client_id}/keys/revoke: revokes a key of the client; repeated, it answers the
+// same (FR-050, G-FR-25).
 func (f *ForgeRun) revokeKey(c *httpapi.Call) error {
 	if _, err := f.pathClient(c); err != nil {
 		return err
@@ -162,7 +180,8 @@ func (f *ForgeRun) revokeKey(c *httpapi.Call) error {
 
 var keyPages = pages("k", httpapi.ByID)
 
-// GET /v1/clients/{client_id}/keys
+// GET /v1/clients/{client_id}/keys: the keys of the client without their secrets, in the order they
+// were made, revoked ones included.
 func (f *ForgeRun) listKeys(c *httpapi.Call) error {
 	id, err := f.pathClient(c)
 	if err != nil {

@@ -10,6 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
+// The webhooks of a client are the subscriptions of package webhook, which checks in each call that
+// a subscription is the client's (FR-034). A secret is only in the answers of the registration and
+// of rotate-secret; deliveries and their tries are read from the rows of the engine.
+
 // pathWebhookID reads the id in the path. A text that is no UUID names no webhook.
 func pathWebhookID(c *httpapi.Call) (string, error) {
 	id, ok := uuids.Parse(c.PathValue("webhook_id"))
@@ -20,6 +24,7 @@ func pathWebhookID(c *httpapi.Call) (string, error) {
 	return id, nil
 }
 
+// appendWebhook writes a webhook without its secret.
 func appendWebhook(o *strictjson.Object, h *webhook.Subscription) {
 	o.Text("webhook_id", h.ID)
 	o.Text("url", h.URL)
@@ -29,7 +34,9 @@ func appendWebhook(o *strictjson.Object, h *webhook.Subscription) {
 	o.Time("created_at", h.CreatedAt)
 }
 
-// POST /v1/webhooks
+// POST /v1/webhooks: registers a URL for events (FR-185). A repeated Idempotency-Key answers with
+// the first registration and the secret null; the same URL and events without a key are a conflict
+// (FR-187, G-FR-58).
 func (f *ForgeRun) registerWebhook(c *httpapi.Call) error {
 	h, err := parseWebhook(c.Content)
 	if err != nil {
@@ -54,7 +61,7 @@ func (f *ForgeRun) registerWebhook(c *httpapi.Call) error {
 	})
 }
 
-// DELETE /v1/webhooks/{webhook_id}
+// DELETE /v1/webhooks/{webhook_id}: removes a webhook; no try for it starts afterwards (FR-188).
 func (f *ForgeRun) deleteWebhook(c *httpapi.Call) error {
 	id, err := pathWebhookID(c)
 	if err != nil {
@@ -68,7 +75,7 @@ func (f *ForgeRun) deleteWebhook(c *httpapi.Call) error {
 
 var webhookPages = pages("w", httpapi.ByID)
 
-// GET /v1/webhooks
+// GET /v1/webhooks: the client's own webhooks, in the order they were registered.
 func (f *ForgeRun) listWebhooks(c *httpapi.Call) error {
 	limit, after, err := webhookPages.Read(c)
 	if err != nil {
@@ -83,7 +90,8 @@ func (f *ForgeRun) listWebhooks(c *httpapi.Call) error {
 		func(h webhook.Subscription) string { return h.ID }, write)
 }
 
-// POST /v1/webhooks/{webhook_id}/rotate-secret
+// POST /v1/webhooks/{webhook_id}/rotate-secret: answers with a new secret. For a day requests are
+// signed with the old one as well, so that a receiver can change to the new one (G-FR-48).
 func (f *ForgeRun) rotateSecret(c *httpapi.Call) error {
 	id, err := f.ownWebhook(c)
 	if err != nil {
@@ -112,7 +120,8 @@ func (f *ForgeRun) ownWebhook(c *httpapi.Call) (string, error) {
 	return id, parseObject(c.Content, false)
 }
 
-// POST /v1/webhooks/{webhook_id}/enable
+// POST /v1/webhooks/{webhook_id}/enable: resumes deliveries to a webhook that was disabled after a
+// 410 or a day of failures. Events of the time between can be replayed.
 func (f *ForgeRun) enableWebhook(c *httpapi.Call) error {
 	id, err := f.ownWebhook(c)
 	if err != nil {
@@ -127,7 +136,7 @@ func (f *ForgeRun) enableWebhook(c *httpapi.Call) error {
 
 var deliveryPages = pages("d", httpapi.ByNumber)
 
-// GET /v1/webhooks/{webhook_id}/deliveries
+// GET /v1/webhooks/{webhook_id}/deliveries: the deliveries with their tries, the newest first.
 func (f *ForgeRun) listDeliveries(c *httpapi.Call) error {
 	id, err := pathWebhookID(c)
 	if err != nil {
@@ -150,7 +159,8 @@ func (f *ForgeRun) listDeliveries(c *httpapi.Call) error {
 	})
 }
 
-// POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay
+// POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay: makes one more delivery of the
+// same event, under the same event id. The answer is the new delivery.
 func (f *ForgeRun) replay(c *httpapi.Call) error {
 	id, err := f.ownWebhook(c)
 	if err != nil {
@@ -184,6 +194,8 @@ func appendDelivery(o *strictjson.Object, d *webhook.Delivery) {
 	}
 }
 
+// appendTry writes a try: status_code and response are null if the receiver did not answer, error
+// if it succeeded.
 func appendTry(o *strictjson.Object, t *webhook.Try) {
 	o.Time("at", t.StartedAt)
 	if t.StatusCode == nil {

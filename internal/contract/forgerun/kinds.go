@@ -71,8 +71,10 @@ var kinds = []kind{
 	{name: "PAYLOAD_INVALID", ending: rejected},
 }
 
+// cancelBeforeStart is the kind that CancelWindow is for (G-FR-32).
 const cancelBeforeStart = "CANCEL_BEFORE_START"
 
+// kindByName finds a kind of the catalogue; nil for a name that it does not have.
 var kindByName = func() map[string]*kind {
 	m := make(map[string]*kind, len(kinds))
 	for i := range kinds {
@@ -115,7 +117,8 @@ func (k *kind) expected() job.State {
 	return succeeded
 }
 
-// definitionRules are the settings that a definition depends on.
+// definitionRules are the settings that a definition depends on. They do not change while the
+// process runs.
 type definitionRules struct {
 	maxRunTime         time.Duration
 	payloadLimit       int64

@@ -8,6 +8,10 @@ const Name = "forgerun"
 // queue is the one queue of all jobs (FR-169, G-FR-66).
 const queue = "default"
 
+// The engine moves jobs by this table and refuses what it does not have, so no request and no
+// worker can make a transition that the document forbids (FR-155 to FR-161). outcome and attempt
+// are computed from a job and not stored.
+
 // The states (FR-154).
 const (
 	created   job.State = "CREATED"

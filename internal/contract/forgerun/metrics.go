@@ -14,7 +14,9 @@ import (
 )
 
 // metrics holds the metrics FR-221 to FR-240 under the names of G-FR-59. Those of jobs are counted
-// by committed transitions, so that they agree with the events.
+// by committed transitions, so that they agree with the events. Each transition is counted by the
+// node that has committed it, so the sum over all nodes counts it once. The gauges of the queue are
+// read from the store, so every node reports the same.
 type metrics struct {
 	entries         map[job.State]prometheus.Counter // entries into each state but ASSIGNED
 	idempotencyNew  prometheus.Counter
@@ -47,7 +49,8 @@ var (
 		250e-3, 500e-3, 1, 2.5, 10, 30}
 )
 
-// newMetrics registers the metrics. Each label value has a sample from the start.
+// newMetrics registers the metrics. Each label value has a sample from the start. So a rate that
+// includes the first event is right.
 func newMetrics(r prometheus.Registerer, depth prometheus.Collector,
 	available func() float64) (*metrics, error) {
 	all := telemetry.NewMetrics(r)
@@ -111,7 +114,7 @@ func newMetrics(r prometheus.Registerer, depth prometheus.Collector,
 	return m, all.Err()
 }
 
-// onTransition counts a transition.
+// onTransition counts a transition. It is called after the commit.
 func (m *metrics) onTransition(c *engine.Moved) {
 	if entered := m.entries[c.To]; entered != nil {
 		entered.Inc()
@@ -158,7 +161,8 @@ func (m *metrics) countTry(ok bool, elapsed time.Duration) {
 	}
 }
 
-// route returns the function that counts and observes the requests of a route.
+// route returns the function that counts and observes the requests of a route. The function keeps
+// the counters of its statuses, as finding one by its labels costs more than the count itself.
 func (m *metrics) route(method, pattern string) func(int, time.Duration) {
 	latency := m.latency.WithLabelValues(method, pattern)
 	// there from the start
@@ -188,7 +192,8 @@ func successStatus(method, pattern string) int {
 	return http.StatusOK
 }
 
-// unmatched counts and times a request that no route is for.
+// unmatched counts and times a request that no route is for. All of them have one label for the
+// route, so that callers cannot make labels without end.
 func (m *metrics) unmatched(method string, status int, elapsed time.Duration) {
 	m.latency.WithLabelValues(method, "none").Observe(elapsed.Seconds())
 	m.requests.WithLabelValues(method, "none", strconv.Itoa(status)).Inc()

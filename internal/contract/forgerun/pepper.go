@@ -20,7 +20,8 @@ import (
 const pepperRetryInterval = 5 * time.Second
 
 // runPepper binds the pepper as soon as the store answers. If the store is bound to another pepper
-// it logs what the operator must do.
+// it logs what the operator must do. It returns when the pepper is bound, refused, or ctx has
+// ended. A refused node keeps running and serves its other contracts.
 func (f *ForgeRun) runPepper(ctx context.Context) {
 	loop := outage.Loop{Log: f.Log, Name: "binding of the pepper"}
 	var refusal error
@@ -83,6 +84,8 @@ func (f *ForgeRun) ensurePepper(c *httpapi.Call) error {
 	return f.checkPepper(c.Context())
 }
 
+// pepperError returns the answer to a request on a node with the wrong pepper (G-FR-30), and any
+// other error as it is.
 func pepperError(err error) error {
 	if errors.Is(err, account.ErrPepper) {
 		return &httpapi.CodedError{Code: codeConfig, Detail: "the pepper is wrong", Err: err}

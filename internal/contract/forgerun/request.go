@@ -39,6 +39,8 @@ type jobSpec struct {
 	callback    string
 }
 
+// equal compares what a request asks for: the order of members, unknown members and the idempotency
+// key do not count, and times are equal if they are the same instant (G-FR-22).
 func (t jobSpec) equal(o jobSpec) bool {
 	return t.typ == o.typ && t.kind == o.kind && t.callback == o.callback &&
 		t.executionAt.Equal(o.executionAt)
@@ -165,9 +167,11 @@ func parseSubmission(body []byte) (s submission, err error) {
 	return s, checkIdempotencyKey("idempotency_key", s.key)
 }
 
+// isPresent reports whether a member is given: null stands for a missing one.
 func isPresent(raw []byte) bool { return raw != nil && !strictjson.IsNull(raw) }
 
-// mostSevere returns the first malformed error or, if there is none, the first error.
+// mostSevere returns the first malformed error or, if there is none, the first error. It returns
+// nil if there is none at all.
 func mostSevere(errs ...error) error {
 	var first error
 	for _, err := range errs {
@@ -194,6 +198,8 @@ func idempotencyKeyHeader(h http.Header) (string, error) {
 	return given[0], checkIdempotencyKey("Idempotency-Key", given[0])
 }
 
+// checkIdempotencyKey refuses a key that no store can keep or that is too long. name is the member
+// or header that it came in.
 func checkIdempotencyKey(name, key string) error {
 	if len(key) > maxIdempotencyKey {
 		return invalid(fmt.Sprintf("%s is longer than %d bytes", name, maxIdempotencyKey))
@@ -215,7 +221,8 @@ func quote(s string) string {
 	return strconv.Quote(strings.ToValidUTF8(s[:maxQuoted], "")) + "…"
 }
 
-// check validates a submission by the rules of the contract (FR-007).
+// check validates a submission by the rules of the contract (FR-007). Its error is the first rule
+// that is broken. allowed are the types of the setting; now is the time of the request.
 func (s *submission) check(allowed []string, now time.Time) error {
 	switch {
 	case !slices.Contains(types, s.typ):
@@ -354,4 +361,5 @@ var webhookMemberHelp = map[string]string{
 	"events": ": it is an array of " + strings.Join(eventNames, ", "),
 }
 
+// isMalformed reports whether an error is that of a malformed request; false for nil.
 func isMalformed(err error) bool { return err != nil && answerTo(err).Code == codeMalformed }

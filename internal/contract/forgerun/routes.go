@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
+// The paths that several routes share.
 const (
 	clientKeysPath = "/v1/clients/{client_id}/keys"
 	jobPath        = "/v1/jobs/{job_id}"
@@ -14,7 +15,8 @@ const (
 )
 
 // routes lists the document's routes and then this project's additions. A route without a guard
-// needs a valid key.
+// needs a valid key. Answers are never cached, as they hold secrets and states. Only a POST has a
+// body that counts; that of any other request is read and dropped.
 func (f *ForgeRun) routes() []httpapi.Route {
 	routes := []httpapi.Route{
 		{Method: http.MethodPost, Pattern: "/v1/clients", Action: "create_client",

@@ -50,7 +50,7 @@ type Webhook struct {
 	BackoffFactor float64
 }
 
-// Group declares the settings.
+// Group declares the settings. It has no token: clients have API keys.
 func (s *Settings) Group() *setting.Group {
 	common := []setting.Key{
 		setting.ListenKey(Name, "ForgeRun", &s.Listen),
@@ -63,7 +63,8 @@ func (s *Settings) Group() *setting.Group {
 		Check: s.check}
 }
 
-// runKeys declares how jobs run.
+// runKeys declares how jobs run. The default of max_run_time is above the 110 s that RUNS_LONG
+// needs to succeed (G-FR-37).
 func (s *Settings) runKeys() []setting.Key {
 	return []setting.Key{
 		setting.Define("forgerun.types", "EXECUTE,DEFERRED,EMIT_EVENT",
@@ -104,7 +105,8 @@ func (s *Settings) runKeys() []setting.Key {
 	}
 }
 
-// limitKeys declares what clients may send, and what is kept.
+// limitKeys declares what clients may send, and what is kept. Rates and the quota are per client,
+// or per address, over all nodes; max_active_jobs and queue_size are over all clients and nodes.
 func (s *Settings) limitKeys() []setting.Key {
 	return []setting.Key{
 		setting.Define("forgerun.rate_limit_per_minute", "600",
@@ -154,7 +156,8 @@ func (s *Webhook) keys() []setting.Key {
 	}
 }
 
-// check holds the order of durations.
+// check holds the order of durations. A worker whose heartbeats are as far apart as its lease is
+// long would lose its jobs.
 func (s *Settings) check(c *setting.Checker) {
 	c.Below("forgerun.heartbeat", s.Heartbeat, "forgerun.lease", s.Lease)
 	c.NotAbove("forgerun.backoff_base", s.BackoffBase, "forgerun.backoff_max", s.BackoffMax)

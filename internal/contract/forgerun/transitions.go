@@ -21,7 +21,9 @@ const (
 )
 
 // onTransitions counts, logs and traces the transitions that this node has committed. A canceled
-// job that runs on this node is stopped at once (FR-135).
+// job that runs on this node is stopped at once (FR-135). The engine calls it after the commit, and
+// it must not block. A job that runs on another node is stopped by that node when its next
+// heartbeat is refused.
 func (f *ForgeRun) onTransitions(moves []engine.Moved) {
 	for i := range moves {
 		m := &moves[i]
@@ -50,7 +52,8 @@ func (f *ForgeRun) logAttrs(j *job.Job) []slog.Attr {
 	return attrs
 }
 
-// logTransition logs a transition (FR-219), and a failure with its reason (FR-220, FR-241).
+// logTransition logs a transition (FR-219), and a failure with its reason (FR-220, FR-241). The
+// line is only made if its level is logged.
 func (f *ForgeRun) logTransition(m *engine.Moved) {
 	e := newEvent(m.Job.ID.Key, m.On, m.From, m.To, m.At, m.Reason)
 	level := f.transitionLevel(&e)

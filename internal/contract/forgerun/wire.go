@@ -9,7 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// sendObject answers with one object.
+// sendObject answers with one object. fill writes its members. The error is always nil; handlers
+// return it.
 func sendObject(c *httpapi.Call, status int, fill func(*strictjson.Object)) error {
 	o := strictjson.NewObject(make([]byte, 0, 512))
 	fill(&o)
@@ -51,6 +52,7 @@ func appendJob(o *strictjson.Object, j *job.Job) {
 	appendFailure(o, j)
 }
 
+// appendFailure writes why a job has FAILED, or null in any other state (FR-122).
 func appendFailure(o *strictjson.Object, j *job.Job) {
 	if j.State != failed {
 		o.Null("failure")
@@ -66,12 +68,14 @@ type failure struct {
 	retryable     bool
 }
 
+// append writes the members of a failure.
 func (f *failure) append(o *strictjson.Object) {
 	o.Text("code", f.code)
 	o.Text("message", f.message)
 	o.Bool("retryable", f.retryable)
 }
 
+// encode returns the failure as it is stored with the job.
 func (f *failure) encode() []byte {
 	o := strictjson.NewObject(make([]byte, 0, 128))
 	f.append(&o)
@@ -87,7 +91,8 @@ var runnerLostFailure = failure{
 }
 
 // decodeFailure reads a stored failure: one that encode wrote, or one that a remote worker has
-// reported in its own form.
+// reported in its own form. It always returns one: what cannot be read becomes a failure without
+// details, as the job has failed all the same.
 func decodeFailure(raw []byte) failure {
 	if len(raw) == 0 {
 		return runnerLostFailure
@@ -123,7 +128,9 @@ func textOf(raw []byte) string {
 	return text
 }
 
-// appendReport writes the report of a final job (FR-125, FR-131).
+// appendReport writes the report of a final job (FR-125, FR-131). Times and duration are those of
+// the last run; the events are those of all attempts (G-FR-09). A job that was not started since
+// its last retry has no start and a duration of 0 (G-FR-31).
 func appendReport(o *strictjson.Object, j *job.Job, events []event) {
 	started := startOfLastRun(events)
 	duration := int64(0)

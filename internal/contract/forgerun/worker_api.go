@@ -27,7 +27,9 @@ func (f *ForgeRun) RemoteWorkers() workerapi.Contract {
 }
 
 // runTimedOut returns the outcome of an attempt that takes longer than MaxRunTime, or nil. The
-// worker API asks for it at each call of the worker (FR-180).
+// worker API asks for it at each call of the worker (FR-180). A worker that makes no more calls is
+// ended by its lease instead. The time is that of this process, so it may be off by as much as its
+// clock differs from the store's.
 func (f *ForgeRun) runTimedOut(j *job.Job) *engine.Outcome {
 	if j.State != running || f.Now().Sub(j.StartedAt) <= f.MaxRunTime {
 		return nil
@@ -36,7 +38,8 @@ func (f *ForgeRun) runTimedOut(j *job.Job) *engine.Outcome {
 	return &o
 }
 
-// workPayload returns the definition as clients see it (FR-075). To a worker it is the payload.
+// workPayload returns the definition as clients see it (FR-075). To a worker it is the payload. It
+// is nil for a definition that cannot be read.
 func workPayload(j *job.Job) []byte {
 	d, err := decodeDefinition(j.Definition)
 	if err != nil {
