@@ -23,7 +23,8 @@ func Define() *contract.Definition {
 		}}
 }
 
-// Offer is what Relay offers the process.
+// Offer is what Relay offers the process. It has no Run and no Workers: its jobs are executed by
+// callers of its own routes alone, and their leases are expired by the maintenance of the engine.
 func (r *Relay) Offer() *contract.Contract {
 	return &contract.Contract{
 		Name:    Name,

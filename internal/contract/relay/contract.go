@@ -29,6 +29,8 @@ type Config struct {
 	Tracing  *telemetry.Tracing    // nil makes no spans
 }
 
+// validate names what is missing or out of range. The settings have been checked when they were
+// read; this is for those who build a Config in Go.
 func (c *Config) validate() error {
 	switch {
 	case c.Log == nil || c.Registry == nil:
@@ -54,7 +56,8 @@ type Relay struct {
 	engine  *engine.Engine // set by Mount
 }
 
-// New checks the config and registers the metrics.
+// New checks the config and registers the metrics. It starts nothing. It fails with a config that
+// is not valid, and with a registry in which a metric has one of its names.
 func New(c Config) (*Relay, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -66,9 +69,9 @@ func New(c Config) (*Relay, error) {
 	return &Relay{Config: c, errors: errorTable(c.RetryableStatus), metrics: m}, nil
 }
 
-// Contract describes Relay to the engine: no history, no messages, no limits, and dead letters that
-// are kept for ever. Without tracing only timeouts are reported, since all other transitions are
-// requests, whose handlers count them.
+// Contract describes Relay to the engine: no history, no messages, no limits, and dead letters
+// that are kept for ever. Without tracing only timeouts are reported, since all other transitions
+// are requests, whose handlers count them. The engine copies the job for each reported transition.
 func (r *Relay) Contract() engine.Contract {
 	causes := []job.Cause{job.Expired, job.ExpiredForGood}
 	if r.Tracing.Enabled() {
@@ -78,6 +81,7 @@ func (r *Relay) Contract() engine.Contract {
 }
 
 // Mount binds Relay to its engine and returns the handler of its routes. It is called once.
+// Without version 1 its prefix stays free, and its paths belong to ForgeRun (G-RL-29).
 func (r *Relay) Mount(e *engine.Engine) httpapi.PrefixHandler {
 	r.engine = e
 	router := httpapi.Router{

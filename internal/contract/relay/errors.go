@@ -29,14 +29,21 @@ func errorTable(retryable int) httpapi.ErrorTable {
 	}
 }
 
+// malformed returns the error of a request that cannot be understood, status 400: broken JSON, a
+// missing or mistyped member, a wrong parameter or run id (RL-026, G-RL-07).
 func malformed(msg string) *job.Error { return &job.Error{Kind: job.Malformed, Op: Name, Msg: msg} }
 
+// invalid returns the error of a value that was understood and is beyond a documented limit,
+// status 422: the same request fails whenever it is sent again (RL-028, G-RL-07).
 func invalid(msg string) *job.Error { return &job.Error{Kind: job.Invalid, Op: Name, Msg: msg} }
 
+// errNotFound is the answer to a HEAD for a job that is not stored. The other routes have the
+// engine's error.
 var errNotFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
 
 // sendError writes an error as plain text (RL-031). The text of a server error stays in the log;
-// the client gets only the request id to find it by.
+// the client gets only the request id to find it by. An outage is no such error: its text is sent,
+// with the status on which clients retry.
 func (r *Relay) sendError(c *httpapi.Call, err error) {
 	a := r.errors.Answer(err)
 	msg := cmp.Or(a.Detail, job.KindOf(err).String())
@@ -52,7 +59,8 @@ func (r *Relay) sendError(c *httpapi.Call, err error) {
 	c.Send(a.Status, httpapi.Text, []byte(msg+"\n"))
 }
 
-// kindLabel returns the kind of an error for the metrics.
+// kindLabel returns the label "type" of an error: its kind or, for what package httpapi refuses,
+// its status. Both have few values, so clients cannot create labels without end.
 func kindLabel(err error) string {
 	var refusal *httpapi.StatusError
 	if errors.As(err, &refusal) {

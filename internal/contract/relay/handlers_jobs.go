@@ -13,8 +13,24 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// Each handler reads its parameters, makes one call of the engine and counts what the call has
+// changed. The engine returns after its commit is on stable storage, so what was answered with a
+// status 2xx survives a crash (RL-034). What a handler answers when the job does not exist, or the
+// run is not its current one:
+//
+//	route      engine     no such job or run
+//	enqueue    Submit     –
+//	next       Claim      204 after the wait, if there was one
+//	heartbeat  Heartbeat  404: the worker should stop (RL-054)
+//	requeue    Requeue    202, and nothing is stored (G-RL-02)
+//	complete   Finish     200 (G-RL-03)
+//	delete     Remove     200 (G-RL-03)
+//	exists     Exists     404 (RL-080)
+//	get        Get        404 (RL-082)
+
 // unescapeMember decodes a queue, id or run id in a path. A path with a value that cannot name a
-// job does not exist (G-RL-14, G-RL-27).
+// job does not exist (G-RL-14, G-RL-27). A name has at most as many characters as bytes, so only a
+// long one is counted.
 func unescapeMember(escaped string) (string, bool) {
 	m, ok := httpapi.DecodePathValue(escaped)
 	return m, ok && (len(m) <= maxName || utf8.RuneCountInString(m) <= maxName)
@@ -26,6 +42,7 @@ func unescapeMemberV1(escaped string) (string, bool) {
 	return unescapeMember(strings.ReplaceAll(escaped, "+", "%20"))
 }
 
+// pathJobID returns the identity of the job in the path: its queue is the scope (RL-001).
 func pathJobID(c *httpapi.Call) job.ID {
 	return job.ID{Contract: Name, Scope: c.PathValue("queue"), Key: c.PathValue("id")}
 }
@@ -56,7 +73,9 @@ func queryMode(c *httpapi.Call) (engine.Mode, error) {
 	return 0, malformed("mode must be unique, ignore or replace, not " + strconv.Quote(text))
 }
 
-// numJobs reads how many jobs a poll asks for, at most MaxNumJobs (RL-046, RL-047).
+// numJobs reads how many jobs a poll asks for, at most MaxNumJobs (RL-046, RL-047). The default is
+// 1 (RL-037). A number above MaxNumJobs is no error, since fewer jobs than asked for are always
+// allowed (G-RL-11).
 func (r *Relay) numJobs(c *httpapi.Call) (int, error) {
 	text, given, err := c.Query("num_jobs")
 	if err != nil || !given {
@@ -70,7 +89,8 @@ func (r *Relay) numJobs(c *httpapi.Call) (int, error) {
 	return min(n, r.MaxNumJobs), nil
 }
 
-// POST /v2/queues/jobs?mode=
+// POST /v2/queues/jobs?mode= stores the jobs of an array in one transaction, all of them or none
+// (RL-024). An empty array changes nothing and is accepted as well (RL-025).
 func (r *Relay) enqueue(c *httpapi.Call) error {
 	mode, err := queryMode(c)
 	if err != nil {
@@ -83,6 +103,8 @@ func (r *Relay) enqueue(c *httpapi.Call) error {
 	return r.submit(c, mode, batch)
 }
 
+// submit stores a batch and answers 202 without a body, in either version of the API. Jobs that
+// mode ignore has left as they were are not counted.
 func (r *Relay) submit(c *httpapi.Call, mode engine.Mode, batch []engine.Submission) error {
 	receipt, err := r.engine.Submit(c.Request.Context(), mode, batch)
 	if err != nil {
@@ -93,12 +115,19 @@ func (r *Relay) submit(c *httpapi.Call, mode engine.Mode, batch []engine.Submiss
 	return nil
 }
 
-// maxWait is the longest time that a poll waits, in seconds (G-RL-30).
+// maxWait is the longest time that a poll waits, in seconds (G-RL-30). A longer wait is shortened,
+// and the header Preference-Applied has the number that applies.
 const maxWait = 30
 
 // GET /v2/queues/{queue}/jobs?num_jobs=
 func (r *Relay) next(c *httpapi.Call) error { return r.sendClaimed(c, appendJob) }
 
+// sendClaimed claims up to num_jobs jobs of the queue and answers with them in claim order, or
+// with 204. With the preference wait=N it waits for the first job, and then returns those there
+// are without waiting for more (RL-039, G-RL-30). The engine releases the jobs that it has claimed
+// for a caller who has left meanwhile; if only the answer is lost, their leases expire (G-RL-20).
+//
+// Workers of Relay have no names, so the address of the caller stands for the worker.
 func (r *Relay) sendClaimed(c *httpapi.Call, write func([]byte, *job.Job) []byte) error {
 	n, err := r.numJobs(c)
 	if err != nil {
@@ -129,7 +158,9 @@ func (r *Relay) sendClaimed(c *httpapi.Call, write func([]byte, *job.Job) []byte
 	return nil
 }
 
-// PATCH /v2/queues/{queue}/jobs/{id}/run-id/{run_id}
+// PATCH /v2/queues/{queue}/jobs/{id}/run-id/{run_id} extends the lease by the job's timeout from
+// now on (RL-051). That of a run that has timed out is accepted as long as the timeout was not
+// processed (G-RL-18).
 func (r *Relay) heartbeat(c *httpapi.Call) error {
 	run, err := pathRun(c)
 	if err != nil {
@@ -168,6 +199,9 @@ func readState(c *httpapi.Call) ([]byte, error) {
 }
 
 // PUT /v2/queues/{queue}/jobs/{id}/run-id/{run_id}?mode=
+//
+// The job of the run is deleted and the batch is stored in one transaction (RL-059). After a 409
+// in mode unique the job is running as before, under the same run id (G-RL-01).
 func (r *Relay) requeue(c *httpapi.Call) error {
 	run, err := pathRun(c)
 	if err != nil {
@@ -201,7 +235,8 @@ func (r *Relay) sendRequeued(c *httpapi.Call, id job.ID, batch []engine.Submissi
 	return nil
 }
 
-// DELETE /v2/queues/{queue}/jobs/{id}
+// DELETE /v2/queues/{queue}/jobs/{id} deletes a job whether it is queued or running (RL-071). Its
+// worker finds out with its next heartbeat, which is answered with 404 (RL-073).
 func (r *Relay) remove(c *httpapi.Call) error {
 	id := pathJobID(c)
 	err := r.engine.Remove(c.Request.Context(), id)
@@ -216,7 +251,8 @@ func (r *Relay) remove(c *httpapi.Call) error {
 	return nil
 }
 
-// DELETE /v2/queues/{queue}/jobs/{id}/run-id/{run_id}
+// DELETE /v2/queues/{queue}/jobs/{id}/run-id/{run_id} deletes the job of a run that has succeeded
+// (RL-075).
 func (r *Relay) complete(c *httpapi.Call) error {
 	run, err := pathRun(c)
 	if err != nil {
@@ -251,9 +287,10 @@ func (r *Relay) exists(c *httpapi.Call) error {
 	return nil
 }
 
-// GET /v2/queues/{queue}/jobs/{id}
+// GET /v2/queues/{queue}/jobs/{id} reads a job and claims nothing (RL-082).
 func (r *Relay) get(c *httpapi.Call) error { return r.sendOne(c, appendJob) }
 
+// sendOne answers with the job in the path, in the form that write gives it.
 func (r *Relay) sendOne(c *httpapi.Call, write func([]byte, *job.Job) []byte) error {
 	id := pathJobID(c)
 	found, err := r.engine.Get(c.Request.Context(), id)

@@ -7,7 +7,8 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// POST /v1/queues/jobs
+// POST /v1/queues/jobs has no mode: one job is stored in mode unique, several in mode ignore
+// (G-RL-22).
 func (r *Relay) enqueueV1(c *httpapi.Call) error {
 	batch, err := readJobs(c, v1)
 	if err != nil {
@@ -20,7 +21,9 @@ func (r *Relay) enqueueV1(c *httpapi.Call) error {
 	return r.submit(c, mode, batch)
 }
 
-// PUT /v1/queues/jobs replaces a running job by a new version of itself.
+// PUT /v1/queues/jobs replaces a running job by a new version of itself. The job is found by its
+// queue and id. Like a requeue of version 2 it is accepted and changes nothing if that job is not
+// running.
 func (r *Relay) rescheduleV1(c *httpapi.Call) error {
 	s, err := readJob(c, v1)
 	if err != nil {
@@ -34,7 +37,8 @@ func (r *Relay) rescheduleV1(c *httpapi.Call) error {
 // GET /v1/queues/{queue}/jobs?num_jobs=
 func (r *Relay) nextV1(c *httpapi.Call) error { return r.sendClaimed(c, appendJobV1) }
 
-// PATCH /v1/queues/{queue}/jobs/{id}
+// PATCH /v1/queues/{queue}/jobs/{id} extends the lease of the job's current attempt; 404 if it
+// has none.
 func (r *Relay) heartbeatV1(c *httpapi.Call) error {
 	state, err := readState(c)
 	if err != nil {

@@ -11,8 +11,10 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// maxQueueLabels is how many queues get a label of their own, in the order in which they first have
-// jobs. The others share the label telemetry.OtherQueues.
+// maxQueueLabels is how many queues get a label of their own, in the order in which they first
+// have jobs. The others share the label telemetry.OtherQueues. Each label has ten counters and two
+// histograms, and queues are named by clients, so the number must have a bound. A queue keeps its
+// label until the process ends.
 const maxQueueLabels = 100
 
 // metrics holds the metrics of G-RL-23: the counters of the original, by queue, and the durations
@@ -24,6 +26,7 @@ type metrics struct {
 	requests *prometheus.HistogramVec
 	events   map[string]*prometheus.CounterVec
 
+	// mu guards queues. Requests only read it, except the first one for each queue.
 	mu     sync.RWMutex
 	queues map[string]*queueMetrics
 	other  *queueMetrics
@@ -53,6 +56,8 @@ var eventNames = map[string]string{
 	"exhausted": "Jobs that used up their retries.",
 }
 
+// newMetrics registers all metrics. Those by queue have no series but that of the other queues
+// until a queue has jobs.
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	all := telemetry.NewMetrics(r)
 	buckets := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
@@ -145,7 +150,8 @@ func (m *metrics) countSubmitted(batch []engine.Submission, existing []int) {
 	}
 }
 
-// countClaimed counts claimed jobs and observes how long they were due.
+// countClaimed counts claimed jobs and observes how long they were due. A job whose run_at lies
+// before its creation is due from its creation on.
 func (m *metrics) countClaimed(queue string, jobs []*job.Job) {
 	q := m.queue(queue)
 	q.fetched.Add(float64(len(jobs)))

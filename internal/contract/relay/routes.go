@@ -19,7 +19,10 @@ var (
 	numJobsOnly = []string{"num_jobs"}
 )
 
-// routes lists the routes of version 2. The GET of next claims jobs, so it mutates.
+// routes lists the routes of version 2. The GET of next claims jobs, so it mutates. A HEAD on its
+// path is a 405, as it must not claim anything (G-RL-19), and no answer about jobs may be kept by
+// a cache. A route that changes something refuses query parameters that it does not list, so that
+// a misspelt one is not ignored.
 func (r *Relay) routes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: "/v2/queues/jobs", Action: "enqueue", Handle: r.enqueue,

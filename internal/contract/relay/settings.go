@@ -13,6 +13,9 @@ type Settings struct {
 }
 
 // Group declares the settings.
+//
+// Timeouts need no setting: each job has its own, and maintenance finds expired leases within a
+// second (G-RL-28).
 func (s *Settings) Group() *setting.Group {
 	return &setting.Group{Name: Name, Listen: &s.Listen, Token: &s.Token, Keys: []setting.Key{
 		setting.ListenKey(Name, "Relay", &s.Listen),

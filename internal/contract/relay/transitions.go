@@ -10,7 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// onTransitions traces transitions, and counts and logs timeouts, which no handler sees.
+// onTransitions traces transitions, and counts and logs timeouts, which no handler sees. The
+// engine calls it after the commit, on the node that has committed, so the sum over all nodes
+// counts each timeout once (RL-093). It must not block.
 func (r *Relay) onTransitions(moves []engine.Moved) {
 	for i := range moves {
 		m := &moves[i]

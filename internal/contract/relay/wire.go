@@ -62,6 +62,7 @@ type wireJob struct {
 	queue, id, timeout, maxRetries, payload, state, runAt []byte
 }
 
+// read takes the members of a checked object. Their values are parts of raw and keep it in memory.
 func (w *wireJob) read(raw []byte) {
 	for name, value := range strictjson.Members(raw) {
 		switch string(name) {
@@ -83,7 +84,8 @@ func (w *wireJob) read(raw []byte) {
 	}
 }
 
-// readJobs reads a body that is an array of jobs.
+// readJobs reads a body that is an array of jobs. Each job carries the trace of the request, to
+// which the spans of its attempts are added later.
 func readJobs(c *httpapi.Call, v version) ([]engine.Submission, error) {
 	body, err := c.JSONBody()
 	if err != nil {
@@ -100,7 +102,7 @@ func readJobs(c *httpapi.Call, v version) ([]engine.Submission, error) {
 	return batch, nil
 }
 
-// readJob reads a body that is one job.
+// readJob reads a body that is one job, as version 1 sends it to reschedule.
 func readJob(c *httpapi.Call, v version) (s engine.Submission, err error) {
 	body, err := c.JSONBody()
 	if err != nil {
@@ -128,6 +130,8 @@ func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
 		return nil, malformed(fmt.Sprintf("the body is of type %s and must be an array of jobs",
 			kind))
 	}
+	// The capacity is a guess that saves copies of a growing batch. It is bounded, since a body
+	// may hold fewer jobs than its length suggests.
 	const smallJob = 128 // bytes
 	batch := make([]engine.Submission, 0, min(1+len(body)/smallJob, 1000))
 	var limitErr *job.Error
@@ -151,7 +155,8 @@ func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
 	return batch, nil
 }
 
-// jobIndexError returns the error of a job with its index in the batch.
+// jobIndexError returns the error of a job with its index in the batch, counted from 0. The kind
+// stays, and with it the status of the answer.
 func jobIndexError(err error, i int) *job.Error {
 	msg := job.KindOf(err).String()
 	var e *job.Error
@@ -162,7 +167,9 @@ func jobIndexError(err error, i int) *job.Error {
 		Msg: fmt.Sprintf("job %d: %s", i, msg)}
 }
 
-// decodeJob reads one job of a text that is valid JSON.
+// decodeJob reads one job of a text that is valid JSON. A missing or mistyped member counts before
+// a value beyond a limit, whatever their order (mostSevere). A run_at in the past is kept: it puts
+// the job before younger ones (RL-041). A state of null is none. With an error j is unchanged.
 func decodeJob(raw []byte, v version, j *job.Job) error {
 	if kind := strictjson.KindOf(raw); kind != strictjson.KindObject {
 		return malformed(fmt.Sprintf("a job must be an object and this is of type %s", kind))
@@ -207,7 +214,8 @@ func mostSevere(errs ...error) error {
 	return first
 }
 
-// readName reads a queue or id (RL-002, RL-003, G-RL-14, G-RL-27).
+// readName reads a queue or id (RL-002, RL-003, G-RL-14, G-RL-27). U+0000 and lone surrogates are
+// invalid, as no database stores them.
 func readName(what string, raw []byte) (string, error) {
 	if raw == nil {
 		return "", malformed(what + " is missing")
@@ -226,7 +234,8 @@ func readName(what string, raw []byte) (string, error) {
 	return text, nil
 }
 
-// readTimeout reads the lease of a job's attempts (RL-004).
+// readTimeout reads the lease of a job's attempts (RL-004). An attempt with a timeout of 0 expires
+// with the next check for expired leases (RL-090).
 func readTimeout(raw []byte) (time.Duration, error) {
 	if raw == nil {
 		return 0, malformed("timeout is missing")
@@ -245,6 +254,8 @@ func readRunLimit(raw []byte) (int, error) {
 	return int(retries) + 1, err
 }
 
+// readInteger reads an integer within limits. Anything but an integer is malformed, one beyond the
+// limits invalid, however many digits it has.
 func readInteger(what string, raw []byte, minValue, maxValue int64) (int64, error) {
 	n, err := readClampedInteger(what, raw)
 	if err != nil {
@@ -257,7 +268,8 @@ func readInteger(what string, raw []byte, minValue, maxValue int64) (int64, erro
 }
 
 // readRunAt reads when a job is due; the zero time stands for now (RL-011). A run_at that is the
-// zero time itself becomes the microsecond after it.
+// zero time itself becomes the microsecond after it. Fractions of a second are kept to the
+// microsecond (RL-014).
 func readRunAt(raw []byte) (time.Time, error) {
 	if raw == nil || strictjson.IsNull(raw) {
 		return time.Time{}, nil
@@ -272,9 +284,12 @@ func readRunAt(raw []byte) (time.Time, error) {
 	return at, nil
 }
 
+// null is the JSON value of what is not set. It must not be changed.
 var null = []byte("null")
 
 // appendJob writes a job in the form of version 2, with the members in the document's order.
+// Members without a value are null and not left out (RL-083). FailedAttempts counts timeouts alone
+// (RL-092).
 func appendJob(b []byte, j *job.Job) []byte {
 	b = append(b, `{"queue":`...)
 	b = strictjson.AppendString(b, j.ID.Scope)
@@ -299,7 +314,8 @@ func appendJob(b []byte, j *job.Job) []byte {
 	return append(b, '}')
 }
 
-// appendJobV1 writes a job in the form of version 1.
+// appendJobV1 writes a job in the form of version 1, which has no run_id, created_at and
+// retries_remaining, and −1 for no limit of retries (G-RL-29).
 func appendJobV1(b []byte, j *job.Job) []byte {
 	b = append(b, `{"id":`...)
 	b = strictjson.AppendString(b, j.ID.Key)
@@ -336,6 +352,7 @@ func appendRaw(b, raw []byte) []byte {
 	return append(b, raw...)
 }
 
+// appendRun writes a run id as a UUID in lower case, and null for none (RL-010).
 func appendRun(b []byte, r job.RunID) []byte {
 	if r.IsZero() {
 		return append(b, null...)
@@ -349,10 +366,12 @@ func appendRun(b []byte, r job.RunID) []byte {
 	return append(b, '"')
 }
 
-// buffers holds the buffers of answers that have been sent.
+// buffers holds the buffers of answers that have been sent. Answers to polls are many and of
+// similar size, so a buffer fits the next one.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// maxPooledBuffer is the largest buffer that is kept for another answer.
+// maxPooledBuffer is the largest buffer that is kept for another answer. A larger one, of a job
+// with a large payload, is left to the garbage collector.
 const maxPooledBuffer = 256 << 10
 
 func sendJobs(c *httpapi.Call, jobs []*job.Job, write func([]byte, *job.Job) []byte) {
@@ -372,6 +391,8 @@ func sendJob(c *httpapi.Call, j *job.Job, write func([]byte, *job.Job) []byte) {
 	send(c, func(b []byte) []byte { return write(b, j) })
 }
 
+// send answers 200 with the JSON that write appends to a buffer. The buffer is used again as soon
+// as Send has returned.
 func send(c *httpapi.Call, write func([]byte) []byte) {
 	p := buffers.Get().(*[]byte)
 	b := write((*p)[:0])

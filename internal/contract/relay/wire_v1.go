@@ -88,6 +88,8 @@ func readOtherRunAtV1(raw []byte) (time.Time, error) {
 	return at, nil
 }
 
+// parseTimeV1 tries the layouts in their order and takes the first that fits the whole text; false
+// if none does. A text of digits alone counts from 1970 (parseEpoch).
 func parseTimeV1(text string) (time.Time, bool) {
 	if strings.Trim(text, "0123456789") == "" {
 		return parseEpoch(text)
