@@ -15,6 +15,18 @@ import (
 	"time"
 )
 
+// The parent (processor.go) and the child exchange:
+//
+//	arguments   the limits and the sizes (task)
+//	stdin       the original
+//	directory   the current one, where the child creates the files of the variants
+//	stdout      one report in JSON
+//	stderr      a text for the Error, if there is no report
+//	exit code   0 with a report, also with one that has an Error
+//
+// A picture that cannot be decoded is a regular result and has a report. Without one something
+// else went wrong, such as a full disk or the end of the memory, and another attempt may succeed.
+
 // report is the result of the child, which it writes to its standard output before it exits.
 type report struct {
 	Info     Info
@@ -28,7 +40,7 @@ type task struct {
 	sizes  []int // ascending, without duplicates
 }
 
-// args are the command line arguments of the child.
+// args are the command line arguments of the child. parseTask reads them.
 func (t task) args() []string {
 	var sizes []string
 	for _, s := range t.sizes {
@@ -39,6 +51,8 @@ func (t task) args() []string {
 		"-time", t.limits.Timeout.String(), "-sizes", strings.Join(sizes, ",")}
 }
 
+// parseTask reads what args wrote. It refuses anything else, as a missing limit must not become no
+// limit.
 func parseTask(args []string) (task, error) {
 	var t task
 	flags := flag.NewFlagSet("picture", flag.ContinueOnError)
@@ -64,6 +78,8 @@ func parseTask(args []string) (task, error) {
 	return t, checkSizes(t.sizes)
 }
 
+// checkSizes refuses sizes beyond MaxSize and MaxSizes, and none at all. The parent and the child
+// both call it.
 func checkSizes(sizes []int) error {
 	if len(sizes) == 0 || len(sizes) > MaxSizes || slices.Min(sizes) < 1 ||
 		slices.Max(sizes) > MaxSize {
@@ -96,7 +112,8 @@ func Child(in io.Reader, out io.Writer, args []string) int {
 	return 0
 }
 
-// startTask parses the task and applies its limits to this process.
+// startTask parses the task and applies its limits to this process. The limits hold before the
+// first byte of the picture is read.
 func startTask(args []string) (task, error) {
 	t, err := parseTask(args)
 	if err != nil {
@@ -105,6 +122,8 @@ func startTask(args []string) (task, error) {
 	return t, applyLimits(t.limits)
 }
 
+// run makes the variants in the current directory. Its errors are of the type Error if the picture
+// is the reason. Width and height of the Info are those of the upright picture; Peak is not set.
 func (t task) run(in io.Reader) (Info, []Variant, error) {
 	data, err := readAll(in)
 	if err != nil {
@@ -129,7 +148,8 @@ func (t task) run(in io.Reader) (Info, []Variant, error) {
 	return info, variants, nil
 }
 
-// readAll reads a file, into a buffer of exactly its size if that is known.
+// readAll reads a file, into a buffer of exactly its size if that is known: a buffer that grows
+// would take more of the limited memory.
 func readAll(in io.Reader) ([]byte, error) {
 	f, ok := in.(fs.File)
 	if !ok {
@@ -164,7 +184,9 @@ func (h *header) variants(r *raster, sizes []int) ([]Variant, error) {
 	return made, nil
 }
 
-// variant makes the file of a picture whose longer side is side.
+// variant makes the file of a picture whose longer side is side. Both sides are rounded to whole
+// pixels and have at least one. The file must not exist; if variant fails it may be incomplete,
+// and the caller of Run removes it with the work directory.
 func (h *header) variant(v *Variant, r *raster, side int, mime string) error {
 	longer := max(r.width, r.height)
 	shrink := func(n int) int { return max(1, (n*side+longer/2)/longer) }
@@ -185,6 +207,8 @@ func (h *header) variant(v *Variant, r *raster, side int, mime string) error {
 	return f.Close()
 }
 
+// fileName returns the name of the file of a variant by its longer side and type. The parent
+// accepts no other name from the child (report.check).
 func fileName(side int, mime string) string {
 	if mime == "image/jpeg" {
 		return strconv.Itoa(side) + ".jpg"

@@ -12,7 +12,8 @@ import (
 )
 
 // isolateProcess starts the command in a process group of its own. The kernel kills it when this
-// process ends, and the end of the command's context kills the whole group.
+// process ends, and the end of the command's context kills the whole group. It is called before
+// the command starts.
 func isolateProcess(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -20,7 +21,8 @@ func isolateProcess(cmd *exec.Cmd) {
 
 // applyLimits sets the limits that the kernel enforces on this process: writable memory, processor
 // time, the size and the number of files, and no core dump. Processor time counts on every
-// processor and so exceeds the timeout of the parent; the limit only stops an orphan.
+// processor and so exceeds the timeout of the parent; the limit only stops an orphan. After an
+// error some of the limits may be set, so the process must end.
 func applyLimits(l Limits) error {
 	seconds := uint64(l.Timeout.Seconds()+1) * uint64(runtime.NumCPU())
 	for resource, limit := range map[int]uint64{

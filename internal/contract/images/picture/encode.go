@@ -13,7 +13,8 @@ import (
 // jpegQuality is the quality of variants. At their sizes the loss is hardly visible.
 const jpegQuality = 80
 
-// output is the type of the variants of an original (G-IP-18).
+// output is the type of the variants of an original (G-IP-18). The raster decides about a WebP:
+// one that has an alpha channel and no transparent pixel counts as opaque.
 func (h *header) output(r *raster) string {
 	if h.format.mime == "image/jpeg" || (h.format.mime == "image/webp" && !r.planes[0].alpha) {
 		return "image/jpeg"
@@ -22,7 +23,8 @@ func (h *header) output(r *raster) string {
 }
 
 // encode writes the raster as a picture with the colour profile of the original and no other
-// metadata.
+// metadata. Profiles and the chunks of pngColour follow the first marker of a JPEG and the first
+// chunk of a PNG, IHDR, which has 25 bytes.
 func (h *header) encode(w io.Writer, r *raster, mime string) error {
 	to := bufio.NewWriter(w)
 	var err error
@@ -57,13 +59,15 @@ func (r *raster) image() image.Image {
 
 // spliceWriter inserts extra bytes at an offset of what is written through it. The encoders cannot
 // write a profile themselves.
+//
+//	bytes written:  [0, offset) ─► w    extra ─► w    [offset, …) ─► w
 type spliceWriter struct {
 	w      io.Writer
 	offset int
 	extra  []byte
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. The number of bytes that it returns does not include the extra ones.
 func (s *spliceWriter) Write(b []byte) (int, error) {
 	n := min(s.offset, len(b))
 	s.offset -= n
@@ -80,7 +84,9 @@ func (s *spliceWriter) Write(b []byte) (int, error) {
 	return n + rest, err
 }
 
-// jpegProfile splits a profile into JPEG segments.
+// jpegProfile splits a profile into JPEG segments. A segment has at most 65,535 bytes: its length,
+// the prefix, the number of the part from 1, the number of parts, and the part. As checkProfile
+// bounds profiles, the numbers fit into a byte.
 func jpegProfile(profile []byte) []byte {
 	const maxPart = 0xffff - 2 - 14
 	var to []byte

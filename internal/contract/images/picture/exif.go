@@ -30,7 +30,10 @@ const (
 )
 
 // exifOrientation reads the orientation from EXIF data. Malformed data or an unknown value means
-// upright; the picture is not refused because of it.
+// upright; the picture is not refused because of it. EXIF data is a TIFF file: the byte order, the
+// offset of the first directory, and there the number of entries of 12 bytes each (tag, type,
+// count, value). Only that directory is read; offsets that lead outside of the data truncate the
+// reader.
 func exifOrientation(tiff []byte) orientation {
 	var order binary.ByteOrder = binary.BigEndian
 	switch {

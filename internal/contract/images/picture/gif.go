@@ -2,7 +2,11 @@ package picture
 
 import "encoding/binary"
 
-// readGIF walks all blocks up to the trailer and counts the frames.
+// readGIF walks all blocks up to the trailer and counts the frames, which the limit on pixels
+// includes although only the first one is decoded. A file without a trailer is truncated, and
+// bytes after the trailer are ignored.
+//
+//	"GIF89a"  width, height, flags, …  colour table  { extension | image }*  trailer
 func readGIF(data []byte) (header, error) {
 	c := byteReader{remaining: data[6:]}
 	width, height := c.uint16(binary.LittleEndian), c.uint16(binary.LittleEndian)

@@ -13,6 +13,12 @@ import (
 	"golang.org/x/image/webp"
 )
 
+// A file goes through these steps before it is decoded:
+//
+//	magic    the format, by the first bytes; what was declared does not count (G-IP-17)
+//	read     the structure of the file, and what stands in its headers
+//	check    the limit on pixels, and that the decoder reads the same dimensions
+
 // header is what the headers of a file say about its picture, before anything is decoded.
 type header struct {
 	format        *format
@@ -25,7 +31,8 @@ type header struct {
 	frame         image.Rectangle // the position of still in the picture
 }
 
-// format is a type of picture that can be read.
+// format is a type of picture that can be read: magic detects it, read is the strict reader of
+// this package, config and decode are those of the decoder.
 type format struct {
 	mime   string
 	magic  func(data []byte) bool
@@ -46,6 +53,7 @@ var formats = []format{
 		webp.DecodeConfig, webp.Decode},
 }
 
+// startsWith returns a function for format.magic.
 func startsWith(s string) func([]byte) bool {
 	return func(b []byte) bool { return bytes.HasPrefix(b, []byte(s)) }
 }
@@ -56,7 +64,8 @@ var (
 )
 
 // readHeader detects the format of a file by its first bytes and refuses files that must not be
-// decoded. It decodes nothing, and its cost does not depend on the dimensions in the headers.
+// decoded. It decodes nothing, and its cost does not depend on the dimensions in the headers. Its
+// errors are of the type Error. The header may share memory with data.
 func readHeader(data []byte, limit int64) (header, error) {
 	for i := range formats {
 		f := &formats[i]
@@ -74,7 +83,8 @@ func readHeader(data []byte, limit int64) (header, error) {
 }
 
 // check compares the header with the limit, and with the dimensions that the decoder itself reads:
-// if the two differed, the decoder could need more memory than the limit allows.
+// if the two differed, the decoder could need more memory than the limit allows. The limit is
+// divided by the frames, as the product of all three could overflow.
 func (h *header) check(limit int64) error {
 	if h.width <= 0 || h.height <= 0 || h.frames <= 0 {
 		return errorf(DecodeError, "%s: a picture of %d × %d pixels in %d frames", h.format.mime,
@@ -97,7 +107,8 @@ func (h *header) check(limit int64) error {
 	return nil
 }
 
-// decodeError classifies the errors of decoders.
+// decodeError classifies the errors of decoders. GIF and WebP have no type for what a decoder
+// lacks, so such a file counts as one that cannot be decoded.
 func decodeError(mime string, err error) error {
 	var j jpeg.UnsupportedError
 	var p png.UnsupportedError
@@ -119,6 +130,9 @@ type byteReader struct {
 	truncated bool
 }
 
+// take returns the next n bytes, or nil and sets truncated if there are fewer. A negative n, from
+// a length that is too small or too large, counts as too many. The bytes are a part of the data,
+// with no capacity behind them.
 func (c *byteReader) take(n int) []byte {
 	if n < 0 || n > len(c.remaining) {
 		c.truncated, c.remaining = true, nil

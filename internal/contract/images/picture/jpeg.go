@@ -18,7 +18,10 @@ var (
 	iccPrefix  = []byte("ICC_PROFILE\x00")
 )
 
-// readJPEG reads the segments up to the first scan.
+// readJPEG reads the segments up to the first scan; what follows is left to the decoder. Of
+// several frames and EXIF segments the first one counts.
+//
+//	FF D8  { FF marker  length  segment }*  FF DA  scan …
 func readJPEG(data []byte) (header, error) {
 	c := byteReader{remaining: data[2:]}
 	var width, height, components int
@@ -63,7 +66,9 @@ func readJPEG(data []byte) (header, error) {
 	return h, nil
 }
 
-// nextMarker skips to the next marker. Like the decoder it ignores bytes between segments.
+// nextMarker skips to the next marker. Like the decoder it ignores bytes between segments. FF 00
+// is a byte of data and not a marker, and a marker may follow any number of FF. At the end of the
+// data it returns 0 and the reader is truncated.
 func nextMarker(c *byteReader) byte {
 	for !c.truncated {
 		if c.byte() != 0xff {
@@ -91,6 +96,8 @@ type iccParts struct {
 	count byte
 }
 
+// add keeps a part, which begins with its number and the number of parts. Of a repeated number the
+// last one counts.
 func (p *iccParts) add(segment []byte) {
 	if len(segment) < 2 {
 		return
@@ -98,6 +105,8 @@ func (p *iccParts) add(segment []byte) {
 	p.parts[segment[0]], p.count = segment[2:], segment[1]
 }
 
+// join returns the profile, nil if there is none or a part is missing, and the picture then
+// has none. The number of parts is that of the last segment.
 func (p *iccParts) join() []byte {
 	var profile []byte
 	for i := 1; i <= int(p.count); i++ {

@@ -27,7 +27,9 @@ func catmullRom(x float64) float64 {
 
 // tapsFor returns the taps of n result samples, which cover the length to, over cols source
 // samples, which cover the length from. If flipped, the first result sample is at the end of the
-// source.
+// source. When the result is smaller the kernel is widened by the same factor, so that every
+// source sample counts; at the edges it is cut off, and the remaining weights are scaled to a sum
+// of 1.
 func tapsFor(n int, to float64, cols int, from float64, flipped bool) []taps {
 	all := make([]taps, n)
 	scale := from / to
@@ -54,6 +56,7 @@ func tapsFor(n int, to float64, cols int, from float64, flipped bool) []taps {
 }
 
 // fixed converts weights to fixed-point numbers and adds the rounding error to the largest one.
+// Weights of zero at both ends are dropped, which leaves fewer samples to add.
 func fixed(first int, weights []float64, sum float64) taps {
 	t := taps{first, make([]int32, len(weights))}
 	rest, largest := int32(1<<weightBits), 0

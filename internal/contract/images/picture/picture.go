@@ -66,6 +66,7 @@ func (e *Error) Error() string { return e.Type + ": " + e.Msg }
 // permanentTypes are the types that depend on the bytes alone, not on the load of the machine.
 var permanentTypes = map[string]bool{DecodeError: true, TooLarge: true, Unsupported: true}
 
+// errorf returns an Error of one of the types above; the type alone says whether it is final.
 func errorf(kind, format string, args ...any) *Error {
 	return &Error{Type: kind, Final: permanentTypes[kind], Msg: fmt.Sprintf(format, args...)}
 }

@@ -14,7 +14,10 @@ const pngSignature = "\x89PNG\r\n\x1a\n"
 // are copied to variants: with a fixed length they can hold nothing else.
 var pngColour = map[string]int{"gAMA": 4, "cHRM": 32, "sRGB": 1, "cICP": 4}
 
-// readPNG reads the chunks of the whole file, as the orientation may follow the pixels.
+// readPNG reads the chunks of the whole file, as the orientation may follow the pixels. The frames
+// of an animated PNG are counted by what acTL announces; the decoder reads the default image
+// alone. Of a chunk that is repeated the last one counts, but all copies of those of pngColour are
+// kept.
 func readPNG(data []byte) (header, error) {
 	c := byteReader{remaining: data[len(pngSignature):]}
 	var h header

@@ -25,13 +25,17 @@ type Processor struct {
 	Limits  Limits
 }
 
+// Run believes a report only as far as it can be checked: its length is bounded, and it is compared
+// with the task and with the files there are. What the variants show is up to the child.
+
 // originalName is the name of the copy in the work directory.
 const originalName = "original"
 
 // Run makes a variant of the original for each size and writes them to workDir. This must be an
 // empty directory that is used for nothing else, and the caller removes it also after an error.
 // Sizes are 1 to MaxSize, at most MaxSizes of them; duplicates are merged, and variants are in
-// ascending order. No child is left when Run returns, and none outlives this process.
+// ascending order. No child is left when Run returns, and none outlives this process. Errors: an
+// Error about the picture, the cause of ctx if that has ended, and those of the disk and of from.
 func (p *Processor) Run(ctx context.Context, from io.Reader, sizes []int, workDir string) (Info,
 	[]Variant, error) {
 	t := task{limits: p.Limits, sizes: slices.Compact(slices.Sorted(slices.Values(sizes)))}
@@ -56,6 +60,7 @@ func (p *Processor) Run(ctx context.Context, from io.Reader, sizes []int, workDi
 	return r.Info, r.Variants, nil
 }
 
+// validate refuses a Processor that lacks its command or one of its limits.
 func (p *Processor) validate() error {
 	switch {
 	case len(p.Command) == 0:
@@ -81,7 +86,9 @@ func copyTo(path string, from io.Reader) (*os.File, error) {
 	return f, nil
 }
 
-// runChild runs the child and returns its report, or an Error if it ended without one.
+// runChild runs the child and returns its report, or an Error if it ended without one. The end of
+// ctx counts before the timeout, and both before the exit of the child, which either of them
+// kills. The environment is empty, so no secret of the server reaches the child.
 func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir string) (report,
 	error) {
 	limited, cancel := context.WithTimeout(ctx, p.Limits.Timeout)
@@ -122,7 +129,8 @@ func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir s
 var outOfMemoryMessages = []string{"out of memory", "cannot allocate memory",
 	"SIGSEGV: segmentation violation\nPC="}
 
-// childError says why a child ended without a report.
+// childError says why a child ended without a report. The first line of its standard error goes
+// into the message.
 func childError(err error, stderr string) error {
 	line, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")
 	for _, words := range outOfMemoryMessages {
@@ -163,7 +171,8 @@ func (r *report) check(t task, workDir string) error {
 	return nil
 }
 
-// headBuffer keeps the first bytes of what is written to it and drops the others.
+// headBuffer keeps the first bytes of what is written to it and drops the others. It never fails,
+// so that the child is not stopped by a closed pipe in the middle of its work.
 type headBuffer struct {
 	bytes.Buffer
 	max int

@@ -7,6 +7,14 @@ import (
 	"image/color"
 )
 
+// What a decoder returns becomes a raster without a conversion where possible: a JPEG is resampled
+// in the planes that it has (docs/decisions/0024-pictures.md).
+//
+//	Gray, Gray16           one plane of grey
+//	YCbCr                  three planes, chroma subsampled as in the file
+//	all others             one plane of red, green, blue and alpha
+//	part of the canvas     the same, with transparent pixels around it
+
 // raster is a decoded picture in the form that is resampled: one plane of grey, three planes of Y,
 // Cb and Cr, or one plane of four channels.
 type raster struct {
@@ -38,7 +46,8 @@ func (h *header) decode() (*raster, error) {
 }
 
 // newRaster makes a raster of the size of canvas with img at the given point. The raster may share
-// memory with img, which must not be used afterwards.
+// memory with img, which must not be used afterwards. A picture without a transparent pixel counts
+// as one without alpha.
 func newRaster(img image.Image, canvas image.Rectangle, at image.Point) (*raster, error) {
 	r := &raster{width: canvas.Dx(), height: canvas.Dy()}
 	if img.Bounds().Sub(img.Bounds().Min).Add(at) == canvas {
@@ -92,6 +101,8 @@ func (p *plane) transparent() bool {
 	return false
 }
 
+// subsampling returns how many columns and rows share one sample of chroma; false for a ratio that
+// is not known here.
 func subsampling(ratio image.YCbCrSubsampleRatio) (sx, sy int, ok bool) {
 	switch ratio {
 	case image.YCbCrSubsampleRatio444:
@@ -110,7 +121,8 @@ func subsampling(ratio image.YCbCrSubsampleRatio) (sx, sy int, ok bool) {
 	return 0, 0, false
 }
 
-// fourChannels converts a picture to red, green, blue and alpha, in place if possible.
+// fourChannels converts a picture to red, green, blue and alpha, in place if possible. Where alpha
+// is false, every pixel is opaque.
 func fourChannels(img image.Image) (pix []byte, stride int, alpha bool, err error) {
 	switch m := img.(type) {
 	case *image.NRGBA:

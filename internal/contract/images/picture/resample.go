@@ -64,6 +64,7 @@ func (p *plane) half(x, y bool) plane {
 	return to
 }
 
+// row returns the samples of a row, without the rest of the stride.
 func (p *plane) row(y int) []byte {
 	return p.pix[y*p.stride:][: p.cols*p.channels : p.cols*p.channels]
 }
@@ -83,7 +84,8 @@ func halve(out, upper, lower []byte, sx, channels, row int) {
 	}
 }
 
-// halveAlpha is halve for pixels with alpha: the weight of a colour is its alpha.
+// halveAlpha is halve for pixels with alpha: the weight of a colour is its alpha. So the colour of
+// transparent pixels, which is arbitrary, does not reach their neighbours.
 func halveAlpha(out, upper, lower []byte, sx int) {
 	for i := 0; i < len(out); i += 4 {
 		left := i * sx
@@ -108,7 +110,8 @@ func halveAlpha(out, upper, lower []byte, sx int) {
 	}
 }
 
-// sampleBits is the precision of samples between the two passes, without the sign.
+// sampleBits is the precision of samples between the two passes, without the sign. With weights of
+// weightBits, negative ones included, the sums of both passes fit into an int32.
 const sampleBits = 15
 
 // resample makes a plane of the given shape. For each row of the result it combines rows of the
@@ -172,6 +175,8 @@ func addRows(sums []int32, a, b, c, d []byte, w []int32) {
 	}
 }
 
+// addAlphaRow adds a weighted row of pixels. Colours are multiplied with their alpha, and alpha
+// with 255, so all four have the same scale.
 func addAlphaRow(sums []int32, row []byte, w int32) {
 	for ; len(row) >= 4 && len(sums) >= 4; row, sums = row[4:], sums[4:] {
 		a := w * int32(row[3])
@@ -182,6 +187,7 @@ func addAlphaRow(sums []int32, row []byte, w int32) {
 	}
 }
 
+// scaleDown divides by a power of two and rounds to the nearest number.
 func scaleDown(sums []int32, bits int) {
 	half := int32(1) << (bits - 1)
 	for x, s := range sums {
@@ -192,6 +198,8 @@ func scaleDown(sums []int32, bits int) {
 // toByte is the shift that makes a byte of a weighted sum of samples.
 const toByte = weightBits + sampleBits - 8
 
+// resampleColumns makes a row of the result from a row of sums, for planes of one channel. The
+// kernel has negative weights, so results are clamped.
 func resampleColumns(out []byte, samples []int32, columns []taps) {
 	for x := range out {
 		t := &columns[x]
@@ -204,6 +212,7 @@ func resampleColumns(out []byte, samples []int32, columns []taps) {
 	}
 }
 
+// resamplePixels is resampleColumns for pixels of four channels.
 func resamplePixels(out []byte, samples []int32, columns []taps, alpha bool) {
 	for x := range columns {
 		t := &columns[x]
@@ -254,7 +263,8 @@ func (p *plane) transposed() plane {
 	return to
 }
 
-// parallel divides n rows among the processors.
+// parallel divides n rows among the processors and returns when all calls of fn have returned.
+// Each gets a range of its own, and no result depends on how many there are.
 func parallel(n int, fn func(from, end int)) {
 	workers := min(n, runtime.GOMAXPROCS(0))
 	var wg sync.WaitGroup

@@ -12,6 +12,8 @@ const (
 )
 
 // webpFrame is one picture in a WebP: its pixels and, for lossy ones, a separate alpha channel.
+//
+// The slices are parts of the file.
 type webpFrame struct {
 	kind   string // "VP8 " or "VP8L"
 	pixels []byte
@@ -29,7 +31,12 @@ func (f *webpFrame) add(kind string, body []byte) {
 }
 
 // readWebP reads the chunks and makes a file of the first frame for the decoder, which cannot read
-// animations and refuses a picture whose alpha flag contradicts its chunks.
+// animations and refuses a picture whose alpha flag contradicts its chunks. The forms of a file
+// are:
+//
+//	RIFF  VP8 | VP8L                                   lossy or lossless, without metadata
+//	RIFF  VP8X  [ICCP]  [ALPH]  VP8 | VP8L  [EXIF]     with a canvas
+//	RIFF  VP8X  [ICCP]  ANIM  { ANMF }*  [EXIF]        animated, the frames inside of ANMF
 func readWebP(data []byte) (header, error) {
 	c := byteReader{remaining: data[4:]}
 	body := byteReader{remaining: c.take(c.uint32(binary.LittleEndian))}
@@ -73,7 +80,8 @@ func readWebP(data []byte) (header, error) {
 	return h, h.finish(&frame)
 }
 
-// addAnimationFrame counts the frames of an animation and keeps the first.
+// addAnimationFrame counts the frames of an animation and keeps the first. A frame has its place
+// in the canvas, and inside of it the same chunks as a still picture.
 func (h *header) addAnimationFrame(chunk []byte, frame *webpFrame) error {
 	h.frames++
 	if h.frames != 1 {
@@ -108,7 +116,8 @@ func (h *header) finish(f *webpFrame) error {
 	return nil
 }
 
-// size reads the dimensions from the first bytes of the frame's pixels.
+// size reads the dimensions from the first bytes of the frame's pixels. Both kinds have a
+// signature; ok reports that it is there.
 func (f *webpFrame) size() (width, height int, ok bool) {
 	p := f.pixels
 	switch {
@@ -122,7 +131,8 @@ func (f *webpFrame) size() (width, height int, ok bool) {
 	return 0, 0, false
 }
 
-// file makes a WebP file of this frame alone.
+// file makes a WebP file of this frame alone. The header VP8X is needed for alpha only, and has no
+// other flag.
 func (f *webpFrame) file(width, height int) []byte {
 	b := []byte("RIFF\x00\x00\x00\x00WEBP")
 	if f.kind == "VP8 " && f.alpha != nil {
@@ -138,7 +148,8 @@ func (f *webpFrame) file(width, height int) []byte {
 	return b
 }
 
-// eachChunk calls fn for each chunk of a RIFF list.
+// eachChunk calls fn for each chunk of a RIFF list. A chunk of odd length is followed by one byte
+// of padding, which the last one may lack.
 func eachChunk(c *byteReader, fn func(kind string, body []byte) error) error {
 	for len(c.remaining) > 0 {
 		kind := string(c.take(4))
@@ -157,6 +168,7 @@ func eachChunk(c *byteReader, fn func(kind string, body []byte) error) error {
 	return nil
 }
 
+// appendRIFF appends a chunk with its length and padding.
 func appendRIFF(to []byte, kind string, body []byte) []byte {
 	to = binary.LittleEndian.AppendUint32(append(to, kind...), uint32(len(body)))
 	to = append(to, body...)
