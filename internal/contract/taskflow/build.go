@@ -35,7 +35,8 @@ func Define() *contract.Definition {
 		}}
 }
 
-// Offer is what TaskFlow offers the process.
+// Offer is what TaskFlow offers the process. Run executes the jobs of queues with a handler,
+// Workers offers those of all other queues to remote workers.
 func (t *TaskFlow) Offer() *contract.Contract {
 	workers := t.RemoteWorkers()
 	return &contract.Contract{

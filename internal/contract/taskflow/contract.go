@@ -40,6 +40,7 @@ type Config struct {
 	Runner Runner // required if a queue has a handler
 }
 
+// validate names the first member that is missing or out of range.
 func (c *Config) validate() error {
 	switch {
 	case c.Log == nil || c.Registry == nil || c.Now == nil || c.Random == nil:
@@ -67,7 +68,7 @@ type TaskFlow struct {
 	bound atomic.Pointer[engine.Engine]
 }
 
-// New checks the config and registers the metrics.
+// New checks the config and registers the metrics. It starts nothing.
 func New(c Config) (*TaskFlow, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -78,7 +79,9 @@ func New(c Config) (*TaskFlow, error) {
 	return t, err
 }
 
-// Contract describes TaskFlow to the engine.
+// Contract describes TaskFlow to the engine. Of the causes that are not reported Replaced changes
+// no status, Removed leads to none and so has no counter, and Released is no retry but would be
+// counted as one (G-TF-30).
 func (t *TaskFlow) Contract() engine.Contract {
 	return engine.Contract{
 		Name:        Name,

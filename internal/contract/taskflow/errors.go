@@ -44,14 +44,18 @@ var errorTable = httpapi.ErrorTable{
 	{Code: codeInternal, Status: http.StatusInternalServerError, Kinds: []job.Kind{job.Internal}},
 }
 
+// invalid returns the error of a request that breaks a rule; the text names the member (TF-070).
 func invalid(format string, args ...any) error {
 	return &job.Error{Kind: job.Invalid, Op: Name, Msg: fmt.Sprintf(format, args...)}
 }
 
+// conflict returns the error of a request that the state of a job does not allow (TF-075).
 func conflict(format string, args ...any) error {
 	return &job.Error{Kind: job.Conflict, Op: Name, Msg: fmt.Sprintf(format, args...)}
 }
 
+// errNotFound is the error of an id in a path that cannot be one; the engine returns the same kind
+// for an id that no job has.
 var errNotFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
 
 // sendError writes an error (G-TF-21). The text of a server error stays in the log; the answer

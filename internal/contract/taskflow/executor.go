@@ -22,6 +22,11 @@ import (
 //	simulate        this server, which waits and ends as the payload says (executor_simulate.go)
 //	none            remote workers, through the worker API (worker_api.go)
 
+// A job is executed at least once. An attempt whose node dies ends with its lease, counts as
+// failed and is retried by the job's policy (G-TF-26). A node that stops lets its attempts run for
+// Grace and releases those that are left, which counts as nothing (G-TF-30).
+
+// hasHandler reports whether nodes execute the jobs, so that remote workers must not.
 func (q *Queue) hasHandler() bool {
 	return q.Handler == handlerHTTP || q.Handler == handlerSimulate
 }
@@ -37,6 +42,8 @@ type Runner struct {
 	Timer clock.Timer
 }
 
+// validateQueues validates the queues in the order of their names, so that the same config has the
+// same error every time.
 func (c *Config) validateQueues() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
 		q := c.Queues[name]
@@ -56,7 +63,10 @@ func (c *Config) validateQueues() error {
 const maxSlots = 1000
 
 // Run stores the limits of queues and executes the jobs of queues with a handler. It returns when
-// ctx has ended and the attempts under way have finished.
+// ctx has ended and the attempts under way have finished. Each such queue has a pool of its own,
+// so that a slow handler delays no other queue. A node without workers stores the limits as well,
+// as they hold for all nodes. Heartbeats come at a third of the lease, so that a lost one does
+// not end it.
 func (t *TaskFlow) Run(ctx context.Context) {
 	if !t.limitQueues(ctx) || t.Runner.Disabled {
 		return
@@ -66,6 +76,7 @@ func (t *TaskFlow) Run(ctx context.Context) {
 		if !q.hasHandler() {
 			continue
 		}
+		// More slots than the limits allow would never be filled.
 		slots := t.MaxConcurrent
 		if q.MaxConcurrent > 0 {
 			slots = min(slots, q.MaxConcurrent)
@@ -89,6 +100,7 @@ func (t *TaskFlow) Run(ctx context.Context) {
 	all.Wait()
 }
 
+// handler returns the handler of a queue that has one. All attempts of the queue share it.
 func (t *TaskFlow) handler(q *Queue) worker.Handler {
 	if q.Handler == handlerHTTP {
 		return &httpHandler{queue: *q, client: t.Runner.Client, now: t.Now}
@@ -96,6 +108,8 @@ func (t *TaskFlow) handler(q *Queue) worker.Handler {
 	return &simulator{timer: t.Runner.Timer}
 }
 
+// panicOutcome is the outcome of an attempt whose handler panicked: a failure that is retried. The
+// value of the panic is not stored with the job, where clients could read it.
 func panicOutcome(task *worker.Task, _ any) engine.Outcome {
 	return FailedWith(task.Job, "the handler panicked", "panic", true)
 }
@@ -104,7 +118,9 @@ func panicOutcome(task *worker.Task, _ any) engine.Outcome {
 const limitRetryInterval = time.Second
 
 // limitQueues stores the configured limits of queues and removes those that are no longer
-// configured. It tries until the store accepts them and returns false if ctx ends before.
+// configured. It tries until the store accepts them and returns false if ctx ends before. The
+// limits are stored and not only kept here, since they hold across all nodes (TF-059, G-TF-25);
+// the node that started last decides.
 func (t *TaskFlow) limitQueues(ctx context.Context) bool {
 	limits := map[string]int{}
 	for name, q := range t.Queues {

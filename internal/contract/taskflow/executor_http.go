@@ -31,13 +31,18 @@ const maxResponseBytes = 64 << 10
 //	2xx                                 completed, the response is the result
 //	408, 429, 5xx, time-out, no answer  failed, retryable
 //	any other                           failed for good
+//
+// A job may be sent more than once: the answer may be lost, or its node may die. All requests of a
+// job have the same Millrace-Job-Id, by which the receiver can recognise a repetition, and each
+// attempt has a Millrace-Run-Id of its own.
 type httpHandler struct {
 	queue  Queue
 	client webhook.Doer
 	now    func() time.Time // the time in signatures
 }
 
-// Handle implements worker.Handler.
+// Handle implements worker.Handler. The end of ctx counts before the result of the call, as it may
+// be its cause: the node stops, or the lease was lost and the outcome is dropped.
 func (c *httpHandler) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	within, cancel := context.WithTimeout(ctx, c.queue.Timeout)
 	defer cancel()
@@ -58,7 +63,8 @@ func (c *httpHandler) Handle(ctx context.Context, t *worker.Task) engine.Outcome
 }
 
 // call makes the request and reads the body of a successful response, one byte more than is stored
-// at most.
+// at most, by which encodeResult recognises one that is too long. The body of any other response
+// is not read. An error means that there is no complete answer, even if a status was received.
 func (c *httpHandler) call(ctx context.Context, j *job.Job) (status int, answer []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.queue.URL,
 		bytes.NewReader(j.Payload))
@@ -88,7 +94,8 @@ func (c *httpHandler) call(ctx context.Context, j *job.Job) (status int, answer 
 }
 
 // encodeResult returns a response as a job's result. JSON is stored unchanged; anything else, and
-// a response that is too long, is stored as a JSON string, cut to maxResponseBytes.
+// a response that is too long, is stored as a JSON string, cut to maxResponseBytes. Bytes that are
+// not UTF-8 are replaced, as a cut may also make them; an empty response is no result.
 func encodeResult(answer []byte) []byte {
 	text := strictjson.Trim(answer)
 	switch {
@@ -102,7 +109,8 @@ func encodeResult(answer []byte) []byte {
 }
 
 // describeError says why there was no complete answer. It leaves out the resolved addresses, which
-// are internal to the server's network.
+// are internal to the server's network: clients read both texts in the job's last_error. kind is
+// refused, timeout or connection.
 func (c *httpHandler) describeError(err error) (message, kind string) {
 	var refused *egress.RefusedError
 	var dns *net.DNSError

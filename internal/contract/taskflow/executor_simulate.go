@@ -14,7 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// simulator executes jobs by waiting and then ending as their payload says (G-TF-37).
+// simulator executes jobs by waiting and then ending as their payload says (G-TF-37). It is for
+// demonstrations and tests of a graph, of its retries and of what waits for it.
 type simulator struct {
 	timer clock.Timer
 }
@@ -33,7 +34,8 @@ type simulation struct {
 var errSimulation = errors.New("duration_ms (from 0 to 86400000) and fail_times must be whole " +
 	"numbers, fail true or false, error a string")
 
-// readSimulation reads a payload. A job without any of the members succeeds at once.
+// readSimulation reads a payload. A job without any of the members succeeds at once. Other members
+// are ignored, so the payload may be that of a real job.
 func readSimulation(payload []byte) (p simulation, err error) {
 	for name, value := range strictjson.Members(payload) {
 		var n int64
@@ -61,7 +63,8 @@ func readSimulation(payload []byte) (p simulation, err error) {
 	return p, nil
 }
 
-// Handle implements worker.Handler.
+// Handle implements worker.Handler. A payload that cannot be read fails the job for good: it would
+// be the same in the next attempt.
 func (s *simulator) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	p, err := readSimulation(t.Job.Payload)
 	if err != nil {
@@ -73,6 +76,8 @@ func (s *simulator) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	return p.outcome(t.Job)
 }
 
+// outcome fails the first failTimes attempts, or all of them. These failures are retryable, so the
+// policy of the job decides when it has failed for good.
 func (p *simulation) outcome(j *job.Job) engine.Outcome {
 	if p.fails || Attempt(j) <= p.failTimes {
 		return FailedWith(j, cmp.Or(strings.ReplaceAll(p.message, "\x00", "\uFFFD"),

@@ -14,6 +14,14 @@ import (
 //
 //	readGraph    body → nodes with refs
 //	resolveRefs  nodes + ids → dependencies as ids
+//
+// The engine then stores all jobs in one transaction, or none of them. It also finds the
+// dependency cycles and the ids that no job has.
+// A graph is submitted in one request: jobs with refs, and dependencies that name refs of the same
+// request or ids of stored jobs. It is read in two steps, since the server assigns the ids:
+//
+//	readGraph    body → nodes with refs
+//	resolveRefs  nodes + ids → dependencies as ids
 
 // maxGraph is how many jobs one request may submit (G-TF-36).
 const maxGraph = 10_000
@@ -26,7 +34,8 @@ type node struct {
 	dependsOn []string // refs or ids, as sent
 }
 
-// readGraph reads and validates the jobs of a graph, apart from their refs.
+// readGraph reads and validates the jobs of a graph, apart from their refs. The error names the
+// first job that is invalid by its index.
 func readGraph(text []byte) ([]node, error) {
 	if err := checkObject(text); err != nil {
 		return nil, err
@@ -57,6 +66,8 @@ func readGraph(text []byte) ([]node, error) {
 	return nodes, nil
 }
 
+// readNode reads a job by the rules of a create, with the members ref and depends_on in the place
+// of dependencies.
 func readNode(raw []byte) (n node, err error) {
 	if k := strictjson.KindOf(raw); k != strictjson.KindObject {
 		return n, invalid("must be an object and is of type %s", k)
@@ -94,8 +105,9 @@ func atGraphIndex(err error, i int) error {
 	return &located
 }
 
-// resolveRefs assigns each job its id and translates depends_on to ids. A ref that reads like a
-// UUID counts before the id. A dependency named more than once is kept once (G-TF-18).
+// resolveRefs assigns each job its id and translates depends_on to ids; byRef are the ids by ref.
+// A ref that reads like a UUID counts before the id. A dependency named more than once is kept
+// once (G-TF-18). A ref may be used before the job that has it.
 func resolveRefs(nodes []node, ids []string) (byRef map[string]string, err error) {
 	byRef = make(map[string]string, len(nodes))
 	for i, n := range nodes {

@@ -13,7 +13,9 @@ import (
 // maxShownNodes is how many jobs of a graph an answer shows (G-TF-36).
 const maxShownNodes = 2000
 
-// GET /api/v1/jobs/{job_id}/graph
+// GET /api/v1/jobs/{job_id}/graph answers with the jobs that are connected with a job in either
+// direction, nearest first, and with the edges between those that are shown. An edge points from
+// the dependency to its dependent (G-TF-36).
 func (t *TaskFlow) graph(c *httpapi.Call) error {
 	id, err := pathJobID(c)
 	if err != nil {
@@ -46,7 +48,8 @@ func (t *TaskFlow) graph(c *httpapi.Call) error {
 	return nil
 }
 
-// POST /api/v1/graphs
+// POST /api/v1/graphs answers with the id of each ref. Of the errors of the engine, that of an
+// unknown job is about an id in depends_on, as in a create.
 func (t *TaskFlow) createGraph(c *httpapi.Call) error {
 	text, err := readBody(c)
 	if err != nil {
@@ -79,7 +82,8 @@ func (t *TaskFlow) createGraph(c *httpapi.Call) error {
 }
 
 // cycleInRefs replaces the ids in the path of a dependency cycle by refs. Nothing was stored, so
-// the caller has never received the ids.
+// the caller has never received the ids. Each job of the cycle is new and has a ref: no stored job
+// can depend on a new one.
 func cycleInRefs(err error, byRef map[string]string) error {
 	var e *job.Error
 	if !errors.As(err, &e) || e.Kind != job.Cycle {

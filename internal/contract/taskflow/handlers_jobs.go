@@ -14,8 +14,10 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
+// engineJobID returns the identity of a job by its id. TaskFlow has no scopes.
 func engineJobID(key string) job.ID { return job.ID{Contract: Name, Key: key} }
 
+// engineJobIDs is engineJobID for a list, in its order.
 func engineJobIDs(keys []string) []job.ID {
 	all := make([]job.ID, len(keys))
 	for i, key := range keys {
@@ -33,6 +35,7 @@ func pathJobID(c *httpapi.Call) (job.ID, error) {
 	return engineJobID(key), nil
 }
 
+// sendJob answers with a job, without the outcome of its attempts.
 func sendJob(c *httpapi.Call, status int, j *job.Job) error {
 	o := strictjson.NewObject(make([]byte, 0, 512+len(j.Payload)))
 	appendJob(&o, j)
@@ -40,7 +43,8 @@ func sendJob(c *httpapi.Call, status int, j *job.Job) error {
 	return nil
 }
 
-// POST /api/v1/jobs
+// POST /api/v1/jobs stores one job. The engine evaluates its dependencies in the same transaction,
+// so the answer shows it as READY, BLOCKED or PENDING (TF-032).
 func (t *TaskFlow) create(c *httpapi.Call) error {
 	text, err := readBody(c)
 	if err != nil {
@@ -66,7 +70,8 @@ func (t *TaskFlow) create(c *httpapi.Call) error {
 	return sendJob(c, http.StatusCreated, receipt.Jobs[0])
 }
 
-// submission returns a new job in the engine's terms.
+// submission returns a new job in the engine's terms. The trace of the request is stored with the
+// job, so that its attempts appear in it on any node.
 func (t *TaskFlow) submission(ctx context.Context, s *jobSpec, key string) engine.Submission {
 	d := definition{s.name, s.dependencies}
 	return engine.Submission{
@@ -95,7 +100,8 @@ func unknownDependency(err error) error {
 	return err
 }
 
-// GET /api/v1/jobs/{job_id}
+// GET /api/v1/jobs/{job_id} answers with the job, and with the result or the last error of its
+// attempts.
 func (t *TaskFlow) get(c *httpapi.Call) error {
 	id, err := pathJobID(c)
 	if err != nil {
@@ -112,7 +118,9 @@ func (t *TaskFlow) get(c *httpapi.Call) error {
 	return nil
 }
 
-// PUT /api/v1/jobs/{job_id}
+// PUT /api/v1/jobs/{job_id} changes a job that is not over. The edit is called with the locked job
+// in the transaction, perhaps more than once, and so decides by the status that the job has then.
+// An attempt that is running keeps the payload with which it was started (G-TF-08).
 func (t *TaskFlow) update(c *httpapi.Call) error {
 	text, err := readBody(c)
 	if err != nil {
@@ -161,7 +169,8 @@ func readUpdate(text []byte) (jobSpec, error) {
 	return s, nil
 }
 
-// apply changes the members of a job that the update names and leaves the others (G-TF-06).
+// apply changes the members of a job that the update names and leaves the others (G-TF-06). After
+// an error the job may be changed in part; the engine then stores nothing of it.
 func (s *jobSpec) apply(j *job.Job) error {
 	if err := s.checkReadOnly(j); err != nil {
 		return err
@@ -195,7 +204,9 @@ func (s *jobSpec) apply(j *job.Job) error {
 	return nil
 }
 
-// DELETE /api/v1/jobs/{job_id}
+// DELETE /api/v1/jobs/{job_id} deletes a job. A running attempt loses its run, and its outcome is
+// refused (G-TF-19). A job that another one lists as a dependency is a conflict, whatever the
+// status of either (TF-083, G-TF-20).
 func (t *TaskFlow) remove(c *httpapi.Call) error {
 	id, err := pathJobID(c)
 	if err != nil {

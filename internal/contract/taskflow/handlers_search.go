@@ -20,7 +20,9 @@ const (
 	maxLimit     = 100
 )
 
-// GET /api/v1/jobs
+// GET /api/v1/jobs answers with a page. It begins after the position in the cursor and not at an
+// offset, so jobs that are created or deleted meanwhile neither repeat a job nor leave one out
+// (TF-101).
 func (t *TaskFlow) search(c *httpapi.Call) error {
 	s, matchesNone, err := readSearch(c.Request.URL.RawQuery)
 	if err != nil {
@@ -40,7 +42,8 @@ func (t *TaskFlow) search(c *httpapi.Call) error {
 }
 
 // readSearch reads the filters. matchesNone reports that no job can match them, such as a
-// priority_min above priority_max; the store need not be asked (G-TF-23).
+// priority_min above priority_max; the store need not be asked (G-TF-23). The error is that of the
+// first bad parameter in the order below, however the query orders them.
 func readSearch(query string) (s store.Search, matchesNone bool, err error) {
 	s = store.Search{Contract: Name, Limit: defaultLimit}
 	p := params{query: query}
@@ -88,12 +91,14 @@ type params struct {
 	err   error // the first error
 }
 
+// addError keeps an error unless there is an earlier one.
 func (p *params) addError(format string, args ...any) {
 	if p.err == nil {
 		p.err = invalid(format, args...)
 	}
 }
 
+// text returns the value of a parameter, "" if it is absent.
 func (p *params) text(name string) string {
 	for pair := range strings.SplitSeq(p.query, "&") {
 		key, value, _ := strings.Cut(pair, "=")
@@ -126,6 +131,7 @@ func (p *params) integer(name string) (n int, given bool) {
 	return n, true
 }
 
+// time reads a time in RFC 3339 form; the zero time if it is absent.
 func (p *params) time(name string) time.Time {
 	text := p.text(name)
 	if text == "" {

@@ -19,7 +19,9 @@ const (
 var statuses = []job.State{Pending, Ready, Running, Completed, Failed, Blocked}
 
 // machine is the state machine of a job; doc.go draws it. Every status change goes through it
-// (TF-030). An update is a move from a state to itself, which terminal states do not have (TF-075).
+// (TF-030). An update is a move from a state to itself, which terminal states do not have
+// (TF-075). A move that counts a failure becomes its ForGood form when no attempt is left
+// (G-TF-01).
 var machine = job.MustMachine(
 	map[job.State]job.Phase{
 		Pending:   job.Waiting,

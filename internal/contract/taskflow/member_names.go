@@ -4,7 +4,7 @@ import "strings"
 
 // Unknown members of a request are ignored (G-TF-15), which makes a misspelt member dangerous: a
 // job whose "depends_on" is ignored runs at once. So a member that is spelt almost like a known
-// one, or that is called so in systems like this one, is refused with the right name.
+// one, or that is called so in systems like this one, is refused with the right name (400).
 
 // names holds the member names of an object and the names that are mistaken for them.
 type names struct {

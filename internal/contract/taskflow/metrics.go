@@ -20,6 +20,8 @@ type metrics struct {
 	run         prometheus.Histogram
 }
 
+// newMetrics registers all metrics. e returns the engine, or nil before Mount, when there are no
+// jobs to count. Each status has its series from the start.
 func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, error) {
 	all := telemetry.NewMetrics(r)
 	buckets := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
@@ -47,7 +49,8 @@ func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, err
 	return m, all.Err()
 }
 
-// countTransitions counts transitions and observes how long jobs waited and attempts took.
+// countTransitions counts transitions and observes how long jobs waited and attempts took. A job
+// that waited for its retry waits from when it was due.
 func (m *metrics) countTransitions(moves []engine.Moved) {
 	for i := range moves {
 		mv := &moves[i]
@@ -76,7 +79,8 @@ func (m *metrics) route(name string) func(int, time.Duration) {
 var jobsDesc = prometheus.NewDesc("taskflow_jobs", "Jobs that are not over, by status.",
 	[]string{"status"}, nil)
 
-// queueGauges collects how many jobs there are that have not finished.
+// queueGauges collects how many jobs there are that have not finished. A job that waits for its
+// retry is delayed for the engine and READY for clients. Finished jobs have no gauge.
 func queueGauges(bound func() *engine.Engine) prometheus.Collector {
 	return &telemetry.QueueGauges{
 		Descs:  []*prometheus.Desc{jobsDesc},

@@ -21,7 +21,8 @@ type Policy struct {
 // defaultPolicy fills in the members that a request leaves out (TF-014 to TF-017).
 var defaultPolicy = Policy{MaxAttempts: 3, Strategy: job.Exponential, BaseDelay: 10, MaxDelay: 300}
 
-// retry returns the policy in the engine's terms.
+// retry returns the policy in the engine's terms. The delays have no jitter, and the one of FIXED
+// is never above Max (TF-064, G-TF-12).
 func (p *Policy) retry() job.RetryPolicy {
 	return job.RetryPolicy{
 		Strategy: p.Strategy,
@@ -40,7 +41,9 @@ func policyOf(j *job.Job) Policy {
 	}
 }
 
-// readPolicy fills in the defaults and validates the policy as a whole (TF-020).
+// readPolicy fills in the defaults and validates the policy as a whole (TF-020). An update too
+// replaces the whole policy: what it leaves out becomes the default and does not keep its value
+// (G-TF-06).
 func readPolicy(raw []byte) (Policy, error) {
 	p := defaultPolicy
 	if k := strictjson.KindOf(raw); k != strictjson.KindObject {
@@ -73,6 +76,7 @@ func readPolicy(raw []byte) (Policy, error) {
 	return p, nil
 }
 
+// readNumbers sets the numbers that were sent and leaves the others.
 func (p *Policy) readNumbers(sent map[string][]byte) error {
 	for _, member := range []struct {
 		name     string
@@ -96,6 +100,7 @@ func (p *Policy) readNumbers(sent map[string][]byte) error {
 	return nil
 }
 
+// append writes all members of the policy, also those that are defaults (TF-009).
 func (p *Policy) append(o *strictjson.Object) {
 	o.Int("max_attempts", int64(p.MaxAttempts))
 	o.Text("backoff_strategy", p.Strategy.String())

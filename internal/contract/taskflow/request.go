@@ -70,6 +70,8 @@ type jobSpec struct {
 	sent map[string][]byte // the members as sent; of a repeated member the last one counts
 }
 
+// has reports whether the request names a member. A member that is null is named: as a payload it
+// is valid, and any other reader refuses it (G-TF-06, G-TF-31).
 func (s *jobSpec) has(name string) bool { return s.sent[name] != nil }
 
 // memberReaders read and validate the members of a job by the rules of 3.1. They run in the order
@@ -143,6 +145,7 @@ func (s *jobSpec) complete() error {
 	return nil
 }
 
+// readText reads a string; name is the path of the member in errors.
 func readText(name string, raw []byte) (string, error) {
 	text, err := strictjson.String(raw)
 	switch {
@@ -154,6 +157,7 @@ func readText(name string, raw []byte) (string, error) {
 	return text, nil
 }
 
+// readName reads a string of 1 to limit characters, which are code points (G-TF-17).
 func readName(name string, raw []byte, limit int) (string, error) {
 	text, err := readText(name, raw)
 	if err != nil {
@@ -165,6 +169,7 @@ func readName(name string, raw []byte, limit int) (string, error) {
 	return text, nil
 }
 
+// readQueue reads the name of a queue. A queue need not exist before its first job.
 func readQueue(raw []byte) (string, error) {
 	text, err := readText("queue", raw)
 	if err != nil {
@@ -183,7 +188,8 @@ func IsQueue(s string) bool {
 	})
 }
 
-// readPayload accepts any JSON, null included (G-TF-31).
+// readPayload accepts any JSON, null included (G-TF-31). The limit is on the value as it was sent,
+// without the white space around it (G-TF-16), and these bytes are stored.
 func (s *jobSpec) readPayload(raw []byte) error {
 	if len(raw) > maxPayload {
 		return invalid("payload has %d bytes, which is more than %d", len(raw), maxPayload)
@@ -192,6 +198,7 @@ func (s *jobSpec) readPayload(raw []byte) error {
 	return nil
 }
 
+// readInt reads an integer within limits. 5.0 is an integer, 1.5 and "5" are not (TF-006).
 func readInt(name string, raw []byte, minValue, maxValue int) (int, error) {
 	n, err := strictjson.Int(raw, 64)
 	if errors.Is(err, strictjson.ErrKind) {
@@ -219,7 +226,8 @@ func readDependencies(raw []byte) (ids []string, err error) {
 	return ids, err
 }
 
-// readTexts passes the elements of a list of at most maxDependencies strings to add.
+// readTexts passes the elements of a list of at most maxDependencies strings to add. It ends with
+// the first error of add.
 func readTexts(name string, raw []byte, add func(i int, text string) error) error {
 	if k := strictjson.KindOf(raw); k != strictjson.KindArray {
 		return invalid("%s must be an array and is of type %s", name, k)

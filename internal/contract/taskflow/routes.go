@@ -11,7 +11,8 @@ const (
 	jobPath  = jobsPath + "/{job_id}"
 )
 
-// routes lists the five routes of the document and the two of graphs.
+// routes lists the five routes of the document and the two of graphs. Routes that read jobs forbid
+// caches to store them, as a job changes without a request.
 func (t *TaskFlow) routes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: jobsPath, Action: "create", Handle: t.create,

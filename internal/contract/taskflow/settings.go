@@ -66,8 +66,11 @@ func validQueueName(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, setting.Letters) == ""
 }
 
+// newQueue returns the settings of a queue that is named in the configuration, with their
+// defaults.
 func newQueue() *Queue { return &Queue{Handler: handlerNone, Timeout: 30 * time.Second} }
 
+// keys declares the settings of one queue, below taskflow.queues.NAME.
 func (q *Queue) keys() []setting.Key {
 	return []setting.Key{
 		setting.Define("handler", "",

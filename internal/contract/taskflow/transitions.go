@@ -12,7 +12,9 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// onTransitions counts, logs and traces the transitions that this node has committed.
+// onTransitions counts, logs and traces the transitions that this node has committed. The engine
+// calls it after the commit, so it must not block; if the node dies in between, the transitions
+// appear in no metric, log or trace.
 func (t *TaskFlow) onTransitions(moves []engine.Moved) {
 	t.metrics.countTransitions(moves)
 	t.logTransitions(moves)

@@ -27,7 +27,7 @@ func appendJob(o *strictjson.Object, j *job.Job) {
 }
 
 // appendOutcome adds the result of the attempt that succeeded and the error of the last one that
-// failed, as far as there are any.
+// failed, as far as there are any. A job that was retried may have both.
 func appendOutcome(o *strictjson.Object, j *job.Job) {
 	if j.Result != nil {
 		o.Raw("result", j.Result)
@@ -38,7 +38,7 @@ func appendOutcome(o *strictjson.Object, j *job.Job) {
 }
 
 // nextRunAt returns when a job that waits for its retry may be claimed, or zero if it does not
-// wait.
+// wait. Such a job is READY for clients, and its phase is waiting (TF-067, G-TF-13).
 func nextRunAt(j *job.Job) time.Time {
 	if j.State == Ready && j.Phase == job.Waiting {
 		return j.DueAt
@@ -52,6 +52,7 @@ type definition struct {
 	dependencies []string
 }
 
+// encode returns the members as JSON, which the store keeps as the definition of the job.
 func (d *definition) encode() []byte {
 	o := strictjson.NewObject(make([]byte, 0, 64+len(d.name)+40*len(d.dependencies)))
 	o.Text("name", d.name)

@@ -34,7 +34,9 @@ func Attempt(j *job.Job) int { return j.FailedAttempts + 1 }
 // StatusOf returns the contract's word for a state.
 func StatusOf(s job.State) string { return string(s) }
 
-// CompletedWith returns the outcome of an attempt that succeeded; result is JSON or nil.
+// CompletedWith returns the outcome of an attempt that succeeded; result is JSON or nil. The
+// worker API calls it and FailedWith in the transaction, perhaps more than once; they have no side
+// effects.
 func CompletedWith(_ *job.Job, result []byte) engine.Outcome {
 	return engine.Outcome{On: job.Succeeded, Result: result}
 }
@@ -50,6 +52,7 @@ func FailedWith(_ *job.Job, message, errorType string, retryable bool) engine.Ou
 		Reason: failureText(message, errorType)}
 }
 
+// encodeFailure returns a failure as clients see it in last_error.
 func encodeFailure(message, errorType string, retryable bool) []byte {
 	o := strictjson.NewObject(nil)
 	o.Text("error", message)
