@@ -31,7 +31,9 @@ func Define() *contract.Definition {
 		Connect: b.connect, Build: b.build}
 }
 
-// connect connects to the queue, where that is SQS and not a stream, and to the CDN.
+// connect connects to the queue, where that is SQS and not a stream, and to the CDN. What is
+// opened here is used as long as the process runs, so it does not end with ctx, the context of the
+// start. An error names the setting that an operator has to change.
 func (b *builder) connect(ctx context.Context, n *contract.Node) error {
 	if b.QueueURL != "" {
 		queue, err := message.OpenSQS(context.WithoutCancel(ctx), b.QueueURL, n.Log,
@@ -57,6 +59,9 @@ func (b *builder) connect(ctx context.Context, n *contract.Node) error {
 	return nil
 }
 
+// build makes the contract. Without an SQS queue the messages go through the streams of the node.
+// Attempts that a crash has interrupted have left their files in the directory "work" of the data
+// directory, which is emptied.
 func (b *builder) build(n *contract.Node) (*contract.Contract, error) {
 	child, err := n.Command(PictureCommand)
 	if err != nil {
@@ -133,6 +138,7 @@ type monitoredCDN struct {
 	part *outage.Part
 }
 
+// monitored returns a CDN whose outages are logged, one line for each, with the setting images.cdn.
 func monitored(network cdn.CDN, n *contract.Node, address string) cdn.CDN {
 	return &monitoredCDN{network, n.Part("cdn", "images.cdn", address)}
 }

@@ -61,6 +61,8 @@ type Config struct {
 	Grace          time.Duration // for running attempts when the node stops
 }
 
+// validate names what is missing or out of range. A node without local workers needs none of what
+// attempts use.
 func (c *Config) validate() error {
 	switch {
 	case c.Log == nil || c.API == nil || c.Worker == nil || c.Now == nil || c.Random == nil:
@@ -98,7 +100,7 @@ type Images struct {
 	bound  atomic.Pointer[engine.Engine] // the same, for scrapes, which may come before Mount
 }
 
-// New validates the config and registers the metrics.
+// New validates the config and registers the metrics. It starts nothing; Run does.
 func New(c Config) (*Images, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -116,7 +118,10 @@ func New(c Config) (*Images, error) {
 	return m, err
 }
 
-// Contract is the engine's contract of the jobs.
+// Contract is the engine's contract of the jobs. Their changes are events, some of which send
+// messages through the outbox, and jobs are kept for ever, as files consist of them. Of the causes
+// only those that begin or end an attempt are reported: the metrics and log lines of the document
+// are about attempts.
 func (m *Images) Contract() engine.Contract {
 	return engine.Contract{
 		Name:       Name,
@@ -131,7 +136,8 @@ func (m *Images) Contract() engine.Contract {
 	}
 }
 
-// Contracts are the contracts of the engine: the jobs, and the purges of the CDN.
+// Contracts are the contracts of the engine: the jobs, and the purges of the CDN, which are
+// removed after purgeRetention.
 func (m *Images) Contracts() []engine.Contract {
 	purges := engine.Contract{
 		Name:      Purges,
@@ -193,6 +199,9 @@ func (m *Images) Await(ctx context.Context) bool { return m.Shared.Await(ctx) }
 // database.
 func (m *Images) Run(ctx context.Context) { m.Shared.Run(ctx, m.runTasks) }
 
+// runTasks runs all background work and returns when all of it has ended. Sweeps and purges also
+// run on a node without local workers; the receiver does not, as it would take messages from the
+// nodes that have workers.
 func (m *Images) runTasks(ctx context.Context) {
 	tasks := []func(context.Context){m.runSweeps, m.runPurges}
 	if !m.NoLocalWorkers {

@@ -21,12 +21,24 @@
 // one finds a job that is claimed or has finished (messages.go).
 //
 // There are no records of files: a file is the set of its jobs. The owner of a job is the id of its
-// file, and each job knows what was uploaded. Completed jobs of the type process_file know the
-// variants, and a job of the type delete_file marks the file as deleted. Dead letters are failed
-// jobs. So jobs are kept as long as their file is known, which is for ever.
+// file, and each job contains what was uploaded. Completed jobs of the type process_file contain
+// the variants, and a job of the type delete_file marks the file as deleted. Dead letters are
+// failed jobs. So jobs are kept as long as their file is known, which is for ever.
 //
 // The key of an object consists of the file's id and the size, and variants are deterministic: an
 // attempt that runs twice overwrites an object with the same bytes.
+//
+// What a crash leaves behind is repaired without an operator:
+//
+//	crash                             leaves                     repaired by
+//	between original and job          an original without a job  the sweep, once it is old
+//	between commit and message        a message in the outbox    the outbox, which sends it
+//	after a message was received      a message that is not      the queue, which delivers it
+//	                                  acknowledged               again, or the sweep
+//	in an attempt                     a lease and some variants  the end of the lease: the job is
+//	                                                             stale and proposed again
+//	in an attempt, file deleted then  variants of no file        the next attempt, or the end of
+//	                                                             the job (Deliver)
 //
 // A CDN is notified of changes by jobs of a contract of their own, images.purge, after the change
 // is stored (purge.go).

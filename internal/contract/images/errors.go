@@ -31,7 +31,8 @@ const (
 	codeInternal      = "INTERNAL_ERROR"
 )
 
-// errorTable is how errors are answered.
+// errorTable is how errors are answered. A row without kinds and statuses is for errors that carry
+// its code themselves (httpapi.CodedError).
 var errorTable = httpapi.ErrorTable{
 	{Code: codeInvalid, Status: http.StatusBadRequest, Title: "The request breaks a rule",
 		Kinds: []job.Kind{job.Malformed, job.Invalid}, Statuses: []int{http.StatusRequestTimeout}},
@@ -85,12 +86,14 @@ var (
 			"by its content type or the extension of its name"}
 )
 
+// invalid returns the error of a request that breaks a rule, status 400.
 func invalid(format string, args ...any) error {
 	return &job.Error{Kind: job.Invalid, Op: Name, Msg: fmt.Sprintf(format, args...)}
 }
 
 // sendError writes an error as a problem document. An error of the server itself is only explained
-// in its log; the caller gets the request id to look for.
+// in its log; the caller gets the request id to look for. A node that is refused by storageid says
+// so, since an operator has to act.
 func (m *Images) sendError(c *httpapi.Call, err error) {
 	a := errorTable.Answer(err)
 	refused, isRefused := storageid.Refused(err)

@@ -13,10 +13,27 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
+// An attempt goes through these steps, with heartbeats while it runs:
+//
+//	claim    by the message that proposes the job (messages.go); attempt_count is raised
+//	process  or deleteObjects, by the type of the job
+//	finish   completed with the result, failed_retryable or failed with the failure
+//
+//	                          what happens to the job
+//	error of the picture      failed, or retried if the error depends on the load of the machine
+//	error of a storage        retried after a delay
+//	panic                     retried after a delay
+//	the node stops            released: retried at once, the attempt counted
+//	the node dies             stale when its lease has ended: retried at once, the attempt counted
+//
+// Every attempt may end in the middle: what it has written is overwritten with the same bytes by
+// the next one, or removed with the file.
+
 // heartbeatsPerLock is how many heartbeats a worker sends in the time of a lease (G-IP-05).
 const heartbeatsPerLock = 3
 
-// runAttempts executes the jobs that messages propose, until ctx ends.
+// runAttempts executes the jobs that messages propose, until ctx ends. When ctx has ended,
+// attempts may continue for Grace.
 func (m *Images) runAttempts(ctx context.Context) {
 	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Name, Name: m.Node,
 		Workers: m.Workers, HeartbeatInterval: m.LockTimeout / heartbeatsPerLock,
@@ -31,7 +48,8 @@ func (m *Images) runAttempts(ctx context.Context) {
 	pool.Run(ctx, m.Grace)
 }
 
-// finish finishes an attempt.
+// finish finishes an attempt and measures the call. If the run is no longer the current one of its
+// job, the engine refuses it with RunLost and nothing changes (G-IP-04).
 func (m *Images) finish(ctx context.Context, run engine.Run, o engine.Outcome) (j *job.Job,
 	err error) {
 	err = m.worker.query(opUpdate, func() (err error) {
@@ -41,10 +59,11 @@ func (m *Images) finish(ctx context.Context, run engine.Run, o engine.Outcome) (
 	return j, err
 }
 
-// attempts executes the attempts of both types of jobs.
+// attempts executes the attempts of both types of jobs. It may be used from many goroutines.
 type attempts struct{ *Images }
 
-// Handle implements worker.Handler.
+// Handle implements worker.Handler. An attempt that succeeded is completed even if ctx has ended
+// meanwhile.
 func (a attempts) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	run := a.process
 	if t.Job.Queue == deleteFile {
@@ -70,7 +89,9 @@ const textDeleted = "the file was deleted"
 
 var errFileGone = &permanentError{typeDeleted, textDeleted}
 
-// outcomeOf is the outcome of an attempt that returned an error.
+// outcomeOf is the outcome of an attempt that returned an error. Only errors that are known to
+// come again in each attempt are final. Anything else is retried until the attempts are used up
+// (IP-053, IP-054).
 func outcomeOf(j *job.Job, err error) engine.Outcome {
 	var pictureErr *picture.Error
 	var permanent *permanentError
@@ -86,7 +107,9 @@ func outcomeOf(j *job.Job, err error) engine.Outcome {
 	return failureOutcome(j, typeInternal, err.Error(), true)
 }
 
-// failureOutcome is the outcome of an attempt that failed (IP-052, IP-053).
+// failureOutcome is the outcome of an attempt that failed (IP-052, IP-053). If it was the last
+// attempt, the engine makes a failure that is retryable final. The reason begins with the kind, by
+// which errorType finds it again.
 func failureOutcome(j *job.Job, kind, text string, retryable bool) engine.Outcome {
 	f := failure{Error: text, Type: kind, Failures: j.FailedAttempts}
 	cause := job.FailedForGood
@@ -134,7 +157,8 @@ func (m *Images) process(ctx context.Context, j *job.Job) ([]byte, error) {
 	return result.encode(), nil
 }
 
-// putVariants stores variants under their keys.
+// putVariants stores variants under their keys and returns them in the same order. After an error
+// some may be stored: the next attempt overwrites them.
 func (m *Images) putVariants(ctx context.Context, fileID string,
 	variants []picture.Variant) (stored []variant, err error) {
 	for _, v := range variants {
@@ -148,7 +172,8 @@ func (m *Images) putVariants(ctx context.Context, fileID string,
 	return stored, nil
 }
 
-// render runs the processor on the original.
+// render runs the processor on the original and returns the variants, which are files in dir. The
+// original is streamed and never in the memory of this process.
 func (m *Images) render(ctx context.Context, j *job.Job, dir string) (picture.Info,
 	[]picture.Variant, error) {
 	var original io.ReadCloser
@@ -170,6 +195,7 @@ func (m *Images) render(ctx context.Context, j *job.Job, dir string) (picture.In
 	return m.Processor.Run(ctx, original, u.Sizes, dir)
 }
 
+// putFile stores a file as an object, in place of the one with the same key.
 func (m *Images) putFile(ctx context.Context, key, path, mime string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -183,7 +209,8 @@ func (m *Images) putFile(ctx context.Context, key, path, mime string) error {
 }
 
 // ensureNotDeleted returns errFileGone if the file was deleted, after it has removed what an
-// attempt may have written since (G-IP-15).
+// attempt may have written since (G-IP-15). A file is deleted from the moment its deletion is
+// submitted, whatever becomes of that job.
 func (m *Images) ensureNotDeleted(ctx context.Context, fileID string) error {
 	err := m.worker.query(opSelect, func() error {
 		_, err := m.engine.GetByAlias(ctx, deletionAlias(fileID))
@@ -201,7 +228,8 @@ func (m *Images) ensureNotDeleted(ctx context.Context, fileID string) error {
 	return errFileGone
 }
 
-// deleteObjects removes a file with its variants.
+// deleteObjects removes a file with its variants. It succeeds if there is nothing to remove, so
+// that it may be repeated.
 func (m *Images) deleteObjects(ctx context.Context, j *job.Job) ([]byte, error) {
 	return nil, m.removeObjects(ctx, j.Owner)
 }
@@ -209,7 +237,8 @@ func (m *Images) deleteObjects(ctx context.Context, j *job.Job) ([]byte, error) 
 // removePageSize is how many objects are listed in one call.
 const removePageSize = 100
 
-// removeObjects removes everything below a file's prefix.
+// removeObjects removes everything below a file's prefix. It lists until nothing is left, and so
+// also removes what was written meanwhile.
 func (m *Images) removeObjects(ctx context.Context, fileID string) error {
 	for {
 		var found []string

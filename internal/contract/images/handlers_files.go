@@ -25,6 +25,14 @@ const (
 	fileDeleted    = "deleted"
 )
 
+// There is no record of a file (docs/decisions/0026-images.md). Each read of a file goes through
+// its jobs, beginning with the latest, and the status follows from all of them:
+//
+//	deleted      there is a job of the type delete_file, in whatever state
+//	ready        else a job has completed: there are variants
+//	processing   else a job has not finished
+//	failed       else
+
 // file is the state of a file, which follows from all its jobs.
 type file struct {
 	id            string
@@ -44,7 +52,9 @@ func fileJobsFilter(fileID string) store.Filter {
 	return store.Filter{Contract: Name, Owner: fileID, NewestFirst: true, Limit: filePageSize}
 }
 
-// loadFile reads a file, nil if there is none.
+// loadFile reads a file, nil if there is none. A file with more than filePageSize jobs is read in
+// several transactions. A job that is submitted in between is missing, as if the file had been
+// read before.
 func (m *Images) loadFile(ctx context.Context, fileID string) (*file, error) {
 	var f *file
 	filter := fileJobsFilter(fileID)
@@ -91,6 +101,7 @@ func (f *file) addJob(j *job.Job) {
 	}
 }
 
+// setStatus sets the status unless the file is deleted, which no other job changes.
 func (f *file) setStatus(status string) {
 	if f.status != fileDeleted {
 		f.status = status
@@ -130,7 +141,7 @@ func (f *file) mime() string {
 	return f.upload.MIME
 }
 
-// pathFile finds the file of the path.
+// pathFile finds the file of the path. A text that is no UUID names no file, status 404.
 func (m *Images) pathFile(c *httpapi.Call) (f *file, err error) {
 	id, ok := uuids.Parse(c.PathValue("file_id"))
 	if !ok {
@@ -151,7 +162,9 @@ func (m *Images) findFile(ctx context.Context, id string) (f *file, err error) {
 	return f, nil
 }
 
-// GET /images/v1/files/{file_id}
+// GET /images/v1/files/{file_id} answers with the state of a file and its variants. A deleted file
+// is no error: its status says so, and it has no variants (G-IP-19). job_id is that of its latest
+// job.
 func (m *Images) getFile(c *httpapi.Call) error {
 	f, err := m.pathFile(c)
 	if err != nil {
@@ -187,7 +200,8 @@ func (m *Images) getFile(c *httpapi.Call) error {
 	return nil
 }
 
-// GET, HEAD /images/v1/files/{file_id}/content
+// GET, HEAD /images/v1/files/{file_id}/content answers with the original as it was uploaded, also
+// while it is processed and if that has failed.
 func (m *Images) getContent(c *httpapi.Call) error {
 	f, err := m.pathFile(c)
 	if err != nil {
@@ -199,7 +213,8 @@ func (m *Images) getContent(c *httpapi.Call) error {
 	return m.serveObject(c, f, originalKey(f.id), f.mime(), f.id)
 }
 
-// GET, HEAD /images/v1/files/{file_id}/variants/{size}
+// GET, HEAD /images/v1/files/{file_id}/variants/{size} answers with one variant. A size that a job
+// will make and one that none makes have the same code and differ in the text.
 func (m *Images) getVariant(c *httpapi.Call) error {
 	f, err := m.pathFile(c)
 	if err != nil {
@@ -226,7 +241,9 @@ func (m *Images) getVariant(c *httpapi.Call) error {
 const cacheControl = "max-age=3600"
 
 // serveObject answers with an object of a file. Its content was uploaded by a client, so the
-// headers keep a browser from treating it as anything but an image.
+// headers keep a browser from treating it as anything but an image. The tag need not depend on the
+// content, since the object of a key never changes. With a token the answer is for private caches
+// alone.
 func (m *Images) serveObject(c *httpapi.Call, f *file, key, mime, tag string) error {
 	h := c.Header()
 	h.Set("ETag", `"`+tag+`"`)
@@ -255,6 +272,7 @@ func (m *Images) serveObject(c *httpapi.Call, f *file, key, mime, tag string) er
 	return err
 }
 
+// sendObject sends an object, or the range of it that is requested.
 func (m *Images) sendObject(c *httpapi.Call, key, mime string) error {
 	body, info, err := m.openObject(c.Request.Context(), key)
 	if err != nil {
@@ -265,6 +283,8 @@ func (m *Images) sendObject(c *httpapi.Call, key, mime string) error {
 	return c.SendContent(info.Modified, body)
 }
 
+// openObject opens an object of the default bucket; NotFound if there is none. The caller closes
+// it.
 func (m *Images) openObject(ctx context.Context, key string) (body io.ReadSeekCloser,
 	info object.Info, err error) {
 	err = m.api.object(opGet, func() (err error) {
@@ -288,7 +308,8 @@ func (m *Images) missingObjectError(ctx context.Context, fileID, key string) err
 		Msg: "the object storage has lost " + key}
 }
 
-// matches reports whether the lines of If-None-Match contain a tag.
+// matches reports whether the lines of If-None-Match contain a tag. The comparison is weak, as RFC
+// 9110 has it for If-None-Match.
 func matches(lines []string, tag string) bool {
 	for _, line := range lines {
 		for part := range strings.SplitSeq(line, ",") {

@@ -16,10 +16,13 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// deletionAlias is the alias of the job that marks a file as deleted.
+// deletionAlias is the alias of the job that marks a file as deleted. Attempts find it by the
+// alias (ensureNotDeleted), without reading the other jobs of the file.
 func deletionAlias(fileID string) job.IdentityHash { return job.AliasOf(Name, "delete", fileID) }
 
-// DELETE /images/v1/files/{file_id}
+// DELETE /images/v1/files/{file_id} creates a job of the type delete_file. The file is deleted for
+// clients when the job is stored; its objects are removed when it is executed. To delete a file
+// again returns the same job, unless that has failed.
 func (m *Images) deleteFile(c *httpapi.Call) error {
 	f, err := m.pathFile(c)
 	if err != nil {
@@ -53,7 +56,8 @@ func (m *Images) delete(ctx context.Context, f *file) (*job.Job, error) {
 	return j, err
 }
 
-// POST /images/v1/jobs
+// POST /images/v1/jobs creates a job of either type for a file. A new job is queued, whatever the
+// request says (IP-027, IP-030).
 func (m *Images) createJob(c *httpapi.Call) error {
 	q, err := readCreate(c)
 	if err != nil {
@@ -89,6 +93,7 @@ func (m *Images) reprocess(ctx context.Context, f *file, sizes []int) (*job.Job,
 	return j, err
 }
 
+// sendJob answers with a job, whose id also goes into the log line of the request.
 func sendJob(c *httpapi.Call, status int, j *job.Job) error {
 	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
 	o := strictjson.NewObject(make([]byte, 0, 512))
@@ -97,7 +102,7 @@ func sendJob(c *httpapi.Call, status int, j *job.Job) error {
 	return nil
 }
 
-// findJob finds a job by the id in a request.
+// findJob finds a job by the id in a request. Purges are in another contract and are not found.
 func (m *Images) findJob(ctx context.Context, name string) (j *job.Job, err error) {
 	key, ok := uuids.Parse(name)
 	if !ok {
@@ -122,7 +127,8 @@ func (m *Images) getJob(c *httpapi.Call) error {
 	return sendJob(c, http.StatusOK, j)
 }
 
-// GET /images/v1/jobs
+// GET /images/v1/jobs lists jobs by status and type, both optional. A status may have several
+// states, each of which is searched.
 func (m *Images) listJobs(c *httpapi.Call) error {
 	p, err := readPage(c)
 	if err != nil {
@@ -148,7 +154,8 @@ func (m *Images) listJobs(c *httpapi.Call) error {
 // deadLetterRetention is how long dead letters are listed (G-IP-08).
 const deadLetterRetention = 90 * 24 * time.Hour
 
-// GET /images/v1/dead-letters
+// GET /images/v1/dead-letters lists failed jobs, without those that failed too long ago (G-IP-08).
+// They are only hidden, as their file still needs them.
 func (m *Images) listDeadLetters(c *httpapi.Call) error {
 	p, err := readPage(c)
 	if err != nil {
@@ -163,7 +170,8 @@ func (m *Images) isDeadLetter(j *job.Job) bool {
 	return j.State == failed && m.Now().Sub(j.FinishedAt) < deadLetterRetention
 }
 
-// POST /images/v1/dead-letters/{job_id}/replay
+// POST /images/v1/dead-letters/{job_id}/replay creates a new job with the type and sizes of a dead
+// letter, as failed is final (IP-022). The dead letter stays in the list.
 func (m *Images) replay(c *httpapi.Call) error {
 	ctx := c.Request.Context()
 	j, err := m.findJob(ctx, c.PathValue("job_id"))
@@ -190,7 +198,8 @@ func (m *Images) replay(c *httpapi.Call) error {
 	return sendJob(c, http.StatusAccepted, replayed)
 }
 
-// POST /images/v1/messages
+// POST /images/v1/messages proposes a job once more. That is harmless for a job in any state: a
+// message changes nothing by itself.
 func (m *Images) resendMessages(c *httpapi.Call) error {
 	name, err := readJobID(c)
 	if err != nil {

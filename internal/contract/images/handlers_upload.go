@@ -42,8 +42,9 @@ func supportedTypes() iter.Seq[string] {
 // octetStream is the content type of unspecified content.
 const octetStream = "application/octet-stream"
 
-// declaredType is the type that an upload declares by its content type, or else by the extension of
-// its name; "" if the type is not supported.
+// declaredType is the type that an upload declares by its content type, or else by the extension
+// of its name; "" if the type is not supported. What the bytes really are is found out when they
+// are processed (G-IP-17).
 func declaredType(contentType, name string) string {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	if contentType == "" || mediaType == octetStream {
@@ -71,7 +72,7 @@ func declaredType(contentType, name string) string {
 //
 // An original that a crash leaves behind is removed by the sweep.
 
-// uploadRequest is one upload.
+// uploadRequest is one upload. It is used by the goroutine of its request alone.
 type uploadRequest struct {
 	*Images
 	call      *httpapi.Call
@@ -82,7 +83,8 @@ type uploadRequest struct {
 	stored bool // the original is in the object storage
 }
 
-// POST /images/v1/files
+// POST /images/v1/files stores a picture and its job and answers 202 when both are on stable
+// storage.
 func (m *Images) upload(c *httpapi.Call) error {
 	in := &uploadRequest{Images: m, call: c, jobInput: jobInput{Sizes: m.Sizes}}
 	if err := in.readHeader(); err != nil {
@@ -106,7 +108,8 @@ func (m *Images) upload(c *httpapi.Call) error {
 	return sendReceipt(c, j)
 }
 
-// repeatReceipt discards the body of a repeated upload and answers with the job of the first.
+// repeatReceipt discards the body of a repeated upload and answers with the job of the first. The
+// body is read, as clients may not read the answer before they have sent all of it.
 func (m *Images) repeatReceipt(c *httpapi.Call, j *job.Job) error {
 	if _, err := io.Copy(io.Discard, c.Reader()); err != nil {
 		return err
@@ -122,6 +125,7 @@ func (in *uploadRequest) accept() (*job.Job, error) {
 	return in.submit()
 }
 
+// sendReceipt answers 202 with the file, its job, and the status that this job has now.
 func sendReceipt(c *httpapi.Call, j *job.Job) error {
 	o := strictjson.NewObject(make([]byte, 0, 160))
 	o.Text("file_id", j.Owner)
@@ -166,6 +170,8 @@ func plainHeader(c *httpapi.Call, name string) (string, error) {
 	return given[0], nil
 }
 
+// isPlainText reports whether a text can be stored and logged as it is: UTF-8 of 1 to maxNameBytes
+// bytes without control characters.
 func isPlainText(text string) bool {
 	if text == "" || len(text) > maxNameBytes || !utf8.ValidString(text) {
 		return false
@@ -174,7 +180,7 @@ func isPlainText(text string) bool {
 }
 
 // once identifies an upload by its idempotency key. Whatever comes with a key repeats the upload
-// that had it first.
+// that had it first. The key is valid as long as the job is stored, which is for ever.
 func (in *uploadRequest) once() engine.Once {
 	if in.key == "" {
 		return engine.Once{}
@@ -209,7 +215,9 @@ const (
 	maxFormField = 4 << 10 // bytes of a field
 )
 
-// readForm reads the parts file and sizes, in any order, and ignores others.
+// readForm reads the parts file and sizes, in any order, and ignores others. The file is stored
+// while it is read, so a part that is wrong after it makes the upload fail with the original
+// stored; discard removes it.
 func (in *uploadRequest) readForm(form *multipart.Reader) error {
 	for range maxFormParts {
 		part, err := form.NextRawPart()
@@ -229,6 +237,7 @@ func (in *uploadRequest) readForm(form *multipart.Reader) error {
 	return invalid("the form has more than %d parts", maxFormParts)
 }
 
+// readPart reads one part. Of a field the first maxFormField bytes count.
 func (in *uploadRequest) readPart(part *multipart.Part) error {
 	switch part.FormName() {
 	case "file":
@@ -264,7 +273,9 @@ func formError(err error) error {
 		Err: err}
 }
 
-// storeOriginal streams the original to the object storage; it is never in memory as a whole.
+// storeOriginal streams the original to the object storage; it is never in memory as a whole. kind
+// is the declared type, "" if that is not supported. If the storage fails the object may be there
+// nevertheless, which the sweep finds. An empty file is refused after it was stored.
 func (in *uploadRequest) storeOriginal(kind string, body io.Reader) error {
 	if kind == "" {
 		return errUnsupported
@@ -303,7 +314,8 @@ func (in *uploadRequest) checkTimeout() error {
 		Msg: fmt.Sprintf("the upload took longer than %s", uploadTimeout)}
 }
 
-// limitedReader fails as soon as an upload is larger or takes longer than it may.
+// limitedReader fails as soon as an upload is larger or takes longer than it may. err separates
+// the failures of a client from those of the storage that reads from it.
 type limitedReader struct {
 	r            io.Reader
 	n, max       int64
@@ -320,6 +332,7 @@ func (l *limitedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// read checks the time before each read, and the size after it.
 func (l *limitedReader) read(p []byte) (int, error) {
 	if err := l.checkTimeout(); err != nil {
 		return 0, err
@@ -332,7 +345,8 @@ func (l *limitedReader) read(p []byte) (int, error) {
 	return n, err
 }
 
-// submit stores the job of the upload, or finds that of a concurrent upload with the same key.
+// submit stores the job of the upload, or finds that of a concurrent upload with the same key. In
+// the latter case the original of this upload is discarded.
 func (in *uploadRequest) submit() (*job.Job, error) {
 	if err := in.checkTimeout(); err != nil { // the transaction that follows is short
 		return nil, err
@@ -350,7 +364,8 @@ func (in *uploadRequest) submit() (*job.Job, error) {
 const undoTimeout = 10 * time.Second
 
 // discard removes the original of an upload that failed. If the answer of a commit was lost, the
-// job may exist nevertheless: if that cannot be found out, the original is left to the sweep.
+// job may exist nevertheless: if that cannot be found out, the original is left to the sweep. It
+// also runs when the client has left, so it does not end with the request.
 func (in *uploadRequest) discard() {
 	if !in.stored {
 		return
@@ -376,7 +391,8 @@ func (in *uploadRequest) removeOriginal(ctx context.Context) error {
 	})
 }
 
-// submission is a new job of a file.
+// submission is a new job of a file, with a fresh id and the limits that are configured now. The
+// job keeps these when the settings change.
 func (m *Images) submission(ctx context.Context, jobType, fileID string,
 	u jobInput) engine.Submission {
 	return engine.Submission{Job: job.Job{

@@ -16,6 +16,20 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
+// A job comes to a worker in these steps. Only the last one decides: in between a message may be
+// lost, repeated or late.
+//
+//	transaction   the job can be claimed; messageBody puts a message into the outbox
+//	Deliver       sends it to the queue, a stream or SQS, when the transaction is committed
+//	runReceiver   receives it, and waits until a worker is idle
+//	claim         claims the job by its id, and acknowledges the message unless the store is away
+//
+// A message that is lost is sent again by the sweep (G-IP-16). One that was received by a node
+// that died is delivered again by the queue. One that comes twice finds a job that is not
+// claimable (IP-004).
+//
+// The outbox also carries what the end of a job means for other jobs of its file (applyChange).
+
 // The stream of the messages, if they are not sent through SQS.
 const (
 	messagesStream   = "IMAGES_MESSAGES"
@@ -30,7 +44,8 @@ func Streams() []stream.Spec {
 		MaxAge: messageRetention}}
 }
 
-// Embedded is the message queue in the embedded streams.
+// Embedded is the message queue in the embedded streams. All nodes share its durable consumer, so
+// each message goes to one of them.
 func Embedded(s *stream.Streams, log *slog.Logger) *message.Subject {
 	return &message.Subject{Log: log, Streams: s, Stream: messagesStream, Subject: messagesSubject,
 		Durable: messagesDurable}
@@ -45,7 +60,7 @@ const (
 )
 
 // messageBody is the outbox message for a change of a job: it can be claimed (IP-003), or its file
-// has changed.
+// has changed. It is nil for all other changes.
 func messageBody(j *job.Job, ev job.Event) []byte {
 	o := strictjson.NewObject(make([]byte, 0, 256))
 	switch ev.Cause {
@@ -69,7 +84,10 @@ func messageBody(j *job.Job, ev job.Event) []byte {
 }
 
 // Deliver processes messages of the outbox: it sends proposals to the queue and applies the effects
-// of finished jobs. It may be called with the same messages again, which changes nothing.
+// of finished jobs. It may be called with the same messages again, which changes nothing. The id of
+// a message consists of its job and the time of the change, by which a stream drops one that is
+// delivered twice in a short time. An error holds up all later messages until the delivery has
+// succeeded.
 func (m *Images) Deliver(ctx context.Context, messages []job.Message) error {
 	var out []message.Message
 	for i := range messages {
@@ -89,7 +107,8 @@ func (m *Images) Deliver(ctx context.Context, messages []job.Message) error {
 	return m.send(ctx, out)
 }
 
-// applyChange applies the effect that a finished job has on other jobs of its file.
+// applyChange applies the effect that a finished job has on other jobs of its file. A kind that is
+// not known, perhaps of a later version, is ignored.
 func (m *Images) applyChange(ctx context.Context, kind, fileID, jobID string) error {
 	switch kind {
 	case kindVariantsMade, kindDeleted:
@@ -106,7 +125,7 @@ func (m *Images) applyChange(ctx context.Context, kind, fileID, jobID string) er
 	return nil
 }
 
-// send sends messages to the queue.
+// send sends messages to the queue and returns when all of them are stored there. None is no call.
 func (m *Images) send(ctx context.Context, out []message.Message) error {
 	if len(out) == 0 {
 		return nil
@@ -115,7 +134,7 @@ func (m *Images) send(ctx context.Context, out []message.Message) error {
 }
 
 // sendMessages proposes jobs again. The messages have no id, so the queue does not drop them as
-// duplicates.
+// duplicates. The job need not be claimable.
 func (m *Images) sendMessages(ctx context.Context, jobs ...*job.Job) error {
 	out := make([]message.Message, len(jobs))
 	for i, j := range jobs {
@@ -142,8 +161,9 @@ func (m *Images) onFileChanged(ctx context.Context, fileID, jobID string, delete
 	return m.submitPurge(ctx, f, jobID)
 }
 
-// cancelWaiting cancels the jobs of a deleted file that wait for their next attempt. A job that was
-// claimed meanwhile finds the deletion itself.
+// cancelWaiting cancels the jobs of a deleted file that wait for their next attempt. A job that
+// was claimed meanwhile finds the deletion itself. Conflict and NotFound mean that there is
+// nothing left to cancel.
 func (m *Images) cancelWaiting(ctx context.Context, fileID string) error {
 	jobs, err := m.engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true,
 		States: statesByStatus[retryable]})
@@ -169,7 +189,9 @@ func (m *Images) cancelWaiting(ctx context.Context, fileID string) error {
 	return nil
 }
 
-// runReceiver receives messages from the queue and passes each to an idle worker.
+// runReceiver receives messages from the queue and passes each to an idle worker. The channel has
+// no buffer: a node holds one message beyond what its workers process, so the others stay in the
+// queue for other nodes.
 func (m *Images) runReceiver(ctx context.Context) {
 	m.Queue.Receive(ctx, func(ctx context.Context, d message.Delivery) {
 		select {
@@ -181,8 +203,9 @@ func (m *Images) runReceiver(ctx context.Context) {
 }
 
 // claim is the claim of a worker: it waits for a message and claims the job that the message
-// proposes (IP-042). The first claim of each worker takes the oldest ready job instead: the message
-// that a killed node had received is delivered again only after a while.
+// proposes (IP-042). The first claim of each worker takes the oldest ready job instead: the
+// message that a killed node had received is delivered again only after a while. It returns no job
+// when the time or ctx is over, and at most one otherwise.
 func (m *Images) claim(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
 	if m.unclaimedWorkers.Add(-1) >= 0 {
 		if jobs, err := m.claimOldest(ctx, req); err != nil || len(jobs) > 0 {
@@ -209,7 +232,8 @@ func (m *Images) claim(ctx context.Context, req engine.ClaimRequest) ([]*job.Job
 	}
 }
 
-// claimOldest claims the first job in claim order, if one is ready.
+// claimOldest claims the first job in claim order, if one is ready. Like claimProposed it does not
+// stop with ctx, so that no claim is lost in between.
 func (m *Images) claimOldest(ctx context.Context, req engine.ClaimRequest) (jobs []*job.Job,
 	err error) {
 	req.Wait = 0
@@ -222,7 +246,8 @@ func (m *Images) claimOldest(ctx context.Context, req engine.ClaimRequest) (jobs
 
 // claimProposed claims the job of a message. It acknowledges the message also if the job cannot be
 // claimed: then it has finished, has another worker, or waits for its retry, which proposes it
-// again (IP-038, IP-046). Only in an outage of the store the message has to come again.
+// again (IP-038, IP-046). Only in an outage of the store the message has to come again. The result
+// is nil without an error if there is nothing to do.
 func (m *Images) claimProposed(ctx context.Context, d message.Delivery, worker string) (j *job.Job,
 	err error) {
 	id, ok := proposedJob(d.Body)

@@ -13,12 +13,15 @@ import (
 )
 
 // watch measures the time of calls and counts those that fail. The kinds NotFound, Conflict and
-// RunLost are regular answers and do not count.
+// RunLost are regular answers and do not count. Calls of the database, the storage, the queue and
+// the CDN are made through one, which has the metrics of the API or of the worker (G-IP-09).
 type watch struct {
 	seconds  *prometheus.HistogramVec
 	failures *prometheus.CounterVec // with one more label, the kind of the error
 }
 
+// newWatch registers both metrics. code is the label of the kind of error, for which the document
+// has two names (G-IP-10).
 func newWatch(all *telemetry.Metrics, seconds, failures string, code string, buckets []float64,
 	labels ...string) watch {
 	return watch{
@@ -34,6 +37,7 @@ func (w *watch) expect(labels ...string) {
 	w.failures.WithLabelValues(append(labels, job.Unavailable.String())...)
 }
 
+// call calls fn once and returns its error.
 func (w *watch) call(fn func() error, labels ...string) error {
 	elapsed := telemetry.StartStopwatch()
 	err := fn()
@@ -46,6 +50,8 @@ func (w *watch) call(fn func() error, labels ...string) error {
 	return err
 }
 
+// Values of labels. They are those of the document, also where the storage is a directory and the
+// queue a stream (G-IP-12).
 // Values of labels.
 const (
 	tableJobs = "jobs"
@@ -72,6 +78,7 @@ type apiMetrics struct {
 	external watch
 }
 
+// newAPIMetrics registers the metrics, with the series of all known labels at zero (G-IP-23).
 func newAPIMetrics(r prometheus.Registerer) (*apiMetrics, error) {
 	all := telemetry.NewMetrics(r)
 	buckets := []float64{0.1, 0.3, 0.5, 1, 2, 5, 10}
@@ -102,12 +109,15 @@ func newAPIMetrics(r prometheus.Registerer) (*apiMetrics, error) {
 	return m, all.Err()
 }
 
+// query makes a call of the store for a request.
 func (m *apiMetrics) query(op string, fn func() error) error { return m.db.call(fn, op, tableJobs) }
 
+// object makes a call of the object storage for a request.
 func (m *apiMetrics) object(op string, fn func() error) error {
 	return m.external.call(fn, storage, op)
 }
 
+// send makes a call of the message queue.
 func (m *apiMetrics) send(fn func() error) error { return m.external.call(fn, queueName, opSend) }
 
 // route returns the function that observes the requests of a route, which is labelled with its
@@ -122,7 +132,8 @@ func (m *apiMetrics) route(method, pattern string) func(int, time.Duration) {
 	return func(status int, elapsed time.Duration) { m.request(method, pattern, status, elapsed) }
 }
 
-// unmatched observes a request that matches no route.
+// unmatched observes a request that matches no route. Its path is not a label, as clients choose
+// it (IP-069).
 func (m *apiMetrics) unmatched(method string, status int, elapsed time.Duration) {
 	m.request(method, "none", status, elapsed)
 }

@@ -40,6 +40,8 @@ type workerMetrics struct {
 	cdn       watch
 }
 
+// newWorkerMetrics registers the metrics. e returns the engine, or nil before Mount, when there
+// are no jobs to count.
 func newWorkerMetrics(r prometheus.Registerer, bucket string,
 	e func() *engine.Engine) (*workerMetrics, error) {
 	all := telemetry.NewMetrics(r)
@@ -66,6 +68,7 @@ func newWorkerMetrics(r prometheus.Registerer, bucket string,
 	return m, all.Err()
 }
 
+// expectAll creates the series of all known labels, at zero (G-IP-23).
 func (m *workerMetrics) expectAll() {
 	for _, jobType := range jobTypes {
 		m.latency.WithLabelValues(jobType)
@@ -97,13 +100,16 @@ func latencyBuckets() []float64 {
 	return all
 }
 
+// query makes a call of the store for the background work.
 func (m *workerMetrics) query(kind string, fn func() error) error { return m.db.call(fn, kind) }
 
+// object makes a call of the object storage for the background work.
 func (m *workerMetrics) object(op string, fn func() error) error {
 	return m.s3.call(fn, op, m.bucket)
 }
 
-// claimed observes how long a job was ready before it was claimed (G-IP-13).
+// claimed observes how long a job was ready before it was claimed (G-IP-13). The unit is
+// milliseconds (IP-071).
 func (m *workerMetrics) claimed(c *engine.Moved) {
 	since := c.Since
 	if c.From == retryDue { // it was promoted some time after it was due
@@ -114,7 +120,8 @@ func (m *workerMetrics) claimed(c *engine.Moved) {
 }
 
 // attempted counts an attempt that has ended, by the status it led to (G-IP-11). A lost attempt
-// counts as one that failed and is retried.
+// counts as one that failed and is retried. Both metrics have the same labels, and one observation
+// for each attempt (IP-082).
 func (m *workerMetrics) attempted(c *engine.Moved) {
 	status := statusOf(c.To)
 	if c.To == stale {
@@ -136,7 +143,9 @@ func jobTypeLabel(j *job.Job) string {
 	return processFile
 }
 
-// errorType is the type of the error an attempt ended with, as a label.
+// errorType is the type of the error an attempt ended with, as a label. An attempt without a
+// reason was lost or released. Remote workers choose types freely, so those that are not known
+// share one value.
 func errorType(c *engine.Moved) string {
 	if c.Reason == "" {
 		return typeWorkerLost

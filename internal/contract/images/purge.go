@@ -10,6 +10,15 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
+// A purge removes old copies of a file from the CDN after the file has changed:
+//
+//	job of the file completed ─► message in the outbox ─► submitPurge ─► worker ─► CDN.Purge
+//
+// Each step may happen twice after a crash. The purge has the id of the job that changed the file,
+// so it is stored once, and the CDN gets the same id as a reference. Its attempts go on for about
+// half an hour; what fails then is logged as a warning, and caches drop their copies after the time
+// in cacheControl.
+
 // Purges are jobs of a contract of their own, so that an outage of the CDN delays nothing else. The
 // message of a change in the outbox leads to one purge of the file, see Deliver.
 const (
@@ -23,8 +32,9 @@ const (
 var purgeRetry = job.RetryPolicy{Strategy: job.Exponential, Base: time.Second,
 	Max: 10 * time.Minute}
 
-// submitPurge submits the purge of a file and its variants, once for each job that changed the file
-// (G-IP-24).
+// submitPurge submits the purge of a file and its variants, once for each job that changed the
+// file (G-IP-24). It contains all variants that the file has, as an older copy of any of them may
+// be cached.
 func (m *Images) submitPurge(ctx context.Context, f *file, jobID string) error {
 	keys := []string{originalKey(f.id)}
 	for _, v := range f.processResult.Variants {
@@ -40,7 +50,8 @@ func (m *Images) submitPurge(ctx context.Context, f *file, jobID string) error {
 	})
 }
 
-// runPurges executes purges until ctx ends.
+// runPurges executes purges until ctx ends. Every node with a CDN does so, also one without local
+// workers.
 func (m *Images) runPurges(ctx context.Context) {
 	if m.CDN == nil {
 		return
@@ -54,6 +65,7 @@ func (m *Images) runPurges(ctx context.Context) {
 	pool.Run(ctx, m.Grace)
 }
 
+// purges executes purges.
 type purges struct{ *Images }
 
 // Handle implements worker.Handler.
@@ -68,6 +80,7 @@ func (p purges) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	return engine.Outcome{On: job.Failed, Reason: err.Error()}
 }
 
+// purge makes one call of the CDN with all keys of a purge, and measures it.
 func (p purges) purge(ctx context.Context, j *job.Job) error {
 	var keys []string
 	if err := json.Unmarshal(j.Payload, &keys); err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// readObject reads a body that must be a JSON object.
+// readObject reads a body that must be a JSON object. What it returns has passed strictjson.Check,
+// which the readers of members rely on.
 func readObject(c *httpapi.Call) ([]byte, error) {
 	text, err := c.JSONBody()
 	if err != nil {
@@ -30,6 +31,8 @@ type create struct {
 	sizes   []int // nil stands for the default sizes
 }
 
+// readCreate reads and validates a request for a job. A type or file_id that is no string counts as
+// missing. A file_id that is no UUID is that of no file, status 404.
 func readCreate(c *httpapi.Call) (q create, err error) {
 	text, err := readObject(c)
 	if err != nil {
@@ -81,7 +84,7 @@ func parseSizes(raw []byte) ([]int, error) {
 	return mergeSizes(sizes)
 }
 
-// readJobID reads a request that names a job.
+// readJobID reads a request that names a job. The name need not be an id: findJob decides.
 func readJobID(c *httpapi.Call) (name string, err error) {
 	text, err := readObject(c)
 	if err != nil {

@@ -20,8 +20,9 @@ const (
 	formOverhead = 64 << 10 // of a form, around the file
 )
 
-// routes are the routes of uploads and files, jobs, messages and dead letters. None of them changes
-// the state of an existing job: only workers do (IP-036).
+// routes are the routes of uploads and files, jobs, messages and dead letters. None of them
+// changes the state of an existing job: only workers do (IP-036). Content and variants may be kept
+// by caches, as serveObject says for how long; what describes a file or a job may not.
 func (m *Images) routes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: filesPath, Action: "upload", Handle: m.upload,

@@ -44,6 +44,7 @@ func (s *Settings) Group() *setting.Group {
 		UsesStreams: func() bool { return s.QueueURL == "" }}
 }
 
+// keys declares each setting with its default, its meaning and its bounds.
 func (s *Settings) keys() []setting.Key {
 	return []setting.Key{
 		setting.ListenKey(Name, "Images", &s.Listen),

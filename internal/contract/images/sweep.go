@@ -13,6 +13,8 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
+// A node that stops or dies in the middle of a sweep loses only its position: the next one begins
+// at the first job, and with the oldest original that it checks.
 // The sweep repairs what a crash can leave behind: a job that is ready and whose message is lost,
 // and an original without a job. It runs on one elected node at a time (G-IP-16).
 const (
@@ -51,7 +53,9 @@ func newSweeper(m *Images) *sweeper {
 	return &sweeper{Images: m, positions: map[job.State]*job.Job{}}
 }
 
-// sweep resends lost messages and removes originals without a job, if this node is elected.
+// sweep resends lost messages and removes originals without a job, if this node is elected. The
+// term of the election is a little shorter than the interval, so that it has ended when the next
+// round begins, on any node. An error of one part does not keep the other from running.
 func (s *sweeper) sweep(ctx context.Context) error {
 	elected, err := s.engine.Elect(ctx, sweepElection, sweepInterval*9/10)
 	if err != nil || !elected {
@@ -60,7 +64,8 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	return errors.Join(s.resendLost(ctx), s.removeOrphans(ctx))
 }
 
-// resendLost sends the messages of jobs again that have been ready for sweepMinAge.
+// resendLost sends the messages of jobs again that have been ready for sweepMinAge. A job whose
+// message is only waiting for an idle worker gets a second one, which finds nothing to claim.
 func (s *sweeper) resendLost(ctx context.Context) error {
 	var all []*job.Job
 	for _, state := range []job.State{queued, stale, retryDue, released} {
@@ -73,7 +78,8 @@ func (s *sweeper) resendLost(ctx context.Context) error {
 	return s.sendMessages(ctx, all...)
 }
 
-// nextWaiting returns the next jobs of a state that have been in it for sweepMinAge.
+// nextWaiting returns the next jobs of a state that have been in it for sweepMinAge. After the
+// last page the next sweep begins with the first again.
 func (s *sweeper) nextWaiting(ctx context.Context, state job.State) ([]*job.Job, error) {
 	search := store.Search{Contract: Name, State: state, Limit: sweepPageSize}
 	if last := s.positions[state]; last != nil {

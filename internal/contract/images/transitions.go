@@ -21,14 +21,15 @@ const (
 	fileAttr     = "file_id"
 )
 
-// onTransitions observes every claim and every end of an attempt on this node, also those of remote
-// workers.
+// onTransitions observes every claim and every end of an attempt on this node, also those of
+// remote workers. The engine calls it after the commit, so it must not block.
 func (m *Images) onTransitions(moves []engine.Moved) {
 	for i := range moves {
 		c := &moves[i]
 		m.traceTransition(c)
 		if c.On == job.Claimed {
 			m.worker.claimed(c)
+			// A job that was stale has lost its lease: its next claim is the takeover (G-IP-03).
 			if c.From == stale {
 				m.Log.Warn("lock taken over", telemetry.JobID, c.Job.ID.Key, jobTypeAttr,
 					c.Job.Queue, telemetry.Attempt, c.Job.Attempts, telemetry.Worker, c.Job.Worker)

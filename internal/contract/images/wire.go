@@ -20,6 +20,7 @@ type jobInput struct {
 	Sizes  []int  `json:"sizes,omitempty"` // of process_file
 }
 
+// encode returns what the store keeps as the definition of the job.
 func (u *jobInput) encode() []byte {
 	text, _ := json.Marshal(u) // strings and numbers: it cannot fail
 	return text
@@ -39,6 +40,7 @@ type processResult struct {
 	Variants []variant `json:"variants"`
 }
 
+// variant is one variant of a file: the size that was requested, and what was made for it.
 type variant struct {
 	Size   int    `json:"size"`
 	Width  int    `json:"width"`
@@ -47,6 +49,7 @@ type variant struct {
 	Key    string `json:"key"`
 }
 
+// encode returns what the store keeps as the result of the job.
 func (m *processResult) encode() []byte {
 	text, _ := json.Marshal(m)
 	return text
@@ -61,6 +64,7 @@ type failure struct {
 	Failures int `json:"failures"`
 }
 
+// encode returns what the store keeps as the failure of the job.
 func (f *failure) encode() []byte {
 	text, _ := json.Marshal(f)
 	return text
@@ -72,7 +76,9 @@ const (
 	textWorkerLost = "the worker was lost or released the job"
 )
 
-// lastFailure is the latest failure of a job (IP-057), nil if there was none.
+// lastFailure is the latest failure of a job (IP-057), nil if there was none. A lost or released
+// attempt stores no failure, but the engine counts it: so the count of the stored failure is then
+// behind that of the job.
 func lastFailure(j *job.Job) *failure {
 	var f failure
 	if j.Failure != nil {
@@ -90,6 +96,7 @@ func lastFailure(j *job.Job) *failure {
 // The keys of objects.
 const keyPrefix = "images/"
 
+// The prefix ends with a slash, so that of one file is never the beginning of another one's.
 func filePrefix(fileID string) string  { return keyPrefix + fileID + "/" }
 func originalKey(fileID string) string { return filePrefix(fileID) + "original" }
 
@@ -128,6 +135,7 @@ func workerPayload(j *job.Job) []byte {
 	return o.End()
 }
 
+// appendMessage writes the members of a message in the order of the document (IP-008).
 func appendMessage(o *strictjson.Object, j *job.Job) {
 	u := uploadOf(j)
 	o.Text("jobId", j.ID.Key)
@@ -161,6 +169,7 @@ func proposedJob(text []byte) (job.ID, bool) {
 	return idOf(key), ok
 }
 
+// idOf returns the identity of a job by its id.
 func idOf(key string) job.ID { return job.ID{Contract: Name, Key: key} }
 
 // appendJob writes a job as clients see it (IP-007, G-IP-20).
@@ -217,6 +226,7 @@ const (
 	maxVariantSizes = 20
 )
 
+// validSizes reports whether there are 1 to maxVariantSizes sizes of 1 to maxVariantSize pixels.
 func validSizes(sizes []int) bool {
 	return len(sizes) > 0 && len(sizes) <= maxVariantSizes &&
 		!slices.ContainsFunc(sizes, func(n int) bool {
@@ -226,7 +236,7 @@ func validSizes(sizes []int) bool {
 
 var errSizes = invalid("sizes must be 1 to 20 whole numbers from 1 to 8192, such as 100,400")
 
-// readSizes parses a list such as 100,400.
+// readSizes parses a list such as 100,400. The number of words is bounded before they are sorted.
 func readSizes(text string) ([]int, error) {
 	var sizes []int
 	for word := range strings.SplitSeq(text, ",") {

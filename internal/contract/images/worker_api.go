@@ -36,8 +36,9 @@ func (m *Images) RemoteWorkers() workerapi.Contract {
 	}
 }
 
-// verifyOutcome verifies the result of a remote worker. An error refuses the request of the worker,
-// and its attempt continues.
+// verifyOutcome verifies the result of a remote worker. An error refuses the request of the
+// worker, and its attempt continues. It runs before the transaction that finishes the attempt,
+// since it reads objects; the transaction then refuses an attempt that has lost its lease.
 func (m *Images) verifyOutcome(ctx context.Context, j *job.Job, result []byte) (engine.Outcome,
 	error) {
 	if j.Queue == deleteFile {
@@ -75,7 +76,8 @@ func (m *Images) verifyDeletion(ctx context.Context, j *job.Job) (engine.Outcome
 }
 
 // verifyResult compares a result with the job and the object storage: it must have a variant of
-// each requested size, with an object of the stated length under the right key.
+// each requested size, with an object of the stated length under the right key. The pixels
+// themselves are not read. The variants of what it returns are sorted by size.
 func (m *Images) verifyResult(ctx context.Context, j *job.Job, result []byte) (made processResult,
 	err error) {
 	if err := json.Unmarshal(result, &made); err != nil || made.Width < 1 || made.Height < 1 {
@@ -109,6 +111,8 @@ func (m *Images) verifyResult(ctx context.Context, j *job.Job, result []byte) (m
 	return made, nil
 }
 
+// verifyVariant verifies the dimensions of a variant, its key, and that its object has the length
+// that the worker states.
 func (m *Images) verifyVariant(ctx context.Context, j *job.Job, v *variant) error {
 	if variantMIME(v.Key, j.Owner, v.Size) == "" {
 		return invalid("the key of the variant of size %d must be %s.jpg or .png", v.Size,
