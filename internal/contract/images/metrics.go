@@ -52,7 +52,6 @@ func (w *watch) call(fn func() error, labels ...string) error {
 
 // Values of labels. They are those of the document, also where the storage is a directory and the
 // queue a stream (G-IP-12).
-// Values of labels.
 const (
 	tableJobs = "jobs"
 	opSelect  = "select"

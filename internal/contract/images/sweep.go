@@ -13,10 +13,11 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// A node that stops or dies in the middle of a sweep loses only its position: the next one begins
-// at the first job, and with the oldest original that it checks.
 // The sweep repairs what a crash can leave behind: a job that is ready and whose message is lost,
-// and an original without a job. It runs on one elected node at a time (G-IP-16).
+// and an original without a job. It runs on one elected node at a time (G-IP-16). A node that stops
+// or dies in the middle of a sweep loses only its position: the next one begins at the first job,
+// and with the oldest original that it checks. All that a sweep does may be done twice: a job that
+// is proposed twice is claimed once.
 const (
 	sweepInterval = 30 * time.Second
 	sweepMinAge   = time.Minute

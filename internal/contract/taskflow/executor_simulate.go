@@ -20,7 +20,8 @@ type simulator struct {
 	timer clock.Timer
 }
 
-// maxSimulatedRun bounds duration_ms.
+// maxSimulatedRun bounds duration_ms. A simulated attempt sends heartbeats like any other, so it
+// may be longer than the lease.
 const maxSimulatedRun = 24 * time.Hour
 
 // simulation is the payload of a simulated job.

@@ -17,11 +17,6 @@ import (
 //
 // The engine then stores all jobs in one transaction, or none of them. It also finds the
 // dependency cycles and the ids that no job has.
-// A graph is submitted in one request: jobs with refs, and dependencies that name refs of the same
-// request or ids of stored jobs. It is read in two steps, since the server assigns the ids:
-//
-//	readGraph    body → nodes with refs
-//	resolveRefs  nodes + ids → dependencies as ids
 
 // maxGraph is how many jobs one request may submit (G-TF-36).
 const maxGraph = 10_000

@@ -145,7 +145,8 @@ func (p *params) time(name string) time.Time {
 }
 
 // cursors are the cursors of the document (TF-100). The time in one has the full stored precision
-// (TF-103).
+// (TF-103). A text that is no such cursor is refused (TF-102); the job at its position need not
+// exist any more.
 var cursors = httpapi.Cursor[httpapi.Position]{
 	Format: func(p httpapi.Position) string {
 		stamp := strictjson.AppendTime(nil, p.At)

@@ -13,7 +13,7 @@ type names struct {
 }
 
 // newNames returns the names of an object's members and their synonyms. prefix is the path of the
-// object, which suggestions begin with.
+// object, which suggestions begin with. A member counts before a synonym that is spelt like it.
 func newNames(prefix string, members []string, synonyms map[string]string) names {
 	n := names{allowed: map[string]bool{}, suggestions: map[string]string{}}
 	for word, member := range synonyms {

@@ -103,7 +103,9 @@ func signingSecret(p *setting.Secret) setting.Value {
 	})
 }
 
-// checkQueues is the rule that url and secret belong to the handler http, which requires url.
+// checkQueues is the rule that url and secret belong to the handler http, which requires url. With
+// another handler they would be ignored, and requests that an operator expects never sent. The
+// queues are checked in the order of their names, so the same errors come in the same order.
 func (s *Settings) checkQueues(c *setting.Checker) {
 	for _, name := range slices.Sorted(maps.Keys(s.Queues)) {
 		q, at := s.Queues[name], queuesSection+"."+name+"."
