@@ -7,6 +7,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// applyTests prove what Apply promises of a value Changes as a whole: the order of its
+// members, that a job that is taken or a value that is Invalid concerns nothing else, and
+// that each job of a set has exactly the fields written that the set names. What single
+// members do is proved beside the methods that read them.
 var applyTests = []test{
 	{"no changes are written by nothing", func(w *world) { w.apply(store.Changes{}) }},
 	{"what is deleted may be inserted again", applyDeletesFirst},
@@ -16,7 +20,7 @@ var applyTests = []test{
 	{"queues are set once for each name", applyQueuesTwice},
 }
 
-// all reads everything that the tests of Apply write of a job.
+// all returns the history of a job and its dependencies, of one snapshot.
 func (w *world) all(j *job.Job) (events []job.Event, edges []job.Edge) {
 	w.Helper()
 	w.view(func(r store.Reader) (err error) {
@@ -29,6 +33,9 @@ func (w *world) all(j *job.Job) (events []job.Event, edges []job.Edge) {
 	return events, edges
 }
 
+// applyDeletesFirst proves that the deletes of a Changes come before its inserts: one value
+// deletes something of each kind and stores another of it. If an insert came first, the job
+// would be taken, and the new event, edge and record would be deleted with the old ones.
 func applyDeletesFirst(w *world) {
 	old, other, stays := newJob("a"), newJob("other"), newJob("stays")
 	w.insert(old, other, stays)
@@ -46,6 +53,7 @@ func applyDeletesFirst(w *world) {
 		Messages:    []job.Message{{JobID: old.ID, Cause: job.Claimed, At: start}},
 		Records:     []job.Record{record("a"), record("b")},
 	})
+	// Messages and dead letters are deleted by the IDs that the store gave them.
 	message := read(w, func(r store.Reader) ([]job.Message, error) {
 		return r.Messages([]string{"relay"}, 1)
 	})[0]
@@ -53,6 +61,8 @@ func applyDeletesFirst(w *world) {
 		return r.DeadLetters("relay", 0, 1)
 	})[0]
 
+	// The one value under test: each member of the first half makes place for one of the
+	// second.
 	again := newJob("a")
 	w.apply(store.Changes{
 		Delete:            []*job.Job{old},
@@ -74,6 +84,7 @@ func applyDeletesFirst(w *world) {
 		w.Errorf("events: %v", events)
 	}
 	equal(w, "edges", edges, []job.Edge{edge(other)})
+	// What is left is what the second half has stored.
 	messages := read(w, func(r store.Reader) ([]job.Message, error) {
 		return r.Messages([]string{"relay"}, 10)
 	})
@@ -89,6 +100,9 @@ func applyDeletesFirst(w *world) {
 	equal(w, "records", len(w.records("kind", "a", "b")), 1)
 }
 
+// applyBesideTaken proves that a job that is taken gets Seq 0 and is named by Taken, and
+// that the other members of the same Changes are written all the same: a second job, an
+// update, an event and a count.
 func applyBesideTaken(w *world) {
 	a := newJob("a")
 	w.insert(a)
@@ -107,6 +121,10 @@ func applyBesideTaken(w *world) {
 	equal(w, "counts", w.counts("x"), c.Counts)
 }
 
+// applyInvalid proves that an Apply that returns Invalid has written nothing and leaves the
+// transaction usable. Each Changes holds one text with a NUL character beside a valid
+// delete and a valid insert, of which none must be seen; the transaction then stores
+// another job and commits.
 func applyInvalid(w *world) {
 	a := newJob("a")
 	w.insert(a)
@@ -130,13 +148,18 @@ func applyInvalid(w *world) {
 	}
 }
 
-// applyFields updates each job with another set of fields, all of them in one Apply.
+// applyFields updates each job with another set of fields, all of them in one Apply. It
+// proves that Update writes the named group of fields and the named bodies of each job and
+// no others, whatever the other jobs of the set have written: every group, none included,
+// meets every body alone, no body, two and three.
 func applyFields(w *world) {
 	groups := []store.Fields{0, store.LeaseFields, store.StateFields, store.AllFields}
 	var bodies []store.Fields
 	for p := range job.Parts {
 		bodies = append(bodies, store.BodyField(p))
 	}
+	// With no body, two and three: a job's state shares a statement with the first of its
+	// bodies.
 	result, failure := bodies[job.Result], bodies[job.Failure]
 	bodies = append(bodies, 0, result|failure, result|failure|bodies[job.Definition])
 	var c store.Changes
@@ -160,7 +183,9 @@ func applyFields(w *world) {
 	}
 }
 
-// written returns the job that is stored once fields of another are written.
+// written returns the job that is stored once fields of another are written. It is the
+// port's definition of the groups in a second form, so that a column in the wrong group of
+// sqlstore is noticed.
 func written(was, to *job.Job, fields store.Fields) *job.Job {
 	j := *was
 	switch {
@@ -182,6 +207,8 @@ func written(was, to *job.Job, fields store.Fields) *job.Job {
 	return &j
 }
 
+// applyQueuesTwice proves that of two settings for one queue in a set the later one is
+// stored, and that QueueSettings lists queues by name, whatever the order of the set.
 func applyQueuesTwice(w *world) {
 	q := func(name string, limit int) job.QueueSettings {
 		return job.QueueSettings{Contract: "x", Queue: name, MaxRunning: limit}

@@ -9,6 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// bodyTests prove that bodies come back byte for byte, whatever their size. A store keeps
+// small bodies in the row of the job and large ones elsewhere (C-17), so these tests cross
+// that limit in both directions, on insert, on update, on delete and in a claim. A body
+// that is missing (nil) and an empty one differ.
 var bodyTests = []test{
 	{"bodies of every size come back", bodySizes},
 	{"a body of every size is written over every other", updateBodies},
@@ -17,10 +21,11 @@ var bodyTests = []test{
 	{"a claim of large bodies stays within its bound", claimedBytes},
 }
 
-// sizes reach over the size above which bodies are kept apart; -1 is no body.
+// sizes reach over the size above which bodies are stored out of line; -1 is no body.
 var sizes = []int{-1, 0, 1, 8<<10 - 1, 8 << 10, 8<<10 + 1, 1 << 20}
 
-// bytesOf returns n bytes that are no text.
+// bytesOf returns n bytes that are neither UTF-8 nor free of NUL characters, nil for a
+// negative n. The same n gives the same bytes.
 func bytesOf(n int) []byte {
 	if n < 0 {
 		return nil
@@ -34,8 +39,11 @@ func bytesOf(n int) []byte {
 	return b
 }
 
+// same reports whether two bodies are equal; nil and empty are not.
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
+// sameBodies fails the test for each body in which two jobs differ, by sizes, since a
+// megabyte in the output of a test helps no reader.
 func (w *world) sameBodies(what string, got, want *job.Job) {
 	w.Helper()
 	for p := range job.Parts {
@@ -46,6 +54,9 @@ func (w *world) sameBodies(what string, got, want *job.Job) {
 	}
 }
 
+// bodySizes proves that the insert keeps bodies of every size: each job has the sizes in
+// another order, so that each of its bodies is once small and once large. The jobs are read
+// whole and by OnlyBodies.
 func bodySizes(w *world) {
 	for i, n := range sizes {
 		j := newJob(fmt.Sprint(n))
@@ -61,6 +72,10 @@ func bodySizes(w *world) {
 	}
 }
 
+// updateBodies proves that a body which is written replaces the one before, for each pair
+// of sizes. So a body moves out of the row, back into it, and changes in each place. A body
+// that is back in the row must not be marked as out of line, or a later load would look for
+// it there.
 func updateBodies(w *world) {
 	j := newJob("a")
 	for p := range job.Parts {
@@ -70,6 +85,8 @@ func updateBodies(w *world) {
 	for _, from := range sizes {
 		for _, to := range sizes {
 			for _, n := range []int{from, to} {
+				// Which body is written follows from the size, so that each body is written
+				// in some pairs.
 				p := job.Part((n + 5) % int(job.Parts))
 				*j.Body(p) = bytesOf(n)
 				w.update(func(tx store.Tx) error {
@@ -90,6 +107,9 @@ func updateBodies(w *world) {
 	}
 }
 
+// manyBodies proves that BodyField in a set of 30 jobs writes to each job its own body, in
+// place and out of line mixed, and that of several writes in one transaction the last one
+// counts.
 func manyBodies(w *world) {
 	var jobs []*job.Job
 	for i := range 30 {
@@ -106,6 +126,7 @@ func manyBodies(w *world) {
 			if err != nil {
 				return err
 			}
+			// Two writes before the last one, out of line and then in the row.
 			for _, n := range []int{9000, 1} {
 				for _, l := range locked {
 					l.Result = bytesOf(n)
@@ -125,6 +146,8 @@ func manyBodies(w *world) {
 	}
 }
 
+// deletedBodies proves that no body of a deleted job comes back with the next job of its
+// identity.
 func deletedBodies(w *world) {
 	j := newJob("a", func(j *job.Job) { j.Payload = bytesOf(9000) })
 	w.insert(j)
@@ -134,8 +157,9 @@ func deletedBodies(w *world) {
 	w.sameBodies("the next", w.get(k), k)
 }
 
-// claimedBytes stores more than ReadyBytes in few jobs: one look brings what
-// fits, one job however large, and nothing is lost.
+// claimedBytes proves that LockReady brings no more than MaxReadyBytes of large bodies into
+// memory, but always at least one job, however large, and that the jobs it leaves out are
+// claimed by the next call.
 func claimedBytes(w *world) {
 	for i, n := range []int{store.MaxReadyBytes/2 + 1, store.MaxReadyBytes / 2, 10,
 		store.MaxReadyBytes + 1, 10} {

@@ -13,7 +13,14 @@ import (
 )
 
 // Faults says what is to go wrong below a store. Whatever stands between the store and its
-// database asks it.
+// database, a driver or a relay of its connections, asks it before each step:
+//
+//	Begins, Commits   must this transaction fail to begin, or be undone by its commit?
+//	Result, Row       must this row of this result be an error?
+//
+// Rows are chosen by their place. A first run without faults counts results and rows; then
+// each of the first two rows of each result fails in a run of its own. It is safe for
+// concurrent use.
 type Faults struct {
 	mu            sync.Mutex
 	begin, commit bool
@@ -35,7 +42,7 @@ func (f *Faults) Commits() bool {
 	return f.commit
 }
 
-// Result gives the next result its number.
+// Result gives the next result its number, from 0 since the faults were armed.
 func (f *Faults) Result() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -43,7 +50,8 @@ func (f *Faults) Result() int {
 	return len(f.rows) - 1
 }
 
-// Row tells of the next row of a result and reports whether it must be an error instead.
+// Row counts the next row of a result and reports whether it must be an error instead. A
+// result from before the faults were armed has no errors.
 func (f *Faults) Row(result int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,7 +62,8 @@ func (f *Faults) Row(result int) bool {
 	return result == f.result && f.rows[result] == f.row
 }
 
-// arm makes a row of a result an error, and returns how many rows the results before had.
+// arm makes a row of a result an error, none if row is 0, and begins to count results. It
+// returns how many rows each result had since it was called last.
 func (f *Faults) arm(result, row int) (rows []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,14 +71,17 @@ func (f *Faults) arm(result, row int) (rows []int) {
 	return rows
 }
 
+// set makes the transactions that follow fail to begin, or to commit, until it is called
+// again.
 func (f *Faults) set(begin, commit bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.begin, f.commit = begin, commit
 }
 
-// RunFaulty runs the tests of what a store does when its database fails, on the stores that open
-// opens. Something of theirs asks the faults.
+// RunFaulty runs the tests of what a store does when its database fails, on the stores that
+// open opens. The database of each store asks the faults that open was given. They are not
+// part of Run, as each database has its own place where a fault can be made.
 func RunFaulty(t *testing.T, open func(testing.TB, func() time.Time, *Faults) store.Store) {
 	for name, test := range map[string]func(*world, *Faults){
 		"begin": failingBegins, "commit": failingCommits, "rows": failingRows,
@@ -85,8 +97,9 @@ func RunFaulty(t *testing.T, open func(testing.TB, func() time.Time, *Faults) st
 	}
 }
 
-// failingBegins has more transactions fail before they begin than the store has connections: none
-// of them keeps one.
+// failingBegins proves that a transaction that cannot begin is an error at once, that its
+// fn does not run, and that it keeps no connection: more of them fail, in updates and
+// views, than the store has connections, and it then works.
 func failingBegins(w *world, f *Faults) {
 	w.insert(newJob("before"))
 	begun := func() { w.Error("fn ran in a transaction that had not begun") }
@@ -108,7 +121,8 @@ func failingBegins(w *world, f *Faults) {
 	w.get(newJob("after"))
 }
 
-// failingCommits has the database undo transactions that are to be committed.
+// failingCommits proves that an update whose commit the database undoes is an error,
+// whatever the database answers to it, and that nothing of it is kept.
 func failingCommits(w *world, f *Faults) {
 	f.set(false, true)
 	for n := range 3 {
@@ -126,21 +140,29 @@ func failingCommits(w *world, f *Faults) {
 	w.get(newJob("a"))
 }
 
-// failingRows breaks every result that a verb reads off, at its first row and at its second: no
-// verb takes what came before for all there is.
+// failingRows proves that no method takes a part of a result for the whole: every result
+// that it reads breaks off, at its first row and at its second, and the method and its
+// update must return an error. A claim would otherwise lose jobs, and a count be too low,
+// without a trace.
 func failingRows(w *world, f *Faults) {
 	breakRows(w, f, "Insert", func(tx store.Tx) error {
 		_, err := insert(tx, newJob("a"), newJob("b"))
 		return err
 	})
+	// From here on the store has something to read.
 	verbs := readingVerbs(w)
 	for name, verb := range verbs {
 		breakRows(w, f, name, verb)
 	}
 }
 
+// errUndo undoes the update that counts, so that each run of a verb finds the store as it
+// was.
 var errUndo = errors.New("undo it")
 
+// breakRows runs a verb once to count the results and rows that it reads, and once more for
+// each of the first two rows of each result, which is an error then. A verb that reads
+// nothing fails the test, since nothing would be proved.
 func breakRows(w *world, f *Faults, name string, verb func(store.Tx) error) {
 	f.arm(0, 0)
 	undone := func(tx store.Tx) error { return errors.Join(verb(tx), errUndo) }
@@ -148,6 +170,7 @@ func breakRows(w *world, f *Faults, name string, verb func(store.Tx) error) {
 		w.Fatalf("%s: %v", name, err)
 	}
 	results := f.arm(0, 0)
+	// The verb must return the error even though fn hides it, and so must the update.
 	broken := 0
 	for i, rows := range results {
 		for row := 1; row <= min(rows, 2); row++ {
@@ -167,10 +190,14 @@ func breakRows(w *world, f *Faults, name string, verb func(store.Tx) error) {
 	}
 }
 
-// readingVerbs fills a store and returns what reads of it.
+// readingVerbs fills a store with two rows or more of each kind and returns, by name, all
+// methods that read. Some of the jobs have a body out of line and an alias, so that a Load
+// reads two results.
 func readingVerbs(w *world) map[string]func(store.Tx) error {
 	stuff := make([]byte, 9<<10) // kept apart
 	heavy := func(j *job.Job) { j.Payload, j.Alias = stuff, job.AliasOf("relay", "q", j.ID.Key) }
+	// One pair of jobs for each method that selects by phase or time, so that both rows of
+	// its result can fail.
 	var ready, due, lapsed, over, listed []*job.Job
 	for i := range 2 {
 		n := fmt.Sprint(i)
@@ -221,6 +248,8 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			Counts:  one,
 		})
 	})
+	// Each function runs one method alone: a fault in it cannot be hidden by the success of
+	// another.
 	ids, both := []job.ID{ready[0].ID, ready[1].ID}, []int64{first, second}
 	return map[string]func(store.Tx) error{
 		"Load by ID":  func(tx store.Tx) error { return errOf(tx.Load(byID(ids...))) },
@@ -295,5 +324,5 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 	}
 }
 
-// errOf is the error that came with a value.
+// errOf returns the error that came with a value.
 func errOf[T any](_ T, err error) error { return err }

@@ -34,7 +34,8 @@ func DifferentFields(a, b *job.Job) (names []string) {
 	return names
 }
 
-// filler counts the values it has given.
+// filler fills values of any type that a job has, each with a number of its own. count is
+// how many numbers it has given.
 type filler struct{ salt, count int }
 
 var (
@@ -43,12 +44,17 @@ var (
 	bytesType    = reflect.TypeFor[[]byte]()
 )
 
-// next returns a number that no field before has and that fits a byte.
+// next returns a number that no field before has and that fits a byte, as long as a job has
+// fewer than 127 values. Salts 0 and 1 give even and odd numbers, so that two jobs share
+// none.
 func (f *filler) next() int {
 	f.count++
 	return 2*f.count + f.salt
 }
 
+// fill sets v and all below it. The bytes of an array count as one value. A type that it
+// cannot fill panics, so that a new kind of field is given a value here instead of being
+// tested as zero.
 func (f *filler) fill(name string, v reflect.Value) {
 	switch v.Type() {
 	case timeType:
@@ -84,7 +90,8 @@ func (f *filler) fill(name string, v reflect.Value) {
 	}
 }
 
-// filledJob is a FilledJob as the store takes it: its number and OutOfLine are the store's.
+// filledJob is a FilledJob as the store takes it: number and OutOfLine are set by the
+// store, and the phase is one in which LockReady finds the job.
 func filledJob(salt int) *job.Job {
 	j := FilledJob(salt)
 	j.Seq, j.OutOfLine = 0, 0
@@ -92,6 +99,9 @@ func filledJob(salt int) *job.Job {
 	return j
 }
 
+// fieldTests prove that no field of job.Job is forgotten: in the columns, in an update, in
+// a read or in a dead letter. They compare by reflection, so a field that is added to the
+// type fails them by its name until the store keeps it.
 var fieldTests = []test{
 	{"every field is stored by the insert and read back", fieldsInserted},
 	{"every load has the bodies it asks for, large ones too", loadedBodies},
@@ -99,7 +109,8 @@ var fieldTests = []test{
 	{"every field is in a dead letter", fieldsOfDeadLetters},
 }
 
-// sameFields fails with the names of the fields that were not stored or not read back.
+// sameFields fails with the names of the fields in which the one job of jobs differs from
+// want: those were not stored or not read back.
 func (w *world) sameFields(what string, jobs []*job.Job, want *job.Job) {
 	w.Helper()
 	if len(jobs) != 1 {
@@ -110,7 +121,8 @@ func (w *world) sameFields(what string, jobs []*job.Job, want *job.Job) {
 	}
 }
 
-// fieldsInserted reads one job in every way in which jobs are read.
+// fieldsInserted proves that the insert stores every field: it reads one job by each
+// variant of List and Load and by LockReady, in a view and in an update.
 func fieldsInserted(w *world) {
 	j := filledJob(0)
 	w.insert(j)
@@ -146,7 +158,9 @@ func fieldsInserted(w *world) {
 	})
 }
 
-// sameInEachLoad loads a job by each of its keys and with each choice of bodies.
+// sameInEachLoad proves that Load returns the same by each of its keys, and with each
+// choice of bodies those and no others. OnlyBodies leaves the other fields but Seq and
+// OutOfLine at zero.
 func (w *world) sameInEachLoad(r store.Reader, j *job.Job, lock bool) error {
 	want := map[store.Bodies]*job.Job{
 		store.NoBodies:       withBodies(j),
@@ -175,7 +189,8 @@ func (w *world) sameInEachLoad(r store.Reader, j *job.Job, lock bool) error {
 	return nil
 }
 
-// loadedBodies loads a job of which each body, the definition too, is kept out of line.
+// loadedBodies proves the same of a job of which each body, the definition too, is stored
+// out of line, which takes a statement of its own.
 func loadedBodies(w *world) {
 	j := filledJob(0)
 	for p := range job.Parts {
@@ -197,7 +212,9 @@ func withBodies(j *job.Job, parts ...job.Part) *job.Job {
 	return &only
 }
 
-// fieldsUpdated writes everything but the identity with AllFields and the bodies.
+// fieldsUpdated proves that AllFields and the bodies together are everything but the
+// identity: no field can be inserted that cannot be changed. The new job has another value
+// in every field but the phase.
 func fieldsUpdated(w *world) {
 	j := filledJob(0)
 	w.insert(j)
@@ -211,6 +228,8 @@ func fieldsUpdated(w *world) {
 	w.sameFields("AllFields and bodies", w.load(byID(j.ID)), want)
 }
 
+// fieldsOfDeadLetters proves that a dead letter keeps every field of its job, so that a
+// replay submits what was given up.
 func fieldsOfDeadLetters(w *world) {
 	j := FilledJob(0)
 	letter := job.DeadLetter{Job: *j, Cause: "cause", CreatedAt: start}

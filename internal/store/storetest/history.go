@@ -8,6 +8,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// historyTests prove the promises about what is written beside a job and outlives its
+// changes: events, messages of the outbox and dead letters, which keep their order and are
+// never altered; and about pruning, which removes what is past its retention and nothing
+// else, oldest first.
 var historyTests = []test{
 	{"events in the order things happened", events},
 	{"the outbox keeps its order", outbox},
@@ -19,6 +23,9 @@ var historyTests = []test{
 	{"prune families by size", pruneFamilies},
 }
 
+// events proves that Events returns the history of one job in the order in which it was
+// recorded, with growing IDs, also where times run backwards and sets hold events of
+// several jobs; and that DeleteEvents removes the events of the given jobs alone.
 func events(w *world) {
 	a, b := newJob("a"), newJob("b")
 	w.insert(a, b)
@@ -55,6 +62,10 @@ func events(w *world) {
 	}
 }
 
+// outbox proves that Messages returns the oldest messages of a contract in the order in
+// which they were written, within a transaction too, and that DeleteMessages removes those
+// that were published. An ID is never used again, also after the outbox was empty:
+// receivers recognise repeats by it.
 func outbox(w *world) {
 	var want []job.Message
 	for i := range 25 {
@@ -89,7 +100,7 @@ func outbox(w *world) {
 		w.apply(store.Changes{DeleteMessages: ids})
 	}
 	equal(w, "messages", got, want)
-	// Numbers are new also after the outbox was empty: receivers know repeats by them.
+	// The outbox is empty now, and its numbers still go on.
 	w.apply(store.Changes{Messages: want[:1]})
 	if again := oldest(1); again[0].ID <= last {
 		w.Errorf("message %d after %d", again[0].ID, last)
@@ -99,6 +110,8 @@ func outbox(w *world) {
 	})), 1)
 }
 
+// newestMessage proves that NewestMessage is the highest ID of all contracts, and 0 of an
+// empty outbox.
 func newestMessage(w *world) {
 	newest := func() int64 {
 		return read(w, func(r store.Reader) (int64, error) { return r.NewestMessage() })
@@ -116,6 +129,9 @@ func newestMessage(w *world) {
 	equal(w, "newest then", newest(), all[0].ID)
 }
 
+// deadLetters proves that a dead letter keeps its whole job, bodies and number included,
+// that DeadLetters pages by ID within one contract, and that DeleteDeadLetters removes the
+// given ones alone.
 func deadLetters(w *world) {
 	full := *micro(*fullJob("full"))
 	full.Seq, full.Payload = 77, bytesOf(20_000)
@@ -155,6 +171,8 @@ func deadLetters(w *world) {
 	equal(w, "left", len(left), 3)
 }
 
+// pruneDeadLetters proves that PruneDeadLetters removes up to n dead letters of one
+// contract that were stored before a time, oldest first, and returns how many.
 func pruneDeadLetters(w *world) {
 	var letters []job.DeadLetter
 	for i := range 10 {
@@ -185,6 +203,9 @@ func pruneDeadLetters(w *world) {
 	})), 1)
 }
 
+// pruneFinished proves that PruneFinished removes up to n jobs that finished before a time,
+// oldest first though they were inserted in the opposite order, and with them their events
+// and the edges from them.
 func pruneFinished(w *world) {
 	var jobs []*job.Job
 	for i := range 10 {
@@ -194,6 +215,7 @@ func pruneFinished(w *world) {
 			}))
 	}
 	w.insert(jobs...)
+	// jobs[9] finished first and depends on jobs[0], which finished last and is not pruned.
 	c := store.Changes{Edges: []job.Edge{{Dependent: jobs[9].Seq, Dependency: jobs[0].Seq}}}
 	for _, j := range jobs {
 		c.Events = append(c.Events, job.Event{Job: j.Seq, Cause: job.Due, At: start})
@@ -231,9 +253,13 @@ func pruneFinished(w *world) {
 	})), 0)
 }
 
+// pruned returns how many jobs a PruneFinished removed, children included.
 func pruned(p store.Pruned, err error) (int, error) { return p.Jobs + p.Children, err }
 
-// Children go first, a few at a time, and sizes say how many parents go.
+// pruneFamilies proves that children go before their parents, up to n in a call that then
+// removes nothing else, and that with a number of bytes the oldest jobs go until their
+// sizes add up to it. Size follows. A finished job of the children's contract that has no
+// parent stays.
 func pruneFamilies(w *world) {
 	sized := func(bytes int64) func(*job.Job) { return func(j *job.Job) { j.Size = bytes } }
 	parents := []*job.Job{newJob("a", settled("x", start), sized(100)),
@@ -254,6 +280,7 @@ func pruneFamilies(w *world) {
 	equal(w, "size of nothing", change(w, func(tx store.Tx) (int64, error) {
 		return tx.Size("none")
 	}), int64(0))
+	// a has 100 bytes and b 50, so both go for 101 bytes; c would be one too many.
 	for _, want := range []store.Pruned{{Children: 3}, {Children: 2}, {Jobs: 2}} {
 		got := change(w, func(tx store.Tx) (store.Pruned, error) {
 			return tx.PruneFinished("x", start.Add(time.Hour), 101, 3)
@@ -266,6 +293,8 @@ func pruneFamilies(w *world) {
 	equal(w, "size then", size(), int64(30))
 }
 
+// pruneKeeps proves that PruneFinished removes no job of another contract and none that has
+// not finished, in any of the phases waiting, ready and leased.
 func pruneKeeps(w *world) {
 	w.insert(newJob("other", settled("y", start)), newJob("ready", in("x", "q")),
 		newJob("leased", in("x", "q"), leased(start, start)),

@@ -12,6 +12,9 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// jobTests prove what the port promises of the job itself: every field is stored and read
+// back, an identity is unique while its job exists, numbers grow, texts are checked, and
+// each group of Fields writes its own columns. The tests named after List stand in list.go.
 var jobTests = []test{
 	{"every field comes back", everyField},
 	{"times from year 1 to 9999", extremeTimes},
@@ -31,6 +34,10 @@ var jobTests = []test{
 	{"list of an owner, newest first", listOwned},
 }
 
+// fullJob returns a job with a value in every field but those of the store, Seq and
+// OutOfLine. The values are chosen by hand to find conversions that lose something: a time
+// between two microseconds, a negative priority, integers above 32 bits, bytes that are no
+// UTF-8, a body that is empty and one that is missing.
 func fullJob(key string) *job.Job {
 	return &job.Job{
 		ID:    job.ID{Contract: "contract", Scope: "scope", Key: key},
@@ -52,7 +59,7 @@ func fullJob(key string) *job.Job {
 	}
 }
 
-// micro is what a store keeps of a job's times.
+// micro returns what a store keeps of a job: its times are cut to microseconds.
 func micro(j job.Job) *job.Job {
 	for _, t := range []*time.Time{&j.OrderTime, &j.DueAt, &j.LeaseUntil, &j.CreatedAt,
 		&j.UpdatedAt, &j.StartedAt, &j.FinishedAt} {
@@ -61,6 +68,9 @@ func micro(j job.Job) *job.Job {
 	return &j
 }
 
+// everyField proves that a job comes back with every field, by identity, by number, from
+// List and, without its bodies, from a Load that locks it. A job with nothing but a key
+// comes back as bare.
 func everyField(w *world) {
 	for i, j := range []*job.Job{fullJob("full"), {ID: job.ID{Key: "bare"}}} {
 		w.insert(j)
@@ -80,6 +90,8 @@ func everyField(w *world) {
 	}
 }
 
+// extremeTimes proves that times from the zero time, which means "not set", to the last
+// microsecond of the year 9999 come back exactly, also those before 1970.
 func extremeTimes(w *world) {
 	for i, at := range []time.Time{{}, time.Time{}.Add(time.Microsecond), time.Unix(0, 0).UTC(),
 		time.UnixMicro(-1).UTC(),
@@ -92,6 +104,10 @@ func extremeTimes(w *world) {
 	}
 }
 
+// longNames proves that the names of a job may be longer than an index entry: queue and key
+// have 1024 characters of four bytes each (RL-002, RL-003), and two keys differ in their
+// last character alone. The jobs are found by identity and claimed by queue, and the queue
+// has settings.
 func longNames(w *world) {
 	long := strings.Repeat("\U0001F40E", 1024)
 	a := newJob(long, in("relay", long))
@@ -112,6 +128,9 @@ func longNames(w *world) {
 	}), []job.QueueSettings{{Contract: "relay", Queue: long, Paused: true}})
 }
 
+// insertNumbers proves that Insert numbers the jobs of a set in its order, with numbers
+// above those of earlier sets. The keys of a set descend, so that numbers in the order of
+// keys are noticed. A number must fit a run id, which begins with it.
 func insertNumbers(w *world) {
 	var last int64
 	for round := range 3 {
@@ -132,7 +151,8 @@ func insertNumbers(w *world) {
 	}
 }
 
-// insertFirst: in a set that is too large to be sorted in order by chance.
+// insertFirst proves that of several jobs with one identity in a set the first is stored
+// and the others are taken. The set is too large to be sorted in order by chance.
 func insertFirst(w *world) {
 	const identities, each = 30, 20
 	var set []*job.Job
@@ -148,7 +168,13 @@ func insertFirst(w *world) {
 	}
 }
 
+// insertTaken proves what the port says of a taken identity or alias, in the store or
+// earlier in the set: the job gets Seq 0, Taken names it, the job that has the name is as
+// before, and the others are stored with their large bodies. Of two jobs with one alias
+// either may be stored. Identity and alias are free again once their job is deleted.
 func insertTaken(w *world) {
+	// One job is in the store; in the set, its identity comes again, and b comes three
+	// times.
 	first := newJob("a")
 	w.insert(first)
 	big := bytes.Repeat([]byte("x"), 20_000)
@@ -190,10 +216,14 @@ func insertTaken(w *world) {
 	equal(w, "after delete", known(), []*job.Job(nil))
 	w.insert(alias("h"))
 
-	// The same key elsewhere is another job: RL-001.
+	// RL-001: the same key in another queue, or in another contract, is another job.
 	w.insert(newJob("a", in("relay", "other")), newJob("a", in("other", "q")))
 }
 
+// badText proves that a text which one of the databases cannot keep is Invalid on both:
+// PostgreSQL stores no NUL character and checks UTF-8. It tries texts of the identity, the
+// definition and the state, and the length of the owner, on insert and on update; nothing
+// of the set is stored.
 func badText(w *world) {
 	for name, spoil := range map[string]func(*job.Job){
 		"key": func(j *job.Job) {
@@ -228,6 +258,9 @@ func badText(w *world) {
 	})), []string{"good"})
 }
 
+// deleteFrees proves that the identity of a deleted job may be used again, for a job with a
+// new number and without the bodies of the old one, and that the bodies of another job
+// stay.
 func deleteFrees(w *world) {
 	big := func(j *job.Job) {
 		j.Payload, j.Result = bytes.Repeat([]byte("p"), 9000), bytes.Repeat([]byte("r"), 9000)
@@ -250,6 +283,9 @@ func deleteFrees(w *world) {
 	equal(w, "b", w.get(b), b)
 }
 
+// getExisting proves that Load returns those of the selected jobs that exist and leaves out
+// the others without an error, that a Selector without a key selects none, and what Exists
+// reports.
 func getExisting(w *world) {
 	var ids []job.ID
 	var numbers []int64
@@ -282,7 +318,7 @@ func getExisting(w *world) {
 	})
 }
 
-// changed returns a job with every field but its identity, number and bodies as
+// changed returns a job with the identity, number and bodies of j and every other field as
 // in fullJob.
 func changed(j *job.Job) *job.Job {
 	c := *micro(*fullJob(j.ID.Key))
@@ -293,7 +329,8 @@ func changed(j *job.Job) *job.Job {
 	return &c
 }
 
-// keepDefinition gives c the fields of j that are in AllFields alone.
+// keepDefinition gives c the fields of j that are in AllFields alone, as an update of
+// StateFields leaves them.
 func keepDefinition(c, j *job.Job) {
 	c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.MaxAttempts, c.Retry = j.Alias,
 		j.Kind, j.Queue, j.Owner, j.Priority, j.Lease, j.MaxAttempts, j.Retry
@@ -301,6 +338,9 @@ func keepDefinition(c, j *job.Job) {
 		j.CreatedAt, j.Searchable, j.Children, j.Size
 }
 
+// updateStateWrites proves that StateFields writes the fields that transitions change, each
+// job its own, and leaves the definition and the bodies as they were; jobs outside of the
+// set stay untouched.
 func updateStateWrites(w *world) {
 	var jobs, saved []*job.Job
 	for i := range 20 {
@@ -326,7 +366,9 @@ func updateStateWrites(w *world) {
 	}
 }
 
-// updateStateAndBodyWrites writes bodies of every size with the state.
+// updateStateAndBodyWrites proves that StateFields and a body of any size are written
+// together: the state, the one body and nothing else, of the one job. A text that cannot be
+// stored is Invalid in this combination too, which has a statement of its own.
 func updateStateAndBodyWrites(w *world) {
 	for i, size := range sizes {
 		p := job.Part(i % int(job.Parts))
@@ -352,6 +394,9 @@ func updateStateAndBodyWrites(w *world) {
 	}
 }
 
+// updateLeasesWrites proves that LeaseFields writes the end of the lease, the counters of
+// relatives and UpdatedAt alone, and that LockDue finds a job whose last open dependency
+// was counted down by it.
 func updateLeasesWrites(w *world) {
 	jobs := []*job.Job{newJob("a", func(j *job.Job) {
 		j.Phase, j.OpenDeps = job.Waiting, 3
@@ -370,6 +415,8 @@ func updateLeasesWrites(w *world) {
 	equal(w, "due once it has no open dependency", len(due), 2)
 }
 
+// updateAllWrites proves that AllFields writes all but identity and bodies, and that a job
+// which changes its queue is claimed from the new one.
 func updateAllWrites(w *world) {
 	a, b := newJob("a", func(j *job.Job) { j.Payload = []byte("as it was") }), newJob("b")
 	w.insert(a, b)

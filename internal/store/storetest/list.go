@@ -7,6 +7,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// listFilters proves that List returns the jobs that match all members of a Filter, by Seq,
+// and that an empty member selects all. The states are chosen to find a store that compares
+// with LIKE, ignores case or splits a list at commas, and one name would end a statement
+// that was put together from texts.
 func listFilters(w *world) {
 	mk := func(key, contract, queue, owner string, state job.State, phase job.Phase,
 		parent int64) *job.Job {
@@ -30,6 +34,7 @@ func listFilters(w *world) {
 		{store.Filter{Owner: "you"}, []string{"3", "4", "5"}},
 		{store.Filter{Parent: 7}, []string{"2", "3"}},
 		{store.Filter{Parent: 7, States: []job.State{"a_b", "none"}}, []string{"3"}},
+		// "_" and "%" are wildcards of LIKE, which would find more than these.
 		{store.Filter{States: []job.State{"A_B"}}, []string{"1"}},
 		{store.Filter{States: []job.State{"%"}}, []string{"5"}},
 		{store.Filter{States: []job.State{"A,B", "a_b"}}, []string{"3", "4"}},
@@ -46,6 +51,8 @@ func listFilters(w *world) {
 	}
 }
 
+// listPages proves that After and Limit walk all jobs by Seq: the pages together hold each
+// of 25 jobs once and in order, and the page after the last one is empty.
 func listPages(w *world) {
 	var want, got []string
 	for i := range 25 {
@@ -65,6 +72,10 @@ func listPages(w *world) {
 	equal(w, "pages", got, want)
 }
 
+// listOwned proves what NewestFirst promises: the jobs of one owner and contract by Seq
+// descending, below Before, within Limit and in the given states. Jobs of another owner, of
+// the same owner in another contract and without an owner are not among them, and an empty
+// owner selects none.
 func listOwned(w *world) {
 	var all []*job.Job
 	for i := range 6 {

@@ -11,6 +11,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// lockTests prove what the port promises of each method that locks rows: which rows it
+// selects, in which order and with which bodies. That locked rows are skipped or waited for
+// is proved by crowdTests. The file also has the reads that follow the same indexes:
+// NextDue, Edges and Dependencies.
 var lockTests = []test{
 	{"lock returns those that exist by number", lockOrder},
 	{"a view locks no jobs", viewLocksNothing},
@@ -24,6 +28,9 @@ var lockTests = []test{
 	{"edges", edges},
 }
 
+// lockOrder proves that Load with Lock returns its jobs by Seq ascending, however the
+// selector orders them, which is what keeps such loads free of deadlocks. A job that is
+// named twice comes once, and what does not exist is left out.
 func lockOrder(w *world) {
 	var jobs []*job.Job
 	for i := range 40 {
@@ -31,6 +38,7 @@ func lockOrder(w *world) {
 	}
 	w.insert(jobs...)
 	want := keys(jobs)
+	// An identity and two numbers that are not stored stand among the others.
 	ids := []job.ID{{Contract: "relay", Scope: "q", Key: "none"}}
 	numbers := []int64{-1, 1 << 50}
 	for _, j := range jobs {
@@ -49,6 +57,8 @@ func lockOrder(w *world) {
 	})), 0)
 }
 
+// viewLocksNothing proves that a Load with Lock in a view is Internal, a defect of the
+// caller, and that the store goes on.
 func viewLocksNothing(w *world) {
 	j := newJob("a")
 	w.insert(j)
@@ -62,6 +72,9 @@ func viewLocksNothing(w *world) {
 	equal(w, "ping", w.Ping(w.context()), error(nil))
 }
 
+// readyOrder proves that LockReady returns the first n jobs in the order of
+// job.CompareClaim: priority, order time, number, with many ties of each and with a job
+// that has no order time.
 func readyOrder(w *world) {
 	var jobs []*job.Job
 	for i := range 60 {
@@ -70,6 +83,7 @@ func readyOrder(w *world) {
 			j.OrderTime = start.Add(time.Duration(rand.IntN(4)-2) * time.Microsecond)
 		}))
 	}
+	// The zero time is before all others in the order of the index too.
 	jobs[0].OrderTime = time.Time{}
 	w.insert(jobs...)
 	want := slices.Clone(jobs)
@@ -84,6 +98,8 @@ func readyOrder(w *world) {
 	equal(w, "none", ready(0), []string{})
 }
 
+// readyOfQueue proves that LockReady returns ready jobs of one queue of one contract and of
+// no other phase, though names of queues and contracts repeat.
 func readyOfQueue(w *world) {
 	w.insert(newJob("a", in("x", "q")), newJob("b", in("y", "q")), newJob("c", in("x", "r")),
 		newJob("waiting", in("x", "q"), waiting(start.Add(-time.Hour), 0)),
@@ -98,6 +114,8 @@ func readyOfQueue(w *world) {
 	}
 }
 
+// readyBodies proves that LockReady returns jobs with all their bodies, those out of line
+// too.
 func readyBodies(w *world) {
 	var jobs []*job.Job
 	for i, n := range sizes {
@@ -115,6 +133,10 @@ func readyBodies(w *world) {
 	}
 }
 
+// dueOrder proves that LockDue returns the waiting jobs that are due by the store's clock,
+// earliest first, a job without a due time before all. It leaves out jobs with an open
+// dependency, jobs that are not waiting, and those in one of the states given, each of
+// which is a state of one contract.
 func dueOrder(w *world) {
 	w.insert(
 		newJob("later", waiting(start.Add(time.Microsecond), 0)), newJob("now", waiting(start, 0)),
@@ -144,7 +166,7 @@ func dueOrder(w *world) {
 	equal(w, "due later", due(10), []string{"no time", "long ago", "now", "later"})
 }
 
-// over returns the keys of the lapsed, in alphabetical order.
+// over returns the keys of the jobs that LockExpired returns, in alphabetical order.
 func (w *world) over(jumped time.Time, n int) []string {
 	w.Helper()
 	all := keys(change(w, func(tx store.Tx) ([]*job.Job, error) {
@@ -154,6 +176,9 @@ func (w *world) over(jumped time.Time, n int) []string {
 	return all
 }
 
+// expired proves that LockExpired returns leased jobs whose lease has ended, that moment
+// included, the longest ended first, and no job of another phase, whatever its lease_until
+// says.
 func expired(w *world) {
 	ago := start.Add(-time.Hour)
 	w.insert(newJob("over", leased(ago, start)),
@@ -171,10 +196,16 @@ func expired(w *world) {
 	equal(w, "over", w.over(time.Time{}, 10), []string{"long over", "over", "running"})
 }
 
+// expiredAfterJump proves that attempts which were last heard of before a jump of the clock
+// get one lease from the jump on, each of its own length, and that a heartbeat since then
+// counts as always.
 func expiredAfterJump(w *world) {
-	// The clock jumped from an hour ago to start. "before" was last heard of a
-	// moment before the jump, "short" too and has a short lease; "after" beat
-	// since and then went silent; "lately" beat since.
+	// The clock jumped from an hour ago to start:
+	//
+	//	before   last heartbeat before the jump, lease of a minute
+	//	short    last heartbeat before the jump, lease of a second
+	//	after    a heartbeat at the jump and none since, lease of 20 seconds
+	//	lately   a heartbeat 30 seconds after the jump, lease of a minute
 	before := start.Add(-time.Hour)
 	w.insert(
 		newJob("before", leased(before, before.Add(time.Minute))),
@@ -204,6 +235,9 @@ func expiredAfterJump(w *world) {
 	equal(w, "without the jump", w.over(time.Time{}, 10), []string{"before", "short"})
 }
 
+// nextDue proves that NextDue returns the earliest due time and the earliest end of a
+// lease, the zero time where there is none; that a job with an open dependency is not due;
+// and that a job without a due time is due now.
 func nextDue(w *world) {
 	next := func(wantDue, wantLease time.Time) {
 		w.Helper()
@@ -215,6 +249,7 @@ func nextDue(w *world) {
 		})
 	}
 	w.insert(newJob("ready"), newJob("open", waiting(start, 1)))
+	// A ready job has no due time ahead of it, and "open" waits for a dependency.
 	next(time.Time{}, time.Time{})
 	w.insert(newJob("soon", waiting(start.Add(time.Second), 0)),
 		newJob("later", waiting(start.Add(time.Minute), 0)))
@@ -226,6 +261,10 @@ func nextDue(w *world) {
 	next(start, start.Add(time.Minute))
 }
 
+// edges proves that Edges returns the edges from jobs, to jobs within a limit, and all that
+// a job depends on transitively, each once; that an edge that exists is stored once; and
+// that a dependency cycle, which the engine refuses, does not keep the query from ending.
+// Dependencies names the same by identity.
 func edges(w *world) {
 	var all []*job.Job
 	for i := range 6 {
@@ -235,9 +274,15 @@ func edges(w *world) {
 	edge := func(from, to int) job.Edge {
 		return job.Edge{Dependent: all[from].Seq, Dependency: all[to].Seq}
 	}
+	// Arrows lead from a dependent to its dependency; 4 ─▶ 0 is added below:
+	//
+	//	3 ─▶ 1 ─▶ 0
+	//	3 ─▶ 2 ─▶ 0
+	//	5 ─▶ 4 ─▶ 0
 	add := []job.Edge{edge(1, 0), edge(2, 0), edge(3, 1), edge(3, 2), edge(5, 4)}
 	w.apply(store.Changes{Edges: add})
 	w.apply(store.Changes{Edges: []job.Edge{edge(3, 2), edge(1, 0), edge(4, 0), edge(4, 0)}})
+	// The order of edges is the store's own, so the test compares them sorted.
 	inOrder := func(edges []job.Edge, err error) ([]job.Edge, error) {
 		slices.SortFunc(edges, func(a, b job.Edge) int {
 			return cmp.Or(cmp.Compare(a.Dependent, b.Dependent),
@@ -273,7 +318,7 @@ func edges(w *world) {
 	for _, none := range [][]job.Edge{from(), to(0), above(), above(all[0].Seq)} {
 		equal(w, "of none", none, []job.Edge(nil))
 	}
-	// a circle, which no engine stores
+	// A dependency cycle, which the engine refuses to store.
 	w.apply(store.Changes{Edges: []job.Edge{edge(0, 3)}})
 	equal(w, "around", above(all[1].Seq),
 		[]job.Edge{edge(0, 3), edge(1, 0), edge(2, 0), edge(3, 1), edge(3, 2)})

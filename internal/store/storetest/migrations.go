@@ -14,7 +14,9 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// OldSchema is an empty database that a test fills as an older version has left it.
+// OldSchema is an empty database that a test fills as an older version has left it. The
+// suite asks each database for one, since only the package of a database can open it
+// beneath the store.
 type OldSchema struct {
 	Dialect goose.Dialect
 	DB      *sql.DB
@@ -23,7 +25,7 @@ type OldSchema struct {
 	Open func() store.Store
 }
 
-// migrate runs the first migrations.
+// migrate brings the schema to an older version, by the first files alone.
 func (o *OldSchema) migrate(tb testing.TB, version int) {
 	tb.Helper()
 	first := fstest.MapFS{}
@@ -52,12 +54,15 @@ type oldJob struct {
 	wantRetry job.RetryPolicy
 }
 
+// insertOldJob names each column of version 2 that must have a value. It is written out,
+// because the columns of sqlstore are those of the newest version.
 const insertOldJob = `INSERT INTO jobs (seq,ident,contract,kind,run_limit,scope,key,state,phase,
 	order_time,due_at,lease_until,worker,runs,failures,open_deps,held,failed_deps,updated_at,
 	started_at,settled_at,queue,lane,owner,priority,lease,parent,trace,created_at,listed,children,
 	size,apart) VALUES ($1,$2,$3,$4,$5,'','','',0,0,0,0,'',0,0,0,0,0,0,0,0,'',0,'',5,0,0,'',0,
 	-1,0,0,0)`
 
+// insert stores j under a number of its own, which also makes its identity.
 func (o *OldSchema) insert(tb testing.TB, seq int, j oldJob) {
 	tb.Helper()
 	if _, err := o.DB.ExecContext(tb.Context(), insertOldJob, seq, []byte{byte(seq)}, j.contract,
@@ -66,7 +71,11 @@ func (o *OldSchema) insert(tb testing.TB, seq int, j oldJob) {
 	}
 }
 
-// RunMigrations tests what the migrations make of jobs that are stored.
+// RunMigrations tests what the migrations make of jobs that are stored: it fills version 2
+// of the schema, opens the store, which migrates it, and reads the jobs back by a search.
+// Retry policies were words in the kind of a job, or settings, and became columns; the
+// table below has each form of them, also those that no version has written. Of some
+// contracts the priority that had no meaning became none.
 func RunMigrations(t *testing.T, o OldSchema) {
 	const second = time.Second
 	standard := job.RetryPolicy{Strategy: job.Exponential, Base: 10 * second, Max: 300 * second}
@@ -103,6 +112,7 @@ func RunMigrations(t *testing.T, o OldSchema) {
 			t.Errorf("%s %q became %q with %+v, want %q with %+v", want.contract, want.kind,
 				got.Kind, got.Retry, want.wantKind, want.wantRetry)
 		}
+		// A later migration took the priority of contracts that have none.
 		priority := 5
 		if want.contract == "fetchbox" || want.contract == "images" {
 			priority = job.NoPriority
@@ -113,7 +123,8 @@ func RunMigrations(t *testing.T, o OldSchema) {
 	}
 }
 
-// findBySearch returns a job that a search of its contract finds.
+// findBySearch returns a job that a search of its contract finds, and ends the test if it
+// finds none: the indexes of searches must hold the job under its new priority.
 func findBySearch(t *testing.T, s store.Store, contract string, seq int64) *job.Job {
 	t.Helper()
 	var found []*job.Job

@@ -13,6 +13,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// queueTests prove the promises about queues and about what the nodes agree on: settings,
+// counts that stay exact while many transactions add to them, leaders, and locks by name.
+// Counts are kept in slots that concurrent transactions do not share, and CompactCounts
+// removes rows of them, so the tests add up beside the store and compare.
 var queueTests = []test{
 	{"queue settings", queueSettings},
 	{"counts add up", countsAdd},
@@ -24,6 +28,9 @@ var queueTests = []test{
 	{"a name is locked by one at a time", lockName},
 }
 
+// queueSettings proves that settings are stored for each queue of each contract, replaced
+// as a whole, and listed by contract and queue, whatever the order in which they were
+// written.
 func queueSettings(w *world) {
 	list := func() []job.QueueSettings {
 		return read(w, func(r store.Reader) ([]job.QueueSettings, error) {
@@ -43,7 +50,8 @@ func queueSettings(w *world) {
 	equal(w, "changed", list(), []job.QueueSettings{c, a, b})
 }
 
-// counts are those of a contract by their queues, as the store has no order of them.
+// counts returns the counts of a contract, of all if it is empty, by contract and queue, as
+// the store has no order of them.
 func (w *world) counts(contract string) []job.QueueCount {
 	w.Helper()
 	counts := read(w, func(r store.Reader) ([]job.QueueCount, error) {
@@ -55,6 +63,9 @@ func (w *world) counts(contract string) []job.QueueCount {
 	return counts
 }
 
+// countsAdd proves that Counts returns the sum of all deltas of a queue, several in one set
+// included, and negative ones; that an empty contract means all; and that counters hold
+// more than 32 bits.
 func countsAdd(w *world) {
 	w.apply(store.Changes{Counts: []job.QueueCount{
 		{Contract: "x", Queue: "b", Ready: 2},
@@ -73,12 +84,14 @@ func countsAdd(w *world) {
 	equal(w, "of none", w.counts("z"), []job.QueueCount(nil))
 }
 
-// truth adds up what concurrent updates counted.
+// truth adds up the deltas of concurrent updates that were kept.
 type truth struct {
 	mu sync.Mutex
 	of map[string]job.QueueCount
 }
 
+// add adds the deltas of one update that has returned without an error. All must be of one
+// contract.
 func (t *truth) add(deltas []job.QueueCount) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,6 +102,7 @@ func (t *truth) add(deltas []job.QueueCount) {
 	}
 }
 
+// compare fails the test for each queue whose count differs from the truth.
 func (w *world) compare(t *truth) {
 	w.Helper()
 	got := map[string]job.QueueCount{}
@@ -103,8 +117,11 @@ func (w *world) compare(t *truth) {
 	}
 }
 
+// errUnwanted is the error with which fn undoes its own update.
 var errUnwanted = fmt.Errorf("this update is not wanted")
 
+// countsCrowd proves that no delta of 50 concurrent callers is lost or counted twice, and
+// that those of an update that was undone, every fifth, are not counted.
 func countsCrowd(w *world) {
 	t := &truth{of: map[string]job.QueueCount{}}
 	w.crowd(50, func(i int) error {
@@ -116,6 +133,7 @@ func countsCrowd(w *world) {
 					Waiting: rand.Int64N(5) - 2, Ready: rand.Int64N(5) - 2,
 					Leased: rand.Int64N(5) - 2})
 			}
+			// One update in five is undone by its own fn.
 			wanted := n%5 != 0
 			err := w.Update(w.context(), func(tx store.Tx) error {
 				if err := tx.Apply(store.Changes{Counts: deltas}); err != nil || wanted {
@@ -134,6 +152,10 @@ func countsCrowd(w *world) {
 	w.compare(t)
 }
 
+// compactInCrowd proves that CompactCounts changes no sum while 19 others count: it deletes
+// only counters that it has locked and that add up to zero, so a delta that is written
+// meanwhile stays. Half of the time each queue is empty, so there is something to remove.
+// It never deadlocks with Apply.
 func compactInCrowd(w *world) {
 	t := &truth{of: map[string]job.QueueCount{}}
 	w.crowd(20, func(i int) error {
@@ -149,6 +171,7 @@ func compactInCrowd(w *world) {
 			// A queue is empty half of the time.
 			deltas := []job.QueueCount{{Contract: "x", Queue: fmt.Sprint(i % 4),
 				Ready: int64(1 - n%2*2)}}
+			// Another queue that only grows and must never be compacted.
 			if n%10 == 9 {
 				deltas = append(deltas, job.QueueCount{Contract: "x", Queue: "more", Leased: 1})
 			}
@@ -166,6 +189,8 @@ func compactInCrowd(w *world) {
 	w.compare(t)
 }
 
+// compactEmpty proves that CompactCounts removes the counters of up to n empty queues and
+// of no other, and that a queue whose counters are gone can be counted again.
 func compactEmpty(w *world) {
 	count := func(queue string, n int64) {
 		w.apply(store.Changes{Counts: []job.QueueCount{{Contract: "x", Queue: queue, Ready: n}}})
@@ -183,11 +208,16 @@ func compactEmpty(w *world) {
 	equal(w, "used again", w.counts("x")[0], job.QueueCount{Contract: "x", Queue: "0", Ready: 1})
 }
 
+// elect runs for one role and reports whether holder is its leader.
 func (w *world) elect(holder string, until time.Time) bool {
 	w.Helper()
 	return change(w, func(tx store.Tx) (bool, error) { return tx.Elect("duty", holder, until) })
 }
 
+// electOne proves what Elect promises of a term: only its holder is the leader and may
+// extend it; it lasts until the given time, that moment excluded, by the store's clock
+// (G-X-11); its holder ends it by a term that is over; and EndTerms ends the terms of its
+// holder alone. Roles do not depend on each other.
 func electOne(w *world) {
 	equal(w, "a", w.elect("a", start.Add(10*time.Second)), true)
 	equal(w, "b while a is", w.elect("b", start.Add(10*time.Second)), false)
@@ -209,6 +239,8 @@ func electOne(w *world) {
 	}), true)
 }
 
+// electCrowd proves that of 30 nodes that run for a role at the same time exactly one is
+// elected (G-X-10), when there was no leader before and when the last term has ended.
 func electCrowd(w *world) {
 	for round := range 3 {
 		now := w.at(time.Duration(round) * time.Minute)
@@ -228,6 +260,8 @@ func electCrowd(w *world) {
 	}
 }
 
+// lockName proves that LockName lets one transaction at a time go on: it counts how many of
+// ten are between their lock and their end.
 func lockName(w *world) {
 	var inside, most atomic.Int32
 	w.crowd(10, func(i int) error {

@@ -12,6 +12,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// updateTests prove the promises of Store itself: what an error, a panic or a caller that
+// leaves means for a transaction and for its neighbours, what a view sees, and how a store
+// ends. On SQLite many updates share one transaction and one fsync, so these tests also
+// prove that each member of such a group has an outcome of its own.
 var updateTests = []test{
 	{"an error undoes its update", errorUndoes},
 	{"neighbours keep their own outcomes", neighbours},
@@ -29,11 +33,13 @@ var updateTests = []test{
 	{"listen ends with its context", listenEnds},
 }
 
+// exists reports what Exists says of newJob(key).
 func (w *world) exists(key string) bool {
 	w.Helper()
 	return read(w, func(r store.Reader) (bool, error) { return r.Exists(newJob(key).ID) })
 }
 
+// insertOne stores newJob(key). It is an error if the job is taken.
 func insertOne(tx store.Tx, key string) error {
 	taken, err := insert(tx, newJob(key))
 	if err == nil && len(taken) > 0 {
@@ -42,6 +48,8 @@ func insertOne(tx store.Tx, key string) error {
 	return err
 }
 
+// errorUndoes proves that an update whose fn returns an error keeps nothing and returns
+// that very error, not a wrapped one, and that the store can be used afterwards.
 func errorUndoes(w *world) {
 	err := w.Update(w.context(), func(tx store.Tx) error {
 		if err := insertOne(tx, "a"); err != nil {
@@ -57,6 +65,9 @@ func errorUndoes(w *world) {
 	equal(w, "a exists", w.exists("a"), true)
 }
 
+// neighbours proves that concurrent updates keep their own outcomes even where they share a
+// commit: of 40 callers every fourth fails, every fourth panics and the others succeed.
+// Afterwards the jobs of those that succeeded exist, and no others.
 func neighbours(w *world) {
 	w.crowd(40, func(i int) (err error) {
 		key, fails, explodes := fmt.Sprint(i), i%4 == 1, i%4 == 3
@@ -65,6 +76,7 @@ func neighbours(w *world) {
 				err = fmt.Errorf("panic: %v", p)
 			}
 		}()
+		// A caller that fails tries five times, so that it is in many groups with others.
 		for n := range 5 {
 			got := w.Update(w.context(), func(tx store.Tx) error {
 				if err := insertOne(tx, key); err != nil && n == 0 {
@@ -93,8 +105,11 @@ func neighbours(w *world) {
 	}
 }
 
+// bang is a value to panic with that is equal to itself alone, by its address.
 type bang struct{ n int }
 
+// panics proves that a panic in fn reaches the caller of Update with its value, that its
+// transaction is undone, and that the store goes on.
 func panics(w *world) {
 	value := &bang{7}
 	func() {
@@ -114,7 +129,10 @@ func panics(w *world) {
 	w.insert(newJob("a"))
 }
 
-// failedStatement makes a statement fail by a sum that is too large to store.
+// failedStatement proves that a database error ends the transaction: the later methods
+// return the same error, and so does Update although fn returns nil. Databases differ in
+// what they keep of a transaction after an error, so nothing of it may be kept, also of
+// what was written before. The statement fails by a sum that is too large to store.
 func failedStatement(w *world) {
 	count := func(tx store.Tx, n int64) error {
 		one := job.QueueCount{Contract: "x", Queue: "q", Ready: n}
@@ -126,6 +144,8 @@ func failedStatement(w *world) {
 		if err := errors.Join(insertOne(tx, "a"), count(tx, math.MaxInt64-1)); err != nil {
 			return err
 		}
+		// The sum is 1 + (MaxInt64-1) by now, as large as a column can hold. One more and
+		// the statement fails.
 		first = count(tx, math.MaxInt64)
 		second = insertOne(tx, "b")
 		_, third = tx.Exists(job.ID{})
@@ -142,6 +162,9 @@ func failedStatement(w *world) {
 	equal(w, "count", w.counts("x")[0].Ready, int64(1))
 }
 
+// frozenTime proves that Now does not move within an update, though the clock does, and
+// that the next update and the next view have the new time. All leases of a transaction so
+// compare with one moment.
 func frozenTime(w *world) {
 	w.update(func(tx store.Tx) error {
 		equal(w, "now", tx.Now(), start)
@@ -159,6 +182,9 @@ func frozenTime(w *world) {
 	})
 }
 
+// leftBefore proves that fn does not run for a caller whose ctx has ended: canceled is
+// Aborted, a deadline that has passed is Unavailable, in updates and views. It tries 20
+// times, since a select between an ended ctx and a free connection may take either.
 func leftBefore(w *world) {
 	canceled, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("some cause"))
@@ -177,7 +203,8 @@ func leftBefore(w *world) {
 	}
 }
 
-// hold runs an update that keeps a name locked until release is called.
+// hold runs an update that keeps a name locked until release is called, and returns once it
+// has the lock. On SQLite, where a name needs no lock, it keeps the one writer.
 func (w *world) hold(name string) (release func()) {
 	held, free, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -199,7 +226,11 @@ func (w *world) hold(name string) (release func()) {
 	}
 }
 
+// leavesInLine proves that a caller may leave while it waits for another transaction: it
+// gets Aborted or Unavailable without waiting for the end of that one, and its fn has
+// changed nothing.
 func leavesInLine(w *world) {
+	// Both callers below wait for this transaction: for its name, or for the one writer.
 	release := w.hold("name")
 	for want, ctx := range map[job.Kind]func() (context.Context, func()){
 		job.Aborted: func() (context.Context, func()) {
@@ -228,6 +259,9 @@ func leavesInLine(w *world) {
 	w.insert(newJob("b"))
 }
 
+// leavesRunning proves that the outcome of an update is certain though its caller leaves
+// while fn runs, before or after a statement: the update returns nil and its job exists, or
+// it returns Aborted and the job does not.
 func leavesRunning(w *world) {
 	for i := range 10 {
 		key := fmt.Sprint(i)
@@ -249,6 +283,8 @@ func leavesRunning(w *world) {
 	}
 }
 
+// readYourWrites proves that a view includes every Update that has returned: each of eight
+// writers reads its own job back at once, while the others write.
 func readYourWrites(w *world) {
 	w.crowd(8, func(i int) error {
 		for n := range 15 {
@@ -274,8 +310,9 @@ func readYourWrites(w *world) {
 	})
 }
 
-// snapshot has another caller write while a view runs. Where the view holds up
-// the writer the write ends later.
+// snapshot proves that all reads of a view see one moment: another caller writes between
+// two of them. Where the view holds up the writer, as in a database in memory, that write
+// ends later, so the test waits for it only a little.
 func snapshot(w *world) {
 	w.insert(newJob("a"))
 	done := make(chan error, 1)
@@ -305,6 +342,9 @@ func snapshot(w *world) {
 	equal(w, "b exists", w.exists("b"), true)
 }
 
+// viewErrors proves that View returns the error of fn and carries its panic, and that
+// neither costs a connection: there are more rounds than connections, and the store still
+// works afterwards.
 func viewErrors(w *world) {
 	for range 10 { // more than there are connections for reading
 		if err := w.View(w.context(), func(store.Reader) error {
@@ -325,13 +365,16 @@ func viewErrors(w *world) {
 	equal(w, "a exists", w.exists("a"), true)
 }
 
-// nested has fn use the store, which it may not: it meets an error in time or
-// works, and the outer update is as if nothing had been.
+// nested proves that fn which uses the store itself, against the port's rule, harms its own
+// call alone: the inner call works or is Unavailable when its ctx ends, and the outer
+// update is kept.
 func nested(w *world) {
 	w.update(func(tx store.Tx) error {
 		if err := insertOne(tx, "outer"); err != nil {
 			return err
 		}
+		// SQLite's writer is busy with this fn, so the inner update can only wait until its
+		// ctx ends.
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		for _, err := range []error{
@@ -347,6 +390,9 @@ func nested(w *world) {
 	equal(w, "outer exists", w.exists("outer"), true)
 }
 
+// pingClose proves that Ping succeeds on a store that works, that Announce takes any number
+// of queues, that Close may be called twice, and that later calls are Unavailable instead
+// of hanging.
 func pingClose(w *world) {
 	if err := w.Ping(w.context()); err != nil {
 		w.Errorf("ping: %v", err)
@@ -369,6 +415,8 @@ func pingClose(w *world) {
 	}
 }
 
+// listenEnds proves that Listen returns when its ctx ends, and that a node does not receive
+// its own announcements: it has notified its own waiters already.
 func listenEnds(w *world) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var heard atomic.Int32

@@ -1,8 +1,12 @@
 // Package pgtest gives a test a PostgreSQL schema of its own.
 //
-// The server is the one of MILLRACE_TEST_POSTGRES, else one on 127.0.0.1:5432
-// with a database test. A test that finds none is skipped, and fails instead
-// where MILLRACE_TEST_REQUIRE=1 says that nothing may be skipped.
+// The server is the one of MILLRACE_TEST_POSTGRES, else one on 127.0.0.1:5432 with a
+// database test. A test that finds none is skipped, and fails instead where
+// MILLRACE_TEST_REQUIRE=1 says that nothing may be skipped.
+//
+// A schema is much cheaper than a database or a server, so each test has one, and tests run
+// in parallel on one server: search_path, in the URL that URL returns, is what keeps them
+// apart.
 package pgtest
 
 import (
@@ -20,13 +24,15 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
 )
 
+// guesses are the servers to try when the environment names none.
 var guesses = []string{
 	"postgres://root@127.0.0.1:5432/test?sslmode=disable",
 	"postgres://postgres@127.0.0.1:5432/test?sslmode=disable",
 	"postgres://postgres@127.0.0.1:5432/postgres?sslmode=disable",
 }
 
-// server finds a server once for all tests of a binary.
+// server finds a server once for all tests of a binary: the first of the candidates that
+// answers within five seconds. The error is that of the last candidate.
 var server = sync.OnceValues(func() (base string, err error) {
 	candidates := guesses
 	if dsn := os.Getenv("MILLRACE_TEST_POSTGRES"); dsn != "" {
@@ -83,6 +89,8 @@ func DB(tb testing.TB, url string) *sql.DB {
 	return db
 }
 
+// run runs a statement on a connection of its own. An error fails the test without ending
+// it, so that it can be called at the end of a test.
 func run(tb testing.TB, base, statement string) {
 	tb.Helper()
 	db, err := sql.Open("pgx", base)
