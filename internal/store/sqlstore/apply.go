@@ -27,7 +27,8 @@ var writes = []func(t *Tx, c *store.Changes) error{
 }
 
 // Apply is documented at the port. It checks the texts first: one that one database refuses is
-// refused by both, and before anything is written.
+// refused by both, and before anything is written. A step that fails leaves the steps before it
+// done; the transaction is then undone as a whole.
 func (t *Tx) Apply(c store.Changes) error {
 	if t.failed != nil {
 		return t.failed
@@ -43,7 +44,7 @@ func (t *Tx) Apply(c store.Changes) error {
 	return nil
 }
 
-// check refuses changes that cannot be stored.
+// check refuses changes with a text of a job or a name of a record that cannot be stored.
 func check(c *store.Changes) error {
 	for _, j := range c.Insert {
 		if err := checkText(j); err != nil {
@@ -66,14 +67,17 @@ func check(c *store.Changes) error {
 	return nil
 }
 
-// updates are the jobs of each statement that updates jobs.
+// updates are the jobs of each statement that updates jobs. The frequent changes touch one list
+// each: a claim states, a heartbeat leases, a finish with a result statesWithBody.
 type updates struct {
 	all, leases, states []*job.Job
 	statesWithBody      [job.Parts][]*job.Job // states and this body
 	bodies              [job.Parts][]*job.Job
 }
 
-// update writes the fields of jobs with as few statements as there are groups of fields.
+// update writes the fields of jobs with as few statements as there are groups of fields. Each
+// statement writes each of its jobs once. The order does not matter to the result, since no two
+// statements write the same column of a job but apart, which each sets to the value in memory.
 func (t *Tx) update(jobs []store.JobUpdate) error {
 	var u updates
 	for _, j := range jobs {
@@ -101,7 +105,9 @@ func (t *Tx) update(jobs []store.JobUpdate) error {
 	return nil
 }
 
-// add adds a job to the statements that write its fields.
+// add adds a job to the statements that write its fields. The state and the first of the bodies
+// go in one statement, as when an attempt ends with its result: on PostgreSQL every update of a
+// row writes a new version of it, so one costs half of two.
 func (u *updates) add(j store.JobUpdate) {
 	writesAll := j.Fields.Has(store.AllFields)
 	writesState := j.Fields.Has(store.StateFields) && !writesAll
@@ -125,6 +131,7 @@ func (u *updates) add(j store.JobUpdate) {
 	}
 }
 
+// updateFields runs u for jobs, nothing if there are none.
 func (t *Tx) updateFields(u jobUpdate, jobs []*job.Job) error {
 	return t.bulk(u.Bulk, u.rows(jobs))
 }

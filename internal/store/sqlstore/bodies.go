@@ -8,6 +8,15 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// A body is in one of two places, and the bit of OutOfLine in the row of its job says in which:
+//
+//	len <= maxInlineBody    column of the row        bit 0, no row in bodies
+//	len >  maxInlineBody    row of the table bodies  bit 1, column NULL
+//
+// Whatever writes a body writes the bit in the same transaction, so the two never disagree. The
+// number of a job finds its large bodies by primary key; only statements that ask for bodies do
+// so.
+
 var (
 	bodyKey = []Column{{"seq", "int8"}, {"part", "int8"}}
 
@@ -36,7 +45,8 @@ func updatesOfBodies(verb string, others []jobColumn) (all [job.Parts]jobUpdate)
 	return all
 }
 
-// storeOutOfLine writes the bodies that are too large for the rows of new jobs.
+// storeOutOfLine writes the bodies that are too large for the rows of new jobs. InsertValues
+// has set their OutOfLine, and the insert their Seq.
 func (t *Tx) storeOutOfLine(jobs []*job.Job) error {
 	var rows [][]any
 	for _, j := range jobs {
@@ -59,7 +69,8 @@ type body struct {
 	data blob
 }
 
-// loadOutOfLine fills in those of the bodies that are not in the rows of the jobs.
+// loadOutOfLine fills in those of the bodies that are not in the rows of the jobs. It runs one
+// statement for all of them, and none if every body is in its row.
 func (t *Tx) loadOutOfLine(bodies store.Bodies, jobs []*job.Job) error {
 	last := job.Parts - 1
 	switch bodies {
@@ -90,7 +101,8 @@ func (t *Tx) loadOutOfLine(bodies store.Bodies, jobs []*job.Job) error {
 }
 
 // limitOutOfLine returns as many of the first jobs as have no more than so many bytes out of
-// line together, but at least one.
+// line together, but at least one. It asks for sizes alone, so that the bodies of the jobs that
+// are left out are never read.
 func (t *Tx) limitOutOfLine(bytes int64, jobs []*job.Job) ([]*job.Job, error) {
 	var seqs []int64
 	for _, j := range jobs {
@@ -120,7 +132,8 @@ func (t *Tx) limitOutOfLine(bytes int64, jobs []*job.Job) ([]*job.Job, error) {
 }
 
 // updateBodies runs u, which sets body p, and moves the body between the row and the table
-// bodies where its size asks for it.
+// bodies where its size asks for it. It sets OutOfLine of the jobs before u writes it. A row of
+// the table bodies is replaced when the body is large again and deleted when it no longer is.
 func (t *Tx) updateBodies(u jobUpdate, p job.Part, jobs []*job.Job) error {
 	var outOfLine [][]any
 	var inline []int64 // jobs whose body was out of line and no longer is

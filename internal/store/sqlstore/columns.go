@@ -126,6 +126,7 @@ var (
 	fullColumns  = slices.Concat(coreColumns, bodyColumns[:])
 )
 
+// isDerived reports whether no field is read from a column.
 func isDerived(c jobColumn) bool { return c.set == nil }
 
 // columnsOf returns the columns that hold fields.
@@ -270,6 +271,7 @@ func searchColumn(name string, group store.Fields) jobColumn {
 	}
 }
 
+// asInt returns the integer that a driver has read; any other type is an error.
 func asInt(value any) (int64, error) {
 	n, ok := value.(int64)
 	if !ok {
@@ -323,6 +325,7 @@ type jobUpdate struct {
 	columns []jobColumn
 }
 
+// updateJobs returns an update of the columns, with seq as its key.
 func updateJobs(name string, cols ...jobColumn) jobUpdate {
 	cols = append(slices.Clone(cols), seqColumn)
 	return jobUpdate{Bulk: updateOf(name, "jobs", plain(cols)), columns: cols}
@@ -353,6 +356,7 @@ type cell struct {
 
 func (c *cell) Scan(value any) error { return c.set(c.of.job, value) }
 
+// newScanner returns a scanner for rows of the columns, none of which may be derived.
 func newScanner(cols []jobColumn) *scanner {
 	s := &scanner{cells: make([]cell, len(cols)), dest: make([]any, len(cols))}
 	for i := range cols {

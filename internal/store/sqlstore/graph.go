@@ -9,8 +9,15 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// An edge is a row of two job numbers. The primary key leads from a dependent to its
-// dependencies, the other index back.
+// Edges are the dependencies between jobs: a row of two job numbers. The primary key leads from
+// a dependent to its dependencies, the other index back:
+//
+//	edgesFrom      what jobs depend on            for the graph around a job
+//	edgesTo        what depends on jobs           when they have ended, before a removal, for the graph
+//	ancestry       all that jobs depend on        to refuse a dependency cycle
+//	dependencies   what jobs depend on, by identity, for reads
+//
+// The edges of a job go with it (DeleteEdges); those that lead to it are the engine's concern.
 var (
 	addEdges = insertInto("add_edges", "edges",
 		[]Column{{"dependent", "int8"}, {"dependency", "int8"}}, "ON CONFLICT DO NOTHING")
@@ -60,11 +67,13 @@ func (t *Tx) Edges(s store.EdgeSelector) ([]job.Edge, error) {
 	}
 }
 
+// scanEdge reads a row of dependent and dependency.
 func scanEdge(rows *sql.Rows) (e job.Edge, err error) {
 	err = rows.Scan(&e.Dependent, &e.Dependency)
 	return e, err
 }
 
+// addEdges stores edges. One that exists stays as it is.
 func (t *Tx) addEdges(edges []job.Edge) error {
 	rows := make([][]any, len(edges))
 	for i, e := range edges {

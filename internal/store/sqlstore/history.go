@@ -45,6 +45,8 @@ var (
 // maxContracts is how many contracts one read of the outbox may name.
 const maxContracts = 16
 
+// messagesStatements makes the reads of 1 to maxContracts contracts. All have one name, as a
+// metric label should not depend on how many contracts a node publishes.
 func messagesStatements() (all [maxContracts]*Statement) {
 	for i := range all {
 		all[i] = &Statement{"get_messages", messagesOf(i + 1)}
@@ -84,6 +86,7 @@ func (t *Tx) Events(seq int64) ([]job.Event, error) {
 	}, seq)
 }
 
+// addEvents appends to the histories. An event without a run stores NULL.
 func (t *Tx) addEvents(events []job.Event) error {
 	rows := make([][]any, len(events))
 	for i, e := range events {
@@ -106,6 +109,8 @@ func (t *Tx) deleteRows(s *Statement, ids []int64) error {
 	return err
 }
 
+// addMessages appends to the outbox, in the transaction of the changes that the messages
+// report.
 func (t *Tx) addMessages(messages []job.Message) error {
 	rows := make([][]any, len(messages))
 	for i, m := range messages {

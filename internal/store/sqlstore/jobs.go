@@ -125,8 +125,9 @@ func (t *Tx) List(f store.Filter) ([]*job.Job, error) {
 		t.s.Texts(states), len(phases), t.s.Ints(phases), limit)
 }
 
-// LockReady locks n rows, but returns fewer of them where their bodies out of line are too large
-// together. The others are free again when the transaction ends.
+// LockReady locks n rows, but returns fewer of them where their bodies out of line are too
+// large together. The others are free again when the transaction ends. A claim that takes fewer
+// than it asked for does not lose the others: they stay ready.
 func (t *Tx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
 	found, err := collect(t, lockReady, newScanner(fullColumns).scan,
 		int64(job.QueueHashOf(contract, queue)), contract, queue, n)
@@ -166,7 +167,8 @@ func (t *Tx) NextDue() (due, lease time.Time, err error) {
 	return due, lease, nil
 }
 
-// insert stores jobs with their bodies.
+// insert stores jobs with their bodies. Those that are taken have Seq 0 afterwards and none of
+// their bodies are stored; see Changes.Taken.
 func (t *Tx) insert(jobs []*job.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -190,7 +192,9 @@ func (t *Tx) insert(jobs []*job.Job) error {
 	return t.storeOutOfLine(stored)
 }
 
-// checkText refuses what one of the databases cannot keep in a text of a job.
+// checkText refuses what one of the databases cannot keep in a text of a job. The owner stands
+// in an index, so its length is limited; identities and queues are found by digests (decision
+// 0002).
 func checkText(j *job.Job) error {
 	for _, field := range textFields {
 		if !isText(field(j)) {
@@ -224,7 +228,8 @@ func isText(all ...string) bool {
 	return true
 }
 
-// delete removes jobs with their bodies.
+// delete removes jobs with their bodies. The jobs must have been loaded with their OutOfLine,
+// which says whether there is a body to delete.
 func (t *Tx) delete(jobs []*job.Job) error {
 	var seqs, outOfLine []int64
 	for _, j := range jobs {

@@ -54,6 +54,9 @@ var (
 	loads = loadStatements()
 )
 
+// loadStatements makes all variants at the start of the process: 3 keys, 4 choices of bodies,
+// each with and without a lock. Those that lock do it by number, so that no two transactions
+// wait for each other in a circle; the others leave the order to the database.
 func loadStatements() map[load]*Statement {
 	all := map[load]*Statement{}
 	for _, key := range []loadKey{byID, bySeq, byAlias} {
@@ -68,6 +71,7 @@ func loadStatements() map[load]*Statement {
 	return all
 }
 
+// name returns the name of a variant, such as lock_brief_by_seq, which is its metric label.
 func (l load) name() string {
 	if name := loadNames[l]; name != "" {
 		return name
@@ -82,7 +86,7 @@ func (l load) name() string {
 	return verb + "_" + bodies + "_by_" + column
 }
 
-// Load is documented at the port.
+// Load is documented at the port. A selector without keys selects no job and runs no statement.
 func (t *Tx) Load(s store.Selector) ([]*job.Job, error) {
 	if s.Lock && t.isView {
 		return nil, &job.Error{Kind: job.Internal, Op: "load", Msg: "a view locks no jobs"}
@@ -111,6 +115,7 @@ func (t *Tx) jobs(bodies store.Bodies, s *Statement, args ...any) ([]*job.Job, e
 	return all, t.loadOutOfLine(bodies, all)
 }
 
+// idents returns the hashes of identities, in their order.
 func idents(ids []job.ID) []job.IdentityHash {
 	all := make([]job.IdentityHash, len(ids))
 	for i, id := range ids {

@@ -12,6 +12,16 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// What belongs to queues and to the node as a whole:
+//
+//	queues    settings: paused, the limit of running jobs; few rows, rarely written
+//	counts    jobs in each phase, by queue and slot; written by almost every transaction
+//	duties    the leader of each role and the end of its term
+//
+// Counts must be exact, as limits are decided by them, and must not make transactions on one
+// queue wait for each other (decision 0004). The order of locks, queues by hash and slots
+// within a queue, is what keeps Apply and CompactCounts from deadlocks.
+
 var (
 	setQueue = &Statement{"set_queue",
 		`INSERT INTO queues (lane,contract,queue,paused,run_limit) VALUES ($1,$2,$3,$4,$5)

@@ -53,6 +53,7 @@ func (t *Tx) Records(s store.RecordSelector) ([]job.Record, error) {
 	}
 }
 
+// scanRecord reads a row of recordColumns.
 func scanRecord(rows *sql.Rows) (r job.Record, err error) {
 	var created, updated, expires int64
 	err = rows.Scan(&r.Kind, &r.Key, &r.Owner, (*blob)(&r.Body), &created, &updated, &expires)
@@ -61,6 +62,8 @@ func scanRecord(rows *sql.Rows) (r job.Record, err error) {
 	return r, err
 }
 
+// upsertRecords inserts or replaces records. Their times are those of the transaction, whatever
+// the records say, but for ExpiresAt. A nil body is stored as an empty one.
 func (t *Tx) upsertRecords(records []job.Record) error {
 	rows := make([][]any, len(records))
 	for i, r := range records {
@@ -83,7 +86,8 @@ func checkRecord(r job.Record) error {
 		Msg: "a name is too long, not UTF-8 or holds a NUL character"}
 }
 
-// deleteRecords removes the records of each kind by one statement.
+// deleteRecords removes the records of each kind by one statement. Kinds go in alphabetical
+// order. A record that does not exist is no error.
 func (t *Tx) deleteRecords(records []store.RecordKey) error {
 	byKind := map[string][]string{}
 	for _, r := range records {

@@ -60,6 +60,8 @@ func priorityBounds(s store.Search) (lowest, highest int) {
 		min(store.MaxPriority, cmp.Or(s.PriorityMax, store.MaxPriority))
 }
 
+// scanFound reads a row of the index. Only the number counts: position and key are there for
+// the order.
 func scanFound(rows *sql.Rows) (seq int64, err error) {
 	var listed int64
 	var key string
@@ -67,6 +69,9 @@ func scanFound(rows *sql.Rows) (seq int64, err error) {
 	return seq, err
 }
 
+// searchFor returns the statement whose index has all that s compares exactly, so that a page
+// reads no row of another queue or state. A test of each database looks at its plan (TF-087,
+// decision 0015).
 func searchFor(s store.Search) *Statement {
 	switch {
 	case s.Queue != "" && s.State != "":
@@ -81,7 +86,9 @@ func searchFor(s store.Search) *Statement {
 }
 
 // searchBounds returns the first position of a page, (first, key), and the last value of
-// listed.
+// listed. Positions are minus the time of creation, so the upper bound of time is the first
+// position and the lower bound the last. Bounds are rounded to the microseconds that are stored
+// so that CreatedFrom stays inclusive and CreatedBefore exclusive.
 func searchBounds(s store.Search) (first int64, key string, last int64) {
 	first, last = math.MinInt64, math.MaxInt64
 	if !s.CreatedBefore.IsZero() {

@@ -9,7 +9,8 @@ import (
 )
 
 // Session is one transaction or snapshot of one database. Its methods return errors that are
-// translated to *job.Error already.
+// translated to *job.Error already. A Session serves one goroutine at a time and lives as long
+// as its transaction; every call is reported to the observer under the name of its statement.
 type Session interface {
 	// Query runs a statement that returns rows.
 	Query(s *Statement, args ...any) (*sql.Rows, error)
@@ -36,7 +37,9 @@ type Session interface {
 	Translate(op string, err error) error
 }
 
-// Observer is called after every statement, with its name, its duration and its error.
+// Observer is called after every statement, with its name, its duration and its error. It is
+// called on the goroutine that ran the statement and must not block. err is nil or a *job.Error,
+// see WithKinds.
 type Observer func(statement string, took time.Duration, err error)
 
 // WithKinds returns an observer that calls o with errors as translate returns them. A nil o is
@@ -49,7 +52,8 @@ func (o Observer) WithKinds(translate func(op string, err error) error) Observer
 	}
 }
 
-// Tx is the storage port's Reader and Tx over a session.
+// Tx is the storage port's Reader and Tx over a session. Its methods are called by one
+// goroutine at a time, as fn of an Update or a View is.
 type Tx struct {
 	s      Session
 	isView bool  // it only reads
@@ -78,7 +82,8 @@ func (t *Tx) LockName(name string) error {
 	return t.try(func() error { return t.s.LockName(name) })
 }
 
-// try runs one statement unless an earlier one failed, and keeps its error.
+// try runs one statement unless an earlier one failed, and keeps its error. All statements pass
+// through it.
 func (t *Tx) try(statement func() error) error {
 	if t.failed == nil {
 		t.failed = statement()
@@ -86,6 +91,7 @@ func (t *Tx) try(statement func() error) error {
 	return t.failed
 }
 
+// exec runs a statement that returns no rows. affected is the number of rows that it changed.
 func (t *Tx) exec(s *Statement, args ...any) (affected int64, err error) {
 	err = t.try(func() (err error) {
 		affected, err = t.s.Exec(s, args...)
@@ -127,6 +133,7 @@ func collect[T any](t *Tx, s *Statement, scan func(*sql.Rows) (T, error), args .
 	return all, nil
 }
 
+// scanInt reads a row of one integer.
 func scanInt(rows *sql.Rows) (n int64, err error) {
 	err = rows.Scan(&n)
 	return n, err
@@ -136,12 +143,14 @@ func scanInt(rows *sql.Rows) (n int64, err error) {
 // means "not set", is the first microsecond of the year 1.
 func Micros(t time.Time) int64 { return t.UnixMicro() }
 
+// fromMicros is the inverse of Micros.
 func fromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }
 
 // defaultTimeout limits a transaction whose caller has set no deadline.
 const defaultTimeout = 30 * time.Second
 
-// WithDeadline returns ctx with a deadline: no call to a database may lack one.
+// WithDeadline returns ctx with a deadline: no call to a database may lack one. One that the
+// caller has set stays as it is. The caller must call the function that is returned.
 func WithDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)

@@ -19,12 +19,17 @@ import (
 //	                    have a priority from $6 to $7: of each priority, and of those without
 //	                    one, at least the first $5 by listed and key. ORDER BY and a limit
 //	                    follow the mark.
+//
+// Values travel as parameters $1, $2 … alone, never as text. Statements are package variables: a
+// Dialect and the prepared statements of a session find their texts by the address.
 type Statement struct {
 	Name string
 	SQL  string
 }
 
-// Dialect turns the marks of a statement into one database's SQL.
+// Dialect turns the marks of a statement into one database's SQL. A field may be empty where a
+// database needs nothing: SQLite, with its one writer, locks no rows. A Dialect is safe for
+// concurrent use.
 type Dialect struct {
 	ForUpdate  string
 	SkipLocked string
@@ -48,6 +53,7 @@ func (d *Dialect) Text(s *Statement) string {
 	return text.(string)
 }
 
+// translate replaces every mark of a statement, each kind of mark in one pass.
 func (d *Dialect) translate(s *Statement) string {
 	text := strings.ReplaceAll(s.SQL, "{for update}", d.ForUpdate)
 	text = strings.ReplaceAll(text, "{skip locked}", d.SkipLocked)
@@ -58,7 +64,8 @@ func (d *Dialect) translate(s *Statement) string {
 	return replaceMark(text, "{text in ", d.TextIn)
 }
 
-// replaceMark replaces each "mark argument}" by form with the argument for $n.
+// replaceMark replaces each "mark argument}" by form with the argument for $n. The argument
+// ends at the next brace, so it must not contain one.
 func replaceMark(text, mark, form string) string {
 	for {
 		i := strings.Index(text, mark)
@@ -116,6 +123,7 @@ func updateOf(name, table string, cols []Column) *Bulk {
 	return &Bulk{Name: name, Table: table, Columns: cols, Key: len(cols) - 1, Update: true}
 }
 
+// columnNames returns the names of columns as SQL lists them.
 func columnNames(cols []Column) string {
 	names := make([]string, len(cols))
 	for i, c := range cols {
