@@ -37,6 +37,7 @@ func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
 // manyRows is the key of the prepared statement for rowsAtOnce rows.
 type manyRows struct{ b *sqlstore.Bulk }
 
+// manyRowStatement returns the prepared insert of rowsAtOnce rows.
 func (s *session) manyRowStatement(b *sqlstore.Bulk) (*sql.Stmt, error) {
 	if p := s.prepared[manyRows{b}]; p != nil {
 		return p, nil
@@ -44,6 +45,7 @@ func (s *session) manyRowStatement(b *sqlstore.Bulk) (*sql.Stmt, error) {
 	return s.prepare(manyRows{b}, insertText(b, rowsAtOnce))
 }
 
+// oneRowStatement returns the prepared statement for one row.
 func (s *session) oneRowStatement(b *sqlstore.Bulk) (*sql.Stmt, error) {
 	if p := s.prepared[b]; p != nil {
 		return p, nil

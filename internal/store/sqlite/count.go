@@ -11,7 +11,8 @@ import (
 
 // CountJobs returns how many jobs and dead letters a database file has of the given contracts
 // and of all others. It works with every version of the schema and changes nothing. A file that
-// does not exist has none.
+// does not exist has none. A start on PostgreSQL calls it, to refuse a data directory whose
+// jobs no worker would claim.
 func CountJobs(ctx context.Context, path string, contracts ...string) (jobs, others int64,
 	err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

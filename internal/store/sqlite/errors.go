@@ -10,7 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// translate gives a SQLite error its kind by its result code.
+// translate gives a SQLite error its kind by its result code. A *job.Error passes as it is, so
+// an error may be translated twice.
 func translate(op string, err error) error {
 	var known *job.Error
 	switch {
@@ -32,6 +33,9 @@ func translate(op string, err error) error {
 	return e
 }
 
+// kindOfCode returns the kind and the message of a primary result code. What may pass by itself
+// or with an operator's help is Unavailable; a damaged file is ReadOnly, since no wait repairs
+// it; and a code that is not listed is a defect.
 func kindOfCode(code int) (job.Kind, string) {
 	switch code {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:

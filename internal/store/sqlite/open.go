@@ -95,6 +95,8 @@ func createFile(path string) error {
 	return f.Close()
 }
 
+// open opens the writer, which migrates the schema, and starts its goroutine. Readers are
+// opened when they are needed.
 func open(ctx context.Context, c Config) (*Store, error) {
 	writer, err := openWriter(ctx, c)
 	if err != nil {
@@ -112,7 +114,10 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// openWriter opens the one writing connection.
+// openWriter opens the one writing connection. Its pragmas: every commit is synced (FULL), as
+// success is answered after it; the page cache has 32 MiB; the log is written into the database
+// file every 4000 pages, and its file is cut to 64 MiB when it begins again. Files are not
+// mapped into memory, where a read error would be a signal instead of an error.
 func openWriter(ctx context.Context, c Config) (*session, error) {
 	db, err := c.db(dsn(c.Path, "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-32768)",
 		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "mmap_size(0)",
@@ -139,7 +144,8 @@ func prepareSchema(ctx context.Context, db *sql.DB) error {
 
 // reopenWriter opens a writing connection after the log was lost or damaged. It succeeds only
 // if all that the log has was written into the database file and synced, so that new commits
-// begin a new log.
+// begin a new log. It has no ctx: it serves all callers, not the one whose request has caused
+// it.
 func reopenWriter(c Config) (*session, error) {
 	w, err := openWriter(context.Background(), c)
 	if err != nil {
@@ -152,7 +158,8 @@ func reopenWriter(c Config) (*session, error) {
 	return w, nil
 }
 
-// truncateLog writes all that the log has into the database file.
+// truncateLog writes all that the log has into the database file. A view that still needs the
+// log makes it busy, which is Unavailable.
 func (s *session) truncateLog() error {
 	const checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
 	var busy, logged, written int
@@ -167,7 +174,8 @@ func (s *session) truncateLog() error {
 	return nil
 }
 
-// openReader opens one reading connection.
+// openReader opens one reading connection. It can write nothing (query_only), and sees each
+// group once it is committed.
 func openReader(ctx context.Context, c Config) (*session, error) {
 	db, err := c.db(readerDSN(c))
 	if err != nil {
@@ -215,6 +223,7 @@ func createDir(dir string) error {
 	return disk.Sync(parent)
 }
 
+// migrationFiles returns the numbered migrations of this database.
 func migrationFiles() fs.FS {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -234,6 +243,9 @@ func SchemaVersion(ctx context.Context, path string) (have, want int64, err erro
 	return have, want, translate("store.schema", err)
 }
 
+// dsn returns the data source name of a file, or of a database in memory, with pragmas that
+// each connection sets. Every connection waits up to five seconds for the lock of another
+// process.
 func dsn(path string, pragmas ...string) string {
 	q := url.Values{}
 	for _, p := range append([]string{"busy_timeout(5000)"}, pragmas...) {
@@ -246,6 +258,7 @@ func dsn(path string, pragmas ...string) string {
 	return u.String()
 }
 
+// checkVersion fails with ReadOnly if SQLite is older than minVersion.
 func checkVersion(ctx context.Context, db *sql.DB) error {
 	var text string
 	if err := db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&text); err != nil {

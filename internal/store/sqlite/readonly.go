@@ -14,7 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// Views reads a database that another process may have open for writing. It changes nothing.
+// Views reads a database that another process may have open for writing. It changes nothing. It
+// has one connection, so its views run one after another.
 type Views struct{ store *Store }
 
 // OpenViews opens a database file for views alone. It fails with NotFound if there is no such

@@ -42,7 +42,9 @@ func eachPriority() string {
 // seqBlockSize is how many job numbers are taken from the table numbers at a time.
 const seqBlockSize = 10_000
 
-// session is one connection with its prepared statements. It serves one transaction at a time.
+// session is one connection with its prepared statements, each of which is prepared once. It
+// serves one transaction at a time, on one goroutine at a time. Its database has no other
+// connection.
 type session struct {
 	// ctx is that of the statements: the caller's in a view, and none in an update, as a
 	// caller that leaves must not break a transaction that others share.
@@ -57,12 +59,17 @@ type session struct {
 }
 
 // seqBlock is the block of job numbers that is in use: those from next to end-1 are free. A
-// transaction that is rolled back restores the block from before it.
+// transaction that is rolled back restores the block from before it. Numbers that were not used
+// when the process ends are lost, which leaves gaps of up to seqBlockSize.
 type seqBlock struct{ next, end int64 }
 
+// takeNumbers takes $1 numbers and returns the one after the last of them. It is part of the
+// transaction that needs them.
 var takeNumbers = &sqlstore.Statement{Name: "take_numbers",
 	SQL: "UPDATE numbers SET next=next+$1 WHERE name='jobs' RETURNING next"}
 
+// newSession takes the one connection of db, and closes db if that fails. The session owns db
+// from then on.
 func newSession(ctx context.Context, db *sql.DB, c Config) (*session, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -73,6 +80,8 @@ func newSession(ctx context.Context, db *sql.DB, c Config) (*session, error) {
 		prepared: map[any]*sql.Stmt{}}, nil
 }
 
+// close closes the statements, the connection and the database. Errors do not matter: what was
+// committed is on the disk already.
 func (s *session) close() {
 	for _, p := range s.prepared {
 		p.Close()
@@ -102,6 +111,7 @@ func (s *session) run(text string) error {
 	return err
 }
 
+// prepare returns the statement of a key, and prepares text if the session has none yet.
 func (s *session) prepare(key any, text string) (*sql.Stmt, error) {
 	if p := s.prepared[key]; p != nil {
 		return p, nil
@@ -114,6 +124,7 @@ func (s *session) prepare(key any, text string) (*sql.Stmt, error) {
 	return p, nil
 }
 
+// statement returns a prepared statement. Its text is not even looked up if the session has it.
 func (s *session) statement(st *sqlstore.Statement) (*sql.Stmt, error) {
 	if p := s.prepared[st]; p != nil {
 		return p, nil
@@ -152,6 +163,7 @@ func (s *session) exec(st *sqlstore.Statement, args []any) (int64, error) {
 	return exec(s.ctx, p, args)
 }
 
+// exec runs a prepared statement and returns how many rows it changed.
 func exec(ctx context.Context, p *sql.Stmt, args []any) (int64, error) {
 	res, err := p.ExecContext(ctx, args...)
 	if err != nil {

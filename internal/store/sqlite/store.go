@@ -14,6 +14,23 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
+// Group commit, from the caller's side and the writer's:
+//
+//	Update: request ──> requests ──> write ──> group
+//	   waits for done                            BEGIN IMMEDIATE
+//	                                             run(first)  fails: ROLLBACK, answered alone
+//	                                             SAVEPOINT, run(next), RELEASE
+//	                                                         fails: ROLLBACK TO, others go on
+//	                                             COMMIT      fails: its error for all
+//	   <───────────────── close(done) ───────────
+//
+// No caller is answered with success before the fsync of COMMIT (G-X-12). After a crash of the
+// process or a loss of power the group is in the database as a whole or not at all.
+//
+// An error that leaves doubts about the connection or the log makes the session broken: it is
+// closed, and the next request opens the database again. Until that succeeds every request is
+// Unavailable.
+
 // A group ends after so many updates or so much time, whichever comes first, so that the first
 // caller does not wait for an unlimited number of others.
 const (
@@ -45,7 +62,8 @@ type request struct {
 }
 
 // Update is documented at the port. A caller whose ctx ends leaves only if the writer has not
-// begun its function; otherwise it waits for the outcome.
+// begun its function; otherwise it waits for the outcome. So an update that returns the error
+// of its ctx has changed nothing. A panic of fn is raised again on the goroutine of the caller.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
@@ -82,7 +100,9 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 var errClosed = &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is closed"}
 
 // View is documented at the port. It waits for one of the reading connections and opens it when
-// it is first used. A connection whose ROLLBACK fails is closed, and opened again later.
+// it is first used. A connection whose ROLLBACK fails is closed, and opened again later. The
+// transaction of a view is always rolled back: it has nothing to keep, and its snapshot must
+// end so that the log can be written into the database file.
 func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	if s.readers == nil {
 		return s.Update(ctx, func(tx store.Tx) error { return fn(tx.(*sqlstore.Tx).View()) })
@@ -144,7 +164,9 @@ func (s *Store) Ping(ctx context.Context) error {
 	})
 }
 
-// Close stops the writer after its current group and closes all connections.
+// Close stops the writer after its current group and closes all connections. It waits for the
+// views that run. Requests that no group has taken are Unavailable. The lock on the file is
+// given up last, when no connection is left.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.stop)
@@ -162,7 +184,8 @@ func (s *Store) Close() error {
 }
 
 // write runs groups of updates until the store is closed. It closes a session whose log may be
-// damaged and opens the database again with the next request, see reopenWriter.
+// damaged and opens the database again with the next request, see reopenWriter. It is the only
+// goroutine that uses w.
 func (s *Store) write(w *session) {
 	defer func() {
 		if w != nil {
@@ -192,7 +215,9 @@ func (s *Store) write(w *session) {
 }
 
 // group runs first and the requests that wait behind it in one transaction, and answers all of
-// them after its fsync. broken reports that w can no longer be used.
+// them after its fsync. broken reports that w can no longer be used. A request whose caller has
+// left is passed over. The first runs without a savepoint: while it is alone, a rollback of the
+// transaction undoes just it, and a caller without company pays for no savepoint.
 func (s *Store) group(w *session, first *request) (broken bool) {
 	if !first.taken.CompareAndSwap(false, true) {
 		return false
@@ -220,7 +245,8 @@ func (s *Store) group(w *session, first *request) (broken bool) {
 }
 
 // runOthers runs the requests that wait behind first in its transaction and commits it. The
-// error is that of the transaction.
+// error is that of the transaction. It takes what waits when the member before has ended, and
+// does not wait for more to come.
 func (s *Store) runOthers(w *session, first *request) (members []*request, err error) {
 	members = []*request{first}
 	end := time.Now().Add(maxGroupTime)
@@ -245,14 +271,17 @@ func failMembers(members []*request, err error) {
 }
 
 // rollback undoes a transaction that failed with cause. SQLite may have done so already, as it
-// does when the disk is full. seqs is the block of numbers from before the transaction.
+// does when the disk is full. seqs is the block of numbers from before the transaction. Job
+// numbers that the transaction took from the table are free again with it, so the session must
+// forget them.
 func (s *session) rollback(seqs seqBlock, cause error) (broken bool) {
 	s.seqs = seqs
 	err := s.run("ROLLBACK")
 	return corruptsLog(cause) || (err != nil && !isNoTransaction(err))
 }
 
-// next takes a waiting request; it returns nil if there is none.
+// next takes a waiting request; it returns nil if there is none. Requests whose callers have
+// left are dropped.
 func (s *Store) next() *request {
 	for {
 		select {
@@ -266,6 +295,7 @@ func (s *Store) next() *request {
 	}
 }
 
+// finish answers a request that was taken.
 func (r *request) finish(err error) {
 	r.err = err
 	close(r.done)
@@ -278,7 +308,9 @@ func (r *request) fail(err error) {
 	}
 }
 
-// run calls the function. It keeps a panic for the caller.
+// run calls the function. It keeps a panic for the caller. r.err is that of fn, of the first
+// failed statement even if fn ignored it, or of a panic; nil means that the changes of the
+// request belong into the commit.
 func (r *request) run(w *session) {
 	tx := sqlstore.NewTx(w)
 	defer func() {
@@ -293,7 +325,8 @@ func (r *request) run(w *session) {
 }
 
 // runInside runs a request in a transaction that has others already. A failure of the request
-// is undone and concerns no other member; failed is a failure of the whole transaction.
+// is undone and concerns no other member; failed is a failure of the whole transaction. The
+// time of each member is that of its own beginning, not of the group's.
 func (r *request) runInside(w *session) (failed error) {
 	seqs := w.seqs
 	if err := w.run("SAVEPOINT member"); err != nil {
@@ -313,7 +346,8 @@ func (r *request) runInside(w *session) (failed error) {
 	return nil
 }
 
-// isNoTransaction reports that there was no transaction to roll back: SQLite had done so.
+// isNoTransaction reports that there was no transaction to roll back: SQLite had done so. Its
+// code is SQLITE_ERROR, as there is none of its own.
 func isNoTransaction(err error) bool {
 	var e interface{ Code() int }
 	return errors.As(err, &e) && e.Code() == 1

@@ -12,8 +12,8 @@ import (
 // Edges are the dependencies between jobs: a row of two job numbers. The primary key leads from
 // a dependent to its dependencies, the other index back:
 //
-//	edgesFrom      what jobs depend on            for the graph around a job
-//	edgesTo        what depends on jobs           when they have ended, before a removal, for the graph
+//	edgesFrom      what jobs depend on            for a graph
+//	edgesTo        what depends on jobs           after their end, before a removal, for a graph
 //	ancestry       all that jobs depend on        to refuse a dependency cycle
 //	dependencies   what jobs depend on, by identity, for reads
 //
