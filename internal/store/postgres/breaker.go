@@ -22,6 +22,9 @@ const retryInterval = time.Second
 //	closed ──trip──> open, paused ──retryInterval──> open: allow lets one try through, which
 //	   ^                  ^                               |          pauses again
 //	   +──────reset───────+───────────────trip────────────+
+//
+// A node has two, see Store: connectBreaker stands before every transaction, Ping and Listen;
+// writeBreaker before updates alone, so that reads go on while writes fail (decision 0030).
 type breaker struct {
 	mu      sync.Mutex
 	lastErr error // of the last try; nil while the breaker is closed
@@ -31,7 +34,9 @@ type breaker struct {
 	times   int   // how many refusals there were
 }
 
-// allow returns nil if the database may be asked now, and otherwise the last refusal.
+// allow returns nil if the database may be asked now, and otherwise the last refusal. The
+// caller whom it allows a try while the breaker is open must report the outcome by trip or
+// reset; one that does not is followed by the next try a second later.
 func (b *breaker) allow() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,8 +70,9 @@ func (b *breaker) reset() {
 	b.lastErr = nil
 }
 
-// recent returns a refusal of the last seconds, if there was one. Another try may have succeeded
-// since, because the database still does what that one asked for.
+// recent returns a refusal of the last seconds, if there was one. Another try may have
+// succeeded since, because the database still does what that one asked for. Ping returns it, so
+// that a node is not healthy while some of its updates fail for such a reason.
 func (b *breaker) recent() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,7 +125,8 @@ func (s *Store) connectFailed(ctx context.Context, err error) {
 }
 
 // resetPool makes the pool close its idle connections. A connection keeps the value that
-// default_transaction_read_only had when it was made, whatever is set later.
+// default_transaction_read_only had when it was made, whatever is set later. The pool is of the
+// same size afterwards. Connections in use go on.
 func (s *Store) resetPool() {
 	s.pool.Lock()
 	defer s.pool.Unlock()

@@ -15,7 +15,8 @@ import (
 // a row of u for each row of the set. Arrays are unnested in the order of the rows.
 
 // parameters returns the statement for a set of rows and its arguments: one value for each
-// column that is the same in all rows, and one array for each other column.
+// column that is the same in all rows, and one array for each other column. There must be at
+// least one row, and every value must be of its column's type, or nil for bytea.
 func parameters(b *sqlstore.Bulk, rows [][]any) (text string, args []any) {
 	args = make([]any, len(b.Columns))
 	var same uint64
@@ -37,6 +38,7 @@ func parameters(b *sqlstore.Bulk, rows [][]any) (text string, args []any) {
 	return bulkText(b, same), args
 }
 
+// sameInAll reports whether column c has one value in all rows; NULL and an empty body differ.
 func sameInAll(rows [][]any, c int) bool {
 	first := rows[0][c]
 	raw, isBytes := first.([]byte)
@@ -50,6 +52,7 @@ func sameInAll(rows [][]any, c int) bool {
 	return true
 }
 
+// array returns the values of a column as a slice that the driver sends as an array.
 func array[T any](rows [][]any, col int, cast func(any) T) []T {
 	values := make([]T, len(rows))
 	for i, row := range rows {
@@ -66,7 +69,8 @@ type bulkKey struct {
 	same uint64 // a bit for each column that has the same value in every row
 }
 
-// bulkText returns the SQL of a bulk statement.
+// bulkText returns the SQL of a bulk statement. Few patterns of equal columns occur, so few
+// texts are made and prepared (decision 0008).
 func bulkText(b *sqlstore.Bulk, same uint64) string {
 	key := bulkKey{b, same}
 	if text, ok := bulkTexts.Load(key); ok {
@@ -95,18 +99,22 @@ func bulkText(b *sqlstore.Bulk, same uint64) string {
 	return text
 }
 
+// insertText returns an insert of the rows of from, in their order.
 func insertText(b *sqlstore.Bulk, values []string, from string) string {
 	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s %s", b.Table, b.ColumnList(),
 		strings.Join(values, ","), from, b.Tail)
 }
 
 // insertJobsText numbers the rows in their order and stores them in that of their identities.
+// So two transactions with the same jobs meet in the same order and cannot deadlock. RETURNING
+// names the jobs that were stored: those that conflict are not in it.
 func insertJobsText(b *sqlstore.Bulk, values []string, from string) string {
 	return fmt.Sprintf(`WITH u AS MATERIALIZED (SELECT nextval('job_numbers') AS seq,u.* FROM %s)
 		INSERT INTO %s (%s,seq) SELECT %s,seq FROM u ORDER BY u.ident,seq
 		%s RETURNING ident,seq`, from, b.Table, b.ColumnList(), strings.Join(values, ","), b.Tail)
 }
 
+// updateText returns an update of the rows whose key is in from.
 func updateText(b *sqlstore.Bulk, values []string, from string) string {
 	var assign []string
 	for i, c := range b.Columns {

@@ -23,6 +23,7 @@ func (f *connectFailure) Error() string {
 	return strings.Join(f.hosts(), ",") + ": " + strings.Join(f.reasons(), "; ")
 }
 
+// hosts returns the addresses that were tried, in their order, each once.
 func (f *connectFailure) hosts() []string {
 	c := f.err.Config
 	hosts := []string{address(c.Host, c.Port)}
@@ -34,11 +35,13 @@ func (f *connectFailure) hosts() []string {
 	return hosts
 }
 
+// address returns host and port, or the path of a socket.
 func address(host string, port uint16) string {
 	_, at := pgconn.NetworkAddress(host, port)
 	return at
 }
 
+// reasons returns why the tries failed, in their order, each once.
 func (f *connectFailure) reasons() []string {
 	failures := []error{f.err.Unwrap()}
 	var several interface{ Unwrap() []error }

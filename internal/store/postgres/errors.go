@@ -9,9 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// translate gives a PostgreSQL error its kind by its SQLSTATE. An error without one is a failure
-// to connect or a lost connection, so the database is away. So is one that refuses the
-// connection: no request of a caller causes that.
+// translate gives a PostgreSQL error its kind by its SQLSTATE. An error without one is a
+// failure to connect or a lost connection, so the database is away. So is one that refuses the
+// connection: no request of a caller causes that. A *job.Error passes as it is, so an error may
+// be translated twice.
 func translate(op string, err error) error {
 	var known *job.Error
 	switch {
@@ -39,6 +40,9 @@ func translate(op string, err error) error {
 	return e
 }
 
+// kindOfState returns the kind and the message of a SQLSTATE: the code itself, or else its
+// class, the first two characters. A class that is not listed is the state of the server and
+// not a defect here.
 func kindOfState(code string) (job.Kind, string) {
 	switch code {
 	case "40001", "40P01", "55P03":

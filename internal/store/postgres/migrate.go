@@ -23,7 +23,8 @@ var migrations embed.FS
 const schemaWait = 5 * time.Minute
 
 // migrate runs on connections of its own that have no limit for statements: building an index
-// on a large table may take long.
+// on a large table may take long. Behind a pooler, where a connection cannot set it, the limit
+// is that of the role.
 func migrate(ctx context.Context, c Config, r *route) error {
 	cfg := r.config.Copy()
 	if !r.pooled {
@@ -53,7 +54,8 @@ AND database=(SELECT oid FROM pg_database WHERE datname=current_database())
 AND (classid::int8<<32)|objid::int8=` + schemaKey
 )
 
-// Lock implements goose's lock.Locker, as does Unlock.
+// Lock implements goose's lock.Locker, as does Unlock. It tries every 100 ms, logs once that it
+// waits, and is Unavailable after wait.
 func (l *schemaLock) Lock(ctx context.Context, db *sql.DB) error {
 	timeout := time.NewTimer(l.wait)
 	defer timeout.Stop()
@@ -78,7 +80,9 @@ func (l *schemaLock) Lock(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// tryLock locks the schema, or returns the process of the server that has it locked.
+// tryLock locks the schema, or returns the process of the server that has it locked. The
+// transaction that holds the lock must not end with ctx, and may be idle for as long as the
+// migrations take.
 func (l *schemaLock) tryLock(ctx context.Context, db *sql.DB) (locked bool, holder int64,
 	err error) {
 	tx, err := db.BeginTx(context.WithoutCancel(ctx), nil)
@@ -111,6 +115,7 @@ func (l *schemaLock) Unlock(context.Context, *sql.DB) error {
 	return nil
 }
 
+// migrationFiles returns the numbered migrations of this database.
 func migrationFiles() fs.FS {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {

@@ -13,6 +13,15 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// How a node learns of jobs that another node has stored:
+//
+//	engine, after a commit ──> Announce ──> announcements ──> announce ──> NOTIFY millrace
+//	engine, claims that wait <── Listen <── connection of its own <── LISTEN millrace
+//
+// A notification is a hint and nothing depends on it: one that is lost, dropped or late costs
+// the time until the next poll. A node ignores its own, as it has notified its waiters
+// directly.
+
 const (
 	channel             = "millrace"
 	coalesce            = 5 * time.Millisecond // between two notifications of a node
@@ -35,7 +44,8 @@ func (s *Store) Announce(queues []job.QueueHash) {
 }
 
 // announce sends the announcements of one interval as one notification, outside of the updates'
-// transactions: transactions with a NOTIFY commit one after another.
+// transactions: transactions with a NOTIFY commit one after another. It ends when the store is
+// closed.
 func (s *Store) announce() {
 	defer close(s.stopped)
 	for {
@@ -108,7 +118,8 @@ func (s *Store) Listen(ctx context.Context, fn func([]job.QueueHash)) {
 	}
 }
 
-// listen listens on one connection until that fails.
+// listen listens on one connection until that fails. It counts as a try of connectBreaker, so
+// that a server that is away is not asked more often by it.
 func (s *Store) listen(ctx context.Context, fn func([]job.QueueHash)) {
 	if s.connectBreaker.allow() != nil {
 		return
@@ -140,6 +151,7 @@ func (s *Store) listen(ctx context.Context, fn func([]job.QueueHash)) {
 // closer is a connection of either layer of pgx.
 type closer interface{ Close(context.Context) error }
 
+// closeConn closes a connection, within a second and without a ctx that may have ended already.
 func closeConn(c closer) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -161,7 +173,8 @@ func wait(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	return nil, conn.Ping(ping)
 }
 
-// parse returns the queues in a notification of another node.
+// parse returns the queues in a notification of another node. What it cannot read is passed
+// over: any client of the database can send to the channel.
 func (s *Store) parse(payload string) (queues []job.QueueHash) {
 	parts := strings.Split(payload, ",")
 	if parts[0] == s.node {

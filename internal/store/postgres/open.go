@@ -27,6 +27,7 @@ type Config struct {
 	SchemaWait time.Duration
 }
 
+// withDefaults sets what is not given. It is called once, since it wraps Observe.
 func (c Config) withDefaults() Config {
 	c.Conns = cmp.Or(c.Conns, 16)
 	c.SchemaWait = cmp.Or(c.SchemaWait, schemaWait)
@@ -74,6 +75,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
+// open finds the route, migrates, and starts the goroutine that notifies. A database that
+// refuses writes is no error where the schema is up to date: the node starts, and answers
+// reads.
 func open(ctx context.Context, c Config) (*Store, error) {
 	cfg, err := parse(c.URL)
 	if err != nil {
@@ -119,6 +123,8 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
+// parse returns the configuration of connections to a URL, with limits and planning unless the
+// URL sets them itself, and a time limit for connecting.
 func parse(url string) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// need is a relation of the schema with the rights that the statements of a node need.
+// need is a relation of the schema with the rights that the statements of a node need. Rights
+// are separated by spaces, in the words of GRANT.
 type need struct{ Relation, Rights string }
 
 // needed lists every relation; docs/operating.md has the grants.
@@ -41,6 +42,7 @@ var askState = `WITH lacks AS (
 	SELECT current_setting('transaction_read_only')='on', pg_is_in_recovery(),
 		coalesce((SELECT relation FROM lacks),''), coalesce((SELECT privilege FROM lacks),'')`
 
+// neededRows returns needed as rows of VALUES: a number for the order, relation and right.
 func neededRows() string {
 	var rows []string
 	for _, n := range needed {
@@ -51,7 +53,8 @@ func neededRows() string {
 	return strings.Join(rows, ",")
 }
 
-// state is the result of askState.
+// state is the result of askState. A Ping so names the first thing to put right, before any
+// statement of a job fails by it.
 type state struct {
 	refusesWrites, standby bool
 	relation, right        string // what the node lacks; empty if it lacks nothing

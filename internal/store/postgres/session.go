@@ -50,7 +50,8 @@ var lockName = &sqlstore.Statement{Name: "lock_name",
 const readState = "SELECT (extract(epoch FROM now())*1000000)::int8, " +
 	"current_setting('transaction_read_only')"
 
-// session is one transaction on a connection of its own.
+// session is one transaction on a connection of its own. Its statements end with ctx, its
+// COMMIT and ROLLBACK do not.
 type session struct {
 	ctx     context.Context
 	conn    *sql.Conn
@@ -81,7 +82,8 @@ func (s *session) begin(text string, override func() time.Time) error {
 	return s.Translate("store.begin", err)
 }
 
-// commit continues when the caller leaves, so that its outcome is known.
+// commit continues when the caller leaves, so that its outcome is known. The server answers
+// COMMIT with ROLLBACK, and no error, where a statement had failed before.
 func (s *session) commit() error {
 	ctx, cancel := sqlstore.WithDeadline(context.WithoutCancel(s.ctx))
 	defer cancel()
@@ -104,12 +106,15 @@ func (s *session) rollback() {
 	s.simple(ctx, "ROLLBACK", "ROLLBACK")
 }
 
-// discard closes the connection instead of returning it to the pool.
+// discard closes the connection instead of returning it to the pool. The pool then opens
+// another one when it needs it.
 func (s *session) discard() {
 	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
 }
 
-// simple runs several statements in one round trip, by the simple query protocol.
+// simple runs several statements in one round trip, by the simple query protocol. It has no
+// parameters, so nothing that a request brings may stand in text. It marks a connection that it
+// meets for the first time, see session.fresh.
 func (s *session) simple(ctx context.Context, name, text string) (results []*pgconn.Result,
 	err error) {
 	started := time.Now()
@@ -155,7 +160,8 @@ func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
 var identColumn = slices.IndexFunc(sqlstore.InsertJobs.Columns,
 	func(c sqlstore.Column) bool { return c.Name == "ident" })
 
-// InsertJobs reads the numbers of the jobs that were stored: those without one are taken.
+// InsertJobs reads the numbers of the jobs that were stored: those without one are taken. A
+// transaction that inserts the same job waits here until the other one has ended.
 func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
 	values := make([][]any, len(jobs))
 	for i, j := range jobs {

@@ -48,7 +48,8 @@ const (
 )
 
 // Update is documented at the port. It runs fn again after a serialization failure or a
-// deadlock.
+// deadlock. Pauses between tries are random and grow to 128 ms at most. While the database
+// refuses writes, see breaker, it returns the last refusal without a connection.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
@@ -69,7 +70,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	}
 }
 
-// View is documented at the port.
+// View is documented at the port. It runs fn once.
 func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
@@ -78,6 +79,13 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 }
 
 // runTx runs fn in a transaction. again reports that the whole transaction may be run again.
+// The steps, each of which gives back what the ones before have taken:
+//
+//	slot ──> connectBreaker ──> connection, BEGIN and time ──> fn ──> COMMIT
+//	                                                            └─ error, panic ──> ROLLBACK
+//
+// A commit whose answer is lost is Unavailable, and its changes may have been kept: it is not
+// run again.
 func (s *Store) runTx(ctx context.Context, begin string, fn func(*sqlstore.Tx) error) (again bool,
 	err error) {
 	var slot int64
@@ -115,7 +123,8 @@ func (s *Store) runTx(ctx context.Context, begin string, fn func(*sqlstore.Tx) e
 	return mayRunAgain(err), err
 }
 
-// outcome runs fn and returns an error if its transaction must not be committed.
+// outcome runs fn and returns an error if its transaction must not be committed. A caller whose
+// ctx has ended gets no commit, even if every statement succeeded.
 func outcome(ctx context.Context, tx *sqlstore.Tx, fn func(*sqlstore.Tx) error) error {
 	if err := fn(tx); err != nil {
 		return err
