@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// httpListener is one listening address and the server on it.
+// httpListener is one listening address and the server on it. listener is nil until Listen.
 type httpListener struct {
 	address  string // as configured; its port may be 0
 	useTLS   bool

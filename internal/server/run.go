@@ -10,8 +10,14 @@ import (
 )
 
 // Run serves until ctx ends or a listener fails, stops gracefully, and closes the store. Listen
-// must have succeeded before. When Run returns, no goroutine of the node is left, except for that
-// of a store that does not close in time.
+// must have succeeded before. When Run returns, no goroutine of the node is left, except for
+// those of background work or of a store that did not end in time.
+//
+// Maintenance, the background work of the contracts and every listener run on goroutines of
+// their own. None of them ends with ctx by itself: they end in the order that the package
+// describes, so that what still runs has maintenance and the store below it. The error joins
+// that of a listener that failed and that of the store; nil means that the node stopped because
+// it was asked to.
 func (s *Server) Run(ctx context.Context) error {
 	maintenanceCtx, stopMaintenance := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMaintenance()
@@ -52,8 +58,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// shutDownListeners closes the listeners and lets requests finish. It leaves an eighth of the grace
-// to the rest of the stop.
+// shutDownListeners closes the listeners and lets requests finish. It leaves an eighth of the
+// grace to the rest of the stop. Requests that are still under way then are cut off: what they
+// have committed stays, and what they have not is undone by the store.
 func (s *Server) shutDownListeners(grace time.Duration) {
 	s.engine.Close() // long polls answer 204
 	ctx, cancel := context.WithTimeout(context.Background(), grace-grace/8)
@@ -75,8 +82,8 @@ func (s *Server) shutDownListeners(grace time.Duration) {
 // that did not finish.
 const workGrace = 3 * time.Second
 
-// awaitWork waits for the background work of the contracts, whose grace began together with that of
-// the requests.
+// awaitWork waits for the background work of the contracts, whose grace began together with
+// that of the requests. remaining is what is left of the grace, and may be negative.
 func (s *Server) awaitWork(workDone <-chan struct{}, remaining time.Duration) {
 	timer := time.NewTimer(max(0, remaining) + workGrace)
 	defer timer.Stop()
@@ -90,7 +97,8 @@ func (s *Server) awaitWork(workDone <-chan struct{}, remaining time.Duration) {
 // closeTimeout bounds the closing of a store that hangs.
 const closeTimeout = 3 * time.Second
 
-// closeStore closes the store, and gives up on one that hangs.
+// closeStore closes the store, and gives up on one that hangs. The goroutine that waits for it
+// is then left behind, as the process is about to end.
 func (s *Server) closeStore() error {
 	closed := make(chan error, 1)
 	go func() { closed <- s.config.Store.Close() }()

@@ -72,7 +72,8 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Server is one node.
+// Server is one node. New, Listen and Run are called once each, in this order and from one
+// goroutine.
 type Server struct {
 	config    Config
 	log       *slog.Logger
@@ -81,7 +82,8 @@ type Server struct {
 	stopping  atomic.Bool
 }
 
-// New builds the node of a Config. It starts nothing.
+// New builds the node of a Config. It starts nothing. It reads the certificate, so that a file
+// that is missing fails the start before a port is opened.
 func New(c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -162,6 +164,7 @@ func (s *Server) mountContracts() mounts {
 	return all
 }
 
+// add adds a handler to those of its address, and names it on the page.
 func (m *mounts) add(name string, h httpapi.PrefixHandler, address string, document []byte) {
 	if address != "" && m.byAddress[address] == nil {
 		m.addresses = append(m.addresses, address)
@@ -171,7 +174,8 @@ func (m *mounts) add(name string, h httpapi.PrefixHandler, address string, docum
 		OpenAPI: openAPIPath(name, document)})
 }
 
-// openAPIHandler serves the OpenAPI documents of all contracts and other APIs.
+// openAPIHandler serves the OpenAPI documents of all contracts and other APIs. They are on the
+// common listener, also those of contracts with an address of their own.
 func openAPIHandler(contracts []*contract.Contract, apis []API) httpapi.PrefixHandler {
 	files := map[string][]byte{}
 	for _, c := range contracts {
@@ -207,7 +211,8 @@ func openAPIPath(name string, document []byte) string {
 }
 
 // health serves the checks of the node: the store answers, the node is not stopping, and the
-// contracts are healthy.
+// contracts are healthy. A node that stops is not ready from the beginning of the stop on, so
+// that a load balancer sends it no further requests while it finishes those it has.
 func (s *Server) health() httpapi.PrefixHandler {
 	checks := []httpapi.Check{
 		{Name: "store", Run: func(ctx context.Context) error { return s.engine.Ping(ctx) }},
