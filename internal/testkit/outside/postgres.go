@@ -41,7 +41,8 @@ func NewPostgres(tb testing.TB, settings ...string) *PostgresServer {
 	return s
 }
 
-// Start starts a server that was stopped, with other settings.
+// Start starts a server that was stopped, with other settings. It has the port and the data of
+// before and returns when the server accepts connections.
 func (s *PostgresServer) Start(settings ...string) {
 	s.tb.Helper()
 	args := []string{"-D", filepath.Join(s.dir, "data"), "-p", s.port, "-k", s.dir,
@@ -183,7 +184,8 @@ func serviceUser() string {
 	return "postgres"
 }
 
-// serviceCommand makes a command for a program that refuses to run as root.
+// serviceCommand makes a command for a program that refuses to run as root, as those of
+// PostgreSQL and PgBouncer do. A test that runs as root runs it as serviceUser.
 func serviceCommand(tb testing.TB, file string, args ...string) *exec.Cmd {
 	tb.Helper()
 	name := serviceUser()

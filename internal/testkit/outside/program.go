@@ -64,8 +64,9 @@ func programDir(tb testing.TB) string {
 	return filepath.Join(cache, "millrace-test")
 }
 
-// path returns the program's file and builds it if necessary. Only one goroutine builds at a time,
-// also for different programs: the build uses all processors.
+// path returns the program's file and builds it if necessary. Only one goroutine builds at a
+// time, also for different programs: the build uses all processors. The version is part of the
+// path, so another version is built beside it.
 func (p program) path(tb testing.TB) string {
 	tb.Helper()
 	buildMu.Lock()
@@ -160,7 +161,8 @@ func waitForAnswer(tb testing.TB, name, url string) {
 	tb.Fatalf("the %s server does not answer", name)
 }
 
-// kill ends the process as a crash does, and waits until it has ended.
+// kill ends the process as a crash does, and waits until it has ended. It may be called twice,
+// since it is also called when the test is over.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended

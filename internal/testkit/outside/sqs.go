@@ -70,7 +70,8 @@ func (s *SQSServer) Setting() string {
 		"/000000000000/images?region=us-east-1&endpoint=" + s.URL
 }
 
-// sqsScript returns the script of the server and installs it if necessary.
+// sqsScript returns the script of the server and installs it if necessary. Its version is part
+// of the path. Without MILLRACE_TEST_REQUIRE a test is skipped instead.
 func sqsScript(tb testing.TB) string {
 	tb.Helper()
 	buildMu.Lock()
