@@ -34,9 +34,9 @@ type breaker struct {
 	times   int   // how many refusals there were
 }
 
-// allow returns nil if the database may be asked now, and otherwise the last refusal. The
-// caller whom it allows a try while the breaker is open must report the outcome by trip or
-// reset; one that does not is followed by the next try a second later.
+// allow returns nil if the database may be asked now, and otherwise the last refusal. While the
+// breaker is open, the caller that it allows a try reports the outcome by trip or reset; if it
+// does not, the next try is allowed a second later all the same.
 func (b *breaker) allow() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// How a node learns of jobs that another node has stored:
+// How the claims of a node are notified of jobs that another node has stored:
 //
 //	engine, after a commit ──> Announce ──> announcements ──> announce ──> NOTIFY millrace
 //	engine, claims that wait <── Listen <── connection of its own <── LISTEN millrace

@@ -53,8 +53,8 @@ func neededRows() string {
 	return strings.Join(rows, ",")
 }
 
-// state is the result of askState. A Ping so names the first thing to put right, before any
-// statement of a job fails by it.
+// state is the result of askState. With it a Ping names the first thing to put right, before a
+// statement fails by it.
 type state struct {
 	refusesWrites, standby bool
 	relation, right        string // what the node lacks; empty if it lacks nothing

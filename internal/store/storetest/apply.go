@@ -178,6 +178,8 @@ func applyFields(w *world) {
 		}
 	}
 	w.apply(c)
+	// All updates were written by one Apply; each job must have its own fields and no
+	// other's.
 	for i, j := range want {
 		equal(w, fmt.Sprintf("fields %b", c.Update[i].Fields), w.get(j), j)
 	}

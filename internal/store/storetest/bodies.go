@@ -161,12 +161,15 @@ func deletedBodies(w *world) {
 // memory, but always at least one job, however large, and that the jobs it leaves out are
 // claimed by the next call.
 func claimedBytes(w *world) {
+	// The jobs are claimed in this order.
 	for i, n := range []int{store.MaxReadyBytes/2 + 1, store.MaxReadyBytes / 2, 10,
 		store.MaxReadyBytes + 1, 10} {
 		j := newJob(fmt.Sprint(i))
 		j.Payload = make([]byte, n)
 		w.insert(j)
 	}
+	// Job 0 alone, since 1 would exceed the limit with it; 1 and 2, whose body is in the
+	// row; 3, which is larger than the limit, and 4.
 	for _, want := range []int{1, 2, 2, 0} { // bodies kept in the row do not count
 		got := change(w, func(tx store.Tx) ([]*job.Job, error) {
 			ready, err := tx.LockReady("relay", "q", 10)

@@ -154,6 +154,7 @@ func overlapping(w *world) {
 	w.crowd(members, func(i int) error {
 		for range rounds {
 			ids := make([]job.ID, each)
+			// The order of the selector is random; that of the locks must not be.
 			for k, at := range rand.Perm(len(jobs))[:each] {
 				ids[k] = jobs[at].ID
 			}
@@ -184,6 +185,8 @@ func submitOnce(w *world) {
 	w.crowd(20, func(i int) error {
 		for round := range 5 {
 			var set []*job.Job
+			// The same identities in another order: without an order of its own for the
+			// rows of an insert, two of these sets would deadlock.
 			for _, k := range rand.Perm(10) {
 				set = append(set, newJob(fmt.Sprint(round, "-", k)))
 			}

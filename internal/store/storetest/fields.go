@@ -76,6 +76,8 @@ func (f *filler) fill(name string, v reflect.Value) {
 		for i := range v.Len() {
 			f.fill(name, v.Index(i))
 		}
+		// An array of 16 bytes would use up 16 numbers; the next field goes on after the
+		// first of them.
 		f.count -= v.Len() - 1
 	case reflect.String:
 		v.SetString(fmt.Sprintf("%s %d", name, f.next()))

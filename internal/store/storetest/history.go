@@ -79,6 +79,7 @@ func outbox(w *world) {
 		}
 		return tx.Apply(store.Changes{Messages: want[10:]})
 	})
+	// Reads of the outbox also work in an update, as the publisher makes them.
 	oldest := func(n int) []job.Message {
 		return change(w, func(tx store.Tx) ([]job.Message, error) {
 			return tx.Messages([]string{"c"}, n)
@@ -179,6 +180,7 @@ func pruneDeadLetters(w *world) {
 		letters = append(letters, job.DeadLetter{Job: *newJob(fmt.Sprint(i)),
 			CreatedAt: start.Add(time.Duration(i) * time.Second)})
 	}
+	// One of another contract, the oldest, which must stay.
 	letters[0].Job.ID.Contract = "other"
 	w.apply(store.Changes{DeadLetters: letters})
 	prune := func(before time.Time, n int) int {

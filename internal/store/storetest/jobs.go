@@ -205,6 +205,7 @@ func insertTaken(w *world) {
 	equal(w, "taken again", change(w, func(tx store.Tx) ([]int, error) {
 		return insert(tx, alias("g"), alias("h"))
 	}), []int{0, 1})
+	// A zero alias means none, so the selector finds no job by it.
 	known := func() []*job.Job {
 		return w.load(store.Selector{
 			Aliases: []job.IdentityHash{twice[0].Alias, {}},
@@ -295,6 +296,7 @@ func getExisting(w *world) {
 		if i%2 == 0 {
 			w.insert(j)
 		}
+		// Every other job is not stored: its Seq is 0, which no job has.
 		numbers = append(numbers, j.Seq, math.MaxInt64)
 	}
 	w.view(func(r store.Reader) error {

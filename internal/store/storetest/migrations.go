@@ -80,15 +80,18 @@ func RunMigrations(t *testing.T, o OldSchema) {
 	const second = time.Second
 	standard := job.RetryPolicy{Strategy: job.Exponential, Base: 10 * second, Max: 300 * second}
 	jobs := []oldJob{
+		// Policies as version 2 wrote them, in seconds.
 		{"taskflow", "EXPONENTIAL 10 300", 3, "", standard},
 		{"taskflow", "LINEAR 7 3600", 10, "", job.RetryPolicy{Strategy: job.Linear,
 			Base: 7 * second, Max: 3600 * second}},
 		{"taskflow", "FIXED 60 60", 1, "", job.RetryPolicy{Strategy: job.Fixed, Base: 60 * second,
 			Max: 60 * second}},
+		// Any other kind of TaskFlow stood for the standard policy.
 		{"taskflow", "", 3, "", standard},
 		{"taskflow", "EXPONENTIAL 10", 3, "", standard},
 		{"taskflow", "FIXED a b", 3, "", standard},
 		{"taskflow", "exponential 5 6", 3, "", standard},
+		// Delays that came from settings: jobs that are stored get the defaults of these.
 		{"fetchbox.task", "", 3, "", job.RetryPolicy{Strategy: job.Exponential, Base: second,
 			Max: 300 * second}},
 		{"fetchbox.task", "", 8, "", job.RetryPolicy{Strategy: job.Exponential, Base: second,
@@ -98,6 +101,7 @@ func RunMigrations(t *testing.T, o OldSchema) {
 			Base: 5 * second, Max: 300 * second}},
 		{"images.purge", "", 12, "", job.RetryPolicy{Strategy: job.Exponential, Base: second,
 			Max: 600 * second}},
+		// Contracts without a policy keep the kind, whatever it looks like.
 		{"forgerun", "FIXED 1 2", 3, "FIXED 1 2", job.RetryPolicy{}},
 		{"relay", "", 3, "", job.RetryPolicy{}},
 	}

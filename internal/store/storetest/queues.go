@@ -127,6 +127,8 @@ func countsCrowd(w *world) {
 	w.crowd(50, func(i int) error {
 		for n := range 20 {
 			var deltas []job.QueueCount
+			// Deltas may be negative and name a queue twice; the sums need not make sense
+			// as counts.
 			for range 1 + rand.IntN(4) {
 				deltas = append(deltas, job.QueueCount{Contract: "x",
 					Queue:   fmt.Sprint(rand.IntN(5)),

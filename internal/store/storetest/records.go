@@ -153,6 +153,7 @@ func recordNames(w *world) {
 			}
 		}
 	}
+	// A rune of four bytes, as the limit counts bytes.
 	long := strings.Repeat("\U0001F40E", store.MaxNameBytes/4)
 	w.put(job.Record{Kind: long, Key: long, Owner: long, Body: []byte("x")})
 	equal(w, "long names", len(w.records(long, long)), 1)

@@ -231,6 +231,8 @@ func searchPages(w *world) {
 			for _, j := range jobs {
 				got = append(got, j.ID.Key)
 			}
+			// A page that is not full is the last one. More jobs than there are would mean
+			// pages without end.
 			if len(jobs) < s.Limit || len(got) > len(all) {
 				first.Limit = len(all)
 				equal(w, fmt.Sprintf("%+v", s), got, found(all, first))

@@ -190,6 +190,7 @@ func leftBefore(w *world) {
 	cancel(errors.New("some cause"))
 	late, cancelLate := context.WithDeadline(context.Background(), time.Unix(1, 0))
 	defer cancelLate()
+	// Both kinds of ended ctx are tried in an update and in a view.
 	for range 20 {
 		for ctx, want := range map[context.Context]job.Kind{canceled: job.Aborted,
 			late: job.Unavailable} {
@@ -267,6 +268,7 @@ func leavesRunning(w *world) {
 		key := fmt.Sprint(i)
 		ctx, cancel := context.WithCancel(context.Background())
 		err := w.Update(ctx, func(tx store.Tx) error {
+			// Every other caller leaves before its statement, the others after it.
 			if i%2 == 0 {
 				cancel()
 			}
@@ -331,6 +333,7 @@ func snapshot(w *world) {
 		select {
 		case err := <-done:
 			done <- err
+		// The view holds up the writer. The write is awaited after the view.
 		case <-time.After(100 * time.Millisecond):
 		}
 		equal(w, "later", count(), 1)

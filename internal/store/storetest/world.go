@@ -10,6 +10,10 @@
 // alone and share nothing, so each of them holds for every store, whether it has one writer
 // or many.
 //
+// A new promise of the port gets a function here and a line in the list of its file, with the
+// promise as its name. A test that needs to look beneath the port, at a plan, a file or a
+// connection, belongs to the package of its database.
+//
 // Beside the suite stand RunFaulty, which makes the database fail, RunMigrations, which
 // opens what an older version has written, and Bench. FilledJob and DifferentFields serve
 // other tests that must not miss a field of a job.
