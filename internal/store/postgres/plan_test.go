@@ -110,7 +110,7 @@ func planned(t *testing.T, conn *sql.Conn, exec func(string)) {
 				strings.Contains(plan, "Seq Scan") {
 				t.Errorf("%s, %s: does not use %q:\n%s", st.Name, mode, want.index, plan)
 			}
-			// A merge of what is in order tells that order as a "Sort Key".
+			// A merge of ordered inputs has their order as its "Sort Key".
 			if strings.Contains(strings.ReplaceAll(plan, "Sort Key", ""), "Sort") &&
 				strings.Contains(dialect.Text(st), "LIMIT") {
 				t.Errorf("%s, %s: sorts:\n%s", st.Name, mode, plan)

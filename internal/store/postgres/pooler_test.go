@@ -209,8 +209,8 @@ func TestServerIsFull(t *testing.T) {
 	mustInsert(t, s, "last")
 }
 
-// TestFullDiskIsAskedSeldom: a database that lets nobody write is asked to once a second, however
-// many want to; it goes on to be read.
+// TestFullDiskIsAskedSeldom: a database that refuses all writes gets one a second, however many
+// callers there are, and reads go on.
 func TestFullDiskIsAskedSeldom(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -187,7 +187,7 @@ func TestLockedJobsArePassedOver(t *testing.T) {
 	}
 }
 
-// named makes the connections of a test known to it.
+// named returns a URL whose connections have an application name of their own, and that name.
 func named(tb testing.TB) (url, name string) {
 	name = rand.Text()
 	return pgtest.URL(tb) + "&application_name=" + name, name

@@ -6,7 +6,7 @@ func WithDriver(c Config, name string) Config {
 	return c
 }
 
-// WithPragmas makes a database be opened with pragmas more than usual.
+// WithPragmas makes a database be opened with more pragmas than those of Open.
 func WithPragmas(c Config, pragmas ...string) Config {
 	c.pragmas = pragmas
 	return c

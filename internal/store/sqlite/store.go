@@ -62,7 +62,7 @@ type request struct {
 }
 
 // Update is documented at the port. A caller whose ctx ends leaves only if the writer has not
-// begun its function; otherwise it waits for the outcome. So an update that returns the error
+// started its function; otherwise it waits for the outcome. So an update that returns the error
 // of its ctx has changed nothing. A panic of fn is raised again on the goroutine of the caller.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)

@@ -107,7 +107,7 @@ func (t *Tx) update(jobs []store.JobUpdate) error {
 
 // add adds a job to the statements that write its fields. The state and the first of the bodies
 // go in one statement, as when an attempt ends with its result: on PostgreSQL every update of a
-// row writes a new version of it, so one costs half of two.
+// row writes a new version of it, so one update costs half as much as two.
 func (u *updates) add(j store.JobUpdate) {
 	writesAll := j.Fields.Has(store.AllFields)
 	writesState := j.Fields.Has(store.StateFields) && !writesAll

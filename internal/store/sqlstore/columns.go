@@ -47,7 +47,7 @@ type jobColumn struct {
 	text func(*job.Job) string
 }
 
-// seqColumn is the key: updates name it last, and each database numbers new jobs its own way.
+// seqColumn is the key: updates name it last, and each database numbers new jobs by itself.
 var seqColumn = intColumn("seq", 0, func(j *job.Job) *int64 { return &j.Seq })
 
 // outOfLineColumn says which bodies are in the table bodies; every statement that writes a
@@ -283,7 +283,7 @@ func asInt(value any) (int64, error) {
 // selected returns the select list of columns.
 func selected(cols []jobColumn) string { return columnNames(plain(cols)) }
 
-// plain returns what a bulk statement needs to know of columns.
+// plain returns the names and types of columns, as a bulk statement takes them.
 func plain(cols []jobColumn) []Column {
 	all := make([]Column, len(cols))
 	for i := range cols {

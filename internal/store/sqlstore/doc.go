@@ -14,8 +14,8 @@
 //
 // A transaction passes through these layers in this order:
 //
-//	sqlite.Store.Update    begins it, makes a Session and NewTx(session)
-//	engine, in fn          Tx.Load, Tx.Lock...: one statement each, rows become jobs
+//	sqlite.Store.Update    begins it on a Session, NewTx(session)
+//	engine, in fn          Tx.Load, Tx.Lock...: rows become jobs
 //	                       Tx.Apply(changes): check, then one statement for each kind of change
 //	sqlite.Store.Update    Tx.Failed decides between COMMIT and ROLLBACK
 //

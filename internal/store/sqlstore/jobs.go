@@ -51,9 +51,9 @@ var (
 	lockDue = &Statement{"lock_due", "SELECT " + selected(coreColumns) + ` FROM jobs
 		WHERE phase=0 AND held=0 AND due_at<=$1 AND ($3=0 OR NOT contract||' '||state {text in $4})
 		ORDER BY due_at {limit $2} {skip locked}`}
-	// $2 is the time of a clock jump, the zero time for none. An attempt that was last heard
-	// of before the jump gets one lease more, counted from the jump. A later heartbeat has
-	// moved lease_until at least as far.
+	// $2 is the time of a clock jump, the zero time for none. An attempt whose last
+	// heartbeat is from before the jump gets one lease more, counted from the jump. A later
+	// heartbeat has moved lease_until at least as far (decision 0006).
 	lockExpired = &Statement{"lock_lapsed", "SELECT " + selected(coreColumns) + ` FROM jobs
 		WHERE phase=2 AND lease_until<=$1 AND (updated_at>=$2 OR $2+lease<=$1)
 		ORDER BY lease_until {limit $3} {skip locked}`}

@@ -14,7 +14,7 @@ import (
 
 // Migrate brings the schema to the newest of the numbered files. Each file runs in one
 // transaction with the record that it ran, so a process that is killed leaves a file done or
-// not begun. A schema newer than the files is refused.
+// not started. A schema newer than the files is refused.
 func Migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS,
 	options ...goose.ProviderOption) error {
 	p, err := goose.NewProvider(dialect, db, files, options...)

@@ -9,8 +9,8 @@ import (
 )
 
 // Session is one transaction or snapshot of one database. Its methods return errors that are
-// translated to *job.Error already. A Session serves one goroutine at a time and lives as long
-// as its transaction; every call is reported to the observer under the name of its statement.
+// translated to *job.Error already. A Session serves one goroutine at a time. Every call is
+// reported to the observer under the name of its statement.
 type Session interface {
 	// Query runs a statement that returns rows.
 	Query(s *Statement, args ...any) (*sql.Rows, error)

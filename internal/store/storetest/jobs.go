@@ -427,7 +427,7 @@ func updateAllWrites(w *world) {
 	w.apply(updates(store.AllFields, c))
 	equal(w, "a", w.get(a), c)
 	equal(w, "b", w.get(b), b)
-	// The job's place in line went with its queue.
+	// The job is in the claim order of its new queue.
 	got := change(w, func(tx store.Tx) ([]*job.Job, error) {
 		return tx.LockReady(c.ID.Contract, c.Queue, 10)
 	})

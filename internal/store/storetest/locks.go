@@ -196,9 +196,9 @@ func expired(w *world) {
 	equal(w, "over", w.over(time.Time{}, 10), []string{"long over", "over", "running"})
 }
 
-// expiredAfterJump proves that attempts which were last heard of before a jump of the clock
-// get one lease from the jump on, each of its own length, and that a heartbeat since then
-// counts as always.
+// expiredAfterJump proves that attempts whose last heartbeat is from before a jump of the
+// clock get one lease from the jump on, each of its own length, and that leases which a later
+// heartbeat has extended end at their own time.
 func expiredAfterJump(w *world) {
 	// The clock jumped from an hour ago to start:
 	//

@@ -217,7 +217,7 @@ func searchRandom(w *world) {
 	}
 }
 
-// searchPages proves that the pages of a search, each begun after the last job of the one
+// searchPages proves that the pages of a search, each started after the last job of the one
 // before, name each matching job exactly once and in order (TF-101), also where many jobs
 // share a time.
 func searchPages(w *world) {
