@@ -23,19 +23,24 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// statusMarks are the characters that stand for a job.
+// statusMarks are the characters that stand for a job. A status that this version does not have is
+// drawn as "?".
 var statusMarks = map[client.TaskFlowStatus]string{
 	client.TaskPending: "○", client.TaskReady: "◎", client.TaskRunning: "◐",
 	client.TaskCompleted: "●", client.TaskFailed: "✗", client.TaskBlocked: "⊘",
 }
 
-// toASCII replaces the characters of a drawing for terminals without them.
+// toASCII replaces the characters of a drawing for terminals without them. Each has one character
+// in its place, so that columns stay aligned.
 var toASCII = strings.NewReplacer("│", "|", "─", "-", "├", "+", "┤", "+", "┼", "+", "┬", "+", "┴", "+",
 	"╭", "+", "╮", "+", "╰", "+", "╯", "+", "○", "o", "◎", "O", "◐", "@", "●", "*", "✗", "x", "⊘", "#")
 
 // Draw returns the drawing of a graph. An arrow points at the job with the id; an empty id leaves
 // it out. With ascii the drawing has ASCII characters only. Names and queues that could change the
 // terminal are quoted.
+//
+// It makes all rows first, since the width of each column depends on all of them, and writes them
+// afterwards. The same graph gives the same drawing, in whatever order its nodes come.
 func Draw(g client.TaskFlowGraph, id string, ascii bool) string {
 	nodes, next := orderNodes(g)
 	rows := make([]row, 0, 2*len(nodes))
@@ -84,9 +89,9 @@ func Draw(g client.TaskFlowGraph, id string, ascii bool) string {
 
 // row is one line of a drawing.
 type row struct {
-	// the lanes, left of the job
+	// rails are the lanes, left of the job.
 	rails string
-	// nil for a line between jobs
+	// node is nil for a line between jobs.
 	node *client.TaskFlowNode
 }
 
@@ -98,6 +103,9 @@ func pad(text string, width int) string {
 // orderNodes returns the nodes in an order in which dependencies come before their dependents, and
 // for each node the positions of its dependents in that order. Edges that lead out of a truncated
 // graph are left out. Nodes of a dependency cycle, which no server sends, would come last.
+//
+// Nodes are sorted by name first, and by id where names are equal: of several possible orders it
+// chooses the same each time.
 func orderNodes(g client.TaskFlowGraph) (ordered []client.TaskFlowNode, next [][]int) {
 	all := slices.Clone(g.Nodes)
 	slices.SortStableFunc(all, func(a, b client.TaskFlowNode) int {
@@ -134,7 +142,9 @@ func orderNodes(g client.TaskFlowGraph) (ordered []client.TaskFlowNode, next [][
 }
 
 // topologicalOrder orders nodes by their dependencies: open counts those of each node and is used
-// up, out lists its dependents. It goes depth first, which keeps lanes short.
+// up, out lists its dependents. It goes depth first, which keeps lanes short: a dependent follows
+// its last dependency at once where it can. Of nodes that are free at the same time the one with
+// the lower index comes first.
 func topologicalOrder(open []int, out [][]int) (order []int) {
 	var stack []int
 	for i := len(open) - 1; i >= 0; i-- {
@@ -166,11 +176,17 @@ func topologicalOrder(open []int, out [][]int) (order []int) {
 	return order
 }
 
-// lanes are the vertical lines of a drawing at one row. Each leads down to one job.
+// lanes are the vertical lines of a drawing at one row. Each leads down to one job. For every job
+// in the order of the drawing, Draw calls pass and then connect:
+//
+//	pass      ● │    the lane of the job ends in its mark, other lanes go through
+//	connect   ├─╯    lanes to its dependents start at the mark, or join those that lead there
+//
+// A column whose lane has ended is free for the next lane, which keeps a drawing narrow.
 type lanes struct {
-	// by column: the position of that job plus 1, or 0 where the column is free
+	// to has for each column the position of that job plus 1, or 0 where the column is free.
 	to []int
-	// column of the job that was drawn last
+	// at is the column of the job that was drawn last.
 	at int
 }
 
@@ -195,7 +211,7 @@ func (l *lanes) pass(job int, mark string) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// take starts a lane in the first free column and returns the column.
+// take starts a lane to a job, given as in to, in the first free column and returns the column.
 func (l *lanes) take(to int) int {
 	i := slices.Index(l.to, 0)
 	if i < 0 {
@@ -207,7 +223,8 @@ func (l *lanes) take(to int) int {
 }
 
 // connect starts lanes from the job that was drawn last to its dependents, or joins the lanes that
-// lead there already. It returns the line that shows this, empty where one lane goes straight down.
+// lead there already. The first new lane goes straight down in the column of the job, others take
+// free columns. It returns the line that shows this, empty where one lane goes straight down.
 func (l *lanes) connect(dependents []int) string {
 	opened, joined := map[int]bool{}, map[int]bool{}
 	var fresh []int
@@ -258,7 +275,7 @@ func (l *lanes) connect(dependents []int) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// lineDirections are the directions in which a character leads.
+// lineDirections are the directions in which a character leads from its middle.
 type lineDirections struct{ up, down, left, right bool }
 
 // lineChars are the characters for all directions that occur.

@@ -2,6 +2,11 @@ package graph
 
 // This file is `millrace graph`: it submits graphs that users wrote as files, waits for them and
 // has them drawn.
+//
+//	submit FILE   parseGraph ──▶ TaskFlow.Submit ──▶ ids ──▶ with --wait: waitGraph ──▶ Draw
+//	show ID       the graph around a job ──▶ Draw; with --wait it waits first
+//
+// An interruption ends the command and not the jobs: `graph show` draws them later.
 
 import (
 	"bytes"
@@ -24,9 +29,9 @@ import (
 // flags are the flags of both subcommands.
 type flags struct {
 	remote cli.RemoteFlags
-	// until all jobs have ended
+	// wait says to wait until all jobs have ended.
 	wait bool
-	// draw with ASCII characters only
+	// ascii says to draw with ASCII characters only.
 	ascii bool
 }
 
@@ -102,7 +107,8 @@ and so on. Dependencies stand above their dependents.`,
 }
 
 // submit submits the graph in the named file, "-" for standard input, and prints the id of each
-// job. With --wait it then waits for the jobs and draws them.
+// job. With --wait it then waits for the jobs and draws them. The server stores the whole graph or
+// nothing of it, so an error leaves nothing behind but after an answer that was lost.
 func (f *flags) submit(p cli.Process, name string) error {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
@@ -136,7 +142,8 @@ func (f *flags) submit(p cli.Process, name string) error {
 }
 
 // drawAll waits for the jobs of a file and draws them. A file may hold several graphs that are not
-// connected: each is drawn once. It returns the errors of all.
+// connected: each is drawn once. It returns the errors of all, as one graph that fails must not
+// hide the others; an interruption ends it at once.
 func (f *flags) drawAll(ctx context.Context, p cli.Process, tf *client.TaskFlow, refs []string,
 	ids map[string]string) error {
 	drawn := map[string]bool{} // ids of jobs
@@ -157,7 +164,8 @@ func (f *flags) drawAll(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 	return failures
 }
 
-// explainCycle adds the refs or ids along a dependency cycle to an error of the server.
+// explainCycle adds the refs or ids along a dependency cycle to an error of the server, in the
+// direction from a job to what it depends on, back to the first. Other errors stay as they are.
 func explainCycle(err error) error {
 	var fail *client.Error
 	if !errors.As(err, &fail) || len(fail.Cycle) == 0 {
@@ -172,7 +180,7 @@ func explainCycle(err error) error {
 }
 
 // fileJob is a job of a file. Numbers are read as they are written, so that a number left out
-// differs from 0.
+// differs from 0. The members are those of the file that the help shows.
 type fileJob struct {
 	Ref       string          `json:"ref"`
 	Name      string          `json:"name"`
@@ -189,7 +197,9 @@ type fileJob struct {
 }
 
 // parseGraph makes a graph of a file. It refuses unknown members: most are misspelled, and the
-// server ignores what it does not know.
+// server ignores what it does not know. An entry of depends_on that is no ref of the file and has
+// the form of a UUID is the id of a job at the server. Refs, cycles within the file and whatever
+// else the client checks are errors of Submit, before anything is sent.
 func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
 	var file struct {
 		Jobs []fileJob `json:"jobs"`
@@ -236,7 +246,8 @@ func syntaxError(err error) error {
 	return fmt.Errorf("not a graph: %w", err)
 }
 
-// spec returns what the job submits, without its dependencies.
+// spec returns what the job submits, without its dependencies. Numbers must be positive: 0 would
+// mean the server's default, which a number that is left out asks for.
 func (j *fileJob) spec() (client.TaskFlowSpec, error) {
 	spec := client.TaskFlowSpec{Name: cmp.Or(j.Name, j.Ref), Queue: j.Queue, Payload: j.Payload}
 	var baseDelay, maxDelay int
@@ -279,14 +290,16 @@ func isUUID(text string) bool {
 	return true
 }
 
-// The pause between two readings of a graph grows by half each time, from the first to the second.
+// The pause between two readings of a graph grows by half each time, from the first to the second:
+// a short graph is drawn soon, and a long one costs few requests.
 const (
 	minPollInterval = 50 * time.Millisecond
 	maxPollInterval = 2 * time.Second
 )
 
 // waitGraph reads the graph around a job until all its jobs have ended, and shows how far it has
-// come. It goes on while the server is away.
+// come. It goes on while the server is away; every other error ends it, with the graph as it was
+// read last. It has no time limit but that of ctx.
 func waitGraph(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 	id string) (client.TaskFlowGraph, error) {
 	shown := p.NewProgress("graph", 0)
@@ -310,7 +323,8 @@ func waitGraph(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 	}
 }
 
-// progressNote returns how many jobs of a graph have ended, and counts the others by status.
+// progressNote returns how many jobs of a graph have ended, and counts the others by status. What
+// needs attention comes first: failed and blocked jobs, then those that run.
 func progressNote(g client.TaskFlowGraph) (ended int64, note string) {
 	counts := map[client.TaskFlowStatus]int{}
 	for _, n := range g.Nodes {
@@ -330,7 +344,8 @@ func progressNote(g client.TaskFlowGraph) (ended int64, note string) {
 }
 
 // draw prints the graph around a job. With --wait it first waits for all jobs of the graph, and
-// returns an error if one did not complete.
+// returns an error if one did not complete. It returns the graph also with that error, as drawAll
+// needs its nodes.
 func (f *flags) draw(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 	id string) (client.TaskFlowGraph, error) {
 	read := tf.Graph
