@@ -41,17 +41,17 @@ func Command(p cli.Process) *cobra.Command {
 // flags are the flags of `millrace images put`.
 type flags struct {
 	remote cli.RemoteFlags
-	// as they were given
+	// sizes are the sizes as they were given.
 	sizes string
-	// recorded with the pictures; empty for none
+	// user is recorded with the pictures; empty for none.
 	user string
-	// folder for the variants; empty to leave them at the server
+	// out is the folder for the variants; empty to leave them at the server.
 	out string
-	// for the variants
+	// wait says to wait for the variants.
 	wait   bool
 	asJSON bool
 
-	// sizes, decoded; empty for those of the server's settings
+	// sizeList are the sizes, decoded; empty for those of the server's settings.
 	sizeList []int
 }
 
@@ -97,7 +97,8 @@ each picture:
 	return c
 }
 
-// readSizes reads sizes such as "100,400". Which sizes are allowed is checked by the server.
+// readSizes reads sizes such as "100,400"; an empty text has none. Which sizes are allowed is
+// checked by the server.
 func readSizes(text string) (sizes []int, err error) {
 	if text == "" {
 		return nil, nil
@@ -113,19 +114,21 @@ func readSizes(text string) (sizes []int, err error) {
 	return sizes, nil
 }
 
-// upload is a picture that is uploaded, and its outcome.
+// upload is a picture that is uploaded, and its outcome. It is also a line of --json, whose members
+// are a promise to scripts. One goroutine of putAll fills it, and the report reads it afterwards.
 type upload struct {
-	// as it was given
+	// Path is the path as it was given.
 	Path string `json:"path"`
-	// as the server has it; the zero value if it was refused
+	// ImageFile is the picture as the server has it; the zero value if it was refused.
 	client.ImageFile
-	// paths of the variants, in their order
+	// Saved are the paths of the variants, in their order.
 	Saved     []string `json:"saved,omitempty"`
 	Error     string   `json:"error,omitempty"`
 	ErrorType string   `json:"error_type,omitempty"`
 }
 
-// run uploads the pictures at the paths and reports their outcomes.
+// run uploads the pictures at the paths and reports their outcomes. An error that ends the command
+// early leaves no report: it names the pictures that were uploaded by then, as their jobs go on.
 func (f *flags) run(p cli.Process, paths []string) error {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
@@ -148,6 +151,8 @@ func (f *flags) run(p cli.Process, paths []string) error {
 }
 
 // validate checks what can be checked before anything is uploaded, and makes the folder of --out.
+// Variants are named after the file without its folder and extension, so two pictures with one such
+// name would overwrite each other's: with --out that is a usage error.
 func (f *flags) validate(paths []string) error {
 	stems := map[string]string{}
 	for _, path := range paths {
@@ -166,7 +171,8 @@ func (f *flags) validate(paths []string) error {
 	return cli.WithCode(cli.ExitUnable, os.MkdirAll(f.out, 0o777))
 }
 
-// checkPicture refuses a path that is not a regular file.
+// checkPicture refuses a path that is not a regular file. What the file holds is checked by the
+// server.
 func checkPicture(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -188,11 +194,16 @@ func baseName(path string) string {
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-// maxUploads is how many pictures are under way at a time.
+// maxUploads is how many pictures are under way at a time. Each holds one request, so it also
+// bounds the connections and the memory of the command.
 const maxUploads = 8
 
 // putAll uploads the pictures. The error of one picture is recorded in it, and the others go on. An
-// error that all of them would meet ends putAll, which returns it.
+// error that all of them would meet ends putAll, which returns it:
+//
+//	pictures ──▶ next ──▶ up to maxUploads goroutines: put ──▶ upload.fail, or cancel of all
+//
+// Once the context has ended, put returns at once: the channel is emptied without further requests.
 func (f *flags) putAll(ctx context.Context, p cli.Process, images *client.Images,
 	pictures []*upload) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -223,13 +234,16 @@ func (f *flags) putAll(ctx context.Context, p cli.Process, images *client.Images
 	return context.Cause(ctx)
 }
 
-// isFatal reports whether every other picture would meet the error as well.
+// isFatal reports whether every other picture would meet the error as well: a refused token, a
+// server that stays away although the client has retried, or a certificate that is not trusted.
 func isFatal(err error) bool {
 	return errors.Is(err, client.ErrUnauthorized) || errors.Is(err, client.ErrRetryable) ||
 		cli.CertificateRejected(err)
 }
 
-// put uploads one picture and, with --wait, waits for its variants and saves them.
+// put uploads one picture and, with --wait, waits for its variants and saves them. The id of the
+// picture is recorded as soon as the server has acknowledged it: after a later error it is known
+// what was uploaded. A failed job is no error of put; it is recorded in the picture.
 func (f *flags) put(ctx context.Context, images *client.Images, picture *upload) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -262,7 +276,8 @@ func (f *flags) put(ctx context.Context, images *client.Images, picture *upload)
 	return f.save(ctx, images, picture)
 }
 
-// save downloads the variants of a picture to the folder of --out, if there is one.
+// save downloads the variants of a picture to the folder of --out, if there is one. It stops at the
+// first that fails; those before it stay and are recorded.
 func (f *flags) save(ctx context.Context, images *client.Images, picture *upload) error {
 	if f.out == "" {
 		return nil
@@ -278,7 +293,9 @@ func (f *flags) save(ctx context.Context, images *client.Images, picture *upload
 	return nil
 }
 
-// saveVariant downloads a variant. After a crash its file is complete or absent.
+// saveVariant downloads a variant. After a crash its file is complete or absent: the bytes go to a
+// temporary file beside it, which takes its name at the end. An older file of that name is
+// replaced.
 func saveVariant(ctx context.Context, images *client.Images, fileID string, size int,
 	path string) error {
 	body, err := images.Variant(ctx, fileID, size)
@@ -294,7 +311,8 @@ func saveVariant(ctx context.Context, images *client.Images, fileID string, size
 	return cli.MoveInPlace(file.Name(), path, errors.Join(err, file.Chmod(0o644), file.Close()))
 }
 
-// fail records why a picture could not be uploaded or saved.
+// fail records why a picture could not be uploaded or saved: the server's message and code, where
+// it has refused.
 func (p *upload) fail(err error) {
 	p.Error = err.Error()
 	var refused *client.Error
@@ -355,7 +373,8 @@ func (f *flags) report(p cli.Process, pictures []*upload) error {
 	return nil
 }
 
-// write prints a line for each variant, or with --json one for each picture. URLs are absolute.
+// write prints a line for each variant, or with --json one for each picture. URLs are absolute, as
+// the server's are paths.
 func (f *flags) write(p cli.Process, pictures []*upload) error {
 	at := strings.TrimRight(f.remote.Address(p), "/")
 	if f.asJSON {
