@@ -19,11 +19,12 @@ import (
 // and one last error.
 
 // logTimeout is how long logs may lag behind the states of their jobs. It holds for all jobs
-// together.
+// together, so that a server without logs costs the command no more than that.
 const logTimeout = 3 * time.Second
 
-// printFailures writes a line for each download that failed. A log that cannot be read is reported
-// and is no error: the table of jobs, with the outcome, has been written.
+// printFailures writes a line for each download that failed. A log that cannot be read, or that has
+// fewer entries than the job has failures, is reported on standard error and is no error: the table
+// of jobs, with the outcome, has been written.
 func printFailures(ctx context.Context, p cli.Process, box *client.FetchBox, jobs []*followedJob) {
 	table := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	head := "\nJOB\tFAILED RESOURCE\tURL\tERROR\n"
@@ -53,7 +54,7 @@ func printFailures(ctx context.Context, p cli.Process, box *client.FetchBox, job
 // failures returns the log entries that say why downloads of a job failed, one for each resource:
 // its last entry counts, because a replay may have ended otherwise. Entries are published behind
 // the change of the job that they describe. While some are missing and wait returns true, failures
-// reads on.
+// reads on every pollInterval, from behind the last entry that it has read.
 func (j *followedJob) failures(ctx context.Context, box *client.FetchBox,
 	wait func() bool) ([]client.FetchBoxLogEntry, error) {
 	last := map[string]client.FetchBoxLogEntry{}

@@ -4,6 +4,9 @@
 //	submit    one job for each manifest
 //	follow    ask for each open job every pollInterval, until all have ended (follow.go)
 //	report    a table or JSON lines of the jobs, and why downloads failed (failures.go)
+//
+// Jobs go on at the server whatever happens to the command. When it ends early it therefore prints
+// the command line that follows the same jobs again (printJobs).
 package fetch
 
 import (
@@ -28,17 +31,17 @@ import (
 // flags are the flags of the command.
 type flags struct {
 	remote cli.RemoteFlags
-	// token of the operator
+	// operator is the token of the operator, who may read jobs; empty for that of the environment.
 	operator string
-	// of the jobs that are submitted
+	// jobType is the type of the jobs that are submitted.
 	jobType string
-	// of the jobs that are submitted; empty for none
+	// tenant is recorded with the jobs that are submitted; empty for none.
 	tenant string
-	// idempotency key of the one manifest; empty for none
+	// key is the idempotency key of the one manifest; empty for none.
 	key string
-	// of one more manifest
+	// urls are the resources of one more manifest.
 	urls []string
-	// ids of jobs to follow beside those that are submitted
+	// jobs are the ids of jobs to follow beside those that are submitted.
 	jobs   []string
 	asJSON bool
 }
@@ -95,12 +98,13 @@ func (f *flags) register(c *cobra.Command) {
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print a line of JSON for each job")
 }
 
-// followedJob is a job that is followed, and the manifest that it was submitted with.
+// followedJob is a job that is followed, and the manifest that it was submitted with. It is also a
+// line of --json.
 type followedJob struct {
-	// its title; empty for a job of --job
+	// Manifest is the title of the manifest; empty for a job of --job.
 	Manifest string `json:"manifest,omitempty"`
 	client.FetchBoxJob
-	// of its resources, by id; nil where the manifest is not known for sure
+	// urls are the URLs of the resources, by id; nil where the manifest is not known for sure.
 	urls map[string]string
 }
 
@@ -146,7 +150,8 @@ func (f *flags) run(p cli.Process, names []string) error {
 }
 
 // submit submits the manifests and returns the jobs to follow: those of --job, then those of the
-// manifests. When a manifest is refused, the jobs of those before it go on and are printed.
+// manifests. When a manifest is refused, the jobs of those before it go on and are printed. Its
+// error names the manifest and keeps the exit code of the refusal.
 func (f *flags) submit(ctx context.Context, p cli.Process, box *client.FetchBox,
 	titles []string, manifests []json.RawMessage) ([]*followedJob, error) {
 	var jobs []*followedJob
@@ -180,7 +185,8 @@ func (f *flags) submit(ctx context.Context, p cli.Process, box *client.FetchBox,
 }
 
 // manifests reads the named manifests and makes one more of the URLs. It returns each with the
-// title under which its job is printed.
+// title under which its job is printed. A manifest must be JSON; what it says is checked by the
+// server.
 func (f *flags) manifests(ctx context.Context, p cli.Process, names []string) (
 	titles []string, manifests []json.RawMessage, err error) {
 	for _, name := range names {
@@ -224,7 +230,7 @@ func manifestOf(urls []string) (json.RawMessage, error) {
 	return m.Encode()
 }
 
-// printJobs prints the command that follows the jobs.
+// printJobs prints the command that follows the jobs; nothing where there are none.
 func printJobs(w io.Writer, what string, jobs []*followedJob) {
 	if len(jobs) == 0 {
 		return
@@ -236,7 +242,7 @@ func printJobs(w io.Writer, what string, jobs []*followedJob) {
 	fmt.Fprintln(w)
 }
 
-// report prints how the jobs ended.
+// report prints how the jobs ended, in the order in which they were named or submitted.
 func (f *flags) report(w io.Writer, jobs []*followedJob) error {
 	write := writeTable
 	if f.asJSON {
@@ -255,7 +261,7 @@ func (f *flags) report(w io.Writer, jobs []*followedJob) error {
 }
 
 // failedJobsError returns an error if a job did not complete, and then prints why its downloads
-// failed, unless the output is JSON.
+// failed, unless the output is JSON. A job with one failed download is failed as a whole.
 func (f *flags) failedJobsError(ctx context.Context, p cli.Process, box *client.FetchBox,
 	jobs []*followedJob) error {
 	bad := 0

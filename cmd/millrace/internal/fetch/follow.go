@@ -15,11 +15,21 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// pollInterval is the time between two requests for the state of a job.
+// Following is reading: FetchBox sends nothing by itself. Each round reads every job that has not
+// ended and shows all of them:
+//
+//	refreshJobs ──▶ reporter.show ──▶ next tick, until no job is open
+//
+// On a terminal the reporter paints bars over the ones before; elsewhere, as in a log of CI, it
+// writes lines that stay. A server that is away is reported once for each outage, and asked again.
+
+// pollInterval is the time between two requests for the state of a job, and between two readings of
+// its log.
 const pollInterval = 250 * time.Millisecond
 
 // follow reads the jobs until all have ended, and shows their progress. It goes on while the server
-// is away. A refused token is an error at once, as is an interruption.
+// is away. A refused token is an error at once, as is an interruption. There is no time limit: a
+// manifest of thousands of downloads may take hours.
 func follow(ctx context.Context, p cli.Process, box *client.FetchBox, jobs []*followedJob) error {
 	shown := newReporter(p)
 	defer shown.end()
@@ -82,8 +92,8 @@ type reporter interface {
 	end()                              // must be called once
 }
 
-// newReporter returns the reporter for standard error. The size of a terminal is read for each
-// drawing, as it may change.
+// newReporter returns the reporter for standard error; standard output is left to the report. The
+// size of a terminal is read for each drawing, as it may change.
 func newReporter(p cli.Process) reporter {
 	if f, ok := p.Stderr.(*os.File); ok && cli.IsTerminal(p.Stderr) {
 		return &barReporter{out: p.Stderr, size: func() (int, int, error) {
@@ -134,9 +144,9 @@ func (j *followedJob) progress() string {
 // barReporter draws a bar for each job, one below the other, in the place of those it drew before.
 type barReporter struct {
 	out io.Writer
-	// of the terminal
+	// size returns the size of the terminal in characters.
 	size func() (columns, lines int, err error)
-	// lines that the next drawing replaces
+	// drawn is how many lines the next drawing replaces.
 	drawn int
 }
 
@@ -152,7 +162,8 @@ func (b *barReporter) show(jobs []*followedJob) {
 	b.paint(renderBars(jobs, columns, lines))
 }
 
-// paint draws lines in the place of those that were drawn last.
+// paint draws lines in the place of those that were drawn last. It writes them at once, so that the
+// terminal does not flicker.
 func (b *barReporter) paint(lines []string) {
 	var text strings.Builder
 	if b.drawn > 0 {
