@@ -5,6 +5,9 @@
 // One goroutine reads the input and cuts it into batches ([lineReader]); each connection sends one
 // batch at a time ([enqueuer]). The command remembers which batches are sent and not acknowledged,
 // so that a failure can say with which line a repeated run may begin.
+//
+// A batch is stored as a whole or not at all. When its answer is lost, the client repeats it: in
+// mode ignore that changes nothing, as each line has the same id every time (lines.go).
 package enqueue
 
 import (
@@ -28,15 +31,15 @@ import (
 type flags struct {
 	remote cli.RemoteFlags
 	format lineFormat
-	// of payloads, if the flag is given
+	// maxRetries is that of payloads, if the flag is given.
 	maxRetries int
-	// about jobs that exist
+	// mode says what happens to jobs that exist.
 	mode string
-	// jobs in one request, at most
+	// batch is the number of jobs in one request, at most.
 	batch int
-	// requests at a time
+	// connections is the number of requests at a time.
 	connections int
-	// the first line to send, from 1 on
+	// fromLine is the first line to send, from 1 on.
 	fromLine int
 }
 
@@ -124,7 +127,9 @@ func regularSize(file *os.File) int64 {
 	return info.Size()
 }
 
-// run sends the jobs of the named input, "-" for standard input, and prints how many there were.
+// run sends the jobs of the named input, "-" for standard input, and prints how many there were. A
+// file that cannot be opened is a usage error; after any error nothing is printed, as the error
+// says how far the input was accepted.
 func (f *flags) run(p cli.Process, name string) error {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
@@ -156,26 +161,32 @@ func (f *flags) run(p cli.Process, name string) error {
 	return nil
 }
 
-// enqueuer sends batches over several connections and records which were accepted.
+// enqueuer sends batches over several connections and records which were accepted. A batch is named
+// by its first line:
+//
+//	markSent ──▶ unacknowledged ──▶ markAccepted      accepted
+//	                   └──▶ an error                  stays, and bounds resumeHint
 type enqueuer struct {
 	relay    *client.Relay
 	mode     client.RelayMode
 	progress *cli.Progress
 	fromLine int
-	// of lines and their positions, not of a member
+	// idsMade says that ids are made of lines and their positions, not taken from a member.
 	idsMade bool
 
 	mu sync.Mutex
-	// jobs
+	// accepted counts jobs.
 	accepted int64
-	// first lines of the batches that were sent and not accepted
+	// unacknowledged has the first lines of the batches that were sent and not accepted.
 	unacknowledged map[int]bool
-	// the last line of the batches that were sent
+	// readTo is the last line of the batches that were sent.
 	readTo int
 }
 
 // feed sends everything in r over so many connections. The first failure stops all of them; of
-// several errors it returns that of the earliest line.
+// several errors it returns that of the earliest line. It returns when every connection has ended,
+// so that each batch is either accepted or in unacknowledged. With one connection the jobs keep the
+// order of the input.
 func (e *enqueuer) feed(ctx context.Context, r *lineReader, connections int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -202,7 +213,8 @@ func (e *enqueuer) feed(ctx context.Context, r *lineReader, connections int) err
 	return earliest(failures)
 }
 
-// dispatch passes the batches to the senders until the input or the context ends.
+// dispatch passes the batches to the senders until the input or the context ends. A batch counts as
+// sent before a sender takes it: an interruption in between then keeps its lines in the hint.
 func (e *enqueuer) dispatch(ctx context.Context, r *lineReader,
 	batches chan<- jobBatch) *lineError {
 	for {
@@ -254,7 +266,8 @@ func earliest(failures <-chan lineError) error {
 	return first.err
 }
 
-// send sends a batch and waits until the server has accepted it.
+// send sends a batch and waits until the server has accepted it. The client repeats a request that
+// the server could not take; an error is final.
 func (e *enqueuer) send(ctx context.Context, b jobBatch) *lineError {
 	err := e.relay.Enqueue(ctx, b.jobs, e.mode)
 	if err != nil {
@@ -264,7 +277,8 @@ func (e *enqueuer) send(ctx context.Context, b jobBatch) *lineError {
 	return nil
 }
 
-// batchError names the lines of a batch that was not accepted, and how to resume.
+// batchError names the lines of a batch that was not accepted, and how to resume. It keeps the exit
+// code of the error; an interruption is reported as one, and not as an error of its lines.
 func (e *enqueuer) batchError(ctx context.Context, b jobBatch, err error) *lineError {
 	where := fmt.Sprintf("lines %d to %d", b.lines[0], b.lines[len(b.lines)-1])
 	line := b.lines[0]
@@ -323,6 +337,8 @@ func (e *enqueuer) markAccepted(b jobBatch) {
 }
 
 // resumeHint says with which line a repeated command may begin: every line before it was accepted.
+// Lines behind it may have been accepted too, by other connections; sending them twice does no harm
+// in mode ignore.
 func (e *enqueuer) resumeHint() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

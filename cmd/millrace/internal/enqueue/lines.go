@@ -30,25 +30,25 @@ const (
 
 // lineFormat says what a line of JSON stands for: a whole Relay job or, with a queue, a payload.
 type lineFormat struct {
-	// empty for whole jobs; with a queue the other members count
+	// queue is empty for whole jobs; with a queue the other members count.
 	queue string
-	// of each job
+	// timeout is that of each job.
 	timeout time.Duration
-	// member of the payload that is the id; empty: made of line and text
+	// idFrom is the member of the payload that is the id; empty: the id is made of line and text.
 	idFrom string
-	// of each job; nil for no limit
+	// maxRetries is that of each job; nil for no limit.
 	maxRetries *int
 }
 
 // jobBatch is what one request carries.
 type jobBatch struct {
-	// from 0 on, without gaps
+	// number counts the batches from 0 on, without gaps.
 	number int
-	// where each job stands in the input, from 1 on
+	// lines says where each job stands in the input, from 1 on.
 	lines []int
-	// in the order of the input
+	// jobs are in the order of the input.
 	jobs []client.RelaySpec
-	// of the input from the end of the batch before to the end of this
+	// bytes is the length of the input from the end of the batch before to the end of this.
 	bytes int64
 }
 
@@ -56,16 +56,16 @@ type jobBatch struct {
 type lineReader struct {
 	in     *lineInput
 	format lineFormat
-	// jobs of a batch, at most
+	// size is the number of jobs of a batch, at most.
 	size int
-	// of a batch
+	// maxBytes is the length of the lines of a batch after which no other is added.
 	maxBytes int
-	// earlier lines are left out
+	// fromLine is the first line that is sent; earlier lines are left out.
 	fromLine int
 
-	// that was read last; 0 before the first
+	// line is the line that was read last; 0 before the first.
 	line int
-	// that were returned
+	// batches counts the batches that were returned.
 	batches int
 }
 
@@ -79,9 +79,9 @@ func newLineReader(ctx context.Context, in io.Reader, format lineFormat,
 // lineInput is input that is read line by line, by a goroutine of its own: a read cannot be
 // interrupted.
 type lineInput struct {
-	// closed at the end of the input
+	// lines is closed at the end of the input.
 	lines chan []byte
-	// why the input ended, nil for its end; read it when lines is closed
+	// err is why the input ended, nil for its end. It is read when lines is closed.
 	err error
 }
 
@@ -140,7 +140,8 @@ func (r *lineReader) next(ctx context.Context) (jobBatch, error) {
 	return b, nil
 }
 
-// add adds the job of a line to a batch. Empty lines and those before fromLine have none.
+// add adds the job of a line to a batch. Empty lines and those before fromLine have none; they
+// count as lines all the same, so that numbers are those of an editor.
 func (r *lineReader) add(b *jobBatch, text []byte) error {
 	r.line++
 	b.bytes += int64(len(text)) + 1
@@ -170,7 +171,9 @@ func (r *lineReader) finalBatch(b jobBatch) (jobBatch, error) {
 	return b, nil
 }
 
-// parse makes a job of a line. line is its number, from 1 on. The job keeps no part of text.
+// parse makes a job of a line. line is its number, from 1 on. The job keeps no part of text. Only
+// the form is checked here: limits of sizes and of names are the server's, and its refusal names
+// the job.
 func (f lineFormat) parse(text []byte, line int) (client.RelaySpec, error) {
 	if !utf8.Valid(text) {
 		return client.RelaySpec{}, errors.New("not UTF-8")
@@ -234,7 +237,8 @@ type fullJob struct {
 	RunAt      *time.Time      `json:"run_at"`
 }
 
-// parseFullJob makes a job of a line that is a whole job.
+// parseFullJob makes a job of a line that is a whole job. queue, id, timeout and payload are
+// required; a state of null is none.
 func parseFullJob(text []byte) (client.RelaySpec, error) {
 	var w fullJob
 	if err := checkSyntax(text); err != nil {
