@@ -32,7 +32,7 @@ import (
 )
 
 // definitions lists all contracts, in the order in which users see them. A new contract is one more
-// line.
+// line; internal/arch/sixth proves it with a contract that is added to the binary by a test.
 var definitions = []func() *contract.Definition{
 	forgerun.Define,
 	images.Define,
@@ -48,26 +48,29 @@ var definitions = []func() *contract.Definition{
 //	buildContracts one contract.Contract for each contract in the setting contracts
 //	buildAPIs      the worker API over the contracts whose jobs remote workers may run
 //
-// Whatever a step opened is closed by close, also where a later step failed.
+// Whatever a step opened is closed by close, also where a later step failed. One goroutine fills
+// it, and nothing changes after the start.
 type deps struct {
 	process    cli.Process
 	settings   *nodeSettings
 	log        *slog.Logger
 	registries *telemetry.Registries
 	tracing    *telemetry.Tracing
-	// every outbound HTTP request goes through it
+	// egress sends every outbound HTTP request, but for those of clients that a contract makes from
+	// egressConfig.
 	egress *egress.Client
 	node   string
-	// other nodes run the jobs
+	// noWorkers says that other nodes run the jobs.
 	noWorkers bool
 	engine    *engine.Engine
-	// releases the data directory; nil while it is not locked
+	// unlock releases the data directory; nil while it is not locked.
 	unlock  func()
 	objects *object.Objects
 	streams *stream.Streams
-	// nil with SQLite, which no other node shares
+	// binding keeps the nodes of one database on the same objects and streams. It is nil with
+	// SQLite, which no other node shares.
 	binding *storageid.Binding
-	// what contracts have opened
+	// onClose closes what contracts have opened; the last comes first.
 	onClose []func()
 
 	// operatorToken is the token that /operators requires; empty where it is open (G-FB-31).
@@ -76,14 +79,16 @@ type deps struct {
 	contracts []*contract.Contract // that were built
 }
 
-// nodeSettings are the settings of a node with the contracts that declare some of them.
+// nodeSettings are the settings of a node with the contracts that declare some of them. The fields
+// of a contract are filled by the load and read by its own Build.
 type nodeSettings struct {
 	*config.Settings
 	definitions []*contract.Definition
 }
 
-// loadSettings resolves the settings with those of all contracts. A group of own takes the place of
-// the one that its contract would declare: the caller reads its fields.
+// loadSettings resolves the settings with those of all contracts, served or not: a key of a
+// contract that is not served is no error. A group of own takes the place of the one that its
+// contract would declare: the caller reads its fields. The error names every setting that is wrong.
 func loadSettings(src config.Sources, own ...*setting.Group) (*nodeSettings, error) {
 	s := &nodeSettings{definitions: defineContracts()}
 	src.Contracts = groups(s.definitions, own...)
@@ -92,9 +97,12 @@ func loadSettings(src config.Sources, own ...*setting.Group) (*nodeSettings, err
 	return s, err
 }
 
-// defaultSettings are those of a node for which nothing is set.
+// defaultSettings are those of a node for which nothing is set. Their keys are what messages about
+// misspelled names suggest.
 func defaultSettings() *config.Settings { return config.Default(groups(defineContracts())) }
 
+// defineContracts makes the definitions afresh: each call has settings of its own, so that two
+// loads in one process, as in tests, share nothing.
 func defineContracts() []*contract.Definition {
 	all := make([]*contract.Definition, len(definitions))
 	for i, define := range definitions {
@@ -117,7 +125,7 @@ func groups(definitions []*contract.Definition, own ...*setting.Group) []*settin
 	return all
 }
 
-// served returns the contracts that are served.
+// served returns the contracts that are served, in the order of definitions.
 func (s *nodeSettings) served() []*contract.Definition {
 	var all []*contract.Definition
 	for _, d := range s.definitions {
@@ -128,7 +136,8 @@ func (s *nodeSettings) served() []*contract.Definition {
 	return all
 }
 
-// connectContracts connects the contracts that are served to what is elsewhere.
+// connectContracts connects the contracts that are served to what is elsewhere. It stops at the
+// first error; what was opened before is in onClose.
 func (d *deps) connectContracts(ctx context.Context) error {
 	for _, c := range d.settings.served() {
 		if c.Connect == nil {
@@ -141,7 +150,8 @@ func (d *deps) connectContracts(ctx context.Context) error {
 	return nil
 }
 
-// buildContracts builds the contracts that the settings serve.
+// buildContracts builds the contracts that the settings serve. It runs after the storage is open,
+// as a contract finds its objects and streams in its node.
 func (d *deps) buildContracts() error {
 	for _, c := range d.settings.served() {
 		built, err := c.Build(d.contractNode(c.Name()))
@@ -153,7 +163,8 @@ func (d *deps) buildContracts() error {
 	return nil
 }
 
-// contractNode is the process as one contract sees it.
+// contractNode is the process as one contract sees it. It is made when it is needed: before
+// openStorage it has no objects, streams and binding, as contract.Definition says of Connect.
 func (d *deps) contractNode(name string) *contract.Node {
 	return &contract.Node{
 		Name:      d.node,
@@ -183,8 +194,8 @@ func (d *deps) contractNode(name string) *contract.Node {
 	}
 }
 
-// contractError gives an error its exit code: a setting is named, and the contract in all others
-// that have no code yet.
+// contractError gives an error its exit code: a setting is named, as the operator can change it
+// (cli.ExitUnable), and the contract in all others that have no code yet.
 func contractError(name string, err error) error {
 	if wrong, ok := errors.AsType[*contract.SettingError](err); ok {
 		return cli.UnableError("%s: %s", wrong.Setting, plainError(wrong.Err))
@@ -195,8 +206,9 @@ func contractError(name string, err error) error {
 	return cli.WithCode(cli.ExitFailed, fmt.Errorf("contract %s: %w", name, err))
 }
 
-// loadPepper reads the pepper. The first start makes one, but only where no setting names its
-// file: with a wrong path the node would get a new pepper and accept none of the existing keys.
+// loadPepper reads the pepper. The first start makes one, but only where no setting names its file:
+// with a wrong path the node would get a new pepper and accept none of the existing keys. A
+// contract calls it while it is built, so that a node without API keys has no pepper.
 func loadPepper(s *nodeSettings) ([]byte, error) {
 	if path := s.Secrets.PepperFile; path != "" {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -220,7 +232,8 @@ func (d *deps) handlerGrace() time.Duration {
 }
 
 // buildAPIs builds what is served beside the contracts: the worker API, unless no contract has jobs
-// for remote workers or the settings do not allow it.
+// for remote workers or the settings do not allow it. It needs the built contracts, whose
+// descriptions of their jobs it serves.
 func buildAPIs(p *deps) ([]server.API, error) {
 	var remote []workerapi.Contract
 	for _, c := range p.contracts {

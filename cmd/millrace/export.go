@@ -79,7 +79,8 @@ type exportFilter struct {
 }
 
 // run exports from the server that --server or MILLRACE_SERVER names. Without one, and always with
-// --config or --set, it exports from the store of the settings.
+// --config or --set, it exports from the store of the settings. A wrong time or status is a usage
+// error, before anything is opened.
 func (f *exportFlags) run(p cli.Process, c *cobra.Command) error {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
@@ -103,7 +104,8 @@ func (f *exportFlags) run(p cli.Process, c *cobra.Command) error {
 	return exportStore(ctx, p, s, part)
 }
 
-// filter returns the part of the ledger that the flags select.
+// filter returns the part of the ledger that the flags select. Ages such as 36h count back from
+// now.
 func (f *exportFlags) filter(p cli.Process) (l exportFilter, err error) {
 	now := p.Now()
 	since, err := parseTimeOrAge(now, "--since", f.since)
@@ -126,7 +128,8 @@ func (f *exportFlags) filter(p cli.Process) (l exportFilter, err error) {
 	return l, nil
 }
 
-// parseTimeOrAge reads a time, or how long ago it was.
+// parseTimeOrAge reads a time, or how long ago it was. A date is the beginning of that day in UTC.
+// An empty text is the zero time, which is no bound; the error names the flag.
 func parseTimeOrAge(now time.Time, flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -146,7 +149,9 @@ func parseTimeOrAge(now time.Time, flag, text string) (time.Time, error) {
 		"%s: %q is no time, such as 2026-03-01T12:00:00Z, 2026-03-01 or 36h (ago)", flag, text)
 }
 
-// exportStore exports from the store that the settings name.
+// exportStore exports from the store that the settings name (FB-093). It reads page by page in read
+// transactions and takes no lock that a server could wait for. A store that cannot be read is an
+// error of ExitUnable, an output that cannot be written one of ExitFailed.
 func exportStore(ctx context.Context, p cli.Process, s *nodeSettings, part exportFilter) error {
 	view, end, err := openViews(ctx, p, s)
 	if err != nil {
@@ -170,7 +175,8 @@ func exportStore(ctx context.Context, p cli.Process, s *nodeSettings, part expor
 	return cli.WithCode(cli.ExitFailed, err)
 }
 
-// decodeExported decodes a line that was read, unless reading it failed.
+// decodeExported decodes a line that was read, unless reading it failed. Lines of the store take
+// the type of the client as well, so that both ways of an export write the same members.
 func decodeExported(line []byte, readErr error) (j client.FetchBoxJob, err error) {
 	if readErr != nil {
 		return j, readErr
@@ -179,7 +185,8 @@ func decodeExported(line []byte, readErr error) (j client.FetchBoxJob, err error
 	return j, err
 }
 
-// openViews opens the store that the settings name for reading alone.
+// openViews opens the store that the settings name for reading alone; the second result closes it.
+// A store with another version of the schema is an error: it is not migrated.
 func openViews(ctx context.Context, p cli.Process, s *nodeSettings) (fetchbox.View, func(),
 	error) {
 	if s.Store.Postgres() {
@@ -204,7 +211,9 @@ type exportLine struct {
 }
 
 // write writes the jobs that pass the filter. The jobs arrive newest first and with every status:
-// asked for by status, a job that changes its status meanwhile would be missed.
+// asked for by status, a job that changes its status meanwhile would be missed. Behind the first
+// job that is older than since there are only older ones, and write stops reading. After an error
+// of jobs the lines before it are written all the same.
 func (l *exportFilter) write(w io.Writer, jobs iter.Seq2[client.FetchBoxJob, error]) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)

@@ -18,8 +18,8 @@ import (
 // ends its terms. The file also has the fingerprint of the directory: the process that is named in
 // a copy of the directory may still be running.
 
-// endFormerTerms ends the terms of the process that ran on the data directory before. A failure is
-// logged and does no harm: the terms end by themselves.
+// endFormerTerms ends the terms of the process that ran on the data directory before. It is called
+// once the node listens. A failure is logged and does no harm: the terms end by themselves.
 func (d *deps) endFormerTerms(ctx context.Context) {
 	err := d.lockAndEndTerms(ctx)
 	shared := job.IsKind(err, job.Conflict) // another process runs on the directory as well
@@ -30,7 +30,8 @@ func (d *deps) endFormerTerms(ctx context.Context) {
 }
 
 // lockAndEndTerms locks the data directory until the node ends, and ends the terms. The error is a
-// Conflict where another process holds the lock.
+// Conflict where another process holds the lock, as several nodes on one PostgreSQL may: that one
+// lives, and its terms with it.
 func (d *deps) lockAndEndTerms(ctx context.Context) error {
 	if err := d.lockDirectory(); err != nil {
 		return err
@@ -38,7 +39,8 @@ func (d *deps) lockAndEndTerms(ctx context.Context) error {
 	return d.endTermsOf(ctx, filepath.Join(d.settings.DataDir, "node"))
 }
 
-// lockDirectory takes the lock of the data directory; close releases it.
+// lockDirectory takes the lock of the data directory and does not wait for it; close releases it,
+// and the kernel does for a process that is killed.
 func (d *deps) lockDirectory() (err error) {
 	if err := os.MkdirAll(d.settings.DataDir, 0o700); err != nil {
 		return err
@@ -47,7 +49,10 @@ func (d *deps) lockDirectory() (err error) {
 	return err
 }
 
-// endTermsOf ends the terms of the node that the file names, and writes the own name into it.
+// endTermsOf ends the terms of the node that the file names, and writes the own name into it. The
+// file has two lines: the name of a node and the fingerprint of the directory that it ran on. A
+// file that is missing, or from a directory of another fingerprint, ends no terms. The new content
+// takes its place by a rename, so that a crash leaves the old file or the new one.
 func (d *deps) endTermsOf(ctx context.Context, path string) error {
 	former, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -33,7 +33,9 @@ func main() {
 	}))
 }
 
-// run runs the command that the arguments name and returns the code to exit with.
+// run runs the command that the arguments name and returns the code to exit with. The error of a
+// command is written to standard error here and nowhere else; an error without a code of its own is
+// one of the command line, such as an unknown command.
 func run(p cli.Process) int {
 	root := rootCommand(p)
 	root.SetArgs(p.Args)
@@ -47,7 +49,8 @@ func run(p cli.Process) int {
 	return cli.ExitCode(err)
 }
 
-// rootCommand is `millrace` with all its subcommands.
+// rootCommand is `millrace` with all its subcommands. Cobra writes no error itself: run writes it,
+// in one form for all commands.
 func rootCommand(p cli.Process) *cobra.Command {
 	root := &cobra.Command{
 		Use:     "millrace",
@@ -79,7 +82,8 @@ any language over plain HTTP, and the tools to feed and watch them.
 	return root
 }
 
-// versionCommand is `millrace version`.
+// versionCommand is `millrace version`. A line whose value the build does not have, such as the
+// revision of a build without version control, is left out.
 func versionCommand(p cli.Process) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{

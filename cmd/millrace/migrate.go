@@ -10,7 +10,11 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// migrateCommand is `millrace migrate`.
+// A server migrates its store when it opens it. The command does the same beforehand, for operators
+// who want to see a migration succeed before they start servers of a new version.
+
+// migrateCommand is `millrace migrate`. It is idempotent: a store that is up to date is left as it
+// is.
 func migrateCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
 	var status bool
@@ -38,7 +42,7 @@ when it is not.`,
 }
 
 // migrate brings the schema of the store up to date and prints its versions. With status it only
-// prints them, and returns an error where they differ.
+// prints them, and returns an error where they differ; it then makes no store where there is none.
 func migrate(ctx context.Context, p cli.Process, s *nodeSettings, status bool) error {
 	have, want, err := schemaVersion(ctx, s)
 	if err != nil {
@@ -68,7 +72,7 @@ func migrate(ctx context.Context, p cli.Process, s *nodeSettings, status bool) e
 	return nil
 }
 
-// schemaError says what to do about a schema that is not the one of this binary.
+// schemaError says what to do about a schema that is not the one of this binary; nil if it is.
 func schemaError(have, want int64) error {
 	switch {
 	case have > want:

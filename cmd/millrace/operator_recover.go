@@ -19,9 +19,18 @@ import (
 )
 
 // A client that has lost its key cannot prove who it is, and ForgeRun's document has no route for
-// that. The operator, who can read the store and the pepper, issues a new key with this command. It
-// opens the store as a server does, with an engine of its own, because revoking the earlier key
-// must reach the other nodes like any change.
+// that. The operator, who can read the store and the pepper, issues a new key with this command
+// (G-FR-03). It opens the store as a server does, with an engine of its own, because revoking the
+// earlier key must reach the other nodes like any change:
+//
+//	existingPepper   the schema and the pepper file are those of the servers, or nothing is opened
+//	openStore        SQLite refuses while a server has the file open; PostgreSQL is shared
+//	Accounts.Bind    the keys in the store were made under this pepper
+//	Accounts.Recover one transaction: the new key, and the end of the earlier one
+//	printKey         the key leaves the process only after the commit
+//
+// A crash before the commit changes nothing. After a crash between commit and output the key is
+// lost, and the command is run once more.
 
 // operatorCommand is `millrace operator`.
 func operatorCommand(p cli.Process) *cobra.Command {
@@ -35,7 +44,8 @@ func operatorCommand(p cli.Process) *cobra.Command {
 	return c
 }
 
-// recoverCommand is `millrace operator recover`.
+// recoverCommand is `millrace operator recover`. It reads ForgeRun's settings itself: the new key
+// has the lifetime that a server would give it.
 func recoverCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
 	c := &cobra.Command{
@@ -70,7 +80,7 @@ wrong, 3 the store or the pepper file cannot be opened.`,
 	return c
 }
 
-// oneClientArg checks the arguments of recover: exactly one UUID.
+// oneClientArg checks the arguments of recover: exactly one UUID, in the form with hyphens.
 func oneClientArg(_ *cobra.Command, args []string) error {
 	const expected = "operator recover expects one CLIENT_ID, the UUID that POST /v1/clients " +
 		"answered with as client_id"
@@ -126,7 +136,8 @@ func recoverKey(ctx context.Context, p cli.Process, s *nodeSettings, keys *forge
 }
 
 // existingPepper reads the pepper of a server that uses the store of the settings. A store with
-// another schema, or no pepper file, means that the settings are not those of the servers.
+// another schema, or no pepper file, means that the settings are not those of the servers; it is an
+// error of ExitUnable, and nothing is changed.
 func existingPepper(ctx context.Context, s *nodeSettings) ([]byte, error) {
 	have, want, err := schemaVersion(ctx, s)
 	if err != nil {
@@ -145,7 +156,7 @@ func existingPepper(ctx context.Context, s *nodeSettings) ([]byte, error) {
 	return pepper, cli.WithCode(cli.ExitUnable, err)
 }
 
-// recoverError gives an error of the accounts its exit code.
+// recoverError gives an error of the accounts its exit code, as the help of the command lists them.
 func recoverError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:

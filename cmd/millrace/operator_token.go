@@ -13,8 +13,14 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
+// The operator needs a token as soon as the server can be reached from elsewhere. For a server on
+// loopback one is made at the first start and kept in a file of the data directory, so that later
+// starts have the same. It does not close /operators there: only a token that the settings name
+// does (G-FB-31), which is why newNode looks at the setting before this is called.
+
 // operatorToken makes sure that there is a token for the operator: that of the setting, else that
-// of the file operator.token in the data directory, else a new one in that file.
+// of the file operator.token in the data directory, else a new one in that file. The settings hold
+// it afterwards. An empty file counts as none.
 func operatorToken(s *nodeSettings, log *slog.Logger) error {
 	if !s.Operator.Token.Empty() {
 		return nil
@@ -38,8 +44,8 @@ func operatorToken(s *nodeSettings, log *slog.Logger) error {
 	return nil
 }
 
-// writeSecret writes a file that only this user can read. After a crash the file is complete or
-// does not exist.
+// writeSecret writes a file that only this user can read, and makes its directory if there is none.
+// After a crash the file is complete or does not exist.
 func writeSecret(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

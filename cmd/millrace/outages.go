@@ -21,15 +21,19 @@ import (
 // meanwhile. The line names the setting and the address, so that an operator knows where to look.
 
 // newPart makes the part of one dependency, with the name, setting and address that its lines have.
+// Contracts make theirs through it as well (contract.Node.Part).
 func (d *deps) newPart(name, setting, address string) *outage.Part {
 	return d.newPartOf(outage.Endpoint{Name: name, Setting: setting, Address: address})
 }
 
+// newPartOf makes the part of an endpoint. Its times are of the monotonic clock: an outage has its
+// true length although the clock was set meanwhile.
 func (d *deps) newPartOf(endpoint outage.Endpoint) *outage.Part {
 	return outage.NewPart(d.log, d.process.Elapsed, endpoint)
 }
 
-// storePart is the part of the database. Its address has no credentials.
+// storePart is the part of the database: the file of SQLite, or the hosts of a PostgreSQL. Its
+// address has no credentials.
 func (d *deps) storePart() *outage.Part {
 	if s := d.settings; !s.Store.Postgres() {
 		return d.newPart("store", "data_dir", databaseFile(s))
@@ -37,11 +41,13 @@ func (d *deps) storePart() *outage.Part {
 	return d.newPart("store", "store", outage.HostsOf(d.settings.Store.Reveal(), "5432"))
 }
 
-// objectsRefusalQuiet is longer than the time between two readiness checks of most monitors. These
-// ask each bucket, while the objects of the work may lie in folders that can still be written.
+// objectsRefusalQuiet is how long the object storage must go without a failure before an outage
+// that was a refusal has ended. It is longer than the time between two readiness checks of most
+// monitors. These ask each bucket, while the objects of the work may lie in folders that can still
+// be written: a shorter time would log an end and a new outage at every check.
 const objectsRefusalQuiet = time.Minute
 
-// objectsPart is the part of the object storage.
+// objectsPart is the part of the object storage, elsewhere or in the data directory.
 func (d *deps) objectsPart() *outage.Part {
 	endpoint := outage.Endpoint{Name: "objects", Setting: "data_dir",
 		Address: d.objectsDir(), RefusalQuiet: objectsRefusalQuiet}
@@ -51,7 +57,7 @@ func (d *deps) objectsPart() *outage.Part {
 	return d.newPartOf(endpoint)
 }
 
-// streamsPart is the part of the streams.
+// streamsPart is the part of the streams: a NATS cluster, or the embedded server.
 func (d *deps) streamsPart() *outage.Part {
 	if at := d.settings.Stream.URL; at != "" {
 		return d.newPart("streams", "stream.url", outage.HostsOf(at, "4222"))
@@ -66,8 +72,12 @@ func (d *deps) tracesPart() *outage.Part {
 }
 
 // captureLibraryLogs redirects what libraries write through the default loggers of Go and
-// OpenTelemetry, or to standard error, into the log; end stops that. Go still writes the stacks of
-// a crash to standard error itself.
+// OpenTelemetry, or to standard error, into the log: a log of JSON then has no line that is not
+// JSON. Go still writes the stacks of a crash to standard error itself.
+//
+// end puts standard error back and returns when every captured line is logged; the loggers stay as
+// they are. Standard error is captured only where the log goes there: in tests, which run commands
+// concurrently in one process, it stays as it is.
 func captureLibraryLogs(p cli.Process, log *slog.Logger) (end func()) {
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	slog.SetDefault(log) // log.Printf writes there as well

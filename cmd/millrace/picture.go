@@ -13,7 +13,8 @@ import (
 )
 
 // ownCommand returns how the process starts one of its own subcommands: this very binary, on Linux
-// even when another has been put in its place meanwhile, as the two must speak the same.
+// even when another has been put in its place meanwhile, as the two must speak the same. The result
+// is the beginning of a command line, to which the caller adds arguments.
 func ownCommand(name string) ([]string, error) {
 	if runtime.GOOS == "linux" {
 		return []string{"/proc/self/exe", name}, nil
@@ -22,6 +23,9 @@ func ownCommand(name string) ([]string, error) {
 	return []string{self, name}, err
 }
 
+// pictureCommand is `millrace picture`, the hidden command of the child that processes one picture.
+// Its arguments and its standard files are a protocol of package picture, which no user sees; a
+// picture that exhausts memory or time ends this process and not the server.
 func pictureCommand(p cli.Process) *cobra.Command {
 	return &cobra.Command{
 		Use:                images.PictureCommand,

@@ -22,7 +22,24 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// serveCommand is `millrace serve`.
+// A start goes through these steps. A step that fails ends it: deps.close, and serve for the store,
+// then close what the steps before have opened.
+//
+//	checkStart      read what most often stops a start: pepper, a local database, addresses
+//	connect         open what is elsewhere: outbound HTTP, traces, queue and CDN, objects, streams
+//	openStore       open the database and bring its schema up to date
+//	newNode         operator's token, local objects and streams, contracts, worker API, server
+//	Listen          open all listeners, or none
+//	endFormerTerms  lock the data directory, end the terms of the process before this one
+//	printGreeting   say where the server listens
+//	Run             serve until a signal comes, stop within shutdown_grace, close the store
+//
+// A process that is killed needs no repair at the next start: what was acknowledged is in the
+// database, the attempts that it was executing expire with their leases, and the kernel has
+// released its locks.
+
+// serveCommand is `millrace serve`. The hidden flag --until-stdin-ends is for a process that starts
+// a server as its child: however the parent ends, the pipe is closed and the server stops.
 func serveCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
 	var mode serveMode
@@ -69,7 +86,8 @@ and metrics.`,
 	return c
 }
 
-// serveMode says which part of the work a node does; the zero value is all of it.
+// serveMode says which part of the work a node does; the zero value is all of it. The flags of the
+// two exclude each other.
 type serveMode struct{ noWorkers, workersOnly bool }
 
 // serve runs one node until ctx ends.
@@ -77,6 +95,8 @@ type serveMode struct{ noWorkers, workersOnly bool }
 // The order of a start is a promise. Nothing is made in the data directory before the settings, the
 // addresses and everything elsewhere were tried, so that a node that does not start leaves nothing
 // behind. The node listens last: a client that is answered talks to a complete node.
+//
+// A signal during the start is no failure: serve then returns nil, as after a complete stop.
 func serve(ctx context.Context, p cli.Process, settings *nodeSettings, mode serveMode) (
 	err error) {
 	tuneGC(p)
@@ -129,7 +149,8 @@ func serve(ctx context.Context, p cli.Process, settings *nodeSettings, mode serv
 }
 
 // loggedAs logs the error that a server ends with, if the log is JSON: programs then read nothing
-// but JSON on standard error.
+// but JSON on standard error. The returned error keeps the exit code of err, and main writes
+// nothing for it. In any other format err is returned as it is.
 func loggedAs(p cli.Process, format string, err error) error {
 	if format != "json" {
 		return err
@@ -146,7 +167,9 @@ func loggedAs(p cli.Process, format string, err error) error {
 	return cli.WithCode(cli.ExitCode(err), cli.ErrLogged)
 }
 
-// checkStart tries what most often stops a start, before anything is made.
+// checkStart tries what most often stops a start, before anything is made. The pepper is read only
+// where a setting names its file: elsewhere the first start makes one, later. That all addresses
+// are free here does not keep another process from taking one before Listen.
 func checkStart(ctx context.Context, s *nodeSettings) error {
 	usesPepper := slices.ContainsFunc(s.served(), func(c *contract.Definition) bool {
 		return c.UsesPepper
@@ -174,7 +197,7 @@ func tuneGC(p cli.Process) {
 	}
 }
 
-// listeningNode makes a node and has it listen.
+// listeningNode makes a node and has it listen. The store stays open when it fails.
 func listeningNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 	*server.Server, error) {
 	node, err := newNode(ctx, k, opened, mode)
@@ -186,7 +209,8 @@ func listeningNode(ctx context.Context, k *deps, opened store.Store, mode serveM
 
 // newNode builds a node on an open store: the token of the operator, objects and streams of the
 // data directory, the contracts and the worker API. What it opened is closed by deps.close, also
-// when it fails.
+// when it fails. The engine is made by server.New, which hands it to ConfigureEngine before
+// anything is served: the terms, the binding of the storage and the queue metrics need it.
 func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (*server.Server,
 	error) {
 	// Only a token of the settings protects /operators; a generated one does not (G-FB-31).
@@ -255,6 +279,9 @@ func (d *deps) connectEgress(ctx context.Context) (err error) {
 	return err
 }
 
+// egressConfig is how outbound requests are made: with the User-Agent of this version, and to local
+// addresses only as the settings allow. A contract that needs a client of its own, such as FetchBox
+// for its proxies, makes it from the same configuration.
 func (d *deps) egressConfig() egress.Config {
 	return egress.Config{AllowLocal: d.settings.OnLoopback(), Allow: d.settings.Egress.Allow,
 		UserAgent: cli.UserAgent()}
@@ -263,7 +290,10 @@ func (d *deps) egressConfig() egress.Config {
 // traceFlushTimeout bounds how long a stop waits for the last traces to be sent.
 const traceFlushTimeout = 3 * time.Second
 
-// close closes what connect and newNode opened.
+// close closes what connect and newNode opened, whichever step they failed in: first what contracts
+// use, then the lock of the data directory, outbound HTTP and, at last, tracing, for whose last
+// traces it waits up to traceFlushTimeout. The store is closed by serve or, once the node runs, by
+// the server.
 func (d *deps) close() {
 	d.closeStorage()
 	if d.unlock != nil {
@@ -279,10 +309,13 @@ func (d *deps) close() {
 	}
 }
 
-// maxQueueLabels is how many queues of a contract have a label of their own in the metrics.
+// maxQueueLabels is how many queues of a contract have a label of their own in the metrics. Users
+// name queues: without a limit they could make as many time series as they like.
 const maxQueueLabels = 100
 
-// registerQueueDepths registers the metrics of how many jobs the queues of each contract have.
+// registerQueueDepths registers the metrics of how many jobs the queues of each contract have. They
+// are counted in the store when they are collected. A contract with several sorts of jobs has one
+// metric for each, such as forgerun_queue_jobs, in the registry of the contract.
 func registerQueueDepths(e *engine.Engine, registries *telemetry.Registries) error {
 	for _, name := range e.Contracts() {
 		contract, _, _ := strings.Cut(name, ".") // a contract may have several sorts of jobs
@@ -296,13 +329,16 @@ func registerQueueDepths(e *engine.Engine, registries *telemetry.Registries) err
 	return nil
 }
 
-// randomBytes gives 16 bytes of cryptographic quality; the source never fails.
+// randomBytes gives 16 bytes of cryptographic quality; the source never fails. It is safe for
+// concurrent use.
 func randomBytes() (r [16]byte) {
 	_, _ = rand.Read(r[:])
 	return r
 }
 
-// nodeName is unique for each process.
+// nodeName is unique for each process: a restarted one has another name, so that the terms of the
+// process before are not taken for its own. It begins with the name of the host, for people who
+// read it in a log.
 func nodeName() string {
 	host, _ := os.Hostname()
 	return host + "-" + rand.Text()[:8]

@@ -38,7 +38,8 @@ func (d *deps) printGreeting(urls []string, workersOnly bool) {
 	d.log.Info("started", args...)
 }
 
-// dataFacts names where the data is stored.
+// dataFacts names where the data is stored: the directory, and the kind of the store with the file
+// of SQLite. The URL of a PostgreSQL is shown without its password.
 func (d *deps) dataFacts() []server.Fact {
 	s := d.settings
 	dir, err := filepath.Abs(s.DataDir)
@@ -62,14 +63,15 @@ func (d *deps) serviceFacts(workersOnly bool) []server.Fact {
 }
 
 // page is the page at "/". It shows what the greeting shows, except where the data are: strangers
-// may read it.
+// may read it. Its commands name the URL by which it was requested.
 func (d *deps) page(workersOnly bool) *server.Page {
 	return &server.Page{Facts: d.serviceFacts(workersOnly), Commands: func(url string) []string {
 		return d.exampleCommands(url, workersOnly)
 	}}
 }
 
-// openAccess names what can be used without a token.
+// openAccess names what can be used without a token: contracts, the worker API and single paths
+// that a contract declares as open, such as the registration of ForgeRun's clients.
 func (d *deps) openAccess() string {
 	s := d.settings
 	open := s.OpenContracts()
@@ -92,7 +94,8 @@ func (d *deps) openAccess() string {
 	return text
 }
 
-// exampleCommands are commands to try next.
+// exampleCommands are commands to try next: with Relay, where it is open to all, else with
+// ForgeRun. They name the server only if its address is not the one that commands use by default.
 func (d *deps) exampleCommands(url string, workersOnly bool) []string {
 	at := ""
 	if url != cli.DefaultServer {

@@ -11,11 +11,16 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
+// Commands that run on the settings of a server take them from four layers, each over the one
+// before it: defaults, the file, the environment, --set. All of them resolve the settings in the
+// same way, so that `millrace config` shows exactly what serve, migrate, export and operator
+// recover would use.
+
 // settingsFlags are the flags of commands that use the settings of a server.
 type settingsFlags struct {
-	// of settings; it must exist if the flag is given
+	// file is the settings file. It must exist if the flag is given; the default file need not.
 	file string
-	// KEY=VALUE, over the file and the environment
+	// set are settings as KEY=VALUE, over the file and the environment.
 	set []string
 }
 
@@ -33,8 +38,8 @@ var otherVariables = []string{cli.EnvServer, cli.EnvToken, cli.EnvCACert, cli.En
 	"MILLRACE_QUEUE", "MILLRACE_JOB_ID",
 	"MILLRACE_RUN_ID", "MILLRACE_STATE", "MILLRACE_CONTRACT", "MILLRACE_ATTEMPT", "MILLRACE_TEST_"}
 
-// load resolves the settings. An invalid setting is a usage error. own are the groups whose fields
-// the caller reads itself.
+// load resolves the settings. An invalid setting is a usage error, which names all that are wrong.
+// own are the groups whose fields the caller reads itself.
 func (f *settingsFlags) load(p cli.Process, c *cobra.Command,
 	own ...*setting.Group) (*nodeSettings, error) {
 	src, err := f.sources(p, c)
@@ -45,7 +50,8 @@ func (f *settingsFlags) load(p cli.Process, c *cobra.Command,
 	return s, cli.WithCode(cli.ExitUsage, err)
 }
 
-// sources returns where the settings come from: the file, the environment and the flags.
+// sources returns where the settings come from: the file, the environment and the flags. Of several
+// values for a key in --set the last counts.
 func (f *settingsFlags) sources(p cli.Process, c *cobra.Command) (config.Sources, error) {
 	src := config.Sources{File: config.DefaultFile, Environ: p.Environ, Flags: map[string]string{},
 		OtherVariables: otherVariables}
@@ -63,7 +69,7 @@ func (f *settingsFlags) sources(p cli.Process, c *cobra.Command) (config.Sources
 }
 
 // logFormat returns the format of the log. It works with invalid settings too, whose errors are
-// logged in this format.
+// logged in this format; it is text where the command line itself cannot be read.
 func (f *settingsFlags) logFormat(p cli.Process, c *cobra.Command) string {
 	src, err := f.sources(p, c)
 	if err != nil {
@@ -73,7 +79,7 @@ func (f *settingsFlags) logFormat(p cli.Process, c *cobra.Command) string {
 	return config.LogFormat(src)
 }
 
-// configCommand is `millrace config`.
+// configCommand is `millrace config`. It reads settings and opens nothing.
 func configCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
 	var asJSON bool

@@ -15,14 +15,22 @@ import (
 )
 
 // FetchBox and Images keep more than jobs: objects, and messages in streams. Each of the two is
-// either in the data directory or elsewhere, as objects.url and stream.url say. What is elsewhere
-// is opened before the store, so that a wrong address leaves no data directory behind.
+// either in the data directory or elsewhere, as objects.url and stream.url say:
+//
+//	connect ──▶ openStorage(externalStorage)   before the store: a wrong address leaves no data
+//	newNode ──▶ openStorage(localStorage)      directory behind
+//	            bindStorage                    with PostgreSQL, whose nodes must share both
+//
+// While a node runs, either may go away: what needs it waits or is refused (outages.go).
+
+// openStorage is called with one of these places.
 const (
 	localStorage    = false
 	externalStorage = true
 )
 
-// openStorage opens the objects and streams that are kept there, if a contract needs them.
+// openStorage opens the objects and streams that are kept there, if a contract needs them. It is
+// called once for each place; what it opened before an error is closed by closeStorage.
 func (d *deps) openStorage(ctx context.Context, external bool) error {
 	s := d.settings
 	needsObjects := slices.ContainsFunc(s.served(), func(c *contract.Definition) bool {
@@ -39,7 +47,9 @@ func (d *deps) openStorage(ctx context.Context, external bool) error {
 	return nil
 }
 
-// bindStorage makes sure that the nodes of one database use the same objects and streams.
+// bindStorage makes sure that the nodes of one database use the same objects and streams. It only
+// prepares the check, which begins when there is an engine. What is in the data directory is named
+// by its path: a copy of it under another node must be noticed.
 func (d *deps) bindStorage() {
 	if !d.settings.Store.Postgres() || d.objects == nil {
 		return
@@ -77,7 +87,7 @@ func (d *deps) openObjects(ctx context.Context) (err error) {
 	return nil
 }
 
-// streamSpecs are the streams of the contracts that are served.
+// streamSpecs are the streams of the contracts that are served, in the order of definitions.
 func (d *deps) streamSpecs() []stream.Spec {
 	var specs []stream.Spec
 	for _, c := range d.settings.served() {
@@ -123,7 +133,8 @@ func (d *deps) probeObjects(ctx context.Context) {
 	_ = d.objects.Ping(ctx) // its outage.Part logs a failure
 }
 
-// closeStorage closes what openStorage and the contracts opened.
+// closeStorage closes what openStorage and the contracts opened. Contracts come first, the last one
+// opened before the others, because their queues use the streams.
 func (d *deps) closeStorage() {
 	for _, end := range slices.Backward(d.onClose) {
 		end()

@@ -18,10 +18,15 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
+// The store is SQLite in the data directory, or a PostgreSQL that several nodes share. This file
+// opens either for writing, and export.go for reading alone; no other file names a driver.
+
 // databaseFile is the path of the SQLite database.
 func databaseFile(s *nodeSettings) string { return filepath.Join(s.DataDir, "millrace.db") }
 
-// openStore opens what the settings name and brings its schema up to date.
+// openStore opens what the settings name and brings its schema up to date. observe is called with
+// the name, the duration and the error of each statement, concurrently. The caller closes the
+// store. An error has the code ExitUnable, but for a wrong log setting.
 func openStore(ctx context.Context, p cli.Process, s *nodeSettings,
 	observe func(string, time.Duration, error)) (store.Store, error) {
 	if s.Store.Postgres() {
@@ -46,7 +51,8 @@ func openStore(ctx context.Context, p cli.Process, s *nodeSettings,
 }
 
 // checkLocalStore refuses a start on PostgreSQL in a data directory whose SQLite database has jobs:
-// no worker would ever claim them.
+// no worker would ever claim them. The setting ignore_local_store switches the check off. It
+// changes nothing, and a directory without a database passes.
 func checkLocalStore(ctx context.Context, s *nodeSettings) error {
 	if !s.Store.Postgres() || s.IgnoreLocalStore {
 		return nil
@@ -72,7 +78,7 @@ func checkLocalStore(ctx context.Context, s *nodeSettings) error {
 }
 
 // schemaVersion reports the schema of the configured store and the newest that this binary knows.
-// It makes no database where there is none.
+// It makes no database where there is none, which has version 0.
 func schemaVersion(ctx context.Context, s *nodeSettings) (have, want int64, err error) {
 	if s.Store.Postgres() {
 		have, want, err = postgres.SchemaVersion(ctx, s.Store.Reveal())
@@ -86,7 +92,8 @@ func schemaVersion(ctx context.Context, s *nodeSettings) (have, want int64, err 
 	return have, want, storeError(s, err)
 }
 
-// storeError says in one sentence that the store cannot be opened, and why.
+// storeError says in one sentence that the store cannot be opened, and why; nil stays nil. It shows
+// the URL of a PostgreSQL without its password.
 func storeError(s *nodeSettings, err error) error {
 	if err == nil {
 		return nil

@@ -12,8 +12,13 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
+// A name that differs from an existing one in a letter or two is an error that is hard to find: a
+// misspelled variable has no effect and no error. The messages here name the flag, the setting or
+// the variable that was most likely meant, by the distance of the names (setting.Closest).
+
 // warnMisspelledVariables warns of environment variables that have no effect because their names
-// are most likely misspelled. serve and config report them with their settings instead.
+// are most likely misspelled. It runs before every command; serve and config are left out, as they
+// report all unknown variables with their settings. A warning does not end the command.
 func warnMisspelledVariables(p cli.Process, c *cobra.Command) {
 	if c.Name() == "serve" || c.Name() == "config" {
 		return
