@@ -6,8 +6,8 @@
 // batch at a time ([enqueuer]). The command remembers which batches are sent and not acknowledged,
 // so that a failure can say with which line a repeated run may begin.
 //
-// A batch is stored as a whole or not at all. When its answer is lost, the client repeats it: in
-// mode ignore that changes nothing, as each line has the same id every time (lines.go).
+// A batch is stored as a whole or not at all, and each line has the same id every time (lines.go).
+// In mode ignore a batch may therefore be sent again: jobs that are still queued stay as they are.
 package enqueue
 
 import (
@@ -266,8 +266,8 @@ func earliest(failures <-chan lineError) error {
 	return first.err
 }
 
-// send sends a batch and waits until the server has accepted it. The client repeats a request that
-// the server could not take; an error is final.
+// send sends a batch and waits until the server has accepted it. An error is final: the client has
+// made its retries by then.
 func (e *enqueuer) send(ctx context.Context, b jobBatch) *lineError {
 	err := e.relay.Enqueue(ctx, b.jobs, e.mode)
 	if err != nil {
@@ -337,8 +337,8 @@ func (e *enqueuer) markAccepted(b jobBatch) {
 }
 
 // resumeHint says with which line a repeated command may begin: every line before it was accepted.
-// Lines behind it may have been accepted too, by other connections; sending them twice does no harm
-// in mode ignore.
+// Lines behind it may have been accepted too, by other connections; in mode ignore their jobs stay
+// as they are if they are still queued.
 func (e *enqueuer) resumeHint() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -39,7 +39,7 @@ type flags struct {
 	tenant string
 	// key is the idempotency key of the one manifest; empty for none.
 	key string
-	// urls are the resources of one more manifest.
+	// urls are URLs that become one more manifest.
 	urls []string
 	// jobs are the ids of jobs to follow beside those that are submitted.
 	jobs   []string

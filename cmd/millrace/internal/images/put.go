@@ -38,7 +38,8 @@ func Command(p cli.Process) *cobra.Command {
 	return c
 }
 
-// flags are the flags of `millrace images put`.
+// flags are the flags of `millrace images put`. They do not change once the command runs, so that
+// the goroutines of putAll share them.
 type flags struct {
 	remote cli.RemoteFlags
 	// sizes are the sizes as they were given.
@@ -188,7 +189,8 @@ func checkPicture(path string) error {
 	return nil
 }
 
-// baseName is a file's name without folder and extension.
+// baseName is a file's name without folder and extension. The names of its variants begin with it;
+// their extension is that of the variant, which may be another one.
 func baseName(path string) string {
 	base := filepath.Base(path)
 	return strings.TrimSuffix(base, filepath.Ext(base))
