@@ -196,8 +196,8 @@ func baseName(path string) string {
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-// maxUploads is how many pictures are under way at a time. Each holds one request, so it also
-// bounds the connections and the memory of the command.
+// maxUploads is how many pictures are under way at a time. Each has one request under way, so it
+// also bounds the connections of the command.
 const maxUploads = 8
 
 // putAll uploads the pictures. The error of one picture is recorded in it, and the others go on. An
