@@ -29,13 +29,13 @@ import (
 
 // flags are the flags of the command.
 type flags struct {
-	// processes, one of which is killed
+	// workers is the number of worker processes, one of which is killed.
 	workers int
-	// files that a worker has in progress
+	// concurrency is the number of files that a worker has in progress.
 	concurrency int
-	// least time for a file; below 0 a few seconds for all
+	// pace is the least time for a file; below 0 it is such that all take a few seconds.
 	pace time.Duration
-	// of the jobs
+	// timeout is that of the jobs.
 	timeout time.Duration
 }
 
@@ -89,7 +89,8 @@ behind.`,
 	return c
 }
 
-// run runs the demo on a folder.
+// run runs the demo on a folder. It makes the temporary directory and the server, and removes them
+// before it returns. A folder without files is a usage error.
 func (f *flags) run(p cli.Process, folder string) error {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
@@ -132,20 +133,22 @@ func defaultPace(slots, files int) time.Duration {
 	return min(5*time.Second*time.Duration(slots)/time.Duration(files), 250*time.Millisecond)
 }
 
-// demo is one run of the command.
+// demo is one run of the command. Its parts run one after the other: within the Relay part the
+// goroutines of workers and collector only send events, and the goroutine of run does everything
+// else.
 type demo struct {
 	p     cli.Process
 	flags flags
 	files *listing
-	// holds the data of the server and the files that the demo writes
+	// dir holds the data of the server and the files that the demo writes.
 	dir string
-	// of the server
+	// url is the address of the server.
 	url   string
 	relay *client.Relay
-	// from the workers and the collector, to the one goroutine of watch
+	// events come from the workers and the collector, and go to the one goroutine of watch.
 	events chan event
 	tally  *tally
-	// worker n is at n-1
+	// workers has worker n at n-1.
 	workers []*cli.Child
 	bar     *cli.Progress
 }
@@ -153,12 +156,13 @@ type demo struct {
 // event is one thing that happened in the Relay part. Exactly one of started, ended and result is
 // set.
 type event struct {
+	// worker is the number of the worker that the event is about.
 	worker int
-	// path of the file that the worker has started with
+	// started is the path of the file that the worker has started with.
 	started string
-	// the worker process has ended
+	// ended says that the worker process has ended.
 	ended bool
-	// a result was claimed from the queue of results
+	// result is a result that was claimed from the queue of results.
 	result *fileResult
 }
 
@@ -166,7 +170,9 @@ type event struct {
 // what is missing.
 const stallTimeout = 30 * time.Second
 
-// run goes through the parts, and fails if one of them does not balance.
+// run goes through the parts, and fails if one of them does not balance. A part that does not
+// balance does not keep the next from being shown: it is counted at the end. An error, such as a
+// server that does not answer, ends the demo at once.
 func (d *demo) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -225,7 +231,7 @@ func (d *demo) run(ctx context.Context) error {
 	return nil
 }
 
-// submit queues one job for each file.
+// submit queues one job for each file, 500 in a request. The path is the job's id.
 func (d *demo) submit(ctx context.Context) error {
 	retries := maxRetries
 	var batch []client.RelaySpec
@@ -248,7 +254,8 @@ func (d *demo) submit(ctx context.Context) error {
 }
 
 // startWorkers starts the worker that will be killed and, when it has started with a file, all
-// others. So there is always a file to take over.
+// others. So there is always a file to take over. It reads the events itself until then; watch does
+// so afterwards.
 func (d *demo) startWorkers(ctx context.Context) error {
 	if err := d.startWorker(ctx, victimWorker); err != nil {
 		return err
@@ -277,7 +284,7 @@ func (d *demo) startWorkers(ctx context.Context) error {
 }
 
 // startWorker starts a worker process. Its standard output becomes events: a line for each file
-// that it starts with.
+// that it starts with, and one event for its end. Lines that are not about a file are left out.
 func (d *demo) startWorker(ctx context.Context, number int) error {
 	c, err := cli.StartChild(d.p, d.p.Stderr, "demo-worker", "--server", d.url, "--root",
 		d.files.root, "--number", strconv.Itoa(number),
@@ -309,7 +316,8 @@ func (d *demo) emit(ctx context.Context, e event) {
 	}
 }
 
-// stopWorkers ends all workers and waits for them. It may be called more than once.
+// stopWorkers ends all workers and waits for them, ten seconds at most for each before it is
+// killed. It may be called more than once.
 func (d *demo) stopWorkers() {
 	var all sync.WaitGroup
 	for _, c := range d.workers {
@@ -318,7 +326,8 @@ func (d *demo) stopWorkers() {
 	all.Wait()
 }
 
-// collect claims results until ctx ends.
+// collect claims results until ctx ends. A handler without an error completes the job of the
+// result, so that its queue is empty when everything is counted.
 func (d *demo) collect(ctx context.Context) {
 	w := &client.Worker{Relay: d.relay, Queue: resultsQueue, Concurrency: 16,
 		Handler: client.Typed(func(_ context.Context, _ *client.Run, r fileResult) error {
@@ -328,7 +337,8 @@ func (d *demo) collect(ctx context.Context) {
 	_ = w.Run(ctx) // the tally reports results that are missing
 }
 
-// watch records events until every file has its result, and kills a worker in the middle.
+// watch records events until every file has its result, and kills a worker in the middle. It gives
+// up after stallTimeout without any event; the tally then shows what is missing.
 func (d *demo) watch(ctx context.Context) {
 	quiet := time.NewTimer(stallTimeout)
 	defer quiet.Stop()
@@ -346,7 +356,8 @@ func (d *demo) watch(ctx context.Context) {
 	}
 }
 
-// record adds an event to the tally, and kills the worker when that is due.
+// record adds an event to the tally, and kills the worker when that is due. One goroutine at a time
+// calls it: that of startWorkers and later of watch.
 func (d *demo) record(e event) {
 	b := d.tally
 	switch {
@@ -372,7 +383,8 @@ func (d *demo) record(e event) {
 	}
 }
 
-// reportTakeover prints that another worker has done a file of the killed worker.
+// reportTakeover prints that another worker has done a file of the killed worker. It prints nothing
+// about other results.
 func (d *demo) reportTakeover(r fileResult) {
 	if b := d.tally; b.inProgressAtKill[r.Path] && r.Attempt > 1 {
 		d.bar.Printf("taken over from worker %d by worker %d, %s after the kill, in attempt %d: %s",
@@ -381,7 +393,8 @@ func (d *demo) reportTakeover(r fileResult) {
 	}
 }
 
-// inspect counts the jobs that are left in the queues.
+// inspect counts the jobs that are left in the queues. A balanced demo has none: each job was
+// completed, as a result, by the collector.
 func (d *demo) inspect(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex

@@ -9,4 +9,7 @@
 //
 // The demo counts every result twice: by what the workers report, and by its own measurement. Exit
 // code 0 promises that both counts agree.
+//
+// Server and workers are children of the demo's process, which end with it however it ends. Their
+// data is in a temporary directory, which is removed at the end and after an interruption.
 package demo

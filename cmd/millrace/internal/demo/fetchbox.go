@@ -42,13 +42,14 @@ type origin struct {
 	url    string
 
 	mu sync.Mutex
-	// by resource id
+	// files has the content, by resource id.
 	files map[string][]byte
-	// by resource id
+	// requests counts the requests, by resource id.
 	requests map[string]int
 }
 
 // newOrigin makes an origin with a copy of some files, which cannot change while the demo runs.
+// Files that are too large, or cannot be read, are left out.
 func newOrigin(files *listing) *origin {
 	o := &origin{files: map[string][]byte{}, requests: map[string]int{}}
 	for _, path := range files.order {
@@ -69,7 +70,8 @@ func newOrigin(files *listing) *origin {
 	return o
 }
 
-// ServeHTTP answers with the resource that the path names.
+// ServeHTTP answers with the resource that the path names. It is called concurrently: FetchBox
+// downloads several resources at a time.
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Path[1:]
 	o.mu.Lock()
@@ -124,6 +126,11 @@ func (o *origin) content(id string) ([]byte, bool) {
 // fetchBox shows FetchBox: a manifest of files on a server of the demo's own, of which one has
 // moved, one fails the first time and one does not exist. It reports whether every object has the
 // bytes of the origin.
+//
+//	submit ──▶ wait for the job ──▶ wait for its dead letter ──▶ audit ──▶ write
+//
+// It reads the objects from the server's data directory, not through the server. An error means
+// that the server could not be used, or that the whole took longer than stallTimeout.
 func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 	o := newOrigin(d.files)
 	if err := o.start(); err != nil {
@@ -177,8 +184,8 @@ func (d *demo) writeProblems(problems []string) bool {
 	return len(problems) == 0
 }
 
-// awaitDeadLetters waits until there is a dead letter for each download that failed: dead letters
-// are published some time after the download has failed.
+// awaitDeadLetters waits until there is a dead letter for each download that failed, or until ctx
+// ends: dead letters are published some time after the download has failed.
 func awaitDeadLetters(ctx context.Context, box *client.FetchBox,
 	job client.FetchBoxJob) (letters []client.FetchBoxDeadLetter, err error) {
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -209,7 +216,9 @@ func taskOf(letter client.FetchBoxDeadLetter) (task client.FetchBoxTask) {
 }
 
 // audit compares the job, its dead letters and its objects, which are files of the folder, with
-// what the origin has, and returns the differences.
+// what the origin has, and returns the differences. Each resource must have been requested exactly
+// once, but the one that fails the first time twice: FetchBox repeats no download that has
+// succeeded, and none that another attempt would not change.
 func (o *origin) audit(job client.FetchBoxJob, letters []client.FetchBoxDeadLetter,
 	folder string) (wrong []string) {
 	o.mu.Lock()

@@ -20,15 +20,16 @@ import (
 
 // fileStats is what the workers measure of a file.
 type fileStats struct {
-	// bytes
+	// Size is the number of bytes.
 	Size int64 `json:"size"`
-	// newline characters
+	// Lines is the number of newline characters.
 	Lines int64 `json:"lines"`
-	// in hexadecimal digits
+	// SHA256 has hexadecimal digits.
 	SHA256 string `json:"sha256"`
 }
 
-// measureFile reads a file to its end. On an error the result is the zero value.
+// measureFile reads a file to its end. On an error the result is the zero value. The workers call
+// it, and the demo once more: what both find must be equal.
 func measureFile(path string) (fileStats, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -63,18 +64,19 @@ type foundFile struct {
 // slashes.
 type listing struct {
 	root string
-	// by path
+	// files has the state of each file, by path.
 	files map[string]foundFile
-	// paths, in the order of the walk
+	// order has the paths, in the order of the walk.
 	order []string
-	// of all files
+	// bytes is the size of all files.
 	bytes int64
-	// entries that are no regular files, unreadable, or no UTF-8
+	// skipped counts entries that are no regular files, unreadable, or no UTF-8.
 	skipped int
 }
 
 // listFiles lists the files below a folder. It leaves out hidden folders, and data directories of a
-// server, whose files change while the demo runs.
+// server, whose files change while the demo runs. A path is the id of a job: those that are no
+// valid UTF-8 or longer than 1024 characters are skipped. The error is that of the folder itself.
 func listFiles(root string) (*listing, error) {
 	l := &listing{root: root, files: map[string]foundFile{}}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -118,7 +120,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// unchanged reports whether a file still has the size and time with which it was listed.
+// unchanged reports whether a file still has the size and time with which it was listed. A file
+// that is gone has changed.
 func (l *listing) unchanged(rel string) bool {
 	info, err := os.Stat(filepath.Join(l.root, filepath.FromSlash(rel)))
 	if err != nil {

@@ -31,7 +31,8 @@ var forgeRunKinds = []client.ForgeRunKind{
 }
 
 // forgeRun shows ForgeRun: it runs a scenario of some work kinds, as `millrace simulate` does, and
-// reports whether the audit finds no violation.
+// reports whether the audit finds no violation. The jobs are at the same server, whose settings
+// make them last a twenty-fifth of the time that their kinds say.
 func (d *demo) forgeRun(ctx context.Context) (bool, error) {
 	result, err := simulate.RunKinds(ctx, d.p, d.url, forgeRunKinds, stallTimeout)
 	if err != nil {

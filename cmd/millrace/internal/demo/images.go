@@ -25,19 +25,19 @@ import (
 type uploadedPicture struct {
 	name string
 	data []byte
-	// what data shows; nil for the file that is no picture
+	// drawn is what data shows; nil for the file that is no picture.
 	drawn image.Image
-	// it is deleted in the end
+	// remove says that it is deleted in the end.
 	remove bool
 
-	// after its job has ended
+	// file and job are as the server has them after the job has ended.
 	file client.ImageFile
 	job  client.ImageJob
-	// by size, as they were downloaded
+	// variants has the variants by size, as they were downloaded.
 	variants          map[int][]byte
 	deletion          client.ImageJob
 	statusAfterDelete client.ImageFileStatus
-	// its content could still be downloaded after the deletion
+	// contentRemained says that its content could still be downloaded after the deletion.
 	contentRemained bool
 }
 
@@ -46,7 +46,7 @@ var variantSizes = []int{64, 200, 800}
 
 // images shows Images: it uploads two pictures that it has drawn and a file that is no picture,
 // waits for the variants and deletes one picture. It reports whether every variant shows what was
-// drawn.
+// drawn. All are uploaded before the first is waited for, so that they are processed concurrently.
 func (d *demo) images(ctx context.Context) (bool, error) {
 	pictures, err := drawPictures()
 	if err != nil {
@@ -153,6 +153,8 @@ func auditPictures(pictures []*uploadedPicture, letters []client.ImageDeadLetter
 }
 
 // audit returns what is wrong with one picture. letter is its dead letter, the zero value for none.
+// The file that is no picture must have failed in its first attempt with a decode_error: another
+// attempt would not change it. Every picture must have taken one attempt.
 func (p *uploadedPicture) audit(letter client.ImageDeadLetter) (wrong []string) {
 	complain := func(format string, args ...any) {
 		wrong = append(wrong, fmt.Sprintf(format, args...))
@@ -189,7 +191,8 @@ func (p *uploadedPicture) audit(letter client.ImageDeadLetter) (wrong []string) 
 	return wrong
 }
 
-// compare decodes a variant and checks that it has the announced size and shows what was drawn.
+// compare decodes a variant and checks that it has the announced size and shows what was drawn. A
+// variant is never larger than the picture: its longer side is the smaller of both.
 func (p *uploadedPicture) compare(v client.ImageVariant) error {
 	got, _, err := image.Decode(bytes.NewReader(p.variants[v.Size]))
 	if err != nil {

@@ -30,7 +30,7 @@ func colorDistance(a, b color.Color) int {
 }
 
 // drawPictures draws and encodes what the demo uploads: a photo as JPEG, a logo as PNG, and a text
-// with the name of a JPEG.
+// with the name of a JPEG. Only the logo is deleted in the end.
 func drawPictures() ([]*uploadedPicture, error) {
 	sunset, badge := drawSunset(1600, 1000), drawBadge(500, 300)
 	var photo, logo bytes.Buffer

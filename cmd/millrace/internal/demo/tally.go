@@ -20,40 +20,41 @@ import (
 // tally counts every job of the Relay part. One goroutine uses it.
 type tally struct {
 	files *listing
-	// since the start of the process, like all times here
+	// started is when the first job was submitted, since the start of the process, like all times
+	// here.
 	started time.Duration
-	// from the first submission to the last result
+	// took is the time from the first submission to the last result.
 	took time.Duration
-	// by path; the first result counts
+	// results are by path; the first result counts.
 	results map[string]fileResult
-	// results of other attempts at a job that was done
+	// duplicates counts results of other attempts at a job that was done.
 	duplicates int
-	// results of jobs that were not submitted
+	// unexpected counts results of jobs that were not submitted.
 	unexpected int
 
-	// by worker: files started, without a result
+	// inProgress has by worker the files that were started and have no result.
 	inProgress map[int]map[string]bool
-	// results, by worker
+	// done counts results, by worker.
 	done map[int]int
-	// number of the killed worker; 0 before
+	// killed is the number of the killed worker; 0 before.
 	killed   int
 	killedAt time.Duration
-	// files that the killed worker held
+	// inProgressAtKill are the files that the killed worker held.
 	inProgressAtKill map[string]bool
-	// of these: done by another worker
+	// takenOver counts those of them that another worker has done.
 	takenOver int
-	// from the kill to the last of these
+	// takenOverAfter is the time from the kill to the last of these.
 	takenOverAfter time.Duration
-	// other jobs that needed more than one attempt
+	// redelivered counts other jobs that needed more than one attempt.
 	redelivered int
 
-	// jobs that are still in a queue at the end
+	// remaining counts jobs that are still in a queue at the end.
 	remaining int
-	// paths of files with a wrong result
+	// problems are the paths of files with a wrong result.
 	problems []string
-	// files that changed while the demo ran, which are not compared
+	// changed counts files that changed while the demo ran, which are not compared.
 	changed int
-	// of all results
+	// lines is the sum of all results.
 	lines int64
 }
 
@@ -119,7 +120,8 @@ func (b *tally) countInProgress() int {
 }
 
 // killDue reports whether it is time to kill the worker: it has files in progress, and a third of
-// all files is done or all are started.
+// all files is done or all are started. In a small folder the second comes first, as the victim
+// never finishes its first file.
 func (b *tally) killDue() bool {
 	if b.killed != 0 || len(b.unfinished(victimWorker)) == 0 {
 		return false
@@ -128,7 +130,8 @@ func (b *tally) killDue() bool {
 	return len(b.results) >= all/3 || len(b.results)+b.countInProgress() >= all
 }
 
-// unfinished returns the files that a worker has in progress and that have no result.
+// unfinished returns the files that a worker has in progress and that have no result, in a map of
+// its own that the caller may keep.
 func (b *tally) unfinished(worker int) map[string]bool {
 	open := maps.Clone(b.inProgress[worker])
 	maps.DeleteFunc(open, func(path string, _ bool) bool { return b.results[path].Run != "" })
@@ -138,13 +141,16 @@ func (b *tally) unfinished(worker int) map[string]bool {
 // tookOver reports whether another worker has done a file of the killed one.
 func (b *tally) tookOver() bool { return b.killed != 0 && b.takenOver > 0 }
 
-// kill records that a worker was killed.
+// kill records that a worker was killed. What it held from then on can only come from another
+// worker, or from a result of its own that was on disk before.
 func (b *tally) kill(worker int, now time.Duration) {
 	b.killed, b.killedAt, b.inProgressAtKill = worker, now, b.unfinished(worker)
 	delete(b.inProgress, worker)
 }
 
-// verify measures every file once more, in this process, and compares that with the results.
+// verify measures every file once more, in this process, and compares that with the results. A file
+// that neither could read agrees; one that has changed since it was listed is counted and not
+// compared.
 func (b *tally) verify() {
 	for _, path := range b.files.order {
 		r, ok := b.results[path]
@@ -231,7 +237,7 @@ func (b *tally) takeoverNote() string {
 	return note
 }
 
-// missing names some of the files without a result.
+// missing names some of the files without a result; empty if there is none.
 func (b *tally) missing() string {
 	var paths []string
 	for _, path := range b.files.order {

@@ -19,6 +19,17 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/graph"
 )
 
+// The graph is executed by a worker of this process, which claims the jobs over HTTP like any
+// remote worker:
+//
+//	list ──▶ measure 1, 2, 3 ──▶ merge ──▶ pack
+//	                               └─────▶ sum
+//
+// Each step reads the files that those before it have written and writes some itself, so that a
+// step that started too early would fail or be wrong. The worker counts the attempts and notices
+// dependencies that had not completed; verify compares all that with the server's graph and with
+// what the Relay part has measured.
+
 // graphStep is a job of the graph.
 type graphStep struct {
 	name      string
@@ -44,7 +55,8 @@ var graphSteps = []graphStep{
 // flakyStep is the step whose first attempt fails, so that its retry can be seen.
 const flakyStep = "measure 2"
 
-// graphParts is how many parts the list of files has.
+// graphParts is how many parts the list of files has, and how many steps the worker executes at a
+// time: the parts are measured concurrently.
 const graphParts = 3
 
 // graphRun is the state of the graph's worker. The steps exchange files of a folder.
@@ -53,11 +65,11 @@ type graphRun struct {
 	dir   string
 
 	mu sync.Mutex
-	// attempts, by step
+	// runs counts attempts, by step.
 	runs map[string]int
-	// by step
+	// completed has the steps that have ended well.
 	completed map[string]bool
-	// for the report
+	// problems are for the report.
 	problems []string
 }
 
@@ -107,6 +119,7 @@ func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
 }
 
 // work runs the steps until all jobs of the graph have ended. ids are those of the jobs, by step.
+// When it returns the worker has ended as well, so that the state of g no longer changes.
 func (g *graphRun) work(ctx context.Context, p cli.Process, c *client.Client,
 	ids map[string]string) (client.TaskFlowGraph, error) {
 	names := map[string]string{}
@@ -135,7 +148,9 @@ func (g *graphRun) work(ctx context.Context, p cli.Process, c *client.Client,
 	return graph, err
 }
 
-// step makes one attempt at a step.
+// step makes one attempt at a step. The first attempt at flakyStep fails on purpose. A name that is
+// no step is a final error, after which the server makes no other attempt. It is called
+// concurrently.
 func (g *graphRun) step(name string) error {
 	at := slices.IndexFunc(graphSteps, func(s graphStep) bool { return s.name == name })
 	if at < 0 {
@@ -178,7 +193,8 @@ func (g *graphRun) allRuns() (n int) {
 // file returns the path of a file that the steps exchange.
 func (g *graphRun) file(name string) string { return filepath.Join(g.dir, name) }
 
-// list writes the paths of the files in graphParts lists.
+// list writes the paths of the files in graphParts lists. Paths are dealt out in turn, so that the
+// parts take about the same time.
 func (g *graphRun) list() error {
 	parts := make([][]manifestLine, graphParts)
 	for i, path := range g.files.order {
@@ -244,7 +260,8 @@ func (g *graphRun) sum() error {
 	return errors.Join(err, writeLines(g.file("sum"), []manifestLine{total}))
 }
 
-// verify compares the results of the steps with those of the workers in the Relay part.
+// verify compares the results of the steps with those of the workers in the Relay part. It runs
+// when the worker has ended and takes no lock.
 func (g *graphRun) verify(graph client.TaskFlowGraph, b *tally) {
 	complain := func(format string, args ...any) {
 		g.problems = append(g.problems, fmt.Sprintf(format, args...))
@@ -281,7 +298,7 @@ func (g *graphRun) verify(graph client.TaskFlowGraph, b *tally) {
 	}
 }
 
-// writeLines writes lines as JSON.
+// writeLines writes lines as JSON to a file that it makes or replaces.
 func writeLines(path string, lines []manifestLine) error {
 	f, err := os.Create(path)
 	if err != nil {

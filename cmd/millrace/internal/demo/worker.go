@@ -40,9 +40,9 @@ type fileResult struct {
 	fileStats
 	Error  string `json:"error,omitempty"`
 	Worker int    `json:"worker"`
-	// id of the run that made the result
+	// Run is the id of the run that made the result.
 	Run string `json:"run"`
-	// attempts at the job so far
+	// Attempt is the number of attempts at the job so far.
 	Attempt int `json:"attempt"`
 }
 
@@ -52,7 +52,7 @@ const maxRetries = 100
 
 // WorkerCommand is `millrace demo-worker`, a worker of the demo in a process of its own, so that it
 // can be killed. It prints a line with each file that it starts with, and ends when its standard
-// input does.
+// input does, so that no worker outlives the demo.
 func WorkerCommand(p cli.Process) *cobra.Command {
 	var remote cli.RemoteFlags
 	var root string
@@ -102,7 +102,8 @@ func WorkerCommand(p cli.Process) *cobra.Command {
 }
 
 // handleTask measures a file and requeues its job as a result, pace after the start at the
-// earliest. A file that cannot be read has a result with the error.
+// earliest. A file that cannot be read has a result with the error. When the run is lost meanwhile,
+// as after a late heartbeat, ctx ends and nothing is requeued: another worker has the job.
 func handleTask(ctx context.Context, run *client.Run, task fileTask, root string, number int,
 	pace time.Duration) error {
 	minRunTime := time.NewTimer(pace)
