@@ -10,20 +10,24 @@ import (
 
 // The audit compares what was requested, answered and received with the final state of the server.
 // It makes no requests and reads no clock, so that tests can audit made-up histories.
+//
+//	checkRequests    every submission: answered as its kind expects, one job for each key
+//	checkJob         every job that the server lists: definition, path, report, outcome
+//	checkReceiver    every receiver: genuine requests, of its own jobs, in order, all of them
 
 // history is the input of the audit.
 type history struct {
 	submissions []*submission
 	receivers   []*receiver
-	// the jobs that the server lists, of all clients
+	// observed are the jobs that the server lists, of all clients.
 	observed []observedJob
 	outages  []outage
-	// runs may be lost although no outage was seen
+	// lostRuns says that runs may be lost although no outage was seen.
 	lostRuns bool
 
-	// the history holds only the scenarios that had ended
+	// interrupted says that the history holds only the scenarios that had ended.
 	interrupted bool
-	// scenarios that had not ended
+	// unfinished counts scenarios that had not ended.
 	unfinished int
 }
 
@@ -31,19 +35,19 @@ type history struct {
 // scenario did with the job.
 type submission struct {
 	kind *workKind
-	// its number
+	// client is the number of its client.
 	client int
-	// of the job; zero for at once
+	// due is the time of the job; zero for at once.
 	due      time.Time
 	requests []submitRequest
 
-	// state in the answer to cancel; empty without one
+	// canceled is the state in the answer to cancel; empty without one.
 	canceled client.ForgeRunState
-	// attempt in the last answer to retry
+	// attempt is that of the last answer to retry.
 	attempt int
-	// the server refused another retry
+	// refused says that the server refused another retry.
 	refused bool
-	// why the scenario ended early; empty if it did not
+	// abortReason is why the scenario ended early; empty if it did not.
 	abortReason string
 }
 
@@ -51,24 +55,24 @@ type submission struct {
 // often the request was repeated.
 type submitRequest struct {
 	key string
-	// empty unless acknowledged
+	// jobID is empty unless the request was acknowledged.
 	jobID string
-	// of the refusal; empty without one
+	// code is that of the refusal; empty without one.
 	code string
-	// refused because its time had passed: the server was away before
+	// late says that it was refused because its time had passed: the server was away before.
 	late bool
-	// why there was no answer; empty if there was one
+	// failure is why there was no answer; empty if there was one.
 	failure string
 }
 
 // observedJob is a job in its final state at the server.
 type observedJob struct {
-	// number of the client that lists it
+	// client is the number of the client that lists it.
 	client int
 	job    client.ForgeRunJob
-	// nil if there is none
+	// report is nil if there is none.
 	report *client.ForgeRunReport
-	// why there is none
+	// noReportReason is why there is none.
 	noReportReason string
 }
 
@@ -77,11 +81,11 @@ type outage struct{ from, to time.Time }
 
 // Violation is a broken promise of the server.
 type Violation struct {
-	// the sort, such as lost, duplicate or order
+	// What is the sort of the violation, such as lost, duplicate or order.
 	What string `json:"what"`
-	// work kind of the job
+	// Kind is the work kind of the job.
 	Kind string `json:"kind,omitempty"`
-	// id of the job; empty where there is none
+	// Job is the id of the job; empty where there is none.
 	Job    string `json:"job,omitempty"`
 	Detail string `json:"detail"`
 }
@@ -95,21 +99,23 @@ func (v Violation) String() string {
 // worth knowing.
 type auditResult struct {
 	violations []Violation
-	// runs that were lost in an outage
+	// lost counts runs that were lost in an outage.
 	lost int
-	// claimed jobs that were released or expired before they started
+	// requeued counts claimed jobs that were released or expired before they started.
 	requeued int
-	// deliveries that the simulator's own receivers keep from ending
+	// pending counts deliveries that the simulator's own receivers keep from ending.
 	pending int
-	// deliveries given up, as expected
+	// givenUp counts deliveries given up, as expected.
 	givenUp int
-	// events that came again after the receiver had accepted them
+	// repeated counts events that came again after the receiver had accepted them.
 	repeated int
-	// scheduled submissions that came too late because the server was away
+	// late counts scheduled submissions that came too late because the server was away.
 	late int
 }
 
-// audit checks the requests, then the jobs, then the webhooks.
+// audit checks the requests, then the jobs, then the webhooks: each step uses what the one before
+// has found, which submission a job belongs to and which events exist. It changes nothing in the
+// history.
 func (w *history) audit() *auditResult {
 	a := &auditor{history: w, result: &auditResult{}, byID: map[string]*observedJob{},
 		submissionOf: map[string]*submission{}, events: map[string]string{}}
@@ -145,9 +151,9 @@ type auditor struct {
 	*history
 	result *auditResult
 	byID   map[string]*observedJob
-	// by job
+	// submissionOf is the submission of each job, by the job's id.
 	submissionOf map[string]*submission
-	// the job of each event, by the event's id
+	// events has the job of each event, by the event's id.
 	events map[string]string
 }
 
@@ -213,7 +219,8 @@ func (o *submission) anyJob() string {
 	return ""
 }
 
-// checkJob checks one job: its owner, its definition, and that it has ended as it should.
+// checkJob checks one job: its owner, its definition, and that it has ended as it should. A job
+// that has not ended, or has no report or events, is not checked further.
 func (a *auditor) checkJob(o *submission, t *observedJob) {
 	j := &t.job
 	if t.client != o.client {
@@ -337,6 +344,7 @@ func (a *auditor) checkLostRun(o *submission, jobID string, from, to time.Time) 
 }
 
 // checkNotEarly checks that no job starts before its time, with a tolerance of a second (FR-164).
+// The first event that is too early is the only violation: those after it follow from it.
 func (a *auditor) checkNotEarly(o *submission, t *observedJob) {
 	for _, e := range t.report.Events {
 		if !o.due.IsZero() && e.Next != client.ForgeCreated && e.Next != client.ForgeCanceled &&
@@ -349,7 +357,7 @@ func (a *auditor) checkNotEarly(o *submission, t *observedJob) {
 }
 
 // checkReport checks that the report of a job agrees with the job and with its own events (FR-128
-// to FR-131).
+// to FR-131). Start and duration are those of the last attempt: a retry begins them again.
 func (a *auditor) checkReport(o *submission, t *observedJob) {
 	j, r := &t.job, t.report
 	last := r.Events[len(r.Events)-1]
@@ -390,7 +398,8 @@ var outcomeOf = map[client.ForgeRunState]client.ForgeRunOutcome{
 	client.ForgeCanceled:  client.ForgeOutcomeCanceled,
 }
 
-// checkOutcome checks that a job ended as its kind and the actions of its scenario imply.
+// checkOutcome checks that a job ended as its kind and the actions of its scenario imply. The first
+// case that applies is the only violation. A run that was lost may end any job as failed.
 func (a *auditor) checkOutcome(o *submission, t *observedJob) {
 	j := &t.job
 	last := t.report.Events[len(t.report.Events)-1]

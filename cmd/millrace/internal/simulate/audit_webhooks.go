@@ -6,6 +6,11 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
+// Delivery is at least once and in the order of a job's events (G-FR-48). The audit compares three
+// records of each event: the job's report, which says that it exists, what the receiver got, and
+// what the server says of the delivery. The simulator reads no deliveries to a callback; for it the
+// first two must agree.
+
 // receiverBehavior is how a receiver of the sink answers.
 type receiverBehavior int
 
@@ -19,31 +24,31 @@ const (
 
 // receiver is one receiver of webhooks: a registered webhook, or the callback of jobs.
 type receiver struct {
-	// its path
+	// name is its path.
 	name string
 	url  string
-	// number of the client
+	// client is the number of the client.
 	client int
-	// empty for a callback
+	// webhookID is empty for a callback.
 	webhookID string
 	behavior  receiverBehavior
-	// that requests may be signed with
+	// secrets are those that requests may be signed with.
 	secrets []string
 
-	// by job, in order of arrival
+	// receipts are by job, in order of arrival.
 	receipts map[string][]webhookReceipt
-	// as the server lists them
+	// deliveries are as the server lists them.
 	deliveries []client.ForgeRunDelivery
 }
 
 // webhookReceipt is one request to a receiver.
 type webhookReceipt struct {
 	eventID string
-	// by the clock of this machine
+	// at is the time by the clock of this machine.
 	at time.Time
-	// it was answered with 2xx
+	// accepted says that it was answered with 2xx.
 	accepted bool
-	// why it is not genuine; empty if it is
+	// forgeryReason is why it is not genuine; empty if it is.
 	forgeryReason string
 }
 
@@ -140,7 +145,8 @@ func (a *auditor) checkEventOrder(h *receiver, t *observedJob) {
 }
 
 // checkDelivered checks that a receiver accepted every event of a job, or that the delivery's
-// record says why it has not.
+// record says why it has not: given up after attempts, or waiting for a receiver that never
+// accepts.
 func (a *auditor) checkDelivered(h *receiver, t *observedJob,
 	records map[string]*client.ForgeRunDelivery) {
 	accepted, attempted := map[string]bool{}, map[string]bool{}

@@ -104,9 +104,9 @@ func (s *simulator) jobs(ctx context.Context, bar *cli.Progress) (all []observed
 // errServerSilent is the error of a server that has not answered for as long as --settle.
 var errServerSilent = errors.New("nothing could be read for as long as --settle")
 
-// forEachClient calls do for every client concurrently and returns the first error. The whole has
-// no time limit, because the rate limit of a client makes many jobs slow to read. It fails when
-// resetSilence was not called for as long as --settle.
+// forEachClient calls do for every client concurrently and returns the first error, which ends the
+// others. The whole has no time limit, because the rate limit of a client makes many jobs slow to
+// read. It fails when resetSilence was not called for as long as --settle.
 func (s *simulator) forEachClient(ctx context.Context,
 	do func(context.Context, *forgeClient) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -128,7 +128,8 @@ func (s *simulator) forEachClient(ctx context.Context,
 // resetSilence records that the server has answered.
 func (s *simulator) resetSilence() { s.silenceTimer.Reset(s.flags.settleTimeout) }
 
-// jobsOf reads all jobs of a client and the reports of those that have ended.
+// jobsOf reads all jobs of a client and the reports of those that have ended. A report that cannot
+// be read is no error here; the audit reports it, unless ctx has ended.
 func (s *simulator) jobsOf(ctx context.Context, c *forgeClient, bar *cli.Progress) ([]observedJob,
 	error) {
 	var observed []observedJob
@@ -173,7 +174,8 @@ func (s *simulator) readReport(ctx context.Context, c *forgeClient, jobID string
 
 // awaitWebhooks waits until every receiver that accepts has accepted all its events, and until the
 // server plans no attempt in the near future for the receivers that never accept. It gives up after
-// --settle, or when nothing has come for maxWebhookSilence and no attempt is planned.
+// --settle, or when nothing has come for maxWebhookSilence and no attempt is planned. It returns no
+// error: events that have not come are found by the audit.
 func (s *simulator) awaitWebhooks(ctx context.Context, w *history, bar *cli.Progress) {
 	knownEvents := map[*receiver]map[string][]string{}
 	for _, h := range w.receivers {
@@ -228,7 +230,7 @@ const (
 )
 
 // pending reports whether the server plans to attempt a delivery within a time: to receivers that
-// never accept, or to the others.
+// never accept, or to the others. Deliveries that cannot be read count as planned, until ctx ends.
 func (s *simulator) pending(ctx context.Context, w *history,
 	known map[*receiver]map[string][]string, within time.Duration, never bool) bool {
 	for _, h := range w.receivers {

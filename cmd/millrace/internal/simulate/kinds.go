@@ -28,14 +28,15 @@ const (
 
 // workKind is one row of the catalogue of work kinds, with the action of its scenario.
 type workKind struct {
-	name      client.ForgeRunKind
+	name client.ForgeRunKind
+	// payloadKB is the size of the payload in KiB.
 	payloadKB int64
-	// should_fail of the definition
+	// fails is should_fail of the definition.
 	fails bool
-	// of its jobs; empty if they are refused
+	// outcome is that of its jobs; empty if they are refused.
 	outcome client.ForgeRunOutcome
 	action  action
-	// of a receiver that its client has besides the one that accepts
+	// behavior is that of a receiver that its client has besides the one that accepts.
 	behavior receiverBehavior
 }
 
@@ -101,7 +102,8 @@ type kindMix struct {
 
 // parseMix reads KIND=WEIGHT,… . A kind that ends in * stands for all kinds with that prefix, "all"
 // for every kind; the weight is 1 where it is left out. Of several entries for a kind the last
-// counts.
+// counts, so that "all,WEBHOOK_*=0" is every kind but those. A mix without any kind is a usage
+// error.
 func parseMix(text string) (*kindMix, error) {
 	weights := make([]int, len(catalogue))
 	for entry := range strings.SplitSeq(text, ",") {

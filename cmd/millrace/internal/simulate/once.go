@@ -20,9 +20,9 @@ import (
 // Result is the result of [RunKinds].
 type Result struct {
 	Jobs int
-	// from the first submission until everything was read
+	// Took is the time from the first submission until everything was read.
 	Took time.Duration
-	// webhook requests that were received
+	// Requests are the webhook requests that were received.
 	Requests   int
 	Violations []Violation
 }
@@ -63,7 +63,7 @@ func RunKinds(ctx context.Context, p cli.Process, server string, kinds []client.
 }
 
 // runOnce runs a scenario for every kind of the mix at the same time and waits until all have
-// ended.
+// ended, for settleTimeout at most. It does not draw from the mix, which has no weights here.
 func (s *simulator) runOnce(ctx context.Context) {
 	bar := s.p.NewProgress("forgerun", int64(len(s.mix.kinds)))
 	defer bar.End()

@@ -24,21 +24,23 @@ import (
 
 // forgeClient is a client of ForgeRun with a key of its own.
 type forgeClient struct {
-	// its index in simulator.clients
+	// number is its index in simulator.clients.
 	number int
-	// at the server
+	// id is its id at the server.
 	id    string
 	forge *client.ForgeRun
-	// of its jobs that name a callback
+	// callback is the receiver of its jobs that name a callback.
 	callback *receiver
-	// holds a value for each call under way
+	// callSlots holds a value for each call under way.
 	callSlots chan struct{}
 }
 
-// maxCalls is how many calls of one client may be under way.
+// maxCalls is how many calls of one client may be under way. Those beyond it wait here and hold no
+// connection.
 const maxCalls = 32
 
-// call calls do as soon as fewer than maxCalls calls of the client are under way.
+// call calls do as soon as fewer than maxCalls calls of the client are under way. It returns the
+// error of do, or the cause of the end of ctx while it waits.
 func (c *forgeClient) call(ctx context.Context, do func() error) error {
 	select {
 	case c.callSlots <- struct{}{}:
@@ -50,7 +52,9 @@ func (c *forgeClient) call(ctx context.Context, do func() error) error {
 }
 
 // planSubmission plans the nth scenario: its client, its requests and its time. All random draws
-// are made here, by one goroutine, so that a seed gives the same scenarios every time.
+// are made here, by one goroutine, so that a seed gives the same scenarios every time. The same
+// numbers are drawn for every kind, whether it needs them or not: the kinds of a mix do not shift
+// the draws of later scenarios.
 func (s *simulator) planSubmission(kind *workKind, r *rand.Rand, n int) (*submission,
 	client.ForgeRunSpec) {
 	c := s.clients[n%s.flags.clients]
@@ -103,7 +107,9 @@ func (s *simulator) runScenario(ctx context.Context, o *submission, spec client.
 	}
 }
 
-// submit sends all requests of a submission concurrently and records their answers.
+// submit sends all requests of a submission concurrently and records their answers. A refusal is
+// recorded with its code, and is no error here: the audit decides whether it is right. A request
+// without an answer is repeated under its key until there is one or ctx ends.
 func (s *simulator) submit(ctx context.Context, c *forgeClient, o *submission,
 	spec client.ForgeRunSpec) {
 	var all sync.WaitGroup
@@ -138,7 +144,8 @@ func (s *simulator) submit(ctx context.Context, c *forgeClient, o *submission,
 	all.Wait()
 }
 
-// follow does what the kind asks for until every job of the submission has ended.
+// follow does what the kind asks for until every job of the submission has ended. Its error, which
+// says why the scenario ended early, is that of ctx or of a request that the server refused.
 func (s *simulator) follow(ctx context.Context, c *forgeClient, o *submission) error {
 	for _, jobID := range o.jobs() {
 		var err error
@@ -161,7 +168,7 @@ func (s *simulator) follow(ctx context.Context, c *forgeClient, o *submission) e
 	return nil
 }
 
-// jobs are the distinct jobs that were acknowledged.
+// jobs are the distinct jobs that were acknowledged, in the order of the requests.
 func (o *submission) jobs() []string {
 	var ids []string
 	visited := map[string]bool{"": true}
@@ -174,7 +181,8 @@ func (o *submission) jobs() []string {
 	return ids
 }
 
-// cancelRunning cancels a job once it runs, or once it has ended before that was seen.
+// cancelRunning cancels a job once it runs, or once it has ended before that was seen. The cancel
+// may race with the end of the job; its answer states which of them won (FR-138).
 func (s *simulator) cancelRunning(ctx context.Context, c *forgeClient, o *submission,
 	jobID string) error {
 	_, _, err := s.await(ctx, c, jobID, time.Time{}, func(state client.ForgeRunState) bool {
@@ -201,6 +209,8 @@ func (s *simulator) cancel(ctx context.Context, c *forgeClient, o *submission,
 }
 
 // retry retries a job each time it has failed, once or until the server refuses, as its kind says.
+// A final state counts only if the job has entered it after the failure that was retried last, so
+// that no failure is retried twice.
 func (s *simulator) retry(ctx context.Context, c *forgeClient, o *submission, jobID string) error {
 	since := time.Time{}
 	for {

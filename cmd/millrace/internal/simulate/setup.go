@@ -55,7 +55,8 @@ func (s *simulator) prepare(ctx context.Context) error {
 func (s *simulator) client(number int) *forgeClient { return s.clients[number] }
 
 // newClient makes a client with its first key, and registers its webhooks: a receiver that accepts
-// and, where the behavior is another, one with that behavior.
+// and, where the behavior is another, one with that behavior. Until it returns its requests give up
+// soon; the client that it returns retries until the server answers.
 func (s *simulator) newClient(ctx context.Context, number int, behavior receiverBehavior) (
 	*forgeClient, error) {
 	id, key, err := s.firstKey(ctx)
@@ -83,7 +84,7 @@ func (s *simulator) newClient(ctx context.Context, number int, behavior receiver
 }
 
 // firstKey makes a client with its first key. When the answer with the key is lost, the key can
-// never be read again, and firstKey makes another client.
+// never be read again, and firstKey makes another client, five at most.
 func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRunIssuedKey,
 	err error) {
 	for range 5 {

@@ -22,23 +22,24 @@ import (
 // flags are the flags of the command.
 type flags struct {
 	remote cli.RemoteFlags
-	// scenarios a second, at most
+	// rate is the number of scenarios a second, at most.
 	rate float64
-	// as parseMix reads it
+	// mix is as parseMix reads it.
 	mix      string
 	duration time.Duration
-	// also of a server that does not answer
+	// settleTimeout is how long jobs and webhooks may take after the load. It also bounds the time
+	// without any answer of the server.
 	settleTimeout time.Duration
-	// besides those of kinds with a receiver of their own
+	// clients is the number of clients besides those of kinds with a receiver of their own.
 	clients int
-	// scenarios under way, but for those that wait for their time
+	// concurrency is the number of scenarios under way, but for those that wait for their time.
 	concurrency int
-	// 0 draws one
+	// seed gives the same scenarios each time; 0 draws one.
 	seed uint64
-	// address on which webhooks are received
+	// sink is the address on which webhooks are received.
 	sink   string
 	faults sinkFaults
-	// runs may be lost although the server was never away
+	// lostRuns says that runs may be lost although the server was never away.
 	lostRuns bool
 	asJSON   bool
 }
@@ -108,7 +109,8 @@ func (f *flags) register(c *cobra.Command) {
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 }
 
-// validate refuses flags out of range and decodes the mix.
+// validate refuses flags out of range and decodes the mix. Comparisons are written so that NaN,
+// which a flag can hold, is out of range as well.
 func (f *flags) validate() (*kindMix, error) {
 	fractions := []float64{f.faults.drop, f.faults.stall, f.faults.fail}
 	switch {
@@ -140,38 +142,44 @@ func (f *flags) run(p cli.Process, mix *kindMix) error {
 	return cli.RemoteError(ctx, err)
 }
 
-// simulator is one simulation.
+// simulator is one simulation. One goroutine runs its phases and draws its random numbers;
+// scenarios are goroutines of their own, which share watches, outages, times and sink under the
+// locks of these.
 type simulator struct {
 	p     cli.Process
 	flags *flags
 	mix   *kindMix
-	// of this simulation, in its idempotency keys
+	// name tells this simulation from others at the same server: its idempotency keys begin with
+	// it.
 	name string
-	// gives up after a few attempts: a wrong address is found soon
+	// setupClient gives up after a few attempts: a wrong address is found soon.
 	setupClient *client.ForgeRun
-	// retries until the server answers
+	// api retries until the server answers.
 	api *client.Client
-	// host and port of the server, for the probe
+	// address is the host and port of the server, for the probe.
 	address string
 	sink    *webhookSink
-	// by number
+	// clients are by number.
 	clients []*forgeClient
-	// of kinds with a receiver of their own
+	// kindClients are the clients of kinds with a receiver of their own. They are in clients as
+	// well.
 	kindClients map[client.ForgeRunKind]*forgeClient
 	watches     jobWatches
 	outages     outageLog
 	times       submitTimes
-	// ends the reading of forEachClient
+	// silenceTimer ends the reading of forEachClient.
 	silenceTimer *time.Timer
 
-	// by the clock of this machine, when it is planned
+	// loadEnds is when the load is planned to end, by the clock of this machine.
 	loadEnds time.Time
-	// that the load took
+	// loadTime is the time that the load took.
 	loadTime    time.Duration
 	submissions []*submission
 }
 
-// newSimulator makes a simulator whose sink listens. The caller must stop the sink.
+// newSimulator makes a simulator whose sink listens. The caller must stop the sink. Nothing is sent
+// to the server yet. The seed is drawn here if there is none. The faults of the sink have a source
+// of random numbers of their own, as they are drawn in the order in which requests come.
 func newSimulator(p cli.Process, f *flags, mix *kindMix) (*simulator, error) {
 	if f.seed == 0 {
 		f.seed = mathrand.Uint64()
@@ -210,7 +218,9 @@ func newSimulator(p cli.Process, f *flags, mix *kindMix) (*simulator, error) {
 	return s, err
 }
 
-// run goes through the phases of the simulation and prints the summary.
+// run goes through the phases of the simulation and prints the summary. After a signal it prints
+// that of the scenarios that had ended. The sink is stopped before the summary is made, so that its
+// counts agree with one another.
 func (s *simulator) run(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
@@ -247,6 +257,12 @@ func (s *simulator) run(ctx context.Context) error {
 
 // loadAndSettle starts scenarios at the rate until the time of the load is over, and waits until
 // all have ended, for settleTimeout at most.
+//
+//	waitUntil next ──▶ a slot of --concurrency ──▶ planSubmission ──▶ go runScenario
+//
+// A load that cannot keep up, because all slots are taken, falls behind its rate and catches up on
+// no more than maxLag. Scenarios that have not ended in time end with an error, which the audit
+// reports.
 func (s *simulator) loadAndSettle(ctx context.Context) {
 	running, end := context.WithTimeoutCause(ctx, s.flags.duration+s.flags.settleTimeout,
 		errors.New("it did not end within --settle"))
@@ -313,7 +329,8 @@ func (c *scenarioProgress) note() string {
 	return fmt.Sprintf("%s started, %d ended", cli.Pluralize(int64(c.started), "scenario"), c.ended)
 }
 
-// start counts a scenario that starts.
+// start counts a scenario that starts. It moves the bar by the whole milliseconds that have passed;
+// the rest of a millisecond is kept for the next call.
 func (c *scenarioProgress) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

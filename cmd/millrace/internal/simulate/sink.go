@@ -25,13 +25,13 @@ import (
 // sinkFaults are faults of receivers that accept: the shares of events, each between 0 and 1, whose
 // first request they do not accept.
 type sinkFaults struct {
-	// the connection is dropped
+	// drop is the share whose connection is dropped.
 	drop float64
-	// the request is never answered
+	// stall is the share whose request is never answered.
 	stall float64
-	// the answer is 503
+	// fail is the share that is answered 503.
 	fail float64
-	// how long receivers of behaviorSlow take to answer
+	// slow is how long receivers of behaviorSlow take to answer.
 	slow time.Duration
 }
 
@@ -40,23 +40,23 @@ type sinkFaults struct {
 type webhookSink struct {
 	now    func() time.Time
 	faults sinkFaults
-	// called for each genuine request
+	// onEvent is called for each genuine request.
 	onEvent func(client.ForgeRunWebhookEvent)
-	// ends with stop
+	// ctx ends with stop.
 	ctx   context.Context
 	close context.CancelFunc
-	// URLs of the listeners
+	// bases are the URLs of the listeners.
 	bases   map[receiverBehavior]string
 	servers []*http.Server
 	wg      sync.WaitGroup
 
 	mu     sync.Mutex
 	random *rand.Rand
-	// by path
+	// receivers are by path.
 	receivers map[string]*receiver
-	// requests to other paths
+	// unknownRequests counts requests to other paths.
 	unknownRequests int
-	// all requests
+	// requestCount counts all requests.
 	requestCount int
 }
 
@@ -102,14 +102,16 @@ func (s *webhookSink) addReceiver(path string, behavior receiverBehavior,
 	return h
 }
 
-// setRegistered records the id and the secrets that the server gave a receiver.
+// setRegistered records the id and the secrets that the server gave a receiver. Requests that came
+// before it cannot be verified; none do, as the client has no job yet.
 func (s *webhookSink) setRegistered(h *receiver, webhookID string, secrets ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.webhookID, h.secrets = webhookID, secrets
 }
 
-// ServeHTTP records a request and answers it as its receiver does.
+// ServeHTTP records a request and answers it as its receiver does. The record is written before the
+// answer: an event that the server takes for delivered is always recorded as accepted.
 func (s *webhookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	if err != nil {
@@ -159,7 +161,8 @@ func verifyRequest(secrets []string, r *http.Request, body []byte,
 }
 
 // decide returns whether a request is accepted and the handler that answers it. The caller holds
-// the lock.
+// the lock. Only behaviorNeverAccepts refuses an event more than once; all other faults hit its
+// first request, so that a retry is accepted.
 func (s *webhookSink) decide(h *receiver, n client.ForgeRunWebhookEvent) (accept bool,
 	act http.HandlerFunc) {
 	earlier := 0 // requests of this event

@@ -41,7 +41,8 @@ type Latency struct {
 	Max   time.Duration `json:"max_ns"`
 }
 
-// newLatency sorts the times in place.
+// newLatency makes the distribution of the times, which it sorts in place. Of no times all are
+// zero.
 func newLatency(what string, times []time.Duration) Latency {
 	l := Latency{What: what, Count: len(times)}
 	if len(times) == 0 {
@@ -56,9 +57,9 @@ func newLatency(what string, times []time.Duration) Latency {
 // KindCount counts the jobs of one work kind.
 type KindCount struct {
 	Submits int `json:"submits"`
-	// as expected
+	// Refused counts refusals that were expected.
 	Refused int `json:"refused"`
-	// by outcome, or by state for jobs without one
+	// Outcomes counts jobs by outcome, or by state for jobs without one.
 	Outcomes map[string]int `json:"outcomes"`
 }
 

@@ -32,9 +32,9 @@ type jobWatches struct {
 // jobWatch is the latest known state of one job. The lock of jobWatches guards it.
 type jobWatch struct {
 	state client.ForgeRunState
-	// when the job entered it, by the clock of the server
+	// at is when the job entered it, by the clock of the server.
 	at time.Time
-	// closed when a later state is recorded
+	// changed is closed when a later state is recorded.
 	changed chan struct{}
 }
 
@@ -48,7 +48,8 @@ func (w *jobWatches) get(jobID string) *jobWatch {
 	return watch
 }
 
-// record records a state and when the job entered it, unless a later state is known.
+// record records a state and when the job entered it, unless a later state is known. Webhooks of
+// several receivers and answers bring the same state: only the first wakes those that wait.
 func (w *jobWatches) record(jobID string, state client.ForgeRunState, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,16 +111,17 @@ type outageLog struct {
 	now     func() time.Time
 	mu      sync.Mutex
 	outages []outage
-	// answers 429
+	// limited counts answers 429.
 	limited int
-	// answers 503
+	// full counts answers 503.
 	full int
 }
 
 // mergeWindow is the time between two failures up to which they belong to one outage.
 const mergeWindow = 2 * time.Second
 
-// record records a failure that began at a time and was noticed now.
+// record records a failure that began at a time and was noticed now. A failure soon after the last
+// one extends its outage.
 func (o *outageLog) record(started time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -171,7 +173,8 @@ func (o *outageLog) countStatus(status int) {
 }
 
 // probe keeps a connection to the server open until ctx ends. It records an outage also while no
-// request is under way, and also one so short that no request fails.
+// request is under way, and also one so short that no request fails. A failed connection is tried
+// again after a tenth of a second.
 func (o *outageLog) probe(ctx context.Context, address string) {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	for ctx.Err() == nil {
