@@ -35,17 +35,17 @@ import (
 // flags are the flags of the command.
 type flags struct {
 	remote cli.RemoteFlags
-	// of the load in batches; 0 leaves it out
+	// jobs is the number of jobs of the load in batches; 0 leaves it out.
 	jobs int
-	// jobs of the load one by one; 0 leaves it out
+	// singles is the number of jobs of the load one by one; 0 leaves it out.
 	singles int
-	// jobs in a request of the load in batches
+	// batch is the number of jobs in a request of the load in batches.
 	batch int
-	// bytes
+	// payload is the size of a payload in bytes.
 	payload int
-	// at most; a load of fewer jobs has fewer
+	// connections is their number, at most; a load of fewer jobs has fewer.
 	connections int
-	// where the fresh server's directory is made; empty for that of the system
+	// dir is where the fresh server's directory is made; empty for that of the system.
 	dir    string
 	asJSON bool
 }
@@ -93,7 +93,9 @@ func (f *flags) register(c *cobra.Command) {
 // stopTimeout is the time that the fresh server gets to end before it is killed.
 const stopTimeout = 10 * time.Second
 
-// run measures the server that the flags name, or a fresh one, and prints the report.
+// run measures the server that the flags name, or a fresh one, and prints the report. The fresh
+// server and its directory are gone when it returns; a measured server keeps no job of the bench,
+// unless the bench ends early.
 func (f *flags) run(p cli.Process) error {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
@@ -118,8 +120,9 @@ func (f *flags) run(p cli.Process) error {
 	return f.measure(ctx, p, server.URL, durability)
 }
 
-// measure measures the server at an address. durability is the line of the report that says what
-// an acknowledged job survives there.
+// measure measures the server at an address. durability is the line of the report that says what an
+// acknowledged job survives there. An error or an interruption leaves no report: numbers of a part
+// of a load would not be comparable.
 func (f *flags) measure(ctx context.Context, p cli.Process, address, durability string) error {
 	b := &bench{flags: f, p: p, durability: durability}
 	target, err := url.Parse(address)
@@ -145,7 +148,7 @@ func (f *flags) measure(ctx context.Context, p cli.Process, address, durability 
 	}
 }
 
-// bench is one run of the command.
+// bench is one run of the command. The loads run one after the other and are appended to loads.
 type bench struct {
 	flags      *flags
 	p          cli.Process
@@ -156,7 +159,8 @@ type bench struct {
 	loads      []loadResult
 }
 
-// loadResult is what was measured of one load.
+// loadResult is what was measured of one load. Its JSON members are a promise to scripts; times are
+// in nanoseconds.
 type loadResult struct {
 	Load        string        `json:"load"` // batches or singles
 	Jobs        int           `json:"jobs"`
@@ -204,7 +208,9 @@ func (b *bench) run(ctx context.Context) error {
 	return nil
 }
 
-// measureLoad runs one load in a queue of its own until all its jobs are completed.
+// measureLoad runs one load in a queue of its own until all its jobs are completed. Connections are
+// opened before the clock starts, so that no handshake is measured. The first error of a connection
+// ends the others, and is the error of the load.
 func (b *bench) measureLoad(ctx context.Context, name string, jobs, batch int) error {
 	l := &load{b: b, queue: "bench-" + rand.Text()[:8], jobs: jobs, batch: batch,
 		bar: b.p.NewProgress(name, int64(jobs))}

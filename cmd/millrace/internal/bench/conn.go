@@ -18,7 +18,8 @@ import (
 )
 
 // conn is one keep-alive connection that sends requests which were written before. net/http would
-// cost as much processor time as the server that is measured.
+// cost as much processor time as the server that is measured. One goroutine uses it; after an error
+// it cannot be used any more, as an answer may be read in part.
 type conn struct {
 	net net.Conn
 	in  *bufio.Reader
@@ -69,7 +70,7 @@ func (c *conn) do(request []byte) (status int, body []byte, err error) {
 var errNotHTTP = errors.New("the answer is not HTTP/1.1")
 
 // readHeader reads the header of an answer to its end and returns the Content-Length, 0 where there
-// is none.
+// is none. A chunked answer is an error: the server sends none to these requests, a proxy may.
 func (c *conn) readHeader() (n int, err error) {
 	for {
 		line, err := c.in.ReadSlice('\n')

@@ -20,26 +20,26 @@ type load struct {
 	b     *bench
 	queue string
 	jobs  int
-	// jobs that one request enqueues or claims
+	// batch is the number of jobs that one request enqueues or claims.
 	batch int
 	bar   *cli.Progress
 
-	// the requests that enqueue, each for one batch
+	// enqueues are the requests that enqueue, each for one batch.
 	enqueues [][]byte
-	// the request that claims a batch
+	// next is the request that claims a batch.
 	next []byte
-	// the request that completes, up to the id of the job
+	// completeHead is the request that completes, up to the id of the job.
 	completeHead string
-	// and behind the run id
+	// completeTail is what stands behind the run id.
 	completeTail string
 
-	// enqueues that were sent
+	// enqueued counts the enqueues that were sent.
 	enqueued atomic.Int64
-	// jobs that are not completed
+	// remaining counts the jobs that are not completed.
 	remaining atomic.Int64
 
 	mu sync.Mutex
-	// of requests, by verb
+	// times are those of requests, by verb.
 	times [verbCount][]time.Duration
 }
 
@@ -66,7 +66,9 @@ func (l *load) prepare() {
 }
 
 // drive uses one connection until every job is completed, by this connection or by others: it
-// enqueues a batch as long as there are any, claims a batch, and completes each job of it.
+// enqueues a batch as long as there are any, claims a batch, and completes each job of it. A
+// connection may claim jobs that another has enqueued, and near the end it may find none: it then
+// claims again until the others have completed theirs.
 func (l *load) drive(ctx context.Context, c *conn) error {
 	var times [verbCount][]time.Duration // kept apart, so that connections do not share a lock
 	defer func() {
