@@ -1,11 +1,11 @@
-// Command bounds runs the test binary of one package within bounds of time and
-// memory. CI calls it through go test:
+// Command bounds runs the test binary of one package within bounds of time and memory. CI calls it
+// through go test:
 //
 //	go test -timeout 30m -exec "bounds -report FILE" ./...
 //
-// A package that wedges ends with the name of the test and the stacks of its
-// goroutines after two minutes, whatever -timeout says, and one that takes more
-// than 2 GiB fails. Packages that need more stand in the table below.
+// A package that wedges ends with the name of the test and the stacks of its goroutines after two
+// minutes, whatever -timeout says, and one that takes more than 2 GiB fails. Packages that need
+// more time stand in the table below.
 package main
 
 import (
@@ -24,6 +24,8 @@ import (
 	"time"
 )
 
+// defaultTime and defaultMemory are the limits of a package that is not in slow. grace is how long
+// a test binary may take to print its stacks after its limit before it is killed.
 const (
 	defaultTime   = 120 * time.Second
 	defaultMemory = 2048 // MiB
@@ -56,7 +58,8 @@ var slow = map[string]struct {
 		"elections and crashes in clusters of three servers, one after the other"},
 }
 
-// bounds are what a package may use.
+// bounds are what a package may use, as the flags give it. A time of 0 is the package's own limit;
+// an empty report writes none.
 type bounds struct {
 	time   time.Duration
 	memory int64 // MiB, of its largest process
@@ -76,7 +79,9 @@ func main() {
 	os.Exit(b.run(flag.Args()))
 }
 
-// run runs a test binary and returns the exit code for go test.
+// run runs a test binary and returns the exit code for go test: 0 within the bounds, that of the
+// binary where its tests failed, 1 where it exceeded a bound, 2 where it could not be started.
+// Memory is compared when the binary has ended; nothing limits it while it runs.
 func (b bounds) run(command []string) int {
 	name := packageDir()
 	if b.time == 0 {
@@ -112,7 +117,8 @@ func (b bounds) run(command []string) int {
 	return 0
 }
 
-// limited returns the arguments of the test binary with our limit of time.
+// limited returns the arguments of the test binary with our limit of time in the place of the one
+// that go test has passed.
 func limited(args []string, limit time.Duration) []string {
 	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool {
 		return strings.HasPrefix(a, "-test.timeout=")
@@ -121,7 +127,7 @@ func limited(args []string, limit time.Duration) []string {
 }
 
 // packageDir returns the directory of the package from the root of its module; go test runs the
-// binary there.
+// binary there. Outside of a module it is the path of the working directory.
 func packageDir() string {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -138,7 +144,8 @@ func packageDir() string {
 	}
 }
 
-// forward passes on the signals that go test sends to a test that does not end.
+// forward passes on the signals that go test sends to a test that does not end. Without it they
+// would end bounds, and the test binary would go on.
 func forward(p *os.Process) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
@@ -149,7 +156,8 @@ func forward(p *os.Process) {
 	}()
 }
 
-// memory returns the memory of the largest among a process and its finished children, in MiB.
+// memory returns the memory of the largest among a process and its finished children, in MiB; 0
+// where the system does not report it. Linux counts it in KiB, macOS in bytes.
 func memory(state *os.ProcessState) int64 {
 	usage, ok := state.SysUsage().(*syscall.Rusage)
 	if !ok {
@@ -162,7 +170,8 @@ func memory(state *os.ProcessState) int64 {
 	return usage.Maxrss * unit >> 20
 }
 
-// note appends the time and memory of a package to the report.
+// note appends the time and memory of a package to the report, in one write, as several packages
+// append to the file at a time. A report that cannot be written does not fail the package.
 func (b bounds) note(name string, state *os.ProcessState, used int64) {
 	if b.report == "" {
 		return
