@@ -3,6 +3,11 @@
 // when it starts. Envoy itself is not run; TestBehindEnvoy does that where it is installed.
 //
 // It is a module of its own, as these definitions are many.
+//
+//	page ──▶ YAML block ──▶ JSON ──▶ bootstrap.Bootstrap ──▶ ValidateAll of every message
+//
+// The blank imports register the messages that the configuration holds as Any: one of another type
+// is an error until its package is imported as well.
 package main
 
 import (
@@ -38,7 +43,8 @@ func main() {
 	fmt.Println("the configuration of Envoy is valid")
 }
 
-// checkPage checks the configuration in the YAML block of a page.
+// checkPage checks the configuration in the first YAML block of a page. A page without one is an
+// error: a block that was moved or renamed must not pass unchecked.
 func checkPage(path string) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
@@ -52,7 +58,8 @@ func checkPage(path string) error {
 	return check(block)
 }
 
-// check checks a configuration.
+// check checks a configuration. It goes through JSON because protojson refuses unknown members and
+// values of the wrong type.
 func check(text string) error {
 	var tree any
 	if err := yaml.Unmarshal([]byte(text), &tree); err != nil {
@@ -69,7 +76,9 @@ func check(text string) error {
 	return validate(&config)
 }
 
-// validate applies the rules of a message and of those that it holds as Any.
+// validate applies the rules of a message and of those that it holds as Any, at any depth. The
+// generated ValidateAll covers the message and its members, but not what is packed in an Any. It
+// returns the first error.
 func validate(m proto.Message) error {
 	if v, ok := m.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
