@@ -5,7 +5,8 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 )
 
-// Define declares Tally with settings that are still to be read.
+// Define declares Tally with settings that are still to be read. Build is called once they are, and
+// reads what s then holds; a node that does not serve Tally never calls it.
 func Define() *contract.Definition {
 	s := new(Settings)
 	return &contract.Definition{Settings: s.Group(),
@@ -27,7 +28,9 @@ func Define() *contract.Definition {
 		}}
 }
 
-// Offer is what Tally offers the process.
+// Offer is what Tally offers the process: its jobs, the API, a pool that executes the jobs, and
+// their description for the worker API. It publishes no messages, so it has no outbox, and depends
+// on nothing but the store, so it has no checks.
 func (t *Tally) Offer() *contract.Contract {
 	workers := t.RemoteWorkers()
 	return &contract.Contract{

@@ -41,7 +41,7 @@ type Tally struct {
 	engine  *engine.Engine // set by Mount
 }
 
-// New registers the metrics.
+// New registers the metrics. It starts nothing: the process calls Mount, then Run.
 func New(c Config) (*Tally, error) {
 	m, err := newMetrics(c.Registry)
 	if err != nil {
@@ -51,7 +51,8 @@ func New(c Config) (*Tally, error) {
 		ids: &uuids.Source{Now: c.Now, Random: c.Random}}, nil
 }
 
-// Contract describes Tally to the engine.
+// Contract describes Tally to the engine. Moved is called for the transitions on MovedOn alone,
+// after their commit.
 func (t *Tally) Contract() engine.Contract {
 	return engine.Contract{Name: Name, Machine: machine, History: true, Moved: t.onTransitions,
 		MovedOn: []job.Cause{job.Succeeded}}

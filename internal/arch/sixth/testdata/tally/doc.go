@@ -6,5 +6,8 @@
 //
 //	waiting ──Claimed──▶ counting ──Succeeded──▶ counted
 //	   ▲                    │
-//	   └─ Expired, Released ┘ ──ExpiredForGood──▶ lost
+//	   └─ Expired, Released ┘ ──ExpiredForGood, FailedForGood──▶ lost
+//
+// It has the files that all contracts have, each as short as it can be, and so is an example of
+// them. Package contract says what the fields mean.
 package tally

@@ -20,6 +20,9 @@ var errorTable = httpapi.ErrorTable{
 	{Status: http.StatusInternalServerError, Kinds: []job.Kind{job.Internal}},
 }
 
+// sendError answers with an error as errorTable says and counts it. It is the only writer of
+// errors: the router calls it also for those that it finds itself, such as a body that is too
+// large.
 func (t *Tally) sendError(c *httpapi.Call, err error) {
 	a := errorTable.Answer(err)
 	c.SetRetryAfter(a.RetryAfter)

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// POST /tally/v1/texts
+// submit handles POST /tally/v1/texts. The answer goes out when the text is on the disk. Each
+// request makes a text of its own, as its id is made here.
 func (t *Tally) submit(c *httpapi.Call) error {
 	text, err := c.Body()
 	if err != nil {
@@ -30,7 +31,7 @@ func (t *Tally) submit(c *httpapi.Call) error {
 	return nil
 }
 
-// GET /tally/v1/texts/{id}
+// get handles GET /tally/v1/texts/{id}.
 func (t *Tally) get(c *httpapi.Call) error {
 	j, err := t.engine.Get(c.Context(), job.ID{Contract: Name, Key: c.PathValue("id")})
 	if err != nil {

@@ -8,6 +8,7 @@ type metrics struct {
 	errors  prometheus.Counter
 }
 
+// newMetrics registers the metrics. It fails if one of the names is taken.
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		counted: prometheus.NewCounter(prometheus.CounterOpts{Name: "tally_texts_total",

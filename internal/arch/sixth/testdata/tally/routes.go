@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
+// routes are the routes of the API. Action is the name of a route in the log and in traces.
 func (t *Tally) routes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: "/tally/v1/texts", Action: "submit", ReadsBody: true,

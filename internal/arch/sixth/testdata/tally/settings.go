@@ -15,7 +15,7 @@ type Settings struct {
 	Lease   time.Duration
 }
 
-// Group declares the settings.
+// Group declares the settings. They are read into s before Build is called.
 func (s *Settings) Group() *setting.Group {
 	return &setting.Group{Name: Name, Listen: &s.Listen, Token: &s.Token,
 		Workers: setting.OptionalWorkers, Keys: []setting.Key{

@@ -6,7 +6,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// sendText writes a text with the number of its words, once they are counted.
+// sendText writes a text with the number of its words, once they are counted. The result of a job
+// is that number as JSON, so it is written as it is.
 func sendText(c *httpapi.Call, status int, j *job.Job) {
 	o := strictjson.NewObject(nil)
 	o.Text("id", j.ID.Key)

@@ -6,7 +6,9 @@ import (
 	workerapi "github.com/millrace/millrace/internal/worker/api"
 )
 
-// RemoteWorkers describes the contract to the worker API.
+// RemoteWorkers describes the contract to the worker API. As RunsLocally is true for every queue,
+// the texts are counted in the process and remote workers cannot claim them. Every failure is
+// final: another attempt would count the same words.
 func (t *Tally) RemoteWorkers() workerapi.Contract {
 	return workerapi.Contract{
 		Name:    Name,
