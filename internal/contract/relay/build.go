@@ -5,7 +5,9 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 )
 
-// Define declares Relay with settings that are still to be read.
+// Define declares Relay with settings that are still to be read. Relay uses nothing of the node but
+// the store: its jobs are executed by its own clients over HTTP, so it has no background work and
+// no part in the worker API.
 func Define() *contract.Definition {
 	s := new(Settings)
 	return &contract.Definition{Settings: s.Group(),

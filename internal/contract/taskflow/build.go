@@ -5,13 +5,14 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 )
 
-// Limits of request bodies (G-TF-32).
+// Limits of request bodies, in bytes: of one job and of a whole graph (G-TF-32).
 const (
 	bodyLimit      = 1 << 20
 	graphBodyLimit = 16 << 20
 )
 
-// Define declares TaskFlow with settings that are still to be read.
+// Define declares TaskFlow with settings that are still to be read. On a node without workers the
+// Runner is disabled: jobs of queues with a handler wait for another node.
 func Define() *contract.Definition {
 	s := new(Settings)
 	return &contract.Definition{Settings: s.Group(),
