@@ -6,8 +6,7 @@
 //
 //	page ──▶ YAML block ──▶ JSON ──▶ bootstrap.Bootstrap ──▶ ValidateAll of every message
 //
-// The blank imports register the messages that the configuration holds as Any: one of another type
-// is an error until its package is imported as well.
+// The blank imports register the messages that the configuration holds as Any.
 package main
 
 import (

@@ -97,8 +97,7 @@ func loadSettings(src config.Sources, own ...*setting.Group) (*nodeSettings, err
 	return s, err
 }
 
-// defaultSettings are those of a node for which nothing is set. Their keys are what messages about
-// misspelled names suggest.
+// defaultSettings are those of a node for which nothing is set.
 func defaultSettings() *config.Settings { return config.Default(groups(defineContracts())) }
 
 // defineContracts makes the definitions afresh: each call has settings of its own, so that two

@@ -176,7 +176,7 @@ func exportStore(ctx context.Context, p cli.Process, s *nodeSettings, part expor
 }
 
 // decodeExported decodes a line that was read, unless reading it failed. Lines of the store take
-// the type of the client as well, so that both ways of an export write the same members.
+// the type of the client as well, so that an export has the same members from either.
 func decodeExported(line []byte, readErr error) (j client.FetchBoxJob, err error) {
 	if readErr != nil {
 		return j, readErr

@@ -50,9 +50,9 @@ func (d *deps) lockDirectory() (err error) {
 }
 
 // endTermsOf ends the terms of the node that the file names, and writes the own name into it. The
-// file has two lines: the name of a node and the fingerprint of the directory that it ran on. A
-// file that is missing, or from a directory of another fingerprint, ends no terms. The new content
-// takes its place by a rename, so that a crash leaves the old file or the new one.
+// file has two lines: the name of a node and the fingerprint of the directory that it ran on. With
+// PostgreSQL a file with another fingerprint ends no terms. The new content takes its place by a
+// rename, so that a crash leaves the old file or the new one.
 func (d *deps) endTermsOf(ctx context.Context, path string) error {
 	former, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -63,8 +63,8 @@ func (d *deps) endTermsOf(ctx context.Context, path string) error {
 		return err
 	}
 	name, rest, _ := strings.Cut(string(former), "\n")
-	// A database of SQLite is in the directory: a copy has terms of its own, and nobody renews
-	// them.
+	// A database of SQLite is in the directory: a copy has terms of its own, which no process
+	// renews.
 	hasEnded := strings.TrimSpace(rest) == fingerprint || !d.settings.Store.Postgres()
 	if name != "" && hasEnded {
 		if err := d.engine.EndTerms(ctx, name); err != nil {

@@ -33,9 +33,9 @@ func main() {
 	}))
 }
 
-// run runs the command that the arguments name and returns the code to exit with. The error of a
-// command is written to standard error here and nowhere else; an error without a code of its own is
-// one of the command line, such as an unknown command.
+// run runs the command that the arguments name and returns the code to exit with. It writes the
+// error of the command to standard error, unless it is in the log. An error without a code of its
+// own is one of the command line, such as an unknown command.
 func run(p cli.Process) int {
 	root := rootCommand(p)
 	root.SetArgs(p.Args)
@@ -49,8 +49,7 @@ func run(p cli.Process) int {
 	return cli.ExitCode(err)
 }
 
-// rootCommand is `millrace` with all its subcommands. Cobra writes no error itself: run writes it,
-// in one form for all commands.
+// rootCommand is `millrace` with all its subcommands. Errors are written by run, not by cobra.
 func rootCommand(p cli.Process) *cobra.Command {
 	root := &cobra.Command{
 		Use:     "millrace",

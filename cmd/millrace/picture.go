@@ -13,8 +13,7 @@ import (
 )
 
 // ownCommand returns how the process starts one of its own subcommands: this very binary, on Linux
-// even when another has been put in its place meanwhile, as the two must speak the same. The result
-// is the beginning of a command line, to which the caller adds arguments.
+// even when another has been put in its place meanwhile, as the two must speak the same.
 func ownCommand(name string) ([]string, error) {
 	if runtime.GOOS == "linux" {
 		return []string{"/proc/self/exe", name}, nil

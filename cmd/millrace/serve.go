@@ -86,8 +86,7 @@ and metrics.`,
 	return c
 }
 
-// serveMode says which part of the work a node does; the zero value is all of it. The flags of the
-// two exclude each other.
+// serveMode says which part of the work a node does; the zero value is all of it.
 type serveMode struct{ noWorkers, workersOnly bool }
 
 // serve runs one node until ctx ends.
@@ -329,8 +328,7 @@ func registerQueueDepths(e *engine.Engine, registries *telemetry.Registries) err
 	return nil
 }
 
-// randomBytes gives 16 bytes of cryptographic quality; the source never fails. It is safe for
-// concurrent use.
+// randomBytes gives 16 bytes of cryptographic quality; the source never fails.
 func randomBytes() (r [16]byte) {
 	_, _ = rand.Read(r[:])
 	return r

@@ -38,8 +38,7 @@ func (d *deps) printGreeting(urls []string, workersOnly bool) {
 	d.log.Info("started", args...)
 }
 
-// dataFacts names where the data is stored: the directory, and the kind of the store with the file
-// of SQLite. The URL of a PostgreSQL is shown without its password.
+// dataFacts names where the data is stored. The URL of a PostgreSQL is shown without its password.
 func (d *deps) dataFacts() []server.Fact {
 	s := d.settings
 	dir, err := filepath.Abs(s.DataDir)
@@ -70,8 +69,7 @@ func (d *deps) page(workersOnly bool) *server.Page {
 	}}
 }
 
-// openAccess names what can be used without a token: contracts, the worker API and single paths
-// that a contract declares as open, such as the registration of ForgeRun's clients.
+// openAccess names what can be used without a token: contracts, the worker API and single paths.
 func (d *deps) openAccess() string {
 	s := d.settings
 	open := s.OpenContracts()

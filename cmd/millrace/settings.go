@@ -12,9 +12,8 @@ import (
 )
 
 // Commands that run on the settings of a server take them from four layers, each over the one
-// before it: defaults, the file, the environment, --set. All of them resolve the settings in the
-// same way, so that `millrace config` shows exactly what serve, migrate, export and operator
-// recover would use.
+// before it: defaults, the file, the environment, --set. They share this file, so that `millrace
+// config` shows exactly what serve, migrate, export and operator recover would use.
 
 // settingsFlags are the flags of commands that use the settings of a server.
 type settingsFlags struct {

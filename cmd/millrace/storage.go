@@ -15,11 +15,11 @@ import (
 )
 
 // FetchBox and Images keep more than jobs: objects, and messages in streams. Each of the two is
-// either in the data directory or elsewhere, as objects.url and stream.url say:
+// either in the data directory or elsewhere, as objects.url and stream.url say. What is elsewhere
+// is opened before the store, so that a wrong address leaves no data directory behind:
 //
-//	connect ──▶ openStorage(externalStorage)   before the store: a wrong address leaves no data
-//	newNode ──▶ openStorage(localStorage)      directory behind
-//	            bindStorage                    with PostgreSQL, whose nodes must share both
+//	connect ──▶ openStorage(externalStorage)
+//	newNode ──▶ openStorage(localStorage) ──▶ bindStorage, with PostgreSQL
 //
 // While a node runs, either may go away: what needs it waits or is refused (outages.go).
 

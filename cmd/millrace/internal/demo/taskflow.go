@@ -193,8 +193,8 @@ func (g *graphRun) allRuns() (n int) {
 // file returns the path of a file that the steps exchange.
 func (g *graphRun) file(name string) string { return filepath.Join(g.dir, name) }
 
-// list writes the paths of the files in graphParts lists. Paths are dealt out in turn, so that the
-// parts take about the same time.
+// list writes the paths of the files in graphParts lists. Paths are dealt out one by one, so that
+// the parts take about the same time.
 func (g *graphRun) list() error {
 	parts := make([][]manifestLine, graphParts)
 	for i, path := range g.files.order {

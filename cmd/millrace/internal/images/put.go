@@ -244,8 +244,8 @@ func isFatal(err error) bool {
 }
 
 // put uploads one picture and, with --wait, waits for its variants and saves them. The id of the
-// picture is recorded as soon as the server has acknowledged it: after a later error it is known
-// what was uploaded. A failed job is no error of put; it is recorded in the picture.
+// picture is recorded as soon as the server has acknowledged it, so that the report names it also
+// after a later error. A failed job is no error of put; it is recorded in the picture.
 func (f *flags) put(ctx context.Context, images *client.Images, picture *upload) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

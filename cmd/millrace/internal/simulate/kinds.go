@@ -28,8 +28,7 @@ const (
 
 // workKind is one row of the catalogue of work kinds, with the action of its scenario.
 type workKind struct {
-	name client.ForgeRunKind
-	// payloadKB is the size of the payload in KiB.
+	name      client.ForgeRunKind
 	payloadKB int64
 	// fails is should_fail of the definition.
 	fails bool

@@ -53,8 +53,8 @@ func (c *forgeClient) call(ctx context.Context, do func() error) error {
 
 // planSubmission plans the nth scenario: its client, its requests and its time. All random draws
 // are made here, by one goroutine, so that a seed gives the same scenarios every time. The same
-// numbers are drawn for every kind, whether it needs them or not: the kinds of a mix do not shift
-// the draws of later scenarios.
+// numbers are drawn for every kind, whether it needs them or not, so that no kind shifts the draws
+// of the scenarios after it.
 func (s *simulator) planSubmission(kind *workKind, r *rand.Rand, n int) (*submission,
 	client.ForgeRunSpec) {
 	c := s.clients[n%s.flags.clients]

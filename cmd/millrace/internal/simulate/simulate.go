@@ -149,8 +149,8 @@ type simulator struct {
 	p     cli.Process
 	flags *flags
 	mix   *kindMix
-	// name tells this simulation from others at the same server: its idempotency keys begin with
-	// it.
+	// name distinguishes this simulation from others at the same server: its idempotency keys begin
+	// with it.
 	name string
 	// setupClient gives up after a few attempts: a wrong address is found soon.
 	setupClient *client.ForgeRun
