@@ -159,8 +159,8 @@ type bench struct {
 	loads      []loadResult
 }
 
-// loadResult is what was measured of one load. Its JSON members are a promise to scripts; times are
-// in nanoseconds.
+// loadResult is what was measured of one load. Its members are those of --json; times are in
+// nanoseconds.
 type loadResult struct {
 	Load        string        `json:"load"` // batches or singles
 	Jobs        int           `json:"jobs"`

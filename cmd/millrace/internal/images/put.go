@@ -115,8 +115,8 @@ func readSizes(text string) (sizes []int, err error) {
 	return sizes, nil
 }
 
-// upload is a picture that is uploaded, and its outcome. It is also a line of --json, whose members
-// are a promise to scripts. One goroutine of putAll fills it, and the report reads it afterwards.
+// upload is a picture that is uploaded, and its outcome. It is also a line of --json. One goroutine
+// of putAll fills it, and the report reads it afterwards.
 type upload struct {
 	// Path is the path as it was given.
 	Path string `json:"path"`

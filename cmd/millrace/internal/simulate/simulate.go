@@ -300,7 +300,8 @@ func (s *simulator) loadAndSettle(ctx context.Context) {
 	count.bar.End()
 }
 
-// maxLag is how far the load may fall behind its rate and catch up afterwards.
+// maxLag is how far the load may fall behind its rate and catch up afterwards. A longer delay, such
+// as one in which all slots were taken, must not be followed by a burst.
 const maxLag = 200 * time.Millisecond
 
 // waitUntil waits until next and reports whether the load still goes on then. Both times count from

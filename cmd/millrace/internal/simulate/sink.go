@@ -60,7 +60,8 @@ type webhookSink struct {
 	requestCount int
 }
 
-// newSink makes a sink that listens on ports of the host. onEvent is called concurrently.
+// newSink makes a sink that listens on ports of the host. onEvent is called concurrently. It fails
+// if the host is no address of this machine. The caller must stop the sink.
 func newSink(host string, now func() time.Time, spoil sinkFaults, random *rand.Rand,
 	heard func(client.ForgeRunWebhookEvent)) (*webhookSink, error) {
 	s := &webhookSink{now: now, faults: spoil, onEvent: heard, random: random,

@@ -117,7 +117,9 @@ type outageLog struct {
 	full int
 }
 
-// mergeWindow is the time between two failures up to which they belong to one outage.
+// mergeWindow is the time between two failures up to which they belong to one outage. It is longer
+// than the pauses between the tries of the probe and of requests, so that a server that stays away
+// is one outage.
 const mergeWindow = 2 * time.Second
 
 // record records a failure that began at a time and was noticed now. A failure soon after the last
