@@ -18,7 +18,7 @@ import (
 // the nodes passes the messages to Deliver, oldest first:
 //
 //	transition ─► outbox ─► Deliver ─┬─► webhook.Notify   a delivery for each URL (FR-189, FR-190)
-//	                                 └─► autoRetry        FAILED → QUEUED, with AutoRetry (G-FR-06)
+//	                                 └─► autoRetry        FAILED → QUEUED, AutoRetry (G-FR-06)
 //
 // So a receiver that is slow or dead delays no job (FR-193), and a crash loses no event (FR-195).
 // After an error or a crash the same messages come again. That does no harm: Notify recognises an
