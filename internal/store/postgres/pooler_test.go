@@ -209,6 +209,26 @@ func TestServerIsFull(t *testing.T) {
 	mustInsert(t, s, "last")
 }
 
+// TestNobodyIsLetIn has a crowd ask a server that accepts no connection at all: each caller is told
+// so, and none waits until its deadline for a connection that others try to open.
+func TestNobodyIsLetIn(t *testing.T) {
+	t.Parallel()
+	server := outside.NewPostgres(t)
+	s := mustOpen(t, postgres.Config{URL: server.Database("mine"), Conns: 16})
+	server.Exec("postgres", "ALTER DATABASE mine CONNECTION LIMIT 0")
+	server.Disconnect("mine")
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() {
+			err := s.View(context.Background(), func(store.Reader) error { return nil })
+			if !job.IsKind(err, job.Unavailable) || !strings.Contains(err.Error(), "refuses") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // TestFullDiskIsAskedSeldom: a database that refuses all writes gets one a second, however many
 // callers there are, and reads go on.
 func TestFullDiskIsAskedSeldom(t *testing.T) {

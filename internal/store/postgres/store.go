@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -34,6 +35,7 @@ type Store struct {
 	connectBreaker breaker // open while the database refuses connections
 	writeBreaker   breaker // open while the database refuses writes
 
+	busy     atomic.Int64 // connections that transactions have
 	pool     sync.Mutex
 	maxConns int  // connections that the pool may have now
 	growing  bool // growPool runs again
@@ -102,6 +104,8 @@ func (s *Store) runTx(ctx context.Context, begin string, fn func(*sqlstore.Tx) e
 	if err != nil {
 		return false, err
 	}
+	s.busy.Add(1)
+	defer s.busy.Add(-1)
 	defer se.conn.Close() // returns it to the pool
 	ended := false
 	defer func() {
@@ -179,14 +183,22 @@ func (s *Store) mayUseOther(se *session, err error) bool {
 // conn returns a connection of the pool. If the server accepts no further connection, conn waits
 // for one of those that exist.
 func (s *Store) conn(ctx context.Context) (*sql.Conn, error) {
-	for {
+	for tries := 0; ; tries++ {
 		conn, err := s.db.Conn(ctx)
-		waits := isTooManyConnections(err) && s.db.Stats().OpenConnections > 0
-		if !waits {
+		if !isTooManyConnections(err) || !s.hasConnections(tries) {
 			return conn, err
 		}
 		s.shrinkPool()
 	}
+}
+
+// hasConnections reports whether one of the pool's connections may become free. Those being
+// opened count for the first tries only: the server may refuse them too, and callers that all waited
+// for each other's would wait until their deadlines.
+func (s *Store) hasConnections(tries int) bool {
+	const maxTries = 3
+	stats := s.db.Stats()
+	return s.busy.Load() > 0 || stats.Idle > 0 || (tries < maxTries && stats.OpenConnections > 0)
 }
 
 // Writers returns the number of connections.
