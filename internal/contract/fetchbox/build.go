@@ -8,6 +8,9 @@ import (
 
 // Define declares FetchBox with settings that are still to be read. The process calls Streams and
 // Build after it has read them, so both see the values of the configuration.
+//
+// Its downloads do not leave through Node.Client but through egress clients of its own, made from
+// Node.Egress: a direct one, and one for each proxy of its pools.
 func Define() *contract.Definition {
 	s := new(Settings)
 	return &contract.Definition{Settings: s.Group(handler.Options()), UsesObjects: true,

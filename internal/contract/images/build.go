@@ -17,7 +17,8 @@ import (
 // PictureCommand is the subcommand of the process that processes one picture: picture.Child.
 const PictureCommand = "picture"
 
-// builder makes the contract in two steps: what is elsewhere is connected before the rest.
+// builder makes the contract in two steps: what is elsewhere is connected before the rest, so that
+// a wrong setting ends the start before anything is made in the data directory.
 type builder struct {
 	Settings
 	queue message.Queue // SQS; nil is a stream
