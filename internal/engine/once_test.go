@@ -229,3 +229,46 @@ func TestSubmitOnceMeetsAnother(t *testing.T) {
 		})
 	}
 }
+
+// Of a crowd that makes a record under one key one makes it, the same requests find it, and others
+// are refused, until the key is forgotten.
+func TestOnceRecord(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(made())}
+		request := func(node *engine.Engine, digest, id string) (outcome string) {
+			o := engine.OnceRecord{Kind: "once", Key: "k", Owner: "o", Digest: digest,
+				Window: time.Minute}
+			err := node.ChangeRecords(w.ctx, "lock", func(r engine.RecordWriter) error {
+				earlier, err := o.Find(r)
+				if outcome = "found " + earlier; err != nil || earlier != "" {
+					return err
+				}
+				outcome = "made " + id
+				return o.Store(r, id)
+			})
+			switch {
+			case errors.Is(err, engine.ErrKeyReused) && job.IsKind(err, job.Conflict):
+				return "reused"
+			case err != nil:
+				return err.Error()
+			}
+			return outcome
+		}
+		if got := request(w.Engine, "a", "first"); got != "made first" {
+			t.Error(got)
+		}
+		w.Advance(time.Minute)
+		outcomes := map[string]int{}
+		for _, got := range testkit.RunConcurrently(20, func(i int) string {
+			return request(nodes[i%2], "b", "second")
+		}) {
+			outcomes[got]++
+		}
+		if outcomes["made second"] != 1 || outcomes["found second"] != 19 {
+			t.Errorf("the outcomes are %v", outcomes)
+		}
+		if got := request(nodes[1], "a", "third"); got != "reused" {
+			t.Error(got)
+		}
+	})
+}
