@@ -58,9 +58,8 @@ func newKey(r *job.Record, b *keyBody) Key {
 // time with a fresh grant.
 type grant struct {
 	issued        Issued
-	replacedKeyID string             // the key that is revoked, if any
-	reason        string             // of that revocation
-	once          *engine.OnceRecord // nil without an idempotency key
+	replacedKeyID string // the key that is revoked, if any
+	reason        string // of that revocation
 }
 
 // CreateKey makes a client's first key, which needs no key (by is nil); or it replaces the caller's
@@ -69,29 +68,23 @@ type grant struct {
 // FR-045, G-FR-57).
 //
 // A repeated idempotencyKey makes no second key within 24 hours: it returns the key that the first
-// request made. With a different rotate it is engine.ErrKeyReused.
+// request made. With a different rotate it is ErrKeyReused.
 //
 // Errors: NotFound if the client does not exist, ErrForbidden if by is another client, *Denied. The
 // answer shows the secret of a new key once; nothing can show it again.
 func (a *Accounts) CreateKey(ctx context.Context, clientID string, by *Identity, rotate bool,
 	idempotencyKey string) (Issued, error) {
-	hashedKey, digest := "", ""
+	request := idempotentRequest{rotate: rotate}
 	if idempotencyKey != "" {
-		hashedKey = a.hashIdempotencyKey(idempotencyKey)
-	}
-	if rotate {
-		digest = "rotate"
+		request.hashedKey = a.hashIdempotencyKey(idempotencyKey)
 	}
 	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody,
 		g *grant) error {
-		if hashedKey != "" {
-			g.once = a.once(id, id+"/"+hashedKey, digest)
-		}
 		if by == nil {
 			if c.HadKey || rotate {
 				return &Denied{Reason: Missing, ClientID: id}
 			}
-			return a.issue(w, id, c, g)
+			return a.issue(w, id, c, g, request)
 		}
 		if by.ClientID != id {
 			return ErrForbidden
@@ -100,7 +93,7 @@ func (a *Accounts) CreateKey(ctx context.Context, clientID string, by *Identity,
 		if err != nil {
 			return err
 		}
-		if replayed, err := a.findIssued(w, g); replayed || err != nil {
+		if replayed, err := a.findIssued(w, id, request, g); replayed || err != nil {
 			return err
 		}
 		if !rotate {
@@ -108,21 +101,32 @@ func (a *Accounts) CreateKey(ctx context.Context, clientID string, by *Identity,
 			return nil
 		}
 		g.replacedKeyID, g.reason = c.ActiveKeyID, rotated
-		return a.issue(w, id, c, g)
+		return a.issue(w, id, c, g, request)
 	})
+}
+
+// idempotentRequest identifies a request with an Idempotency-Key; hashedKey is empty without one.
+type idempotentRequest struct {
+	hashedKey string
+	rotate    bool
 }
 
 // findIssued reports whether an earlier request with the same Idempotency-Key made a key, and sets
 // that key as g's.
-func (a *Accounts) findIssued(w engine.RecordWriter, g *grant) (bool, error) {
-	if g.once == nil {
+func (a *Accounts) findIssued(w engine.RecordWriter, clientID string, request idempotentRequest,
+	g *grant) (bool, error) {
+	if request.hashedKey == "" {
 		return false, nil
 	}
-	id, err := g.once.Find(w)
-	if err != nil || id == "" {
+	_, earlier, err := readRecord[idempotencyBody](w, idempotencyKind,
+		clientID+"/"+request.hashedKey)
+	if err != nil || earlier == nil {
 		return false, err
 	}
-	record, body, err := readRecord[keyBody](w, keyKind, id)
+	if earlier.Rotate != request.rotate {
+		return false, conflict("the idempotency key was used for another request", ErrKeyReused)
+	}
+	record, body, err := readRecord[keyBody](w, keyKind, earlier.ID)
 	if err != nil || record == nil {
 		return false, err
 	}
@@ -164,11 +168,11 @@ func (a *Accounts) RenewKey(ctx context.Context, clientID, bearer string) (Issue
 			return ErrForbidden
 		}
 		if c.ActiveKeyID != presented.key.ID {
-			return conflict("the key was replaced or revoked in the meantime; there is nothing " +
-				"to renew")
+			return conflict("the key was replaced or revoked in the meantime; there is nothing "+
+				"to renew", nil)
 		}
 		g.replacedKeyID, g.reason = c.ActiveKeyID, renewed
-		return a.issue(w, id, c, g)
+		return a.issue(w, id, c, g, idempotentRequest{})
 	})
 }
 
@@ -178,7 +182,7 @@ func (a *Accounts) Recover(ctx context.Context, clientID string) (Issued, error)
 	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody,
 		g *grant) error {
 		g.replacedKeyID, g.reason = c.ActiveKeyID, recovered
-		return a.issue(w, id, c, g)
+		return a.issue(w, id, c, g, idempotentRequest{})
 	})
 }
 
@@ -234,8 +238,8 @@ func (a *Accounts) keyExists(ctx context.Context, keyID string) bool {
 // issue makes a key, which becomes the active key of the client, and revokes the replaced one. It
 // writes the new key, the old one, the client and, with an Idempotency-Key, the record of the
 // request in the caller's transaction: all of them or none.
-func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody,
-	g *grant) error {
+func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody, g *grant,
+	request idempotentRequest) error {
 	if g.replacedKeyID != "" {
 		if err := a.markRevoked(w, g.replacedKeyID, g.reason); err != nil {
 			return err
@@ -263,10 +267,16 @@ func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody,
 	}
 	c.HadKey, c.ActiveKeyID = true, record.Key
 	err = putRecord(w, job.Record{Kind: clientKind, Key: clientID}, c)
-	if err != nil || g.once == nil {
+	if err != nil || request.hashedKey == "" {
 		return err
 	}
-	return g.once.Store(w, record.Key)
+	idempotencyRecord := job.Record{
+		Kind:      idempotencyKind,
+		Key:       clientID + "/" + request.hashedKey,
+		Owner:     clientID,
+		ExpiresAt: w.Now().Add(idempotencyTTL),
+	}
+	return putRecord(w, idempotencyRecord, idempotencyBody{ID: record.Key, Rotate: request.rotate})
 }
 
 // markRevoked revokes a key. Its record is kept for RevokedRetention (FR-055).

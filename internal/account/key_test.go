@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/account"
-	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -273,7 +272,7 @@ func TestKeyIdempotency(t *testing.T) {
 				w.Errorf("got %+v, want the metadata of %+v", again, next.Key)
 			}
 			_, err = w.CreateKey(w.Context(), i.Key.ClientID, w.identity(next), false, "once")
-			if w.wantKind(err, job.Conflict); !errors.Is(err, engine.ErrKeyReused) {
+			if w.wantKind(err, job.Conflict); !errors.Is(err, account.ErrKeyReused) {
 				w.Errorf("got %v", err)
 			}
 			w.clock.Advance(day)

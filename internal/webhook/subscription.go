@@ -30,6 +30,9 @@ type Subscription struct {
 // ErrForbidden reports that a subscription belongs to another client (FR-034).
 var ErrForbidden = errors.New("webhook: it belongs to another client")
 
+// ErrKeyReused reports that the idempotency key came with a different request before.
+var ErrKeyReused = errors.New("webhook: the idempotency key was used for another request")
+
 // The kinds of records.
 const (
 	subscriptionRecord   = "webhook"
@@ -127,7 +130,7 @@ func findSubscription(r engine.RecordReader, owner, id string) (*job.Record, *re
 // idempotency key returns the subscription that the first one made, without the secret (G-FR-58).
 //
 // Errors: Invalid for a wrong URL or wrong events; Conflict if the client has subscribed the URL to
-// the same events (FR-187) or has too many subscriptions, or that wraps engine.ErrKeyReused.
+// the same events (FR-187) or has too many subscriptions; ErrKeyReused.
 func (w *Webhooks) Register(ctx context.Context, owner, url string, events []string,
 	idempotencyKey string) (h Subscription, plain string, err error) {
 	if events, err = validateSubscription(url, events); err != nil {
@@ -135,23 +138,24 @@ func (w *Webhooks) Register(ctx context.Context, owner, url string, events []str
 	}
 	err = w.engine.ChangeRecords(ctx, "webhooks:"+owner, func(to engine.RecordWriter) (err error) {
 		h, plain = Subscription{}, ""
-		once := onceRegistered(owner, url, events, idempotencyKey)
-		previous, err := findRegistered(to, owner, once)
-		if err != nil {
-			return err
-		}
-		if previous != nil {
-			h = *previous
-			return nil
+		if idempotencyKey != "" {
+			previous, err := findByIdempotencyKey(to, owner, url, events, idempotencyKey)
+			if err != nil {
+				return err
+			}
+			if previous != nil {
+				h = *previous
+				return nil
+			}
 		}
 		if err := ensureNotDuplicate(to, owner, url, events); err != nil {
 			return err
 		}
 		h, plain, err = w.register(to, owner, url, events)
-		if err != nil || once == nil {
+		if err != nil || idempotencyKey == "" {
 			return err
 		}
-		return once.Store(to, h.ID)
+		return putIdempotencyRecord(to, h, idempotencyKey)
 	})
 	if err != nil {
 		return Subscription{}, "", err
@@ -224,6 +228,12 @@ func ensureNotDuplicate(r engine.RecordReader, owner, url string, events []strin
 	return nil
 }
 
+// idempotencyRecord remembers which request came with an idempotency key and what it made.
+type idempotencyRecord struct {
+	SubscriptionID string `json:"hook"`
+	RequestDigest  string `json:"request"`
+}
+
 // digest returns a SHA-256 over texts with their lengths, so that no two lists of texts have the
 // same one by their concatenation.
 func digest(parts ...string) string {
@@ -234,33 +244,27 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// onceRegistered identifies a registration by its idempotency key; nil without a key. Two
-// registrations are the same by their URL and the set of their events, in any order.
-func onceRegistered(owner, url string, events []string, key string) *engine.OnceRecord {
-	if key == "" {
-		return nil
-	}
-	return &engine.OnceRecord{
-		Kind:   idempotencyKeyRecord,
-		Key:    digest(owner, key),
-		Owner:  owner,
-		Digest: digest(append([]string{url}, sortedCopy(events)...)...),
-		Window: idempotencyTTL,
-	}
+// requestDigest identifies a registration by its URL and the set of its events, in any order.
+func requestDigest(url string, events []string) string {
+	return digest(append([]string{url}, sortedCopy(events)...)...)
 }
 
-// findRegistered returns the subscription that the same registration has made before, or nil if
-// there was none or it has been deleted.
-func findRegistered(r engine.RecordReader, owner string, once *engine.OnceRecord) (*Subscription,
-	error) {
-	if once == nil {
-		return nil, nil
-	}
-	id, err := once.Find(r)
-	if err != nil || id == "" {
+// findByIdempotencyKey returns the subscription that an idempotency key has made, or nil if there
+// was none or it has been deleted.
+func findByIdempotencyKey(r engine.RecordReader, owner, url string, events []string,
+	key string) (*Subscription, error) {
+	rec, err := r.Record(idempotencyKeyRecord, digest(owner, key))
+	if err != nil || rec == nil {
 		return nil, err
 	}
-	existing, s, err := findSubscription(r, owner, id)
+	var k idempotencyRecord
+	if err := json.Unmarshal(rec.Body, &k); err != nil {
+		return nil, fmt.Errorf("webhook: record of a key: %w", err)
+	}
+	if k.RequestDigest != requestDigest(url, events) {
+		return nil, ErrKeyReused
+	}
+	existing, s, err := findSubscription(r, owner, k.SubscriptionID)
 	if job.IsKind(err, job.NotFound) {
 		return nil, nil
 	}
@@ -269,6 +273,25 @@ func findRegistered(r engine.RecordReader, owner string, once *engine.OnceRecord
 	}
 	h := s.subscription(existing)
 	return &h, nil
+}
+
+// putIdempotencyRecord remembers under a client's key which subscription a registration made. The
+// record expires by itself after idempotencyTTL (G-FR-24).
+func putIdempotencyRecord(to engine.RecordWriter, h Subscription, key string) error {
+	body, err := json.Marshal(idempotencyRecord{
+		SubscriptionID: h.ID,
+		RequestDigest:  requestDigest(h.URL, h.Events),
+	})
+	if err != nil {
+		return err
+	}
+	return to.UpsertRecords(job.Record{
+		Kind:      idempotencyKeyRecord,
+		Key:       digest(h.Owner, key),
+		Owner:     h.Owner,
+		Body:      body,
+		ExpiresAt: to.Now().Add(idempotencyTTL),
+	})
 }
 
 // Subscription returns a subscription of a client. Errors: NotFound; ErrForbidden if it belongs to
