@@ -54,7 +54,7 @@
 // Publish delivers messages oldest first and deletes them when their delivery has returned: at
 // least once, and in order per job. The order needs one publisher at a time, so the nodes elect
 // a leader for a term of a few seconds; its term is checked by the store's clock in the very
-// transaction that reads the batch. AsLeader offers the same election to other work.
+// transaction that reads the batch. Elect offers the same election to others.
 //
 // # Limits
 //

@@ -44,7 +44,9 @@ func (e *Engine) publisher(contracts []string) *outboxPublisher {
 	return found.(*outboxPublisher)
 }
 
-func (o *outboxPublisher) role() string { return "publish " + strings.Join(o.contracts, " ") }
+func (o *outboxPublisher) electionName() string {
+	return "publish " + strings.Join(o.contracts, " ")
+}
 
 // signalPublishers signals the publishers of a contract that there are messages.
 func (e *Engine) signalPublishers(contract string) {
@@ -100,7 +102,7 @@ func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher,
 			if err != nil || len(waiting) == 0 {
 				return err
 			}
-			elected, err := u.elect(o.role(), publishTerm)
+			elected, err := u.tx.Elect(o.electionName(), e.node, u.now.Add(publishTerm))
 			if err != nil || !elected {
 				return err
 			}
@@ -148,7 +150,26 @@ func (e *Engine) ReleaseLeadership(ctx context.Context, contracts ...string) err
 	o := e.publisher(contracts)
 	o.leaderUntil.Store(0)
 	return e.update(ctx, func(u *unit) error {
-		_, err := u.elect(o.role(), 0)
+		_, err := u.tx.Elect(o.electionName(), e.node, u.now)
 		return err
 	})
+}
+
+// Elect makes this node the leader of an election for a term, and reports whether it is: not while
+// the term of another node has not ended.
+func (e *Engine) Elect(ctx context.Context, election string, term time.Duration) (
+	elected bool, err error) {
+	err = e.update(ctx, func(u *unit) error {
+		elected, err = u.tx.Elect(election, e.node, u.now.Add(term))
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	return elected, nil
+}
+
+// EndTerms ends the terms of a node that has stopped, so that others need not wait for their ends.
+func (e *Engine) EndTerms(ctx context.Context, former string) error {
+	return e.update(ctx, func(u *unit) error { return u.tx.EndTerms(former) })
 }

@@ -20,10 +20,12 @@ import (
 // is proposed twice is claimed once.
 const (
 	sweepInterval = 30 * time.Second
-	sweepTerm     = sweepInterval * 9 / 10 // any node may be elected for the next sweep
 	sweepMinAge   = time.Minute
 	sweepPageSize = 500 // jobs of each state in one sweep; the next continues after them
 )
+
+// sweepElection names the election of the node that sweeps.
+const sweepElection = "images.sweep"
 
 // runSweeps sweeps every sweepInterval until ctx ends.
 func (m *Images) runSweeps(ctx context.Context) {
@@ -56,9 +58,11 @@ func newSweeper(m *Images) *sweeper {
 // term of the election is a little shorter than the interval, so that it has ended when the next
 // round begins, on any node. An error of one part does not keep the other from running.
 func (s *sweeper) sweep(ctx context.Context) error {
-	return s.engine.AsLeader(ctx, "images.sweep", sweepTerm, func(ctx context.Context) error {
-		return errors.Join(s.resendLost(ctx), s.removeOrphans(ctx))
-	})
+	elected, err := s.engine.Elect(ctx, sweepElection, sweepInterval*9/10)
+	if err != nil || !elected {
+		return err
+	}
+	return errors.Join(s.resendLost(ctx), s.removeOrphans(ctx))
 }
 
 // resendLost sends the messages of jobs again that have been ready for sweepMinAge. A job whose
