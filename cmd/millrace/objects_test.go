@@ -67,13 +67,18 @@ func TestObjectsMovedAway(t *testing.T) {
 	wantObjectsReady(t, s, http.StatusOK, " ok")
 }
 
-// wantObjectsReady checks what readiness says of the objects of FetchBox and Images.
+// wantObjectsReady waits until readiness says so of the objects of FetchBox and Images. A server
+// that has just started is not ready before its workers claim.
 func wantObjectsReady(t *testing.T, s *launchedServer, status int, text string) {
 	t.Helper()
 	ready := requestCheck{method: "GET", path: "/health/ready"}
-	got, body := ready.send(t, s.url)
-	if got != status || !strings.Contains(body, "fetchbox storage"+text) ||
-		!strings.Contains(body, "images objects"+text) {
+	var got int
+	var body string
+	pollUntil(func(string, ...any) {
 		t.Errorf("/health/ready: got %d %s, want %d %q", got, body, status, text)
-	}
+	}, "readiness", func() bool {
+		got, body = ready.send(t, s.url)
+		return got == status && strings.Contains(body, "fetchbox storage"+text) &&
+			strings.Contains(body, "images objects"+text)
+	})
 }

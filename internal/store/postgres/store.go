@@ -192,9 +192,9 @@ func (s *Store) conn(ctx context.Context) (*sql.Conn, error) {
 	}
 }
 
-// hasConnections reports whether one of the pool's connections may become free. Those being
-// opened count for the first tries only: the server may refuse them too, and callers that all waited
-// for each other's would wait until their deadlines.
+// hasConnections reports whether one of the pool's connections may become free. Those being opened
+// count for the first tries only: the server may refuse them too, and callers that all waited for
+// each other's would wait until their deadlines.
 func (s *Store) hasConnections(tries int) bool {
 	const maxTries = 3
 	stats := s.db.Stats()
