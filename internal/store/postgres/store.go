@@ -35,7 +35,8 @@ type Store struct {
 	connectBreaker breaker // open while the database refuses connections
 	writeBreaker   breaker // open while the database refuses writes
 
-	busy     atomic.Int64 // connections that transactions have
+	busy atomic.Int64 // connections that transactions use
+
 	pool     sync.Mutex
 	maxConns int  // connections that the pool may have now
 	growing  bool // growPool runs again
@@ -196,9 +197,10 @@ func (s *Store) conn(ctx context.Context) (*sql.Conn, error) {
 // count for the first tries only: the server may refuse them too, and callers that all waited for
 // each other's would wait until their deadlines.
 func (s *Store) hasConnections(tries int) bool {
-	const maxTries = 3
+	const maxOpening = 3
 	stats := s.db.Stats()
-	return s.busy.Load() > 0 || stats.Idle > 0 || (tries < maxTries && stats.OpenConnections > 0)
+	mayOpen := tries < maxOpening && stats.OpenConnections > 0
+	return s.busy.Load() > 0 || stats.Idle > 0 || mayOpen
 }
 
 // Writers returns the number of connections.
