@@ -60,6 +60,8 @@ const (
 	phaseWork    = "work"       // claim + run a no-op + finish, acknowledged
 	phaseTotal   = "end-to-end" // all parts one after another
 	phaseRequest = "request"    // one HTTP round trip
+
+	startedFromIntended = "started, from intended" // from when a job was meant to be sent
 )
 
 // totalPhase adds the phases of one run up to its end-to-end phase.
@@ -132,8 +134,13 @@ var cases = []Case{
 		Setup: setupMillraceHTTP("batches"),
 	},
 	{
+		Name:    "millrace-http-whole",
+		Summary: "the same, completed in batches of 100 too",
+		Setup:   setupMillraceHTTP("whole"),
+	},
+	{
 		Name:    "millrace-http-single",
-		Summary: "the same with single jobs on 64 connections",
+		Summary: "the same with single jobs on 64 connections, completed one by one",
 		Divide:  2,
 		Setup:   setupMillraceHTTP("singles"),
 	},
@@ -141,6 +148,88 @@ var cases = []Case{
 		Name:    "millrace-backlog",
 		Summary: "Millrace's binary on SQLite with n jobs queued: start, cost of a claim, memory",
 		Setup:   setupBacklog,
+	},
+	{
+		Name:    "queue-floor",
+		Summary: "empty net/http answers, 64 connections: one for a put, two for a take and an end",
+		Setup:   setupQueueFloor,
+	},
+	{
+		Name:    "queue-millrace",
+		Summary: "Millrace's binary over HTTP on SQLite: Relay, put, take and end one by one",
+		Setup:   setupQueueMillrace(false, 1, false),
+	},
+	{
+		Name:    "queue-millrace-postgres",
+		Summary: "the same on PostgreSQL",
+		Setup:   setupQueueMillrace(true, 1, false),
+	},
+	{
+		Name:    "queue-millrace-batches",
+		Summary: "Relay on SQLite: put and taken in batches of 100, ended one by one",
+		Setup:   setupQueueMillrace(false, 100, false),
+	},
+	{
+		Name:    "queue-millrace-batches-postgres",
+		Summary: "the same on PostgreSQL",
+		Setup:   setupQueueMillrace(true, 100, false),
+	},
+	{
+		Name:    "queue-millrace-whole",
+		Summary: "Relay on SQLite: put, taken and ended in batches of 100",
+		Setup:   setupQueueMillrace(false, 100, true),
+	},
+	{
+		Name:    "queue-millrace-whole-postgres",
+		Summary: "the same on PostgreSQL",
+		Setup:   setupQueueMillrace(true, 100, true),
+	},
+	{
+		Name:    "queue-beanstalkd",
+		Summary: "beanstalkd with an fsync of each write: put, reserve, delete",
+		Setup:   setupBeanstalkd,
+	},
+	{
+		Name: "queue-rabbitmq",
+		Summary: "RabbitMQ: durable queue, persistent messages, publisher confirms, " +
+			"acknowledged one by one",
+		Setup: setupRabbitMQ,
+	},
+	{
+		Name:    "queue-nats",
+		Summary: "NATS JetStream that syncs always: work-queue stream, explicit acks, both answered",
+		Setup:   setupNATS,
+	},
+	{
+		Name:    "queue-faktory",
+		Summary: "Faktory on its own Redis: PUSH, FETCH, ACK",
+		Setup:   setupFaktory,
+	},
+	{
+		Name:    "queue-bullmq",
+		Summary: "BullMQ in Node.js on Redis with appendfsync always: add, a worker of 64",
+		Setup:   setupNode("bullmq"),
+	},
+	{
+		Name:    "queue-pg-boss",
+		Summary: "pg-boss in Node.js on PostgreSQL: send, fetch and complete, 64 at a time",
+		Setup:   setupNode("pg-boss"),
+	},
+	{
+		Name:    "queue-graphile-worker",
+		Summary: "Graphile Worker in Node.js on PostgreSQL: addJob, a runner of 64",
+		Setup:   setupNode("graphile-worker"),
+	},
+	{
+		Name: "relay-start",
+		Summary: "Relay on SQLite, 1,000 jobs a second, long polls on 64 connections: from the " +
+			"intended submit to the start",
+		Setup: setupRelayStart(false),
+	},
+	{
+		Name:    "relay-start-postgres",
+		Summary: "the same on PostgreSQL",
+		Setup:   setupRelayStart(true),
 	},
 	{
 		Name: "forgerun-submit",

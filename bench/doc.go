@@ -10,6 +10,6 @@
 // round by round.
 //
 // The program talks to 127.0.0.1 only, creates its own database and its own
-// Redis processes, and removes both when it ends. Every load is bounded in count
+// processes of peers, and removes both when it ends. Every load is bounded in count
 // and in time.
 package main

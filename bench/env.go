@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -20,13 +21,15 @@ type Env struct {
 	Name    string // random name of this bench, used in every name it creates
 	Dir     string // folder of this bench, removed by Close
 	Clients int    // goroutines or connections of a case that works with single jobs
+	Rate    int    // jobs a second of a case with a steady rate, 0 for its own
+	Server  string // DSN of a PostgreSQL server, "" for that of the environment
 	Tuning  Tuning
 	Log     io.Writer
 
-	mu                sync.Mutex
-	databases         map[string]*database
-	children          []*Child
-	redisDescriptions []string // what the Redis servers said about themselves
+	mu                 sync.Mutex
+	databases          map[string]*database
+	children           []*Child
+	serverDescriptions []string // of the servers that cases found or started
 }
 
 // Tuning holds the peers' knobs. The defaults are the best that were found on a
@@ -63,6 +66,9 @@ func newEnv(dir string, clients int, tune Tuning, log io.Writer) (*Env, error) {
 	}, nil
 }
 
+// rateOr is the rate that was asked for, or a case's own.
+func (e *Env) rateOr(own int) int { return cmp.Or(e.Rate, own) }
+
 // Folder makes a folder for one case.
 func (e *Env) Folder(name string) (string, error) {
 	path := filepath.Join(e.Dir, name)
@@ -78,7 +84,7 @@ func (e *Env) Postgres(ctx context.Context, name string) (*Postgres, error) {
 	d := e.databases[name]
 	if d == nil {
 		d = &database{}
-		d.pg, d.err = createPostgres(ctx, "millrace_bench_"+e.Name+"_"+name)
+		d.pg, d.err = createPostgres(ctx, e.Server, "millrace_bench_"+e.Name+"_"+name)
 		e.databases[name] = d
 	}
 	return d.pg, d.err
@@ -95,7 +101,7 @@ func (e *Env) Servers() []string {
 			break // one server, the same for all
 		}
 	}
-	return append(descriptions, e.redisDescriptions...)
+	return append(descriptions, e.serverDescriptions...)
 }
 
 func (e *Env) addChild(c *Child) {
@@ -104,10 +110,10 @@ func (e *Env) addChild(c *Child) {
 	e.children = append(e.children, c)
 }
 
-func (e *Env) addRedis(line string) {
+func (e *Env) addServer(line string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.redisDescriptions = append(e.redisDescriptions, line)
+	e.serverDescriptions = append(e.serverDescriptions, line)
 }
 
 // Close drops the databases, stops the processes and removes the folder.

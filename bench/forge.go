@@ -19,6 +19,7 @@ type forgeRunner struct {
 	clients     int
 	serverFlags []string // of the server
 	load        forgeLoad
+	rate        int // jobs a second of a steady load, 0 for its own
 	durability  string
 }
 
@@ -42,7 +43,7 @@ func setupForge(load forgeLoad, flags ...string) func(context.Context, *Env) (Ru
 		}
 		binary, err := buildMillrace(ctx, dir)
 		return &forgeRunner{binary: binary, dir: dir, clients: env.Clients,
-			serverFlags: slices.Concat(flags, forgeLimits), load: load}, err
+			serverFlags: slices.Concat(flags, forgeLimits), load: load, rate: env.Rate}, err
 	}
 }
 
@@ -88,13 +89,14 @@ func (f *forgeRunner) serve(ctx context.Context) (*forgeServer, error) {
 	}
 	defer log.Close() // the process has its own
 	s, err := serveMillrace(ctx, f.binary, data, log, f.serverFlags...)
-	return &forgeServer{millraceServer: s}, err
+	return &forgeServer{millraceServer: s, rate: f.rate}, err
 }
 
 // forgeServer is a server with a client that has a key.
 type forgeServer struct {
 	*millraceServer
-	key string
+	key  string
+	rate int
 }
 
 // request makes one; no body is a GET.

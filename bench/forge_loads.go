@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -30,7 +31,7 @@ func forgeSubmitPaced(ctx context.Context, s *forgeServer, conns, n int) ([]Phas
 		return nil, err
 	}
 	defer closeAll()
-	_, phases, err := s.submitSteadily(ctx, open, n, forgeSubmitRate)
+	_, phases, err := s.submitSteadily(ctx, open, n, cmp.Or(s.rate, forgeSubmitRate))
 	return phases, err
 }
 
@@ -52,14 +53,14 @@ func (s *forgeServer) submitSteadily(ctx context.Context, conns []*rawConn, n,
 
 // forgeStart hands jobs in at a steady rate to idle workers. The phases after the
 // submit tell how long it took until a job ran: from its first event to the one of
-// its start, and from the sending of the request.
+// its start, from the sending of the request, and from when that was meant to be sent.
 func forgeStart(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, error) {
 	open, closeAll, err := dialMany(ctx, s.addr, conns)
 	if err != nil {
 		return nil, err
 	}
 	defer closeAll()
-	jobs, phases, err := s.submitSteadily(ctx, open, n, forgeStartRate)
+	jobs, phases, err := s.submitSteadily(ctx, open, n, cmp.Or(s.rate, forgeStartRate))
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +82,10 @@ func forgeStart(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, err
 		}},
 		{"started, from sending", "job_started", func(i int) (time.Time, error) {
 			return jobs[i].sent, nil
+		}},
+		{startedFromIntended, "job_started", func(i int) (time.Time, error) {
+			late := phases[0].Latency[i] - phases[1].Latency[i]
+			return jobs[i].sent.Add(-late), nil
 		}},
 	} {
 		delay, err := delaysSince(reports, from.event, from.since)

@@ -23,7 +23,8 @@ func main() {
 type settings struct {
 	jobs, warmup, rounds, clients int
 	timeout, maxTime              time.Duration
-	ref, json, dir                string
+	ref, json, dir, latency       string
+	rate                          int
 	list                          bool
 	tune                          Tuning
 	chosen                        []Case
@@ -35,7 +36,10 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	f.SetOutput(stderr)
 	f.Usage = func() {
 		fmt.Fprintln(stderr,
-			"usage: go run . [flags] [case ...]   (flags before cases; no case means all)")
+			"usage: go run . [flags] [case ...]   (flags before cases; no case means all)\n"+
+				"       go run . counts [flags]       (what a job costs each database)\n"+
+				"       go run . curves [flags]       (how figures grow, as pictures)\n"+
+				"       go run . ageing [flags]       (PostgreSQL beside a long transaction)")
 		f.PrintDefaults()
 	}
 	f.IntVar(&s.jobs, "n", 20_000, "jobs per run; slow cases do a fraction of it")
@@ -44,6 +48,10 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	f.IntVar(&s.clients, "clients", 64, "goroutines or connections of cases with single jobs")
 	f.StringVar(&s.ref, "ref", "", "case the ratios refer to (default river, else the first case)")
 	f.StringVar(&s.json, "json", "", "also write the report to this `file`")
+	f.StringVar(&s.latency, "latency", "",
+		"also draw the percentiles of phases with a steady rate into this SVG `file`")
+	f.IntVar(&s.rate, "rate", 0,
+		"jobs a second of cases with a steady rate (0: the rate of each case)")
 	f.StringVar(&s.dir, "dir", "",
 		"folder for the files of SQLite and Redis (default the system's temporary folder)")
 	f.DurationVar(&s.timeout, "timeout", time.Minute, "longest time for one run of one case")
@@ -94,6 +102,9 @@ func (s *settings) resolve() error {
 			return fmt.Errorf("--%s must be from 1 to %d", v.flag, maxJobs)
 		}
 	}
+	if s.rate < 0 || s.rate > maxJobs {
+		return fmt.Errorf("--rate must be from 0 to %d", maxJobs)
+	}
 	if s.warmup <= 0 {
 		s.warmup = s.jobs
 	}
@@ -117,6 +128,15 @@ func (s *settings) resolve() error {
 // run is main with its surroundings passed in. It answers the exit code: 0, 1
 // when a case failed or the bench was cut short, 2 for a wrong command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "counts" {
+		return runCounts(ctx, args[1:], stdout, stderr)
+	}
+	if len(args) > 0 && args[0] == "curves" {
+		return runCurves(ctx, args[1:], stdout, stderr)
+	}
+	if len(args) > 0 && args[0] == "ageing" {
+		return runAgeing(ctx, args[1:], stdout, stderr)
+	}
 	s, err := parse(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -125,7 +145,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	case s.list:
 		for _, c := range s.chosen {
-			fmt.Fprintf(stdout, "%-18s %s\n", c.Name, c.Summary)
+			fmt.Fprintf(stdout, "%-31s %s\n", c.Name, c.Summary)
 		}
 		return 0
 	}
@@ -150,43 +170,54 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// bench runs the chosen cases and cleans up behind them, also when it is
-// interrupted or out of time.
+// bench runs the chosen cases.
 func bench(ctx context.Context, s settings, log io.Writer) (report Report, err error) {
 	env, err := newEnv(s.dir, s.clients, s.tune, log)
 	if err != nil {
 		return Report{}, err
 	}
+	env.Rate = s.rate
+	err = withinTime(ctx, env, s.maxTime, func(ctx context.Context) error {
+		report = Report{
+			Machine: inspectMachine(env.Dir),
+			Jobs:    s.jobs, Rounds: s.rounds, Clients: s.clients, Tuning: s.tune,
+		}
+		b := &Bench{Env: env, Jobs: s.jobs, Warmup: s.warmup, Rounds: s.rounds,
+			Timeout: s.timeout, Log: log}
+		tracks, err := b.Run(ctx, s.chosen)
+		if err != nil {
+			report.StopReason = err.Error()
+		}
+		report.Servers = env.Servers()
+		report.Reference = reference(tracks, s.ref)
+		report.Cases = caseLines(tracks, report.Reference)
+		if s.latency != "" {
+			return latencyChart(tracks, report.Machine).Write(s.latency)
+		}
+		return nil
+	})
+	return report, err
+}
+
+// withinTime calls use and cleans up behind it, also when it is interrupted or out of time.
+func withinTime(ctx context.Context, env *Env, maxTime time.Duration,
+	use func(context.Context) error) error {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 		defer cancel()
-		if closeErr := env.Close(ctx); closeErr != nil {
-			fmt.Fprintln(log, "bench: clean up:", closeErr)
+		if err := env.Close(ctx); err != nil {
+			fmt.Fprintln(env.Log, "bench: clean up:", err)
 		}
 	}()
 	// A case that ignores its context must not keep the machine busy for ever.
-	abort := time.AfterFunc(s.maxTime+time.Minute, func() {
-		fmt.Fprintln(log, "bench: a case does not end; giving up")
+	abort := time.AfterFunc(maxTime+time.Minute, func() {
+		fmt.Fprintln(env.Log, "bench: a case does not end; giving up")
 		env.KillAll()
 		os.Exit(3)
 	})
 	defer abort.Stop()
-	ctx, cancel := context.WithTimeoutCause(ctx, s.maxTime,
-		fmt.Errorf("%s are over (see --max-time)", s.maxTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, maxTime,
+		fmt.Errorf("%s are over (see --max-time)", maxTime))
 	defer cancel()
-
-	report = Report{
-		Machine: inspectMachine(env.Dir),
-		Jobs:    s.jobs, Rounds: s.rounds, Clients: s.clients, Tuning: s.tune,
-	}
-	b := &Bench{Env: env, Jobs: s.jobs, Warmup: s.warmup, Rounds: s.rounds, Timeout: s.timeout,
-		Log: log}
-	tracks, err := b.Run(ctx, s.chosen)
-	if err != nil {
-		report.StopReason = err.Error()
-	}
-	report.Servers = env.Servers()
-	report.Reference = reference(tracks, s.ref)
-	report.Cases = caseLines(tracks, report.Reference)
-	return report, nil
+	return use(ctx)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
-// Two contracts of the bench: one keeps settled jobs, as River does, the other
+// Two contracts of the bench: one keeps finished jobs, as River does, the other
 // removes them, as Relay does.
 var (
 	benchPhases = map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased,
@@ -60,7 +60,8 @@ func setupMillracePostgres(machine *job.Machine, insert, callers int) func(conte
 					return err
 				}
 				defer pool.Close()
-				for _, q := range []string{"TRUNCATE jobs, bodies, counts, events, outbox",
+				for _, q := range []string{
+					"TRUNCATE jobs, waiting, ready, leases, finished, bodies, counts, events, outbox",
 					"VACUUM jobs"} {
 					if _, err := pool.Exec(ctx, q); err != nil {
 						return err
@@ -108,17 +109,14 @@ func (m *millraceRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	if err := clear(ctx); err != nil {
 		return nil, err
 	}
-	start := time.Now()
-	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(),
-		Contracts: []engine.Contract{{Name: "bench", Machine: m.machine}},
-		Random: func() (r [16]byte) {
-			rand.Read(r[:])
-			return r
-		}, Monotonic: func() time.Duration { return time.Since(start) }})
+	e, err := newEngine(s)
 	if err != nil {
 		return nil, err
 	}
 	defer e.Close()
+	if err := e.Register(engine.Contract{Name: "bench", Machine: m.machine}); err != nil {
+		return nil, err
+	}
 	insert, err := m.insertAll(ctx, e, n)
 	if err != nil {
 		return nil, fmt.Errorf("insert: %w", err)
@@ -128,6 +126,18 @@ func (m *millraceRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, fmt.Errorf("work: %w", err)
 	}
 	return []Phase{insert, work, totalPhase(n, insert, work)}, nil
+}
+
+// newEngine makes an engine in this process. Its contract is registered then.
+func newEngine(s store.Store) (*engine.Engine, error) {
+	start := time.Now()
+	return engine.New(engine.Config{Store: s, Node: rand.Text(), Random: randomBytes,
+		Monotonic: func() time.Duration { return time.Since(start) }})
+}
+
+func randomBytes() (r [16]byte) {
+	rand.Read(r[:])
+	return r
 }
 
 func (m *millraceRunner) insertAll(ctx context.Context, e *engine.Engine, n int) (Phase, error) {

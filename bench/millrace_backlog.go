@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 	"github.com/millrace/millrace/internal/contract/relay"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
@@ -56,7 +56,7 @@ func (b *backlog) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	defer server.Stop()
-	claim, err := b.claimAll(ctx, server.addr, min(n, backlogClaims))
+	claim, err := claimAll(ctx, server.addr, "q", min(n, backlogClaims))
 	if err != nil {
 		return nil, err
 	}
@@ -71,46 +71,51 @@ func (b *backlog) fill(ctx context.Context, path string, n int) (Phase, error) {
 		return Phase{}, err
 	}
 	defer s.Close()
-	contract, err := relay.New(relay.Config{Registry: prometheus.NewRegistry(),
+	start := time.Now()
+	err = fillRelay(ctx, s, "q", 0, n)
+	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(start)}, err
+}
+
+// fillRelay queues the jobs from..to-1 in a queue of Relay.
+func fillRelay(ctx context.Context, s store.Store, queue string, from, to int) error {
+	e, err := newEngine(s)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	contract, err := relay.New(relay.Config{Engine: e, Registry: prometheus.NewRegistry(),
 		Log:      slog.New(slog.DiscardHandler),
 		Settings: relay.Settings{MaxNumJobs: 1000, BodyLimit: 1 << 20, RetryableStatus: 429}})
 	if err != nil {
-		return Phase{}, err
+		return err
 	}
-	start := time.Now()
-	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(),
-		Contracts: []engine.Contract{contract.Contract()},
-		Random: func() (r [16]byte) {
-			rand.Read(r[:])
-			return r
-		}, Monotonic: func() time.Duration { return time.Since(start) }})
-	if err != nil {
-		return Phase{}, err
+	if err := e.Register(contract.Contract()); err != nil {
+		return err
 	}
-	defer e.Close()
-	cut := batches(n, 1000)
+	cut := batches(to-from, 1000)
 	_, err = runParallel(ctx, 2, len(cut), func(ctx context.Context, _, i int) error {
 		var batch []engine.Submission
-		for num := cut[i][0]; num < cut[i][1]; num++ {
+		for num := from + cut[i][0]; num < from+cut[i][1]; num++ {
 			batch = append(batch,
-				engine.Submission{Job: job.Job{ID: job.ID{Contract: relay.Name, Scope: "q",
+				engine.Submission{Job: job.Job{ID: job.ID{Contract: relay.Name, Scope: queue,
 					Key: strconv.Itoa(num)},
-					Queue: "q", Lease: time.Hour, Payload: appendPayload(nil, num)}})
+					Queue: queue, Lease: time.Hour, Payload: appendPayload(nil, num)}})
 		}
 		_, err := e.Submit(ctx, engine.Unique, batch)
 		return err
 	})
-	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(start)}, err
+	return err
 }
 
 // claimAll takes and completes jobs one after another; the latency is that of next.
-func (b *backlog) claimAll(ctx context.Context, addr string, n int) (Phase, error) {
+func claimAll(ctx context.Context, addr, queue string, n int) (Phase, error) {
 	conn, err := dialRaw(ctx, addr)
 	if err != nil {
 		return Phase{}, err
 	}
 	defer conn.Close()
-	next := fmt.Appendf(nil, "GET /v2/queues/q/jobs HTTP/1.1\r\nHost: %s\r\n\r\n", addr)
+	next := fmt.Appendf(nil, "GET /v2/queues/%s/jobs HTTP/1.1\r\nHost: %s\r\n\r\n", queue,
+		addr)
 	claim := Phase{Name: phaseClaim, Jobs: n}
 	for range n {
 		started := time.Now()
@@ -126,7 +131,8 @@ func (b *backlog) claimAll(ctx context.Context, addr string, n int) (Phase, erro
 		id, _, _ := strings.Cut(textAfter(string(body), `"id":"`), `"`)
 		run, _, _ := strings.Cut(textAfter(string(body), `"run_id":"`), `"`)
 		status, _, err = conn.Do(fmt.Appendf(nil,
-			"DELETE /v2/queues/q/jobs/%s/run-id/%s HTTP/1.1\r\nHost: %s\r\n\r\n", id, run, addr))
+			"DELETE /v2/queues/%s/jobs/%s/run-id/%s HTTP/1.1\r\nHost: %s\r\n\r\n", queue, id, run,
+			addr))
 		if err != nil {
 			return claim, err
 		}

@@ -15,7 +15,7 @@ import (
 type millraceHTTP struct {
 	binary     string
 	dir        string
-	load       string // batches or singles
+	load       string // batches, whole or singles
 	durability string
 }
 
@@ -38,15 +38,16 @@ func (m *millraceHTTP) Durability() string { return m.durability }
 func (m *millraceHTTP) Close() error { return nil }
 
 // Run puts n jobs through 64 connections, each of which enqueues, claims and
-// completes over and over. A batch is enqueued and taken in one request, but
-// completed job by job, as the protocol has it.
+// completes over and over. A batch is enqueued and taken in one request. It is
+// completed job by job, as the protocol has it, or with whole batches in one
+// request too.
 func (m *millraceHTTP) Run(ctx context.Context, n int) ([]Phase, error) {
 	jobs, singles := strconv.Itoa(n), "0"
 	if m.load == "singles" {
 		jobs, singles = singles, jobs
 	}
 	cmd := exec.CommandContext(ctx, m.binary, "bench", "--json", "--dir", m.dir, "--jobs", jobs,
-		"--singles", singles)
+		"--singles", singles, fmt.Sprintf("--complete-batches=%t", m.load == "whole"))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -36,9 +36,10 @@ var reportedSettings = []string{
 	"shared_buffers", "max_wal_size", "max_connections", "autovacuum",
 }
 
-// createPostgres connects to the server and creates a database with that name.
-func createPostgres(ctx context.Context, name string) (*Postgres, error) {
-	dsn := cmp.Or(os.Getenv(envPostgres), defaultPostgres)
+// createPostgres connects to a server, by default that of the environment, and creates a database
+// with that name.
+func createPostgres(ctx context.Context, server, name string) (*Postgres, error) {
+	dsn := cmp.Or(server, os.Getenv(envPostgres), defaultPostgres)
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", envPostgres, err)

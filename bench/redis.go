@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -64,67 +63,31 @@ func redisAt(ctx context.Context, env *Env, addr string) (*Redis, error) {
 	if err := r.inspect(ctx); err != nil {
 		return nil, skipf("no Redis at %s and no redis-server in PATH: %v", addr, err)
 	}
-	env.addRedis(r.Describe())
+	env.addServer(r.Describe())
 	return r, nil
 }
 
-// redisStart runs a Redis in the bench's folder. A port that somebody else takes
-// between the search and the start makes it try again.
+// redisStart runs a Redis in the bench's folder.
 func redisStart(ctx context.Context, env *Env, name string, args ...string) (*Redis, error) {
 	dir, err := env.Folder(name)
 	if err != nil {
 		return nil, err
 	}
-	for try := 1; ; try++ {
-		r, err := redisTry(ctx, env, dir, args)
-		if err == nil {
-			env.addRedis(r.Describe())
-			return r, nil
-		}
-		if try == 3 || ctx.Err() != nil {
-			return nil, fmt.Errorf("start redis-server: %w", err)
-		}
-	}
-}
-
-func redisTry(ctx context.Context, env *Env, dir string, args []string) (*Redis, error) {
-	port, err := freePort()
+	r := &Redis{}
+	r.child, r.Addr, err = startPeer(ctx, env, "redis-server", func(port int) *exec.Cmd {
+		return exec.Command("redis-server", append([]string{
+			"--bind", "127.0.0.1", "--port", strconv.Itoa(port),
+			"--dir", dir, "--daemonize", "no", "--save", "", "--logfile", "redis.log",
+		}, args...)...)
+	}, func(ctx context.Context, addr string) error {
+		r.Addr = addr
+		return r.inspect(ctx)
+	})
 	if err != nil {
 		return nil, err
 	}
-	args = append([]string{
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(port),
-		"--dir", dir, "--daemonize", "no", "--save", "", "--logfile", "redis.log",
-	}, args...)
-	child, err := startChild(exec.Command("redis-server", args...))
-	if err != nil {
-		return nil, err
-	}
-	env.addChild(child)
-	r := &Redis{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), child: child}
-	if err := r.awaitReady(ctx); err != nil {
-		child.Kill()
-		return nil, err
-	}
+	env.addServer(r.Describe())
 	return r, nil
-}
-
-func (r *Redis) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	for {
-		err := r.inspect(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-r.child.Done():
-			return fmt.Errorf("the process ended: %w", err)
-		case <-ctx.Done():
-			return err
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 // inspect asks the server for its version and its persistence.

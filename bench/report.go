@@ -47,10 +47,11 @@ type PhaseLine struct {
 // LatencySummary gives for each percentile the median of the rounds' values, so
 // that one disturbed round does not decide; Max is the worst of all rounds.
 type LatencySummary struct {
-	P50 time.Duration `json:"p50_ns"`
-	P90 time.Duration `json:"p90_ns"`
-	P99 time.Duration `json:"p99_ns"`
-	Max time.Duration `json:"max_ns"`
+	P50  time.Duration `json:"p50_ns"`
+	P90  time.Duration `json:"p90_ns"`
+	P99  time.Duration `json:"p99_ns"`
+	P999 time.Duration `json:"p999_ns"`
+	Max  time.Duration `json:"max_ns"`
 }
 
 // caseLines turns tracks into the cases of a report, with ratios to the track named
@@ -130,6 +131,7 @@ func latencySummary(rounds []Percentiles) *LatencySummary {
 	summary.P50 = medianOf(func(p Percentiles) time.Duration { return p.P50 })
 	summary.P90 = medianOf(func(p Percentiles) time.Duration { return p.P90 })
 	summary.P99 = medianOf(func(p Percentiles) time.Duration { return p.P99 })
+	summary.P999 = medianOf(func(p Percentiles) time.Duration { return p.P999 })
 	return &summary
 }
 
@@ -171,22 +173,24 @@ func (r Report) writeTable(w io.Writer) error {
 		ratioTitle = "x " + r.Reference
 	}
 	fmt.Fprintf(table,
-		"case\tphase\tjobs\trounds\tmedian/s\tmin-max/s\t%s\tmin-max\tp50\tp99\tmax\t\n",
+		"case\tphase\tjobs\trounds\tmedian/s\tmin-max/s\t%s\tmin-max\tp50\tp90\tp99\tp99.9\tmax\t\n",
 		ratioTitle)
 	for _, c := range r.Cases {
 		for _, p := range c.Phases {
 			cells := []string{
 				c.Name, p.Name, fmt.Sprint(p.Jobs), fmt.Sprint(p.Rate.Rounds),
 				fmt.Sprintf("%.0f", p.Rate.Median),
-				fmt.Sprintf("%.0f-%.0f", p.Rate.Min, p.Rate.Max), "-", "-", "-", "-", "-",
+				fmt.Sprintf("%.0f-%.0f", p.Rate.Min, p.Rate.Max), "-", "-", "-", "-", "-", "-", "-",
 			}
 			if p.Ratio != nil {
 				cells[6] = fmt.Sprintf("%.2f", p.Ratio.Median)
 				cells[7] = fmt.Sprintf("%.2f-%.2f", p.Ratio.Min, p.Ratio.Max)
 			}
 			if p.Latency != nil {
-				cells[8], cells[9], cells[10] = formatDuration(p.Latency.P50),
-					formatDuration(p.Latency.P99), formatDuration(p.Latency.Max)
+				for i, d := range []time.Duration{p.Latency.P50, p.Latency.P90, p.Latency.P99,
+					p.Latency.P999, p.Latency.Max} {
+					cells[8+i] = formatDuration(d)
+				}
 			}
 			fmt.Fprintln(table, strings.Join(cells, "\t")+"\t")
 		}

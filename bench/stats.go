@@ -75,15 +75,16 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 
 // Percentiles of the operations of one phase.
 type Percentiles struct {
-	P50, P90, P99, Max time.Duration
+	P50, P90, P99, P999, Max time.Duration
 }
 
 func percentilesOf(samples []time.Duration) Percentiles {
 	sorted := slices.Sorted(slices.Values(samples))
 	return Percentiles{
-		P50: percentile(sorted, 50),
-		P90: percentile(sorted, 90),
-		P99: percentile(sorted, 99),
-		Max: percentile(sorted, 100),
+		P50:  percentile(sorted, 50),
+		P90:  percentile(sorted, 90),
+		P99:  percentile(sorted, 99),
+		P999: percentile(sorted, 99.9),
+		Max:  percentile(sorted, 100),
 	}
 }

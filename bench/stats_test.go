@@ -129,7 +129,7 @@ func TestPercentile(t *testing.T) {
 func TestPercentilesOfUnsorted(t *testing.T) {
 	t.Parallel()
 	in := []time.Duration{5, 1, 4, 2, 3}
-	want := Percentiles{P50: 3, P90: 5, P99: 5, Max: 5}
+	want := Percentiles{P50: 3, P90: 5, P99: 5, P999: 5, Max: 5}
 	if got := percentilesOf(in); got != want {
 		t.Errorf("percentilesOf = %+v, want %+v", got, want)
 	}

@@ -372,7 +372,7 @@ func (w *graphWork) runSDKWorker(ctx context.Context, _ int) error {
 			*client.JobRun) (json.RawMessage, error) {
 			return nil, nil
 		}},
-		AfterRun: func(j client.ClaimedJob) { w.done(flowRun{Run: j.RunID, ID: j.ID}) },
+		AfterRun: func(j client.ClaimedJob, _ error) { w.done(flowRun{Run: j.RunID, ID: j.ID}) },
 	}
 	return worker.Run(ctx)
 }

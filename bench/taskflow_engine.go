@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"log/slog"
 	"path/filepath"
 	"strconv"
@@ -67,28 +66,36 @@ func (f *flowInProcess) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	defer s.Close()
-	random := func() (r [16]byte) { rand.Read(r[:]); return r }
-	t, err := taskflow.New(taskflow.Config{Log: slog.New(slog.DiscardHandler),
-		Registry: prometheus.NewRegistry(), Now: time.Now, Random: random,
-		Settings:  taskflow.Settings{Lease: time.Minute, MaxConcurrent: flowConcurrent},
-		BodyLimit: 1, GraphBodyLimit: 1})
-	if err != nil {
-		return nil, err
-	}
-	start := time.Now()
-	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(),
-		Contracts: []engine.Contract{t.Contract()}, Random: random,
-		Monotonic: func() time.Duration { return time.Since(start) }})
+	e, err := newEngine(s)
 	if err != nil {
 		return nil, err
 	}
 	defer e.Close()
+	contract, err := flowContract(e)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Register(contract); err != nil {
+		return nil, err
+	}
 	insert, err := f.insert(ctx, e, n)
 	if err != nil {
 		return nil, err
 	}
 	work, err := f.work(ctx, e, n)
 	return []Phase{insert, work, totalPhase(n, insert, work)}, err
+}
+
+// flowContract is TaskFlow as an engine sees it.
+func flowContract(e *engine.Engine) (engine.Contract, error) {
+	t, err := taskflow.New(taskflow.Config{Engine: e, Log: slog.New(slog.DiscardHandler),
+		Registry: prometheus.NewRegistry(), Now: time.Now, Random: randomBytes,
+		Settings:  taskflow.Settings{Lease: time.Minute, MaxConcurrent: flowConcurrent},
+		BodyLimit: 1, GraphBodyLimit: 1})
+	if err != nil {
+		return engine.Contract{}, err
+	}
+	return t.Contract(), nil
 }
 
 // flowRetry is longer than a run of the benchmark.

@@ -135,7 +135,7 @@ func runPaced(ctx context.Context, goroutines, n, rate int,
 	meant, began = make([]time.Duration, n), make([]time.Duration, n)
 	started := time.Now()
 	_, err = runParallel(ctx, goroutines, n, func(ctx context.Context, g, i int) error {
-		due := started.Add(time.Duration(i) * time.Second / time.Duration(rate))
+		due := started.Add(dueAfter(i, rate))
 		if err := sleep(ctx, time.Until(due)); err != nil {
 			return err
 		}
@@ -147,6 +147,11 @@ func runPaced(ctx context.Context, goroutines, n, rate int,
 		return nil
 	})
 	return meant, began, err
+}
+
+// dueAfter is how long after the first operation operation i of a paced load is due.
+func dueAfter(i, rate int) time.Duration {
+	return time.Duration(i) * time.Second / time.Duration(rate)
 }
 
 // sleep waits for d, or until ctx ends.

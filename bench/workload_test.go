@@ -147,7 +147,7 @@ func TestCheckLocal(t *testing.T) {
 
 func TestPostgresElsewhereIsSkipped(t *testing.T) {
 	t.Setenv(envPostgres, "postgres://user@db.example.com/test")
-	_, err := createPostgres(t.Context(), "never")
+	_, err := createPostgres(t.Context(), "", "never")
 	if !isSkip(err) || !strings.Contains(err.Error(), "not this machine") {
 		t.Errorf("err = %v, want a skip that names the rule", err)
 	}

@@ -17,10 +17,9 @@ const (
 	// heartbeatTimeout is the least time that one heartbeat gets, however short its interval is,
 	// so that a slow server can still answer.
 	heartbeatTimeout = time.Second
-	// A request that finishes a run is retried for two thirds of the lease, which is what remains
-	// of it after the latest heartbeat, within these bounds.
-	minFinishTimeout = 10 * time.Second
-	maxFinishTimeout = time.Minute
+	// finishGrace is how long the outcome of a run is still tried after the worker has ended the
+	// contexts of its handlers.
+	finishGrace = 10 * time.Second
 )
 
 // phase is where an attempt stands. It leaves phaseRunning once.
@@ -35,7 +34,7 @@ const (
 // attempt is one run of a job in this process. It keeps the lease alive while the handler works,
 // and makes sure that nothing is sent about the run after it was lost or finished:
 //
-//	            heartbeat refused, or none confirmed for a whole lease
+//	            run lost, or definite refusals for a whole lease
 //	running ──────────────────────────────────────────────────────────▶ lost
 //	    │
 //	    └── completed, failed, requeued, released, handler returned ──▶ finished
@@ -46,7 +45,9 @@ const (
 type attempt struct {
 	lease       lease
 	log         *slog.Logger
+	outage      *serverOutage
 	cancel      context.CancelCauseFunc // ends the handler's context
+	killed      context.Context         // ends when the worker ends the contexts of all handlers
 	requestLock chan struct{}           // one element while a request about this run is sent
 	started     time.Time
 
@@ -56,11 +57,14 @@ type attempt struct {
 	staged    *json.RawMessage // the state to send with the next heartbeat
 }
 
-func newAttempt(l lease, cancel context.CancelCauseFunc, log *slog.Logger) *attempt {
+func (r *runner) newAttempt(l lease, cancel context.CancelCauseFunc,
+	killed context.Context) *attempt {
 	return &attempt{
 		lease:       l,
-		log:         log.With(l.logAttrs()...),
+		log:         r.log.With(l.logAttrs()...),
+		outage:      &r.outage,
 		cancel:      cancel,
+		killed:      killed,
 		requestLock: make(chan struct{}, 1),
 		started:     time.Now(),
 	}
@@ -191,16 +195,21 @@ func (a *attempt) hasStaged() bool {
 	return a.staged != nil
 }
 
-// finish ends the run by act, unless the attempt has ended already, and retries it for what is
-// left of the lease: heartbeats wait for the request lock meanwhile.
+// finish ends the run by act, unless the attempt has ended already. It tries until the server gives
+// a definite answer, and for finishGrace after a kill of the handlers. Heartbeats wait for the
+// request lock meanwhile.
 func (a *attempt) finish(ctx context.Context, act func(ctx context.Context) error) error {
-	bound := min(max(a.lease.timeout()/3*2, minFinishTimeout), maxFinishTimeout)
-	ctx, stop := context.WithTimeout(withUnlimitedRetries(ctx), bound)
+	ctx, stop := withEnd(ctx, a.killed, finishGrace)
 	defer stop()
+	ctx = withOutcomeTries(ctx, a.outage)
 	return a.withRequestLock(ctx, func() error {
 		if err := act(ctx); err != nil {
+			if isDefinite(err) {
+				a.outage.outcomeAnswered()
+			}
 			return err
 		}
+		a.outage.outcomeAnswered()
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.phase = phaseFinished
@@ -208,14 +217,16 @@ func (a *attempt) finish(ctx context.Context, act func(ctx context.Context) erro
 	})
 }
 
-// keepAlive sends heartbeats until the context or the attempt ends. When none was confirmed for a
-// whole lease, another worker may have the job by now: the run is marked lost.
-func (a *attempt) keepAlive(ctx context.Context, maxInterval time.Duration, outage *serverOutage) {
-	interval, allowedMisses := heartbeatSchedule(a.lease.timeout(), maxInterval)
+// keepAlive sends heartbeats until the context or the attempt ends. When the server has definitely
+// refused all of them for a whole lease, such as for a wrong token, another worker may have the job
+// by now: the run is marked lost. Heartbeats without a definite answer do not count, because a
+// server that is away gives no job to another worker.
+func (a *attempt) keepAlive(ctx context.Context, maxInterval time.Duration) {
+	interval, allowedRefusals := heartbeatSchedule(a.lease.timeout(), maxInterval)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	missed := 0
-	defer func() { outage.runEnded(missed) }()
+	missed, refused := 0, 0 // in a row
+	defer func() { a.outage.runEnded(missed) }()
 	for {
 		select {
 		case <-ctx.Done():
@@ -225,16 +236,24 @@ func (a *attempt) keepAlive(ctx context.Context, maxInterval time.Duration, outa
 		err := a.heartbeatWithin(ctx, max(interval, heartbeatTimeout))
 		switch {
 		case err == nil:
-			outage.heartbeatSucceeded(missed)
-			missed = 0
+			a.outage.heartbeatAnswered(missed)
+			missed, refused = 0, 0
 			continue
+		case errors.Is(err, ErrRunLost):
+			a.outage.heartbeatAnswered(missed)
+			missed = 0
+			return
 		case ctx.Err() != nil, a.endError() != nil:
 			return
 		}
 		missed++
-		outage.heartbeatFailed(missed, err)
-		if allowedMisses > 0 && missed >= allowedMisses {
-			a.markLost(fmt.Errorf("%w: no heartbeat was confirmed within the timeout", ErrRunLost))
+		a.outage.heartbeatFailed(missed, err)
+		if !isDefinite(err) {
+			continue
+		}
+		refused++
+		if allowedRefusals > 0 && refused >= allowedRefusals {
+			a.markLost(fmt.Errorf("%w: no heartbeat was accepted within the timeout", ErrRunLost))
 			return
 		}
 	}
@@ -254,9 +273,9 @@ func (a *attempt) heartbeatWithin(ctx context.Context, bound time.Duration) erro
 }
 
 // heartbeatSchedule returns the time between heartbeats, a third of the lease and at most
-// maxInterval if that is set, and how many of them may fail in a row before a whole lease has
+// maxInterval if that is set, and how many of them may be refused in a row before a whole lease has
 // passed; 0 means any number.
-func heartbeatSchedule(timeout, maxInterval time.Duration) (interval time.Duration, missed int) {
+func heartbeatSchedule(timeout, maxInterval time.Duration) (interval time.Duration, refused int) {
 	if timeout <= 0 {
 		if maxInterval <= 0 {
 			maxInterval = zeroLeaseHeartbeat

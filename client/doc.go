@@ -11,7 +11,8 @@
 //	        ├─ TaskFlow                  jobs that depend on one another
 //	        ├─ FetchBox                  downloads of what a manifest lists
 //	        ├─ Images                    variants of uploaded pictures
-//	        └─ WorkerAPI ─── JobWorker   execution of the jobs of all contracts but Relay
+//	        ├─ WorkerAPI ─── JobWorker   execution of the jobs of all contracts but Relay
+//	        └─ Admin                     what operators see and change, over all contracts
 //
 // A first job, and the client to submit it with:
 //
@@ -47,6 +48,10 @@
 //			return send(ctx, m)
 //		})}
 //	err := w.Run(ctx)
+//
+// A worker completes the runs that end at about the same time in one request, and sends the
+// heartbeats that are due together in one. Programs that claim many jobs at a time themselves do
+// so with [Relay.CompleteAll] and [Relay.HeartbeatAll].
 //
 // Relay has no failure report. When a handler returns an error or panics, the worker logs the
 // reason, sends the state that was not sent yet, and stops its heartbeats: the job returns after
@@ -99,6 +104,16 @@
 //	receipt, err := images.Upload(ctx, client.ImageUpload{
 //		Body: f, Name: f.Name(), Sizes: []int{100, 400}})
 //	file, err := images.Wait(ctx, receipt.FileID)
+//
+// # Operators
+//
+// [Client.Admin] is the API of operators, for a client whose token is the operator's or the one
+// that only reads. [Admin.Audit] lists what was changed and by whom, [Admin.Settings] and
+// [Admin.Health] show the node that answers, [Admin.CreateLoginCode] makes a link that logs a
+// browser in, and [Admin.RotateToken] replaces the token.
+//
+//	admin := c.Admin().WithActor("alice")
+//	for entry, err := range admin.Audit(ctx, client.AdminAuditFilter{Target: "token:operator"}) {
 //
 // # Errors and retries
 //

@@ -27,6 +27,9 @@ var (
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrRetryable means that the same call may succeed later, see [Error.Retryable].
 	ErrRetryable = errors.New("retryable")
+	// ErrNotMillrace means that the answer is not one of Millrace, such as the page of another web
+	// server, or of a proxy that has another address for the server.
+	ErrNotMillrace = errors.New("this is no Millrace server")
 	// ErrRunLost means that the run id is not the job's current one any more, because the job
 	// timed out, was replaced, requeued, completed or deleted (RL-054). It is also the cause of
 	// the handler's context when that ends for this reason.
@@ -75,12 +78,15 @@ type Error struct {
 	RetryAfter time.Duration
 	// Uncertain is true when a try of this call may have taken effect although no success was
 	// seen: its answer was lost, or it was a 5xx. With [ErrConflict] it means that the
-	// conflicting job may be the one this call has stored.
+	// conflicting job may be the one this call has stored. A 503 counts, as a server whose
+	// database went away during a commit cannot tell either. That is rare, so the text of an
+	// error whose tries were all refused, with 429, 503 or no connection, does not mention it.
 	Uncertain bool
 	// Err is the cause, such as a failed connection or the end of the context. It may be nil.
 	Err error
 
-	transient bool // no answer came, and another try may get one
+	transient  bool // no answer came, and another try may get one
+	allRefused bool // every try of the call was refused, see isRefusal
 }
 
 // Error returns the call, the status, the code and the explanation in one line.
@@ -103,7 +109,7 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
 	}
-	if e.Uncertain {
+	if e.Uncertain && !e.allRefused {
 		b.WriteString(" (a try may have taken effect)")
 	}
 	return b.String()
@@ -152,6 +158,13 @@ func (e *Error) Retryable() bool {
 		return true
 	}
 	return false
+}
+
+// isRefusal reports whether a try found no server, or one that does not serve the call now.
+func (e *Error) isRefusal() bool {
+	notConnected := e.transient && !e.Uncertain
+	return notConnected || e.Status == http.StatusTooManyRequests ||
+		e.Status == http.StatusServiceUnavailable
 }
 
 // invalid is the error of a request that was refused before it was sent.

@@ -155,7 +155,7 @@ func (f *FetchBox) Jobs(ctx context.Context, filter FetchBoxFilter) iter.Seq2[Fe
 	return fetchPages[FetchBoxJob](ctx, f, "fetchbox jobs", fetchJobs, query, filter.PageSize)
 }
 
-// Wait polls a job until all of its downloads have finished, and returns it. It polls after growing
+// Wait polls a job until it has ended, and returns it. It polls after growing
 // pauses of up to two seconds, and continues while the server is away or limits requests. A failed
 // job has finished; a replay may put it in progress again.
 //
@@ -163,7 +163,7 @@ func (f *FetchBox) Jobs(ctx context.Context, filter FetchBoxFilter) iter.Seq2[Fe
 func (f *FetchBox) Wait(ctx context.Context, jobID string) (FetchBoxJob, error) {
 	return watch(ctx, f.client, "fetchbox wait",
 		func() (FetchBoxJob, error) { return f.Job(ctx, jobID) },
-		func(job FetchBoxJob) bool { return job.Status.Final() })
+		FetchBoxJob.Ended)
 }
 
 // DeadLetters iterates over the downloads that were given up, the newest first (FB-084), and asks

@@ -163,7 +163,7 @@ func (c *Client) openStream(ctx context.Context, call call) (io.ReadCloser, *Err
 	resp, err := c.http.Do(req)
 	if err != nil {
 		cancel(nil)
-		return nil, &Error{Op: call.op, Err: err, transient: !certificateRejected(err)}
+		return nil, &Error{Op: call.op, Err: err, transient: !wrongServer(err)}
 	}
 	if !slices.Contains(call.accept, resp.StatusCode) {
 		defer cancel(nil)

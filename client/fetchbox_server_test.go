@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -14,17 +13,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/server"
-	"github.com/millrace/millrace/internal/setting"
-	"github.com/millrace/millrace/internal/store/sqlite"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/testkit"
-	workerapi "github.com/millrace/millrace/internal/worker/api"
+	"github.com/millrace/millrace/internal/workerapi"
 
 	"github.com/millrace/millrace/client"
 )
@@ -54,13 +51,7 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 		return nil, stop, err
 	}
 	closing = append(closing, func() { os.RemoveAll(s.dir) })
-	ctx, log, started := context.Background(), slog.New(slog.DiscardHandler), time.Now()
-	elapsed := func() time.Duration { return time.Since(started) }
-	settings, err := config.Load(config.Sources{Flags: map[string]string{"data_dir": s.dir,
-		"listen": "127.0.0.1:0"}, Contracts: []*setting.Group{new(fetchbox.Settings).Group(nil)}})
-	if err != nil {
-		return nil, stop, err
-	}
+	ctx, log := context.Background(), slog.New(slog.DiscardHandler)
 	streams, err := stream.Open(ctx, stream.Config{Dir: filepath.Join(s.dir, "streams"),
 		Node: "test", Log: log, Now: time.Now,
 		Specs: fetchbox.Streams(time.Hour, time.Hour, time.Hour)})
@@ -75,8 +66,7 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 	}
 	closing = append(closing, func() { objects.Close() })
 	c := fetchbox.Config{Log: log, Registry: prometheus.NewRegistry(), Now: time.Now,
-		Elapsed: elapsed, Random: testkit.RandomBytes,
-		Node: "test", Objects: objects, Streams: streams,
+		Random: testkit.RandomBytes, Node: "test", Objects: objects, Streams: streams,
 		PruneInterval: time.Minute, Egress: egress.Config{AllowLocal: true},
 		Settings: fetchbox.Settings{Types: map[string]*fetchbox.Type{"pages": {}},
 			MaxResources: 2000, MaxManifest: 5 << 20, Tries: 2, MaxLostRuns: 10,
@@ -87,35 +77,26 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 	if change != nil {
 		change(&c)
 	}
-	box, err := fetchbox.New(c)
+	url, end, err := serveNode(s.dir, log, new(fetchbox.Settings).Group(nil),
+		func(e *engine.Engine, elapsed func() time.Duration) (*contract.Contract, []server.API,
+			error) {
+			c.Engine, c.Elapsed = e, elapsed
+			box, err := fetchbox.New(c)
+			if err != nil {
+				return nil, nil, err
+			}
+			workers, err := workerapi.New(workerapi.Config{Engine: e, Log: log,
+				Contracts: []workerapi.Contract{box.RemoteWorkers()}})
+			if err != nil {
+				return nil, nil, err
+			}
+			return box.Offer(), []server.API{{Name: workerapi.Name, Mount: workers.Mount}}, nil
+		})
 	if err != nil {
 		return nil, stop, err
 	}
-	// closed by Run
-	opened, err := sqlite.Open(ctx, sqlite.Config{Path: sqlite.Memory, Now: time.Now})
-	if err != nil {
-		return nil, stop, err
-	}
-	workers, err := workerapi.New(workerapi.Config{Log: log, Registry: prometheus.NewRegistry(),
-		Contracts: []workerapi.Contract{box.RemoteWorkers()}})
-	if err != nil {
-		return nil, stop, errors.Join(err, opened.Close())
-	}
-	node, err := server.New(server.Config{Settings: settings, Store: opened,
-		Contracts: []*contract.Contract{box.Offer()}, Log: log, Node: "test",
-		APIs:   []server.API{{Name: workerapi.Name, Mount: workers.Mount}},
-		Random: testkit.RandomBytes, Monotonic: elapsed})
-	if err == nil {
-		err = node.Listen(ctx)
-	}
-	if err != nil {
-		return nil, stop, errors.Join(err, opened.Close())
-	}
-	running, end := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- node.Run(running) }()
-	closing = append(closing, func() { end(); <-ended })
-	s.url = node.URLs()[0]
+	closing = append(closing, end)
+	s.url = url
 	return s, stop, nil
 }
 

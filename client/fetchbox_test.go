@@ -403,3 +403,23 @@ func TestFetchBoxWorker(t *testing.T) {
 		t.Errorf("the tasks were %+v", got)
 	}
 }
+
+// A job whose downloads have all finished has not ended before its handler has returned.
+func TestFetchBoxJob_ended(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	for _, c := range []struct {
+		job  client.FetchBoxJob
+		want bool
+	}{
+		{client.FetchBoxJob{Status: client.FetchInProgress}, false},
+		{client.FetchBoxJob{Status: client.FetchCompleted}, false},
+		{client.FetchBoxJob{Status: client.FetchCompleted, FinishedAt: &at}, true},
+		{client.FetchBoxJob{Status: client.FetchFailed, FinishedAt: &at}, true},
+		{client.FetchBoxJob{Status: client.FetchInProgress, FinishedAt: &at}, false},
+	} {
+		if got := c.job.Ended(); got != c.want {
+			t.Errorf("%s, finished at %v: ended is %v", c.job.Status, c.job.FinishedAt, got)
+		}
+	}
+}

@@ -161,6 +161,10 @@ type FetchBoxJob struct {
 	LastError *FetchBoxFailure `json:"last_error"`
 }
 
+// Ended reports whether the job has ended: all of its downloads have finished and its handler has
+// returned. Between the two its status may be final already, while FinishedAt is nil.
+func (j FetchBoxJob) Ended() bool { return j.Status.Final() && j.FinishedAt != nil }
+
 // Remaining is the number of downloads that have not finished.
 func (j FetchBoxJob) Remaining() int { return j.Total - j.Completed - j.Failed }
 

@@ -51,6 +51,8 @@ type call struct {
 	wantBody bool          // whether the body of a success is read
 	readOnly bool          // changes nothing in the server, so its errors are never uncertain
 	noRetry  bool          // is tried once
+	// drained, unless nil, is set where the answer says that the worker is drained.
+	drained *bool
 	// notRepeatable is a call with a second effect when it is repeated. It is tried again only
 	// while no try can have taken effect.
 	notRepeatable bool
@@ -63,7 +65,6 @@ type answer struct {
 }
 
 // doWithRetries makes a call and repeats tries that failed. Its error is an *Error.
-// doWithRetries makes the call, repeating what is retryable. Its error is an *Error.
 func (c *Client) doWithRetries(ctx context.Context, call call) (got answer, err error) {
 	fail := c.retryCall(ctx, call, func() (fail *Error) {
 		got, fail = c.doOnce(ctx, call)
@@ -77,44 +78,30 @@ func (c *Client) doWithRetries(ctx context.Context, call call) (got answer, err 
 
 // retryCall makes tries until one succeeds, or until another try is not allowed or of no use.
 func (c *Client) retryCall(ctx context.Context, call call, attempt func() *Error) *Error {
-	uncertain := false
+	uncertain, allRefused := false, true
 	for try := 1; ; try++ {
 		fail := attempt()
 		if fail == nil {
 			return nil
 		}
+		allRefused = allRefused && fail.isRefusal()
 		uncertain = uncertain || fail.Uncertain
-		fail.Uncertain = uncertain && !call.readOnly
-		triesUsedUp := c.maxTries > 0 && try >= c.maxTries && !hasUnlimitedRetries(ctx)
-		lastTry := call.noRetry || triesUsedUp || (call.notRepeatable && uncertain)
-		if lastTry || !fail.Retryable() || fail.RetryAfter > maxRetryAfter {
-			return fail
-		}
+		fail.Uncertain, fail.allRefused = uncertain && !call.readOnly, allRefused
 		pause := c.backoff.delay(try, fail.RetryAfter)
-		if hasUnlimitedRetries(ctx) {
-			pause = min(pause, fail.RetryAfter+maxRetryPause)
+		lastTry := (c.maxTries > 0 && try >= c.maxTries) || fail.RetryAfter > maxRetryAfter
+		if outage := outcomeTriesOf(ctx); outage != nil && fail.Retryable() {
+			outage.outcomeFailed(fail)
+			pause = min(pause, min(fail.RetryAfter, maxRetryAfter)+maxOutcomePause)
+			lastTry = false
+		}
+		if call.noRetry || lastTry || (call.notRepeatable && uncertain) || !fail.Retryable() {
+			return fail
 		}
 		if !sleep(ctx, pause) {
 			fail.Err, fail.transient = errors.Join(contextError(ctx), fail.Err), false
 			return fail
 		}
 	}
-}
-
-// maxRetryPause is the longest pause between two tries of a call with unlimited retries: it
-// reports an outcome, which has to reach a server that is back before the lease ends.
-const maxRetryPause = 2 * time.Second
-
-type unlimitedRetriesKey struct{}
-
-// withUnlimitedRetries returns a context whose calls are tried until it ends, whatever
-// Retry.MaxTries says.
-func withUnlimitedRetries(ctx context.Context) context.Context {
-	return context.WithValue(ctx, unlimitedRetriesKey{}, true)
-}
-
-func hasUnlimitedRetries(ctx context.Context) bool {
-	return ctx.Value(unlimitedRetriesKey{}) != nil
 }
 
 // doJSON makes a call whose answer is JSON. Its error is an *Error.
@@ -126,7 +113,9 @@ func doJSON[T any](ctx context.Context, c *Client, call call) (T, error) {
 		return value, err
 	}
 	if err := json.Unmarshal(got.body, &value); err != nil {
-		err = fmt.Errorf("answer: %w", err)
+		if err = fmt.Errorf("answer: %w", err); isPage(got.body) {
+			return value, &Error{Op: call.op, Status: got.status, Err: ErrNotMillrace}
+		}
 		return value, &Error{Op: call.op, Uncertain: !call.readOnly, Err: err}
 	}
 	return value, nil
@@ -155,6 +144,9 @@ func (c *Client) doOnce(ctx context.Context, call call) (answer, *Error) {
 	defer drainBody(resp.Body)
 	if !slices.Contains(call.accept, resp.StatusCode) {
 		return answer{}, responseError(call, resp)
+	}
+	if call.drained != nil {
+		*call.drained = resp.Header.Get("Millrace-Drain") == "true"
 	}
 	got := answer{status: resp.StatusCode}
 	if !call.wantBody {
@@ -223,8 +215,26 @@ func responseError(call call, resp *http.Response) *Error {
 		Uncertain:  resp.StatusCode >= http.StatusInternalServerError,
 	}
 	fail.readProblem(resp.Header.Get("Content-Type"), text)
+	fail.readForeign(text)
 	return fail
 }
+
+// readForeign recognises the answer of another server, and removes a page from the message. A
+// gateway answers with a page of its own when the server behind it is away.
+func (e *Error) readForeign(body []byte) {
+	if isPage(body) {
+		e.Message = ""
+	}
+	if (isPage(body) || string(body) == goNotFound) && !e.Retryable() {
+		e.Err, e.Uncertain = ErrNotMillrace, false
+	}
+}
+
+// goNotFound is the body of the 404 of other servers in Go.
+const goNotFound = "404 page not found\n"
+
+// isPage reports whether a body is HTML, which no route of the contracts answers.
+func isPage(body []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) }
 
 // readProblem takes code and message from a problem document (RFC 9457) or from an error of
 // TaskFlow (G-TF-21) or FetchBox (G-FB-19). With any other body Message stays the plain text.
@@ -251,7 +261,7 @@ func transportError(ctx context.Context, call call, err error) *Error {
 		fail.Err = contextError(ctx)
 		return fail
 	}
-	fail.transient = !certificateRejected(err)
+	fail.transient = !wrongServer(err)
 	return fail
 }
 
@@ -268,12 +278,12 @@ func contextError(ctx context.Context) error {
 // have seen its request.
 func neverSent(err error) bool {
 	var op *net.OpError
-	return (errors.As(err, &op) && op.Op == "dial") || certificateRejected(err)
+	return (errors.As(err, &op) && op.Op == "dial") || wrongServer(err)
 }
 
-// certificateRejected reports whether the server's certificate was rejected. Another try would
-// be shown the same certificate, so it is of no use.
-func certificateRejected(err error) bool {
+// wrongServer reports whether the server's certificate was rejected, or the server speaks HTTP
+// where HTTPS was expected. Another try would be of no use.
+func wrongServer(err error) bool {
 	var verification *tls.CertificateVerificationError
-	return errors.As(err, &verification)
+	return errors.As(err, &verification) || errors.Is(err, http.ErrSchemeMismatch)
 }

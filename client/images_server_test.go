@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/contract/images/picture"
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/setting"
@@ -97,11 +98,15 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 	if change != nil {
 		change(&c)
 	}
-	made, err := images.New(c)
-	if err != nil {
-		return "", stop, err
-	}
-	url, end, err := serveNode(dir, log, made.Offer())
+	url, end, err := serveNode(dir, log, new(images.Settings).Group(),
+		func(e *engine.Engine, _ func() time.Duration) (*contract.Contract, []server.API, error) {
+			c.Engine = e
+			made, err := images.New(c)
+			if err != nil {
+				return nil, nil, err
+			}
+			return made.Offer(), nil, nil
+		})
 	if err != nil {
 		return "", stop, err
 	}
@@ -109,12 +114,14 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 	return url, stop, nil
 }
 
-// serveNode runs a server of one contract.
-func serveNode(dir string, log *slog.Logger, offered *contract.Contract) (url string, stop func(),
-	err error) {
+// serveNode runs a server of one contract, which build makes with a monotonic clock.
+func serveNode(dir string, log *slog.Logger, group *setting.Group,
+	build func(*engine.Engine, func() time.Duration) (*contract.Contract, []server.API, error)) (
+	url string, stop func(), err error) {
 	ctx, started := context.Background(), time.Now()
+	elapsed := func() time.Duration { return time.Since(started) }
 	settings, err := config.Load(config.Sources{Flags: map[string]string{"data_dir": dir,
-		"listen": "127.0.0.1:0"}, Contracts: []*setting.Group{new(images.Settings).Group()}})
+		"listen": "127.0.0.1:0"}, Contracts: []*setting.Group{group}})
 	if err != nil {
 		return "", nil, err
 	}
@@ -123,14 +130,23 @@ func serveNode(dir string, log *slog.Logger, offered *contract.Contract) (url st
 	if err != nil {
 		return "", nil, err
 	}
-	node, err := server.New(server.Config{Settings: settings, Store: opened,
-		Contracts: []*contract.Contract{offered}, Log: log, Node: "test",
-		Random: testkit.RandomBytes, Monotonic: func() time.Duration {
-			return time.Since(started)
-		}})
-	if err == nil {
-		err = node.Listen(ctx)
-	}
+	node, err := func() (*server.Server, error) {
+		e, err := engine.New(engine.Config{Store: opened, Node: "test", Log: log,
+			Random: testkit.RandomBytes, Monotonic: elapsed})
+		if err != nil {
+			return nil, err
+		}
+		made, apis, err := build(e, elapsed)
+		if err != nil {
+			return nil, err
+		}
+		node, err := server.New(server.Config{Settings: settings, Store: opened, Engine: e,
+			Contracts: []*contract.Contract{made}, APIs: apis, Log: log, Monotonic: elapsed})
+		if err != nil {
+			return nil, err
+		}
+		return node, node.Listen(ctx)
+	}()
 	if err != nil {
 		return "", nil, errors.Join(err, opened.Close())
 	}

@@ -11,8 +11,9 @@ import (
 // it answers again, whatever the number of runs whose heartbeats fail meanwhile.
 //
 //	polls       ok FAIL FAIL ·    ·    ok ·     until one succeeds
-//	heartbeats  ok ·    ·    FAIL FAIL ·  ok    of each run, until it sends one or ends
-//	log            WARN                   INFO  while either fails it is one outage
+//	heartbeats  ok ·    ·    FAIL FAIL ·  ok    of each run, until one is answered or it ends
+//	outcomes    ok ·    FAIL ·    ·    ok ·     a definite answer ends what they have begun
+//	log            WARN                   INFO  while one of them fails it is one outage
 type serverOutage struct {
 	log *slog.Logger
 
@@ -55,13 +56,30 @@ func (o *serverOutage) heartbeatFailed(missed int, err error) {
 	}
 }
 
-// heartbeatSucceeded records that a run has sent a heartbeat after so many misses.
-func (o *serverOutage) heartbeatSucceeded(missed int) {
+// heartbeatAnswered records that a heartbeat was accepted, or that its answer was that the run is
+// lost, after so many misses.
+func (o *serverOutage) heartbeatAnswered(missed int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if missed > 0 {
 		o.missing--
 	}
+	o.endIfOver()
+}
+
+// outcomeFailed records that a request with the outcome of a run will be repeated.
+func (o *serverOutage) outcomeFailed(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.active {
+		o.begin("outcomes", err)
+	}
+}
+
+// outcomeAnswered records a definite answer to a request with the outcome of a run.
+func (o *serverOutage) outcomeAnswered() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.endIfOver()
 }
 

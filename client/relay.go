@@ -82,6 +82,12 @@ type Relay struct {
 // Relay returns the Relay contract on this client.
 func (c *Client) Relay() *Relay { return &Relay{client: c} }
 
+// The names of calls that a [Worker] makes in batches too.
+const (
+	opHeartbeat = "relay heartbeat"
+	opComplete  = "relay complete"
+)
+
 // Enqueue stores jobs of one or several queues, all or none (RL-023, RL-024). When it returns nil
 // they survive a crash of the server (RL-034). An empty list is no error (RL-025).
 //
@@ -121,11 +127,15 @@ func (r *Relay) Enqueue(ctx context.Context, jobs []RelaySpec, mode RelayMode) e
 // timeout with one retry less. A repeat claims others (G-RL-20).
 func (r *Relay) Next(ctx context.Context, queue string, numJobs int,
 	wait time.Duration) ([]RelayJob, error) {
-	return r.next(ctx, queue, numJobs, wait, false)
+	jobs, err := r.next(ctx, queue, numJobs, wait, "", false)
+	if errors.Is(err, errDrained) { // whoever calls this decides by itself when to stop
+		return nil, nil
+	}
+	return jobs, err
 }
 
 func (r *Relay) next(ctx context.Context, queue string, numJobs int, wait time.Duration,
-	noRetry bool) ([]RelayJob, error) {
+	worker string, noRetry bool) ([]RelayJob, error) {
 	const op = "relay next"
 	if err := checkName("queue", queue); err != nil {
 		return nil, invalid(op, "%v", err)
@@ -134,8 +144,13 @@ func (r *Relay) next(ctx context.Context, queue string, numJobs int, wait time.D
 	if seconds := wholeSeconds(wait); seconds > 0 {
 		header.Set("Prefer", "wait="+strconv.FormatInt(seconds, 10))
 	}
+	if worker != "" {
+		header.Set("Millrace-Worker", worker)
+	}
+	drained := false
 	got, err := r.client.doWithRetries(ctx, call{
 		op:       op,
+		drained:  &drained,
 		method:   http.MethodGet,
 		path:     "/v2/queues/" + escape(queue) + "/jobs",
 		query:    url.Values{"num_jobs": {strconv.Itoa(numJobs)}}.Encode(),
@@ -145,8 +160,13 @@ func (r *Relay) next(ctx context.Context, queue string, numJobs int, wait time.D
 		wantBody: true,
 		accept:   []int{http.StatusOK, http.StatusNoContent},
 	})
-	if err != nil || got.status == http.StatusNoContent {
+	switch {
+	case err != nil:
 		return nil, err
+	case drained:
+		return nil, errDrained
+	case got.status == http.StatusNoContent:
+		return nil, nil
 	}
 	jobs, err := decodeJobs(got.body)
 	if err != nil {
@@ -163,16 +183,15 @@ func (r *Relay) next(ctx context.Context, queue string, numJobs int, wait time.D
 //
 // Repeating is safe: it stores the same state again.
 func (r *Relay) Heartbeat(ctx context.Context, run RelayRun, state json.RawMessage) error {
-	const op = "relay heartbeat"
 	path, err := run.path()
 	if err != nil {
-		return invalid(op, "%v", err)
+		return invalid(opHeartbeat, "%v", err)
 	}
 	if state != nil && !json.Valid(state) {
-		return invalid(op, "state is not JSON")
+		return invalid(opHeartbeat, "state is not JSON")
 	}
 	_, err = r.client.doWithRetries(ctx, call{
-		op:     op,
+		op:     opHeartbeat,
 		method: http.MethodPatch,
 		path:   path,
 		body:   state,
@@ -222,12 +241,11 @@ func (r *Relay) Requeue(ctx context.Context, run RelayRun, jobs []RelaySpec, mod
 //
 // Errors: [ErrInvalid]. Repeating is safe, because the run id must match (RL-077, RL-078).
 func (r *Relay) Complete(ctx context.Context, run RelayRun) error {
-	const op = "relay complete"
 	path, err := run.path()
 	if err != nil {
-		return invalid(op, "%v", err)
+		return invalid(opComplete, "%v", err)
 	}
-	return r.remove(ctx, op, path)
+	return r.remove(ctx, opComplete, path)
 }
 
 // Delete removes a job, in flight or not (RL-071). Deleting a job that does not exist is no error

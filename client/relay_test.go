@@ -395,6 +395,50 @@ func TestRelay_statuses(t *testing.T) {
 	}
 }
 
+// The text of an error says that a try may have taken effect after a try whose answer was lost, and
+// where the effect of a try would explain the error; not where every try was refused.
+func TestError_mayHaveTakenEffect(t *testing.T) {
+	t.Parallel()
+	const lost, notConnected = 0, -1 // in place of the status of an answer
+	for name, tt := range map[string]struct {
+		tries []int
+		want  bool
+	}{
+		"the store is away":          {[]int{503, 429, 503}, false},
+		"the server restarts":        {[]int{503, notConnected, notConnected}, false},
+		"the first answer is lost":   {[]int{lost, 503, notConnected}, true},
+		"the last answer is lost":    {[]int{503, notConnected, lost}, true},
+		"a gateway has lost one":     {[]int{503, 502, 503}, true},
+		"a defect":                   {[]int{500}, true},
+		"a conflict after an outage": {[]int{503, 409}, true},
+		"a conflict":                 {[]int{429, 409}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tries := tt.tries
+			answer := transportFunc(func(*http.Request) (*http.Response, error) {
+				status := tries[0]
+				tries = tries[1:]
+				switch status {
+				case lost:
+					return nil, io.ErrUnexpectedEOF
+				case notConnected:
+					return nil, &net.OpError{Op: "dial", Err: errors.New("refused")}
+				}
+				return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+			})
+			relay := mustClient(t, client.Config{BaseURL: "http://relay.test",
+				HTTPClient: &http.Client{Transport: answer},
+				Retry:      client.Retry{MaxTries: 3, BaseDelay: 1}}).Relay()
+			err := relay.Enqueue(t.Context(), []client.RelaySpec{relaySpec("q", "1")}, "")
+			says := err != nil && strings.Contains(err.Error(), "may have taken effect")
+			if says != tt.want || len(tries) > 0 {
+				t.Errorf("got %v with %d tries left", err, len(tries))
+			}
+		})
+	}
+}
+
 // RL-029, RL-048, RL-056: every call survives retryable answers and broken
 // connections, and waits as long as the server asks.
 func TestRelay_retries(t *testing.T) {

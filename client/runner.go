@@ -24,6 +24,7 @@ type runner struct {
 	pollWait             time.Duration // how long a claim may wait in the server; 0 for not at all
 	pollPause            time.Duration // least time from one claim without jobs to the next
 	drainTimeout         time.Duration
+	kill                 context.Context // ends the drain early; may be nil
 	maxHeartbeatInterval time.Duration
 	backoff              backoff
 	log                  *slog.Logger
@@ -64,32 +65,68 @@ func (s slots) release(n int) {
 func (r *runner) run(ctx context.Context) error {
 	killCtx, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
+	if r.kill != nil {
+		polling, stopPolling := context.WithCancel(ctx)
+		defer stopPolling()
+		defer context.AfterFunc(r.kill, func() {
+			stopPolling()
+			kill(&killCause{context.Cause(r.kill)})
+		})()
+		ctx = polling
+	}
 	var handlers sync.WaitGroup
 	r.outage.log = r.log
-	r.poll(ctx, func(l lease, afterStop bool) {
+	drained := r.poll(ctx, func(l lease, afterStop bool) {
 		handlers.Go(func() { r.process(killCtx, l, afterStop) })
 	})
-	return r.drain(&handlers, kill)
+	if drained {
+		r.log.Info("drained by an operator: no new jobs; running handlers may finish")
+		awaitHandlers(ctx, &handlers)
+	}
+	return r.drain(&handlers, killCtx, kill)
 }
+
+// awaitHandlers waits until all handlers have returned, or ctx ends.
+func awaitHandlers(ctx context.Context, handlers *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		handlers.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// killCause is the cause of the handlers' contexts after Kill: it is also an ErrDrainTimeout.
+type killCause struct{ cause error }
+
+func (k *killCause) Error() string   { return k.cause.Error() }
+func (k *killCause) Unwrap() []error { return []error{k.cause, ErrDrainTimeout} }
 
 // pollGrace is how long the poll that is under way when the worker stops may still take: jobs in
 // an answer that is cut off have no worker until their leases expire.
 const pollGrace = 500 * time.Millisecond
 
-// poll claims a job for every free slot, again and again, until ctx ends. afterStop marks the jobs
-// of the last poll that arrived after that.
-func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) {
+// poll claims a job for every free slot, again and again, until ctx ends or the worker is drained,
+// which it reports. afterStop marks the jobs of the last poll that arrived after the end of ctx.
+func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) (drained bool) {
 	failures := 0
 	for {
 		free := r.slots.reserve(ctx)
 		if free == 0 {
-			return
+			return false
 		}
 		// The timer starts before the claim: a claim that waited in the server has paused long
 		// enough, a claim that was answered at once has not.
 		pause := time.NewTimer(r.pollPause)
-		pollCtx, cancelPoll := withGrace(ctx, pollGrace)
-		leases, err := r.source.claim(pollCtx, free, r.pollWait)
+		pollCtx, cancelPoll := withEnd(context.WithoutCancel(ctx), ctx, pollGrace)
+		wait := r.pollWait
+		if failures > 0 {
+			wait = 0 // the answer shows at once that the outage is over
+		}
+		leases, err := r.source.claim(pollCtx, free, wait)
 		cancelPoll()
 		if surplus := len(leases) - free; surplus > 0 {
 			r.log.Error("server sent more jobs than were asked for; the rest will time out",
@@ -103,6 +140,10 @@ func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) 
 		r.slots.release(free - len(leases))
 
 		switch {
+		case errors.Is(err, errDrained):
+			pause.Stop()
+			r.outage.pollSucceeded()
+			return true
 		case err == nil:
 			failures = 0
 			r.outage.pollSucceeded()
@@ -118,17 +159,17 @@ func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) 
 	}
 }
 
-// withGrace returns a context that ends a while after ctx, or when the returned function is
-// called.
-func withGrace(ctx context.Context, grace time.Duration) (context.Context, func()) {
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		sleep(longer, grace)
-		cancel()
+// withEnd returns a copy of ctx that also ends a while after end does, or when the returned
+// function is called.
+func withEnd(ctx, end context.Context, grace time.Duration) (context.Context, func()) {
+	bound, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(end, func() {
+		sleep(bound, grace)
+		cancel(context.Cause(end))
 	})
-	return longer, func() {
+	return bound, func() {
 		stop()
-		cancel()
+		cancel(nil)
 	}
 }
 
@@ -142,10 +183,11 @@ func (r *runner) pauseAfterFailure(ctx context.Context, failures int, err error)
 	sleep(ctx, r.backoff.delay(failures, retryAfter))
 }
 
-// drain waits for the handlers, and ends their contexts when the drain timeout has passed. It
-// waits for a handler that ignores its context too: that handler still has a lease, which its
-// heartbeats extend.
-func (r *runner) drain(handlers *sync.WaitGroup, kill context.CancelCauseFunc) error {
+// drain waits for the handlers, and ends their contexts when the drain timeout has passed, unless
+// killCtx ends before. It waits for a handler that ignores its context too: that handler still has
+// a lease, which its heartbeats extend.
+func (r *runner) drain(handlers *sync.WaitGroup, killCtx context.Context,
+	kill context.CancelCauseFunc) error {
 	done := make(chan struct{})
 	go func() {
 		handlers.Wait()
@@ -157,11 +199,16 @@ func (r *runner) drain(handlers *sync.WaitGroup, kill context.CancelCauseFunc) e
 	case <-done:
 		return nil
 	case <-timer.C:
+	case <-killCtx.Done():
 	}
 	select {
 	case <-done: // the handlers finished just in time
 		return nil
 	default:
+	}
+	if killCtx.Err() != nil {
+		<-done
+		return ErrDrainTimeout
 	}
 	r.log.Warn("handlers did not finish in time; ending their contexts", "drain_timeout",
 		r.drainTimeout)
@@ -174,14 +221,14 @@ func (r *runner) drain(handlers *sync.WaitGroup, kill context.CancelCauseFunc) e
 // the stop is released where the contract allows that, else it is executed in the time left.
 func (r *runner) process(killCtx context.Context, l lease, afterStop bool) {
 	defer r.slots.release(1)
-	if observer, ok := l.(endObserver); ok {
-		defer observer.runEnded() // before the slot is free
-	}
+	outcome := errNoOutcome                // of a handler that ends its goroutine
+	defer func() { l.runEnded(outcome) }() // before the slot is free
 	ctx, cancel := context.WithCancelCause(killCtx)
 	defer cancel(nil)
-	a := newAttempt(l, cancel, r.log)
+	a := r.newAttempt(l, cancel, killCtx)
 	defer a.close()
 	if g, ok := l.(releaser); ok && afterStop {
+		outcome = ErrRelease
 		if err := a.finish(context.WithoutCancel(killCtx), g.release); err != nil {
 			logUnfinished(a, "job that arrived after the stop not released; "+
 				"it returns when its lease expires", err)
@@ -194,8 +241,11 @@ func (r *runner) process(killCtx context.Context, l lease, afterStop bool) {
 	err := invoke(ctx, a)
 	cause := context.Cause(ctx)
 	stop()
-	r.finishRun(context.WithoutCancel(killCtx), a, err, cause)
+	outcome = r.finishRun(context.WithoutCancel(killCtx), a, err, cause)
 }
+
+// errNoOutcome is the outcome of a handler that has called runtime.Goexit.
+var errNoOutcome = errors.New("the handler ended its goroutine")
 
 // startHeartbeats sends heartbeats in a goroutine. The returned function stops it and returns
 // when it has ended.
@@ -204,7 +254,7 @@ func (r *runner) startHeartbeats(ctx context.Context, a *attempt) (stop func()) 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.keepAlive(ctx, r.maxHeartbeatInterval, &r.outage)
+		a.keepAlive(ctx, r.maxHeartbeatInterval)
 	}()
 	return sync.OnceFunc(func() {
 		cancel()
@@ -237,26 +287,46 @@ type panicError struct{ value any }
 
 func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// finishRun sends the outcome of a run. cause is the cause of the handler's context if that had
-// ended, else nil. Nothing is sent about a run that was lost or has finished.
-func (r *runner) finishRun(ctx context.Context, a *attempt, err, cause error) {
+// finishRun sends the outcome of a run, and returns why the job was not completed; nil if it was,
+// or was requeued or released by the handler. cause is the cause of the handler's context if that
+// had ended, else nil. Nothing is sent about a run that was lost or has finished.
+func (r *runner) finishRun(ctx context.Context, a *attempt, err, cause error) error {
 	ended := a.endError()
 	switch {
 	case errors.Is(ended, ErrRunLost):
 		a.log.Warn("run lost; its outcome is dropped", "error_message", ended, "outcome", err)
+		return ended
 	case ended != nil && err != nil:
-		a.log.Warn("handler failed after it had requeued its job", "error_message", err)
+		a.log.Error("handler failed after it had requeued its job", "error_message", err)
+		return err
 	case ended != nil:
 		a.log.Debug("job requeued or released", "duration", time.Since(a.started))
 	case err != nil:
 		r.fail(ctx, a, err, cause)
+		return err
 	default:
-		if err := a.finish(ctx, a.lease.complete); err != nil {
-			logUnfinished(a, "job done but not completed; the run ends with its lease", err)
-			return
-		}
-		a.log.Debug("job completed", "duration", time.Since(a.started))
+		return r.complete(ctx, a)
 	}
+	return nil
+}
+
+// complete sends the success of a run, and returns why the job was not completed.
+func (r *runner) complete(ctx context.Context, a *attempt) error {
+	var refused error
+	err := a.finish(ctx, func(ctx context.Context) (err error) {
+		refused, err = a.lease.complete(ctx)
+		return err
+	})
+	switch {
+	case err != nil:
+		logUnfinished(a, "job done but not completed; the run ends with its lease", err)
+		return err
+	case refused != nil:
+		a.log.Warn("the server refused the result; the run has failed", "error_message", refused)
+		return refused
+	}
+	a.log.Debug("job completed", "duration", time.Since(a.started))
+	return nil
 }
 
 // logUnfinished logs that an outcome was not accepted, or may have been with a lost answer.
@@ -294,7 +364,7 @@ func (r *runner) sendStagedState(ctx context.Context, a *attempt) {
 	if !a.hasStaged() {
 		return
 	}
-	ctx, stop := context.WithTimeout(ctx, minFinishTimeout)
+	ctx, stop := context.WithTimeout(ctx, finishGrace)
 	defer stop()
 	if err := a.heartbeat(ctx); err != nil {
 		a.log.Warn("last state not stored", "error_message", err)

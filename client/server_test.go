@@ -20,18 +20,21 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/relay"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
 // exampleServer starts a real server for the examples.
 func exampleServer() (baseURL string, stop func()) {
-	contract, err := relay.New(relay.Config{Log: slog.New(slog.DiscardHandler),
-		Registry: prometheus.NewRegistry(), Settings: relay.Settings{V1: true, MaxNumJobs: 1000,
-			BodyLimit: 1 << 20, RetryableStatus: 429}})
-	if err != nil {
-		panic(err)
-	}
-	baseURL, stop, err = testkit.Serve([]engine.Contract{contract.Contract()}, contract.Mount)
+	baseURL, stop, err := testkit.Serve(func(e *engine.Engine) ([]httpapi.PrefixHandler, error) {
+		contract, err := relay.New(relay.Config{Engine: e, Log: slog.New(slog.DiscardHandler),
+			Registry: prometheus.NewRegistry(), Settings: relay.Settings{V1: true, MaxNumJobs: 1000,
+				BodyLimit: 1 << 20, RetryableStatus: 429}})
+		if err != nil {
+			return nil, err
+		}
+		return []httpapi.PrefixHandler{contract.Mount()}, e.Register(contract.Contract())
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -49,6 +52,8 @@ type fakeRelay struct {
 	faults      []*injectedFault
 	requests    []recordedRequest
 	maxInFlight int // most jobs ever in flight at once
+	// latency, unless nil, is how long the answer to a request takes.
+	latency func(op string) time.Duration
 }
 
 type fakeJob struct {
@@ -73,7 +78,7 @@ type fakeSpec struct {
 
 // injectedFault spoils exchanges of one kind.
 type injectedFault struct {
-	on     string // enqueue, next, heartbeat, requeue, complete, delete, get, exists
+	on     string // the op of a recordedRequest
 	times  int    // how many more; negative for ever
 	after  bool   // act first, then spoil the answer
 	drop   bool   // close the connection instead of answering
@@ -85,7 +90,9 @@ type injectedFault struct {
 
 // recordedRequest is one request as the server saw it.
 type recordedRequest struct {
-	op, method, uri    string
+	// enqueue, next, heartbeat, heartbeats, requeue, complete, completions, delete, get, exists
+	op                 string
+	method, uri        string
 	queue, id, runID   string
 	header             http.Header
 	query              url.Values
@@ -131,6 +138,13 @@ func (d *fakeRelay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	e := parseExchange(r, string(body))
 	f := d.record(&e)
+	if d.latency != nil {
+		select {
+		case <-time.After(d.latency(e.op)):
+		case <-r.Context().Done():
+			return
+		}
+	}
 	if f != nil && !f.after {
 		f.apply(w)
 		return
@@ -186,6 +200,9 @@ func parseExchange(r *http.Request, body string) recordedRequest {
 		"POST 1": "enqueue", "GET 2": "next", "DELETE 3": "delete", "HEAD 3": "exists",
 		"GET 3": "get", "PATCH 5": "heartbeat", "PUT 5": "requeue", "DELETE 5": "complete",
 	}[shape]
+	if e.op == "enqueue" && parts[0] != "jobs" {
+		e.op = parts[0] // completions or heartbeats
+	}
 	if len(parts) >= 2 {
 		e.queue = parts[0]
 	}
@@ -217,7 +234,14 @@ func (d *fakeRelay) route(w http.ResponseWriter, r *http.Request, e recordedRequ
 		}
 		d.store(w, e, job)
 	case "heartbeat":
-		d.heartbeat(w, e, job, current)
+		if !current {
+			http.Error(w, "job not found", http.StatusNotFound)
+			return
+		}
+		job.heartbeat(e.body)
+		w.WriteHeader(http.StatusAccepted)
+	case "completions", "heartbeats":
+		d.forEachRun(w, e)
 	case "complete", "delete":
 		if e.op == "delete" || current {
 			delete(d.jobs, [2]string{e.queue, e.id})
@@ -236,18 +260,44 @@ func (d *fakeRelay) route(w http.ResponseWriter, r *http.Request, e recordedRequ
 	}
 }
 
-func (d *fakeRelay) heartbeat(w http.ResponseWriter, e recordedRequest, job *fakeJob,
-	current bool) {
-	if !current {
-		http.Error(w, "job not found", http.StatusNotFound)
+// forEachRun completes the runs of a request, or sends their heartbeats.
+func (d *fakeRelay) forEachRun(w http.ResponseWriter, e recordedRequest) {
+	type result struct {
+		ID    string `json:"id"`
+		RunID string `json:"run_id"`
+		Known bool   `json:"known"`
+	}
+	var runs []struct {
+		Queue string
+		result
+		State json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(e.body), &runs); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if e.body != "" {
-		job.spec.State = json.RawMessage(e.body)
+	results := []result{}
+	for _, run := range runs {
+		key := [2]string{run.Queue, run.ID}
+		job := d.jobs[key]
+		run.Known = job != nil && job.runID != "" && job.runID == run.RunID
+		switch {
+		case run.Known && e.op == "completions":
+			delete(d.jobs, key)
+		case run.Known:
+			job.heartbeat(string(run.State))
+		}
+		results = append(results, run.result)
 	}
-	job.updated = time.Now()
-	job.leaseEnd = job.updated.Add(job.timeout())
-	w.WriteHeader(http.StatusAccepted)
+	_ = json.NewEncoder(w).Encode(results)
+}
+
+func (j *fakeJob) heartbeat(state string) {
+	if state != "" {
+		j.spec.State = json.RawMessage(state)
+	}
+	j.updated = time.Now()
+	j.leaseEnd = j.updated.Add(j.timeout())
 }
 
 // store is enqueue and, with the job to remove first, requeue.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 )
 
@@ -12,9 +13,13 @@ import (
 // source claims jobs.
 type source interface {
 	// claim leases up to max jobs and waits up to wait for the first one. None is no error. It
-	// makes one try, because the runner has its own backoff.
+	// makes one try, because the runner has its own backoff. The error is errDrained where the
+	// worker gets no further jobs.
 	claim(ctx context.Context, max int, wait time.Duration) ([]lease, error)
 }
+
+// errDrained means that an operator has drained the worker: it gets no further jobs.
+var errDrained = errors.New("the worker is drained")
 
 // lease is one claimed job, under the run id of its claim.
 type lease interface {
@@ -29,8 +34,12 @@ type lease interface {
 	// ErrRunLost when the lease has ended. cancel is true when the server asks the run to end
 	// although it still has its lease.
 	heartbeat(ctx context.Context, state json.RawMessage) (cancel bool, err error)
-	// complete ends the lease with success. It may be called again after an error.
-	complete(ctx context.Context) error
+	// complete ends the lease with success. A result that the server refuses ends it with a
+	// failure; refused is then the refusal. It may be called again after an error.
+	complete(ctx context.Context) (refused, err error)
+	// runEnded is called when nothing more will be sent about the run, with the reason why the job
+	// was not completed; nil if it was, or was requeued or released by the handler.
+	runEnded(reason error)
 }
 
 // failureReporter is a lease whose contract has failure reports. Without them a failed job
@@ -46,6 +55,3 @@ type releaser interface {
 	// release gives the job back. It may be called again after an error.
 	release(ctx context.Context) error
 }
-
-// endObserver is a lease that wants a call when nothing more will be sent about its run.
-type endObserver interface{ runEnded() }

@@ -9,8 +9,9 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/testkit"
-	workerapi "github.com/millrace/millrace/internal/worker/api"
+	"github.com/millrace/millrace/internal/workerapi"
 
 	"github.com/millrace/millrace/client"
 )
@@ -18,20 +19,23 @@ import (
 // serveFlow starts a real server of TaskFlow and the worker API, in memory.
 func serveFlow() (baseURL string, stop func(), err error) {
 	log := slog.New(slog.DiscardHandler)
-	contract, err := taskflow.New(taskflow.Config{Log: log, Registry: prometheus.NewRegistry(),
-		Now: time.Now, Random: testkit.RandomBytes,
-		Settings:  taskflow.Settings{Lease: time.Minute, MaxConcurrent: 1000},
-		BodyLimit: 1 << 20, GraphBodyLimit: 16 << 20,
-		Runner: taskflow.Runner{Disabled: true}})
-	if err != nil {
-		return "", nil, err
-	}
-	workers, err := workerapi.New(workerapi.Config{Log: log,
-		Contracts: []workerapi.Contract{contract.RemoteWorkers()}})
-	if err != nil {
-		return "", nil, err
-	}
-	return testkit.Serve([]engine.Contract{contract.Contract()}, contract.Mount, workers.Mount)
+	return testkit.Serve(func(e *engine.Engine) ([]httpapi.PrefixHandler, error) {
+		contract, err := taskflow.New(taskflow.Config{Engine: e, Log: log,
+			Registry: prometheus.NewRegistry(), Now: time.Now, Random: testkit.RandomBytes,
+			Settings:  taskflow.Settings{Lease: time.Minute, MaxConcurrent: 1000},
+			BodyLimit: 1 << 20, GraphBodyLimit: 16 << 20,
+			NoLocalWorkers: true})
+		if err != nil {
+			return nil, err
+		}
+		workers, err := workerapi.New(workerapi.Config{Engine: e, Log: log,
+			Contracts: []workerapi.Contract{contract.RemoteWorkers()}})
+		if err != nil {
+			return nil, err
+		}
+		return []httpapi.PrefixHandler{contract.Mount(), workers.Mount()},
+			e.Register(contract.Contract())
+	})
 }
 
 // flowServer is a server that ends with the test.

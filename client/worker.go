@@ -42,6 +42,9 @@ type Worker struct {
 	Relay *Relay
 	// Queue is the queue's name.
 	Queue string
+	// Name identifies the worker to the server, in up to 255 bytes. Empty means host name and
+	// process id (AD-040).
+	Name string
 	// Concurrency bounds the handlers that run at once, and so the jobs that this worker has
 	// claimed. Zero means 1.
 	Concurrency int
@@ -62,6 +65,13 @@ type Worker struct {
 	// DrainTimeout is how long handlers may continue after the context of Run has ended. Zero
 	// means 25 s; a negative value ends their contexts at once.
 	DrainTimeout time.Duration
+	// Kill, when set, ends a drain early: when it ends, the worker stops, and the contexts of the
+	// handlers end with the cause of Kill and [ErrDrainTimeout], as after DrainTimeout.
+	Kill context.Context
+	// AfterRun, when set, is called for each run when nothing more will be sent about it, with the
+	// reason why the job was not completed: nil if it was, or was requeued by its handler. Several
+	// goroutines call it.
+	AfterRun func(RelayJob, error)
 	// Logger gets failures and lost runs and, at level debug, each job that was started and
 	// completed. Nil discards them.
 	Logger *slog.Logger
@@ -76,12 +86,24 @@ type Worker struct {
 // Each job gets a heartbeat at every third of its timeout (RL-058), which also stores the state
 // that the handler has set meanwhile. A lease of timeout 0 cannot be extended (RL-090); its
 // heartbeats, one a second, only detect the loss of the run. A run is lost when a heartbeat is
-// answered with 404 (RL-054), or when none was confirmed for a whole timeout. A lost run is never
-// completed. When the handler returns nil, the completion is tried for two thirds of the timeout,
-// for at least 10 s and at most a minute.
+// answered with 404 (RL-054), or when the server has refused all of them for a whole timeout, such
+// as for a wrong token. A lost run is never completed.
+//
+// Runs that end at about the same time are completed in one request, and heartbeats that are due
+// together and have no state share one too, as with [Relay.CompleteAll] and [Relay.HeartbeatAll].
+// None waits for others. With a server that does not have these requests each run has its own.
+//
+// Time in which the server cannot be reached, or asks to try again ([ErrRetryable]: Relay answers
+// 429 while its store is away), does not count: it gives no job to another worker then. Handlers go
+// on, and a completion is tried until the server gives a definite answer; after a stop, until 10 s
+// after DrainTimeout. The log gets one line when the server begins to fail requests, and one when
+// it answers again.
 //
 // While the server answers with errors, the worker polls again after random pauses that grow, and
 // not before Retry-After. Errors of single jobs are logged.
+//
+// When an operator drains the worker on the server (AD-041), it stops polling, lets its handlers
+// finish without a limit of time, and Run returns nil.
 //
 // Run returns nil after a drain in which all handlers finished, [ErrDrainTimeout] when the
 // contexts of some had to be ended, and an [*Error] that is [ErrInvalid] at once when a field is
@@ -98,12 +120,16 @@ func (w *Worker) Run(ctx context.Context) error {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
+	source := newRelaySource(w.Relay, w.Queue, orDefault(w.Name, processName()), handler,
+		w.AfterRun)
+	defer source.wait()
 	r := runner{
-		source:               &relaySource{relay: w.Relay, queue: w.Queue, handler: handler},
+		source:               source,
 		slots:                make(slots, orDefault(w.Concurrency, 1)),
 		pollWait:             max(orDefault(w.PollWait, 30*time.Second), 0),
 		pollPause:            orDefault(w.PollInterval, time.Second),
 		drainTimeout:         orDefault(w.DrainTimeout, 25*time.Second),
+		kill:                 w.Kill,
 		maxHeartbeatInterval: w.MaxHeartbeatInterval,
 		backoff:              w.Relay.client.backoff,
 		log:                  logger.With("queue", w.Queue),

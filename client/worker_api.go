@@ -103,7 +103,11 @@ type ClaimQuery struct {
 // Repeating: jobs in a lost answer return when their leases expire; a repeat claims others.
 func (w *WorkerAPI) Claim(ctx context.Context, query ClaimQuery,
 	wait time.Duration) ([]ClaimedJob, error) {
-	return w.claim(ctx, query, wait, false)
+	jobs, err := w.claim(ctx, query, wait, false)
+	if errors.Is(err, errDrained) { // whoever calls this decides by itself when to stop
+		return nil, nil
+	}
+	return jobs, err
 }
 
 func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Duration,
@@ -121,10 +125,12 @@ func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Durat
 		Wait:     wholeSeconds(max(wait, 0)),
 		Worker:   query.Worker,
 	}
+	drained := false
 	answer, err := doJSON[struct {
 		Jobs []claimedWire `json:"jobs"`
 	}](ctx, w.client, call{
 		op:      "worker claim",
+		drained: &drained,
 		method:  http.MethodPost,
 		path:    "/worker/v1/claims",
 		body:    encodeBody(request),
@@ -134,6 +140,9 @@ func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Durat
 	})
 	if err != nil {
 		return nil, err
+	}
+	if drained {
+		return nil, errDrained
 	}
 	jobs := make([]ClaimedJob, len(answer.Jobs))
 	for i, job := range answer.Jobs {

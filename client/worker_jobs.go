@@ -110,9 +110,13 @@ type JobWorker struct {
 	// DrainTimeout is how long handlers may continue after the context of Run has ended. Zero
 	// means 25 s; a negative value ends their contexts at once.
 	DrainTimeout time.Duration
-	// AfterRun, when set, is called for each run when nothing more will be sent about it: its
-	// outcome was accepted or given up. Several goroutines call it.
-	AfterRun func(ClaimedJob)
+	// Kill, when set, ends a drain early: when it ends, the worker stops, and the contexts of the
+	// handlers end with the cause of Kill and [ErrDrainTimeout], as after DrainTimeout.
+	Kill context.Context
+	// AfterRun, when set, is called for each run when nothing more will be sent about it, with the
+	// reason why the job was not completed: nil if it was, or was released by its handler. A result
+	// that the server refuses is a reason. Several goroutines call it.
+	AfterRun func(ClaimedJob, error)
 	// Logger gets failures and lost runs and, at level debug, each job that was started and
 	// completed. Nil discards them.
 	Logger *slog.Logger
@@ -125,14 +129,18 @@ type JobWorker struct {
 // off, and jobs that were claimed in that moment return when their leases expire.
 //
 // Each run gets a heartbeat at every third of its lease, which also stores the state that the
-// handler has set meanwhile. A run is lost when the server says so, or when no heartbeat was
-// confirmed for a whole lease; nothing more is sent about it then. An outcome is tried for two
-// thirds of the lease, for at least 10 s and at most a minute. Outcomes that are ready at about
-// the same time share a request, as with [WorkerAPI.Finish], except those of Images. A panic is
-// reported as a retryable failure of the type "panic".
+// handler has set meanwhile. A run is lost when the server says so, or when it has refused all
+// heartbeats for a whole lease; nothing more is sent about it then. Time in which the server cannot
+// be reached, or asks to try again ([ErrRetryable]), does not count: handlers go on, and an outcome
+// is tried until the server gives a definite answer; after a stop, until 10 s after DrainTimeout.
+// Outcomes that are ready at about the same time share a request, as with [WorkerAPI.Finish],
+// except those of Images. A panic is reported as a retryable failure of the type "panic".
 //
 // While the server answers with errors, the worker polls again after random pauses that grow, and
 // not before Retry-After. Errors of single jobs are logged.
+//
+// When an operator drains the worker on the server (AD-041), it stops polling, lets its handlers
+// finish without a limit of time, and Run returns nil.
 //
 // Run returns nil after a drain in which all handlers finished, [ErrDrainTimeout] when the
 // contexts of some had to be ended, and an [*Error] that is [ErrInvalid] at once when a field is
@@ -156,18 +164,15 @@ func (w *JobWorker) Run(ctx context.Context) error {
 	if handlers[""] == nil {
 		query.Queues = slices.Sorted(maps.Keys(handlers))
 	}
+	source := newJobSource(w.API, query, handlers, w.AfterRun)
+	defer source.outcomes.wait()
 	r := runner{
-		source: &jobSource{
-			api:      w.API,
-			outcomes: outcomeSender{api: w.API},
-			query:    query,
-			handlers: handlers,
-			afterRun: w.AfterRun,
-		},
+		source:               source,
 		slots:                make(slots, orDefault(w.Concurrency, 1)),
 		pollWait:             min(max(orDefault(w.PollWait, 30*time.Second), 0), 30*time.Second),
 		pollPause:            orDefault(w.PollInterval, time.Second),
 		drainTimeout:         orDefault(w.DrainTimeout, 25*time.Second),
+		kill:                 w.Kill,
 		maxHeartbeatInterval: w.MaxHeartbeatInterval,
 		backoff:              w.API.client.backoff,
 		log:                  logger.With("contract", w.Contract),
@@ -202,7 +207,7 @@ func processName() string {
 	if err != nil {
 		host = "unknown"
 	}
-	return fmt.Sprintf("%s/%d", host, os.Getpid())
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
 // JobRun is one run of a job, as its handler gets it. Its methods are safe for concurrent use.

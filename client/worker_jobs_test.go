@@ -136,7 +136,7 @@ func inWorkerBench(t *testing.T, d *fakeWorkerAPI, w client.JobWorker,
 		w.API, w.Contract, w.Handlers = directWorker(t, d), client.ContractTaskFlow,
 			map[string]client.JobHandler{"q": handle}
 		w.Logger = slog.New(slog.NewTextHandler(&text, nil))
-		w.AfterRun = func(client.ClaimedJob) { close(over) }
+		w.AfterRun = func(client.ClaimedJob, error) { close(over) }
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- w.Run(ctx) }()
@@ -246,6 +246,41 @@ func TestJobWorker_outcomes(t *testing.T) {
 	}
 }
 
+// G-X-20: a result that the server refuses is no completion, neither in the log nor for AfterRun.
+func TestJobWorker_refusedResult(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeWorkerAPI{faults: map[string]string{"complete": "VALIDATION_ERROR"}}
+		d.put("r1", "q", "1")
+		ctx, stop := context.WithCancel(t.Context())
+		var reason error
+		var text bytes.Buffer
+		w := client.JobWorker{API: directWorker(t, d), Contract: client.ContractTaskFlow,
+			Logger: slog.New(slog.NewTextHandler(&text,
+				&slog.HandlerOptions{Level: slog.LevelDebug})),
+			AfterRun: func(_ client.ClaimedJob, err error) {
+				reason = err
+				stop()
+			},
+			Handlers: map[string]client.JobHandler{"": func(context.Context,
+				*client.JobRun) (json.RawMessage, error) {
+				return json.RawMessage("1"), nil
+			}}}
+		if err := w.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if !errors.Is(reason, client.ErrInvalid) {
+			t.Errorf("AfterRun got %v, want the refusal", reason)
+		}
+		log := text.String()
+		if strings.Contains(log, "job completed") || !strings.Contains(log,
+			`level=WARN msg="the server refused the result; the run has failed"`) ||
+			!strings.Contains(log, "explained") {
+			t.Errorf("logged:\n%s", log)
+		}
+	})
+}
+
 func TestJobWorker_lostAnswer(t *testing.T) {
 	t.Parallel()
 	d := &fakeWorkerAPI{faults: map[string]string{"complete": "drop"}}
@@ -287,7 +322,7 @@ func TestJobWorker_outcomeSurvivesOutage(t *testing.T) {
 				}))
 				ctx, stop := context.WithCancel(t.Context())
 				w := client.JobWorker{API: api, Contract: client.ContractTaskFlow,
-					AfterRun: func(client.ClaimedJob) {
+					AfterRun: func(client.ClaimedJob, error) {
 						stop()
 					},
 					Handlers: map[string]client.JobHandler{"q": func(context.Context,
@@ -396,7 +431,7 @@ func TestJobWorker_stopsDuringPoll(t *testing.T) {
 				}))
 				calls := 0
 				w := client.JobWorker{API: api, Contract: client.ContractTaskFlow,
-					AfterRun: func(client.ClaimedJob) {
+					AfterRun: func(client.ClaimedJob, error) {
 						calls++
 					},
 					Handlers: map[string]client.JobHandler{"": func(context.Context,
@@ -454,7 +489,7 @@ func TestJobWorker_concurrencyAndQueues(t *testing.T) {
 					return next(ctx, run)
 				}
 			}},
-			AfterRun: func(client.ClaimedJob) {
+			AfterRun: func(client.ClaimedJob, error) {
 				if done.Add(1) == jobs {
 					stop()
 				}

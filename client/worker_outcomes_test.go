@@ -18,14 +18,19 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// outcomeTransport counts what runs are ended by, and loses the first answer of a
-// batch if it is to.
+// outcomeTransport counts what runs are ended by. It loses the first answer of a batch, or refuses
+// all batches with a status, if it is to.
 type outcomeTransport struct {
 	batches, singles atomic.Int64
 	loseFirst        atomic.Bool
+	refuseWith       int // 0 refuses none
 }
 
 func (o *outcomeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if o.refuseWith != 0 && strings.HasSuffix(r.URL.Path, "/outcomes") {
+		o.batches.Add(1)
+		return &http.Response{StatusCode: o.refuseWith, Body: http.NoBody}, nil
+	}
 	answer, err := http.DefaultTransport.RoundTrip(r)
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/outcomes"):
@@ -42,7 +47,8 @@ func (o *outcomeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Runs that end at about the same time end in few requests, each as its handler says (G-X-20); what
 // does not fit into a request with others goes by itself, and what the server refuses for all of
-// them is found out one by one.
+// them is found out one by one. A server without batches, or a proxy that refuses them, costs no
+// run its outcome, and is not asked again for a while.
 func TestJobWorker_batchedOutcomes(t *testing.T) {
 	t.Parallel()
 	const jobs = 200
@@ -54,6 +60,7 @@ func TestJobWorker_batchedOutcomes(t *testing.T) {
 		err       error
 		want      client.TaskFlowStatus
 		loses     bool
+		refuses   int
 		most      int64 // singles
 		atBatches bool
 	}{
@@ -69,6 +76,9 @@ func TestJobWorker_batchedOutcomes(t *testing.T) {
 			atBatches: true},
 		"refused all the way": {result: json.RawMessage("\"\xff\""), want: client.TaskFailed,
 			most: 3 * jobs, atBatches: true},
+		"no such route": {want: client.TaskCompleted, refuses: 404, most: jobs, atBatches: true},
+		"wrong method":  {want: client.TaskCompleted, refuses: 405, most: jobs, atBatches: true},
+		"forbidden":     {want: client.TaskCompleted, refuses: 403, most: jobs, atBatches: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -77,7 +87,7 @@ func TestJobWorker_batchedOutcomes(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(stop)
-			paths := &outcomeTransport{}
+			paths := &outcomeTransport{refuseWith: tt.refuses}
 			paths.loseFirst.Store(tt.loses)
 			c := mustClient(t, client.Config{BaseURL: url,
 				HTTPClient: &http.Client{Transport: paths},
@@ -103,7 +113,11 @@ func TestJobWorker_batchedOutcomes(t *testing.T) {
 				}
 			}
 			batches, singles := paths.batches.Load(), paths.singles.Load()
-			if singles > tt.most || tt.atBatches != (batches > 0) || batches > jobs/4 {
+			mostBatches := int64(jobs / 4)
+			if tt.refuses != 0 {
+				mostBatches = maxSenders // under way when the first answer came
+			}
+			if singles > tt.most || tt.atBatches != (batches > 0) || batches > mostBatches {
 				t.Errorf("%d batches and %d requests for one run", batches, singles)
 			}
 			if tt.loses != strings.Contains(log, "probably accepted") ||
@@ -130,7 +144,7 @@ func runConcurrently(t *testing.T, c *client.Client, jobs int,
 	text := &bytes.Buffer{}
 	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: jobs,
 		Logger:   slog.New(slog.NewTextHandler(text, nil)),
-		AfterRun: func(client.ClaimedJob) { over.Done() },
+		AfterRun: func(client.ClaimedJob, error) { over.Done() },
 		Handlers: map[string]client.JobHandler{"q": func(context.Context,
 			*client.JobRun) (json.RawMessage, error) {
 			started.Done()

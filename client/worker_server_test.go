@@ -54,7 +54,7 @@ func TestJobWorker_endsOnServer(t *testing.T) {
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow,
-				AfterRun: func(client.ClaimedJob) {
+				AfterRun: func(client.ClaimedJob, error) {
 					stop()
 				},
 				Handlers: map[string]client.JobHandler{job.Queue: func(context.Context,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -12,10 +13,19 @@ import (
 // jobSource claims jobs over the worker API and finishes them.
 type jobSource struct {
 	api      *WorkerAPI
-	outcomes outcomeSender
+	outcomes batcher[RunOutcome]
 	query    ClaimQuery
-	handlers map[string]JobHandler // by queue; "" is for all others
-	afterRun func(ClaimedJob)      // may be nil
+	handlers map[string]JobHandler   // by queue; "" is for all others
+	afterRun func(ClaimedJob, error) // may be nil
+}
+
+// newJobSource makes a source of jobs for handlers by queue.
+func newJobSource(api *WorkerAPI, query ClaimQuery, handlers map[string]JobHandler,
+	afterRun func(ClaimedJob, error)) *jobSource {
+	s := &jobSource{api: api, query: query, handlers: handlers, afterRun: afterRun}
+	s.outcomes = batcher[RunOutcome]{op: "worker finish", sendOne: s.finishOne,
+		sendAll: s.finishAll}
+	return s
 }
 
 func (s *jobSource) claim(ctx context.Context, max int, wait time.Duration) ([]lease, error) {
@@ -32,14 +42,63 @@ func (s *jobSource) claim(ctx context.Context, max int, wait time.Duration) ([]l
 	return leases, nil
 }
 
-// finish sends the outcome of a run. The context must have a deadline. An outcome of Images goes
-// in a request of its own: the server checks the objects that a result names before it accepts
-// it, which takes time that the outcomes of other runs should not wait.
+// finish sends the outcome of a run, together with others that are ready at the same time. Its
+// errors are those of [WorkerAPI.Complete]. A large outcome goes in a request of its own, and so
+// does one of Images: the server checks the objects that a result names before it accepts it, which
+// takes time that the outcomes of other runs should not wait.
 func (s *jobSource) finish(ctx context.Context, outcome RunOutcome) error {
-	if s.query.Contract == ContractImages {
-		return s.outcomes.sendSingle(ctx, outcome)
+	if s.query.Contract == ContractImages || outcome.size() > maxBatchedBytes {
+		return s.finishOne(ctx, outcome)
 	}
-	return s.outcomes.finish(ctx, outcome)
+	return s.outcomes.send(ctx, outcome)
+}
+
+// finishOne ends a run in a request of its own.
+func (s *jobSource) finishOne(ctx context.Context, outcome RunOutcome) error {
+	switch {
+	case outcome.Failure != nil:
+		return s.api.Fail(ctx, outcome.RunID, *outcome.Failure)
+	case outcome.Released:
+		return s.api.Release(ctx, outcome.RunID)
+	}
+	return s.api.Complete(ctx, outcome.RunID, outcome.Result)
+}
+
+// finishAll ends runs in one request.
+func (s *jobSource) finishAll(ctx context.Context, outcomes []RunOutcome) ([]error, error) {
+	results, err := s.api.Finish(ctx, outcomes)
+	if err != nil {
+		return nil, outcomesError(err)
+	}
+	errs := make([]error, len(results))
+	for i, result := range results {
+		errs[i] = result.Err
+	}
+	return errs, nil
+}
+
+// outcomesError decides what becomes of the outcomes of a batch that has failed. Where the server
+// has refused all of it, each is sent again alone: after ErrInvalid to learn which one is wrong,
+// and after another refusal, such as 404 from a server that does not have the route, because later
+// batches would get it too.
+func outcomesError(err error) error {
+	status := statusOf(err)
+	refused := status != 0 && status < http.StatusInternalServerError
+	switch {
+	case errors.Is(err, ErrInvalid):
+		return errSendSingly
+	case refused && !errors.Is(err, ErrRetryable):
+		return errNoBatches
+	}
+	return err
+}
+
+// size is about how many bytes the outcome has on the wire.
+func (o RunOutcome) size() int {
+	if o.Failure != nil {
+		return len(o.Failure.Error) + len(o.Failure.Type)
+	}
+	return len(o.Result)
 }
 
 // jobLease is one claimed job.
@@ -100,12 +159,12 @@ func (l *jobLease) heartbeat(ctx context.Context, state json.RawMessage) (cancel
 // complete sends the result. A result that the server refuses becomes a failure. It is final,
 // because the result of another run would have the same form, except in Images: that also refuses
 // a result whose objects it does not find, and another run may store them.
-func (l *jobLease) complete(ctx context.Context) error {
-	err := l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Result: l.result})
+func (l *jobLease) complete(ctx context.Context) (refused, err error) {
+	err = l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Result: l.result})
 	if !errors.Is(err, ErrInvalid) {
-		return err
+		return nil, err
 	}
-	return l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &JobFailure{
+	return err, l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &JobFailure{
 		Error:     truncate("result refused: " + err.Error()),
 		Type:      "result",
 		Retryable: l.job.Contract == ContractImages,
@@ -149,9 +208,9 @@ func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 	return err
 }
 
-func (l *jobLease) runEnded() {
+func (l *jobLease) runEnded(reason error) {
 	if l.source.afterRun != nil {
-		l.source.afterRun(l.job)
+		l.source.afterRun(l.job, reason)
 	}
 }
 

@@ -22,13 +22,15 @@ import (
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/storageid"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
-	workerapi "github.com/millrace/millrace/internal/worker/api"
+	"github.com/millrace/millrace/internal/workerapi"
 )
 
 // definitions lists all contracts, in the order in which users see them. A new contract is one more
@@ -45,8 +47,10 @@ var definitions = []func() *contract.Definition{
 //
 //	connect        egress, tracing, and storage elsewhere; nothing is made in the data directory
 //	openStorage    objects and streams of the data directory
+//	newNode        the engine, on the open store; it calls what follows
 //	buildContracts one contract.Contract for each contract in the setting contracts
-//	buildAPIs      the worker API over the contracts whose jobs remote workers may run
+//	buildAPIs      the worker API over the contracts whose jobs remote workers may run, and the
+//	               admin API over all
 //
 // Whatever a step opened is closed by close, also where a later step failed. One goroutine fills
 // it, and nothing changes after the start.
@@ -60,6 +64,8 @@ type deps struct {
 	// egressConfig.
 	egress *egress.Client
 	node   string
+	// described is what operators see of the node.
+	described *nodes.Node
 	// noWorkers says that other nodes run the jobs.
 	noWorkers bool
 	engine    *engine.Engine
@@ -77,6 +83,9 @@ type deps struct {
 	operatorToken setting.Secret
 
 	contracts []*contract.Contract // that were built
+	parts     []*outage.Part       // that were made
+	// loginPath makes a one-time code for the console; nil where a start prints none.
+	loginPath func(context.Context) (path string, err error)
 }
 
 // nodeSettings are the settings of a node with the contracts that declare some of them. The fields
@@ -150,7 +159,7 @@ func (d *deps) connectContracts(ctx context.Context) error {
 }
 
 // buildContracts builds the contracts that the settings serve. It runs after the storage is open,
-// as a contract finds its objects and streams in its node.
+// as a contract finds its engine, objects and streams in its node.
 func (d *deps) buildContracts() error {
 	for _, c := range d.settings.served() {
 		built, err := c.Build(d.contractNode(c.Name()))
@@ -162,11 +171,12 @@ func (d *deps) buildContracts() error {
 	return nil
 }
 
-// contractNode is the process as one contract sees it. It is made when it is needed: before
-// openStorage it has no objects, streams and binding, as contract.Definition says of Connect.
+// contractNode is the process as one contract sees it. It is made when it is needed: for Connect it
+// has no engine, objects, streams and binding yet, as contract.Definition says.
 func (d *deps) contractNode(name string) *contract.Node {
 	return &contract.Node{
 		Name:      d.node,
+		Engine:    d.engine,
 		Log:       d.log.With(telemetry.Contract, name),
 		Now:       d.process.Now,
 		Elapsed:   d.process.Elapsed,
@@ -230,10 +240,32 @@ func (d *deps) handlerGrace() time.Duration {
 	return grace - grace/8
 }
 
-// buildAPIs builds what is served beside the contracts: the worker API, unless no contract has jobs
-// for remote workers or the settings do not allow it. It needs the built contracts, whose
-// descriptions of their jobs it serves.
-func buildAPIs(p *deps) ([]server.API, error) {
+// buildAPIs builds what is served beside the contracts: the worker API and the admin API, each
+// where it has something to serve and the settings allow it. They need the built contracts.
+func buildAPIs(ctx context.Context, d *deps, mode serveMode) (all []server.API, err error) {
+	workers, err := buildWorkerAPI(d)
+	if err != nil {
+		return nil, err
+	}
+	if workers != nil {
+		all = append(all, *workers)
+	}
+	if mode.workersOnly {
+		return all, nil
+	}
+	operators, err := d.buildAdmin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if operators != nil {
+		all = append(all, *operators)
+	}
+	return all, nil
+}
+
+// buildWorkerAPI builds the worker API, unless no contract has jobs for remote workers or the
+// settings do not allow it.
+func buildWorkerAPI(p *deps) (*server.API, error) {
 	var remote []workerapi.Contract
 	for _, c := range p.contracts {
 		if c.Workers != nil {
@@ -248,6 +280,7 @@ func buildAPIs(p *deps) ([]server.API, error) {
 		return nil, nil
 	}
 	api, err := workerapi.New(workerapi.Config{
+		Engine:    p.engine,
 		Log:       p.log.With(telemetry.Contract, workerapi.Name),
 		Registry:  p.registries.For(workerapi.Name, ""),
 		Tracing:   p.tracing,
@@ -258,5 +291,5 @@ func buildAPIs(p *deps) ([]server.API, error) {
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitFailed, err)
 	}
-	return []server.API{{Name: workerapi.Name, Mount: api.Mount, OpenAPI: workerapi.OpenAPI}}, nil
+	return &server.API{Name: workerapi.Name, Mount: api.Mount, OpenAPI: workerapi.OpenAPI}, nil
 }

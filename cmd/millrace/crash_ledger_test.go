@@ -33,7 +33,7 @@ type ledgerJob struct {
 // uncertainRequest is a request that was cut off: it happened or it did not, as a whole.
 type uncertainRequest struct {
 	verb string   // enqueue, complete or requeue
-	ends string   // the job that complete and requeue end
+	ends []string // the jobs that complete and requeue end
 	adds []string // the jobs that enqueue and requeue add
 }
 
@@ -129,15 +129,23 @@ func (l *ledger) recordLostAnswer(asked int) {
 
 // pick returns a claimed job for a verb, nil when there is none.
 func (l *ledger) pick(r *rand.Rand, as jobStanding) *ledgerJob {
+	if picked := l.pickSome(r, 1, as); len(picked) > 0 {
+		return picked[0]
+	}
+	return nil
+}
+
+// pickSome returns up to n claimed jobs for a verb, in any order.
+func (l *ledger) pickSome(r *rand.Rand, n int, as jobStanding) []*ledgerJob {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := l.inStanding(standingClaimed)
-	if len(all) == 0 {
-		return nil
+	r.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	picked := all[:min(n, len(all))]
+	for _, j := range picked {
+		j.standing = as
 	}
-	j := all[r.IntN(len(all))]
-	j.standing = as
-	return j
+	return picked
 }
 
 func (l *ledger) inStanding(s jobStanding) []*ledgerJob {
@@ -158,27 +166,41 @@ func (l *ledger) count(s jobStanding) int {
 
 // recordEnd records the end of a job and the jobs that were submitted in its place.
 func (l *ledger) recordEnd(verb string, j *ledgerJob, adds []string, ok bool) {
+	l.recordEnds(verb, []*ledgerJob{j}, adds, ok)
+}
+
+// recordEnds records the ends of jobs by one request, and the jobs that were submitted in their
+// place.
+func (l *ledger) recordEnds(verb string, ends []*ledgerJob, adds []string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !ok {
-		l.uncertain = append(l.uncertain, uncertainRequest{verb: verb, ends: j.id, adds: adds})
+		l.uncertain = append(l.uncertain, uncertainRequest{verb: verb, ends: idsOf(ends),
+			adds: adds})
 		return
 	}
-	j.standing = standingGone
+	for _, j := range ends {
+		j.standing = standingGone
+	}
 	l.recordStored(adds)
 	l.ack()
 }
 
-func (l *ledger) recordHeartbeat(j *ledgerJob, state string, ok bool) {
+// recordHeartbeats records heartbeats with a state that were sent in one request.
+func (l *ledger) recordHeartbeats(jobs []*ledgerJob, state string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	j.standing = standingClaimed
-	if !ok {
-		j.tried = append(j.tried, state)
-		return
+	for _, j := range jobs {
+		j.standing = standingClaimed
+		if !ok {
+			j.tried = append(j.tried, state)
+			continue
+		}
+		j.state, j.tried = state, nil
 	}
-	j.state, j.tried = state, nil
-	l.ack()
+	if ok {
+		l.ack()
+	}
 }
 
 // resolve decides the uncertain requests by the jobs that exist after the restart: a request
@@ -204,15 +226,21 @@ func (l *ledger) resolve(onServer map[string]*wireJob) {
 				j.standing = standingAbsent
 			}
 		}
-		if d.ends != "" {
-			j := l.jobs[d.ends]
-			if j.standing = standingGone; onServer[d.ends] != nil {
+		left := 0
+		for _, id := range d.ends {
+			j := l.jobs[id]
+			if j.standing = standingGone; onServer[id] != nil {
 				j.standing = standingClaimed
+				left++
 			}
-			if d.verb == "requeue" && len(d.adds) > 0 && (onServer[d.ends] != nil) == (found > 0) {
-				l.addProblem("requeue of %s was cut off: the old job and the new ones are both "+
-					"there, or neither is", d.ends)
-			}
+		}
+		if left != 0 && left != len(d.ends) {
+			l.addProblem("%s of %v was cut off and happened in part: %d are left", d.verb, d.ends,
+				left)
+		}
+		if d.verb == "requeue" && len(d.adds) > 0 && (left > 0) == (found > 0) {
+			l.addProblem("requeue of %v was cut off: the old job and the new ones are both "+
+				"there, or neither is", d.ends)
 		}
 	}
 	l.uncertain = nil

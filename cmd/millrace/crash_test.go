@@ -358,10 +358,21 @@ func (c *crashTest) sendRandomRequest(r *mathrand.Rand) bool {
 		if j := l.pick(r, standingEnding); j != nil {
 			state := fmt.Sprintf(`{"heartbeat": %d}`, r.IntN(1000))
 			ok := c.request(http.MethodPatch, runPath(j), state, http.StatusAccepted, nil)
-			l.recordHeartbeat(j, state, ok)
+			l.recordHeartbeats([]*ledgerJob{j}, state, ok)
 			return ok
 		}
+	case n < 79:
+		some := l.pickSome(r, 1+r.IntN(8), standingEnding)
+		state := fmt.Sprintf(`{"heartbeats": %d}`, r.IntN(1000))
+		ok := c.sendRuns("/v2/queues/heartbeats", some, state)
+		l.recordHeartbeats(some, state, ok)
+		return ok
 	case n < 85:
+		some := l.pickSome(r, 1+r.IntN(8), standingEnding)
+		ok := c.sendRuns("/v2/queues/completions", some, "null")
+		l.recordEnds("complete", some, nil, ok)
+		return ok
+	case n < 92:
 		if j := l.pick(r, standingEnding); j != nil {
 			fresh := l.newIDs(r.IntN(3))
 			ok := c.request(http.MethodPut, runPath(j), requeueBody(fresh), http.StatusAccepted,
@@ -374,6 +385,33 @@ func (c *crashTest) sendRandomRequest(r *mathrand.Rand) bool {
 			ok := c.request(http.MethodDelete, runPath(j), "", http.StatusOK, nil)
 			l.recordEnd("complete", j, nil, ok)
 			return ok
+		}
+	}
+	return true
+}
+
+// sendRuns sends the current runs of jobs in one request, all of which the server must know. False
+// is a request that was cut off.
+func (c *crashTest) sendRuns(path string, jobs []*ledgerJob, state string) bool {
+	var b bytes.Buffer
+	for _, j := range jobs {
+		fmt.Fprintf(&b, `,{"queue":"crash","id":%q,"run_id":%q,"state":%s}`, j.id, j.run, state)
+	}
+	body := "[" + strings.TrimPrefix(b.String(), ",") + "]"
+	var answers []struct {
+		RunID string `json:"run_id"`
+		Known bool
+	}
+	if !c.request(http.MethodPost, path, body, http.StatusOK, &answers) {
+		return false
+	}
+	if len(answers) != len(jobs) {
+		c.t.Errorf("%s of %d runs: %d answers", path, len(jobs), len(answers))
+		return true
+	}
+	for i, a := range answers {
+		if a.RunID != jobs[i].run || !a.Known {
+			c.t.Errorf("%s of run %s of %s: got %+v", path, jobs[i].run, jobs[i].id, a)
 		}
 	}
 	return true

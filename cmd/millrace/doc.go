@@ -8,16 +8,17 @@
 //	serve.go          the command, and the steps of a start and of a stop
 //	contracts.go      the list of the contracts, and deps, from which they are built
 //	store.go          SQLite or PostgreSQL; storage.go: objects and streams
-//	operator_token.go the token of the operator, which a first start makes
+//	admin.go          the admin API, and the link to the console that a start prints
 //	outages.go        which parts of a node may be away, and under which name they are logged
 //	former_terms.go   the end of the terms of a process that was killed on this data directory
 //	serve_greet.go    what a started server prints
 //
 // The other files are commands. config (settings.go), migrate, export and operator recover run on
-// the settings and the store, and need no server; picture is the child process of Images.
+// the settings and the store, and need no server; picture is the child process of Images. operator
+// token and login (operator.go) find the server by the settings.
 //
 // Commands that use a server are packages under internal: enqueue, work, graph, fetch, images,
-// bench, simulate and demo. What all commands share is in internal/cli. A command touches the
-// operating system only through its [cli.Process], and returns an error that carries its exit code
-// ([cli.ExitError]); only main ends the process.
+// audit, bench, simulate and demo. What all commands share is in internal/cli. A command touches
+// the operating system only through its [cli.Process], and returns an error that carries its exit
+// code ([cli.ExitError]); only main ends the process.
 package main

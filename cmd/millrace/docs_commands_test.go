@@ -94,6 +94,40 @@ func TestGraphOfTheDocs(t *testing.T) {
 	}
 }
 
+// The commands of docs/forgerun.md work together as they are: a worker runs the job of the client
+// on a server without workers.
+func TestForgeRunOfTheDocs(t *testing.T) {
+	t.Parallel()
+	page := documents(t)["forgerun.md"]
+	flag := "--no-workers"
+	if !strings.Contains(page, "`millrace serve "+flag+"`") {
+		t.Fatal("the page does not say how the server is started for a worker")
+	}
+	s := launchNode(t, "data", "--set", "contracts=forgerun", flag)
+	script := "set -e\n"
+	for _, block := range shellBlocks.FindAllStringSubmatch(page, -1) {
+		if strings.Contains(block[1], "CLIENT=") || strings.Contains(block[1], "millrace work") {
+			script += block[1]
+		}
+	}
+	const report = "sleep 2; curl -s localhost:8080/v1/jobs/$JOB/report" // comes after the worker
+	if strings.Count(script, report) != 1 {
+		t.Fatalf("the page does not read the report once: %s", script)
+	}
+	script = strings.Replace(script, report, "curl -s localhost:8080/v1/jobs/$JOB", 1)
+	script = strings.Replace(script, "--contract", "--max-jobs 1 --contract", 1) +
+		`curl -s localhost:8080/v1/jobs/$JOB/report -H "Authorization: Bearer $KEY"`
+	c := exec.Command("sh", "-c", strings.ReplaceAll(script, "localhost:8080",
+		strings.TrimPrefix(s.url, "http://")))
+	c.Env = append(os.Environ(), "MILLRACE_SERVER="+s.url)
+	hang := time.AfterFunc(testTimeout, func() { _ = c.Process.Kill() })
+	defer hang.Stop()
+	out, err := c.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), `"outcome":"SUCCESS"`) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // The worker of docs/taskflow.md says when a job fails.
 func TestWorkerOfTheDocsFails(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,6 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/store/postgres"
-	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
 // An export is written from a running server, or from the store itself while no server runs or
@@ -53,15 +51,15 @@ without one.
 2026-03-01T12:00:00Z) or as how long ago (36h). Jobs that come or change meanwhile
 do no harm: each job that was there when the export began is written once, as it
 was when it was read.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(p, c) },
 	}
 	f.settings.register(c)
 	f.remote.Register(c)
 	c.Flags().Lookup("server").Usage = "ask the server at this address instead of " +
 		"reading the store (" + cli.EnvServer + ")"
-	c.Flags().Lookup("token").Usage = "token of the operator, for --server (" + cli.EnvToken +
-		", which others cannot see)"
+	c.Flags().Lookup("token").Usage = "token of the operator, for --server (" +
+		cli.EnvOperatorToken + ", which others cannot see, else " + cli.EnvToken + ")"
 	c.Flags().StringVar(&f.since, "since", "", "leave out jobs created before this time")
 	c.Flags().StringVar(&f.until, "until", "", "leave out jobs created at this time or later")
 	c.Flags().StringVar(&f.status, "status", "",
@@ -90,12 +88,7 @@ func (f *exportFlags) run(p cli.Process, c *cobra.Command) error {
 	}
 	ofStore := c.Flags().Changed("config") || c.Flags().Changed("set")
 	if !ofStore && f.remote.ServerSetting(p) != "" {
-		c, err := f.remote.Client(p, nil)
-		if err != nil {
-			return err
-		}
-		return cli.RemoteError(ctx, part.write(p.Stdout,
-			c.FetchBox().Jobs(ctx, client.FetchBoxFilter{PageSize: 100})))
+		return f.exportServer(ctx, p, part)
 	}
 	s, err := f.settings.load(p, c)
 	if err != nil {
@@ -104,12 +97,30 @@ func (f *exportFlags) run(p cli.Process, c *cobra.Command) error {
 	return exportStore(ctx, p, s, part)
 }
 
+// exportServer exports from a server, as an operator.
+func (f *exportFlags) exportServer(ctx context.Context, p cli.Process, part exportFilter) error {
+	c, err := f.remote.Client(p, nil)
+	if err != nil {
+		return err
+	}
+	box := c.FetchBox()
+	if token := p.Env(cli.EnvOperatorToken); token != "" && !f.remote.HasTokenFlag() {
+		box = box.WithOperatorToken(token)
+	}
+	err = part.write(p.Stdout, box.Jobs(ctx, client.FetchBoxFilter{PageSize: 100}))
+	if errors.Is(err, client.ErrUnauthorized) {
+		return cli.WithCode(cli.ExitUnauthorized, fmt.Errorf(
+			"the server refuses the operator's token (--token or %s): %w", cli.EnvOperatorToken, err))
+	}
+	return cli.RemoteError(ctx, err)
+}
+
 // filter returns the part of the ledger that the flags select. Ages such as 36h count back from
 // now.
 func (f *exportFlags) filter(p cli.Process) (l exportFilter, err error) {
 	now := p.Now()
-	since, err := parseTimeOrAge(now, "--since", f.since)
-	until, wrong := parseTimeOrAge(now, "--until", f.until)
+	since, err := cli.ParseTimeOrAge(now, "--since", f.since)
+	until, wrong := cli.ParseTimeOrAge(now, "--until", f.until)
 	if err = errors.Join(err, wrong); err != nil {
 		return l, err
 	}
@@ -128,38 +139,17 @@ func (f *exportFlags) filter(p cli.Process) (l exportFilter, err error) {
 	return l, nil
 }
 
-// parseTimeOrAge reads a time, or how long ago it was. A date is the beginning of that day in UTC.
-// An empty text is the zero time, which is no bound; the error names the flag.
-func parseTimeOrAge(now time.Time, flag, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	ago, notAge := time.ParseDuration(text)
-	at, notTime := time.Parse(time.RFC3339Nano, text)
-	day, notDay := time.Parse(time.DateOnly, text)
-	switch {
-	case notAge == nil:
-		return now.Add(-ago), nil
-	case notTime == nil:
-		return at, nil
-	case notDay == nil:
-		return day, nil
-	}
-	return time.Time{}, fmt.Errorf(
-		"%s: %q is no time, such as 2026-03-01T12:00:00Z, 2026-03-01 or 36h (ago)", flag, text)
-}
-
 // exportStore exports from the store that the settings name (FB-093). It reads page by page in read
 // transactions and takes no lock that a server could wait for. A store that cannot be read is an
 // error of ExitUnable, an output that cannot be written one of ExitFailed.
 func exportStore(ctx context.Context, p cli.Process, s *nodeSettings, part exportFilter) error {
-	view, end, err := openViews(ctx, p, s)
+	opened, err := openViews(ctx, p, s)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer opened.Close()
 	err = part.write(p.Stdout, func(yield func(client.FetchBoxJob, error) bool) {
-		for line, err := range fetchbox.Export(ctx, view, part.since, part.until) {
+		for line, err := range fetchbox.Export(ctx, opened.View, part.since, part.until) {
 			if !yield(decodeExported(line, err)) {
 				return
 			}
@@ -183,24 +173,6 @@ func decodeExported(line []byte, readErr error) (j client.FetchBoxJob, err error
 	}
 	err = json.Unmarshal(line, &j)
 	return j, err
-}
-
-// openViews opens the store that the settings name for reading alone; the second result closes it.
-// A store with another version of the schema is an error: it is not migrated.
-func openViews(ctx context.Context, p cli.Process, s *nodeSettings) (fetchbox.View, func(),
-	error) {
-	if s.Store.Postgres() {
-		v, err := postgres.OpenViews(ctx, postgres.Config{URL: s.Store.Reveal()})
-		if err != nil {
-			return nil, nil, storeError(s, err)
-		}
-		return v.View, func() { v.Close() }, nil
-	}
-	v, err := sqlite.OpenViews(ctx, sqlite.Config{Path: databaseFile(s), Now: p.Now})
-	if err != nil {
-		return nil, nil, storeError(s, err)
-	}
-	return v.View, func() { v.Close() }, nil
 }
 
 // exportLine is a job in an export. What it does not have is null, as in the answers of a server.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
@@ -85,7 +86,7 @@ func TestParseTimeOrAge(t *testing.T) {
 	for text, want := range map[string]string{"": "0001-01-01T00:00:00Z",
 		"36h": "2026-03-01T00:00:00Z", "2026-03-01": "2026-03-01T00:00:00Z",
 		"2026-03-01T10:00:00+02:00": "2026-03-01T08:00:00Z", "yesterday": "error", "-": "error"} {
-		at, err := parseTimeOrAge(now, "--since", text)
+		at, err := cli.ParseTimeOrAge(now, "--since", text)
 		got := at.UTC().Format(time.RFC3339Nano)
 		if err != nil {
 			got = "error"

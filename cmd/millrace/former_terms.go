@@ -12,11 +12,11 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// A node that was killed is still the leader until its terms end, seconds later. A restart on the
-// same data directory need not wait for that: it takes the lock of the directory, which proves that
-// the former process has ended, reads that process's node name from the file beside the lock, and
-// ends its terms. The file also has the fingerprint of the directory: the process that is named in
-// a copy of the directory may still be running.
+// A node that was killed is still the leader until its terms end: seconds later, for a sweep up to
+// an hour. A restart on the same data directory need not wait for that: it takes the lock of the
+// directory, which proves that the former process has ended, reads that process's node name from
+// the file beside the lock, and ends its terms. The file also has the fingerprint of the directory:
+// the process that is named in a copy of the directory may still be running.
 
 // endFormerTerms ends the terms of the process that ran on the data directory before. It is called
 // once the node listens. A failure is logged and does no harm: the terms end by themselves.
@@ -63,9 +63,8 @@ func (d *deps) endTermsOf(ctx context.Context, path string) error {
 		return err
 	}
 	name, rest, _ := strings.Cut(string(former), "\n")
-	// A database of SQLite is in the directory: a copy has terms of its own, which no process
-	// renews.
-	hasEnded := strings.TrimSpace(rest) == fingerprint || !d.settings.Store.Postgres()
+	// A database in the directory has terms of its own, which no other process renews.
+	hasEnded := strings.TrimSpace(rest) == fingerprint || !databaseOf(d.settings).shared
 	if name != "" && hasEnded {
 		if err := d.engine.EndTerms(ctx, name); err != nil {
 			return err

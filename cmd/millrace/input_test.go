@@ -82,7 +82,7 @@ func TestEnqueueOfAnOpenPipe(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.wantExit(t, cli.ExitInterrupted)
-		if !strings.Contains(e.err.String(), "interrupted; everything before line ") ||
+		if !strings.Contains(e.err.String(), "interrupted; go on with --from-line ") ||
 			!strings.Contains(e.err.String(), " was accepted") || e.out.Len() > 0 {
 			t.Errorf("%s: it says %s%s", name, &e.out, &e.err)
 		}

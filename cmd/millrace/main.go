@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/audit"
 	"github.com/millrace/millrace/cmd/millrace/internal/bench"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/cmd/millrace/internal/demo"
@@ -15,6 +16,10 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/fetch"
 	"github.com/millrace/millrace/cmd/millrace/internal/graph"
 	"github.com/millrace/millrace/cmd/millrace/internal/images"
+	"github.com/millrace/millrace/cmd/millrace/internal/jobs"
+	"github.com/millrace/millrace/cmd/millrace/internal/login"
+	"github.com/millrace/millrace/cmd/millrace/internal/nodes"
+	"github.com/millrace/millrace/cmd/millrace/internal/queues"
 	"github.com/millrace/millrace/cmd/millrace/internal/simulate"
 	"github.com/millrace/millrace/cmd/millrace/internal/work"
 )
@@ -69,12 +74,13 @@ any language over plain HTTP, and the tools to feed and watch them.
 
 		PersistentPreRun: func(c *cobra.Command, _ []string) { warnMisspelledVariables(p, c) },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		serveCommand(p), configCommand(p), migrateCommand(p), operatorCommand(p), versionCommand(p),
 		enqueue.Command(p), work.Command(p), graph.Command(p), fetch.Command(p), images.Command(p),
-		exportCommand(p),
+		exportCommand(p), jobs.Command(p, newOperator), queues.Command(p, newOperator),
+		nodes.WorkersCommand(p, newOperator), nodes.Command(p, newOperator),
+		audit.Command(p, newOperator()), login.Command(p), login.LogoutCommand(p),
 		demo.Command(p), demo.WorkerCommand(p), pictureCommand(p), simulate.Command(p),
 		bench.Command(p),
 	)

@@ -25,7 +25,7 @@ func migrateCommand(p cli.Process) *cobra.Command {
 and after. A server does the same when it starts; this command does it beforehand.
 With --status nothing is changed: exit code 0 when the schema is up to date, 1
 when it is not.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := flags.load(p, c)
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/admin"
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
@@ -26,23 +27,12 @@ import (
 //	existingPepper   the schema and the pepper file are those of the servers, or nothing is opened
 //	openStore        SQLite refuses while a server has the file open; PostgreSQL is shared
 //	Accounts.Bind    the keys in the store were made under this pepper
-//	Accounts.Recover one transaction: the new key, and the end of the earlier one
+//	Accounts.Recover one transaction: the new key, the end of the earlier one, and the entry of
+//	                 the audit
 //	printKey         the key leaves the process only after the commit
 //
 // A crash before the commit changes nothing. After a crash between commit and output the key is
 // lost, and the command is run once more.
-
-// operatorCommand is `millrace operator`.
-func operatorCommand(p cli.Process) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "operator",
-		Short: "Commands for the operator",
-		Args:  cli.NoSuchCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(recoverCommand(p))
-	return c
-}
 
 // recoverCommand is `millrace operator recover`. It reads ForgeRun's settings itself: the new key
 // has the lifetime that a server would give it.
@@ -104,7 +94,7 @@ func recoverKey(ctx context.Context, p cli.Process, s *nodeSettings, keys *forge
 	}
 	opened, err := openStore(ctx, p, s, func(string, time.Duration, error) {})
 	if err != nil {
-		if !s.Store.Postgres() {
+		if !databaseOf(s).shared {
 			return cli.WithCode(cli.ExitUnable,
 				fmt.Errorf("%w; a server that runs on it must be stopped first", err))
 		}
@@ -128,7 +118,10 @@ func recoverKey(ctx context.Context, p cli.Process, s *nodeSettings, keys *forge
 	if err := accounts.Bind(ctx); err != nil {
 		return recoverError(ctx, err)
 	}
-	issued, err := accounts.Recover(ctx, clientID)
+	issued, err := accounts.Recover(ctx, clientID, func(w engine.RecordWriter) error {
+		return admin.RecordCommand(w, s.Operator.AuditRetention, "client.recover",
+			"client:"+clientID)
+	})
 	if err != nil {
 		return recoverError(ctx, err)
 	}

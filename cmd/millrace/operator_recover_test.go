@@ -106,6 +106,20 @@ func (l *accountFixture) wantRefused(a *account.Accounts, key string, want accou
 	l.Errorf("got %v, want %q", err, want)
 }
 
+// wantEntry fails unless the audit has one entry, which is about a target (AD-006).
+func (l *accountFixture) wantEntry(a *account.Accounts, target string) {
+	l.Helper()
+	err := a.Engine.ViewRecords(l.Context(), func(r engine.RecordReader) error {
+		entries, err := r.Records("admin.audit", "", "", 10)
+		if err == nil && (len(entries) != 1 ||
+			!strings.Contains(string(entries[0].Body), `"target":"`+target+`"`)) {
+			l.Errorf("AD-006 the audit has %v", entries)
+		}
+		return err
+	})
+	l.noError(err)
+}
+
 func TestOperatorRecover(t *testing.T) {
 	t.Parallel()
 	t.Run("G-FR-03 a locked-out client gets a key", func(t *testing.T) {
@@ -123,6 +137,7 @@ func TestOperatorRecover(t *testing.T) {
 		l.withAccounts(func(a *account.Accounts) {
 			l.wantRefused(a, key, "")
 			l.wantRefused(a, l.issued.Secret, account.Disabled)
+			l.wantEntry(a, "client:"+client)
 		})
 	})
 	t.Run("G-FR-03 beside a server on PostgreSQL", func(t *testing.T) {

@@ -29,16 +29,21 @@ func (d *deps) newPart(name, setting, address string) *outage.Part {
 // newPartOf makes the part of an endpoint. Its times are of the monotonic clock: an outage has its
 // true length although the clock was set meanwhile.
 func (d *deps) newPartOf(endpoint outage.Endpoint) *outage.Part {
-	return outage.NewPart(d.log, d.process.Elapsed, endpoint)
+	part := outage.NewPart(d.log, d.process.Elapsed, endpoint)
+	d.parts = append(d.parts, part)
+	return part
 }
+
+// storeQuiet is how long the database must go without a failure before an outage has ended. While
+// its disk is full, reads succeed between the writes that fail.
+const storeQuiet = 5 * time.Second
 
 // storePart is the part of the database: the file of SQLite, or the hosts of a PostgreSQL. Its
 // address has no credentials.
 func (d *deps) storePart() *outage.Part {
-	if s := d.settings; !s.Store.Postgres() {
-		return d.newPart("store", "data_dir", databaseFile(s))
-	}
-	return d.newPart("store", "store", outage.HostsOf(d.settings.Store.Reveal(), "5432"))
+	endpoint := databaseOf(d.settings).endpoint(d.settings)
+	endpoint.Name, endpoint.Quiet = "store", storeQuiet
+	return d.newPartOf(endpoint)
 }
 
 // objectsRefusalQuiet is how long the object storage must go without a failure before an outage

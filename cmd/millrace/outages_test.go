@@ -60,8 +60,9 @@ func TestOutagesAreToldOnce(t *testing.T) {
 				status, _ := c.request.send(t, s.url)
 				return status >= 500 && s.countLogged(t, degradedMessage, c.part) > 0
 			})
-			for range 20 { // requests and loops that meet it say nothing more
+			for range 20 { // requests, scrapes and loops that meet it say nothing more
 				c.request.send(t, s.url)
+				requestCheck{method: "GET", path: "/metrics"}.send(t, s.url)
 			}
 			c.end()
 			pollUntil(t.Fatalf, "the end of the outage of "+c.part, func() bool {

@@ -69,7 +69,12 @@ func launchOn(t *testing.T, store string, args ...string) *launchedServer {
 const refuseFunctionSQL = `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN RAISE EXCEPTION 'made to fail' USING ERRCODE = '%s'; END $$;
 CREATE OR REPLACE TRIGGER refuse BEFORE INSERT OR UPDATE ON jobs EXECUTE FUNCTION refuse();
+CREATE OR REPLACE TRIGGER refuse BEFORE INSERT OR UPDATE ON leases EXECUTE FUNCTION refuse();
 CREATE OR REPLACE TRIGGER refuse BEFORE INSERT OR UPDATE ON records EXECUTE FUNCTION refuse();`
+
+// allowSQL undoes refuseFunctionSQL.
+const allowSQL = "DROP TRIGGER refuse ON jobs; DROP TRIGGER refuse ON leases; " +
+	"DROP TRIGGER refuse ON records"
 
 // TestDatabaseRefuses: whatever a database says when it lets nobody in, or what it cannot do for
 // reasons of its own, is an outage in the words of each contract and is logged.
@@ -97,14 +102,15 @@ func TestDatabaseRefuses(t *testing.T) {
 		t.Run(c.state, func(t *testing.T) {
 			refuse, allow, database := c.refuse, c.allow, "postgres"
 			if refuse == "" {
-				refuse, allow = fmt.Sprintf(refuseFunctionSQL, c.state),
-					"DROP TRIGGER refuse ON jobs; DROP TRIGGER refuse ON records"
+				refuse, allow = fmt.Sprintf(refuseFunctionSQL, c.state), allowSQL
 			}
 			if !strings.Contains(refuse, "ALTER DATABASE") {
 				database = "mine"
 			}
 			server.Exec(database, refuse)
-			server.Disconnect("mine")
+			if c.because == closed {
+				server.Disconnect("mine")
+			}
 			for _, a := range outageChecks(i) {
 				if a.name == "Relay" {
 					a.contains = c.because
@@ -150,7 +156,7 @@ func TestLeasesOutliveRefusals(t *testing.T) {
 	server := outside.NewPostgres(t)
 	s := launchOn(t, server.Database("mine"), "--set", "contracts=relay")
 	put := requestCheck{method: "POST", path: "/v2/queues/jobs",
-		body: `[{"queue":"mail","id":"1","timeout":1,"max_retries":9,"payload":1}]`}
+		body: `[{"queue":"mail","id":"1","timeout":5,"max_retries":9,"payload":1}]`}
 	if status, body := put.send(t, s.url); status != http.StatusAccepted {
 		t.Fatal(status, body)
 	}
@@ -168,7 +174,7 @@ func TestLeasesOutliveRefusals(t *testing.T) {
 		if status, body := heartbeat.send(t, s.url); status != http.StatusTooManyRequests {
 			t.Fatalf("RL-056 got %d %s", status, body)
 		}
-		return time.Since(started) > 3*time.Second
+		return time.Since(started) > 8*time.Second
 	})
 	server.Exec("postgres", "ALTER DATABASE mine ALLOW_CONNECTIONS true")
 	pollUntil(t.Fatalf, "heartbeats to be taken", func() bool {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,22 +33,26 @@ func TestWaitingIsNotSilent(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args []string
 		line string
+		end  string // in the last line, after an interruption
 	}{
 		"graph submit": {[]string{"graph", "submit", "--wait", "--server", s.url,
 			filepath.Join(dir, "graph.json")},
-			`(?m)^graph: 0 of 2 jobs ended, 1 READY, 1 PENDING \(0 %\), \d`},
+			`(?m)^graph: 0 of 2 jobs ended, 1 READY, 1 PENDING; no worker has taken a job of queue "q" yet \(0 %\), \d`,
+			"interrupted; the jobs go on, to wait for them again: millrace graph show --wait "},
 		"fetch": {[]string{"fetch", "--server", s.url, "--url", silent.URL},
-			`(?m)^fetch: 0 of 1 done, 0 failed \(0 %\), \d`},
+			`(?m)^fetch: 0 of 1 done, 0 failed \(0 %\), \d`,
+			"the jobs go on; to follow them: millrace fetch --job "},
 		"submit": {[]string{"fetch", "--server", silent.URL, "--url", silent.URL},
-			`(?m)^submit: 0 %, \d`},
+			`(?m)^submit: 0 %, \d`, "interrupted"},
 		"images put": {[]string{"images", "put", "--server", idle.url,
-			filepath.Join(dir, "picture.jpg")}, `(?m)^images: 0 %, \d`},
+			filepath.Join(dir, "picture.jpg")},
+			`(?m)^images: picture.jpg is queued, no worker has taken it yet \(0 %\), \d`, "uploaded: "},
 		"load": {[]string{"simulate", "--server", idle.url, "--rate", "0.01", "--mix",
 			"SUCCESS_FAST", "--duration", "10m"},
-			`(?m)^load: 1 scenario started, 0 ended \(0 % of the time\), \d`},
+			`(?m)^load: 1 scenario started, 0 ended \(0 % of the time\), \d`, ""},
 		"settle": {[]string{"simulate", "--server", idle.url, "--rate", "1", "--mix",
 			"SUCCESS_FAST", "--duration", "1s"},
-			`(?m)^settle: \d scenarios? started, 0 ended \(0 % of the scenarios\), \d`},
+			`(?m)^settle: \d scenarios? started, 0 ended \(0 % of the scenarios\), \d`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,6 +81,10 @@ func TestWaitingIsNotSilent(t *testing.T) {
 			defer hang.Stop()
 			if _ = c.Wait(); c.ProcessState.ExitCode() != cli.ExitInterrupted {
 				t.Errorf("it ended with %v", c.ProcessState)
+			}
+			if text, err = os.ReadFile(output); err != nil ||
+				!strings.Contains(string(text), tt.end) {
+				t.Errorf("%v: the output lacks %q: %s", err, tt.end, text)
 			}
 		})
 	}

@@ -80,8 +80,9 @@ func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
 
 func scriptEnviron(ts *testscript.TestScript) []string {
 	var environ []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "WORK", "MILLRACE_SERVER",
-		"MILLRACE_TOKEN", "MILLRACE__LISTEN", "MILLRACE__RELAY__TOKEN"} {
+	for _, name := range []string{"PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "WORK",
+		"MILLRACE_SERVER", "MILLRACE_TOKEN", "MILLRACE_OPERATOR_TOKEN", "MILLRACE__LISTEN",
+		"MILLRACE__RELAY__TOKEN"} {
 		if value := ts.Getenv(name); value != "" {
 			environ = append(environ, name+"="+value)
 		}
@@ -130,6 +131,21 @@ func scriptHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 {
 		ts.Fatalf("usage: http method path status [body]")
 	}
+	status, body := scriptRequest(ts, args)
+	if args[1] == "/health/ready" { // a server listens a moment before its workers claim
+		pollUntil(ts.Fatalf, "readiness to be "+args[2], func() bool {
+			status, body = scriptRequest(ts, args)
+			return status == args[2]
+		})
+	}
+	_, _ = ts.Stdout().Write(body)
+	if status != args[2] {
+		ts.Fatalf("%s %s: status %s, want %s: %s", args[0], args[1], status, args[2], body)
+	}
+}
+
+// scriptRequest makes a request: method, path, the status that is not looked at, body.
+func scriptRequest(ts *testscript.TestScript, args []string) (status string, body []byte) {
 	req, err := http.NewRequest(args[0], ts.Getenv("MILLRACE_SERVER")+args[1],
 		strings.NewReader(strings.Join(args[3:], " ")))
 	ts.Check(err)
@@ -142,12 +158,9 @@ func scriptHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	resp, err := http.DefaultClient.Do(req)
 	ts.Check(err)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	body, err = io.ReadAll(resp.Body)
 	ts.Check(err)
-	_, _ = ts.Stdout().Write(body)
-	if got := strconv.Itoa(resp.StatusCode); got != args[2] {
-		ts.Fatalf("%s %s: status %s, want %s: %s", args[0], args[1], got, args[2], body)
-	}
+	return strconv.Itoa(resp.StatusCode), body
 }
 
 // scriptForge is `forge key`, which makes a ForgeRun client whose key is MILLRACE_TOKEN from then

@@ -28,7 +28,7 @@ import (
 //	checkStart      read what most often stops a start: pepper, a local database, addresses
 //	connect         open what is elsewhere: outbound HTTP, traces, queue and CDN, objects, streams
 //	openStore       open the database and bring its schema up to date
-//	newNode         operator's token, local objects and streams, contracts, worker API, server
+//	newNode         local objects and streams, contracts, worker API, admin API with its token
 //	Listen          open all listeners, or none
 //	endFormerTerms  lock the data directory, end the terms of the process before this one
 //	printGreeting   say where the server listens
@@ -59,7 +59,7 @@ it at once; what was acknowledged is on disk either way.
 On one PostgreSQL many nodes share the work: --no-workers serves and leaves the
 running of jobs to others, --workers-only runs jobs and serves nothing but health
 and metrics.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			settings, err := flags.load(p, c)
 			if err != nil {
@@ -122,7 +122,7 @@ func serve(ctx context.Context, p cli.Process, settings *nodeSettings, mode serv
 	if err != nil {
 		return cli.WithCode(cli.ExitFailed, err)
 	}
-	if err := checkStart(ctx, settings); err != nil {
+	if err := checkStart(ctx, settings, mode); err != nil {
 		return err
 	}
 	k := &deps{process: p, settings: settings, log: log, registries: registries,
@@ -143,7 +143,7 @@ func serve(ctx context.Context, p cli.Process, settings *nodeSettings, mode serv
 	}
 	started = true
 	k.endFormerTerms(ctx)
-	k.printGreeting(node.URLs(), mode.workersOnly)
+	k.printGreeting(ctx, node.URLs(), mode.workersOnly)
 	return cli.WithCode(cli.ExitFailed, node.Run(ctx))
 }
 
@@ -169,10 +169,10 @@ func loggedAs(p cli.Process, format string, err error) error {
 // checkStart tries what most often stops a start, before anything is made. The pepper is read only
 // where a setting names its file: elsewhere the first start makes one, later. That all addresses
 // are free here does not keep another process from taking one before Listen.
-func checkStart(ctx context.Context, s *nodeSettings) error {
-	usesPepper := slices.ContainsFunc(s.served(), func(c *contract.Definition) bool {
-		return c.UsesPepper
-	})
+func checkStart(ctx context.Context, s *nodeSettings, mode serveMode) error {
+	servesAdmin := s.ServesOperators() && !mode.workersOnly
+	usesPepper := servesAdmin || slices.ContainsFunc(s.served(),
+		func(c *contract.Definition) bool { return c.UsesPepper })
 	if usesPepper && s.Secrets.PepperFile != "" {
 		if _, err := loadPepper(s); err != nil {
 			return err
@@ -203,52 +203,60 @@ func listeningNode(ctx context.Context, k *deps, opened store.Store, mode serveM
 	if err != nil {
 		return nil, err
 	}
-	return node, cli.WithCode(cli.ExitUnable, node.Listen(ctx))
+	if err := node.Listen(ctx); err != nil {
+		return node, cli.WithCode(cli.ExitUnable, err)
+	}
+	k.described.SetAddress(node.URLs()[0])
+	return node, nil
 }
 
-// newNode builds a node on an open store: the token of the operator, objects and streams of the
-// data directory, the contracts and the worker API. What it opened is closed by deps.close, also
-// when it fails. The engine is made by server.New, which hands it to ConfigureEngine before
-// anything is served: the terms, the binding of the storage and the queue metrics need it.
+// newNode builds a node on an open store: objects and streams of the data directory, the engine,
+// the contracts, the worker API and the admin API. What it opened is closed by deps.close, also
+// when it fails.
 func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (*server.Server,
 	error) {
 	// Only a token of the settings protects /operators; a generated one does not (G-FB-31).
 	if set := k.settings.Operator.Token; !set.Empty() {
 		k.operatorToken = set
 	}
-	if err := operatorToken(k.settings, k.log); err != nil {
-		return nil, err
-	}
 	if err := k.openStorage(ctx, localStorage); err != nil {
 		return nil, err
 	}
 	k.bindStorage()
+	var err error
+	if k.engine, err = engine.New(engine.Config{Store: opened, Node: k.node, Random: randomBytes,
+		Monotonic: k.process.Elapsed, Log: k.log}); err != nil {
+		return nil, cli.WithCode(cli.ExitUnable, err)
+	}
 	if err := k.buildContracts(); err != nil {
 		return nil, err
 	}
-	apis, err := buildAPIs(k)
+	if err := k.describeNode(); err != nil {
+		return nil, cli.WithCode(cli.ExitFailed, err)
+	}
+	apis, err := buildAPIs(ctx, k, mode)
 	if err != nil {
 		return nil, err
 	}
 	node, err := server.New(server.Config{
 		Settings:    k.settings.Settings,
 		Store:       opened,
+		Engine:      k.engine,
 		Contracts:   k.contracts,
 		APIs:        apis,
 		Log:         k.log,
 		Metrics:     k.registries.Handler(k.log),
-		Node:        k.node,
 		Version:     cli.ReadBuildInfo().Version,
 		Page:        k.page(mode.workersOnly),
-		Random:      randomBytes,
 		Monotonic:   k.process.Elapsed,
+		Background:  []func(context.Context){k.described.Run},
 		WorkersOnly: mode.workersOnly,
-		ConfigureEngine: func(e *engine.Engine) error {
-			k.engine = e
-			k.binding.Bind(ctx, e)
-			return registerQueueDepths(e, k.registries)
-		}})
-	return node, cli.WithCode(cli.ExitUnable, err)
+	})
+	if err != nil {
+		return nil, cli.WithCode(cli.ExitUnable, err)
+	}
+	k.binding.Bind(ctx, k.engine)
+	return node, cli.WithCode(cli.ExitUnable, registerQueueDepths(k.engine, k.registries))
 }
 
 // connect opens everything that is elsewhere: outbound HTTP, traces, the queue and CDN of Images,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -18,11 +19,15 @@ import (
 
 // printGreeting announces that the server listens. Standard output gets one line with the
 // addresses, which a program that started the server reads. What is served and to whom follows on
-// a terminal, and is one line of the log where the log is not on that terminal as well.
-func (d *deps) printGreeting(urls []string, workersOnly bool) {
+// a terminal, and is one line of the log where the log is not on that terminal as well. Among it is
+// the link to the console, which is good for one login.
+func (d *deps) printGreeting(ctx context.Context, urls []string, workersOnly bool) {
 	fmt.Fprintf(d.process.Stdout, "millrace %s%s%s\n", cli.ReadBuildInfo().Version, cli.ListeningOn,
 		strings.Join(urls, " and "))
 	facts := append(d.dataFacts(), d.serviceFacts(workersOnly)...)
+	if link := d.consoleLink(ctx, urls[0]); link != "" {
+		facts = append(facts, server.Fact{Name: "console", Text: link})
+	}
 	onTerminal := cli.IsTerminal(d.process.Stdout)
 	if onTerminal {
 		fmt.Fprintln(d.process.Stdout, formatFacts(facts, d.exampleCommands(urls[0], workersOnly)))
@@ -46,7 +51,7 @@ func (d *deps) dataFacts() []server.Fact {
 		dir = s.DataDir
 	}
 	store := s.Store.String()
-	if !s.Store.Postgres() {
+	if !databaseOf(s).shared {
 		store += " (" + filepath.Join(dir, filepath.Base(databaseFile(s))) + ")"
 	}
 	return []server.Fact{{Name: "data", Text: dir}, {Name: "store", Text: store}}

@@ -74,12 +74,13 @@ func TestServeOnATerminal(t *testing.T) {
 	})
 	text := strings.ReplaceAll(output.String(), "\r\n", "\n")
 	data := regexp.QuoteMeta(filepath.Join(dir, "data"))
-	if !regexp.MustCompile(`^millrace \S+ listening on http://127\.0\.0\.1:\d+
+	if !regexp.MustCompile(`^millrace \S.* listening on http://127\.0\.0\.1:\d+
 
   data    ` + data + `
   store   sqlite \(` + data + `/millrace\.db\)
   serves  forgerun, images, taskflow, fetchbox, relay
   open    without a token: images, taskflow, fetchbox, relay, /worker, /operators, /v1/clients \(to this machine alone\)
+  console http://127\.0\.0\.1:\d+/console/login\?code=[A-Z2-7]{26}
   try     echo '{"to":"a@example\.com"}' \| millrace enqueue --server http://127\.0\.0\.1:\d+ --queue mail --timeout 30s
           millrace work --server http://127\.0\.0\.1:\d+ mail -- cat
   stop    Ctrl-C

@@ -35,7 +35,7 @@ func TestPageOfAServer(t *testing.T) {
 		"<dt>open</dt><dd>without a token: images, taskflow, fetchbox, relay, /worker, /operators, /v1/clients (to this machine alone)</dd>",
 		"<code>/v2/queues/</code> <code>/v1/queues/</code>", "<code>/v1/</code>",
 		"<code>/api/v1/</code>", "<code>/jobs</code>",
-		"<code>/images/v1/</code>", "<code>/worker/v1/</code>"} {
+		"<code>/images/v1/</code>", "<code>/worker/v1/</code>", "<code>/admin/v1</code>"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("there is no %s in\n%s", want, page)
 		}
@@ -44,8 +44,8 @@ func TestPageOfAServer(t *testing.T) {
 		t.Errorf("strangers learn where the data are:\n%s", page)
 	}
 	links := linkPattern.FindAllStringSubmatch(page, -1)
-	if len(links) != 8 { // the documents of five contracts and the worker API, readiness, metrics
-		t.Errorf("%d links, want 8: %v", len(links), links)
+	if len(links) != 9 { // the documents of five contracts and two APIs, readiness, metrics
+		t.Errorf("%d links, want 9: %v", len(links), links)
 	}
 	for _, link := range links {
 		if status, body := asBrowser(t, s.url+link[1]); status != 200 || body == "" {

@@ -88,7 +88,7 @@ func configCommand(p cli.Process) *cobra.Command {
 		Long: `Print every setting with its value and its origin: default, file, environment or
 flag, each over the one before it. Secrets are masked. Settings that would stop
 the start are named as 'serve' names them, with exit code 2.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := flags.load(p, c)
 			if err != nil {

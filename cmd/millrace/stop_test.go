@@ -43,7 +43,7 @@ func TestStopUnderLongPoll(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
-		return err == nil && strings.Contains(string(text), `statement="lock_ready"`)
+		return err == nil && strings.Contains(string(text), `statement="ready_numbers"`)
 	})
 	if err := s.terminate(); err != nil {
 		t.Error(err)

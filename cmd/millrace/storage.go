@@ -51,7 +51,7 @@ func (d *deps) openStorage(ctx context.Context, external bool) error {
 // prepares the check, which begins when there is an engine. What is in the data directory is named
 // by its path: a copy of it under another node must be noticed.
 func (d *deps) bindStorage() {
-	if !d.settings.Store.Postgres() || d.objects == nil {
+	if !databaseOf(d.settings).shared || d.objects == nil {
 		return
 	}
 	c := storageid.Config{Log: d.log, Objects: d.objects, Streams: d.streams,

@@ -5,104 +5,85 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/store"
-	"github.com/millrace/millrace/internal/store/postgres"
-	"github.com/millrace/millrace/internal/store/sqlite"
-	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// The store is SQLite in the data directory, or a PostgreSQL that several nodes share. This file
-// opens either for writing, and export.go for reading alone; no other file names a driver.
+// database is a kind of database that a node can store its jobs in. A further kind is a package
+// beside those of internal/store, a value like sqliteDatabase and postgresDatabase, and a line in
+// databaseOf; nothing else asks which kind it is. Errors of its functions do not say where the
+// database is.
+type database struct {
+	kind string // as operators see it
+	// shared is true for a database that several nodes may share. Another one lies in the data
+	// directory and belongs to the node that runs there.
+	shared    bool
+	open      func(context.Context, cli.Process, *nodeSettings, observer) (store.Store, error)
+	openViews func(context.Context, cli.Process, *nodeSettings) (views, error)
+	// schemaVersion returns version 0 where there is no database yet.
+	schemaVersion func(context.Context, *nodeSettings) (have, want int64, err error)
+	place         func(*nodeSettings) string // where it is, for people, without a password
+	endpoint      func(*nodeSettings) outage.Endpoint
+}
 
-// databaseFile is the path of the SQLite database.
-func databaseFile(s *nodeSettings) string { return filepath.Join(s.DataDir, "millrace.db") }
+// observer is called with the name, the duration and the error of each statement, concurrently.
+type observer = func(string, time.Duration, error)
 
-// openStore opens what the settings name and brings its schema up to date. observe is called with
-// the name, the duration and the error of each statement, concurrently. The caller closes the
-// store. An error has the code ExitUnable, but for a wrong log setting.
-func openStore(ctx context.Context, p cli.Process, s *nodeSettings,
-	observe func(string, time.Duration, error)) (store.Store, error) {
+// views is a store that was opened for reading alone.
+type views interface {
+	View(context.Context, func(store.Reader) error) error
+	Close() error
+}
+
+// databaseOf returns the kind of database that the settings name.
+func databaseOf(s *nodeSettings) *database {
 	if s.Store.Postgres() {
-		log, err := telemetry.NewLogger(p.Stderr, s.Log.Format, s.Log.Level)
-		if err != nil {
-			return nil, cli.WithCode(cli.ExitUsage, err)
-		}
-		opened, err := postgres.Open(ctx,
-			postgres.Config{URL: s.Store.Reveal(), Conns: s.Postgres.MaxConnections,
-				Observe: observe, Log: log})
-		if err != nil {
-			return nil, storeError(s, err)
-		}
-		return opened, nil
+		return &postgresDatabase
 	}
-	opened, err := sqlite.Open(ctx, sqlite.Config{Path: databaseFile(s), Now: p.Now,
-		Observe: observe})
+	return &sqliteDatabase
+}
+
+// openStore opens what the settings name and brings its schema up to date. The caller closes the
+// store. An error has the code ExitUnable, but for a wrong log setting.
+func openStore(ctx context.Context, p cli.Process, s *nodeSettings, o observer) (store.Store,
+	error) {
+	opened, err := databaseOf(s).open(ctx, p, s, o)
 	if err != nil {
 		return nil, storeError(s, err)
 	}
 	return opened, nil
 }
 
-// checkLocalStore refuses a start on PostgreSQL in a data directory whose SQLite database has jobs:
-// no worker would ever claim them. The setting ignore_local_store switches the check off. It
-// changes nothing, and a directory without a database passes.
-func checkLocalStore(ctx context.Context, s *nodeSettings) error {
-	if !s.Store.Postgres() || s.IgnoreLocalStore {
-		return nil
+// openViews opens the store that the settings name for reading alone; the caller closes it. A store
+// with another version of the schema is an error: it is not migrated.
+func openViews(ctx context.Context, p cli.Process, s *nodeSettings) (views, error) {
+	opened, err := databaseOf(s).openViews(ctx, p, s)
+	if err != nil {
+		return nil, storeError(s, err)
 	}
-	const hint = "start with store=sqlite to go on with them, or with " +
-		"--set ignore_local_store=true to leave them there"
-	jobs, others, err := sqlite.CountJobs(ctx, databaseFile(s), s.ContractNames()...)
-	switch {
-	case err != nil:
-		return cli.UnableError("data_dir: %q holds a SQLite database that cannot be read (%v); "+
-			"start with --set ignore_local_store=true to leave it there", s.DataDir, err)
-	case jobs == 1:
-		return cli.UnableError("data_dir: %q holds a SQLite database with 1 job, "+
-			"which is not in %s: %s", s.DataDir, s.Store, hint)
-	case jobs > 1:
-		return cli.UnableError("data_dir: %q holds a SQLite database with %d jobs, "+
-			"which are not in %s: %s", s.DataDir, jobs, s.Store, hint)
-	case others > 0:
-		return cli.UnableError("data_dir: %q holds a SQLite database with work "+
-			"that is not in %s: %s", s.DataDir, s.Store, hint)
-	}
-	return nil
+	return opened, nil
 }
 
 // schemaVersion reports the schema of the configured store and the newest that this binary knows.
 // It makes no database where there is none, which has version 0.
 func schemaVersion(ctx context.Context, s *nodeSettings) (have, want int64, err error) {
-	if s.Store.Postgres() {
-		have, want, err = postgres.SchemaVersion(ctx, s.Store.Reveal())
-		return have, want, storeError(s, err)
-	}
-	path := databaseFile(s)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		path = sqlite.Memory
-	}
-	have, want, err = sqlite.SchemaVersion(ctx, path)
+	have, want, err = databaseOf(s).schemaVersion(ctx, s)
 	return have, want, storeError(s, err)
 }
 
 // storeError says in one sentence that the store cannot be opened, and why; nil stays nil. It shows
 // the URL of a PostgreSQL without its password.
 func storeError(s *nodeSettings, err error) error {
-	if err == nil {
-		return nil
+	var coded *cli.ExitError
+	if (err == nil) || errors.As(err, &coded) {
+		return err
 	}
-	where := "the store in " + s.DataDir
-	if s.Store.Postgres() {
-		where = "the store " + s.Store.String() + " (setting store)"
-	}
-	return cli.UnableError("%s cannot be opened: %s", where, plainError(err))
+	return cli.UnableError("the store %s cannot be opened: %s", databaseOf(s).place(s),
+		plainError(err))
 }
 
 // plainError is the text of an error without the operation that failed, and with the cause in

@@ -38,6 +38,9 @@ func flagError(c *cobra.Command, err error) error {
 		error
 		GetSpecifiedName() string
 	}
+	if text, _, isDuration := strings.Cut(err.Error(), ": time: "); isDuration {
+		return cli.UsageError("%s: a duration has its unit, such as 30s, 5m or 1h", text)
+	}
 	if !errors.As(err, &flagErr) || len(flagErr.GetSpecifiedName()) < 2 {
 		return cli.UsageError("%v", err)
 	}
@@ -66,4 +69,26 @@ func flagError(c *cobra.Command, err error) error {
 	}
 	return cli.UsageError("%v; '%s --help' lists the flags", err,
 		strings.TrimSpace(c.CommandPath()))
+}
+
+// noArguments checks the arguments of a command that takes settings, by --set, and no arguments. An
+// argument is most likely the name of a setting, alone or with a value. The value may be a secret
+// and is not shown.
+func noArguments(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	name, _, _ := strings.Cut(args[0], "=")
+	hint := "settings are given as --set KEY=VALUE, and 'millrace config' lists them"
+	key, isSetting := defaultSettings().SimilarKey(name)
+	printsAll := c.Name() == "config"
+	switch {
+	case printsAll && key == name:
+		hint = "without arguments all settings are printed"
+	case printsAll && isSetting:
+		hint = fmt.Sprintf("did you mean %q? Without arguments all settings are printed", key)
+	case isSetting:
+		hint = fmt.Sprintf("did you mean --set %s=VALUE?", key)
+	}
+	return cli.UsageError("unknown argument %q for %q; %s", name, c.CommandPath(), hint)
 }

@@ -151,6 +151,12 @@ func (a *Accounts) hashIdempotencyKey(idempotencyKey string) string {
 	return fmt.Sprintf("%x", mac.Sum(nil))
 }
 
+// once identifies a request with an Idempotency-Key, which is remembered under a name.
+func (a *Accounts) once(clientID, name, digest string) *engine.OnceRecord {
+	return &engine.OnceRecord{Kind: idempotencyKind, Key: name, Owner: clientID, Digest: digest,
+		Window: idempotencyTTL}
+}
+
 // ErrPepper reports that the keys in the store were made under another pepper, so that none of them
 // would be accepted.
 var ErrPepper = errors.New("the pepper is not the one that the API keys in the store were made " +
@@ -223,22 +229,17 @@ func (d *Denied) Error() string {
 	return "account: access denied: the API key is " + string(d.Reason)
 }
 
-// Errors of callers with a valid key.
-var (
-	ErrForbidden = errors.New("account: this belongs to another client")
-	// ErrKeyReused is wrapped by the Conflict of an Idempotency-Key that came with a different
-	// request before.
-	ErrKeyReused = errors.New("account: the idempotency key was used for another request")
-)
+// ErrForbidden is the error of a caller with a valid key.
+var ErrForbidden = errors.New("account: this belongs to another client")
 
 // notFound is the error for something that does not exist.
 func notFound(what string) error {
 	return &job.Error{Kind: job.NotFound, Op: "account", Msg: "there is no such " + what}
 }
 
-// conflict is the error of a change that the state of the client does not permit; cause may be nil.
-func conflict(msg string, cause error) error {
-	return &job.Error{Kind: job.Conflict, Op: "account", Msg: msg, Err: cause}
+// conflict is the error of a change that the state of the client does not permit.
+func conflict(msg string) error {
+	return &job.Error{Kind: job.Conflict, Op: "account", Msg: msg}
 }
 
 // errCanceled returns the error of a caller whose context has ended. A deadline is Unavailable, as

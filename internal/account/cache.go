@@ -57,6 +57,10 @@ func (c *keyCache) get(ctx context.Context, id uuid.UUID,
 		return v, nil
 	}
 	c.mu.Lock()
+	if v := c.cached(id); v != nil { // a read has completed since the lookup
+		c.mu.Unlock()
+		return v, nil
+	}
 	r, waiting := c.reads[id]
 	if !waiting {
 		r = &keyRead{startedAt: c.elapsed(), done: make(chan struct{})}
@@ -91,21 +95,21 @@ func (c *keyCache) finishRead(id uuid.UUID, r *keyRead) {
 	close(r.done)
 }
 
-// isFresh reports whether a key may be used without reading it again. nil is a key that is not
-// cached.
-func (c *keyCache) isFresh(v *keyView) bool {
-	return v != nil && c.elapsed()-v.readAt < maxKeyAge
-}
-
 // lookup returns a cached key that is fresh, or nil.
 func (c *keyCache) lookup(id uuid.UUID) *keyView {
 	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.cached(id)
+}
+
+// cached returns a key that may be used without reading it again, or nil. The caller holds the
+// lock.
+func (c *keyCache) cached(id uuid.UUID) *keyView {
 	v := c.young[id]
 	if v == nil {
 		v = c.old[id]
 	}
-	c.mu.RUnlock()
-	if !c.isFresh(v) {
+	if (v == nil) || (c.elapsed()-v.readAt >= maxKeyAge) {
 		return nil
 	}
 	return v

@@ -27,13 +27,6 @@ type clientBody struct {
 	SealedCallbackSecret string `json:"callback"`
 }
 
-// idempotencyBody is the body of an Idempotency-Key's record: the client or key that the first
-// request made, and whether it asked to rotate.
-type idempotencyBody struct {
-	ID     string `json:"id"`
-	Rotate bool   `json:"rotate,omitempty"`
-}
-
 // CreateClient makes a client. Requests with the same non-empty idempotencyKey get the same client
 // for 24 hours, from any caller (FR-039, G-FR-24).
 func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Client, error) {
@@ -45,34 +38,30 @@ func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Cli
 	if err != nil {
 		return Client{}, err
 	}
-	lock, request := clientLock(id.String()), ""
+	lock, once := clientLock(id.String()), (*engine.OnceRecord)(nil)
 	if idempotencyKey != "" {
-		request = a.hashIdempotencyKey(idempotencyKey)
-		lock = "account.request/" + request
+		once = a.once("", a.hashIdempotencyKey(idempotencyKey), "")
+		lock = "account.request/" + once.Key
 	}
 	var client Client
 	created := false
 	err = a.Engine.ChangeRecords(ctx, lock, func(w engine.RecordWriter) error {
 		client, created = Client{}, false
-		if request != "" {
-			earlier, err := a.findCreatedClient(w, request)
-			if err != nil {
-				return err
-			}
-			if earlier != nil {
-				client = *earlier
-				return nil
-			}
-		}
-		client, created = Client{ID: id.String(), CreatedAt: storeNow(w)}, true
-		err := putRecord(w, job.Record{Kind: clientKind, Key: client.ID},
-			clientBody{SealedCallbackSecret: callback})
-		if err != nil || request == "" {
+		earlier, err := a.findCreatedClient(w, once)
+		if err != nil {
 			return err
 		}
-		expiresAt := w.Now().Add(idempotencyTTL)
-		return putRecord(w, job.Record{Kind: idempotencyKind, Key: request, ExpiresAt: expiresAt},
-			idempotencyBody{ID: client.ID})
+		if earlier != nil {
+			client = *earlier
+			return nil
+		}
+		client, created = Client{ID: id.String(), CreatedAt: storeNow(w)}, true
+		err = putRecord(w, job.Record{Kind: clientKind, Key: client.ID},
+			clientBody{SealedCallbackSecret: callback})
+		if err != nil {
+			return err
+		}
+		return once.Store(w, client.ID)
 	})
 	if err != nil {
 		return Client{}, err
@@ -85,12 +74,13 @@ func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Cli
 
 // findCreatedClient returns the client that an earlier request with the same Idempotency-Key made,
 // or nil if there was none.
-func (a *Accounts) findCreatedClient(r engine.RecordReader, request string) (*Client, error) {
-	_, earlier, err := readRecord[idempotencyBody](r, idempotencyKind, request)
-	if err != nil || earlier == nil {
+func (a *Accounts) findCreatedClient(r engine.RecordReader, once *engine.OnceRecord) (*Client,
+	error) {
+	id, err := once.Find(r)
+	if err != nil || id == "" {
 		return nil, err
 	}
-	record, _, err := readRecord[clientBody](r, clientKind, earlier.ID)
+	record, _, err := readRecord[clientBody](r, clientKind, id)
 	if err != nil || record == nil {
 		return nil, err
 	}

@@ -58,8 +58,9 @@ func newKey(r *job.Record, b *keyBody) Key {
 // time with a fresh grant.
 type grant struct {
 	issued        Issued
-	replacedKeyID string // the key that is revoked, if any
-	reason        string // of that revocation
+	replacedKeyID string             // the key that is revoked, if any
+	reason        string             // of that revocation
+	once          *engine.OnceRecord // nil without an idempotency key
 }
 
 // CreateKey makes a client's first key, which needs no key (by is nil); or it replaces the caller's
@@ -68,23 +69,29 @@ type grant struct {
 // FR-045, G-FR-57).
 //
 // A repeated idempotencyKey makes no second key within 24 hours: it returns the key that the first
-// request made. With a different rotate it is ErrKeyReused.
+// request made. With a different rotate it is engine.ErrKeyReused.
 //
 // Errors: NotFound if the client does not exist, ErrForbidden if by is another client, *Denied. The
 // answer shows the secret of a new key once; nothing can show it again.
 func (a *Accounts) CreateKey(ctx context.Context, clientID string, by *Identity, rotate bool,
 	idempotencyKey string) (Issued, error) {
-	request := idempotentRequest{rotate: rotate}
+	hashedKey, digest := "", ""
 	if idempotencyKey != "" {
-		request.hashedKey = a.hashIdempotencyKey(idempotencyKey)
+		hashedKey = a.hashIdempotencyKey(idempotencyKey)
+	}
+	if rotate {
+		digest = "rotate"
 	}
 	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody,
 		g *grant) error {
+		if hashedKey != "" {
+			g.once = a.once(id, id+"/"+hashedKey, digest)
+		}
 		if by == nil {
 			if c.HadKey || rotate {
 				return &Denied{Reason: Missing, ClientID: id}
 			}
-			return a.issue(w, id, c, g, request)
+			return a.issue(w, id, c, g)
 		}
 		if by.ClientID != id {
 			return ErrForbidden
@@ -93,7 +100,7 @@ func (a *Accounts) CreateKey(ctx context.Context, clientID string, by *Identity,
 		if err != nil {
 			return err
 		}
-		if replayed, err := a.findIssued(w, id, request, g); replayed || err != nil {
+		if replayed, err := a.findIssued(w, g); replayed || err != nil {
 			return err
 		}
 		if !rotate {
@@ -101,32 +108,18 @@ func (a *Accounts) CreateKey(ctx context.Context, clientID string, by *Identity,
 			return nil
 		}
 		g.replacedKeyID, g.reason = c.ActiveKeyID, rotated
-		return a.issue(w, id, c, g, request)
+		return a.issue(w, id, c, g)
 	})
-}
-
-// idempotentRequest identifies a request with an Idempotency-Key; hashedKey is empty without one.
-type idempotentRequest struct {
-	hashedKey string
-	rotate    bool
 }
 
 // findIssued reports whether an earlier request with the same Idempotency-Key made a key, and sets
 // that key as g's.
-func (a *Accounts) findIssued(w engine.RecordWriter, clientID string, request idempotentRequest,
-	g *grant) (bool, error) {
-	if request.hashedKey == "" {
-		return false, nil
-	}
-	_, earlier, err := readRecord[idempotencyBody](w, idempotencyKind,
-		clientID+"/"+request.hashedKey)
-	if err != nil || earlier == nil {
+func (a *Accounts) findIssued(w engine.RecordWriter, g *grant) (bool, error) {
+	id, err := g.once.Find(w)
+	if err != nil || id == "" {
 		return false, err
 	}
-	if earlier.Rotate != request.rotate {
-		return false, conflict("the idempotency key was used for another request", ErrKeyReused)
-	}
-	record, body, err := readRecord[keyBody](w, keyKind, earlier.ID)
+	record, body, err := readRecord[keyBody](w, keyKind, id)
 	if err != nil || record == nil {
 		return false, err
 	}
@@ -168,21 +161,25 @@ func (a *Accounts) RenewKey(ctx context.Context, clientID, bearer string) (Issue
 			return ErrForbidden
 		}
 		if c.ActiveKeyID != presented.key.ID {
-			return conflict("the key was replaced or revoked in the meantime; there is nothing "+
-				"to renew", nil)
+			return conflict("the key was replaced or revoked in the meantime; there is nothing " +
+				"to renew")
 		}
 		g.replacedKeyID, g.reason = c.ActiveKeyID, renewed
-		return a.issue(w, id, c, g, idempotentRequest{})
+		return a.issue(w, id, c, g)
 	})
 }
 
 // Recover gives a client that has lost its key a new one and revokes the old one, if any. Only the
-// operator may call it (G-FR-03).
-func (a *Accounts) Recover(ctx context.Context, clientID string) (Issued, error) {
+// operator may call it (G-FR-03). also, unless nil, is called in the transaction.
+func (a *Accounts) Recover(ctx context.Context, clientID string,
+	also func(engine.RecordWriter) error) (Issued, error) {
 	return a.changeKey(ctx, clientID, func(w engine.RecordWriter, id string, c *clientBody,
 		g *grant) error {
 		g.replacedKeyID, g.reason = c.ActiveKeyID, recovered
-		return a.issue(w, id, c, g, idempotentRequest{})
+		if err := a.issue(w, id, c, g); err != nil || also == nil {
+			return err
+		}
+		return also(w)
 	})
 }
 
@@ -238,8 +235,8 @@ func (a *Accounts) keyExists(ctx context.Context, keyID string) bool {
 // issue makes a key, which becomes the active key of the client, and revokes the replaced one. It
 // writes the new key, the old one, the client and, with an Idempotency-Key, the record of the
 // request in the caller's transaction: all of them or none.
-func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody, g *grant,
-	request idempotentRequest) error {
+func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody,
+	g *grant) error {
 	if g.replacedKeyID != "" {
 		if err := a.markRevoked(w, g.replacedKeyID, g.reason); err != nil {
 			return err
@@ -267,16 +264,10 @@ func (a *Accounts) issue(w engine.RecordWriter, clientID string, c *clientBody, 
 	}
 	c.HadKey, c.ActiveKeyID = true, record.Key
 	err = putRecord(w, job.Record{Kind: clientKind, Key: clientID}, c)
-	if err != nil || request.hashedKey == "" {
+	if err != nil {
 		return err
 	}
-	idempotencyRecord := job.Record{
-		Kind:      idempotencyKind,
-		Key:       clientID + "/" + request.hashedKey,
-		Owner:     clientID,
-		ExpiresAt: w.Now().Add(idempotencyTTL),
-	}
-	return putRecord(w, idempotencyRecord, idempotencyBody{ID: record.Key, Rotate: request.rotate})
+	return g.once.Store(w, record.Key)
 }
 
 // markRevoked revokes a key. Its record is kept for RevokedRetention (FR-055).

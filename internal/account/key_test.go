@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -75,7 +76,7 @@ func TestClients(t *testing.T) {
 				w.wantKind(err, job.NotFound)
 				_, err = w.CallbackSecret(w.Context(), id)
 				w.wantKind(err, job.NotFound)
-				_, err = w.Recover(w.Context(), id)
+				_, err = w.Recover(w.Context(), id, nil)
 				w.wantKind(err, job.NotFound)
 			}
 		})
@@ -272,7 +273,7 @@ func TestKeyIdempotency(t *testing.T) {
 				w.Errorf("got %+v, want the metadata of %+v", again, next.Key)
 			}
 			_, err = w.CreateKey(w.Context(), i.Key.ClientID, w.identity(next), false, "once")
-			if w.wantKind(err, job.Conflict); !errors.Is(err, account.ErrKeyReused) {
+			if w.wantKind(err, job.Conflict); !errors.Is(err, engine.ErrKeyReused) {
 				w.Errorf("got %v", err)
 			}
 			w.clock.Advance(day)
@@ -427,7 +428,7 @@ func TestRecover(t *testing.T) {
 			i := w.clientWithKey()
 			w.noError(w.RevokeKey(w.Context(), *w.identity(i), i.Key.ID))
 			for _, old := range []account.Issued{i, {}} {
-				next, err := w.Recover(w.Context(), i.Key.ClientID)
+				next, err := w.Recover(w.Context(), i.Key.ClientID, nil)
 				w.noError(err)
 				if w.guardSecrets(next); !next.Created || next.CallbackSecret != "" {
 					w.Errorf("got %+v", next.Key)
@@ -443,7 +444,7 @@ func TestRecover(t *testing.T) {
 	})
 	t.Run("G-FR-48 a client without any key gets its callback secret", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
-			i, err := w.Recover(w.Context(), w.client())
+			i, err := w.Recover(w.Context(), w.client(), nil)
 			if w.noError(err); w.guardSecrets(i).CallbackSecret == "" {
 				w.Error("there is none")
 			}

@@ -272,6 +272,7 @@ var measures = map[string]string{
 	"internal/store/postgres/session.go": "times each statement for its observer",
 	"internal/store/postgres/store.go":   "times each statement for its observer",
 	"internal/store/postgres/notify.go":  "times each statement for its observer",
+	"internal/store/postgres/renewal.go": "times statements to see whether they are still slow",
 }
 
 func TestCalls(t *testing.T) {

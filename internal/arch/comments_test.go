@@ -3,6 +3,7 @@ package arch
 import (
 	"go/ast"
 	"go/token"
+	"os"
 	"strings"
 	"testing"
 	"unicode"
@@ -66,4 +67,35 @@ func firstWord(doc *ast.CommentGroup) string {
 		return ""
 	}
 	return strings.TrimRight(words[0], ",.:;")
+}
+
+// minComments and maxComments bound the comments of a hundred lines that are not empty.
+const minComments, maxComments = 15, 20
+
+// TestShareOfComments checks how many lines of the product are comments.
+func TestShareOfComments(t *testing.T) {
+	t.Parallel()
+	comments, all := 0, 0
+	for _, f := range load(t) {
+		if f.test {
+			continue
+		}
+		src, err := os.ReadFile("../../" + f.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(src)) {
+			line = strings.TrimSpace(line)
+			if strings.HasPrefix(line, "//") {
+				comments++
+			}
+			if line != "" {
+				all++
+			}
+		}
+	}
+	if share := comments * 100; share < minComments*all || share > maxComments*all {
+		t.Errorf("%d of %d lines are comments, want %d to %d %%", comments, all, minComments,
+			maxComments)
+	}
 }

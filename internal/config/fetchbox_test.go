@@ -30,7 +30,7 @@ max_parallel_downloads = 8
 primary = ["http://u:hush@p1:3128", "socks5://p2:1080"]
 fallbacks = ["dc"]
 [proxy.pools.dc]
-primary = ["https://p3:443/"]
+primary = ["http://p3:443/"]
 `
 
 // TestJobTypes goes through the settings of job types and proxy pools (FB-068, G-FB-26, G-FB-34).
@@ -152,9 +152,13 @@ func TestJobTypesRefused(t *testing.T) {
 		{"a pool of an empty part", "[proxy.pools.\"a//b\"]\nprimary = [\"http://h:1\"]",
 			"with slashes between them"},
 		{"a proxy of another kind", "[proxy.pools.a]\nprimary = [\"ftp://u:hush@h:1\"]",
-			"expected a list of http, https or socks5 URLs"},
+			"expected a list of http or socks5 URLs"},
+		{"a proxy with TLS", "[proxy.pools.a]\nprimary = [\"https://u:hush@h:1\"]",
+			`"proxy.pools.a.primary" (file millrace.toml)`},
+		{"a proxy that no connection can be made to",
+			"[proxy.pools.a]\nprimary = [\"socks5://u:hush@p_1.2:1\"]", "no valid host and port"},
 		{"a proxy with a path", "[proxy.pools.a]\nprimary = [\"http://h:1/x\"]",
-			"expected a list of http, https or socks5 URLs"},
+			"expected a list of http or socks5 URLs"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

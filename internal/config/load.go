@@ -4,10 +4,9 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
-
-	"github.com/knadh/koanf/providers/file"
 
 	"github.com/millrace/millrace/internal/setting"
 )
@@ -122,7 +121,7 @@ func (l *loader) file(path string, explicit bool) {
 		return
 	}
 	origin := "file " + setting.Printable(path)
-	data, err := file.Provider(path).ReadBytes()
+	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !explicit:
 	case err != nil:

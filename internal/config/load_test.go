@@ -80,9 +80,13 @@ func TestDefaults(t *testing.T) {
 	if got.Log != (Log{"text", "info"}) || !got.Operator.Token.Empty() {
 		t.Errorf("log %+v, operator %+v", got.Log, got.Operator)
 	}
+	if got.Operator.AuditRetention != 90*24*time.Hour ||
+		!got.Operator.ReadToken.Empty() { // AD-005, AD-006
+		t.Errorf("operator %+v", got.Operator)
+	}
 	// G-RL-09, G-RL-11, G-RL-13, G-RL-22, G-RL-24
 	want := relay.Settings{V1: true, MaxNumJobs: 1000, BodyLimit: 64 << 20, RetryableStatus: 429}
-	if got.Relay != want {
+	if !reflect.DeepEqual(got.Relay, want) {
 		t.Errorf("relay %+v, want %+v", got.Relay, want)
 	}
 	checkForgeRunDefaults(t, got)

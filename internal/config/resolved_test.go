@@ -113,6 +113,8 @@ log.format text default
 log.level info default
 objects.bucket millrace default
 objects.url "" default
+operator.audit_retention 2160h default
+operator.read_token "" default
 operator.token "" default
 postgres.max_connections 16 default
 prune_interval 1m default

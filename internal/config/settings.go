@@ -83,6 +83,10 @@ func (t TLS) Enabled() bool { return t.Cert != "" && t.Key != "" }
 // Operator guards the admin API and the console.
 type Operator struct {
 	Token setting.Secret // empty: made on first start
+	// ReadToken reads everything and changes nothing; empty: there is none.
+	ReadToken setting.Secret
+	// AuditRetention is how long entries of the audit are kept.
+	AuditRetention time.Duration
 }
 
 // Log says how the process logs.

@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/knadh/koanf/parsers/toml/v2"
-	"github.com/knadh/koanf/v2"
+	"github.com/pelletier/go-toml/v2"
 
 	"github.com/millrace/millrace/internal/setting"
 )
@@ -25,17 +24,19 @@ func (l *loader) document(data []byte, origin string) {
 			setting.FormatSize(maxFileSize)), nil)
 		return
 	}
-	p := &parser{settings: l.settings}
-	k := koanf.New(".")
-	if err := k.Load(bytesProvider(data), p); err != nil {
+	tree, err := parseTOML(data)
+	if err != nil {
 		l.addFileProblem(origin, origin+" is not valid TOML: "+err.Error(), nil)
 		return
 	}
+	p := &pruner{settings: l.settings}
+	p.prune(tree, nil)
+	slices.Sort(p.refused)
 	for _, name := range p.refused {
 		l.problems = append(l.problems, l.settings.unknownKey(name, origin))
 	}
 	flat := map[string]any{}
-	l.settings.flatten(k.Raw(), "", flat)
+	l.settings.flatten(tree, "", flat)
 	for _, name := range slices.Sorted(maps.Keys(flat)) {
 		if table, ok := flat[name].(map[string]any); ok && len(table) == 0 && l.settings.isSection(name) {
 			if n, item, _ := l.settings.findSection(name); n != nil && n.AddEmpty && item != "" {
@@ -47,44 +48,29 @@ func (l *loader) document(data []byte, origin string) {
 	}
 }
 
-// bytesProvider is a koanf provider of bytes in memory.
-type bytesProvider []byte
-
-// ReadBytes implements koanf.Provider.
-func (c bytesProvider) ReadBytes() ([]byte, error) { return c, nil }
-
-// Read is part of koanf.Provider and not used.
-func (c bytesProvider) Read() (map[string]any, error) { return nil, errors.ErrUnsupported }
-
-// parser wraps koanf's TOML parser. A panic becomes an error, no error repeats text of the
-// document, which may contain a secret, and keys that koanf would confuse, with a dot inside a
-// member or nested too deep, are refused.
-type parser struct {
-	settings *Settings
-	refused  []string
-}
-
-// Unmarshal implements koanf.Parser. It collects the refused keys in p.
-func (p *parser) Unmarshal(data []byte) (tree map[string]any, err error) {
+// parseTOML reads a document. A panic of the library becomes an error, and no error repeats text of
+// the document, which may contain a secret.
+func parseTOML(data []byte) (tree map[string]any, err error) {
 	defer func() {
 		if recover() != nil {
 			tree, err = nil, errors.New("the parser gave up")
 		}
 	}()
-	tree, err = toml.Parser().Unmarshal(data)
-	if err != nil {
+	if err := toml.Unmarshal(data, &tree); err != nil {
 		return nil, syntaxError(err)
 	}
-	p.prune(tree, nil)
-	slices.Sort(p.refused)
 	return tree, nil
 }
 
-// Marshal is part of koanf.Parser and not used.
-func (p *parser) Marshal(map[string]any) ([]byte, error) { return nil, errors.ErrUnsupported }
+// pruner takes the keys out of a document that are not settings for their form alone: those with a
+// dot inside a member, which would be confused with others, and those that are nested too deep.
+type pruner struct {
+	settings *Settings
+	refused  []string
+}
 
 // prune removes the refused keys from a document.
-func (p *parser) prune(tree map[string]any, prefix []string) {
+func (p *pruner) prune(tree map[string]any, prefix []string) {
 	for member, v := range tree {
 		path := append(slices.Clone(prefix), member)
 		table, isTable := v.(map[string]any)
@@ -109,7 +95,8 @@ func (p *parser) prune(tree map[string]any, prefix []string) {
 
 // parseEntry reads a text as a file would have it; what is nothing there is a string.
 func parseEntry(text string) any {
-	tree, err := (&parser{settings: &Settings{}}).Unmarshal([]byte("entry = " + text))
+	tree, err := parseTOML([]byte("entry = " + text))
+	(&pruner{settings: &Settings{}}).prune(tree, nil)
 	if err != nil || len(tree) != 1 || tree["entry"] == nil {
 		return text
 	}

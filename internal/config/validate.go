@@ -60,6 +60,9 @@ func (s *Settings) check(failed map[string]bool) []setting.Problem {
 	if c.Valid("stream.url", "stream.listen", "stream.token", "trusted_network") {
 		s.checkStream(c)
 	}
+	if c.Valid("operator.token", "operator.read_token") {
+		s.checkOperator(c)
+	}
 	if !c.Valid("listen", "contracts", "token", "operator.token", "tls.cert", "tls.key",
 		"trusted_network") {
 		return c.Problems

@@ -27,6 +27,20 @@ func (s *Settings) checkWorkers(c *setting.Checker) {
 		"the clear; %s; or listen on 127.0.0.1", setting.Quote(s.Listen), encryptionHint)
 }
 
+// ServesOperators reports whether the admin API and the console are served: the operator's token
+// must not travel in the clear beyond loopback.
+func (s *Settings) ServesOperators() bool {
+	return setting.IsLoopback(s.Listen) || s.TLS.Enabled() || s.TrustedNetwork
+}
+
+// checkOperator is the rule that the token which only reads is another one than the operator's.
+func (s *Settings) checkOperator(c *setting.Checker) {
+	read := s.Operator.ReadToken
+	if !read.Empty() && read.Reveal() == s.Operator.Token.Reveal() {
+		c.Reportf("operator.read_token", "it is the same as operator.token, and may only read")
+	}
+}
+
 // requiringWorkers returns the names of the contracts that are served and require remote workers.
 func (s *Settings) requiringWorkers() []string {
 	var names []string

@@ -15,6 +15,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,13 +30,13 @@ import (
 	"github.com/millrace/millrace/internal/storageid"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
-	workerapi "github.com/millrace/millrace/internal/worker/api"
+	"github.com/millrace/millrace/internal/workerapi"
 )
 
 // Definition is what a contract declares. Settings and Build are required.
 type Definition struct {
 	Settings *setting.Group
-	// Build makes the contract, after its settings were read and the store was tried.
+	// Build makes the contract, complete, after its settings were read and the store was tried.
 	Build func(*Node) (*Contract, error)
 
 	UsesPepper  bool // API keys are hashed under Node.Pepper
@@ -43,7 +44,7 @@ type Definition struct {
 	// Streams returns the streams that Build finds in Node.Streams, where Settings.UsesStreams.
 	Streams func() []stream.Spec
 	// Connect opens what is elsewhere, before anything is made in the data directory. The node has
-	// no objects, streams and binding yet.
+	// no engine, objects, streams and binding yet.
 	Connect func(context.Context, *Node) error
 }
 
@@ -53,6 +54,7 @@ func (d *Definition) Name() string { return d.Settings.Name }
 // Node is a process as its contracts see it.
 type Node struct {
 	Name      string               // unique among the nodes of the store
+	Engine    *engine.Engine       // used by requests and background work; Build only keeps it
 	Log       *slog.Logger         // its lines name the contract
 	Now       func() time.Time     // the process's clock; the store's decides about jobs
 	Elapsed   func() time.Duration // a monotonic clock
@@ -92,13 +94,12 @@ type Contract struct {
 	Listen  string // its own address; empty means the common one
 	OpenAPI []byte // its OpenAPI document, served as /openapi/NAME.yaml; nil means none
 
-	// Jobs are the contracts of the engine: one for each sort of jobs.
+	// Jobs are the contracts of the engine: one for each sort of jobs. The process registers them.
 	Jobs []engine.Contract
-	// Mount binds the contract to the engine and returns its API. It is called once, before
-	// anything runs.
-	Mount func(*engine.Engine) httpapi.PrefixHandler
-	// Run executes the background work, such as jobs and deliveries. It is called after Mount and
-	// returns, with everything it has started, within the grace after ctx has ended.
+	// Mount returns the API of the contract. It is called once.
+	Mount func() httpapi.PrefixHandler
+	// Run executes the background work, such as jobs and deliveries. It returns, with everything it
+	// has started, within the grace after ctx has ended.
 	Run func(ctx context.Context)
 	// Outbox takes the messages of the jobs with Publish. Without it, no job may have Publish.
 	Outbox *Outbox
@@ -106,6 +107,8 @@ type Contract struct {
 	Checks []httpapi.Check
 	// Workers describes the jobs to the worker API, where remote workers may execute them.
 	Workers *workerapi.Contract
+	// Operators say what operators may do with the jobs, one for each sort of them.
+	Operators []Operator
 	// Open names what can be used without credentials, beside a contract without a token.
 	Open []string
 }
@@ -130,6 +133,13 @@ func (c *Contract) Validate() error {
 		return fmt.Errorf("contract %s: its jobs publish messages that no Outbox takes", c.Name)
 	case len(c.Published()) == 0 && c.Outbox != nil:
 		return fmt.Errorf("contract %s: it has an Outbox and no jobs that publish", c.Name)
+	}
+	for _, o := range c.Operators {
+		isJobs := func(jobs engine.Contract) bool { return jobs.Name == o.Jobs }
+		if o.Answer == nil || !slices.ContainsFunc(c.Jobs, isJobs) {
+			return fmt.Errorf("contract %s: Operators for %q need Answer and such jobs", c.Name,
+				o.Jobs)
+		}
 	}
 	return nil
 }

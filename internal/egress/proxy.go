@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -39,7 +40,7 @@ func ParseProxy(raw string) (*url.URL, error) {
 	if u.Scheme != "http" && u.Scheme != "socks5" {
 		return nil, errors.New("the proxy's URL is neither http nor socks5")
 	}
-	if (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
+	if (u.Path != "" && u.Path != "/") || strings.ContainsAny(raw, "?#") {
 		return nil, errors.New("the proxy's URL has more than a host")
 	}
 	user := u.User

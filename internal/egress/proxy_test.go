@@ -221,7 +221,7 @@ func TestProxiesThatFail(t *testing.T) {
 				}
 				fails("no proxy listens",
 					newClient(t, egress.Config{AllowLocal: true,
-						Proxy:    &url.URL{Scheme: u.Scheme, Host: closedAddress(t)},
+						Proxy:    &url.URL{Scheme: u.Scheme, Host: testkit.ClosedAddress(t)},
 						Resolver: resolverAlways(t, "127.0.0.1")}), true)
 			}
 			if s.hits.Load() != 0 {
@@ -229,16 +229,6 @@ func TestProxiesThatFail(t *testing.T) {
 			}
 		})
 	}
-}
-
-// closedAddress is an address on which no process listens any more.
-func closedAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // A proxy that accepts and sends nothing, or nonsense, does not block its client.

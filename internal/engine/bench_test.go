@@ -50,11 +50,12 @@ func (c *realClock) Monotonic() time.Duration { return time.Since(c.start) }
 
 func newEngine(tb testing.TB, s store.Store, c *realClock,
 	contracts ...engine.Contract) *engine.Engine {
-	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: "bench",
-		Random: testkit.RandomBytes, Monotonic: c.Monotonic})
+	e, err := engine.New(engine.Config{Store: s, Node: "bench", Random: testkit.RandomBytes,
+		Monotonic: c.Monotonic})
 	if err != nil {
 		tb.Fatal(err)
 	}
+	testkit.Register(tb, e, contracts...)
 	tb.Cleanup(e.Close)
 	return e
 }

@@ -28,6 +28,7 @@ func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause,
 		if err != nil {
 			return err
 		}
+		u.changing(j)
 		if edit != nil {
 			if err := u.applyEdit(j, edit); err != nil {
 				return err
@@ -109,6 +110,35 @@ func (e *Engine) Retry(ctx context.Context, id job.ID, delay time.Duration) (*jo
 func (e *Engine) Remove(ctx context.Context, id job.ID) error {
 	_, err := e.Change(ctx, id, job.Removed, nil)
 	return err
+}
+
+// RunNow makes a job that waits for nothing but its time due now. Conflict for any other job, Full
+// where its contract has its MaxQueueSize.
+func (e *Engine) RunNow(ctx context.Context, id job.ID) (after *job.Job, err error) {
+	if _, err := e.contract(id.Contract); err != nil {
+		return nil, err
+	}
+	err = e.update(ctx, func(u *unit) error {
+		j, err := u.lockOne(id)
+		if err != nil {
+			return err
+		}
+		if j.Phase != job.Waiting || j.OpenDeps > 0 {
+			return &job.Error{Kind: job.Conflict, Op: "engine.run_now", ID: id,
+				Msg: fmt.Sprintf("the job is %s and does not wait for its time",
+					stateName(j.State))}
+		}
+		u.changing(j)
+		after, j.DueAt = j, u.now
+		if err := u.promote(j); err != nil {
+			return err
+		}
+		return u.checkQueueSize()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return after, nil
 }
 
 func (u *unit) lockOne(id job.ID) (*job.Job, error) {

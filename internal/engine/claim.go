@@ -12,7 +12,7 @@ import (
 
 // A claim goes through five functions, in the order of this file:
 //
-//	Claim       waits: it repeats claimOnce when the hub wakes it, or once a second
+//	Claim       waits: it repeats claimOnce when the hub wakes it
 //	claimOnce   joins the callers of the moment, which the combiner serves as one group
 //	claimTx     is the group's transaction: it locks the limits, makes a pass, and if
 //	            a caller wants more sweeps and makes a second pass
@@ -50,10 +50,6 @@ func (c *claimCall) wantsMore() bool { return c.missing() > 0 && c.ctx.Err() == 
 // claimGroup is the number of jobs claimed in one transaction.
 const claimGroup = 1000
 
-// pollInterval is how often a waiting claim asks the store without being woken: an announcement
-// of another node may be lost.
-const pollInterval = time.Second
-
 // Claim leases up to Max ready jobs in claim order, each under a fresh run id. With Wait it waits
 // for the first job, and never for more jobs than are ready. It returns no jobs when the time is
 // up, ctx ends or the engine closes.
@@ -66,6 +62,7 @@ func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 	}
 	w := e.hub.add(queueHashesOf(req))
 	defer e.hub.remove(w)
+	e.pollWhileWaiting()
 	timeout := time.NewTimer(req.Wait)
 	defer timeout.Stop()
 	for {
@@ -77,16 +74,13 @@ func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 			signal(w.ch) // the wake-up may be unanswered: remove passes it to another waiter
 			return nil, err
 		}
-		poll := time.NewTimer(e.pollInterval)
 		select {
 		case <-w.ch:
-		case <-poll.C:
 		case <-timeout.C:
 			return nil, nil
 		case <-ctx.Done():
 			return nil, nil
 		}
-		poll.Stop()
 		if e.hub.isClosed() {
 			return nil, nil
 		}
@@ -252,7 +246,7 @@ func (u *unit) selectJobs(d *demand) ([]*job.Job, error) {
 	}
 	n := min(len(jobs), free)
 	for _, j := range jobs[n:] { // locked in vain: a claim that passed over it has to be woken
-		u.after.becameReady[queueKeyOf(j)]++
+		u.becameReady(queueKeyOf(j))
 	}
 	return jobs[:n], nil
 }
@@ -281,7 +275,7 @@ func (u *unit) selectReady(key queueKey, n int) ([]*job.Job, error) {
 	if u.claims.exhausted[key] || u.settings.of(key).Paused {
 		return nil, nil
 	}
-	n, err := u.freeRuns(key, n)
+	n, err := u.freeRuns(key, u.freeStarts(key, n))
 	if err != nil || n == 0 {
 		return nil, err
 	}
@@ -296,7 +290,10 @@ func (u *unit) selectReady(key queueKey, n int) ([]*job.Job, error) {
 		u.claims.truncatedBySize = true
 	}
 	found = slices.DeleteFunc(found, func(j *job.Job) bool { return leased[j.Seq] })
-	u.claims.exhausted[key] = len(found) == 0
+	put(&u.claims.exhausted, key, len(found) == 0)
+	if s := u.starts[key]; s != nil {
+		s.noMore = len(found) < n && !u.claims.truncatedBySize
+	}
 	return found[:min(n, len(found))], nil
 }
 
@@ -322,9 +319,10 @@ func (u *unit) leaseJob(j *job.Job, worker string) error {
 	j.Attempts++
 	key := queueKeyOf(j)
 	if u.claims.leased[key] == nil {
-		u.claims.leased[key] = map[int64]bool{}
+		put(&u.claims.leased, key, map[int64]bool{})
 	}
 	u.claims.leased[key][j.Seq] = true
+	u.started(key)
 	if j.Parent != 0 && j.Attempts == 1 {
 		u.parentUpdate(j.Parent).childStarted = true
 	}

@@ -69,7 +69,7 @@ func (u *unit) canRun(j *job.Job) (bool, error) {
 	if j.Phase != job.Ready || u.settings.of(key).Paused || u.e.hub.isClosed() {
 		return false, nil
 	}
-	free, err := u.freeRuns(key, 1)
+	free, err := u.freeRuns(key, u.freeStarts(key, 1))
 	return free > 0, err
 }
 

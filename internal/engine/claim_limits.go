@@ -4,7 +4,8 @@ import "slices"
 
 // Limits bound the jobs that are leased at a time: one for all queues of a contract
 // (Contract.MaxRunning), one for a queue (job.QueueSettings). They are exact over all nodes, as
-// every transaction that claims under a limit locks its name first and counts afterwards.
+// every transaction that claims under a limit locks its name first and counts afterwards. The rate
+// of a queue, which bounds its starts, is under the same lock; see starts.go.
 
 // lockLimits locks the names of all limits that a group of claims may come under. They are locked
 // before anything else and in one order, so that two such transactions cannot deadlock.
@@ -28,11 +29,11 @@ func (u *unit) lockLimits(calls []*claimCall) error {
 	return u.lockRuns(keys)
 }
 
-// lockRuns locks the names of those of the limits that are set.
+// lockRuns locks the names of those of the limits that are set, and reads the starts under them.
 func (u *unit) lockRuns(keys []queueKey) error {
 	var names []string
 	for _, key := range keys {
-		if u.maxRunning(key) > 0 {
+		if u.maxRunning(key) > 0 || !u.settings.of(key).Rate.IsZero() {
 			names = append(names, "runs:"+key.contract+":"+key.queue)
 		}
 	}
@@ -42,7 +43,9 @@ func (u *unit) lockRuns(keys []queueKey) error {
 			return err
 		}
 	}
-	return nil
+	var err error
+	u.starts, err = readStarts(u.tx, u.settings, keys)
+	return err
 }
 
 // maxRunning returns how many jobs of a queue, or with no name of the whole contract, may be

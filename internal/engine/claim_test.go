@@ -369,9 +369,9 @@ func TestLongPollWakes(t *testing.T) {
 		}},
 		"on a raised limit of a queue": {"brief", "", func(w *world) func() {
 			w.submit(sub("brief/a"), sub("brief/b"))
-			w.ok(w.LimitQueues(w.ctx, "brief", map[string]int{"q": 1}))
+			w.ok(w.LimitQueues(w.ctx, "brief", running(map[string]int{"q": 1})))
 			w.claim("brief", 1)
-			return func() { w.ok(w.LimitQueues(w.ctx, "brief", map[string]int{"q": 2})) }
+			return func() { w.ok(w.LimitQueues(w.ctx, "brief", running(map[string]int{"q": 2}))) }
 		}},
 		"on the end of a pause by another node": {"brief", "q", func(w *world) func() {
 			w.submit(sub("brief/a"))
@@ -385,7 +385,7 @@ func TestLongPollWakes(t *testing.T) {
 			return func() { w.ok(second(w.Change(w.ctx, id("graph/a"), job.Replaced, into("q")))) }
 		}},
 		"on a slot that a job left for another queue": {"graph", "q", func(w *world) func() {
-			w.ok(w.LimitQueues(w.ctx, "graph", map[string]int{"q": 1}))
+			w.ok(w.LimitQueues(w.ctx, "graph", running(map[string]int{"q": 1})))
 			w.submit(sub("graph/a"), sub("graph/b"))
 			w.claim("graph", 1)
 			return func() { w.ok(second(w.Change(w.ctx, id("graph/a"), job.Replaced, into("r")))) }

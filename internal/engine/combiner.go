@@ -7,12 +7,15 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/internal/job"
 )
 
 // combiner serves callers that come at the same time together: while one group is being served,
-// the next gathers. Under light load a caller is a group of its own and waits for no other.
+// the next gathers. Under light load a caller is a group of its own and waits for no other. A
+// group is served beside another once it is worth a transaction of its own, see mayBegin.
 //
 //	callers   do ─┐            group 1          group 2
 //	          do ─┼─ waiting ─▶ [t t t t] ─────▶ [t t]        one transaction each
@@ -24,17 +27,37 @@ import (
 type combiner[C any] struct {
 	limit     int // weight of a group
 	maxGroups int
+	maxWait   time.Duration // see maxGroupWait
 	serve     func([]*ticket[C]) error
+	callers   *atomic.Int64 // that wait or are being served, in all combiners of an engine
 
 	mu      sync.Mutex
 	waiting []*ticket[C]
-	serving int
+	serving int // groups
+	weight  int // of these groups
+	// beginning says that a group of serving has not taken its calls: it takes all that come
+	// meanwhile.
+	beginning bool
 }
 
 // maxGroups is how many groups of one verb are served at a time where the store can write more
 // than one: enough to keep it busy during a commit, few enough to let groups grow. With one writer
 // a second group would only split the first.
 const maxGroups = 2
+
+// A group begins beside another where at least fullGroup calls wait, or where largeGroup is being
+// served, which takes long. A transaction costs as much as ten jobs, and callers that were answered
+// together come back one after another: without this the first of them would be a group alone.
+// Where the engine has no more than fewCallers, there is no group to wait for.
+const (
+	fullGroup  = 32
+	largeGroup = 128
+	fewCallers = 8
+)
+
+// maxGroupWait is how long a call waits before it is served beside another group all the same: that
+// one may wait for a lock.
+const maxGroupWait = 20 * time.Millisecond
 
 // ticket is one caller's call.
 type ticket[C any] struct {
@@ -47,8 +70,10 @@ type ticket[C any] struct {
 // newCombiner makes a combiner of serve, which fills in the calls of a group,
 // sets the err of those that failed by themselves, and may be called again for
 // a part of the same group.
-func newCombiner[C any](limit, writers int, serve func([]*ticket[C]) error) *combiner[C] {
-	return &combiner[C]{limit: limit, maxGroups: min(maxGroups, writers), serve: serve}
+func newCombiner[C any](limit, writers int, callers *atomic.Int64,
+	serve func([]*ticket[C]) error) *combiner[C] {
+	return &combiner[C]{limit: limit, maxGroups: min(maxGroups, writers), maxWait: maxGroupWait,
+		callers: callers, serve: serve}
 }
 
 // do has the call served and returns it with its outcome. weight says how much of a group it
@@ -59,22 +84,55 @@ func newCombiner[C any](limit, writers int, serve func([]*ticket[C]) error) *com
 // be unknown otherwise; that takes writeTimeout at most.
 func (c *combiner[C]) do(ctx context.Context, call C, weight int) (*C, error) {
 	t := &ticket[C]{call: call, weight: weight, done: make(chan struct{})}
+	c.callers.Add(1)
+	defer c.callers.Add(-1)
 	c.mu.Lock()
 	c.waiting = append(c.waiting, t)
-	if c.serving < c.maxGroups {
-		c.serving++
-		go c.run()
+	if c.mayBegin() {
+		c.begin()
 	}
 	c.mu.Unlock()
-	select {
-	case <-t.done:
-	case <-ctx.Done():
-		if c.withdraw(t) {
-			return &t.call, errWithdrawn(ctx)
+	longWait := time.NewTimer(c.maxWait)
+	defer longWait.Stop()
+	for {
+		select {
+		case <-t.done:
+			return &t.call, t.err
+		case <-longWait.C:
+			c.beginFor(t)
+		case <-ctx.Done():
+			if c.withdraw(t) {
+				return &t.call, errWithdrawn(ctx)
+			}
+			<-t.done
+			return &t.call, t.err
 		}
-		<-t.done
 	}
-	return &t.call, t.err
+}
+
+// mayBegin reports whether a group of the calls that wait is worth a transaction of its own.
+func (c *combiner[C]) mayBegin() bool {
+	if c.serving == 0 || c.beginning || c.serving >= c.maxGroups {
+		return c.serving == 0
+	}
+	return len(c.waiting) >= fullGroup || c.weight >= largeGroup ||
+		c.callers.Load() <= fewCallers
+}
+
+// begin serves a group of the calls that wait, and those that follow, on a goroutine of its own.
+func (c *combiner[C]) begin() {
+	c.serving++
+	c.beginning = true
+	go c.run()
+}
+
+// beginFor begins a group for a ticket that has waited long.
+func (c *combiner[C]) beginFor(t *ticket[C]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.beginning && c.serving < c.maxGroups && slices.Contains(c.waiting, t) {
+		c.begin()
+	}
 }
 
 // withdraw takes a ticket out of the line and reports whether it was still there.
@@ -98,23 +156,39 @@ func errWithdrawn(ctx context.Context) error {
 	return e
 }
 
-// run serves groups until no call waits.
+// run serves a group and those that follow it, until too few calls wait.
 func (c *combiner[C]) run() {
-	for {
-		group := c.next()
-		if group == nil {
-			return
-		}
+	c.mu.Lock()
+	c.beginning = false
+	group := c.take()
+	c.mu.Unlock()
+	for len(group) > 0 {
 		c.serveOrSplit(group)
+		next := c.next(group)
 		for _, t := range group {
 			close(t.done)
 		}
+		group = next
 	}
 }
 
-func (c *combiner[C]) next() []*ticket[C] {
+// next ends a group and takes the one that follows it; there is none where no call waits, or where
+// a group beside it will be followed by one.
+func (c *combiner[C]) next(served []*ticket[C]) []*ticket[C] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.serving--
+	c.weight -= weightOf(served)
+	if len(c.waiting) == 0 || !c.mayBegin() {
+		return nil
+	}
+	c.serving++
+	return c.take()
+}
+
+// take takes the first calls that wait, as many as a group may have. Where they were withdrawn, the
+// group of serving that they were for ends.
+func (c *combiner[C]) take() []*ticket[C] {
 	n, weight := 0, 0
 	for n < len(c.waiting) && (n == 0 || weight+c.waiting[n].weight <= c.limit) {
 		weight += c.waiting[n].weight
@@ -124,12 +198,20 @@ func (c *combiner[C]) next() []*ticket[C] {
 		c.serving--
 		return nil
 	}
+	c.weight += weight
 	group := c.waiting[:n:n]
 	c.waiting = c.waiting[n:]
 	if len(c.waiting) == 0 {
 		c.waiting = nil
 	}
 	return group
+}
+
+func weightOf[C any](group []*ticket[C]) (sum int) {
+	for _, t := range group {
+		sum += t.weight
+	}
+	return sum
 }
 
 // serveOrSplit serves a group, and its members one by one where one of them may be what makes the

@@ -32,7 +32,8 @@
 // # Claims
 //
 // A claim leases ready jobs in claim order; claim.go describes its steps. A claim that waits is
-// registered with the hub, by queue, and asks the store again when it is woken or once a second.
+// registered with the hub, by queue, and asks the store again when it is woken. What is lost or
+// becomes ready by time alone is found by a poll: once a second, one view for all claims that wait.
 // A wake-up promises nothing: it may come too often, and one that its waiter does not use is
 // passed on, so that it is never lost within a node. What is lost between nodes costs the second.
 //
@@ -44,7 +45,7 @@
 // A claim gives the job a fresh run id and a lease. Every write of a worker names its run; a write
 // under an older run id changes nothing and gets RunLost. A heartbeat extends the lease by its
 // whole length. Expire ends runs whose lease has expired, Promote makes waiting jobs ready when
-// they are due; package maintenance calls both about once a second on every node, and a claim that
+// they are due; package maintenance calls both on every node when it is time, and a claim that
 // finds too little does the same before it gives up. When the clock jumps or the store stalls,
 // clockGuard grants every run one more lease: the workers had no chance to send heartbeats.
 //
@@ -54,14 +55,16 @@
 // Publish delivers messages oldest first and deletes them when their delivery has returned: at
 // least once, and in order per job. The order needs one publisher at a time, so the nodes elect
 // a leader for a term of a few seconds; its term is checked by the store's clock in the very
-// transaction that reads the batch. Elect offers the same election to others.
+// transaction that reads the batch. AsLeader offers the same election to other work.
 //
 // # Limits
 //
 // MaxRunning of a contract and of a queue bound leased jobs, MaxQueueSize bounds jobs that are
 // ready or wait for a retry. All are exact over all nodes: a transaction that may use up a limit
 // locks its name and reads the counters afterwards. Counters change with the jobs; nothing is
-// counted by scanning. Where no limit is set, or its end is far, no name is locked.
+// counted by scanning. Every claim under a MaxRunning does so, however many runs are left. A
+// submission under a MaxQueueSize reads the counters, and locks the name only near the limit. Where
+// no limit is set, nothing is locked or read for it.
 //
 // # Two layers of batching
 //

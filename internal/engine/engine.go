@@ -89,7 +89,6 @@ func (m *Moved) Failure() string {
 // Config holds what an engine is made of. All members but Log are required.
 type Config struct {
 	Store     store.Store
-	Contracts []Contract
 	Node      string               // this process, unique among the nodes
 	Random    func() [16]byte      // of cryptographic quality
 	Monotonic func() time.Duration // a clock that never jumps, to notice when the store's does
@@ -98,25 +97,33 @@ type Config struct {
 
 // Engine runs the verbs.
 type Engine struct {
-	store        store.Store
-	contracts    map[string]*Contract
-	names        []string
-	node         string
-	random       func() [16]byte
-	log          *slog.Logger
-	hub          *hub
-	guard        clockGuard
-	pollInterval time.Duration // see pollInterval
-	settings     atomic.Pointer[queueSettings]
-	publishers   sync.Map // from contracts, joined, to *outboxPublisher
+	store      store.Store
+	contracts  map[string]*Contract
+	names      []string
+	node       string
+	random     func() [16]byte
+	log        *slog.Logger
+	hub        *hub
+	guard      clockGuard
+	poller     *poller
+	rateTimers startTimers
+	anyQueue   map[job.QueueHash]string // the contracts by their anyQueueHash
+	outboxes   map[job.QueueHash]string // the contracts by their outboxHash
+	settings   atomic.Pointer[queueSettings]
+	publishers sync.Map // from contracts, joined, to *outboxPublisher
+	drains     *drains
+	workers    *workers
+	latencies  latencies
+	terms      terms
 
+	callers    atomic.Int64 // of the combiners
 	submits    *combiner[submitCall]
 	claims     *combiner[claimCall]
 	finishes   *combiner[finishCall]
 	heartbeats *combiner[heartbeatCall]
 }
 
-// New makes an engine. Close ends it; the store stays open.
+// New makes an engine that has no contracts yet. Close ends it; the store stays open.
 func New(c Config) (*Engine, error) {
 	if c.Store == nil || c.Random == nil || c.Monotonic == nil || c.Node == "" {
 		return nil, errors.New("engine: Store, Node, Random and Monotonic are needed")
@@ -125,33 +132,45 @@ func New(c Config) (*Engine, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{
-		store:        c.Store,
-		contracts:    map[string]*Contract{},
-		node:         c.Node,
-		random:       c.Random,
-		log:          c.Log,
-		hub:          newHub(),
-		guard:        clockGuard{monotonic: c.Monotonic},
-		pollInterval: pollInterval,
+		store:     c.Store,
+		contracts: map[string]*Contract{},
+		node:      c.Node,
+		random:    c.Random,
+		log:       c.Log,
+		hub:       newHub(),
+		guard:     clockGuard{monotonic: c.Monotonic},
+		poller:    newPoller(),
+		drains:    newDrains(),
+		workers:   newWorkers(c.Monotonic),
+		anyQueue:  map[job.QueueHash]string{},
+		outboxes:  map[job.QueueHash]string{},
 	}
-	for _, contract := range c.Contracts {
+	e.submits = newCombiner(submitGroup, c.Store.Writers(), &e.callers, e.submitGroup)
+	e.claims = newCombiner(claimGroup, c.Store.Writers(), &e.callers, e.claimGroup)
+	e.finishes = newCombiner(runGroup, c.Store.Writers(), &e.callers, e.finishGroup)
+	e.heartbeats = newCombiner(runGroup, c.Store.Writers(), &e.callers, e.heartbeatGroup)
+	return e, nil
+}
+
+// Register adds contracts. It must be called before the engine is used: a contract gets the engine
+// when it is built, and the engine the descriptions of its jobs from it.
+func (e *Engine) Register(contracts ...Contract) error {
+	for _, contract := range contracts {
 		if contract.Name == "" || contract.Machine == nil || e.contracts[contract.Name] != nil {
-			return nil, fmt.Errorf("engine: contract %q needs a name of its own and a machine",
+			return fmt.Errorf("engine: contract %q needs a name of its own and a machine",
 				contract.Name)
 		}
 		if contract.Graph && !contract.waitsForDependencies() {
-			return nil, fmt.Errorf(
+			return fmt.Errorf(
 				"engine: contract %q has a graph but no state in which a new job waits for others",
 				contract.Name)
 		}
 		e.contracts[contract.Name] = &contract
 		e.names = append(e.names, contract.Name)
+		e.anyQueue[anyQueueHash(contract.Name)] = contract.Name
+		e.outboxes[outboxHash(contract.Name)] = contract.Name
 	}
-	e.submits = newCombiner(submitGroup, c.Store.Writers(), e.submitGroup)
-	e.claims = newCombiner(claimGroup, c.Store.Writers(), e.claimGroup)
-	e.finishes = newCombiner(runGroup, c.Store.Writers(), e.finishGroup)
-	e.heartbeats = newCombiner(runGroup, c.Store.Writers(), e.heartbeatGroup)
-	return e, nil
+	return nil
 }
 
 // waitsForDependencies reports whether the state a job begins in waits for dependencies.
@@ -164,26 +183,42 @@ func (c *Contract) waitsForDependencies() bool {
 
 // Close ends all claims that wait; they return no jobs, as does every claim from then on. The
 // other verbs go on.
-func (e *Engine) Close() { e.hub.close() }
+func (e *Engine) Close() {
+	e.hub.close()
+	e.poller.stop()
+	e.rateTimers.close()
+}
 
-// Contracts returns the names of the contracts, in the order they were given.
+// Contracts returns the names of the contracts, in the order they were registered.
 func (e *Engine) Contracts() []string { return e.names }
 
 // Listen takes in what other nodes announce, until ctx ends.
 func (e *Engine) Listen(ctx context.Context) {
 	e.store.Listen(ctx, func(hashes []job.QueueHash) {
 		for _, hash := range hashes {
-			if hash != settingsHash {
-				e.hub.wake(hash, wakeAll)
+			if contract, isOutbox := e.outboxes[hash]; isOutbox {
+				e.signalPublishers(contract)
 				continue
 			}
-			if err := e.LoadQueues(ctx); err != nil {
-				e.log.Log(ctx, outage.Level(slog.LevelWarn, err),
-					"the queue settings of another node could not be loaded; they will be later",
-					"error_message", err)
+			switch hash {
+			case settingsHash:
+				e.logUnloaded(ctx, "queue settings", e.LoadQueues(ctx))
+			case drainsHash:
+				e.logUnloaded(ctx, "drains", e.loadDrains(ctx))
+			default:
+				e.hub.wake(hash, wakeAll)
 			}
 		}
 	})
+}
+
+// logUnloaded logs that what another node has announced could not be loaded.
+func (e *Engine) logUnloaded(ctx context.Context, what string, err error) {
+	if err != nil {
+		e.log.Log(ctx, outage.Level(slog.LevelWarn, err),
+			"what another node has changed could not be loaded; it will be later",
+			"changed", what, "error_message", err)
+	}
 }
 
 // Ping reports whether the store answers.
@@ -202,6 +237,7 @@ func (e *Engine) contract(name string) (*Contract, error) {
 // is on stable storage.
 func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 	var u *unit
+	extra := attached(ctx)
 	waiting := e.guard.begin()
 	defer e.guard.end(waiting)
 	err := e.store.Update(ctx, func(tx store.Tx) error {
@@ -214,6 +250,9 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 		if err := fn(u); err != nil {
 			return err
 		}
+		if err := u.writeAttached(extra); err != nil {
+			return err
+		}
 		return u.flush()
 	})
 	if err != nil {
@@ -222,6 +261,8 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 		}
 		return err
 	}
+	extra.markUsed(u)
+	e.latencies.observe(e.guard.monotonic() - u.startedAt)
 	e.notifyCommitted(u)
 	return nil
 }
@@ -229,6 +270,10 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 // observeClock shows the guard the store's clock and logs what that reveals.
 func (e *Engine) observeClock(ctx context.Context, u *unit, waiting *waitingUpdate) {
 	message, by := e.guard.observe(u.now, waiting.since, e.guard.monotonic())
+	e.logClock(ctx, message, by)
+}
+
+func (e *Engine) logClock(ctx context.Context, message string, by time.Duration) {
 	if message == "" {
 		return
 	}
@@ -253,15 +298,26 @@ func (e *Engine) notifyCommitted(u *unit) {
 		e.hub.wake(slotsHash(contract), wakeAll)
 		hashes = append(hashes, slotsHash(contract))
 	}
+	for contract := range u.after.outboxDirty {
+		e.signalPublishers(contract)
+		if !e.isPublishing(contract, u.now) {
+			hashes = append(hashes, outboxHash(contract))
+		}
+	}
 	if len(hashes) > 0 {
-		e.store.Announce(hashes)
+		e.store.Notify(hashes)
+	}
+	for key, next := range u.after.nextStarts {
+		after := next.at.Sub(u.now)
+		if after > 0 {
+			after = max(1, after-(e.guard.monotonic()-u.startedAt))
+		}
+		e.rateTimers.note(e.hub, key, next, after)
 	}
 	if u.after.sweepSoon {
 		signal(e.hub.dueChanged)
 	}
-	for contract := range u.after.outboxDirty {
-		e.signalPublishers(contract)
-	}
+	e.workers.note(u.after.workers)
 	for name, moves := range u.after.moved {
 		e.contracts[name].Moved(moves)
 	}
@@ -274,3 +330,8 @@ func anyQueueHash(contract string) job.QueueHash { return job.QueueHashOf(contra
 // slotsHash stands for the limits of a contract: all its waiting claims wait for it, as a free slot
 // may serve any of them. No queue has this name, as the store keeps no NUL character.
 func slotsHash(contract string) job.QueueHash { return job.QueueHashOf(contract, "\x00") }
+
+// outboxHash stands for the outbox of a contract: the node that publishes it waits for it.
+func outboxHash(contract string) job.QueueHash {
+	return job.QueueHashOf(contract, "\x00outbox")
+}

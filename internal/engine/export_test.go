@@ -44,7 +44,10 @@ func (c *combiner[C]) busy() bool {
 }
 
 // WithoutFloor makes waiting claims look only when they are notified.
-func WithoutFloor(e *Engine) { e.pollInterval = time.Hour }
+func WithoutFloor(e *Engine) { PollEvery(e, time.Hour) }
+
+// PollEvery sets the time between two polls. No claim has waited yet.
+func PollEvery(e *Engine, interval time.Duration) { e.poller.interval = interval }
 
 // AwaitUpdates returns once so many updates wait for the store.
 func AwaitUpdates(e *Engine, n int) {

@@ -96,6 +96,24 @@ func (g *clockGuard) observe(now time.Time, before, after time.Duration) (messag
 	by time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	message, by = g.observeStall(now, after)
+	if jump, by := g.observeReading(now, before, after); jump != "" {
+		return jump, by
+	}
+	return message, by
+}
+
+// observeView is observe for a view, which shows nothing about the store's writes.
+func (g *clockGuard) observeView(now time.Time, before, after time.Duration) (message string,
+	by time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.observeReading(now, before, after)
+}
+
+// observeStall notes that the store serves an update, and whether others have waited too long.
+func (g *clockGuard) observeStall(now time.Time, after time.Duration) (message string,
+	by time.Duration) {
 	stalled := g.stalled(after)
 	if stalled > 0 && now.After(g.jumpedAt) {
 		g.jumpedAt = now
@@ -107,6 +125,12 @@ func (g *clockGuard) observe(now time.Time, before, after time.Duration) (messag
 		}
 	}
 	g.wasStalled, g.refusedSince = stalled > 0, nil
+	return message, by
+}
+
+// observeReading compares the clocks.
+func (g *clockGuard) observeReading(now time.Time, before, after time.Duration) (message string,
+	by time.Duration) {
 	ahead := now.Sub(g.lastNow) // of the last reading
 	switch known := !g.lastNow.IsZero(); {
 	case known && ahead > after-g.lastMonotonic+maxClockDrift:
@@ -127,6 +151,13 @@ func (g *clockGuard) lastJump() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.jumpedAt
+}
+
+// jumpedBack reports whether takeJumpBack would.
+func (g *clockGuard) jumpedBack() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mustShortenLeases
 }
 
 // takeJumpBack reports, once, that the clock jumped back.

@@ -73,6 +73,17 @@ func (h *hub) remove(w *waiter) {
 	}
 }
 
+// hashes returns the hashes that claims wait for.
+func (h *hub) hashes() map[job.QueueHash]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make(map[job.QueueHash]bool, len(h.waiters))
+	for hash := range h.waiters {
+		all[hash] = true
+	}
+	return all
+}
+
 // waiting returns how many claims wait for a hash.
 func (h *hub) waiting(hash job.QueueHash) int {
 	h.mu.Lock()

@@ -80,7 +80,7 @@ func (u *unit) recordInitialMoves(j *job.Job, moves []initialMove) {
 // returns these moves.
 func (u *unit) initialMoves(j *job.Job, blocked bool) (moves []initialMove) {
 	c := u.e.contracts[j.ID.Contract]
-	causes := []job.Cause{job.Submitted}
+	causes := append(make([]job.Cause, 0, 3), job.Submitted)
 	switch {
 	case blocked:
 		causes = append(causes, job.Unsatisfiable)

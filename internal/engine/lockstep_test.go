@@ -174,7 +174,8 @@ func (l *lockstep) batch(contract string) (batch []engine.Submission) {
 		}
 		if l.random.IntN(4) == 0 {
 			s.Job.Retry = job.RetryPolicy{Strategy: pick(l, job.Fixed, job.Linear, job.Exponential),
-				Base: pick(l, 0, 5*time.Second), Max: time.Minute, After: l.random.IntN(2)}
+				Base: pick(l, 0, 5*time.Second), Max: time.Minute,
+				FailedBefore: l.random.IntN(2)}
 		}
 		if l.random.IntN(8) == 0 {
 			s.Job.Payload = []byte(strings.Repeat(name(s.Job.ID), 1200)) // kept apart

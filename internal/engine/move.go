@@ -35,6 +35,7 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 		mv, _ = c.Machine.Next(j.State, on.ForGood()) // the machine has it: it was validated
 	}
 	from, was, run, since := j.State, j.Phase, j.Run, j.UpdatedAt
+	u.sawEnd(j, j.Worker, mv.On)
 	u.applyMove(c, j, mv, delay)
 	u.recordEffects(c, j, mv, was)
 	u.record(c, j, run, since, job.Event{Cause: mv.On, Prev: from, Next: mv.To, At: j.UpdatedAt,
@@ -137,7 +138,7 @@ func (u *unit) recordEffects(c *Contract, j *job.Job, mv job.Move, was job.Phase
 		u.slotFreed(queueKeyOf(j))
 	}
 	if j.Phase == job.Ready && (was != job.Ready || !stored) {
-		u.after.becameReady[queueKeyOf(j)]++
+		u.becameReady(queueKeyOf(j))
 	}
 	if j.Phase == job.Waiting && j.OpenDeps == 0 && j.DueAt.Before(u.now.Add(SweepInterval)) {
 		u.after.sweepSoon = true
@@ -163,10 +164,10 @@ func (u *unit) recordFinished(c *Contract, j *job.Job, mv job.Move, wasDone bool
 // all of its queues, that of a queue is like a job there that became ready.
 func (u *unit) slotFreed(key queueKey) {
 	if u.e.contracts[key.contract].MaxRunning > 0 {
-		u.after.freedSlots[key.contract] = true
+		put(&u.after.freedSlots, key.contract, true)
 	}
 	if u.settings.of(key).MaxRunning > 0 {
-		u.after.becameReady[key]++
+		u.becameReady(key)
 	}
 }
 
@@ -190,7 +191,7 @@ func (u *unit) record(c *Contract, j *job.Job, run job.RunID, since time.Time, e
 		u.writes.events = append(u.writes.events, p)
 	}
 	if reported {
-		u.after.moved[c.Name] = append(u.after.moved[c.Name], Moved{
+		moved := append(u.after.moved[c.Name], Moved{
 			Job:    *j,
 			On:     ev.Cause,
 			From:   ev.Prev,
@@ -199,5 +200,6 @@ func (u *unit) record(c *Contract, j *job.Job, run job.RunID, since time.Time, e
 			Since:  since,
 			Reason: ev.Reason,
 		})
+		put(&u.after.moved, c.Name, moved)
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -137,6 +138,7 @@ func (u *unit) submitOnce(o *Once, batch []Submission) (j *job.Job, existed bool
 	if len(existing) > 0 {
 		return nil, false, u.explainConflict(existing[0], jobs[existing[0]])
 	}
+	u.about.after = jobs[0]
 	return jobs[0], false, u.checkQueueSize()
 }
 
@@ -168,4 +170,52 @@ func (u *unit) explainConflict(index int, j *job.Job) error {
 		}
 	}
 	return errExists(j.ID)
+}
+
+// OnceRecord is Once for a request that makes records instead of a job. What it made is remembered
+// in a record of its own, written in the same change, for as long as the key is. A request without
+// a key has a nil OnceRecord, which finds nothing and stores nothing.
+type OnceRecord struct {
+	Kind, Key, Owner string        // of the record
+	Digest           string        // differs between requests with the same key
+	Window           time.Duration // how long the key is remembered
+}
+
+// onceBody is the body of the record of a OnceRecord.
+type onceBody struct {
+	ID     string `json:"id"`
+	Digest string `json:"request,omitempty"`
+}
+
+// Find returns the ID of what the same request has made before, "" if there is none. It returns a
+// Conflict that wraps ErrKeyReused if another request came with the key.
+func (o *OnceRecord) Find(r RecordReader) (id string, err error) {
+	if o == nil {
+		return "", nil
+	}
+	record, err := r.Record(o.Kind, o.Key)
+	if err != nil || record == nil {
+		return "", err
+	}
+	var body onceBody
+	if err := json.Unmarshal(record.Body, &body); err != nil {
+		return "", &job.Error{Op: "engine.once", Msg: "a stored record cannot be read", Err: err}
+	}
+	if body.Digest != o.Digest {
+		return "", errKeyReused(job.ID{})
+	}
+	return body.ID, nil
+}
+
+// Store remembers the ID of what the request has made.
+func (o *OnceRecord) Store(w RecordWriter, id string) error {
+	if o == nil {
+		return nil
+	}
+	body, err := json.Marshal(onceBody{id, o.Digest})
+	if err != nil {
+		return err
+	}
+	return w.UpsertRecords(job.Record{Kind: o.Kind, Key: o.Key, Owner: o.Owner, Body: body,
+		ExpiresAt: w.Now().Add(o.Window)})
 }

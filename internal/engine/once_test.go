@@ -229,3 +229,77 @@ func TestSubmitOnceMeetsAnother(t *testing.T) {
 		})
 	}
 }
+
+// Of a crowd that makes a record under one key one makes it, the same requests find it, and others
+// are refused, until the key is forgotten.
+func TestOnceRecord(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(made())}
+		request := func(node *engine.Engine, digest, id string) (outcome string) {
+			o := engine.OnceRecord{Kind: "once", Key: "k", Owner: "o", Digest: digest,
+				Window: time.Minute}
+			err := node.ChangeRecords(w.ctx, "lock", func(r engine.RecordWriter) error {
+				earlier, err := o.Find(r)
+				if outcome = "found " + earlier; err != nil || earlier != "" {
+					return err
+				}
+				outcome = "made " + id
+				return o.Store(r, id)
+			})
+			switch {
+			case errors.Is(err, engine.ErrKeyReused) && job.IsKind(err, job.Conflict):
+				return "reused"
+			case err != nil:
+				return err.Error()
+			}
+			return outcome
+		}
+		if got := request(w.Engine, "a", "first"); got != "made first" {
+			t.Error(got)
+		}
+		w.Advance(time.Minute)
+		outcomes := map[string]int{}
+		for _, got := range testkit.RunConcurrently(20, func(i int) string {
+			return request(nodes[i%2], "b", "second")
+		}) {
+			outcomes[got]++
+		}
+		if outcomes["made second"] != 1 || outcomes["found second"] != 19 {
+			t.Errorf("the outcomes are %v", outcomes)
+		}
+		if got := request(nodes[1], "a", "third"); got != "reused" {
+			t.Error(got)
+		}
+	})
+}
+
+// The records of an older build have other members. A request that made a subscription then finds
+// none by its key, and one that rotated an API key is refused: neither finds something else.
+func TestOnceRecordOfAnOlderBuild(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		for _, tt := range []struct {
+			body, digest, id string
+			reused           bool
+		}{
+			{body: `{"id":"client"}`, id: "client"},
+			{body: `{"id":"key","rotate":true}`, digest: "rotate", reused: true},
+			{body: `{"hook":"subscription","request":"a"}`, digest: "a"},
+			{body: `{"hook":"subscription","request":"a"}`, digest: "b", reused: true},
+		} {
+			o := engine.OnceRecord{Kind: "once", Key: "old", Digest: tt.digest}
+			var id string
+			err := w.ChangeRecords(w.ctx, "lock", func(r engine.RecordWriter) error {
+				err := r.UpsertRecords(job.Record{Kind: o.Kind, Key: o.Key, Body: []byte(tt.body)})
+				if err != nil {
+					return err
+				}
+				id, err = o.Find(r)
+				return err
+			})
+			if id != tt.id || errors.Is(err, engine.ErrKeyReused) != tt.reused ||
+				(err != nil && !tt.reused) {
+				t.Errorf("%s for %q: found %q, %v", tt.body, tt.digest, id, err)
+			}
+		}
+	})
+}

@@ -6,8 +6,20 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// pruneBatch keeps the transactions of Prune short, so that other verbs do not wait long for them.
-const pruneBatch = 200
+// The most that a transaction of Prune deletes. It holds up all other verbs where the database has
+// one writer, so it is short there. PostgreSQL deletes beside them, but looks for the oldest jobs
+// where it has just deleted others, whose dead entries it passes over in each transaction.
+const (
+	pruneBatchOfOneWriter = 200
+	pruneBatchOfMany      = 2000
+)
+
+func (e *Engine) pruneBatch() int {
+	if e.store.Writers() == 1 {
+		return pruneBatchOfOneWriter
+	}
+	return pruneBatchOfMany
+}
 
 // Prune deletes a batch of what is past the retention of each contract and of records that have
 // expired, and compacts counters. It returns how much was deleted; it is to be repeated until that
@@ -22,10 +34,14 @@ func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 	}
 	var records int
 	err = e.update(ctx, func(u *unit) (err error) {
-		if records, err = u.tx.PruneRecords(pruneBatch); err != nil {
+		if records, err = u.tx.PruneRecords(e.pruneBatch()); err != nil {
 			return err
 		}
-		return u.tx.CompactCounts(pruneBatch)
+		emptied, err := u.tx.CompactCounts(e.pruneBatch())
+		for _, q := range emptied {
+			u.rememberQueues(queueKey{q.Contract, q.Queue})
+		}
+		return err
 	})
 	return removed + records, err
 }
@@ -43,7 +59,7 @@ func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, e
 		jobs, removed = finished.Jobs, finished.Jobs+finished.Children
 		if c.DeadLetterRetention > 0 {
 			dead, err := u.tx.PruneDeadLetters(c.Name, u.now.Add(-c.DeadLetterRetention),
-				pruneBatch)
+				e.pruneBatch())
 			if err != nil {
 				return err
 			}
@@ -63,7 +79,7 @@ func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, e
 // pruneFinished deletes finished jobs by their age and, when none is too old, by their size.
 func (u *unit) pruneFinished(c *Contract) (store.Pruned, error) {
 	if c.Retention > 0 {
-		old, err := u.tx.PruneFinished(c.Name, u.now.Add(-c.Retention), 0, pruneBatch)
+		old, err := u.tx.PruneFinished(c.Name, u.now.Add(-c.Retention), 0, u.e.pruneBatch())
 		if err != nil || old != (store.Pruned{}) {
 			return old, err
 		}
@@ -75,5 +91,5 @@ func (u *unit) pruneFinished(c *Contract) (store.Pruned, error) {
 	if err != nil || size <= c.MaxBytes {
 		return store.Pruned{}, err
 	}
-	return u.tx.PruneFinished(c.Name, u.now, size-c.MaxBytes, pruneBatch)
+	return u.tx.PruneFinished(c.Name, u.now, size-c.MaxBytes, u.e.pruneBatch())
 }

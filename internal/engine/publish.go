@@ -44,8 +44,16 @@ func (e *Engine) publisher(contracts []string) *outboxPublisher {
 	return found.(*outboxPublisher)
 }
 
-func (o *outboxPublisher) electionName() string {
-	return "publish " + strings.Join(o.contracts, " ")
+func (o *outboxPublisher) role() string { return "publish " + strings.Join(o.contracts, " ") }
+
+// isPublishing reports whether this node is the one that publishes the messages of a contract.
+func (e *Engine) isPublishing(contract string, now time.Time) (is bool) {
+	e.publishers.Range(func(_, found any) bool {
+		o := found.(*outboxPublisher)
+		is = slices.Contains(o.contracts, contract) && o.leaderUntil.Load() > now.UnixMicro()
+		return !is
+	})
+	return is
 }
 
 // signalPublishers signals the publishers of a contract that there are messages.
@@ -102,7 +110,7 @@ func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher,
 			if err != nil || len(waiting) == 0 {
 				return err
 			}
-			elected, err := u.tx.Elect(o.electionName(), e.node, u.now.Add(publishTerm))
+			elected, err := u.elect(o.role(), publishTerm)
 			if err != nil || !elected {
 				return err
 			}
@@ -139,7 +147,21 @@ func (e *Engine) Unpublished(ctx context.Context, contracts ...string) (
 	return oldest, newest, err
 }
 
-// OutboxReady receives when there is a message of the contracts to publish.
+// signalWaiting signals the publishers that have messages in the outbox.
+func (e *Engine) signalWaiting(r reader) (err error) {
+	e.publishers.Range(func(_, found any) bool {
+		o := found.(*outboxPublisher)
+		var waiting []job.Message
+		if waiting, err = r.Messages(o.contracts, 1); len(waiting) > 0 {
+			signal(o.ready)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// OutboxReady receives when there is a message of the contracts to publish: when this node has
+// committed one, when another node announces one, or when Refresh finds one.
 func (e *Engine) OutboxReady(contracts ...string) <-chan struct{} {
 	return e.publisher(contracts).ready
 }
@@ -150,26 +172,7 @@ func (e *Engine) ReleaseLeadership(ctx context.Context, contracts ...string) err
 	o := e.publisher(contracts)
 	o.leaderUntil.Store(0)
 	return e.update(ctx, func(u *unit) error {
-		_, err := u.tx.Elect(o.electionName(), e.node, u.now)
+		_, err := u.elect(o.role(), 0)
 		return err
 	})
-}
-
-// Elect makes this node the leader of an election for a term, and reports whether it is: not while
-// the term of another node has not ended.
-func (e *Engine) Elect(ctx context.Context, election string, term time.Duration) (
-	elected bool, err error) {
-	err = e.update(ctx, func(u *unit) error {
-		elected, err = u.tx.Elect(election, e.node, u.now.Add(term))
-		return err
-	})
-	if err != nil {
-		return false, err
-	}
-	return elected, nil
-}
-
-// EndTerms ends the terms of a node that has stopped, so that others need not wait for their ends.
-func (e *Engine) EndTerms(ctx context.Context, former string) error {
-	return e.update(ctx, func(u *unit) error { return u.tx.EndTerms(former) })
 }

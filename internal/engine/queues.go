@@ -2,46 +2,100 @@ package engine
 
 import (
 	"context"
-	"maps"
 
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/store"
 )
 
 // The settings of queues are in the store and, as a copy, in the memory of each node, so that a
-// claim need not read them. SetQueue announces a change; a node that misses the announcement loads
-// it with the next LoadQueues, which package maintenance repeats.
+// claim need not read them. A change is announced; a node that misses the announcement loads it
+// with the next Refresh, which package maintenance repeats.
+//
+// A limit comes from the configuration (LimitQueues) or from an operator (ChangeQueue). The store
+// has both, and that of the operator is in force until it is taken back.
 
-// queueSettings are the settings of the queues that are paused or limited.
-type queueSettings map[queueKey]job.QueueSettings
+// queueSettings are the settings in force of the queues that have some.
+type queueSettings map[queueKey]queueState
 
-func (s *queueSettings) of(key queueKey) job.QueueSettings { return (*s)[key] }
+// queueState is what a claim needs to know of the settings of a queue.
+type queueState struct {
+	Paused bool
+	job.QueueLimits
+}
 
-// SetQueue pauses or limits a queue. It is in force on this node at once and on the others when the
-// announcement arrives, or with their next LoadQueues.
+func (s *queueSettings) of(key queueKey) queueState { return (*s)[key] }
+
+// SetQueue replaces the settings of a queue. They are in force on this node at once and on the
+// others when the announcement arrives, or with their next LoadQueues.
 func (e *Engine) SetQueue(ctx context.Context, q job.QueueSettings) error {
-	if _, err := e.contract(q.Contract); err != nil {
+	replace := func(_ RecordWriter, s *job.QueueSettings) error { *s = q; return nil }
+	return e.ChangeQueue(ctx, q.Contract, q.Queue, replace)
+}
+
+// ChangeQueue has fn change the settings of a queue, which may have none yet, and write records in
+// the same transaction. They are in force when those of SetQueue would be. It returns an error of
+// fn unchanged. fn may run more than once, so it must have no other effects.
+func (e *Engine) ChangeQueue(ctx context.Context, contract, queue string,
+	fn func(RecordWriter, *job.QueueSettings) error) error {
+	if _, err := e.contract(contract); err != nil {
 		return err
 	}
-	if !isSettable(q.Queue, q.MaxRunning) {
-		return errUnsettable
-	}
 	if err := e.update(ctx, func(u *unit) error {
-		return u.tx.Apply(store.Changes{Queues: []job.QueueSettings{q}})
+		all, err := u.lockSettings(contract)
+		if err != nil {
+			return err
+		}
+		q := job.QueueSettings{Contract: contract, Queue: queue}
+		if s, ok := all[queue]; ok {
+			q = s
+		}
+		had := !q.IsDefault()
+		if err := fn(recordChange{recordView{u.tx}, u.tx}, &q); err != nil {
+			return err
+		}
+		if !isSettable(queue, q.Limits()) || !isSettable(queue, limitsOf(&q)) {
+			return errUnsettable
+		}
+		if had && q.IsDefault() {
+			u.rememberQueues(queueKey{contract, queue})
+		}
+		u.writes.Queues = append(u.writes.Queues, q)
+		return nil
 	}); err != nil {
 		return err
 	}
 	return e.reloadQueues(ctx)
 }
 
-func isSettable(queue string, limit int) bool { return queue != "" && limit >= 0 }
+// lockSettings locks the settings of all queues and returns those of a contract, by queue.
+func (u *unit) lockSettings(contract string) (map[string]job.QueueSettings, error) {
+	if err := u.tx.LockName("queues"); err != nil {
+		return nil, err
+	}
+	all, err := u.tx.QueueSettings()
+	byQueue := map[string]job.QueueSettings{}
+	for _, q := range all {
+		if q.Contract == contract {
+			byQueue[q.Queue] = q
+		}
+	}
+	return byQueue, err
+}
+
+func isSettable(queue string, l job.QueueLimits) bool {
+	return queue != "" && l.MaxRunning >= 0 && l.Rate.IsValid()
+}
 
 var errUnsettable = &job.Error{Kind: job.Invalid, Op: "engine.queue",
-	Msg: "a queue has a name and a limit of 0 or more"}
+	Msg: "a queue has a name, a limit of 0 or more and a rate within its ranges"}
+
+// limitsOf returns the limits of a queue that come from the configuration.
+func limitsOf(q *job.QueueSettings) job.QueueLimits {
+	return job.QueueLimits{MaxRunning: q.MaxRunning, Rate: q.Rate}
+}
 
 // reloadQueues loads what this node has just set and announces it to the others.
 func (e *Engine) reloadQueues(ctx context.Context) error {
-	e.store.Announce([]job.QueueHash{settingsHash})
+	e.store.Notify([]job.QueueHash{settingsHash})
 	return e.LoadQueues(ctx)
 }
 
@@ -49,41 +103,41 @@ func (e *Engine) reloadQueues(ctx context.Context) error {
 // name.
 var settingsHash = job.QueueHashOf("", "")
 
-// LimitQueues sets how many jobs of queues of a contract are leased at a time: a queue that is not
-// named has no limit of its own from then on. Pauses stay. It is in force when SetQueue would be.
-func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[string]int) error {
+// LimitQueues stores the limits that the configuration has for queues of a contract: a queue that
+// is not named has none from then on. Pauses and what an operator has set stay. It is in force when
+// SetQueue would be.
+func (e *Engine) LimitQueues(ctx context.Context, contract string,
+	limits map[string]job.QueueLimits) error {
 	if _, err := e.contract(contract); err != nil {
 		return err
 	}
-	for queue, limit := range limits {
-		if !isSettable(queue, limit) {
+	for queue, l := range limits {
+		if !isSettable(queue, l) {
 			return errUnsettable
 		}
 	}
 	err := e.update(ctx, func(u *unit) error {
-		all, err := u.tx.QueueSettings()
+		all, err := u.lockSettings(contract)
 		if err != nil {
 			return err
 		}
-		var changes store.Changes
-		wanted := maps.Clone(limits)
-		for _, q := range all {
-			limit := wanted[q.Queue]
-			if q.Contract != contract {
+		for queue, l := range limits {
+			if _, known := all[queue]; !known && l != (job.QueueLimits{}) {
+				all[queue] = job.QueueSettings{Contract: contract, Queue: queue}
+			}
+		}
+		for queue, q := range all {
+			wanted := limits[queue]
+			if limitsOf(&q) == wanted {
 				continue
 			}
-			delete(wanted, q.Queue)
-			if q.MaxRunning == limit {
-				continue
+			q.MaxRunning, q.Rate = wanted.MaxRunning, wanted.Rate
+			if q.IsDefault() {
+				u.rememberQueues(queueKey{contract, queue})
 			}
-			q.MaxRunning = limit
-			changes.Queues = append(changes.Queues, q)
+			u.writes.Queues = append(u.writes.Queues, q)
 		}
-		for queue, limit := range wanted {
-			changes.Queues = append(changes.Queues,
-				job.QueueSettings{Contract: contract, Queue: queue, MaxRunning: limit})
-		}
-		return u.tx.Apply(changes)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -93,21 +147,35 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string, limits map[st
 
 // LoadQueues loads the settings of queues, as other nodes may have set them. Where they have
 // changed, waiting claims are woken.
-func (e *Engine) LoadQueues(ctx context.Context) error {
+func (e *Engine) LoadQueues(ctx context.Context) error { return e.view(ctx, e.takeSettings) }
+
+// Refresh is LoadQueues, loads the drains, and signals the publishers that have messages in the
+// outbox: it takes in what announcements of other nodes would have brought, had they not been lost.
+func (e *Engine) Refresh(ctx context.Context) error {
 	return e.view(ctx, func(r reader) error {
-		settings, err := settingsIn(r)
-		if err != nil {
+		if err := e.takeSettings(r); err != nil {
 			return err
 		}
-		before := e.settings.Swap(settings)
-		if before == nil {
-			return nil
+		if err := e.takeDrains(r); err != nil {
+			return err
 		}
-		for contract := range changedContracts(before, settings) {
-			e.hub.wake(slotsHash(contract), wakeAll)
-		}
-		return nil
+		return e.signalWaiting(r)
 	})
+}
+
+func (e *Engine) takeSettings(r reader) error {
+	settings, err := settingsIn(r)
+	if err != nil {
+		return err
+	}
+	before := e.settings.Swap(settings)
+	if before == nil {
+		return nil
+	}
+	for contract := range changedContracts(before, settings) {
+		e.hub.wake(slotsHash(contract), wakeAll)
+	}
+	return nil
 }
 
 // loadSettings gives a unit the settings of queues. The first unit of a node reads them, so that no
@@ -129,8 +197,8 @@ func settingsIn(r reader) (*queueSettings, error) {
 	all, err := r.QueueSettings()
 	settings := queueSettings{}
 	for _, q := range all {
-		if q.Paused || q.MaxRunning > 0 {
-			settings[queueKey{q.Contract, q.Queue}] = q
+		if s := (queueState{q.Paused, q.Limits()}); s != (queueState{}) {
+			settings[queueKey{q.Contract, q.Queue}] = s
 		}
 	}
 	return &settings, err

@@ -28,7 +28,7 @@ func TestLimitQueues(t *testing.T) {
 		other := w.node(made())
 		limit := func(limits map[string]int) {
 			w.Helper()
-			w.ok(w.LimitQueues(w.ctx, "brief", limits))
+			w.ok(w.LimitQueues(w.ctx, "brief", running(limits)))
 			w.ok(other.LoadQueues(w.ctx))
 		}
 		// hands claims all there is on both nodes in turn and gives it back.
@@ -61,8 +61,8 @@ func TestLimitQueues(t *testing.T) {
 			"brief/s1", "brief/s2", "brief/s3")
 		hands("part", "part/q1", "part/r1", "part/r2", "part/r3", "part/s1", "part/s2", "part/s3")
 		w.fails(w.LimitQueues(w.ctx, "nobody", nil), job.NotFound)
-		w.fails(w.LimitQueues(w.ctx, "brief", map[string]int{"q": -1}), job.Invalid)
-		w.fails(w.LimitQueues(w.ctx, "brief", map[string]int{"": 1}), job.Invalid)
+		w.fails(w.LimitQueues(w.ctx, "brief", running(map[string]int{"q": -1})), job.Invalid)
+		w.fails(w.LimitQueues(w.ctx, "brief", running(map[string]int{"": 1})), job.Invalid)
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 // the number in the run id, and each call is checked against its job then:
 //
 //	Finish, FinishBy, Start, Release ─▶ FinishAll ─▶ finishGroup
-//	Heartbeat ─▶ heartbeatGroup
+//	Heartbeat ─▶ HeartbeatAll ─▶ heartbeatGroup
 //	Requeue ─▶ a transaction of its own
 //
 // The job's run is the fence: once it has changed, by an expiry, a cancel or a new claim, an older
@@ -283,10 +283,22 @@ func (u *unit) start(j *job.Job) error {
 	return u.move(j, job.Started)
 }
 
+// HeartbeatRequest is a run with the progress to store. Progress replaces the job's; nil leaves it.
+type HeartbeatRequest struct {
+	Run      Run
+	Progress []byte
+}
+
+// HeartbeatResult is the answer to a HeartbeatRequest: until when the lease lasts, or the error for
+// which nothing changed.
+type HeartbeatResult struct {
+	Until time.Time
+	Err   error
+}
+
 type heartbeatCall struct {
-	run      Run
-	progress []byte
-	until    time.Time
+	requests []HeartbeatRequest
+	results  []HeartbeatResult
 }
 
 // Heartbeat extends the lease of a run by its whole length, also one that has expired but that no
@@ -294,27 +306,48 @@ type heartbeatCall struct {
 // should stop.
 func (e *Engine) Heartbeat(ctx context.Context, run Run, progress []byte) (until time.Time,
 	err error) {
-	call, err := e.heartbeats.do(ctx, heartbeatCall{run: run, progress: progress}, 1)
-	if err != nil {
-		return time.Time{}, err
+	results := e.HeartbeatAll(ctx, []HeartbeatRequest{{Run: run, Progress: progress}})
+	return results[0].Until, results[0].Err
+}
+
+// HeartbeatAll is Heartbeat for several runs in one transaction: one that is lost does not hold up
+// the others. Of a run that is named twice the last progress counts.
+func (e *Engine) HeartbeatAll(ctx context.Context, requests []HeartbeatRequest) []HeartbeatResult {
+	if len(requests) == 0 {
+		return nil
 	}
-	return call.until, nil
+	call, err := e.heartbeats.do(ctx, heartbeatCall{
+		requests: requests,
+		results:  make([]HeartbeatResult, len(requests)),
+	}, len(requests))
+	if err != nil {
+		for i := range call.results {
+			call.results[i] = HeartbeatResult{Err: err}
+		}
+	}
+	return call.results
 }
 
 func (e *Engine) heartbeatGroup(group []*ticket[heartbeatCall]) error {
 	return e.updateGroup(func(u *unit) error {
-		seqs := make([]int64, len(group))
-		for i, t := range group {
-			seqs[i] = t.call.run.Run.Seq()
+		var seqs []int64
+		for _, t := range group {
+			for _, request := range t.call.requests {
+				seqs = append(seqs, request.Run.Run.Seq())
+			}
 		}
 		jobs, err := u.lockBySeq(seqs)
 		if err != nil {
 			return err
 		}
 		for _, t := range group {
-			var j *job.Job
-			if j, t.err = currentRun(jobs, t.call.run); t.err == nil {
-				t.call.until = u.heartbeat(j, t.call.progress)
+			for i, request := range t.call.requests {
+				j, err := currentRun(jobs, request.Run)
+				if err != nil {
+					t.call.results[i] = HeartbeatResult{Err: err}
+					continue
+				}
+				t.call.results[i] = HeartbeatResult{Until: u.heartbeat(j, request.Progress)}
 			}
 		}
 		return nil
@@ -323,6 +356,7 @@ func (e *Engine) heartbeatGroup(group []*ticket[heartbeatCall]) error {
 
 func (u *unit) heartbeat(j *job.Job, progress []byte) time.Time {
 	j.LeaseUntil = u.leaseEnd(j)
+	u.sawWorker(j, j.Worker, 0, 0)
 	u.edit(j)
 	if progress != nil {
 		u.setBody(j, job.Progress, progress)

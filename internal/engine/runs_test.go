@@ -194,6 +194,45 @@ func TestFinishAllKeepsOutcomesApart(t *testing.T) {
 	})
 }
 
+// Heartbeats of one call have answers of their own, in order: a lost run does no harm to others,
+// and of a run that is named twice the last progress stays.
+func TestHeartbeatAllKeepsRunsApart(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c"), sub("brief/d"))
+		var runs []engine.Run
+		for _, j := range w.claim("brief", 9) {
+			runs = append(runs, engine.Run{ID: j.ID, Run: j.Run})
+		}
+		w.finish(runs[3], job.Succeeded)
+		w.ok(second(w.Heartbeat(w.ctx, runs[1], []byte("kept"))))
+		w.Advance(20 * time.Second)
+		got := ""
+		for _, h := range w.HeartbeatAll(w.ctx, []engine.HeartbeatRequest{
+			{Run: runs[0], Progress: []byte("first")}, {Run: runs[3], Progress: []byte("late")},
+			{Run: runs[1]}, {Run: engine.Run{}}, {Run: runs[0], Progress: []byte("last")},
+			{Run: engine.Run{ID: runs[1].ID, Run: runs[2].Run}, Progress: []byte("crossed")}}) {
+			switch {
+			case h.Err != nil:
+				got += job.KindOf(h.Err).String() + ", "
+			case h.Until.Equal(w.Now().Add(30 * time.Second)):
+				got += "extended, "
+			default:
+				got += h.Until.String()
+			}
+		}
+		if want := "extended, run lost, extended, run lost, extended, run lost, "; got != want {
+			w.Errorf("got  %s\nwant %s", got, want)
+		}
+		w.is(`brief/a: running leased runs=1 until=30s progress=last
+			brief/b: running leased runs=1 until=30s progress=kept
+			brief/c: running leased runs=1 until=10s
+			brief q: 0 waiting 0 ready 3 leased`)
+		if got := w.HeartbeatAll(w.ctx, nil); got != nil {
+			w.Error(got)
+		}
+	})
+}
+
 // Of two requests that end one run at the same time one succeeds; a heartbeat beside them does
 // not bring the run back.
 func TestOneOfManyEndingsCounts(t *testing.T) {

@@ -123,7 +123,7 @@ func TestJumpsAreLogged(t *testing.T) {
 	there := testkit.MemoryStore(t, clock.Now)
 	s := &switched{Store: there}
 	var log bytes.Buffer
-	e, err := engine.New(engine.Config{Store: s, Contracts: made(), Node: "a",
+	e, err := engine.New(engine.Config{Store: s, Node: "a",
 		Random: testkit.RandomBytes, Monotonic: clock.Monotonic,
 		Log: slog.New(slog.NewTextHandler(&log,
 			&slog.HandlerOptions{Level: slog.LevelDebug,

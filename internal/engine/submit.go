@@ -101,7 +101,7 @@ func (e *Engine) Submit(ctx context.Context, mode Mode, batch []Submission) (Sub
 	}
 	call := &submitCall{batch: batch, mode: mode}
 	var err error
-	if e.combinable(*call) {
+	if e.combinable(*call) && attached(ctx) == nil {
 		call, err = e.submits.do(ctx, *call, len(batch))
 	} else {
 		err = e.updateRetryingRaces(ctx, func(u *unit) error { return u.submit(call) })
@@ -255,6 +255,9 @@ func (u *unit) submit(c *submitCall) error {
 		return errExists(jobs[existing[0]].ID)
 	}
 	c.result = u.result(c, jobs, existing)
+	if c.result.Stored > 0 && u.about.after == nil && c.mode == Unique {
+		u.about.after = jobs[0]
+	}
 	return u.checkQueueSize()
 }
 

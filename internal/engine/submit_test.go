@@ -372,17 +372,6 @@ func TestEngineIsRefused(t *testing.T) {
 		"no node":      func(c *engine.Config) { c.Node = "" },
 		"no random":    func(c *engine.Config) { c.Random = nil },
 		"no monotonic": func(c *engine.Config) { c.Monotonic = nil },
-		"no name": func(c *engine.Config) {
-			c.Contracts = []engine.Contract{{Machine: brief}}
-		},
-		"no machine": func(c *engine.Config) { c.Contracts = []engine.Contract{{Name: "a"}} },
-		"twice": func(c *engine.Config) {
-			c.Contracts = []engine.Contract{{Name: "a", Machine: brief},
-				{Name: "a", Machine: brief}}
-		},
-		"no waiting": func(c *engine.Config) {
-			c.Contracts = []engine.Contract{{Name: "a", Machine: brief, Graph: true}}
-		},
 	} {
 		c := good
 		spoil(&c)
@@ -390,8 +379,19 @@ func TestEngineIsRefused(t *testing.T) {
 			t.Errorf("%s: want an error", what)
 		}
 	}
-	if _, err := engine.New(good); err != nil {
-		t.Error(err)
+	for what, contracts := range map[string][]engine.Contract{
+		"no name":    {{Machine: brief}},
+		"no machine": {{Name: "a"}},
+		"twice":      {{Name: "a", Machine: brief}, {Name: "a", Machine: brief}},
+		"no waiting": {{Name: "a", Machine: brief, Graph: true}},
+	} {
+		e, err := engine.New(good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Register(contracts...); err == nil {
+			t.Errorf("%s: want an error", what)
+		}
 	}
 }
 

@@ -208,18 +208,30 @@ func (u *unit) shortenLeases(leased []*job.Job) error {
 	return err
 }
 
-// NextDue returns how long it is until the next waiting job is due, SweepInterval at most.
-func (e *Engine) NextDue(ctx context.Context) (time.Duration, error) {
-	next := SweepInterval
-	err := e.view(ctx, func(r reader) error {
-		due, _, err := r.NextDue()
-		if err != nil || due.IsZero() {
-			return err
-		}
-		next = max(0, min(next, due.Sub(r.Now())))
-		return nil
+// NextDue returns how long it is until the next waiting job is due and until the next lease ends,
+// each SweepInterval at most. After a jump back of the clock it is time for Expire at once. The
+// call shows the guard the store's clock, as an idle node makes no updates.
+func (e *Engine) NextDue(ctx context.Context) (due, lease time.Duration, err error) {
+	before := e.guard.monotonic()
+	err = e.view(ctx, func(r reader) error {
+		message, by := e.guard.observeView(r.Now(), before, e.guard.monotonic())
+		e.logClock(ctx, message, by)
+		dueAt, leaseEnd, err := r.NextDue(r.Now().Add(SweepInterval))
+		due, lease = untilSweep(r.Now(), dueAt), untilSweep(r.Now(), leaseEnd)
+		return err
 	})
-	return next, err
+	if e.guard.jumpedBack() {
+		lease = 0
+	}
+	return due, lease, err
+}
+
+// untilSweep returns the time from now to at, within 0 and SweepInterval; the zero time is never.
+func untilSweep(now, at time.Time) time.Duration {
+	if at.IsZero() {
+		return SweepInterval
+	}
+	return max(0, min(SweepInterval, at.Sub(now)))
 }
 
 // DueChanged receives when a job may be due earlier than NextDue returned.

@@ -378,8 +378,12 @@ func TestPrune(t *testing.T) {
 			}
 			removed = append(removed, n)
 		}
-		if !slices.Equal(removed, []int{201, 49}) {
-			w.Errorf("removed %v", removed)
+		want := []int{201, 49}
+		if w.Store.Writers() > 1 { // its transactions hold up no others, so they delete more
+			want = []int{250}
+		}
+		if !slices.Equal(removed, want) {
+			w.Errorf("removed %v, want %v", removed, want)
 		}
 		w.statesAre("phased", "7=queued young=queued")
 		w.statesAre("graph", "kept=failed")
@@ -417,29 +421,34 @@ func TestJobsOfUnknownContractsAreLeftAlone(t *testing.T) {
 
 func TestNextDue(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
-		next := func() time.Duration { d, err := w.NextDue(w.ctx); w.ok(err); return d }
-		signaled := func() bool {
+		expect := func(wantDue, wantLease time.Duration, wantSignal bool) {
+			w.Helper()
+			due, lease, err := w.NextDue(w.ctx)
+			w.ok(err)
+			signaled := false
 			select {
 			case <-w.DueChanged():
-				return true
+				signaled = true
 			default:
-				return false
+			}
+			if due != wantDue || lease != wantLease || signaled != wantSignal {
+				w.Errorf("due in %v, lease ends in %v, signal %v; want %v, %v, %v", due, lease,
+					signaled, wantDue, wantLease, wantSignal)
 			}
 		}
-		if d := next(); d != engine.SweepInterval || signaled() {
-			w.Error(d)
-		}
+		never := engine.SweepInterval
+		expect(never, never, false)
 		w.submit(sub("brief/far", due(time.Hour)))
-		if d := next(); d != engine.SweepInterval || signaled() {
-			w.Error(d)
-		}
+		expect(never, never, false)
 		w.submit(sub("brief/near", due(300*time.Millisecond)))
-		if d := next(); d != 300*time.Millisecond || !signaled() {
-			w.Error(d)
-		}
+		expect(300*time.Millisecond, never, true)
 		w.Advance(time.Second)
-		if d := next(); d != 0 {
-			w.Error(d)
-		}
+		expect(0, never, false)
+		w.submit(sub("brief/leased"))
+		leased := w.claim("brief", 1)[0]
+		w.Advance(leased.LeaseUntil.Sub(w.Now()) - 200*time.Millisecond)
+		expect(0, 200*time.Millisecond, false)
+		w.Advance(time.Second)
+		expect(0, 0, false)
 	})
 }

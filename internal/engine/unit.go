@@ -17,7 +17,9 @@ type unit struct {
 	now       time.Time     // when the transaction began
 	startedAt time.Duration // the same by the monotonic clock
 	settings  *queueSettings
+	about     subject
 	counts    queueCounts
+	starts    map[queueKey]*starts // of the queues with a rate whose limits are locked
 
 	writes    pendingWrites
 	relatives pendingRelatives
@@ -58,11 +60,13 @@ type claimState struct {
 
 // afterCommit is what happens when the transaction is on stable storage.
 type afterCommit struct {
-	becameReady map[queueKey]int   // the number of jobs that became ready
-	freedSlots  map[string]bool    // contracts with a limit under which a run ended
+	becameReady map[queueKey]int // the number of jobs that became ready
+	freedSlots  map[string]bool  // contracts with a limit under which a run ended
+	nextStarts  map[queueKey]nextStarts
 	sweepSoon   bool               // a job is due before the next regular sweep
 	outboxDirty map[string]bool    // contracts with messages to publish
 	moved       map[string][]Moved // the moves to report, by contract
+	workers     []workerEnd        // who has sent something about a run
 }
 
 type queueKey struct{ contract, queue string }
@@ -97,21 +101,21 @@ func newUnit(e *Engine, tx store.Tx) *unit {
 		tx:        tx,
 		now:       tx.Now(),
 		startedAt: e.guard.monotonic(),
-		counts: queueCounts{
-			changed: map[queueKey]*job.QueueCount{},
-			stored:  map[string][]job.QueueCount{},
-		},
-		claims: claimState{
-			leased:    map[queueKey]map[int64]bool{},
-			exhausted: map[queueKey]bool{},
-		},
-		after: afterCommit{
-			becameReady: map[queueKey]int{},
-			freedSlots:  map[string]bool{},
-			outboxDirty: map[string]bool{},
-			moved:       map[string][]Moved{},
-		},
 	}
+}
+
+// put sets an entry of a map, which it makes for the first one: most transactions need few of the
+// maps of a unit.
+func put[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[key] = value
+}
+
+// becameReady notes that a job of a queue became ready.
+func (u *unit) becameReady(key queueKey) {
+	put(&u.after.becameReady, key, u.after.becameReady[key]+1)
 }
 
 // update marks fields of a job to be written. A second copy of a job in one transaction would undo
@@ -174,7 +178,7 @@ func (u *unit) setQueue(j *job.Job, queue string) {
 	j.Queue = queue
 	u.count(j, j.State, j.Phase, +1)
 	if j.Phase == job.Ready {
-		u.after.becameReady[queueKeyOf(j)]++
+		u.becameReady(queueKeyOf(j))
 	}
 	u.rewrite(j)
 }
@@ -185,7 +189,7 @@ func (u *unit) count(j *job.Job, s job.State, p job.Phase, n int64) {
 	c := u.counts.changed[key]
 	if c == nil {
 		c = &job.QueueCount{Contract: key.contract, Queue: key.queue}
-		u.counts.changed[key] = c
+		put(&u.counts.changed, key, c)
 	}
 	switch p {
 	case job.Waiting:
@@ -210,7 +214,7 @@ func (u *unit) currentCounts(contract string) ([]job.QueueCount, error) {
 		if stored, err = u.tx.Counts(contract); err != nil {
 			return nil, err
 		}
-		u.counts.stored[contract] = stored
+		put(&u.counts.stored, contract, stored)
 	}
 	all := slices.Clone(stored)
 	for key, c := range u.counts.changed {

@@ -504,3 +504,12 @@ func legal(j *job.Job, m *job.Machine, events []job.Event) (wrong []string) {
 }
 
 func sorted[T cmp.Ordered](all []T) []T { slices.Sort(all); return all }
+
+// running are limits of queues that run so many jobs at a time.
+func running(limits map[string]int) map[string]job.QueueLimits {
+	all := map[string]job.QueueLimits{}
+	for queue, n := range limits {
+		all[queue] = job.QueueLimits{MaxRunning: n}
+	}
+	return all
+}

@@ -14,6 +14,7 @@ func (u *unit) flush() error {
 	}
 	u.addEvents()
 	u.addCounts()
+	u.addStarts()
 	return u.apply()
 }
 
@@ -147,7 +148,7 @@ func (u *unit) addEvents() {
 			w.Events = append(w.Events, ev)
 		}
 		if c.Publish {
-			u.after.outboxDirty[c.Name] = true
+			put(&u.after.outboxDirty, c.Name, true)
 			w.Messages = append(w.Messages, job.Message{
 				JobID:  p.job.ID,
 				Job:    ev.Job,

@@ -13,6 +13,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -36,6 +37,8 @@ type Call struct {
 	err        error // the error that was answered
 	attrList   *attrList
 	span       trace.Span // nil when there is none
+
+	contentLength [1]string // the header's value, kept here to save an allocation
 }
 
 // newCall makes the call of one request.
@@ -133,7 +136,8 @@ func (c *Call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 func (c *Call) Send(status int, contentType []string, body []byte) {
 	h := c.Header()
 	h["Content-Type"] = contentType
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	c.contentLength[0] = strconv.Itoa(len(body))
+	h["Content-Length"] = c.contentLength[:]
 	c.WriteHeader(status)
 	c.write(body)
 }
@@ -225,7 +229,7 @@ func (c *Call) level() slog.Level {
 	}
 	logged := errors.Is(c.err, errPanic) || outage.Is(c.err)
 	switch {
-	case c.err == nil || logged || c.Request.Context().Err() != nil:
+	case c.err == nil || logged || c.Context().Err() != nil:
 		return normal
 	case c.status == http.StatusServiceUnavailable:
 		return slog.LevelWarn
@@ -237,7 +241,7 @@ func (c *Call) level() slog.Level {
 
 // log writes the one line of the request.
 func (c *Call) log(level slog.Level) {
-	ctx := c.Request.Context()
+	ctx := c.Context()
 	if !c.router.Log.Enabled(ctx, level) {
 		return
 	}
@@ -256,7 +260,17 @@ func (c *Call) log(level slog.Level) {
 	}
 	attrs = append(attrs, c.attrs()...)
 	if c.err != nil {
-		attrs = append(attrs, slog.String(telemetry.ErrorMessage, c.err.Error()))
+		attrs = append(attrs, slog.String(telemetry.ErrorMessage, logText(c.err)))
 	}
 	c.router.Log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+// logText returns the text of an error for the log line of a request. That of a part that is away
+// has no cause: the part logs the cause once, and not every request that it fails.
+func logText(err error) string {
+	var e *job.Error
+	if !outage.Is(err) || !errors.As(err, &e) {
+		return err.Error()
+	}
+	return (&job.Error{Kind: e.Kind, Op: e.Op, Msg: e.Msg}).Error()
 }

@@ -7,6 +7,7 @@
 //
 //	NewMux ── longest prefix ──> Router.ServeHTTP
 //	                              │ bearer token      401
+//	                              │ Authorize         401, 403
 //	                              │ route             404, 405
 //	                              │ query             400, where the route changes something
 //	                              │ body limit        413

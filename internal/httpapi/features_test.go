@@ -113,15 +113,15 @@ func TestTimeout(t *testing.T) {
 		t.Errorf("FR-203 got %d %s %v", w.Code, w.Body, w.Header())
 	}
 	listening := func(c *httpapi.Call) error {
-		<-c.Request.Context().Done()
-		return &job.Error{Kind: job.Aborted, Err: c.Request.Context().Err()}
+		<-c.Context().Done()
+		return &job.Error{Kind: job.Aborted, Err: c.Context().Err()}
 	}
 	if w := serveRoute(t, &httpapi.Router{Timeout: 10 * time.Millisecond}, listening,
 		post("/made/a", "")); w.Code != 504 {
 		t.Errorf("FR-203 got %d %s", w.Code, w.Body)
 	}
 	definite := func(c *httpapi.Call) error {
-		<-c.Request.Context().Done()
+		<-c.Context().Done()
 		return &httpapi.StatusError{Status: 409, Msg: "known all the same"}
 	}
 	if w := serveRoute(t, &httpapi.Router{Timeout: 10 * time.Millisecond}, definite,
@@ -253,7 +253,7 @@ func TestSpans(t *testing.T) {
 	const given = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	var carrier string
 	handle := func(c *httpapi.Call) error {
-		carrier = telemetry.Carrier(c.Request.Context())
+		carrier = telemetry.Carrier(c.Context())
 		c.AddAttrs(slog.String(telemetry.JobID, "j1"))
 		if c.PathValue("a") == "panic" {
 			panic("x")

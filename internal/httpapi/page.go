@@ -28,6 +28,9 @@ type Pages[P any] struct {
 	Cursor       Cursor[P]
 }
 
+// PageQuery names the query parameters of a list: its filters, and those that Pages reads.
+func PageQuery(filters ...string) []string { return append(filters, "limit", "cursor") }
+
 // Cursor is the form of a list's cursors. A text of which parse returns false is refused.
 type Cursor[P any] struct {
 	Format func(P) string

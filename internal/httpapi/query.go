@@ -36,11 +36,14 @@ func (c *Call) Query(name string) (value string, given bool, err error) {
 // maxQuoted bounds how much of a parameter an error repeats to its sender.
 const maxQuoted = 64
 
-// CheckQuery refuses unknown query parameters as Malformed where the route changes something: a
-// misspelt filter or mode would change other things than were meant. Routes that only read
-// ignore unknown parameters.
+// CheckQuery refuses unknown query parameters as Malformed where the route names its own, or
+// changes something: with a misspelt filter or mode, other things would be listed or changed than
+// were meant. Other routes that only read ignore unknown parameters, unless the router's
+// StrictQuery is set.
 func (c *Call) CheckQuery() error {
-	if c.Request.URL.RawQuery == "" || !c.Route.mutates() {
+	readsOnly := c.Route.Method == http.MethodGet || c.Route.Method == http.MethodHead
+	ignores := readsOnly && len(c.Route.Query) == 0 && !c.router.StrictQuery
+	if c.Request.URL.RawQuery == "" || ignores {
 		return nil
 	}
 	for pair := range strings.SplitSeq(c.Request.URL.RawQuery, "&") {
@@ -59,10 +62,4 @@ func (c *Call) CheckQuery() error {
 				escaped[:min(len(escaped), maxQuoted)], hint)}
 	}
 	return nil
-}
-
-// mutates reports whether a request of the route changes something, so that a misspelt parameter
-// must not be ignored.
-func (r *Route) mutates() bool {
-	return r.Mutates || (r.Method != http.MethodGet && r.Method != http.MethodHead)
 }

@@ -40,11 +40,9 @@ type Route struct {
 	ReadsBody bool
 	// BodyLimit is the route's own limit in bytes; 0 means the router's.
 	BodyLimit int64
-	// Query names the query parameters that the route supports. A route that changes
-	// something refuses all others.
+	// Query names the query parameters that the route supports. A route that names some
+	// refuses all others, and so does one of any method but GET and HEAD; see CheckQuery.
 	Query []string
-	// Mutates says that a GET changes something. Every method but GET and HEAD does.
-	Mutates bool
 	// NoStore forbids caches to store the answer.
 	NoStore bool
 	// DecodePathValue decodes one member of the path; false means that the path
@@ -63,6 +61,11 @@ type Router struct {
 	Routes    []Route
 	Token     setting.Secret // required of every request as a bearer token, unless empty
 	BodyLimit int64          // bytes, for routes without a limit of their own
+	// Authorize, unless nil, is called for every request before anything of it is answered. The
+	// call's Route is nil where none matches: whoever is refused does not learn that.
+	Authorize Handler
+	// StrictQuery refuses unknown query parameters also of routes that only read and name none.
+	StrictQuery bool
 	// WriteError answers an error. No other code of a contract writes errors.
 	WriteError func(*Call, error)
 	Log        *slog.Logger
@@ -197,6 +200,11 @@ func (r *Router) dispatch(c *Call) error {
 	}
 	path := escapedPath(c.Request)
 	c.Route, c.pathValues = r.match(c.Request.Method, path)
+	if r.Authorize != nil {
+		if err := r.Authorize(c); err != nil {
+			return err
+		}
+	}
 	if c.Route == nil {
 		return r.unmatched(c, path)
 	}

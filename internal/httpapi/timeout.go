@@ -35,7 +35,7 @@ func (b *bufferedResponse) Write(p []byte) (int, error) { return b.body.Write(p)
 // longer reaches the answer: a caller learns the outcome by repeating the request under the
 // same idempotency key.
 func (r *Router) handleWithTimeout(c *Call) error {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), r.Timeout)
+	ctx, cancel := context.WithTimeout(c.Context(), r.Timeout)
 	defer cancel()
 	response := &bufferedResponse{header: c.Header().Clone()}
 	inner := c.withWriter(ctx, response)

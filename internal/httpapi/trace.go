@@ -12,7 +12,7 @@ import (
 // trace continues the caller's trace, if the request carries a valid one, and starts the span
 // of the request. The span gets its final name when the route is known.
 func (c *Call) trace() {
-	given := c.Request.Context()
+	given := c.Context()
 	ctx := telemetry.Extract(given, c.Request.Header)
 	if c.router.Tracing.Enabled() {
 		ctx, c.span = c.router.Tracing.StartServer(ctx, "unmatched")

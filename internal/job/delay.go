@@ -43,16 +43,16 @@ type RetryPolicy struct {
 	Base     time.Duration
 	// Max does not bound Fixed: the validation of a policy ensures Base ≤ Max (G-TF-12).
 	Max time.Duration
-	// After is the number of failed attempts that came before the policy and do not count, such
-	// as those before a replay.
-	After int
+	// FailedBefore is the number of failed attempts that came before the policy and do not count,
+	// such as those before a replay.
+	FailedBefore int
 }
 
 // Delay returns the wait after the failed-th attempt has failed, counted from 1. The first attempt
-// after p.After waits like a first attempt, as does every one before. Whole seconds give whole
-// seconds, and no number overflows (TF-060 to TF-064).
+// after p.FailedBefore waits like a first attempt, as does every one before. Whole seconds give
+// whole seconds, and no number overflows (TF-060 to TF-064).
 func (p RetryPolicy) Delay(failed int) time.Duration {
-	n := max(failed, p.After) - p.After
+	n := max(failed, p.FailedBefore) - p.FailedBefore
 	switch p.Strategy {
 	case Linear:
 		return linear(p.Base, p.Max, n)

@@ -56,7 +56,7 @@ func TestRetryPolicyEdges(t *testing.T) {
 		{job.RetryPolicy{Strategy: job.Exponential, Base: s, Max: -s}, 5, 0},
 	}
 	for after := range 7 { // failed attempts from before the policy do not count
-		p := job.RetryPolicy{Strategy: job.Exponential, Base: s, Max: 8 * s, After: after}
+		p := job.RetryPolicy{Strategy: job.Exponential, Base: s, Max: 8 * s, FailedBefore: after}
 		for n, want := range []time.Duration{s, 2 * s, 4 * s, 8 * s, 8 * s} {
 			if got := p.Delay(after + n + 1); got != want {
 				t.Errorf("%+v.Delay(%d) = %v, want %v", p, after+n+1, got, want)

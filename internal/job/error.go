@@ -71,8 +71,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // KindOf returns the kind of the first Error in err's chain, Internal if none.
 func KindOf(err error) Kind {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
 	return Internal
@@ -80,6 +79,6 @@ func KindOf(err error) Kind {
 
 // IsKind reports whether err is an Error of kind k.
 func IsKind(err error, k Kind) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Kind == k
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Kind == k
 }

@@ -175,14 +175,6 @@ type Edge struct {
 	Dependency int64
 }
 
-// QueueSettings are what an operator has set for one queue.
-type QueueSettings struct {
-	Contract   string
-	Queue      string
-	Paused     bool
-	MaxRunning int // jobs leased at a time, over all nodes; 0 means no limit
-}
-
 // QueueCount is the number of jobs of one queue in each phase but Done. Delayed jobs have the phase
 // Waiting as well, but a state that is ready: they wait for a retry and are not counted in Waiting.
 type QueueCount struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Idents and lanes stand in the databases of those who use Millrace: these
+// The hashes of identities and queues stand in the databases of those who use Millrace: these
 // values never change.
 func TestIdentsAndLanesAreStable(t *testing.T) {
 	t.Parallel()
@@ -24,7 +24,7 @@ func TestIdentsAndLanesAreStable(t *testing.T) {
 			Key: strings.Repeat("x", 1024)}, "aa7f51051b647b118984a883523d16a9"},
 	} {
 		if got := fmt.Sprintf("%x", c.id.IdentityHash()); got != c.want {
-			t.Errorf("ident of %.40v: got %s, want %s", c.id, got, c.want)
+			t.Errorf("identity hash of %.40v: got %s, want %s", c.id, got, c.want)
 		}
 	}
 	for _, c := range []struct {
@@ -33,11 +33,11 @@ func TestIdentsAndLanesAreStable(t *testing.T) {
 	}{{"relay", "mails", 778451479881273989}, {"relay", "", 4504490694320614244},
 		{"taskflow", "default", -5008193951135269284}} {
 		if got := job.QueueHashOf(c.contract, c.queue); got != c.want {
-			t.Errorf("lane of %s %s: got %d, want %d", c.contract, c.queue, got, c.want)
+			t.Errorf("queue hash of %s %s: got %d, want %d", c.contract, c.queue, got, c.want)
 		}
 		if j := (&job.Job{ID: job.ID{Contract: c.contract},
 			Queue: c.queue}); j.QueueHash() != c.want {
-			t.Errorf("lane of %s %s: got %d, want %d", c.contract, c.queue, j.QueueHash(), c.want)
+			t.Errorf("queue hash of %s %s: got %d, want %d", c.contract, c.queue, j.QueueHash(), c.want)
 		}
 	}
 }
@@ -46,23 +46,23 @@ func TestIdentsAndLanesAreStable(t *testing.T) {
 func TestIdentsTellPartsApart(t *testing.T) {
 	t.Parallel()
 	seen := map[job.IdentityHash]job.ID{}
-	lanes := map[job.QueueHash]string{}
+	hashes := map[job.QueueHash]string{}
 	for _, parts := range []string{"a|b|c", "ab||c", "a|bc|", "|ab|c", "abc||", "||abc", "|abc|",
 		"a||bc", "a|b|C", "a|b|c\x00", "a|b\x01c|", "a\x01b||c"} {
 		p := strings.Split(parts, "|")
 		id := job.ID{Contract: p[0], Scope: p[1], Key: p[2]}
 		if other, twice := seen[id.IdentityHash()]; twice {
-			t.Errorf("%v and %v have one ident", id, other)
+			t.Errorf("%v and %v have one identity hash", id, other)
 		}
 		seen[id.IdentityHash()] = id
 	}
 	for _, q := range []string{"a|b", "ab|", "|ab"} {
 		p := strings.Split(q, "|")
 		l := job.QueueHashOf(p[0], p[1])
-		if other, twice := lanes[l]; twice {
-			t.Errorf("%s and %s have one lane", q, other)
+		if other, twice := hashes[l]; twice {
+			t.Errorf("%s and %s have one queue hash", q, other)
 		}
-		lanes[l] = q
+		hashes[l] = q
 	}
 }
 

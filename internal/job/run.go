@@ -49,14 +49,17 @@ func (r RunID) String() string {
 }
 
 // ParseRunID reads the 36 character form of any UUID, in any case.
-func ParseRunID(s string) (RunID, error) {
-	var r RunID
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return r, fmt.Errorf("%q is not a UUID", s)
+func ParseRunID[T string | []byte](text T) (r RunID, err error) {
+	if len(text) != 36 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
+		return r, fmt.Errorf("%q is not a UUID", text)
 	}
-	digits := s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
-	if _, err := hex.Decode(r[:], []byte(digits)); err != nil {
-		return RunID{}, fmt.Errorf("%q is not a UUID", s)
+	var digits [2 * len(r)]byte
+	n := 0
+	for _, part := range [...]T{text[:8], text[9:13], text[14:18], text[19:23], text[24:]} {
+		n += copy(digits[n:], part)
+	}
+	if _, err := hex.Decode(r[:], digits[:]); err != nil {
+		return RunID{}, fmt.Errorf("%q is not a UUID", text)
 	}
 	return r, nil
 }

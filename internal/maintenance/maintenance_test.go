@@ -62,17 +62,18 @@ func start(t *testing.T, s store.Store, monotonic func() time.Duration,
 	n.ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	e, err := engine.New(engine.Config{Store: s, Node: "node", Random: testkit.RandomBytes,
-		Monotonic: monotonic, Contracts: []engine.Contract{{
-			Name: "made", Machine: machine, History: true, Publish: true, Retention: time.Hour,
-			MovedOn: job.Causes(), Moved: func(all []engine.Moved) {
-				for _, m := range all {
-					n.moves <- m
-				}
-			},
-		}}})
+		Monotonic: monotonic})
 	if err != nil {
 		t.Fatal(err)
 	}
+	testkit.Register(t, e, engine.Contract{
+		Name: "made", Machine: machine, History: true, Publish: true, Retention: time.Hour,
+		MovedOn: job.Causes(), Moved: func(all []engine.Moved) {
+			for _, m := range all {
+				n.moves <- m
+			}
+		},
+	})
 	t.Cleanup(e.Close)
 	n.Engine = e
 	r := &maintenance.Runner{Engine: e, Log: slog.New(slog.NewTextHandler(n.log,
@@ -251,7 +252,7 @@ func TestDutiesSurviveAStoreThatIsAway(t *testing.T) {
 	n.submit("a", c.Now().Add(time.Minute))
 	s.fails.Store(true)
 	before := s.calls.Load()
-	loops := []string{"promote", "expire", "publish", "prune", "gauge"}
+	loops := []string{"sweep", "publish", "prune", "refresh"}
 	testkit.WaitUntil(t, "every loop to use the store", func() bool {
 		return !slices.ContainsFunc(loops, func(d string) bool {
 			return !strings.Contains(n.log.text(),

@@ -10,10 +10,6 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// publishInterval is how often the outbox is polled for messages that other nodes wrote. Those of
-// this node are signalled.
-const publishInterval = 200 * time.Millisecond
-
 // gatherInterval is how long messages are collected after the first one: each read of the outbox is
 // a transaction that competes with those of jobs.
 const gatherInterval = 20 * time.Millisecond
@@ -56,12 +52,14 @@ func (r *Runner) publishTo(ctx context.Context, p Publisher) {
 	}
 	name := strings.TrimSpace("publish " + strings.Join(p.Contracts, " "))
 	for p.Await == nil || p.Await(ctx) {
-		wait, wake := publishInterval, r.Engine.OutboxReady(p.Contracts...)
 		_, err := r.Engine.Publish(ctx, deliver, p.Contracts...)
-		if !r.report(ctx, name, err) {
-			wait, wake = engine.SweepInterval, nil
+		pause := gatherInterval
+		if r.report(ctx, name, err) {
+			awaitSignal(ctx, r.Engine.OutboxReady(p.Contracts...))
+		} else {
+			pause = engine.SweepInterval
 		}
-		if !sleep(ctx, wait, wake) || !sleep(ctx, gatherInterval, nil) {
+		if !sleep(ctx, pause, nil) {
 			return
 		}
 	}

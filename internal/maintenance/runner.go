@@ -1,13 +1,13 @@
 // Package maintenance is what the engine does by itself, without a request: it promotes jobs that
 // are due, expires attempts whose lease has ended, publishes the outbox, prunes what is past its
-// retention, and loads the queue settings of other nodes.
+// retention, and takes in what other nodes have written. While there is nothing to do it only
+// reads.
 //
 //	task     how often                                       of the nodes
-//	promote  when the next job is due                        all
-//	expire   twice per engine.SweepInterval                  all
-//	publish  when a transaction wrote messages, and polling  the leader, for each publisher
+//	sweep    when the next job is due or lease ends          all
+//	publish  when a transaction wrote messages               the leader, for each publisher
 //	prune    every PruneInterval                             all
-//	gauge    every second                                    all
+//	refresh  every second                                    all
 //
 // This package decides when a step runs; the engine decides what it does. Every node runs every
 // task. Where only one node may act at a time, the engine elects a leader; elsewhere the locks of
@@ -42,7 +42,7 @@ type Runner struct {
 // Run runs all tasks until ctx ends, and returns when the last one has ended.
 func (r *Runner) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	tasks := []func(context.Context){r.promote, r.expire, r.publish, r.prune, r.gauge,
+	tasks := []func(context.Context){r.sweep, r.publish, r.prune, r.refresh,
 		r.Engine.Listen}
 	for _, task := range tasks {
 		wg.Go(func() { task(ctx) })
@@ -82,6 +82,14 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil
+}
+
+// awaitSignal waits for a signal or the end of ctx.
+func awaitSignal(ctx context.Context, ready <-chan struct{}) {
+	select {
+	case <-ready:
+	case <-ctx.Done():
+	}
 }
 
 // untilEmpty repeats a step until it finds nothing to do, fails, or ctx ends.

@@ -45,6 +45,9 @@ type Endpoint struct {
 	Setting string // the setting of its address, such as stream.url
 	Address string // host and port, or a directory; never with secrets
 
+	// Quiet takes the place of quietPeriod if it is longer. It is for a part of which some calls
+	// succeed while others fail, such as reads of a database whose disk is full.
+	Quiet time.Duration
 	// RefusalQuiet takes the place of quietPeriod after a refusal (job.ReadOnly), if it is
 	// longer. It is for a part of which one piece may refuse, such as a folder, while calls of
 	// the others succeed: an outage of it would end with each of those calls and begin again.
@@ -63,8 +66,11 @@ type Part struct {
 	failed      time.Duration // when a call failed last
 	quietUntil  time.Duration // until when no call may fail for the outage to end
 	healthy     bool          // a call that began after failed has succeeded
+	healthyAt   time.Duration // when the first such call had succeeded
 	recovering  bool          // a timer waits for the end of the quiet period
 	recoveredAt time.Duration // when the last outage ended
+	lastErr     error         // of the call that failed last
+	latency     time.Duration // of the call that ended last
 }
 
 // NewPart makes a part that is assumed to work.
@@ -105,7 +111,8 @@ func (p *Part) fail(start time.Duration, err error) {
 		return
 	}
 	p.failed, p.healthy = p.now(), false
-	quiet := quietPeriod
+	p.lastErr, p.latency = err, p.failed-start
+	quiet := max(quietPeriod, p.endpoint.Quiet)
 	if job.IsKind(err, job.ReadOnly) {
 		quiet = max(quiet, p.endpoint.RefusalQuiet)
 	}
@@ -122,10 +129,13 @@ func (p *Part) fail(start time.Duration, err error) {
 func (p *Part) succeed(start time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.latency = p.now() - start
 	if !p.degraded || start < p.failed {
 		return
 	}
-	p.healthy = true
+	if !p.healthy {
+		p.healthy, p.healthyAt = true, p.now()
+	}
 	p.recover()
 }
 
@@ -135,7 +145,7 @@ func (p *Part) recover() {
 	switch left := p.quietUntil - now; {
 	case left <= 0:
 		p.degraded, p.recoveredAt = false, now
-		p.log.Info("a part works again", p.attrs("duration", p.recoveredAt-p.since)...)
+		p.log.Info("a part works again", p.attrs("duration", p.healthyAt-p.since)...)
 	case !p.recovering:
 		p.recovering = true
 		time.AfterFunc(left, func() {
@@ -147,6 +157,28 @@ func (p *Part) recover() {
 			}
 		})
 	}
+}
+
+// Status is how a part is. Its times are those of the clock that the part was made with.
+type Status struct {
+	Endpoint Endpoint
+	Degraded bool
+	Since    time.Duration // when the outage began, or the last one ended; 0: it never failed
+	Latency  time.Duration // of the call that ended last; 0: there was none
+	LastErr  error         // of the call that failed last; nil: none has
+	FailedAt time.Duration // when that was
+}
+
+// Status returns how the part is.
+func (p *Part) Status() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := Status{Endpoint: p.endpoint, Degraded: p.degraded, Since: max(0, p.recoveredAt),
+		Latency: p.latency, LastErr: p.lastErr, FailedAt: p.failed}
+	if p.degraded {
+		s.Since = p.since
+	}
+	return s
 }
 
 func (p *Part) attrs(more ...any) []any {

@@ -154,7 +154,33 @@ func TestRefusalsOfAPiece(t *testing.T) {
 			t.Errorf("the log is %s", p.log.String())
 		}
 		pass(time.Minute)
-		if p.lines() != [2]int{1, 1} {
+		// the last refusal came after 19 × 30 s, and the first success 2 s later
+		if p.lines() != [2]int{1, 1} || !strings.Contains(p.log.String(), "duration=9m32s") {
+			t.Errorf("the end is not logged: %s", p.log.String())
+		}
+	})
+}
+
+// Writes to a full disk fail every few seconds while reads succeed: that is one outage.
+func TestReadsBetweenFailedWrites(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began, p := time.Now(), &part{}
+		p.Part = outage.NewPart(slog.New(slog.NewTextHandler(&p.log, nil)),
+			func() time.Duration { return time.Since(began) },
+			outage.Endpoint{Name: "store", Quiet: 5 * time.Second})
+		for range 10 {
+			p.call(away)
+			for range 4 {
+				pass(time.Second)
+				p.call(nil)
+			}
+		}
+		if p.lines() != [2]int{1, 0} {
+			t.Errorf("the log is %s", p.log.String())
+		}
+		pass(2 * time.Second)
+		if p.lines() != [2]int{1, 1} || !strings.Contains(p.log.String(), "duration=37s") {
 			t.Errorf("the end is not logged: %s", p.log.String())
 		}
 	})

@@ -28,13 +28,18 @@ func healthChecks(contracts []*contract.Contract) []httpapi.Check {
 	return all
 }
 
-// runContracts runs the background work of the contracts until ctx ends, and returns when all of it
-// has ended.
+// runContracts runs the background work of the contracts and of the other APIs until ctx ends, and
+// returns when all of it has ended.
 func (s *Server) runContracts(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, c := range s.config.Contracts {
 		if c.Run != nil {
 			wg.Go(func() { c.Run(ctx) })
+		}
+	}
+	for _, a := range s.config.APIs {
+		if a.Run != nil {
+			wg.Go(func() { a.Run(ctx) })
 		}
 	}
 	wg.Wait()

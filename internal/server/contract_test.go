@@ -24,7 +24,7 @@ type backgroundContract struct {
 	started       chan struct{}
 	stopRequested chan struct{} // closed when it is to stop
 	allowStop     chan struct{} // closed when it may
-	engine        atomic.Pointer[engine.Engine]
+	engine        *engine.Engine
 	finalErr      error // of what it does at last
 }
 
@@ -37,15 +37,13 @@ func newBackgroundContract() *backgroundContract {
 		allowStop: make(chan struct{})}
 }
 
-func (b *backgroundContract) Mount(e *engine.Engine) httpapi.PrefixHandler {
-	b.engine.Store(e)
-	return b.fakeContract.Mount(e)
-}
-
-func (b *backgroundContract) served() *contract.Contract {
-	c := b.offer("made")
-	c.Mount, c.Run = b.Mount, b.Run
-	return c
+func (b *backgroundContract) served() build {
+	return func(e *engine.Engine) *contract.Contract {
+		b.engine = e
+		c := b.offer("made")(e)
+		c.Run = b.Run
+		return c
+	}
 }
 
 func (b *backgroundContract) Run(ctx context.Context) {
@@ -53,7 +51,7 @@ func (b *backgroundContract) Run(ctx context.Context) {
 	<-ctx.Done()
 	close(b.stopRequested)
 	<-b.allowStop
-	_, b.finalErr = b.engine.Load().Submit(context.Background(), engine.Unique,
+	_, b.finalErr = b.engine.Submit(context.Background(), engine.Unique,
 		[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: "made", Key: "last"}, Queue: "q"}}})
 }
 
@@ -111,14 +109,16 @@ func newPublishingContract(names ...string) *publishingContract {
 		delivered: make(chan []job.Message, 100)}
 }
 
-func (p *publishingContract) served() *contract.Contract {
-	c := p.offer(p.names[0])
-	c.Jobs, c.Checks = nil, p.Checks()
-	for _, n := range p.names {
-		c.Jobs = append(c.Jobs, engine.Contract{Name: n, Machine: testMachine, Publish: true})
+func (p *publishingContract) served() build {
+	return func(e *engine.Engine) *contract.Contract {
+		c := p.offer(p.names[0])(e)
+		c.Jobs, c.Checks = nil, p.Checks()
+		for _, n := range p.names {
+			c.Jobs = append(c.Jobs, engine.Contract{Name: n, Machine: testMachine, Publish: true})
+		}
+		c.Outbox = &contract.Outbox{Deliver: p.Deliver}
+		return c
 	}
-	c.Outbox = &contract.Outbox{Deliver: p.Deliver}
-	return c
 }
 
 func (p *publishingContract) Deliver(_ context.Context, messages []job.Message) error {
@@ -139,11 +139,14 @@ func (p *publishingContract) Checks() []httpapi.Check {
 // without messages is never called. Neither starts.
 func TestOutboxIsWhole(t *testing.T) {
 	t.Parallel()
-	silent := newPublishingContract("silent").served()
+	clock := testkit.NewClock()
+	s := testkit.MemoryStore(t, clock.Now)
+	e := testkit.NewEngine(t, s, clock)
+	silent := newPublishingContract("silent").served()(e)
 	silent.Outbox = nil
-	idle := newFakeContract(longPoll).served()
-	idle.Outbox = newPublishingContract("other").served().Outbox
-	nameless := newFakeContract(longPoll).offer("")
+	idle := newFakeContract(longPoll).served()(e)
+	idle.Outbox = newPublishingContract("other").served()(e).Outbox
+	nameless := newFakeContract(longPoll).offer("")(e)
 	for want, c := range map[string]*contract.Contract{
 		"silent: its jobs publish messages that no Outbox takes": silent,
 		"made: it has an Outbox and no jobs that publish":        idle,
@@ -152,10 +155,9 @@ func TestOutboxIsWhole(t *testing.T) {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		config := server.Config{Settings: testSettings(t, nil),
-			Store:     testkit.MemoryStore(t, testkit.NewClock().Now),
-			Contracts: []*contract.Contract{c}, Log: slog.New(slog.DiscardHandler), Node: "n",
-			Random: testkit.RandomBytes, Monotonic: testkit.NewClock().Monotonic}
+		config := server.Config{Settings: testSettings(t, nil), Store: s, Engine: e,
+			Contracts: []*contract.Contract{c}, Log: slog.New(slog.DiscardHandler),
+			Monotonic: clock.Monotonic}
 		if _, err := server.New(config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("New: got %v, want %s", err, want)
 		}
@@ -170,7 +172,7 @@ func TestDeliver(t *testing.T) {
 	second.failures.Store(2)
 	var e *engine.Engine
 	n := startNodeWith(t, nil, func(c *server.Config) {
-		c.ConfigureEngine = func(made *engine.Engine) error { e = made; return nil }
+		e = c.Engine
 	},
 		first.served(), second.served())
 	for _, id := range []job.ID{{Contract: "a", Key: "1"},

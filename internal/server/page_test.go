@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/server"
 )
@@ -37,7 +36,7 @@ func (n *node) fetch(t *testing.T, method, url, accept, host string) (*http.Resp
 	return resp, string(body)
 }
 
-func startWithPage(t *testing.T, contracts ...*contract.Contract) *node {
+func startWithPage(t *testing.T, contracts ...build) *node {
 	t.Helper()
 	return startNodeWith(t, nil, func(c *server.Config) {
 		c.Page = &server.Page{Facts: []server.Fact{{Name: "open", Text: "<b>all</b>"}},

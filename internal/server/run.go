@@ -26,6 +26,9 @@ func (s *Server) Run(ctx context.Context) error {
 		PruneInterval: s.config.Settings.PruneInterval,
 		Publishers:    outboxPublishers(s.config.Contracts)}
 	wg.Go(func() { background.Run(maintenanceCtx) })
+	for _, run := range s.config.Background {
+		wg.Go(func() { run(maintenanceCtx) })
+	}
 	workCtx, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	workDone := make(chan struct{})

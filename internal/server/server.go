@@ -20,30 +20,31 @@ import (
 // It is served on the common address.
 type API struct {
 	Name    string
-	Mount   func(*engine.Engine) httpapi.PrefixHandler // called once, after those of the contracts
-	OpenAPI []byte                                     // as that of a contract.Contract
+	Mount   func() httpapi.PrefixHandler // called once, after those of the contracts
+	OpenAPI []byte                       // as that of a contract.Contract
+	// Run executes the background work, as that of a contract.Contract; nil means none.
+	Run func(ctx context.Context)
 }
 
-// Config describes a node. APIs, Metrics, Page, WorkersOnly and ConfigureEngine are optional; all
+// Config describes a node. APIs, Metrics, Page, Background and WorkersOnly are optional; all
 // other members are required.
 type Config struct {
 	Settings  *config.Settings
-	Store     store.Store // closed by Run
+	Store     store.Store    // closed by Run
+	Engine    *engine.Engine // of the store; the contracts were built with it
 	Contracts []*contract.Contract
 	APIs      []API
 	Log       *slog.Logger
 	Metrics   http.Handler         // of /metrics and below; nil means none
-	Node      string               // unique among the nodes of the store
 	Version   string               // of the binary, for the log and the page
 	Page      *Page                // nil means none
-	Random    func() [16]byte      // of cryptographic quality
 	Monotonic func() time.Duration // a clock that never jumps
+	// Background is what the node does beside its contracts and maintenance. It ends after the
+	// contracts' work.
+	Background []func(ctx context.Context)
 
 	// WorkersOnly serves no contract, only health and metrics: the node only executes jobs.
 	WorkersOnly bool
-
-	// ConfigureEngine, unless nil, is called with the new engine, before anything is served.
-	ConfigureEngine func(*engine.Engine) error
 }
 
 // validate names the first required member that is missing.
@@ -54,10 +55,9 @@ func (c *Config) validate() error {
 	}{
 		{"Settings", c.Settings == nil},
 		{"Store", c.Store == nil},
+		{"Engine", c.Engine == nil},
 		{"Contracts", len(c.Contracts) == 0},
 		{"Log", c.Log == nil},
-		{"Node", c.Node == ""},
-		{"Random", c.Random == nil},
 		{"Monotonic", c.Monotonic == nil},
 	} {
 		if member.missing {
@@ -82,29 +82,16 @@ type Server struct {
 	stopping  atomic.Bool
 }
 
-// New builds the node of a Config. It starts nothing. It reads the certificate, so that a file
-// that is missing fails the start before a port is opened.
+// New builds the node of a Config, and registers its contracts with the engine. It starts nothing.
+// It reads the certificate, so that a file that is missing fails the start before a port is opened.
 func New(c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	e, err := engine.New(engine.Config{
-		Store:     c.Store,
-		Contracts: engineContracts(c.Contracts),
-		Node:      c.Node,
-		Random:    c.Random,
-		Monotonic: c.Monotonic,
-		Log:       c.Log,
-	})
-	if err != nil {
+	if err := c.Engine.Register(engineContracts(c.Contracts)...); err != nil {
 		return nil, err
 	}
-	if c.ConfigureEngine != nil {
-		if err := c.ConfigureEngine(e); err != nil {
-			return nil, err
-		}
-	}
-	s := &Server{config: c, log: c.Log, engine: e}
+	s := &Server{config: c, log: c.Log, engine: c.Engine}
 	return s, s.buildListeners()
 }
 
@@ -145,12 +132,12 @@ type mounts struct {
 	entries   []pageEntry
 }
 
-// mountContracts binds all contracts to the engine. A node that only executes jobs needs their
-// binding too, but serves none of them.
+// mountContracts mounts all contracts and other APIs. A node that only executes jobs serves none of
+// them, but has their metrics, which the routes of contracts create.
 func (s *Server) mountContracts() mounts {
 	all := mounts{byAddress: map[string][]httpapi.PrefixHandler{}}
 	for _, c := range s.config.Contracts {
-		h := c.Mount(s.engine)
+		h := c.Mount()
 		if !s.config.WorkersOnly {
 			all.add(c.Name, h, c.Listen, c.OpenAPI)
 		}
@@ -159,7 +146,7 @@ func (s *Server) mountContracts() mounts {
 		return all
 	}
 	for _, a := range s.config.APIs {
-		all.add(a.Name, a.Mount(s.engine), "", a.OpenAPI)
+		all.add(a.Name, a.Mount(), "", a.OpenAPI)
 	}
 	return all
 }
@@ -212,17 +199,25 @@ func openAPIPath(name string, document []byte) string {
 
 // health serves the checks of the node: the store answers, the node is not stopping, and the
 // contracts are healthy. A node that stops is not ready from the beginning of the stop on, so
-// that a load balancer sends it no further requests while it finishes those it has.
+// that a load balancer sends it no further requests while it finishes those it has; so is one that
+// is drained (AD-042).
 func (s *Server) health() httpapi.PrefixHandler {
 	checks := []httpapi.Check{
 		{Name: "store", Run: func(ctx context.Context) error { return s.engine.Ping(ctx) }},
 		{Name: "shutdown", Run: func(context.Context) error {
-			if s.stopping.Load() {
-				return &job.Error{Kind: job.Unavailable, Op: "server.health",
-					Msg: "the node is stopping"}
+			switch {
+			case s.stopping.Load():
+				return errNotReady("the node is stopping")
+			case s.engine.IsNodeDraining():
+				return errNotReady("the node is drained")
 			}
 			return nil
 		}},
 	}
 	return httpapi.Health(append(checks, healthChecks(s.config.Contracts)...)...)
+}
+
+// errNotReady is why a node wants no further requests.
+func errNotReady(msg string) error {
+	return &job.Error{Kind: job.Unavailable, Op: "server.health", Msg: msg}
 }

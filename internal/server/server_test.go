@@ -42,6 +42,9 @@ var testMachine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready,
 	{From: "running", On: job.Expired, To: "queued"},
 })
 
+// build makes a contract that uses an engine.
+type build func(*engine.Engine) *contract.Contract
+
 // fakeContract is a contract with one path that says when it is asked and then does what the test
 // wants.
 type fakeContract struct {
@@ -54,27 +57,36 @@ func newFakeContract(serve func(*engine.Engine, http.ResponseWriter, *http.Reque
 }
 
 // offer is the contract with a name.
-func (r *fakeContract) offer(name string) *contract.Contract {
-	return &contract.Contract{Name: name, Mount: r.Mount,
-		Jobs: []engine.Contract{{Name: name, Machine: testMachine}}}
+func (r *fakeContract) offer(name string) build {
+	return func(e *engine.Engine) *contract.Contract {
+		return &contract.Contract{Name: name,
+			Mount: func() httpapi.PrefixHandler { return r.mount(e) },
+			Jobs:  []engine.Contract{{Name: name, Machine: testMachine}}}
+	}
 }
 
 // served is the contract on the common address.
-func (r *fakeContract) served() *contract.Contract { return r.offer("made") }
+func (r *fakeContract) served() build { return r.offer("made") }
 
 // at is a contract on an address of its own.
-func at(address string, c *contract.Contract) *contract.Contract {
-	c.Listen = address
-	return c
+func at(address string, of build) build {
+	return func(e *engine.Engine) *contract.Contract {
+		c := of(e)
+		c.Listen = address
+		return c
+	}
 }
 
 // documented is a contract with an OpenAPI document.
-func documented(c *contract.Contract, text string) *contract.Contract {
-	c.OpenAPI = []byte(text)
-	return c
+func documented(of build, text string) build {
+	return func(e *engine.Engine) *contract.Contract {
+		c := of(e)
+		c.OpenAPI = []byte(text)
+		return c
+	}
 }
 
-func (r *fakeContract) Mount(e *engine.Engine) httpapi.PrefixHandler {
+func (r *fakeContract) mount(e *engine.Engine) httpapi.PrefixHandler {
 	return httpapi.PrefixHandler{Name: "made", Prefixes: []string{"/made/"},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			r.requested <- struct{}{}
@@ -116,22 +128,25 @@ func testSettings(t *testing.T, set map[string]string) *config.Settings {
 }
 
 func newServer(t *testing.T, set map[string]string,
-	contracts ...*contract.Contract) (*server.Server, store.Store) {
+	contracts ...build) (*server.Server, store.Store) {
 	t.Helper()
 	return newServerWith(t, set, nil, contracts...)
 }
 
 func newServerWith(t *testing.T, set map[string]string, change func(*server.Config),
-	contracts ...*contract.Contract) (*server.Server, store.Store) {
+	contracts ...build) (*server.Server, store.Store) {
 	t.Helper()
 	clock := testkit.NewClock()
 	opened := testkit.MemoryStore(t, clock.Now)
-	c := server.Config{Settings: testSettings(t, set), Store: opened, Contracts: contracts,
-		Log:  slog.New(slog.DiscardHandler),
-		Node: "n", Version: "v", Random: testkit.RandomBytes, Monotonic: clock.Monotonic,
+	e := testkit.NewEngine(t, opened, clock)
+	c := server.Config{Settings: testSettings(t, set), Store: opened, Engine: e,
+		Log: slog.New(slog.DiscardHandler), Version: "v", Monotonic: clock.Monotonic,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "metrics")
 		})}
+	for _, of := range contracts {
+		c.Contracts = append(c.Contracts, of(e))
+	}
 	if change != nil {
 		change(&c)
 	}
@@ -142,13 +157,13 @@ func newServerWith(t *testing.T, set map[string]string, change func(*server.Conf
 	return s, opened
 }
 
-func startNode(t *testing.T, set map[string]string, contracts ...*contract.Contract) *node {
+func startNode(t *testing.T, set map[string]string, contracts ...build) *node {
 	t.Helper()
 	return startNodeWith(t, set, nil, contracts...)
 }
 
 func startNodeWith(t *testing.T, set map[string]string, change func(*server.Config),
-	contracts ...*contract.Contract) *node {
+	contracts ...build) *node {
 	t.Helper()
 	s, opened := newServerWith(t, set, change, contracts...)
 	if err := s.Listen(t.Context()); err != nil {
@@ -423,16 +438,16 @@ func TestConfigNamesWhatIsMissing(t *testing.T) {
 // node serves nothing.
 func TestSurface(t *testing.T) {
 	t.Parallel()
-	surface := server.API{Name: "side", OpenAPI: []byte("side: 1"),
-		Mount: func(e *engine.Engine) httpapi.PrefixHandler {
-			return httpapi.PrefixHandler{Name: "side", Prefixes: []string{"/side/"},
-				Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					_, _ = io.WriteString(w, strings.Join(e.Contracts(), ","))
-				})}
-		}}
 	for _, only := range []bool{false, true} {
 		n := startNodeWith(t, nil, func(c *server.Config) {
-			c.APIs, c.WorkersOnly = []server.API{surface}, only
+			e := c.Engine
+			c.APIs, c.WorkersOnly = []server.API{{Name: "side", OpenAPI: []byte("side: 1"),
+				Mount: func() httpapi.PrefixHandler {
+					return httpapi.PrefixHandler{Name: "side", Prefixes: []string{"/side/"},
+						Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+							_, _ = io.WriteString(w, strings.Join(e.Contracts(), ","))
+						})}
+				}}}, only
 		},
 			at("127.0.0.1:0", newFakeContract(longPoll).served()))
 		want := map[string]int{"/side/x": 200, "/openapi/side.yaml": 200, "/health": 200}

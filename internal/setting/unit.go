@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// parseDuration reads 30s, 10m, 1h30m. It refuses a number without a unit, also zero.
-func parseDuration(s string) (time.Duration, bool) {
+// ParseDuration reads 30s, 10m, 1h30m. It refuses a number without a unit, also zero.
+func ParseDuration(s string) (time.Duration, bool) {
 	if s == "" || (s[len(s)-1] >= '0' && s[len(s)-1] <= '9') {
 		return 0, false
 	}

@@ -12,7 +12,7 @@ func TestShownIsAccepted(t *testing.T) {
 	for _, d := range []time.Duration{0, 1, time.Second, 90 * time.Second, time.Minute, time.Hour,
 		61 * time.Minute, 720 * time.Hour,
 		time.Hour + time.Second, 10 * time.Minute, 10 * time.Hour} {
-		if got, ok := parseDuration(FormatDuration(d)); !ok || got != d {
+		if got, ok := ParseDuration(FormatDuration(d)); !ok || got != d {
 			t.Errorf("%v is shown as %q", d, FormatDuration(d))
 		}
 	}

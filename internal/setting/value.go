@@ -52,15 +52,20 @@ func (in Input) Text() (string, bool) {
 // Text is a text that valid accepts; expected says what is accepted.
 func Text(p *string, expected string, valid func(string) bool) Value {
 	return Value{
-		Set: func(in Input) error {
-			s, ok := in.Text()
-			if !ok || !valid(s) {
-				return errors.New("expected " + expected)
-			}
-			*p = s
-			return nil
-		},
+		Set:  setText(expected, valid, func(s string) { *p = s }),
 		Show: func() string { return *p },
+	}
+}
+
+// setText returns the Set of a text that valid accepts.
+func setText(expected string, valid func(string) bool, set func(string)) func(Input) error {
+	return func(in Input) error {
+		s, ok := in.Text()
+		if !ok || !valid(s) {
+			return errors.New("expected " + expected)
+		}
+		set(s)
+		return nil
 	}
 }
 
@@ -261,7 +266,7 @@ func Duration(p *time.Duration, min, max time.Duration) Value {
 	return Value{
 		Set: func(in Input) error {
 			s, ok := in.Text()
-			d, valid := parseDuration(s)
+			d, valid := ParseDuration(s)
 			if !ok || !valid || d < min || d > max {
 				return fmt.Errorf(
 					"expected a duration with its unit, such as 30s or 10m, from %s to %s",
@@ -303,14 +308,7 @@ func Token(p *Secret) Value {
 // SecretText is a secret that valid accepts; expected says what is accepted.
 func SecretText(p *Secret, expected string, valid func(string) bool) Value {
 	return Value{
-		Set: func(in Input) error {
-			s, ok := in.Text()
-			if !ok || !valid(s) {
-				return errors.New("expected " + expected)
-			}
-			*p = NewSecret(s)
-			return nil
-		},
+		Set:    setText(expected, valid, func(s string) { *p = NewSecret(s) }),
 		Show:   func() string { return p.String() },
 		Secret: true,
 	}

@@ -7,7 +7,7 @@ import "github.com/millrace/millrace/internal/job"
 //
 //	Delete...   makes identities free, so that Insert may use them again
 //	Insert      may wait for other transactions, see below
-//	Update      waits for none: the transaction has locked the jobs
+//	Update      waits for none where the transaction has locked the jobs, as it should
 //	Edges, DeadLetters, Events, Messages   waits for none: they are new rows
 //	Queues, Records                        may wait, see below
 //	Counts      may wait, and comes last: what waits for counters needs nothing else
@@ -31,9 +31,9 @@ type Changes struct {
 	// gets Seq 0, see Taken; the other changes are written all the same. Of several jobs of the
 	// set with one alias, any one is stored.
 	Insert []*job.Job
-	// Update writes fields of jobs that are stored: one statement for each of LeaseFields,
-	// StateFields and AllFields, and one for each body, which a job's StateFields share with
-	// the first of its bodies. A set holds a job once.
+	// Update writes fields of jobs that are stored: one statement for each phase that jobs leave
+	// for another or stay in, and one for each body, which a job's StateFields share with its first
+	// progress, result or failure. AllFields take one more. A set holds a job once.
 	Update []JobUpdate
 
 	// Edges stores dependencies; an edge that exists stays as it is.
@@ -79,7 +79,8 @@ const (
 	// counters of its relatives and the time of the change.
 	LeaseFields Fields = 1 << 0
 	// StateFields are what transitions change: state, phase, times, run id, worker and
-	// counters.
+	// counters. The other fields of the job are as they are stored: where claims look for a job
+	// follows from them too.
 	StateFields = LeaseFields | 1<<1
 	// AllFields are all but identity and bodies.
 	AllFields = StateFields | 1<<2

@@ -41,7 +41,8 @@ import (
 type Store interface {
 	// Update runs fn in a transaction and returns once its changes are on stable storage. If
 	// fn returns an error, nothing is kept and Update returns that error. Update may run fn
-	// again after a conflict with another transaction, so fn changes nothing outside of the
+	// again after a conflict with another transaction or a stored job, so fn changes
+	// nothing outside of the
 	// transaction. Concurrent updates keep their own outcomes even where they share a commit.
 	Update(ctx context.Context, fn func(Tx) error) error
 
@@ -49,9 +50,9 @@ type Store interface {
 	// Where the database allows it, View keeps working while writes fail.
 	View(ctx context.Context, fn func(Reader) error) error
 
-	// Announce notifies the other nodes that these queues may have ready jobs. It returns at
+	// Notify notifies the other nodes that these queues may have ready jobs. It returns at
 	// once. An announcement may be lost, so nodes also poll.
-	Announce(queues []job.QueueHash)
+	Notify(queues []job.QueueHash)
 
 	// Listen calls fn with the queues that other nodes announce, until ctx ends.
 	Listen(ctx context.Context, fn func([]job.QueueHash))
@@ -111,12 +112,15 @@ type Reader interface {
 	// particular order; an empty contract means all. Changes.Counts keep them, so that no
 	// scan is needed to find them.
 	Counts(contract string) ([]job.QueueCount, error)
+	// ReadyQueues returns those of the queues that have ready jobs, in no particular order. Its
+	// cost grows with the queues that are asked for alone.
+	ReadyQueues(queues []job.QueueHash) ([]job.QueueHash, error)
 	// Records returns those of the selected records that exist, by key.
 	Records(s RecordSelector) ([]job.Record, error)
 
 	// NextDue returns when the next waiting job is due and when the next lease ends; the zero
-	// time where there is none. A waiting job without a due time is due now.
-	NextDue() (due, lease time.Time, err error)
+	// time where that is after until. A waiting job without a due time is due now.
+	NextDue(until time.Time) (due, lease time.Time, err error)
 }
 
 // Tx reads and writes.
@@ -169,9 +173,10 @@ type Tx interface {
 	// PruneRecords removes up to n expired records, the longest expired first, and returns
 	// how many it removed.
 	PruneRecords(n int) (int, error)
-	// CompactCounts removes the counters of up to n empty queues. It locks counters in the order
-	// in which Apply writes them, so the two wait for each other but never deadlock.
-	CompactCounts(n int) error
+	// CompactCounts removes the counters of up to n empty queues and returns those queues, with
+	// counts of 0. It locks counters in the order in which Apply writes them, so the two wait for
+	// each other but never deadlock.
+	CompactCounts(n int) ([]job.QueueCount, error)
 }
 
 // Selector selects jobs for Load, by one of IDs, Seqs and Aliases. An id that is given twice

@@ -18,7 +18,7 @@ const queueCountTimeout = 5 * time.Second
 // queues. Each scrape reads the counts; nothing is kept between scrapes. When the counts
 // cannot be read, the scrape reports an invalid metric and the other metrics stay.
 type QueueGauges struct {
-	// Counts reads the counts. It may return none as long as there is no engine.
+	// Counts reads the counts.
 	Counts func(ctx context.Context) ([]job.QueueCount, error)
 	Descs  []*prometheus.Desc
 	// Gauges calls set for every gauge that the counts yield.
@@ -27,22 +27,6 @@ type QueueGauges struct {
 
 // SetGauge reports the value of one gauge, with the values of its labels.
 type SetGauge func(desc *prometheus.Desc, value int64, labels ...string)
-
-// CountsOf returns a function for Counts that asks an engine for the counts of a contract. There is
-// no engine, and there are no jobs, before the contract is bound to one: bound returns nil then.
-func CountsOf[E interface {
-	comparable
-	Queues(ctx context.Context, contract string) ([]job.QueueCount, error)
-}](bound func() E, contract string) func(context.Context) ([]job.QueueCount, error) {
-	return func(ctx context.Context) ([]job.QueueCount, error) {
-		var none E
-		e := bound()
-		if e == none {
-			return nil, nil
-		}
-		return e.Queues(ctx, contract)
-	}
-}
 
 // Describe implements prometheus.Collector.
 func (q *QueueGauges) Describe(out chan<- *prometheus.Desc) {

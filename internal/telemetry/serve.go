@@ -1,12 +1,18 @@
 package telemetry
 
 import (
+	"cmp"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/millrace/millrace/internal/outage"
 )
 
 // maxScrapes bounds concurrent scrapes: each keeps all metrics in memory.
@@ -14,9 +20,12 @@ const maxScrapes = 8
 
 // Handler serves /metrics with all metrics under added labels, and /metrics/{contract} and
 // /metrics/{contract}/{role} with the literal names of one registry. Metrics that cannot be
-// gathered are logged and left out.
+// gathered are left out; where nothing else is left, the answer is 503, so that the scrape counts
+// as failed. The scrapes of a path are a loop: that they begin to lack metrics is logged once, but
+// not while a part is away.
 func (r *Registries) Handler(log *slog.Logger) http.Handler {
 	slots := make(chan struct{}, maxScrapes)
+	var loops sync.Map // path to *outage.Loop
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodGet && req.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
@@ -35,9 +44,22 @@ func (r *Registries) Handler(log *slog.Logger) http.Handler {
 			http.Error(w, "too many concurrent scrapes", http.StatusServiceUnavailable)
 			return
 		}
+		loop, _ := loops.LoadOrStore(req.URL.Path,
+			&outage.Loop{Log: log, Name: "scrapes of " + req.URL.Path})
+		families, err := g.Gather()
+		cause := gatherCause(err)
+		loop.(*outage.Loop).Report(req.Context(), cause)
+		if len(families) == 0 && cause != nil {
+			http.Error(w, "the metrics cannot be gathered; /health/ready may say why",
+				http.StatusServiceUnavailable)
+			return
+		}
+		gathered := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+			return families, nil
+		})
 		s := &scrapeWriter{ResponseWriter: w, log: log}
-		promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError,
-			ErrorLog: s}).ServeHTTP(s, req)
+		promhttp.HandlerFor(gathered, promhttp.HandlerOpts{
+			ErrorHandling: promhttp.ContinueOnError, ErrorLog: s}).ServeHTTP(s, req)
 	})
 }
 
@@ -56,6 +78,24 @@ func (r *Registries) gatherer(path string) prometheus.Gatherer {
 		return nil
 	}
 	return registry
+}
+
+// gatherCause returns why metrics could not be gathered, in few words: the error of the first one,
+// without the description of the metric. The error of a part counts only if there is no other.
+func gatherCause(err error) error {
+	var all prometheus.MultiError
+	if !errors.As(err, &all) {
+		return cmp.Or(errors.Unwrap(err), err)
+	}
+	var first error
+	for _, one := range all {
+		cause := gatherCause(one)
+		if !outage.Is(cause) {
+			return cause
+		}
+		first = cmp.Or(first, cause)
+	}
+	return first
 }
 
 // scrapeWriter writes the answer to a scrape and logs its errors.
@@ -80,6 +120,6 @@ func (s *scrapeWriter) Write(p []byte) (int, error) {
 // metric: those reports are dropped.
 func (s *scrapeWriter) Println(v ...any) {
 	if !s.hungUp {
-		s.log.Warn("metrics could not be gathered", ErrorMessage, v)
+		s.log.Warn("metrics could not be sent", ErrorMessage, v)
 	}
 }

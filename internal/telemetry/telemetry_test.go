@@ -131,8 +131,78 @@ func TestScraperHangsUp(t *testing.T) {
 	}
 }
 
-// TestClasses: only what was answered has series in a scrape.
-// held is a metric that is gathered when it is let go.
+// TestScrapesInAnOutage checks that scrapes log nothing while a part is away, which logs its outage
+// itself, and that another failure of theirs is one line in few words and one when it is over.
+func TestScrapesInAnOutage(t *testing.T) {
+	t.Parallel()
+	r, err := telemetry.NewRegistries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failure error
+	for _, contract := range []string{"relay", "taskflow"} {
+		r.For(contract, "").MustRegister(telemetry.NewQueueDepth("depth", 2,
+			func(context.Context) ([]job.QueueCount, error) { return nil, failure }))
+	}
+	var b bytes.Buffer
+	handler := r.Handler(slog.New(slog.NewTextHandler(&b, nil)))
+	scrapes := func(err error) string {
+		failure = err
+		b.Reset()
+		for range 3 {
+			for _, path := range []string{"/metrics", "/metrics/core"} {
+				w := httptest.NewRecorder()
+				handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+				if !strings.Contains(w.Body.String(), "go_goroutines") {
+					t.Errorf("%s lacks what can be gathered: %d %s", path, w.Code, w.Body)
+				}
+			}
+		}
+		return b.String()
+	}
+	away := &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is away",
+		Err: errors.New("dial 10.1.2.3:5432")}
+	if got := scrapes(away); got != "" {
+		t.Errorf("scrapes log the outage of the store: %s", got)
+	}
+	got := scrapes(errors.New("counts are broken"))
+	if strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") ||
+		!strings.Contains(got, `loop="scrapes of /metrics" error_message="counts are broken"`) {
+		t.Errorf("scrapes that fail log %s", got)
+	}
+	got = scrapes(nil)
+	if strings.Count(got, "\n") != 1 || !strings.Contains(got, "works again") {
+		t.Errorf("scrapes that work again log %s", got)
+	}
+}
+
+// A path whose metrics all come from the store has no answer without it: an empty one would count
+// as a scrape that succeeded. With a store that has no jobs the empty answer is right.
+func TestScrapeOfNothing(t *testing.T) {
+	t.Parallel()
+	r, err := telemetry.NewRegistries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failure error
+	r.For("relay", "").MustRegister(telemetry.NewQueueDepth("depth", 2,
+		func(context.Context) ([]job.QueueCount, error) { return nil, failure }))
+	if code, text := scrapeMetrics(t, r, "GET", "/metrics/relay"); code != 200 || text != "" {
+		t.Errorf("without jobs: %d %s", code, text)
+	}
+	failure = &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is away",
+		Err: errors.New("dial 10.1.2.3:5432")}
+	code, text := scrapeMetrics(t, r, "GET", "/metrics/relay")
+	if code != 503 || !strings.Contains(text, "cannot be gathered") ||
+		strings.Contains(text, "10.1.2.3") {
+		t.Errorf("without the store: %d %s", code, text)
+	}
+	if code, _ := scrapeMetrics(t, r, "GET", "/metrics"); code != 200 {
+		t.Errorf("all metrics without the store: %d", code)
+	}
+}
+
+// blockedCollector is a metric that is gathered when it is let go.
 type blockedCollector struct{ started, release chan struct{} }
 
 func (h blockedCollector) Describe(chan<- *prometheus.Desc) {}

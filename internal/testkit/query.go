@@ -13,18 +13,18 @@ import (
 var pathMember = regexp.MustCompile(`\{[^}]*\}`)
 
 // WantUnknownQueriesRefused checks every route of the document that changes something: it must
-// answer 400 with a code to an unknown query parameter, and name the known ones. changing are
-// "METHOD PATH" of GET routes that change something too. A parameter that is misspelt and ignored
-// would change something else than its sender meant.
+// answer 400 with a code to an unknown query parameter, and name the known ones. strict are
+// "METHOD PATH" of GET routes that must do so too. A parameter that is misspelt and ignored would
+// change or list something else than its sender meant.
 func (d *Document) WantUnknownQueriesRefused(
-	tb testing.TB, code string, do func(method, path string) Reply, changing ...string,
+	tb testing.TB, code string, do func(method, path string) Reply, strict ...string,
 ) {
 	tb.Helper()
 	requests := 0
 	for path, item := range d.Doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			readOnly := method == http.MethodGet || method == http.MethodHead
-			if readOnly && !slices.Contains(changing, method+" "+path) {
+			if readOnly && !slices.Contains(strict, method+" "+path) {
 				continue
 			}
 			words := []string{`"filter"`}
@@ -45,7 +45,7 @@ func (d *Document) WantUnknownQueriesRefused(
 			r.WantError(tb, http.StatusBadRequest, code, words...)
 		}
 	}
-	if requests < len(changing)+1 {
+	if requests < len(strict)+1 {
 		tb.Errorf("only %d routes were asked", requests)
 	}
 }

@@ -15,11 +15,12 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
-// Serve starts a whole server of contracts on a store in memory, with its maintenance and the real
-// time, for examples and clients. stop ends it. It takes no test, as an example has none; the error
-// is that of the store or the engine.
-func Serve(contracts []engine.Contract,
-	mounts ...func(*engine.Engine) httpapi.PrefixHandler) (baseURL string, stop func(), err error) {
+// Serve starts a whole server on a store in memory, with its maintenance and the real time, for
+// examples and clients. build makes the contracts, registers them and returns their APIs. stop ends
+// the server. It takes no test, as an example has none; the error is that of the store, the engine
+// or build.
+func Serve(build func(*engine.Engine) ([]httpapi.PrefixHandler, error)) (baseURL string,
+	stop func(), err error) {
 	log := slog.New(slog.DiscardHandler)
 	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: sqlite.Memory, Now: time.Now})
 	if err != nil {
@@ -28,12 +29,16 @@ func Serve(contracts []engine.Contract,
 	started := time.Now()
 	e, err := engine.New(engine.Config{
 		Store:     s,
-		Contracts: contracts,
 		Node:      rand.Text(),
 		Random:    RandomBytes,
 		Monotonic: func() time.Duration { return time.Since(started) },
 		Log:       log,
 	})
+	if err != nil {
+		s.Close()
+		return "", nil, fmt.Errorf("testkit: %w", err)
+	}
+	apis, err := build(e)
 	if err != nil {
 		s.Close()
 		return "", nil, fmt.Errorf("testkit: %w", err)
@@ -44,11 +49,7 @@ func Serve(contracts []engine.Contract,
 		r := maintenance.Runner{Engine: e, Log: log, PruneInterval: time.Minute}
 		r.Run(ctx)
 	})
-	var mounted []httpapi.PrefixHandler
-	for _, m := range mounts {
-		mounted = append(mounted, m(e))
-	}
-	server := httptest.NewServer(httpapi.NewMux(mounted...))
+	server := httptest.NewServer(httpapi.NewMux(apis...))
 	return server.URL, func() {
 		e.Close()
 		server.Close()

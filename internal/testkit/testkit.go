@@ -4,8 +4,8 @@
 //
 // A test of a contract puts them together like this:
 //
-//	Database ──> NewEngine ──> contract.Mount ──> StartServer ──> APIServer.Do ──> Reply
-//	  Clock                                          Document checks every exchange
+//	Database ──> NewEngine ──> contract.New ──> Register ──> StartServer ──> Do ──> Reply
+//	  Clock                                                   Document checks every exchange
 //
 // Everything ends with the test that made it. Helpers take the test and fail it themselves: an
 // error that a test did not ask for stops it at the line that met it. Two names say which helpers
@@ -83,11 +83,27 @@ func RandomBytes() (r [16]byte) { rand.Read(r[:]); return r }
 func NewEngine(tb testing.TB, s store.Store, c *Clock,
 	contracts ...engine.Contract) *engine.Engine {
 	tb.Helper()
-	e, err := engine.New(engine.Config{Store: s, Contracts: contracts, Node: rand.Text(),
-		Random: RandomBytes, Monotonic: c.Monotonic})
+	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(), Random: RandomBytes,
+		Monotonic: c.Monotonic})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(e.Close)
+	Register(tb, e, contracts...)
 	return e
+}
+
+// MemoryEngine makes an engine on a store in memory.
+func MemoryEngine(tb testing.TB) *engine.Engine {
+	tb.Helper()
+	c := NewClock()
+	return NewEngine(tb, MemoryStore(tb, c.Now), c)
+}
+
+// Register adds contracts to an engine that they were built with.
+func Register(tb testing.TB, e *engine.Engine, contracts ...engine.Contract) {
+	tb.Helper()
+	if err := e.Register(contracts...); err != nil {
+		tb.Fatal(err)
+	}
 }

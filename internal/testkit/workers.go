@@ -7,7 +7,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/setting"
-	workerapi "github.com/millrace/millrace/internal/worker/api"
+	"github.com/millrace/millrace/internal/workerapi"
 )
 
 // Workers is a client of the worker API. Contracts use it to test what is theirs in the API:
@@ -33,13 +33,13 @@ func OpenWorkers(tb testing.TB, e *engine.Engine, contract workerapi.Contract,
 	token string) *Workers {
 	tb.Helper()
 	log := slog.New(slog.DiscardHandler)
-	api, err := workerapi.New(workerapi.Config{Log: log, Token: setting.NewSecret(token),
-		Contracts: []workerapi.Contract{contract}})
+	api, err := workerapi.New(workerapi.Config{Engine: e, Log: log,
+		Token: setting.NewSecret(token), Contracts: []workerapi.Contract{contract}})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return &Workers{StartServer(tb, log, ReadDocument(tb, workerapi.OpenAPI, 1<<20),
-		ProblemReader("urn:millrace:worker:"), api.Mount(e))}
+		ProblemReader("urn:millrace:worker:"), api.Mount())}
 }
 
 // Post posts a body to a path below /worker/v1/. The answer may be of any status.

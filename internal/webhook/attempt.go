@@ -132,7 +132,7 @@ func (w *Webhooks) loadRecipients(ctx context.Context, all []*attempt) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	err := w.engine.ViewRecords(ctx, func(r engine.RecordReader) error {
+	err := w.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
 		loaded := map[[2]string]loadedRecord{}
 		for _, a := range all {
 			a.startedAt, a.failingSince = r.Now(), map[string]time.Time{}

@@ -3,7 +3,6 @@ package webhook_test
 import (
 	"context"
 	"encoding/hex"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -79,7 +78,7 @@ func TestSpans(t *testing.T) {
 		}
 	}).node().run()
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, i int) {
-		w.WriteHeader([]int{0, 200, 500}[i])
+		w.WriteHeader([]int{0, 200, 500, 204}[i]) // the third is of the unreachable job
 	})
 	hook, _ := n.register(r.URL+"?secret=hush", "a")
 	for i := range 2 {
@@ -88,7 +87,7 @@ func TestSpans(t *testing.T) {
 		n.notify(ev)
 		n.awaitDone(1)
 	}
-	unreachable := n.event("k", 0, "a", "http://"+closedAddress(t)+"/?secret=hush")
+	unreachable := n.event("k", 0, "a", "http://"+testkit.ClosedAddress(t)+"/?secret=hush")
 	unreachable.Trace = trace
 	n.notify(unreachable)
 	n.awaitDone(2)
@@ -111,7 +110,7 @@ func TestSpans(t *testing.T) {
 		}
 	}
 	if len(spans) < 3 || statuses["int_value:200 deliver"] != 1 ||
-		statuses["int_value:500 deliver!"] != 1 {
+		statuses["int_value:500 deliver!"] != 1 || statuses["int_value:204 deliver"] != 1 {
 		t.Errorf("FR-244 the spans are %v", statuses)
 	}
 	withState := 0
@@ -128,17 +127,6 @@ func TestSpans(t *testing.T) {
 	if withState != 2 {
 		t.Errorf("%d requests have the tracestate, want 2", withState)
 	}
-}
-
-// closedAddress is an address on which no process listens.
-func closedAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // A try that panics has failed, and neither its slots nor the others suffer.

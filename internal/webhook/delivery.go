@@ -171,7 +171,7 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string,
 		listOwner = h.ID
 	}
 	limit = max(1, limit)
-	jobs, err := w.engine.List(ctx, store.Filter{
+	jobs, err := w.Engine.List(ctx, store.Filter{
 		Contract:    Name,
 		Owner:       listOwner,
 		NewestFirst: true,
@@ -225,10 +225,10 @@ func (w *Webhooks) Replay(ctx context.Context, owner, subscriptionID, id string)
 	if err != nil {
 		return Delivery{}, err
 	}
-	if _, err := w.engine.Submit(ctx, engine.Unique, []engine.Submission{s}); err != nil {
+	if _, err := w.Engine.Submit(ctx, engine.Unique, []engine.Submission{s}); err != nil {
 		return Delivery{}, err
 	}
-	if j, err = w.engine.Get(ctx, jobID(replayID)); err != nil {
+	if j, err = w.Engine.Get(ctx, jobID(replayID)); err != nil {
 		return Delivery{}, err
 	}
 	return newDelivery(j)
@@ -240,7 +240,7 @@ func (w *Webhooks) findDelivery(ctx context.Context, subscriptionID, id string) 
 	if !ok {
 		return nil, notFound("delivery")
 	}
-	j, err := w.engine.Get(ctx, jobID(id))
+	j, err := w.Engine.Get(ctx, jobID(id))
 	if job.IsKind(err, job.NotFound) {
 		return nil, notFound("delivery")
 	}

@@ -46,8 +46,8 @@ type dispatcher struct {
 // lease of a delivery.
 func (w *Webhooks) Run(ctx context.Context) {
 	d := &dispatcher{Webhooks: w}
-	pool, err := worker.New(worker.Config{
-		Engine:            w.engine,
+	pool := worker.MustNew(worker.Config{
+		Engine:            w.Engine,
 		Contract:          Name,
 		Queues:            []string{queue},
 		Name:              Name,
@@ -58,9 +58,6 @@ func (w *Webhooks) Run(ctx context.Context) {
 		OnPanic:           d.panicOutcome,
 		Log:               w.Log,
 	})
-	if err != nil {
-		panic(err) // Config.validate accepts nothing that is refused here
-	}
 	pool.Run(ctx, w.lease())
 	d.finishing.Wait()
 }
@@ -72,7 +69,7 @@ func (d *dispatcher) claim(ctx context.Context, req engine.ClaimRequest) ([]*job
 	for {
 		d.finishing.Wait()
 		req.Max = free + d.extra
-		jobs, err := d.engine.Claim(ctx, req)
+		jobs, err := d.Engine.Claim(ctx, req)
 		if err != nil || len(jobs) == 0 {
 			return nil, err
 		}
@@ -138,7 +135,7 @@ func (p *delivery) receiver() receiver {
 
 // finishRefused finishes the runs of jobs that were not admitted, in one transaction.
 func (d *dispatcher) finishRefused(ctx context.Context, refused []engine.FinishRequest) {
-	for i, result := range d.engine.FinishAll(ctx, refused) {
+	for i, result := range d.Engine.FinishAll(ctx, refused) {
 		if result.Err != nil { // the delivery stays leased until its lease expires
 			d.Log.Log(ctx, outage.Level(slog.LevelWarn, result.Err),
 				"a delivery could not be released", keyDelivery, refused[i].Run.ID.Key,

@@ -92,7 +92,7 @@ func (w *Webhooks) Notify(ctx context.Context, all []Notification) error {
 // transaction for all events of a call.
 func (w *Webhooks) subscribers(ctx context.Context,
 	all []Notification) (byOwner map[string][]subscriber, err error) {
-	err = w.engine.ViewRecords(ctx, func(r engine.RecordReader) error {
+	err = w.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
 		byOwner = map[string][]subscriber{}
 		for _, n := range all {
 			if _, loaded := byOwner[n.Owner]; loaded {
@@ -196,7 +196,7 @@ func (w *Webhooks) createMissing(ctx context.Context, group []*pendingDelivery) 
 		if err != nil || len(batch) == 0 {
 			return err
 		}
-		_, err = w.engine.Submit(ctx, engine.Unique, batch)
+		_, err = w.Engine.Submit(ctx, engine.Unique, batch)
 		switch {
 		case job.IsKind(err, job.Conflict), job.IsKind(err, job.NotFound):
 			// Since they were loaded a delivery was made, or a predecessor was pruned.
@@ -214,10 +214,10 @@ func (w *Webhooks) createMissing(ctx context.Context, group []*pendingDelivery) 
 // all later deliveries for ever. A delivery whose predecessor was dropped is stored without one.
 func (w *Webhooks) createEach(ctx context.Context, batch []engine.Submission) error {
 	for _, s := range batch {
-		_, err := w.engine.Submit(ctx, engine.Unique, []engine.Submission{s})
+		_, err := w.Engine.Submit(ctx, engine.Unique, []engine.Submission{s})
 		if job.IsKind(err, job.NotFound) {
 			s.DependsOn = nil
-			_, err = w.engine.Submit(ctx, engine.Unique, []engine.Submission{s})
+			_, err = w.Engine.Submit(ctx, engine.Unique, []engine.Submission{s})
 		}
 		switch {
 		case err == nil, job.IsKind(err, job.Conflict): // stored, now or before
@@ -245,7 +245,7 @@ func (w *Webhooks) missingSubmissions(ctx context.Context,
 			ids = append(ids, jobID(d.predecessor))
 		}
 	}
-	found, err := w.engine.GetAll(ctx, ids)
+	found, err := w.Engine.GetAll(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

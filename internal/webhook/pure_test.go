@@ -167,11 +167,12 @@ func TestBookings(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	good := newWorld(t, "memory", false).config
+	good := newWorld(t, "memory", false).node().Config
 	if _, err := webhook.New(good); err != nil {
 		t.Fatal(err)
 	}
 	for name, invalidate := range map[string]func(*webhook.Config){
+		"no engine": func(c *webhook.Config) { c.Engine = nil },
 		"no vault": func(c *webhook.Config) {
 			c.Vault = nil
 		}, "no client": func(c *webhook.Config) { c.Client = nil },

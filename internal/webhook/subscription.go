@@ -30,9 +30,6 @@ type Subscription struct {
 // ErrForbidden reports that a subscription belongs to another client (FR-034).
 var ErrForbidden = errors.New("webhook: it belongs to another client")
 
-// ErrKeyReused reports that the idempotency key came with a different request before.
-var ErrKeyReused = errors.New("webhook: the idempotency key was used for another request")
-
 // The kinds of records.
 const (
 	subscriptionRecord   = "webhook"
@@ -130,32 +127,31 @@ func findSubscription(r engine.RecordReader, owner, id string) (*job.Record, *re
 // idempotency key returns the subscription that the first one made, without the secret (G-FR-58).
 //
 // Errors: Invalid for a wrong URL or wrong events; Conflict if the client has subscribed the URL to
-// the same events (FR-187) or has too many subscriptions; ErrKeyReused.
+// the same events (FR-187) or has too many subscriptions, or that wraps engine.ErrKeyReused.
 func (w *Webhooks) Register(ctx context.Context, owner, url string, events []string,
 	idempotencyKey string) (h Subscription, plain string, err error) {
 	if events, err = validateSubscription(url, events); err != nil {
 		return Subscription{}, "", err
 	}
-	err = w.engine.ChangeRecords(ctx, "webhooks:"+owner, func(to engine.RecordWriter) (err error) {
+	err = w.Engine.ChangeRecords(ctx, "webhooks:"+owner, func(to engine.RecordWriter) (err error) {
 		h, plain = Subscription{}, ""
-		if idempotencyKey != "" {
-			previous, err := findByIdempotencyKey(to, owner, url, events, idempotencyKey)
-			if err != nil {
-				return err
-			}
-			if previous != nil {
-				h = *previous
-				return nil
-			}
+		once := onceRegistered(owner, url, events, idempotencyKey)
+		previous, err := findRegistered(to, owner, once)
+		if err != nil {
+			return err
+		}
+		if previous != nil {
+			h = *previous
+			return nil
 		}
 		if err := ensureNotDuplicate(to, owner, url, events); err != nil {
 			return err
 		}
 		h, plain, err = w.register(to, owner, url, events)
-		if err != nil || idempotencyKey == "" {
+		if err != nil {
 			return err
 		}
-		return putIdempotencyRecord(to, h, idempotencyKey)
+		return once.Store(to, h.ID)
 	})
 	if err != nil {
 		return Subscription{}, "", err
@@ -228,12 +224,6 @@ func ensureNotDuplicate(r engine.RecordReader, owner, url string, events []strin
 	return nil
 }
 
-// idempotencyRecord remembers which request came with an idempotency key and what it made.
-type idempotencyRecord struct {
-	SubscriptionID string `json:"hook"`
-	RequestDigest  string `json:"request"`
-}
-
 // digest returns a SHA-256 over texts with their lengths, so that no two lists of texts have the
 // same one by their concatenation.
 func digest(parts ...string) string {
@@ -244,27 +234,30 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// requestDigest identifies a registration by its URL and the set of its events, in any order.
-func requestDigest(url string, events []string) string {
-	return digest(append([]string{url}, sortedCopy(events)...)...)
+// onceRegistered identifies a registration by its idempotency key; nil without a key. Two
+// registrations are the same by their URL and the set of their events, in any order.
+func onceRegistered(owner, url string, events []string, key string) *engine.OnceRecord {
+	if key == "" {
+		return nil
+	}
+	return &engine.OnceRecord{
+		Kind:   idempotencyKeyRecord,
+		Key:    digest(owner, key),
+		Owner:  owner,
+		Digest: digest(append([]string{url}, sortedCopy(events)...)...),
+		Window: idempotencyTTL,
+	}
 }
 
-// findByIdempotencyKey returns the subscription that an idempotency key has made, or nil if there
-// was none or it has been deleted.
-func findByIdempotencyKey(r engine.RecordReader, owner, url string, events []string,
-	key string) (*Subscription, error) {
-	rec, err := r.Record(idempotencyKeyRecord, digest(owner, key))
-	if err != nil || rec == nil {
+// findRegistered returns the subscription that the same registration has made before, or nil if
+// there was none or it has been deleted.
+func findRegistered(r engine.RecordReader, owner string, once *engine.OnceRecord) (*Subscription,
+	error) {
+	id, err := once.Find(r)
+	if err != nil || id == "" {
 		return nil, err
 	}
-	var k idempotencyRecord
-	if err := json.Unmarshal(rec.Body, &k); err != nil {
-		return nil, fmt.Errorf("webhook: record of a key: %w", err)
-	}
-	if k.RequestDigest != requestDigest(url, events) {
-		return nil, ErrKeyReused
-	}
-	existing, s, err := findSubscription(r, owner, k.SubscriptionID)
+	existing, s, err := findSubscription(r, owner, id)
 	if job.IsKind(err, job.NotFound) {
 		return nil, nil
 	}
@@ -275,29 +268,10 @@ func findByIdempotencyKey(r engine.RecordReader, owner, url string, events []str
 	return &h, nil
 }
 
-// putIdempotencyRecord remembers under a client's key which subscription a registration made. The
-// record expires by itself after idempotencyTTL (G-FR-24).
-func putIdempotencyRecord(to engine.RecordWriter, h Subscription, key string) error {
-	body, err := json.Marshal(idempotencyRecord{
-		SubscriptionID: h.ID,
-		RequestDigest:  requestDigest(h.URL, h.Events),
-	})
-	if err != nil {
-		return err
-	}
-	return to.UpsertRecords(job.Record{
-		Kind:      idempotencyKeyRecord,
-		Key:       digest(h.Owner, key),
-		Owner:     h.Owner,
-		Body:      body,
-		ExpiresAt: to.Now().Add(idempotencyTTL),
-	})
-}
-
 // Subscription returns a subscription of a client. Errors: NotFound; ErrForbidden if it belongs to
 // another client.
 func (w *Webhooks) Subscription(ctx context.Context, owner, id string) (h Subscription, err error) {
-	err = w.engine.ViewRecords(ctx, func(r engine.RecordReader) error {
+	err = w.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
 		rec, s, err := findSubscription(r, owner, id)
 		if err != nil {
 			return err
@@ -319,7 +293,7 @@ func (w *Webhooks) Subscriptions(ctx context.Context, owner, after string,
 		}
 		after = id
 	}
-	err = w.engine.ViewRecords(ctx, func(r engine.RecordReader) error {
+	err = w.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
 		all, err := r.Records(subscriptionRecord, owner, after, limit)
 		if err != nil {
 			return err
@@ -347,7 +321,7 @@ func (w *Webhooks) updateSubscription(ctx context.Context, owner, id string,
 	if !ok {
 		return Subscription{}, notFound("webhook")
 	}
-	err = w.engine.ChangeRecords(ctx, lockName(id), func(to engine.RecordWriter) error {
+	err = w.Engine.ChangeRecords(ctx, lockName(id), func(to engine.RecordWriter) error {
 		rec, s, err := findSubscription(to, owner, id)
 		if err != nil {
 			return err
@@ -368,7 +342,7 @@ func (w *Webhooks) Delete(ctx context.Context, owner, id string) error {
 	if !ok {
 		return notFound("webhook")
 	}
-	return w.engine.ChangeRecords(ctx, lockName(id), func(to engine.RecordWriter) error {
+	return w.Engine.ChangeRecords(ctx, lockName(id), func(to engine.RecordWriter) error {
 		if _, _, err := findSubscription(to, owner, id); err != nil {
 			return err
 		}

@@ -78,7 +78,7 @@ func TestRegisterAgain(t *testing.T) {
 			t.Errorf("G-FR-58 the same key: %+v, %q, %v", again, secret, err)
 		}
 		if _, _, err := register(owner, "http://a", "key", "x"); !errors.Is(err,
-			webhook.ErrKeyReused) {
+			engine.ErrKeyReused) {
 			t.Errorf("FR-018 another request: %v", err)
 		}
 		if mine, secret, err := register(otherOwner, "http://a", "key", "x", "y"); err != nil ||

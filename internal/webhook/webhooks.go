@@ -42,6 +42,7 @@ type Vault interface {
 // Config holds the settings and dependencies of Webhooks. Log, OnTry, StartSpan, Slots and
 // Retention are optional.
 type Config struct {
+	Engine *engine.Engine // has Contract registered
 	Vault  Vault
 	Client Doer
 	// CallbackSecret returns the secret, whsec_…, with which callbacks of a client are signed.
@@ -68,8 +69,8 @@ type Config struct {
 // settings have been checked before, so users do not see it.
 func (c *Config) validate() error {
 	switch {
-	case c.Vault == nil || c.Client == nil || c.CallbackSecret == nil:
-		return errors.New("webhook: Vault, Client and CallbackSecret are needed")
+	case c.Engine == nil || c.Vault == nil || c.Client == nil || c.CallbackSecret == nil:
+		return errors.New("webhook: Engine, Vault, Client and CallbackSecret are needed")
 	case c.Random == nil || c.Elapsed == nil:
 		return errors.New("webhook: Random and Elapsed are needed")
 	case c.Timeout <= 0 || c.MaxTries <= 0 || c.Slots < 0:
@@ -81,11 +82,9 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Webhooks stores subscriptions and makes deliveries. Bind must be called before any method that
-// uses the store.
+// Webhooks stores subscriptions and makes deliveries.
 type Webhooks struct {
 	Config
-	engine       *engine.Engine
 	destinations *destinations
 	randomMu     sync.Mutex // guards Random
 }
@@ -119,9 +118,6 @@ func New(c Config) (*Webhooks, error) {
 func (w *Webhooks) Contract() engine.Contract {
 	return engine.Contract{Name: Name, Machine: machine, Graph: true, Retention: w.Retention}
 }
-
-// Bind sets the engine, which must have the Contract.
-func (w *Webhooks) Bind(e *engine.Engine) { w.engine = e }
 
 // writeMargin is how long reading the records before a try and storing its outcome may take. A
 // lease is longer than a try's time-out by it, so it is also how much later a try of a node that

@@ -86,7 +86,7 @@ type node struct {
 	*webhook.Webhooks
 	engine      *engine.Engine
 	store       store.Store
-	transitions chan engine.Moved
+	transitions chan *engine.Moved
 	stop        func()
 }
 
@@ -171,28 +171,30 @@ func newWorld(tb testing.TB, database string, real bool,
 // node starts one more process; its deliveries begin with run.
 func (w *world) node() *node {
 	w.Helper()
-	hooks, err := webhook.New(w.config)
-	if err != nil {
-		w.Fatal(err)
-	}
-	n := &node{world: w, Webhooks: hooks, store: w.openStore(),
-		transitions: make(chan engine.Moved, 100_000), stop: func() {}}
-	c := hooks.Contract()
-	c.MovedOn, c.Moved = job.Causes(), func(all []engine.Moved) {
-		for _, m := range all {
-			n.transitions <- m
-		}
-	}
+	n := &node{world: w, store: w.openStore(), transitions: make(chan *engine.Moved, 100_000),
+		stop: func() {}}
 	monotonic := w.Monotonic
 	if w.realTime {
 		monotonic = w.config.Elapsed
 	}
-	n.engine, err = engine.New(engine.Config{Store: n.store, Contracts: []engine.Contract{c},
-		Node: rand.Text(), Random: testkit.RandomBytes, Monotonic: monotonic})
+	var err error
+	n.engine, err = engine.New(engine.Config{Store: n.store, Node: rand.Text(),
+		Random: testkit.RandomBytes, Monotonic: monotonic})
 	if err != nil {
 		w.Fatal(err)
 	}
-	hooks.Bind(n.engine)
+	config := w.config
+	config.Engine = n.engine
+	if n.Webhooks, err = webhook.New(config); err != nil {
+		w.Fatal(err)
+	}
+	c := n.Webhooks.Contract()
+	c.MovedOn, c.Moved = job.Causes(), func(all []engine.Moved) {
+		for i := range all {
+			n.transitions <- &all[i]
+		}
+	}
+	testkit.Register(w, n.engine, c)
 	w.Cleanup(func() { n.stop(); n.engine.Close() })
 	return n
 }
@@ -229,7 +231,7 @@ func (n *node) await(event string, on job.Cause) engine.Moved {
 			}
 			j, err := n.engine.Get(n.ctx, m.Job.ID) // a move comes without bodies
 			if err == nil && bytes.Contains(j.Definition, []byte(`"event_id":"`+event+`"`)) {
-				return m
+				return *m
 			}
 		case <-n.ctx.Done():
 			n.Fatalf("no delivery of %s has %s: %s", event, on, n.logs.text())

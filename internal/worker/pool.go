@@ -97,6 +97,16 @@ func New(c Config) (*Pool, error) {
 	}, nil
 }
 
+// MustNew is New for a config that the caller has checked already, such as a contract whose
+// settings accept nothing that New refuses. It panics where New returns an error.
+func MustNew(c Config) *Pool {
+	pool, err := New(c)
+	if err != nil {
+		panic(err)
+	}
+	return pool
+}
+
 // Busy is the number of executions in progress.
 func (p *Pool) Busy() int {
 	p.mu.Lock()
@@ -213,25 +223,37 @@ const (
 // claimLoop claims and starts jobs until ctx ends.
 func (w *worker) claimLoop(ctx context.Context) {
 	p := w.pool
+	defer p.Engine.AddLocalWorker(p.Contract, w.name, p.Queues, p.Slots)()
+	for ctx.Err() == nil {
+		serving, stop := p.Engine.WhileServing(ctx, w.name)
+		w.claimWhile(ctx, serving)
+		stop()
+	}
+}
+
+// claimWhile claims and starts jobs until serving ends, which it does with ctx or because the
+// worker is drained. The executions it starts end with ctx alone.
+func (w *worker) claimWhile(ctx, serving context.Context) {
+	p := w.pool
 	p.availableWorkers.Add(1)
 	defer p.availableWorkers.Add(-1)
 	pause := minPause
-	for ctx.Err() == nil {
-		free := w.waitForSlot(ctx)
+	for serving.Err() == nil {
+		free := w.waitForSlot(serving)
 		if free == 0 {
 			return
 		}
 		earlyTimer := time.NewTimer(claimWait / 2)
-		jobs, err := p.Claim(ctx, w.claimRequest(free))
+		jobs, err := p.Claim(serving, w.claimRequest(free))
 		returnedEarly := earlyTimer.Stop()
 		for _, j := range jobs {
 			w.slots <- struct{}{}
 			w.start(ctx, j)
 		}
-		p.claimLoop.Report(ctx, err)
+		p.claimLoop.Report(serving, err)
 		failed := err != nil || returnedEarly
 		if len(jobs) == 0 && failed {
-			clock.Sleep(ctx, pause)
+			clock.Sleep(serving, pause)
 			pause = min(2*pause, maxPause)
 			continue
 		}
@@ -302,11 +324,17 @@ func (w *worker) execute(ctx context.Context, r *execution) (next *execution) {
 
 // nextClaim returns the claim that goes with a finish; nil for none.
 func (w *worker) nextClaim(ctx context.Context) *engine.ClaimRequest {
-	if !w.pool.chainClaims || ctx.Err() != nil {
+	if !w.pool.chainClaims || ctx.Err() != nil || w.isDraining() {
 		return nil
 	}
 	request := w.claimRequest(1)
 	return &request
+}
+
+// isDraining reports whether the worker or its node is drained.
+func (w *worker) isDraining() bool {
+	e := w.pool.Engine
+	return e.IsNodeDraining() || e.IsDraining(engine.DrainWorker, w.name)
 }
 
 // finish writes the outcome of a run and returns the job that was claimed with it, if any.

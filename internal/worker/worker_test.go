@@ -509,6 +509,12 @@ func TestNew(t *testing.T) {
 			t.Errorf("%d: a config that lacks something is taken", i)
 		}
 	}
+	defer func() {
+		if recover() == nil {
+			t.Error("MustNew took a config that lacks everything")
+		}
+	}()
+	worker.MustNew(worker.Config{})
 }
 
 // A pool may get its jobs in another way than from the queue, such as by their ids.

@@ -102,6 +102,15 @@ func (w *world) submit(n int, lease time.Duration) {
 	}
 }
 
+// submitOne stores a job under a key.
+func (w *world) submitOne(key string) {
+	w.Helper()
+	one := engine.Submission{Job: job.Job{ID: id(key), Queue: "q", Lease: time.Minute}}
+	if _, err := w.Submit(w.Context(), engine.Unique, []engine.Submission{one}); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // waitForState waits for n moves into a state.
 func (w *world) waitForState(to job.State, n int) {
 	w.Helper()

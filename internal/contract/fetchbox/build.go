@@ -20,6 +20,7 @@ func Define() *contract.Definition {
 		Build: func(n *contract.Node) (*contract.Contract, error) {
 			f, err := New(Config{
 				Settings:       *s,
+				Engine:         n.Engine,
 				Log:            n.Log,
 				Registry:       n.Registry(""),
 				Tracing:        n.Tracing,
@@ -48,15 +49,16 @@ func Define() *contract.Definition {
 func (f *FetchBox) Offer() *contract.Contract {
 	workers := f.RemoteWorkers()
 	c := &contract.Contract{
-		Name:    Name,
-		Listen:  f.Listen,
-		OpenAPI: OpenAPI,
-		Jobs:    f.Contracts(),
-		Mount:   f.Mount,
-		Run:     f.Run,
-		Outbox:  &contract.Outbox{Deliver: f.Deliver, Await: f.Await},
-		Checks:  f.Checks(),
-		Workers: &workers,
+		Name:      Name,
+		Listen:    f.Listen,
+		OpenAPI:   OpenAPI,
+		Jobs:      f.Contracts(),
+		Mount:     f.Mount,
+		Run:       f.Run,
+		Outbox:    &contract.Outbox{Deliver: f.Deliver, Await: f.Await},
+		Checks:    f.Checks(),
+		Workers:   &workers,
+		Operators: f.operators(),
 	}
 	if f.OperatorToken.Empty() {
 		c.Open = []string{"/operators"}

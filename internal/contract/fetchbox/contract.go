@@ -39,6 +39,7 @@ var OpenAPI []byte
 type Config struct {
 	Settings
 
+	Engine        *engine.Engine // has Contracts registered
 	Log           *slog.Logger
 	Registry      prometheus.Registerer // of the contract alone
 	Now           func() time.Time      // for ids; the clock of the store decides about tasks
@@ -64,8 +65,9 @@ type Config struct {
 // names, so that the same config has the same error.
 func (c *Config) validate() error {
 	switch {
-	case c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil || c.Random == nil:
-		return errors.New("fetchbox: Log, Registry, Now, Elapsed and Random are needed")
+	case c.Engine == nil || c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil ||
+		c.Random == nil:
+		return errors.New("fetchbox: Engine, Log, Registry, Now, Elapsed and Random are needed")
 	case c.Node == "" || c.Objects == nil || c.Streams == nil:
 		return errors.New("fetchbox: Node, Objects and Streams are needed")
 	case c.MaxResources < 1 || c.MaxManifest < 1:
@@ -107,12 +109,12 @@ type jobType struct {
 // FetchBox is the contract. A process makes and uses one in this order:
 //
 //	New         checks the config, makes the handlers, registers the metrics
-//	Contracts   describe jobs and tasks to the engine, which is made with them
-//	Mount       sets the engine and returns the routes
+//	Contracts   describe jobs and tasks, and are registered with the engine
+//	Mount       returns the routes
 //	Run         does the background work until the node stops
 //
-// From Mount on requests, Run and the outbox (Deliver) use it concurrently. Its fields are not
-// changed any more then; metrics, proxyRoutes, hosts and storages synchronize themselves.
+// Requests, Run and the outbox (Deliver) use it concurrently. New has set all its fields; metrics,
+// proxyRoutes, hosts and storages synchronize themselves.
 type FetchBox struct {
 	Config
 
@@ -123,8 +125,6 @@ type FetchBox struct {
 	storages    []*storage
 	ids         *uuids.Source
 	publish     func(context.Context, []stream.Message) ([]uint64, error)
-
-	engine *engine.Engine // set by Mount
 
 	// followCtx ends the requests that follow a log when the node stops.
 	followCtx     context.Context
@@ -216,13 +216,12 @@ const maxBackoff = 5 * time.Minute
 func (f *FetchBox) allowAttempts(j *job.Job) {
 	j.MaxAttempts = j.FailedAttempts + f.Tries
 	j.Retry = job.RetryPolicy{Strategy: job.Exponential, Base: f.BackoffBase, Max: maxBackoff,
-		After: j.FailedAttempts}
+		FailedBefore: j.FailedAttempts}
 }
 
-// Mount binds the contract to an engine and returns the handler of its paths. It is called once.
-// Clients and operators have a router each, as each has a token of its own.
-func (f *FetchBox) Mount(e *engine.Engine) httpapi.PrefixHandler {
-	f.engine = e
+// Mount returns the handler of the routes. It is called once. Clients and operators have a router
+// each, as each has a token of its own.
+func (f *FetchBox) Mount() httpapi.PrefixHandler {
 	clients := f.router(submitPath, f.submitRoutes(), f.Token,
 		f.MaxManifest+gzipOverhead(f.MaxManifest)).MustMount()
 	operators := f.router(operatorsPath, f.operatorRoutes(), f.OperatorToken,
@@ -294,7 +293,7 @@ func (f *FetchBox) runTasks(ctx context.Context) {
 	all.Go(func() {
 		f.runLimits(ctx) // before the first claim, which they restrict
 		if !f.NoLocalWorkers {
-			f.runFetchers(ctx)
+			f.runWorkers(ctx)
 		}
 	})
 	all.Wait()

@@ -13,11 +13,12 @@ import (
 // Every change of a job or a task writes a message to the outbox, in the transaction of the change.
 // Its body is a JSON object with one member for each subject that the change is published on:
 //
-//	{"jobs.logs": {…}, "jobs.status": {…}}       a change of a job, by jobMessages
-//	{"jobs.logs": {…}, "jobs.tasks": {…}}        a task that is ready, by taskMessages
-//	{"jobs.logs": {…}, "jobs.dlq": {…}}          a task that was given up
+//	{"jobs.logs.ID": {…}, "jobs.status": {…}}    a change of a job, by jobMessages
+//	{"jobs.logs.ID": {…}, "jobs.tasks": {…}}     a task that is ready, by taskMessages
+//	{"jobs.logs.ID": {…}, "jobs.dlq": {…}}       a task that was given up
 //
-// Deliver takes the members apart and publishes them. The outbox keeps their order.
+// Deliver publishes each member as it is. So a change is one message of the outbox, and its parts
+// are published in the order in which they stand.
 
 // The streams and their subjects (G-FB-36).
 const (
@@ -71,7 +72,7 @@ func jobMessages(j *job.Job, ev job.Event) []byte {
 	details := decodeJobDetails(j)
 	o := strictjson.NewObject(make([]byte, 0, 512))
 	if l, ok := jobLogEntry(j, ev, details.traceID); ok {
-		o.Object(logsSubject, func(o *strictjson.Object) {
+		o.Object(logSubject(j.ID.Key), func(o *strictjson.Object) {
 			l.append(o, func(o *strictjson.Object) {
 				appendCounts(o, j)
 				appendLastError(o, j)
@@ -115,7 +116,7 @@ func appendStatus(o *strictjson.Object, j *job.Job, details *jobDetails, at time
 func taskMessages(j *job.Job, ev job.Event) []byte {
 	l := decodeTaskLabel(j)
 	o := strictjson.NewObject(make([]byte, 0, 512+len(j.Payload)))
-	o.Object(logsSubject, func(o *strictjson.Object) { appendTaskLog(o, j, &l, ev) })
+	o.Object(logSubject(l.jobID), func(o *strictjson.Object) { appendTaskLog(o, j, &l, ev) })
 	switch ev.Cause {
 	case job.Submitted:
 		if !l.direct { // the producer has published it already
@@ -154,10 +155,7 @@ func (f *FetchBox) Deliver(ctx context.Context, messages []job.Message) error {
 		for name, value := range strictjson.Members(m.Body) {
 			subject := string(name)
 			out := stream.Message{Subject: subject, ID: id + subject, Data: value}
-			switch subject {
-			case logsSubject:
-				out.Subject = logSubject(jobOfLogEntry(value))
-			case tasksSubject:
+			if subject == tasksSubject {
 				out.Header = map[string]string{outboxHeader: "1"}
 			}
 			all = append(all, out)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millrace/millrace/internal/contract/fetchbox"
 	"github.com/millrace/millrace/internal/engine"
@@ -37,7 +38,8 @@ func publish(t testing.TB, conn *nats.Conn, messages ...string) {
 	}
 }
 
-// takeIn ingests what was published, and a last message whose arrival it waits for.
+// takeIn ingests what was published. It waits for a last message, and until each message before it
+// is acknowledged: one that was delivered to a consumer that was just stopped comes again later.
 func (w *world) takeIn(t testing.TB, conn *nats.Conn) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -52,8 +54,30 @@ func (w *world) takeIn(t testing.TB, conn *nats.Conn) {
 		t.Fatalf("got %d jobs: %v", len(jobs), err)
 	}
 	w.finish(t, jobs[0], storedOutcome)
+	testkit.WaitUntil(t, "each message is acknowledged", func() bool {
+		consumer := w.consumer(t, conn)
+		return (consumer.NumPending == 0) && (consumer.NumAckPending == 0)
+	})
 	stop()
 	<-ended
+}
+
+// consumer is the state of the consumer that all nodes share.
+func (w *world) consumer(t testing.TB, conn *nats.Conn) *jetstream.ConsumerInfo {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := js.Consumer(t.Context(), "JOBS_TASKS", "millrace-direct")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := c.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
 }
 
 func directTask(jobID, resource string) string {

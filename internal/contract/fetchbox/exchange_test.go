@@ -25,5 +25,6 @@ func TestUnknownQuery(t *testing.T) {
 	document(t).WantUnknownQueriesRefused(t, "INVALID_PAYLOAD",
 		func(method, path string) testkit.Reply {
 			return w.Do(t, method, path, "")
-		})
+		}, "GET /operators/jobs", "GET /operators/dlq")
+	w.Do(t, "GET", "/operators/jobs?status=queued&limit=1&cursor=", "").WantStatus(t, 200)
 }

@@ -51,19 +51,17 @@ const (
 // The limits belong to the database: of nodes with different settings, the one that has started
 // last decides.
 func (f *FetchBox) runLimits(ctx context.Context) {
-	limits := map[string]int{}
+	limits := map[string]job.QueueLimits{}
 	for name, t := range f.types {
-		if t.MaxParallel() > 0 {
-			limits[name] = t.MaxParallel()
-		}
+		limits[name] = job.QueueLimits{MaxRunning: t.MaxParallel()}
 	}
 	loop := outage.Loop{Log: f.Log, Name: "limits of downloads"}
 	loop.Until(ctx, limitRetryInterval, func(ctx context.Context) error {
-		return f.engine.LimitQueues(ctx, Tasks, limits)
+		return f.Engine.LimitQueues(ctx, Tasks, limits)
 	})
 }
 
-// runFetchers downloads the tasks of every job type until ctx ends and the running downloads have
+// runWorkers downloads the tasks of every job type until ctx ends and the running downloads have
 // finished or Grace has passed. Each type has a pool of workers of its own, so that slow origins of
 // one type leave the slots of the others free. The slots bound what this node does; the engine
 // holds the limit over all nodes, see runLimits. Tasks whose type is not registered any more stay
@@ -71,12 +69,12 @@ func (f *FetchBox) runLimits(ctx context.Context) {
 //
 // The interval of heartbeats is a third of the lease, so that a heartbeat which fails can be
 // repeated before the lease expires.
-func (f *FetchBox) runFetchers(ctx context.Context) {
+func (f *FetchBox) runWorkers(ctx context.Context) {
 	defer f.proxyRoutes.close()
 	var all sync.WaitGroup
 	for name, t := range f.types {
-		pool, err := worker.New(worker.Config{
-			Engine: f.engine, Contract: Tasks, Queues: []string{name},
+		pool := worker.MustNew(worker.Config{
+			Engine: f.Engine, Contract: Tasks, Queues: []string{name},
 			Name:              f.Node + "/" + name,
 			Slots:             min(cmp.Or(t.MaxParallel(), defaultParallel), maxParallel),
 			HeartbeatInterval: f.Lease / 3,
@@ -84,9 +82,6 @@ func (f *FetchBox) runFetchers(ctx context.Context) {
 			OnPanic:           panicOutcome,
 			Log:               f.Log,
 		})
-		if err != nil {
-			panic(err) // New has validated everything that worker.New checks
-		}
 		all.Go(func() { pool.Run(ctx, f.Grace) })
 	}
 	all.Wait()

@@ -21,7 +21,7 @@ func (f *FetchBox) Fetch(ctx context.Context, j *job.Job) engine.Outcome {
 	return (&fetcher{f, f.types[j.Queue]}).Handle(ctx, &worker.Task{Job: j})
 }
 
-func (f *FetchBox) RunFetchers(ctx context.Context)  { f.runFetchers(ctx) }
+func (f *FetchBox) RunWorkers(ctx context.Context)   { f.runWorkers(ctx) }
 func (f *FetchBox) RunFinalizer(ctx context.Context) { f.runFinalizer(ctx) }
 
 func (f *FetchBox) ProxyHealth(ctx context.Context) (status, detail string) {

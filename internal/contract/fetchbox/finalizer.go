@@ -42,12 +42,9 @@ const (
 // tasks may be executed by remote workers. Jobs whose type is not registered any more are finalized
 // as well, without a handler.
 func (f *FetchBox) runFinalizer(ctx context.Context) {
-	pool, err := worker.New(worker.Config{Engine: f.engine, Contract: Name,
+	pool := worker.MustNew(worker.Config{Engine: f.Engine, Contract: Name,
 		Name: f.Node + "/finalizer", Slots: maxFinalizers,
 		HeartbeatInterval: f.Lease / 3, Handler: &finalizer{f}, Log: f.Log})
-	if err != nil {
-		panic(err) // New has validated everything that worker.New checks
-	}
 	pool.Run(ctx, f.Grace)
 }
 
@@ -108,7 +105,7 @@ func (f *finalizer) awaitDeadLetters(ctx context.Context) (published bool) {
 // publishedUpTo reports whether the outbox has published a message, which the first call finds: the
 // newest one. It reports false while the store does not respond.
 func (f *finalizer) publishedUpTo(ctx context.Context, message *int64) bool {
-	oldest, newest, err := f.engine.Unpublished(ctx, Name, Tasks)
+	oldest, newest, err := f.Engine.Unpublished(ctx, Name, Tasks)
 	if err != nil {
 		return false
 	}

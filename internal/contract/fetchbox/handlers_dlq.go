@@ -34,7 +34,7 @@ func (f *FetchBox) deadLetters(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	letters, err := f.Streams.Newest(c.Request.Context(), dlqStream, dlqSubject, before, limit+1)
+	letters, err := f.Streams.Newest(c.Context(), dlqStream, dlqSubject, before, limit+1)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ var errNoDeadLetter = &job.Error{Kind: job.NotFound, Op: Name,
 // dead letter stays in its stream. A repeated replay is a conflict, unless the task is dead once
 // more.
 func (f *FetchBox) replay(c *httpapi.Call) error {
-	ctx := c.Request.Context()
+	ctx := c.Context()
 	offset, err := strconv.ParseUint(c.PathValue("offset"), 10, 64)
 	if err != nil {
 		return errNoDeadLetter
@@ -109,21 +109,23 @@ func deadLetterTask(deadLetter []byte) (jobID, resourceID string, ok bool) {
 // retryDead makes a dead task ready with the attempts and delays of a new one. The state of its job
 // follows in the same transaction. Of two replays at the same time one gets a conflict.
 func (f *FetchBox) retryDead(ctx context.Context, jobID, resourceID string) (*job.Job, error) {
-	task, err := f.engine.GetByAlias(ctx, taskAlias(jobID, resourceID))
+	task, err := f.Engine.GetByAlias(ctx, taskAlias(jobID, resourceID))
 	if job.IsKind(err, job.NotFound) {
 		return nil, conflict("the ledger does not hold the task: it was pruned or never stored")
 	}
 	if err != nil {
 		return nil, err
 	}
-	retried, err := f.engine.Change(ctx, task.ID, job.Retried,
-		func(j *job.Job, now time.Time) error {
-			f.allowAttempts(j)
-			j.DueAt = now
-			return nil
-		})
+	retried, err := f.Engine.Change(ctx, task.ID, job.Retried, f.prepareRetry)
 	if job.IsKind(err, job.Conflict) {
 		return nil, conflict("the task is not dead: it is %s", task.State)
 	}
 	return retried, err
+}
+
+// prepareRetry gives a dead task the attempts and delays of a new one, beginning now.
+func (f *FetchBox) prepareRetry(j *job.Job, now time.Time) error {
+	f.allowAttempts(j)
+	j.DueAt = now
+	return nil
 }

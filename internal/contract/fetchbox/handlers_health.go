@@ -41,7 +41,7 @@ func (f *FetchBox) components(ctx context.Context) []component {
 	storage := component{name: "storage", critical: true}
 	proxies := component{name: "proxy_pools"}
 	var checks sync.WaitGroup
-	checks.Go(func() { f.checkComponent(ctx, &ledger, f.engine.Ping) })
+	checks.Go(func() { f.checkComponent(ctx, &ledger, f.Engine.Ping) })
 	checks.Go(func() { f.checkComponent(ctx, &streams, f.Streams.Ping) })
 	checks.Go(func() { f.checkComponent(ctx, &storage, f.pingStorage) })
 	checks.Go(func() { proxies.status, proxies.detail = f.proxyRoutes.health(ctx) })
@@ -80,7 +80,7 @@ func (f *FetchBox) Checks() []httpapi.Check {
 // GET /operators/health: all five components (FB-065, G-FB-39). The route is served also while the
 // node refuses its objects or streams; the storage is then down with the reason.
 func (f *FetchBox) health(c *httpapi.Call) error {
-	all := f.components(c.Request.Context())
+	all := f.components(c.Context())
 	overall, status := healthOK, http.StatusOK
 	for _, part := range all {
 		switch {

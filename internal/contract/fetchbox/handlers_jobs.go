@@ -52,19 +52,24 @@ func (f *FetchBox) acceptManifest(c *httpapi.Call) (r *receipt, size int, err er
 	if err != nil {
 		return nil, 0, err
 	}
+	return f.acceptText(c.Context(), &h, text)
+}
+
+// acceptText is acceptManifest for a body that was read, by its headers.
+func (f *FetchBox) acceptText(ctx context.Context, h *submitHeaders, text []byte) (r *receipt,
+	size int, err error) {
 	m, err := readManifest(text, f.MaxResources)
 	if err != nil {
 		return nil, 0, err
 	}
-	ctx := c.Request.Context()
-	earlier, err := f.engine.FindSubmitted(ctx, f.once(&h))
+	earlier, err := f.Engine.FindSubmitted(ctx, f.once(h))
 	if err != nil {
 		return nil, 0, err
 	}
 	if earlier != nil {
 		return newReceipt(earlier), 0, nil
 	}
-	in, err := f.ingest(ctx, &h, m, text)
+	in, err := f.ingest(ctx, h, m, text)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -74,7 +79,7 @@ func (f *FetchBox) acceptManifest(c *httpapi.Call) (r *receipt, size int, err er
 
 // GET /operators/jobs/{job_id}: the job as the ledger has it now (FB-052).
 func (f *FetchBox) get(c *httpapi.Call) error {
-	j, err := f.findJob(c.Request.Context(), c.PathValue("job_id"))
+	j, err := f.findJob(c.Context(), c.PathValue("job_id"))
 	if err != nil {
 		return err
 	}
@@ -117,7 +122,7 @@ func (f *FetchBox) list(c *httpapi.Call) error {
 	if _, known := statuses[status]; status != "" && !known {
 		return invalid("status must be one of queued, in_progress, completed and failed")
 	}
-	jobs, err := f.newestJobs(c.Request.Context(), status, after, limit+1)
+	jobs, err := f.newestJobs(c.Context(), status, after, limit+1)
 	if err != nil {
 		return err
 	}
@@ -134,7 +139,7 @@ func positionOf(j *job.Job) httpapi.Position {
 func (f *FetchBox) newestJobs(ctx context.Context, status string, after httpapi.Position,
 	limit int) ([]*job.Job, error) {
 	s := store.Search{Contract: Name, AfterTime: after.At, AfterKey: after.ID, Limit: limit}
-	return f.engine.SearchStates(ctx, s, statuses[status], func(j *job.Job) bool {
+	return f.Engine.SearchStates(ctx, s, statuses[status], func(j *job.Job) bool {
 		return status == "" || statusOf(j) == status
 	})
 }

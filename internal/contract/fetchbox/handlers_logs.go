@@ -116,7 +116,7 @@ func wantsEvents(accept []string) bool {
 // GET /operators/jobs/{job_id}/logs: the entries of a job's log in the order of their offsets
 // (FB-059). Only the subject of this job is read, so no entry of another one can appear (FB-062).
 func (f *FetchBox) logs(c *httpapi.Call) error {
-	j, err := f.findJob(c.Request.Context(), c.PathValue("job_id"))
+	j, err := f.findJob(c.Context(), c.PathValue("job_id"))
 	if err != nil {
 		return err
 	}
@@ -125,14 +125,14 @@ func (f *FetchBox) logs(c *httpapi.Call) error {
 		return err
 	}
 	if !q.explicitStart {
-		if q.since, err = f.logStart(c.Request.Context(), j); err != nil {
+		if q.since, err = f.logStart(c.Context(), j); err != nil {
 			return err
 		}
 	}
 	if q.follow {
 		return f.followLog(c, j.ID.Key, &q)
 	}
-	entries, err := f.Streams.Read(c.Request.Context(), logsStream, logSubject(j.ID.Key), q.since,
+	entries, err := f.Streams.Read(c.Context(), logsStream, logSubject(j.ID.Key), q.since,
 		q.limit)
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ var errLimitReached = errors.New("the limit is reached or the caller has gone")
 // entry, so that the caller sees that the request was accepted. An error after that cuts the
 // connection, as no status can follow.
 func (f *FetchBox) followLog(c *httpapi.Call, jobID string, q *logQuery) error {
-	ctx, cancel := context.WithCancel(c.Request.Context())
+	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
 	defer context.AfterFunc(f.followCtx, cancel)()
 	c.Header()["Content-Type"] = q.contentType()

@@ -51,7 +51,7 @@ type ingest struct {
 	once      engine.Once
 	text      []byte // the manifest as it was sent
 	resources int
-	tasks     []handler.Task
+	tasks     []encodedTask
 	trace     string
 	keys      []string // of the rows of the tasks
 	createdAt time.Time
@@ -146,7 +146,7 @@ func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
 // commit: its answer was lost, and the job exists. The other request's job answers this one as
 // well; the manifest stored here is deleted then.
 func (in *ingest) commit(ctx context.Context) (*receipt, error) {
-	j, existed, err := in.f.engine.SubmitOnce(ctx, in.once, in.rows())
+	j, existed, err := in.f.Engine.SubmitOnce(ctx, in.once, in.rows())
 	switch {
 	case job.IsKind(err, job.Conflict) && in.outcomeUnknown: // with the rows of an earlier attempt
 		return in.receipt(), nil

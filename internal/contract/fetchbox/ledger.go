@@ -96,7 +96,7 @@ func (f *FetchBox) findJob(ctx context.Context, name string) (*job.Job, error) {
 	if !ok {
 		return nil, &job.Error{Kind: job.NotFound, Op: Name, Msg: noSuchJob}
 	}
-	j, err := f.engine.Get(ctx, engineJobID(key))
+	j, err := f.Engine.Get(ctx, engineJobID(key))
 	if job.IsKind(err, job.NotFound) {
 		return nil, errNoJob(key)
 	}

@@ -121,14 +121,3 @@ func attemptNumber(j *job.Job, cause job.Cause) int {
 	}
 	return min(j.FailedAttempts+1, j.MaxAttempts)
 }
-
-// jobOfLogEntry is the job that an entry of a log belongs to.
-func jobOfLogEntry(entry []byte) string {
-	for name, value := range strictjson.Members(entry) {
-		if string(name) == "job_id" {
-			id, _ := strictjson.String(value)
-			return id
-		}
-	}
-	return ""
-}

@@ -199,11 +199,12 @@ func TestSweep(t *testing.T) {
 		}
 		old := orphan()
 		drop(old)
-		sweep := func() {
-			if err := w.fetchbox.Sweep(context.Background()); err != nil {
+		sweepOn := func(node *world) {
+			if err := node.fetchbox.Sweep(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 		}
+		sweep := func() { sweepOn(w) }
 		t.Run("G-FB-02 not before an hour", func(t *testing.T) {
 			w.clock.Advance(59 * time.Minute)
 			sweep()
@@ -217,6 +218,25 @@ func TestSweep(t *testing.T) {
 			assertEqual(t, "manifests", len(w.stored(t)), 2)
 			w.object(t, kept.ManifestKey)
 			w.object(t, young)
+		})
+		t.Run("G-FB-02 one node sweeps at a time", func(t *testing.T) {
+			other := w.node(t, config())
+			drop(orphan())
+			w.clock.Advance(3 * time.Hour)
+			before := len(w.stored(t))
+			sweepOn(other)
+			assertEqual(t, "swept by the node that was elected", before-len(w.stored(t)), 2)
+			drop(orphan())
+			w.clock.Advance(61 * time.Minute)
+			before = len(w.stored(t))
+			sweepOn(other)
+			assertEqual(t, "swept in its next term", before-len(w.stored(t)), 1)
+			drop(kept.ManifestKey)
+			sweep()
+			assertEqual(t, "swept by another node in its term", len(w.stored(t)), before-1)
+			w.clock.Advance(time.Hour)
+			sweep()
+			assertEqual(t, "swept after its term", before-1-len(w.stored(t)), 1)
 		})
 	})
 }

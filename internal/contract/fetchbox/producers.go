@@ -37,7 +37,7 @@ const (
 // proposal is a message of a direct producer and the task in it.
 type proposal struct {
 	delivery *stream.Delivery
-	task     handler.Task
+	task     encodedTask
 }
 
 // runProducers ingests the tasks that direct producers publish on jobs.tasks, until ctx ends
@@ -120,7 +120,7 @@ func (f *FetchBox) giveUp(ctx context.Context, d *stream.Delivery, err error) {
 // propose stores tasks of one job, and the job if there is none (FB-097). An error of the kind
 // Conflict says that one of the tasks exists.
 func (f *FetchBox) propose(ctx context.Context, group []proposal) error {
-	first := &group[0].task
+	first := &group[0].task.Task
 	keys := f.ids.Next(len(group))
 	rows := make([]engine.Submission, 0, len(group))
 	for i := range group {
@@ -141,7 +141,7 @@ func (f *FetchBox) propose(ctx context.Context, group []proposal) error {
 // nothing is stored.
 func (f *FetchBox) proposeOnce(ctx context.Context, first *handler.Task,
 	rows []engine.Submission) error {
-	exists, err := f.engine.Exists(ctx, engineJobID(first.JobID))
+	exists, err := f.Engine.Exists(ctx, engineJobID(first.JobID))
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (f *FetchBox) proposeOnce(ctx context.Context, first *handler.Task,
 		}
 		rows = append([]engine.Submission{row}, rows...)
 	}
-	_, err = f.engine.Submit(ctx, engine.Unique, rows)
+	_, err = f.Engine.Submit(ctx, engine.Unique, rows)
 	return err
 }
 
@@ -185,9 +185,9 @@ func (f *FetchBox) directJob(ctx context.Context, t *handler.Task) (engine.Submi
 // the worker finds out whether the rest is valid (FB-096). It returns the task with the defaults of
 // its job type, or the error for its dead letter. A task that its handler refuses is stored as it
 // is: its attempt fails with the handler's reason, where operators see it with its job.
-func (f *FetchBox) readDirect(ctx context.Context, data []byte) (handler.Task, *taskError) {
-	malformed := func(msg string) (handler.Task, *taskError) {
-		return handler.Task{}, &taskError{code: codeMalformed, message: msg}
+func (f *FetchBox) readDirect(ctx context.Context, data []byte) (encodedTask, *taskError) {
+	malformed := func(msg string) (encodedTask, *taskError) {
+		return encodedTask{}, &taskError{code: codeMalformed, message: msg}
 	}
 	if err := strictjson.Check(data); err != nil {
 		return malformed("the message is not JSON: " + err.Error())
@@ -209,17 +209,18 @@ func (f *FetchBox) readDirect(ctx context.Context, data []byte) (handler.Task, *
 	}
 	registered := f.types[t.JobType]
 	if registered == nil {
-		return t, &taskError{code: codeUnknownType,
+		return encodedTask{}, &taskError{code: codeUnknownType,
 			message: "the job type " + strconv.Quote(t.JobType) + " is not registered"}
 	}
 	filled, err := registered.fillDefaults(ctx, t)
 	if err != nil {
 		filled = t // its attempt fails with the reason
 	}
-	if len(encodeTask(&filled)) > maxTaskMessage {
+	message := encodeTask(&filled)
+	if len(message) > maxTaskMessage {
 		return malformed("the task is larger than " + strconv.Itoa(maxTaskMessage) + " bytes")
 	}
-	return filled, nil
+	return encodedTask{filled, message}, nil
 }
 
 // maxInvalidMessage bounds how much of a message that is not JSON its dead letter holds, in bytes.

@@ -194,7 +194,7 @@ func TestProxySettings(t *testing.T) {
 			c := assertNear()
 			c.Registry, c.Now, c.Elapsed, c.Random, c.Node, c.Log = prometheus.NewRegistry(),
 				w.clock.Now, w.clock.Monotonic, testkit.RandomBytes, "test", w.fetchbox.Log
-			c.Objects, c.Streams = w.objects, w.streams
+			c.Engine, c.Objects, c.Streams = w.engine, w.objects, w.streams
 			change(&c)
 			if _, err := fetchbox.New(c); err == nil || strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("got %v", err)

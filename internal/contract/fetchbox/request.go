@@ -40,12 +40,8 @@ func (f *FetchBox) readHeaders(c *httpapi.Call) (h submitHeaders, err error) {
 	if err != nil {
 		return h, err
 	}
-	if name == "" {
-		return h, invalid("%s is missing", typeHeader)
-	}
-	if !validType(name) { // G-FB-15
-		return h, invalid("%s must be 1 to 64 letters, digits, dots, hyphens and underscores, "+
-			"and not begin with a dot", typeHeader)
+	if err := checkType(typeHeader, name); err != nil {
+		return h, err
 	}
 	if h.key, err = readHeader(c, keyHeader); err != nil {
 		return h, err
@@ -61,6 +57,19 @@ func (f *FetchBox) readHeaders(c *httpapi.Call) (h submitHeaders, err error) {
 			Msg: fmt.Sprintf("the job type %q is not registered", name)}
 	}
 	return h, nil
+}
+
+// checkType refuses what cannot be the name of a job type (G-FB-15). where names the header or
+// member that has it.
+func checkType(where, name string) error {
+	if name == "" {
+		return invalid("%s is missing", where)
+	}
+	if !validType(name) {
+		return invalid("%s must be 1 to 64 letters, digits, dots, hyphens and underscores, "+
+			"and not begin with a dot", where)
+	}
+	return nil
 }
 
 // readHeader reads a header that may be given once; an absent one is "". A repeated one is refused,

@@ -25,17 +25,19 @@ func (f *FetchBox) submitRoutes() []httpapi.Route {
 }
 
 // operatorRoutes are the routes of operators: the three of the document, the list of jobs and the
-// dead letters.
+// dead letters. The log has no Query, so it ignores unknown parameters: EventSource libraries add
+// some of their own.
 func (f *FetchBox) operatorRoutes() []httpapi.Route {
 	return []httpapi.Route{
-		{Method: http.MethodGet, Pattern: jobsPath, Action: "list", Handle: f.list, NoStore: true},
+		{Method: http.MethodGet, Pattern: jobsPath, Action: "list", Handle: f.list,
+			Query: httpapi.PageQuery("status"), NoStore: true},
 		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: f.get, NoStore: true},
 		{Method: http.MethodGet, Pattern: jobPath + "/logs", Action: "read_logs", Handle: f.logs,
 			NoStore: true},
 		{Method: http.MethodGet, Pattern: operatorsPath + "health", Action: "health",
 			Handle: f.health, NoStore: true},
 		{Method: http.MethodGet, Pattern: deadLettersPath, Action: "list_dead_letters",
-			Handle: f.deadLetters, NoStore: true},
+			Handle: f.deadLetters, Query: httpapi.PageQuery(), NoStore: true},
 		{Method: http.MethodPost, Pattern: deadLettersPath + "/{offset}/replay", Action: "replay",
 			Handle: f.replay},
 	}

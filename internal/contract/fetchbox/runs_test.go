@@ -53,7 +53,7 @@ func (w *fetching) live(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	all.Go(func() { w.fetchbox.RunFetchers(ctx) })
+	all.Go(func() { w.fetchbox.RunWorkers(ctx) })
 	all.Go(func() { w.fetchbox.RunFinalizer(ctx) })
 	all.Go(func() {
 		(&maintenance.Runner{Engine: w.engine, Log: slog.New(slog.DiscardHandler),

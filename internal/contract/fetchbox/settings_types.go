@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
+	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/object/name"
 	"github.com/millrace/millrace/internal/setting"
 )
@@ -149,14 +149,17 @@ func poolNames(p *[]string) setting.Value {
 func proxyURLs(p *[]setting.Secret) setting.Value {
 	return setting.Value{
 		Set: func(in setting.Input) error {
+			const expected = `expected a list of http or socks5 URLs such as ` +
+				`["http://USER:PASSWORD@HOST:PORT"], without path and query`
 			list, ok := in.List()
-			if !ok || len(list) == 0 || slices.ContainsFunc(list, func(s string) bool {
-				return !validProxy(s)
-			}) {
-				return errors.New(`expected a list of http, https or socks5 URLs such as ["http://USER:PASSWORD@HOST:PORT"], without path and query`)
+			if !ok || len(list) == 0 {
+				return errors.New(expected)
 			}
 			proxies := make([]setting.Secret, len(list))
 			for i, s := range list {
+				if err := checkProxy(s); err != nil {
+					return fmt.Errorf("%s; %w", expected, err)
+				}
 				proxies[i] = setting.NewSecret(s)
 			}
 			*p = proxies
@@ -172,16 +175,17 @@ func proxyURLs(p *[]setting.Secret) setting.Value {
 	}
 }
 
-// validProxy reports whether a text can be the URL of a proxy: a scheme, optional credentials, host
-// and port, and nothing behind them.
-func validProxy(s string) bool {
-	u, err := url.Parse(s)
+// checkProxy returns why a text cannot be the URL of a proxy. It does not repeat the text, which
+// may hold a password.
+func checkProxy(s string) error {
+	u, err := egress.ParseProxy(s)
 	if err != nil {
-		return false
+		return err
 	}
-	return slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) &&
-		setting.ValidAddress(u.Host) && u.Hostname() != "" &&
-		(u.Path == "" || u.Path == "/") && !strings.ContainsAny(s, "?#")
+	if !setting.ValidAddress(u.Host) {
+		return errors.New("the proxy's URL has no valid host and port")
+	}
+	return nil
 }
 
 // headers is a table of headers. Their values are secrets, since some are credentials; the names

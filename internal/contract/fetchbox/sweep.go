@@ -14,10 +14,10 @@ import (
 
 // The sweep deletes manifests that have no job because their submit failed after it stored them. It
 // lists those of a window of time: earlier sweeps have checked older ones, and the submit of a
-// younger one may still be running. Every node sweeps. If two nodes find the same manifest both
-// delete it, which is no error.
+// younger one may still be running. It runs on one elected node at a time.
 const (
 	sweepInterval = time.Hour
+	sweepTerm     = sweepInterval * 9 / 10 // any node may be elected for the next sweep
 	sweepMaxAge   = 2 * 24 * time.Hour
 	sweepMinAge   = time.Hour
 	sweepPageSize = 200
@@ -50,8 +50,13 @@ func (f *FetchBox) runEvery(ctx context.Context, interval time.Duration, what st
 	}
 }
 
-// sweep removes the manifests of submits that failed halfway (G-FB-02).
+// sweep removes the manifests of submits that failed halfway (G-FB-02), if this node is elected.
 func (f *FetchBox) sweep(ctx context.Context) error {
+	return f.Engine.AsLeader(ctx, "fetchbox.sweep", sweepTerm, f.sweepTypes)
+}
+
+// sweepTypes sweeps the manifests of all job types.
+func (f *FetchBox) sweepTypes(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(f.types)) {
 		if err := f.sweepType(ctx, manifestPrefix+name+"/"); err != nil {
 			return err
@@ -98,7 +103,7 @@ func (f *FetchBox) sweepKeys(ctx context.Context, prefix string, keys []string) 
 			manifests[id] = key
 		}
 	}
-	jobs, err := f.engine.GetAll(ctx, ids)
+	jobs, err := f.Engine.GetAll(ctx, ids)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ const maxTaskMessage = 256 << 10
 
 // build makes the tasks of a manifest by the handler of its job type. An error of the handler
 // refuses the job; tasks that break the rules of Handler are a defect of the server.
-func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) ([]handler.Task,
+func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) ([]encodedTask,
 	error) {
 	m, err := t.handler.Prepare(ctx, j, m)
 	if err != nil {
@@ -39,7 +39,7 @@ func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) 
 	if err != nil {
 		return nil, invalid("the job type %s refuses the manifest: %v", t.name, err)
 	}
-	seen := map[string]bool{}
+	seen, encoded := map[string]bool{}, make([]encodedTask, len(tasks))
 	for i := range tasks {
 		task := &tasks[i]
 		task.JobID, task.JobType, task.Tenant = j.ID, t.name, j.Tenant
@@ -54,7 +54,8 @@ func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) 
 					"the same", t.name)}
 		}
 		seen[task.ResourceID] = true
-		if len(encodeTask(task)) > maxTaskMessage {
+		encoded[i] = encodedTask{*task, encodeTask(task)}
+		if len(encoded[i].message) > maxTaskMessage {
 			return nil, invalid("the resource %q makes a task of more than %d bytes",
 				task.ResourceID, maxTaskMessage)
 		}
@@ -62,7 +63,7 @@ func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) 
 	if len(tasks) == 0 {
 		return nil, invalid("the job type %s finds nothing to download in the manifest", t.name)
 	}
-	return tasks, nil
+	return encoded, nil
 }
 
 // fillDefaults completes a task with the settings of its job type: default headers, proxies, bucket
@@ -112,6 +113,12 @@ func mergeHeaders(own map[string]string, defaults map[string]setting.Secret) map
 		all[name] = value
 	}
 	return all
+}
+
+// encodedTask is a task with its message.
+type encodedTask struct {
+	handler.Task
+	message []byte
 }
 
 // encodeTask writes the message of a task (G-FB-36).
@@ -171,7 +178,7 @@ const rowOverhead = 256
 
 // taskRow is a task as the engine stores it. key is the UUID under which remote workers see it
 // (G-FB-35); trace is a carrier, or "" for the task of a direct producer.
-func (f *FetchBox) taskRow(key string, t *handler.Task, trace string,
+func (f *FetchBox) taskRow(key string, t *encodedTask, trace string,
 	direct bool) engine.Submission {
 	l := taskLabel{t.JobID, t.ResourceID, t.TraceID, direct}
 	j := job.Job{
@@ -180,7 +187,7 @@ func (f *FetchBox) taskRow(key string, t *handler.Task, trace string,
 		Queue:      t.JobType,
 		Lease:      f.Lease,
 		Definition: l.encode(),
-		Payload:    encodeTask(t),
+		Payload:    t.message,
 		Trace:      trace,
 	}
 	f.allowAttempts(&j)

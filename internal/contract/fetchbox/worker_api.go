@@ -5,7 +5,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
-	workerapi "github.com/millrace/millrace/internal/worker/api"
+	"github.com/millrace/millrace/internal/workerapi"
 )
 
 // RemoteWorkers is the contract of the worker API: remote workers execute tasks where no process

@@ -146,13 +146,15 @@ func (w *world) open(t testing.TB, c fetchbox.Config) {
 		testkit.RandomBytes, "test"
 	c.Log = slog.New(slog.NewJSONHandler(w.log, nil))
 	c.Objects, c.Streams = w.objects, w.streams
+	w.engine = testkit.NewEngine(t, w.store, w.clock)
+	c.Engine = w.engine
 	var err error
 	if w.fetchbox, err = fetchbox.New(c); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.fetchbox.StopFollowing)
-	w.engine = testkit.NewEngine(t, w.store, w.clock, w.fetchbox.Contracts()...)
-	mount := w.fetchbox.Mount(w.engine)
+	testkit.Register(t, w.engine, w.fetchbox.Contracts()...)
+	mount := w.fetchbox.Mount()
 	w.handler = mount.Handler
 	w.APIServer = testkit.StartServer(t, c.Log, document(t), fetchError, mount, httpapi.Health())
 }
@@ -162,6 +164,7 @@ func (w *world) wantRefused(c fetchbox.Config) error {
 	c.Registry, c.Now, c.Elapsed, c.Random, c.Node = prometheus.NewRegistry(), w.clock.Now,
 		w.clock.Monotonic, testkit.RandomBytes, "test"
 	c.Log, c.Objects, c.Streams = slog.New(slog.DiscardHandler), w.objects, w.streams
+	c.Engine = w.engine
 	_, err := fetchbox.New(c)
 	return err
 }

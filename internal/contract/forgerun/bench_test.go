@@ -34,16 +34,18 @@ func benchServer(b *testing.B) (c *customer, e *engine.Engine) {
 		return time.Since(began)
 	}, testkit.RandomBytes
 	config.QueueSize, config.RatePerMinute = 1_000_000_000, 1_000_000_000
+	e = testkit.NewEngine(b, s, testkit.NewClock())
+	config.Engine = e
 	f, err := forgerun.New(config)
 	if err != nil {
 		b.Fatal(err)
 	}
-	e = testkit.NewEngine(b, s, testkit.NewClock(), f.Contracts()...)
+	testkit.Register(b, e, f.Contracts()...)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := httpapi.NewServer(httpapi.NewMux(f.Mount(e)), config.Log)
+	server := httpapi.NewServer(httpapi.NewMux(f.Mount()), config.Log)
 	go func() { _ = server.Serve(l) }()
 	b.Cleanup(func() { server.Close() })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}

@@ -15,6 +15,7 @@ func Define() *contract.Definition {
 			}
 			f, err := New(Config{
 				Settings: s.forNode(n),
+				Engine:   n.Engine,
 				Log:      n.Log,
 				Registry: n.Registry(""),
 				Tracing:  n.Tracing,
@@ -46,15 +47,16 @@ func (s Settings) forNode(n *contract.Node) Settings {
 func (f *ForgeRun) Offer() *contract.Contract {
 	workers := f.RemoteWorkers()
 	return &contract.Contract{
-		Name:    Name,
-		Listen:  f.Listen,
-		OpenAPI: OpenAPI,
-		Jobs:    f.Contracts(),
-		Mount:   f.Mount,
-		Run:     f.Run,
-		Outbox:  &contract.Outbox{Deliver: f.Deliver},
-		Checks:  f.Checks(),
-		Workers: &workers,
-		Open:    []string{"/v1/clients"},
+		Name:      Name,
+		Listen:    f.Listen,
+		OpenAPI:   OpenAPI,
+		Jobs:      f.Contracts(),
+		Mount:     f.Mount,
+		Run:       f.Run,
+		Outbox:    &contract.Outbox{Deliver: f.Deliver},
+		Checks:    f.Checks(),
+		Workers:   &workers,
+		Operators: f.operators(),
+		Open:      []string{"/v1/clients"},
 	}
 }

@@ -34,6 +34,7 @@ var OpenAPI []byte
 type Config struct {
 	Settings
 
+	Engine   *engine.Engine // has Contracts registered
 	Log      *slog.Logger
 	Registry prometheus.Registerer // the contract's own
 
@@ -69,9 +70,9 @@ func (c *Config) validate() error {
 	}
 	probable := c.FailureProbability >= 0 && c.FailureProbability <= 1 // false for NaN
 	switch {
-	case c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil ||
-		c.Random == nil:
-		return errors.New("forgerun: Log, Registry, Now, Elapsed and Random are needed")
+	case c.Engine == nil || c.Log == nil || c.Registry == nil || c.Now == nil ||
+		c.Elapsed == nil || c.Random == nil:
+		return errors.New("forgerun: Engine, Log, Registry, Now, Elapsed and Random are needed")
 	case len(c.Types) == 0:
 		return errors.New("forgerun: Types must not be empty")
 	case c.Workers < 0:
@@ -111,28 +112,24 @@ func (c *Config) validate() error {
 
 // ForgeRun is the contract. A process makes and uses one in this order:
 //
-//	New         checks the config, registers the metrics, makes the webhooks
-//	Contracts   describe jobs and deliveries to the engine, which is made with them
-//	Mount       makes what needs the engine, accounts and pool, and returns the routes
+//	New         checks the config, registers the metrics, makes accounts, webhooks and pool
+//	Contracts   describe jobs and deliveries, and are registered with the engine
+//	Mount       returns the routes
 //	Run         executes jobs and deliveries until the node stops
 //
-// From Mount on requests, Run and the outbox (Deliver) use it concurrently, and its fields do not
-// change any more.
+// Requests, Run and the outbox (Deliver) use it concurrently. New has set all its fields.
 type ForgeRun struct {
 	Config
 
 	rules    definitionRules
 	metrics  *metrics
+	accounts *account.Accounts
 	webhooks *webhook.Webhooks
+	pool     *worker.Pool // nil on a node without workers
 	produce  func(*definition) []byte
 
-	// Mount sets these. Scrapes and transitions may come before: they look at bound.
-	engine      *engine.Engine
-	accounts    *account.Accounts
-	pool        *worker.Pool
-	bound       atomic.Pointer[engine.Engine] // the engine, once Mount has finished
-	pepperBound atomic.Bool                   // the store is bound to the pepper
-	running     atomic.Bool                   // Run was called
+	pepperBound atomic.Bool // the store is bound to the pepper
+	running     atomic.Bool // Run was called
 }
 
 // New checks the config and registers the metrics. It makes no connection and reads nothing from
@@ -141,48 +138,89 @@ func New(c Config) (*ForgeRun, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	vault, err := account.NewVault(c.Pepper)
-	if err != nil {
-		return nil, err
-	}
 	f := &ForgeRun{Config: c, produce: produce,
 		rules: definitionRules{maxRunTime: c.MaxRunTime, payloadLimit: c.PayloadLimit,
 			failureProbability: c.FailureProbability}}
-	if f.metrics, err = newMetrics(c.Registry, queueGauges(f.bound.Load),
-		f.available); err != nil {
+	var err error
+	if f.metrics, err = newMetrics(c.Registry, queueGauges(c.Engine), f.available); err != nil {
 		return nil, err
 	}
 	f.metrics.workers.Set(float64(c.Workers))
-	f.webhooks, err = webhook.New(webhook.Config{
-		Vault:          vault,
-		Client:         c.Client,
-		CallbackSecret: f.callbackSecret,
-		Timeout:        c.Webhook.Timeout,
-		MaxTries:       c.Webhook.MaxTries,
-		BackoffBase:    c.Webhook.BackoffBase,
-		BackoffMax:     c.Webhook.BackoffMax,
-		BackoffFactor:  c.Webhook.BackoffFactor,
-		Slots:          c.Slots,
-		Retention:      c.Retention,
-		Random:         rand.Reader,
-		Elapsed:        c.Elapsed,
-		Log:            c.Log,
-		OnTry:          f.metrics.countTry,
-		StartSpan:      f.deliverySpan,
-	})
+	if f.accounts, err = f.newAccounts(); err != nil {
+		return nil, err
+	}
+	if f.webhooks, err = f.newWebhooks(); err != nil {
+		return nil, err
+	}
+	if c.Workers > 0 {
+		f.pool, err = f.newPool()
+	}
 	return f, err
 }
 
-// callbackSecret returns the secret that signs the callbacks of a client's jobs (G-FR-48). It is a
-// method since the webhooks, which sign with it, are made before the accounts.
-func (f *ForgeRun) callbackSecret(ctx context.Context, clientID string) (string, error) {
-	return f.accounts.CallbackSecret(ctx, clientID)
+// newAccounts makes the accounts of the clients.
+func (f *ForgeRun) newAccounts() (*account.Accounts, error) {
+	return account.New(account.Config{
+		Engine:             f.Engine,
+		Pepper:             f.Pepper,
+		KeyLifetime:        f.KeyLifetime,
+		RevokedRetention:   f.RevokedKeyRetention,
+		RatePerMinute:      f.RatePerMinute,
+		QuotaPerDay:        f.QuotaPerDay,
+		AnonymousPerMinute: f.AnonymousPerMinute,
+		Log:                f.Log,
+		Elapsed:            f.Elapsed,
+		RequestID:          requestIDFrom,
+	})
 }
 
-// available returns how many workers of this node can take a job. It is 0 before Mount, on a node
-// without workers and after the pool has stopped.
+// newWebhooks makes the webhooks. Callbacks of a client's jobs are signed with a secret of its
+// account (G-FR-48).
+func (f *ForgeRun) newWebhooks() (*webhook.Webhooks, error) {
+	vault, err := account.NewVault(f.Pepper)
+	if err != nil {
+		return nil, err
+	}
+	return webhook.New(webhook.Config{
+		Engine:         f.Engine,
+		Vault:          vault,
+		Client:         f.Client,
+		CallbackSecret: f.accounts.CallbackSecret,
+		Timeout:        f.Webhook.Timeout,
+		MaxTries:       f.Webhook.MaxTries,
+		BackoffBase:    f.Webhook.BackoffBase,
+		BackoffMax:     f.Webhook.BackoffMax,
+		BackoffFactor:  f.Webhook.BackoffFactor,
+		Slots:          f.Slots,
+		Retention:      f.Retention,
+		Random:         rand.Reader,
+		Elapsed:        f.Elapsed,
+		Log:            f.Log,
+		OnTry:          f.metrics.countTry,
+		StartSpan:      f.deliverySpan,
+	})
+}
+
+// newPool makes the pool of this node's workers.
+func (f *ForgeRun) newPool() (*worker.Pool, error) {
+	return worker.New(worker.Config{
+		Engine:            f.Engine,
+		Contract:          Name,
+		Name:              f.Node,
+		Workers:           f.Workers,
+		Slots:             f.JobsPerWorker,
+		HeartbeatInterval: f.Heartbeat,
+		Handler:           handler{f},
+		Log:               f.Log,
+		OnPanic:           panicOutcome,
+		OnHeartbeat:       f.metrics.heartbeats.Inc,
+	})
+}
+
+// available returns how many workers of this node can take a job. It is 0 on a node without
+// workers, before Run and after the pool has stopped.
 func (f *ForgeRun) available() float64 {
-	if f.bound.Load() == nil || f.pool == nil {
+	if f.pool == nil {
 		return 0
 	}
 	return float64(f.pool.Available())
@@ -211,12 +249,9 @@ func (f *ForgeRun) Contracts() []engine.Contract {
 	return []engine.Contract{f.Contract(), f.webhooks.Contract()}
 }
 
-// Mount binds ForgeRun to its engine and returns the handler of its routes. It is called once. The
-// router has no token: the guard of each route asks for an API key.
-func (f *ForgeRun) Mount(e *engine.Engine) httpapi.PrefixHandler {
-	if err := f.bind(e); err != nil {
-		panic(err) // Config.validate accepts nothing that is refused here
-	}
+// Mount returns the handler of the routes. It is called once. The router has no token: the guard of
+// each route asks for an API key.
+func (f *ForgeRun) Mount() httpapi.PrefixHandler {
 	router := httpapi.Router{
 		Name:             Name,
 		Prefixes:         []string{"/v1/"},
@@ -234,47 +269,6 @@ func (f *ForgeRun) Mount(e *engine.Engine) httpapi.PrefixHandler {
 		r.Observe = f.metrics.route(r.Method, r.Pattern)
 	}
 	return router.MustMount()
-}
-
-// bind makes what needs the engine: the accounts and, if this node has workers, their pool. bound
-// is stored last, so that a scrape or transition that finds the engine also finds the pool.
-func (f *ForgeRun) bind(e *engine.Engine) (err error) {
-	f.engine = e
-	f.webhooks.Bind(e)
-	f.accounts, err = account.New(account.Config{
-		Engine:             e,
-		Pepper:             f.Pepper,
-		KeyLifetime:        f.KeyLifetime,
-		RevokedRetention:   f.RevokedKeyRetention,
-		RatePerMinute:      f.RatePerMinute,
-		QuotaPerDay:        f.QuotaPerDay,
-		AnonymousPerMinute: f.AnonymousPerMinute,
-		Log:                f.Log,
-		Elapsed:            f.Elapsed,
-		RequestID:          requestIDFrom,
-	})
-	if err != nil {
-		return err
-	}
-	if f.Workers > 0 {
-		f.pool, err = worker.New(worker.Config{
-			Engine:            e,
-			Contract:          Name,
-			Name:              f.Node,
-			Workers:           f.Workers,
-			Slots:             f.JobsPerWorker,
-			HeartbeatInterval: f.Heartbeat,
-			Handler:           handler{f},
-			Log:               f.Log,
-			OnPanic:           panicOutcome,
-			OnHeartbeat:       f.metrics.heartbeats.Inc,
-		})
-		if err != nil {
-			return err
-		}
-	}
-	f.bound.Store(e)
-	return nil
 }
 
 // Checks returns the health checks of a node that serves ForgeRun: it needs the pepper of the

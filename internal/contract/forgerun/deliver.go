@@ -63,7 +63,7 @@ func (f *ForgeRun) jobsByNumber(ctx context.Context, messages []job.Message) (ma
 			seqs = append(seqs, messages[i].Job)
 		}
 	}
-	loaded, err := f.engine.GetWithoutBodies(ctx, seqs)
+	loaded, err := f.Engine.GetWithoutBodies(ctx, seqs)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (f *ForgeRun) notification(j *job.Job, m *job.Message) webhook.Notification
 // of a job in order. A job that was pruned has none.
 func (f *ForgeRun) earlierEvents(ctx context.Context, id job.ID,
 	before time.Time) ([]webhook.EventRef, error) {
-	history, err := f.engine.History(ctx, id)
+	history, err := f.Engine.History(ctx, id)
 	if job.IsKind(err, job.NotFound) {
 		return nil, nil
 	}
@@ -124,7 +124,7 @@ func (f *ForgeRun) shouldAutoRetry(j *job.Job, m *job.Message) bool {
 // identifies it: a job that was retried since, and has failed once more, has a later one and a
 // message of its own.
 func (f *ForgeRun) autoRetry(ctx context.Context, m *job.Message) error {
-	_, err := f.engine.Change(ctx, m.JobID, job.Retried, func(j *job.Job, now time.Time) error {
+	_, err := f.Engine.Change(ctx, m.JobID, job.Retried, func(j *job.Job, now time.Time) error {
 		if j.State != failed || !j.FinishedAt.Equal(m.At) {
 			return errUnchanged
 		}

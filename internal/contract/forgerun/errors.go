@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/webhook"
@@ -127,7 +128,7 @@ func withCode(err error) error {
 		return denialErrors[denied.Reason]
 	case errors.Is(err, account.ErrForbidden), errors.Is(err, webhook.ErrForbidden):
 		return errForbidden
-	case errors.Is(err, account.ErrKeyReused), errors.Is(err, webhook.ErrKeyReused):
+	case errors.Is(err, engine.ErrKeyReused):
 		return &httpapi.CodedError{Code: codeIdempotency,
 			Detail: "the idempotency key was used with another request"}
 	case errors.As(err, &refusal), errors.As(err, &e):

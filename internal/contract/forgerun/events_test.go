@@ -142,7 +142,7 @@ func TestSchedule(t *testing.T) {
 				assertEqual(t, "claimed too early", len(w.claims(t, 10)), 0)
 				c.wantState(t, id, "CREATED")
 				w.clock.Advance(time.Microsecond)
-				next, err := w.engine.NextDue(context.Background())
+				next, _, err := w.engine.NextDue(context.Background())
 				if err != nil || next > 0 {
 					t.Errorf("the next is due in %v: %v", next, err)
 				}

@@ -26,7 +26,12 @@ func TestUnknownQuery(t *testing.T) {
 	document(t).WantUnknownQueriesRefused(t, "RFA_REQUEST_MALFORMED",
 		func(method, path string) testkit.Reply {
 			return c.Do(t, method, path, "")
-		})
+		}, "GET /v1/jobs", "GET /v1/clients/{client_id}/keys", "GET /v1/webhooks",
+		"GET /v1/webhooks/{webhook_id}/deliveries")
+	c.Do(t, "GET", "/v1/jobs?status=FAILED", "").WantError(t, 400, "RFA_REQUEST_MALFORMED",
+		`"status"`, "state")
+	c.Do(t, "GET", "/v1/jobs?state=FAILED&limit=1", "").WantStatus(t, 200)
+	w.Do(t, "GET", "/v1/jobs?status=FAILED", "").WantError(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
 	w.Do(t, "POST", "/v1/jobs?filter=x", "").WantError(t, 401, "RFA_AUTH_INVALID_CREDENTIALS")
 	anonymous := "/v1/clients/" + w.newClient(t) + "/keys?rotate=true"
 	w.Do(t, "POST", anonymous, "").WantError(t, 400, "RFA_REQUEST_MALFORMED", "rotate")

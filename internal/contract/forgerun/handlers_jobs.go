@@ -1,6 +1,7 @@
 package forgerun
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"log/slog"
@@ -40,7 +41,7 @@ func (f *ForgeRun) ownJob(c *httpapi.Call) (*job.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j, err := f.engine.Get(c.Context(), id)
+	j, err := f.Engine.Get(c.Context(), id)
 	if err != nil {
 		return nil, notFoundAs(err, "job")
 	}
@@ -90,24 +91,31 @@ func (f *ForgeRun) submit(c *httpapi.Call) error {
 	if err != nil {
 		return f.repeatedOr(c, once, err)
 	}
-	batch := []engine.Submission{{Job: f.newJob(c, &s, k, now)}}
+	j, existed, err := f.store(c.Context(), once, f.newJob(c.Context(), clientID(c), &s, k, now))
+	switch {
+	case err != nil:
+		return f.countKeyReuse(c, err)
+	case existed:
+		return f.sendRepeated(c, j)
+	}
+	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
+	f.metrics.idempotencyNew.Inc()
+	f.scheduleCancelWindow(c.Context(), j.ID, k, &s)
+	return sendSubmitted(c, j, created)
+}
+
+// store stores a job under an id that it draws, or finds the one that the same request has made.
+func (f *ForgeRun) store(ctx context.Context, once engine.Once, j job.Job) (stored *job.Job,
+	existed bool, err error) {
+	batch := []engine.Submission{{Job: j}}
 	for range maxSubmitTries {
 		batch[0].Job.ID = jobID(uuids.New(4, f.Random()).String())
-		j, existed, err := f.engine.SubmitOnce(c.Context(), once, batch)
-		switch {
-		case job.IsKind(err, job.Conflict) && !errors.Is(err, engine.ErrKeyReused):
-			continue // the id exists: that job is not this request's (FR-201)
-		case err != nil:
-			return f.countKeyReuse(c, err)
-		case existed:
-			return f.sendRepeated(c, j)
-		}
-		c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
-		f.metrics.idempotencyNew.Inc()
-		f.scheduleCancelWindow(c, j.ID, k, &s)
-		return sendSubmitted(c, j, created)
+		stored, existed, err = f.Engine.SubmitOnce(ctx, once, batch)
+		if !job.IsKind(err, job.Conflict) || errors.Is(err, engine.ErrKeyReused) {
+			return stored, existed, err
+		} // else the id exists: that job is not this request's (FR-201)
 	}
-	return &job.Error{Kind: job.Unavailable, Op: "forgerun.submit",
+	return nil, false, &job.Error{Kind: job.Unavailable, Op: "forgerun.submit",
 		Msg: "the job could not be given an id"}
 }
 
@@ -145,18 +153,19 @@ func (f *ForgeRun) validateSubmission(s *submission, now time.Time) (*kind, erro
 // newJob returns the job of a submission, without an id. MaxAttempts is the first attempt and the
 // retries. The engine makes a job without execution_at due at once, in the transaction of the
 // submit.
-func (f *ForgeRun) newJob(c *httpapi.Call, s *submission, k *kind, now time.Time) job.Job {
+func (f *ForgeRun) newJob(ctx context.Context, owner string, s *submission, k *kind,
+	now time.Time) job.Job {
 	d := f.rules.define(k, s.executionAt, s.callback, now.UnixMilli())
 	j := job.Job{
 		Kind:        k.name,
 		Queue:       queue,
-		Owner:       clientID(c),
+		Owner:       owner,
 		DueAt:       s.executionAt,
 		Lease:       f.Lease,
 		MaxAttempts: f.MaxRetries + 1,
 		Definition:  d.encode(),
 		Payload:     s.jobSpec.encode(),
-		Trace:       telemetry.Carrier(c.Context()),
+		Trace:       telemetry.Carrier(ctx),
 	}
 	if f.hasCancelWindow(k, s) {
 		j.DueAt = now.Add(f.CancelWindow)
@@ -167,14 +176,15 @@ func (f *ForgeRun) newJob(c *httpapi.Call, s *submission, k *kind, now time.Time
 // scheduleCancelWindow queues a job of the kind CANCEL_BEFORE_START at once although it is due only
 // at the end of its cancel window: so a client can cancel it while it is QUEUED, and no worker can
 // claim it before (G-FR-32). If that fails the job is queued when it is due.
-func (f *ForgeRun) scheduleCancelWindow(c *httpapi.Call, id job.ID, k *kind, s *submission) {
+func (f *ForgeRun) scheduleCancelWindow(ctx context.Context, id job.ID, k *kind,
+	s *submission) {
 	if !f.hasCancelWindow(k, s) {
 		return
 	}
-	if _, err := f.engine.Change(c.Context(), id, job.Due, nil); err != nil {
-		f.Log.Log(c.Context(), outage.Level(slog.LevelWarn, err),
+	if _, err := f.Engine.Change(ctx, id, job.Due, nil); err != nil {
+		f.Log.Log(ctx, outage.Level(slog.LevelWarn, err),
 			"a job could not be queued before its cancel window ends", telemetry.RequestID,
-			requestIDFrom(c.Context()), telemetry.JobID, id.Key, telemetry.ErrorMessage, err)
+			requestIDFrom(ctx), telemetry.JobID, id.Key, telemetry.ErrorMessage, err)
 	}
 }
 
@@ -187,7 +197,7 @@ func (f *ForgeRun) hasCancelWindow(k *kind, s *submission) bool {
 // repeatedOr answers an invalid request. If it repeats a request that was valid before, such as
 // one whose execution_at has passed meanwhile, it is answered like that one.
 func (f *ForgeRun) repeatedOr(c *httpapi.Call, once engine.Once, ruleErr error) error {
-	j, err := f.engine.FindSubmitted(c.Context(), once)
+	j, err := f.Engine.FindSubmitted(c.Context(), once)
 	if err != nil {
 		err = f.countKeyReuse(c, err)
 		if errors.Is(err, engine.ErrKeyReused) {
@@ -255,7 +265,7 @@ func (f *ForgeRun) report(c *httpapi.Call) error {
 			return &httpapi.CodedError{Code: codeNotFound,
 				Detail: "the job is " + string(j.State) + " and has no report yet"}
 		}
-		history, err := f.engine.History(c.Context(), j.ID)
+		history, err := f.Engine.History(c.Context(), j.ID)
 		if err != nil {
 			return notFoundAs(err, "job")
 		}
@@ -284,7 +294,7 @@ func (f *ForgeRun) change(c *httpapi.Call, on job.Cause,
 		return nil, err
 	}
 	var before job.Job
-	after, err := f.engine.Change(c.Context(), id, on, func(j *job.Job, now time.Time) error {
+	after, err := f.Engine.Change(c.Context(), id, on, func(j *job.Job, now time.Time) error {
 		before = *j
 		if j.Owner != clientID(c) {
 			return errForbidden
@@ -345,7 +355,7 @@ func (f *ForgeRun) retry(c *httpapi.Call) error {
 // G-FR-64). It may be called more than once.
 func (f *ForgeRun) prepareRetry(j *job.Job, now time.Time) error {
 	switch {
-	case j.State == failed && j.MaxAttempts > 0 && j.FailedAttempts >= j.MaxAttempts: // FR-142
+	case j.State == failed && retriesUsedUp(j): // FR-142
 		return conflict("the job is FAILED and its " + strconv.Itoa(j.MaxAttempts-1) +
 			" retries are used up")
 	case j.State == failed:
@@ -392,7 +402,7 @@ func (f *ForgeRun) list(c *httpapi.Call) error {
 		}
 		filter.States = []job.State{job.State(text)}
 	}
-	jobs, err := f.engine.List(c.Context(), filter)
+	jobs, err := f.Engine.List(c.Context(), filter)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package forgerun
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"sync"
@@ -208,10 +209,12 @@ var (
 )
 
 // queueGauges collects how many jobs there are that have not finished.
-func queueGauges(bound func() *engine.Engine) prometheus.Collector {
+func queueGauges(e *engine.Engine) prometheus.Collector {
 	return &telemetry.QueueGauges{
-		Descs:  []*prometheus.Desc{depthDesc, activeDesc, scheduledDesc},
-		Counts: telemetry.CountsOf(bound, Name),
+		Descs: []*prometheus.Desc{depthDesc, activeDesc, scheduledDesc},
+		Counts: func(ctx context.Context) ([]job.QueueCount, error) {
+			return e.Queues(ctx, Name)
+		},
 		Gauges: func(counts []job.QueueCount, set telemetry.SetGauge) {
 			var all job.QueueCount
 			for _, c := range counts {

@@ -30,7 +30,7 @@ func (f *ForgeRun) onTransitions(moves []engine.Moved) {
 		f.metrics.onTransition(m)
 		f.logTransition(m)
 		f.traceTransition(m)
-		if m.On == job.Canceled && f.bound.Load() != nil && f.pool != nil {
+		if m.On == job.Canceled && f.pool != nil {
 			f.pool.Cancel(m.Job.ID)
 		}
 	}

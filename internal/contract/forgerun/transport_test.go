@@ -359,6 +359,7 @@ func (timeout) Timeout() bool { return true }
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for name, invalidate := range map[string]func(*forgerun.Config){
+		"no engine":              func(c *forgerun.Config) { c.Engine = nil },
 		"no log":                 func(c *forgerun.Config) { c.Log = nil },
 		"no registry":            func(c *forgerun.Config) { c.Registry = nil },
 		"short pepper":           func(c *forgerun.Config) { c.Pepper = []byte("short") },

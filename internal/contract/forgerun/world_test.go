@@ -140,13 +140,15 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c forgerun.Conf
 	if c.Timer == nil {
 		c.Timer = w.timers.make
 	}
+	w.engine = testkit.NewEngine(t, s, clock)
+	c.Engine = w.engine
 	f, err := forgerun.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.forge = f
-	w.engine = testkit.NewEngine(t, s, clock, f.Contracts()...)
-	w.APIServer = testkit.StartServer(t, c.Log, document(t), problemFormat, f.Mount(w.engine),
+	testkit.Register(t, w.engine, f.Contracts()...)
+	w.APIServer = testkit.StartServer(t, c.Log, document(t), problemFormat, f.Mount(),
 		httpapi.Health())
 	return w
 }

@@ -81,6 +81,7 @@ func (b *builder) build(n *contract.Node) (*contract.Contract, error) {
 	settings.Workers = cmp.Or(settings.Workers, runtime.NumCPU())
 	m, err := New(Config{
 		Settings: settings,
+		Engine:   n.Engine,
 		Log:      n.Log,
 		API:      n.Registry("api"),
 		Worker:   n.Registry("worker"),
@@ -110,15 +111,16 @@ func (b *builder) build(n *contract.Node) (*contract.Contract, error) {
 func (m *Images) Offer() *contract.Contract {
 	workers := m.RemoteWorkers()
 	return &contract.Contract{
-		Name:    Name,
-		Listen:  m.Listen,
-		OpenAPI: OpenAPI,
-		Jobs:    m.Contracts(),
-		Mount:   m.Mount,
-		Run:     m.Run,
-		Outbox:  &contract.Outbox{Deliver: m.Deliver, Await: m.Await},
-		Checks:  m.Checks(),
-		Workers: &workers,
+		Name:      Name,
+		Listen:    m.Listen,
+		OpenAPI:   OpenAPI,
+		Jobs:      m.Contracts(),
+		Mount:     m.Mount,
+		Run:       m.Run,
+		Outbox:    &contract.Outbox{Deliver: m.Deliver, Await: m.Await},
+		Checks:    m.Checks(),
+		Workers:   &workers,
+		Operators: m.operators(),
 	}
 }
 

@@ -40,6 +40,7 @@ type Processor interface {
 type Config struct {
 	Settings
 
+	Engine  *engine.Engine // has Contracts registered
 	Log     *slog.Logger
 	API     prometheus.Registerer // for the metrics of requests, of the contract alone
 	Worker  prometheus.Registerer // for the metrics of attempts (G-IP-09)
@@ -65,8 +66,9 @@ type Config struct {
 // attempts use.
 func (c *Config) validate() error {
 	switch {
-	case c.Log == nil || c.API == nil || c.Worker == nil || c.Now == nil || c.Random == nil:
-		return errors.New("images: Log, API, Worker, Now and Random are needed")
+	case c.Engine == nil || c.Log == nil || c.API == nil || c.Worker == nil || c.Now == nil ||
+		c.Random == nil:
+		return errors.New("images: Engine, Log, API, Worker, Now and Random are needed")
 	case c.Node == "" || c.Objects == nil || c.Bucket == "" || c.Queue == nil:
 		return errors.New("images: Node, Objects, Bucket and Queue are needed")
 	case !c.NoLocalWorkers && (c.Processor == nil || c.WorkDir == "" || c.Workers < 1):
@@ -85,8 +87,8 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Images is the contract. New makes it before the engine, which takes its Contracts; Mount binds it
-// to the engine.
+// Images is the contract. New makes it complete; its requests and Run need the engine to have its
+// Contracts.
 type Images struct {
 	Config
 
@@ -95,9 +97,6 @@ type Images struct {
 	worker           *workerMetrics
 	proposals        chan message.Delivery // from the queue to the first idle worker
 	unclaimedWorkers atomic.Int64          // workers that have not claimed anything yet
-
-	engine *engine.Engine                // set by Mount
-	bound  atomic.Pointer[engine.Engine] // the same, for scrapes, which may come before Mount
 }
 
 // New validates the config and registers the metrics. It starts nothing; Run does.
@@ -114,7 +113,7 @@ func New(c Config) (*Images, error) {
 	if m.api, err = newAPIMetrics(c.API); err != nil {
 		return nil, err
 	}
-	m.worker, err = newWorkerMetrics(c.Worker, c.Bucket, m.bound.Load)
+	m.worker, err = newWorkerMetrics(c.Worker, c.Bucket, c.Engine)
 	return m, err
 }
 
@@ -151,11 +150,9 @@ func (m *Images) Contracts() []engine.Contract {
 	return []engine.Contract{m.Contract(), purges}
 }
 
-// Mount binds the contract to an engine and returns the handler of its paths. It is called once. A
-// node whose objects are not those of the database refuses all requests.
-func (m *Images) Mount(e *engine.Engine) httpapi.PrefixHandler {
-	m.engine = e
-	m.bound.Store(e)
+// Mount returns the handler of the routes. It is called once. A node whose objects are not those of
+// the database refuses all requests.
+func (m *Images) Mount() httpapi.PrefixHandler {
 	router := httpapi.Router{
 		Name:             Name,
 		Prefixes:         []string{prefix},
@@ -205,7 +202,7 @@ func (m *Images) Run(ctx context.Context) { m.Shared.Run(ctx, m.runTasks) }
 func (m *Images) runTasks(ctx context.Context) {
 	tasks := []func(context.Context){m.runSweeps, m.runPurges}
 	if !m.NoLocalWorkers {
-		tasks = append(tasks, m.runReceiver, m.runAttempts)
+		tasks = append(tasks, m.runReceiver, m.runWorkers)
 	}
 	var all sync.WaitGroup
 	for _, run := range tasks {

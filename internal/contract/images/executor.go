@@ -32,18 +32,15 @@ import (
 // heartbeatsPerLock is how many heartbeats a worker sends in the time of a lease (G-IP-05).
 const heartbeatsPerLock = 3
 
-// runAttempts executes the jobs that messages propose, until ctx ends. When ctx has ended,
+// runWorkers executes the jobs that messages propose, until ctx ends. When ctx has ended,
 // attempts may continue for Grace.
-func (m *Images) runAttempts(ctx context.Context) {
-	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Name, Name: m.Node,
+func (m *Images) runWorkers(ctx context.Context) {
+	pool := worker.MustNew(worker.Config{Engine: m.Engine, Contract: Name, Name: m.Node,
 		Workers: m.Workers, HeartbeatInterval: m.LockTimeout / heartbeatsPerLock,
 		Claim: m.claim, Finish: m.finish, Handler: attempts{m}, Log: m.Log,
 		OnPanic: func(t *worker.Task, _ any) engine.Outcome {
 			return failureOutcome(t.Job, typeInternal, "the attempt panicked", true)
 		}})
-	if err != nil {
-		panic(err) // New has validated everything that worker.New checks
-	}
 	m.unclaimedWorkers.Store(int64(m.Workers))
 	pool.Run(ctx, m.Grace)
 }
@@ -53,7 +50,7 @@ func (m *Images) runAttempts(ctx context.Context) {
 func (m *Images) finish(ctx context.Context, run engine.Run, o engine.Outcome) (j *job.Job,
 	err error) {
 	err = m.worker.query(opUpdate, func() (err error) {
-		j, err = m.engine.Finish(ctx, run, o)
+		j, err = m.Engine.Finish(ctx, run, o)
 		return err
 	})
 	return j, err
@@ -213,7 +210,7 @@ func (m *Images) putFile(ctx context.Context, key, path, mime string) error {
 // submitted, whatever becomes of that job.
 func (m *Images) ensureNotDeleted(ctx context.Context, fileID string) error {
 	err := m.worker.query(opSelect, func() error {
-		_, err := m.engine.GetByAlias(ctx, deletionAlias(fileID))
+		_, err := m.Engine.GetByAlias(ctx, deletionAlias(fileID))
 		return err
 	})
 	if job.IsKind(err, job.NotFound) {

@@ -41,7 +41,7 @@ func (m *Images) Handle(ctx context.Context, j *job.Job) engine.Outcome {
 
 // Attempt is Handle, and ends it.
 func (m *Images) Attempt(ctx context.Context, j *job.Job) (*job.Job, error) {
-	return m.engine.Finish(ctx, engine.Run{ID: j.ID, Run: j.Run}, m.Handle(ctx, j))
+	return m.Engine.Finish(ctx, engine.Run{ID: j.ID, Run: j.Run}, m.Handle(ctx, j))
 }
 
 // Propose hands a message to the workers.

@@ -59,7 +59,7 @@ func (m *Images) loadFile(ctx context.Context, fileID string) (*file, error) {
 	var f *file
 	filter := fileJobsFilter(fileID)
 	for {
-		jobs, err := m.engine.List(ctx, filter)
+		jobs, err := m.Engine.List(ctx, filter)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +147,19 @@ func (m *Images) pathFile(c *httpapi.Call) (f *file, err error) {
 	if !ok {
 		return nil, errNoFile
 	}
-	return m.findFile(c.Request.Context(), id)
+	return m.findFile(c.Context(), id)
+}
+
+// pathStoredFile is pathFile for a file that must not be deleted.
+func (m *Images) pathStoredFile(c *httpapi.Call) (*file, error) {
+	f, err := m.pathFile(c)
+	if err != nil {
+		return nil, err
+	}
+	if f.status == fileDeleted {
+		return nil, errDeleted
+	}
+	return f, nil
 }
 
 // findFile is loadFile for a file that must exist.
@@ -203,12 +215,9 @@ func (m *Images) getFile(c *httpapi.Call) error {
 // GET, HEAD /images/v1/files/{file_id}/content answers with the original as it was uploaded, also
 // while it is processed and if that has failed.
 func (m *Images) getContent(c *httpapi.Call) error {
-	f, err := m.pathFile(c)
+	f, err := m.pathStoredFile(c)
 	if err != nil {
 		return err
-	}
-	if f.status == fileDeleted {
-		return errDeleted
 	}
 	return m.serveObject(c, f, originalKey(f.id), f.mime(), f.id)
 }
@@ -216,12 +225,9 @@ func (m *Images) getContent(c *httpapi.Call) error {
 // GET, HEAD /images/v1/files/{file_id}/variants/{size} answers with one variant. A size that a job
 // will make and one that none makes have the same code and differ in the text.
 func (m *Images) getVariant(c *httpapi.Call) error {
-	f, err := m.pathFile(c)
+	f, err := m.pathStoredFile(c)
 	if err != nil {
 		return err
-	}
-	if f.status == fileDeleted {
-		return errDeleted
 	}
 	size, _ := httpapi.ParseDigits(c.PathValue("size"))
 	v := f.variant(size)
@@ -267,14 +273,14 @@ func (m *Images) serveObject(c *httpapi.Call, f *file, key, mime, tag string) er
 		}
 	}
 	if job.IsKind(err, job.NotFound) {
-		return m.missingObjectError(c.Request.Context(), f.id, key)
+		return m.missingObjectError(c.Context(), f.id, key)
 	}
 	return err
 }
 
 // sendObject sends an object, or the range of it that is requested.
 func (m *Images) sendObject(c *httpapi.Call, key, mime string) error {
-	body, info, err := m.openObject(c.Request.Context(), key)
+	body, info, err := m.openObject(c.Context(), key)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (m *Images) deleteFile(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	j, err := m.delete(c.Request.Context(), f)
+	j, err := m.delete(c.Context(), f)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (m *Images) createJob(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	ctx := c.Request.Context()
+	ctx := c.Context()
 	f, err := m.findFile(ctx, q.fileID)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (m *Images) findJob(ctx context.Context, name string) (j *job.Job, err erro
 		return nil, errNoJob
 	}
 	err = m.api.query(opSelect, func() (err error) {
-		j, err = m.engine.Get(ctx, idOf(key))
+		j, err = m.Engine.Get(ctx, idOf(key))
 		return err
 	})
 	if job.IsKind(err, job.NotFound) {
@@ -120,7 +120,7 @@ func (m *Images) findJob(ctx context.Context, name string) (j *job.Job, err erro
 
 // GET /images/v1/jobs/{job_id}
 func (m *Images) getJob(c *httpapi.Call) error {
-	j, err := m.findJob(c.Request.Context(), c.PathValue("job_id"))
+	j, err := m.findJob(c.Context(), c.PathValue("job_id"))
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (m *Images) isDeadLetter(j *job.Job) bool {
 // POST /images/v1/dead-letters/{job_id}/replay creates a new job with the type and sizes of a dead
 // letter, as failed is final (IP-022). The dead letter stays in the list.
 func (m *Images) replay(c *httpapi.Call) error {
-	ctx := c.Request.Context()
+	ctx := c.Context()
 	j, err := m.findJob(ctx, c.PathValue("job_id"))
 	if err != nil {
 		return err
@@ -182,20 +182,23 @@ func (m *Images) replay(c *httpapi.Call) error {
 		return &httpapi.CodedError{Code: codeNotReplayable,
 			Detail: "the job is " + statusOf(j.State) + ", not a dead letter"}
 	}
-	f, err := m.findFile(ctx, j.Owner)
-	if err != nil {
-		return err
-	}
-	var replayed *job.Job
-	if j.Queue == deleteFile {
-		replayed, err = m.delete(ctx, f)
-	} else {
-		replayed, err = m.reprocess(ctx, f, uploadOf(j).Sizes)
-	}
+	replayed, err := m.rerun(ctx, j)
 	if err != nil {
 		return err
 	}
 	return sendJob(c, http.StatusAccepted, replayed)
+}
+
+// rerun creates a new job with the type and sizes of another one.
+func (m *Images) rerun(ctx context.Context, j *job.Job) (*job.Job, error) {
+	f, err := m.findFile(ctx, j.Owner)
+	if err != nil {
+		return nil, err
+	}
+	if j.Queue == deleteFile {
+		return m.delete(ctx, f)
+	}
+	return m.reprocess(ctx, f, uploadOf(j).Sizes)
 }
 
 // POST /images/v1/messages proposes a job once more. That is harmless for a job in any state: a
@@ -205,7 +208,7 @@ func (m *Images) resendMessages(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	ctx := c.Request.Context()
+	ctx := c.Context()
 	j, err := m.findJob(ctx, name)
 	if err != nil {
 		return err
@@ -245,7 +248,7 @@ func readPage(c *httpapi.Call) (page, error) {
 func (m *Images) sendPage(c *httpapi.Call, p page, write func(*strictjson.Object, *job.Job)) error {
 	var jobs []*job.Job
 	err := m.api.query(opSelect, func() (err error) {
-		jobs, err = m.engine.SearchStates(c.Request.Context(), p.search, p.states, p.filter)
+		jobs, err = m.Engine.SearchStates(c.Context(), p.search, p.states, p.filter)
 		return err
 	})
 	if err != nil {

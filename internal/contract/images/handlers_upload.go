@@ -194,7 +194,7 @@ func (in *uploadRequest) findEarlier() (j *job.Job, err error) {
 		return nil, nil
 	}
 	err = in.api.query(opSelect, func() (err error) {
-		j, err = in.engine.FindSubmitted(in.call.Request.Context(), in.once())
+		j, err = in.Engine.FindSubmitted(in.call.Context(), in.once())
 		return err
 	})
 	return j, err
@@ -215,9 +215,10 @@ const (
 	maxFormField = 4 << 10 // bytes of a field
 )
 
-// readForm reads the parts file and sizes, in any order, and ignores others. The file is stored
-// while it is read, so a part that is wrong after it makes the upload fail with the original
-// stored; discard removes it.
+// readForm reads the parts file and sizes, in any order, and refuses others, as the query is
+// refused that has another parameter: a misspelt part must not be ignored. The file is stored while
+// it is read, so a part that is wrong after it makes the upload fail with the original stored;
+// discard removes it.
 func (in *uploadRequest) readForm(form *multipart.Reader) error {
 	for range maxFormParts {
 		part, err := form.NextRawPart()
@@ -239,7 +240,7 @@ func (in *uploadRequest) readForm(form *multipart.Reader) error {
 
 // readPart reads one part. Of a field the first maxFormField bytes count.
 func (in *uploadRequest) readPart(part *multipart.Part) error {
-	switch part.FormName() {
+	switch name := part.FormName(); name {
 	case "file":
 		if in.stored {
 			return invalid("the form has more than one part called file")
@@ -256,9 +257,10 @@ func (in *uploadRequest) readPart(part *multipart.Part) error {
 		}
 		in.Sizes, err = readSizes(string(text))
 		return err
+	default:
+		return invalid("the form's part %q is not known; a form has file and sizes",
+			name[:min(len(name), maxNameBytes)])
 	}
-	_, err := io.Copy(io.Discard, part)
-	return err
 }
 
 // formError makes an error of the kind Malformed, unless the error is a specific one already.
@@ -284,7 +286,7 @@ func (in *uploadRequest) storeOriginal(kind string, body io.Reader) error {
 	var info object.Info
 	var err error
 	_ = in.api.object(opPut, func() error {
-		info, err = in.Objects.Put(in.call.Request.Context(), "", originalKey(in.fileID), counted,
+		info, err = in.Objects.Put(in.call.Context(), "", originalKey(in.fileID), counted,
 			object.Attributes{ContentType: kind})
 		if counted.err != nil {
 			return nil // the upload failed, not the storage: the metric must not count it
@@ -351,7 +353,7 @@ func (in *uploadRequest) submit() (*job.Job, error) {
 	if err := in.checkTimeout(); err != nil { // the transaction that follows is short
 		return nil, err
 	}
-	ctx := in.call.Request.Context()
+	ctx := in.call.Context()
 	j, existed, err := in.store(ctx, in.once(),
 		in.submission(ctx, processFile, in.fileID, in.jobInput))
 	if existed {
@@ -371,7 +373,7 @@ func (in *uploadRequest) discard() {
 		return
 	}
 	in.stored = false
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.call.Request.Context()),
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.call.Context()),
 		undoTimeout)
 	defer cancel()
 	if err := in.removeOriginal(ctx); err != nil {
@@ -382,7 +384,7 @@ func (in *uploadRequest) discard() {
 
 // removeOriginal removes the original unless the file has a job.
 func (in *uploadRequest) removeOriginal(ctx context.Context) error {
-	jobs, err := in.engine.List(ctx, fileJobsFilter(in.fileID))
+	jobs, err := in.Engine.List(ctx, fileJobsFilter(in.fileID))
 	if err != nil || len(jobs) > 0 {
 		return err
 	}
@@ -416,7 +418,7 @@ const lockTimeoutSlack = time.Microsecond
 func (m *Images) store(ctx context.Context, once engine.Once, s engine.Submission) (j *job.Job,
 	existed bool, err error) {
 	err = m.api.query(opInsert, func() (err error) {
-		j, existed, err = m.engine.SubmitOnce(ctx, once, []engine.Submission{s})
+		j, existed, err = m.Engine.SubmitOnce(ctx, once, []engine.Submission{s})
 		return err
 	})
 	return j, existed, err

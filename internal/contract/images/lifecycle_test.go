@@ -438,6 +438,10 @@ func TestDeletion(t *testing.T) {
 			assertEqual(t, "reason", text(w.status(t, waiting.JobID, failed).LastErrorType),
 				"file_deleted")
 		})
+		t.Run("a deletion alarms nobody", func(t *testing.T) {
+			assertEqual(t, "lines", len(w.log.Lines(t,
+				map[string]any{"msg": "a job failed for good"})), 0)
+		})
 		w.status(t, deletion, completed)
 		assertEqual(t, "objects", len(w.stored(t)), 0)
 		w.Do(t, "POST", deadLettersPath+"/"+waiting.JobID+"/replay", "").WantError(t, 410,

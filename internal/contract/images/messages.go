@@ -165,7 +165,7 @@ func (m *Images) onFileChanged(ctx context.Context, fileID, jobID string, delete
 // was claimed meanwhile finds the deletion itself. Conflict and NotFound mean that there is
 // nothing left to cancel.
 func (m *Images) cancelWaiting(ctx context.Context, fileID string) error {
-	jobs, err := m.engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true,
+	jobs, err := m.Engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true,
 		States: statesByStatus[retryable]})
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (m *Images) cancelWaiting(ctx context.Context, fileID string) error {
 			continue
 		}
 		err := m.worker.query(opUpdate, func() error {
-			_, err := m.engine.Change(ctx, j.ID, job.Canceled, func(j *job.Job, _ time.Time) error {
+			_, err := m.Engine.Change(ctx, j.ID, job.Canceled, func(j *job.Job, _ time.Time) error {
 				f := failure{Error: textDeleted, Type: typeDeleted, Failures: j.FailedAttempts}
 				j.Failure = f.encode()
 				return nil
@@ -238,7 +238,7 @@ func (m *Images) claimOldest(ctx context.Context, req engine.ClaimRequest) (jobs
 	err error) {
 	req.Wait = 0
 	err = m.worker.query(opClaim, func() (err error) {
-		jobs, err = m.engine.Claim(context.WithoutCancel(ctx), req)
+		jobs, err = m.Engine.Claim(context.WithoutCancel(ctx), req)
 		return err
 	})
 	return jobs, err
@@ -259,7 +259,7 @@ func (m *Images) claimProposed(ctx context.Context, d message.Delivery, worker s
 	// A node that stops must still see the result of its claim.
 	claiming := context.WithoutCancel(ctx)
 	err = m.worker.query(opClaim, func() (err error) {
-		j, err = m.engine.ClaimJob(claiming, id, worker)
+		j, err = m.Engine.ClaimJob(claiming, id, worker)
 		return err
 	})
 	switch {

@@ -215,6 +215,39 @@ func TestSweep(t *testing.T) {
 	})
 }
 
+// TestUncheckedOriginal checks that the sweep checks an original again that it could not check,
+// removes it then, and goes on behind it.
+func TestUncheckedOriginal(t *testing.T) {
+	t.Parallel()
+	p := testkit.InMemory(t)
+	u := &failingStore{Store: p.Store}
+	p.Store = u
+	w := newWorldAt(t, p, config())
+	id := w.put(t, pngOf(t, 2, 2)).FileID
+	kept := len(w.stored(t))
+	for _, end := range []string{"eeee", "ffff"} {
+		if _, err := w.objects.Put(context.Background(), "",
+			"images/"+id[:len(id)-4]+end+"/original", http1(), objectOfPNG); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep := w.images.Sweeper()
+	w.clock.Advance(time.Hour + time.Minute)
+	u.blind.Store(true)
+	for range 2 {
+		if err := sweep(context.Background()); err == nil {
+			t.Error("a sweep succeeds that checks nothing")
+		}
+		assertEqual(t, "objects in an outage", len(w.stored(t)), kept+2)
+		w.clock.Advance(time.Minute)
+	}
+	u.blind.Store(false)
+	if err := sweep(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	assertEqual(t, "objects after it", len(w.stored(t)), kept)
+}
+
 // One message twenty times, in parallel, to four workers on two nodes: one attempt.
 func TestDuplicates(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, place testkit.Database) {

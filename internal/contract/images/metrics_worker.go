@@ -1,6 +1,7 @@
 package images
 
 import (
+	"context"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,10 +41,9 @@ type workerMetrics struct {
 	cdn       watch
 }
 
-// newWorkerMetrics registers the metrics. e returns the engine, or nil before Mount, when there
-// are no jobs to count.
+// newWorkerMetrics registers the metrics.
 func newWorkerMetrics(r prometheus.Registerer, bucket string,
-	e func() *engine.Engine) (*workerMetrics, error) {
+	e *engine.Engine) (*workerMetrics, error) {
 	all := telemetry.NewMetrics(r)
 	runs := []float64{0.1, 0.3, 0.5, 0.7, 1, 3, 5, 7, 10}
 	calls := []float64{0.1, 0.3, 0.5, 1, 3, 5, 7, 10}
@@ -167,10 +167,12 @@ var (
 )
 
 // queueGauges collects how many jobs of each type there are that have not finished.
-func queueGauges(bound func() *engine.Engine) prometheus.Collector {
+func queueGauges(e *engine.Engine) prometheus.Collector {
 	return &telemetry.QueueGauges{
-		Descs:  []*prometheus.Desc{depthDesc, activeDesc},
-		Counts: telemetry.CountsOf(bound, Name),
+		Descs: []*prometheus.Desc{depthDesc, activeDesc},
+		Counts: func(ctx context.Context) ([]job.QueueCount, error) {
+			return e.Queues(ctx, Name)
+		},
 		Gauges: func(counts []job.QueueCount, set telemetry.SetGauge) {
 			all := map[string]job.QueueCount{}
 			for _, c := range counts {

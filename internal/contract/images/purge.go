@@ -42,7 +42,7 @@ func (m *Images) submitPurge(ctx context.Context, f *file, jobID string) error {
 	}
 	text, _ := json.Marshal(keys)
 	return m.worker.query(opInsert, func() error {
-		_, err := m.engine.Submit(ctx, engine.Ignore,
+		_, err := m.Engine.Submit(ctx, engine.Ignore,
 			[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: Purges, Key: jobID},
 				Queue: purgeQueue, Owner: f.id, Lease: purgeLease, MaxAttempts: maxPurgeTries,
 				Retry: purgeRetry, Payload: text}}})
@@ -56,12 +56,9 @@ func (m *Images) runPurges(ctx context.Context) {
 	if m.CDN == nil {
 		return
 	}
-	pool, err := worker.New(worker.Config{Engine: m.engine, Contract: Purges,
+	pool := worker.MustNew(worker.Config{Engine: m.Engine, Contract: Purges,
 		Name: m.Node + "/purge", Workers: purgeWorkers,
 		HeartbeatInterval: purgeLease / heartbeatsPerLock, Handler: purges{m}, Log: m.Log})
-	if err != nil {
-		panic(err) // nothing in this config depends on settings
-	}
 	pool.Run(ctx, m.Grace)
 }
 

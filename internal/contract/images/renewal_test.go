@@ -66,17 +66,18 @@ func newTimed(t *testing.T, takes time.Duration) *timed {
 	}
 	t.Cleanup(func() { c.Objects.Close() })
 	x := &timed{}
-	if x.images, err = images.New(c); err != nil {
-		t.Fatal(err)
-	}
 	began := time.Now()
-	x.engine, err = engine.New(engine.Config{Store: jobs, Contracts: x.images.Contracts(),
-		Node: "n", Random: testkit.RandomBytes,
+	x.engine, err = engine.New(engine.Config{Store: jobs, Node: "n", Random: testkit.RandomBytes,
 		Monotonic: func() time.Duration { return time.Since(began) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(x.engine.Close)
+	c.Engine = x.engine
+	if x.images, err = images.New(c); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Register(t, x.engine, x.images.Contracts()...)
 	return x
 }
 
@@ -86,7 +87,7 @@ func (x *timed) upload(t *testing.T) receipt {
 	req := httptest.NewRequest("POST", filesPath, bytes.NewReader(pngOf(t, 20, 20)))
 	req.Header.Set("Content-Type", "image/png")
 	answer := httptest.NewRecorder()
-	x.images.Mount(x.engine).Handler.ServeHTTP(answer, req)
+	x.images.Mount().Handler.ServeHTTP(answer, req)
 	return testkit.DecodeReply[receipt](t,
 		testkit.Reply{Status: answer.Code, Body: answer.Body.String()}.WantStatus(t, 202))
 }

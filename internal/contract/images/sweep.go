@@ -20,12 +20,10 @@ import (
 // is proposed twice is claimed once.
 const (
 	sweepInterval = 30 * time.Second
+	sweepTerm     = sweepInterval * 9 / 10 // any node may be elected for the next sweep
 	sweepMinAge   = time.Minute
 	sweepPageSize = 500 // jobs of each state in one sweep; the next continues after them
 )
-
-// sweepElection names the election of the node that sweeps.
-const sweepElection = "images.sweep"
 
 // runSweeps sweeps every sweepInterval until ctx ends.
 func (m *Images) runSweeps(ctx context.Context) {
@@ -46,7 +44,7 @@ func (m *Images) runSweeps(ctx context.Context) {
 type sweeper struct {
 	*Images
 	positions map[job.State]*job.Job // the last job of the previous sweep, by state
-	lastKey   string                 // of the last object that was checked
+	lastKey   string                 // up to which the objects have been checked
 	endKey    string                 // of the end of the window of objects that is being checked
 }
 
@@ -58,11 +56,9 @@ func newSweeper(m *Images) *sweeper {
 // term of the election is a little shorter than the interval, so that it has ended when the next
 // round begins, on any node. An error of one part does not keep the other from running.
 func (s *sweeper) sweep(ctx context.Context) error {
-	elected, err := s.engine.Elect(ctx, sweepElection, sweepInterval*9/10)
-	if err != nil || !elected {
-		return err
-	}
-	return errors.Join(s.resendLost(ctx), s.removeOrphans(ctx))
+	return s.Engine.AsLeader(ctx, "images.sweep", sweepTerm, func(ctx context.Context) error {
+		return errors.Join(s.resendLost(ctx), s.removeOrphans(ctx))
+	})
 }
 
 // resendLost sends the messages of jobs again that have been ready for sweepMinAge. A job whose
@@ -86,7 +82,7 @@ func (s *sweeper) nextWaiting(ctx context.Context, state job.State) ([]*job.Job,
 	if last := s.positions[state]; last != nil {
 		search.AfterTime, search.AfterKey = last.CreatedAt, last.ID.Key
 	}
-	found, err := s.engine.Search(ctx, search)
+	found, err := s.Engine.Search(ctx, search)
 	if err != nil {
 		return nil, err
 	}
@@ -110,11 +106,12 @@ const (
 )
 
 // removeOrphans removes the originals of uploads that were never acknowledged. Ids are ordered by
-// time, so the keys of a window of time are a range of the list.
+// time, so the keys of a window of time are a range of the list. An original that cannot be checked
+// ends the sweep, and the next sweep begins with it again, until it is older than orphanMaxAge.
 func (s *sweeper) removeOrphans(ctx context.Context) error {
 	now := s.Now()
-	if s.endKey == "" || s.lastKey >= s.endKey { // the window is finished; the next follows it
-		s.lastKey = max(s.endKey, keyPrefix+uuids.LowerBound(now.Add(-orphanMaxAge)))
+	s.lastKey = max(s.lastKey, keyPrefix+uuids.LowerBound(now.Add(-orphanMaxAge)))
+	if s.lastKey >= s.endKey { // the window is finished; the next follows it
 		s.endKey = keyPrefix + uuids.LowerBound(now.Add(-orphanMinAge))
 	}
 	found, err := s.Objects.List(ctx, "", keyPrefix, s.lastKey, orphanPageSize)
@@ -122,16 +119,17 @@ func (s *sweeper) removeOrphans(ctx context.Context) error {
 		return err
 	}
 	for _, key := range found {
-		if s.lastKey = key; key >= s.endKey {
-			break
+		if key >= s.endKey {
+			s.lastKey = s.endKey
+			return nil
 		}
 		fileID, name, _ := strings.Cut(strings.TrimPrefix(key, keyPrefix), "/")
-		if name != "original" {
-			continue
+		if name == "original" {
+			if err := s.removeIfOrphan(ctx, fileID); err != nil {
+				return err
+			}
 		}
-		if err := s.removeIfOrphan(ctx, fileID); err != nil {
-			return err
-		}
+		s.lastKey = key
 	}
 	if len(found) < orphanPageSize {
 		s.lastKey = s.endKey
@@ -140,7 +138,7 @@ func (s *sweeper) removeOrphans(ctx context.Context) error {
 }
 
 func (s *sweeper) removeIfOrphan(ctx context.Context, fileID string) error {
-	jobs, err := s.engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true,
+	jobs, err := s.Engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true,
 		Limit: 1})
 	if err != nil || len(jobs) > 0 {
 		return err

@@ -58,8 +58,9 @@ func (m *Images) traceTransition(c *engine.Moved) {
 }
 
 // logAttempt logs an attempt with its duration and error, the retries of the job and its status
-// (IP-058 to IP-061). Only an attempt that fails the job for good is logged above the level debug;
-// its line has the error as the other contracts have it, so its reason is the type alone.
+// (IP-058 to IP-061). Only an attempt that fails the job for good is logged above the level debug,
+// unless its picture was deleted; its line has the error as the other contracts have it, so its
+// reason is the type alone.
 func (m *Images) logAttempt(c *engine.Moved) {
 	reason := c.Reason
 	if c.On != job.Succeeded {
@@ -69,7 +70,8 @@ func (m *Images) logAttempt(c *engine.Moved) {
 		slog.Int64(durationAttr, c.At.Sub(c.Job.StartedAt).Milliseconds()),
 		slog.Int(retriesAttr, c.Job.Attempts-1),
 		slog.String(telemetry.CurrentState, statusOf(c.To))}
-	if statusOf(c.To) == string(failed) {
+	wasDeleted := errorType(c) == typeDeleted // at a user's wish, which is no alarm
+	if (statusOf(c.To) == string(failed)) && !wasDeleted {
 		telemetry.LogFinalFailure(m.Log, c.Job.ID.Key, c.Job.Queue, c.Job.Attempts, reason,
 			append(attrs, slog.String(reasonAttr, errorType(c)))...)
 		return

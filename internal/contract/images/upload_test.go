@@ -67,7 +67,6 @@ func TestUpload(t *testing.T) {
 		t.Run("a form", func(t *testing.T) {
 			f := testkit.DecodeReply[receipt](t,
 				w.form(t, formPart{"file", "a b.png", "", string(pngOf(t, 9, 9))},
-					formPart{"note", "", "", "n"},
 					formPart{"sizes", "", "", "8, 4,8"}).WantStatus(t, 202))
 			assertEqual(t, "type", w.file(t, f.FileID, "processing").MIME, "image/png")
 			assertEqual(t, "sizes", string(w.state(t, f.JobID).Definition),
@@ -285,13 +284,19 @@ func TestRefusedUploads(t *testing.T) {
 		w.Send(t, req).WantError(t, 413, "UPLOAD_TOO_LARGE")
 	})
 	t.Run("broken forms", func(t *testing.T) {
-		w.form(t, formPart{"other", "", "", "x"}).WantError(t, 400, "VALIDATION_FAILED", "file")
+		for _, name := range []string{"size", "other", "Sizes", "", strings.Repeat("x", 300)} {
+			w.form(t, formPart{"file", "x.png", "", "1"},
+				formPart{name, "", "", "8"}).WantError(t, 400, "VALIDATION_FAILED",
+				name[:min(len(name), 255)], "file and sizes")
+		}
+		w.form(t, formPart{"sizes", "", "", "8"}).WantError(t, 400, "VALIDATION_FAILED", "file")
 		w.form(t, formPart{"file", "x.png", "", "1"},
 			formPart{"file", "x.png", "", "1"}).WantError(t, 400, "VALIDATION_FAILED",
 			"more than one")
 		w.form(t, formPart{"file", "x.png", "", "1"}, formPart{"sizes", "", "", "no"}).WantError(t,
 			400, "VALIDATION_FAILED", "sizes")
-		w.form(t, make([]formPart, 17)...).WantError(t, 400, "VALIDATION_FAILED", "parts")
+		w.form(t, slices.Repeat([]formPart{{"sizes", "", "", "8"}}, 17)...).WantError(t, 400,
+			"VALIDATION_FAILED", "parts")
 		for _, body := range []string{"", "--b",
 			"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"x.png\"\r\n\r\nhalf"} {
 			w.Do(t, "POST", filesPath, body, "Content-Type",

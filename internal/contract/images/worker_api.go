@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/uuids"
-	workerapi "github.com/millrace/millrace/internal/worker/api"
+	"github.com/millrace/millrace/internal/workerapi"
 )
 
 // RemoteWorkers is the contract of the worker API: remote workers execute jobs if this node has no
@@ -91,14 +91,15 @@ func (m *Images) verifyResult(ctx context.Context, j *job.Job, result []byte) (m
 	if !slices.Contains(slices.Collect(supportedTypes()), made.MIME) {
 		return made, invalid("unsupported mime_type %q", made.MIME)
 	}
-	if len(made.Variants) != len(u.Sizes) {
-		return made, invalid("the result must have %d variants, one of each size", len(u.Sizes))
+	sizes := slices.Sorted(slices.Values(u.Sizes)) // those of the settings come in any order
+	if len(made.Variants) != len(sizes) {
+		return made, invalid("the result must have %d variants, one of each size", len(sizes))
 	}
 	slices.SortFunc(made.Variants, func(a, b variant) int { return a.Size - b.Size })
 	for i := range made.Variants {
 		v := &made.Variants[i]
-		if v.Size != u.Sizes[i] {
-			return made, invalid("the result must have a variant of size %d", u.Sizes[i])
+		if v.Size != sizes[i] {
+			return made, invalid("the result must have a variant of size %d", sizes[i])
 		}
 		if longer := max(made.Width, made.Height); v.Width > longer || v.Height > longer {
 			return made, invalid("the variant of size %d cannot be larger than the original",

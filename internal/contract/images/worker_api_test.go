@@ -246,6 +246,25 @@ func TestOutside(t *testing.T) {
 	})
 }
 
+// TestUnsortedSizes checks that a remote worker completes jobs whose sizes come from settings in an
+// order of their own, also in the order of the sizes.
+func TestUnsortedSizes(t *testing.T) {
+	t.Parallel()
+	c := config()
+	c.NoLocalWorkers, c.Sizes = true, []int{64, 16, 32}
+	w := inMemory(t, c)
+	site := w.postRun(t, "")
+	r := w.put(t, pngOf(t, 90, 90))
+	job := testkit.DecodeReply[claimed](t, site.Post(t, "jobs/"+r.JobID+"/claim",
+		`{"contract":"images"}`).WantStatus(t, 200))
+	result := w.render(t, &job)
+	site.Post(t, "runs/"+job.RunID+"/complete",
+		`{"result":`+strings.ReplaceAll(result, `"size":16`, `"size":17`)+`}`).WantStatus(t, 400)
+	site.Post(t, "runs/"+job.RunID+"/complete", `{"result":`+result+`}`).WantStatus(t, 200)
+	w.status(t, r.JobID, completed)
+	assertEqual(t, "variants", len(w.file(t, r.FileID, "ready").Variants), 3)
+}
+
 // onEveryStoreOff is onEveryStore for a node that leaves the jobs to others.
 func onEveryStoreOff(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()

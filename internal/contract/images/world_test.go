@@ -15,7 +15,6 @@ import (
 	"net/textproto"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -146,13 +145,15 @@ func (w *world) open(t testing.TB, c images.Config) {
 	if c.Processor == nil {
 		c.Processor = processor()
 	}
+	w.engine = testkit.NewEngine(t, w.store, w.clock)
+	c.Engine = w.engine
 	var err error
 	if w.images, err = images.New(c); err != nil {
 		t.Fatal(err)
 	}
-	w.engine = testkit.NewEngine(t, w.store, w.clock, w.images.Contracts()...)
+	testkit.Register(t, w.engine, w.images.Contracts()...)
 	w.APIServer = testkit.StartServer(t, c.Log, document(t),
-		testkit.ProblemReader("urn:millrace:images:"), w.images.Mount(w.engine),
+		testkit.ProblemReader("urn:millrace:images:"), w.images.Mount(),
 		httpapi.Health(w.images.Checks()...))
 }
 
@@ -265,13 +266,7 @@ func (w *world) form(t testing.TB, parts ...formPart) testkit.Reply {
 		io.WriteString(to, p.body)
 	}
 	f.Close()
-	header := []string{"Content-Type", f.FormDataContentType()}
-	if slices.ContainsFunc(parts, func(p formPart) bool {
-		return p.name != "file" && p.name != "sizes"
-	}) {
-		header = append(header, testkit.HeaderUndocumented, "1") // it is passed over
-	}
-	return w.Do(t, "POST", filesPath, b.String(), header...)
+	return w.Do(t, "POST", filesPath, b.String(), "Content-Type", f.FormDataContentType())
 }
 
 // put uploads a picture that must be accepted.
@@ -490,5 +485,6 @@ func TestUnknownQuery(t *testing.T) {
 	document(t).WantUnknownQueriesRefused(t, "VALIDATION_FAILED",
 		func(method, path string) testkit.Reply {
 			return w.Do(t, method, path, "")
-		})
+		}, "GET /images/v1/jobs", "GET /images/v1/dead-letters")
+	w.Do(t, "GET", jobsPath+"?status=queued&type=process_file&limit=1", "").WantStatus(t, 200)
 }

@@ -32,16 +32,17 @@ func benchServer(b *testing.B) (url string, client *http.Client) {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	c := config()
 	c.Log, c.Registry, c.MaxNumJobs = log, prometheus.NewRegistry(), 1000
+	c.Engine = testkit.NewEngine(b, s, testkit.NewClock())
 	r, err := relay.New(c)
 	if err != nil {
 		b.Fatal(err)
 	}
-	e := testkit.NewEngine(b, s, testkit.NewClock(), r.Contract())
+	testkit.Register(b, c.Engine, r.Contract())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := httpapi.NewServer(httpapi.NewMux(r.Mount(e)), log)
+	server := httpapi.NewServer(httpapi.NewMux(r.Mount()), log)
 	go func() { _ = server.Serve(l) }()
 	b.Cleanup(func() { server.Close() })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}

@@ -6,14 +6,15 @@ import (
 )
 
 // Define declares Relay with settings that are still to be read. Relay uses nothing of the node but
-// the store: its jobs are executed by its own clients over HTTP, so it has no background work and
-// no part in the worker API.
+// the store: its jobs are executed by its own clients over HTTP, so it has no part in the worker
+// API.
 func Define() *contract.Definition {
 	s := new(Settings)
 	return &contract.Definition{Settings: s.Group(),
 		Build: func(n *contract.Node) (*contract.Contract, error) {
 			r, err := New(Config{
 				Settings: *s,
+				Engine:   n.Engine,
 				Log:      n.Log,
 				Registry: n.Registry(""),
 				Tracing:  n.Tracing,
@@ -25,14 +26,16 @@ func Define() *contract.Definition {
 		}}
 }
 
-// Offer is what Relay offers the process. It has no Run and no Workers: its jobs are executed by
-// callers of its own routes alone, and their leases are expired by the maintenance of the engine.
+// Offer is what Relay offers the process. It has no Workers: its jobs are executed by callers of
+// its own routes alone, and their leases are expired by the maintenance of the engine.
 func (r *Relay) Offer() *contract.Contract {
 	return &contract.Contract{
-		Name:    Name,
-		Listen:  r.Listen,
-		OpenAPI: OpenAPI,
-		Jobs:    []engine.Contract{r.Contract()},
-		Mount:   r.Mount,
+		Name:      Name,
+		Listen:    r.Listen,
+		OpenAPI:   OpenAPI,
+		Jobs:      []engine.Contract{r.Contract()},
+		Mount:     r.Mount,
+		Run:       r.Run,
+		Operators: r.operators(),
 	}
 }

@@ -1,16 +1,22 @@
 package relay
 
 import (
+	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -24,6 +30,7 @@ var OpenAPI []byte
 type Config struct {
 	Settings
 
+	Engine   *engine.Engine // has Contract registered
 	Log      *slog.Logger
 	Registry prometheus.Registerer // the contract's own
 	Tracing  *telemetry.Tracing    // nil makes no spans
@@ -33,8 +40,8 @@ type Config struct {
 // read; this is for those who build a Config in Go.
 func (c *Config) validate() error {
 	switch {
-	case c.Log == nil || c.Registry == nil:
-		return errors.New("relay: Log and Registry are needed")
+	case c.Engine == nil || c.Log == nil || c.Registry == nil:
+		return errors.New("relay: Engine, Log and Registry are needed")
 	case c.MaxNumJobs < 1:
 		return errors.New("relay: MaxNumJobs must be 1 or more")
 	case c.BodyLimit < 1:
@@ -43,17 +50,20 @@ func (c *Config) validate() error {
 		c.RetryableStatus != http.StatusServiceUnavailable:
 		return errors.New("relay: RetryableStatus must be 429 or 503")
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Queues)) {
+		if !c.Queues[name].Rate.IsValid() {
+			return fmt.Errorf("relay: Rate of queue %s is out of range", name)
+		}
+	}
 	return nil
 }
 
-// Relay is the contract. New comes first, then the engine is built with Contract, then Mount binds
-// the two.
+// Relay is the contract. New makes it complete; its requests need the engine to have its Contract.
 type Relay struct {
 	Config
 
 	errors  httpapi.ErrorTable
 	metrics *metrics
-	engine  *engine.Engine // set by Mount
 }
 
 // New checks the config and registers the metrics. It starts nothing. It fails with a config that
@@ -69,6 +79,23 @@ func New(c Config) (*Relay, error) {
 	return &Relay{Config: c, errors: errorTable(c.RetryableStatus), metrics: m}, nil
 }
 
+// limitRetryInterval is the pause between two tries to store rates during an outage of the store.
+const limitRetryInterval = time.Second
+
+// Run stores the configured rates of queues and removes those that are no longer configured. It
+// returns when the store has accepted them, or when ctx ends. They hold over all nodes: the node
+// that started last decides.
+func (r *Relay) Run(ctx context.Context) {
+	limits := map[string]job.QueueLimits{}
+	for name, q := range r.Queues {
+		limits[name] = job.QueueLimits{Rate: q.Rate}
+	}
+	loop := outage.Loop{Log: r.Log, Name: "rates of queues"}
+	loop.Until(ctx, limitRetryInterval, func(ctx context.Context) error {
+		return r.Engine.LimitQueues(ctx, Name, limits)
+	})
+}
+
 // Contract describes Relay to the engine: no history, no messages, no limits, and dead letters
 // that are kept for ever. Without tracing only timeouts are reported, since all other transitions
 // are requests, whose handlers count them. The engine copies the job for each reported transition.
@@ -80,10 +107,9 @@ func (r *Relay) Contract() engine.Contract {
 	return engine.Contract{Name: Name, Machine: machine, Moved: r.onTransitions, MovedOn: causes}
 }
 
-// Mount binds Relay to its engine and returns the handler of its routes. It is called once.
-// Without version 1 its prefix stays free, and its paths belong to ForgeRun (G-RL-29).
-func (r *Relay) Mount(e *engine.Engine) httpapi.PrefixHandler {
-	r.engine = e
+// Mount returns the handler of the routes. It is called once. Without version 1 its prefix stays
+// free, and its paths belong to ForgeRun (G-RL-29).
+func (r *Relay) Mount() httpapi.PrefixHandler {
 	router := httpapi.Router{
 		Name:       Name,
 		Prefixes:   []string{"/v2/queues/"},

@@ -16,7 +16,7 @@ func document(t testing.TB) *testkit.Document {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	document(t).WantRoutes(t, relay.Routes(), 15)
+	document(t).WantRoutes(t, relay.Routes(), 17)
 }
 
 // TestUnknownQuery: what changes something refuses query parameters that it does not

@@ -26,6 +26,12 @@ var ErrorTable = errorTable
 // DecodeJobs is decodeJobs of version 2.
 func DecodeJobs(body []byte) ([]engine.Submission, error) { return decodeJobs(body, v2) }
 
+// DecodeRuns is decodeRuns, and returns the number of runs.
+func DecodeRuns(body []byte) (int, error) {
+	entries, err := decodeRuns(body)
+	return len(entries), err
+}
+
 // AppendJob is appendJob.
 func AppendJob(b []byte, j *job.Job) []byte { return appendJob(b, j) }
 

@@ -56,6 +56,7 @@ func faultyWorld(t *testing.T, c relay.Config) (*world, *faultyStore) {
 func TestStorageFailures(t *testing.T) {
 	t.Parallel()
 	run := jobPath("q", "1") + "/run-id/12345678-1234-8123-8123-123456789abc"
+	runs := `[{"queue":"q","id":"1","run_id":"12345678-1234-8123-8123-123456789abc"}]`
 	routes := []struct{ ids, method, path, body string }{
 		{"RL-029 RL-030 enqueue", "POST", "/v2/queues/jobs", "[" + jobBody("q", "1") + "]"},
 		{"RL-029 RL-030 enqueue_replace", "POST", "/v2/queues/jobs?mode=replace",
@@ -65,6 +66,8 @@ func TestStorageFailures(t *testing.T) {
 		{"RL-069 requeue", "PUT", run, "[" + jobBody("q", "1") + "]"},
 		{"RL-074 delete", "DELETE", jobPath("q", "1"), ""},
 		{"RL-079 complete", "DELETE", run, ""},
+		{"G-RL-32_completions", "POST", completions, runs},
+		{"G-RL-32_heartbeats", "POST", heartbeats, runs},
 		{"RL-081 exists", "HEAD", jobPath("q", "1"), ""},
 		{"RL-084 get", "GET", jobPath("q", "1"), ""},
 		{"G-RL-22_enqueue", "POST", "/v1/queues/jobs", "[" + jobBody("q", "1") + "]"},
@@ -178,6 +181,8 @@ func TestToken(t *testing.T) {
 		assertEqual(t, "challenge", r.Header.Get("WWW-Authenticate"), `Bearer realm="millrace"`)
 	}
 	w.Do(t, "GET", "/v2/queues/nothing/here/at/all", "").WantStatus(t, 401)
+	w.Do(t, "POST", completions, "[]").WantStatus(t, 401)
+	w.Do(t, "POST", heartbeats, "[]").WantStatus(t, 401)
 	w.Do(t, "GET", "/v2/queues/q/jobs", "", "Authorization", "Bearer correct horse").WantStatus(t,
 		204)
 	w.Do(t, "GET", "/v1/queues/q/jobs", "", "Authorization", "bearer correct horse").WantStatus(t,
@@ -192,6 +197,7 @@ func TestToken(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for name, invalidate := range map[string]func(*relay.Config){
+		"no engine":        func(c *relay.Config) { c.Engine = nil },
 		"no log":           func(c *relay.Config) { c.Log = nil },
 		"no registry":      func(c *relay.Config) { c.Registry = nil },
 		"num_jobs":         func(c *relay.Config) { c.MaxNumJobs = 0 },
@@ -199,7 +205,12 @@ func TestConfig(t *testing.T) {
 		"retryable status": func(c *relay.Config) { c.RetryableStatus = http.StatusTeapot },
 	} {
 		c := config()
+		c.Engine = testkit.MemoryEngine(t)
 		c.Log, c.Registry = slog.New(slog.DiscardHandler), newRegistry()
+		if _, err := relay.New(c); err != nil {
+			t.Fatal(err)
+		}
+		c.Registry = newRegistry()
 		invalidate(&c)
 		if _, err := relay.New(c); err == nil {
 			t.Errorf("%s: no error", name)

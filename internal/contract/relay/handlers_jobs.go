@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -18,15 +19,17 @@ import (
 // status 2xx survives a crash (RL-034). What a handler answers when the job does not exist, or the
 // run is not its current one:
 //
-//	route      engine     no such job or run
-//	enqueue    Submit     –
-//	next       Claim      204 after the wait, if there was one
-//	heartbeat  Heartbeat  404: the worker should stop (RL-054)
-//	requeue    Requeue    202, and nothing is stored (G-RL-02)
-//	complete   Finish     200 (G-RL-03)
-//	delete     Remove     200 (G-RL-03)
-//	exists     Exists     404 (RL-080)
-//	get        Get        404 (RL-082)
+//	route        engine        no such job or run
+//	enqueue      Submit        –
+//	next         Claim         204 after the wait, if there was one
+//	heartbeat    Heartbeat     404: the worker should stop (RL-054)
+//	heartbeats   HeartbeatAll  200 with known false in the entry (G-RL-32)
+//	requeue      Requeue       202, and nothing is stored (G-RL-02)
+//	complete     Finish        200 (G-RL-03)
+//	completions  FinishAll     200 with known false in the entry (G-RL-32)
+//	delete       Remove        200 (G-RL-03)
+//	exists       Exists        404 (RL-080)
+//	get          Get           404 (RL-082)
 
 // unescapeMember decodes a queue, id or run id in a path. A path with a value that cannot name a
 // job does not exist (G-RL-14, G-RL-27). A name has at most as many characters as bytes, so only a
@@ -106,7 +109,7 @@ func (r *Relay) enqueue(c *httpapi.Call) error {
 // submit stores a batch and answers 202 without a body, in either version of the API. Jobs that
 // mode ignore has left as they were are not counted.
 func (r *Relay) submit(c *httpapi.Call, mode engine.Mode, batch []engine.Submission) error {
-	receipt, err := r.engine.Submit(c.Request.Context(), mode, batch)
+	receipt, err := r.Engine.Submit(c.Context(), mode, batch)
 	if err != nil {
 		return err
 	}
@@ -127,7 +130,8 @@ func (r *Relay) next(c *httpapi.Call) error { return r.sendClaimed(c, appendJob)
 // are without waiting for more (RL-039, G-RL-30). The engine releases the jobs that it has claimed
 // for a caller who has left meanwhile; if only the answer is lost, their leases expire (G-RL-20).
 //
-// Workers of Relay have no names, so the address of the caller stands for the worker.
+// The worker is who the header Millrace-Worker names, else the address of the caller. An empty
+// answer to one that is drained says so (AD-041).
 func (r *Relay) sendClaimed(c *httpapi.Call, write func([]byte, *job.Job) []byte) error {
 	n, err := r.numJobs(c)
 	if err != nil {
@@ -139,17 +143,22 @@ func (r *Relay) sendClaimed(c *httpapi.Call, write func([]byte, *job.Job) []byte
 		c.Header().Set("Preference-Applied", "wait="+strconv.Itoa(seconds))
 	}
 	queue := c.PathValue("queue")
-	jobs, err := r.engine.Claim(c.Request.Context(), engine.ClaimRequest{
+	worker, err := httpapi.WorkerName(c.Request)
+	if err != nil {
+		return invalid(err.Error())
+	}
+	jobs, draining, err := r.Engine.ClaimRemote(c.Context(), engine.ClaimRequest{
 		Contract: Name,
 		Queues:   []string{queue},
 		Max:      n,
-		Worker:   c.Request.RemoteAddr,
+		Worker:   worker,
 		Wait:     time.Duration(seconds) * time.Second,
-	})
+	}, c.Request.UserAgent())
 	if err != nil {
 		return err
 	}
 	if len(jobs) == 0 {
+		httpapi.SetDrain(c.Header(), draining)
 		c.WriteHeader(http.StatusNoContent)
 		return nil
 	}
@@ -170,7 +179,7 @@ func (r *Relay) heartbeat(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.engine.Heartbeat(c.Request.Context(), run, state); err != nil {
+	if _, err := r.Engine.Heartbeat(c.Context(), run, state); err != nil {
 		return err
 	}
 	r.metrics.existingQueue(run.ID.Scope).heartbeats.Inc()
@@ -215,7 +224,7 @@ func (r *Relay) requeue(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	err = r.engine.Requeue(c.Request.Context(), run, mode, batch)
+	err = r.Engine.Requeue(c.Context(), run, mode, batch)
 	return r.sendRequeued(c, run.ID, batch, err)
 }
 
@@ -238,18 +247,26 @@ func (r *Relay) sendRequeued(c *httpapi.Call, id job.ID, batch []engine.Submissi
 // DELETE /v2/queues/{queue}/jobs/{id} deletes a job whether it is queued or running (RL-071). Its
 // worker finds out with its next heartbeat, which is answered with 404 (RL-073).
 func (r *Relay) remove(c *httpapi.Call) error {
-	id := pathJobID(c)
-	err := r.engine.Remove(c.Request.Context(), id)
-	switch {
-	case job.IsKind(err, job.NotFound): // G-RL-03
-	case err != nil:
+	_, err := r.removeJob(c.Context(), pathJobID(c))
+	if err != nil && !job.IsKind(err, job.NotFound) { // G-RL-03
 		return err
-	default:
-		r.metrics.existingQueue(id.Scope).deleted.Inc()
 	}
 	c.WriteHeader(http.StatusOK)
 	return nil
 }
+
+// removeJob deletes a job and counts that.
+func (r *Relay) removeJob(ctx context.Context, id job.ID) (*job.Job, error) {
+	j, err := r.Engine.Change(ctx, id, job.Removed, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.metrics.existingQueue(id.Scope).deleted.Inc()
+	return j, nil
+}
+
+// succeeded is how a completed run ends.
+var succeeded = engine.Outcome{On: job.Succeeded}
 
 // DELETE /v2/queues/{queue}/jobs/{id}/run-id/{run_id} deletes the job of a run that has succeeded
 // (RL-075).
@@ -258,15 +275,13 @@ func (r *Relay) complete(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	done, err := r.engine.Finish(c.Request.Context(), run, engine.Outcome{On: job.Succeeded})
+	done, err := r.Engine.Finish(c.Context(), run, succeeded)
 	switch {
 	case job.IsKind(err, job.RunLost): // G-RL-03
 	case err != nil:
 		return err
 	default:
-		q := r.metrics.existingQueue(run.ID.Scope)
-		q.completed.Inc()
-		q.observeRun(done.UpdatedAt.Sub(done.StartedAt))
+		r.metrics.countCompleted(done)
 	}
 	c.WriteHeader(http.StatusOK)
 	return nil
@@ -275,7 +290,7 @@ func (r *Relay) complete(c *httpapi.Call) error {
 // HEAD /v2/queues/{queue}/jobs/{id}
 func (r *Relay) exists(c *httpapi.Call) error {
 	id := pathJobID(c)
-	exists, err := r.engine.Exists(c.Request.Context(), id)
+	exists, err := r.Engine.Exists(c.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -293,7 +308,7 @@ func (r *Relay) get(c *httpapi.Call) error { return r.sendOne(c, appendJob) }
 // sendOne answers with the job in the path, in the form that write gives it.
 func (r *Relay) sendOne(c *httpapi.Call, write func([]byte, *job.Job) []byte) error {
 	id := pathJobID(c)
-	found, err := r.engine.Get(c.Request.Context(), id)
+	found, err := r.Engine.Get(c.Context(), id)
 	if err != nil {
 		return err
 	}

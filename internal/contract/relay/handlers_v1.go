@@ -30,7 +30,7 @@ func (r *Relay) rescheduleV1(c *httpapi.Call) error {
 		return err
 	}
 	batch := []engine.Submission{s}
-	err = r.engine.RequeueJob(c.Request.Context(), s.Job.ID, engine.Replace, batch)
+	err = r.Engine.RequeueJob(c.Context(), s.Job.ID, engine.Replace, batch)
 	return r.sendRequeued(c, s.Job.ID, batch, err)
 }
 
@@ -45,7 +45,7 @@ func (r *Relay) heartbeatV1(c *httpapi.Call) error {
 		return err
 	}
 	id := pathJobID(c)
-	if err := r.engine.HeartbeatJob(c.Request.Context(), id, state); err != nil {
+	if err := r.Engine.HeartbeatJob(c.Context(), id, state); err != nil {
 		return err
 	}
 	r.metrics.existingQueue(id.Scope).heartbeats.Inc()

@@ -37,12 +37,14 @@ func TestCallerThatLeft(t *testing.T) {
 	g := &gatedStore{Store: testkit.MemoryStore(t, clock.Now), reached: make(chan struct{}),
 		open: make(chan struct{})}
 	c := config()
+	c.Engine = testkit.NewEngine(t, g, clock)
 	c.Log, c.Registry = slog.New(slog.DiscardHandler), newRegistry()
 	r, err := relay.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mount := r.Mount(testkit.NewEngine(t, g, clock, r.Contract()))
+	testkit.Register(t, c.Engine, r.Contract())
+	mount := r.Mount()
 	left, served := make(chan struct{}), make(chan struct{}, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		if req.Header.Get("X-Leaves") != "" {

@@ -12,8 +12,8 @@ import (
 )
 
 // maxQueueLabels is how many queues get a label of their own, in the order in which they first
-// have jobs. The others share the label telemetry.OtherQueues. Each label has ten counters and two
-// histograms, and queues are named by clients, so the number must have a bound. A queue keeps its
+// have jobs. The others share the label telemetry.OtherQueues. Each label has all metrics of
+// queueMetrics, and queues are named by clients, so the number must have a bound. A queue keeps its
 // label until the process ends.
 const maxQueueLabels = 100
 
@@ -148,6 +148,13 @@ func (m *metrics) countSubmitted(batch []engine.Submission, existing []int) {
 			m.queue(queue).enqueued.Add(float64(n))
 		}
 	}
+}
+
+// countCompleted counts a job as it was when its run ended, and observes how long the run took.
+func (m *metrics) countCompleted(done *job.Job) {
+	q := m.existingQueue(done.Queue)
+	q.completed.Inc()
+	q.observeRun(done.UpdatedAt.Sub(done.StartedAt))
 }
 
 // countClaimed counts claimed jobs and observes how long they were due. A job whose run_at lies

@@ -15,7 +15,7 @@ func TestPaths(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"a/b", "/", "//", "%", "%2F", "%252F", "a?b=c&d", "#x", "a b",
 			" ", "+", "a+b", ".", "..", "../..", "./x",
-			"jobs", "run-id", "ü", "日本語", "😀", "a;b", "a,b=c:d@e!$'()*~", "\"<>\\^`{|}", "\t\n\r",
+			"jobs", "run-id", "completions", "heartbeats", "ü", "日本語", "😀", "a;b", "a,b=c:d@e!$'()*~", "\"<>\\^`{|}", "\t\n\r",
 			"\x7f", "\u2028", "{queue}", "*",
 			"null", "e\u0301"} {
 			t.Run(fmt.Sprintf("RL-095 %q", name), func(t *testing.T) {
@@ -131,11 +131,27 @@ func TestProtocol(t *testing.T) {
 		w.Do(t, "HEAD", "/v2/queues/jobs/jobs/run-id", "").WantStatus(t, 200)
 		w.Do(t, "POST", "/v2/queues/jobs/jobs", "[]").WantStatus(t, 405)
 	})
+	t.Run("G-RL-32_queues_called_like_the_routes", func(t *testing.T) {
+		for _, queue := range []string{"completions", "heartbeats"} {
+			w.put(t, jobBody(queue, queue), jobBody(queue, "2"))
+			w.Do(t, "HEAD", "/v2/queues/"+queue+"/jobs/"+queue, "").WantStatus(t, 200)
+			v := w.claim(t, queue)
+			assertEqual(t, "job", v.Queue+" "+v.ID, queue+" "+queue)
+			w.heartbeat(t, v, "1").WantStatus(t, 202)
+			w.Do(t, "DELETE", v.runPath(), "").WantStatus(t, 200)
+			assertEqual(t, "next", w.claim(t, queue).ID, "2")
+			w.Do(t, "POST", "/v2/queues/"+queue+"/jobs", "[]").WantStatus(t, 405)
+			w.Do(t, "GET", "/v1/queues/"+queue+"/jobs", "").WantStatus(t, 204)
+			w.Do(t, "POST", "/v1/queues/"+queue, "[]").WantStatus(t, 404)
+		}
+	})
 	t.Run("RL-099 health", func(t *testing.T) {
 		w.Do(t, "GET", "/health", "").WantStatus(t, 200).WantEmpty(t)
 	})
 	for path, allow := range map[string]string{
 		"/v2/queues/jobs":     "POST",
+		completions:           "POST",
+		heartbeats:            "POST",
 		"/v2/queues/q/jobs":   "GET",
 		"/v2/queues/q/jobs/1": "DELETE, GET, HEAD",
 		jobPath("q", "1") + "/run-id/" +

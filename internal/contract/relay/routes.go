@@ -19,22 +19,25 @@ var (
 	numJobsOnly = []string{"num_jobs"}
 )
 
-// routes lists the routes of version 2. The GET of next claims jobs, so it mutates. A HEAD on its
-// path is a 405, as it must not claim anything (G-RL-19), and no answer about jobs may be kept by
-// a cache. A route that changes something refuses query parameters that it does not list, so that
-// a misspelt one is not ignored.
+// routes lists the routes of version 2. The GET of next claims jobs, so a HEAD on its path is a 405
+// (G-RL-19), and no answer about jobs may be kept by a cache. Routes with query parameters, and
+// those that change something, refuse any other, so that a misspelt one is not ignored.
 func (r *Relay) routes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: "/v2/queues/jobs", Action: "enqueue", Handle: r.enqueue,
 			Query: modeOnly, ReadsBody: true, DecodePathValue: unescapeMember},
 		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs", Action: "next", Handle: r.next,
-			Query: numJobsOnly, Mutates: true, NoStore: true, DecodePathValue: unescapeMember},
+			Query: numJobsOnly, NoStore: true, DecodePathValue: unescapeMember},
 		{Method: http.MethodPatch, Pattern: runPath, Action: "heartbeat", Handle: r.heartbeat,
 			ReadsBody: true, DecodePathValue: unescapeMember},
 		{Method: http.MethodPut, Pattern: runPath, Action: "requeue", Handle: r.requeue,
 			Query: modeOnly, ReadsBody: true, DecodePathValue: unescapeMember},
 		{Method: http.MethodDelete, Pattern: runPath, Action: "complete", Handle: r.complete,
 			DecodePathValue: unescapeMember},
+		{Method: http.MethodPost, Pattern: "/v2/queues/heartbeats", Action: "heartbeats",
+			Handle: r.heartbeatAll, ReadsBody: true, DecodePathValue: unescapeMember},
+		{Method: http.MethodPost, Pattern: "/v2/queues/completions", Action: "completions",
+			Handle: r.completeAll, ReadsBody: true, DecodePathValue: unescapeMember},
 		{Method: http.MethodDelete, Pattern: jobPath, Action: "delete", Handle: r.remove,
 			DecodePathValue: unescapeMember},
 		{Method: http.MethodHead, Pattern: jobPath, Action: "exists", Handle: r.exists,
@@ -52,7 +55,7 @@ func (r *Relay) routesV1() []httpapi.Route {
 		{Method: http.MethodPut, Pattern: "/v1/queues/jobs", Action: "reschedule",
 			Handle: r.rescheduleV1, ReadsBody: true, DecodePathValue: unescapeMemberV1},
 		{Method: http.MethodGet, Pattern: "/v1/queues/{queue}/jobs", Action: "next",
-			Handle: r.nextV1, Query: numJobsOnly, Mutates: true, NoStore: true,
+			Handle: r.nextV1, Query: numJobsOnly, NoStore: true,
 			DecodePathValue: unescapeMemberV1},
 		{Method: http.MethodPatch, Pattern: jobPathV1, Action: "heartbeat", Handle: r.heartbeatV1,
 			ReadsBody: true, DecodePathValue: unescapeMemberV1},

@@ -1,6 +1,13 @@
 package relay
 
-import "github.com/millrace/millrace/internal/setting"
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/setting"
+)
 
 // Settings are the settings of Relay.
 type Settings struct {
@@ -10,6 +17,12 @@ type Settings struct {
 	MaxNumJobs      int            // G-RL-11
 	BodyLimit       int64          // bytes, G-RL-13
 	RetryableStatus int            // 429 or 503, G-RL-09
+	Queues          map[string]*Queue
+}
+
+// Queue holds the settings of one queue.
+type Queue struct {
+	Rate job.Rate // of starts, over all nodes; zero: none (AD-032)
 }
 
 // Group declares the settings.
@@ -30,5 +43,22 @@ func (s *Settings) Group() *setting.Group {
 		setting.Define("relay.retryable_status", "429",
 			"Status of answers that clients should retry: 429 or 503.",
 			setting.Status(&s.RetryableStatus, 429, 503)),
-	}}
+	}, Sections: []setting.Section{{
+		Name:       "relay.queues",
+		AllowDots:  true,
+		Valid:      validQueueName,
+		ValidNames: "1 to 1024 characters without U+0000",
+		Items:      setting.ItemsOf(&s.Queues, func() *Queue { return new(Queue) }, (*Queue).keys),
+	}}}
+}
+
+// validQueueName reports whether a text can be the name of a queue (RL-002).
+func validQueueName(s string) bool {
+	return s != "" && utf8.ValidString(s) && utf8.RuneCountInString(s) <= maxName &&
+		!strings.Contains(s, "\x00")
+}
+
+// keys declares the settings of one queue, below relay.queues.NAME.
+func (q *Queue) keys() []setting.Key {
+	return []setting.Key{contract.RateKey(&q.Rate)}
 }

@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -55,6 +56,8 @@ func TestTimeouts(t *testing.T) {
 				}
 			}
 			assertEqual(t, "G-RL-04 dead letters", found, 1)
+			assertEqual(t, "lines of its end", strings.Count(w.log.String(),
+				`level=WARN msg="a job failed for good" job_id=1 queue=over attempt=`), 1)
 			w.put(t, jobBody("over", "1"))
 		})
 		t.Run("RL-088 without_limit_it_returns_for_ever", func(t *testing.T) {

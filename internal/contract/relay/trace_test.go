@@ -14,6 +14,8 @@ const (
 	loser     = "00-1123456789abcdef0123456789abcdef-0123456789abcdef-01"
 	swapper   = "00-2123456789abcdef0123456789abcdef-0123456789abcdef-01"
 	older     = "00-3123456789abcdef0123456789abcdef-0123456789abcdef-01"
+	batcher   = "00-4123456789abcdef0123456789abcdef-0123456789abcdef-01"
+	ender     = "00-5123456789abcdef0123456789abcdef-0123456789abcdef-01"
 )
 
 // TestTraces: what happens to a job goes on in the trace of the request that stored it, until the
@@ -50,6 +52,11 @@ func TestTraces(t *testing.T) {
 			older).WantStatus(t, 202)
 		w.claim(t, "trace")
 		w.Do(t, "DELETE", "/v1/queues/trace/jobs/e", "").WantStatus(t, 200)
+
+		put(batcher, jobBody("trace", "f"))
+		run = w.claim(t, "trace")
+		w.Do(t, "POST", heartbeats, "["+runEntry(run)+"]", "Traceparent", ender).WantStatus(t, 200)
+		w.Do(t, "POST", completions, "["+runEntry(run)+"]", "Traceparent", ender).WantStatus(t, 200)
 		flush()
 
 		for trace, want := range map[string]string{
@@ -57,6 +64,8 @@ func TestTraces(t *testing.T) {
 			loser:     "end enqueue queue queue run! run!",
 			swapper:   "end requeue",
 			older:     "end enqueue queue run",
+			batcher:   "end enqueue queue run",
+			ender:     "completions heartbeats",
 		} {
 			if got := testkit.NamesOf(collector.Trace(trace)); got != want {
 				t.Errorf("the trace of %s has the spans %s, want %s", trace, got, want)

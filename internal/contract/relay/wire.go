@@ -95,7 +95,7 @@ func readJobs(c *httpapi.Call, v version) ([]engine.Submission, error) {
 	if err != nil {
 		return nil, err
 	}
-	trace := telemetry.Carrier(c.Request.Context())
+	trace := telemetry.Carrier(c.Context())
 	for i := range batch {
 		batch[i].Job.Trace = trace
 	}
@@ -111,66 +111,84 @@ func readJob(c *httpapi.Call, v version) (s engine.Submission, err error) {
 	if err := strictjson.Check(body); err != nil {
 		return s, malformed("the body is not JSON: " + err.Error())
 	}
-	err = decodeJob(body, v, &s.Job)
-	s.Job.Trace = telemetry.Carrier(c.Request.Context())
+	err = decodeJob(body, v, "", &s.Job)
+	s.Job.Trace = telemetry.Carrier(c.Context())
 	return s, err
 }
 
-// maxBatch is how many jobs one request may submit. A batch is one transaction: the limit keeps it
-// short and within memory, so that it does not hold up other requests.
+// maxBatch is how many jobs one request may submit, and how many runs it may name. A batch is one
+// transaction: the limit keeps it short and within memory, so that it does not hold up other
+// requests.
 const maxBatch = 50_000
 
-// decodeJobs reads an array of jobs. One malformed job makes the whole body malformed, even if an
-// earlier job only exceeds a limit (RL-026, RL-028).
+// decodeJobs reads an array of jobs.
 func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
-	if err := strictjson.Check(body); err != nil {
-		return nil, malformed("the body is not JSON: " + err.Error())
-	}
-	if kind := strictjson.KindOf(body); kind != strictjson.KindArray {
-		return nil, malformed(fmt.Sprintf("the body is of type %s and must be an array of jobs",
-			kind))
-	}
 	// The capacity is a guess that saves copies of a growing batch. It is bounded, since a body
 	// may hold fewer jobs than its length suggests.
 	const smallJob = 128 // bytes
 	batch := make([]engine.Submission, 0, min(1+len(body)/smallJob, 1000))
+	queue := ""
+	err := decodeBatch(body, "job", func(raw []byte) error {
+		batch = append(batch, engine.Submission{})
+		j := &batch[len(batch)-1].Job
+		err := decodeJob(raw, v, queue, j)
+		queue = j.Queue
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return batch, nil
+}
+
+// decodeBatch calls decode for each entry of a body that is an array. One malformed entry makes the
+// whole body malformed, even if an earlier one only exceeds a limit (RL-026, RL-028). noun is what
+// an entry is called in errors.
+func decodeBatch(body []byte, noun string, decode func(raw []byte) error) error {
+	if err := strictjson.Check(body); err != nil {
+		return malformed("the body is not JSON: " + err.Error())
+	}
+	if kind := strictjson.KindOf(body); kind != strictjson.KindArray {
+		return malformed(fmt.Sprintf("the body is of type %s and must be an array of %ss", kind,
+			noun))
+	}
 	var limitErr *job.Error
 	for i, raw := range strictjson.Elements(body) {
 		if i == maxBatch {
-			return nil, &job.Error{Kind: job.TooLarge, Op: "relay.decode",
-				Msg: fmt.Sprintf("more than %d jobs in one request", maxBatch)}
+			return &job.Error{Kind: job.TooLarge, Op: "relay.decode",
+				Msg: fmt.Sprintf("more than %d %ss in one request", maxBatch, noun)}
 		}
-		batch = append(batch, engine.Submission{})
-		if err := decodeJob(raw, v, &batch[i].Job); err != nil {
-			indexed := jobIndexError(err, i)
+		if err := decode(raw); err != nil {
+			indexed := indexError(err, noun, i)
 			if indexed.Kind == job.Malformed {
-				return nil, indexed
+				return indexed
 			}
 			limitErr = cmp.Or(limitErr, indexed)
 		}
 	}
 	if limitErr != nil {
-		return nil, limitErr
+		return limitErr
 	}
-	return batch, nil
+	return nil
 }
 
-// jobIndexError returns the error of a job with its index in the batch, counted from 0. The kind
+// indexError returns the error of an entry with its index in the batch, counted from 0. The kind
 // stays, and with it the status of the answer.
-func jobIndexError(err error, i int) *job.Error {
+func indexError(err error, noun string, i int) *job.Error {
 	msg := job.KindOf(err).String()
 	var e *job.Error
 	if errors.As(err, &e) {
 		msg = cmp.Or(e.Msg, msg)
 	}
 	return &job.Error{Kind: job.KindOf(err), Op: "relay.decode",
-		Msg: fmt.Sprintf("job %d: %s", i, msg)}
+		Msg: fmt.Sprintf("%s %d: %s", noun, i, msg)}
 }
 
 // decodeJob reads one job of a text that is valid JSON. A missing or mistyped member counts before
 // a value beyond a limit, whatever their order (mostSevere). A run_at in the past is kept: it puts
 // the job before younger ones (RL-041). A state of null is none. With an error j is unchanged.
-func decodeJob(raw []byte, v version, j *job.Job) error {
+// lastQueue is the queue of the job before it in the batch, see readName.
+func decodeJob(raw []byte, v version, lastQueue string, j *job.Job) error {
 	if kind := strictjson.KindOf(raw); kind != strictjson.KindObject {
 		return malformed(fmt.Sprintf("a job must be an object and this is of type %s", kind))
 	}
@@ -182,8 +200,8 @@ func decodeJob(raw []byte, v version, j *job.Job) error {
 	if w.payload == nil {
 		return malformed("payload is missing")
 	}
-	queue, queueErr := readName("queue", w.queue)
-	id, idErr := readName("id", w.id)
+	queue, queueErr := readName("queue", w.queue, lastQueue)
+	id, idErr := readName("id", w.id, "")
 	lease, leaseErr := decoders[v].timeout(w.timeout)
 	limit, limitErr := decoders[v].runLimit(w.maxRetries)
 	at, atErr := decoders[v].runAt(w.runAt)
@@ -215,23 +233,26 @@ func mostSevere(errs ...error) error {
 }
 
 // readName reads a queue or id (RL-002, RL-003, G-RL-14, G-RL-27). U+0000 and lone surrogates are
-// invalid, as no database stores them.
-func readName(what string, raw []byte) (string, error) {
+// invalid, as no database stores them. A name equal to last, a valid name or "", is returned as
+// last: the entries of a batch share one copy of their queue.
+func readName(what string, raw []byte, last string) (string, error) {
 	if raw == nil {
 		return "", malformed(what + " is missing")
 	}
-	text, err := strictjson.String(raw)
+	text, err := strictjson.Bytes(raw)
 	switch {
 	case errors.Is(err, strictjson.ErrKind):
 		return "", malformed(what + " must be a string")
 	case err != nil:
 		return "", invalid(what + ": " + err.Error())
-	case text == "":
+	case len(text) == 0:
 		return "", invalid(what + " is empty")
-	case len(text) > maxName && utf8.RuneCountInString(text) > maxName:
+	case string(text) == last:
+		return last, nil
+	case len(text) > maxName && utf8.RuneCount(text) > maxName:
 		return "", invalid(fmt.Sprintf("%s is longer than %d characters", what, maxName))
 	}
-	return text, nil
+	return string(text), nil
 }
 
 // readTimeout reads the lease of a job's attempts (RL-004). An attempt with a timeout of 0 expires

@@ -66,12 +66,14 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c relay.Config)
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(w.log, nil))
 	}
+	w.engine = testkit.NewEngine(t, s, clock)
+	c.Engine = w.engine
 	r, err := relay.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.engine = testkit.NewEngine(t, s, clock, r.Contract())
-	w.APIServer = testkit.StartServer(t, c.Log, document(t), wantError, r.Mount(w.engine),
+	testkit.Register(t, w.engine, r.Contract())
+	w.APIServer = testkit.StartServer(t, c.Log, document(t), wantError, r.Mount(),
 		httpapi.Health())
 	return w
 }

@@ -12,13 +12,14 @@ const (
 )
 
 // Define declares TaskFlow with settings that are still to be read. On a node without workers the
-// Runner is disabled: jobs of queues with a handler wait for another node.
+// jobs of queues with a handler wait for another node.
 func Define() *contract.Definition {
 	s := new(Settings)
 	return &contract.Definition{Settings: s.Group(),
 		Build: func(n *contract.Node) (*contract.Contract, error) {
 			t, err := New(Config{
 				Settings:       *s,
+				Engine:         n.Engine,
 				Log:            n.Log,
 				Registry:       n.Registry(""),
 				Tracing:        n.Tracing,
@@ -26,8 +27,10 @@ func Define() *contract.Definition {
 				Random:         n.Random,
 				BodyLimit:      bodyLimit,
 				GraphBodyLimit: graphBodyLimit,
-				Runner: Runner{Disabled: n.NoWorkers, Node: n.Name, Client: n.Client,
-					Grace: n.Grace},
+				Node:           n.Name,
+				NoLocalWorkers: n.NoWorkers,
+				Client:         n.Client,
+				Grace:          n.Grace,
 			})
 			if err != nil {
 				return nil, err
@@ -41,12 +44,13 @@ func Define() *contract.Definition {
 func (t *TaskFlow) Offer() *contract.Contract {
 	workers := t.RemoteWorkers()
 	return &contract.Contract{
-		Name:    Name,
-		Listen:  t.Listen,
-		OpenAPI: OpenAPI,
-		Jobs:    []engine.Contract{t.Contract()},
-		Mount:   t.Mount,
-		Run:     t.Run,
-		Workers: &workers,
+		Name:      Name,
+		Listen:    t.Listen,
+		OpenAPI:   OpenAPI,
+		Jobs:      []engine.Contract{t.Contract()},
+		Mount:     t.Mount,
+		Run:       t.Run,
+		Workers:   &workers,
+		Operators: t.operators(),
 	}
 }

@@ -4,16 +4,17 @@ import (
 	_ "embed"
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/uuids"
+	"github.com/millrace/millrace/internal/webhook"
 )
 
 // OpenAPI is the contract's description. The server serves it, and the tests check every exchange
@@ -26,6 +27,7 @@ var OpenAPI []byte
 type Config struct {
 	Settings
 
+	Engine   *engine.Engine // has Contract registered
 	Log      *slog.Logger
 	Registry prometheus.Registerer // the contract's own
 
@@ -37,14 +39,21 @@ type Config struct {
 	BodyLimit      int64 // bytes of a request's body, except graphs
 	GraphBodyLimit int64 // bytes of a graph
 
-	Runner Runner // required if a queue has a handler
+	// The rest is for queues with a handler.
+	Node           string        // names the workers of this node
+	NoLocalWorkers bool          // this process executes no jobs
+	Client         webhook.Doer  // makes the requests of the handler http
+	Grace          time.Duration // for running attempts when the node stops
+
+	// Timer replaces the real timers of simulated attempts; nil is real time.
+	Timer clock.Timer
 }
 
 // validate names the first member that is missing or out of range.
 func (c *Config) validate() error {
 	switch {
-	case c.Log == nil || c.Registry == nil || c.Now == nil || c.Random == nil:
-		return errors.New("taskflow: Log, Registry, Now and Random are needed")
+	case c.Engine == nil || c.Log == nil || c.Registry == nil || c.Now == nil || c.Random == nil:
+		return errors.New("taskflow: Engine, Log, Registry, Now and Random are needed")
 	case c.Lease <= 0:
 		return errors.New("taskflow: Lease must be above 0")
 	case c.MaxConcurrent < 1:
@@ -55,17 +64,13 @@ func (c *Config) validate() error {
 	return c.validateQueues()
 }
 
-// TaskFlow is the contract. New comes first, then the engine is built with Contract, then Mount
-// binds the two.
+// TaskFlow is the contract. New makes it complete; its requests and Run need the engine to have its
+// Contract.
 type TaskFlow struct {
 	Config
 
 	ids     *uuids.Source
 	metrics *metrics
-	engine  *engine.Engine // set by Mount
-
-	// bound is the same engine for scrapes of the metrics, which may come before Mount.
-	bound atomic.Pointer[engine.Engine]
 }
 
 // New checks the config and registers the metrics. It starts nothing.
@@ -75,7 +80,7 @@ func New(c Config) (*TaskFlow, error) {
 	}
 	t := &TaskFlow{Config: c, ids: &uuids.Source{Now: c.Now, Random: c.Random}}
 	var err error
-	t.metrics, err = newMetrics(c.Registry, t.bound.Load)
+	t.metrics, err = newMetrics(c.Registry, c.Engine)
 	return t, err
 }
 
@@ -99,10 +104,8 @@ func (t *TaskFlow) Contract() engine.Contract {
 	}
 }
 
-// Mount binds TaskFlow to its engine and returns the handler of its routes. It is called once.
-func (t *TaskFlow) Mount(e *engine.Engine) httpapi.PrefixHandler {
-	t.engine = e
-	t.bound.Store(e)
+// Mount returns the handler of the routes. It is called once.
+func (t *TaskFlow) Mount() httpapi.PrefixHandler {
 	router := httpapi.Router{
 		Name:       Name,
 		Prefixes:   []string{"/api/v1/"},

@@ -8,10 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
-	"github.com/millrace/millrace/internal/webhook"
 	"github.com/millrace/millrace/internal/worker"
 )
 
@@ -31,17 +30,6 @@ func (q *Queue) hasHandler() bool {
 	return q.Handler == handlerHTTP || q.Handler == handlerSimulate
 }
 
-// Runner holds what a node needs to execute the jobs of queues with a handler.
-type Runner struct {
-	Disabled bool   // this node executes no jobs
-	Node     string // the node's name
-	Client   webhook.Doer
-	Grace    time.Duration // how long attempts may continue after the node was asked to stop
-
-	// Timer replaces the real timers of simulated attempts; nil is real time.
-	Timer clock.Timer
-}
-
 // validateQueues validates the queues in the order of their names, so that the same config has the
 // same error every time.
 func (c *Config) validateQueues() error {
@@ -50,10 +38,12 @@ func (c *Config) validateQueues() error {
 		switch {
 		case q.MaxConcurrent < 0:
 			return fmt.Errorf("taskflow: MaxConcurrent of queue %s must not be below 0", name)
-		case q.hasHandler() && !c.Runner.Disabled && c.Runner.Node == "":
-			return fmt.Errorf("taskflow: queue %s has a handler and Runner no Node", name)
-		case q.Handler == handlerHTTP && (q.URL == "" || q.Timeout <= 0 || c.Runner.Client == nil):
-			return fmt.Errorf("taskflow: queue %s needs URL, Timeout and Runner.Client", name)
+		case !q.Rate.IsValid():
+			return fmt.Errorf("taskflow: Rate of queue %s is out of range", name)
+		case q.hasHandler() && !c.NoLocalWorkers && c.Node == "":
+			return fmt.Errorf("taskflow: queue %s has a handler and needs Node", name)
+		case q.Handler == handlerHTTP && (q.URL == "" || q.Timeout <= 0 || c.Client == nil):
+			return fmt.Errorf("taskflow: queue %s needs URL, Timeout and Client", name)
 		}
 	}
 	return nil
@@ -68,7 +58,7 @@ const maxSlots = 1000
 // as they hold for all nodes. Heartbeats come at a third of the lease, so that a lost one does
 // not end it.
 func (t *TaskFlow) Run(ctx context.Context) {
-	if !t.limitQueues(ctx) || t.Runner.Disabled {
+	if !t.limitQueues(ctx) || t.NoLocalWorkers {
 		return
 	}
 	var all sync.WaitGroup
@@ -81,21 +71,18 @@ func (t *TaskFlow) Run(ctx context.Context) {
 		if q.MaxConcurrent > 0 {
 			slots = min(slots, q.MaxConcurrent)
 		}
-		pool, err := worker.New(worker.Config{
-			Engine:            t.engine,
+		pool := worker.MustNew(worker.Config{
+			Engine:            t.Engine,
 			Contract:          Name,
 			Queues:            []string{name},
-			Name:              t.Runner.Node + "/" + name,
+			Name:              t.Node + "/" + name,
 			Slots:             min(slots, maxSlots),
 			HeartbeatInterval: t.Lease / 3,
 			Handler:           t.handler(q),
 			Log:               t.Log,
 			OnPanic:           panicOutcome,
 		})
-		if err != nil {
-			panic(err) // Config.validate accepts nothing that worker.New refuses
-		}
-		all.Go(func() { pool.Run(ctx, t.Runner.Grace) })
+		all.Go(func() { pool.Run(ctx, t.Grace) })
 	}
 	all.Wait()
 }
@@ -103,9 +90,9 @@ func (t *TaskFlow) Run(ctx context.Context) {
 // handler returns the handler of a queue that has one. All attempts of the queue share it.
 func (t *TaskFlow) handler(q *Queue) worker.Handler {
 	if q.Handler == handlerHTTP {
-		return &httpHandler{queue: *q, client: t.Runner.Client, now: t.Now}
+		return &httpHandler{queue: *q, client: t.Client, now: t.Now}
 	}
-	return &simulator{timer: t.Runner.Timer}
+	return &simulator{timer: t.Timer}
 }
 
 // panicOutcome is the outcome of an attempt whose handler panicked: a failure that is retried. The
@@ -117,19 +104,17 @@ func panicOutcome(task *worker.Task, _ any) engine.Outcome {
 // limitRetryInterval is the pause between two tries to store limits during an outage of the store.
 const limitRetryInterval = time.Second
 
-// limitQueues stores the configured limits of queues and removes those that are no longer
+// limitQueues stores the configured limits and rates of queues and removes those that are no longer
 // configured. It tries until the store accepts them and returns false if ctx ends before. The
 // limits are stored and not only kept here, since they hold across all nodes (TF-059, G-TF-25);
 // the node that started last decides.
 func (t *TaskFlow) limitQueues(ctx context.Context) bool {
-	limits := map[string]int{}
+	limits := map[string]job.QueueLimits{}
 	for name, q := range t.Queues {
-		if q.MaxConcurrent > 0 {
-			limits[name] = q.MaxConcurrent
-		}
+		limits[name] = job.QueueLimits{MaxRunning: q.MaxConcurrent, Rate: q.Rate}
 	}
 	loop := outage.Loop{Log: t.Log, Name: "limits of queues"}
 	return loop.Until(ctx, limitRetryInterval, func(ctx context.Context) error {
-		return t.engine.LimitQueues(ctx, Name, limits)
+		return t.Engine.LimitQueues(ctx, Name, limits)
 	})
 }

@@ -51,12 +51,14 @@ func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
 	c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), s.clock.Now, testkit.RandomBytes,
 		slog.New(slog.DiscardHandler)
 	c.Lease = time.Hour // no heartbeat matters here
-	c.Runner = taskflow.Runner{Node: "node", Client: client, Grace: time.Minute,
-		Timer: func(d time.Duration) (<-chan time.Time, func()) {
-			s.waits <- d
-			return s.timers, func() {}
-		}}
+	c.Node, c.Client, c.Grace = "node", client, time.Minute
+	c.Timer = func(d time.Duration) (<-chan time.Time, func()) {
+		s.waits <- d
+		return s.timers, func() {}
+	}
 	change(&c)
+	s.engine = testkit.NewEngine(t, testkit.MemoryStore(t, s.clock.Now), s.clock)
+	c.Engine = s.engine
 	if s.taskflow, err = taskflow.New(c); err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +71,8 @@ func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
 			s.moves <- m
 		}
 	}
-	s.engine = testkit.NewEngine(t, testkit.MemoryStore(t, s.clock.Now), s.clock, contract)
-	server := httptest.NewServer(httpapi.NewMux(s.taskflow.Mount(s.engine)))
+	testkit.Register(t, s.engine, contract)
+	server := httptest.NewServer(httpapi.NewMux(s.taskflow.Mount()))
 	t.Cleanup(server.Close)
 	s.url = server.URL
 	return s
@@ -286,7 +288,7 @@ func TestHandlerHTTPFailures(t *testing.T) {
 			s := newStaffed(t, func(c *taskflow.Config) {
 				c.Queues = map[string]*taskflow.Queue{"web": {Handler: "http", URL: "http://h",
 					Timeout: 10 * time.Millisecond}}
-				c.Runner.Client = tt.client
+				c.Client = tt.client
 			})
 			s.runServer(t)
 			j := s.awaitEnd(t, s.create(t, "web", `{}`))
@@ -388,7 +390,7 @@ func TestHandlersStop(t *testing.T) {
 	s := newStaffed(t, func(c *taskflow.Config) {
 		c.Queues = map[string]*taskflow.Queue{"sim": {Handler: "simulate"},
 			"web": {Handler: "http", URL: "http://h", Timeout: time.Hour}}
-		c.Runner.Grace, c.Runner.Client = 0, hangs
+		c.Grace, c.Client = 0, hangs
 	})
 	stop := s.runServer(t)
 	ids := []string{s.create(t, "sim", `{"duration_ms":60000}`), s.create(t, "web", `{}`)}
@@ -461,16 +463,21 @@ func TestQueueConfig(t *testing.T) {
 		},
 		"no node": func(c *taskflow.Config) {
 			c.Queues = map[string]*taskflow.Queue{"q": {Handler: "simulate"}}
-			c.Runner.Node = ""
+			c.Node = ""
 		},
 		"below 0": func(c *taskflow.Config) {
 			c.Queues = map[string]*taskflow.Queue{"q": {MaxConcurrent: -1}}
 		},
 	} {
 		c := config()
+		c.Engine = testkit.MemoryEngine(t)
 		c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), time.Now,
 			testkit.RandomBytes, slog.New(slog.DiscardHandler)
-		c.Runner = taskflow.Runner{Node: "n", Client: http.DefaultClient}
+		c.Node, c.Client = "n", http.DefaultClient
+		if _, err := taskflow.New(c); err != nil {
+			t.Fatal(err)
+		}
+		c.Registry = prometheus.NewRegistry()
 		change(&c)
 		if _, err := taskflow.New(c); err == nil {
 			t.Errorf("%s: taken", name)

@@ -21,7 +21,7 @@ func (t *TaskFlow) graph(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	jobs, edges, truncated, err := t.engine.Graph(c.Request.Context(), id, maxShownNodes)
+	jobs, edges, truncated, err := t.Engine.Graph(c.Context(), id, maxShownNodes)
 	if err != nil {
 		return err
 	}
@@ -66,9 +66,10 @@ func (t *TaskFlow) createGraph(c *httpapi.Call) error {
 	}
 	batch := make([]engine.Submission, len(nodes))
 	for i := range nodes {
-		batch[i] = t.submission(c.Request.Context(), &nodes[i].jobSpec, ids[i])
+		s := &nodes[i].jobSpec
+		batch[i] = t.submission(c.Context(), s, &definition{s.name, s.dependencies}, ids[i])
 	}
-	if _, err := t.engine.Submit(c.Request.Context(), engine.Unique, batch); err != nil {
+	if _, err := t.Engine.Submit(c.Context(), engine.Unique, batch); err != nil {
 		return unknownDependency(cycleInRefs(err, byRef))
 	}
 	o := strictjson.NewObject(make([]byte, 0, 64*len(nodes)))

@@ -35,10 +35,10 @@ func pathJobID(c *httpapi.Call) (job.ID, error) {
 	return engineJobID(key), nil
 }
 
-// sendJob answers with a job, without the outcome of its attempts.
-func sendJob(c *httpapi.Call, status int, j *job.Job) error {
+// sendJob answers with a job, whose definition is d, without the outcome of its attempts.
+func sendJob(c *httpapi.Call, status int, j *job.Job, d *definition) error {
 	o := strictjson.NewObject(make([]byte, 0, 512+len(j.Payload)))
-	appendJob(&o, j)
+	appendJob(&o, j, d)
 	c.Send(status, httpapi.JSON, o.End())
 	return nil
 }
@@ -50,30 +50,24 @@ func (t *TaskFlow) create(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := checkObject(text); err != nil {
-		return err
-	}
-	s, err := readSpec(text, &jobNames)
+	s, err := readCreate(text)
 	if err != nil {
 		return err
 	}
-	if err := s.complete(); err != nil {
-		return err
-	}
-	ctx := c.Request.Context()
-	receipt, err := t.engine.Submit(ctx, engine.Unique,
-		[]engine.Submission{t.submission(ctx, &s, t.ids.Next(1)[0])})
+	ctx, d := c.Context(), definition{s.name, s.dependencies}
+	receipt, err := t.Engine.Submit(ctx, engine.Unique,
+		[]engine.Submission{t.submission(ctx, &s, &d, t.ids.Next(1)[0])})
 	if err != nil {
 		return unknownDependency(err)
 	}
 	// The job is not loaded afresh: by now it may be running, or deleted.
-	return sendJob(c, http.StatusCreated, receipt.Jobs[0])
+	return sendJob(c, http.StatusCreated, receipt.Jobs[0], &d)
 }
 
 // submission returns a new job in the engine's terms. The trace of the request is stored with the
 // job, so that its attempts appear in it on any node.
-func (t *TaskFlow) submission(ctx context.Context, s *jobSpec, key string) engine.Submission {
-	d := definition{s.name, s.dependencies}
+func (t *TaskFlow) submission(ctx context.Context, s *jobSpec, d *definition,
+	key string) engine.Submission {
 	return engine.Submission{
 		Job: job.Job{
 			ID:          engineJobID(key),
@@ -107,12 +101,12 @@ func (t *TaskFlow) get(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	j, err := t.engine.Get(c.Request.Context(), id)
+	j, err := t.Engine.Get(c.Context(), id)
 	if err != nil {
 		return err
 	}
 	o := strictjson.NewObject(make([]byte, 0, 512+len(j.Payload)+len(j.Result)))
-	appendJob(&o, j)
+	appendStoredJob(&o, j)
 	appendOutcome(&o, j)
 	c.Send(http.StatusOK, httpapi.JSON, o.End())
 	return nil
@@ -131,21 +125,23 @@ func (t *TaskFlow) update(c *httpapi.Call) error {
 		return err
 	}
 	s, bodyErr := readUpdate(text)
-	edit := func(j *job.Job, _ time.Time) error {
+	var d definition
+	edit := func(j *job.Job, _ time.Time) (err error) {
 		if terminal(j.State) { // whatever the body is (G-TF-34)
 			return conflict("the job is %s, which is final", j.State)
 		}
 		if bodyErr != nil {
 			return bodyErr
 		}
-		return s.apply(j)
+		d, err = s.apply(j)
+		return err
 	}
 	var j *job.Job
 	if s.has("dependencies") { // G-TF-09
-		j, err = t.engine.SetDependencies(c.Request.Context(), id, engineJobIDs(s.dependencies),
+		j, err = t.Engine.SetDependencies(c.Context(), id, engineJobIDs(s.dependencies),
 			edit)
 	} else {
-		j, err = t.engine.Change(c.Request.Context(), id, job.Replaced, edit)
+		j, err = t.Engine.Change(c.Context(), id, job.Replaced, edit)
 	}
 	var e *job.Error
 	if errors.As(err, &e) && e.ID != id { // not the job of the path
@@ -154,7 +150,7 @@ func (t *TaskFlow) update(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	return sendJob(c, http.StatusOK, j)
+	return sendJob(c, http.StatusOK, j, &d)
 }
 
 // readUpdate reads the body of an update. With an error the spec has no members.
@@ -169,13 +165,14 @@ func readUpdate(text []byte) (jobSpec, error) {
 	return s, nil
 }
 
-// apply changes the members of a job that the update names and leaves the others (G-TF-06). After
-// an error the job may be changed in part; the engine then stores nothing of it.
-func (s *jobSpec) apply(j *job.Job) error {
+// apply changes the members of a job that the update names and leaves the others (G-TF-06). It
+// returns the definition that the job has then. After an error the job may be changed in part; the
+// engine then stores nothing of it.
+func (s *jobSpec) apply(j *job.Job) (d definition, err error) {
 	if err := s.checkReadOnly(j); err != nil {
-		return err
+		return d, err
 	}
-	d := decodeDefinition(j.Definition)
+	d = decodeDefinition(j.Definition)
 	if s.has("name") {
 		d.name = s.name
 	}
@@ -194,14 +191,14 @@ func (s *jobSpec) apply(j *job.Job) error {
 	if s.has("retry_policy") {
 		// The current or next attempt comes on top of the failed ones (TF-066).
 		if s.policy.MaxAttempts <= j.FailedAttempts {
-			return invalid("retry_policy.max_attempts is %d, and %d attempts have failed "+
+			return d, invalid("retry_policy.max_attempts is %d, and %d attempts have failed "+
 				"already: with the one to come it is %d or more",
 				s.policy.MaxAttempts, j.FailedAttempts, j.FailedAttempts+1)
 		}
 		j.MaxAttempts, j.Retry = s.policy.MaxAttempts, s.policy.retry()
 	}
 	j.Definition = d.encode()
-	return nil
+	return d, nil
 }
 
 // DELETE /api/v1/jobs/{job_id} deletes a job. A running attempt loses its run, and its outcome is
@@ -212,7 +209,7 @@ func (t *TaskFlow) remove(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := t.engine.Remove(c.Request.Context(), id); err != nil {
+	if err := t.Engine.Remove(c.Context(), id); err != nil {
 		return err
 	}
 	c.WriteHeader(http.StatusNoContent)

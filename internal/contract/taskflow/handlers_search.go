@@ -32,13 +32,13 @@ func (t *TaskFlow) search(c *httpapi.Call) error {
 	var jobs []*job.Job
 	if !matchesNone {
 		s.Limit++ // to know whether there are more
-		if jobs, err = t.engine.Search(c.Request.Context(), s); err != nil {
+		if jobs, err = t.Engine.Search(c.Context(), s); err != nil {
 			return err
 		}
 	}
 	return httpapi.SendPage(c, cursors, limit, jobs, func(j *job.Job) httpapi.Position {
 		return httpapi.Position{At: j.CreatedAt, ID: j.ID.Key}
-	}, appendJob)
+	}, appendStoredJob)
 }
 
 // readSearch reads the filters. matchesNone reports that no job can match them, such as a

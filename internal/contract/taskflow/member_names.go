@@ -79,6 +79,10 @@ var (
 	}()
 )
 
+// GraphMember returns the member of a job in a graph that a name means which is none: a name of
+// another spelling, or of another part of the API; empty for none.
+func GraphMember(name string) string { return graphNames.suggestions[normalizeName(name)] }
+
 // newJobNames returns the names in a job. The last of own is its member for dependencies;
 // misplaced is the member that has this meaning elsewhere in the API.
 func newJobNames(own []string, misplaced string) names {

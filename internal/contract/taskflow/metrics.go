@@ -1,6 +1,7 @@
 package taskflow
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,9 +21,8 @@ type metrics struct {
 	run         prometheus.Histogram
 }
 
-// newMetrics registers all metrics. e returns the engine, or nil before Mount, when there are no
-// jobs to count. Each status has its series from the start.
-func newMetrics(r prometheus.Registerer, e func() *engine.Engine) (*metrics, error) {
+// newMetrics registers all metrics. Each status has its series from the start.
+func newMetrics(r prometheus.Registerer, e *engine.Engine) (*metrics, error) {
 	all := telemetry.NewMetrics(r)
 	buckets := []float64{1e-3, 5e-3, 25e-3, 100e-3, 500e-3, 1, 5, 30, 60, 300, 1800, 3600, 21600}
 	m := &metrics{
@@ -81,10 +81,12 @@ var jobsDesc = prometheus.NewDesc("taskflow_jobs", "Jobs that are not over, by s
 
 // queueGauges collects how many jobs there are that have not finished. A job that waits for its
 // retry is delayed for the engine and READY for clients. Finished jobs have no gauge.
-func queueGauges(bound func() *engine.Engine) prometheus.Collector {
+func queueGauges(e *engine.Engine) prometheus.Collector {
 	return &telemetry.QueueGauges{
-		Descs:  []*prometheus.Desc{jobsDesc},
-		Counts: telemetry.CountsOf(bound, Name),
+		Descs: []*prometheus.Desc{jobsDesc},
+		Counts: func(ctx context.Context) ([]job.QueueCount, error) {
+			return e.Queues(ctx, Name)
+		},
 		Gauges: func(counts []job.QueueCount, set telemetry.SetGauge) {
 			var all job.QueueCount
 			for _, c := range counts {

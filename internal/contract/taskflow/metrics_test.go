@@ -58,6 +58,7 @@ func TestMetrics(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for name, invalidate := range map[string]func(*taskflow.Config){
+		"Engine": func(c *taskflow.Config) { c.Engine = nil },
 		"Log": func(c *taskflow.Config) {
 			c.Log = nil
 		}, "Registry": func(c *taskflow.Config) {
@@ -72,6 +73,7 @@ func TestConfig(t *testing.T) {
 		"GraphBodyLimit": func(c *taskflow.Config) { c.GraphBodyLimit = c.BodyLimit - 1 },
 	} {
 		c := config()
+		c.Engine = testkit.MemoryEngine(t)
 		c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), testkit.NewClock().Now,
 			testkit.RandomBytes, slog.New(slog.DiscardHandler)
 		if _, err := taskflow.New(c); err != nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/setting"
 )
 
@@ -57,6 +59,7 @@ type Queue struct {
 	Secret        setting.Secret // signs the requests; empty: they are not signed
 	Timeout       time.Duration  // of one request
 	MaxConcurrent int            // over all nodes, 0: no limit of its own (G-TF-25)
+	Rate          job.Rate       // of starts, over all nodes; zero: none (AD-032)
 }
 
 const queuesSection = "taskflow.queues"
@@ -87,6 +90,7 @@ func (q *Queue) keys() []setting.Key {
 		setting.Define("max_concurrent", "",
 			"Most jobs of the queue that run at a time, over all nodes; 0 is no limit of the queue.",
 			setting.Int(&q.MaxConcurrent, 0, 1_000_000)),
+		contract.RateKey(&q.Rate),
 	}
 }
 

@@ -7,10 +7,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// appendJob writes a job with the members of the document and next_run_at
+// appendJob writes a job, whose definition is d, with the members of the document and next_run_at
 // (G-TF-13).
-func appendJob(o *strictjson.Object, j *job.Job) {
-	d := decodeDefinition(j.Definition)
+func appendJob(o *strictjson.Object, j *job.Job, d *definition) {
 	o.Text("id", j.ID.Key)
 	o.Text("name", d.name)
 	o.Text("queue", j.Queue)
@@ -24,6 +23,12 @@ func appendJob(o *strictjson.Object, j *job.Job) {
 	o.Time("updated_at", j.UpdatedAt)
 	o.Int("attempt_count", int64(attemptCount(j)))
 	o.Time("next_run_at", nextRunAt(j))
+}
+
+// appendStoredJob is appendJob for a job that was read, with its definition, from the store.
+func appendStoredJob(o *strictjson.Object, j *job.Job) {
+	d := decodeDefinition(j.Definition)
+	appendJob(o, j, &d)
 }
 
 // appendOutcome adds the result of the attempt that succeeded and the error of the last one that

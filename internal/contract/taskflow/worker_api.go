@@ -5,7 +5,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/uuids"
-	workerapi "github.com/millrace/millrace/internal/worker/api"
+	"github.com/millrace/millrace/internal/workerapi"
 )
 
 // RemoteWorkers describes the contract to the worker API. Remote workers claim the jobs of queues

@@ -76,7 +76,7 @@ func TestOutside(t *testing.T) {
 	c := config()
 	c.Queues = map[string]*taskflow.Queue{"sim": {Handler: "simulate"},
 		"limited": {MaxConcurrent: 1}}
-	c.Runner.Node = "node"
+	c.Node = "node"
 	onEveryStoreWith(t, c, func(t *testing.T, w *world) {
 		o := w.outside(t)
 		made := func(queue string, members ...string) string {

@@ -78,13 +78,15 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c taskflow.Conf
 		log: &testkit.LogBuffer{}}
 	c.Registry, c.Now, c.Random = w.registry, clock.Now, testkit.RandomBytes
 	c.Log = slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	w.engine = testkit.NewEngine(t, s, clock)
+	c.Engine = w.engine
 	built, err := taskflow.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.taskflow = built
-	w.engine = testkit.NewEngine(t, s, clock, built.Contract())
-	w.APIServer = testkit.StartServer(t, c.Log, document(t), errorOf, built.Mount(w.engine),
+	testkit.Register(t, w.engine, built.Contract())
+	w.APIServer = testkit.StartServer(t, c.Log, document(t), errorOf, built.Mount(),
 		httpapi.Health())
 	return w
 }

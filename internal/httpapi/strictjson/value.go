@@ -85,17 +85,22 @@ func Bool(raw []byte) (bool, error) {
 // Identities are then refused (G-RL-27); elsewhere the caller may ignore the error and use s, in
 // which lone surrogates are replaced by U+FFFD and U+0000 is kept.
 func String(raw []byte) (s string, err error) {
+	text, err := Bytes(raw)
+	return string(text), err
+}
+
+// Bytes is String without a copy: the text is a part of raw, unless it has escapes.
+func Bytes(raw []byte) (text []byte, err error) {
 	raw = Trim(raw)
 	if len(raw) < 2 || raw[0] != '"' {
-		return "", ErrKind
+		return nil, ErrKind
 	}
-	inner := raw[1 : len(raw)-1]
+	inner := raw[1 : len(raw)-1 : len(raw)-1]
 	first := bytes.IndexByte(inner, '\\')
 	if first < 0 {
-		return string(inner), nil
+		return inner, nil
 	}
-	decoded, err := appendDecoded(make([]byte, 0, len(inner)), inner, first)
-	return string(decoded), err
+	return appendDecoded(make([]byte, 0, len(inner)), inner, first)
 }
 
 // unquote is String for names: it copies only where there are escapes, and ignores ErrSurrogate

@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"encoding/json"
+	"errors"
 	"math/big"
 	"regexp"
 	"strings"
@@ -319,4 +320,26 @@ func BenchmarkTime(b *testing.B) {
 			}
 		}
 	})
+}
+
+// Bytes is String without a copy where there are no escapes.
+func TestBytes(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{`"plain"`, ` "é" `, `"a\n\u00e9"`, `"\ud800"`, `"\u0000"`, `""`, `7`,
+		`"`, ``} {
+		want, wantErr := String([]byte(raw))
+		got, err := Bytes([]byte(raw))
+		if string(got) != want || !errors.Is(err, wantErr) {
+			t.Errorf("Bytes(%s) = %q, %v, want %q, %v", raw, got, err, want, wantErr)
+		}
+	}
+	raw := []byte(`"plain"`)
+	text, err := Bytes(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = append(text, 'x')
+	if raw[1] = 'P'; string(text) != "Plain" || string(raw) != `"Plain"` {
+		t.Errorf("Bytes returned %s of %s, want a part that an append copies", text, raw)
+	}
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -46,6 +47,47 @@ func TestGate(t *testing.T) {
 		g.record(nil)
 		if err := g.allow(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestPauses checks the pauses of a caller that waits for a connection: they are bounded, and end
+// with its context and as soon as a connection is given back.
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &Store{freed: make(chan struct{})}
+		var longest time.Duration
+		for tries := range 200 {
+			began := time.Now()
+			if !s.awaitFreed(t.Context(), tries) {
+				t.Error("a context has ended that has not")
+			}
+			took := time.Since(began)
+			if longest = max(longest, took); took > retryInterval {
+				t.Errorf("try %d is made after %s", tries, took)
+			}
+		}
+		if longest < retryInterval/2 {
+			t.Errorf("the longest pause is %s", longest)
+		}
+		began, woken := time.Now(), make(chan struct{})
+		for range 20 {
+			go func() {
+				s.awaitFreed(t.Context(), 100)
+				woken <- struct{}{}
+			}()
+			synctest.Wait()
+			s.freed <- struct{}{}
+			<-woken
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("callers are woken after %s", took)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if s.awaitFreed(ended, 0) {
+			t.Error("a context has not ended that has")
 		}
 	})
 }

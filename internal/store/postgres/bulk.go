@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"sync"
@@ -14,104 +13,119 @@ import (
 // expensive part, and in most sets few columns differ. The key always differs, so that there is
 // a row of u for each row of the set. Arrays are unnested in the order of the rows.
 
-// parameters returns the statement for a set of rows and its arguments: one value for each
-// column that is the same in all rows, and one array for each other column. There must be at
-// least one row, and every value must be of its column's type, or nil for bytea.
-func parameters(b *sqlstore.Bulk, rows [][]any) (text string, args []any) {
-	args = make([]any, len(b.Columns))
-	var same uint64
-	for c, col := range b.Columns {
-		if c != b.Key && sameInAll(rows, c) {
+// parameters returns the statement for a set of rows and its arguments.
+func parameters(b *sqlstore.Bulk, set *sqlstore.Set) (text string, args []any) {
+	args, same := arguments(nil, b.Columns, set)
+	return bulkText(b, same), args
+}
+
+// arguments appends those of columns: one value for each column that is common to all rows, and
+// one array for each other column. Every value must be of its column's type, or nil. It returns
+// the columns that are common as bits.
+func arguments(args []any, cols []sqlstore.Column, set *sqlstore.Set) (all []any, same uint64) {
+	for c, col := range cols {
+		if set.IsCommon(c) {
 			same |= 1 << c
-			args[c] = rows[0][c]
+			args = append(args, set.Value(0, c))
 			continue
 		}
 		switch col.Type {
 		case "int8":
-			args[c] = array(rows, c, func(v any) int64 { return v.(int64) })
+			args = append(args, array[int64](set, c))
 		case "text":
-			args[c] = array(rows, c, func(v any) string { return v.(string) })
+			args = append(args, array[string](set, c))
 		default:
-			args[c] = array(rows, c, func(v any) []byte { b, _ := v.([]byte); return b })
+			args = append(args, array[[]byte](set, c))
 		}
 	}
-	return bulkText(b, same), args
+	return args, same
 }
 
-// sameInAll reports whether column c has one value in all rows; NULL and an empty body differ.
-func sameInAll(rows [][]any, c int) bool {
-	first := rows[0][c]
-	raw, isBytes := first.([]byte)
-	for _, row := range rows[1:] {
-		other, otherBytes := row[c].([]byte)
-		if isBytes != otherBytes || (isBytes && !bytes.Equal(raw, other)) ||
-			(!isBytes && row[c] != first) {
-			return false
+// array returns the values of a column as a slice that the driver sends as an array: of pointers
+// where some are NULL.
+func array[T any](set *sqlstore.Set, col int) any {
+	values := make([]T, set.Len())
+	for i := range values {
+		value, ok := set.Value(i, col).(T)
+		if !ok {
+			return nullableArray[T](set, col)
 		}
-	}
-	return true
-}
-
-// array returns the values of a column as a slice that the driver sends as an array.
-func array[T any](rows [][]any, col int, cast func(any) T) []T {
-	values := make([]T, len(rows))
-	for i, row := range rows {
-		values[i] = cast(row[col])
+		values[i] = value
 	}
 	return values
 }
 
-// bulkTexts has the text of each bulkKey that was used, a string.
-var bulkTexts sync.Map
-
-type bulkKey struct {
-	b    *sqlstore.Bulk
-	same uint64 // a bit for each column that has the same value in every row
+func nullableArray[T any](set *sqlstore.Set, col int) []*T {
+	values := make([]*T, set.Len())
+	for i := range values {
+		if value, ok := set.Value(i, col).(T); ok {
+			values[i] = &value
+		}
+	}
+	return values
 }
 
-// bulkText returns the SQL of a bulk statement. Few patterns of equal columns occur, so few
-// texts are made and prepared (decision 0008).
-func bulkText(b *sqlstore.Bulk, same uint64) string {
-	key := bulkKey{b, same}
-	if text, ok := bulkTexts.Load(key); ok {
+// texts has the text of each textKey that was used, a string. Few patterns of equal columns occur,
+// so few texts are made and prepared (decision 0008).
+var texts sync.Map
+
+// textKey is what a statement for a set depends on.
+type textKey struct {
+	of   any    // a *sqlstore.Bulk or a *sqlstore.Move
+	same uint64 // a bit for each column that has the same value in every row
+	// sameStates, phases and searchable are for an insert of jobs.
+	sameStates uint64
+	phases     uint8
+	searchable bool
+}
+
+// textOf returns the text of a key, which make makes for its first use.
+func textOf(key textKey, make func() string) string {
+	if text, ok := texts.Load(key); ok {
 		return text.(string)
 	}
-	values := make([]string, len(b.Columns))
-	var arrays, names []string
-	for i, c := range b.Columns {
-		if same&(1<<i) != 0 {
-			values[i] = fmt.Sprintf("$%d::%s", i+1, c.Type)
-			continue
-		}
-		values[i] = "u." + c.Name
-		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+1, c.Type))
-		names = append(names, c.Name)
-	}
-	from := fmt.Sprintf("unnest(%s) AS u(%s)", strings.Join(arrays, ","), strings.Join(names, ","))
-	text := insertText(b, values, from)
-	switch {
-	case b.Update:
-		text = updateText(b, values, from)
-	case b == sqlstore.InsertJobs:
-		text = insertJobsText(b, values, from)
-	}
-	bulkTexts.Store(key, text)
+	text := make()
+	texts.Store(key, text)
 	return text
 }
 
-// insertText returns an insert of the rows of from, in their order.
-func insertText(b *sqlstore.Bulk, values []string, from string) string {
-	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s %s", b.Table, b.ColumnList(),
-		strings.Join(values, ","), from, b.Tail)
+// rows are the expressions of the values of columns, and the arrays that they are unnested from.
+type rows struct {
+	values        []string
+	arrays, names []string
 }
 
-// insertJobsText numbers the rows in their order and stores them in that of their identities.
-// So two transactions with the same jobs meet in the same order and cannot deadlock. RETURNING
-// names the jobs that were stored: those that conflict are not in it.
-func insertJobsText(b *sqlstore.Bulk, values []string, from string) string {
-	return fmt.Sprintf(`WITH u AS MATERIALIZED (SELECT nextval('job_numbers') AS seq,u.* FROM %s)
-		INSERT INTO %s (%s,seq) SELECT %s,seq FROM u ORDER BY u.ident,seq
-		%s RETURNING ident,seq`, from, b.Table, b.ColumnList(), strings.Join(values, ","), b.Tail)
+// add adds columns. The number of their first parameter is first, and prefix comes before their
+// names in u.
+func (r *rows) add(cols []sqlstore.Column, same uint64, first int, prefix string) {
+	for i, c := range cols {
+		if same&(1<<i) != 0 {
+			r.values = append(r.values, fmt.Sprintf("$%d::%s", first+i, c.Type))
+			continue
+		}
+		r.values = append(r.values, "u."+prefix+c.Name)
+		r.arrays = append(r.arrays, fmt.Sprintf("$%d::%s[]", first+i, c.Type))
+		r.names = append(r.names, prefix+c.Name)
+	}
+}
+
+// from returns the arrays as the table u.
+func (r *rows) from() string {
+	return fmt.Sprintf("unnest(%s) AS u(%s)", strings.Join(r.arrays, ","),
+		strings.Join(r.names, ","))
+}
+
+// bulkText returns the SQL of a bulk statement.
+func bulkText(b *sqlstore.Bulk, same uint64) string {
+	return textOf(textKey{of: b, same: same}, func() string {
+		var r rows
+		r.add(b.Columns, same, 1, "")
+		if b.Update {
+			return updateText(b, r.values, r.from())
+		}
+		return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s %s", b.Table, b.ColumnList(),
+			strings.Join(r.values, ","), r.from(), b.Tail)
+	})
 }
 
 // updateText returns an update of the rows whose key is in from.
@@ -123,6 +137,54 @@ func updateText(b *sqlstore.Bulk, values []string, from string) string {
 		}
 	}
 	key := b.Columns[b.Key].Name
-	return fmt.Sprintf("UPDATE %s SET %s FROM %s WHERE %s.%s=u.%s", b.Table,
-		strings.Join(assign, ","), from, b.Table, key, key)
+	return fmt.Sprintf("UPDATE %s SET %s FROM %s WHERE %s", b.Table, strings.Join(assign, ","),
+		from, looksUp(b.Table+"."+key, "u."+key))
+}
+
+// looksUp returns the condition that a column of a table has the value of another one, in a form
+// that the planner can only meet by looking up each value in the index of the column. With = it
+// reads the whole index once instead where its statistics say that the table is nearly empty, as
+// they do of a table that vacuum found at a moment without jobs.
+func looksUp(column, value string) string {
+	return fmt.Sprintf("%s=ANY(ARRAY[%s])", column, value)
+}
+
+// moveText returns a move: what is deleted from one table is inserted into the other, with the
+// values of the set and those that are carried.
+func moveText(m *sqlstore.Move, same uint64) string {
+	return textOf(textKey{of: m, same: same}, func() string {
+		var r rows
+		r.add(m.Columns, same, 1, "")
+		gone := make([]string, 0, len(m.Columns)+len(m.Carried))
+		state := ""
+		for i, value := range r.values {
+			if value = strings.Replace(value, "u.", "gone.", 1); m.Columns[i].Name == "state" {
+				state = value
+			}
+			gone = append(gone, value)
+		}
+		returned := ""
+		for _, c := range m.Carried {
+			returned += ",o." + c.Name
+			gone = append(gone, "gone."+c.Name)
+		}
+		searched := ""
+		if m.Searchable {
+			searched = ", searched AS (UPDATE searchable AS s SET state=" + state +
+				" FROM gone WHERE " + looksUp("s.seq", "gone.seq") + ")"
+		}
+		return fmt.Sprintf("WITH gone AS (DELETE FROM %s AS o USING %s WHERE %s "+
+			"RETURNING u.*%s)%s INSERT INTO %s (%s%s) SELECT %s FROM gone", m.From, r.from(),
+			looksUp("o.seq", "u.seq"), returned, searched, m.Table, m.ColumnList(),
+			strings.ReplaceAll(returned, "o.", ""), strings.Join(gone, ","))
+	})
+}
+
+// deleteText returns a statement that deletes jobs from the table jobs and from others.
+func deleteText(others []string) string {
+	parts := make([]string, len(others))
+	for i, table := range others {
+		parts[i] = fmt.Sprintf("in_%s AS (DELETE FROM %[1]s WHERE seq=ANY($1::int8[]))", table)
+	}
+	return "WITH " + strings.Join(parts, ", ") + " DELETE FROM jobs WHERE seq=ANY($1::int8[])"
 }

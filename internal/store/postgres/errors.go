@@ -14,11 +14,10 @@ import (
 // connection: no request of a caller causes that. A *job.Error passes as it is, so an error may
 // be translated twice.
 func translate(op string, err error) error {
-	var known *job.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.As(err, &known):
+	}
+	if _, known := errors.AsType[*job.Error](err); known {
 		return err
 	}
 	e := &job.Error{Kind: job.Unavailable, Op: op, Msg: "the store is away", Err: err}
@@ -82,9 +81,12 @@ func errReadOnly(op, msg string) error {
 	return &job.Error{Kind: job.Unavailable, Op: op, Msg: msg}
 }
 
-// mayRunAgain reports a serialization failure or a deadlock: nothing of the transaction was
-// kept, and it may succeed when it is run again.
+// mayRunAgain reports a serialization failure, a deadlock or errTaken: nothing of the transaction
+// was kept, and it may succeed when it is run again.
 func mayRunAgain(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
+	if !errors.As(err, &pg) {
+		return false
+	}
+	return pg.Code == "40001" || pg.Code == "40P01" || errors.Is(err, errTaken)
 }

@@ -32,6 +32,12 @@ func TestFaultyServer(t *testing.T) {
 // say to each other.
 func faultyURL(tb testing.TB, to string, f *storetest.Faults) string {
 	tb.Helper()
+	return relayURL(tb, to, f, func(net.Conn) bool { return true })
+}
+
+// relayURL is faultyURL for a relay that closes the connections that admit does not let in.
+func relayURL(tb testing.TB, to string, f *storetest.Faults, admit func(net.Conn) bool) string {
+	tb.Helper()
 	server, err := pgx.ParseConfig(to)
 	if err != nil {
 		tb.Fatal(err)
@@ -61,6 +67,10 @@ func faultyURL(tb testing.TB, to string, f *storetest.Faults) string {
 			client, err := l.Accept()
 			if err != nil {
 				return
+			}
+			if !admit(client) {
+				client.Close()
+				continue
 			}
 			far, err := net.Dial(pgconn.NetworkAddress(server.Host, server.Port))
 			if err != nil {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"time"
 
@@ -18,6 +17,9 @@ import (
 
 //go:embed migrations/*.sql
 var migrations embed.FS
+
+// migrationFiles are the numbered migrations of this database.
+var migrationFiles = sqlstore.MigrationFiles(migrations)
 
 // schemaWait is how long a start waits while another session has the schema locked.
 const schemaWait = 5 * time.Minute
@@ -33,7 +35,7 @@ func migrate(ctx context.Context, c Config, r *route) error {
 	db := stdlib.OpenDB(*cfg)
 	defer db.Close()
 	lock := &schemaLock{log: c.Log, wait: c.SchemaWait}
-	return sqlstore.Migrate(ctx, goose.DialectPostgres, db, migrationFiles(),
+	return sqlstore.Migrate(ctx, goose.DialectPostgres, db, migrationFiles,
 		goose.WithLocker(lock))
 }
 
@@ -115,15 +117,6 @@ func (l *schemaLock) Unlock(context.Context, *sql.DB) error {
 	return nil
 }
 
-// migrationFiles returns the numbered migrations of this database.
-func migrationFiles() fs.FS {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the directory is embedded in the binary
-	}
-	return files
-}
-
 // SchemaVersion returns the version of a database's schema and the newest known version.
 func SchemaVersion(ctx context.Context, url string) (have, want int64, err error) {
 	cfg, err := parse(url)
@@ -136,6 +129,6 @@ func SchemaVersion(ctx context.Context, url string) (have, want int64, err error
 	}
 	db := stdlib.OpenDB(*r.config)
 	defer db.Close()
-	have, want, err = sqlstore.SchemaVersion(ctx, goose.DialectPostgres, db, migrationFiles())
+	have, want, err = sqlstore.SchemaVersion(ctx, goose.DialectPostgres, db, migrationFiles)
 	return have, want, translate("store.schema", err)
 }

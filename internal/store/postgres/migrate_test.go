@@ -22,3 +22,14 @@ func TestMigrationsKeepJobs(t *testing.T) {
 		Open:    func() store.Store { return mustOpen(t, postgres.Config{URL: url, Conns: 4}) },
 	})
 }
+
+func TestLayoutKeepsJobs(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	storetest.RunLayout(t, storetest.OldSchema{
+		Dialect: goose.DialectPostgres,
+		DB:      pgtest.DB(t, url),
+		Files:   os.DirFS("migrations"),
+		Open:    func() store.Store { return mustOpen(t, postgres.Config{URL: url, Conns: 4}) },
+	})
+}

@@ -15,7 +15,7 @@ import (
 
 // How the claims of a node are notified of jobs that another node has stored:
 //
-//	engine, after a commit ──> Announce ──> announcements ──> announce ──> NOTIFY millrace
+//	engine, after a commit ──> Notify ──> announcements ──> announce ──> NOTIFY millrace
 //	engine, claims that wait <── Listen <── connection of its own <── LISTEN millrace
 //
 // A notification is a hint and nothing depends on it: one that is lost, dropped or late costs
@@ -31,9 +31,9 @@ const (
 	keepaliveInterval = 30 * time.Second
 )
 
-// Announce passes the queues to the one goroutine that notifies. When that is behind, they are
+// Notify passes the queues to the one goroutine that notifies. When that is behind, they are
 // dropped: nodes poll as well.
-func (s *Store) Announce(queues []job.QueueHash) {
+func (s *Store) Notify(queues []job.QueueHash) {
 	if len(queues) == 0 {
 		return
 	}
@@ -47,7 +47,6 @@ func (s *Store) Announce(queues []job.QueueHash) {
 // transactions: transactions with a NOTIFY commit one after another. It ends when the store is
 // closed.
 func (s *Store) announce() {
-	defer close(s.stopped)
 	for {
 		select {
 		case <-s.stop:

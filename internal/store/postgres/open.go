@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,12 +26,17 @@ type Config struct {
 	// SchemaWait is how long Open waits while another session has the schema locked; 0 means
 	// five minutes.
 	SchemaWait time.Duration
+	// SlowRead is how long a claim or a look for the next lease takes to its first row where it
+	// passes over much that was removed; 0 means 3 ms. Tests set it, so that a busy machine makes
+	// no watermarks. See watermarks.
+	SlowRead time.Duration
 }
 
 // withDefaults sets what is not given. It is called once, since it wraps Observe.
 func (c Config) withDefaults() Config {
 	c.Conns = cmp.Or(c.Conns, 16)
 	c.SchemaWait = cmp.Or(c.SchemaWait, schemaWait)
+	c.SlowRead = cmp.Or(c.SlowRead, slowToFirstRow)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -108,9 +114,11 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		maxConns:      c.Conns,
 		node:          hex.EncodeToString(node[:4]),
 		slots:         make(chan int64, c.Conns),
+		freed:         make(chan struct{}),
 		announcements: make(chan []job.QueueHash, 1024),
 		stop:          make(chan struct{}),
 		stopped:       make(chan struct{}),
+		watermarks:    newWatermarks(c.SlowRead),
 	}
 	for i := range c.Conns {
 		s.slots <- int64(node[4]%slotBases)*int64(c.Conns) + int64(i)
@@ -119,8 +127,21 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		c.Log.Warn("the store cannot be written to: what changes anything is refused until it can",
 			"error_message", err)
 	}
-	go s.announce()
+	s.start()
 	return s, nil
+}
+
+// start starts the goroutines of the store, which Close waits for.
+func (s *Store) start() {
+	var ctx context.Context
+	ctx, s.endRenewal = context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(s.announce)
+	running.Go(func() { s.keepWatermarks(ctx) })
+	go func() {
+		running.Wait()
+		close(s.stopped)
+	}()
 }
 
 // parse returns the configuration of connections to a URL, with limits and planning unless the

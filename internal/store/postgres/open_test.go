@@ -79,21 +79,21 @@ func TestOpenFails(t *testing.T) {
 // listener collects the notifications that a store gets.
 type listener struct {
 	mu       sync.Mutex
-	lanes    map[job.QueueHash]int
+	queues   map[job.QueueHash]int
 	calls    int
 	received chan struct{}
 }
 
 func listen(t *testing.T, s *postgres.Store) *listener {
-	e := &listener{lanes: map[job.QueueHash]int{}, received: make(chan struct{}, 10_000)}
+	e := &listener{queues: map[job.QueueHash]int{}, received: make(chan struct{}, 10_000)}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.Listen(ctx, func(lanes []job.QueueHash) {
+		s.Listen(ctx, func(queues []job.QueueHash) {
 			e.mu.Lock()
-			for _, l := range lanes {
-				e.lanes[l]++
+			for _, l := range queues {
+				e.queues[l]++
 			}
 			e.calls++
 			e.mu.Unlock()
@@ -107,10 +107,10 @@ func listen(t *testing.T, s *postgres.Store) *listener {
 func (e *listener) has(l job.QueueHash) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.lanes[l] > 0
+	return e.queues[l] > 0
 }
 
-// wantNotified announces a lane until the listener has it: what is sent before a listener
+// wantNotified announces a queue_hash until the listener has it: what is sent before a listener
 // listens is lost.
 func (e *listener) wantNotified(t *testing.T, s *postgres.Store, l job.QueueHash) {
 	t.Helper()
@@ -120,9 +120,9 @@ func (e *listener) wantNotified(t *testing.T, s *postgres.Store, l job.QueueHash
 		select {
 		case <-e.received:
 		case <-again.C:
-			s.Announce([]job.QueueHash{l})
+			s.Notify([]job.QueueHash{l})
 		case <-deadline:
-			t.Fatalf("lane %d is not notified", l)
+			t.Fatalf("queue_hash %d is not notified", l)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (e *listener) waits(t *testing.T, l job.QueueHash) {
 		select {
 		case <-e.received:
 		case <-deadline:
-			t.Fatalf("lane %d is not notified", l)
+			t.Fatalf("queue_hash %d is not notified", l)
 		}
 	}
 }
@@ -146,14 +146,14 @@ func TestAnnouncementsArrive(t *testing.T) {
 	other.wantNotified(t, a, -1)
 	own.wantNotified(t, b, 1)
 
-	// Many announcements at once are few notifications, also when their lanes
+	// Many announcements at once are few notifications, also when their queues
 	// do not fit one.
 	other.mu.Lock()
 	before := other.calls
 	other.mu.Unlock()
 	const n = 1000
 	for i := range n {
-		a.Announce([]job.QueueHash{job.QueueHash(i)<<40 + 1<<62, job.QueueHash(-i) - 1<<62})
+		a.Notify([]job.QueueHash{job.QueueHash(i)<<40 + 1<<62, job.QueueHash(-i) - 1<<62})
 	}
 	for i := range n {
 		other.waits(t, job.QueueHash(i)<<40+1<<62)

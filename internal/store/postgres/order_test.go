@@ -10,10 +10,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/sqlstore"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 	"github.com/millrace/millrace/internal/testkit"
 )
@@ -26,6 +30,7 @@ type circle struct {
 	db    *sql.DB
 	name  string // of the connections whose waits are looked at
 	tries atomic.Int32
+	again int32 // how many updates are to be run again
 	all   sync.WaitGroup
 }
 
@@ -57,7 +62,7 @@ func (c *circle) awaits(n int) {
 func (c *circle) ends() {
 	c.Helper()
 	c.all.Wait()
-	if tries := c.tries.Load(); tries != 2 {
+	if tries := c.tries.Load(); tries != 2+c.again {
 		c.Errorf("2 updates had %d tries", tries)
 	}
 }
@@ -74,7 +79,7 @@ func TestCountsAreLockedInOneOrder(t *testing.T) {
 	three := []job.QueueCount{{Contract: "x", Queue: "a"}, {Contract: "x", Queue: "b"},
 		{Contract: "x", Queue: "c"}}
 	slices.SortFunc(three, func(a, b job.QueueCount) int {
-		return cmp.Compare(laneOf(b), laneOf(a))
+		return cmp.Compare(hashOf(b), hashOf(a))
 	})
 	for _, q := range three { // those that are counted last are stored first
 		if err := counts.Update(t.Context(), func(tx store.Tx) error {
@@ -88,14 +93,14 @@ func TestCountsAreLockedInOneOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer holder.Rollback()
-	const hold = "SELECT FROM counts WHERE lane=$1 FOR UPDATE"
-	if _, err := holder.Exec(hold, int64(laneOf(three[1]))); err != nil {
+	const hold = "SELECT FROM counts WHERE queue_hash=$1 FOR UPDATE"
+	if _, err := holder.Exec(hold, int64(hashOf(three[1]))); err != nil {
 		t.Fatal(err)
 	}
 	c := &circle{T: t, db: db, name: name}
 	c.update(counts, func(tx store.Tx) error { return tx.Apply(store.Changes{Counts: three}) })
 	c.awaits(1)
-	c.update(folds, func(tx store.Tx) error { return tx.CompactCounts(3) })
+	c.update(folds, func(tx store.Tx) error { _, err := tx.CompactCounts(3); return err })
 	c.awaits(2)
 	if err := holder.Rollback(); err != nil {
 		t.Error(err)
@@ -103,14 +108,38 @@ func TestCountsAreLockedInOneOrder(t *testing.T) {
 	c.ends()
 }
 
-func laneOf(q job.QueueCount) job.QueueHash { return job.QueueHashOf(q.Contract, q.Queue) }
+// noDeadlock returns an observer that fails the test where a statement met a deadlock.
+func noDeadlock(t *testing.T) sqlstore.Observer {
+	return func(statement string, _ time.Duration, err error) {
+		var pg *pgconn.PgError
+		if errors.As(err, &pg) && pg.Code == "40P01" {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+}
 
-// Inserts of the same jobs take their identities in one order, whatever that of the jobs.
+func hashOf(q job.QueueCount) job.QueueHash { return job.QueueHashOf(q.Contract, q.Queue) }
+
+// Inserts of the same jobs take their identities in one order, whatever that of the jobs. Without
+// ON CONFLICT the second of two updates is run again once it sees that they are taken.
 func TestInsertsTakeIdentitiesInOneOrder(t *testing.T) {
 	t.Parallel()
+	for name, again := range map[string]int32{"without ON CONFLICT": 1, "with it": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			insertsInOneOrder(t, again)
+		})
+	}
+}
+
+func insertsInOneOrder(t *testing.T, again int32) {
 	url, name := named(t)
 	db := pgtest.DB(t, url+"-looks")
-	s := mustOpen(t, postgres.Config{URL: url, Conns: 4})
+	s := mustOpen(t, postgres.Config{URL: url, Conns: 4, Observe: noDeadlock(t)})
+	if again == 0 {
+		mustInsert(t, s, "taken")
+		mustMeetTaken(t, s, "taken")
+	}
 	three := func() []*job.Job { return []*job.Job{newJob("a"), newJob("b"), newJob("c")} }
 	byIdentity := func(a, b *job.Job) int {
 		x, y := a.ID.IdentityHash(), b.ID.IdentityHash()
@@ -120,7 +149,7 @@ func TestInsertsTakeIdentitiesInOneOrder(t *testing.T) {
 	slices.SortFunc(first, byIdentity)
 	slices.SortFunc(second, byIdentity)
 	slices.Reverse(second)
-	c := &circle{T: t, db: db, name: name}
+	c := &circle{T: t, db: db, name: name, again: again}
 	errUnwanted := errors.New("this update is not wanted")
 	err := s.Update(t.Context(), func(tx store.Tx) error {
 		held := store.Changes{Insert: []*job.Job{newJob(first[1].ID.Key)}}
@@ -137,4 +166,41 @@ func TestInsertsTakeIdentitiesInOneOrder(t *testing.T) {
 		t.Error(err)
 	}
 	c.ends()
+}
+
+// A claim that passes over a job which another transaction has locked keeps nothing of it: the
+// other one moves it without waiting for the claim.
+func TestClaimsLockNothingInVain(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t), Conns: 2})
+	mustInsert(t, s, "a")
+	passed, moved := make(chan struct{}), make(chan struct{})
+	var claim sync.WaitGroup
+	if err := s.Update(t.Context(), func(tx store.Tx) error {
+		locked, err := tx.Load(store.Selector{IDs: []job.ID{newJob("a").ID}, Lock: true})
+		if err != nil {
+			return err
+		}
+		claim.Go(func() {
+			if err := s.Update(t.Context(), func(tx store.Tx) error {
+				ready, err := tx.LockReady(locked[0].ID.Contract, locked[0].Queue, 1)
+				if len(ready) > 0 {
+					t.Error("a locked job was claimed")
+				}
+				close(passed)
+				<-moved
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+		<-passed
+		defer close(moved)
+		locked[0].Phase = job.Leased
+		return tx.Apply(store.Changes{Update: []store.JobUpdate{{Job: locked[0],
+			Fields: store.StateFields}}})
+	}); err != nil {
+		t.Error(err)
+	}
+	claim.Wait()
 }

@@ -3,7 +3,8 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,99 +14,73 @@ import (
 
 // plans names the index each statement must use, and values for its parameters.
 var plans = map[string]struct{ index, values string }{
-	"lock_ready":         {"jobs_ready", "7,'c','q7',50"},
-	"lock_due":           {"jobs_due", "5000,50,0,'{}'"},
-	"lock_lapsed":        {"jobs_lapse", "5000,0,50"},
-	"next_due":           {"jobs_due", ""},
-	"next_lease":         {"jobs_lapse", ""},
-	"settled":            {"jobs_settled", "'c',5000,50"},
+	"lock_ready":         {"ready_order", "7,'c','q7',50"},
+	"ready_numbers":      {"ready_order", "7,50"},
+	"lock_ready_from":    {"ready_late", "7,'c','q7',50," + someWatermarks},
+	"ready_heads":        {"ready_order", "7," + someWatermarks + ",'{-1,-1,-1}'"},
+	"lock_due":           {"waiting_due", "5000,50,0,'{}'"},
+	"lock_expired":       {"leases_end", "5000,0,50,7"},
+	"next_due":           {"waiting_due", "5000"},
+	"next_lease":         {"leases_end", "5000,7"},
+	"finished":           {"finished_age", "'c',5000,50"},
 	"get_events":         {"events_job", "77"},
 	"drop_history":       {"events_job", "'{1,2,3}'"},
-	"get_jobs":           {"jobs_ident", `'{"\\x01","\\x02"}'`},
+	"get_jobs":           {"jobs_identity", `'{"\\x01","\\x02"}'`},
 	"get_by_alias":       {"jobs_alias", `'{"\\x01","\\x02"}'`},
 	"list_owned":         {"jobs_owner", "'c','o7',5000,0,'{}',50"},
 	"get_records":        {"records_pkey", "5000,'k','{1,2}'"},
 	"list_records":       {"records_", "5000,'k','o7','',50"},
 	"old_records":        {"records_age", "5000,50"},
 	"lock_seqs":          {"jobs_pkey", "'{1,2,3}'"},
+	"get_states":         {"leases_pkey", "'{1,2,3}'"},
 	"list_children":      {"jobs_parent", "7,0,0,'{}',50"},
 	"children":           {"jobs_parent", "'{7,8}',50"},
 	"sum_sizes":          {"jobs_size", "'c'"},
 	"edges_from":         {"edges_", "'{1,2,3}'"},
 	"edges_to":           {"edges_dependency", "'{1,2,3}',50"},
 	"ancestry":           {"edges_", "'{1,2,3}'"},
-	"dependencies":       {"jobs_ident", `'{"\\x01","\\x02"}'`},
+	"dependencies":       {"jobs_identity", `'{"\\x01","\\x02"}'`},
 	"search_all":         {"jobs_listed", "'c',-20000,'k',-5000,50,0,10,'',''"},
 	"search_queue":       {"jobs_of_queue", "'c',-20000,'k',-5000,50,0,10,'q7',''"},
-	"search_state":       {"jobs_in_state", "'c',-20000,'k',-5000,50,0,10,'','state2'"},
-	"search_queue_state": {"jobs_of_q_state", "'c',-20000,'k',-5000,50,0,10,'q7','state2'"},
+	"search_state":       {"searchable_state", "'c',-20000,'k',-5000,50,0,10,'','state2'"},
+	"search_queue_state": {"searchable_queue_state", "'c',-20000,'k',-5000,50,0,10,'q7','state2'"},
 	"get_messages":       {"outbox_contract", "'c1',50"},
 	"get_dead_letters":   {"dead_letters_", "'c',5,50"},
 	"old_dead_letters":   {"dead_letters_age", "'c',5,50"},
 }
 
+const someWatermarks = "'{9,1,0}','{2,1,-9}','{-1,5000,-1}'"
+
 // fill stores enough that reading whole tables does not pay.
 const fill = `
-INSERT INTO jobs (seq,ident,contract,scope,key,state,phase,order_time,due_at,run_id,lease_until,worker,runs,failures,open_deps,held,
-		failed_deps,updated_at,started_at,settled_at,kind,queue,lane,owner,priority,lease,run_limit,parent,trace,created_at,listed,children,size,apart,definition,payload)
-		SELECT n, sha256(n::text::bytea), 'c', '', n::text, 'state'||n%5, n%4, n, n, NULL, n, '', 0, 0, 0, 0, 0, n, 0, n,
-	'', 'q'||n/4%20, n/4%20, 'o'||n%1000, n%3, 1000, 0, n%7*(n/100), '', n, -n, 0, n%20/19, 0, NULL, repeat('x',100)::bytea FROM generate_series(1,30000) n;
+INSERT INTO jobs (seq,identity,contract,scope,key,order_time,kind,queue,owner,priority,lease,parent,trace,created_at,listed,size,payload)
+	SELECT n, sha256(n::text::bytea), 'c', '', n::text, n, '', 'q'||n/4%100, 'o'||n%1000, n%3, 1000, n%7*(n/100), '', n, -n, n%20/19,
+	repeat('x',100)::bytea FROM generate_series(1,30000) n;
+INSERT INTO waiting (seq,state,worker,due_at,updated_at) SELECT n, 'state'||n%5, '', n, n FROM generate_series(4,30000,4) n;
+INSERT INTO ready (seq,state,worker,due_at,queue_hash,priority,order_time) SELECT n, 'state'||n%5, '', n, n/4%100, n%3, n FROM generate_series(1,30000,4) n;
+INSERT INTO leases (seq,state,worker,due_at,lease_until,updated_at) SELECT n, 'state'||n%5, '', n, n, n FROM generate_series(2,30000,4) n;
+INSERT INTO finished (seq,state,worker,due_at,finished_at,contract) SELECT n, 'state'||n%5, '', n, n, 'c' FROM generate_series(3,30000,4) n;
+INSERT INTO searchable (seq,listed,priority,contract,queue,state,key) SELECT n, -n, n%3, 'c', 'q'||n/4%100, 'state'||n%5, n::text FROM generate_series(1,30000) n;
 INSERT INTO events (seq,cause,prev,next,at,reason) SELECT n%10000, 'due', '', '', n, '' FROM generate_series(1,30000) n;
 INSERT INTO edges SELECT n, n/2 FROM generate_series(1,20000) n;
 INSERT INTO outbox (contract,scope,key,seq,cause,prev,next,at,reason) SELECT 'c'||n%3,'','',n,'due','','',n,'' FROM generate_series(1,20000) n;
 INSERT INTO dead_letters (contract,cause,buried_at,job) SELECT 'c'||n%3,'due',n,'' FROM generate_series(1,20000) n;
 INSERT INTO records SELECT 'k', n::text, 'o'||n%1000, '', n, n, n FROM generate_series(1,20000) n;
-UPDATE jobs SET alias=ident WHERE seq%10=0;
-ANALYZE records, jobs, events, edges, outbox, dead_letters;`
+UPDATE jobs SET alias=identity WHERE seq%10=0;
+ANALYZE records, jobs, waiting, ready, leases, finished, searchable, events, edges, outbox, dead_letters;`
 
 // TestPlans looks at the plan for given values and at the one PostgreSQL keeps
 // for any: it may change from one to the other after some runs.
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	url := pgtest.URL(t)
-	s, err := Open(t.Context(), Config{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	conn, err := s.db.Conn(t.Context()) // with the settings of the store's own
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	exec := func(text string) {
-		t.Helper()
-		if _, err := conn.ExecContext(context.Background(), text); err != nil {
-			t.Fatalf("%v: %s", err, text)
-		}
-	}
-	for _, text := range strings.Split(strings.TrimSuffix(fill, ";"), ";\n") {
-		exec(text)
-	}
-	planned(t, conn, exec)
-}
-
-func planned(t *testing.T, conn *sql.Conn, exec func(string)) {
-	for _, st := range sqlstore.Narrow {
+	conn, exec := filled(t)
+	for _, st := range append(slices.Clone(sqlstore.Narrow), sqlstore.LockReadyFrom,
+		sqlstore.ReadyHeads) {
 		want := plans[st.Name]
 		exec("PREPARE p AS " + dialect.Text(st))
-		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		for _, mode := range planModes {
 			exec("SET plan_cache_mode=" + mode)
-			call := "p"
-			if want.values != "" {
-				call = fmt.Sprintf("p(%s)", want.values)
-			}
-			rows, err := conn.QueryContext(context.Background(), "EXPLAIN EXECUTE "+call)
-			if err != nil {
-				t.Fatalf("%s: %v", st.Name, err)
-			}
-			plan, line := "", ""
-			for rows.Next() {
-				if err := rows.Scan(&line); err != nil {
-					t.Fatal(err)
-				}
-				plan += line + "\n"
-			}
+			plan := strings.Join(explained(t, conn, want.values), "\n")
 			if want.index == "" || !strings.Contains(plan, want.index) ||
 				strings.Contains(plan, "Seq Scan") {
 				t.Errorf("%s, %s: does not use %q:\n%s", st.Name, mode, want.index, plan)
@@ -117,5 +92,106 @@ func planned(t *testing.T, conn *sql.Conn, exec func(string)) {
 			}
 		}
 		exec("DEALLOCATE p")
+	}
+}
+
+// planModes are the plan for given values and the one that PostgreSQL keeps for any.
+var planModes = []string{"force_custom_plan", "force_generic_plan"}
+
+// filled returns a connection, with the settings of the store's own, to a database with the rows of
+// fill, and runs statements on it.
+func filled(t *testing.T) (conn *sql.Conn, exec func(string)) {
+	t.Helper()
+	s, err := Open(t.Context(), Config{URL: pgtest.URL(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if conn, err = s.db.Conn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	exec = func(text string) {
+		t.Helper()
+		if _, err := conn.ExecContext(context.Background(), text); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+	}
+	for _, text := range strings.Split(strings.TrimSuffix(fill, ";"), ";\n") {
+		exec(text)
+	}
+	return conn, exec
+}
+
+// TestPlansOfTablesFoundEmpty: no statement reads a whole index, although vacuum found the tables
+// without a row.
+func TestPlansOfTablesFoundEmpty(t *testing.T) {
+	t.Parallel()
+	conn, exec := filled(t)
+	for _, table := range []string{"jobs", "waiting", "ready", "leases", "finished", "searchable"} {
+		exec("DELETE FROM " + table)
+		exec("ANALYZE " + table) // which leaves the pages
+	}
+	move := &sqlstore.Move{Bulk: &sqlstore.Bulk{Name: "move", Table: "finished", From: "leases",
+		Columns: []sqlstore.Column{{Name: "state", Type: "text"}, {Name: "seq", Type: "int8"}},
+		Key:     1, Carried: []sqlstore.Column{{Name: "result", Type: "bytea"}}}, Searchable: true}
+	update := &sqlstore.Bulk{Name: "update", Table: "leases", Update: true, Key: 1,
+		Columns: []sqlstore.Column{{Name: "lease_until", Type: "int8"}, {Name: "seq", Type: "int8"}}}
+	texts := map[string][2]string{
+		"move":   {moveText(move, 0), "'{a,b}','{1,2}'"},
+		"update": {bulkText(update, 0), "'{1,2}','{1,2}'"},
+	}
+	for _, st := range append(slices.Clone(sqlstore.Narrow), sqlstore.LockReadyFrom) {
+		texts[st.Name] = [2]string{dialect.Text(st), plans[st.Name].values}
+	}
+	for name, text := range texts {
+		exec("PREPARE p AS " + text[0])
+		for _, mode := range planModes {
+			exec("SET plan_cache_mode=" + mode)
+			plan := explained(t, conn, text[1])
+			for scan := range unbounded(plan) {
+				t.Errorf("%s, %s: %q reads all:\n%s", name, mode, scan, strings.Join(plan, "\n"))
+			}
+		}
+		exec("DEALLOCATE p")
+	}
+}
+
+// explained returns the lines of the plan of the prepared statement p.
+func explained(t *testing.T, conn *sql.Conn, values string) (lines []string) {
+	t.Helper()
+	call := "EXPLAIN EXECUTE p"
+	if values != "" {
+		call += "(" + values + ")"
+	}
+	rows, err := conn.QueryContext(t.Context(), call)
+	if err != nil {
+		t.Fatalf("%s: %v", call, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		line := ""
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// unbounded returns the scans of a plan that have no condition of their index.
+func unbounded(plan []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i, line := range plan {
+			scan := strings.TrimSpace(line)
+			isScan := strings.Contains(scan, "Index Scan") ||
+				strings.Contains(scan, "Index Only Scan")
+			isBounded := i+1 < len(plan) && strings.Contains(plan[i+1], "Index Cond")
+			if (isScan && !isBounded) || strings.Contains(scan, "Seq Scan") {
+				if !yield(scan) {
+					return
+				}
+			}
+		}
 	}
 }

@@ -32,11 +32,12 @@ func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	}
 	db := stdlib.OpenDB(*r.config)
 	db.SetMaxOpenConns(c.Conns)
-	if err := sqlstore.CheckSchema(ctx, goose.DialectPostgres, db, migrationFiles()); err != nil {
+	if err := sqlstore.CheckSchema(ctx, goose.DialectPostgres, db, migrationFiles); err != nil {
 		db.Close()
 		return nil, translate("store.open", err)
 	}
-	s := &Store{config: c, route: r, db: db, maxConns: c.Conns, slots: make(chan int64, c.Conns)}
+	s := &Store{config: c, route: r, db: db, maxConns: c.Conns, slots: make(chan int64, c.Conns),
+		watermarks: newWatermarks(c.SlowRead)}
 	s.slots <- 0
 	return &Views{s}, nil
 }

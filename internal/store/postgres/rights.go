@@ -15,6 +15,11 @@ type need struct{ Relation, Rights string }
 // needed lists every relation; docs/operating.md has the grants.
 var needed = []need{
 	{"jobs", "SELECT INSERT UPDATE DELETE"},
+	{"waiting", "SELECT INSERT UPDATE DELETE"},
+	{"ready", "SELECT INSERT UPDATE DELETE"},
+	{"leases", "SELECT INSERT UPDATE DELETE"},
+	{"finished", "SELECT INSERT UPDATE DELETE"},
+	{"searchable", "SELECT INSERT UPDATE DELETE"},
 	{"job_numbers", usage},
 	{"bodies", "SELECT INSERT UPDATE DELETE"},
 	{"events", "SELECT INSERT DELETE"},
@@ -24,7 +29,7 @@ var needed = []need{
 	{"queues", "SELECT INSERT UPDATE"},
 	{"counts", "SELECT INSERT UPDATE DELETE"},
 	{"records", "SELECT INSERT UPDATE DELETE"},
-	{"duties", "SELECT INSERT UPDATE DELETE"},
+	{"leaders", "SELECT INSERT UPDATE DELETE"},
 }
 
 // usage is the right to use a sequence; UPDATE includes it.

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,13 +19,14 @@ import (
 )
 
 var dialect = sqlstore.Dialect{
-	ForUpdate:    "FOR UPDATE",
-	SkipLocked:   "FOR UPDATE SKIP LOCKED",
-	In:           "= ANY($n::int8[])",
-	BlobIn:       "= ANY($n::bytea[])",
-	TextIn:       "= ANY($n::text[])",
-	Limit:        "LIMIT $n",
-	EachPriority: eachPriority(),
+	ForUpdate:      "FOR UPDATE",
+	SkipLocked:     "FOR UPDATE SKIP LOCKED",
+	SkipLockedJobs: "FOR UPDATE OF j SKIP LOCKED FOR UPDATE OF s SKIP LOCKED",
+	In:             "= ANY($n::int8[])",
+	BlobIn:         "= ANY($n::bytea[])",
+	TextIn:         "= ANY($n::text[])",
+	Limit:          "LIMIT $n",
+	EachPriority:   eachPriority(),
 }
 
 // eachPriority returns one select for each priority and for none, in the order of its index and
@@ -37,7 +37,7 @@ func eachPriority() string {
 	var each []string
 	for i := range store.MaxPriority - job.NoPriority + 1 {
 		each = append(each,
-			fmt.Sprintf("(SELECT seq,listed,key FROM jobs WHERE $n AND priority=$6::int8+%d AND "+
+			fmt.Sprintf("(SELECT seq,listed,key FROM $n AND priority=$6::int8+%d AND "+
 				"$6::int8+%d<=$7::int8 ORDER BY listed,key LIMIT $5)", i, i))
 	}
 	return strings.Join(each, " UNION ALL ")
@@ -53,12 +53,17 @@ const readState = "SELECT (extract(epoch FROM now())*1000000)::int8, " +
 // session is one transaction on a connection of its own. Its statements end with ctx, its
 // COMMIT and ROLLBACK do not.
 type session struct {
-	ctx     context.Context
-	conn    *sql.Conn
-	observe sqlstore.Observer
-	local   string // see route
-	now     time.Time
-	slot    int64
+	ctx        context.Context
+	conn       *sql.Conn
+	observe    sqlstore.Observer
+	local      string // see route
+	taken      *takenLately
+	watermarks *watermarks
+	left       *leftSlots
+	now        time.Time
+	began      time.Time // now by the clock of the server, whatever a test has set
+	slot       int64
+	counted    []int64 // the queues that were asked for by Slot
 
 	readOnly bool // the transaction cannot write
 	fresh    bool // the connection was not used before
@@ -73,12 +78,11 @@ func (s *session) begin(text string, override func() time.Time) error {
 		return s.Translate("store.begin", err)
 	}
 	s.readOnly = string(results[1].Rows[0][1]) == "on"
-	if override != nil {
-		s.now = override().UTC().Truncate(time.Microsecond)
-		return nil
-	}
 	us, err := strconv.ParseInt(string(results[1].Rows[0][0]), 10, 64)
-	s.now = time.UnixMicro(us).UTC()
+	s.began = time.UnixMicro(us).UTC()
+	if s.now = s.began; override != nil {
+		s.now = override().UTC().Truncate(time.Microsecond)
+	}
 	return s.Translate("store.begin", err)
 }
 
@@ -134,54 +138,65 @@ func (s *session) simple(ctx context.Context, name, text string) (results []*pgc
 func (s *session) Query(st *sqlstore.Statement, args ...any) (*sql.Rows, error) {
 	started := time.Now()
 	rows, err := s.conn.QueryContext(s.ctx, dialect.Text(st), args...)
-	s.observe(st.Name, time.Since(started), err)
+	took := time.Since(started)
+	s.observe(st.Name, took, err)
+	s.watermarks.note(st, args, took)
 	return rows, s.Translate(st.Name, err)
 }
 
 func (s *session) Exec(st *sqlstore.Statement, args ...any) (int64, error) {
+	return s.exec(st.Name, dialect.Text(st), args...)
+}
+
+func (s *session) Bulk(b *sqlstore.Bulk, set *sqlstore.Set) error {
+	text, args := parameters(b, set)
 	started := time.Now()
-	res, err := s.conn.ExecContext(s.ctx, dialect.Text(st), args...)
-	s.observe(st.Name, time.Since(started), err)
+	_, err := s.exec(b.Name, text, args...)
+	if b == sqlstore.CountBy {
+		s.left.note(s.counted, s.slot, s.now, time.Since(started))
+	}
+	return err
+}
+
+// exec runs a statement that returns no rows and reports it by its name.
+func (s *session) exec(name, text string, args ...any) (affected int64, err error) {
+	started := time.Now()
+	res, err := s.conn.ExecContext(s.ctx, text, args...)
+	s.observe(name, time.Since(started), err)
 	if err != nil {
-		return 0, s.Translate(st.Name, err)
+		return 0, s.Translate(name, err)
 	}
 	return res.RowsAffected()
 }
 
-func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
-	text, args := parameters(b, rows)
-	started := time.Now()
-	_, err := s.conn.ExecContext(s.ctx, text, args...)
-	s.observe(b.Name, time.Since(started), err)
-	return s.Translate(b.Name, err)
-}
-
-// identColumn is where InsertValues has the identity of a job.
-var identColumn = slices.IndexFunc(sqlstore.InsertJobs.Columns,
-	func(c sqlstore.Column) bool { return c.Name == "ident" })
-
 // InsertJobs reads the numbers of the jobs that were stored: those without one are taken. A
 // transaction that inserts the same job waits here until the other one has ended.
-func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
-	values := make([][]any, len(jobs))
-	for i, j := range jobs {
-		values[i] = sqlstore.InsertValues(j)
-	}
-	b := sqlstore.InsertJobs
-	text, args := parameters(b, values)
+func (s *session) InsertJobs(jobs []*job.Job, facts, states *sqlstore.Set) (taken []int,
+	err error) {
 	started := time.Now()
+	b := s.taken.insert(started)
+	text, args := insertParameters(b, jobs, facts, states)
 	seqs, err := s.insertedSeqs(text, args, len(jobs))
+	if b == insertNew {
+		err = asTaken(err)
+	}
 	s.observe(b.Name, time.Since(started), err)
+	if errors.Is(err, errTaken) {
+		s.taken.note(started)
+	}
 	if err != nil {
 		return nil, s.Translate(b.Name, err)
 	}
+	if len(seqs) < len(jobs) {
+		s.taken.note(started)
+	}
 	for i, j := range jobs {
-		ident := job.IdentityHash(values[i][identColumn].([]byte))
-		j.Seq = seqs[ident]
+		identity := job.IdentityHash(facts.Value(i, identityColumn).([]byte))
+		j.Seq = seqs[identity]
 		if j.Seq == 0 {
 			taken = append(taken, i)
 		}
-		delete(seqs, ident) // a later job of the set with the same identity is taken
+		delete(seqs, identity) // a later job of the set with the same identity is taken
 	}
 	return taken, nil
 }
@@ -196,14 +211,26 @@ func (s *session) insertedSeqs(text string, args []any, n int) (map[job.Identity
 	defer rows.Close()
 	seqs := make(map[job.IdentityHash]int64, n)
 	for rows.Next() {
-		var ident []byte
+		var identity []byte
 		var seq int64
-		if err := rows.Scan(&ident, &seq); err != nil {
+		if err := rows.Scan(&identity, &seq); err != nil {
 			return nil, err
 		}
-		seqs[job.IdentityHash(ident)] = seq
+		seqs[job.IdentityHash(identity)] = seq
 	}
 	return seqs, rows.Err()
+}
+
+// Move is one statement.
+func (s *session) Move(m *sqlstore.Move, set *sqlstore.Set) (int64, error) {
+	args, same := arguments(nil, m.Columns, set)
+	return s.exec(m.Name, moveText(m, same), args...)
+}
+
+// DeleteJobs is one statement.
+func (s *session) DeleteJobs(others []string, seqs []int64) error {
+	_, err := s.exec("delete_jobs", deleteText(others), seqs)
+	return err
 }
 
 func (s *session) Now() time.Time { return s.now }
@@ -213,7 +240,17 @@ func (s *session) LockName(name string) error {
 	return err
 }
 
-func (s *session) Slot() int64 { return s.slot }
+// Slot is the slot of the transaction unless its counters have too many versions.
+func (s *session) Slot(queueHash int64) int64 {
+	s.counted = append(s.counted, queueHash)
+	return s.left.of(queueHash, s.slot, s.now)
+}
+
+func (s *session) ReadyWatermarks(queueHash int64) *sqlstore.Watermarks {
+	return s.watermarks.readyWatermarks(queueHash, s.began)
+}
+
+func (s *session) LeasesWatermark() int64 { return s.watermarks.leasesWatermark(s.began) }
 
 func (s *session) Ints(seqs []int64) any {
 	if seqs == nil {
@@ -222,10 +259,10 @@ func (s *session) Ints(seqs []int64) any {
 	return seqs
 }
 
-func (s *session) IdentityHashes(idents []job.IdentityHash) any {
-	list := make([][]byte, len(idents))
-	for i := range idents {
-		list[i] = idents[i][:]
+func (s *session) IdentityHashes(identities []job.IdentityHash) any {
+	list := make([][]byte, len(identities))
+	for i := range identities {
+		list[i] = identities[i][:]
 	}
 	return list
 }

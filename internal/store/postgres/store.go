@@ -29,13 +29,19 @@ type Store struct {
 	slots         chan int64 // free ones, see sqlstore.Session
 	announcements chan []job.QueueHash
 	stop          chan struct{}
+	endRenewal    context.CancelFunc
 	stopped       chan struct{}
 	closing       sync.Once
 
 	connectBreaker breaker // open while the database refuses connections
 	writeBreaker   breaker // open while the database refuses writes
 
-	busy atomic.Int64 // connections that transactions use
+	taken      takenLately
+	watermarks *watermarks
+	left       leftSlots
+
+	busy  atomic.Int64  // connections that transactions use
+	freed chan struct{} // receives when a transaction gives back its connection
 
 	pool     sync.Mutex
 	maxConns int  // connections that the pool may have now
@@ -50,8 +56,9 @@ const (
 	beginView   = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 )
 
-// Update is documented at the port. It runs fn again after a serialization failure or a
-// deadlock. Pauses between tries are random and grow to 128 ms at most. While the database
+// Update is documented at the port. It runs fn again after a serialization failure, a
+// deadlock, or an insert that met a taken identity, see takenFor. Pauses between tries
+// are random and grow to 128 ms at most. While the database
 // refuses writes, see breaker, it returns the last refusal without a connection.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
@@ -105,9 +112,7 @@ func (s *Store) runTx(ctx context.Context, begin string, fn func(*sqlstore.Tx) e
 	if err != nil {
 		return false, err
 	}
-	s.busy.Add(1)
-	defer s.busy.Add(-1)
-	defer se.conn.Close() // returns it to the pool
+	defer s.giveBack(se.conn)
 	ended := false
 	defer func() {
 		if !ended { // also after a panic in fn
@@ -151,10 +156,11 @@ func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *sessio
 			return nil, err
 		}
 		se = &session{ctx: ctx, conn: conn, observe: s.config.Observe, slot: slot,
-			local: s.route.local}
+			local: s.route.local, taken: &s.taken,
+			watermarks: s.watermarks, left: &s.left}
 		err = se.begin(begin, s.config.Now)
 		if err != nil {
-			conn.Close()
+			s.giveBack(conn)
 			if ctx.Err() != nil || !s.mayUseOther(se, err) {
 				return nil, err
 			}
@@ -181,16 +187,49 @@ func (s *Store) mayUseOther(se *session, err error) bool {
 	return pg.Severity == "FATAL"
 }
 
-// conn returns a connection of the pool. If the server accepts no further connection, conn waits
-// for one of those that exist.
+// conn returns a connection of the pool, which the caller gives back. If the server accepts no
+// further connection, conn waits for one of those that exist.
 func (s *Store) conn(ctx context.Context) (*sql.Conn, error) {
 	for tries := 0; ; tries++ {
 		conn, err := s.db.Conn(ctx)
+		if err == nil {
+			s.busy.Add(1)
+			return conn, nil
+		}
 		if !isTooManyConnections(err) || !s.hasConnections(tries) {
-			return conn, err
+			return nil, err
 		}
 		s.shrinkPool()
+		if !s.awaitFreed(ctx, tries) {
+			return nil, ctx.Err()
+		}
 	}
+}
+
+// giveBack returns a connection to the pool and wakes a caller in awaitFreed, if there is one.
+func (s *Store) giveBack(conn *sql.Conn) {
+	conn.Close()
+	s.busy.Add(-1)
+	select {
+	case s.freed <- struct{}{}:
+	default:
+	}
+}
+
+// awaitFreed pauses before another try to get a connection, until one is given back. As that may
+// have happened just before, or the server may have some again, the pause is bounded: it is random,
+// and at most 16 ms at first and then twice as much each time, up to retryInterval. awaitFreed
+// reports whether ctx has not ended.
+func (s *Store) awaitFreed(ctx context.Context, tries int) bool {
+	longest := min(16*time.Millisecond<<min(tries, 6), retryInterval)
+	timer := time.NewTimer(rand.N(longest))
+	defer timer.Stop()
+	select {
+	case <-s.freed:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // hasConnections reports whether one of the pool's connections may become free. Those being opened
@@ -235,9 +274,13 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.writeBreaker.recent()
 }
 
-// Close waits for the notification that is being sent and closes all connections.
+// Close waits for the notification that is being sent and for a renewal of watermarks, and closes
+// all connections.
 func (s *Store) Close() error {
-	s.closing.Do(func() { close(s.stop) })
+	s.closing.Do(func() {
+		close(s.stop)
+		s.endRenewal()
+	})
 	<-s.stopped
 	return translate("store.close", s.db.Close())
 }

@@ -161,7 +161,7 @@ func TestLockedJobsArePassedOver(t *testing.T) {
 			all, err := tx.LockExpired(time.Time{}, n)
 			return len(all), err
 		},
-		"settled": func(tx store.Tx, n int) (int, error) {
+		"finished": func(tx store.Tx, n int) (int, error) {
 			gone, err := tx.PruneFinished("relay", now.Add(time.Second), 0, n)
 			return gone.Jobs, err
 		},
@@ -383,11 +383,12 @@ func TestMessagesAreLookedAtWithoutLocks(t *testing.T) {
 	}
 }
 
-// Callers that insert the same jobs, each in an order of its own, wait for each
-// other but never in a circle: no update has to be run again.
+// Callers that insert the same jobs, each in an order of its own, wait for each other but never in
+// a circle. Those that insert at the moment of the first conflict are run again once, and nobody
+// afterwards.
 func TestInsertsWaitInOneOrder(t *testing.T) {
 	t.Parallel()
-	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t)})
+	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t), Observe: noDeadlock(t)})
 	const callers, rounds, set = 8, 4, 300
 	var tries, stored atomic.Int32
 	var all sync.WaitGroup
@@ -410,7 +411,7 @@ func TestInsertsWaitInOneOrder(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if tries.Load() != callers*rounds || stored.Load() != rounds*set {
+	if tries.Load() > callers*(rounds+1) || stored.Load() != rounds*set {
 		t.Errorf("%d tries of %d updates, %d of %d stored", tries.Load(), callers*rounds,
 			stored.Load(), rounds*set)
 	}

@@ -44,15 +44,18 @@ func TestStatementsOfChanges(t *testing.T) {
 		want    []string
 	}{
 		{store.Changes{}, nil},
-		{each(store.StateFields, store.StateFields), []string{"save_jobs"}},
-		{each(store.StateFields|result, store.StateFields|result), []string{"save_with_result"}},
-		{each(store.StateFields | result | failure), []string{"save_with_result", "set_failure"}},
+		{each(store.StateFields, store.StateFields), []string{"save_ready"}},
+		{each(store.StateFields|result, store.StateFields|result), []string{"save_ready_with_result"}},
+		{each(store.StateFields | result | failure), []string{"save_ready_with_result",
+			"set_failure"}},
 		{each(store.LeaseFields, store.LeaseFields|store.BodyField(job.Progress)),
-			[]string{"touch_jobs", "set_progress"}},
-		{each(store.AllFields|result, store.AllFields), []string{"rewrite_jobs", "set_result"}},
+			[]string{"touch_ready", "set_progress"}},
+		{each(store.AllFields|result, store.AllFields), []string{"save_facts", "save_ready_with_result",
+			"save_ready"}},
 		{each(store.AllFields, store.LeaseFields, store.StateFields, result,
 			store.StateFields|failure),
-			[]string{"rewrite_jobs", "touch_jobs", "save_with_failure", "save_jobs", "set_result"}},
+			[]string{"save_facts", "touch_ready", "save_ready", "save_ready",
+				"save_ready_with_failure", "set_result"}},
 		{store.Changes{
 			Delete: stored[:2], DeleteEvents: seqs, DeleteEdges: seqs, DeleteMessages: seqs,
 			DeleteDeadLetters: seqs,
@@ -62,8 +65,9 @@ func TestStatementsOfChanges(t *testing.T) {
 			Events: make([]job.Event, 2), Messages: make([]job.Message, 2),
 			Queues:  []job.QueueSettings{one},
 			Records: make([]job.Record, 2), Counts: make([]job.QueueCount, 2),
-		}, []string{"delete_jobs", "drop_history", "drop_edges", "drop_messages",
-			"drop_dead_letters", "drop_records", "insert_jobs", "add_edges", "bury", "add_events",
+		}, []string{"delete_ready", "delete_jobs", "drop_history", "drop_edges", "drop_messages",
+			"drop_dead_letters", "drop_records", "insert_jobs", "insert_ready",
+			"add_edges", "add_dead_letters", "add_events",
 			"add_messages", "set_queue", "put_records", "count_by"}},
 	} {
 		if got := apply(tc.changes); !slices.Equal(got, tc.want) {

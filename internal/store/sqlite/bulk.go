@@ -3,91 +3,214 @@ package sqlite
 import (
 	"database/sql"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// Bulk work runs row by row with a prepared statement, or as an insert of several rows: a
-// statement costs no round trip here.
+// Bulk work runs in statements of several rows: for a small row, running a statement and binding
+// its values cost more than the change itself. A column that has the same value in every row of a
+// statement is one parameter; the others are the columns of VALUES:
+//
+//	INSERT INTO jobs (seq,key,state) SELECT column1,column2,? FROM (VALUES (?,?),(?,?)) …
+//	UPDATE leases SET worker=v.column1,attempts=? FROM (VALUES (?,?)) AS v WHERE seq=v.column2
+//	INSERT INTO leases (run_id,state,seq,result) SELECT v.column1,?,o.seq,o.result
+//		FROM (VALUES (?,?)) AS v CROSS JOIN ready AS o WHERE o.seq=v.column2
+//
+// Parameters are written ?, because SQLite takes $1 for a name and looks it up at each bind. So
+// each is used once, in the order of the text: those of equal columns first.
 
-// rowsAtOnce is how many rows go into one insert: for small rows, running the statement is a
-// third of the cost.
-const rowsAtOnce = 32
+// A statement has 64, 32, 16, 8 or 4 rows, or 1: with fewer than 4 rows it costs more than rows of
+// their own.
+const (
+	maxRows = 64
+	minRows = 4
+)
 
-// Bulk inserts several rows at once where the statement allows it, and runs any other bulk
-// statement row by row.
-func (s *session) Bulk(b *sqlstore.Bulk, rows [][]any) error {
+// maxBulks limits the prepared bulk statements of a session, which differ in the number of rows
+// and in the columns that are equal. Few of them occur.
+const maxBulks = 128
+
+// bulkKey is the key of a prepared statement for n rows.
+type bulkKey struct {
+	b    *sqlstore.Bulk
+	same uint64 // a bit for each column that is common to all rows; 0 for one row
+	n    int
+}
+
+// Bulk is documented at sqlstore.Session.
+func (s *session) Bulk(b *sqlstore.Bulk, set *sqlstore.Set) error {
 	return s.observed(b, func() error {
-		for !b.Update && len(rows) >= rowsAtOnce {
-			p, err := s.manyRowStatement(b)
-			if err != nil {
-				return err
-			}
-			if _, err := p.ExecContext(s.ctx, slices.Concat(rows[:rowsAtOnce]...)...); err != nil {
-				return err
-			}
-			rows = rows[rowsAtOnce:]
-		}
-		return s.eachRow(b, rows, func(int, int64) {})
+		return s.bulk(b, set, func(int, int, int64) error { return nil })
 	})
 }
 
-// manyRows is the key of the prepared statement for rowsAtOnce rows.
-type manyRows struct{ b *sqlstore.Bulk }
-
-// manyRowStatement returns the prepared insert of rowsAtOnce rows.
-func (s *session) manyRowStatement(b *sqlstore.Bulk) (*sql.Stmt, error) {
-	if p := s.prepared[manyRows{b}]; p != nil {
-		return p, nil
+// bulk runs b and calls done after each statement, with its rows and the number of table rows that
+// it changed.
+func (s *session) bulk(b *sqlstore.Bulk, set *sqlstore.Set,
+	done func(from, to int, changed int64) error) error {
+	var same uint64
+	for c := range b.Columns {
+		if set.IsCommon(c) {
+			same |= 1 << c
+		}
 	}
-	return s.prepare(manyRows{b}, insertText(b, rowsAtOnce))
+	for from := 0; from < set.Len(); {
+		key := bulkKey{b: b, same: same, n: rowsOfNext(set.Len() - from)}
+		if key.n == 1 {
+			key.same = 0
+		}
+		to := from + key.n
+		changed, err := s.runBulk(key, set, from)
+		if err != nil {
+			return err
+		}
+		if err := done(from, to, changed); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
 }
 
-// oneRowStatement returns the prepared statement for one row.
-func (s *session) oneRowStatement(b *sqlstore.Bulk) (*sql.Stmt, error) {
-	if p := s.prepared[b]; p != nil {
-		return p, nil
+// rowsOfNext returns the number of rows of the next statement where so many are left.
+func rowsOfNext(left int) int {
+	for n := maxRows; n >= minRows; n /= 2 {
+		if n <= left {
+			return n
+		}
 	}
-	if b.Update {
-		return s.prepare(b, updateText(b))
-	}
-	return s.prepare(b, insertText(b, 1))
+	return 1
 }
 
-// insertText returns the SQL of an insert of n rows. Parameters are written ?, because SQLite
-// takes $1 for a name and looks it up.
-func insertText(b *sqlstore.Bulk, n int) string {
-	row := "(" + strings.Repeat("?,", len(b.Columns)-1) + "?)"
-	return fmt.Sprintf("INSERT INTO %s (%s) VALUES %s %s", b.Table, b.ColumnList(),
-		row+strings.Repeat(","+row, n-1), b.Tail)
+// runBulk runs one statement for the rows from so many on.
+func (s *session) runBulk(key bulkKey, set *sqlstore.Set, from int) (changed int64, err error) {
+	p := s.bulks[key]
+	if p == nil {
+		if p, err = s.prepareBulk(key); err != nil {
+			return 0, err
+		}
+	}
+	return exec(s.ctx, p, key.args(set, from))
+}
+
+// prepareBulk prepares the statement of a key. It closes all others first if there are too many.
+func (s *session) prepareBulk(key bulkKey) (*sql.Stmt, error) {
+	if len(s.bulks) >= maxBulks {
+		s.closeBulks()
+	}
+	p, err := s.conn.PrepareContext(s.ctx, key.text())
+	if err != nil {
+		return nil, err
+	}
+	s.bulks[key] = p
+	return p, nil
+}
+
+func (s *session) closeBulks() {
+	for _, p := range s.bulks {
+		p.Close()
+	}
+	clear(s.bulks)
+}
+
+// isSame reports whether a column has one value in all rows.
+func (k bulkKey) isSame(column int) bool { return k.same&(1<<column) != 0 }
+
+// args returns the arguments of the statement for the rows of a set from so many on.
+func (k bulkKey) args(set *sqlstore.Set, from int) []any {
+	columns, equal := len(k.b.Columns), bits.OnesCount64(k.same)
+	args := make([]any, 0, equal+k.n*(columns-equal))
+	for c := range columns {
+		if k.isSame(c) {
+			args = append(args, set.Value(from, c))
+		}
+	}
+	for row := from; row < from+k.n; row++ {
+		for c := range columns {
+			if !k.isSame(c) {
+				args = append(args, set.Value(row, c))
+			}
+		}
+	}
+	return args
+}
+
+// text returns the SQL of the statement.
+func (k bulkKey) text() string {
+	switch {
+	case k.n == 1 && k.b.Update:
+		return updateText(k.b)
+	case k.n == 1 && k.b.From != "":
+		return moveText(k.b, slices.Repeat([]string{"?"}, len(k.b.Columns)), k.b.From+" AS o", "?")
+	case k.n == 1:
+		return insertText(k.b)
+	}
+	values := make([]string, len(k.b.Columns))
+	differing := 0
+	for c := range values {
+		if values[c] = "?"; !k.isSame(c) {
+			differing++
+			values[c] = fmt.Sprintf("v.column%d", differing)
+		}
+	}
+	row := "(" + marks(differing) + ")"
+	from := "(VALUES " + row + strings.Repeat(","+row, k.n-1) + ") AS v"
+	switch {
+	case k.b.Update:
+		return updateFromText(k.b, values, from)
+	case k.b.From != "":
+		return moveText(k.b, values, from+" CROSS JOIN "+k.b.From+" AS o", values[k.b.Key])
+	}
+	// Without the WHERE, ON CONFLICT would be read as the condition of a join.
+	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s WHERE true %s", k.b.Table,
+		k.b.ColumnList(), strings.Join(values, ","), from, k.b.Tail)
+}
+
+// insertText returns the SQL of an insert of one row.
+func insertText(b *sqlstore.Bulk) string {
+	return fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) %s", b.Table, b.ColumnList(),
+		marks(len(b.Columns)), b.Tail)
 }
 
 // updateText returns the SQL of an update of one row.
 func updateText(b *sqlstore.Bulk) string {
-	var assign []string
-	for i, c := range b.Columns {
-		if i != b.Key {
-			assign = append(assign, c.Name+"=?")
-		}
-	}
-	return fmt.Sprintf("UPDATE %s SET %s WHERE %s=?", b.Table, strings.Join(assign, ","),
-		b.Columns[b.Key].Name)
+	return fmt.Sprintf("UPDATE %s SET %s WHERE %s=?", b.Table,
+		assignments(b, slices.Repeat([]string{"?"}, len(b.Columns))), b.Columns[b.Key].Name)
 }
 
-// eachRow runs b for every row and calls done with the number of table rows that it changed.
-func (s *session) eachRow(b *sqlstore.Bulk, rows [][]any, done func(row int, changed int64)) error {
-	p, err := s.oneRowStatement(b)
-	if err != nil {
-		return err
-	}
-	for i, row := range rows {
-		n, err := exec(s.ctx, p, row)
-		if err != nil {
-			return err
-		}
-		done(i, n)
-	}
-	return nil
+// updateFromText returns the SQL of an update of the rows whose key is in from.
+func updateFromText(b *sqlstore.Bulk, values []string, from string) string {
+	return fmt.Sprintf("UPDATE %s SET %s FROM %s WHERE %s.%s=%s", b.Table,
+		assignments(b, values), from, b.Table, b.Columns[b.Key].Name, values[b.Key])
 }
+
+// moveText returns the SQL of the first half of a move, which inserts rows with what they carry of
+// the old ones. The number is read from the old row, as each parameter stands in the text once.
+func moveText(b *sqlstore.Bulk, values []string, from, key string) string {
+	values = slices.Clone(values)
+	values[b.Key] = "o." + b.Columns[b.Key].Name
+	names := b.ColumnList()
+	for _, c := range b.Carried {
+		names += "," + c.Name
+		values = append(values, "o."+c.Name)
+	}
+	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s WHERE %s=%s", b.Table, names,
+		strings.Join(values, ","), from, values[b.Key], key)
+}
+
+// assignments returns the SET list of all columns but the key.
+func assignments(b *sqlstore.Bulk, values []string) string {
+	var all []string
+	for c, col := range b.Columns {
+		if c != b.Key {
+			all = append(all, col.Name+"="+values[c])
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// marks returns n parameters.
+func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }

@@ -13,11 +13,10 @@ import (
 // translate gives a SQLite error its kind by its result code. A *job.Error passes as it is, so
 // an error may be translated twice.
 func translate(op string, err error) error {
-	var known *job.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.As(err, &known):
+	}
+	if _, known := errors.AsType[*job.Error](err); known {
 		return err
 	}
 	e := &job.Error{Kind: job.Internal, Op: op, Err: err}

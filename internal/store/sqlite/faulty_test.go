@@ -99,8 +99,8 @@ func (s *faultyStmt) ExecContext(ctx context.Context, args []driver.NamedValue) 
 func (s *faultyStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows,
 	error) {
 	rows, err := s.stmt.QueryContext(ctx, args)
-	if err != nil {
-		return nil, err
+	if err != nil || strings.HasPrefix(s.text, "PRAGMA") { // it begins a transaction
+		return rows, err
 	}
 	return &faultyRows{rows, s.conn.faults, s.conn.faults.Result()}, nil
 }

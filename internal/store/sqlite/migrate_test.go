@@ -169,3 +169,14 @@ func TestMigrationsKeepJobs(t *testing.T) {
 		Open:    func() store.Store { return mustOpen(t, sqlite.Config{Path: path}) },
 	})
 }
+
+func TestLayoutKeepsJobs(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "millrace.db")
+	storetest.RunLayout(t, storetest.OldSchema{
+		Dialect: goose.DialectSQLite3,
+		DB:      rawDB(t, path),
+		Files:   os.DirFS("migrations"),
+		Open:    func() store.Store { return mustOpen(t, sqlite.Config{Path: path}) },
+	})
+}

@@ -38,7 +38,7 @@ func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	if err := checkVersion(ctx, db); err != nil {
 		return nil, translate("store.open", err)
 	}
-	if err := sqlstore.CheckSchema(ctx, goose.DialectSQLite3, db, migrationFiles()); err != nil {
+	if err := sqlstore.CheckSchema(ctx, goose.DialectSQLite3, db, migrationFiles); err != nil {
 		return nil, translate("store.open", err)
 	}
 	s := &Store{config: c, readers: make(chan *session, 1), stopped: make(chan struct{})}

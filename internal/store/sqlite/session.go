@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +33,7 @@ func eachPriority() string {
 	var each []string
 	for p := job.NoPriority; p <= store.MaxPriority; p++ {
 		each = append(each,
-			fmt.Sprintf("SELECT seq,listed,key FROM jobs WHERE $n AND priority=%d AND %d BETWEEN "+
+			fmt.Sprintf("SELECT seq,listed,key FROM $n AND priority=%d AND %d BETWEEN "+
 				"$6 AND $7", p, p))
 	}
 	return strings.Join(each, " UNION ALL ")
@@ -53,9 +53,12 @@ type session struct {
 	conn     *sql.Conn
 	observe  sqlstore.Observer
 	clock    func() time.Time
-	prepared map[any]*sql.Stmt // by *Statement, *Bulk or manyRows
+	prepared map[any]*sql.Stmt // by *Statement, or by text
+	bulks    map[bulkKey]*sql.Stmt
 	now      time.Time
 	seqs     seqBlock
+	cache    *sqlstore.JobCache // nil in a reader
+	version  int64              // of the data, when the cache was checked
 }
 
 // seqBlock is the block of job numbers that is in use: those from next to end-1 are free. A
@@ -77,7 +80,7 @@ func newSession(ctx context.Context, db *sql.DB, c Config) (*session, error) {
 		return nil, err
 	}
 	return &session{ctx: context.Background(), db: db, conn: conn, observe: c.Observe, clock: c.Now,
-		prepared: map[any]*sql.Stmt{}}, nil
+		prepared: map[any]*sql.Stmt{}, bulks: map[bulkKey]*sql.Stmt{}}, nil
 }
 
 // close closes the statements, the connection and the database. Errors do not matter: what was
@@ -86,6 +89,7 @@ func (s *session) close() {
 	for _, p := range s.prepared {
 		p.Close()
 	}
+	s.closeBulks()
 	s.conn.Close()
 	s.db.Close()
 }
@@ -94,6 +98,50 @@ func (s *session) close() {
 func (s *session) begin(kind string) error {
 	s.readClock()
 	return s.run("BEGIN " + kind)
+}
+
+// beginWrite opens a transaction of the writer.
+func (s *session) beginWrite() error {
+	if err := s.begin("IMMEDIATE"); err != nil {
+		return err
+	}
+	s.cache.Begin()
+	return s.checkCache()
+}
+
+// checkCache clears the cache if another connection has written to the database since the last
+// transaction. None should: the lock of the file keeps other processes of Millrace out, where the
+// system has such locks, but not an operator's shell.
+func (s *session) checkCache() error {
+	const text = "PRAGMA data_version"
+	p, err := s.prepare(text, text)
+	if err != nil {
+		return err
+	}
+	var version int64
+	if err := p.QueryRowContext(s.ctx).Scan(&version); err != nil {
+		return err
+	}
+	if version != s.version {
+		s.cache.Clear()
+		s.version = version
+	}
+	return nil
+}
+
+// point is a point of a transaction, for what the session remembers of it.
+type point struct {
+	seqs  seqBlock
+	cache int
+}
+
+// point returns the present point of the transaction.
+func (s *session) point() point { return point{s.seqs, s.cache.Mark()} }
+
+// backTo forgets what the transaction has done since a point.
+func (s *session) backTo(p point) {
+	s.seqs = p.seqs
+	s.cache.Rollback(p.cache)
 }
 
 // readClock fixes the time of an update or a view.
@@ -180,36 +228,6 @@ func (s *session) observed(b *sqlstore.Bulk, run func() error) error {
 	return translate(b.Name, err)
 }
 
-// insertJobs is sqlstore.InsertJobs with the number of each job as its last value.
-var insertJobs = &sqlstore.Bulk{
-	Name:  sqlstore.InsertJobs.Name,
-	Table: sqlstore.InsertJobs.Table,
-	Columns: append(slices.Clone(sqlstore.InsertJobs.Columns),
-		sqlstore.Column{Name: "seq", Type: "int8"}),
-	Tail: sqlstore.InsertJobs.Tail,
-}
-
-// InsertJobs inserts row by row, as only the number of changed rows shows which are taken. It
-// uses up a number for a job that is taken too.
-func (s *session) InsertJobs(jobs []*job.Job) (taken []int, err error) {
-	rows := make([][]any, len(jobs))
-	for i, j := range jobs {
-		if j.Seq, err = s.nextSeq(len(jobs) - i); err != nil {
-			return nil, err
-		}
-		rows[i] = append(sqlstore.InsertValues(j), j.Seq)
-	}
-	err = s.observed(insertJobs, func() error {
-		return s.eachRow(insertJobs, rows, func(row int, changed int64) {
-			if changed == 0 {
-				taken = append(taken, row)
-				jobs[row].Seq = 0
-			}
-		})
-	})
-	return taken, err
-}
-
 // nextSeq returns the next job number. It takes a block of at least so many as are needed when
 // the last block is used up.
 func (s *session) nextSeq(needed int) (int64, error) {
@@ -238,7 +256,12 @@ func (s *session) Now() time.Time { return s.now }
 
 func (s *session) LockName(string) error { return nil } // there is one writer
 
-func (s *session) Slot() int64 { return 0 }
+func (s *session) Slot(int64) int64 { return 0 }
+
+// ReadyWatermarks and LeasesWatermark know none: what was removed is not in the indexes.
+func (s *session) ReadyWatermarks(int64) *sqlstore.Watermarks { return nil }
+
+func (s *session) LeasesWatermark() int64 { return math.MinInt64 }
 
 // Ints returns a JSON array: SQLite has no arrays, and json_each is built in.
 func (s *session) Ints(seqs []int64) any {
@@ -254,15 +277,15 @@ func (s *session) Ints(seqs []int64) any {
 }
 
 // IdentityHashes returns a JSON array of hexadecimal texts, see dialect.
-func (s *session) IdentityHashes(idents []job.IdentityHash) any {
-	list := make([]byte, 0, 2+35*len(idents))
+func (s *session) IdentityHashes(identities []job.IdentityHash) any {
+	list := make([]byte, 0, 2+35*len(identities))
 	list = append(list, '[')
-	for i := range idents {
+	for i := range identities {
 		if i > 0 {
 			list = append(list, ',')
 		}
 		list = append(list, '"')
-		list = hex.AppendEncode(list, idents[i][:])
+		list = hex.AppendEncode(list, identities[i][:])
 		list = append(list, '"')
 	}
 	return string(append(list, ']'))

@@ -146,8 +146,8 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	return tx.Failed()
 }
 
-// Announce does nothing: a SQLite database has only one node.
-func (s *Store) Announce([]job.QueueHash) {}
+// Notify does nothing: a SQLite database has only one node.
+func (s *Store) Notify([]job.QueueHash) {}
 
 // Listen waits for ctx: there is no other node to announce anything.
 func (s *Store) Listen(ctx context.Context, _ func([]job.QueueHash)) { <-ctx.Done() }
@@ -222,20 +222,21 @@ func (s *Store) group(w *session, first *request) (broken bool) {
 	if !first.taken.CompareAndSwap(false, true) {
 		return false
 	}
-	seqs := w.seqs
-	if err := w.begin("IMMEDIATE"); err != nil {
+	if err := w.beginWrite(); err != nil {
+		broken = w.rollback(w.point(), err) // it may have begun
 		first.finish(translate("store.begin", err))
-		return corruptsLog(err)
+		return broken
 	}
+	beginning := w.point()
 	first.run(w)
 	if first.err != nil { // nothing else is in the transaction yet
-		broken = w.rollback(seqs, first.failed)
+		broken = w.rollback(beginning, first.failed)
 		close(first.done)
 		return broken
 	}
 	members, err := s.runOthers(w, first)
 	if err != nil {
-		broken = w.rollback(seqs, err)
+		broken = w.rollback(beginning, err)
 		failMembers(members, translate("store.commit", err))
 	}
 	for _, r := range members {
@@ -271,11 +272,10 @@ func failMembers(members []*request, err error) {
 }
 
 // rollback undoes a transaction that failed with cause. SQLite may have done so already, as it
-// does when the disk is full. seqs is the block of numbers from before the transaction. Job
-// numbers that the transaction took from the table are free again with it, so the session must
-// forget them.
-func (s *session) rollback(seqs seqBlock, cause error) (broken bool) {
-	s.seqs = seqs
+// does when the disk is full. Job numbers that the transaction took from the table are free again
+// with it, so the session must forget them, as it forgets the jobs that it has written.
+func (s *session) rollback(beginning point, cause error) (broken bool) {
+	s.backTo(beginning)
 	err := s.run("ROLLBACK")
 	return corruptsLog(cause) || (err != nil && !isNoTransaction(err))
 }
@@ -312,7 +312,7 @@ func (r *request) fail(err error) {
 // failed statement even if fn ignored it, or of a panic; nil means that the changes of the
 // request belong into the commit.
 func (r *request) run(w *session) {
-	tx := sqlstore.NewTx(w)
+	tx := sqlstore.NewTx(w).WithCache(w.cache)
 	defer func() {
 		r.failed = tx.Failed()
 		if p := recover(); p != nil {
@@ -328,7 +328,7 @@ func (r *request) run(w *session) {
 // is undone and concerns no other member; failed is a failure of the whole transaction. The
 // time of each member is that of its own beginning, not of the group's.
 func (r *request) runInside(w *session) (failed error) {
-	seqs := w.seqs
+	before := w.point()
 	if err := w.run("SAVEPOINT member"); err != nil {
 		return err
 	}
@@ -336,7 +336,7 @@ func (r *request) runInside(w *session) (failed error) {
 	if r.err == nil {
 		return w.run("RELEASE member")
 	}
-	w.seqs = seqs
+	w.backTo(before)
 	if corruptsLog(r.failed) {
 		return r.failed
 	}

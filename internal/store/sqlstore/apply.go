@@ -67,71 +67,122 @@ func check(c *store.Changes) error {
 	return nil
 }
 
-// updates are the jobs of each statement that updates jobs. The frequent changes touch one list
-// each: a claim states, a heartbeat leases, a finish with a result statesWithBody.
+// updates are the jobs of each statement that updates jobs, in the order in which the statements
+// were first needed. The frequent changes touch one list each: a claim and an end the states, a
+// heartbeat the leases.
 type updates struct {
-	all, leases, states []*job.Job
-	statesWithBody      [job.Parts][]*job.Job // states and this body
-	bodies              [job.Parts][]*job.Job
+	facts  []*job.Job
+	leases [len(tables)][]*job.Job // by the phase of the table
+	ways   []stateWrite            // the keys of states
+	states map[stateWrite][]*job.Job
+	bodies [job.Parts][]*job.Job
+}
+
+// The updates of one table.
+var (
+	updateFacts  = updateJobs("save_facts", "jobs", columnsIn(store.AllFields, factColumns)...)
+	updateLeases = leaseUpdates()
+)
+
+// leaseUpdates returns an update of the fields that change within a phase for each table.
+func leaseUpdates() (all [len(tables)]jobUpdate) {
+	for p := range tables {
+		all[p] = updateJobs("touch_"+tables[p].name, tables[p].name,
+			columnsIn(store.LeaseFields, stateColumns)...)
+	}
+	return all
 }
 
 // update writes the fields of jobs with as few statements as there are groups of fields. Each
-// statement writes each of its jobs once. The order does not matter to the result, since no two
-// statements write the same column of a job but apart, which each sets to the value in memory.
-func (t *Tx) update(jobs []store.JobUpdate) error {
-	var u updates
-	for _, j := range jobs {
-		u.add(j)
+// statement writes each of its jobs once. A job that is not stored is passed over.
+func (t *Tx) update(changes []store.JobUpdate) error {
+	if len(changes) == 0 {
+		return nil
 	}
-	if err := t.updateFields(updateAll, u.all); err != nil {
+	jobs := make([]*job.Job, len(changes))
+	for i := range changes {
+		jobs[i] = changes[i].Job
+	}
+	if err := t.locate(jobs); err != nil {
 		return err
 	}
-	if err := t.updateFields(updateLeases, u.leases); err != nil {
-		return err
+	u := updates{states: map[stateWrite][]*job.Job{}}
+	for _, c := range changes {
+		if at, ok := t.places[c.Job.Seq]; ok {
+			u.add(c, at)
+		}
 	}
+	return u.write(t)
+}
+
+// add adds a job to the statements that write its fields. The state and the first of the bodies in
+// its row go in one statement, as when an attempt ends with its result.
+func (u *updates) add(c store.JobUpdate, at place) {
+	writesAll, writesState := c.Fields.Has(store.AllFields), c.Fields.Has(store.StateFields)
+	w := stateWrite{at, c.Job.Phase, writesAll, noBody}
 	for p := range job.Parts {
-		if err := t.updateBodies(updateStateAndBody[p], p, u.statesWithBody[p]); err != nil {
+		switch hasBody := c.Fields.Has(store.BodyField(p)); {
+		case hasBody && writesState && w.body == noBody && !isInFacts(p):
+			w.body = p
+		case hasBody:
+			u.bodies[p] = append(u.bodies[p], c.Job)
+		}
+	}
+	switch {
+	case writesState:
+		if u.states[w] == nil {
+			u.ways = append(u.ways, w)
+		}
+		u.states[w] = append(u.states[w], c.Job)
+	case c.Fields.Has(store.LeaseFields):
+		u.leases[at.phase] = append(u.leases[at.phase], c.Job)
+	}
+	if writesAll {
+		u.facts = append(u.facts, c.Job)
+	}
+}
+
+// write runs the statements. The states come before the bodies, which are written where they are
+// then.
+func (u *updates) write(t *Tx) error {
+	if err := t.updateFields(updateFacts, u.facts); err != nil {
+		return err
+	}
+	for p := range tables {
+		if err := t.updateFields(updateLeases[p], u.leases[p]); err != nil {
 			return err
 		}
 	}
-	if err := t.updateFields(updateStates, u.states); err != nil {
+	for _, w := range u.ways {
+		write := func() error { return t.writeStates(w, u.states[w]) }
+		if err := t.withBodies(w.body, u.states[w], write); err != nil {
+			return err
+		}
+	}
+	if err := t.rewriteSearchable(u.facts); err != nil {
 		return err
 	}
 	for p := range job.Parts {
-		if err := t.updateBodies(updateBody[p], p, u.bodies[p]); err != nil {
+		if err := t.updateBodies(p, u.bodies[p]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add adds a job to the statements that write its fields. The state and the first of the bodies
-// go in one statement, as when an attempt ends with its result: on PostgreSQL every update of a
-// row writes a new version of it, so one update costs half as much as two.
-func (u *updates) add(j store.JobUpdate) {
-	writesAll := j.Fields.Has(store.AllFields)
-	writesState := j.Fields.Has(store.StateFields) && !writesAll
-	withBody := false
-	for p := range job.Parts {
-		switch hasBody := j.Fields.Has(store.BodyField(p)); {
-		case hasBody && writesState && !withBody:
-			u.statesWithBody[p] = append(u.statesWithBody[p], j.Job)
-			withBody = true
-		case hasBody:
-			u.bodies[p] = append(u.bodies[p], j.Job)
-		}
-	}
-	switch {
-	case writesAll:
-		u.all = append(u.all, j.Job)
-	case writesState && !withBody:
-		u.states = append(u.states, j.Job)
-	case j.Fields.Has(store.LeaseFields) && !writesState:
-		u.leases = append(u.leases, j.Job)
-	}
-}
-
 // updateFields runs u for jobs, nothing if there are none.
 func (t *Tx) updateFields(u jobUpdate, jobs []*job.Job) error {
-	return t.bulk(u.Bulk, u.rows(jobs))
+	if len(jobs) == 0 {
+		return t.failed
+	}
+	set := setOfJobs(u.Bulk, u.columns, jobs)
+	if err := t.try(func() error { return t.s.Bulk(u.Bulk, set) }); err != nil {
+		return err
+	}
+	for i, j := range jobs {
+		if err := t.cache.set(j.Seq, u.columns, set, i); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"database/sql"
-	"slices"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
@@ -32,21 +31,28 @@ var (
 	deletePart   = &Statement{"delete_body_part",
 		"DELETE FROM bodies WHERE seq {in $1} AND part=$2"}
 
-	updateBody         = updatesOfBodies("set_", nil)
-	updateStateAndBody = updatesOfBodies("save_with_", columnsOf(store.StateFields))
+	updateFactBody  = bodyUpdates("jobs", 0)
+	updateStateBody = stateBodyUpdates()
 )
 
-// updatesOfBodies returns an update for each body that sets it, and other columns with it.
-func updatesOfBodies(verb string, others []jobColumn) (all [job.Parts]jobUpdate) {
+// bodyUpdates returns an update of each body in a table, together with its column of OutOfLine.
+func bodyUpdates(table string, outOfLine int) (all [job.Parts]jobUpdate) {
 	for p, col := range bodyColumns {
-		cols := append(slices.Clone(others), col, outOfLineColumn)
-		all[p] = updateJobs(verb+col.Name, cols...)
+		all[p] = updateJobs("set_"+col.Name, table, col, outOfLineColumns[outOfLine])
 	}
 	return all
 }
 
-// storeOutOfLine writes the bodies that are too large for the rows of new jobs. InsertValues
-// has set their OutOfLine, and the insert their Seq.
+// stateBodyUpdates returns those of the table of each phase.
+func stateBodyUpdates() (all [len(tables)][job.Parts]jobUpdate) {
+	for p := range tables {
+		all[p] = bodyUpdates(tables[p].name, 1)
+	}
+	return all
+}
+
+// storeOutOfLine writes the bodies that are too large for the rows of new jobs. newJobs has
+// set their OutOfLine, and the insert their Seq.
 func (t *Tx) storeOutOfLine(jobs []*job.Job) error {
 	var rows [][]any
 	for _, j := range jobs {
@@ -131,10 +137,34 @@ func (t *Tx) limitOutOfLine(bytes int64, jobs []*job.Job) ([]*job.Job, error) {
 	return jobs, nil
 }
 
-// updateBodies runs u, which sets body p, and moves the body between the row and the table
-// bodies where its size asks for it. It sets OutOfLine of the jobs before u writes it. A row of
-// the table bodies is replaced when the body is large again and deleted when it no longer is.
-func (t *Tx) updateBodies(u jobUpdate, p job.Part, jobs []*job.Job) error {
+// updateBodies writes body p of jobs, in the table where each of them is now.
+func (t *Tx) updateBodies(p job.Part, jobs []*job.Job) error {
+	if isInFacts(p) {
+		return t.withBodies(p, jobs,
+			func() error { return t.updateFields(updateFactBody[p], jobs) })
+	}
+	var in [len(tables)][]*job.Job
+	for _, j := range jobs {
+		phase := t.places[j.Seq].phase
+		in[phase] = append(in[phase], j)
+	}
+	for phase, some := range in {
+		if err := t.withBodies(p, some, func() error {
+			return t.updateFields(updateStateBody[phase][p], some)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withBodies runs write, which writes body p, and moves the body between the row and the table
+// bodies where its size asks for it. It sets OutOfLine of the jobs before they are written. A row
+// of the table bodies is replaced when the body is large again and deleted when it no longer is.
+func (t *Tx) withBodies(p job.Part, jobs []*job.Job, write func() error) error {
+	if p == noBody {
+		return write()
+	}
 	var outOfLine [][]any
 	var inline []int64 // jobs whose body was out of line and no longer is
 	for _, j := range jobs {
@@ -148,7 +178,7 @@ func (t *Tx) updateBodies(u jobUpdate, p job.Part, jobs []*job.Job) error {
 			inline = append(inline, j.Seq)
 		}
 	}
-	if err := t.bulk(u.Bulk, u.rows(jobs)); err != nil {
+	if err := write(); err != nil {
 		return err
 	}
 	if len(inline) > 0 {

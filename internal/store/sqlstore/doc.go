@@ -23,6 +23,17 @@
 // and returns the error from every later method, so that no caller can go on with half of a
 // change.
 //
+// A job is two rows. That of jobs has the facts, which are written once; that of the table of its
+// phase has the state: waiting, ready, leases or finished (decision 0043). A move takes the row
+// from one of them and puts a row into another, each of which has just the index of its phase:
+//
+//	            due              claim            finish
+//	waiting ─────────▶ ready ───────────▶ leases ─────────▶ finished
+//	by due time        in claim order     by end            by age
+//
+// The row of jobs is the lock of a job: see load.go for how states are read under it, and places.go
+// for how a write knows where a job is.
+//
 // Bodies of more than maxInlineBody bytes are kept out of line, in the table bodies, so that
 // the rows that claims scan stay small (C-17).
 package sqlstore

@@ -31,7 +31,7 @@ var (
 	newestMessage = &Statement{"newest_message", "SELECT COALESCE(MAX(id),0) FROM outbox"}
 	dropMessages  = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
 
-	addDeadLetters = insertInto("bury", "dead_letters",
+	addDeadLetters = insertInto("add_dead_letters", "dead_letters",
 		[]Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"}},
 		"")
 	getDeadLetters = &Statement{"get_dead_letters",
@@ -156,7 +156,7 @@ func (t *Tx) addDeadLetters(letters []job.DeadLetter) error {
 	for i, l := range letters {
 		doc, err := json.Marshal(l.Job)
 		if err != nil {
-			return &job.Error{Kind: job.Internal, Op: "bury", Err: err}
+			return &job.Error{Kind: job.Internal, Op: "add_dead_letters", Err: err}
 		}
 		rows[i] = []any{l.Job.ID.Contract, string(l.Cause), Micros(l.CreatedAt), doc}
 	}

@@ -40,51 +40,54 @@ func (b *blob) Scan(value any) error {
 
 var (
 	exists = &Statement{"job_exists",
-		"SELECT count(*) FROM jobs WHERE ident {blob in $1}"}
+		"SELECT count(*) FROM jobs WHERE identity {blob in $1}"}
 
-	// The partial index on phase 1 leads with the lane and is in claim order, so
-	// the cost is that of n rows, whatever the backlog.
-	lockReady = &Statement{"lock_ready", "SELECT " + selected(fullColumns) + ` FROM jobs
-		WHERE phase=1 AND lane=$1 AND contract=$2 AND queue=$3
-		ORDER BY priority DESC, order_time, seq {limit $4} {skip locked}`}
-	// The partial index on phase 0 has the jobs without open dependencies by due time.
-	lockDue = &Statement{"lock_due", "SELECT " + selected(coreColumns) + ` FROM jobs
-		WHERE phase=0 AND held=0 AND due_at<=$1 AND ($3=0 OR NOT contract||' '||state {text in $4})
-		ORDER BY due_at {limit $2} {skip locked}`}
+	// LockReady reads its index from the queue hash on, in claim order, so the cost is that of n
+	// rows, whatever the backlog. The row of jobs is locked first, as everywhere, and then that of
+	// ready: a job that another transaction has moved since the statement began has none any longer
+	// and is passed over.
+	LockReady = &Statement{"lock_ready", jobsIn(job.Ready, store.AllBodies) + `
+		WHERE s.queue_hash=$1 AND j.contract=$2 AND j.queue=$3
+		ORDER BY s.priority DESC, s.order_time, s.seq {limit $4} {skip locked jobs}`}
+	// It reads nothing but the index of LockReady, which does not have the contract and the queue.
+	readyNumbers = &Statement{"ready_numbers", `SELECT seq FROM ready WHERE queue_hash=$1
+		ORDER BY priority DESC, order_time, seq {limit $2}`}
+	// The partial index has the jobs without open dependencies by due time.
+	lockDue = &Statement{"lock_due", jobsIn(job.Waiting, store.NoBodies) + `
+		WHERE s.held IS NULL AND s.due_at<=$1
+		AND ($3=0 OR NOT j.contract||' '||s.state {text in $4})
+		ORDER BY s.due_at {limit $2} {skip locked jobs}`}
 	// $2 is the time of a clock jump, the zero time for none. An attempt whose last
 	// heartbeat is from before the jump gets one lease more, counted from the jump. A later
-	// heartbeat has moved lease_until at least as far (decision 0006).
-	lockExpired = &Statement{"lock_lapsed", "SELECT " + selected(coreColumns) + ` FROM jobs
-		WHERE phase=2 AND lease_until<=$1 AND (updated_at>=$2 OR $2+lease<=$1)
-		ORDER BY lease_until {limit $3} {skip locked}`}
+	// heartbeat has moved lease_until at least as far (decision 0006). No lease ends before $4.
+	lockExpired = &Statement{"lock_expired", jobsIn(job.Leased, store.NoBodies) + `
+		WHERE s.lease_until>=$4 AND s.lease_until<=$1
+		AND (s.updated_at>=$2 OR $2+coalesce(j.lease,0)<=$1)
+		ORDER BY s.lease_until {limit $3} {skip locked jobs}`}
 
-	// Each reads the first entry of the index of lockDue and lockExpired.
+	// Each reads the first entry of the index of lockDue and lockExpired, if it is not after $1.
 	nextDue = &Statement{"next_due",
-		"SELECT due_at FROM jobs WHERE phase=0 AND held=0 ORDER BY due_at LIMIT 1"}
-	nextLease = &Statement{"next_lease",
-		"SELECT lease_until FROM jobs WHERE phase=2 ORDER BY lease_until LIMIT 1"}
+		"SELECT due_at FROM waiting WHERE held IS NULL AND due_at<=$1 ORDER BY due_at LIMIT 1"}
+	// NextLease is for the watermarks of a session too. No lease ends before $2.
+	NextLease = &Statement{"next_lease", `SELECT lease_until FROM leases
+		WHERE lease_until<=$1 AND lease_until>=$2 ORDER BY lease_until LIMIT 1`}
 
 	// No index leads with all that is asked for here, so a page costs what it passes over.
-	listJobs = &Statement{"list_jobs", "SELECT " + selected(fullColumns) + ` FROM jobs
-		WHERE seq>$1 AND ($2='' OR contract=$2) AND ($3='' OR queue=$3) AND ($4='' OR owner=$4)
-		AND ($5=0 OR state {text in $6}) AND ($7=0 OR phase {in $8})
-		ORDER BY seq {limit $9}`}
+	listJobs = &Statement{"list_jobs", jobsOf(store.AllBodies) + `
+		WHERE j.seq>$1 AND ($2='' OR j.contract=$2) AND ($3='' OR j.queue=$3)
+		AND ($4='' OR j.owner=$4) AND ($5=0 OR s.state {text in $6}) AND ($7=0 OR s.phase {in $8})
+		ORDER BY j.seq {limit $9}`}
 
 	// The index on the parent ends with seq, so a page costs no more than its rows.
-	listChildren = &Statement{"list_children", "SELECT " + selected(fullColumns) + ` FROM jobs
-		WHERE parent=$1 AND parent>0 AND seq>$2 AND ($3=0 OR state {text in $4})
-		ORDER BY seq {limit $5}`}
+	listChildren = &Statement{"list_children", jobsOf(store.AllBodies) + `
+		WHERE j.parent=$1 AND j.parent>0 AND j.seq>$2 AND ($3=0 OR s.state {text in $4})
+		ORDER BY j.seq {limit $5}`}
 
 	// The index on the contract and owner ends with seq, so a page costs no more than its rows.
-	listOwned = &Statement{"list_owned", "SELECT " + selected(fullColumns) + ` FROM jobs
-		WHERE contract=$1 AND owner=$2 AND owner<>'' AND seq<$3 AND ($4=0 OR state {text in $5})
-		ORDER BY seq DESC {limit $6}`}
-
-	// Updates find their rows by number alone: the caller has locked them.
-	updateStates = updateJobs("save_jobs", columnsOf(store.StateFields)...)
-	updateLeases = updateJobs("touch_jobs", columnsOf(store.LeaseFields)...)
-	updateAll    = updateJobs("rewrite_jobs", columnsOf(store.AllFields)...)
-	deleteJobs   = &Statement{"delete_jobs", "DELETE FROM jobs WHERE seq {in $1}"}
+	listOwned = &Statement{"list_owned", jobsOf(store.AllBodies) + `
+		WHERE j.contract=$1 AND j.owner=$2 AND j.owner<>'' AND j.seq<$3
+		AND ($4=0 OR s.state {text in $5})
+		ORDER BY j.seq DESC {limit $6}`}
 )
 
 // Exists is documented at the port, as are all methods below.
@@ -129,31 +132,72 @@ func (t *Tx) List(f store.Filter) ([]*job.Job, error) {
 // large together. The others are free again when the transaction ends. A claim that takes fewer
 // than it asked for does not lose the others: they stay ready.
 func (t *Tx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
-	found, err := collect(t, lockReady, newScanner(fullColumns).scan,
-		int64(job.QueueHashOf(contract, queue)), contract, queue, n)
+	found, err := t.ready(contract, queue, n)
 	if err != nil {
 		return nil, err
 	}
+	t.places.add(found)
 	if found, err = t.limitOutOfLine(store.MaxReadyBytes, found); err != nil {
 		return nil, err
 	}
 	return found, t.loadOutOfLine(store.AllBodies, found)
 }
 
+// ready returns the jobs of LockReady without the bodies that are out of line. Where there is a
+// cache it reads the numbers of the jobs from the index alone, and the rows of those that the cache
+// does not have.
+func (t *Tx) ready(contract, queue string, n int) ([]*job.Job, error) {
+	hash := int64(job.QueueHashOf(contract, queue))
+	if t.cache == nil {
+		return t.readyRows(hash, contract, queue, n)
+	}
+	seqs, err := collect(t, readyNumbers, scanInt, hash, n)
+	if err != nil {
+		return nil, err
+	}
+	bySeq, err := t.loadFull(seqs)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*job.Job, len(seqs))
+	for i, seq := range seqs {
+		j := bySeq[seq]
+		if j == nil || j.ID.Contract != contract || j.Queue != queue { // of the same hash
+			return t.readyRows(hash, contract, queue, n)
+		}
+		found[i] = j
+	}
+	return found, nil
+}
+
+// readyRows is ready by the rows alone.
+func (t *Tx) readyRows(hash int64, contract, queue string, n int) ([]*job.Job, error) {
+	scan := newJobScanner(store.AllBodies).scan
+	if f := t.s.ReadyWatermarks(hash); f != nil {
+		return collect(t, LockReadyFrom, scan, hash, contract, queue, n, f.High, f.Low, f.Since)
+	}
+	return collect(t, LockReady, scan, hash, contract, queue, n)
+}
+
 func (t *Tx) LockDue(n int, except []string) ([]*job.Job, error) {
-	return t.jobs(store.NoBodies, lockDue, Micros(t.Now()), n, len(except), t.s.Texts(except))
+	return t.locked(store.NoBodies, lockDue, Micros(t.Now()), n, len(except), t.s.Texts(except))
 }
 
 func (t *Tx) LockExpired(jumped time.Time, n int) ([]*job.Job, error) {
-	return t.jobs(store.NoBodies, lockExpired, Micros(t.Now()), Micros(jumped), n)
+	return t.locked(store.NoBodies, lockExpired, Micros(t.Now()), Micros(jumped), n,
+		t.s.LeasesWatermark())
 }
 
-func (t *Tx) NextDue() (due, lease time.Time, err error) {
+func (t *Tx) NextDue(until time.Time) (due, lease time.Time, err error) {
 	for _, q := range []struct {
-		s  *Statement
-		to *time.Time
-	}{{nextDue, &due}, {nextLease, &lease}} {
-		at, err := collect(t, q.s, scanInt)
+		s    *Statement
+		to   *time.Time
+		args []any
+	}{
+		{nextDue, &due, []any{Micros(until)}},
+		{NextLease, &lease, []any{Micros(until), t.s.LeasesWatermark()}},
+	} {
+		at, err := collect(t, q.s, scanInt, q.args...)
 		if err != nil {
 			return due, lease, err
 		}
@@ -173,11 +217,15 @@ func (t *Tx) insert(jobs []*job.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
+	facts, states := newJobs(jobs)
 	var taken []int
 	if err := t.try(func() (err error) {
-		taken, err = t.s.InsertJobs(jobs)
+		taken, err = t.s.InsertJobs(jobs, facts, states)
 		return err
 	}); err != nil {
+		return err
+	}
+	if err := t.cache.keepNew(jobs, facts, states); err != nil {
 		return err
 	}
 	stored := jobs
@@ -189,6 +237,7 @@ func (t *Tx) insert(jobs []*job.Job) error {
 			}
 		}
 	}
+	t.places.add(stored)
 	return t.storeOutOfLine(stored)
 }
 
@@ -231,9 +280,20 @@ func isText(all ...string) bool {
 // delete removes jobs with their bodies. The jobs must have been loaded with their OutOfLine,
 // which says whether there is a body to delete.
 func (t *Tx) delete(jobs []*job.Job) error {
-	var seqs, outOfLine []int64
+	if len(jobs) == 0 {
+		return nil
+	}
+	if err := t.locate(jobs); err != nil {
+		return err
+	}
+	var outOfLine []int64
+	var in [2 * len(tables)][]int64 // by place
 	for _, j := range jobs {
-		seqs = append(seqs, j.Seq)
+		t.cache.drop(j.Seq)
+		if p, ok := t.places[j.Seq]; ok {
+			in[p.index()] = append(in[p.index()], j.Seq)
+			delete(t.places, j.Seq)
+		}
 		if j.OutOfLine != 0 {
 			outOfLine = append(outOfLine, j.Seq)
 		}
@@ -243,9 +303,13 @@ func (t *Tx) delete(jobs []*job.Job) error {
 			return err
 		}
 	}
-	if len(seqs) == 0 {
-		return nil
+	for i, seqs := range in {
+		if len(seqs) == 0 {
+			continue
+		}
+		if err := t.try(func() error { return t.s.DeleteJobs(deletedFrom[i], seqs) }); err != nil {
+			return err
+		}
 	}
-	_, err := t.exec(deleteJobs, t.s.Ints(seqs))
-	return err
+	return nil
 }

@@ -1,17 +1,27 @@
 package sqlstore
 
 import (
+	"cmp"
+	"database/sql"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 )
 
-// A job is found by the hash of its identity (ident), by its number (seq) or by its alias: the
+// A job is found by the hash of its identity (identity), by its number (seq) or by its alias: the
 // texts of an identity can be longer than an index entry. Load has a statement for each of these
 // keys, each choice of bodies, with and without a lock:
 //
-//	Selector ─▶ load ─▶ loads[load] ─▶ rows ─▶ scanner ─▶ jobs ─▶ loadOutOfLine
+//	Selector ─▶ load ─▶ loads[load] ───────────────▶ rows ─▶ scanner ─▶ jobs ─▶ loadOutOfLine
+//	                 └▶ lockFacts[load] ─▶ getStates ┘
+//
+// The row in jobs is the lock of a job: whoever moves or changes a job holds it. Those that lock do
+// it by number, so that no two transactions wait for each other in a circle. A move changes the row
+// of the state alone, so a statement that had to wait for the lock would not notice it: its
+// snapshot is older than the move. So the states are read by a second statement, after the lock.
 
 // load is what differs between the statements of Load.
 type load struct {
@@ -24,7 +34,7 @@ type load struct {
 type loadKey string
 
 const (
-	byID    loadKey = "ident {blob in $1}"
+	byID    loadKey = "identity {blob in $1}"
 	bySeq   loadKey = "seq {in $1}"
 	byAlias loadKey = "alias {blob in $1}"
 )
@@ -43,30 +53,32 @@ var loadNames = map[load]string{
 }
 
 var (
-	onlyBodyColumns = append([]jobColumn{seqColumn, outOfLineColumn}, bodyColumns[:]...)
-	// loadedColumns are the columns that are read for each choice of bodies.
-	loadedColumns = [...][]jobColumn{
-		store.NoBodies:       coreColumns,
-		store.DefinitionOnly: briefColumns,
-		store.AllBodies:      fullColumns,
-		store.OnlyBodies:     onlyBodyColumns,
-	}
-	loads = loadStatements()
+	loads     = loadStatements(false, jobsOf, "")
+	lockFacts = loadStatements(true, selectFacts, " ORDER BY j.seq {for update}")
+	getStates = stateStatements()
 )
 
-// loadStatements makes all variants at the start of the process: 3 keys, 4 choices of bodies,
-// each with and without a lock. Those that lock do it by number, so that no two transactions
-// wait for each other in a circle; the others leave the order to the database.
-func loadStatements() map[load]*Statement {
+func selectFacts(bodies store.Bodies) string {
+	return "SELECT " + factsOf(bodies) + " FROM jobs AS j"
+}
+
+// loadStatements makes all variants at the start of the process: 3 keys and 4 choices of bodies.
+func loadStatements(lock bool, begin func(store.Bodies) string, end string) map[load]*Statement {
 	all := map[load]*Statement{}
 	for _, key := range []loadKey{byID, bySeq, byAlias} {
-		for bodies, columns := range loadedColumns {
-			text := "SELECT " + selected(columns) + " FROM jobs WHERE " + string(key)
-			l := load{key, store.Bodies(bodies), false}
-			all[l] = &Statement{l.name(), text}
-			l.lock = true
-			all[l] = &Statement{l.name(), text + " ORDER BY seq {for update}"}
+		for bodies := range store.OnlyBodies + 1 {
+			l := load{key, bodies, lock}
+			all[l] = &Statement{l.name(), begin(bodies) + " WHERE j." + string(key) + end}
 		}
+	}
+	return all
+}
+
+// stateStatements makes the reads of states for each choice of bodies.
+func stateStatements() (all [store.OnlyBodies + 1]*Statement) {
+	for bodies := range all {
+		all[bodies] = &Statement{"get_states",
+			statesOf(statesRead[bodies], " WHERE seq {in $1}")}
 	}
 	return all
 }
@@ -95,28 +107,125 @@ func (t *Tx) Load(s store.Selector) ([]*job.Job, error) {
 	var keys any
 	switch {
 	case len(s.IDs) > 0:
-		l.key, keys = byID, t.s.IdentityHashes(idents(s.IDs))
+		l.key, keys = byID, t.s.IdentityHashes(identities(s.IDs))
 	case len(s.Seqs) > 0:
-		l.key, keys = bySeq, t.s.Ints(s.Seqs)
+		return t.loadBySeq(l, s.Seqs)
 	case len(s.Aliases) > 0:
 		l.key, keys = byAlias, t.s.IdentityHashes(s.Aliases)
 	default:
 		return nil, t.failed
 	}
-	return t.jobs(s.Bodies, loads[l], keys)
+	return t.loadRows(l, keys)
 }
 
-// jobs runs a select of loadedColumns and loads those of the bodies that are out of line.
+// loadRows is Load by rows alone.
+func (t *Tx) loadRows(l load, keys any) ([]*job.Job, error) {
+	if l.lock {
+		return t.lockJobs(l.bodies, lockFacts[l], keys)
+	}
+	return t.jobs(l.bodies, loads[l], keys)
+}
+
+// lockJobs runs a select that locks the facts of jobs, and then reads their states.
+func (t *Tx) lockJobs(bodies store.Bodies, s *Statement, args ...any) ([]*job.Job, error) {
+	all, err := collect(t, s, newScanner(factsRead[bodies]).scan, args...)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	seqs, bySeq := make([]int64, len(all)), make(map[int64]*job.Job, len(all))
+	for i, j := range all {
+		seqs[i], bySeq[j.Seq] = j.Seq, j
+	}
+	states := newStateScanner(bodies, bySeq)
+	if _, err := collect(t, getStates[bodies], func(rows *sql.Rows) (struct{}, error) {
+		return struct{}{}, rows.Scan(states.dest...)
+	}, t.s.Ints(seqs)); err != nil {
+		return nil, err
+	}
+	if len(bySeq) > 0 {
+		return nil, t.defect("load", fmt.Sprintf("%d jobs have no state", len(bySeq)))
+	}
+	if bodies != store.OnlyBodies {
+		t.places.add(all)
+	}
+	return all, t.loadOutOfLine(bodies, all)
+}
+
+// loadBySeq is Load by number. It reads the rows of the jobs that the cache does not have.
+func (t *Tx) loadBySeq(l load, seqs []int64) ([]*job.Job, error) {
+	l.key = bySeq
+	found, missing := t.cached(seqs, l.bodies)
+	if len(missing) > 0 {
+		rows, err := t.loadRows(l, t.s.Ints(missing))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, rows...)
+	}
+	if l.lock {
+		if l.bodies != store.OnlyBodies {
+			t.places.add(found)
+		}
+		slices.SortFunc(found, func(a, b *job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
+	}
+	return found, t.failed
+}
+
+// cached returns those of the jobs that the cache has, each once, and the numbers of the others.
+func (t *Tx) cached(seqs []int64, bodies store.Bodies) (found []*job.Job, missing []int64) {
+	if t.cache == nil || t.failed != nil {
+		return nil, seqs
+	}
+	seqs = slices.Clone(seqs)
+	slices.Sort(seqs)
+	for _, seq := range slices.Compact(seqs) {
+		if j := t.cache.get(seq, bodies); j != nil {
+			found = append(found, j)
+		} else {
+			missing = append(missing, seq)
+		}
+	}
+	return found, missing
+}
+
+// loadFull returns jobs by number, with the bodies that are in their rows, and keeps those that it
+// reads in the cache.
+func (t *Tx) loadFull(seqs []int64) (map[int64]*job.Job, error) {
+	found, missing := t.cached(seqs, store.AllBodies)
+	if len(missing) > 0 {
+		rows, err := collect(t, loads[load{bySeq, store.AllBodies, false}],
+			newJobScanner(store.AllBodies).scan, t.s.Ints(missing))
+		if err != nil {
+			return nil, err
+		}
+		t.cache.keepRead(rows)
+		found = append(found, rows...)
+	}
+	all := make(map[int64]*job.Job, len(found))
+	for _, j := range found {
+		all[j.Seq] = j
+	}
+	return all, t.failed
+}
+
+// locked runs a select of jobs that locks them and loads those of the bodies that are out of line.
+func (t *Tx) locked(bodies store.Bodies, s *Statement, args ...any) ([]*job.Job, error) {
+	all, err := t.jobs(bodies, s, args...)
+	t.places.add(all)
+	return all, err
+}
+
+// jobs runs a select of jobs and loads those of the bodies that are out of line.
 func (t *Tx) jobs(bodies store.Bodies, s *Statement, args ...any) ([]*job.Job, error) {
-	all, err := collect(t, s, newScanner(loadedColumns[bodies]).scan, args...)
+	all, err := collect(t, s, newJobScanner(bodies).scan, args...)
 	if err != nil {
 		return nil, err
 	}
 	return all, t.loadOutOfLine(bodies, all)
 }
 
-// idents returns the hashes of identities, in their order.
-func idents(ids []job.ID) []job.IdentityHash {
+// identities returns the hashes of identities, in their order.
+func identities(ids []job.ID) []job.IdentityHash {
 	all := make([]job.IdentityHash, len(ids))
 	for i, id := range ids {
 		all[i] = id.IdentityHash()

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -81,6 +82,16 @@ func versions(ctx context.Context, p *goose.Provider, dialect goose.Dialect, db 
 	}
 	have, want, err = p.GetVersions(ctx)
 	return have, want, unwrapMigration(err)
+}
+
+// MigrationFiles returns the numbered migrations that a database has embedded in its directory
+// "migrations".
+func MigrationFiles(embedded embed.FS) fs.FS {
+	files, err := fs.Sub(embedded, "migrations")
+	if err != nil {
+		panic(err) // the directory is embedded in the binary
+	}
+	return files
 }
 
 // SchemaVersion returns the version of the database's schema and the newest known version. It

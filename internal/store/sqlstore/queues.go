@@ -16,7 +16,7 @@ import (
 //
 //	queues    settings: paused, the limit of running jobs; few rows, rarely written
 //	counts    jobs in each phase, by queue and slot; written by almost every transaction
-//	duties    the leader of each role and the end of its term
+//	leaders    the leader of each role and the end of its term
 //
 // Counts must be exact, as limits are decided by them, and must not make transactions on one
 // queue wait for each other (decision 0004). The order of locks, queues by hash and slots
@@ -24,39 +24,39 @@ import (
 
 var (
 	setQueue = &Statement{"set_queue",
-		`INSERT INTO queues (lane,contract,queue,paused,run_limit) VALUES ($1,$2,$3,$4,$5)
-		ON CONFLICT (lane) DO UPDATE SET paused=excluded.paused, run_limit=excluded.run_limit`}
-	getQueues = &Statement{"get_queues",
-		"SELECT contract,queue,paused,run_limit FROM queues ORDER BY contract,queue"}
+		`INSERT INTO queues (queue_hash,contract,queue,paused,run_limit,rate,rate_period,
+		live_run_limit,live_rate,live_rate_period) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)
+		ON CONFLICT (queue_hash) DO UPDATE SET paused=excluded.paused, run_limit=excluded.run_limit,
+		rate=excluded.rate, rate_period=excluded.rate_period,
+		live_run_limit=excluded.live_run_limit, live_rate=excluded.live_rate,
+		live_rate_period=excluded.live_rate_period`}
+	getQueues = &Statement{"get_queues", `SELECT contract,queue,paused,run_limit,rate,rate_period,
+		live_run_limit,live_rate,live_rate_period FROM queues ORDER BY contract,queue`}
 
-	// A queue has a counter for each slot, and its count is their sum: concurrent transactions
-	// use different slots and so do not wait for each other. The column lane is the QueueHash.
-	countBy = insertInto("count_by", "counts",
-		[]Column{{"lane", "int8"}, {"slot", "int8"}, {"contract", "text"}, {"queue", "text"},
+	// CountBy adds to counters. A queue has one for each slot, and its count is their sum:
+	// concurrent transactions use different slots and so do not wait for each other. The column
+	// queue_hash is the QueueHash.
+	CountBy = insertInto("count_by", "counts",
+		[]Column{{"queue_hash", "int8"}, {"slot", "int8"}, {"contract", "text"}, {"queue", "text"},
 			{"waiting", "int8"}, {"delayed", "int8"}, {"ready", "int8"}, {"leased", "int8"}},
-		`ON CONFLICT (lane,slot) DO UPDATE SET
+		`ON CONFLICT (queue_hash,slot) DO UPDATE SET
 		waiting=counts.waiting+excluded.waiting, delayed=counts.delayed+excluded.delayed,
 		ready=counts.ready+excluded.ready, leased=counts.leased+excluded.leased`)
 	getCounts = &Statement{"get_counts",
 		`SELECT contract,queue,sum(waiting),sum(delayed),sum(ready),sum(leased) FROM counts
 		WHERE $1='' OR contract=$1 GROUP BY contract,queue`}
-	emptyQueues = &Statement{"empty_lanes", `SELECT lane FROM counts GROUP BY lane
-		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0 {limit $1}`}
-	lockCounts = &Statement{"lock_counts",
-		`SELECT lane,slot,waiting,delayed,ready,leased FROM counts
-		WHERE lane {in $1} ORDER BY lane,slot {for update}`}
-	dropCounts = &Statement{"drop_counts", "DELETE FROM counts WHERE lane {in $1} AND slot {in $2}"}
-
+	readyQueues = &Statement{"ready_queues",
+		"SELECT queue_hash FROM counts WHERE queue_hash {in $1} GROUP BY queue_hash HAVING sum(ready)>0"}
 	// $4 is the time of the transaction: a term that has ended is free for any holder.
-	elect = &Statement{"elect", `INSERT INTO duties (name,holder,until) VALUES ($1,$2,$3)
+	elect = &Statement{"elect", `INSERT INTO leaders (name,holder,until) VALUES ($1,$2,$3)
 		ON CONFLICT (name) DO UPDATE SET holder=excluded.holder, until=excluded.until
-		WHERE duties.holder=excluded.holder OR duties.until<=$4`}
-	endTerms = &Statement{"drop_duties", "DELETE FROM duties WHERE holder=$1"}
-	finished = &Statement{"settled", "SELECT " + selected(coreColumns) + ` FROM jobs
-		WHERE phase=3 AND contract=$1 AND settled_at<$2
-		ORDER BY settled_at,seq {limit $3} {skip locked}`}
-	children = &Statement{"children", "SELECT " + selected(coreColumns) +
-		" FROM jobs WHERE parent {in $1} AND parent>0 {limit $2} {for update}"}
+		WHERE leaders.holder=excluded.holder OR leaders.until<=$4`}
+	endTerms = &Statement{"drop_terms", "DELETE FROM leaders WHERE holder=$1"}
+	finished = &Statement{"finished", jobsIn(job.Done, store.NoBodies) + `
+		WHERE s.contract=$1 AND s.finished_at<$2
+		ORDER BY s.finished_at,s.seq {limit $3} {skip locked jobs}`}
+	children = &Statement{"children", selectFacts(store.NoBodies) +
+		" WHERE j.parent {in $1} AND j.parent>0 {limit $2} {for update}"}
 	sumSizes = &Statement{"sum_sizes",
 		"SELECT CAST(coalesce(sum(size),0) AS BIGINT) FROM jobs WHERE contract=$1 AND size>0"}
 )
@@ -71,8 +71,17 @@ func (t *Tx) setQueues(settings []job.QueueSettings) error {
 		if q.Paused {
 			paused = 1
 		}
+		var limit, rate, period sql.NullInt64
+		if l := q.Live.MaxRunning; l != nil {
+			limit = sql.NullInt64{Int64: int64(*l), Valid: true}
+		}
+		if r := q.Live.Rate; r != nil {
+			rate = sql.NullInt64{Int64: int64(r.Starts), Valid: true}
+			period = sql.NullInt64{Int64: r.Period.Microseconds(), Valid: true}
+		}
 		if _, err := t.exec(setQueue, int64(job.QueueHashOf(q.Contract, q.Queue)), q.Contract,
-			q.Queue, paused, int64(q.MaxRunning)); err != nil {
+			q.Queue, paused, int64(q.MaxRunning), int64(q.Rate.Starts),
+			q.Rate.Period.Microseconds(), limit, rate, period); err != nil {
 			return err
 		}
 	}
@@ -82,12 +91,24 @@ func (t *Tx) setQueues(settings []job.QueueSettings) error {
 // QueueSettings is documented at the port, as are all exported methods below.
 func (t *Tx) QueueSettings() ([]job.QueueSettings, error) {
 	return collect(t, getQueues, func(rows *sql.Rows) (q job.QueueSettings, err error) {
-		var paused int64
-		err = rows.Scan(&q.Contract, &q.Queue, &paused, &q.MaxRunning)
-		q.Paused = paused != 0
+		var paused, period int64
+		var limit, rate, livePeriod sql.NullInt64
+		err = rows.Scan(&q.Contract, &q.Queue, &paused, &q.MaxRunning, &q.Rate.Starts, &period,
+			&limit, &rate, &livePeriod)
+		q.Paused, q.Rate.Period = paused != 0, micros(period)
+		if limit.Valid {
+			n := int(limit.Int64)
+			q.Live.MaxRunning = &n
+		}
+		if rate.Valid {
+			q.Live.Rate = &job.Rate{Starts: int(rate.Int64), Period: micros(livePeriod.Int64)}
+		}
 		return q, err
 	})
 }
+
+// micros returns a duration of whole microseconds.
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 // addCounts writes one row for each queue, in the order in which CompactCounts locks them: so
 // the two never deadlock.
@@ -100,10 +121,10 @@ func (t *Tx) addCounts(deltas []job.QueueCount) error {
 	rows := make([][]any, 0, len(sums))
 	for _, hash := range slices.Sorted(maps.Keys(sums)) {
 		d := sums[hash]
-		rows = append(rows, []any{int64(hash), t.s.Slot(), d.Contract, d.Queue, d.Waiting,
-			d.Delayed, d.Ready, d.Leased})
+		rows = append(rows, []any{int64(hash), t.s.Slot(int64(hash)), d.Contract, d.Queue,
+			d.Waiting, d.Delayed, d.Ready, d.Leased})
 	}
-	return t.bulk(countBy, rows)
+	return t.bulk(CountBy, rows)
 }
 
 func (t *Tx) Counts(contract string) ([]job.QueueCount, error) {
@@ -113,38 +134,18 @@ func (t *Tx) Counts(contract string) ([]job.QueueCount, error) {
 	}, contract)
 }
 
-// CompactCounts removes the counters of a queue whose sum is zero. It deletes only those it has
-// locked, so a counter that another transaction adds meanwhile stays and the sums stay right.
-func (t *Tx) CompactCounts(n int) error {
-	hashes, err := collect(t, emptyQueues, scanInt, n)
-	if err != nil || len(hashes) == 0 {
-		return err
+func (t *Tx) ReadyQueues(queues []job.QueueHash) ([]job.QueueHash, error) {
+	if len(queues) == 0 {
+		return nil, t.failed
 	}
-	type counter struct{ hash, slot, waiting, delayed, ready, leased int64 }
-	locked, err := collect(t, lockCounts, func(rows *sql.Rows) (c counter, err error) {
-		err = rows.Scan(&c.hash, &c.slot, &c.waiting, &c.delayed, &c.ready, &c.leased)
-		return c, err
+	hashes := make([]int64, len(queues))
+	for i, q := range queues {
+		hashes[i] = int64(q)
+	}
+	return collect(t, readyQueues, func(rows *sql.Rows) (q job.QueueHash, err error) {
+		err = rows.Scan(&q)
+		return q, err
 	}, t.s.Ints(hashes))
-	if err != nil {
-		return err
-	}
-	sums, slots := map[int64]counter{}, map[int64][]int64{}
-	for _, c := range locked {
-		s := sums[c.hash]
-		sums[c.hash] = counter{waiting: s.waiting + c.waiting, delayed: s.delayed + c.delayed,
-			ready: s.ready + c.ready, leased: s.leased + c.leased}
-		slots[c.hash] = append(slots[c.hash], c.slot)
-	}
-	for hash, s := range sums {
-		if s != (counter{}) {
-			continue
-		}
-		_, err := t.exec(dropCounts, t.s.Ints([]int64{hash}), t.s.Ints(slots[hash]))
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (t *Tx) Elect(role, holder string, until time.Time) (bool, error) {
@@ -161,14 +162,14 @@ func (t *Tx) EndTerms(holder string) error {
 // left, deletes their parents.
 func (t *Tx) PruneFinished(contract string, before time.Time, bytes int64, n int) (store.Pruned,
 	error) {
-	old, err := t.jobs(store.NoBodies, finished, contract, Micros(before), n)
+	old, err := t.locked(store.NoBodies, finished, contract, Micros(before), n)
 	if err != nil || len(old) == 0 {
 		return store.Pruned{}, err
 	}
 	if bytes > 0 {
 		old = firstBySize(bytes, old)
 	}
-	below, err := t.jobs(store.NoBodies, children, t.s.Ints(seqsOf(old)), n)
+	below, err := t.lockJobs(store.NoBodies, children, t.s.Ints(seqsOf(old)), n)
 	if err != nil {
 		return store.Pruned{}, err
 	}

@@ -10,20 +10,25 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// searchBy returns a search with a condition on queue and state. For each such condition there
-// is an index that has the jobs of one priority, or of none, in the order of a page, (listed, key),
-// where listed is minus the time of creation. A search merges the first jobs of each priority. Its
-// page begins at ($2, $3), ends at $4, and has at most $5 jobs with priorities from $6 to $7.
-func searchBy(name, condition string) *Statement {
-	return &Statement{name, "{each priority listed<>0 AND contract=$1 AND " + condition +
+// searchBy returns a search of a table with a condition on queue and state. For each such condition
+// there is an index that has the jobs of one priority, or of none, in the order of a page,
+// (listed, key), where listed is minus the time of creation. A search merges the first jobs of each
+// priority. Its page begins at ($2, $3), ends at $4, and has at most $5 jobs with priorities from
+// $6 to $7. Without a state it reads the facts, which a move does not write.
+func searchBy(name, table, condition string) *Statement {
+	return &Statement{name, "{each priority " + table + " WHERE contract=$1 AND " + condition +
 		" AND (listed,key)>=($2,$3) AND listed<=$4} ORDER BY listed,key {limit $5}"}
 }
 
 var (
-	searchAll        = searchBy("search_all", "contract<>'' AND $8='' AND $9=''")
-	searchQueue      = searchBy("search_queue", "queue<>'' AND queue=$8 AND $9=''")
-	searchState      = searchBy("search_state", "state<>'' AND $8='' AND state=$9")
-	searchQueueState = searchBy("search_queue_state", "queue=$8 AND state=$9")
+	searchAll = searchBy("search_all", "jobs",
+		"listed IS NOT NULL AND contract<>'' AND $8='' AND $9=''")
+	searchQueue = searchBy("search_queue", "jobs",
+		"listed IS NOT NULL AND queue<>'' AND queue=$8 AND $9=''")
+	searchState = searchBy("search_state", "searchable",
+		"state<>'' AND $8='' AND state=$9")
+	searchQueueState = searchBy("search_queue_state", "searchable",
+		"queue=$8 AND state=$9")
 )
 
 // Search is documented at the port.

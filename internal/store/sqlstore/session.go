@@ -16,22 +16,32 @@ type Session interface {
 	Query(s *Statement, args ...any) (*sql.Rows, error)
 	// Exec runs a statement and returns how many rows it changed.
 	Exec(s *Statement, args ...any) (affected int64, err error)
-	// Bulk runs a bulk statement for rows of values in the order of its columns.
-	Bulk(b *Bulk, rows [][]any) error
-	// InsertJobs runs the statement InsertJobs, sets the Seq of each job that it stored and
-	// returns the indexes of those whose identity or alias is taken.
-	InsertJobs(jobs []*job.Job) (taken []int, err error)
+	// Bulk runs a bulk statement for a set of rows.
+	Bulk(b *Bulk, set *Set) error
+	// InsertJobs runs the statement InsertJobs for the facts of the jobs, to which it may add
+	// columns, InsertStates for their states and InsertSearchable for those that a search finds.
+	// It sets the Seq of each job that it stored and returns the indexes of those whose identity
+	// or alias is taken.
+	InsertJobs(jobs []*job.Job, facts, states *Set) (taken []int, err error)
+	// Move moves the states of the jobs of a set, and returns of how many it found the old one.
+	Move(m *Move, set *Set) (moved int64, err error)
+	// DeleteJobs removes jobs from the table jobs and from the others that have them.
+	DeleteJobs(others []string, seqs []int64) error
 	// Now returns the time of the transaction.
 	Now() time.Time
 	// LockName is documented at the port.
 	LockName(name string) error
-	// Slot returns a small number that no other concurrent transaction of this process has,
+	// Slot returns a number for a queue that no other concurrent transaction of this process has,
 	// so that transactions do not wait for each other's counters.
-	Slot() int64
+	Slot(queueHash int64) int64
+	// ReadyWatermarks returns the watermarks of a queue's ready jobs, nil where there are none.
+	ReadyWatermarks(queueHash int64) *Watermarks
+	// LeasesWatermark returns a time before which no lease ends.
+	LeasesWatermark() int64
 	// Ints, IdentityHashes and Texts return the parameter for a mark {in}, {blob in} and
 	// {text in}.
 	Ints(seqs []int64) any
-	IdentityHashes(idents []job.IdentityHash) any
+	IdentityHashes(identities []job.IdentityHash) any
 	Texts(texts []string) any
 	// Translate gives a database error its kind.
 	Translate(op string, err error) error
@@ -56,16 +66,24 @@ func (o Observer) WithKinds(translate func(op string, err error) error) Observer
 // goroutine at a time, as fn of an Update or a View is.
 type Tx struct {
 	s      Session
-	isView bool  // it only reads
+	cache  *JobCache
+	isView bool // it only reads
+	places places
 	failed error // of the first statement that failed; nothing is run after it
 }
 
 // NewTx returns the methods of the port over a session.
 func NewTx(s Session) *Tx { return &Tx{s: s} }
 
-// View returns the methods that a View may use, over the same session.
+// WithCache returns the methods over the same session, with a cache of its jobs.
+func (t *Tx) WithCache(c *JobCache) *Tx {
+	t.cache = c
+	return t
+}
+
+// View returns the methods that a View may use, over the same session. It reads rows alone.
 func (t *Tx) View() *Tx {
-	t.isView = true
+	t.isView, t.cache = true, nil
 	return t
 }
 
@@ -105,7 +123,7 @@ func (t *Tx) bulk(b *Bulk, rows [][]any) error {
 	if len(rows) == 0 {
 		return t.failed
 	}
-	return t.try(func() error { return t.s.Bulk(b, rows) })
+	return t.try(func() error { return t.s.Bulk(b, setOfRows(b, rows)) })
 }
 
 // collect runs a statement and reads all its rows with scan. A result that breaks off is an
@@ -153,7 +171,7 @@ const defaultTimeout = 30 * time.Second
 // caller has set stays as it is. The caller must call the function that is returned.
 func WithDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
+		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, defaultTimeout)
 }

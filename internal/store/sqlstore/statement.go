@@ -11,11 +11,12 @@ import (
 //
 //	{for update}        lock the selected rows
 //	{skip locked}       lock the selected rows and pass over those that are locked
+//	{skip locked jobs}  the same for the rows of j, which is jobs, and then of s, their states
 //	{in $1}             is one of the integers in $1, see Session.Ints
 //	{blob in $1}        is one of the byte strings in $1, see Session.IdentityHashes
 //	{text in $1}        is one of the texts in $1, see Session.Texts
 //	{limit $1}          at most $1 rows
-//	{each priority ...} selects seq, listed and key of the jobs that meet the condition and
+//	{each priority ...} selects seq, listed and key from the table that meet the condition and
 //	                    have a priority from $6 to $7: of each priority, and of those without
 //	                    one, at least the first $5 by listed and key. ORDER BY and a limit
 //	                    follow the mark.
@@ -31,10 +32,11 @@ type Statement struct {
 // database needs nothing: SQLite, with its one writer, locks no rows. A Dialect is safe for
 // concurrent use.
 type Dialect struct {
-	ForUpdate  string
-	SkipLocked string
+	ForUpdate      string
+	SkipLocked     string
+	SkipLockedJobs string
 	// In, BlobIn, TextIn and Limit have $n where the parameter stands, EachPriority where the
-	// condition stands.
+	// table and the condition stand.
 	In           string
 	BlobIn       string
 	TextIn       string
@@ -57,6 +59,7 @@ func (d *Dialect) Text(s *Statement) string {
 func (d *Dialect) translate(s *Statement) string {
 	text := strings.ReplaceAll(s.SQL, "{for update}", d.ForUpdate)
 	text = strings.ReplaceAll(text, "{skip locked}", d.SkipLocked)
+	text = strings.ReplaceAll(text, "{skip locked jobs}", d.SkipLockedJobs)
 	text = replaceMark(text, "{limit ", d.Limit)
 	text = replaceMark(text, "{in ", d.In)
 	text = replaceMark(text, "{each priority ", d.EachPriority)
@@ -80,10 +83,11 @@ func replaceMark(text, mark, form string) string {
 
 // Narrow lists the statements whose cost must not grow with the table. Each database has a
 // test that reads their query plans.
-var Narrow = []*Statement{lockReady, lockDue, lockExpired, nextDue, nextLease, finished, getEvents,
+var Narrow = []*Statement{LockReady, readyNumbers, lockDue, lockExpired, nextDue, NextLease,
+	finished, getEvents,
 	dropHistory,
 	loads[load{byID, store.AllBodies, false}], loads[load{byAlias, store.AllBodies, false}],
-	loads[load{bySeq, store.NoBodies, true}],
+	lockFacts[load{bySeq, store.NoBodies, true}], getStates[store.NoBodies],
 	listOwned, listChildren, children, sumSizes, getRecords, listRecords,
 	oldRecords, edgesFrom, edgesTo, ancestry, dependencies,
 	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], getDeadLetters,
@@ -108,6 +112,10 @@ type Bulk struct {
 	Update bool
 	// Tail follows the values of an insert, such as a conflict clause.
 	Tail string
+	// From is set for a move: the rows of that table with the keys are taken from it and inserted
+	// into Table with the values of the columns. Those in Carried keep the values they had.
+	From    string
+	Carried []Column
 }
 
 // ColumnList returns the names of the columns as SQL has them.

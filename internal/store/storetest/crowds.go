@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 var crowdTests = []test{
 	{"100 claimants get each of 2000 jobs once", func(w *world) { w.claimAll(100, 2000) }},
 	{"overlapping sets in any order end well", overlapping},
+	{"jobs that move all the time lose no move", movingJobs},
 	{"one of many submits an identity", submitOnce},
 }
 
@@ -175,6 +178,75 @@ func overlapping(w *world) {
 		sum += j.Attempts
 	}
 	equal(w, "increments", sum, members*rounds*each)
+}
+
+// movingJobs proves that a lock shows a job where the transaction before has moved it. A crowd
+// moves the same few jobs around, from ready to leased by LockReady and further by Load with Lock;
+// whoever waited for a lock, or found a job in an index that was moved meanwhile, must see its
+// phase and its counter as they are. Each move counts up, and the sums are exact.
+func movingJobs(w *world) {
+	const members, rounds, few = 16, 40, 6
+	var jobs []*job.Job
+	for i := range few {
+		jobs = append(jobs, newJob(fmt.Sprint(i)))
+	}
+	w.insert(jobs...)
+	var claims, moves atomic.Int64
+	w.crowd(members, func(i int) error {
+		for range rounds {
+			claimed, moved := 0, 0
+			if err := w.Update(w.context(), func(tx store.Tx) error {
+				claimed, moved = 0, 0
+				if i%2 == 0 {
+					ready, err := tx.LockReady("relay", "q", 1+rand.IntN(few))
+					claimed = len(ready)
+					return cmp.Or(err, moveOn(tx, ready))
+				}
+				some := rand.Perm(few)[:1+rand.IntN(few)]
+				var of []*job.Job
+				for _, at := range some {
+					of = append(of, jobs[at])
+				}
+				all, err := tx.Load(locked(of...))
+				if len(all) != len(some) {
+					return cmp.Or(err, fmt.Errorf("%d jobs of %d", len(all), len(some)))
+				}
+				others := slices.DeleteFunc(all,
+					func(j *job.Job) bool { return j.Phase == job.Ready })
+				moved = len(others)
+				return moveOn(tx, others)
+			}); err != nil {
+				return err
+			}
+			claims.Add(int64(claimed))
+			moves.Add(int64(moved))
+		}
+		return nil
+	})
+	var attempts, failed int64
+	for _, j := range w.load(bySeq(jobs...)) {
+		attempts += int64(j.Attempts)
+		failed += int64(j.FailedAttempts)
+	}
+	equal(w, "claims", attempts, claims.Load())
+	equal(w, "other moves", failed, moves.Load())
+	listed := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })
+	equal(w, "jobs", len(listed), few) // none is in two phases
+}
+
+// moveOn moves jobs to the phase after their own and counts the move.
+func moveOn(tx store.Tx, jobs []*job.Job) error {
+	for _, j := range jobs {
+		switch j.Phase {
+		case job.Ready:
+			j.Attempts++
+		default:
+			j.FailedAttempts++
+		}
+		j.Phase = (j.Phase + 1) % (job.Done + 1)
+		j.FinishedAt = start
+	}
+	return tx.Apply(updates(store.StateFields, jobs...))
 }
 
 // submitOnce proves that concurrent inserts of the same identities, in random order, store

@@ -123,20 +123,31 @@ func failingBegins(w *world, f *Faults) {
 }
 
 // failingCommits proves that an update whose commit the database undoes is an error,
-// whatever the database answers to it, and that nothing of it is kept.
+// whatever the database answers to it, and that nothing of it is kept, also not in the memory of
+// the store.
 func failingCommits(w *world, f *Faults) {
+	before := newJob("before")
+	w.insert(before)
 	f.set(false, true)
 	for n := range 3 {
 		if err := w.Update(w.context(), func(tx store.Tx) error {
-			_, err := insert(tx, newJob("a"))
-			return err
+			changed := *before
+			changed.Worker = "w"
+			return tx.Apply(store.Changes{Insert: []*job.Job{newJob("a")},
+				Update: []store.JobUpdate{{Job: &changed, Fields: store.StateFields}}})
 		}); err == nil {
 			w.Errorf("update %d was undone and has no error", n)
 		}
 	}
 	f.set(false, false)
 	stored := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })
-	equal(w, "stored", len(stored), 0)
+	equal(w, "stored", len(stored), 1)
+	locked := change(w, func(tx store.Tx) ([]*job.Job, error) {
+		seqs := []int64{before.Seq, before.Seq + 1, before.Seq + 2, before.Seq + 3}
+		return tx.Load(store.Selector{Seqs: seqs, Lock: true})
+	})
+	equal(w, "locked", len(locked), 1)
+	equal(w, "its worker", locked[0].Worker, "")
 	w.insert(newJob("a"))
 	w.get(newJob("a"))
 }
@@ -299,13 +310,16 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		},
 		"QueueSettings": func(tx store.Tx) error { return errOf(tx.QueueSettings()) },
 		"Counts":        func(tx store.Tx) error { return errOf(tx.Counts("")) },
+		"ReadyQueues": func(tx store.Tx) error {
+			return errOf(tx.ReadyQueues([]job.QueueHash{job.QueueHashOf("relay", "q")}))
+		},
 		"Records": func(tx store.Tx) error {
 			return errOf(tx.Records(store.RecordSelector{Kind: "k", Keys: []string{"a", "b"}}))
 		},
 		"Records of an owner": func(tx store.Tx) error {
 			return errOf(tx.Records(store.RecordSelector{Kind: "k", Owner: "o", Limit: 5}))
 		},
-		"NextDue":       func(tx store.Tx) error { _, _, err := tx.NextDue(); return err },
+		"NextDue":       func(tx store.Tx) error { _, _, err := tx.NextDue(tx.Now()); return err },
 		"LockReady":     func(tx store.Tx) error { return errOf(tx.LockReady("relay", "q", 50)) },
 		"LockDue":       func(tx store.Tx) error { return errOf(tx.LockDue(5, nil)) },
 		"LockLapsed":    func(tx store.Tx) error { return errOf(tx.LockExpired(time.Time{}, 5)) },
@@ -313,7 +327,7 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		"Messages": func(tx store.Tx) error {
 			return errOf(tx.Messages([]string{"relay"}, 5))
 		},
-		"FoldCounts":   func(tx store.Tx) error { return tx.CompactCounts(5) },
+		"FoldCounts":   func(tx store.Tx) error { return errOf(tx.CompactCounts(5)) },
 		"PruneRecords": func(tx store.Tx) error { return errOf(tx.PruneRecords(5)) },
 		"PruneSettled": func(tx store.Tx) error {
 			return errOf(tx.PruneFinished("done", start, 0, 5))

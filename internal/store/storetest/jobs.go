@@ -49,7 +49,7 @@ func fullJob(key string) *job.Job {
 		LeaseUntil: start.Add(3 * time.Second),
 		Worker:     "worker", Attempts: 4, FailedAttempts: 3, LostAttempts: 7, MaxAttempts: 5,
 		Retry: job.RetryPolicy{Strategy: job.Exponential, Base: 5 * time.Microsecond,
-			Max: time.Hour, After: 2},
+			Max: time.Hour, FailedBefore: 2},
 		OpenDeps: 6, FailedDeps: 2, Parent: 1 << 40, Children: 9, Size: 1 << 50,
 		Definition: []byte(`{"a": 1}`), Payload: []byte{}, Progress: []byte{0, 0xff, 0xfe, '\''},
 		Result: []byte("\xc3\x28"), Failure: nil,
@@ -336,8 +336,8 @@ func changed(j *job.Job) *job.Job {
 func keepDefinition(c, j *job.Job) {
 	c.Alias, c.Kind, c.Queue, c.Owner, c.Priority, c.Lease, c.MaxAttempts, c.Retry = j.Alias,
 		j.Kind, j.Queue, j.Owner, j.Priority, j.Lease, j.MaxAttempts, j.Retry
-	c.Parent, c.Trace, c.CreatedAt, c.Searchable, c.Children, c.Size = j.Parent, j.Trace,
-		j.CreatedAt, j.Searchable, j.Children, j.Size
+	c.Parent, c.Trace, c.CreatedAt, c.Searchable, c.Children, c.Size, c.OrderTime = j.Parent,
+		j.Trace, j.CreatedAt, j.Searchable, j.Children, j.Size, j.OrderTime
 }
 
 // updateStateWrites proves that StateFields writes the fields that transitions change, each

@@ -105,12 +105,12 @@ func readyOfQueue(w *world) {
 		newJob("waiting", in("x", "q"), waiting(start.Add(-time.Hour), 0)),
 		newJob("leased", in("x", "q"), leased(start, start)),
 		newJob("done", in("x", "q"), func(j *job.Job) { j.Phase = job.Done }))
-	for lane, want := range map[[2]string][]string{{"x", "q"}: {"a"}, {"y", "q"}: {"b"},
+	for queue, want := range map[[2]string][]string{{"x", "q"}: {"a"}, {"y", "q"}: {"b"},
 		{"x", "r"}: {"c"}, {"y", "r"}: {}} {
 		got := change(w, func(tx store.Tx) ([]*job.Job, error) {
-			return tx.LockReady(lane[0], lane[1], 10)
+			return tx.LockReady(queue[0], queue[1], 10)
 		})
-		equal(w, fmt.Sprint(lane), keys(got), want)
+		equal(w, fmt.Sprint(queue), keys(got), want)
 	}
 }
 
@@ -236,17 +236,22 @@ func expiredAfterJump(w *world) {
 }
 
 // nextDue proves that NextDue returns the earliest due time and the earliest end of a
-// lease, the zero time where there is none; that a job with an open dependency is not due;
+// lease, the zero time where there is none until then; that a job with an open dependency is
+// not due;
 // and that a job without a due time is due now.
 func nextDue(w *world) {
-	next := func(wantDue, wantLease time.Time) {
+	nextUntil := func(until, wantDue, wantLease time.Time) {
 		w.Helper()
 		w.view(func(r store.Reader) error {
-			due, lease, err := r.NextDue()
+			due, lease, err := r.NextDue(until)
 			equal(w, "due", due, wantDue)
 			equal(w, "lease", lease, wantLease)
 			return err
 		})
+	}
+	next := func(due, lease time.Time) {
+		w.Helper()
+		nextUntil(start.Add(time.Hour), due, lease)
 	}
 	w.insert(newJob("ready"), newJob("open", waiting(start, 1)))
 	// A ready job has no due time ahead of it, and "open" waits for a dependency.
@@ -257,6 +262,8 @@ func nextDue(w *world) {
 	w.insert(newJob("leased", leased(start, start.Add(time.Hour))),
 		newJob("leased too", leased(start, start.Add(time.Minute))))
 	next(start.Add(time.Second), start.Add(time.Minute))
+	nextUntil(start.Add(time.Second), start.Add(time.Second), time.Time{})
+	nextUntil(start, time.Time{}, time.Time{})
 	w.insert(newJob("no time", waiting(time.Time{}, 0))) // is due at once
 	next(start, start.Add(time.Minute))
 }

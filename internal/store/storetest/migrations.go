@@ -95,7 +95,7 @@ func RunMigrations(t *testing.T, o OldSchema) {
 		{"fetchbox.task", "", 3, "", job.RetryPolicy{Strategy: job.Exponential, Base: second,
 			Max: 300 * second}},
 		{"fetchbox.task", "", 8, "", job.RetryPolicy{Strategy: job.Exponential, Base: second,
-			Max: 300 * second, After: 5}}, // replayed after five failed attempts
+			Max: 300 * second, FailedBefore: 5}}, // replayed after five failed attempts
 		{"fetchbox", "", 0, "", job.RetryPolicy{}},
 		{"images", "process_file", 3, "process_file", job.RetryPolicy{Strategy: job.Exponential,
 			Base: 5 * second, Max: 300 * second}},

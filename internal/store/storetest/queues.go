@@ -21,6 +21,7 @@ var queueTests = []test{
 	{"queue settings", queueSettings},
 	{"counts add up", countsAdd},
 	{"counts of 50 concurrent transactions are the truth", countsCrowd},
+	{"ReadyQueues finds the queues with ready jobs", readyQueues},
 	{"CompactCounts loses no count", compactInCrowd},
 	{"CompactCounts removes the counters of empty queues", compactEmpty},
 	{"a duty has one holder", electOne},
@@ -48,6 +49,15 @@ func queueSettings(w *world) {
 	a.Paused, a.MaxRunning = false, 9
 	w.apply(store.Changes{Queues: []job.QueueSettings{a}})
 	equal(w, "changed", list(), []job.QueueSettings{c, a, b})
+	none, rate := 0, job.Rate{Starts: 1_000_000, Period: 31 * 24 * time.Hour}
+	a.Rate = job.Rate{Starts: 5, Period: 100 * time.Millisecond}
+	a.Live = job.LiveLimits{MaxRunning: &none, Rate: &rate}
+	b.Live = job.LiveLimits{Rate: &job.Rate{}}
+	w.apply(store.Changes{Queues: []job.QueueSettings{a, b}})
+	equal(w, "limits that an operator has set", list(), []job.QueueSettings{c, a, b})
+	a.Live = job.LiveLimits{}
+	w.apply(store.Changes{Queues: []job.QueueSettings{a}})
+	equal(w, "and taken back", list(), []job.QueueSettings{c, a, b})
 }
 
 // counts returns the counts of a contract, of all if it is empty, by contract and queue, as
@@ -154,6 +164,32 @@ func countsCrowd(w *world) {
 	w.compare(t)
 }
 
+// readyQueues proves that ReadyQueues returns those of the queues with ready jobs, that the
+// count of a queue is the sum over its transactions, and that it returns no queue that is not
+// asked for.
+func readyQueues(w *world) {
+	w.apply(store.Changes{Counts: []job.QueueCount{
+		{Contract: "x", Queue: "ready", Ready: 1, Leased: 3},
+		{Contract: "x", Queue: "was ready", Ready: 2},
+		{Contract: "x", Queue: "leased", Waiting: 1, Delayed: 1, Leased: 1},
+		{Contract: "y", Queue: "ready", Ready: 5},
+	}})
+	w.apply(store.Changes{Counts: []job.QueueCount{{Contract: "x", Queue: "was ready", Ready: -2}}})
+	var asked []job.QueueHash
+	for _, queue := range []string{"ready", "was ready", "leased", "unknown"} {
+		asked = append(asked, job.QueueHashOf("x", queue))
+	}
+	for _, queues := range [][]job.QueueHash{asked, nil} {
+		want := asked[:min(1, len(queues))]
+		found := read(w, func(r store.Reader) ([]job.QueueHash, error) {
+			return r.ReadyQueues(queues)
+		})
+		if !slices.Equal(found, want) {
+			w.Errorf("found %v of %v, want %v", found, queues, want)
+		}
+	}
+}
+
 // compactInCrowd proves that CompactCounts changes no sum while 19 others count: it deletes
 // only counters that it has locked and that add up to zero, so a delta that is written
 // meanwhile stays. Half of the time each queue is empty, so there is something to remove.
@@ -164,7 +200,7 @@ func compactInCrowd(w *world) {
 		for n := range 30 {
 			if i == 0 {
 				if err := w.Update(w.context(), func(tx store.Tx) error {
-					return tx.CompactCounts(3)
+					return errOf(tx.CompactCounts(3))
 				}); err != nil {
 					return err
 				}
@@ -187,12 +223,13 @@ func compactInCrowd(w *world) {
 		return nil
 	})
 	w.compare(t)
-	w.update(func(tx store.Tx) error { return tx.CompactCounts(100) })
+	w.update(func(tx store.Tx) error { return errOf(tx.CompactCounts(100)) })
 	w.compare(t)
 }
 
 // compactEmpty proves that CompactCounts removes the counters of up to n empty queues and
-// of no other, and that a queue whose counters are gone can be counted again.
+// of no other, that it returns those queues, and that a queue whose counters are gone can be
+// counted again.
 func compactEmpty(w *world) {
 	count := func(queue string, n int64) {
 		w.apply(store.Changes{Counts: []job.QueueCount{{Contract: "x", Queue: queue, Ready: n}}})
@@ -202,9 +239,18 @@ func compactEmpty(w *world) {
 		count(fmt.Sprint(i), -2)
 	}
 	count("kept", 1)
-	w.update(func(tx store.Tx) error { return tx.CompactCounts(2) })
+	compact := func(n int) []job.QueueCount {
+		return change(w, func(tx store.Tx) ([]job.QueueCount, error) { return tx.CompactCounts(n) })
+	}
+	removed := compact(2)
 	equal(w, "after two", len(w.counts("x")), 4)
-	w.update(func(tx store.Tx) error { return tx.CompactCounts(100) })
+	removed = append(removed, compact(100)...)
+	slices.SortFunc(removed, func(a, b job.QueueCount) int { return cmp.Compare(a.Queue, b.Queue) })
+	var want []job.QueueCount
+	for i := range 5 {
+		want = append(want, job.QueueCount{Contract: "x", Queue: fmt.Sprint(i)})
+	}
+	equal(w, "removed", removed, want)
 	equal(w, "after all", w.counts("x"), []job.QueueCount{{Contract: "x", Queue: "kept", Ready: 1}})
 	count("0", 1)
 	equal(w, "used again", w.counts("x")[0], job.QueueCount{Contract: "x", Queue: "0", Ready: 1})

@@ -393,15 +393,15 @@ func nested(w *world) {
 	equal(w, "outer exists", w.exists("outer"), true)
 }
 
-// pingClose proves that Ping succeeds on a store that works, that Announce takes any number
+// pingClose proves that Ping succeeds on a store that works, that Notify takes any number
 // of queues, that Close may be called twice, and that later calls are Unavailable instead
 // of hanging.
 func pingClose(w *world) {
 	if err := w.Ping(w.context()); err != nil {
 		w.Errorf("ping: %v", err)
 	}
-	w.Announce(nil)
-	w.Announce([]job.QueueHash{1, 2})
+	w.Notify(nil)
+	w.Notify([]job.QueueHash{1, 2})
 	for range 2 {
 		if err := w.Close(); err != nil {
 			w.Errorf("close: %v", err)
@@ -425,10 +425,10 @@ func listenEnds(w *world) {
 	var heard atomic.Int32
 	ended := make(chan struct{})
 	go func() {
-		w.Listen(ctx, func(lanes []job.QueueHash) { heard.Add(int32(len(lanes))) })
+		w.Listen(ctx, func(queues []job.QueueHash) { heard.Add(int32(len(queues))) })
 		close(ended)
 	}()
-	w.Announce([]job.QueueHash{1})
+	w.Notify([]job.QueueHash{1})
 	cancel()
 	select {
 	case <-ended:

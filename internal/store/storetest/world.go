@@ -14,8 +14,8 @@
 // promise as its name. A test that needs to look beneath the port, at a plan, a file or a
 // connection, belongs to the package of its database.
 //
-// Beside the suite stand RunFaulty, which makes the database fail, RunMigrations, which
-// opens what an older version has written, and Bench. FilledJob and DifferentFields serve
+// Beside the suite stand RunFaulty, which makes the database fail, RunMigrations and RunLayout,
+// which open what an older version has written, and Bench. FilledJob and DifferentFields serve
 // other tests that must not miss a field of a job.
 package storetest
 

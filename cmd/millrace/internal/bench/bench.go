@@ -6,7 +6,8 @@
 //
 //	prepare   every request of a load as bytes
 //	connect   the connections, which stay open
-//	drive     each connection: enqueue a batch, claim it, complete job by job, until all is done
+//	drive     each connection: enqueue a batch, claim it, complete it (job by job, or in one
+//	          request), until all is done
 //	report    jobs per second of the load, p50 and p99 of each verb
 package bench
 
@@ -41,6 +42,8 @@ type flags struct {
 	singles int
 	// batch is the number of jobs in a request of the load in batches.
 	batch int
+	// completeBatches completes the jobs of a claim in one request, in the load in batches.
+	completeBatches bool
 	// payload is the size of a payload in bytes.
 	payload int
 	// connections is their number, at most; a load of fewer jobs has fewer.
@@ -83,6 +86,8 @@ func (f *flags) register(c *cobra.Command) {
 	c.Flags().IntVar(&f.jobs, "jobs", 50_000, "jobs in batches")
 	c.Flags().IntVar(&f.singles, "singles", 20_000, "jobs one by one")
 	c.Flags().IntVar(&f.batch, "batch", 100, "jobs of a batch")
+	c.Flags().BoolVar(&f.completeBatches, "complete-batches", false,
+		"complete the jobs of a batch in one request, and not job by job")
 	c.Flags().IntVar(&f.payload, "payload", 100, "bytes of a payload")
 	c.Flags().IntVar(&f.connections, "connections", 64, "connections")
 	c.Flags().StringVar(&f.dir, "dir", "",
@@ -213,7 +218,8 @@ func (b *bench) run(ctx context.Context) error {
 // ends the others, and is the error of the load.
 func (b *bench) measureLoad(ctx context.Context, name string, jobs, batch int) error {
 	l := &load{b: b, queue: "bench-" + rand.Text()[:8], jobs: jobs, batch: batch,
-		bar: b.p.NewProgress(name, int64(jobs))}
+		completesBatches: batch > 1 && b.flags.completeBatches,
+		bar:              b.p.NewProgress(name, int64(jobs))}
 	defer l.bar.End()
 	l.prepare()
 	opened := make([]*conn, min(b.flags.connections, jobs))
@@ -252,12 +258,12 @@ func (b *bench) measureLoad(ctx context.Context, name string, jobs, batch int) e
 }
 
 // statusError is the error of an answer with a status that the verb does not expect. A refused
-// token exits like a server that cannot be reached.
+// token has an exit code of its own.
 func statusError(v verb, status int, body []byte) error {
 	err := fmt.Errorf("%s was answered %d %s: %s", v, status, http.StatusText(status),
 		strings.TrimSpace(string(body)))
 	if status == http.StatusUnauthorized || status == http.StatusForbidden {
-		return cli.WithCode(cli.ExitServer, err)
+		return cli.WithCode(cli.ExitUnauthorized, err)
 	}
 	return err
 }
@@ -280,8 +286,11 @@ func (b *bench) report() error {
 				cli.FormatDuration(v.P50), cli.FormatDuration(v.P99))
 		}
 	}
-	fmt.Fprintf(w, "\ncomplete is always one request a job; payloads of %d bytes\n",
-		b.flags.payload)
+	completes := "complete is always one request a job"
+	if b.flags.completeBatches {
+		completes = "in batches, complete is one request for the jobs of a claim"
+	}
+	fmt.Fprintf(w, "\n%s; payloads of %d bytes\n", completes, b.flags.payload)
 	fmt.Fprintf(w, "%s; %d CPUs for the client and whatever else runs here\n", b.durability,
 		runtime.NumCPU())
 	return nil

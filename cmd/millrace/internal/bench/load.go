@@ -22,7 +22,9 @@ type load struct {
 	jobs  int
 	// batch is the number of jobs that one request enqueues or claims.
 	batch int
-	bar   *cli.Progress
+	// completesBatches completes the jobs of a claim in one request.
+	completesBatches bool
+	bar              *cli.Progress
 
 	// enqueues are the requests that enqueue, each for one batch.
 	enqueues [][]byte
@@ -40,8 +42,11 @@ type load struct {
 
 	mu sync.Mutex
 	// times are those of requests, by verb.
-	times [verbCount][]time.Duration
+	times requestTimes
 }
+
+// requestTimes is how long each request took, by verb.
+type requestTimes [verbCount][]time.Duration
 
 // prepare encodes the requests, so that nothing is encoded while the clock runs.
 func (l *load) prepare() {
@@ -66,11 +71,11 @@ func (l *load) prepare() {
 }
 
 // drive uses one connection until every job is completed, by this connection or by others: it
-// enqueues a batch as long as there are any, claims a batch, and completes each job of it. A
+// enqueues a batch as long as there are any, claims a batch, and completes the jobs of it. A
 // connection may claim jobs that another has enqueued, and near the end it may find none: it then
 // claims again until the others have completed theirs.
 func (l *load) drive(ctx context.Context, c *conn) error {
-	var times [verbCount][]time.Duration // kept apart, so that connections do not share a lock
+	var times requestTimes // kept apart, so that connections do not share a lock
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -89,21 +94,68 @@ func (l *load) drive(ctx context.Context, c *conn) error {
 		if err != nil {
 			return err
 		}
-		for id, run := range claimedJobs(body) {
-			request := []byte(l.completeHead + id + "/run-id/" + run + l.completeTail)
-			if _, err := l.send(c, verbComplete, &times, request, http.StatusOK); err != nil {
-				return err
-			}
-			l.remaining.Add(-1)
-			l.bar.Add(1, fmt.Sprintf("%d jobs left", l.remaining.Load()))
+		complete := l.completeEach
+		if l.completesBatches {
+			complete = l.completeAll
+		}
+		if err := complete(c, &times, body); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// completeEach completes the jobs of a claim one by one.
+func (l *load) completeEach(c *conn, times *requestTimes, claimed []byte) error {
+	for id, run := range claimedJobs(claimed) {
+		request := []byte(l.completeHead + id + "/run-id/" + run + l.completeTail)
+		if _, err := l.send(c, verbComplete, times, request, http.StatusOK); err != nil {
+			return err
+		}
+		l.countCompleted(1)
+	}
+	return nil
+}
+
+// completeAll completes the jobs of a claim in one request. All runs must be known to the server.
+func (l *load) completeAll(c *conn, times *requestTimes, claimed []byte) error {
+	body, jobs := l.completionsBody(claimed)
+	if jobs == 0 {
+		return nil
+	}
+	request := encodeRequest(l.b.target, l.b.token, http.MethodPost, "/v2/queues/completions", body)
+	answer, err := l.send(c, verbComplete, times, request, http.StatusOK)
+	if err != nil {
+		return err
+	}
+	if known := bytes.Count(answer, []byte(`"known":true`)); known != jobs {
+		return fmt.Errorf("of %d jobs that were completed the server knew %d", jobs, known)
+	}
+	l.countCompleted(jobs)
+	return nil
+}
+
+// completionsBody makes the body of a request that completes the jobs of a claim.
+func (l *load) completionsBody(claimed []byte) (body []byte, jobs int) {
+	for id, run := range claimedJobs(claimed) {
+		body = append(body, "[,"[min(jobs, 1)])
+		body = append(append(body, `{"queue":"`...), l.queue...)
+		body = append(append(body, `","id":"`...), id...)
+		body = append(append(body, `","run_id":"`...), run...)
+		body = append(body, `"}`...)
+		jobs++
+	}
+	return append(body, ']'), jobs
+}
+
+func (l *load) countCompleted(jobs int) {
+	left := l.remaining.Add(-int64(jobs))
+	l.bar.Add(int64(jobs), fmt.Sprintf("%d jobs left", left))
+}
+
 // send sends a request, adds how long it took to times, and returns the body of the answer. A
 // status that is not one of want is an error.
-func (l *load) send(c *conn, v verb, times *[verbCount][]time.Duration, request []byte,
+func (l *load) send(c *conn, v verb, times *requestTimes, request []byte,
 	want ...int) ([]byte, error) {
 	start := l.b.p.Elapsed()
 	status, body, err := c.do(request)

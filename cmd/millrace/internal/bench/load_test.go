@@ -21,3 +21,19 @@ func TestBenchCompletes(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+// The request that completes a batch names each job of the claim, in its order.
+func TestBenchCompletesBatches(t *testing.T) {
+	t.Parallel()
+	l := &load{queue: "bench-Q"}
+	claimed := `[{"queue":"bench-Q","id":"7","payload":"x","run_id":"r"},` +
+		`{"queue":"bench-Q","id":"8","run_id":"s"}]`
+	body, jobs := l.completionsBody([]byte(claimed))
+	want := `[{"queue":"bench-Q","id":"7","run_id":"r"},{"queue":"bench-Q","id":"8","run_id":"s"}]`
+	if string(body) != want || jobs != 2 {
+		t.Errorf("got  %d jobs, %s\nwant %s", jobs, body, want)
+	}
+	if _, jobs := l.completionsBody(nil); jobs != 0 {
+		t.Errorf("an answer without jobs has %d", jobs)
+	}
+}

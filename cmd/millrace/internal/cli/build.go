@@ -15,15 +15,18 @@ type BuildInfo struct {
 }
 
 // ReadBuildInfo returns the build information that the Go toolchain has put into this binary. The
-// version is "unknown" where it has put in none, as with `go run`.
+// version is developmentBuild where it has put in none, as with `go run`.
 func ReadBuildInfo() BuildInfo {
-	b := BuildInfo{Version: "unknown"}
+	b := BuildInfo{Version: developmentBuild}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
 	}
 	return newBuildInfo(info)
 }
+
+// developmentBuild is the version of a binary that has no version and no revision.
+const developmentBuild = "development build"
 
 // newBuildInfo picks what users want to know from the information of the toolchain.
 func newBuildInfo(info *debug.BuildInfo) BuildInfo {
@@ -53,7 +56,7 @@ func (b *BuildInfo) name(module string) string {
 		return module
 	}
 	if b.Revision == "" {
-		return "unknown" // as by `go run`
+		return developmentBuild
 	}
 	name := "revision-" + b.Revision[:min(len(b.Revision), 12)]
 	if b.Modified {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"runtime/debug"
+	"strings"
 	"testing"
 )
 
@@ -15,7 +16,7 @@ func TestVersion(t *testing.T) {
 		{"(devel)", "0123456789abcdef", "false", "revision-0123456789ab"},
 		{"(devel)", "0123456789abcdef", "true", "revision-0123456789ab+dirty"},
 		{"", "0123", "false", "revision-0123"},
-		{"(devel)", "", "", "unknown"},
+		{"(devel)", "", "", "development build"},
 	} {
 		info := &debug.BuildInfo{Main: debug.Module{Version: tt.module},
 			Settings: []debug.BuildSetting{
@@ -24,5 +25,13 @@ func TestVersion(t *testing.T) {
 		if got := newBuildInfo(info).Version; got != tt.want {
 			t.Errorf("%+v: got %s", tt, got)
 		}
+	}
+}
+
+// A User-Agent is one product, whose version has no blank; tests are development builds.
+func TestUserAgent(t *testing.T) {
+	t.Parallel()
+	if got := UserAgent(); !strings.HasPrefix(got, "millrace/") || strings.Contains(got, " ") {
+		t.Errorf("got %q", got)
 	}
 }

@@ -22,8 +22,10 @@ const (
 	ExitUsage = 2
 	// ExitUnable means that something which this machine must provide is missing.
 	ExitUnable = 3
-	// ExitServer means that the server cannot be reached or refuses the token.
+	// ExitServer means that the server cannot be reached.
 	ExitServer = 4
+	// ExitUnauthorized means that the server refuses the token, or what it may do.
+	ExitUnauthorized = 5
 	// ExitInterrupted means that a signal stopped the command before its work was done.
 	ExitInterrupted = 130
 )
@@ -34,7 +36,8 @@ const ExitHelp = `Exit codes:
   1    the work failed, or the accounts do not balance; not for jobs that failed in a worker
   2    the command line or a setting is wrong; nothing was started
   3    something this machine must provide is missing: an address or data directory is in use, the store is away
-  4    the server cannot be reached, or refuses the token
+  4    the server cannot be reached
+  5    the server refuses the token
   130  stopped by a signal before the work was done`
 
 // ExitError is an error with the exit code of the process.
@@ -60,6 +63,15 @@ func WithCode(code int, err error) error {
 // UsageError is an error of the command line or a setting.
 func UsageError(format string, args ...any) error {
 	return &ExitError{ExitUsage, fmt.Errorf(format, args...)}
+}
+
+// orUsage makes an error without an exit code one of the command line.
+func orUsage(err error) error {
+	var coded *ExitError
+	if errors.As(err, &coded) {
+		return err
+	}
+	return WithCode(ExitUsage, err)
 }
 
 // UnableError is the error of something that the command needs on this machine and cannot have.
@@ -113,6 +125,11 @@ func ErrorText(err error) string {
 
 // RemoteError gives the error of a call to a server its exit code.
 func RemoteError(ctx context.Context, err error) error {
+	return remoteError(ctx, err, "--server or "+EnvServer)
+}
+
+// remoteError is RemoteError for a server whose address was written where source says.
+func remoteError(ctx context.Context, err error, source string) error {
 	var e *client.Error
 	switch {
 	case err == nil:
@@ -120,7 +137,7 @@ func RemoteError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ErrInterrupted
 	case errors.Is(err, client.ErrUnauthorized):
-		return WithCode(ExitServer,
+		return WithCode(ExitUnauthorized,
 			fmt.Errorf("the server refuses the token (--token or MILLRACE_TOKEN): %w", err))
 	case errors.As(err, &e) && e.Status == 0 &&
 		(errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrCycle)):
@@ -131,9 +148,14 @@ func RemoteError(ctx context.Context, err error) error {
 	case errors.As(err, &e) && e.Status == http.StatusBadRequest &&
 		strings.HasSuffix(e.Message, plainToTLS):
 		return WithCode(ExitServer, fmt.Errorf("the server cannot be reached without TLS "+
-			"(--server or %s, with https://): %w", EnvServer, err))
+			"(%s, with https://): %w", source, err))
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return WithCode(ExitServer, fmt.Errorf("the server cannot be reached with TLS "+
+			"(%s, with http://): %w", source, err))
+	case errors.Is(err, client.ErrNotMillrace):
+		return WithCode(ExitServer, fmt.Errorf("%w (%s)", err, source))
 	case errors.As(err, &e) && e.Status == 0 && e.Retryable():
-		return WithCode(ExitServer, UnreachableError(err))
+		return WithCode(ExitServer, unreachable(err, source))
 	default:
 		return WithCode(ExitFailed, err)
 	}
@@ -158,8 +180,11 @@ func (u *unsent) Error() string {
 const plainToTLS = "Client sent an HTTP request to an HTTPS server."
 
 // UnreachableError is the error of a server that does not answer.
-func UnreachableError(err error) error {
-	return fmt.Errorf("the server cannot be reached (--server or %s): %w", EnvServer, err)
+func UnreachableError(err error) error { return unreachable(err, "--server or "+EnvServer) }
+
+// unreachable is UnreachableError for a server whose address was written where source says.
+func unreachable(err error, source string) error {
+	return fmt.Errorf("the server cannot be reached (%s): %w", source, err)
 }
 
 // CertificateRejected reports whether a call failed because the server's certificate is not

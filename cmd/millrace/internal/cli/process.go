@@ -35,9 +35,9 @@ func (p Process) Env(name string) string {
 	return value
 }
 
-// IsTerminal reports whether w is a terminal.
-func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// IsTerminal reports whether a standard file is a terminal.
+func IsTerminal(file any) bool {
+	f, ok := file.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

@@ -35,7 +35,9 @@ type Progress struct {
 	ChangesOnly bool
 	// reported says that the state has not changed since it was reported.
 	reported bool
-	ended    bool
+	// waits counts the parts of the work that wait, see Wait.
+	waits int
+	ended bool
 }
 
 // NewProgress starts the progress of a piece of work; End must be called when it has ended.
@@ -78,7 +80,7 @@ func (g *Progress) report() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.ended, g.ChangesOnly && g.reported:
+	case g.ended, g.ChangesOnly && g.reported && g.waits == 0:
 	case g.bar != nil:
 		_ = g.bar.RenderBlank()
 	default:
@@ -95,6 +97,24 @@ func (g *Progress) Add(n int64, note string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.set(g.done+n, note)
+}
+
+// Wait records that a part of the work waits for something, until the returned function is called.
+// The first one writes a line that says for what, and while any of them waits the progress is
+// reported although nothing changes.
+func (g *Progress) Wait(what string) (end func()) {
+	g.mu.Lock()
+	g.waits++
+	isFirst := g.waits == 1
+	g.mu.Unlock()
+	if isFirst {
+		g.Printf("%s: %s", g.label, what)
+	}
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.waits--
+	}
 }
 
 // SetTotal tells how much is done, of what may by now be another total.
@@ -131,6 +151,9 @@ func (g *Progress) writeLine() {
 	}
 	if text != "" {
 		text += ", "
+	}
+	if g.waits > 0 {
+		text += "waiting for the server, "
 	}
 	fmt.Fprintf(g.out, "%s: %s%s\n", g.label, text, FormatDuration(g.elapsed()-g.started))
 }

@@ -29,6 +29,8 @@ const (
 // RemoteFlags are the flags of commands that talk to a server.
 type RemoteFlags struct {
 	Server string
+	// Retry is how calls are repeated; the zero value is the default of the SDK.
+	Retry  client.Retry
 	token  string
 	cacert string
 }
@@ -64,6 +66,9 @@ func (f *RemoteFlags) Address(p Process) string {
 // BearerToken returns the token of the flag, else that of the environment, empty for none.
 func (f *RemoteFlags) BearerToken(p Process) string { return cmp.Or(f.token, p.Env(EnvToken)) }
 
+// HasTokenFlag reports whether the flag gives a token.
+func (f *RemoteFlags) HasTokenFlag() bool { return f.token != "" }
+
 // Client connects as the flags and the environment say; a nil transport is the usual one.
 func (f *RemoteFlags) Client(p Process, transport http.RoundTripper) (*client.Client, error) {
 	if transport == nil {
@@ -75,12 +80,32 @@ func (f *RemoteFlags) Client(p Process, transport http.RoundTripper) (*client.Cl
 	}
 	c, err := client.New(client.Config{BaseURL: f.Address(p), Token: f.BearerToken(p),
 		UserAgent:  UserAgent(),
+		Retry:      f.Retry,
 		HTTPClient: &http.Client{Transport: transport}})
 	return c, WithCode(ExitUsage, err)
 }
 
 // UserAgent returns the User-Agent of all requests that this binary sends.
-func UserAgent() string { return "millrace/" + ReadBuildInfo().Version }
+func UserAgent() string {
+	return "millrace/" + strings.ReplaceAll(ReadBuildInfo().Version, " ", "-")
+}
+
+// admin returns the admin API of a server for a token.
+func (f *RemoteFlags) admin(p Process, address, token string) (*client.Admin, error) {
+	transport, err := f.Transport(p)
+	if err != nil {
+		return nil, err
+	}
+	made, err := client.New(client.Config{BaseURL: address, Token: token, UserAgent: UserAgent(),
+		Retry: f.Retry, HTTPClient: &http.Client{Transport: transport}})
+	if err != nil {
+		return nil, WithCode(ExitUsage, err)
+	}
+	return made.Admin(), nil
+}
+
+// CACert returns the file of certificates to trust, empty for none.
+func (f *RemoteFlags) CACert(p Process) string { return cmp.Or(f.cacert, p.Env(EnvCACert)) }
 
 // Transport is what requests to the server go through.
 func (f *RemoteFlags) Transport(p Process) (*http.Transport, error) {
@@ -93,7 +118,7 @@ func (f *RemoteFlags) Transport(p Process) (*http.Transport, error) {
 
 // TLSConfig says which certificates are trusted; nil means those of the system.
 func (f *RemoteFlags) TLSConfig(p Process) (*tls.Config, error) {
-	path := cmp.Or(f.cacert, p.Env(EnvCACert))
+	path := f.CACert(p)
 	if path == "" {
 		return nil, nil
 	}

@@ -43,3 +43,33 @@ func Printable(text string) string {
 	}
 	return text
 }
+
+// ParseTimeOrAge reads a time, or how long ago it was. A date is the beginning of that day in UTC.
+// An empty text is the zero time, which is no bound; the error names the flag.
+func ParseTimeOrAge(now time.Time, flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := parseTimeOrAge(now, text)
+	if err != nil {
+		return at, fmt.Errorf("%s: %w", flag, err)
+	}
+	return at, nil
+}
+
+// parseTimeOrAge reads a text that is not empty.
+func parseTimeOrAge(now time.Time, text string) (time.Time, error) {
+	ago, notAge := time.ParseDuration(text)
+	at, notTime := time.Parse(time.RFC3339Nano, text)
+	day, notDay := time.Parse(time.DateOnly, text)
+	switch {
+	case notAge == nil:
+		return now.Add(-ago), nil
+	case notTime == nil:
+		return at, nil
+	case notDay == nil:
+		return day, nil
+	}
+	return time.Time{}, fmt.Errorf(
+		"%q is no time, such as 2026-03-01T12:00:00Z, 2026-03-01 or 36h (ago)", text)
+}

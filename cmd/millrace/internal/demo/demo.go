@@ -100,7 +100,8 @@ func (f *flags) run(p cli.Process, folder string) error {
 		return cli.WithCode(cli.ExitUsage, err)
 	}
 	if len(files.order) == 0 {
-		return cli.UsageError("there is no file in %s", folder)
+		return cli.UsageError("there is no file in %s: the demo works on the files of a folder, "+
+			"of the current one unless another is named: millrace demo FOLDER", folder)
 	}
 	dir, err := os.MkdirTemp("", "millrace-demo-")
 	if err != nil {

@@ -41,6 +41,8 @@ type flags struct {
 	connections int
 	// fromLine is the first line to send, from 1 on.
 	fromLine int
+	// retryFor is how long a batch is tried again while the server is away.
+	retryFor time.Duration
 }
 
 // Command is `millrace enqueue`.
@@ -56,13 +58,20 @@ value a line. Lines of an input that stays open are sent within 100 ms. Without
   {"queue":"mail","id":"42","timeout":30,"payload":{"to":"a@example.org"}}
 
 With --queue and --timeout a line is a payload, and its id is taken from the
-member --id-from names or made from the line and its position.
+member --id-from names or made from the line's text and number. Equal lines of one
+input are therefore jobs of their own, and the same line under the same number in
+another input is the same job: while that is queued, it is not queued again. To
+queue it again, give it an id of its own, in the member that --id-from names or in
+a whole job.
 
 Jobs are sent in batches; each batch is stored as a whole or not at all. In mode
 ignore, the default, a job that is still queued under the same id stays as it
 is, so a command that failed can be repeated: nothing is queued twice. A job that
 was completed meanwhile is no longer in the queue, though, and would be queued
-again; to leave out what was accepted, go on with --from-line as the error says.`,
+again; to leave out what was accepted, go on with --from-line as the error says.
+
+While the server is away, each batch is tried again for --retry-for. A pipe cannot
+be read a second time: for one that stays open, such as tail -f, give a long time.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("max-retries") {
@@ -96,6 +105,8 @@ func (f *flags) register(c *cobra.Command) {
 	c.Flags().IntVar(&f.connections, "connections", 4,
 		"requests at a time; 1 keeps the order of the input")
 	c.Flags().IntVar(&f.fromLine, "from-line", 1, "line to begin with")
+	c.Flags().DurationVar(&f.retryFor, "retry-for", time.Minute,
+		"how long to try again while the server is away; 0 for not at all")
 }
 
 // validate refuses flags that do not go together.
@@ -112,6 +123,8 @@ func (f *flags) validate(c *cobra.Command) error {
 	case !given("queue") && (given("id-from") || given("max-retries")):
 		return cli.UsageError("--id-from and --max-retries are for payloads, with --queue and " +
 			"--timeout")
+	case f.retryFor < 0:
+		return cli.UsageError("--retry-for is not negative")
 	case f.batch < 1 || f.connections < 1 || f.fromLine < 1:
 		return cli.UsageError("--batch, --connections and --from-line are at least 1")
 	}
@@ -142,13 +155,14 @@ func (f *flags) run(p cli.Process, name string) error {
 		defer file.Close()
 		in, size = file, regularSize(file)
 	}
+	f.remote.Retry.MaxTries = 1 // send repeats them
 	c, err := f.remote.Client(p, nil)
 	if err != nil {
 		return err
 	}
 	e := &enqueuer{relay: c.Relay(), mode: client.RelayMode(f.mode),
 		progress:       p.NewProgress("enqueue", size),
-		unacknowledged: map[int]bool{}, fromLine: f.fromLine,
+		unacknowledged: map[int]bool{}, fromLine: f.fromLine, retryFor: f.retryFor,
 		idsMade: f.format.queue != "" && f.format.idFrom == ""}
 	e.progress.ChangesOnly = true // an input may stay open for days without a line
 	started := p.Elapsed()
@@ -171,6 +185,7 @@ type enqueuer struct {
 	mode     client.RelayMode
 	progress *cli.Progress
 	fromLine int
+	retryFor time.Duration
 	// idsMade says that ids are made of lines and their positions, not taken from a member.
 	idsMade bool
 
@@ -226,7 +241,7 @@ func (e *enqueuer) dispatch(ctx context.Context, r *lineReader,
 			return &lineError{r.line, cli.WithCode(cli.ExitInterrupted,
 				fmt.Errorf("interrupted; %s", e.resumeHint()))}
 		case err != nil:
-			return &lineError{r.line, cli.FailedError("%w; %s", err, e.resumeHint())}
+			return &lineError{r.line, cli.FailedError("%w%s", err, e.correctHint(err))}
 		}
 		e.markSent(b)
 		select {
@@ -266,15 +281,53 @@ func earliest(failures <-chan lineError) error {
 	return first.err
 }
 
-// send sends a batch and waits until the server has accepted it. An error is final: the client has
-// made its retries by then.
+// send sends a batch and waits until the server has accepted it. An error is final: the batch was
+// tried for retryFor by then.
 func (e *enqueuer) send(ctx context.Context, b jobBatch) *lineError {
 	err := e.relay.Enqueue(ctx, b.jobs, e.mode)
+	if errors.Is(err, client.ErrRetryable) && e.retryFor > 0 {
+		err = e.sendAgain(ctx, b, err)
+	}
 	if err != nil {
 		return e.batchError(ctx, b, err)
 	}
 	e.markAccepted(b)
 	return nil
+}
+
+// The pause between two tries of a batch begins with minPause and doubles up to maxPause. A
+// Retry-After is obeyed up to maxRetryAfter.
+const (
+	minPause      = 100 * time.Millisecond
+	maxPause      = 2 * time.Second
+	maxRetryAfter = time.Minute
+)
+
+// sendAgain repeats a batch that has failed, until it is accepted, refused, or retryFor is over. In
+// mode unique a conflict after a try whose answer was lost may be with that try: it is uncertain.
+func (e *enqueuer) sendAgain(ctx context.Context, b jobBatch, err error) error {
+	defer e.progress.Wait(fmt.Sprintf("the server is away; trying again for %s (--retry-for): %v",
+		e.retryFor, err))()
+	over, stop := context.WithTimeout(ctx, e.retryFor)
+	defer stop()
+	uncertain := false
+	for pause := minPause; errors.Is(err, client.ErrRetryable); pause = min(2*pause, maxPause) {
+		var fail *client.Error
+		if errors.As(err, &fail) {
+			uncertain = uncertain || fail.Uncertain
+			pause = max(pause, min(fail.RetryAfter, maxRetryAfter))
+		}
+		select {
+		case <-over.Done():
+			return err
+		case <-time.After(pause):
+		}
+		err = e.relay.Enqueue(ctx, b.jobs, e.mode)
+		if errors.As(err, &fail) {
+			fail.Uncertain = fail.Uncertain || uncertain
+		}
+	}
+	return err
 }
 
 // batchError names the lines of a batch that was not accepted, and how to resume. It keeps the exit
@@ -285,13 +338,17 @@ func (e *enqueuer) batchError(ctx context.Context, b jobBatch, err error) *lineE
 	if at, ok := failingLine(b, err); ok {
 		line, where = at, fmt.Sprintf("line %d", at)
 	}
+	hint := e.correctHint(err)
 	err = cli.RemoteError(ctx, err)
 	if cli.ExitCode(err) == cli.ExitInterrupted {
 		return &lineError{line, cli.WithCode(cli.ExitInterrupted,
 			fmt.Errorf("interrupted; %s", e.resumeHint()))}
 	}
-	return &lineError{line, cli.WithCode(cli.ExitCode(err),
-		fmt.Errorf("%s: %w; %s", where, err, e.resumeHint()))}
+	code := cli.ExitCode(err)
+	if errors.Is(err, client.ErrRetryable) {
+		code = cli.ExitServer // it answers, and its store is away
+	}
+	return &lineError{line, cli.WithCode(code, fmt.Errorf("%s: %w%s", where, err, hint))}
 }
 
 // failingLine finds the line of the job that the server refused: by the index in the batch, or by
@@ -347,11 +404,27 @@ func (e *enqueuer) resumeHint() string {
 		from = min(from, line)
 	}
 	if from == e.fromLine {
-		return "run it again"
+		return runAgain
 	}
-	return fmt.Sprintf("everything before line %d was accepted: go on with --from-line %d", from,
-		from)
+	return fmt.Sprintf("go on with --from-line %d: everything before it was accepted", from)
 }
+
+// correctHint is resumeHint for an error of the input or of the server, behind a semicolon. Lines
+// that would be refused again must be corrected first. It is empty for an error which repeating the
+// command cannot help, such as a wrong token or a conflict, unless lines were accepted.
+func (e *enqueuer) correctHint(err error) string {
+	hint := e.resumeHint()
+	switch {
+	case errors.Is(err, errLine), errors.Is(err, client.ErrInvalid):
+		return "; correct the line, then " + hint
+	case hint == runAgain && !errors.Is(err, client.ErrRetryable):
+		return ""
+	}
+	return "; " + hint
+}
+
+// runAgain is the hint where no line was accepted.
+const runAgain = "run it again"
 
 // report prints how many jobs were accepted. In mode ignore the server does not say which of them
 // were queued before.

@@ -3,6 +3,7 @@ package enqueue
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/setting"
 )
 
 // Lines become jobs here. A line keeps its number, so that every error can name it and a repeated
@@ -39,6 +41,9 @@ type lineFormat struct {
 	// maxRetries is that of each job; nil for no limit.
 	maxRetries *int
 }
+
+// errLine is an error of a line itself, which would fail again. Its text begins the error.
+var errLine = errors.New("line")
 
 // jobBatch is what one request carries.
 type jobBatch struct {
@@ -150,7 +155,7 @@ func (r *lineReader) add(b *jobBatch, text []byte) error {
 	}
 	job, err := r.format.parse(text, r.line)
 	if err != nil {
-		return fmt.Errorf("line %d: %w", r.line, err)
+		return fmt.Errorf("%w %d: %w", errLine, r.line, err)
 	}
 	b.lines = append(b.lines, r.line)
 	b.jobs = append(b.jobs, job)
@@ -161,7 +166,7 @@ func (r *lineReader) add(b *jobBatch, text []byte) error {
 func (r *lineReader) finalBatch(b jobBatch) (jobBatch, error) {
 	switch err := r.in.err; {
 	case errors.Is(err, bufio.ErrTooLong):
-		return b, fmt.Errorf("line %d: longer than %d bytes", r.line+1, maxLineBytes)
+		return b, fmt.Errorf("%w %d: longer than %d bytes", errLine, r.line+1, maxLineBytes)
 	case err != nil:
 		return b, fmt.Errorf("after line %d: %w", r.line, err)
 	case len(b.jobs) == 0:
@@ -225,8 +230,9 @@ func (f lineFormat) id(payload, text []byte, line int) (string, error) {
 		"not empty", f.idFrom)
 }
 
-// fullJob is a line that is a Relay job. Other members of the line are ignored, as the server
-// ignores them (RL-015), so that a job that the server handed out can be enqueued again.
+// fullJob is a line that is a Relay job. A job that the server handed out can be enqueued again:
+// the members that only its answers have are ignored. Any other member is refused, because the
+// server would ignore it (RL-015) and most are misspelled.
 type fullJob struct {
 	Queue      string          `json:"queue"`
 	ID         string          `json:"id"`
@@ -235,6 +241,35 @@ type fullJob struct {
 	Payload    json.RawMessage `json:"payload"`
 	State      json.RawMessage `json:"state"`
 	RunAt      *time.Time      `json:"run_at"`
+
+	RunID            json.RawMessage `json:"run_id"`
+	RetriesRemaining json.RawMessage `json:"retries_remaining"`
+	UpdatedAt        json.RawMessage `json:"updated_at"`
+	CreatedAt        json.RawMessage `json:"created_at"`
+}
+
+// jobMembers are the members of a job that is submitted.
+var jobMembers = []string{"queue", "id", "timeout", "max_retries", "payload", "state", "run_at"}
+
+// payloadHint is for lines that are no jobs.
+const payloadHint = "; bare payloads need --queue and --timeout"
+
+// jobError is the error of a line that is JSON and no job.
+func jobError(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("not a job (%s is of type %s)%s", cmp.Or(wrong.Field, "the line"),
+			wrong.Value, payloadHint)
+	}
+	name, isUnknown := cli.UnknownMember(err)
+	if !isUnknown {
+		return fmt.Errorf("not a job (%w)%s", err, payloadHint)
+	}
+	meant := payloadHint
+	if member, ok := setting.Closest(name, jobMembers); ok {
+		meant = fmt.Sprintf("; did you mean %q?", member)
+	}
+	return fmt.Errorf("unknown member %q%s", name, meant)
 }
 
 // parseFullJob makes a job of a line that is a whole job. queue, id, timeout and payload are
@@ -244,14 +279,15 @@ func parseFullJob(text []byte) (client.RelaySpec, error) {
 	if err := checkSyntax(text); err != nil {
 		return client.RelaySpec{}, err
 	}
-	if err := json.Unmarshal(text, &w); err != nil {
-		return client.RelaySpec{},
-			fmt.Errorf("not a job (%w); bare payloads need --queue and --timeout", err)
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&w); err != nil {
+		return client.RelaySpec{}, jobError(err)
 	}
 	switch {
 	case w.Queue == "":
 		return client.RelaySpec{},
-			errors.New("the job has no queue; bare payloads need --queue and --timeout")
+			errors.New("the job has no queue" + payloadHint)
 	case w.ID == "":
 		return client.RelaySpec{}, errors.New("the job has no id")
 	case w.Timeout == nil:
@@ -298,5 +334,5 @@ func checkSyntax(text []byte) error {
 		return nil
 	}
 	var value json.RawMessage
-	return fmt.Errorf("not JSON: %w", json.Unmarshal(text, &value))
+	return fmt.Errorf("not JSON: %w", cli.JSONError(json.Unmarshal(text, &value)))
 }

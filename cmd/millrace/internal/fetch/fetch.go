@@ -64,7 +64,8 @@ failed, or with --json there is a line of JSON for each job:
 
   exit code 0    every job is completed
             1    a job failed, or a manifest was refused
-            4    the server cannot be reached, or refuses the token
+            4    the server cannot be reached
+            5    the server refuses the token
             130  interrupted; the jobs go on, and --job follows them again
 
 --job follows jobs that were submitted before; nothing is submitted twice.`,
@@ -215,8 +216,8 @@ func manifestOf(urls []string) (json.RawMessage, error) {
 	var m client.FetchBoxManifest
 	for i, text := range urls {
 		u, err := url.Parse(text)
-		if err != nil {
-			return nil, err
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			return nil, fmt.Errorf("--url: %q is no URL that begins with http:// or https://", text)
 		}
 		id := fmt.Sprintf("%03d", i+1)
 		if base := path.Base(u.Path); strings.Trim(base, "./") != "" {

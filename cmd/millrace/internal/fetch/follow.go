@@ -42,7 +42,7 @@ func follow(ctx context.Context, p cli.Process, box *client.FetchBox, jobs []*fo
 		case ctx.Err() != nil:
 			return cli.ErrInterrupted
 		case errors.Is(err, client.ErrUnauthorized):
-			return cli.WithCode(cli.ExitServer,
+			return cli.WithCode(cli.ExitUnauthorized,
 				fmt.Errorf("the server refuses the operator's token (--operator-token or "+
 					"MILLRACE_OPERATOR_TOKEN): %w", err))
 		case err != nil && !lost:
@@ -70,7 +70,7 @@ func follow(ctx context.Context, p cli.Process, box *client.FetchBox, jobs []*fo
 func refreshJobs(ctx context.Context, box *client.FetchBox, jobs []*followedJob) (open int,
 	err error) {
 	for _, j := range jobs {
-		if j.Status.Final() {
+		if j.Ended() {
 			continue
 		}
 		now, err := box.Job(ctx, j.ID)
@@ -78,7 +78,7 @@ func refreshJobs(ctx context.Context, box *client.FetchBox, jobs []*followedJob)
 			return 0, fmt.Errorf("job %s: %w", j.ID, err)
 		}
 		j.FetchBoxJob = now
-		if !j.Status.Final() {
+		if !j.Ended() {
 			open++
 		}
 	}
@@ -114,7 +114,7 @@ func (l *lineReporter) show(jobs []*followedJob) {
 	done, lost, total := 0, 0, 0
 	for _, j := range jobs {
 		done, lost, total = done+j.Completed, lost+j.Failed, total+j.Total
-		if j.Status.Final() && !l.reported[j.ID] {
+		if j.Ended() && !l.reported[j.ID] {
 			l.reported[j.ID] = true
 			l.all.Printf("%s: %s, %s", j.title(), j.Status, j.progress())
 		}

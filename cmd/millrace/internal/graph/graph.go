@@ -16,7 +16,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -24,6 +27,8 @@ import (
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/setting"
 )
 
 // flags are the flags of both subcommands.
@@ -158,10 +163,18 @@ func (f *flags) drawAll(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 			drawn[n.ID] = true
 		}
 		if ctx.Err() != nil {
-			return cli.ErrInterrupted
+			return interrupted(ids[ref])
 		}
 	}
 	return failures
+}
+
+// interrupted is the error of a wait that a signal has ended. It says how the job is waited for
+// again.
+func interrupted(id string) error {
+	return cli.WithCode(cli.ExitInterrupted,
+		fmt.Errorf("interrupted; the jobs go on, to wait for them again: "+
+			"millrace graph show --wait %s", id))
 }
 
 // explainCycle adds the refs or ids along a dependency cycle to an error of the server, in the
@@ -243,8 +256,23 @@ func syntaxError(err error) error {
 		return fmt.Errorf("not a graph: %s is of type %s", cmp.Or(wrong.Field, "the whole"),
 			wrong.Value)
 	}
-	return fmt.Errorf("not a graph: %w", err)
+	name, isUnknown := cli.UnknownMember(err)
+	if !isUnknown {
+		return fmt.Errorf("not a graph: %w", cli.JSONError(err))
+	}
+	member := taskflow.GraphMember(name)
+	if member == "" {
+		member, _ = setting.Closest(name, fileMembers)
+	}
+	if member == "" {
+		return fmt.Errorf("not a graph: unknown member %q", name)
+	}
+	return fmt.Errorf("not a graph: unknown member %q; did you mean %q?", name, member)
 }
+
+// fileMembers are the members of the objects of a file.
+var fileMembers = []string{"jobs", "ref", "name", "queue", "payload", "priority", "depends_on",
+	"retry_policy", "max_attempts", "backoff_strategy", "base_delay_seconds", "max_delay_seconds"}
 
 // spec returns what the job submits, without its dependencies. Numbers must be positive: 0 would
 // mean the server's default, which a number that is left out asks for.
@@ -340,7 +368,27 @@ func progressNote(g client.TaskFlowGraph) (ended int64, note string) {
 			note += fmt.Sprintf(", %d %s", n, status)
 		}
 	}
+	if queues := untakenQueues(g); len(queues) > 0 {
+		note += "; no worker has taken a job of queue " + strings.Join(queues, ", ") + " yet"
+	}
 	return ended, note
+}
+
+// untakenQueues returns the queues, quoted, that have ready jobs in a graph and no job there that a
+// worker has ever taken.
+func untakenQueues(g client.TaskFlowGraph) (queues []string) {
+	ready, taken := map[string]bool{}, map[string]bool{}
+	for _, n := range g.Nodes {
+		ready[n.Queue] = ready[n.Queue] || n.Status == client.TaskReady
+		taken[n.Queue] = taken[n.Queue] || n.AttemptCount > 0 || n.Status == client.TaskRunning ||
+			n.Status == client.TaskCompleted
+	}
+	for _, queue := range slices.Sorted(maps.Keys(ready)) {
+		if ready[queue] && !taken[queue] {
+			queues = append(queues, strconv.Quote(queue))
+		}
+	}
+	return queues
 }
 
 // draw prints the graph around a job. With --wait it first waits for all jobs of the graph, and
@@ -355,6 +403,9 @@ func (f *flags) draw(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 		}
 	}
 	graph, err := read(ctx, id)
+	if err != nil && ctx.Err() != nil && f.wait {
+		return graph, interrupted(id)
+	}
 	if err != nil {
 		return graph, cli.RemoteError(ctx, err)
 	}

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -72,7 +73,8 @@ each picture:
             1    a picture was refused, failed, or could not be saved
             2    a file cannot be read; nothing was uploaded
             3    the folder of --out cannot be made
-            4    the server cannot be reached, or refuses the token
+            4    the server cannot be reached
+            5    the server refuses the token
             130  interrupted; pictures that were uploaded are still processed`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -217,7 +219,7 @@ func (f *flags) putAll(ctx context.Context, p cli.Process, images *client.Images
 	for range min(maxUploads, len(pictures)) {
 		all.Go(func() {
 			for picture := range next {
-				if err := f.put(ctx, images, picture); isFatal(err) {
+				if err := f.put(ctx, images, picture, bar); isFatal(err) {
 					cancel(err)
 				} else if err != nil {
 					picture.fail(err)
@@ -237,16 +239,18 @@ func (f *flags) putAll(ctx context.Context, p cli.Process, images *client.Images
 }
 
 // isFatal reports whether every other picture would meet the error as well: a refused token, a
-// server that stays away although the client has retried, or a certificate that is not trusted.
+// server that stays away although the client has retried or is another one, or a certificate that
+// is not trusted.
 func isFatal(err error) bool {
 	return errors.Is(err, client.ErrUnauthorized) || errors.Is(err, client.ErrRetryable) ||
-		cli.CertificateRejected(err)
+		errors.Is(err, client.ErrNotMillrace) || cli.CertificateRejected(err)
 }
 
 // put uploads one picture and, with --wait, waits for its variants and saves them. The id of the
 // picture is recorded as soon as the server has acknowledged it, so that the report names it also
 // after a later error. A failed job is no error of put; it is recorded in the picture.
-func (f *flags) put(ctx context.Context, images *client.Images, picture *upload) error {
+func (f *flags) put(ctx context.Context, images *client.Images, picture *upload,
+	bar *cli.Progress) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -265,7 +269,7 @@ func (f *flags) put(ctx context.Context, images *client.Images, picture *upload)
 	if !f.wait {
 		return nil
 	}
-	job, err := images.WaitJob(ctx, receipt.JobID)
+	job, err := waitJob(ctx, images, picture, bar)
 	if err != nil {
 		return err
 	}
@@ -276,6 +280,46 @@ func (f *flags) put(ctx context.Context, images *client.Images, picture *upload)
 		picture.Error, picture.ErrorType = job.LastError, job.LastErrorType
 	}
 	return f.save(ctx, images, picture)
+}
+
+// The pause between two readings of a job grows by half each time, from the first to the second.
+const (
+	minPollInterval = 50 * time.Millisecond
+	maxPollInterval = 2 * time.Second
+)
+
+// waitJob reads the job of a picture until it has ended, and shows what it waits for. It goes on
+// while the server is away.
+func waitJob(ctx context.Context, images *client.Images, picture *upload,
+	bar *cli.Progress) (client.ImageJob, error) {
+	for pause := minPollInterval; ; pause = min(pause*3/2, maxPollInterval) {
+		job, err := images.Job(ctx, picture.JobID)
+		switch {
+		case errors.Is(err, client.ErrRetryable):
+			bar.Add(0, "the server is away")
+		case err != nil || job.Status.Final():
+			return job, err
+		default:
+			bar.Add(0, filepath.Base(cli.Printable(picture.Path))+" is "+jobNote(job))
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return job, ctx.Err()
+		}
+	}
+}
+
+// jobNote says where a job stands that has not ended.
+func jobNote(job client.ImageJob) string {
+	switch {
+	case job.Status == client.ImageQueued && job.Attempts == 0:
+		return string(job.Status) + ", no worker has taken it yet"
+	case job.Status == client.ImageRetryable:
+		return fmt.Sprintf("%s, after %d of %s: %s", job.Status, job.Attempts,
+			cli.Pluralize(int64(job.MaxAttempts), "attempt"), cli.Printable(job.LastError))
+	}
+	return string(job.Status)
 }
 
 // save downloads the variants of a picture to the folder of --out, if there is one. It stops at the

@@ -21,22 +21,18 @@ const (
 )
 
 // handleJob is the handler for contracts whose jobs have results. The standard output of the
-// command is the result. A command that cannot be run, or that is ended because the worker stops,
-// releases its job; one that fails for another reason fails the attempt.
+// command is the result. A command that cannot be run releases its job, as the SDK does for one
+// that is ended because the worker stops; one that fails for another reason fails the attempt.
 func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json.RawMessage,
 	error) {
-	bound, cancel := r.withKill(ctx)
-	defer cancel()
 	out, reason := &headBuffer{limit: maxResultBytes}, &tailBuffer{limit: maxReasonBytes}
-	err := r.execute(bound, claimedTask(run.Job), io.MultiWriter(r.stdout, out),
+	err := r.execute(ctx, claimedTask(run.Job), io.MultiWriter(r.stdout, out),
 		io.MultiWriter(r.stderr, reason))
 	switch {
 	case errors.Is(err, errCannotRun):
 		err = withReason(err, reason)
 		r.stopWorker(err)
 		return nil, r.logged(fmt.Errorf("%w: %w", client.ErrRelease, err))
-	case err != nil && r.killCtx.Err() != nil && ctx.Err() == nil:
-		return nil, r.logged(errors.Join(err, run.Release(context.WithoutCancel(ctx))))
 	case err != nil:
 		return nil, r.logged(attemptError(err, reason))
 	}

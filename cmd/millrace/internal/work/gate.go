@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
@@ -36,6 +37,10 @@ type pollGate struct {
 	remaining int // jobs that may still be claimed, if limited
 	// polls in a row that got no answer
 	failures int
+	// polls since the start that only ended as those of a server that does not speak HTTP
+	notHTTP int
+	// a poll got an answer of HTTP, or failed for another reason
+	mayBeHTTP bool
 
 	mu sync.Mutex
 	// jobs under way
@@ -49,6 +54,16 @@ type pollGate struct {
 // maxUnansweredPolls is how many polls in a row may fail with --until-empty before the worker gives
 // up: a script should not wait for ever.
 const maxUnansweredPolls = 8
+
+// maxNotHTTP is after how many first polls the worker gives up when all of them ended as those of a
+// server that does not speak HTTP. Later on a restart of a proxy can have that effect.
+const maxNotHTTP = 5
+
+// isNotHTTP reports whether a request ended as one to a server that does not speak HTTP, such as a
+// database: it closes the connection, or its answer is none of HTTP.
+func isNotHTTP(err error) bool {
+	return errors.Is(err, io.EOF) || strings.Contains(err.Error(), "malformed HTTP")
+}
 
 // maxRefusalBytes is how much of the body of a refusal is read.
 const maxRefusalBytes = 64 << 10
@@ -156,6 +171,13 @@ func (g *pollGate) pollFailed(err error) {
 			fmt.Errorf("the server's certificate is not trusted (--cacert or %s): %w",
 				cli.EnvCACert, err))
 	}
+	g.notHTTP++
+	g.mayBeHTTP = g.mayBeHTTP || !isNotHTTP(err)
+	if !g.mayBeHTTP && g.notHTTP >= maxNotHTTP {
+		g.stopWith(cli.ExitServer,
+			fmt.Errorf("what answers there does not speak HTTP (--server or %s): %w",
+				cli.EnvServer, err))
+	}
 	if g.untilEmpty && g.failures >= maxUnansweredPolls {
 		g.stopWith(cli.ExitServer, cli.UnreachableError(err))
 	}
@@ -164,8 +186,11 @@ func (g *pollGate) pollFailed(err error) {
 // pollAnswered counts the jobs of an answer. It stops the worker when the queue is empty, and when
 // the answer is a refusal that every other poll would get as well.
 func (g *pollGate) pollAnswered(resp *http.Response, jobs int, wasIdle bool) {
-	g.failures = 0
+	g.failures, g.mayBeHTTP = 0, true
 	switch status := resp.StatusCode; {
+	case isForeign(resp):
+		g.stopWith(cli.ExitServer, fmt.Errorf("%w (--server or %s): %d %s",
+			client.ErrNotMillrace, cli.EnvServer, status, http.StatusText(status)))
 	case jobs > 0:
 		g.remaining--
 		if g.polls.countsOnClaim() {
@@ -176,13 +201,25 @@ func (g *pollGate) pollAnswered(resp *http.Response, jobs int, wasIdle bool) {
 			g.stop()
 		}
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		g.stopWith(cli.ExitServer,
+		g.stopWith(cli.ExitUnauthorized,
 			errors.New("the server refuses the token (--token or MILLRACE_TOKEN)"))
 	case status >= 400 && status < 500 && status != http.StatusTooManyRequests &&
 		status != http.StatusRequestTimeout:
 		g.stopWith(cli.ExitFailed, fmt.Errorf("the server refuses the poll: %d %s%s", status,
 			http.StatusText(status), refusalText(resp)))
 	}
+}
+
+// isForeign reports whether another server than Millrace has answered, with a page. A gateway
+// answers with a page of its own while the server is away.
+func isForeign(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
+		return false
+	}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return kind == "text/html"
 }
 
 // refusalText returns the message of a refusal with a colon before it: the detail of a problem

@@ -156,6 +156,10 @@ func (f *flags) validate(queues []string) error {
 		return cli.UsageError("--contract is one of %s", strings.Join(contracts, ", "))
 	}
 	for _, queue := range queues {
+		if f.contract == client.ContractImages && !slices.Contains(imageQueues, queue) {
+			return cli.UsageError("Images has no queue %q: its queues are %s", queue,
+				strings.Join(imageQueues, " and "))
+		}
 		if f.contract == client.ContractTaskFlow && !taskflow.IsQueue(queue) {
 			return cli.UsageError("%q is not a valid name for a queue of TaskFlow: "+
 				"names have 1 to 64 letters, digits and underscores", queue)
@@ -203,10 +207,11 @@ func (f *flags) run(p cli.Process, queues, command []string) error {
 	n.check(polling)
 	go n.run(polling, g)
 
-	if err := f.worker(c, queues, r, log).Run(polling); err != nil {
+	err = f.worker(c, queues, r, log).Run(polling)
+	if err != nil && !errors.Is(err, client.ErrDrainTimeout) { // which r.cut and the log report
 		return cli.WithCode(cli.ExitUsage, err)
 	}
-	log.Info("stopped", "jobs", g.jobCount())
+	log.Info("stopped", "jobs", g.jobCount(), "failed", r.failed.Load())
 	if err := g.stopError(); err != nil {
 		return err
 	}
@@ -234,8 +239,11 @@ const contractRelay = "relay"
 var contracts = []string{contractRelay, client.ContractTaskFlow, client.ContractForgeRun,
 	client.ContractImages, client.ContractFetchBox}
 
+// imageQueues are all queues of Images: its types of jobs.
+var imageQueues = []string{client.ImageProcess, client.ImageDelete}
+
 // worker returns the SDK's worker of the contract. Its drain has no limit, because handleSignals
-// ends the commands. With --until-empty it asks often and does not wait in the server.
+// ends it. With --until-empty it asks often and does not wait in the server.
 func (f *flags) worker(c *client.Client, queues []string, r *commandRunner,
 	log *slog.Logger) interface {
 	Run(context.Context) error
@@ -246,7 +254,8 @@ func (f *flags) worker(c *client.Client, queues []string, r *commandRunner,
 	}
 	if f.contract == contractRelay {
 		return &client.Worker{Relay: c.Relay(), Queue: queues[0], Concurrency: f.concurrency,
-			Handler: r.handle, Logger: log,
+			Handler: r.handle, Logger: log, Kill: r.killCtx,
+			AfterRun:             func(_ client.RelayJob, reason error) { r.runEnded(reason) },
 			MaxHeartbeatInterval: maxHeartbeatInterval, DrainTimeout: math.MaxInt64, PollWait: wait,
 			PollInterval: interval}
 	}
@@ -255,9 +264,8 @@ func (f *flags) worker(c *client.Client, queues []string, r *commandRunner,
 		handlers[queue] = r.handleJob
 	}
 	return &client.JobWorker{API: c.WorkerAPI(), Contract: f.contract, Handlers: handlers,
-		Concurrency: f.concurrency, Logger: log, AfterRun: func(client.ClaimedJob) {
-			r.gate.runEnded()
-		},
+		Concurrency: f.concurrency, Logger: log, Kill: r.killCtx,
+		AfterRun:             func(_ client.ClaimedJob, reason error) { r.runEnded(reason) },
 		MaxHeartbeatInterval: maxHeartbeatInterval, DrainTimeout: math.MaxInt64, PollWait: wait,
 		PollInterval: interval}
 }
@@ -313,14 +321,23 @@ type commandRunner struct {
 	killCtx context.Context
 	// killCtx has ended a command
 	cut atomic.Bool
+	// jobs that were neither completed nor given back
+	failed atomic.Int64
+}
+
+// runEnded counts a run that is over, and is failed if there is a reason why its job was not
+// completed other than a stop of the worker.
+func (r *commandRunner) runEnded(reason error) {
+	if reason != nil && !errors.Is(reason, client.ErrRelease) && !errors.Is(reason, errCannotRun) &&
+		!errors.Is(reason, client.ErrDrainTimeout) {
+		r.failed.Add(1)
+	}
+	r.gate.runEnded()
 }
 
 // handle is the handler of Relay's worker: it returns nil to complete the job.
 func (r *commandRunner) handle(ctx context.Context, run *client.Run) error {
 	r.gate.runStarted()
-	defer r.gate.runEnded()
-	ctx, cancel := r.withKill(ctx)
-	defer cancel()
 	reason := &tailBuffer{limit: maxReasonBytes}
 	err := r.execute(ctx, relayTask(run.Job), r.stdout, io.MultiWriter(r.stderr, reason))
 	if err != nil {
@@ -345,14 +362,4 @@ func (r *commandRunner) commandFailed(ctx context.Context, run *client.Run, err 
 func (r *commandRunner) stopWorker(err error) {
 	r.gate.stopWith(cli.ExitUnable,
 		fmt.Errorf("no more jobs are claimed, and this one went back to its queue: %w", err))
-}
-
-// withKill returns a context that also ends with killCtx, and with its cause.
-func (r *commandRunner) withKill(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(r.killCtx, func() { cancel(context.Cause(r.killCtx)) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
 }

@@ -133,7 +133,7 @@ func (t task) run(in io.Reader) (Info, []Variant, error) {
 	if err != nil {
 		return Info{}, nil, err
 	}
-	r, err := h.decode()
+	r, err := h.decode(t.sizes)
 	if err != nil {
 		return Info{}, nil, err
 	}
@@ -164,47 +164,72 @@ func readAll(in io.Reader) ([]byte, error) {
 	return data, err
 }
 
-// variants makes the files, the largest first, as fit requires. All sizes that are not smaller than
-// the picture share one file.
+// variants makes the files, the largest first, as fit requires. A file is encoded while the next
+// picture is made. All sizes that are not smaller than the picture share one file.
 func (h *header) variants(r *raster, sizes []int) ([]Variant, error) {
-	mime := h.output(r)
-	longer := max(r.width, r.height)
-	var made []Variant
-	for _, size := range slices.Backward(sizes) {
-		v := Variant{Size: size}
-		if last := len(made) - 1; last >= 0 && made[last].Size >= longer && size >= longer {
-			v = made[last]
-			v.Size = size
-		} else if err := h.variant(&v, r, min(size, longer), mime); err != nil {
+	mime, longer := h.output(r), max(r.width, r.height)
+	made := make([]Variant, len(sizes))
+	encoded := func() error { return nil }
+	for i, size := range slices.Backward(sizes) {
+		if i+1 < len(sizes) && size >= longer {
+			continue
+		}
+		width, height := fitted(r.width, r.height, size)
+		small := r.fit(width, height, h.orientation)
+		if err := encoded(); err != nil {
 			return nil, err
 		}
-		made = append(made, v)
+		encoded = start(func() (err error) {
+			made[i], err = h.variant(size, min(size, longer), small, mime)
+			return err
+		})
 	}
-	slices.Reverse(made)
+	if err := encoded(); err != nil {
+		return nil, err
+	}
+	for i, size := range sizes {
+		if made[i].Path == "" {
+			made[i] = made[len(made)-1]
+			made[i].Size = size
+		}
+	}
 	return made, nil
 }
 
-// variant makes the file of a picture whose longer side is side. Both sides are rounded to whole
-// pixels and have at least one. The file must not exist; if variant fails it may be incomplete,
-// and the caller of Run removes it with the work directory.
-func (h *header) variant(v *Variant, r *raster, side int, mime string) error {
-	longer := max(r.width, r.height)
+// start runs fn in a goroutine. The function that it returns waits for the result, once.
+func start(fn func() error) (wait func() error) {
+	result := make(chan error, 1)
+	go func() { result <- fn() }()
+	return func() error { return <-result }
+}
+
+// fitted returns the dimensions of a picture that is made smaller until its longer side is at most
+// size. Both sides are rounded to whole pixels and have at least one.
+func fitted(width, height, size int) (int, int) {
+	longer := max(width, height)
+	side := min(size, longer)
 	shrink := func(n int) int { return max(1, (n*side+longer/2)/longer) }
-	small := r.fit(shrink(r.width), shrink(r.height), h.orientation)
-	v.Width, v.Height, v.MIME, v.Path = small.width, small.height, mime, fileName(side, mime)
+	return shrink(width), shrink(height)
+}
+
+// variant makes the file of a picture whose longer side is side. The file must not exist; if
+// variant fails it may be incomplete, and the caller of Run removes it with the work directory.
+func (h *header) variant(size, side int, small *raster, mime string) (Variant, error) {
+	v := Variant{Size: size, Width: small.width, Height: small.height, MIME: mime,
+		Path: fileName(side, mime)}
 	f, err := os.OpenFile(v.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return Variant{}, err
 	}
 	defer f.Close()
 	if err := h.encode(f, small, mime); err != nil {
-		return err
+		return Variant{}, err
 	}
 	v.Bytes, err = f.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return err
+		return Variant{}, err
 	}
-	return f.Close()
+	return v, f.Close()
 }
 
 // fileName returns the name of the file of a variant by its longer side and type. The parent

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,14 +134,22 @@ func TestChildDies(t *testing.T) {
 			t.Parallel()
 			mustFail(t, assertWithin(t, Limits{Pixels: 50_000_000, Memory: mib << 20,
 				Timeout: DefaultTimeout}),
-				gunzip(t, "50mpx-progressive.jpg.gz"), OutOfMemory, false)
+				gunzip(t, "50mpx-progressive-cmyk.jpg.gz"), OutOfMemory, false)
 		})
 	}
 	t.Run("by its time limit", func(t *testing.T) {
 		t.Parallel()
 		mustFail(t, assertWithin(t, Limits{Pixels: 50_000_000, Memory: DefaultMemory,
 			Timeout: 20 * time.Millisecond}),
-			gunzip(t, "50mpx-progressive.jpg.gz"), Timeout, false)
+			gunzip(t, "50mpx-progressive-cmyk.jpg.gz"), Timeout, false)
+	})
+	t.Run("by its time limit in a JPEG of many scans", func(t *testing.T) {
+		t.Parallel()
+		if err := decodeAll(manyScans(640, 3)); err != nil {
+			t.Fatalf("with a few scans: %v", err)
+		}
+		mustFail(t, assertWithin(t, Limits{Pixels: 50_000_000, Memory: DefaultMemory,
+			Timeout: 500 * time.Millisecond}), manyScans(5000, 20_000), Timeout, false)
 	})
 	t.Run("a child that cannot be started is no fault of the picture", func(t *testing.T) {
 		t.Parallel()
@@ -161,6 +170,20 @@ func TestChildDies(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// manyScans is a progressive JPEG of side × side pixels with scans that say of all blocks, in some
+// bytes, that there is nothing new.
+func manyScans(side, scans int) []byte {
+	length := []byte{byte(side >> 8), byte(side)}
+	oneCode := append([]byte{0x10, 1}, make([]byte, 15)...)
+	b := slices.Concat([]byte{0xff, 0xd8}, segment(0xc2, []byte{8}, length, length,
+		[]byte{1, 1, 0x11, 0}), segment(0xc4, oneCode, []byte{0xe0}))
+	// Each code has one bit and ends 16,384 blocks with 14 more, all of which are zero.
+	blocks := (side + 7) / 8 * ((side + 7) / 8)
+	scan := append(segment(markerSOS, []byte{1, 1, 0, 1, 63, 0}),
+		make([]byte, (blocks/16384+1)*15/8+1)...)
+	return slices.Concat(b, bytes.Repeat(scan, scans), []byte{0xff, markerEOI})
 }
 
 type failing struct{ err error }

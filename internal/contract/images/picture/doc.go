@@ -12,7 +12,8 @@
 //
 // Strict readers of this package (jpeg.go, png.go, gif.go, webp.go) read the headers before any
 // decoder sees the bytes: type, dimensions, number of frames, orientation and colour space. If
-// these are within the limits, the decoders of the standard library and of x/image run.
+// these are within the limits, the decoders of the standard library and of x/image run. A JPEG is
+// made smaller while it is decoded, by package scaledjpeg, if that can read it.
 //
 // A variant is the upright picture, scaled so that its longer side is at most the requested size,
 // and never enlarged. It keeps the colour profile and the transparency; all other metadata is

@@ -8,6 +8,8 @@ import (
 	"image/jpeg"
 	"image/png"
 	"io"
+
+	"github.com/millrace/millrace/internal/contract/images/picture/scaledjpeg"
 )
 
 // jpegQuality is the quality of variants. At their sizes the loss is hardly visible.
@@ -29,8 +31,7 @@ func (h *header) encode(w io.Writer, r *raster, mime string) error {
 	to := bufio.NewWriter(w)
 	var err error
 	if mime == "image/jpeg" {
-		err = jpeg.Encode(&spliceWriter{w: to, offset: 2, extra: jpegProfile(h.profile)}, r.image(),
-			&jpeg.Options{Quality: jpegQuality})
+		err = r.encodeJPEG(&spliceWriter{w: to, offset: 2, extra: jpegProfile(h.profile)})
 	} else {
 		err = png.Encode(&spliceWriter{w: to, offset: len(pngSignature) + 25,
 			extra: append(h.colour, pngProfile(h.profile)...)}, r.image())
@@ -39,6 +40,20 @@ func (h *header) encode(w io.Writer, r *raster, mime string) error {
 		return err
 	}
 	return to.Flush()
+}
+
+// encodeJPEG writes planes as they are. image/jpeg, which takes three times as long, encodes pixels
+// of four channels.
+func (r *raster) encodeJPEG(w io.Writer) error {
+	if r.planes[0].channels == 4 {
+		return jpeg.Encode(w, r.image(), &jpeg.Options{Quality: jpegQuality})
+	}
+	var planes []scaledjpeg.Plane
+	for _, p := range r.planes {
+		planes = append(planes, scaledjpeg.Plane{Cols: p.cols, Rows: p.rows, Stride: p.stride,
+			Pix: p.pix})
+	}
+	return scaledjpeg.Encode(w, planes, jpegQuality)
 }
 
 // image is the raster in the form that the encoders accept.

@@ -51,7 +51,8 @@ func FuzzPicture(f *testing.F) {
 		if err != nil {
 			return
 		}
-		r, err := h.decode()
+		sizes := []int{max(h.width, h.height), 13, 1}
+		r, err := h.decode(sizes)
 		var e *Error
 		if errors.As(err, &e) && e.Final {
 			return
@@ -63,8 +64,9 @@ func FuzzPicture(f *testing.F) {
 			t.Fatalf("%d × %d pixels became %d × %d", h.width, h.height, r.width, r.height)
 		}
 		mime := h.output(r)
-		for _, side := range []int{max(h.width, h.height), 13, 1} {
-			small := r.fit(max(1, min(side, h.width)), max(1, min(side, h.height)), h.orientation)
+		for _, side := range sizes {
+			width, height := fitted(r.width, r.height, side)
+			small := r.fit(width, height, h.orientation)
 			if err := h.encode(io.Discard, small, mime); err != nil {
 				t.Errorf("size %d: %v", side, err)
 			}

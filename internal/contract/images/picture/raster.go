@@ -10,6 +10,7 @@ import (
 // What a decoder returns becomes a raster without a conversion where possible: a JPEG is resampled
 // in the planes that it has (docs/decisions/0024-pictures.md).
 //
+//	JPEG                   planes in several scales (scaled.go), or else
 //	Gray, Gray16           one plane of grey
 //	YCbCr                  three planes, chroma subsampled as in the file
 //	all others             one plane of red, green, blue and alpha
@@ -20,6 +21,7 @@ import (
 type raster struct {
 	width, height int
 	planes        []plane
+	decoded       [][9]plane // of each plane the scales that were decoded, by eighths; or nil
 }
 
 // plane holds 8-bit samples, row by row. The last sample of a subsampled plane lies half outside a
@@ -33,8 +35,18 @@ type plane struct {
 	alpha      bool // the fourth channel is used; the others are not premultiplied with it
 }
 
-// decode decodes the picture, or its first frame.
-func (h *header) decode() (*raster, error) {
+// decode decodes the picture, or its first frame, for variants of these sizes.
+func (h *header) decode(sizes []int) (*raster, error) {
+	if h.format.mime == "image/jpeg" {
+		if r := h.decodeScaled(sizes); r != nil {
+			return r, nil
+		}
+	}
+	return h.decodeWhole()
+}
+
+// decodeWhole decodes all samples with the decoder of the standard library or of x/image.
+func (h *header) decodeWhole() (*raster, error) {
 	img, err := h.format.decode(bytes.NewReader(h.still))
 	if err != nil {
 		return nil, decodeError(h.format.mime, err)

@@ -15,20 +15,21 @@ import (
 // The halved raster replaces the original, so sizes must be requested from the largest to the
 // smallest, and each costs about its own area. As every size goes through the same halves, its
 // result does not depend on the sizes before it.
+//
+// A JPEG was already decoded in smaller scales (scaled.go), and each size begins with its own.
 
 // fit returns the picture in the given size and the orientation o; width and height are those
 // before a transposition. It halves the raster itself.
 func (r *raster) fit(width, height int, o orientation) *raster {
 	to := &raster{width: width, height: height}
 	for i := range r.planes {
-		p := &r.planes[i]
-		s := 1
-		if i > 0 {
-			s = 2 // chroma is written with a quarter of the samples
+		want := to.wanted(i, r.planes[i].channels)
+		p, ratio := &r.planes[i], 4.0
+		if r.decoded != nil {
+			p, ratio = &r.decoded[i][p.eighths(&want)], maxScaledRatio
 		}
-		want := to.plane(nil, 0, p.channels, s, s)
-		for p.w >= 4*want.w || p.h >= 4*want.h {
-			*p = p.half(p.w >= 4*want.w, p.h >= 4*want.h)
+		for p.w >= ratio*want.w || p.h >= ratio*want.h {
+			*p = p.half(p.w >= ratio*want.w, p.h >= ratio*want.h)
 		}
 		to.planes = append(to.planes, p.resample(want, o))
 	}
@@ -36,6 +37,14 @@ func (r *raster) fit(width, height int, o orientation) *raster {
 		to.width, to.height = height, width
 	}
 	return to
+}
+
+// wanted is the shape of a plane in a variant: chroma is written with a quarter of the samples.
+func (r *raster) wanted(i, channels int) plane {
+	if i > 0 {
+		return r.plane(nil, 0, channels, 2, 2)
+	}
+	return r.plane(nil, 0, channels, 1, 1)
 }
 
 // half returns the plane with half as many columns, rows or both.

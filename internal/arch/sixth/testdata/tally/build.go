@@ -13,6 +13,7 @@ func Define() *contract.Definition {
 		Build: func(n *contract.Node) (*contract.Contract, error) {
 			t, err := New(Config{
 				Settings: *s,
+				Engine:   n.Engine,
 				Log:      n.Log,
 				Registry: n.Registry(""),
 				Tracing:  n.Tracing,

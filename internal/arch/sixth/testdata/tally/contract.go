@@ -23,6 +23,7 @@ var OpenAPI []byte
 type Config struct {
 	Settings
 
+	Engine   *engine.Engine // has Contract registered
 	Log      *slog.Logger
 	Registry prometheus.Registerer // the contract's own
 	Tracing  *telemetry.Tracing    // nil makes no spans
@@ -38,10 +39,9 @@ type Tally struct {
 
 	ids     *uuids.Source
 	metrics *metrics
-	engine  *engine.Engine // set by Mount
 }
 
-// New registers the metrics. It starts nothing: the process calls Mount, then Run.
+// New registers the metrics. It starts nothing.
 func New(c Config) (*Tally, error) {
 	m, err := newMetrics(c.Registry)
 	if err != nil {
@@ -58,9 +58,8 @@ func (t *Tally) Contract() engine.Contract {
 		MovedOn: []job.Cause{job.Succeeded}}
 }
 
-// Mount binds Tally to its engine and returns the handler of its routes. It is called once.
-func (t *Tally) Mount(e *engine.Engine) httpapi.PrefixHandler {
-	t.engine = e
+// Mount returns the handler of the routes. It is called once.
+func (t *Tally) Mount() httpapi.PrefixHandler {
 	router := httpapi.Router{
 		Name:       Name,
 		Prefixes:   []string{"/tally/v1/"},

@@ -13,8 +13,8 @@ import (
 // Run counts words until ctx ends, and returns within the grace after that. Several nodes may run
 // it on one store: each text is claimed by one of them.
 func (t *Tally) Run(ctx context.Context) {
-	pool, err := worker.New(worker.Config{
-		Engine:            t.engine,
+	pool := worker.MustNew(worker.Config{
+		Engine:            t.Engine,
 		Contract:          Name,
 		Name:              t.Node,
 		Workers:           t.Workers,
@@ -22,9 +22,6 @@ func (t *Tally) Run(ctx context.Context) {
 		Handler:           counter{},
 		Log:               t.Log,
 	})
-	if err != nil {
-		panic(err) // the settings accept nothing that worker.New refuses
-	}
 	pool.Run(ctx, t.Grace)
 }
 

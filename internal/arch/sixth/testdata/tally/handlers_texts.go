@@ -18,7 +18,7 @@ func (t *Tally) submit(c *httpapi.Call) error {
 	if len(text) == 0 {
 		return &job.Error{Kind: job.Invalid, Op: Name, Msg: "the text is empty"}
 	}
-	result, err := t.engine.Submit(c.Context(), engine.Unique, []engine.Submission{{Job: job.Job{
+	result, err := t.Engine.Submit(c.Context(), engine.Unique, []engine.Submission{{Job: job.Job{
 		ID:      job.ID{Contract: Name, Key: t.ids.Next(1)[0]},
 		Queue:   "texts",
 		Lease:   t.Lease,
@@ -33,7 +33,7 @@ func (t *Tally) submit(c *httpapi.Call) error {
 
 // get handles GET /tally/v1/texts/{id}.
 func (t *Tally) get(c *httpapi.Call) error {
-	j, err := t.engine.Get(c.Context(), job.ID{Contract: Name, Key: c.PathValue("id")})
+	j, err := t.Engine.Get(c.Context(), job.ID{Contract: Name, Key: c.PathValue("id")})
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package tally
 import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
-	workerapi "github.com/millrace/millrace/internal/worker/api"
+	"github.com/millrace/millrace/internal/workerapi"
 )
 
 // RemoteWorkers describes the contract to the worker API. As RunsLocally is true for every queue,

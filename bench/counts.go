@@ -1,0 +1,396 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/sqlstore"
+)
+
+// The subcommand counts says what a job costs each database: not in time, but in
+// what is done for it. It puts jobs through the engine in this process, one caller
+// and one verb at a time, with no maintenance beside it, and divides what each
+// verb did by its jobs:
+//
+//	kind of job ─┐
+//	batch size  ─┼─▶ countJobs: rounds of enqueue, claim, end ─▶ verbCost ─▶ table
+//	database    ─┘                 │
+//	                               └─ meter: statements (the store's observer), allocations,
+//	                                         and what the database's probe finds
+
+// countsUsage is the text of counts --help.
+const countsUsage = `usage: go run . counts [flags]
+
+Prints for SQLite and PostgreSQL what enqueue, claim and end of a job cost, by kind of job and
+size of the batch: statements, rows, index entries, bytes of the log, allocations.
+`
+
+// countedRounds is how many rounds are measured after a first one that is not. Each
+// figure is the median of theirs.
+const countedRounds = 3
+
+// countedBatches are the sizes of batches.
+var countedBatches = []int{1, 100, 1000}
+
+// transactionsOf answers how many batches of a size make a round: enough for a mean,
+// and few enough that SQLite's log does not begin again in each.
+func transactionsOf(size int) int { return min(max(1000/size, 2), 40) }
+
+// jobKind is a kind of job whose cost is counted.
+type jobKind struct {
+	name     string
+	contract func(*engine.Engine) (engine.Contract, error)
+	waits    bool // each job waits for one that was enqueued in the round before
+}
+
+var jobKinds = []jobKind{
+	{name: "removed", contract: ownContract(engine.Contract{Machine: machineDeleting})},
+	{name: "kept, events", contract: ownContract(engine.Contract{Machine: machineKeeping,
+		History: true})},
+	{name: "kept, events, outbox", contract: ownContract(engine.Contract{Machine: machineKeeping,
+		History: true, Publish: true})},
+	{name: "TaskFlow, one dependency", contract: flowContract, waits: true},
+}
+
+// ownContract answers a contract of the bench.
+func ownContract(c engine.Contract) func(*engine.Engine) (engine.Contract, error) {
+	c.Name = "bench"
+	return func(*engine.Engine) (engine.Contract, error) { return c, nil }
+}
+
+// figure is one number of a cost.
+type figure int
+
+// The figures. HOT updates, locked rows and removed index entries are those of one
+// database only.
+const (
+	figStatements figure = iota
+	figInserted
+	figUpdated
+	figHot // of the updates those that wrote no index entry
+	figLocked
+	figDeleted
+	figEntries
+	figEntriesRemoved
+	figLog
+	figAllocations
+	figHeap
+	figures
+)
+
+// cost is what a verb did, for all of its jobs or, divided, for one.
+type cost [figures]float64
+
+// verbCost is what a verb cost a job, and the statements of its last transaction.
+type verbCost struct {
+	verb          string
+	cost          cost
+	inTransaction float64 // statements
+	statements    []string
+}
+
+// probe looks beneath a store. End adds what was written since Begin to a cost.
+type probe interface {
+	Begin(ctx context.Context) error
+	End(ctx context.Context, c *cost) error
+	Close() error
+}
+
+// opener opens an empty store with a probe on it. The store calls observe.
+type opener func(ctx context.Context, observe sqlstore.Observer) (store.Store, probe, error)
+
+// countJobs puts jobs of a kind through a new store, in batches of a size, and answers
+// what each verb cost.
+func countJobs(ctx context.Context, open opener, kind jobKind, size int) (costs []verbCost,
+	err error) {
+	transactions := transactionsOf(size)
+	m := &meter{jobs: size * transactions, transactions: transactions}
+	s, p, err := open(ctx, m.observe)
+	if err != nil {
+		return nil, err
+	}
+	m.probe = p
+	defer func() { err = errors.Join(err, p.Close(), s.Close()) }()
+	e, err := newEngine(s)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	contract, err := kind.contract(e)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Register(contract); err != nil {
+		return nil, err
+	}
+	l := &countedLoad{engine: e, kind: kind, contract: contract.Name, size: size,
+		transactions: transactions}
+	if kind.waits {
+		if err := l.enqueue(ctx, l.nextLayer()); err != nil {
+			return nil, err
+		}
+	}
+	rounds := make([][]verbCost, 1+countedRounds)
+	for i := range rounds {
+		if rounds[i], err = m.round(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	return medianCosts(rounds[1:]), nil
+}
+
+// medianCosts answers the median of each figure over the rounds that have it.
+func medianCosts(rounds [][]verbCost) []verbCost {
+	costs := slices.Clone(rounds[len(rounds)-1])
+	for v := range costs {
+		over := func(value func(*verbCost) float64) float64 {
+			var values []float64
+			for _, r := range rounds {
+				if x := value(&r[v]); !math.IsNaN(x) {
+					values = append(values, x)
+				}
+			}
+			return median(values)
+		}
+		costs[v].inTransaction = over(func(c *verbCost) float64 { return c.inTransaction })
+		for f := range figures {
+			costs[v].cost[f] = over(func(c *verbCost) float64 { return c.cost[f] })
+		}
+	}
+	return costs
+}
+
+// meter measures one verb after another.
+type meter struct {
+	jobs, transactions int
+	probe              probe
+
+	mu    sync.Mutex
+	names []string // of the statements since the verb began
+}
+
+// observe is the store's observer. Announcements to other nodes are left out: they
+// go out beside the transactions, several in one.
+func (m *meter) observe(statement string, _ time.Duration, _ error) {
+	if statement == "NOTIFY" {
+		return
+	}
+	m.mu.Lock()
+	m.names = append(m.names, statement)
+	m.mu.Unlock()
+}
+
+// round measures each verb once. What their requests are made of is prepared outside.
+func (m *meter) round(ctx context.Context, l *countedLoad) ([]verbCost, error) {
+	batches := l.nextLayer()
+	enqueue, err := m.measure(ctx, "enqueue", func() error { return l.enqueue(ctx, batches) })
+	if err != nil {
+		return nil, fmt.Errorf("enqueue: %w", err)
+	}
+	var claimed [][]*job.Job
+	claim, err := m.measure(ctx, "claim", func() (err error) {
+		claimed, err = l.claim(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	endings := l.endingsOf(claimed)
+	end, err := m.measure(ctx, "end", func() error { return l.end(ctx, endings) })
+	if err != nil {
+		return nil, fmt.Errorf("end: %w", err)
+	}
+	return []verbCost{enqueue, claim, end}, nil
+}
+
+// measure runs a verb for all jobs of a round and answers what it cost each of them.
+func (m *meter) measure(ctx context.Context, name string, verb func() error) (verbCost, error) {
+	c := verbCost{verb: name}
+	if err := m.probe.Begin(ctx); err != nil {
+		return c, err
+	}
+	m.mu.Lock()
+	m.names = make([]string, 0, 100*m.transactions)
+	m.mu.Unlock()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := verb(); err != nil {
+		return c, err
+	}
+	runtime.ReadMemStats(&after)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.statements = lastTransaction(m.names)
+	c.inTransaction = float64(len(m.names)) / float64(m.transactions)
+	c.cost[figStatements] = float64(len(m.names))
+	c.cost[figAllocations] = float64(after.Mallocs - before.Mallocs)
+	c.cost[figHeap] = float64(after.TotalAlloc - before.TotalAlloc)
+	if err := m.probe.End(ctx, &c.cost); err != nil {
+		return c, err
+	}
+	for f := range c.cost {
+		c.cost[f] /= float64(m.jobs)
+	}
+	return c, nil
+}
+
+// countedLoad makes the calls of a round. The jobs of a layer are enqueued in one
+// round. Where jobs wait for others, those of a layer wait for those of the layer
+// before, which are claimed and ended in the same round.
+type countedLoad struct {
+	engine             *engine.Engine
+	kind               jobKind
+	contract           string
+	size, transactions int
+	layers             int
+}
+
+// nextLayer answers the batches of the next layer.
+func (l *countedLoad) nextLayer() [][]engine.Submission {
+	n := l.size * l.transactions
+	first := l.layers * n
+	l.layers++
+	id := func(i int) job.ID {
+		return job.ID{Contract: l.contract, Scope: l.scope(), Key: strconv.Itoa(i)}
+	}
+	var all [][]engine.Submission
+	for _, cut := range batches(n, l.size) {
+		var batch []engine.Submission
+		for i := first + cut[0]; i < first+cut[1]; i++ {
+			s := engine.Submission{Job: job.Job{ID: id(i), Queue: "default", Lease: time.Hour,
+				Payload: appendPayload(nil, i)}}
+			if l.contract == taskflow.Name {
+				s.Job.Retry, s.Job.Priority, s.Job.MaxAttempts = flowRetry, 5, 3
+				s.Job.Definition = []byte(`{"name":"job","dependencies":[]}`)
+			}
+			if l.kind.waits && first > 0 {
+				s.DependsOn = []job.ID{id(i - n)}
+			}
+			batch = append(batch, s)
+		}
+		all = append(all, batch)
+	}
+	return all
+}
+
+// scope is that of the jobs: TaskFlow's have none.
+func (l *countedLoad) scope() string {
+	if l.contract == taskflow.Name {
+		return ""
+	}
+	return "default"
+}
+
+func (l *countedLoad) enqueue(ctx context.Context, batches [][]engine.Submission) error {
+	for _, b := range batches {
+		if _, err := l.engine.Submit(ctx, engine.Unique, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *countedLoad) claim(ctx context.Context) ([][]*job.Job, error) {
+	claimed := make([][]*job.Job, l.transactions)
+	for i := range claimed {
+		jobs, err := l.engine.Claim(ctx, engine.ClaimRequest{Contract: l.contract,
+			Queues: []string{"default"}, Max: l.size, Worker: "bench"})
+		if err != nil {
+			return nil, err
+		}
+		if len(jobs) != l.size {
+			return nil, fmt.Errorf("%d jobs of %d", len(jobs), l.size)
+		}
+		claimed[i] = jobs
+	}
+	return claimed, nil
+}
+
+func (l *countedLoad) endingsOf(claimed [][]*job.Job) [][]engine.FinishRequest {
+	all := make([][]engine.FinishRequest, len(claimed))
+	for i, jobs := range claimed {
+		for _, j := range jobs {
+			r := engine.FinishRequest{Run: engine.Run{Run: j.Run},
+				Outcome: engine.Outcome{On: job.Succeeded}}
+			if l.contract == taskflow.Name {
+				r.Outcome.Result = []byte("{}")
+			}
+			all[i] = append(all[i], r)
+		}
+	}
+	return all
+}
+
+func (l *countedLoad) end(ctx context.Context, endings [][]engine.FinishRequest) error {
+	for _, requests := range endings {
+		for _, ended := range l.engine.FinishAll(ctx, requests) {
+			if ended.Err != nil {
+				return ended.Err
+			}
+		}
+	}
+	return nil
+}
+
+// runCounts is the subcommand. It answers the exit code as run does; a database that
+// is not there is skipped.
+func runCounts(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	f := flag.NewFlagSet("counts", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.Usage = func() {
+		fmt.Fprint(stderr, countsUsage)
+		f.PrintDefaults()
+	}
+	dir := f.String("dir", "",
+		"folder for the files of SQLite (default the system's temporary folder)")
+	batch := f.Int("batch", 0, "only batches of this size (default 1, 100 and 1000)")
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	case f.NArg() > 0 || *batch < 0 || *batch > 10_000:
+		f.Usage()
+		return 2
+	}
+	sizes := countedBatches
+	if *batch > 0 {
+		sizes = []int{*batch}
+	}
+	env, err := newEnv(*dir, 1, Tuning{}, stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		defer cancel()
+		if err := env.Close(ctx); err != nil {
+			fmt.Fprintln(stderr, "bench: clean up:", err)
+		}
+	}()
+	for _, db := range countedDatabases {
+		var skip skipError
+		switch err := db.writeTo(ctx, env, sizes, stdout); {
+		case errors.As(err, &skip):
+			fmt.Fprintf(stdout, "%s: skipped: %v\n\n", db.name, err)
+		case err != nil:
+			fmt.Fprintf(stderr, "bench: %s: %v\n", db.name, err)
+			return 1
+		}
+	}
+	return 0
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/sqlite"
+)
+
+// payloadBytes bounds what is put for a point of the curve of payloads.
+const payloadBytes = 256 << 20
+
+// relayLine puts single jobs through servers of the binary; what grows is set by adjust, which
+// answers how many jobs there are.
+type relayLine struct {
+	*queueRunner
+	queue  *relayQueue
+	jobs   int
+	adjust func(r *queueRunner, q *relayQueue, size, jobs int) int
+}
+
+func setupRelayLine(adjust func(r *queueRunner, q *relayQueue, size, jobs int) int) func(
+	context.Context, *Env, bool, int) (curveLine, error) {
+	return func(ctx context.Context, env *Env, onPostgres bool, jobs int) (curveLine, error) {
+		q, err := newRelayQueue(ctx, env, onPostgres)
+		if err != nil {
+			return nil, err
+		}
+		return &relayLine{queueRunner: &queueRunner{queueSystem: q, conns: env.Clients, batch: 1},
+			queue: q, jobs: jobs, adjust: adjust}, nil
+	}
+}
+
+// At answers how many jobs a second go through all three steps.
+func (l *relayLine) At(ctx context.Context, size int) (float64, error) {
+	// What runs still has the number of nodes of the point before.
+	if err := l.queue.Close(); err != nil {
+		return 0, err
+	}
+	n := l.adjust(l.queueRunner, l.queue, size, l.jobs)
+	phases, err := l.Run(ctx, n)
+	if err != nil {
+		return 0, err
+	}
+	return phases[len(phases)-1].Rate(), nil
+}
+
+func (l *relayLine) Close(ctx context.Context) error {
+	return errors.Join(l.queue.Close(), l.queue.clear(ctx), os.RemoveAll(l.queue.dir))
+}
+
+// backlogLine has more and more jobs queued.
+type backlogLine struct {
+	*relayQueue
+	jobs   int
+	filled int // jobs that were ever queued
+	queued int // jobs that are
+}
+
+func setupBacklogLine(ctx context.Context, env *Env, onPostgres bool, jobs int) (curveLine, error) {
+	q, err := newRelayQueue(ctx, env, onPostgres)
+	if err != nil {
+		return nil, err
+	}
+	return &backlogLine{relayQueue: q, jobs: jobs}, q.clear(ctx)
+}
+
+// At answers the 99th percentile of a claim by one connection, in milliseconds.
+func (l *backlogLine) At(ctx context.Context, size int) (float64, error) {
+	if err := l.fill(ctx, size); err != nil {
+		return 0, fmt.Errorf("fill: %w", err)
+	}
+	if err := l.serve(ctx); err != nil {
+		return 0, err
+	}
+	n := min(l.jobs, size)
+	claim, err := claimAll(ctx, l.servers[0].addr, l.queueName(0), n)
+	l.queued -= n
+	if err := errors.Join(err, l.relayQueue.Close()); err != nil {
+		return 0, err
+	}
+	return float64(percentilesOf(claim.Latency).P99) / float64(time.Millisecond), nil
+}
+
+// fill queues jobs until there are so many.
+func (l *backlogLine) fill(ctx context.Context, size int) error {
+	s, err := openStore(ctx, l.pg, filepath.Join(l.data(0), "millrace.db"))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	more := size - l.queued
+	err = fillRelay(ctx, s, l.queueName(0), l.filled, l.filled+more)
+	l.filled, l.queued = l.filled+more, size
+	return err
+}
+
+func (l *backlogLine) Close(ctx context.Context) error {
+	return errors.Join(l.relayQueue.Close(), l.clear(ctx), os.RemoveAll(l.dir))
+}
+
+// openStore opens a database as a server has it; without PostgreSQL it is the file.
+func openStore(ctx context.Context, pg *Postgres, path string) (store.Store, error) {
+	if pg != nil {
+		return postgres.Open(ctx, postgres.Config{URL: pg.DSN()})
+	}
+	return sqlite.Open(ctx, sqlite.Config{Path: path, Now: time.Now})
+}
+
+// machineFinished is a contract whose jobs are over when they are submitted.
+var machineFinished = job.MustMachine(map[job.State]job.Phase{"done": job.Done},
+	[]job.Move{{From: job.StateNone, On: job.Submitted, To: "done"}})
+
+// historyLine has more and more finished jobs beside those that are worked, which are removed.
+type historyLine struct {
+	millraceRunner
+	dir    string
+	pg     *Postgres
+	store  store.Store
+	engine *engine.Engine
+	jobs   int
+	kept   int
+}
+
+func setupHistoryLine(ctx context.Context, env *Env, onPostgres bool, jobs int) (curveLine, error) {
+	l := &historyLine{jobs: jobs, millraceRunner: millraceRunner{machine: machineDeleting,
+		insert: 100, claim: 100, callers: 4}}
+	var err error
+	if onPostgres {
+		if l.pg, err = env.Postgres(ctx, "history"); err != nil {
+			return nil, err
+		}
+	}
+	if l.dir, err = os.MkdirTemp(env.Dir, "history-"); err != nil {
+		return nil, err
+	}
+	if l.store, err = openStore(ctx, l.pg, filepath.Join(l.dir, "history.db")); err != nil {
+		return nil, err
+	}
+	if l.engine, err = newEngine(l.store); err != nil {
+		return nil, errors.Join(err, l.store.Close())
+	}
+	for name, machine := range map[string]*job.Machine{"bench": l.machine,
+		"history": machineFinished} {
+		if err := l.engine.Register(engine.Contract{Name: name, Machine: machine}); err != nil {
+			return nil, errors.Join(err, l.store.Close())
+		}
+	}
+	return l, nil
+}
+
+// At answers how many jobs a second go through the engine in process in batches of 100.
+func (l *historyLine) At(ctx context.Context, size int) (float64, error) {
+	if err := l.fill(ctx, size); err != nil {
+		return 0, fmt.Errorf("fill: %w", err)
+	}
+	insert, err := l.insertAll(ctx, l.engine, l.jobs)
+	if err != nil {
+		return 0, err
+	}
+	work, err := l.workAll(ctx, l.engine, l.jobs)
+	return totalPhase(l.jobs, insert, work).Rate(), err
+}
+
+// fill stores finished jobs until there are so many.
+func (l *historyLine) fill(ctx context.Context, size int) error {
+	cut := batches(size-l.kept, 1000)
+	_, err := runParallel(ctx, 2, len(cut), func(ctx context.Context, _, i int) error {
+		batch := make([]engine.Submission, 0, 1000)
+		for num := l.kept + cut[i][0]; num < l.kept+cut[i][1]; num++ {
+			batch = append(batch, engine.Submission{Job: job.Job{ID: job.ID{Contract: "history",
+				Scope: "default", Key: strconv.Itoa(num)}, Queue: "default", Lease: time.Minute,
+				Payload: appendPayload(nil, num)}})
+		}
+		_, err := l.engine.Submit(ctx, engine.Unique, batch)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	l.kept = size
+	return nil
+}
+
+func (l *historyLine) Close(ctx context.Context) error {
+	l.engine.Close()
+	err := errors.Join(l.store.Close(), os.RemoveAll(l.dir))
+	if l.pg != nil {
+		err = errors.Join(err, l.pg.Recreate(ctx))
+	}
+	return err
+}

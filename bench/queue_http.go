@@ -1,0 +1,301 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+)
+
+// queueFloor is empty net/http answers, as many as a job needs: one for the put and two for the
+// take and the end.
+type queueFloor struct {
+	*floorHTTP
+	put, taken atomic.Int64
+}
+
+func setupQueueFloor(_ context.Context, env *Env) (Runner, error) {
+	f, err := newFloorHTTP(env.Clients)
+	if err != nil {
+		return nil, err
+	}
+	return &queueRunner{queueSystem: &queueFloor{floorHTTP: f}, conns: env.Clients, batch: 1}, nil
+}
+
+func (f *queueFloor) Reset(context.Context) error {
+	f.put.Store(0)
+	f.taken.Store(0)
+	return nil
+}
+
+func (f *queueFloor) Dial(ctx context.Context) (queueConn, error) {
+	c, err := dialRaw(ctx, f.addr)
+	if err != nil {
+		return nil, err
+	}
+	c.bind(ctx)
+	return &floorConn{rawConn: c, f: f}, nil
+}
+
+type floorConn struct {
+	*rawConn
+	f *queueFloor
+}
+
+func (c *floorConn) Put(_ context.Context, num, _ int) error {
+	c.f.put.Add(1)
+	_, err := c.Expect(httpRequest(http.MethodPost, "/", c.f.addr, appendPayload(nil, num)),
+		http.StatusNoContent)
+	return err
+}
+
+func (c *floorConn) Work(ctx context.Context, ended func(int)) error {
+	num := c.f.taken.Add(1) - 1
+	if num >= c.f.put.Load() {
+		<-ctx.Done() // there is no job any more
+		return nil
+	}
+	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+		if _, err := c.Expect(httpRequest(method, "/", c.f.addr, nil),
+			http.StatusNoContent); err != nil {
+			return err
+		}
+	}
+	ended(int(num))
+	return nil
+}
+
+// httpRequest is a request as bytes; no body is none.
+func httpRequest(method, path, host string, body []byte) []byte {
+	head := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, path, host)
+	if body != nil {
+		head = fmt.Appendf(head, "Content-Type: application/json\r\nContent-Length: %d\r\n",
+			len(body))
+	}
+	return append(append(head, "\r\n"...), body...)
+}
+
+// relayQueue is the real binary, used through Relay.
+type relayQueue struct {
+	env     *Env
+	binary  string
+	dir     string
+	pg      *Postgres // nil: SQLite
+	batch   int       // jobs of one enqueue and of one claim
+	whole   bool      // the jobs of a claim are completed in one request
+	queues  int       // over which the jobs are spread
+	payload int       // bytes of a body, 0 for the usual one
+	nodes   int       // servers on one database
+
+	servers []*millraceServer
+	dialed  atomic.Int64
+	taken   atomic.Int64
+}
+
+// newRelayQueue builds the binary for jobs that are put, taken and ended one by one, in one queue.
+func newRelayQueue(ctx context.Context, env *Env, onPostgres bool) (*relayQueue, error) {
+	r := &relayQueue{env: env, batch: 1, queues: 1, nodes: 1}
+	var err error
+	if onPostgres {
+		if r.pg, err = env.Postgres(ctx, "relay"); err != nil {
+			return nil, err
+		}
+	}
+	if r.dir, err = os.MkdirTemp(env.Dir, "relay-"); err != nil {
+		return nil, err
+	}
+	r.binary, err = buildMillrace(ctx, r.dir)
+	return r, err
+}
+
+// setupQueueMillrace makes a case of the real binary with batches of so many jobs.
+func setupQueueMillrace(onPostgres bool, batch int, whole bool) func(context.Context,
+	*Env) (Runner, error) {
+	return func(ctx context.Context, env *Env) (Runner, error) {
+		r, err := newRelayQueue(ctx, env, onPostgres)
+		if err != nil {
+			return nil, err
+		}
+		r.batch, r.whole = batch, whole
+		return &queueRunner{queueSystem: r, conns: env.Clients, batch: batch}, nil
+	}
+}
+
+func (r *relayQueue) Durability() string {
+	if r.pg != nil {
+		return r.pg.Durability()
+	}
+	return "SQLite WAL synchronous=FULL: an fsync before every answer"
+}
+
+func (r *relayQueue) Close() error {
+	var errs []error
+	for _, s := range r.servers {
+		errs = append(errs, s.Stop())
+	}
+	r.servers = nil
+	return errors.Join(errs...)
+}
+
+// Reset starts servers on an empty database.
+func (r *relayQueue) Reset(ctx context.Context) error {
+	if err := r.Close(); err != nil {
+		return err
+	}
+	if err := r.clear(ctx); err != nil {
+		return err
+	}
+	return r.serve(ctx)
+}
+
+// clear removes what the database holds.
+func (r *relayQueue) clear(ctx context.Context) error {
+	for i := range r.nodes {
+		if err := os.RemoveAll(r.data(i)); err != nil {
+			return err
+		}
+	}
+	if r.pg != nil {
+		return r.pg.Recreate(ctx)
+	}
+	return nil
+}
+
+// data is the data directory of a node.
+func (r *relayQueue) data(node int) string {
+	return filepath.Join(r.dir, "data"+strconv.Itoa(node))
+}
+
+// serve starts the servers on what the database holds.
+func (r *relayQueue) serve(ctx context.Context) error {
+	r.dialed.Store(0)
+	r.taken.Store(0)
+	var flags []string
+	if r.pg != nil {
+		flags = []string{"--set", "store=" + r.pg.URL()}
+	}
+	for i := range r.nodes {
+		log, err := os.Create(filepath.Join(r.dir, "log"+strconv.Itoa(i)))
+		if err != nil {
+			return err
+		}
+		s, err := serveMillrace(ctx, r.binary, r.data(i), log, flags...)
+		log.Close() // the process has its own
+		if err != nil {
+			return err
+		}
+		r.env.addChild(s.Child) // which is stopped even if the run does not end
+		r.servers = append(r.servers, s)
+	}
+	return nil
+}
+
+// Dial connects to the servers in turn.
+func (r *relayQueue) Dial(ctx context.Context) (queueConn, error) {
+	s := r.servers[int(r.dialed.Add(1)-1)%len(r.servers)]
+	c, err := dialRaw(ctx, s.addr)
+	if err != nil {
+		return nil, err
+	}
+	c.bind(ctx)
+	return &relayConn{rawConn: c, r: r, host: s.addr}, nil
+}
+
+type relayConn struct {
+	*rawConn
+	r    *relayQueue
+	host string
+}
+
+// queueName is the queue of job num.
+func (r *relayQueue) queueName(num int) string { return "q" + strconv.Itoa(num%r.queues) }
+
+func (c *relayConn) Put(_ context.Context, from, to int) error {
+	body := []byte{}
+	for num := from; num < to; num++ {
+		body = append(body, "[,"[min(num-from, 1)])
+		body = fmt.Appendf(body, `{"queue":"%s","id":"%d","timeout":600,"payload":`,
+			c.r.queueName(num), num)
+		body = append(appendSizedPayload(body, num, c.r.payload), '}')
+	}
+	_, err := c.Expect(httpRequest(http.MethodPost, "/v2/queues/jobs", c.host, append(body, ']')),
+		http.StatusAccepted)
+	return err
+}
+
+func (c *relayConn) Work(_ context.Context, ended func(int)) error {
+	queue := c.r.queueName(int(c.r.taken.Add(1) - 1))
+	status, body, err := c.Do(httpRequest(http.MethodGet,
+		"/v2/queues/"+queue+"/jobs?num_jobs="+strconv.Itoa(c.r.batch), c.host, nil))
+	if err != nil || status == http.StatusNoContent {
+		return err
+	}
+	if status != http.StatusOK {
+		return fmt.Errorf("a claim was answered %d: %.200s", status, body)
+	}
+	if c.r.whole {
+		return c.completeAll(queue, body, ended)
+	}
+	for id, run := range claimedRuns(body) {
+		if _, err := c.Expect(httpRequest(http.MethodDelete,
+			"/v2/queues/"+queue+"/jobs/"+id+"/run-id/"+run, c.host, nil),
+			http.StatusOK); err != nil {
+			return err
+		}
+		markWorked(ended, id)
+	}
+	return nil
+}
+
+// completeAll completes the jobs of a claim in one request.
+func (c *relayConn) completeAll(queue string, claimed []byte, ended func(int)) error {
+	body, ids := []byte{}, []string{}
+	for id, run := range claimedRuns(claimed) {
+		body = append(body, "[,"[min(len(ids), 1)])
+		body = fmt.Appendf(body, `{"queue":"%s","id":"%s","run_id":"%s"}`, queue, id, run)
+		ids = append(ids, id)
+	}
+	answer, err := c.Expect(httpRequest(http.MethodPost, "/v2/queues/completions", c.host,
+		append(body, ']')), http.StatusOK)
+	if err != nil {
+		return err
+	}
+	if known := bytes.Count(answer, []byte(`"known":true`)); known != len(ids) {
+		return fmt.Errorf("of %d completions %d were of a known run", len(ids), known)
+	}
+	for _, id := range ids {
+		markWorked(ended, id)
+	}
+	return nil
+}
+
+// markWorked passes a job's id on as its number; a wrong one counts as worked twice.
+func markWorked(ended func(int), id string) {
+	num, err := strconv.Atoi(id)
+	if err != nil {
+		num = -1
+	}
+	ended(num)
+}
+
+// claimedRuns yields the id and the run id of each job in the answer to a claim. The bench's own
+// payloads have no member of these names.
+func claimedRuns(body []byte) func(yield func(id, run string) bool) {
+	return func(yield func(id, run string) bool) {
+		for {
+			_, after, found := bytes.Cut(body, []byte(`"id":"`))
+			id, after, _ := bytes.Cut(after, []byte{'"'})
+			_, after, hasRun := bytes.Cut(after, []byte(`"run_id":"`))
+			run, after, _ := bytes.Cut(after, []byte{'"'})
+			if !found || !hasRun || !yield(string(id), string(run)) {
+				return
+			}
+			body = after
+		}
+	}
+}

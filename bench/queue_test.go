@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// memoryQueue is a system in memory, which may give a job out twice or lose one.
+type memoryQueue struct {
+	mu      sync.Mutex
+	waiting []int
+	twice   int // the job that is given out again, -1 for none
+	settled error
+}
+
+func (m *memoryQueue) Durability() string { return "none" }
+func (m *memoryQueue) Close() error       { return nil }
+func (m *memoryQueue) Reset(context.Context) error {
+	m.waiting = nil
+	return nil
+}
+func (m *memoryQueue) Dial(context.Context) (queueConn, error)   { return memoryConn{m}, nil }
+func (m *memoryQueue) Settle(context.Context, []queueConn) error { return m.settled }
+
+type memoryConn struct{ m *memoryQueue }
+
+func (c memoryConn) Close() error { return nil }
+
+func (c memoryConn) Put(_ context.Context, from, to int) error {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	for num := from; num < to; num++ {
+		c.m.waiting = append(c.m.waiting, num)
+		if num == c.m.twice {
+			c.m.waiting = append(c.m.waiting, num)
+		}
+	}
+	return nil
+}
+
+// Work waits for a job when there is none.
+func (c memoryConn) Work(ctx context.Context, ended func(int)) error {
+	c.m.mu.Lock()
+	if len(c.m.waiting) == 0 {
+		c.m.mu.Unlock()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	num := c.m.waiting[0]
+	c.m.waiting = c.m.waiting[1:]
+	c.m.mu.Unlock()
+	ended(num)
+	return nil
+}
+
+func TestQueueRunner(t *testing.T) {
+	t.Parallel()
+	run := func(m *memoryQueue) ([]Phase, error) {
+		return (&queueRunner{queueSystem: m, conns: 4, batch: 3}).Run(t.Context(), 10)
+	}
+	phases, err := run(&memoryQueue{twice: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(phases) != 3 || phases[0].Name != phaseInsert || phases[1].Name != phaseWork ||
+		phases[2].Name != phaseTotal || phases[2].Took != phases[0].Took+phases[1].Took {
+		t.Errorf("phases = %+v, want insert, work and their sum", phases)
+	}
+	if got := len(phases[0].Latency); got != 4 {
+		t.Errorf("%d puts were timed, want those of 4 batches", got)
+	}
+	if got := len(phases[1].Latency); got != 10 {
+		t.Errorf("%d takes were timed, want 10", got)
+	}
+	if _, err := run(&memoryQueue{twice: 2}); err == nil ||
+		!strings.Contains(err.Error(), "more than once") {
+		t.Errorf("err = %v, want that a job was worked twice", err)
+	}
+	broken := errors.New("7 messages are left")
+	if _, err := run(&memoryQueue{twice: -1, settled: broken}); !errors.Is(err, broken) {
+		t.Errorf("err = %v, want that of Settle", err)
+	}
+}
+
+func TestQueueRunnerEndsWhenAJobIsLost(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	r := &queueRunner{queueSystem: &losing{&memoryQueue{twice: -1}}, conns: 2, batch: 1}
+	if _, err := r.Run(ctx, 5); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("err = %v, want the end of the time", err)
+	}
+}
+
+// losing forgets the first job.
+type losing struct{ *memoryQueue }
+
+func (l *losing) Dial(context.Context) (queueConn, error) {
+	return losingConn{memoryConn{l.memoryQueue}}, nil
+}
+
+type losingConn struct{ memoryConn }
+
+func (c losingConn) Put(ctx context.Context, from, to int) error {
+	if from == 0 {
+		return nil
+	}
+	return c.memoryConn.Put(ctx, from, to)
+}
+
+func TestPayloads(t *testing.T) {
+	t.Parallel()
+	if got := payloadNum(appendPayload(nil, 4711)); got != 4711 {
+		t.Errorf("the number of a payload = %d, want 4711", got)
+	}
+	if got := payloadNum([]byte("{}")); got != -1 {
+		t.Errorf("the number of none = %d, want -1", got)
+	}
+	if got := len(appendSizedPayload(nil, 1, 1000)); got < 1000 || got > 1050 {
+		t.Errorf("a payload of 1000 has %d bytes", got)
+	}
+	claimed := []byte(`[{"id":"7","queue":"q","run_id":"a-b"},{"id":"8","run_id":"c"}]`)
+	var got []string
+	for id, run := range claimedRuns(claimed) {
+		got = append(got, id+" "+run)
+	}
+	if want := "7 a-b,8 c"; strings.Join(got, ",") != want {
+		t.Errorf("claimed runs = %q, want %q", got, want)
+	}
+}
+
+func TestQueueFloor(t *testing.T) {
+	t.Parallel()
+	r, err := setupQueueFloor(t.Context(), &Env{Clients: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for range 2 {
+		if _, err := r.Run(t.Context(), 50); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMissingPeers: a case whose programs are not there is skipped, and its reason says how to get
+// them.
+func TestMissingPeers(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv(envFaktory, "")
+	t.Setenv(envNode, "")
+	for name, want := range map[string]string{
+		"queue-beanstalkd":      "apt-get install beanstalkd",
+		"queue-rabbitmq":        "apt-get install rabbitmq-server",
+		"queue-nats":            "nats-server does not build",
+		"queue-faktory":         "github.com/contribsys/faktory",
+		"queue-bullmq":          "apt-get install nodejs npm",
+		"queue-pg-boss":         "apt-get install nodejs npm",
+		"queue-graphile-worker": "apt-get install nodejs npm",
+	} {
+		assertSkip(t, name, want)
+	}
+	// Node.js alone is not enough, and neither is a folder without the package.
+	node := filepath.Join(os.Getenv("PATH"), "node")
+	if err := os.WriteFile(node, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	assertSkip(t, "queue-bullmq", envNode+" is not set")
+	t.Setenv(envNode, t.TempDir())
+	assertSkip(t, "queue-bullmq", "npm install --prefix")
+}
+
+func assertSkip(t *testing.T, name, want string) {
+	t.Helper()
+	chosen, err := selectCases(cases, []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = chosen[0].Setup(t.Context(), &Env{Dir: t.TempDir(), Clients: 1})
+	if !isSkip(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: err = %v, want a skip with %q", name, err, want)
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// relayStartRate is how many jobs a second are offered to relay-start.
+const relayStartRate = 1000
+
+// relayStart offers jobs at a steady rate to workers that wait in long polls.
+type relayStart struct {
+	*relayQueue
+	conns int // that submit, and as many that wait
+	rate  int
+}
+
+func setupRelayStart(onPostgres bool) func(context.Context, *Env) (Runner, error) {
+	return func(ctx context.Context, env *Env) (Runner, error) {
+		r, err := newRelayQueue(ctx, env, onPostgres)
+		if err != nil {
+			return nil, err
+		}
+		return &relayStart{relayQueue: r, conns: env.Clients, rate: env.rateOr(relayStartRate)}, nil
+	}
+}
+
+// Run measures from the time at which a job was meant to be sent to the time at which a worker has
+// the answer with it. The worker then completes it.
+func (r *relayStart) Run(ctx context.Context, n int) ([]Phase, error) {
+	if err := r.Reset(ctx); err != nil {
+		return nil, err
+	}
+	addr := r.servers[0].addr
+	submitters, closeSubmitters, err := dialMany(ctx, addr, r.conns)
+	if err != nil {
+		return nil, err
+	}
+	defer closeSubmitters()
+	polls, closePolls, err := dialMany(ctx, addr, r.conns)
+	if err != nil {
+		return nil, err
+	}
+	defer closePolls()
+	tally, starts := newTally(n), make([]time.Time, n)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := runParallel(ctx, len(polls), len(polls), func(_ context.Context, g, _ int) error {
+			return r.poll(&relayConn{rawConn: polls[g], r: r.relayQueue, host: addr}, tally, starts)
+		})
+		cancel(err) // without workers there is no more to measure
+		ended <- err
+	}()
+	before := time.Now()
+	meant, sent, err := runPaced(ctx, len(submitters), n, r.rate,
+		func(ctx context.Context, g, i int) error {
+			c := relayConn{rawConn: submitters[g], r: r.relayQueue, host: addr}
+			return c.Put(ctx, i, i+1)
+		})
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(before)
+	if err := tally.Wait(ctx); err != nil {
+		return nil, err
+	}
+	// Connections that wait for a job end when they are closed.
+	closePolls()
+	<-ended
+	if err := tally.Check(); err != nil {
+		return nil, err
+	}
+	delay := make([]time.Duration, n)
+	for i := range delay {
+		delay[i] = starts[i].Sub(before.Add(dueAfter(i, r.rate)))
+	}
+	return []Phase{
+		{Name: phaseInsert, Jobs: n, Took: took, Latency: meant},
+		{Name: "insert, from sending", Jobs: n, Took: took, Latency: sent},
+		{Name: startedFromIntended, Jobs: n, Took: took, Latency: delay},
+	}, nil
+}
+
+// poll takes jobs as they come, notes when each was there, and completes it.
+func (r *relayStart) poll(c *relayConn, tally *Tally, starts []time.Time) error {
+	for {
+		status, body, err := c.Do(fmt.Appendf(nil,
+			"GET /v2/queues/%s/jobs HTTP/1.1\r\nHost: %s\r\nPrefer: wait=20\r\n\r\n",
+			r.queueName(0), c.host))
+		at := time.Now()
+		select {
+		case <-tally.done:
+			return nil
+		default:
+		}
+		if err != nil {
+			return err
+		}
+		if status == http.StatusNoContent {
+			continue
+		}
+		if status != http.StatusOK {
+			return fmt.Errorf("a poll was answered %d: %.200s", status, body)
+		}
+		for id, run := range claimedRuns(body) {
+			if _, err := c.Expect(httpRequest(http.MethodDelete,
+				"/v2/queues/"+r.queueName(0)+"/jobs/"+id+"/run-id/"+run, c.host, nil),
+				http.StatusOK); err != nil {
+				return err
+			}
+			markWorked(func(num int) {
+				if num >= 0 && num < len(starts) {
+					starts[num] = at
+				}
+				tally.MarkWorked(num)
+			}, id)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// The codes of the admin API's errors (G-AD-01).
+const (
+	// AdminReadOnly means that the token only reads.
+	AdminReadOnly = "READ_ONLY"
+	// AdminForbidden means that the request is not permitted, whatever the token.
+	AdminForbidden = "FORBIDDEN"
+	// AdminConflict means that the present state forbids the call.
+	AdminConflict = "CONFLICT"
+	// AdminNotAllowed means that the state of a job does not allow the action.
+	AdminNotAllowed = "NOT_ALLOWED"
+)
+
+// Admin is the admin API, for operators. All of its calls need the operator's token; the read token
+// is enough for those that change nothing. Every change is an entry of the audit.
+type Admin struct {
+	client *Client
+	actor  string
+}
+
+// Admin returns the admin API on this client. Config.Token is the operator's token.
+func (c *Client) Admin() *Admin { return &Admin{client: c} }
+
+// WithActor returns the API with a name for the audit: who it is that uses the token (AD-006). The
+// name has at most 100 printable ASCII characters; empty means none.
+func (a *Admin) WithActor(name string) *Admin { return &Admin{client: a.client, actor: name} }
+
+// AdminLoginCode is a one-time code that logs a browser in.
+type AdminLoginCode struct {
+	// Code is the code itself. It is good for one login.
+	Code string `json:"code"`
+	// Path is the path of the page that logs in with it, to be appended to the server's address.
+	Path string `json:"path"`
+	// ExpiresAt is until when the code is good, in UTC.
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// RotateToken replaces the operator's token and returns the new one, which the calls of a do not
+// use by themselves. It is in force on all nodes within two seconds. All sessions of operators end
+// (AD-002).
+//
+// Errors: [ErrConflict] where the server's setting operator.token gives the token;
+// [ErrUnauthorized]. It is tried once: a try whose answer was lost ([Error.Uncertain]) may have
+// replaced the token, which the server's data directory has then.
+func (a *Admin) RotateToken(ctx context.Context) (token string, err error) {
+	got, err := adminCall[struct {
+		Token string `json:"token"`
+	}](ctx, a, call{
+		op:      "admin rotate token",
+		method:  http.MethodPost,
+		path:    "/admin/v1/token/rotate",
+		noRetry: true,
+	})
+	return got.Token, err
+}
+
+// CreateLoginCode makes a one-time code that logs a browser in to the console (AD-003).
+//
+// Errors: [ErrUnauthorized]. A repeat makes another code.
+func (a *Admin) CreateLoginCode(ctx context.Context) (AdminLoginCode, error) {
+	return adminCall[AdminLoginCode](ctx, a, call{
+		op:     "admin create login code",
+		method: http.MethodPost,
+		path:   "/admin/v1/login-codes",
+		accept: []int{http.StatusCreated},
+	})
+}
+
+// Audit iterates over what operators have changed, the newest first (AD-006). It ends with the
+// first error.
+func (a *Admin) Audit(ctx context.Context, f AdminAuditFilter) iter.Seq2[AdminAuditEntry, error] {
+	query := url.Values{}
+	setText(query, "action", f.Action)
+	setText(query, "target", f.Target)
+	setTime(query, "from", f.From)
+	setTime(query, "to", f.To)
+	return adminPages[AdminAuditEntry](ctx, a, "admin audit", "/admin/v1/audit", query,
+		f.PageSize)
+}
+
+// Settings iterates over the settings of the node that answers, by key (AD-062). It ends with the
+// first error.
+func (a *Admin) Settings(ctx context.Context) iter.Seq2[AdminSetting, error] {
+	return adminPages[AdminSetting](ctx, a, "admin settings", "/admin/v1/settings", nil, 500)
+}
+
+// Health tries the parts that the node depends on which answers (AD-062). A part that fails is no
+// error.
+func (a *Admin) Health(ctx context.Context) (AdminHealth, error) {
+	return adminCall[AdminHealth](ctx, a, call{op: "admin health", path: "/admin/v1/health"})
+}
+
+// adminCall makes a call whose answer is JSON. It is a read with one accepted status, 200, unless c
+// says otherwise.
+func adminCall[T any](ctx context.Context, a *Admin, c call) (T, error) {
+	if c.method == "" {
+		c.method, c.readOnly = http.MethodGet, true
+	}
+	if c.accept == nil {
+		c.accept = []int{http.StatusOK}
+	}
+	c.header = a.header()
+	return doJSON[T](ctx, a.client, c)
+}
+
+// header returns the header that every call has.
+func (a *Admin) header() http.Header {
+	if a.actor == "" {
+		return nil
+	}
+	return http.Header{"Millrace-Actor": {a.actor}}
+}
+
+// adminPages iterates over a list, whose pages say with their cursor alone whether there are more.
+func adminPages[T any](ctx context.Context, a *Admin, op, path string, query url.Values,
+	size int) iter.Seq2[T, error] {
+	return pages(query, size, func(query url.Values) (page[T], error) {
+		got, err := adminCall[page[T]](ctx, a, call{op: op, path: path, query: query.Encode()})
+		got.More = got.Next != ""
+		return got, err
+	})
+}
+
+// setText adds a query parameter that is not empty.
+func setText(query url.Values, name, value string) {
+	if value != "" {
+		query.Set(name, value)
+	}
+}
+
+// setTime adds a query parameter that is not the zero time.
+func setTime(query url.Values, name string, value time.Time) {
+	if !value.IsZero() {
+		query.Set(name, value.UTC().Format(time.RFC3339Nano))
+	}
+}

@@ -1,0 +1,109 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// AdminDeadLetter is a job that was given up, kept so that it can be replayed (AD-050).
+type AdminDeadLetter struct {
+	// ID is unique over all contracts. It is not the number of the job.
+	ID int64 `json:"id"`
+	// Fingerprint is what dead letters of one reason share: it is made of contract, queue, type and
+	// text of the error, without numbers, paths and other text that varies.
+	Fingerprint string `json:"fingerprint"`
+	Contract    string `json:"contract"`
+	Queue       string `json:"queue"`
+	// Number is the place of the job in the store, JobID the contract's id of it.
+	Number int64  `json:"number"`
+	JobID  string `json:"job_id"`
+	// Attempts is how often the job was claimed.
+	Attempts int `json:"attempts"`
+	// ErrorType is the type or code of the failure; of a job without one, why it was given up.
+	ErrorType string `json:"error_type"`
+	// Error is the text of the failure, at most 4 KiB; empty where there is none.
+	Error string `json:"error"`
+	// At is when the job was given up, in UTC.
+	At time.Time `json:"at"`
+	// ReplayedAt is when it was last replayed, in UTC, and ReplayedAs the number of the job that
+	// ran then. Both are nil for one that was not replayed.
+	ReplayedAt *time.Time `json:"replayed_at"`
+	ReplayedAs *int64     `json:"replayed_as"`
+}
+
+// AdminDeadLetterFilter selects dead letters. Empty members select all.
+type AdminDeadLetterFilter struct {
+	Contract    string
+	Queue       string
+	Fingerprint string
+	From        time.Time // inclusive
+	To          time.Time // exclusive
+	PageSize    int       // dead letters a request; 0 is the server's default
+}
+
+// DeadLetters iterates over the dead letters of all contracts, the oldest first (AD-050). It ends
+// with the first error.
+//
+// Errors: [ErrInvalid] for a contract that there is not; [ErrUnauthorized].
+func (a *Admin) DeadLetters(ctx context.Context,
+	f AdminDeadLetterFilter) iter.Seq2[AdminDeadLetter, error] {
+	query := url.Values{}
+	setText(query, "contract", f.Contract)
+	setText(query, "queue", f.Queue)
+	setText(query, "fingerprint", f.Fingerprint)
+	setTime(query, "from", f.From)
+	setTime(query, "to", f.To)
+	return adminPages[AdminDeadLetter](ctx, a, "admin dead letters", "/admin/v1/dead-letters",
+		query, f.PageSize)
+}
+
+// ReplayDeadLetter replays a dead letter and returns the job that runs then: the same job or a new
+// one, as its contract has it (AD-051). again replays also one that was replayed before.
+//
+// Errors: [ErrConflict] where it was replayed before and again is false, and where the contract
+// refuses it; [ErrNotFound]; [ErrUnauthorized]. It is repeated only while no try can have taken
+// effect.
+func (a *Admin) ReplayDeadLetter(ctx context.Context, id int64, again bool) (AdminJobState, error) {
+	body, err := json.Marshal(struct {
+		Again bool `json:"again"`
+	}{again})
+	if err != nil {
+		return AdminJobState{}, err
+	}
+	return adminCall[AdminJobState](ctx, a, call{
+		op:            "admin replay dead letter",
+		method:        http.MethodPost,
+		path:          deadLetterPath(id) + "/replay",
+		body:          body,
+		notRepeatable: true,
+	})
+}
+
+// DiscardDeadLetter deletes a dead letter (AD-051).
+//
+// Errors: [ErrNotFound]; [ErrUnauthorized]. Repeating is safe: when a dead letter is not found
+// after a try whose answer was lost, DiscardDeadLetter returns nil.
+func (a *Admin) DiscardDeadLetter(ctx context.Context, id int64) error {
+	_, err := a.client.doWithRetries(ctx, call{
+		op:     "admin discard dead letter",
+		method: http.MethodDelete,
+		path:   deadLetterPath(id),
+		header: a.header(),
+		accept: []int{http.StatusNoContent},
+	})
+	var fail *Error
+	if errors.As(err, &fail) && fail.Status == http.StatusNotFound && fail.Uncertain {
+		return nil
+	}
+	return err
+}
+
+func deadLetterPath(id int64) string {
+	return "/admin/v1/dead-letters/" + strconv.FormatInt(id, 10)
+}

@@ -1,0 +1,89 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+)
+
+// AdminQueue is a queue with its counts and what is in force for it (AD-030).
+type AdminQueue struct {
+	Contract string `json:"contract"`
+	Queue    string `json:"queue"`
+	// Waiting are the jobs that wait for others or for their time, Delayed those that wait for a
+	// retry, Ready those that may be claimed and Leased those that are.
+	Waiting int64 `json:"waiting"`
+	Delayed int64 `json:"delayed"`
+	Ready   int64 `json:"ready"`
+	Leased  int64 `json:"leased"`
+	Paused  bool  `json:"paused"`
+	// RunLimit is how many jobs run at a time, over all nodes; 0 is no limit.
+	RunLimit int `json:"run_limit"`
+	// Rate is how many jobs start in every RatePeriod, over all nodes; 0 is no rate.
+	Rate int `json:"rate"`
+	// RatePeriod is a duration such as "1m", empty without a rate.
+	RatePeriod string `json:"rate_period"`
+}
+
+// AdminQueueFilter selects queues. Empty members select all.
+type AdminQueueFilter struct {
+	Contract string
+	Text     string // in the name
+	PageSize int    // queues a request; 0 is the server's default
+}
+
+// AdminQueueChange is what to set for a queue. Members that are nil stay as they are.
+type AdminQueueChange struct {
+	Paused     *bool   `json:"paused,omitempty"`
+	RunLimit   *int    `json:"run_limit,omitempty"`   // 0 is no limit
+	Rate       *int    `json:"rate,omitempty"`        // 0 is no rate
+	RatePeriod *string `json:"rate_period,omitempty"` // such as "1m"; needed with a first rate
+}
+
+// Queues iterates over the queues, by contract and name (AD-030). A queue is listed while it has
+// jobs that are not over or settings, and for a week after it had either. It ends with the first
+// error.
+func (a *Admin) Queues(ctx context.Context, f AdminQueueFilter) iter.Seq2[AdminQueue, error] {
+	query := url.Values{}
+	setText(query, "contract", f.Contract)
+	setText(query, "text", f.Text)
+	return adminPages[AdminQueue](ctx, a, "admin queues", "/admin/v1/queues", query, f.PageSize)
+}
+
+// SetQueue pauses, resumes or limits a queue and returns it as it is then (AD-031). It is in force
+// on all nodes within two seconds. A paused queue hands out nothing and takes everything; running
+// jobs go on. What is set takes the place of the server's settings until [Admin.ResetQueue].
+//
+// Errors: [ErrNotFound] for a contract that there is not; an [*Error] with the status 400 names the
+// member that is wrong. A repeat changes nothing more.
+func (a *Admin) SetQueue(ctx context.Context, contract, queue string,
+	change AdminQueueChange) (AdminQueue, error) {
+	body, err := json.Marshal(change)
+	if err != nil {
+		return AdminQueue{}, err
+	}
+	return adminCall[AdminQueue](ctx, a, call{
+		op:     "admin set queue",
+		method: http.MethodPatch,
+		path:   queuePath(contract, queue),
+		body:   body,
+	})
+}
+
+// ResetQueue takes back what operators have set for a queue and returns it as it is then: the
+// limits of the server's settings are in force, and the queue is not paused (AD-031).
+//
+// Errors: as [Admin.SetQueue].
+func (a *Admin) ResetQueue(ctx context.Context, contract, queue string) (AdminQueue, error) {
+	return adminCall[AdminQueue](ctx, a, call{
+		op:     "admin reset queue",
+		method: http.MethodDelete,
+		path:   queuePath(contract, queue),
+	})
+}
+
+func queuePath(contract, queue string) string {
+	return "/admin/v1/queues/" + escape(contract) + "/" + escape(queue)
+}

@@ -1,0 +1,143 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// RelayHeartbeat is one heartbeat of [Relay.HeartbeatAll].
+type RelayHeartbeat struct {
+	RelayRun
+	// State is any JSON value, stored as the job's state. Nil keeps the stored one; a JSON null
+	// removes it.
+	State json.RawMessage
+}
+
+// CompleteAll is [Relay.Complete] for up to 50,000 runs, also of several queues, in one request and
+// one transaction (G-RL-32). It is for programs that claim many jobs at a time. known[i] is whether
+// runs[i] was the current run of its job, which is removed then. A run that is not does not affect
+// the others, and is no error; when two entries have the same run id, the second is not known.
+// Without runs CompleteAll sends nothing.
+//
+// Errors: [ErrInvalid] when an entry is wrong, which Message names by its index, and for a request
+// that is too large; [ErrNotFound] or another [*Error] with a server that does not have this
+// request, which is an extension of the protocol. No run has ended then, unless the error is
+// Uncertain.
+//
+// Repeating is safe. After a try whose answer was lost, the runs that it has ended are not known.
+func (r *Relay) CompleteAll(ctx context.Context, runs []RelayRun) (known []bool, err error) {
+	return r.completeAll(ctx, runs, false)
+}
+
+func (r *Relay) completeAll(ctx context.Context, runs []RelayRun, noRetry bool) ([]bool, error) {
+	entries := make([]RelayHeartbeat, len(runs))
+	for i, run := range runs {
+		entries[i].RelayRun = run
+	}
+	return r.postRuns(ctx, call{
+		op:      "relay complete all",
+		path:    "/v2/queues/completions",
+		noRetry: noRetry,
+	}, entries)
+}
+
+// HeartbeatAll is [Relay.Heartbeat] for up to 50,000 runs, also of several queues, in one request
+// and one transaction (G-RL-32). known[i] is whether heartbeats[i] named the current run of its
+// job; where it is false the run is lost, and its worker should stop. That does not affect the
+// others. When two entries have the same run id, the last state counts. Without heartbeats
+// HeartbeatAll sends nothing.
+//
+// Errors: those of [Relay.CompleteAll]. Repeating is safe: it stores the same states again.
+func (r *Relay) HeartbeatAll(ctx context.Context, heartbeats []RelayHeartbeat) (known []bool,
+	err error) {
+	return r.heartbeatAll(ctx, heartbeats, false)
+}
+
+func (r *Relay) heartbeatAll(ctx context.Context, heartbeats []RelayHeartbeat,
+	noRetry bool) ([]bool, error) {
+	return r.postRuns(ctx, call{
+		op:      "relay heartbeat all",
+		path:    "/v2/queues/heartbeats",
+		noRetry: noRetry,
+	}, heartbeats)
+}
+
+// postRuns sends entries and returns which of their runs were known.
+func (r *Relay) postRuns(ctx context.Context, call call, entries []RelayHeartbeat) ([]bool, error) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	body := []byte{'['}
+	for i, entry := range entries {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		var err error
+		if body, err = entry.append(body); err != nil {
+			return nil, invalid(call.op, "run %d: %v", i, err)
+		}
+	}
+	call.method, call.body = http.MethodPost, append(body, ']')
+	call.accept, call.wantBody = []int{http.StatusOK}, true
+	got, err := r.client.doWithRetries(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	known, err := decodeKnown(got.body, entries)
+	if err != nil {
+		return nil, &Error{Op: call.op, Status: got.status, Uncertain: true,
+			Err: fmt.Errorf("answer: %w", err)}
+	}
+	return known, nil
+}
+
+// append appends the entry as it is on the wire. The state stays byte for byte.
+func (h RelayHeartbeat) append(b []byte) ([]byte, error) {
+	if err := errors.Join(
+		checkName("queue", h.Queue),
+		checkName("id", h.ID),
+		checkName("run id", h.RunID),
+	); err != nil {
+		return nil, err
+	}
+	b = append(b, `{"queue":`...)
+	b = appendString(b, h.Queue)
+	b = append(b, `,"id":`...)
+	b = appendString(b, h.ID)
+	b = append(b, `,"run_id":`...)
+	b = appendString(b, h.RunID)
+	if h.State != nil {
+		if err := checkJSON("state", h.State); err != nil {
+			return nil, err
+		}
+		b = append(b, `,"state":`...)
+		b = append(b, h.State...)
+	}
+	return append(b, '}'), nil
+}
+
+// decodeKnown reads the answer to entries, which must be about these in their order.
+func decodeKnown(body []byte, entries []RelayHeartbeat) ([]bool, error) {
+	var results []struct {
+		ID    string `json:"id"`
+		RunID string `json:"run_id"`
+		Known *bool  `json:"known"`
+	}
+	if err := json.Unmarshal(body, &results); err != nil {
+		return nil, err
+	}
+	if len(results) != len(entries) {
+		return nil, fmt.Errorf("it has %d entries, not %d", len(results), len(entries))
+	}
+	known := make([]bool, len(results))
+	for i, result := range results {
+		if result.ID != entries[i].ID || result.RunID != entries[i].RunID || result.Known == nil {
+			return nil, fmt.Errorf("entry %d is about another run", i)
+		}
+		known[i] = *result.Known
+	}
+	return known, nil
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/admin"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/server"
+	"github.com/millrace/millrace/internal/setting"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// buildAdmin builds the admin API and makes sure that there is a token for the operator, which a
+// first start makes. The token does not close /operators on loopback: only one that the settings
+// name does (G-FB-31). Beyond loopback the API is served where its token does not travel in the
+// clear.
+func (d *deps) buildAdmin(ctx context.Context) (*server.API, error) {
+	s := d.settings
+	if !s.ServesOperators() {
+		d.log.Info("the admin API is not served: beyond loopback it needs tls.cert and tls.key, or " +
+			"trusted_network")
+		return nil, nil
+	}
+	pepper, err := loadPepper(s)
+	if err != nil {
+		return nil, err
+	}
+	api, err := admin.New(admin.Config{
+		Engine:         d.engine,
+		Log:            d.log.With(telemetry.Contract, admin.Name),
+		Now:            d.process.Now,
+		Elapsed:        d.process.Elapsed,
+		Tracing:        d.tracing,
+		Pepper:         pepper,
+		Token:          s.Operator.Token,
+		TokenFile:      operatorTokenFile(s),
+		Shared:         databaseOf(s).shared,
+		ReadToken:      s.Operator.ReadToken,
+		AuditRetention: s.Operator.AuditRetention,
+		Settings:       d.shownSettings(),
+		Node:           d.described,
+		Checks:         d.checks(),
+		Parts:          d.parts,
+		SecureCookies:  s.TLS.Enabled(),
+		Contracts:      d.contracts,
+	})
+	if err != nil {
+		return nil, cli.WithCode(cli.ExitFailed, err)
+	}
+	if err := api.Prepare(ctx); err != nil {
+		return nil, cli.WithCode(cli.ExitUnable, err)
+	}
+	if setting.IsLoopback(s.Listen) {
+		d.loginPath = api.LoginPath
+	}
+	return &server.API{Name: admin.Name, Mount: api.Mount, OpenAPI: admin.OpenAPI, Run: api.Run},
+		nil
+}
+
+// operatorTokenFile is the file of a generated token.
+func operatorTokenFile(s *nodeSettings) string { return filepath.Join(s.DataDir, "operator.token") }
+
+// shownSettings are the settings as operators see them.
+func (d *deps) shownSettings() []admin.Setting {
+	var all []admin.Setting
+	for _, e := range d.settings.Resolved() {
+		all = append(all, admin.Setting{Key: e.Key, Value: e.Value, Origin: e.Origin,
+			Meaning: e.Description})
+	}
+	return all
+}
+
+// checks are the checks of the store and of what the contracts depend on.
+func (d *deps) checks() []httpapi.Check {
+	all := []httpapi.Check{{Name: "store", Run: d.engine.Ping}}
+	for _, c := range d.contracts {
+		all = append(all, c.Checks...)
+	}
+	return all
+}
+
+// consoleLink returns the link with a one-time code that logs a browser in (AD-003); "" where the
+// node is not on loopback, or cannot make one now.
+func (d *deps) consoleLink(ctx context.Context, url string) string {
+	if d.loginPath == nil {
+		return ""
+	}
+	path, err := d.loginPath(ctx)
+	switch {
+	case job.IsKind(err, job.Unavailable): // an outage of the store, which has its line
+		return ""
+	case err != nil:
+		d.log.Warn("there is no link to the console; 'millrace operator login' makes one",
+			telemetry.ErrorMessage, err)
+		return ""
+	}
+	return url + path
+}

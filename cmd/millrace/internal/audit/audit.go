@@ -1,0 +1,55 @@
+// Package audit is `millrace audit`: it lists what operators have changed.
+package audit
+
+import (
+	"context"
+	"iter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// columns are the columns of the table.
+var columns = []cli.Column[client.AdminAuditEntry]{
+	{Name: "at", Get: func(e client.AdminAuditEntry) string { return cli.FormatTime(e.At) }},
+	{Name: "actor", Get: func(e client.AdminAuditEntry) string { return e.Actor }},
+	{Name: "action", Get: func(e client.AdminAuditEntry) string { return e.Action }},
+	{Name: "target", Get: func(e client.AdminAuditEntry) string { return e.Target }},
+	{Name: "remote", Get: func(e client.AdminAuditEntry) string { return e.Remote }},
+	{Name: "refused", Get: func(e client.AdminAuditEntry) string { return cli.Format(e.Refused) },
+		Tone: func(client.AdminAuditEntry) cli.Tone { return cli.ToneBad }},
+	{Name: "before", Extra: true,
+		Get: func(e client.AdminAuditEntry) string { return string(e.Before) }},
+	{Name: "after", Extra: true,
+		Get: func(e client.AdminAuditEntry) string { return string(e.After) }},
+	{Name: "request_id", Extra: true,
+		Get: func(e client.AdminAuditEntry) string { return e.RequestID }},
+}
+
+// Command is `millrace audit`.
+func Command(p cli.Process, operator *cli.Operator) *cobra.Command {
+	var f client.AdminAuditFilter
+	c := &cobra.Command{
+		Use:   "audit",
+		Short: "List what operators have changed, the newest first",
+		Long: `List what operators have changed, through the admin API, the console or commands,
+the newest first; also what they were refused.
+
+--from and --to are times (2026-03-01 or 2026-03-01T12:00:00Z) or how long ago
+(36h).`,
+	}
+	c.Flags().StringVar(&f.Action, "action", "", "only this action, such as token.rotate")
+	c.Flags().StringVar(&f.Target, "target", "", "only this target, such as token:operator")
+	cli.TimeVar(c.Flags(), p, &f.From, "from", "only entries of this time or later")
+	cli.TimeVar(c.Flags(), p, &f.To, "to", "only entries before this time")
+	return cli.List[client.AdminAuditEntry]{
+		Columns: columns,
+		Items: func(ctx context.Context, server *client.Admin,
+			pageSize int) iter.Seq2[client.AdminAuditEntry, error] {
+			f.PageSize = pageSize
+			return server.Audit(ctx, f)
+		},
+	}.Command(p, operator, c)
+}

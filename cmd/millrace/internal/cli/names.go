@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"context"
+	"iter"
+
+	"github.com/millrace/millrace/client"
+)
+
+// flagNames are the names that values of flags have.
+var flagNames = map[string]Names{
+	"action": auditActions,
+	"target": auditTargets,
+}
+
+// argumentNames are the names that the arguments of the commands below a noun have.
+var argumentNames = map[string]Names{
+	"nodes":   nodeNames,
+	"queues":  queueNames,
+	"workers": workerNames,
+}
+
+// nodeNames are the nodes that share the store.
+func nodeNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+	return distinct(server.Nodes(ctx), func(n client.AdminNode) string { return n.Name })
+}
+
+// workerNames are the workers that the server lists. One may stand there several times (G-AD-13).
+func workerNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+	return distinct(server.Workers(ctx), func(w client.AdminWorker) string { return w.Name })
+}
+
+// queueNames are the queues that the server lists.
+func queueNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+	return distinct(server.Queues(ctx, client.AdminQueueFilter{PageSize: maxPage}),
+		func(q client.AdminQueue) string { return QueueName(q.Contract, q.Queue) })
+}
+
+// auditActions are the actions of the newest entries of the audit.
+func auditActions(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+	return distinct(server.Audit(ctx, client.AdminAuditFilter{PageSize: maxPage}),
+		func(e client.AdminAuditEntry) string { return e.Action })
+}
+
+// auditTargets are the targets of the newest entries of the audit.
+func auditTargets(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+	return distinct(server.Audit(ctx, client.AdminAuditFilter{PageSize: maxPage}),
+		func(e client.AdminAuditEntry) string { return e.Target })
+}

@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+)
+
+// Operator connects commands for operators to a server: the one that flags or a variable name, else
+// that of the default profile, else the one that the settings of this machine describe, whose token
+// is read where that server keeps it.
+type Operator struct {
+	// Local is the server of the settings.
+	Local LocalServer
+	// Retry is how calls are repeated; the zero value is the default of the SDK.
+	Retry client.Retry
+
+	remote  RemoteFlags
+	profile string
+	token   string
+	actor   string
+	// source says in errors where the address was written.
+	source string
+}
+
+// LocalServer finds the server that the settings of this machine describe.
+type LocalServer interface {
+	// Register adds the flags that name the settings.
+	Register(c *cobra.Command)
+	// Find returns the address, and how the operator's token is read: "" where it is not known.
+	Find(p Process, c *cobra.Command) (address string, token func() (string, error), err error)
+}
+
+// Register adds the flags to a command.
+func (o *Operator) Register(c *cobra.Command) {
+	o.remote.RegisterServer(c)
+	o.Local.Register(c)
+	c.Flags().Lookup("server").Usage = "address of the server (" + EnvServer +
+		", else that of the settings)"
+	c.Flags().StringVar(&o.profile, "profile", "",
+		"`name` of a server that 'millrace login' has kept (else \"default\", if there is one)")
+	c.MarkFlagsMutuallyExclusive("profile", "server")
+	c.Flags().StringVar(&o.token, "token", "", "token of the operator ("+EnvOperatorToken+
+		", which others cannot see; on the server's machine that of its data directory)")
+	c.Flags().StringVar(&o.actor, "actor", "", "`name` that the audit has for who did it")
+}
+
+// Connect returns the admin API of the server and the URL of the server.
+func (o *Operator) Connect(p Process, c *cobra.Command) (*client.Admin, string, error) {
+	address, token, err := o.find(p, c)
+	if err != nil {
+		return nil, "", err
+	}
+	o.remote.Retry = o.Retry
+	server, err := o.remote.admin(p, address, token)
+	if err != nil {
+		return nil, "", err
+	}
+	return server.WithActor(o.actor), address, nil
+}
+
+// find returns address and token. The settings are read only if something is missing without them.
+// Their token goes to a server of this machine alone, and MILLRACE_TOKEN, which may be that of a
+// contract, only where there is no other.
+func (o *Operator) find(p Process, c *cobra.Command) (address, token string, err error) {
+	given := o.remote.ServerSetting(p) != ""
+	o.source = "--server or " + EnvServer
+	profile, found, err := o.findProfile(given, c)
+	if err != nil {
+		return "", "", err
+	}
+	if found {
+		o.source = "profile " + cmp.Or(o.profile, DefaultProfile)
+		o.remote.cacert = cmp.Or(o.remote.cacert, profile.CACert)
+		return profile.Server, cmp.Or(o.token, profile.Token), nil
+	}
+	address, token = o.remote.Address(p), cmp.Or(o.token, p.Env(EnvOperatorToken))
+	if given && (token != "" || !isLocal(address)) {
+		return address, cmp.Or(token, p.Env(EnvToken)), nil
+	}
+	local, stored, err := o.Local.Find(p, c)
+	if err != nil {
+		return "", "", err
+	}
+	if !given {
+		address = local
+		o.source = "the setting listen; --server or " + EnvServer + " names another"
+	}
+	if token == "" && isLocal(address) {
+		if token, err = stored(); err != nil {
+			return "", "", err
+		}
+	}
+	return address, cmp.Or(token, p.Env(EnvToken)), nil
+}
+
+// findProfile returns the profile that --profile names, or the default one where nothing names a
+// server or settings.
+func (o *Operator) findProfile(serverGiven bool, c *cobra.Command) (f Profile, found bool,
+	err error) {
+	if o.profile != "" {
+		f, err = FindProfile(o.profile)
+		return f, err == nil, err
+	}
+	if serverGiven || c.Flags().Changed("config") || c.Flags().Changed("set") {
+		return f, false, nil
+	}
+	all, err := readProfiles()
+	f, found = all[DefaultProfile]
+	return f, found, err
+}
+
+// isLocal reports whether the host of a URL is this machine.
+func isLocal(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	at, err := netip.ParseAddr(host)
+	if err != nil {
+		return host == "localhost"
+	}
+	return at.IsLoopback()
+}
+
+// URLOf returns the URL by which a server is reached from its own machine that listens on an
+// address.
+func URLOf(listen string, tls bool) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "http://" + listen
+	}
+	at, _ := netip.ParseAddr(host) // a name is no address
+	if host == "" || at.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	scheme := "http"
+	if tls {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+// Error gives the error of a call to the admin API its exit code. An error that has one keeps it.
+func (o *Operator) Error(ctx context.Context, err error) error {
+	return operatorError(ctx, err, o.source)
+}
+
+// OperatorError is like [Operator.Error] for a server that flags or a variable have named.
+func OperatorError(ctx context.Context, err error) error {
+	return operatorError(ctx, err, "--server or "+EnvServer)
+}
+
+// operatorError gives an error its exit code; source says where the server's address was written.
+func operatorError(ctx context.Context, err error, source string) error {
+	var e *client.Error
+	var coded *ExitError
+	switch {
+	case errors.As(err, &coded):
+		return err
+	case errors.As(err, &e) && e.Status == http.StatusUnauthorized:
+		return WithCode(ExitUnauthorized, fmt.Errorf(
+			"the server refuses the operator's token (--token or %s): %w", EnvOperatorToken, err))
+	case errors.As(err, &e) && e.Status == http.StatusForbidden:
+		return WithCode(ExitUnauthorized, err)
+	}
+	return remoteError(ctx, err, source)
+}

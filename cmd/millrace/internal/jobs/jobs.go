@@ -1,0 +1,121 @@
+// Package jobs is `millrace jobs`: what operators do with jobs of all contracts.
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// Command is `millrace jobs`. Each of its commands gets a connection from operator.
+func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "jobs",
+		Short: "Change and submit jobs of every contract, as an operator",
+		Args:  cli.NoSuchCommand,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	for _, a := range actions {
+		c.AddCommand(a.command(p, operator()))
+	}
+	c.AddCommand(submitCommand(p, operator()))
+	return c
+}
+
+// action is a command that acts on jobs (AD-016).
+type action struct {
+	name        client.AdminAction
+	short, long string
+}
+
+// actions are the commands that act on jobs.
+var actions = []action{
+	{client.AdminRetry, "Make failed jobs ready once more",
+		"Make failed jobs ready once more. They stay the same jobs."},
+	{client.AdminRerun, "Make new jobs of jobs that are over",
+		"Make new jobs of jobs that are over."},
+	{client.AdminRunNow, "Make jobs due that wait for their time",
+		"Make jobs due that wait for their time."},
+	{client.AdminCancel, "Cancel jobs", "Cancel jobs."},
+	{client.AdminRelease, "Give leased jobs back to their queues",
+		"Give leased jobs back to their queues. What their workers do with them no longer counts."},
+	{client.AdminDelete, "Delete jobs", "Delete jobs."},
+}
+
+// command is `millrace jobs NAME`.
+func (a action) command(p cli.Process, operator *cli.Operator) *cobra.Command {
+	c := &cobra.Command{
+		Use:   string(a.name) + " NUMBER...",
+		Short: a.short,
+		Long: a.long + `
+
+A job is named by its number. What follows, such as events and webhooks, is that of
+the contract's own route. A job whose state does not allow it is left as it is, and
+the error names what it allows.`,
+	}
+	return cli.Each[client.AdminJobState]{
+		Check: cli.CheckNumbers,
+		Do: func(ctx context.Context, server *client.Admin,
+			argument string) (client.AdminJobState, error) {
+			number, err := cli.ParseNumber(argument)
+			if err != nil {
+				return client.AdminJobState{}, err
+			}
+			return server.ActOnJob(ctx, number, a.name)
+		},
+		Done: describe,
+	}.Command(p, operator, c)
+}
+
+// describe returns the line about a job that was changed or made.
+func describe(_ string, j client.AdminJobState) string {
+	text := fmt.Sprintf("job %d (%s, %s) is %s", j.Number, cli.QueueName(j.Contract, j.Queue), j.ID,
+		j.State)
+	if j.MadeFrom != nil {
+		text += fmt.Sprintf(", made from job %d", *j.MadeFrom)
+	}
+	return cli.Printable(text)
+}
+
+// submitCommand is `millrace jobs submit` (AD-017).
+func submitCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	var s client.AdminSubmission
+	c := &cobra.Command{
+		Use:   "submit [FILE]",
+		Short: "Submit a job in place of a client",
+		Long: `Submit a job in place of a client. FILE holds what the contract's own route would
+take, a JSON object; without one, or with -, it is read from standard input.`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	c.Flags().StringVar(&s.Contract, "contract", "", "the contract, such as taskflow")
+	c.Flags().StringVar(&s.Owner, "owner", "", "client of ForgeRun, or tenant of FetchBox")
+	c.Flags().StringVar(&s.JobType, "job-type", "", "the job type of FetchBox")
+	c.Flags().StringVar(&s.IdempotencyKey, "idempotency-key", "",
+		"submissions with the same `key` are one job")
+	_ = c.MarkFlagRequired("contract")
+	return cli.Each[client.AdminJobState]{
+		Do: func(ctx context.Context, server *client.Admin,
+			file string) (client.AdminJobState, error) {
+			text, err := cli.ReadDocument(ctx, p, file)
+			switch {
+			case ctx.Err() != nil:
+				return client.AdminJobState{}, cli.ErrInterrupted
+			case err != nil:
+				return client.AdminJobState{}, cli.UsageError("%w", err)
+			}
+			var request json.RawMessage
+			if err := json.Unmarshal(text, &request); err != nil {
+				return client.AdminJobState{}, cli.UsageError("%s: %w", file, cli.JSONError(err))
+			}
+			s.Request = request
+			return server.SubmitJob(ctx, s)
+		},
+		Done:    describe,
+		Default: "-",
+	}.Command(p, operator, c)
+}

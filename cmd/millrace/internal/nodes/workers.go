@@ -1,0 +1,77 @@
+package nodes
+
+import (
+	"context"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// workerColumns are the columns of the table of workers.
+var workerColumns = []cli.Column[client.AdminWorker]{
+	{Name: "name", Get: func(w client.AdminWorker) string { return cli.Printable(w.Name) }},
+	{Name: "kind", Get: func(w client.AdminWorker) string { return w.Kind }},
+	{Name: "contract", Get: func(w client.AdminWorker) string { return w.Contract }},
+	{Name: "queues", Get: func(w client.AdminWorker) string {
+		return cli.Printable(strings.Join(w.Queues, ","))
+	}},
+	{Name: "running", Right: true,
+		Get: func(w client.AdminWorker) string { return strconv.Itoa(len(w.Running)) }},
+	{Name: "slots", Right: true,
+		Get: func(w client.AdminWorker) string { return cli.Format(w.Slots) }},
+	{Name: "succeeded", Right: true,
+		Get: func(w client.AdminWorker) string { return strconv.FormatInt(w.Succeeded, 10) }},
+	{Name: "failed", Right: true,
+		Get: func(w client.AdminWorker) string { return strconv.FormatInt(w.Failed, 10) }},
+	{Name: "last_seen",
+		Get: func(w client.AdminWorker) string { return cli.FormatTime(w.LastSeen) }},
+	{Name: "draining", Get: func(w client.AdminWorker) string { return draining(w.Draining) },
+		Tone: func(client.AdminWorker) cli.Tone { return cli.ToneWarn }},
+	{Name: "node", Extra: true,
+		Get: func(w client.AdminWorker) string { return cli.Printable(w.Node) }},
+	{Name: "first_seen", Extra: true,
+		Get: func(w client.AdminWorker) string { return cli.FormatTime(w.FirstSeen) }},
+	{Name: "version", Extra: true,
+		Get: func(w client.AdminWorker) string { return cli.Printable(w.Version) }},
+}
+
+// WorkersCommand is `millrace workers`. Each of its commands gets a connection from operator.
+func WorkersCommand(p cli.Process, operator func() *cli.Operator) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "workers",
+		Short: "List and drain the workers of every contract, as an operator",
+		Args:  cli.NoSuchCommand,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	list := &cobra.Command{
+		Use:   "list",
+		Short: "List the workers, by name",
+		Long: `List the workers, by name: those of the nodes, and the others that have asked for
+jobs or sent a heartbeat within the last five minutes.`,
+	}
+	c.AddCommand(
+		cli.List[client.AdminWorker]{
+			Columns: workerColumns,
+			Items: func(ctx context.Context, server *client.Admin,
+				_ int) iter.Seq2[client.AdminWorker, error] {
+				return server.Workers(ctx)
+			},
+		}.Command(p, operator(), list),
+		drainCommand(true, (*client.Admin).DrainWorker).Command(p, operator(), &cobra.Command{
+			Use:   "drain WORKER...",
+			Short: "Give workers no further jobs",
+			Long: `Give workers no further jobs, on all nodes within two seconds, until they are
+resumed or for 24 hours. 'millrace work' and the workers of the Go client finish the
+jobs that they have, and end.`,
+		}),
+		drainCommand(false, (*client.Admin).ResumeWorker).Command(p, operator(), &cobra.Command{
+			Use:   "resume WORKER...",
+			Short: "Give drained workers jobs again",
+		}))
+	return c
+}

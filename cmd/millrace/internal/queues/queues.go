@@ -1,0 +1,235 @@
+// Package queues is `millrace queues`: how operators see, pause and limit the queues of all
+// contracts.
+package queues
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// columns are the columns of the table.
+var columns = []cli.Column[client.AdminQueue]{
+	{Name: "queue", Get: name},
+	{Name: "ready", Right: true, Get: count(func(q client.AdminQueue) int64 { return q.Ready })},
+	{Name: "leased", Right: true, Get: count(func(q client.AdminQueue) int64 { return q.Leased })},
+	{Name: "delayed", Right: true,
+		Get: count(func(q client.AdminQueue) int64 { return q.Delayed })},
+	{Name: "waiting", Right: true,
+		Get: count(func(q client.AdminQueue) int64 { return q.Waiting })},
+	{Name: "paused", Get: paused, Tone: func(client.AdminQueue) cli.Tone { return cli.ToneWarn }},
+	{Name: "run_limit", Right: true, Get: runLimit},
+	{Name: "rate", Right: true, Get: rate},
+}
+
+// name returns what commands call the queue.
+func name(q client.AdminQueue) string {
+	return cli.Printable(cli.QueueName(q.Contract, q.Queue))
+}
+
+// count makes a number the text of a cell.
+func count(of func(client.AdminQueue) int64) func(client.AdminQueue) string {
+	return func(q client.AdminQueue) string { return strconv.FormatInt(of(q), 10) }
+}
+
+// paused says that a queue is paused.
+func paused(q client.AdminQueue) string {
+	if q.Paused {
+		return "paused"
+	}
+	return ""
+}
+
+// runLimit is empty without a limit.
+func runLimit(q client.AdminQueue) string {
+	if q.RunLimit == 0 {
+		return ""
+	}
+	return strconv.Itoa(q.RunLimit)
+}
+
+// rate writes a rate as settings have it. It is empty without a rate.
+func rate(q client.AdminQueue) string {
+	if q.Rate == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%s", q.Rate, q.RatePeriod)
+}
+
+// Command is `millrace queues`. Each of its commands gets a connection from operator.
+func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "queues",
+		Short: "List, pause and limit queues of every contract, as an operator",
+		Args:  cli.NoSuchCommand,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(listCommand(p, operator()), showCommand(p, operator()),
+		pauseCommand(p, operator(), "pause", "Start no more jobs of queues", true),
+		pauseCommand(p, operator(), "resume", "Start jobs of paused queues again", false),
+		setCommand(p, operator()))
+	return c
+}
+
+// listCommand is `millrace queues list`.
+func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	var f client.AdminQueueFilter
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the queues, by contract and name",
+		Long: `List the queues, by contract and name. A queue is listed while it has jobs that are
+not over or settings, and for a week after it had either.`,
+	}
+	c.Flags().StringVar(&f.Contract, "contract", "", "only queues of this contract")
+	c.Flags().StringVar(&f.Text, "text", "", "only queues with this text in their name")
+	return cli.List[client.AdminQueue]{
+		Columns: columns,
+		Items: func(ctx context.Context, server *client.Admin,
+			pageSize int) iter.Seq2[client.AdminQueue, error] {
+			f.PageSize = pageSize
+			return server.Queues(ctx, f)
+		},
+	}.Command(p, operator, c)
+}
+
+// showCommand is `millrace queues show`.
+func showCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "show CONTRACT/QUEUE",
+		Short: "Print a queue",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("one queue is needed, such as taskflow/mail")
+			}
+			return cli.CheckQueues(args)
+		},
+	}
+	return cli.Show[client.AdminQueue]{Columns: columns, Get: find}.Command(p, operator, c)
+}
+
+// find looks for a queue in the list.
+func find(ctx context.Context, server *client.Admin, argument string) (client.AdminQueue, error) {
+	contract, queue, err := cli.ParseQueue(argument)
+	if err != nil {
+		return client.AdminQueue{}, err
+	}
+	for q, err := range server.Queues(ctx, client.AdminQueueFilter{Contract: contract,
+		Text: queue}) {
+		if err != nil || q.Queue == queue {
+			return q, err
+		}
+	}
+	return client.AdminQueue{}, cli.FailedError("there is no queue %s", argument)
+}
+
+// pauseCommand is `millrace queues pause` or `millrace queues resume` (AD-031).
+func pauseCommand(p cli.Process, operator *cli.Operator, use, short string,
+	value bool) *cobra.Command {
+	c := &cobra.Command{
+		Use:   use + " CONTRACT/QUEUE...",
+		Short: short,
+		Long: short + `, on all nodes within two seconds. A paused queue takes new
+jobs, and its running jobs go on.`,
+	}
+	return each(func(ctx context.Context, server *client.Admin, contract,
+		queue string) (client.AdminQueue, error) {
+		return server.SetQueue(ctx, contract, queue, client.AdminQueueChange{Paused: &value})
+	}, nil).Command(p, operator, c)
+}
+
+// setCommand is `millrace queues set` (AD-031, AD-032).
+func setCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	var limit int
+	var starts string
+	var reset bool
+	c := &cobra.Command{
+		Use:   "set CONTRACT/QUEUE...",
+		Short: "Limit queues, or take back what was set for them",
+		Long: `Limit the jobs of queues that run at a time, or that start in a period, over all
+nodes. It takes the place of the server's settings until --reset, which also resumes
+a paused queue.`,
+	}
+	c.Flags().IntVar(&limit, "run-limit", 0, "jobs that run at a time; 0 is no limit")
+	c.Flags().StringVar(&starts, "rate", "", "starts in a period, such as 100/1m; 0 is no rate")
+	c.Flags().BoolVar(&reset, "reset", false, "take back what operators have set")
+	c.MarkFlagsMutuallyExclusive("reset", "run-limit")
+	c.MarkFlagsMutuallyExclusive("reset", "rate")
+	c.MarkFlagsOneRequired("reset", "run-limit", "rate")
+	var change client.AdminQueueChange
+	return each(func(ctx context.Context, server *client.Admin, contract,
+		queue string) (client.AdminQueue, error) {
+		if reset {
+			return server.ResetQueue(ctx, contract, queue)
+		}
+		return server.SetQueue(ctx, contract, queue, change)
+	}, func() (err error) {
+		if c.Flags().Changed("run-limit") {
+			change.RunLimit = &limit
+		}
+		if c.Flags().Changed("rate") {
+			change.Rate, change.RatePeriod, err = parseRate(starts)
+		}
+		return err
+	}).Command(p, operator, c)
+}
+
+// parseRate reads a rate such as 100/1m, or 0. The server checks the period.
+func parseRate(text string) (starts *int, period *string, err error) {
+	number, rest, hasPeriod := strings.Cut(text, "/")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 0 || hasPeriod != (n > 0) {
+		return nil, nil, cli.UsageError("--rate: %q is no rate, such as 100/1m, or 0", text)
+	}
+	if !hasPeriod {
+		return &n, nil, nil
+	}
+	return &n, &rest, nil
+}
+
+// each does one thing to each of the queues that the arguments name. flags looks at the command's
+// flags before; nil if there are none.
+func each(do func(ctx context.Context, server *client.Admin, contract,
+	queue string) (client.AdminQueue, error), flags func() error) cli.Each[client.AdminQueue] {
+	return cli.Each[client.AdminQueue]{
+		Check: func(names []string) error {
+			if flags == nil {
+				return cli.CheckQueues(names)
+			}
+			return errors.Join(cli.CheckQueues(names), flags())
+		},
+		Do: func(ctx context.Context, server *client.Admin,
+			argument string) (client.AdminQueue, error) {
+			contract, queue, err := cli.ParseQueue(argument)
+			if err != nil {
+				return client.AdminQueue{}, err
+			}
+			return do(ctx, server, contract, queue)
+		},
+		Done: func(_ string, q client.AdminQueue) string { return describe(q) },
+	}
+}
+
+// describe returns the line about a queue that was changed.
+func describe(q client.AdminQueue) string {
+	text := name(q) + " is "
+	if q.Paused {
+		text += "paused"
+	} else {
+		text += "not paused"
+	}
+	if q.RunLimit > 0 {
+		text += fmt.Sprintf(", runs at most %d at a time", q.RunLimit)
+	}
+	if q.Rate > 0 {
+		text += ", starts at most " + rate(q)
+	}
+	return text
+}

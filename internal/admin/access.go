@@ -1,0 +1,149 @@
+package admin
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// kind is which of the two tokens a caller has.
+type kind string
+
+const (
+	operatorKind kind = "operator"
+	readKind     kind = "read"
+)
+
+// caller is who sends a request.
+type caller struct {
+	kind    kind
+	name    string // of the header Millrace-Actor; empty without one
+	session string // the key of its record; empty for a token
+}
+
+// actor returns the caller as the audit names it (AD-006).
+func (c *caller) actor() string {
+	if c.name == "" {
+		return string(c.kind)
+	}
+	return string(c.kind) + ":" + c.name
+}
+
+// securityHeaders are those of every answer (AD-007): nothing of another source runs or is loaded,
+// nothing inline runs, no page frames it, and no cache keeps it.
+var securityHeaders = map[string][]string{
+	"Content-Security-Policy": {"default-src 'none'; script-src 'self'; style-src 'self'; " +
+		"img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
+		"frame-ancestors 'none'"},
+	"X-Content-Type-Options": {"nosniff"},
+	"Referrer-Policy":        {"no-referrer"},
+	"Cache-Control":          {"no-store"},
+}
+
+// authorize decides about every request, also about those that match no route: without credentials
+// all of them have the same answer (AD-001). A refused change of valid credentials is an entry of
+// the audit; wrong credentials are a line of the log (G-AD-04).
+func (a *API) authorize(c *httpapi.Call) error {
+	for name, values := range securityHeaders {
+		c.Header()[name] = values
+	}
+	r := a.routeOf(c)
+	if r != nil && r.public {
+		return a.checkOrigin(c)
+	}
+	who, err := a.identify(c)
+	if err != nil {
+		return err
+	}
+	c.Identity = who
+	c.AddAttrs(slog.String("actor", who.actor()))
+	if r == nil || !r.changes() {
+		return nil
+	}
+	if err := a.checkOrigin(c); err != nil {
+		a.recordRefusal(c, r, codeForbidden)
+		return err
+	}
+	if who.kind == readKind && !r.anyToken {
+		a.recordRefusal(c, r, codeReadOnly)
+		return errReadOnly
+	}
+	return nil
+}
+
+// checkOrigin refuses a change that a page of another origin has a browser send (AD-004).
+func (a *API) checkOrigin(c *httpapi.Call) error {
+	if a.crossOrigin.Check(c.Request) != nil {
+		return errForeignOrigin
+	}
+	return nil
+}
+
+// identify returns the caller of a request. A header Authorization decides alone, also where the
+// request has a session too. The name of the actor is read last: what is wrong with it is told to
+// callers with credentials only.
+func (a *API) identify(c *httpapi.Call) (who *caller, err error) {
+	if given := c.Request.Header["Authorization"]; len(given) > 0 {
+		who, err = a.tokens.callerOf(account.Bearer(given))
+	} else {
+		who, err = a.sessionOf(c)
+	}
+	if err != nil {
+		a.logUnauthorized(c, err)
+		return nil, err
+	}
+	who.name, err = actorName(c.Request.Header)
+	return who, err
+}
+
+// logUnauthorized logs that credentials were wrong; a request without any is none of that.
+func (a *API) logUnauthorized(c *httpapi.Call, err error) {
+	_, noCookie := c.Request.Cookie(cookieName)
+	none := len(c.Request.Header["Authorization"]) == 0 && noCookie != nil && isRead(c.Request)
+	if errors.Is(err, errUnauthorized) && !none {
+		a.Log.Warn("a request was refused for its credentials",
+			telemetry.RequestID, c.RequestID(), telemetry.Remote, remoteOf(c.Request))
+	}
+}
+
+// actorHeader carries the name of who uses the token.
+const actorHeader = "Millrace-Actor"
+
+// maxActor bounds the name of an actor, in bytes.
+const maxActor = 100
+
+// actorName returns the name in the header Millrace-Actor, which is printable ASCII.
+func actorName(h http.Header) (string, error) {
+	given := h[actorHeader]
+	if len(given) == 0 {
+		return "", nil
+	}
+	name := given[0]
+	wrong := func(r rune) bool { return r < ' ' || r > '~' }
+	if len(given) > 1 || name == "" || len(name) > maxActor ||
+		strings.ContainsFunc(name, wrong) {
+		return "", invalid(actorHeader + " takes one name of 1 to 100 printable ASCII characters")
+	}
+	return name, nil
+}
+
+// remoteOf returns the address of the caller without its port.
+func remoteOf(r *http.Request) string {
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		return at.Addr().Unmap().String()
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		return host
+	}
+	return r.RemoteAddr
+}
+
+// callerOf returns the caller of a call that authorize has let through.
+func callerOf(c *httpapi.Call) *caller { return c.Identity.(*caller) }

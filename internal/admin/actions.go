@@ -1,0 +1,236 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Operators change jobs by the verbs of the contract of each job, which says itself what it allows
+// (contract.Operator). The entry of the audit is attached to the change (engine.Attach), so both
+// are stored or neither is.
+
+// actionRoutes are the routes of the actions, one row for each, and of submissions.
+func (a *API) actionRoutes() []route {
+	all := []route{{method: "POST", pattern: apiPrefix + "/jobs", action: "job.submit",
+		handle: a.submitJob, target: always("jobs"), body: true}}
+	for _, name := range contract.Actions {
+		all = append(all, route{method: "POST", pattern: apiPrefix + "/jobs/{number}/" + name,
+			action: "job." + name, target: jobTarget, body: true,
+			handle: func(c *httpapi.Call) error { return a.actOnJob(c, name) }})
+	}
+	return all
+}
+
+// jobTarget names the job of the path for the audit.
+func jobTarget(c *httpapi.Call) string { return "job:" + c.PathValue("number") }
+
+// errNoJob answers a number that no job has.
+var errNoJob = &job.Error{Kind: job.NotFound, Op: "admin.job", Msg: "there is no such job"}
+
+// pathJob loads the job of the path, with no body but the definition.
+func (a *API) pathJob(c *httpapi.Call) (*job.Job, error) {
+	number, err := strconv.ParseInt(c.PathValue("number"), 10, 64)
+	if err != nil || number < 1 {
+		return nil, errNoJob
+	}
+	return a.loadJob(c.Context(), number)
+}
+
+// loadJob loads a job by its number, with no body but the definition.
+func (a *API) loadJob(ctx context.Context, number int64) (*job.Job, error) {
+	found, err := a.Engine.GetWithoutBodies(ctx, []int64{number})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, errNoJob
+	}
+	return found[0], nil
+}
+
+// operatorOf returns what operators may do with a sort of jobs. A sort that no contract describes
+// allows nothing.
+func (a *API) operatorOf(jobs string) *contract.Operator {
+	if o := contract.OperatorOf(a.Contracts, jobs); o != nil {
+		return o
+	}
+	return &contract.Operator{Jobs: jobs, Answer: errorTable.Answer}
+}
+
+// actOnJob is POST /admin/v1/jobs/{number}/{action}: it answers the job as it is then, or the new
+// job that was made (AD-016).
+func (a *API) actOnJob(c *httpapi.Call, name string) error {
+	if _, err := readMembers(c); err != nil {
+		return err
+	}
+	j, err := a.pathJob(c)
+	if err != nil {
+		return err
+	}
+	o := a.operatorOf(j.ID.Contract)
+	after, err := o.Act(a.recording(c, jobTarget(c)), name, j)
+	if err != nil {
+		return explain(o, err)
+	}
+	return a.sendJob(c, http.StatusOK, j.Seq, after)
+}
+
+// recording returns the context of a change that writes its entry of the audit with the job before
+// and after it. target "" is the job that the change makes.
+func (a *API) recording(c *httpapi.Call, target string) context.Context {
+	return engine.Attach(c.Context(), func(w engine.RecordWriter, before, after *job.Job) error {
+		e := newEntry(c, a.routeOf(c))
+		e.Target = target
+		if target == "" {
+			e.Target = "job:" + strconv.FormatInt(after.Seq, 10)
+		}
+		var err error
+		if e.Before, err = encodeState(stateOf(before)); err != nil {
+			return err
+		}
+		if e.After, err = encodeState(stateOf(after)); err != nil {
+			return err
+		}
+		return a.audit.write(w, e)
+	})
+}
+
+// stateOf returns what the audit keeps of a job; nil for one that is not stored.
+func stateOf(j *job.Job) any {
+	if j == nil || j.State == job.StateNone {
+		return nil
+	}
+	return struct {
+		Number   int64  `json:"number"`
+		Contract string `json:"contract"`
+		ID       string `json:"id"`
+		State    string `json:"state"`
+	}{j.Seq, j.ID.Contract, j.ID.Key, string(j.State)}
+}
+
+// sendJob answers with a job after an action on the one with the number. One that is gone is
+// answered as it was, in the state "gone".
+func (a *API) sendJob(c *httpapi.Call, status int, number int64, j *job.Job) error {
+	o := strictjson.NewObject(make([]byte, 0, 512))
+	writeJob(&o, j)
+	if j.Seq != number && number > 0 {
+		o.Int("made_from", number)
+	} else {
+		o.Null("made_from")
+	}
+	o.Texts("actions", a.operatorOf(j.ID.Contract).Allowed(j))
+	sendObject(c, status, &o)
+	return nil
+}
+
+// stateGone is the state of a job that was deleted.
+const stateGone = "gone"
+
+// writeJob writes which job it is and where it stands.
+func writeJob(o *strictjson.Object, j *job.Job) {
+	o.Int("number", j.Seq)
+	o.Text("contract", j.ID.Contract)
+	o.Text("queue", j.Queue)
+	o.Text("id", j.ID.Key)
+	if j.State == job.StateNone {
+		o.Text("state", stateGone)
+	} else {
+		o.Text("state", string(j.State))
+	}
+	o.Text("phase", j.Phase.String())
+	o.Int("attempts", int64(j.Attempts))
+	o.Time("due_at", j.DueAt)
+}
+
+// explain turns an error of a contract into one of this API: with its own words, and the code that
+// fits the status with which the contract's routes would answer it.
+func explain(o *contract.Operator, err error) error {
+	var refused *contract.NotAllowed
+	if errors.As(err, &refused) {
+		return &httpapi.CodedError{Code: codeNotAllowed, Detail: refused.Error()}
+	}
+	answer := o.Answer(err)
+	switch {
+	case answer.Status >= http.StatusInternalServerError,
+		answer.Status == http.StatusTooManyRequests, job.IsKind(err, job.NotFound):
+		return err
+	case answer.Status == http.StatusConflict || answer.Status == http.StatusGone ||
+		answer.Status == http.StatusNotFound:
+		return &httpapi.CodedError{Code: codeConflict, Detail: answer.Detail, Err: err}
+	}
+	return &httpapi.CodedError{Code: codeInvalid, Detail: answer.Detail, Err: err}
+}
+
+// submission is the body of a submission.
+type submission struct {
+	contract string
+	contract.Request
+}
+
+// readSubmission reads {contract, request, owner, job_type, idempotency_key}.
+func readSubmission(c *httpapi.Call) (s submission, err error) {
+	body, err := readMembers(c, "contract", "request", "owner", "job_type", "idempotency_key")
+	if err != nil {
+		return s, err
+	}
+	texts := map[string]*string{"contract": &s.contract, "owner": &s.Owner, "job_type": &s.Type,
+		"idempotency_key": &s.Key}
+	for name, value := range strictjson.Members(body) {
+		if string(name) == "request" {
+			s.Body = value
+			continue
+		}
+		if *texts[string(name)], err = strictjson.String(value); err != nil {
+			return s, invalid(string(name) + " must be a string: " + err.Error())
+		}
+	}
+	switch {
+	case s.contract == "":
+		return s, invalid("contract is missing")
+	case strictjson.KindOf(s.Body) != strictjson.KindObject:
+		return s, invalid("request must be an object: what the contract's own route would take")
+	}
+	return s, nil
+}
+
+// submitter returns who takes the submissions of a contract.
+func (a *API) submitter(name string) (*contract.Operator, error) {
+	var known []string
+	for _, c := range a.Contracts {
+		known = append(known, c.Name)
+		o := contract.OperatorOf([]*contract.Contract{c}, name)
+		if o != nil && o.Submit != nil {
+			return o, nil
+		}
+	}
+	return nil, invalid("contract must be one of " + strings.Join(known, ", "))
+}
+
+// submitJob is POST /admin/v1/jobs: it stores what the contract's own route would store (AD-017).
+func (a *API) submitJob(c *httpapi.Call) error {
+	s, err := readSubmission(c)
+	if err != nil {
+		return err
+	}
+	o, err := a.submitter(s.contract)
+	if err != nil {
+		return err
+	}
+	if o.Jobs != "fetchbox" && s.Type != "" {
+		return invalid("job_type is for the contract fetchbox alone")
+	}
+	j, err := o.Submit(a.recording(c, ""), s.Request)
+	if err != nil {
+		return explain(o, err)
+	}
+	return a.sendJob(c, http.StatusCreated, 0, j)
+}

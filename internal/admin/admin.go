@@ -1,0 +1,152 @@
+package admin
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/millrace/millrace/internal/clock"
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/nodes"
+	"github.com/millrace/millrace/internal/outage"
+	"github.com/millrace/millrace/internal/setting"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// Name is the name of the API among the handlers of a listener and among the OpenAPI documents.
+const Name = "admin"
+
+// OpenAPI is the OpenAPI document. The server serves it, and the tests check every exchange by it.
+//
+//go:embed openapi.yaml
+var OpenAPI []byte
+
+// bodyLimit bounds the body of every request, in bytes.
+const bodyLimit = 1 << 20
+
+// Config configures the API. Engine, Log, Now, Pepper, TokenFile and AuditRetention are required.
+type Config struct {
+	Engine  *engine.Engine
+	Log     *slog.Logger
+	Now     func() time.Time // the process's clock; entries and sessions have the store's
+	Elapsed func() time.Duration
+	Tracing *telemetry.Tracing // nil makes no spans
+
+	Pepper    []byte         // the same on every node
+	Token     setting.Secret // of the settings; empty: the one of TokenFile
+	TokenFile string
+	Shared    bool // other nodes use the store, so the token is stored there too
+	ReadToken setting.Secret
+
+	AuditRetention time.Duration
+	Settings       []Setting       // as they are shown, by key
+	Node           *nodes.Node     // nil makes one of Engine
+	Checks         []httpapi.Check // of the parts that health shows
+	Parts          []*outage.Part  // further parts that health shows
+	SecureCookies  bool            // all listeners use TLS
+	// Contracts are the contracts of the node, whose jobs operators may change.
+	Contracts []*contract.Contract
+}
+
+// validate names the first required member that is missing.
+func (c *Config) validate() error {
+	switch {
+	case c.Engine == nil || c.Log == nil || c.Now == nil || c.Elapsed == nil:
+		return errors.New("admin: Engine, Log, Now and Elapsed are required")
+	case c.TokenFile == "" && c.Token.Empty():
+		return errors.New("admin: Token or TokenFile is required")
+	case c.AuditRetention <= 0:
+		return errors.New("admin: AuditRetention is required")
+	}
+	return nil
+}
+
+// API is the admin API with the login of the console. Its methods are safe for concurrent use.
+type API struct {
+	Config
+
+	tokens      *tokens
+	health      *health
+	crossOrigin *http.CrossOriginProtection
+	byAction    map[string]*route
+	audit       auditLog
+}
+
+// New checks the config and makes the API. An error is a mistake in this program, or a pepper that
+// is too short.
+func New(c Config) (*API, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	t, err := newTokens(&c)
+	if err != nil {
+		return nil, err
+	}
+	c.Pepper = nil
+	if c.Node == nil {
+		if c.Node, err = nodes.New(nodes.Config{Engine: c.Engine, Elapsed: c.Elapsed}); err != nil {
+			return nil, err
+		}
+	}
+	return &API{Config: c, tokens: t, health: newHealth(&c),
+		crossOrigin: http.NewCrossOriginProtection(),
+		audit:       auditLog{retention: c.AuditRetention}}, nil
+}
+
+// Prepare reads the operator's token, or makes it at the first start. Its error is one of the file
+// and stops the start. A store that does not answer, or that has the token sealed under another
+// pepper, is no error here: Run tries again, and requests are answered with 503 until then.
+func (a *API) Prepare(ctx context.Context) error {
+	made, err := a.tokens.prepare(ctx)
+	if made {
+		a.Log.Info("made a token for the operator; /operators needs none until operator.token is "+
+			"set", "file", a.TokenFile)
+	}
+	return err
+}
+
+// Mount returns the handler of the API and of the console's login. It is called once.
+func (a *API) Mount() httpapi.PrefixHandler {
+	t := httpapi.Router{
+		Name:        Name,
+		Prefixes:    []string{apiPrefix, consolePrefix},
+		Authorize:   a.authorize,
+		StrictQuery: true,
+		BodyLimit:   bodyLimit,
+		WriteError:  a.sendError,
+		Log:         a.Log,
+		Tracing:     a.Tracing,
+	}
+	a.byAction = map[string]*route{}
+	for _, r := range a.routes() {
+		a.byAction[r.action] = &r
+		t.Routes = append(t.Routes, r.httpRoutes()...)
+	}
+	return t.MustMount()
+}
+
+const (
+	// tokenInterval is how often a node compares its token with that of the store, and so the time
+	// in which a rotation reaches every node.
+	tokenInterval = time.Second
+	// healthInterval is how often the parts are looked at, so that health can say since when one
+	// has failed although nobody asked.
+	healthInterval = 30 * time.Second
+)
+
+// Run keeps the token and the health of the parts up to date until ctx ends.
+func (a *API) Run(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for a.health.look(ctx); clock.Sleep(ctx, healthInterval); a.health.look(ctx) {
+		}
+	}()
+	a.tokens.run(ctx)
+	<-done
+}

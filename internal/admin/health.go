@@ -1,0 +1,147 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
+)
+
+// health remembers how the parts of the node were when they were looked at: by a request, or by Run
+// meanwhile.
+type health struct {
+	checks  []httpapi.Check
+	outages []*outage.Part // of what no check looks at
+	now     func() time.Time
+	elapsed func() time.Duration
+
+	mu    sync.Mutex
+	parts []part // of the checks
+}
+
+// part is what is known of one part.
+type part struct {
+	name      string
+	optional  bool // the node is ready without it
+	failing   bool
+	latency   time.Duration // of the last look
+	since     time.Time     // of the state it has; zero before the first look
+	lastError string        // empty: it has not failed yet
+	failedAt  time.Time     // when it failed last
+}
+
+// newHealth makes the parts of checks, which nobody has looked at yet, and adds those that are
+// known by their calls alone. A part without an address is not used.
+func newHealth(c *Config) *health {
+	h := &health{checks: c.Checks, now: c.Now, elapsed: c.Elapsed}
+	names := map[string]bool{}
+	for _, check := range c.Checks {
+		names[check.Name] = true
+		h.parts = append(h.parts, part{name: check.Name, optional: check.Optional})
+	}
+	for _, p := range c.Parts {
+		at := p.Status().Endpoint
+		if !names[at.Name] && at.Address != "" {
+			h.outages = append(h.outages, p)
+		}
+	}
+	return h
+}
+
+// lookTimeout bounds a look at all parts.
+const lookTimeout = 5 * time.Second
+
+// look runs all checks, at the same time, and returns the parts as they are then.
+func (h *health) look(ctx context.Context) []part {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	var all sync.WaitGroup
+	for i, c := range h.checks {
+		all.Go(func() {
+			begun := h.elapsed()
+			err := c.Run(ctx)
+			h.note(i, h.elapsed()-begun, err)
+		})
+	}
+	all.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	parts := slices.Clone(h.parts)
+	for _, p := range h.outages {
+		parts = append(parts, h.partOf(p.Status()))
+	}
+	return parts
+}
+
+// partOf returns a part as its calls show it. The node is ready without it, as no check needs it.
+func (h *health) partOf(s outage.Status) part {
+	started := h.now().UTC().Add(-h.elapsed())
+	p := part{name: s.Endpoint.Name, optional: true, failing: s.Degraded, latency: s.Latency,
+		since: started.Add(s.Since)}
+	if s.LastErr != nil {
+		p.lastError, p.failedAt = failureText(s.LastErr), started.Add(s.FailedAt)
+	}
+	return p
+}
+
+// note records how a part was.
+func (h *health) note(i int, latency time.Duration, err error) {
+	now := h.now().UTC()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := &h.parts[i]
+	if failing := err != nil; p.since.IsZero() || p.failing != failing {
+		p.failing, p.since = failing, now
+	}
+	p.latency = latency
+	if err != nil {
+		p.lastError, p.failedAt = failureText(err), now
+	}
+}
+
+// failureText returns what may be shown of an error: never the text of a library, which may have
+// an address with a password in it.
+func failureText(err error) string {
+	var e *job.Error
+	if errors.As(err, &e) {
+		return cmp.Or(e.Msg, "it fails")
+	}
+	return "it fails; see the log"
+}
+
+// showHealth is GET /admin/v1/health (AD-062): the parts of the node that answers.
+func (a *API) showHealth(c *httpapi.Call) error {
+	parts := a.health.look(c.Context())
+	ok := true
+	for i := range parts {
+		ok = ok && (!parts[i].failing || parts[i].optional)
+	}
+	o := strictjson.NewObject(nil)
+	o.Bool("ok", ok)
+	o.Objects("parts", len(parts), func(i int, o *strictjson.Object) { parts[i].write(o) })
+	sendObject(c, 200, &o)
+	return nil
+}
+
+// write writes the members of a part.
+func (p *part) write(o *strictjson.Object) {
+	state := "ok"
+	if p.failing {
+		state = "failing"
+	}
+	o.Text("name", p.name)
+	o.Text("state", state)
+	o.Bool("optional", p.optional)
+	o.Raw("latency", strconv.AppendFloat(nil, p.latency.Seconds(), 'f', 6, 64))
+	o.Time("since", p.since)
+	o.Optional("last_error", p.lastError)
+	o.Time("last_error_at", p.failedAt)
+}

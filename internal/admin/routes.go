@@ -1,0 +1,91 @@
+package admin
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/millrace/millrace/internal/httpapi"
+)
+
+// The prefixes of all routes. Below them nothing is answered without credentials.
+const (
+	apiPrefix     = "/admin/v1"
+	consolePrefix = "/console"
+)
+
+// route is one row of the table. Everything that distinguishes routes stands here.
+type route struct {
+	method  string
+	pattern string
+	handle  httpapi.Handler
+	// action is the name of the route in log and traces and, where it changes something, in the
+	// audit. It is unique.
+	action string
+	// target names what a change is about, for the audit. A route without one only reads.
+	target func(*httpapi.Call) string
+	query  []string
+	// body says that the handler reads a body.
+	body bool
+	// public routes need no credentials: those that give a session.
+	public bool
+	// anyToken lets the read token change this, as it concerns nothing but its own session.
+	anyToken bool
+}
+
+// routes returns the table.
+func (a *API) routes() []route {
+	return slices.Concat(a.accessRoutes(), a.actionRoutes(), a.deadLetterRoutes(), a.nodeRoutes(),
+		a.queueRoutes())
+}
+
+// accessRoutes are the routes of the token, sessions, the audit and the node.
+func (a *API) accessRoutes() []route {
+	return []route{
+		{method: "GET", pattern: apiPrefix + "/audit", action: "audit.list", handle: a.listAudit,
+			query: httpapi.PageQuery("action", "target", "from", "to")},
+		{method: "GET", pattern: apiPrefix + "/settings", action: "settings.list",
+			handle: a.listSettings, query: httpapi.PageQuery()},
+		{method: "GET", pattern: apiPrefix + "/health", action: "health.show",
+			handle: a.showHealth},
+		{method: "POST", pattern: apiPrefix + "/token/rotate", action: "token.rotate",
+			handle: a.rotateToken, target: always("token:operator"), body: true},
+		{method: "POST", pattern: apiPrefix + "/login-codes", action: "login.create",
+			handle: a.createCode, target: always("login"), body: true},
+
+		{method: "GET", pattern: consolePrefix, action: "console.show", handle: a.showConsole},
+		{method: "GET", pattern: consolePrefix + "/login", action: "console.login",
+			handle: a.showLogin, query: []string{"code"}, public: true},
+		{method: "POST", pattern: consolePrefix + "/login", action: "session.create",
+			handle: a.login, target: always("session"), body: true, public: true},
+		{method: "POST", pattern: consolePrefix + "/logout", action: "session.end",
+			handle: a.logout, target: always("session"), body: true, anyToken: true},
+	}
+}
+
+// always names the same target whatever the request.
+func always(target string) func(*httpapi.Call) string {
+	return func(*httpapi.Call) string { return target }
+}
+
+// changes reports whether the route changes something.
+func (r *route) changes() bool { return r.target != nil }
+
+// httpRoutes returns the route for the router. HEAD goes where GET goes (G-AD-01).
+func (r *route) httpRoutes() []httpapi.Route {
+	one := httpapi.Route{Method: r.method, Pattern: r.pattern, Handle: r.handle,
+		Action: r.action, ReadsBody: r.body, Query: r.query}
+	if r.method != http.MethodGet {
+		return []httpapi.Route{one}
+	}
+	head := one
+	head.Method = http.MethodHead
+	return []httpapi.Route{one, head}
+}
+
+// routeOf returns the row of a call, nil where no route matches.
+func (a *API) routeOf(c *httpapi.Call) *route {
+	if c.Route == nil {
+		return nil
+	}
+	return a.byAction[c.Route.Action]
+}

@@ -1,0 +1,351 @@
+package admin
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/clock"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// The token that all nodes of a store share is one record, sealed under the pepper.
+const (
+	tokenKind = "admin.token"
+	tokenKey  = "operator"
+)
+
+// purposeBinding is what the key that binds sessions to tokens is derived from the pepper for. It
+// must never change: all sessions would end.
+const purposeBinding = "millrace operator session"
+
+// token is one of the two tokens, ready for comparisons.
+type token struct {
+	kind   kind
+	text   string
+	digest [sha256.Size]byte
+	// binding stands for the token in the sessions and codes that were made under it. It is an
+	// HMAC under the pepper, so a copy of the store does not help to guess a weak token.
+	binding string
+}
+
+// tokens are the tokens that are in force on this node.
+type tokens struct {
+	config     *Config
+	log        *slog.Logger
+	vault      *account.Vault
+	bindingKey []byte
+	outage     outage.Loop
+
+	read     *token                // nil: there is none
+	operator atomic.Pointer[token] // nil while it is not known
+
+	mu       sync.Mutex // of changes of operator and of the file
+	sealed   string     // as it was read from the store last
+	refused  bool       // the store has the token sealed under another pepper
+	fileText string     // what the file holds, as far as this node knows
+}
+
+// newTokens prepares the tokens of the settings. That of the operator is not known yet where no
+// setting gives it.
+func newTokens(c *Config) (*tokens, error) {
+	vault, err := account.NewVault(c.Pepper)
+	if err != nil {
+		return nil, err
+	}
+	key, err := hkdf.Key(sha256.New, c.Pepper, nil, purposeBinding, sha256.Size)
+	if err != nil {
+		return nil, err
+	}
+	config := *c
+	t := &tokens{config: &config, log: c.Log, vault: vault, bindingKey: key,
+		outage: outage.Loop{Log: c.Log, Name: "the operator's token"}}
+	if !c.ReadToken.Empty() {
+		t.read = t.newToken(readKind, c.ReadToken.Reveal())
+	}
+	if !c.Token.Empty() {
+		t.operator.Store(t.newToken(operatorKind, c.Token.Reveal()))
+	}
+	return t, nil
+}
+
+// newToken prepares a token for comparisons.
+func (t *tokens) newToken(k kind, text string) *token {
+	mac := hmac.New(sha256.New, t.bindingKey)
+	mac.Write([]byte(string(k) + " " + text))
+	return &token{kind: k, text: text, digest: sha256.Sum256([]byte(text)),
+		binding: hex.EncodeToString(mac.Sum(nil))}
+}
+
+// fromSetting reports whether the settings give the operator's token.
+func (t *tokens) fromSetting() bool { return !t.config.Token.Empty() }
+
+// errTokenUnknown answers requests while this node does not know the operator's token.
+var errTokenUnknown = &httpapi.CodedError{Code: codeUnavailable,
+	Detail: "this node does not know the operator's token yet: the store does not answer, or has " +
+		"it sealed under another pepper (see the log)"}
+
+// callerOf returns the caller who presents a token. Digests are compared in constant time, and
+// always both, so the time says nothing about a token.
+func (t *tokens) callerOf(text string) (*caller, error) {
+	given := sha256.Sum256([]byte(text))
+	operator := t.operator.Load()
+	isOperator := operator.matches(&given)
+	isRead := t.read.matches(&given)
+	switch {
+	case isOperator:
+		return &caller{kind: operatorKind}, nil
+	case isRead:
+		return &caller{kind: readKind}, nil
+	case operator == nil:
+		return nil, errTokenUnknown
+	}
+	return nil, errUnauthorized
+}
+
+// matches reports whether a digest is that of the token; nil matches none.
+func (k *token) matches(given *[sha256.Size]byte) bool {
+	return k != nil && subtle.ConstantTimeCompare(given[:], k.digest[:]) == 1
+}
+
+// ofKind returns the token in force of a kind; nil if there is none.
+func (t *tokens) ofKind(k kind) *token {
+	if k == readKind {
+		return t.read
+	}
+	return t.operator.Load()
+}
+
+// prepare makes the operator's token known, and reports whether it made a new one. On a store that
+// is shared, that of the store counts; the first node gives it the token of its file.
+func (t *tokens) prepare(ctx context.Context) (made bool, err error) {
+	if t.fromSetting() {
+		return false, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text, err := ReadToken(t.config.TokenFile)
+	if err != nil {
+		return false, fmt.Errorf("the operator's token cannot be read: %w", err)
+	}
+	t.fileText = text
+	if t.config.Shared {
+		t.outage.Report(ctx, t.refresh(ctx))
+		return false, nil
+	}
+	if text == "" {
+		made, text = true, rand.Text()
+		if err := writeToken(t.config.TokenFile, text); err != nil {
+			return false, fmt.Errorf("the operator's token cannot be stored: %w", err)
+		}
+	}
+	t.fileText = text
+	t.operator.Store(t.newToken(operatorKind, text))
+	return made, nil
+}
+
+// run keeps the token that of the store, until ctx ends. Only a store that is shared has one.
+func (t *tokens) run(ctx context.Context) {
+	if !t.config.Shared || t.fromSetting() {
+		<-ctx.Done()
+		return
+	}
+	for clock.Sleep(ctx, tokenInterval) {
+		t.mu.Lock()
+		err := t.refresh(ctx)
+		t.mu.Unlock()
+		t.outage.Report(ctx, err)
+	}
+}
+
+// tokenBody is the body of the record.
+type tokenBody struct {
+	Sealed string `json:"sealed"`
+}
+
+// refresh takes the token of the store over, and writes it to the file where that has another one.
+// A store without a token gets one. The caller holds mu.
+func (t *tokens) refresh(ctx context.Context) error {
+	var sealed string
+	read := func(r engine.RecordReader) (err error) {
+		sealed, err = readSealed(r)
+		return err
+	}
+	if err := t.config.Engine.ViewRecords(ctx, read); err != nil {
+		return err
+	}
+	if sealed == "" {
+		if err := t.share(ctx, &sealed); err != nil {
+			return err
+		}
+	}
+	if sealed == t.sealed && t.operator.Load() != nil {
+		return t.copyToFile()
+	}
+	text, err := t.vault.Open(sealed)
+	if err != nil {
+		t.refuse(err)
+		return nil
+	}
+	t.sealed, t.refused = sealed, false
+	t.operator.Store(t.newToken(operatorKind, string(text)))
+	return t.copyToFile()
+}
+
+// share gives the store a token, that of the file or a new one, unless another node was faster.
+func (t *tokens) share(ctx context.Context, sealed *string) error {
+	text := t.fileText
+	if text == "" {
+		text = rand.Text()
+	}
+	mine, err := t.vault.Seal([]byte(text))
+	if err != nil {
+		return err
+	}
+	return t.config.Engine.ChangeRecords(ctx, tokenKind, func(w engine.RecordWriter) error {
+		*sealed, err = readSealed(w)
+		if err != nil || *sealed != "" {
+			return err
+		}
+		*sealed = mine
+		return putBody(w, job.Record{Kind: tokenKind, Key: tokenKey}, tokenBody{mine})
+	})
+}
+
+// refuse logs, once, that the store has the token sealed under another pepper. A token that this
+// node has known before does not count any more.
+func (t *tokens) refuse(err error) {
+	t.operator.Store(nil)
+	if t.refused {
+		return
+	}
+	t.refused = true
+	t.log.Error("this node answers requests of operators with 503: start it again with the pepper "+
+		"file of the node that was started first on this store (secrets.pepper_file, else pepper "+
+		"in its data_dir), or set operator.token on all nodes", telemetry.ErrorMessage, err)
+}
+
+// copyToFile writes the token to the file, where `millrace operator token` reads it.
+func (t *tokens) copyToFile() error {
+	text := t.operator.Load().text
+	if text == t.fileText {
+		return nil
+	}
+	if err := writeToken(t.config.TokenFile, text); err != nil {
+		return fmt.Errorf("the operator's token cannot be stored: %w", err)
+	}
+	t.fileText = text
+	return nil
+}
+
+// readSealed returns the sealed token of the store, "" if there is none.
+func readSealed(r engine.RecordReader) (string, error) {
+	body, err := readBody[tokenBody](r, tokenKind, tokenKey)
+	if err != nil || body == nil {
+		return "", err
+	}
+	return body.Sealed, nil
+}
+
+// errTokenOfSetting refuses a rotation where it would have no effect.
+var errTokenOfSetting = &httpapi.CodedError{Code: codeConflict,
+	Detail: "the setting operator.token gives the token: change it there, on every node"}
+
+// rotateToken is POST /admin/v1/token/rotate: a new token takes the place of the present one, which
+// ends all sessions of operators (AD-002, G-AD-02). The answer shows the new one.
+func (a *API) rotateToken(c *httpapi.Call) error {
+	if _, err := readMembers(c); err != nil {
+		return err
+	}
+	text, err := a.tokens.rotate(c.Context(), func(w engine.RecordWriter) error {
+		return a.record(w, c, nil, nil)
+	})
+	if err != nil {
+		return err
+	}
+	o := strictjson.NewObject(nil)
+	o.Text("token", text)
+	sendObject(c, 200, &o)
+	return nil
+}
+
+// rotate replaces the operator's token. The new one is on stable storage before the transaction
+// that records the rotation and, on a store that is shared, brings it to the other nodes; it is in
+// force on this node afterwards.
+func (t *tokens) rotate(ctx context.Context,
+	record func(engine.RecordWriter) error) (string, error) {
+	if t.fromSetting() {
+		return "", errTokenOfSetting
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := rand.Text()
+	sealed, err := t.vault.Seal([]byte(text))
+	if err != nil {
+		return "", err
+	}
+	prepared, err := prepareToken(t.config.TokenFile, text)
+	if err != nil {
+		return "", errTokenFile(err)
+	}
+	err = t.config.Engine.ChangeRecords(ctx, tokenKind, func(w engine.RecordWriter) error {
+		if t.config.Shared {
+			r := job.Record{Kind: tokenKind, Key: tokenKey}
+			if err := putBody(w, r, tokenBody{sealed}); err != nil {
+				return err
+			}
+		}
+		return record(w)
+	})
+	if err != nil {
+		prepared.discard()
+		return "", err
+	}
+	if err := t.commit(prepared, text); err != nil {
+		return "", err
+	}
+	t.sealed = sealed
+	t.operator.Store(t.newToken(operatorKind, text))
+	return text, nil
+}
+
+// commit puts a new token into the file. Where the store has it too, a file that cannot be written
+// now is written by the next refresh.
+func (t *tokens) commit(prepared preparedToken, text string) error {
+	if err := prepared.commit(); err != nil {
+		if t.config.Shared {
+			return nil
+		}
+		return errTokenFile(err)
+	}
+	t.fileText = text
+	return nil
+}
+
+// errTokenFile is the error of a token that cannot be written to its file.
+func errTokenFile(err error) error {
+	return &job.Error{Kind: job.Unavailable, Op: "admin.token",
+		Msg: "the operator's token cannot be stored in the data directory", Err: err}
+}
+
+// Token returns the operator's token in force; "" while it is not known.
+func (a *API) Token() string {
+	if t := a.tokens.operator.Load(); t != nil {
+		return t.text
+	}
+	return ""
+}

@@ -1,0 +1,73 @@
+package arch
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// paperLines limits the lines of the papers that are read first.
+var paperLines = map[string]int{"README.md": 150, "docs/glossary.md": 80}
+
+// TestPapers checks the length of the papers that are read first, and that at most one line in a
+// hundred of all papers is too long. Tables, examples and lines with a link have the length that
+// they need. So have requirements, which are one line each.
+func TestPapers(t *testing.T) {
+	t.Parallel()
+	var long []string
+	sum := 0
+	for path, text := range papers(t) {
+		lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+		if most, ok := paperLines[path]; ok && len(lines) > most {
+			t.Errorf("%s has %d lines, more than %d", path, len(lines), most)
+		}
+		if strings.HasPrefix(path, "docs/contracts/") {
+			continue
+		}
+		sum += len(lines)
+		example := false
+		for i, line := range lines {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				example = !example
+			}
+			columns := utf8.RuneCountInString(line)
+			if columns > maxColumns && !example && !strings.HasPrefix(line, "|") &&
+				!strings.Contains(line, "](") && !strings.Contains(line, "://") {
+				long = append(long, fmt.Sprintf("%s:%d", path, i+1))
+			}
+		}
+	}
+	if len(long)*100 > sum {
+		t.Errorf("%d of %d lines have more than %d columns: %v", len(long), sum, maxColumns, long)
+	}
+}
+
+// papers returns the Markdown files of the project by their paths.
+func papers(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	root := os.DirFS("../..")
+	err := fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		hidden := strings.HasPrefix(d.Name(), ".") && path != "."
+		if d.IsDir() && (hidden || d.Name() == "node_modules" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".md") {
+			return nil
+		}
+		text, err := fs.ReadFile(root, path)
+		all[path] = string(text)
+		return err
+	})
+	if err != nil || all["README.md"] == "" {
+		t.Fatalf("found %d papers: %v", len(all), err)
+	}
+	return all
+}

@@ -1,0 +1,116 @@
+package forgerun
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/webhook"
+)
+
+// operators says what operators may do with jobs and deliveries. A RUNNING job has no release: the
+// machine fails one (G-AD-17).
+func (f *ForgeRun) operators() []contract.Operator {
+	e := f.Engine
+	jobs := contract.Operator{Jobs: Name, Submit: f.submitFor, Check: f.checkFor,
+		Replay: f.replayDead, Answer: answerTo,
+		Path: func(j *job.Job) string { return "/v1/jobs/" + j.ID.Key },
+		Actions: []contract.Action{
+			contract.Change(e, contract.ActionRetry, job.Retried, f.prepareRetry, failed),
+			{Name: contract.ActionRerun, States: []job.State{succeeded, failed, canceled},
+				Do: f.rerun},
+			contract.RunNow(e),
+			contract.Change(e, contract.ActionCancel, job.Canceled, nil, created, queued, assigned,
+				running),
+			contract.Release(e, assigned),
+		}}
+	jobs.Actions[0].If = func(j *job.Job) bool { return !retriesUsedUp(j) }
+	deliveries := contract.Operator{Jobs: webhook.Name, Answer: answerTo,
+		Actions: []contract.Action{contract.RunNow(e)}}
+	return []contract.Operator{jobs, deliveries}
+}
+
+// retriesUsedUp reports whether a FAILED job cannot be retried (FR-142).
+func retriesUsedUp(j *job.Job) bool {
+	return j.MaxAttempts > 0 && j.FailedAttempts >= j.MaxAttempts
+}
+
+// submitFor submits a job for a client by the rules of POST /v1/jobs (AD-017). The client need not
+// have a key that is valid now.
+func (f *ForgeRun) submitFor(ctx context.Context, r contract.Request) (*job.Job, error) {
+	s, k, now, err := f.readFor(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	once := s.once(r.Owner, cmp.Or(s.key, r.Key))
+	j, existed, err := f.store(ctx, once, f.newJob(ctx, r.Owner, s, k, now))
+	if err != nil {
+		return nil, err
+	}
+	if !existed {
+		f.metrics.idempotencyNew.Inc()
+		f.scheduleCancelWindow(ctx, j.ID, k, s)
+	}
+	return j, nil
+}
+
+// checkFor checks a request as submitFor does.
+func (f *ForgeRun) checkFor(ctx context.Context, r contract.Request) error {
+	_, _, _, err := f.readFor(ctx, r)
+	return err
+}
+
+// readFor reads and validates a request for a client.
+func (f *ForgeRun) readFor(ctx context.Context, r contract.Request) (*submission, *kind, time.Time,
+	error) {
+	now := f.Now()
+	if r.Owner == "" {
+		return nil, nil, now, invalid("owner is missing: a job of ForgeRun belongs to a client")
+	}
+	if _, err := f.accounts.Client(ctx, r.Owner); err != nil {
+		if job.IsKind(err, job.NotFound) {
+			err = invalid("owner is no client")
+		}
+		return nil, nil, now, err
+	}
+	s, err := parseSubmission(r.Body)
+	if err != nil {
+		return nil, nil, now, err
+	}
+	k, err := f.validateSubmission(&s, now)
+	return &s, k, now, err
+}
+
+// rerun submits the request of a job once more, without its idempotency key and without an
+// execution_at, which has passed.
+func (f *ForgeRun) rerun(ctx context.Context, j *job.Job) (*job.Job, error) {
+	full, err := f.Engine.Get(ctx, j.ID)
+	if err != nil {
+		return nil, err
+	}
+	s := submission{jobSpec: decodeJobSpec(full.Payload)}
+	s.executionAt, s.kind = time.Time{}, full.Kind // also a kind that the server has chosen
+	now := f.Now()
+	k, err := f.validateSubmission(&s, now)
+	if err != nil {
+		return nil, err
+	}
+	made, _, err := f.store(ctx, engine.Once{}, f.newJob(ctx, full.Owner, &s, k, now))
+	return made, err
+}
+
+// replayDead retries a job whose retries are used up, with as many as a new job has (G-AD-14).
+func (f *ForgeRun) replayDead(ctx context.Context, dead *job.Job) (*job.Job, error) {
+	return f.Engine.Change(ctx, dead.ID, job.Retried, func(j *job.Job, now time.Time) error {
+		if retriesUsedUp(j) {
+			j.MaxAttempts = j.FailedAttempts + f.MaxRetries + 1
+		}
+		j.DueAt, j.Failure = now, nil
+		j.Trace = cmp.Or(telemetry.Carrier(ctx), j.Trace)
+		return nil
+	})
+}

@@ -1,0 +1,60 @@
+package images
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// operators says what operators may do with jobs and purges. A release counts as a failed attempt,
+// as it does for workers (G-IP-21).
+func (m *Images) operators() []contract.Operator {
+	jobs := contract.Operator{Jobs: Name, Submit: refuseUpload,
+		Check: func(ctx context.Context, r contract.Request) error {
+			_, err := refuseUpload(ctx, r)
+			return err
+		},
+		Replay: m.rerunChecked, Answer: errorTable.Answer,
+		Path: func(j *job.Job) string { return jobsPath + "/" + j.ID.Key },
+		Actions: []contract.Action{
+			{Name: contract.ActionRerun, States: []job.State{completed, failed},
+				Do: m.rerunChecked},
+			contract.RunNow(m.Engine),
+			contract.Change(m.Engine, contract.ActionCancel, job.Canceled, prepareCancel,
+				retryable, retryDue, released),
+			contract.Release(m.Engine, processing),
+		}}
+	purges := contract.Operator{Jobs: Purges, Answer: errorTable.Answer, Actions: []contract.Action{
+		contract.RunNow(m.Engine), contract.Release(m.Engine, purgeRunning)}}
+	return []contract.Operator{jobs, purges}
+}
+
+// refuseUpload refuses a submission: a picture is uploaded (G-AD-09).
+func refuseUpload(context.Context, contract.Request) (*job.Job, error) {
+	return nil, invalid("the jobs of Images are made by uploads: POST %s", filesPath)
+}
+
+// rerunChecked is rerun on a node whose objects are those of the database.
+func (m *Images) rerunChecked(ctx context.Context, j *job.Job) (*job.Job, error) {
+	if err := m.Shared.Check(); err != nil {
+		return nil, err
+	}
+	full, err := m.Engine.Get(ctx, j.ID)
+	if err != nil {
+		return nil, err
+	}
+	return m.rerun(ctx, full)
+}
+
+// errorCanceled is the type of error of a job that an operator has canceled.
+const errorCanceled = "canceled"
+
+// prepareCancel says in the failure of a job that an operator has canceled it.
+func prepareCancel(j *job.Job, _ time.Time) error {
+	f := failure{Error: "an operator canceled the job", Type: errorCanceled,
+		Failures: j.FailedAttempts}
+	j.Failure = f.encode()
+	return nil
+}

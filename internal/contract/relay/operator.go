@@ -1,0 +1,87 @@
+package relay
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// operators says what operators may do with jobs. A released job has used up no attempt.
+func (r *Relay) operators() []contract.Operator {
+	return []contract.Operator{{Jobs: Name, Submit: r.submitFor, Check: r.checkFor,
+		Replay: r.replayDead, Path: jobURL, Answer: r.errors.Answer,
+		Actions: []contract.Action{
+			contract.RunNow(r.Engine),
+			contract.Release(r.Engine, running),
+			{Name: contract.ActionDelete, States: []job.State{queued, running},
+				Do: func(ctx context.Context, j *job.Job) (*job.Job, error) {
+					return r.removeJob(ctx, j.ID)
+				}},
+		}}}
+}
+
+// jobURL is the path of a job.
+func jobURL(j *job.Job) string {
+	return "/v2/queues/" + url.PathEscape(j.ID.Scope) + "/jobs/" + url.PathEscape(j.ID.Key)
+}
+
+// readFor reads and validates a request of an operator: one object of the list that a producer
+// sends (G-AD-09).
+func readFor(ctx context.Context, r contract.Request) (s engine.Submission, err error) {
+	if r.Owner != "" {
+		return s, invalid("owner: the jobs of Relay have none")
+	}
+	if err := strictjson.Check(r.Body); err != nil {
+		return s, malformed("the request is not JSON: " + err.Error())
+	}
+	if err := decodeJob(r.Body, v2, "", &s.Job); err != nil {
+		return s, err
+	}
+	s.Job.Trace = telemetry.Carrier(ctx)
+	return s, nil
+}
+
+// submitFor submits a job by the rules of POST /v2/queues/jobs in mode unique (AD-017).
+func (r *Relay) submitFor(ctx context.Context, q contract.Request) (*job.Job, error) {
+	s, err := readFor(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	var once engine.Once
+	if q.Key != "" {
+		once.Alias = job.AliasOf(Name, "operator", q.Key)
+	}
+	return r.submitOnce(ctx, once, s)
+}
+
+// submitOnce stores one job and counts it.
+func (r *Relay) submitOnce(ctx context.Context, once engine.Once,
+	s engine.Submission) (*job.Job, error) {
+	batch := []engine.Submission{s}
+	j, existed, err := r.Engine.SubmitOnce(ctx, once, batch)
+	if err != nil || existed {
+		return j, err
+	}
+	r.metrics.countSubmitted(batch, nil)
+	return j, nil
+}
+
+// checkFor checks a request as submitFor does, apart from whether its id is in use.
+func (r *Relay) checkFor(ctx context.Context, q contract.Request) error {
+	_, err := readFor(ctx, q)
+	return err
+}
+
+// replayDead enqueues the job of a dead letter again, as its producer had: with its identity, and
+// with all of its attempts. It is a Conflict while another job has the identity.
+func (r *Relay) replayDead(ctx context.Context, dead *job.Job) (*job.Job, error) {
+	s := engine.Submission{Job: *dead}
+	s.Job.Alias = job.IdentityHash{}
+	s.Job.OrderTime, s.Job.DueAt = dead.OrderTime, dead.DueAt
+	return r.submitOnce(ctx, engine.Once{}, s)
+}

@@ -1,0 +1,51 @@
+package engine
+
+import "time"
+
+// histogramBounds are the upper bounds of the buckets of a Histogram. The last bucket has none.
+var histogramBounds = [...]time.Duration{time.Millisecond, 2500 * time.Microsecond,
+	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second,
+	2500 * time.Millisecond, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
+	5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour}
+
+// Histogram counts durations by length. Histograms of several nodes and times add up.
+type Histogram [len(histogramBounds) + 1]uint32
+
+// Observe counts a duration.
+func (h *Histogram) Observe(d time.Duration) {
+	i := 0
+	for i < len(histogramBounds) && d > histogramBounds[i] {
+		i++
+	}
+	h[i]++
+}
+
+// Quantile returns the duration that a part q of those counted do not exceed, estimated within its
+// bucket; false if none was counted. One in the last bucket counts as its lower bound.
+func (h *Histogram) Quantile(q float64) (time.Duration, bool) {
+	total := 0.0
+	for _, n := range h {
+		total += float64(n)
+	}
+	if total == 0 {
+		return 0, false
+	}
+	rank, below := q*total, 0.0
+	for i, n := range h {
+		if n == 0 || below+float64(n) < rank {
+			below += float64(n)
+			continue
+		}
+		lower := time.Duration(0)
+		if i > 0 {
+			lower = histogramBounds[i-1]
+		}
+		if i == len(histogramBounds) {
+			return lower, true
+		}
+		part := (rank - below) / float64(n)
+		return lower + time.Duration(part*float64(histogramBounds[i]-lower)), true
+	}
+	return histogramBounds[len(histogramBounds)-1], true
+}

@@ -1,0 +1,158 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// counted is a store that counts its calls.
+type counted struct {
+	store.Store
+	updates, views atomic.Int64
+}
+
+func (s *counted) Update(ctx context.Context, fn func(store.Tx) error) error {
+	s.updates.Add(1)
+	return s.Store.Update(ctx, fn)
+}
+
+func (s *counted) View(ctx context.Context, fn func(store.Reader) error) error {
+	s.views.Add(1)
+	return s.Store.View(ctx, fn)
+}
+
+// waitFor starts a claim of up to one job, the nth that waits, and returns its result.
+func waitFor(w *world, e *engine.Engine, nth int, queues ...string) <-chan []*job.Job {
+	req := engine.ClaimRequest{Contract: "brief", Queues: queues, Max: 1, Worker: "w",
+		Wait: time.Minute}
+	got := make(chan []*job.Job, 1)
+	go func() {
+		jobs, err := e.Claim(w.ctx, req)
+		if err != nil {
+			w.Error(err)
+		}
+		got <- jobs
+	}()
+	engine.AwaitWaiting(e, req, nth)
+	return got
+}
+
+// A poll finds what no announcement tells of: jobs that another node has stored, jobs that are due,
+// attempts whose lease has ended.
+func TestPollFindsWhatWasNotAnnounced(t *testing.T) {
+	for what, c := range map[string]struct {
+		queues []string
+		before func(w *world)
+		after  func(w *world, other *engine.Engine)
+	}{
+		"a job of another node": {queues: []string{"q"}, after: submitBy},
+		"by any queue":          {after: submitBy},
+		"a job that is due": {
+			queues: []string{"q"},
+			before: func(w *world) { w.submit(sub("brief/a", due(time.Minute))) },
+			after:  func(w *world, _ *engine.Engine) { w.Advance(time.Minute) },
+		},
+		"a lease that has ended": {
+			queues: []string{"q"},
+			before: func(w *world) { w.submit(sub("brief/a")); w.claim("brief", 1) },
+			after:  func(w *world, _ *engine.Engine) { w.Advance(time.Minute) },
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			everywhere(t, made(), func(w *world) {
+				other := w.node(made())
+				engine.PollEvery(w.Engine, time.Millisecond)
+				if c.before != nil {
+					c.before(w)
+				}
+				got := waitFor(w, w.Engine, 1, c.queues...)
+				c.after(w, other)
+				if jobs := <-got; len(jobs) != 1 {
+					w.Errorf("claimed %v", names(jobs))
+				}
+			})
+		})
+	}
+}
+
+func submitBy(w *world, other *engine.Engine) {
+	_, err := other.Submit(w.ctx, engine.Unique, []engine.Submission{sub("brief/a")})
+	w.ok(err)
+}
+
+// Claims that wait while nothing happens cost one view for each poll, however many they are. The
+// only updates are those by which each of them looks before it waits.
+func TestWaitingClaimsOnlyRead(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		s := &counted{Store: w.Store}
+		e := testkit.NewEngine(w, s, w.Clock, made()...)
+		engine.PollEvery(e, time.Millisecond)
+		w.submit(sub("brief/later", due(time.Hour)), sub("brief/other", in("other")))
+		const claims = 10
+		for i := range claims {
+			waitFor(w, e, i+1, "q")
+		}
+		testkit.WaitUntil(t, "some polls", func() bool { return s.views.Load() > 3*claims })
+		if n := s.updates.Load(); n > claims {
+			w.Errorf("%d updates, %d views", n, s.views.Load())
+		}
+		e.Close()
+	})
+}
+
+// The node that publishes a contract is notified at once of messages of another node.
+func TestOutboxIsAnnounced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "postgres", made())
+	other := w.server()
+	ctx, stop := context.WithCancel(w.ctx)
+	var listening sync.WaitGroup
+	listening.Go(func() { w.Listen(ctx) })
+	defer listening.Wait()
+	defer stop()
+	ready := w.OutboxReady("phased")
+	other.OutboxReady("phased")
+	for i := 0; ; i++ { // the node receives nothing until it listens
+		_, err := other.Submit(w.ctx, engine.Unique,
+			[]engine.Submission{sub(fmt.Sprint("phased/", i))})
+		w.ok(err)
+		select {
+		case <-ready:
+			return
+		case <-w.ctx.Done():
+			t.Fatal("no announcement arrived")
+		default:
+		}
+	}
+}
+
+// Refresh finds messages whose announcement was lost.
+func TestRefreshFindsMessages(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		other := w.node(made())
+		ready := w.OutboxReady("phased")
+		w.ok(w.Refresh(w.ctx))
+		select {
+		case <-ready:
+			w.Error("a signal without messages")
+		default:
+		}
+		_, err := other.Submit(w.ctx, engine.Unique, []engine.Submission{sub("phased/a")})
+		w.ok(err)
+		w.ok(w.Refresh(w.ctx))
+		select {
+		case <-ready:
+		default:
+			w.Error("no signal")
+		}
+	})
+}

@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// A queue exists while it has jobs that are not over, or settings, and is remembered for a week
+// after it had either: a record names it then.
+
+const (
+	queueKind = "engine.queue"
+	// queueMemory is how long a queue without jobs and settings is listed (G-AD-12).
+	queueMemory = 7 * 24 * time.Hour
+	queueBatch  = 500
+)
+
+// queueName is the body of the record of a queue.
+type queueName struct{ Contract, Queue string }
+
+// rememberQueues notes queues that have just lost their jobs or their settings.
+func (u *unit) rememberQueues(keys ...queueKey) {
+	for _, key := range keys {
+		body, _ := json.Marshal(queueName{key.contract, key.queue}) // two texts: never fails
+		u.writes.Records = append(u.writes.Records, job.Record{Kind: queueKind,
+			Key: startsKey(key), Owner: key.contract, Body: body,
+			ExpiresAt: u.now.Add(queueMemory)})
+	}
+}
+
+// QueueStatus is a queue with its counts and settings.
+type QueueStatus struct {
+	job.QueueCount
+	Settings job.QueueSettings
+	// NextStart is when the rate of the queue allows the next start; a time that has passed, or
+	// zero, means now.
+	NextStart time.Time
+}
+
+// ListQueues returns the queues of a contract, by name; an empty contract means all of them. A
+// queue is listed while it has jobs that are not over or settings, and for a week after it had
+// either.
+func (e *Engine) ListQueues(ctx context.Context, contract string) (all []QueueStatus,
+	err error) {
+	names := e.names
+	if contract != "" {
+		if _, err := e.contract(contract); err != nil {
+			return nil, err
+		}
+		names = []string{contract}
+	}
+	err = e.view(ctx, func(r reader) error {
+		all, err = queuesIn(r, contract, names)
+		return err
+	})
+	return all, err
+}
+
+// Queue returns one queue. One that nobody has used has no jobs and no settings.
+func (e *Engine) Queue(ctx context.Context, contract, queue string) (q QueueStatus, err error) {
+	if _, err := e.contract(contract); err != nil {
+		return q, err
+	}
+	err = e.view(ctx, func(r reader) error {
+		q, err = queueIn(r, queueKey{contract, queue})
+		return err
+	})
+	return q, err
+}
+
+// queueIn reads the status of one queue.
+func queueIn(r reader, key queueKey) (QueueStatus, error) {
+	all, err := countedQueues(r, key.contract)
+	if err != nil {
+		return QueueStatus{}, err
+	}
+	q := all[key]
+	if q == nil {
+		q = newQueueStatus(key)
+		all[key] = q
+	}
+	err = readNextStarts(r, map[queueKey]*QueueStatus{key: q})
+	return *q, err
+}
+
+func newQueueStatus(key queueKey) *QueueStatus {
+	return &QueueStatus{
+		QueueCount: job.QueueCount{Contract: key.contract, Queue: key.queue},
+		Settings:   job.QueueSettings{Contract: key.contract, Queue: key.queue},
+	}
+}
+
+// countedQueues reads the queues of a contract that have jobs or settings; empty means all.
+func countedQueues(r reader, contract string) (map[queueKey]*QueueStatus, error) {
+	counts, err := r.Counts(contract)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := r.QueueSettings()
+	if err != nil {
+		return nil, err
+	}
+	all := map[queueKey]*QueueStatus{}
+	for _, c := range counts {
+		key := queueKey{c.Contract, c.Queue}
+		all[key] = newQueueStatus(key)
+		all[key].QueueCount = c
+	}
+	for _, s := range settings {
+		key := queueKey{s.Contract, s.Queue}
+		if s.IsDefault() || (contract != "" && s.Contract != contract) {
+			continue
+		}
+		if all[key] == nil {
+			all[key] = newQueueStatus(key)
+		}
+		all[key].Settings = s
+	}
+	return all, nil
+}
+
+// queuesIn reads the queues of a contract, and those that are remembered of the contracts named.
+func queuesIn(r reader, contract string, names []string) ([]QueueStatus, error) {
+	all, err := countedQueues(r, contract)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if err := addRemembered(r, name, all); err != nil {
+			return nil, err
+		}
+	}
+	if err := readNextStarts(r, all); err != nil {
+		return nil, err
+	}
+	list := make([]QueueStatus, 0, len(all))
+	for _, q := range all {
+		list = append(list, *q)
+	}
+	slices.SortFunc(list, func(a, b QueueStatus) int {
+		return cmp.Or(strings.Compare(a.Contract, b.Contract), strings.Compare(a.Queue, b.Queue))
+	})
+	return list, nil
+}
+
+// addRemembered adds the queues of a contract that had jobs or settings a while ago.
+func addRemembered(r reader, contract string, all map[queueKey]*QueueStatus) error {
+	for after := ""; ; {
+		records, err := r.Records(store.RecordSelector{Kind: queueKind, Owner: contract,
+			After: after, Limit: queueBatch})
+		if err != nil {
+			return err
+		}
+		for i := range records {
+			var name queueName
+			if err := json.Unmarshal(records[i].Body, &name); err != nil {
+				return &job.Error{Op: "engine.queues", Msg: "a stored queue cannot be read",
+					Err: err}
+			}
+			if key := (queueKey{name.Contract, name.Queue}); all[key] == nil {
+				all[key] = newQueueStatus(key)
+			}
+			after = records[i].Key
+		}
+		if len(records) < queueBatch {
+			return nil
+		}
+	}
+}
+
+// readNextStarts reads when the rates of queues allow the next start.
+func readNextStarts(r reader, all map[queueKey]*QueueStatus) error {
+	settings, keys := queueSettings{}, []queueKey{}
+	for key, q := range all {
+		if l := q.Settings.Limits(); !l.Rate.IsZero() {
+			settings[key] = queueState{QueueLimits: l}
+			keys = append(keys, key)
+		}
+	}
+	read, err := readStarts(r, &settings, keys)
+	for key, s := range read {
+		if s.free(r.Now()) == 0 {
+			all[key].NextStart = s.next(r.Now())
+		}
+	}
+	return err
+}

@@ -1,0 +1,311 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// rate gives queue q of a contract a rate.
+func (w *world) rate(contract string, starts int, period time.Duration) {
+	w.Helper()
+	w.ok(w.LimitQueues(w.ctx, contract, map[string]job.QueueLimits{
+		"q": {Rate: job.Rate{Starts: starts, Period: period}}}))
+}
+
+// allowed returns how many starts a rate allows at a time after the starts that have been. It looks
+// at every window that holds that time.
+func allowed(rate job.Rate, starts []time.Time, now time.Time) int {
+	most := 0
+	for _, first := range append([]time.Time{now}, starts...) {
+		n := 0
+		for _, at := range starts {
+			if !at.Before(first) && at.Before(first.Add(rate.Period)) {
+				n++
+			}
+		}
+		if !now.Before(first) && now.Before(first.Add(rate.Period)) {
+			most = max(most, n)
+		}
+	}
+	return rate.Starts - most
+}
+
+// AD-032: whatever comes, two nodes together start as many jobs as the rate allows and as there
+// are, never more and never fewer.
+func TestRateIsExact(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		seed := rand.Uint64()
+		w.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 1))
+		rate := job.Rate{Starts: 5, Period: 10 * time.Second}
+		w.rate("brief", rate.Starts, rate.Period)
+		nodes := []*engine.Engine{w.Engine, w.node(made())}
+		var starts []time.Time
+		stored, ready := 0, 0
+		for range 150 {
+			for range random.IntN(4) {
+				w.submit(sub(fmt.Sprintf("brief/%d", stored), with(func(j *job.Job) {
+					j.Lease = 24 * time.Hour
+				})))
+				stored, ready = stored+1, ready+1
+			}
+			asked := 1 + random.IntN(4)
+			jobs, err := nodes[random.IntN(2)].Claim(w.ctx, engine.ClaimRequest{
+				Contract: "brief", Queues: []string{"q"}, Max: asked, Worker: "w"})
+			w.ok(err)
+			want := min(asked, ready, allowed(rate, starts, w.Now()))
+			if len(jobs) != want {
+				w.Fatalf("started %d of %d at %v, want %d; before: %v", len(jobs), asked, w.Now(),
+					want, starts)
+			}
+			for range jobs {
+				starts, ready = append(starts, w.Now()), ready-1
+			}
+			w.Advance(time.Duration(random.IntN(300)) * 10 * time.Millisecond)
+		}
+		if len(starts) < 50 {
+			w.Errorf("only %d starts", len(starts))
+		}
+	})
+}
+
+// AD-032, G-AD-12: every start counts, whichever verb makes it and however it ends; a queue
+// without a rate is not concerned.
+func TestEveryStartCounts(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.rate("brief", 4, time.Minute)
+		for i := range 6 {
+			w.submit(sub(fmt.Sprintf("brief/%d", i)))
+		}
+		w.submit(sub("brief/r", in("r")))
+		first := w.claim("brief", 1, "q")[0]
+		w.finish(engine.Run{Run: first.Run}, job.Released)
+		first = w.claim("brief", 1, "q")[0]
+		next := &engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w"}
+		ended := w.FinishAll(w.ctx, []engine.FinishRequest{{Run: engine.Run{Run: first.Run},
+			Outcome: engine.Outcome{On: job.Succeeded}, Next: next}})[0]
+		w.ok(ended.Err)
+		if len(ended.Next) != 1 {
+			w.Fatalf("the end brought %v", names(ended.Next))
+		}
+		w.ok(second(w.ClaimJob(w.ctx, id("brief/5"), "w")))
+		w.fails(second(w.ClaimJob(w.ctx, id("brief/4"), "w")), job.Conflict)
+		if got := names(w.claim("brief", 9)); !slices.Equal(got, []string{"brief/r"}) {
+			w.Errorf("got %v, want the job of the queue without a rate", got)
+		}
+		status, err := w.Queue(w.ctx, "brief", "q")
+		w.ok(err)
+		if want := w.Now().Add(time.Minute); !status.NextStart.Equal(want) || status.Leased != 2 {
+			w.Errorf("got %+v, want the next start at %v", status, want)
+		}
+		w.Advance(time.Minute - time.Millisecond)
+		w.ok(second(w.Engine.Expire(w.ctx))) // the two leases of 30 s: both jobs are ready again
+		if got := w.claim("brief", 9, "q"); len(got) != 0 {
+			w.Errorf("started %v before it was time", names(got))
+		}
+		w.Advance(time.Millisecond)
+		if got := w.claim("brief", 9, "q"); len(got) != 4 {
+			w.Errorf("started %v, want 4", names(got))
+		}
+	})
+}
+
+// A rate bounds the starts of a group of callers together, those of all queues included, and a
+// limit of running jobs holds beside it.
+func TestRateOfGroups(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.ok(w.LimitQueues(w.ctx, "brief", map[string]job.QueueLimits{
+			"q": {Rate: job.Rate{Starts: 3, Period: time.Second}},
+			"r": {MaxRunning: 1, Rate: job.Rate{Starts: 3, Period: time.Second}}}))
+		for i := range 9 {
+			w.submit(sub(fmt.Sprintf("brief/q%d", i)), sub(fmt.Sprintf("brief/r%d", i), in("r")))
+		}
+		got, err := engine.ClaimTogether(w.Engine, 5,
+			engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w"})
+		w.ok(err)
+		if n := got[0] + got[1] + got[2] + got[3] + got[4]; n != 3 {
+			w.Errorf("started %v of q, want 3", got)
+		}
+		w.Advance(time.Second)
+		got, err = engine.ClaimTogether(w.Engine, 2,
+			engine.ClaimRequest{Contract: "brief", Max: 9, Worker: "w"})
+		w.ok(err)
+		if got[0]+got[1] != 4 {
+			w.Errorf("started %v, want 3 of q and 1 of r", got)
+		}
+	})
+}
+
+// AD-032: a claim that waits is woken when the next start is allowed. The engine does not poll.
+func TestRateWakes(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		engine.WithoutFloor(w.Engine)
+		w.rate("brief", 1, 100*time.Millisecond)
+		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c"))
+		w.claim("brief", 1, "q")
+		for _, queues := range [][]string{{"q"}, nil} {
+			req := engine.ClaimRequest{Contract: "brief", Queues: queues, Max: 1, Worker: "w",
+				Wait: 2 * time.Minute}
+			got := make(chan []*job.Job, 1)
+			go func() {
+				jobs, err := w.Claim(w.ctx, req)
+				w.ok(err)
+				got <- jobs
+			}()
+			engine.AwaitWaiting(w.Engine, req, 1)
+			w.Advance(100 * time.Millisecond)
+			if jobs := testkit.Receive(w, "a job", got); len(jobs) != 1 {
+				w.Errorf("woken for %v", names(jobs))
+			}
+		}
+	})
+}
+
+// After the clock of the store jumped back, the starts that seem to come hold back others for one
+// period and not for the length of the jump.
+func TestRateAfterAJumpBack(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		w.rate("brief", 2, time.Second)
+		for i := range 4 {
+			w.submit(sub(fmt.Sprintf("brief/%d", i)))
+		}
+		w.claim("brief", 2, "q")
+		w.Jump(-time.Hour)
+		for range 3 {
+			if got := w.claim("brief", 2, "q"); len(got) != 0 {
+				w.Errorf("started %v", names(got))
+			}
+			w.Advance(300 * time.Millisecond)
+		}
+		w.Advance(100 * time.Millisecond)
+		if got := w.claim("brief", 2, "q"); len(got) != 2 {
+			w.Errorf("started %v, want 2", names(got))
+		}
+	})
+}
+
+// A lower rate counts the starts under the higher one, and without a rate nothing is held back.
+func TestRateChanges(t *testing.T) {
+	everywhere(t, made(), func(w *world) {
+		for i := range 30 {
+			w.submit(sub(fmt.Sprintf("brief/%d", i), with(func(j *job.Job) { j.Lease = time.Hour })))
+		}
+		started := func(want int) {
+			w.Helper()
+			if got := w.claim("brief", 9, "q"); len(got) != want {
+				w.Errorf("started %d, want %d", len(got), want)
+			}
+		}
+		w.rate("brief", 8, time.Second)
+		started(8)
+		w.rate("brief", 3, time.Second)
+		w.Advance(time.Second - 1)
+		started(0)
+		w.Advance(1)
+		started(3)
+		w.rate("brief", 8, time.Second)
+		started(5)
+		w.ok(w.LimitQueues(w.ctx, "brief", nil))
+		started(9)
+		w.fails(w.LimitQueues(w.ctx, "brief", map[string]job.QueueLimits{
+			"q": {Rate: job.Rate{Starts: 1}}}), job.Invalid)
+	})
+}
+
+// AD-032: 16 callers on two nodes with clocks of their own start 40 jobs in every 400 ms, whichever
+// 400 ms of the stored times are looked at, and none waits for a poll.
+func TestRateOfTwoNodes(t *testing.T) {
+	t.Parallel()
+	const jobs, callers = 200, 16
+	rate := job.Rate{Starts: 40, Period: 400 * time.Millisecond}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	url, started := pgtest.URL(t), time.Now()
+	var nodes []*engine.Engine
+	for i := range 2 {
+		e, err := engine.New(engine.Config{Store: openPostgresURL(t, url, nil),
+			Node: fmt.Sprint(i), Random: testkit.RandomBytes,
+			Monotonic: func() time.Duration { return time.Since(started) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Register(t, e, made()...)
+		t.Cleanup(e.Close)
+		engine.WithoutFloor(e)
+		nodes = append(nodes, e)
+	}
+	if err := nodes[0].LimitQueues(ctx, "graph",
+		map[string]job.QueueLimits{"q": {Rate: rate}}); err != nil {
+		t.Fatal(err)
+	}
+	var batch []engine.Submission
+	for i := range jobs {
+		batch = append(batch, sub(fmt.Sprintf("graph/%d", i)))
+	}
+	if _, err := nodes[0].Submit(ctx, engine.Unique, batch); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	left := make(chan struct{}, jobs)
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	for i := range callers {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				claimed, err := nodes[i%2].Claim(ctx, engine.ClaimRequest{Contract: "graph",
+					Queues: []string{"q"}, Max: 1, Worker: "w", Wait: time.Minute})
+				if err != nil {
+					t.Error(err)
+				}
+				for range claimed {
+					left <- struct{}{}
+				}
+			}
+		})
+	}
+	for range jobs {
+		testkit.Receive(t, "a start", left)
+	}
+	done()
+	all.Wait()
+	starts := storedStarts(t, nodes[1], batch)
+	first, last := starts[0], starts[len(starts)-1]
+	t.Logf("%d starts in %v, %v without any loss", len(starts), last.Sub(first),
+		time.Duration((jobs-1)/rate.Starts)*rate.Period)
+	for i := range starts {
+		if j := i + rate.Starts; j < len(starts) && starts[j].Before(starts[i].Add(rate.Period)) {
+			t.Fatalf("%d starts in %v from %v on", rate.Starts+1, starts[j].Sub(starts[i]), starts[i])
+		}
+	}
+}
+
+// storedStarts returns when jobs were started by their histories, the earliest first.
+func storedStarts(t *testing.T, e *engine.Engine, batch []engine.Submission) (all []time.Time) {
+	t.Helper()
+	for _, s := range batch {
+		events, err := e.History(context.Background(), s.Job.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ev := range events {
+			if ev.Cause == job.Claimed {
+				all = append(all, ev.At)
+			}
+		}
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	if len(all) != len(batch) {
+		t.Fatalf("%d starts of %d jobs", len(all), len(batch))
+	}
+	return all
+}

@@ -1,0 +1,360 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/sqlite"
+	"github.com/millrace/millrace/internal/store/sqlstore"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// costMachine is the machine of contracts whose cost is counted: a job that is over goes to end.
+func costMachine(end job.State, more ...job.Move) *job.Machine {
+	return job.MustMachine(map[job.State]job.Phase{"pending": job.Waiting, "queued": job.Ready,
+		"running": job.Leased, "over": job.Done},
+		append([]job.Move{
+			{From: job.StateNone, On: job.Submitted, To: "pending"},
+			{From: "pending", On: job.Satisfied, To: "queued"},
+			{From: "queued", On: job.Claimed, To: "running"},
+			{From: "queued", On: job.Canceled, To: end},
+			{From: "running", On: job.Succeeded, To: end},
+			{From: "running", On: job.Expired, To: "queued"},
+		}, more...))
+}
+
+// costContracts are the kinds of jobs whose cost is counted. Those of "dependencies" wait for one
+// other job each.
+func costContracts() []engine.Contract {
+	kept := costMachine("over")
+	body := func(j *job.Job, _ job.Event) []byte { return j.Payload }
+	return []engine.Contract{
+		{Name: "removed", Machine: costMachine(job.StateNone)},
+		{Name: "kept", Machine: kept},
+		{Name: "events", Machine: kept, History: true},
+		{Name: "outbox", Machine: kept, History: true, Publish: true},
+		{Name: "bodies", Machine: kept, History: true, Publish: true, Body: body},
+		{Name: "dependencies", Machine: costMachine("over",
+			job.Move{From: "pending", On: job.Unsatisfiable, To: "over"}), History: true, Graph: true},
+	}
+}
+
+// statementLog has the statements that a store has run since it was last emptied.
+type statementLog struct {
+	mu    sync.Mutex
+	names []string
+}
+
+// observe leaves out the announcements to other nodes, which go out beside the transactions.
+func (l *statementLog) observe(name string, _ time.Duration, _ error) {
+	if name == "NOTIFY" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.names = append(l.names, name)
+}
+
+// take empties the log and returns what it had.
+func (l *statementLog) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	names := l.names
+	l.names = nil
+	return names
+}
+
+// costed runs verbs, one caller at a time and without maintenance, and has the statements of each.
+type costed struct {
+	testing.TB
+	*engine.Engine
+	log      statementLog
+	contract string
+	jobs     int // submitted so far, which is the next key
+
+	lines []string                    // the verbs and contracts in the order in which they ran
+	costs map[string]map[int][]string // of a line by the number of jobs, the statements
+}
+
+// run runs a verb for n jobs and keeps its statements.
+func (c *costed) run(verb string, n int, do func() error) {
+	c.Helper()
+	c.log.take()
+	c.must(do())
+	line := verb + ", " + c.contract
+	if c.costs[line] == nil {
+		c.lines = append(c.lines, line)
+		c.costs[line] = map[int][]string{}
+	}
+	c.costs[line][n] = c.log.take()
+}
+
+func (c *costed) must(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatalf("%s: %v", c.contract, err)
+	}
+}
+
+// batch returns n new jobs. Where jobs wait for others, each of them waits for the job n before.
+func (c *costed) batch(n int, first bool) []engine.Submission {
+	all := make([]engine.Submission, n)
+	key := func(i int) job.ID { return job.ID{Contract: c.contract, Key: fmt.Sprint(i)} }
+	for i := range all {
+		all[i] = engine.Submission{Job: job.Job{ID: key(c.jobs), Queue: "q", Lease: time.Hour,
+			Payload: []byte(`{"file":"a/b/c/d.txt"}`)}}
+		if c.contract == "dependencies" && !first {
+			all[i].DependsOn = []job.ID{key(c.jobs - n)}
+		}
+		c.jobs++
+	}
+	return all
+}
+
+func (c *costed) submit(batch []engine.Submission) error {
+	_, err := c.Submit(context.Background(), engine.Unique, batch)
+	return err
+}
+
+// take claims n jobs, which must be ready, and returns their runs.
+func (c *costed) take(n int) ([]engine.Run, error) {
+	jobs, err := c.Claim(context.Background(), c.claimRequest(n))
+	if err != nil {
+		return nil, err
+	}
+	return c.runsOf(jobs, n), nil
+}
+
+func (c *costed) claimRequest(n int) engine.ClaimRequest {
+	return engine.ClaimRequest{Contract: c.contract, Queues: []string{"q"}, Max: n, Worker: "w"}
+}
+
+// runsOf returns the runs of claimed jobs, which must be n.
+func (c *costed) runsOf(jobs []*job.Job, n int) []engine.Run {
+	c.Helper()
+	if len(jobs) != n {
+		c.Fatalf("%s: claimed %d jobs of %d", c.contract, len(jobs), n)
+	}
+	runs := make([]engine.Run, n)
+	for i, j := range jobs {
+		runs[i] = engine.Run{ID: j.ID, Run: j.Run}
+	}
+	return runs
+}
+
+func (c *costed) heartbeatAll(runs []engine.Run, progress []byte) error {
+	requests := make([]engine.HeartbeatRequest, len(runs))
+	for i, r := range runs {
+		requests[i] = engine.HeartbeatRequest{Run: r, Progress: progress}
+	}
+	for _, result := range c.HeartbeatAll(context.Background(), requests) {
+		if result.Err != nil {
+			return result.Err
+		}
+	}
+	return nil
+}
+
+// finish ends runs. With next each of them claims a job in its place.
+func (c *costed) finish(runs []engine.Run, result []byte, next bool) (claimed []*job.Job,
+	err error) {
+	requests := make([]engine.FinishRequest, len(runs))
+	for i, r := range runs {
+		requests[i] = engine.FinishRequest{Run: r,
+			Outcome: engine.Outcome{On: job.Succeeded, Result: result}}
+		if next {
+			one := c.claimRequest(1)
+			requests[i].Next = &one
+		}
+	}
+	for _, r := range c.FinishAll(context.Background(), requests) {
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		claimed = append(claimed, r.Next...)
+	}
+	return claimed, nil
+}
+
+// verbs runs each verb for n jobs of a contract:
+//
+//	jobs     submit   claim, heartbeat, finish
+//	others            submit                     claim   finish and next
+//	last                                                 submit, (claim)  finish with a result
+func (c *costed) verbs(n int) {
+	c.Helper()
+	var runs []engine.Run
+	var err error
+	c.must(c.submit(c.batch(n, true)))
+	others := c.batch(n, false)
+	c.run("submit", n, func() error { return c.submit(others) })
+	c.run("claim", n, func() error {
+		runs, err = c.take(n)
+		return err
+	})
+	c.run("heartbeat", n, func() error { return c.heartbeatAll(runs, nil) })
+	c.run("heartbeat with progress", n,
+		func() error { return c.heartbeatAll(runs, []byte("half")) })
+	c.run("finish", n, func() error {
+		_, err := c.finish(runs, nil, false)
+		return err
+	})
+	runs, err = c.take(n)
+	c.must(err)
+	c.must(c.submit(c.batch(n, false)))
+	var last []*job.Job
+	c.run("finish and claim", n, func() error {
+		last, err = c.finish(runs, nil, true)
+		return err
+	})
+	runs = c.runsOf(last, n)
+	c.run("finish with a result", n, func() error {
+		_, err := c.finish(runs, []byte("{}"), false)
+		return err
+	})
+}
+
+// cancel cancels a job, for which another one waits where the contract has dependencies.
+func (c *costed) cancel() {
+	c.Helper()
+	for range 2 { // the first job of a contract to be canceled is no other case
+		canceled := c.batch(1, true)
+		c.must(c.submit(canceled))
+		others := c.batch(1, false)
+		c.must(c.submit(others))
+		c.run("cancel", 1, func() error {
+			_, err := c.Cancel(context.Background(), canceled[0].Job.ID)
+			return err
+		})
+		if c.contract != "dependencies" {
+			_, err := c.Cancel(context.Background(), others[0].Job.ID)
+			c.must(err)
+		}
+	}
+}
+
+// table returns a line for each verb and contract with the number of its statements and their
+// names. Where these depend on the number of jobs there is a line for each.
+func (c *costed) table() (table []string) {
+	for _, line := range c.lines {
+		all := c.costs[line]
+		text := func(names []string) string {
+			return fmt.Sprintf("%d: %s", len(names), strings.Join(names, ", "))
+		}
+		sizes := slices.Sorted(maps.Keys(all))
+		first := text(all[sizes[0]])
+		same := !slices.ContainsFunc(sizes, func(n int) bool { return text(all[n]) != first })
+		if same {
+			table = append(table, line+": "+first)
+			continue
+		}
+		for _, n := range sizes {
+			table = append(table, fmt.Sprintf("%s, %d jobs: %s", line, n, text(all[n])))
+		}
+	}
+	return table
+}
+
+// observedStores open an empty store that calls an observer with each of its statements.
+var observedStores = map[string]func(testing.TB, func() time.Time, sqlstore.Observer) (store.Store,
+	error){
+	"sqlite": func(tb testing.TB, now func() time.Time, o sqlstore.Observer) (store.Store, error) {
+		return sqlite.Open(tb.Context(), sqlite.Config{Path: sqlite.Memory, Now: now, Observe: o})
+	},
+	"postgres": func(tb testing.TB, now func() time.Time, o sqlstore.Observer) (store.Store, error) {
+		return postgres.Open(tb.Context(), postgres.Config{URL: pgtest.URL(tb), Now: now, Conns: 2,
+			Observe: o, SlowRead: time.Hour})
+	},
+}
+
+// newCosted makes an engine of one contract on a store of its own, in which few enough jobs are
+// stored that their numbers are of one block. It has run a transaction: the first one reads the
+// settings of queues and takes the block.
+func newCosted(tb testing.TB, database string, contract engine.Contract) *costed {
+	tb.Helper()
+	clock := testkit.NewClock()
+	c := &costed{TB: tb, contract: contract.Name, costs: map[string]map[int][]string{}}
+	s, err := observedStores[database](tb, clock.Now, c.log.observe)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { s.Close() })
+	c.Engine = testkit.NewEngine(tb, s, clock, contract)
+	c.must(c.submit(c.batch(1, true)))
+	runs, err := c.take(1)
+	c.must(err)
+	_, err = c.finish(runs, nil, false)
+	c.must(err)
+	return c
+}
+
+// TestStatements counts the statements of each verb for 1, 100 and 1,000 jobs and compares them
+// with testdata/statements_*.txt. They do not depend on the number of jobs, and they should not
+// become more. To change a table on purpose, put what the test prints in its place.
+func TestStatements(t *testing.T) {
+	t.Parallel()
+	for database := range observedStores {
+		t.Run(database, func(t *testing.T) {
+			t.Parallel()
+			var table []string
+			for _, contract := range costContracts() {
+				c := newCosted(t, database, contract)
+				for _, n := range []int{1, 100, 1000} {
+					c.verbs(n)
+				}
+				c.cancel()
+				table = append(table, c.table()...)
+			}
+			compareStatements(t, "testdata/statements_"+database+".txt", table)
+		})
+	}
+}
+
+// compareStatements reports in which lines a table differs from that of a file.
+func compareStatements(t *testing.T, file string, got []string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		verb, statements, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		want[verb] = statements
+	}
+	for _, line := range got {
+		verb, is, _ := strings.Cut(line, ": ")
+		had := want[verb]
+		delete(want, verb)
+		var before, now int
+		fmt.Sscan(had, &before)
+		fmt.Sscan(is, &now)
+		switch {
+		case now < before:
+			t.Errorf("%s: fewer statements than the table has, lower it\n got %s\nwant %s", verb, is,
+				had)
+		case now > before:
+			t.Errorf("%s: more statements than the table has\n got %s\nwant %s", verb, is, had)
+		case is != had:
+			t.Errorf("%s: other statements than the table has\n got %s\nwant %s", verb, is, had)
+		}
+	}
+	for verb := range want {
+		t.Errorf("%s: in the table, but not run", verb)
+	}
+	if t.Failed() {
+		t.Logf("%s would be\n%s", file, strings.Join(got, "\n"))
+	}
+}

@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// workerMemory is how long a remote worker is known that does not ask for jobs and sends nothing
+// about those it has.
+const workerMemory = 5 * time.Minute
+
+// The bounds of what is known: the remote workers, and the queues of one.
+const (
+	maxKnownWorkers = 10_000
+	maxKnownQueues  = 20
+)
+
+// Worker is what this node knows of a worker: a local one, or a remote one that has asked this node
+// for jobs, or sent it a heartbeat or an outcome, within the last five minutes.
+type Worker struct {
+	Contract string
+	Name     string
+	Local    bool
+	Queues   []string // none means all
+	Slots    int      // of a local worker
+	Agent    string   // the program of a remote worker, as it names itself
+	// FirstSeen and LastSeen are how long ago this node heard of it.
+	FirstSeen time.Duration
+	LastSeen  time.Duration
+	// Succeeded and Failed are the attempts whose ends it has sent to this node.
+	Succeeded int64
+	Failed    int64
+}
+
+// workers are the workers that a node knows. The times in it are those of the monotonic clock.
+type workers struct {
+	now func() time.Duration
+
+	mu  sync.Mutex
+	all map[workerKey]*Worker
+}
+
+type workerKey struct{ contract, name string }
+
+// workerEnd is that a worker has sent something about a run.
+type workerEnd struct {
+	workerKey
+	succeeded, failed int64
+}
+
+func newWorkers(now func() time.Duration) *workers {
+	return &workers{now: now, all: map[workerKey]*Worker{}}
+}
+
+// asked notes a claim of a remote worker.
+func (k *workers) asked(req *ClaimRequest, agent string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := k.seenLocked(workerKey{req.Contract, req.Worker})
+	if w == nil {
+		return
+	}
+	w.Agent = agent
+	if len(req.Queues) == 0 {
+		w.Queues = nil
+	}
+	for _, q := range req.Queues {
+		if len(w.Queues) < maxKnownQueues && !slices.Contains(w.Queues, q) {
+			w.Queues = append(w.Queues, q)
+		}
+	}
+}
+
+// seenLocked returns a worker that was heard of just now, nil where there are too many.
+func (k *workers) seenLocked(key workerKey) *Worker {
+	now := k.now()
+	w := k.all[key]
+	if w == nil {
+		if len(k.all) >= maxKnownWorkers {
+			k.forgetLocked(now)
+		}
+		if key.name == "" || len(k.all) >= maxKnownWorkers {
+			return nil
+		}
+		w = &Worker{Contract: key.contract, Name: key.name, FirstSeen: now}
+		k.all[key] = w
+	}
+	w.LastSeen = now
+	return w
+}
+
+// forgetLocked removes the remote workers that nothing was heard of for long.
+func (k *workers) forgetLocked(now time.Duration) {
+	for key, w := range k.all {
+		if !w.Local && now-w.LastSeen >= workerMemory {
+			delete(k.all, key)
+		}
+	}
+}
+
+// note takes in what workers have sent in a transaction.
+func (k *workers) note(ends []workerEnd) {
+	if len(ends) == 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, end := range ends {
+		if w := k.seenLocked(end.workerKey); w != nil {
+			w.Succeeded += end.succeeded
+			w.Failed += end.failed
+		}
+	}
+}
+
+// AddLocalWorker makes a worker of this process one of Workers until the function that it returns
+// is called.
+func (e *Engine) AddLocalWorker(contract, name string, queues []string, slots int) (remove func()) {
+	k, key := e.workers, workerKey{contract, name}
+	now := k.now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.all[key] = &Worker{Contract: contract, Name: name, Local: true, Queues: queues, Slots: slots,
+		FirstSeen: now, LastSeen: now}
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.all, key)
+	}
+}
+
+// Workers returns the workers that this node knows, in no order. A local one was seen just now.
+func (e *Engine) Workers() []Worker {
+	k, now := e.workers, e.workers.now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forgetLocked(now)
+	all := make([]Worker, 0, len(k.all))
+	for _, w := range k.all {
+		known := *w
+		known.Queues = slices.Clone(w.Queues)
+		known.FirstSeen, known.LastSeen = now-w.FirstSeen, now-w.LastSeen
+		if w.Local {
+			known.LastSeen = 0
+		}
+		all = append(all, known)
+	}
+	return all
+}
+
+// sawWorker notes that the worker of a job has sent something about its run.
+func (u *unit) sawWorker(j *job.Job, worker string, succeeded, failed int64) {
+	key := workerKey{j.ID.Contract, worker}
+	ends := u.after.workers
+	if n := len(ends); n > 0 && ends[n-1].workerKey == key { // most often it is the same
+		ends[n-1].succeeded += succeeded
+		ends[n-1].failed += failed
+		return
+	}
+	u.after.workers = append(ends, workerEnd{key, succeeded, failed})
+}
+
+// sawEnd notes who has ended a run, and how.
+func (u *unit) sawEnd(j *job.Job, worker string, on job.Cause) {
+	switch on {
+	case job.Succeeded:
+		u.sawWorker(j, worker, 1, 0)
+	case job.Failed, job.FailedForGood:
+		u.sawWorker(j, worker, 0, 1)
+	}
+}

@@ -1,0 +1,10 @@
+// Package nodes keeps what operators see of nodes and workers: each node writes one record about
+// itself every five seconds, with the workers that it knows. Who asks reads the records of all
+// nodes; of the node that answers it gets what holds now.
+//
+//	node a ── every 5 s ──▶ record a ─┐
+//	node b ── every 5 s ──▶ record b ─┴─▶ All: nodes, and the workers of all
+//
+// A node that stops deletes its record. That of a node that was killed stays for five minutes, and
+// shows when it was last seen.
+package nodes

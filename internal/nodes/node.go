@@ -1,0 +1,240 @@
+package nodes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/clock"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
+)
+
+const (
+	recordKind = "node"
+	// interval is how often a node writes its record.
+	interval = 5 * time.Second
+	// recordLife is how long the record of a node is kept that writes no more.
+	recordLife = 5 * time.Minute
+	// maxNodes bounds the nodes that are read, and maxWorkers the workers of one record: those
+	// heard of last.
+	maxNodes   = 1000
+	maxWorkers = 1000
+	// stopTimeout bounds the deletion of the record of a node that stops.
+	stopTimeout = 2 * time.Second
+)
+
+// Config describes a node. Engine and Elapsed are required.
+type Config struct {
+	Engine    *engine.Engine
+	Log       *slog.Logger         // nil logs nothing
+	Elapsed   func() time.Duration // a monotonic clock, 0 when the process began
+	Version   string               // of the program
+	Contracts []string             // that the node serves or executes
+	StoreKind string               // such as postgres
+	Parts     []*outage.Part       // what is elsewhere
+}
+
+// Node writes the record of one node. Its methods are safe for concurrent use.
+type Node struct {
+	Config
+	address atomic.Pointer[string]
+
+	mu      sync.Mutex
+	latency engine.Histogram // of the last interval
+}
+
+// New makes the node of a process.
+func New(c Config) (*Node, error) {
+	if c.Engine == nil || c.Elapsed == nil {
+		return nil, errors.New("nodes: Engine and Elapsed are required")
+	}
+	return &Node{Config: c}, nil
+}
+
+// SetAddress says where the node listens.
+func (n *Node) SetAddress(address string) { n.address.Store(&address) }
+
+// Info is what is known of a node (AD-042).
+type Info struct {
+	Name        string    `json:"name"`
+	Version     string    `json:"version"`
+	Address     string    `json:"address"`
+	StartedAt   time.Time `json:"started_at"`
+	LastSeen    time.Time `json:"last_seen"`
+	Contracts   []string  `json:"contracts"`
+	LeaderRoles []string  `json:"duties"` // in which it is the leader
+	Goroutines  int       `json:"goroutines"`
+	Memory      int64     `json:"memory"`     // bytes that the process has from the system
+	OpenFiles   int       `json:"open_files"` // -1: not known
+	Store       Part      `json:"store"`
+	Stream      *Part     `json:"stream"` // nil: it has none elsewhere
+	Objects     *Part     `json:"objects"`
+	Workers     []Worker  `json:"workers"`
+	Draining    bool      `json:"-"`
+}
+
+// Part is something that a node depends on.
+type Part struct {
+	Kind    string `json:"kind"`
+	Failing bool   `json:"failing"`
+	// LatencyP95 is that of transactions in the last five seconds, in seconds; -1: there was none.
+	LatencyP95 float64 `json:"latency_p95"`
+}
+
+// Worker is what a node knows of a worker (AD-040).
+type Worker struct {
+	Name      string    `json:"name"`
+	Contract  string    `json:"contract"`
+	Local     bool      `json:"local"`
+	Queues    []string  `json:"queues"` // none means all
+	Slots     int       `json:"slots"`
+	Agent     string    `json:"agent"`
+	FirstSeen time.Time `json:"first_seen"`
+	LastSeen  time.Time `json:"last_seen"`
+	Succeeded int64     `json:"succeeded"`
+	Failed    int64     `json:"failed"`
+	Node      string    `json:"-"`
+	Draining  bool      `json:"-"`
+}
+
+// Run writes the record until ctx ends, and deletes it then.
+func (n *Node) Run(ctx context.Context) {
+	loop := outage.Loop{Log: n.Log, Name: "node record"}
+	for {
+		loop.Report(ctx, n.Write(ctx))
+		if !clock.Sleep(ctx, interval) {
+			break
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	_ = n.Engine.ChangeRecords(last, n.lock(), func(w engine.RecordWriter) error {
+		return w.DeleteRecords(recordKind, n.Engine.Node())
+	})
+}
+
+// lock is the lock of the record. No other node writes it.
+func (n *Node) lock() string { return recordKind + ":" + n.Engine.Node() }
+
+// Write writes the record once.
+func (n *Node) Write(ctx context.Context) error {
+	n.mu.Lock()
+	n.latency = n.Engine.TakeLatencies()
+	n.mu.Unlock()
+	return n.Engine.ChangeRecords(ctx, n.lock(), func(w engine.RecordWriter) error {
+		body, err := json.Marshal(n.info(w.Now()))
+		if err != nil {
+			return err
+		}
+		return w.UpsertRecords(job.Record{Kind: recordKind, Key: n.Engine.Node(), Body: body,
+			ExpiresAt: w.Now().Add(recordLife)})
+	})
+}
+
+// info returns what holds of the node now.
+func (n *Node) info(now time.Time) Info {
+	memory, goroutines := readRuntime()
+	i := Info{Name: n.Engine.Node(), Version: n.Version, LastSeen: now,
+		StartedAt: now.Add(-n.Elapsed()), Contracts: n.Contracts,
+		LeaderRoles: n.Engine.LeaderRoles(), Goroutines: goroutines, Memory: memory,
+		OpenFiles: countOpenFiles(),
+		Store:     Part{Kind: n.StoreKind, LatencyP95: n.latencyP95()},
+		Stream:    n.part("streams"), Objects: n.part("objects"), Workers: n.workers(now)}
+	if address := n.address.Load(); address != nil {
+		i.Address = *address
+	}
+	if p := n.part("store"); p != nil {
+		i.Store.Failing = p.Failing
+	}
+	return i
+}
+
+// latencyP95 returns that of the transactions of the last interval, in seconds; -1 for none.
+func (n *Node) latencyP95() float64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if d, ok := n.latency.Quantile(0.95); ok {
+		return d.Seconds()
+	}
+	return -1
+}
+
+// part returns how a part is; nil where the node has none that is elsewhere.
+func (n *Node) part(name string) *Part {
+	for _, p := range n.Parts {
+		if s := p.Status(); s.Endpoint.Name == name && s.Endpoint.Address != "" {
+			return &Part{Kind: name, Failing: s.Degraded, LatencyP95: -1}
+		}
+	}
+	return nil
+}
+
+// workers returns the workers that the node knows, those heard of last first.
+func (n *Node) workers(now time.Time) []Worker {
+	known := n.Engine.Workers()
+	slices.SortFunc(known, func(a, b engine.Worker) int { return int(a.LastSeen - b.LastSeen) })
+	known = known[:min(len(known), maxWorkers)]
+	all := make([]Worker, len(known))
+	for i, w := range known {
+		all[i] = Worker{Name: w.Name, Contract: w.Contract, Local: w.Local, Queues: w.Queues,
+			Slots: w.Slots, Agent: w.Agent, FirstSeen: now.Add(-w.FirstSeen),
+			LastSeen: now.Add(-w.LastSeen), Succeeded: w.Succeeded, Failed: w.Failed}
+	}
+	return all
+}
+
+// All returns all nodes, by name, each with the workers that it knows. This node is as it is now,
+// the others as they wrote last.
+func (n *Node) All(ctx context.Context) ([]Info, error) {
+	var all []Info
+	err := n.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
+		all = []Info{n.info(r.Now())}
+		records, err := r.Records(recordKind, "", "", maxNodes)
+		if err != nil {
+			return err
+		}
+		for i := range records {
+			if records[i].Key == n.Engine.Node() {
+				continue
+			}
+			var other Info
+			if err := json.Unmarshal(records[i].Body, &other); err != nil {
+				return &job.Error{Op: "nodes.all", Msg: "a stored record cannot be read", Err: err}
+			}
+			other.forget(r.Now())
+			all = append(all, other)
+		}
+		return nil
+	})
+	for i := range all {
+		all[i].complete(n.Engine)
+	}
+	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
+	return all, err
+}
+
+// forget removes the workers that nothing was heard of for long. The node has not done it, as it
+// writes no more.
+func (i *Info) forget(now time.Time) {
+	i.Workers = slices.DeleteFunc(i.Workers, func(w Worker) bool {
+		return now.Sub(w.LastSeen) >= recordLife
+	})
+}
+
+// complete fills in what no record has.
+func (i *Info) complete(e *engine.Engine) {
+	i.Draining = e.IsDraining(engine.DrainNode, i.Name)
+	for k := range i.Workers {
+		w := &i.Workers[k]
+		w.Node = i.Name
+		w.Draining = e.IsDraining(engine.DrainWorker, w.Name) || (w.Local && i.Draining)
+	}
+}

@@ -1,0 +1,75 @@
+package postgres
+
+import (
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/store/sqlstore"
+)
+
+const (
+	// slowToCount is how long it takes to add to counters where many versions of one are passed
+	// over, and slowInRow how often in a row it takes that before the slot is left. That is how
+	// often in a row a claim must be slow, too.
+	slowToCount = 1500 * time.Microsecond
+	slowInRow   = 4
+	usesOfSlot  = 256 // the transactions after which a queue gets yet another slot
+	maxLeft     = 10_000
+)
+
+// leftSlots knows the queues whose counters have many versions, and which slot a transaction then
+// uses instead of its own, see sqlstore.NewSlot. A slot that was left without a need costs the
+// queue a counter for each usesOfSlot transactions, until the next fold.
+type leftSlots struct {
+	mu    sync.Mutex
+	slots map[slotOfQueue]*leftSlot
+}
+
+type slotOfQueue struct{ queueHash, slot int64 }
+
+type leftSlot struct {
+	slow int   // how often in a row counting was slow, while the slot is not left
+	now  int64 // the slot instead of it, 0 while it is not left
+	uses int
+}
+
+// of returns the slot that a transaction uses for a queue.
+func (l *leftSlots) of(queueHash, slot int64, now time.Time) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := l.slots[slotOfQueue{queueHash, slot}]
+	if left == nil || left.now == 0 {
+		return slot
+	}
+	if left.uses++; left.uses > usesOfSlot {
+		left.now, left.uses = sqlstore.NewSlot(slot, now), 1
+	}
+	return left.now
+}
+
+// note is called after queues were counted in a slot.
+func (l *leftSlots) note(queueHashes []int64, slot int64, now time.Time, took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, hash := range queueHashes {
+		l.noteQueue(slotOfQueue{hash, slot}, now, took >= slowToCount)
+	}
+}
+
+func (l *leftSlots) noteQueue(key slotOfQueue, now time.Time, isSlow bool) {
+	left := l.slots[key]
+	switch {
+	case left != nil && left.now != 0:
+	case !isSlow:
+		delete(l.slots, key)
+	case left == nil:
+		if l.slots == nil || len(l.slots) > maxLeft {
+			l.slots = map[slotOfQueue]*leftSlot{}
+		}
+		l.slots[key] = &leftSlot{slow: 1}
+	default:
+		if left.slow++; left.slow >= slowInRow {
+			left.now = sqlstore.NewSlot(key.slot, now)
+		}
+	}
+}

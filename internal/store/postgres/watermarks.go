@@ -1,0 +1,160 @@
+package postgres
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/store/sqlstore"
+)
+
+// A row that was removed stays in its indexes for as long as a snapshot of any session is older. A
+// claim looks for the first jobs of a queue exactly where claims remove most, and would pass over
+// all of them. So a node remembers watermarks: places before which there is nothing left to find,
+// where its statements then begin.
+//
+//	statements are slow to their first row ──> note ──> Store.keepWatermarks, see renewal
+//	a statement <── readyWatermarks, leasesWatermark <── watermarks
+//
+// No job is hidden by a watermark, and no node needs to know what another one does:
+//
+//   - A row of ready has the time of its arrival, which the server writes after the transaction has
+//     locked the table. A job whose order time was long before that is late: it is in an index of
+//     late jobs, where statements look for what is before a watermark. So what arrives without
+//     being late has an order time of at least its arrival minus lateAfter.
+//   - The horizon is a time such that every transaction that had locked the table by then has
+//     ended. What arrives without a snapshot of now showing it arrives after the horizon.
+//   - A watermark is before the horizon by lateAfter and clockStep at least, and nothing before it
+//     is visible in a snapshot that is younger than the horizon, late jobs aside. What is not
+//     visible there is removed for good: a claim that has not committed hides nothing from other
+//     snapshots.
+//
+// A lease ends after it began, so leases are never late. A clock of the server that is set back
+// makes an arrival before the horizon possible, and ends all watermarks. Every wholeRenewal
+// renewals the watermarks are compared with all that is before them. This brings back what a
+// standby that was promoted has not removed yet, and nothing else could be hidden for longer.
+type watermarks struct {
+	mu      sync.Mutex
+	horizon time.Time
+	queues  map[int64]*sqlstore.Watermarks // of queues that are slow to read, by queue hash
+	leases  bool                           // whether the leases are slow to read
+	ended   int64                          // no lease ends before it
+	wake    chan struct{}                  // receives from wakeUp
+	wakeUp  func()                         // called when queues or leases become slow to read
+
+	slowQueues map[int64]int // how often in a row the claims of a queue were slow
+	slowLeases int           // the same of sweeps
+
+	// slow is how long a statement takes to its first row where it passes over much, a duration.
+	slow atomic.Int64
+}
+
+const (
+	lateAfter = 2 * time.Second // in the statements and the index too
+	// clockStep is as much as the clock may be set back without being noticed.
+	clockStep = time.Second
+)
+
+// slowToFirstRow is so long that it needs many rows that were removed, and not so long that claims
+// suffer. One statement alone may be slow for another reason.
+const slowToFirstRow = 3 * time.Millisecond
+
+// noWatermark is before every time.
+const noWatermark = math.MinInt64
+
+func newWatermarks(slow time.Duration) *watermarks {
+	w := &watermarks{queues: map[int64]*sqlstore.Watermarks{}, slowQueues: map[int64]int{},
+		ended: noWatermark, wake: make(chan struct{}, 1)}
+	w.wakeUp = func() {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+	w.slow.Store(int64(slow))
+	return w
+}
+
+// isSlow reports whether a statement passed over much before its first row.
+func (w *watermarks) isSlow(took time.Duration) bool { return int64(took) >= w.slow.Load() }
+
+// readyWatermarks returns the watermarks of a queue for a transaction that began at a time by the
+// clock of the server, nil for none.
+func (w *watermarks) readyWatermarks(queueHash int64, began time.Time) *sqlstore.Watermarks {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.checkClock(began)
+	if q := w.queues[queueHash]; q != nil && q.HideSome() {
+		return q
+	}
+	return nil
+}
+
+// leasesWatermark returns a time before which no lease ends.
+func (w *watermarks) leasesWatermark(began time.Time) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.checkClock(began)
+	return w.ended
+}
+
+// checkClock forgets all watermarks if the clock of the server was set back.
+func (w *watermarks) checkClock(began time.Time) {
+	if !began.Before(w.horizon) {
+		return
+	}
+	clear(w.queues)
+	w.slowLeases = 0
+	w.leases, w.ended, w.horizon = false, noWatermark, time.Time{}
+}
+
+// note is called after each query, and has watermarks kept for what is slow to read again and
+// again.
+func (w *watermarks) note(st *sqlstore.Statement, args []any, took time.Duration) {
+	switch st {
+	case sqlstore.LockReady:
+		w.noteQueue(args[0].(int64), w.isSlow(took))
+	case sqlstore.NextLease:
+		w.noteLeases(w.isSlow(took))
+	}
+}
+
+func (w *watermarks) noteQueue(queueHash int64, isSlow bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !isSlow {
+		delete(w.slowQueues, queueHash)
+		return
+	}
+	if len(w.slowQueues) > maxLeft {
+		clear(w.slowQueues)
+	}
+	w.slowQueues[queueHash]++
+	if w.slowQueues[queueHash] < slowInRow || w.queues[queueHash] != nil {
+		return
+	}
+	delete(w.slowQueues, queueHash)
+	w.queues[queueHash] = sqlstore.NewWatermarks()
+	w.wakeUp()
+}
+
+func (w *watermarks) noteLeases(isSlow bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !isSlow {
+		w.slowLeases = 0
+		return
+	}
+	if w.slowLeases++; w.slowLeases == slowInRow {
+		w.leases = true
+		w.wakeUp()
+	}
+}
+
+// inUse reports whether there is a watermark to renew.
+func (w *watermarks) inUse() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.leases || len(w.queues) > 0
+}

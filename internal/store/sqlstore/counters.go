@@ -1,0 +1,112 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// A transaction finds the counter that it adds to by passing over all versions of its row that a
+// snapshot of any session keeps. A session that notices this uses a new slot from time to time, so
+// that there are few (decision 0046). The counters of slots that were left are folded into one.
+
+const (
+	slotBits = 16
+	// foldAfter is how long after its beginning a slot is left for sure. A counter that is folded
+	// while it is in use only makes its transaction wait.
+	foldAfter = time.Minute
+)
+
+// NewSlot returns a slot instead of one that has been used for long. It holds the time, in seconds,
+// and so is none of the first ones.
+func NewSlot(slot int64, now time.Time) int64 {
+	return now.Unix()<<slotBits | slot&(1<<slotBits-1)
+}
+
+var (
+	emptyQueues = &Statement{"empty_queues", `SELECT queue_hash FROM counts GROUP BY queue_hash
+		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0 {limit $1}`}
+	// It locks all counters of the queues $1, and those of any queue that left their slot before
+	// $2.
+	lockCounts = &Statement{"lock_counts",
+		`SELECT queue_hash,slot,contract,queue,waiting,delayed,ready,leased FROM counts
+		WHERE queue_hash {in $1} OR (slot>=65536 AND slot<$2) ORDER BY queue_hash,slot {for update}`}
+	dropCounts = &Statement{"drop_counts",
+		"DELETE FROM counts WHERE queue_hash {in $1} AND slot {in $2}"}
+)
+
+// counter is one row of counts.
+type counter struct {
+	hash, slot int64
+	job.QueueCount
+}
+
+// CompactCounts removes the counters of a queue whose sum is zero, and folds those that were left.
+// It deletes only those it has locked, so a counter that another transaction adds meanwhile stays
+// and the sums stay right. All are locked by one statement, in the order in which Apply does it.
+func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
+	empty, err := collect(t, emptyQueues, scanInt, n)
+	if err != nil {
+		return nil, err
+	}
+	locked, err := collect(t, lockCounts, func(rows *sql.Rows) (c counter, err error) {
+		err = rows.Scan(&c.hash, &c.slot, &c.Contract, &c.Queue, &c.Waiting, &c.Delayed, &c.Ready,
+			&c.Leased)
+		return c, err
+	}, t.s.Ints(empty), NewSlot(0, t.Now().Add(-foldAfter)))
+	if err != nil {
+		return nil, err
+	}
+	for len(locked) > 0 {
+		n := 1
+		for n < len(locked) && locked[n].hash == locked[0].hash {
+			n++
+		}
+		compact := t.foldCounters
+		if slices.Contains(empty, locked[0].hash) && sumOf(locked[:n]) == (job.QueueCount{}) {
+			compact = t.dropCounters // it has no jobs meanwhile
+			removed = append(removed,
+				job.QueueCount{Contract: locked[0].Contract, Queue: locked[0].Queue})
+		}
+		if err := compact(locked[:n]); err != nil {
+			return nil, err
+		}
+		locked = locked[n:]
+	}
+	return removed, nil
+}
+
+// foldCounters adds counters of a queue to the first of them and removes the others.
+func (t *Tx) foldCounters(left []counter) error {
+	first, others := left[0], left[1:]
+	if len(others) == 0 {
+		return nil
+	}
+	sum := sumOf(others)
+	if err := t.bulk(CountBy, [][]any{{first.hash, first.slot, first.Contract, first.Queue,
+		sum.Waiting, sum.Delayed, sum.Ready, sum.Leased}}); err != nil {
+		return err
+	}
+	return t.dropCounters(others)
+}
+
+// sumOf returns the sum of counters, without the name of their queue.
+func sumOf(counters []counter) (sum job.QueueCount) {
+	for _, c := range counters {
+		sum = c.Plus(sum)
+	}
+	sum.Contract, sum.Queue = "", ""
+	return sum
+}
+
+// dropCounters removes counters of one queue.
+func (t *Tx) dropCounters(counters []counter) error {
+	var slots []int64
+	for _, c := range counters {
+		slots = append(slots, c.slot)
+	}
+	_, err := t.exec(dropCounts, t.s.Ints([]int64{counters[0].hash}), t.s.Ints(slots))
+	return err
+}

@@ -1,0 +1,145 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// A select of jobs reads facts from jobs AS j and states from s, which is the table of a phase or
+// all four of them:
+//
+//	SELECT j.seq, j.contract, …, s.phase, s.state, … FROM jobs AS j JOIN … AS s ON s.seq=j.seq
+
+// phaseColumn is that of statesOf: which table a state is from.
+var phaseColumn = intColumn("phase", 0, func(j *job.Job) *job.Phase { return &j.Phase })
+
+var (
+	readFacts  = slices.DeleteFunc(slices.Clone(factColumns), isDerived)
+	readStates = append([]jobColumn{phaseColumn},
+		slices.DeleteFunc(slices.Clone(stateColumns[1:]), isDerived)...)
+
+	// factsRead and statesRead are the columns that are read for each choice of bodies.
+	factsRead = [...][]jobColumn{
+		store.NoBodies:       readFacts,
+		store.DefinitionOnly: slices.Concat(readFacts, bodyColumns[:job.Payload]),
+		store.AllBodies:      slices.Concat(readFacts, bodyColumns[:job.Progress]),
+		store.OnlyBodies: slices.Concat([]jobColumn{seqColumn, outOfLineColumns[0]},
+			bodyColumns[:job.Progress]),
+	}
+	statesRead = [...][]jobColumn{
+		store.NoBodies:       readStates,
+		store.DefinitionOnly: readStates,
+		store.AllBodies:      slices.Concat(readStates, bodyColumns[job.Progress:]),
+		store.OnlyBodies: slices.Concat([]jobColumn{outOfLineColumns[1]},
+			bodyColumns[job.Progress:]),
+	}
+)
+
+// factsOf returns the select list of the facts of jobs.
+func factsOf(bodies store.Bodies) string { return "j." + names(",j.", factsRead[bodies]) }
+
+// names returns the names of columns with a text between them.
+func names(between string, cols []jobColumn) string {
+	all := make([]string, len(cols))
+	for i := range cols {
+		all[i] = cols[i].Name
+	}
+	return strings.Join(all, between)
+}
+
+// jobsOf begins a select of jobs in any phase.
+func jobsOf(bodies store.Bodies) string {
+	return "SELECT " + factsOf(bodies) + ",s." + names(",s.", statesRead[bodies]) +
+		" FROM jobs AS j JOIN (" + statesOf(statesRead[bodies], "") + ") AS s ON s.seq=j.seq"
+}
+
+// jobsIn begins a select of jobs in one phase.
+func jobsIn(p job.Phase, bodies store.Bodies) string {
+	return "SELECT " + factsOf(bodies) + "," + stateNames(p, "s.", statesRead[bodies]) +
+		" FROM " + tables[p].name + " AS s JOIN jobs AS j ON j.seq=s.seq"
+}
+
+// statesOf returns a select of the number and of columns of the states in all tables, with a
+// condition.
+func statesOf(cols []jobColumn, condition string) string {
+	each := make([]string, len(tables))
+	for p := range tables {
+		each[p] = "SELECT seq," + stateNames(job.Phase(p), "", cols) + " FROM " + tables[p].name +
+			condition
+	}
+	return strings.Join(each, " UNION ALL ")
+}
+
+// stateNames returns the select list of columns of the table of a phase.
+func stateNames(p job.Phase, prefix string, cols []jobColumn) string {
+	all := make([]string, len(cols))
+	for i, c := range cols {
+		if all[i] = prefix + c.Name; c.Name == phaseColumn.Name {
+			all[i] = fmt.Sprintf("%d AS %s", p, c.Name)
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// scanner reads the rows of a select of some columns of jobs. One scanner serves a whole
+// result: its destinations stay and only the job they fill changes.
+type scanner struct {
+	job   *job.Job
+	cells []cell
+	dest  []any // a pointer to each cell
+}
+
+// cell is the destination of one column. It implements sql.Scanner.
+type cell struct {
+	of  *scanner
+	set func(j *job.Job, value any) error
+}
+
+func (c *cell) Scan(value any) error { return c.set(c.of.job, value) }
+
+// newScanner returns a scanner for rows of the columns, none of which may be derived.
+func newScanner(cols ...[]jobColumn) *scanner {
+	s := &scanner{}
+	for _, c := range slices.Concat(cols...) {
+		s.cells = append(s.cells, cell{s, c.set})
+	}
+	for i := range s.cells {
+		s.dest = append(s.dest, &s.cells[i])
+	}
+	return s
+}
+
+// newJobScanner returns a scanner for rows of facts and states.
+func newJobScanner(bodies store.Bodies) *scanner {
+	return newScanner(factsRead[bodies], statesRead[bodies])
+}
+
+// newStateScanner returns a scanner for rows of numbers and states, which fills the jobs of these
+// numbers. It removes those from the map that it has filled.
+func newStateScanner(bodies store.Bodies, jobs map[int64]*job.Job) *scanner {
+	s := newScanner([]jobColumn{seqColumn}, statesRead[bodies])
+	s.cells[0].set = func(_ *job.Job, value any) error {
+		seq, err := asInt(value)
+		if err != nil {
+			return err
+		}
+		if s.job = jobs[seq]; s.job == nil {
+			return fmt.Errorf("the state of job %d is there twice or was not asked for", seq)
+		}
+		delete(jobs, seq)
+		return nil
+	}
+	return s
+}
+
+// scan reads a row as a new job.
+func (s *scanner) scan(rows *sql.Rows) (*job.Job, error) {
+	j := &job.Job{}
+	s.job = j
+	return j, rows.Scan(s.dest...)
+}
