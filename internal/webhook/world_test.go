@@ -131,7 +131,7 @@ func newWorld(tb testing.TB, database string, real bool,
 	tb.Helper()
 	w := &world{TB: tb, Clock: testkit.NewClock(), realTime: real, logs: &logs{},
 		tries: map[bool]int{}}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.WaitTimeout)
 	tb.Cleanup(cancel)
 	w.ctx, w.now = ctx, w.Now
 	if real {

@@ -123,7 +123,7 @@ func TestMigrationKilledHalfWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The migration writes for ever: once its log has grown it is in the middle.
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if st, err := os.Stat(path + "-wal"); err == nil && st.Size() > 1<<20 {
 			break
 		}
