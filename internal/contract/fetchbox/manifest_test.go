@@ -188,7 +188,7 @@ func sized(n int) string {
 	return strings.Replace(text, `"crawl":1`, `"crawl":"`+strings.Repeat("x", n-len(text)-1)+`"`, 1)
 }
 
-// TestGunzipBomb is FB-025: what a bomb allocates is bounded by the limit, not by what it unpacks to.
+// TestGunzipBomb is FB-025: the limit bounds what a bomb allocates, and not what it unpacks to.
 func TestGunzipBomb(t *testing.T) { // not parallel: it counts allocations
 	bomb := []byte(zippedZeros(t, 200))
 	allocated := testing.Benchmark(func(b *testing.B) {
