@@ -134,8 +134,8 @@ func scriptHTTP(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: http method path status [body]")
 	}
 	status, body := scriptRequest(ts, args)
-	if args[1] == "/health/ready" { // a server listens a moment before its workers claim
-		pollUntil(ts.Fatalf, "readiness to be "+args[2], func() bool {
+	if strings.Contains(args[1], "/health") { // a server listens a moment before its workers claim
+		pollUntil(ts.Fatalf, "the health to be "+args[2], func() bool {
 			status, body = scriptRequest(ts, args)
 			return status == args[2]
 		})
