@@ -146,13 +146,14 @@ func TestFirstStartKilled(t *testing.T) {
 		t.Fatalf("%v %s", err, out)
 	}
 	whole := time.Since(started)
-	for range 12 {
+	const kills = 6
+	for i := range kills {
 		path := filepath.Join(t.TempDir(), "data", "millrace.db")
 		c := child("hang on", path)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(whole/4 + rand.N(whole))
+		time.Sleep(whole/4 + time.Duration(i)*whole/kills + rand.N(whole/kills))
 		c.Process.Kill()
 		c.Wait()
 		mustBeWhole(t, path)
