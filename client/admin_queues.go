@@ -18,7 +18,9 @@ type AdminQueue struct {
 	Delayed int64 `json:"delayed"`
 	Ready   int64 `json:"ready"`
 	Leased  int64 `json:"leased"`
-	Paused  bool  `json:"paused"`
+	// Dead are the dead letters that were not replayed.
+	Dead   int64 `json:"dead"`
+	Paused bool  `json:"paused"`
 	// RunLimit is how many jobs run at a time, over all nodes; 0 is no limit.
 	RunLimit int `json:"run_limit"`
 	// Rate is how many jobs start in every RatePeriod, over all nodes; 0 is no rate.

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/bench"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/cmd/millrace/internal/demo"
+	"github.com/millrace/millrace/cmd/millrace/internal/dlq"
 	"github.com/millrace/millrace/cmd/millrace/internal/enqueue"
 	"github.com/millrace/millrace/cmd/millrace/internal/fetch"
 	"github.com/millrace/millrace/cmd/millrace/internal/graph"
@@ -79,6 +80,7 @@ any language over plain HTTP, and the tools to feed and watch them.
 		serveCommand(p), configCommand(p), migrateCommand(p), operatorCommand(p), versionCommand(p),
 		enqueue.Command(p), work.Command(p), graph.Command(p), fetch.Command(p), images.Command(p),
 		exportCommand(p), jobs.Command(p, newOperator), queues.Command(p, newOperator),
+		dlq.Command(p, newOperator),
 		nodes.WorkersCommand(p, newOperator), nodes.Command(p, newOperator),
 		audit.Command(p, newOperator()), login.Command(p), login.LogoutCommand(p),
 		demo.Command(p), demo.WorkerCommand(p), pictureCommand(p), simulate.Command(p),

@@ -72,7 +72,8 @@ func writeQueue(o *strictjson.Object, q *engine.QueueStatus) {
 	o.Int("delayed", q.Delayed)
 	o.Int("ready", q.Ready)
 	o.Int("leased", q.Leased)
-	for _, unknown := range []string{"dead", "oldest_ready_at", "submitted_per_minute",
+	o.Int("dead", q.Dead)
+	for _, unknown := range []string{"oldest_ready_at", "submitted_per_minute",
 		"started_per_minute", "succeeded_per_minute", "failed_per_minute", "wait_p50", "wait_p95",
 		"run_p50", "run_p95", "workers", "last_asked_at"} {
 		o.Null(unknown)

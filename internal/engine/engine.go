@@ -58,6 +58,9 @@ type Contract struct {
 	// stable storage. It must not block.
 	Moved   func([]Moved)
 	MovedOn []job.Cause
+
+	leavesDead bool // jobs leave dead letters
+	keepsDead  bool // and stay stored
 }
 
 // Moved is one change of a job that has happened.
@@ -165,6 +168,7 @@ func (e *Engine) Register(contracts ...Contract) error {
 				"engine: contract %q has a graph but no state in which a new job waits for others",
 				contract.Name)
 		}
+		contract.leavesDead, contract.keepsDead = contract.Machine.LeavesDeadLetters()
 		e.contracts[contract.Name] = &contract
 		e.names = append(e.names, contract.Name)
 		e.anyQueue[anyQueueHash(contract.Name)] = contract.Name

@@ -51,7 +51,11 @@ func (v recordView) Records(kind, owner, after string, limit int) ([]job.Record,
 type recordChange struct {
 	recordView
 	tx store.Tx
+	u  *unit
 }
+
+// records reads and writes records in the transaction.
+func (u *unit) records() recordChange { return recordChange{recordView{u.tx}, u.tx, u} }
 
 func (c recordChange) UpsertRecords(records ...job.Record) error {
 	return c.tx.Apply(store.Changes{Records: records})
@@ -79,6 +83,6 @@ func (e *Engine) ChangeRecords(ctx context.Context, lock string,
 		if err := u.tx.LockName("records:" + lock); err != nil {
 			return err
 		}
-		return fn(recordChange{recordView{u.tx}, u.tx})
+		return fn(u.records())
 	})
 }

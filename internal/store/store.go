@@ -87,9 +87,11 @@ type Reader interface {
 
 	// Events returns the history of a job in the order in which it happened.
 	Events(seq int64) ([]job.Event, error)
-	// DeadLetters returns the first limit dead letters of a contract with an ID above after,
-	// by ID ascending.
-	DeadLetters(contract string, after int64, limit int) ([]job.DeadLetter, error)
+	// DeadLetters returns those of the selected dead letters that exist, by ID ascending.
+	DeadLetters(s DeadLetterSelector) ([]job.DeadLetter, error)
+	// DeadLetterGroups groups the newest limit open dead letters of a contract by their
+	// fingerprint, in no particular order.
+	DeadLetterGroups(contract string, limit int) ([]job.DeadLetterGroup, error)
 	// Messages returns the n oldest messages of up to 16 contracts in the outbox, as they
 	// were at one moment. It locks nothing: Elect decides which node publishes them.
 	Messages(contracts []string, n int) ([]job.Message, error)
@@ -167,9 +169,6 @@ type Tx interface {
 	PruneFinished(contract string, before time.Time, bytes int64, n int) (Pruned, error)
 	// Size returns the sum of the sizes of a contract's jobs.
 	Size(contract string) (int64, error)
-	// PruneDeadLetters removes up to n dead letters of a contract that were stored before the
-	// given time, oldest first, and returns how many it removed.
-	PruneDeadLetters(contract string, before time.Time, n int) (int, error)
 	// PruneRecords removes up to n expired records, the longest expired first, and returns
 	// how many it removed.
 	PruneRecords(n int) (int, error)
@@ -220,8 +219,28 @@ type RecordSelector struct {
 	Limit int
 }
 
-// Pruned is how many jobs a PruneFinished removed.
-type Pruned struct{ Jobs, Children int }
+// DeadLetterSelector selects dead letters: those of Jobs or, where Jobs is empty, the first Limit of
+// a Contract. Of the other members one at most is set.
+type DeadLetterSelector struct {
+	Jobs     []int64 // the Seqs of jobs that stayed stored
+	Contract string
+	After    int64 // selects an ID above this
+	Limit    int
+
+	Fingerprint string // selects one fingerprint; goes with After
+	// Before selects those of before a time, the oldest first, with ID, times, and of their jobs
+	// contract and queue alone. After does not apply then.
+	Before time.Time
+	// Unmarked selects those of an older schema, which have no fingerprint and are not counted.
+	// After does not apply then.
+	Unmarked bool
+}
+
+// Pruned is how many jobs a PruneFinished removed, and their Seqs.
+type Pruned struct {
+	Jobs, Children int
+	Seqs           []int64
+}
 
 // MaxNameBytes is the length limit of an owner and of the kind, key and owner of a record: a
 // longer one is Invalid.

@@ -35,14 +35,16 @@ var plans = map[string]string{
 	"search_queue_state": "searchable_queue_state (contract=? AND queue=? AND state=? AND " +
 		"priority=? AND (listed,key)>(?,?) AND listed<?)",
 	"get_messages": "outbox_contract", "get_dead_letters": "dead_letters_contract",
-	"old_dead_letters": "dead_letters_age",
+	"old_dead_letters": "dead_letters_age", "alike_dead_letters": "dead_letters_alike",
+	"dead_letters_of": "dead_letters_job", "unmarked_dead_letters": "dead_letters_unmarked",
+	"group_dead_letters": "COVERING INDEX dead_letters_open (contract>? AND contract<?)",
 }
 
 // wholeTable finds a table of jobs in a plan that is read without an index.
 var wholeTable = regexp.MustCompile(`(?m)SCAN (j|s|jobs|waiting|ready|leases|finished)$`)
 
 // merges are the statements that bring a few rows of several kinds into one set.
-var merges = map[string]bool{"ancestry": true}
+var merges = map[string]bool{"ancestry": true, "dead_letters_of": true, "group_dead_letters": true}
 
 func TestPlans(t *testing.T) {
 	t.Parallel()

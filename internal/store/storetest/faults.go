@@ -237,7 +237,8 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		for _, cause := range []job.Cause{job.Submitted, job.Claimed} {
 			events = append(events, job.Event{Job: first, Cause: cause, At: start})
 		}
-		letters := []job.DeadLetter{{Job: *ready[0], CreatedAt: start.Add(-time.Hour)},
+		letters := []job.DeadLetter{letterOf("a", first, "x", start), letterOf("b", first, "y", start),
+			{Job: *ready[0], CreatedAt: start.Add(-time.Hour)},
 			{Job: *ready[1], CreatedAt: start.Add(-time.Hour)}}
 		records := []job.Record{{Kind: "k", Key: "a", Owner: "o"},
 			{Kind: "k", Key: "b", Owner: "o"},
@@ -293,8 +294,11 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner", NewestFirst: true,
 				Limit: 5}))
 		},
-		"Events":      func(tx store.Tx) error { return errOf(tx.Events(first)) },
-		"DeadLetters": func(tx store.Tx) error { return errOf(tx.DeadLetters("relay", 0, 5)) },
+		"Events": func(tx store.Tx) error { return errOf(tx.Events(first)) },
+		"DeadLetters": func(tx store.Tx) error {
+			return errOf(tx.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 5}))
+		},
+		"DeadLetterGroups": func(tx store.Tx) error { return errOf(tx.DeadLetterGroups("relay", 5)) },
 		"Search": func(tx store.Tx) error {
 			return errOf(tx.Search(store.Search{Contract: "relay", Limit: 5}))
 		},
@@ -333,8 +337,8 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			return errOf(tx.PruneFinished("done", start, 0, 5))
 		},
 		"Size": func(tx store.Tx) error { return errOf(tx.Size("relay")) },
-		"PruneDeadLetters": func(tx store.Tx) error {
-			return errOf(tx.PruneDeadLetters("relay", start, 5))
+		"DeadLetters of jobs": func(tx store.Tx) error {
+			return errOf(tx.DeadLetters(store.DeadLetterSelector{Jobs: []int64{first}}))
 		},
 	}
 }

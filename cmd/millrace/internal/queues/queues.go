@@ -25,6 +25,8 @@ var columns = []cli.Column[client.AdminQueue]{
 		Get: count(func(q client.AdminQueue) int64 { return q.Delayed })},
 	{Name: "waiting", Right: true,
 		Get: count(func(q client.AdminQueue) int64 { return q.Waiting })},
+	{Name: "dead", Right: true, Get: count(func(q client.AdminQueue) int64 { return q.Dead }),
+		Tone: func(q client.AdminQueue) cli.Tone { return cli.ToneBad }},
 	{Name: "paused", Get: paused, Tone: func(client.AdminQueue) cli.Tone { return cli.ToneWarn }},
 	{Name: "run_limit", Right: true, Get: runLimit},
 	{Name: "rate", Right: true, Get: rate},
