@@ -219,8 +219,8 @@ type RecordSelector struct {
 	Limit int
 }
 
-// DeadLetterSelector selects dead letters: those of Jobs or, where Jobs is empty, the first Limit of
-// a Contract. Of the other members one at most is set.
+// DeadLetterSelector selects dead letters: those of Jobs or, where Jobs is empty, the first Limit
+// of a Contract. Of the other members one at most is set.
 type DeadLetterSelector struct {
 	Jobs     []int64 // the Seqs of jobs that stayed stored
 	Contract string

@@ -108,9 +108,11 @@ func failedAt(deadLetter []byte) (at time.Time) {
 		if string(name) != "failed_at" {
 			continue
 		}
-		if text, err := strictjson.String(value); err == nil {
-			at, _ = strictjson.ParseTime(text) // zero with an error
+		text, err := strictjson.String(value)
+		if err != nil {
+			return at
 		}
+		at, _ = strictjson.ParseTime(text) // zero with an error
 	}
 	return at
 }

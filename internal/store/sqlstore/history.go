@@ -10,8 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Events and messages are numbered by the database in the order in which they are inserted. A transaction locks a job before it records an event of it, so the numbers of
-// one job grow in the order in which things happened.
+// Events and messages are numbered by the database in the order in which they are inserted. A
+// transaction locks a job before it records an event of it, so the numbers of one job grow in the
+// order in which things happened.
 var (
 	addEvents = insertInto("add_events", "events",
 		[]Column{{"seq", "int8"}, {"cause", "text"}, {"prev", "text"},
