@@ -17,6 +17,11 @@ type RecordReader interface {
 	// Records returns the first limit records of a kind and owner with a key above
 	// after, by key.
 	Records(kind, owner, after string, limit int) ([]job.Record, error)
+	// RecordsOf returns those of the records that exist, by key.
+	RecordsOf(kind string, keys ...string) ([]job.Record, error)
+	// AllRecords returns the first limit records of a kind with a key above after, whoever
+	// owns them, by key.
+	AllRecords(kind, after string, limit int) ([]job.Record, error)
 }
 
 // RecordWriter reads and writes records.
@@ -32,7 +37,7 @@ type RecordWriter interface {
 type recordView struct{ store.Reader }
 
 func (v recordView) Record(kind, key string) (*job.Record, error) {
-	found, err := v.Reader.Records(store.RecordSelector{Kind: kind, Keys: []string{key}})
+	found, err := v.RecordsOf(kind, key)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -45,6 +50,19 @@ func (v recordView) Records(kind, owner, after string, limit int) ([]job.Record,
 		Owner: owner,
 		After: after,
 		Limit: limit,
+	})
+}
+
+func (v recordView) RecordsOf(kind string, keys ...string) ([]job.Record, error) {
+	return v.Reader.Records(store.RecordSelector{Kind: kind, Keys: keys})
+}
+
+func (v recordView) AllRecords(kind, after string, limit int) ([]job.Record, error) {
+	return v.Reader.Records(store.RecordSelector{
+		Kind:     kind,
+		AnyOwner: true,
+		After:    after,
+		Limit:    limit,
 	})
 }
 

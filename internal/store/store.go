@@ -210,13 +210,14 @@ type EdgeSelector struct {
 }
 
 // RecordSelector selects records of a kind: those with Keys or, where Keys is empty, the first
-// Limit of an Owner with a key above After.
+// Limit of an Owner, or with AnyOwner of all owners, with a key above After.
 type RecordSelector struct {
-	Kind  string
-	Keys  []string
-	Owner string
-	After string
-	Limit int
+	Kind     string
+	Keys     []string
+	Owner    string
+	AnyOwner bool
+	After    string
+	Limit    int
 }
 
 // DeadLetterSelector selects dead letters: those of Jobs or, where Jobs is empty, the first Limit
@@ -286,5 +287,8 @@ type Filter struct {
 	// not 0. Of the other members only Contract, States and Limit apply then.
 	NewestFirst bool
 	Before      int64
-	Limit       int // 0 means no limit
+	// WithoutBodies lists the jobs of a Contract and Owner without their bodies, in either
+	// direction. Queue and Phases do not apply then.
+	WithoutBodies bool
+	Limit         int // 0 means no limit
 }

@@ -355,7 +355,7 @@ func (w *Webhooks) recordTryResult(ctx context.Context, a *attempt, ok, gone boo
 		if !gone && !startsFailing && !failsTooLong && !recovers {
 			continue
 		}
-		h, err := w.updateSubscription(ctx, a.Client, id, func(_ time.Time, s *record) error {
+		h, err := w.updateSubscription(ctx, a.Client, id, func(_ engine.RecordWriter, s *record) error {
 			switch {
 			case ok:
 				s.FailingSince = time.Time{}

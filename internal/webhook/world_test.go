@@ -280,7 +280,7 @@ func (n *node) notify(all ...webhook.Notification) {
 
 func (n *node) deliveries(subscriptionID string) []webhook.Delivery {
 	n.Helper()
-	all, _, err := n.Deliveries(n.ctx, owner, subscriptionID, 0, 10_000)
+	all, _, err := n.Deliveries(n.ctx, owner, subscriptionID, "", 0, 10_000)
 	if err != nil {
 		n.Fatal(err)
 	}

@@ -84,11 +84,18 @@ var (
 		ORDER BY j.seq {limit $5}`}
 
 	// The index on the contract and owner ends with seq, so a page costs no more than its rows.
-	listOwned = &Statement{"list_owned", jobsOf(store.AllBodies) + `
-		WHERE j.contract=$1 AND j.owner=$2 AND j.owner<>'' AND j.seq<$3
-		AND ($4=0 OR s.state {text in $5})
-		ORDER BY j.seq DESC {limit $6}`}
+	listOwned     = ownedStatement("list_owned", store.AllBodies, "<", "DESC")
+	listOwnedBare = ownedStatement("list_owned_bare", store.NoBodies, "<", "DESC")
+	listOwnedUp   = ownedStatement("list_owned_up", store.NoBodies, ">", "")
 )
+
+// ownedStatement makes a list of the jobs of an owner on one side of a number.
+func ownedStatement(name string, bodies store.Bodies, side, direction string) *Statement {
+	return &Statement{name, jobsOf(bodies) + `
+		WHERE j.contract=$1 AND j.owner=$2 AND j.owner<>'' AND j.seq` + side + `$3
+		AND ($4=0 OR s.state {text in $5})
+		ORDER BY j.seq ` + direction + ` {limit $6}`}
+}
 
 // Exists is documented at the port, as are all methods below.
 func (t *Tx) Exists(id job.ID) (bool, error) {
@@ -117,7 +124,15 @@ func (t *Tx) List(f store.Filter) ([]*job.Job, error) {
 		if before <= 0 {
 			before = math.MaxInt64
 		}
-		return t.jobs(store.AllBodies, listOwned, f.Contract, f.Owner, before, len(states),
+		bodies, statement := store.AllBodies, listOwned
+		if f.WithoutBodies {
+			bodies, statement = store.NoBodies, listOwnedBare
+		}
+		return t.jobs(bodies, statement, f.Contract, f.Owner, before, len(states),
+			t.s.Texts(states), limit)
+	}
+	if f.WithoutBodies {
+		return t.jobs(store.NoBodies, listOwnedUp, f.Contract, f.Owner, f.After, len(states),
 			t.s.Texts(states), limit)
 	}
 	if f.Parent != 0 {

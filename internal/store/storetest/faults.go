@@ -299,6 +299,14 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			return errOf(tx.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 5}))
 		},
 		"DeadLetterGroups": func(tx store.Tx) error { return errOf(tx.DeadLetterGroups("relay", 5)) },
+		"List of an owner without bodies": func(tx store.Tx) error {
+			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner",
+				NewestFirst: true, WithoutBodies: true, Limit: 5}))
+		},
+		"List of an owner, oldest first": func(tx store.Tx) error {
+			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner",
+				WithoutBodies: true, Limit: 5}))
+		},
 		"Search": func(tx store.Tx) error {
 			return errOf(tx.Search(store.Search{Contract: "relay", Limit: 5}))
 		},
@@ -322,6 +330,9 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		},
 		"Records of an owner": func(tx store.Tx) error {
 			return errOf(tx.Records(store.RecordSelector{Kind: "k", Owner: "o", Limit: 5}))
+		},
+		"Records of any owner": func(tx store.Tx) error {
+			return errOf(tx.Records(store.RecordSelector{Kind: "k", AnyOwner: true, Limit: 5}))
 		},
 		"NextDue":       func(tx store.Tx) error { _, _, err := tx.NextDue(tx.Now()); return err },
 		"LockReady":     func(tx store.Tx) error { return errOf(tx.LockReady("relay", "q", 50)) },
