@@ -77,7 +77,8 @@ func TestTest(t *testing.T) {
 		}
 		// What is attached decides whether anything is sent.
 		refusal := errors.New("no")
-		_, err = n.Test(n.ctx, webhook.AnyOwner, h.ID, func(engine.RecordWriter) error { return refusal })
+		refuse := func(engine.RecordWriter) error { return refusal }
+		_, err = n.Test(n.ctx, webhook.AnyOwner, h.ID, refuse)
 		if !errors.Is(err, refusal) || len(r.requests()) != 2 {
 			t.Errorf("got %v after %d requests", err, len(r.requests()))
 		}

@@ -72,11 +72,14 @@ func (w *Webhooks) findDelivery(ctx context.Context, subscriptionID, id string) 
 func (w *Webhooks) enabledSubscription(ctx context.Context, owner,
 	id string) (Subscription, error) {
 	h, err := w.Subscription(ctx, owner, id)
-	if err == nil && h.Disabled {
-		err = &job.Error{Kind: job.Conflict, Op: "webhook.replay",
+	if err != nil {
+		return Subscription{}, err
+	}
+	if h.Disabled {
+		return Subscription{}, &job.Error{Kind: job.Conflict, Op: "webhook.replay",
 			Msg: "the webhook is disabled: enable it first"}
 	}
-	return h, err
+	return h, nil
 }
 
 // The bounds of one call of ReplayAll: how many deliveries it looks through and how many it makes.

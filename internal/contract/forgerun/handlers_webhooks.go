@@ -181,8 +181,8 @@ func (f *ForgeRun) replay(c *httpapi.Call) error {
 }
 
 // POST /v1/webhooks/{webhook_id}/replay: makes the deliveries once more that were given up in a
-// time, or that were delivered in it. One request makes a thousand or so; next_cursor, sent with the
-// same body, goes on.
+// time, or that were delivered in it. One request makes a thousand or so; next_cursor, sent as the
+// cursor of the same body, goes on.
 func (f *ForgeRun) replayAll(c *httpapi.Call) error {
 	id, err := f.ownWebhook(c)
 	if err != nil {
