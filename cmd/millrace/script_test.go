@@ -166,7 +166,8 @@ func scriptRequest(ts *testscript.TestScript, args []string) (status string, bod
 }
 
 // scriptForge is `forge key`, which makes a ForgeRun client whose key is MILLRACE_TOKEN from then
-// on, or `forge job BODY`, which submits a job whose id is JOB from then on.
+// on, `forge job BODY`, which submits a job whose id is JOB from then on, or `forge webhook URL`,
+// which registers a webhook for jobs that succeed whose id is WEBHOOK from then on.
 func scriptForge(ts *testscript.TestScript, neg bool, args []string) {
 	switch {
 	case !neg && len(args) == 1 && args[0] == "key":
@@ -183,8 +184,14 @@ func scriptForge(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		forgePost(ts, "/v1/jobs", args[1], &made)
 		ts.Setenv("JOB", made.Job)
+	case !neg && len(args) == 2 && args[0] == "webhook":
+		var made struct {
+			Webhook string `json:"webhook_id"`
+		}
+		forgePost(ts, "/v1/webhooks", `{"url":"`+args[1]+`","events":["job_succeeded"]}`, &made)
+		ts.Setenv("WEBHOOK", made.Webhook)
 	default:
-		ts.Fatalf("usage: forge key | forge job body")
+		ts.Fatalf("usage: forge key | forge job body | forge webhook url")
 	}
 }
 

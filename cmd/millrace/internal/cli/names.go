@@ -15,9 +15,10 @@ var flagNames = map[string]Names{
 
 // argumentNames are the names that the arguments of the commands below a noun have.
 var argumentNames = map[string]Names{
-	"nodes":   nodeNames,
-	"queues":  queueNames,
-	"workers": workerNames,
+	"nodes":    nodeNames,
+	"queues":   queueNames,
+	"webhooks": webhookNames,
+	"workers":  workerNames,
 }
 
 // nodeNames are the nodes that share the store.
@@ -34,6 +35,12 @@ func workerNames(ctx context.Context, server *client.Admin) iter.Seq2[string, er
 func queueNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
 	return distinct(server.Queues(ctx, client.AdminQueueFilter{PageSize: maxPage}),
 		func(q client.AdminQueue) string { return QueueName(q.Contract, q.Queue) })
+}
+
+// webhookNames are the webhooks that the server lists.
+func webhookNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+	return distinct(server.Webhooks(ctx, client.AdminWebhookFilter{}),
+		func(h client.AdminWebhook) string { return h.ID })
 }
 
 // auditActions are the actions of the newest entries of the audit.
