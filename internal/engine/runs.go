@@ -166,6 +166,8 @@ func (e *Engine) chainedClaims(group []*ticket[finishCall]) (claims []chainedCla
 			if next == nil || e.contracts[next.Contract].MaxRunning > 0 || e.hasWaiters(*next) {
 				continue
 			}
+			e.asks.begin(next)
+			e.asks.end(next)
 			claims = append(claims, chainedClaim{
 				call:   &claimCall{ctx: context.Background(), req: *next},
 				result: &t.call.results[i],

@@ -1,7 +1,6 @@
 package job
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +46,7 @@ type Reason struct {
 	until time.Time // when it ends by itself; zero is not known
 }
 
-// Fact is a named value: an int, a string, a time, or a list of texts or of relatives.
+// Fact is a named value: an int, a string, a time, a duration, or a list of texts or of relatives.
 type Fact struct {
 	Name  string
 	Value any
@@ -98,18 +97,13 @@ type WhyFacts struct {
 
 // Takers is who asks for the jobs of a queue, over all nodes.
 type Takers struct {
-	Waiting   bool      // a claim waits now
+	Asking    bool      // a claim waits, or one came recently
 	LastAsked time.Time // zero is never
 	Workers   int       // that ask for the queue and are not drained
 	// DrainedNodes are the nodes that are drained and whose workers take the queue otherwise, and
 	// DrainedWorkers the workers that are drained by name.
 	DrainedNodes   []string
 	DrainedWorkers []string
-}
-
-// nobodyAsks reports whether no claim for the queue waits and none came recently.
-func (f *WhyFacts) nobodyAsks() bool {
-	return !f.Takers.Waiting && f.Now.Sub(f.Takers.LastAsked) >= AskedRecently
 }
 
 // Explain says why a job does not run. All reasons that hold are listed, the one that holds it
@@ -188,7 +182,7 @@ func (f *WhyFacts) stopped() (reasons []Reason) {
 		reasons = append(reasons, Reason{Code: ReasonQueuePaused,
 			Text: "Queue " + f.queue() + " is paused: no job of it starts until it is resumed."})
 	}
-	if !f.nobodyAsks() {
+	if f.Takers.Asking {
 		return reasons
 	}
 	t := &f.Takers
@@ -269,7 +263,7 @@ func (f *WhyFacts) timed() (reasons []Reason) {
 			Text: fmt.Sprintf("Queue %s starts at most %s in %s; the next start is allowed at %s, "+
 				"in %s.", f.queue(), count(f.Rate.Starts, "job"), length(f.Rate.Period),
 				clock(f.Now, f.NextStart), length(f.NextStart.Sub(f.Now))),
-			Facts: []Fact{{"rate", f.Rate.Starts}, {"rate_period", f.Rate.Period.String()},
+			Facts: []Fact{{"rate", f.Rate.Starts}, {"rate_period", f.Rate.Period},
 				{"next_start_at", f.NextStart}}})
 	}
 	return reasons
@@ -368,7 +362,7 @@ func areOrIs(n int) string {
 func length(d time.Duration) string {
 	switch {
 	case d < time.Second:
-		return cmp.Or(d.Round(time.Millisecond), time.Millisecond).String()
+		return fmt.Sprintf("%d ms", max(1, d.Milliseconds()))
 	case d < 2*time.Minute:
 		return fmt.Sprintf("%d s", int(d.Seconds()))
 	case d < 2*time.Hour:
