@@ -80,7 +80,8 @@ any language over plain HTTP, and the tools to feed and watch them.
 	root.AddCommand(
 		serveCommand(p), configCommand(p), migrateCommand(p), operatorCommand(p), versionCommand(p),
 		enqueue.Command(p), work.Command(p), graph.Command(p), fetch.Command(p), images.Command(p),
-		exportCommand(p), jobs.Command(p, newOperator), queues.Command(p, newOperator),
+		exportCommand(p), jobs.Command(p, newOperator),
+		jobs.WhyCommand(p, newOperator()), queues.Command(p, newOperator),
 		dlq.Command(p, newOperator),
 		nodes.WorkersCommand(p, newOperator), nodes.Command(p, newOperator),
 		webhooks.Command(p, newOperator),

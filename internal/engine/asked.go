@@ -152,8 +152,8 @@ type askedAt struct {
 	At              time.Time
 }
 
-// KeepAsked writes when queues were last asked for on this node, of those whose record it wrote more
-// than a minute ago; the last one writes all of them. What a transaction writes that is not
+// KeepAsked writes when queues were last asked for on this node, of those whose record it wrote
+// more than a minute ago; the last one writes all of them. What a transaction writes that is not
 // committed, a later call makes up for. Nodes write the records in one order, so that no two wait
 // for each other.
 func (e *Engine) KeepAsked(w RecordWriter, isLast bool) error {

@@ -13,7 +13,8 @@ import (
 type TakersFunc func(r RecordReader, contract, queue string) (job.Takers, error)
 
 // Why says why the job with a number does not run, or that it does (AD-015). What it says is of one
-// moment: all facts are read in one view. NotFound if there is no such job and no dead letter of it.
+// moment: all facts are read in one view. NotFound if there is no such job and no dead letter of
+// it.
 func (e *Engine) Why(ctx context.Context, seq int64, takers TakersFunc) (why job.Why, err error) {
 	err = e.view(ctx, func(r reader) error {
 		g := whyGatherer{reader: r, e: e, takers: takers}

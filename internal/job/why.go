@@ -46,7 +46,8 @@ type Reason struct {
 	until time.Time // when it ends by itself; zero is not known
 }
 
-// Fact is a named value: an int, a string, a time, a duration, or a list of texts or of relatives.
+// Fact is a named value: an int, a string, a time, a duration, or a
+// list of texts or of relatives.
 type Fact struct {
 	Name  string
 	Value any

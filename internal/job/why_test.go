@@ -18,7 +18,7 @@ type explained struct {
 	next     time.Duration
 }
 
-// waiting makes facts of a job that waits, for a queue that is asked for; change makes the case.
+// waitingFacts makes facts of a job whose queue is asked for; change makes the case.
 func waitingFacts(phase Phase, change func(*WhyFacts)) *WhyFacts {
 	f := &WhyFacts{Now: whyNow, Takers: Takers{Asking: true, LastAsked: whyNow},
 		Job: &Job{Seq: 7, ID: ID{Contract: "taskflow", Key: "k"}, Queue: "mail", Phase: phase,

@@ -16,14 +16,14 @@ import (
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "jobs",
-		Short: "Change and submit jobs of every contract, as an operator",
+		Short: "Explain, change and submit jobs of every contract, as an operator",
 		Args:  cli.NoSuchCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	for _, a := range actions {
 		c.AddCommand(a.command(p, operator()))
 	}
-	c.AddCommand(submitCommand(p, operator()))
+	c.AddCommand(WhyCommand(p, operator()), submitCommand(p, operator()))
 	return c
 }
 

@@ -27,6 +27,11 @@ var columns = []cli.Column[client.AdminQueue]{
 		Get: count(func(q client.AdminQueue) int64 { return q.Waiting })},
 	{Name: "dead", Right: true, Get: count(func(q client.AdminQueue) int64 { return q.Dead }),
 		Tone: func(q client.AdminQueue) cli.Tone { return cli.ToneBad }},
+	{Name: "workers", Right: true,
+		Get: count(func(q client.AdminQueue) int64 { return int64(q.Workers) })},
+	{Name: "asked", Get: func(q client.AdminQueue) string {
+		return cli.FormatTimePtr(q.LastAskedAt)
+	}},
 	{Name: "paused", Get: paused, Tone: func(client.AdminQueue) cli.Tone { return cli.ToneWarn }},
 	{Name: "run_limit", Right: true, Get: runLimit},
 	{Name: "rate", Right: true, Get: rate},
