@@ -181,7 +181,8 @@ func (g *whyGatherer) gatherQueue() error {
 			return err
 		}
 		limits := q.Settings.Limits()
-		g.facts.Paused, g.facts.Rate, g.facts.NextStart = q.Settings.Paused, limits.Rate, q.NextStart
+		g.facts.Paused = q.Settings.Paused
+		g.facts.Rate, g.facts.NextStart = limits.Rate, q.NextStart
 		g.facts.QueueLimit, g.facts.QueueRunning = limits.MaxRunning, int(q.Leased)
 	}
 	g.facts.Takers, err = g.takers(recordView{g.reader}, key.contract, key.queue)

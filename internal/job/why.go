@@ -90,7 +90,7 @@ type WhyFacts struct {
 	MaxQueueSize, QueueSize        int // ready jobs of the contract; no limit is 0
 	Rate                           Rate
 	NextStart                      time.Time // when the rate allows one; not later than Now is now
-	Ahead                          int       // ready jobs that are claimed before; at most MaxAhead+1
+	Ahead                          int       // jobs that are claimed before; at most MaxAhead+1
 	Takers                         Takers
 	MessagePending                 bool
 	MessagesAhead                  int // before that of the job; at most MaxMessagesAhead
