@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/millrace/millrace/internal/bulk"
 	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
@@ -75,6 +76,7 @@ type API struct {
 	crossOrigin *http.CrossOriginProtection
 	byAction    map[string]*route
 	audit       auditLog
+	bulk        *bulk.Bulk
 }
 
 // New checks the config and makes the API. An error is a mistake in this program, or a pepper that
@@ -93,9 +95,10 @@ func New(c Config) (*API, error) {
 			return nil, err
 		}
 	}
-	return &API{Config: c, tokens: t, health: newHealth(&c),
+	a := &API{Config: c, tokens: t, health: newHealth(&c),
 		crossOrigin: http.NewCrossOriginProtection(),
-		audit:       auditLog{retention: c.AuditRetention}}, nil
+		audit:       auditLog{retention: c.AuditRetention}}
+	return a, a.newBulk()
 }
 
 // Prepare reads the operator's token, or makes it at the first start. Its error is one of the file
@@ -139,7 +142,8 @@ const (
 	healthInterval = 30 * time.Second
 )
 
-// Run keeps the token and the health of the parts up to date until ctx ends.
+// Run keeps the token and the health of the parts up to date, and carries out bulk operations,
+// until ctx ends.
 func (a *API) Run(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -147,6 +151,9 @@ func (a *API) Run(ctx context.Context) {
 		for a.health.look(ctx); clock.Sleep(ctx, healthInterval); a.health.look(ctx) {
 		}
 	}()
+	ended := make(chan struct{})
+	go func() { defer close(ended); a.bulk.Run(ctx) }()
 	a.tokens.run(ctx)
 	<-done
+	<-ended
 }

@@ -225,7 +225,7 @@ type RecordSelector struct {
 // DeadLetterSelector selects dead letters: those of Jobs or, where Jobs is empty, the first Limit
 // of a Contract. Of the other members one at most is set.
 type DeadLetterSelector struct {
-	Jobs     []int64 // the Seqs of jobs that stayed stored
+	Jobs     []int64 // the Seqs of jobs
 	Contract string
 	After    int64 // selects an ID above this
 	Limit    int
