@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/millrace/internal/audit"
 	"github.com/millrace/millrace/cmd/millrace/internal/bench"
+	"github.com/millrace/millrace/cmd/millrace/internal/bulk"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/cmd/millrace/internal/demo"
 	"github.com/millrace/millrace/cmd/millrace/internal/dlq"
@@ -82,7 +83,7 @@ any language over plain HTTP, and the tools to feed and watch them.
 		enqueue.Command(p), work.Command(p), graph.Command(p), fetch.Command(p), images.Command(p),
 		exportCommand(p), jobs.Command(p, newOperator),
 		jobs.WhyCommand(p, newOperator()), queues.Command(p, newOperator),
-		dlq.Command(p, newOperator),
+		dlq.Command(p, newOperator), bulk.Command(p, newOperator),
 		nodes.WorkersCommand(p, newOperator), nodes.Command(p, newOperator),
 		webhooks.Command(p, newOperator),
 		audit.Command(p, newOperator()), login.Command(p), login.LogoutCommand(p),
