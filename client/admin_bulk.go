@@ -91,8 +91,8 @@ type AdminBulk struct {
 	Rate   int `json:"rate"`
 	Limit  int `json:"limit"`
 	Canary int `json:"canary"`
-	// StartedAt is when it began, EndedAt when it had gone through all, and ETA when it will have if
-	// it goes on as it did, in UTC. The last two are nil where that is not so, or not known.
+	// StartedAt is when it began, EndedAt when it had gone through all, and ETA when it will have
+	// if it goes on as it did, in UTC. The last two are nil where that is not so, or not known.
 	StartedAt time.Time  `json:"started_at"`
 	EndedAt   *time.Time `json:"ended_at"`
 	ETA       *time.Time `json:"eta"`
@@ -149,8 +149,8 @@ func (a *Admin) StartBulk(ctx context.Context, r AdminBulkRequest) (id string, e
 // ClearQueue begins a bulk operation that deletes the jobs of a queue that are not over and do not
 // run, and returns its id (AD-033).
 //
-// Errors: [ErrNotFound] for a contract that there is not; [ErrConflict] for one whose jobs cannot be
-// deleted; [ErrUnauthorized]. It is repeated only while no try can have taken effect.
+// Errors: [ErrNotFound] for a contract that there is not; [ErrConflict] for one whose jobs cannot
+// be deleted; [ErrUnauthorized]. It is repeated only while no try can have taken effect.
 func (a *Admin) ClearQueue(ctx context.Context, contract, queue string) (id string, err error) {
 	return a.startBulk(ctx, "admin clear queue", queuePath(contract, queue)+"/clear", nil)
 }
@@ -187,8 +187,8 @@ func (a *Admin) Bulk(ctx context.Context, id string) (AdminBulk, error) {
 // PauseBulk pauses a bulk operation and returns it as it is then. What is being done at the moment
 // is completed.
 //
-// Errors: [ErrConflict] where it does not run; [ErrNotFound]; [ErrUnauthorized]. It is repeated only
-// while no try can have taken effect, as are the others that change an operation.
+// Errors: [ErrConflict] where it does not run; [ErrNotFound]; [ErrUnauthorized]. It is repeated
+// only while no try can have taken effect, as are the others that change an operation.
 func (a *Admin) PauseBulk(ctx context.Context, id string) (AdminBulk, error) {
 	return a.changeBulk(ctx, id, "pause")
 }

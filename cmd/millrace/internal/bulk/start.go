@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// Starter starts a bulk operation for a command that acts on what its arguments name, or on what its
-// filters select. It asks before (CL-001).
+// Starter starts a bulk operation for a command that acts on what its arguments name, or on what
+// its filters select. It asks before (CL-001).
 type Starter struct {
 	Request client.AdminBulkRequest
 	// Things is what is counted, such as "job".
