@@ -11,6 +11,8 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/nodes"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -72,6 +74,7 @@ func (v *whyView) codes() string {
 type held struct {
 	*testing.T
 	w, other *world
+	store    store.Store
 	keys     int
 }
 
@@ -141,7 +144,7 @@ func (h *held) wants(j *job.Job, codes string) (v whyView) {
 // TestWhy (AD-015): why names the true reason for each code, on every database and from both nodes.
 func TestWhy(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
-		h := &held{T: t, w: newWorld(t, p.Store, p.Clock, nil)}
+		h := &held{T: t, store: p.Store, w: newWorld(t, p.Store, p.Clock, nil)}
 		second := p.Store
 		if p.Reopen != nil {
 			second = p.Reopen(t)
@@ -155,6 +158,7 @@ func TestWhy(t *testing.T) {
 		}{
 			{"AD-015 nobody asks, then somebody does", whyNobodyAsks},
 			{"AD-015 AD-030 a claim that waits", whyWaits},
+			{"AD-015 a node that has stopped", whyStopped},
 			{"AD-015 running", whyRunning}, {"AD-015 not due", whyNotDue},
 			{"AD-015 backing off", whyBackingOff},
 			{"AD-015 dependencies", whyDependencies}, {"AD-015 children", whyChildren},
@@ -202,6 +206,28 @@ func whyNobodyAsks(h *held) {
 		if q.LastAskedAt == nil || !q.LastAskedAt.Equal(asked) || q.Workers != 0 {
 			h.Errorf("AD-030 got %+v", q)
 		}
+	}
+}
+
+// whyStopped proves that what a node was asked for is known when it has stopped.
+func whyStopped(h *held) {
+	e := testkit.NewEngine(h, h.store, h.w.clock, heldContracts...)
+	node, err := nodes.New(nodes.Config{Engine: e, Elapsed: h.w.clock.Monotonic})
+	if err != nil {
+		h.Fatal(err)
+	}
+	if err := node.Write(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+	j := h.submit("held", "left")
+	e.Asking(engine.ClaimRequest{Contract: "held", Queues: []string{"left"}})()
+	ctx, stop := context.WithCancel(h.Context())
+	stop()
+	node.Run(ctx)
+	h.wants(j, "")
+	h.w.clock.Advance(90 * time.Second)
+	if v := h.wants(j, "nobody_asks"); !strings.Contains(v.Sentence, "for 90 s") {
+		h.Errorf("got %s", v.Sentence)
 	}
 }
 
@@ -403,7 +429,13 @@ func whyDraining(h *held) {
 		h.other.engine.Node()) {
 		h.Errorf("got %s", v.Sentence)
 	}
-	h.asks(h.w, "held", "local") // G-AD-08: another node takes the queue
+	all := engine.ClaimRequest{Contract: "held", Max: 1, Worker: "remote",
+		Skip: func(queue string) bool { return queue == "local" }}
+	if _, _, err := h.other.engine.ClaimRemote(h.Context(), all, "sdk"); err != nil {
+		h.Fatal(err)
+	}
+	h.wants(j, "node_draining nobody_asks") // the claim left the queue out
+	h.asks(h.w, "held", "local")            // G-AD-08: another node takes the queue
 	h.wants(j, "")
 	drain(false)
 }

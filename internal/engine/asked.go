@@ -41,6 +41,7 @@ type ask struct {
 	last    [2]time.Duration
 	waiting [2]int
 	ever    [2]bool
+	partial bool          // the last claim left out queues that the process has workers for
 	kept    time.Duration // when the record of the queue was written; wasKept says if it was
 	wasKept bool
 }
@@ -55,14 +56,14 @@ func (k *asks) note(req *ClaimRequest, waiting int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(req.Queues) == 0 {
-		k.noteLocked(queueKey{req.Contract, ""}, req.remote, waiting)
+		k.noteLocked(queueKey{req.Contract, ""}, req, waiting)
 	}
 	for _, queue := range req.Queues {
-		k.noteLocked(queueKey{req.Contract, queue}, req.remote, waiting)
+		k.noteLocked(queueKey{req.Contract, queue}, req, waiting)
 	}
 }
 
-func (k *asks) noteLocked(key queueKey, remote bool, waiting int) {
+func (k *asks) noteLocked(key queueKey, req *ClaimRequest, waiting int) {
 	now, a := k.now(), k.all[key]
 	if a == nil {
 		if len(k.all) >= maxAskedQueues {
@@ -74,8 +75,9 @@ func (k *asks) noteLocked(key queueKey, remote bool, waiting int) {
 		a = &ask{}
 		put(&k.all, key, a)
 	}
+	a.partial = req.Skip != nil
 	for i := range a.last {
-		if i == 0 || remote {
+		if i == 0 || req.remote {
 			a.last[i], a.ever[i] = now, true
 			a.waiting[i] = max(0, a.waiting[i]+waiting)
 		}
@@ -107,6 +109,8 @@ type Asked struct {
 	// ByRemote reports whether a remote worker was among those who asked, and RemoteAgo when last.
 	ByRemote  bool
 	RemoteAgo time.Duration
+	// Partial says that queues for which the node has local workers were left out.
+	Partial bool
 }
 
 // Asked returns the queues that were asked for on this node within the last five minutes, those
@@ -119,7 +123,8 @@ func (e *Engine) Asked() []Asked {
 	k.forgetKeptLocked(now)
 	all := make([]Asked, 0, len(k.all))
 	for key, a := range k.all {
-		all = append(all, Asked{key.contract, key.queue, a.ago(0, now), a.ever[1], a.ago(1, now)})
+		all = append(all, Asked{Contract: key.contract, Queue: key.queue, Ago: a.ago(0, now),
+			ByRemote: a.ever[1], RemoteAgo: a.ago(1, now), Partial: a.partial})
 	}
 	slices.SortFunc(all, func(a, b Asked) int {
 		return cmp.Or(cmp.Compare(a.Ago, b.Ago), strings.Compare(a.Contract, b.Contract),

@@ -18,6 +18,8 @@ type Asked struct {
 	Queue    string    `json:"queue"`
 	At       time.Time `json:"at"`
 	RemoteAt time.Time `json:"remote_at,omitzero"`
+	// Partial says that queues for which the node has local workers were left out.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // asked returns the queues that were asked for on this node, those asked for last first.
@@ -25,7 +27,8 @@ func (n *Node) asked(now time.Time) []Asked {
 	known := n.Engine.Asked()
 	all := make([]Asked, 0, min(len(known), maxAsked))
 	for _, k := range known[:min(len(known), maxAsked)] {
-		a := Asked{Contract: k.Contract, Queue: k.Queue, At: now.Add(-k.Ago)}
+		a := Asked{Contract: k.Contract, Queue: k.Queue, At: now.Add(-k.Ago),
+			Partial: k.Partial}
 		if k.ByRemote {
 			a.RemoteAt = now.Add(-k.RemoteAgo)
 		}
@@ -68,7 +71,7 @@ func (t *Takers) Of(contract, queue string) job.Takers {
 	for i := range t.nodes {
 		n := &t.nodes[i]
 		for _, a := range n.Asked {
-			if a.Contract != contract || (a.Queue != queue && a.Queue != "") {
+			if a.Contract != contract || !n.includes(&a, queue) {
 				continue
 			}
 			if a.At.After(of.LastAsked) {
@@ -86,10 +89,25 @@ func (t *Takers) Of(contract, queue string) job.Takers {
 	return of
 }
 
+// includes reports whether a claim on the node asked for a queue.
+func (i *Info) includes(a *Asked, queue string) bool {
+	if a.Queue != "" {
+		return a.Queue == queue
+	}
+	return !a.Partial || !slices.ContainsFunc(i.Workers, func(w Worker) bool {
+		return w.Local && w.Contract == a.Contract && w.takes(queue)
+	})
+}
+
+// takes reports whether a worker asks for a queue of its contract.
+func (w *Worker) takes(queue string) bool {
+	return len(w.Queues) == 0 || slices.Contains(w.Queues, queue)
+}
+
 // addWorkers adds the workers of a queue that a node knows.
 func (i *Info) addWorkers(of *job.Takers, contract, queue string) {
 	for _, w := range i.Workers {
-		if w.Contract != contract || (len(w.Queues) > 0 && !slices.Contains(w.Queues, queue)) {
+		if w.Contract != contract || !w.takes(queue) {
 			continue
 		}
 		switch {
