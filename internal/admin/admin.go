@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/outage"
+	"github.com/millrace/millrace/internal/schedule"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -52,6 +53,7 @@ type Config struct {
 	SecureCookies  bool            // all listeners use TLS
 	// Contracts are the contracts of the node, whose jobs operators may change.
 	Contracts []*contract.Contract
+	Schedules *schedule.Schedules // nil makes those of Engine and Contracts
 }
 
 // validate names the first required member that is missing.
@@ -92,6 +94,12 @@ func New(c Config) (*API, error) {
 	c.Pepper = nil
 	if c.Node == nil {
 		if c.Node, err = nodes.New(nodes.Config{Engine: c.Engine, Elapsed: c.Elapsed}); err != nil {
+			return nil, err
+		}
+	}
+	if c.Schedules == nil {
+		if c.Schedules, err = schedule.New(schedule.Config{Engine: c.Engine, Log: c.Log,
+			Contracts: c.Contracts}); err != nil {
 			return nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
@@ -57,11 +58,8 @@ func (s *state) encode() []byte {
 func decode(j *job.Job) (*Schedule, error) {
 	s := &Schedule{Name: j.ID.Key, Number: j.Seq, UpdatedAt: j.UpdatedAt}
 	var body definitionBody
-	err := json.Unmarshal(j.Definition, &body)
-	if err == nil {
-		err = json.Unmarshal(j.Progress, &s.state)
-	}
-	if err != nil {
+	if err := errors.Join(json.Unmarshal(j.Definition, &body),
+		json.Unmarshal(j.Progress, &s.state)); err != nil {
 		return nil, &job.Error{Op: "schedule.read", ID: j.ID,
 			Msg: "a stored schedule cannot be read", Err: err}
 	}

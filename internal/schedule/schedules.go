@@ -314,8 +314,8 @@ func (s *Schedules) Remove(ctx context.Context, name string, fromSettings bool,
 	return err
 }
 
-// SubmitNow submits the job of a schedule once, beside its times. What is attached to the context is
-// written with the job.
+// SubmitNow submits the job of a schedule once, beside its times. What is attached to the context
+// is written with the job.
 func (s *Schedules) SubmitNow(ctx context.Context, name string) (*job.Job, error) {
 	one, err := s.Get(ctx, name)
 	if err != nil {

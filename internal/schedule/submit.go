@@ -97,7 +97,8 @@ func explain(o *contract.Operator, err error) error {
 		answer.Status == http.StatusTooManyRequests:
 		return err
 	}
-	return &job.Error{Kind: job.Invalid, Op: "schedule.check", Err: err,
+	// The error itself has a code of the contract, which others do not know.
+	return &job.Error{Kind: job.Invalid, Op: "schedule.check",
 		Msg: "request: " + contractWords(o, err)}
 }
 
