@@ -19,7 +19,6 @@ import (
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/postgres"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
-	"github.com/millrace/millrace/internal/testkit"
 )
 
 func newJob(key string) *job.Job {
@@ -55,7 +54,7 @@ func runs(tx store.Tx, id job.ID) error {
 func mustHaveRuns(tb testing.TB, s *postgres.Store, want int) {
 	tb.Helper()
 	if err := s.View(context.Background(), func(r store.Reader) error {
-		jobs, err := r.List(store.Filter{})
+		jobs, err := listed(r, store.Filter{})
 		for _, j := range jobs {
 			if j.Attempts != want {
 				tb.Errorf("%s has %d runs, want %d", j.ID.Key, j.Attempts, want)
@@ -322,7 +321,7 @@ func TestStatementsHaveDeadlines(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	slow := mustOpen(t, postgres.Config{URL: url + "&statement_timeout=2000"})
+	slow := mustOpen(t, postgres.Config{URL: url + "&statement_timeout=100"})
 	err = slow.Update(t.Context(), func(tx store.Tx) error {
 		if err := tx.LockName("name"); err != nil {
 			return err
@@ -368,7 +367,7 @@ func TestMessagesAreLookedAtWithoutLocks(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	within, cancel := context.WithTimeout(t.Context(), testkit.WaitTimeout)
+	within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if err := s.Update(t.Context(), func(tx store.Tx) error {
 		waiting, err := tx.Messages([]string{"a"}, 10)
@@ -495,4 +494,10 @@ func TestReadOnlyDatabase(t *testing.T) {
 	}); err != nil {
 		t.Errorf("a read: %v", err)
 	}
+}
+
+// listed returns the jobs of a List.
+func listed(r store.Reader, f store.Filter) ([]*job.Job, error) {
+	p, err := r.List(f)
+	return p.Jobs, err
 }
