@@ -36,7 +36,7 @@ func (w *world) linked() {
 func (w *world) waiting() {
 	w.Helper()
 	w.ok(w.Store.View(w.ctx, func(r store.Reader) error {
-		jobs, err := listed(r, store.Filter{Contracts: []string{"graph"}})
+		jobs, err := r.List(store.Filter{Contract: "graph"})
 		if err != nil {
 			return err
 		}

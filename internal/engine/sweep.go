@@ -177,10 +177,9 @@ func (u *unit) promote(j *job.Job) error {
 func (e *Engine) shortenLeases(ctx context.Context) error {
 	for after := int64(0); ; {
 		var leased []*job.Job
-		if err := e.view(ctx, func(r reader) error {
-			page, err := r.List(store.Filter{Phases: []job.Phase{job.Leased}, After: after,
-				Limit: sweepBatch, Brief: true})
-			leased = page.Jobs
+		if err := e.view(ctx, func(r reader) (err error) {
+			leased, err = r.List(store.Filter{Phases: []job.Phase{job.Leased}, After: after,
+				Limit: sweepBatch})
 			return err
 		}); err != nil || len(leased) == 0 {
 			return err

@@ -81,17 +81,17 @@ type Reader interface {
 	Load(s Selector) ([]*job.Job, error)
 	// Exists reports whether the job is stored.
 	Exists(id job.ID) (bool, error)
-	// List returns a page of the jobs that match f, by Seq ascending or descending. It reads the
-	// narrowest index for the members of f. Where none leads with all of them it passes over jobs
-	// that do not match: f.Scan bounds how many. A page ends before the large bodies of its
-	// jobs exceed MaxReadyBytes, but has at least one job.
-	List(f Filter) (Page, error)
+	// List returns the first f.Limit jobs that match f, by Seq ascending. It scans from
+	// f.After until it has found them, so a rare match is expensive.
+	List(f Filter) ([]*job.Job, error)
 
 	// Events returns the history of a job in the order in which it happened.
 	Events(seq int64) ([]job.Event, error)
-	// DeadLetters returns the first limit dead letters of a contract with an ID above after,
-	// by ID ascending.
-	DeadLetters(contract string, after int64, limit int) ([]job.DeadLetter, error)
+	// DeadLetters returns those of the selected dead letters that exist, by ID ascending.
+	DeadLetters(s DeadLetterSelector) ([]job.DeadLetter, error)
+	// DeadLetterGroups groups the newest limit open dead letters of a contract by their
+	// fingerprint, in no particular order.
+	DeadLetterGroups(contract string, limit int) ([]job.DeadLetterGroup, error)
 	// Messages returns the n oldest messages of up to 16 contracts in the outbox, as they
 	// were at one moment. It locks nothing: Elect decides which node publishes them.
 	Messages(contracts []string, n int) ([]job.Message, error)
@@ -117,6 +117,9 @@ type Reader interface {
 	// ReadyQueues returns those of the queues that have ready jobs, in no particular order. Its
 	// cost grows with the queues that are asked for alone.
 	ReadyQueues(queues []job.QueueHash) ([]job.QueueHash, error)
+	// CountAhead returns how many ready jobs of the queue of a job come before it in claim order,
+	// most at most. Its cost is bounded by most.
+	CountAhead(j *job.Job, most int) (int, error)
 	// Records returns those of the selected records that exist, by key.
 	Records(s RecordSelector) ([]job.Record, error)
 
@@ -157,10 +160,9 @@ type Tx interface {
 	LockName(name string) error
 
 	// Elect makes holder the leader in a role until the given time and reports whether it is
-	// the leader. It is not while the term of another holder lasts.
+	// the leader. It is not while the term of another holder lasts. Without a role it ends all
+	// terms of the holder, and reports false.
 	Elect(role, holder string, until time.Time) (bool, error)
-	// EndTerms ends all terms of a holder.
-	EndTerms(holder string) error
 
 	// PruneFinished removes up to n jobs of a contract that finished before the given time,
 	// oldest first. If bytes is not 0, it stops once the removed jobs have sizes that add up
@@ -169,9 +171,6 @@ type Tx interface {
 	PruneFinished(contract string, before time.Time, bytes int64, n int) (Pruned, error)
 	// Size returns the sum of the sizes of a contract's jobs.
 	Size(contract string) (int64, error)
-	// PruneDeadLetters removes up to n dead letters of a contract that were stored before the
-	// given time, oldest first, and returns how many it removed.
-	PruneDeadLetters(contract string, before time.Time, n int) (int, error)
 	// PruneRecords removes up to n expired records, the longest expired first, and returns
 	// how many it removed.
 	PruneRecords(n int) (int, error)
@@ -198,9 +197,8 @@ type Bodies uint8
 
 // The bodies that Load can read.
 const (
-	NoBodies             Bodies = iota
-	DefinitionOnly              // no body but the definition
-	DefinitionAndFailure        // no others than these two
+	NoBodies       Bodies = iota
+	DefinitionOnly        // no body but the definition
 	AllBodies
 	OnlyBodies // all bodies, and of the other fields Seq and OutOfLine alone
 )
@@ -214,17 +212,38 @@ type EdgeSelector struct {
 }
 
 // RecordSelector selects records of a kind: those with Keys or, where Keys is empty, the first
-// Limit of an Owner with a key above After.
+// Limit of an Owner, or with AnyOwner of all owners, with a key above After.
 type RecordSelector struct {
-	Kind  string
-	Keys  []string
-	Owner string
-	After string
-	Limit int
+	Kind     string
+	Keys     []string
+	Owner    string
+	AnyOwner bool
+	After    string
+	Limit    int
 }
 
-// Pruned is how many jobs a PruneFinished removed.
-type Pruned struct{ Jobs, Children int }
+// DeadLetterSelector selects dead letters: those of Jobs or, where Jobs is empty, the first Limit
+// of a Contract. Of the other members one at most is set.
+type DeadLetterSelector struct {
+	Jobs     []int64 // the Seqs of jobs
+	Contract string
+	After    int64 // selects an ID above this
+	Limit    int
+
+	Fingerprint string // selects one fingerprint; goes with After
+	// Before selects those of before a time, the oldest first, with ID, times, and of their jobs
+	// contract and queue alone. After does not apply then.
+	Before time.Time
+	// Unmarked selects those of an older schema, which have no fingerprint and are not counted.
+	// After does not apply then.
+	Unmarked bool
+}
+
+// Pruned is how many jobs a PruneFinished removed, and their Seqs.
+type Pruned struct {
+	Jobs, Children int
+	Seqs           []int64
+}
 
 // MaxNameBytes is the length limit of an owner and of the kind, key and owner of a record: a
 // longer one is Invalid.
@@ -255,38 +274,23 @@ type Search struct {
 	Limit     int // required
 }
 
-// Filter selects jobs for List: those that match all members. Empty members select all.
+// Filter selects jobs for List. Empty members select all.
 type Filter struct {
-	IDs       []job.ID // one of these
-	Contracts []string // one of these
-	Queue     string
-	Owner     string
-	Kind      string
-	States    []job.State
-	Phases    []job.Phase
-	Parent    int64  // the children of a job
-	Worker    string // of the present or the last run
-
-	CreatedFrom    time.Time // inclusive
-	CreatedBefore  time.Time // exclusive
-	FinishedFrom   time.Time // inclusive
-	FinishedBefore time.Time // exclusive
-	MinAttempts    int
-
-	After       int64 // selects a Seq above this
-	Before      int64 // selects a Seq below this; 0 means no bound
-	NewestFirst bool  // by Seq descending
-	Limit       int   // the most jobs of a page; 0 means no limit
-	// Scan is how many jobs one List looks at, at most, in the index that it has chosen; 0 means
-	// no limit. So a page costs no more than that, however rare the jobs are that match.
-	Scan  int
-	Brief bool // the jobs come with DefinitionAndFailure, not with AllBodies
-}
-
-// Page is what a List has found.
-type Page struct {
-	Jobs []*job.Job
-	// Next is the Seq from which the next page goes on: as its After or, NewestFirst, its Before.
-	// All jobs up to and including it were looked at. It is 0 after the last page.
-	Next int64
+	Contract string
+	Queue    string
+	Owner    string
+	States   []job.State
+	Phases   []job.Phase
+	// Parent selects the children of a job. Of the other members only States, After and
+	// Limit apply then.
+	Parent int64
+	After  int64 // selects a Seq above this
+	// NewestFirst lists the jobs of an Owner by Seq descending, and below Before if that is
+	// not 0. Of the other members only Contract, States and Limit apply then.
+	NewestFirst bool
+	Before      int64
+	// WithoutBodies lists the jobs of a Contract and Owner without their bodies, in either
+	// direction. Queue and Phases do not apply then.
+	WithoutBodies bool
+	Limit         int // 0 means no limit
 }

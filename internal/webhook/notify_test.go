@@ -19,7 +19,7 @@ import (
 // jobs are all deliveries there are.
 func (n *node) jobs() []*job.Job {
 	n.Helper()
-	all, err := n.engine.List(n.ctx, store.Filter{Contracts: []string{webhook.Name}})
+	all, err := n.engine.List(n.ctx, store.Filter{Contract: webhook.Name})
 	if err != nil {
 		n.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func TestLettersBeforeTheEnd(t *testing.T) {
 			if v.Status != "queued" && v.Status != "in_progress" {
 				t.Fatalf("the job is %s, and its dead letter is not published", v.Status)
 			}
-			j, err := w.engine.List(t.Context(), store.Filter{Contracts: []string{fetchbox.Name}})
+			j, err := w.engine.List(t.Context(), store.Filter{Contract: fetchbox.Name})
 			return err == nil && len(j) == 1 && j[0].State == "listing"
 		})
 		testkit.Receive(t, "a batch that is refused", refused)

@@ -369,7 +369,7 @@ func (w *world) logs(t testing.TB, id, query string) (all []line) {
 // all lists what the store has of a contract.
 func (w *world) all(t testing.TB, contract string) []*job.Job {
 	t.Helper()
-	jobs, err := w.engine.List(context.Background(), store.Filter{Contracts: []string{contract}})
+	jobs, err := w.engine.List(context.Background(), store.Filter{Contract: contract})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -496,7 +496,7 @@ func (w *world) dropJob(t testing.TB, jobID string) {
 		if err != nil {
 			return err
 		}
-		return tx.Apply(store.Changes{Delete: append(children.Jobs, jobs...)})
+		return tx.Apply(store.Changes{Delete: append(children, jobs...)})
 	})
 	if err != nil {
 		t.Fatal(err)

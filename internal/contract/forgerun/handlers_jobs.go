@@ -390,7 +390,7 @@ func (f *ForgeRun) list(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	filter := store.Filter{Contracts: []string{Name}, Owner: clientID(c), NewestFirst: true, Before: before,
+	filter := store.Filter{Contract: Name, Owner: clientID(c), NewestFirst: true, Before: before,
 		Limit: limit + 1}
 	text, given, err := c.Query("state")
 	if err != nil {

@@ -160,7 +160,7 @@ func (p *player) publish() {
 
 // audit is the check at rest (FR-148, FR-149, FR-151, FR-118, FR-179).
 func (p *player) audit() {
-	jobs, err := p.engine.List(context.Background(), store.Filter{Contracts: []string{forgerun.Name}})
+	jobs, err := p.engine.List(context.Background(), store.Filter{Contract: forgerun.Name})
 	if err != nil || len(jobs) != len(p.ids) {
 		p.Fatalf("%d jobs are stored of %d: %v", len(jobs), len(p.ids), err)
 	}

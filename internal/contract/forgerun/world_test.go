@@ -406,7 +406,7 @@ func (w *world) runMaintenance(t testing.TB) { t.Helper(); testkit.RunMaintenanc
 // jobs counts all jobs in the store.
 func (w *world) jobs(t testing.TB) int {
 	t.Helper()
-	all, err := w.engine.List(context.Background(), store.Filter{Contracts: []string{forgerun.Name}})
+	all, err := w.engine.List(context.Background(), store.Filter{Contract: forgerun.Name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ const filePageSize = 100
 
 // fileJobsFilter selects the jobs of a file, beginning with the latest.
 func fileJobsFilter(fileID string) store.Filter {
-	return store.Filter{Contracts: []string{Name}, Owner: fileID, NewestFirst: true, Limit: filePageSize}
+	return store.Filter{Contract: Name, Owner: fileID, NewestFirst: true, Limit: filePageSize}
 }
 
 // loadFile reads a file, nil if there is none. A file with more than filePageSize jobs is read in

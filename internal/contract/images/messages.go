@@ -165,7 +165,7 @@ func (m *Images) onFileChanged(ctx context.Context, fileID, jobID string, delete
 // was claimed meanwhile finds the deletion itself. Conflict and NotFound mean that there is
 // nothing left to cancel.
 func (m *Images) cancelWaiting(ctx context.Context, fileID string) error {
-	jobs, err := m.Engine.List(ctx, store.Filter{Contracts: []string{Name}, Owner: fileID, NewestFirst: true,
+	jobs, err := m.Engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true,
 		States: statesByStatus[retryable]})
 	if err != nil {
 		return err

@@ -138,7 +138,7 @@ func (s *sweeper) removeOrphans(ctx context.Context) error {
 }
 
 func (s *sweeper) removeIfOrphan(ctx context.Context, fileID string) error {
-	jobs, err := s.Engine.List(ctx, store.Filter{Contracts: []string{Name}, Owner: fileID, NewestFirst: true,
+	jobs, err := s.Engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true,
 		Limit: 1})
 	if err != nil || len(jobs) > 0 {
 		return err

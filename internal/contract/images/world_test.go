@@ -444,7 +444,7 @@ func metric(t testing.TB, r *prometheus.Registry, name string, labels ...string)
 // jobs counts all jobs in the store.
 func (w *world) jobs(t testing.TB) int {
 	t.Helper()
-	all, err := w.engine.List(context.Background(), store.Filter{Contracts: []string{images.Name}})
+	all, err := w.engine.List(context.Background(), store.Filter{Contract: images.Name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/postgres"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func newJob(key string) *job.Job {
@@ -54,7 +55,7 @@ func runs(tx store.Tx, id job.ID) error {
 func mustHaveRuns(tb testing.TB, s *postgres.Store, want int) {
 	tb.Helper()
 	if err := s.View(context.Background(), func(r store.Reader) error {
-		jobs, err := listed(r, store.Filter{})
+		jobs, err := r.List(store.Filter{})
 		for _, j := range jobs {
 			if j.Attempts != want {
 				tb.Errorf("%s has %d runs, want %d", j.ID.Key, j.Attempts, want)
@@ -321,7 +322,7 @@ func TestStatementsHaveDeadlines(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	slow := mustOpen(t, postgres.Config{URL: url + "&statement_timeout=100"})
+	slow := mustOpen(t, postgres.Config{URL: url + "&statement_timeout=2000"})
 	err = slow.Update(t.Context(), func(tx store.Tx) error {
 		if err := tx.LockName("name"); err != nil {
 			return err
@@ -367,7 +368,7 @@ func TestMessagesAreLookedAtWithoutLocks(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	within, cancel := context.WithTimeout(t.Context(), testkit.WaitTimeout)
 	defer cancel()
 	if err := s.Update(t.Context(), func(tx store.Tx) error {
 		waiting, err := tx.Messages([]string{"a"}, 10)
@@ -494,10 +495,4 @@ func TestReadOnlyDatabase(t *testing.T) {
 	}); err != nil {
 		t.Errorf("a read: %v", err)
 	}
-}
-
-// listed returns the jobs of a List.
-func listed(r store.Reader, f store.Filter) ([]*job.Job, error) {
-	p, err := r.List(f)
-	return p.Jobs, err
 }

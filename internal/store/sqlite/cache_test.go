@@ -162,7 +162,7 @@ func randomBody(r *rand.Rand) []byte {
 
 // someJobs returns some of the stored jobs, as they are.
 func someJobs(tx store.Tx, r *rand.Rand) ([]*job.Job, error) {
-	all, err := listed(tx, store.Filter{})
+	all, err := tx.List(store.Filter{})
 	r.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
 	return all[:r.IntN(len(all)+1)], err
 }
@@ -200,7 +200,7 @@ func pruneSome(tx store.Tx, r *rand.Rand) error {
 
 // claimSome compares LockReady with the rows. What it does with the jobs changes nothing.
 func claimSome(tx store.Tx, r *rand.Rand) error {
-	all, err := listed(tx, store.Filter{Queue: "q0", Phases: []job.Phase{job.Ready}})
+	all, err := tx.List(store.Filter{Queue: "q0", Phases: []job.Phase{job.Ready}})
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func claimSome(tx store.Tx, r *rand.Rand) error {
 
 // compare compares what Load returns by number with the rows.
 func compare(tx store.Tx, bodies store.Bodies) error {
-	rows, err := listed(tx, store.Filter{})
+	rows, err := tx.List(store.Filter{})
 	if err != nil {
 		return err
 	}
@@ -330,10 +330,4 @@ func TestCacheAndForeignWrites(t *testing.T) {
 		ready()
 		ready() // now the cache has the jobs
 	}
-}
-
-// listed returns the jobs of a List.
-func listed(r store.Reader, f store.Filter) ([]*job.Job, error) {
-	p, err := r.List(f)
-	return p.Jobs, err
 }

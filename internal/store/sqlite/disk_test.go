@@ -92,8 +92,8 @@ func (l *ledger) write(s *sqlite.Store, name string, broken bool, want int) erro
 func (l *ledger) audit(s *sqlite.Store) error {
 	have := map[string]bool{}
 	err := s.View(context.Background(), func(r store.Reader) error {
-		page, err := r.List(store.Filter{Limit: math.MaxInt32})
-		for _, j := range page.Jobs {
+		jobs, err := r.List(store.Filter{Limit: math.MaxInt32})
+		for _, j := range jobs {
 			have[j.ID.Key] = true
 		}
 		return err

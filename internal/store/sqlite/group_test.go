@@ -87,7 +87,7 @@ func TestGroupsShareCommits(t *testing.T) {
 func mustHave(t *testing.T, s *Store, n int) {
 	t.Helper()
 	if err := s.View(context.Background(), func(r store.Reader) error {
-		jobs, err := listed(r, store.Filter{})
+		jobs, err := r.List(store.Filter{})
 		if len(jobs) != n {
 			t.Errorf("%d jobs, want %d", len(jobs), n)
 		}

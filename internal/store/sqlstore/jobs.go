@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -70,7 +71,31 @@ var (
 	// NextLease is for the watermarks of a session too. No lease ends before $2.
 	NextLease = &Statement{"next_lease", `SELECT lease_until FROM leases
 		WHERE lease_until<=$1 AND lease_until>=$2 ORDER BY lease_until LIMIT 1`}
+
+	// No index leads with all that is asked for here, so a page costs what it passes over.
+	listJobs = &Statement{"list_jobs", jobsOf(store.AllBodies) + `
+		WHERE j.seq>$1 AND ($2='' OR j.contract=$2) AND ($3='' OR j.queue=$3)
+		AND ($4='' OR j.owner=$4) AND ($5=0 OR s.state {text in $6}) AND ($7=0 OR s.phase {in $8})
+		ORDER BY j.seq {limit $9}`}
+
+	// The index on the parent ends with seq, so a page costs no more than its rows.
+	listChildren = &Statement{"list_children", jobsOf(store.AllBodies) + `
+		WHERE j.parent=$1 AND j.parent>0 AND j.seq>$2 AND ($3=0 OR s.state {text in $4})
+		ORDER BY j.seq {limit $5}`}
+
+	// The index on the contract and owner ends with seq, so a page costs no more than its rows.
+	listOwned     = ownedStatement("list_owned", store.AllBodies, "<", "DESC")
+	listOwnedBare = ownedStatement("list_owned_bare", store.NoBodies, "<", "DESC")
+	listOwnedUp   = ownedStatement("list_owned_up", store.NoBodies, ">", "")
 )
+
+// ownedStatement makes a list of the jobs of an owner on one side of a number.
+func ownedStatement(name string, bodies store.Bodies, side, direction string) *Statement {
+	return &Statement{name, jobsOf(bodies) + `
+		WHERE j.contract=$1 AND j.owner=$2 AND j.owner<>'' AND j.seq` + side + `$3
+		AND ($4=0 OR s.state {text in $5})
+		ORDER BY j.seq ` + direction + ` {limit $6}`}
+}
 
 // Exists is documented at the port, as are all methods below.
 func (t *Tx) Exists(id job.ID) (bool, error) {
@@ -79,6 +104,43 @@ func (t *Tx) Exists(id job.ID) (bool, error) {
 		return false, err
 	}
 	return n[0] > 0, nil
+}
+
+// List chooses the index that leads with what the filter asks for.
+func (t *Tx) List(f store.Filter) ([]*job.Job, error) {
+	states, phases := make([]string, len(f.States)), make([]int64, len(f.Phases))
+	for i, s := range f.States {
+		states[i] = string(s)
+	}
+	for i, p := range f.Phases {
+		phases[i] = int64(p)
+	}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = math.MaxInt
+	}
+	if f.NewestFirst {
+		before := f.Before
+		if before <= 0 {
+			before = math.MaxInt64
+		}
+		bodies, statement := store.AllBodies, listOwned
+		if f.WithoutBodies {
+			bodies, statement = store.NoBodies, listOwnedBare
+		}
+		return t.jobs(bodies, statement, f.Contract, f.Owner, before, len(states),
+			t.s.Texts(states), limit)
+	}
+	if f.WithoutBodies {
+		return t.jobs(store.NoBodies, listOwnedUp, f.Contract, f.Owner, f.After, len(states),
+			t.s.Texts(states), limit)
+	}
+	if f.Parent != 0 {
+		return t.jobs(store.AllBodies, listChildren, f.Parent, f.After, len(states),
+			t.s.Texts(states), limit)
+	}
+	return t.jobs(store.AllBodies, listJobs, f.After, f.Contract, f.Queue, f.Owner, len(states),
+		t.s.Texts(states), len(phases), t.s.Ints(phases), limit)
 }
 
 // LockReady locks n rows, but returns fewer of them where their bodies out of line are too

@@ -42,15 +42,14 @@ const (
 // loadNames are the names of the statements that the engine uses. The others have names made of
 // their parts.
 var loadNames = map[load]string{
-	{byID, store.AllBodies, false}:             "get_jobs",
-	{byID, store.NoBodies, true}:               "lock_jobs",
-	{bySeq, store.AllBodies, false}:            "get_seqs",
-	{bySeq, store.DefinitionOnly, false}:       "get_briefs",
-	{bySeq, store.OnlyBodies, false}:           "load_bodies",
-	{bySeq, store.DefinitionAndFailure, false}: "get_listed",
-	{bySeq, store.NoBodies, true}:              "lock_seqs",
-	{byAlias, store.AllBodies, false}:          "get_by_alias",
-	{byAlias, store.NoBodies, true}:            "lock_by_alias",
+	{byID, store.AllBodies, false}:       "get_jobs",
+	{byID, store.NoBodies, true}:         "lock_jobs",
+	{bySeq, store.AllBodies, false}:      "get_seqs",
+	{bySeq, store.DefinitionOnly, false}: "get_briefs",
+	{bySeq, store.OnlyBodies, false}:     "load_bodies",
+	{bySeq, store.NoBodies, true}:        "lock_seqs",
+	{byAlias, store.AllBodies, false}:    "get_by_alias",
+	{byAlias, store.NoBodies, true}:      "lock_by_alias",
 }
 
 var (
@@ -63,7 +62,7 @@ func selectFacts(bodies store.Bodies) string {
 	return "SELECT " + factsOf(bodies) + " FROM jobs AS j"
 }
 
-// loadStatements makes all variants at the start of the process: 3 keys and 5 choices of bodies.
+// loadStatements makes all variants at the start of the process: 3 keys and 4 choices of bodies.
 func loadStatements(lock bool, begin func(store.Bodies) string, end string) map[load]*Statement {
 	all := map[load]*Statement{}
 	for _, key := range []loadKey{byID, bySeq, byAlias} {
@@ -95,8 +94,7 @@ func (l load) name() string {
 	}
 	column, _, _ := strings.Cut(string(l.key), " ")
 	bodies := [...]string{store.NoBodies: "bare", store.DefinitionOnly: "brief",
-		store.DefinitionAndFailure: "listed",
-		store.AllBodies:            "full", store.OnlyBodies: "bodies"}[l.bodies]
+		store.AllBodies: "full", store.OnlyBodies: "bodies"}[l.bodies]
 	return verb + "_" + bodies + "_by_" + column
 }
 

@@ -38,12 +38,15 @@ var (
 	// queue_hash is the QueueHash.
 	CountBy = insertInto("count_by", "counts",
 		[]Column{{"queue_hash", "int8"}, {"slot", "int8"}, {"contract", "text"}, {"queue", "text"},
-			{"waiting", "int8"}, {"delayed", "int8"}, {"ready", "int8"}, {"leased", "int8"}},
+			{"waiting", "int8"}, {"delayed", "int8"}, {"ready", "int8"}, {"leased", "int8"},
+			{"dead", "int8"}},
 		`ON CONFLICT (queue_hash,slot) DO UPDATE SET
 		waiting=counts.waiting+excluded.waiting, delayed=counts.delayed+excluded.delayed,
-		ready=counts.ready+excluded.ready, leased=counts.leased+excluded.leased`)
+		ready=counts.ready+excluded.ready, leased=counts.leased+excluded.leased,
+		dead=counts.dead+excluded.dead`)
 	getCounts = &Statement{"get_counts",
-		`SELECT contract,queue,sum(waiting),sum(delayed),sum(ready),sum(leased) FROM counts
+		`SELECT contract,queue,sum(waiting),sum(delayed),sum(ready),sum(leased),sum(dead)
+		FROM counts
 		WHERE $1='' OR contract=$1 GROUP BY contract,queue`}
 	readyQueues = &Statement{"ready_queues",
 		"SELECT queue_hash FROM counts WHERE queue_hash {in $1} GROUP BY queue_hash HAVING sum(ready)>0"}
@@ -122,14 +125,15 @@ func (t *Tx) addCounts(deltas []job.QueueCount) error {
 	for _, hash := range slices.Sorted(maps.Keys(sums)) {
 		d := sums[hash]
 		rows = append(rows, []any{int64(hash), t.s.Slot(int64(hash)), d.Contract, d.Queue,
-			d.Waiting, d.Delayed, d.Ready, d.Leased})
+			d.Waiting, d.Delayed, d.Ready, d.Leased, d.Dead})
 	}
 	return t.bulk(CountBy, rows)
 }
 
 func (t *Tx) Counts(contract string) ([]job.QueueCount, error) {
 	return collect(t, getCounts, func(rows *sql.Rows) (c job.QueueCount, err error) {
-		err = rows.Scan(&c.Contract, &c.Queue, &c.Waiting, &c.Delayed, &c.Ready, &c.Leased)
+		err = rows.Scan(&c.Contract, &c.Queue, &c.Waiting, &c.Delayed, &c.Ready, &c.Leased,
+			&c.Dead)
 		return c, err
 	}, contract)
 }
@@ -149,13 +153,12 @@ func (t *Tx) ReadyQueues(queues []job.QueueHash) ([]job.QueueHash, error) {
 }
 
 func (t *Tx) Elect(role, holder string, until time.Time) (bool, error) {
+	if role == "" {
+		_, err := t.exec(endTerms, holder)
+		return false, err
+	}
 	n, err := t.exec(elect, role, holder, Micros(until), Micros(t.Now()))
 	return n == 1, err
-}
-
-func (t *Tx) EndTerms(holder string) error {
-	_, err := t.exec(endTerms, holder)
-	return err
 }
 
 // PruneFinished deletes children in a transaction of their own: a later call, which finds none
@@ -174,9 +177,9 @@ func (t *Tx) PruneFinished(contract string, before time.Time, bytes int64, n int
 		return store.Pruned{}, err
 	}
 	if len(below) > 0 {
-		return store.Pruned{Children: len(below)}, t.deleteJobRows(below)
+		return store.Pruned{Children: len(below), Seqs: seqsOf(below)}, t.deleteJobRows(below)
 	}
-	return store.Pruned{Jobs: len(old)}, t.deleteJobRows(old)
+	return store.Pruned{Jobs: len(old), Seqs: seqsOf(old)}, t.deleteJobRows(old)
 }
 
 // firstBySize returns the first jobs whose sizes add up to bytes.

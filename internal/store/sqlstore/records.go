@@ -24,6 +24,9 @@ var (
 	listRecords = &Statement{"list_records",
 		"SELECT " + recordColumns + " FROM records WHERE " + rowExists +
 			" AND kind=$2 AND owner=$3 AND key>$4 ORDER BY key {limit $5}"}
+	listAnyRecords = &Statement{"list_any_records",
+		"SELECT " + recordColumns + " FROM records WHERE " + rowExists +
+			" AND kind=$2 AND key>$3 ORDER BY key {limit $4}"}
 	// A record that replaces an expired one is a new one and gets its own created_at.
 	putRecords = insertInto("put_records", "records",
 		[]Column{{"kind", "text"}, {"key", "text"}, {"owner", "text"}, {"body", "bytea"},
@@ -45,6 +48,8 @@ func (t *Tx) Records(s store.RecordSelector) ([]job.Record, error) {
 	switch {
 	case len(s.Keys) > 0:
 		return collect(t, getRecords, scanRecord, Micros(t.Now()), s.Kind, t.s.Texts(s.Keys))
+	case s.Limit > 0 && s.AnyOwner:
+		return collect(t, listAnyRecords, scanRecord, Micros(t.Now()), s.Kind, s.After, s.Limit)
 	case s.Limit > 0:
 		return collect(t, listRecords, scanRecord, Micros(t.Now()), s.Kind, s.Owner, s.After,
 			s.Limit)

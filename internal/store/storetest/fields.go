@@ -133,12 +133,12 @@ func fieldsInserted(w *world) {
 			name string
 			read func() ([]*job.Job, error)
 		}{
-			{"List", func() ([]*job.Job, error) { return listed(r, store.Filter{}) }},
+			{"List", func() ([]*job.Job, error) { return r.List(store.Filter{}) }},
 			{"List of a parent", func() ([]*job.Job, error) {
-				return listed(r, store.Filter{Parent: j.Parent})
+				return r.List(store.Filter{Parent: j.Parent})
 			}},
 			{"List of an owner", func() ([]*job.Job, error) {
-				return listed(r, store.Filter{Contracts: []string{j.ID.Contract}, Owner: j.Owner,
+				return r.List(store.Filter{Contract: j.ID.Contract, Owner: j.Owner,
 					NewestFirst: true})
 			}},
 		} {
@@ -237,7 +237,7 @@ func fieldsOfDeadLetters(w *world) {
 	letter := job.DeadLetter{Job: *j, Cause: "cause", CreatedAt: start}
 	w.apply(store.Changes{DeadLetters: []job.DeadLetter{letter}})
 	letters := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters(j.ID.Contract, 0, 10)
+		return r.DeadLetters(store.DeadLetterSelector{Contract: j.ID.Contract, Limit: 10})
 	})
 	if len(letters) != 1 {
 		w.Fatalf("%d dead letters", len(letters))

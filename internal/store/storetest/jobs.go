@@ -81,7 +81,7 @@ func everyField(w *world) {
 		equal(w, "get", w.get(j), want)
 		equal(w, "get by number", w.load(bySeq(j))[0], want)
 		equal(w, "list", read(w, func(r store.Reader) ([]*job.Job, error) {
-			return listed(r, store.Filter{After: j.Seq - 1, Limit: 1})
+			return r.List(store.Filter{After: j.Seq - 1, Limit: 1})
 		})[0], want)
 
 		equal(w, "locked", change(w, func(tx store.Tx) ([]*job.Job, error) {
@@ -188,7 +188,7 @@ func insertTaken(w *world) {
 		}
 	}
 	equal(w, "the first a", w.get(first), first)
-	all := read(w, func(r store.Reader) ([]*job.Job, error) { return listed(r, store.Filter{}) })
+	all := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })
 	equal(w, "stored", keys(all), []string{"a", "b", "c"})
 	equal(w, "body of b", all[1].Payload, big)
 
@@ -255,7 +255,7 @@ func badText(w *world) {
 		w.Errorf("save: %v", err)
 	}
 	equal(w, "stored", keys(read(w, func(r store.Reader) ([]*job.Job, error) {
-		return listed(r, store.Filter{})
+		return r.List(store.Filter{})
 	})), []string{"good"})
 }
 

@@ -84,12 +84,12 @@ func RunLayout(t *testing.T, o OldSchema) {
 			to *[]*job.Job
 			of func() ([]*job.Job, error)
 		}{
-			{&all, func() ([]*job.Job, error) { return listed(r, store.Filter{}) }},
+			{&all, func() ([]*job.Job, error) { return r.List(store.Filter{}) }},
 			{&owned, func() ([]*job.Job, error) {
-				return listed(r, store.Filter{Contracts: []string{"c"}, Owner: jobs[0].Owner, NewestFirst: true})
+				return r.List(store.Filter{Contract: "c", Owner: jobs[0].Owner, NewestFirst: true})
 			}},
 			{&children, func() ([]*job.Job, error) {
-				return listed(r, store.Filter{Parent: jobs[0].Seq})
+				return r.List(store.Filter{Parent: jobs[0].Seq})
 			}},
 			{&found, func() ([]*job.Job, error) {
 				return r.Search(store.Search{Contract: "c", State: jobs[0].State, Limit: 10,
@@ -171,13 +171,13 @@ func (o *OldSchema) claim(t *testing.T, s store.Store, jobs []*job.Job) {
 	}
 	if err := s.Update(t.Context(), func(tx store.Tx) error {
 		pruned, err := tx.PruneFinished("c", tx.Now().AddDate(9000, 0, 0), 0, 9)
-		equal(t, "pruned", pruned, store.Pruned{Jobs: 4})
+		equal(t, "pruned", pruned, store.Pruned{Jobs: 4, Seqs: pruned.Seqs})
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	view(t, s, func(r store.Reader) error {
-		left, err := listed(r, store.Filter{})
+		left, err := r.List(store.Filter{})
 		equal(t, "left", keys(left), keys(slices.Concat(jobs[:2], jobs[4:6])))
 		return err
 	})

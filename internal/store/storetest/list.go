@@ -29,8 +29,8 @@ func listFilters(w *world) {
 		want []string
 	}{
 		{store.Filter{}, []string{"1", "2", "3", "4", "5", "6"}},
-		{store.Filter{Contracts: []string{"x"}}, []string{"1", "2", "5", "6"}},
-		{store.Filter{Contracts: []string{"x"}, Queue: "q1"}, []string{"1", "5", "6"}},
+		{store.Filter{Contract: "x"}, []string{"1", "2", "5", "6"}},
+		{store.Filter{Contract: "x", Queue: "q1"}, []string{"1", "5", "6"}},
 		{store.Filter{Owner: "you"}, []string{"3", "4", "5"}},
 		{store.Filter{Parent: 7}, []string{"2", "3"}},
 		{store.Filter{Parent: 7, States: []job.State{"a_b", "none"}}, []string{"3"}},
@@ -41,12 +41,12 @@ func listFilters(w *world) {
 		{store.Filter{States: []job.State{"A"}}, []string{}},
 		{store.Filter{Phases: []job.Phase{job.Ready, job.Done}}, []string{"2", "4", "5", "6"}},
 		{store.Filter{Phases: []job.Phase{job.Waiting}}, []string{"1"}},
-		{store.Filter{Contracts: []string{"x"}, Owner: "me", States: []job.State{"AxB"},
+		{store.Filter{Contract: "x", Owner: "me", States: []job.State{"AxB"},
 			Phases: []job.Phase{job.Ready}}, []string{"2"}},
-		{store.Filter{Contracts: []string{"' OR 1=1 --"}}, []string{}},
+		{store.Filter{Contract: "' OR 1=1 --"}, []string{}},
 	} {
 		tt.f.Limit = 10
-		got := read(w, func(r store.Reader) ([]*job.Job, error) { return listed(r, tt.f) })
+		got := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(tt.f) })
 		equal(w, fmt.Sprintf("%+v", tt.f), keys(got), tt.want)
 	}
 }
@@ -62,7 +62,7 @@ func listPages(w *world) {
 	}
 	for after := int64(0); ; {
 		page := read(w, func(r store.Reader) ([]*job.Job, error) {
-			return listed(r, store.Filter{After: after, Limit: 10})
+			return r.List(store.Filter{After: after, Limit: 10})
 		})
 		if len(page) == 0 {
 			break
@@ -75,12 +75,12 @@ func listPages(w *world) {
 // listOwned proves what NewestFirst promises: the jobs of one owner and contract by Seq
 // descending, below Before, within Limit and in the given states. Jobs of another owner, of
 // the same owner in another contract and without an owner are not among them, and an empty
-// owner selects none.
+// owner selects none. WithoutBodies does the same without bodies, and in the other direction too.
 func listOwned(w *world) {
 	var all []*job.Job
 	for i := range 6 {
 		all = append(all, newJob(fmt.Sprint(i), func(j *job.Job) {
-			j.Owner = []string{"one", "two"}[i%2]
+			j.Owner, j.Payload = []string{"one", "two"}[i%2], []byte("payload")
 			j.State = job.State([]string{"queued", "queued", "done"}[i%3])
 		}))
 	}
@@ -90,15 +90,26 @@ func listOwned(w *world) {
 	}), newJob("nobody's", func(j *job.Job) { j.Owner = "" }))
 	list := func(f store.Filter) []string {
 		f.NewestFirst = true
-		return keys(read(w, func(r store.Reader) ([]*job.Job, error) { return listed(r, f) }))
+		return keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(f) }))
 	}
-	equal(w, "all", list(store.Filter{Contracts: []string{"relay"}, Owner: "one"}), []string{"4", "2", "0"})
-	equal(w, "two", list(store.Filter{Contracts: []string{"relay"}, Owner: "one", Limit: 2}),
+	equal(w, "all", list(store.Filter{Contract: "relay", Owner: "one"}), []string{"4", "2", "0"})
+	equal(w, "two", list(store.Filter{Contract: "relay", Owner: "one", Limit: 2}),
 		[]string{"4", "2"})
-	equal(w, "before", list(store.Filter{Contracts: []string{"relay"}, Owner: "one", Before: all[4].Seq}),
+	equal(w, "before", list(store.Filter{Contract: "relay", Owner: "one", Before: all[4].Seq}),
 		[]string{"2", "0"})
-	equal(w, "in a state", list(store.Filter{Contracts: []string{"relay"}, Owner: "one",
+	equal(w, "in a state", list(store.Filter{Contract: "relay", Owner: "one",
 		States: []job.State{"done", "lost"}}), []string{"2"})
-	equal(w, "of nobody", list(store.Filter{Contracts: []string{"relay"}}),
-		[]string{"nobody's", "5", "4", "3", "2", "1", "0"})
+	equal(w, "of nobody", list(store.Filter{Contract: "relay"}), []string{})
+	for newest, want := range map[bool][]string{true: {"2", "0"}, false: {"2", "4"}} {
+		f := store.Filter{Contract: "relay", Owner: "one", WithoutBodies: true, Limit: 2,
+			NewestFirst: newest, Before: all[4].Seq, After: all[0].Seq}
+		bare := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(f) })
+		equal(w, "without bodies", keys(bare), want)
+		if bare[0].Payload != nil {
+			w.Errorf("it has bodies: %+v", bare[0])
+		}
+		f.States = []job.State{"lost"}
+		equal(w, "without bodies, in no state", keys(read(w,
+			func(r store.Reader) ([]*job.Job, error) { return r.List(f) })), []string{})
+	}
 }

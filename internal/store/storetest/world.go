@@ -290,9 +290,3 @@ func equal(tb testing.TB, what string, got, want any) {
 	const most = 2000
 	tb.Errorf("%s\n got %.*s\nwant %.*s", what, most, g, most, x)
 }
-
-// listed returns the jobs of a List.
-func listed(r store.Reader, f store.Filter) ([]*job.Job, error) {
-	p, err := r.List(f)
-	return p.Jobs, err
-}
