@@ -32,9 +32,6 @@ type RecordWriter interface {
 	UpsertRecords(records ...job.Record) error
 	// DeleteRecords deletes records; a key that does not exist is ignored.
 	DeleteRecords(kind string, keys ...string) error
-	// Lock makes the changes that lock the same name run one after another, on all nodes; it is
-	// the lock of ChangeRecords. What is read behind it is what those before have left.
-	Lock(name string) error
 }
 
 type recordView struct{ store.Reader }
@@ -78,8 +75,6 @@ type recordChange struct {
 // records reads and writes records in the transaction.
 func (u *unit) records() recordChange { return recordChange{recordView{u.tx}, u.tx, u} }
 
-func (c recordChange) Lock(name string) error { return c.tx.LockName("records:" + name) }
-
 func (c recordChange) UpsertRecords(records ...job.Record) error {
 	return c.tx.Apply(store.Changes{Records: records})
 }
@@ -103,10 +98,9 @@ func (e *Engine) ViewRecords(ctx context.Context, fn func(RecordReader) error) e
 func (e *Engine) ChangeRecords(ctx context.Context, lock string,
 	fn func(RecordWriter) error) error {
 	return e.update(ctx, func(u *unit) error {
-		w := u.records()
-		if err := w.Lock(lock); err != nil {
+		if err := u.tx.LockName("records:" + lock); err != nil {
 			return err
 		}
-		return fn(w)
+		return fn(u.records())
 	})
 }
