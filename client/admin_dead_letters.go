@@ -97,9 +97,8 @@ func (a *Admin) DeadLetterGroups(ctx context.Context, contract string,
 // Errors: [ErrNotFound]; [ErrUnauthorized].
 func (a *Admin) DeadLetter(ctx context.Context, id int64) (AdminDeadLetter, error) {
 	return adminCall[AdminDeadLetter](ctx, a, call{
-		op:     "admin dead letter",
-		method: http.MethodGet,
-		path:   deadLetterPath(id),
+		op:   "admin dead letter",
+		path: deadLetterPath(id),
 	})
 }
 

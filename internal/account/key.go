@@ -287,23 +287,13 @@ func (a *Accounts) markRevoked(w engine.RecordWriter, keyID, reason string) erro
 // revoked key changes nothing (G-FR-25). Errors: NotFound, ErrForbidden if the key belongs to
 // another client, *Denied.
 func (a *Accounts) RevokeKey(ctx context.Context, by Identity, keyID string) error {
-	return a.revokeKey(ctx, by.ClientID, keyID, func(w engine.RecordWriter) error {
-		_, err := verifyPresented(w, &by)
-		return err
-	})
-}
-
-// revokeKey revokes a key of a client, unless it is revoked already, and calls also in the
-// transaction before. Other nodes refuse the key within maxKeyAge.
-func (a *Accounts) revokeKey(ctx context.Context, clientID, keyID string,
-	also func(engine.RecordWriter) error) error {
 	id, ok := uuids.Parse(keyID)
 	if !ok {
 		return notFound("key")
 	}
 	defer a.keys.invalidate(id)
 	changed := false
-	err := a.Engine.ChangeRecords(ctx, clientLock(clientID), func(w engine.RecordWriter) error {
+	err := a.Engine.ChangeRecords(ctx, clientLock(by.ClientID), func(w engine.RecordWriter) error {
 		changed = false
 		record, body, err := readRecord[keyBody](w, keyKind, id)
 		switch {
@@ -311,23 +301,23 @@ func (a *Accounts) revokeKey(ctx context.Context, clientID, keyID string,
 			return err
 		case record == nil:
 			return notFound("key")
-		case record.Owner != clientID:
+		case record.Owner != by.ClientID:
 			return ErrForbidden
 		case !body.RevokedAt.IsZero():
 			return nil
 		}
-		if err := also(w); err != nil {
+		if _, err := verifyPresented(w, &by); err != nil {
 			return err
 		}
 		changed = true
-		return a.revoke(w, clientID, id)
+		return a.revoke(w, by.ClientID, id)
 	})
 	if err != nil {
 		return a.logDenial(ctx, err)
 	}
 	if changed {
 		a.Log.InfoContext(ctx, "revoked an API key",
-			a.logAttrs(ctx, telemetry.ClientID, clientID, keyIDAttr, id)...)
+			a.logAttrs(ctx, telemetry.ClientID, by.ClientID, keyIDAttr, id)...)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/internal/bulk"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
@@ -41,33 +41,17 @@ func (a *API) deadLetterRoutes() []route {
 // letterTarget names the dead letter of the path for the audit.
 func letterTarget(c *httpapi.Call) string { return "dead_letter:" + c.PathValue("id") }
 
-// letterFilter selects dead letters. Empty members select all.
-type letterFilter struct {
-	sorts              []string // of jobs
-	queue, fingerprint string
-	from, to           time.Time
-}
-
-// matches reports whether a dead letter is selected. from is inclusive, to is not (G-AD-05).
-func (f *letterFilter) matches(l *job.DeadLetter) bool {
-	return slices.Contains(f.sorts, l.Job.ID.Contract) &&
-		(f.queue == "" || l.Job.Queue == f.queue) &&
-		(f.from.IsZero() || !l.CreatedAt.Before(f.from)) &&
-		(f.to.IsZero() || l.CreatedAt.Before(f.to)) &&
-		(f.fingerprint == "" || l.Fingerprint() == f.fingerprint)
-}
-
 // readLetterFilter reads the filters of a request.
-func (a *API) readLetterFilter(c *httpapi.Call) (f letterFilter, err error) {
-	if f.sorts, err = a.readDeadSorts(c); err != nil {
+func (a *API) readLetterFilter(c parameters) (f bulk.LetterFilter, err error) {
+	if f.Sorts, err = a.readDeadSorts(c); err != nil {
 		return f, err
 	}
-	return f, firstError(readText(c, "queue", &f.queue), readText(c, "fingerprint", &f.fingerprint),
-		readTime(c, "from", &f.from), readTime(c, "to", &f.to))
+	return f, firstError(readText(c, "queue", &f.Queue), readText(c, "fingerprint", &f.Fingerprint),
+		readTime(c, "from", &f.From), readTime(c, "to", &f.To))
 }
 
 // readDeadSorts reads the filter of contracts, and returns the sorts of jobs it stands for.
-func (a *API) readDeadSorts(c *httpapi.Call) ([]string, error) {
+func (a *API) readDeadSorts(c parameters) ([]string, error) {
 	name := ""
 	if err := readText(c, "contract", &name); err != nil {
 		return nil, err
@@ -101,12 +85,8 @@ func publicContract(jobs string) string {
 	return name
 }
 
-// What one request reads at most: a filter may match few of many dead letters. They are read in
-// batches, as each holds the bodies of its job.
-const (
-	maxLettersSearched = 2000
-	letterBatch        = 100
-)
+// maxLettersSearched is what one request reads at most: a filter may match few of many letters.
+const maxLettersSearched = 2000
 
 var letterPages = newPages(httpapi.Named("dead-letters", httpapi.ByNumber))
 
@@ -139,16 +119,16 @@ func (a *API) listDeadLetters(c *httpapi.Call) error {
 
 // findDeadLetters returns up to limit dead letters with an ID above after, and the letter behind
 // which the next page begins; its ID is 0 if there is none.
-func (a *API) findDeadLetters(ctx context.Context, f *letterFilter, after int64,
+func (a *API) findDeadLetters(ctx context.Context, f *bulk.LetterFilter, after int64,
 	limit int) (found []job.DeadLetter, last job.DeadLetter, err error) {
 	last.ID = after
-	for searched := 0; searched < maxLettersSearched; searched += letterBatch {
-		batch, err := a.nextDeadLetters(ctx, f, last.ID)
+	for searched := 0; searched < maxLettersSearched; searched += bulk.PageSize {
+		batch, err := a.bulk.Letters(ctx, f, last.ID)
 		if err != nil {
 			return nil, last, err
 		}
 		for i := range batch {
-			if f.matches(&batch[i]) {
+			if f.Matches(&batch[i]) {
 				if len(found) == limit {
 					return found, last, nil
 				}
@@ -156,28 +136,11 @@ func (a *API) findDeadLetters(ctx context.Context, f *letterFilter, after int64,
 			}
 			last = batch[i]
 		}
-		if len(batch) < letterBatch {
+		if len(batch) < bulk.PageSize {
 			return found, job.DeadLetter{}, nil
 		}
 	}
 	return found, last, nil
-}
-
-// nextDeadLetters returns the next batch of dead letters that may match, with an ID above after.
-func (a *API) nextDeadLetters(ctx context.Context, f *letterFilter,
-	after int64) (all []job.DeadLetter, err error) {
-	if f.fingerprint != "" {
-		return a.Engine.DeadLetters(ctx, "", f.fingerprint, after, letterBatch)
-	}
-	for _, jobs := range f.sorts {
-		some, err := a.Engine.DeadLetters(ctx, jobs, "", after, letterBatch)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
-	}
-	slices.SortFunc(all, func(x, y job.DeadLetter) int { return cmp.Compare(x.ID, y.ID) })
-	return all[:min(len(all), letterBatch)], nil
 }
 
 // writeDeadLetter writes the members of a dead letter.

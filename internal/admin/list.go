@@ -54,9 +54,14 @@ func sendObject(c *httpapi.Call, status int, o *strictjson.Object) {
 	c.Send(status, httpapi.JSON, o.End())
 }
 
-// readText reads a query parameter into p, if it is given. An empty one is refused: it would mean
+// parameters are those of a query, or the members of a filter in a body.
+type parameters interface {
+	Query(name string) (value string, given bool, err error)
+}
+
+// readText reads a parameter into p, if it is given. An empty one is refused: it would mean
 // no filter where one was meant.
-func readText(c *httpapi.Call, name string, p *string) error {
+func readText(c parameters, name string, p *string) error {
 	text, given, err := c.Query(name)
 	if err != nil || !given {
 		return err
@@ -68,16 +73,16 @@ func readText(c *httpapi.Call, name string, p *string) error {
 	return nil
 }
 
-// readChoice reads a query parameter that is one of some words into p, if it is given.
-func readChoice(c *httpapi.Call, name string, p *string, words ...string) error {
+// readChoice reads a parameter that is one of some words into p, if it is given.
+func readChoice(c parameters, name string, p *string, words ...string) error {
 	if err := readText(c, name, p); err != nil || *p == "" || slices.Contains(words, *p) {
 		return err
 	}
 	return invalid(name + " must be one of " + strings.Join(words, ", "))
 }
 
-// readTime reads a query parameter that is a time into p, if it is given.
-func readTime(c *httpapi.Call, name string, p *time.Time) error {
+// readTime reads a parameter that is a time into p, if it is given.
+func readTime(c parameters, name string, p *time.Time) error {
 	text := ""
 	err := readText(c, name, &text)
 	if err != nil || text == "" {

@@ -38,8 +38,8 @@ func (e *Engine) DeadLetters(ctx context.Context, contract, fingerprint string, 
 	return letters, err
 }
 
-// DeadLettersOf returns the dead letters of jobs that are stored, by the number of the job and
-// oldest first.
+// DeadLettersOf returns the dead letters of jobs, also of those that are gone, by the number of the
+// job and oldest first.
 func (e *Engine) DeadLettersOf(ctx context.Context, seqs []int64) (
 	letters map[int64][]job.DeadLetter, err error) {
 	letters = map[int64][]job.DeadLetter{}

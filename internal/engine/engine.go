@@ -24,6 +24,8 @@ type Contract struct {
 	// the outbox.
 	History bool
 	Publish bool
+	// ByMessage says that a ready job is claimed when the message of its change has arrived.
+	ByMessage bool
 	// Graph allows dependencies between jobs. The machine says what happens to
 	// a new job when they are Satisfied, and when Unsatisfiable.
 	Graph bool
@@ -116,6 +118,7 @@ type Engine struct {
 	publishers sync.Map // from contracts, joined, to *outboxPublisher
 	drains     *drains
 	workers    *workers
+	asks       asks
 	latencies  latencies
 	terms      terms
 
@@ -145,6 +148,7 @@ func New(c Config) (*Engine, error) {
 		poller:    newPoller(),
 		drains:    newDrains(),
 		workers:   newWorkers(c.Monotonic),
+		asks:      asks{now: c.Monotonic},
 		anyQueue:  map[job.QueueHash]string{},
 		outboxes:  map[job.QueueHash]string{},
 	}

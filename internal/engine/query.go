@@ -74,6 +74,12 @@ func (e *Engine) GetWithoutBodies(ctx context.Context, seqs []int64) ([]*job.Job
 	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: store.DefinitionOnly})
 }
 
+// Succeeded reports whether a job is in a state that success leads to.
+func (e *Engine) Succeeded(j *job.Job) bool {
+	c := e.contracts[j.ID.Contract]
+	return c != nil && c.Machine.IsSuccess(j.State)
+}
+
 // Exists reports whether a job is stored.
 func (e *Engine) Exists(ctx context.Context, id job.ID) (is bool, err error) {
 	err = e.view(ctx, func(r reader) error { is, err = r.Exists(id); return err })

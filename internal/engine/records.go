@@ -32,6 +32,9 @@ type RecordWriter interface {
 	UpsertRecords(records ...job.Record) error
 	// DeleteRecords deletes records; a key that does not exist is ignored.
 	DeleteRecords(kind string, keys ...string) error
+	// Lock makes the changes that lock the same name run one after another, on all nodes; it is
+	// the lock of ChangeRecords. What is read behind it is what those before have left.
+	Lock(name string) error
 }
 
 type recordView struct{ store.Reader }
@@ -75,6 +78,8 @@ type recordChange struct {
 // records reads and writes records in the transaction.
 func (u *unit) records() recordChange { return recordChange{recordView{u.tx}, u.tx, u} }
 
+func (c recordChange) Lock(name string) error { return c.tx.LockName("records:" + name) }
+
 func (c recordChange) UpsertRecords(records ...job.Record) error {
 	return c.tx.Apply(store.Changes{Records: records})
 }
@@ -98,9 +103,10 @@ func (e *Engine) ViewRecords(ctx context.Context, fn func(RecordReader) error) e
 func (e *Engine) ChangeRecords(ctx context.Context, lock string,
 	fn func(RecordWriter) error) error {
 	return e.update(ctx, func(u *unit) error {
-		if err := u.tx.LockName("records:" + lock); err != nil {
+		w := u.records()
+		if err := w.Lock(lock); err != nil {
 			return err
 		}
-		return fn(u.records())
+		return fn(w)
 	})
 }

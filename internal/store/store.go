@@ -117,6 +117,9 @@ type Reader interface {
 	// ReadyQueues returns those of the queues that have ready jobs, in no particular order. Its
 	// cost grows with the queues that are asked for alone.
 	ReadyQueues(queues []job.QueueHash) ([]job.QueueHash, error)
+	// CountAhead returns how many ready jobs of the queue of a job come before it in claim order,
+	// most at most. Its cost is bounded by most.
+	CountAhead(j *job.Job, most int) (int, error)
 	// Records returns those of the selected records that exist, by key.
 	Records(s RecordSelector) ([]job.Record, error)
 
@@ -157,10 +160,9 @@ type Tx interface {
 	LockName(name string) error
 
 	// Elect makes holder the leader in a role until the given time and reports whether it is
-	// the leader. It is not while the term of another holder lasts.
+	// the leader. It is not while the term of another holder lasts. Without a role it ends all
+	// terms of the holder, and reports false.
 	Elect(role, holder string, until time.Time) (bool, error)
-	// EndTerms ends all terms of a holder.
-	EndTerms(holder string) error
 
 	// PruneFinished removes up to n jobs of a contract that finished before the given time,
 	// oldest first. If bytes is not 0, it stops once the removed jobs have sizes that add up
@@ -223,7 +225,7 @@ type RecordSelector struct {
 // DeadLetterSelector selects dead letters: those of Jobs or, where Jobs is empty, the first Limit
 // of a Contract. Of the other members one at most is set.
 type DeadLetterSelector struct {
-	Jobs     []int64 // the Seqs of jobs that stayed stored
+	Jobs     []int64 // the Seqs of jobs
 	Contract string
 	After    int64 // selects an ID above this
 	Limit    int

@@ -15,7 +15,7 @@ import (
 var plans = map[string]string{
 	"ready_numbers": "COVERING INDEX ready_order",
 	"lock_ready":    "ready_order", "lock_due": "waiting_due", "lock_expired": "leases_end",
-	"next_due":   "waiting_due",
+	"next_due": "waiting_due", "count_ahead": "priority=? AND order_time<?",
 	"next_lease": "leases_end", "finished": "finished_age", "get_events": "events_job",
 	"drop_history": "events_job",
 	"get_jobs":     "jobs_identity", "get_by_alias": "jobs_alias", "list_owned": "jobs_owner",

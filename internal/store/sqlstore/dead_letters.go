@@ -8,9 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Dead letters are numbered by the database in the order in which they are inserted. The column
-// seq is the job, where it stayed stored, else 0; fingerprint is empty for letters of an older
-// schema; replayed_at is 0 for those that are open.
+// Dead letters are numbered by the database in the order in which they are inserted. In those of an
+// older schema seq is 0 and fingerprint empty; replayed_at is 0 for those that are open.
 var (
 	addDeadLetters = insertInto("add_dead_letters", "dead_letters",
 		[]Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"},
@@ -53,12 +52,8 @@ func (t *Tx) addDeadLetters(letters []job.DeadLetter) error {
 		if err != nil {
 			return &job.Error{Kind: job.Internal, Op: "add_dead_letters", Err: err}
 		}
-		seq := int64(0)
-		if l.IsKept() {
-			seq = l.Job.Seq
-		}
 		rows[i] = []any{l.Job.ID.Contract, string(l.Cause), Micros(l.CreatedAt), doc, l.Job.Queue,
-			seq, l.Fingerprint()}
+			l.Job.Seq, l.Fingerprint()}
 	}
 	return t.bulk(addDeadLetters, rows)
 }

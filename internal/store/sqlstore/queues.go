@@ -153,13 +153,12 @@ func (t *Tx) ReadyQueues(queues []job.QueueHash) ([]job.QueueHash, error) {
 }
 
 func (t *Tx) Elect(role, holder string, until time.Time) (bool, error) {
+	if role == "" {
+		_, err := t.exec(endTerms, holder)
+		return false, err
+	}
 	n, err := t.exec(elect, role, holder, Micros(until), Micros(t.Now()))
 	return n == 1, err
-}
-
-func (t *Tx) EndTerms(holder string) error {
-	_, err := t.exec(endTerms, holder)
-	return err
 }
 
 // PruneFinished deletes children in a transaction of their own: a later call, which finds none

@@ -27,9 +27,8 @@ func (w *world) lettersBy(s store.DeadLetterSelector) (all []string) {
 	return all
 }
 
-// selectDeadLetters proves that DeadLetters selects by the job that stays stored, by fingerprint
-// and by age, the oldest first; that UpdateDeadLetters keeps a replay; and that a letter whose job
-// was gone is that of no job.
+// selectDeadLetters proves that DeadLetters selects by job, also one that is gone, by fingerprint
+// and by age, the oldest first; and that UpdateDeadLetters keeps a replay.
 func selectDeadLetters(w *world) {
 	var letters []job.DeadLetter
 	for i := range 6 { // the first is the newest
@@ -43,7 +42,7 @@ func selectDeadLetters(w *world) {
 	other.Job.ID.Contract = "other"
 	w.apply(store.Changes{DeadLetters: append(letters, gone, other)})
 	equal(w, "of jobs", w.lettersBy(store.DeadLetterSelector{Jobs: []int64{10, 99}}),
-		[]string{"0", "2", "4"})
+		[]string{"0", "2", "4", "gone"})
 	alike := store.DeadLetterSelector{Fingerprint: letters[2].Fingerprint(), Limit: 9}
 	equal(w, "alike", w.lettersBy(alike), []string{"2", "3"})
 	equal(w, "all", len(w.lettersBy(store.DeadLetterSelector{Contract: "relay", Limit: 9})), 7)

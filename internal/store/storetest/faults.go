@@ -285,6 +285,9 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		"Load with Lock by Seq": func(tx store.Tx) error {
 			return errOf(tx.Load(locked(ready...)))
 		},
+		"CountAhead": func(tx store.Tx) error {
+			return errOf(tx.CountAhead(&job.Job{Seq: 1, Queue: "q"}, 5))
+		},
 		"Exists": func(tx store.Tx) error { return errOf(tx.Exists(ids[0])) },
 		"List":   func(tx store.Tx) error { return errOf(tx.List(store.Filter{})) },
 		"List of a parent": func(tx store.Tx) error {

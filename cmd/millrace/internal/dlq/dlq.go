@@ -4,13 +4,16 @@ package dlq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/bulk"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
@@ -88,13 +91,13 @@ func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 }
 
 // registerFilter adds the filters of dead letters to a command.
-func registerFilter(p cli.Process, c *cobra.Command, f *client.AdminDeadLetterFilter) {
-	c.Flags().StringVar(&f.Contract, "contract", "", "only dead letters of this contract")
-	c.Flags().StringVar(&f.Queue, "queue", "", "only dead letters of this queue")
-	c.Flags().StringVar(&f.Fingerprint, "fingerprint", "",
+func registerFilter(p cli.Process, flags *pflag.FlagSet, f *client.AdminDeadLetterFilter) {
+	flags.StringVar(&f.Contract, "contract", "", "only dead letters of this contract")
+	flags.StringVar(&f.Queue, "queue", "", "only dead letters of this queue")
+	flags.StringVar(&f.Fingerprint, "fingerprint", "",
 		"only dead letters of this reason, as millrace dlq groups prints it")
-	cli.TimeVar(c.Flags(), p, &f.From, "from", "only dead letters of this time or later")
-	cli.TimeVar(c.Flags(), p, &f.To, "to", "only dead letters before this time")
+	cli.TimeVar(flags, p, &f.From, "from", "only dead letters of this time or later")
+	cli.TimeVar(flags, p, &f.To, "to", "only dead letters before this time")
 }
 
 // listCommand is `millrace dlq list` (AD-050).
@@ -106,7 +109,7 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 		Long: `List dead letters, the oldest first. --from and --to are times
 (2026-03-01 or 2026-03-01T12:00:00Z) or how long ago (36h).`,
 	}
-	registerFilter(p, c, &f)
+	registerFilter(p, c.Flags(), &f)
 	return cli.List[client.AdminDeadLetter]{
 		Columns: columns,
 		Items: func(ctx context.Context, server *client.Admin,
@@ -175,24 +178,46 @@ func checkIDs(texts []string) error {
 // replayCommand is `millrace dlq replay` (AD-051).
 func replayCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	var again bool
+	var f client.AdminDeadLetterFilter
 	c := &cobra.Command{
-		Use:   "replay ID...",
+		Use:   "replay [ID...]",
 		Short: "Replay dead letters",
 		Long: `Replay dead letters. The contract decides whether the same job runs again or a new
-one is made.`,
+one is made.
+
+With filters in place of ids it is a bulk operation on all that match and were not
+replayed: it goes on in the server, and asks before. --yes answers, --dry-run only
+counts.`,
+		Args: cobra.ArbitraryArgs,
 	}
 	c.Flags().BoolVar(&again, "again", false, "also those that were replayed before")
-	return cli.Each[client.AdminJobState]{
-		Check: checkIDs,
-		Do: func(ctx context.Context, server *client.Admin,
-			argument string) (client.AdminJobState, error) {
+	s := bulk.Starter{Request: client.AdminBulkRequest{Action: client.AdminReplay},
+		Things: "dead letter"}
+	s.Register(c, func(flags *pflag.FlagSet) { registerFilter(p, flags, &f) })
+	return cli.Each[any]{
+		Check: func(ids []string) error {
+			if again && s.Selects() {
+				return cli.UsageError("--again is for ids")
+			}
+			return errors.Join(s.Check(ids, "ids of dead letters"), checkIDs(ids))
+		},
+		Do: func(ctx context.Context, server *client.Admin, argument string) (any, error) {
+			if argument == "" {
+				s.Request.Filter = client.AdminBulkFilter{Contract: f.Contract, Queue: f.Queue,
+					Fingerprint: f.Fingerprint, From: f.From, To: f.To}
+				return s.Start(ctx, p, server)
+			}
 			id, err := parseID(argument)
 			if err != nil {
-				return client.AdminJobState{}, err
+				return nil, err
 			}
 			return server.ReplayDeadLetter(ctx, id, again)
 		},
-		Done: func(argument string, j client.AdminJobState) string {
+		Done: func(argument string, result any) string {
+			j, isJob := result.(client.AdminJobState)
+			if !isJob {
+				return fmt.Sprint(result)
+			}
 			return cli.Printable(fmt.Sprintf("dead letter %s runs as job %d (%s, %s), which is %s",
 				argument, j.Number, cli.QueueName(j.Contract, j.Queue), j.ID, j.State))
 		},

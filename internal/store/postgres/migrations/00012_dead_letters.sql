@@ -1,6 +1,6 @@
 -- +goose Up
--- Dead letters of jobs that stay stored (seq, else 0), with what those of one reason have in common
--- and when they were replayed (0: they are open). The letters of before are marked by maintenance.
+-- Dead letters by their job (seq), with what those of one reason have in common and when they were
+-- replayed (0: they are open). Maintenance marks the letters of before, whose seq stays 0.
 ALTER TABLE dead_letters
     ADD COLUMN seq BIGINT NOT NULL DEFAULT 0,
     ADD COLUMN queue TEXT NOT NULL DEFAULT '',
