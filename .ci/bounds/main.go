@@ -52,6 +52,8 @@ var slow = map[string]struct {
 		"decodes and encodes pictures of many sizes and kinds, with the race detector"},
 	"internal/contract/taskflow": {8 * time.Minute,
 		"graphs of thousands of jobs, on every database"},
+	"internal/schedule": {8 * time.Minute,
+		"three nodes that are dropped in the middle of runs, on every database"},
 	"internal/store/postgres": {8 * time.Minute,
 		"the conformance suite twice, once through a pooler; standbys and crashes of servers"},
 	"internal/store/sqlite": {8 * time.Minute,
