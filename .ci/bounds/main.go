@@ -42,6 +42,8 @@ var slow = map[string]struct {
 		"runs the real binary: kills it in the middle of work, runs the examples of the docs, simulates users"},
 	"internal/engine": {8 * time.Minute,
 		"minutes of processor time with the race detector: crowds and random operations on every database"},
+	"internal/admin": {5 * time.Minute,
+		"every route with every kind of credential, and two nodes, on every database"},
 	"internal/contract/fetchbox": {8 * time.Minute,
 		"downloads by the thousand, on every database and S3"},
 	"internal/contract/forgerun": {8 * time.Minute,
