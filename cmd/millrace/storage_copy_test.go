@@ -67,6 +67,21 @@ func (c *copyTest) expireHolds() {
 	}
 }
 
+func (c *copyTest) wantReady(node *launchedServer) {
+	c.Helper()
+	if status, text := sendRequest(c.T, "GET", node.url+"/health/ready", ""); status != 200 {
+		c.Errorf("got %d %s", status, text)
+	}
+}
+
+func (c *copyTest) awaitReady(node *launchedServer) {
+	c.Helper()
+	pollUntil(c.Fatalf, "the node to be ready", func() bool {
+		status, _ := sendRequest(c.T, "GET", node.url+"/health/ready", "")
+		return status == http.StatusOK
+	})
+}
+
 // process gives pictures to a node, all of which it processes itself.
 func (c *copyTest) process(node *launchedServer, pictures int) {
 	c.Helper()
@@ -92,11 +107,11 @@ func TestCopiedDataDirectory(t *testing.T) {
 	c.process(first, 1)
 	second := c.start(c.copyDir(dir))
 	wantRefusing(t, second, heldStorageMessage)
-	awaitReady(c.T, first.url)
+	c.wantReady(first)
 	c.process(first, 5)
 	first.kill()
 	first = c.start(dir) // at once, on what is its own
-	awaitReady(c.T, first.url)
+	c.wantReady(first)
 	c.process(first, 1)
 	if status, text := sendRequest(t, "GET", second.url+"/health/ready", ""); status != 503 ||
 		!strings.Contains(text, heldStorageMessage) {
@@ -106,7 +121,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 		t.Error(err)
 	}
 	c.expireHolds()
-	awaitReady(c.T, second.url)
+	c.awaitReady(second)
 	c.process(second, 1)
 	wantRefusing(t, c.start(dir), heldStorageMessage)
 }
@@ -119,7 +134,7 @@ func TestRebindTakesACopy(t *testing.T) {
 	first := c.start(dir)
 	c.process(first, 1)
 	second := c.start(c.copyDir(dir), "--set", "rebind_storage=true")
-	awaitReady(c.T, second.url)
+	c.wantReady(second)
 	pollUntil(t.Fatalf, "the first node to refuse", func() bool {
 		status, _ := sendRequest(t, "GET", first.url+"/health/ready", "")
 		return status == http.StatusServiceUnavailable
@@ -130,7 +145,7 @@ func TestRebindTakesACopy(t *testing.T) {
 		t.Error(err)
 	}
 	c.expireHolds()
-	awaitReady(c.T, first.url)
+	c.awaitReady(first)
 	c.process(first, 1)
 }
 
@@ -149,7 +164,7 @@ func TestMovedDataDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := c.start(renamed)
-	awaitReady(c.T, second.url)
+	c.wantReady(second)
 	c.process(second, 1)
 	second.kill()
 	copied := c.copyDir(renamed)
@@ -158,7 +173,7 @@ func TestMovedDataDirectory(t *testing.T) {
 	}
 	c.expireHolds()
 	third := c.start(copied)
-	awaitReady(c.T, third.url)
+	c.wantReady(third)
 	c.process(third, 1)
 }
 
@@ -187,6 +202,6 @@ func TestDeletedMarker(t *testing.T) {
 		t.Error(err)
 	}
 	node = c.start(dir)
-	awaitReady(c.T, node.url)
+	c.wantReady(node)
 	c.process(node, 1)
 }

@@ -8,14 +8,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millrace/millrace/internal/bulk"
 	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/outage"
-	"github.com/millrace/millrace/internal/schedule"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -53,7 +51,6 @@ type Config struct {
 	SecureCookies  bool            // all listeners use TLS
 	// Contracts are the contracts of the node, whose jobs operators may change.
 	Contracts []*contract.Contract
-	Schedules *schedule.Schedules // nil makes those of Engine and Contracts
 }
 
 // validate names the first required member that is missing.
@@ -78,7 +75,6 @@ type API struct {
 	crossOrigin *http.CrossOriginProtection
 	byAction    map[string]*route
 	audit       auditLog
-	bulk        *bulk.Bulk
 }
 
 // New checks the config and makes the API. An error is a mistake in this program, or a pepper that
@@ -97,16 +93,9 @@ func New(c Config) (*API, error) {
 			return nil, err
 		}
 	}
-	if c.Schedules == nil {
-		if c.Schedules, err = schedule.New(schedule.Config{Engine: c.Engine, Log: c.Log,
-			Contracts: c.Contracts}); err != nil {
-			return nil, err
-		}
-	}
-	a := &API{Config: c, tokens: t, health: newHealth(&c),
+	return &API{Config: c, tokens: t, health: newHealth(&c),
 		crossOrigin: http.NewCrossOriginProtection(),
-		audit:       auditLog{retention: c.AuditRetention}}
-	return a, a.newBulk()
+		audit:       auditLog{retention: c.AuditRetention}}, nil
 }
 
 // Prepare reads the operator's token, or makes it at the first start. Its error is one of the file
@@ -150,8 +139,7 @@ const (
 	healthInterval = 30 * time.Second
 )
 
-// Run keeps the token and the health of the parts up to date, and carries out bulk operations,
-// until ctx ends.
+// Run keeps the token and the health of the parts up to date until ctx ends.
 func (a *API) Run(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -159,9 +147,6 @@ func (a *API) Run(ctx context.Context) {
 		for a.health.look(ctx); clock.Sleep(ctx, healthInterval); a.health.look(ctx) {
 		}
 	}()
-	ended := make(chan struct{})
-	go func() { defer close(ended); a.bulk.Run(ctx) }()
 	a.tokens.run(ctx)
 	<-done
-	<-ended
 }

@@ -8,10 +8,7 @@ var (
 	Machine      = machine
 )
 
-const (
-	MaxResponseBytes = maxResponseBytes
-	MaxReplays       = maxReplays
-)
+const MaxResponseBytes = maxResponseBytes
 
 // Destinations lets tests look at how slots are given.
 type Destinations struct{ destinations *destinations }

@@ -268,29 +268,26 @@ func (a doerFunc) Do(r *http.Request) (*http.Response, error) { return a(r) }
 func TestHandlerHTTPFailures(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		timeout time.Duration
-		client  doerFunc
-		kind    string
+		client doerFunc
+		kind   string
 	}{
-		"time-out": {10 * time.Millisecond, func(r *http.Request) (*http.Response, error) {
+		"time-out": {func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		}, "timeout"},
-		"refused": {time.Hour, func(*http.Request) (*http.Response, error) {
+		"refused": {func(*http.Request) (*http.Response, error) {
 			return nil, &egress.RefusedError{}
 		}, "refused"},
-		"anything": {time.Hour, func(*http.Request) (*http.Response, error) {
+		"anything": {func(*http.Request) (*http.Response, error) {
 			return nil, errors.New("broken")
 		}, "connection"},
-		"panic": {time.Hour, func(*http.Request) (*http.Response, error) {
-			panic("broken")
-		}, "panic"},
+		"panic": {func(*http.Request) (*http.Response, error) { panic("broken") }, "panic"},
 	} {
 		t.Run("G-TF-37 "+name, func(t *testing.T) {
 			t.Parallel()
 			s := newStaffed(t, func(c *taskflow.Config) {
 				c.Queues = map[string]*taskflow.Queue{"web": {Handler: "http", URL: "http://h",
-					Timeout: tt.timeout}}
+					Timeout: 10 * time.Millisecond}}
 				c.Client = tt.client
 			})
 			s.runServer(t)

@@ -19,7 +19,6 @@ import (
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/postgres"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
-	"github.com/millrace/millrace/internal/testkit"
 )
 
 func newJob(key string) *job.Job {
@@ -322,7 +321,7 @@ func TestStatementsHaveDeadlines(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	slow := mustOpen(t, postgres.Config{URL: url + "&statement_timeout=2000"})
+	slow := mustOpen(t, postgres.Config{URL: url + "&statement_timeout=100"})
 	err = slow.Update(t.Context(), func(tx store.Tx) error {
 		if err := tx.LockName("name"); err != nil {
 			return err
@@ -368,7 +367,7 @@ func TestMessagesAreLookedAtWithoutLocks(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	within, cancel := context.WithTimeout(t.Context(), testkit.WaitTimeout)
+	within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if err := s.Update(t.Context(), func(tx store.Tx) error {
 		waiting, err := tx.Messages([]string{"a"}, 10)

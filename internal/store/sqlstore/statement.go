@@ -84,14 +84,14 @@ func replaceMark(text, mark, form string) string {
 // Narrow lists the statements whose cost must not grow with the table. Each database has a
 // test that reads their query plans.
 var Narrow = []*Statement{LockReady, readyNumbers, lockDue, lockExpired, nextDue, NextLease,
-	finished, countAhead, getEvents,
-	dropHistory,
+	finished, getEvents,
+	deleteEvents,
 	loads[load{byID, store.AllBodies, false}], loads[load{byAlias, store.AllBodies, false}],
 	lockFacts[load{bySeq, store.NoBodies, true}], getStates[store.NoBodies],
 	listOwned, listChildren, children, sumSizes, getRecords, listRecords,
-	oldRecords, edgesFrom, edgesTo, ancestry, dependencies,
+	oldRecords, edgesFrom, edgesTo, allEdgesFrom, dependencies,
 	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], getDeadLetters,
-	oldDeadLetters, alikeDeadLetters, deadLettersOf, unmarkedDeadLetters, groupDeadLetters}
+	oldDeadLetters}
 
 // Column is a column of a bulk statement with the type it has in PostgreSQL.
 type Column struct {

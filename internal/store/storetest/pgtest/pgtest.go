@@ -13,7 +13,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -22,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
 )
 
@@ -33,11 +31,8 @@ var guesses = []string{
 	"postgres://postgres@127.0.0.1:5432/postgres?sslmode=disable",
 }
 
-// maxWait bounds the wait for a server that is there and slow.
-const maxWait = time.Minute
-
 // server finds a server once for all tests of a binary: the first of the candidates that
-// answers within maxWait. The error is that of the last candidate.
+// answers within five seconds. The error is that of the last candidate.
 var server = sync.OnceValues(func() (base string, err error) {
 	candidates := guesses
 	if dsn := os.Getenv("MILLRACE_TEST_POSTGRES"); dsn != "" {
@@ -48,7 +43,7 @@ var server = sync.OnceValues(func() (base string, err error) {
 		if db, err = sql.Open("pgx", c); err != nil {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), maxWait)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		err = db.PingContext(ctx)
 		cancel()
 		db.Close()
@@ -94,9 +89,8 @@ func DB(tb testing.TB, url string) *sql.DB {
 	return db
 }
 
-// run runs a statement on a connection of its own, and again after a deadlock: DROP SCHEMA may meet
-// the last transaction of a node that has ended, which takes the same locks in another order. An
-// error fails the test without ending it, so that run can be called at the end of a test.
+// run runs a statement on a connection of its own. An error fails the test without ending
+// it, so that it can be called at the end of a test.
 func run(tb testing.TB, base, statement string) {
 	tb.Helper()
 	db, err := sql.Open("pgx", base)
@@ -104,16 +98,9 @@ func run(tb testing.TB, base, statement string) {
 		tb.Fatal(err)
 	}
 	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), maxWait)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	for {
-		_, err := db.ExecContext(ctx, statement)
-		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "40P01" {
-			continue
-		}
-		if err != nil {
-			tb.Error(fmt.Errorf("%s: %w", statement, err))
-		}
-		return
+	if _, err := db.ExecContext(ctx, statement); err != nil {
+		tb.Error(fmt.Errorf("%s: %w", statement, err))
 	}
 }
