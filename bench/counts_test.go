@@ -23,7 +23,7 @@ func countsEnv(t *testing.T) *Env {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := env.Close(ctx); err != nil {
 			t.Error(err)

@@ -37,6 +37,21 @@ type AdminDeadLetter struct {
 	ReplayedAs *int64     `json:"replayed_as"`
 }
 
+// AdminDeadLetterGroup is what dead letters with one fingerprint have in common that were not
+// replayed (AD-050).
+type AdminDeadLetterGroup struct {
+	Fingerprint string `json:"fingerprint"`
+	Contract    string `json:"contract"`
+	Queue       string `json:"queue"`
+	// ErrorType and Error are those of the newest dead letter.
+	ErrorType string `json:"error_type"`
+	Error     string `json:"error"`
+	// Count is how many there are, given up from FirstAt to LastAt, in UTC.
+	Count   int64     `json:"count"`
+	FirstAt time.Time `json:"first_at"`
+	LastAt  time.Time `json:"last_at"`
+}
+
 // AdminDeadLetterFilter selects dead letters. Empty members select all.
 type AdminDeadLetterFilter struct {
 	Contract    string
@@ -61,6 +76,30 @@ func (a *Admin) DeadLetters(ctx context.Context,
 	setTime(query, "to", f.To)
 	return adminPages[AdminDeadLetter](ctx, a, "admin dead letters", "/admin/v1/dead-letters",
 		query, f.PageSize)
+}
+
+// DeadLetterGroups iterates over the groups of dead letters of one reason that were not replayed,
+// the largest first; an empty contract means all (AD-050). The server groups the newest 100,000
+// dead letters of each sort of jobs. pageSize is how many groups a request reads; 0 is the server's
+// default. It ends with the first error.
+//
+// Errors: [ErrInvalid] for a contract that there is not; [ErrUnauthorized].
+func (a *Admin) DeadLetterGroups(ctx context.Context, contract string,
+	pageSize int) iter.Seq2[AdminDeadLetterGroup, error] {
+	query := url.Values{}
+	setText(query, "contract", contract)
+	return adminPages[AdminDeadLetterGroup](ctx, a, "admin dead letter groups",
+		"/admin/v1/dead-letters/groups", query, pageSize)
+}
+
+// DeadLetter returns a dead letter.
+//
+// Errors: [ErrNotFound]; [ErrUnauthorized].
+func (a *Admin) DeadLetter(ctx context.Context, id int64) (AdminDeadLetter, error) {
+	return adminCall[AdminDeadLetter](ctx, a, call{
+		op:   "admin dead letter",
+		path: deadLetterPath(id),
+	})
 }
 
 // ReplayDeadLetter replays a dead letter and returns the job that runs then: the same job or a new

@@ -43,6 +43,15 @@ func TestAdminDeadLetters(t *testing.T) {
 	if len(all) != 1 || all[0].Number != j.Number || all[0].ReplayedAs != nil {
 		t.Fatalf("got %+v", all)
 	}
+	for g, err := range operator.DeadLetterGroups(ctx, "", 1) {
+		if err != nil || g.Count != 1 || g.Fingerprint != all[0].Fingerprint ||
+			g.ErrorType != "expired_for_good" || !g.LastAt.Equal(all[0].At) {
+			t.Errorf("the group is %+v, %v", g, err)
+		}
+	}
+	if one, err := operator.DeadLetter(ctx, all[0].ID); err != nil || one != all[0] {
+		t.Errorf("got %+v, %v", one, err)
+	}
 	made, err := operator.ReplayDeadLetter(ctx, all[0].ID, false)
 	if err != nil || made.State != "queued" || made.MadeFrom == nil {
 		t.Errorf("got %+v, %v", made, err)

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // AdminQueue is a queue with its counts and what is in force for it (AD-030).
@@ -18,7 +19,14 @@ type AdminQueue struct {
 	Delayed int64 `json:"delayed"`
 	Ready   int64 `json:"ready"`
 	Leased  int64 `json:"leased"`
-	Paused  bool  `json:"paused"`
+	// Dead are the dead letters that were not replayed.
+	Dead int64 `json:"dead"`
+	// Workers are those that ask for it, over all nodes, without those that are drained.
+	Workers int `json:"workers"`
+	// LastAskedAt is when a claim last asked for it, on any node, in UTC; nil is never within a
+	// week.
+	LastAskedAt *time.Time `json:"last_asked_at"`
+	Paused      bool       `json:"paused"`
 	// RunLimit is how many jobs run at a time, over all nodes; 0 is no limit.
 	RunLimit int `json:"run_limit"`
 	// Rate is how many jobs start in every RatePeriod, over all nodes; 0 is no rate.

@@ -137,7 +137,7 @@ func awaitDeadLetter(tb testing.TB, box *client.FetchBox, jobID string) client.F
 
 // testContext is a context in whose time nothing hangs.
 func testContext(tb testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	tb.Cleanup(cancel)
 	return ctx
 }

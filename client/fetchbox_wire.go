@@ -209,6 +209,10 @@ type FetchBoxDeadLetter struct {
 	Message  string          `json:"failure_message"`
 	Attempts int             `json:"attempts"`
 	FailedAt time.Time       `json:"failed_at"`
+	// ReplayedAt is when it was replayed, and ReplayedAs the resource that was ready again then.
+	// Both are nil for one that was not replayed.
+	ReplayedAt *time.Time `json:"replayed_at"`
+	ReplayedAs *string    `json:"replayed_as"`
 }
 
 // FetchBoxReplay is the answer to a replay.

@@ -140,6 +140,70 @@ func (f *ForgeRun) ReplayDelivery(ctx context.Context, webhookID,
 		webhookID, "deliveries", deliveryID, "replay")
 }
 
+// ForgeRunTest is what came back from a test of a webhook.
+type ForgeRunTest struct {
+	// EventID is the event, as the header webhook-id had it.
+	EventID string `json:"event_id"`
+	// ForgeRunTry has the answer; an empty Error says that the receiver has accepted the event.
+	ForgeRunTry
+}
+
+// TestWebhook sends an event named "millrace.test" to a webhook now, signed as every other, and
+// returns what came back. That the receiver fails is no error. A disabled webhook gets it too, and
+// it decides nothing about the webhook.
+//
+// Errors: [ErrNotFound]. A repeat sends another event.
+func (f *ForgeRun) TestWebhook(ctx context.Context, webhookID string) (ForgeRunTest, error) {
+	return forgeWebhook[ForgeRunTest](ctx, f, "forgerun test webhook", http.MethodPost, webhookID,
+		"test")
+}
+
+// ForgeRunReplayFilter selects deliveries to make once more.
+type ForgeRunReplayFilter struct {
+	// From and To bound when the deliveries were made, inclusive and exclusive; zero is no bound.
+	From, To time.Time
+	// Status is ForgeExhausted, which empty means too, or ForgeDelivered.
+	Status ForgeRunDeliveryStatus
+}
+
+// ForgeRunReplayed is what a replay has done.
+type ForgeRunReplayed struct {
+	// Replayed deliveries were stored, and are made in the background. Skipped ones had been
+	// replayed before.
+	Replayed int `json:"replayed"`
+	Skipped  int `json:"skipped"`
+}
+
+// ReplayDeliveries makes deliveries of a webhook once more, the oldest first, with as many requests
+// as that needs. On an error it returns what was done before. A delivery is replayed by it once at
+// most, however often it is called; what fails again is a delivery of its own.
+//
+// Errors: [ErrNotFound]; [ErrConflict] while the webhook is disabled. Repeating is safe.
+func (f *ForgeRun) ReplayDeliveries(ctx context.Context, webhookID string,
+	filter ForgeRunReplayFilter) (all ForgeRunReplayed, err error) {
+	const op = "forgerun replay deliveries"
+	if err := checkName("webhook id", webhookID); err != nil {
+		return all, invalid(op, "%v", err)
+	}
+	err = replayPages(filter.From, filter.To, string(filter.Status),
+		func(body []byte) (string, error) {
+			got, err := forgeCall[struct {
+				ForgeRunReplayed
+				Next string `json:"next_cursor"`
+			}](ctx, f, call{
+				op:     op,
+				method: http.MethodPost,
+				path:   forgePath("webhooks", webhookID, "replay"),
+				body:   body,
+				accept: []int{http.StatusOK},
+			})
+			all.Replayed += got.Replayed
+			all.Skipped += got.Skipped
+			return got.Next, err
+		})
+	return all, err
+}
+
 // forgeWebhook makes a call about one webhook.
 func forgeWebhook[T any](ctx context.Context, f *ForgeRun, op, method, webhookID string,
 	rest ...string) (T, error) {

@@ -278,7 +278,7 @@ func TestImagesUploadStall(t *testing.T) {
 		_, _ = io.WriteString(w, `{"file_id":"f","job_id":"j","status":"queued"}`)
 	}))
 	t.Cleanup(s.Close)
-	const limit = 400 * time.Millisecond
+	const limit = 2 * time.Second
 	m := mustClient(t, client.Config{BaseURL: s.URL, RequestTimeout: limit}).Images()
 	started, piece := time.Now(), time.NewTicker(limit/8)
 	defer piece.Stop()

@@ -126,4 +126,8 @@ type ImageDeadLetter struct {
 	ErrorType string    `json:"error_type"`
 	Attempts  int       `json:"attempts"`
 	FailedAt  time.Time `json:"failed_at"`
+	// ReplayedAt is when it was last replayed, and ReplayedAs the id of the job that was made then.
+	// Both are nil for one that was not replayed.
+	ReplayedAt *time.Time `json:"replayed_at"`
+	ReplayedAs *string    `json:"replayed_as"`
 }

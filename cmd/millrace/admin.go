@@ -46,6 +46,7 @@ func (d *deps) buildAdmin(ctx context.Context) (*server.API, error) {
 		Parts:          d.parts,
 		SecureCookies:  s.TLS.Enabled(),
 		Contracts:      d.contracts,
+		Schedules:      d.schedules,
 	})
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitFailed, err)

@@ -58,18 +58,22 @@ const (
 // cascade is a server that is killed while the ends of jobs spread.
 type cascade struct {
 	*crashTest
-	took time.Duration // how long a cascade takes that nobody cuts
+	took   time.Duration // how long a cascade takes that nobody cuts
+	window time.Duration // a kill comes within so long after the root's end was sent
 
 	graphs, blocked int // graphs stored, those of them whose root failed
 	// kills that came before a cascade was on disk, after it, and among many small ones
 	before, after, midway int
 }
 
+// killsOfASort are the kills that are wanted before a commit, after one, and among many.
+const killsOfASort = 3
+
 // repeatRounds kills until the kills have met both sides of the commit often enough.
 func (c *cascade) repeatRounds() {
 	seed := mathrand.Uint64()
 	c.random = mathrand.New(mathrand.NewPCG(seed, 2))
-	enough := 3
+	enough := killsOfASort
 	if testing.Short() {
 		enough = 1
 	}
@@ -107,14 +111,21 @@ func (c *cascade) round(kill, fails bool) {
 	if !kill {
 		c.request(http.MethodPost, path, body, http.StatusOK, nil)
 		c.took = time.Since(started)
+		c.window = 2 * c.took
 	} else {
 		acknowledged := c.endRootAndKill(path, body)
 		switch status := c.readStatuses(ids)["root"]; {
 		case status == client.TaskRunning && !acknowledged:
 			c.before++
+			if c.after < killsOfASort {
+				c.window *= 2
+			}
 			c.request(http.MethodPost, path, body, http.StatusOK, nil)
 		case status == ended:
 			c.after++
+			if c.before < killsOfASort {
+				c.window = max(c.window/2, time.Millisecond)
+			}
 			// RUN_LOST: it has been
 			c.request(http.MethodPost, path, body, http.StatusConflict, nil)
 		default:
@@ -165,11 +176,11 @@ func (c *cascade) claimRoot(id string) (runID string) {
 	return j.RunID
 }
 
-// endRootAndKill ends the root and kills the server at a random moment of the time that takes. It
-// reports whether the end was acknowledged.
+// endRootAndKill ends the root and kills the server at a random moment of the window, which follows
+// the speed of the machine: while kills of one sort are missing, the others move it. It reports
+// whether the end was acknowledged.
 func (c *cascade) endRootAndKill(path, body string) (acknowledged bool) {
-	// under the load of the kills it takes longer than alone
-	moment := time.Duration(c.random.Int64N(int64(c.took) * 3))
+	moment := time.Duration(c.random.Int64N(int64(c.window)))
 	process := c.server.cmd.Process
 	killer := time.AfterFunc(moment, func() { _ = process.Kill() })
 	defer killer.Stop()

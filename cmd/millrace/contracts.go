@@ -25,6 +25,7 @@ import (
 	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/outage"
+	"github.com/millrace/millrace/internal/schedule"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/storageid"
@@ -83,6 +84,7 @@ type deps struct {
 	operatorToken setting.Secret
 
 	contracts []*contract.Contract // that were built
+	schedules *schedule.Schedules  // that submit to them
 	parts     []*outage.Part       // that were made
 	// loginPath makes a one-time code for the console; nil where a start prints none.
 	loginPath func(context.Context) (path string, err error)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,10 +56,7 @@ func TestPostgresOfTheDocs(t *testing.T) {
 		pooler.URL("millrace:secret", "millrace"),
 		pooler.URL("millrace_node:secret", "millrace")} {
 		s := launchIn(t, data, "--no-workers", "--set", "store="+store)
-		ready := requestCheck{method: "GET", path: "/health/ready"}
-		if status, body := ready.send(t, s.url); status != http.StatusOK {
-			t.Errorf("%s: ready is %d %s", store, status, body)
-		}
+		awaitReady(t, s.url)
 		for _, a := range outageChecks(i) {
 			if status, body := a.send(t, s.url); status >= 300 {
 				t.Errorf("%s: %s answers %d %s", store, a.name, status, body)

@@ -72,7 +72,7 @@ func launchFetchBox(t *testing.T, dir string, args ...string) *launchedServer {
 	t.Helper()
 	return launchIn(t, dir, append([]string{"--set", "contracts=fetchbox", "--set",
 		"log.level=warn",
-		"--set", "fetchbox.lease=1s", "--set", "fetchbox.backoff_base=10ms"}, args...)...)
+		"--set", "fetchbox.lease=3s", "--set", "fetchbox.backoff_base=10ms"}, args...)...)
 }
 
 // fetchJob is a job as operators see it.

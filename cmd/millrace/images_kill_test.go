@@ -29,7 +29,7 @@ func TestImagesKill(t *testing.T) {
 	t.Parallel()
 	binary := mustBuild(t)
 	dir := filepath.Join(t.TempDir(), "data")
-	settings := []string{"--set", "contracts=images", "--set", "images.lock_timeout=2s", "--set",
+	settings := []string{"--set", "contracts=images", "--set", "images.lock_timeout=5s", "--set",
 		"images.sizes=50,1000", "--set", "log.level=warn"}
 	server, err := launch(binary, dir, nil, settings...)
 	if err != nil {

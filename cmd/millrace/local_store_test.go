@@ -83,9 +83,7 @@ func TestLocalStore(t *testing.T) {
 	refused("1 job, which")
 	setContract("relay")
 	s := launchServer("--set", other, "--set", "ignore_local_store=true")
-	if status, text := sendRequest(t, "GET", s.url+"/health/ready", ""); status != 200 {
-		t.Errorf("got %d %s", status, text)
-	}
+	awaitReady(t, s.url)
 	if err := s.terminate(); err != nil {
 		t.Fatal(err)
 	}

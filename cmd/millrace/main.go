@@ -10,8 +10,10 @@ import (
 
 	"github.com/millrace/millrace/cmd/millrace/internal/audit"
 	"github.com/millrace/millrace/cmd/millrace/internal/bench"
+	"github.com/millrace/millrace/cmd/millrace/internal/bulk"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/cmd/millrace/internal/demo"
+	"github.com/millrace/millrace/cmd/millrace/internal/dlq"
 	"github.com/millrace/millrace/cmd/millrace/internal/enqueue"
 	"github.com/millrace/millrace/cmd/millrace/internal/fetch"
 	"github.com/millrace/millrace/cmd/millrace/internal/graph"
@@ -20,7 +22,9 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/login"
 	"github.com/millrace/millrace/cmd/millrace/internal/nodes"
 	"github.com/millrace/millrace/cmd/millrace/internal/queues"
+	"github.com/millrace/millrace/cmd/millrace/internal/schedules"
 	"github.com/millrace/millrace/cmd/millrace/internal/simulate"
+	"github.com/millrace/millrace/cmd/millrace/internal/webhooks"
 	"github.com/millrace/millrace/cmd/millrace/internal/work"
 )
 
@@ -78,8 +82,12 @@ any language over plain HTTP, and the tools to feed and watch them.
 	root.AddCommand(
 		serveCommand(p), configCommand(p), migrateCommand(p), operatorCommand(p), versionCommand(p),
 		enqueue.Command(p), work.Command(p), graph.Command(p), fetch.Command(p), images.Command(p),
-		exportCommand(p), jobs.Command(p, newOperator), queues.Command(p, newOperator),
+		exportCommand(p), jobs.Command(p, newOperator),
+		jobs.WhyCommand(p, newOperator()), queues.Command(p, newOperator),
+		dlq.Command(p, newOperator), bulk.Command(p, newOperator),
 		nodes.WorkersCommand(p, newOperator), nodes.Command(p, newOperator),
+		schedules.Command(p, newOperator),
+		webhooks.Command(p, newOperator),
 		audit.Command(p, newOperator()), login.Command(p), login.LogoutCommand(p),
 		demo.Command(p), demo.WorkerCommand(p), pictureCommand(p), simulate.Command(p),
 		bench.Command(p),

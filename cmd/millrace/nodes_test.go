@@ -202,7 +202,7 @@ func TestWorkIsShared(t *testing.T) {
 	shared := []string{"--set", "store=" + pgtest.URL(t), "--set", "secrets.pepper_file=" + pepper,
 		"--set", "contracts=forgerun",
 		"--set", "forgerun.lease=2s", "--set", "forgerun.heartbeat=200ms", "--set",
-		"forgerun.duration_scale=0.2", "--set", "forgerun.rate_limit_per_minute=1000000"}
+		"forgerun.duration_scale=1", "--set", "forgerun.rate_limit_per_minute=1000000"}
 	api := launchNode(t, "api", append(shared, "--no-workers")...)
 	doomed := launchNode(t, "doomed", append(shared, "--workers-only")...)
 	forge := forgeClient(t, api.url)

@@ -46,10 +46,9 @@ func TestLeastRights(t *testing.T) {
 	})
 	healthy := func() {
 		t.Helper()
-		for _, path := range []string{"/health/ready", "/operators/health"} {
-			if status, text := sendRequest(t, "GET", node.url+path, ""); status != 200 {
-				t.Errorf("%s: got %d %s", path, status, text)
-			}
+		awaitReady(t, node.url)
+		if status, text := sendRequest(t, "GET", node.url+"/operators/health", ""); status != 200 {
+			t.Errorf("/operators/health: got %d %s", status, text)
 		}
 	}
 	pollUntil(t.Fatalf, "the bound storage", func() bool { // Images runs no jobs before

@@ -54,7 +54,9 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-const testTimeout = 30 * time.Second
+// testTimeout bounds what must come soon. A test that passes never waits for it, however slow the
+// machine is.
+const testTimeout = 2 * time.Minute
 
 // scriptCode is `code N PROGRAM [ARG...]`: the program exits with N, within a time in which nothing
 // hangs.
@@ -132,8 +134,8 @@ func scriptHTTP(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: http method path status [body]")
 	}
 	status, body := scriptRequest(ts, args)
-	if args[1] == "/health/ready" { // a server listens a moment before its workers claim
-		pollUntil(ts.Fatalf, "readiness to be "+args[2], func() bool {
+	if strings.Contains(args[1], "/health") { // a server listens a moment before its workers claim
+		pollUntil(ts.Fatalf, "the health to be "+args[2], func() bool {
 			status, body = scriptRequest(ts, args)
 			return status == args[2]
 		})
@@ -164,7 +166,8 @@ func scriptRequest(ts *testscript.TestScript, args []string) (status string, bod
 }
 
 // scriptForge is `forge key`, which makes a ForgeRun client whose key is MILLRACE_TOKEN from then
-// on, or `forge job BODY`, which submits a job whose id is JOB from then on.
+// on, `forge job BODY`, which submits a job whose id is JOB from then on, or `forge webhook URL`,
+// which registers a webhook for jobs that succeed whose id is WEBHOOK from then on.
 func scriptForge(ts *testscript.TestScript, neg bool, args []string) {
 	switch {
 	case !neg && len(args) == 1 && args[0] == "key":
@@ -181,8 +184,14 @@ func scriptForge(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		forgePost(ts, "/v1/jobs", args[1], &made)
 		ts.Setenv("JOB", made.Job)
+	case !neg && len(args) == 2 && args[0] == "webhook":
+		var made struct {
+			Webhook string `json:"webhook_id"`
+		}
+		forgePost(ts, "/v1/webhooks", `{"url":"`+args[1]+`","events":["job_succeeded"]}`, &made)
+		ts.Setenv("WEBHOOK", made.Webhook)
 	default:
-		ts.Fatalf("usage: forge key | forge job body")
+		ts.Fatalf("usage: forge key | forge job body | forge webhook url")
 	}
 }
 

@@ -56,11 +56,11 @@ func TestSimulateUnderKills(t *testing.T) {
 		t.Helper()
 		s, err := launch(binary, dir, nil, "--set", "listen="+address, "--set",
 			"forgerun.duration_scale=0.01", "--set", "forgerun.workers=16",
-			"--set", "forgerun.lease=2s", "--set", "forgerun.heartbeat=200ms", "--set",
+			"--set", "forgerun.lease=5s", "--set", "forgerun.heartbeat=200ms", "--set",
 			"forgerun.backoff_base=50ms",
 			"--set", "forgerun.rate_limit_per_minute=1000000", "--set",
 			"forgerun.anonymous_rate_limit_per_minute=1000",
-			"--set", "webhook.backoff_base=50ms", "--set", "webhook.timeout=1s", "--set",
+			"--set", "webhook.backoff_base=50ms", "--set", "webhook.timeout=3s", "--set",
 			"webhook.backoff_factor=1.5", "--set", "log.level=error")
 		if err != nil {
 			t.Fatal(err)

@@ -37,6 +37,19 @@ func sendRequest(t *testing.T, method, url, body string, header ...string) (stat
 	return resp.StatusCode, string(got)
 }
 
+// awaitReady waits until a server is ready: it listens a moment before all its parts are.
+func awaitReady(t *testing.T, url string) {
+	t.Helper()
+	var status int
+	var text string
+	pollUntil(func(format string, a ...any) {
+		t.Fatalf(format+": %d %s", append(a, status, text)...)
+	}, "the server to be ready", func() bool {
+		status, text = sendRequest(t, "GET", url+"/health/ready", "")
+		return status == http.StatusOK
+	})
+}
+
 // wantRefusing wants a node to refuse FetchBox and Images, and to say why wherever somebody asks.
 func wantRefusing(t *testing.T, node *launchedServer, why string) {
 	t.Helper()
@@ -100,9 +113,7 @@ func TestNodesWithOtherStorage(t *testing.T) {
 		"application/json"); status != 202 {
 		t.Errorf("Relay, which needs neither: got %d %s", status, text)
 	}
-	if status, text := sendRequest(t, "GET", first.url+"/health/ready", ""); status != 200 {
-		t.Errorf("the first node is not ready: %d %s", status, text)
-	}
+	awaitReady(t, first.url)
 	var picture bytes.Buffer
 	if err := jpeg.Encode(&picture, image.NewGray(image.Rect(0, 0, 80, 60)), nil); err != nil {
 		t.Fatal(err)
@@ -125,9 +136,7 @@ func TestNodesWithOtherStorage(t *testing.T) {
 		t.Error(err)
 	}
 	moved := start("third", "--set", "rebind_storage=true")
-	if status, text := sendRequest(t, "GET", moved.url+"/health/ready", ""); status != 200 {
-		t.Errorf("a node that is to have the storage is not ready: %d %s", status, text)
-	}
+	awaitReady(t, moved.url)
 }
 
 // TestNodesWithOneSharedPlace: what only one of objects and streams is, is named as well; nodes
@@ -139,10 +148,7 @@ func TestNodesWithOneSharedPlace(t *testing.T) {
 	for contracts := range map[string]bool{"fetchbox,images": true, "images": true,
 		"fetchbox": true} {
 		node := launchNode(t, "alike", append(args, "--set", "contracts="+contracts)...)
-		if status, text := sendRequest(t, "GET", node.url+"/health/ready", ""); status != 200 ||
-			strings.Contains(text, "fails") {
-			t.Errorf("%s: got %d %s", contracts, status, text)
-		}
+		awaitReady(t, node.url)
 	}
 	wantRefusing(t, launchNode(t, "objects", append(args, "--set", "objects.url=")...),
 		otherObjectsMessage)

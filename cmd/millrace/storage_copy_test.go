@@ -67,21 +67,6 @@ func (c *copyTest) expireHolds() {
 	}
 }
 
-func (c *copyTest) wantReady(node *launchedServer) {
-	c.Helper()
-	if status, text := sendRequest(c.T, "GET", node.url+"/health/ready", ""); status != 200 {
-		c.Errorf("got %d %s", status, text)
-	}
-}
-
-func (c *copyTest) awaitReady(node *launchedServer) {
-	c.Helper()
-	pollUntil(c.Fatalf, "the node to be ready", func() bool {
-		status, _ := sendRequest(c.T, "GET", node.url+"/health/ready", "")
-		return status == http.StatusOK
-	})
-}
-
 // process gives pictures to a node, all of which it processes itself.
 func (c *copyTest) process(node *launchedServer, pictures int) {
 	c.Helper()
@@ -107,11 +92,11 @@ func TestCopiedDataDirectory(t *testing.T) {
 	c.process(first, 1)
 	second := c.start(c.copyDir(dir))
 	wantRefusing(t, second, heldStorageMessage)
-	c.wantReady(first)
+	awaitReady(c.T, first.url)
 	c.process(first, 5)
 	first.kill()
 	first = c.start(dir) // at once, on what is its own
-	c.wantReady(first)
+	awaitReady(c.T, first.url)
 	c.process(first, 1)
 	if status, text := sendRequest(t, "GET", second.url+"/health/ready", ""); status != 503 ||
 		!strings.Contains(text, heldStorageMessage) {
@@ -121,7 +106,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 		t.Error(err)
 	}
 	c.expireHolds()
-	c.awaitReady(second)
+	awaitReady(c.T, second.url)
 	c.process(second, 1)
 	wantRefusing(t, c.start(dir), heldStorageMessage)
 }
@@ -134,7 +119,7 @@ func TestRebindTakesACopy(t *testing.T) {
 	first := c.start(dir)
 	c.process(first, 1)
 	second := c.start(c.copyDir(dir), "--set", "rebind_storage=true")
-	c.wantReady(second)
+	awaitReady(c.T, second.url)
 	pollUntil(t.Fatalf, "the first node to refuse", func() bool {
 		status, _ := sendRequest(t, "GET", first.url+"/health/ready", "")
 		return status == http.StatusServiceUnavailable
@@ -145,7 +130,7 @@ func TestRebindTakesACopy(t *testing.T) {
 		t.Error(err)
 	}
 	c.expireHolds()
-	c.awaitReady(first)
+	awaitReady(c.T, first.url)
 	c.process(first, 1)
 }
 
@@ -164,7 +149,7 @@ func TestMovedDataDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := c.start(renamed)
-	c.wantReady(second)
+	awaitReady(c.T, second.url)
 	c.process(second, 1)
 	second.kill()
 	copied := c.copyDir(renamed)
@@ -173,7 +158,7 @@ func TestMovedDataDirectory(t *testing.T) {
 	}
 	c.expireHolds()
 	third := c.start(copied)
-	c.wantReady(third)
+	awaitReady(c.T, third.url)
 	c.process(third, 1)
 }
 
@@ -202,6 +187,6 @@ func TestDeletedMarker(t *testing.T) {
 		t.Error(err)
 	}
 	node = c.start(dir)
-	c.wantReady(node)
+	awaitReady(c.T, node.url)
 	c.process(node, 1)
 }

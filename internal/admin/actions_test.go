@@ -25,7 +25,8 @@ import (
 // jobsWorld is a node with three contracts, and a client of ForgeRun.
 type jobsWorld struct {
 	*world
-	client string
+	client    string
+	contracts []*contract.Contract
 }
 
 // withJobs runs a test with such a node on each database.
@@ -70,6 +71,7 @@ func (w *jobsWorld) addContracts(t *testing.T, c *admin.Config) {
 				BackoffMax: time.Hour, BackoffFactor: 2}}})
 	must(err)
 	c.Contracts = []*contract.Contract{r.Offer(), tf.Offer(), f.Offer()}
+	w.contracts = c.Contracts
 	for _, one := range c.Contracts {
 		must(one.Validate())
 		testkit.Register(t, c.Engine, one.Jobs...)

@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/millrace/millrace/internal/bulk"
 	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/outage"
+	"github.com/millrace/millrace/internal/schedule"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -51,6 +53,7 @@ type Config struct {
 	SecureCookies  bool            // all listeners use TLS
 	// Contracts are the contracts of the node, whose jobs operators may change.
 	Contracts []*contract.Contract
+	Schedules *schedule.Schedules // nil makes those of Engine and Contracts
 }
 
 // validate names the first required member that is missing.
@@ -75,6 +78,7 @@ type API struct {
 	crossOrigin *http.CrossOriginProtection
 	byAction    map[string]*route
 	audit       auditLog
+	bulk        *bulk.Bulk
 }
 
 // New checks the config and makes the API. An error is a mistake in this program, or a pepper that
@@ -93,9 +97,16 @@ func New(c Config) (*API, error) {
 			return nil, err
 		}
 	}
-	return &API{Config: c, tokens: t, health: newHealth(&c),
+	if c.Schedules == nil {
+		if c.Schedules, err = schedule.New(schedule.Config{Engine: c.Engine, Log: c.Log,
+			Contracts: c.Contracts}); err != nil {
+			return nil, err
+		}
+	}
+	a := &API{Config: c, tokens: t, health: newHealth(&c),
 		crossOrigin: http.NewCrossOriginProtection(),
-		audit:       auditLog{retention: c.AuditRetention}}, nil
+		audit:       auditLog{retention: c.AuditRetention}}
+	return a, a.newBulk()
 }
 
 // Prepare reads the operator's token, or makes it at the first start. Its error is one of the file
@@ -139,7 +150,8 @@ const (
 	healthInterval = 30 * time.Second
 )
 
-// Run keeps the token and the health of the parts up to date until ctx ends.
+// Run keeps the token and the health of the parts up to date, and carries out bulk operations,
+// until ctx ends.
 func (a *API) Run(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -147,6 +159,9 @@ func (a *API) Run(ctx context.Context) {
 		for a.health.look(ctx); clock.Sleep(ctx, healthInterval); a.health.look(ctx) {
 		}
 	}()
+	ended := make(chan struct{})
+	go func() { defer close(ended); a.bulk.Run(ctx) }()
 	a.tokens.run(ctx)
 	<-done
+	<-ended
 }

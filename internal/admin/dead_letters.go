@@ -1,24 +1,25 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/bulk"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Dead letters of all contracts. That one was replayed is a record beside it, which is attached to
-// the change that replays it, so both are stored or neither is.
+// Dead letters of all contracts. Each is in the list of the contract that clients know: that of the
+// tasks of FetchBox is fetchbox.
 
 // deadLetterRoutes are the routes of dead letters.
 func (a *API) deadLetterRoutes() []route {
@@ -26,6 +27,10 @@ func (a *API) deadLetterRoutes() []route {
 	return []route{
 		{method: "GET", pattern: all, action: "dead_letter.list", handle: a.listDeadLetters,
 			query: httpapi.PageQuery("contract", "queue", "fingerprint", "from", "to")},
+		{method: "GET", pattern: all + "/groups", action: "dead_letter.groups",
+			handle: a.listDeadLetterGroups, query: httpapi.PageQuery("contract")},
+		{method: "GET", pattern: all + "/{id}", action: "dead_letter.show",
+			handle: a.showDeadLetter},
 		{method: "POST", pattern: all + "/{id}/replay", action: "dead_letter.replay",
 			handle: a.replayDeadLetter, target: letterTarget, body: true},
 		{method: "DELETE", pattern: all + "/{id}", action: "dead_letter.discard",
@@ -36,58 +41,52 @@ func (a *API) deadLetterRoutes() []route {
 // letterTarget names the dead letter of the path for the audit.
 func letterTarget(c *httpapi.Call) string { return "dead_letter:" + c.PathValue("id") }
 
-// letterFilter selects dead letters. Empty members select all.
-type letterFilter struct {
-	sorts              []string // of jobs
-	queue, fingerprint string
-	from, to           time.Time
-}
-
-// matches reports whether a dead letter is selected. from is inclusive, to is not (G-AD-05).
-func (f *letterFilter) matches(l *job.DeadLetter) bool {
-	return (f.queue == "" || l.Job.Queue == f.queue) &&
-		(f.from.IsZero() || !l.CreatedAt.Before(f.from)) &&
-		(f.to.IsZero() || l.CreatedAt.Before(f.to)) &&
-		(f.fingerprint == "" || fingerprint(l) == f.fingerprint)
-}
-
 // readLetterFilter reads the filters of a request.
-func (a *API) readLetterFilter(c *httpapi.Call) (f letterFilter, err error) {
-	name := ""
-	if err := firstError(readText(c, "contract", &name), readText(c, "queue", &f.queue),
-		readText(c, "fingerprint", &f.fingerprint), readTime(c, "from", &f.from),
-		readTime(c, "to", &f.to)); err != nil {
+func (a *API) readLetterFilter(c parameters) (f bulk.LetterFilter, err error) {
+	if f.Sorts, err = a.readDeadSorts(c); err != nil {
 		return f, err
 	}
-	known := make([]string, len(a.Contracts))
-	for i, one := range a.Contracts {
-		known[i] = one.Name
-		if name == "" || name == one.Name {
-			f.sorts = append(f.sorts, replayable(one)...)
+	return f, firstError(readText(c, "queue", &f.Queue), readText(c, "fingerprint", &f.Fingerprint),
+		readTime(c, "from", &f.From), readTime(c, "to", &f.To))
+}
+
+// readDeadSorts reads the filter of contracts, and returns the sorts of jobs it stands for.
+func (a *API) readDeadSorts(c parameters) ([]string, error) {
+	name := ""
+	if err := readText(c, "contract", &name); err != nil {
+		return nil, err
+	}
+	return a.deadSorts(name)
+}
+
+// deadSorts returns the sorts of jobs of a contract that leave dead letters; "" means all.
+func (a *API) deadSorts(name string) (sorts []string, err error) {
+	var known []string
+	for _, one := range a.Contracts {
+		for i := range one.Operators {
+			jobs := one.Operators[i].Jobs
+			if public := publicContract(jobs); !slices.Contains(known, public) {
+				known = append(known, public)
+			}
+			if one.Operators[i].Replay != nil && (name == "" || name == publicContract(jobs)) {
+				sorts = append(sorts, jobs)
+			}
 		}
 	}
 	if name != "" && !slices.Contains(known, name) {
-		return f, invalid("contract must be one of " + strings.Join(known, ", "))
+		return nil, invalid("contract must be one of " + strings.Join(known, ", "))
 	}
-	return f, nil
+	return sorts, nil
 }
 
-// replayable returns the sorts of jobs of a contract that leave dead letters.
-func replayable(c *contract.Contract) (sorts []string) {
-	for i := range c.Operators {
-		if c.Operators[i].Replay != nil {
-			sorts = append(sorts, c.Operators[i].Jobs)
-		}
-	}
-	return sorts
+// publicContract returns the contract that clients know of a sort of jobs (G-AD-05).
+func publicContract(jobs string) string {
+	name, _, _ := strings.Cut(jobs, ".")
+	return name
 }
 
-// What one request reads at most: a filter may match few of many dead letters. They are read in
-// batches, as each holds the bodies of its job.
-const (
-	maxLettersSearched = 2000
-	letterBatch        = 100
-)
+// maxLettersSearched is what one request reads at most: a filter may match few of many letters.
+const maxLettersSearched = 2000
 
 var letterPages = newPages(httpapi.Named("dead-letters", httpapi.ByNumber))
 
@@ -106,132 +105,180 @@ func (a *API) listDeadLetters(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	replays, err := a.replaysOf(c.Context(), found)
-	if err != nil {
-		return err
-	}
 	next := ""
-	if last > 0 {
-		next = letterPages.Cursor.Format(last)
+	if last.ID > 0 {
+		next = letterPages.Cursor.Format(last.ID)
 	}
 	o := newList(len(found), next, func(i int, o *strictjson.Object) {
-		writeDeadLetter(o, &found[i], replays[i])
+		writeDeadLetter(o, &found[i])
 	})
+	o.Time("searched_to", last.CreatedAt)
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }
 
-// findDeadLetters returns up to limit dead letters with an ID above after, and after which ID the
-// next page begins, 0 if there is none.
-func (a *API) findDeadLetters(ctx context.Context, f *letterFilter, after int64,
-	limit int) (found []job.DeadLetter, last int64, err error) {
-	for searched := 0; searched < maxLettersSearched; searched += letterBatch {
-		batch, err := a.nextDeadLetters(ctx, f.sorts, after)
+// findDeadLetters returns up to limit dead letters with an ID above after, and the letter behind
+// which the next page begins; its ID is 0 if there is none.
+func (a *API) findDeadLetters(ctx context.Context, f *bulk.LetterFilter, after int64,
+	limit int) (found []job.DeadLetter, last job.DeadLetter, err error) {
+	last.ID = after
+	for searched := 0; searched < maxLettersSearched; searched += bulk.PageSize {
+		batch, err := a.bulk.Letters(ctx, f, last.ID)
 		if err != nil {
-			return nil, 0, err
+			return nil, last, err
 		}
 		for i := range batch {
-			if f.matches(&batch[i]) {
+			if f.Matches(&batch[i]) {
 				if len(found) == limit {
-					return found, after, nil
+					return found, last, nil
 				}
 				found = append(found, batch[i])
 			}
-			after = batch[i].ID
+			last = batch[i]
 		}
-		if len(batch) < letterBatch {
-			return found, 0, nil
+		if len(batch) < bulk.PageSize {
+			return found, job.DeadLetter{}, nil
 		}
 	}
-	return found, after, nil
-}
-
-// nextDeadLetters returns the next batch of dead letters of all sorts with an ID above after.
-func (a *API) nextDeadLetters(ctx context.Context, sorts []string,
-	after int64) (all []job.DeadLetter, err error) {
-	for _, jobs := range sorts {
-		some, err := a.Engine.DeadLetters(ctx, jobs, after, letterBatch)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
-	}
-	slices.SortFunc(all, func(x, y job.DeadLetter) int { return cmp.Compare(x.ID, y.ID) })
-	return all[:min(len(all), letterBatch)], nil
-}
-
-// replayKind is the kind of the records of replays; their key is the ID of the dead letter.
-const replayKind = "dead_letter.replay"
-
-// replay is when a dead letter was last replayed, and which job ran then.
-type replay struct {
-	At time.Time `json:"at"`
-	As int64     `json:"as"`
-}
-
-func replayKey(l *job.DeadLetter) string { return strconv.FormatInt(l.ID, 10) }
-
-// replaysOf returns the replays of dead letters, nil for each that was not replayed.
-func (a *API) replaysOf(ctx context.Context, letters []job.DeadLetter) (all []*replay, err error) {
-	err = a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
-		all = make([]*replay, len(letters))
-		for i := range letters {
-			if all[i], err = readBody[replay](r, replayKind, replayKey(&letters[i])); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return all, err
+	return found, last, nil
 }
 
 // writeDeadLetter writes the members of a dead letter.
-func writeDeadLetter(o *strictjson.Object, l *job.DeadLetter, r *replay) {
-	kind, text := failureOf(l)
+func writeDeadLetter(o *strictjson.Object, l *job.DeadLetter) {
 	o.Int("id", l.ID)
-	o.Text("fingerprint", fingerprint(l))
-	o.Text("contract", l.Job.ID.Contract)
-	o.Text("queue", l.Job.Queue)
+	writeReason(o, l)
 	o.Int("number", l.Job.Seq)
 	o.Text("job_id", l.Job.ID.Key)
 	o.Int("attempts", int64(l.Job.Attempts))
+	o.Time("at", l.CreatedAt)
+	o.Time("replayed_at", l.ReplayedAt)
+	if l.IsOpen() {
+		o.Null("replayed_as")
+	} else {
+		o.Int("replayed_as", l.ReplayedAs)
+	}
+}
+
+// writeReason writes what dead letters with one fingerprint have in common, and the error of one.
+func writeReason(o *strictjson.Object, l *job.DeadLetter) {
+	kind, text := l.Failure()
+	o.Text("fingerprint", l.Fingerprint())
+	o.Text("contract", publicContract(l.Job.ID.Contract))
+	o.Text("queue", l.Job.Queue)
 	o.Text("error_type", kind)
 	o.Optional("error", strings.ToValidUTF8(text, "\uFFFD"))
-	o.Time("at", l.CreatedAt)
-	if r == nil {
-		o.Null("replayed_at")
-		o.Null("replayed_as")
-		return
+}
+
+// maxGrouped is how many open dead letters of a sort of jobs are grouped, the newest.
+const maxGrouped = 100_000
+
+// letterGroup is a group of the dead letters of a sort of jobs.
+type letterGroup struct {
+	job.DeadLetterGroup
+	jobs string
+}
+
+// key orders groups: the largest come first.
+func (g *letterGroup) key() string {
+	return fmt.Sprintf("%016x", math.MaxInt64-g.Count) + g.Fingerprint
+}
+
+var groupPages = newPages(nameCursor("groups"))
+
+// listDeadLetterGroups is GET /admin/v1/dead-letters/groups (AD-050): the groups of what is open,
+// the largest first.
+func (a *API) listDeadLetterGroups(c *httpapi.Call) error {
+	sorts, err := a.readDeadSorts(c)
+	if err != nil {
+		return err
 	}
-	o.Time("replayed_at", r.At)
-	o.Int("replayed_as", r.As)
+	limit, after, err := groupPages.Read(c)
+	if err != nil {
+		return err
+	}
+	all, searchedTo, err := a.groupDeadLetters(c.Context(), sorts)
+	if err != nil {
+		return err
+	}
+	page, next := pageOf(all, (*letterGroup).key, &groupPages, after, limit)
+	samples := make([]job.DeadLetter, 0, len(page))
+	page = slices.DeleteFunc(page, func(g letterGroup) bool {
+		sample, e := a.Engine.DeadLetter(c.Context(), g.jobs, g.LastID)
+		if e == nil {
+			samples = append(samples, sample)
+		} else if !job.IsKind(e, job.NotFound) { // else it was discarded meanwhile
+			err = e
+		}
+		return e != nil
+	})
+	if err != nil {
+		return err
+	}
+	o := newList(len(page), next, func(i int, o *strictjson.Object) {
+		writeReason(o, &samples[i])
+		o.Int("count", page[i].Count)
+		o.Time("first_at", page[i].FirstAt)
+		o.Time("last_at", page[i].LastAt)
+	})
+	o.Time("searched_to", searchedTo)
+	sendObject(c, http.StatusOK, &o)
+	return nil
+}
+
+// groupDeadLetters groups the open dead letters of sorts of jobs. searchedTo is the time of the
+// oldest that was looked at, where there may be older ones.
+func (a *API) groupDeadLetters(ctx context.Context, sorts []string) (all []letterGroup,
+	searchedTo time.Time, err error) {
+	for _, jobs := range sorts {
+		groups, err := a.Engine.DeadLetterGroups(ctx, jobs, maxGrouped)
+		if err != nil {
+			return nil, searchedTo, err
+		}
+		count, oldest := int64(0), time.Time{}
+		for _, g := range groups {
+			all = append(all, letterGroup{g, jobs})
+			count += g.Count
+			if oldest.IsZero() || g.FirstAt.Before(oldest) {
+				oldest = g.FirstAt
+			}
+		}
+		if count >= maxGrouped && oldest.After(searchedTo) {
+			searchedTo = oldest
+		}
+	}
+	return all, searchedTo, nil
+}
+
+// showDeadLetter is GET /admin/v1/dead-letters/{id}.
+func (a *API) showDeadLetter(c *httpapi.Call) error {
+	l, err := a.pathDeadLetter(c)
+	if err != nil {
+		return err
+	}
+	o := strictjson.NewObject(nil)
+	writeDeadLetter(&o, &l)
+	sendObject(c, http.StatusOK, &o)
+	return nil
 }
 
 // pathDeadLetter loads the dead letter of the path. IDs are unique over all contracts.
 func (a *API) pathDeadLetter(c *httpapi.Call) (l job.DeadLetter, err error) {
 	id, err := strconv.ParseInt(c.PathValue("id"), 10, 64)
 	if err != nil || id < 1 {
-		return l, errNoDeadLetter
+		return l, engine.ErrNoDeadLetter
 	}
-	for _, one := range a.Contracts {
-		for _, jobs := range replayable(one) {
-			l, err = a.Engine.DeadLetter(c.Context(), jobs, id)
-			if !job.IsKind(err, job.NotFound) {
-				return l, err
-			}
+	sorts, err := a.deadSorts("")
+	if err != nil {
+		return l, err
+	}
+	for _, jobs := range sorts {
+		l, err = a.Engine.DeadLetter(c.Context(), jobs, id)
+		if !job.IsKind(err, job.NotFound) {
+			return l, err
 		}
 	}
-	return l, errNoDeadLetter
+	return l, engine.ErrNoDeadLetter
 }
-
-var (
-	// errNoDeadLetter answers an ID that no dead letter has.
-	errNoDeadLetter = &job.Error{Kind: job.NotFound, Op: "admin.dead_letter",
-		Msg: "there is no such dead letter"}
-	// errReplayed answers a second replay that does not say that it is one (G-AD-14).
-	errReplayed = &job.Error{Kind: job.Conflict, Op: "admin.dead_letter",
-		Msg: "the dead letter was replayed already; again: true replays it once more"}
-)
 
 // replayDeadLetter is POST /admin/v1/dead-letters/{id}/replay: it answers the job that runs then
 // (AD-051).
@@ -251,12 +298,13 @@ func (a *API) replayDeadLetter(c *httpapi.Call) error {
 		return err
 	}
 	o := a.operatorOf(l.Job.ID.Contract)
-	ctx := engine.Attach(c.Context(), func(w engine.RecordWriter, _, after *job.Job) error {
-		return a.recordReplay(w, c, &l, after, again)
-	})
-	j, err := o.Replay(ctx, &l.Job)
-	if errors.Is(err, errReplayed) {
-		return errReplayed
+	j, err := a.Engine.ReplayDeadLetter(c.Context(), engine.Replay{Letter: &l, Do: o.Replay,
+		Again: again,
+		Record: func(w engine.RecordWriter, before, after *job.DeadLetter) error {
+			return a.record(w, c, replayState(before), replayState(after))
+		}})
+	if errors.Is(err, engine.ErrReplayed) || errors.Is(err, engine.ErrNoDeadLetter) {
+		return err
 	}
 	if err != nil {
 		return explain(o, err)
@@ -264,25 +312,15 @@ func (a *API) replayDeadLetter(c *httpapi.Call) error {
 	return a.sendJob(c, http.StatusOK, l.Job.Seq, j)
 }
 
-// recordReplay notes in the transaction of a replay that the dead letter was replayed, with the
-// entry of the audit.
-func (a *API) recordReplay(w engine.RecordWriter, c *httpapi.Call, l *job.DeadLetter,
-	made *job.Job, again bool) error {
-	before, err := readBody[replay](w, replayKind, replayKey(l))
-	if err != nil {
-		return err
+// replayState returns what the audit keeps of a dead letter: nil for one that is open.
+func replayState(l *job.DeadLetter) any {
+	if l.IsOpen() {
+		return nil
 	}
-	if before != nil && !again {
-		return errReplayed
-	}
-	after := replay{At: w.Now(), As: made.Seq}
-	if err := putBody(w, job.Record{Kind: replayKind, Key: replayKey(l)}, after); err != nil {
-		return err
-	}
-	if before == nil {
-		return a.record(w, c, nil, after)
-	}
-	return a.record(w, c, before, after)
+	return struct {
+		At time.Time `json:"at"`
+		As int64     `json:"as"`
+	}{l.ReplayedAt, l.ReplayedAs}
 }
 
 // discardDeadLetter is DELETE /admin/v1/dead-letters/{id} (AD-051).
@@ -293,9 +331,6 @@ func (a *API) discardDeadLetter(c *httpapi.Call) error {
 	}
 	if err := a.Engine.DiscardDeadLetter(c.Context(), l.Job.ID.Contract, l.ID,
 		func(w engine.RecordWriter, l *job.DeadLetter) error {
-			if err := w.DeleteRecords(replayKind, replayKey(l)); err != nil {
-				return err
-			}
 			return a.record(w, c, stateOf(&l.Job), nil)
 		}); err != nil {
 		return err

@@ -54,9 +54,14 @@ func sendObject(c *httpapi.Call, status int, o *strictjson.Object) {
 	c.Send(status, httpapi.JSON, o.End())
 }
 
-// readText reads a query parameter into p, if it is given. An empty one is refused: it would mean
+// parameters are those of a query, or the members of a filter in a body.
+type parameters interface {
+	Query(name string) (value string, given bool, err error)
+}
+
+// readText reads a parameter into p, if it is given. An empty one is refused: it would mean
 // no filter where one was meant.
-func readText(c *httpapi.Call, name string, p *string) error {
+func readText(c parameters, name string, p *string) error {
 	text, given, err := c.Query(name)
 	if err != nil || !given {
 		return err
@@ -68,18 +73,52 @@ func readText(c *httpapi.Call, name string, p *string) error {
 	return nil
 }
 
-// readTime reads a query parameter that is a time into p, if it is given.
-func readTime(c *httpapi.Call, name string, p *time.Time) error {
-	text := ""
-	if err := readText(c, name, &text); err != nil || text == "" {
+// readChoice reads a parameter that is one of some words into p, if it is given.
+func readChoice(c parameters, name string, p *string, words ...string) error {
+	if err := readText(c, name, p); err != nil || *p == "" || slices.Contains(words, *p) {
 		return err
 	}
-	at, err := strictjson.ParseTime(text)
-	if err != nil {
-		return invalid(name + " must be a time such as 2026-03-01T12:00:00Z")
+	return invalid(name + " must be one of " + strings.Join(words, ", "))
+}
+
+// readTime reads a parameter that is a time into p, if it is given.
+func readTime(c parameters, name string, p *time.Time) error {
+	text := ""
+	err := readText(c, name, &text)
+	if err != nil || text == "" {
+		return err
 	}
-	*p = at
-	return nil
+	*p, err = parseTime(name, text)
+	return err
+}
+
+// parseTime reads a time; an empty text is the zero time.
+func parseTime(name, text string) (at time.Time, err error) {
+	if text == "" {
+		return at, nil
+	}
+	if at, err = strictjson.ParseTime(text); err != nil {
+		return at, invalid(name + " must be a time such as 2026-03-01T12:00:00Z")
+	}
+	return at, nil
+}
+
+// writeText writes a member that is a text, or null.
+func writeText(o *strictjson.Object, name string, value *string) {
+	if value == nil {
+		o.Null(name)
+		return
+	}
+	o.Text(name, *value)
+}
+
+// writeNumber writes a member that is a whole number, or null.
+func writeNumber(o *strictjson.Object, name string, value *int) {
+	if value == nil {
+		o.Null(name)
+		return
+	}
+	o.Int(name, int64(*value))
 }
 
 // firstError returns the first of several errors, nil if there is none.

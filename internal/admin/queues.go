@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/setting"
 )
 
@@ -59,24 +61,33 @@ func (a *API) listQueues(c *httpapi.Call) error {
 		return !strings.Contains(q.Queue, text)
 	})
 	page, next := pageOf(all, queueKey, &queuePages, after, limit)
-	o := newList(len(page), next, func(i int, o *strictjson.Object) { writeQueue(o, &page[i]) })
+	takers, err := a.takers(c.Context(), "", "")
+	if err != nil {
+		return err
+	}
+	o := newList(len(page), next, func(i int, o *strictjson.Object) {
+		writeQueue(o, &page[i], takers.Of(page[i].Contract, page[i].Queue))
+	})
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }
 
 // writeQueue writes the members of a queue.
-func writeQueue(o *strictjson.Object, q *engine.QueueStatus) {
+func writeQueue(o *strictjson.Object, q *engine.QueueStatus, takers job.Takers) {
 	o.Text("contract", q.Contract)
 	o.Text("queue", q.Queue)
 	o.Int("waiting", q.Waiting)
 	o.Int("delayed", q.Delayed)
 	o.Int("ready", q.Ready)
 	o.Int("leased", q.Leased)
-	for _, unknown := range []string{"dead", "oldest_ready_at", "submitted_per_minute",
+	o.Int("dead", q.Dead)
+	for _, unknown := range []string{"oldest_ready_at", "submitted_per_minute",
 		"started_per_minute", "succeeded_per_minute", "failed_per_minute", "wait_p50", "wait_p95",
-		"run_p50", "run_p95", "workers", "last_asked_at"} {
+		"run_p50", "run_p95"} {
 		o.Null(unknown)
 	}
+	o.Int("workers", int64(takers.Workers))
+	o.Time("last_asked_at", takers.LastAsked)
 	s := queueStateOf(&q.Settings)
 	o.Bool("paused", s.Paused)
 	if s.RunLimit == 0 {
@@ -152,10 +163,23 @@ func (a *API) changeQueue(c *httpapi.Call, change func(*job.QueueSettings) error
 	if err != nil {
 		return err
 	}
+	takers, err := a.takers(c.Context(), contract, queue)
+	if err != nil {
+		return err
+	}
 	o := strictjson.NewObject(nil)
-	writeQueue(&o, &status)
+	writeQueue(&o, &status, takers.Of(contract, queue))
 	sendObject(c, http.StatusOK, &o)
 	return nil
+}
+
+// takers reads who asks for the jobs of a queue; the empty names mean all queues.
+func (a *API) takers(ctx context.Context, contract, queue string) (t *nodes.Takers, err error) {
+	err = a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
+		t, err = a.Node.Takers(r, contract, queue)
+		return err
+	})
+	return t, err
 }
 
 // maxRunLimit bounds run_limit.

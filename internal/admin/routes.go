@@ -30,12 +30,16 @@ type route struct {
 	public bool
 	// anyToken lets the read token change this, as it concerns nothing but its own session.
 	anyToken bool
+	// dryRun says that the body may ask for a dry run, which is a read (G-AD-03): the handler
+	// refuses the read token for all else.
+	dryRun bool
 }
 
 // routes returns the table.
 func (a *API) routes() []route {
-	return slices.Concat(a.accessRoutes(), a.actionRoutes(), a.deadLetterRoutes(), a.nodeRoutes(),
-		a.queueRoutes())
+	return slices.Concat(a.accessRoutes(), a.actionRoutes(), a.bulkRoutes(), a.deadLetterRoutes(),
+		a.nodeRoutes(), a.queueRoutes(), a.scheduleRoutes(), a.webhookRoutes(),
+		a.whyRoutes())
 }
 
 // accessRoutes are the routes of the token, sessions, the audit and the node.

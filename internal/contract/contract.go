@@ -20,6 +20,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
@@ -30,6 +31,7 @@ import (
 	"github.com/millrace/millrace/internal/storageid"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/webhook"
 	"github.com/millrace/millrace/internal/workerapi"
 )
 
@@ -109,6 +111,9 @@ type Contract struct {
 	Workers *workerapi.Contract
 	// Operators say what operators may do with the jobs, one for each sort of them.
 	Operators []Operator
+	// Webhooks and Accounts are those of its clients, for operators; nil: it has none.
+	Webhooks *webhook.Webhooks
+	Accounts *account.Accounts
 	// Open names what can be used without credentials, beside a contract without a token.
 	Open []string
 }

@@ -57,7 +57,7 @@ func (u *unit) writeAttached(a *attachment) error {
 	if a == nil || u.about.after == nil {
 		return nil
 	}
-	return a.fn(recordChange{recordView{u.tx}, u.tx}, u.about.before, u.about.after)
+	return a.fn(u.records(), u.about.before, u.about.after)
 }
 
 // markUsed notes that the change of a unit, which has taken the attachment, is committed.

@@ -31,6 +31,7 @@ type ClaimRequest struct {
 	Skip   func(queue string) bool
 	Max    int
 	Worker string
+	remote bool // the worker is a remote one
 	// Wait is how long to wait for the first job; 0 answers at once.
 	Wait time.Duration
 }
@@ -57,6 +58,8 @@ func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 	if _, err := e.contract(req.Contract); err != nil || req.Max <= 0 {
 		return nil, err
 	}
+	e.asks.begin(&req)
+	defer e.asks.end(&req)
 	if req.Wait <= 0 {
 		return e.claimOnce(ctx, req)
 	}

@@ -156,7 +156,7 @@ func TestClaimJob(t *testing.T) {
 			locked/paused: queued ready [submitted>queued]
 			locked p: 0 waiting 1 ready 0 leased
 			locked q: 1 waiting 2 ready 0 leased
-			dead locked/a expired_for_good payload=locked/a failure=`)
+			dead locked/a expired_for_good payload= failure=`)
 	})
 }
 

@@ -2,14 +2,70 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 )
 
-// errNoDeadLetter is the error of an ID that no dead letter of the contract has.
-var errNoDeadLetter = &job.Error{Kind: job.NotFound, Op: "dead_letter",
-	Msg: "there is no such dead letter"}
+// A dead letter is open until it is replayed. A queue counts its open ones, so every change of a
+// letter is made under one lock, which is taken after those of jobs:
+//
+//	a job is given up    an open letter, in the transaction of the move
+//	the job is retried   its open letter was replayed, as the same job
+//	ReplayDeadLetter     the letter was replayed, as the job that the contract makes
+//	the job is deleted   its letters go with it (G-AD-06)
+//	DiscardDeadLetter, retention    the letter goes alone
+
+var (
+	// ErrNoDeadLetter is the error of an ID that no dead letter of the contract has.
+	ErrNoDeadLetter = &job.Error{Kind: job.NotFound, Op: "dead_letter",
+		Msg: "there is no such dead letter"}
+	// ErrReplayed is the Conflict of a second replay that does not say that it is one.
+	ErrReplayed = errors.New("the dead letter was replayed already; again: true replays it once " +
+		"more")
+)
+
+// DeadLetters returns up to limit dead letters of a contract with an ID above after, oldest first;
+// with a fingerprint only those that have it, of whatever contract.
+func (e *Engine) DeadLetters(ctx context.Context, contract, fingerprint string, after int64,
+	limit int) (letters []job.DeadLetter, err error) {
+	err = e.view(ctx, func(r reader) error {
+		letters, err = r.DeadLetters(store.DeadLetterSelector{Contract: contract,
+			Fingerprint: fingerprint, After: after, Limit: limit})
+		return err
+	})
+	return letters, err
+}
+
+// DeadLettersOf returns the dead letters of jobs, also of those that are gone, by the number of the
+// job and oldest first.
+func (e *Engine) DeadLettersOf(ctx context.Context, seqs []int64) (
+	letters map[int64][]job.DeadLetter, err error) {
+	letters = map[int64][]job.DeadLetter{}
+	if len(seqs) == 0 {
+		return letters, nil
+	}
+	err = e.view(ctx, func(r reader) error {
+		all, err := r.DeadLetters(store.DeadLetterSelector{Jobs: seqs})
+		clear(letters)
+		for _, l := range all {
+			letters[l.Job.Seq] = append(letters[l.Job.Seq], l)
+		}
+		return err
+	})
+	return letters, err
+}
+
+// DeadLetterGroups groups the newest limit open dead letters of a contract by their fingerprint.
+func (e *Engine) DeadLetterGroups(ctx context.Context, contract string,
+	limit int) (groups []job.DeadLetterGroup, err error) {
+	err = e.view(ctx, func(r reader) error {
+		groups, err = r.DeadLetterGroups(contract, limit)
+		return err
+	})
+	return groups, err
+}
 
 // DeadLetter returns the dead letter of a contract with an ID.
 func (e *Engine) DeadLetter(ctx context.Context, contract string, id int64) (l job.DeadLetter,
@@ -18,33 +74,209 @@ func (e *Engine) DeadLetter(ctx context.Context, contract string, id int64) (l j
 	return l, err
 }
 
+// Replay is a replay of a dead letter.
+type Replay struct {
+	Letter *job.DeadLetter
+	// Do is how the contract replays the job: with one change, of the job that runs then.
+	Do    func(ctx context.Context, dead *job.Job) (*job.Job, error)
+	Again bool // also where it was replayed before
+	// Record writes records in the transaction, with the letter before and after. It may be nil.
+	Record func(w RecordWriter, before, after *job.DeadLetter) error
+}
+
+// ReplayDeadLetter replays a dead letter and notes in the transaction of the change that it was, so
+// both are stored or neither is. It returns the job that runs then.
+//
+// Errors: a Conflict that wraps ErrReplayed, NotFound where the letter is gone, and those of Do and
+// Record.
+func (e *Engine) ReplayDeadLetter(ctx context.Context, r Replay) (*job.Job, error) {
+	if err := r.check(r.Letter); err != nil {
+		return nil, err
+	}
+	return r.Do(Attach(ctx, func(w RecordWriter, _, made *job.Job) error {
+		u := w.(recordChange).u
+		u.writes.replays = append(u.writes.replays, func() error {
+			return u.noteReplay(&r, made.Seq)
+		})
+		return nil
+	}), &r.Letter.Job)
+}
+
+// noteReplay notes that a dead letter was replayed as a job.
+func (u *unit) noteReplay(r *Replay, as int64) error {
+	if err := u.tx.LockName(lettersLock); err != nil {
+		return err
+	}
+	before, err := oneDeadLetter(u.tx, r.Letter.Job.ID.Contract, r.Letter.ID)
+	if err != nil {
+		return err
+	}
+	if err := r.check(&before); err != nil {
+		return err
+	}
+	after := before
+	u.markReplayed(&after, as)
+	if r.Record == nil {
+		return nil
+	}
+	return r.Record(u.records(), &before, &after)
+}
+
+// markReplayed marks a dead letter that is replayed as a job.
+func (u *unit) markReplayed(l *job.DeadLetter, as int64) {
+	if l.IsOpen() {
+		u.countOf(queueKeyOf(&l.Job)).Dead--
+	}
+	l.ReplayedAt, l.ReplayedAs = u.now, as
+	u.writes.UpdateDeadLetters = append(u.writes.UpdateDeadLetters, *l)
+}
+
+// check refuses a second replay.
+func (r *Replay) check(l *job.DeadLetter) error {
+	if l.IsOpen() || r.Again {
+		return nil
+	}
+	return &job.Error{Kind: job.Conflict, Op: "dead_letter", Msg: ErrReplayed.Error(),
+		Err: ErrReplayed}
+}
+
 // DiscardDeadLetter deletes a dead letter. What fn writes is stored with it or not at all. Of
 // several calls for one letter one deletes it.
 func (e *Engine) DiscardDeadLetter(ctx context.Context, contract string, id int64,
 	fn func(RecordWriter, *job.DeadLetter) error) error {
 	return e.update(ctx, func(u *unit) error {
-		if err := u.tx.LockName("dead_letters"); err != nil {
+		if err := u.tx.LockName(lettersLock); err != nil {
 			return err
 		}
 		l, err := oneDeadLetter(u.tx, contract, id)
 		if err != nil {
 			return err
 		}
-		if err := u.tx.Apply(store.Changes{DeleteDeadLetters: []int64{id}}); err != nil {
-			return err
-		}
-		return fn(recordChange{recordView{u.tx}, u.tx}, &l)
+		u.dropDeadLetters([]job.DeadLetter{l})
+		return fn(u.records(), &l)
 	})
 }
 
 // oneDeadLetter reads a dead letter: it is the first one above the ID before.
 func oneDeadLetter(r store.Reader, contract string, id int64) (l job.DeadLetter, err error) {
-	found, err := r.DeadLetters(contract, id-1, 1)
+	found, err := r.DeadLetters(store.DeadLetterSelector{Contract: contract, After: id - 1,
+		Limit: 1})
 	if err != nil {
 		return l, err
 	}
 	if len(found) == 0 || found[0].ID != id {
-		return l, errNoDeadLetter
+		return l, ErrNoDeadLetter
 	}
 	return found[0], nil
+}
+
+// lettersLock is the name that changes of stored dead letters lock.
+const lettersLock = "dead_letters"
+
+// addDeadLetters stores the dead letters of jobs that were given up.
+func (u *unit) addDeadLetters() error {
+	w := &u.writes
+	jobs := make([]*job.Job, len(w.deadLetters))
+	for i, p := range w.deadLetters {
+		then := *p.job
+		jobs[i] = &then
+	}
+	if err := u.fillBodies(jobs); err != nil {
+		return err
+	}
+	for i, p := range w.deadLetters {
+		l := job.DeadLetter{Job: *jobs[i], Cause: p.on, CreatedAt: p.job.UpdatedAt}
+		if l.IsKept() {
+			l.Job.Payload, l.Job.Progress, l.Job.Result = nil, nil, nil
+		}
+		w.DeadLetters = append(w.DeadLetters, l)
+		u.countOf(queueKeyOf(p.job)).Dead++
+	}
+	w.deadLetters = nil
+	return nil
+}
+
+// updateDeadLetters notes the replays of the transaction, and lets the dead letters of jobs follow
+// those that were retried or deleted.
+func (u *unit) updateDeadLetters() error {
+	w := &u.writes
+	replayed := map[int64]bool{}
+	for _, note := range w.replays {
+		if err := note(); err != nil {
+			return err
+		}
+	}
+	for i := range w.UpdateDeadLetters {
+		replayed[w.UpdateDeadLetters[i].ID] = true
+	}
+	retried, seqs := map[int64]bool{}, w.gone
+	for _, j := range w.retried {
+		retried[j.Seq] = true
+		seqs = append(seqs, j.Seq)
+	}
+	w.replays, w.retried, w.gone = nil, nil, nil
+	letters, err := u.lockDeadLetters(seqs)
+	for i := range letters {
+		switch l := &letters[i]; {
+		case !retried[l.Job.Seq]:
+			u.dropDeadLetters(letters[i : i+1])
+		case l.IsOpen() && !replayed[l.ID]:
+			u.markReplayed(l, l.Job.Seq)
+		}
+	}
+	return err
+}
+
+// lockDeadLetters returns the dead letters of jobs that the transaction has locked. None of them
+// changes until it ends.
+func (u *unit) lockDeadLetters(seqs []int64) ([]job.DeadLetter, error) {
+	if len(seqs) == 0 {
+		return nil, nil
+	}
+	s := store.DeadLetterSelector{Jobs: seqs}
+	letters, err := u.tx.DeadLetters(s)
+	if err != nil || len(letters) == 0 {
+		return nil, err
+	}
+	if err := u.tx.LockName(lettersLock); err != nil {
+		return nil, err
+	}
+	return u.tx.DeadLetters(s)
+}
+
+// dropDeadLetters deletes dead letters.
+func (u *unit) dropDeadLetters(letters []job.DeadLetter) {
+	for i := range letters {
+		u.writes.DeleteDeadLetters = append(u.writes.DeleteDeadLetters, letters[i].ID)
+		if letters[i].IsOpen() {
+			u.countOf(queueKeyOf(&letters[i].Job)).Dead--
+		}
+	}
+}
+
+// pruneDeadLetters deletes dead letters that are past the retention of their contract, and marks
+// those of an older schema, which are then counted and grouped. It returns how many there were.
+func (u *unit) pruneDeadLetters(c *Contract) (n int, err error) {
+	if !c.leavesDead {
+		return 0, nil
+	}
+	if err := u.tx.LockName(lettersLock); err != nil {
+		return 0, err
+	}
+	unmarked, err := u.tx.DeadLetters(store.DeadLetterSelector{Contract: c.Name, Unmarked: true,
+		Limit: u.e.pruneBatch()})
+	if err != nil {
+		return 0, err
+	}
+	for i := range unmarked {
+		u.countOf(queueKeyOf(&unmarked[i].Job)).Dead++
+	}
+	u.writes.UpdateDeadLetters = append(u.writes.UpdateDeadLetters, unmarked...)
+	if c.DeadLetterRetention <= 0 || len(unmarked) > 0 {
+		return len(unmarked), nil
+	}
+	old, err := u.tx.DeadLetters(store.DeadLetterSelector{Contract: c.Name,
+		Before: u.now.Add(-c.DeadLetterRetention), Limit: u.e.pruneBatch()})
+	u.dropDeadLetters(old)
+	return len(old), err
 }

@@ -151,6 +151,7 @@ func (e *Engine) ClaimRemote(ctx context.Context, req ClaimRequest, agent string
 	serving, stop := e.drains.watch(ctx, e.drainKeys(req.Worker, false))
 	defer stop()
 	if serving.Err() == nil {
+		req.remote = true
 		jobs, err = e.Claim(serving, req)
 	}
 	if err != nil || len(jobs) > 0 {

@@ -24,6 +24,8 @@ type Contract struct {
 	// the outbox.
 	History bool
 	Publish bool
+	// ByMessage says that a ready job is claimed when the message of its change has arrived.
+	ByMessage bool
 	// Graph allows dependencies between jobs. The machine says what happens to
 	// a new job when they are Satisfied, and when Unsatisfiable.
 	Graph bool
@@ -58,6 +60,9 @@ type Contract struct {
 	// stable storage. It must not block.
 	Moved   func([]Moved)
 	MovedOn []job.Cause
+
+	leavesDead bool // jobs leave dead letters
+	keepsDead  bool // and stay stored
 }
 
 // Moved is one change of a job that has happened.
@@ -113,6 +118,7 @@ type Engine struct {
 	publishers sync.Map // from contracts, joined, to *outboxPublisher
 	drains     *drains
 	workers    *workers
+	asks       asks
 	latencies  latencies
 	terms      terms
 
@@ -142,6 +148,7 @@ func New(c Config) (*Engine, error) {
 		poller:    newPoller(),
 		drains:    newDrains(),
 		workers:   newWorkers(c.Monotonic),
+		asks:      asks{now: c.Monotonic},
 		anyQueue:  map[job.QueueHash]string{},
 		outboxes:  map[job.QueueHash]string{},
 	}
@@ -165,6 +172,7 @@ func (e *Engine) Register(contracts ...Contract) error {
 				"engine: contract %q has a graph but no state in which a new job waits for others",
 				contract.Name)
 		}
+		contract.leavesDead, contract.keepsDead = contract.Machine.LeavesDeadLetters()
 		e.contracts[contract.Name] = &contract
 		e.names = append(e.names, contract.Name)
 		e.anyQueue[anyQueueHash(contract.Name)] = contract.Name

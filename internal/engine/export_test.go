@@ -30,7 +30,7 @@ func AwaitSubmits(e *Engine, serving, waiting int) {
 
 // await gives up when something that must come soon does not.
 func await(what string, is func() bool) {
-	for end := time.Now().Add(30 * time.Second); !is(); runtime.Gosched() {
+	for end := time.Now().Add(time.Minute); !is(); runtime.Gosched() {
 		if time.Now().After(end) {
 			panic("waited in vain for " + what)
 		}

@@ -47,7 +47,10 @@ func (e *Engine) AsLeader(ctx context.Context, role string, term time.Duration,
 
 // EndTerms ends the terms of a node that has stopped, so that others need not wait for their ends.
 func (e *Engine) EndTerms(ctx context.Context, former string) error {
-	return e.update(ctx, func(u *unit) error { return u.tx.EndTerms(former) })
+	return e.update(ctx, func(u *unit) error {
+		_, err := u.tx.Elect("", former, u.now)
+		return err
+	})
 }
 
 // terms are the ends of the terms of this node by role, by the monotonic clock.

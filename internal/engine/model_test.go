@@ -35,6 +35,14 @@ type modelJob struct {
 type modelLetter struct {
 	contract, line string
 	at             time.Time
+	seq            int64 // of the job, where that stays stored
+	replayed       bool
+}
+
+// remove deletes a job and the dead letters of one that was stored.
+func (m *model) remove(seq int64) {
+	delete(m.jobs, seq)
+	m.dead = slices.DeleteFunc(m.dead, func(l modelLetter) bool { return l.seq == seq })
 }
 
 func newModel(contracts []engine.Contract, now time.Time) *model {
@@ -104,6 +112,9 @@ func (m *model) move(seq int64, on job.Cause) bool {
 	}
 	if on == job.Retried {
 		j.LostAttempts = 0
+		for i := range m.dead {
+			m.dead[i].replayed = m.dead[i].replayed || m.dead[i].seq == seq
+		}
 	}
 	was := j.Job
 	m.jobs[seq] = j
@@ -144,9 +155,14 @@ func (m *model) enter(seq int64, mv job.Move) {
 		}
 	}
 	if mv.DeadLetter {
-		m.dead = append(m.dead, modelLetter{j.ID.Contract,
-			fmt.Sprintf("dead %s %s payload=%s failure=", name(j.ID), mv.On, short(j.Payload)),
-			m.now})
+		l := modelLetter{contract: j.ID.Contract, at: m.now, seq: seq,
+			line: fmt.Sprintf("dead %s %s payload= failure=", name(j.ID), mv.On)}
+		if mv.To == job.StateNone {
+			l.seq = 0
+			l.line = fmt.Sprintf("dead %s %s payload=%s failure=", name(j.ID), mv.On,
+				short(j.Payload))
+		}
+		m.dead = append(m.dead, l)
 	}
 	m.jobs[seq] = j
 }
@@ -156,7 +172,7 @@ func (m *model) settled(seq int64, was job.Job) {
 	j := m.jobs[seq]
 	defer func() {
 		if j.State == job.StateNone {
-			delete(m.jobs, seq)
+			m.remove(seq)
 		}
 	}()
 	before, now := was.Seq != 0 && was.Phase == job.Done, j.Phase == job.Done
@@ -295,7 +311,7 @@ func (m *model) submit(mode engine.Mode, batch []engine.Submission) string {
 	return fmt.Sprint("stored ", stored, " taken ", existing)
 }
 
-func (m *model) drop(seq int64) { delete(m.jobs, seq) }
+func (m *model) drop(seq int64) { m.remove(seq) }
 
 func (m *model) insert(s engine.Submission) int64 {
 	m.seq++
@@ -542,7 +558,7 @@ func (m *model) prune() {
 	for seq, j := range m.jobs {
 		if keep := m.contracts[j.ID.Contract].Retention; keep > 0 && j.Phase == job.Done &&
 			j.FinishedAt.Before(m.now.Add(-keep)) {
-			delete(m.jobs, seq)
+			m.remove(seq)
 		}
 	}
 	m.dead = slices.DeleteFunc(m.dead, func(l modelLetter) bool {
@@ -573,6 +589,9 @@ func (m *model) picture(w *world) string {
 			c[job.Ready], c[job.Leased]))
 	}
 	for _, l := range m.dead {
+		if l.replayed {
+			l.line += " replayed"
+		}
 		lines = append(lines, l.line)
 	}
 	return strings.Join(sorted(lines), "\n")

@@ -134,6 +134,9 @@ func (u *unit) recordEffects(c *Contract, j *job.Job, mv job.Move, was job.Phase
 	if mv.DeadLetter {
 		u.writes.deadLetters = append(u.writes.deadLetters, pendingDeadLetter{j, mv.On})
 	}
+	if mv.On == job.Retried && c.keepsDead {
+		u.writes.retried = append(u.writes.retried, j)
+	}
 	if was == job.Leased && j.Phase != job.Leased {
 		u.slotFreed(queueKeyOf(j))
 	}

@@ -22,8 +22,7 @@ func (e *Engine) pruneBatch() int {
 }
 
 // Prune deletes a batch of what is past the retention of each contract and of records that have
-// expired, and compacts counters. It returns how much was deleted; it is to be repeated until that
-// is 0.
+// expired, and compacts counters. It returns how much it did; it is to be repeated until that is 0.
 func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 	for _, name := range e.names {
 		n, err := e.pruneContract(ctx, e.contracts[name])
@@ -47,7 +46,7 @@ func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 }
 
 func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, err error) {
-	if c.Retention <= 0 && c.DeadLetterRetention <= 0 && c.MaxBytes <= 0 {
+	if c.Retention <= 0 && c.MaxBytes <= 0 && !c.leavesDead {
 		return 0, nil
 	}
 	var jobs int
@@ -57,15 +56,12 @@ func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, e
 			return err
 		}
 		jobs, removed = finished.Jobs, finished.Jobs+finished.Children
-		if c.DeadLetterRetention > 0 {
-			dead, err := u.tx.PruneDeadLetters(c.Name, u.now.Add(-c.DeadLetterRetention),
-				e.pruneBatch())
-			if err != nil {
-				return err
-			}
-			removed += dead
+		if removed > 0 { // their dead letters go with them, and others the next time
+			u.writes.gone = finished.Seqs
+			return nil
 		}
-		return nil
+		removed, err = u.pruneDeadLetters(c)
+		return err
 	})
 	if err != nil {
 		return 0, err
@@ -80,7 +76,7 @@ func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, e
 func (u *unit) pruneFinished(c *Contract) (store.Pruned, error) {
 	if c.Retention > 0 {
 		old, err := u.tx.PruneFinished(c.Name, u.now.Add(-c.Retention), 0, u.e.pruneBatch())
-		if err != nil || old != (store.Pruned{}) {
+		if err != nil || len(old.Seqs) > 0 {
 			return old, err
 		}
 	}

@@ -51,6 +51,12 @@ func (e *Engine) GetByAlias(ctx context.Context, alias job.IdentityHash) (*job.J
 	return jobs[0], nil
 }
 
+// GetByAliases returns those of the jobs with the aliases that exist, with no body but the
+// definition, in no order.
+func (e *Engine) GetByAliases(ctx context.Context, aliases []job.IdentityHash) ([]*job.Job, error) {
+	return e.load(ctx, store.Selector{Aliases: aliases, Bodies: store.DefinitionOnly})
+}
+
 // load returns those of the selected jobs that exist.
 func (e *Engine) load(ctx context.Context, s store.Selector) (jobs []*job.Job, err error) {
 	err = e.view(ctx, func(r reader) error { jobs, err = r.Load(s); return err })
@@ -66,6 +72,12 @@ func (e *Engine) GetAll(ctx context.Context, ids []job.ID) ([]*job.Job, error) {
 // in no order.
 func (e *Engine) GetWithoutBodies(ctx context.Context, seqs []int64) ([]*job.Job, error) {
 	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: store.DefinitionOnly})
+}
+
+// Succeeded reports whether a job is in a state that success leads to.
+func (e *Engine) Succeeded(j *job.Job) bool {
+	c := e.contracts[j.ID.Contract]
+	return c != nil && c.Machine.IsSuccess(j.State)
 }
 
 // Exists reports whether a job is stored.
@@ -91,16 +103,6 @@ func (e *Engine) History(ctx context.Context, id job.ID) (events []job.Event, er
 		return err
 	})
 	return events, err
-}
-
-// DeadLetters returns up to limit dead letters of a contract with an ID above after, oldest first.
-func (e *Engine) DeadLetters(ctx context.Context, contract string, after int64,
-	limit int) (letters []job.DeadLetter, err error) {
-	err = e.view(ctx, func(r reader) error {
-		letters, err = r.DeadLetters(contract, after, limit)
-		return err
-	})
-	return letters, err
 }
 
 // Queues returns the counts of a contract's queues; an empty name means all

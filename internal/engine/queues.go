@@ -49,7 +49,7 @@ func (e *Engine) ChangeQueue(ctx context.Context, contract, queue string,
 			q = s
 		}
 		had := !q.IsDefault()
-		if err := fn(recordChange{recordView{u.tx}, u.tx}, &q); err != nil {
+		if err := fn(u.records(), &q); err != nil {
 			return err
 		}
 		if !isSettable(queue, q.Limits()) || !isSettable(queue, limitsOf(&q)) {

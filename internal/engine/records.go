@@ -17,6 +17,11 @@ type RecordReader interface {
 	// Records returns the first limit records of a kind and owner with a key above
 	// after, by key.
 	Records(kind, owner, after string, limit int) ([]job.Record, error)
+	// RecordsOf returns those of the records that exist, by key.
+	RecordsOf(kind string, keys ...string) ([]job.Record, error)
+	// AllRecords returns the first limit records of a kind with a key above after, whoever
+	// owns them, by key.
+	AllRecords(kind, after string, limit int) ([]job.Record, error)
 }
 
 // RecordWriter reads and writes records.
@@ -27,12 +32,15 @@ type RecordWriter interface {
 	UpsertRecords(records ...job.Record) error
 	// DeleteRecords deletes records; a key that does not exist is ignored.
 	DeleteRecords(kind string, keys ...string) error
+	// Lock makes the changes that lock the same name run one after another, on all nodes; it is
+	// the lock of ChangeRecords. What is read behind it is what those before have left.
+	Lock(name string) error
 }
 
 type recordView struct{ store.Reader }
 
 func (v recordView) Record(kind, key string) (*job.Record, error) {
-	found, err := v.Reader.Records(store.RecordSelector{Kind: kind, Keys: []string{key}})
+	found, err := v.RecordsOf(kind, key)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -48,10 +56,29 @@ func (v recordView) Records(kind, owner, after string, limit int) ([]job.Record,
 	})
 }
 
+func (v recordView) RecordsOf(kind string, keys ...string) ([]job.Record, error) {
+	return v.Reader.Records(store.RecordSelector{Kind: kind, Keys: keys})
+}
+
+func (v recordView) AllRecords(kind, after string, limit int) ([]job.Record, error) {
+	return v.Reader.Records(store.RecordSelector{
+		Kind:     kind,
+		AnyOwner: true,
+		After:    after,
+		Limit:    limit,
+	})
+}
+
 type recordChange struct {
 	recordView
 	tx store.Tx
+	u  *unit
 }
+
+// records reads and writes records in the transaction.
+func (u *unit) records() recordChange { return recordChange{recordView{u.tx}, u.tx, u} }
+
+func (c recordChange) Lock(name string) error { return c.tx.LockName("records:" + name) }
 
 func (c recordChange) UpsertRecords(records ...job.Record) error {
 	return c.tx.Apply(store.Changes{Records: records})
@@ -76,9 +103,10 @@ func (e *Engine) ViewRecords(ctx context.Context, fn func(RecordReader) error) e
 func (e *Engine) ChangeRecords(ctx context.Context, lock string,
 	fn func(RecordWriter) error) error {
 	return e.update(ctx, func(u *unit) error {
-		if err := u.tx.LockName("records:" + lock); err != nil {
+		w := u.records()
+		if err := w.Lock(lock); err != nil {
 			return err
 		}
-		return fn(recordChange{recordView{u.tx}, u.tx})
+		return fn(w)
 	})
 }

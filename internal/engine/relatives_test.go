@@ -121,9 +121,9 @@ func TestDependenciesThatAreSettled(t *testing.T) {
 			graph/good: completed done runs=1 [submitted>pending satisfied>ready claimed>running succeeded>completed]
 			graph/open: ready waiting due=1h0m0s [submitted>pending satisfied>ready]
 			graph q: 3 waiting 1 ready 0 leased
-			dead graph/bad failed_for_good payload=graph/bad failure=
-			dead graph/b unsatisfiable payload=graph/b failure=
-			dead graph/c unsatisfiable payload=graph/c failure=`)
+			dead graph/bad failed_for_good payload= failure=
+			dead graph/b unsatisfiable payload= failure=
+			dead graph/c unsatisfiable payload= failure=`)
 		w.Advance(time.Hour)
 		w.end("graph")
 		w.statesAre("graph",
@@ -259,7 +259,7 @@ func TestParentAndChildren(t *testing.T) {
 			part/a: dead done runs=1 [submitted>todo claimed>fetching failed_for_good>dead]
 			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
 			family q: 0 waiting 1 ready 0 leased
-			dead part/a failed_for_good payload=part/a failure=`)
+			dead part/a failed_for_good payload= failure=`)
 		w.end("family", "p")
 		w.statesAre("family", "p=failed")
 		w.ok(second(w.Change(w.ctx, id("part/a"), job.Retried,
@@ -272,14 +272,14 @@ func TestParentAndChildren(t *testing.T) {
 			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
 			family q: 1 waiting 0 ready 0 leased
 			part q: 0 waiting 1 ready 0 leased
-			dead part/a failed_for_good payload=part/a failure=`)
+			dead part/a failed_for_good payload= failure= replayed`)
 		w.end("part")
 		w.statesAre("family", "p=closing")
 		w.end("family")
 		w.is(`family/p: completed done runs=2 children=2 [submitted>queued started>in_progress satisfied>finalizing claimed>finishing failed_for_good>failed retried>reopened satisfied>closing claimed>closed_by succeeded>completed]
 			part/a: done done runs=2 [submitted>todo claimed>fetching failed_for_good>dead retried>todo claimed>fetching succeeded>done]
 			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
-			dead part/a failed_for_good payload=part/a failure=`)
+			dead part/a failed_for_good payload= failure= replayed`)
 	})
 }
 

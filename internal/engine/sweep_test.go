@@ -86,7 +86,7 @@ func TestLeasesSurviveRestarts(t *testing.T) {
 			graph/b: failed done runs=1 failures=1 [submitted>pending satisfied>ready claimed>running expired_for_good>failed]
 			phased/a: created waiting due=30s [submitted>created]
 			phased q: 1 waiting 0 ready 0 leased
-			dead graph/b expired_for_good payload=graph/b failure=`)
+			dead graph/b expired_for_good payload= failure=`)
 	})
 }
 
@@ -387,10 +387,10 @@ func TestPrune(t *testing.T) {
 		}
 		w.statesAre("phased", "7=queued young=queued")
 		w.statesAre("graph", "kept=failed")
-		if l, err := w.DeadLetters(w.ctx, "locked", 0, 9); len(l) > 0 || err != nil {
+		if l, err := w.DeadLetters(w.ctx, "locked", "", 0, 9); len(l) > 0 || err != nil {
 			w.Error(l, err)
 		}
-		if l, err := w.DeadLetters(w.ctx, "graph", 0, 9); len(l) != 1 || err != nil {
+		if l, err := w.DeadLetters(w.ctx, "graph", "", 0, 9); len(l) != 1 || err != nil {
 			w.Error(l, err)
 		}
 	})

@@ -35,6 +35,9 @@ type pendingWrites struct {
 	events      []pendingEvent
 	composed    int // of the events those whose message bodies are made
 	deadLetters []pendingDeadLetter
+	replays     []func() error // what notes the replays of dead letters
+	retried     []*job.Job     // jobs whose dead letters are replayed with that
+	gone        []int64        // jobs that were deleted, whose dead letters go with them
 }
 
 // pendingRelatives is what the jobs of the transaction mean for their parents and dependents.
@@ -166,6 +169,9 @@ func (u *unit) setBody(j *job.Job, p job.Part, data []byte) {
 func (u *unit) delete(j *job.Job) {
 	u.writes.update(j, 0) // so that a later lock returns it
 	u.writes.Delete = append(u.writes.Delete, j)
+	if u.e.contracts[j.ID.Contract].keepsDead {
+		u.writes.gone = append(u.writes.gone, j.Seq)
+	}
 }
 
 // setQueue puts a job into another queue; the move that follows writes it. Claims that wait for
@@ -183,14 +189,20 @@ func (u *unit) setQueue(j *job.Job, queue string) {
 	u.rewrite(j)
 }
 
-// count adds n to the number of jobs that the queue of j has in a state and phase.
-func (u *unit) count(j *job.Job, s job.State, p job.Phase, n int64) {
-	key := queueKeyOf(j)
+// countOf returns what the transaction changes in the counts of a queue.
+func (u *unit) countOf(key queueKey) *job.QueueCount {
 	c := u.counts.changed[key]
 	if c == nil {
 		c = &job.QueueCount{Contract: key.contract, Queue: key.queue}
 		put(&u.counts.changed, key, c)
 	}
+	return c
+}
+
+// count adds n to the number of jobs that the queue of j has in a state and phase.
+func (u *unit) count(j *job.Job, s job.State, p job.Phase, n int64) {
+	key := queueKeyOf(j)
+	c := u.countOf(key)
 	switch p {
 	case job.Waiting:
 		if u.e.contracts[key.contract].Machine.Phase(s) == job.Ready {

@@ -291,13 +291,17 @@ func rest(r store.Reader) (lines []string, err error) {
 	}
 	slices.Sort(lines) // the store has no order of counts
 	for _, c := range made() {
-		letters, err := r.DeadLetters(c.Name, 0, 10_000)
+		letters, err := r.DeadLetters(store.DeadLetterSelector{Contract: c.Name, Limit: 10_000})
 		if err != nil {
 			return nil, err
 		}
 		for _, l := range letters {
-			lines = append(lines, fmt.Sprintf("dead %s %s payload=%s failure=%s", name(l.Job.ID),
-				l.Cause, short(l.Job.Payload), short(l.Job.Failure)))
+			line := fmt.Sprintf("dead %s %s payload=%s failure=%s", name(l.Job.ID), l.Cause,
+				short(l.Job.Payload), short(l.Job.Failure))
+			if !l.IsOpen() {
+				line += " replayed"
+			}
+			lines = append(lines, line)
 		}
 	}
 	return lines, err
@@ -397,21 +401,42 @@ func (w *world) sound() {
 				return err
 			}
 		}
-		if wrong := invariants(jobs, counts, events); len(wrong) > 0 {
+		open, err := openLetters(r)
+		if err != nil {
+			return err
+		}
+		if wrong := invariants(jobs, counts, events, open); len(wrong) > 0 {
 			return fmt.Errorf("broken: %s", strings.Join(wrong, "; "))
 		}
 		return nil
 	}))
 }
 
+// openLetters counts the open dead letters of each queue.
+func openLetters(r store.Reader) (map[string]job.QueueCount, error) {
+	open := map[string]job.QueueCount{}
+	for _, c := range made() {
+		letters, err := r.DeadLetters(store.DeadLetterSelector{Contract: c.Name, Limit: 10_000})
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range letters {
+			if l.IsOpen() {
+				key := l.Job.ID.Contract + " " + l.Job.Queue
+				open[key] = open[key].Plus(job.QueueCount{Dead: 1})
+			}
+		}
+	}
+	return open, nil
+}
+
 // invariants checks I3, I5, I13 and I14 of reliability.md on a snapshot.
 func invariants(jobs []*job.Job, counts []job.QueueCount,
-	events map[int64][]job.Event) (wrong []string) {
+	events map[int64][]job.Event, truth map[string]job.QueueCount) (wrong []string) {
 	machines := map[string]engine.Contract{}
 	for _, c := range made() {
 		machines[c.Name] = c
 	}
-	truth := map[string]job.QueueCount{}
 	for _, j := range jobs {
 		c := machines[j.ID.Contract]
 		bad := func(what string) { wrong = append(wrong, name(j.ID)+" "+what) }

@@ -12,6 +12,9 @@ func (u *unit) flush() error {
 	if err := u.completeJobs(); err != nil {
 		return err
 	}
+	if err := u.updateDeadLetters(); err != nil {
+		return err
+	}
 	u.addEvents()
 	u.addCounts()
 	u.addStarts()
@@ -58,24 +61,6 @@ func (u *unit) apply() error {
 	changes := w.Changes
 	w.Changes, w.jobs = store.Changes{}, nil
 	return u.tx.Apply(changes)
-}
-
-func (u *unit) addDeadLetters() error {
-	w := &u.writes
-	jobs := make([]*job.Job, len(w.deadLetters))
-	for i, p := range w.deadLetters {
-		then := *p.job
-		jobs[i] = &then
-	}
-	if err := u.fillBodies(jobs); err != nil {
-		return err
-	}
-	for i, p := range w.deadLetters {
-		w.DeadLetters = append(w.DeadLetters,
-			job.DeadLetter{Job: *jobs[i], Cause: p.on, CreatedAt: u.now})
-	}
-	w.deadLetters = nil
-	return nil
 }
 
 // composeMessages makes the bodies of messages before the bodies of their jobs change again.
@@ -166,7 +151,8 @@ func (u *unit) addEvents() {
 // addCounts adds what the transaction changes in the counts of queues.
 func (u *unit) addCounts() {
 	for _, c := range u.counts.changed {
-		if c.Waiting != 0 || c.Delayed != 0 || c.Ready != 0 || c.Leased != 0 {
+		if c.Waiting != 0 || c.Delayed != 0 || c.Ready != 0 || c.Leased != 0 ||
+			c.Dead != 0 {
 			u.writes.Counts = append(u.writes.Counts, *c)
 		}
 	}

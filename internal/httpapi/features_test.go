@@ -268,7 +268,7 @@ func TestSpans(t *testing.T) {
 	}
 	serveRoute(t, &httpapi.Router{Tracing: tracing}, handle, post("/made/panic", ""))
 	serveRoute(t, &httpapi.Router{Tracing: tracing}, handle, post("/made/a/b", ""))
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.WaitTimeout)
 	defer cancel()
 	if err := tracing.Shutdown(ctx); err != nil {
 		t.Fatal(err)

@@ -161,14 +161,6 @@ type Message struct {
 	Body   []byte    // added by the contract
 }
 
-// DeadLetter is a job that was given up, kept so that it can be replayed.
-type DeadLetter struct {
-	ID        int64
-	Job       Job // as it was when it was given up
-	Cause     Cause
-	CreatedAt time.Time
-}
-
 // Edge is one dependency: Dependent waits for Dependency. Both are Seqs.
 type Edge struct {
 	Dependent  int64
@@ -177,6 +169,7 @@ type Edge struct {
 
 // QueueCount is the number of jobs of one queue in each phase but Done. Delayed jobs have the phase
 // Waiting as well, but a state that is ready: they wait for a retry and are not counted in Waiting.
+// Dead counts the dead letters of the queue that are open.
 type QueueCount struct {
 	Contract string
 	Queue    string
@@ -184,16 +177,18 @@ type QueueCount struct {
 	Delayed  int64
 	Ready    int64
 	Leased   int64
+	Dead     int64
 }
 
 // Plus returns the sum of two counts of one queue.
 func (c QueueCount) Plus(o QueueCount) QueueCount {
 	c.Waiting, c.Delayed, c.Ready, c.Leased = c.Waiting+o.Waiting, c.Delayed+o.Delayed,
 		c.Ready+o.Ready, c.Leased+o.Leased
+	c.Dead += o.Dead
 	return c
 }
 
-// Jobs returns the sum over all phases.
+// Jobs returns the sum over all phases. Dead letters are no jobs of a phase.
 func (c QueueCount) Jobs() int64 { return c.Waiting + c.Delayed + c.Ready + c.Leased }
 
 // Record is what the store keeps that is no job, such as a client or an API key. Kind and Key

@@ -209,6 +209,15 @@ func (m *Machine) Phase(s State) Phase {
 // IsSuccess reports whether a finished state is one that Succeeded leads to.
 func (m *Machine) IsSuccess(s State) bool { return m.successes[s] }
 
+// LeavesDeadLetters reports whether jobs leave dead letters, and whether such jobs stay stored.
+func (m *Machine) LeavesDeadLetters() (leaves, kept bool) {
+	for _, mv := range m.moves {
+		leaves = leaves || mv.DeadLetter
+		kept = kept || (mv.DeadLetter && mv.To != StateNone)
+	}
+	return leaves, kept
+}
+
 // Has reports whether s is a state of the machine.
 func (m *Machine) Has(s State) bool { _, ok := m.phases[s]; return ok }
 

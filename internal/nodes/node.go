@@ -78,6 +78,7 @@ type Info struct {
 	Stream      *Part     `json:"stream"` // nil: it has none elsewhere
 	Objects     *Part     `json:"objects"`
 	Workers     []Worker  `json:"workers"`
+	Asked       []Asked   `json:"asked"`
 	Draining    bool      `json:"-"`
 }
 
@@ -117,6 +118,9 @@ func (n *Node) Run(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	_ = n.Engine.ChangeRecords(last, n.lock(), func(w engine.RecordWriter) error {
+		if err := n.Engine.KeepAsked(w, true); err != nil {
+			return err
+		}
 		return w.DeleteRecords(recordKind, n.Engine.Node())
 	})
 }
@@ -130,6 +134,9 @@ func (n *Node) Write(ctx context.Context) error {
 	n.latency = n.Engine.TakeLatencies()
 	n.mu.Unlock()
 	return n.Engine.ChangeRecords(ctx, n.lock(), func(w engine.RecordWriter) error {
+		if err := n.Engine.KeepAsked(w, false); err != nil {
+			return err
+		}
 		body, err := json.Marshal(n.info(w.Now()))
 		if err != nil {
 			return err
@@ -147,7 +154,8 @@ func (n *Node) info(now time.Time) Info {
 		LeaderRoles: n.Engine.LeaderRoles(), Goroutines: goroutines, Memory: memory,
 		OpenFiles: countOpenFiles(),
 		Store:     Part{Kind: n.StoreKind, LatencyP95: n.latencyP95()},
-		Stream:    n.part("streams"), Objects: n.part("objects"), Workers: n.workers(now)}
+		Stream:    n.part("streams"), Objects: n.part("objects"), Workers: n.workers(now),
+		Asked: n.asked(now)}
 	if address := n.address.Load(); address != nil {
 		i.Address = *address
 	}
@@ -195,30 +203,36 @@ func (n *Node) workers(now time.Time) []Worker {
 // the others as they wrote last.
 func (n *Node) All(ctx context.Context) ([]Info, error) {
 	var all []Info
-	err := n.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
-		all = []Info{n.info(r.Now())}
-		records, err := r.Records(recordKind, "", "", maxNodes)
-		if err != nil {
-			return err
-		}
-		for i := range records {
-			if records[i].Key == n.Engine.Node() {
-				continue
-			}
-			var other Info
-			if err := json.Unmarshal(records[i].Body, &other); err != nil {
-				return &job.Error{Op: "nodes.all", Msg: "a stored record cannot be read", Err: err}
-			}
-			other.forget(r.Now())
-			all = append(all, other)
-		}
-		return nil
+	err := n.Engine.ViewRecords(ctx, func(r engine.RecordReader) (err error) {
+		all, err = n.read(r)
+		return err
 	})
+	return all, err
+}
+
+// read is All in a view.
+func (n *Node) read(r engine.RecordReader) ([]Info, error) {
+	all := []Info{n.info(r.Now())}
+	records, err := r.Records(recordKind, "", "", maxNodes)
+	if err != nil {
+		return nil, err
+	}
+	for i := range records {
+		if records[i].Key == n.Engine.Node() {
+			continue
+		}
+		var other Info
+		if err := json.Unmarshal(records[i].Body, &other); err != nil {
+			return nil, &job.Error{Op: "nodes.all", Msg: "a stored record cannot be read", Err: err}
+		}
+		other.forget(r.Now())
+		all = append(all, other)
+	}
 	for i := range all {
 		all[i].complete(n.Engine)
 	}
 	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
-	return all, err
+	return all, nil
 }
 
 // forget removes the workers that nothing was heard of for long. The node has not done it, as it

@@ -26,7 +26,7 @@ type API struct {
 	Run func(ctx context.Context)
 }
 
-// Config describes a node. APIs, Metrics, Page, Background and WorkersOnly are optional; all
+// Config describes a node. APIs, Jobs, Metrics, Page, Background and WorkersOnly are optional; all
 // other members are required.
 type Config struct {
 	Settings  *config.Settings
@@ -34,6 +34,7 @@ type Config struct {
 	Engine    *engine.Engine // of the store; the contracts were built with it
 	Contracts []*contract.Contract
 	APIs      []API
+	Jobs      []engine.Contract // beside those of the contracts
 	Log       *slog.Logger
 	Metrics   http.Handler         // of /metrics and below; nil means none
 	Version   string               // of the binary, for the log and the page
@@ -88,7 +89,8 @@ func New(c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	if err := c.Engine.Register(engineContracts(c.Contracts)...); err != nil {
+	jobs := append(engineContracts(c.Contracts), c.Jobs...)
+	if err := c.Engine.Register(jobs...); err != nil {
 		return nil, err
 	}
 	s := &Server{config: c, log: c.Log, engine: c.Engine}

@@ -38,8 +38,10 @@ type Changes struct {
 
 	// Edges stores dependencies; an edge that exists stays as it is.
 	Edges []job.Edge
-	// DeadLetters stores dead letters.
-	DeadLetters []job.DeadLetter
+	// DeadLetters stores dead letters. UpdateDeadLetters writes when those with the IDs were
+	// replayed, and marks those of an older schema with their fingerprint.
+	DeadLetters       []job.DeadLetter
+	UpdateDeadLetters []job.DeadLetter
 	// Events appends to the histories.
 	Events []job.Event
 	// Messages appends to the outbox.

@@ -87,9 +87,11 @@ type Reader interface {
 
 	// Events returns the history of a job in the order in which it happened.
 	Events(seq int64) ([]job.Event, error)
-	// DeadLetters returns the first limit dead letters of a contract with an ID above after,
-	// by ID ascending.
-	DeadLetters(contract string, after int64, limit int) ([]job.DeadLetter, error)
+	// DeadLetters returns those of the selected dead letters that exist, by ID ascending.
+	DeadLetters(s DeadLetterSelector) ([]job.DeadLetter, error)
+	// DeadLetterGroups groups the newest limit open dead letters of a contract by their
+	// fingerprint, in no particular order.
+	DeadLetterGroups(contract string, limit int) ([]job.DeadLetterGroup, error)
 	// Messages returns the n oldest messages of up to 16 contracts in the outbox, as they
 	// were at one moment. It locks nothing: Elect decides which node publishes them.
 	Messages(contracts []string, n int) ([]job.Message, error)
@@ -115,6 +117,9 @@ type Reader interface {
 	// ReadyQueues returns those of the queues that have ready jobs, in no particular order. Its
 	// cost grows with the queues that are asked for alone.
 	ReadyQueues(queues []job.QueueHash) ([]job.QueueHash, error)
+	// CountAhead returns how many ready jobs of the queue of a job come before it in claim order,
+	// most at most. Its cost is bounded by most.
+	CountAhead(j *job.Job, most int) (int, error)
 	// Records returns those of the selected records that exist, by key.
 	Records(s RecordSelector) ([]job.Record, error)
 
@@ -154,11 +159,10 @@ type Tx interface {
 	// nodes, until they end.
 	LockName(name string) error
 
-	// Elect makes a node the leader in a role until the given time and reports whether it is
-	// the leader. It is not while the term of another node lasts.
-	Elect(role, node string, until time.Time) (bool, error)
-	// EndTerms ends all terms of a node.
-	EndTerms(node string) error
+	// Elect makes holder the leader in a role until the given time and reports whether it is
+	// the leader. It is not while the term of another holder lasts. Without a role it ends all
+	// terms of the holder, and reports false.
+	Elect(role, holder string, until time.Time) (bool, error)
 
 	// PruneFinished removes up to n jobs of a contract that finished before the given time,
 	// oldest first. If bytes is not 0, it stops once the removed jobs have sizes that add up
@@ -167,9 +171,6 @@ type Tx interface {
 	PruneFinished(contract string, before time.Time, bytes int64, n int) (Pruned, error)
 	// Size returns the sum of the sizes of a contract's jobs.
 	Size(contract string) (int64, error)
-	// PruneDeadLetters removes up to n dead letters of a contract that were stored before the
-	// given time, oldest first, and returns how many it removed.
-	PruneDeadLetters(contract string, before time.Time, n int) (int, error)
 	// PruneRecords removes up to n expired records, the longest expired first, and returns
 	// how many it removed.
 	PruneRecords(n int) (int, error)
@@ -211,17 +212,38 @@ type EdgeSelector struct {
 }
 
 // RecordSelector selects records of a kind: those with Keys or, where Keys is empty, the first
-// Limit of an Owner with a key above After.
+// Limit of an Owner, or with AnyOwner of all owners, with a key above After.
 type RecordSelector struct {
-	Kind  string
-	Keys  []string
-	Owner string
-	After string
-	Limit int
+	Kind     string
+	Keys     []string
+	Owner    string
+	AnyOwner bool
+	After    string
+	Limit    int
 }
 
-// Pruned is how many jobs a PruneFinished removed.
-type Pruned struct{ Jobs, Children int }
+// DeadLetterSelector selects dead letters: those of Jobs or, where Jobs is empty, the first Limit
+// of a Contract. Of the other members one at most is set.
+type DeadLetterSelector struct {
+	Jobs     []int64 // the Seqs of jobs
+	Contract string
+	After    int64 // selects an ID above this
+	Limit    int
+
+	Fingerprint string // selects one fingerprint; goes with After
+	// Before selects those of before a time, the oldest first, with ID, times, and of their jobs
+	// contract and queue alone. After does not apply then.
+	Before time.Time
+	// Unmarked selects those of an older schema, which have no fingerprint and are not counted.
+	// After does not apply then.
+	Unmarked bool
+}
+
+// Pruned is how many jobs a PruneFinished removed, and their Seqs.
+type Pruned struct {
+	Jobs, Children int
+	Seqs           []int64
+}
 
 // MaxNameBytes is the length limit of an owner and of the kind, key and owner of a record: a
 // longer one is Invalid.
@@ -267,5 +289,8 @@ type Filter struct {
 	// not 0. Of the other members only Contract, States and Limit apply then.
 	NewestFirst bool
 	Before      int64
-	Limit       int // 0 means no limit
+	// WithoutBodies lists the jobs of a Contract and Owner without their bodies, in either
+	// direction. Queue and Phases do not apply then.
+	WithoutBodies bool
+	Limit         int // 0 means no limit
 }

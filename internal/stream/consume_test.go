@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/stream"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func TestConsume(t *testing.T) {
@@ -57,7 +58,7 @@ func TestConsumeBounded(t *testing.T) {
 func TestConsumeShared(t *testing.T) {
 	forEachServer(t, func(t *testing.T, w *fixture) {
 		w.mustPublish(t, newMessages("work", "m", 300)...)
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.WaitTimeout)
 		defer cancel()
 		var mu sync.Mutex
 		visited := map[string]int{}

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millrace/millrace/internal/stream"
+	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
@@ -136,7 +137,7 @@ func (w *fixture) mustRead(tb testing.TB, name, subject string, from uint64,
 func (w *fixture) consumeN(tb testing.TB, c stream.Consumer, count int,
 	settle func(*stream.Delivery)) []stream.Delivery {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), testkit.WaitTimeout)
 	defer cancel()
 	var all []stream.Delivery
 	err := w.Consume(ctx, c, func(_ context.Context, batch []stream.Delivery) {

@@ -36,7 +36,7 @@ func newTracing(t *testing.T, endpoint string, log io.Writer) *telemetry.Tracing
 
 func flushSpans(t *testing.T, tr *telemetry.Tracing) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.WaitTimeout)
 	defer cancel()
 	if err := tr.Shutdown(ctx); err != nil {
 		t.Error(err)

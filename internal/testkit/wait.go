@@ -8,7 +8,7 @@ import (
 // WaitTimeout bounds every wait of a test for what must come soon: a loop that wedges fails its
 // test, with a message that names what was awaited, and does not hang its package. It is far above
 // what anything takes, since a loaded machine may be slow: a test that passes never waits for it.
-const WaitTimeout = 30 * time.Second
+const WaitTimeout = time.Minute
 
 // WaitUntil polls a condition that gives no signal of its own until it holds. what completes the
 // message of a failure: waited in vain for what.

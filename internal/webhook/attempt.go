@@ -355,7 +355,7 @@ func (w *Webhooks) recordTryResult(ctx context.Context, a *attempt, ok, gone boo
 		if !gone && !startsFailing && !failsTooLong && !recovers {
 			continue
 		}
-		h, err := w.updateSubscription(ctx, a.Client, id, func(_ time.Time, s *record) error {
+		update := func(_ engine.RecordWriter, s *record) error {
 			switch {
 			case ok:
 				s.FailingSince = time.Time{}
@@ -367,7 +367,8 @@ func (w *Webhooks) recordTryResult(ctx context.Context, a *attempt, ok, gone boo
 				s.Disabled = reasonFailing
 			}
 			return nil
-		})
+		}
+		h, err := w.updateSubscription(ctx, a.Client, id, update)
 		switch {
 		case job.IsKind(err, job.NotFound): // deleted meanwhile
 		case err != nil:

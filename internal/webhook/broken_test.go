@@ -148,7 +148,7 @@ func TestPanic(t *testing.T) {
 		n.notify(n.event("j", i, "a", r.URL))
 		n.awaitDone(1)
 	}
-	all, _, err := n.Deliveries(n.ctx, owner, "", 0, 9)
+	all, _, err := n.Deliveries(n.ctx, owner, "", "", 0, 9)
 	if err != nil || len(all) != 2 || all[0].Status != webhook.Delivered ||
 		all[1].Status != webhook.Exhausted {
 		t.Errorf("deliveries %+v, %v", all, err)

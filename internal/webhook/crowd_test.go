@@ -213,7 +213,7 @@ func TestDeliveryPages(t *testing.T) {
 		}
 		pages := 0
 		for before := int64(0); ; pages++ {
-			page, next, err := n.Deliveries(n.ctx, owner, h.ID, before, 3)
+			page, next, err := n.Deliveries(n.ctx, owner, h.ID, "", before, 3)
 			if err != nil {
 				t.Fatal(err)
 			}

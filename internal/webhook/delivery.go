@@ -1,10 +1,12 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
@@ -26,6 +28,7 @@ const (
 // Delivery is the delivery of one event to one URL, with the members of G-FR-62.
 type Delivery struct {
 	ID        string `json:"delivery_id"`
+	Number    int64  `json:"-"` // of its job
 	EventID   string `json:"event_id"`
 	EventName string `json:"event_name"`
 	URL       string `json:"url"`
@@ -98,8 +101,13 @@ func jobID(delivery string) job.ID { return job.ID{Contract: Name, Key: delivery
 // deliveryID returns the id of the delivery of an event to a URL. It is a digest of both, so an
 // event that is notified twice has one delivery (G-FR-47).
 func deliveryID(owner, eventID, url string) string {
+	return digestID("delivery", owner, eventID, url)
+}
+
+// digestID returns an id that is a digest of texts with their lengths.
+func digestID(parts ...string) string {
 	h := sha256.New()
-	for _, p := range []string{"delivery", owner, eventID, url} {
+	for _, p := range parts {
 		fmt.Fprintf(h, "%d:%s", len(p), p)
 	}
 	return uuids.New(8, [16]byte(h.Sum(nil))).String()
@@ -138,30 +146,41 @@ func newDelivery(j *job.Job) (Delivery, error) {
 	}
 	d := Delivery{
 		ID:        j.ID.Key,
+		Number:    j.Seq,
 		EventID:   p.EventID,
 		EventName: p.EventName,
 		URL:       p.URL,
-		Status:    Pending,
+		Status:    statusOf(j),
 		Tries:     tries,
 	}
-	switch j.State {
-	case delivered:
-		d.Status = Delivered
-	case exhausted:
-		d.Status = Exhausted
-	case pending:
+	if j.State == pending {
 		due := j.DueAt
 		d.NextTryAt = &due
 	}
 	return d, nil
 }
 
-// Deliveries returns the newest limit deliveries of a subscription that are older than before. An
-// empty subscriptionID stands for all callbacks of the client. next is the value of before for the
-// next page, 0 at the end. A delivery for several subscriptions with one URL is listed with the
-// oldest of them. Errors are those of Subscription.
-func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string, before int64,
-	limit int) (all []Delivery, next int64, err error) {
+// statusOf returns the status of a delivery: one that is waiting or being sent is pending.
+func statusOf(j *job.Job) Status {
+	switch j.State {
+	case delivered:
+		return Delivered
+	case exhausted:
+		return Exhausted
+	}
+	return Pending
+}
+
+// maxSearched bounds the deliveries that one call looks through for those of a status.
+const maxSearched = 5000
+
+// Deliveries returns the newest limit deliveries of a subscription that are older than before, of
+// one status unless that is empty. An empty subscriptionID stands for all callbacks of the client.
+// next is the value of before for the next page, 0 at the end. Of a status there may be fewer than
+// limit on a page, even none, while there is a next one. A delivery for several subscriptions with
+// one URL is listed with the oldest of them. Errors are those of Subscription.
+func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string, status Status,
+	before int64, limit int) (all []Delivery, next int64, err error) {
 	listOwner := callbackListOwner(owner)
 	if subscriptionID != "" {
 		h, err := w.Subscription(ctx, owner, subscriptionID)
@@ -171,19 +190,14 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string,
 		listOwner = h.ID
 	}
 	limit = max(1, limit)
-	jobs, err := w.Engine.List(ctx, store.Filter{
-		Contract:    Name,
-		Owner:       listOwner,
-		NewestFirst: true,
-		Before:      before,
-		Limit:       limit + 1,
-	})
+	var jobs []*job.Job
+	if status == "" {
+		jobs, next, err = w.newest(ctx, listOwner, before, limit)
+	} else {
+		jobs, next, err = w.newestOf(ctx, listOwner, status, before, limit)
+	}
 	if err != nil {
 		return nil, 0, err
-	}
-	if len(jobs) > limit {
-		jobs = jobs[:limit]
-		next = jobs[limit-1].Seq
 	}
 	all = make([]Delivery, len(jobs))
 	for i, j := range jobs {
@@ -194,61 +208,48 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string,
 	return all, next, nil
 }
 
-// Replay makes one more delivery of the same event to the subscription, whatever the state of the
-// first one. Callbacks and other subscriptions with the same URL are not served by it.
-//
-// Errors: those of Subscription, NotFound for a delivery that is not the subscription's, Conflict
-// while the subscription is disabled.
-func (w *Webhooks) Replay(ctx context.Context, owner, subscriptionID, id string) (Delivery, error) {
-	h, err := w.Subscription(ctx, owner, subscriptionID)
-	if err != nil {
-		return Delivery{}, err
+// newest returns the newest deliveries that are listed with an owner, and where the next ones are.
+func (w *Webhooks) newest(ctx context.Context, listOwner string, before int64,
+	limit int) (jobs []*job.Job, next int64, err error) {
+	jobs, err = w.Engine.List(ctx, store.Filter{Contract: Name, Owner: listOwner,
+		NewestFirst: true, Before: before, Limit: limit + 1})
+	if err != nil || len(jobs) <= limit {
+		return jobs, 0, err
 	}
-	if h.Disabled {
-		return Delivery{}, &job.Error{Kind: job.Conflict, Op: "webhook.replay",
-			Msg: "the webhook is disabled: enable it first"}
-	}
-	j, err := w.findDelivery(ctx, h.ID, id)
-	if err != nil {
-		return Delivery{}, err
-	}
-	p, err := decodeDelivery(j)
-	if err != nil {
-		return Delivery{}, err
-	}
-	p.SubscriptionIDs, p.Callback = []string{h.ID}, false
-	replayID, err := w.newRandomID()
-	if err != nil {
-		return Delivery{}, err
-	}
-	s, err := p.submission(w, replayID, j.Payload, j.Trace)
-	if err != nil {
-		return Delivery{}, err
-	}
-	if _, err := w.Engine.Submit(ctx, engine.Unique, []engine.Submission{s}); err != nil {
-		return Delivery{}, err
-	}
-	if j, err = w.Engine.Get(ctx, jobID(replayID)); err != nil {
-		return Delivery{}, err
-	}
-	return newDelivery(j)
+	return jobs[:limit], jobs[limit-1].Seq, nil
 }
 
-// findDelivery loads a delivery and checks that it is listed with the subscription.
-func (w *Webhooks) findDelivery(ctx context.Context, subscriptionID, id string) (*job.Job, error) {
-	id, ok := uuids.Parse(id)
-	if !ok {
-		return nil, notFound("delivery")
+// newestOf is newest for those of a status. It looks through states without the bodies and then
+// loads what it has found.
+func (w *Webhooks) newestOf(ctx context.Context, listOwner string, status Status, before int64,
+	limit int) (jobs []*job.Job, next int64, err error) {
+	var found []job.ID
+	const batch = 500
+	for searched := 0; searched < maxSearched && len(found) < limit; searched += batch {
+		some, err := w.Engine.List(ctx, store.Filter{Contract: Name, Owner: listOwner,
+			NewestFirst: true, Before: before, WithoutBodies: true, Limit: batch})
+		if err != nil {
+			return nil, 0, err
+		}
+		next = 0
+		for _, j := range some {
+			if len(found) == limit {
+				break
+			}
+			if statusOf(j) == status {
+				found = append(found, j.ID)
+			}
+			next = j.Seq
+		}
+		if before = next; len(some) < batch && len(found) < limit {
+			next = 0
+			break
+		}
 	}
-	j, err := w.Engine.Get(ctx, jobID(id))
-	if job.IsKind(err, job.NotFound) {
-		return nil, notFound("delivery")
+	if len(found) == 0 {
+		return nil, next, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	if j.Owner != subscriptionID {
-		return nil, notFound("delivery")
-	}
-	return j, nil
+	jobs, err = w.Engine.GetAll(ctx, found)
+	slices.SortFunc(jobs, func(a, b *job.Job) int { return cmp.Compare(b.Seq, a.Seq) })
+	return jobs, next, err
 }

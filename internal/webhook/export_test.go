@@ -8,7 +8,10 @@ var (
 	Machine      = machine
 )
 
-const MaxResponseBytes = maxResponseBytes
+const (
+	MaxResponseBytes = maxResponseBytes
+	MaxReplays       = maxReplays
+)
 
 // Destinations lets tests look at how slots are given.
 type Destinations struct{ destinations *destinations }

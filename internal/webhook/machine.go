@@ -27,7 +27,7 @@ var machine = job.MustMachine(map[job.State]job.Phase{
 	{From: pending, On: job.Claimed, To: sending},
 	{From: sending, On: job.Succeeded, To: delivered},
 	{From: sending, On: job.Failed, To: pending, CountsFailed: true},
-	{From: sending, On: job.FailedForGood, To: exhausted},
+	{From: sending, On: job.FailedForGood, To: exhausted, DeadLetter: true},
 	{From: sending, On: job.Released, To: pending},
 	{From: sending, On: job.Expired, To: pending},
 })

@@ -81,7 +81,7 @@ func (w *Webhooks) Notify(ctx context.Context, all []Notification) error {
 		return err
 	}
 	for group := range slices.Chunk(pending, maxNotifyBatch) {
-		if err := w.createMissing(ctx, group); err != nil {
+		if _, err := w.createMissing(ctx, group); err != nil {
 			return err
 		}
 	}
@@ -189,12 +189,12 @@ func pendingDeliveries(ctx context.Context, all []Notification,
 	return pending, nil
 }
 
-// createMissing stores the deliveries of a group that do not exist yet.
-func (w *Webhooks) createMissing(ctx context.Context, group []*pendingDelivery) error {
+// createMissing stores the deliveries of a group that do not exist yet, and returns how many.
+func (w *Webhooks) createMissing(ctx context.Context, group []*pendingDelivery) (int, error) {
 	for range maxConflictRetries {
 		batch, err := w.missingSubmissions(ctx, group)
 		if err != nil || len(batch) == 0 {
-			return err
+			return 0, err
 		}
 		_, err = w.Engine.Submit(ctx, engine.Unique, batch)
 		switch {
@@ -202,11 +202,11 @@ func (w *Webhooks) createMissing(ctx context.Context, group []*pendingDelivery) 
 			// Since they were loaded a delivery was made, or a predecessor was pruned.
 			continue
 		case job.IsKind(err, job.Invalid):
-			return w.createEach(ctx, batch)
+			return len(batch), w.createEach(ctx, batch)
 		}
-		return err
+		return len(batch), err
 	}
-	return &job.Error{Kind: job.Unavailable, Op: "webhook.notify",
+	return 0, &job.Error{Kind: job.Unavailable, Op: "webhook.notify",
 		Msg: "another process keeps making the same deliveries"}
 }
 

@@ -174,7 +174,10 @@ func TestFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newWorld(t, "memory", false, func(cf *webhook.Config) {
-				cf.Timeout = 100 * time.Millisecond
+				cf.Timeout = testkit.WaitTimeout
+				if strings.HasPrefix(c.url, stalling.URL) {
+					cf.Timeout = 100 * time.Millisecond
+				}
 				if c.strict {
 					strict, err := egress.New(egress.Config{})
 					if err != nil {

@@ -24,8 +24,12 @@ type Subscription struct {
 	Events         []string // in the order of the request, each once
 	Disabled       bool
 	DisabledReason string
+	FailingSince   time.Time // no try has succeeded since; zero: the last one has
 	CreatedAt      time.Time
 }
+
+// AnyOwner in the place of an owner stands for all of them, for operators. It is no id of a client.
+const AnyOwner = "*"
 
 // ErrForbidden reports that a subscription belongs to another client (FR-034).
 var ErrForbidden = errors.New("webhook: it belongs to another client")
@@ -47,6 +51,8 @@ const (
 const (
 	reasonGone    = "the receiver answered 410 Gone"
 	reasonFailing = "no try has succeeded for 24 hours"
+	// DisabledByOperator is for SetDisabled.
+	DisabledByOperator = "an operator has disabled it"
 )
 
 // record is the body of a subscription's record. Its id, owner and times are the record's own.
@@ -66,6 +72,7 @@ func (s *record) subscription(r *job.Record) Subscription {
 		Events:         s.Events,
 		Disabled:       s.Disabled != "",
 		DisabledReason: s.Disabled,
+		FailingSince:   s.FailingSince,
 		CreatedAt:      r.CreatedAt,
 	}
 }
@@ -115,7 +122,7 @@ func findSubscription(r engine.RecordReader, owner, id string) (*job.Record, *re
 	if rec == nil {
 		return nil, nil, notFound("webhook")
 	}
-	if rec.Owner != owner {
+	if owner != AnyOwner && rec.Owner != owner {
 		return nil, nil, ErrForbidden
 	}
 	s, err := decodeRecord(rec)
@@ -294,7 +301,13 @@ func (w *Webhooks) Subscriptions(ctx context.Context, owner, after string,
 		after = id
 	}
 	err = w.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
-		all, err := r.Records(subscriptionRecord, owner, after, limit)
+		list := r.Records
+		if owner == AnyOwner {
+			list = func(kind, _, after string, limit int) ([]job.Record, error) {
+				return r.AllRecords(kind, after, limit)
+			}
+		}
+		all, err := list(subscriptionRecord, owner, after, limit)
 		if err != nil {
 			return err
 		}
@@ -314,9 +327,10 @@ func (w *Webhooks) Subscriptions(ctx context.Context, owner, after string,
 	return subscriptions, nil
 }
 
-// updateSubscription loads a subscription of a client, lets fn change it, and stores it.
+// updateSubscription loads a subscription of a client, lets fn change it, and stores it with what
+// fn writes.
 func (w *Webhooks) updateSubscription(ctx context.Context, owner, id string,
-	fn func(now time.Time, s *record) error) (h Subscription, err error) {
+	fn func(to engine.RecordWriter, s *record) error) (h Subscription, err error) {
 	id, ok := uuids.Parse(id)
 	if !ok {
 		return Subscription{}, notFound("webhook")
@@ -326,11 +340,11 @@ func (w *Webhooks) updateSubscription(ctx context.Context, owner, id string,
 		if err != nil {
 			return err
 		}
-		if err := fn(to.Now(), s); err != nil {
+		if err := fn(to, s); err != nil {
 			return err
 		}
 		h = s.subscription(rec)
-		return putSubscription(to, id, owner, s)
+		return putSubscription(to, id, rec.Owner, s)
 	})
 	return h, err
 }
@@ -353,13 +367,13 @@ func (w *Webhooks) Delete(ctx context.Context, owner, id string) error {
 // Rotate gives a subscription a new secret and returns it. For a day requests are signed with the
 // old secret as well.
 func (w *Webhooks) Rotate(ctx context.Context, owner, id string) (plain string, err error) {
-	_, err = w.updateSubscription(ctx, owner, id, func(now time.Time, s *record) error {
+	_, err = w.updateSubscription(ctx, owner, id, func(to engine.RecordWriter, s *record) error {
 		newPlain, replacement, err := w.newSecret()
 		if err != nil {
 			return err
 		}
 		plain = newPlain
-		s.Secrets = rotateSecrets(s.Secrets, now, replacement)
+		s.Secrets = rotateSecrets(s.Secrets, to.Now(), replacement)
 		return nil
 	})
 	if err != nil {
@@ -370,8 +384,17 @@ func (w *Webhooks) Rotate(ctx context.Context, owner, id string) (plain string, 
 
 // Enable resumes deliveries to a disabled subscription.
 func (w *Webhooks) Enable(ctx context.Context, owner, id string) (Subscription, error) {
-	return w.updateSubscription(ctx, owner, id, func(_ time.Time, s *record) error {
-		s.Disabled, s.FailingSince = "", time.Time{}
-		return nil
+	return w.SetDisabled(ctx, owner, id, "",
+		func(engine.RecordWriter, Subscription) error { return nil })
+}
+
+// SetDisabled stops deliveries to a subscription for a reason, or resumes them where it is empty.
+// also writes in the same transaction and gets the subscription as it was.
+func (w *Webhooks) SetDisabled(ctx context.Context, owner, id, reason string,
+	also func(to engine.RecordWriter, before Subscription) error) (Subscription, error) {
+	return w.updateSubscription(ctx, owner, id, func(to engine.RecordWriter, s *record) error {
+		before := s.subscription(&job.Record{Key: id})
+		s.Disabled, s.FailingSince = reason, time.Time{}
+		return also(to, before)
 	})
 }

@@ -149,7 +149,7 @@ func TestHooksOfOthers(t *testing.T) {
 				return err
 			},
 			"deliveries": func(who, id string) error {
-				_, _, err := n.Deliveries(n.ctx, who, id, 0, 10)
+				_, _, err := n.Deliveries(n.ctx, who, id, "", 0, 10)
 				return err
 			},
 			"replay": func(who, id string) error {

@@ -131,7 +131,7 @@ func newWorld(tb testing.TB, database string, real bool,
 	tb.Helper()
 	w := &world{TB: tb, Clock: testkit.NewClock(), realTime: real, logs: &logs{},
 		tries: map[bool]int{}}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.WaitTimeout)
 	tb.Cleanup(cancel)
 	w.ctx, w.now = ctx, w.Now
 	if real {
@@ -280,7 +280,7 @@ func (n *node) notify(all ...webhook.Notification) {
 
 func (n *node) deliveries(subscriptionID string) []webhook.Delivery {
 	n.Helper()
-	all, _, err := n.Deliveries(n.ctx, owner, subscriptionID, 0, 10_000)
+	all, _, err := n.Deliveries(n.ctx, owner, subscriptionID, "", 0, 10_000)
 	if err != nil {
 		n.Fatal(err)
 	}

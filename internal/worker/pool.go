@@ -82,7 +82,12 @@ func New(c Config) (*Pool, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	chained := c.Claim == nil && c.Finish == nil
-	if c.Claim == nil {
+	if claim := c.Claim; claim != nil {
+		c.Claim = func(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
+			defer c.Engine.Asking(req)()
+			return claim(ctx, req)
+		}
+	} else {
 		c.Claim = c.Engine.Claim
 	}
 	if c.Finish == nil {

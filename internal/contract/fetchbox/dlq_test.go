@@ -19,6 +19,9 @@ type letter struct {
 	Attempts int             `json:"attempts"`
 	FailedAt time.Time       `json:"failed_at"`
 	Offset   uint64          `json:"offset"`
+
+	ReplayedAt *time.Time `json:"replayed_at"`
+	ReplayedAs *string    `json:"replayed_as"`
 }
 
 type letters struct {
@@ -117,6 +120,11 @@ func TestDeadLetters(t *testing.T) {
 				a["status"]), r.JobID+" r0001 queued")
 			v := w.status(t, r.JobID, "in_progress")
 			assertEqual(t, "counts", fmt.Sprint(v.Completed, v.Failed), "1 1")
+			all := w.letters(t, "").Items
+			if l := all[1]; l.ReplayedAs == nil || *l.ReplayedAs != "r0001" ||
+				l.ReplayedAt == nil || all[0].ReplayedAs != nil {
+				t.Errorf("AD-051 the letters are %+v", all)
+			}
 			w.replay(t, offset).WantError(t, 409, "CONFLICT", "queued")
 			for n := 1; n < tries; n++ {
 				w.awaitEnd(t, r.JobID, again)

@@ -3,6 +3,7 @@ package fetchbox
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,6 +39,10 @@ func (f *FetchBox) deadLetters(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
+	replays, err := f.replaysOf(c.Context(), letters)
+	if err != nil {
+		return err
+	}
 	return httpapi.SendPage(c, deadLetterPages.Cursor, limit, letters,
 		func(l stream.Entry) uint64 { return l.Offset },
 		func(o *strictjson.Object, l stream.Entry) {
@@ -45,7 +50,71 @@ func (f *FetchBox) deadLetters(c *httpapi.Call) error {
 				o.Raw(string(name), value)
 			}
 			o.Int("offset", int64(l.Offset))
+			o.Time("replayed_at", replays[l.Offset].at)
+			o.Optional("replayed_as", replays[l.Offset].as)
 		})
+}
+
+// replayOf is when a dead letter was replayed, and the id of the resource, whose task is then ready
+// again.
+type replayOf struct {
+	at time.Time
+	as string
+}
+
+// replaysOf returns the replays of dead letters, by their offsets. The ledger has a dead letter of
+// each time that a task was given up, at the time that the message names.
+func (f *FetchBox) replaysOf(ctx context.Context,
+	entries []stream.Entry) (map[uint64]replayOf, error) {
+	var aliases []job.IdentityHash
+	for _, e := range entries {
+		if jobID, resourceID, ok := deadLetterTask(e.Data); ok {
+			aliases = append(aliases, taskAlias(jobID, resourceID))
+		}
+	}
+	tasks, err := f.Engine.GetByAliases(ctx, aliases)
+	if err != nil {
+		return nil, err
+	}
+	seqs := make([]int64, len(tasks))
+	for i, t := range tasks {
+		seqs[i] = t.Seq
+	}
+	letters, err := f.Engine.DeadLettersOf(ctx, seqs)
+	if err != nil {
+		return nil, err
+	}
+	replays := map[uint64]replayOf{}
+	for _, e := range entries {
+		jobID, resourceID, ok := deadLetterTask(e.Data)
+		at := slices.IndexFunc(tasks, func(t *job.Job) bool {
+			return ok && t.Alias == taskAlias(jobID, resourceID)
+		})
+		if at < 0 {
+			continue
+		}
+		for _, l := range letters[tasks[at].Seq] {
+			if !l.IsOpen() && l.CreatedAt.Equal(failedAt(e.Data)) {
+				replays[e.Offset] = replayOf{l.ReplayedAt, resourceID}
+			}
+		}
+	}
+	return replays, nil
+}
+
+// failedAt returns when the task of a dead letter was given up; zero if that cannot be read.
+func failedAt(deadLetter []byte) (at time.Time) {
+	for name, value := range strictjson.Members(deadLetter) {
+		if string(name) != "failed_at" {
+			continue
+		}
+		text, err := strictjson.String(value)
+		if err != nil {
+			return at
+		}
+		at, _ = strictjson.ParseTime(text) // zero with an error
+	}
+	return at
 }
 
 // errNoDeadLetter answers a replay of an offset that holds none.

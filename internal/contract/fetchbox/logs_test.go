@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"github.com/millrace/millrace/internal/testkit"
 	"io"
 	"net/http"
 	"strconv"
@@ -280,7 +281,7 @@ func TestFollow(t *testing.T) {
 		w := inMemory(t, config())
 		r := w.submit(t, manifest(1))
 		// a header that is held back never comes
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.WaitTimeout)
 		defer cancel()
 		w.follow(t, ctx, r.JobID, "&since_offset=1000000")
 		w.follow(t, ctx, r.JobID, "&since_offset=1000000", "Accept", "text/event-stream")

@@ -87,9 +87,9 @@ var taskMachine = job.MustMachine(
 
 		{From: downloading, On: job.Succeeded, To: done},
 		{From: downloading, On: job.Failed, To: waiting, CountsFailed: true},
-		{From: downloading, On: job.FailedForGood, To: dead},
+		{From: downloading, On: job.FailedForGood, To: dead, DeadLetter: true},
 		{From: downloading, On: job.Expired, To: waiting, CountsLost: true}, // FB-087, G-FB-43
-		{From: downloading, On: job.ExpiredForGood, To: dead},
+		{From: downloading, On: job.ExpiredForGood, To: dead, DeadLetter: true},
 		{From: downloading, On: job.Released, To: waiting},
 
 		{From: dead, On: job.Retried, To: waiting},

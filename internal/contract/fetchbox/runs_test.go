@@ -147,11 +147,11 @@ func TestManyDownloads(t *testing.T) {
 	t.Parallel()
 	t.Run("FB-074 never more at a time", func(t *testing.T) {
 		t.Parallel()
-		manyDownloads(t, testkit.InMemory(t), 1, 100)
+		manyDownloads(t, testkit.InMemory(t), 1, 40)
 	})
 	t.Run("FB-074 never more at a time, two nodes", func(t *testing.T) {
 		t.Parallel()
-		manyDownloads(t, testkit.OnPostgres(t), 2, 20)
+		manyDownloads(t, testkit.OnPostgres(t), 2, 10)
 	})
 }
 

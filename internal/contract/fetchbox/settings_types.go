@@ -95,7 +95,7 @@ func newPool() *Pool { return &Pool{} }
 func (p *Pool) keys() []setting.Key {
 	return []setting.Key{
 		setting.Define("primary", "",
-			"URLs of the pool's proxies: http, https or socks5, optionally with user and password.",
+			"URLs of the pool's proxies: http or socks5, optionally with user and password.",
 			proxyURLs(&p.Primary)),
 		setting.Define("fallbacks", "", "Pools that are used one after another when all of primary fail.",
 			poolNames(&p.Fallbacks)),

@@ -57,6 +57,8 @@ func (f *ForgeRun) Offer() *contract.Contract {
 		Checks:    f.Checks(),
 		Workers:   &workers,
 		Operators: f.operators(),
+		Webhooks:  f.webhooks,
+		Accounts:  f.accounts,
 		Open:      []string{"/v1/clients"},
 	}
 }

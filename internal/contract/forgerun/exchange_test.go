@@ -14,7 +14,7 @@ func document(t testing.TB) *testkit.Document {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	document(t).WantRoutes(t, forgerun.Routes(), 18)
+	document(t).WantRoutes(t, forgerun.Routes(), 20)
 }
 
 // TestUnknownQuery: what changes something refuses query parameters that it does not

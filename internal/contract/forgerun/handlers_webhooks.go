@@ -134,7 +134,10 @@ func (f *ForgeRun) enableWebhook(c *httpapi.Call) error {
 	return sendObject(c, http.StatusOK, func(o *strictjson.Object) { appendWebhook(o, &h) })
 }
 
-var deliveryPages = pages("d", httpapi.ByNumber)
+var (
+	deliveryPages = pages("d", httpapi.ByNumber)
+	replayPages   = httpapi.Named("r", httpapi.ByNumber)
+)
 
 // GET /v1/webhooks/{webhook_id}/deliveries: the deliveries with their tries, the newest first.
 func (f *ForgeRun) listDeliveries(c *httpapi.Call) error {
@@ -146,7 +149,7 @@ func (f *ForgeRun) listDeliveries(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	all, more, err := f.webhooks.Deliveries(c.Context(), clientID(c), id, before, limit)
+	all, more, err := f.webhooks.Deliveries(c.Context(), clientID(c), id, "", before, limit)
 	if err != nil {
 		return notFoundAs(err, "webhook")
 	}
@@ -175,6 +178,50 @@ func (f *ForgeRun) replay(c *httpapi.Call) error {
 		return notFoundAs(err, "delivery")
 	}
 	return sendObject(c, http.StatusOK, func(o *strictjson.Object) { appendDelivery(o, &d) })
+}
+
+// POST /v1/webhooks/{webhook_id}/replay: makes the deliveries once more that were given up in a
+// time, or that were delivered in it. One request makes a thousand or so; next_cursor, sent as the
+// cursor of the same body, goes on.
+func (f *ForgeRun) replayAll(c *httpapi.Call) error {
+	id, err := f.ownWebhook(c)
+	if err != nil {
+		return err
+	}
+	filter, err := parseReplay(c.Content)
+	if err != nil {
+		return err
+	}
+	replayed, err := f.webhooks.ReplayAll(c.Context(), clientID(c), id, filter)
+	if err != nil {
+		return notFoundAs(err, "webhook")
+	}
+	return sendObject(c, http.StatusOK, func(o *strictjson.Object) {
+		o.Int("replayed", int64(replayed.Made))
+		o.Int("skipped", int64(replayed.Skipped))
+		next := ""
+		if replayed.Next > 0 {
+			next = replayPages.Format(replayed.Next)
+		}
+		o.Optional("next_cursor", next)
+	})
+}
+
+// POST /v1/webhooks/{webhook_id}/test: sends a signed event to the webhook now and answers what
+// came back.
+func (f *ForgeRun) testWebhook(c *httpapi.Call) error {
+	id, err := f.ownWebhook(c)
+	if err != nil {
+		return err
+	}
+	tested, err := f.webhooks.Test(c.Context(), clientID(c), id, nil)
+	if err != nil {
+		return notFoundAs(err, "webhook")
+	}
+	return sendObject(c, http.StatusOK, func(o *strictjson.Object) {
+		o.Text("event_id", tested.EventID)
+		appendTry(o, &tested.Try)
+	})
 }
 
 // appendDelivery writes a delivery with the members of G-FR-62.

@@ -28,7 +28,8 @@ var states = []job.State{created, queued, assigned, running, succeeded, failed, 
 
 // machine is the state machine of a job; doc.go draws it. An attempt that fails for whatever reason
 // ends in FAILED and is counted. Only a retry leads out of FAILED (G-FR-06), as long as retries are
-// left (FR-142). A job that was claimed and not started has not failed.
+// left (FR-142). A job that was claimed and not started has not failed. Nothing retries a
+// FAILED job by itself, so each leaves a dead letter.
 var machine = job.MustMachine(
 	map[job.State]job.Phase{
 		created:   job.Waiting,
@@ -55,11 +56,13 @@ var machine = job.MustMachine(
 
 		{From: running, On: job.Succeeded, To: succeeded},
 		{From: running, On: job.Canceled, To: canceled},
-		{From: running, On: job.Failed, To: failed, CountsFailed: true},
-		{From: running, On: job.FailedForGood, To: failed},
-		{From: running, On: job.Expired, To: failed, CountsFailed: true}, // G-FR-35
-		{From: running, On: job.ExpiredForGood, To: failed},
-		{From: running, On: job.Released, To: failed, CountsFailed: true}, // G-X-18
+		{From: running, On: job.Failed, To: failed, CountsFailed: true, DeadLetter: true},
+		{From: running, On: job.FailedForGood, To: failed, DeadLetter: true},
+		{From: running, On: job.Expired, To: failed, CountsFailed: true,
+			DeadLetter: true}, // G-FR-35
+		{From: running, On: job.ExpiredForGood, To: failed, DeadLetter: true},
+		{From: running, On: job.Released, To: failed, CountsFailed: true,
+			DeadLetter: true}, // G-X-18
 
 		{From: failed, On: job.Retried, To: queued},
 	})

@@ -30,6 +30,7 @@ func (f *ForgeRun) operators() []contract.Operator {
 		}}
 	jobs.Actions[0].If = func(j *job.Job) bool { return !retriesUsedUp(j) }
 	deliveries := contract.Operator{Jobs: webhook.Name, Answer: answerTo,
+		Replay:  f.webhooks.ReplayDead,
 		Actions: []contract.Action{contract.RunNow(e)}}
 	return []contract.Operator{jobs, deliveries}
 }

@@ -1,6 +1,7 @@
 package forgerun
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,8 +12,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/uuids"
+	"github.com/millrace/millrace/internal/webhook"
 )
 
 // A request is refused in two ways, which have codes of their own: it is malformed if it is not
@@ -359,6 +362,45 @@ func readEventNames(raw []byte) (events []string, err error) {
 var webhookMemberHelp = map[string]string{
 	"url":    ": where events are sent to, by http or https",
 	"events": ": it is an array of " + strings.Join(eventNames, ", "),
+}
+
+// parseReplay reads the body of a replay. Without a state it is about what was given up.
+func parseReplay(body []byte) (f webhook.ReplayFilter, err error) {
+	m := findMembers(body, "from", "to", "state", "cursor")
+	state, stateErr := readOptionalText("state", m["state"])
+	cursor, cursorErr := readOptionalText("cursor", m["cursor"])
+	var fromErr, toErr error
+	f.From, fromErr = readOptionalTime("from", m["from"])
+	f.To, toErr = readOptionalTime("to", m["to"])
+	if err := mostSevere(fromErr, toErr, stateErr, cursorErr); err != nil {
+		return f, err
+	}
+	f.Status = cmp.Or(webhook.Status(state), webhook.Exhausted)
+	if f.Status != webhook.Exhausted && f.Status != webhook.Delivered {
+		return f, invalid("state must be exhausted or delivered, not " + quote(state))
+	}
+	ok := cursor == ""
+	if !ok {
+		f.After, ok = replayPages.Parse(cursor)
+	}
+	if !ok {
+		return f, httpapi.ErrCursor
+	}
+	return f, nil
+}
+
+// readOptionalTime reads a time that may be null or missing, which is the zero time.
+func readOptionalTime(name string, raw []byte) (t time.Time, err error) {
+	if !isPresent(raw) {
+		return t, nil
+	}
+	if _, err := readText(name, raw); err != nil {
+		return t, err
+	}
+	if t, err = strictjson.Time(raw); err != nil {
+		return t, invalid(name + " must be a time such as 2026-01-02T03:04:05Z")
+	}
+	return t, nil
 }
 
 // isMalformed reports whether an error is that of a malformed request; false for nil.

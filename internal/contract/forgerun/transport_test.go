@@ -41,6 +41,8 @@ var sample = []struct{ name, method, path, body string }{
 	{"list_deliveries", "GET", "/v1/webhooks/%w/deliveries", ""},
 	{"replay_delivery", "POST", "/v1/webhooks/%w/deliveries/%d/replay", ""},
 	{"rotate_webhook_secret", "POST", "/v1/webhooks/%w/rotate-secret", ""},
+	{"test_webhook", "POST", "/v1/webhooks/%w/test", ""},
+	{"replay_deliveries", "POST", "/v1/webhooks/%w/replay", ""},
 	{"enable_webhook", "POST", "/v1/webhooks/%w/enable", ""},
 }
 

@@ -127,6 +127,7 @@ func (m *Images) Contract() engine.Contract {
 		Machine:    machine,
 		History:    true,
 		Publish:    true,
+		ByMessage:  true,
 		Searchable: true,
 		Body:       messageBody,
 		Moved:      m.onTransitions,

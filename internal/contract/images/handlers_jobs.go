@@ -148,7 +148,11 @@ func (m *Images) listJobs(c *httpapi.Call) error {
 	if p.search.Queue != "" && !slices.Contains(jobTypes, p.search.Queue) {
 		return invalid("type must be %s or %s", processFile, deleteFile)
 	}
-	return m.sendPage(c, p, appendJob)
+	jobs, err := m.selectPage(c, p)
+	if err != nil {
+		return err
+	}
+	return sendPage(c, p, jobs, appendJob)
 }
 
 // deadLetterRetention is how long dead letters are listed (G-IP-08).
@@ -162,7 +166,52 @@ func (m *Images) listDeadLetters(c *httpapi.Call) error {
 		return err
 	}
 	p.states, p.filter = statesByStatus[failed], m.isDeadLetter
-	return m.sendPage(c, p, appendDeadLetter)
+	jobs, err := m.selectPage(c, p)
+	if err != nil {
+		return err
+	}
+	replays, err := m.replaysOf(c.Context(), jobs)
+	if err != nil {
+		return err
+	}
+	return sendPage(c, p, jobs, func(o *strictjson.Object, j *job.Job) {
+		appendDeadLetter(o, j, replays[j.Seq])
+	})
+}
+
+// replayOf is when a dead letter was last replayed, and the id of the job that was made.
+type replayOf struct {
+	at time.Time
+	as string
+}
+
+// replaysOf returns the replays of failed jobs, by their numbers.
+func (m *Images) replaysOf(ctx context.Context, jobs []*job.Job) (map[int64]replayOf, error) {
+	seqs := make([]int64, len(jobs))
+	for i, j := range jobs {
+		seqs[i] = j.Seq
+	}
+	letters, err := m.Engine.DeadLettersOf(ctx, seqs)
+	if err != nil {
+		return nil, err
+	}
+	var made []int64
+	for _, of := range letters {
+		made = append(made, of[0].ReplayedAs) // a job fails for good once
+	}
+	found, err := m.Engine.GetWithoutBodies(ctx, made)
+	if err != nil {
+		return nil, err
+	}
+	replays := map[int64]replayOf{}
+	for seq, of := range letters {
+		for _, j := range found {
+			if j.Seq == of[0].ReplayedAs {
+				replays[seq] = replayOf{of[0].ReplayedAt, j.ID.Key}
+			}
+		}
+	}
+	return replays, nil
 }
 
 // isDeadLetter reports whether a job is a dead letter.
@@ -182,11 +231,25 @@ func (m *Images) replay(c *httpapi.Call) error {
 		return &httpapi.CodedError{Code: codeNotReplayable,
 			Detail: "the job is " + statusOf(j.State) + ", not a dead letter"}
 	}
-	replayed, err := m.rerun(ctx, j)
+	made, err := m.replayDead(ctx, j)
 	if err != nil {
 		return err
 	}
-	return sendJob(c, http.StatusAccepted, replayed)
+	return sendJob(c, http.StatusAccepted, made)
+}
+
+// replayDead creates the job of a replay, and notes it with the dead letter. Jobs that failed under
+// an older version have none.
+func (m *Images) replayDead(ctx context.Context, j *job.Job) (*job.Job, error) {
+	letters, err := m.Engine.DeadLettersOf(ctx, []int64{j.Seq})
+	if err != nil {
+		return nil, err
+	}
+	if len(letters[j.Seq]) == 0 {
+		return m.rerun(ctx, j)
+	}
+	return m.Engine.ReplayDeadLetter(ctx, engine.Replay{Letter: &letters[j.Seq][0], Again: true,
+		Do: func(ctx context.Context, _ *job.Job) (*job.Job, error) { return m.rerun(ctx, j) }})
 }
 
 // rerun creates a new job with the type and sizes of another one.
@@ -244,16 +307,18 @@ func readPage(c *httpapi.Call) (page, error) {
 		AfterKey: after.ID, Limit: limit + 1}}, err
 }
 
-// sendPage answers with a page.
-func (m *Images) sendPage(c *httpapi.Call, p page, write func(*strictjson.Object, *job.Job)) error {
-	var jobs []*job.Job
-	err := m.api.query(opSelect, func() (err error) {
+// selectPage reads the jobs of a page, and one more.
+func (m *Images) selectPage(c *httpapi.Call, p page) (jobs []*job.Job, err error) {
+	err = m.api.query(opSelect, func() (err error) {
 		jobs, err = m.Engine.SearchStates(c.Context(), p.search, p.states, p.filter)
 		return err
 	})
-	if err != nil {
-		return err
-	}
+	return jobs, err
+}
+
+// sendPage answers with a page.
+func sendPage(c *httpapi.Call, p page, jobs []*job.Job,
+	write func(*strictjson.Object, *job.Job)) error {
 	return httpapi.SendPage(c, pages.Cursor, p.limit, jobs, func(j *job.Job) httpapi.Position {
 		return httpapi.Position{At: j.CreatedAt, ID: j.ID.Key}
 	}, write)

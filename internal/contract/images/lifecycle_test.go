@@ -232,6 +232,9 @@ func TestDeadLetters(t *testing.T) {
 			ErrorType string    `json:"error_type"`
 			Attempts  int       `json:"attempts"`
 			FailedAt  time.Time `json:"failed_at"`
+
+			ReplayedAt *time.Time `json:"replayed_at"`
+			ReplayedAs *string    `json:"replayed_as"`
 		}
 		letters := func(query string) []letter {
 			return testkit.DecodeReply[struct{ Items []letter }](t,
@@ -250,7 +253,7 @@ func TestDeadLetters(t *testing.T) {
 			got := all[0]
 			if got.JobID != r.JobID || got.FileID != r.FileID ||
 				got.ErrorType != picture.DecodeError || got.Error == "" || got.Attempts != 1 ||
-				!got.FailedAt.Equal(w.state(t, r.JobID).FinishedAt) {
+				!got.FailedAt.Equal(w.state(t, r.JobID).FinishedAt) || got.ReplayedAs != nil {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -260,6 +263,10 @@ func TestDeadLetters(t *testing.T) {
 			assertEqual(t, "another job",
 				again.JobID != r.JobID && again.FileID == r.FileID && again.Status == "queued",
 				true)
+			got := letters("")[0]
+			if got.ReplayedAs == nil || *got.ReplayedAs != again.JobID || got.ReplayedAt == nil {
+				t.Errorf("AD-051 the replayed letter is %+v", got)
+			}
 			w.status(t, r.JobID, failed)
 			assertEqual(t, "definition", string(w.state(t, again.JobID).Definition),
 				string(w.state(t, r.JobID).Definition))

@@ -66,17 +66,17 @@ var machine = job.MustMachine(
 
 		{From: processing, On: job.Succeeded, To: completed},
 		{From: processing, On: job.Failed, To: retryable, CountsFailed: true},
-		{From: processing, On: job.FailedForGood, To: failed},
+		{From: processing, On: job.FailedForGood, To: failed, DeadLetter: true},
 		{From: processing, On: job.Expired, To: stale, CountsFailed: true,
 			Immediate: true},
 		{From: processing, On: job.Released, To: released, CountsFailed: true,
 			Immediate: true},
-		{From: processing, On: job.ExpiredForGood, To: failed},
+		{From: processing, On: job.ExpiredForGood, To: failed, DeadLetter: true},
 
 		{From: retryable, On: job.Due, To: retryDue},
-		{From: retryable, On: job.Canceled, To: failed}, // G-IP-07
-		{From: retryDue, On: job.Canceled, To: failed},
-		{From: released, On: job.Canceled, To: failed},
+		{From: retryable, On: job.Canceled, To: failed, DeadLetter: true}, // G-IP-07
+		{From: retryDue, On: job.Canceled, To: failed, DeadLetter: true},
+		{From: released, On: job.Canceled, To: failed, DeadLetter: true},
 	})
 
 // The states of a purge.
@@ -88,6 +88,7 @@ const (
 )
 
 // purgeMachine is the life of a purge: it is retried until it succeeds or its attempts are used up.
+// Then an operator may let it begin again.
 var purgeMachine = job.MustMachine(
 	map[job.State]job.Phase{purgeQueued: job.Ready, purgeRunning: job.Leased, purgeDone: job.Done,
 		purgeFailed: job.Done},
@@ -96,8 +97,9 @@ var purgeMachine = job.MustMachine(
 		{From: purgeQueued, On: job.Claimed, To: purgeRunning},
 		{From: purgeRunning, On: job.Succeeded, To: purgeDone},
 		{From: purgeRunning, On: job.Failed, To: purgeQueued, CountsFailed: true},
-		{From: purgeRunning, On: job.FailedForGood, To: purgeFailed},
+		{From: purgeRunning, On: job.FailedForGood, To: purgeFailed, DeadLetter: true},
 		{From: purgeRunning, On: job.Expired, To: purgeQueued, CountsFailed: true},
-		{From: purgeRunning, On: job.ExpiredForGood, To: purgeFailed},
+		{From: purgeRunning, On: job.ExpiredForGood, To: purgeFailed, DeadLetter: true},
 		{From: purgeRunning, On: job.Released, To: purgeQueued},
+		{From: purgeFailed, On: job.Retried, To: purgeQueued},
 	})

@@ -26,8 +26,9 @@ func (m *Images) operators() []contract.Operator {
 				retryable, retryDue, released),
 			contract.Release(m.Engine, processing),
 		}}
-	purges := contract.Operator{Jobs: Purges, Answer: errorTable.Answer, Actions: []contract.Action{
-		contract.RunNow(m.Engine), contract.Release(m.Engine, purgeRunning)}}
+	purges := contract.Operator{Jobs: Purges, Replay: m.replayPurge, Answer: errorTable.Answer,
+		Actions: []contract.Action{contract.RunNow(m.Engine),
+			contract.Release(m.Engine, purgeRunning)}}
 	return []contract.Operator{jobs, purges}
 }
 
@@ -46,6 +47,15 @@ func (m *Images) rerunChecked(ctx context.Context, j *job.Job) (*job.Job, error)
 		return nil, err
 	}
 	return m.rerun(ctx, full)
+}
+
+// replayPurge lets a failed purge begin again, with as many attempts as a new one has.
+func (m *Images) replayPurge(ctx context.Context, dead *job.Job) (*job.Job, error) {
+	return m.Engine.Change(ctx, dead.ID, job.Retried, func(j *job.Job, now time.Time) error {
+		j.MaxAttempts = j.FailedAttempts + maxPurgeTries
+		j.DueAt, j.Retry.FailedBefore = now, j.FailedAttempts
+		return nil
+	})
 }
 
 // errorCanceled is the type of error of a job that an operator has canceled.

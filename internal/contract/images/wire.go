@@ -206,7 +206,7 @@ func lockedAt(j *job.Job) time.Time {
 }
 
 // appendDeadLetter writes a job that failed as a dead letter (G-IP-20).
-func appendDeadLetter(o *strictjson.Object, j *job.Job) {
+func appendDeadLetter(o *strictjson.Object, j *job.Job, r replayOf) {
 	o.Text("job_id", j.ID.Key)
 	o.Text("job_type", j.Queue)
 	o.Text("file_id", j.Owner)
@@ -218,6 +218,8 @@ func appendDeadLetter(o *strictjson.Object, j *job.Job) {
 	o.Text("error_type", f.Type)
 	o.Int("attempts", int64(j.Attempts))
 	o.Time("failed_at", j.FinishedAt)
+	o.Time("replayed_at", r.at)
+	o.Optional("replayed_as", r.as)
 }
 
 // The sizes of variants (G-IP-18).

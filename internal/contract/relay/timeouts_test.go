@@ -44,7 +44,7 @@ func TestTimeouts(t *testing.T) {
 			w.runMaintenance(t)
 			w.wantGone(t, "over", "1")
 			w.wantLost(t, v)
-			dead, err := w.engine.DeadLetters(context.Background(), "relay", 0, 1000)
+			dead, err := w.engine.DeadLetters(context.Background(), "relay", "", 0, 1000)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -268,26 +268,29 @@ func (a doerFunc) Do(r *http.Request) (*http.Response, error) { return a(r) }
 func TestHandlerHTTPFailures(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		client doerFunc
-		kind   string
+		timeout time.Duration
+		client  doerFunc
+		kind    string
 	}{
-		"time-out": {func(r *http.Request) (*http.Response, error) {
+		"time-out": {10 * time.Millisecond, func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		}, "timeout"},
-		"refused": {func(*http.Request) (*http.Response, error) {
+		"refused": {time.Hour, func(*http.Request) (*http.Response, error) {
 			return nil, &egress.RefusedError{}
 		}, "refused"},
-		"anything": {func(*http.Request) (*http.Response, error) {
+		"anything": {time.Hour, func(*http.Request) (*http.Response, error) {
 			return nil, errors.New("broken")
 		}, "connection"},
-		"panic": {func(*http.Request) (*http.Response, error) { panic("broken") }, "panic"},
+		"panic": {time.Hour, func(*http.Request) (*http.Response, error) {
+			panic("broken")
+		}, "panic"},
 	} {
 		t.Run("G-TF-37 "+name, func(t *testing.T) {
 			t.Parallel()
 			s := newStaffed(t, func(c *taskflow.Config) {
 				c.Queues = map[string]*taskflow.Queue{"web": {Handler: "http", URL: "http://h",
-					Timeout: 10 * time.Millisecond}}
+					Timeout: tt.timeout}}
 				c.Client = tt.client
 			})
 			s.runServer(t)

@@ -45,9 +45,9 @@ var machine = job.MustMachine(
 
 		{From: Running, On: job.Succeeded, To: Completed},
 		{From: Running, On: job.Failed, To: Ready, CountsFailed: true},
-		{From: Running, On: job.FailedForGood, To: Failed},
+		{From: Running, On: job.FailedForGood, To: Failed, DeadLetter: true},
 		{From: Running, On: job.Expired, To: Ready, CountsFailed: true}, // G-TF-26
-		{From: Running, On: job.ExpiredForGood, To: Failed},
+		{From: Running, On: job.ExpiredForGood, To: Failed, DeadLetter: true},
 		{From: Running, On: job.Released, To: Ready}, // G-TF-30
 		{From: Running, On: job.Replaced, To: Running},
 		{From: Running, On: job.Removed, To: job.StateNone}, // G-TF-19

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/postgres"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -116,7 +117,7 @@ func (e *listener) wantNotified(t *testing.T, s *postgres.Store, l job.QueueHash
 	t.Helper()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
-	for deadline := time.After(20 * time.Second); !e.has(l); {
+	for deadline := time.After(testkit.WaitTimeout); !e.has(l); {
 		select {
 		case <-e.received:
 		case <-again.C:
@@ -129,7 +130,7 @@ func (e *listener) wantNotified(t *testing.T, s *postgres.Store, l job.QueueHash
 
 func (e *listener) waits(t *testing.T, l job.QueueHash) {
 	t.Helper()
-	for deadline := time.After(20 * time.Second); !e.has(l); {
+	for deadline := time.After(testkit.WaitTimeout); !e.has(l); {
 		select {
 		case <-e.received:
 		case <-deadline:

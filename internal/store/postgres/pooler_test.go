@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/store/postgres"
 	"github.com/millrace/millrace/internal/store/storetest"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
@@ -146,7 +147,7 @@ func TestSchemaLockIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := &lines{}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.WaitTimeout)
 	defer cancel()
 	_, err = postgres.Open(ctx, postgres.Config{URL: url, Log: log.logger(),
 		SchemaWait: 300 * time.Millisecond})
@@ -282,7 +283,7 @@ func TestFullDiskIsAskedSeldom(t *testing.T) {
 	if _, err := db.Exec("DROP TRIGGER refuse ON jobs"); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.After(20 * time.Second); insert() != nil; {
+	for deadline := time.After(testkit.WaitTimeout); insert() != nil; {
 		select {
 		case <-deadline:
 			t.Fatal("updates are refused although the disk has free space")

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/postgres"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func newJob(key string) *job.Job {
@@ -321,7 +322,7 @@ func TestStatementsHaveDeadlines(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	slow := mustOpen(t, postgres.Config{URL: url + "&statement_timeout=100"})
+	slow := mustOpen(t, postgres.Config{URL: url + "&statement_timeout=2000"})
 	err = slow.Update(t.Context(), func(tx store.Tx) error {
 		if err := tx.LockName("name"); err != nil {
 			return err
@@ -367,7 +368,7 @@ func TestMessagesAreLookedAtWithoutLocks(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	within, cancel := context.WithTimeout(t.Context(), testkit.WaitTimeout)
 	defer cancel()
 	if err := s.Update(t.Context(), func(tx store.Tx) error {
 		waiting, err := tx.Messages([]string{"a"}, 10)

@@ -35,7 +35,9 @@ var (
 
 func newWatermarkWorld(t *testing.T, seed uint64) *watermarkWorld {
 	url := pgtest.URL(t)
-	w := &watermarkWorld{T: t, Store: mustOpen(t, postgres.Config{URL: url}), db: pgtest.DB(t, url),
+	// Transactions stay open for many steps: on a slow machine for longer than a session may idle.
+	patient := mustOpen(t, postgres.Config{URL: url + "&idle_in_transaction_session_timeout=0"})
+	w := &watermarkWorld{T: t, Store: patient, db: pgtest.DB(t, url),
 		rand: rand.New(rand.NewPCG(seed, 0))}
 	w.renewal = w.UseWatermarks()
 	w.db.SetMaxOpenConns(1)

@@ -15,17 +15,17 @@ import (
 var plans = map[string]string{
 	"ready_numbers": "COVERING INDEX ready_order",
 	"lock_ready":    "ready_order", "lock_due": "waiting_due", "lock_expired": "leases_end",
-	"next_due":   "waiting_due",
+	"next_due": "waiting_due", "count_ahead": "priority=? AND order_time<?",
 	"next_lease": "leases_end", "finished": "finished_age", "get_events": "events_job",
-	"delete_events": "events_job",
-	"get_jobs":      "jobs_identity", "get_by_alias": "jobs_alias", "list_owned": "jobs_owner",
+	"drop_history": "events_job",
+	"get_jobs":     "jobs_identity", "get_by_alias": "jobs_alias", "list_owned": "jobs_owner",
 	"get_records": "sqlite_autoindex_records_1", "list_records": "records_owner",
-	"old_records": "records_age", "lock_by_seq": "INTEGER PRIMARY KEY",
+	"old_records": "records_age", "lock_seqs": "INTEGER PRIMARY KEY",
 	"get_states":    "SEARCH leases USING INTEGER PRIMARY KEY",
 	"list_children": "jobs_parent", "children": "jobs_parent",
 	"sum_sizes":  "COVERING INDEX jobs_size",
 	"edges_from": "PRIMARY KEY", "edges_to": "edges_dependency",
-	"all_edges_from": "SEARCH e USING PRIMARY KEY", "dependencies": "jobs_identity",
+	"ancestry": "SEARCH e USING PRIMARY KEY", "dependencies": "jobs_identity",
 	"search_all": "jobs_listed (contract=? AND priority=? AND (listed,key)>(?,?) AND " +
 		"listed<?)",
 	"search_queue": "jobs_of_queue (contract=? AND queue=? AND priority=? AND " +
@@ -35,14 +35,16 @@ var plans = map[string]string{
 	"search_queue_state": "searchable_queue_state (contract=? AND queue=? AND state=? AND " +
 		"priority=? AND (listed,key)>(?,?) AND listed<?)",
 	"get_messages": "outbox_contract", "get_dead_letters": "dead_letters_contract",
-	"old_dead_letters": "dead_letters_age",
+	"old_dead_letters": "dead_letters_age", "alike_dead_letters": "dead_letters_alike",
+	"dead_letters_of": "dead_letters_job", "unmarked_dead_letters": "dead_letters_unmarked",
+	"group_dead_letters": "COVERING INDEX dead_letters_open (contract>? AND contract<?)",
 }
 
 // wholeTable finds a table of jobs in a plan that is read without an index.
 var wholeTable = regexp.MustCompile(`(?m)SCAN (j|s|jobs|waiting|ready|leases|finished)$`)
 
 // merges are the statements that bring a few rows of several kinds into one set.
-var merges = map[string]bool{"all_edges_from": true}
+var merges = map[string]bool{"ancestry": true, "dead_letters_of": true, "group_dead_letters": true}
 
 func TestPlans(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ func TestPowerCuts(t *testing.T) {
 	lines := 0
 	for cut := range cuts {
 		before := lines
-		for deadline := time.Now().Add(30 * time.Second); lines <= before; {
+		for deadline := time.Now().Add(time.Minute); lines <= before; {
 			if time.Now().After(deadline) {
 				stop()
 				t.Fatalf("cut %d: the writer has stopped: %s", cut, &output)

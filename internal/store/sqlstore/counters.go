@@ -27,13 +27,14 @@ func NewSlot(slot int64, now time.Time) int64 {
 
 var (
 	emptyQueues = &Statement{"empty_queues", `SELECT queue_hash FROM counts GROUP BY queue_hash
-		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0 {limit $1}`}
+		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0
+		AND sum(dead)=0 {limit $1}`}
 	// It locks all counters of the queues $1, and those of any queue that left their slot before
 	// $2.
 	lockCounts = &Statement{"lock_counts",
-		`SELECT queue_hash,slot,contract,queue,waiting,delayed,ready,leased FROM counts
+		`SELECT queue_hash,slot,contract,queue,waiting,delayed,ready,leased,dead FROM counts
 		WHERE queue_hash {in $1} OR (slot>=65536 AND slot<$2) ORDER BY queue_hash,slot {for update}`}
-	deleteCounts = &Statement{"delete_counts",
+	dropCounts = &Statement{"drop_counts",
 		"DELETE FROM counts WHERE queue_hash {in $1} AND slot {in $2}"}
 )
 
@@ -53,7 +54,7 @@ func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
 	}
 	locked, err := collect(t, lockCounts, func(rows *sql.Rows) (c counter, err error) {
 		err = rows.Scan(&c.hash, &c.slot, &c.Contract, &c.Queue, &c.Waiting, &c.Delayed, &c.Ready,
-			&c.Leased)
+			&c.Leased, &c.Dead)
 		return c, err
 	}, t.s.Ints(empty), NewSlot(0, t.Now().Add(-foldAfter)))
 	if err != nil {
@@ -85,8 +86,8 @@ func (t *Tx) foldCounters(left []counter) error {
 		return nil
 	}
 	sum := sumOf(others)
-	if err := t.bulk(AddCounts, [][]any{{first.hash, first.slot, first.Contract, first.Queue,
-		sum.Waiting, sum.Delayed, sum.Ready, sum.Leased}}); err != nil {
+	if err := t.bulk(CountBy, [][]any{{first.hash, first.slot, first.Contract, first.Queue,
+		sum.Waiting, sum.Delayed, sum.Ready, sum.Leased, sum.Dead}}); err != nil {
 		return err
 	}
 	return t.dropCounters(others)
@@ -107,6 +108,6 @@ func (t *Tx) dropCounters(counters []counter) error {
 	for _, c := range counters {
 		slots = append(slots, c.slot)
 	}
-	_, err := t.exec(deleteCounts, t.s.Ints([]int64{counters[0].hash}), t.s.Ints(slots))
+	_, err := t.exec(dropCounts, t.s.Ints([]int64{counters[0].hash}), t.s.Ints(slots))
 	return err
 }

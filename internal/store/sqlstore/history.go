@@ -3,44 +3,31 @@ package sqlstore
 import (
 	"cmp"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Events, messages and dead letters are numbered by the database in the order in which they
-// are inserted. A transaction locks a job before it records an event of it, so the numbers of
-// one job grow in the order in which things happened.
+// Events and messages are numbered by the database in the order in which they are inserted. A
+// transaction locks a job before it records an event of it, so the numbers of one job grow in the
+// order in which things happened.
 var (
 	addEvents = insertInto("add_events", "events",
 		[]Column{{"seq", "int8"}, {"cause", "text"}, {"prev", "text"},
 			{"next", "text"}, {"run_id", "bytea"}, {"at", "int8"}, {"reason", "text"}}, "")
 	getEvents = &Statement{"get_events",
 		"SELECT id,seq,cause,prev,next,run_id,at,reason FROM events WHERE seq=$1 ORDER BY id"}
-	deleteEvents = &Statement{"delete_events", "DELETE FROM events WHERE seq {in $1}"}
+	dropHistory = &Statement{"drop_history", "DELETE FROM events WHERE seq {in $1}"}
 
 	addMessages = insertInto("add_messages", "outbox",
 		[]Column{{"contract", "text"}, {"scope", "text"}, {"key", "text"},
 			{"seq", "int8"}, {"cause", "text"}, {"prev", "text"}, {"next", "text"}, {"at", "int8"},
 			{"reason", "text"}, {"body", "bytea"}}, "")
-	getMessages    = messagesStatements() // for n contracts at index n-1
-	newestMessage  = &Statement{"newest_message", "SELECT COALESCE(MAX(id),0) FROM outbox"}
-	deleteMessages = &Statement{"delete_messages", "DELETE FROM outbox WHERE id {in $1}"}
-
-	addDeadLetters = insertInto("add_dead_letters", "dead_letters",
-		[]Column{{"contract", "text"}, {"cause", "text"}, {"created_at", "int8"}, {"job", "bytea"}},
-		"")
-	getDeadLetters = &Statement{"get_dead_letters",
-		`SELECT id,cause,created_at,job FROM dead_letters
-		WHERE contract=$1 AND id>$2 ORDER BY id {limit $3}`}
-	deleteDeadLetters = &Statement{"delete_dead_letters",
-		"DELETE FROM dead_letters WHERE id {in $1}"}
-	oldDeadLetters = &Statement{"old_dead_letters", `SELECT id FROM dead_letters
-		WHERE contract=$1 AND created_at<$2 ORDER BY created_at,id {limit $3} {skip locked}`}
+	getMessages   = messagesStatements() // for n contracts at index n-1
+	newestMessage = &Statement{"newest_message", "SELECT COALESCE(MAX(id),0) FROM outbox"}
+	dropMessages  = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
 )
 
 // maxContracts is how many contracts one read of the outbox may name.
@@ -147,39 +134,4 @@ func (t *Tx) NewestMessage() (int64, error) {
 		return 0, err
 	}
 	return newest[0], nil
-}
-
-// addDeadLetters stores each job as one JSON document: a dead letter is read by people and
-// replayed as a whole, never searched by its parts. Bodies are base64 in it and so stay byte
-// for byte.
-func (t *Tx) addDeadLetters(letters []job.DeadLetter) error {
-	rows := make([][]any, len(letters))
-	for i, l := range letters {
-		doc, err := json.Marshal(l.Job)
-		if err != nil {
-			return &job.Error{Kind: job.Internal, Op: "add_dead_letters", Err: err}
-		}
-		rows[i] = []any{l.Job.ID.Contract, string(l.Cause), Micros(l.CreatedAt), doc}
-	}
-	return t.bulk(addDeadLetters, rows)
-}
-
-func (t *Tx) DeadLetters(contract string, after int64, limit int) ([]job.DeadLetter, error) {
-	return collect(t, getDeadLetters, func(rows *sql.Rows) (l job.DeadLetter, err error) {
-		var at int64
-		var doc []byte
-		if err = rows.Scan(&l.ID, &l.Cause, &at, &doc); err != nil {
-			return l, err
-		}
-		l.CreatedAt = fromMicros(at)
-		return l, json.Unmarshal(doc, &l.Job)
-	}, contract, after, limit)
-}
-
-func (t *Tx) PruneDeadLetters(contract string, before time.Time, n int) (int, error) {
-	old, err := collect(t, oldDeadLetters, scanInt, contract, Micros(before), n)
-	if err != nil {
-		return 0, err
-	}
-	return len(old), t.deleteRows(deleteDeadLetters, old)
 }

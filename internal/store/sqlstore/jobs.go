@@ -54,7 +54,7 @@ var (
 		ORDER BY priority DESC, order_time, seq {limit $2}`}
 	// The partial index has the jobs without open dependencies by due time.
 	lockDue = &Statement{"lock_due", jobsIn(job.Waiting, store.NoBodies) + `
-		WHERE s.has_open_deps IS NULL AND s.due_at<=$1
+		WHERE s.held IS NULL AND s.due_at<=$1
 		AND ($3=0 OR NOT j.contract||' '||s.state {text in $4})
 		ORDER BY s.due_at {limit $2} {skip locked jobs}`}
 	// $2 is the time of a clock jump, the zero time for none. An attempt whose last
@@ -67,8 +67,7 @@ var (
 
 	// Each reads the first entry of the index of lockDue and lockExpired, if it is not after $1.
 	nextDue = &Statement{"next_due",
-		`SELECT due_at FROM waiting WHERE has_open_deps IS NULL AND due_at<=$1
-		ORDER BY due_at LIMIT 1`}
+		"SELECT due_at FROM waiting WHERE held IS NULL AND due_at<=$1 ORDER BY due_at LIMIT 1"}
 	// NextLease is for the watermarks of a session too. No lease ends before $2.
 	NextLease = &Statement{"next_lease", `SELECT lease_until FROM leases
 		WHERE lease_until<=$1 AND lease_until>=$2 ORDER BY lease_until LIMIT 1`}
@@ -85,11 +84,18 @@ var (
 		ORDER BY j.seq {limit $5}`}
 
 	// The index on the contract and owner ends with seq, so a page costs no more than its rows.
-	listOwned = &Statement{"list_owned", jobsOf(store.AllBodies) + `
-		WHERE j.contract=$1 AND j.owner=$2 AND j.owner<>'' AND j.seq<$3
-		AND ($4=0 OR s.state {text in $5})
-		ORDER BY j.seq DESC {limit $6}`}
+	listOwned     = ownedStatement("list_owned", store.AllBodies, "<", "DESC")
+	listOwnedBare = ownedStatement("list_owned_bare", store.NoBodies, "<", "DESC")
+	listOwnedUp   = ownedStatement("list_owned_up", store.NoBodies, ">", "")
 )
+
+// ownedStatement makes a list of the jobs of an owner on one side of a number.
+func ownedStatement(name string, bodies store.Bodies, side, direction string) *Statement {
+	return &Statement{name, jobsOf(bodies) + `
+		WHERE j.contract=$1 AND j.owner=$2 AND j.owner<>'' AND j.seq` + side + `$3
+		AND ($4=0 OR s.state {text in $5})
+		ORDER BY j.seq ` + direction + ` {limit $6}`}
+}
 
 // Exists is documented at the port, as are all methods below.
 func (t *Tx) Exists(id job.ID) (bool, error) {
@@ -118,7 +124,15 @@ func (t *Tx) List(f store.Filter) ([]*job.Job, error) {
 		if before <= 0 {
 			before = math.MaxInt64
 		}
-		return t.jobs(store.AllBodies, listOwned, f.Contract, f.Owner, before, len(states),
+		bodies, statement := store.AllBodies, listOwned
+		if f.WithoutBodies {
+			bodies, statement = store.NoBodies, listOwnedBare
+		}
+		return t.jobs(bodies, statement, f.Contract, f.Owner, before, len(states),
+			t.s.Texts(states), limit)
+	}
+	if f.WithoutBodies {
+		return t.jobs(store.NoBodies, listOwnedUp, f.Contract, f.Owner, f.After, len(states),
 			t.s.Texts(states), limit)
 	}
 	if f.Parent != 0 {

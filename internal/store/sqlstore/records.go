@@ -24,6 +24,9 @@ var (
 	listRecords = &Statement{"list_records",
 		"SELECT " + recordColumns + " FROM records WHERE " + rowExists +
 			" AND kind=$2 AND owner=$3 AND key>$4 ORDER BY key {limit $5}"}
+	listAnyRecords = &Statement{"list_any_records",
+		"SELECT " + recordColumns + " FROM records WHERE " + rowExists +
+			" AND kind=$2 AND key>$3 ORDER BY key {limit $4}"}
 	// A record that replaces an expired one is a new one and gets its own created_at.
 	putRecords = insertInto("put_records", "records",
 		[]Column{{"kind", "text"}, {"key", "text"}, {"owner", "text"}, {"body", "bytea"},
@@ -32,7 +35,7 @@ var (
 		updated_at=excluded.updated_at, expires_at=excluded.expires_at,
 		created_at=CASE WHEN records.expires_at>0 AND records.expires_at<=excluded.updated_at
 		THEN excluded.created_at ELSE records.created_at END`)
-	deleteRecords = &Statement{"delete_records",
+	dropRecords = &Statement{"drop_records",
 		"DELETE FROM records WHERE kind=$1 AND key {text in $2}"}
 	oldRecords = &Statement{"old_records",
 		"SELECT " + recordColumns +
@@ -45,6 +48,8 @@ func (t *Tx) Records(s store.RecordSelector) ([]job.Record, error) {
 	switch {
 	case len(s.Keys) > 0:
 		return collect(t, getRecords, scanRecord, Micros(t.Now()), s.Kind, t.s.Texts(s.Keys))
+	case s.Limit > 0 && s.AnyOwner:
+		return collect(t, listAnyRecords, scanRecord, Micros(t.Now()), s.Kind, s.After, s.Limit)
 	case s.Limit > 0:
 		return collect(t, listRecords, scanRecord, Micros(t.Now()), s.Kind, s.Owner, s.After,
 			s.Limit)
@@ -94,7 +99,7 @@ func (t *Tx) deleteRecords(records []store.RecordKey) error {
 		byKind[r.Kind] = append(byKind[r.Kind], r.Key)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
-		if _, err := t.exec(deleteRecords, kind, t.s.Texts(byKind[kind])); err != nil {
+		if _, err := t.exec(dropRecords, kind, t.s.Texts(byKind[kind])); err != nil {
 			return err
 		}
 	}

@@ -84,14 +84,14 @@ func replaceMark(text, mark, form string) string {
 // Narrow lists the statements whose cost must not grow with the table. Each database has a
 // test that reads their query plans.
 var Narrow = []*Statement{LockReady, readyNumbers, lockDue, lockExpired, nextDue, NextLease,
-	finished, getEvents,
-	deleteEvents,
+	finished, countAhead, getEvents,
+	dropHistory,
 	loads[load{byID, store.AllBodies, false}], loads[load{byAlias, store.AllBodies, false}],
 	lockFacts[load{bySeq, store.NoBodies, true}], getStates[store.NoBodies],
 	listOwned, listChildren, children, sumSizes, getRecords, listRecords,
-	oldRecords, edgesFrom, edgesTo, allEdgesFrom, dependencies,
+	oldRecords, edgesFrom, edgesTo, ancestry, dependencies,
 	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], getDeadLetters,
-	oldDeadLetters}
+	oldDeadLetters, alikeDeadLetters, deadLettersOf, unmarkedDeadLetters, groupDeadLetters}
 
 // Column is a column of a bulk statement with the type it has in PostgreSQL.
 type Column struct {

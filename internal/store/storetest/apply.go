@@ -58,7 +58,7 @@ func applyDeletesFirst(w *world) {
 		return r.Messages([]string{"relay"}, 1)
 	})[0]
 	dead := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters("relay", 0, 1)
+		return r.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 1})
 	})[0]
 
 	// The one value under test: each member of the first half makes place for one of the
@@ -92,7 +92,7 @@ func applyDeletesFirst(w *world) {
 		w.Errorf("messages: %v", messages)
 	}
 	letters := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters("relay", 0, 10)
+		return r.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 10})
 	})
 	if len(letters) != 1 || letters[0].ID == dead.ID {
 		w.Errorf("%d dead letters", len(letters))

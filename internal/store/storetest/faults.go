@@ -237,7 +237,8 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		for _, cause := range []job.Cause{job.Submitted, job.Claimed} {
 			events = append(events, job.Event{Job: first, Cause: cause, At: start})
 		}
-		letters := []job.DeadLetter{{Job: *ready[0], CreatedAt: start.Add(-time.Hour)},
+		letters := []job.DeadLetter{letterOf("a", first, "x", start), letterOf("b", first, "y", start),
+			{Job: *ready[0], CreatedAt: start.Add(-time.Hour)},
 			{Job: *ready[1], CreatedAt: start.Add(-time.Hour)}}
 		records := []job.Record{{Kind: "k", Key: "a", Owner: "o"},
 			{Kind: "k", Key: "b", Owner: "o"},
@@ -284,6 +285,9 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		"Load with Lock by Seq": func(tx store.Tx) error {
 			return errOf(tx.Load(locked(ready...)))
 		},
+		"CountAhead": func(tx store.Tx) error {
+			return errOf(tx.CountAhead(&job.Job{Seq: 1, Queue: "q"}, 5))
+		},
 		"Exists": func(tx store.Tx) error { return errOf(tx.Exists(ids[0])) },
 		"List":   func(tx store.Tx) error { return errOf(tx.List(store.Filter{})) },
 		"List of a parent": func(tx store.Tx) error {
@@ -293,8 +297,19 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner", NewestFirst: true,
 				Limit: 5}))
 		},
-		"Events":      func(tx store.Tx) error { return errOf(tx.Events(first)) },
-		"DeadLetters": func(tx store.Tx) error { return errOf(tx.DeadLetters("relay", 0, 5)) },
+		"Events": func(tx store.Tx) error { return errOf(tx.Events(first)) },
+		"DeadLetters": func(tx store.Tx) error {
+			return errOf(tx.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 5}))
+		},
+		"DeadLetterGroups": func(tx store.Tx) error { return errOf(tx.DeadLetterGroups("relay", 5)) },
+		"List of an owner without bodies": func(tx store.Tx) error {
+			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner",
+				NewestFirst: true, WithoutBodies: true, Limit: 5}))
+		},
+		"List of an owner, oldest first": func(tx store.Tx) error {
+			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner",
+				WithoutBodies: true, Limit: 5}))
+		},
 		"Search": func(tx store.Tx) error {
 			return errOf(tx.Search(store.Search{Contract: "relay", Limit: 5}))
 		},
@@ -319,6 +334,9 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		"Records of an owner": func(tx store.Tx) error {
 			return errOf(tx.Records(store.RecordSelector{Kind: "k", Owner: "o", Limit: 5}))
 		},
+		"Records of any owner": func(tx store.Tx) error {
+			return errOf(tx.Records(store.RecordSelector{Kind: "k", AnyOwner: true, Limit: 5}))
+		},
 		"NextDue":       func(tx store.Tx) error { _, _, err := tx.NextDue(tx.Now()); return err },
 		"LockReady":     func(tx store.Tx) error { return errOf(tx.LockReady("relay", "q", 50)) },
 		"LockDue":       func(tx store.Tx) error { return errOf(tx.LockDue(5, nil)) },
@@ -333,8 +351,8 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			return errOf(tx.PruneFinished("done", start, 0, 5))
 		},
 		"Size": func(tx store.Tx) error { return errOf(tx.Size("relay")) },
-		"PruneDeadLetters": func(tx store.Tx) error {
-			return errOf(tx.PruneDeadLetters("relay", start, 5))
+		"DeadLetters of jobs": func(tx store.Tx) error {
+			return errOf(tx.DeadLetters(store.DeadLetterSelector{Jobs: []int64{first}}))
 		},
 	}
 }

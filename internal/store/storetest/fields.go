@@ -237,7 +237,7 @@ func fieldsOfDeadLetters(w *world) {
 	letter := job.DeadLetter{Job: *j, Cause: "cause", CreatedAt: start}
 	w.apply(store.Changes{DeadLetters: []job.DeadLetter{letter}})
 	letters := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters(j.ID.Contract, 0, 10)
+		return r.DeadLetters(store.DeadLetterSelector{Contract: j.ID.Contract, Limit: 10})
 	})
 	if len(letters) != 1 {
 		w.Fatalf("%d dead letters", len(letters))

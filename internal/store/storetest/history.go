@@ -17,7 +17,8 @@ var historyTests = []test{
 	{"the outbox keeps its order", outbox},
 	{"the newest message", newestMessage},
 	{"dead letters keep the whole job", deadLetters},
-	{"prune dead letters", pruneDeadLetters},
+	{"dead letters by what they have in common", selectDeadLetters},
+	{"groups of dead letters", groupDeadLetters},
 	{"prune finished jobs", pruneFinished},
 	{"prune keeps unfinished jobs", pruneKeeps},
 	{"prune families by size", pruneFamilies},
@@ -146,7 +147,8 @@ func deadLetters(w *world) {
 	var got []job.DeadLetter
 	for after := int64(0); ; {
 		page := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-			return r.DeadLetters("contract", after, 2)
+			return r.DeadLetters(store.DeadLetterSelector{Contract: "contract", After: after,
+				Limit: 2})
 		})
 		if len(page) == 0 {
 			break
@@ -167,42 +169,9 @@ func deadLetters(w *world) {
 	equal(w, "letter", got[0], letters[0])
 	w.apply(store.Changes{DeleteDeadLetters: []int64{first, got[1].ID}})
 	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters("contract", 0, 10)
+		return r.DeadLetters(store.DeadLetterSelector{Contract: "contract", Limit: 10})
 	})
 	equal(w, "left", len(left), 3)
-}
-
-// pruneDeadLetters proves that PruneDeadLetters removes up to n dead letters of one
-// contract that were stored before a time, oldest first, and returns how many.
-func pruneDeadLetters(w *world) {
-	var letters []job.DeadLetter
-	for i := range 10 {
-		letters = append(letters, job.DeadLetter{Job: *newJob(fmt.Sprint(i)),
-			CreatedAt: start.Add(time.Duration(i) * time.Second)})
-	}
-	// One of another contract, the oldest, which must stay.
-	letters[0].Job.ID.Contract = "other"
-	w.apply(store.Changes{DeadLetters: letters})
-	prune := func(before time.Time, n int) int {
-		return change(w, func(tx store.Tx) (int, error) {
-			return tx.PruneDeadLetters("relay", before, n)
-		})
-	}
-	equal(w, "before all", prune(start.Add(time.Second), 10), 0)
-	equal(w, "two of three", prune(start.Add(4*time.Second), 2), 2)
-	after := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters("relay", 0, 1)
-	})
-	equal(w, "the oldest after two", after[0].Job.ID.Key, "3")
-	equal(w, "the third", prune(start.Add(4*time.Second), 2), 1)
-	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters("relay", 0, 10)
-	})
-	equal(w, "left", len(left), 6)
-	equal(w, "the oldest", left[0].Job.ID.Key, "4")
-	equal(w, "of others", len(read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters("other", 0, 10)
-	})), 1)
 }
 
 // pruneFinished proves that PruneFinished removes up to n jobs that finished before a time,
@@ -287,6 +256,8 @@ func pruneFamilies(w *world) {
 		got := change(w, func(tx store.Tx) (store.Pruned, error) {
 			return tx.PruneFinished("x", start.Add(time.Hour), 101, 3)
 		})
+		equal(w, "pruned", len(got.Seqs), got.Jobs+got.Children)
+		got.Seqs = nil
 		equal(w, "pruned", got, want)
 	}
 	equal(w, "left", keys(read(w, func(r store.Reader) ([]*job.Job, error) {

@@ -75,12 +75,12 @@ func listPages(w *world) {
 // listOwned proves what NewestFirst promises: the jobs of one owner and contract by Seq
 // descending, below Before, within Limit and in the given states. Jobs of another owner, of
 // the same owner in another contract and without an owner are not among them, and an empty
-// owner selects none.
+// owner selects none. WithoutBodies does the same without bodies, and in the other direction too.
 func listOwned(w *world) {
 	var all []*job.Job
 	for i := range 6 {
 		all = append(all, newJob(fmt.Sprint(i), func(j *job.Job) {
-			j.Owner = []string{"one", "two"}[i%2]
+			j.Owner, j.Payload = []string{"one", "two"}[i%2], []byte("payload")
 			j.State = job.State([]string{"queued", "queued", "done"}[i%3])
 		}))
 	}
@@ -100,4 +100,16 @@ func listOwned(w *world) {
 	equal(w, "in a state", list(store.Filter{Contract: "relay", Owner: "one",
 		States: []job.State{"done", "lost"}}), []string{"2"})
 	equal(w, "of nobody", list(store.Filter{Contract: "relay"}), []string{})
+	for newest, want := range map[bool][]string{true: {"2", "0"}, false: {"2", "4"}} {
+		f := store.Filter{Contract: "relay", Owner: "one", WithoutBodies: true, Limit: 2,
+			NewestFirst: newest, Before: all[4].Seq, After: all[0].Seq}
+		bare := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(f) })
+		equal(w, "without bodies", keys(bare), want)
+		if bare[0].Payload != nil {
+			w.Errorf("it has bodies: %+v", bare[0])
+		}
+		f.States = []job.State{"lost"}
+		equal(w, "without bodies, in no state", keys(read(w,
+			func(r store.Reader) ([]*job.Job, error) { return r.List(f) })), []string{})
+	}
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"database/sql"
+	"encoding/json"
 	"io/fs"
 	"testing"
 	"testing/fstest"
@@ -109,7 +110,17 @@ func RunMigrations(t *testing.T, o OldSchema) {
 	for i, j := range jobs {
 		o.insert(t, i+1, j)
 	}
+	old := letterOf("old", 7, `{"error":"x"}`, start)
+	doc, err := json.Marshal(old.Job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.DB.Exec("INSERT INTO dead_letters (contract,cause,buried_at,job) "+
+		"VALUES ($1,$2,$3,$4)", "relay", string(old.Cause), start.UnixMicro(), doc); err != nil {
+		t.Fatal(err)
+	}
 	s := o.Open()
+	markOldLetter(t, s, old)
 	for i, want := range jobs {
 		got := findBySearch(t, s, want.contract, int64(i+1))
 		if got.Retry != want.wantRetry || got.Kind != want.wantKind {
@@ -124,6 +135,45 @@ func RunMigrations(t *testing.T, o OldSchema) {
 		if got.Priority != priority {
 			t.Errorf("%s has priority %d, want %d", want.contract, got.Priority, priority)
 		}
+	}
+}
+
+// markOldLetter tests that a dead letter of an older schema is read like others, is found as one to
+// be marked, and is found by its fingerprint, and in a group, once it is.
+func markOldLetter(t *testing.T, s store.Store, want job.DeadLetter) {
+	t.Helper()
+	read := func(selector store.DeadLetterSelector) (all []job.DeadLetter) {
+		t.Helper()
+		if err := s.View(t.Context(), func(r store.Reader) (err error) {
+			all, err = r.DeadLetters(selector)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	unmarked := store.DeadLetterSelector{Contract: "relay", Unmarked: true, Limit: 9}
+	found := read(unmarked)
+	if len(found) != 1 || found[0].Job.ID != want.Job.ID || !found[0].IsOpen() {
+		t.Fatalf("the dead letters to be marked are %+v", found)
+	}
+	if err := s.Update(t.Context(), func(tx store.Tx) error {
+		return tx.Apply(store.Changes{UpdateDeadLetters: found})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	alike := store.DeadLetterSelector{Fingerprint: want.Fingerprint(), Limit: 9}
+	if len(read(unmarked)) != 0 || len(read(alike)) != 1 {
+		t.Errorf("a marked dead letter is found as %+v and %+v", read(unmarked), read(alike))
+	}
+	if err := s.View(t.Context(), func(r store.Reader) error {
+		groups, err := r.DeadLetterGroups("relay", 9)
+		if len(groups) != 1 || groups[0].Count != 1 {
+			t.Errorf("a marked dead letter is in the groups %+v", groups)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 

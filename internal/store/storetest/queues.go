@@ -22,6 +22,7 @@ var queueTests = []test{
 	{"counts add up", countsAdd},
 	{"counts of 50 concurrent transactions are the truth", countsCrowd},
 	{"ReadyQueues finds the queues with ready jobs", readyQueues},
+	{"CountAhead counts what is claimed before a job", countAhead},
 	{"CompactCounts loses no count", compactInCrowd},
 	{"CompactCounts removes the counters of empty queues", compactEmpty},
 	{"a duty has one holder", electOne},
@@ -190,6 +191,26 @@ func readyQueues(w *world) {
 	}
 }
 
+// countAhead proves that CountAhead counts the ready jobs of the queue that claim order has before
+// a job, and no more than asked for.
+func countAhead(w *world) {
+	at := func(key, queue string, priority int, order time.Duration) *job.Job {
+		return newJob(key, in("x", queue), func(j *job.Job) {
+			j.Priority, j.OrderTime = priority, start.Add(order)
+		})
+	}
+	jobs := []*job.Job{at("a", "q", 5, time.Hour), at("b", "q", 5, time.Hour),
+		at("c", "q", 5, 2*time.Hour), at("d", "q", 0, 0), at("e", "q", -3, 0)}
+	w.insert(jobs[2], jobs[0], jobs[4], jobs[3], jobs[1])
+	w.insert(at("other", "p", 9, 0), newJob("held", in("x", "q"), waiting(start, 1)))
+	for i, j := range jobs {
+		for _, most := range []int{10, 2} {
+			got := read(w, func(r store.Reader) (int, error) { return r.CountAhead(j, most) })
+			equal(w, fmt.Sprint(j.ID.Key, " of ", most), got, min(i, most))
+		}
+	}
+}
+
 // compactInCrowd proves that CompactCounts changes no sum while 19 others count: it deletes
 // only counters that it has locked and that add up to zero, so a delta that is written
 // meanwhile stays. Half of the time each queue is empty, so there is something to remove.
@@ -264,8 +285,8 @@ func (w *world) elect(holder string, until time.Time) bool {
 
 // electOne proves what Elect promises of a term: only its holder is the leader and may
 // extend it; it lasts until the given time, that moment excluded, by the store's clock
-// (G-X-11); its holder ends it by a term that is over; and EndTerms ends the terms of its
-// holder alone. Roles do not depend on each other.
+// (G-X-11); its holder ends it by a term that is over; and without a role the terms of
+// its holder alone end. Roles do not depend on each other.
 func electOne(w *world) {
 	equal(w, "a", w.elect("a", start.Add(10*time.Second)), true)
 	equal(w, "b while a is", w.elect("b", start.Add(10*time.Second)), false)
@@ -278,9 +299,9 @@ func electOne(w *world) {
 	equal(w, "a then", w.elect("a", start.Add(time.Hour)), false)
 	equal(w, "b gives up", w.elect("b", start), true)
 	equal(w, "a takes over", w.elect("a", start.Add(time.Hour)), true)
-	w.update(func(tx store.Tx) error { return tx.EndTerms("b") })
+	w.update(func(tx store.Tx) error { return errOf(tx.Elect("", "b", start)) })
 	equal(w, "b while a is", w.elect("b", start.Add(time.Hour)), false)
-	w.update(func(tx store.Tx) error { return tx.EndTerms("a") })
+	w.update(func(tx store.Tx) error { return errOf(tx.Elect("", "a", start)) })
 	equal(w, "b when a's are dropped", w.elect("b", start.Add(time.Hour)), true)
 	equal(w, "another duty", change(w, func(tx store.Tx) (bool, error) {
 		return tx.Elect("other", "b", start.Add(time.Hour))

@@ -67,7 +67,7 @@ func records(w *world) {
 }
 
 // listRecords proves that a selector without keys lists the records of one owner and kind
-// by key, above After and within Limit. No owner is an owner too.
+// by key, above After and within Limit, or with AnyOwner those of all. No owner is an owner too.
 func listRecords(w *world) {
 	w.put(record("c"), record("a"), record("b", func(r *job.Record) {
 		r.Owner = ""
@@ -89,6 +89,10 @@ func listRecords(w *world) {
 	equal(w, "two", list("owner", "", 2), []string{"a", "c"})
 	equal(w, "after", list("owner", "a", 10), []string{"c", "d"})
 	equal(w, "nobody's", list("", "", 10), []string{"b"})
+	all := read(w, func(r store.Reader) ([]job.Record, error) {
+		return r.Records(store.RecordSelector{Kind: "kind", AnyOwner: true, After: "a", Limit: 2})
+	})
+	equal(w, "anybody's", []string{all[0].Key, all[1].Key}, []string{"b", "c"})
 }
 
 // recordsEnd proves that a record ends at its ExpiresAt, that moment included: from then on

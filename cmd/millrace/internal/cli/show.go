@@ -62,6 +62,8 @@ type Each[T any] struct {
 	Do func(ctx context.Context, server *client.Admin, argument string) (T, error)
 	// Done returns the line that tells people what came of it.
 	Done func(argument string, result T) string
+	// Failed says whether a result, which was printed, is a failure; nil if none is.
+	Failed func(result T) error
 	// Check looks at arguments and flags before anything is sent, and may ask with a
 	// [Confirmation]; nil if there is nothing to check. Its error is one of the command line, if
 	// it has no other code.
@@ -107,13 +109,16 @@ func (e Each[T]) run(p Process, c *cobra.Command, operator *Operator, asJSON boo
 	code, failed := ExitOK, 0
 	for _, argument := range args {
 		result, err := e.Do(ctx, server, argument)
+		if err != nil {
+			err = operator.Error(ctx, err)
+		} else if unprinted := e.print(p, asJSON, argument, result); unprinted != nil {
+			return unprinted
+		} else if e.Failed != nil {
+			err = WithCode(ExitFailed, e.Failed(result))
+		}
 		if err == nil {
-			if err := e.print(p, asJSON, argument, result); err != nil {
-				return err
-			}
 			continue
 		}
-		err = operator.Error(ctx, err)
 		if got := ExitCode(err); len(args) == 1 || (got != ExitFailed && got != ExitUsage) {
 			return err // the others would fail for the same reason
 		}

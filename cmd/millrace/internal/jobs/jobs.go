@@ -4,11 +4,14 @@ package jobs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/bulk"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
@@ -16,14 +19,14 @@ import (
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "jobs",
-		Short: "Change and submit jobs of every contract, as an operator",
+		Short: "Explain, change and submit jobs of every contract, as an operator",
 		Args:  cli.NoSuchCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	for _, a := range actions {
 		c.AddCommand(a.command(p, operator()))
 	}
-	c.AddCommand(submitCommand(p, operator()))
+	c.AddCommand(WhyCommand(p, operator()), submitCommand(p, operator()))
 	return c
 }
 
@@ -50,25 +53,40 @@ var actions = []action{
 // command is `millrace jobs NAME`.
 func (a action) command(p cli.Process, operator *cli.Operator) *cobra.Command {
 	c := &cobra.Command{
-		Use:   string(a.name) + " NUMBER...",
+		Use:   string(a.name) + " [NUMBER...]",
 		Short: a.short,
 		Long: a.long + `
 
 A job is named by its number. What follows, such as events and webhooks, is that of
 the contract's own route. A job whose state does not allow it is left as it is, and
-the error names what it allows.`,
+the error names what it allows.
+
+With filters in place of numbers it is a bulk operation on all jobs that match: it
+goes on in the server, and asks before. --yes answers, --dry-run only counts.`,
+		Args: cobra.ArbitraryArgs,
 	}
-	return cli.Each[client.AdminJobState]{
-		Check: cli.CheckNumbers,
-		Do: func(ctx context.Context, server *client.Admin,
-			argument string) (client.AdminJobState, error) {
+	s := bulk.Starter{Request: client.AdminBulkRequest{Action: a.name}, Things: "job"}
+	s.Register(c, func(f *pflag.FlagSet) { registerBulkFilter(p, f, &s.Request.Filter) })
+	return cli.Each[any]{
+		Check: func(numbers []string) error {
+			return errors.Join(s.Check(numbers, "numbers of jobs"), cli.CheckNumbers(numbers))
+		},
+		Do: func(ctx context.Context, server *client.Admin, argument string) (any, error) {
+			if argument == "" {
+				return s.Start(ctx, p, server)
+			}
 			number, err := cli.ParseNumber(argument)
 			if err != nil {
-				return client.AdminJobState{}, err
+				return nil, err
 			}
 			return server.ActOnJob(ctx, number, a.name)
 		},
-		Done: describe,
+		Done: func(argument string, result any) string {
+			if j, isJob := result.(client.AdminJobState); isJob {
+				return describe(argument, j)
+			}
+			return fmt.Sprint(result)
+		},
 	}.Command(p, operator, c)
 }
 

@@ -25,6 +25,13 @@ var columns = []cli.Column[client.AdminQueue]{
 		Get: count(func(q client.AdminQueue) int64 { return q.Delayed })},
 	{Name: "waiting", Right: true,
 		Get: count(func(q client.AdminQueue) int64 { return q.Waiting })},
+	{Name: "dead", Right: true, Get: count(func(q client.AdminQueue) int64 { return q.Dead }),
+		Tone: func(q client.AdminQueue) cli.Tone { return cli.ToneBad }},
+	{Name: "workers", Right: true,
+		Get: count(func(q client.AdminQueue) int64 { return int64(q.Workers) })},
+	{Name: "asked", Get: func(q client.AdminQueue) string {
+		return cli.FormatTimePtr(q.LastAskedAt)
+	}},
 	{Name: "paused", Get: paused, Tone: func(client.AdminQueue) cli.Tone { return cli.ToneWarn }},
 	{Name: "run_limit", Right: true, Get: runLimit},
 	{Name: "rate", Right: true, Get: rate},
@@ -75,8 +82,46 @@ func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 	c.AddCommand(listCommand(p, operator()), showCommand(p, operator()),
 		pauseCommand(p, operator(), "pause", "Start no more jobs of queues", true),
 		pauseCommand(p, operator(), "resume", "Start jobs of paused queues again", false),
-		setCommand(p, operator()))
+		setCommand(p, operator()), clearCommand(p, operator()))
 	return c
+}
+
+// cleared is what --json prints of a queue whose jobs are being deleted.
+type cleared struct {
+	Queue  string `json:"queue"`
+	BulkID string `json:"bulk_id"`
+}
+
+// clearCommand is `millrace queues clear` (AD-033).
+func clearCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "clear CONTRACT/QUEUE...",
+		Short: "Delete the jobs of queues that are not over and do not run",
+		Long: `Delete the jobs of queues that are not over and do not run, as bulk operations, which
+go on in the server. It asks before; --yes answers.`,
+	}
+	var confirm cli.Confirmation
+	confirm.Register(c)
+	return cli.Each[cleared]{
+		Check: func(names []string) error {
+			if err := cli.CheckQueues(names); err != nil {
+				return err
+			}
+			return confirm.Ask(p, "delete all jobs that do not run of "+strings.Join(names, ", "))
+		},
+		Do: func(ctx context.Context, server *client.Admin, argument string) (cleared, error) {
+			contract, queue, err := cli.ParseQueue(argument)
+			if err != nil {
+				return cleared{}, err
+			}
+			id, err := server.ClearQueue(ctx, contract, queue)
+			return cleared{argument, id}, err
+		},
+		Done: func(argument string, done cleared) string {
+			return fmt.Sprintf("bulk %s clears %s; see millrace bulk show %[1]s", done.BulkID,
+				cli.Printable(argument))
+		},
+	}.Command(p, operator, c)
 }
 
 // listCommand is `millrace queues list`.

@@ -300,7 +300,7 @@ func (d *fakeForgeRun) deliver(e client.ForgeRunEvent, url, secret string,
 		Prev: e.Prev, Next: e.Next,
 		OccurredAt: e.At, Scenario: e.Scenario, Reason: e.Reason, Last: e.Last})
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
-	impatient := &http.Client{Timeout: time.Second,
+	impatient := &http.Client{Timeout: 3 * time.Second,
 		Transport: &http.Transport{DisableKeepAlives: true}}
 	status := client.ForgeExhausted
 	for range 4 {

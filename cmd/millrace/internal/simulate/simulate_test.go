@@ -43,7 +43,7 @@ func TestSimulateCorrectServer(t *testing.T) {
 	code, m, out, errs := runSimulation(t, server.URL, "--rate", "60", "--duration", "1s", "--seed",
 		"1", "--slow", "50ms",
 		"--refuse", "0.1", "--fail", "0.1", "--stall", "0.005", "--clients", "3", "--concurrency",
-		"200", "--settle", "25s")
+		"200", "--settle", "100s")
 	if code != 0 || !m.Balanced {
 		t.Fatalf("code %d: %s%s", code, out, errs)
 	}

@@ -205,13 +205,13 @@ func assertNear(tb testing.TB, what string, got, want image.Image, minPSNR float
 
 func waitFor[T any](tb testing.TB, what string, c <-chan T) T {
 	tb.Helper()
-	limit := time.NewTimer(30 * time.Second)
+	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
 	select {
 	case v := <-c:
 		return v
 	case <-limit.C:
-		tb.Fatalf("%s did not happen within 30 s", what)
+		tb.Fatalf("%s did not happen within a minute", what)
 	}
 	panic("unreachable")
 }

@@ -1,0 +1,114 @@
+// Package bulk is `millrace bulk`, how operators see and steer bulk operations, and what the commands
+// share that start one.
+package bulk
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// columns are the columns of the table.
+var columns = []cli.Column[client.AdminBulk]{
+	{Name: "bulk_id", Get: func(b client.AdminBulk) string { return b.ID }},
+	{Name: "action", Get: func(b client.AdminBulk) string { return string(b.Action) }},
+	{Name: "state", Get: func(b client.AdminBulk) string { return b.State }},
+	{Name: "reason", Get: func(b client.AdminBulk) string { return cli.Printable(b.Reason) },
+		Tone: func(client.AdminBulk) cli.Tone { return cli.ToneWarn }},
+	{Name: "done", Right: true, Get: count(func(b client.AdminBulk) int64 { return b.Done })},
+	{Name: "failed", Right: true, Get: count(func(b client.AdminBulk) int64 { return b.Failed }),
+		Tone: func(b client.AdminBulk) cli.Tone { return tone(b.Failed) }},
+	{Name: "skipped", Right: true,
+		Get: count(func(b client.AdminBulk) int64 { return b.Skipped })},
+	{Name: "total", Right: true, Get: func(b client.AdminBulk) string { return cli.Format(b.Total) }},
+	{Name: "started_at",
+		Get: func(b client.AdminBulk) string { return cli.FormatTime(b.StartedAt) }},
+	{Name: "eta", Get: func(b client.AdminBulk) string { return cli.FormatTimePtr(b.ETA) }},
+	{Name: "ended_at", Extra: true,
+		Get: func(b client.AdminBulk) string { return cli.FormatTimePtr(b.EndedAt) }},
+	{Name: "errors", Extra: true, Get: problems},
+}
+
+// count makes a number the text of a cell.
+func count(of func(client.AdminBulk) int64) func(client.AdminBulk) string {
+	return func(b client.AdminBulk) string { return strconv.FormatInt(of(b), 10) }
+}
+
+// tone colours a number of failures.
+func tone(failed int64) cli.Tone {
+	if failed > 0 {
+		return cli.ToneBad
+	}
+	return cli.ToneNone
+}
+
+// problems is the first error, and how many there are.
+func problems(b client.AdminBulk) string {
+	if len(b.Errors) == 0 {
+		return ""
+	}
+	return cli.Printable(fmt.Sprintf("%d: %s (the first of %d)", b.Errors[0].Number,
+		b.Errors[0].Error, b.Failed))
+}
+
+// Command is `millrace bulk`. Each of its commands gets a connection from operator.
+func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bulk",
+		Short: "List, pause, resume and cancel bulk operations, as an operator",
+		Long: `List, pause, resume and cancel bulk operations. They are started by millrace jobs and
+millrace dlq replay with filters, and by millrace queues clear.`,
+		Args: cli.NoSuchCommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(listCommand(p, operator()), showCommand(p, operator()),
+		changeCommand(p, operator(), "pause", "Pause bulk operations", (*client.Admin).PauseBulk),
+		changeCommand(p, operator(), "resume", "Let bulk operations go on that are paused",
+			(*client.Admin).ResumeBulk),
+		changeCommand(p, operator(), "cancel", "End bulk operations; what was done stays done",
+			(*client.Admin).CancelBulk))
+	return c
+}
+
+// listCommand is `millrace bulk list`.
+func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	c := &cobra.Command{Use: "list", Short: "List bulk operations, the newest first"}
+	return cli.List[client.AdminBulk]{
+		Columns: columns,
+		Items: func(ctx context.Context, server *client.Admin,
+			pageSize int) iter.Seq2[client.AdminBulk, error] {
+			return server.Bulks(ctx, pageSize)
+		},
+	}.Command(p, operator, c)
+}
+
+// showCommand is `millrace bulk show`.
+func showCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	c := &cobra.Command{Use: "show ID", Short: "Print a bulk operation"}
+	return cli.Show[client.AdminBulk]{
+		Columns: columns,
+		Get: func(ctx context.Context, server *client.Admin, id string) (client.AdminBulk, error) {
+			return server.Bulk(ctx, id)
+		},
+	}.Command(p, operator, c)
+}
+
+// changeCommand is `millrace bulk pause`, resume or cancel.
+func changeCommand(p cli.Process, operator *cli.Operator, use, short string,
+	do func(*client.Admin, context.Context, string) (client.AdminBulk, error)) *cobra.Command {
+	c := &cobra.Command{Use: use + " ID...", Short: short}
+	return cli.Each[client.AdminBulk]{
+		Do: func(ctx context.Context, server *client.Admin, id string) (client.AdminBulk, error) {
+			return do(server, ctx, id)
+		},
+		Done: func(id string, b client.AdminBulk) string {
+			return fmt.Sprintf("bulk %s is %s, %d done", id, b.State, b.Done)
+		},
+	}.Command(p, operator, c)
+}

@@ -1,0 +1,252 @@
+// Package dlq is `millrace dlq`: how operators see, replay and discard the dead letters of all
+// contracts.
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/bulk"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// columns are the columns of a table of dead letters.
+var columns = []cli.Column[client.AdminDeadLetter]{
+	{Name: "id", Right: true,
+		Get: func(l client.AdminDeadLetter) string { return strconv.FormatInt(l.ID, 10) }},
+	{Name: "at", Get: func(l client.AdminDeadLetter) string { return cli.FormatTime(l.At) }},
+	{Name: "queue", Get: func(l client.AdminDeadLetter) string {
+		return cli.Printable(cli.QueueName(l.Contract, l.Queue))
+	}},
+	{Name: "number", Right: true,
+		Get: func(l client.AdminDeadLetter) string { return strconv.FormatInt(l.Number, 10) }},
+	{Name: "job_id",
+		Get: func(l client.AdminDeadLetter) string { return cli.Printable(l.JobID) }},
+	{Name: "attempts", Right: true,
+		Get: func(l client.AdminDeadLetter) string { return strconv.Itoa(l.Attempts) }},
+	{Name: "replayed_as", Right: true,
+		Get: func(l client.AdminDeadLetter) string { return cli.Format(l.ReplayedAs) }},
+	{Name: "replayed_at", Extra: true,
+		Get: func(l client.AdminDeadLetter) string { return cli.FormatTimePtr(l.ReplayedAt) }},
+	{Name: "fingerprint", Extra: true,
+		Get: func(l client.AdminDeadLetter) string { return l.Fingerprint }},
+	{Name: "error_type", Extra: true,
+		Get: func(l client.AdminDeadLetter) string { return cli.Printable(l.ErrorType) }},
+	{Name: "error", Get: func(l client.AdminDeadLetter) string { return reason(l.ErrorType, l.Error) },
+		Tone: func(client.AdminDeadLetter) cli.Tone { return cli.ToneBad }},
+}
+
+// groupColumns are the columns of a table of groups.
+var groupColumns = []cli.Column[client.AdminDeadLetterGroup]{
+	{Name: "count", Right: true,
+		Get: func(g client.AdminDeadLetterGroup) string { return strconv.FormatInt(g.Count, 10) }},
+	{Name: "queue", Get: func(g client.AdminDeadLetterGroup) string {
+		return cli.Printable(cli.QueueName(g.Contract, g.Queue))
+	}},
+	{Name: "first_at",
+		Get: func(g client.AdminDeadLetterGroup) string { return cli.FormatTime(g.FirstAt) }},
+	{Name: "last_at",
+		Get: func(g client.AdminDeadLetterGroup) string { return cli.FormatTime(g.LastAt) }},
+	{Name: "fingerprint", Get: func(g client.AdminDeadLetterGroup) string { return g.Fingerprint }},
+	{Name: "error_type", Extra: true,
+		Get: func(g client.AdminDeadLetterGroup) string { return cli.Printable(g.ErrorType) }},
+	{Name: "error",
+		Get:  func(g client.AdminDeadLetterGroup) string { return reason(g.ErrorType, g.Error) },
+		Tone: func(client.AdminDeadLetterGroup) cli.Tone { return cli.ToneBad }},
+}
+
+// maxReason bounds the error in a table, in characters.
+const maxReason = 80
+
+// reason returns the error of a dead letter, or its type where there is no text.
+func reason(kind, text string) string {
+	if text == "" {
+		text = kind
+	}
+	text = cli.Printable(text)
+	if runes := []rune(text); len(runes) > maxReason {
+		return string(runes[:maxReason-1]) + "…"
+	}
+	return text
+}
+
+// Command is `millrace dlq`. Each of its commands gets a connection from operator.
+func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "dlq",
+		Short: "List, replay and discard dead letters of every contract, as an operator",
+		Args:  cli.NoSuchCommand,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(listCommand(p, operator()), groupsCommand(p, operator()),
+		showCommand(p, operator()), replayCommand(p, operator()), discardCommand(p, operator()))
+	return c
+}
+
+// registerFilter adds the filters of dead letters to a command.
+func registerFilter(p cli.Process, flags *pflag.FlagSet, f *client.AdminDeadLetterFilter) {
+	flags.StringVar(&f.Contract, "contract", "", "only dead letters of this contract")
+	flags.StringVar(&f.Queue, "queue", "", "only dead letters of this queue")
+	flags.StringVar(&f.Fingerprint, "fingerprint", "",
+		"only dead letters of this reason, as millrace dlq groups prints it")
+	cli.TimeVar(flags, p, &f.From, "from", "only dead letters of this time or later")
+	cli.TimeVar(flags, p, &f.To, "to", "only dead letters before this time")
+}
+
+// listCommand is `millrace dlq list` (AD-050).
+func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	var f client.AdminDeadLetterFilter
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List dead letters, the oldest first",
+		Long: `List dead letters, the oldest first. --from and --to are times
+(2026-03-01 or 2026-03-01T12:00:00Z) or how long ago (36h).`,
+	}
+	registerFilter(p, c.Flags(), &f)
+	return cli.List[client.AdminDeadLetter]{
+		Columns: columns,
+		Items: func(ctx context.Context, server *client.Admin,
+			pageSize int) iter.Seq2[client.AdminDeadLetter, error] {
+			f.PageSize = pageSize
+			return server.DeadLetters(ctx, f)
+		},
+	}.Command(p, operator, c)
+}
+
+// groupsCommand is `millrace dlq groups` (AD-050).
+func groupsCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	var contract string
+	c := &cobra.Command{
+		Use:   "groups",
+		Short: "Group the dead letters that were not replayed by their reason",
+		Long: `Group the dead letters that were not replayed by their reason, the largest group
+first. Those of one reason have one fingerprint: contract, queue, type and text of
+the error without numbers, paths and other text that varies.`,
+	}
+	c.Flags().StringVar(&contract, "contract", "", "only dead letters of this contract")
+	return cli.List[client.AdminDeadLetterGroup]{
+		Columns: groupColumns,
+		Items: func(ctx context.Context, server *client.Admin,
+			pageSize int) iter.Seq2[client.AdminDeadLetterGroup, error] {
+			return server.DeadLetterGroups(ctx, contract, pageSize)
+		},
+	}.Command(p, operator, c)
+}
+
+// showCommand is `millrace dlq show`.
+func showCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	c := &cobra.Command{Use: "show ID", Short: "Print a dead letter"}
+	return cli.Show[client.AdminDeadLetter]{
+		Columns: columns,
+		Get: func(ctx context.Context, server *client.Admin,
+			argument string) (client.AdminDeadLetter, error) {
+			id, err := parseID(argument)
+			if err != nil {
+				return client.AdminDeadLetter{}, err
+			}
+			return server.DeadLetter(ctx, id)
+		},
+	}.Command(p, operator, c)
+}
+
+// parseID reads the id of a dead letter.
+func parseID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 {
+		return 0, cli.UsageError("%q is no id of a dead letter, such as 12", text)
+	}
+	return id, nil
+}
+
+// checkIDs reports the first argument that is no id.
+func checkIDs(texts []string) error {
+	for _, text := range texts {
+		if _, err := parseID(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replayCommand is `millrace dlq replay` (AD-051).
+func replayCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	var again bool
+	var f client.AdminDeadLetterFilter
+	c := &cobra.Command{
+		Use:   "replay [ID...]",
+		Short: "Replay dead letters",
+		Long: `Replay dead letters. The contract decides whether the same job runs again or a new
+one is made.
+
+With filters in place of ids it is a bulk operation on all that match and were not
+replayed: it goes on in the server, and asks before. --yes answers, --dry-run only
+counts.`,
+		Args: cobra.ArbitraryArgs,
+	}
+	c.Flags().BoolVar(&again, "again", false, "also those that were replayed before")
+	s := bulk.Starter{Request: client.AdminBulkRequest{Action: client.AdminReplay},
+		Things: "dead letter"}
+	s.Register(c, func(flags *pflag.FlagSet) { registerFilter(p, flags, &f) })
+	return cli.Each[any]{
+		Check: func(ids []string) error {
+			if again && s.Selects() {
+				return cli.UsageError("--again is for ids")
+			}
+			return errors.Join(s.Check(ids, "ids of dead letters"), checkIDs(ids))
+		},
+		Do: func(ctx context.Context, server *client.Admin, argument string) (any, error) {
+			if argument == "" {
+				s.Request.Filter = client.AdminBulkFilter{Contract: f.Contract, Queue: f.Queue,
+					Fingerprint: f.Fingerprint, From: f.From, To: f.To}
+				return s.Start(ctx, p, server)
+			}
+			id, err := parseID(argument)
+			if err != nil {
+				return nil, err
+			}
+			return server.ReplayDeadLetter(ctx, id, again)
+		},
+		Done: func(argument string, result any) string {
+			j, isJob := result.(client.AdminJobState)
+			if !isJob {
+				return fmt.Sprint(result)
+			}
+			return cli.Printable(fmt.Sprintf("dead letter %s runs as job %d (%s, %s), which is %s",
+				argument, j.Number, cli.QueueName(j.Contract, j.Queue), j.ID, j.State))
+		},
+	}.Command(p, operator, c)
+}
+
+// discarded is what --json prints of a dead letter that is gone.
+type discarded struct {
+	ID int64 `json:"id"`
+}
+
+// discardCommand is `millrace dlq discard` (AD-051).
+func discardCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "discard ID...",
+		Short: "Delete dead letters",
+		Long:  "Delete dead letters. A job that is still stored stays as it is.",
+	}
+	return cli.Each[discarded]{
+		Check: checkIDs,
+		Do: func(ctx context.Context, server *client.Admin, argument string) (discarded, error) {
+			id, err := parseID(argument)
+			if err != nil {
+				return discarded{}, err
+			}
+			return discarded{id}, server.DiscardDeadLetter(ctx, id)
+		},
+		Done: func(argument string, _ discarded) string {
+			return "dead letter " + argument + " is gone"
+		},
+	}.Command(p, operator, c)
+}

@@ -1,0 +1,31 @@
+package jobs
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// registerBulkFilter adds the filters of jobs, which are those of the API.
+func registerBulkFilter(p cli.Process, flags *pflag.FlagSet, f *client.AdminBulkFilter) {
+	flags.StringVar(&f.Contract, "contract", "", "jobs of this contract")
+	flags.StringVar(&f.Queue, "queue", "", "jobs of this queue")
+	flags.StringSliceVar(&f.States, "state", nil, "jobs in these `states`, with commas")
+	flags.StringSliceVar(&f.Phases, "phase", nil,
+		"jobs in these `phases`: waiting, ready, leased, done, dead")
+	flags.StringVar(&f.Owner, "owner", "", "jobs of this client or tenant")
+	flags.StringVar(&f.Kind, "kind", "", "jobs of this kind")
+	flags.StringVar(&f.ID, "id", "", "the job with this `id` of its contract")
+	flags.Int64Var(&f.Parent, "parent", 0, "the children of the job with this `number`")
+	flags.StringVar(&f.Worker, "worker", "", "jobs of this worker")
+	cli.TimeVar(flags, p, &f.CreatedFrom, "created-from", "jobs created at this time or later")
+	cli.TimeVar(flags, p, &f.CreatedBefore, "created-before", "jobs created before this time")
+	cli.TimeVar(flags, p, &f.SettledFrom, "settled-from", "jobs over at this time or later")
+	cli.TimeVar(flags, p, &f.SettledBefore, "settled-before", "jobs over before this time")
+	flags.StringVar(&f.MinAge, "min-age", "", "jobs at least this `old`, such as 90m")
+	flags.StringVar(&f.MaxAge, "max-age", "", "jobs at most this `old`")
+	flags.IntVar(&f.MinAttempts, "min-attempts", 0, "jobs claimed so often at least")
+	flags.StringVar(&f.Error, "error", "", "jobs with this `text` in their failure")
+	flags.StringVar(&f.Text, "text", "", "jobs with this `text` in definition, payload or result")
+}

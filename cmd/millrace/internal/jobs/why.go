@@ -1,0 +1,84 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// WhyCommand is `millrace jobs why`, and `millrace why` (AD-015).
+func WhyCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "why NUMBER",
+		Short: "Say why a job does not run, or that it does",
+		Long: `Say why a job does not run, or that it does: first what holds it longest, then all
+reasons with what is known about each. A job is named by its number.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("the number of one job is needed, such as 1204")
+			}
+			return cli.CheckNumbers(args)
+		},
+	}
+	return cli.Show[client.AdminWhy]{
+		Get: func(ctx context.Context, server *client.Admin,
+			argument string) (client.AdminWhy, error) {
+			number, err := cli.ParseNumber(argument)
+			if err != nil {
+				return client.AdminWhy{}, err
+			}
+			return server.Why(ctx, number)
+		},
+		Text: writeWhy,
+	}.Command(p, operator, c)
+}
+
+// writeWhy writes the sentence, the reasons with their facts, and when that may change by itself.
+func writeWhy(w io.Writer, why client.AdminWhy) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, cli.Printable(why.Sentence))
+	for _, r := range why.Reasons {
+		fmt.Fprintf(&b, "\n%s: %s\n", r.Code, cli.Printable(r.Text))
+		for _, name := range slices.Sorted(maps.Keys(r.Facts)) {
+			fmt.Fprintf(&b, "  %s: %s\n", name, cli.Printable(factText(r.Facts[name])))
+		}
+	}
+	if why.Next != nil {
+		fmt.Fprintf(&b, "\nmay change by itself at %s\n", why.Next.Format(time.RFC3339))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// factText writes a fact for people: a text without its quotes, a list with commas.
+func factText(raw json.RawMessage) string {
+	var text string
+	var texts []string
+	var relatives []struct {
+		Number    int64
+		ID, State string
+	}
+	switch {
+	case json.Unmarshal(raw, &text) == nil:
+		return text
+	case json.Unmarshal(raw, &texts) == nil:
+		return strings.Join(texts, ", ")
+	case json.Unmarshal(raw, &relatives) == nil:
+		for _, r := range relatives {
+			texts = append(texts, fmt.Sprintf("%d (%s, %s)", r.Number, r.ID, r.State))
+		}
+		return strings.Join(texts, ", ")
+	}
+	return string(raw)
+}

@@ -1,0 +1,240 @@
+// Package webhooks is `millrace webhooks`: how operators see the webhooks of all clients, try them,
+// and send again what failed.
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// columns are the columns of the table of webhooks.
+var columns = []cli.Column[client.AdminWebhook]{
+	{Name: "id", Get: func(h client.AdminWebhook) string { return h.ID }},
+	{Name: "url", Get: func(h client.AdminWebhook) string { return cli.Printable(h.URL) }},
+	{Name: "state", Get: func(h client.AdminWebhook) string { return h.State },
+		Tone: tone(func(h client.AdminWebhook) bool { return h.State == "disabled" })},
+	{Name: "success_rate", Right: true, Get: successRate},
+	{Name: "last_status", Right: true, Get: lastStatus,
+		Tone: tone(func(h client.AdminWebhook) bool { return h.LastError != "" })},
+	{Name: "pending", Right: true,
+		Get: func(h client.AdminWebhook) string { return strconv.Itoa(h.Pending) }},
+	{Name: "exhausted", Right: true,
+		Get: func(h client.AdminWebhook) string { return strconv.Itoa(h.Exhausted) }},
+	{Name: "delivered", Extra: true, Right: true,
+		Get: func(h client.AdminWebhook) string { return strconv.Itoa(h.Delivered) }},
+	{Name: "client", Extra: true,
+		Get: func(h client.AdminWebhook) string { return cli.Printable(h.Client) }},
+	{Name: "events", Extra: true,
+		Get: func(h client.AdminWebhook) string { return cli.Printable(strings.Join(h.Events, ",")) }},
+	{Name: "disabled_reason", Extra: true,
+		Get: func(h client.AdminWebhook) string { return cli.Printable(h.DisabledReason) }},
+	{Name: "last_error", Extra: true,
+		Get: func(h client.AdminWebhook) string { return cli.Printable(h.LastError) }},
+	{Name: "last_try_at", Extra: true,
+		Get: func(h client.AdminWebhook) string { return cli.FormatTimePtr(h.LastTryAt) }},
+	{Name: "failing_since", Extra: true,
+		Get: func(h client.AdminWebhook) string { return cli.FormatTimePtr(h.FailingSince) }},
+	{Name: "created_at", Extra: true,
+		Get: func(h client.AdminWebhook) string { return cli.FormatTime(h.CreatedAt) }},
+}
+
+// tone colours a cell of those webhooks that are bad.
+func tone(bad func(client.AdminWebhook) bool) func(client.AdminWebhook) cli.Tone {
+	return func(h client.AdminWebhook) cli.Tone {
+		if bad(h) {
+			return cli.ToneBad
+		}
+		return cli.ToneNone
+	}
+}
+
+// successRate is a percentage, empty where no delivery is over.
+func successRate(h client.AdminWebhook) string {
+	if h.SuccessRate == nil {
+		return ""
+	}
+	return strconv.FormatFloat(100**h.SuccessRate, 'f', -1, 64) + "%"
+}
+
+// lastStatus is "none" where the receiver did not answer, and empty where it was not called.
+func lastStatus(h client.AdminWebhook) string {
+	switch {
+	case h.LastTryAt == nil:
+		return ""
+	case h.LastStatus == 0:
+		return "none"
+	}
+	return strconv.Itoa(h.LastStatus)
+}
+
+// deliveryColumns are the columns of the table of deliveries.
+var deliveryColumns = []cli.Column[client.AdminDelivery]{
+	{Name: "id", Get: func(d client.AdminDelivery) string { return d.ID }},
+	{Name: "event_name", Get: func(d client.AdminDelivery) string { return cli.Printable(d.EventName) }},
+	{Name: "state", Get: func(d client.AdminDelivery) string { return d.State }},
+	{Name: "tries", Right: true,
+		Get: func(d client.AdminDelivery) string { return strconv.Itoa(len(d.Tries)) }},
+	{Name: "last_try", Get: lastTry},
+	{Name: "next_try_at",
+		Get: func(d client.AdminDelivery) string { return cli.FormatTimePtr(d.NextTryAt) }},
+	{Name: "event_id", Extra: true,
+		Get: func(d client.AdminDelivery) string { return cli.Printable(d.EventID) }},
+	{Name: "number", Extra: true, Right: true,
+		Get: func(d client.AdminDelivery) string { return strconv.FormatInt(d.Number, 10) }},
+}
+
+// lastTry says what came of the last try of a delivery.
+func lastTry(d client.AdminDelivery) string {
+	if len(d.Tries) == 0 {
+		return ""
+	}
+	t := d.Tries[len(d.Tries)-1]
+	if t.Error != "" {
+		return cli.Printable(t.Error)
+	}
+	return strconv.Itoa(t.Status)
+}
+
+// Command is `millrace webhooks`. Each of its commands gets a connection from operator.
+func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "webhooks",
+		Short: "List, test, replay and disable the webhooks of clients, as an operator",
+		Args:  cli.NoSuchCommand,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(listCommand(p, operator()), deliveriesCommand(p, operator()),
+		testCommand(p, operator()), replayCommand(p, operator()),
+		setCommand((*client.Admin).EnableWebhook).Command(p, operator(), &cobra.Command{
+			Use:   "enable ID...",
+			Short: "Resume the deliveries to webhooks",
+		}),
+		setCommand((*client.Admin).DisableWebhook).Command(p, operator(), &cobra.Command{
+			Use:   "disable ID...",
+			Short: "End the deliveries to webhooks; their clients may enable them again",
+		}))
+	return c
+}
+
+// listCommand is `millrace webhooks list` (AD-052).
+func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	var f client.AdminWebhookFilter
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the webhooks of all clients, with how their newest 100 deliveries fared",
+	}
+	c.Flags().StringVar(&f.Client, "client", "", "only webhooks of the client with this id")
+	c.Flags().StringVar(&f.State, "state", "", "only webhooks that are enabled or disabled")
+	return cli.List[client.AdminWebhook]{
+		Columns: columns,
+		Items: func(ctx context.Context, server *client.Admin,
+			pageSize int) iter.Seq2[client.AdminWebhook, error] {
+			f.PageSize = pageSize
+			return server.Webhooks(ctx, f)
+		},
+	}.Command(p, operator, c)
+}
+
+// deliveriesCommand is `millrace webhooks deliveries`.
+func deliveriesCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	state := ""
+	c := &cobra.Command{
+		Use:   "deliveries ID",
+		Short: "List the deliveries of a webhook, the newest first",
+		Args:  cobra.ExactArgs(1),
+	}
+	c.Flags().StringVar(&state, "state", "", "only those that are pending, delivered or exhausted")
+	return cli.List[client.AdminDelivery]{
+		Columns: deliveryColumns,
+		Items: func(ctx context.Context, server *client.Admin,
+			pageSize int) iter.Seq2[client.AdminDelivery, error] {
+			return server.Deliveries(ctx, c.Flags().Arg(0), state, pageSize)
+		},
+	}.Command(p, operator, c)
+}
+
+// testCommand is `millrace webhooks test`.
+func testCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "test ID...",
+		Short: "Send a signed event to webhooks now, and print what came back",
+		Long: `Send a signed event named millrace.test to webhooks now, also to disabled ones, and
+print what came back. It is not tried again and decides nothing about the webhook.
+The exit code is 1 where the receiver has not accepted it.`,
+	}
+	return cli.Each[client.AdminWebhookTest]{
+		Do: func(ctx context.Context, server *client.Admin,
+			argument string) (client.AdminWebhookTest, error) {
+			return server.TestWebhook(ctx, argument)
+		},
+		Done: describeTest,
+		Failed: func(t client.AdminWebhookTest) error {
+			if t.Succeeded {
+				return nil
+			}
+			return errors.New("the receiver has not accepted the event")
+		},
+	}.Command(p, operator, c)
+}
+
+// maxResponse bounds what is printed of an answer, in characters.
+const maxResponse = 200
+
+// describeTest returns the line about a test.
+func describeTest(id string, t client.AdminWebhookTest) string {
+	if t.Status == 0 {
+		return fmt.Sprintf("%s: no answer in %d ms: %s", id, t.DurationMS, cli.Printable(t.Error))
+	}
+	text := fmt.Sprintf("%s: answered %d in %d ms", id, t.Status, t.DurationMS)
+	answer := []rune(cli.Printable(strings.TrimSpace(t.Response)))
+	if len(answer) == 0 {
+		return text
+	}
+	return text + ": " + string(answer[:min(len(answer), maxResponse)])
+}
+
+// replayCommand is `millrace webhooks replay`.
+func replayCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	var f client.AdminReplayFilter
+	c := &cobra.Command{
+		Use:   "replay ID...",
+		Short: "Send again what webhooks have missed",
+		Long: `Make the deliveries of webhooks once more that were given up, in the background, the
+oldest first. A delivery is replayed once, however often this is run. --from and --to
+are times (2026-03-01 or 2026-03-01T12:00:00Z) or how long ago (36h).`,
+	}
+	cli.TimeVar(c.Flags(), p, &f.From, "from", "only deliveries that were made at this time or later")
+	cli.TimeVar(c.Flags(), p, &f.To, "to", "only deliveries that were made before this time")
+	c.Flags().StringVar(&f.State, "state", "exhausted", "those that were given up (exhausted) or "+
+		"accepted (delivered)")
+	return cli.Each[client.AdminReplayed]{
+		Do: func(ctx context.Context, server *client.Admin,
+			argument string) (client.AdminReplayed, error) {
+			return server.ReplayWebhook(ctx, argument, f)
+		},
+		Done: func(id string, r client.AdminReplayed) string {
+			return fmt.Sprintf("%s: replayed %d, and %d before", id, r.Replayed, r.Skipped)
+		},
+	}.Command(p, operator, c)
+}
+
+// setCommand enables or disables each of its arguments.
+func setCommand(do func(a *client.Admin, ctx context.Context,
+	id string) (client.AdminWebhook, error)) cli.Each[client.AdminWebhook] {
+	return cli.Each[client.AdminWebhook]{
+		Do: func(ctx context.Context, server *client.Admin,
+			argument string) (client.AdminWebhook, error) {
+			return do(server, ctx, argument)
+		},
+		Done: func(_ string, h client.AdminWebhook) string { return h.ID + " is " + h.State },
+	}
+}

@@ -1,0 +1,382 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/uuids"
+	"github.com/millrace/millrace/internal/webhook"
+)
+
+// Webhooks are those of package webhook, under any owner. Secrets are shown nowhere, and of a URL
+// not its query, which may be one.
+
+// webhookRoutes are the routes of webhooks.
+func (a *API) webhookRoutes() []route {
+	const all, one = apiPrefix + "/webhooks", apiPrefix + "/webhooks/{id}"
+	return []route{
+		{method: "GET", pattern: all, action: "webhook.list", handle: a.listWebhooks,
+			query: httpapi.PageQuery("client", "state")},
+		{method: "GET", pattern: one + "/deliveries", action: "webhook.deliveries",
+			handle: a.listDeliveries, query: httpapi.PageQuery("state")},
+		{method: "POST", pattern: one + "/test", action: "webhook.test", handle: a.testWebhook,
+			target: webhookTarget, body: true},
+		{method: "POST", pattern: one + "/replay", action: "webhook.replay",
+			handle: a.replayWebhook, target: webhookTarget, body: true},
+		{method: "POST", pattern: one + "/enable", action: "webhook.enable",
+			handle: a.setWebhook(""), target: webhookTarget, body: true},
+		{method: "POST", pattern: one + "/disable", action: "webhook.disable",
+			handle: a.setWebhook(webhook.DisabledByOperator), target: webhookTarget, body: true},
+	}
+}
+
+// webhookTarget names the webhook of the path for the audit.
+func webhookTarget(c *httpapi.Call) string { return "webhook:" + c.PathValue("id") }
+
+// webhooks returns the webhooks of the node, or NotFound where no contract has any.
+func (a *API) webhooks() (*webhook.Webhooks, error) {
+	for _, c := range a.Contracts {
+		if c.Webhooks != nil {
+			return c.Webhooks, nil
+		}
+	}
+	return nil, &job.Error{Kind: job.NotFound, Op: "admin.webhook",
+		Msg: "there is no such webhook: no contract of this node has any"}
+}
+
+var webhookPages = newPages(nameCursor("webhook"))
+
+// The states of a webhook.
+const (
+	stateEnabled  = "enabled"
+	stateDisabled = "disabled"
+)
+
+// stateOfWebhook returns the state of a webhook.
+func stateOfWebhook(h *webhook.Subscription) string {
+	if h.Disabled {
+		return stateDisabled
+	}
+	return stateEnabled
+}
+
+// listWebhooks is GET /admin/v1/webhooks (AD-052): in the order in which they were made.
+func (a *API) listWebhooks(c *httpapi.Call) error {
+	owner, state := webhook.AnyOwner, ""
+	err := firstError(readUUID(c, "client", &owner),
+		readChoice(c, "state", &state, stateEnabled, stateDisabled))
+	if err != nil {
+		return err
+	}
+	limit, after, err := webhookPages.Read(c)
+	if err != nil {
+		return err
+	}
+	w, err := a.webhooks()
+	if err != nil {
+		o := newList(0, "", nil)
+		sendObject(c, http.StatusOK, &o)
+		return nil
+	}
+	page, last, err := findWebhooks(c.Context(), w, owner, state, after, limit)
+	if err != nil {
+		return err
+	}
+	ids := make([]string, len(page))
+	for i := range page {
+		ids[i] = page[i].ID
+	}
+	figures, err := w.Figures(c.Context(), ids)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if last != "" {
+		next = webhookPages.Cursor.Format(last)
+	}
+	o := newList(len(page), next, func(i int, o *strictjson.Object) {
+		writeWebhook(o, &page[i], &figures[i])
+	})
+	sendObject(c, http.StatusOK, &o)
+	return nil
+}
+
+// What one request reads of webhooks at most: a state may be rare.
+const (
+	maxWebhooksSearched = 5000
+	webhookBatch        = 500
+)
+
+// findWebhooks returns up to limit webhooks of an owner and state after an id, and the id after
+// which the next page begins, "" if there is none.
+func findWebhooks(ctx context.Context, w *webhook.Webhooks, owner, state, after string,
+	limit int) (page []webhook.Subscription, last string, err error) {
+	for searched := 0; searched < maxWebhooksSearched; searched += webhookBatch {
+		batch, err := w.Subscriptions(ctx, owner, after, webhookBatch)
+		if err != nil {
+			return nil, "", err
+		}
+		for i := range batch {
+			if state == "" || stateOfWebhook(&batch[i]) == state {
+				if len(page) == limit {
+					return page, after, nil
+				}
+				page = append(page, batch[i])
+			}
+			after = batch[i].ID
+		}
+		if len(batch) < webhookBatch {
+			return page, "", nil
+		}
+	}
+	return page, after, nil
+}
+
+// writeWebhook writes the members of a webhook. Its figures are about its newest deliveries.
+func writeWebhook(o *strictjson.Object, h *webhook.Subscription, f *webhook.Figures) {
+	o.Text("id", h.ID)
+	o.Text("client", h.Owner)
+	o.Text("url", withoutQuery(h.URL))
+	o.Texts("events", h.Events)
+	o.Text("state", stateOfWebhook(h))
+	o.Optional("disabled_reason", h.DisabledReason)
+	o.Time("failing_since", h.FailingSince)
+	o.Time("created_at", h.CreatedAt)
+	o.Int("pending", int64(f.Pending))
+	o.Int("delivered", int64(f.Delivered))
+	o.Int("exhausted", int64(f.Exhausted))
+	if rate, ok := f.SuccessRate(); ok {
+		o.Raw("success_rate", strconv.AppendFloat(nil, rate, 'f', 4, 64))
+	} else {
+		o.Null("success_rate")
+	}
+	if f.LastTry == nil {
+		for _, name := range []string{"last_status", "last_error", "last_try_at"} {
+			o.Null(name)
+		}
+		return
+	}
+	writeNumber(o, "last_status", f.LastTry.StatusCode)
+	writeText(o, "last_error", f.LastTry.Error)
+	o.Time("last_try_at", f.LastTry.StartedAt)
+}
+
+// withoutQuery returns a URL without what may be secret in it.
+func withoutQuery(url string) string {
+	before, _, found := strings.Cut(url, "?")
+	if found {
+		before += "?…"
+	}
+	return before
+}
+
+var deliveryPages = newPages(httpapi.Named("deliveries", httpapi.ByNumber))
+
+// listDeliveries is GET /admin/v1/webhooks/{id}/deliveries: the newest first. Of a state a page may
+// be shorter than its limit, even empty, while there is a next one.
+func (a *API) listDeliveries(c *httpapi.Call) error {
+	state := ""
+	if err := readChoice(c, "state", &state, string(webhook.Pending), string(webhook.Delivered),
+		string(webhook.Exhausted)); err != nil {
+		return err
+	}
+	limit, before, err := deliveryPages.Read(c)
+	if err != nil {
+		return err
+	}
+	w, err := a.webhooks()
+	if err != nil {
+		return err
+	}
+	all, last, err := w.Deliveries(c.Context(), webhook.AnyOwner, c.PathValue("id"),
+		webhook.Status(state), before, limit)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if last > 0 {
+		next = deliveryPages.Cursor.Format(last)
+	}
+	o := newList(len(all), next, func(i int, o *strictjson.Object) { writeDelivery(o, &all[i]) })
+	sendObject(c, http.StatusOK, &o)
+	return nil
+}
+
+// writeDelivery writes the members of a delivery.
+func writeDelivery(o *strictjson.Object, d *webhook.Delivery) {
+	o.Text("id", d.ID)
+	o.Int("number", d.Number)
+	o.Text("event_id", d.EventID)
+	o.Text("event_name", d.EventName)
+	o.Text("url", withoutQuery(d.URL))
+	o.Text("state", string(d.Status))
+	o.Objects("tries", len(d.Tries), func(i int, o *strictjson.Object) {
+		writeTry(o, &d.Tries[i])
+	})
+	if d.NextTryAt == nil {
+		o.Null("next_try_at")
+	} else {
+		o.Time("next_try_at", *d.NextTryAt)
+	}
+}
+
+// writeTry writes the members of a try.
+func writeTry(o *strictjson.Object, t *webhook.Try) {
+	o.Time("at", t.StartedAt)
+	writeNumber(o, "status", t.StatusCode)
+	writeText(o, "error", t.Error)
+	o.Int("duration_ms", t.DurationMS)
+	writeText(o, "response", t.Response)
+}
+
+// setWebhook returns the handler that disables a webhook for a reason, or enables it without one.
+func (a *API) setWebhook(reason string) httpapi.Handler {
+	return func(c *httpapi.Call) error {
+		if _, err := readMembers(c); err != nil {
+			return err
+		}
+		w, err := a.webhooks()
+		if err != nil {
+			return err
+		}
+		h, err := w.SetDisabled(c.Context(), webhook.AnyOwner, c.PathValue("id"), reason,
+			func(to engine.RecordWriter, before webhook.Subscription) error {
+				return a.record(to, c, webhookState{before.Disabled, before.DisabledReason},
+					webhookState{reason != "", reason})
+			})
+		if err != nil {
+			return err
+		}
+		figures, err := w.Figures(c.Context(), []string{h.ID})
+		if err != nil {
+			return err
+		}
+		o := strictjson.NewObject(nil)
+		writeWebhook(&o, &h, &figures[0])
+		sendObject(c, http.StatusOK, &o)
+		return nil
+	}
+}
+
+// webhookState is a webhook in the audit.
+type webhookState struct {
+	Disabled bool   `json:"disabled"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// testWebhook is POST /admin/v1/webhooks/{id}/test: it answers what came back. The entry of the
+// audit is written before anything is sent.
+func (a *API) testWebhook(c *httpapi.Call) error {
+	if _, err := readMembers(c); err != nil {
+		return err
+	}
+	w, err := a.webhooks()
+	if err != nil {
+		return err
+	}
+	tested, err := w.Test(c.Context(), webhook.AnyOwner, c.PathValue("id"),
+		func(to engine.RecordWriter) error { return a.record(to, c, nil, nil) })
+	if err != nil {
+		return err
+	}
+	o := strictjson.NewObject(nil)
+	o.Text("event_id", tested.EventID)
+	o.Bool("succeeded", tested.Error == nil)
+	writeTry(&o, &tested.Try)
+	sendObject(c, http.StatusOK, &o)
+	return nil
+}
+
+// replayBody is the body of a replay, and what the audit has of it.
+type replayBody struct {
+	From   string `json:"from,omitempty"`
+	To     string `json:"to,omitempty"`
+	State  string `json:"state,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// readReplay reads {from, to, state, cursor}.
+func readReplay(c *httpapi.Call) (r replayBody, f webhook.ReplayFilter, err error) {
+	body, err := readMembers(c, "from", "to", "state", "cursor")
+	if err != nil {
+		return r, f, err
+	}
+	r.State = string(webhook.Exhausted)
+	texts := map[string]*string{"from": &r.From, "to": &r.To, "state": &r.State,
+		"cursor": &r.Cursor}
+	for name, value := range strictjson.Members(body) {
+		text, err := strictjson.String(bytes.Clone(value))
+		if err != nil || text == "" {
+			return r, f, invalid(string(name) + " must be a text that is not empty")
+		}
+		*texts[string(name)] = text
+	}
+	f.Status = webhook.Status(r.State)
+	if f.Status != webhook.Exhausted && f.Status != webhook.Delivered {
+		return r, f, invalid("state must be exhausted or delivered")
+	}
+	if f.From, err = parseTime("from", r.From); err != nil {
+		return r, f, err
+	}
+	if f.To, err = parseTime("to", r.To); err != nil || r.Cursor == "" {
+		return r, f, err
+	}
+	ok := false
+	if f.After, ok = replayCursor.Parse(r.Cursor); !ok {
+		err = httpapi.ErrCursor
+	}
+	return r, f, err
+}
+
+var replayCursor = httpapi.Named("replay", httpapi.ByNumber)
+
+// replayWebhook is POST /admin/v1/webhooks/{id}/replay: it stores deliveries that are made in the
+// background. The entry of the audit is stored with the first of them; without any there is none.
+func (a *API) replayWebhook(c *httpapi.Call) error {
+	r, f, err := readReplay(c)
+	if err != nil {
+		return err
+	}
+	w, err := a.webhooks()
+	if err != nil {
+		return err
+	}
+	ctx := engine.Attach(c.Context(), func(to engine.RecordWriter, _, _ *job.Job) error {
+		return a.record(to, c, nil, r)
+	})
+	replayed, err := w.ReplayAll(ctx, webhook.AnyOwner, c.PathValue("id"), f)
+	if err != nil {
+		return err
+	}
+	o := strictjson.NewObject(nil)
+	o.Int("replayed", int64(replayed.Made))
+	o.Int("skipped", int64(replayed.Skipped))
+	if replayed.Next == 0 {
+		o.Null("next_cursor")
+	} else {
+		o.Text("next_cursor", replayCursor.Format(replayed.Next))
+	}
+	sendObject(c, http.StatusAccepted, &o)
+	return nil
+}
+
+// readUUID reads a query parameter that is an id into p, if it is given.
+func readUUID(c *httpapi.Call, name string, p *string) error {
+	text := ""
+	if err := readText(c, name, &text); err != nil || text == "" {
+		return err
+	}
+	id, ok := uuids.Parse(text)
+	if !ok {
+		return invalid(name + " must be an id, a UUID")
+	}
+	*p = id
+	return nil
+}

@@ -1,0 +1,278 @@
+package bulk_test
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/bulk"
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// jobsOfTest is how many jobs TestKills retries; MILLRACE_TEST_BULK_JOBS is for the full size.
+func jobsOfTest(t *testing.T) int {
+	if text := os.Getenv("MILLRACE_TEST_BULK_JOBS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	return 600
+}
+
+// AD-021: of an operation whose node is killed five times, each job is retried once, and rerun
+// once, and each is counted.
+func TestKills(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		healthy := newNode(t, p.Store, p.Clock)
+		total := jobsOfTest(t)
+		healthy.submit(t, "a", total)
+		rerun := healthy.start(t, bulk.Request{Action: contract.ActionRerun}, "a")
+		kills := 0
+		for round := 0; ; round++ {
+			s := &mortal{Store: p.Store, commits: round%2 == 1}
+			s.left.Store(int64(total/6 + 7*round))
+			if round >= 5 {
+				s.left.Store(1 << 40)
+			}
+			n := newNode(t, s, p.Clock)
+			o, _, claimed := n.claimTurn(t)
+			if claimed && o.On == job.Released { // its end is not written either
+				kills++
+			}
+			if round >= 5 {
+				break
+			}
+			healthy.wait(t, time.Minute)
+		}
+		if kills < 5 {
+			t.Errorf("the node was killed %d times", kills)
+		}
+		healthy.want(t, rerun, bulk.Done, int64(total), 0, 0)
+		of := map[string]int{}
+		for _, j := range healthy.list(t, "made") {
+			of[j.Owner]++
+		}
+		for _, j := range healthy.list(t, "a") {
+			if of[j.ID.Key] != 1 {
+				t.Fatalf("AD-021 job %s was rerun %d times", j.ID.Key, of[j.ID.Key])
+			}
+		}
+
+		retry := healthy.start(t, bulk.Request{Action: contract.ActionRetry}, "a")
+		for range 5 {
+			s := &mortal{Store: p.Store, commits: true}
+			s.left.Store(int64(total / 7))
+			newNode(t, s, p.Clock).claimTurn(t)
+			healthy.wait(t, time.Minute)
+		}
+		healthy.turn(t)
+		healthy.want(t, retry, bulk.Done, int64(total), 0, 0)
+		for _, j := range healthy.list(t, "a")[:50] {
+			history, err := healthy.History(t.Context(), j.ID)
+			if err != nil || len(history) != 2 || history[1].Cause != job.Retried {
+				t.Fatalf("AD-021 the history of %s is %+v, %v", j.ID.Key, history, err)
+			}
+		}
+		if n := len(healthy.list(t, "a", "queued")); n != total {
+			t.Errorf("AD-021 %d jobs are queued, want %d", n, total)
+		}
+	})
+}
+
+// AD-022: the canaries go first; the others follow when these have ended well, and the operation
+// stays paused when one has failed.
+func TestCanary(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		n := newNode(t, p.Store, p.Clock)
+		end := func(on job.Cause, count int) {
+			t.Helper()
+			jobs, err := n.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: count,
+				Worker: "w"})
+			if err != nil || len(jobs) != count {
+				t.Fatalf("claimed %d: %v", len(jobs), err)
+			}
+			for _, j := range jobs {
+				if _, err := n.Finish(t.Context(), engine.Run{ID: j.ID, Run: j.Run},
+					engine.Outcome{On: on}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		again := func() { t.Helper(); n.wait(t, 2*time.Second); n.turn(t) }
+		r := bulk.Request{Action: contract.ActionRetry, Canary: 3}
+		n.submit(t, "good", 20)
+		id := n.start(t, r, "good")
+		n.turn(t)
+		o := n.want(t, id, bulk.Paused, 3, 0, 0)
+		if o.Reason != bulk.ReasonCanary {
+			t.Errorf("AD-022 the reason is %q", o.Reason)
+		}
+		end(job.Succeeded, 2)
+		again()
+		n.want(t, id, bulk.Paused, 3, 0, 0)
+		end(job.Succeeded, 1)
+		again()
+		n.want(t, id, bulk.Done, 20, 0, 0)
+		end(job.Succeeded, 17)
+
+		n.submit(t, "bad", 20)
+		id = n.start(t, r, "bad")
+		n.turn(t)
+		end(job.Succeeded, 2)
+		end(job.FailedForGood, 1)
+		again()
+		o = n.want(t, id, bulk.Paused, 3, 0, 0)
+		if !strings.HasPrefix(o.Reason, "canary failed: job ") {
+			t.Errorf("AD-022 the reason is %q", o.Reason)
+		}
+		again()
+		n.want(t, id, bulk.Paused, 3, 0, 0)
+		if err := n.change(t, id, bulk.Resume); err != nil {
+			t.Fatal(err)
+		}
+		n.turn(t)
+		n.want(t, id, bulk.Done, 20, 0, 0)
+	})
+}
+
+// AD-020, AD-022: the filter means what matched at the beginning. What was created later stays, and
+// what has changed is skipped.
+func TestMatchedAtTheBeginning(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		n := newNode(t, p.Store, p.Clock)
+		n.submit(t, "a", 10)
+		n.submit(t, "b", 5)
+		filter := bulk.Request{Action: contract.ActionRetry,
+			Jobs: &bulk.JobFilter{Sorts: []string{made}, Queue: "a"}}
+		seen, err := n.ops.Preview(t.Context(), filter)
+		if err != nil || seen.Matching != 10 || seen.Refused != 0 || seen.More ||
+			len(seen.Jobs) != 10 {
+			t.Errorf("AD-020 a dry run saw %+v, %v", seen, err)
+		}
+		id := n.start(t, filter, "a")
+		p.Clock.Advance(time.Second)
+		n.submit(t, "later", 1)
+		changed := n.list(t, "a")[3]
+		if _, err := n.Engine.Change(t.Context(), changed.ID, job.Retried, nil); err != nil {
+			t.Fatal(err)
+		}
+		n.turn(t)
+		o := n.want(t, id, bulk.Done, 9, 1, 0)
+		if o.Total != 10 || n.ended != 1 || o.EndedAt.IsZero() {
+			t.Errorf("AD-021 the operation is %+v, and ended %d times", o, n.ended)
+		}
+		if got := len(n.list(t, "b", "failed")) + len(n.list(t, "later", "failed")); got != 6 {
+			t.Errorf("AD-022 %d jobs of other queues are as they were, want 6", got)
+		}
+		if seen, err = n.ops.Preview(t.Context(), filter); err != nil || seen.Refused != 10 {
+			t.Errorf("AD-020 a dry run saw %+v, %v", seen, err)
+		}
+	})
+}
+
+// AD-021: rate, limit, pause, resume and cancel.
+func TestPaces(t *testing.T) {
+	t.Parallel()
+	p := testkit.InMemory(t)
+	n := newNode(t, p.Store, p.Clock)
+	n.submit(t, "a", 100)
+	id := n.start(t, bulk.Request{Action: contract.ActionRetry, Rate: 20, Limit: 30}, "a")
+	if o, _ := n.turn(t); o.On != job.Released || o.Delay != 250*time.Millisecond {
+		t.Errorf("AD-021 after 5 of 20 a second the turn ended with %+v", o)
+	}
+	n.want(t, id, bulk.Running, 5, 0, 0)
+	if _, claimed := n.turn(t); claimed {
+		t.Error("AD-021 it goes on before its time")
+	}
+	n.wait(t, 250*time.Millisecond)
+	n.turn(t)
+	if o := n.want(t, id, bulk.Running, 10, 0, 0); !o.ETA(p.Clock.Now()).After(p.Clock.Now()) {
+		t.Errorf("AD-021 the end of %+v is expected at %v", o, o.ETA(p.Clock.Now()))
+	}
+	must := func(what bulk.Change, kind job.Kind) {
+		t.Helper()
+		if err := n.change(t, id, what); (err != nil) != (kind != job.Internal) ||
+			(err != nil && !job.IsKind(err, kind)) {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	must(bulk.Pause, job.Internal)
+	must(bulk.Pause, job.Conflict)
+	n.wait(t, time.Minute)
+	if _, claimed := n.turn(t); claimed {
+		t.Error("AD-021 it goes on while it is paused")
+	}
+	must(bulk.Resume, job.Internal)
+	for range 4 {
+		n.turn(t)
+		n.wait(t, time.Second)
+	}
+	n.turn(t)
+	n.want(t, id, bulk.Done, 30, 0, 0)
+	must(bulk.Cancel, job.Conflict)
+
+	id = n.start(t, bulk.Request{Action: contract.ActionDelete, Rate: 4}, "a")
+	n.turn(t)
+	must(bulk.Cancel, job.Internal)
+	n.wait(t, time.Minute)
+	if _, claimed := n.turn(t); claimed {
+		t.Error("AD-021 it goes on after its end")
+	}
+	n.want(t, id, bulk.Canceled, 1, 0, 0)
+	if left := len(n.list(t, "a")); left != 99 {
+		t.Errorf("AD-021 %d jobs are left, want 99", left)
+	}
+	id = "none"
+	must(bulk.Pause, job.NotFound)
+	all, err := n.ops.List(t.Context(), "", 9)
+	if err != nil || len(all) != 2 || all[0].Action != contract.ActionDelete {
+		t.Errorf("AD-021 the list is %+v, %v", all, err)
+	}
+}
+
+// AD-051: a bulk replay replays the open dead letters that match, each once.
+func TestReplayLetters(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		n := newNode(t, p.Store, p.Clock)
+		n.submit(t, "a", 6)
+		n.start(t, bulk.Request{Action: contract.ActionRetry}, "a")
+		n.turn(t)
+		jobs, err := n.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: 6, Worker: "w"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range jobs {
+			if _, err := n.Finish(t.Context(), engine.Run{ID: j.ID, Run: j.Run},
+				engine.Outcome{On: job.FailedForGood, Failure: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := n.DeadLetters(t.Context(), made, "", 0, 9)
+		if err != nil || len(all) != 6 {
+			t.Fatalf("%d letters, %v", len(all), err)
+		}
+		if _, err := n.Engine.Change(t.Context(), all[0].Job.ID, job.Retried, nil); err != nil {
+			t.Fatal(err)
+		}
+		p.Clock.Advance(time.Second)
+		r := bulk.Request{Action: bulk.Replay, Letters: &bulk.LetterFilter{Sorts: []string{made},
+			Fingerprint: all[0].Fingerprint()}}
+		if seen, err := n.ops.Preview(t.Context(), r); err != nil || seen.Matching != 5 ||
+			len(seen.Letters) != 5 {
+			t.Errorf("AD-020 a dry run saw %+v, %v", seen, err)
+		}
+		id := n.start(t, r, "")
+		n.turn(t)
+		n.want(t, id, bulk.Done, 5, 0, 0)
+		if got := len(n.list(t, "a", "queued")); got != 6 {
+			t.Errorf("AD-051 %d jobs are queued, want 6", got)
+		}
+	})
+}

@@ -1,0 +1,206 @@
+package bulk
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// PageSize is how many jobs or dead letters are read at once, as each holds bodies.
+const PageSize = 100
+
+// item is a job or dead letter that matches.
+type item struct {
+	number  int64 // of the job, or the ID of the dead letter
+	changed bool  // since the operation began
+	fits    bool  // the action is allowed now
+	job     *job.Job
+	letter  *job.DeadLetter
+}
+
+// find returns the items of the next page behind a number that match, and up to which number it
+// has looked; 0 at the end.
+func (b *Bulk) find(ctx context.Context, o *Operation, after int64) ([]item, int64, error) {
+	if o.Letters != nil {
+		return b.findLetters(ctx, o, after)
+	}
+	return b.findJobs(ctx, o, after)
+}
+
+// findJobs is find for jobs.
+func (b *Bulk) findJobs(ctx context.Context, o *Operation, after int64) (items []item, next int64,
+	err error) {
+	f := o.Jobs
+	page, err := b.page(ctx, f, after)
+	if err != nil || len(page) == 0 {
+		return nil, 0, err
+	}
+	dead := map[int64][]job.DeadLetter{}
+	if f.Dead {
+		seqs := make([]int64, len(page))
+		for i, j := range page {
+			seqs[i] = j.Seq
+		}
+		if dead, err = b.Engine.DeadLettersOf(ctx, seqs); err != nil {
+			return nil, 0, err
+		}
+	}
+	for _, j := range page {
+		isDead := slices.ContainsFunc(dead[j.Seq],
+			func(l job.DeadLetter) bool { return l.IsOpen() })
+		if !f.matches(j) || j.CreatedAt.After(o.StartedAt) ||
+			(f.Dead && !isDead && !slices.Contains(f.Phases, j.Phase)) {
+			continue
+		}
+		items = append(items, item{number: j.Seq, job: j,
+			changed: changedAt(j).After(o.StartedAt), fits: b.allows(o.Action, j)})
+	}
+	if len(page) == PageSize {
+		next = page[PageSize-1].Seq
+	}
+	return items, next, nil
+}
+
+// page returns the next jobs that may match.
+func (b *Bulk) page(ctx context.Context, f *JobFilter, after int64) (page []*job.Job, err error) {
+	for _, sort := range f.Sorts {
+		s := store.Filter{Contract: sort, Queue: f.Queue, Owner: f.Owner, States: f.States,
+			Parent: f.Parent, After: after, Limit: PageSize}
+		if !f.Dead {
+			s.Phases = f.Phases
+		}
+		some, err := b.Engine.List(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range some {
+			if j.ID.Contract == sort { // a list of children has all sorts
+				page = append(page, j)
+			}
+		}
+	}
+	slices.SortFunc(page, func(x, y *job.Job) int { return cmp.Compare(x.Seq, y.Seq) })
+	return page[:min(len(page), PageSize)], nil
+}
+
+// allows reports whether a job allows an action now.
+func (b *Bulk) allows(action string, j *job.Job) bool {
+	o := contract.OperatorOf(b.Contracts, j.ID.Contract)
+	return o != nil && slices.Contains(o.Allowed(j), action)
+}
+
+// findLetters is find for dead letters.
+func (b *Bulk) findLetters(ctx context.Context, o *Operation, after int64) (items []item,
+	next int64, err error) {
+	page, err := b.Letters(ctx, o.Letters, after)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := range page {
+		l := &page[i]
+		if !o.Letters.Matches(l) || l.CreatedAt.After(o.StartedAt) {
+			continue
+		}
+		since := l.ReplayedAt.After(o.StartedAt)
+		if l.IsOpen() || since {
+			items = append(items, item{number: l.ID, letter: l, changed: since, fits: true})
+		}
+	}
+	if len(page) == PageSize {
+		next = page[PageSize-1].ID
+	}
+	return items, next, nil
+}
+
+// Letters returns the next dead letters that may match, with an ID above after.
+func (b *Bulk) Letters(ctx context.Context, f *LetterFilter,
+	after int64) (all []job.DeadLetter, err error) {
+	if f.Fingerprint != "" {
+		return b.Engine.DeadLetters(ctx, "", f.Fingerprint, after, PageSize)
+	}
+	for _, sort := range f.Sorts {
+		some, err := b.Engine.DeadLetters(ctx, sort, "", after, PageSize)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	slices.SortFunc(all, func(x, y job.DeadLetter) int { return cmp.Compare(x.ID, y.ID) })
+	return all[:min(len(all), PageSize)], nil
+}
+
+// MaxCounted is up to how many matches are counted.
+const MaxCounted = 100_000
+
+// maxSample is how many items a preview shows.
+const maxSample = 10
+
+// Preview is what an operation would be about (AD-020).
+type Preview struct {
+	Matching int  // at most MaxCounted
+	More     bool // more than that match
+	Refused  int  // what the action does not fit
+	Jobs     []*job.Job
+	Letters  []*job.DeadLetter
+}
+
+// errEnough ends a count.
+var errEnough = errors.New("bulk: enough was counted")
+
+// Preview looks at what matches a request now, and changes nothing.
+func (b *Bulk) Preview(ctx context.Context, r Request) (p Preview, err error) {
+	o := &Operation{Request: r}
+	if err := b.Engine.ViewRecords(ctx, func(v engine.RecordReader) error {
+		o.StartedAt = v.Now()
+		return nil
+	}); err != nil {
+		return p, err
+	}
+	err = b.each(ctx, o, func(i *item) error {
+		if p.More = p.Matching == MaxCounted; p.More {
+			return errEnough
+		}
+		p.Matching++
+		if !i.fits {
+			p.Refused++
+		}
+		if len(p.Jobs)+len(p.Letters) == maxSample {
+			return nil
+		}
+		if i.letter != nil {
+			p.Letters = append(p.Letters, i.letter)
+		} else {
+			p.Jobs = append(p.Jobs, i.job)
+		}
+		return nil
+	})
+	return p, err
+}
+
+// each calls fn with all that matches an operation, until it returns errEnough.
+func (b *Bulk) each(ctx context.Context, o *Operation, fn func(*item) error) error {
+	for after := int64(0); ; {
+		items, next, err := b.find(ctx, o, after)
+		if err != nil {
+			return err
+		}
+		for i := range items {
+			switch err := fn(&items[i]); {
+			case errors.Is(err, errEnough):
+				return nil
+			case err != nil:
+				return err
+			}
+		}
+		if next == 0 {
+			return nil
+		}
+		after = next
+	}
+}

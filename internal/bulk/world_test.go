@@ -1,0 +1,194 @@
+package bulk_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/bulk"
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
+	"github.com/millrace/millrace/internal/worker"
+)
+
+// made is the sort of jobs of the tests. Jobs of the queue "new" are ready, all others begin failed.
+const made = "made"
+
+var machine = job.MustMachine(map[job.State]job.Phase{"failed": job.Done, "queued": job.Ready,
+	"running": job.Leased, "done": job.Done}, []job.Move{
+	{From: job.StateNone, On: job.Submitted, To: "failed"},
+	{From: "failed", On: job.Retried, To: "queued"},
+	{From: "queued", On: job.Claimed, To: "running"},
+	{From: "queued", On: job.Removed, To: job.StateNone},
+	{From: "failed", On: job.Removed, To: job.StateNone},
+	{From: "running", On: job.Succeeded, To: "done"},
+	{From: "running", On: job.Expired, To: "queued"},
+	{From: "running", On: job.FailedForGood, To: "failed", DeadLetter: true},
+})
+
+// node is an engine with bulk operations, without a server.
+type node struct {
+	*engine.Engine
+	ops   *bulk.Bulk
+	clock *testkit.Clock
+	ended int // operations of which the end was recorded
+}
+
+// newNode makes a node on a store.
+func newNode(t *testing.T, s store.Store, clock *testkit.Clock) *node {
+	t.Helper()
+	n := &node{clock: clock}
+	n.Engine = testkit.NewEngine(t, s, clock, engine.Contract{Name: made, Machine: machine,
+		History: true})
+	o := contract.Operator{Jobs: made, Answer: httpapi.ErrorTable{}.Answer,
+		Actions: []contract.Action{
+			contract.Change(n.Engine, contract.ActionRetry, job.Retried, nil, "failed"),
+			contract.Change(n.Engine, contract.ActionDelete, job.Removed, nil, "failed", "queued"),
+			{Name: contract.ActionRerun, States: []job.State{"failed"}, Do: n.rerun}},
+		Replay: func(ctx context.Context, dead *job.Job) (*job.Job, error) {
+			return n.Engine.Change(ctx, dead.ID, job.Retried, nil)
+		}}
+	var err error
+	n.ops, err = bulk.New(bulk.Config{Engine: n.Engine, Log: slog.New(slog.DiscardHandler),
+		Random: testkit.RandomBytes, Contracts: []*contract.Contract{{Name: made,
+			Operators: []contract.Operator{o}}},
+		Ended: func(engine.RecordWriter, *bulk.Operation) error { n.ended++; return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// rerun makes a new job, whose owner is the old one, and changes nothing of that: nothing but the
+// operation keeps it from being made twice.
+func (n *node) rerun(ctx context.Context, j *job.Job) (*job.Job, error) {
+	r, err := n.Submit(ctx, engine.Unique, []engine.Submission{{Job: job.Job{
+		ID: job.ID{Contract: made, Key: fmt.Sprintf("%x", testkit.RandomBytes())}, Queue: "made",
+		Owner: j.ID.Key}}})
+	if err != nil {
+		return nil, err
+	}
+	return r.Jobs[0], nil
+}
+
+// submit stores n failed jobs of a queue.
+func (n *node) submit(t *testing.T, queue string, count int) {
+	t.Helper()
+	for at := 0; at < count; at += 500 {
+		batch := make([]engine.Submission, min(500, count-at))
+		for i := range batch {
+			batch[i] = engine.Submission{Job: job.Job{Queue: queue, Lease: time.Minute,
+				ID: job.ID{Contract: made, Key: fmt.Sprintf("%s-%06d", queue, at+i)}}}
+		}
+		if _, err := n.Submit(t.Context(), engine.Unique, batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// start starts an operation on the jobs of a queue.
+func (n *node) start(t *testing.T, r bulk.Request, queue string) string {
+	t.Helper()
+	if r.Letters == nil {
+		r.Jobs = &bulk.JobFilter{Sorts: []string{made}, Queue: queue}
+	}
+	o, err := n.ops.Start(t.Context(), n.clock.Now(), r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.ID
+}
+
+// turn claims an operation and carries it out, until it is over or has to wait. It reports whether
+// there was one that may be claimed.
+func (n *node) turn(t *testing.T) (engine.Outcome, bool) {
+	t.Helper()
+	o, run, claimed := n.claimTurn(t)
+	if !claimed {
+		return o, false
+	}
+	if o.On == "" { // its job has moved on
+		return o, true
+	}
+	if _, err := n.Finish(t.Context(), run, o); err != nil {
+		t.Fatal(err)
+	}
+	return o, true
+}
+
+// claimTurn is turn without the end of the run.
+func (n *node) claimTurn(t *testing.T) (o engine.Outcome, run engine.Run, claimed bool) {
+	t.Helper()
+	jobs, err := n.Claim(t.Context(), engine.ClaimRequest{Contract: bulk.Name, Max: 1, Worker: "w"})
+	if err != nil || len(jobs) == 0 {
+		return o, run, false
+	}
+	run = engine.Run{ID: jobs[0].ID, Run: jobs[0].Run}
+	return n.ops.Handle(t.Context(), &worker.Task{Job: jobs[0], Worker: "w"}), run, true
+}
+
+// wait lets an operation that waits go on.
+func (n *node) wait(t *testing.T, d time.Duration) {
+	t.Helper()
+	n.clock.Advance(d)
+	testkit.RunMaintenance(t, n.Engine)
+}
+
+// want checks how far an operation has come.
+func (n *node) want(t *testing.T, id, state string, done, skipped, failed int64) *bulk.Operation {
+	t.Helper()
+	o, err := n.ops.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.State != state || o.Done != done || o.Skipped != skipped || o.Failed != failed {
+		t.Fatalf("the operation is %+v, want %s with %d done, %d skipped and %d failed", o, state,
+			done, skipped, failed)
+	}
+	return o
+}
+
+// change changes an operation.
+func (n *node) change(t *testing.T, id string, what bulk.Change) error {
+	_, err := n.ops.Change(t.Context(), id, what, nil)
+	return err
+}
+
+// list returns the jobs of a queue.
+func (n *node) list(t *testing.T, queue string, states ...job.State) []*job.Job {
+	t.Helper()
+	all, err := n.List(t.Context(), store.Filter{Contract: made, Queue: queue,
+		States: states})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// mortal is the store of a node that is killed after a number of transactions. Of every other one
+// that it ends with, the changes are kept although nobody gets the answer.
+type mortal struct {
+	store.Store
+	left    atomic.Int64
+	commits bool
+}
+
+var errKilled = &job.Error{Kind: job.Unavailable, Op: "test", Msg: "the node was killed"}
+
+func (m *mortal) Update(ctx context.Context, fn func(store.Tx) error) error {
+	switch left := m.left.Add(-1); {
+	case left < 0 && (left < -1 || !m.commits):
+		return errKilled
+	case left < 0:
+		_ = m.Store.Update(ctx, fn)
+		return errKilled
+	}
+	return m.Store.Update(ctx, fn)
+}

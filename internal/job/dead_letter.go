@@ -1,0 +1,79 @@
+package job
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"regexp"
+	"time"
+)
+
+// DeadLetter is a job that was given up, kept so that it can be replayed.
+type DeadLetter struct {
+	ID int64
+	// Job is the job as it was when it was given up. A job that stays stored has its payload,
+	// progress and result itself, and its dead letters go with it; see IsKept.
+	Job       Job
+	Cause     Cause
+	CreatedAt time.Time
+	// ReplayedAt is when the letter was last replayed, and ReplayedAs the Seq of the job that ran
+	// then. Both are zero for one that was not.
+	ReplayedAt time.Time
+	ReplayedAs int64
+}
+
+// IsOpen reports whether the letter was not replayed.
+func (l *DeadLetter) IsOpen() bool { return l.ReplayedAt.IsZero() }
+
+// IsKept reports whether the job stayed stored when it was given up.
+func (l *DeadLetter) IsKept() bool { return l.Job.State != StateNone }
+
+// DeadLetterGroup is what open dead letters with one fingerprint have in common.
+type DeadLetterGroup struct {
+	Fingerprint     string
+	Count           int64
+	FirstAt, LastAt time.Time
+	LastID          int64 // the ID of the newest
+}
+
+// varying is what differs between failures of one reason: UUIDs, quoted strings, paths, long
+// hexadecimal numbers and numbers (AD-050).
+var varying = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}` +
+	`|"[^"]*"|'[^']*'|` + "`[^`]*`" + `|(\w+:/)?(/[\w.%~+-]+)+/?` +
+	`|0[xX][0-9a-fA-F]+|\b[0-9a-fA-F]*[0-9][0-9a-fA-F]{7,}\b|[0-9]+`)
+
+// maxFailureText bounds how much of a failure is shown and compared, in bytes.
+const maxFailureText = 4096
+
+// Fingerprint returns what dead letters of one reason have in common: a digest of contract, queue,
+// type and text of the failure without what varies.
+func (l *DeadLetter) Fingerprint() string {
+	kind, text := l.Failure()
+	sum := digest(l.Job.ID.Contract, l.Job.Queue, kind, varying.ReplaceAllString(text, "?"))
+	return hex.EncodeToString(sum[:sha256.Size/2])
+}
+
+// Failure returns the type and the text of the failure. Contracts keep a failure as an object with
+// a type or code, and an error or message; one that has none of them is its own text. A job that
+// left no failure has the cause of its last move alone.
+func (l *DeadLetter) Failure() (kind, text string) {
+	raw := l.Job.Failure
+	if len(raw) == 0 {
+		return string(l.Cause), ""
+	}
+	kind, text = string(l.Cause), string(raw[:min(len(raw), maxFailureText)])
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return kind, text
+	}
+	for _, member := range []struct {
+		name string
+		to   *string
+	}{{"code", &kind}, {"type", &kind}, {"message", &text}, {"error", &text}} {
+		var value string
+		if json.Unmarshal(members[member.name], &value) == nil && value != "" {
+			*member.to = value[:min(len(value), maxFailureText)]
+		}
+	}
+	return kind, text
+}

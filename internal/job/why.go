@@ -1,0 +1,387 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ReasonCode names why a job does not run, or that it does (AD-015).
+type ReasonCode string
+
+// The codes.
+const (
+	ReasonRunning              ReasonCode = "running"
+	ReasonNotDue               ReasonCode = "not_due"
+	ReasonBackingOff           ReasonCode = "backing_off"
+	ReasonWaitsForDependencies ReasonCode = "waits_for_dependencies"
+	ReasonWaitsForChildren     ReasonCode = "waits_for_children"
+	ReasonDependencyFailed     ReasonCode = "dependency_failed"
+	ReasonQueuePaused          ReasonCode = "queue_paused"
+	ReasonQueueLimit           ReasonCode = "queue_limit"
+	ReasonContractLimit        ReasonCode = "contract_limit"
+	ReasonRateLimited          ReasonCode = "rate_limited"
+	ReasonBehind               ReasonCode = "behind"
+	ReasonNobodyAsks           ReasonCode = "nobody_asks"
+	ReasonNodeDraining         ReasonCode = "node_draining"
+	ReasonMessagePending       ReasonCode = "message_pending"
+	ReasonDone                 ReasonCode = "done"
+	ReasonDead                 ReasonCode = "dead"
+)
+
+// Why says why a job does not run, or that it does.
+type Why struct {
+	Sentence string
+	Reasons  []Reason
+	// Next is the earliest time at which that may change by itself; zero is not known.
+	Next time.Time
+}
+
+// Reason is one reason. Text is a sentence for people, Facts are what it was made of.
+type Reason struct {
+	Code  ReasonCode
+	Text  string
+	Facts []Fact
+	until time.Time // when it ends by itself; zero is not known
+}
+
+// Fact is a named value: an int, a string, a time, a duration, or a
+// list of texts or of relatives.
+type Fact struct {
+	Name  string
+	Value any
+}
+
+// Relative is a job that another one waits for, or that has failed it.
+type Relative struct {
+	Number int64
+	ID     string
+	State  State
+}
+
+// The bounds of the facts.
+const (
+	MaxRelativesShown = 10
+	MaxAhead          = 10_000 // jobs that are counted exactly
+	MaxMessagesAhead  = 1_000  // messages that are counted exactly
+	// AskedRecently is how long ago a queue may have been asked for without being one that nobody
+	// asks for (G-AD-08).
+	AskedRecently = 30 * time.Second
+)
+
+// WhyFacts are what Explain needs to know of a job, all of one moment.
+type WhyFacts struct {
+	Now time.Time
+	Job *Job
+
+	// Dependencies are the first that are open; in a job that is over, that have failed.
+	// OpenDependencies and OpenChildren are how many of them there are.
+	Dependencies     []Relative
+	OpenDependencies int
+	OpenChildren     int
+	// Unsatisfied says that the job is over because a dependency failed.
+	Unsatisfied bool
+	Letter      *DeadLetter // that is open; nil for none
+
+	Paused                         bool
+	QueueLimit, QueueRunning       int // no limit is 0
+	ContractLimit, ContractRunning int
+	MaxQueueSize, QueueSize        int // ready jobs of the contract; no limit is 0
+	Rate                           Rate
+	NextStart                      time.Time // when the rate allows one; not later than Now is now
+	Ahead                          int       // jobs that are claimed before; at most MaxAhead+1
+	Takers                         Takers
+	MessagePending                 bool
+	MessagesAhead                  int // before that of the job; at most MaxMessagesAhead
+}
+
+// Takers is who asks for the jobs of a queue, over all nodes.
+type Takers struct {
+	Asking    bool      // a claim waits, or one came recently
+	LastAsked time.Time // zero is never
+	Workers   int       // that ask for the queue and are not drained
+	// DrainedNodes are the nodes that are drained and whose workers take the queue otherwise, and
+	// DrainedWorkers the workers that are drained by name.
+	DrainedNodes   []string
+	DrainedWorkers []string
+}
+
+// Explain says why a job does not run. All reasons that hold are listed, the one that holds it
+// longest first: what only somebody can end, then what other jobs end, then what time ends.
+func Explain(f *WhyFacts) Why {
+	var reasons []Reason
+	switch f.Job.Phase {
+	case Done:
+		reasons = f.over()
+	case Leased:
+		reasons = []Reason{f.running()}
+	default:
+		reasons = slices.Concat(f.stopped(), f.waits(), f.heldBack())
+	}
+	w := Why{Reasons: reasons}
+	for _, r := range reasons {
+		if !r.until.IsZero() && (w.Next.IsZero() || r.until.Before(w.Next)) {
+			w.Next = r.until
+		}
+	}
+	if len(reasons) > 0 {
+		w.Sentence = reasons[0].Text
+		return w
+	}
+	w.Sentence = "Nothing holds the job back: it is the next of queue " + f.queue() +
+		" and is given to the next worker that asks."
+	return w
+}
+
+// queue names the queue as operators do.
+func (f *WhyFacts) queue() string { return f.Job.ID.Contract + "/" + f.Job.Queue }
+
+// over are the reasons of a job that is over.
+func (f *WhyFacts) over() (reasons []Reason) {
+	j := f.Job
+	if f.Unsatisfied {
+		text := "The job was given up because a job that it depends on has failed"
+		if len(f.Dependencies) > 0 {
+			text += ": " + named(f.Dependencies)
+		}
+		reasons = append(reasons, Reason{Code: ReasonDependencyFailed, Text: text + ".",
+			Facts: []Fact{{"dependencies", f.Dependencies}}})
+	}
+	if l := f.Letter; l != nil {
+		return append(reasons, Reason{Code: ReasonDead,
+			Text: fmt.Sprintf("The job was given up %s after %s, and stands in the dead letters "+
+				"as %d.", since(f.Now, l.CreatedAt), count(l.Job.Attempts, "attempt"), l.ID),
+			Facts: []Fact{{"dead_letter", int(l.ID)}, {"at", l.CreatedAt},
+				{"cause", string(l.Cause)}, {"attempts", l.Job.Attempts}}})
+	}
+	return append(reasons, Reason{Code: ReasonDone,
+		Text: fmt.Sprintf("The job is over: it has been %s since %s.", j.State,
+			clock(f.Now, j.FinishedAt)),
+		Facts: []Fact{{"state", string(j.State)}, {"settled_at", j.FinishedAt}}})
+}
+
+// running is the reason of a job that runs.
+func (f *WhyFacts) running() Reason {
+	j := f.Job
+	text := fmt.Sprintf("The job runs: worker %s has had it for %s, attempt %d.", j.Worker,
+		length(f.Now.Sub(j.StartedAt)), j.Attempts)
+	if j.LeaseUntil.After(f.Now) {
+		text += fmt.Sprintf(" Without a heartbeat its lease ends in %s.",
+			length(j.LeaseUntil.Sub(f.Now)))
+	} else {
+		text += " Its lease has ended without a heartbeat, so it will be taken back."
+	}
+	return Reason{Code: ReasonRunning, Text: text, until: j.LeaseUntil,
+		Facts: []Fact{{"worker", j.Worker}, {"started_at", j.StartedAt},
+			{"lease_until", j.LeaseUntil}, {"attempt", j.Attempts}}}
+}
+
+// stopped are the reasons that last until somebody ends them.
+func (f *WhyFacts) stopped() (reasons []Reason) {
+	if f.Paused {
+		reasons = append(reasons, Reason{Code: ReasonQueuePaused,
+			Text: "Queue " + f.queue() + " is paused: no job of it starts until it is resumed."})
+	}
+	if f.Takers.Asking {
+		return reasons
+	}
+	t := &f.Takers
+	if len(t.DrainedNodes) > 0 {
+		reasons = append(reasons, Reason{Code: ReasonNodeDraining,
+			Text: fmt.Sprintf("The only workers for queue %s are on %s, which %s drained.",
+				f.queue(), strings.Join(t.DrainedNodes, ", "), areOrIs(len(t.DrainedNodes))),
+			Facts: []Fact{{"nodes", t.DrainedNodes}}})
+	}
+	text := "No worker has ever asked for jobs of queue " + f.queue() + "."
+	facts := []Fact{{"since", "never"}, {"workers", t.Workers}}
+	if !t.LastAsked.IsZero() {
+		text = fmt.Sprintf("No worker has asked for jobs of queue %s for %s.", f.queue(),
+			length(f.Now.Sub(t.LastAsked)))
+		facts[0].Value = t.LastAsked
+	}
+	if t.Workers > 0 {
+		text += fmt.Sprintf(" %s known for it and may be busy.", plural(t.Workers, "worker"))
+	}
+	if n := len(t.DrainedWorkers); n > 0 {
+		text += fmt.Sprintf(" %s drained: %s.", plural(n, "worker"),
+			strings.Join(t.DrainedWorkers, ", "))
+		facts = append(facts, Fact{"drained_workers", t.DrainedWorkers})
+	}
+	return append(reasons, Reason{Code: ReasonNobodyAsks, Text: text, Facts: facts})
+}
+
+// waits are the reasons that end with other jobs, and then with time: the last one first.
+func (f *WhyFacts) waits() (reasons []Reason) {
+	if n := f.OpenDependencies; n > 0 {
+		text := fmt.Sprintf("The job waits for %s that it depends on: %s", count(n, "job"),
+			named(f.Dependencies))
+		if n > len(f.Dependencies) {
+			text += fmt.Sprintf(" and %d more", n-len(f.Dependencies))
+		}
+		reasons = append(reasons, Reason{Code: ReasonWaitsForDependencies, Text: text + ".",
+			Facts: []Fact{{"open", n}, {"dependencies", f.Dependencies}}})
+	}
+	if n := f.OpenChildren; n > 0 {
+		reasons = append(reasons, Reason{Code: ReasonWaitsForChildren,
+			Text: fmt.Sprintf("The job waits for %d of its %s to end.", n,
+				count(f.Job.Children, "part")),
+			Facts: []Fact{{"open", n}, {"children", f.Job.Children}}})
+	}
+	if f.MessagePending {
+		text, facts := "The message that hands the job to a worker has not been sent", []Fact(nil)
+		if n := f.MessagesAhead; n > 0 {
+			text += fmt.Sprintf(": %s before it", upTo(n, MaxMessagesAhead, "message", "is"))
+			facts = []Fact{atLeast("messages_ahead", n, MaxMessagesAhead)}
+		}
+		reasons = append(reasons, Reason{Code: ReasonMessagePending, Text: text + ".",
+			Facts: facts})
+	}
+	timed := f.timed()
+	slices.SortStableFunc(timed, func(a, b Reason) int { return b.until.Compare(a.until) })
+	return append(reasons, timed...)
+}
+
+// timed are the reasons that end at a time that is known.
+func (f *WhyFacts) timed() (reasons []Reason) {
+	j := f.Job
+	if j.Phase == Waiting && j.DueAt.After(f.Now) {
+		r := Reason{Code: ReasonNotDue, until: j.DueAt, Facts: []Fact{{"due_at", j.DueAt}},
+			Text: fmt.Sprintf("The job is not due before %s, in %s.", clock(f.Now, j.DueAt),
+				length(j.DueAt.Sub(f.Now)))}
+		if j.Attempts > 0 {
+			r.Code = ReasonBackingOff
+			r.Text = fmt.Sprintf("The job waits after attempt %d, of which %d failed, and is "+
+				"tried again at %s, in %s.", j.Attempts, j.FailedAttempts, clock(f.Now, j.DueAt),
+				length(j.DueAt.Sub(f.Now)))
+			r.Facts = append(r.Facts, Fact{"attempts", j.Attempts},
+				Fact{"failures", j.FailedAttempts})
+		}
+		reasons = append(reasons, r)
+	}
+	if f.isReady() && !f.Rate.IsZero() && f.NextStart.After(f.Now) {
+		reasons = append(reasons, Reason{Code: ReasonRateLimited, until: f.NextStart,
+			Text: fmt.Sprintf("Queue %s starts at most %s in %s; the next start is allowed at %s, "+
+				"in %s.", f.queue(), count(f.Rate.Starts, "job"), length(f.Rate.Period),
+				clock(f.Now, f.NextStart), length(f.NextStart.Sub(f.Now))),
+			Facts: []Fact{{"rate", f.Rate.Starts}, {"rate_period", f.Rate.Period},
+				{"next_start_at", f.NextStart}}})
+	}
+	return reasons
+}
+
+// isReady reports whether nothing but what concerns its queue holds the job back.
+func (f *WhyFacts) isReady() bool {
+	j := f.Job
+	return j.Phase == Ready || (j.OpenDeps == 0 && !j.DueAt.After(f.Now))
+}
+
+// heldBack are the reasons that end as other jobs of the contract run.
+func (f *WhyFacts) heldBack() (reasons []Reason) {
+	if !f.isReady() {
+		return nil
+	}
+	limit := func(code ReasonCode, of string, running, most int) {
+		if most > 0 && running >= most {
+			reasons = append(reasons, Reason{Code: code,
+				Text:  fmt.Sprintf("%s runs %d jobs, and at most %d at a time.", of, running, most),
+				Facts: []Fact{{"running", running}, {"limit", most}}})
+		}
+	}
+	limit(ReasonContractLimit, "Contract "+f.Job.ID.Contract, f.ContractRunning, f.ContractLimit)
+	if f.Job.Phase == Waiting && f.MaxQueueSize > 0 && f.QueueSize >= f.MaxQueueSize {
+		reasons = append(reasons, Reason{Code: ReasonContractLimit,
+			Text: fmt.Sprintf("The job is due, but contract %s has %d ready jobs and takes no more "+
+				"than %d.", f.Job.ID.Contract, f.QueueSize, f.MaxQueueSize),
+			Facts: []Fact{{"queue_size", f.QueueSize}, {"limit", f.MaxQueueSize}}})
+	}
+	limit(ReasonQueueLimit, "Queue "+f.queue(), f.QueueRunning, f.QueueLimit)
+	if n := f.Ahead; n > 0 {
+		reasons = append(reasons, Reason{Code: ReasonBehind,
+			Text: fmt.Sprintf("In queue %s %s before the job.", f.queue(),
+				upTo(n, MaxAhead, "job", "comes")),
+			Facts: []Fact{atLeast("ahead", n, MaxAhead)}})
+	}
+	return reasons
+}
+
+// atLeast is a number that is exact up to a bound.
+func atLeast(name string, n, bound int) Fact {
+	if n > bound {
+		return Fact{name + "_at_least", bound}
+	}
+	return Fact{name, n}
+}
+
+// upTo writes how many things do something, where more than bound are not counted.
+func upTo(n, bound int, thing, does string) string {
+	switch {
+	case n > bound:
+		return fmt.Sprintf("more than %d %ss %s", bound, thing, pluralVerb(does))
+	case n == 1:
+		return "1 " + thing + " " + does
+	}
+	return fmt.Sprintf("%d %ss %s", n, thing, pluralVerb(does))
+}
+
+// pluralVerb is the form of a verb that goes with several.
+func pluralVerb(verb string) string {
+	if verb == "is" {
+		return "are"
+	}
+	return strings.TrimSuffix(verb, "s")
+}
+
+// named lists jobs with their states.
+func named(all []Relative) string {
+	texts := make([]string, len(all))
+	for i, r := range all {
+		texts[i] = fmt.Sprintf("%d (%s, %s)", r.Number, r.ID, r.State)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// count writes a number of things.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// plural writes a number of things with the verb that follows.
+func plural(n int, thing string) string { return count(n, thing) + " " + areOrIs(n) }
+
+func areOrIs(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// length writes a length of time as somebody would say it.
+func length(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", max(1, d.Milliseconds()))
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+// since writes how long ago a time was.
+func since(now, at time.Time) string { return length(now.Sub(at)) + " ago" }
+
+// clock writes a time, with its date where that is another one.
+func clock(now, at time.Time) string {
+	layout := "15:04:05 UTC"
+	if now.UTC().Format(time.DateOnly) != at.UTC().Format(time.DateOnly) {
+		layout = "2006-01-02 " + layout
+	}
+	return at.UTC().Format(layout)
+}

@@ -1,0 +1,184 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var whyNow = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// explained is what a case of TestExplain expects: the codes in their order, what the sentence is,
+// what the other texts contain, and how long after now it may change.
+type explained struct {
+	codes    string
+	sentence string
+	next     time.Duration
+}
+
+// waitingFacts makes facts of a job whose queue is asked for; change makes the case.
+func waitingFacts(phase Phase, change func(*WhyFacts)) *WhyFacts {
+	f := &WhyFacts{Now: whyNow, Takers: Takers{Asking: true, LastAsked: whyNow},
+		Job: &Job{Seq: 7, ID: ID{Contract: "taskflow", Key: "k"}, Queue: "mail", Phase: phase,
+			State: "PENDING"}}
+	change(f)
+	return f
+}
+
+// TestExplain (AD-015, G-AD-08): every code, alone and with others, in the order in which reasons
+// hold a job longest.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	relatives := []Relative{{3, "a", "RUNNING"}, {4, "b", "READY"}}
+	rate := Rate{Starts: 5, Period: time.Minute}
+	for _, tt := range []struct {
+		name   string
+		phase  Phase
+		change func(*WhyFacts)
+		want   explained
+	}{
+		{"AD-015 running", Leased, func(f *WhyFacts) {
+			f.Job.Worker, f.Job.Attempts = "w1", 2
+			f.Job.StartedAt, f.Job.LeaseUntil = whyNow.Add(-94*time.Second), whyNow.Add(time.Hour)
+		}, explained{"running", "The job runs: worker w1 has had it for 94 s, attempt 2. " +
+			"Without a heartbeat its lease ends in 60 min.", time.Hour}},
+		{"AD-015 running, its lease is over", Leased, func(f *WhyFacts) {
+			f.Job.Worker, f.Job.Attempts = "w1", 1
+			f.Job.StartedAt, f.Job.LeaseUntil = whyNow.Add(-time.Hour), whyNow.Add(-time.Second)
+		}, explained{"running", "The job runs: worker w1 has had it for 60 min, attempt 1. Its " +
+			"lease has ended without a heartbeat, so it will be taken back.", -time.Second}},
+		{"AD-015 not due", Waiting, func(f *WhyFacts) {
+			f.Job.DueAt = whyNow.Add(36 * time.Hour)
+		}, explained{"not_due",
+			"The job is not due before 2026-03-03 00:00:00 UTC, in 36 h.", 36 * time.Hour}},
+		{"AD-015 backing off", Waiting, func(f *WhyFacts) {
+			f.Job.DueAt, f.Job.Attempts, f.Job.FailedAttempts = whyNow.Add(30*time.Second), 3, 2
+		}, explained{"backing_off", "The job waits after attempt 3, of which 2 failed, and is " +
+			"tried again at 12:00:30 UTC, in 30 s.", 30 * time.Second}},
+		{"AD-015 waits for dependencies", Waiting, func(f *WhyFacts) {
+			f.Job.OpenDeps, f.OpenDependencies, f.Dependencies = 12, 12, relatives
+		}, explained{"waits_for_dependencies", "The job waits for 12 jobs that it depends on: " +
+			"3 (a, RUNNING), 4 (b, READY) and 10 more.", 0}},
+		{"AD-015 waits for children", Waiting, func(f *WhyFacts) {
+			f.Job.OpenDeps, f.OpenChildren, f.Job.Children = 2, 2, 5
+		}, explained{"waits_for_children", "The job waits for 2 of its 5 parts to end.", 0}},
+		{"AD-015 dependency failed", Done, func(f *WhyFacts) {
+			f.Unsatisfied, f.Dependencies = true, []Relative{{3, "a", "FAILED"}}
+			f.Job.State, f.Job.FinishedAt = "BLOCKED", whyNow.Add(-time.Hour)
+		}, explained{"dependency_failed done", "The job was given up because a job that it depends " +
+			"on has failed: 3 (a, FAILED).", 0}},
+		{"AD-015 queue paused, and behind all the same (G-AD-08)", Ready, func(f *WhyFacts) {
+			f.Paused, f.Ahead = true, 17
+		}, explained{"queue_paused behind",
+			"Queue taskflow/mail is paused: no job of it starts until it is resumed.", 0}},
+		{"AD-015 queue limit", Ready, func(f *WhyFacts) { f.QueueLimit, f.QueueRunning = 10, 10 },
+			explained{"queue_limit",
+				"Queue taskflow/mail runs 10 jobs, and at most 10 at a time.", 0}},
+		{"AD-015 contract limit", Ready, func(f *WhyFacts) {
+			f.ContractLimit, f.ContractRunning, f.QueueLimit, f.QueueRunning = 3, 3, 10, 3
+		}, explained{"contract_limit",
+			"Contract taskflow runs 3 jobs, and at most 3 at a time.", 0}},
+		{"AD-015 contract limit of ready jobs", Waiting, func(f *WhyFacts) {
+			f.MaxQueueSize, f.QueueSize = 100, 100
+		}, explained{"contract_limit", "The job is due, but contract taskflow has 100 ready jobs " +
+			"and takes no more than 100.", 0}},
+		{"AD-015 rate limited", Ready, func(f *WhyFacts) {
+			f.Rate, f.NextStart = rate, whyNow.Add(2500*time.Millisecond)
+		}, explained{"rate_limited", "Queue taskflow/mail starts at most 5 jobs in 60 s; the next " +
+			"start is allowed at 12:00:02 UTC, in 2 s.", 2500 * time.Millisecond}},
+		{"AD-015 a rate that allows starts", Ready, func(f *WhyFacts) { f.Rate = rate },
+			explained{"", "Nothing holds the job back: it is the next of queue taskflow/mail and is " +
+				"given to the next worker that asks.", 0}},
+		{"AD-015 behind one", Ready, func(f *WhyFacts) { f.Ahead = 1 },
+			explained{"behind", "In queue taskflow/mail 1 job comes before the job.", 0}},
+		{"AD-015 behind 10,000", Ready, func(f *WhyFacts) { f.Ahead = MaxAhead },
+			explained{"behind", "In queue taskflow/mail 10000 jobs come before the job.", 0}},
+		{"AD-015 behind more", Ready, func(f *WhyFacts) { f.Ahead = MaxAhead + 1 },
+			explained{"behind", "In queue taskflow/mail more than 10000 jobs come before the job.",
+				0}},
+		{"AD-015 nobody asks", Ready, func(f *WhyFacts) {
+			f.Takers = Takers{LastAsked: whyNow.Add(-94 * time.Second), Workers: 1}
+		}, explained{"nobody_asks", "No worker has asked for jobs of queue taskflow/mail for 94 s. " +
+			"1 worker is known for it and may be busy.", 0}},
+		{"AD-015 nobody has ever asked", Ready, func(f *WhyFacts) { f.Takers = Takers{} },
+			explained{"nobody_asks",
+				"No worker has ever asked for jobs of queue taskflow/mail.", 0}},
+		{"AD-015 node draining", Ready, func(f *WhyFacts) {
+			f.Takers = Takers{LastAsked: whyNow, DrainedNodes: []string{"n1"},
+				DrainedWorkers: []string{"w"}}
+		}, explained{"node_draining nobody_asks",
+			"The only workers for queue taskflow/mail are on n1, which is drained.", 0}},
+		{"AD-015 a drained node where another takes the queue (G-AD-08)", Ready,
+			func(f *WhyFacts) { f.Takers.DrainedNodes, f.Ahead = []string{"n1"}, 2 },
+			explained{"behind", "In queue taskflow/mail 2 jobs come before the job.", 0}},
+		{"AD-015 message pending", Ready, func(f *WhyFacts) {
+			f.MessagePending, f.MessagesAhead = true, 2
+		}, explained{"message_pending", "The message that hands the job to a worker has not been " +
+			"sent: 2 messages are before it.", 0}},
+		{"AD-015 done", Done, func(f *WhyFacts) {
+			f.Job.State, f.Job.FinishedAt = "COMPLETED", whyNow.Add(-time.Hour)
+		}, explained{"done", "The job is over: it has been COMPLETED since 11:00:00 UTC.", 0}},
+		{"AD-015 dead", Done, func(f *WhyFacts) {
+			f.Letter = &DeadLetter{ID: 12, CreatedAt: whyNow.Add(-3 * time.Hour),
+				Job: Job{Attempts: 5}}
+		}, explained{"dead", "The job was given up 3 h ago after 5 attempts, and stands in the dead " +
+			"letters as 12.", 0}},
+		{"AD-015 all that can hold a waiting job", Waiting, func(f *WhyFacts) {
+			f.Paused, f.Takers = true, Takers{}
+			f.Job.OpenDeps, f.Job.Children, f.Job.DueAt = 2, 1, whyNow.Add(time.Minute)
+			f.OpenDependencies, f.Dependencies, f.OpenChildren = 1, relatives[:1], 1
+			f.QueueLimit, f.QueueRunning = 1, 1
+		}, explained{"queue_paused nobody_asks waits_for_dependencies waits_for_children not_due",
+			"Queue taskflow/mail is paused: no job of it starts until it is resumed.",
+			time.Minute}},
+		{"AD-015 all that can hold a ready job", Ready, func(f *WhyFacts) {
+			f.Paused, f.Takers, f.Rate, f.NextStart = true, Takers{}, rate, whyNow.Add(time.Second)
+			f.QueueLimit, f.QueueRunning, f.ContractLimit, f.ContractRunning = 1, 1, 1, 1
+			f.Ahead, f.MessagePending = 1, true
+		}, explained{"queue_paused nobody_asks message_pending rate_limited contract_limit " +
+			"queue_limit behind",
+			"Queue taskflow/mail is paused: no job of it starts until it is resumed.",
+			time.Second}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			why := Explain(waitingFacts(tt.phase, tt.change))
+			got := explained{sentence: why.Sentence}
+			var codes []string
+			for _, r := range why.Reasons {
+				codes = append(codes, string(r.Code))
+				if !strings.HasSuffix(r.Text, ".") || strings.Contains(r.Text, "%!") {
+					t.Errorf("%s says %q", r.Code, r.Text)
+				}
+			}
+			got.codes = strings.Join(codes, " ")
+			if !why.Next.IsZero() {
+				got.next = why.Next.Sub(whyNow)
+			}
+			if got != tt.want {
+				t.Errorf("got  %+v\nwant %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestExplainFacts (AD-015): facts are exact up to a bound, and say so beyond it.
+func TestExplainFacts(t *testing.T) {
+	t.Parallel()
+	for ahead, want := range map[int]Fact{9: {"ahead", 9}, MaxAhead: {"ahead", MaxAhead},
+		MaxAhead + 1: {"ahead_at_least", MaxAhead}} {
+		why := Explain(waitingFacts(Ready, func(f *WhyFacts) { f.Ahead = ahead }))
+		if got := why.Reasons[0].Facts; !slices.Equal(got, []Fact{want}) {
+			t.Errorf("%d ahead: %v", ahead, got)
+		}
+	}
+	why := Explain(waitingFacts(Ready, func(f *WhyFacts) {
+		f.Takers = Takers{LastAsked: whyNow.Add(-time.Hour), DrainedWorkers: []string{"w"}}
+	}))
+	if got := fmt.Sprint(why.Reasons[0].Facts); !strings.Contains(got, "{drained_workers [w]}") ||
+		!strings.Contains(got, "{since 2026-03-01 11:00:00") {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,116 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"encoding/json"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// Dead letters are numbered by the database in the order in which they are inserted. In those of an
+// older schema seq is 0 and fingerprint empty; replayed_at is 0 for those that are open.
+var (
+	addDeadLetters = insertInto("add_dead_letters", "dead_letters",
+		[]Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"},
+			{"queue", "text"}, {"seq", "int8"}, {"fingerprint", "text"}}, "")
+	markDeadLetters = updateOf("mark_dead_letters", "dead_letters",
+		[]Column{{"queue", "text"}, {"fingerprint", "text"}, {"replayed_at", "int8"},
+			{"replayed_as", "int8"}, {"id", "int8"}})
+	getDeadLetters = &Statement{"get_dead_letters", selectDeadLetters("job") +
+		"WHERE contract=$1 AND id>$2 ORDER BY id {limit $3}"}
+	alikeDeadLetters = &Statement{"alike_dead_letters", selectDeadLetters("job") +
+		"WHERE fingerprint=$1 AND id>$2 ORDER BY id {limit $3}"}
+	deadLettersOf = &Statement{"dead_letters_of", selectDeadLetters("job") +
+		"WHERE seq {in $1} AND seq>0 ORDER BY id"}
+	oldDeadLetters = &Statement{"old_dead_letters", selectDeadLetters("NULL") +
+		"WHERE contract=$1 AND buried_at<$2 ORDER BY buried_at,id {limit $3}"}
+	unmarkedDeadLetters = &Statement{"unmarked_dead_letters", selectDeadLetters("job") +
+		"WHERE contract=$1 AND fingerprint='' ORDER BY id {limit $2}"}
+	// It names the contract by >= and <=, for the reason that messagesOf gives.
+	groupDeadLetters = &Statement{"group_dead_letters", `SELECT fingerprint,count(*),
+		min(buried_at),max(buried_at),max(id) FROM (SELECT id,fingerprint,buried_at
+		FROM dead_letters WHERE contract>=$1 AND contract<=$1 AND replayed_at=0
+		ORDER BY contract DESC,id DESC {limit $2}) AS newest
+		WHERE fingerprint<>'' GROUP BY fingerprint`}
+	dropDeadLetters = &Statement{"drop_dead_letters", "DELETE FROM dead_letters WHERE id {in $1}"}
+)
+
+// selectDeadLetters begins a read of dead letters, with their jobs or with NULL in their place.
+func selectDeadLetters(doc string) string {
+	return "SELECT id,contract,queue,cause,buried_at,replayed_at,replayed_as," + doc +
+		" FROM dead_letters "
+}
+
+// addDeadLetters stores each job as one JSON document: a dead letter is read by people and
+// replayed as a whole, never searched by its parts. Bodies are base64 in it and so stay byte
+// for byte.
+func (t *Tx) addDeadLetters(letters []job.DeadLetter) error {
+	rows := make([][]any, len(letters))
+	for i, l := range letters {
+		doc, err := json.Marshal(l.Job)
+		if err != nil {
+			return &job.Error{Kind: job.Internal, Op: "add_dead_letters", Err: err}
+		}
+		rows[i] = []any{l.Job.ID.Contract, string(l.Cause), Micros(l.CreatedAt), doc, l.Job.Queue,
+			l.Job.Seq, l.Fingerprint()}
+	}
+	return t.bulk(addDeadLetters, rows)
+}
+
+// markDeadLetters writes what may change of dead letters.
+func (t *Tx) markDeadLetters(letters []job.DeadLetter) error {
+	rows := make([][]any, len(letters))
+	for i, l := range letters {
+		at := int64(0)
+		if !l.IsOpen() {
+			at = Micros(l.ReplayedAt)
+		}
+		rows[i] = []any{l.Job.Queue, l.Fingerprint(), at, l.ReplayedAs, l.ID}
+	}
+	return t.bulk(markDeadLetters, rows)
+}
+
+// DeadLetters is documented at the port, as is DeadLetterGroups.
+func (t *Tx) DeadLetters(s store.DeadLetterSelector) ([]job.DeadLetter, error) {
+	switch {
+	case len(s.Jobs) > 0:
+		return collect(t, deadLettersOf, scanDeadLetter, t.s.Ints(s.Jobs))
+	case s.Fingerprint != "":
+		return collect(t, alikeDeadLetters, scanDeadLetter, s.Fingerprint, s.After, s.Limit)
+	case !s.Before.IsZero():
+		return collect(t, oldDeadLetters, scanDeadLetter, s.Contract, Micros(s.Before), s.Limit)
+	case s.Unmarked:
+		return collect(t, unmarkedDeadLetters, scanDeadLetter, s.Contract, s.Limit)
+	}
+	return collect(t, getDeadLetters, scanDeadLetter, s.Contract, s.After, s.Limit)
+}
+
+// scanDeadLetter reads a row of selectDeadLetters.
+func scanDeadLetter(rows *sql.Rows) (l job.DeadLetter, err error) {
+	var contract, queue string
+	var at, replayedAt int64
+	var doc []byte
+	if err := rows.Scan(&l.ID, &contract, &queue, &l.Cause, &at, &replayedAt, &l.ReplayedAs,
+		&doc); err != nil {
+		return l, err
+	}
+	l.CreatedAt = fromMicros(at)
+	if replayedAt != 0 {
+		l.ReplayedAt = fromMicros(replayedAt)
+	}
+	if doc == nil {
+		l.Job.ID.Contract, l.Job.Queue = contract, queue
+		return l, nil
+	}
+	return l, json.Unmarshal(doc, &l.Job)
+}
+
+func (t *Tx) DeadLetterGroups(contract string, limit int) ([]job.DeadLetterGroup, error) {
+	return collect(t, groupDeadLetters, func(rows *sql.Rows) (g job.DeadLetterGroup, err error) {
+		var first, last int64
+		err = rows.Scan(&g.Fingerprint, &g.Count, &first, &last, &g.LastID)
+		g.FirstAt, g.LastAt = fromMicros(first), fromMicros(last)
+		return g, err
+	}, contract, limit)
+}

@@ -1,0 +1,104 @@
+package storetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// letterOf returns a dead letter of a job that stays stored, with an error.
+func letterOf(key string, seq int64, failure string, at time.Time) job.DeadLetter {
+	j := newJob(key)
+	j.Seq, j.State, j.Phase, j.Failure = seq, "failed", job.Done, []byte(failure)
+	return job.DeadLetter{Job: *micro(*j), Cause: job.FailedForGood, CreatedAt: at}
+}
+
+// lettersBy returns the keys of the jobs of dead letters that are selected.
+func (w *world) lettersBy(s store.DeadLetterSelector) (all []string) {
+	for _, l := range read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+		return r.DeadLetters(s)
+	}) {
+		all = append(all, l.Job.ID.Key)
+	}
+	return all
+}
+
+// selectDeadLetters proves that DeadLetters selects by job, also one that is gone, by fingerprint
+// and by age, the oldest first; and that UpdateDeadLetters keeps a replay.
+func selectDeadLetters(w *world) {
+	var letters []job.DeadLetter
+	for i := range 6 { // the first is the newest
+		letters = append(letters, letterOf(fmt.Sprint(i), int64(10+i%2),
+			fmt.Sprintf(`{"error":"line %d of %s"}`, i, []string{"a", "b", "c"}[i/2]),
+			start.Add(time.Duration(-i)*time.Second)))
+	}
+	gone := letterOf("gone", 10, "x", start.Add(-time.Hour))
+	gone.Job.State = job.StateNone
+	other := letterOf("other", 77, "x", start.Add(-time.Hour))
+	other.Job.ID.Contract = "other"
+	w.apply(store.Changes{DeadLetters: append(letters, gone, other)})
+	equal(w, "of jobs", w.lettersBy(store.DeadLetterSelector{Jobs: []int64{10, 99}}),
+		[]string{"0", "2", "4", "gone"})
+	alike := store.DeadLetterSelector{Fingerprint: letters[2].Fingerprint(), Limit: 9}
+	equal(w, "alike", w.lettersBy(alike), []string{"2", "3"})
+	equal(w, "all", len(w.lettersBy(store.DeadLetterSelector{Contract: "relay", Limit: 9})), 7)
+	old := store.DeadLetterSelector{Contract: "relay", Before: start.Add(-2 * time.Second), Limit: 3}
+	aged := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters(old) })
+	equal(w, "old", []time.Time{aged[0].CreatedAt, aged[1].CreatedAt, aged[2].CreatedAt},
+		[]time.Time{gone.CreatedAt, letters[5].CreatedAt, letters[4].CreatedAt})
+	equal(w, "their queue", aged[0].Job.Queue, gone.Job.Queue)
+	equal(w, "none is of an older schema",
+		len(w.lettersBy(store.DeadLetterSelector{Contract: "relay", Unmarked: true, Limit: 9})), 0)
+
+	first := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters(alike) })[0]
+	if !first.IsOpen() || !first.IsKept() {
+		w.Errorf("letter %+v is not open, or not that of a stored job", first)
+	}
+	first.ReplayedAt, first.ReplayedAs = start.Add(time.Minute), 12
+	w.apply(store.Changes{UpdateDeadLetters: []job.DeadLetter{first}})
+	then := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters(alike) })
+	equal(w, "replayed", then[0], first)
+	if !then[1].IsOpen() {
+		w.Errorf("letter %+v was not replayed", then[1])
+	}
+}
+
+// groupDeadLetters proves that DeadLetterGroups counts the open letters of a contract alone, and
+// that it looks at no more than the newest ones.
+func groupDeadLetters(w *world) {
+	var letters []job.DeadLetter
+	for i := range 9 {
+		letters = append(letters, letterOf(fmt.Sprint(i), int64(i+1),
+			fmt.Sprintf(`{"type":"t%d","error":"took %d s"}`, i%3, i),
+			start.Add(time.Duration(i)*time.Second)))
+	}
+	letters[8].Job.ID.Contract = "other"
+	w.apply(store.Changes{DeadLetters: letters})
+	stored := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+		return r.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 9})
+	})
+	stored[0].ReplayedAt, stored[0].ReplayedAs = start, 1
+	w.apply(store.Changes{UpdateDeadLetters: stored[:1]})
+	groups := func(limit int) []job.DeadLetterGroup {
+		all := read(w, func(r store.Reader) ([]job.DeadLetterGroup, error) {
+			return r.DeadLetterGroups("relay", limit)
+		})
+		slices.SortFunc(all, func(a, b job.DeadLetterGroup) int {
+			return cmp.Compare(a.LastID, b.LastID)
+		})
+		return all
+	}
+	group := func(count, first, last int) job.DeadLetterGroup {
+		return job.DeadLetterGroup{Fingerprint: letters[last].Fingerprint(), Count: int64(count),
+			FirstAt: letters[first].CreatedAt, LastAt: letters[last].CreatedAt,
+			LastID: stored[last].ID}
+	}
+	equal(w, "all", groups(100), []job.DeadLetterGroup{group(2, 2, 5), group(2, 3, 6),
+		group(3, 1, 7)})
+	equal(w, "the newest four", groups(4), []job.DeadLetterGroup{group(1, 5, 5), group(1, 6, 6),
+		group(2, 4, 7)})
+}

@@ -1,0 +1,92 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// The figures of a subscription are read from its newest deliveries, so that nothing has to be
+// written for them and they cost the same however many deliveries there were.
+const (
+	// figureSample is how many deliveries they are about.
+	figureSample = 100
+	// figureTries is how many of these are looked at for the last try. Those that were given up
+	// without one, as the subscription was disabled, are among them.
+	figureTries = 5
+)
+
+// Figures are how the newest deliveries of a subscription have fared, at most 100.
+type Figures struct {
+	Pending, Delivered, Exhausted int
+	LastTry                       *Try // nil if there was none lately
+}
+
+// SuccessRate returns the share of the deliveries that are over that were delivered. ok is false
+// if none is over.
+func (f *Figures) SuccessRate() (rate float64, ok bool) {
+	over := f.Delivered + f.Exhausted
+	return float64(f.Delivered) / float64(max(1, over)), over > 0
+}
+
+// Figures returns the figures of subscriptions, in their order.
+func (w *Webhooks) Figures(ctx context.Context, ids []string) ([]Figures, error) {
+	all := make([]Figures, len(ids))
+	var tried []job.ID
+	for i, id := range ids {
+		sample, err := w.Engine.List(ctx, store.Filter{Contract: Name, Owner: id,
+			NewestFirst: true, WithoutBodies: true, Limit: figureSample})
+		if err != nil {
+			return nil, err
+		}
+		tried = append(tried, all[i].count(sample)...)
+	}
+	if len(tried) == 0 {
+		return all, nil
+	}
+	jobs, err := w.Engine.GetAll(ctx, tried)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range jobs {
+		tries, err := decodeTries(j)
+		if err != nil || len(tries) == 0 {
+			continue // the delivery was given up, or its tries cannot be read
+		}
+		f := &all[slices.Index(ids, j.Owner)]
+		last := &tries[len(tries)-1]
+		if f.LastTry == nil || last.StartedAt.After(f.LastTry.StartedAt) {
+			f.LastTry = last
+		}
+	}
+	return all, nil
+}
+
+// count counts deliveries and returns those that may have the last try: they are over or have
+// failed, and were changed last.
+func (f *Figures) count(sample []*job.Job) (tried []job.ID) {
+	var changed []*job.Job
+	for _, j := range sample {
+		switch statusOf(j) {
+		case Delivered:
+			f.Delivered++
+		case Exhausted:
+			f.Exhausted++
+		default:
+			f.Pending++
+		}
+		if j.Phase == job.Done || j.FailedAttempts > 0 {
+			changed = append(changed, j)
+		}
+	}
+	slices.SortStableFunc(changed, func(a, b *job.Job) int {
+		return cmp.Compare(b.UpdatedAt.UnixMicro(), a.UpdatedAt.UnixMicro())
+	})
+	for _, j := range changed[:min(len(changed), figureTries)] {
+		tried = append(tried, j.ID)
+	}
+	return tried
+}
