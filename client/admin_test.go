@@ -41,6 +41,7 @@ func serveAdmin(t *testing.T, change func(*admin.Config)) (*admin.API,
 	if err != nil {
 		t.Fatal(err)
 	}
+	testkit.Register(t, e, api.Schedules.Jobs())
 	if err := api.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -42,11 +42,11 @@ func (d *deps) buildAdmin(ctx context.Context) (*server.API, error) {
 		AuditRetention: s.Operator.AuditRetention,
 		Settings:       d.shownSettings(),
 		Node:           d.described,
-		Series:         d.series,
 		Checks:         d.checks(),
 		Parts:          d.parts,
 		SecureCookies:  s.TLS.Enabled(),
 		Contracts:      d.contracts,
+		Schedules:      d.schedules,
 	})
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitFailed, err)

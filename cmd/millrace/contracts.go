@@ -25,7 +25,7 @@ import (
 	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/outage"
-	"github.com/millrace/millrace/internal/series"
+	"github.com/millrace/millrace/internal/schedule"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/storageid"
@@ -67,8 +67,6 @@ type deps struct {
 	node   string
 	// described is what operators see of the node.
 	described *nodes.Node
-	// series is what operators see of what the nodes have done.
-	series *series.Recorder
 	// noWorkers says that other nodes run the jobs.
 	noWorkers bool
 	engine    *engine.Engine
@@ -86,6 +84,7 @@ type deps struct {
 	operatorToken setting.Secret
 
 	contracts []*contract.Contract // that were built
+	schedules *schedule.Schedules  // that submit to them
 	parts     []*outage.Part       // that were made
 	// loginPath makes a one-time code for the console; nil where a start prints none.
 	loginPath func(context.Context) (path string, err error)

@@ -22,6 +22,7 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/login"
 	"github.com/millrace/millrace/cmd/millrace/internal/nodes"
 	"github.com/millrace/millrace/cmd/millrace/internal/queues"
+	"github.com/millrace/millrace/cmd/millrace/internal/schedules"
 	"github.com/millrace/millrace/cmd/millrace/internal/simulate"
 	"github.com/millrace/millrace/cmd/millrace/internal/webhooks"
 	"github.com/millrace/millrace/cmd/millrace/internal/work"
@@ -85,6 +86,7 @@ any language over plain HTTP, and the tools to feed and watch them.
 		jobs.WhyCommand(p, newOperator()), queues.Command(p, newOperator),
 		dlq.Command(p, newOperator), bulk.Command(p, newOperator),
 		nodes.WorkersCommand(p, newOperator), nodes.Command(p, newOperator),
+		schedules.Command(p, newOperator),
 		webhooks.Command(p, newOperator),
 		audit.Command(p, newOperator()), login.Command(p), login.LogoutCommand(p),
 		demo.Command(p), demo.WorkerCommand(p), pictureCommand(p), simulate.Command(p),

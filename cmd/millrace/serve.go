@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/schedule"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/telemetry"
@@ -234,25 +235,28 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 	if err := k.describeNode(); err != nil {
 		return nil, cli.WithCode(cli.ExitFailed, err)
 	}
+	if k.schedules, err = schedule.New(schedule.Config{Engine: k.engine, Contracts: k.contracts,
+		Log: k.log.With(telemetry.Contract, schedule.Name)}); err != nil {
+		return nil, cli.WithCode(cli.ExitFailed, err)
+	}
 	apis, err := buildAPIs(ctx, k, mode)
 	if err != nil {
 		return nil, err
 	}
 	node, err := server.New(server.Config{
-		Settings:   k.settings.Settings,
-		Store:      opened,
-		Engine:     k.engine,
-		Contracts:  k.contracts,
-		APIs:       apis,
-		Log:        k.log,
-		Metrics:    k.registries.Handler(k.log),
-		Version:    cli.ReadBuildInfo().Version,
-		Page:       k.page(mode.workersOnly),
-		Monotonic:  k.process.Elapsed,
-		Background: []func(context.Context){k.described.Run, k.series.Run},
-
-		CountRequests: k.series.CountRequests,
-		WorkersOnly:   mode.workersOnly,
+		Settings:    k.settings.Settings,
+		Store:       opened,
+		Engine:      k.engine,
+		Contracts:   k.contracts,
+		APIs:        apis,
+		Jobs:        []engine.Contract{k.schedules.Jobs()},
+		Log:         k.log,
+		Metrics:     k.registries.Handler(k.log),
+		Version:     cli.ReadBuildInfo().Version,
+		Page:        k.page(mode.workersOnly),
+		Monotonic:   k.process.Elapsed,
+		Background:  []func(context.Context){k.described.Run, k.schedules.Run},
+		WorkersOnly: mode.workersOnly,
 	})
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitUnable, err)

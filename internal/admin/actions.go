@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
@@ -202,31 +201,15 @@ func readSubmission(c *httpapi.Call) (s submission, err error) {
 	return s, nil
 }
 
-// submitter returns who takes the submissions of a contract.
-func (a *API) submitter(name string) (*contract.Operator, error) {
-	var known []string
-	for _, c := range a.Contracts {
-		known = append(known, c.Name)
-		o := contract.OperatorOf([]*contract.Contract{c}, name)
-		if o != nil && o.Submit != nil {
-			return o, nil
-		}
-	}
-	return nil, invalid("contract must be one of " + strings.Join(known, ", "))
-}
-
 // submitJob is POST /admin/v1/jobs: it stores what the contract's own route would store (AD-017).
 func (a *API) submitJob(c *httpapi.Call) error {
 	s, err := readSubmission(c)
 	if err != nil {
 		return err
 	}
-	o, err := a.submitter(s.contract)
+	o, err := contract.SubmitterOf(a.Contracts, s.contract, &s.Request)
 	if err != nil {
 		return err
-	}
-	if o.Jobs != "fetchbox" && s.Type != "" {
-		return invalid("job_type is for the contract fetchbox alone")
 	}
 	j, err := o.Submit(a.recording(c, ""), s.Request)
 	if err != nil {

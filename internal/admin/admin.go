@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/outage"
-	"github.com/millrace/millrace/internal/series"
+	"github.com/millrace/millrace/internal/schedule"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -46,14 +46,14 @@ type Config struct {
 	ReadToken setting.Secret
 
 	AuditRetention time.Duration
-	Settings       []Setting        // as they are shown, by key
-	Node           *nodes.Node      // nil makes one of Engine
-	Series         *series.Recorder // nil makes one of Engine
-	Checks         []httpapi.Check  // of the parts that health shows
-	Parts          []*outage.Part   // further parts that health shows
-	SecureCookies  bool             // all listeners use TLS
+	Settings       []Setting       // as they are shown, by key
+	Node           *nodes.Node     // nil makes one of Engine
+	Checks         []httpapi.Check // of the parts that health shows
+	Parts          []*outage.Part  // further parts that health shows
+	SecureCookies  bool            // all listeners use TLS
 	// Contracts are the contracts of the node, whose jobs operators may change.
 	Contracts []*contract.Contract
+	Schedules *schedule.Schedules // nil makes those of Engine and Contracts
 }
 
 // validate names the first required member that is missing.
@@ -97,8 +97,9 @@ func New(c Config) (*API, error) {
 			return nil, err
 		}
 	}
-	if c.Series == nil {
-		if c.Series, err = series.New(series.Config{Engine: c.Engine}); err != nil {
+	if c.Schedules == nil {
+		if c.Schedules, err = schedule.New(schedule.Config{Engine: c.Engine, Log: c.Log,
+			Contracts: c.Contracts}); err != nil {
 			return nil, err
 		}
 	}

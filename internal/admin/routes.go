@@ -38,7 +38,8 @@ type route struct {
 // routes returns the table.
 func (a *API) routes() []route {
 	return slices.Concat(a.accessRoutes(), a.actionRoutes(), a.bulkRoutes(), a.deadLetterRoutes(),
-		a.nodeRoutes(), a.queueRoutes(), a.seriesRoutes(), a.webhookRoutes(), a.whyRoutes())
+		a.nodeRoutes(), a.queueRoutes(), a.scheduleRoutes(), a.webhookRoutes(),
+		a.whyRoutes())
 }
 
 // accessRoutes are the routes of the token, sessions, the audit and the node.

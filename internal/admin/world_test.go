@@ -69,6 +69,7 @@ func newWorld(t *testing.T, s store.Store, clock *testkit.Clock,
 	if w.api, err = admin.New(c); err != nil {
 		t.Fatal(err)
 	}
+	testkit.Register(t, w.engine, w.api.Schedules.Jobs())
 	if err := w.api.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}

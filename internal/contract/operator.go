@@ -156,3 +156,23 @@ func OperatorOf(contracts []*Contract, jobs string) *Operator {
 	}
 	return nil
 }
+
+// SubmitterOf returns who takes the submissions of a contract. It is Invalid where there is no such
+// contract, or where the request has what the contract does not know.
+func SubmitterOf(contracts []*Contract, name string, r *Request) (*Operator, error) {
+	var known []string
+	for _, c := range contracts {
+		known = append(known, c.Name)
+		o := OperatorOf([]*Contract{c}, name)
+		if o == nil || o.Submit == nil {
+			continue
+		}
+		if o.Jobs != "fetchbox" && r.Type != "" {
+			return nil, &job.Error{Kind: job.Invalid, Op: "operator.submit",
+				Msg: "job_type is for the contract fetchbox alone"}
+		}
+		return o, nil
+	}
+	return nil, &job.Error{Kind: job.Invalid, Op: "operator.submit",
+		Msg: "contract must be one of " + strings.Join(known, ", ")}
+}

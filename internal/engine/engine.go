@@ -120,7 +120,6 @@ type Engine struct {
 	workers    *workers
 	asks       asks
 	latencies  latencies
-	activities activities
 	terms      terms
 
 	callers    atomic.Int64 // of the combiners
@@ -327,7 +326,6 @@ func (e *Engine) notifyCommitted(u *unit) {
 		signal(e.hub.dueChanged)
 	}
 	e.workers.note(u.after.workers)
-	e.activities.note(u.after.activity)
 	for name, moves := range u.after.moved {
 		e.contracts[name].Moved(moves)
 	}

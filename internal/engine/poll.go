@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/store"
 )
 
 // Claims that wait are woken by the commits of this node and by what other nodes announce. An
@@ -118,11 +117,8 @@ func (e *Engine) claimable(r reader, waiting map[job.QueueHash]bool) (found []jo
 			found = append(found, hash)
 		}
 	}
-	ready, err := r.ReadyQueues(store.ReadySelector{Queues: queues})
-	for _, q := range ready {
-		found = append(found, q.Queue)
-	}
-	return found, err
+	ready, err := r.ReadyQueues(queues)
+	return append(found, ready...), err
 }
 
 // hasReady reports whether a contract has ready jobs.

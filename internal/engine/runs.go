@@ -35,8 +35,13 @@ type Outcome struct {
 	Progress []byte
 	Reason   string // for the history
 	// Delay is how long a job that Failed or was Released waits until it may be
-	// claimed again; 0 leaves that to the contract.
+	// claimed again; 0 leaves that to the contract. DueAt, if it is set, is until when, in place
+	// of Delay.
 	Delay time.Duration
+	DueAt time.Time
+	// Records are stored in the transaction that ends the run. Only runs of the job may write
+	// them, as no lock but that of the job keeps two transactions apart.
+	Records []job.Record
 }
 
 // DecideFunc returns the outcome of a run. It is called with the locked job, without bodies, in the
@@ -262,9 +267,14 @@ func (u *unit) finish(j *job.Job, o Outcome) (after *job.Job, err error) {
 }
 
 func (u *unit) end(j *job.Job, o Outcome) error {
-	if err := u.moveWith(j, o.On, o.Reason, o.Delay); err != nil {
+	delay := o.Delay
+	if !o.DueAt.IsZero() {
+		delay = max(time.Microsecond, o.DueAt.Sub(u.now))
+	}
+	if err := u.moveWith(j, o.On, o.Reason, delay); err != nil {
 		return err
 	}
+	u.writes.Records = append(u.writes.Records, o.Records...)
 	for p, body := range [job.Parts][]byte{job.Result: o.Result, job.Failure: o.Failure,
 		job.Progress: o.Progress} {
 		if body != nil {

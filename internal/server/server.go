@@ -26,14 +26,15 @@ type API struct {
 	Run func(ctx context.Context)
 }
 
-// Config describes a node. APIs, Metrics, Page, Background, CountRequests and WorkersOnly are
-// optional; all other members are required.
+// Config describes a node. APIs, Jobs, Metrics, Page, Background and WorkersOnly are optional; all
+// other members are required.
 type Config struct {
 	Settings  *config.Settings
 	Store     store.Store    // closed by Run
 	Engine    *engine.Engine // of the store; the contracts were built with it
 	Contracts []*contract.Contract
 	APIs      []API
+	Jobs      []engine.Contract // beside those of the contracts
 	Log       *slog.Logger
 	Metrics   http.Handler         // of /metrics and below; nil means none
 	Version   string               // of the binary, for the log and the page
@@ -42,10 +43,6 @@ type Config struct {
 	// Background is what the node does beside its contracts and maintenance. It ends after the
 	// contracts' work.
 	Background []func(ctx context.Context)
-
-	// CountRequests, unless nil, is called for each contract that is served, with how its requests
-	// are counted.
-	CountRequests func(contract string, count func() (requests, errors uint64))
 
 	// WorkersOnly serves no contract, only health and metrics: the node only executes jobs.
 	WorkersOnly bool
@@ -92,7 +89,8 @@ func New(c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	if err := c.Engine.Register(engineContracts(c.Contracts)...); err != nil {
+	jobs := append(engineContracts(c.Contracts), c.Jobs...)
+	if err := c.Engine.Register(jobs...); err != nil {
 		return nil, err
 	}
 	s := &Server{config: c, log: c.Log, engine: c.Engine}
@@ -144,9 +142,6 @@ func (s *Server) mountContracts() mounts {
 		h := c.Mount()
 		if !s.config.WorkersOnly {
 			all.add(c.Name, h, c.Listen, c.OpenAPI)
-			if s.config.CountRequests != nil && h.Requests != nil {
-				s.config.CountRequests(c.Name, h.Requests)
-			}
 		}
 	}
 	if s.config.WorkersOnly {

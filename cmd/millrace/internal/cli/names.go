@@ -15,10 +15,11 @@ var flagNames = map[string]Names{
 
 // argumentNames are the names that the arguments of the commands below a noun have.
 var argumentNames = map[string]Names{
-	"nodes":    nodeNames,
-	"queues":   queueNames,
-	"webhooks": webhookNames,
-	"workers":  workerNames,
+	"nodes":     nodeNames,
+	"queues":    queueNames,
+	"schedules": scheduleNames,
+	"webhooks":  webhookNames,
+	"workers":   workerNames,
 }
 
 // nodeNames are the nodes that share the store.
@@ -35,6 +36,13 @@ func workerNames(ctx context.Context, server *client.Admin) iter.Seq2[string, er
 func queueNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
 	return distinct(server.Queues(ctx, client.AdminQueueFilter{PageSize: maxPage}),
 		func(q client.AdminQueue) string { return QueueName(q.Contract, q.Queue) })
+}
+
+// scheduleNames are the schedules that the server has.
+func scheduleNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+	return distinct(server.Schedules(ctx, maxPage), func(s client.AdminSchedule) string {
+		return s.Name
+	})
 }
 
 // webhookNames are the webhooks that the server lists.

@@ -1,0 +1,29 @@
+// Package schedule submits jobs to any contract at the times of schedules.
+//
+// A schedule is a job of the engine that never ends. It waits for its next time, and each run of it
+// deals with the times that have passed and lets it wait for the one after them. So the engine's
+// leases and locks make one of all nodes do it, an idle schedule costs nothing, and a node that is
+// killed leaves a run that expires and is repeated:
+//
+//	            ┌──────────── Released, DueAt: the next time ────────────┐
+//	            ▼                                                        │
+//	create ─▶ waiting ──Due──▶ due ──Claimed──▶ ticking ─────────────────┤
+//	            ▲               ▲                  │                     │
+//	            │               └──── Expired ─────┘                     │
+//	            └────────── Retried: an operator's change ───────────────┘
+//
+// Its definition, its request and its state are bodies of the job, so whoever has locked the job
+// has all of it. A change by an operator takes the job from its run, whose outcome is then refused.
+//
+// # Each time once
+//
+// What is done about a time is a tick. The record of a tick is written in the transaction that
+// stores the job which it submits (engine.Attach), so a run that is repeated finds what the one
+// before has done. Beside that, schedule and time make the idempotency key of the submission: of
+// two runs at once, one whose lease has ended unnoticed and the next one, only one stores the job.
+//
+//	run ──▶ recover ──▶ due times ──▶ overlap ──▶ Submit + tick ──▶ Finish: state, DueAt
+//	        ticks of a run before                 one transaction    one transaction
+//
+// Ticks are records in a ring of keepTicks places for each schedule, so no tick needs to be pruned.
+package schedule

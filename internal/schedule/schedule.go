@@ -1,0 +1,141 @@
+package schedule
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/schedule/calendar"
+)
+
+// Schedule is a schedule as it is stored.
+type Schedule struct {
+	Name   string
+	Number int64 // of its job
+	Definition
+	Paused       bool
+	FromSettings bool // it is defined by the settings
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+
+	state state
+}
+
+// definitionBody is the definition of the job of a schedule.
+type definitionBody struct {
+	Definition
+	FromSettings bool      `json:"from_settings,omitempty"`
+	Anchor       time.Time `json:"anchor"` // of Every, where there is no StartsAt
+}
+
+// state is where a schedule stands: the progress of its job.
+type state struct {
+	Paused bool `json:"paused,omitempty"`
+	// Last is the latest time that was dealt with; those up to it are over.
+	Last time.Time `json:"last"`
+	// Count is how many ticks there were.
+	Count int64 `json:"count"`
+	// Earlier is the number of the job that the latest tick with one has submitted.
+	Earlier int64 `json:"earlier,omitempty"`
+	// Queued is a time that waits until Earlier is settled (overlap queue).
+	Queued time.Time `json:"queued,omitzero"`
+	// Failing is the tick that could not be done yet for Error, and is tried again, since Since.
+	Failing *Tick     `json:"failing,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+	Error   string    `json:"error,omitempty"`
+	// Latest is the latest tick.
+	Latest *Tick `json:"latest,omitempty"`
+}
+
+// encode returns the state as it is stored.
+func (s *state) encode() []byte {
+	body, _ := json.Marshal(s) // it has no member that cannot be encoded
+	return body
+}
+
+// decode reads a schedule from its job, which has its bodies.
+func decode(j *job.Job) (*Schedule, error) {
+	s := &Schedule{Name: j.ID.Key, Number: j.Seq, UpdatedAt: j.UpdatedAt}
+	var body definitionBody
+	if err := errors.Join(json.Unmarshal(j.Definition, &body),
+		json.Unmarshal(j.Progress, &s.state)); err != nil {
+		return nil, &job.Error{Op: "schedule.read", ID: j.ID,
+			Msg: "a stored schedule cannot be read", Err: err}
+	}
+	s.Definition, s.FromSettings, s.CreatedAt = body.Definition, body.FromSettings, body.Anchor
+	s.Request, s.Paused = j.Payload, s.state.Paused
+	return s, nil
+}
+
+// encodeTo writes a schedule into its job, which is due when the schedule is.
+func (s *Schedule) encodeTo(j *job.Job, now time.Time) error {
+	c, err := s.calendar(s.CreatedAt)
+	if err != nil {
+		return err
+	}
+	j.Definition, err = json.Marshal(definitionBody{s.Definition, s.FromSettings, s.CreatedAt})
+	if err != nil {
+		return err
+	}
+	s.state.Paused = s.Paused
+	j.Queue, j.Payload, j.Progress = s.Contract, s.Request, s.state.encode()
+	j.DueAt = s.wakeAt(c, now)
+	return nil
+}
+
+// queuePause is how often a time that waits for an earlier job looks whether that is settled:
+// it starts within a second of the end (G-AD-16).
+const queuePause = 500 * time.Millisecond
+
+// wakeAt returns when there is something to do for the schedule.
+func (s *Schedule) wakeAt(c *calendar.Calendar, now time.Time) time.Time {
+	if s.state.Paused {
+		return never
+	}
+	wake := never
+	if next, ok := c.Next(s.state.Last); ok {
+		wake = s.dueAt(s.Name, next)
+	}
+	if !s.state.Queued.IsZero() && wake.After(now.Add(queuePause)) {
+		wake = now.Add(queuePause)
+	}
+	return wake
+}
+
+// Next returns the next n times, without their jitter. A schedule that is paused has them too: they
+// are those of a resume now.
+func (s *Schedule) Next(now time.Time, n int) []time.Time {
+	c, err := s.calendar(s.CreatedAt)
+	if err != nil {
+		return nil
+	}
+	after := s.state.Last
+	if s.Paused && after.Before(now) {
+		after = now
+	}
+	var times []time.Time
+	for range n {
+		at, ok := c.Next(after)
+		if !ok {
+			break
+		}
+		times = append(times, at)
+		after = at
+	}
+	return times
+}
+
+// Latest returns the latest tick, nil if there was none.
+func (s *Schedule) Latest() *Tick { return s.state.Latest }
+
+// Failing returns the time that cannot be submitted at present and why; "" for none.
+func (s *Schedule) Failing() (at time.Time, why string) {
+	if s.state.Failing == nil {
+		return time.Time{}, ""
+	}
+	return s.state.Failing.Time, s.state.Error
+}
+
+// Waiting returns the time that waits until the job of an earlier one is settled; zero for none.
+func (s *Schedule) Waiting() time.Time { return s.state.Queued }

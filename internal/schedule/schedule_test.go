@@ -1,0 +1,291 @@
+package schedule_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/schedule"
+	"github.com/millrace/millrace/internal/testkit"
+	"github.com/millrace/millrace/internal/worker"
+)
+
+func (w *world) wantTicks(what, name string, want ...string) {
+	w.Helper()
+	if got := w.ticksOf(name); !slices.Equal(got, want) {
+		w.Errorf("%s: the ticks are %q, want %q", what, got, want)
+	}
+}
+
+// SC-001, SC-006: a schedule submits at its times, and each has a tick.
+func TestTimes(t *testing.T) {
+	onEveryStore(t, func(w *world) {
+		w.create("s", nil)
+		w.passes(3*time.Minute+10*time.Second, 10*time.Second)
+		jobs := w.wantJobs("SC-001", 3)
+		w.wantTicks("SC-006", "s", "60 submitted", "120 submitted", "180 submitted")
+		ticks, err := w.Ticks(context.Background(), "s")
+		if err != nil || ticks[0].Job != jobs[2].Seq || ticks[0].Lateness != 0 {
+			w.Errorf("SC-006 the latest tick is %+v: %v", ticks[0], err)
+		}
+		s, err := w.Get(context.Background(), "s")
+		if next := s.Next(w.Now(), 2); err != nil || len(next) != 2 ||
+			next[0].Sub(testkit.StartTime) != 4*time.Minute {
+			w.Errorf("SC-003 the next times are %v: %v", next, err)
+		}
+	})
+}
+
+// SC-004: what happens while the job of an earlier time is not settled.
+func TestOverlap(t *testing.T) {
+	for overlap, want := range map[schedule.Overlap][]string{
+		schedule.Allow:   {"60 submitted", "120 submitted", "180 submitted"},
+		schedule.Skip:    {"60 submitted", "120 skipped", "180 skipped"},
+		schedule.Queue:   {"60 submitted", "180 skipped"},
+		schedule.Replace: {"60 submitted", "120 submitted", "180 submitted"},
+	} {
+		t.Run("SC-004 "+string(overlap), func(t *testing.T) {
+			onEveryStore(t, func(w *world) {
+				w.create("s", func(d *schedule.Definition) { d.Overlap = overlap })
+				w.passes(3*time.Minute, 30*time.Second)
+				w.wantTicks("SC-004", "s", want...)
+				if overlap != schedule.Queue {
+					return
+				}
+				w.endJob()
+				w.passes(time.Second, 500*time.Millisecond)
+				w.wantTicks("G-AD-16 a second later", "s", "60 submitted", "180 skipped",
+					"120 submitted")
+				w.wantJobs("SC-004", 2)
+			})
+		})
+	}
+}
+
+// SC-005: what happens about times that have passed.
+func TestCatchUp(t *testing.T) {
+	for catchUp, want := range map[schedule.CatchUp][]string{
+		schedule.CatchUpLast: {"60 submitted", "360 submitted for 4 more", "420 submitted"},
+		schedule.CatchUpNone: {"60 submitted", "360 missed for 4 more", "420 submitted"},
+		schedule.CatchUpAll: {"60 submitted", "120 submitted", "180 submitted", "240 submitted",
+			"300 submitted", "360 submitted", "420 submitted"},
+	} {
+		t.Run("SC-005 "+string(catchUp), func(t *testing.T) {
+			onEveryStore(t, func(w *world) {
+				for _, name := range []string{"down", "jump"} {
+					w.create(name, func(d *schedule.Definition) { d.CatchUp = catchUp })
+				}
+				w.passes(time.Minute, time.Minute)
+				if _, err := w.Pause(context.Background(), "down", true, nil); err != nil {
+					w.Fatal(err)
+				}
+				w.Jump(5 * time.Minute)
+				if _, err := w.Pause(context.Background(), "down", false, nil); err != nil {
+					w.Fatal(err)
+				}
+				w.run(w)
+				w.passes(time.Minute, time.Minute)
+				w.wantTicks("SC-005 after a pause", "down", want...)
+				w.wantTicks("SC-005 after a jump", "jump", want...)
+			})
+		})
+	}
+	t.Run("SC-005 a jump back", func(t *testing.T) {
+		onEveryStore(t, func(w *world) {
+			w.create("s", nil)
+			w.passes(2*time.Minute, time.Minute)
+			w.Jump(-90 * time.Second)
+			w.passes(3*time.Minute, 10*time.Second)
+			w.wantTicks("SC-005", "s", "60 submitted", "120 submitted", "180 submitted")
+		})
+	})
+	t.Run("SC-005 at most 1,000", func(t *testing.T) {
+		onEveryStore(t, func(w *world) {
+			w.create("s", func(d *schedule.Definition) {
+				d.Every, d.CatchUp = time.Second, schedule.CatchUpAll
+			})
+			w.Jump(time.Hour)
+			w.passes(30*time.Millisecond, time.Millisecond)
+			w.wantJobs("SC-005", 1000)
+			if got := w.ticksOf("s"); len(got) != 100 || got[99] != "3600 submitted" {
+				w.Errorf("SC-006 %d ticks, the latest %s", len(got), got[len(got)-1])
+			}
+		})
+	})
+	t.Run("G-AD-16 less than a minute is no downtime", func(t *testing.T) {
+		onEveryStore(t, func(w *world) {
+			w.create("s", func(d *schedule.Definition) { d.Every = 10 * time.Second })
+			w.passes(59*time.Second, 59*time.Second)
+			w.wantJobs("G-AD-16", 5)
+		})
+	})
+}
+
+// SC-006: a tick that is refused is tried for a minute and missed then; the schedule goes on.
+func TestRefused(t *testing.T) {
+	onEveryStore(t, func(w *world) {
+		s := w.create("s", func(d *schedule.Definition) { d.Every = time.Hour })
+		if _, err := w.Change(context.Background(), s.Name, func(one *schedule.Schedule) error {
+			one.Contract = "nothing"
+			return nil
+		}, nil); !job.IsKind(err, job.Invalid) {
+			w.Fatalf("SC-002 a contract that there is not: %v", err)
+		}
+		w.Contracts = nil // as on a node that serves it no more
+		w.passes(time.Hour+30*time.Second, 30*time.Second)
+		if got, err := w.Get(context.Background(), "s"); err != nil {
+			w.Fatal(err)
+		} else if at, why := got.Failing(); at.IsZero() || why == "" {
+			w.Errorf("SC-006 while it is tried: %v %q", at, why)
+		}
+		w.passes(2*time.Minute, 10*time.Second)
+		w.wantTicks("SC-006", "s", "3600 missed")
+		w.Contracts = w.newNode().Contracts
+		w.passes(time.Hour, 10*time.Minute)
+		w.wantTicks("SC-006 the schedule goes on", "s", "3600 missed", "7200 submitted")
+	})
+}
+
+// SC-004: three nodes, twenty kills between submission and outcome or before it, and each time has
+// one job, over a gap and an overlap of the clock.
+func TestEachTimeOnce(t *testing.T) {
+	for _, tt := range []struct {
+		what  string
+		start time.Time
+	}{
+		{"the clock put ahead", time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)},
+		{"the clock put back", time.Date(2026, 10, 25, 0, 0, 0, 0, time.UTC)},
+	} {
+		t.Run("SC-004 "+tt.what, func(t *testing.T) {
+			onEveryStore(t, func(w *world) {
+				w.Jump(tt.start.Sub(w.Now()))
+				s := w.create("s", func(d *schedule.Definition) {
+					d.Cron, d.Every, d.TimeZone = "*/5 * * * *", 0, "Europe/Berlin"
+					d.CatchUp = schedule.CatchUpAll
+				})
+				want := s.Next(w.Now(), 30)
+				nodes := []*node{w.node, w.newNode(), w.newNode()}
+				random := rand.New(rand.NewPCG(1, 2))
+				for kills := 0; w.Now().Before(want[29].Add(time.Minute)); w.Advance(15 * time.Second) {
+					n := nodes[random.IntN(3)]
+					for _, j := range n.claim(w, 10) {
+						kind := random.IntN(3)
+						if kills >= 20 {
+							kind = 2
+						}
+						if kind == 0 { // killed before it did anything
+							kills++
+							continue
+						}
+						o := n.Handle(context.Background(), &worker.Task{Job: j})
+						if kind == 1 { // killed before its outcome was written
+							kills++
+							continue
+						}
+						n.finish(w, j, o)
+					}
+				}
+				w.Advance(time.Minute)
+				w.run(w)
+				ticks, err := w.Ticks(context.Background(), "s")
+				if err != nil || len(ticks) < 30 {
+					w.Fatalf("%d ticks: %v", len(ticks), err)
+				}
+				w.wantJobs("SC-004", len(ticks))
+				slices.Reverse(ticks)
+				for i, at := range want {
+					if !ticks[i].Time.Equal(at) || ticks[i].Job == 0 {
+						w.Errorf("SC-004 tick %d is %+v, want %v", i, ticks[i], at)
+					}
+				}
+			})
+		})
+	}
+}
+
+// SC-004: of two runs of one time, as after a lease that has ended unnoticed, one submits.
+func TestTwoRunsOfOneTime(t *testing.T) {
+	onEveryStore(t, func(w *world) {
+		w.create("s", nil)
+		w.Advance(time.Minute)
+		j := w.claim(w, 1)[0]
+		w.Advance(30 * time.Second)
+		again := w.claim(w, 1)
+		if len(again) != 1 {
+			w.Fatal("the run did not expire")
+		}
+		other := w.newNode()
+		testkit.RunConcurrently(2, func(i int) error {
+			n, one := w.node, j
+			if i == 1 {
+				n, one = other, again[0]
+			}
+			n.finish(w, one, n.Handle(context.Background(), &worker.Task{Job: one}))
+			return nil
+		})
+		w.run(w)
+		w.wantJobs("SC-004", 1)
+		w.wantTicks("SC-004", "s", "60 submitted")
+	})
+}
+
+// SC-008: many schedules that are due at the same second are submitted by a few claims.
+func TestManySchedules(t *testing.T) {
+	onEveryStore(t, func(w *world) {
+		const n = 500
+		testkit.RunConcurrently(n, func(i int) error {
+			_, err := w.Create(context.Background(), schedule.Schedule{Name: fmt.Sprintf("s%d", i),
+				Definition: definition(nil)}, nil)
+			return err
+		})
+		w.Advance(time.Minute)
+		w.run(w)
+		w.wantJobs("SC-008", n)
+	})
+}
+
+// SC-007: the settings' schedules are made, changed and removed; those of operators stay.
+func TestSettings(t *testing.T) {
+	onEveryStore(t, func(w *world) {
+		w.create("mine", nil)
+		w.create("both", nil)
+		apply := func(all map[string]schedule.Definition) {
+			w.Helper()
+			w.Settings = all
+			if err := w.ApplySettings(context.Background()); err != nil {
+				w.Fatal(err)
+			}
+		}
+		apply(map[string]schedule.Definition{"both": definition(nil), "set": definition(nil)})
+		ctx := context.Background()
+		if _, err := w.Edit(ctx, "set", func(*schedule.Schedule) error { return nil },
+			nil); !job.IsKind(err, job.Conflict) {
+			w.Errorf("SC-007 an edit: %v", err)
+		}
+		if err := w.Remove(ctx, "both", false, nil); !job.IsKind(err, job.Conflict) {
+			w.Errorf("SC-007 a removal: %v", err)
+		}
+		if _, err := w.Pause(ctx, "set", true, nil); err != nil {
+			w.Errorf("SC-007 a pause: %v", err)
+		}
+		apply(map[string]schedule.Definition{"set": definition(func(d *schedule.Definition) {
+			d.Every = time.Hour
+		})})
+		if _, err := w.Get(ctx, "both"); !job.IsKind(err, job.NotFound) {
+			w.Errorf("SC-007 it is still there: %v", err)
+		}
+		s, err := w.Get(ctx, "set")
+		if err != nil || !s.Paused || s.Every != time.Hour {
+			w.Errorf("SC-007 got %+v: %v", s, err)
+		}
+		apply(map[string]schedule.Definition{})
+		all, err := w.List(ctx, "", 10)
+		if err != nil || len(all) != 1 || all[0].Name != "mine" {
+			w.Errorf("SC-007 left are %v: %v", all, err)
+		}
+	})
+}
