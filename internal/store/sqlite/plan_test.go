@@ -19,7 +19,10 @@ var plans = map[string]string{
 	"next_lease": "leases_end", "finished": "finished_age", "get_events": "events_job",
 	"drop_history": "events_job",
 	"get_jobs":     "jobs_identity", "get_by_alias": "jobs_alias", "list_owned": "jobs_owner",
-	"get_records": "sqlite_autoindex_records_1", "list_records": "records_owner",
+	"list_jobs":       "SEARCH s USING INTEGER PRIMARY KEY (rowid>?)",
+	"list_owned_bare": "jobs_owner", "list_owned_up": "jobs_owner",
+	"list_owned_of_states": "jobs_owner",
+	"get_records":          "sqlite_autoindex_records_1", "list_records": "records_owner",
 	"old_records": "records_age", "lock_seqs": "INTEGER PRIMARY KEY",
 	"get_states":    "SEARCH leases USING INTEGER PRIMARY KEY",
 	"list_children": "jobs_parent", "children": "jobs_parent",
@@ -43,8 +46,10 @@ var plans = map[string]string{
 // wholeTable finds a table of jobs in a plan that is read without an index.
 var wholeTable = regexp.MustCompile(`(?m)SCAN (j|s|jobs|waiting|ready|leases|finished)$`)
 
-// merges are the statements that bring a few rows of several kinds into one set.
-var merges = map[string]bool{"ancestry": true, "dead_letters_of": true, "group_dead_letters": true}
+// merges are the statements that bring a few rows of several kinds into one set, and those that put
+// the states to a page.
+var merges = map[string]bool{"ancestry": true, "dead_letters_of": true, "group_dead_letters": true,
+	"list_jobs": true, "list_owned": true, "list_owned_bare": true, "list_owned_up": true}
 
 func TestPlans(t *testing.T) {
 	t.Parallel()
@@ -64,7 +69,8 @@ func TestPlans(t *testing.T) {
 		if index := plans[st.Name]; index == "" || !strings.Contains(plan, index) {
 			t.Errorf("%s does not use %q:\n%s", st.Name, index, plan)
 		}
-		if wholeTable.MatchString(plan) {
+		isPage := strings.Contains(plan, "CO-ROUTINE j") // which is then what a scan of j reads
+		if wholeTable.MatchString(plan) && !isPage {
 			t.Errorf("%s reads the whole table:\n%s", st.Name, plan)
 		}
 		if sorts := strings.Contains(plan, "TEMP B-TREE"); sorts && !merges[st.Name] {

@@ -15,8 +15,8 @@ var (
 		[]Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"},
 			{"queue", "text"}, {"seq", "int8"}, {"fingerprint", "text"}}, "")
 	markDeadLetters = updateOf("mark_dead_letters", "dead_letters",
-		[]Column{{"queue", "text"}, {"fingerprint", "text"}, {"replayed_at", "int8"},
-			{"replayed_as", "int8"}, {"id", "int8"}})
+		[]Column{{"queue", "text"}, {"seq", "int8"}, {"fingerprint", "text"},
+			{"replayed_at", "int8"}, {"replayed_as", "int8"}, {"id", "int8"}})
 	getDeadLetters = &Statement{"get_dead_letters", selectDeadLetters("job") +
 		"WHERE contract=$1 AND id>$2 ORDER BY id {limit $3}"}
 	alikeDeadLetters = &Statement{"alike_dead_letters", selectDeadLetters("job") +
@@ -66,7 +66,7 @@ func (t *Tx) markDeadLetters(letters []job.DeadLetter) error {
 		if !l.IsOpen() {
 			at = Micros(l.ReplayedAt)
 		}
-		rows[i] = []any{l.Job.Queue, l.Fingerprint(), at, l.ReplayedAs, l.ID}
+		rows[i] = []any{l.Job.Queue, l.Job.Seq, l.Fingerprint(), at, l.ReplayedAs, l.ID}
 	}
 	return t.bulk(markDeadLetters, rows)
 }

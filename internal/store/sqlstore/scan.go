@@ -53,9 +53,12 @@ func names(between string, cols []jobColumn) string {
 }
 
 // jobsOf begins a select of jobs in any phase.
-func jobsOf(bodies store.Bodies) string {
-	return "SELECT " + factsOf(bodies) + ",s." + names(",s.", statesRead[bodies]) +
-		" FROM jobs AS j JOIN (" + statesOf(statesRead[bodies], "") + ") AS s ON s.seq=j.seq"
+func jobsOf(bodies store.Bodies) string { return jobsFrom("jobs", bodies) }
+
+// jobsFrom is jobsOf for some of the rows of jobs.
+func jobsFrom(rows string, bodies store.Bodies) string {
+	return "SELECT " + factsOf(bodies) + ",s." + names(",s.", statesRead[bodies]) + " FROM " +
+		rows + " AS j JOIN (" + statesOf(statesRead[bodies], "") + ") AS s ON s.seq=j.seq"
 }
 
 // jobsIn begins a select of jobs in one phase.

@@ -81,14 +81,15 @@ func replaceMark(text, mark, form string) string {
 	}
 }
 
-// Narrow lists the statements whose cost must not grow with the table. Each database has a
-// test that reads their query plans.
+// Narrow lists the statements whose cost must not grow with the table, listJobs with what its page
+// passes over. Each database has a test that reads their query plans.
 var Narrow = []*Statement{LockReady, readyNumbers, lockDue, lockExpired, nextDue, NextLease,
 	finished, countAhead, getEvents,
 	dropHistory,
 	loads[load{byID, store.AllBodies, false}], loads[load{byAlias, store.AllBodies, false}],
 	lockFacts[load{bySeq, store.NoBodies, true}], getStates[store.NoBodies],
-	listOwned, listChildren, children, sumSizes, getRecords, listRecords,
+	listJobs, listOwned.page, listOwned.ofStates, listOwnedBare.page, listOwnedUp.page,
+	listChildren, children, sumSizes, getRecords, listRecords,
 	oldRecords, edgesFrom, edgesTo, ancestry, dependencies,
 	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], getDeadLetters,
 	oldDeadLetters, alikeDeadLetters, deadLettersOf, unmarkedDeadLetters, groupDeadLetters}

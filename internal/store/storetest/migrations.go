@@ -139,7 +139,7 @@ func RunMigrations(t *testing.T, o OldSchema) {
 }
 
 // markOldLetter tests that a dead letter of an older schema is read like others, is found as one to
-// be marked, and is found by its fingerprint, and in a group, once it is.
+// be marked, and is found by its fingerprint, by its job and in a group, once it is.
 func markOldLetter(t *testing.T, s store.Store, want job.DeadLetter) {
 	t.Helper()
 	read := func(selector store.DeadLetterSelector) (all []job.DeadLetter) {
@@ -163,8 +163,10 @@ func markOldLetter(t *testing.T, s store.Store, want job.DeadLetter) {
 		t.Fatal(err)
 	}
 	alike := store.DeadLetterSelector{Fingerprint: want.Fingerprint(), Limit: 9}
-	if len(read(unmarked)) != 0 || len(read(alike)) != 1 {
-		t.Errorf("a marked dead letter is found as %+v and %+v", read(unmarked), read(alike))
+	ofJob := store.DeadLetterSelector{Jobs: []int64{want.Job.Seq}}
+	if len(read(unmarked)) != 0 || len(read(alike)) != 1 || len(read(ofJob)) != 1 {
+		t.Errorf("a marked dead letter is found as %+v, %+v and %+v", read(unmarked), read(alike),
+			read(ofJob))
 	}
 	if err := s.View(t.Context(), func(r store.Reader) error {
 		groups, err := r.DeadLetterGroups("relay", 9)
