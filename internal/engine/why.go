@@ -64,52 +64,34 @@ func (g *whyGatherer) gather(seq int64) error {
 	return err
 }
 
-// The bounds of the search for the dead letter of a job that is not stored any more.
-const (
-	lettersSearched = 2000
-	letterBatch     = 100
-)
-
-// findLetter looks for an open dead letter of a job that is not stored any more, among the first
-// ones of each contract whose jobs leave nothing else.
+// findLetter finds the open dead letter of a job that is not stored any more.
 func (g *whyGatherer) findLetter(seq int64) error {
-	for _, name := range g.e.names {
-		if leaves, kept := g.e.contracts[name].Machine.LeavesDeadLetters(); !leaves || kept {
-			continue
-		}
-		after := int64(0)
-		for searched := 0; searched < lettersSearched; searched += letterBatch {
-			letters, err := g.DeadLetters(store.DeadLetterSelector{Contract: name, After: after,
-				Limit: letterBatch})
-			if err != nil {
-				return err
-			}
-			for i := range letters {
-				if l := &letters[i]; l.Job.Seq == seq && l.IsOpen() {
-					l.Job.Phase = job.Done
-					g.facts.Job, g.facts.Letter = &l.Job, l
-					return nil
-				}
-				after = letters[i].ID
-			}
-			if len(letters) < letterBatch {
-				break
-			}
-		}
-	}
-	return &job.Error{Kind: job.NotFound, Op: "engine.why", Msg: "there is no such job"}
-}
-
-// gatherEnd gathers why a job is over.
-func (g *whyGatherer) gatherEnd() error {
-	letters, err := g.DeadLetters(store.DeadLetterSelector{Jobs: []int64{g.facts.Job.Seq}})
-	if err != nil {
+	if err := g.gatherLetter(seq); err != nil {
 		return err
 	}
+	if g.facts.Letter == nil {
+		return &job.Error{Kind: job.NotFound, Op: "engine.why", Msg: "there is no such job"}
+	}
+	g.facts.Job = &g.facts.Letter.Job
+	g.facts.Job.Phase = job.Done
+	return nil
+}
+
+// gatherLetter gathers the open dead letter of a job.
+func (g *whyGatherer) gatherLetter(seq int64) error {
+	letters, err := g.DeadLetters(store.DeadLetterSelector{Jobs: []int64{seq}})
 	for i := range letters {
 		if letters[i].IsOpen() {
 			g.facts.Letter = &letters[i]
 		}
+	}
+	return err
+}
+
+// gatherEnd gathers why a job is over.
+func (g *whyGatherer) gatherEnd() error {
+	if err := g.gatherLetter(g.facts.Job.Seq); err != nil {
+		return err
 	}
 	if g.c == nil || !g.c.isUnsatisfied(g.facts.Job.State) {
 		return nil
