@@ -34,7 +34,7 @@ type JobFilter struct {
 
 // matches reports whether a job is selected, apart from whether it has a dead letter.
 func (f *JobFilter) matches(j *job.Job) bool {
-	return (f.Queue == "" || j.Queue == f.Queue) &&
+	return slices.Contains(f.Sorts, j.ID.Contract) && (f.Queue == "" || j.Queue == f.Queue) &&
 		(len(f.States) == 0 || slices.Contains(f.States, j.State)) &&
 		(len(f.Phases) == 0 || f.Dead || slices.Contains(f.Phases, j.Phase)) &&
 		(f.Owner == "" || j.Owner == f.Owner) && (f.Kind == "" || j.Kind == f.Kind) &&

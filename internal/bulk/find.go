@@ -67,26 +67,18 @@ func (b *Bulk) findJobs(ctx context.Context, o *Operation, after int64) (items [
 	return items, next, nil
 }
 
-// page returns the next jobs that may match.
-func (b *Bulk) page(ctx context.Context, f *JobFilter, after int64) (page []*job.Job, err error) {
-	for _, sort := range f.Sorts {
-		s := store.Filter{Contract: sort, Queue: f.Queue, Owner: f.Owner, States: f.States,
-			Parent: f.Parent, After: after, Limit: PageSize}
-		if !f.Dead {
-			s.Phases = f.Phases
-		}
-		some, err := b.Engine.List(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		for _, j := range some {
-			if j.ID.Contract == sort { // a list of children has all sorts
-				page = append(page, j)
-			}
-		}
+// page returns the next jobs that may match. It reads all sorts of jobs together where several are
+// selected: one by one, a sort with few jobs would be searched to its end for each page.
+func (b *Bulk) page(ctx context.Context, f *JobFilter, after int64) ([]*job.Job, error) {
+	s := store.Filter{Queue: f.Queue, Owner: f.Owner, States: f.States, Parent: f.Parent,
+		After: after, Limit: PageSize}
+	if len(f.Sorts) == 1 {
+		s.Contract = f.Sorts[0]
 	}
-	slices.SortFunc(page, func(x, y *job.Job) int { return cmp.Compare(x.Seq, y.Seq) })
-	return page[:min(len(page), PageSize)], nil
+	if !f.Dead {
+		s.Phases = f.Phases
+	}
+	return b.Engine.List(ctx, s)
 }
 
 // allows reports whether a job allows an action now.

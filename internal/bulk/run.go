@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxBatch bounds what is done between two writes of the progress, and atOnce of that at the
-	// same time.
-	maxBatch = 64
+	// maxBatch bounds what is done between two writes of the progress: a page, so that none is read
+	// twice. atOnce of that is done at the same time.
+	maxBatch = PageSize
 	atOnce   = 8
 	// pause is how long an operation waits for its canaries before it looks again, and for a store
 	// or queue that takes nothing at the moment.
