@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"iter"
 	"net/http"
 	"net/url"
@@ -129,18 +128,8 @@ func (a *Admin) ReplayDeadLetter(ctx context.Context, id int64, again bool) (Adm
 // Errors: [ErrNotFound]; [ErrUnauthorized]. Repeating is safe: when a dead letter is not found
 // after a try whose answer was lost, DiscardDeadLetter returns nil.
 func (a *Admin) DiscardDeadLetter(ctx context.Context, id int64) error {
-	_, err := a.client.doWithRetries(ctx, call{
-		op:     "admin discard dead letter",
-		method: http.MethodDelete,
-		path:   deadLetterPath(id),
-		header: a.header(),
-		accept: []int{http.StatusNoContent},
-	})
-	var fail *Error
-	if errors.As(err, &fail) && fail.Status == http.StatusNotFound && fail.Uncertain {
-		return nil
-	}
-	return err
+	return a.client.deleteOnce(ctx, call{op: "admin discard dead letter", path: deadLetterPath(id),
+		header: a.header()})
 }
 
 func deadLetterPath(id int64) string {

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"iter"
 	"net/http"
 	"net/url"
@@ -160,18 +159,8 @@ func (a *Admin) SetSchedule(ctx context.Context, name string,
 // Errors: [ErrNotFound]; [ErrConflict] for one of the settings. Repeating is safe: when a schedule
 // is not found after a try whose answer was lost, DeleteSchedule returns nil.
 func (a *Admin) DeleteSchedule(ctx context.Context, name string) error {
-	_, err := a.client.doWithRetries(ctx, call{
-		op:     "admin delete schedule",
-		method: http.MethodDelete,
-		path:   schedulePath(name),
-		header: a.header(),
-		accept: []int{http.StatusNoContent},
-	})
-	var fail *Error
-	if errors.As(err, &fail) && fail.Status == http.StatusNotFound && fail.Uncertain {
-		return nil
-	}
-	return err
+	return a.client.deleteOnce(ctx, call{op: "admin delete schedule", path: schedulePath(name),
+		header: a.header()})
 }
 
 // PauseSchedule pauses a schedule: it runs at no time. [Admin.ResumeSchedule] ends that; CatchUp

@@ -76,6 +76,18 @@ func (c *Client) doWithRetries(ctx context.Context, call call) (got answer, err 
 	return got, nil
 }
 
+// deleteOnce makes a DELETE that a server answers with 204. What is not found after a try whose
+// answer was lost was deleted by that try.
+func (c *Client) deleteOnce(ctx context.Context, call call) error {
+	call.method, call.accept = http.MethodDelete, []int{http.StatusNoContent}
+	_, err := c.doWithRetries(ctx, call)
+	var fail *Error
+	if errors.As(err, &fail) && fail.Status == http.StatusNotFound && fail.Uncertain {
+		return nil
+	}
+	return err
+}
+
 // retryCall makes tries until one succeeds, or until another try is not allowed or of no use.
 func (c *Client) retryCall(ctx context.Context, call call, attempt func() *Error) *Error {
 	uncertain, allRefused := false, true

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"net/http"
 	"net/url"
@@ -97,13 +96,7 @@ func (t *TaskFlow) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = t.client.doWithRetries(ctx,
-		call{op: op, method: http.MethodDelete, path: path, accept: []int{http.StatusNoContent}})
-	var fail *Error
-	if errors.As(err, &fail) && fail.Status == http.StatusNotFound && fail.Uncertain {
-		return nil
-	}
-	return err
+	return t.client.deleteOnce(ctx, call{op: op, path: path})
 }
 
 // Wait polls a job until it has ended, and returns it. It polls after growing pauses of up to two

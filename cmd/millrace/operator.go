@@ -17,12 +17,7 @@ import (
 // operatorCommand is `millrace operator`. token and login are about the access of operators, and
 // recover is about that of a client of ForgeRun.
 func operatorCommand(p cli.Process) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "operator",
-		Short: "Commands for the operator",
-		Args:  cli.NoSuchCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := cli.Group("operator", "Commands for the operator")
 	c.AddCommand(tokenCommand(p), loginCommand(p), recoverCommand(p))
 	return c
 }

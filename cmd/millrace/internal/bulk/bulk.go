@@ -59,14 +59,9 @@ func problems(b client.AdminBulk) string {
 
 // Command is `millrace bulk`. Each of its commands gets a connection from operator.
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "bulk",
-		Short: "List, pause, resume and cancel bulk operations, as an operator",
-		Long: `List, pause, resume and cancel bulk operations. They are started by millrace jobs and
-millrace dlq replay with filters, and by millrace queues clear.`,
-		Args: cli.NoSuchCommand,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := cli.Group("bulk", "List, pause, resume and cancel bulk operations, as an operator")
+	c.Long = `List, pause, resume and cancel bulk operations. They are started by millrace jobs and
+millrace dlq replay with filters, and by millrace queues clear.`
 	c.AddCommand(listCommand(p, operator()), showCommand(p, operator()),
 		changeCommand(p, operator(), "pause", "Pause bulk operations", (*client.Admin).PauseBulk),
 		changeCommand(p, operator(), "resume", "Let bulk operations go on that are paused",

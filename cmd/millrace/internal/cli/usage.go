@@ -10,6 +10,13 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
+// Group returns a command that only has subcommands, which the caller adds. By itself it prints its
+// help.
+func Group(use, short string) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: NoSuchCommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+}
+
 // NoSuchCommand checks the arguments of a command that only has subcommands. An argument is the
 // name of a subcommand that does not exist; the error names the most similar one.
 func NoSuchCommand(c *cobra.Command, args []string) error {

@@ -79,12 +79,8 @@ func reason(kind, text string) string {
 
 // Command is `millrace dlq`. Each of its commands gets a connection from operator.
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "dlq",
-		Short: "List, replay and discard dead letters of every contract, as an operator",
-		Args:  cli.NoSuchCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := cli.Group("dlq",
+		"List, replay and discard dead letters of every contract, as an operator")
 	c.AddCommand(listCommand(p, operator()), groupsCommand(p, operator()),
 		showCommand(p, operator()), replayCommand(p, operator()), discardCommand(p, operator()))
 	return c

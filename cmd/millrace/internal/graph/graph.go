@@ -42,12 +42,7 @@ type flags struct {
 
 // Command is `millrace graph`.
 func Command(p cli.Process) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "graph",
-		Short: "Submit TaskFlow jobs that depend on one another, and draw them",
-		Args:  cli.NoSuchCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := cli.Group("graph", "Submit TaskFlow jobs that depend on one another, and draw them")
 	c.AddCommand(submitCommand(p), showCommand(p))
 	return c
 }

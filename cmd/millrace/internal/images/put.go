@@ -29,12 +29,7 @@ import (
 
 // Command is `millrace images`.
 func Command(p cli.Process) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "images",
-		Short: "Upload pictures to Images",
-		Args:  cli.NoSuchCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := cli.Group("images", "Upload pictures to Images")
 	c.AddCommand(putCommand(p))
 	return c
 }

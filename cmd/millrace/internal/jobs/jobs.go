@@ -17,12 +17,7 @@ import (
 
 // Command is `millrace jobs`. Each of its commands gets a connection from operator.
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "jobs",
-		Short: "Explain, change and submit jobs of every contract, as an operator",
-		Args:  cli.NoSuchCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := cli.Group("jobs", "Explain, change and submit jobs of every contract, as an operator")
 	for _, a := range actions {
 		c.AddCommand(a.command(p, operator()))
 	}

@@ -48,12 +48,7 @@ func draining(is bool) string {
 
 // Command is `millrace nodes`. Each of its commands gets a connection from operator.
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "nodes",
-		Short: "List and drain the servers that share a store, as an operator",
-		Args:  cli.NoSuchCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := cli.Group("nodes", "List and drain the servers that share a store, as an operator")
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List the nodes, by name",

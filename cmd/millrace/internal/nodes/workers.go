@@ -42,12 +42,7 @@ var workerColumns = []cli.Column[client.AdminWorker]{
 
 // WorkersCommand is `millrace workers`. Each of its commands gets a connection from operator.
 func WorkersCommand(p cli.Process, operator func() *cli.Operator) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "workers",
-		Short: "List and drain the workers of every contract, as an operator",
-		Args:  cli.NoSuchCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := cli.Group("workers", "List and drain the workers of every contract, as an operator")
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List the workers, by name",

@@ -73,12 +73,7 @@ func rate(q client.AdminQueue) string {
 
 // Command is `millrace queues`. Each of its commands gets a connection from operator.
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "queues",
-		Short: "List, pause and limit queues of every contract, as an operator",
-		Args:  cli.NoSuchCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := cli.Group("queues", "List, pause and limit queues of every contract, as an operator")
 	c.AddCommand(listCommand(p, operator()), showCommand(p, operator()),
 		pauseCommand(p, operator(), "pause", "Start no more jobs of queues", true),
 		pauseCommand(p, operator(), "resume", "Start jobs of paused queues again", false),

@@ -105,12 +105,7 @@ var tickColumns = []cli.Column[client.AdminScheduleTick]{
 
 // Command is `millrace schedules`. Each of its commands gets a connection from operator.
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "schedules",
-		Short: "Submit jobs to any contract again and again, as an operator",
-		Args:  cli.NoSuchCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := cli.Group("schedules", "Submit jobs to any contract again and again, as an operator")
 	c.AddCommand(listCommand(p, operator()), showCommand(p, operator()),
 		ticksCommand(p, operator()), addCommand(p, operator()), editCommand(p, operator()),
 		removeCommand(p, operator()), runCommand(p, operator()),

@@ -106,12 +106,8 @@ func lastTry(d client.AdminDelivery) string {
 
 // Command is `millrace webhooks`. Each of its commands gets a connection from operator.
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "webhooks",
-		Short: "List, test, replay and disable the webhooks of clients, as an operator",
-		Args:  cli.NoSuchCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	c := cli.Group("webhooks",
+		"List, test, replay and disable the webhooks of clients, as an operator")
 	c.AddCommand(listCommand(p, operator()), deliveriesCommand(p, operator()),
 		testCommand(p, operator()), replayCommand(p, operator()),
 		setCommand((*client.Admin).EnableWebhook).Command(p, operator(), &cobra.Command{
