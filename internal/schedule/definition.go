@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/contract"
@@ -111,24 +112,15 @@ func (d *Definition) Validate(now time.Time) error {
 		return invalid("no time of the schedule comes before ends_at")
 	case d.Jitter < 0 || d.Jitter > MaxJitter:
 		return invalid("jitter must be a duration from 0s to 24h")
-	case !isOneOf(string(d.Overlap), Overlaps):
+	case !slices.Contains(Overlaps, string(d.Overlap)):
 		return invalid("overlap must be allow, skip, queue or replace")
-	case !isOneOf(string(d.CatchUp), CatchUps):
+	case !slices.Contains(CatchUps, string(d.CatchUp)):
 		return invalid("catch_up must be last, none or all")
 	case strictjson.Check(d.Request) != nil ||
 		strictjson.KindOf(d.Request) != strictjson.KindObject:
 		return invalid("request must be an object: what the contract's own route would take")
 	}
 	return nil
-}
-
-func isOneOf(text string, all []string) bool {
-	for _, one := range all {
-		if text == one {
-			return true
-		}
-	}
-	return false
 }
 
 // request is what the schedule submits. key is an idempotency key, empty for a submission beside

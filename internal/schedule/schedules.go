@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -154,7 +155,7 @@ func (s *Schedules) Ticks(ctx context.Context, name string) (ticks []Tick, err e
 		}
 		return err
 	})
-	slices.SortFunc(ticks, func(a, b Tick) int { return int(b.Count - a.Count) })
+	slices.SortFunc(ticks, func(a, b Tick) int { return cmp.Compare(b.Count, a.Count) })
 	return ticks, err
 }
 

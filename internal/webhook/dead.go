@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 
-	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -18,17 +17,5 @@ func (w *Webhooks) ReplayDead(ctx context.Context, dead *job.Job) (*job.Job, err
 	if err != nil {
 		return nil, err
 	}
-	id, err := w.newRandomID()
-	if err != nil {
-		return nil, err
-	}
-	s, err := p.submission(w, id, j.Payload, j.Trace)
-	if err != nil {
-		return nil, err
-	}
-	stored, err := w.Engine.Submit(ctx, engine.Unique, []engine.Submission{s})
-	if err != nil {
-		return nil, err
-	}
-	return stored.Jobs[0], nil
+	return w.repeat(ctx, p, j)
 }

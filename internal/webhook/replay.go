@@ -31,21 +31,27 @@ func (w *Webhooks) Replay(ctx context.Context, owner, subscriptionID, id string)
 		return Delivery{}, err
 	}
 	p.SubscriptionIDs, p.Callback = []string{h.ID}, false
-	replayID, err := w.newRandomID()
-	if err != nil {
-		return Delivery{}, err
-	}
-	s, err := p.submission(w, replayID, j.Payload, j.Trace)
-	if err != nil {
-		return Delivery{}, err
-	}
-	if _, err := w.Engine.Submit(ctx, engine.Unique, []engine.Submission{s}); err != nil {
-		return Delivery{}, err
-	}
-	if j, err = w.Engine.Get(ctx, jobID(replayID)); err != nil {
+	if j, err = w.repeat(ctx, p, j); err != nil {
 		return Delivery{}, err
 	}
 	return newDelivery(j)
+}
+
+// repeat stores one more delivery of what a job has delivered or has given up.
+func (w *Webhooks) repeat(ctx context.Context, p *delivery, was *job.Job) (*job.Job, error) {
+	id, err := w.newRandomID()
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.submission(w, id, was.Payload, was.Trace)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := w.Engine.Submit(ctx, engine.Unique, []engine.Submission{s})
+	if err != nil {
+		return nil, err
+	}
+	return stored.Jobs[0], nil
 }
 
 // findDelivery loads a delivery and checks that it is listed with the subscription.
