@@ -86,8 +86,8 @@ type AdminReplayFilter struct {
 	State string
 }
 
-// AdminReplayed is what a replay has done.
-type AdminReplayed struct {
+// AdminReplayResult is what a replay has done.
+type AdminReplayResult struct {
 	// Replayed deliveries were stored, and are made in the background. Skipped ones had been
 	// replayed before.
 	Replayed int `json:"replayed"`
@@ -135,10 +135,10 @@ func (a *Admin) TestWebhook(ctx context.Context, webhookID string) (AdminWebhook
 //
 // Errors: [ErrNotFound]; [ErrConflict] while the webhook is disabled. Repeating is safe.
 func (a *Admin) ReplayWebhook(ctx context.Context, webhookID string,
-	f AdminReplayFilter) (all AdminReplayed, err error) {
+	f AdminReplayFilter) (all AdminReplayResult, err error) {
 	err = replayPages(f.From, f.To, f.State, func(body []byte) (string, error) {
 		got, err := adminCall[struct {
-			AdminReplayed
+			AdminReplayResult
 			Next string `json:"next_cursor"`
 		}](ctx, a, call{
 			op:     "admin replay webhook",

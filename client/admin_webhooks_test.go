@@ -91,7 +91,7 @@ func TestAdminWebhooks(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if got, err := operator.ReplayWebhook(ctx, h.ID, f); err != nil ||
-		got != (client.AdminReplayed{}) {
+		got != (client.AdminReplayResult{}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if _, err := operator.TestWebhook(ctx, owner.ID); !errors.Is(err, client.ErrNotFound) {
@@ -107,7 +107,7 @@ func TestReplayPages(t *testing.T) {
 		okAnswer(200, `{"replayed":5,"skipped":0,"next_cursor":null}`))
 	got, err := f.ReplayDeliveries(t.Context(), "w", client.ForgeRunReplayFilter{From: from,
 		Status: client.ForgeExhausted})
-	if err != nil || got != (client.ForgeRunReplayed{Replayed: 1005, Skipped: 2}) {
+	if err != nil || got != (client.ForgeRunReplayResult{Replayed: 1005, Skipped: 2}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	want := []string{`{"from":"2026-01-02T03:04:05Z","state":"exhausted"}`,

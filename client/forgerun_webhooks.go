@@ -166,8 +166,8 @@ type ForgeRunReplayFilter struct {
 	Status ForgeRunDeliveryStatus
 }
 
-// ForgeRunReplayed is what a replay has done.
-type ForgeRunReplayed struct {
+// ForgeRunReplayResult is what a replay has done.
+type ForgeRunReplayResult struct {
 	// Replayed deliveries were stored, and are made in the background. Skipped ones had been
 	// replayed before.
 	Replayed int `json:"replayed"`
@@ -180,7 +180,7 @@ type ForgeRunReplayed struct {
 //
 // Errors: [ErrNotFound]; [ErrConflict] while the webhook is disabled. Repeating is safe.
 func (f *ForgeRun) ReplayDeliveries(ctx context.Context, webhookID string,
-	filter ForgeRunReplayFilter) (all ForgeRunReplayed, err error) {
+	filter ForgeRunReplayFilter) (all ForgeRunReplayResult, err error) {
 	const op = "forgerun replay deliveries"
 	if err := checkName("webhook id", webhookID); err != nil {
 		return all, invalid(op, "%v", err)
@@ -188,7 +188,7 @@ func (f *ForgeRun) ReplayDeliveries(ctx context.Context, webhookID string,
 	err = replayPages(filter.From, filter.To, string(filter.Status),
 		func(body []byte) (string, error) {
 			got, err := forgeCall[struct {
-				ForgeRunReplayed
+				ForgeRunReplayResult
 				Next string `json:"next_cursor"`
 			}](ctx, f, call{
 				op:     op,

@@ -61,19 +61,19 @@ func (a *API) listQueues(c *httpapi.Call) error {
 		return !strings.Contains(q.Queue, text)
 	})
 	page, next := pageOf(all, queueKey, &queuePages, after, limit)
-	takers, err := a.takers(c.Context(), "", "")
+	pollers, err := a.pollers(c.Context(), "", "")
 	if err != nil {
 		return err
 	}
 	o := newList(len(page), next, func(i int, o *strictjson.Object) {
-		writeQueue(o, &page[i], takers.Of(page[i].Contract, page[i].Queue))
+		writeQueue(o, &page[i], pollers.Of(page[i].Contract, page[i].Queue))
 	})
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }
 
 // writeQueue writes the members of a queue.
-func writeQueue(o *strictjson.Object, q *engine.QueueStatus, takers job.Takers) {
+func writeQueue(o *strictjson.Object, q *engine.QueueStatus, pollers job.Pollers) {
 	o.Text("contract", q.Contract)
 	o.Text("queue", q.Queue)
 	o.Int("waiting", q.Waiting)
@@ -86,8 +86,8 @@ func writeQueue(o *strictjson.Object, q *engine.QueueStatus, takers job.Takers) 
 		"run_p50", "run_p95"} {
 		o.Null(unknown)
 	}
-	o.Int("workers", int64(takers.Workers))
-	o.Time("last_asked_at", takers.LastAsked)
+	o.Int("workers", int64(pollers.Workers))
+	o.Time("last_asked_at", pollers.LastAsked)
 	s := queueStateOf(&q.Settings)
 	o.Bool("paused", s.Paused)
 	if s.RunLimit == 0 {
@@ -163,20 +163,20 @@ func (a *API) changeQueue(c *httpapi.Call, change func(*job.QueueSettings) error
 	if err != nil {
 		return err
 	}
-	takers, err := a.takers(c.Context(), contract, queue)
+	pollers, err := a.pollers(c.Context(), contract, queue)
 	if err != nil {
 		return err
 	}
 	o := strictjson.NewObject(nil)
-	writeQueue(&o, &status, takers.Of(contract, queue))
+	writeQueue(&o, &status, pollers.Of(contract, queue))
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }
 
-// takers reads who asks for the jobs of a queue; the empty names mean all queues.
-func (a *API) takers(ctx context.Context, contract, queue string) (t *nodes.Takers, err error) {
+// pollers reads who asks for the jobs of a queue; the empty names mean all queues.
+func (a *API) pollers(ctx context.Context, contract, queue string) (t *nodes.Pollers, err error) {
 	err = a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
-		t, err = a.Node.Takers(r, contract, queue)
+		t, err = a.Node.Pollers(r, contract, queue)
 		return err
 	})
 	return t, err

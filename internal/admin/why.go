@@ -23,7 +23,7 @@ func (a *API) explainJob(c *httpapi.Call) error {
 	if err != nil || number < 1 {
 		return errNoJob
 	}
-	why, err := a.Engine.Why(c.Context(), number, a.Node.TakersOf)
+	why, err := a.Engine.Why(c.Context(), number, a.Node.PollersOf)
 	if job.IsKind(err, job.NotFound) {
 		return errNoJob
 	}

@@ -9,15 +9,15 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// TakersFunc says in a view who asks for the jobs of a queue, over all nodes.
-type TakersFunc func(r RecordReader, contract, queue string) (job.Takers, error)
+// PollersFunc says in a view who asks for the jobs of a queue, over all nodes.
+type PollersFunc func(r RecordReader, contract, queue string) (job.Pollers, error)
 
 // Why says why the job with a number does not run, or that it does (AD-015). What it says is of one
 // moment: all facts are read in one view. NotFound if there is no such job and no dead letter of
 // it.
-func (e *Engine) Why(ctx context.Context, seq int64, takers TakersFunc) (why job.Why, err error) {
+func (e *Engine) Why(ctx context.Context, seq int64, pollers PollersFunc) (why job.Why, err error) {
 	err = e.view(ctx, func(r reader) error {
-		g := whyGatherer{reader: r, e: e, takers: takers}
+		g := whyGatherer{reader: r, e: e, pollers: pollers}
 		if err := g.gather(seq); err != nil {
 			return err
 		}
@@ -30,10 +30,10 @@ func (e *Engine) Why(ctx context.Context, seq int64, takers TakersFunc) (why job
 // whyGatherer gathers the facts about one job.
 type whyGatherer struct {
 	reader
-	facts  job.WhyFacts
-	e      *Engine
-	c      *Contract // nil where this node does not serve it
-	takers TakersFunc
+	facts   job.WhyFacts
+	e       *Engine
+	c       *Contract // nil where this node does not serve it
+	pollers PollersFunc
 }
 
 func (g *whyGatherer) gather(seq int64) error {
@@ -167,7 +167,7 @@ func (g *whyGatherer) gatherQueue() error {
 		g.facts.Rate, g.facts.NextStart = limits.Rate, q.NextStart
 		g.facts.QueueLimit, g.facts.QueueRunning = limits.MaxRunning, int(q.Leased)
 	}
-	g.facts.Takers, err = g.takers(recordView{g.reader}, key.contract, key.queue)
+	g.facts.Pollers, err = g.pollers(recordView{g.reader}, key.contract, key.queue)
 	return err
 }
 

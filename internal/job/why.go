@@ -91,13 +91,13 @@ type WhyFacts struct {
 	Rate                           Rate
 	NextStart                      time.Time // when the rate allows one; not later than Now is now
 	Ahead                          int       // jobs that are claimed before; at most MaxAhead+1
-	Takers                         Takers
+	Pollers                        Pollers
 	MessagePending                 bool
 	MessagesAhead                  int // before that of the job; at most MaxMessagesAhead
 }
 
-// Takers is who asks for the jobs of a queue, over all nodes.
-type Takers struct {
+// Pollers is who asks for the jobs of a queue, over all nodes.
+type Pollers struct {
 	Asking    bool      // a claim waits, or one came recently
 	LastAsked time.Time // zero is never
 	Workers   int       // that ask for the queue and are not drained
@@ -183,10 +183,10 @@ func (f *WhyFacts) stopped() (reasons []Reason) {
 		reasons = append(reasons, Reason{Code: ReasonQueuePaused,
 			Text: "Queue " + f.queue() + " is paused: no job of it starts until it is resumed."})
 	}
-	if f.Takers.Asking {
+	if f.Pollers.Asking {
 		return reasons
 	}
-	t := &f.Takers
+	t := &f.Pollers
 	if len(t.DrainedNodes) > 0 {
 		reasons = append(reasons, Reason{Code: ReasonNodeDraining,
 			Text: fmt.Sprintf("The only workers for queue %s are on %s, which %s drained.",

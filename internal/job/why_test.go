@@ -20,7 +20,7 @@ type explained struct {
 
 // waitingFacts makes facts of a job whose queue is asked for; change makes the case.
 func waitingFacts(phase Phase, change func(*WhyFacts)) *WhyFacts {
-	f := &WhyFacts{Now: whyNow, Takers: Takers{Asking: true, LastAsked: whyNow},
+	f := &WhyFacts{Now: whyNow, Pollers: Pollers{Asking: true, LastAsked: whyNow},
 		Job: &Job{Seq: 7, ID: ID{Contract: "taskflow", Key: "k"}, Queue: "mail", Phase: phase,
 			State: "PENDING"}}
 	change(f)
@@ -99,19 +99,19 @@ func TestExplain(t *testing.T) {
 			explained{"behind", "In queue taskflow/mail more than 10000 jobs come before the job.",
 				0}},
 		{"AD-015 nobody asks", Ready, func(f *WhyFacts) {
-			f.Takers = Takers{LastAsked: whyNow.Add(-94 * time.Second), Workers: 1}
+			f.Pollers = Pollers{LastAsked: whyNow.Add(-94 * time.Second), Workers: 1}
 		}, explained{"nobody_asks", "No worker has asked for jobs of queue taskflow/mail for 94 s. " +
 			"1 worker is known for it and may be busy.", 0}},
-		{"AD-015 nobody has ever asked", Ready, func(f *WhyFacts) { f.Takers = Takers{} },
+		{"AD-015 nobody has ever asked", Ready, func(f *WhyFacts) { f.Pollers = Pollers{} },
 			explained{"nobody_asks",
 				"No worker has ever asked for jobs of queue taskflow/mail.", 0}},
 		{"AD-015 node draining", Ready, func(f *WhyFacts) {
-			f.Takers = Takers{LastAsked: whyNow, DrainedNodes: []string{"n1"},
+			f.Pollers = Pollers{LastAsked: whyNow, DrainedNodes: []string{"n1"},
 				DrainedWorkers: []string{"w"}}
 		}, explained{"node_draining nobody_asks",
 			"The only workers for queue taskflow/mail are on n1, which is drained.", 0}},
 		{"AD-015 a drained node where another takes the queue (G-AD-08)", Ready,
-			func(f *WhyFacts) { f.Takers.DrainedNodes, f.Ahead = []string{"n1"}, 2 },
+			func(f *WhyFacts) { f.Pollers.DrainedNodes, f.Ahead = []string{"n1"}, 2 },
 			explained{"behind", "In queue taskflow/mail 2 jobs come before the job.", 0}},
 		{"AD-015 message pending", Ready, func(f *WhyFacts) {
 			f.MessagePending, f.MessagesAhead = true, 2
@@ -126,7 +126,7 @@ func TestExplain(t *testing.T) {
 		}, explained{"dead", "The job was given up 3 h ago after 5 attempts, and stands in the dead " +
 			"letters as 12.", 0}},
 		{"AD-015 all that can hold a waiting job", Waiting, func(f *WhyFacts) {
-			f.Paused, f.Takers = true, Takers{}
+			f.Paused, f.Pollers = true, Pollers{}
 			f.Job.OpenDeps, f.Job.Children, f.Job.DueAt = 2, 1, whyNow.Add(time.Minute)
 			f.OpenDependencies, f.Dependencies, f.OpenChildren = 1, relatives[:1], 1
 			f.QueueLimit, f.QueueRunning = 1, 1
@@ -134,7 +134,7 @@ func TestExplain(t *testing.T) {
 			"Queue taskflow/mail is paused: no job of it starts until it is resumed.",
 			time.Minute}},
 		{"AD-015 all that can hold a ready job", Ready, func(f *WhyFacts) {
-			f.Paused, f.Takers, f.Rate, f.NextStart = true, Takers{}, rate, whyNow.Add(time.Second)
+			f.Paused, f.Pollers, f.Rate, f.NextStart = true, Pollers{}, rate, whyNow.Add(time.Second)
 			f.QueueLimit, f.QueueRunning, f.ContractLimit, f.ContractRunning = 1, 1, 1, 1
 			f.Ahead, f.MessagePending = 1, true
 		}, explained{"queue_paused nobody_asks message_pending rate_limited contract_limit " +
@@ -175,7 +175,7 @@ func TestExplainFacts(t *testing.T) {
 		}
 	}
 	why := Explain(waitingFacts(Ready, func(f *WhyFacts) {
-		f.Takers = Takers{LastAsked: whyNow.Add(-time.Hour), DrainedWorkers: []string{"w"}}
+		f.Pollers = Pollers{LastAsked: whyNow.Add(-time.Hour), DrainedWorkers: []string{"w"}}
 	}))
 	if got := fmt.Sprint(why.Reasons[0].Facts); !strings.Contains(got, "{drained_workers [w]}") ||
 		!strings.Contains(got, "{since 2026-03-01 11:00:00") {

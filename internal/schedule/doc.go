@@ -1,7 +1,7 @@
 // Package schedule submits jobs to any contract at the times of schedules.
 //
 // A schedule is a job of the engine that never ends. It waits for its next time, and each run of it
-// deals with the times that have passed and lets it wait for the one after them. So the engine's
+// processes the times that have passed and lets it wait for the one after them. So the engine's
 // leases and locks make one of all nodes do it, an idle schedule costs nothing, and a node that is
 // killed leaves a run that expires and is repeated:
 //

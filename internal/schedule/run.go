@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxPerRun is how many times one run deals with. It is below keepTicks, so that a run that is
+	// maxPerRun is how many times one run processes. It is below keepTicks, so that a run that is
 	// repeated finds the ticks of the one before in the ring.
 	maxPerRun = 50
 	// maxCatchUp is how many times that have passed in a downtime CatchUpAll submits.
@@ -37,7 +37,7 @@ type run struct {
 	loaded   int64        // the number of which earlier was loaded
 }
 
-// Handle implements worker.Handler: it deals with the times of a schedule that have passed.
+// Handle implements worker.Handler: it processes the times of a schedule that have passed.
 func (s *Schedules) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	again := engine.Outcome{On: job.Released, Delay: minRetry}
 	one, err := decode(t.Job)
@@ -55,7 +55,7 @@ func (s *Schedules) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	if err := r.recover(ctx); err != nil {
 		return again
 	}
-	err = r.deal(ctx)
+	err = r.process(ctx)
 	refused, isRefused := errors.AsType[*refusedError](err)
 	switch {
 	case errors.Is(err, errStale) || ctx.Err() != nil:
@@ -103,9 +103,9 @@ func (r *run) done(t *Tick) {
 	s.Failing, s.Since, s.Error = nil, time.Time{}, ""
 }
 
-// deal deals with the time that is queued, if the one before it is settled, and with those that
+// process processes the time that is queued, if the one before it is settled, and with those that
 // have passed. An error is that of the time that is tried again.
-func (r *run) deal(ctx context.Context) error {
+func (r *run) process(ctx context.Context) error {
 	if queued := r.state.Queued; !queued.IsZero() {
 		busy, err := r.isBusy(ctx)
 		if err != nil {
@@ -123,7 +123,7 @@ func (r *run) deal(ctx context.Context) error {
 			Error: "it passed in a downtime or a pause"})
 	}
 	for _, at := range times {
-		if err := r.dealWith(ctx, Tick{Time: at, Passed: passed}); err != nil {
+		if err := r.processOne(ctx, Tick{Time: at, Passed: passed}); err != nil {
 			return err
 		}
 		passed = 0
@@ -137,7 +137,7 @@ func (r *run) lastPassed() time.Time {
 	return all[len(all)-1]
 }
 
-// passed returns the times that are due and were not dealt with, or the latest of them.
+// passed returns the times that are due and were not processed, or the latest of them.
 func (r *run) passed() []time.Time {
 	all := r.calendar.Last(r.state.Last, r.now, maxCatchUp+1)
 	for len(all) > 0 && r.dueAt(r.Name, all[len(all)-1]).After(r.now) {
@@ -146,8 +146,8 @@ func (r *run) passed() []time.Time {
 	return all
 }
 
-// due returns the times that this run has to deal with, the earliest first, and how many more have
-// passed that it does not deal with.
+// due returns the times that this run has to process, the earliest first, and how many more have
+// passed that it does not process.
 func (r *run) due() (times []time.Time, passed int) {
 	first, ok := r.calendar.Next(r.state.Last)
 	if !ok || r.dueAt(r.Name, first).After(r.now) {
@@ -169,8 +169,8 @@ func (r *run) due() (times []time.Time, passed int) {
 	return all[over:min(len(all), over+maxPerRun)], over
 }
 
-// dealWith deals with one time, by what holds for overlaps.
-func (r *run) dealWith(ctx context.Context, t Tick) error {
+// processOne processes one time, by what holds for overlaps.
+func (r *run) processOne(ctx context.Context, t Tick) error {
 	if f := r.state.Failing; f != nil && f.Time.Equal(t.Time) {
 		t.Passed = f.Passed
 	}

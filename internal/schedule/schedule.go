@@ -32,7 +32,7 @@ type definitionBody struct {
 // state is where a schedule stands: the progress of its job.
 type state struct {
 	Paused bool `json:"paused,omitempty"`
-	// Last is the latest time that was dealt with; those up to it are over.
+	// Last is the latest time that was processed; those up to it are over.
 	Last time.Time `json:"last"`
 	// Count is how many ticks there were.
 	Count int64 `json:"count"`

@@ -44,7 +44,7 @@ func (s *Schedules) Jobs() engine.Contract {
 }
 
 const (
-	// slots is how many schedules a node deals with at once. A submission waits for the store
+	// slots is how many schedules a node processes at once. A submission waits for the store
 	// almost all of its time.
 	slots = 64
 	// lease is how long the run of a node that was killed holds up its schedule. It is below

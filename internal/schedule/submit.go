@@ -15,7 +15,7 @@ import (
 // errStale ends a run that is no longer the schedule's: another one has done the tick, or the
 // schedule is gone.
 var errStale = &job.Error{Kind: job.RunLost, Op: "schedule.tick",
-	Msg: "another run has dealt with this time"}
+	Msg: "another run has processed this time"}
 
 // refusedError is why a tick could not be done now.
 type refusedError struct {
@@ -48,7 +48,7 @@ func (r *run) submit(ctx context.Context, t Tick) error {
 	case err != nil && job.IsKind(err, job.RunLost):
 		return errStale
 	case err != nil:
-		return &refusedError{t, contractWords(o, err)}
+		return &refusedError{t, contractDetail(o, err)}
 	case stored.Job != j.Seq: // the request is one that has made a job before
 		stored.Job = j.Seq
 		r.ticks = append(r.ticks, stored.record(r.Name))
@@ -79,8 +79,8 @@ func (r *run) storing(t *Tick) engine.AttachedFunc {
 	}
 }
 
-// contractWords returns how a contract explains an error.
-func contractWords(o *contract.Operator, err error) string {
+// contractDetail returns how a contract explains an error.
+func contractDetail(o *contract.Operator, err error) string {
 	words := o.Answer(err).Detail
 	if words == "" {
 		words = err.Error()
@@ -99,7 +99,7 @@ func explain(o *contract.Operator, err error) error {
 	}
 	// The error itself has a code of the contract, which others do not know.
 	return &job.Error{Kind: job.Invalid, Op: "schedule.check",
-		Msg: "request: " + contractWords(o, err)}
+		Msg: "request: " + contractDetail(o, err)}
 }
 
 // retryAt notes that a tick was refused and returns when the next run is due. A time is tried for

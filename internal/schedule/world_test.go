@@ -110,7 +110,7 @@ func (n *node) finish(w *world, j *job.Job, o engine.Outcome) {
 	}
 }
 
-// run deals with all schedules that are due, until none is.
+// run processes all schedules that are due, until none is.
 func (n *node) run(w *world) {
 	w.Helper()
 	for jobs := n.claim(w, 100); len(jobs) > 0; jobs = n.claim(w, 100) {

@@ -100,11 +100,11 @@ const (
 type ReplayFilter struct {
 	From, To time.Time // inclusive and exclusive; zero is no bound
 	Status   Status    // Exhausted or Delivered
-	After    int64     // Replayed.Next of the call before; 0 begins
+	After    int64     // ReplayResult.Next of the call before; 0 begins
 }
 
-// Replayed is what a call of ReplayAll has done.
-type Replayed struct {
+// ReplayResult is what a call of ReplayAll has done.
+type ReplayResult struct {
 	Made    int   // deliveries that were stored
 	Skipped int   // those that an earlier call has made already
 	Next    int64 // ReplayFilter.After of the call that goes on; 0: that was all
@@ -117,7 +117,7 @@ type Replayed struct {
 //
 // Errors: those of Subscription, Conflict while the subscription is disabled.
 func (w *Webhooks) ReplayAll(ctx context.Context, owner, subscriptionID string,
-	f ReplayFilter) (r Replayed, err error) {
+	f ReplayFilter) (r ReplayResult, err error) {
 	h, err := w.enabledSubscription(ctx, owner, subscriptionID)
 	if err != nil {
 		return r, err
@@ -158,7 +158,7 @@ func (w *Webhooks) ReplayAll(ctx context.Context, owner, subscriptionID string,
 // replayEach stores replays of deliveries and counts them. lastOfChain has the replay that is the
 // predecessor of the next one of its chain.
 func (w *Webhooks) replayEach(ctx context.Context, subscriptionID string, ids []job.ID,
-	lastOfChain map[string]string, r *Replayed) error {
+	lastOfChain map[string]string, r *ReplayResult) error {
 	if len(ids) == 0 {
 		return nil
 	}

@@ -45,7 +45,7 @@ func TestReplayAll(t *testing.T) {
 			t.Helper()
 			f.Status = webhook.Exhausted
 			got, err := n.ReplayAll(n.ctx, owner, h.ID, f)
-			if want := (webhook.Replayed{Made: made, Skipped: skipped}); err != nil || got != want {
+			if want := (webhook.ReplayResult{Made: made, Skipped: skipped}); err != nil || got != want {
 				t.Fatalf("replayed %+v, %v; want %+v", got, err, want)
 			}
 		}
@@ -168,7 +168,7 @@ func TestReplayAllInCalls(t *testing.T) {
 	}
 	f.After = first.Next
 	second, err := n.ReplayAll(n.ctx, owner, h.ID, f)
-	if err != nil || second != (webhook.Replayed{Made: count - webhook.MaxReplays}) {
+	if err != nil || second != (webhook.ReplayResult{Made: count - webhook.MaxReplays}) {
 		t.Fatalf("second %+v, %v", second, err)
 	}
 	figures, err := n.Figures(n.ctx, []string{h.ID})

@@ -13,8 +13,8 @@ import (
 // TestEvent is the name of the event that Test sends. No subscription lists it.
 const TestEvent = "millrace.test"
 
-// Tested is what came back from a test.
-type Tested struct {
+// TestResult is what came back from a test.
+type TestResult struct {
 	EventID string
 	Try
 }
@@ -26,14 +26,14 @@ type Tested struct {
 //
 // Errors: those of Subscription; Unavailable while too many tries are in flight at the receiver.
 func (w *Webhooks) Test(ctx context.Context, owner, id string,
-	also func(engine.RecordWriter) error) (Tested, error) {
+	also func(engine.RecordWriter) error) (TestResult, error) {
 	a, err := w.newTest(ctx, owner, id, also)
 	if err != nil {
-		return Tested{}, err
+		return TestResult{}, err
 	}
 	s, _, _ := w.destinations.acquire(a.receiver())
 	if s == nil {
-		return Tested{}, &job.Error{Kind: job.Unavailable, Op: "webhook.test",
+		return TestResult{}, &job.Error{Kind: job.Unavailable, Op: "webhook.test",
 			Msg: "too many requests to this receiver are in flight"}
 	}
 	defer w.destinations.releaseUnused(s)
@@ -45,11 +45,11 @@ func (w *Webhooks) Test(ctx context.Context, owner, id string,
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			kind = job.Unavailable
 		}
-		return Tested{}, &job.Error{Kind: kind, Op: "webhook.test", Err: context.Cause(ctx)}
+		return TestResult{}, &job.Error{Kind: kind, Op: "webhook.test", Err: context.Cause(ctx)}
 	}
 	w.destinations.release(s, err == nil, took)
 	t.DurationMS = took.Milliseconds()
-	return Tested{EventID: a.EventID, Try: t}, nil
+	return TestResult{EventID: a.EventID, Try: t}, nil
 }
 
 // newTest returns the try of a test, with its secrets.

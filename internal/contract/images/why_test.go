@@ -14,8 +14,8 @@ func TestWhy(t *testing.T) {
 		wants := func(codes ...job.ReasonCode) {
 			t.Helper()
 			why, err := w.engine.Why(t.Context(), w.state(t, id).Seq,
-				func(_ engine.RecordReader, contract, queue string) (job.Takers, error) {
-					return job.Takers{}, nil
+				func(_ engine.RecordReader, contract, queue string) (job.Pollers, error) {
+					return job.Pollers{}, nil
 				})
 			if err != nil {
 				t.Fatal(err)

@@ -212,12 +212,12 @@ are times (2026-03-01 or 2026-03-01T12:00:00Z) or how long ago (36h).`,
 	cli.TimeVar(c.Flags(), p, &f.To, "to", "only deliveries that were made before this time")
 	c.Flags().StringVar(&f.State, "state", "exhausted", "those that were given up (exhausted) or "+
 		"accepted (delivered)")
-	return cli.Each[client.AdminReplayed]{
+	return cli.Each[client.AdminReplayResult]{
 		Do: func(ctx context.Context, server *client.Admin,
-			argument string) (client.AdminReplayed, error) {
+			argument string) (client.AdminReplayResult, error) {
 			return server.ReplayWebhook(ctx, argument, f)
 		},
-		Done: func(id string, r client.AdminReplayed) string {
+		Done: func(id string, r client.AdminReplayResult) string {
 			return fmt.Sprintf("%s: replayed %d, and %d before", id, r.Replayed, r.Skipped)
 		},
 	}.Command(p, operator, c)

@@ -37,36 +37,36 @@ func (n *Node) asked(now time.Time) []Asked {
 	return all
 }
 
-// Takers says who asks for the jobs of queues, over all nodes.
-type Takers struct {
+// Pollers says who asks for the jobs of queues, over all nodes.
+type Pollers struct {
 	now   time.Time
 	nodes []Info
 	kept  engine.KeptAsked
 }
 
-// Takers reads who asks for the jobs of a queue; the empty names mean all queues.
-func (n *Node) Takers(r engine.RecordReader, contract, queue string) (*Takers, error) {
+// Pollers reads who asks for the jobs of a queue; the empty names mean all queues.
+func (n *Node) Pollers(r engine.RecordReader, contract, queue string) (*Pollers, error) {
 	all, err := n.read(r)
 	if err != nil {
 		return nil, err
 	}
 	kept, err := engine.ReadAsked(r, contract, queue)
-	return &Takers{now: r.Now(), nodes: all, kept: kept}, err
+	return &Pollers{now: r.Now(), nodes: all, kept: kept}, err
 }
 
-// TakersOf is Takers of one queue.
-func (n *Node) TakersOf(r engine.RecordReader, contract, queue string) (job.Takers, error) {
-	all, err := n.Takers(r, contract, queue)
+// PollersOf is Pollers of one queue.
+func (n *Node) PollersOf(r engine.RecordReader, contract, queue string) (job.Pollers, error) {
+	all, err := n.Pollers(r, contract, queue)
 	if err != nil {
-		return job.Takers{}, err
+		return job.Pollers{}, err
 	}
 	return all.Of(contract, queue), nil
 }
 
 // Of returns who asks for the jobs of a queue. The local workers of a node that is drained ask for
 // nothing, whatever they did before.
-func (t *Takers) Of(contract, queue string) job.Takers {
-	of := job.Takers{LastAsked: t.kept.Of(contract, queue)}
+func (t *Pollers) Of(contract, queue string) job.Pollers {
+	of := job.Pollers{LastAsked: t.kept.Of(contract, queue)}
 	isRecent := func(at time.Time) bool { return t.now.Sub(at) < job.AskedRecently }
 	for i := range t.nodes {
 		n := &t.nodes[i]
@@ -105,7 +105,7 @@ func (w *Worker) takes(queue string) bool {
 }
 
 // addWorkers adds the workers of a queue that a node knows.
-func (i *Info) addWorkers(of *job.Takers, contract, queue string) {
+func (i *Info) addWorkers(of *job.Pollers, contract, queue string) {
 	for _, w := range i.Workers {
 		if w.Contract != contract || !w.takes(queue) {
 			continue
