@@ -172,14 +172,8 @@ func writeReason(o *strictjson.Object, l *job.DeadLetter) {
 // maxGrouped is how many open dead letters of a sort of jobs are grouped, the newest.
 const maxGrouped = 100_000
 
-// letterGroup is a group of the dead letters of a sort of jobs.
-type letterGroup struct {
-	job.DeadLetterGroup
-	jobs string
-}
-
-// key orders groups: the largest come first.
-func (g *letterGroup) key() string {
+// groupKey orders groups: the largest come first.
+func groupKey(g *job.DeadLetterGroup) string {
 	return fmt.Sprintf("%016x", math.MaxInt64-g.Count) + g.Fingerprint
 }
 
@@ -200,22 +194,24 @@ func (a *API) listDeadLetterGroups(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	page, next := pageOf(all, (*letterGroup).key, &groupPages, after, limit)
-	samples := make([]job.DeadLetter, 0, len(page))
-	page = slices.DeleteFunc(page, func(g letterGroup) bool {
-		sample, e := a.Engine.DeadLetter(c.Context(), g.jobs, g.LastID)
-		if e == nil {
-			samples = append(samples, sample)
-		} else if !job.IsKind(e, job.NotFound) { // else it was discarded meanwhile
-			err = e
-		}
-		return e != nil
-	})
+	page, next := pageOf(all, groupKey, &groupPages, after, limit)
+	newest := make([]int64, len(page))
+	for i := range page {
+		newest[i] = page[i].LastID
+	}
+	samples, err := a.Engine.DeadLettersByID(c.Context(), newest...)
 	if err != nil {
 		return err
 	}
+	of := map[int64]*job.DeadLetter{}
+	for i := range samples {
+		of[samples[i].ID] = &samples[i]
+	}
+	page = slices.DeleteFunc(page, func(g job.DeadLetterGroup) bool {
+		return of[g.LastID] == nil // it was discarded meanwhile
+	})
 	o := newList(len(page), next, func(i int, o *strictjson.Object) {
-		writeReason(o, &samples[i])
+		writeReason(o, of[page[i].LastID])
 		o.Int("count", page[i].Count)
 		o.Time("first_at", page[i].FirstAt)
 		o.Time("last_at", page[i].LastAt)
@@ -227,7 +223,7 @@ func (a *API) listDeadLetterGroups(c *httpapi.Call) error {
 
 // groupDeadLetters groups the open dead letters of sorts of jobs. searchedTo is the time of the
 // oldest that was looked at, where there may be older ones.
-func (a *API) groupDeadLetters(ctx context.Context, sorts []string) (all []letterGroup,
+func (a *API) groupDeadLetters(ctx context.Context, sorts []string) (all []job.DeadLetterGroup,
 	searchedTo time.Time, err error) {
 	for _, jobs := range sorts {
 		groups, err := a.Engine.DeadLetterGroups(ctx, jobs, maxGrouped)
@@ -236,7 +232,7 @@ func (a *API) groupDeadLetters(ctx context.Context, sorts []string) (all []lette
 		}
 		count, oldest := int64(0), time.Time{}
 		for _, g := range groups {
-			all = append(all, letterGroup{g, jobs})
+			all = append(all, g)
 			count += g.Count
 			if oldest.IsZero() || g.FirstAt.Before(oldest) {
 				oldest = g.FirstAt
@@ -271,13 +267,14 @@ func (a *API) pathDeadLetter(c *httpapi.Call) (l job.DeadLetter, err error) {
 	if err != nil {
 		return l, err
 	}
-	for _, jobs := range sorts {
-		l, err = a.Engine.DeadLetter(c.Context(), jobs, id)
-		if !job.IsKind(err, job.NotFound) {
-			return l, err
-		}
+	found, err := a.Engine.DeadLettersByID(c.Context(), id)
+	if err != nil {
+		return l, err
 	}
-	return l, engine.ErrNoDeadLetter
+	if len(found) == 0 || !slices.Contains(sorts, found[0].Job.ID.Contract) {
+		return l, engine.ErrNoDeadLetter
+	}
+	return found[0], nil
 }
 
 // replayDeadLetter is POST /admin/v1/dead-letters/{id}/replay: it answers the job that runs then

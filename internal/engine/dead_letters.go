@@ -67,11 +67,17 @@ func (e *Engine) DeadLetterGroups(ctx context.Context, contract string,
 	return groups, err
 }
 
-// DeadLetter returns the dead letter of a contract with an ID.
-func (e *Engine) DeadLetter(ctx context.Context, contract string, id int64) (l job.DeadLetter,
+// DeadLettersByID returns those of the dead letters that exist, by ID, of whatever contract.
+func (e *Engine) DeadLettersByID(ctx context.Context, ids ...int64) (letters []job.DeadLetter,
 	err error) {
-	err = e.view(ctx, func(r reader) error { l, err = oneDeadLetter(r, contract, id); return err })
-	return l, err
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	err = e.view(ctx, func(r reader) error {
+		letters, err = r.DeadLetters(store.DeadLetterSelector{IDs: ids})
+		return err
+	})
+	return letters, err
 }
 
 // Replay is a replay of a dead letter.
@@ -157,14 +163,13 @@ func (e *Engine) DiscardDeadLetter(ctx context.Context, contract string, id int6
 	})
 }
 
-// oneDeadLetter reads a dead letter: it is the first one above the ID before.
+// oneDeadLetter reads a dead letter of a contract.
 func oneDeadLetter(r store.Reader, contract string, id int64) (l job.DeadLetter, err error) {
-	found, err := r.DeadLetters(store.DeadLetterSelector{Contract: contract, After: id - 1,
-		Limit: 1})
+	found, err := r.DeadLetters(store.DeadLetterSelector{IDs: []int64{id}})
 	if err != nil {
 		return l, err
 	}
-	if len(found) == 0 || found[0].ID != id {
+	if len(found) == 0 || found[0].Job.ID.Contract != contract {
 		return l, ErrNoDeadLetter
 	}
 	return found[0], nil

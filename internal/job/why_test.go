@@ -134,7 +134,8 @@ func TestExplain(t *testing.T) {
 			"Queue taskflow/mail is paused: no job of it starts until it is resumed.",
 			time.Minute}},
 		{"AD-015 all that can hold a ready job", Ready, func(f *WhyFacts) {
-			f.Paused, f.Pollers, f.Rate, f.NextStart = true, Pollers{}, rate, whyNow.Add(time.Second)
+			f.Paused, f.Pollers, f.Rate = true, Pollers{}, rate
+			f.NextStart = whyNow.Add(time.Second)
 			f.QueueLimit, f.QueueRunning, f.ContractLimit, f.ContractRunning = 1, 1, 1, 1
 			f.Ahead, f.MessagePending = 1, true
 		}, explained{"queue_paused nobody_asks message_pending rate_limited contract_limit " +

@@ -222,9 +222,10 @@ type RecordSelector struct {
 	Limit    int
 }
 
-// DeadLetterSelector selects dead letters: those of Jobs or, where Jobs is empty, the first Limit
-// of a Contract. Of the other members one at most is set.
+// DeadLetterSelector selects dead letters: those with IDs, those of Jobs or, where both are empty,
+// the first Limit of a Contract. Of the other members one at most is set.
 type DeadLetterSelector struct {
+	IDs      []int64
 	Jobs     []int64 // the Seqs of jobs
 	Contract string
 	After    int64 // selects an ID above this

@@ -45,7 +45,8 @@ func TestReplayAll(t *testing.T) {
 			t.Helper()
 			f.Status = webhook.Exhausted
 			got, err := n.ReplayAll(n.ctx, owner, h.ID, f)
-			if want := (webhook.ReplayResult{Made: made, Skipped: skipped}); err != nil || got != want {
+			want := webhook.ReplayResult{Made: made, Skipped: skipped}
+			if err != nil || got != want {
 				t.Fatalf("replayed %+v, %v; want %+v", got, err, want)
 			}
 		}

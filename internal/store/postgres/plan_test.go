@@ -52,6 +52,7 @@ var plans = map[string]struct{ index, values string }{
 	"get_dead_letters":   {"dead_letters_", "'c',5,50"},
 	"old_dead_letters":   {"dead_letters_age", "'c',5,50"},
 	"alike_dead_letters": {"dead_letters_alike", "'f7',5,50"},
+	"dead_letters_by_id": {"dead_letters_pkey", "'{1,2,3}'"},
 	"dead_letters_of":    {"dead_letters_job", "'{1,2,3}'"},
 
 	"list_owned_of_states":  {"jobs_owner", "'c','o7',5000,50,'{state2}'"},

@@ -39,7 +39,8 @@ var plans = map[string]string{
 		"priority=? AND (listed,key)>(?,?) AND listed<?)",
 	"get_messages": "outbox_contract", "get_dead_letters": "dead_letters_contract",
 	"old_dead_letters": "dead_letters_age", "alike_dead_letters": "dead_letters_alike",
-	"dead_letters_of": "dead_letters_job", "unmarked_dead_letters": "dead_letters_unmarked",
+	"dead_letters_by_id": "SEARCH dead_letters USING INTEGER PRIMARY KEY",
+	"dead_letters_of":    "dead_letters_job", "unmarked_dead_letters": "dead_letters_unmarked",
 	"group_dead_letters": "COVERING INDEX dead_letters_open (contract>? AND contract<?)",
 }
 

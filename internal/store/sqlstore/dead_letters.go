@@ -19,6 +19,8 @@ var (
 			{"replayed_at", "int8"}, {"replayed_as", "int8"}, {"id", "int8"}})
 	getDeadLetters = &Statement{"get_dead_letters", selectDeadLetters("job") +
 		"WHERE contract=$1 AND id>$2 ORDER BY id {limit $3}"}
+	deadLettersByID = &Statement{"dead_letters_by_id", selectDeadLetters("job") +
+		"WHERE id {in $1} ORDER BY id"}
 	alikeDeadLetters = &Statement{"alike_dead_letters", selectDeadLetters("job") +
 		"WHERE fingerprint=$1 AND id>$2 ORDER BY id {limit $3}"}
 	deadLettersOf = &Statement{"dead_letters_of", selectDeadLetters("job") +
@@ -74,6 +76,8 @@ func (t *Tx) markDeadLetters(letters []job.DeadLetter) error {
 // DeadLetters is documented at the port, as is DeadLetterGroups.
 func (t *Tx) DeadLetters(s store.DeadLetterSelector) ([]job.DeadLetter, error) {
 	switch {
+	case len(s.IDs) > 0:
+		return collect(t, deadLettersByID, scanDeadLetter, t.s.Ints(s.IDs))
 	case len(s.Jobs) > 0:
 		return collect(t, deadLettersOf, scanDeadLetter, t.s.Ints(s.Jobs))
 	case s.Fingerprint != "":

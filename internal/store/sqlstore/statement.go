@@ -92,7 +92,8 @@ var Narrow = []*Statement{LockReady, readyNumbers, lockDue, lockExpired, nextDue
 	listChildren, children, sumSizes, getRecords, listRecords,
 	oldRecords, edgesFrom, edgesTo, ancestry, dependencies,
 	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], getDeadLetters,
-	oldDeadLetters, alikeDeadLetters, deadLettersOf, unmarkedDeadLetters, groupDeadLetters}
+	oldDeadLetters, deadLettersByID, alikeDeadLetters, deadLettersOf, unmarkedDeadLetters,
+	groupDeadLetters}
 
 // Column is a column of a bulk statement with the type it has in PostgreSQL.
 type Column struct {

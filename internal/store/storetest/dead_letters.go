@@ -41,6 +41,11 @@ func selectDeadLetters(w *world) {
 	other := letterOf("other", 77, "x", start.Add(-time.Hour))
 	other.Job.ID.Contract = "other"
 	w.apply(store.Changes{DeadLetters: append(letters, gone, other)})
+	one := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+		return r.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 1})
+	})[0]
+	equal(w, "by id", w.lettersBy(store.DeadLetterSelector{IDs: []int64{one.ID, 1 << 40}}),
+		[]string{one.Job.ID.Key})
 	equal(w, "of jobs", w.lettersBy(store.DeadLetterSelector{Jobs: []int64{10, 99}}),
 		[]string{"0", "2", "4", "gone"})
 	alike := store.DeadLetterSelector{Fingerprint: letters[2].Fingerprint(), Limit: 9}
