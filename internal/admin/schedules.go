@@ -202,7 +202,11 @@ func patchSchedule(s *schedule.Schedule, members map[string][]byte) error {
 	if _, both := members["cron"]; members["every"] != nil && !both {
 		s.Cron = ""
 	}
-	for name, raw := range members {
+	for _, name := range scheduleMembers {
+		raw, given := members[name]
+		if !given {
+			continue
+		}
 		isNull := strictjson.IsNull(raw)
 		var err error
 		switch {

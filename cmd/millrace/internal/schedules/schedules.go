@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -193,7 +195,8 @@ func (f *specFlags) spec(c *cobra.Command) (s client.AdminScheduleSpec, err erro
 		"contract": &s.Contract, "owner": &s.Owner, "job-type": &s.JobType, "overlap": &s.Overlap,
 		"catch-up": &s.CatchUp, "jitter": &s.Jitter}
 	times := map[string]**time.Time{"starts-at": &s.StartsAt, "ends-at": &s.EndsAt}
-	for name, text := range f.texts {
+	for _, name := range slices.Sorted(maps.Keys(f.texts)) {
+		text := f.texts[name]
 		switch {
 		case !c.Flags().Changed(name):
 		case name == "request":
