@@ -1,0 +1,222 @@
+package admin_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/admin"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// allMethods are those that a refusal is asked for.
+var allMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
+
+// TestEveryMethodOfEveryPath: G-AD-01, AD-001: without credentials, and with wrong ones, each
+// method of each path is 401, whether a route has it or not. With the token a method that no route
+// has is 405, and HEAD goes where GET goes.
+func TestEveryMethodOfEveryPath(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, nil)
+	methods := map[string][]string{}
+	for _, row := range admin.Table() {
+		path := pathMember.ReplaceAllString(row.Pattern, "1")
+		if row.Public {
+			continue
+		}
+		methods[path] = append(methods[path], row.Method)
+		if row.Method == http.MethodGet {
+			methods[path] = append(methods[path], http.MethodHead)
+		}
+	}
+	for path, known := range methods {
+		for _, method := range allMethods {
+			for _, header := range [][]string{nil, {"Authorization", "Bearer wrong"},
+				{"Cookie", "millrace_session=wrong"}} {
+				if r := w.Do(t, method, path, "", header...); r.Status != 401 {
+					t.Errorf("G-AD-01 %s %s with %v: got %d", method, path, header, r.Status)
+				}
+			}
+			if slices.Contains(known, method) {
+				continue
+			}
+			r := w.do(t, w.api.Token(), method, path, "")
+			member := r.Status == 404 && path == "/admin/v1/dead-letters/groups" // or an id
+			if r.Status != 405 && !member {
+				t.Errorf("G-AD-01 %s %s: got %d", method, path, r.Status)
+			}
+		}
+		if !slices.Contains(known, http.MethodGet) {
+			continue
+		}
+		got, head := w.do(t, readToken, "GET", path, ""), w.do(t, readToken, "HEAD", path, "")
+		if got.Status != head.Status || head.Body != "" {
+			t.Errorf("G-AD-01 %s: GET has %d, HEAD %d %q", path, got.Status, head.Status, head.Body)
+		}
+	}
+}
+
+// TestMisspeltQueries: a query parameter that a route does not have is refused by each route, by
+// name, and so is one of its own without its last letter, one that comes twice, and an empty one.
+func TestMisspeltQueries(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, nil)
+	for _, row := range admin.Table() {
+		if row.Public || !strings.HasPrefix(row.Pattern, "/admin/") {
+			continue
+		}
+		path := pathMember.ReplaceAllString(row.Pattern, "1")
+		wrong := []string{"filter=x", "Limit=1", "limits=1"}
+		for _, name := range row.Query {
+			if short := name[:len(name)-1]; !slices.Contains(row.Query, short) {
+				wrong = append(wrong, short+"=1")
+			}
+			wrong = append(wrong, name+"=", name+"=1&"+name+"=1")
+		}
+		for _, query := range wrong {
+			named, _, _ := strings.Cut(query, "=")
+			w.do(t, w.api.Token(), row.Method, path+"?"+query, "").WantError(t, 400,
+				"VALIDATION_ERROR", named)
+		}
+	}
+}
+
+// refusedWorld has something for each route to change.
+type refusedWorld struct {
+	*hooksWorld
+	bodies map[string]string // of the routes that need one, by action
+	paths  map[string]string // members of paths, by the pattern before them
+}
+
+// TestRefusedChangesNothing: AD-001, AD-004, AD-005: a change with no token, a wrong one, the read
+// token or a foreign origin is refused by each route, and changes nothing of what all routes show
+// and the store has. The same request with the token is one that changes something.
+func TestRefusedChangesNothing(t *testing.T) {
+	withHooks(t, func(t *testing.T, hooks *hooksWorld) {
+		w := &refusedWorld{hooksWorld: hooks}
+		w.fill(t)
+		before := w.snapshot(t)
+		session := with(w.login(t, "token="+w.api.Token()))
+		reading := with(w.login(t, "token="+readToken))
+		for _, row := range w.changes() {
+			path, body := w.request(row)
+			for name, header := range map[string][]string{"no token": nil,
+				"a wrong token":             {"Authorization", "Bearer wrong"},
+				"the read token":            {"Authorization", "Bearer " + readToken},
+				"a session that only reads": reading,
+				"a wrong session":           {"Cookie", "millrace_session=wrong"},
+				"a foreign origin":          append([]string{"Origin", "http://evil.example"}, session...),
+				"another site":              append([]string{"Sec-Fetch-Site", "cross-site"}, session...),
+			} {
+				r := w.Do(t, row.Method, path, body, append(header, "Content-Type",
+					"application/json")...)
+				if r.Status != 401 && r.Status != 403 {
+					t.Errorf("%s %s with %s: got %d %s", row.Method, path, name, r.Status, r.Body)
+				}
+			}
+		}
+		if after := w.snapshot(t); after != before {
+			t.Errorf("refused changes have changed something:\n%s\n%s", before, after)
+		}
+		// What changes the most comes last, so that each finds what it is about.
+		rows := w.changes()
+		slices.SortStableFunc(rows, func(a, b admin.TableRow) int {
+			return order(a.Action) - order(b.Action)
+		})
+		for _, row := range rows {
+			path, body := w.request(row)
+			r := w.do(t, w.api.Token(), row.Method, path, body, "Content-Type", "application/json")
+			if r.Status >= 300 && r.Status != 409 {
+				t.Errorf("%s %s is no change with the token: %d %s", row.Method, path, r.Status,
+					r.Body)
+			}
+		}
+		if w.snapshot(t) == before {
+			t.Error("the changes with the token are not seen")
+		}
+	})
+}
+
+// order puts what deletes behind what changes, and the rotation of the token last.
+func order(action string) int {
+	switch {
+	case action == "token.rotate":
+		return 2
+	case strings.HasSuffix(action, ".delete") || strings.HasSuffix(action, ".discard"):
+		return 1
+	}
+	return 0
+}
+
+// changes returns the rows that change something, without those of the caller's own session.
+func (w *refusedWorld) changes() (rows []admin.TableRow) {
+	for _, row := range admin.Table() {
+		if row.Changes && !row.Public && !row.AnyToken {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// fill makes a job, a dead letter, a schedule, a bulk operation, a worker and a node.
+func (w *refusedWorld) fill(t *testing.T) {
+	t.Helper()
+	w.status.Store(http.StatusOK)
+	w.failTask(t, "dead", `{"error":"x"}`)
+	j := w.submitJob(t, "taskflow", `{"name":"a","queue":"q"}`, "")
+	w.send(t, "POST", "", `{"name":"nightly","every":"1h",`+nightly+`}`).WantStatus(t, 201)
+	id := w.startBulk(t, "/admin/v1/bulk", `{"action":"rerun","rate":1,"filter":{"queue":"none"}}`)
+	if _, _, err := w.engine.ClaimRemote(t.Context(), engine.ClaimRequest{Contract: "taskflow",
+		Queues: []string{"none"}, Max: 1, Worker: "host:1"}, "sdk"); err != nil {
+		t.Fatal(err)
+	}
+	describe(t, w.engine, w.clock)
+	letter := w.letters(t, "", 1).Items[0].ID
+	w.paths = map[string]string{"jobs": fmt.Sprint(j.Number), "dead-letters": fmt.Sprint(letter),
+		"schedules": "nightly", "bulk": id, "workers": "host:1", "nodes": w.engine.Node(),
+		"webhooks": w.id, "queues": "taskflow", "taskflow": "q"}
+	w.bodies = map[string]string{"job.submit": `{"contract":"taskflow",` +
+		`"request":{"name":"b","queue":"q"}}`, "queue.set": `{"paused":true}`,
+		"schedule.create": `{"name":"other","every":"1h",` + nightly + `}`,
+		"schedule.set":    `{"every":"2h"}`,
+		"bulk.start":      `{"action":"delete","filter":{"queue":"q"}}`}
+}
+
+// request returns the path and the body of a change.
+func (w *refusedWorld) request(row admin.TableRow) (path, body string) {
+	parts := strings.Split(row.Pattern, "/")
+	for i, part := range parts {
+		if strings.HasPrefix(part, "{") {
+			parts[i] = w.paths[parts[i-1]]
+		}
+	}
+	return strings.Join(parts, "/"), w.bodies[row.Action]
+}
+
+// snapshot returns all that the routes without members of paths show, and all jobs. The audit and
+// what a process shows of itself are left out.
+func (w *refusedWorld) snapshot(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, row := range admin.Table() {
+		if row.Changes || strings.Contains(row.Pattern, "{") || slices.Contains([]string{
+			"audit.list", "health.show", "node.list"}, row.Action) ||
+			!strings.HasPrefix(row.Pattern, "/admin/") {
+			continue
+		}
+		fmt.Fprintln(&all, row.Pattern, w.do(t, w.api.Token(), "GET", row.Pattern, "").Body)
+	}
+	jobs, err := w.engine.List(t.Context(), store.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range jobs {
+		fmt.Fprintln(&all, *j)
+	}
+	drained := w.engine.IsDraining(engine.DrainWorker, "host:1")
+	fmt.Fprintln(&all, drained, w.engine.IsDraining(engine.DrainNode, w.engine.Node()))
+	return all.String()
+}
