@@ -39,6 +39,7 @@ func (d *deps) buildAdmin(ctx context.Context) (*server.API, error) {
 		TokenFile:      operatorTokenFile(s),
 		Shared:         databaseOf(s).shared,
 		ReadToken:      s.Operator.ReadToken,
+		ReadPayloads:   s.Operator.ReadPayloads,
 		AuditRetention: s.Operator.AuditRetention,
 		Settings:       d.shownSettings(),
 		Node:           d.described,

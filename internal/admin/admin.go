@@ -44,6 +44,8 @@ type Config struct {
 	TokenFile string
 	Shared    bool // other nodes use the store, so the token is stored there too
 	ReadToken setting.Secret
+	// ReadPayloads shows the read token what jobs carry.
+	ReadPayloads bool
 
 	AuditRetention time.Duration
 	Settings       []Setting       // as they are shown, by key

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -198,8 +199,9 @@ func (a *API) listAudit(c *httpapi.Call) error {
 	if page.next != "" {
 		next = auditCursor.Format(page.next)
 	}
+	shown := a.disclosureTo(c)
 	o := newList(len(page.entries), next, func(i int, o *strictjson.Object) {
-		page.entries[i].write(o)
+		page.entries[i].write(o, shown)
 	})
 	o.Time("searched_to", page.searchedTo)
 	sendObject(c, 200, &o)
@@ -267,24 +269,17 @@ func (f *auditFilter) matches(e *entry) bool {
 	return (f.action == "" || f.action == e.Action) && (f.target == "" || f.target == e.Target)
 }
 
-// write writes the members of an entry.
-func (e *entry) write(o *strictjson.Object) {
+// write writes the members of an entry. A bulk operation has a filter, which may search what jobs
+// carry.
+func (e *entry) write(o *strictjson.Object, d disclosure) {
+	shown := d || disclosure(!strings.HasPrefix(e.Action, "bulk."))
 	o.Time("at", e.At)
 	o.Text("actor", e.Actor)
 	o.Text("action", e.Action)
 	o.Text("target", e.Target)
-	writeState(o, "before", e.Before)
-	writeState(o, "after", e.After)
+	shown.raw(o, "before", e.Before)
+	shown.raw(o, "after", e.After)
 	o.Optional("request_id", e.RequestID)
 	o.Optional("remote", e.Remote)
 	o.Optional("refused", e.Refused)
-}
-
-// writeState writes a state of what was changed.
-func writeState(o *strictjson.Object, name string, state json.RawMessage) {
-	if state == nil {
-		o.Null(name)
-		return
-	}
-	o.Raw(name, state)
 }

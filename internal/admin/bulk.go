@@ -128,7 +128,7 @@ func (a *API) readBulk(c *httpapi.Call) (b bulkBody, err error) {
 		return b, invalid("action must be one of " + strings.Join(contract.Actions, ", ") + ", " +
 			bulk.Replay)
 	}
-	return b, a.readBulkFilter(filter, everything, &b.Request)
+	return b, a.readBulkFilter(a.disclosureTo(c), filter, everything, &b.Request)
 }
 
 // readBool reads true or false.
@@ -145,13 +145,17 @@ var letterFilterNames = []string{"contract", "queue", "fingerprint", "from", "to
 
 // readBulkFilter reads the filter that goes with the action (G-AD-11). One that names nothing is
 // refused, unless everything is meant.
-func (a *API) readBulkFilter(raw []byte, everything bool, r *bulk.Request) error {
+func (a *API) readBulkFilter(d disclosure, raw []byte, everything bool,
+	r *bulk.Request) error {
 	allowed := jobFilterNames
 	if r.Action == bulk.Replay {
 		allowed = letterFilterNames
 	}
 	f, err := readFilter(raw, allowed)
 	if err != nil {
+		return err
+	}
+	if err := d.checkSearch(f); err != nil {
 		return err
 	}
 	if len(f) == 0 && !everything {
@@ -216,7 +220,7 @@ func (a *API) previewBulk(c *httpapi.Call, r bulk.Request) error {
 	o.Int("refused", int64(p.Refused))
 	o.Objects("sample", len(p.Jobs)+len(p.Letters), func(i int, o *strictjson.Object) {
 		if r.Letters != nil {
-			writeDeadLetter(o, p.Letters[i])
+			writeDeadLetter(o, a.disclosureTo(c), p.Letters[i])
 			return
 		}
 		writeJob(o, p.Jobs[i])
@@ -242,7 +246,10 @@ func (a *API) listBulk(c *httpapi.Call) error {
 		all = all[:limit]
 		next = bulkPages.Cursor.Format(all[limit-1].ID)
 	}
-	o := newList(len(all), next, func(i int, o *strictjson.Object) { a.writeBulk(o, all[i]) })
+	shown := a.disclosureTo(c)
+	o := newList(len(all), next, func(i int, o *strictjson.Object) {
+		a.writeBulk(o, shown, all[i])
+	})
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }
@@ -254,7 +261,7 @@ func (a *API) showBulk(c *httpapi.Call) error {
 		return err
 	}
 	o := strictjson.NewObject(nil)
-	a.writeBulk(&o, found)
+	a.writeBulk(&o, a.disclosureTo(c), found)
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }
@@ -272,13 +279,13 @@ func (a *API) changeBulk(c *httpapi.Call, what bulk.Change) error {
 		return err
 	}
 	o := strictjson.NewObject(nil)
-	a.writeBulk(&o, after)
+	a.writeBulk(&o, a.disclosureTo(c), after)
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }
 
 // writeBulk writes the members of an operation.
-func (a *API) writeBulk(o *strictjson.Object, b *bulk.Operation) {
+func (a *API) writeBulk(o *strictjson.Object, d disclosure, b *bulk.Operation) {
 	o.Text("bulk_id", b.ID)
 	o.Text("action", b.Action)
 	o.Text("state", b.State)
@@ -306,7 +313,7 @@ func (a *API) writeBulk(o *strictjson.Object, b *bulk.Operation) {
 	o.Time("eta", b.ETA(a.Now()))
 	o.Objects("errors", len(b.Errors), func(i int, o *strictjson.Object) {
 		o.Int("number", b.Errors[i].Number)
-		o.Text("error", b.Errors[i].Error)
+		d.text(o, "error", b.Errors[i].Error)
 	})
 }
 

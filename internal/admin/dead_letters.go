@@ -105,12 +105,12 @@ func (a *API) listDeadLetters(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	next := ""
+	next, shown := "", a.disclosureTo(c)
 	if last.ID > 0 {
 		next = letterPages.Cursor.Format(last.ID)
 	}
 	o := newList(len(found), next, func(i int, o *strictjson.Object) {
-		writeDeadLetter(o, &found[i])
+		writeDeadLetter(o, shown, &found[i])
 	})
 	o.Time("searched_to", last.CreatedAt)
 	sendObject(c, http.StatusOK, &o)
@@ -144,9 +144,9 @@ func (a *API) findDeadLetters(ctx context.Context, f *bulk.LetterFilter, after i
 }
 
 // writeDeadLetter writes the members of a dead letter.
-func writeDeadLetter(o *strictjson.Object, l *job.DeadLetter) {
+func writeDeadLetter(o *strictjson.Object, d disclosure, l *job.DeadLetter) {
 	o.Int("id", l.ID)
-	writeReason(o, l)
+	writeReason(o, d, l)
 	o.Int("number", l.Job.Seq)
 	o.Text("job_id", l.Job.ID.Key)
 	o.Int("attempts", int64(l.Job.Attempts))
@@ -160,13 +160,13 @@ func writeDeadLetter(o *strictjson.Object, l *job.DeadLetter) {
 }
 
 // writeReason writes what dead letters with one fingerprint have in common, and the error of one.
-func writeReason(o *strictjson.Object, l *job.DeadLetter) {
+func writeReason(o *strictjson.Object, d disclosure, l *job.DeadLetter) {
 	kind, text := l.Failure()
 	o.Text("fingerprint", l.Fingerprint())
 	o.Text("contract", publicContract(l.Job.ID.Contract))
 	o.Text("queue", l.Job.Queue)
-	o.Text("error_type", kind)
-	o.Optional("error", strings.ToValidUTF8(text, "\uFFFD"))
+	d.text(o, "error_type", kind)
+	d.text(o, "error", strings.ToValidUTF8(text, "\uFFFD"))
 }
 
 // maxGrouped is how many open dead letters of a sort of jobs are grouped, the newest.
@@ -210,8 +210,9 @@ func (a *API) listDeadLetterGroups(c *httpapi.Call) error {
 	page = slices.DeleteFunc(page, func(g job.DeadLetterGroup) bool {
 		return of[g.LastID] == nil // it was discarded meanwhile
 	})
+	shown := a.disclosureTo(c)
 	o := newList(len(page), next, func(i int, o *strictjson.Object) {
-		writeReason(o, of[page[i].LastID])
+		writeReason(o, shown, of[page[i].LastID])
 		o.Int("count", page[i].Count)
 		o.Time("first_at", page[i].FirstAt)
 		o.Time("last_at", page[i].LastAt)
@@ -252,7 +253,7 @@ func (a *API) showDeadLetter(c *httpapi.Call) error {
 		return err
 	}
 	o := strictjson.NewObject(nil)
-	writeDeadLetter(&o, &l)
+	writeDeadLetter(&o, a.disclosureTo(c), &l)
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }

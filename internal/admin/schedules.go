@@ -58,20 +58,21 @@ func (a *API) listSchedules(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	next := ""
+	next, shown := "", a.disclosureTo(c)
 	if len(page) > limit {
 		page = page[:limit]
 		next = schedulePages.Cursor.Format(page[limit-1].Name)
 	}
 	o := newList(len(page), next, func(i int, o *strictjson.Object) {
-		writeSchedule(o, page[i], now, 1)
+		writeSchedule(o, shown, page[i], now, 1)
 	})
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }
 
 // writeSchedule writes the members of a schedule with its next n times.
-func writeSchedule(o *strictjson.Object, s *schedule.Schedule, now time.Time, n int) {
+func writeSchedule(o *strictjson.Object, d disclosure, s *schedule.Schedule, now time.Time,
+	n int) {
 	o.Text("name", s.Name)
 	o.Optional("cron", s.Cron)
 	writeDuration(o, "every", s.Every)
@@ -81,7 +82,7 @@ func writeSchedule(o *strictjson.Object, s *schedule.Schedule, now time.Time, n 
 	}
 	o.Text("time_zone", zone)
 	o.Text("contract", s.Contract)
-	o.Raw("request", s.Request)
+	d.raw(o, "request", s.Request)
 	o.Optional("owner", s.Owner)
 	o.Optional("job_type", s.JobType)
 	o.Text("overlap", string(s.Overlap))
@@ -98,13 +99,13 @@ func writeSchedule(o *strictjson.Object, s *schedule.Schedule, now time.Time, n 
 	}
 	o.Texts("next", next)
 	if latest := s.Latest(); latest != nil {
-		o.Object("latest", func(o *strictjson.Object) { writeTick(o, latest) })
+		o.Object("latest", func(o *strictjson.Object) { writeTick(o, d, latest) })
 	} else {
 		o.Null("latest")
 	}
 	failing, why := s.Failing()
 	o.Time("failing", failing)
-	o.Optional("error", why)
+	d.text(o, "error", why)
 	o.Time("queued", s.Waiting())
 }
 
@@ -118,7 +119,7 @@ func writeDuration(o *strictjson.Object, name string, d time.Duration) {
 }
 
 // writeTick writes the members of a tick. Its lateness is in seconds.
-func writeTick(o *strictjson.Object, t *schedule.Tick) {
+func writeTick(o *strictjson.Object, d disclosure, t *schedule.Tick) {
 	o.Time("time", t.Time)
 	o.Time("at", t.At)
 	o.Text("outcome", string(t.Outcome))
@@ -129,7 +130,7 @@ func writeTick(o *strictjson.Object, t *schedule.Tick) {
 	}
 	o.Raw("lateness", strconv.AppendFloat(nil, t.Lateness.Seconds(), 'f', 6, 64))
 	o.Int("passed", int64(t.Passed))
-	o.Optional("error", t.Error)
+	d.text(o, "error", t.Error)
 }
 
 // maxNext bounds how many times are shown.
@@ -161,7 +162,7 @@ func (a *API) sendSchedule(c *httpapi.Call, status int, s *schedule.Schedule, n 
 		return err
 	}
 	o := strictjson.NewObject(make([]byte, 0, 1024))
-	writeSchedule(&o, s, now, n)
+	writeSchedule(&o, a.disclosureTo(c), s, now, n)
 	sendObject(c, status, &o)
 	return nil
 }
@@ -362,7 +363,10 @@ func (a *API) listTicks(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	o := newList(len(ticks), "", func(i int, o *strictjson.Object) { writeTick(o, &ticks[i]) })
+	shown := a.disclosureTo(c)
+	o := newList(len(ticks), "", func(i int, o *strictjson.Object) {
+		writeTick(o, shown, &ticks[i])
+	})
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }

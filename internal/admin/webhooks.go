@@ -97,12 +97,12 @@ func (a *API) listWebhooks(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	next := ""
+	next, shown := "", a.disclosureTo(c)
 	if last != "" {
 		next = webhookPages.Cursor.Format(last)
 	}
 	o := newList(len(page), next, func(i int, o *strictjson.Object) {
-		writeWebhook(o, &page[i], &figures[i])
+		writeWebhook(o, shown, &page[i], &figures[i])
 	})
 	sendObject(c, http.StatusOK, &o)
 	return nil
@@ -140,7 +140,8 @@ func findWebhooks(ctx context.Context, w *webhook.Webhooks, owner, state, after 
 }
 
 // writeWebhook writes the members of a webhook. Its figures are about its newest deliveries.
-func writeWebhook(o *strictjson.Object, h *webhook.Subscription, f *webhook.Figures) {
+func writeWebhook(o *strictjson.Object, d disclosure, h *webhook.Subscription,
+	f *webhook.Figures) {
 	o.Text("id", h.ID)
 	o.Text("client", h.Owner)
 	o.Text("url", withoutQuery(h.URL))
@@ -164,7 +165,7 @@ func writeWebhook(o *strictjson.Object, h *webhook.Subscription, f *webhook.Figu
 		return
 	}
 	writeNumber(o, "last_status", f.LastTry.StatusCode)
-	writeText(o, "last_error", f.LastTry.Error)
+	d.textOf(o, "last_error", f.LastTry.Error)
 	o.Time("last_try_at", f.LastTry.StartedAt)
 }
 
@@ -204,13 +205,16 @@ func (a *API) listDeliveries(c *httpapi.Call) error {
 	if last > 0 {
 		next = deliveryPages.Cursor.Format(last)
 	}
-	o := newList(len(all), next, func(i int, o *strictjson.Object) { writeDelivery(o, &all[i]) })
+	shown := a.disclosureTo(c)
+	o := newList(len(all), next, func(i int, o *strictjson.Object) {
+		writeDelivery(o, shown, &all[i])
+	})
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }
 
 // writeDelivery writes the members of a delivery.
-func writeDelivery(o *strictjson.Object, d *webhook.Delivery) {
+func writeDelivery(o *strictjson.Object, shown disclosure, d *webhook.Delivery) {
 	o.Text("id", d.ID)
 	o.Int("number", d.Number)
 	o.Text("event_id", d.EventID)
@@ -218,7 +222,7 @@ func writeDelivery(o *strictjson.Object, d *webhook.Delivery) {
 	o.Text("url", withoutQuery(d.URL))
 	o.Text("state", string(d.Status))
 	o.Objects("tries", len(d.Tries), func(i int, o *strictjson.Object) {
-		writeTry(o, &d.Tries[i])
+		writeTry(o, shown, &d.Tries[i])
 	})
 	if d.NextTryAt == nil {
 		o.Null("next_try_at")
@@ -228,12 +232,12 @@ func writeDelivery(o *strictjson.Object, d *webhook.Delivery) {
 }
 
 // writeTry writes the members of a try.
-func writeTry(o *strictjson.Object, t *webhook.Try) {
+func writeTry(o *strictjson.Object, d disclosure, t *webhook.Try) {
 	o.Time("at", t.StartedAt)
 	writeNumber(o, "status", t.StatusCode)
-	writeText(o, "error", t.Error)
+	d.textOf(o, "error", t.Error)
 	o.Int("duration_ms", t.DurationMS)
-	writeText(o, "response", t.Response)
+	d.textOf(o, "response", t.Response)
 }
 
 // setWebhook returns the handler that disables a webhook for a reason, or enables it without one.
@@ -259,7 +263,7 @@ func (a *API) setWebhook(reason string) httpapi.Handler {
 			return err
 		}
 		o := strictjson.NewObject(nil)
-		writeWebhook(&o, &h, &figures[0])
+		writeWebhook(&o, a.disclosureTo(c), &h, &figures[0])
 		sendObject(c, http.StatusOK, &o)
 		return nil
 	}
@@ -289,7 +293,7 @@ func (a *API) testWebhook(c *httpapi.Call) error {
 	o := strictjson.NewObject(nil)
 	o.Text("event_id", tested.EventID)
 	o.Bool("succeeded", tested.Error == nil)
-	writeTry(&o, &tested.Try)
+	writeTry(&o, a.disclosureTo(c), &tested.Try)
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }

@@ -58,6 +58,7 @@ func newWorld(t *testing.T, s store.Store, clock *testkit.Clock,
 	log := slog.New(slog.NewJSONHandler(w.log, nil))
 	c := admin.Config{Engine: w.engine, Log: log, Now: clock.Now, Elapsed: clock.Monotonic,
 		Pepper: pepper, TokenFile: w.file, ReadToken: setting.NewSecret(readToken),
+		ReadPayloads:   true,
 		AuditRetention: 90 * 24 * time.Hour,
 		Settings: []admin.Setting{{Key: "a", Value: "1", Origin: "default", Meaning: "The first."},
 			{Key: "b.token", Value: "***", Origin: "flag --set b.token", Meaning: "A secret."}},

@@ -81,7 +81,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("log %+v, operator %+v", got.Log, got.Operator)
 	}
 	if got.Operator.AuditRetention != 90*24*time.Hour ||
-		!got.Operator.ReadToken.Empty() { // AD-005, AD-006
+		!got.Operator.ReadToken.Empty() || !got.Operator.ReadPayloads { // AD-005, AD-006
 		t.Errorf("operator %+v", got.Operator)
 	}
 	// G-RL-09, G-RL-11, G-RL-13, G-RL-22, G-RL-24

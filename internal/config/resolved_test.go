@@ -114,6 +114,7 @@ log.level info default
 objects.bucket millrace default
 objects.url "" default
 operator.audit_retention 2160h default
+operator.read_payloads true default
 operator.read_token "" default
 operator.token "" default
 postgres.max_connections 16 default

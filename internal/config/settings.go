@@ -85,6 +85,8 @@ type Operator struct {
 	Token setting.Secret // empty: made on first start
 	// ReadToken reads everything and changes nothing; empty: there is none.
 	ReadToken setting.Secret
+	// ReadPayloads shows what jobs carry to it.
+	ReadPayloads bool
 	// AuditRetention is how long entries of the audit are kept.
 	AuditRetention time.Duration
 }

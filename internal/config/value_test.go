@@ -67,6 +67,8 @@ var valueTests = []struct {
 	{"prune_interval", `"999ms"`, "24h1s", "!from 1s to 24h"},
 	{"operator.read_token", `"reader"`, "reader", "***"},
 	{"operator.read_token", `"a b"`, "a b", "!***; expected a string of printable ASCII"},
+	{"operator.read_payloads", `false`, "false", "false"},
+	{"operator.read_payloads", `"no"`, "2", "!"},
 	{"operator.audit_retention", `"1h"`, "1h", "1h"},
 	{"operator.audit_retention", `"59m"`, "87601h", "!"},
 	{"operator.token", `"a-b_c.~9"`, "a-b_c.~9", "***"},
