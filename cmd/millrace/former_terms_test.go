@@ -75,7 +75,7 @@ func killDuringTerm(t *testing.T, binary, dir string, database func() *sql.DB, a
 	work(first, "/first")
 	first.kill()
 	db := database()
-	if _, err := db.Exec("UPDATE leaders SET until=until+86400000000"); err != nil {
+	if _, err := db.Exec("UPDATE leaders SET term_end=term_end+86400000000"); err != nil {
 		t.Fatal(err)
 	}
 	db.Close()
@@ -111,14 +111,14 @@ func TestCopyEndsNoTerms(t *testing.T) {
 	defer db.Close()
 	terms := func() (n int) {
 		t.Helper()
-		if err := db.QueryRow("SELECT count(*) FROM leaders WHERE until>$1",
+		if err := db.QueryRow("SELECT count(*) FROM leaders WHERE term_end>$1",
 			time.Now().Add(time.Hour).UnixMicro()).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
 	first.kill() // else it renews its terms
-	if _, err := db.Exec("UPDATE leaders SET until=until+86400000000"); err != nil {
+	if _, err := db.Exec("UPDATE leaders SET term_end=term_end+86400000000"); err != nil {
 		t.Fatal(err)
 	}
 	before := terms()

@@ -158,7 +158,7 @@ func (e *Engine) DiscardDeadLetter(ctx context.Context, contract string, id int6
 		if err != nil {
 			return err
 		}
-		u.dropDeadLetters([]job.DeadLetter{l})
+		u.deleteDeadLetters([]job.DeadLetter{l})
 		return fn(u.records(), &l)
 	})
 }
@@ -224,7 +224,7 @@ func (u *unit) updateDeadLetters() error {
 	for i := range letters {
 		switch l := &letters[i]; {
 		case !retried[l.Job.Seq]:
-			u.dropDeadLetters(letters[i : i+1])
+			u.deleteDeadLetters(letters[i : i+1])
 		case l.IsOpen() && !replayed[l.ID]:
 			u.markReplayed(l, l.Job.Seq)
 		}
@@ -249,8 +249,8 @@ func (u *unit) lockDeadLetters(seqs []int64) ([]job.DeadLetter, error) {
 	return u.tx.DeadLetters(s)
 }
 
-// dropDeadLetters deletes dead letters.
-func (u *unit) dropDeadLetters(letters []job.DeadLetter) {
+// deleteDeadLetters deletes dead letters.
+func (u *unit) deleteDeadLetters(letters []job.DeadLetter) {
 	for i := range letters {
 		u.writes.DeleteDeadLetters = append(u.writes.DeleteDeadLetters, letters[i].ID)
 		if letters[i].IsOpen() {
@@ -282,6 +282,6 @@ func (u *unit) pruneDeadLetters(c *Contract) (n int, err error) {
 	}
 	old, err := u.tx.DeadLetters(store.DeadLetterSelector{Contract: c.Name,
 		Before: u.now.Add(-c.DeadLetterRetention), Limit: u.e.pruneBatch()})
-	u.dropDeadLetters(old)
+	u.deleteDeadLetters(old)
 	return len(old), err
 }

@@ -159,10 +159,10 @@ type Tx interface {
 	// nodes, until they end.
 	LockName(name string) error
 
-	// Elect makes holder the leader in a role until the given time and reports whether it is
-	// the leader. It is not while the term of another holder lasts. Without a role it ends all
-	// terms of the holder, and reports false.
-	Elect(role, holder string, until time.Time) (bool, error)
+	// Elect makes node the leader in a role until the given time and reports whether it is
+	// the leader. It is not while the term of another node lasts. Without a role it ends all
+	// terms of the node, and reports false.
+	Elect(role, node string, until time.Time) (bool, error)
 
 	// PruneFinished removes up to n jobs of a contract that finished before the given time,
 	// oldest first. If bytes is not 0, it stops once the removed jobs have sizes that add up

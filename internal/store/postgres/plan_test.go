@@ -25,7 +25,7 @@ var plans = map[string]struct{ index, values string }{
 	"next_lease":         {"leases_end", "5000,7"},
 	"finished":           {"finished_age", "'c',5000,50"},
 	"get_events":         {"events_job", "77"},
-	"drop_history":       {"events_job", "'{1,2,3}'"},
+	"delete_events":      {"events_job", "'{1,2,3}'"},
 	"get_jobs":           {"jobs_identity", `'{"\\x01","\\x02"}'`},
 	"get_by_alias":       {"jobs_alias", `'{"\\x01","\\x02"}'`},
 	"list_owned":         {"jobs_owner", "'c','o7',5000,50"},
@@ -35,14 +35,14 @@ var plans = map[string]struct{ index, values string }{
 	"get_records":        {"records_pkey", "5000,'k','{1,2}'"},
 	"list_records":       {"records_", "5000,'k','o7','',50"},
 	"old_records":        {"records_age", "5000,50"},
-	"lock_seqs":          {"jobs_pkey", "'{1,2,3}'"},
+	"lock_by_seq":        {"jobs_pkey", "'{1,2,3}'"},
 	"get_states":         {"leases_pkey", "'{1,2,3}'"},
 	"list_children":      {"jobs_parent", "7,0,0,'{}',50"},
 	"children":           {"jobs_parent", "'{7,8}',50"},
 	"sum_sizes":          {"jobs_size", "'c'"},
 	"edges_from":         {"edges_", "'{1,2,3}'"},
 	"edges_to":           {"edges_dependency", "'{1,2,3}',50"},
-	"ancestry":           {"edges_", "'{1,2,3}'"},
+	"all_edges_from":     {"edges_", "'{1,2,3}'"},
 	"dependencies":       {"jobs_identity", `'{"\\x01","\\x02"}'`},
 	"search_all":         {"jobs_listed", "'c',-20000,'k',-5000,50,0,10,'',''"},
 	"search_queue":       {"jobs_of_queue", "'c',-20000,'k',-5000,50,0,10,'q7',''"},
@@ -75,7 +75,7 @@ INSERT INTO searchable (seq,listed,priority,contract,queue,state,key) SELECT n, 
 INSERT INTO events (seq,cause,prev,next,at,reason) SELECT n%10000, 'due', '', '', n, '' FROM generate_series(1,30000) n;
 INSERT INTO edges SELECT n, n/2 FROM generate_series(1,20000) n;
 INSERT INTO outbox (contract,scope,key,seq,cause,prev,next,at,reason) SELECT 'c'||n%3,'','',n,'due','','',n,'' FROM generate_series(1,20000) n;
-INSERT INTO dead_letters (contract,cause,buried_at,job,seq,fingerprint) SELECT 'c'||n%3,'due',n,'',n,'f'||n%500 FROM generate_series(1,20000) n;
+INSERT INTO dead_letters (contract,cause,created_at,job,seq,fingerprint) SELECT 'c'||n%3,'due',n,'',n,'f'||n%500 FROM generate_series(1,20000) n;
 INSERT INTO records SELECT 'k', n::text, 'o'||n%1000, '', n, n, n FROM generate_series(1,20000) n;
 UPDATE jobs SET alias=identity WHERE seq%10=0;
 ANALYZE records, jobs, waiting, ready, leases, finished, searchable, events, edges, outbox, dead_letters;`

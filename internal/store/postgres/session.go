@@ -152,7 +152,7 @@ func (s *session) Bulk(b *sqlstore.Bulk, set *sqlstore.Set) error {
 	text, args := parameters(b, set)
 	started := time.Now()
 	_, err := s.exec(b.Name, text, args...)
-	if b == sqlstore.CountBy {
+	if b == sqlstore.AddCounts {
 		s.left.note(s.counted, s.slot, s.now, time.Since(started))
 	}
 	return err

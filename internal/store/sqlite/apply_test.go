@@ -44,18 +44,18 @@ func TestStatementsOfChanges(t *testing.T) {
 		want    []string
 	}{
 		{store.Changes{}, nil},
-		{each(store.StateFields, store.StateFields), []string{"save_ready"}},
-		{each(store.StateFields|result, store.StateFields|result), []string{"save_ready_with_result"}},
-		{each(store.StateFields | result | failure), []string{"save_ready_with_result",
+		{each(store.StateFields, store.StateFields), []string{"update_ready"}},
+		{each(store.StateFields|result, store.StateFields|result), []string{"update_ready_with_result"}},
+		{each(store.StateFields | result | failure), []string{"update_ready_with_result",
 			"set_failure"}},
 		{each(store.LeaseFields, store.LeaseFields|store.BodyField(job.Progress)),
-			[]string{"touch_ready", "set_progress"}},
-		{each(store.AllFields|result, store.AllFields), []string{"save_facts", "save_ready_with_result",
-			"save_ready"}},
+			[]string{"update_lease_of_ready", "set_progress"}},
+		{each(store.AllFields|result, store.AllFields), []string{"update_facts",
+			"update_ready_with_result", "update_ready"}},
 		{each(store.AllFields, store.LeaseFields, store.StateFields, result,
 			store.StateFields|failure),
-			[]string{"save_facts", "touch_ready", "save_ready", "save_ready",
-				"save_ready_with_failure", "set_result"}},
+			[]string{"update_facts", "update_lease_of_ready", "update_ready", "update_ready",
+				"update_ready_with_failure", "set_result"}},
 		{store.Changes{
 			Delete: stored[:2], DeleteEvents: seqs, DeleteEdges: seqs, DeleteMessages: seqs,
 			DeleteDeadLetters: seqs,
@@ -65,10 +65,10 @@ func TestStatementsOfChanges(t *testing.T) {
 			Events: make([]job.Event, 2), Messages: make([]job.Message, 2),
 			Queues:  []job.QueueSettings{one},
 			Records: make([]job.Record, 2), Counts: make([]job.QueueCount, 2),
-		}, []string{"delete_ready", "delete_jobs", "drop_history", "drop_edges", "drop_messages",
-			"drop_dead_letters", "drop_records", "insert_jobs", "insert_ready",
+		}, []string{"delete_ready", "delete_jobs", "delete_events", "delete_edges", "delete_messages",
+			"delete_dead_letters", "delete_records", "insert_jobs", "insert_ready",
 			"add_edges", "add_dead_letters", "add_events",
-			"add_messages", "set_queue", "put_records", "count_by"}},
+			"add_messages", "set_queue", "put_records", "add_counts"}},
 	} {
 		if got := apply(tc.changes); !slices.Equal(got, tc.want) {
 			t.Errorf("got %v, want %v", got, tc.want)

@@ -17,18 +17,18 @@ var plans = map[string]string{
 	"lock_ready":    "ready_order", "lock_due": "waiting_due", "lock_expired": "leases_end",
 	"next_due": "waiting_due", "count_ahead": "priority=? AND order_time<?",
 	"next_lease": "leases_end", "finished": "finished_age", "get_events": "events_job",
-	"drop_history": "events_job",
-	"get_jobs":     "jobs_identity", "get_by_alias": "jobs_alias", "list_owned": "jobs_owner",
+	"delete_events": "events_job",
+	"get_jobs":      "jobs_identity", "get_by_alias": "jobs_alias", "list_owned": "jobs_owner",
 	"list_jobs":       "SEARCH s USING INTEGER PRIMARY KEY (rowid>?)",
 	"list_owned_bare": "jobs_owner", "list_owned_up": "jobs_owner",
 	"list_owned_of_states": "jobs_owner",
 	"get_records":          "sqlite_autoindex_records_1", "list_records": "records_owner",
-	"old_records": "records_age", "lock_seqs": "INTEGER PRIMARY KEY",
+	"old_records": "records_age", "lock_by_seq": "INTEGER PRIMARY KEY",
 	"get_states":    "SEARCH leases USING INTEGER PRIMARY KEY",
 	"list_children": "jobs_parent", "children": "jobs_parent",
 	"sum_sizes":  "COVERING INDEX jobs_size",
 	"edges_from": "PRIMARY KEY", "edges_to": "edges_dependency",
-	"ancestry": "SEARCH e USING PRIMARY KEY", "dependencies": "jobs_identity",
+	"all_edges_from": "SEARCH e USING PRIMARY KEY", "dependencies": "jobs_identity",
 	"search_all": "jobs_listed (contract=? AND priority=? AND (listed,key)>(?,?) AND " +
 		"listed<?)",
 	"search_queue": "jobs_of_queue (contract=? AND queue=? AND priority=? AND " +
@@ -49,7 +49,7 @@ var wholeTable = regexp.MustCompile(`(?m)SCAN (j|s|jobs|waiting|ready|leases|fin
 
 // merges are the statements that bring a few rows of several kinds into one set, and those that put
 // the states to a page.
-var merges = map[string]bool{"ancestry": true, "dead_letters_of": true, "group_dead_letters": true,
+var merges = map[string]bool{"all_edges_from": true, "dead_letters_of": true, "group_dead_letters": true,
 	"list_jobs": true, "list_owned": true, "list_owned_bare": true, "list_owned_up": true}
 
 func TestPlans(t *testing.T) {

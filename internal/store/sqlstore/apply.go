@@ -8,11 +8,11 @@ import (
 // writes are the steps of Apply in their order, see store.Changes.
 var writes = []func(t *Tx, c *store.Changes) error{
 	func(t *Tx, c *store.Changes) error { return t.delete(c.Delete) },
-	func(t *Tx, c *store.Changes) error { return t.deleteRows(dropHistory, c.DeleteEvents) },
-	func(t *Tx, c *store.Changes) error { return t.deleteRows(dropEdges, c.DeleteEdges) },
-	func(t *Tx, c *store.Changes) error { return t.deleteRows(dropMessages, c.DeleteMessages) },
+	func(t *Tx, c *store.Changes) error { return t.deleteRows(deleteEvents, c.DeleteEvents) },
+	func(t *Tx, c *store.Changes) error { return t.deleteRows(deleteEdges, c.DeleteEdges) },
+	func(t *Tx, c *store.Changes) error { return t.deleteRows(deleteMessages, c.DeleteMessages) },
 	func(t *Tx, c *store.Changes) error {
-		return t.deleteRows(dropDeadLetters, c.DeleteDeadLetters)
+		return t.deleteRows(deleteDeadLetters, c.DeleteDeadLetters)
 	},
 	func(t *Tx, c *store.Changes) error { return t.deleteRecords(c.DeleteRecords) },
 	func(t *Tx, c *store.Changes) error { return t.insert(c.Insert) },
@@ -74,21 +74,21 @@ func check(c *store.Changes) error {
 type updates struct {
 	facts  []*job.Job
 	leases [len(tables)][]*job.Job // by the phase of the table
-	ways   []stateWrite            // the keys of states
+	order  []stateWrite            // the keys of states
 	states map[stateWrite][]*job.Job
 	bodies [job.Parts][]*job.Job
 }
 
 // The updates of one table.
 var (
-	updateFacts  = updateJobs("save_facts", "jobs", columnsIn(store.AllFields, factColumns)...)
+	updateFacts  = updateJobs("update_facts", "jobs", columnsIn(store.AllFields, factColumns)...)
 	updateLeases = leaseUpdates()
 )
 
 // leaseUpdates returns an update of the fields that change within a phase for each table.
 func leaseUpdates() (all [len(tables)]jobUpdate) {
 	for p := range tables {
-		all[p] = updateJobs("touch_"+tables[p].name, tables[p].name,
+		all[p] = updateJobs("update_lease_of_"+tables[p].name, tables[p].name,
 			columnsIn(store.LeaseFields, stateColumns)...)
 	}
 	return all
@@ -132,7 +132,7 @@ func (u *updates) add(c store.JobUpdate, at place) {
 	switch {
 	case writesState:
 		if u.states[w] == nil {
-			u.ways = append(u.ways, w)
+			u.order = append(u.order, w)
 		}
 		u.states[w] = append(u.states[w], c.Job)
 	case c.Fields.Has(store.LeaseFields):
@@ -154,7 +154,7 @@ func (u *updates) write(t *Tx) error {
 			return err
 		}
 	}
-	for _, w := range u.ways {
+	for _, w := range u.order {
 		write := func() error { return t.writeStates(w, u.states[w]) }
 		if err := t.withBodies(w.body, u.states[w], write); err != nil {
 			return err

@@ -114,7 +114,7 @@ var stateColumns = []jobColumn{
 	intColumn("failed_attempts", stateGroup, func(j *job.Job) *int { return &j.FailedAttempts }),
 	intColumn("lost_attempts", stateGroup, func(j *job.Job) *int { return &j.LostAttempts }),
 	intColumn("open_deps", leaseGroup, func(j *job.Job) *int { return &j.OpenDeps }),
-	derivedColumn("held", "int8", leaseGroup, hasOpenDeps,
+	derivedColumn("has_open_deps", "int8", leaseGroup, hasOpenDeps,
 		func(a, b *job.Job) bool { return (a.OpenDeps != 0) == (b.OpenDeps != 0) }),
 	intColumn("failed_deps", leaseGroup, func(j *job.Job) *int { return &j.FailedDeps }),
 	timeColumn("updated_at", leaseGroup, func(j *job.Job) *time.Time { return &j.UpdatedAt }),

@@ -34,7 +34,7 @@ var (
 	lockCounts = &Statement{"lock_counts",
 		`SELECT queue_hash,slot,contract,queue,waiting,delayed,ready,leased,dead FROM counts
 		WHERE queue_hash {in $1} OR (slot>=65536 AND slot<$2) ORDER BY queue_hash,slot {for update}`}
-	dropCounts = &Statement{"drop_counts",
+	deleteCounts = &Statement{"delete_counts",
 		"DELETE FROM counts WHERE queue_hash {in $1} AND slot {in $2}"}
 )
 
@@ -67,7 +67,7 @@ func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
 		}
 		compact := t.foldCounters
 		if slices.Contains(empty, locked[0].hash) && sumOf(locked[:n]) == (job.QueueCount{}) {
-			compact = t.dropCounters // it has no jobs meanwhile
+			compact = t.deleteCounters // it has no jobs meanwhile
 			removed = append(removed,
 				job.QueueCount{Contract: locked[0].Contract, Queue: locked[0].Queue})
 		}
@@ -86,11 +86,11 @@ func (t *Tx) foldCounters(left []counter) error {
 		return nil
 	}
 	sum := sumOf(others)
-	if err := t.bulk(CountBy, [][]any{{first.hash, first.slot, first.Contract, first.Queue,
+	if err := t.bulk(AddCounts, [][]any{{first.hash, first.slot, first.Contract, first.Queue,
 		sum.Waiting, sum.Delayed, sum.Ready, sum.Leased, sum.Dead}}); err != nil {
 		return err
 	}
-	return t.dropCounters(others)
+	return t.deleteCounters(others)
 }
 
 // sumOf returns the sum of counters, without the name of their queue.
@@ -102,12 +102,12 @@ func sumOf(counters []counter) (sum job.QueueCount) {
 	return sum
 }
 
-// dropCounters removes counters of one queue.
-func (t *Tx) dropCounters(counters []counter) error {
+// deleteCounters deletes counters of one queue.
+func (t *Tx) deleteCounters(counters []counter) error {
 	var slots []int64
 	for _, c := range counters {
 		slots = append(slots, c.slot)
 	}
-	_, err := t.exec(dropCounts, t.s.Ints([]int64{counters[0].hash}), t.s.Ints(slots))
+	_, err := t.exec(deleteCounts, t.s.Ints([]int64{counters[0].hash}), t.s.Ints(slots))
 	return err
 }

@@ -12,7 +12,7 @@ import (
 // older schema seq is 0 and fingerprint empty; replayed_at is 0 for those that are open.
 var (
 	addDeadLetters = insertInto("add_dead_letters", "dead_letters",
-		[]Column{{"contract", "text"}, {"cause", "text"}, {"buried_at", "int8"}, {"job", "bytea"},
+		[]Column{{"contract", "text"}, {"cause", "text"}, {"created_at", "int8"}, {"job", "bytea"},
 			{"queue", "text"}, {"seq", "int8"}, {"fingerprint", "text"}}, "")
 	markDeadLetters = updateOf("mark_dead_letters", "dead_letters",
 		[]Column{{"queue", "text"}, {"seq", "int8"}, {"fingerprint", "text"},
@@ -26,21 +26,21 @@ var (
 	deadLettersOf = &Statement{"dead_letters_of", selectDeadLetters("job") +
 		"WHERE seq {in $1} AND seq>0 ORDER BY id"}
 	oldDeadLetters = &Statement{"old_dead_letters", selectDeadLetters("NULL") +
-		"WHERE contract=$1 AND buried_at<$2 ORDER BY buried_at,id {limit $3}"}
+		"WHERE contract=$1 AND created_at<$2 ORDER BY created_at,id {limit $3}"}
 	unmarkedDeadLetters = &Statement{"unmarked_dead_letters", selectDeadLetters("job") +
 		"WHERE contract=$1 AND fingerprint='' ORDER BY id {limit $2}"}
 	// It names the contract by >= and <=, for the reason that messagesOf gives.
 	groupDeadLetters = &Statement{"group_dead_letters", `SELECT fingerprint,count(*),
-		min(buried_at),max(buried_at),max(id) FROM (SELECT id,fingerprint,buried_at
+		min(created_at),max(created_at),max(id) FROM (SELECT id,fingerprint,created_at
 		FROM dead_letters WHERE contract>=$1 AND contract<=$1 AND replayed_at=0
 		ORDER BY contract DESC,id DESC {limit $2}) AS newest
 		WHERE fingerprint<>'' GROUP BY fingerprint`}
-	dropDeadLetters = &Statement{"drop_dead_letters", "DELETE FROM dead_letters WHERE id {in $1}"}
+	deleteDeadLetters = &Statement{"delete_dead_letters", "DELETE FROM dead_letters WHERE id {in $1}"}
 )
 
 // selectDeadLetters begins a read of dead letters, with their jobs or with NULL in their place.
 func selectDeadLetters(doc string) string {
-	return "SELECT id,contract,queue,cause,buried_at,replayed_at,replayed_as," + doc +
+	return "SELECT id,contract,queue,cause,created_at,replayed_at,replayed_as," + doc +
 		" FROM dead_letters "
 }
 

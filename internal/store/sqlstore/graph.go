@@ -14,25 +14,25 @@ import (
 //
 //	edgesFrom      what jobs depend on            for a graph
 //	edgesTo        what depends on jobs           after their end, before a removal, for a graph
-//	ancestry       all that jobs depend on        to refuse a dependency cycle
+//	allEdgesFrom   all that jobs depend on        to refuse a dependency cycle
 //	dependencies   what jobs depend on, by identity, for reads
 //
 // The edges of a job go with it (DeleteEdges); those that lead to it are the engine's concern.
 var (
 	addEdges = insertInto("add_edges", "edges",
 		[]Column{{"dependent", "int8"}, {"dependency", "int8"}}, "ON CONFLICT DO NOTHING")
-	dropEdges = &Statement{"drop_edges", "DELETE FROM edges WHERE dependent {in $1}"}
-	edgesFrom = &Statement{"edges_from",
+	deleteEdges = &Statement{"delete_edges", "DELETE FROM edges WHERE dependent {in $1}"}
+	edgesFrom   = &Statement{"edges_from",
 		"SELECT dependent,dependency FROM edges WHERE dependent {in $1}"}
 	edgesTo = &Statement{"edges_to",
 		"SELECT dependent,dependency FROM edges WHERE dependency {in $1} {limit $2}"}
 
 	// UNION, unlike UNION ALL, visits each job once, however many paths lead to it.
-	ancestry = &Statement{"ancestry", `WITH RECURSIVE met(seq) AS (
+	allEdgesFrom = &Statement{"all_edges_from", `WITH RECURSIVE reached(seq) AS (
 			SELECT dependency FROM edges WHERE dependent {in $1}
-			UNION SELECT e.dependency FROM met JOIN edges e ON e.dependent=met.seq)
+			UNION SELECT e.dependency FROM reached r JOIN edges e ON e.dependent=r.seq)
 		SELECT dependent,dependency FROM edges WHERE dependent {in $1}
-		UNION SELECT e.dependent,e.dependency FROM met JOIN edges e ON e.dependent=met.seq`}
+		UNION SELECT e.dependent,e.dependency FROM reached r JOIN edges e ON e.dependent=r.seq`}
 	dependencies = &Statement{"dependencies",
 		`SELECT j.contract,j.scope,j.key,d.contract,d.scope,d.key
 		FROM jobs j JOIN edges e ON e.dependent=j.seq JOIN jobs d ON d.seq=e.dependency
@@ -57,7 +57,7 @@ func (t *Tx) Dependencies(ids []job.ID) (map[job.ID][]job.ID, error) {
 func (t *Tx) Edges(s store.EdgeSelector) ([]job.Edge, error) {
 	switch {
 	case len(s.From) > 0 && s.Transitive:
-		return collect(t, ancestry, scanEdge, t.s.Ints(s.From))
+		return collect(t, allEdgesFrom, scanEdge, t.s.Ints(s.From))
 	case len(s.From) > 0:
 		return collect(t, edgesFrom, scanEdge, t.s.Ints(s.From))
 	case len(s.To) > 0:

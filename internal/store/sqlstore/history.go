@@ -19,15 +19,15 @@ var (
 			{"next", "text"}, {"run_id", "bytea"}, {"at", "int8"}, {"reason", "text"}}, "")
 	getEvents = &Statement{"get_events",
 		"SELECT id,seq,cause,prev,next,run_id,at,reason FROM events WHERE seq=$1 ORDER BY id"}
-	dropHistory = &Statement{"drop_history", "DELETE FROM events WHERE seq {in $1}"}
+	deleteEvents = &Statement{"delete_events", "DELETE FROM events WHERE seq {in $1}"}
 
 	addMessages = insertInto("add_messages", "outbox",
 		[]Column{{"contract", "text"}, {"scope", "text"}, {"key", "text"},
 			{"seq", "int8"}, {"cause", "text"}, {"prev", "text"}, {"next", "text"}, {"at", "int8"},
 			{"reason", "text"}, {"body", "bytea"}}, "")
-	getMessages   = messagesStatements() // for n contracts at index n-1
-	newestMessage = &Statement{"newest_message", "SELECT COALESCE(MAX(id),0) FROM outbox"}
-	dropMessages  = &Statement{"drop_messages", "DELETE FROM outbox WHERE id {in $1}"}
+	getMessages    = messagesStatements() // for n contracts at index n-1
+	newestMessage  = &Statement{"newest_message", "SELECT COALESCE(MAX(id),0) FROM outbox"}
+	deleteMessages = &Statement{"delete_messages", "DELETE FROM outbox WHERE id {in $1}"}
 )
 
 // maxContracts is how many contracts one read of the outbox may name.

@@ -54,7 +54,7 @@ var (
 		ORDER BY priority DESC, order_time, seq {limit $2}`}
 	// The partial index has the jobs without open dependencies by due time.
 	lockDue = &Statement{"lock_due", jobsIn(job.Waiting, store.NoBodies) + `
-		WHERE s.held IS NULL AND s.due_at<=$1
+		WHERE s.has_open_deps IS NULL AND s.due_at<=$1
 		AND ($3=0 OR NOT j.contract||' '||s.state {text in $4})
 		ORDER BY s.due_at {limit $2} {skip locked jobs}`}
 	// $2 is the time of a clock jump, the zero time for none. An attempt whose last
@@ -67,7 +67,8 @@ var (
 
 	// Each reads the first entry of the index of lockDue and lockExpired, if it is not after $1.
 	nextDue = &Statement{"next_due",
-		"SELECT due_at FROM waiting WHERE held IS NULL AND due_at<=$1 ORDER BY due_at LIMIT 1"}
+		`SELECT due_at FROM waiting WHERE has_open_deps IS NULL AND due_at<=$1
+		ORDER BY due_at LIMIT 1`}
 	// NextLease is for the watermarks of a session too. No lease ends before $2.
 	NextLease = &Statement{"next_lease", `SELECT lease_until FROM leases
 		WHERE lease_until<=$1 AND lease_until>=$2 ORDER BY lease_until LIMIT 1`}

@@ -44,10 +44,10 @@ const (
 var loadNames = map[load]string{
 	{byID, store.AllBodies, false}:       "get_jobs",
 	{byID, store.NoBodies, true}:         "lock_jobs",
-	{bySeq, store.AllBodies, false}:      "get_seqs",
-	{bySeq, store.DefinitionOnly, false}: "get_briefs",
-	{bySeq, store.OnlyBodies, false}:     "load_bodies",
-	{bySeq, store.NoBodies, true}:        "lock_seqs",
+	{bySeq, store.AllBodies, false}:      "get_by_seq",
+	{bySeq, store.DefinitionOnly, false}: "get_definitions",
+	{bySeq, store.OnlyBodies, false}:     "get_only_bodies",
+	{bySeq, store.NoBodies, true}:        "lock_by_seq",
 	{byAlias, store.AllBodies, false}:    "get_by_alias",
 	{byAlias, store.NoBodies, true}:      "lock_by_alias",
 }
@@ -83,7 +83,7 @@ func stateStatements() (all [store.OnlyBodies + 1]*Statement) {
 	return all
 }
 
-// name returns the name of a variant, such as lock_brief_by_seq, which is its metric label.
+// name returns the name of a variant, such as lock_definition_by_seq, which is its metric label.
 func (l load) name() string {
 	if name := loadNames[l]; name != "" {
 		return name
@@ -93,7 +93,7 @@ func (l load) name() string {
 		verb = "lock"
 	}
 	column, _, _ := strings.Cut(string(l.key), " ")
-	bodies := [...]string{store.NoBodies: "bare", store.DefinitionOnly: "brief",
+	bodies := [...]string{store.NoBodies: "bare", store.DefinitionOnly: "definition",
 		store.AllBodies: "full", store.OnlyBodies: "bodies"}[l.bodies]
 	return verb + "_" + bodies + "_by_" + column
 }

@@ -65,7 +65,7 @@ func (w stateWrite) writer() *stateWriter {
 	cols = append(cols, seqColumn)
 	from, to := tables[w.from.phase].name, tables[w.to].name
 	if !isMove {
-		return &stateWriter{cols, updateOf("save_"+from+suffix, from, plain(cols)), nil}
+		return &stateWriter{cols, updateOf("update_"+from+suffix, from, plain(cols)), nil}
 	}
 	var carried []Column
 	for p := job.Progress; p < job.Parts; p++ {
@@ -129,7 +129,7 @@ var (
 	UpdateSearchable = updateSearchable.Bulk
 
 	deleteSearchable = &Statement{"delete_searchable", "DELETE FROM searchable WHERE seq {in $1}"}
-	updateSearchable = updateJobs("save_searchable", "searchable", searchableColumns[4])
+	updateSearchable = updateJobs("update_searchable", "searchable", searchableColumns[4])
 )
 
 // bulkOf runs an update for jobs.

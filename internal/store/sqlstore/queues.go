@@ -16,7 +16,7 @@ import (
 //
 //	queues    settings: paused, the limit of running jobs; few rows, rarely written
 //	counts    jobs in each phase, by queue and slot; written by almost every transaction
-//	leaders    the leader of each role and the end of its term
+//	leaders   the leader of each role and the end of its term
 //
 // Counts must be exact, as limits are decided by them, and must not make transactions on one
 // queue wait for each other (decision 0004). The order of locks, queues by hash and slots
@@ -33,10 +33,10 @@ var (
 	getQueues = &Statement{"get_queues", `SELECT contract,queue,paused,run_limit,rate,rate_period,
 		live_run_limit,live_rate,live_rate_period FROM queues ORDER BY contract,queue`}
 
-	// CountBy adds to counters. A queue has one for each slot, and its count is their sum:
+	// AddCounts adds to counters. A queue has one for each slot, and its count is their sum:
 	// concurrent transactions use different slots and so do not wait for each other. The column
 	// queue_hash is the QueueHash.
-	CountBy = insertInto("count_by", "counts",
+	AddCounts = insertInto("add_counts", "counts",
 		[]Column{{"queue_hash", "int8"}, {"slot", "int8"}, {"contract", "text"}, {"queue", "text"},
 			{"waiting", "int8"}, {"delayed", "int8"}, {"ready", "int8"}, {"leased", "int8"},
 			{"dead", "int8"}},
@@ -50,11 +50,11 @@ var (
 		WHERE $1='' OR contract=$1 GROUP BY contract,queue`}
 	readyQueues = &Statement{"ready_queues",
 		"SELECT queue_hash FROM counts WHERE queue_hash {in $1} GROUP BY queue_hash HAVING sum(ready)>0"}
-	// $4 is the time of the transaction: a term that has ended is free for any holder.
-	elect = &Statement{"elect", `INSERT INTO leaders (name,holder,until) VALUES ($1,$2,$3)
-		ON CONFLICT (name) DO UPDATE SET holder=excluded.holder, until=excluded.until
-		WHERE leaders.holder=excluded.holder OR leaders.until<=$4`}
-	endTerms = &Statement{"drop_terms", "DELETE FROM leaders WHERE holder=$1"}
+	// $4 is the time of the transaction: a term that has ended is free for any node.
+	elect = &Statement{"elect", `INSERT INTO leaders (role,node,term_end) VALUES ($1,$2,$3)
+		ON CONFLICT (role) DO UPDATE SET node=excluded.node, term_end=excluded.term_end
+		WHERE leaders.node=excluded.node OR leaders.term_end<=$4`}
+	endTerms = &Statement{"end_terms", "DELETE FROM leaders WHERE node=$1"}
 	finished = &Statement{"finished", jobsIn(job.Done, store.NoBodies) + `
 		WHERE s.contract=$1 AND s.finished_at<$2
 		ORDER BY s.finished_at,s.seq {limit $3} {skip locked jobs}`}
@@ -127,7 +127,7 @@ func (t *Tx) addCounts(deltas []job.QueueCount) error {
 		rows = append(rows, []any{int64(hash), t.s.Slot(int64(hash)), d.Contract, d.Queue,
 			d.Waiting, d.Delayed, d.Ready, d.Leased, d.Dead})
 	}
-	return t.bulk(CountBy, rows)
+	return t.bulk(AddCounts, rows)
 }
 
 func (t *Tx) Counts(contract string) ([]job.QueueCount, error) {
@@ -152,12 +152,12 @@ func (t *Tx) ReadyQueues(queues []job.QueueHash) ([]job.QueueHash, error) {
 	}, t.s.Ints(hashes))
 }
 
-func (t *Tx) Elect(role, holder string, until time.Time) (bool, error) {
+func (t *Tx) Elect(role, node string, until time.Time) (bool, error) {
 	if role == "" {
-		_, err := t.exec(endTerms, holder)
+		_, err := t.exec(endTerms, node)
 		return false, err
 	}
-	n, err := t.exec(elect, role, holder, Micros(until), Micros(t.Now()))
+	n, err := t.exec(elect, role, node, Micros(until), Micros(t.Now()))
 	return n == 1, err
 }
 

@@ -35,7 +35,7 @@ var (
 		updated_at=excluded.updated_at, expires_at=excluded.expires_at,
 		created_at=CASE WHEN records.expires_at>0 AND records.expires_at<=excluded.updated_at
 		THEN excluded.created_at ELSE records.created_at END`)
-	dropRecords = &Statement{"drop_records",
+	deleteRecords = &Statement{"delete_records",
 		"DELETE FROM records WHERE kind=$1 AND key {text in $2}"}
 	oldRecords = &Statement{"old_records",
 		"SELECT " + recordColumns +
@@ -99,7 +99,7 @@ func (t *Tx) deleteRecords(records []store.RecordKey) error {
 		byKind[r.Kind] = append(byKind[r.Kind], r.Key)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
-		if _, err := t.exec(dropRecords, kind, t.s.Texts(byKind[kind])); err != nil {
+		if _, err := t.exec(deleteRecords, kind, t.s.Texts(byKind[kind])); err != nil {
 			return err
 		}
 	}

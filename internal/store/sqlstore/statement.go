@@ -85,12 +85,12 @@ func replaceMark(text, mark, form string) string {
 // passes over. Each database has a test that reads their query plans.
 var Narrow = []*Statement{LockReady, readyNumbers, lockDue, lockExpired, nextDue, NextLease,
 	finished, countAhead, getEvents,
-	dropHistory,
+	deleteEvents,
 	loads[load{byID, store.AllBodies, false}], loads[load{byAlias, store.AllBodies, false}],
 	lockFacts[load{bySeq, store.NoBodies, true}], getStates[store.NoBodies],
 	listJobs, listOwned.page, listOwned.ofStates, listOwnedBare.page, listOwnedUp.page,
 	listChildren, children, sumSizes, getRecords, listRecords,
-	oldRecords, edgesFrom, edgesTo, ancestry, dependencies,
+	oldRecords, edgesFrom, edgesTo, allEdgesFrom, dependencies,
 	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], getDeadLetters,
 	oldDeadLetters, deadLettersByID, alikeDeadLetters, deadLettersOf, unmarkedDeadLetters,
 	groupDeadLetters}

@@ -55,7 +55,8 @@ func oldRow(j *job.Job) []any {
 
 // RunLayout tests that the migration from one row for each job to a table for each phase keeps
 // every field of jobs in every phase, with values and without, and that they are found afterwards
-// by everything that selects by phase, identity, owner, parent or search.
+// by everything that selects by phase, identity, owner, parent or search, as are the terms of
+// leaders.
 func RunLayout(t *testing.T, o OldSchema) {
 	o.migrate(t, 4)
 	var jobs []*job.Job
@@ -76,7 +77,9 @@ func RunLayout(t *testing.T, o OldSchema) {
 	}
 	jobs[3].Parent = jobs[0].Seq
 	o.store(t, jobs)
+	o.storeTerm(t)
 	s := o.Open()
+	keepsTerm(t, s)
 	var all, owned, children, found []*job.Job
 	var due, lease time.Time
 	view(t, s, func(r store.Reader) (err error) {
@@ -137,6 +140,30 @@ func (o *OldSchema) store(t *testing.T, jobs []*job.Job) {
 				*j.Body(p)); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+}
+
+// storeTerm stores the term of a leader with version 4 of the schema.
+func (o *OldSchema) storeTerm(t *testing.T) {
+	t.Helper()
+	if _, err := o.DB.ExecContext(t.Context(),
+		"INSERT INTO duties (name,until,holder) VALUES ('role',$1,'a')",
+		sqlstore.Micros(start.AddDate(1000, 0, 0))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keepsTerm proves that the term of storeTerm is kept.
+func keepsTerm(t *testing.T, s store.Store) {
+	t.Helper()
+	for node, want := range map[string]bool{"a": true, "b": false} {
+		if err := s.Update(t.Context(), func(tx store.Tx) error {
+			is, err := tx.Elect("role", node, start.AddDate(2000, 0, 0))
+			equal(t, "the leader is "+node, is, want)
+			return err
+		}); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -25,7 +25,7 @@ var queueTests = []test{
 	{"CountAhead counts what is claimed before a job", countAhead},
 	{"CompactCounts loses no count", compactInCrowd},
 	{"CompactCounts removes the counters of empty queues", compactEmpty},
-	{"a duty has one holder", electOne},
+	{"a role has one leader", electOne},
 	{"a crowd elects one", electCrowd},
 	{"a name is locked by one at a time", lockName},
 }
@@ -277,16 +277,16 @@ func compactEmpty(w *world) {
 	equal(w, "used again", w.counts("x")[0], job.QueueCount{Contract: "x", Queue: "0", Ready: 1})
 }
 
-// elect runs for one role and reports whether holder is its leader.
-func (w *world) elect(holder string, until time.Time) bool {
+// elect runs for one role and reports whether a node is its leader.
+func (w *world) elect(node string, until time.Time) bool {
 	w.Helper()
-	return change(w, func(tx store.Tx) (bool, error) { return tx.Elect("duty", holder, until) })
+	return change(w, func(tx store.Tx) (bool, error) { return tx.Elect("role", node, until) })
 }
 
-// electOne proves what Elect promises of a term: only its holder is the leader and may
+// electOne proves what Elect promises of a term: only its node is the leader and may
 // extend it; it lasts until the given time, that moment excluded, by the store's clock
-// (G-X-11); its holder ends it by a term that is over; and without a role the terms of
-// its holder alone end. Roles do not depend on each other.
+// (G-X-11); its node ends it by a term that is over; and without a role the terms of that
+// node alone end. Roles do not depend on each other.
 func electOne(w *world) {
 	equal(w, "a", w.elect("a", start.Add(10*time.Second)), true)
 	equal(w, "b while a is", w.elect("b", start.Add(10*time.Second)), false)
@@ -302,8 +302,8 @@ func electOne(w *world) {
 	w.update(func(tx store.Tx) error { return errOf(tx.Elect("", "b", start)) })
 	equal(w, "b while a is", w.elect("b", start.Add(time.Hour)), false)
 	w.update(func(tx store.Tx) error { return errOf(tx.Elect("", "a", start)) })
-	equal(w, "b when a's are dropped", w.elect("b", start.Add(time.Hour)), true)
-	equal(w, "another duty", change(w, func(tx store.Tx) (bool, error) {
+	equal(w, "b when a's have ended", w.elect("b", start.Add(time.Hour)), true)
+	equal(w, "another role", change(w, func(tx store.Tx) (bool, error) {
 		return tx.Elect("other", "b", start.Add(time.Hour))
 	}), true)
 }
@@ -317,7 +317,7 @@ func electCrowd(w *world) {
 		w.crowd(30, func(i int) error {
 			is := false
 			err := w.Update(w.context(), func(tx store.Tx) (err error) {
-				is, err = tx.Elect("duty", fmt.Sprint(round, i), now.Add(time.Minute))
+				is, err = tx.Elect("role", fmt.Sprint(round, i), now.Add(time.Minute))
 				return err
 			})
 			if is && err == nil {
