@@ -37,6 +37,10 @@ func readFilter(raw []byte, allowed []string) (bodyFilter, error) {
 			return nil, invalid("filter." + key[:min(len(key), maxQuoted)] +
 				" is not known; the filter takes " + strings.Join(allowed, ", "))
 		}
+		isList := strictjson.KindOf(value) == strictjson.KindArray
+		if isList && key != "state" && key != "phase" {
+			return nil, invalid("filter." + key + " takes one value and no list")
+		}
 		text, ok := filterText(value)
 		if !ok {
 			return nil, invalid("filter." + key + " must be a text, a number or a list of texts")

@@ -96,6 +96,8 @@ func TestBulk(t *testing.T) {
 			`{"action":"rerun","filter":{"parent":0}}`:                           "parent",
 			`{"action":"rerun","filter":{"limit":5}}`:                            "limit",
 			`{"action":"rerun","filter":{"queue":true}}`:                         "queue",
+			`{"action":"rerun","filter":{"queue":["a","b"]}}`:                    "no list",
+			`{"action":"replay","filter":{"contract":["relay"]}}`:                "no list",
 			`{"action":"rerun","filter":[]}`:                                     "object",
 			`{"action":"replay","filter":{"state":"FAILED"}}`:                    "state",
 			`{"action":"rerun","rate":-1,"everything":true}`:                     "rate",

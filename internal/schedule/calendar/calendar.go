@@ -11,6 +11,7 @@ package calendar
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	_ "time/tzdata" // the time zones of a machine may be missing or old
@@ -126,11 +127,16 @@ func (c *Calendar) Next(after time.Time) (time.Time, bool) {
 
 // nextEvery returns the first time of Every after a moment.
 func (c *Calendar) nextEvery(after time.Time) time.Time {
-	since := after.Sub(c.rule.Anchor)
-	if since < 0 {
-		return c.rule.Anchor
+	anchor, every := c.rule.Anchor, c.rule.Every
+	since := after.Sub(anchor)
+	for since == math.MaxInt64 { // Sub has ended at the longest duration, of some 290 years
+		anchor = anchor.Add(since / every * every)
+		since = after.Sub(anchor)
 	}
-	return c.rule.Anchor.Add((since/c.rule.Every + 1) * c.rule.Every)
+	if since < 0 {
+		return anchor
+	}
+	return anchor.Add(since / every * every).Add(every)
 }
 
 // nextCron returns the first time of Cron after a moment, zero if there is none. Where the clock

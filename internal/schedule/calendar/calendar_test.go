@@ -192,6 +192,12 @@ func TestEvery(t *testing.T) {
 			t.Errorf("SC-002 after %v: got %v", after, got.Sub(anchor))
 		}
 	}
+	// An anchor may be longer ago than the longest duration.
+	c = parse(t, calendar.Rule{Every: time.Hour, Anchor: at(t, "0000-01-01T00:00:00.5Z")})
+	if got, ok := c.Next(at(t, "2026-03-01T12:00:00Z")); !ok ||
+		!got.Equal(at(t, "2026-03-01T12:00:00.5Z")) {
+		t.Errorf("SC-002 with an old anchor: got %v", got)
+	}
 	c = parse(t, calendar.Rule{Cron: "@hourly", From: at(t, "2026-03-01T12:00:00Z"),
 		Until: at(t, "2026-03-01T14:00:00Z")})
 	if got := strings.Join(next(c, at(t, "2026-02-01T00:00:00Z"), 3), " "); got !=
