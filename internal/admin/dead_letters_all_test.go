@@ -1,11 +1,14 @@
 package admin_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -141,6 +144,33 @@ func TestReplayOfAllContracts(t *testing.T) {
 		got := w.audit(t, "?action=dead_letter.replay").Items
 		if len(got) != 3 || string(got[2].Before) != "null" || string(got[0].Before) == "null" {
 			t.Errorf("AD-006 the audit has %+v", got)
+		}
+	})
+}
+
+// A letter that is discarded after it was read for its replay is not found, whichever contract
+// replays it, and no job is made.
+func TestReplayOfADiscardedLetter(t *testing.T) {
+	withJobs(t, func(t *testing.T, w *jobsWorld) {
+		w.lose(t, "a", "1")
+		w.failTask(t, "q", `{"error":"x"}`)
+		w.failRun(t)
+		for _, one := range w.letters(t, "", 3).Items {
+			stale, err := w.engine.DeadLettersByID(t.Context(), one.ID)
+			if err != nil || len(stale) != 1 {
+				t.Fatalf("%v, %v", stale, err)
+			}
+			w.do(t, w.api.Token(), "DELETE", fmt.Sprintf("/admin/v1/dead-letters/%d", one.ID),
+				"").WantStatus(t, 204)
+			_, err = w.engine.ReplayDeadLetter(t.Context(), engine.Replay{Letter: &stale[0],
+				Do: contract.OperatorOf(w.contracts, one.Contract).Replay})
+			if !errors.Is(err, engine.ErrNoDeadLetter) {
+				t.Errorf("AD-051 %s: got %v", one.Contract, err)
+			}
+		}
+		if all, err := w.engine.List(t.Context(), store.Filter{Phases: []job.Phase{
+			job.Ready}}); err != nil || len(all) != 0 {
+			t.Errorf("AD-051 %d jobs are ready, %v", len(all), err)
 		}
 	})
 }

@@ -177,6 +177,36 @@ func TestMatchedAtTheBeginning(t *testing.T) {
 	})
 }
 
+// AD-021: what was deleted, or has come to match no longer, after the operation has counted it is
+// skipped: at the end all that matched is accounted for.
+func TestUnseenIsSkipped(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		n := newNode(t, p.Store, p.Clock)
+		n.submit(t, "a", 10)
+		r := bulk.Request{Action: contract.ActionRetry, Rate: 8, Jobs: &bulk.JobFilter{
+			Sorts: []string{made}, Queue: "a", States: []job.State{"failed"}}}
+		o, err := n.ops.Start(t.Context(), n.clock.Now(), r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.turn(t)
+		n.want(t, o.ID, bulk.Running, 2, 0, 0)
+		left := n.list(t, "a", "failed")
+		for i, on := range []job.Cause{job.Removed, job.Retried, job.Removed} {
+			if _, err := n.Engine.Change(t.Context(), left[2*i].ID, on, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 5 {
+			n.wait(t, time.Second)
+			n.turn(t)
+		}
+		if o = n.want(t, o.ID, bulk.Done, 7, 3, 0); o.Total != 10 {
+			t.Errorf("AD-021 the operation is %+v", o)
+		}
+	})
+}
+
 // AD-021: rate, limit, pause, resume and cancel.
 func TestPaces(t *testing.T) {
 	t.Parallel()

@@ -384,6 +384,7 @@ func (b *Bulk) settled(ctx context.Context, o *Operation) (all bool, failed int6
 func (b *Bulk) end(ctx context.Context, o *Operation) error {
 	err := b.move(ctx, o.ID, job.Succeeded, func(w engine.RecordWriter, now *Operation) error {
 		now.State, now.EndedAt, now.Canaries = Done, w.Now(), nil
+		now.skipUnseen()
 		if b.Ended == nil {
 			return nil
 		}
@@ -393,4 +394,13 @@ func (b *Bulk) end(ctx context.Context, o *Operation) error {
 		return err
 	}
 	return errStopped
+}
+
+// skipUnseen counts as skipped what matched at the beginning and was not come across: it was
+// deleted meanwhile, or does not match any longer.
+func (o *Operation) skipUnseen() {
+	isAll := o.Total < MaxCounted && (o.Limit == 0 || o.Done < int64(o.Limit))
+	if isAll {
+		o.Skipped = max(o.Skipped, o.Total-o.Done-o.Failed)
+	}
 }

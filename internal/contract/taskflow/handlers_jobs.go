@@ -85,10 +85,11 @@ func (t *TaskFlow) submission(ctx context.Context, s *jobSpec, d *definition,
 }
 
 // unknownDependency turns "not found" into a validation error: the job that is missing is a
-// dependency (TF-008, G-TF-03).
+// dependency (TF-008, G-TF-03). Where no job is named something else is missing, such as the dead
+// letter that is replayed.
 func unknownDependency(err error) error {
 	var e *job.Error
-	if errors.As(err, &e) && e.Kind == job.NotFound {
+	if errors.As(err, &e) && e.Kind == job.NotFound && e.ID.Key != "" {
 		return invalid("dependencies: there is no job %s", e.ID.Key)
 	}
 	return err
