@@ -26,7 +26,22 @@ type AdminQueue struct {
 	// LastAskedAt is when a claim last asked for it, on any node, in UTC; nil is never within a
 	// week.
 	LastAskedAt *time.Time `json:"last_asked_at"`
-	Paused      bool       `json:"paused"`
+	// OldestReadyAt is since when the first job is ready, of any priority; nil where none is.
+	OldestReadyAt *time.Time `json:"oldest_ready_at"`
+	// SubmittedPerMinute counts new jobs, StartedPerMinute attempts that began, SucceededPerMinute
+	// those that succeeded and FailedPerMinute those that failed or were lost, over five minutes on
+	// all nodes. They are 0 also where the server has too many active queues to count each.
+	SubmittedPerMinute float64 `json:"submitted_per_minute"`
+	StartedPerMinute   float64 `json:"started_per_minute"`
+	SucceededPerMinute float64 `json:"succeeded_per_minute"`
+	FailedPerMinute    float64 `json:"failed_per_minute"`
+	// WaitP50 and WaitP95 are percentiles of how long jobs were ready before an attempt, RunP50 and
+	// RunP95 of how long attempts took, in seconds, over five minutes; nil where there was none.
+	WaitP50 *float64 `json:"wait_p50"`
+	WaitP95 *float64 `json:"wait_p95"`
+	RunP50  *float64 `json:"run_p50"`
+	RunP95  *float64 `json:"run_p95"`
+	Paused  bool     `json:"paused"`
 	// RunLimit is how many jobs run at a time, over all nodes; 0 is no limit.
 	RunLimit int `json:"run_limit"`
 	// Rate is how many jobs start in every RatePeriod, over all nodes; 0 is no rate.
@@ -39,6 +54,7 @@ type AdminQueue struct {
 type AdminQueueFilter struct {
 	Contract string
 	Text     string // in the name
+	Order    string // "name", "depth", "age" or "failures"; empty is by contract and name
 	PageSize int    // queues a request; 0 is the server's default
 }
 
@@ -50,13 +66,14 @@ type AdminQueueChange struct {
 	RatePeriod *string `json:"rate_period,omitempty"` // such as "1m"; needed with a first rate
 }
 
-// Queues iterates over the queues, by contract and name (AD-030). A queue is listed while it has
-// jobs that are not over or settings, and for a week after it had either. It ends with the first
-// error.
+// Queues iterates over the queues in the order of the filter (AD-030). A queue is listed while it
+// has jobs that are not over or settings, and for a week after it had either. It ends with the
+// first error.
 func (a *Admin) Queues(ctx context.Context, f AdminQueueFilter) iter.Seq2[AdminQueue, error] {
 	query := url.Values{}
 	setText(query, "contract", f.Contract)
 	setText(query, "text", f.Text)
+	setText(query, "order", f.Order)
 	return adminPages[AdminQueue](ctx, a, "admin queues", "/admin/v1/queues", query, f.PageSize)
 }
 

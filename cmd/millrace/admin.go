@@ -43,6 +43,7 @@ func (d *deps) buildAdmin(ctx context.Context) (*server.API, error) {
 		AuditRetention: s.Operator.AuditRetention,
 		Settings:       d.shownSettings(),
 		Node:           d.described,
+		Series:         d.series,
 		Checks:         d.checks(),
 		Parts:          d.parts,
 		SecureCookies:  s.TLS.Enabled(),

@@ -26,6 +26,7 @@ import (
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/schedule"
+	"github.com/millrace/millrace/internal/series"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/storageid"
@@ -67,6 +68,8 @@ type deps struct {
 	node   string
 	// described is what operators see of the node.
 	described *nodes.Node
+	// series is what operators see of what the nodes have done.
+	series *series.Recorder
 	// noWorkers says that other nodes run the jobs.
 	noWorkers bool
 	engine    *engine.Engine

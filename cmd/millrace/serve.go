@@ -244,19 +244,21 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 		return nil, err
 	}
 	node, err := server.New(server.Config{
-		Settings:    k.settings.Settings,
-		Store:       opened,
-		Engine:      k.engine,
-		Contracts:   k.contracts,
-		APIs:        apis,
-		Jobs:        []engine.Contract{k.schedules.Jobs()},
-		Log:         k.log,
-		Metrics:     k.registries.Handler(k.log),
-		Version:     cli.ReadBuildInfo().Version,
-		Page:        k.page(mode.workersOnly),
-		Monotonic:   k.process.Elapsed,
-		Background:  []func(context.Context){k.described.Run, k.schedules.Run},
-		WorkersOnly: mode.workersOnly,
+		Settings:   k.settings.Settings,
+		Store:      opened,
+		Engine:     k.engine,
+		Contracts:  k.contracts,
+		APIs:       apis,
+		Jobs:       []engine.Contract{k.schedules.Jobs()},
+		Log:        k.log,
+		Metrics:    k.registries.Handler(k.log),
+		Version:    cli.ReadBuildInfo().Version,
+		Page:       k.page(mode.workersOnly),
+		Monotonic:  k.process.Elapsed,
+		Background: []func(context.Context){k.described.Run, k.series.Run, k.schedules.Run},
+
+		CountRequests: k.series.CountRequests,
+		WorkersOnly:   mode.workersOnly,
 	})
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitUnable, err)

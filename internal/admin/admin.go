@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/schedule"
+	"github.com/millrace/millrace/internal/series"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -48,11 +49,12 @@ type Config struct {
 	ReadPayloads bool
 
 	AuditRetention time.Duration
-	Settings       []Setting       // as they are shown, by key
-	Node           *nodes.Node     // nil makes one of Engine
-	Checks         []httpapi.Check // of the parts that health shows
-	Parts          []*outage.Part  // further parts that health shows
-	SecureCookies  bool            // all listeners use TLS
+	Settings       []Setting        // as they are shown, by key
+	Node           *nodes.Node      // nil makes one of Engine
+	Series         *series.Recorder // nil makes one of Engine
+	Checks         []httpapi.Check  // of the parts that health shows
+	Parts          []*outage.Part   // further parts that health shows
+	SecureCookies  bool             // all listeners use TLS
 	// Contracts are the contracts of the node, whose jobs operators may change.
 	Contracts []*contract.Contract
 	Schedules *schedule.Schedules // nil makes those of Engine and Contracts
@@ -96,6 +98,11 @@ func New(c Config) (*API, error) {
 	c.Pepper = nil
 	if c.Node == nil {
 		if c.Node, err = nodes.New(nodes.Config{Engine: c.Engine, Elapsed: c.Elapsed}); err != nil {
+			return nil, err
+		}
+	}
+	if c.Series == nil {
+		if c.Series, err = series.New(series.Config{Engine: c.Engine}); err != nil {
 			return nil, err
 		}
 	}

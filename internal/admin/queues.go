@@ -3,6 +3,8 @@ package admin
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/nodes"
+	"github.com/millrace/millrace/internal/series"
 	"github.com/millrace/millrace/internal/setting"
 )
 
@@ -21,7 +24,7 @@ func (a *API) queueRoutes() []route {
 	const one = apiPrefix + "/queues/{contract}/{queue}"
 	return []route{
 		{method: "GET", pattern: apiPrefix + "/queues", action: "queue.list",
-			handle: a.listQueues, query: httpapi.PageQuery("contract", "text")},
+			handle: a.listQueues, query: httpapi.PageQuery("contract", "text", "order")},
 		{method: "PATCH", pattern: one, action: "queue.set", handle: a.setQueue,
 			target: queueTarget, body: true},
 		{method: "DELETE", pattern: one, action: "queue.reset", handle: a.resetQueue,
@@ -34,46 +37,120 @@ func queueTarget(c *httpapi.Call) string {
 	return "queue:" + c.PathValue("contract") + "/" + c.PathValue("queue")
 }
 
-var queuePages = newPages(nameCursor("queue"))
+// queueItem is a queue with who asks for it and what was counted in the last five minutes.
+type queueItem struct {
+	engine.QueueStatus
+	pollers job.Pollers
+	recent  *series.Bucket // nil where the queue is beyond the bound of those that are counted
+}
 
-// queueKey is what orders queues: by contract and name.
-func queueKey(q *engine.QueueStatus) string { return q.Contract + "/" + q.Queue }
+// name is what orders queues: contract and name.
+func (q *queueItem) name() string { return q.Contract + "/" + q.Queue }
+
+// queueOrder is an order of the list. Its cursor is no cursor of another one.
+type queueOrder struct {
+	key   func(*queueItem) string
+	pages httpapi.Pages[string]
+}
+
+// queueOrders are the orders of the list. Of what changes between two pages a queue may be missed.
+var queueOrders = map[string]*queueOrder{
+	"name":  {(*queueItem).name, newPages(nameCursor("queue"))},
+	"depth": descending("depth", func(q *queueItem) int64 { return q.Ready }),
+	"age": descending("age", func(q *queueItem) int64 {
+		if q.ReadySince.IsZero() {
+			return 0
+		}
+		return math.MaxInt64 - q.ReadySince.UnixMicro()
+	}),
+	"failures": descending("failures", func(q *queueItem) int64 {
+		if q.recent == nil {
+			return 0
+		}
+		return int64(q.recent.Failed)
+	}),
+}
+
+// descending makes an order by a number that is not negative, the greatest first.
+func descending(name string, number func(*queueItem) int64) *queueOrder {
+	return &queueOrder{func(q *queueItem) string {
+		return fmt.Sprintf("%019d/%s", math.MaxInt64-number(q), q.name())
+	}, newPages(nameCursor("queue by " + name))}
+}
 
 // listQueues is GET /admin/v1/queues (AD-030).
 func (a *API) listQueues(c *httpapi.Call) error {
-	contract, text := "", ""
-	if err := firstError(readText(c, "contract", &contract),
-		readText(c, "text", &text)); err != nil {
+	contract, text, by := "", "", "name"
+	if err := firstError(readText(c, "contract", &contract), readText(c, "text", &text),
+		readText(c, "order", &by)); err != nil {
 		return err
 	}
-	limit, after, err := queuePages.Read(c)
+	order := queueOrders[by]
+	if order == nil {
+		return invalid("order must be name, depth, age or failures")
+	}
+	limit, after, err := order.pages.Read(c)
 	if err != nil {
 		return err
 	}
-	all, err := a.Engine.ListQueues(c.Context(), contract)
+	all, err := a.queues(c.Context(), contract)
 	if job.IsKind(err, job.NotFound) {
 		return invalid("contract: " + err.Error())
 	}
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(q engine.QueueStatus) bool {
-		return !strings.Contains(q.Queue, text)
-	})
-	page, next := pageOf(all, queueKey, &queuePages, after, limit)
-	pollers, err := a.pollers(c.Context(), "", "")
-	if err != nil {
-		return err
-	}
-	o := newList(len(page), next, func(i int, o *strictjson.Object) {
-		writeQueue(o, &page[i], pollers.Of(page[i].Contract, page[i].Queue))
-	})
+	all = slices.DeleteFunc(all, func(q queueItem) bool { return !strings.Contains(q.Queue, text) })
+	page, next := pageOf(all, order.key, &order.pages, after, limit)
+	o := newList(len(page), next, func(i int, o *strictjson.Object) { page[i].write(o) })
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }
 
-// writeQueue writes the members of a queue.
-func writeQueue(o *strictjson.Object, q *engine.QueueStatus, pollers job.Pollers) {
+// queues returns the queues of a contract, of all for an empty one.
+func (a *API) queues(ctx context.Context, contract string) ([]queueItem, error) {
+	all, err := a.Engine.ListQueues(ctx, contract)
+	if err != nil {
+		return nil, err
+	}
+	return a.withFigures(ctx, "", all)
+}
+
+// withFigures adds to queues who asks for them and what was counted in the last five minutes. Where
+// it is one queue, only says which.
+func (a *API) withFigures(ctx context.Context, only string,
+	queues []engine.QueueStatus) ([]queueItem, error) {
+	var contracts []string
+	for _, q := range queues {
+		if !slices.Contains(contracts, q.Contract) {
+			contracts = append(contracts, q.Contract)
+		}
+	}
+	recent, err := a.Series.Recent(ctx, contracts)
+	if err != nil {
+		return nil, err
+	}
+	contract := ""
+	if only != "" {
+		contract = queues[0].Contract
+	}
+	pollers, err := a.pollers(ctx, contract, only)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]queueItem, len(queues))
+	for i, q := range queues {
+		b := recent[[2]string{q.Contract, q.Queue}]
+		if b == nil && recent[[2]string{q.Contract, ""}] == nil {
+			b = &series.Bucket{}
+		}
+		items[i] = queueItem{q, pollers.Of(q.Contract, q.Queue), b}
+	}
+	return items, nil
+}
+
+// write writes the members of a queue.
+func (q *queueItem) write(o *strictjson.Object) {
 	o.Text("contract", q.Contract)
 	o.Text("queue", q.Queue)
 	o.Int("waiting", q.Waiting)
@@ -81,13 +158,10 @@ func writeQueue(o *strictjson.Object, q *engine.QueueStatus, pollers job.Pollers
 	o.Int("ready", q.Ready)
 	o.Int("leased", q.Leased)
 	o.Int("dead", q.Dead)
-	for _, unknown := range []string{"oldest_ready_at", "submitted_per_minute",
-		"started_per_minute", "succeeded_per_minute", "failed_per_minute", "wait_p50", "wait_p95",
-		"run_p50", "run_p95"} {
-		o.Null(unknown)
-	}
-	o.Int("workers", int64(pollers.Workers))
-	o.Time("last_asked_at", pollers.LastAsked)
+	o.Time("oldest_ready_at", q.ReadySince)
+	q.writeRecent(o)
+	o.Int("workers", int64(q.pollers.Workers))
+	o.Time("last_asked_at", q.pollers.LastAsked)
 	s := queueStateOf(&q.Settings)
 	o.Bool("paused", s.Paused)
 	if s.RunLimit == 0 {
@@ -101,6 +175,30 @@ func writeQueue(o *strictjson.Object, q *engine.QueueStatus, pollers job.Pollers
 		o.Int("rate", int64(s.Rate))
 	}
 	o.Optional("rate_period", s.RatePeriod)
+}
+
+// writeRecent writes what was counted in the last five minutes.
+func (q *queueItem) writeRecent(o *strictjson.Object) {
+	b := q.recent
+	if b == nil {
+		for _, unknown := range []string{"submitted_per_minute", "started_per_minute",
+			"succeeded_per_minute", "failed_per_minute", "wait_p50", "wait_p95", "run_p50",
+			"run_p95"} {
+			o.Null(unknown)
+		}
+		return
+	}
+	perMinute := func(n uint64) []byte {
+		return formatNumber(float64(n) / series.RateWindow.Minutes())
+	}
+	o.Raw("submitted_per_minute", perMinute(b.Submitted))
+	o.Raw("started_per_minute", perMinute(b.Started))
+	o.Raw("succeeded_per_minute", perMinute(b.Succeeded))
+	o.Raw("failed_per_minute", perMinute(b.Failed))
+	o.Raw("wait_p50", formatQuantile(&b.Wait, 0.5))
+	o.Raw("wait_p95", formatQuantile(&b.Wait, 0.95))
+	o.Raw("run_p50", formatQuantile(&b.Run, 0.5))
+	o.Raw("run_p95", formatQuantile(&b.Run, 0.95))
 }
 
 // queueState is what is in force for a queue, as the audit has it.
@@ -163,12 +261,12 @@ func (a *API) changeQueue(c *httpapi.Call, change func(*job.QueueSettings) error
 	if err != nil {
 		return err
 	}
-	pollers, err := a.pollers(c.Context(), contract, queue)
+	items, err := a.withFigures(c.Context(), queue, []engine.QueueStatus{status})
 	if err != nil {
 		return err
 	}
 	o := strictjson.NewObject(nil)
-	writeQueue(&o, &status, pollers.Of(contract, queue))
+	items[0].write(&o)
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }

@@ -38,7 +38,7 @@ type route struct {
 // routes returns the table.
 func (a *API) routes() []route {
 	return slices.Concat(a.accessRoutes(), a.actionRoutes(), a.bulkRoutes(), a.deadLetterRoutes(),
-		a.nodeRoutes(), a.queueRoutes(), a.scheduleRoutes(), a.webhookRoutes(),
+		a.nodeRoutes(), a.queueRoutes(), a.scheduleRoutes(), a.seriesRoutes(), a.webhookRoutes(),
 		a.whyRoutes())
 }
 

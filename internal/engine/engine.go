@@ -120,6 +120,7 @@ type Engine struct {
 	workers    *workers
 	asks       asks
 	latencies  latencies
+	activities activities
 	terms      terms
 
 	callers    atomic.Int64 // of the combiners
@@ -326,6 +327,7 @@ func (e *Engine) notifyCommitted(u *unit) {
 		signal(e.hub.dueChanged)
 	}
 	e.workers.note(u.after.workers)
+	e.activities.note(u.after.activity)
 	for name, moves := range u.after.moved {
 		e.contracts[name].Moved(moves)
 	}

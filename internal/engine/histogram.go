@@ -21,6 +21,13 @@ func (h *Histogram) Observe(d time.Duration) {
 	h[i]++
 }
 
+// Add adds what another histogram has counted.
+func (h *Histogram) Add(o *Histogram) {
+	for i, n := range o {
+		h[i] += n
+	}
+}
+
 // Quantile returns the duration that a part q of those counted do not exceed, estimated within its
 // bucket; false if none was counted. One in the last bucket counts as its lower bound.
 func (h *Histogram) Quantile(q float64) (time.Duration, bool) {

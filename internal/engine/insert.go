@@ -74,6 +74,7 @@ func (u *unit) recordInitialMoves(j *job.Job, moves []initialMove) {
 			job.Event{Cause: mv.On, Prev: mv.From, Next: mv.To, At: mv.at})
 	}
 	u.recordEffects(c, j, last, job.Done)
+	u.activityOf(j).Submitted++
 }
 
 // initialMoves moves a new job through Submitted and the causes that hold for it at once, and

@@ -37,6 +37,7 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 	from, was, run, since := j.State, j.Phase, j.Run, j.UpdatedAt
 	u.sawEnd(j, j.Worker, mv.On)
 	u.applyMove(c, j, mv, delay)
+	u.countActivity(j, mv.On, was, since)
 	u.recordEffects(c, j, mv, was)
 	u.record(c, j, run, since, job.Event{Cause: mv.On, Prev: from, Next: mv.To, At: j.UpdatedAt,
 		Reason: reason})

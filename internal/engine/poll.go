@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // Claims that wait are woken by the commits of this node and by what other nodes announce. An
@@ -117,8 +118,11 @@ func (e *Engine) claimable(r reader, waiting map[job.QueueHash]bool) (found []jo
 			found = append(found, hash)
 		}
 	}
-	ready, err := r.ReadyQueues(queues)
-	return append(found, ready...), err
+	ready, err := r.ReadyQueues(store.ReadySelector{Queues: queues})
+	for _, q := range ready {
+		found = append(found, q.Queue)
+	}
+	return found, err
 }
 
 // hasReady reports whether a contract has ready jobs.

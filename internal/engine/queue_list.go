@@ -42,6 +42,9 @@ type QueueStatus struct {
 	// NextStart is when the rate of the queue allows the next start; a time that has passed, or
 	// zero, means now.
 	NextStart time.Time
+	// ReadySince is from when on the first job of the claim order is ready; where jobs have
+	// priorities, the earliest such time of all priorities. It is zero without ready jobs.
+	ReadySince time.Time
 }
 
 // ListQueues returns the queues of a contract, by name; an empty contract means all of them. A
@@ -86,7 +89,11 @@ func queueIn(r reader, key queueKey) (QueueStatus, error) {
 		q = newQueueStatus(key)
 		all[key] = q
 	}
-	err = readNextStarts(r, map[queueKey]*QueueStatus{key: q})
+	one := map[queueKey]*QueueStatus{key: q}
+	if err := readNextStarts(r, one); err != nil {
+		return QueueStatus{}, err
+	}
+	err = readReadySince(r, one)
 	return *q, err
 }
 
@@ -140,6 +147,9 @@ func queuesIn(r reader, contract string, names []string) ([]QueueStatus, error) 
 	if err := readNextStarts(r, all); err != nil {
 		return nil, err
 	}
+	if err := readReadySince(r, all); err != nil {
+		return nil, err
+	}
 	list := make([]QueueStatus, 0, len(all))
 	for _, q := range all {
 		list = append(list, *q)
@@ -173,6 +183,46 @@ func addRemembered(r reader, contract string, all map[queueKey]*QueueStatus) err
 			return nil
 		}
 	}
+}
+
+// readReadySince reads since when the queues have ready jobs.
+func readReadySince(r reader, all map[queueKey]*QueueStatus) error {
+	byHash, hashes := map[job.QueueHash]*QueueStatus{}, []job.QueueHash{}
+	for key, q := range all {
+		if q.Ready > 0 {
+			hash := job.QueueHashOf(key.contract, key.queue)
+			byHash[hash], hashes = q, append(hashes, hash)
+		}
+	}
+	found, err := r.ReadyQueues(store.ReadySelector{Queues: hashes, WithSince: true})
+	for _, q := range found {
+		byHash[q.Queue].ReadySince = q.Since
+	}
+	return err
+}
+
+// Backlogs returns the queues that have ready jobs, in no order, without their settings, and the
+// time of the store.
+func (e *Engine) Backlogs(ctx context.Context) (all []QueueStatus, now time.Time, err error) {
+	err = e.view(ctx, func(r reader) error {
+		now, all = r.Now(), nil
+		counts, err := r.Counts("")
+		if err != nil {
+			return err
+		}
+		ready := map[queueKey]*QueueStatus{}
+		for _, c := range counts {
+			if c.Ready > 0 {
+				ready[queueKey{c.Contract, c.Queue}] = &QueueStatus{QueueCount: c}
+			}
+		}
+		err = readReadySince(r, ready)
+		for _, q := range ready {
+			all = append(all, *q)
+		}
+		return err
+	})
+	return all, now, err
 }
 
 // readNextStarts reads when the rates of queues allow the next start.

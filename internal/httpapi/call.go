@@ -193,8 +193,12 @@ func (c *Call) finish() {
 	c.log(c.level())
 }
 
-// observe reports status and duration to the metrics of the route.
+// observe counts the request and reports status and duration to the metrics of the route.
 func (c *Call) observe() {
+	c.router.answered.Add(1)
+	if c.status >= http.StatusInternalServerError {
+		c.router.answeredErrors.Add(1)
+	}
 	switch {
 	case c.Route == nil && c.router.ObserveUnmatched != nil:
 		c.router.ObserveUnmatched(methodLabel(c.Request.Method), c.status, c.stopwatch.Elapsed())

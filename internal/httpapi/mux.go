@@ -13,6 +13,9 @@ type PrefixHandler struct {
 	Name     string
 	Prefixes []string
 	Handler  http.Handler
+	// Requests returns how many requests were answered, and how many of them with a status of 500
+	// or above; nil where they are not counted.
+	Requests func() (requests, errors uint64)
 }
 
 // NewMux serves handlers side by side. Of several prefixes that cover a path the longest one

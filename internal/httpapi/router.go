@@ -89,6 +89,8 @@ type Router struct {
 	routeContexts   sync.Pool
 	requestIDPrefix string // random, so that ids of several processes differ
 	requestCount    atomic.Uint64
+	answered        atomic.Uint64
+	answeredErrors  atomic.Uint64 // with a status of 500 or above
 	token           bearer
 }
 
@@ -113,7 +115,8 @@ func (r *Router) Mount() (PrefixHandler, error) {
 		}
 	}
 	slices.Sort(r.methods)
-	return PrefixHandler{Name: r.Name, Prefixes: r.Prefixes, Handler: r}, nil
+	return PrefixHandler{Name: r.Name, Prefixes: r.Prefixes, Handler: r,
+		Requests: r.counted}, nil
 }
 
 // add checks a route and makes it findable.
@@ -140,6 +143,12 @@ func (r *Router) add(route *Route) error {
 		r.methods = append(r.methods, route.Method)
 	}
 	return nil
+}
+
+// counted returns how many requests were answered, and how many of them with an error of the
+// server.
+func (r *Router) counted() (requests, errors uint64) {
+	return r.answered.Load(), r.answeredErrors.Load()
 }
 
 // MustMount is Mount for routers written in code. A wrong one is a defect that the first test

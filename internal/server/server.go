@@ -26,8 +26,8 @@ type API struct {
 	Run func(ctx context.Context)
 }
 
-// Config describes a node. APIs, Jobs, Metrics, Page, Background and WorkersOnly are optional; all
-// other members are required.
+// Config describes a node. APIs, Jobs, Metrics, Page, Background, CountRequests and WorkersOnly are
+// optional; all other members are required.
 type Config struct {
 	Settings  *config.Settings
 	Store     store.Store    // closed by Run
@@ -43,6 +43,10 @@ type Config struct {
 	// Background is what the node does beside its contracts and maintenance. It ends after the
 	// contracts' work.
 	Background []func(ctx context.Context)
+
+	// CountRequests, unless nil, is called for each contract that is served, with how its requests
+	// are counted.
+	CountRequests func(contract string, count func() (requests, errors uint64))
 
 	// WorkersOnly serves no contract, only health and metrics: the node only executes jobs.
 	WorkersOnly bool
@@ -142,6 +146,9 @@ func (s *Server) mountContracts() mounts {
 		h := c.Mount()
 		if !s.config.WorkersOnly {
 			all.add(c.Name, h, c.Listen, c.OpenAPI)
+			if s.config.CountRequests != nil && h.Requests != nil {
+				s.config.CountRequests(c.Name, h.Requests)
+			}
 		}
 	}
 	if s.config.WorkersOnly {

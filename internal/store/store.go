@@ -115,8 +115,8 @@ type Reader interface {
 	// scan is needed to find them.
 	Counts(contract string) ([]job.QueueCount, error)
 	// ReadyQueues returns those of the queues that have ready jobs, in no particular order. Its
-	// cost grows with the queues that are asked for alone.
-	ReadyQueues(queues []job.QueueHash) ([]job.QueueHash, error)
+	// cost grows with the queues that are asked for alone and, WithSince, with their priorities.
+	ReadyQueues(s ReadySelector) ([]ReadyQueue, error)
 	// CountAhead returns how many ready jobs of the queue of a job come before it in claim order,
 	// most at most. Its cost is bounded by most.
 	CountAhead(j *job.Job, most int) (int, error)
@@ -209,6 +209,19 @@ type EdgeSelector struct {
 	Transitive bool    // and, with From, from everything that they depend on
 	To         []int64 // the edges to these dependencies
 	Limit      int     // the number of edges To them at most; 0 means all
+}
+
+// ReadySelector selects queues for ReadyQueues.
+type ReadySelector struct {
+	Queues    []job.QueueHash
+	WithSince bool // sets Since of the queues
+}
+
+// ReadyQueue is a queue with ready jobs. Since is from when on the jobs that are first in the claim
+// order of their priority are ready, the earliest of these times.
+type ReadyQueue struct {
+	Queue job.QueueHash
+	Since time.Time
 }
 
 // RecordSelector selects records of a kind: those with Keys or, where Keys is empty, the first

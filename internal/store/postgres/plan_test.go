@@ -22,6 +22,7 @@ var plans = map[string]struct{ index, values string }{
 	"lock_expired":       {"leases_end", "5000,0,50,7"},
 	"next_due":           {"waiting_due", "5000"},
 	"count_ahead":        {"ready_order", "7,1,5000,77,50"},
+	"ready_since":        {"ready_order", "'{1,2}'"},
 	"next_lease":         {"leases_end", "5000,7"},
 	"finished":           {"finished_age", "'c',5000,50"},
 	"get_events":         {"events_job", "77"},

@@ -50,6 +50,18 @@ var (
 		WHERE $1='' OR contract=$1 GROUP BY contract,queue`}
 	readyQueues = &Statement{"ready_queues",
 		"SELECT queue_hash FROM counts WHERE queue_hash {in $1} GROUP BY queue_hash HAVING sum(ready)>0"}
+	// readySince goes from each priority of a queue to the next lower one, and reads the first job
+	// of each.
+	readySince = &Statement{"ready_since", `WITH RECURSIVE p (queue_hash,priority) AS (
+		SELECT queue_hash,(SELECT max(r.priority) FROM ready AS r WHERE r.queue_hash=q.queue_hash)
+		FROM (SELECT DISTINCT queue_hash FROM counts WHERE queue_hash {in $1}) AS q
+		UNION ALL SELECT queue_hash,(SELECT max(r.priority) FROM ready AS r
+			WHERE r.queue_hash=p.queue_hash AND r.priority<p.priority)
+		FROM p WHERE priority IS NOT NULL)
+		SELECT queue_hash,(SELECT coalesce(r.updated_at,r.order_time) FROM ready AS r
+			WHERE r.queue_hash=p.queue_hash AND r.priority=p.priority
+			ORDER BY r.order_time,r.seq LIMIT 1)
+		FROM p WHERE priority IS NOT NULL`}
 	// $4 is the time of the transaction: a term that has ended is free for any node.
 	elect = &Statement{"elect", `INSERT INTO leaders (role,node,term_end) VALUES ($1,$2,$3)
 		ON CONFLICT (role) DO UPDATE SET node=excluded.node, term_end=excluded.term_end
@@ -138,18 +150,31 @@ func (t *Tx) Counts(contract string) ([]job.QueueCount, error) {
 	}, contract)
 }
 
-func (t *Tx) ReadyQueues(queues []job.QueueHash) ([]job.QueueHash, error) {
-	if len(queues) == 0 {
+func (t *Tx) ReadyQueues(s store.ReadySelector) ([]store.ReadyQueue, error) {
+	if len(s.Queues) == 0 {
 		return nil, t.failed
 	}
-	hashes := make([]int64, len(queues))
-	for i, q := range queues {
+	hashes := make([]int64, len(s.Queues))
+	for i, q := range s.Queues {
 		hashes[i] = int64(q)
 	}
-	return collect(t, readyQueues, func(rows *sql.Rows) (q job.QueueHash, err error) {
-		err = rows.Scan(&q)
+	if !s.WithSince {
+		return collect(t, readyQueues, func(rows *sql.Rows) (q store.ReadyQueue, err error) {
+			err = rows.Scan(&q.Queue)
+			return q, err
+		}, t.s.Ints(hashes))
+	}
+	heads, err := collect(t, readySince, func(rows *sql.Rows) (q store.ReadyQueue, err error) {
+		var since int64
+		err = rows.Scan(&q.Queue, &since)
+		q.Since = fromMicros(since)
 		return q, err
 	}, t.s.Ints(hashes))
+	slices.SortFunc(heads, func(a, b store.ReadyQueue) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), a.Since.Compare(b.Since))
+	})
+	isSame := func(a, b store.ReadyQueue) bool { return a.Queue == b.Queue }
+	return slices.CompactFunc(heads, isSame), err
 }
 
 func (t *Tx) Elect(role, node string, until time.Time) (bool, error) {

@@ -84,7 +84,7 @@ func replaceMark(text, mark, form string) string {
 // Narrow lists the statements whose cost must not grow with the table, listJobs with what its page
 // passes over. Each database has a test that reads their query plans.
 var Narrow = []*Statement{LockReady, readyNumbers, lockDue, lockExpired, nextDue, NextLease,
-	finished, countAhead, getEvents,
+	finished, countAhead, readySince, getEvents,
 	deleteEvents,
 	loads[load{byID, store.AllBodies, false}], loads[load{byAlias, store.AllBodies, false}],
 	lockFacts[load{bySeq, store.NoBodies, true}], getStates[store.NoBodies],

@@ -326,7 +326,8 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		"QueueSettings": func(tx store.Tx) error { return errOf(tx.QueueSettings()) },
 		"Counts":        func(tx store.Tx) error { return errOf(tx.Counts("")) },
 		"ReadyQueues": func(tx store.Tx) error {
-			return errOf(tx.ReadyQueues([]job.QueueHash{job.QueueHashOf("relay", "q")}))
+			return errOf(tx.ReadyQueues(store.ReadySelector{WithSince: true,
+				Queues: []job.QueueHash{job.QueueHashOf("relay", "q")}}))
 		},
 		"Records": func(tx store.Tx) error {
 			return errOf(tx.Records(store.RecordSelector{Kind: "k", Keys: []string{"a", "b"}}))

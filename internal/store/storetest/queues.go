@@ -23,6 +23,7 @@ var queueTests = []test{
 	{"counts of 50 concurrent transactions are the truth", countsCrowd},
 	{"ReadyQueues finds the queues with ready jobs", readyQueues},
 	{"CountAhead counts what is claimed before a job", countAhead},
+	{"ReadyQueues finds since when jobs are ready", readySince},
 	{"CompactCounts loses no count", compactInCrowd},
 	{"CompactCounts removes the counters of empty queues", compactEmpty},
 	{"a role has one leader", electOne},
@@ -181,9 +182,12 @@ func readyQueues(w *world) {
 		asked = append(asked, job.QueueHashOf("x", queue))
 	}
 	for _, queues := range [][]job.QueueHash{asked, nil} {
-		want := asked[:min(1, len(queues))]
-		found := read(w, func(r store.Reader) ([]job.QueueHash, error) {
-			return r.ReadyQueues(queues)
+		var want []store.ReadyQueue
+		for _, q := range queues[:min(1, len(queues))] {
+			want = append(want, store.ReadyQueue{Queue: q})
+		}
+		found := read(w, func(r store.Reader) ([]store.ReadyQueue, error) {
+			return r.ReadyQueues(store.ReadySelector{Queues: queues})
 		})
 		if !slices.Equal(found, want) {
 			w.Errorf("found %v of %v, want %v", found, queues, want)
@@ -209,6 +213,36 @@ func countAhead(w *world) {
 			equal(w, fmt.Sprint(j.ID.Key, " of ", most), got, min(i, most))
 		}
 	}
+}
+
+// readySince proves that ReadyQueues returns since when the first job of the claim order of any
+// priority is ready.
+func readySince(w *world) {
+	ready := func(key, queue string, priority int, order, since time.Duration) *job.Job {
+		return newJob(key, in("x", queue), func(j *job.Job) {
+			j.Priority, j.OrderTime, j.UpdatedAt = priority, start.Add(order), start.Add(since)
+		})
+	}
+	w.insert(ready("a", "one", 5, time.Hour, time.Hour), ready("b", "one", 5, 2*time.Hour, 0),
+		ready("c", "one", job.NoPriority, time.Minute, 30*time.Minute),
+		ready("d", "one", -3, time.Hour, 2*time.Hour),
+		ready("e", "two", 0, time.Hour, time.Second),
+		newJob("f", in("x", "none"), waiting(start, 1)))
+	w.apply(store.Changes{Counts: []job.QueueCount{{Contract: "x", Queue: "one", Ready: 4},
+		{Contract: "x", Queue: "two", Ready: 1}, {Contract: "x", Queue: "none", Waiting: 1}}})
+	var asked []job.QueueHash
+	for _, queue := range []string{"one", "two", "none", "unknown"} {
+		asked = append(asked, job.QueueHashOf("x", queue))
+	}
+	found := read(w, func(r store.Reader) ([]store.ReadyQueue, error) {
+		return r.ReadyQueues(store.ReadySelector{Queues: asked, WithSince: true})
+	})
+	got := map[job.QueueHash]time.Duration{}
+	for _, q := range found {
+		got[q.Queue] = q.Since.Sub(start)
+	}
+	equal(w, "since", got, map[job.QueueHash]time.Duration{asked[0]: 30 * time.Minute,
+		asked[1]: time.Second})
 }
 
 // compactInCrowd proves that CompactCounts changes no sum while 19 others count: it deletes

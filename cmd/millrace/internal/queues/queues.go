@@ -9,6 +9,7 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,6 +33,24 @@ var columns = []cli.Column[client.AdminQueue]{
 	{Name: "asked", Get: func(q client.AdminQueue) string {
 		return cli.FormatTimePtr(q.LastAskedAt)
 	}},
+	{Name: "oldest", Get: oldest},
+	{Name: "started_per_minute", Right: true,
+		Get: number(func(q client.AdminQueue) float64 { return q.StartedPerMinute })},
+	{Name: "failed_per_minute", Right: true,
+		Get:  number(func(q client.AdminQueue) float64 { return q.FailedPerMinute }),
+		Tone: func(client.AdminQueue) cli.Tone { return cli.ToneBad }},
+	{Name: "submitted_per_minute", Right: true, Extra: true,
+		Get: number(func(q client.AdminQueue) float64 { return q.SubmittedPerMinute })},
+	{Name: "succeeded_per_minute", Right: true, Extra: true,
+		Get: number(func(q client.AdminQueue) float64 { return q.SucceededPerMinute })},
+	{Name: "wait_p50", Right: true, Extra: true,
+		Get: seconds(func(q client.AdminQueue) *float64 { return q.WaitP50 })},
+	{Name: "wait_p95", Right: true, Extra: true,
+		Get: seconds(func(q client.AdminQueue) *float64 { return q.WaitP95 })},
+	{Name: "run_p50", Right: true, Extra: true,
+		Get: seconds(func(q client.AdminQueue) *float64 { return q.RunP50 })},
+	{Name: "run_p95", Right: true, Extra: true,
+		Get: seconds(func(q client.AdminQueue) *float64 { return q.RunP95 })},
 	{Name: "paused", Get: paused, Tone: func(client.AdminQueue) cli.Tone { return cli.ToneWarn }},
 	{Name: "run_limit", Right: true, Get: runLimit},
 	{Name: "rate", Right: true, Get: rate},
@@ -46,6 +65,29 @@ func name(q client.AdminQueue) string {
 func count(of func(client.AdminQueue) int64) func(client.AdminQueue) string {
 	return func(q client.AdminQueue) string { return strconv.FormatInt(of(q), 10) }
 }
+
+// number makes a rate the text of a cell, empty for none.
+func number(of func(client.AdminQueue) float64) func(client.AdminQueue) string {
+	return func(q client.AdminQueue) string {
+		if of(q) == 0 {
+			return ""
+		}
+		return strconv.FormatFloat(of(q), 'f', 1, 64)
+	}
+}
+
+// seconds makes a duration in seconds the text of a cell, empty where there is none.
+func seconds(of func(client.AdminQueue) *float64) func(client.AdminQueue) string {
+	return func(q client.AdminQueue) string {
+		if of(q) == nil {
+			return ""
+		}
+		return time.Duration(*of(q) * float64(time.Second)).Round(time.Millisecond).String()
+	}
+}
+
+// oldest is since when the first job of a queue is ready, empty without one.
+func oldest(q client.AdminQueue) string { return cli.FormatTimePtr(q.OldestReadyAt) }
 
 // paused says that a queue is paused.
 func paused(q client.AdminQueue) string {
@@ -124,12 +166,15 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	var f client.AdminQueueFilter
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the queues, by contract and name",
-		Long: `List the queues, by contract and name. A queue is listed while it has jobs that are
-not over or settings, and for a week after it had either.`,
+		Short: "List the queues",
+		Long: `List the queues, by contract and name or by --order. A queue is listed while it has
+jobs that are not over or settings, and for a week after it had either. What is counted
+per minute, and the percentiles of how long jobs wait and run, are over five minutes.`,
 	}
 	c.Flags().StringVar(&f.Contract, "contract", "", "only queues of this contract")
 	c.Flags().StringVar(&f.Text, "text", "", "only queues with this text in their name")
+	c.Flags().StringVar(&f.Order, "order", "",
+		"name, or the greatest first: depth, age (of the oldest job) or failures")
 	return cli.List[client.AdminQueue]{
 		Columns: columns,
 		Items: func(ctx context.Context, server *client.Admin,

@@ -1,0 +1,246 @@
+package series
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/clock"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
+)
+
+const (
+	// interval is how often a node writes what it has counted.
+	interval = 10 * time.Second
+	// stopTimeout bounds the last write of a node that stops.
+	stopTimeout = 2 * time.Second
+)
+
+// layer is one length of steps.
+type layer struct {
+	kind string // of its records
+	step time.Duration
+	keep time.Duration
+}
+
+// layers are the steps that are kept, the shortest first.
+var layers = [...]layer{
+	{"series.10s", interval, 2 * time.Hour},
+	{"series.1m", time.Minute, 48 * time.Hour},
+	{"series.1h", time.Hour, 90 * 24 * time.Hour},
+}
+
+// keepMargin is how much longer records are kept, so that what is asked for from the beginning of
+// the time on is there.
+const keepMargin = 5 * time.Minute
+
+// Config configures a Recorder. Engine is required.
+type Config struct {
+	Engine *engine.Engine
+	Log    *slog.Logger // nil logs nothing
+}
+
+// Recorder counts what a node does, writes it, and reads what all nodes have written. Its methods
+// are safe for concurrent use.
+type Recorder struct {
+	Config
+
+	writing sync.Mutex          // held by Write
+	current [len(layers)]*tally // the steps in which was written last
+
+	mu      sync.Mutex
+	sources []*requestSource
+	pending *tally // counted and not written
+}
+
+// requestSource counts the requests of a contract since the node began.
+type requestSource struct {
+	contract         string
+	count            func() (requests, errors uint64)
+	requests, errors uint64 // as they were counted last
+}
+
+// tally is what was counted in a step: the totals of contracts, and their queues.
+type tally struct {
+	at     time.Time // when the step begins; the zero time for what is not yet in a step
+	totals buckets
+	queues map[string]buckets
+}
+
+func newTally(at time.Time) *tally {
+	return &tally{at: at, totals: buckets{}, queues: map[string]buckets{}}
+}
+
+// queuesOf returns the buckets of the queues of a contract.
+func (t *tally) queuesOf(contract string) buckets {
+	if t.queues[contract] == nil {
+		t.queues[contract] = buckets{}
+	}
+	return t.queues[contract]
+}
+
+// sum adds what was counted of a queue.
+func (t *tally) sum(contract, queue string, b *Bucket) {
+	t.totals.of(contract).sum(b)
+	t.queuesOf(contract).bounded(queue).sum(b)
+}
+
+// joined returns a new tally with what two have counted, at different times.
+func (t *tally) joined(o *tally) *tally {
+	both := newTally(t.at)
+	for _, one := range []*tally{t, o} {
+		for contract, b := range one.totals {
+			both.totals.of(contract).join(b)
+		}
+		for contract, queues := range one.queues {
+			for queue, b := range queues {
+				both.queuesOf(contract).bounded(queue).join(b)
+			}
+		}
+	}
+	return both
+}
+
+// New makes the recorder of a node.
+func New(c Config) (*Recorder, error) {
+	if c.Engine == nil {
+		return nil, errors.New("series: Engine is required")
+	}
+	return &Recorder{Config: c, pending: newTally(time.Time{})}, nil
+}
+
+// CountRequests adds the requests of a contract to its series. count returns how many there were
+// since the node began.
+func (r *Recorder) CountRequests(contract string, count func() (requests, errors uint64)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sources = append(r.sources, &requestSource{contract: contract, count: count})
+}
+
+// Run writes what the node counts until ctx ends, and once more then.
+func (r *Recorder) Run(ctx context.Context) {
+	loop := outage.Loop{Log: r.Log, Name: "series"}
+	for {
+		now, err := r.Write(ctx)
+		loop.Report(ctx, err)
+		if !clock.Sleep(ctx, now.Truncate(interval).Add(interval).Sub(now)) {
+			break
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	_, _ = r.Write(last)
+}
+
+// collect counts what has happened since it was called last and returns all that is not written.
+// The caller holds mu.
+func (r *Recorder) collect() *tally {
+	for _, a := range r.Engine.TakeActivity() {
+		r.pending.sum(a.Contract, a.Queue, &Bucket{Activity: a.Activity})
+	}
+	for _, s := range r.sources {
+		requests, failed := s.count()
+		if requests != s.requests {
+			r.pending.totals.of(s.contract).sum(&Bucket{Requests: requests - s.requests,
+				Errors: failed - s.errors})
+			s.requests, s.errors = requests, failed
+		}
+	}
+	return r.pending
+}
+
+// take returns what is not written, which is the caller's then.
+func (r *Recorder) take() *tally {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.collect()
+	r.pending = newTally(time.Time{})
+	return taken
+}
+
+// putBack takes back what take has returned and could not be written.
+func (r *Recorder) putBack(taken *tally) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pending = r.pending.joined(taken)
+}
+
+// Write writes what was counted since the last time into the steps of the ten seconds before, with
+// the ready jobs of now, and returns the time of the store. What cannot be written is kept for the
+// next time.
+func (r *Recorder) Write(ctx context.Context) (time.Time, error) {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	ready, now, err := r.Engine.Backlogs(ctx)
+	if err != nil {
+		return now, err
+	}
+	counted := r.take()
+	if len(counted.totals) == 0 && len(ready) == 0 {
+		return now, nil
+	}
+	with := counted.joined(depths(ready, now))
+	var next [len(layers)]*tally
+	var records []job.Record
+	for i, l := range layers {
+		at := now.Add(-interval / 2).Truncate(l.step)
+		next[i] = newTally(at)
+		if r.current[i] != nil && r.current[i].at.Equal(at) {
+			next[i] = r.current[i]
+		}
+		next[i] = next[i].joined(with)
+		records = append(records, r.records(&l, next[i])...)
+	}
+	err = r.Engine.ChangeRecords(ctx, "series:"+r.Engine.Node(),
+		func(w engine.RecordWriter) error { return w.UpsertRecords(records...) })
+	if err != nil {
+		r.putBack(counted)
+		return now, err
+	}
+	r.current = next
+	return now, nil
+}
+
+// depths returns how many jobs are ready, of the queues with the most.
+func depths(ready []engine.QueueStatus, now time.Time) *tally {
+	slices.SortFunc(ready, func(a, b engine.QueueStatus) int {
+		return cmp.Compare(b.Ready, a.Ready)
+	})
+	t := newTally(time.Time{})
+	for _, q := range ready {
+		b := &Bucket{Depth: uint64(q.Ready)}
+		if !q.ReadySince.IsZero() {
+			b.Oldest = max(0, now.Sub(q.ReadySince))
+		}
+		t.sum(q.Contract, q.Queue, b)
+	}
+	return t
+}
+
+// records returns the records of a step. Their keys begin with its time, so they are found by it;
+// that of the totals has no owner.
+func (r *Recorder) records(l *layer, t *tally) []job.Record {
+	record := func(owner string, all buckets) job.Record {
+		return job.Record{Kind: l.kind, Owner: owner, Body: all.encode(),
+			Key:       keyOf(t.at) + "/" + owner + "/" + r.Engine.Node(),
+			ExpiresAt: t.at.Add(l.step + l.keep + keepMargin)}
+	}
+	all := []job.Record{record("", t.totals)}
+	for contract, queues := range t.queues {
+		all = append(all, record(contract, queues))
+	}
+	return all
+}
+
+// keyDigits is the length of what keyOf returns.
+const keyDigits = 11
+
+// keyOf returns with what the keys of a step begin.
+func keyOf(at time.Time) string { return fmt.Sprintf("%0*d", keyDigits, at.Unix()) }
