@@ -207,7 +207,8 @@ func (w *refusedWorld) snapshot(t *testing.T) string {
 			!strings.HasPrefix(row.Pattern, "/admin/") {
 			continue
 		}
-		fmt.Fprintln(&all, row.Pattern, w.do(t, w.api.Token(), "GET", row.Pattern, "").Body)
+		r := w.do(t, w.api.Token(), "GET", row.Pattern+neededQueries[row.Action], "")
+		fmt.Fprintln(&all, row.Pattern, r.WantStatus(t, http.StatusOK).Body)
 	}
 	jobs, err := w.engine.List(t.Context(), store.Filter{})
 	if err != nil {
