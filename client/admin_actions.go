@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"time"
 )
 
 // AdminAction is what an operator may do with a job (AD-016). Which of them a job allows depends on
@@ -30,20 +29,8 @@ const (
 
 // AdminJobState is a job right after an operator has changed or submitted it.
 type AdminJobState struct {
-	// Number is the place of the job in the store. It is unique over all contracts.
-	Number   int64  `json:"number"`
-	Contract string `json:"contract"`
-	Queue    string `json:"queue"`
-	// ID is the contract's id of the job.
-	ID string `json:"id"`
-	// State is the contract's word, "gone" for a job that was deleted.
-	State string `json:"state"`
-	// Phase is waiting, ready, leased or done.
-	Phase string `json:"phase"`
-	// Attempts is how often the job was claimed.
-	Attempts int `json:"attempts"`
-	// DueAt is before when the job is not claimed, in UTC.
-	DueAt *time.Time `json:"due_at"`
+	// AdminJob has the state "gone" for a job that was deleted.
+	AdminJob
 	// MadeFrom is the number of the job that the action was on, where it made this one.
 	MadeFrom *int64 `json:"made_from"`
 	// Actions are those that the job allows now.

@@ -119,8 +119,19 @@ func stateOf(j *job.Job) any {
 // sendJob answers with a job after an action on the one with the number. One that is gone is
 // answered as it was, in the state "gone".
 func (a *API) sendJob(c *httpapi.Call, status int, number int64, j *job.Job) error {
-	o := strictjson.NewObject(make([]byte, 0, 512))
-	writeJob(&o, j)
+	found, err := a.Engine.GetListed(c.Context(), []int64{j.Seq})
+	if err != nil {
+		return err
+	}
+	if len(found) > 0 { // with the failure
+		j = found[0]
+	}
+	items, err := a.JobItems(c.Context(), []*job.Job{j})
+	if err != nil {
+		return err
+	}
+	o := strictjson.NewObject(make([]byte, 0, 1024))
+	items[0].write(&o, a.disclosureTo(c))
 	if j.Seq != number && number > 0 {
 		o.Int("made_from", number)
 	} else {
@@ -133,22 +144,6 @@ func (a *API) sendJob(c *httpapi.Call, status int, number int64, j *job.Job) err
 
 // stateGone is the state of a job that was deleted.
 const stateGone = "gone"
-
-// writeJob writes which job it is and where it stands.
-func writeJob(o *strictjson.Object, j *job.Job) {
-	o.Int("number", j.Seq)
-	o.Text("contract", j.ID.Contract)
-	o.Text("queue", j.Queue)
-	o.Text("id", j.ID.Key)
-	if j.State == job.StateNone {
-		o.Text("state", stateGone)
-	} else {
-		o.Text("state", string(j.State))
-	}
-	o.Text("phase", j.Phase.String())
-	o.Int("attempts", int64(j.Attempts))
-	o.Time("due_at", j.DueAt)
-}
 
 // explain turns an error of a contract into one of this API: with its own words, and the code that
 // fits the status with which the contract's routes would answer it.

@@ -214,16 +214,21 @@ func (a *API) previewBulk(c *httpapi.Call, r bulk.Request) error {
 	if err != nil {
 		return err
 	}
+	items, err := a.JobItems(c.Context(), p.Jobs)
+	if err != nil {
+		return err
+	}
+	shown := a.disclosureTo(c)
 	o := strictjson.NewObject(nil)
 	o.Int("matching", int64(p.Matching))
 	o.Bool("more", p.More)
 	o.Int("refused", int64(p.Refused))
 	o.Objects("sample", len(p.Jobs)+len(p.Letters), func(i int, o *strictjson.Object) {
 		if r.Letters != nil {
-			writeDeadLetter(o, a.disclosureTo(c), p.Letters[i])
+			writeDeadLetter(o, shown, p.Letters[i])
 			return
 		}
-		writeJob(o, p.Jobs[i])
+		items[i].write(o, shown)
 	})
 	sendObject(c, http.StatusOK, &o)
 	return nil

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,6 +25,12 @@ type Operator struct {
 	// same checks. Check makes the checks alone. Nil means that operators submit none.
 	Submit func(ctx context.Context, r Request) (*job.Job, error)
 	Check  func(ctx context.Context, r Request) error
+	// Kind is the kind of all of these jobs; "" means that each has its own.
+	Kind string
+	// States has the states of the machine that each of the contract's words stands for, and State
+	// returns the word of a job. Nil means that the machine has the contract's words.
+	States map[string][]job.State
+	State  func(*job.Job) string
 	// Answer is how the contract's own routes answer an error of these functions.
 	Answer func(error) httpapi.Answer
 	// Path is the path of the contract's own route that shows the job; nil or "" means none.
@@ -84,6 +91,17 @@ func (o *Operator) Allowed(j *job.Job) []string {
 	return names
 }
 
+// KindOf returns the contract's word for what sort of job it is, "" for none.
+func (o *Operator) KindOf(j *job.Job) string { return cmp.Or(o.Kind, j.Kind) }
+
+// StateOf returns the contract's word for the state of a job.
+func (o *Operator) StateOf(j *job.Job) string {
+	if o.State == nil || j.State == job.StateNone {
+		return string(j.State)
+	}
+	return o.State(j)
+}
+
 // NotAllowed is the error of an action that the job does not allow (AD-016).
 type NotAllowed struct {
 	Action, State string
@@ -105,7 +123,7 @@ func (e *NotAllowed) Error() string {
 func (o *Operator) Act(ctx context.Context, name string, j *job.Job) (*job.Job, error) {
 	at := slices.IndexFunc(o.Actions, func(a Action) bool { return a.Name == name })
 	if at < 0 || !o.Actions[at].allows(j) {
-		return nil, &NotAllowed{Action: name, State: string(j.State), Allowed: o.Allowed(j)}
+		return nil, &NotAllowed{Action: name, State: o.StateOf(j), Allowed: o.Allowed(j)}
 	}
 	return o.Actions[at].Do(ctx, j)
 }

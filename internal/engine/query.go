@@ -74,10 +74,22 @@ func (e *Engine) GetWithoutBodies(ctx context.Context, seqs []int64) ([]*job.Job
 	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: store.DefinitionOnly})
 }
 
+// GetListed returns those of the jobs that exist, with no body but the definition and the failure,
+// in no order.
+func (e *Engine) GetListed(ctx context.Context, seqs []int64) ([]*job.Job, error) {
+	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: store.DefinitionAndFailure})
+}
+
 // Succeeded reports whether a job is in a state that success leads to.
 func (e *Engine) Succeeded(j *job.Job) bool {
 	c := e.contracts[j.ID.Contract]
 	return c != nil && c.Machine.IsSuccess(j.State)
+}
+
+// HasDependencies reports whether jobs of a contract may depend on others.
+func (e *Engine) HasDependencies(contract string) bool {
+	c := e.contracts[contract]
+	return c != nil && c.Graph
 }
 
 // Exists reports whether a job is stored.

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -53,15 +54,20 @@ func (l *DeadLetter) Fingerprint() string {
 	return hex.EncodeToString(sum[:sha256.Size/2])
 }
 
-// Failure returns the type and the text of the failure. Contracts keep a failure as an object with
-// a type or code, and an error or message; one that has none of them is its own text. A job that
-// left no failure has the cause of its last move alone.
+// Failure returns the type and the text of the failure. A job that left no failure has the cause of
+// its last move alone.
 func (l *DeadLetter) Failure() (kind, text string) {
-	raw := l.Job.Failure
+	kind, text = FailureOf(l.Job.Failure)
+	return cmp.Or(kind, string(l.Cause)), text
+}
+
+// FailureOf returns the type and the text of a failure. Contracts keep a failure as an object with
+// a type or code, and an error or message; one that has none of them is its own text.
+func FailureOf(raw []byte) (kind, text string) {
 	if len(raw) == 0 {
-		return string(l.Cause), ""
+		return "", ""
 	}
-	kind, text = string(l.Cause), string(raw[:min(len(raw), maxFailureText)])
+	text = string(raw[:min(len(raw), maxFailureText)])
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
 		return kind, text

@@ -197,8 +197,9 @@ type Bodies uint8
 
 // The bodies that Load can read.
 const (
-	NoBodies       Bodies = iota
-	DefinitionOnly        // no body but the definition
+	NoBodies             Bodies = iota
+	DefinitionOnly              // no body but the definition
+	DefinitionAndFailure        // no others than these two
 	AllBodies
 	OnlyBodies // all bodies, and of the other fields Seq and OutOfLine alone
 )

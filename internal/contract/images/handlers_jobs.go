@@ -138,7 +138,7 @@ func (m *Images) listJobs(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	if p.states = statesByStatus[job.State(status)]; status != "" && p.states == nil {
+	if p.states = statesByStatus[status]; status != "" && p.states == nil {
 		return invalid("status must be one of queued, processing, completed, failed_retryable " +
 			"and failed")
 	}
@@ -165,7 +165,7 @@ func (m *Images) listDeadLetters(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	p.states, p.filter = statesByStatus[failed], m.isDeadLetter
+	p.states, p.filter = statesByStatus[string(failed)], m.isDeadLetter
 	jobs, err := m.selectPage(c, p)
 	if err != nil {
 		return err

@@ -31,12 +31,12 @@ const (
 )
 
 // statesByStatus lists the states of each status of the document.
-var statesByStatus = map[job.State][]job.State{
-	queued:     {queued},
-	processing: {processing, stale},
-	retryable:  {retryable, retryDue, released},
-	completed:  {completed},
-	failed:     {failed},
+var statesByStatus = map[string][]job.State{
+	string(queued):     {queued},
+	string(processing): {processing, stale},
+	string(retryable):  {retryable, retryDue, released},
+	string(completed):  {completed},
+	string(failed):     {failed},
 }
 
 // statusOf is the status that the document has for a state.

@@ -166,7 +166,7 @@ func (m *Images) onFileChanged(ctx context.Context, fileID, jobID string, delete
 // nothing left to cancel.
 func (m *Images) cancelWaiting(ctx context.Context, fileID string) error {
 	jobs, err := m.Engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true,
-		States: statesByStatus[retryable]})
+		States: statesByStatus[string(retryable)]})
 	if err != nil {
 		return err
 	}

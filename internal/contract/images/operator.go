@@ -16,8 +16,9 @@ func (m *Images) operators() []contract.Operator {
 			_, err := refuseUpload(ctx, r)
 			return err
 		},
-		Replay: m.rerunChecked, Answer: errorTable.Answer,
-		Path: func(j *job.Job) string { return jobsPath + "/" + j.ID.Key },
+		Replay: m.rerunChecked, Answer: errorTable.Answer, States: statesByStatus,
+		State: func(j *job.Job) string { return statusOf(j.State) },
+		Path:  func(j *job.Job) string { return jobsPath + "/" + j.ID.Key },
 		Actions: []contract.Action{
 			{Name: contract.ActionRerun, States: []job.State{completed, failed},
 				Do: m.rerunChecked},
@@ -26,7 +27,7 @@ func (m *Images) operators() []contract.Operator {
 				retryable, retryDue, released),
 			contract.Release(m.Engine, processing),
 		}}
-	purges := contract.Operator{Jobs: Purges, Replay: m.replayPurge, Answer: errorTable.Answer,
+	purges := contract.Operator{Jobs: Purges, Kind: "purge", Replay: m.replayPurge, Answer: errorTable.Answer,
 		Actions: []contract.Action{contract.RunNow(m.Engine),
 			contract.Release(m.Engine, purgeRunning)}}
 	return []contract.Operator{jobs, purges}

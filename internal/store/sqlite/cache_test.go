@@ -102,7 +102,7 @@ func runSteps(tx store.Tx, r *rand.Rand) error {
 		if err := step(tx, r); err != nil {
 			return err
 		}
-		if err := compare(tx, store.Bodies(r.IntN(4))); err != nil {
+		if err := compare(tx, store.Bodies(r.IntN(int(store.OnlyBodies)+1))); err != nil {
 			return err
 		}
 	}
@@ -267,7 +267,10 @@ func loaded(j *job.Job, bodies store.Bodies) *job.Job {
 		then.Definition = nil
 		fallthrough
 	case store.DefinitionOnly:
-		then.Payload, then.Progress, then.Result, then.Failure = nil, nil, nil, nil
+		then.Failure = nil
+		fallthrough
+	case store.DefinitionAndFailure:
+		then.Payload, then.Progress, then.Result = nil, nil, nil
 	case store.OnlyBodies:
 		then = job.Job{Seq: j.Seq, OutOfLine: j.OutOfLine}
 		for p := range job.Parts {

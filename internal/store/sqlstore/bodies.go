@@ -23,7 +23,7 @@ var (
 		append(bodyKey[:2:2], Column{"data", "bytea"}),
 		"ON CONFLICT (seq,part) DO UPDATE SET data=excluded.data")
 	getBodies = &Statement{"get_bodies",
-		"SELECT seq,part,data FROM bodies WHERE seq {in $1} AND part<=$2"}
+		"SELECT seq,part,data FROM bodies WHERE seq {in $1} AND part {in $2}"}
 	sizeBodies = &Statement{"size_bodies",
 		`SELECT seq,CAST(sum(octet_length(data)) AS BIGINT) FROM bodies
 		WHERE seq {in $1} GROUP BY seq`}
@@ -68,6 +68,14 @@ func (t *Tx) storeOutOfLine(jobs []*job.Job) error {
 // bodyRow returns the values of putBodies.
 func bodyRow(j *job.Job, p job.Part) []any { return []any{j.Seq, int64(p), *j.Body(p)} }
 
+// partsOf has the bits of the bodies that each choice of them has.
+var partsOf = [...]uint8{
+	store.DefinitionOnly:       1 << job.Definition,
+	store.DefinitionAndFailure: 1<<job.Definition | 1<<job.Failure,
+	store.AllBodies:            1<<job.Parts - 1,
+	store.OnlyBodies:           1<<job.Parts - 1,
+}
+
 // body is a row of the table bodies.
 type body struct {
 	seq  int64
@@ -78,17 +86,10 @@ type body struct {
 // loadOutOfLine fills in those of the bodies that are not in the rows of the jobs. It runs one
 // statement for all of them, and none if every body is in its row.
 func (t *Tx) loadOutOfLine(bodies store.Bodies, jobs []*job.Job) error {
-	last := job.Parts - 1
-	switch bodies {
-	case store.NoBodies:
-		return nil
-	case store.DefinitionOnly:
-		last = job.Definition // the first part
-	}
 	bySeq := map[int64]*job.Job{}
-	var seqs []int64
+	var seqs, parts []int64
 	for _, j := range jobs {
-		if j.OutOfLine&(1<<(last+1)-1) != 0 {
+		if j.OutOfLine&partsOf[bodies] != 0 {
 			bySeq[j.Seq] = j
 			seqs = append(seqs, j.Seq)
 		}
@@ -96,10 +97,15 @@ func (t *Tx) loadOutOfLine(bodies store.Bodies, jobs []*job.Job) error {
 	if len(seqs) == 0 {
 		return nil
 	}
+	for p := range job.Parts {
+		if partsOf[bodies]&(1<<p) != 0 {
+			parts = append(parts, int64(p))
+		}
+	}
 	found, err := collect(t, getBodies, func(rows *sql.Rows) (b body, err error) {
 		err = rows.Scan(&b.seq, &b.part, &b.data)
 		return b, err
-	}, t.s.Ints(seqs), int64(last))
+	}, t.s.Ints(seqs), t.s.Ints(parts))
 	for _, b := range found {
 		*bySeq[b.seq].Body(b.part) = b.data
 	}

@@ -81,7 +81,7 @@ func (c *JobCache) get(seq int64, bodies store.Bodies) *job.Job {
 func copyBodies(j *job.Job, bodies store.Bodies) {
 	for p := range job.Parts {
 		body := j.Body(p)
-		if bodies == store.NoBodies || (bodies == store.DefinitionOnly && p != job.Definition) {
+		if partsOf[bodies]&(1<<p) == 0 {
 			*body = nil
 		} else {
 			*body = bytes.Clone(*body)

@@ -42,14 +42,15 @@ const (
 // loadNames are the names of the statements that the engine uses. The others have names made of
 // their parts.
 var loadNames = map[load]string{
-	{byID, store.AllBodies, false}:       "get_jobs",
-	{byID, store.NoBodies, true}:         "lock_jobs",
-	{bySeq, store.AllBodies, false}:      "get_by_seq",
-	{bySeq, store.DefinitionOnly, false}: "get_definitions",
-	{bySeq, store.OnlyBodies, false}:     "get_only_bodies",
-	{bySeq, store.NoBodies, true}:        "lock_by_seq",
-	{byAlias, store.AllBodies, false}:    "get_by_alias",
-	{byAlias, store.NoBodies, true}:      "lock_by_alias",
+	{byID, store.AllBodies, false}:             "get_jobs",
+	{byID, store.NoBodies, true}:               "lock_jobs",
+	{bySeq, store.AllBodies, false}:            "get_by_seq",
+	{bySeq, store.DefinitionOnly, false}:       "get_definitions",
+	{bySeq, store.DefinitionAndFailure, false}: "get_listed",
+	{bySeq, store.OnlyBodies, false}:           "get_only_bodies",
+	{bySeq, store.NoBodies, true}:              "lock_by_seq",
+	{byAlias, store.AllBodies, false}:          "get_by_alias",
+	{byAlias, store.NoBodies, true}:            "lock_by_alias",
 }
 
 var (
@@ -62,7 +63,7 @@ func selectFacts(bodies store.Bodies) string {
 	return "SELECT " + factsOf(bodies) + " FROM jobs AS j"
 }
 
-// loadStatements makes all variants at the start of the process: 3 keys and 4 choices of bodies.
+// loadStatements makes all variants at the start of the process: 3 keys and 5 choices of bodies.
 func loadStatements(lock bool, begin func(store.Bodies) string, end string) map[load]*Statement {
 	all := map[load]*Statement{}
 	for _, key := range []loadKey{byID, bySeq, byAlias} {
@@ -94,7 +95,8 @@ func (l load) name() string {
 	}
 	column, _, _ := strings.Cut(string(l.key), " ")
 	bodies := [...]string{store.NoBodies: "bare", store.DefinitionOnly: "definition",
-		store.AllBodies: "full", store.OnlyBodies: "bodies"}[l.bodies]
+		store.DefinitionAndFailure: "listed",
+		store.AllBodies:            "full", store.OnlyBodies: "bodies"}[l.bodies]
 	return verb + "_" + bodies + "_by_" + column
 }
 

@@ -25,16 +25,18 @@ var (
 
 	// factsRead and statesRead are the columns that are read for each choice of bodies.
 	factsRead = [...][]jobColumn{
-		store.NoBodies:       readFacts,
-		store.DefinitionOnly: slices.Concat(readFacts, bodyColumns[:job.Payload]),
-		store.AllBodies:      slices.Concat(readFacts, bodyColumns[:job.Progress]),
+		store.NoBodies:             readFacts,
+		store.DefinitionOnly:       slices.Concat(readFacts, bodyColumns[:job.Payload]),
+		store.DefinitionAndFailure: slices.Concat(readFacts, bodyColumns[:job.Payload]),
+		store.AllBodies:            slices.Concat(readFacts, bodyColumns[:job.Progress]),
 		store.OnlyBodies: slices.Concat([]jobColumn{seqColumn, outOfLineColumns[0]},
 			bodyColumns[:job.Progress]),
 	}
 	statesRead = [...][]jobColumn{
-		store.NoBodies:       readStates,
-		store.DefinitionOnly: readStates,
-		store.AllBodies:      slices.Concat(readStates, bodyColumns[job.Progress:]),
+		store.NoBodies:             readStates,
+		store.DefinitionOnly:       readStates,
+		store.DefinitionAndFailure: slices.Concat(readStates, bodyColumns[job.Failure:]),
+		store.AllBodies:            slices.Concat(readStates, bodyColumns[job.Progress:]),
 		store.OnlyBodies: slices.Concat([]jobColumn{outOfLineColumns[1]},
 			bodyColumns[job.Progress:]),
 	}

@@ -165,10 +165,11 @@ func fieldsInserted(w *world) {
 // OutOfLine at zero.
 func (w *world) sameInEachLoad(r store.Reader, j *job.Job, lock bool) error {
 	want := map[store.Bodies]*job.Job{
-		store.NoBodies:       withBodies(j),
-		store.DefinitionOnly: withBodies(j, job.Definition),
-		store.AllBodies:      j,
-		store.OnlyBodies:     {Seq: j.Seq, OutOfLine: j.OutOfLine},
+		store.NoBodies:             withBodies(j),
+		store.DefinitionOnly:       withBodies(j, job.Definition),
+		store.DefinitionAndFailure: withBodies(j, job.Definition, job.Failure),
+		store.AllBodies:            j,
+		store.OnlyBodies:           {Seq: j.Seq, OutOfLine: j.OutOfLine},
 	}
 	for p := range job.Parts {
 		*want[store.OnlyBodies].Body(p) = *j.Body(p)
