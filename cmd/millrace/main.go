@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/bench"
 	"github.com/millrace/millrace/cmd/millrace/internal/bulk"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/cmd/millrace/internal/clients"
 	"github.com/millrace/millrace/cmd/millrace/internal/demo"
 	"github.com/millrace/millrace/cmd/millrace/internal/dlq"
 	"github.com/millrace/millrace/cmd/millrace/internal/enqueue"
@@ -86,7 +87,7 @@ any language over plain HTTP, and the tools to feed and watch them.
 		jobs.WhyCommand(p, newOperator()), queues.Command(p, newOperator),
 		dlq.Command(p, newOperator), bulk.Command(p, newOperator),
 		nodes.WorkersCommand(p, newOperator), nodes.Command(p, newOperator),
-		schedules.Command(p, newOperator),
+		schedules.Command(p, newOperator), clients.Command(p, newOperator),
 		webhooks.Command(p, newOperator),
 		audit.Command(p, newOperator()), login.Command(p), login.LogoutCommand(p),
 		demo.Command(p), demo.WorkerCommand(p), pictureCommand(p), simulate.Command(p),

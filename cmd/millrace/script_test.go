@@ -165,8 +165,8 @@ func scriptRequest(ts *testscript.TestScript, args []string) (status string, bod
 	return strconv.Itoa(resp.StatusCode), body
 }
 
-// scriptForge is `forge key`, which makes a ForgeRun client whose key is MILLRACE_TOKEN from then
-// on, `forge job BODY`, which submits a job whose id is JOB from then on, or `forge webhook URL`,
+// scriptForge is `forge key`, which makes a ForgeRun client whose key is MILLRACE_TOKEN, with the
+// ids CLIENT and KEY_ID, from then on, `forge job BODY`, which submits a job whose id is JOB from then on, or `forge webhook URL`,
 // which registers a webhook for jobs that succeed whose id is WEBHOOK from then on.
 func scriptForge(ts *testscript.TestScript, neg bool, args []string) {
 	switch {
@@ -174,10 +174,13 @@ func scriptForge(ts *testscript.TestScript, neg bool, args []string) {
 		var made struct {
 			Client string `json:"client_id"`
 			Key    string `json:"api_key"`
+			KeyID  string `json:"key_id"`
 		}
 		forgePost(ts, "/v1/clients", "", &made)
 		forgePost(ts, "/v1/clients/"+made.Client+"/keys", "{}", &made)
 		ts.Setenv("MILLRACE_TOKEN", made.Key)
+		ts.Setenv("CLIENT", made.Client)
+		ts.Setenv("KEY_ID", made.KeyID)
 	case !neg && len(args) == 2 && args[0] == "job":
 		var made struct {
 			Job string `json:"job_id"`

@@ -110,13 +110,10 @@ func New(c Config) (*Accounts, error) {
 		callbacks:          &callbackCache{},
 	}
 	a.digesters.New = func() any { return &digester{Hash: hmac.New(sha256.New, tokens)} }
-	a.clients = newLimiter(a, "c/", maxClientBuckets, []quota{
-		{"per day", c.QuotaPerDay, 24 * time.Hour},
-		{"per minute", c.RatePerMinute, time.Minute},
-	})
-	a.addresses = newLimiter(a, "a/", maxAddressBuckets, []quota{
-		{"per minute", c.AnonymousPerMinute, time.Minute},
-	})
+	a.clients = newLimiter(a, clientPrefix, maxClientBuckets,
+		Limits{RatePerMinute: c.RatePerMinute, QuotaPerDay: c.QuotaPerDay})
+	a.addresses = newLimiter(a, addressPrefix, maxAddressBuckets,
+		Limits{RatePerMinute: c.AnonymousPerMinute})
 	return a, nil
 }
 

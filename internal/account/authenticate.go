@@ -24,12 +24,14 @@ const (
 type Identity struct {
 	ClientID string
 	KeyID    string
+	limits   *Limits // of the client's own; nil: those of the settings
 }
 
 // keyView is a key as it was read from the store.
 type keyView struct {
 	key    Key
 	digest digest
+	limits *Limits       // see Identity
 	now    time.Time     // the store's time of the read
 	readAt time.Duration // the node's time just before the read
 }
@@ -54,7 +56,7 @@ func (a *Accounts) Authenticate(ctx context.Context, bearer string) (Identity, e
 		return Identity{}, a.logDenial(ctx,
 			&Denied{Reason: Expired, ClientID: v.key.ClientID, KeyID: v.key.ID})
 	}
-	return Identity{ClientID: v.key.ClientID, KeyID: v.key.ID}, nil
+	return Identity{ClientID: v.key.ClientID, KeyID: v.key.ID, limits: v.limits}, nil
 }
 
 // findKey returns the presented key unless it was revoked. The key may have expired. Only a
@@ -88,7 +90,8 @@ func (a *Accounts) findKey(ctx context.Context, bearer string) (*keyView, error)
 	return nil, &denied
 }
 
-// readKey reads a key from the store. It returns nil if there is none.
+// readKey reads a key, with the limits of its client, from the store. It returns nil if there is
+// none.
 func (a *Accounts) readKey(ctx context.Context, id uuid.UUID) (*keyView, error) {
 	var v *keyView
 	startedAt := a.Elapsed()
@@ -100,6 +103,14 @@ func (a *Accounts) readKey(ctx context.Context, id uuid.UUID) (*keyView, error) 
 		}
 		v = &keyView{key: newKey(record, body), now: r.Now(), readAt: startedAt}
 		copy(v.digest[:], body.Digest)
+		_, client, err := readRecord[clientBody](r, clientKind, record.Owner)
+		if err != nil || client == nil {
+			return err
+		}
+		if client.OwnLimits != (OwnLimits{}) {
+			limits := client.over(a.clients.limits)
+			v.limits = &limits
+		}
 		return nil
 	})
 	return v, err

@@ -25,6 +25,25 @@ type clientBody struct {
 	HadKey               bool   `json:"keyed"`         // the client has had a key (G-FR-03)
 	ActiveKeyID          string `json:"key,omitempty"` // the key that is not revoked
 	SealedCallbackSecret string `json:"callback"`
+	OwnLimits
+}
+
+// OwnLimits are limits of one client that an operator has set. They take the place of the
+// settings' (AD-053); nil: they do not.
+type OwnLimits struct {
+	RatePerMinute *int `json:"rate,omitempty"`
+	QuotaPerDay   *int `json:"quota,omitempty"` // 0: no limit
+}
+
+// over returns the limits in force, given the settings'.
+func (o OwnLimits) over(settings Limits) Limits {
+	if o.RatePerMinute != nil {
+		settings.RatePerMinute = *o.RatePerMinute
+	}
+	if o.QuotaPerDay != nil {
+		settings.QuotaPerDay = *o.QuotaPerDay
+	}
+	return settings
 }
 
 // CreateClient makes a client. Requests with the same non-empty idempotencyKey get the same client

@@ -19,6 +19,24 @@ type Key struct {
 	RevokedAt time.Time // zero: not revoked
 }
 
+// States of a key.
+const (
+	KeyActive  = "active"
+	KeyExpired = "expired"
+	KeyRevoked = "revoked"
+)
+
+// State returns the state of the key at a time.
+func (k *Key) State(now time.Time) string {
+	switch {
+	case !k.RevokedAt.IsZero():
+		return KeyRevoked
+	case !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt):
+		return KeyExpired
+	}
+	return KeyActive
+}
+
 // Issued is the answer to a request for a key.
 type Issued struct {
 	Key            Key
@@ -287,13 +305,23 @@ func (a *Accounts) markRevoked(w engine.RecordWriter, keyID, reason string) erro
 // revoked key changes nothing (G-FR-25). Errors: NotFound, ErrForbidden if the key belongs to
 // another client, *Denied.
 func (a *Accounts) RevokeKey(ctx context.Context, by Identity, keyID string) error {
+	return a.revokeKey(ctx, by.ClientID, keyID, func(w engine.RecordWriter) error {
+		_, err := verifyPresented(w, &by)
+		return err
+	})
+}
+
+// revokeKey revokes a key of a client, unless it is revoked already, and calls also in the
+// transaction before. Other nodes refuse the key within maxKeyAge.
+func (a *Accounts) revokeKey(ctx context.Context, clientID, keyID string,
+	also func(engine.RecordWriter) error) error {
 	id, ok := uuids.Parse(keyID)
 	if !ok {
 		return notFound("key")
 	}
 	defer a.keys.invalidate(id)
 	changed := false
-	err := a.Engine.ChangeRecords(ctx, clientLock(by.ClientID), func(w engine.RecordWriter) error {
+	err := a.Engine.ChangeRecords(ctx, clientLock(clientID), func(w engine.RecordWriter) error {
 		changed = false
 		record, body, err := readRecord[keyBody](w, keyKind, id)
 		switch {
@@ -301,23 +329,23 @@ func (a *Accounts) RevokeKey(ctx context.Context, by Identity, keyID string) err
 			return err
 		case record == nil:
 			return notFound("key")
-		case record.Owner != by.ClientID:
+		case record.Owner != clientID:
 			return ErrForbidden
 		case !body.RevokedAt.IsZero():
 			return nil
 		}
-		if _, err := verifyPresented(w, &by); err != nil {
+		if err := also(w); err != nil {
 			return err
 		}
 		changed = true
-		return a.revoke(w, by.ClientID, id)
+		return a.revoke(w, clientID, id)
 	})
 	if err != nil {
 		return a.logDenial(ctx, err)
 	}
 	if changed {
 		a.Log.InfoContext(ctx, "revoked an API key",
-			a.logAttrs(ctx, telemetry.ClientID, by.ClientID, keyIDAttr, id)...)
+			a.logAttrs(ctx, telemetry.ClientID, clientID, keyIDAttr, id)...)
 	}
 	return nil
 }

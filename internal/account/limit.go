@@ -25,18 +25,28 @@ const (
 	maxAddressBuckets = 1 << 16
 )
 
+// The prefixes of the keys of records.
+const (
+	clientPrefix  = "c/"
+	addressPrefix = "a/"
+)
+
 // Allow counts a request of a client with a valid key (FR-205, FR-206, G-FR-15). A refused request
 // is not counted. The limits hold over all nodes; the package's documentation says how much less
 // they may grant.
-func (a *Accounts) Allow(ctx context.Context, clientID string) (Decision, error) {
-	return a.clients.allow(ctx, clientID)
+func (a *Accounts) Allow(ctx context.Context, by Identity) (Decision, error) {
+	limits := a.clients.limits
+	if by.limits != nil {
+		limits = *by.limits
+	}
+	return a.clients.allow(ctx, by.ClientID, limits)
 }
 
 // AllowAddress counts a request without a valid key by its IP address, with a port or without
 // (G-FR-16). IPv6 addresses are counted by their first 64 bits, since a network is given all
 // addresses behind one such prefix.
 func (a *Accounts) AllowAddress(ctx context.Context, address string) (Decision, error) {
-	return a.addresses.allow(ctx, addressBucket(address))
+	return a.addresses.allow(ctx, addressBucket(address), a.addresses.limits)
 }
 
 // addressBucket returns the name under which an address is counted. An address that cannot be
@@ -62,7 +72,7 @@ func addressBucket(address string) string {
 type limiter struct {
 	engine     *engine.Engine
 	prefix     string // of its records
-	quotas     []quota
+	limits     Limits // of callers that have none of their own
 	maxBuckets int
 	elapsed    func() time.Duration
 	clock      storeClock
@@ -72,32 +82,26 @@ type limiter struct {
 	evictAt int // the number of buckets at which idle ones are dropped
 }
 
-// newLimiter makes a limiter with the quotas whose limit is set; a limit of 0 is none. prefix keeps
-// the records of clients and of addresses apart.
-func newLimiter(a *Accounts, prefix string, maxBuckets int, quotas []quota) *limiter {
-	l := &limiter{
+// newLimiter makes a limiter. prefix keeps the records of clients and of addresses apart.
+func newLimiter(a *Accounts, prefix string, maxBuckets int, limits Limits) *limiter {
+	return &limiter{
 		engine:     a.Engine,
 		prefix:     prefix,
+		limits:     limits,
 		maxBuckets: maxBuckets,
 		elapsed:    a.Elapsed,
 		clock:      storeClock{elapsed: a.Elapsed},
 		buckets:    map[string]*bucket{},
 		evictAt:    min(1024, maxBuckets),
 	}
-	for _, q := range quotas {
-		if q.limit > 0 {
-			l.quotas = append(l.quotas, q)
-		}
-	}
-	return l
 }
 
 // allow counts a request of a caller, or refuses it. Its errors are the store's, and errCanceled
 // for a caller that leaves while it waits: the request is neither allowed nor counted then, and the
 // contract decides what to answer.
-func (l *limiter) allow(ctx context.Context, caller string) (Decision, error) {
+func (l *limiter) allow(ctx context.Context, caller string, limits Limits) (Decision, error) {
 	m := l.bucket(caller)
-	if v, decided := m.take(l.quotas, l.clock.now()); decided {
+	if v, decided := m.take(limits, l.clock.now()); decided {
 		return v, nil
 	}
 	select {
@@ -107,10 +111,10 @@ func (l *limiter) allow(ctx context.Context, caller string) (Decision, error) {
 	}
 	defer func() { <-m.leasing }()
 	for range maxLeaseTries {
-		if v, decided := m.take(l.quotas, l.clock.now()); decided {
+		if v, decided := m.take(limits, l.clock.now()); decided {
 			return v, nil // the request before this one has leased enough
 		}
-		v, decided, err := l.leaseMore(ctx, caller, m)
+		v, decided, err := l.leaseMore(ctx, caller, limits, m)
 		if decided || err != nil {
 			return v, err
 		}
@@ -127,19 +131,20 @@ const maxLeaseTries = 100
 // this request. The caller must have m.leasing. Windows are chosen by the transaction's time, so
 // the lease is right however long the commit took. It is the only access of the limiter to the
 // store: one transaction for many requests.
-func (l *limiter) leaseMore(ctx context.Context, caller string, m *bucket) (v Decision,
-	decided bool, err error) {
+func (l *limiter) leaseMore(ctx context.Context, caller string, limits Limits,
+	m *bucket) (v Decision, decided bool, err error) {
+	quotas := limits.quotas()
 	var leased []lease
 	var now time.Time
 	before := l.elapsed()
 	err = l.engine.ChangeRecords(ctx, "account.usage/"+l.prefix+caller,
 		func(w engine.RecordWriter) error {
-			now, leased = w.Now(), make([]lease, len(l.quotas))
-			for i, s := range m.currentLeases(l.quotas, now) {
+			now, leased = w.Now(), make([]lease, len(quotas))
+			for i, s := range m.currentLeases(limits, now) {
 				if s.remaining > 0 {
 					continue
 				}
-				if leased[i], err = l.extendLease(w, caller, l.quotas[i], s); err != nil {
+				if leased[i], err = l.extendLease(w, caller, quotas[i], s); err != nil {
 					return err
 				}
 				if leased[i].remaining == 0 {
@@ -152,7 +157,7 @@ func (l *limiter) leaseMore(ctx context.Context, caller string, m *bucket) (v De
 		return Decision{}, false, err
 	}
 	l.clock.observe(now, before, l.elapsed())
-	v, decided = m.add(l.quotas, leased, now)
+	v, decided = m.add(limits, leased, now)
 	return v, decided, nil
 }
 
@@ -162,26 +167,32 @@ type usage struct {
 	Used int   `json:"used"` // requests that nodes have leased
 }
 
+// current returns the usage of a quota's window, given what is stored; nil is nothing. A
+// transaction that waited for the lock may find that the next window has begun. A record further
+// ahead was written before the store's clock was set back.
+func (u *usage) current(q quota, now time.Time) usage {
+	from := now.UTC().Truncate(q.length)
+	if u == nil || u.From < from.Unix() || u.From > from.Add(q.length).Unix() {
+		return usage{From: from.Unix()}
+	}
+	return *u
+}
+
 // extendLease leases a part of the rest of a quota's window. current is what the node has leased of
 // it before.
 func (l *limiter) extendLease(w engine.RecordWriter, caller string, q quota, current lease) (lease,
 	error) {
 	key := l.prefix + caller + "/" + q.name
-	_, used, err := readRecord[usage](w, usageKind, key)
+	_, stored, err := readRecord[usage](w, usageKind, key)
 	if err != nil {
 		return lease{}, err
 	}
-	// A transaction that waited for the lock may find that the next window has begun. A record
-	// further ahead was written before the store's clock was set back.
-	from := w.Now().UTC().Truncate(q.length)
-	if used == nil || used.From < from.Unix() || used.From > from.Add(q.length).Unix() {
-		used = &usage{From: from.Unix()}
-	}
+	used := stored.current(q, w.Now())
 	until := time.Unix(used.From, 0).UTC().Add(q.length)
 	if !until.Equal(current.windowEnd) {
 		current = lease{}
 	}
-	available := q.limit - used.Used
+	available := max(0, q.limit-used.Used) // the limit may have been higher
 	n := q.leaseSize(available, current.leased)
 	used.Used += n
 	if n > 0 {
@@ -207,7 +218,7 @@ func (l *limiter) bucket(caller string) *bucket {
 		if len(l.buckets) >= l.evictAt {
 			l.evict()
 		}
-		m = newBucket(len(l.quotas))
+		m = newBucket()
 		l.buckets[caller] = m
 	}
 	return m

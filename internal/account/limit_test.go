@@ -21,7 +21,7 @@ func (w *world) countGranted(a *account.Accounts, client string, n int) (granted
 	refusal account.Decision) {
 	w.Helper()
 	for range n {
-		v, err := a.Allow(w.Context(), client)
+		v, err := a.Allow(w.Context(), account.Identity{ClientID: client})
 		if w.noError(err); v.Allowed {
 			granted++
 		} else {
@@ -122,7 +122,7 @@ func TestLimits(t *testing.T) {
 	t.Run("FR-205 a store that is away grants nothing", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			w.store.unavailable.Store(true)
-			if v, err := w.Allow(w.Context(), "c"); err == nil || v.Allowed {
+			if v, err := w.Allow(w.Context(), account.Identity{ClientID: "c"}); err == nil || v.Allowed {
 				w.Errorf("got %+v", v)
 			}
 			w.store.unavailable.Store(false)
@@ -162,7 +162,7 @@ func TestLimitsOfManyNodes(t *testing.T) {
 						node = other
 					}
 					for range 40 {
-						v, err := node.Allow(w.Context(), "c")
+						v, err := node.Allow(w.Context(), account.Identity{ClientID: "c"})
 						switch {
 						case err != nil:
 							w.Error(err)
@@ -226,7 +226,7 @@ func BenchmarkRequest(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if v, err := w.Allow(ctx, by.ClientID); err != nil || !v.Allowed {
+		if v, err := w.Allow(ctx, by); err != nil || !v.Allowed {
 			b.Fatal(v, err)
 		}
 	}

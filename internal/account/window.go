@@ -12,6 +12,26 @@ type quota struct {
 	length time.Duration
 }
 
+// The names of quotas, which stand in the keys of records.
+const (
+	perDay    = "per day"
+	perMinute = "per minute"
+)
+
+// Limits are how many requests a caller may make; 0 is no limit.
+type Limits struct{ RatePerMinute, QuotaPerDay int }
+
+// quotas returns those quotas that are limited.
+func (l Limits) quotas() (all []quota) {
+	for _, q := range []quota{{perDay, l.QuotaPerDay, 24 * time.Hour},
+		{perMinute, l.RatePerMinute, time.Minute}} {
+		if q.limit > 0 {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
 // initialLease is the size of a node's first lease of a window.
 const initialLease = 8
 
@@ -56,37 +76,47 @@ type Decision struct {
 // bucket counts the requests of one caller on this node.
 type bucket struct {
 	mu     sync.Mutex
+	limits Limits // that the leases are of
+	quotas []quota
 	leases []lease // by quota
 
 	leasing chan struct{} // a semaphore of one: the right to lease more
 }
 
 // newBucket makes a bucket that has leased nothing.
-func newBucket(quotas int) *bucket {
-	return &bucket{leases: make([]lease, quotas), leasing: make(chan struct{}, 1)}
+func newBucket() *bucket { return &bucket{leasing: make(chan struct{}, 1)} }
+
+// setLimits forgets what was leased under other limits: under these more or less may be left. The
+// caller holds the lock.
+func (m *bucket) setLimits(limits Limits) {
+	if m.limits != limits {
+		m.limits, m.quotas = limits, limits.quotas()
+		m.leases = make([]lease, len(m.quotas))
+	}
 }
 
 // take takes a request out of every lease, or refuses it because a window is used up. decided is
 // false if it can do neither, because a lease has nothing left: more must be leased.
-func (m *bucket) take(quotas []quota, now time.Time) (v Decision, decided bool) {
+func (m *bucket) take(limits Limits, now time.Time) (v Decision, decided bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.takeLocked(quotas, now)
+	m.setLimits(limits)
+	return m.takeLocked(now)
 }
 
 // takeLocked is take for a caller that holds the lock. Of several windows that are used up, the one
 // that ends last decides: RetryAfter is when the request can succeed.
-func (m *bucket) takeLocked(quotas []quota, now time.Time) (v Decision, decided bool) {
+func (m *bucket) takeLocked(now time.Time) (v Decision, decided bool) {
 	decided = true
 	for i := range m.leases {
 		switch s := &m.leases[i]; {
-		case !s.current(quotas[i], now):
+		case !s.current(m.quotas[i], now):
 			decided = false
 		case s.remaining > 0:
 		case !s.exhausted:
 			decided = false
 		case s.windowEnd.Sub(now) > v.RetryAfter:
-			v = Decision{Limit: quotas[i].name, RetryAfter: s.windowEnd.Sub(now)}
+			v = Decision{Limit: m.quotas[i].name, RetryAfter: s.windowEnd.Sub(now)}
 		}
 	}
 	if v.RetryAfter > 0 {
@@ -101,13 +131,15 @@ func (m *bucket) takeLocked(quotas []quota, now time.Time) (v Decision, decided 
 	return Decision{Allowed: true}, true
 }
 
-// currentLeases returns the leases of the current windows. The lease of an older window is empty.
-func (m *bucket) currentLeases(quotas []quota, now time.Time) []lease {
+// currentLeases returns the leases of the current windows under some limits. The lease of an older
+// window is empty.
+func (m *bucket) currentLeases(limits Limits, now time.Time) []lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.setLimits(limits)
 	current := make([]lease, len(m.leases))
 	for i, s := range m.leases {
-		if s.current(quotas[i], now) {
+		if s.current(m.quotas[i], now) {
 			current[i] = s
 		}
 	}
@@ -116,15 +148,16 @@ func (m *bucket) currentLeases(quotas []quota, now time.Time) []lease {
 
 // add adds new leases and takes one request out of them before other requests can. A quota of which
 // nothing was leased has a zero windowEnd.
-func (m *bucket) add(quotas []quota, leased []lease, now time.Time) (v Decision, decided bool) {
+func (m *bucket) add(limits Limits, leased []lease, now time.Time) (v Decision, decided bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.setLimits(limits)
 	for i, g := range leased {
 		if !g.windowEnd.IsZero() {
 			m.leases[i].add(g)
 		}
 	}
-	return m.takeLocked(quotas, now)
+	return m.takeLocked(now)
 }
 
 // idle reports whether all windows have ended and no request is leasing.

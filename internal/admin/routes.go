@@ -37,9 +37,9 @@ type route struct {
 
 // routes returns the table.
 func (a *API) routes() []route {
-	return slices.Concat(a.accessRoutes(), a.actionRoutes(), a.bulkRoutes(), a.deadLetterRoutes(),
-		a.nodeRoutes(), a.queueRoutes(), a.scheduleRoutes(), a.seriesRoutes(), a.webhookRoutes(),
-		a.whyRoutes())
+	return slices.Concat(a.accessRoutes(), a.actionRoutes(), a.bulkRoutes(), a.clientRoutes(),
+		a.deadLetterRoutes(), a.nodeRoutes(), a.queueRoutes(), a.scheduleRoutes(),
+		a.seriesRoutes(), a.webhookRoutes(), a.whyRoutes())
 }
 
 // accessRoutes are the routes of the token, sessions, the audit and the node.

@@ -104,6 +104,22 @@ func (e *Engine) List(ctx context.Context, f store.Filter) (jobs []*job.Job, err
 	return jobs, err
 }
 
+// CountOwned returns how many jobs of a contract each of the owners has, most at most.
+func (e *Engine) CountOwned(ctx context.Context, contract string, owners []string,
+	most int) (counts []int, err error) {
+	counts = make([]int, len(owners))
+	err = e.view(ctx, func(r reader) error {
+		for i, owner := range owners {
+			if counts[i], err = r.CountUpTo(store.CountSelector{Contract: contract,
+				Owner: owner}, most); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return counts, err
+}
+
 // History returns the events of a job in the order they happened.
 func (e *Engine) History(ctx context.Context, id job.ID) (events []job.Event, err error) {
 	err = e.view(ctx, func(r reader) error {

@@ -59,7 +59,8 @@ func (g *whyGatherer) gather(seq int64) error {
 		}
 	}
 	if g.facts.Job.Phase == job.Ready {
-		g.facts.Ahead, err = g.CountAhead(g.facts.Job, job.MaxAhead+1)
+		g.facts.Ahead, err = g.CountUpTo(store.CountSelector{Ahead: g.facts.Job},
+			job.MaxAhead+1)
 	}
 	return err
 }

@@ -117,9 +117,8 @@ type Reader interface {
 	// ReadyQueues returns those of the queues that have ready jobs, in no particular order. Its
 	// cost grows with the queues that are asked for alone and, WithSince, with their priorities.
 	ReadyQueues(s ReadySelector) ([]ReadyQueue, error)
-	// CountAhead returns how many ready jobs of the queue of a job come before it in claim order,
-	// most at most. Its cost is bounded by most.
-	CountAhead(j *job.Job, most int) (int, error)
+	// CountUpTo returns how many jobs are selected, most at most. Its cost is bounded by most.
+	CountUpTo(s CountSelector, most int) (int, error)
 	// Records returns those of the selected records that exist, by key.
 	Records(s RecordSelector) ([]job.Record, error)
 
@@ -203,6 +202,14 @@ const (
 	AllBodies
 	OnlyBodies // all bodies, and of the other fields Seq and OutOfLine alone
 )
+
+// CountSelector selects jobs for CountUpTo: those Ahead of a job, which are the ready ones of its
+// queue that come before it in claim order or, where that is nil, those of an Owner of a Contract.
+type CountSelector struct {
+	Ahead    *job.Job
+	Contract string
+	Owner    string
+}
 
 // EdgeSelector selects edges, by one of From and To.
 type EdgeSelector struct {

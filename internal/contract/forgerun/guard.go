@@ -131,7 +131,7 @@ func (f *ForgeRun) admit(c *httpapi.Call, required access) error {
 	}
 	c.Identity = caller
 	c.AddAttrs(slog.String(telemetry.ClientID, caller.ClientID))
-	decision, err := f.accounts.Allow(c.Context(), caller.ClientID)
+	decision, err := f.accounts.Allow(c.Context(), caller)
 	return rateLimitError(decision, err, "this client")
 }
 

@@ -33,6 +33,7 @@ var plans = map[string]struct{ index, values string }{
 	"list_jobs":          {"finished_pkey", "5000,'c','','',0,'{}',0,'{}',50"},
 	"list_owned_bare":    {"jobs_owner", "'c','o7',5000,50"},
 	"list_owned_up":      {"jobs_owner", "'c','o7',5000,50"},
+	"count_owned":        {"jobs_owner", "'c','o7',50"},
 	"get_records":        {"records_pkey", "5000,'k','{1,2}'"},
 	"list_records":       {"records_", "5000,'k','o7','',50"},
 	"old_records":        {"records_age", "5000,50"},

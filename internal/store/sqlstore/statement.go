@@ -89,6 +89,7 @@ var Narrow = []*Statement{LockReady, readyNumbers, lockDue, lockExpired, nextDue
 	loads[load{byID, store.AllBodies, false}], loads[load{byAlias, store.AllBodies, false}],
 	lockFacts[load{bySeq, store.NoBodies, true}], getStates[store.NoBodies],
 	listJobs, listOwned.page, listOwned.ofStates, listOwnedBare.page, listOwnedUp.page,
+	countOwned,
 	listChildren, children, sumSizes, getRecords, listRecords,
 	oldRecords, edgesFrom, edgesTo, allEdgesFrom, dependencies,
 	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], getDeadLetters,

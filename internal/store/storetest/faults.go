@@ -285,8 +285,11 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		"Load with Lock by Seq": func(tx store.Tx) error {
 			return errOf(tx.Load(locked(ready...)))
 		},
-		"CountAhead": func(tx store.Tx) error {
-			return errOf(tx.CountAhead(&job.Job{Seq: 1, Queue: "q"}, 5))
+		"CountUpTo ahead of a job": func(tx store.Tx) error {
+			return errOf(tx.CountUpTo(store.CountSelector{Ahead: &job.Job{Seq: 1, Queue: "q"}}, 5))
+		},
+		"CountUpTo of an owner": func(tx store.Tx) error {
+			return errOf(tx.CountUpTo(store.CountSelector{Contract: "relay", Owner: "owner"}, 5))
 		},
 		"Exists": func(tx store.Tx) error { return errOf(tx.Exists(ids[0])) },
 		"List":   func(tx store.Tx) error { return errOf(tx.List(store.Filter{})) },

@@ -76,6 +76,7 @@ func listPages(w *world) {
 // descending, below Before, within Limit and in the given states. Jobs of another owner, of
 // the same owner in another contract and without an owner are not among them, and an empty
 // owner selects none. WithoutBodies does the same without bodies, and in the other direction too.
+// CountUpTo counts these jobs, as many as it is asked for.
 func listOwned(w *world) {
 	var all []*job.Job
 	for i := range 6 {
@@ -100,6 +101,14 @@ func listOwned(w *world) {
 	equal(w, "in a state", list(store.Filter{Contract: "relay", Owner: "one",
 		States: []job.State{"done", "lost"}}), []string{"2"})
 	equal(w, "of nobody", list(store.Filter{Contract: "relay"}), []string{})
+	for owner, want := range map[string]int{"one": 3, "One": 0, "": 0} {
+		for _, most := range []int{2, 3, 10} {
+			got := read(w, func(r store.Reader) (int, error) {
+				return r.CountUpTo(store.CountSelector{Contract: "relay", Owner: owner}, most)
+			})
+			equal(w, fmt.Sprintf("the first %d of %q", most, owner), got, min(want, most))
+		}
+	}
 	for newest, want := range map[bool][]string{true: {"2", "0"}, false: {"2", "4"}} {
 		f := store.Filter{Contract: "relay", Owner: "one", WithoutBodies: true, Limit: 2,
 			NewestFirst: newest, Before: all[4].Seq, After: all[0].Seq}

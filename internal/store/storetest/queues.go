@@ -22,7 +22,7 @@ var queueTests = []test{
 	{"counts add up", countsAdd},
 	{"counts of 50 concurrent transactions are the truth", countsCrowd},
 	{"ReadyQueues finds the queues with ready jobs", readyQueues},
-	{"CountAhead counts what is claimed before a job", countAhead},
+	{"CountUpTo counts what is claimed before a job", countAhead},
 	{"ReadyQueues finds since when jobs are ready", readySince},
 	{"CompactCounts loses no count", compactInCrowd},
 	{"CompactCounts removes the counters of empty queues", compactEmpty},
@@ -195,7 +195,7 @@ func readyQueues(w *world) {
 	}
 }
 
-// countAhead proves that CountAhead counts the ready jobs of the queue that claim order has before
+// countAhead proves that CountUpTo counts the ready jobs of the queue that claim order has before
 // a job, and no more than asked for.
 func countAhead(w *world) {
 	at := func(key, queue string, priority int, order time.Duration) *job.Job {
@@ -209,7 +209,9 @@ func countAhead(w *world) {
 	w.insert(at("other", "p", 9, 0), newJob("held", in("x", "q"), waiting(start, 1)))
 	for i, j := range jobs {
 		for _, most := range []int{10, 2} {
-			got := read(w, func(r store.Reader) (int, error) { return r.CountAhead(j, most) })
+			got := read(w, func(r store.Reader) (int, error) {
+				return r.CountUpTo(store.CountSelector{Ahead: j}, most)
+			})
 			equal(w, fmt.Sprint(j.ID.Key, " of ", most), got, min(i, most))
 		}
 	}

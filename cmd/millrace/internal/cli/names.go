@@ -15,11 +15,17 @@ var flagNames = map[string]Names{
 
 // argumentNames are the names that the arguments of the commands below a noun have.
 var argumentNames = map[string]Names{
+	"clients":   clientNames,
 	"nodes":     nodeNames,
 	"queues":    queueNames,
 	"schedules": scheduleNames,
 	"webhooks":  webhookNames,
 	"workers":   workerNames,
+}
+
+// clientNames are the clients that the server lists.
+func clientNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+	return distinct(server.Clients(ctx, 0), func(c client.AdminClient) string { return c.ID })
 }
 
 // nodeNames are the nodes that share the store.

@@ -1,0 +1,244 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// Clients are those of package account. Of their keys only what is no secret is shown.
+
+// clientRoutes are the routes of clients.
+func (a *API) clientRoutes() []route {
+	const one = apiPrefix + "/clients/{id}"
+	return []route{
+		{method: "GET", pattern: apiPrefix + "/clients", action: "client.list",
+			handle: a.listClients, query: httpapi.PageQuery()},
+		{method: "GET", pattern: one, action: "client.show", handle: a.showClient},
+		{method: "PATCH", pattern: one, action: "client.set", handle: a.setClient,
+			target: clientTarget, body: true},
+		{method: "POST", pattern: one + "/keys/{key_id}/revoke", action: "client.revoke_key",
+			handle: a.revokeKey, target: clientTarget, body: true},
+	}
+}
+
+// clientTarget names the client of the path for the audit.
+func clientTarget(c *httpapi.Call) string { return "client:" + c.PathValue("id") }
+
+// clientContract returns the contract of this node that has clients, nil where none has.
+func (a *API) clientContract() *contract.Contract {
+	for _, c := range a.Contracts {
+		if c.Accounts != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// needClients returns the contract of this node that has clients, or NotFound.
+func (a *API) needClients() (*contract.Contract, error) {
+	if c := a.clientContract(); c != nil {
+		return c, nil
+	}
+	return nil, &job.Error{Kind: job.NotFound, Op: "admin.client",
+		Msg: "there is no such client: no contract of this node has any"}
+}
+
+// How many jobs of a client are counted, in the list and for one client.
+const (
+	maxListedJobs = 1000
+	maxShownJobs  = 100_000
+)
+
+var clientPages = newPages(nameCursor("clients"))
+
+// listClients is GET /admin/v1/clients (AD-053): in the order in which they were made.
+func (a *API) listClients(c *httpapi.Call) error {
+	limit, after, err := clientPages.Read(c)
+	if err != nil {
+		return err
+	}
+	var page []account.Status
+	var jobs []int
+	next := ""
+	if of := a.clientContract(); of != nil {
+		if page, err = of.Accounts.Statuses(c.Context(), after, limit+1); err != nil {
+			return err
+		}
+		if len(page) > limit {
+			page = page[:limit]
+			next = clientPages.Cursor.Format(page[limit-1].ID)
+		}
+		if jobs, err = a.countJobs(c.Context(), of, page, maxListedJobs); err != nil {
+			return err
+		}
+	}
+	o := newList(len(page), next, func(i int, o *strictjson.Object) {
+		writeClient(o, &page[i], jobs[i], maxListedJobs)
+	})
+	sendObject(c, http.StatusOK, &o)
+	return nil
+}
+
+// showClient is GET /admin/v1/clients/{id}.
+func (a *API) showClient(c *httpapi.Call) error {
+	of, err := a.needClients()
+	if err != nil {
+		return err
+	}
+	return a.sendClient(c, of)
+}
+
+// countJobs counts the jobs of clients; a count above most ends there.
+func (a *API) countJobs(ctx context.Context, of *contract.Contract, clients []account.Status,
+	most int) ([]int, error) {
+	owners := make([]string, len(clients))
+	for i := range clients {
+		owners[i] = clients[i].ID
+	}
+	return a.Engine.CountOwned(ctx, of.Name, owners, most+1)
+}
+
+// sendClient answers the client of the path as it is now.
+func (a *API) sendClient(c *httpapi.Call, of *contract.Contract) error {
+	s, err := of.Accounts.Status(c.Context(), c.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	jobs, err := a.countJobs(c.Context(), of, []account.Status{s}, maxShownJobs)
+	if err != nil {
+		return err
+	}
+	o := strictjson.NewObject(nil)
+	writeClient(&o, &s, jobs[0], maxShownJobs)
+	sendObject(c, http.StatusOK, &o)
+	return nil
+}
+
+// writeClient writes the members of a client with some jobs, of which most are counted.
+func writeClient(o *strictjson.Object, s *account.Status, jobs, most int) {
+	o.Text("id", s.ID)
+	o.Time("created_at", s.CreatedAt)
+	o.Objects("keys", len(s.Keys), func(i int, o *strictjson.Object) {
+		k := &s.Keys[i]
+		o.Text("id", k.ID)
+		o.Text("state", k.State(s.At))
+		o.Time("created_at", k.CreatedAt)
+		o.Time("expires_at", k.ExpiresAt)
+		o.Time("revoked_at", k.RevokedAt)
+	})
+	o.Bool("more_keys", s.MoreKeys)
+	o.Object("jobs", func(o *strictjson.Object) {
+		if jobs > most {
+			o.Int("at_least", int64(most))
+			return
+		}
+		o.Int("count", int64(jobs))
+	})
+	writeLimit(o, "rate_limit_per_minute", "rate_used", s.Limits.RatePerMinute, s.RateUsed)
+	writeLimit(o, "quota_per_day", "quota_used", s.Limits.QuotaPerDay, s.QuotaUsed)
+	own := []string{}
+	if s.Own.RatePerMinute != nil {
+		own = append(own, "rate_limit_per_minute")
+	}
+	if s.Own.QuotaPerDay != nil {
+		own = append(own, "quota_per_day")
+	}
+	o.Texts("own_limits", own)
+}
+
+// writeLimit writes a limit and how much of it is used, both null where there is no limit: then
+// nothing is counted.
+func writeLimit(o *strictjson.Object, name, usedName string, limit, used int) {
+	if limit == 0 {
+		o.Null(name)
+		o.Null(usedName)
+		return
+	}
+	o.Int(name, int64(limit))
+	o.Int(usedName, int64(used))
+}
+
+// maxClientLimit bounds the limits of a client, as it does those of the settings.
+const maxClientLimit = 1_000_000_000
+
+// setClient is PATCH /admin/v1/clients/{id} (AD-053). null takes a limit of the client's own away,
+// so that the one of the settings is in force; 0 is no limit.
+func (a *API) setClient(c *httpapi.Call) error {
+	body, err := readMembers(c, "rate_limit_per_minute", "quota_per_day")
+	if err != nil {
+		return err
+	}
+	members := map[string]*int{}
+	for name, value := range strictjson.Members(body) {
+		members[string(name)] = nil
+		if strictjson.IsNull(value) {
+			continue
+		}
+		n, err := readLimit(string(name), value, maxClientLimit)
+		if err != nil {
+			return err
+		}
+		members[string(name)] = &n
+	}
+	if len(members) == 0 {
+		return invalid("the body names nothing to set")
+	}
+	of, err := a.needClients()
+	if err != nil {
+		return err
+	}
+	err = of.Accounts.SetLimits(c.Context(), c.PathValue("id"), func(l *account.OwnLimits) {
+		if n, ok := members["rate_limit_per_minute"]; ok {
+			l.RatePerMinute = n
+		}
+		if n, ok := members["quota_per_day"]; ok {
+			l.QuotaPerDay = n
+		}
+	}, func(w engine.RecordWriter, before, after account.OwnLimits) error {
+		return a.record(w, c, clientState(before), clientState(after))
+	})
+	if err != nil {
+		return err
+	}
+	return a.sendClient(c, of)
+}
+
+// clientState is what a client has of its own in the audit.
+type clientState struct {
+	RatePerMinute *int `json:"rate_limit_per_minute"`
+	QuotaPerDay   *int `json:"quota_per_day"`
+}
+
+// revokeKey is POST /admin/v1/clients/{id}/keys/{key_id}/revoke. A key that is revoked stays so,
+// without an entry in the audit.
+func (a *API) revokeKey(c *httpapi.Call) error {
+	if _, err := readMembers(c); err != nil {
+		return err
+	}
+	of, err := a.needClients()
+	if err != nil {
+		return err
+	}
+	keyID := c.PathValue("key_id")
+	err = of.Accounts.RevokeAny(c.Context(), c.PathValue("id"), keyID,
+		func(w engine.RecordWriter) error {
+			return a.record(w, c, nil, keyState{keyID, account.KeyRevoked})
+		})
+	if err != nil {
+		return err
+	}
+	return a.sendClient(c, of)
+}
+
+// keyState is a key in the audit.
+type keyState struct {
+	Key   string `json:"key"`
+	State string `json:"state"`
+}
