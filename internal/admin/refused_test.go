@@ -161,7 +161,7 @@ func (w *refusedWorld) changes() (rows []admin.TableRow) {
 	return rows
 }
 
-// fill makes a job, a dead letter, a schedule, a bulk operation, a worker and a node.
+// fill makes a job, a dead letter, a key, a schedule, a bulk operation, a worker and a node.
 func (w *refusedWorld) fill(t *testing.T) {
 	t.Helper()
 	w.status.Store(http.StatusOK)
@@ -177,11 +177,13 @@ func (w *refusedWorld) fill(t *testing.T) {
 	letter := w.letters(t, "", 1).Items[0].ID
 	w.paths = map[string]string{"jobs": fmt.Sprint(j.Number), "dead-letters": fmt.Sprint(letter),
 		"schedules": "nightly", "bulk": id, "workers": "host:1", "nodes": w.engine.Node(),
-		"webhooks": w.id, "queues": "taskflow", "taskflow": "q"}
+		"webhooks": w.id, "queues": "taskflow", "taskflow": "q", "clients": w.client,
+		"keys": w.key(t).Key.ID}
 	w.bodies = map[string]string{"job.submit": `{"contract":"taskflow",` +
 		`"request":{"name":"b","queue":"q"}}`, "queue.set": `{"paused":true}`,
 		"schedule.create": `{"name":"other","every":"1h",` + nightly + `}`,
 		"schedule.set":    `{"every":"2h"}`,
+		"client.set":      `{"quota_per_day":5}`,
 		"bulk.start":      `{"action":"delete","filter":{"queue":"q"}}`}
 }
 

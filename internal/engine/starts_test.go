@@ -238,9 +238,9 @@ func ratePeriods(t *testing.T) (n int, isFull bool) {
 	return n, true
 }
 
-// AD-032: 16 callers on two nodes with clocks of their own start 100 jobs in every second, whichever
-// second of the stored times is looked at, and none waits for a poll. At full length at least 98 %
-// of what is allowed is used.
+// AD-032: 16 callers on two nodes with clocks of their own start 100 jobs in every second,
+// whichever second of the stored times is looked at, and none waits for a poll. At full length at
+// least 98 % of what is allowed is used.
 func TestRateOfTwoNodes(t *testing.T) {
 	t.Parallel()
 	const callers = 16
