@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/internal/admin"
+	"github.com/millrace/millrace/internal/console"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/testkit"
@@ -46,7 +47,7 @@ func serveAdmin(t *testing.T, change func(*admin.Config)) (*admin.API,
 		t.Fatal(err)
 	}
 	s := testkit.StartServer(t, c.Log, testkit.ReadDocument(t, admin.OpenAPI, 1<<20),
-		testkit.ProblemReader("urn:millrace:admin:"), api.Mount())
+		testkit.ProblemReader("urn:millrace:admin:"), api.Mount(console.New(api)))
 	return api, func(token string) *client.Admin {
 		made, err := client.New(client.Config{BaseURL: s.URL, Token: token, HTTPClient: s.Client})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/admin"
+	"github.com/millrace/millrace/internal/console"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/server"
@@ -59,8 +60,8 @@ func (d *deps) buildAdmin(ctx context.Context) (*server.API, error) {
 	if setting.IsLoopback(s.Listen) {
 		d.loginPath = api.LoginPath
 	}
-	return &server.API{Name: admin.Name, Mount: api.Mount, OpenAPI: admin.OpenAPI, Run: api.Run},
-		nil
+	return &server.API{Name: admin.Name, OpenAPI: admin.OpenAPI, Run: api.Run,
+		Mount: func() httpapi.PrefixHandler { return api.Mount(console.New(api)) }}, nil
 }
 
 // operatorTokenFile is the file of a generated token.

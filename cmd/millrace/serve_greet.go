@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/console"
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/contract/relay"
 	"github.com/millrace/millrace/internal/server"
@@ -69,9 +70,13 @@ func (d *deps) serviceFacts(workersOnly bool) []server.Fact {
 // page is the page at "/". It shows what the greeting shows, except where the data are: strangers
 // may read it. Its commands name the URL by which it was requested.
 func (d *deps) page(workersOnly bool) *server.Page {
-	return &server.Page{Facts: d.serviceFacts(workersOnly), Commands: func(url string) []string {
+	page := &server.Page{Facts: d.serviceFacts(workersOnly), Commands: func(url string) []string {
 		return d.exampleCommands(url, workersOnly)
 	}}
+	if d.settings.ServesOperators() {
+		page.Console = console.Path
+	}
+	return page
 }
 
 // openAccess names what can be used without a token: contracts, the worker API and single paths.

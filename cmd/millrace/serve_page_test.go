@@ -44,11 +44,15 @@ func TestPageOfAServer(t *testing.T) {
 		t.Errorf("strangers learn where the data are:\n%s", page)
 	}
 	links := linkPattern.FindAllStringSubmatch(page, -1)
-	if len(links) != 9 { // the documents of five contracts and two APIs, readiness, metrics
-		t.Errorf("%d links, want 9: %v", len(links), links)
+	if len(links) != 10 { // the documents of five contracts and two APIs, console, readiness, metrics
+		t.Errorf("CO-009 %d links, want 10: %v", len(links), links)
 	}
 	for _, link := range links {
-		if status, body := asBrowser(t, s.url+link[1]); status != 200 || body == "" {
+		want := 200
+		if link[1] == "/console" {
+			want = 401 // the login page
+		}
+		if status, body := asBrowser(t, s.url+link[1]); status != want || body == "" {
 			t.Errorf("the link %s leads to %d", link[1], status)
 		}
 	}

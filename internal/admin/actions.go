@@ -20,7 +20,7 @@ import (
 // actionRoutes are the routes of the actions, one row for each, and of submissions.
 func (a *API) actionRoutes() []route {
 	all := []route{{method: "POST", pattern: apiPrefix + "/jobs", action: "job.submit",
-		handle: a.submitJob, target: always("jobs"), body: true}}
+		handle: a.submitJob, target: Always("jobs"), body: true}}
 	for _, name := range contract.Actions {
 		all = append(all, route{method: "POST", pattern: apiPrefix + "/jobs/{number}/" + name,
 			action: "job." + name, target: jobTarget, body: true,

@@ -73,7 +73,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// API is the admin API with the login of the console. Its methods are safe for concurrent use.
+// API is the admin API, with the sessions of the console. Its methods are safe for concurrent use.
 type API struct {
 	Config
 
@@ -83,6 +83,7 @@ type API struct {
 	byAction    map[string]*route
 	audit       auditLog
 	bulk        *bulk.Bulk
+	console     Console
 }
 
 // New checks the config and makes the API. An error is a mistake in this program, or a pepper that
@@ -130,8 +131,9 @@ func (a *API) Prepare(ctx context.Context) error {
 	return err
 }
 
-// Mount returns the handler of the API and of the console's login. It is called once.
-func (a *API) Mount() httpapi.PrefixHandler {
+// Mount returns the handler of the API and of the pages of the console. It is called once.
+func (a *API) Mount(console Console) httpapi.PrefixHandler {
+	a.console = console
 	t := httpapi.Router{
 		Name:        Name,
 		Prefixes:    []string{apiPrefix, consolePrefix},
@@ -143,7 +145,7 @@ func (a *API) Mount() httpapi.PrefixHandler {
 		Tracing:     a.Tracing,
 	}
 	a.byAction = map[string]*route{}
-	for _, r := range a.routes() {
+	for _, r := range append(a.routes(), pageRoutes(console.Pages())...) {
 		a.byAction[r.action] = &r
 		t.Routes = append(t.Routes, r.httpRoutes()...)
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,8 +30,8 @@ const (
 	auditByActionKind = "admin.audit.action"
 )
 
-// entry is an entry of the audit (AD-006).
-type entry struct {
+// Entry is an entry of the audit (AD-006).
+type Entry struct {
 	At        time.Time       `json:"at"`
 	Actor     string          `json:"actor"`
 	Action    string          `json:"action"`
@@ -45,8 +44,8 @@ type entry struct {
 }
 
 // newEntry begins the entry of a call.
-func newEntry(c *httpapi.Call, r *route) entry {
-	return entry{Actor: callerOf(c).actor(), Action: r.action, Target: r.target(c),
+func newEntry(c *httpapi.Call, r *route) Entry {
+	return Entry{Actor: callerOf(c).actor(), Action: r.auditedAction(), Target: r.target(c),
 		RequestID: c.RequestID(), Remote: remoteOf(c.Request)}
 }
 
@@ -68,7 +67,7 @@ func (a *API) record(w engine.RecordWriter, c *httpapi.Call, before, after any) 
 // server, in the transaction of the change. Whoever can do that is an operator.
 func RecordCommand(w engine.RecordWriter, retention time.Duration, action, target string) error {
 	l := auditLog{retention: retention}
-	return l.write(w, entry{Actor: string(operatorKind), Action: action, Target: target})
+	return l.write(w, Entry{Actor: string(operatorKind), Action: action, Target: target})
 }
 
 // encodeState encodes a state of what was changed.
@@ -101,7 +100,7 @@ type auditLog struct {
 }
 
 // write stores an entry under its three kinds, at the time of the transaction.
-func (l *auditLog) write(w engine.RecordWriter, e entry) error {
+func (l *auditLog) write(w engine.RecordWriter, e Entry) error {
 	e.At = w.Now().UTC().Truncate(time.Microsecond)
 	body, err := json.Marshal(e)
 	if err != nil {
@@ -167,51 +166,58 @@ const (
 	auditSearch = 10_000
 )
 
-// auditPage is a page of the audit.
-type auditPage struct {
-	entries []entry
-	next    string // the key after which the next page begins; empty: there is none
-	// searchedTo is set where the search ended before the page was full.
-	searchedTo time.Time
+// AuditPage is a page of the audit.
+type AuditPage struct {
+	Entries []Entry
+	Next    string // the cursor of the next page; empty: there is none
+	// SearchedTo is set where the search ended before the page was full.
+	SearchedTo time.Time
 }
 
 // listAudit is GET /admin/v1/audit: the newest entries first.
 func (a *API) listAudit(c *httpapi.Call) error {
-	var f auditFilter
-	err := firstError(readText(c, "action", &f.action), readText(c, "target", &f.target),
-		readTime(c, "from", &f.from), readTime(c, "to", &f.to))
+	page, err := a.Audit(c)
 	if err != nil {
 		return err
 	}
-	limit, after, err := auditPages.Read(c)
-	if err != nil {
-		return err
-	}
-	var page auditPage
-	err = a.Engine.ViewRecords(c.Context(), func(r engine.RecordReader) (err error) {
-		page, err = f.read(r, after, limit)
-		return err
+	o := newList(len(page.Entries), page.Next, func(i int, o *strictjson.Object) {
+		page.Entries[i].write(o)
 	})
-	if err != nil {
-		return err
-	}
-	next := ""
-	if page.next != "" {
-		next = auditCursor.Format(page.next)
-	}
-	shown := a.disclosureTo(c)
-	o := newList(len(page.entries), next, func(i int, o *strictjson.Object) {
-		page.entries[i].write(o, shown)
-	})
-	o.Time("searched_to", page.searchedTo)
+	o.Time("searched_to", page.SearchedTo)
 	sendObject(c, 200, &o)
 	return nil
 }
 
-// read reads a page. It ends when the page is full, the entries are too old or it has searched
-// through auditSearch of them.
+// Audit returns the page of the audit that the query of a call asks for.
+func (a *API) Audit(c *httpapi.Call) (page AuditPage, err error) {
+	var f auditFilter
+	err = firstError(readText(c, "action", &f.action), readText(c, "target", &f.target),
+		readTime(c, "from", &f.from), readTime(c, "to", &f.to))
+	if err != nil {
+		return page, err
+	}
+	limit, after, err := auditPages.Read(c)
+	if err != nil {
+		return page, err
+	}
+	err = a.Engine.ViewRecords(c.Context(), func(r engine.RecordReader) (err error) {
+		page, err = f.read(r, after, limit)
+		return err
+	})
+	shown := a.disclosureTo(c)
+	for i := range page.Entries {
+		shown.limitEntry(&page.Entries[i])
+	}
+	if page.Next != "" {
+		page.Next = auditCursor.Format(page.Next)
+	}
+	return page, err
+}
+
+// read reads a page, whose Next is the key of its last entry. It ends when the page is full, the
+// entries are too old or it has searched through auditSearch of them.
 func (f *auditFilter) read(r engine.RecordReader, after string,
-	limit int) (p auditPage, err error) {
+	limit int) (p AuditPage, err error) {
 	kind, owner := f.index()
 	if !f.to.IsZero() {
 		after = max(after, keyTime(f.to)+"g") // behind every key of that time
@@ -229,11 +235,11 @@ func (f *auditFilter) read(r engine.RecordReader, after string,
 				return p, err
 			case e.At.Before(f.from):
 				return p, nil
-			case f.matches(&e) && len(p.entries) == limit:
-				p.next = after
+			case f.matches(&e) && len(p.Entries) == limit:
+				p.Next = after
 				return p, nil
 			case f.matches(&e):
-				p.entries = append(p.entries, e)
+				p.Entries = append(p.Entries, e)
 			}
 			after, last = records[i].Key, e.At
 		}
@@ -241,12 +247,12 @@ func (f *auditFilter) read(r engine.RecordReader, after string,
 			return p, nil
 		}
 	}
-	p.next, p.searchedTo = after, last
+	p.Next, p.SearchedTo = after, last
 	return p, nil
 }
 
 // decodeEntry reads an entry from its record.
-func decodeEntry(r *job.Record) (e entry, err error) {
+func decodeEntry(r *job.Record) (e Entry, err error) {
 	if err := json.Unmarshal(r.Body, &e); err != nil {
 		return e, &job.Error{Op: "admin.audit", Msg: "a stored entry cannot be read", Err: err}
 	}
@@ -265,20 +271,18 @@ func (f *auditFilter) index() (kind, owner string) {
 }
 
 // matches reports whether an entry has the action and the target of the filter.
-func (f *auditFilter) matches(e *entry) bool {
+func (f *auditFilter) matches(e *Entry) bool {
 	return (f.action == "" || f.action == e.Action) && (f.target == "" || f.target == e.Target)
 }
 
-// write writes the members of an entry. A bulk operation has a filter, which may search what jobs
-// carry.
-func (e *entry) write(o *strictjson.Object, d disclosure) {
-	shown := d || disclosure(!strings.HasPrefix(e.Action, "bulk."))
+// write writes the members of an entry.
+func (e *Entry) write(o *strictjson.Object) {
 	o.Time("at", e.At)
 	o.Text("actor", e.Actor)
 	o.Text("action", e.Action)
 	o.Text("target", e.Target)
-	shown.raw(o, "before", e.Before)
-	shown.raw(o, "after", e.After)
+	disclosure(true).raw(o, "before", e.Before)
+	disclosure(true).raw(o, "after", e.After)
 	o.Optional("request_id", e.RequestID)
 	o.Optional("remote", e.Remote)
 	o.Optional("refused", e.Refused)

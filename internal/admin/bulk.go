@@ -27,7 +27,7 @@ func (a *API) bulkRoutes() []route {
 		{method: "GET", pattern: all, action: "bulk.list", handle: a.listBulk,
 			query: httpapi.PageQuery()},
 		{method: "POST", pattern: all, action: bulkStart, handle: a.startBulk,
-			target: always("bulk"), body: true, dryRun: true},
+			target: Always("bulk"), body: true, dryRun: true},
 		{method: "GET", pattern: one, action: "bulk.show", handle: a.showBulk},
 		{method: "POST", pattern: apiPrefix + "/queues/{contract}/{queue}/clear",
 			action: "queue.clear", handle: a.clearQueue, target: queueTarget, body: true},
@@ -61,7 +61,7 @@ func (a *API) newBulk() (err error) {
 			if err != nil {
 				return err
 			}
-			return a.audit.write(w, entry{Actor: string(operatorKind), Action: bulkEnd,
+			return a.audit.write(w, Entry{Actor: string(operatorKind), Action: bulkEnd,
 				Target: "bulk:" + o.ID, After: after})
 		}})
 	return err

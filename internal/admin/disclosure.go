@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"strings"
+
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
@@ -39,6 +41,14 @@ func (d disclosure) raw(o *strictjson.Object, name string, value []byte) {
 		return
 	}
 	o.Raw(name, value)
+}
+
+// limitEntry takes from an entry of the audit what a caller does not see: a bulk operation has a
+// filter, which may search what jobs carry.
+func (d disclosure) limitEntry(e *Entry) {
+	if !bool(d) && strings.HasPrefix(e.Action, "bulk.") {
+		e.Before, e.After = nil, nil
+	}
 }
 
 // errHidden refuses what would tell of what jobs carry.

@@ -1,5 +1,5 @@
-// Package admin is what operators use: the API under /admin/v1 over all contracts, and the pages
-// under /console by which a browser gets a session for it.
+// Package admin is what operators use: the API under /admin/v1 over all contracts, and the access
+// to it and to the pages under /console, which package console makes.
 //
 // All routes stand in one table (routes.go). The router, the check of access, the audit and the
 // test of the OpenAPI document are derived from it, so a route cannot have one and lack another.

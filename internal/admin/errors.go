@@ -83,8 +83,8 @@ func (a *API) sendError(c *httpapi.Call, err error) {
 	case codeUnavailable:
 		c.SetRetryAfter(answer.RetryAfter)
 	}
-	if isConsole(c) {
-		sendErrorPage(c, answer)
+	if a.console != nil && isPage(c) {
+		a.console.SendError(c, answer)
 		return
 	}
 	c.SendProblem(Name, answer)

@@ -10,11 +10,11 @@ type TableRow struct {
 	Query                   []string
 }
 
-// Table lists the table.
-func Table() (all []TableRow) {
-	for _, r := range (&API{}).routes() {
-		all = append(all, TableRow{r.method, r.pattern, r.action, r.changes(), r.public, r.anyToken,
-			r.query})
+// Table lists the table, with pages.
+func Table(pages ...Page) (all []TableRow) {
+	for _, r := range append((&API{}).routes(), pageRoutes(pages)...) {
+		all = append(all, TableRow{r.method, r.pattern, r.auditedAction(), r.changes(),
+			r.public, r.anyToken, r.query})
 	}
 	return all
 }

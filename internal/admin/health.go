@@ -24,18 +24,18 @@ type health struct {
 	elapsed func() time.Duration
 
 	mu    sync.Mutex
-	parts []part // of the checks
+	parts []Part // of the checks
 }
 
-// part is what is known of one part.
-type part struct {
-	name      string
-	optional  bool // the node is ready without it
-	failing   bool
-	latency   time.Duration // of the last look
-	since     time.Time     // of the state it has; zero before the first look
-	lastError string        // empty: it has not failed yet
-	failedAt  time.Time     // when it failed last
+// Part is what is known of one part.
+type Part struct {
+	Name      string
+	Optional  bool // the node is ready without it
+	Failing   bool
+	Latency   time.Duration // of the last look
+	Since     time.Time     // of the state it has; zero before the first look
+	LastError string        // empty: it has not failed yet
+	FailedAt  time.Time     // when it failed last
 }
 
 // newHealth makes the parts of checks, which nobody has looked at yet, and adds those that are
@@ -45,7 +45,7 @@ func newHealth(c *Config) *health {
 	names := map[string]bool{}
 	for _, check := range c.Checks {
 		names[check.Name] = true
-		h.parts = append(h.parts, part{name: check.Name, optional: check.Optional})
+		h.parts = append(h.parts, Part{Name: check.Name, Optional: check.Optional})
 	}
 	for _, p := range c.Parts {
 		at := p.Status().Endpoint
@@ -60,7 +60,7 @@ func newHealth(c *Config) *health {
 const lookTimeout = 5 * time.Second
 
 // look runs all checks, at the same time, and returns the parts as they are then.
-func (h *health) look(ctx context.Context) []part {
+func (h *health) look(ctx context.Context) []Part {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	var all sync.WaitGroup
@@ -82,12 +82,12 @@ func (h *health) look(ctx context.Context) []part {
 }
 
 // partOf returns a part as its calls show it. The node is ready without it, as no check needs it.
-func (h *health) partOf(s outage.Status) part {
+func (h *health) partOf(s outage.Status) Part {
 	started := h.now().UTC().Add(-h.elapsed())
-	p := part{name: s.Endpoint.Name, optional: true, failing: s.Degraded, latency: s.Latency,
-		since: started.Add(s.Since)}
+	p := Part{Name: s.Endpoint.Name, Optional: true, Failing: s.Degraded, Latency: s.Latency,
+		Since: started.Add(s.Since)}
 	if s.LastErr != nil {
-		p.lastError, p.failedAt = failureText(s.LastErr), started.Add(s.FailedAt)
+		p.LastError, p.FailedAt = failureText(s.LastErr), started.Add(s.FailedAt)
 	}
 	return p
 }
@@ -98,12 +98,12 @@ func (h *health) note(i int, latency time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := &h.parts[i]
-	if failing := err != nil; p.since.IsZero() || p.failing != failing {
-		p.failing, p.since = failing, now
+	if failing := err != nil; p.Since.IsZero() || p.Failing != failing {
+		p.Failing, p.Since = failing, now
 	}
-	p.latency = latency
+	p.Latency = latency
 	if err != nil {
-		p.lastError, p.failedAt = failureText(err), now
+		p.LastError, p.FailedAt = failureText(err), now
 	}
 }
 
@@ -119,11 +119,7 @@ func failureText(err error) string {
 
 // showHealth is GET /admin/v1/health (AD-062): the parts of the node that answers.
 func (a *API) showHealth(c *httpapi.Call) error {
-	parts := a.health.look(c.Context())
-	ok := true
-	for i := range parts {
-		ok = ok && (!parts[i].failing || parts[i].optional)
-	}
+	parts, ok := a.Health(c.Context())
 	o := strictjson.NewObject(nil)
 	o.Bool("ok", ok)
 	o.Objects("parts", len(parts), func(i int, o *strictjson.Object) { parts[i].write(o) })
@@ -131,17 +127,26 @@ func (a *API) showHealth(c *httpapi.Call) error {
 	return nil
 }
 
+// Health looks at the parts of the node. ok says that none fails that it needs.
+func (a *API) Health(ctx context.Context) (parts []Part, ok bool) {
+	parts, ok = a.health.look(ctx), true
+	for i := range parts {
+		ok = ok && (!parts[i].Failing || parts[i].Optional)
+	}
+	return parts, ok
+}
+
 // write writes the members of a part.
-func (p *part) write(o *strictjson.Object) {
+func (p *Part) write(o *strictjson.Object) {
 	state := "ok"
-	if p.failing {
+	if p.Failing {
 		state = "failing"
 	}
-	o.Text("name", p.name)
+	o.Text("name", p.Name)
 	o.Text("state", state)
-	o.Bool("optional", p.optional)
-	o.Raw("latency", strconv.AppendFloat(nil, p.latency.Seconds(), 'f', 6, 64))
-	o.Time("since", p.since)
-	o.Optional("last_error", p.lastError)
-	o.Time("last_error_at", p.failedAt)
+	o.Bool("optional", p.Optional)
+	o.Raw("latency", strconv.AppendFloat(nil, p.Latency.Seconds(), 'f', 6, 64))
+	o.Time("since", p.Since)
+	o.Optional("last_error", p.LastError)
+	o.Time("last_error_at", p.FailedAt)
 }

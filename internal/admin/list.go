@@ -168,12 +168,6 @@ func readMembers(c *httpapi.Call, allowed ...string) ([]byte, error) {
 // maxQuoted bounds how much of a name an error repeats to its sender, in bytes.
 const maxQuoted = 64
 
-// isConsole reports whether a call is for a page.
-func isConsole(c *httpapi.Call) bool {
-	path := c.Request.URL.Path
-	return path == consolePrefix || strings.HasPrefix(path, consolePrefix+"/")
-}
-
 // isRead reports whether a request only reads.
 func isRead(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead

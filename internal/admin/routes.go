@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 
@@ -18,9 +19,10 @@ type route struct {
 	method  string
 	pattern string
 	handle  httpapi.Handler
-	// action is the name of the route in log and traces and, where it changes something, in the
-	// audit. It is unique.
+	// action is the name of the route in log and traces. It is unique.
 	action string
+	// audited is the name of what the route changes in the audit; empty means action.
+	audited string
 	// target names what a change is about, for the audit. A route without one only reads.
 	target func(*httpapi.Call) string
 	query  []string
@@ -52,24 +54,14 @@ func (a *API) accessRoutes() []route {
 		{method: "GET", pattern: apiPrefix + "/health", action: "health.show",
 			handle: a.showHealth},
 		{method: "POST", pattern: apiPrefix + "/token/rotate", action: "token.rotate",
-			handle: a.rotateToken, target: always("token:operator"), body: true},
+			handle: a.rotateToken, target: Always("token:operator"), body: true},
 		{method: "POST", pattern: apiPrefix + "/login-codes", action: "login.create",
-			handle: a.createCode, target: always("login"), body: true},
-
-		{method: "GET", pattern: consolePrefix, action: "console.show", handle: a.showConsole},
-		{method: "GET", pattern: consolePrefix + "/login", action: "console.login",
-			handle: a.showLogin, query: []string{"code"}, public: true},
-		{method: "POST", pattern: consolePrefix + "/login", action: "session.create",
-			handle: a.login, target: always("session"), body: true, public: true},
-		{method: "POST", pattern: consolePrefix + "/logout", action: "session.end",
-			handle: a.logout, target: always("session"), body: true, anyToken: true},
+			handle: a.createCode, target: Always("login"), body: true},
 	}
 }
 
-// always names the same target whatever the request.
-func always(target string) func(*httpapi.Call) string {
-	return func(*httpapi.Call) string { return target }
-}
+// auditedAction returns the name of what the route changes.
+func (r *route) auditedAction() string { return cmp.Or(r.audited, r.action) }
 
 // changes reports whether the route changes something.
 func (r *route) changes() bool { return r.target != nil }

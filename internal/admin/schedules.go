@@ -20,7 +20,7 @@ func (a *API) scheduleRoutes() []route {
 		{method: "GET", pattern: all, action: "schedule.list", handle: a.listSchedules,
 			query: httpapi.PageQuery()},
 		{method: "POST", pattern: all, action: "schedule.create", handle: a.createSchedule,
-			target: always("schedules"), body: true},
+			target: Always("schedules"), body: true},
 		{method: "GET", pattern: one, action: "schedule.show", handle: a.showSchedule,
 			query: []string{"next"}},
 		{method: "PATCH", pattern: one, action: "schedule.set", handle: a.setSchedule,

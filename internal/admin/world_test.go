@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/admin"
+	"github.com/millrace/millrace/internal/console"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/setting"
@@ -23,6 +24,9 @@ const readToken = "reader"
 
 // pepper is that of every node, unless a test is about another one.
 var pepper = []byte(strings.Repeat("pepper", 8))
+
+// table is the table of routes with the pages of the console.
+func table() []admin.TableRow { return admin.Table(console.New(nil).Pages()...) }
 
 // world is one node behind a real server, on a clock that stands still.
 type world struct {
@@ -75,7 +79,7 @@ func newWorld(t *testing.T, s store.Store, clock *testkit.Clock,
 		t.Fatal(err)
 	}
 	w.APIServer = testkit.StartServer(t, log, document(t),
-		testkit.ProblemReader("urn:millrace:admin:"), w.api.Mount())
+		testkit.ProblemReader("urn:millrace:admin:"), w.api.Mount(console.New(w.api)))
 	return w
 }
 

@@ -14,6 +14,8 @@ import (
 // their addresses.
 type Page struct {
 	Facts []Fact
+	// Console is the path of the console; empty where it is not served.
+	Console string
 	// Commands returns example commands for a node that is reached at url.
 	Commands func(url string) []string
 }
@@ -54,6 +56,7 @@ func (s *Server) page(entries []pageEntry) httpapi.PrefixHandler {
 				"Facts":   s.config.Page.Facts,
 				"Tries":   s.config.Page.Commands(s.baseURL(r)),
 				"Served":  entries,
+				"Console": s.config.Page.Console,
 				"Metrics": s.config.Metrics != nil,
 			})
 			if err != nil {

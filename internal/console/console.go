@@ -1,0 +1,169 @@
+package console
+
+import (
+	"bytes"
+	"embed"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/admin"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+)
+
+//go:embed pages/*.html
+var pageFiles embed.FS
+
+//go:embed style.css
+var styleText []byte
+
+//go:embed script.js
+var scriptText []byte
+
+//go:embed icon.svg
+var iconText []byte
+
+// Console serves the pages. It implements admin.Console.
+type Console struct {
+	api       *admin.API
+	templates map[string]*template.Template // by the name of the page
+}
+
+// New makes the console of an API.
+func New(api *admin.API) *Console { return &Console{api: api, templates: parsePages()} }
+
+// parsePages reads the templates: each page fills the layout.
+func parsePages() map[string]*template.Template {
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(pageFiles,
+		"pages/layout.html"))
+	all := map[string]*template.Template{}
+	entries, err := pageFiles.ReadDir("pages")
+	if err != nil {
+		panic(err) // the files are part of this program
+	}
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), ".html")
+		clone := template.Must(layout.Clone())
+		all[name] = template.Must(clone.ParseFS(pageFiles, "pages/"+e.Name()))
+	}
+	return all
+}
+
+// view is what a page shows.
+type view struct {
+	Name  string // of its template
+	Title string
+	Page  any // for the template
+	// Status is that of the answer; 0 means 200.
+	Status int
+
+	// The members below are set by send.
+	Who  admin.Who
+	Now  time.Time
+	Nav  []navGroup
+	Path string // of this page, with its query
+}
+
+// show makes the handler of a page.
+func (o *Console) show(make func(c *httpapi.Call) (view, error)) httpapi.Handler {
+	return func(c *httpapi.Call) error {
+		c.Request.URL.RawQuery = withoutEmpty(c.Request.URL.RawQuery)
+		v, err := make(c)
+		if err != nil {
+			return err
+		}
+		return o.send(c, v)
+	}
+}
+
+// withoutEmpty removes the parameters without a value from a query.
+func withoutEmpty(query string) string {
+	pairs := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
+		return pair == "" || strings.HasSuffix(pair, "=")
+	})
+	return strings.Join(pairs, "&")
+}
+
+// htmlType is the content type of the pages.
+var htmlType = []string{"text/html; charset=utf-8"}
+
+// send answers with a page.
+func (o *Console) send(c *httpapi.Call, v view) error {
+	v.Who, v.Now, v.Path = o.api.Caller(c), o.api.Now(), c.Request.URL.RequestURI()
+	v.Nav = navOf(c.Request.URL.Path)
+	var text bytes.Buffer
+	if err := o.templates[v.Name].Execute(&text, v); err != nil {
+		return err
+	}
+	if v.Status == 0 {
+		v.Status = http.StatusOK
+	}
+	c.Send(v.Status, htmlType, text.Bytes())
+	return nil
+}
+
+// SendError implements admin.Console. These templates show texts alone, so they do not fail.
+func (o *Console) SendError(c *httpapi.Call, answer httpapi.Answer) {
+	v := view{Name: "error", Title: answer.Title, Page: answer.Detail, Status: answer.Status}
+	if answer.Status == http.StatusUnauthorized {
+		v.Name, v.Title, v.Page = "login", "Log in", loginPage{}
+		c.Identity = nil
+	}
+	_ = o.send(c, v)
+}
+
+// submit makes the handler of a form with fields of these names, each of which is given at most
+// once. do carries it out and returns the page to go to.
+func (o *Console) submit(do func(c *httpapi.Call, form url.Values) (to string, err error),
+	fields ...string) httpapi.Handler {
+	return func(c *httpapi.Call) error {
+		form, err := readForm(c, fields)
+		if err != nil {
+			return err
+		}
+		to, err := do(c, form)
+		if err != nil {
+			return err
+		}
+		c.Header().Set("Location", to)
+		c.WriteHeader(http.StatusSeeOther)
+		return nil
+	}
+}
+
+// readForm reads the body of a form.
+func readForm(c *httpapi.Call, fields []string) (url.Values, error) {
+	body, err := c.Body()
+	if err != nil {
+		return nil, err
+	}
+	form, err := url.ParseQuery(string(strictjson.Trim(body)))
+	if err != nil {
+		return nil, invalid("the body is not a form")
+	}
+	for name, values := range form {
+		if !slices.Contains(fields, name) || len(values) > 1 {
+			return nil, invalid("the form has other fields than this page")
+		}
+	}
+	return form, nil
+}
+
+// invalid refuses a form that breaks a rule.
+func invalid(msg string) error {
+	return &job.Error{Kind: job.Invalid, Op: "console.form", Msg: msg}
+}
+
+// file makes the handler of a file of the console.
+func file(contentType string, text []byte) httpapi.Handler {
+	header := []string{contentType}
+	return func(c *httpapi.Call) error {
+		c.Send(http.StatusOK, header, text)
+		return nil
+	}
+}

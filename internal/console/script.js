@@ -1,0 +1,117 @@
+// @ts-check
+// The script of the console: newer parts of the page, keys and copying. Every page works without it.
+"use strict";
+
+/** How long after a part was shown a newer one is asked for, in milliseconds. */
+const interval = 3000;
+
+/** @type {(selector: string, root?: ParentNode) => HTMLElement[]} */
+const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
+
+// Live parts. Each element with data-live is exchanged for the one of the same name of a newer page,
+// unless somebody points at it, has marked something in it or works in it.
+let paused = false;
+/** @type {HTMLElement | null} */
+const state = document.querySelector("[data-live-state]");
+
+/** Shows whether parts are live. @param {string} text @param {string} name */
+function showState(text, name) {
+  if (!state) return;
+  state.hidden = false;
+  state.className = "live " + name;
+  const label = state.querySelector("[data-live-text]");
+  if (label) label.textContent = text;
+}
+
+/** Reports whether a part is in use. @param {HTMLElement} part */
+function isUsed(part) {
+  const chosen = document.getSelection();
+  return part.matches(":hover") || part.contains(document.activeElement) ||
+    part.querySelector("input:checked, details[open], dialog[open]") !== null ||
+    (chosen !== null && !chosen.isCollapsed && part.contains(chosen.anchorNode));
+}
+
+/** Shows the newer parts of a page that was read again. */
+async function refresh() {
+  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+  if (answer.status === 401) { location.reload(); return; }
+  if (!answer.ok) throw new Error(String(answer.status));
+  const newer = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const part of all("[data-live]")) {
+    const name = part.getAttribute("data-live") || "";
+    const next = newer.querySelector(`[data-live="${CSS.escape(name)}"]`);
+    if (next && !isUsed(part) && part.innerHTML !== next.innerHTML) part.innerHTML = next.innerHTML;
+  }
+}
+
+/** Refreshes until the page is left. */
+async function live() {
+  if (!document.querySelector("[data-live]")) return;
+  showState("live", "");
+  for (;;) {
+    await new Promise((resolve) => setTimeout(resolve, interval));
+    if (paused || document.hidden) continue;
+    try {
+      await refresh();
+      if (!paused) showState("live", "");
+    } catch {
+      showState("the server does not answer", "lost");
+    }
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const target = /** @type {HTMLElement} */ (event.target);
+  const pause = target.closest("[data-live-pause]");
+  if (pause) {
+    paused = !paused;
+    pause.textContent = paused ? "Resume" : "Pause";
+    showState(paused ? "paused" : "live", paused ? "paused" : "");
+  }
+  const copy = target.closest("[data-copy]");
+  if (copy) {
+    const from = document.getElementById(copy.getAttribute("data-copy") || "");
+    navigator.clipboard.writeText(from ? from.textContent || "" : "").then(() => {
+      copy.textContent = "Copied";
+    }, () => { copy.textContent = "Not permitted"; });
+  }
+});
+
+// Keys.
+/** Moves the focus by rows. @param {number} by */
+function move(by) {
+  const rows = all("[data-row]");
+  const at = rows.findIndex((row) => row.contains(document.activeElement));
+  const to = rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + by))];
+  if (!to) return;
+  to.tabIndex = -1;
+  to.focus();
+  to.scrollIntoView({ block: "nearest" });
+}
+
+/** The row that has the focus. */
+const row = () => document.activeElement && document.activeElement.closest("[data-row]");
+
+/** What keys do. @type {Record<string, () => void>} */
+const keys = {
+  "/": () => { const field = all("[data-filter]")[0]; if (field) { field.focus(); /** @type {HTMLInputElement} */ (field).select(); } },
+  j: () => move(1),
+  k: () => move(-1),
+  x: () => { const box = row()?.querySelector("input[type=checkbox]"); if (box) /** @type {HTMLElement} */ (box).click(); },
+  "?": () => /** @type {HTMLDialogElement | null} */ (document.getElementById("keys"))?.showModal(),
+  Enter: () => /** @type {HTMLElement | null | undefined} */ (row()?.querySelector("a"))?.click(),
+};
+
+document.addEventListener("keydown", (event) => {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+  if (event.key === "Enter" && !target.matches("[data-row]")) return;
+  if (target.closest("input, select, textarea, dialog")) {
+    if (!(event.key === "x" && target.matches("input[type=checkbox]"))) return;
+  }
+  event.preventDefault();
+  keys[event.key]();
+});
+
+for (const button of all("[data-copy]")) button.hidden = false;
+live();

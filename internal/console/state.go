@@ -1,0 +1,53 @@
+package console
+
+import (
+	"html/template"
+	"slices"
+)
+
+// A state is shown by a colour, a shape and a word, so that none of them is needed alone.
+
+// The shapes of states, in a field of 12 by 12.
+const (
+	ring     = `<circle cx="6" cy="6" r="4" fill="none" stroke="currentColor" stroke-width="2"/>`
+	disk     = `<circle cx="6" cy="6" r="4.5" fill="currentColor"/>`
+	triangle = `<path d="M3 1.5v9l7-4.5z" fill="currentColor"/>`
+	check    = `<path d="M1.5 6.5 4.5 9.5 10.5 2.5" fill="none" stroke="currentColor" ` +
+		`stroke-width="2"/>`
+	cross = `<path d="M2.5 2.5l7 7M9.5 2.5l-7 7" fill="none" stroke="currentColor" ` +
+		`stroke-width="2"/>`
+	bars  = `<path d="M3.5 2v8M8.5 2v8" fill="none" stroke="currentColor" stroke-width="2.5"/>`
+	slash = `<path d="M2 10 10 2" fill="none" stroke="currentColor" stroke-width="2.5"/>`
+)
+
+// marks are the class and the shape of words.
+var marks = map[string]struct{ class, shape string }{
+	"waiting": {"waiting", ring}, "ready": {"ready", disk}, "running": {"leased", triangle},
+	"leased": {"leased", triangle}, "done": {"good", check}, "dead": {"bad", cross},
+	"ok": {"good", check}, "failing": {"bad", cross}, "refused": {"bad", slash},
+	"paused": {"off", bars}, "draining": {"off", bars}, "canceled": {"off", slash},
+	"enabled": {"good", check}, "disabled": {"off", bars}, "replayed": {"good", check},
+	"open": {"bad", cross}, "delivered": {"good", check}, "pending": {"ready", disk},
+	"exhausted": {"bad", cross},
+}
+
+// stateMark shows a word that has a mark.
+func stateMark(word string) template.HTML {
+	return mark(marks[word].class, marks[word].shape, word)
+}
+
+// mark shows a word with a class and a shape.
+func mark(class, shape, word string) template.HTML {
+	if shape == "" {
+		class, shape = "waiting", ring
+	}
+	return template.HTML(`<span class="state ` + class +
+		`"><svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">` + shape +
+		`</svg>` + template.HTMLEscapeString(shown(word)) + `</span>`)
+}
+
+// sorted returns a slice in order.
+func sorted(all []string) []string {
+	slices.Sort(all)
+	return all
+}
