@@ -98,6 +98,7 @@ type deps struct {
 type nodeSettings struct {
 	*config.Settings
 	definitions []*contract.Definition
+	schedules   schedule.Settings
 }
 
 // loadSettings resolves the settings with those of all contracts, served or not: a key of a
@@ -106,6 +107,11 @@ type nodeSettings struct {
 func loadSettings(src config.Sources, own ...*setting.Group) (*nodeSettings, error) {
 	s := &nodeSettings{definitions: defineContracts()}
 	src.Contracts = groups(s.definitions, own...)
+	var names []string
+	for _, d := range s.definitions {
+		names = append(names, d.Name())
+	}
+	src.Parts = []*setting.Group{s.schedules.Group(names)}
 	var err error
 	s.Settings, err = config.Load(src)
 	return s, err

@@ -236,7 +236,8 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 		return nil, cli.WithCode(cli.ExitFailed, err)
 	}
 	if k.schedules, err = schedule.New(schedule.Config{Engine: k.engine, Contracts: k.contracts,
-		Log: k.log.With(telemetry.Contract, schedule.Name)}); err != nil {
+		Settings: k.settings.schedules,
+		Log:      k.log.With(telemetry.Contract, schedule.Name)}); err != nil {
 		return nil, cli.WithCode(cli.ExitFailed, err)
 	}
 	apis, err := buildAPIs(ctx, k, mode)

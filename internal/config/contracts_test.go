@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/internal/contract/images"
 	"github.com/millrace/millrace/internal/contract/relay"
 	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/schedule"
 	"github.com/millrace/millrace/internal/setting"
 )
 
@@ -17,12 +18,19 @@ type loaded struct {
 	TaskFlow taskflow.Settings
 	FetchBox fetchbox.Settings
 	Relay    relay.Settings
+
+	Schedules schedule.Settings
 }
 
 // groups returns what the contracts declare. handlers are those of FetchBox, as its Group has them.
 func (l *loaded) groups(handlers map[string][]string) []*setting.Group {
 	return []*setting.Group{l.ForgeRun.Group(), l.Images.Group(), l.TaskFlow.Group(),
 		l.FetchBox.Group(handlers), l.Relay.Group()}
+}
+
+// schedules are what schedules declare.
+func (l *loaded) schedules() *setting.Group {
+	return l.Schedules.Group([]string{"forgerun", "images", "taskflow", "fetchbox", "relay"})
 }
 
 // load is Load with all contracts. It returns nil with an error, as Load does.
@@ -32,6 +40,7 @@ func load(src Sources) (*loaded, error) { return loadWith(nil, src) }
 func loadWith(handlers map[string][]string, src Sources) (*loaded, error) {
 	l := &loaded{}
 	src.Contracts = l.groups(handlers)
+	src.Parts = []*setting.Group{l.schedules()}
 	s, err := Load(src)
 	if s == nil {
 		return nil, err

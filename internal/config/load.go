@@ -34,6 +34,8 @@ type Sources struct {
 	OtherVariables []string
 	// Contracts are what the contracts declare, in the order in which users see them.
 	Contracts []*setting.Group
+	// Parts are what other parts of the node declare: keys, sections and rules.
+	Parts []*setting.Group
 }
 
 // loader applies the layers to settings and collects the problems.
@@ -61,7 +63,7 @@ func LogFormat(src Sources) string { return gather(src).settings.Log.Format }
 
 // gather applies the layers in their order.
 func gather(src Sources) *loader {
-	l := newLoader(src.Contracts)
+	l := newLoader(src.Contracts, src.Parts...)
 	l.file(src.File, src.Explicit)
 	l.environment(src.Environ)
 	l.settings.unknownVariables = l.settings.findUnknownVariables(src.Environ, src.OtherVariables)
@@ -73,10 +75,10 @@ func gather(src Sources) *loader {
 }
 
 // newLoader returns a loader with the default layer.
-func newLoader(contracts []*setting.Group) *loader {
-	s := &Settings{groups: contracts, origins: map[string]string{}}
+func newLoader(contracts []*setting.Group, parts ...*setting.Group) *loader {
+	s := &Settings{groups: contracts, parts: parts, origins: map[string]string{}}
 	s.keys = s.nodeKeys()
-	for _, g := range contracts {
+	for _, g := range slices.Concat(contracts, parts) {
 		s.keys = append(s.keys, g.Keys...)
 		for i := range g.Sections {
 			s.sections = append(s.sections, &g.Sections[i])

@@ -20,6 +20,7 @@ func FuzzLoad(f *testing.F) {
 		"store = \"postgres://u:p@h\"\ncontracts = [\"relay\", \"x\"]", "'' = ''", "relay = {}",
 		"[tls]\ncert = 'a'", "a = \"\\uD800\"",
 		"listen = \"\xff\"", "a = [[[[[[[[]]]]]]]]", "0\r", "[\n", "'a\u0085' = 1",
+		"[schedules.a]\nstarts_at = 2026-03-01T12:00:00Z", "[schedules.'a.b']", "schedules = 1",
 		"\ufefflisten = 1", "tls.key = \"\"\"\n-----BEGIN\"\"\"",
 	} {
 		f.Add([]byte(seed))
@@ -49,7 +50,8 @@ func FuzzLoad(f *testing.F) {
 
 // loadDocument is Load with the file's text at hand.
 func loadDocument(data []byte) error {
-	l := newLoader(new(loaded).groups(nil))
+	all := new(loaded)
+	l := newLoader(all.groups(nil), all.schedules())
 	l.document(data, "file fuzz.toml")
 	return newError(append(l.problems, l.settings.check(l.failed)...))
 }

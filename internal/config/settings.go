@@ -50,7 +50,9 @@ type Settings struct {
 
 	// groups are what the contracts declare, served or not.
 	groups []*setting.Group
-	// keys are all keys outside sections: those of the node, then those of the contracts.
+	// parts are what other parts of the node declare.
+	parts []*setting.Group
+	// keys are all keys outside sections: those of the node, of the contracts, and of the parts.
 	keys []setting.Key
 	// sections are the tables whose members have names that users choose.
 	sections []*setting.Section

@@ -52,7 +52,7 @@ func (s *Settings) check(failed map[string]bool) []setting.Problem {
 	if c.Valid("tls.cert", "tls.key") {
 		s.checkTLS(c)
 	}
-	for _, g := range s.groups {
+	for _, g := range slices.Concat(s.groups, s.parts) {
 		if g.Check != nil {
 			g.Check(c)
 		}

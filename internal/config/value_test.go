@@ -230,6 +230,19 @@ var valueTests = []struct {
 	{"job_types.x.handler", `""`, "a b", "!expected a name"},
 	{"job_types.x.proxy.fallbacks", `["a", "a"]`, "a,a", "!each once"},
 	{"job_types.x.options", "", "5", "!expected a table such as"},
+	{"schedules.x.cron", `"0 0 30 2 *"`, "* * *", "!wrong value for"},
+	{"schedules.x.cron", `"@every 5m"`, "@every 5m", "!the member every takes a duration"},
+	{"schedules.x.cron", `5`, "TZ=UTC * * * * *", "!wrong value for"},
+	{"schedules.x.every", `"999ms"`, "87601h", "!from 1s to 87600h"},
+	{"schedules.x.time_zone", `"Local"`, "Berlin", "!must be a time zone such as Europe/Berlin"},
+	{"schedules.x.contract", `""`, "taskflo", "!expected forgerun, images, taskflow, fetchbox or relay"},
+	{"schedules.x.request", `["hush"]`, `["hush"]`, "!expected a text with a JSON object"},
+	{"schedules.x.request", `5`, `{"hush"`, "!expected a text with a JSON object"},
+	{"schedules.x.overlap", `"no"`, "ALLOW", "!expected allow, skip, queue or replace"},
+	{"schedules.x.catch_up", `true`, "every", "!expected last, none or all"},
+	{"schedules.x.jitter", `"25h"`, "-1s", "!from 0s to 24h"},
+	{"schedules.x.starts_at", `2026-03-01T12:00:00`, "monday", "!expected a time with its offset"},
+	{"schedules.x.ends_at", `2026-03-01`, "2026-03-01", "!expected a time with its offset"},
 }
 
 // TestValues writes each value into a file as TOML, or as text into the environment and a flag.

@@ -99,28 +99,37 @@ func (d *Definition) sameTimes(o *Definition) bool {
 		d.StartsAt.Equal(o.StartsAt) && d.EndsAt.Equal(o.EndsAt)
 }
 
-// Validate refuses what is wrong whatever the contract says of the request. now is the present time
-// of the store.
-func (d *Definition) Validate(now time.Time) error {
-	c, err := d.calendar(now)
-	if err != nil {
+// Validate refuses what is wrong whatever the contract says of the request.
+func (d *Definition) Validate() error {
+	if _, err := d.calendar(time.Time{}); err != nil {
 		return err
 	}
-	_, comes := c.Next(now)
 	switch {
-	case !comes:
-		return invalid("no time of the schedule comes before ends_at")
 	case d.Jitter < 0 || d.Jitter > MaxJitter:
 		return invalid("jitter must be a duration from 0s to 24h")
 	case !slices.Contains(Overlaps, string(d.Overlap)):
 		return invalid("overlap must be allow, skip, queue or replace")
 	case !slices.Contains(CatchUps, string(d.CatchUp)):
 		return invalid("catch_up must be last, none or all")
-	case strictjson.Check(d.Request) != nil ||
-		strictjson.KindOf(d.Request) != strictjson.KindObject:
+	case !isObject(d.Request):
 		return invalid("request must be an object: what the contract's own route would take")
 	}
 	return nil
+}
+
+// isObject reports whether a text is a JSON object.
+func isObject(text []byte) bool {
+	return strictjson.Check(text) == nil && strictjson.KindOf(text) == strictjson.KindObject
+}
+
+// comesAfter reports whether a schedule that is made now has a time. Its definition is valid.
+func (d *Definition) comesAfter(now time.Time) bool {
+	c, err := d.calendar(now)
+	if err != nil {
+		return false
+	}
+	_, comes := c.Next(now)
+	return comes
 }
 
 // request is what the schedule submits. key is an idempotency key, empty for a submission beside
@@ -139,8 +148,8 @@ func (d *Definition) dueAt(name string, at time.Time) time.Time {
 	return at.Add(time.Duration(part).Truncate(time.Microsecond))
 }
 
-// equal reports whether two definitions are the same.
-func (d *Definition) equal(o *Definition) bool {
+// Equal reports whether two definitions are the same.
+func (d *Definition) Equal(o *Definition) bool {
 	return d.sameTimes(o) && d.Jitter == o.Jitter && d.Contract == o.Contract &&
 		d.Owner == o.Owner && d.JobType == o.JobType && d.Overlap == o.Overlap &&
 		d.CatchUp == o.CatchUp && bytes.Equal(d.Request, o.Request)

@@ -2,9 +2,12 @@ package schedule_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -253,14 +256,14 @@ func TestSettings(t *testing.T) {
 	onEveryStore(t, func(w *world) {
 		w.create("mine", nil)
 		w.create("both", nil)
-		apply := func(all map[string]schedule.Definition) {
+		apply := func(all schedule.Settings) {
 			w.Helper()
 			w.Settings = all
 			if err := w.ApplySettings(context.Background()); err != nil {
 				w.Fatal(err)
 			}
 		}
-		apply(map[string]schedule.Definition{"both": definition(nil), "set": definition(nil)})
+		apply(schedule.Settings{"both": new(definition(nil)), "set": new(definition(nil))})
 		ctx := context.Background()
 		if _, err := w.Edit(ctx, "set", func(*schedule.Schedule) error { return nil },
 			nil); !job.IsKind(err, job.Conflict) {
@@ -272,9 +275,9 @@ func TestSettings(t *testing.T) {
 		if _, err := w.Pause(ctx, "set", true, nil); err != nil {
 			w.Errorf("SC-007 a pause: %v", err)
 		}
-		apply(map[string]schedule.Definition{"set": definition(func(d *schedule.Definition) {
+		apply(schedule.Settings{"set": new(definition(func(d *schedule.Definition) {
 			d.Every = time.Hour
-		})})
+		}))})
 		if _, err := w.Get(ctx, "both"); !job.IsKind(err, job.NotFound) {
 			w.Errorf("SC-007 it is still there: %v", err)
 		}
@@ -282,10 +285,45 @@ func TestSettings(t *testing.T) {
 		if err != nil || !s.Paused || s.Every != time.Hour {
 			w.Errorf("SC-007 got %+v: %v", s, err)
 		}
-		apply(map[string]schedule.Definition{})
+		apply(schedule.Settings{})
 		all, err := w.List(ctx, "", 10)
 		if err != nil || len(all) != 1 || all[0].Name != "mine" {
 			w.Errorf("SC-007 left are %v: %v", all, err)
+		}
+	})
+}
+
+// SC-007: nodes that start at the same moment with the same settings are not in each other's way,
+// and a schedule that its contract refuses is named and keeps no other one from being made.
+func TestSettingsOfTwoNodes(t *testing.T) {
+	onEveryStore(t, func(w *world) {
+		all := schedule.Settings{}
+		for i := range 20 {
+			all[fmt.Sprintf("s%d", i)] = new(definition(nil))
+		}
+		nodes := []*node{w.node, w.newNode()}
+		for i, err := range testkit.RunConcurrently(len(nodes), func(i int) error {
+			nodes[i].Settings = all
+			return nodes[i].ApplySettings(context.Background())
+		}) {
+			if err != nil {
+				w.Errorf("SC-007 node %d: %v", i, err)
+			}
+		}
+		w.Settings = maps.Clone(all)
+		w.Settings["a"] = new(definition(func(d *schedule.Definition) {
+			d.Request = json.RawMessage(`{"name":"n","queue":"-"}`)
+		}))
+		w.Settings["over"] = new(definition(func(d *schedule.Definition) {
+			d.EndsAt = w.Now().Add(-time.Hour)
+		}))
+		err := w.ApplySettings(context.Background())
+		if err == nil || !strings.HasPrefix(err.Error(), "schedules.a: ") {
+			w.Errorf("SC-007 a request that the contract refuses: %v", err)
+		}
+		stored, err := w.List(context.Background(), "", 100)
+		if err != nil || len(stored) != 21 {
+			w.Errorf("SC-007 %d schedules, want 21: %v", len(stored), err)
 		}
 	})
 }

@@ -22,9 +22,9 @@ type Config struct {
 	Log    *slog.Logger
 	// Contracts are the contracts of the node: it runs the schedules that submit to them.
 	Contracts []*contract.Contract
-	// Settings are the schedules that the settings define, by name. nil leaves those that are
-	// stored as they are.
-	Settings map[string]Definition
+	// Settings are the schedules that the settings define. Run removes those that settings have
+	// defined before and that are not among them.
+	Settings Settings
 }
 
 // Schedules keeps schedules and runs them. Its methods are safe for concurrent use.
@@ -159,13 +159,17 @@ func (s *Schedules) Ticks(ctx context.Context, name string) (ticks []Tick, err e
 	return ticks, err
 }
 
-// check refuses a definition that is wrong, or whose request its contract refuses (SC-002).
-func (s *Schedules) check(ctx context.Context, d *Definition, now time.Time) error {
-	if err := d.Validate(now); err != nil {
+// check refuses a definition that is wrong, or whose request its contract refuses (SC-002). One of
+// the settings may be over: it stays in them when its last time has passed.
+func (s *Schedules) check(ctx context.Context, one *Schedule, now time.Time) error {
+	if err := one.Validate(); err != nil {
 		return err
 	}
-	request := d.request("")
-	o, err := contract.SubmitterOf(s.Contracts, d.Contract, &request)
+	if !one.FromSettings && !one.comesAfter(now) {
+		return invalid("no time of the schedule comes before ends_at")
+	}
+	request := one.request("")
+	o, err := contract.SubmitterOf(s.Contracts, one.Contract, &request)
 	if err != nil {
 		return err
 	}
@@ -185,7 +189,7 @@ func (s *Schedules) Create(ctx context.Context, made Schedule,
 	if err != nil {
 		return nil, err
 	}
-	if err := s.check(ctx, &made.Definition, now); err != nil {
+	if err := s.check(ctx, &made, now); err != nil {
 		return nil, err
 	}
 	made.CreatedAt, made.state.Last = now, now
@@ -231,8 +235,8 @@ func (s *Schedules) Change(ctx context.Context, name string, edit func(*Schedule
 	if err := edit(one); err != nil {
 		return nil, err
 	}
-	if !one.Definition.equal(&was) {
-		if err := s.check(ctx, &one.Definition, now); err != nil {
+	if !one.Definition.Equal(&was) {
+		if err := s.check(ctx, one, now); err != nil {
 			return nil, err
 		}
 	}
