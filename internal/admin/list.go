@@ -134,16 +134,12 @@ func firstError(errs ...error) error {
 // readMembers reads a body that is a JSON object and refuses members with other names than those
 // allowed. An empty body is an empty object.
 func readMembers(c *httpapi.Call, allowed ...string) ([]byte, error) {
-	body, err := c.Body()
+	body, err := c.OptionalJSONBody()
 	if err != nil {
 		return nil, err
 	}
-	body = strictjson.Trim(body)
 	if len(body) == 0 {
 		return []byte("{}"), nil
-	}
-	if !c.HasJSONContentType() {
-		return nil, httpapi.ErrNotJSON
 	}
 	if err := strictjson.Check(body); err != nil {
 		return nil, &job.Error{Kind: job.Malformed, Op: "admin.body",

@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // histogramBounds are the upper bounds of the buckets of a Histogram. The last bucket has none.
 var histogramBounds = [...]time.Duration{time.Millisecond, 2500 * time.Microsecond,
@@ -55,4 +58,27 @@ func (h *Histogram) Quantile(q float64) (time.Duration, bool) {
 		return lower + time.Duration(part*float64(histogramBounds[i]-lower)), true
 	}
 	return histogramBounds[len(histogramBounds)-1], true
+}
+
+// latencies are how long the transactions of this node have taken.
+type latencies struct {
+	mu  sync.Mutex
+	all Histogram
+}
+
+func (l *latencies) observe(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all.Observe(d)
+}
+
+// TakeLatencies returns how long the transactions of this node have taken since the last call of
+// it, from their beginning to the commit.
+func (e *Engine) TakeLatencies() Histogram {
+	l := &e.latencies
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := l.all
+	l.all = Histogram{}
+	return taken
 }

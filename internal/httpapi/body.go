@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -177,6 +178,20 @@ func (c *Call) JSONBody() ([]byte, error) {
 		return nil, ErrNotJSON
 	}
 	return c.Body()
+}
+
+// OptionalJSONBody is JSONBody for routes whose body may be left out. It returns the body without
+// the white space around it; of none the length is 0 and the declared type does not matter.
+func (c *Call) OptionalJSONBody() ([]byte, error) {
+	body, err := c.Body()
+	if err != nil {
+		return nil, err
+	}
+	body = strictjson.Trim(body)
+	if len(body) > 0 && !c.HasJSONContentType() {
+		return nil, ErrNotJSON
+	}
+	return body, nil
 }
 
 // Stream sends one chunk of an answer that goes on for as long as the caller reads it, and

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"time"
@@ -190,6 +191,16 @@ func (c QueueCount) Plus(o QueueCount) QueueCount {
 
 // Jobs returns the sum over all phases. Dead letters are no jobs of a phase.
 func (c QueueCount) Jobs() int64 { return c.Waiting + c.Delayed + c.Ready + c.Leased }
+
+// CompareClaim is the order in which ready jobs are claimed: higher priority,
+// then earlier order time, then earlier insertion. Negative means a first.
+func CompareClaim(a, b *Job) int {
+	return cmp.Or(
+		cmp.Compare(b.Priority, a.Priority),
+		a.OrderTime.Compare(b.OrderTime),
+		cmp.Compare(a.Seq, b.Seq),
+	)
+}
 
 // Record is what the store keeps that is no job, such as a client or an API key. Kind and Key
 // together are unique.

@@ -11,6 +11,12 @@ import (
 	"github.com/millrace/millrace/internal/object/name"
 )
 
+// The bounds of durations and numbers that have no bound of their own.
+const (
+	TenYears = 10 * 365 * 24 * time.Hour
+	Billion  = 1_000_000_000
+)
+
 // Input is a value as it was written: text from the environment, a flag or the defaults, or a value
 // of TOML.
 type Input struct {

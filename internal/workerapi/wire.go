@@ -30,16 +30,12 @@ const (
 // readObject reads a body that is a JSON object. An empty body counts as an empty object. A body
 // that is no JSON or no object is refused before anything is claimed or finished.
 func readObject(c *httpapi.Call) ([]byte, error) {
-	body, err := c.Body()
+	body, err := c.OptionalJSONBody()
 	if err != nil {
 		return nil, err
 	}
-	body = strictjson.Trim(body)
 	if len(body) == 0 {
 		return []byte("{}"), nil
-	}
-	if !c.HasJSONContentType() {
-		return nil, httpapi.ErrNotJSON
 	}
 	if err := strictjson.Check(body); err != nil {
 		return nil, invalid("the body is not JSON: " + err.Error())

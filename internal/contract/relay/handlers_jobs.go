@@ -190,18 +190,14 @@ func (r *Relay) heartbeat(c *httpapi.Call) error {
 // readState reads a heartbeat's body. An empty body returns nil, which keeps the job's state
 // (G-RL-05). A body that is not JSON is invalid, status 422 (G-RL-06).
 func readState(c *httpapi.Call) ([]byte, error) {
-	body, err := c.Body()
+	state, err := c.OptionalJSONBody()
 	if err != nil {
 		return nil, err
 	}
-	state := strictjson.Trim(body)
 	if len(state) == 0 {
 		return nil, nil
 	}
-	if !c.HasJSONContentType() {
-		return nil, httpapi.ErrNotJSON
-	}
-	if err := strictjson.Check(body); err != nil {
+	if err := strictjson.Check(state); err != nil {
 		return nil, invalid("the state is not JSON: " + err.Error())
 	}
 	return state, nil

@@ -10,6 +10,24 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// StatusClassObserver returns the function that records the duration of a route's requests in
+// seconds, a histogram whose labels are the route and the class of the status (2xx). A class
+// exists from its first request on: most routes have one or two, and each is a dozen lines of a
+// scrape.
+func StatusClassObserver(seconds *prometheus.HistogramVec, route string) func(status int,
+	took time.Duration) {
+	var observers sync.Map // class to its histogram
+	return func(status int, took time.Duration) {
+		class := status / 100
+		h, ok := observers.Load(class)
+		if !ok {
+			h, _ = observers.LoadOrStore(class,
+				seconds.WithLabelValues(route, fmt.Sprintf("%dxx", class)))
+		}
+		h.(prometheus.Observer).Observe(took.Seconds())
+	}
+}
+
 // StoreObserver registers a histogram of the store's statements by name and kind of error, and
 // returns the function that a store calls after each statement.
 func StoreObserver(r prometheus.Registerer) (func(statement string, took time.Duration, err error),
