@@ -21,7 +21,7 @@ const (
 	readKind     kind = "read"
 )
 
-// caller is who sends a request.
+// caller is the sender of a request.
 type caller struct {
 	kind    kind
 	name    string // of the header Millrace-Actor; empty without one

@@ -56,8 +56,8 @@ func (a *API) loadJob(ctx context.Context, number int64) (*job.Job, error) {
 	return found[0], nil
 }
 
-// operatorOf returns what operators may do with a sort of jobs. A sort that no contract describes
-// allows nothing.
+// operatorOf returns what operators may do with the jobs of a contract of the engine. One that no
+// contract describes allows nothing.
 func (a *API) operatorOf(jobs string) *contract.Operator {
 	if o := contract.OperatorOf(a.Contracts, jobs); o != nil {
 		return o

@@ -157,7 +157,7 @@ const (
 	// in which a rotation reaches every node.
 	tokenInterval = time.Second
 	// healthInterval is how often the parts are looked at, so that health can say since when one
-	// has failed although nobody asked.
+	// has failed although no request came.
 	healthInterval = 30 * time.Second
 )
 

@@ -64,7 +64,7 @@ func (a *API) record(w engine.RecordWriter, c *httpapi.Call, before, after any) 
 }
 
 // RecordCommand writes the entry of a change that a command makes on the store itself, without a
-// server, in the transaction of the change. Whoever can do that is an operator.
+// server, in the transaction of the change. Its caller has the database, as only an operator has.
 func RecordCommand(w engine.RecordWriter, retention time.Duration, action, target string) error {
 	l := auditLog{retention: retention}
 	return l.write(w, Entry{Actor: string(operatorKind), Action: action, Target: target})

@@ -162,8 +162,8 @@ func (a *API) readBulkFilter(d disclosure, raw []byte, everything bool,
 		return invalid("the filter names nothing; everything: true means all")
 	}
 	if r.Action == bulk.Replay {
-		letters, err := a.readLetterFilter(f)
-		r.Letters = &letters
+		letters, err := a.readDeadLetterFilter(f)
+		r.DeadLetters = &letters
 		return err
 	}
 	jobs, err := a.readJobFilter(f, a.Now())
@@ -223,9 +223,9 @@ func (a *API) previewBulk(c *httpapi.Call, r bulk.Request) error {
 	o.Int("matching", int64(p.Matching))
 	o.Bool("more", p.More)
 	o.Int("refused", int64(p.Refused))
-	o.Objects("sample", len(p.Jobs)+len(p.Letters), func(i int, o *strictjson.Object) {
-		if r.Letters != nil {
-			writeDeadLetter(o, shown, p.Letters[i])
+	o.Objects("sample", len(p.Jobs)+len(p.DeadLetters), func(i int, o *strictjson.Object) {
+		if r.DeadLetters != nil {
+			writeDeadLetter(o, shown, p.DeadLetters[i])
 			return
 		}
 		items[i].write(o, shown)
@@ -341,6 +341,6 @@ func (a *API) clearQueue(c *httpapi.Call) error {
 			Detail: "the jobs of " + name + " cannot be deleted"}
 	}
 	return a.beginBulk(c, bulk.Request{Action: contract.ActionDelete,
-		Jobs: &bulk.JobFilter{Sorts: []string{name}, Queue: c.PathValue("queue"),
+		Jobs: &bulk.JobFilter{Contracts: []string{name}, Queue: c.PathValue("queue"),
 			Phases: []job.Phase{job.Waiting, job.Ready}, CreatedBefore: time.Time{}}})
 }

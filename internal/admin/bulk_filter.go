@@ -93,7 +93,7 @@ func (a *API) readJobFilter(p parameters, now time.Time) (f bulk.JobFilter, err 
 		return f, err
 	}
 	f.Parent, f.MinAttempts = parent, int(attempts)
-	if f.Sorts, err = a.sortsOf(contract); err != nil {
+	if f.Contracts, err = a.contractsOf(contract); err != nil {
 		return f, err
 	}
 	if f.States, err = a.parseStates(state); err != nil {
@@ -140,8 +140,8 @@ func applyAge(name, text string, now time.Time, set func(time.Time)) error {
 	return nil
 }
 
-// sortsOf returns the sorts of jobs of a contract that clients know; "" means all.
-func (a *API) sortsOf(name string) (sorts []string, err error) {
+// contractsOf returns the contracts of the engine that are one contract to clients; "" means all.
+func (a *API) contractsOf(name string) (contracts []string, err error) {
 	var known []string
 	for _, one := range a.Contracts {
 		for _, jobs := range one.Jobs {
@@ -150,14 +150,14 @@ func (a *API) sortsOf(name string) (sorts []string, err error) {
 				known = append(known, public)
 			}
 			if name == "" || name == public {
-				sorts = append(sorts, jobs.Name)
+				contracts = append(contracts, jobs.Name)
 			}
 		}
 	}
-	if len(sorts) == 0 {
+	if len(contracts) == 0 {
 		return nil, invalid("contract must be one of " + strings.Join(known, ", "))
 	}
-	return sorts, nil
+	return contracts, nil
 }
 
 // parseStates reads states with commas. One that no contract has is refused (G-AD-05).

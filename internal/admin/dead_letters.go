@@ -41,26 +41,28 @@ func (a *API) deadLetterRoutes() []route {
 // letterTarget names the dead letter of the path for the audit.
 func letterTarget(c *httpapi.Call) string { return "dead_letter:" + c.PathValue("id") }
 
-// readLetterFilter reads the filters of a request.
-func (a *API) readLetterFilter(c parameters) (f bulk.LetterFilter, err error) {
-	if f.Sorts, err = a.readDeadSorts(c); err != nil {
+// readDeadLetterFilter reads the filters of a request.
+func (a *API) readDeadLetterFilter(c parameters) (f bulk.DeadLetterFilter, err error) {
+	if f.Contracts, err = a.readDeadContracts(c); err != nil {
 		return f, err
 	}
 	return f, firstError(readText(c, "queue", &f.Queue), readText(c, "fingerprint", &f.Fingerprint),
 		readTime(c, "from", &f.From), readTime(c, "to", &f.To))
 }
 
-// readDeadSorts reads the filter of contracts, and returns the sorts of jobs it stands for.
-func (a *API) readDeadSorts(c parameters) ([]string, error) {
+// readDeadContracts reads the filter of a contract, and returns the contracts of the engine that it
+// stands for.
+func (a *API) readDeadContracts(c parameters) ([]string, error) {
 	name := ""
 	if err := readText(c, "contract", &name); err != nil {
 		return nil, err
 	}
-	return a.deadSorts(name)
+	return a.deadContracts(name)
 }
 
-// deadSorts returns the sorts of jobs of a contract that leave dead letters; "" means all.
-func (a *API) deadSorts(name string) (sorts []string, err error) {
+// deadContracts returns the contracts of the engine whose jobs leave dead letters, of one contract
+// that clients know; "" means all.
+func (a *API) deadContracts(name string) (contracts []string, err error) {
 	var known []string
 	for _, one := range a.Contracts {
 		for i := range one.Operators {
@@ -69,31 +71,31 @@ func (a *API) deadSorts(name string) (sorts []string, err error) {
 				known = append(known, public)
 			}
 			if one.Operators[i].Replay != nil && (name == "" || name == publicContract(jobs)) {
-				sorts = append(sorts, jobs)
+				contracts = append(contracts, jobs)
 			}
 		}
 	}
 	if name != "" && !slices.Contains(known, name) {
 		return nil, invalid("contract must be one of " + strings.Join(known, ", "))
 	}
-	return sorts, nil
+	return contracts, nil
 }
 
-// publicContract returns the contract that clients know of a sort of jobs (G-AD-05).
+// publicContract returns the contract that clients know of one of the engine (G-AD-05).
 func publicContract(jobs string) string {
 	name, _, _ := strings.Cut(jobs, ".")
 	return name
 }
 
-// maxLettersSearched is what one request reads at most: a filter may match few of many letters.
-const maxLettersSearched = 2000
+// maxDeadLettersSearched is what one request reads at most: a filter may match few of many.
+const maxDeadLettersSearched = 2000
 
 var letterPages = newPages(httpapi.Named("dead-letters", httpapi.ByNumber))
 
 // listDeadLetters is GET /admin/v1/dead-letters (AD-050): the oldest first. A page may be shorter
 // than its limit, even empty, while there is a next one.
 func (a *API) listDeadLetters(c *httpapi.Call) error {
-	f, err := a.readLetterFilter(c)
+	f, err := a.readDeadLetterFilter(c)
 	if err != nil {
 		return err
 	}
@@ -119,11 +121,11 @@ func (a *API) listDeadLetters(c *httpapi.Call) error {
 
 // findDeadLetters returns up to limit dead letters with an ID above after, and the letter behind
 // which the next page begins; its ID is 0 if there is none.
-func (a *API) findDeadLetters(ctx context.Context, f *bulk.LetterFilter, after int64,
+func (a *API) findDeadLetters(ctx context.Context, f *bulk.DeadLetterFilter, after int64,
 	limit int) (found []job.DeadLetter, last job.DeadLetter, err error) {
 	last.ID = after
-	for searched := 0; searched < maxLettersSearched; searched += bulk.PageSize {
-		batch, err := a.bulk.Letters(ctx, f, last.ID)
+	for searched := 0; searched < maxDeadLettersSearched; searched += bulk.PageSize {
+		batch, err := a.bulk.DeadLetters(ctx, f, last.ID)
 		if err != nil {
 			return nil, last, err
 		}
@@ -169,7 +171,7 @@ func writeReason(o *strictjson.Object, d disclosure, l *job.DeadLetter) {
 	d.text(o, "error", strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// maxGrouped is how many open dead letters of a sort of jobs are grouped, the newest.
+// maxGrouped is how many open dead letters of a contract of the engine are grouped, the newest.
 const maxGrouped = 100_000
 
 // groupKey orders groups: the largest come first.
@@ -182,7 +184,7 @@ var groupPages = newPages(nameCursor("groups"))
 // listDeadLetterGroups is GET /admin/v1/dead-letters/groups (AD-050): the groups of what is open,
 // the largest first.
 func (a *API) listDeadLetterGroups(c *httpapi.Call) error {
-	sorts, err := a.readDeadSorts(c)
+	contracts, err := a.readDeadContracts(c)
 	if err != nil {
 		return err
 	}
@@ -190,7 +192,7 @@ func (a *API) listDeadLetterGroups(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	all, searchedTo, err := a.groupDeadLetters(c.Context(), sorts)
+	all, searchedTo, err := a.groupDeadLetters(c.Context(), contracts)
 	if err != nil {
 		return err
 	}
@@ -222,12 +224,12 @@ func (a *API) listDeadLetterGroups(c *httpapi.Call) error {
 	return nil
 }
 
-// groupDeadLetters groups the open dead letters of sorts of jobs. searchedTo is the time of the
+// groupDeadLetters groups the open dead letters of contracts. searchedTo is the time of the
 // oldest that was looked at, where there may be older ones.
-func (a *API) groupDeadLetters(ctx context.Context, sorts []string) (all []job.DeadLetterGroup,
+func (a *API) groupDeadLetters(ctx context.Context, contracts []string) (all []job.DeadLetterGroup,
 	searchedTo time.Time, err error) {
-	for _, jobs := range sorts {
-		groups, err := a.Engine.DeadLetterGroups(ctx, jobs, maxGrouped)
+	for _, name := range contracts {
+		groups, err := a.Engine.DeadLetterGroups(ctx, name, maxGrouped)
 		if err != nil {
 			return nil, searchedTo, err
 		}
@@ -264,7 +266,7 @@ func (a *API) pathDeadLetter(c *httpapi.Call) (l job.DeadLetter, err error) {
 	if err != nil || id < 1 {
 		return l, engine.ErrNoDeadLetter
 	}
-	sorts, err := a.deadSorts("")
+	contracts, err := a.deadContracts("")
 	if err != nil {
 		return l, err
 	}
@@ -272,7 +274,7 @@ func (a *API) pathDeadLetter(c *httpapi.Call) (l job.DeadLetter, err error) {
 	if err != nil {
 		return l, err
 	}
-	if len(found) == 0 || !slices.Contains(sorts, found[0].Job.ID.Contract) {
+	if len(found) == 0 || !slices.Contains(contracts, found[0].Job.ID.Contract) {
 		return l, engine.ErrNoDeadLetter
 	}
 	return found[0], nil

@@ -38,7 +38,7 @@ type Part struct {
 	FailedAt  time.Time     // when it failed last
 }
 
-// newHealth makes the parts of checks, which nobody has looked at yet, and adds those that are
+// newHealth makes the parts of checks, which were not looked at yet, and adds those that are
 // known by their calls alone. A part without an address is not used.
 func newHealth(c *Config) *health {
 	h := &health{checks: c.Checks, now: c.Now, elapsed: c.Elapsed}

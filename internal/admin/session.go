@@ -18,8 +18,8 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Codes and sessions are records under the digest of their secret: whoever reads the store cannot
-// use them. They hold on every node.
+// Codes and sessions are records under the digest of their secret: a reader of the store cannot use
+// them. They hold on every node.
 const (
 	codeKind    = "admin.code"
 	sessionKind = "admin.session"

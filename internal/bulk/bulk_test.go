@@ -150,7 +150,7 @@ func TestMatchedAtTheBeginning(t *testing.T) {
 		n.submit(t, "a", 10)
 		n.submit(t, "b", 5)
 		filter := bulk.Request{Action: contract.ActionRetry,
-			Jobs: &bulk.JobFilter{Sorts: []string{made}, Queue: "a"}}
+			Jobs: &bulk.JobFilter{Contracts: []string{made}, Queue: "a"}}
 		seen, err := n.ops.Preview(t.Context(), filter)
 		if err != nil || seen.Matching != 10 || seen.Refused != 0 || seen.More ||
 			len(seen.Jobs) != 10 {
@@ -184,7 +184,7 @@ func TestUnseenIsSkipped(t *testing.T) {
 		n := newNode(t, p.Store, p.Clock)
 		n.submit(t, "a", 10)
 		r := bulk.Request{Action: contract.ActionRetry, Rate: 8, Jobs: &bulk.JobFilter{
-			Sorts: []string{made}, Queue: "a", States: []job.State{"failed"}}}
+			Contracts: []string{made}, Queue: "a", States: []job.State{"failed"}}}
 		o, err := n.ops.Start(t.Context(), n.clock.Now(), r, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -292,10 +292,10 @@ func TestReplayLetters(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Clock.Advance(time.Second)
-		r := bulk.Request{Action: bulk.Replay, Letters: &bulk.LetterFilter{Sorts: []string{made},
-			Fingerprint: all[0].Fingerprint()}}
+		r := bulk.Request{Action: bulk.Replay, DeadLetters: &bulk.DeadLetterFilter{
+			Contracts: []string{made}, Fingerprint: all[0].Fingerprint()}}
 		if seen, err := n.ops.Preview(t.Context(), r); err != nil || seen.Matching != 5 ||
-			len(seen.Letters) != 5 {
+			len(seen.DeadLetters) != 5 {
 			t.Errorf("AD-020 a dry run saw %+v, %v", seen, err)
 		}
 		id := n.start(t, r, "")

@@ -12,16 +12,16 @@ import (
 // JobFilter selects jobs by the members of AD-010, which combine with and. Empty members select
 // all.
 type JobFilter struct {
-	Sorts  []string    `json:"sorts,omitempty"` // the names of the engine's contracts
-	Queue  string      `json:"queue,omitempty"`
-	States []job.State `json:"states,omitempty"`
-	Phases []job.Phase `json:"phases,omitempty"`
-	Dead   bool        `json:"dead,omitempty"` // with an open dead letter, or one of Phases
-	Owner  string      `json:"owner,omitempty"`
-	Kind   string      `json:"kind,omitempty"`
-	ID     string      `json:"id,omitempty"`
-	Parent int64       `json:"parent,omitempty"`
-	Worker string      `json:"worker,omitempty"`
+	Contracts []string    `json:"contracts,omitempty"` // those of the engine
+	Queue     string      `json:"queue,omitempty"`
+	States    []job.State `json:"states,omitempty"`
+	Phases    []job.Phase `json:"phases,omitempty"`
+	Dead      bool        `json:"dead,omitempty"` // with an open dead letter, or one of Phases
+	Owner     string      `json:"owner,omitempty"`
+	Kind      string      `json:"kind,omitempty"`
+	ID        string      `json:"id,omitempty"`
+	Parent    int64       `json:"parent,omitempty"`
+	Worker    string      `json:"worker,omitempty"`
 
 	CreatedFrom   time.Time `json:"created_from,omitzero"`   // inclusive
 	CreatedBefore time.Time `json:"created_before,omitzero"` // exclusive
@@ -34,7 +34,7 @@ type JobFilter struct {
 
 // matches reports whether a job is selected, apart from whether it has a dead letter.
 func (f *JobFilter) matches(j *job.Job) bool {
-	return slices.Contains(f.Sorts, j.ID.Contract) && (f.Queue == "" || j.Queue == f.Queue) &&
+	return slices.Contains(f.Contracts, j.ID.Contract) && (f.Queue == "" || j.Queue == f.Queue) &&
 		(len(f.States) == 0 || slices.Contains(f.States, j.State)) &&
 		(len(f.Phases) == 0 || f.Dead || slices.Contains(f.Phases, j.Phase)) &&
 		(f.Owner == "" || j.Owner == f.Owner) && (f.Kind == "" || j.Kind == f.Kind) &&
@@ -72,9 +72,9 @@ func changedAt(j *job.Job) time.Time {
 	return j.UpdatedAt
 }
 
-// LetterFilter selects dead letters by the members of AD-050. Empty members select all.
-type LetterFilter struct {
-	Sorts       []string  `json:"sorts,omitempty"` // of jobs
+// DeadLetterFilter selects dead letters by the members of AD-050. Empty members select all.
+type DeadLetterFilter struct {
+	Contracts   []string  `json:"contracts,omitempty"` // those of the engine
 	Queue       string    `json:"queue,omitempty"`
 	Fingerprint string    `json:"fingerprint,omitempty"`
 	From        time.Time `json:"from,omitzero"` // inclusive
@@ -82,8 +82,8 @@ type LetterFilter struct {
 }
 
 // Matches reports whether a dead letter is selected (G-AD-05).
-func (f *LetterFilter) Matches(l *job.DeadLetter) bool {
-	return slices.Contains(f.Sorts, l.Job.ID.Contract) &&
+func (f *DeadLetterFilter) Matches(l *job.DeadLetter) bool {
+	return slices.Contains(f.Contracts, l.Job.ID.Contract) &&
 		(f.Queue == "" || l.Job.Queue == f.Queue) && between(l.CreatedAt, f.From, f.To) &&
 		(f.Fingerprint == "" || l.Fingerprint() == f.Fingerprint)
 }

@@ -27,8 +27,8 @@ type item struct {
 // find returns the items of the next page behind a number that match, and up to which number it
 // has looked; 0 at the end.
 func (b *Bulk) find(ctx context.Context, o *Operation, after int64) ([]item, int64, error) {
-	if o.Letters != nil {
-		return b.findLetters(ctx, o, after)
+	if o.DeadLetters != nil {
+		return b.findDeadLetters(ctx, o, after)
 	}
 	return b.findJobs(ctx, o, after)
 }
@@ -67,13 +67,14 @@ func (b *Bulk) findJobs(ctx context.Context, o *Operation, after int64) (items [
 	return items, next, nil
 }
 
-// page returns the next jobs that may match. It reads all sorts of jobs together where several are
-// selected: one by one, a sort with few jobs would be searched to its end for each page.
+// page returns the next jobs that may match. It reads the jobs of all contracts together where
+// several are selected: one by one, a contract with few jobs would be searched to its end for each
+// page.
 func (b *Bulk) page(ctx context.Context, f *JobFilter, after int64) ([]*job.Job, error) {
 	s := store.Filter{Queue: f.Queue, Owner: f.Owner, States: f.States, Parent: f.Parent,
 		After: after, Limit: PageSize}
-	if len(f.Sorts) == 1 {
-		s.Contract = f.Sorts[0]
+	if len(f.Contracts) == 1 {
+		s.Contract = f.Contracts[0]
 	}
 	if !f.Dead {
 		s.Phases = f.Phases
@@ -87,16 +88,16 @@ func (b *Bulk) allows(action string, j *job.Job) bool {
 	return o != nil && slices.Contains(o.Allowed(j), action)
 }
 
-// findLetters is find for dead letters.
-func (b *Bulk) findLetters(ctx context.Context, o *Operation, after int64) (items []item,
+// findDeadLetters is find for dead letters.
+func (b *Bulk) findDeadLetters(ctx context.Context, o *Operation, after int64) (items []item,
 	next int64, err error) {
-	page, err := b.Letters(ctx, o.Letters, after)
+	page, err := b.DeadLetters(ctx, o.DeadLetters, after)
 	if err != nil {
 		return nil, 0, err
 	}
 	for i := range page {
 		l := &page[i]
-		if !o.Letters.Matches(l) || l.CreatedAt.After(o.StartedAt) {
+		if !o.DeadLetters.Matches(l) || l.CreatedAt.After(o.StartedAt) {
 			continue
 		}
 		since := l.ReplayedAt.After(o.StartedAt)
@@ -110,14 +111,14 @@ func (b *Bulk) findLetters(ctx context.Context, o *Operation, after int64) (item
 	return items, next, nil
 }
 
-// Letters returns the next dead letters that may match, with an ID above after.
-func (b *Bulk) Letters(ctx context.Context, f *LetterFilter,
+// DeadLetters returns the next dead letters that may match, with an ID above after.
+func (b *Bulk) DeadLetters(ctx context.Context, f *DeadLetterFilter,
 	after int64) (all []job.DeadLetter, err error) {
 	if f.Fingerprint != "" {
 		return b.Engine.DeadLetters(ctx, "", f.Fingerprint, after, PageSize)
 	}
-	for _, sort := range f.Sorts {
-		some, err := b.Engine.DeadLetters(ctx, sort, "", after, PageSize)
+	for _, name := range f.Contracts {
+		some, err := b.Engine.DeadLetters(ctx, name, "", after, PageSize)
 		if err != nil {
 			return nil, err
 		}
@@ -135,11 +136,11 @@ const maxSample = 10
 
 // Preview is what an operation would be about (AD-020).
 type Preview struct {
-	Matching int  // at most MaxCounted
-	More     bool // more than that match
-	Refused  int  // what the action does not fit
-	Jobs     []*job.Job
-	Letters  []*job.DeadLetter
+	Matching    int  // at most MaxCounted
+	More        bool // more than that match
+	Refused     int  // what the action does not fit
+	Jobs        []*job.Job
+	DeadLetters []*job.DeadLetter
 }
 
 // errEnough ends a count.
@@ -162,11 +163,11 @@ func (b *Bulk) Preview(ctx context.Context, r Request) (p Preview, err error) {
 		if !i.fits {
 			p.Refused++
 		}
-		if len(p.Jobs)+len(p.Letters) == maxSample {
+		if len(p.Jobs)+len(p.DeadLetters) == maxSample {
 			return nil
 		}
 		if i.letter != nil {
-			p.Letters = append(p.Letters, i.letter)
+			p.DeadLetters = append(p.DeadLetters, i.letter)
 		} else {
 			p.Jobs = append(p.Jobs, i.job)
 		}

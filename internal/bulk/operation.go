@@ -27,14 +27,15 @@ const (
 // Replay is the action of dead letters. The others are those of jobs, contract.Actions.
 const Replay = "replay"
 
-// Request is what an operation is to do. Of Jobs and Letters one is set, Letters for Replay.
+// Request is what an operation is to do. Of Jobs and DeadLetters one is set, DeadLetters for
+// Replay.
 type Request struct {
-	Action  string        `json:"action"`
-	Jobs    *JobFilter    `json:"jobs,omitempty"`
-	Letters *LetterFilter `json:"letters,omitempty"`
-	Rate    int           `json:"rate,omitempty"`   // a second; 0 is no rate
-	Limit   int           `json:"limit,omitempty"`  // what is done at most; 0 is no limit
-	Canary  int           `json:"canary,omitempty"` // how many go first; 0 is none
+	Action      string            `json:"action"`
+	Jobs        *JobFilter        `json:"jobs,omitempty"`
+	DeadLetters *DeadLetterFilter `json:"dead_letters,omitempty"`
+	Rate        int               `json:"rate,omitempty"`   // a second; 0 is no rate
+	Limit       int               `json:"limit,omitempty"`  // what is done at most; 0 is no limit
+	Canary      int               `json:"canary,omitempty"` // how many go first; 0 is none
 }
 
 // Operation is an operation with its progress.

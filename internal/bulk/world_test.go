@@ -96,8 +96,8 @@ func (n *node) submit(t *testing.T, queue string, count int) {
 // start starts an operation on the jobs of a queue.
 func (n *node) start(t *testing.T, r bulk.Request, queue string) string {
 	t.Helper()
-	if r.Letters == nil {
-		r.Jobs = &bulk.JobFilter{Sorts: []string{made}, Queue: queue}
+	if r.DeadLetters == nil {
+		r.Jobs = &bulk.JobFilter{Contracts: []string{made}, Queue: queue}
 	}
 	o, err := n.ops.Start(t.Context(), n.clock.Now(), r, nil)
 	if err != nil {

@@ -118,7 +118,7 @@ type Contract struct {
 	Open []string
 }
 
-// Outbox is who publishes the messages of a contract.
+// Outbox publishes the messages of a contract.
 type Outbox struct {
 	// Deliver receives messages oldest first and at least once; after an error it receives the
 	// same ones again.

@@ -175,8 +175,8 @@ func OperatorOf(contracts []*Contract, jobs string) *Operator {
 	return nil
 }
 
-// SubmitterOf returns who takes the submissions of a contract. It is Invalid where there is no such
-// contract, or where the request has what the contract does not know.
+// SubmitterOf returns the Operator that takes the submissions of a contract. It is Invalid where
+// there is no such contract, or where the request has what the contract does not know.
 func SubmitterOf(contracts []*Contract, name string, r *Request) (*Operator, error) {
 	var known []string
 	for _, c := range contracts {

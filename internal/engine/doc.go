@@ -37,8 +37,8 @@
 // A wake-up promises nothing: it may come too often, and one that its waiter does not use is
 // passed on, so that it is never lost within a node. What is lost between nodes costs the second.
 //
-// Whoever finishes a run may claim in the same transaction (FinishRequest.Next): this saves a busy
-// worker every second commit.
+// A call that finishes a run may claim in the same transaction (FinishRequest.Next): this saves a
+// busy worker every second commit.
 //
 // # Leases, heartbeats, lost work
 //

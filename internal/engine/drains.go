@@ -26,7 +26,7 @@ func (k DrainKind) key(name string) string { return string(k) + "/" + name }
 
 const (
 	drainKind = "drain"
-	// drainLife is how long a drain lasts that nobody ends (G-AD-13).
+	// drainLife is how long a drain lasts unless it is ended (G-AD-13).
 	drainLife = 24 * time.Hour
 	// maxDrains bounds the drains that are read. Those beyond it are not in force.
 	maxDrains = 10_000

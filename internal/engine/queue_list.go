@@ -66,7 +66,7 @@ func (e *Engine) ListQueues(ctx context.Context, contract string) (all []QueueSt
 	return all, err
 }
 
-// Queue returns one queue. One that nobody has used has no jobs and no settings.
+// Queue returns one queue. One that was never used has no jobs and no settings.
 func (e *Engine) Queue(ctx context.Context, contract, queue string) (q QueueStatus, err error) {
 	if _, err := e.contract(contract); err != nil {
 		return q, err

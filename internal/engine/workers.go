@@ -163,7 +163,7 @@ func (u *unit) sawWorker(j *job.Job, worker string, succeeded, failed int64) {
 	u.after.workers = append(ends, workerEnd{key, succeeded, failed})
 }
 
-// sawEnd notes who has ended a run, and how.
+// sawEnd notes the worker that has ended a run, and how.
 func (u *unit) sawEnd(j *job.Job, worker string, on job.Cause) {
 	switch on {
 	case job.Succeeded:

@@ -12,8 +12,9 @@
 //	            │               └──── Expired ─────┘                     │
 //	            └────────── Retried: an operator's change ───────────────┘
 //
-// Its definition, its request and its state are bodies of the job, so whoever has locked the job
-// has all of it. A change by an operator takes the job from its run, whose outcome is then refused.
+// Its definition, its request and its state are bodies of the job, so a transaction that has locked
+// the job has all of it. A change by an operator takes the job from its run, whose outcome is then
+// refused.
 //
 // # Each time once
 //

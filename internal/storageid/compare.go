@@ -61,7 +61,7 @@ func (b *Binding) bind(ctx context.Context, e *engine.Engine) error {
 	if refusal := found.refusal(); refusal != nil {
 		return refusal // which is no failure of the store
 	}
-	// What was taken once is not taken again from who takes it after this node.
+	// What was taken once is not taken again from a node that takes it after this one.
 	b.boundID, b.Rebind = ids[objects], false
 	return nil
 }

@@ -130,8 +130,8 @@ func (r *Relay) next(c *httpapi.Call) error { return r.sendClaimed(c, appendJob)
 // are without waiting for more (RL-039, G-RL-30). The engine releases the jobs that it has claimed
 // for a caller who has left meanwhile; if only the answer is lost, their leases expire (G-RL-20).
 //
-// The worker is who the header Millrace-Worker names, else the address of the caller. An empty
-// answer to one that is drained says so (AD-041).
+// The worker is the one that the header Millrace-Worker names, else the address of the caller. An
+// empty answer to one that is drained says so (AD-041).
 func (r *Relay) sendClaimed(c *httpapi.Call, write func([]byte, *job.Job) []byte) error {
 	n, err := r.numJobs(c)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 //	Selector ─▶ load ─▶ loads[load] ───────────────▶ rows ─▶ scanner ─▶ jobs ─▶ loadOutOfLine
 //	                 └▶ lockFacts[load] ─▶ getStates ┘
 //
-// The row in jobs is the lock of a job: whoever moves or changes a job holds it. Those that lock do
-// it by number, so that no two transactions wait for each other in a circle. A move changes the row
-// of the state alone, so a statement that had to wait for the lock would not notice it: its
+// The row in jobs is the lock of a job: a transaction that moves or changes the job holds it. Rows
+// are locked by number, so that no two transactions wait for each other in a circle. A move changes
+// the row of the state alone, so a statement that had to wait for the lock would not notice it: its
 // snapshot is older than the move. So the states are read by a second statement, after the lock.
 
 // load is what differs between the statements of Load.

@@ -117,7 +117,7 @@ func (g *Progress) Wait(what string) (end func()) {
 	}
 }
 
-// SetTotal tells how much is done, of what may by now be another total.
+// SetTotal sets how much is done, and the total, which may have changed.
 func (g *Progress) SetTotal(done, total int64, note string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -60,7 +60,7 @@ func (s Show[T]) Command(p Process, operator *Operator, c *cobra.Command) *cobra
 type Each[T any] struct {
 	// Do does it to one argument.
 	Do func(ctx context.Context, server *client.Admin, argument string) (T, error)
-	// Done returns the line that tells people what came of it.
+	// Done returns the line for people about the result.
 	Done func(argument string, result T) string
 	// Failed says whether a result, which was printed, is a failure; nil if none is.
 	Failed func(result T) error
@@ -131,7 +131,7 @@ func (e Each[T]) run(p Process, c *cobra.Command, operator *Operator, asJSON boo
 	return nil
 }
 
-// print tells what came of an argument.
+// print prints the result of an argument.
 func (e Each[T]) print(p Process, asJSON bool, argument string, result T) error {
 	if asJSON {
 		return writeLine(p.Stdout, result)

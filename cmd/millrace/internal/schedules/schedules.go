@@ -268,7 +268,7 @@ func withSpec(c *cobra.Command, f *specFlags, send func(context.Context, *client
 	}
 }
 
-// describe tells people what a schedule is.
+// describe returns the line for people about a schedule.
 func describe(name string, s client.AdminSchedule) string {
 	text := fmt.Sprintf("%s: %s, %s", name, when(s), s.Contract)
 	if special := state(s); special != "" {
