@@ -84,28 +84,33 @@ func (w *drainWorld) checkCompleted(noun string, names ...string) {
 	}
 }
 
-// submit stores a job for each of the workers, and returns the id of the one of TaskFlow.
-func (w *drainWorld) submit(id string) (taskFlow string) {
+// submit stores a job for each of the workers, and returns the ids of those of TaskFlow.
+func (w *drainWorld) submit(id string) (taskFlow []string) {
 	w.Helper()
 	if err := w.client.Relay().Enqueue(w.Context(), []client.RelaySpec{
 		{Queue: "command", ID: id, Timeout: time.Minute},
 		{Queue: "library", ID: id, Timeout: time.Minute}}, client.RelayUnique); err != nil {
 		w.Fatal(err)
 	}
-	made, err := w.client.TaskFlow().Create(w.Context(),
-		client.TaskFlowSpec{Name: id, Queue: "library"})
-	if err != nil {
-		w.Fatal(err)
+	for _, queue := range []string{"command", "library"} {
+		made, err := w.client.TaskFlow().Create(w.Context(),
+			client.TaskFlowSpec{Name: id, Queue: queue})
+		if err != nil {
+			w.Fatal(err)
+		}
+		taskFlow = append(taskFlow, made.ID)
 	}
-	return made.ID
+	return taskFlow
 }
 
-// startCommand starts `millrace work` with a program that ends when the file release exists.
-func (w *drainWorld) startCommand(release string) (c *exec.Cmd, output *testkit.LogBuffer) {
+// startCommand starts `millrace work` for a contract, with a program that ends when the file
+// release exists.
+func (w *drainWorld) startCommand(contract, release string) (c *exec.Cmd,
+	output *testkit.LogBuffer) {
 	w.Helper()
 	output = &testkit.LogBuffer{}
-	c = exec.Command(mustMillrace(w.T), "work", "command", "--server", w.server.url, "--", "sh",
-		"-c", `until [ -e "$0" ]; do sleep 0.05; done`, release)
+	c = exec.Command(mustMillrace(w.T), "work", "command", "--contract", contract, "--server",
+		w.server.url, "--", "sh", "-c", `until [ -e "$0" ]; do sleep 0.05; done`, release)
 	c.Env, c.Stderr = []string{"PATH=" + os.Getenv("PATH")}, output
 	cli.SetProcessGroup(c)
 	cli.KillWithParent(c)
@@ -116,9 +121,9 @@ func (w *drainWorld) startCommand(release string) (c *exec.Cmd, output *testkit.
 	return c, output
 }
 
-// TestDrainedWorkers (AD-040, AD-041, CL-001): `millrace work` and the workers of the Go client learn from the
-// server that they are drained. They finish the jobs that they have, take no further ones, and end
-// well.
+// TestDrainedWorkers (AD-040, AD-041, CL-001): processes of `millrace work`, of Relay and of the
+// worker API, and the workers of the Go client learn from the server that they are drained. They
+// finish the jobs that they have, take no further ones, and end with 0 and without an error.
 func TestDrainedWorkers(t *testing.T) {
 	t.Parallel()
 	onDrainWorlds(t, func(w *drainWorld) {
@@ -126,7 +131,8 @@ func TestDrainedWorkers(t *testing.T) {
 		defer stop()
 		first := w.submit("first")
 		release, finish := filepath.Join(w.TempDir(), "release"), make(chan struct{})
-		command, output := w.startCommand(release)
+		command, output := w.startCommand("relay", release)
+		remote, remoteOutput := w.startCommand("taskflow", release)
 		relay := &client.Worker{Relay: w.client.Relay(), Queue: "library", Name: "relay-worker",
 			Handler: func(context.Context, *client.Run) error { <-finish; return nil }}
 		jobs := &client.JobWorker{API: w.client.WorkerAPI(), Contract: client.ContractTaskFlow,
@@ -135,10 +141,11 @@ func TestDrainedWorkers(t *testing.T) {
 				<-finish
 				return nil, nil
 			}}}
-		ended := make(chan error, 3)
+		ended := make(chan error, 4)
 		go func() { ended <- relay.Run(ctx) }()
 		go func() { ended <- jobs.Run(ctx) }()
 		go func() { ended <- command.Wait() }()
+		go func() { ended <- remote.Wait() }()
 
 		var names []string
 		pollUntil(w.Fatalf, "all to execute a job", func() bool {
@@ -148,7 +155,7 @@ func TestDrainedWorkers(t *testing.T) {
 					names = append(names, worker.Name)
 				}
 			}
-			return len(names) == 3
+			return len(names) == 4
 		})
 		w.checkCompleted("workers", names...)
 		w.operate(append([]string{"workers", "drain"}, names...)...)
@@ -161,9 +168,14 @@ func TestDrainedWorkers(t *testing.T) {
 		second := w.submit("second")
 		close(finish)
 		mustWriteFile(w.T, filepath.Dir(release), "release", nil)
-		for range 3 {
+		for range 4 {
 			if err := <-ended; err != nil || ctx.Err() != nil {
-				w.Errorf("a worker ended with %v, %v: %s", err, ctx.Err(), output)
+				w.Errorf("a worker ended with %v, %v: %s%s", err, ctx.Err(), output, remoteOutput)
+			}
+		}
+		for _, c := range []*exec.Cmd{command, remote} {
+			if code := c.ProcessState.ExitCode(); code != cli.ExitOK {
+				w.Errorf("AD-041 %q ended with %d", c.Args, code)
 			}
 		}
 		w.checkDone(first, second)
@@ -171,12 +183,15 @@ func TestDrainedWorkers(t *testing.T) {
 }
 
 // checkDone checks that the first jobs were finished and the second ones were not begun.
-func (w *drainWorld) checkDone(first, second string) {
+func (w *drainWorld) checkDone(first, second []string) {
 	w.Helper()
-	for id, want := range map[string]client.TaskFlowStatus{first: client.TaskCompleted,
-		second: client.TaskReady} {
-		if got, err := w.client.TaskFlow().Get(w.Context(), id); err != nil || got.Status != want {
-			w.Errorf("got %s, %v, want %s", got.Status, err, want)
+	for want, ids := range map[client.TaskFlowStatus][]string{client.TaskCompleted: first,
+		client.TaskReady: second} {
+		for _, id := range ids {
+			got, err := w.client.TaskFlow().Get(w.Context(), id)
+			if err != nil || got.Status != want {
+				w.Errorf("got %s, %v, want %s", got.Status, err, want)
+			}
 		}
 	}
 	for _, queue := range []string{"command", "library"} {
