@@ -29,11 +29,11 @@ func statements(snippet string) []string {
 	return strings.Split(strings.TrimSuffix(strings.TrimSpace(snippet), ";"), ";\n")
 }
 
-// TestPostgresOfTheDocs: a role, a database, rights and a pooler as docs/operating.md has them are
+// TestPostgresOfTheDocs: a role, a database, rights and a pooler as docs/postgresql.md has them are
 // all that nodes need, with the schema made by the owner or by a node.
 func TestPostgresOfTheDocs(t *testing.T) {
 	t.Parallel()
-	sql, ini := codeBlocks(t, "operating.md", "sql"), codeBlocks(t, "operating.md", "ini")
+	sql, ini := codeBlocks(t, "postgresql.md", "sql"), codeBlocks(t, "postgresql.md", "ini")
 	if len(sql) != 2 || len(ini) != 1 {
 		t.Fatalf("%d snippets of SQL and %d of pgbouncer.ini, want 2 and 1", len(sql), len(ini))
 	}
