@@ -18,7 +18,7 @@ import (
 func TestForeignServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	mustWriteFile(t, dir, "picture.jpg", largeJPEG(t))
+	mustWriteFile(t, dir, "picture.jpg", largeJPEG())
 	mustWriteFile(t, dir, "graph.json", []byte(`{"jobs":[{"ref":"a","queue":"q"}]}`))
 	mustWriteFile(t, dir, "job.jsonl", []byte(`{"queue":"q","id":"1","timeout":1,"payload":1}`))
 	for _, status := range []int{http.StatusOK, http.StatusNotFound, http.StatusNotImplemented} {

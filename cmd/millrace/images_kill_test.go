@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -36,7 +37,7 @@ func TestImagesKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.kill)
-	picture := largeJPEG(t)
+	picture := largeJPEG()
 	var made imageJob
 	imageCall(t, server.url, "POST", "/images/v1/files", picture, 202, &made)
 	job := func(at string) (j imageJob) {
@@ -110,20 +111,29 @@ func TestImagesKill(t *testing.T) {
 	}
 }
 
-// largeJPEG takes a while to be processed.
-func largeJPEG(t *testing.T) []byte {
-	t.Helper()
-	m := image.NewRGBA(image.Rect(0, 0, 6000, 5000))
-	for y := range 5000 {
-		for x := 0; x < 6000; x += 3 {
-			m.SetRGBA(x, y, color.RGBA{uint8(x), uint8(y), uint8(x ^ y), 255})
-		}
-	}
+// largeJPEG takes a while to be processed. It is made once.
+var largeJPEG = sync.OnceValue(func() []byte { return stripedJPEG(6000, 5000) })
+
+// stripedJPEG makes a JPEG of an image that is computed while it is encoded: one of so many pixels
+// in memory would stay in that of the race detector, which is several times as large.
+func stripedJPEG(width, height int) []byte {
 	var b bytes.Buffer
-	if err := jpeg.Encode(&b, m, nil); err != nil {
-		t.Fatal(err)
-	}
+	_ = jpeg.Encode(&b, stripes{image.Rect(0, 0, width, height)}, nil) // a buffer takes everything
 	return b.Bytes()
+}
+
+// stripes is an image of coloured columns on a black ground.
+type stripes struct{ image.Rectangle }
+
+func (stripes) ColorModel() color.Model { return color.RGBAModel }
+
+func (s stripes) Bounds() image.Rectangle { return s.Rectangle }
+
+func (stripes) At(x, y int) color.Color {
+	if x%3 != 0 {
+		return color.RGBA{}
+	}
+	return color.RGBA{uint8(x), uint8(y), uint8(x ^ y), 255}
 }
 
 // imageCall makes a request that must be answered with a status.

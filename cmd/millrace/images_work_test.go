@@ -60,7 +60,7 @@ func TestImagesWork(t *testing.T) {
 		return j
 	}
 	there := filepath.Join(dir, "objects", "millrace")
-	good := upload(rotatedJPEG(largeJPEG(t)))
+	good := upload(rotatedJPEG(stripedJPEG(1200, 1000)))
 	work(t.TempDir(), "--max-jobs", "1", "process_file", "--", script)
 	if j := state(good.JobID); j.Status != "failed_retryable" ||
 		!strings.Contains(j.Error, "No such file") {
@@ -75,10 +75,10 @@ func TestImagesWork(t *testing.T) {
 	}
 	var file struct{ Width, Height int }
 	imageCall(t, server.url, "GET", "/images/v1/files/"+good.FileID, nil, 200, &file)
-	if file.Width != 5000 || file.Height != 6000 {
+	if file.Width != 1000 || file.Height != 1200 {
 		t.Errorf("upright it is %+v", file)
 	}
-	for size, want := range map[string][2]int{"100": {83, 100}, "8192": {5000, 6000}} {
+	for size, want := range map[string][2]int{"100": {83, 100}, "8192": {1000, 1200}} {
 		got, err := jpeg.Decode(bytes.NewReader(imageCall(t, server.url, "GET",
 			"/images/v1/files/"+good.FileID+"/variants/"+size, nil, 200, nil)))
 		if err != nil || got.Bounds().Dx() != want[0] || got.Bounds().Dy() != want[1] {
@@ -104,9 +104,9 @@ func TestImagesWork(t *testing.T) {
 		t.Errorf("text: %+v", j)
 	}
 
-	liar := upload(largeJPEG(t))
+	liar := upload(stripedJPEG(1200, 1000))
 	work(there, "--max-jobs", "1", "process_file", "--", "echo",
-		`{"width":6000,"height":5000,"variants":[]}`)
+		`{"width":1200,"height":1000,"variants":[]}`)
 	if j := state(liar.JobID); j.Status != "failed_retryable" || j.Type != "result" ||
 		!strings.Contains(j.Error, "must have 2 variants") {
 		t.Errorf("a result that does not hold: %+v", j)

@@ -27,7 +27,7 @@ func TestWaitingIsNotSilent(t *testing.T) {
 	idle := launchNode(t, "data", "--no-workers")
 	s := launchNode(t, "data")
 	dir := t.TempDir()
-	mustWriteFile(t, dir, "picture.jpg", largeJPEG(t))
+	mustWriteFile(t, dir, "picture.jpg", largeJPEG())
 	mustWriteFile(t, dir, "graph.json",
 		[]byte(`{"jobs":[{"ref":"a","queue":"q"},{"ref":"b","queue":"q","depends_on":["a"]}]}`))
 	for name, tt := range map[string]struct {
