@@ -32,6 +32,8 @@ type definitionBody struct {
 // state is where a schedule stands: the progress of its job.
 type state struct {
 	Paused bool `json:"paused,omitempty"`
+	// Revision is how often the schedule was changed.
+	Revision int64 `json:"revision,omitempty"`
 	// Last is the latest time that was processed; those up to it are over.
 	Last time.Time `json:"last"`
 	// Count is how many ticks there were.

@@ -210,6 +210,57 @@ func TestEachTimeOnce(t *testing.T) {
 	}
 }
 
+// SC-001: a run that goes on while its schedule is paused, changed or deleted submits nothing more.
+// A time that is due then is submitted once, by the schedule as it is now.
+func TestChangeDuringARun(t *testing.T) {
+	ctx := context.Background()
+	must := func(w *world) func(_ *schedule.Schedule, err error) {
+		return func(_ *schedule.Schedule, err error) {
+			w.Helper()
+			if err != nil {
+				w.Fatal(err)
+			}
+		}
+	}
+	onEveryStore(t, func(w *world) {
+		w.create("s", func(d *schedule.Definition) { d.CatchUp = schedule.CatchUpAll })
+		ok := must(w)
+		stale := func(change func()) {
+			w.Helper()
+			w.Advance(time.Minute)
+			j := w.claim(w, 1)[0]
+			change()
+			w.finish(w, j, w.Handle(ctx, &worker.Task{Job: j}))
+		}
+		stale(func() { ok(w.Pause(ctx, "s", true, nil)) })
+		w.wantJobs("SC-001 paused", 0)
+		ok(w.Pause(ctx, "s", false, nil))
+		w.run(w)
+		w.wantJobs("SC-001 resumed", 1)
+		stale(func() {
+			ok(w.Edit(ctx, "s", func(s *schedule.Schedule) error {
+				s.Request = []byte(`{"name":"n","queue":"other"}`)
+				return nil
+			}, nil))
+		})
+		w.wantJobs("SC-001 changed", 1)
+		w.run(w)
+		if jobs := w.wantJobs("SC-001 changed", 2); jobs[1].Queue != "other" {
+			w.Errorf("SC-001 after the change it submits to %s", jobs[1].Queue)
+		}
+		stale(func() {
+			if err := w.Remove(ctx, "s", false, nil); err != nil {
+				w.Fatal(err)
+			}
+			w.create("s", nil)
+		})
+		w.wantJobs("SC-001 deleted", 2)
+		w.passes(time.Minute, time.Minute)
+		w.wantJobs("SC-001 made again", 3)
+		w.wantTicks("SC-006 made again", "s", "240 submitted")
+	})
+}
+
 // SC-004: of two runs of one time, as after a lease that has ended unnoticed, one submits.
 func TestTwoRunsOfOneTime(t *testing.T) {
 	onEveryStore(t, func(w *world) {

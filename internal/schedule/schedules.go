@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -78,8 +79,29 @@ func (s *Schedules) submittable() (names []string) {
 	return names
 }
 
-// indexKind is the kind of a record of each schedule, by which schedules are listed by name.
+// indexKind is the kind of a record of each schedule, by which schedules are listed by name. It says
+// which schedule of the name it is and how often that was changed: a run that began before a change
+// submits nothing after it.
 const indexKind = "schedule"
+
+// index is the body of such a record. Those of older versions have no members.
+type index struct {
+	Number   int64 `json:"number,omitempty"`
+	Revision int64 `json:"revision,omitempty"`
+}
+
+// index returns the record of a schedule.
+func (s *Schedule) index() job.Record {
+	body, _ := json.Marshal(index{s.Number, s.state.Revision}) // two numbers can be encoded
+	return job.Record{Kind: indexKind, Key: s.Name, Body: body}
+}
+
+// isCurrent reports whether the schedule is stored as it was read, by its record.
+func (s *Schedule) isCurrent(record *job.Record) bool {
+	var now index
+	return record != nil && json.Unmarshal(record.Body, &now) == nil &&
+		(now.Number == s.Number || now.Number == 0) && now.Revision == s.state.Revision
+}
 
 // RecordFunc writes records in the transaction of a change. before is nil for a new schedule, and
 // after for one that is removed.
@@ -198,14 +220,14 @@ func (s *Schedules) Create(ctx context.Context, made Schedule,
 		return nil, err
 	}
 	ctx = engine.Attach(ctx, func(w engine.RecordWriter, _, after *job.Job) error {
+		stored := made
+		stored.Number = after.Seq
 		err := errors.Join(
 			w.DeleteRecords(tickKind, tickKeys(made.Name)...), // of one before, under this name
-			w.UpsertRecords(job.Record{Kind: indexKind, Key: made.Name, Body: []byte("{}")}))
+			w.UpsertRecords(stored.index()))
 		if err != nil || record == nil {
 			return err
 		}
-		stored := made
-		stored.Number = after.Seq
 		return record(w, nil, &stored)
 	})
 	stored, err := s.Engine.Submit(ctx, engine.Unique, []engine.Submission{{Job: j}})
@@ -242,8 +264,8 @@ func (s *Schedules) Change(ctx context.Context, name string, edit func(*Schedule
 	}
 	var before, after *Schedule
 	ctx = engine.Attach(ctx, func(w engine.RecordWriter, _, _ *job.Job) error {
-		if record == nil {
-			return nil
+		if err := w.UpsertRecords(after.index()); err != nil || record == nil {
+			return err
 		}
 		return record(w, before, after)
 	})
@@ -254,6 +276,7 @@ func (s *Schedules) Change(ctx context.Context, name string, edit func(*Schedule
 			}
 			changed := *before
 			after = &changed
+			after.state.Revision++
 			if err := edit(after); err != nil {
 				return err
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 // errStale ends a run that is no longer the schedule's: another one has done the tick, or the
-// schedule is gone.
+// schedule was changed or is gone.
 var errStale = &job.Error{Kind: job.RunLost, Op: "schedule.tick",
 	Msg: "another run has processed this time"}
 
@@ -66,11 +66,11 @@ func (r *run) storing(t *Tick) engine.AttachedFunc {
 		if err != nil {
 			return err
 		}
-		indexed, err := w.Record(indexKind, r.Name)
+		record, err := w.Record(indexKind, r.Name)
 		if err != nil {
 			return err
 		}
-		if done != nil || indexed == nil {
+		if done != nil || !r.isCurrent(record) {
 			return errStale
 		}
 		t.Job, t.At = after.Seq, w.Now()
