@@ -32,6 +32,7 @@ type ageingLoad struct {
 	tally  *Tally
 
 	claims    []claimTimes
+	over      atomic.Bool // no further call is sent
 	submitted atomic.Int64
 	empty     atomic.Int64 // claims that found no job
 	times     statementTimes
@@ -58,11 +59,19 @@ func (l *ageingLoad) open(ctx context.Context, pg *Postgres) error {
 	if err := l.engine.Register(contract); err != nil {
 		return errors.Join(err, l.close())
 	}
+	if err := l.fill(ctx); err != nil {
+		return errors.Join(err, l.close())
+	}
+	return nil
+}
+
+// fill queues the backlog of a load whose engine has its contract.
+func (l *ageingLoad) fill(ctx context.Context) error {
 	l.claims = make([]claimTimes, l.calls())
 	l.tally = newTally(l.backlog + l.calls()*l.batch)
 	for _, cut := range batches(l.backlog, 1000) {
 		if err := l.put(ctx, cut[0], cut[1]); err != nil {
-			return errors.Join(err, l.close())
+			return err
 		}
 	}
 	return nil
@@ -111,10 +120,13 @@ func (l *ageingLoad) run(ctx context.Context, started time.Time) error {
 func (l *ageingLoad) paced(ctx context.Context, started time.Time,
 	op func(ctx context.Context, call int) error) error {
 	_, err := runParallel(ctx, l.clients, l.calls(), func(ctx context.Context, _, call int) error {
+		if l.over.Load() {
+			return nil
+		}
 		if err := sleep(ctx, time.Until(started.Add(l.due(call)))); err != nil {
 			return err
 		}
-		if time.Since(started) > l.total {
+		if time.Since(started) > l.total || l.over.Load() {
 			return nil
 		}
 		return op(ctx, call)

@@ -117,6 +117,16 @@ var cases = []Case{
 		Setup:   setupMillracePostgres(machineKeeping, 1000, 4),
 	},
 	{
+		Name:    "bulk",
+		Summary: "1,000 claims a second, alone and beside a bulk retry of n jobs, in process on SQLite",
+		Setup:   setupBulk(setupMillraceSQLite(nil, 0, 0)),
+	},
+	{
+		Name:    "bulk-postgres",
+		Summary: "the same on PostgreSQL",
+		Setup:   setupBulk(setupMillracePostgres(nil, 0, 0)),
+	},
+	{
 		Name:    "millrace-postgres-single",
 		Summary: "the same with single inserts from 64 goroutines",
 		Divide:  4,
