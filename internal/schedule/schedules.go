@@ -79,9 +79,9 @@ func (s *Schedules) submittable() (names []string) {
 	return names
 }
 
-// indexKind is the kind of a record of each schedule, by which schedules are listed by name. It says
-// which schedule of the name it is and how often that was changed: a run that began before a change
-// submits nothing after it.
+// indexKind is the kind of a record of each schedule, by which schedules are listed by name. It
+// says which schedule of the name it is and how often that was changed: a run that began before a
+// change submits nothing after it.
 const indexKind = "schedule"
 
 // index is the body of such a record. Those of older versions have no members.
