@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
@@ -83,14 +84,7 @@ func (b *Binding) Bind(ctx context.Context, e *engine.Engine) {
 	}
 	b.bindOnce(ctx, e)
 	go func() {
-		for {
-			pause := time.NewTimer(b.interval())
-			select {
-			case <-ctx.Done():
-				pause.Stop()
-				return
-			case <-pause.C:
-			}
+		for clock.Sleep(ctx, b.interval()) {
 			b.bindOnce(ctx, e)
 		}
 	}()

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -110,10 +111,7 @@ func (s *Store) Listen(ctx context.Context, fn func([]job.QueueHash)) {
 	}
 	for ctx.Err() == nil {
 		s.listen(ctx, fn)
-		select {
-		case <-time.After(retryInterval + rand.N(retryInterval/2)):
-		case <-ctx.Done():
-		}
+		clock.Sleep(ctx, retryInterval+rand.N(retryInterval/2))
 	}
 }
 

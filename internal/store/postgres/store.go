@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/sqlstore"
@@ -72,9 +73,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 			s.writeBreaker.record(err)
 			return err
 		}
-		select {
-		case <-time.After(rand.N(time.Millisecond << min(try, 7))):
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, rand.N(time.Millisecond<<min(try, 7))) {
 			return err
 		}
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/clock"
 )
 
 // flags are the flags of the command.
@@ -317,10 +318,8 @@ func (e *enqueuer) sendAgain(ctx context.Context, b jobBatch, err error) error {
 			uncertain = uncertain || fail.Uncertain
 			pause = max(pause, min(fail.RetryAfter, maxRetryAfter))
 		}
-		select {
-		case <-over.Done():
+		if !clock.Sleep(over, pause) {
 			return err
-		case <-time.After(pause):
 		}
 		err = e.relay.Enqueue(ctx, b.jobs, e.mode)
 		if errors.As(err, &fail) {

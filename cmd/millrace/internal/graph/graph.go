@@ -27,8 +27,10 @@ import (
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/setting"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // flags are the flags of both subcommands.
@@ -232,11 +234,10 @@ func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
 		}
 		var after []string
 		for _, on := range job.DependsOn {
-			// The builder refuses a ref that no job has.
-			if refs[on] || !isUUID(on) {
-				after = append(after, on)
-			} else {
+			if _, isID := uuids.Parse(on); isID && !refs[on] {
 				spec.Dependencies = append(spec.Dependencies, on)
+			} else {
+				after = append(after, on) // the builder refuses a ref that no job has
 			}
 		}
 		g.Add(job.Ref, spec, after...)
@@ -298,21 +299,6 @@ func (j *fileJob) spec() (client.TaskFlowSpec, error) {
 	return spec, nil
 }
 
-// isUUID reports whether a text has the form of a UUID, in either case.
-func isUUID(text string) bool {
-	if len(text) != 36 {
-		return false
-	}
-	for i, c := range []byte(text) {
-		dash := i == 8 || i == 13 || i == 18 || i == 23
-		hex := ('0' <= c && c <= '9') || ('a' <= c|0x20 && c|0x20 <= 'f')
-		if dash != (c == '-') || (!dash && !hex) {
-			return false
-		}
-	}
-	return true
-}
-
 // The pause between two readings of a graph grows by half each time, from the first to the second:
 // a short graph is drawn soon, and a long one costs few requests.
 const (
@@ -338,9 +324,7 @@ func waitGraph(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 			ended, note := progressNote(graph)
 			shown.SetTotal(ended, int64(len(graph.Nodes)), note)
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, pause) {
 			return graph, ctx.Err()
 		}
 	}

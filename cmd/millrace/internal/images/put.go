@@ -25,6 +25,7 @@ import (
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/clock"
 )
 
 // Command is `millrace images`.
@@ -297,9 +298,7 @@ func waitJob(ctx context.Context, images *client.Images, picture *upload,
 		default:
 			bar.Add(0, filepath.Base(cli.Printable(picture.Path))+" is "+jobNote(job))
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, pause) {
 			return job, ctx.Err()
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/clock"
 )
 
 // Scenarios wait for their jobs in two ways. Webhooks bring each state as soon as it is reached;
@@ -186,10 +187,7 @@ func (o *outageLog) probe(ctx context.Context, address string) {
 			continue
 		}
 		o.record(failedAt)
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-		}
+		clock.Sleep(ctx, 100*time.Millisecond)
 	}
 }
 
