@@ -10,6 +10,9 @@ import (
 // Need is for the tests outside of the package, as is Needed.
 type Need = need
 
+// Schema is for the tests outside of the package.
+var Schema = schema
+
 // Needed are the relations of the schema with the rights that a node needs.
 var Needed = needed
 

@@ -18,8 +18,13 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrationFiles are the numbered migrations of this database.
-var migrationFiles = sqlstore.MigrationFiles(migrations)
+// schema is the schema of this database.
+var schema = sqlstore.Schema{
+	Dialect: goose.DialectPostgres,
+	Files:   sqlstore.MigrationFiles(migrations),
+	HasVersions: "SELECT count(*) FROM pg_tables WHERE schemaname=current_schema() " +
+		"AND tablename='goose_db_version'",
+}
 
 // schemaWait is how long a start waits while another session has the schema locked.
 const schemaWait = 5 * time.Minute
@@ -35,8 +40,7 @@ func migrate(ctx context.Context, c Config, r *route) error {
 	db := stdlib.OpenDB(*cfg)
 	defer db.Close()
 	lock := &schemaLock{log: c.Log, wait: c.SchemaWait}
-	return sqlstore.Migrate(ctx, goose.DialectPostgres, db, migrationFiles,
-		goose.WithLocker(lock))
+	return schema.Migrate(ctx, db, goose.WithLocker(lock))
 }
 
 // schemaLock lets one node at a time migrate a schema. It is an advisory lock of a transaction
@@ -129,6 +133,6 @@ func SchemaVersion(ctx context.Context, url string) (have, want int64, err error
 	}
 	db := stdlib.OpenDB(*r.config)
 	defer db.Close()
-	have, want, err = sqlstore.SchemaVersion(ctx, goose.DialectPostgres, db, migrationFiles)
+	have, want, err = schema.Version(ctx, db)
 	return have, want, translate("store.schema", err)
 }

@@ -1,10 +1,7 @@
 package postgres_test
 
 import (
-	"os"
 	"testing"
-
-	"github.com/pressly/goose/v3"
 
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/postgres"
@@ -16,10 +13,9 @@ func TestMigrationsKeepJobs(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	storetest.RunMigrations(t, storetest.OldSchema{
-		Dialect: goose.DialectPostgres,
-		DB:      pgtest.DB(t, url),
-		Files:   os.DirFS("migrations"),
-		Open:    func() store.Store { return mustOpen(t, postgres.Config{URL: url, Conns: 4}) },
+		Schema: postgres.Schema,
+		DB:     pgtest.DB(t, url),
+		Open:   func() store.Store { return mustOpen(t, postgres.Config{URL: url, Conns: 4}) },
 	})
 }
 
@@ -27,9 +23,8 @@ func TestLayoutKeepsJobs(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	storetest.RunLayout(t, storetest.OldSchema{
-		Dialect: goose.DialectPostgres,
-		DB:      pgtest.DB(t, url),
-		Files:   os.DirFS("migrations"),
-		Open:    func() store.Store { return mustOpen(t, postgres.Config{URL: url, Conns: 4}) },
+		Schema: postgres.Schema,
+		DB:     pgtest.DB(t, url),
+		Open:   func() store.Store { return mustOpen(t, postgres.Config{URL: url, Conns: 4}) },
 	})
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
 
 	"github.com/millrace/millrace/internal/store"
-	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
 // readOnly is the parameter that keeps transactions from writing.
@@ -32,7 +30,7 @@ func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	}
 	db := stdlib.OpenDB(*r.config)
 	db.SetMaxOpenConns(c.Conns)
-	if err := sqlstore.CheckSchema(ctx, goose.DialectPostgres, db, migrationFiles); err != nil {
+	if err := schema.Check(ctx, db); err != nil {
 		db.Close()
 		return nil, translate("store.open", err)
 	}

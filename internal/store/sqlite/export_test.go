@@ -1,5 +1,8 @@
 package sqlite
 
+// Schema is for the tests outside of the package.
+var Schema = schema
+
 // WithDriver makes a database be opened by a driver of database/sql under another name.
 func WithDriver(c Config, name string) Config {
 	c.driver = name

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -11,12 +12,9 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/pressly/goose/v3"
-
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/sqlite"
-	"github.com/millrace/millrace/internal/store/sqlstore"
 	"github.com/millrace/millrace/internal/store/storetest"
 )
 
@@ -27,20 +25,22 @@ const (
 	good    = "CREATE TABLE other (n INTEGER);\n"
 )
 
-// next is a schema after the newest, whose last statement is given.
-func next(last string) fstest.MapFS {
+// migrateNext brings a database to the schema after the newest, whose last statement is given.
+func migrateNext(ctx context.Context, db *sql.DB, last string) error {
 	files := fstest.MapFS{"09999_next.sql": {Data: []byte(
 		"-- +goose Up\nCREATE TABLE half (n INTEGER);\nINSERT INTO half VALUES (1);\n" + last)}}
-	known, err := filepath.Glob("migrations/*.sql")
-	for _, path := range known {
+	known, err := fs.Glob(sqlite.Schema.Files, "*.sql")
+	for _, name := range known {
 		var data []byte
-		data, err = os.ReadFile(path)
-		files[filepath.Base(path)] = &fstest.MapFile{Data: data}
+		data, err = fs.ReadFile(sqlite.Schema.Files, name)
+		files[name] = &fstest.MapFile{Data: data}
 	}
 	if err != nil {
-		panic(err)
+		return err
 	}
-	return files
+	next := sqlite.Schema
+	next.Files = files
+	return next.Migrate(ctx, db)
 }
 
 // mustBeWhole opens the database with the schema of this binary and looks for
@@ -94,11 +94,11 @@ func TestMigrationThatFailsHalfWay(t *testing.T) {
 	mustInsert(t, s, "kept")
 	s.Close()
 	db := rawDB(t, path)
-	if err := sqlstore.Migrate(t.Context(), goose.DialectSQLite3, db, next(failing)); err == nil {
+	if err := migrateNext(t.Context(), db, failing); err == nil {
 		t.Error("no error")
 	}
 	mustBeWhole(t, path)
-	if err := sqlstore.Migrate(t.Context(), goose.DialectSQLite3, db, next(good)); err != nil {
+	if err := migrateNext(t.Context(), db, good); err != nil {
 		t.Error(err)
 	}
 	if _, err := sqlite.Open(t.Context(),
@@ -108,8 +108,7 @@ func TestMigrationThatFailsHalfWay(t *testing.T) {
 }
 
 func childMigrate(path string) error {
-	return sqlstore.Migrate(context.Background(), goose.DialectSQLite3, rawDB(nil, path),
-		next(endless))
+	return migrateNext(context.Background(), rawDB(nil, path), endless)
 }
 
 func TestMigrationKilledHalfWay(t *testing.T) {
@@ -164,10 +163,9 @@ func TestMigrationsKeepJobs(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "millrace.db")
 	storetest.RunMigrations(t, storetest.OldSchema{
-		Dialect: goose.DialectSQLite3,
-		DB:      rawDB(t, path),
-		Files:   os.DirFS("migrations"),
-		Open:    func() store.Store { return mustOpen(t, sqlite.Config{Path: path}) },
+		Schema: sqlite.Schema,
+		DB:     rawDB(t, path),
+		Open:   func() store.Store { return mustOpen(t, sqlite.Config{Path: path}) },
 	})
 }
 
@@ -175,9 +173,8 @@ func TestLayoutKeepsJobs(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "millrace.db")
 	storetest.RunLayout(t, storetest.OldSchema{
-		Dialect: goose.DialectSQLite3,
-		DB:      rawDB(t, path),
-		Files:   os.DirFS("migrations"),
-		Open:    func() store.Store { return mustOpen(t, sqlite.Config{Path: path}) },
+		Schema: sqlite.Schema,
+		DB:     rawDB(t, path),
+		Open:   func() store.Store { return mustOpen(t, sqlite.Config{Path: path}) },
 	})
 }

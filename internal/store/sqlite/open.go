@@ -27,8 +27,12 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrationFiles are the numbered migrations of this database.
-var migrationFiles = sqlstore.MigrationFiles(migrations)
+// schema is the schema of this database.
+var schema = sqlstore.Schema{
+	Dialect:     goose.DialectSQLite3,
+	Files:       sqlstore.MigrationFiles(migrations),
+	HasVersions: "SELECT count(*) FROM sqlite_master WHERE name='goose_db_version'",
+}
 
 // Memory is the path of a database in memory that exists as long as the Store.
 const Memory = ":memory:"
@@ -155,7 +159,7 @@ func prepareSchema(ctx context.Context, db *sql.DB) error {
 	if err := checkVersion(ctx, db); err != nil {
 		return err
 	}
-	return sqlstore.Migrate(ctx, goose.DialectSQLite3, db, migrationFiles)
+	return schema.Migrate(ctx, db)
 }
 
 // reopenWriter opens a writing connection after the log was lost or damaged. It succeeds only
@@ -246,7 +250,7 @@ func SchemaVersion(ctx context.Context, path string) (have, want int64, err erro
 		return 0, 0, err
 	}
 	defer db.Close()
-	have, want, err = sqlstore.SchemaVersion(ctx, goose.DialectSQLite3, db, migrationFiles)
+	have, want, err = schema.Version(ctx, db)
 	return have, want, translate("store.schema", err)
 }
 

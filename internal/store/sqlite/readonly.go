@@ -7,11 +7,8 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/pressly/goose/v3"
-
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
-	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
 // Views reads a database that another process may have open for writing. It changes nothing. It
@@ -38,7 +35,7 @@ func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	if err := checkVersion(ctx, db); err != nil {
 		return nil, translate("store.open", err)
 	}
-	if err := sqlstore.CheckSchema(ctx, goose.DialectSQLite3, db, migrationFiles); err != nil {
+	if err := schema.Check(ctx, db); err != nil {
 		return nil, translate("store.open", err)
 	}
 	s := &Store{config: c, readers: make(chan *session, 1), stopped: make(chan struct{})}

@@ -13,16 +13,24 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// Schema is the schema of one kind of database.
+type Schema struct {
+	Dialect goose.Dialect
+	Files   fs.FS // the numbered migrations
+	// HasVersions counts the tables of versions that a database has, 0 or 1: goose would create
+	// the table when asked for the version.
+	HasVersions string
+}
+
 // Migrate brings the schema to the newest of the numbered files. Each file runs in one
 // transaction with the record that it ran, so a process that is killed leaves a file done or
 // not started. A schema newer than the files is refused.
-func Migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS,
-	options ...goose.ProviderOption) error {
-	p, err := goose.NewProvider(dialect, db, files, options...)
+func (s *Schema) Migrate(ctx context.Context, db *sql.DB, options ...goose.ProviderOption) error {
+	p, err := goose.NewProvider(s.Dialect, db, s.Files, options...)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	have, want, err := versions(ctx, p, dialect, db)
+	have, want, err := s.versions(ctx, p, db)
 	if err != nil {
 		return err
 	}
@@ -62,18 +70,10 @@ func unwrapMigration(err error) error {
 	return err
 }
 
-// hasVersions finds out whether a database has the table of versions. goose would create it
-// when asked for the version.
-var hasVersions = map[goose.Dialect]string{
-	goose.DialectPostgres: "SELECT count(*) FROM pg_tables WHERE schemaname=current_schema() " +
-		"AND tablename='goose_db_version'",
-	goose.DialectSQLite3: "SELECT count(*) FROM sqlite_master WHERE name='goose_db_version'",
-}
-
-func versions(ctx context.Context, p *goose.Provider, dialect goose.Dialect, db *sql.DB) (
-	have, want int64, err error) {
+func (s *Schema) versions(ctx context.Context, p *goose.Provider, db *sql.DB) (have, want int64,
+	err error) {
 	var tables int
-	if err := db.QueryRowContext(ctx, hasVersions[dialect]).Scan(&tables); err != nil {
+	if err := db.QueryRowContext(ctx, s.HasVersions).Scan(&tables); err != nil {
 		return 0, 0, err
 	}
 	if tables == 0 {
@@ -94,21 +94,20 @@ func MigrationFiles(embedded embed.FS) fs.FS {
 	return files
 }
 
-// SchemaVersion returns the version of the database's schema and the newest known version. It
-// changes nothing.
-func SchemaVersion(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS) (have,
-	want int64, err error) {
-	p, err := goose.NewProvider(dialect, db, files)
+// Version returns the version of the database's schema and the newest known version. It changes
+// nothing.
+func (s *Schema) Version(ctx context.Context, db *sql.DB) (have, want int64, err error) {
+	p, err := goose.NewProvider(s.Dialect, db, s.Files)
 	if err != nil {
 		return 0, 0, err
 	}
-	return versions(ctx, p, dialect, db)
+	return s.versions(ctx, p, db)
 }
 
-// CheckSchema fails with ReadOnly unless the database has the newest schema known. It serves
-// callers that must not change the database.
-func CheckSchema(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS) error {
-	have, want, err := SchemaVersion(ctx, dialect, db, files)
+// Check fails with ReadOnly unless the database has the newest schema known. It serves callers that
+// must not change the database.
+func (s *Schema) Check(ctx context.Context, db *sql.DB) error {
+	have, want, err := s.Version(ctx, db)
 	if err != nil {
 		return err
 	}

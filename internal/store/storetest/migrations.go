@@ -8,8 +8,6 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/pressly/goose/v3"
-
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/sqlstore"
@@ -19,9 +17,8 @@ import (
 // suite asks each database for one, since only the package of a database can open it
 // beneath the store.
 type OldSchema struct {
-	Dialect goose.Dialect
-	DB      *sql.DB
-	Files   fs.FS // all migrations
+	Schema sqlstore.Schema
+	DB     *sql.DB
 	// Open opens the store on the database, which brings the schema to the newest version.
 	Open func() store.Store
 }
@@ -30,18 +27,20 @@ type OldSchema struct {
 func (o *OldSchema) migrate(tb testing.TB, version int) {
 	tb.Helper()
 	first := fstest.MapFS{}
-	names, err := fs.Glob(o.Files, "*.sql")
+	names, err := fs.Glob(o.Schema.Files, "*.sql")
 	if err != nil || len(names) <= version {
 		tb.Fatalf("%d migrations, %v", len(names), err)
 	}
 	for _, name := range names[:version] {
-		text, err := fs.ReadFile(o.Files, name)
+		text, err := fs.ReadFile(o.Schema.Files, name)
 		if err != nil {
 			tb.Fatal(err)
 		}
 		first[name] = &fstest.MapFile{Data: text}
 	}
-	if err := sqlstore.Migrate(tb.Context(), o.Dialect, o.DB, first); err != nil {
+	old := o.Schema
+	old.Files = first
+	if err := old.Migrate(tb.Context(), o.DB); err != nil {
 		tb.Fatal(err)
 	}
 }
