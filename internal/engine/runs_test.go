@@ -118,7 +118,7 @@ func TestStaleRunsChangeNothing(t *testing.T) {
 	})
 }
 
-func TestBeat(t *testing.T) {
+func TestHeartbeat(t *testing.T) {
 	everywhere(t, made(), func(w *world) {
 		big := bytes.Repeat([]byte{0, 0xff}, 5<<10)
 		w.submit(sub("brief/a"))
