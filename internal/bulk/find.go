@@ -19,7 +19,7 @@ const PageSize = 100
 type item struct {
 	number  int64 // of the job, or the ID of the dead letter
 	changed bool  // since the operation began
-	fits    bool  // the action is allowed now
+	allowed bool  // the action is allowed now
 	job     *job.Job
 	letter  *job.DeadLetter
 }
@@ -59,7 +59,7 @@ func (b *Bulk) findJobs(ctx context.Context, o *Operation, after int64) (items [
 			continue
 		}
 		items = append(items, item{number: j.Seq, job: j,
-			changed: changedAt(j).After(o.StartedAt), fits: b.allows(o.Action, j)})
+			changed: changedAt(j).After(o.StartedAt), allowed: b.allows(o.Action, j)})
 	}
 	if len(page) == PageSize {
 		next = page[PageSize-1].Seq
@@ -102,7 +102,7 @@ func (b *Bulk) findDeadLetters(ctx context.Context, o *Operation, after int64) (
 		}
 		since := l.ReplayedAt.After(o.StartedAt)
 		if l.IsOpen() || since {
-			items = append(items, item{number: l.ID, letter: l, changed: since, fits: true})
+			items = append(items, item{number: l.ID, letter: l, changed: since, allowed: true})
 		}
 	}
 	if len(page) == PageSize {
@@ -160,7 +160,7 @@ func (b *Bulk) Preview(ctx context.Context, r Request) (p Preview, err error) {
 			return errEnough
 		}
 		p.Matching++
-		if !i.fits {
+		if !i.allowed {
 			p.Refused++
 		}
 		if len(p.Jobs)+len(p.DeadLetters) == maxSample {

@@ -201,7 +201,7 @@ func injectTrace(ctx context.Context, h http.Header) {
 // storage or as one of the download (G-FB-42).
 func (f *fetcher) fail(e *taskError) engine.Outcome {
 	failures := f.metrics.downloadFailures
-	if e.ofStorage() {
+	if e.isStorageFailure() {
 		failures = f.metrics.storageFailures
 	}
 	failures.WithLabelValues(e.code).Inc()

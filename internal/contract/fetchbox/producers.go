@@ -105,14 +105,14 @@ func (f *FetchBox) settleMessage(ctx context.Context, d *stream.Delivery, err er
 			d.Nak(directRetryDelay)
 		}
 	case d.Last, kind == job.Invalid, kind == job.Malformed, kind == job.TooLarge:
-		f.giveUp(ctx, d, err)
+		f.publishUnstored(ctx, d, err)
 	default:
 		d.Nak(directRetryDelay)
 	}
 }
 
-// giveUp makes a dead letter of a message whose task cannot be stored.
-func (f *FetchBox) giveUp(ctx context.Context, d *stream.Delivery, err error) {
+// publishUnstored makes a dead letter of a message whose task cannot be stored.
+func (f *FetchBox) publishUnstored(ctx context.Context, d *stream.Delivery, err error) {
 	f.publishInvalid(ctx, d, &taskError{code: codeMalformed, message: "the task cannot be stored"})
 	f.Log.Error("a task of a direct producer could not be stored", telemetry.ErrorMessage, err)
 }

@@ -73,8 +73,8 @@ func (e *taskError) Error() string {
 // Unwrap returns the cause.
 func (e *taskError) Unwrap() error { return e.cause }
 
-// ofStorage reports whether the failure is counted as one of the storage.
-func (e *taskError) ofStorage() bool { return slices.Contains(storageCodes, e.code) }
+// isStorageFailure reports whether the failure is counted as one of the storage.
+func (e *taskError) isStorageFailure() bool { return slices.Contains(storageCodes, e.code) }
 
 // encode returns the failure as it is stored with the task.
 func (e *taskError) encode() []byte {

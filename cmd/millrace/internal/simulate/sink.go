@@ -63,8 +63,8 @@ type webhookSink struct {
 // newSink makes a sink that listens on ports of the host. onEvent is called concurrently. It fails
 // if the host is no address of this machine. The caller must stop the sink.
 func newSink(host string, now func() time.Time, spoil sinkFaults, random *rand.Rand,
-	heard func(client.ForgeRunWebhookEvent)) (*webhookSink, error) {
-	s := &webhookSink{now: now, faults: spoil, onEvent: heard, random: random,
+	onEvent func(client.ForgeRunWebhookEvent)) (*webhookSink, error) {
+	s := &webhookSink{now: now, faults: spoil, onEvent: onEvent, random: random,
 		bases: map[receiverBehavior]string{}, receivers: map[string]*receiver{}}
 	s.ctx, s.close = context.WithCancel(context.Background())
 	for behavior := behaviorAccepts; behavior <= behaviorNeverAccepts; behavior++ {
