@@ -10,9 +10,7 @@ import (
 	"io"
 	"iter"
 	"net/url"
-	"slices"
 	"strconv"
-	"time"
 )
 
 // logPage is how many log entries one request asks for (G-FB-21).
@@ -69,35 +67,19 @@ type logReader struct {
 
 // read makes requests until the log has ended or the tries are used up.
 func (r *logReader) read(ctx context.Context) error {
-	for failures := 0; ; {
+	return r.f.client.doContinued(ctx, r.call.op, func() (continuation, *Error) {
 		fail := r.request(ctx)
 		lastPage := fail == nil && !r.log.Follow && r.count < logPage
-		if r.stopped || lastPage {
-			return nil
+		switch {
+		case r.stopped || lastPage:
+			return isOver, nil
+		case fail == nil && !r.log.Follow:
+			return goesOn, nil // the page was full: there may be more
+		case r.count > 0:
+			return hasBrought, fail
 		}
-		if ctx.Err() != nil {
-			return &Error{Op: r.call.op, Err: contextError(ctx)}
-		}
-		if fail == nil && !r.log.Follow {
-			continue // the page was full: there may be more
-		}
-		if r.count > 0 {
-			failures = 0
-		}
-		failures++
-		pause := r.f.client.backoff.delay(failures, 0)
-		if fail != nil {
-			tries := r.f.client.maxTries
-			triesUsedUp := tries > 0 && failures >= tries
-			if triesUsedUp || !fail.Retryable() || fail.RetryAfter > maxRetryAfter {
-				return fail
-			}
-			pause += fail.RetryAfter
-		}
-		if !sleep(ctx, pause) {
-			return &Error{Op: r.call.op, Err: contextError(ctx)}
-		}
-	}
+		return isEmpty, fail
+	})
 }
 
 // request makes one request and yields its entries. It returns nil when the answer was complete: at
@@ -147,41 +129,4 @@ func (r *logReader) entries(body io.Reader) *Error {
 			transient: !errors.Is(err, bufio.ErrTooLong)}
 	}
 	return nil
-}
-
-// openStream makes one try of a call and returns the body of its answer. The request timeout bounds
-// the time until the answer begins. Closing the body ends the call.
-func (c *Client) openStream(ctx context.Context, call call) (io.ReadCloser, *Error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	responseTimer := time.AfterFunc(c.requestTimeout, func() { cancel(context.DeadlineExceeded) })
-	defer responseTimer.Stop()
-	req, err := c.request(ctx, call)
-	if err != nil {
-		cancel(nil)
-		return nil, invalid(call.op, "%v", err)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		cancel(nil)
-		return nil, &Error{Op: call.op, Err: err, transient: !wrongServer(err)}
-	}
-	if !slices.Contains(call.accept, resp.StatusCode) {
-		defer cancel(nil)
-		defer drainBody(resp.Body)
-		fail := responseError(call, resp)
-		fail.Uncertain = false
-		return nil, fail
-	}
-	return &cancelingBody{resp.Body, cancel}, nil
-}
-
-// cancelingBody ends its call when it is closed.
-type cancelingBody struct {
-	io.ReadCloser
-	cancel context.CancelCauseFunc
-}
-
-func (b *cancelingBody) Close() error {
-	b.cancel(nil)
-	return b.ReadCloser.Close()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/bulk"
@@ -13,6 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/live"
 	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/schedule"
@@ -84,6 +86,9 @@ type API struct {
 	audit       auditLog
 	bulk        *bulk.Bulk
 	console     Console
+
+	// Live tells what changes to pages and to callers of the API (AD-061).
+	Live *live.Hub
 }
 
 // New checks the config and makes the API. An error is a mistake in this program, or a pepper that
@@ -116,7 +121,12 @@ func New(c Config) (*API, error) {
 	a := &API{Config: c, tokens: t, health: newHealth(&c),
 		crossOrigin: http.NewCrossOriginProtection(),
 		audit:       auditLog{retention: c.AuditRetention}}
-	return a, a.newBulk()
+	if err := a.newBulk(); err != nil {
+		return nil, err
+	}
+	a.Live, err = live.New(live.Config{Engine: c.Engine, Bulk: a.bulk, Dead: a.deadJobs,
+		Log: c.Log})
+	return a, err
 }
 
 // Prepare reads the operator's token, or makes it at the first start. Its error is one of the file
@@ -161,18 +171,16 @@ const (
 	healthInterval = 30 * time.Second
 )
 
-// Run keeps the token and the health of the parts up to date, and carries out bulk operations,
-// until ctx ends.
+// Run keeps the token and the health of the parts up to date, carries out bulk operations and reads
+// what callers watch, until ctx ends.
 func (a *API) Run(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		for a.health.look(ctx); clock.Sleep(ctx, healthInterval); a.health.look(ctx) {
 		}
-	}()
-	ended := make(chan struct{})
-	go func() { defer close(ended); a.bulk.Run(ctx) }()
+	})
+	wg.Go(func() { a.bulk.Run(ctx) })
+	wg.Go(func() { a.Live.Run(ctx) })
 	a.tokens.run(ctx)
-	<-done
-	<-ended
+	wg.Wait()
 }

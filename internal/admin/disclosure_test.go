@@ -98,7 +98,8 @@ func TestReadPayloads(t *testing.T) {
 		w.fillWithCanaries(t)
 		var found []string
 		for _, row := range admin.Table() {
-			if row.Method != http.MethodGet || !strings.HasPrefix(row.Pattern, "/admin/") {
+			if row.Method != http.MethodGet || row.Endless ||
+				!strings.HasPrefix(row.Pattern, "/admin/") {
 				continue
 			}
 			for _, path := range w.paths(t, row.Pattern) {

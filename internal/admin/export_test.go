@@ -8,13 +8,14 @@ type TableRow struct {
 	Changes, Public         bool
 	AnyToken                bool
 	Query                   []string
+	Endless                 bool // the answer goes on until the caller leaves
 }
 
 // Table lists the table, with pages.
 func Table(pages ...Page) (all []TableRow) {
 	for _, r := range append((&API{}).routes(), pageRoutes(pages)...) {
 		all = append(all, TableRow{r.method, r.pattern, r.auditedAction(), r.changes(),
-			r.public, r.anyToken, r.query})
+			r.public, r.anyToken, r.query, r.action == "event.stream"})
 	}
 	return all
 }

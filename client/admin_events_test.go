@@ -1,0 +1,115 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/admin"
+	"github.com/millrace/millrace/internal/console"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// eventContract has jobs that are ready.
+var eventContract = engine.Contract{Name: "a", Machine: job.MustMachine(
+	map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Move{
+		{From: job.StateNone, On: job.Submitted, To: "queued"},
+		{From: "queued", On: job.Claimed, To: "running"},
+		{From: "running", On: job.Expired, To: "queued"},
+		{From: "running", On: job.Succeeded, To: job.StateNone}})}
+
+// TestAdminEvents follows events over a restart of the server, which begins with a reset, and ends
+// with the caller (AD-061, G-AD-15).
+func TestAdminEvents(t *testing.T) {
+	t.Parallel()
+	p := testkit.InMemory(t)
+	file := filepath.Join(t.TempDir(), "operator.token")
+	node := func(t *testing.T) (*admin.API, *engine.Engine) {
+		e := testkit.NewEngine(t, p.Store, p.Clock, eventContract)
+		api, err := admin.New(admin.Config{Engine: e, Log: slog.New(slog.DiscardHandler),
+			Now: p.Clock.Now, Elapsed: p.Clock.Monotonic, Pepper: []byte(strings.Repeat("p", 32)),
+			TokenFile: file, AuditRetention: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := api.Prepare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return api, e
+	}
+	api, e := node(t)
+	submit := func(key string) {
+		t.Helper()
+		if _, err := e.Submit(t.Context(), engine.Unique, []engine.Submission{{Job: job.Job{
+			ID: job.ID{Contract: "a", Key: key}, Queue: key}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit("one")
+	server := httptest.NewServer(httpapi.NewMux(api.Mount(console.New(api))))
+	defer server.Close()
+	c, err := client.New(client.Config{BaseURL: server.URL, Token: api.Token()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	go api.Live.Run(running)
+	var kinds []string
+	for event, err := range c.Admin().Events(ctx, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, string(event.Kind))
+		switch strings.Join(kinds, " ") {
+		case "counts":
+			if len(event.Queues) != 1 || event.Queues[0].Ready != 1 {
+				t.Errorf("got %+v", event)
+			}
+		case "counts job":
+			if event.Job.Number != 1 || event.Job.State != "queued" {
+				t.Errorf("got %+v", event.Job)
+			}
+			submit("two")
+		case "counts job counts":
+			if len(event.Queues) != 1 || event.Queues[0].Queue != "two" {
+				t.Errorf("got %+v", event)
+			}
+			stop() // the node stops, and another one takes its place
+			api, e = node(t)
+			server.Config.Handler = httpapi.NewMux(api.Mount(console.New(api)))
+			go api.Live.Run(ctx)
+		case "counts job counts reset counts":
+			if len(event.Queues) != 2 {
+				t.Errorf("got %+v", event)
+			}
+			cancel()
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if got := strings.Join(kinds, " "); got != "counts job counts reset counts" {
+		t.Errorf("got the events %s", got)
+	}
+	wrong, err := client.New(client.Config{BaseURL: server.URL, Token: "wrong"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range wrong.Admin().Events(t.Context()) {
+		if !errors.Is(err, client.ErrUnauthorized) {
+			t.Errorf("got %v", err)
+		}
+	}
+}

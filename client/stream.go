@@ -1,0 +1,88 @@
+package client
+
+import (
+	"context"
+	"io"
+	"slices"
+	"time"
+)
+
+// continuation is how a request has ended that is one of several for one answer.
+type continuation int
+
+const (
+	isOver     continuation = iota // nothing more is wanted, or there is nothing more
+	goesOn                         // there is more at once
+	hasBrought                     // it has brought something
+	isEmpty                        // it has brought nothing
+)
+
+// doContinued makes requests that continue an answer, until one says that it is over, the tries are
+// used up, or ctx ends. Tries are counted from zero after a request that has brought something.
+func (c *Client) doContinued(ctx context.Context, op string,
+	request func() (continuation, *Error)) error {
+	for failures := 0; ; {
+		ended, fail := request()
+		if ended == isOver {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return &Error{Op: op, Err: contextError(ctx)}
+		}
+		if ended == goesOn {
+			continue
+		}
+		if ended == hasBrought {
+			failures = 0
+		}
+		failures++
+		pause := c.backoff.delay(failures, 0)
+		if fail != nil {
+			triesUsedUp := c.maxTries > 0 && failures >= c.maxTries
+			if triesUsedUp || !fail.Retryable() || fail.RetryAfter > maxRetryAfter {
+				return fail
+			}
+			pause += fail.RetryAfter
+		}
+		if !sleep(ctx, pause) {
+			return &Error{Op: op, Err: contextError(ctx)}
+		}
+	}
+}
+
+// openStream makes one try of a call and returns the body of its answer. The request timeout bounds
+// the time until the answer begins. Closing the body ends the call.
+func (c *Client) openStream(ctx context.Context, call call) (io.ReadCloser, *Error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	responseTimer := time.AfterFunc(c.requestTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer responseTimer.Stop()
+	req, err := c.request(ctx, call)
+	if err != nil {
+		cancel(nil)
+		return nil, invalid(call.op, "%v", err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		cancel(nil)
+		return nil, &Error{Op: call.op, Err: err, transient: !wrongServer(err)}
+	}
+	if !slices.Contains(call.accept, resp.StatusCode) {
+		defer cancel(nil)
+		defer drainBody(resp.Body)
+		fail := responseError(call, resp)
+		fail.Uncertain = false
+		return nil, fail
+	}
+	return &cancelingBody{resp.Body, cancel}, nil
+}
+
+// cancelingBody ends its call when it is closed.
+type cancelingBody struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b *cancelingBody) Close() error {
+	b.cancel(nil)
+	return b.ReadCloser.Close()
+}

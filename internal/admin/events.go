@@ -1,0 +1,148 @@
+package admin
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/live"
+)
+
+// eventRoutes are the routes of live events.
+func (a *API) eventRoutes() []route {
+	return []route{{method: "GET", pattern: apiPrefix + "/events", action: "event.stream",
+		handle: a.streamEvents, query: []string{"number"}}}
+}
+
+// The kinds of live events.
+const (
+	eventReset  = "reset"
+	eventCounts = "counts"
+	eventJob    = "job"
+	eventBulk   = "bulk"
+)
+
+// maxEventQueues bounds the queues of one event, so that a line has a length that clients can read.
+const maxEventQueues = 500
+
+var eventStream = []string{"text/event-stream"}
+
+// streamEvents is GET /admin/v1/events (AD-061): what changes, until the caller leaves or does not
+// read, its token is replaced, or the node stops. A caller that comes back with Last-Event-ID goes
+// on behind the event that it names.
+//
+//	event: counts
+//	id: node-1/17
+//	data: {"queues":[{"contract":"relay","queue":"mail","waiting":0,…}]}
+func (a *API) streamEvents(c *httpapi.Call) error {
+	numbers, err := readNumbers(c)
+	if err != nil {
+		return err
+	}
+	if c.Request.Method == http.MethodHead {
+		c.Send(http.StatusOK, eventStream, nil)
+		return nil
+	}
+	watch, err := a.Live.Watch(numbers, c.Request.Header.Get("Last-Event-Id"))
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	permitted, _ := a.tokens.grantOf(callerOf(c).kind)
+	c.Header()["Content-Type"] = eventStream
+	for text := []byte(nil); c.Stream(text) == nil; {
+		changes, ok := watch.Next(c.Context())
+		if !ok || !a.tokens.holds(&permitted) {
+			break
+		}
+		text = a.formatEvents(a.disclosureTo(c), &changes)
+	}
+	return nil
+}
+
+// readNumbers reads the numbers of the jobs that are watched.
+func readNumbers(c parameters) (numbers []int64, err error) {
+	text := ""
+	if err := readText(c, "number", &text); err != nil || text == "" {
+		return nil, err
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		number, err := strconv.ParseInt(part, 10, 64)
+		if err != nil || number < 1 || len(numbers) == live.MaxNumbers {
+			return nil, invalid("number takes the numbers of up to " +
+				strconv.Itoa(live.MaxNumbers) + " jobs, with commas")
+		}
+		numbers = append(numbers, number)
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers), nil
+}
+
+// formatEvents returns changes as events, a comment where there are none. The last one has the id:
+// who has not got it gets all of them again.
+func (a *API) formatEvents(d disclosure, c *live.Changes) []byte {
+	var events []event
+	if c.Reset {
+		events = append(events, newEvent(eventReset, func(*strictjson.Object) {}))
+	}
+	for queues := range slices.Chunk(c.Queues, maxEventQueues) {
+		events = append(events, newEvent(eventCounts, func(o *strictjson.Object) {
+			o.Objects("queues", len(queues), func(i int, o *strictjson.Object) {
+				q := &queues[i]
+				o.Text("contract", q.Contract)
+				o.Text("queue", q.Queue)
+				o.Int("waiting", q.Waiting)
+				o.Int("delayed", q.Delayed)
+				o.Int("ready", q.Ready)
+				o.Int("leased", q.Leased)
+				o.Int("dead", q.Dead)
+			})
+		}))
+	}
+	for _, j := range c.Jobs {
+		events = append(events, newEvent(eventJob, func(o *strictjson.Object) {
+			if j.Job == nil {
+				o.Int("number", j.Number)
+				o.Text("state", stateGone)
+				return
+			}
+			item := a.jobItem(j.Job)
+			if j.Dead {
+				item.Phase = phaseDead
+			}
+			item.write(o, d)
+		}))
+	}
+	for _, operation := range c.Operations {
+		events = append(events, newEvent(eventBulk, func(o *strictjson.Object) {
+			a.writeBulk(o, d, operation)
+		}))
+	}
+	if len(events) == 0 {
+		return []byte(":\n\n")
+	}
+	var text []byte
+	for i, e := range events {
+		text = append(text, "event: "+e.kind+"\n"...)
+		if i == len(events)-1 {
+			text = append(text, "id: "+c.ID+"\n"...)
+		}
+		text = append(append(append(text, "data: "...), e.data...), "\n\n"...)
+	}
+	return text
+}
+
+// event is one live event.
+type event struct {
+	kind string
+	data []byte
+}
+
+func newEvent(kind string, write func(*strictjson.Object)) event {
+	o := strictjson.NewObject(nil)
+	write(&o)
+	return event{kind, o.End()}
+}

@@ -1,0 +1,237 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/bulk"
+	"github.com/millrace/millrace/internal/clock"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/outage"
+)
+
+const (
+	// interval is how often the store is read while somebody watches.
+	interval = time.Second
+	// maxOperations bounds the bulk operations that are watched: the newest.
+	maxOperations = 100
+	// maxEmptied bounds the queues without jobs that are kept so that watches learn of them.
+	maxEmptied = 1000
+	// jobBatch bounds the jobs of one read.
+	jobBatch = 500
+)
+
+// Config configures a Hub. Engine, Bulk and Dead are required.
+type Config struct {
+	Engine *engine.Engine
+	Bulk   *bulk.Bulk
+	// Dead returns which of some jobs have a dead letter that was not replayed, by number.
+	Dead  func(context.Context, []*job.Job) (map[int64]bool, error)
+	Log   *slog.Logger // nil logs nothing
+	Timer clock.Timer  // nil is real time
+}
+
+// Hub reads the store for all who watch on a node. Its methods are safe for concurrent use.
+type Hub struct {
+	Config
+	wanted  chan struct{} // somebody watches
+	reading sync.Mutex    // held by Read
+
+	mu      sync.Mutex
+	begun   uint64        // readings
+	ended   uint64        // the last reading that has succeeded
+	changed uint64        // the last reading that has found a change
+	floor   uint64        // queues that were emptied up to this reading are forgotten
+	read    chan struct{} // closed by the end of a reading
+	closed  bool
+	watches int
+	numbers map[int64]int // how many watch a job
+
+	counts     table[queueKey, job.QueueCount]
+	jobs       table[int64, Job]
+	operations table[string, *bulk.Operation]
+}
+
+type queueKey struct{ contract, queue string }
+
+// Job is a job that is watched. Job is nil when there is none of the number, or none any more; else
+// it has its definition and failure.
+type Job struct {
+	Number int64
+	Job    *job.Job
+	Dead   bool // it has a dead letter that was not replayed
+}
+
+// New makes the hub of a node.
+func New(c Config) (*Hub, error) {
+	if c.Engine == nil || c.Bulk == nil || c.Dead == nil {
+		return nil, errors.New("live: Engine, Bulk and Dead are required")
+	}
+	return &Hub{Config: c, wanted: make(chan struct{}, 1), read: make(chan struct{}),
+		numbers: map[int64]int{},
+		counts:  newTable[queueKey](func(a, b job.QueueCount) bool { return a == b }),
+		jobs: newTable[int64](func(a, b Job) bool {
+			return reflect.DeepEqual(a, b)
+		}),
+		operations: newTable[string](func(a, b *bulk.Operation) bool {
+			return reflect.DeepEqual(a, b)
+		})}, nil
+}
+
+// Run reads the store once a second while somebody watches, until ctx ends. It then ends all
+// watches.
+func (h *Hub) Run(ctx context.Context) {
+	defer h.close()
+	loop := outage.Loop{Log: h.Log, Name: "live events"}
+	for h.awaitWatch(ctx) {
+		loop.Report(ctx, h.Read(ctx))
+		if !h.Timer.Wait(ctx, interval) {
+			return
+		}
+	}
+}
+
+// awaitWatch waits until somebody watches, and reports whether ctx has not ended.
+func (h *Hub) awaitWatch(ctx context.Context) bool {
+	for h.Watches() == 0 {
+		select {
+		case <-h.wanted:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// Watches returns how many watch.
+func (h *Hub) Watches() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.watches
+}
+
+// close ends all watches.
+func (h *Hub) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	h.wake()
+}
+
+// wake lets all watches look again. The caller holds mu.
+func (h *Hub) wake() {
+	close(h.read)
+	h.read = make(chan struct{})
+}
+
+// Read reads the store once for all who watch.
+func (h *Hub) Read(ctx context.Context) error {
+	h.reading.Lock()
+	defer h.reading.Unlock()
+	h.mu.Lock()
+	h.begun++
+	numbers := slices.Sorted(maps.Keys(h.numbers))
+	h.mu.Unlock()
+	counts, err := h.Engine.Queues(ctx, "")
+	if err != nil {
+		return err
+	}
+	operations, err := h.Bulk.List(ctx, "", maxOperations)
+	if err != nil {
+		return err
+	}
+	jobs, err := h.readJobs(ctx, numbers)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	changes := []bool{h.setCounts(counts), h.setOperations(operations), h.setJobs(numbers, jobs)}
+	if slices.Contains(changes, true) {
+		h.changed = h.begun
+	}
+	h.ended = h.begun
+	h.wake()
+	return nil
+}
+
+// readJobs reads the jobs with the numbers, of which there may be none.
+func (h *Hub) readJobs(ctx context.Context, numbers []int64) (jobs []Job, err error) {
+	for batch := range slices.Chunk(numbers, jobBatch) {
+		found, err := h.Engine.GetListed(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		dead, err := h.Dead(ctx, found)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range found {
+			jobs = append(jobs, Job{j.Seq, j, dead[j.Seq]})
+		}
+	}
+	return jobs, nil
+}
+
+// setCounts sets the counts of queues. One that has none any more has zeros.
+func (h *Hub) setCounts(counts []job.QueueCount) (changed bool) {
+	present := map[queueKey]bool{}
+	for _, c := range counts {
+		key := queueKey{c.Contract, c.Queue}
+		present[key] = true
+		changed = h.counts.set(key, c, h.begun) || changed
+	}
+	var emptied []queueKey
+	for key := range h.counts.rows {
+		if present[key] {
+			continue
+		}
+		emptied = append(emptied, key)
+		none := job.QueueCount{Contract: key.contract, Queue: key.queue}
+		changed = h.counts.set(key, none, h.begun) || changed
+	}
+	if len(emptied) > maxEmptied {
+		for _, key := range emptied {
+			delete(h.counts.rows, key)
+		}
+		h.floor, changed = h.begun, true
+	}
+	return changed
+}
+
+// setOperations sets the newest bulk operations. Those that are not among them are forgotten.
+func (h *Hub) setOperations(operations []*bulk.Operation) (changed bool) {
+	present := map[string]bool{}
+	for _, o := range operations {
+		present[o.ID] = true
+		changed = h.operations.set(o.ID, o, h.begun) || changed
+	}
+	maps.DeleteFunc(h.operations.rows, func(id string, _ row[*bulk.Operation]) bool {
+		return !present[id]
+	})
+	return changed
+}
+
+// setJobs sets the jobs that were read. Those that nobody watches any more are forgotten.
+func (h *Hub) setJobs(numbers []int64, jobs []Job) (changed bool) {
+	present := map[int64]Job{}
+	for _, j := range jobs {
+		present[j.Number] = j
+	}
+	for _, number := range numbers {
+		j := present[number]
+		j.Number = number
+		changed = h.jobs.set(number, j, h.begun) || changed
+	}
+	maps.DeleteFunc(h.jobs.rows, func(number int64, _ row[Job]) bool {
+		return h.numbers[number] == 0
+	})
+	return changed
+}
