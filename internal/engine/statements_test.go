@@ -7,17 +7,11 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/store"
-	"github.com/millrace/millrace/internal/store/postgres"
-	"github.com/millrace/millrace/internal/store/sqlite"
-	"github.com/millrace/millrace/internal/store/sqlstore"
-	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -51,36 +45,11 @@ func costContracts() []engine.Contract {
 	}
 }
 
-// statementLog has the statements that a store has run since it was last emptied.
-type statementLog struct {
-	mu    sync.Mutex
-	names []string
-}
-
-// observe leaves out the announcements to other nodes, which go out beside the transactions.
-func (l *statementLog) observe(name string, _ time.Duration, _ error) {
-	if name == "NOTIFY" {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.names = append(l.names, name)
-}
-
-// take empties the log and returns what it had.
-func (l *statementLog) take() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	names := l.names
-	l.names = nil
-	return names
-}
-
 // costed runs verbs, one caller at a time and without maintenance, and has the statements of each.
 type costed struct {
 	testing.TB
 	*engine.Engine
-	log      statementLog
+	log      testkit.StatementLog
 	contract string
 	jobs     int // submitted so far, which is the next key
 
@@ -91,14 +60,14 @@ type costed struct {
 // run runs a verb for n jobs and keeps its statements.
 func (c *costed) run(verb string, n int, do func() error) {
 	c.Helper()
-	c.log.take()
+	c.log.Take()
 	c.must(do())
 	line := verb + ", " + c.contract
 	if c.costs[line] == nil {
 		c.lines = append(c.lines, line)
 		c.costs[line] = map[int][]string{}
 	}
-	c.costs[line][n] = c.log.take()
+	c.costs[line][n] = c.log.Take()
 }
 
 func (c *costed) must(err error) {
@@ -267,18 +236,6 @@ func (c *costed) table() (table []string) {
 	return table
 }
 
-// observedStores open an empty store that calls an observer with each of its statements.
-var observedStores = map[string]func(testing.TB, func() time.Time, sqlstore.Observer) (store.Store,
-	error){
-	"sqlite": func(tb testing.TB, now func() time.Time, o sqlstore.Observer) (store.Store, error) {
-		return sqlite.Open(tb.Context(), sqlite.Config{Path: sqlite.Memory, Now: now, Observe: o})
-	},
-	"postgres": func(tb testing.TB, now func() time.Time, o sqlstore.Observer) (store.Store, error) {
-		return postgres.Open(tb.Context(), postgres.Config{URL: pgtest.URL(tb), Now: now, Conns: 2,
-			Observe: o, SlowRead: time.Hour})
-	},
-}
-
 // newCosted makes an engine of one contract on a store of its own, in which few enough jobs are
 // stored that their numbers are of one block. It has run a transaction: the first one reads the
 // settings of queues and takes the block.
@@ -286,11 +243,7 @@ func newCosted(tb testing.TB, database string, contract engine.Contract) *costed
 	tb.Helper()
 	clock := testkit.NewClock()
 	c := &costed{TB: tb, contract: contract.Name, costs: map[string]map[int][]string{}}
-	s, err := observedStores[database](tb, clock.Now, c.log.observe)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { s.Close() })
+	s := testkit.ObservedStore(tb, database, clock.Now, c.log.Observe)
 	c.Engine = testkit.NewEngine(tb, s, clock, contract)
 	c.must(c.submit(c.batch(1, true)))
 	runs, err := c.take(1)
@@ -305,7 +258,7 @@ func newCosted(tb testing.TB, database string, contract engine.Contract) *costed
 // become more. To change a table on purpose, put what the test prints in its place.
 func TestStatements(t *testing.T) {
 	t.Parallel()
-	for database := range observedStores {
+	for _, database := range testkit.Databases {
 		t.Run(database, func(t *testing.T) {
 			t.Parallel()
 			var table []string

@@ -287,21 +287,6 @@ func TestTwoRunsOfOneTime(t *testing.T) {
 	})
 }
 
-// SC-008: many schedules that are due at the same second are submitted by a few claims.
-func TestManySchedules(t *testing.T) {
-	onEveryStore(t, func(w *world) {
-		const n = 500
-		testkit.RunConcurrently(n, func(i int) error {
-			_, err := w.Create(context.Background(), schedule.Schedule{Name: fmt.Sprintf("s%d", i),
-				Definition: definition(nil)}, nil)
-			return err
-		})
-		w.Advance(time.Minute)
-		w.run(w)
-		w.wantJobs("SC-008", n)
-	})
-}
-
 // SC-007: the settings' schedules are made, changed and removed; those of operators stay.
 func TestSettings(t *testing.T) {
 	onEveryStore(t, func(w *world) {
