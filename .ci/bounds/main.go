@@ -4,7 +4,7 @@
 //	go test -timeout 30m -exec "bounds -report FILE" ./...
 //
 // A package that wedges ends with the name of the test and the stacks of its goroutines after two
-// minutes, whatever -timeout says, and one that takes more than 3 GiB fails. Packages that need
+// minutes, whatever -timeout says, and one that takes more than 2 GiB fails. Packages that need
 // more time stand in the table below.
 package main
 
@@ -28,7 +28,7 @@ import (
 // a test binary may take to print its stacks after its limit before it is killed.
 const (
 	defaultTime   = 120 * time.Second
-	defaultMemory = 3072 // MiB
+	defaultMemory = 2048 // MiB
 	grace         = 20 * time.Second
 )
 
