@@ -137,7 +137,7 @@ func retryFailed(ctx context.Context, ops *bulk.Bulk, n int) (time.Duration, err
 	defer stop()
 	started := time.Now()
 	o, err := ops.Start(ctx, started, bulk.Request{Action: contract.ActionRetry,
-		Jobs: &bulk.JobFilter{Sorts: []string{failedJobs}, States: []job.State{"failed"}}}, nil)
+		Jobs: &bulk.JobFilter{Contracts: []string{failedJobs}, States: []job.State{"failed"}}}, nil)
 	if err != nil {
 		return 0, err
 	}
