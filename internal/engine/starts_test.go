@@ -270,7 +270,9 @@ func TestRateOfTwoNodes(t *testing.T) {
 	}
 	var batch []engine.Submission
 	for i := range jobs {
-		batch = append(batch, sub(fmt.Sprintf("graph/%d", i)))
+		batch = append(batch, sub(fmt.Sprintf("graph/%d", i), with(func(j *job.Job) {
+			j.Lease = time.Hour // nobody ends them
+		})))
 	}
 	for part := range slices.Chunk(batch, 500) {
 		if _, err := nodes[0].Submit(ctx, engine.Unique, part); err != nil {
