@@ -75,12 +75,22 @@ func (a *API) actOnJob(c *httpapi.Call, name string) error {
 	if err != nil {
 		return err
 	}
+	after, err := a.Act(c, name, j)
+	if err != nil {
+		return err
+	}
+	return a.sendJob(c, http.StatusOK, j.Seq, after)
+}
+
+// Act carries out an action on the job of the path of a call. It returns the job as it is then, or
+// the one that was made of it.
+func (a *API) Act(c *httpapi.Call, name string, j *job.Job) (*job.Job, error) {
 	o := a.operatorOf(j.ID.Contract)
 	after, err := o.Act(a.recording(c, jobTarget(c)), name, j)
 	if err != nil {
-		return explain(o, err)
+		return nil, explain(o, err)
 	}
-	return a.sendJob(c, http.StatusOK, j.Seq, after)
+	return after, nil
 }
 
 // recording returns the context of a change that writes its entry of the audit with the job before

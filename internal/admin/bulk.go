@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"net/http"
 	"slices"
@@ -187,18 +188,9 @@ func (a *API) startBulk(c *httpapi.Call) error {
 	return a.beginBulk(c, b.Request)
 }
 
-// beginBulk starts an operation with an entry of the audit.
+// beginBulk starts an operation and answers its id.
 func (a *API) beginBulk(c *httpapi.Call, r bulk.Request) error {
-	o, err := a.bulk.Start(c.Context(), a.Now(), r,
-		func(w engine.RecordWriter, o *bulk.Operation) error {
-			e := newEntry(c, a.routeOf(c))
-			e.Action, e.Target = bulkStart, "bulk:"+o.ID
-			var err error
-			if e.After, err = encodeState(bulkState(o)); err != nil {
-				return err
-			}
-			return a.audit.write(w, e)
-		})
+	o, err := a.StartBulk(c, r)
 	if err != nil {
 		return err
 	}
@@ -208,13 +200,23 @@ func (a *API) beginBulk(c *httpapi.Call, r bulk.Request) error {
 	return nil
 }
 
+// StartBulk starts an operation with an entry of the audit.
+func (a *API) StartBulk(c *httpapi.Call, r bulk.Request) (*bulk.Operation, error) {
+	return a.bulk.Start(c.Context(), a.Now(), r,
+		func(w engine.RecordWriter, o *bulk.Operation) error {
+			e := newEntry(c, a.routeOf(c))
+			e.Action, e.Target = bulkStart, "bulk:"+o.ID
+			var err error
+			if e.After, err = encodeState(bulkState(o)); err != nil {
+				return err
+			}
+			return a.audit.write(w, e)
+		})
+}
+
 // previewBulk answers a dry run.
 func (a *API) previewBulk(c *httpapi.Call, r bulk.Request) error {
-	p, err := a.bulk.Preview(c.Context(), r)
-	if err != nil {
-		return err
-	}
-	items, err := a.JobItems(c.Context(), p.Jobs)
+	p, err := a.PreviewBulk(c.Context(), r)
 	if err != nil {
 		return err
 	}
@@ -228,28 +230,34 @@ func (a *API) previewBulk(c *httpapi.Call, r bulk.Request) error {
 			writeDeadLetter(o, shown, p.DeadLetters[i])
 			return
 		}
-		items[i].write(o, shown)
+		p.Items[i].write(o, shown)
 	})
 	sendObject(c, http.StatusOK, &o)
 	return nil
+}
+
+// BulkPreview is what an operation would do.
+type BulkPreview struct {
+	bulk.Preview
+	Items []JobItem // of its Jobs
+}
+
+// PreviewBulk returns what an operation would do.
+func (a *API) PreviewBulk(ctx context.Context, r bulk.Request) (p BulkPreview, err error) {
+	if p.Preview, err = a.bulk.Preview(ctx, r); err != nil {
+		return p, err
+	}
+	p.Items, err = a.JobItems(ctx, p.Jobs)
+	return p, err
 }
 
 var bulkPages = newPages(nameCursor("bulk"))
 
 // listBulk is GET /admin/v1/bulk: the newest operations first.
 func (a *API) listBulk(c *httpapi.Call) error {
-	limit, after, err := bulkPages.Read(c)
+	all, next, err := a.ListBulk(c)
 	if err != nil {
 		return err
-	}
-	all, err := a.bulk.List(c.Context(), after, limit+1)
-	if err != nil {
-		return err
-	}
-	next := ""
-	if len(all) > limit {
-		all = all[:limit]
-		next = bulkPages.Cursor.Format(all[limit-1].ID)
 	}
 	shown := a.disclosureTo(c)
 	o := newList(len(all), next, func(i int, o *strictjson.Object) {
@@ -259,9 +267,30 @@ func (a *API) listBulk(c *httpapi.Call) error {
 	return nil
 }
 
+// ListBulk returns the operations that the query of a call asks for, and the cursor of the next page.
+func (a *API) ListBulk(c *httpapi.Call) (all []*bulk.Operation, next string, err error) {
+	limit, after, err := bulkPages.Read(c)
+	if err != nil {
+		return nil, "", err
+	}
+	if all, err = a.bulk.List(c.Context(), after, limit+1); err != nil {
+		return nil, "", err
+	}
+	if len(all) > limit {
+		all = all[:limit]
+		next = bulkPages.Cursor.Format(all[limit-1].ID)
+	}
+	return all, next, nil
+}
+
+// Bulk returns the operation of the path of a call.
+func (a *API) Bulk(c *httpapi.Call) (*bulk.Operation, error) {
+	return a.bulk.Get(c.Context(), c.PathValue("id"))
+}
+
 // showBulk is GET /admin/v1/bulk/{id} (AD-021).
 func (a *API) showBulk(c *httpapi.Call) error {
-	found, err := a.bulk.Get(c.Context(), c.PathValue("id"))
+	found, err := a.Bulk(c)
 	if err != nil {
 		return err
 	}
@@ -276,10 +305,7 @@ func (a *API) changeBulk(c *httpapi.Call, what bulk.Change) error {
 	if _, err := readMembers(c); err != nil {
 		return err
 	}
-	after, err := a.bulk.Change(c.Context(), c.PathValue("id"), what,
-		func(w engine.RecordWriter, before string, o *bulk.Operation) error {
-			return a.record(w, c, before, bulkState(o))
-		})
+	after, err := a.ChangeBulk(c, what)
 	if err != nil {
 		return err
 	}
@@ -287,6 +313,14 @@ func (a *API) changeBulk(c *httpapi.Call, what bulk.Change) error {
 	a.writeBulk(&o, a.disclosureTo(c), after)
 	sendObject(c, http.StatusOK, &o)
 	return nil
+}
+
+// ChangeBulk pauses, resumes or cancels the operation of the path of a call.
+func (a *API) ChangeBulk(c *httpapi.Call, what bulk.Change) (*bulk.Operation, error) {
+	return a.bulk.Change(c.Context(), c.PathValue("id"), what,
+		func(w engine.RecordWriter, before string, o *bulk.Operation) error {
+			return a.record(w, c, before, bulkState(o))
+		})
 }
 
 // writeBulk writes the members of an operation.

@@ -95,28 +95,36 @@ var letterPages = newPages(httpapi.Named("dead-letters", httpapi.ByNumber))
 // listDeadLetters is GET /admin/v1/dead-letters (AD-050): the oldest first. A page may be shorter
 // than its limit, even empty, while there is a next one.
 func (a *API) listDeadLetters(c *httpapi.Call) error {
-	f, err := a.readDeadLetterFilter(c)
+	found, next, searchedTo, err := a.ListDeadLetters(c)
 	if err != nil {
 		return err
 	}
-	limit, after, err := letterPages.Read(c)
-	if err != nil {
-		return err
-	}
-	found, last, err := a.findDeadLetters(c.Context(), &f, after, limit)
-	if err != nil {
-		return err
-	}
-	next, shown := "", a.disclosureTo(c)
-	if last.ID > 0 {
-		next = letterPages.Cursor.Format(last.ID)
-	}
+	shown := a.disclosureTo(c)
 	o := newList(len(found), next, func(i int, o *strictjson.Object) {
 		writeDeadLetter(o, shown, &found[i])
 	})
-	o.Time("searched_to", last.CreatedAt)
+	o.Time("searched_to", searchedTo)
 	sendObject(c, http.StatusOK, &o)
 	return nil
+}
+
+// ListDeadLetters returns the dead letters that the query of a call asks for, the cursor of the next
+// page and, where there is one, the time up to which was searched.
+func (a *API) ListDeadLetters(c *httpapi.Call) (found []job.DeadLetter, next string,
+	searchedTo time.Time, err error) {
+	f, err := a.readDeadLetterFilter(c)
+	if err != nil {
+		return nil, "", searchedTo, err
+	}
+	limit, after, err := letterPages.Read(c)
+	if err != nil {
+		return nil, "", searchedTo, err
+	}
+	found, last, err := a.findDeadLetters(c.Context(), &f, after, limit)
+	if err == nil && last.ID > 0 {
+		next = letterPages.Cursor.Format(last.ID)
+	}
+	return found, next, last.CreatedAt, err
 }
 
 // findDeadLetters returns up to limit dead letters with an ID above after, and the letter behind
@@ -184,37 +192,13 @@ var groupPages = newPages(nameCursor("groups"))
 // listDeadLetterGroups is GET /admin/v1/dead-letters/groups (AD-050): the groups of what is open,
 // the largest first.
 func (a *API) listDeadLetterGroups(c *httpapi.Call) error {
-	contracts, err := a.readDeadContracts(c)
+	page, next, searchedTo, err := a.ListDeadLetterGroups(c)
 	if err != nil {
 		return err
 	}
-	limit, after, err := groupPages.Read(c)
-	if err != nil {
-		return err
-	}
-	all, searchedTo, err := a.groupDeadLetters(c.Context(), contracts)
-	if err != nil {
-		return err
-	}
-	page, next := pageOf(all, groupKey, &groupPages, after, limit)
-	newest := make([]int64, len(page))
-	for i := range page {
-		newest[i] = page[i].LastID
-	}
-	samples, err := a.Engine.DeadLettersByID(c.Context(), newest...)
-	if err != nil {
-		return err
-	}
-	of := map[int64]*job.DeadLetter{}
-	for i := range samples {
-		of[samples[i].ID] = &samples[i]
-	}
-	page = slices.DeleteFunc(page, func(g job.DeadLetterGroup) bool {
-		return of[g.LastID] == nil // it was discarded meanwhile
-	})
 	shown := a.disclosureTo(c)
 	o := newList(len(page), next, func(i int, o *strictjson.Object) {
-		writeReason(o, shown, of[page[i].LastID])
+		writeReason(o, shown, page[i].Newest)
 		o.Int("count", page[i].Count)
 		o.Time("first_at", page[i].FirstAt)
 		o.Time("last_at", page[i].LastAt)
@@ -222,6 +206,49 @@ func (a *API) listDeadLetterGroups(c *httpapi.Call) error {
 	o.Time("searched_to", searchedTo)
 	sendObject(c, http.StatusOK, &o)
 	return nil
+}
+
+// LetterGroup is a group of open dead letters with the newest of them.
+type LetterGroup struct {
+	job.DeadLetterGroup
+	Newest *job.DeadLetter
+}
+
+// ListDeadLetterGroups returns the groups that the query of a call asks for, the cursor of the next
+// page and the time of the oldest letter that was looked at, where there may be older ones.
+func (a *API) ListDeadLetterGroups(c *httpapi.Call) (page []LetterGroup, next string,
+	searchedTo time.Time, err error) {
+	contracts, err := a.readDeadContracts(c)
+	if err != nil {
+		return nil, "", searchedTo, err
+	}
+	limit, after, err := groupPages.Read(c)
+	if err != nil {
+		return nil, "", searchedTo, err
+	}
+	all, searchedTo, err := a.groupDeadLetters(c.Context(), contracts)
+	if err != nil {
+		return nil, "", searchedTo, err
+	}
+	groups, next := pageOf(all, groupKey, &groupPages, after, limit)
+	newest := make([]int64, len(groups))
+	for i := range groups {
+		newest[i] = groups[i].LastID
+	}
+	samples, err := a.Engine.DeadLettersByID(c.Context(), newest...)
+	if err != nil {
+		return nil, "", searchedTo, err
+	}
+	of := map[int64]*job.DeadLetter{}
+	for i := range samples {
+		of[samples[i].ID] = &samples[i]
+	}
+	for _, g := range groups {
+		if l := of[g.LastID]; l != nil { // else it was discarded meanwhile
+			page = append(page, LetterGroup{g, l})
+		}
+	}
+	return page, next, searchedTo, nil
 }
 
 // groupDeadLetters groups the open dead letters of contracts. searchedTo is the time of the
@@ -293,23 +320,30 @@ func (a *API) replayDeadLetter(c *httpapi.Call) error {
 			return invalid("again must be true or false")
 		}
 	}
-	l, err := a.pathDeadLetter(c)
+	number, j, err := a.ReplayDeadLetter(c, again)
 	if err != nil {
 		return err
 	}
+	return a.sendJob(c, http.StatusOK, number, j)
+}
+
+// ReplayDeadLetter replays the dead letter of the path of a call. It returns the number of its job,
+// and the job that runs then.
+func (a *API) ReplayDeadLetter(c *httpapi.Call, again bool) (number int64, j *job.Job, err error) {
+	l, err := a.pathDeadLetter(c)
+	if err != nil {
+		return 0, nil, err
+	}
 	o := a.operatorOf(l.Job.ID.Contract)
-	j, err := a.Engine.ReplayDeadLetter(c.Context(), engine.Replay{Letter: &l, Do: o.Replay,
+	j, err = a.Engine.ReplayDeadLetter(c.Context(), engine.Replay{Letter: &l, Do: o.Replay,
 		Again: again,
 		Record: func(w engine.RecordWriter, before, after *job.DeadLetter) error {
 			return a.record(w, c, replayState(before), replayState(after))
 		}})
-	if errors.Is(err, engine.ErrReplayed) || errors.Is(err, engine.ErrNoDeadLetter) {
-		return err
+	if err != nil && !errors.Is(err, engine.ErrReplayed) && !errors.Is(err, engine.ErrNoDeadLetter) {
+		err = explain(o, err)
 	}
-	if err != nil {
-		return explain(o, err)
-	}
-	return a.sendJob(c, http.StatusOK, l.Job.Seq, j)
+	return l.Job.Seq, j, err
 }
 
 // replayState returns what the audit keeps of a dead letter: nil for one that is open.
@@ -325,16 +359,21 @@ func replayState(l *job.DeadLetter) any {
 
 // discardDeadLetter is DELETE /admin/v1/dead-letters/{id} (AD-051).
 func (a *API) discardDeadLetter(c *httpapi.Call) error {
-	l, err := a.pathDeadLetter(c)
-	if err != nil {
-		return err
-	}
-	if err := a.Engine.DiscardDeadLetter(c.Context(), l.Job.ID.Contract, l.ID,
-		func(w engine.RecordWriter, l *job.DeadLetter) error {
-			return a.record(w, c, stateOf(&l.Job), nil)
-		}); err != nil {
+	if err := a.DiscardDeadLetter(c); err != nil {
 		return err
 	}
 	c.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// DiscardDeadLetter deletes the dead letter of the path of a call.
+func (a *API) DiscardDeadLetter(c *httpapi.Call) error {
+	l, err := a.pathDeadLetter(c)
+	if err != nil {
+		return err
+	}
+	return a.Engine.DiscardDeadLetter(c.Context(), l.Job.ID.Contract, l.ID,
+		func(w engine.RecordWriter, l *job.DeadLetter) error {
+			return a.record(w, c, stateOf(&l.Job), nil)
+		})
 }

@@ -37,78 +37,87 @@ func queueTarget(c *httpapi.Call) string {
 	return "queue:" + c.PathValue("contract") + "/" + c.PathValue("queue")
 }
 
-// queueItem is a queue with who asks for it and what was counted in the last five minutes.
-type queueItem struct {
+// QueueItem is a queue with who asks for it and what was counted in the last five minutes.
+type QueueItem struct {
 	engine.QueueStatus
-	pollers job.Pollers
-	recent  *series.Bucket // nil where the queue is beyond the bound of those that are counted
+	Pollers job.Pollers
+	Recent  *series.Bucket // nil where the queue is beyond the bound of those that are counted
 }
 
 // name is what orders queues: contract and name.
-func (q *queueItem) name() string { return q.Contract + "/" + q.Queue }
+func (q *QueueItem) name() string { return q.Contract + "/" + q.Queue }
 
 // queueOrder is an order of the list. Its cursor is no cursor of another one.
 type queueOrder struct {
-	key   func(*queueItem) string
+	key   func(*QueueItem) string
 	pages httpapi.Pages[string]
 }
 
 // queueOrders are the orders of the list. Of what changes between two pages a queue may be missed.
 var queueOrders = map[string]*queueOrder{
-	"name":  {(*queueItem).name, newPages(nameCursor("queue"))},
-	"depth": descending("depth", func(q *queueItem) int64 { return q.Ready }),
-	"age": descending("age", func(q *queueItem) int64 {
+	"name":  {(*QueueItem).name, newPages(nameCursor("queue"))},
+	"depth": descending("depth", func(q *QueueItem) int64 { return q.Ready }),
+	"age": descending("age", func(q *QueueItem) int64 {
 		if q.ReadySince.IsZero() {
 			return 0
 		}
 		return math.MaxInt64 - q.ReadySince.UnixMicro()
 	}),
-	"failures": descending("failures", func(q *queueItem) int64 {
-		if q.recent == nil {
+	"failures": descending("failures", func(q *QueueItem) int64 {
+		if q.Recent == nil {
 			return 0
 		}
-		return int64(q.recent.Failed)
+		return int64(q.Recent.Failed)
 	}),
 }
 
 // descending makes an order by a number that is not negative, the greatest first.
-func descending(name string, number func(*queueItem) int64) *queueOrder {
-	return &queueOrder{func(q *queueItem) string {
+func descending(name string, number func(*QueueItem) int64) *queueOrder {
+	return &queueOrder{func(q *QueueItem) string {
 		return fmt.Sprintf("%019d/%s", math.MaxInt64-number(q), q.name())
 	}, newPages(nameCursor("queue by " + name))}
 }
 
 // listQueues is GET /admin/v1/queues (AD-030).
 func (a *API) listQueues(c *httpapi.Call) error {
-	contract, text, by := "", "", "name"
-	if err := firstError(readText(c, "contract", &contract), readText(c, "text", &text),
-		readText(c, "order", &by)); err != nil {
-		return err
-	}
-	order := queueOrders[by]
-	if order == nil {
-		return invalid("order must be name, depth, age or failures")
-	}
-	limit, after, err := order.pages.Read(c)
+	page, next, err := a.ListQueues(c)
 	if err != nil {
 		return err
 	}
-	all, err := a.queues(c.Context(), contract)
-	if job.IsKind(err, job.NotFound) {
-		return invalid("contract: " + err.Error())
-	}
-	if err != nil {
-		return err
-	}
-	all = slices.DeleteFunc(all, func(q queueItem) bool { return !strings.Contains(q.Queue, text) })
-	page, next := pageOf(all, order.key, &order.pages, after, limit)
 	o := newList(len(page), next, func(i int, o *strictjson.Object) { page[i].write(o) })
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }
 
+// ListQueues returns the queues that the query of a call asks for, and the cursor of the next page.
+func (a *API) ListQueues(c *httpapi.Call) (page []QueueItem, next string, err error) {
+	contract, text, by := "", "", "name"
+	if err := firstError(readText(c, "contract", &contract), readText(c, "text", &text),
+		readText(c, "order", &by)); err != nil {
+		return nil, "", err
+	}
+	order := queueOrders[by]
+	if order == nil {
+		return nil, "", invalid("order must be name, depth, age or failures")
+	}
+	limit, after, err := order.pages.Read(c)
+	if err != nil {
+		return nil, "", err
+	}
+	all, err := a.queues(c.Context(), contract)
+	if job.IsKind(err, job.NotFound) {
+		return nil, "", invalid("contract: " + err.Error())
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	all = slices.DeleteFunc(all, func(q QueueItem) bool { return !strings.Contains(q.Queue, text) })
+	page, next = pageOf(all, order.key, &order.pages, after, limit)
+	return page, next, nil
+}
+
 // queues returns the queues of a contract, of all for an empty one.
-func (a *API) queues(ctx context.Context, contract string) ([]queueItem, error) {
+func (a *API) queues(ctx context.Context, contract string) ([]QueueItem, error) {
 	all, err := a.Engine.ListQueues(ctx, contract)
 	if err != nil {
 		return nil, err
@@ -119,7 +128,7 @@ func (a *API) queues(ctx context.Context, contract string) ([]queueItem, error) 
 // withFigures adds to queues who asks for them and what was counted in the last five minutes. Where
 // it is one queue, only says which.
 func (a *API) withFigures(ctx context.Context, only string,
-	queues []engine.QueueStatus) ([]queueItem, error) {
+	queues []engine.QueueStatus) ([]QueueItem, error) {
 	var contracts []string
 	for _, q := range queues {
 		if !slices.Contains(contracts, q.Contract) {
@@ -138,19 +147,19 @@ func (a *API) withFigures(ctx context.Context, only string,
 	if err != nil {
 		return nil, err
 	}
-	items := make([]queueItem, len(queues))
+	items := make([]QueueItem, len(queues))
 	for i, q := range queues {
 		b := recent[[2]string{q.Contract, q.Queue}]
 		if b == nil && recent[[2]string{q.Contract, ""}] == nil {
 			b = &series.Bucket{}
 		}
-		items[i] = queueItem{q, pollers.Of(q.Contract, q.Queue), b}
+		items[i] = QueueItem{q, pollers.Of(q.Contract, q.Queue), b}
 	}
 	return items, nil
 }
 
 // write writes the members of a queue.
-func (q *queueItem) write(o *strictjson.Object) {
+func (q *QueueItem) write(o *strictjson.Object) {
 	o.Text("contract", q.Contract)
 	o.Text("queue", q.Queue)
 	o.Int("waiting", q.Waiting)
@@ -160,8 +169,8 @@ func (q *queueItem) write(o *strictjson.Object) {
 	o.Int("dead", q.Dead)
 	o.Time("oldest_ready_at", q.ReadySince)
 	q.writeRecent(o)
-	o.Int("workers", int64(q.pollers.Workers))
-	o.Time("last_asked_at", q.pollers.LastAsked)
+	o.Int("workers", int64(q.Pollers.Workers))
+	o.Time("last_asked_at", q.Pollers.LastAsked)
 	s := queueStateOf(&q.Settings)
 	o.Bool("paused", s.Paused)
 	if s.RunLimit == 0 {
@@ -178,8 +187,8 @@ func (q *queueItem) write(o *strictjson.Object) {
 }
 
 // writeRecent writes what was counted in the last five minutes.
-func (q *queueItem) writeRecent(o *strictjson.Object) {
-	b := q.recent
+func (q *QueueItem) writeRecent(o *strictjson.Object) {
+	b := q.Recent
 	if b == nil {
 		for _, unknown := range []string{"submitted_per_minute", "started_per_minute",
 			"succeeded_per_minute", "failed_per_minute", "wait_p50", "wait_p95", "run_p50",
@@ -231,22 +240,28 @@ func (a *API) setQueue(c *httpapi.Call) error {
 	if len(members) == 0 {
 		return invalid("the body names nothing to set")
 	}
+	return a.sendQueue(c, a.PatchQueue(c, members))
+}
+
+// PatchQueue sets the members of a queue, JSON by their names, of the queue of the path of a call.
+func (a *API) PatchQueue(c *httpapi.Call, members map[string][]byte) error {
 	return a.changeQueue(c, func(q *job.QueueSettings) error { return patchQueue(q, members) })
 }
 
 // resetQueue is DELETE /admin/v1/queues/{contract}/{queue}: the settings file's are back.
-func (a *API) resetQueue(c *httpapi.Call) error {
+func (a *API) resetQueue(c *httpapi.Call) error { return a.sendQueue(c, a.ResetQueue(c)) }
+
+// ResetQueue puts the settings of the settings file back, for the queue of the path of a call.
+func (a *API) ResetQueue(c *httpapi.Call) error {
 	return a.changeQueue(c, func(q *job.QueueSettings) error {
 		q.Paused, q.Live = false, job.LiveLimits{}
 		return nil
 	})
 }
 
-// changeQueue changes the settings of the queue of the path with an entry of the audit, and answers
-// the queue.
+// changeQueue changes the settings of the queue of the path with an entry of the audit.
 func (a *API) changeQueue(c *httpapi.Call, change func(*job.QueueSettings) error) error {
-	contract, queue := c.PathValue("contract"), c.PathValue("queue")
-	err := a.Engine.ChangeQueue(c.Context(), contract, queue,
+	return a.Engine.ChangeQueue(c.Context(), c.PathValue("contract"), c.PathValue("queue"),
 		func(w engine.RecordWriter, q *job.QueueSettings) error {
 			before := queueStateOf(q)
 			if err := change(q); err != nil {
@@ -254,19 +269,32 @@ func (a *API) changeQueue(c *httpapi.Call, change func(*job.QueueSettings) error
 			}
 			return a.record(w, c, before, queueStateOf(q))
 		})
+}
+
+// Queue returns a queue; one that nobody has used is empty.
+func (a *API) Queue(ctx context.Context, contract, queue string) (QueueItem, error) {
+	status, err := a.Engine.Queue(ctx, contract, queue)
+	if err != nil {
+		return QueueItem{}, err
+	}
+	items, err := a.withFigures(ctx, queue, []engine.QueueStatus{status})
+	if err != nil {
+		return QueueItem{}, err
+	}
+	return items[0], nil
+}
+
+// sendQueue answers with the queue of the path after a change.
+func (a *API) sendQueue(c *httpapi.Call, err error) error {
 	if err != nil {
 		return err
 	}
-	status, err := a.Engine.Queue(c.Context(), contract, queue)
-	if err != nil {
-		return err
-	}
-	items, err := a.withFigures(c.Context(), queue, []engine.QueueStatus{status})
+	item, err := a.Queue(c.Context(), c.PathValue("contract"), c.PathValue("queue"))
 	if err != nil {
 		return err
 	}
 	o := strictjson.NewObject(nil)
-	items[0].write(&o)
+	item.write(&o)
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }

@@ -261,8 +261,8 @@ func readDurationInto(p *time.Duration, name string, raw []byte, isNull bool) er
 	return nil
 }
 
-// recordSchedule writes the entry of the audit of a change, with the schedule before and after it.
-func (a *API) recordSchedule(c *httpapi.Call) schedule.RecordFunc {
+// RecordSchedule writes the entry of the audit of a change, with the schedule before and after it.
+func (a *API) RecordSchedule(c *httpapi.Call) schedule.RecordFunc {
 	return func(w engine.RecordWriter, before, after *schedule.Schedule) error {
 		e := newEntry(c, a.routeOf(c))
 		if before == nil {
@@ -300,7 +300,7 @@ func (a *API) createSchedule(c *httpapi.Call) error {
 	if err := edit(&made); err != nil {
 		return err
 	}
-	s, err := a.Schedules.Create(c.Context(), made, a.recordSchedule(c))
+	s, err := a.Schedules.Create(c.Context(), made, a.RecordSchedule(c))
 	if err != nil {
 		return err
 	}
@@ -316,7 +316,7 @@ func (a *API) setSchedule(c *httpapi.Call) error {
 	if name != "" {
 		return invalid("name cannot be changed")
 	}
-	s, err := a.Schedules.Edit(c.Context(), c.PathValue("name"), edit, a.recordSchedule(c))
+	s, err := a.Schedules.Edit(c.Context(), c.PathValue("name"), edit, a.RecordSchedule(c))
 	if err != nil {
 		return err
 	}
@@ -325,7 +325,7 @@ func (a *API) setSchedule(c *httpapi.Call) error {
 
 // deleteSchedule is DELETE /admin/v1/schedules/{name}.
 func (a *API) deleteSchedule(c *httpapi.Call) error {
-	err := a.Schedules.Remove(c.Context(), c.PathValue("name"), false, a.recordSchedule(c))
+	err := a.Schedules.Remove(c.Context(), c.PathValue("name"), false, a.RecordSchedule(c))
 	if err != nil {
 		return err
 	}
@@ -338,7 +338,7 @@ func (a *API) pauseSchedule(c *httpapi.Call, paused bool) error {
 	if _, err := readMembers(c); err != nil {
 		return err
 	}
-	s, err := a.Schedules.Pause(c.Context(), c.PathValue("name"), paused, a.recordSchedule(c))
+	s, err := a.Schedules.Pause(c.Context(), c.PathValue("name"), paused, a.RecordSchedule(c))
 	if err != nil {
 		return err
 	}

@@ -69,43 +69,63 @@ func stateOfWebhook(h *webhook.Subscription) string {
 
 // listWebhooks is GET /admin/v1/webhooks (AD-052): in the order in which they were made.
 func (a *API) listWebhooks(c *httpapi.Call) error {
-	owner, state := webhook.AnyOwner, ""
-	err := firstError(readUUID(c, "client", &owner),
-		readChoice(c, "state", &state, stateEnabled, stateDisabled))
+	page, next, err := a.ListWebhooks(c)
 	if err != nil {
 		return err
 	}
-	limit, after, err := webhookPages.Read(c)
-	if err != nil {
-		return err
-	}
-	w, err := a.webhooks()
-	if err != nil {
-		o := newList(0, "", nil)
-		sendObject(c, http.StatusOK, &o)
-		return nil
-	}
-	page, last, err := findWebhooks(c.Context(), w, owner, state, after, limit)
-	if err != nil {
-		return err
-	}
-	ids := make([]string, len(page))
-	for i := range page {
-		ids[i] = page[i].ID
-	}
-	figures, err := w.Figures(c.Context(), ids)
-	if err != nil {
-		return err
-	}
-	next, shown := "", a.disclosureTo(c)
-	if last != "" {
-		next = webhookPages.Cursor.Format(last)
-	}
+	shown := a.disclosureTo(c)
 	o := newList(len(page), next, func(i int, o *strictjson.Object) {
-		writeWebhook(o, shown, &page[i], &figures[i])
+		writeWebhook(o, shown, &page[i].Subscription, &page[i].Figures)
 	})
 	sendObject(c, http.StatusOK, &o)
 	return nil
+}
+
+// Webhook is a webhook with the figures of its newest deliveries.
+type Webhook struct {
+	webhook.Subscription
+	webhook.Figures
+}
+
+// ShownURL returns the URL without what may be secret in it.
+func (h *Webhook) ShownURL() string { return withoutQuery(h.URL) }
+
+// ListWebhooks returns the webhooks that the query of a call asks for, and the cursor of the next
+// page.
+func (a *API) ListWebhooks(c *httpapi.Call) (page []Webhook, next string, err error) {
+	owner, state := webhook.AnyOwner, ""
+	err = firstError(readUUID(c, "client", &owner),
+		readChoice(c, "state", &state, stateEnabled, stateDisabled))
+	if err != nil {
+		return nil, "", err
+	}
+	limit, after, err := webhookPages.Read(c)
+	if err != nil {
+		return nil, "", err
+	}
+	w, err := a.webhooks()
+	if err != nil {
+		return nil, "", nil // no contract of this node has any
+	}
+	found, last, err := findWebhooks(c.Context(), w, owner, state, after, limit)
+	if err != nil {
+		return nil, "", err
+	}
+	ids := make([]string, len(found))
+	for i := range found {
+		ids[i] = found[i].ID
+	}
+	figures, err := w.Figures(c.Context(), ids)
+	if err != nil {
+		return nil, "", err
+	}
+	for i := range found {
+		page = append(page, Webhook{found[i], figures[i]})
+	}
+	if last != "" {
+		next = webhookPages.Cursor.Format(last)
+	}
+	return page, next, nil
 }
 
 // What one request reads of webhooks at most: a state may be rare.
@@ -183,27 +203,9 @@ var deliveryPages = newPages(httpapi.Named("deliveries", httpapi.ByNumber))
 // listDeliveries is GET /admin/v1/webhooks/{id}/deliveries: the newest first. Of a state a page may
 // be shorter than its limit, even empty, while there is a next one.
 func (a *API) listDeliveries(c *httpapi.Call) error {
-	state := ""
-	if err := readChoice(c, "state", &state, string(webhook.Pending), string(webhook.Delivered),
-		string(webhook.Exhausted)); err != nil {
-		return err
-	}
-	limit, before, err := deliveryPages.Read(c)
+	all, next, err := a.ListDeliveries(c)
 	if err != nil {
 		return err
-	}
-	w, err := a.webhooks()
-	if err != nil {
-		return err
-	}
-	all, last, err := w.Deliveries(c.Context(), webhook.AnyOwner, c.PathValue("id"),
-		webhook.Status(state), before, limit)
-	if err != nil {
-		return err
-	}
-	next := ""
-	if last > 0 {
-		next = deliveryPages.Cursor.Format(last)
 	}
 	shown := a.disclosureTo(c)
 	o := newList(len(all), next, func(i int, o *strictjson.Object) {
@@ -211,6 +213,30 @@ func (a *API) listDeliveries(c *httpapi.Call) error {
 	})
 	sendObject(c, http.StatusOK, &o)
 	return nil
+}
+
+// ListDeliveries returns the deliveries of the webhook of the path that the query of a call asks
+// for, and the cursor of the next page.
+func (a *API) ListDeliveries(c *httpapi.Call) (all []webhook.Delivery, next string, err error) {
+	state := ""
+	if err := readChoice(c, "state", &state, string(webhook.Pending), string(webhook.Delivered),
+		string(webhook.Exhausted)); err != nil {
+		return nil, "", err
+	}
+	limit, before, err := deliveryPages.Read(c)
+	if err != nil {
+		return nil, "", err
+	}
+	w, err := a.webhooks()
+	if err != nil {
+		return nil, "", err
+	}
+	all, last, err := w.Deliveries(c.Context(), webhook.AnyOwner, c.PathValue("id"),
+		webhook.Status(state), before, limit)
+	if err == nil && last > 0 {
+		next = deliveryPages.Cursor.Format(last)
+	}
+	return all, next, err
 }
 
 // writeDelivery writes the members of a delivery.
@@ -246,27 +272,37 @@ func (a *API) setWebhook(reason string) httpapi.Handler {
 		if _, err := readMembers(c); err != nil {
 			return err
 		}
-		w, err := a.webhooks()
-		if err != nil {
-			return err
-		}
-		h, err := w.SetDisabled(c.Context(), webhook.AnyOwner, c.PathValue("id"), reason,
-			func(to engine.RecordWriter, before webhook.Subscription) error {
-				return a.record(to, c, webhookState{before.Disabled, before.DisabledReason},
-					webhookState{reason != "", reason})
-			})
-		if err != nil {
-			return err
-		}
-		figures, err := w.Figures(c.Context(), []string{h.ID})
+		h, err := a.SetWebhook(c, reason)
 		if err != nil {
 			return err
 		}
 		o := strictjson.NewObject(nil)
-		writeWebhook(&o, a.disclosureTo(c), &h, &figures[0])
+		writeWebhook(&o, a.disclosureTo(c), &h.Subscription, &h.Figures)
 		sendObject(c, http.StatusOK, &o)
 		return nil
 	}
+}
+
+// SetWebhook disables the webhook of the path of a call for a reason, or enables it without one.
+func (a *API) SetWebhook(c *httpapi.Call, reason string) (h Webhook, err error) {
+	w, err := a.webhooks()
+	if err != nil {
+		return h, err
+	}
+	h.Subscription, err = w.SetDisabled(c.Context(), webhook.AnyOwner, c.PathValue("id"), reason,
+		func(to engine.RecordWriter, before webhook.Subscription) error {
+			return a.record(to, c, webhookState{before.Disabled, before.DisabledReason},
+				webhookState{reason != "", reason})
+		})
+	if err != nil {
+		return h, err
+	}
+	figures, err := w.Figures(c.Context(), []string{h.ID})
+	if err != nil {
+		return h, err
+	}
+	h.Figures = figures[0]
+	return h, nil
 }
 
 // webhookState is a webhook in the audit.
@@ -281,12 +317,7 @@ func (a *API) testWebhook(c *httpapi.Call) error {
 	if _, err := readMembers(c); err != nil {
 		return err
 	}
-	w, err := a.webhooks()
-	if err != nil {
-		return err
-	}
-	tested, err := w.Test(c.Context(), webhook.AnyOwner, c.PathValue("id"),
-		func(to engine.RecordWriter) error { return a.record(to, c, nil, nil) })
+	tested, err := a.TestWebhook(c)
 	if err != nil {
 		return err
 	}
@@ -296,6 +327,16 @@ func (a *API) testWebhook(c *httpapi.Call) error {
 	writeTry(&o, a.disclosureTo(c), &tested.Try)
 	sendObject(c, http.StatusOK, &o)
 	return nil
+}
+
+// TestWebhook sends an event to the webhook of the path of a call and returns what came back.
+func (a *API) TestWebhook(c *httpapi.Call) (webhook.TestResult, error) {
+	w, err := a.webhooks()
+	if err != nil {
+		return webhook.TestResult{}, err
+	}
+	return w.Test(c.Context(), webhook.AnyOwner, c.PathValue("id"),
+		func(to engine.RecordWriter) error { return a.record(to, c, nil, nil) })
 }
 
 // replayBody is the body of a replay, and what the audit has of it.

@@ -20,19 +20,28 @@ var (
 
 // listNodes is GET /admin/v1/nodes (AD-042).
 func (a *API) listNodes(c *httpapi.Call) error {
-	limit, after, err := nodePages.Read(c)
+	page, next, err := a.ListNodes(c)
 	if err != nil {
 		return err
 	}
-	all, err := a.Node.All(c.Context())
-	if err != nil {
-		return err
-	}
-	name := func(n *nodes.Info) string { return n.Name }
-	page, next := pageOf(all, name, &nodePages, after, limit)
 	o := newList(len(page), next, func(i int, o *strictjson.Object) { writeNode(o, &page[i]) })
 	sendObject(c, 200, &o)
 	return nil
+}
+
+// ListNodes returns the nodes that the query of a call asks for, and the cursor of the next page.
+func (a *API) ListNodes(c *httpapi.Call) (page []nodes.Info, next string, err error) {
+	limit, after, err := nodePages.Read(c)
+	if err != nil {
+		return nil, "", err
+	}
+	all, err := a.Node.All(c.Context())
+	if err != nil {
+		return nil, "", err
+	}
+	name := func(n *nodes.Info) string { return n.Name }
+	page, next = pageOf(all, name, &nodePages, after, limit)
+	return page, next, nil
 }
 
 func writeNode(o *strictjson.Object, n *nodes.Info) {
@@ -73,21 +82,21 @@ func writeNodePart(o *strictjson.Object, name string, p *nodes.Part) {
 	})
 }
 
-// workerItem is a worker on the node that knows it.
-type workerItem struct {
+// WorkerItem is a worker on the node that knows it.
+type WorkerItem struct {
 	nodes.Worker
-	version string
-	running []int64
+	Version string
+	Running []int64 // the numbers of its jobs
 }
 
 // key is what orders workers: those of one name on several nodes are entries of their own.
-func (w *workerItem) key() string { return w.Name + "\x00" + w.Node + "\x00" + w.Contract }
+func (w *WorkerItem) key() string { return w.Name + "\x00" + w.Node + "\x00" + w.Contract }
 
 // maxRunningListed bounds the running jobs that a list of workers looks through.
 const maxRunningListed = 2000
 
 // allWorkers returns the workers that all nodes know, with the jobs that they run.
-func (a *API) allWorkers(ctx context.Context) ([]workerItem, error) {
+func (a *API) allWorkers(ctx context.Context) ([]WorkerItem, error) {
 	all, err := a.Node.All(ctx)
 	if err != nil {
 		return nil, err
@@ -102,13 +111,13 @@ func (a *API) allWorkers(ctx context.Context) ([]workerItem, error) {
 		key := [2]string{j.ID.Contract, j.Worker}
 		running[key] = append(running[key], j.Seq)
 	}
-	var items []workerItem
+	var items []WorkerItem
 	for _, n := range all {
 		for _, w := range n.Workers {
-			item := workerItem{Worker: w, version: w.Agent,
-				running: running[[2]string{w.Contract, w.Name}]}
+			item := WorkerItem{Worker: w, Version: w.Agent,
+				Running: running[[2]string{w.Contract, w.Name}]}
 			if w.Local {
-				item.version = n.Version
+				item.Version = n.Version
 			}
 			items = append(items, item)
 		}
@@ -118,27 +127,36 @@ func (a *API) allWorkers(ctx context.Context) ([]workerItem, error) {
 
 // listWorkers is GET /admin/v1/workers (AD-040).
 func (a *API) listWorkers(c *httpapi.Call) error {
-	limit, after, err := workerPages.Read(c)
+	page, next, err := a.ListWorkers(c)
 	if err != nil {
 		return err
 	}
-	all, err := a.allWorkers(c.Context())
-	if err != nil {
-		return err
-	}
-	page, next := pageOf(all, (*workerItem).key, &workerPages, after, limit)
 	o := newList(len(page), next, func(i int, o *strictjson.Object) { page[i].write(o) })
 	sendObject(c, 200, &o)
 	return nil
 }
 
-func (w *workerItem) write(o *strictjson.Object) {
+// ListWorkers returns the workers that the query of a call asks for, and the cursor of the next page.
+func (a *API) ListWorkers(c *httpapi.Call) (page []WorkerItem, next string, err error) {
+	limit, after, err := workerPages.Read(c)
+	if err != nil {
+		return nil, "", err
+	}
+	all, err := a.allWorkers(c.Context())
+	if err != nil {
+		return nil, "", err
+	}
+	page, next = pageOf(all, (*WorkerItem).key, &workerPages, after, limit)
+	return page, next, nil
+}
+
+func (w *WorkerItem) write(o *strictjson.Object) {
 	o.Text("name", w.Name)
 	o.Text("node", w.Node)
 	o.Text("kind", map[bool]string{true: "process", false: "outside"}[w.Local])
 	o.Text("contract", w.Contract)
 	o.Texts("queues", w.Queues)
-	o.Raw("running", formatNumbers(w.running))
+	o.Raw("running", formatNumbers(w.Running))
 	if w.Local {
 		o.Int("slots", int64(w.Slots))
 	} else {
@@ -148,7 +166,7 @@ func (w *workerItem) write(o *strictjson.Object) {
 	o.Time("last_seen", w.LastSeen)
 	o.Int("succeeded", w.Succeeded)
 	o.Int("failed", w.Failed)
-	o.Optional("version", w.version)
+	o.Optional("version", w.Version)
 	o.Bool("draining", w.Draining)
 }
 
@@ -171,28 +189,32 @@ func (a *API) drain(kind engine.DrainKind, draining bool) httpapi.Handler {
 		if _, err := readMembers(c); err != nil {
 			return err
 		}
-		name := c.PathValue("name")
-		known, err := a.knows(c.Context(), kind, name)
-		if err != nil {
-			return err
-		}
-		if !known {
-			return &job.Error{Kind: job.NotFound, Op: "admin.drain",
-				Msg: "no " + string(kind) + " of this name was seen in the last five minutes"}
-		}
-		err = a.Engine.SetDrain(c.Context(), kind, name, draining,
-			func(w engine.RecordWriter, was bool) error {
-				return a.record(w, c, drainState{was}, drainState{draining})
-			})
-		if err != nil {
+		if err := a.SetDrain(c, kind, draining); err != nil {
 			return err
 		}
 		o := strictjson.NewObject(nil)
-		o.Text("name", name)
+		o.Text("name", c.PathValue("name"))
 		o.Bool("draining", draining)
 		sendObject(c, 200, &o)
 		return nil
 	}
+}
+
+// SetDrain begins or ends the drain of the worker or node of the path of a call.
+func (a *API) SetDrain(c *httpapi.Call, kind engine.DrainKind, draining bool) error {
+	name := c.PathValue("name")
+	known, err := a.knows(c.Context(), kind, name)
+	if err != nil {
+		return err
+	}
+	if !known {
+		return &job.Error{Kind: job.NotFound, Op: "admin.drain",
+			Msg: "no " + string(kind) + " of this name was seen in the last five minutes"}
+	}
+	return a.Engine.SetDrain(c.Context(), kind, name, draining,
+		func(w engine.RecordWriter, was bool) error {
+			return a.record(w, c, drainState{was}, drainState{draining})
+		})
 }
 
 // drainState is the state of a worker or node in the audit.
