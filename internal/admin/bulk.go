@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,11 +126,57 @@ func (a *API) readBulk(c *httpapi.Call) (b bulkBody, err error) {
 			return b, err
 		}
 	}
-	if b.Action != bulk.Replay && !slices.Contains(contract.Actions, b.Action) {
-		return b, invalid("action must be one of " + strings.Join(contract.Actions, ", ") + ", " +
-			bulk.Replay)
+	if err := checkBulkAction(b.Action); err != nil {
+		return b, err
 	}
 	return b, a.readBulkFilter(a.disclosureTo(c), filter, everything, &b.Request)
+}
+
+// checkBulkAction refuses an action that no operation has.
+func checkBulkAction(name string) error {
+	if name != bulk.Replay && !slices.Contains(contract.Actions, name) {
+		return invalid("action must be one of " + strings.Join(contract.Actions, ", ") + ", " +
+			bulk.Replay)
+	}
+	return nil
+}
+
+// ReadBulk reads an operation from the fields of a form: action, rate, limit, canary and the members
+// of the filter. A field without a value is as one that is left out.
+func (a *API) ReadBulk(c *httpapi.Call, form url.Values) (r bulk.Request, err error) {
+	r.Action = form.Get("action")
+	if err := checkBulkAction(r.Action); err != nil {
+		return r, err
+	}
+	for _, n := range []struct {
+		name string
+		p    *int
+		most int
+	}{{"rate", &r.Rate, maxBulkRate}, {"limit", &r.Limit, maxBulkLimit},
+		{"canary", &r.Canary, maxBulkCanary}} {
+		if text := form.Get(n.name); text != "" {
+			if *n.p, err = readLimit(n.name, []byte(text), n.most); err != nil {
+				return r, err
+			}
+		}
+	}
+	allowed := jobFilterNames
+	if r.Action == bulk.Replay {
+		allowed = letterFilterNames
+	}
+	f := bodyFilter{}
+	for _, name := range allowed {
+		if value := form.Get(name); value != "" {
+			f[name] = value
+		}
+	}
+	return r, a.setBulkFilter(a.disclosureTo(c), f, form.Get("everything") == "true", &r)
+}
+
+// BulkFields are the fields of a form that ReadBulk reads.
+func BulkFields() []string {
+	all := append([]string{"action", "rate", "limit", "canary", "everything"}, jobFilterNames...)
+	return append(all, letterFilterNames...)
 }
 
 // readBool reads true or false.
@@ -156,6 +203,11 @@ func (a *API) readBulkFilter(d disclosure, raw []byte, everything bool,
 	if err != nil {
 		return err
 	}
+	return a.setBulkFilter(d, f, everything, r)
+}
+
+// setBulkFilter sets the filter of an operation.
+func (a *API) setBulkFilter(d disclosure, f bodyFilter, everything bool, r *bulk.Request) error {
 	if err := d.checkSearch(f); err != nil {
 		return err
 	}
@@ -267,7 +319,8 @@ func (a *API) listBulk(c *httpapi.Call) error {
 	return nil
 }
 
-// ListBulk returns the operations that the query of a call asks for, and the cursor of the next page.
+// ListBulk returns the operations that the query of a call asks for, and the cursor of the next
+// page.
 func (a *API) ListBulk(c *httpapi.Call) (all []*bulk.Operation, next string, err error) {
 	limit, after, err := bulkPages.Read(c)
 	if err != nil {

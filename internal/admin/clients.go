@@ -60,30 +60,53 @@ var clientPages = newPages(nameCursor("clients"))
 
 // listClients is GET /admin/v1/clients (AD-053): in the order in which they were made.
 func (a *API) listClients(c *httpapi.Call) error {
-	limit, after, err := clientPages.Read(c)
+	page, next, err := a.ListClients(c)
 	if err != nil {
 		return err
 	}
-	var page []account.Status
-	var jobs []int
-	next := ""
-	if of := a.clientContract(); of != nil {
-		if page, err = of.Accounts.Statuses(c.Context(), after, limit+1); err != nil {
-			return err
-		}
-		if len(page) > limit {
-			page = page[:limit]
-			next = clientPages.Cursor.Format(page[limit-1].ID)
-		}
-		if jobs, err = a.countJobs(c.Context(), of, page, maxListedJobs); err != nil {
-			return err
-		}
-	}
 	o := newList(len(page), next, func(i int, o *strictjson.Object) {
-		writeClient(o, &page[i], jobs[i], maxListedJobs)
+		writeClient(o, &page[i].Status, page[i].Jobs, maxListedJobs)
 	})
 	sendObject(c, http.StatusOK, &o)
 	return nil
+}
+
+// Client is a client with how many jobs it has; above maxListedJobs it is not counted further.
+type Client struct {
+	account.Status
+	Jobs int
+}
+
+// ManyJobs reports whether the client has more jobs than were counted.
+func (s *Client) ManyJobs() bool { return s.Jobs > maxListedJobs }
+
+// ListClients returns the clients that the query of a call asks for, and the cursor of the next
+// page.
+func (a *API) ListClients(c *httpapi.Call) (page []Client, next string, err error) {
+	limit, after, err := clientPages.Read(c)
+	if err != nil {
+		return nil, "", err
+	}
+	of := a.clientContract()
+	if of == nil {
+		return nil, "", nil
+	}
+	found, err := of.Accounts.Statuses(c.Context(), after, limit+1)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(found) > limit {
+		found = found[:limit]
+		next = clientPages.Cursor.Format(found[limit-1].ID)
+	}
+	jobs, err := a.countJobs(c.Context(), of, found, maxListedJobs)
+	if err != nil {
+		return nil, "", err
+	}
+	for i := range found {
+		page = append(page, Client{found[i], jobs[i]})
+	}
+	return page, next, nil
 }
 
 // showClient is GET /admin/v1/clients/{id}.
@@ -222,19 +245,23 @@ func (a *API) revokeKey(c *httpapi.Call) error {
 	if _, err := readMembers(c); err != nil {
 		return err
 	}
+	if err := a.RevokeKey(c); err != nil {
+		return err
+	}
+	return a.sendClient(c, a.clientContract())
+}
+
+// RevokeKey revokes the key of the path of a call.
+func (a *API) RevokeKey(c *httpapi.Call) error {
 	of, err := a.needClients()
 	if err != nil {
 		return err
 	}
 	keyID := c.PathValue("key_id")
-	err = of.Accounts.RevokeAny(c.Context(), c.PathValue("id"), keyID,
+	return of.Accounts.RevokeAny(c.Context(), c.PathValue("id"), keyID,
 		func(w engine.RecordWriter) error {
 			return a.record(w, c, nil, keyState{keyID, account.KeyRevoked})
 		})
-	if err != nil {
-		return err
-	}
-	return a.sendClient(c, of)
 }
 
 // keyState is a key in the audit.

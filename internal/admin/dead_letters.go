@@ -108,8 +108,8 @@ func (a *API) listDeadLetters(c *httpapi.Call) error {
 	return nil
 }
 
-// ListDeadLetters returns the dead letters that the query of a call asks for, the cursor of the next
-// page and, where there is one, the time up to which was searched.
+// ListDeadLetters returns the dead letters that the query of a call asks for, the cursor of the
+// next page and, where there is one, the time up to which was searched.
 func (a *API) ListDeadLetters(c *httpapi.Call) (found []job.DeadLetter, next string,
 	searchedTo time.Time, err error) {
 	f, err := a.readDeadLetterFilter(c)
@@ -121,10 +121,13 @@ func (a *API) ListDeadLetters(c *httpapi.Call) (found []job.DeadLetter, next str
 		return nil, "", searchedTo, err
 	}
 	found, last, err := a.findDeadLetters(c.Context(), &f, after, limit)
-	if err == nil && last.ID > 0 {
+	if err != nil {
+		return nil, "", searchedTo, err
+	}
+	if last.ID > 0 {
 		next = letterPages.Cursor.Format(last.ID)
 	}
-	return found, next, last.CreatedAt, err
+	return found, next, last.CreatedAt, nil
 }
 
 // findDeadLetters returns up to limit dead letters with an ID above after, and the letter behind
@@ -340,10 +343,13 @@ func (a *API) ReplayDeadLetter(c *httpapi.Call, again bool) (number int64, j *jo
 		Record: func(w engine.RecordWriter, before, after *job.DeadLetter) error {
 			return a.record(w, c, replayState(before), replayState(after))
 		}})
-	if err != nil && !errors.Is(err, engine.ErrReplayed) && !errors.Is(err, engine.ErrNoDeadLetter) {
-		err = explain(o, err)
+	if errors.Is(err, engine.ErrReplayed) || errors.Is(err, engine.ErrNoDeadLetter) {
+		return 0, nil, err
 	}
-	return l.Job.Seq, j, err
+	if err != nil {
+		return 0, nil, explain(o, err)
+	}
+	return l.Job.Seq, j, nil
 }
 
 // replayState returns what the audit keeps of a dead letter: nil for one that is open.

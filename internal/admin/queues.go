@@ -104,7 +104,7 @@ func (a *API) ListQueues(c *httpapi.Call) (page []QueueItem, next string, err er
 	if err != nil {
 		return nil, "", err
 	}
-	all, err := a.queues(c.Context(), contract)
+	all, err := a.Queues(c.Context(), contract)
 	if job.IsKind(err, job.NotFound) {
 		return nil, "", invalid("contract: " + err.Error())
 	}
@@ -116,8 +116,17 @@ func (a *API) ListQueues(c *httpapi.Call) (page []QueueItem, next string, err er
 	return page, next, nil
 }
 
-// queues returns the queues of a contract, of all for an empty one.
-func (a *API) queues(ctx context.Context, contract string) ([]QueueItem, error) {
+// WorstQueues returns the first n of queues in an order of the list.
+func WorstQueues(all []QueueItem, order string, n int) []QueueItem {
+	sorted := slices.Clone(all)
+	slices.SortFunc(sorted, func(x, y QueueItem) int {
+		return strings.Compare(queueOrders[order].key(&x), queueOrders[order].key(&y))
+	})
+	return sorted[:min(n, len(sorted))]
+}
+
+// Queues returns the queues of a contract, of all for an empty one.
+func (a *API) Queues(ctx context.Context, contract string) ([]QueueItem, error) {
 	all, err := a.Engine.ListQueues(ctx, contract)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/schedule"
 	"github.com/millrace/millrace/internal/setting"
 )
@@ -46,28 +47,35 @@ var schedulePages = newPages(nameCursor("schedule"))
 
 // listSchedules is GET /admin/v1/schedules.
 func (a *API) listSchedules(c *httpapi.Call) error {
-	limit, after, err := schedulePages.Read(c)
+	page, now, next, err := a.ListSchedules(c)
 	if err != nil {
 		return err
 	}
-	page, err := a.Schedules.List(c.Context(), after, limit+1)
-	if err != nil {
-		return err
-	}
-	now, err := a.Schedules.Now(c.Context())
-	if err != nil {
-		return err
-	}
-	next, shown := "", a.disclosureTo(c)
-	if len(page) > limit {
-		page = page[:limit]
-		next = schedulePages.Cursor.Format(page[limit-1].Name)
-	}
+	shown := a.disclosureTo(c)
 	o := newList(len(page), next, func(i int, o *strictjson.Object) {
 		writeSchedule(o, shown, page[i], now, 1)
 	})
 	sendObject(c, http.StatusOK, &o)
 	return nil
+}
+
+// ListSchedules returns the schedules that the query of a call asks for, the store's time and the
+// cursor of the next page.
+func (a *API) ListSchedules(c *httpapi.Call) (page []*schedule.Schedule, now time.Time, next string,
+	err error) {
+	limit, after, err := schedulePages.Read(c)
+	if err != nil {
+		return nil, now, "", err
+	}
+	if page, err = a.Schedules.List(c.Context(), after, limit+1); err != nil {
+		return nil, now, "", err
+	}
+	if len(page) > limit {
+		page = page[:limit]
+		next = schedulePages.Cursor.Format(page[limit-1].Name)
+	}
+	now, err = a.Schedules.Now(c.Context())
+	return page, now, next, err
 }
 
 // writeSchedule writes the members of a schedule with its next n times.
@@ -350,11 +358,16 @@ func (a *API) runSchedule(c *httpapi.Call) error {
 	if _, err := readMembers(c); err != nil {
 		return err
 	}
-	j, err := a.Schedules.SubmitNow(a.recording(c, scheduleTarget(c)), c.PathValue("name"))
+	j, err := a.RunSchedule(c)
 	if err != nil {
 		return err
 	}
 	return a.sendJob(c, http.StatusCreated, 0, j)
+}
+
+// RunSchedule submits the job of the schedule of the path of a call.
+func (a *API) RunSchedule(c *httpapi.Call) (*job.Job, error) {
+	return a.Schedules.SubmitNow(a.recording(c, scheduleTarget(c)), c.PathValue("name"))
 }
 
 // listTicks is GET /admin/v1/schedules/{name}/ticks: those that are kept, the latest first.

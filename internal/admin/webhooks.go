@@ -128,6 +128,16 @@ func (a *API) ListWebhooks(c *httpapi.Call) (page []Webhook, next string, err er
 	return page, next, nil
 }
 
+// DisabledWebhooks returns the first n webhooks that are disabled.
+func (a *API) DisabledWebhooks(ctx context.Context, n int) ([]webhook.Subscription, error) {
+	w, err := a.webhooks()
+	if err != nil {
+		return nil, nil // no contract of this node has any
+	}
+	found, _, err := findWebhooks(ctx, w, webhook.AnyOwner, stateDisabled, "", n)
+	return found, err
+}
+
 // What one request reads of webhooks at most: a state may be rare.
 const (
 	maxWebhooksSearched = 5000
@@ -233,10 +243,13 @@ func (a *API) ListDeliveries(c *httpapi.Call) (all []webhook.Delivery, next stri
 	}
 	all, last, err := w.Deliveries(c.Context(), webhook.AnyOwner, c.PathValue("id"),
 		webhook.Status(state), before, limit)
-	if err == nil && last > 0 {
+	if err != nil {
+		return nil, "", err
+	}
+	if last > 0 {
 		next = deliveryPages.Cursor.Format(last)
 	}
-	return all, next, err
+	return all, next, nil
 }
 
 // writeDelivery writes the members of a delivery.

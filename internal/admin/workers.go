@@ -136,7 +136,8 @@ func (a *API) listWorkers(c *httpapi.Call) error {
 	return nil
 }
 
-// ListWorkers returns the workers that the query of a call asks for, and the cursor of the next page.
+// ListWorkers returns the workers that the query of a call asks for, and the cursor of the next
+// page.
 func (a *API) ListWorkers(c *httpapi.Call) (page []WorkerItem, next string, err error) {
 	limit, after, err := workerPages.Read(c)
 	if err != nil {

@@ -136,6 +136,20 @@ func (o *Console) submit(do func(c *httpapi.Call, form url.Values) (to string, e
 	}
 }
 
+// showForm makes the handler of a form without fields that answers with a page.
+func (o *Console) showForm(do func(c *httpapi.Call) (view, error)) httpapi.Handler {
+	return func(c *httpapi.Call) error {
+		if _, err := readForm(c, nil); err != nil {
+			return err
+		}
+		v, err := do(c)
+		if err != nil {
+			return err
+		}
+		return o.send(c, v)
+	}
+}
+
 // readForm reads the body of a form.
 func readForm(c *httpapi.Call, fields []string) (url.Values, error) {
 	body, err := c.Body()

@@ -11,15 +11,38 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/admin"
+	"github.com/millrace/millrace/internal/bulk"
+	"github.com/millrace/millrace/internal/job"
 )
 
 // functions are what templates call. Times, durations and numbers are formatted here alone.
 var functions = template.FuncMap{
-	"ago":     ago,
+	"act":      act,
+	"ago":      ago,
+	"done":     func(o *bulk.Operation) int64 { return o.Done + o.Failed + o.Skipped },
+	"failure":  failureText,
+	"jobstate": jobState,
+	"keystate": func(k account.Key, now time.Time) string { return k.State(now) },
+	"letter":   func(l job.DeadLetter) *job.DeadLetter { return &l },
+	"orders": func() map[string]string {
+		return map[string]string{"": "by name", "age": "oldest job first", "depth": "most ready first",
+			"failures": "most failures first"}
+	},
+	"rate":    func(h admin.Webhook) string { return percent(h.SuccessRate()) },
+	"seconds": formatSeconds,
+	"size":    formatSize,
 	"changed": changedMembers,
 	"json":    indentJSON,
+	"join":    strings.Join,
+	"joblink": jobLink,
 	"lasted":  lasted,
 	"number":  number,
+	"path":    pathOf,
+	"period":  periodText,
+	"public":  publicName,
 	"state":   stateMark,
 	"text":    shown,
 }
@@ -77,7 +100,7 @@ func changedMembers(before, after json.RawMessage) string {
 	var words []string
 	for name, value := range to {
 		if !bytes.Equal(from[name], value) {
-			words = append(words, name+": "+short(string(from[name]))+" → "+short(string(value)))
+			words = append(words, name+": "+short(string(from[name]), 40)+" → "+short(string(value), 40))
 		}
 	}
 	if len(words) == 0 {
@@ -86,9 +109,21 @@ func changedMembers(before, after json.RawMessage) string {
 	return strings.Join(sorted(words), ", ")
 }
 
-// short returns the beginning of a text.
-func short(text string) string {
-	const most = 40
+// formatSize formats a number of bytes.
+func formatSize(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return number(n) + " B"
+	}
+	value, names := float64(n)/unit, "KMGTP"
+	for value >= unit && len(names) > 1 {
+		value, names = value/unit, names[1:]
+	}
+	return strconv.FormatFloat(value, 'f', 1, 64) + " " + names[:1] + "iB"
+}
+
+// short returns the beginning of a text, at most so many characters.
+func short(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text
 	}

@@ -13,9 +13,6 @@ import (
 // nodePages are the pages about the node that answers, and the audit.
 func (o *Console) nodePages() []admin.Page {
 	return []admin.Page{
-		{Method: "GET", Pattern: Path, Action: "console.show", Handle: o.show(o.showHealth)},
-		{Method: "GET", Pattern: Path + "/", Action: "console.slash",
-			Handle: o.show(o.showHealth)},
 		{Method: "GET", Pattern: Path + "/health", Action: "console.health",
 			Handle: o.show(o.showHealth)},
 		{Method: "GET", Pattern: Path + "/settings", Action: "console.settings",

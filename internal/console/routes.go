@@ -12,7 +12,9 @@ const Path = "/console"
 
 // Pages implements admin.Console: the table of the pages.
 func (o *Console) Pages() []admin.Page {
-	return slices.Concat(o.accessPages(), o.nodePages(), files)
+	return slices.Concat(o.accessPages(), o.overviewPages(), o.queuePages(), o.schedulePages(),
+		o.letterPages(), o.bulkPages(), o.workerPages(), o.webhookPages(), o.clientPages(),
+		o.nodePages(), files)
 }
 
 // files are what pages load. They are public, as the login page loads them too.
@@ -39,7 +41,18 @@ type navLink struct {
 
 // navigation has the pages in the order in which they are shown.
 var navigation = []navGroup{
-	{Links: []navLink{{Text: "Overview", Path: Path}}},
+	{Links: []navLink{
+		{Text: "Overview", Path: Path},
+		{Text: "Queues", Path: Path + "/queues"},
+		{Text: "Schedules", Path: Path + "/schedules"},
+		{Text: "Dead letters", Path: Path + "/dead-letters"},
+		{Text: "Bulk operations", Path: Path + "/bulk"},
+	}},
+	{Name: "Who works", Links: []navLink{
+		{Text: "Workers and nodes", Path: Path + "/workers"},
+		{Text: "Webhooks", Path: Path + "/webhooks"},
+		{Text: "Clients", Path: Path + "/clients"},
+	}},
 	{Name: "Node", Links: []navLink{
 		{Text: "Audit", Path: Path + "/audit"},
 		{Text: "Health", Path: Path + "/health"},

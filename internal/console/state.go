@@ -3,6 +3,7 @@ package console
 import (
 	"html/template"
 	"slices"
+	"strings"
 )
 
 // A state is shown by a colour, a shape and a word, so that none of them is needed alone.
@@ -28,13 +29,34 @@ var marks = map[string]struct{ class, shape string }{
 	"paused": {"off", bars}, "draining": {"off", bars}, "canceled": {"off", slash},
 	"enabled": {"good", check}, "disabled": {"off", bars}, "replayed": {"good", check},
 	"open": {"bad", cross}, "delivered": {"good", check}, "pending": {"ready", disk},
-	"exhausted": {"bad", cross},
+	"exhausted": {"bad", cross}, "attention": {"bad", cross}, "missed": {"bad", cross},
+	"submitted": {"good", check}, "active": {"good", check}, "revoked": {"off", slash},
+	"expired": {"off", slash}, "skipped": {"off", slash}, "delayed": {"waiting", ring},
 }
 
 // stateMark shows a word that has a mark.
 func stateMark(word string) template.HTML {
 	return mark(marks[word].class, marks[word].shape, word)
 }
+
+// jobState shows the state of a job in the word of its contract, by its phase: jobs that are over
+// look like what has gone well unless their state says otherwise.
+func jobState(phase, state string) template.HTML {
+	m := marks[phase]
+	if phase == "done" && slices.ContainsFunc(notWell, func(word string) bool {
+		return strings.Contains(strings.ToLower(state), word)
+	}) {
+		m = marks["dead"]
+		if strings.Contains(strings.ToLower(state), "cancel") {
+			m = marks["canceled"]
+		}
+	}
+	return mark(m.class, m.shape, state)
+}
+
+// notWell are parts of the states in which jobs end that have not gone well.
+var notWell = []string{"fail", "cancel", "dead", "block", "reject", "error", "timeout", "exhaust",
+	"gone"}
 
 // mark shows a word with a class and a shape.
 func mark(class, shape, word string) template.HTML {

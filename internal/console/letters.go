@@ -1,0 +1,75 @@
+package console
+
+import (
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/millrace/millrace/internal/admin"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// letterPages are the pages of dead letters and the forms on them.
+func (o *Console) letterPages() []admin.Page {
+	const all, one = Path + "/dead-letters", Path + "/dead-letters/{id}"
+	target := func(c *httpapi.Call) string { return "dead_letter:" + c.PathValue("id") }
+	return []admin.Page{
+		{Method: "GET", Pattern: all, Action: "console.dead_letter_groups",
+			Query: httpapi.PageQuery("contract"), Handle: o.show(o.showGroups)},
+		{Method: "GET", Pattern: all + "/list", Action: "console.dead_letters",
+			Query:  httpapi.PageQuery("contract", "queue", "fingerprint", "from", "to"),
+			Handle: o.show(o.showLetters)},
+		{Method: "POST", Pattern: one + "/replay", Action: "console.dead_letter.replay",
+			Audit: "dead_letter.replay", Target: target, Handle: o.submit(o.replayLetter, "again")},
+		{Method: "POST", Pattern: one + "/discard", Action: "console.dead_letter.discard",
+			Audit: "dead_letter.discard", Target: target,
+			Handle: o.submit(func(c *httpapi.Call, _ url.Values) (string, error) {
+				return all, o.api.DiscardDeadLetter(c)
+			})},
+	}
+}
+
+// showGroups is GET /console/dead-letters: the groups of what was not replayed.
+func (o *Console) showGroups(c *httpapi.Call) (view, error) {
+	groups, next, searchedTo, err := o.api.ListDeadLetterGroups(c)
+	if err != nil {
+		return view{}, err
+	}
+	return view{Name: "groups", Title: "Dead letters", Page: struct {
+		Contract   string
+		Contracts  []string
+		Groups     []admin.LetterGroup
+		SearchedTo time.Time
+		Next       string
+	}{c.Request.URL.Query().Get("contract"), o.api.Engine.Contracts(), groups, searchedTo,
+		nextPage(c.Request, next)}}, nil
+}
+
+// showLetters is GET /console/dead-letters/list.
+func (o *Console) showLetters(c *httpapi.Call) (view, error) {
+	found, next, searchedTo, err := o.api.ListDeadLetters(c)
+	if err != nil {
+		return view{}, err
+	}
+	q := c.Request.URL.Query()
+	q.Del("cursor")
+	q.Set("action", "replay")
+	return view{Name: "letters", Title: "Dead letters one by one", Page: struct {
+		Query      url.Values
+		Bulk       string // the address of a replay of all of them
+		Letters    []job.DeadLetter
+		SearchedTo time.Time
+		Next       string
+	}{c.Request.URL.Query(), Path + "/bulk/new?" + q.Encode(), found, searchedTo,
+		nextPage(c.Request, next)}}, nil
+}
+
+// replayLetter is POST /console/dead-letters/{id}/replay. It goes to the job that runs then.
+func (o *Console) replayLetter(c *httpapi.Call, form url.Values) (string, error) {
+	_, j, err := o.api.ReplayDeadLetter(c, form.Get("again") == "true")
+	if err != nil {
+		return "", err
+	}
+	return pathOf("jobs", strconv.FormatInt(j.Seq, 10)), nil
+}
