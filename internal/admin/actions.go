@@ -35,8 +35,8 @@ func jobTarget(c *httpapi.Call) string { return "job:" + c.PathValue("number") }
 // errNoJob answers a number that no job has.
 var errNoJob = &job.Error{Kind: job.NotFound, Op: "admin.job", Msg: "there is no such job"}
 
-// pathJob loads the job of the path, with no body but the definition.
-func (a *API) pathJob(c *httpapi.Call) (*job.Job, error) {
+// PathJob loads the job of the path, with no body but the definition.
+func (a *API) PathJob(c *httpapi.Call) (*job.Job, error) {
 	number, err := strconv.ParseInt(c.PathValue("number"), 10, 64)
 	if err != nil || number < 1 {
 		return nil, errNoJob
@@ -65,13 +65,16 @@ func (a *API) operatorOf(jobs string) *contract.Operator {
 	return &contract.Operator{Jobs: jobs, Answer: errorTable.Answer}
 }
 
+// Allowed returns the actions that a job allows now.
+func (a *API) Allowed(j *job.Job) []string { return a.operatorOf(j.ID.Contract).Allowed(j) }
+
 // actOnJob is POST /admin/v1/jobs/{number}/{action}: it answers the job as it is then, or the new
 // job that was made (AD-016).
 func (a *API) actOnJob(c *httpapi.Call, name string) error {
 	if _, err := readMembers(c); err != nil {
 		return err
 	}
-	j, err := a.pathJob(c)
+	j, err := a.PathJob(c)
 	if err != nil {
 		return err
 	}

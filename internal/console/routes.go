@@ -12,7 +12,7 @@ const Path = "/console"
 
 // Pages implements admin.Console: the table of the pages.
 func (o *Console) Pages() []admin.Page {
-	return slices.Concat(o.accessPages(), o.overviewPages(), o.queuePages(), o.schedulePages(),
+	return slices.Concat(o.accessPages(), o.overviewPages(), o.jobPages(), o.queuePages(), o.schedulePages(),
 		o.letterPages(), o.bulkPages(), o.workerPages(), o.webhookPages(), o.clientPages(),
 		o.nodePages(), files)
 }
