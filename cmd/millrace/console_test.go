@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/testkit/browser"
 )
 
@@ -152,8 +153,8 @@ var consolePaths = []string{"/console/queues/taskflow/mail", "/console/queues/re
 	"/console?range=7d", "/console/audit?action=queue.set", "/console/login"}
 
 // TestConsolePages: CO-001, CO-006, CO-007, CO-008: each page renders with nothing and with hostile
-// text, of which nothing runs; in light and dark, and at 360 pixels, where no page is wider than the
-// window; it has one heading, and asks no other origin for anything.
+// text, of which nothing runs; in light and dark, and at 360 pixels, where no page is wider than
+// the window; it has one heading, and asks no other origin for anything.
 func TestConsolePages(t *testing.T) {
 	t.Parallel()
 	onConsole(t, func(t *testing.T, w *consoleWorld) {
@@ -166,6 +167,7 @@ func TestConsolePages(t *testing.T) {
 			}
 		}
 		w.fill(t)
+		paths = append(paths, "/console/jobs/1", "/console/jobs/4", "/console/jobs/12")
 		for _, view := range []struct {
 			name  string
 			width int64
@@ -195,4 +197,96 @@ func (w *consoleWorld) visit(t *testing.T, view, path string) {
 		t.Errorf("CO-008 %s: the title is %q", path, title)
 	}
 	w.Screenshot(t, view+strings.NewReplacer("/", "-", "?", "-", "&", "-", "=", "-").Replace(path))
+}
+
+// TestConsoleWork: CO-007, AD-004, AD-006: an operator finds a dead letter by the keyboard, replays
+// it and pauses its queue; live parts show what others do without a reload; the audit has it all.
+func TestConsoleWork(t *testing.T) {
+	t.Parallel()
+	onConsole(t, func(t *testing.T, w *consoleWorld) {
+		w.fill(t)
+		w.Go(t, "/console/queues")
+		w.Press(t, "/")
+		w.WaitFor(t, `document.activeElement.matches("[data-filter]")`)
+		w.Type(t, "[data-filter]", "mai")
+		w.Follow(t, "form.bar button")
+		testkit.WaitUntil(t, "a row with the focus", func() bool {
+			w.Press(t, "j")
+			return browser.Eval[bool](t, w.Tab, `document.activeElement.matches("[data-row]")`)
+		})
+		w.Press(t, "?")
+		w.WaitFor(t, `document.getElementById("keys").open`)
+		w.Click(t, "#keys button")
+		w.Go(t, "/console/queues/taskflow/mail")
+		w.Follow(t, `form[action="/console/queues/taskflow/mail/pause"] button`)
+		if text := w.Text(t, "main"); !strings.Contains(text, "paused") {
+			t.Errorf("the queue is not paused: %s", text)
+		}
+		w.Go(t, "/console/dead-letters/list")
+		w.Follow(t, `form[action$="/replay"] button`)
+		w.WaitFor(t, `location.pathname.startsWith("/console/jobs/") &&
+			document.querySelector("main").textContent.includes("paused")`)
+		w.send(t, "DELETE", "/admin/v1/queues/taskflow/mail", "", 200)
+		w.WaitFor(t, `!document.querySelector("[data-live=why]").textContent.includes("paused")`)
+		w.Go(t, "/console/audit")
+		for _, action := range []string{"queue.set", "dead_letter.replay", "session.create"} {
+			if text := w.Text(t, "main"); !strings.Contains(text, action) {
+				t.Errorf("AD-006 there is no %s in %s", action, text)
+			}
+		}
+	})
+}
+
+// TestConsoleWithoutScripts: CO-001: pages work without JavaScript: login, filter, a change, a bulk
+// operation that shows what it would do before it is confirmed, and the logout.
+func TestConsoleWithoutScripts(t *testing.T) {
+	t.Parallel()
+	onConsole(t, func(t *testing.T, w *consoleWorld) {
+		w.fill(t)
+		w.WithoutScripts(t)
+		w.login(t)
+		w.Go(t, "/console/queues")
+		w.Type(t, "[data-filter]", "mail")
+		w.Follow(t, "form.bar button")
+		w.Follow(t, "tbody form button")
+		if text := w.Text(t, "main"); !strings.Contains(text, "paused") {
+			t.Errorf("the queue is not paused: %s", text)
+		}
+		w.Go(t, "/console/bulk/new?action=delete&queue=mail&phase=ready")
+		if text := w.Text(t, ".note"); !strings.Contains(text, "8 match") {
+			t.Errorf("the dry run says %s", text)
+		}
+		w.Follow(t, "form.panel button")
+		if h := w.Text(t, "h1"); !strings.Contains(h, "Bulk delete") {
+			t.Errorf("the operation is %q", h)
+		}
+		testkit.WaitUntil(t, "the end of the operation", func() bool {
+			w.Go(t, "/console/queues/taskflow/mail")
+			return strings.HasPrefix(strings.TrimSpace(w.Text(t, "dd.big")), "0")
+		})
+		w.Follow(t, ".who button")
+		if h := w.Text(t, "h1"); h != "Log in" {
+			t.Errorf("after the logout there is %q", h)
+		}
+	})
+}
+
+// TestConsoleReads: AD-005: a session of the read token sees the pages and no button that changes
+// anything.
+func TestConsoleReads(t *testing.T) {
+	t.Parallel()
+	onConsole(t, func(t *testing.T, w *consoleWorld) {
+		w.fill(t)
+		w.Follow(t, ".who button")
+		w.Type(t, "input[name=token]", "reader")
+		w.Follow(t, "main form button")
+		for _, path := range append(consolePaths[:6], "/console", "/console/queues",
+			"/console/workers", "/console/schedules", "/console/jobs/1") {
+			w.Go(t, path)
+			n := browser.Eval[int](t, w.Tab, `document.querySelectorAll("main form[method=post]").length`)
+			if n != 0 {
+				t.Errorf("AD-005 %s has %d forms that change something", path, n)
+			}
+		}
+	}, "--set", "operator.read_token=reader")
 }

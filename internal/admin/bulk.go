@@ -141,8 +141,8 @@ func checkBulkAction(name string) error {
 	return nil
 }
 
-// ReadBulk reads an operation from the fields of a form: action, rate, limit, canary and the members
-// of the filter. A field without a value is as one that is left out.
+// ReadBulk reads an operation from the fields of a form: action, rate, limit, canary and the
+// members of the filter. A field without a value is as one that is left out.
 func (a *API) ReadBulk(c *httpapi.Call, form url.Values) (r bulk.Request, err error) {
 	r.Action = form.Get("action")
 	if err := checkBulkAction(r.Action); err != nil {

@@ -55,7 +55,8 @@ func plots(step time.Duration) []plot {
 			return float64(of(&p.Bucket)) / step.Minutes()
 		}
 	}
-	quantileOf := func(of func(*series.Bucket) *engine.Histogram, q float64) func(*series.Point) float64 {
+	quantileOf := func(of func(*series.Bucket) *engine.Histogram,
+		q float64) func(*series.Point) float64 {
 		return func(p *series.Point) float64 {
 			d, ok := of(&p.Bucket).Quantile(q)
 			if !ok {
@@ -77,9 +78,20 @@ func plots(step time.Duration) []plot {
 		{"Run", formatSeconds, []line{
 			{"a", "p50", quantileOf(runs, 0.5)}, {"b", "p95", quantileOf(runs, 0.95)}}},
 		{"Ready jobs", formatCount, []line{{"a", "most at once",
-			func(p *series.Point) float64 { return float64(p.Depth) }}}},
+			func(p *series.Point) float64 {
+				if p.Partial && p.Depth == 0 {
+					return math.NaN() // it may not have been looked at yet
+				}
+				return float64(p.Depth)
+			}}}},
+		{requestsTitle, formatCount, []line{
+			{"a", "requests", counted(func(b *series.Bucket) uint64 { return b.Requests })},
+			{"c", "errors", counted(func(b *series.Bucket) uint64 { return b.Errors })}}},
 	}
 }
+
+// requestsTitle is the title of the chart of requests, which are not known of queues.
+const requestsTitle = "Requests a minute"
 
 // ranges are the times that charts show, by the parameter range.
 var ranges = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour,
@@ -99,7 +111,9 @@ func (o *Console) charts(c *httpapi.Call, q series.Query) ([]chart, error) {
 	}
 	var all []chart
 	for _, p := range plots(s.Step) {
-		all = append(all, p.draw(&s))
+		if q.Queue == "" || p.title != requestsTitle {
+			all = append(all, p.draw(&s))
+		}
 	}
 	return all, nil
 }

@@ -118,14 +118,17 @@ func (o *Console) attention(ctx context.Context, queues []admin.QueueItem) (all 
 func queuesInNeed(queues []admin.QueueItem) (all []attention) {
 	for _, q := range queues {
 		name, page := q.Contract+"/"+q.Queue, pathOf("queues", q.Contract, q.Queue)
-		jobs := number(q.Ready) + " ready jobs"
+		jobs := "1 ready job"
+		if q.Ready > 1 {
+			jobs = number(q.Ready) + " ready jobs"
+		}
 		switch {
 		case len(all) >= 2*maxAttention || q.Ready == 0:
 		case q.Settings.Paused:
 			all = append(all, attention{Text: "queue " + name + " is paused with " + jobs,
 				Path: page, Do: "Queue", Since: q.ReadySince})
 		case !q.Pollers.Asking && q.Leased == 0:
-			all = append(all, attention{Text: "nobody asks for the " + jobs + " of queue " + name,
+			all = append(all, attention{Text: "nobody asks for " + jobs + " of queue " + name,
 				Path: page, Do: "Queue", Since: q.ReadySince})
 		}
 	}

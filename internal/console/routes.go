@@ -12,9 +12,9 @@ const Path = "/console"
 
 // Pages implements admin.Console: the table of the pages.
 func (o *Console) Pages() []admin.Page {
-	return slices.Concat(o.accessPages(), o.overviewPages(), o.jobPages(), o.queuePages(), o.schedulePages(),
-		o.letterPages(), o.bulkPages(), o.workerPages(), o.webhookPages(), o.clientPages(),
-		o.nodePages(), files)
+	return slices.Concat(o.accessPages(), o.overviewPages(), o.jobPages(), o.queuePages(),
+		o.schedulePages(), o.letterPages(), o.bulkPages(), o.workerPages(), o.webhookPages(),
+		o.clientPages(), o.nodePages(), files)
 }
 
 // files are what pages load. They are public, as the login page loads them too.

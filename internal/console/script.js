@@ -65,7 +65,7 @@ document.addEventListener("click", (event) => {
   const pause = target.closest("[data-live-pause]");
   if (pause) {
     paused = !paused;
-    pause.textContent = paused ? "Resume" : "Pause";
+    pause.textContent = paused ? "Resume updates" : "Pause updates";
     showState(paused ? "paused" : "live", paused ? "paused" : "");
   }
   const copy = target.closest("[data-copy]");
