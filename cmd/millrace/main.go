@@ -25,6 +25,7 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/queues"
 	"github.com/millrace/millrace/cmd/millrace/internal/schedules"
 	"github.com/millrace/millrace/cmd/millrace/internal/simulate"
+	"github.com/millrace/millrace/cmd/millrace/internal/top"
 	"github.com/millrace/millrace/cmd/millrace/internal/webhooks"
 	"github.com/millrace/millrace/cmd/millrace/internal/work"
 )
@@ -89,6 +90,7 @@ any language over plain HTTP, and the tools to feed and watch them.
 		nodes.WorkersCommand(p, newOperator), nodes.Command(p, newOperator),
 		schedules.Command(p, newOperator), clients.Command(p, newOperator),
 		webhooks.Command(p, newOperator),
+		top.Command(p, newOperator()),
 		audit.Command(p, newOperator()), login.Command(p), login.LogoutCommand(p),
 		demo.Command(p), demo.WorkerCommand(p), pictureCommand(p), simulate.Command(p),
 		bench.Command(p),
