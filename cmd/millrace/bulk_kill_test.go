@@ -55,10 +55,15 @@ func (w *killedNodes) checkBulk() {
 			w.Fatalf("the operation was over after %d kills", kill)
 		}
 	}
-	pollUntil(w.Fatalf, "the end of the operation", func() bool {
-		return progress().State == "done"
-	})
-	if b := progress(); b.Done != int64(total) || b.Skipped+b.Failed != 0 {
+	b := progress()
+	for b.State != "done" { // at full size all of it takes longer than one wait may
+		before := b.Done
+		pollUntil(w.Fatalf, "the operation to go on", func() bool {
+			b = progress()
+			return b.Done > before || b.State == "done"
+		})
+	}
+	if b.Done != int64(total) || b.Skipped+b.Failed != 0 {
 		w.Errorf("AD-021 the operation is %+v", b)
 	}
 	reruns := map[string]int{}
