@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/millrace/millrace/internal/store/sqlstore"
@@ -96,4 +97,27 @@ func (l *LeftSlots) Of(queueHash, slot int64, now time.Time) int64 {
 // Note notes how long it took to count a queue.
 func (l *LeftSlots) Note(queueHash, slot int64, now time.Time, took time.Duration) {
 	l.note([]int64{queueHash}, slot, now, took)
+}
+
+// TransactionSettings returns the parameters that the store sets, with the values that one of its
+// transactions finds, and those that it is to find unless the URL says otherwise.
+func (s *Store) TransactionSettings(ctx context.Context) (got, want map[string]string, err error) {
+	se, err := s.begin(ctx, "BEGIN", 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer s.giveBack(se.conn)
+	defer se.rollback()
+	want = maps.Clone(limits)
+	maps.Copy(want, planning)
+	got = map[string]string{}
+	for name := range want {
+		var value string
+		err := se.conn.QueryRowContext(ctx, "SELECT current_setting($1)", name).Scan(&value)
+		if err != nil {
+			return nil, nil, err
+		}
+		got[name] = value
+	}
+	return got, want, nil
 }

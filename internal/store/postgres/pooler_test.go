@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,6 +55,14 @@ func TestPoolers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := outside.NewPgBouncer(t, server, settings...).URL("mine", "mine")
 			s := mustOpen(t, postgres.Config{URL: url + "&lock_timeout=100"})
+			got, want, err := s.TransactionSettings(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want["lock_timeout"] = "100ms"
+			if !maps.Equal(got, want) {
+				t.Errorf("a transaction has %v, want %v", got, want)
+			}
 			if err := s.Update(t.Context(), func(tx store.Tx) error {
 				if err := tx.LockName("name"); err != nil {
 					return err
