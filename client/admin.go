@@ -87,6 +87,19 @@ func (a *Admin) Audit(ctx context.Context, f AdminAuditFilter) iter.Seq2[AdminAu
 		f.PageSize)
 }
 
+// AdminContract is a contract that the node which answers serves.
+type AdminContract struct {
+	Contract string `json:"contract"`
+	// States are those of its jobs in its own words, in alphabetical order.
+	States []string `json:"states"`
+}
+
+// Contracts iterates over the contracts that the node which answers serves, by name. It ends with
+// the first error.
+func (a *Admin) Contracts(ctx context.Context) iter.Seq2[AdminContract, error] {
+	return adminPages[AdminContract](ctx, a, "admin contracts", "/admin/v1/contracts", nil, 500)
+}
+
 // Settings iterates over the settings of the node that answers, by key (AD-062). It ends with the
 // first error.
 func (a *Admin) Settings(ctx context.Context) iter.Seq2[AdminSetting, error] {

@@ -27,6 +27,16 @@ func TestAdminClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	names := ""
+	for _, c := range mustCollect(t, operator.Contracts(ctx)) {
+		names += c.Contract + " "
+		if !slices.IsSorted(c.States) || len(c.States) == 0 {
+			t.Errorf("got %+v", c)
+		}
+	}
+	if names != "forgerun webhook " {
+		t.Errorf("CL-005 the contracts are %q", names)
+	}
 	var listed []string
 	for _, c := range mustCollect(t, operator.Clients(ctx, 2)) {
 		listed = append(listed, c.ID)

@@ -52,17 +52,19 @@ func flagError(c *cobra.Command, err error) error {
 		return cli.UsageError("%v", err)
 	}
 	takesSettings := c.Flags().Lookup("set") != nil
-	if key, ok := defaultSettings().SimilarKey(name); ok && takesSettings {
-		return cli.UsageError("%v; did you mean --set %s=VALUE?", err, key)
-	}
+	key, isSetting := defaultSettings().SimilarKey(name)
+	isSetting = isSetting && takesSettings
+	isExact := key == strings.ReplaceAll(name, "-", "_")
 	var names []string
 	for _, match := range flagNames.FindAllStringSubmatch(c.Flags().FlagUsages(), -1) {
 		names = append(names, match[1])
 	}
 	similar, ok := setting.Closest(name, names)
 	switch {
-	case ok:
+	case ok && !(isSetting && isExact):
 		return cli.UsageError("%v; did you mean --%s?", err, similar)
+	case isSetting:
+		return cli.UsageError("%v; did you mean --set %s=VALUE?", err, key)
 	case takesSettings:
 		return cli.UsageError("%v; settings are given as --set KEY=VALUE, "+
 			"and 'millrace config' lists them", err)

@@ -40,7 +40,7 @@ type route struct {
 // routes returns the table.
 func (a *API) routes() []route {
 	return slices.Concat(a.accessRoutes(), a.actionRoutes(), a.bulkRoutes(), a.clientRoutes(),
-		a.deadLetterRoutes(), a.eventRoutes(), a.nodeRoutes(), a.queueRoutes(),
+		a.contractRoutes(), a.deadLetterRoutes(), a.eventRoutes(), a.nodeRoutes(), a.queueRoutes(),
 		a.scheduleRoutes(), a.seriesRoutes(), a.webhookRoutes(), a.whyRoutes())
 }
 

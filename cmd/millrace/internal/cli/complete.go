@@ -28,7 +28,8 @@ type Names func(ctx context.Context, server *client.Admin) iter.Seq2[string, err
 func (o *Operator) complete(p Process, c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("profile", completeProfiles)
 	for flag, names := range flagNames {
-		if c.Flags().Lookup(flag) != nil {
+		_, registered := c.GetFlagCompletionFunc(flag) // by the command itself
+		if c.Flags().Lookup(flag) != nil && !registered {
 			_ = c.RegisterFlagCompletionFunc(flag, o.completeNames(p, names))
 		}
 	}
@@ -42,6 +43,12 @@ func (o *Operator) complete(p Process, c *cobra.Command) {
 			return o.completeNames(p, names)(c, args, word)
 		}
 	}
+}
+
+// CompleteWords has the shell complete the values of a flag, which are always the same.
+func CompleteWords(c *cobra.Command, flag string, words ...string) {
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words,
+		cobra.ShellCompDirectiveNoFileComp))
 }
 
 // completeNames completes the last of the words that commas separate. Names that are arguments

@@ -68,8 +68,7 @@ func (l List[T]) Command(p Process, operator *Operator, c *cobra.Command) *cobra
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print one JSON array")
 	c.Flags().BoolVar(&f.asLines, "jsonl", false, "print a JSON object on each line")
 	registerWatch(c, &f.watch)
-	_ = c.RegisterFlagCompletionFunc("columns", cobra.FixedCompletions(columnNames(l.Columns),
-		cobra.ShellCompDirectiveNoFileComp))
+	CompleteWords(c, "columns", columnNames(l.Columns)...)
 	operator.complete(p, c)
 	c.MarkFlagsMutuallyExclusive("json", "jsonl", "columns")
 	return c

@@ -9,8 +9,12 @@ import (
 
 // flagNames are the names that values of flags have.
 var flagNames = map[string]Names{
-	"action": auditActions,
-	"target": auditTargets,
+	"action":   auditActions,
+	"client":   clientNames,
+	"contract": contractNames,
+	"queue":    namesOfQueues,
+	"state":    stateNames,
+	"target":   auditTargets,
 }
 
 // argumentNames are the names that the arguments of the commands below a noun have.
@@ -21,6 +25,36 @@ var argumentNames = map[string]Names{
 	"schedules": scheduleNames,
 	"webhooks":  webhookNames,
 	"workers":   workerNames,
+}
+
+// contractNames are the contracts that the server has.
+func contractNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+	return distinct(server.Contracts(ctx), func(c client.AdminContract) string {
+		return c.Contract
+	})
+}
+
+// stateNames are the states of the jobs of all contracts.
+func stateNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+	return distinct(func(yield func(string, error) bool) {
+		for c, err := range server.Contracts(ctx) {
+			if err != nil {
+				yield("", err)
+				return
+			}
+			for _, state := range c.States {
+				if !yield(state, nil) {
+					return
+				}
+			}
+		}
+	}, func(state string) string { return state })
+}
+
+// namesOfQueues are the queues that the server lists, as filters have them: without contracts.
+func namesOfQueues(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+	return distinct(server.Queues(ctx, client.AdminQueueFilter{PageSize: maxPage}),
+		func(q client.AdminQueue) string { return q.Queue })
 }
 
 // clientNames are the clients that the server lists.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -59,8 +60,27 @@ func (t terminal) style(tone Tone) lipgloss.Style {
 }
 
 // writeTable writes a line for each item below the names of the columns. On a terminal that is too
-// narrow the widest cells are cut. A cell is one line, whatever its text holds.
+// narrow, columns without any text are left out, and then the widest cells are cut. A cell is one
+// line, whatever its text holds.
 func writeTable[T any](w io.Writer, t terminal, columns []Column[T], items []T) error {
+	isTooWide := func(drawn *table.Table) bool {
+		return t.width > 0 && lipgloss.Width(drawn.Render()) > t.width
+	}
+	drawn := drawTable(t, columns, items)
+	if isTooWide(drawn) {
+		drawn = drawTable(t, slices.DeleteFunc(slices.Clone(columns), func(c Column[T]) bool {
+			return len(items) > 0 && !slices.ContainsFunc(items,
+				func(item T) bool { return c.Get(item) != "" })
+		}), items)
+	}
+	if isTooWide(drawn) {
+		drawn.Width(t.width)
+	}
+	return writeText(w, drawn.Render())
+}
+
+// drawTable makes the table.
+func drawTable[T any](t terminal, columns []Column[T], items []T) *table.Table {
 	headers := make([]string, len(columns))
 	for i, c := range columns {
 		headers[i] = strings.ToUpper(c.Name)
@@ -91,11 +111,7 @@ func writeTable[T any](w io.Writer, t terminal, columns []Column[T], items []T) 
 		}
 		drawn.Row(row...)
 	}
-	text := drawn.Render()
-	if t.width > 0 && lipgloss.Width(text) > t.width {
-		text = drawn.Width(t.width).Render()
-	}
-	return writeText(w, text)
+	return drawn
 }
 
 // writeMembers writes a line for each column: its name and the text of the thing. Columns whose

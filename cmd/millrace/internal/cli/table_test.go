@@ -48,6 +48,10 @@ func TestTable(t *testing.T) {
 	if len(narrow) != 4 || !strings.HasSuffix(narrow[2], "…") {
 		t.Errorf("cut to 40 columns: %q", narrow)
 	}
+	empty := row{name: strings.Repeat("n", 32), text: "text"}
+	if got := draw(terminal{width: 40}, empty); len(got) != 2 || got[1] != empty.name+"  text" {
+		t.Errorf("an empty column is not left out: %q", got)
+	}
 	if coloured := draw(terminal{colour: true}, rows[0]); !strings.Contains(coloured[1], "\x1b[31m") {
 		t.Errorf("no colour on a terminal: %q", coloured)
 	}

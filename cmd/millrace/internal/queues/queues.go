@@ -27,16 +27,21 @@ var columns = []cli.Column[client.AdminQueue]{
 	{Name: "waiting", Right: true,
 		Get: count(func(q client.AdminQueue) int64 { return q.Waiting })},
 	{Name: "dead", Right: true, Get: count(func(q client.AdminQueue) int64 { return q.Dead }),
-		Tone: func(q client.AdminQueue) cli.Tone { return cli.ToneBad }},
+		Tone: func(q client.AdminQueue) cli.Tone {
+			if q.Dead == 0 {
+				return cli.ToneNone
+			}
+			return cli.ToneBad
+		}},
 	{Name: "workers", Right: true,
 		Get: count(func(q client.AdminQueue) int64 { return int64(q.Workers) })},
 	{Name: "asked", Get: func(q client.AdminQueue) string {
 		return cli.FormatTimePtr(q.LastAskedAt)
 	}},
 	{Name: "oldest", Get: oldest},
-	{Name: "started_per_minute", Right: true,
+	{Name: "started_per_minute", Right: true, Extra: true,
 		Get: number(func(q client.AdminQueue) float64 { return q.StartedPerMinute })},
-	{Name: "failed_per_minute", Right: true,
+	{Name: "failed_per_minute", Right: true, Extra: true,
 		Get:  number(func(q client.AdminQueue) float64 { return q.FailedPerMinute }),
 		Tone: func(client.AdminQueue) cli.Tone { return cli.ToneBad }},
 	{Name: "submitted_per_minute", Right: true, Extra: true,

@@ -130,6 +130,7 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	}
 	c.Flags().StringVar(&f.Client, "client", "", "only webhooks of the client with this id")
 	c.Flags().StringVar(&f.State, "state", "", "only webhooks that are enabled or disabled")
+	cli.CompleteWords(c, "state", "enabled", "disabled")
 	return cli.List[client.AdminWebhook]{
 		Columns: columns,
 		Items: func(ctx context.Context, server *client.Admin,
@@ -149,6 +150,7 @@ func deliveriesCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 	}
 	c.Flags().StringVar(&state, "state", "", "only those that are pending, delivered or exhausted")
+	cli.CompleteWords(c, "state", "pending", "delivered", "exhausted")
 	return cli.List[client.AdminDelivery]{
 		Columns: deliveryColumns,
 		Items: func(ctx context.Context, server *client.Admin,
@@ -212,6 +214,7 @@ are times (2026-03-01 or 2026-03-01T12:00:00Z) or how long ago (36h).`,
 	cli.TimeVar(c.Flags(), p, &f.To, "to", "only deliveries that were made before this time")
 	c.Flags().StringVar(&f.State, "state", "exhausted", "those that were given up (exhausted) or "+
 		"accepted (delivered)")
+	cli.CompleteWords(c, "state", "exhausted", "delivered")
 	return cli.Each[client.AdminReplayResult]{
 		Do: func(ctx context.Context, server *client.Admin,
 			argument string) (client.AdminReplayResult, error) {
