@@ -91,6 +91,15 @@ func TestCACert(t *testing.T) {
 			t.Errorf("%s, trusted: exit code %d, want %d: %s", args, code, want, errs)
 		}
 	}
+	operated := launchNode(t, "operated", "--set", "tls.cert="+cert, "--set", "tls.key="+key,
+		"--set", "operator.token=t")
+	for want, trust := range map[int]string{cli.ExitServer: "", cli.ExitOK: cert} {
+		code, _, errs := runCommand(t, []string{"MILLRACE_SERVER=" + operated.url,
+			"MILLRACE_OPERATOR_TOKEN=t"}, "queues", "list", "--cacert", trust)
+		if code != want {
+			t.Errorf("queues list, trusting %q: exit code %d, want %d: %s", trust, code, want, errs)
+		}
+	}
 	code, _, errs := runCommand(t, nil, "enqueue", "--server",
 		strings.Replace(s.url, "https", "http", 1), "--queue", "q", "--timeout", "9s",
 		filepath.Join(dir, "line"))
