@@ -56,7 +56,8 @@ func strictHeaders(t *testing.T, what string, h http.Header) {
 var pathMember = regexp.MustCompile(`\{[^}]*\}`)
 
 // neededQueries are those without which a route answers 400, by action.
-var neededQueries = map[string]string{"series.show": "?metric=depth"}
+var neededQueries = map[string]string{"series.show": "?metric=depth",
+	"console.bulk.new": "?action=replay&queue=q"}
 
 // TestEveryRoute goes through the table: no token, wrong tokens, the read token, and pages of
 // another origin.
