@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 )
 
 // AdminAction is what an operator may do with a job (AD-016). Which of them a job allows depends on
@@ -62,7 +61,7 @@ func (a *Admin) ActOnJob(ctx context.Context, number int64,
 	return adminCall[AdminJobState](ctx, a, call{
 		op:            "admin " + string(action) + " job",
 		method:        http.MethodPost,
-		path:          "/admin/v1/jobs/" + strconv.FormatInt(number, 10) + "/" + string(action),
+		path:          adminJobPath(number) + "/" + string(action),
 		notRepeatable: true,
 	})
 }

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"strconv"
 	"time"
 )
 
@@ -75,6 +74,6 @@ const (
 func (a *Admin) Why(ctx context.Context, number int64) (AdminWhy, error) {
 	return adminCall[AdminWhy](ctx, a, call{
 		op:   "admin why",
-		path: "/admin/v1/jobs/" + strconv.FormatInt(number, 10) + "/why",
+		path: adminJobPath(number) + "/why",
 	})
 }

@@ -37,11 +37,20 @@ var errNoJob = &job.Error{Kind: job.NotFound, Op: "admin.job", Msg: "there is no
 
 // PathJob loads the job of the path, with no body but the definition.
 func (a *API) PathJob(c *httpapi.Call) (*job.Job, error) {
-	number, err := strconv.ParseInt(c.PathValue("number"), 10, 64)
-	if err != nil || number < 1 {
-		return nil, errNoJob
+	number, err := pathNumber(c)
+	if err != nil {
+		return nil, err
 	}
 	return a.loadJob(c.Context(), number)
+}
+
+// pathNumber returns the number of the path.
+func pathNumber(c *httpapi.Call) (int64, error) {
+	number, err := strconv.ParseInt(c.PathValue("number"), 10, 64)
+	if err != nil || number < 1 {
+		return 0, errNoJob
+	}
+	return number, nil
 }
 
 // loadJob loads a job by its number, with no body but the definition.

@@ -87,7 +87,11 @@ func (w *hooksWorld) paths(t *testing.T, pattern string) (all []string) {
 
 // disclosing are the routes whose answers tell the operator of what jobs carry.
 var disclosing = []string{"/admin/v1/audit", "/admin/v1/dead-letters",
-	"/admin/v1/dead-letters/groups", "/admin/v1/dead-letters/{id}", "/admin/v1/schedules",
+	"/admin/v1/dead-letters/groups", "/admin/v1/dead-letters/{id}",
+	"/admin/v1/jobs/{number}", "/admin/v1/jobs/{number}/definition",
+	"/admin/v1/jobs/{number}/failure", "/admin/v1/jobs/{number}/payload",
+	"/admin/v1/jobs/{number}/progress", "/admin/v1/jobs/{number}/result",
+	"/admin/v1/jobs/{number}/timeline", "/admin/v1/schedules",
 	"/admin/v1/schedules/{name}", "/admin/v1/webhooks/{id}/deliveries"}
 
 // TestReadPayloads (AD-005, G-AD-03): with operator.read_payloads = false no read shows the read

@@ -40,8 +40,8 @@ type route struct {
 // routes returns the table.
 func (a *API) routes() []route {
 	return slices.Concat(a.accessRoutes(), a.actionRoutes(), a.bulkRoutes(), a.clientRoutes(),
-		a.contractRoutes(), a.deadLetterRoutes(), a.eventRoutes(), a.nodeRoutes(), a.queueRoutes(),
-		a.scheduleRoutes(), a.seriesRoutes(), a.webhookRoutes(), a.whyRoutes())
+		a.contractRoutes(), a.deadLetterRoutes(), a.eventRoutes(), a.jobRoutes(), a.nodeRoutes(),
+		a.queueRoutes(), a.scheduleRoutes(), a.seriesRoutes(), a.webhookRoutes(), a.whyRoutes())
 }
 
 // accessRoutes are the routes of the token, sessions, the audit and the node.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
@@ -88,7 +87,7 @@ type Webhook struct {
 }
 
 // ShownURL returns the URL without what may be secret in it.
-func (h *Webhook) ShownURL() string { return withoutQuery(h.URL) }
+func (h *Webhook) ShownURL() string { return webhook.WithoutQuery(h.URL) }
 
 // ListWebhooks returns the webhooks that the query of a call asks for, and the cursor of the next
 // page.
@@ -174,7 +173,7 @@ func writeWebhook(o *strictjson.Object, d disclosure, h *webhook.Subscription,
 	f *webhook.Figures) {
 	o.Text("id", h.ID)
 	o.Text("client", h.Owner)
-	o.Text("url", withoutQuery(h.URL))
+	o.Text("url", webhook.WithoutQuery(h.URL))
 	o.Texts("events", h.Events)
 	o.Text("state", stateOfWebhook(h))
 	o.Optional("disabled_reason", h.DisabledReason)
@@ -197,15 +196,6 @@ func writeWebhook(o *strictjson.Object, d disclosure, h *webhook.Subscription,
 	writeNumber(o, "last_status", f.LastTry.StatusCode)
 	d.textOf(o, "last_error", f.LastTry.Error)
 	o.Time("last_try_at", f.LastTry.StartedAt)
-}
-
-// withoutQuery returns a URL without what may be secret in it.
-func withoutQuery(url string) string {
-	before, _, found := strings.Cut(url, "?")
-	if found {
-		before += "?…"
-	}
-	return before
 }
 
 var deliveryPages = newPages(httpapi.Named("deliveries", httpapi.ByNumber))
@@ -258,7 +248,7 @@ func writeDelivery(o *strictjson.Object, shown disclosure, d *webhook.Delivery) 
 	o.Int("number", d.Number)
 	o.Text("event_id", d.EventID)
 	o.Text("event_name", d.EventName)
-	o.Text("url", withoutQuery(d.URL))
+	o.Text("url", webhook.WithoutQuery(d.URL))
 	o.Text("state", string(d.Status))
 	o.Objects("tries", len(d.Tries), func(i int, o *strictjson.Object) {
 		writeTry(o, shown, &d.Tries[i])

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
@@ -11,17 +10,21 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
-// whyRoutes is the route that explains a job.
+// whyRoutes are the routes that tell of a job why it does not run and what happened to it.
 func (a *API) whyRoutes() []route {
-	return []route{{method: "GET", pattern: apiPrefix + "/jobs/{number}/why", action: "job.why",
-		handle: a.explainJob}}
+	const one = apiPrefix + "/jobs/{number}"
+	return []route{
+		{method: "GET", pattern: one + "/why", action: "job.why", handle: a.explainJob},
+		{method: "GET", pattern: one + "/timeline", action: "job.timeline",
+			handle: a.showTimeline},
+	}
 }
 
 // explainJob is GET /admin/v1/jobs/{number}/why (AD-015).
 func (a *API) explainJob(c *httpapi.Call) error {
-	number, err := strconv.ParseInt(c.PathValue("number"), 10, 64)
-	if err != nil || number < 1 {
-		return errNoJob
+	number, err := pathNumber(c)
+	if err != nil {
+		return err
 	}
 	why, err := a.Engine.Why(c.Context(), number, a.Node.PollersOf)
 	if job.IsKind(err, job.NotFound) {

@@ -33,6 +33,12 @@ type Operator struct {
 	State  func(*job.Job) string
 	// Answer is how the contract's own routes answer an error of these functions.
 	Answer func(error) httpapi.Answer
+	// Timeline adds what the contract knows to the timeline of a job, in one view with the rest,
+	// and Log returns the entries of its log. Both may be nil.
+	Timeline engine.TimelineSource
+	Log      func(ctx context.Context, j *job.Job) ([]job.Entry, error)
+	// Hide takes what is secret out of the bodies of a job before operators see them; nil: nothing.
+	Hide func(*job.Job)
 	// Path is the path of the contract's own route that shows the job; nil or "" means none.
 	Path func(*job.Job) string
 }
@@ -100,6 +106,13 @@ func (o *Operator) StateOf(j *job.Job) string {
 		return string(j.State)
 	}
 	return o.State(j)
+}
+
+// HideSecrets takes what operators do not see out of the bodies of a job.
+func (o *Operator) HideSecrets(j *job.Job) {
+	if o.Hide != nil {
+		o.Hide(j)
+	}
 }
 
 // NotAllowed is the error of an action that the job does not allow (AD-016).

@@ -329,7 +329,7 @@ func (u *unit) leaseJob(j *job.Job, worker string) error {
 	if j.Parent != 0 && j.Attempts == 1 {
 		u.parentUpdate(j.Parent).childStarted = true
 	}
-	return u.move(j, job.Claimed)
+	return u.moveWith(j, job.Claimed, worker, 0)
 }
 
 // leaseEnd is when a lease that is given now ends. It counts from now and not from the beginning

@@ -127,7 +127,7 @@ func (e *Engine) History(ctx context.Context, id job.ID) (events []job.Event, er
 		if err != nil {
 			return err
 		}
-		events, err = r.Events(j.Seq)
+		events, err = r.Events(j.Seq, 0)
 		return err
 	})
 	return events, err

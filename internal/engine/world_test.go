@@ -268,7 +268,7 @@ func (w *world) picture() string {
 			return strings.Compare(name(a.ID), name(b.ID))
 		})
 		for _, j := range jobs {
-			events, err := r.Events(j.Seq)
+			events, err := r.Events(j.Seq, 0)
 			if err != nil {
 				return err
 			}
@@ -397,7 +397,7 @@ func (w *world) sound() {
 		}
 		events := map[int64][]job.Event{}
 		for _, j := range jobs {
-			if events[j.Seq], err = r.Events(j.Seq); err != nil {
+			if events[j.Seq], err = r.Events(j.Seq, 0); err != nil {
 				return err
 			}
 		}

@@ -145,7 +145,7 @@ type Event struct {
 	Next   State
 	Run    RunID
 	At     time.Time // grows strictly within a job
-	Reason string    // given by the worker or the contract
+	Reason string    // given by the worker or the contract; of a claim the worker
 }
 
 // Message is an event to be published. It is written in the transaction of its change and delivered

@@ -85,8 +85,9 @@ type Reader interface {
 	// f.After until it has found them, so a rare match is expensive.
 	List(f Filter) ([]*job.Job, error)
 
-	// Events returns the history of a job in the order in which it happened.
-	Events(seq int64) ([]job.Event, error)
+	// Events returns the first most events of a job, or all where most is 0, in the order in which
+	// they happened.
+	Events(seq int64, most int) ([]job.Event, error)
 	// DeadLetters returns those of the selected dead letters that exist, by ID ascending.
 	DeadLetters(s DeadLetterSelector) ([]job.DeadLetter, error)
 	// DeadLetterGroups groups the newest limit open dead letters of a contract by their

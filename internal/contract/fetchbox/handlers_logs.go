@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/stream"
 )
@@ -161,6 +163,43 @@ func (f *FetchBox) logStart(ctx context.Context, j *job.Job) (uint64, error) {
 		return 0, nil
 	}
 	return cursor, nil
+}
+
+// logEntries returns the first entries of a job's log for its timeline.
+func (f *FetchBox) logEntries(ctx context.Context, j *job.Job) ([]job.Entry, error) {
+	since, err := f.logStart(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := f.Streams.Read(ctx, logsStream, logSubject(j.ID.Key), since, job.MaxEntries+1)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]job.Entry, len(lines))
+	for i := range lines {
+		all[i] = job.Entry{Kind: job.EntryLog}
+		resource, fields := "", ""
+		for name, value := range strictjson.Members(lines[i].Data) {
+			switch string(name) {
+			case "timestamp_ms":
+				ms, _ := strictjson.Int(value, 64)
+				all[i].At = time.UnixMilli(ms).UTC()
+			case "message":
+				all[i].Text, _ = strictjson.String(value)
+			case "resource_id":
+				resource, _ = strictjson.String(value)
+			case "fields":
+				fields = string(value)
+			}
+		}
+		if resource != "" {
+			all[i].Text = resource + ": " + all[i].Text
+		}
+		if fields != "{}" {
+			all[i].Text += " " + fields
+		}
+	}
+	return all, nil
 }
 
 // contentType is the header value of the form that the caller has asked for.

@@ -12,9 +12,10 @@ import (
 func (f *FetchBox) operators() []contract.Operator {
 	path := func(j *job.Job) string { return jobsPath + "/" + j.ID.Key }
 	jobs := contract.Operator{Jobs: Name, Submit: f.submitFor, Check: f.checkFor, Path: path,
-		Answer: errorTable.Answer, Kind: "manifest", States: statuses, State: statusOf}
-	tasks := contract.Operator{Jobs: Tasks, Kind: "resource", Replay: f.replayDead, Answer: errorTable.Answer,
-		Path: func(j *job.Job) string { return jobsPath + "/" + decodeTaskLabel(j).jobID },
+		Log: f.logEntries, Answer: errorTable.Answer, Kind: "manifest", States: statuses, State: statusOf}
+	tasks := contract.Operator{Jobs: Tasks, Kind: "resource", Replay: f.replayDead,
+		Answer: errorTable.Answer,
+		Path:   func(j *job.Job) string { return jobsPath + "/" + decodeTaskLabel(j).jobID },
 		Actions: []contract.Action{
 			contract.Change(f.Engine, contract.ActionRetry, job.Retried, f.prepareRetry, dead),
 			contract.RunNow(f.Engine),

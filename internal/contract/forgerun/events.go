@@ -79,12 +79,16 @@ type event struct {
 }
 
 // newEvent translates an event of the history or the outbox. reason is that of the worker or the
-// outcome; without one the cause has a reason of its own.
+// outcome; without one the cause has a reason of its own. Which worker has claimed a job is not
+// told.
 func newEvent(jobID string, cause job.Cause, prev, next job.State, at time.Time,
 	reason string) event {
 	e := event{name: eventName(prev, next), prev: prev, next: next, at: at, reason: reason}
 	e.id = eventID(jobID, at, e.name)
-	if reason == "" {
+	switch {
+	case cause == job.Claimed:
+		e.reason = ""
+	case reason == "":
 		e.reason = defaultReason(cause, prev)
 	}
 	e.final = next == failed && (cause == job.FailedForGood || cause == job.ExpiredForGood)

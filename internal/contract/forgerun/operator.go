@@ -18,7 +18,8 @@ func (f *ForgeRun) operators() []contract.Operator {
 	e := f.Engine
 	jobs := contract.Operator{Jobs: Name, Submit: f.submitFor, Check: f.checkFor,
 		Replay: f.replayDead, Answer: answerTo,
-		Path: func(j *job.Job) string { return "/v1/jobs/" + j.ID.Key },
+		Path:     func(j *job.Job) string { return "/v1/jobs/" + j.ID.Key },
+		Timeline: addDeliveries,
 		Actions: []contract.Action{
 			contract.Change(e, contract.ActionRetry, job.Retried, f.prepareRetry, failed),
 			{Name: contract.ActionRerun, States: []job.State{succeeded, failed, canceled},
@@ -30,9 +31,23 @@ func (f *ForgeRun) operators() []contract.Operator {
 		}}
 	jobs.Actions[0].If = func(j *job.Job) bool { return !retriesUsedUp(j) }
 	deliveries := contract.Operator{Jobs: webhook.Name, Answer: answerTo,
-		Replay:  f.webhooks.ReplayDead,
-		Actions: []contract.Action{contract.RunNow(e)}}
+		Timeline: webhook.Timeline,
+		Hide:     webhook.Hide,
+		Replay:   f.webhooks.ReplayDead,
+		Actions:  []contract.Action{contract.RunNow(e)}}
 	return []contract.Operator{jobs, deliveries}
+}
+
+// addDeliveries adds the deliveries of the events of a job to its timeline.
+func addDeliveries(r engine.TimelineReader, f *job.TimelineFacts) error {
+	var refs []webhook.EventRef
+	for _, e := range eventsOf(f.Job.ID.Key, f.Events) {
+		refs = append(refs, webhook.EventRef{ID: e.id, Name: e.name})
+	}
+	d, _ := decodeDefinition(f.Job.Definition) // a definition that cannot be read has no callback
+	deliveries, err := webhook.Entries(r, f.Job.Owner, d.callback, refs)
+	f.More = append(f.More, deliveries...)
+	return err
 }
 
 // retriesUsedUp reports whether a FAILED job cannot be retried (FR-142).

@@ -25,7 +25,7 @@ var plans = map[string]struct{ index, values string }{
 	"ready_since":        {"ready_order", "'{1,2}'"},
 	"next_lease":         {"leases_end", "5000,7"},
 	"finished":           {"finished_age", "'c',5000,50"},
-	"get_events":         {"events_job", "77"},
+	"get_events":         {"events_job", "77,2001"},
 	"delete_events":      {"events_job", "'{1,2,3}'"},
 	"get_jobs":           {"jobs_identity", `'{"\\x01","\\x02"}'`},
 	"get_by_alias":       {"jobs_alias", `'{"\\x01","\\x02"}'`},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -18,7 +19,8 @@ var (
 		[]Column{{"seq", "int8"}, {"cause", "text"}, {"prev", "text"},
 			{"next", "text"}, {"run_id", "bytea"}, {"at", "int8"}, {"reason", "text"}}, "")
 	getEvents = &Statement{"get_events",
-		"SELECT id,seq,cause,prev,next,run_id,at,reason FROM events WHERE seq=$1 ORDER BY id"}
+		"SELECT id,seq,cause,prev,next,run_id,at,reason FROM events WHERE seq=$1 ORDER BY id " +
+			"{limit $2}"}
 	deleteEvents = &Statement{"delete_events", "DELETE FROM events WHERE seq {in $1}"}
 
 	addMessages = insertInto("add_messages", "outbox",
@@ -61,7 +63,10 @@ func messagesOf(n int) string {
 }
 
 // Events is documented at the port, as are all methods below.
-func (t *Tx) Events(seq int64) ([]job.Event, error) {
+func (t *Tx) Events(seq int64, most int) ([]job.Event, error) {
+	if most == 0 {
+		most = math.MaxInt32
+	}
 	return collect(t, getEvents, func(rows *sql.Rows) (e job.Event, err error) {
 		var run []byte
 		var at int64
@@ -71,7 +76,7 @@ func (t *Tx) Events(seq int64) ([]job.Event, error) {
 			e.Run = job.RunID(run)
 		}
 		return e, err
-	}, seq)
+	}, seq, most)
 }
 
 // addEvents appends to the histories. An event without a run stores NULL.

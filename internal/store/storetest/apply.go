@@ -24,7 +24,7 @@ var applyTests = []test{
 func (w *world) all(j *job.Job) (events []job.Event, edges []job.Edge) {
 	w.Helper()
 	w.view(func(r store.Reader) (err error) {
-		if events, err = r.Events(j.Seq); err != nil {
+		if events, err = r.Events(j.Seq, 0); err != nil {
 			return err
 		}
 		edges, err = r.Edges(store.EdgeSelector{From: []int64{j.Seq}})

@@ -300,7 +300,7 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner", NewestFirst: true,
 				Limit: 5}))
 		},
-		"Events": func(tx store.Tx) error { return errOf(tx.Events(first)) },
+		"Events": func(tx store.Tx) error { return errOf(tx.Events(first, 0)) },
 		"DeadLetters": func(tx store.Tx) error {
 			return errOf(tx.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 5}))
 		},

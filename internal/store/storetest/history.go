@@ -43,7 +43,7 @@ func events(w *world) {
 		mixed := []job.Event{{Job: b.Seq, Cause: job.Due, At: start}}
 		w.apply(store.Changes{Events: append(mixed, want[i:i+40]...)})
 	}
-	got := read(w, func(r store.Reader) ([]job.Event, error) { return r.Events(a.Seq) })
+	got := read(w, func(r store.Reader) ([]job.Event, error) { return r.Events(a.Seq, 0) })
 	var last int64
 	for i := range got {
 		if got[i].ID <= last {
@@ -52,11 +52,16 @@ func events(w *world) {
 		last, got[i].ID = got[i].ID, 0
 	}
 	equal(w, "events", got, want)
+	if first := read(w, func(r store.Reader) ([]job.Event, error) {
+		return r.Events(a.Seq, 3)
+	}); len(first) != 3 || first[2].Prev != want[2].Prev {
+		w.Errorf("the first 3 events are %+v", first)
+	}
 
 	w.apply(store.Changes{DeleteEvents: []int64{a.Seq}})
 	for seq, n := range map[int64]int{a.Seq: 0, b.Seq: 3, 1 << 50: 0} {
 		if got := read(w, func(r store.Reader) ([]job.Event, error) {
-			return r.Events(seq)
+			return r.Events(seq, 0)
 		}); len(got) != n {
 			w.Errorf("%d events of %d, want %d", len(got), seq, n)
 		}
@@ -213,7 +218,7 @@ func pruneFinished(w *world) {
 		}
 		equal(w, fmt.Sprint("events of ", i),
 			len(read(w, func(r store.Reader) ([]job.Event, error) {
-				return r.Events(j.Seq)
+				return r.Events(j.Seq, 0)
 			})), n)
 	}
 	equal(w, "edges", len(read(w, func(r store.Reader) ([]job.Edge, error) {

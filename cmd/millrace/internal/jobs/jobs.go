@@ -17,11 +17,12 @@ import (
 
 // Command is `millrace jobs`. Each of its commands gets a connection from operator.
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
-	c := cli.Group("jobs", "Explain, change and submit jobs of every contract, as an operator")
+	c := cli.Group("jobs", "Show, explain, change and submit jobs of every contract, as an operator")
 	for _, a := range actions {
 		c.AddCommand(a.command(p, operator()))
 	}
-	c.AddCommand(WhyCommand(p, operator()), submitCommand(p, operator()))
+	c.AddCommand(showCommand(p, operator()), WhyCommand(p, operator()),
+		submitCommand(p, operator()))
 	return c
 }
 

@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -24,12 +23,7 @@ func WhyCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 		Short: "Say why a job does not run, or that it does",
 		Long: `Say why a job does not run, or that it does: first what holds it longest, then all
 reasons with what is known about each. A job is named by its number.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return errors.New("the number of one job is needed, such as 1204")
-			}
-			return cli.CheckNumbers(args)
-		},
+		Args: oneNumber,
 	}
 	return cli.Show[client.AdminWhy]{
 		Get: func(ctx context.Context, server *client.Admin,

@@ -1,0 +1,168 @@
+package admin
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// maxBodyShown bounds each body in the answer about a job, in bytes. Its own route has all of it.
+const maxBodyShown = 64 << 10
+
+// parts are the bodies of a job in the order in which they are shown. Each has a route.
+var parts = []struct {
+	name string
+	part job.Part
+}{{"payload", job.Payload}, {"definition", job.Definition}, {"progress", job.Progress},
+	{"result", job.Result}, {"failure", job.Failure}}
+
+// jobRoutes are the routes that show one job.
+func (a *API) jobRoutes() []route {
+	const one = apiPrefix + "/jobs/{number}"
+	all := []route{{method: "GET", pattern: one, action: "job.show", handle: a.showJob}}
+	for _, p := range parts {
+		all = append(all, route{method: "GET", pattern: one + "/" + p.name,
+			action: "job." + p.name,
+			handle: func(c *httpapi.Call) error { return a.sendBody(c, p.name, p.part) }})
+	}
+	return all
+}
+
+// JobDetail is a job with all that operators see of it (AD-013).
+type JobDetail struct {
+	JobItem
+	Job     *job.Job // with its bodies, but for what is secret
+	Actions []string // that it allows now
+	// DeadLetter is the id of its latest dead letter, and ReplayedAs the number of the job that
+	// this was replayed as; 0 for none.
+	DeadLetter, ReplayedAs int64
+	Path                   string // of the contract's own route, "" for none
+}
+
+// JobDetail returns the job with a number. One that is gone is as its dead letter has it. NotFound
+// if there is no such job and no dead letter of it.
+func (a *API) JobDetail(ctx context.Context, number int64) (*JobDetail, error) {
+	j, letters, err := a.Engine.GetWithLetters(ctx, number)
+	if job.IsKind(err, job.NotFound) {
+		return nil, errNoJob
+	}
+	if err != nil {
+		return nil, err
+	}
+	items, err := a.JobItems(ctx, []*job.Job{j})
+	if err != nil {
+		return nil, err
+	}
+	o := a.operatorOf(j.ID.Contract)
+	d := &JobDetail{JobItem: items[0], Job: j, Actions: []string{}}
+	if j.State != job.StateNone {
+		d.Actions = o.Allowed(j)
+		if o.Path != nil {
+			d.Path = o.Path(j)
+		}
+	}
+	if n := len(letters); n > 0 {
+		d.DeadLetter, d.ReplayedAs = letters[n-1].ID, letters[n-1].ReplayedAs
+	}
+	o.HideSecrets(j)
+	return d, nil
+}
+
+// showJob is GET /admin/v1/jobs/{number}.
+func (a *API) showJob(c *httpapi.Call) error {
+	number, err := pathNumber(c)
+	if err != nil {
+		return err
+	}
+	d, err := a.JobDetail(c.Context(), number)
+	if err != nil {
+		return err
+	}
+	o := strictjson.NewObject(make([]byte, 0, 2048))
+	d.write(&o, a.disclosureTo(c))
+	sendObject(c, http.StatusOK, &o)
+	return nil
+}
+
+// write writes the members of a job.
+func (d *JobDetail) write(o *strictjson.Object, shown disclosure) {
+	d.JobItem.write(o, shown)
+	for _, p := range parts {
+		body := *d.Job.Body(p.part)
+		text, isCut := bodyShown(body)
+		shown.raw(o, p.name, text)
+		o.Bool(p.name+"_truncated", isCut)
+	}
+	o.Texts("actions", d.Actions)
+	writePositive(o, "dead_letter", d.DeadLetter)
+	writePositive(o, "replayed_as", d.ReplayedAs)
+	path := apiPrefix + "/jobs/"
+	o.Object("links", func(o *strictjson.Object) {
+		o.Optional("contract", d.Path)
+		o.Text("why", path+strconv.FormatInt(d.Number, 10)+"/why")
+		o.Text("timeline", path+strconv.FormatInt(d.Number, 10)+"/timeline")
+		parent := ""
+		if d.Parent > 0 {
+			parent = path + strconv.FormatInt(d.Parent, 10)
+		}
+		o.Optional("parent", parent)
+	})
+}
+
+// bodyShown returns a body as JSON: as it is where it is JSON, else as an object with what it is in
+// base64. One that is too long is cut: text to a string of JSON, anything else in base64 (G-AD-07).
+func bodyShown(body []byte) (text []byte, isCut bool) {
+	if len(body) == 0 {
+		return nil, false
+	}
+	if len(body) <= maxBodyShown && strictjson.Check(body) == nil {
+		return body, false
+	}
+	isCut = len(body) > maxBodyShown
+	begin := body[:min(len(body), maxBodyShown)]
+	if isCut && utf8.Valid(body) {
+		for !utf8.Valid(begin) {
+			begin = begin[:len(begin)-1]
+		}
+		return strictjson.AppendString(nil, string(begin)), true
+	}
+	o := strictjson.NewObject(nil)
+	o.Text("encoding", "base64")
+	o.Text("data", base64.StdEncoding.EncodeToString(begin))
+	return o.End(), isCut
+}
+
+// octetStream is the content type of bodies that are not JSON.
+var octetStream = []string{"application/octet-stream"}
+
+// sendBody is GET /admin/v1/jobs/{number}/payload and the others: the body as it was sent.
+func (a *API) sendBody(c *httpapi.Call, name string, part job.Part) error {
+	number, err := pathNumber(c)
+	if err != nil {
+		return err
+	}
+	if !a.disclosureTo(c) {
+		return errHidden
+	}
+	d, err := a.JobDetail(c.Context(), number)
+	if err != nil {
+		return err
+	}
+	body := *d.Job.Body(part)
+	if len(body) == 0 {
+		return &job.Error{Kind: job.NotFound, Op: "admin.job", Msg: "the job has no " + name}
+	}
+	kind := octetStream
+	if strictjson.Check(body) == nil {
+		kind = httpapi.JSON
+	}
+	c.Send(http.StatusOK, kind, slices.Clone(body))
+	return nil
+}

@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// TimelineReader reads what a source adds to the facts of a timeline.
+type TimelineReader interface {
+	RecordReader
+	// Load returns those of the selected jobs that exist, in no particular order.
+	Load(s store.Selector) ([]*job.Job, error)
+}
+
+// TimelineSource adds to the facts of a timeline what the engine does not know. It reads in the
+// view of the other facts.
+type TimelineSource func(r TimelineReader, f *job.TimelineFacts) error
+
+// Timeline returns what the timeline of the job with a number is made of (AD-014), read in one view
+// with what the sources add. Of a job that is gone its dead letter tells. NotFound if there is no
+// such job and no dead letter of it.
+func (e *Engine) Timeline(ctx context.Context, seq int64,
+	sources ...TimelineSource) (f job.TimelineFacts, err error) {
+	err = e.view(ctx, func(r reader) error {
+		f = job.TimelineFacts{Now: r.Now()}
+		if f.Job, f.Letters, err = jobOrLetter(r, seq); err != nil {
+			return err
+		}
+		g := timelineGatherer{r, e.contracts[f.Job.ID.Contract], &f}
+		for _, step := range []func() error{g.gatherHistory, g.gatherRelatives,
+			g.gatherMessages} {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		for _, add := range sources {
+			if err := add(recordView{r}, &f); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return f, err
+}
+
+// jobOrLetter returns the job with a number, with its bodies, and its dead letters. A job that is
+// gone is as its latest dead letter has it.
+func jobOrLetter(r reader, seq int64) (*job.Job, []job.DeadLetter, error) {
+	letters, err := r.DeadLetters(store.DeadLetterSelector{Jobs: []int64{seq}})
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := r.Load(store.Selector{Seqs: []int64{seq}, Bodies: store.AllBodies})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(found) > 0:
+		return found[0], letters, nil
+	case len(letters) == 0:
+		return nil, nil, &job.Error{Kind: job.NotFound, Op: "engine.job",
+			Msg: "there is no such job"}
+	}
+	l := letters[len(letters)-1]
+	l.Job.Phase, l.Job.FinishedAt = job.Done, l.CreatedAt
+	return &l.Job, letters, nil
+}
+
+// GetWithLetters returns the job with a number, with its bodies, and its dead letters, the oldest
+// first. A job that is gone is as its latest dead letter has it. NotFound if there is no such job
+// and no dead letter of it.
+func (e *Engine) GetWithLetters(ctx context.Context, seq int64) (j *job.Job,
+	letters []job.DeadLetter, err error) {
+	err = e.view(ctx, func(r reader) error {
+		j, letters, err = jobOrLetter(r, seq)
+		return err
+	})
+	return j, letters, err
+}
+
+// timelineGatherer gathers the facts about one job. Of each kind it reads one more than a timeline
+// shows.
+type timelineGatherer struct {
+	reader
+	c     *Contract // nil where this node does not serve it
+	facts *job.TimelineFacts
+}
+
+// gatherHistory gathers the events.
+func (g *timelineGatherer) gatherHistory() (err error) {
+	g.facts.Events, err = g.Events(g.facts.Job.Seq, job.MaxEntries+1)
+	return err
+}
+
+// gatherRelatives gathers the dependencies and the children.
+func (g *timelineGatherer) gatherRelatives() error {
+	j := g.facts.Job
+	edges, err := g.Edges(store.EdgeSelector{From: []int64{j.Seq}})
+	if err != nil {
+		return err
+	}
+	if seqs := dependenciesOf(edges); len(seqs) > 0 {
+		g.facts.Dependencies, err = g.Load(store.Selector{
+			Seqs: seqs[:min(len(seqs), job.MaxEntries+1)], Bodies: store.NoBodies})
+		slices.SortFunc(g.facts.Dependencies, func(a, b *job.Job) int {
+			return cmp.Compare(a.Seq, b.Seq)
+		})
+	}
+	if err != nil || j.Children == 0 {
+		return err
+	}
+	g.facts.Children, err = g.List(store.Filter{Parent: j.Seq, Limit: job.MaxEntries + 1})
+	return err
+}
+
+// dependenciesOf returns the dependencies of edges from one job, by number.
+func dependenciesOf(edges []job.Edge) []int64 {
+	seqs := make([]int64, len(edges))
+	for i, e := range edges {
+		seqs[i] = e.Dependency
+	}
+	slices.Sort(seqs)
+	return seqs
+}
+
+// gatherMessages gathers those messages of the job that wait, among the oldest of its contract.
+func (g *timelineGatherer) gatherMessages() error {
+	if g.c == nil || !g.c.Publish {
+		return nil
+	}
+	waiting, err := g.Messages([]string{g.c.Name}, job.MaxMessagesAhead)
+	for i := range waiting {
+		if waiting[i].Job == g.facts.Job.Seq {
+			g.facts.Messages = append(g.facts.Messages, waiting[i])
+		}
+	}
+	return err
+}
