@@ -120,7 +120,7 @@ func (o *Console) charts(c *httpapi.Call, q series.Query) ([]chart, error) {
 
 // The size of a chart, in its own units, and the margins for its labels.
 const (
-	chartWidth, chartHeight = 480, 132
+	chartWidth, chartHeight = 340, 124
 	chartTop, chartBottom   = 14, 18
 )
 
