@@ -1,6 +1,6 @@
 // Package telemetry is what a process reports about itself: log lines, metrics and traces.
 //
-// Log lines use the keys of keys.go, and a key means the same in every line of every package.
+// Log lines use the keys of log.go, and a key means the same in every line of every package.
 //
 // Metrics are kept in one registry for each contract and role, because the documents of the
 // contracts use the same metric names for different things:

@@ -22,9 +22,9 @@ import (
 // The tables of the phases have the same columns, see tables. A number that is 0 and a time that is
 // not set are NULL, which costs nothing.
 //
-// A new column touches three places: a field of job.Job, a row of this list, and a migration of
-// each database; and package engine where a submitter sets it. The conformance suite fills every
-// field of a job and fails where one is not stored or not read back.
+// A new column is a field of job.Job, a row of this list and a migration of each database;
+// ARCHITECTURE.md names what else knows it. The conformance suite fills every field of a job and
+// fails where one is not stored or not read back.
 
 // The groups of columns that Apply writes, each of which is in one of store.Fields. The insert
 // writes every column.
