@@ -36,10 +36,11 @@ func (w *world) linked() {
 func (w *world) waiting() {
 	w.Helper()
 	w.ok(w.Store.View(w.ctx, func(r store.Reader) error {
-		jobs, err := r.List(store.Filter{Contract: "graph"})
+		page, err := r.List(store.Filter{Contract: "graph"})
 		if err != nil {
 			return err
 		}
+		jobs := page.Jobs
 		by, seqs := map[int64]*job.Job{}, []int64{}
 		for _, j := range jobs {
 			by[j.Seq] = j

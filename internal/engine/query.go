@@ -98,10 +98,16 @@ func (e *Engine) Exists(ctx context.Context, id job.ID) (is bool, err error) {
 	return is, err
 }
 
-// List returns the jobs that match, by the order of their insertion.
+// List returns the jobs that match, by the order of their insertion or the other way round.
 func (e *Engine) List(ctx context.Context, f store.Filter) (jobs []*job.Job, err error) {
-	err = e.view(ctx, func(r reader) error { jobs, err = r.List(f); return err })
-	return jobs, err
+	page, err := e.ListPage(ctx, f)
+	return page.Jobs, err
+}
+
+// ListPage is List with where the next page begins. It is for a filter with a Scan.
+func (e *Engine) ListPage(ctx context.Context, f store.Filter) (page store.Page, err error) {
+	err = e.view(ctx, func(r reader) error { page, err = r.List(f); return err })
+	return page, err
 }
 
 // CountOwned returns how many jobs of a contract each of the owners has, most at most.

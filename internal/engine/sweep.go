@@ -176,12 +176,9 @@ func (u *unit) promote(j *job.Job) error {
 // of the jump, so it is shortened to end when a lease that is given now would end.
 func (e *Engine) shortenLeases(ctx context.Context) error {
 	for after := int64(0); ; {
-		var leased []*job.Job
-		if err := e.view(ctx, func(r reader) (err error) {
-			leased, err = r.List(store.Filter{Phases: []job.Phase{job.Leased}, After: after,
-				Limit: sweepBatch})
-			return err
-		}); err != nil || len(leased) == 0 {
+		leased, err := e.List(ctx, store.Filter{Phases: []job.Phase{job.Leased}, After: after,
+			Limit: sweepBatch})
+		if err != nil || len(leased) == 0 {
 			return err
 		}
 		after = leased[len(leased)-1].Seq

@@ -260,10 +260,11 @@ func (w *world) picture() string {
 	w.Helper()
 	var lines []string
 	w.ok(w.Store.View(w.ctx, func(r store.Reader) error {
-		jobs, err := r.List(store.Filter{})
+		page, err := r.List(store.Filter{})
 		if err != nil {
 			return err
 		}
+		jobs := page.Jobs
 		slices.SortStableFunc(jobs, func(a, b *job.Job) int {
 			return strings.Compare(name(a.ID), name(b.ID))
 		})
@@ -387,10 +388,11 @@ func (w *world) messages() (all []string) {
 func (w *world) sound() {
 	w.Helper()
 	w.ok(w.Store.View(w.ctx, func(r store.Reader) error {
-		jobs, err := r.List(store.Filter{})
+		page, err := r.List(store.Filter{})
 		if err != nil {
 			return err
 		}
+		jobs := page.Jobs
 		counts, err := r.Counts("")
 		if err != nil {
 			return err

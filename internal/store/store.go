@@ -81,9 +81,9 @@ type Reader interface {
 	Load(s Selector) ([]*job.Job, error)
 	// Exists reports whether the job is stored.
 	Exists(id job.ID) (bool, error)
-	// List returns the first f.Limit jobs that match f, by Seq ascending. It scans from
-	// f.After until it has found them, so a rare match is expensive.
-	List(f Filter) ([]*job.Job, error)
+	// List returns a page of the jobs that match f, by Seq ascending or descending. It passes over
+	// jobs that do not match; f.Scan bounds how many.
+	List(f Filter) (Page, error)
 
 	// Events returns the first most events of a job, or all where most is 0, in the order in which
 	// they happened.
@@ -297,23 +297,46 @@ type Search struct {
 	Limit     int // required
 }
 
-// Filter selects jobs for List. Empty members select all.
+// Filter selects jobs for List. Empty members select all. An index decides which members apply
+// beside States, After, Before, NewestFirst, WithoutBodies and Limit:
+//
+//	Parent                                none
+//	Owner, with Contract and with one of
+//	NewestFirst and WithoutBodies         none
+//	Dead                                  none, and States does not
+//	otherwise                             all
 type Filter struct {
 	Contract string
 	Queue    string
 	Owner    string
+	Kind     string
 	States   []job.State
 	Phases   []job.Phase
-	// Parent selects the children of a job. Of the other members only States, After and
-	// Limit apply then.
-	Parent int64
-	After  int64 // selects a Seq above this
-	// NewestFirst lists the jobs of an Owner by Seq descending, and below Before if that is
-	// not 0. Of the other members only Contract, States and Limit apply then.
-	NewestFirst bool
-	Before      int64
-	// WithoutBodies lists the jobs of a Contract and Owner without their bodies, in either
-	// direction. Queue and Phases do not apply then.
+	Worker   string // of the present or the last attempt
+	Parent   int64  // selects the children of a job
+	Dead     bool   // selects the jobs with an open dead letter
+
+	CreatedFrom    time.Time // inclusive
+	CreatedBefore  time.Time // exclusive
+	FinishedFrom   time.Time // inclusive
+	FinishedBefore time.Time // exclusive
+	MinAttempts    int
+
+	After       int64 // selects a Seq above this
+	Before      int64 // selects a Seq below this; 0 means no bound
+	NewestFirst bool  // by Seq descending
+	// WithoutBodies lists jobs without their bodies. Dead does so always.
 	WithoutBodies bool
-	Limit         int // 0 means no limit
+	Limit         int // the jobs of a page; 0 means no limit
+	// Scan is up to how many jobs of each phase, or dead letters, one List looks at; 0 means no
+	// limit. So a page costs no more than that, however rare the jobs are that match.
+	Scan int
+}
+
+// Page is what a List has found.
+type Page struct {
+	Jobs []*job.Job
+	// Next is where the next page begins: its After or, with NewestFirst, its Before. It is 0 where
+	// there are no more jobs.
+	Next int64
 }

@@ -496,7 +496,7 @@ func (w *world) dropJob(t testing.TB, jobID string) {
 		if err != nil {
 			return err
 		}
-		return tx.Apply(store.Changes{Delete: append(children, jobs...)})
+		return tx.Apply(store.Changes{Delete: append(children.Jobs, jobs...)})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/postgres"
+	"github.com/millrace/millrace/internal/store/storetest"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 	"github.com/millrace/millrace/internal/testkit"
 )
@@ -55,7 +56,7 @@ func runs(tx store.Tx, id job.ID) error {
 func mustHaveRuns(tb testing.TB, s *postgres.Store, want int) {
 	tb.Helper()
 	if err := s.View(context.Background(), func(r store.Reader) error {
-		jobs, err := r.List(store.Filter{})
+		jobs, err := storetest.Listed(r, store.Filter{})
 		for _, j := range jobs {
 			if j.Attempts != want {
 				tb.Errorf("%s has %d runs, want %d", j.ID.Key, j.Attempts, want)

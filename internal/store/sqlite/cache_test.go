@@ -162,7 +162,7 @@ func randomBody(r *rand.Rand) []byte {
 
 // someJobs returns some of the stored jobs, as they are.
 func someJobs(tx store.Tx, r *rand.Rand) ([]*job.Job, error) {
-	all, err := tx.List(store.Filter{})
+	all, err := storetest.Listed(tx, store.Filter{})
 	r.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
 	return all[:r.IntN(len(all)+1)], err
 }
@@ -200,7 +200,7 @@ func pruneSome(tx store.Tx, r *rand.Rand) error {
 
 // claimSome compares LockReady with the rows. What it does with the jobs changes nothing.
 func claimSome(tx store.Tx, r *rand.Rand) error {
-	all, err := tx.List(store.Filter{Queue: "q0", Phases: []job.Phase{job.Ready}})
+	all, err := storetest.Listed(tx, store.Filter{Queue: "q0", Phases: []job.Phase{job.Ready}})
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func claimSome(tx store.Tx, r *rand.Rand) error {
 
 // compare compares what Load returns by number with the rows.
 func compare(tx store.Tx, bodies store.Bodies) error {
-	rows, err := tx.List(store.Filter{})
+	rows, err := storetest.Listed(tx, store.Filter{})
 	if err != nil {
 		return err
 	}

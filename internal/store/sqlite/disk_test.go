@@ -92,7 +92,7 @@ func (l *ledger) write(s *sqlite.Store, name string, broken bool, want int) erro
 func (l *ledger) audit(s *sqlite.Store) error {
 	have := map[string]bool{}
 	err := s.View(context.Background(), func(r store.Reader) error {
-		jobs, err := r.List(store.Filter{Limit: math.MaxInt32})
+		jobs, err := storetest.Listed(r, store.Filter{Limit: math.MaxInt32})
 		for _, j := range jobs {
 			have[j.ID.Key] = true
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/storetest"
 )
 
 // TestGroupsShareCommits has many callers wait behind one: they are committed
@@ -87,7 +88,7 @@ func TestGroupsShareCommits(t *testing.T) {
 func mustHave(t *testing.T, s *Store, n int) {
 	t.Helper()
 	if err := s.View(context.Background(), func(r store.Reader) error {
-		jobs, err := r.List(store.Filter{})
+		jobs, err := storetest.Listed(r, store.Filter{})
 		if len(jobs) != n {
 			t.Errorf("%d jobs, want %d", len(jobs), n)
 		}

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -72,52 +71,7 @@ var (
 	// NextLease is for the watermarks of a session too. No lease ends before $2.
 	NextLease = &Statement{"next_lease", `SELECT lease_until FROM leases
 		WHERE lease_until<=$1 AND lease_until>=$2 ORDER BY lease_until LIMIT 1`}
-
-	// No index leads with all that is asked for here, so a page costs what it passes over.
-	// It reads a page of each phase and takes the first of these. Where it began with jobs, SQLite
-	// would look for those of a phase that has none at every job above $1.
-	listJobs = &Statement{"list_jobs", listOfPhases(`s.seq>$1 AND ($2='' OR j.contract=$2)
-		AND ($3='' OR j.queue=$3) AND ($4='' OR j.owner=$4) AND ($5=0 OR s.state {text in $6})`) +
-		" ORDER BY seq {limit $9}"}
-
-	// The index on the parent ends with seq, so a page costs no more than its rows.
-	listChildren = &Statement{"list_children", jobsOf(store.AllBodies) + `
-		WHERE j.parent=$1 AND j.parent>0 AND j.seq>$2 AND ($3=0 OR s.state {text in $4})
-		ORDER BY j.seq {limit $5}`}
-
-	listOwned     = newOwnedList("list_owned", store.AllBodies, "<", "DESC")
-	listOwnedBare = newOwnedList("list_owned_bare", store.NoBodies, "<", "DESC")
-	listOwnedUp   = newOwnedList("list_owned_up", store.NoBodies, ">", "")
 )
-
-// ownedList lists the jobs of an owner on one side of a number. The index on the contract and owner
-// ends with seq, so a page costs no more than its rows, where no states are asked for: page finds
-// these rows before their states. SQLite merges the phases, and would go on to the end of ofStates
-// for a phase that has none of them.
-type ownedList struct{ page, ofStates *Statement }
-
-func newOwnedList(name string, bodies store.Bodies, side, direction string) ownedList {
-	owned := "contract=$1 AND j.owner=$2 AND j.owner<>'' AND j.seq" + side + "$3"
-	order := " ORDER BY j.seq " + direction
-	page := "(SELECT * FROM jobs AS j WHERE j." + owned + order + " {limit $4})"
-	return ownedList{
-		page: &Statement{name, jobsFrom(page, bodies) + order},
-		ofStates: &Statement{name + "_of_states", jobsOf(bodies) + " WHERE j." + owned +
-			" AND s.state {text in $5}" + order + " {limit $4}"},
-	}
-}
-
-// listOfPhases returns a select of the first $9 jobs of each phase of $8, or of all phases where $7
-// is 0, that meet a condition.
-func listOfPhases(condition string) string {
-	each := make([]string, len(tables))
-	for p := range tables {
-		each[p] = fmt.Sprintf("SELECT * FROM (%s WHERE ($7=0 OR %d {in $8}) AND %s "+
-			"ORDER BY s.seq {limit $9}) AS in_%s", jobsIn(job.Phase(p), store.AllBodies), p,
-			condition, tables[p].name)
-	}
-	return strings.Join(each, " UNION ALL ")
-}
 
 // Exists is documented at the port, as are all methods below.
 func (t *Tx) Exists(id job.ID) (bool, error) {
@@ -126,48 +80,6 @@ func (t *Tx) Exists(id job.ID) (bool, error) {
 		return false, err
 	}
 	return n[0] > 0, nil
-}
-
-// List chooses the index that leads with what the filter asks for.
-func (t *Tx) List(f store.Filter) ([]*job.Job, error) {
-	states, phases := make([]string, len(f.States)), make([]int64, len(f.Phases))
-	for i, s := range f.States {
-		states[i] = string(s)
-	}
-	for i, p := range f.Phases {
-		phases[i] = int64(p)
-	}
-	limit := f.Limit
-	if limit <= 0 {
-		limit = math.MaxInt
-	}
-	if f.NewestFirst || f.WithoutBodies {
-		return t.listOwned(&f, states, limit)
-	}
-	if f.Parent != 0 {
-		return t.jobs(store.AllBodies, listChildren, f.Parent, f.After, len(states),
-			t.s.Texts(states), limit)
-	}
-	return t.jobs(store.AllBodies, listJobs, f.After, f.Contract, f.Queue, f.Owner, len(states),
-		t.s.Texts(states), len(phases), t.s.Ints(phases), limit)
-}
-
-// listOwned lists the jobs of an owner.
-func (t *Tx) listOwned(f *store.Filter, states []string, limit int) ([]*job.Job, error) {
-	bodies, list, from := store.AllBodies, listOwned, f.Before
-	if f.WithoutBodies {
-		bodies, list = store.NoBodies, listOwnedBare
-	}
-	switch {
-	case !f.NewestFirst:
-		list, from = listOwnedUp, f.After
-	case from <= 0:
-		from = math.MaxInt64
-	}
-	if len(states) > 0 {
-		return t.jobs(bodies, list.ofStates, f.Contract, f.Owner, from, limit, t.s.Texts(states))
-	}
-	return t.jobs(bodies, list.page, f.Contract, f.Owner, from, limit)
 }
 
 // LockReady locks n rows, but returns fewer of them where their bodies out of line are too

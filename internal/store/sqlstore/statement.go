@@ -81,20 +81,18 @@ func replaceMark(text, mark, form string) string {
 	}
 }
 
-// Narrow lists the statements whose cost must not grow with the table, listJobs with what its page
-// passes over. Each database has a test that reads their query plans.
-var Narrow = []*Statement{LockReady, readyNumbers, lockDue, lockExpired, nextDue, NextLease,
+// Narrow lists the statements whose cost must not grow with the table, those of lists with what a
+// page passes over. Each database has a test that reads their query plans.
+var Narrow = append(listings(), LockReady, readyNumbers, lockDue, lockExpired, nextDue, NextLease,
 	finished, countAhead, readySince, getEvents,
 	deleteEvents,
 	loads[load{byID, store.AllBodies, false}], loads[load{byAlias, store.AllBodies, false}],
 	lockFacts[load{bySeq, store.NoBodies, true}], getStates[store.NoBodies],
-	listJobs, listOwned.page, listOwned.ofStates, listOwnedBare.page, listOwnedUp.page,
-	countOwned,
-	listChildren, children, sumSizes, getRecords, listRecords,
+	countOwned, children, sumSizes, getRecords, listRecords,
 	oldRecords, edgesFrom, edgesTo, allEdgesFrom, dependencies,
 	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], getDeadLetters,
 	oldDeadLetters, deadLettersByID, alikeDeadLetters, deadLettersOf, unmarkedDeadLetters,
-	groupDeadLetters}
+	groupDeadLetters)
 
 // Column is a column of a bulk statement with the type it has in PostgreSQL.
 type Column struct {

@@ -230,7 +230,7 @@ func movingJobs(w *world) {
 	}
 	equal(w, "claims", attempts, claims.Load())
 	equal(w, "other moves", failed, moves.Load())
-	listed := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })
+	listed := read(w, func(r store.Reader) ([]*job.Job, error) { return Listed(r, store.Filter{}) })
 	equal(w, "jobs", len(listed), few) // none is in two phases
 }
 

@@ -140,7 +140,7 @@ func failingCommits(w *world, f *Faults) {
 		}
 	}
 	f.set(false, false)
-	stored := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })
+	stored := read(w, func(r store.Reader) ([]*job.Job, error) { return Listed(r, store.Filter{}) })
 	equal(w, "stored", len(stored), 1)
 	locked := change(w, func(tx store.Tx) ([]*job.Job, error) {
 		seqs := []int64{before.Seq, before.Seq + 1, before.Seq + 2, before.Seq + 3}

@@ -133,12 +133,12 @@ func fieldsInserted(w *world) {
 			name string
 			read func() ([]*job.Job, error)
 		}{
-			{"List", func() ([]*job.Job, error) { return r.List(store.Filter{}) }},
+			{"List", func() ([]*job.Job, error) { return Listed(r, store.Filter{}) }},
 			{"List of a parent", func() ([]*job.Job, error) {
-				return r.List(store.Filter{Parent: j.Parent})
+				return Listed(r, store.Filter{Parent: j.Parent})
 			}},
 			{"List of an owner", func() ([]*job.Job, error) {
-				return r.List(store.Filter{Contract: j.ID.Contract, Owner: j.Owner,
+				return Listed(r, store.Filter{Contract: j.ID.Contract, Owner: j.Owner,
 					NewestFirst: true})
 			}},
 		} {

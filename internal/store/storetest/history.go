@@ -205,7 +205,7 @@ func pruneFinished(w *world) {
 	equal(w, "the oldest three", prune(3), 3)
 	listed := func() []string {
 		return keys(read(w, func(r store.Reader) ([]*job.Job, error) {
-			return r.List(store.Filter{})
+			return Listed(r, store.Filter{})
 		}))
 	}
 	equal(w, "left", listed(), []string{"0", "1", "2", "3", "4", "5", "6"})
@@ -266,7 +266,7 @@ func pruneFamilies(w *world) {
 		equal(w, "pruned", got, want)
 	}
 	equal(w, "left", keys(read(w, func(r store.Reader) ([]*job.Job, error) {
-		return r.List(store.Filter{})
+		return Listed(r, store.Filter{})
 	})), []string{"c", "d", "orphan"})
 	equal(w, "size then", size(), int64(30))
 }
@@ -281,6 +281,6 @@ func pruneKeeps(w *world) {
 		return pruned(tx.PruneFinished("x", start.Add(time.Hour), 0, 10))
 	}), 0)
 	equal(w, "left", len(read(w, func(r store.Reader) ([]*job.Job, error) {
-		return r.List(store.Filter{})
+		return Listed(r, store.Filter{})
 	})), 4)
 }

@@ -32,6 +32,8 @@ var jobTests = []test{
 	{"list filters", listFilters},
 	{"list pages", listPages},
 	{"list of an owner, newest first", listOwned},
+	{"list by further members", listMembers}, {"list of a scan", listScans},
+	{"list what is dead", listDead},
 }
 
 // fullJob returns a job with a value in every field but those of the store, Seq and
@@ -81,7 +83,7 @@ func everyField(w *world) {
 		equal(w, "get", w.get(j), want)
 		equal(w, "get by number", w.load(bySeq(j))[0], want)
 		equal(w, "list", read(w, func(r store.Reader) ([]*job.Job, error) {
-			return r.List(store.Filter{After: j.Seq - 1, Limit: 1})
+			return Listed(r, store.Filter{After: j.Seq - 1, Limit: 1})
 		})[0], want)
 
 		equal(w, "locked", change(w, func(tx store.Tx) ([]*job.Job, error) {
@@ -188,7 +190,7 @@ func insertTaken(w *world) {
 		}
 	}
 	equal(w, "the first a", w.get(first), first)
-	all := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(store.Filter{}) })
+	all := read(w, func(r store.Reader) ([]*job.Job, error) { return Listed(r, store.Filter{}) })
 	equal(w, "stored", keys(all), []string{"a", "b", "c"})
 	equal(w, "body of b", all[1].Payload, big)
 
@@ -255,7 +257,7 @@ func badText(w *world) {
 		w.Errorf("save: %v", err)
 	}
 	equal(w, "stored", keys(read(w, func(r store.Reader) ([]*job.Job, error) {
-		return r.List(store.Filter{})
+		return Listed(r, store.Filter{})
 	})), []string{"good"})
 }
 

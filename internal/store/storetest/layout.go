@@ -87,12 +87,12 @@ func RunLayout(t *testing.T, o OldSchema) {
 			to *[]*job.Job
 			of func() ([]*job.Job, error)
 		}{
-			{&all, func() ([]*job.Job, error) { return r.List(store.Filter{}) }},
+			{&all, func() ([]*job.Job, error) { return Listed(r, store.Filter{}) }},
 			{&owned, func() ([]*job.Job, error) {
-				return r.List(store.Filter{Contract: "c", Owner: jobs[0].Owner, NewestFirst: true})
+				return Listed(r, store.Filter{Contract: "c", Owner: jobs[0].Owner, NewestFirst: true})
 			}},
 			{&children, func() ([]*job.Job, error) {
-				return r.List(store.Filter{Parent: jobs[0].Seq})
+				return Listed(r, store.Filter{Parent: jobs[0].Seq})
 			}},
 			{&found, func() ([]*job.Job, error) {
 				return r.Search(store.Search{Contract: "c", State: jobs[0].State, Limit: 10,
@@ -204,7 +204,7 @@ func (o *OldSchema) claim(t *testing.T, s store.Store, jobs []*job.Job) {
 		t.Fatal(err)
 	}
 	view(t, s, func(r store.Reader) error {
-		left, err := r.List(store.Filter{})
+		left, err := Listed(r, store.Filter{})
 		equal(t, "left", keys(left), keys(slices.Concat(jobs[:2], jobs[4:6])))
 		return err
 	})

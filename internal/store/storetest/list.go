@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
@@ -46,7 +48,7 @@ func listFilters(w *world) {
 		{store.Filter{Contract: "' OR 1=1 --"}, []string{}},
 	} {
 		tt.f.Limit = 10
-		got := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(tt.f) })
+		got := read(w, func(r store.Reader) ([]*job.Job, error) { return Listed(r, tt.f) })
 		equal(w, fmt.Sprintf("%+v", tt.f), keys(got), tt.want)
 	}
 }
@@ -62,7 +64,7 @@ func listPages(w *world) {
 	}
 	for after := int64(0); ; {
 		page := read(w, func(r store.Reader) ([]*job.Job, error) {
-			return r.List(store.Filter{After: after, Limit: 10})
+			return Listed(r, store.Filter{After: after, Limit: 10})
 		})
 		if len(page) == 0 {
 			break
@@ -74,9 +76,9 @@ func listPages(w *world) {
 
 // listOwned proves what NewestFirst promises: the jobs of one owner and contract by Seq
 // descending, below Before, within Limit and in the given states. Jobs of another owner, of
-// the same owner in another contract and without an owner are not among them, and an empty
-// owner selects none. WithoutBodies does the same without bodies, and in the other direction too.
-// CountUpTo counts these jobs, as many as it is asked for.
+// the same owner in another contract and without an owner are not among them.
+// WithoutBodies does the same without bodies, and in the other direction too. CountUpTo counts
+// these jobs, as many as it is asked for.
 func listOwned(w *world) {
 	var all []*job.Job
 	for i := range 6 {
@@ -91,7 +93,7 @@ func listOwned(w *world) {
 	}), newJob("nobody's", func(j *job.Job) { j.Owner = "" }))
 	list := func(f store.Filter) []string {
 		f.NewestFirst = true
-		return keys(read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(f) }))
+		return keys(read(w, func(r store.Reader) ([]*job.Job, error) { return Listed(r, f) }))
 	}
 	equal(w, "all", list(store.Filter{Contract: "relay", Owner: "one"}), []string{"4", "2", "0"})
 	equal(w, "two", list(store.Filter{Contract: "relay", Owner: "one", Limit: 2}),
@@ -100,7 +102,6 @@ func listOwned(w *world) {
 		[]string{"2", "0"})
 	equal(w, "in a state", list(store.Filter{Contract: "relay", Owner: "one",
 		States: []job.State{"done", "lost"}}), []string{"2"})
-	equal(w, "of nobody", list(store.Filter{Contract: "relay"}), []string{})
 	for owner, want := range map[string]int{"one": 3, "One": 0, "": 0} {
 		for _, most := range []int{2, 3, 10} {
 			got := read(w, func(r store.Reader) (int, error) {
@@ -111,14 +112,174 @@ func listOwned(w *world) {
 	}
 	for newest, want := range map[bool][]string{true: {"2", "0"}, false: {"2", "4"}} {
 		f := store.Filter{Contract: "relay", Owner: "one", WithoutBodies: true, Limit: 2,
-			NewestFirst: newest, Before: all[4].Seq, After: all[0].Seq}
-		bare := read(w, func(r store.Reader) ([]*job.Job, error) { return r.List(f) })
+			NewestFirst: newest}
+		if newest {
+			f.Before = all[4].Seq
+		} else {
+			f.After = all[0].Seq
+		}
+		bare := read(w, func(r store.Reader) ([]*job.Job, error) { return Listed(r, f) })
 		equal(w, "without bodies", keys(bare), want)
 		if bare[0].Payload != nil {
 			w.Errorf("it has bodies: %+v", bare[0])
 		}
 		f.States = []job.State{"lost"}
 		equal(w, "without bodies, in no state", keys(read(w,
-			func(r store.Reader) ([]*job.Job, error) { return r.List(f) })), []string{})
+			func(r store.Reader) ([]*job.Job, error) { return Listed(r, f) })), []string{})
+	}
+}
+
+// listMembers proves that the further members of a Filter combine with and, in both directions and
+// with and without bodies, that lower bounds of times are inclusive and upper ones exclusive, and
+// that what cannot be stored is Invalid.
+func listMembers(w *world) {
+	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
+	var all []*job.Job
+	for i := range 6 {
+		all = append(all, newJob(fmt.Sprint(i), func(j *job.Job) {
+			j.Kind, j.Worker = []string{"a", "b"}[i%2], []string{"w", "v", ""}[i%3]
+			j.Attempts, j.CreatedAt, j.Payload = i, minute(i), []byte("payload")
+			j.State, j.Phase, j.Queue = "s", job.Phase(i%4), fmt.Sprint("q", i%2)
+			if j.Phase == job.Done {
+				j.FinishedAt = minute(10 * i)
+			}
+		}))
+	}
+	all[5].Phase, all[5].FinishedAt = job.Done, minute(50)
+	w.insert(all...)
+	for _, tt := range []struct {
+		f    store.Filter
+		want []string
+	}{
+		{store.Filter{Kind: "a"}, []string{"0", "2", "4"}},
+		{store.Filter{Kind: "a", Worker: "w"}, []string{"0"}},
+		{store.Filter{Worker: "v", MinAttempts: 2}, []string{"4"}},
+		{store.Filter{MinAttempts: 4}, []string{"4", "5"}},
+		{store.Filter{CreatedFrom: minute(2), CreatedBefore: minute(4)}, []string{"2", "3"}},
+		{store.Filter{CreatedFrom: minute(2).Add(1), CreatedBefore: minute(4).Add(1)},
+			[]string{"3", "4"}},
+		{store.Filter{FinishedFrom: minute(30)}, []string{"3", "5"}},
+		{store.Filter{FinishedFrom: minute(30), FinishedBefore: minute(50)}, []string{"3"}},
+		{store.Filter{FinishedBefore: minute(50), Kind: "a"}, []string{}},
+		{store.Filter{Phases: []job.Phase{job.Done}, Queue: "q1", Kind: "b"}, []string{"3", "5"}},
+		{store.Filter{After: all[1].Seq, Before: all[4].Seq}, []string{"2", "3"}},
+		{store.Filter{Kind: "%"}, []string{}}, {store.Filter{Worker: "_"}, []string{}},
+	} {
+		for i := range 4 {
+			f, want := tt.f, slices.Clone(tt.want)
+			if f.NewestFirst, f.WithoutBodies = i%2 == 1, i/2 == 1; f.NewestFirst {
+				slices.Reverse(want)
+			}
+			got := read(w, func(r store.Reader) ([]*job.Job, error) { return Listed(r, f) })
+			equal(w, fmt.Sprintf("%+v", f), keys(got), want)
+			if len(got) > 0 && (got[0].Payload == nil) != f.WithoutBodies {
+				w.Errorf("%+v: the payload is %q", f, got[0].Payload)
+			}
+		}
+	}
+	for _, f := range []store.Filter{{Queue: "a\x00"}, {Kind: "\xff"}, {Worker: "\x00"},
+		{Owner: "\xff", Contract: "c", NewestFirst: true}, {Contract: "\xff"}} {
+		w.view(func(r store.Reader) error {
+			if _, err := r.List(f); !job.IsKind(err, job.Invalid) {
+				w.Errorf("%+v: %v", f, err)
+			}
+			return nil
+		})
+	}
+}
+
+// listScans proves that a List with a Scan looks at no more jobs of each phase, that Next continues
+// it in both directions until all were seen once, and that it says so where a page is full too.
+func listScans(w *world) {
+	var all []*job.Job
+	for i := range 40 {
+		all = append(all, newJob(fmt.Sprint(i), func(j *job.Job) {
+			j.Phase, j.Parent = job.Phase(i%3), 7
+			if j.Kind = "rare"; i%10 != 5 {
+				j.Kind = "often"
+			}
+		}))
+	}
+	w.insert(all...)
+	for _, tt := range []struct {
+		f           store.Filter
+		pages, jobs int
+	}{
+		{store.Filter{Kind: "rare", Scan: 4, Limit: 10}, 5, 4},
+		{store.Filter{Kind: "rare", Scan: 100, Limit: 3}, 2, 4},
+		{store.Filter{Kind: "none", Scan: 15, Limit: 3}, 1, 0},
+		{store.Filter{Kind: "none", Scan: 5, Limit: 3, Phases: []job.Phase{job.Ready}}, 3, 0},
+		{store.Filter{Scan: 100, Limit: 16}, 3, 40},
+		{store.Filter{Parent: 7, Scan: 1, Limit: 16}, 3, 40},
+	} {
+		for _, newest := range []bool{false, true} {
+			f, pages := tt.f, 0
+			f.NewestFirst = newest
+			var got, want []string
+			for {
+				page := read(w, func(r store.Reader) (store.Page, error) { return r.List(f) })
+				got, pages = append(got, keys(page.Jobs)...), pages+1
+				if page.Next == 0 {
+					break
+				}
+				if f.After = page.Next; newest {
+					f.After, f.Before = 0, page.Next
+				}
+			}
+			for _, j := range all {
+				if tt.f.Kind == "" || j.Kind == tt.f.Kind {
+					want = append(want, j.ID.Key)
+				}
+			}
+			if newest {
+				slices.Reverse(want)
+			}
+			equal(w, fmt.Sprintf("%+v", tt.f), len(want), tt.jobs)
+			if tt.jobs > 0 {
+				equal(w, fmt.Sprintf("%+v", f), got, want)
+			}
+			equal(w, fmt.Sprintf("pages of %+v", f), pages, tt.pages)
+		}
+	}
+}
+
+// listDead proves that Dead lists the jobs with an open dead letter by Seq, whatever the order of
+// their letters, and passes over those that are not stored.
+func listDead(w *world) {
+	var all []*job.Job
+	for i := range 6 {
+		all = append(all, newJob(fmt.Sprint(i), func(j *job.Job) {
+			j.Phase, j.FinishedAt = job.Done, start
+		}))
+	}
+	w.insert(all...)
+	var letters []job.DeadLetter
+	for _, i := range []int{4, 1, 3, 5} {
+		letters = append(letters, job.DeadLetter{Job: *all[i], Cause: "failed", CreatedAt: start})
+	}
+	w.update(func(tx store.Tx) error {
+		return tx.Apply(store.Changes{DeadLetters: letters, Delete: []*job.Job{all[5]}})
+	})
+	stored := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+		return r.DeadLetters(store.DeadLetterSelector{Jobs: seqs(all[3])})
+	})
+	stored[0].ReplayedAt, stored[0].ReplayedAs = start, all[3].Seq
+	w.update(func(tx store.Tx) error {
+		return tx.Apply(store.Changes{UpdateDeadLetters: stored})
+	})
+	for newest, want := range map[bool][]string{false: {"1", "4"}, true: {"4", "1"}} {
+		f := store.Filter{Dead: true, NewestFirst: newest}
+		equal(w, "dead", keys(read(w,
+			func(r store.Reader) ([]*job.Job, error) { return Listed(r, f) })), want)
+		f.Limit = 1
+		var got []string
+		for next := int64(-1); next != 0; {
+			page := read(w, func(r store.Reader) (store.Page, error) { return r.List(f) })
+			got, next = append(got, keys(page.Jobs)...), page.Next
+			if f.After = next; newest {
+				f.After, f.Before = 0, next
+			}
+		}
+		equal(w, "dead, one by one", got, want)
 	}
 }

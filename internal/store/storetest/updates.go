@@ -320,7 +320,7 @@ func snapshot(w *world) {
 	done := make(chan error, 1)
 	w.view(func(r store.Reader) error {
 		count := func() int {
-			all, err := r.List(store.Filter{})
+			all, err := Listed(r, store.Filter{})
 			if err != nil {
 				w.Error(err)
 			}

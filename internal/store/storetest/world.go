@@ -290,3 +290,9 @@ func equal(tb testing.TB, what string, got, want any) {
 	const most = 2000
 	tb.Errorf("%s\n got %.*s\nwant %.*s", what, most, g, most, x)
 }
+
+// Listed returns the jobs of a List.
+func Listed(r store.Reader, f store.Filter) ([]*job.Job, error) {
+	page, err := r.List(f)
+	return page.Jobs, err
+}

@@ -1,0 +1,255 @@
+package sqlstore
+
+import (
+	"cmp"
+	"database/sql"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// A List has one order, by number, in either direction, and the index that leads with what the
+// filter asks for. Each of its statements has the bounds of the numbers as $1 and $2.
+//
+//	Parent             jobs_parent
+//	Contract, Owner    jobs_owner
+//	Dead               dead_letters_job
+//	otherwise          the tables of the phases: a page of each, of which the first jobs are taken
+//
+// No index leads with all that is asked for of the phases, so such a page costs what it passes
+// over. Where Filter.Scan bounds that, scanEnd finds the number at which so many jobs end.
+
+// inOrder is a statement for each direction: ascending, and descending.
+type inOrder [2]*Statement
+
+// newInOrder makes both statements of a text, in which # stands for the direction.
+func newInOrder(name, text string) (both inOrder) {
+	for i, direction := range []string{"", "DESC"} {
+		both[i] = &Statement{name + []string{"", "_desc"}[i],
+			strings.ReplaceAll(text, "#", direction)}
+	}
+	return both
+}
+
+// of returns the statement for the direction of a filter.
+func (o *inOrder) of(f *store.Filter) *Statement {
+	if f.NewestFirst {
+		return o[1]
+	}
+	return o[0]
+}
+
+// listing is the statements of a list with all bodies, and without.
+type listing struct{ full, bare inOrder }
+
+func newListing(name string, text func(store.Bodies) string) listing {
+	return listing{newInOrder(name, text(store.AllBodies)),
+		newInOrder(name+"_bare", text(store.NoBodies))}
+}
+
+var (
+	// SQLite would look for the jobs of a phase that has none at every job, if it began with jobs.
+	listJobs = newListing("list_jobs", func(bodies store.Bodies) string {
+		return ofPhases(17, func(p job.Phase) string {
+			return jobsIn(p, bodies) + " WHERE s.seq>$1 AND s.seq<$2 AND " + matching +
+				" ORDER BY s.seq # {limit $15}"
+		}) + " ORDER BY seq # {limit $15}"
+	})
+	listChildren = newListing("list_children", func(bodies store.Bodies) string {
+		return jobsOf(bodies) + ` WHERE j.parent=$3 AND j.parent>0 AND j.seq>$1 AND j.seq<$2
+			AND ($4=0 OR s.state {text in $5}) ORDER BY j.seq # {limit $6}`
+	})
+
+	// The index on the contract and owner ends with seq. A page without states finds its rows
+	// before their states. SQLite merges the phases, and would go on to the end for a phase that
+	// has none of the states that are asked for.
+	listOwned = newListing("list_owned", func(bodies store.Bodies) string {
+		return jobsFrom("(SELECT * FROM jobs AS j WHERE "+owned+" ORDER BY j.seq # {limit $5})",
+			bodies) + " ORDER BY j.seq #"
+	})
+	listOwnedIn = newListing("list_owned_of_states", func(bodies store.Bodies) string {
+		return jobsOf(bodies) + " WHERE j." + owned +
+			" AND s.state {text in $6} ORDER BY j.seq # {limit $5}"
+	})
+
+	deadNumbers = newInOrder("dead_numbers", `SELECT seq FROM dead_letters
+		WHERE seq>0 AND seq>$1 AND seq<$2 AND replayed_at=0 ORDER BY seq # {limit $3}`)
+
+	// Each row is of a phase that has at least $3 jobs.
+	scanEnd = newInOrder("scan_end", ofPhases(5, func(p job.Phase) string {
+		return "SELECT min(seq) AS lowest,max(seq) AS highest FROM (SELECT s.seq FROM " +
+			tables[p].name + " AS s WHERE s.seq>$1 AND s.seq<$2 ORDER BY s.seq # {limit $3}) AS w" +
+			" HAVING count(*)>=$3"
+	}))
+)
+
+// listings are all statements of lists.
+func listings() []*Statement {
+	all := slices.Concat(deadNumbers[:], scanEnd[:])
+	for _, l := range []*listing{&listJobs, &listChildren, &listOwned, &listOwnedIn} {
+		all = slices.Concat(all, l.full[:], l.bare[:])
+	}
+	return all
+}
+
+const owned = "contract=$3 AND j.owner=$4 AND j.owner<>'' AND j.seq>$1 AND j.seq<$2"
+
+// matching is what is compared for each job of a phase. A parameter of 0 or ” selects all.
+const matching = `($3='' OR j.contract=$3) AND ($4='' OR j.queue=$4) AND ($5='' OR j.owner=$5)
+	AND ($6='' OR j.kind=$6) AND ($7='' OR s.worker=$7) AND ($8=0 OR s.state {text in $9})
+	AND (j.created_at>=$10 OR $10=0) AND (j.created_at<$11 OR $11=0)
+	AND (s.finished_at>=$12 OR $12=0) AND (s.finished_at<$13 OR $13=0)
+	AND (s.attempts>=$14 OR $14=0)`
+
+// ofPhases joins a select of each phase. The parameters before last say whether phases are chosen,
+// and last which.
+func ofPhases(last int, text func(job.Phase) string) string {
+	each := make([]string, len(tables))
+	for p := range tables {
+		chosen := fmt.Sprintf("($%d=0 OR %d {in $%d})", last-1, p, last)
+		each[p] = "SELECT * FROM (" + strings.Replace(text(job.Phase(p)), "WHERE ",
+			"WHERE "+chosen+" AND ", 1) + ") AS in_" + tables[p].name
+	}
+	return strings.Join(each, " UNION ALL ")
+}
+
+// List is documented at the port.
+func (t *Tx) List(f store.Filter) (p store.Page, err error) {
+	if !isText(f.Contract, f.Queue, f.Owner, f.Kind, f.Worker) {
+		return p, &job.Error{Kind: job.Invalid, Op: "list",
+			Msg: "a text is not UTF-8 or holds a NUL character"}
+	}
+	if f.Limit <= 0 {
+		f.Limit = math.MaxInt
+	}
+	if f.Before <= 0 {
+		f.Before = math.MaxInt64
+	}
+	if f.Dead && f.Parent == 0 && !byOwner(&f) {
+		return t.listDead(&f)
+	}
+	end, err := t.endOfScan(&f)
+	if err != nil {
+		return p, err
+	}
+	switch {
+	case end != 0 && f.NewestFirst:
+		f.After = end - 1
+	case end != 0:
+		f.Before = end + 1
+	}
+	if p.Jobs, err = t.list(&f); err != nil {
+		return p, err
+	}
+	if p.Next = end; len(p.Jobs) == f.Limit {
+		p.Next = p.Jobs[f.Limit-1].Seq
+	}
+	return p, nil
+}
+
+// listDead is List for the jobs with an open dead letter. What was deleted has none.
+func (t *Tx) listDead(f *store.Filter) (p store.Page, err error) {
+	if f.Scan > 0 {
+		f.Limit = min(f.Limit, f.Scan)
+	}
+	seqs, err := collect(t, deadNumbers.of(f), scanInt, f.After, f.Before, f.Limit)
+	if err != nil || len(seqs) == 0 {
+		return p, err
+	}
+	if len(seqs) == f.Limit {
+		p.Next = seqs[f.Limit-1]
+	}
+	p.Jobs, err = t.Load(store.Selector{Seqs: seqs, Bodies: store.NoBodies})
+	slices.SortFunc(p.Jobs, func(a, b *job.Job) int {
+		if f.NewestFirst {
+			a, b = b, a
+		}
+		return cmp.Compare(a.Seq, b.Seq)
+	})
+	return p, err
+}
+
+// byOwner reports whether the index of owners is read.
+func byOwner(f *store.Filter) bool {
+	return f.Owner != "" && f.Contract != "" && (f.NewestFirst || f.WithoutBodies)
+}
+
+// list reads the jobs of a List between f.After and f.Before.
+func (t *Tx) list(f *store.Filter) ([]*job.Job, error) {
+	bodies := store.AllBodies
+	if f.WithoutBodies {
+		bodies = store.NoBodies
+	}
+	states := make([]string, len(f.States))
+	for i, s := range f.States {
+		states[i] = string(s)
+	}
+	read := func(l *listing, args ...any) ([]*job.Job, error) {
+		order := &l.full
+		if f.WithoutBodies {
+			order = &l.bare
+		}
+		return t.jobs(bodies, order.of(f), append([]any{f.After, f.Before}, args...)...)
+	}
+	switch {
+	case f.Parent != 0:
+		return read(&listChildren, f.Parent, len(states), t.s.Texts(states), f.Limit)
+	case byOwner(f) && len(states) > 0:
+		return read(&listOwnedIn, f.Contract, f.Owner, f.Limit, t.s.Texts(states))
+	case byOwner(f):
+		return read(&listOwned, f.Contract, f.Owner, f.Limit)
+	}
+	return read(&listJobs, f.Contract, f.Queue, f.Owner, f.Kind, f.Worker, len(states),
+		t.s.Texts(states), timeBound(f.CreatedFrom), timeBound(f.CreatedBefore),
+		timeBound(f.FinishedFrom), timeBound(f.FinishedBefore), f.MinAttempts, f.Limit,
+		len(f.Phases), t.phases(f))
+}
+
+// phases returns the phases of a filter as a parameter.
+func (t *Tx) phases(f *store.Filter) any {
+	phases := make([]int64, len(f.Phases))
+	for i, p := range f.Phases {
+		phases[i] = int64(p)
+	}
+	return t.s.Ints(phases)
+}
+
+// endOfScan returns the number at which f.Scan jobs of a phase end, 0 where there are
+// fewer of each.
+func (t *Tx) endOfScan(f *store.Filter) (int64, error) {
+	if f.Scan <= 0 || f.Parent != 0 || byOwner(f) {
+		return 0, nil
+	}
+	found, err := collect(t, scanEnd.of(f), func(rows *sql.Rows) (end int64, err error) {
+		lowest, highest := int64(0), int64(0)
+		if err = rows.Scan(&lowest, &highest); f.NewestFirst {
+			return lowest, err
+		}
+		return highest, err
+	}, f.After, f.Before, f.Scan, len(f.Phases), t.phases(f))
+	switch {
+	case err != nil || len(found) == 0:
+		return 0, err
+	case f.NewestFirst:
+		return slices.Max(found), nil
+	}
+	return slices.Min(found), nil
+}
+
+// timeBound returns a bound as it is compared with times that are stored, 0 for none. It is rounded
+// up to the microseconds of these, so that a lower bound stays inclusive and an upper one exclusive.
+func timeBound(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	us := Micros(at)
+	if fromMicros(us).Before(at) {
+		us++
+	}
+	return cmp.Or(us, 1)
+}
