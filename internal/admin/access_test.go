@@ -22,7 +22,7 @@ func TestDocument(t *testing.T) {
 			routes = append(routes, r.Method+" "+r.Pattern)
 		}
 	}
-	document(t).WantRoutes(t, routes, 63)
+	document(t).WantRoutes(t, routes, 64)
 }
 
 func TestKinds(t *testing.T) {

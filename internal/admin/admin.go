@@ -124,7 +124,7 @@ func New(c Config) (*API, error) {
 	if err := a.newBulk(); err != nil {
 		return nil, err
 	}
-	a.Live, err = live.New(live.Config{Engine: c.Engine, Bulk: a.bulk, Dead: a.deadJobs,
+	a.Live, err = live.New(live.Config{Engine: c.Engine, Bulk: a.bulk, Dead: c.Engine.DeadOf,
 		Log: c.Log})
 	return a, err
 }

@@ -54,6 +54,7 @@ func bulkTarget(c *httpapi.Call) string { return "bulk:" + c.PathValue("id") }
 // newBulk makes the bulk operations of the node.
 func (a *API) newBulk() (err error) {
 	a.bulk, err = bulk.New(bulk.Config{Engine: a.Engine, Log: a.Log, Contracts: a.Contracts,
+		Elapsed: a.Elapsed,
 		Random: func() (r [16]byte) {
 			rand.Read(r[:]) // never fails
 			return r

@@ -102,11 +102,14 @@ func (a *API) readJobFilter(p parameters, now time.Time) (f bulk.JobFilter, err 
 	if err := parsePhases(phase, &f); err != nil {
 		return f, err
 	}
+	// A job is as old as min_age and younger than max_age (G-AD-05). Times have microseconds.
 	return f, firstError(applyAge("min_age", minAge, now, func(at time.Time) {
+		at = at.Add(time.Microsecond)
 		if f.CreatedBefore.IsZero() || at.Before(f.CreatedBefore) {
 			f.CreatedBefore = at
 		}
 	}), applyAge("max_age", maxAge, now, func(at time.Time) {
+		at = at.Add(time.Microsecond)
 		if at.After(f.CreatedFrom) {
 			f.CreatedFrom = at
 		}
@@ -154,7 +157,7 @@ func (a *API) contractsOf(name string) (contracts []string, err error) {
 			}
 		}
 	}
-	if len(contracts) == 0 {
+	if len(contracts) == 0 && name != "" {
 		return nil, invalid("contract must be one of " + strings.Join(known, ", "))
 	}
 	return contracts, nil
@@ -167,7 +170,8 @@ func (a *API) parseStates(text string) (states []job.State, err error) {
 	}
 	for _, name := range strings.Split(text, ",") {
 		if !slices.Contains(a.allStates(), job.State(name)) {
-			return nil, invalid("state: no contract has the state " + name)
+			return nil, invalid("state: no contract has the state " +
+				name[:min(len(name), maxQuoted)])
 		}
 		states = append(states, job.State(name))
 	}
@@ -178,7 +182,7 @@ func (a *API) parseStates(text string) (states []job.State, err error) {
 func (a *API) allStates() (all []job.State) {
 	for _, one := range a.Contracts {
 		for _, jobs := range one.Jobs {
-			all = append(all, jobs.Machine.States()...)
+			all = append(all, a.operatorOf(jobs.Name).Words(jobs.Machine)...)
 		}
 	}
 	return all

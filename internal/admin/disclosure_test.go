@@ -87,7 +87,7 @@ func (w *hooksWorld) paths(t *testing.T, pattern string) (all []string) {
 
 // disclosing are the routes whose answers tell the operator of what jobs carry.
 var disclosing = []string{"/admin/v1/audit", "/admin/v1/dead-letters",
-	"/admin/v1/dead-letters/groups", "/admin/v1/dead-letters/{id}",
+	"/admin/v1/dead-letters/groups", "/admin/v1/dead-letters/{id}", "/admin/v1/jobs",
 	"/admin/v1/jobs/{number}", "/admin/v1/jobs/{number}/definition",
 	"/admin/v1/jobs/{number}/failure", "/admin/v1/jobs/{number}/payload",
 	"/admin/v1/jobs/{number}/progress", "/admin/v1/jobs/{number}/result",
@@ -137,6 +137,8 @@ func (w *hooksWorld) wantNoSearch(t *testing.T) {
 	t.Helper()
 	w.clock.Advance(time.Second)
 	for _, name := range []string{"text", "error"} {
+		w.do(t, readToken, "GET", "/admin/v1/jobs?"+name+"="+canary, "").WantError(t, 403,
+			"FORBIDDEN", "operator.read_payloads")
 		body := fmt.Sprintf(`{"action":"delete","dry_run":true,"filter":{%q:%q}}`, name, canary)
 		w.do(t, readToken, "POST", "/admin/v1/bulk", body, "Content-Type",
 			"application/json").WantError(t, 403, "FORBIDDEN", "operator.read_payloads")

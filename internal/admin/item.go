@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -45,7 +44,7 @@ const maxErrorText = 200
 
 // JobItems returns the items of jobs, in their order. The jobs need their definition and failure.
 func (a *API) JobItems(ctx context.Context, jobs []*job.Job) ([]JobItem, error) {
-	dead, err := a.deadJobs(ctx, jobs)
+	dead, err := a.Engine.DeadOf(ctx, jobs)
 	if err != nil {
 		return nil, err
 	}
@@ -57,25 +56,6 @@ func (a *API) JobItems(ctx context.Context, jobs []*job.Job) ([]JobItem, error) 
 		}
 	}
 	return items, nil
-}
-
-// deadJobs returns which of the jobs have an open dead letter (G-AD-06).
-func (a *API) deadJobs(ctx context.Context, jobs []*job.Job) (map[int64]bool, error) {
-	var over []int64
-	for _, j := range jobs {
-		if j.Phase == job.Done {
-			over = append(over, j.Seq)
-		}
-	}
-	if len(over) == 0 {
-		return nil, nil
-	}
-	letters, err := a.Engine.DeadLettersOf(ctx, over)
-	dead := make(map[int64]bool, len(letters))
-	for seq, all := range letters {
-		dead[seq] = slices.ContainsFunc(all, func(l job.DeadLetter) bool { return l.IsOpen() })
-	}
-	return dead, err
 }
 
 // jobItem returns the item of a job, apart from its dead letter.

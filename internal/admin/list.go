@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
@@ -68,6 +69,9 @@ func readText(c parameters, name string, p *string) error {
 	}
 	if text == "" {
 		return invalid(name + " is empty; leave it out to mean all")
+	}
+	if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
+		return invalid(name + " is not UTF-8 or holds a NUL character")
 	}
 	*p = text
 	return nil

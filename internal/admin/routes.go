@@ -41,7 +41,8 @@ type route struct {
 func (a *API) routes() []route {
 	return slices.Concat(a.accessRoutes(), a.actionRoutes(), a.bulkRoutes(), a.clientRoutes(),
 		a.contractRoutes(), a.deadLetterRoutes(), a.eventRoutes(), a.jobRoutes(), a.nodeRoutes(),
-		a.queueRoutes(), a.scheduleRoutes(), a.seriesRoutes(), a.webhookRoutes(), a.whyRoutes())
+		a.queueRoutes(), a.scheduleRoutes(), a.seriesRoutes(), a.webhookRoutes(), a.whyRoutes(),
+		a.jobListRoutes())
 }
 
 // accessRoutes are the routes of the token, sessions, the audit and the node.

@@ -46,11 +46,12 @@ var machine = job.MustMachine(map[job.State]job.Phase{queued: job.Ready, running
 // lease is how long an operation stays with a node that is silent.
 const lease = 15 * time.Second
 
-// Config configures the operations of a node. Engine, Log and Random are required.
+// Config configures the operations of a node. Engine, Log, Random and Elapsed are required.
 type Config struct {
 	Engine    *engine.Engine
 	Log       *slog.Logger
 	Random    func() [16]byte
+	Elapsed   func() time.Duration // a monotonic clock
 	Contracts []*contract.Contract // whose jobs the operations are about
 	// Ended, if not nil, writes records in the transaction in which an operation ends.
 	Ended func(engine.RecordWriter, *Operation) error
@@ -61,8 +62,8 @@ type Bulk struct{ Config }
 
 // New makes the operations of a node, and registers their jobs with the engine.
 func New(c Config) (*Bulk, error) {
-	if c.Engine == nil || c.Log == nil || c.Random == nil {
-		return nil, errors.New("bulk: Engine, Log and Random are required")
+	if c.Engine == nil || c.Log == nil || c.Random == nil || c.Elapsed == nil {
+		return nil, errors.New("bulk: Engine, Log, Random and Elapsed are required")
 	}
 	err := c.Engine.Register(engine.Contract{Name: Name, Machine: machine, Retention: retention})
 	return &Bulk{c}, err

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -14,7 +15,7 @@ import (
 type JobFilter struct {
 	Contracts []string    `json:"contracts,omitempty"` // those of the engine
 	Queue     string      `json:"queue,omitempty"`
-	States    []job.State `json:"states,omitempty"`
+	States    []job.State `json:"states,omitempty"` // the words of the contracts
 	Phases    []job.Phase `json:"phases,omitempty"`
 	Dead      bool        `json:"dead,omitempty"` // with an open dead letter, or one of Phases
 	Owner     string      `json:"owner,omitempty"`
@@ -32,17 +33,21 @@ type JobFilter struct {
 	Text          string    `json:"text,omitempty"`  // in definition, payload and result, without case
 }
 
-// matches reports whether a job is selected, apart from whether it has a dead letter.
-func (f *JobFilter) matches(j *job.Job) bool {
+// matches reports whether a job is selected, apart from its bodies and dead letter.
+func (f *JobFilter) matches(j *job.Job, o *contract.Operator) bool {
 	return slices.Contains(f.Contracts, j.ID.Contract) && (f.Queue == "" || j.Queue == f.Queue) &&
-		(len(f.States) == 0 || slices.Contains(f.States, j.State)) &&
+		(len(f.States) == 0 || slices.Contains(f.States, job.State(o.StateOf(j)))) &&
 		(len(f.Phases) == 0 || f.Dead || slices.Contains(f.Phases, j.Phase)) &&
-		(f.Owner == "" || j.Owner == f.Owner) && (f.Kind == "" || j.Kind == f.Kind) &&
+		(f.Owner == "" || j.Owner == f.Owner) && (f.Kind == "" || o.KindOf(j) == f.Kind) &&
 		(f.ID == "" || j.ID.Key == f.ID) && (f.Parent == 0 || j.Parent == f.Parent) &&
 		(f.Worker == "" || j.Worker == f.Worker) &&
 		between(j.CreatedAt, f.CreatedFrom, f.CreatedBefore) &&
-		between(j.FinishedAt, f.SettledFrom, f.SettledBefore) && j.Attempts >= f.MinAttempts &&
-		contains(f.Error, j.Failure) && contains(f.Text, j.Definition, j.Payload, j.Result)
+		between(j.FinishedAt, f.SettledFrom, f.SettledBefore) && j.Attempts >= f.MinAttempts
+}
+
+// contains reports whether the bodies of a job have the texts that are searched.
+func (f *JobFilter) contains(j *job.Job) bool {
+	return contains(f.Error, j.Failure) && contains(f.Text, j.Definition, j.Payload, j.Result)
 }
 
 // between reports whether a time is in a range. A time that is not set is in none.

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/store"
 )
+
+// pageTime is how long one page of jobs is searched.
+const pageTime = 500 * time.Millisecond
 
 // PageSize is how many jobs or dead letters are read at once, as each holds bodies.
 const PageSize = 100
@@ -36,50 +39,18 @@ func (b *Bulk) find(ctx context.Context, o *Operation, after int64) ([]item, int
 // findJobs is find for jobs.
 func (b *Bulk) findJobs(ctx context.Context, o *Operation, after int64) (items []item, next int64,
 	err error) {
-	f := o.Jobs
-	page, err := b.page(ctx, f, after)
-	if err != nil || len(page) == 0 {
+	found, err := b.FindJobs(ctx, o.Jobs, JobPage{After: after, Oldest: true, Limit: PageSize,
+		MaxTime: pageTime})
+	if err != nil {
 		return nil, 0, err
 	}
-	dead := map[int64][]job.DeadLetter{}
-	if f.Dead {
-		seqs := make([]int64, len(page))
-		for i, j := range page {
-			seqs[i] = j.Seq
-		}
-		if dead, err = b.Engine.DeadLettersOf(ctx, seqs); err != nil {
-			return nil, 0, err
+	for _, j := range found.Jobs {
+		if !j.CreatedAt.After(o.StartedAt) {
+			items = append(items, item{number: j.Seq, job: j,
+				changed: changedAt(j).After(o.StartedAt), allowed: b.allows(o.Action, j)})
 		}
 	}
-	for _, j := range page {
-		isDead := slices.ContainsFunc(dead[j.Seq],
-			func(l job.DeadLetter) bool { return l.IsOpen() })
-		if !f.matches(j) || j.CreatedAt.After(o.StartedAt) ||
-			(f.Dead && !isDead && !slices.Contains(f.Phases, j.Phase)) {
-			continue
-		}
-		items = append(items, item{number: j.Seq, job: j,
-			changed: changedAt(j).After(o.StartedAt), allowed: b.allows(o.Action, j)})
-	}
-	if len(page) == PageSize {
-		next = page[PageSize-1].Seq
-	}
-	return items, next, nil
-}
-
-// page returns the next jobs that may match. It reads the jobs of all contracts together where
-// several are selected: one by one, a contract with few jobs would be searched to its end for each
-// page.
-func (b *Bulk) page(ctx context.Context, f *JobFilter, after int64) ([]*job.Job, error) {
-	s := store.Filter{Queue: f.Queue, Owner: f.Owner, States: f.States, Parent: f.Parent,
-		After: after, Limit: PageSize}
-	if len(f.Contracts) == 1 {
-		s.Contract = f.Contracts[0]
-	}
-	if !f.Dead {
-		s.Phases = f.Phases
-	}
-	return b.Engine.List(ctx, s)
+	return items, found.Next, nil
 }
 
 // allows reports whether a job allows an action now.

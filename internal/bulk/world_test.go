@@ -57,8 +57,9 @@ func newNode(t *testing.T, s store.Store, clock *testkit.Clock) *node {
 		}}
 	var err error
 	n.ops, err = bulk.New(bulk.Config{Engine: n.Engine, Log: slog.New(slog.DiscardHandler),
-		Random: testkit.RandomBytes, Contracts: []*contract.Contract{{Name: made,
-			Operators: []contract.Operator{o}}},
+		Random: testkit.RandomBytes, Elapsed: clock.Monotonic,
+		Contracts: []*contract.Contract{{Name: made, Operators: []contract.Operator{o},
+			Jobs: []engine.Contract{{Name: made, Machine: machine}}}},
 		Ended: func(engine.RecordWriter, *bulk.Operation) error { n.ended++; return nil }})
 	if err != nil {
 		t.Fatal(err)

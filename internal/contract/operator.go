@@ -31,6 +31,8 @@ type Operator struct {
 	// returns the word of a job. Nil means that the machine has the contract's words.
 	States map[string][]job.State
 	State  func(*job.Job) string
+	// IDsOfQueues says that an id is unique within its queue, which is the scope of the job.
+	IDsOfQueues bool
 	// Answer is how the contract's own routes answer an error of these functions.
 	Answer func(error) httpapi.Answer
 	// Timeline adds what the contract knows to the timeline of a job, in one view with the rest,
@@ -113,6 +115,30 @@ func (o *Operator) HideSecrets(j *job.Job) {
 	if o.Hide != nil {
 		o.Hide(j)
 	}
+}
+
+// StatesOf returns the states of a machine for which the contract has one of the words.
+func (o *Operator) StatesOf(words []job.State, m *job.Machine) (states []job.State) {
+	for _, word := range words {
+		switch {
+		case o.States != nil:
+			states = append(states, o.States[string(word)]...)
+		case m.Has(word):
+			states = append(states, word)
+		}
+	}
+	return states
+}
+
+// Words returns the words of a contract for the states of a machine.
+func (o *Operator) Words(m *job.Machine) (words []job.State) {
+	if o.States == nil {
+		return m.States()
+	}
+	for word := range o.States {
+		words = append(words, job.State(word))
+	}
+	return words
 }
 
 // NotAllowed is the error of an action that the job does not allow (AD-016).

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
@@ -55,6 +56,25 @@ func (e *Engine) DeadLettersOf(ctx context.Context, seqs []int64) (
 		return err
 	})
 	return letters, err
+}
+
+// DeadOf returns which of the jobs have an open dead letter.
+func (e *Engine) DeadOf(ctx context.Context, jobs []*job.Job) (map[int64]bool, error) {
+	var over []int64
+	for _, j := range jobs {
+		if j.Phase == job.Done {
+			over = append(over, j.Seq)
+		}
+	}
+	if len(over) == 0 {
+		return nil, nil
+	}
+	letters, err := e.DeadLettersOf(ctx, over)
+	dead := make(map[int64]bool, len(letters))
+	for seq, all := range letters {
+		dead[seq] = slices.ContainsFunc(all, func(l job.DeadLetter) bool { return l.IsOpen() })
+	}
+	return dead, err
 }
 
 // DeadLetterGroups groups the newest limit open dead letters of a contract by their fingerprint.

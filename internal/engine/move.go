@@ -84,7 +84,7 @@ func (u *unit) applyMove(c *Contract, j *job.Job, mv job.Move, delay time.Durati
 		j.Phase = job.Waiting // claimable by its state, but not yet
 	}
 	if j.Phase != job.Leased {
-		j.Run, j.LeaseUntil, j.Worker = job.RunID{}, time.Time{}, ""
+		j.Run, j.LeaseUntil = job.RunID{}, time.Time{}
 	}
 	if mv.On == job.Claimed || mv.On == job.Started {
 		j.StartedAt = j.UpdatedAt

@@ -80,6 +80,11 @@ func (e *Engine) GetListed(ctx context.Context, seqs []int64) ([]*job.Job, error
 	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: store.DefinitionAndFailure})
 }
 
+// GetFull returns those of the jobs that exist, with their bodies, in no order.
+func (e *Engine) GetFull(ctx context.Context, seqs []int64) ([]*job.Job, error) {
+	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: store.AllBodies})
+}
+
 // Succeeded reports whether a job is in a state that success leads to.
 func (e *Engine) Succeeded(j *job.Job) bool {
 	c := e.contracts[j.ID.Contract]

@@ -13,8 +13,9 @@ import (
 
 // operators says what operators may do with jobs. A released job has used up no attempt.
 func (r *Relay) operators() []contract.Operator {
-	return []contract.Operator{{Jobs: Name, Submit: r.submitFor, Check: r.checkFor,
-		Replay: r.replayDead, Path: jobURL, Answer: r.errors.Answer,
+	return []contract.Operator{{Jobs: Name, IDsOfQueues: true,
+		Submit: r.submitFor, Check: r.checkFor, Replay: r.replayDead,
+		Path: jobURL, Answer: r.errors.Answer,
 		Actions: []contract.Action{
 			contract.RunNow(r.Engine),
 			contract.Release(r.Engine, running),

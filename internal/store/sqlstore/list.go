@@ -219,8 +219,7 @@ func (t *Tx) phases(f *store.Filter) any {
 	return t.s.Ints(phases)
 }
 
-// endOfScan returns the number at which f.Scan jobs of a phase end, 0 where there are
-// fewer of each.
+// endOfScan returns the number at which f.Scan jobs of a phase end, 0 where each has fewer.
 func (t *Tx) endOfScan(f *store.Filter) (int64, error) {
 	if f.Scan <= 0 || f.Parent != 0 || byOwner(f) {
 		return 0, nil
@@ -242,7 +241,7 @@ func (t *Tx) endOfScan(f *store.Filter) (int64, error) {
 }
 
 // timeBound returns a bound as it is compared with times that are stored, 0 for none. It is rounded
-// up to the microseconds of these, so that a lower bound stays inclusive and an upper one exclusive.
+// up to their microseconds, so that a lower bound stays inclusive and an upper one exclusive.
 func timeBound(at time.Time) int64 {
 	if at.IsZero() {
 		return 0

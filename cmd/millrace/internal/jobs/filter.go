@@ -24,7 +24,7 @@ func registerBulkFilter(p cli.Process, flags *pflag.FlagSet, f *client.AdminBulk
 	cli.TimeVar(flags, p, &f.SettledFrom, "settled-from", "jobs over at this time or later")
 	cli.TimeVar(flags, p, &f.SettledBefore, "settled-before", "jobs over before this time")
 	flags.StringVar(&f.MinAge, "min-age", "", "jobs at least this `old`, such as 90m")
-	flags.StringVar(&f.MaxAge, "max-age", "", "jobs at most this `old`")
+	flags.StringVar(&f.MaxAge, "max-age", "", "jobs less than this `old`")
 	flags.IntVar(&f.MinAttempts, "min-attempts", 0, "jobs claimed so often at least")
 	flags.StringVar(&f.Error, "error", "", "jobs with this `text` in their failure")
 	flags.StringVar(&f.Text, "text", "", "jobs with this `text` in definition, payload or result")
