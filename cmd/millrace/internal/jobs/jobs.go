@@ -21,7 +21,8 @@ func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 	for _, a := range actions {
 		c.AddCommand(a.command(p, operator()))
 	}
-	c.AddCommand(showCommand(p, operator()), WhyCommand(p, operator()),
+	c.AddCommand(listCommand(p, operator()), showCommand(p, operator()),
+		WhyCommand(p, operator()),
 		submitCommand(p, operator()))
 	return c
 }

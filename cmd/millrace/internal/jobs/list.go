@@ -1,0 +1,109 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+type jobColumn = cli.Column[client.AdminJob]
+
+// columns are the columns of the list (AD-011).
+var columns = []jobColumn{
+	{Name: "number", Right: true,
+		Get: func(j client.AdminJob) string { return strconv.FormatInt(j.Number, 10) }},
+	{Name: "queue", Get: func(j client.AdminJob) string {
+		return cli.QueueName(j.Contract, j.Queue)
+	}},
+	{Name: "id", Get: func(j client.AdminJob) string { return j.ID }},
+	{Name: "kind", Get: func(j client.AdminJob) string { return shown(j.Kind) }},
+	{Name: "state", Get: func(j client.AdminJob) string { return j.State }},
+	{Name: "phase", Get: func(j client.AdminJob) string { return j.Phase }, Tone: tone},
+	{Name: "attempts", Right: true,
+		Get: func(j client.AdminJob) string { return strconv.Itoa(j.Attempts) }},
+	{Name: "created_at", Get: func(j client.AdminJob) string {
+		return cli.FormatTimePtr(&j.CreatedAt)
+	}},
+	{Name: "worker", Get: func(j client.AdminJob) string { return shown(j.Worker) }},
+	{Name: "error", Get: func(j client.AdminJob) string { return shown(j.Error) }},
+
+	{Name: "priority", Right: true, Extra: true,
+		Get: func(j client.AdminJob) string { return shown(j.Priority) }},
+	{Name: "failures", Right: true, Extra: true,
+		Get: func(j client.AdminJob) string { return strconv.Itoa(j.Failures) }},
+	{Name: "run_limit", Right: true, Extra: true,
+		Get: func(j client.AdminJob) string { return shown(j.RunLimit) }},
+	{Name: "updated_at", Extra: true, Get: func(j client.AdminJob) string {
+		return cli.FormatTimePtr(&j.UpdatedAt)
+	}},
+	{Name: "due_at", Extra: true,
+		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.DueAt) }},
+	{Name: "started_at", Extra: true,
+		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.StartedAt) }},
+	{Name: "settled_at", Extra: true,
+		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.SettledAt) }},
+	{Name: "lease_until", Extra: true,
+		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.LeaseUntil) }},
+	{Name: "owner", Extra: true, Get: func(j client.AdminJob) string { return shown(j.Owner) }},
+	{Name: "parent", Right: true, Extra: true,
+		Get: func(j client.AdminJob) string { return shown(j.Parent) }},
+	{Name: "children", Right: true, Extra: true,
+		Get: func(j client.AdminJob) string { return shown(j.Children) }},
+	{Name: "open_dependencies", Right: true, Extra: true,
+		Get: func(j client.AdminJob) string { return shown(j.OpenDependencies) }},
+	{Name: "size", Right: true, Extra: true,
+		Get: func(j client.AdminJob) string { return shown(j.Size) }},
+}
+
+// shown returns the text of a member, empty where it has no meaning.
+func shown[T any](member *T) string {
+	if member == nil {
+		return ""
+	}
+	return fmt.Sprint(*member)
+}
+
+// tone marks what is dead, and what runs.
+func tone(j client.AdminJob) cli.Tone {
+	switch j.Phase {
+	case "dead":
+		return cli.ToneBad
+	case "leased":
+		return cli.ToneGood
+	}
+	return cli.ToneNone
+}
+
+// listCommand is `millrace jobs list` (AD-010).
+func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
+	var l client.AdminJobList
+	order := ""
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the jobs of every contract",
+		Long: `List the jobs of every contract that match all filters, the newest first. A search
+for a text may take long: the server looks at the jobs part by part.`,
+	}
+	registerBulkFilter(p, c.Flags(), &l.Filter)
+	c.Flags().StringVar(&order, "order", "newest", "newest or oldest, by number")
+	return cli.List[client.AdminJob]{
+		Columns: columns,
+		Check: func() error {
+			if l.Oldest = order == "oldest"; !l.Oldest && order != "newest" {
+				return cli.UsageError("--order must be newest or oldest")
+			}
+			return nil
+		},
+		Items: func(ctx context.Context, server *client.Admin,
+			pageSize int) iter.Seq2[client.AdminJob, error] {
+			l.PageSize = pageSize
+			return server.Jobs(ctx, l)
+		},
+	}.Command(p, operator, c)
+}
