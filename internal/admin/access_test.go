@@ -172,7 +172,7 @@ func TestUnknownPaths(t *testing.T) {
 	w := inMemory(t, nil)
 	token := w.api.Token()
 	for _, path := range []string{"/admin/v1", "/admin/v1/", "/admin/v1/nothing",
-		"/admin/v1/jobs/1", "/admin/v1/%00", "/admin/v1/audit/"} {
+		"/admin/v1/jobs/1/nothing", "/admin/v1/%00", "/admin/v1/audit/"} {
 		for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS", "BREW"} {
 			r := w.do(t, "", method, path, "").WantError(t, 401, "UNAUTHORIZED") // G-AD-01
 			strictHeaders(t, path, r.Header)
