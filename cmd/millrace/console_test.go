@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,7 +91,10 @@ func TestConsoleLogin(t *testing.T) {
 
 // hostile is a text that would run, turn or fill a page that does not escape and bound it.
 const hostile = "<script>document.title='run'</script>\"'><img src=x onerror=\"document.title='run'\">" +
-	"\u202e{{.}} \u0007"
+	"\u202e\u200f\u2067{{.}} \u0007"
+
+// hostileBody is a hostile text with a NUL and a word as long as a payload may have it.
+var hostileBody = hostile + "\x00" + strings.Repeat("w", 65000)
 
 // send sends JSON to the server as the operator and returns the answer.
 func (w *consoleWorld) send(t *testing.T, method, path, body string, want int) string {
@@ -120,7 +124,7 @@ func (w *consoleWorld) fill(t *testing.T) {
 	for i := range 12 {
 		w.send(t, "POST", "/admin/v1/jobs", fmt.Sprintf(`{"contract":"taskflow",
 			"request":{"name":%s,"queue":"mail","payload":{"to":%s,"n":%d}}}`,
-			quote(t, hostile), quote(t, hostile), i), 201)
+			quote(t, hostile), quote(t, hostileBody), i), 201)
 	}
 	w.send(t, "POST", "/admin/v1/jobs", fmt.Sprintf(
 		`{"contract":"relay","request":{"id":"1","queue":%s,"timeout":60,"payload":{}}}`, quote(t, hostile)), 201)
@@ -136,9 +140,10 @@ func (w *consoleWorld) fill(t *testing.T) {
 	}
 	for _, j := range claimed.Jobs[:2] {
 		w.send(t, "POST", "/worker/v1/runs/"+j.RunID+"/fail", fmt.Sprintf(
-			`{"error":%s,"retryable":false}`, quote(t, "no such user "+hostile)), 200)
+			`{"error":%s,"retryable":false}`, quote(t, "no such user "+hostileBody)), 200)
 	}
-	w.send(t, "POST", "/worker/v1/runs/"+claimed.Jobs[2].RunID+"/complete", `{"result":{}}`, 200)
+	w.send(t, "POST", "/worker/v1/runs/"+claimed.Jobs[2].RunID+"/complete", fmt.Sprintf(
+		`{"result":{"said":%s}}`, quote(t, hostileBody)), 200)
 	w.send(t, "POST", "/admin/v1/schedules", fmt.Sprintf(`{"name":"nightly","cron":"0 3 * * *",
 		"contract":"taskflow","request":{"name":%s,"queue":"mail"}}`, quote(t, hostile)), 201)
 	w.send(t, "PATCH", "/admin/v1/queues/taskflow/reports", `{"paused":true}`, 200)
@@ -152,9 +157,9 @@ var consolePaths = []string{"/console/queues/taskflow/mail", "/console/queues/re
 	"/console/bulk/new?action=delete&queue=mail", "/console/settings?text=lease&changed=",
 	"/console?range=7d", "/console/audit?action=queue.set", "/console/login"}
 
-// TestConsolePages: CO-001, CO-006, CO-007, CO-008: each page renders with nothing and with hostile
-// text, of which nothing runs; in light and dark, and at 360 pixels, where no page is wider than
-// the window; it has one heading, and asks no other origin for anything.
+// Each page that there is renders with nothing and with hostile text, of which nothing runs; in
+// light and dark, and at 360 pixels, where no page is wider than the window; it has one heading,
+// and asks no other origin for anything.
 func TestConsolePages(t *testing.T) {
 	t.Parallel()
 	onConsole(t, func(t *testing.T, w *consoleWorld) {
@@ -166,6 +171,7 @@ func TestConsolePages(t *testing.T) {
 				w.visit(t, "empty", path)
 			}
 		}
+		w.wantContracts(t)
 		w.fill(t)
 		paths = append(paths, "/console/jobs/1", "/console/jobs/4", "/console/jobs/12")
 		for _, view := range []struct {
@@ -178,11 +184,37 @@ func TestConsolePages(t *testing.T) {
 				w.visit(t, view.name, path)
 				if n := browser.Eval[int64](t, w.Tab,
 					"document.documentElement.scrollWidth"); n > view.width {
-					t.Errorf("CO-007 %s is %d pixels wide in a window of %d", path, n, view.width)
+					t.Errorf("%s is %d pixels wide in a window of %d", path, n, view.width)
 				}
 			}
 		}
 	})
+}
+
+// wantContracts fails unless the filters of pages name the contracts that clients know, each of
+// which they take.
+func (w *consoleWorld) wantContracts(t *testing.T) {
+	t.Helper()
+	var known struct{ Items []struct{ Contract string } }
+	answer := w.send(t, "GET", "/admin/v1/contracts", "", 200)
+	if err := json.Unmarshal([]byte(answer), &known); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"all"}
+	for _, item := range known.Items {
+		want = append(want, item.Contract)
+	}
+	for _, page := range []string{"/console/queues", "/console/dead-letters"} {
+		w.Go(t, page)
+		got := browser.Eval[[]string](t, w.Tab,
+			`Array.from(document.querySelectorAll("select[name=contract] option"), o => o.textContent)`)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s offers the contracts %q, want %q", page, got, want)
+		}
+		for _, name := range want[1:] {
+			w.visit(t, "contract", page+"?contract="+name)
+		}
+	}
 }
 
 // visit opens a page, checks what holds for all and takes a picture.
@@ -194,13 +226,13 @@ func (w *consoleWorld) visit(t *testing.T, view, path string) {
 	}
 	title := browser.Eval[string](t, w.Tab, "document.title")
 	if !strings.HasSuffix(title, " · Millrace") {
-		t.Errorf("CO-008 %s: the title is %q", path, title)
+		t.Errorf("%s: the title is %q", path, title)
 	}
 	w.Screenshot(t, view+strings.NewReplacer("/", "-", "?", "-", "&", "-", "=", "-").Replace(path))
 }
 
-// TestConsoleWork: CO-007, AD-004, AD-006: an operator finds a dead letter by the keyboard, replays
-// it and pauses its queue; live parts show what others do without a reload; the audit has it all.
+// TestConsoleWork: AD-006: an operator finds a dead letter by the keyboard, replays it and pauses
+// its queue; live parts show what others do without a reload; the audit has it all.
 func TestConsoleWork(t *testing.T) {
 	t.Parallel()
 	onConsole(t, func(t *testing.T, w *consoleWorld) {
@@ -238,7 +270,7 @@ func TestConsoleWork(t *testing.T) {
 	})
 }
 
-// TestConsoleWithoutScripts: CO-001: pages work without JavaScript: login, filter, a change, a bulk
+// TestConsoleWithoutScripts: pages work without JavaScript: login, filter, a change, a bulk
 // operation that shows what it would do before it is confirmed, and the logout.
 func TestConsoleWithoutScripts(t *testing.T) {
 	t.Parallel()

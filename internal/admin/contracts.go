@@ -48,6 +48,15 @@ func (a *API) contractItems() (all []contractItem) {
 	return all
 }
 
+// ContractNames returns the contracts that clients of this node know, in alphabetical order.
+func (a *API) ContractNames() (names []string) {
+	for _, item := range a.contractItems() {
+		names = append(names, item.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 var contractPages = newPages(nameCursor("contracts"))
 
 // listContracts is GET /admin/v1/contracts: what the filters contract and state take (CL-005).

@@ -104,7 +104,7 @@ func (a *API) ListQueues(c *httpapi.Call) (page []QueueItem, next string, err er
 	if err != nil {
 		return nil, "", err
 	}
-	all, err := a.Queues(c.Context(), contract)
+	all, err := a.Queues(c.Context(), a.sortsOf(contract)...)
 	if job.IsKind(err, job.NotFound) {
 		return nil, "", invalid("contract: " + err.Error())
 	}
@@ -125,13 +125,32 @@ func WorstQueues(all []QueueItem, order string, n int) []QueueItem {
 	return sorted[:min(n, len(sorted))]
 }
 
-// Queues returns the queues of a contract, of all for an empty one.
-func (a *API) Queues(ctx context.Context, contract string) ([]QueueItem, error) {
-	all, err := a.Engine.ListQueues(ctx, contract)
-	if err != nil {
-		return nil, err
+// sortsOf returns the contracts of the engine that a filter names: one of them, or a contract that
+// clients know, which stands for all its sorts of jobs.
+func (a *API) sortsOf(contract string) []string {
+	all := slices.DeleteFunc(slices.Clone(a.Engine.Contracts()), func(name string) bool {
+		return name != contract && publicContract(name) != contract
+	})
+	if len(all) == 0 {
+		return []string{contract}
 	}
-	return a.withFigures(ctx, "", all)
+	return all
+}
+
+// Queues returns the queues of contracts of the engine; "" means all.
+func (a *API) Queues(ctx context.Context, contracts ...string) (all []QueueItem, err error) {
+	for _, name := range contracts {
+		queues, err := a.Engine.ListQueues(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		items, err := a.withFigures(ctx, "", queues)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, items...)
+	}
+	return all, nil
 }
 
 // withFigures adds to queues who asks for them and what was counted in the last five minutes. Where

@@ -42,7 +42,7 @@ func (o *Console) showGroups(c *httpapi.Call) (view, error) {
 		Groups     []admin.LetterGroup
 		SearchedTo time.Time
 		Next       string
-	}{c.Request.URL.Query().Get("contract"), o.api.Engine.Contracts(), groups, searchedTo,
+	}{c.Request.URL.Query().Get("contract"), o.api.ContractNames(), groups, searchedTo,
 		nextPage(c.Request, next)}}, nil
 }
 

@@ -102,7 +102,7 @@ func (o *Console) showQueues(c *httpapi.Call) (view, error) {
 	}
 	q := c.Request.URL.Query()
 	p := queuesPage{Contract: q.Get("contract"), Text: q.Get("text"), Order: q.Get("order"),
-		Contracts: o.api.Engine.Contracts(), Next: nextPage(c.Request, next), Filtered: len(q) > 0}
+		Contracts: o.api.ContractNames(), Next: nextPage(c.Request, next), Filtered: len(q) > 0}
 	for _, item := range found {
 		p.Queues = append(p.Queues, rowOf(item))
 	}
