@@ -51,7 +51,7 @@ type AdminClientLimit struct {
 }
 
 // ClientLimit is a limit of a client's own; 0 is no limit.
-func ClientLimit(most int) AdminClientLimit { return AdminClientLimit{set: true, value: &most} }
+func ClientLimit(limit int) AdminClientLimit { return AdminClientLimit{set: true, value: &limit} }
 
 // SettingsLimit takes a limit of a client's own away: that of the server's settings is in force.
 func SettingsLimit() AdminClientLimit { return AdminClientLimit{set: true} }

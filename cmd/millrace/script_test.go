@@ -166,8 +166,9 @@ func scriptRequest(ts *testscript.TestScript, args []string) (status string, bod
 }
 
 // scriptForge is `forge key`, which makes a ForgeRun client whose key is MILLRACE_TOKEN, with the
-// ids CLIENT and KEY_ID, from then on, `forge job BODY`, which submits a job whose id is JOB from then on, or `forge webhook URL`,
-// which registers a webhook for jobs that succeed whose id is WEBHOOK from then on.
+// ids CLIENT and KEY_ID, from then on, `forge job BODY`, which submits a job whose id is JOB from
+// then on, or `forge webhook URL`, which registers a webhook for jobs that succeed whose id is
+// WEBHOOK from then on.
 func scriptForge(ts *testscript.TestScript, neg bool, args []string) {
 	switch {
 	case !neg && len(args) == 1 && args[0] == "key":

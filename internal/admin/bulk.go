@@ -150,13 +150,13 @@ func (a *API) ReadBulk(c *httpapi.Call, form url.Values) (r bulk.Request, err er
 		return r, err
 	}
 	for _, n := range []struct {
-		name string
-		p    *int
-		most int
+		name  string
+		p     *int
+		limit int
 	}{{"rate", &r.Rate, maxBulkRate}, {"limit", &r.Limit, maxBulkLimit},
 		{"canary", &r.Canary, maxBulkCanary}} {
 		if text := form.Get(n.name); text != "" {
-			if *n.p, err = readLimit(n.name, []byte(text), n.most); err != nil {
+			if *n.p, err = readLimit(n.name, []byte(text), n.limit); err != nil {
 				return r, err
 			}
 		}

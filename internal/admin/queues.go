@@ -396,13 +396,13 @@ func patchRate(q *job.QueueSettings, members map[string][]byte) error {
 }
 
 // readLimit reads a whole number; null is 0.
-func readLimit(name string, raw []byte, most int) (int, error) {
+func readLimit(name string, raw []byte, limit int) (int, error) {
 	if strictjson.IsNull(raw) {
 		return 0, nil
 	}
 	n, err := strictjson.Int(raw, 32)
-	if err != nil || n < 0 || n > int64(most) {
-		return 0, invalid(name + " must be a whole number from 0 to " + strconv.Itoa(most))
+	if err != nil || n < 0 || n > int64(limit) {
+		return 0, invalid(name + " must be a whole number from 0 to " + strconv.Itoa(limit))
 	}
 	return int(n), nil
 }

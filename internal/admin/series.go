@@ -98,8 +98,8 @@ func formatNumber(n float64) []byte {
 // showSeries is GET /admin/v1/series (AD-060).
 func (a *API) showSeries(c *httpapi.Call) error {
 	var q series.Query
-	name := ""
-	if err := firstError(readText(c, "metric", &name), readText(c, "contract", &q.Contract),
+	name, _, err := c.Query("metric")
+	if err := firstError(err, readText(c, "contract", &q.Contract),
 		readText(c, "queue", &q.Queue), readTime(c, "from", &q.From), readTime(c, "to", &q.To),
 		readStep(c, &q.Step)); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (a *API) showSeries(c *httpapi.Call) error {
 	m, known := metrics[name]
 	switch {
 	case !known:
-		return invalid("metric must be one of " +
+		return invalid("metric is required: one of " +
 			strings.Join(slices.Sorted(maps.Keys(metrics)), ", "))
 	case q.Queue != "" && q.Contract == "":
 		return invalid("queue needs the contract that it belongs to")

@@ -71,9 +71,12 @@ func TestSeries(t *testing.T) {
 		if len(s.Points) != 24 || s.Contract != nil {
 			t.Errorf("got %+v", s)
 		}
-		for query, about := range map[string]string{"": "metric", "metric=depths": "metric",
-			"metric=depth&queue=mail":                         "contract",
-			"metric=depth&contract=brie":                      "contract",
+		for query, about := range map[string]string{
+			"":                           "metric is required: one of depth, ",
+			"metric=":                    "metric is required: one of depth, ",
+			"metric=depths":              "metric is required: one of depth, ",
+			"metric=depth&queue=mail":    "contract",
+			"metric=depth&contract=brie": "contract",
 			"metric=errors&contract=brief&queue=mail":         "queues",
 			"metric=depth&step=7s":                            "step",
 			"metric=depth&step=0s":                            "step",

@@ -123,11 +123,11 @@ func formatSize(n int64) string {
 }
 
 // short returns the beginning of a text, at most so many characters.
-func short(text string, most int) string {
-	if utf8.RuneCountInString(text) <= most {
+func short(text string, limit int) string {
+	if utf8.RuneCountInString(text) <= limit {
 		return text
 	}
-	return string([]rune(text)[:most]) + "…"
+	return string([]rune(text)[:limit]) + "…"
 }
 
 // number formats a whole number with a thin space between thousands.

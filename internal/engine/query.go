@@ -115,14 +115,14 @@ func (e *Engine) ListPage(ctx context.Context, f store.Filter) (page store.Page,
 	return page, err
 }
 
-// CountOwned returns how many jobs of a contract each of the owners has, most at most.
+// CountOwned returns how many jobs of a contract each of the owners has, limit at most.
 func (e *Engine) CountOwned(ctx context.Context, contract string, owners []string,
-	most int) (counts []int, err error) {
+	limit int) (counts []int, err error) {
 	counts = make([]int, len(owners))
 	err = e.view(ctx, func(r reader) error {
 		for i, owner := range owners {
 			if counts[i], err = r.CountUpTo(store.CountSelector{Contract: contract,
-				Owner: owner}, most); err != nil {
+				Owner: owner}, limit); err != nil {
 				return err
 			}
 		}

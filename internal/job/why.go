@@ -281,11 +281,11 @@ func (f *WhyFacts) heldBack() (reasons []Reason) {
 	if !f.isReady() {
 		return nil
 	}
-	limit := func(code ReasonCode, of string, running, most int) {
-		if most > 0 && running >= most {
+	limit := func(code ReasonCode, of string, running, max int) {
+		if max > 0 && running >= max {
 			reasons = append(reasons, Reason{Code: code,
-				Text:  fmt.Sprintf("%s runs %d jobs, and at most %d at a time.", of, running, most),
-				Facts: []Fact{{"running", running}, {"limit", most}}})
+				Text:  fmt.Sprintf("%s runs %d jobs, and at most %d at a time.", of, running, max),
+				Facts: []Fact{{"running", running}, {"limit", max}}})
 		}
 	}
 	limit(ReasonContractLimit, "Contract "+f.Job.ID.Contract, f.ContractRunning, f.ContractLimit)

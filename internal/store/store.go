@@ -118,8 +118,8 @@ type Reader interface {
 	// ReadyQueues returns those of the queues that have ready jobs, in no particular order. Its
 	// cost grows with the queues that are asked for alone and, WithSince, with their priorities.
 	ReadyQueues(s ReadySelector) ([]ReadyQueue, error)
-	// CountUpTo returns how many jobs are selected, most at most. Its cost is bounded by most.
-	CountUpTo(s CountSelector, most int) (int, error)
+	// CountUpTo returns how many jobs are selected, limit at most. Its cost is bounded by limit.
+	CountUpTo(s CountSelector, limit int) (int, error)
 	// Records returns those of the selected records that exist, by key.
 	Records(s RecordSelector) ([]job.Record, error)
 

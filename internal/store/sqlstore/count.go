@@ -18,17 +18,17 @@ var countOwned = &Statement{"count_owned", `SELECT count(*) FROM (SELECT 1 AS on
 	WHERE contract=$1 AND owner=$2 AND owner<>'' {limit $3}) AS some_jobs`}
 
 // CountUpTo is documented at the port. Queues that share a hash by chance are counted together.
-func (t *Tx) CountUpTo(s store.CountSelector, most int) (int, error) {
+func (t *Tx) CountUpTo(s store.CountSelector, limit int) (int, error) {
 	var n []int64
 	var err error
 	if j := s.Ahead; j != nil {
 		n, err = collect(t, countAhead, scanInt, int64(j.QueueHash()), j.Priority,
-			Micros(j.OrderTime), j.Seq, most)
+			Micros(j.OrderTime), j.Seq, limit)
 	} else {
-		n, err = collect(t, countOwned, scanInt, s.Contract, s.Owner, most)
+		n, err = collect(t, countOwned, scanInt, s.Contract, s.Owner, limit)
 	}
 	if err != nil {
 		return 0, err
 	}
-	return min(most, int(n[0])), nil
+	return min(limit, int(n[0])), nil
 }

@@ -103,11 +103,11 @@ func listOwned(w *world) {
 	equal(w, "in a state", list(store.Filter{Contract: "relay", Owner: "one",
 		States: []job.State{"done", "lost"}}), []string{"2"})
 	for owner, want := range map[string]int{"one": 3, "One": 0, "": 0} {
-		for _, most := range []int{2, 3, 10} {
+		for _, limit := range []int{2, 3, 10} {
 			got := read(w, func(r store.Reader) (int, error) {
-				return r.CountUpTo(store.CountSelector{Contract: "relay", Owner: owner}, most)
+				return r.CountUpTo(store.CountSelector{Contract: "relay", Owner: owner}, limit)
 			})
-			equal(w, fmt.Sprintf("the first %d of %q", most, owner), got, min(want, most))
+			equal(w, fmt.Sprintf("the first %d of %q", limit, owner), got, min(want, limit))
 		}
 	}
 	for newest, want := range map[bool][]string{true: {"2", "0"}, false: {"2", "4"}} {

@@ -208,11 +208,11 @@ func countAhead(w *world) {
 	w.insert(jobs[2], jobs[0], jobs[4], jobs[3], jobs[1])
 	w.insert(at("other", "p", 9, 0), newJob("held", in("x", "q"), waiting(start, 1)))
 	for i, j := range jobs {
-		for _, most := range []int{10, 2} {
+		for _, limit := range []int{10, 2} {
 			got := read(w, func(r store.Reader) (int, error) {
-				return r.CountUpTo(store.CountSelector{Ahead: j}, most)
+				return r.CountUpTo(store.CountSelector{Ahead: j}, limit)
 			})
-			equal(w, fmt.Sprint(j.ID.Key, " of ", most), got, min(i, most))
+			equal(w, fmt.Sprint(j.ID.Key, " of ", limit), got, min(i, limit))
 		}
 	}
 }
