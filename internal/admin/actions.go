@@ -46,11 +46,18 @@ func (a *API) PathJob(c *httpapi.Call) (*job.Job, error) {
 
 // pathNumber returns the number of the path.
 func pathNumber(c *httpapi.Call) (int64, error) {
-	number, err := strconv.ParseInt(c.PathValue("number"), 10, 64)
-	if err != nil || number < 1 {
+	number, ok := parsePathNumber(c.PathValue("number"))
+	if !ok {
 		return 0, errNoJob
 	}
 	return number, nil
+}
+
+// parsePathNumber reads a number of a path. It takes no sign and no leading zeros, so that the
+// audit has one name for what the number stands for.
+func parsePathNumber(text string) (number int64, ok bool) {
+	number, err := strconv.ParseInt(text, 10, 64)
+	return number, err == nil && number > 0 && strconv.FormatInt(number, 10) == text
 }
 
 // loadJob loads a job by its number, with no body but the definition.

@@ -125,7 +125,7 @@ func New(c Config) (*API, error) {
 		return nil, err
 	}
 	a.Live, err = live.New(live.Config{Engine: c.Engine, Bulk: a.bulk, Dead: c.Engine.DeadOf,
-		Log: c.Log})
+		Sessions: a.sessionsInForce, Log: c.Log})
 	return a, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // Clients are those of package account. Of their keys only what is no secret is shown.
@@ -22,14 +23,23 @@ func (a *API) clientRoutes() []route {
 			handle: a.listClients, query: httpapi.PageQuery()},
 		{method: "GET", pattern: one, action: "client.show", handle: a.showClient},
 		{method: "PATCH", pattern: one, action: "client.set", handle: a.setClient,
-			target: clientTarget, body: true},
+			target: ClientTarget, body: true},
 		{method: "POST", pattern: one + "/keys/{key_id}/revoke", action: "client.revoke_key",
-			handle: a.revokeKey, target: clientTarget, body: true},
+			handle: a.revokeKey, target: ClientTarget, body: true},
 	}
 }
 
-// clientTarget names the client of the path for the audit.
-func clientTarget(c *httpapi.Call) string { return "client:" + c.PathValue("id") }
+// ClientTarget names the client of the path for the audit, in whatever case its id was sent.
+func ClientTarget(c *httpapi.Call) string { return "client:" + pathUUID(c, "id") }
+
+// pathUUID returns an id of the path in its canonical text; what is no id stays as it is.
+func pathUUID(c *httpapi.Call, name string) string {
+	text := c.PathValue(name)
+	if id, ok := uuids.Parse(text); ok {
+		return id
+	}
+	return text
+}
 
 // clientContract returns the contract of this node that has clients, nil where none has.
 func (a *API) clientContract() *contract.Contract {
@@ -118,14 +128,14 @@ func (a *API) showClient(c *httpapi.Call) error {
 	return a.sendClient(c, of)
 }
 
-// countJobs counts the jobs of clients; a count above most ends there.
+// countJobs counts the jobs of clients; a count above limit ends there.
 func (a *API) countJobs(ctx context.Context, of *contract.Contract, clients []account.Status,
-	most int) ([]int, error) {
+	limit int) ([]int, error) {
 	owners := make([]string, len(clients))
 	for i := range clients {
 		owners[i] = clients[i].ID
 	}
-	return a.Engine.CountOwned(ctx, of.Name, owners, most+1)
+	return a.Engine.CountOwned(ctx, of.Name, owners, limit+1)
 }
 
 // sendClient answers the client of the path as it is now.
@@ -144,8 +154,8 @@ func (a *API) sendClient(c *httpapi.Call, of *contract.Contract) error {
 	return nil
 }
 
-// writeClient writes the members of a client with some jobs, of which most are counted.
-func writeClient(o *strictjson.Object, s *account.Status, jobs, most int) {
+// writeClient writes the members of a client with some jobs, which are counted up to limit.
+func writeClient(o *strictjson.Object, s *account.Status, jobs, limit int) {
 	o.Text("id", s.ID)
 	o.Time("created_at", s.CreatedAt)
 	o.Objects("keys", len(s.Keys), func(i int, o *strictjson.Object) {
@@ -158,8 +168,8 @@ func writeClient(o *strictjson.Object, s *account.Status, jobs, most int) {
 	})
 	o.Bool("more_keys", s.MoreKeys)
 	o.Object("jobs", func(o *strictjson.Object) {
-		if jobs > most {
-			o.Int("at_least", int64(most))
+		if jobs > limit {
+			o.Int("at_least", int64(limit))
 			return
 		}
 		o.Int("count", int64(jobs))
@@ -257,7 +267,7 @@ func (a *API) RevokeKey(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	keyID := c.PathValue("key_id")
+	keyID := pathUUID(c, "key_id")
 	return of.Accounts.RevokeAny(c.Context(), c.PathValue("id"), keyID,
 		func(w engine.RecordWriter) error {
 			return a.record(w, c, nil, keyState{keyID, account.KeyRevoked})

@@ -179,9 +179,10 @@ func TestClientChanges(t *testing.T) {
 		if *got.Rate != 1000 || strings.Join(got.OwnLimits, " ") != "quota_per_day" {
 			t.Errorf("AD-053 got %+v", got)
 		}
-		for range 2 {
+		for _, path := range []string{strings.Replace(strings.Replace(revoke, w.client,
+			strings.ToUpper(w.client), 1), key.Key.ID, strings.ToUpper(key.Key.ID), 1), revoke} {
 			got = testkit.DecodeReply[clientItem](t,
-				w.do(t, token, "POST", revoke, "").WantStatus(t, 200))
+				w.do(t, token, "POST", path, "").WantStatus(t, 200))
 		}
 		if got.Keys[0].State != "revoked" || got.Keys[0].RevokedAt == nil {
 			t.Errorf("AD-053 got %+v", got)

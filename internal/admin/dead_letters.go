@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -292,8 +291,8 @@ func (a *API) showDeadLetter(c *httpapi.Call) error {
 
 // pathDeadLetter loads the dead letter of the path. IDs are unique over all contracts.
 func (a *API) pathDeadLetter(c *httpapi.Call) (l job.DeadLetter, err error) {
-	id, err := strconv.ParseInt(c.PathValue("id"), 10, 64)
-	if err != nil || id < 1 {
+	id, ok := parsePathNumber(c.PathValue("id"))
+	if !ok {
 		return l, engine.ErrNoDeadLetter
 	}
 	contracts, err := a.deadContracts("")

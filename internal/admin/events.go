@@ -31,8 +31,8 @@ const maxEventQueues = 500
 var eventStream = []string{"text/event-stream"}
 
 // streamEvents is GET /admin/v1/events (AD-061): what changes, until the caller leaves or does not
-// read, its token is replaced, or the node stops. A caller that comes back with Last-Event-ID goes
-// on behind the event that it names.
+// read, its token is replaced, its session ends, or the node stops. A caller that comes back with
+// Last-Event-ID goes on behind the event that it names.
 //
 //	event: counts
 //	id: node-1/17
@@ -46,7 +46,8 @@ func (a *API) streamEvents(c *httpapi.Call) error {
 		c.Send(http.StatusOK, eventStream, nil)
 		return nil
 	}
-	watch, err := a.Live.Watch(numbers, c.Request.Header.Get("Last-Event-Id"))
+	watch, err := a.Live.Watch(numbers, c.Request.Header.Get("Last-Event-Id"),
+		callerOf(c).session)
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,9 @@ func openEvents(t *testing.T, w *world, query string, header ...string) *events 
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
+	if req.Header.Get("Cookie") != "" {
+		req.Header.Del("Authorization")
+	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	resp, err := transport.RoundTrip(req)
@@ -202,6 +205,34 @@ func TestEventsAccess(t *testing.T) {
 		t.Errorf("after the rotation of its token there is %+v", got)
 	}
 	w.awaitWatches(t, 0)
+}
+
+// AD-004, AD-061: the events of a session end with it, by a logout and by its expiry, at the next
+// reading also where nothing else has changed. Those of another caller go on.
+func TestEventsOfSession(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		for name, end := range map[string]func(session []string){
+			"logout": func(session []string) {
+				w.form(t, "/console/logout", "", session...).WantStatus(t, 303)
+			},
+			"expiry": func([]string) { w.clock.Advance(12*time.Hour + time.Minute) },
+		} {
+			session := with(w.login(t, "token="+w.api.Token()))
+			kept, ends := openEvents(t, w, ""), openEvents(t, w, "", session...)
+			w.awaitWatches(t, 2)
+			w.readLive(t)
+			kept.want("")
+			ends.want("")
+			end(session)
+			w.readLive(t)
+			if got, ok := ends.next(); ok {
+				t.Errorf("after the %s there is %+v", name, got)
+			}
+			w.awaitWatches(t, 1)
+			kept.leave()
+			w.awaitWatches(t, 0)
+		}
+	})
 }
 
 // AD-061: 200 callers share one reading of the store, and the answers of all end when the node

@@ -177,6 +177,19 @@ func readSession(r engine.RecordReader, key string) (g *grant, stale bool, err e
 	return g, record.ExpiresAt.Sub(r.Now()) <= sessionIdle, err
 }
 
+// sessionsInForce returns which of some sessions have neither ended nor expired.
+func (a *API) sessionsInForce(ctx context.Context, keys []string) (map[string]bool, error) {
+	inForce := map[string]bool{}
+	err := a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
+		records, err := r.RecordsOf(sessionKind, keys...)
+		for i := range records {
+			inForce[records[i].Key] = true
+		}
+		return err
+	})
+	return inForce, err
+}
+
 // extend lets a session last sessionIdle from now on. One that was ended meanwhile stays ended. The
 // request goes on where the store refuses: the session then ends earlier.
 func (a *API) extend(ctx context.Context, key string) {

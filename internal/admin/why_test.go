@@ -169,7 +169,7 @@ func TestWhy(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) { h.T = t; tt.test(h) })
 		}
 		t.Run("AD-015 no such job", func(t *testing.T) {
-			for _, number := range []string{"999999", "0", "x"} {
+			for _, number := range []string{"999999", "0", "x", "01", "+1"} {
 				h.w.do(t, h.w.api.Token(), "GET", "/admin/v1/jobs/"+number+"/why", "").
 					WantError(t, 404, "NOT_FOUND")
 			}

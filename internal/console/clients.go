@@ -14,7 +14,7 @@ func (o *Console) clientPages() []admin.Page {
 			Query: httpapi.PageQuery(), Handle: o.show(o.showClients)},
 		{Method: "POST", Pattern: Path + "/clients/{id}/keys/{key_id}/revoke",
 			Action: "console.client.revoke_key", Audit: "client.revoke_key",
-			Target: func(c *httpapi.Call) string { return "client:" + c.PathValue("id") },
+			Target: admin.ClientTarget,
 			Handle: o.submit(func(c *httpapi.Call, _ url.Values) (string, error) {
 				return Path + "/clients", o.api.RevokeKey(c)
 			})},

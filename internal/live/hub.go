@@ -33,9 +33,11 @@ type Config struct {
 	Engine *engine.Engine
 	Bulk   *bulk.Bulk
 	// Dead returns which of some jobs have a dead letter that was not replayed, by number.
-	Dead  func(context.Context, []*job.Job) (map[int64]bool, error)
-	Log   *slog.Logger // nil logs nothing
-	Timer clock.Timer  // nil is real time
+	Dead func(context.Context, []*job.Job) (map[int64]bool, error)
+	// Sessions returns which of some sessions are in force. Nil: no watch is of a session.
+	Sessions func(ctx context.Context, keys []string) (map[string]bool, error)
+	Log      *slog.Logger // nil logs nothing
+	Timer    clock.Timer  // nil is real time
 }
 
 // Hub reads the store for all who watch on a node. Its methods are safe for concurrent use.
@@ -53,6 +55,10 @@ type Hub struct {
 	closed  bool
 	watches int
 	numbers map[int64]int // how many watch a job
+	// sessions has how many watches are of a session, and inForce those of them that were in force
+	// at the last reading.
+	sessions map[string]int
+	inForce  map[string]bool
 
 	counts     table[queueKey, job.QueueCount]
 	jobs       table[int64, Job]
@@ -75,8 +81,8 @@ func New(c Config) (*Hub, error) {
 		return nil, errors.New("live: Engine, Bulk and Dead are required")
 	}
 	return &Hub{Config: c, wanted: make(chan struct{}, 1), read: make(chan struct{}),
-		numbers: map[int64]int{},
-		counts:  newTable[queueKey](func(a, b job.QueueCount) bool { return a == b }),
+		numbers: map[int64]int{}, sessions: map[string]int{},
+		counts: newTable[queueKey](func(a, b job.QueueCount) bool { return a == b }),
 		jobs: newTable[int64](func(a, b Job) bool {
 			return reflect.DeepEqual(a, b)
 		}),
@@ -138,6 +144,7 @@ func (h *Hub) Read(ctx context.Context) error {
 	h.mu.Lock()
 	h.begun++
 	numbers := slices.Sorted(maps.Keys(h.numbers))
+	sessions := slices.Sorted(maps.Keys(h.sessions))
 	h.mu.Unlock()
 	counts, err := h.Engine.Queues(ctx, "")
 	if err != nil {
@@ -151,13 +158,19 @@ func (h *Hub) Read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var inForce map[string]bool
+	if len(sessions) > 0 {
+		if inForce, err = h.Sessions(ctx, sessions); err != nil {
+			return err
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	changes := []bool{h.setCounts(counts), h.setOperations(operations), h.setJobs(numbers, jobs)}
 	if slices.Contains(changes, true) {
 		h.changed = h.begun
 	}
-	h.ended = h.begun
+	h.ended, h.inForce = h.begun, inForce
 	h.wake()
 	return nil
 }

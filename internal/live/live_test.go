@@ -83,7 +83,7 @@ func (n *node) submit(queue string) job.ID {
 // watch begins to watch.
 func (n *node) watch(after string, numbers ...int64) *live.Watch {
 	n.Helper()
-	w, err := n.hub.Watch(numbers, after)
+	w, err := n.hub.Watch(numbers, after, "")
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestReadings(t *testing.T) {
 		}
 		stop()
 		<-ended
-		if _, err := n.hub.Watch(nil, ""); !job.IsKind(err, job.Unavailable) {
+		if _, err := n.hub.Watch(nil, "", ""); !job.IsKind(err, job.Unavailable) {
 			t.Errorf("after the stop got %v", err)
 		}
 	})

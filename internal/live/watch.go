@@ -37,6 +37,7 @@ type Changes struct {
 type Watch struct {
 	hub     *Hub
 	numbers []int64
+	session string
 	began   uint64 // the first reading that it needs
 	told    uint64 // the reading up to which the caller was told
 	asked   uint64 // the reading of the last answer
@@ -45,16 +46,18 @@ type Watch struct {
 }
 
 // Watch begins to watch the counts of all queues, bulk operations, and the jobs with these numbers.
-// after is the ID behind which it goes on; with an empty one it begins with all that there is. An
-// error is Unavailable: the node stops, or too many watch.
-func (h *Hub) Watch(numbers []int64, after string) (*Watch, error) {
+// after is the ID behind which it goes on; with an empty one it begins with all that there is. The
+// watch ends with the session, if one is named. An error is Unavailable: the node stops, or too
+// many watch.
+func (h *Hub) Watch(numbers []int64, after, session string) (*Watch, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed || h.watches >= maxWatches {
 		return nil, &job.Error{Kind: job.Unavailable, Op: "live.watch",
 			Msg: "the node is stopping, or too many watch events on it"}
 	}
-	w := &Watch{hub: h, numbers: numbers, began: h.begun + 1, asked: h.begun, first: true}
+	w := &Watch{hub: h, numbers: numbers, session: session, began: h.begun + 1,
+		asked: h.begun, first: true}
 	if told, known := h.parseID(after); known {
 		w.told = told
 	} else {
@@ -63,6 +66,9 @@ func (h *Hub) Watch(numbers []int64, after string) (*Watch, error) {
 	h.watches++
 	for _, number := range numbers {
 		h.numbers[number]++
+	}
+	if session != "" {
+		h.sessions[session]++
 	}
 	select {
 	case h.wanted <- struct{}{}:
@@ -82,10 +88,13 @@ func (w *Watch) Close() {
 			delete(h.numbers, number)
 		}
 	}
+	if h.sessions[w.session]--; h.sessions[w.session] <= 0 {
+		delete(h.sessions, w.session)
+	}
 }
 
 // Next waits for changes and returns them, or none when nothing has changed for a while. It returns
-// false when ctx has ended, the node stops, or the watch has lasted long enough.
+// false when ctx or the session has ended, the node stops, or the watch has lasted long enough.
 func (w *Watch) Next(ctx context.Context) (Changes, bool) {
 	for {
 		c, read, ok := w.look()
@@ -111,6 +120,8 @@ func (w *Watch) look() (c Changes, read <-chan struct{}, ok bool) {
 		return c, nil, false
 	case h.ended < w.began:
 		return c, h.read, false
+	case w.session != "" && !h.inForce[w.session]:
+		return c, nil, false
 	case !w.first && h.changed <= w.told && h.ended < w.asked+silentReadings:
 		return c, h.read, false
 	}
