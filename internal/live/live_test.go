@@ -51,7 +51,7 @@ func newNode(t *testing.T, p testkit.Database) *node {
 	n := &node{T: t, store: &counting{Store: p.Store}, ticks: make(chan chan time.Time, 1)}
 	n.engine = testkit.NewEngine(t, n.store, p.Clock, engine.Contract{Name: "a", Machine: machine})
 	operations, err := bulk.New(bulk.Config{Engine: n.engine, Log: slog.New(slog.DiscardHandler),
-		Random: testkit.RandomBytes})
+		Random: testkit.RandomBytes, Elapsed: p.Clock.Monotonic})
 	if err != nil {
 		t.Fatal(err)
 	}
