@@ -55,9 +55,12 @@ func pathNumber(c *httpapi.Call) (int64, error) {
 
 // parsePathNumber reads a number of a path. It takes no sign and no leading zeros, so that the
 // audit has one name for what the number stands for.
-func parsePathNumber(text string) (number int64, ok bool) {
+func parsePathNumber(text string) (int64, bool) {
 	number, err := strconv.ParseInt(text, 10, 64)
-	return number, err == nil && number > 0 && strconv.FormatInt(number, 10) == text
+	if err != nil {
+		return 0, false
+	}
+	return number, number > 0 && strconv.FormatInt(number, 10) == text
 }
 
 // loadJob loads a job by its number, with no body but the definition.
