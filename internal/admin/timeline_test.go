@@ -153,7 +153,7 @@ func TestTimelineOfRelay(t *testing.T) {
 		}
 		v := w.timelineOf(t, r.Number)
 		wantShown(t, v, map[string]string{"submitted": "-", "state": "-",
-			"attempt": "- expired the worker was lost: its lease ended without a heartbeat"})
+			"attempt": "w expired the worker was lost: its lease ended without a heartbeat"})
 		for _, path := range []string{"999", "0", "x"} {
 			w.do(t, w.api.Token(), "GET", "/admin/v1/jobs/"+path+"/timeline", "").WantError(t, 404,
 				"NOT_FOUND")

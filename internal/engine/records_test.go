@@ -159,7 +159,8 @@ func TestOutcomeDelaysAndReasons(t *testing.T) {
 				reasons = append(reasons, string(e.Cause)+" "+e.Reason)
 			}
 		}
-		if want := []string{"failed later", "released later"}; !slices.Equal(reasons, want) {
+		want := []string{"claimed worker", "failed later", "claimed worker", "released later"}
+		if !slices.Equal(reasons, want) {
 			w.Errorf("the reasons are %q", reasons)
 		}
 	})
