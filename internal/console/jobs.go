@@ -13,8 +13,11 @@ import (
 // jobPages are the page of a job and the forms of the actions on it.
 func (o *Console) jobPages() []admin.Page {
 	const one = Path + "/jobs/{number}"
-	all := []admin.Page{{Method: "GET", Pattern: one, Action: "console.job",
-		Handle: o.show(o.showJob)}}
+	all := []admin.Page{
+		{Method: "GET", Pattern: one, Action: "console.job", Handle: o.show(o.showJob)},
+		{Method: "GET", Pattern: one + "/graph", Action: "console.job.graph",
+			Handle: o.show(o.showGraph)},
+	}
 	for _, name := range contract.Actions {
 		all = append(all, admin.Page{Method: "POST", Pattern: one + "/" + name, Audit: "job." + name,
 			Action: "console.job." + name,
@@ -45,10 +48,11 @@ func (o *Console) actOnJob(c *httpapi.Call, name string) (string, error) {
 // jobPage is what the page of a job shows.
 type jobPage struct {
 	admin.JobItem
-	Queued  string // the contract under which its queue is found
-	Actions []action
-	Why     job.Why
-	Bodies  []body
+	Queued   string // the contract under which its queue is found
+	HasGraph bool   // it may depend on other jobs
+	Actions  []action
+	Why      job.Why
+	Bodies   []body
 }
 
 // action is an action that the job allows now.
@@ -74,7 +78,8 @@ func (o *Console) showJob(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	p := jobPage{JobItem: items[0], Queued: j.ID.Contract}
+	p := jobPage{JobItem: items[0], Queued: j.ID.Contract,
+		HasGraph: o.api.Engine.HasDependencies(j.ID.Contract)}
 	for _, name := range o.api.Allowed(j) {
 		p.Actions = append(p.Actions, action{name, name == contract.ActionDelete ||
 			name == contract.ActionCancel})

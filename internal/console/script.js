@@ -113,5 +113,47 @@ document.addEventListener("keydown", (event) => {
   keys[event.key]();
 });
 
+// Graphs. Without this they scroll.
+/** Lets a graph be dragged and zoomed. @param {HTMLElement} frame */
+function graph(frame) {
+  let zoom = 1;
+  /** Zooms; the point x, y of the frame stays where it is. @param {number} to */
+  const zoomTo = (to, x = frame.clientWidth / 2, y = frame.clientHeight / 2) => {
+    const next = Math.min(3, Math.max(0.02, to));
+    const left = (frame.scrollLeft + x) * next / zoom - x, top = (frame.scrollTop + y) * next / zoom - y;
+    zoom = next;
+    frame.style.setProperty("--zoom", String(zoom));
+    frame.scrollTo(left, top);
+  };
+  for (const button of all("[data-zoom]")) button.addEventListener("click", () => {
+    const by = button.getAttribute("data-zoom");
+    zoomTo(by === "fit" ? Math.min(1, zoom * frame.clientWidth / frame.scrollWidth,
+      zoom * frame.clientHeight / frame.scrollHeight) : zoom * Number(by));
+  });
+  frame.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey) return;
+    event.preventDefault();
+    const box = frame.getBoundingClientRect();
+    zoomTo(zoom * Math.exp(-event.deltaY / 400), event.clientX - box.left, event.clientY - box.top);
+  }, { passive: false });
+  let moved = false;
+  frame.addEventListener("dragstart", (event) => event.preventDefault());
+  frame.addEventListener("pointerdown", () => { moved = false; frame.classList.remove("moved"); });
+  frame.addEventListener("pointermove", (event) => {
+    if (event.pointerType !== "mouse" || !(event.buttons & 1)) return;
+    moved = moved || Math.hypot(event.movementX, event.movementY) > 1;
+    if (!moved) return;
+    frame.setPointerCapture(event.pointerId);
+    frame.classList.add("moved");
+    frame.scrollBy(-event.movementX, -event.movementY);
+  });
+  frame.addEventListener("pointerup", () => frame.classList.remove("moved"));
+  frame.addEventListener("click", (event) => { if (moved) event.preventDefault(); }, true);
+  const box = frame.getBoundingClientRect(), job = frame.querySelector("[aria-current]")?.getBoundingClientRect();
+  if (job) frame.scrollTo(job.left - box.left + (job.width - box.width) / 2, job.top - box.top + (job.height - box.height) / 2);
+}
+
+for (const frame of all("[data-graph]")) graph(frame);
+for (const row of all("[data-zooms]")) row.hidden = false;
 for (const button of all("[data-copy]")) button.hidden = false;
 live();

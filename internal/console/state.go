@@ -39,9 +39,15 @@ func stateMark(word string) template.HTML {
 	return mark(marks[word].class, marks[word].shape, word)
 }
 
-// jobState shows the state of a job in the word of its contract, by its phase: jobs that are over
-// look like what has gone well unless their state says otherwise.
+// jobState shows the state of a job in the word of its contract.
 func jobState(phase, state string) template.HTML {
+	class, shape := jobMark(phase, state)
+	return mark(class, shape, state)
+}
+
+// jobMark returns class and shape of a job by its phase: jobs that are over look like what has gone
+// well unless their state says otherwise.
+func jobMark(phase, state string) (class, shape string) {
 	m := marks[phase]
 	if phase == "done" && slices.ContainsFunc(notWell, func(word string) bool {
 		return strings.Contains(strings.ToLower(state), word)
@@ -51,7 +57,7 @@ func jobState(phase, state string) template.HTML {
 			m = marks["canceled"]
 		}
 	}
-	return mark(m.class, m.shape, state)
+	return m.class, m.shape
 }
 
 // notWell are parts of the states in which jobs end that have not gone well.

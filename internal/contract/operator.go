@@ -27,6 +27,8 @@ type Operator struct {
 	Check  func(ctx context.Context, r Request) error
 	// Kind is the kind of all of these jobs; "" means that each has its own.
 	Kind string
+	// Name is the name that the definition of a job gives it; nil means that they have none.
+	Name func(*job.Job) string
 	// States has the states of the machine that each of the contract's words stands for, and State
 	// returns the word of a job. Nil means that the machine has the contract's words.
 	States map[string][]job.State
@@ -101,6 +103,14 @@ func (o *Operator) Allowed(j *job.Job) []string {
 
 // KindOf returns the contract's word for what sort of job it is, "" for none.
 func (o *Operator) KindOf(j *job.Job) string { return cmp.Or(o.Kind, j.Kind) }
+
+// NameOf returns the name of a job, "" for none.
+func (o *Operator) NameOf(j *job.Job) string {
+	if o.Name == nil {
+		return ""
+	}
+	return o.Name(j)
+}
 
 // StateOf returns the contract's word for the state of a job.
 func (o *Operator) StateOf(j *job.Job) string {

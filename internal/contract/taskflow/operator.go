@@ -13,6 +13,7 @@ import (
 func (t *TaskFlow) operators() []contract.Operator {
 	return []contract.Operator{{Jobs: Name, Submit: t.submitFor, Check: t.checkFor, Replay: t.rerun,
 		Answer: errorTable.Answer,
+		Name:   func(j *job.Job) string { return decodeDefinition(j.Definition).name },
 		Path:   func(j *job.Job) string { return jobsPath + "/" + j.ID.Key },
 		Actions: []contract.Action{
 			{Name: contract.ActionRerun, States: []job.State{Failed, Blocked}, Do: t.rerun},

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/internal/testkit/browser"
+)
+
+// fillGraph submits jobs 1 to 5, in which a path of four and a shortcut lead from the first to the
+// last, with hostile names; job 6 depends on none. Job 1 is done, and job 4, of a branch, failed.
+func (w *consoleWorld) fillGraph(t *testing.T) {
+	t.Helper()
+	name := quote(t, "n"+hostile)
+	one := func(ref, dependencies string) string {
+		return fmt.Sprintf(`{"ref":"%s","name":%s,"queue":"etl","depends_on":[%s]}`, ref, name,
+			dependencies)
+	}
+	w.send(t, "POST", "/api/v1/graphs", `{"jobs":[`+strings.Join([]string{one("extract", ""),
+		one("clean", `"extract"`), one("load", `"clean"`), one("audit", `"extract"`),
+		one("report", `"load","extract"`)}, ",")+`]}`, 201)
+	w.send(t, "POST", "/api/v1/jobs", `{"name":"alone","queue":"other"}`, 201)
+	w.claimGraph(t, 1, "complete", `{"result":{}}`)
+	w.claimGraph(t, 2, "fail", `{"error":"no","retryable":false}`)
+}
+
+// claimGraph claims the n jobs of the graph that are ready and ends the run of the last.
+func (w *consoleWorld) claimGraph(t *testing.T, n int, verb, body string) {
+	t.Helper()
+	var claimed struct {
+		Jobs []struct {
+			RunID string `json:"run_id"`
+		}
+	}
+	answer := w.send(t, "POST", "/worker/v1/claims",
+		`{"contract":"taskflow","queues":["etl"],"max":9,"worker":"w"}`, 200)
+	if err := json.Unmarshal([]byte(answer), &claimed); err != nil || len(claimed.Jobs) != n {
+		t.Fatalf("claimed %s: %v", answer, err)
+	}
+	w.send(t, "POST", "/worker/v1/runs/"+claimed.Jobs[n-1].RunID+"/"+verb, body, 200)
+}
+
+// TestConsoleGraph: CO-008: a link of the job leads to its graph: layers from left to right,
+// a mark and a word for each state, the critical path, hostile names of which nothing runs, and the
+// same as a table; a job alone has none; in light and dark, and at 360 pixels.
+func TestConsoleGraph(t *testing.T) {
+	t.Parallel()
+	onConsole(t, func(t *testing.T, w *consoleWorld) {
+		w.fillGraph(t)
+		w.Go(t, "/console/jobs/5")
+		w.Follow(t, `main a[href$="/graph"]`)
+		w.checkDrawing(t)
+		w.checkZoom(t)
+		w.checkTable(t)
+		for _, view := range []struct {
+			name  string
+			width int64
+			dark  bool
+		}{{"light", 1280, false}, {"dark", 1280, true}, {"narrow", 360, false}} {
+			w.View(t, view.width, view.dark)
+			for _, path := range []string{"/console/jobs/5/graph", "/console/jobs/6/graph"} {
+				w.visit(t, view.name, path)
+				if n := browser.Eval[int64](t, w.Tab,
+					"document.documentElement.scrollWidth"); n > view.width {
+					t.Errorf("CO-007 %s is %d pixels wide in a window of %d", path, n, view.width)
+				}
+			}
+		}
+		if text := w.Text(t, ".empty"); !strings.Contains(text, "depends on no other job") {
+			t.Errorf("a job alone has %q", text)
+		}
+	})
+}
+
+// checkDrawing checks the drawing of the graph, of which job 5 is the current one.
+func (w *consoleWorld) checkDrawing(t *testing.T) {
+	t.Helper()
+	got := browser.Eval[[]string](t, w.Tab, `Array.from(document.querySelectorAll(".dag a"), a => [
+		a.getAttribute("href"), a.querySelector(".state").getAttribute("class"),
+		a.querySelector(".word").textContent, a.querySelectorAll(".state svg > *").length,
+		a.querySelector(".box").getAttribute("class"), a.hasAttribute("aria-current")].join(" "))`)
+	want := []string{"/console/jobs/1 state good COMPLETED 1 box critical false",
+		"/console/jobs/2 state leased RUNNING 1 box critical false",
+		"/console/jobs/3 state waiting PENDING 1 box critical false",
+		"/console/jobs/4 state bad FAILED 1 box false",
+		"/console/jobs/5 state waiting PENDING 1 box critical true"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the drawing has\n%s\nwant\n%s", strings.Join(got, "\n"),
+			strings.Join(want, "\n"))
+	}
+	x := browser.Eval[[]int](t, w.Tab,
+		`Array.from(document.querySelectorAll(".dag .box"), r => r.x.baseVal.value)`)
+	if x[0] >= x[1] || x[1] >= x[2] || x[2] >= x[4] || x[1] != x[3] {
+		t.Errorf("jobs stand at %v", x)
+	}
+	if text := browser.Eval[string](t, w.Tab,
+		`document.querySelector(".dag a text").textContent`); !strings.HasPrefix(text, "n<script>") {
+		t.Errorf("CO-008 a job is named %q", text)
+	}
+}
+
+// checkZoom checks that buttons and wheel zoom, and that dragging moves the drawing, opens no link
+// and leaves a click to open one.
+func (w *consoleWorld) checkZoom(t *testing.T) {
+	t.Helper()
+	width := func() float64 {
+		return browser.Eval[float64](t, w.Tab,
+			`document.querySelector(".dag").getBoundingClientRect().width`)
+	}
+	natural := width()
+	w.Click(t, `[data-zoom="1.25"]`)
+	if got := width(); got < 1.2*natural || got > 1.3*natural {
+		t.Errorf("larger: %f wide, before %f", got, natural)
+	}
+	left := browser.Eval[float64](t, w.Tab, `document.querySelector("[data-graph]").scrollLeft`)
+	moved := browser.Eval[float64](t, w.Tab, `(() => {
+		const frame = document.querySelector("[data-graph]"), job = frame.querySelector("a .box");
+		const send = (kind, more) => job.dispatchEvent(new PointerEvent(kind, { bubbles: true,
+			cancelable: true, pointerType: "mouse", pointerId: 1, ...more }));
+		frame.setPointerCapture = () => {};
+		send("pointerdown", { buttons: 1 });
+		send("pointermove", { buttons: 1, movementX: 40 });
+		send("pointerup", {});
+		job.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true }));
+		return frame.scrollLeft;
+	})()`)
+	if left-moved != 40 {
+		t.Errorf("dragged by 40 from %f to %f", left, moved)
+	}
+	browser.Eval[bool](t, w.Tab, `document.querySelector("[data-graph]").dispatchEvent(
+		new WheelEvent("wheel", { ctrlKey: true, deltaY: 400, cancelable: true }))`)
+	if got := width(); got > natural {
+		t.Errorf("the wheel: %f wide, before %f", got, 1.25*natural)
+	}
+	w.Click(t, `[data-zoom="fit"]`)
+	w.WaitFor(t, `document.querySelector("[data-graph]").scrollWidth <=
+		document.querySelector("[data-graph]").clientWidth + 1`)
+	if h := w.heading(t); h != "Graph of job 5" {
+		t.Errorf("dragging led to %q", h)
+	}
+}
+
+// checkTable checks that the table has what the drawing has.
+func (w *consoleWorld) checkTable(t *testing.T) {
+	t.Helper()
+	got := browser.Eval[[]string](t, w.Tab, `Array.from(document.querySelectorAll("tbody tr"), r => [
+		r.cells[0], r.cells[1].querySelector("a"), r.cells[2], r.cells[3], r.cells[4]].map(
+		c => c.textContent.trim()).join("|"))`)
+	want := []string{"1|1|COMPLETED|yes|none", "2|2|RUNNING|yes|1", "2|4|FAILED|no|1",
+		"3|3|PENDING|yes|2", "4|5|PENDING|yes|1 3"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the table has %q, want %q", got, want)
+	}
+}
