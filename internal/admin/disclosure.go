@@ -3,13 +3,18 @@ package admin
 import (
 	"strings"
 
+	"github.com/millrace/millrace/internal/bulk"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/schedule"
+	"github.com/millrace/millrace/internal/webhook"
 )
 
 // disclosure says whether a caller sees what jobs carry: their definitions and bodies, the texts of
-// failures, and what was made of these (AD-005, G-AD-03). Every answer writes such members by its
-// methods, which write null where the caller does not, so this file alone decides.
+// failures, and what was made of these (AD-005, G-AD-03). Answers of the API write such members by
+// its methods, which write null where the caller does not; pages show values from which its Limit
+// methods have taken them. So this file alone decides.
 type disclosure bool
 
 // disclosureTo returns what the caller of a request sees: all, unless it has the read token and
@@ -66,4 +71,88 @@ func (d disclosure) checkSearch(p parameters) error {
 		}
 	}
 	return nil
+}
+
+// SeesPayloads reports whether the caller sees what jobs carry.
+func (d disclosure) SeesPayloads() bool { return bool(d) }
+
+// LimitText returns a text that tells of what jobs carry, as far as the caller sees it.
+func (d disclosure) LimitText(text string) string {
+	if !d {
+		return ""
+	}
+	return text
+}
+
+// LimitItems takes errors from jobs where the caller does not see them. The methods below do so
+// for other values.
+func (d disclosure) LimitItems(all []JobItem) {
+	for i := range all {
+		all[i].Error = d.LimitText(all[i].Error)
+	}
+}
+
+// LimitJob takes error and bodies from a job.
+func (d disclosure) LimitJob(j *JobDetail) {
+	if d {
+		return
+	}
+	j.Error = ""
+	for _, p := range parts {
+		*j.Job.Body(p.part) = nil
+	}
+}
+
+// LimitGraph takes names, which are of definitions, and errors from the jobs of a graph.
+func (d disclosure) LimitGraph(g *JobGraph) {
+	for i := range g.Jobs {
+		j := &g.Jobs[i]
+		j.Name, j.Error = d.LimitText(j.Name), d.LimitText(j.Error)
+	}
+}
+
+// LimitTimeline takes texts from the entries of a timeline.
+func (d disclosure) LimitTimeline(all []job.Entry) {
+	for i := range all {
+		all[i].Text, all[i].Error = d.LimitText(all[i].Text), d.LimitText(all[i].Error)
+	}
+}
+
+// LimitLetters takes failures from dead letters. Their fingerprint is another one then.
+func (d disclosure) LimitLetters(all ...*job.DeadLetter) {
+	for _, l := range all {
+		if !d {
+			l.Job.Failure = nil
+		}
+	}
+}
+
+// LimitSchedule takes the request from a schedule.
+func (d disclosure) LimitSchedule(s *schedule.Schedule) {
+	if !d {
+		s.Request = nil
+	}
+}
+
+// LimitTicks takes errors from what was done at the times of a schedule.
+func (d disclosure) LimitTicks(all []schedule.Tick) {
+	for i := range all {
+		all[i].Error = d.LimitText(all[i].Error)
+	}
+}
+
+// LimitTries takes errors and answers from the tries of a delivery.
+func (d disclosure) LimitTries(all ...*webhook.Try) {
+	for _, t := range all {
+		if !bool(d) && t != nil {
+			t.Error, t.Response = nil, nil
+		}
+	}
+}
+
+// LimitOperation takes errors from a bulk operation.
+func (d disclosure) LimitOperation(o *bulk.Operation) {
+	for i := range o.Errors {
+		o.Errors[i].Error = d.LimitText(o.Errors[i].Error)
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/internal/admin"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/testkit"
@@ -39,7 +38,8 @@ func (w *hooksWorld) fillWithCanaries(t *testing.T) {
 	}
 	w.end(t, run, engine.Outcome{On: job.FailedForGood, Failure: body, Reason: canary,
 		Progress: body})
-	w.submitJob(t, "taskflow", `{"name":"a","queue":"q","payload":{"x":"`+canary+`"}}`, "")
+	j := w.submitJob(t, "taskflow", `{"name":"a","queue":"q","payload":{"x":"`+canary+`"}}`, "")
+	w.submitJob(t, "taskflow", `{"name":"`+canary+`","queue":"q","dependencies":["`+j.ID+`"]}`, "")
 	w.end(t, w.claim(t, "taskflow"), engine.Outcome{On: job.Succeeded, Result: body})
 	w.submitJob(t, "relay", `{"queue":"q","id":"1","timeout":60,"max_retries":0,"payload":"`+
 		canary+`"}`, "")
@@ -76,6 +76,8 @@ func (w *hooksWorld) paths(t *testing.T, pattern string) (all []string) {
 		values = []string{w.id}
 	case strings.Contains(pattern, "/schedules/{name}"):
 		values = []string{"s"}
+	case strings.HasSuffix(pattern, "/bulk/new"):
+		return []string{pattern + "?action=delete&queue=q", pattern + "?action=replay&queue=q"}
 	default:
 		return []string{pattern}
 	}
@@ -92,18 +94,21 @@ var disclosing = []string{"/admin/v1/audit", "/admin/v1/dead-letters",
 	"/admin/v1/jobs/{number}/failure", "/admin/v1/jobs/{number}/payload",
 	"/admin/v1/jobs/{number}/progress", "/admin/v1/jobs/{number}/result",
 	"/admin/v1/jobs/{number}/timeline", "/admin/v1/schedules",
-	"/admin/v1/schedules/{name}", "/admin/v1/webhooks/{id}/deliveries"}
+	"/admin/v1/schedules/{name}", "/admin/v1/webhooks/{id}/deliveries",
+	"/console/audit", "/console/bulk/new", "/console/dead-letters", "/console/dead-letters/list",
+	"/console/jobs/{number}", "/console/jobs/{number}/graph", "/console/schedules/{name}"}
 
-// TestReadPayloads (AD-005, G-AD-03): with operator.read_payloads = false no read shows the read
-// token anything of what jobs carry, and no filter searches it; with true it sees what the operator
-// does.
+// TestReadPayloads (AD-005, G-AD-03): with operator.read_payloads = false no read or page shows the
+// read token anything of what jobs carry, and no filter searches it; with true it sees what the
+// operator does.
 func TestReadPayloads(t *testing.T) {
 	withHooks(t, func(t *testing.T, w *hooksWorld) {
 		w.fillWithCanaries(t)
 		var found []string
-		for _, row := range admin.Table() {
-			if row.Method != http.MethodGet || row.Endless ||
-				!strings.HasPrefix(row.Pattern, "/admin/") {
+		for _, row := range table() {
+			isOurs := strings.HasPrefix(row.Pattern, "/admin/") ||
+				strings.HasPrefix(row.Pattern, "/console")
+			if row.Method != http.MethodGet || row.Endless || !isOurs {
 				continue
 			}
 			for _, path := range w.paths(t, row.Pattern) {

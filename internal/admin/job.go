@@ -75,13 +75,18 @@ func (a *API) JobDetail(ctx context.Context, number int64) (*JobDetail, error) {
 	return d, nil
 }
 
-// showJob is GET /admin/v1/jobs/{number}.
-func (a *API) showJob(c *httpapi.Call) error {
+// PathJobDetail returns the job of the path of a call.
+func (a *API) PathJobDetail(c *httpapi.Call) (*JobDetail, error) {
 	number, err := pathNumber(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d, err := a.JobDetail(c.Context(), number)
+	return a.JobDetail(c.Context(), number)
+}
+
+// showJob is GET /admin/v1/jobs/{number}.
+func (a *API) showJob(c *httpapi.Call) error {
+	d, err := a.PathJobDetail(c)
 	if err != nil {
 		return err
 	}
@@ -144,14 +149,10 @@ var octetStream = []string{"application/octet-stream"}
 
 // sendBody is GET /admin/v1/jobs/{number}/payload and the others: the body as it was sent.
 func (a *API) sendBody(c *httpapi.Call, name string, part job.Part) error {
-	number, err := pathNumber(c)
-	if err != nil {
-		return err
-	}
 	if !a.disclosureTo(c) {
 		return errHidden
 	}
-	d, err := a.JobDetail(c.Context(), number)
+	d, err := a.PathJobDetail(c)
 	if err != nil {
 		return err
 	}

@@ -46,8 +46,8 @@ func pageRoutes(pages []Page) (all []route) {
 type Who struct {
 	Name     string // as the audit has it
 	ReadOnly bool   // it may change nothing
-	// Blind callers do not see what jobs carry: bodies, definitions and texts of failures.
-	Blind bool
+	// Its methods take from what a page shows what the caller does not see.
+	disclosure
 }
 
 // Caller returns who sends a call; the zero Who where nobody is logged in.
@@ -56,7 +56,7 @@ func (a *API) Caller(c *httpapi.Call) Who {
 	if !ok {
 		return Who{}
 	}
-	return Who{Name: who.actor(), ReadOnly: who.kind == readKind, Blind: !bool(a.disclosureTo(c))}
+	return Who{Name: who.actor(), ReadOnly: who.kind == readKind, disclosure: a.disclosureTo(c)}
 }
 
 // isPage reports whether a call is for a page.

@@ -52,6 +52,7 @@ func (o *Console) showOperation(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	o.api.Caller(c).LimitOperation(found)
 	return view{Name: "operation", Title: "Bulk " + found.Action, Page: found}, nil
 }
 
@@ -69,6 +70,9 @@ func (o *Console) previewBulk(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	who := o.api.Caller(c)
+	who.LimitItems(p.Items)
+	who.LimitLetters(p.DeadLetters...)
 	var filter []field
 	for name, values := range q {
 		if !slices.Contains([]string{"action", "rate", "limit", "canary"}, name) {

@@ -43,11 +43,7 @@ func (o *Console) showGraph(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	if o.api.Caller(c).Blind {
-		for i := range g.Jobs {
-			g.Jobs[i].Name = ""
-		}
-	}
+	o.api.Caller(c).LimitGraph(g)
 	return view{Name: "graph", Title: "Graph of job " + strconv.FormatInt(j.Seq, 10),
 		Page: graphOf(j.Seq, g, o.api.Now())}, nil
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/millrace/millrace/internal/admin"
 	"github.com/millrace/millrace/internal/contract"
@@ -47,7 +48,7 @@ func (o *Console) actOnJob(c *httpapi.Call, name string) (string, error) {
 
 // jobPage is what the page of a job shows.
 type jobPage struct {
-	admin.JobItem
+	*admin.JobDetail
 	Queued   string // the contract under which its queue is found
 	HasGraph bool   // it may depend on other jobs
 	Actions  []action
@@ -62,48 +63,50 @@ type action struct {
 }
 
 // body is something that a job carries, as it is shown.
-type body struct{ Name, ID, Text, Size string }
+type body struct {
+	Name, ID, Text, Size string
+	Whole                string // where all of it is, where it was cut
+}
 
-// showJob is GET /console/jobs/{number}.
+// showJob is GET /console/jobs/{number} (CO-004).
 func (o *Console) showJob(c *httpapi.Call) (view, error) {
-	found, err := o.api.PathJob(c)
+	d, err := o.api.PathJobDetail(c)
 	if err != nil {
 		return view{}, err
 	}
-	j, err := o.api.Engine.Get(c.Context(), found.ID)
-	if err != nil {
-		return view{}, err
-	}
-	items, err := o.api.JobItems(c.Context(), []*job.Job{j})
-	if err != nil {
-		return view{}, err
-	}
-	p := jobPage{JobItem: items[0], Queued: j.ID.Contract,
-		HasGraph: o.api.Engine.HasDependencies(j.ID.Contract)}
-	for _, name := range o.api.Allowed(j) {
+	o.api.Caller(c).LimitJob(d)
+	p := jobPage{JobDetail: d, Queued: d.Job.ID.Contract, Bodies: bodiesOf(d.Job),
+		HasGraph: o.api.Engine.HasDependencies(d.Job.ID.Contract)}
+	for _, name := range d.Actions {
 		p.Actions = append(p.Actions, action{name, name == contract.ActionDelete ||
 			name == contract.ActionCancel})
 	}
-	if p.Why, err = o.api.Engine.Why(c.Context(), j.Seq, o.api.Node.PollersOf); err != nil {
-		return view{}, err
+	if d.Job.State != job.StateNone {
+		p.Why, err = o.api.Engine.Why(c.Context(), d.Number, o.api.Node.PollersOf)
 	}
-	if !o.api.Caller(c).Blind {
-		p.Bodies = bodiesOf(j)
-	}
-	return view{Name: "job", Title: "Job " + strconv.FormatInt(j.Seq, 10), Page: p}, nil
+	return view{Name: "job", Title: "Job " + strconv.FormatInt(d.Number, 10), Page: p}, err
 }
 
 // bodiesOf returns what a job carries, formatted.
 func bodiesOf(j *job.Job) (all []body) {
 	for _, b := range []struct {
 		name string
-		raw  []byte
-	}{{"Failure", j.Failure}, {"Result", j.Result}, {"Progress", j.Progress},
-		{"Payload", j.Payload}, {"Definition", j.Definition}} {
-		if len(b.raw) > 0 {
-			all = append(all, body{b.name, "body-" + b.name, shown(indentJSON(b.raw)),
-				formatSize(int64(len(b.raw)))})
+		part job.Part
+	}{{"Failure", job.Failure}, {"Result", job.Result}, {"Progress", job.Progress},
+		{"Payload", job.Payload}, {"Definition", job.Definition}} {
+		raw := *j.Body(b.part)
+		if len(raw) == 0 {
+			continue
 		}
+		made := body{Name: b.name, ID: "body-" + b.name, Size: formatSize(int64(len(raw)))}
+		if len(raw) > maxShown {
+			made.Whole = "/admin/v1/jobs/" + strconv.FormatInt(j.Seq, 10) + "/" +
+				strings.ToLower(b.name)
+			made.Text = shown(string(raw))
+		} else {
+			made.Text = shown(indentJSON(raw))
+		}
+		all = append(all, made)
 	}
 	return all
 }

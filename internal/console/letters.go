@@ -36,6 +36,10 @@ func (o *Console) showGroups(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	who := o.api.Caller(c)
+	for _, g := range groups {
+		who.LimitLetters(g.Newest)
+	}
 	return view{Name: "groups", Title: "Dead letters", Page: struct {
 		Contract   string
 		Contracts  []string
@@ -51,6 +55,10 @@ func (o *Console) showLetters(c *httpapi.Call) (view, error) {
 	found, next, searchedTo, err := o.api.ListDeadLetters(c)
 	if err != nil {
 		return view{}, err
+	}
+	who := o.api.Caller(c)
+	for i := range found {
+		who.LimitLetters(&found[i])
 	}
 	q := c.Request.URL.Query()
 	q.Del("cursor")

@@ -43,12 +43,9 @@ func act(who admin.Who, path, text string, class ...string) template.HTML {
 		template.HTMLEscapeString(text) + `</button></form>`)
 }
 
-// failureText returns type and text of the failure of a dead letter, as far as a caller sees it.
-func failureText(who admin.Who, l *job.DeadLetter) string {
+// failureText returns type and text of the failure of a dead letter.
+func failureText(l *job.DeadLetter) string {
 	kind, text := l.Failure()
-	if who.Blind {
-		return kind
-	}
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	if text == "" {
 		return kind

@@ -56,9 +56,10 @@ type scheduleRow struct {
 }
 
 // rowOfSchedule returns the row of a schedule with its next n times.
-func rowOfSchedule(s *schedule.Schedule, now time.Time, n int) scheduleRow {
+func rowOfSchedule(who admin.Who, s *schedule.Schedule, now time.Time, n int) scheduleRow {
 	failing, why := s.Failing()
-	return scheduleRow{s, s.Next(now, n), failing, why}
+	who.LimitSchedule(s)
+	return scheduleRow{s, s.Next(now, n), failing, who.LimitText(why)}
 }
 
 // showSchedules is GET /console/schedules.
@@ -68,8 +69,9 @@ func (o *Console) showSchedules(c *httpapi.Call) (view, error) {
 		return view{}, err
 	}
 	var rows []scheduleRow
+	who := o.api.Caller(c)
 	for _, s := range found {
-		rows = append(rows, rowOfSchedule(s, now, 1))
+		rows = append(rows, rowOfSchedule(who, s, now, 1))
 	}
 	return view{Name: "schedules", Title: "Schedules", Page: struct {
 		Schedules []scheduleRow
@@ -94,8 +96,10 @@ func (o *Console) showSchedule(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	who := o.api.Caller(c)
+	who.LimitTicks(ticks)
 	return view{Name: "schedule", Title: s.Name, Page: struct {
 		scheduleRow
 		Ticks []schedule.Tick
-	}{rowOfSchedule(s, now, shownTimes), ticks}}, nil
+	}{rowOfSchedule(who, s, now, shownTimes), ticks}}, nil
 }

@@ -39,6 +39,10 @@ func (o *Console) showWebhooks(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	who := o.api.Caller(c)
+	for i := range found {
+		who.LimitTries(found[i].LastTry)
+	}
 	q := c.Request.URL.Query()
 	return view{Name: "webhooks", Title: "Webhooks", Page: struct {
 		State, Client string
@@ -53,6 +57,12 @@ func (o *Console) showDeliveries(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	who := o.api.Caller(c)
+	for i := range found {
+		for j := range found[i].Tries {
+			who.LimitTries(&found[i].Tries[j])
+		}
+	}
 	return view{Name: "webhook", Title: "Deliveries", Page: struct {
 		ID, State  string
 		Deliveries []webhook.Delivery
@@ -64,6 +74,7 @@ func (o *Console) showDeliveries(c *httpapi.Call) (view, error) {
 // testWebhook is POST /console/webhooks/{id}/test: it shows what came back.
 func (o *Console) testWebhook(c *httpapi.Call) (view, error) {
 	tested, err := o.api.TestWebhook(c)
+	o.api.Caller(c).LimitTries(&tested.Try)
 	return view{Name: "tested", Title: "Test of a webhook", Status: http.StatusOK, Page: struct {
 		ID     string
 		Result webhook.TestResult
