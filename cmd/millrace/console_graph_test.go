@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -154,4 +155,42 @@ func (w *consoleWorld) checkTable(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the table has %q, want %q", got, want)
 	}
+}
+
+// TestConsoleLargeGraph: AD-005, CO-001: of a graph of more than 2,000 jobs the page shows the
+// nearest and says so; those who do not see definitions see no names; without the script the
+// drawing scrolls and has no buttons; a job that does not exist has no graph.
+func TestConsoleLargeGraph(t *testing.T) {
+	t.Parallel()
+	onConsole(t, func(t *testing.T, w *consoleWorld) {
+		jobs := []string{`{"ref":"0","name":"secret-name","queue":"etl"}`}
+		for i := 1; i <= 2000; i++ {
+			jobs = append(jobs, fmt.Sprintf(
+				`{"ref":"%d","name":"secret-name","queue":"etl","depends_on":["%d"]}`, i, i-1))
+		}
+		w.send(t, "POST", "/api/v1/graphs", `{"jobs":[`+strings.Join(jobs, ",")+`]}`, 201)
+		const path = "/console/jobs/1/graph"
+		page := w.send(t, "GET", path, "", 200)
+		if n := strings.Count(page, "<tr data-row>"); n != 2000 ||
+			strings.Count(page, `<a id="job-`) != 2000 ||
+			!strings.Contains(page, "here are the 2\u202f000 nearest to job 1.") {
+			t.Errorf("of 2,001 jobs the table has %d", n)
+		}
+		_, blind := sendTo(t, http.DefaultClient, "GET", w.url+path, "", "Authorization",
+			"Bearer reader")
+		if !strings.Contains(page, "secret-name") || strings.Contains(blind, "secret-name") ||
+			strings.Count(blind, "<tr data-row>") != 2000 {
+			t.Error("AD-005 names are seen by the wrong token")
+		}
+		w.send(t, "GET", "/console/jobs/9999/graph", "", 404)
+		w.WithoutScripts(t)
+		w.login(t)
+		w.Go(t, path)
+		if !browser.Eval[bool](t, w.Tab, `(() => {
+			const frame = document.querySelector("[data-graph]");
+			return frame.scrollWidth > frame.clientWidth && frame.tabIndex === 0 &&
+				document.querySelector("[data-zooms]").hidden; })()`) {
+			t.Error("CO-001 without the script the drawing does not scroll")
+		}
+	}, "--set", "operator.read_token=reader", "--set", "operator.read_payloads=false")
 }
