@@ -56,6 +56,7 @@ func TestConsoleGraph(t *testing.T) {
 		w.checkDrawing(t)
 		w.checkZoom(t)
 		w.checkTable(t)
+		w.checkLive(t)
 		for _, view := range []struct {
 			name  string
 			width int64
@@ -154,6 +155,18 @@ func (w *consoleWorld) checkTable(t *testing.T) {
 		"3|3|PENDING|yes|2", "4|5|PENDING|yes|1 3"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the table has %q, want %q", got, want)
+	}
+}
+
+// checkLive checks that the drawing shows what others do, and stays zoomed.
+func (w *consoleWorld) checkLive(t *testing.T) {
+	t.Helper()
+	const zoom = `document.querySelector("[data-graph]").style.getPropertyValue("--zoom")`
+	before := browser.Eval[string](t, w.Tab, zoom)
+	w.send(t, "POST", "/admin/v1/jobs/2/release", "", 200)
+	w.WaitFor(t, `document.querySelector("#job-2 .word").textContent === "READY"`)
+	if after := browser.Eval[string](t, w.Tab, zoom); before == "" || before != after {
+		t.Errorf("the zoom was %q and is %q", before, after)
 	}
 }
 

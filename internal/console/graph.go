@@ -70,6 +70,7 @@ func graphOf(number int64, g *admin.JobGraph, now time.Time) *graphPage {
 		p.Rows[i].IsCritical = true
 	}
 	for i := range p.Rows {
+		slices.Sort(p.Rows[i].Needs)
 		p.Rows[i].Layer = l.layer[i] + 1
 		p.Layers = max(p.Layers, p.Rows[i].Layer)
 	}
