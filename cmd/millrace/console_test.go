@@ -267,7 +267,31 @@ func TestConsoleWork(t *testing.T) {
 				t.Errorf("AD-006 there is no %s in %s", action, text)
 			}
 		}
+		w.wantJob(t)
 	})
+}
+
+// wantJob fails unless the page of a job that was given up has its timeline drawn and as a table,
+// and a body that a button copies whole.
+func (w *consoleWorld) wantJob(t *testing.T) {
+	t.Helper()
+	w.Go(t, "/console/dead-letters/list")
+	w.Follow(t, "tbody th a")
+	drawn := browser.Eval[[]int](t, w.Tab, `[".wait", ".bad .attempt"].map(
+		name => document.querySelectorAll("svg.timeline " + name).length)`)
+	if len(drawn) != 2 || drawn[0] == 0 || drawn[1] != 1 {
+		t.Errorf("the timeline has waits and failed attempts %v", drawn)
+	}
+	table := browser.Eval[string](t, w.Tab, `document.querySelector("figure table").textContent`)
+	for _, want := range []string{"no such user", "submitted to queue"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("the table of the timeline has no %q: %.1000s", want, table)
+		}
+	}
+	browser.Eval[string](t, w.Tab, `navigator.clipboard.writeText = text => {
+		document.body.dataset.copied = text; return Promise.resolve() }; ""`)
+	w.Click(t, `[data-copy="body-Payload"]`)
+	w.WaitFor(t, `(document.body.dataset.copied || "").includes("w".repeat(65000))`)
 }
 
 // TestConsoleWithoutScripts: pages work without JavaScript: login, filter, a change, a bulk

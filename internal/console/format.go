@@ -26,6 +26,7 @@ var functions = template.FuncMap{
 	"failure":  failureText,
 	"jobstate": jobState,
 	"keystate": func(k account.Key, now time.Time) string { return k.State(now) },
+	"length":   lengthOf,
 	"letter":   func(l job.DeadLetter) *job.DeadLetter { return &l },
 	"orders": func() map[string]string {
 		return map[string]string{"": "by name", "age": "oldest job first", "depth": "most ready first",
@@ -40,6 +41,7 @@ var functions = template.FuncMap{
 	"joblink": jobLink,
 	"lasted":  lasted,
 	"number":  number,
+	"outcome": outcomeMark,
 	"path":    pathOf,
 	"period":  periodText,
 	"public":  publicName,

@@ -49,6 +49,7 @@ func (o *Console) actOnJob(c *httpapi.Call, name string) (string, error) {
 // jobPage is what the page of a job shows.
 type jobPage struct {
 	*admin.JobDetail
+	Timeline timeline
 	Queued   string // the contract under which its queue is found
 	HasGraph bool   // it may depend on other jobs
 	Actions  []action
@@ -68,15 +69,23 @@ type body struct {
 	Whole                string // where all of it is, where it was cut
 }
 
-// showJob is GET /console/jobs/{number} (CO-004).
+// showJob is GET /console/jobs/{number}.
 func (o *Console) showJob(c *httpapi.Call) (view, error) {
 	d, err := o.api.PathJobDetail(c)
 	if err != nil {
 		return view{}, err
 	}
-	o.api.Caller(c).LimitJob(d)
+	entries, truncated, err := o.api.Timeline(c.Context(), d.Number)
+	if err != nil {
+		return view{}, err
+	}
+	who := o.api.Caller(c)
+	who.LimitJob(d)
+	who.LimitTimeline(entries)
 	p := jobPage{JobDetail: d, Queued: d.Job.ID.Contract, Bodies: bodiesOf(d.Job),
 		HasGraph: o.api.Engine.HasDependencies(d.Job.ID.Contract)}
+	p.Timeline = timelineOf(d, entries, o.api.Now())
+	p.Timeline.Truncated = truncated
 	for _, name := range d.Actions {
 		p.Actions = append(p.Actions, action{name, name == contract.ActionDelete ||
 			name == contract.ActionCancel})

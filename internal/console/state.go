@@ -32,6 +32,7 @@ var marks = map[string]struct{ class, shape string }{
 	"exhausted": {"bad", cross}, "attention": {"bad", cross}, "missed": {"bad", cross},
 	"submitted": {"good", check}, "active": {"good", check}, "revoked": {"off", slash},
 	"expired": {"off", slash}, "skipped": {"off", slash}, "delayed": {"waiting", ring},
+	"lost": {"bad", slash},
 }
 
 // stateMark shows a word that has a mark.
