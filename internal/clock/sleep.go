@@ -12,7 +12,10 @@ import (
 type Timer func(d time.Duration) (passed <-chan time.Time, stop func())
 
 // Wait waits until d has passed or ctx ends, and reports whether d has passed.
-func (t Timer) Wait(ctx context.Context, d time.Duration) bool {
+func (t Timer) Wait(ctx context.Context, d time.Duration) bool { return t.WaitOr(ctx, d, nil) }
+
+// WaitOr waits until d has passed, early receives or ctx ends, and reports whether it was not ctx.
+func (t Timer) WaitOr(ctx context.Context, d time.Duration, early <-chan struct{}) bool {
 	if t == nil {
 		t = realTimer
 	}
@@ -20,6 +23,8 @@ func (t Timer) Wait(ctx context.Context, d time.Duration) bool {
 	defer stop()
 	select {
 	case <-passed:
+		return true
+	case <-early:
 		return true
 	case <-ctx.Done():
 		return false

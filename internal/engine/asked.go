@@ -13,9 +13,10 @@ import (
 
 // When a queue was last asked for is in the memory of each node, so no claim costs a statement for
 // it. Each node tells the others with the record that it writes every few seconds (package nodes),
-// and keeps it beyond its own life in a record of the queue, at most once a minute.
+// early where FirstAsked tells it of a queue that the record does not have, and keeps it beyond its
+// own life in a record of the queue, at most once a minute.
 //
-//	Claim ─▶ asks ─┬─▶ Asked ─────▶ the record of the node
+//	Claim ─▶ asks ─┬─▶ Asked ─────▶ the record of the node ◀─ FirstAsked
 //	               └─▶ KeepAsked ─▶ a record of the queue
 
 const (
@@ -29,7 +30,8 @@ const (
 // asks are the queues that claims of this node have asked for. The times are those of the monotonic
 // clock. A claim of all queues of a contract asks for the queue without a name.
 type asks struct {
-	now func() time.Duration
+	now   func() time.Duration
+	first chan struct{} // has a value once a queue is asked for that was not in all
 
 	mu  sync.Mutex
 	all map[queueKey]*ask
@@ -74,6 +76,10 @@ func (k *asks) noteLocked(key queueKey, req *ClaimRequest, waiting int) {
 		}
 		a = &ask{}
 		put(&k.all, key, a)
+		select {
+		case k.first <- struct{}{}:
+		default: // it is told already
+		}
 	}
 	a.partial = req.Skip != nil
 	for i := range a.last {
@@ -99,6 +105,10 @@ func (e *Engine) Asking(req ClaimRequest) (done func()) {
 	e.asks.begin(&req)
 	return func() { e.asks.end(&req) }
 }
+
+// FirstAsked receives when a queue was asked for that Asked did not have before. Any number of them
+// before it is read are told once.
+func (e *Engine) FirstAsked() <-chan struct{} { return e.asks.first }
 
 // Asked is how long ago a queue was asked for on this node: 0 while a claim waits. An empty name of
 // a queue stands for all queues of the contract.

@@ -149,7 +149,7 @@ func New(c Config) (*Engine, error) {
 		poller:    newPoller(),
 		drains:    newDrains(),
 		workers:   newWorkers(c.Monotonic),
-		asks:      asks{now: c.Monotonic},
+		asks:      asks{now: c.Monotonic, first: make(chan struct{}, 1)},
 		anyQueue:  map[job.QueueHash]string{},
 		outboxes:  map[job.QueueHash]string{},
 	}

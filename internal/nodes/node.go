@@ -21,6 +21,9 @@ const (
 	recordKind = "node"
 	// interval is how often a node writes its record.
 	interval = 5 * time.Second
+	// earlyInterval is how soon after a record a node may write the next one, where a queue was
+	// asked for that the record does not have.
+	earlyInterval = time.Second
 	// recordLife is how long the record of a node is kept that writes no more.
 	recordLife = 5 * time.Minute
 	// maxNodes bounds the nodes that are read, and maxWorkers the workers of one record: those
@@ -40,6 +43,7 @@ type Config struct {
 	Contracts []string             // that the node serves or executes
 	StoreKind string               // such as postgres
 	Parts     []*outage.Part       // what is elsewhere
+	Timer     clock.Timer          // nil is real time
 }
 
 // Node writes the record of one node. Its methods are safe for concurrent use.
@@ -111,7 +115,7 @@ func (n *Node) Run(ctx context.Context) {
 	loop := outage.Loop{Log: n.Log, Name: "node record"}
 	for {
 		loop.Report(ctx, n.Write(ctx))
-		if !clock.Sleep(ctx, interval) {
+		if !n.awaitWrite(ctx) {
 			break
 		}
 	}
@@ -123,6 +127,12 @@ func (n *Node) Run(ctx context.Context) {
 		}
 		return w.DeleteRecords(recordKind, n.Engine.Node())
 	})
+}
+
+// awaitWrite waits until the record is to be written again, and reports whether ctx has not ended.
+func (n *Node) awaitWrite(ctx context.Context) bool {
+	return n.Timer.Wait(ctx, earlyInterval) &&
+		n.Timer.WaitOr(ctx, interval-earlyInterval, n.Engine.FirstAsked()) && ctx.Err() == nil
 }
 
 // lock is the lock of the record. No other node writes it.

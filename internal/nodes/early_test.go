@@ -1,0 +1,151 @@
+package nodes_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/nodes"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// counting counts the updates of a store.
+type counting struct {
+	store.Store
+	updates atomic.Int64
+}
+
+func (s *counting) Update(ctx context.Context, fn func(store.Tx) error) error {
+	s.updates.Add(1)
+	return s.Store.Update(ctx, fn)
+}
+
+// wait is a wait of a node between two records.
+type wait struct {
+	d      time.Duration
+	passed chan time.Time
+}
+
+// running is a node that writes its record, and waits as a test lets it.
+type running struct {
+	*testing.T
+	engine *engine.Engine
+	store  *counting
+	waits  chan wait
+}
+
+func newRunning(t *testing.T, p testkit.Database) *running {
+	t.Helper()
+	n := &running{T: t, store: &counting{Store: p.Store}, waits: make(chan wait)}
+	n.engine = testkit.NewEngine(t, n.store, p.Clock)
+	ctx, stop := context.WithCancel(context.Background())
+	node, err := nodes.New(nodes.Config{Engine: n.engine, Elapsed: p.Clock.Monotonic,
+		Timer: func(d time.Duration) (<-chan time.Time, func()) {
+			w := wait{d, make(chan time.Time)}
+			select {
+			case n.waits <- w:
+			case <-ctx.Done():
+			}
+			return w.passed, func() {}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); node.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-ended })
+	return n
+}
+
+// next returns the next wait of the node, which has done what comes before.
+func (n *running) next(d time.Duration) wait {
+	n.Helper()
+	w := testkit.Receive(n.T, "the node to wait", n.waits)
+	if w.d != d {
+		n.Fatalf("the node waits for %s, want %s", w.d, d)
+	}
+	return w
+}
+
+// ask asks for queues on the node.
+func (n *running) ask(queues ...string) {
+	n.engine.Asking(engine.ClaimRequest{Contract: "a", Queues: queues})()
+}
+
+// other is a second node on the store.
+type other struct {
+	*testing.T
+	engine *engine.Engine
+	node   *nodes.Node
+}
+
+func newOther(t *testing.T, p testkit.Database) *other {
+	t.Helper()
+	e := testkit.NewEngine(t, p.Store, p.Clock)
+	node, err := nodes.New(nodes.Config{Engine: e, Elapsed: p.Clock.Monotonic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &other{t, e, node}
+}
+
+// knows reads when a queue was last asked for, as far as the node knows; zero is never.
+func (o *other) knows(queue string) time.Time {
+	o.Helper()
+	var of job.Pollers
+	err := o.engine.ViewRecords(o.Context(), func(r engine.RecordReader) (err error) {
+		of, err = o.node.PollersOf(r, "a", queue)
+		return err
+	})
+	if err != nil {
+		o.Fatal(err)
+	}
+	return of.LastAsked
+}
+
+// AD-015, AD-030: that a queue is asked for on a node for the first time the other one knows within
+// a second, by one record for all queues of that second. Asking for them again writes nothing.
+func TestFirstAsked(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		n, o := newRunning(t, p), newOther(t, p)
+		second := n.next(time.Second)
+		for round := range 3 {
+			before, at := n.store.updates.Load(), p.Clock.Now()
+			for i := range 5 {
+				n.ask(fmt.Sprint(round, i))
+			}
+			if since := o.knows(fmt.Sprint(round, 0)); !since.IsZero() {
+				t.Errorf("before the record the other node knows of %s", since)
+			}
+			p.Clock.Advance(time.Second)
+			second.passed <- p.Clock.Now()
+			n.next(4 * time.Second) // which the queues end
+			second = n.next(time.Second)
+			for i := range 5 {
+				if since := o.knows(fmt.Sprint(round, i)); !since.Equal(at) {
+					t.Errorf("AD-030 the other node knows of %s, want %s", since, at)
+				}
+			}
+			if updates := n.store.updates.Load() - before; updates != 1 {
+				t.Errorf("five queues have %d updates, want one record", updates)
+			}
+		}
+		before := n.store.updates.Load()
+		second.passed <- p.Clock.Now()
+		rest := n.next(4 * time.Second)
+		for range 100 {
+			n.ask("0 0", "1 4")
+		}
+		if updates := n.store.updates.Load() - before; updates > 0 ||
+			len(n.engine.FirstAsked()) > 0 {
+			t.Errorf("asking again has %d updates, or an early record", updates)
+		}
+		rest.passed <- p.Clock.Now()
+		n.next(time.Second)
+	})
+}
