@@ -44,7 +44,7 @@ func (w *consoleWorld) claimGraph(t *testing.T, n int, verb, body string) {
 	w.send(t, "POST", "/worker/v1/runs/"+claimed.Jobs[n-1].RunID+"/"+verb, body, 200)
 }
 
-// TestConsoleGraph: CO-008: a link of the job leads to its graph: layers from left to right,
+// TestConsoleGraph: a link of the job leads to its graph: layers from left to right,
 // a mark and a word for each state, the critical path, hostile names of which nothing runs, and the
 // same as a table; a job alone has none; in light and dark, and at 360 pixels.
 func TestConsoleGraph(t *testing.T) {
@@ -67,7 +67,7 @@ func TestConsoleGraph(t *testing.T) {
 				w.visit(t, view.name, path)
 				if n := browser.Eval[int64](t, w.Tab,
 					"document.documentElement.scrollWidth"); n > view.width {
-					t.Errorf("CO-007 %s is %d pixels wide in a window of %d", path, n, view.width)
+					t.Errorf("%s is %d pixels wide in a window of %d", path, n, view.width)
 				}
 			}
 		}
@@ -100,7 +100,7 @@ func (w *consoleWorld) checkDrawing(t *testing.T) {
 	}
 	if text := browser.Eval[string](t, w.Tab,
 		`document.querySelector(".dag a text").textContent`); !strings.HasPrefix(text, "n<script>") {
-		t.Errorf("CO-008 a job is named %q", text)
+		t.Errorf("a job is named %q", text)
 	}
 }
 
@@ -170,7 +170,7 @@ func (w *consoleWorld) checkLive(t *testing.T) {
 	}
 }
 
-// TestConsoleLargeGraph: AD-005, CO-001: of a graph of more than 2,000 jobs the page shows the
+// TestConsoleLargeGraph: AD-005: of a graph of more than 2,000 jobs the page shows the
 // nearest and says so; those who do not see definitions see no names; without the script the
 // drawing scrolls and has no buttons; a job that does not exist has no graph.
 func TestConsoleLargeGraph(t *testing.T) {
@@ -203,7 +203,7 @@ func TestConsoleLargeGraph(t *testing.T) {
 			const frame = document.querySelector("[data-graph]");
 			return frame.scrollWidth > frame.clientWidth && frame.tabIndex === 0 &&
 				document.querySelector("[data-zooms]").hidden; })()`) {
-			t.Error("CO-001 without the script the drawing does not scroll")
+			t.Error("without the script the drawing does not scroll")
 		}
 	}, "--set", "operator.read_token=reader", "--set", "operator.read_payloads=false")
 }
