@@ -284,7 +284,8 @@ func (f *WhyFacts) heldBack() (reasons []Reason) {
 	limit := func(code ReasonCode, of string, running, max int) {
 		if max > 0 && running >= max {
 			reasons = append(reasons, Reason{Code: code,
-				Text:  fmt.Sprintf("%s runs %d jobs, and at most %d at a time.", of, running, max),
+				Text: fmt.Sprintf("%s runs %s, and at most %d at a time.", of,
+					count(running, "job"), max),
 				Facts: []Fact{{"running", running}, {"limit", max}}})
 		}
 	}

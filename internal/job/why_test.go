@@ -76,6 +76,8 @@ func TestExplain(t *testing.T) {
 		{"AD-015 queue limit", Ready, func(f *WhyFacts) { f.QueueLimit, f.QueueRunning = 10, 10 },
 			explained{"queue_limit",
 				"Queue taskflow/mail runs 10 jobs, and at most 10 at a time.", 0}},
+		{"AD-015 queue limit of one", Ready, func(f *WhyFacts) { f.QueueLimit, f.QueueRunning = 1, 1 },
+			explained{"queue_limit", "Queue taskflow/mail runs 1 job, and at most 1 at a time.", 0}},
 		{"AD-015 contract limit", Ready, func(f *WhyFacts) {
 			f.ContractLimit, f.ContractRunning, f.QueueLimit, f.QueueRunning = 3, 3, 10, 3
 		}, explained{"contract_limit",

@@ -69,6 +69,7 @@ func factText(raw json.RawMessage) string {
 	case json.Unmarshal(raw, &texts) == nil:
 		return strings.Join(texts, ", ")
 	case json.Unmarshal(raw, &relatives) == nil:
+		texts = nil // Unmarshal left an empty text of each relative
 		for _, r := range relatives {
 			texts = append(texts, fmt.Sprintf("%d (%s, %s)", r.Number, r.ID, r.State))
 		}
