@@ -16,23 +16,26 @@ import (
 
 // columns are the columns of the table.
 var columns = []cli.Column[client.AdminBulk]{
-	{Name: "bulk_id", Get: func(b client.AdminBulk) string { return b.ID }},
+	{Name: "bulk_id", Keep: true, Get: func(b client.AdminBulk) string { return b.ID }},
 	{Name: "action", Get: func(b client.AdminBulk) string { return string(b.Action) }},
 	{Name: "state", Get: func(b client.AdminBulk) string { return b.State }},
-	{Name: "reason", Get: func(b client.AdminBulk) string { return cli.Printable(b.Reason) },
+	{Name: "reason", Text: true,
+		Get:  func(b client.AdminBulk) string { return cli.Printable(b.Reason) },
 		Tone: func(client.AdminBulk) cli.Tone { return cli.ToneWarn }},
 	{Name: "done", Right: true, Get: count(func(b client.AdminBulk) int64 { return b.Done })},
 	{Name: "failed", Right: true, Get: count(func(b client.AdminBulk) int64 { return b.Failed }),
 		Tone: func(b client.AdminBulk) cli.Tone { return tone(b.Failed) }},
 	{Name: "skipped", Right: true,
 		Get: count(func(b client.AdminBulk) int64 { return b.Skipped })},
-	{Name: "total", Right: true, Get: func(b client.AdminBulk) string { return cli.Format(b.Total) }},
-	{Name: "started_at",
+	{Name: "total", Right: true,
+		Get: func(b client.AdminBulk) string { return cli.Format(b.Total) }},
+	{Name: "started_at", Time: true,
 		Get: func(b client.AdminBulk) string { return cli.FormatTime(b.StartedAt) }},
-	{Name: "eta", Get: func(b client.AdminBulk) string { return cli.FormatTimePtr(b.ETA) }},
-	{Name: "ended_at", Extra: true,
+	{Name: "eta", Time: true,
+		Get: func(b client.AdminBulk) string { return cli.FormatTimePtr(b.ETA) }},
+	{Name: "ended_at", Time: true, Extra: true,
 		Get: func(b client.AdminBulk) string { return cli.FormatTimePtr(b.EndedAt) }},
-	{Name: "errors", Extra: true, Get: problems},
+	{Name: "errors", Text: true, Extra: true, Get: problems},
 }
 
 // count makes a number the text of a cell.

@@ -29,6 +29,13 @@ type Column[T any] struct {
 	Right bool
 	// Extra columns are printed only where --columns names them.
 	Extra bool
+	// Keep is for columns that identify the item, such as its name or id, and those without which
+	// the list says little: a terminal shows them in full, however narrow it is.
+	Keep bool
+	// Text is for columns of long texts, which a narrow terminal cuts.
+	Text bool
+	// Time is for columns of times of [FormatTime], which a terminal shows as ages.
+	Time bool
 	// Tone colours the cell on a terminal; nil for no colour.
 	Tone func(T) Tone
 }
@@ -42,6 +49,8 @@ type List[T any] struct {
 	// Check looks at the command's flags before anything is sent; nil if there is nothing to check.
 	// Its error is one of the command line.
 	Check func() error
+	// Hint is a line of standard error below a table on a terminal; empty for none.
+	Hint string
 }
 
 // listFlags are the flags of all lists.
@@ -94,7 +103,7 @@ func (l List[T]) run(p Process, c *cobra.Command, operator *Operator, f *listFla
 				size = min(f.limit+1, maxPage) // one more shows whether there are more
 			}
 			items, more := first(f.limit, l.Items(ctx, server, size))
-			err := l.print(f, columns, terminalOf(p), items, w)
+			err := l.print(p, f, columns, items, w)
 			if *more {
 				fmt.Fprintln(p.Stderr, "millrace: there is more; --limit 0 prints all")
 			}
@@ -103,7 +112,7 @@ func (l List[T]) run(p Process, c *cobra.Command, operator *Operator, f *listFla
 }
 
 // print prints the items in the form that the flags ask for.
-func (l List[T]) print(f *listFlags, columns []Column[T], t terminal, items iter.Seq2[T, error],
+func (l List[T]) print(p Process, f *listFlags, columns []Column[T], items iter.Seq2[T, error],
 	w io.Writer) error {
 	list := []T{}
 	for item, err := range items {
@@ -124,7 +133,15 @@ func (l List[T]) print(f *listFlags, columns []Column[T], t terminal, items iter
 	case f.asJSON:
 		return writeLine(w, list)
 	}
-	return writeTable(w, t, columns, list)
+	left, err := writeTable(w, terminalOf(p), columns, list)
+	if len(left) > 0 {
+		fmt.Fprintf(p.Stderr, "millrace: the terminal is too narrow for %s; --columns shows them\n",
+			strings.Join(left, ", "))
+	}
+	if l.Hint != "" && len(list) > 0 && IsTerminal(p.Stdout) {
+		fmt.Fprintln(p.Stderr, "millrace: "+l.Hint)
+	}
+	return err
 }
 
 // first yields the first n items of a list, or all of them for 0, and says at the end whether there
@@ -155,7 +172,8 @@ func columnNames[T any](columns []Column[T]) []string {
 	return names
 }
 
-// selectColumns returns the columns that --columns names, or without it those that are not extra.
+// selectColumns returns the columns that --columns names, which are all to keep, or without it
+// those that are not extra.
 func selectColumns[T any](columns []Column[T], names []string) ([]Column[T], error) {
 	if len(names) == 0 {
 		return slices.DeleteFunc(slices.Clone(columns),
@@ -174,7 +192,9 @@ func selectColumns[T any](columns []Column[T], names []string) ([]Column[T], err
 			return nil, fmt.Errorf("--columns: there is no column %q; there are %s", name,
 				strings.Join(known, ", "))
 		}
-		all = append(all, columns[at])
+		column := columns[at]
+		column.Keep = true
+		all = append(all, column)
 	}
 	return all, nil
 }

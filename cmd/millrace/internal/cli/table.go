@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
+	"time"
 
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
@@ -24,10 +24,11 @@ const (
 )
 
 // terminal says how a table is drawn. The zero value is that of a file or pipe: no colour, and
-// nothing is cut.
+// nothing is cut or shortened.
 type terminal struct {
 	width  int // 0 is without end
 	colour bool
+	now    time.Time // zero where times are written in full
 }
 
 // terminalOf returns what standard output is. NO_COLOR, with any value, takes the colours away.
@@ -39,7 +40,8 @@ func terminalOf(p Process) terminal {
 	if err != nil {
 		width = 0
 	}
-	return terminal{width: width, colour: p.Env("NO_COLOR") == "" && p.Env("TERM") != "dumb"}
+	return terminal{width: width, now: p.Now(),
+		colour: p.Env("NO_COLOR") == "" && p.Env("TERM") != "dumb"}
 }
 
 // style returns how a cell looks.
@@ -59,31 +61,19 @@ func (t terminal) style(tone Tone) lipgloss.Style {
 	return s
 }
 
-// writeTable writes a line for each item below the names of the columns. On a terminal that is too
-// narrow, columns without any text are left out, and then the widest cells are cut. A cell is one
+// writeTable writes a line for each item below the names of the columns. On a terminal it is made
+// to fit as [fit] says, and returns the names of the columns that were left out. A cell is one
 // line, whatever its text holds.
-func writeTable[T any](w io.Writer, t terminal, columns []Column[T], items []T) error {
-	isTooWide := func(drawn *table.Table) bool {
-		return t.width > 0 && lipgloss.Width(drawn.Render()) > t.width
-	}
-	drawn := drawTable(t, columns, items)
-	if isTooWide(drawn) {
-		drawn = drawTable(t, slices.DeleteFunc(slices.Clone(columns), func(c Column[T]) bool {
-			return len(items) > 0 && !slices.ContainsFunc(items,
-				func(item T) bool { return c.Get(item) != "" })
-		}), items)
-	}
-	if isTooWide(drawn) {
-		drawn.Width(t.width)
-	}
-	return writeText(w, drawn.Render())
+func writeTable[T any](w io.Writer, t terminal, columns []Column[T], items []T) ([]string, error) {
+	shown, left := fit(t.width, layOut(t, columns, items))
+	return left, writeText(w, drawTable(t, shown, items).Render())
 }
 
 // drawTable makes the table.
-func drawTable[T any](t terminal, columns []Column[T], items []T) *table.Table {
+func drawTable[T any](t terminal, columns []laidColumn[T], items []T) *table.Table {
 	headers := make([]string, len(columns))
 	for i, c := range columns {
-		headers[i] = strings.ToUpper(c.Name)
+		headers[i] = c.header()
 	}
 	drawn := table.New().Headers(headers...).Wrap(false).
 		BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).
@@ -104,10 +94,10 @@ func drawTable[T any](t terminal, columns []Column[T], items []T) *table.Table {
 			}
 			return s
 		})
-	for _, item := range items {
+	for i := range items {
 		row := make([]string, len(columns))
-		for i, c := range columns {
-			row[i] = Printable(c.Get(item))
+		for j, c := range columns {
+			row[j] = c.cell(i)
 		}
 		drawn.Row(row...)
 	}

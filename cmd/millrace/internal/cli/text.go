@@ -20,6 +20,19 @@ func FormatDuration(d time.Duration) string {
 	return d.String()
 }
 
+// FormatAge writes how long ago something was, in few characters.
+func FormatAge(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
+	}
+	return d.Round(time.Second).String()
+}
+
 // Pluralize writes a number of things. Their name gets an s unless the number is 1.
 func Pluralize(n int64, what string) string {
 	if n != 1 {

@@ -20,8 +20,8 @@ import (
 
 // columns are the columns of the table of clients.
 var columns = []cli.Column[client.AdminClient]{
-	{Name: "id", Get: func(k client.AdminClient) string { return cli.Printable(k.ID) }},
-	{Name: "created_at",
+	{Name: "id", Keep: true, Get: func(k client.AdminClient) string { return cli.Printable(k.ID) }},
+	{Name: "created_at", Time: true,
 		Get: func(k client.AdminClient) string { return cli.FormatTime(k.CreatedAt) }},
 	{Name: "key", Get: keyState, Tone: func(k client.AdminClient) cli.Tone {
 		if keyState(k) == active {
@@ -36,7 +36,7 @@ var columns = []cli.Column[client.AdminClient]{
 	{Name: "quota", Right: true, Get: func(k client.AdminClient) string {
 		return used(k.QuotaUsed, k.QuotaPerDay)
 	}},
-	{Name: "own_limits", Get: func(k client.AdminClient) string {
+	{Name: "own_limits", Text: true, Get: func(k client.AdminClient) string {
 		return cli.Printable(strings.Join(k.OwnLimits, ","))
 	}},
 }

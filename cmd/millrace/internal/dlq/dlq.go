@@ -19,13 +19,14 @@ import (
 
 // columns are the columns of a table of dead letters.
 var columns = []cli.Column[client.AdminDeadLetter]{
-	{Name: "id", Right: true,
+	{Name: "id", Keep: true, Right: true,
 		Get: func(l client.AdminDeadLetter) string { return strconv.FormatInt(l.ID, 10) }},
-	{Name: "at", Get: func(l client.AdminDeadLetter) string { return cli.FormatTime(l.At) }},
-	{Name: "queue", Get: func(l client.AdminDeadLetter) string {
+	{Name: "at", Time: true,
+		Get: func(l client.AdminDeadLetter) string { return cli.FormatTime(l.At) }},
+	{Name: "queue", Keep: true, Get: func(l client.AdminDeadLetter) string {
 		return cli.Printable(cli.QueueName(l.Contract, l.Queue))
 	}},
-	{Name: "number", Right: true,
+	{Name: "number", Keep: true, Right: true,
 		Get: func(l client.AdminDeadLetter) string { return strconv.FormatInt(l.Number, 10) }},
 	{Name: "job_id",
 		Get: func(l client.AdminDeadLetter) string { return cli.Printable(l.JobID) }},
@@ -33,13 +34,14 @@ var columns = []cli.Column[client.AdminDeadLetter]{
 		Get: func(l client.AdminDeadLetter) string { return strconv.Itoa(l.Attempts) }},
 	{Name: "replayed_as", Right: true,
 		Get: func(l client.AdminDeadLetter) string { return cli.Format(l.ReplayedAs) }},
-	{Name: "replayed_at", Extra: true,
+	{Name: "replayed_at", Time: true, Extra: true,
 		Get: func(l client.AdminDeadLetter) string { return cli.FormatTimePtr(l.ReplayedAt) }},
-	{Name: "fingerprint", Extra: true,
+	{Name: "fingerprint", Keep: true, Extra: true,
 		Get: func(l client.AdminDeadLetter) string { return l.Fingerprint }},
 	{Name: "error_type", Extra: true,
 		Get: func(l client.AdminDeadLetter) string { return cli.Printable(l.ErrorType) }},
-	{Name: "error", Get: func(l client.AdminDeadLetter) string { return reason(l.ErrorType, l.Error) },
+	{Name: "error", Text: true,
+		Get:  func(l client.AdminDeadLetter) string { return reason(l.ErrorType, l.Error) },
 		Tone: func(client.AdminDeadLetter) cli.Tone { return cli.ToneBad }},
 }
 
@@ -47,17 +49,18 @@ var columns = []cli.Column[client.AdminDeadLetter]{
 var groupColumns = []cli.Column[client.AdminDeadLetterGroup]{
 	{Name: "count", Right: true,
 		Get: func(g client.AdminDeadLetterGroup) string { return strconv.FormatInt(g.Count, 10) }},
-	{Name: "queue", Get: func(g client.AdminDeadLetterGroup) string {
+	{Name: "queue", Keep: true, Get: func(g client.AdminDeadLetterGroup) string {
 		return cli.Printable(cli.QueueName(g.Contract, g.Queue))
 	}},
-	{Name: "first_at",
+	{Name: "first_at", Time: true,
 		Get: func(g client.AdminDeadLetterGroup) string { return cli.FormatTime(g.FirstAt) }},
-	{Name: "last_at",
+	{Name: "last_at", Time: true,
 		Get: func(g client.AdminDeadLetterGroup) string { return cli.FormatTime(g.LastAt) }},
-	{Name: "fingerprint", Get: func(g client.AdminDeadLetterGroup) string { return g.Fingerprint }},
+	{Name: "fingerprint", Keep: true,
+		Get: func(g client.AdminDeadLetterGroup) string { return g.Fingerprint }},
 	{Name: "error_type", Extra: true,
 		Get: func(g client.AdminDeadLetterGroup) string { return cli.Printable(g.ErrorType) }},
-	{Name: "error",
+	{Name: "error", Text: true,
 		Get:  func(g client.AdminDeadLetterGroup) string { return reason(g.ErrorType, g.Error) },
 		Tone: func(client.AdminDeadLetterGroup) cli.Tone { return cli.ToneBad }},
 }
@@ -113,6 +116,7 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 			f.PageSize = pageSize
 			return server.DeadLetters(ctx, f)
 		},
+		Hint: "millrace dlq groups shows which have the same error",
 	}.Command(p, operator, c)
 }
 

@@ -16,22 +16,22 @@ type jobColumn = cli.Column[client.AdminJob]
 
 // columns are the columns of the list (AD-011).
 var columns = []jobColumn{
-	{Name: "number", Right: true,
+	{Name: "number", Keep: true, Right: true,
 		Get: func(j client.AdminJob) string { return strconv.FormatInt(j.Number, 10) }},
-	{Name: "queue", Get: func(j client.AdminJob) string {
+	{Name: "queue", Keep: true, Get: func(j client.AdminJob) string {
 		return cli.QueueName(j.Contract, j.Queue)
 	}},
-	{Name: "id", Get: func(j client.AdminJob) string { return j.ID }},
+	{Name: "id", Keep: true, Get: func(j client.AdminJob) string { return j.ID }},
 	{Name: "kind", Get: func(j client.AdminJob) string { return shown(j.Kind) }},
-	{Name: "state", Get: func(j client.AdminJob) string { return j.State }},
+	{Name: "state", Keep: true, Get: func(j client.AdminJob) string { return j.State }},
 	{Name: "phase", Get: func(j client.AdminJob) string { return j.Phase }, Tone: tone},
 	{Name: "attempts", Right: true,
 		Get: func(j client.AdminJob) string { return strconv.Itoa(j.Attempts) }},
-	{Name: "created_at", Get: func(j client.AdminJob) string {
+	{Name: "created_at", Time: true, Get: func(j client.AdminJob) string {
 		return cli.FormatTimePtr(&j.CreatedAt)
 	}},
 	{Name: "worker", Get: func(j client.AdminJob) string { return shown(j.Worker) }},
-	{Name: "error", Get: func(j client.AdminJob) string { return shown(j.Error) }},
+	{Name: "error", Text: true, Get: func(j client.AdminJob) string { return shown(j.Error) }},
 
 	{Name: "priority", Right: true, Extra: true,
 		Get: func(j client.AdminJob) string { return shown(j.Priority) }},
@@ -39,16 +39,16 @@ var columns = []jobColumn{
 		Get: func(j client.AdminJob) string { return strconv.Itoa(j.Failures) }},
 	{Name: "run_limit", Right: true, Extra: true,
 		Get: func(j client.AdminJob) string { return shown(j.RunLimit) }},
-	{Name: "updated_at", Extra: true, Get: func(j client.AdminJob) string {
+	{Name: "updated_at", Time: true, Extra: true, Get: func(j client.AdminJob) string {
 		return cli.FormatTimePtr(&j.UpdatedAt)
 	}},
-	{Name: "due_at", Extra: true,
+	{Name: "due_at", Time: true, Extra: true,
 		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.DueAt) }},
-	{Name: "started_at", Extra: true,
+	{Name: "started_at", Time: true, Extra: true,
 		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.StartedAt) }},
-	{Name: "settled_at", Extra: true,
+	{Name: "settled_at", Time: true, Extra: true,
 		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.SettledAt) }},
-	{Name: "lease_until", Extra: true,
+	{Name: "lease_until", Time: true, Extra: true,
 		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.LeaseUntil) }},
 	{Name: "owner", Extra: true, Get: func(j client.AdminJob) string { return shown(j.Owner) }},
 	{Name: "parent", Right: true, Extra: true,

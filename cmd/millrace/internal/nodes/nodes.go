@@ -17,12 +17,14 @@ import (
 
 // nodeColumns are the columns of the table of nodes.
 var nodeColumns = []cli.Column[client.AdminNode]{
-	{Name: "name", Get: func(n client.AdminNode) string { return cli.Printable(n.Name) }},
+	{Name: "name", Keep: true,
+		Get: func(n client.AdminNode) string { return cli.Printable(n.Name) }},
 	{Name: "address", Get: func(n client.AdminNode) string { return cli.Printable(n.Address) }},
 	{Name: "version", Get: func(n client.AdminNode) string { return cli.Printable(n.Version) }},
-	{Name: "started_at",
+	{Name: "started_at", Time: true,
 		Get: func(n client.AdminNode) string { return cli.FormatTime(n.StartedAt) }},
-	{Name: "last_seen", Get: func(n client.AdminNode) string { return cli.FormatTime(n.LastSeen) }},
+	{Name: "last_seen", Time: true,
+		Get: func(n client.AdminNode) string { return cli.FormatTime(n.LastSeen) }},
 	{Name: "draining", Get: func(n client.AdminNode) string { return draining(n.Draining) },
 		Tone: func(client.AdminNode) cli.Tone { return cli.ToneWarn }},
 	{Name: "store", Get: func(n client.AdminNode) string { return n.Store.State }},

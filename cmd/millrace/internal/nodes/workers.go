@@ -14,10 +14,11 @@ import (
 
 // workerColumns are the columns of the table of workers.
 var workerColumns = []cli.Column[client.AdminWorker]{
-	{Name: "name", Get: func(w client.AdminWorker) string { return cli.Printable(w.Name) }},
+	{Name: "name", Keep: true,
+		Get: func(w client.AdminWorker) string { return cli.Printable(w.Name) }},
 	{Name: "kind", Get: func(w client.AdminWorker) string { return w.Kind }},
 	{Name: "contract", Get: func(w client.AdminWorker) string { return w.Contract }},
-	{Name: "queues", Get: func(w client.AdminWorker) string {
+	{Name: "queues", Text: true, Get: func(w client.AdminWorker) string {
 		return cli.Printable(strings.Join(w.Queues, ","))
 	}},
 	{Name: "running", Right: true,
@@ -28,13 +29,13 @@ var workerColumns = []cli.Column[client.AdminWorker]{
 		Get: func(w client.AdminWorker) string { return strconv.FormatInt(w.Succeeded, 10) }},
 	{Name: "failed", Right: true,
 		Get: func(w client.AdminWorker) string { return strconv.FormatInt(w.Failed, 10) }},
-	{Name: "last_seen",
+	{Name: "last_seen", Time: true,
 		Get: func(w client.AdminWorker) string { return cli.FormatTime(w.LastSeen) }},
 	{Name: "draining", Get: func(w client.AdminWorker) string { return draining(w.Draining) },
 		Tone: func(client.AdminWorker) cli.Tone { return cli.ToneWarn }},
 	{Name: "node", Extra: true,
 		Get: func(w client.AdminWorker) string { return cli.Printable(w.Node) }},
-	{Name: "first_seen", Extra: true,
+	{Name: "first_seen", Time: true, Extra: true,
 		Get: func(w client.AdminWorker) string { return cli.FormatTime(w.FirstSeen) }},
 	{Name: "version", Extra: true,
 		Get: func(w client.AdminWorker) string { return cli.Printable(w.Version) }},

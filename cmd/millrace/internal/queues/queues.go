@@ -19,8 +19,9 @@ import (
 
 // columns are the columns of the table.
 var columns = []cli.Column[client.AdminQueue]{
-	{Name: "queue", Get: name},
+	{Name: "queue", Keep: true, Get: name},
 	{Name: "ready", Right: true, Get: count(func(q client.AdminQueue) int64 { return q.Ready })},
+	{Name: "oldest", Time: true, Get: oldest},
 	{Name: "leased", Right: true, Get: count(func(q client.AdminQueue) int64 { return q.Leased })},
 	{Name: "delayed", Right: true,
 		Get: count(func(q client.AdminQueue) int64 { return q.Delayed })},
@@ -33,12 +34,12 @@ var columns = []cli.Column[client.AdminQueue]{
 			}
 			return cli.ToneBad
 		}},
+	{Name: "paused", Get: paused, Tone: func(client.AdminQueue) cli.Tone { return cli.ToneWarn }},
 	{Name: "workers", Right: true,
 		Get: count(func(q client.AdminQueue) int64 { return int64(q.Workers) })},
-	{Name: "asked", Get: func(q client.AdminQueue) string {
+	{Name: "asked", Time: true, Get: func(q client.AdminQueue) string {
 		return cli.FormatTimePtr(q.LastAskedAt)
 	}},
-	{Name: "oldest", Get: oldest},
 	{Name: "started_per_minute", Right: true, Extra: true,
 		Get: number(func(q client.AdminQueue) float64 { return q.StartedPerMinute })},
 	{Name: "failed_per_minute", Right: true, Extra: true,
@@ -56,7 +57,6 @@ var columns = []cli.Column[client.AdminQueue]{
 		Get: seconds(func(q client.AdminQueue) *float64 { return q.RunP50 })},
 	{Name: "run_p95", Right: true, Extra: true,
 		Get: seconds(func(q client.AdminQueue) *float64 { return q.RunP95 })},
-	{Name: "paused", Get: paused, Tone: func(client.AdminQueue) cli.Tone { return cli.ToneWarn }},
 	{Name: "run_limit", Right: true, Get: runLimit},
 	{Name: "rate", Right: true, Get: rate},
 }

@@ -20,7 +20,7 @@ import (
 
 // columns are the columns of the table of schedules.
 var columns = []cli.Column[client.AdminSchedule]{
-	{Name: "name", Get: func(s client.AdminSchedule) string { return s.Name }},
+	{Name: "name", Keep: true, Get: func(s client.AdminSchedule) string { return s.Name }},
 	{Name: "when", Get: when},
 	{Name: "contract", Get: func(s client.AdminSchedule) string { return s.Contract }},
 	{Name: "state", Get: state, Tone: func(s client.AdminSchedule) cli.Tone {
@@ -29,7 +29,7 @@ var columns = []cli.Column[client.AdminSchedule]{
 		}
 		return cli.ToneWarn
 	}},
-	{Name: "next", Get: next},
+	{Name: "next", Time: true, Get: next},
 	{Name: "latest", Get: latest},
 	{Name: "overlap", Extra: true, Get: func(s client.AdminSchedule) string { return s.Overlap }},
 	{Name: "catch_up", Extra: true, Get: func(s client.AdminSchedule) string { return s.CatchUp }},
@@ -38,13 +38,13 @@ var columns = []cli.Column[client.AdminSchedule]{
 		Get: func(s client.AdminSchedule) string { return cli.Printable(s.Owner) }},
 	{Name: "job_type", Extra: true,
 		Get: func(s client.AdminSchedule) string { return cli.Printable(s.JobType) }},
-	{Name: "starts_at", Extra: true,
+	{Name: "starts_at", Time: true, Extra: true,
 		Get: func(s client.AdminSchedule) string { return cli.FormatTimePtr(s.StartsAt) }},
-	{Name: "ends_at", Extra: true,
+	{Name: "ends_at", Time: true, Extra: true,
 		Get: func(s client.AdminSchedule) string { return cli.FormatTimePtr(s.EndsAt) }},
-	{Name: "request", Extra: true,
+	{Name: "request", Text: true, Extra: true,
 		Get: func(s client.AdminSchedule) string { return cli.Printable(string(s.Request)) }},
-	{Name: "error", Extra: true,
+	{Name: "error", Text: true, Extra: true,
 		Get: func(s client.AdminSchedule) string { return cli.Printable(s.Error) }},
 }
 
@@ -89,7 +89,8 @@ func latest(s client.AdminSchedule) string {
 
 // tickColumns are the columns of the table of ticks.
 var tickColumns = []cli.Column[client.AdminScheduleTick]{
-	{Name: "time", Get: func(t client.AdminScheduleTick) string { return cli.FormatTime(t.Time) }},
+	{Name: "time", Time: true,
+		Get: func(t client.AdminScheduleTick) string { return cli.FormatTime(t.Time) }},
 	{Name: "outcome", Get: func(t client.AdminScheduleTick) string { return t.Outcome }},
 	{Name: "job", Right: true, Get: func(t client.AdminScheduleTick) string {
 		if t.Job == 0 {
@@ -102,7 +103,8 @@ var tickColumns = []cli.Column[client.AdminScheduleTick]{
 	}},
 	{Name: "passed", Right: true,
 		Get: func(t client.AdminScheduleTick) string { return strconv.Itoa(t.Passed) }},
-	{Name: "error", Get: func(t client.AdminScheduleTick) string { return cli.Printable(t.Error) }},
+	{Name: "error", Text: true,
+		Get: func(t client.AdminScheduleTick) string { return cli.Printable(t.Error) }},
 }
 
 // Command is `millrace schedules`. Each of its commands gets a connection from operator.

@@ -262,14 +262,5 @@ func age(now time.Time, at *time.Time) string {
 	if at == nil {
 		return ""
 	}
-	d := max(0, now.Sub(*at))
-	switch {
-	case d >= 48*time.Hour:
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
-	case d >= time.Hour:
-		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d >= time.Minute:
-		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
-	}
-	return d.Round(time.Second).String()
+	return cli.FormatAge(max(0, now.Sub(*at)))
 }

@@ -18,8 +18,9 @@ import (
 
 // columns are the columns of the table of webhooks.
 var columns = []cli.Column[client.AdminWebhook]{
-	{Name: "id", Get: func(h client.AdminWebhook) string { return h.ID }},
-	{Name: "url", Get: func(h client.AdminWebhook) string { return cli.Printable(h.URL) }},
+	{Name: "id", Keep: true, Get: func(h client.AdminWebhook) string { return h.ID }},
+	{Name: "url", Text: true,
+		Get: func(h client.AdminWebhook) string { return cli.Printable(h.URL) }},
 	{Name: "state", Get: func(h client.AdminWebhook) string { return h.State },
 		Tone: tone(func(h client.AdminWebhook) bool { return h.State == "disabled" })},
 	{Name: "success_rate", Right: true, Get: successRate},
@@ -33,17 +34,17 @@ var columns = []cli.Column[client.AdminWebhook]{
 		Get: func(h client.AdminWebhook) string { return strconv.Itoa(h.Delivered) }},
 	{Name: "client", Extra: true,
 		Get: func(h client.AdminWebhook) string { return cli.Printable(h.Client) }},
-	{Name: "events", Extra: true,
+	{Name: "events", Text: true, Extra: true,
 		Get: func(h client.AdminWebhook) string { return cli.Printable(strings.Join(h.Events, ",")) }},
-	{Name: "disabled_reason", Extra: true,
+	{Name: "disabled_reason", Text: true, Extra: true,
 		Get: func(h client.AdminWebhook) string { return cli.Printable(h.DisabledReason) }},
-	{Name: "last_error", Extra: true,
+	{Name: "last_error", Text: true, Extra: true,
 		Get: func(h client.AdminWebhook) string { return cli.Printable(h.LastError) }},
-	{Name: "last_try_at", Extra: true,
+	{Name: "last_try_at", Time: true, Extra: true,
 		Get: func(h client.AdminWebhook) string { return cli.FormatTimePtr(h.LastTryAt) }},
-	{Name: "failing_since", Extra: true,
+	{Name: "failing_since", Time: true, Extra: true,
 		Get: func(h client.AdminWebhook) string { return cli.FormatTimePtr(h.FailingSince) }},
-	{Name: "created_at", Extra: true,
+	{Name: "created_at", Time: true, Extra: true,
 		Get: func(h client.AdminWebhook) string { return cli.FormatTime(h.CreatedAt) }},
 }
 
@@ -78,13 +79,14 @@ func lastStatus(h client.AdminWebhook) string {
 
 // deliveryColumns are the columns of the table of deliveries.
 var deliveryColumns = []cli.Column[client.AdminDelivery]{
-	{Name: "id", Get: func(d client.AdminDelivery) string { return d.ID }},
-	{Name: "event_name", Get: func(d client.AdminDelivery) string { return cli.Printable(d.EventName) }},
+	{Name: "id", Keep: true, Get: func(d client.AdminDelivery) string { return d.ID }},
+	{Name: "event_name",
+		Get: func(d client.AdminDelivery) string { return cli.Printable(d.EventName) }},
 	{Name: "state", Get: func(d client.AdminDelivery) string { return d.State }},
 	{Name: "tries", Right: true,
 		Get: func(d client.AdminDelivery) string { return strconv.Itoa(len(d.Tries)) }},
-	{Name: "last_try", Get: lastTry},
-	{Name: "next_try_at",
+	{Name: "last_try", Text: true, Get: lastTry},
+	{Name: "next_try_at", Time: true,
 		Get: func(d client.AdminDelivery) string { return cli.FormatTimePtr(d.NextTryAt) }},
 	{Name: "event_id", Extra: true,
 		Get: func(d client.AdminDelivery) string { return cli.Printable(d.EventID) }},
