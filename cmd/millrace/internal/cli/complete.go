@@ -27,6 +27,16 @@ type Names func(ctx context.Context, server *client.Admin) iter.Seq2[string, err
 // arguments by the noun of the command above, as in "queues pause".
 func (o *Operator) complete(p Process, c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("profile", completeProfiles)
+	if contract := c.Flags().Lookup("contract"); contract != nil && c.Flags().Lookup("queue") != nil {
+		_ = c.RegisterFlagCompletionFunc("queue", func(c *cobra.Command, args []string,
+			word string) ([]string, cobra.ShellCompDirective) {
+			names := Names(queueNames)
+			if contract.Changed {
+				names = queuesOf(contract.Value.String())
+			}
+			return o.completeNames(p, names)(c, args, word)
+		})
+	}
 	for flag, names := range flagNames {
 		_, registered := c.GetFlagCompletionFunc(flag) // by the command itself
 		if c.Flags().Lookup(flag) != nil && !registered {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"iter"
+	"strings"
 
 	"github.com/millrace/millrace/client"
 )
@@ -12,7 +13,6 @@ var flagNames = map[string]Names{
 	"action":   auditActions,
 	"client":   clientNames,
 	"contract": contractNames,
-	"queue":    namesOfQueues,
 	"state":    stateNames,
 	"target":   auditTargets,
 }
@@ -51,12 +51,6 @@ func stateNames(ctx context.Context, server *client.Admin) iter.Seq2[string, err
 	}, func(state string) string { return state })
 }
 
-// namesOfQueues are the queues that the server lists, as filters have them: without contracts.
-func namesOfQueues(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
-	return distinct(server.Queues(ctx, client.AdminQueueFilter{PageSize: maxPage}),
-		func(q client.AdminQueue) string { return q.Queue })
-}
-
 // clientNames are the clients that the server lists.
 func clientNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
 	return distinct(server.Clients(ctx, 0), func(c client.AdminClient) string { return c.ID })
@@ -70,6 +64,20 @@ func nodeNames(ctx context.Context, server *client.Admin) iter.Seq2[string, erro
 // workerNames are the workers that the server lists. One may stand there several times (G-AD-13).
 func workerNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
 	return distinct(server.Workers(ctx), func(w client.AdminWorker) string { return w.Name })
+}
+
+// queuesOf are the queues of a contract that the server lists, without the contract where --queue
+// takes that.
+func queuesOf(contract string) Names {
+	return func(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+		return distinct(server.Queues(ctx, client.AdminQueueFilter{Contract: contract,
+			PageSize: maxPage}), func(q client.AdminQueue) string {
+			if strings.Contains(q.Queue, "/") {
+				return QueueName(q.Contract, q.Queue)
+			}
+			return q.Queue
+		})
+	}
 }
 
 // queueNames are the queues that the server lists.

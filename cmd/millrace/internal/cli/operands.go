@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -30,6 +31,51 @@ func CheckQueues(names []string) error {
 		all = append(all, err)
 	}
 	return errors.Join(all...)
+}
+
+// QueueVar adds the flags --contract and --queue of a filter. --queue takes the name that tables
+// print too, which says the contract as well (G-CL-01). usage is the help of both, without the last
+// word.
+func QueueVar(f *pflag.FlagSet, contract, queue *string, usage string) {
+	var flag, named string // the contract of each flag
+	set := func() error {
+		if flag != "" && named != "" && flag != named {
+			return fmt.Errorf("the queue is one of %s, and --contract is %s", named, flag)
+		}
+		*contract = cmp.Or(flag, named)
+		return nil
+	}
+	f.Var(&checkedText{set: func(text string) error {
+		flag = text
+		return set()
+	}}, "contract", usage+"contract")
+	f.Var(&checkedText{set: func(text string) (err error) {
+		named, *queue = "", text
+		if strings.Contains(text, "/") {
+			if named, *queue, err = ParseQueue(text); err != nil {
+				return err
+			}
+		}
+		return set()
+	}}, "queue", usage+"queue, as contract/queue or without the contract")
+}
+
+// checkedText is the value of a flag that set takes, or refuses.
+type checkedText struct {
+	text string
+	set  func(text string) error
+}
+
+// String returns what was given; empty without.
+func (v *checkedText) String() string { return v.text }
+
+// Type is what the help shows in the place of the value.
+func (v *checkedText) Type() string { return "string" }
+
+// Set takes what is given.
+func (v *checkedText) Set(text string) error {
+	v.text = text
+	return v.set(text)
 }
 
 // ParseNumber reads the number of a job.

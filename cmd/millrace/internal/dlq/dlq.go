@@ -91,8 +91,7 @@ func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 
 // registerFilter adds the filters of dead letters to a command.
 func registerFilter(p cli.Process, flags *pflag.FlagSet, f *client.AdminDeadLetterFilter) {
-	flags.StringVar(&f.Contract, "contract", "", "only dead letters of this contract")
-	flags.StringVar(&f.Queue, "queue", "", "only dead letters of this queue")
+	cli.QueueVar(flags, &f.Contract, &f.Queue, "only dead letters of this ")
 	flags.StringVar(&f.Fingerprint, "fingerprint", "",
 		"only dead letters of this reason, as millrace dlq groups prints it")
 	cli.TimeVar(flags, p, &f.From, "from", "only dead letters of this time or later")

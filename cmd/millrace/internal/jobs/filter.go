@@ -9,8 +9,7 @@ import (
 
 // registerBulkFilter adds the filters of jobs, which are those of the API.
 func registerBulkFilter(p cli.Process, flags *pflag.FlagSet, f *client.AdminBulkFilter) {
-	flags.StringVar(&f.Contract, "contract", "", "jobs of this contract")
-	flags.StringVar(&f.Queue, "queue", "", "jobs of this queue")
+	cli.QueueVar(flags, &f.Contract, &f.Queue, "jobs of this ")
 	flags.StringSliceVar(&f.States, "state", nil, "jobs in these `states`, with commas")
 	flags.StringSliceVar(&f.Phases, "phase", nil,
 		"jobs in these `phases`: waiting, ready, leased, done, dead")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/setting"
 )
 
 // columns are the columns of the table.
@@ -217,8 +218,30 @@ func find(ctx context.Context, server *client.Admin, argument string) (client.Ad
 			return q, err
 		}
 	}
-	return client.AdminQueue{}, cli.FailedError("there is no queue %s", argument)
+	var names []string
+	for q, err := range server.Queues(ctx, client.AdminQueueFilter{PageSize: maxSuggested}) {
+		if err != nil {
+			return q, err
+		}
+		if names = append(names, cli.QueueName(q.Contract, q.Queue)); len(names) == maxSuggested {
+			break
+		}
+	}
+	hint := ""
+	if similar, ok := setting.Closest(argument, names); ok {
+		hint = "; did you mean " + similar + "?"
+	}
+	return client.AdminQueue{}, cli.WithCode(cli.ExitFailed, errNone{argument, hint})
 }
+
+// maxSuggested is how many queues are looked at for the one that was meant.
+const maxSuggested = 500
+
+// errNone is the error of a queue that the server does not list.
+type errNone struct{ name, hint string }
+
+// Error names the queue that was most likely meant.
+func (e errNone) Error() string { return "there is no queue " + e.name + e.hint }
 
 // pauseCommand is `millrace queues pause` or `millrace queues resume` (AD-031).
 func pauseCommand(p cli.Process, operator *cli.Operator, use, short string,
@@ -229,7 +252,7 @@ func pauseCommand(p cli.Process, operator *cli.Operator, use, short string,
 		Long: short + `, on all nodes within two seconds. A paused queue takes new
 jobs, and its running jobs go on.`,
 	}
-	return each(func(ctx context.Context, server *client.Admin, contract,
+	return each(c, func(ctx context.Context, server *client.Admin, contract,
 		queue string) (client.AdminQueue, error) {
 		return server.SetQueue(ctx, contract, queue, client.AdminQueueChange{Paused: &value})
 	}, nil).Command(p, operator, c)
@@ -254,7 +277,7 @@ a paused queue.`,
 	c.MarkFlagsMutuallyExclusive("reset", "rate")
 	c.MarkFlagsOneRequired("reset", "run-limit", "rate")
 	var change client.AdminQueueChange
-	return each(func(ctx context.Context, server *client.Admin, contract,
+	return each(c, func(ctx context.Context, server *client.Admin, contract,
 		queue string) (client.AdminQueue, error) {
 		if reset {
 			return server.ResetQueue(ctx, contract, queue)
@@ -284,10 +307,12 @@ func parseRate(text string) (starts *int, period *string, err error) {
 	return &n, &rest, nil
 }
 
-// each does one thing to each of the queues that the arguments name. flags looks at the command's
-// flags before; nil if there are none.
-func each(do func(ctx context.Context, server *client.Admin, contract,
+// each does one thing to each of the queues that the arguments name. A queue that the server does
+// not list is refused without --new: its name may be misspelt. flags looks at the command's flags
+// before; nil if there are none.
+func each(c *cobra.Command, do func(ctx context.Context, server *client.Admin, contract,
 	queue string) (client.AdminQueue, error), flags func() error) cli.Each[client.AdminQueue] {
+	isNew := c.Flags().Bool("new", false, "make settings also for queues that had no job yet")
 	return cli.Each[client.AdminQueue]{
 		Check: func(names []string) error {
 			if flags == nil {
@@ -301,10 +326,28 @@ func each(do func(ctx context.Context, server *client.Admin, contract,
 			if err != nil {
 				return client.AdminQueue{}, err
 			}
+			if !*isNew {
+				if _, err := find(ctx, server, argument); err != nil {
+					return client.AdminQueue{}, offerNew(err)
+				}
+			}
 			return do(ctx, server, contract, queue)
 		},
 		Done: func(_ string, q client.AdminQueue) string { return describe(q) },
 	}
+}
+
+// offerNew adds to the error of a queue that is not listed how it is made all the same.
+func offerNew(err error) error {
+	var none errNone
+	if !errors.As(err, &none) {
+		return err
+	}
+	if none.hint == "" {
+		none.hint = ";"
+	}
+	none.hint += " --new makes settings for a queue that has had no job yet"
+	return cli.WithCode(cli.ExitFailed, none)
 }
 
 // describe returns the line about a queue that was changed.
