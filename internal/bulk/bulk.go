@@ -164,8 +164,8 @@ const (
 
 // Change pauses, resumes or cancels an operation, and returns it as it is then. An operation that
 // waits for its canaries is paused already: resume takes them for well. What is being done at the
-// moment is completed. It is a Conflict where the state does not allow it. record writes records in
-// the same transaction, with the state before.
+// moment is completed, and what the present batch has done is counted. It is a Conflict where the
+// state does not allow it. record writes records in the same transaction, with the state before.
 func (b *Bulk) Change(ctx context.Context, id string, what Change,
 	record func(w engine.RecordWriter, before string, o *Operation) error) (*Operation, error) {
 	now, err := b.Get(ctx, id)
@@ -179,9 +179,8 @@ func (b *Bulk) Change(ctx context.Context, id string, what Change,
 		return nil, &job.Error{Kind: job.Conflict, Op: "bulk",
 			Msg: "the bulk operation is " + now.State + ", which allows no " + string(what)}
 	}
-	var after *Operation
-	set := func(o *Operation) {
-		after = o
+	change := func(w engine.RecordWriter, o *Operation) error {
+		before := o.State
 		o.State, o.Reason = Paused, ReasonOperator
 		if what == Resume {
 			o.State, o.Reason = Running, ""
@@ -190,28 +189,21 @@ func (b *Bulk) Change(ctx context.Context, id string, what Change,
 		if what == Cancel {
 			o.State, o.Reason = Canceled, ""
 		}
-	}
-	write := func(w engine.RecordWriter, before string, o *Operation) error {
 		if record == nil {
 			return nil
 		}
 		return record(w, before, o)
 	}
 	if waits && what == Resume {
-		err = b.update(ctx, id, func(w engine.RecordWriter, o *Operation) error {
-			set(o)
-			return write(w, Paused, o)
-		})
-		return after, err
+		err = b.update(ctx, id, change)
+	} else {
+		err = b.move(ctx, id, map[Change]job.Cause{Pause: job.FailedForGood, Resume: job.Retried,
+			Cancel: job.Canceled}[what], change)
 	}
-	cause := map[Change]job.Cause{Pause: job.FailedForGood, Resume: job.Retried,
-		Cancel: job.Canceled}[what]
-	err = b.move(ctx, id, cause, func(w engine.RecordWriter, o *Operation) error {
-		before := o.State
-		set(o)
-		return write(w, before, o)
-	})
-	return after, err
+	if err != nil {
+		return nil, err
+	}
+	return b.Get(ctx, id)
 }
 
 // update changes the record of an operation.

@@ -306,3 +306,24 @@ func TestReplayLetters(t *testing.T) {
 		}
 	})
 }
+
+// AD-021: the answer to a cancel counts what the batch has done that was not completed.
+func TestCancelInBatch(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		n := newNode(t, p.Store, p.Clock)
+		n.submit(t, "a", 100)
+		id := n.start(t, bulk.Request{Action: contract.ActionDelete}, "a")
+		s := &mortal{Store: p.Store}
+		s.left.Store(20)
+		newNode(t, s, p.Clock).claimTurn(t)
+		o, err := n.ops.Change(t.Context(), id, bulk.Cancel, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone := 100 - int64(len(n.list(t, "a")))
+		if gone == 0 || gone == 100 || o.Done != gone || o.State != bulk.Canceled {
+			t.Errorf("AD-021 the canceled operation is %+v, and %d jobs are gone", o, gone)
+		}
+		n.want(t, id, bulk.Canceled, gone, 0, 0)
+	})
+}
