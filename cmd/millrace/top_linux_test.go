@@ -177,6 +177,21 @@ func testTop(t *testing.T, store string) {
 	}
 }
 
+// TestWatchNames (CL-002): a list that repeats on a narrow terminal has the line about the columns
+// that it leaves out on its page, where the next repetition does not erase it.
+func TestWatchNames(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	server := launchIn(t, dir, "--set", "listen="+freeAddress(t), "--set", "log.level=warn")
+	s := startOnScreen(t, "workers", "list", "--watch=100ms", "--server", server.url,
+		"--set", "data_dir="+dir)
+	pollUntil(t.Fatalf, "a second page with its line", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return strings.Count(s.all.String(), "; --columns shows them\x1b[K\r\n") > 1
+	})
+}
+
 // Without a terminal, with a wrong token or an interval of nothing, top says so.
 func TestTopIsRefused(t *testing.T) {
 	t.Parallel()

@@ -102,6 +102,10 @@ func (l List[T]) run(p Process, c *cobra.Command, operator *Operator, f *listFla
 			if f.limit > 0 {
 				size = min(f.limit+1, maxPage) // one more shows whether there are more
 			}
+			p := p
+			if f.watch > 0 && IsTerminal(p.Stdout) {
+				p.Stderr = w // the next page would overwrite what is written beside it
+			}
 			items, more := first(f.limit, l.Items(ctx, server, size))
 			err := l.print(p, f, columns, items, w)
 			if *more {
