@@ -87,7 +87,7 @@ type API struct {
 	bulk        *bulk.Bulk
 	console     Console
 
-	// Live tells what changes to pages and to callers of the API (AD-061).
+	// Live tells callers of the API what changes (AD-061).
 	Live *live.Hub
 }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/millrace/millrace/internal/bulk"
 	"github.com/millrace/millrace/internal/contract"
@@ -156,9 +155,11 @@ func (a *API) ReadBulk(c *httpapi.Call, form url.Values) (r bulk.Request, err er
 	}{{"rate", &r.Rate, maxBulkRate}, {"limit", &r.Limit, maxBulkLimit},
 		{"canary", &r.Canary, maxBulkCanary}} {
 		if text := form.Get(n.name); text != "" {
-			if *n.p, err = readLimit(n.name, []byte(text), n.limit); err != nil {
-				return r, err
+			value, err := strconv.ParseUint(text, 10, 31)
+			if err != nil || int(value) > n.limit {
+				return r, limitError(n.name, n.limit)
 			}
+			*n.p = int(value)
 		}
 	}
 	allowed := jobFilterNames
@@ -430,5 +431,5 @@ func (a *API) clearQueue(c *httpapi.Call) error {
 	}
 	return a.beginBulk(c, bulk.Request{Action: contract.ActionDelete,
 		Jobs: &bulk.JobFilter{Contracts: []string{name}, Queue: c.PathValue("queue"),
-			Phases: []job.Phase{job.Waiting, job.Ready}, CreatedBefore: time.Time{}}})
+			Phases: []job.Phase{job.Waiting, job.Ready}}})
 }

@@ -1,10 +1,13 @@
 package admin_test
 
 import (
+	"errors"
 	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -85,32 +88,47 @@ func TestBulk(t *testing.T) {
 		w.post(t, path+"/"+id+"/pause", "").WantError(t, 409, "CONFLICT")
 		w.post(t, path+"/none/cancel", "").WantError(t, 404, "NOT_FOUND")
 		for body, words := range map[string]string{
-			`{"action":"rerun"}`:                                                 "everything",
-			`{"action":"rerun","filter":{}}`:                                     "everything",
-			`{"action":"explode","everything":true}`:                             "rerun",
-			`{"action":"rerun","filter":{"queu":"a"}}`:                           "queu",
-			`{"action":"rerun","filter":{"state":"NONE"}}`:                       "NONE",
-			`{"action":"rerun","filter":{"phase":["dead","x"]}}`:                 "phase",
-			`{"action":"rerun","filter":{"contract":"no"}}`:                      "relay",
-			`{"action":"rerun","filter":{"min_age":"x"}}`:                        "min_age",
-			`{"action":"rerun","filter":{"parent":0}}`:                           "parent",
-			`{"action":"rerun","filter":{"limit":5}}`:                            "limit",
-			`{"action":"rerun","filter":{"queue":true}}`:                         "queue",
-			`{"action":"rerun","filter":{"queue":["a","b"]}}`:                    "no list",
-			`{"action":"replay","filter":{"contract":["relay"]}}`:                "no list",
-			`{"action":"rerun","filter":[]}`:                                     "object",
-			`{"action":"replay","filter":{"state":"FAILED"}}`:                    "state",
-			`{"action":"rerun","rate":-1,"everything":true}`:                     "rate",
-			`{"action":"rerun","canary":1001,"everything":true}`:                 "canary",
-			`{"action":"rerun","everything":1}`:                                  "everything",
-			`{"action":"rerun","everything":true,"dryrun":true}`:                 "dryrun",
-			`{"action":"rerun","filter":{"created_from":"2026"},"dry_run":true}`: "created_from",
+			`{"action":"rerun"}`:                                                    "everything",
+			`{"action":"rerun","filter":{}}`:                                        "everything",
+			`{"action":"explode","everything":true}`:                                "rerun",
+			`{"action":"rerun","filter":{"queu":"a"}}`:                              "queu",
+			`{"action":"rerun","filter":{"state":"NONE"}}`:                          "NONE",
+			`{"action":"rerun","filter":{"phase":["dead","x"]}}`:                    "phase",
+			`{"action":"rerun","filter":{"contract":"no"}}`:                         "relay",
+			`{"action":"rerun","filter":{"min_age":"x"}}`:                           "min_age",
+			`{"action":"rerun","filter":{"parent":0}}`:                              "parent",
+			`{"action":"rerun","filter":{"limit":5}}`:                               "limit",
+			`{"action":"rerun","filter":{"queue":true}}`:                            "queue",
+			`{"action":"rerun","filter":{"queue":["a","b"]}}`:                       "no list",
+			`{"action":"replay","filter":{"contract":["relay"]}}`:                   "no list",
+			`{"action":"rerun","filter":[]}`:                                        "object",
+			`{"action":"replay","filter":{"state":"FAILED"}}`:                       "state",
+			`{"action":"rerun","rate":-1,"everything":true}`:                        "rate",
+			`{"action":"rerun","canary":1001,"everything":true}`:                    "canary",
+			`{"action":"rerun","everything":1}`:                                     "everything",
+			`{"action":"rerun","everything":true,"dryrun":true}`:                    "dryrun",
+			`{"action":"rerun","filter":{"created_from":"2026"},"dry_run":true}`:    "created_from",
+			`{"action":"rerun","filter":{"created_before":"0001-01-01T00:00:00Z"}}`: "year 1",
 		} {
 			w.post(t, path, body).WantError(t, 400, "VALIDATION_ERROR", words)
 		}
 		list := get[struct{ Items []bulkView }](t, w.world, path).Items
 		if len(list) != 1 || list[0].ID != id {
 			t.Errorf("G-AD-11 the list is %+v", list)
+		}
+	})
+}
+
+// Numbers of a form are digits alone: what somebody has typed otherwise is not read as another
+// number of jobs.
+func TestBulkForm(t *testing.T) {
+	withJobs(t, func(t *testing.T, w *jobsWorld) {
+		for _, text := range []string{"1,000", "1x2", "1\u202f000", "+5", "-1", "1e3", "null", "1001"} {
+			_, err := w.api.ReadBulk(nil, url.Values{"action": {"rerun"}, "canary": {text}})
+			var refused *httpapi.CodedError
+			if !errors.As(err, &refused) || refused.Code != "VALIDATION_ERROR" {
+				t.Errorf("a canary of %q: %v", text, err)
+			}
 		}
 	})
 }

@@ -25,7 +25,11 @@ const (
 	maxTextSearch = 200_000
 )
 
-var jobPages = newPages(httpapi.Named("jobs", httpapi.ByNumber))
+// A cursor goes on in the order in which it was made.
+var (
+	newestJobs = newPages(httpapi.Named("jobs", httpapi.ByNumber))
+	oldestJobs = newPages(httpapi.Named("jobs oldest", httpapi.ByNumber))
+)
 
 // listJobs is GET /admin/v1/jobs (AD-010): the newest first, unless order is oldest. A page may be
 // shorter than its limit, even empty, while there is a next one.
@@ -41,7 +45,11 @@ func (a *API) listJobs(c *httpapi.Call) error {
 	if err := readChoice(c, "order", &order, "newest", "oldest"); err != nil {
 		return err
 	}
-	limit, after, err := jobPages.Read(c)
+	pages := newestJobs
+	if order == "oldest" {
+		pages = oldestJobs
+	}
+	limit, after, err := pages.Read(c)
 	if err != nil {
 		return err
 	}
@@ -52,7 +60,7 @@ func (a *API) listJobs(c *httpapi.Call) error {
 	}
 	next, shown := "", a.disclosureTo(c)
 	if page.Next > 0 {
-		next = jobPages.Cursor.Format(page.Next)
+		next = pages.Cursor.Format(page.Next)
 	}
 	o := newList(len(page.Items), next, func(i int, o *strictjson.Object) {
 		page.Items[i].write(o, shown)

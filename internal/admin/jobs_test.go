@@ -172,6 +172,30 @@ func TestListJobs(t *testing.T) {
 	})
 }
 
+// AD-010, AD-020: a job that is not due yet has the state of those that are ready, so both a list
+// and a bulk operation by state have it.
+func TestListJobsDelayed(t *testing.T) {
+	withJobs(t, func(t *testing.T, w *jobsWorld) {
+		w.submitJob(t, "relay", `{"queue":"q","id":"1","timeout":60,"max_retries":0,"payload":1,
+			"run_at":"`+w.clock.Now().Add(time.Hour).Format(time.RFC3339)+`"}`, "")
+		for _, query := range []string{"state=queued", "state=queued&phase=waiting"} {
+			got := get[jobsPage](t, w.world, "/admin/v1/jobs?"+query).Items
+			if len(got) != 1 || got[0]["phase"] != "waiting" {
+				t.Errorf("AD-010 %s: got %v", query, got)
+			}
+		}
+		ready := get[jobsPage](t, w.world, "/admin/v1/jobs?state=queued&phase=ready").Items
+		if len(ready) != 0 {
+			t.Errorf("AD-010 ready: got %v", ready)
+		}
+		preview := testkit.DecodeReply[struct{ Matching int }](t, w.post(t, "/admin/v1/bulk",
+			`{"action":"delete","dry_run":true,"filter":{"state":"queued"}}`))
+		if preview.Matching != 1 {
+			t.Errorf("AD-020 %d jobs match", preview.Matching)
+		}
+	})
+}
+
 // AD-010, G-AD-01: what a filter does not mean is refused and named, and hostile values are no
 // errors of the server.
 func TestListJobsRefuses(t *testing.T) {
@@ -182,8 +206,9 @@ func TestListJobsRefuses(t *testing.T) {
 			"state=READY,": "state", "state=ready": "ready", "phase=over": "phase",
 			"contract=no": "taskflow", "contract=bulk": "contract", "parent=0": "parent",
 			"parent=x": "parent", "min_attempts=-1": "min_attempts", "order=up": "order",
-			"created_from=2026": "created_from", "settled_before=x": "settled_before",
-			"min_age=x": "min_age", "max_age=-1s": "max_age", "limit=0": "limit",
+			"created_from=2026": "created_from", "settled_from=0001-01-01T00:00:00Z": "year 1",
+			"settled_before=x": "settled_before",
+			"min_age=x":        "min_age", "max_age=-1s": "max_age", "limit=0": "limit",
 			"limit=501": "limit", "queue=a&queue=b": "queue", "cursor=x": "cursor",
 			"cursor=am9iczotMQ": "cursor", "queue=%00": "queue", "owner=%ff": "owner",
 			"kind=a%00": "kind", "id=%ff": "id", "worker=%00": "worker", "text=%ff": "text",
@@ -203,6 +228,9 @@ func TestListJobsRefuses(t *testing.T) {
 				t.Errorf("AD-010 %s: %d items", query, len(got.Items))
 			}
 		}
+		w.do(t, w.api.Token(), "GET", "/admin/v1/jobs?order=oldest&cursor="+
+			*get[jobsPage](t, w.world, "/admin/v1/jobs?limit=1").NextCursor, "").
+			WantError(t, 400, "VALIDATION_ERROR", "cursor")
 		// A cursor is the number of a job: with another filter it continues behind that.
 		first := get[jobsPage](t, w.world, "/admin/v1/jobs?contract=forgerun&limit=1")
 		rest := get[jobsPage](t, w.world, "/admin/v1/jobs?contract=relay&cursor="+*first.NextCursor)

@@ -92,8 +92,13 @@ func readTime(c parameters, name string, p *time.Time) error {
 	if err != nil || text == "" {
 		return err
 	}
-	*p, err = parseTime(name, text)
-	return err
+	if *p, err = parseTime(name, text); err != nil {
+		return err
+	}
+	if p.IsZero() { // which would mean that the parameter is not given
+		return invalid(name + " must be a time after the year 1")
+	}
+	return nil
 }
 
 // parseTime reads a time; an empty text is the zero time.

@@ -402,7 +402,12 @@ func readLimit(name string, raw []byte, limit int) (int, error) {
 	}
 	n, err := strictjson.Int(raw, 32)
 	if err != nil || n < 0 || n > int64(limit) {
-		return 0, invalid(name + " must be a whole number from 0 to " + strconv.Itoa(limit))
+		return 0, limitError(name, limit)
 	}
 	return int(n), nil
+}
+
+// limitError says what a number may be.
+func limitError(name string, limit int) error {
+	return invalid(name + " must be a whole number from 0 to " + strconv.Itoa(limit))
 }

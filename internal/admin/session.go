@@ -160,7 +160,9 @@ func (a *API) sessionOf(c *httpapi.Call) (*caller, error) {
 	if g == nil || !a.tokens.holds(g) {
 		return nil, errUnauthorized
 	}
-	if stale {
+	// What a page reads again by itself is no use of it: a browser says that its script asks.
+	byScript := c.Request.Header.Get("Sec-Fetch-Dest") == "empty"
+	if stale && !byScript {
 		a.extend(c.Context(), key)
 	}
 	return &caller{kind: g.Kind, session: key}, nil

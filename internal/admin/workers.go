@@ -102,7 +102,8 @@ func (a *API) allWorkers(ctx context.Context) ([]WorkerItem, error) {
 		return nil, err
 	}
 	leased, err := a.Engine.List(ctx,
-		store.Filter{Phases: []job.Phase{job.Leased}, Limit: maxRunningListed})
+		store.Filter{Phases: []job.Phase{job.Leased}, Limit: maxRunningListed,
+			WithoutBodies: true})
 	if err != nil {
 		return nil, err
 	}

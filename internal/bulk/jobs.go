@@ -126,7 +126,11 @@ func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search
 			s.contracts = append(s.contracts, jobs.Name)
 			s.stored.States = append(s.stored.States, states...)
 			for _, state := range states {
-				phases[jobs.Machine.Phase(state)] = true
+				phase := jobs.Machine.Phase(state)
+				phases[phase] = true
+				if phase == job.Ready {
+					phases[job.Waiting] = true // until the job is due
+				}
 			}
 			if o.Kind != "" {
 				s.stored.Kind = "" // it is that of all jobs of the contract
@@ -276,7 +280,10 @@ func (s *search) matching(ctx context.Context, jobs []*job.Job) ([]*job.Job, err
 		return nil, err
 	}
 	found = slices.DeleteFunc(found, func(j *job.Job) bool {
-		return !s.filter.matches(j, s.operatorOf(j.ID.Contract)) || !s.filter.contains(j)
+		o := s.operatorOf(j.ID.Contract)
+		seen := *j
+		o.HideSecrets(&seen)
+		return !s.filter.matches(j, o) || !s.filter.contains(&seen)
 	})
 	s.order(found)
 	return s.inPhase(ctx, found)

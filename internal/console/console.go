@@ -84,7 +84,8 @@ func (o *Console) show(make func(c *httpapi.Call) (view, error)) httpapi.Handler
 // withoutEmpty removes the parameters without a value from a query.
 func withoutEmpty(query string) string {
 	pairs := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
-		return pair == "" || strings.HasSuffix(pair, "=")
+		_, value, given := strings.Cut(pair, "=")
+		return pair == "" || (given && value == "")
 	})
 	return strings.Join(pairs, "&")
 }

@@ -81,16 +81,37 @@ func shown(text string) string {
 	return b.String() + cut
 }
 
-// indentJSON formats JSON for people; what is none stays as it is.
+// maxIndented is how deep JSON may be nested to be indented. Deeper text grows by more than 64
+// times, as each of its lines begins with the spaces of its depth.
+const maxIndented = 32
+
+// indentJSON formats JSON for people; what is none, is not shown whole or is nested deeply stays as
+// it is.
 func indentJSON(raw []byte) string {
 	var b bytes.Buffer
 	if len(raw) == 0 {
 		return "null"
 	}
-	if json.Indent(&b, raw, "", "  ") != nil {
+	if len(raw) > maxShown || depthOf(raw) > maxIndented || json.Indent(&b, raw, "", "  ") != nil {
 		return string(raw)
 	}
 	return b.String()
+}
+
+// depthOf returns how deep JSON is nested. Brackets in its strings count too, which is enough to
+// bound what indenting makes of it.
+func depthOf(raw []byte) int {
+	depth, deepest := 0, 0
+	for _, c := range raw {
+		switch c {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		deepest = max(deepest, depth)
+	}
+	return deepest
 }
 
 // changedMembers says in a few words what differs between two states of the audit.

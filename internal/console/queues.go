@@ -150,7 +150,7 @@ func (o *Console) setLimits(c *httpapi.Call, form url.Values) error {
 		if text == "" {
 			text = "null"
 		}
-		if _, err := strconv.Atoi(text); err != nil && text != "null" {
+		if _, err := strconv.ParseUint(text, 10, 31); err != nil && text != "null" {
 			return invalid(name + " must be a whole number")
 		}
 		members[name] = []byte(text)

@@ -35,7 +35,9 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 		mv, _ = c.Machine.Next(j.State, on.ForGood()) // the machine has it: it was validated
 	}
 	from, was, run, since := j.State, j.Phase, j.Run, j.UpdatedAt
-	u.sawEnd(j, j.Worker, mv.On)
+	if was == job.Leased {
+		u.sawEnd(j, j.Worker, mv.On)
+	}
 	u.applyMove(c, j, mv, delay)
 	u.countActivity(j, mv.On, was, since)
 	u.recordEffects(c, j, mv, was)

@@ -112,7 +112,8 @@ func (g *timelineGatherer) gatherRelatives() error {
 	if err != nil || j.Children == 0 {
 		return err
 	}
-	page, err := g.List(store.Filter{Parent: j.Seq, Limit: job.MaxEntries + 1})
+	page, err := g.List(store.Filter{Parent: j.Seq, Limit: job.MaxEntries + 1,
+		WithoutBodies: true})
 	g.facts.Children = page.Jobs
 	return err
 }

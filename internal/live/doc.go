@@ -3,7 +3,7 @@
 //
 //	store ◀── one reading a second ── Hub ──▶ Watch ──▶ GET /admin/v1/events
 //	          while somebody watches   │
-//	                                   └────▶ Watch ──▶ a page of the console
+//	                                   └────▶ Watch ──▶ another one
 //
 // A Hub keeps what it has read last, and for each queue, job and operation the number of the
 // reading in which it has changed last. A Watch keeps only the number up to which it has told its

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -109,10 +110,40 @@ func (m *model) show(s snapshot) {
 		m.last.err = s.err
 		return
 	}
-	m.last = s
-	for p, n := range []int{len(s.queues), len(s.workers)} {
-		m.marked[p] = max(0, min(m.marked[p], n-1))
+	marked := m.markedNames()
+	if s.order != m.last.order {
+		marked[queuePane] = "" // the first of the new order
 	}
+	m.last = s
+	for p, names := range m.names() {
+		i := slices.Index(names, marked[p])
+		if i < 0 {
+			i = max(0, min(m.marked[p], len(names)-1))
+		}
+		m.marked[p] = i
+	}
+}
+
+// names are those of the lines of each pane.
+func (m *model) names() (names [panes][]string) {
+	for _, q := range m.last.queues {
+		names[queuePane] = append(names[queuePane], nameOf(q))
+	}
+	for _, w := range m.last.workers {
+		names[workerPane] = append(names[workerPane], w.Name+" "+w.Node+" "+w.Contract)
+	}
+	return names
+}
+
+// markedNames are the names of the marked lines, which stay marked where a read moves them: a key
+// acts on what its user has chosen.
+func (m *model) markedNames() (marked [panes]string) {
+	for p, names := range m.names() {
+		if m.marked[p] < len(names) {
+			marked[p] = names[m.marked[p]]
+		}
+	}
+	return marked
 }
 
 // showChange takes what came of a change, so that the next key acts on what holds then.

@@ -3,6 +3,7 @@ package top
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +115,14 @@ func TestKeys(t *testing.T) {
 	if got := strings.Join(f.paused, ","); !strings.HasPrefix(got, "taskflow/2 ") ||
 		!strings.HasSuffix(got, " true") || len(f.paused) != 1 {
 		t.Errorf("paused %q", f.paused)
+	}
+	press(m, "tab")
+	f.answer.queues = slices.Clone(f.answer.queues)
+	slices.Reverse(f.answer.queues)
+	m.show(f.read(m.request()))
+	press(m, "p", "tab")
+	if got := f.paused[len(f.paused)-1]; !strings.HasPrefix(got, "taskflow/2 ") {
+		t.Errorf("after a read that moved the marked queue another one was paused: %s", got)
 	}
 	press(m, "down", "enter")
 	if m.job != 2 {
