@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,12 +42,16 @@ func TestWorkWithoutItsProgramInOneSlot(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
 	mustScript(t, program, `cd `+dir+`
-if mkdir bad 2>/dev/null; then mkfifo come; mv come started; cat started >/dev/null; exit 127; fi
+if mkdir bad 2>/dev/null; then
+  mkfifo come; mv come started; cat started >/dev/null; mkdir failed; exit 127
+fi
 while [ ! -p started ]; do sleep 0.01; done
 mkdir two 2>/dev/null || echo >started
 while [ ! -e go ]; do sleep 0.01; done
 echo true`)
-	work := exec.CommandContext(t.Context(), mustMillrace(t), "work", "--server", s.url,
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	work := exec.CommandContext(ctx, mustMillrace(t), "work", "--server", s.url,
 		"--contract", "taskflow", "--concurrency", "3", "q", "--", program)
 	var output strings.Builder
 	work.Stderr = &output
@@ -68,8 +73,9 @@ echo true`)
 		return all
 	}
 	pollUntil(t.Fatalf, "one job to go back while two are run", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "failed")) // before, two may run and two not yet
 		all := count()
-		return all[client.TaskReady] == 2 && all[client.TaskRunning] == 2
+		return err == nil && all[client.TaskReady] == 2 && all[client.TaskRunning] == 2
 	})
 	mustScript(t, filepath.Join(dir, "go"), "")
 	err = work.Wait()
