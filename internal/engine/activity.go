@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -48,14 +49,22 @@ type activities struct {
 	queues map[string]int // how many all has, by contract
 }
 
+// queueActivity is what a transaction has done for a queue. Most transactions are about one, so
+// they have a list, whose last entry is looked at first.
+type queueActivity struct {
+	key queueKey
+	Activity
+}
+
 // note adds what a transaction has done.
-func (s *activities) note(done map[queueKey]*Activity) {
+func (s *activities) note(done []queueActivity) {
 	if len(done) == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, a := range done {
+	for i := range done {
+		key, a := done[i].key, &done[i].Activity
 		if s.all[key] == nil && s.queues[key.contract] >= maxActiveQueues {
 			key.queue = ""
 		}
@@ -86,12 +95,16 @@ func (e *Engine) TakeActivity() []QueueActivity {
 // activityOf returns what the transaction has done for the queue of a job.
 func (u *unit) activityOf(j *job.Job) *Activity {
 	key := queueKeyOf(j)
-	a := u.after.activity[key]
-	if a == nil {
-		a = &Activity{}
-		put(&u.after.activity, key, a)
+	if len(u.after.activity) >= maxActiveQueues {
+		key.queue = "" // as note would make it
 	}
-	return a
+	for i := range slices.Backward(u.after.activity) {
+		if u.after.activity[i].key == key {
+			return &u.after.activity[i].Activity
+		}
+	}
+	u.after.activity = append(u.after.activity, queueActivity{key: key})
+	return &u.after.activity[len(u.after.activity)-1].Activity
 }
 
 // countActivity counts a move of a job that was stored, out of a phase in which it was since then.

@@ -70,7 +70,7 @@ type afterCommit struct {
 	outboxDirty map[string]bool    // contracts with messages to publish
 	moved       map[string][]Moved // the moves to report, by contract
 	workers     []workerEnd        // who has sent something about a run
-	activity    map[queueKey]*Activity
+	activity    []queueActivity
 }
 
 type queueKey struct{ contract, queue string }
