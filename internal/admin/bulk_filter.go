@@ -148,7 +148,7 @@ func (a *API) contractsOf(name string) (contracts []string, err error) {
 	var known []string
 	for _, one := range a.Contracts {
 		for _, jobs := range one.Jobs {
-			public := publicContract(jobs.Name)
+			public := PublicContract(jobs.Name)
 			if !slices.Contains(known, public) {
 				known = append(known, public)
 			}

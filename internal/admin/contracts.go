@@ -27,7 +27,7 @@ func (a *API) contractItems() (all []contractItem) {
 	words := map[string]map[string]bool{}
 	for _, one := range a.Contracts {
 		for _, jobs := range one.Jobs {
-			name := publicContract(jobs.Name)
+			name := PublicContract(jobs.Name)
 			if words[name] == nil {
 				words[name] = map[string]bool{}
 			}

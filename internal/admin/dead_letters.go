@@ -66,10 +66,10 @@ func (a *API) deadContracts(name string) (contracts []string, err error) {
 	for _, one := range a.Contracts {
 		for i := range one.Operators {
 			jobs := one.Operators[i].Jobs
-			if public := publicContract(jobs); !slices.Contains(known, public) {
+			if public := PublicContract(jobs); !slices.Contains(known, public) {
 				known = append(known, public)
 			}
-			if one.Operators[i].Replay != nil && (name == "" || name == publicContract(jobs)) {
+			if one.Operators[i].Replay != nil && (name == "" || name == PublicContract(jobs)) {
 				contracts = append(contracts, jobs)
 			}
 		}
@@ -80,8 +80,8 @@ func (a *API) deadContracts(name string) (contracts []string, err error) {
 	return contracts, nil
 }
 
-// publicContract returns the contract that clients know of one of the engine (G-AD-05).
-func publicContract(jobs string) string {
+// PublicContract returns the contract that clients know of one of the engine (G-AD-05).
+func PublicContract(jobs string) string {
 	name, _, _ := strings.Cut(jobs, ".")
 	return name
 }
@@ -175,7 +175,7 @@ func writeDeadLetter(o *strictjson.Object, d disclosure, l *job.DeadLetter) {
 func writeReason(o *strictjson.Object, d disclosure, l *job.DeadLetter) {
 	kind, text := l.Failure()
 	o.Text("fingerprint", l.Fingerprint())
-	o.Text("contract", publicContract(l.Job.ID.Contract))
+	o.Text("contract", PublicContract(l.Job.ID.Contract))
 	o.Text("queue", l.Job.Queue)
 	d.text(o, "error_type", kind)
 	d.text(o, "error", strings.ToValidUTF8(text, "\uFFFD"))

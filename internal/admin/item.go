@@ -61,7 +61,7 @@ func (a *API) JobItems(ctx context.Context, jobs []*job.Job) ([]JobItem, error) 
 // jobItem returns the item of a job, apart from its dead letter.
 func (a *API) jobItem(j *job.Job) JobItem {
 	o := a.operatorOf(j.ID.Contract)
-	item := JobItem{Number: j.Seq, Contract: publicContract(j.ID.Contract), Queue: j.Queue,
+	item := JobItem{Number: j.Seq, Contract: PublicContract(j.ID.Contract), Queue: j.Queue,
 		ID: j.ID.Key, Kind: o.KindOf(j), State: o.StateOf(j), Phase: j.Phase.String(),
 		Priority: j.Priority, Attempts: j.Attempts, Failures: j.FailedAttempts,
 		RunLimit: j.MaxAttempts, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, DueAt: j.DueAt,

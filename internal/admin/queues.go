@@ -129,7 +129,7 @@ func WorstQueues(all []QueueItem, order string, n int) []QueueItem {
 // clients know, which stands for all its sorts of jobs.
 func (a *API) sortsOf(contract string) []string {
 	all := slices.DeleteFunc(slices.Clone(a.Engine.Contracts()), func(name string) bool {
-		return name != contract && publicContract(name) != contract
+		return name != contract && PublicContract(name) != contract
 	})
 	if len(all) == 0 {
 		return []string{contract}

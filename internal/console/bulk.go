@@ -3,6 +3,7 @@ package console
 import (
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/millrace/millrace/internal/admin"
 	"github.com/millrace/millrace/internal/bulk"
@@ -79,7 +80,7 @@ func (o *Console) previewBulk(c *httpapi.Call) (view, error) {
 			filter = append(filter, field{name, values[0]})
 		}
 	}
-	slices.SortFunc(filter, func(a, b field) int { return compare(a.Name, b.Name) })
+	slices.SortFunc(filter, func(a, b field) int { return strings.Compare(a.Name, b.Name) })
 	return view{Name: "preview", Title: "Confirm: " + r.Action, Page: struct {
 		admin.BulkPreview
 		Request  bulk.Request

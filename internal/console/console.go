@@ -63,10 +63,9 @@ type view struct {
 	Status int
 
 	// The members below are set by send.
-	Who  admin.Who
-	Now  time.Time
-	Nav  []navGroup
-	Path string // of this page, with its query
+	Who admin.Who
+	Now time.Time
+	Nav []navGroup
 }
 
 // show makes the handler of a page.
@@ -95,7 +94,7 @@ var htmlType = []string{"text/html; charset=utf-8"}
 
 // send answers with a page.
 func (o *Console) send(c *httpapi.Call, v view) error {
-	v.Who, v.Now, v.Path = o.api.Caller(c), o.api.Now(), c.Request.URL.RequestURI()
+	v.Who, v.Now = o.api.Caller(c), o.api.Now()
 	v.Nav = navOf(c.Request.URL.Path)
 	var text bytes.Buffer
 	if err := o.templates[v.Name].Execute(&text, v); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +45,7 @@ var functions = template.FuncMap{
 	"outcome": outcomeMark,
 	"path":    pathOf,
 	"period":  periodText,
-	"public":  publicName,
+	"public":  admin.PublicContract,
 	"state":   stateMark,
 	"text":    shown,
 }
@@ -129,7 +130,8 @@ func changedMembers(before, after json.RawMessage) string {
 	if len(words) == 0 {
 		return "details"
 	}
-	return strings.Join(sorted(words), ", ")
+	slices.Sort(words)
+	return strings.Join(words, ", ")
 }
 
 // formatSize formats a number of bytes.

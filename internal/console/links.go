@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"html/template"
 	"net/url"
 	"strconv"
@@ -53,12 +52,6 @@ func failureText(l *job.DeadLetter) string {
 	return kind + ": " + short(shown(text), 200)
 }
 
-// publicName returns the contract that clients know of a sort of jobs.
-func publicName(jobs string) string {
-	name, _, _ := strings.Cut(jobs, ".")
-	return name
-}
-
 // periodText formats a duration as the settings have it.
 func periodText(d time.Duration) string { return setting.FormatDuration(d) }
 
@@ -69,6 +62,3 @@ func percent(share float64, ok bool) string {
 	}
 	return strconv.FormatFloat(share*100, 'f', 0, 64) + " %"
 }
-
-// compare orders texts.
-func compare(a, b string) int { return cmp.Compare(a, b) }

@@ -74,9 +74,3 @@ func mark(class, shape, word string) template.HTML {
 		`"><svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">` + shape +
 		`</svg>` + template.HTMLEscapeString(shown(word)) + `</span>`)
 }
-
-// sorted returns a slice in order.
-func sorted(all []string) []string {
-	slices.Sort(all)
-	return all
-}

@@ -152,3 +152,11 @@ func Format[T any](value *T) string {
 	}
 	return fmt.Sprint(*value)
 }
+
+// FormatSeconds formats a duration in seconds, to the millisecond; empty where there is none.
+func FormatSeconds(seconds *float64) string {
+	if seconds == nil {
+		return ""
+	}
+	return time.Duration(*seconds * float64(time.Second)).Round(time.Millisecond).String()
+}

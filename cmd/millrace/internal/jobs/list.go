@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"strconv"
 
@@ -22,7 +21,7 @@ var columns = []jobColumn{
 		return cli.QueueName(j.Contract, j.Queue)
 	}},
 	{Name: "id", Keep: true, Get: func(j client.AdminJob) string { return j.ID }},
-	{Name: "kind", Get: func(j client.AdminJob) string { return shown(j.Kind) }},
+	{Name: "kind", Get: func(j client.AdminJob) string { return cli.Format(j.Kind) }},
 	{Name: "state", Keep: true, Get: func(j client.AdminJob) string { return j.State }},
 	{Name: "phase", Get: func(j client.AdminJob) string { return j.Phase }, Tone: tone},
 	{Name: "attempts", Right: true,
@@ -30,15 +29,15 @@ var columns = []jobColumn{
 	{Name: "created_at", Time: true, Get: func(j client.AdminJob) string {
 		return cli.FormatTimePtr(&j.CreatedAt)
 	}},
-	{Name: "worker", Get: func(j client.AdminJob) string { return shown(j.Worker) }},
-	{Name: "error", Text: true, Get: func(j client.AdminJob) string { return shown(j.Error) }},
+	{Name: "worker", Get: func(j client.AdminJob) string { return cli.Format(j.Worker) }},
+	{Name: "error", Text: true, Get: func(j client.AdminJob) string { return cli.Format(j.Error) }},
 
 	{Name: "priority", Right: true, Extra: true,
-		Get: func(j client.AdminJob) string { return shown(j.Priority) }},
+		Get: func(j client.AdminJob) string { return cli.Format(j.Priority) }},
 	{Name: "failures", Right: true, Extra: true,
 		Get: func(j client.AdminJob) string { return strconv.Itoa(j.Failures) }},
 	{Name: "run_limit", Right: true, Extra: true,
-		Get: func(j client.AdminJob) string { return shown(j.RunLimit) }},
+		Get: func(j client.AdminJob) string { return cli.Format(j.RunLimit) }},
 	{Name: "updated_at", Time: true, Extra: true, Get: func(j client.AdminJob) string {
 		return cli.FormatTimePtr(&j.UpdatedAt)
 	}},
@@ -50,23 +49,15 @@ var columns = []jobColumn{
 		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.SettledAt) }},
 	{Name: "lease_until", Time: true, Extra: true,
 		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.LeaseUntil) }},
-	{Name: "owner", Extra: true, Get: func(j client.AdminJob) string { return shown(j.Owner) }},
+	{Name: "owner", Extra: true, Get: func(j client.AdminJob) string { return cli.Format(j.Owner) }},
 	{Name: "parent", Right: true, Extra: true,
-		Get: func(j client.AdminJob) string { return shown(j.Parent) }},
+		Get: func(j client.AdminJob) string { return cli.Format(j.Parent) }},
 	{Name: "children", Right: true, Extra: true,
-		Get: func(j client.AdminJob) string { return shown(j.Children) }},
+		Get: func(j client.AdminJob) string { return cli.Format(j.Children) }},
 	{Name: "open_dependencies", Right: true, Extra: true,
-		Get: func(j client.AdminJob) string { return shown(j.OpenDependencies) }},
+		Get: func(j client.AdminJob) string { return cli.Format(j.OpenDependencies) }},
 	{Name: "size", Right: true, Extra: true,
-		Get: func(j client.AdminJob) string { return shown(j.Size) }},
-}
-
-// shown returns the text of a member, empty where it has no meaning.
-func shown[T any](member *T) string {
-	if member == nil {
-		return ""
-	}
-	return fmt.Sprint(*member)
+		Get: func(j client.AdminJob) string { return cli.Format(j.Size) }},
 }
 
 // tone marks what is dead, and what runs.

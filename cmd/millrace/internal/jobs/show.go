@@ -8,7 +8,6 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -138,19 +137,11 @@ func writeTimeline(b *strings.Builder, t *client.AdminTimeline) {
 		if e.Error != nil {
 			text += ": " + *e.Error
 		}
-		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", cli.FormatTime(e.At), e.Kind, lasted(e.Lasted),
+		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", cli.FormatTime(e.At), e.Kind, cli.FormatSeconds(e.Lasted),
 			cli.Printable(text))
 	}
 	_ = lines.Flush() // a Builder takes all
 	if t.Truncated {
 		b.WriteString("and more, which are not shown\n")
 	}
-}
-
-// lasted writes a length in seconds; "" for none.
-func lasted(seconds *float64) string {
-	if seconds == nil {
-		return ""
-	}
-	return time.Duration(*seconds * float64(time.Second)).Round(time.Millisecond).String()
 }

@@ -9,7 +9,6 @@ import (
 	"iter"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -85,10 +84,7 @@ func number(of func(client.AdminQueue) float64) func(client.AdminQueue) string {
 // seconds makes a duration in seconds the text of a cell, empty where there is none.
 func seconds(of func(client.AdminQueue) *float64) func(client.AdminQueue) string {
 	return func(q client.AdminQueue) string {
-		if of(q) == nil {
-			return ""
-		}
-		return time.Duration(*of(q) * float64(time.Second)).Round(time.Millisecond).String()
+		return cli.FormatSeconds(of(q))
 	}
 }
 
