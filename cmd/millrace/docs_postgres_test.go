@@ -44,7 +44,7 @@ func TestPostgresOfTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	owner := server.URL("millrace", "millrace")
-	if out, err := exec.Command(binary, "migrate", "--config", os.DevNull, "--set",
+	if out, err := boundedCommand(t, binary, "migrate", "--config", os.DevNull, "--set",
 		"store="+owner).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

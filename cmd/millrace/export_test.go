@@ -50,7 +50,7 @@ func TestExportPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		var errs bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), binary, append([]string{"export"}, args...)...)
+		cmd := boundedCommand(t, binary, append([]string{"export"}, args...)...)
 		cmd.Stderr = &errs
 		text, err := cmd.Output()
 		if err != nil {

@@ -37,7 +37,7 @@ func TestImagesWork(t *testing.T) {
 	t.Cleanup(server.kill)
 	work := func(objects string, args ...string) {
 		t.Helper()
-		c := exec.Command(binary, append([]string{"work", "--server", server.url, "--contract",
+		c := boundedCommand(t, binary, append([]string{"work", "--server", server.url, "--contract",
 			"images"}, args...)...)
 		c.Env = append(os.Environ(), "OBJECTS="+objects)
 		if out, err := c.CombinedOutput(); err != nil {

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,9 +47,7 @@ while [ ! -p started ]; do sleep 0.01; done
 mkdir two 2>/dev/null || echo >started
 while [ ! -e go ]; do sleep 0.01; done
 echo true`)
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
-	work := exec.CommandContext(ctx, mustMillrace(t), "work", "--server", s.url,
+	work := boundedCommand(t, mustMillrace(t), "work", "--server", s.url,
 		"--contract", "taskflow", "--concurrency", "3", "q", "--", program)
 	var output strings.Builder
 	work.Stderr = &output
@@ -137,8 +133,7 @@ func TestFetchBoxWorkersKilled(t *testing.T) {
 		} else {
 			script += "exec sleep 60"
 		}
-		work := exec.CommandContext(t.Context(), mustMillrace(t), "work", "--server", s.url,
-			"--contract",
+		work := boundedCommand(t, mustMillrace(t), "work", "--server", s.url, "--contract",
 			"fetchbox", "--max-jobs", "1", "--quiet", "default", "--", "sh", "-c", script, started)
 		if err := work.Start(); err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -57,6 +58,17 @@ func TestScripts(t *testing.T) {
 // testTimeout bounds what must come soon. A test that passes never waits for it, however slow the
 // machine is.
 const testTimeout = 2 * time.Minute
+
+// boundedCommand is a command that a test waits for. It is killed when it has not ended within
+// testTimeout, so a command that hangs fails its test, and not all of the package.
+func boundedCommand(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	t.Cleanup(cancel)
+	c := exec.CommandContext(ctx, name, args...)
+	c.WaitDelay = 10 * time.Second // programs that it started may hold its output
+	return c
+}
 
 // scriptCode is `code N PROGRAM [ARG...]`: the program exits with N, within a time in which nothing
 // hangs.

@@ -3,7 +3,6 @@ package main
 import (
 	"html"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -61,7 +60,7 @@ func TestPageOfAServer(t *testing.T) {
 		t.Fatalf("%d commands, want 2:\n%s", len(commands), page)
 	}
 	first := html.UnescapeString(commands[0][1])
-	if out, err := exec.Command("sh", "-c", first).CombinedOutput(); err != nil {
+	if out, err := boundedCommand(t, "sh", "-c", first).CombinedOutput(); err != nil {
 		t.Errorf("%s: %v\n%s", first, err, out)
 	}
 }

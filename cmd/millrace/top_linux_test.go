@@ -35,7 +35,7 @@ func startOnScreen(t *testing.T, args ...string) *screen {
 	s := &screen{T: t, ended: make(chan struct{})}
 	s.near, s.far = openTerminal(t)
 	s.resize(80, 24)
-	s.cmd = exec.Command(mustMillrace(t), args...)
+	s.cmd = boundedCommand(t, mustMillrace(t), args...)
 	s.cmd.Env = append(os.Environ(), "TERM=xterm-256color", "HOME="+t.TempDir())
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = s.far, s.far, s.far
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -196,7 +196,7 @@ func TestWatchNames(t *testing.T) {
 func TestTopIsRefused(t *testing.T) {
 	t.Parallel()
 	server := launchNode(t, "data")
-	out, err := exec.Command(mustMillrace(t), "top", "--server", server.url).CombinedOutput()
+	out, err := boundedCommand(t, mustMillrace(t), "top", "--server", server.url).CombinedOutput()
 	if code := exitCode(err); code != 2 || !strings.Contains(string(out), "terminal") {
 		t.Errorf("CL-003 without a terminal it ends with %d: %s", code, out)
 	}

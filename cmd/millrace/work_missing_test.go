@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -29,9 +28,7 @@ func runWork(t *testing.T, server string, programs []string, args ...string) (co
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
-	c := exec.CommandContext(ctx, mustMillrace(t),
+	c := boundedCommand(t, mustMillrace(t),
 		append([]string{"work", "--server", server}, args...)...)
 	c.Env = []string{"PATH=" + bin, "OBJECTS=" + t.TempDir()}
 	out, err := c.CombinedOutput()
@@ -134,7 +131,7 @@ func TestThumbsWithoutLibvips(t *testing.T) {
 		return j.Status
 	}
 
-	alone := exec.Command("/bin/sh", script)
+	alone := boundedCommand(t, "/bin/sh", script)
 	alone.Env = []string{"PATH=" + filepath.Dir(mustMillrace(t)), "OBJECTS=" + t.TempDir(),
 		"MILLRACE_SERVER=" + s.url}
 	out, err := alone.CombinedOutput()
