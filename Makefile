@@ -1,10 +1,20 @@
 .DEFAULT_GOAL := help
+IMAGE_CONTEXT := deploy/image
+CERTIFICATES := /etc/ssl/certs/ca-certificates.crt
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 build: ## Build ./millrace
 	CGO_ENABLED=0 go build -trimpath -o millrace ./cmd/millrace
+
+image-context: ## Fill deploy/image, from which deploy/Dockerfile makes an image
+	mkdir -p $(IMAGE_CONTEXT)/data
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $(IMAGE_CONTEXT)/millrace ./cmd/millrace
+	cp $(CERTIFICATES) $(IMAGE_CONTEXT)/ca-certificates.crt
+
+release: ## Build archives, packages, SBOMs and checksums of the commit into dist
+	cd deploy && go run ./release -root .. -out ../dist
 
 demo: ## Run the main job on embedded defaults
 	go run ./cmd/millrace demo
@@ -31,4 +41,4 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s)
 bench: ## Compare with peers and floors (docs/performance.md)
 	cd bench && go run .
 
-.PHONY: help build demo test race ci lint fuzz bench
+.PHONY: help build image-context release demo test race ci lint fuzz bench

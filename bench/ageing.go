@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -43,12 +42,7 @@ The server is one of its own with its usual settings, so autovacuum is on.
 
 func parseAgeing(args []string, stderr io.Writer) (ageingSettings, error) {
 	s := ageingSettings{stderr: stderr}
-	f := flag.NewFlagSet("ageing", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	f.Usage = func() {
-		fmt.Fprint(stderr, ageingUsage)
-		f.PrintDefaults()
-	}
+	f := newFlags("ageing", ageingUsage, stderr)
 	f.StringVar(&s.out, "out", "../docs/img", "folder for the pictures and their numbers")
 	f.StringVar(&s.dir, "dir", "", "folder for the server (default the system's temporary folder)")
 	f.StringVar(&s.server, "server", "", "`DSN` of a server to use instead of one of its own")
@@ -61,22 +55,16 @@ func parseAgeing(args []string, stderr io.Writer) (ageingSettings, error) {
 	f.DurationVar(&s.every, "every", 5*time.Second, "length of what makes one point")
 	f.DurationVar(&s.holdFrom, "hold-from", 2*time.Minute, "when the transaction begins")
 	f.DurationVar(&s.holdTo, "hold-to", 12*time.Minute, "when it ends (0: there is none)")
-	if err := f.Parse(args); err != nil {
-		return s, err
-	}
-	err := s.check(f.NArg())
-	if err != nil {
-		fmt.Fprintln(stderr, "bench:", err)
-	}
+	err := parseFlags(f, args, s.check)
 	return s, err
 }
 
-func (s *ageingSettings) check(rest int) error {
+func (s *ageingSettings) check(rest []string) error {
 	if s.holdTo == 0 {
 		s.holdFrom, s.holdTo = s.total, s.total
 	}
 	switch {
-	case rest > 0:
+	case len(rest) > 0:
 		return errors.New("ageing takes flags only")
 	case min(s.rate, s.batch, s.clients) < 1 || s.queued < 0 || s.keep < 0:
 		return errors.New("-rate, -batch and -clients must be at least 1, " +
@@ -108,11 +96,8 @@ func (s *ageingSettings) warm() time.Duration { return s.holdFrom / 10 }
 // runAgeing is the subcommand. It answers the exit code as run does.
 func runAgeing(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s, err := parseAgeing(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
+	if err != nil {
+		return usageCode(err)
 	}
 	if err := s.runWithinTime(ctx, stdout, stderr); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
@@ -219,7 +204,7 @@ func (s *ageingSettings) holdInTime(ctx context.Context, pg *Postgres, started t
 	return hold(ctx, pg)
 }
 
-// sample reads the age of the tables until ctx ends, and tells what it sees.
+// sample reads the age of the tables until ctx ends, and returns its samples.
 func (s *ageingSettings) sample(ctx context.Context, pg *Postgres, l *ageingLoad,
 	started time.Time) (samples []ageSample, err error) {
 	conn, err := pgx.ConnectConfig(ctx, pg.dsn.ConnConfig.Copy())
@@ -363,18 +348,18 @@ const maxTableSeries = 5
 
 // tableSeries are the sum of all tables and those that had most. Less than one is drawn as one.
 func tableSeries(samples []ageSample, of func(tableAge) float64) []Series {
-	most := map[string]float64{}
+	highest := map[string]float64{}
 	all := Series{Name: "all tables"}
 	for _, sample := range samples {
 		var sum float64
 		for name, t := range sample.tables {
-			most[name] = max(most[name], of(t))
+			highest[name] = max(highest[name], of(t))
 			sum += of(t)
 		}
 		all.Points = append(all.Points, Point{X: sample.at.Seconds(), Y: max(sum, 1)})
 	}
-	names := slices.SortedFunc(maps.Keys(most), func(a, b string) int {
-		return cmp.Compare(most[b], most[a])
+	names := slices.SortedFunc(maps.Keys(highest), func(a, b string) int {
+		return cmp.Compare(highest[b], highest[a])
 	})
 	series := []Series{all}
 	for _, name := range names[:min(len(names), maxTableSeries)] {

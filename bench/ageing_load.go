@@ -32,7 +32,7 @@ type ageingLoad struct {
 	tally  *Tally
 
 	claims    []claimTimes
-	over      atomic.Bool // no further call is sent
+	endedAt   atomic.Int64 // calls that are due later are not sent, from the beginning; 0 is none
 	submitted atomic.Int64
 	empty     atomic.Int64 // claims that found no job
 	times     statementTimes
@@ -52,7 +52,7 @@ func (l *ageingLoad) open(ctx context.Context, pg *Postgres) error {
 	if l.engine, err = newEngine(l.store); err != nil {
 		return errors.Join(err, l.store.Close())
 	}
-	contract := engine.Contract{Name: "bench", Machine: machineDeleting}
+	contract := engine.JobType{Name: "bench", Machine: machineDeleting}
 	if l.keep > 0 {
 		contract.Machine, contract.Retention = machineKeeping, l.keep
 	}
@@ -120,18 +120,25 @@ func (l *ageingLoad) run(ctx context.Context, started time.Time) error {
 func (l *ageingLoad) paced(ctx context.Context, started time.Time,
 	op func(ctx context.Context, call int) error) error {
 	_, err := runParallel(ctx, l.clients, l.calls(), func(ctx context.Context, _, call int) error {
-		if l.over.Load() {
+		if l.isOver(call) {
 			return nil
 		}
 		if err := sleep(ctx, time.Until(started.Add(l.due(call)))); err != nil {
 			return err
 		}
-		if time.Since(started) > l.total || l.over.Load() {
+		if time.Since(started) > l.total || l.isOver(call) {
 			return nil
 		}
 		return op(ctx, call)
 	})
 	return err
+}
+
+// isOver reports whether a call is due after the end. One that was due before it is sent although
+// it is late, so that its time counts.
+func (l *ageingLoad) isOver(call int) bool {
+	end := l.endedAt.Load()
+	return end > 0 && int64(l.due(call)) >= end
 }
 
 func (l *ageingLoad) put(ctx context.Context, from, to int) error {

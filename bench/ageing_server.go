@@ -56,9 +56,15 @@ func startPostgres(ctx context.Context, env *Env) (dsn string, err error) {
 // postgresProgram finds a program of PostgreSQL in PATH or, of the newest version, where Debian
 // installs it. Without it the bench is skipped.
 func postgresProgram(name string) (string, error) {
-	if path, err := exec.LookPath(name); err == nil {
-		return path, nil
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return debianProgram(name)
 	}
+	return path, nil
+}
+
+// debianProgram finds a program of the newest PostgreSQL where Debian installs it.
+func debianProgram(name string) (string, error) {
 	version := func(path string) int {
 		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
 		return n

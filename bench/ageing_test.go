@@ -125,7 +125,7 @@ func TestLinearAxis(t *testing.T) {
 			t.Errorf("to %v: %d ticks, want 4 to 11", high, n)
 		}
 		if got := s.at(s.high / 2); math.Abs(got-150) > 1e-9 {
-			t.Errorf("half of %v stands at %v, want the middle", s.high, got)
+			t.Errorf("half of %v is at %v, want the middle", s.high, got)
 		}
 	}
 }

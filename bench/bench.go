@@ -32,7 +32,7 @@ type Track struct {
 	runner Runner
 }
 
-// active tells whether the case takes part in the next round.
+// active reports whether the case takes part in the next round.
 func (t *Track) active() bool { return t.runner != nil && t.Failed == "" }
 
 // Phases names the phases the case answered, in the order of its runs.
@@ -48,7 +48,7 @@ func (t *Track) Phases() []string {
 	return names
 }
 
-// Each answers the named phase of every round, nil where there is none.
+// Each returns the named phase of every round, nil where there is none.
 func (t *Track) Each(phase string) []*Phase {
 	found := make([]*Phase, len(t.Rounds))
 	for i, round := range t.Rounds {
@@ -61,7 +61,7 @@ func (t *Track) Each(phase string) []*Phase {
 	return found
 }
 
-// Rates answers the rate of the named phase per round, NaN where there is none.
+// Rates returns the rate of the named phase per round, NaN where there is none.
 func (t *Track) Rates(phase string) []float64 {
 	var rates []float64
 	for _, p := range t.Each(phase) {

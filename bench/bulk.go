@@ -67,8 +67,8 @@ func (b *bulkRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	}
 	defer e.Close()
 	if err := errors.Join(
-		e.Register(engine.Contract{Name: "bench", Machine: machineDeleting}),
-		e.Register(engine.Contract{Name: failedJobs, Machine: machineFailed})); err != nil {
+		e.Register(engine.JobType{Name: "bench", Machine: machineDeleting}),
+		e.Register(engine.JobType{Name: failedJobs, Machine: machineFailed})); err != nil {
 		return nil, err
 	}
 	ops, err := newBulk(e)
@@ -84,7 +84,15 @@ func (b *bulkRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		if err := l.fill(ctx); err != nil {
 			return nil, err
 		}
-		return l, l.runBeside(ctx, during)
+		if err := l.runBeside(ctx, during); err != nil {
+			return nil, err
+		}
+		// A claim that finds nothing is a quick one.
+		due, _ := l.claimsBetween(0, l.total)
+		if n := l.empty.Load(); n*100 > int64(len(due)) {
+			return nil, fmt.Errorf("%d of %d claims found no job", n, len(due))
+		}
+		return l, nil
 	}
 	alone, err := load(bulkAlone, nil)
 	if err != nil {
@@ -106,8 +114,11 @@ func (b *bulkRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 
 // newBulk makes the bulk operations of an engine, with the action retry.
 func newBulk(e *engine.Engine) (*bulk.Bulk, error) {
+	start := time.Now()
 	return bulk.New(bulk.Config{Engine: e, Log: slog.New(slog.DiscardHandler),
-		Random: randomBytes, Contracts: []*contract.Contract{{Name: failedJobs,
+		Random: randomBytes, Elapsed: func() time.Duration { return time.Since(start) },
+		Contracts: []*contract.Contract{{Name: failedJobs,
+			Jobs: []engine.JobType{{Name: failedJobs, Machine: machineFailed}},
 			Operators: []contract.Operator{{Jobs: failedJobs, Answer: httpapi.ErrorTable{}.Answer,
 				Actions: []contract.Action{contract.Change(e, contract.ActionRetry, job.Retried,
 					nil, "failed")}}}}}})
@@ -171,11 +182,11 @@ func (l *ageingLoad) runBeside(ctx context.Context, during func(context.Context)
 	ended := make(chan error, 1)
 	go func() {
 		err := during(ctx)
-		l.over.Store(true)
+		l.endedAt.Store(int64(time.Since(started)))
 		ended <- err
 	}()
 	err := l.run(ctx, started)
-	if !l.over.Load() {
+	if l.endedAt.Load() == 0 {
 		err = errors.Join(err, errors.New("the bulk operation took longer than the load"))
 	}
 	return errors.Join(err, <-ended)

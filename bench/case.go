@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Case is one named load. Cases stand in the literal below and nowhere else.
+// Case is one named load. The literal below has all cases.
 type Case struct {
 	Name    string
 	Summary string // one line: what is measured, over which path
@@ -136,6 +136,16 @@ var cases = []Case{
 		Name:    "millrace-sqlite",
 		Summary: "Millrace's engine in process on SQLite: batches of 100, finished rows removed",
 		Setup:   setupMillraceSQLite(machineDeleting, 100, 4),
+	},
+	{
+		Name:    "millrace-sqlite-recorded",
+		Summary: "millrace-sqlite while series, node and workers are written as a server does",
+		Setup:   setupRecorded(setupMillraceSQLite(machineDeleting, 100, 4)),
+	},
+	{
+		Name:    "millrace-postgres-recorded",
+		Summary: "millrace-postgres while series, node and workers are written as a server does",
+		Setup:   setupRecorded(setupMillracePostgres(machineKeeping, 1000, 4)),
 	},
 	{
 		Name: "millrace-http",

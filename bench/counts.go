@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -45,30 +44,30 @@ const countedRounds = 3
 // countedBatches are the sizes of batches.
 var countedBatches = []int{1, 100, 1000}
 
-// transactionsOf answers how many batches of a size make a round: enough for a mean,
+// transactionsOf returns how many batches of a size make a round: enough for a mean,
 // and few enough that SQLite's log does not begin again in each.
 func transactionsOf(size int) int { return min(max(1000/size, 2), 40) }
 
 // jobKind is a kind of job whose cost is counted.
 type jobKind struct {
 	name     string
-	contract func(*engine.Engine) (engine.Contract, error)
+	contract func(*engine.Engine) (engine.JobType, error)
 	waits    bool // each job waits for one that was enqueued in the round before
 }
 
 var jobKinds = []jobKind{
-	{name: "removed", contract: ownContract(engine.Contract{Machine: machineDeleting})},
-	{name: "kept, events", contract: ownContract(engine.Contract{Machine: machineKeeping,
+	{name: "removed", contract: ownContract(engine.JobType{Machine: machineDeleting})},
+	{name: "kept, events", contract: ownContract(engine.JobType{Machine: machineKeeping,
 		History: true})},
-	{name: "kept, events, outbox", contract: ownContract(engine.Contract{Machine: machineKeeping,
+	{name: "kept, events, outbox", contract: ownContract(engine.JobType{Machine: machineKeeping,
 		History: true, Publish: true})},
 	{name: "TaskFlow, one dependency", contract: flowContract, waits: true},
 }
 
-// ownContract answers a contract of the bench.
-func ownContract(c engine.Contract) func(*engine.Engine) (engine.Contract, error) {
+// ownContract returns a contract of the bench.
+func ownContract(c engine.JobType) func(*engine.Engine) (engine.JobType, error) {
 	c.Name = "bench"
-	return func(*engine.Engine) (engine.Contract, error) { return c, nil }
+	return func(*engine.Engine) (engine.JobType, error) { return c, nil }
 }
 
 // figure is one number of a cost.
@@ -112,7 +111,7 @@ type probe interface {
 // opener opens an empty store with a probe on it. The store calls observe.
 type opener func(ctx context.Context, observe sqlstore.Observer) (store.Store, probe, error)
 
-// countJobs puts jobs of a kind through a new store, in batches of a size, and answers
+// countJobs takes jobs of a kind through a new store, in batches of a size, and returns
 // what each verb cost.
 func countJobs(ctx context.Context, open opener, kind jobKind, size int) (costs []verbCost,
 	err error) {
@@ -152,7 +151,7 @@ func countJobs(ctx context.Context, open opener, kind jobKind, size int) (costs 
 	return medianCosts(rounds[1:]), nil
 }
 
-// medianCosts answers the median of each figure over the rounds that have it.
+// medianCosts returns the median of each figure over the rounds that have it.
 func medianCosts(rounds [][]verbCost) []verbCost {
 	costs := slices.Clone(rounds[len(rounds)-1])
 	for v := range costs {
@@ -258,7 +257,7 @@ type countedLoad struct {
 	layers             int
 }
 
-// nextLayer answers the batches of the next layer.
+// nextLayer returns the batches of the next layer.
 func (l *countedLoad) nextLayer() [][]engine.Submission {
 	n := l.size * l.transactions
 	first := l.layers * n
@@ -348,21 +347,14 @@ func (l *countedLoad) end(ctx context.Context, endings [][]engine.FinishRequest)
 // runCounts is the subcommand. It answers the exit code as run does; a database that
 // is not there is skipped.
 func runCounts(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	f := flag.NewFlagSet("counts", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	f.Usage = func() {
-		fmt.Fprint(stderr, countsUsage)
-		f.PrintDefaults()
-	}
+	f := newFlags("counts", countsUsage, stderr)
 	dir := f.String("dir", "",
 		"folder for the files of SQLite (default the system's temporary folder)")
 	batch := f.Int("batch", 0, "only batches of this size (default 1, 100 and 1000)")
-	switch err := f.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case f.NArg() > 0 || *batch < 0 || *batch > 10_000:
+	if err := f.Parse(args); err != nil {
+		return usageCode(err)
+	}
+	if f.NArg() > 0 || *batch < 0 || *batch > 10_000 {
 		f.Usage()
 		return 2
 	}

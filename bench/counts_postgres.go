@@ -72,7 +72,7 @@ func (p *walProbe) Begin(ctx context.Context) error {
 	return p.conn.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&p.from)
 }
 
-// walRecords answers the records since $1 by kind: those about relations of the schema
+// walRecords returns the records since $1 by kind: those about relations of the schema
 // public of this database, and the commits of their transactions. A record begins at a
 // multiple of eight bytes. pg_walinspect does not read past what was flushed, and the
 // last commit was.

@@ -62,7 +62,7 @@ func setupSQLiteCounts(_ context.Context, env *Env) (countFunc, error) {
 
 // rowProbe counts rows with a hook that SQLite calls for each row that a statement
 // changes, and index entries by comparing the indexes before and after: an entry that
-// an update has written anew as it was is not counted.
+// an update has written again without a change is not counted.
 type rowProbe struct {
 	db                         *sql.DB
 	conn                       *sql.Conn // with the temporary tables
@@ -156,7 +156,7 @@ func (p *rowProbe) Close() error {
 	return errors.Join(p.conn.Close(), p.db.Close())
 }
 
-// readSQLiteIndexes answers all indexes beside the tables' own trees, each with the
+// readSQLiteIndexes returns all indexes beside the tables' own trees, each with the
 // condition of those entries that it has.
 func readSQLiteIndexes(ctx context.Context, conn *sql.Conn) ([]sqliteIndex, error) {
 	const q = `SELECT i.name, i.tbl_name, coalesce(i.sql,''),
@@ -196,7 +196,7 @@ func (p *logProbe) Begin(context.Context) (err error) {
 	return err
 }
 
-// End answers NaN if the log was begun anew meanwhile: how long it had become is not
+// End returns NaN if SQLite has restarted the log meanwhile: how long it had become is not
 // known then. That is rare, as a log is longer than what a verb writes in a round.
 func (p *logProbe) End(_ context.Context, c *cost) error {
 	after, err := readLog(p.path)
@@ -212,7 +212,7 @@ func (p *logProbe) End(_ context.Context, c *cost) error {
 
 func (p *logProbe) Close() error { return nil }
 
-// logState says how much of a log is in use. The salts change when it is begun anew.
+// logState says how much of a log is in use. The salts change when SQLite restarts it.
 type logState struct {
 	salts     [8]byte
 	frames    int64

@@ -16,7 +16,7 @@ type countedDatabase struct {
 	setup   func(ctx context.Context, env *Env) (countFunc, error)
 }
 
-// countFunc answers what the verbs cost jobs of a kind in batches of a size.
+// countFunc returns what the verbs cost jobs of a kind in batches of a size.
 type countFunc func(ctx context.Context, kind jobKind, size int) ([]verbCost, error)
 
 // costColumn is a figure with its heading and how many decimals it has.
@@ -121,7 +121,7 @@ func statementsOf(lines []costLine) string {
 	return text.String()
 }
 
-// lastTransaction answers the statements from the last BEGIN on.
+// lastTransaction returns the statements from the last BEGIN on.
 func lastTransaction(names []string) []string {
 	for i := len(names) - 1; i >= 0; i-- {
 		if strings.HasPrefix(names[i], "BEGIN") {

@@ -15,12 +15,12 @@ import (
 
 // curve is a figure over a size that grows, with one line for each database.
 type curve struct {
-	name    string
-	title   string
-	x, y    Axis
-	sizes   []int // all of them, growing
-	usual   int   // up to which it goes without -full and -max
-	maxLite int   // up to which it goes on SQLite, 0 for all
+	name        string
+	title       string
+	x, y        Axis
+	sizes       []int // all of them, growing
+	defaultSize int   // up to which it goes without -full and -max
+	maxLite     int   // up to which it goes on SQLite, 0 for all
 
 	// setup prepares the line of one database.
 	setup func(ctx context.Context, env *Env, onPostgres bool, jobs int) (curveLine, error)
@@ -43,17 +43,18 @@ var curves = []curve{
 	{
 		name: "backlog", title: "Claims over a long queue",
 		x: Axis{Label: "jobs queued"}, y: Axis{Label: "p99 of a claim over HTTP, ms"},
-		sizes: tens(1000, 10_000_000), usual: 100_000, setup: setupBacklogLine,
+		sizes: tens(1000, 10_000_000), defaultSize: 100_000, setup: setupBacklogLine,
 	},
 	{
 		name: "history", title: "Work beside jobs that are kept", y: wholeRate,
-		x:     Axis{Label: "finished jobs kept (0 stands at 100)"},
-		sizes: append(append([]int{0}, tens(1000, 10_000_000)...), 50_000_000), usual: 100_000,
-		setup: setupHistoryLine,
+		x:           Axis{Label: "finished jobs kept (0 stands at 100)"},
+		sizes:       append(append([]int{0}, tens(1000, 10_000_000)...), 50_000_000),
+		defaultSize: 100_000,
+		setup:       setupHistoryLine,
 	},
 	{
 		name: "queues", title: "Jobs spread over queues", x: Axis{Label: "queues"}, y: wholeRate,
-		sizes: tens(1, 100_000), usual: 1000,
+		sizes: tens(1, 100_000), defaultSize: 1000,
 		setup: setupRelayLine(func(r *queueRunner, q *relayQueue, size, jobs int) int {
 			q.queues = size
 			return max(jobs, size)
@@ -61,8 +62,8 @@ var curves = []curve{
 	},
 	{
 		name: "payload", title: "Payloads", x: bytesAxis, y: wholeRate,
-		sizes: []int{100, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20},
-		usual: 64 << 10,
+		sizes:       []int{100, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20},
+		defaultSize: 64 << 10,
 		setup: setupRelayLine(func(r *queueRunner, q *relayQueue, size, jobs int) int {
 			q.payload = size
 			return min(jobs, max(payloadBytes/size, r.conns))
@@ -70,7 +71,7 @@ var curves = []curve{
 	},
 	{
 		name: "connections", title: "Connections", x: Axis{Label: "connections"}, y: wholeRate,
-		sizes: []int{8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096}, usual: 256,
+		sizes: []int{8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096}, defaultSize: 256,
 		setup: setupRelayLine(func(r *queueRunner, _ *relayQueue, size, jobs int) int {
 			r.conns = size
 			return max(jobs, 4*size)
@@ -79,7 +80,7 @@ var curves = []curve{
 	{
 		name: "nodes", title: "Nodes on one database", y: wholeRate,
 		x:     Axis{Label: "nodes", Ticks: []Tick{{1, "1"}, {2, "2"}, {3, "3"}, {4, "4"}}},
-		sizes: []int{1, 2, 3, 4}, usual: 2, maxLite: 1,
+		sizes: []int{1, 2, 3, 4}, defaultSize: 2, maxLite: 1,
 		setup: setupRelayLine(func(_ *queueRunner, q *relayQueue, size, jobs int) int {
 			q.nodes = size
 			return jobs
@@ -95,29 +96,29 @@ func tens(low, high int) (sizes []int) {
 	return sizes
 }
 
-// upTo are the sizes of a line: all with full, else those up to most, or to the usual one for 0.
-func (c curve) upTo(most int, full, onPostgres bool) []int {
+// upTo are the sizes of a line: all with full, else those up to maxSize, or to defaultSize for 0.
+func (c curve) upTo(maxSize int, full, onPostgres bool) []int {
 	switch {
-	case most == 0 && full:
-		most = slices.Max(c.sizes)
-	case most == 0:
-		most = c.usual
+	case maxSize == 0 && full:
+		maxSize = slices.Max(c.sizes)
+	case maxSize == 0:
+		maxSize = c.defaultSize
 	}
 	if c.maxLite > 0 && !onPostgres {
-		most = min(most, c.maxLite)
+		maxSize = min(maxSize, c.maxLite)
 	}
-	return slices.DeleteFunc(slices.Clone(c.sizes), func(v int) bool { return v > most })
+	return slices.DeleteFunc(slices.Clone(c.sizes), func(v int) bool { return v > maxSize })
 }
 
 // curveSettings is what the command line says.
 type curveSettings struct {
-	out, dir           string
-	jobs, rounds, most int
-	clients, minFree   int
-	full, list         bool
-	timeout, maxTime   time.Duration
-	chosen             []curve
-	stderr             io.Writer
+	out, dir              string
+	jobs, rounds, maxSize int
+	clients, minFree      int
+	full, list            bool
+	timeout, maxTime      time.Duration
+	chosen                []curve
+	stderr                io.Writer
 }
 
 func parseCurves(args []string, stderr io.Writer) (curveSettings, error) {
@@ -132,20 +133,14 @@ func parseCurves(args []string, stderr io.Writer) (curveSettings, error) {
 	f.StringVar(&s.dir, "dir", "", "folder for databases (default the system's temporary folder)")
 	f.IntVar(&s.jobs, "n", 2000, "jobs of a measurement")
 	f.IntVar(&s.rounds, "rounds", 1, "measurements of each point, of which the median is drawn")
-	f.IntVar(&s.most, "max", 0, "largest size (0: one that takes about a minute)")
+	f.IntVar(&s.maxSize, "max", 0, "largest size (0: one that takes about a minute)")
 	f.BoolVar(&s.full, "full", false, "go to the largest size of each curve, without -max")
 	f.IntVar(&s.clients, "clients", 64, "connections, where they are not what grows")
 	f.IntVar(&s.minFree, "min-free", 10, "GiB of disk at which a line ends")
 	f.BoolVar(&s.list, "list", false, "list the curves and end")
 	f.DurationVar(&s.timeout, "timeout", 30*time.Minute, "longest time for one point")
 	f.DurationVar(&s.maxTime, "max-time", 15*time.Minute, "longest time for all of it")
-	if err := f.Parse(args); err != nil {
-		return s, err
-	}
-	err := s.choose(f.Args())
-	if err != nil {
-		fmt.Fprintln(stderr, "bench:", err)
-	}
+	err := parseFlags(f, args, s.choose)
 	return s, err
 }
 
@@ -160,7 +155,7 @@ func (s *curveSettings) choose(names []string) error {
 			s.chosen = append(s.chosen, c)
 		}
 	}
-	if min(s.jobs, s.rounds, s.clients) < 1 || min(s.most, s.minFree) < 0 {
+	if min(s.jobs, s.rounds, s.clients) < 1 || min(s.maxSize, s.minFree) < 0 {
 		return errors.New("-n, -rounds and -clients must be at least 1, -max and -min-free at least 0")
 	}
 	if min(s.timeout, s.maxTime) <= 0 {
@@ -172,12 +167,10 @@ func (s *curveSettings) choose(names []string) error {
 // runCurves measures and draws curves. It answers the exit code, as run does.
 func runCurves(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s, err := parseCurves(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case s.list:
+	if err != nil {
+		return usageCode(err)
+	}
+	if s.list {
 		for _, c := range s.chosen {
 			fmt.Fprintf(stdout, "%-12s %s\n", c.name, c.title)
 		}
@@ -254,7 +247,7 @@ func (s *curveSettings) line(ctx context.Context, env *Env, c curve,
 		defer cancel()
 		err = errors.Join(err, m.Close(ctx))
 	}()
-	for _, size := range c.upTo(s.most, s.full, onPostgres) {
+	for _, size := range c.upTo(s.maxSize, s.full, onPostgres) {
 		free, err := freeDisk(env.Dir)
 		if err != nil {
 			return line, err
@@ -274,7 +267,7 @@ func (s *curveSettings) line(ctx context.Context, env *Env, c curve,
 	return line, nil
 }
 
-// zeroSize is where a size of 0 stands: a tenth of the next one.
+// zeroSize is where a size of 0 is drawn: a tenth of the next one.
 func zeroSize(sizes []int) int {
 	if sizes[0] > 0 {
 		return sizes[0]

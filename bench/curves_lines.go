@@ -19,7 +19,7 @@ import (
 // payloadBytes bounds what is put for a point of the curve of payloads.
 const payloadBytes = 256 << 20
 
-// relayLine puts single jobs through servers of the binary; what grows is set by adjust, which
+// relayLine takes single jobs through servers of the binary; what grows is set by adjust, which
 // answers how many jobs there are.
 type relayLine struct {
 	*queueRunner
@@ -40,7 +40,7 @@ func setupRelayLine(adjust func(r *queueRunner, q *relayQueue, size, jobs int) i
 	}
 }
 
-// At answers how many jobs a second go through all three steps.
+// At returns how many jobs a second go through all three steps.
 func (l *relayLine) At(ctx context.Context, size int) (float64, error) {
 	// What runs still has the number of nodes of the point before.
 	if err := l.queue.Close(); err != nil {
@@ -74,7 +74,7 @@ func setupBacklogLine(ctx context.Context, env *Env, onPostgres bool, jobs int) 
 	return &backlogLine{relayQueue: q, jobs: jobs}, q.clear(ctx)
 }
 
-// At answers the 99th percentile of a claim by one connection, in milliseconds.
+// At returns the 99th percentile of a claim by one connection, in milliseconds.
 func (l *backlogLine) At(ctx context.Context, size int) (float64, error) {
 	if err := l.fill(ctx, size); err != nil {
 		return 0, fmt.Errorf("fill: %w", err)
@@ -151,14 +151,14 @@ func setupHistoryLine(ctx context.Context, env *Env, onPostgres bool, jobs int) 
 	}
 	for name, machine := range map[string]*job.Machine{"bench": l.machine,
 		"history": machineFinished} {
-		if err := l.engine.Register(engine.Contract{Name: name, Machine: machine}); err != nil {
+		if err := l.engine.Register(engine.JobType{Name: name, Machine: machine}); err != nil {
 			return nil, errors.Join(err, l.store.Close())
 		}
 	}
 	return l, nil
 }
 
-// At answers how many jobs a second go through the engine in process in batches of 100.
+// At returns how many jobs a second go through the engine in process in batches of 100.
 func (l *historyLine) At(ctx context.Context, size int) (float64, error) {
 	if err := l.fill(ctx, size); err != nil {
 		return 0, fmt.Errorf("fill: %w", err)

@@ -75,7 +75,7 @@ func (e *Env) Folder(name string) (string, error) {
 	return path, os.MkdirAll(path, 0o700)
 }
 
-// Postgres answers a database of that name in this bench, created at the first
+// Postgres returns a database of that name in this bench, created at the first
 // call and dropped by Close. All are on one server. When there is none, each
 // case gets the same skip.
 func (e *Env) Postgres(ctx context.Context, name string) (*Postgres, error) {
@@ -96,10 +96,11 @@ func (e *Env) Servers() []string {
 	defer e.mu.Unlock()
 	var descriptions []string
 	for _, d := range e.databases {
-		if d.err == nil {
-			descriptions = append(descriptions, d.pg.Describe())
-			break // one server, the same for all
+		if d.err != nil {
+			continue
 		}
+		descriptions = append(descriptions, d.pg.Describe())
+		break // one server, the same for all
 	}
 	return append(descriptions, e.serverDescriptions...)
 }
@@ -122,9 +123,10 @@ func (e *Env) Close(ctx context.Context) error {
 	defer e.mu.Unlock()
 	var errs []error
 	for _, d := range e.databases {
-		if d.err == nil {
-			errs = append(errs, d.pg.Drop(ctx))
+		if d.err != nil {
+			continue
 		}
+		errs = append(errs, d.pg.Drop(ctx))
 	}
 	for _, c := range e.children {
 		errs = append(errs, c.Stop())

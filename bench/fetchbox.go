@@ -209,7 +209,7 @@ func (f *fetchRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	return []Phase{insert, all}, nil
 }
 
-// submit hands in n resources and returns the jobs with their sizes. The latency is a manifest's.
+// submit submits n resources and returns the jobs with their sizes. The latency is a manifest's.
 func (f *fetchRunner) submit(ctx context.Context, addr string, n int) (map[string]int, Phase,
 	error) {
 	jobs, phase, started := map[string]int{}, Phase{Name: phaseInsert, Jobs: n}, time.Now()

@@ -23,7 +23,7 @@ type forgeRunner struct {
 	durability  string
 }
 
-// forgeLoad puts n jobs through on so many connections.
+// forgeLoad takes n jobs through on so many connections.
 type forgeLoad func(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, error)
 
 // forgeLimits keep the limits of a client out of what is measured.
@@ -152,7 +152,7 @@ func (s *forgeServer) submission(i int, due time.Time) []byte {
 		due.Unix(), i, at))
 }
 
-// submit hands one job in and remembers it.
+// submit submits one job and remembers it.
 func (s *forgeServer) submit(c *rawConn, i int, j *forgeJob) error {
 	request := s.submission(i, j.due)
 	j.sent = time.Now()

@@ -14,7 +14,7 @@ const (
 	forgeStartRate  = 300
 )
 
-// forgeSubmit hands jobs in as fast as they are taken. Nothing runs them.
+// forgeSubmit submits jobs as fast as they are taken. Nothing runs them.
 func forgeSubmit(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, error) {
 	phase, err := sendMany(ctx, s.addr, conns, n, http.StatusAccepted, func(i int) []byte {
 		return s.submission(i, time.Time{})
@@ -23,7 +23,7 @@ func forgeSubmit(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, er
 	return []Phase{phase}, err
 }
 
-// forgeSubmitPaced hands jobs in at a steady rate, whatever the server does.
+// forgeSubmitPaced submits jobs at a steady rate, whatever the server does.
 // Nothing runs them.
 func forgeSubmitPaced(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, error) {
 	open, closeAll, err := dialMany(ctx, s.addr, conns)
@@ -35,7 +35,7 @@ func forgeSubmitPaced(ctx context.Context, s *forgeServer, conns, n int) ([]Phas
 	return phases, err
 }
 
-// submitSteadily hands n jobs in at a rate. Two phases tell how long it took: from when
+// submitSteadily submits n jobs at a rate. Two phases are how long it took: from when
 // each was meant to be sent, and from when it was.
 func (s *forgeServer) submitSteadily(ctx context.Context, conns []*rawConn, n,
 	rate int) ([]forgeJob, []Phase, error) {
@@ -51,8 +51,8 @@ func (s *forgeServer) submitSteadily(ctx context.Context, conns []*rawConn, n,
 	}, err
 }
 
-// forgeStart hands jobs in at a steady rate to idle workers. The phases after the
-// submit tell how long it took until a job ran: from its first event to the one of
+// forgeStart submits jobs at a steady rate to idle workers. The phases after the
+// submit are how long it took until a job ran: from its first event to the one of
 // its start, from the sending of the request, and from when that was meant to be sent.
 func forgeStart(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, error) {
 	open, closeAll, err := dialMany(ctx, s.addr, conns)
@@ -108,8 +108,8 @@ const (
 // maxEarly is how much before its time a job may be queued.
 const maxEarly = time.Second
 
-// forgeScheduled hands in n jobs whose time is far away and some whose time comes
-// soon. The phases after the submit tell how late these were queued and started.
+// forgeScheduled submits n jobs whose time is far away and some whose time comes
+// soon. The phases after the submit are how late these were queued and started.
 func forgeScheduled(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, error) {
 	farFuture := time.Now().Add(24 * time.Hour).Truncate(time.Second)
 	insert, err := sendMany(ctx, s.addr, conns, n, http.StatusAccepted, func(i int) []byte {

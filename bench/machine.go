@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -68,6 +70,33 @@ func firstWord(path string) string {
 		return "unknown"
 	}
 	return words[0]
+}
+
+// ticksPerSecond is in what the kernel counts the processor time of a process.
+const ticksPerSecond = 100
+
+// processorTime reads how much processor time a process has used, in hundredths of a second.
+func processorTime(pid int) (time.Duration, error) {
+	path := fmt.Sprintf("/proc/%d/stat", pid)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	// The name is in brackets and may have spaces. User and system time are the 12th and 13th
+	// members behind it.
+	members := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(members) < 13 {
+		return 0, fmt.Errorf("%s has %d members", path, len(members))
+	}
+	var ticks uint64
+	for _, member := range members[11:13] {
+		n, err := strconv.ParseUint(member, 10, 63)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
 }
 
 // fsyncMedian times the append of one page and its sync. A few microseconds mean

@@ -39,7 +39,11 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 			"usage: go run . [flags] [case ...]   (flags before cases; no case means all)\n"+
 				"       go run . counts [flags]       (what a job costs each database)\n"+
 				"       go run . curves [flags]       (how figures grow, as pictures)\n"+
-				"       go run . ageing [flags]       (PostgreSQL beside a long transaction)")
+				"       go run . ageing [flags]       (PostgreSQL beside a long transaction)\n"+
+				"       go run . admin [flags]        (pages of operators over many jobs)\n"+
+				"       go run . watchers [flags]     (what open consoles and events cost)\n"+
+				"       go run . webhooks [flags]     (what a webhook of an operator costs)\n"+
+				"       go run . pair [flags]         (this tree beside another one, by turns)")
 		f.PrintDefaults()
 	}
 	f.IntVar(&s.jobs, "n", 20_000, "jobs per run; slow cases do a fraction of it")
@@ -66,14 +70,8 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	f.IntVar(&s.tune.AsynqServers, "asynq-servers", 32, "asynq servers in the process")
 	f.IntVar(&s.tune.AsynqConcurrency, "asynq-concurrency", 16, "Concurrency of each asynq server")
 	f.IntVar(&s.tune.AsynqClients, "asynq-clients", 64, "goroutines that enqueue into asynq")
-	if err := f.Parse(args); err != nil {
-		return s, err
-	}
-	if err := s.choose(f.Args()); err != nil {
-		fmt.Fprintln(stderr, "bench:", err)
-		return s, err
-	}
-	return s, nil
+	err := parseFlags(f, args, s.choose)
+	return s, err
 }
 
 // choose takes the cases that are named, and checks what the flags say of them.
@@ -125,25 +123,26 @@ func (s *settings) resolve() error {
 	return nil
 }
 
+// commands are what is measured otherwise than in rounds of cases. Each answers the exit code as
+// run does.
+var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) int{
+	"counts": runCounts, "curves": runCurves, "ageing": runAgeing, "admin": runAdmin,
+	"watchers": runWatchers, "webhooks": runWebhooks, "pair": runPair,
+}
+
 // run is main with its surroundings passed in. It answers the exit code: 0, 1
 // when a case failed or the bench was cut short, 2 for a wrong command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == "counts" {
-		return runCounts(ctx, args[1:], stdout, stderr)
-	}
-	if len(args) > 0 && args[0] == "curves" {
-		return runCurves(ctx, args[1:], stdout, stderr)
-	}
-	if len(args) > 0 && args[0] == "ageing" {
-		return runAgeing(ctx, args[1:], stdout, stderr)
+	if len(args) > 0 {
+		if command := commands[args[0]]; command != nil {
+			return command(ctx, args[1:], stdout, stderr)
+		}
 	}
 	s, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case s.list:
+	if err != nil {
+		return usageCode(err)
+	}
+	if s.list {
 		for _, c := range s.chosen {
 			fmt.Fprintf(stdout, "%-31s %s\n", c.Name, c.Summary)
 		}

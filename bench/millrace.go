@@ -5,12 +5,16 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/nodes"
+	"github.com/millrace/millrace/internal/series"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/postgres"
 	"github.com/millrace/millrace/internal/store/sqlite"
@@ -43,6 +47,7 @@ type millraceRunner struct {
 	callers    int // of either
 	durability string
 	runs       int
+	recorded   bool // what operators see is written meanwhile
 }
 
 func setupMillracePostgres(machine *job.Machine, insert, callers int) func(context.Context,
@@ -61,7 +66,8 @@ func setupMillracePostgres(machine *job.Machine, insert, callers int) func(conte
 				}
 				defer pool.Close()
 				for _, q := range []string{
-					"TRUNCATE jobs, waiting, ready, leases, finished, bodies, counts, events, outbox",
+					"TRUNCATE jobs, waiting, ready, leases, finished, bodies, counts, events, outbox, " +
+						"records",
 					"VACUUM jobs"} {
 					if _, err := pool.Exec(ctx, q); err != nil {
 						return err
@@ -79,7 +85,7 @@ func setupMillracePostgres(machine *job.Machine, insert, callers int) func(conte
 func setupMillraceSQLite(machine *job.Machine, insert, callers int) func(context.Context,
 	*Env) (Runner, error) {
 	return func(_ context.Context, env *Env) (Runner, error) {
-		dir, err := env.Folder("millrace-sqlite")
+		dir, err := os.MkdirTemp(env.Dir, "millrace-sqlite-") // several cases have one
 		if err != nil {
 			return nil, err
 		}
@@ -114,8 +120,15 @@ func (m *millraceRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	defer e.Close()
-	if err := e.Register(engine.Contract{Name: "bench", Machine: m.machine}); err != nil {
+	if err := e.Register(engine.JobType{Name: "bench", Machine: m.machine}); err != nil {
 		return nil, err
+	}
+	if m.recorded {
+		stop, err := record(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
 	}
 	insert, err := m.insertAll(ctx, e, n)
 	if err != nil {
@@ -126,6 +139,42 @@ func (m *millraceRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, fmt.Errorf("work: %w", err)
 	}
 	return []Phase{insert, work, totalPhase(n, insert, work)}, nil
+}
+
+// setupRecorded makes a case beside which all that a server writes for operators is written: the
+// series every ten seconds, and the record of the node with its workers every five.
+func setupRecorded(setup func(context.Context, *Env) (Runner, error)) func(context.Context,
+	*Env) (Runner, error) {
+	return func(ctx context.Context, env *Env) (Runner, error) {
+		r, err := setup(ctx, env)
+		if err != nil {
+			return nil, err
+		}
+		r.(*millraceRunner).recorded = true
+		return r, nil
+	}
+}
+
+// record writes what operators see of an engine until stop is called, which writes it once more.
+func record(ctx context.Context, e *engine.Engine) (stop func(), err error) {
+	started := time.Now()
+	recorder, err := series.New(series.Config{Engine: e})
+	if err != nil {
+		return nil, err
+	}
+	node, err := nodes.New(nodes.Config{Engine: e, StoreKind: "bench",
+		Elapsed: func() time.Duration { return time.Since(started) }})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { recorder.Run(ctx) })
+	running.Go(func() { node.Run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}, nil
 }
 
 // newEngine makes an engine in this process. Its contract is registered then.

@@ -76,22 +76,28 @@ func (b *backlog) fill(ctx context.Context, path string, n int) (Phase, error) {
 	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(start)}, err
 }
 
-// fillRelay queues the jobs from..to-1 in a queue of Relay.
-func fillRelay(ctx context.Context, s store.Store, queue string, from, to int) error {
+// newRelayEngine makes an engine in this process that has Relay.
+func newRelayEngine(s store.Store) (*engine.Engine, error) {
 	e, err := newEngine(s)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer e.Close()
 	contract, err := relay.New(relay.Config{Engine: e, Registry: prometheus.NewRegistry(),
 		Log:      slog.New(slog.DiscardHandler),
 		Settings: relay.Settings{MaxNumJobs: 1000, BodyLimit: 1 << 20, RetryableStatus: 429}})
 	if err != nil {
+		return nil, err
+	}
+	return e, e.Register(contract.JobType())
+}
+
+// fillRelay queues the jobs from..to-1 in a queue of Relay.
+func fillRelay(ctx context.Context, s store.Store, queue string, from, to int) error {
+	e, err := newRelayEngine(s)
+	if err != nil {
 		return err
 	}
-	if err := e.Register(contract.Contract()); err != nil {
-		return err
-	}
+	defer e.Close()
 	cut := batches(to-from, 1000)
 	_, err = runParallel(ctx, 2, len(cut), func(ctx context.Context, _, i int) error {
 		var batch []engine.Submission
@@ -145,7 +151,7 @@ func claimAll(ctx context.Context, addr, queue string, n int) (Phase, error) {
 
 func textAfter(s, mark string) string { _, tail, _ := strings.Cut(s, mark); return tail }
 
-// residentMemory reads the memory of a process, as far as the system tells.
+// residentMemory reads the memory of a process, as far as the system reports it.
 func residentMemory(pid int) string {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -37,7 +37,7 @@ func (m *millraceHTTP) Durability() string { return m.durability }
 
 func (m *millraceHTTP) Close() error { return nil }
 
-// Run puts n jobs through 64 connections, each of which enqueues, claims and
+// Run takes n jobs through 64 connections, each of which enqueues, claims and
 // completes over and over. A batch is enqueued and taken in one request. It is
 // completed job by job, as the protocol has it, or with whole batches in one
 // request too.

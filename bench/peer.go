@@ -29,13 +29,14 @@ func startPeer(ctx context.Context, env *Env, name string, command func(port int
 		}
 		env.addChild(child)
 		err = awaitPeer(ctx, child, func(ctx context.Context) error { return ready(ctx, addr) })
-		if err == nil {
-			return child, addr, nil
+		if err != nil {
+			child.Kill()
+			if try == 3 || ctx.Err() != nil {
+				return nil, "", fmt.Errorf("start %s: %w", name, err)
+			}
+			continue
 		}
-		child.Kill()
-		if try == 3 || ctx.Err() != nil {
-			return nil, "", fmt.Errorf("start %s: %w", name, err)
-		}
+		return child, addr, nil
 	}
 }
 
@@ -43,11 +44,7 @@ func startPeer(ctx context.Context, env *Env, name string, command func(port int
 func awaitPeer(ctx context.Context, child *Child, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, peerStart)
 	defer cancel()
-	for {
-		err := ready(ctx)
-		if err == nil {
-			return nil
-		}
+	for err := ready(ctx); err != nil; err = ready(ctx) {
 		select {
 		case <-child.Done():
 			return fmt.Errorf("the process ended: %w", err)
@@ -56,6 +53,7 @@ func awaitPeer(ctx context.Context, child *Child, ready func(context.Context) er
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+	return nil
 }
 
 // findProgram looks a program up in PATH. Without it the case is skipped, with how to get it.

@@ -150,7 +150,7 @@ func (p *Postgres) URL() string {
 	return u.String()
 }
 
-// Recreate makes the database anew, empty.
+// Recreate drops the database and creates it again, empty.
 func (p *Postgres) Recreate(ctx context.Context) error {
 	if err := p.Drop(ctx); err != nil {
 		return err

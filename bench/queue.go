@@ -37,7 +37,7 @@ type queueSettler interface {
 	Settle(ctx context.Context, conns []queueConn) error
 }
 
-// queueRunner puts jobs through a system: all are put, then all are taken and ended.
+// queueRunner takes jobs through a system: all are put, then all are taken and ended.
 type queueRunner struct {
 	queueSystem
 	conns int
@@ -48,6 +48,11 @@ func (q *queueRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	if err := q.Reset(ctx); err != nil {
 		return nil, fmt.Errorf("reset: %w", err)
 	}
+	return q.load(ctx, n)
+}
+
+// load is Run on a queue that has been made.
+func (q *queueRunner) load(ctx context.Context, n int) ([]Phase, error) {
 	conns := make([]queueConn, 0, q.conns)
 	defer func() {
 		for _, c := range conns {

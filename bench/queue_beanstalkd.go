@@ -45,7 +45,7 @@ func setupBeanstalkd(ctx context.Context, env *Env) (Runner, error) {
 		batch: 1}, nil
 }
 
-// reachable tells whether something listens at an address.
+// reachable reports whether something listens at an address.
 func reachable(ctx context.Context, addr string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 )
@@ -91,6 +92,7 @@ type relayQueue struct {
 	queues  int       // over which the jobs are spread
 	payload int       // bytes of a body, 0 for the usual one
 	nodes   int       // servers on one database
+	flags   []string  // of the servers, beside those that follow from the above
 
 	servers []*millraceServer
 	dialed  atomic.Int64
@@ -175,9 +177,9 @@ func (r *relayQueue) data(node int) string {
 func (r *relayQueue) serve(ctx context.Context) error {
 	r.dialed.Store(0)
 	r.taken.Store(0)
-	var flags []string
+	flags := slices.Clone(r.flags)
 	if r.pg != nil {
-		flags = []string{"--set", "store=" + r.pg.URL()}
+		flags = append(flags, "--set", "store="+r.pg.URL())
 	}
 	for i := range r.nodes {
 		log, err := os.Create(filepath.Join(r.dir, "log"+strconv.Itoa(i)))
@@ -238,10 +240,15 @@ func (c *relayConn) Work(_ context.Context, ended func(int)) error {
 	if status != http.StatusOK {
 		return fmt.Errorf("a claim was answered %d: %.200s", status, body)
 	}
+	return c.end(queue, body, ended)
+}
+
+// end completes the jobs of a claim.
+func (c *relayConn) end(queue string, claimed []byte, ended func(int)) error {
 	if c.r.whole {
-		return c.completeAll(queue, body, ended)
+		return c.completeAll(queue, claimed, ended)
 	}
-	for id, run := range claimedRuns(body) {
+	for id, run := range claimedRuns(claimed) {
 		if _, err := c.Expect(httpRequest(http.MethodDelete,
 			"/v2/queues/"+queue+"/jobs/"+id+"/run-id/"+run, c.host, nil),
 			http.StatusOK); err != nil {

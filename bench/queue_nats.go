@@ -67,7 +67,7 @@ func (n *natsServer) Durability() string {
 
 func (n *natsServer) Close() error { return n.child.Stop() }
 
-// Reset makes the stream and its consumer anew.
+// Reset deletes the stream and its consumer and creates both again.
 func (n *natsServer) Reset(ctx context.Context) error {
 	conn, err := nats.Connect(n.url)
 	if err != nil {

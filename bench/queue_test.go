@@ -92,16 +92,16 @@ func TestQueueRunnerEndsWhenAJobIsLost(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	r := &queueRunner{queueSystem: &losing{&memoryQueue{twice: -1}}, conns: 2, batch: 1}
+	r := &queueRunner{queueSystem: &losingQueue{&memoryQueue{twice: -1}}, conns: 2, batch: 1}
 	if _, err := r.Run(ctx, 5); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("err = %v, want the end of the time", err)
 	}
 }
 
-// losing forgets the first job.
-type losing struct{ *memoryQueue }
+// losingQueue forgets the first job.
+type losingQueue struct{ *memoryQueue }
 
-func (l *losing) Dial(context.Context) (queueConn, error) {
+func (l *losingQueue) Dial(context.Context) (queueConn, error) {
 	return losingConn{memoryConn{l.memoryQueue}}, nil
 }
 

@@ -50,7 +50,13 @@ func (r *relayStart) Run(ctx context.Context, n int) ([]Phase, error) {
 	ended := make(chan error, 1)
 	go func() {
 		_, err := runParallel(ctx, len(polls), len(polls), func(_ context.Context, g, _ int) error {
-			return r.poll(&relayConn{rawConn: polls[g], r: r.relayQueue, host: addr}, tally, starts)
+			c := relayConn{rawConn: polls[g], r: r.relayQueue, host: addr}
+			return c.poll(r.queueName(0), "bench", tally.done, func(num int, at time.Time) {
+				if num >= 0 && num < n {
+					starts[num] = at
+				}
+				tally.MarkWorked(num)
+			})
 		})
 		cancel(err) // without workers there is no more to measure
 		ended <- err
@@ -85,39 +91,30 @@ func (r *relayStart) Run(ctx context.Context, n int) ([]Phase, error) {
 	}, nil
 }
 
-// poll takes jobs as they come, notes when each was there, and completes it.
-func (r *relayStart) poll(c *relayConn, tally *Tally, starts []time.Time) error {
+// poll takes jobs of a queue as they come, notes for each when it was there, and completes them. It
+// ends when the connection fails after stopped is closed.
+func (c *relayConn) poll(queue, worker string, stopped <-chan struct{},
+	worked func(num int, at time.Time)) error {
+	request := fmt.Appendf(nil, "GET /v2/queues/%s/jobs?num_jobs=%d HTTP/1.1\r\nHost: %s\r\n"+
+		"Prefer: wait=20\r\nMillrace-Worker: %s\r\n\r\n", queue, c.r.batch, c.host, worker)
 	for {
-		status, body, err := c.Do(fmt.Appendf(nil,
-			"GET /v2/queues/%s/jobs HTTP/1.1\r\nHost: %s\r\nPrefer: wait=20\r\n\r\n",
-			r.queueName(0), c.host))
+		status, body, err := c.Do(request)
 		at := time.Now()
 		select {
-		case <-tally.done:
+		case <-stopped:
 			return nil
 		default:
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if status == http.StatusNoContent {
+		case status == http.StatusNoContent:
 			continue
-		}
-		if status != http.StatusOK {
+		case status != http.StatusOK:
 			return fmt.Errorf("a poll was answered %d: %.200s", status, body)
 		}
-		for id, run := range claimedRuns(body) {
-			if _, err := c.Expect(httpRequest(http.MethodDelete,
-				"/v2/queues/"+r.queueName(0)+"/jobs/"+id+"/run-id/"+run, c.host, nil),
-				http.StatusOK); err != nil {
-				return err
-			}
-			markWorked(func(num int) {
-				if num >= 0 && num < len(starts) {
-					starts[num] = at
-				}
-				tally.MarkWorked(num)
-			}, id)
+		if err := c.end(queue, body, func(num int) { worked(num, at) }); err != nil {
+			return err
 		}
 	}
 }

@@ -202,7 +202,7 @@ func (r *riverRunner) work(ctx context.Context, client *river.Client[pgx.Tx], ta
 	return Phase{Name: phaseWork, Jobs: n, Took: end.Sub(started)}, tally.Check()
 }
 
-// countEvents answers the time of the n-th completion. It ends with the
+// countEvents returns the time of the n-th completion. It ends with the
 // subscription.
 func countEvents(events <-chan *river.Event, n int, completed chan<- time.Time) {
 	for range events {

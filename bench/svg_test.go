@@ -84,7 +84,7 @@ func TestScaleIsLogarithmic(t *testing.T) {
 	t.Parallel()
 	s := newScale([]float64{1, 100}, 0, 200)
 	if got := s.at(10); math.Abs(got-100) > 1e-9 {
-		t.Errorf("10 between 1 and 100 stands at %v, want the middle", got)
+		t.Errorf("10 between 1 and 100 is at %v, want the middle", got)
 	}
 	for _, values := range [][]float64{nil, {5}, {5, 5.1}, {1, 4}, {100, 1 << 20}} {
 		s := newScale(values, 0, 200)
@@ -188,10 +188,10 @@ func TestCurveIsDrawnAsFarAsItCame(t *testing.T) {
 
 func TestCurveSizes(t *testing.T) {
 	t.Parallel()
-	c := curve{sizes: []int{1, 2, 3, 4}, usual: 2, maxLite: 1}
+	c := curve{sizes: []int{1, 2, 3, 4}, defaultSize: 2, maxLite: 1}
 	for _, tc := range []struct {
 		name       string
-		most       int
+		maxSize    int
 		full       bool
 		onPostgres bool
 		want       int
@@ -202,7 +202,7 @@ func TestCurveSizes(t *testing.T) {
 		{"max bounds full", 3, true, true, 3},
 		{"SQLite has one node", 0, true, false, 1},
 	} {
-		if got := c.upTo(tc.most, tc.full, tc.onPostgres); len(got) != tc.want {
+		if got := c.upTo(tc.maxSize, tc.full, tc.onPostgres); len(got) != tc.want {
 			t.Errorf("%s: sizes %v, want %d of them", tc.name, got, tc.want)
 		}
 	}

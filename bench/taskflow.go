@@ -29,7 +29,7 @@ type flowRunner struct {
 	durability string
 }
 
-// flowLoad puts n jobs through on so many connections.
+// flowLoad takes n jobs through on so many connections.
 type flowLoad func(ctx context.Context, s *flowServer, conns, n int) ([]Phase, error)
 
 // flowServer is a server of the binary, asked without a token.
@@ -137,7 +137,7 @@ const (
 // flowGraphJobs is how many jobs one request brings.
 const flowGraphJobs = 10_000
 
-// flowGraph hands in one graph of n jobs, in as few requests as there may be, and
+// flowGraph submits one graph of n jobs, in as few requests as there may be, and
 // lets workers run it: each claims a batch and ends it in one request.
 func flowGraph(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
 	return s.runGraph(ctx, n, flowWorkers, (*graphWork).batches)
@@ -154,7 +154,7 @@ func flowGraphSingle(ctx context.Context, s *flowServer, conns, n int) ([]Phase,
 	return s.runGraph(ctx, n, flowWorkers*(1+conns), (*graphWork).singles)
 }
 
-// runGraph hands in a graph and has it worked on so many connections.
+// runGraph submits a graph and has it worked on so many connections.
 func (s *flowServer) runGraph(ctx context.Context, n, conns int,
 	work func(*graphWork, context.Context, int) error) ([]Phase, error) {
 	one, closeOne, err := dialMany(ctx, s.addr, 1)
@@ -183,7 +183,7 @@ func (s *flowServer) runGraph(ctx context.Context, n, conns int,
 	return []Phase{insert, worked, totalPhase(n, insert, worked)}, err
 }
 
-// flowSubmit hands in graphs of 10,000 jobs, one after another: the latency is that
+// flowSubmit submits graphs of 10,000 jobs, one after another: the latency is that
 // of such a request.
 func flowSubmit(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
 	open, closeAll, err := dialMany(ctx, s.addr, 1)
@@ -204,7 +204,7 @@ func flowSubmit(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
 	return []Phase{{Name: phaseInsert, Jobs: n, Took: time.Since(started), Latency: latency}}, nil
 }
 
-// submitGraph hands in the jobs from..to of a graph as large as ids, where it puts
+// submitGraph submits the jobs from..to of a graph as large as ids, where it puts
 // their ids. Jobs of earlier requests are named by theirs.
 func (s *flowServer) submitGraph(c *rawConn, ids []string, from, to int) error {
 	text := []byte(`{"jobs":[`)

@@ -87,15 +87,15 @@ func (f *flowInProcess) Run(ctx context.Context, n int) ([]Phase, error) {
 }
 
 // flowContract is TaskFlow as an engine sees it.
-func flowContract(e *engine.Engine) (engine.Contract, error) {
+func flowContract(e *engine.Engine) (engine.JobType, error) {
 	t, err := taskflow.New(taskflow.Config{Engine: e, Log: slog.New(slog.DiscardHandler),
 		Registry: prometheus.NewRegistry(), Now: time.Now, Random: randomBytes,
 		Settings:  taskflow.Settings{Lease: time.Minute, MaxConcurrent: flowConcurrent},
 		BodyLimit: 1, GraphBodyLimit: 1})
 	if err != nil {
-		return engine.Contract{}, err
+		return engine.JobType{}, err
 	}
-	return t.Contract(), nil
+	return t.JobType(), nil
 }
 
 // flowRetry is longer than a run of the benchmark.

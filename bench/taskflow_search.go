@@ -69,13 +69,17 @@ func flowTime(i, n int, now time.Time) time.Time {
 		time.Duration(float64(flowAge)*float64(i)/float64(n)).Truncate(time.Microsecond))
 }
 
-func flowJob(random *rand.Rand, i, n int, now time.Time) *job.Job {
-	var raw [16]byte
+// randomUUID makes an id, as bytes and as text.
+func randomUUID(random *rand.Rand) (raw [16]byte, text string) {
 	for k := range raw {
 		raw[k] = byte(random.Uint32())
 	}
-	j := &job.Job{ID: job.ID{Contract: taskflow.Name,
-		Key: fmt.Sprintf("%x-%x-%x-%x-%x", raw[:4], raw[4:6], raw[6:8], raw[8:10], raw[10:])},
+	return raw, fmt.Sprintf("%x-%x-%x-%x-%x", raw[:4], raw[4:6], raw[6:8], raw[8:10], raw[10:])
+}
+
+func flowJob(random *rand.Rand, i, n int, now time.Time) *job.Job {
+	raw, key := randomUUID(random)
+	j := &job.Job{ID: job.ID{Contract: taskflow.Name, Key: key},
 		Retry: flowRetry, Searchable: true, MaxAttempts: 3,
 		Lease: time.Minute, CreatedAt: flowTime(i, n, now), Priority: 5,
 		Queue:      "q" + strconv.Itoa(random.IntN(20)),

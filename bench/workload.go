@@ -29,7 +29,7 @@ func appendPayload(dst []byte, num int) []byte {
 	return fmt.Appendf(dst, `{"num":%d,"body":"%s"}`, num, body)
 }
 
-// Tally proves that each of n jobs was worked exactly once and tells when the
+// Tally proves that each of n jobs was worked exactly once and reports when the
 // first and the last one were.
 type Tally struct {
 	worked     []atomic.Bool
@@ -60,7 +60,7 @@ func (t *Tally) MarkWorked(num int) {
 	}
 }
 
-// StartTime answers when the clock of the work starts: when the workers were ready,
+// StartTime returns when the clock of the work starts: when the workers were ready,
 // or at the first job if that came earlier. So no peer pays for starting up, and
 // none gets a job for free.
 func (t *Tally) StartTime(ready time.Time) time.Time {
@@ -83,7 +83,7 @@ func (t *Tally) Wait(ctx context.Context) error {
 	}
 }
 
-// Check answers an error if a job was worked twice.
+// Check returns an error if a job was worked twice.
 func (t *Tally) Check() error {
 	if twice := t.duplicates.Load(); twice != 0 {
 		return fmt.Errorf("%d jobs were worked more than once", twice)

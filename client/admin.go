@@ -81,6 +81,7 @@ func (a *Admin) Audit(ctx context.Context, f AdminAuditFilter) iter.Seq2[AdminAu
 	query := url.Values{}
 	setText(query, "action", f.Action)
 	setText(query, "target", f.Target)
+	setText(query, "actor", f.Actor)
 	setTime(query, "from", f.From)
 	setTime(query, "to", f.To)
 	return adminPages[AdminAuditEntry](ctx, a, "admin audit", "/admin/v1/audit", query,

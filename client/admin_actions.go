@@ -46,11 +46,13 @@ type AdminSubmission struct {
 	Owner string `json:"owner,omitempty"`
 	// JobType is the job type of FetchBox.
 	JobType string `json:"job_type,omitempty"`
+	// CallbackURL is where FetchBox tells the end of the job. Requests of others hold their own.
+	CallbackURL string `json:"callback_url,omitempty"`
 	// IdempotencyKey makes one job of several submissions with the same key.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 }
 
-// ActOnJob lets an action happen to the job with a number and returns the job as it is then, or the
+// ActOnJob applies an action to the job with a number and returns the job as it is then, or the
 // new job that was made (AD-016). What follows, such as events, is that of the contract's route.
 //
 // Errors: [ErrConflict], whose code is [AdminNotAllowed] where the state of the job does not allow

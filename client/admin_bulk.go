@@ -25,9 +25,11 @@ type AdminBulkFilter struct {
 	Phases []string `json:"phase,omitempty"`
 	Owner  string   `json:"owner,omitempty"`
 	Kind   string   `json:"kind,omitempty"`
-	ID     string   `json:"id,omitempty"`     // the contract's id, exactly
-	Parent int64    `json:"parent,omitempty"` // a number
-	Worker string   `json:"worker,omitempty"`
+	ID     string   `json:"id,omitempty"` // the contract's id, exactly
+	// Numbers are those of some jobs, at most 1,000; Parent is one too.
+	Numbers []int64 `json:"number,omitempty"`
+	Parent  int64   `json:"parent,omitempty"`
+	Worker  string  `json:"worker,omitempty"`
 	// From is inclusive, Before exclusive; a job has settled when it is over.
 	CreatedFrom   time.Time `json:"created_from,omitzero"`
 	CreatedBefore time.Time `json:"created_before,omitzero"`
@@ -37,7 +39,7 @@ type AdminBulkFilter struct {
 	MinAge      string `json:"min_age,omitempty"`
 	MaxAge      string `json:"max_age,omitempty"`
 	MinAttempts int    `json:"min_attempts,omitempty"`
-	Error       string `json:"error,omitempty"` // in the failure, without case
+	Error       string `json:"error,omitempty"` // in the failure, without case; of dead letters too
 	Text        string `json:"text,omitempty"`  // in definition, payload and result, without case
 
 	// Fingerprint, From (inclusive) and To (exclusive) are for dead letters.
@@ -58,13 +60,22 @@ type AdminBulkRequest struct {
 	// Canary is how many go first: the others follow when these have ended well, and the operation
 	// stays paused when one of them has failed (AD-022). 0 is none.
 	Canary int `json:"canary,omitempty"`
+	// AsOf is the one of a preview: what was created since is not touched, and what has changed
+	// since is skipped. The zero time means the start.
+	AsOf time.Time `json:"as_of,omitzero"`
 }
 
 // AdminBulkPreview is what a bulk operation would be about.
 type AdminBulkPreview struct {
-	// Matching is how many match, at most 100,000; More reports whether there are more.
+	// Matching is how many match, at most 100,000; More reports whether there may be more, which
+	// were not looked at.
 	Matching int  `json:"matching"`
 	More     bool `json:"more"`
+	// SearchedTo is when the last job was created that was looked at, in UTC, where a search of
+	// Error or Text has ended before all were; nil where all were.
+	SearchedTo *time.Time `json:"searched_to"`
+	// AsOf is the time of the preview; [AdminBulkRequest.AsOf] binds an operation to it.
+	AsOf time.Time `json:"as_of"`
 	// Refused is how many of them do not allow the action now.
 	Refused int `json:"refused"`
 	// Sample are up to ten of them, jobs or dead letters, as JSON.
@@ -76,7 +87,8 @@ type AdminBulk struct {
 	ID     string      `json:"bulk_id"`
 	Action AdminAction `json:"action"`
 	// State is "running", "paused", "done" or "canceled". Reason says why it is paused: "operator",
-	// "canary" while its canaries have not settled, or which canary has failed; empty otherwise.
+	// "canary" while its canaries have not settled, or which canary has failed; and of one that runs
+	// which contracts the node has to serve that it waits for. It is empty otherwise.
 	State  string `json:"state"`
 	Reason string `json:"reason"`
 	// Done were changed, Failed were refused with an error, Skipped did not allow the action or had
@@ -133,8 +145,8 @@ type bulkStarted struct {
 }
 
 // StartBulk begins a bulk operation and returns its id; it goes on in the background, also when the
-// server is restarted, and changes nothing twice (AD-020). The filter means what matches now: what
-// is created later is left as it is.
+// server is restarted, and changes nothing twice (AD-020). The filter means what matches now, or
+// at the time of AsOf: what is created later is left as it is.
 //
 // Errors: [ErrInvalid] for what is wrong with the request; [ErrUnauthorized]. It is repeated only
 // while no try can have taken effect.

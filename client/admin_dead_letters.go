@@ -22,11 +22,13 @@ type AdminDeadLetter struct {
 	// Number is the place of the job in the store, JobID the contract's id of it.
 	Number int64  `json:"number"`
 	JobID  string `json:"job_id"`
-	// Attempts is how often the job was claimed.
-	Attempts int `json:"attempts"`
+	// Attempts is how often the job was claimed, and Worker the worker of the last of them.
+	Attempts int    `json:"attempts"`
+	Worker   string `json:"worker"`
 	// ErrorType is the type or code of the failure; of a job without one, why it was given up.
 	ErrorType string `json:"error_type"`
-	// Error is the text of the failure, at most 4 KiB; empty where there is none.
+	// Error is the text of the failure, at most 4 KiB; empty where there is none. Of a job whose
+	// worker fell silent it is what that reported last.
 	Error string `json:"error"`
 	// At is when the job was given up, in UTC.
 	At time.Time `json:"at"`
@@ -56,6 +58,7 @@ type AdminDeadLetterFilter struct {
 	Contract    string
 	Queue       string
 	Fingerprint string
+	Error       string    // in type or text of the error, without case
 	From        time.Time // inclusive
 	To          time.Time // exclusive
 	PageSize    int       // dead letters a request; 0 is the server's default
@@ -71,6 +74,7 @@ func (a *Admin) DeadLetters(ctx context.Context,
 	setText(query, "contract", f.Contract)
 	setText(query, "queue", f.Queue)
 	setText(query, "fingerprint", f.Fingerprint)
+	setText(query, "error", f.Error)
 	setTime(query, "from", f.From)
 	setTime(query, "to", f.To)
 	return adminPages[AdminDeadLetter](ctx, a, "admin dead letters", "/admin/v1/dead-letters",
@@ -79,8 +83,8 @@ func (a *Admin) DeadLetters(ctx context.Context,
 
 // DeadLetterGroups iterates over the groups of dead letters of one reason that were not replayed,
 // the largest first; an empty contract means all (AD-050). The server groups the newest 100,000
-// dead letters of each sort of jobs. pageSize is how many groups a request reads; 0 is the server's
-// default. It ends with the first error.
+// dead letters of each engine contract. pageSize is how many groups a request reads; 0 is the
+// server's default. It ends with the first error.
 //
 // Errors: [ErrInvalid] for a contract that there is not; [ErrUnauthorized].
 func (a *Admin) DeadLetterGroups(ctx context.Context, contract string,

@@ -15,11 +15,11 @@ import (
 	"strings"
 )
 
-// AdminEventKind is what an event tells.
+// AdminEventKind is what an event is about.
 type AdminEventKind string
 
 const (
-	// AdminEventReset says that what was told before is worth nothing, as another node answers or
+	// AdminEventReset says that earlier events are no longer valid, as another node answers or
 	// the server was restarted. All that there is follows.
 	AdminEventReset AdminEventKind = "reset"
 	// AdminEventCounts has the counts of queues that have changed.
@@ -115,22 +115,24 @@ func (r *eventReader) request(ctx context.Context) *Error {
 	return r.events(body)
 }
 
-// events yields the events of an answer: lines "name: value", ended by an empty one. A line that
-// begins with a colon is a comment.
+// events yields the events of an answer: lines "name: value", where the space may be missing, ended
+// by an empty one. A line that begins with a colon is a comment.
 func (r *eventReader) events(body io.Reader) *Error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxEventLine)
 	kind, id, data := "", "", []byte(nil)
 	for lines.Scan() {
-		name, value, _ := bytes.Cut(lines.Bytes(), []byte(": "))
-		switch string(name) {
-		case "event":
+		line := lines.Bytes()
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch {
+		case string(name) == "event":
 			kind = string(value)
-		case "id":
+		case string(name) == "id":
 			id = string(value)
-		case "data":
+		case string(name) == "data":
 			data = bytes.Clone(value)
-		case "":
+		case len(line) == 0:
 			if fail := r.event(AdminEventKind(kind), data); fail != nil || r.stopped {
 				return fail
 			}

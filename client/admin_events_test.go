@@ -3,7 +3,9 @@ package client_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -20,7 +22,7 @@ import (
 )
 
 // eventContract has jobs that are ready.
-var eventContract = engine.Contract{Name: "a", Machine: job.MustMachine(
+var eventContract = engine.JobType{Name: "a", Machine: job.MustMachine(
 	map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Move{
 		{From: job.StateNone, On: job.Submitted, To: "queued"},
 		{From: "queued", On: job.Claimed, To: "running"},
@@ -111,5 +113,45 @@ func TestAdminEvents(t *testing.T) {
 		if !errors.Is(err, client.ErrUnauthorized) {
 			t.Errorf("got %v", err)
 		}
+	}
+}
+
+// Comments may be anywhere and end no event, and the space behind a colon may be missing (AD-061).
+func TestAdminEventsWithComments(t *testing.T) {
+	t.Parallel()
+	const stream = ": welcome\n\nevent: job\n: here it comes\nid:n/7\n:\n" +
+		"data: {\"number\":7,\"state\":\"queued\"}\n\n" +
+		"event:counts\n:between\ndata:{\"queues\":[{\"queue\":\"mail\",\"ready\":2}]}\n\n"
+	last := make(chan string, 9)
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		last <- r.Header.Get("Last-Event-ID")
+		rw.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(rw, stream)
+	}))
+	defer server.Close()
+	c, err := client.New(client.Config{BaseURL: server.URL, Token: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []client.AdminEvent
+	for event, err := range c.Admin().Events(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, event); len(got) == 4 {
+			break
+		}
+	}
+	for i, event := range got {
+		isJob := event.Kind == client.AdminEventJob && event.Job.Number == 7 &&
+			event.Job.State == "queued"
+		isCounts := event.Kind == client.AdminEventCounts && len(event.Queues) == 1 &&
+			event.Queues[0].Ready == 2
+		if (i%2 == 0 && !isJob) || (i%2 == 1 && !isCounts) {
+			t.Errorf("event %d is %+v", i, event)
+		}
+	}
+	if first, second := <-last, <-last; first != "" || second != "n/7" {
+		t.Errorf("the streams went on behind %q and %q", first, second)
 	}
 }

@@ -52,8 +52,8 @@ func (f *AdminBulkFilter) query() (url.Values, error) {
 			query.Set(name, one)
 		case json.Unmarshal(value, &several) == nil:
 			query.Set(name, strings.Join(several, ","))
-		default:
-			query.Set(name, string(value)) // a number
+		default: // a number, or several
+			query.Set(name, strings.Trim(string(value), "[]"))
 		}
 	}
 	return query, nil

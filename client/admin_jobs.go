@@ -17,19 +17,19 @@ type AdminJob struct {
 	Queue    string `json:"queue"`
 	// ID is the contract's id of the job.
 	ID string `json:"id"`
-	// Kind is the contract's word for what sort of job it is, such as "manifest".
+	// Kind is the contract's word for what kind of job it is, such as "manifest".
 	Kind *string `json:"kind"`
-	// State is the contract's word for where the job stands.
+	// State is the contract's word for the state of the job.
 	State string `json:"state"`
 	// Phase is waiting, ready, leased, done or dead: with a dead letter that was not replayed.
 	Phase string `json:"phase"`
 	// Priority is higher for jobs that are claimed first.
 	Priority *int `json:"priority"`
 	// Attempts is how often the job was claimed, Failures how many of the attempts have failed, and
-	// RunLimit the failures after which it is given up.
-	Attempts int  `json:"attempts"`
-	Failures int  `json:"failures"`
-	RunLimit *int `json:"run_limit"`
+	// MaxAttempts the failures after which it is given up.
+	Attempts    int  `json:"attempts"`
+	Failures    int  `json:"failures"`
+	MaxAttempts *int `json:"run_limit"`
 	// CreatedAt is when the job was submitted, in UTC as are all times, UpdatedAt when it changed
 	// last. It is not claimed before DueAt. StartedAt is when the present or the last attempt
 	// began, and SettledAt when the job was over.

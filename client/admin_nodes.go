@@ -32,6 +32,9 @@ type AdminWorker struct {
 	Version string `json:"version"`
 	// Draining says that it is given no further jobs.
 	Draining bool `json:"draining"`
+	// Gone says that nothing was heard of it for a minute and that it runs nothing: most likely it
+	// has ended.
+	Gone bool `json:"gone"`
 }
 
 // AdminNode is a node as it wrote last that it is (AD-042).
@@ -64,6 +67,15 @@ type AdminNodePart struct {
 	State string `json:"state"`
 	// LatencyP95 is that of the transactions of the last five seconds, in seconds; nil for none.
 	LatencyP95 *float64 `json:"latency_p95"`
+	// Pool is nil where it has none, as SQLite.
+	Pool *AdminNodePool `json:"pool"`
+}
+
+// AdminNodePool is how the connections of a node to its store are used.
+type AdminNodePool struct {
+	InUse int `json:"in_use"`
+	Open  int `json:"open"`
+	Max   int `json:"max"`
 }
 
 // Workers iterates over the workers of all nodes, by name (AD-040): those of the nodes, and those

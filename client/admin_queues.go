@@ -30,20 +30,22 @@ type AdminQueue struct {
 	OldestReadyAt *time.Time `json:"oldest_ready_at"`
 	// SubmittedPerMinute counts new jobs, StartedPerMinute attempts that began, SucceededPerMinute
 	// those that succeeded and FailedPerMinute those that failed or were lost, over five minutes on
-	// all nodes. They are 0 also where the server has too many active queues to count each.
-	SubmittedPerMinute float64 `json:"submitted_per_minute"`
-	StartedPerMinute   float64 `json:"started_per_minute"`
-	SucceededPerMinute float64 `json:"succeeded_per_minute"`
-	FailedPerMinute    float64 `json:"failed_per_minute"`
+	// all nodes, or since the queue had its first, at least one minute. They are nil where the
+	// server has too many active queues to count each.
+	SubmittedPerMinute *float64 `json:"submitted_per_minute"`
+	StartedPerMinute   *float64 `json:"started_per_minute"`
+	SucceededPerMinute *float64 `json:"succeeded_per_minute"`
+	FailedPerMinute    *float64 `json:"failed_per_minute"`
 	// WaitP50 and WaitP95 are percentiles of how long jobs were ready before an attempt, RunP50 and
 	// RunP95 of how long attempts took, in seconds, over five minutes; nil where there was none.
+	// They are estimates: lengths are counted by ranges such as 1 to 2.5 s, and 6 h is the longest.
 	WaitP50 *float64 `json:"wait_p50"`
 	WaitP95 *float64 `json:"wait_p95"`
 	RunP50  *float64 `json:"run_p50"`
 	RunP95  *float64 `json:"run_p95"`
 	Paused  bool     `json:"paused"`
-	// RunLimit is how many jobs run at a time, over all nodes; 0 is no limit.
-	RunLimit int `json:"run_limit"`
+	// MaxRunning is how many jobs run at a time, over all nodes; 0 is no limit.
+	MaxRunning int `json:"run_limit"`
 	// Rate is how many jobs start in every RatePeriod, over all nodes; 0 is no rate.
 	Rate int `json:"rate"`
 	// RatePeriod is a duration such as "1m", empty without a rate.
@@ -55,13 +57,14 @@ type AdminQueueFilter struct {
 	Contract string
 	Text     string // in the name
 	Order    string // "name", "depth", "age" or "failures"; empty is by contract and name
+	Internal bool   // also those of the server's own jobs: bulk operations and schedules
 	PageSize int    // queues a request; 0 is the server's default
 }
 
 // AdminQueueChange is what to set for a queue. Members that are nil stay as they are.
 type AdminQueueChange struct {
 	Paused     *bool   `json:"paused,omitempty"`
-	RunLimit   *int    `json:"run_limit,omitempty"`   // 0 is no limit
+	MaxRunning *int    `json:"run_limit,omitempty"`   // 0 is no limit
 	Rate       *int    `json:"rate,omitempty"`        // 0 is no rate
 	RatePeriod *string `json:"rate_period,omitempty"` // such as "1m"; needed with a first rate
 }
@@ -74,12 +77,16 @@ func (a *Admin) Queues(ctx context.Context, f AdminQueueFilter) iter.Seq2[AdminQ
 	setText(query, "contract", f.Contract)
 	setText(query, "text", f.Text)
 	setText(query, "order", f.Order)
+	if f.Internal {
+		query.Set("internal", "true")
+	}
 	return adminPages[AdminQueue](ctx, a, "admin queues", "/admin/v1/queues", query, f.PageSize)
 }
 
 // SetQueue pauses, resumes or limits a queue and returns it as it is then (AD-031). It is in force
-// on all nodes within two seconds. A paused queue hands out nothing and takes everything; running
-// jobs go on. What is set takes the place of the server's settings until [Admin.ResetQueue].
+// on all nodes within two seconds. From a paused queue nothing is claimed, and it takes new jobs;
+// running jobs go on. What is set takes the place of the server's settings until
+// [Admin.ResetQueue].
 //
 // Errors: [ErrNotFound] for a contract that there is not; an [*Error] with the status 400 names the
 // member that is wrong. A repeat changes nothing more.

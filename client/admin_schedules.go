@@ -27,6 +27,8 @@ type AdminScheduleSpec struct {
 	Owner *string `json:"owner,omitempty"`
 	// JobType is the job type of FetchBox.
 	JobType *string `json:"job_type,omitempty"`
+	// CallbackURL is where FetchBox tells the end of its jobs. Requests of others hold their own.
+	CallbackURL *string `json:"callback_url,omitempty"`
 	// Overlap says what happens while the job of an earlier time is not settled: "allow" (the
 	// default), "skip", "queue" or "replace".
 	Overlap *string `json:"overlap,omitempty"`
@@ -53,12 +55,14 @@ type AdminSchedule struct {
 	Request  json.RawMessage `json:"request"`
 	Owner    string          `json:"owner"`
 	JobType  string          `json:"job_type"`
-	Overlap  string          `json:"overlap"`
-	CatchUp  string          `json:"catch_up"`
-	Jitter   string          `json:"jitter"`
-	Paused   bool            `json:"paused"`
-	StartsAt *time.Time      `json:"starts_at"`
-	EndsAt   *time.Time      `json:"ends_at"`
+	// CallbackURL is where FetchBox tells the end of its jobs.
+	CallbackURL string     `json:"callback_url"`
+	Overlap     string     `json:"overlap"`
+	CatchUp     string     `json:"catch_up"`
+	Jitter      string     `json:"jitter"`
+	Paused      bool       `json:"paused"`
+	StartsAt    *time.Time `json:"starts_at"`
+	EndsAt      *time.Time `json:"ends_at"`
 	// FromSettings says that the settings define it: it can be paused, and changed there alone.
 	FromSettings bool      `json:"from_settings"`
 	CreatedAt    time.Time `json:"created_at"`
@@ -180,7 +184,7 @@ func (a *Admin) ResumeSchedule(ctx context.Context, name string) (AdminSchedule,
 		method: http.MethodPost, path: schedulePath(name) + "/resume"})
 }
 
-// RunSchedule submits the job of a schedule once, beside its times. It is repeated only while no
+// RunSchedule submits the job of a schedule once, besides its times. It is repeated only while no
 // try can have taken effect.
 //
 // Errors: [ErrNotFound]; [ErrInvalid] with the words of the contract.

@@ -20,7 +20,8 @@ const (
 	MetricDepth  = "depth"
 	MetricOldest = "oldest"
 	// MetricWaitP50 and MetricWaitP95 are percentiles of how long jobs were ready before an
-	// attempt, MetricRunP50 and MetricRunP95 of how long attempts took, in seconds.
+	// attempt, MetricRunP50 and MetricRunP95 of how long attempts took, in seconds, as they are
+	// estimated in [AdminQueue].
 	MetricWaitP50 = "wait_p50"
 	MetricWaitP95 = "wait_p95"
 	MetricRunP50  = "run_p50"
@@ -62,7 +63,8 @@ type AdminSeries struct {
 type AdminSeriesPoint struct {
 	// At is when the step begins, in UTC.
 	At time.Time `json:"at"`
-	// Value is the number; nil where there is none, such as a percentile of nothing.
+	// Value is the number; nil where there is none, such as a percentile of nothing, and where the
+	// server had too many active queues in the step to count each.
 	Value *float64 `json:"value"`
 	// Partial says that the step is not over, or not written by all nodes.
 	Partial bool `json:"partial"`

@@ -24,7 +24,13 @@ import (
 func serveAdmin(t *testing.T, change func(*admin.Config)) (*admin.API,
 	func(token string) *client.Admin) {
 	t.Helper()
-	p := testkit.InMemory(t)
+	return serveAdminOn(t, testkit.InMemory(t), change)
+}
+
+// serveAdminOn is serveAdmin with a database.
+func serveAdminOn(t *testing.T, p testkit.Database, change func(*admin.Config)) (*admin.API,
+	func(token string) *client.Admin) {
+	t.Helper()
 	e := testkit.NewEngine(t, p.Store, p.Clock)
 	c := admin.Config{Engine: e, Log: slog.New(slog.DiscardHandler), Now: p.Clock.Now,
 		Elapsed: p.Clock.Monotonic, Pepper: []byte(strings.Repeat("p", 32)),

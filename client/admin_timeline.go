@@ -53,7 +53,7 @@ const (
 	AdminTimelineState AdminTimelineKind = "state"
 	// AdminTimelineAttempt: an attempt began.
 	AdminTimelineAttempt AdminTimelineKind = "attempt"
-	// AdminTimelineProgress: a worker told of its latest progress.
+	// AdminTimelineProgress: a worker reported its latest progress.
 	AdminTimelineProgress AdminTimelineKind = "progress"
 	// AdminTimelineLog: the log of a manifest has a line.
 	AdminTimelineLog AdminTimelineKind = "log"

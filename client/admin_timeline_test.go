@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// TestAdminTimeline (AD-014): a job tells who has submitted it.
+// TestAdminTimeline (AD-014): the timeline of a job names who has submitted it.
 func TestAdminTimeline(t *testing.T) {
 	t.Parallel()
 	api, with := serveAdmin(t, withRelay(t))

@@ -8,10 +8,12 @@ import (
 	"time"
 )
 
-// AdminWebhook is a webhook of a client (AD-052). Its figures are about its newest deliveries, 100
-// at most.
+// AdminWebhook is a webhook of a client, or of operators (AD-052). Its figures are about its newest
+// deliveries, 100 at most.
 type AdminWebhook struct {
-	ID     string `json:"id"`
+	ID string `json:"id"`
+	// Client is empty for a webhook of operators. They alone have the members from Name to
+	// RatePeriod, see [AdminWebhookSpec].
 	Client string `json:"client"`
 	// URL is where events are sent to, without its query.
 	URL    string   `json:"url"`
@@ -22,6 +24,16 @@ type AdminWebhook struct {
 	// FailingSince is since when no try has succeeded; nil if the last one has.
 	FailingSince *time.Time `json:"failing_since"`
 	CreatedAt    time.Time  `json:"created_at"`
+
+	Name           string   `json:"name"`
+	Contracts      []string `json:"contracts"`
+	Queues         []string `json:"queues"`
+	Kinds          []string `json:"kinds"`
+	IncludePayload bool     `json:"include_payload"`
+	MaxInFlight    int      `json:"max_in_flight"`
+	Rate           int      `json:"rate"`
+	RatePeriod     string   `json:"rate_period"`
+
 	// Pending deliveries are still to be made, Delivered ones were accepted by the receiver, and
 	// Exhausted ones were given up.
 	Pending   int `json:"pending"`
@@ -50,7 +62,10 @@ type AdminDelivery struct {
 	Number    int64  `json:"number"`
 	EventID   string `json:"event_id"`
 	EventName string `json:"event_name"`
-	URL       string `json:"url"`
+	// JobContract and JobID name the job that the event is about; empty where it is about none.
+	JobContract string `json:"job_contract"`
+	JobID       string `json:"job_id"`
+	URL         string `json:"url"`
 	// State is "pending", "delivered" or "exhausted".
 	State string     `json:"state"`
 	Tries []AdminTry `json:"tries"`
@@ -86,16 +101,8 @@ type AdminReplayFilter struct {
 	State string
 }
 
-// AdminReplayResult is what a replay has done.
-type AdminReplayResult struct {
-	// Replayed deliveries were stored, and are made in the background. Skipped ones had been
-	// replayed before.
-	Replayed int `json:"replayed"`
-	Skipped  int `json:"skipped"`
-}
-
-// Webhooks iterates over the webhooks of all clients, in the order in which they were made
-// (AD-052). It ends with the first error.
+// Webhooks iterates over the webhooks of all clients and of operators, in the order in which they
+// were made (AD-052). It ends with the first error.
 func (a *Admin) Webhooks(ctx context.Context, f AdminWebhookFilter) iter.Seq2[AdminWebhook, error] {
 	query := url.Values{}
 	setText(query, "client", f.Client)
@@ -129,52 +136,35 @@ func (a *Admin) TestWebhook(ctx context.Context, webhookID string) (AdminWebhook
 	})
 }
 
-// ReplayWebhook makes deliveries of a webhook once more, the oldest first, with as many requests as
-// that needs. On an error it returns what was done before. A delivery is replayed once at most,
-// however often this is called; what fails again is a delivery of its own.
+// ReplayWebhook begins a bulk operation that makes deliveries of a webhook once more, the oldest
+// first, and returns its id, for [Admin.Bulk] and the others (AD-052). A delivery is replayed once
+// at most, however often this is called; what fails again is a delivery of its own.
 //
-// Errors: [ErrNotFound]; [ErrConflict] while the webhook is disabled. Repeating is safe.
+// Errors: [ErrInvalid] for what is wrong with the filter; [ErrNotFound]; [ErrConflict] while the
+// webhook is disabled. It is repeated only while no try can have taken effect.
 func (a *Admin) ReplayWebhook(ctx context.Context, webhookID string,
-	f AdminReplayFilter) (all AdminReplayResult, err error) {
-	err = replayPages(f.From, f.To, f.State, func(body []byte) (string, error) {
-		got, err := adminCall[struct {
-			AdminReplayResult
-			Next string `json:"next_cursor"`
-		}](ctx, a, call{
-			op:     "admin replay webhook",
-			method: http.MethodPost,
-			path:   adminWebhookPath(webhookID, "replay"),
-			body:   body,
-			accept: []int{http.StatusAccepted},
-		})
-		all.Replayed += got.Replayed
-		all.Skipped += got.Skipped
-		return got.Next, err
-	})
-	return all, err
+	f AdminReplayFilter) (bulkID string, err error) {
+	return a.startBulk(ctx, "admin replay webhook", adminWebhookPath(webhookID, "replay"),
+		encodeBody(newReplayWire(f.From, f.To, f.State)))
 }
 
-// replayPages sends a replay again with the cursor of its answer until there is none.
-func replayPages(from, to time.Time, state string, send func(body []byte) (string, error)) error {
-	wire := struct {
-		From   *time.Time `json:"from,omitempty"`
-		To     *time.Time `json:"to,omitempty"`
-		State  string     `json:"state,omitempty"`
-		Cursor string     `json:"cursor,omitempty"`
-	}{State: state}
+// replayWire is the body of a replay.
+type replayWire struct {
+	From   *time.Time `json:"from,omitempty"`
+	To     *time.Time `json:"to,omitempty"`
+	State  string     `json:"state,omitempty"`
+	Cursor string     `json:"cursor,omitempty"`
+}
+
+func newReplayWire(from, to time.Time, state string) replayWire {
+	w := replayWire{State: state}
 	if !from.IsZero() {
-		wire.From = &from
+		w.From = &from
 	}
 	if !to.IsZero() {
-		wire.To = &to
+		w.To = &to
 	}
-	for {
-		cursor, err := send(encodeBody(wire))
-		if err != nil || cursor == "" {
-			return err
-		}
-		wire.Cursor = cursor
-	}
+	return w
 }
 
 // EnableWebhook resumes the deliveries to a webhook and returns it as it is then.

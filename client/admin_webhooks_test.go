@@ -90,9 +90,12 @@ func TestAdminWebhooks(t *testing.T) {
 	if got, err := operator.EnableWebhook(ctx, h.ID); err != nil || got.State != "enabled" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if got, err := operator.ReplayWebhook(ctx, h.ID, f); err != nil ||
-		got != (client.AdminReplayResult{}) {
-		t.Errorf("got %+v, %v", got, err)
+	id, err := operator.ReplayWebhook(ctx, h.ID, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := operator.Bulk(ctx, id); err != nil || b.Action != client.AdminReplay {
+		t.Errorf("got %+v, %v", b, err)
 	}
 	if _, err := operator.TestWebhook(ctx, owner.ID); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("another id: %v", err)

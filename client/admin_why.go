@@ -8,6 +8,10 @@ import (
 
 // AdminWhy says why a job does not run, or that it does (AD-015).
 type AdminWhy struct {
+	// Number, Contract and Queue are those of the job, the contract as the list of queues has it.
+	Number   int64  `json:"number"`
+	Contract string `json:"contract"`
+	Queue    string `json:"queue"`
 	// Sentence is the answer for people: the text of the first reason.
 	Sentence string `json:"sentence"`
 	// Reasons are all that hold, the one that holds the job longest first. There are none where a
@@ -63,7 +67,7 @@ const (
 	AdminReasonMessagePending AdminReasonCode = "message_pending"
 	// AdminReasonDone: it is over.
 	AdminReasonDone AdminReasonCode = "done"
-	// AdminReasonDead: it was given up and stands in the dead letters.
+	// AdminReasonDead: it was given up and is a dead letter.
 	AdminReasonDead AdminReasonCode = "dead"
 )
 

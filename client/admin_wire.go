@@ -11,6 +11,8 @@ type AdminAuditFilter struct {
 	Action string
 	// Target selects the entries of one target, such as "token:operator".
 	Target string
+	// Actor selects the entries of one actor, such as "operator:alice", or "alice" alone.
+	Actor string
 	// From is inclusive; the zero time is no bound.
 	From time.Time
 	// To is exclusive; the zero time is no bound.

@@ -22,13 +22,13 @@ const (
 	finishGrace = 10 * time.Second
 )
 
-// phase is where an attempt stands. It leaves phaseRunning once.
+// phase is the phase of an attempt. It leaves phaseRunning once.
 type phase int
 
 const (
 	phaseRunning  phase = iota
 	phaseLost           // the server ended the run, or must be presumed to have
-	phaseFinished       // completed, failed, requeued or released, or its handler has returned
+	phaseFinished       // completed, failed, or ended by its handler, or that has returned
 )
 
 // attempt is one run of a job in this process. It keeps the lease alive while the handler works,
@@ -210,11 +210,27 @@ func (a *attempt) finish(ctx context.Context, act func(ctx context.Context) erro
 			return err
 		}
 		a.outage.outcomeAnswered()
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.phase = phaseFinished
+		a.markFinished()
 		return nil
 	})
+}
+
+// endWith ends the run by end, which sends no request about it, unless the attempt has ended
+// already. Heartbeats wait for the request lock meanwhile.
+func (a *attempt) endWith(ctx context.Context, end func(context.Context) error) error {
+	return a.withRequestLock(ctx, func() error {
+		if err := end(ctx); err != nil {
+			return err
+		}
+		a.markFinished()
+		return nil
+	})
+}
+
+func (a *attempt) markFinished() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.phase = phaseFinished
 }
 
 // keepAlive sends heartbeats until the context or the attempt ends. When the server has definitely

@@ -55,7 +55,11 @@
 //
 // Relay has no failure report. When a handler returns an error or panics, the worker logs the
 // reason, sends the state that was not sent yet, and stops its heartbeats: the job returns after
-// its timeout and has one retry less (RL-085, RL-086).
+// its timeout and has one retry less (RL-085, RL-086). A job that is out of retries becomes a dead
+// letter of its queue: [Relay.DeadLetters] lists them, [Relay.Replay] enqueues one again.
+//
+// A handler that writes to the PostgreSQL of the server ends its run in the transaction of what it
+// writes: package pgtx does so for jobs of all contracts.
 //
 // # ForgeRun
 //
@@ -87,8 +91,9 @@
 //
 // [FetchBox.Submit] submits a manifest, made by [FetchBoxManifest.Encode] or ready JSON.
 // [FetchBox.Wait] waits until all of its downloads have finished, [FetchBox.Logs] follows the
-// job's log across broken connections, [FetchBox.DeadLetters] lists the downloads that were
-// given up, and [FetchBox.Replay] starts one of them again.
+// job's log across broken connections, [FetchBox.Cancel] ends it, [FetchBox.DeadLetters] lists the
+// downloads that were given up, [FetchBox.Replay] starts one of them again, and [FetchBox.Retry]
+// all of a job.
 //
 //	box := c.FetchBox()
 //	receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: "gallery", Manifest: manifest})

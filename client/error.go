@@ -34,8 +34,8 @@ var (
 	// timed out, was replaced, requeued, completed or deleted (RL-054). It is also the cause of
 	// the handler's context when that ends for this reason.
 	ErrRunLost = errors.New("run lost")
-	// ErrRunFinished means that the handler has already requeued or released this run, or has
-	// returned, so that nothing more can be sent for it.
+	// ErrRunFinished means that the handler has already requeued, released or ended this run, or
+	// has returned, so that nothing more can be sent for it.
 	ErrRunFinished = errors.New("run already finished")
 	// ErrRunCanceled is the cause of a handler's context when the answer to a heartbeat asked
 	// the run to end. The run still has its lease: what the handler returns counts.
@@ -71,6 +71,9 @@ type Error struct {
 	// along its dependencies (TF-037, G-TF-33): by their ids, or by their refs when a graph was
 	// refused before it was sent.
 	Cycle []string
+	// Copies, with the [ErrConflict] of a rerun, has the ids of the jobs that an earlier rerun has
+	// made, by the ids of their originals (RT-001).
+	Copies map[string]string
 	// Instance identifies the request in the server's log (FR-005), when the answer was a problem
 	// document.
 	Instance string

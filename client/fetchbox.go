@@ -47,6 +47,9 @@ const (
 	FetchConflict           = "CONFLICT"
 )
 
+// FetchCanceled is the code of the failure of downloads that an operator canceled (RT-003).
+const FetchCanceled = "CANCELED"
+
 // compressFrom is the size in bytes from which a manifest is sent compressed.
 const compressFrom = 16 << 10
 
@@ -94,6 +97,7 @@ func (s *FetchBoxSpec) header() (http.Header, error) {
 		{"job type", "X-Fetchbox-Job-Type", s.Type},
 		{"tenant", "X-Fetchbox-Tenant", s.Tenant},
 		{"idempotency key", "X-Fetchbox-Idempotency-Key", s.IdempotencyKey},
+		{"callback URL", "X-Fetchbox-Callback-Url", s.CallbackURL},
 	} {
 		if h.value == "" {
 			continue
@@ -164,6 +168,33 @@ func (f *FetchBox) Wait(ctx context.Context, jobID string) (FetchBoxJob, error) 
 	return watch(ctx, f.client, "fetchbox wait",
 		func() (FetchBoxJob, error) { return f.Job(ctx, jobID) },
 		FetchBoxJob.Ended)
+}
+
+// Cancel ends the open downloads of a job as failed, with the code [FetchCanceled], and returns it
+// (RT-003). The job is failed soon after.
+//
+// Errors: [ErrNotFound]; [ErrConflict] when no download is open, also when a try whose answer was
+// lost has ended them: the error is Uncertain then; [ErrUnauthorized]. After another error some
+// downloads of a large job may be canceled, and a repeat cancels the rest.
+func (f *FetchBox) Cancel(ctx context.Context, jobID string) (FetchBoxJob, error) {
+	return f.operate(ctx, "fetchbox cancel", jobID, "/cancel")
+}
+
+// Retry starts all failed downloads of a job again, with all their attempts, and returns the job,
+// which is in progress then (RT-003).
+//
+// Errors: as those of [FetchBox.Cancel], for downloads that have failed.
+func (f *FetchBox) Retry(ctx context.Context, jobID string) (FetchBoxJob, error) {
+	return f.operate(ctx, "fetchbox retry", jobID, "/retry")
+}
+
+// operate changes the downloads of a job.
+func (f *FetchBox) operate(ctx context.Context, op, jobID, what string) (FetchBoxJob, error) {
+	if err := checkName("job id", jobID); err != nil {
+		return FetchBoxJob{}, invalid(op, "%v", err)
+	}
+	return fetchCall[FetchBoxJob](ctx, f, call{op: op, method: http.MethodPost,
+		path: fetchJobs + "/" + escape(jobID) + what, accept: []int{http.StatusAccepted}})
 }
 
 // DeadLetters iterates over the downloads that were given up, the newest first (FB-084), and asks

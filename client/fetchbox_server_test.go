@@ -78,7 +78,7 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 		change(&c)
 	}
 	url, end, err := serveNode(s.dir, log, new(fetchbox.Settings).Group(nil),
-		func(e *engine.Engine, elapsed func() time.Duration) (*contract.Contract, []server.API,
+		func(e *engine.Engine, elapsed func() time.Duration) (*contract.Contract, []server.Service,
 			error) {
 			c.Engine, c.Elapsed = e, elapsed
 			box, err := fetchbox.New(c)
@@ -86,11 +86,11 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 				return nil, nil, err
 			}
 			workers, err := workerapi.New(workerapi.Config{Engine: e, Log: log,
-				Contracts: []workerapi.Contract{box.RemoteWorkers()}})
+				Contracts: []workerapi.Adapter{box.RemoteWorkers()}})
 			if err != nil {
 				return nil, nil, err
 			}
-			return box.Offer(), []server.API{{Name: workerapi.Name, Mount: workers.Mount}}, nil
+			return box.Offer(), []server.Service{{Name: workerapi.Name, Mount: workers.Mount}}, nil
 		})
 	if err != nil {
 		return nil, stop, err

@@ -118,8 +118,48 @@ func TestFetchBox(t *testing.T) {
 	wantCode(t, err, client.ErrNotFound, client.FetchNotFound)
 }
 
-// awaitDeadLetter waits for the dead letter of a job: it is published behind what it tells of, and
-// nothing tells when.
+// RT-003: a job is canceled, and what has failed of it is tried once more.
+func TestFetchBox_CancelAndRetry(t *testing.T) {
+	t.Parallel()
+	box, _ := mustBox(t, client.Config{}, nil)
+	ctx, held := testContext(t), make(chan struct{})
+	asked := make(chan struct{}, 10)
+	origin := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		select {
+		case <-held:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(origin.Close)
+	receipt := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages",
+		Manifest: pagesManifest(t, origin.URL, "a", "b")})
+	<-asked
+	job, err := box.Cancel(ctx, receipt.JobID)
+	if err != nil || job.ID != receipt.JobID || job.Failed != 2 {
+		t.Fatalf("RT-003 canceled %+v, %v", job, err)
+	}
+	if job = mustFinish(t, box, job.ID, client.FetchFailed); job.LastError == nil ||
+		job.LastError.Code != client.FetchCanceled {
+		t.Errorf("RT-003 the job is %+v with %+v", job, job.LastError)
+	}
+	_, err = box.Cancel(ctx, job.ID)
+	wantCode(t, err, client.ErrConflict, client.FetchConflict)
+	close(held)
+	if job, err = box.Retry(ctx, job.ID); err != nil || job.Status != client.FetchInProgress {
+		t.Fatalf("RT-003 retried %+v, %v", job, err)
+	}
+	mustFinish(t, box, job.ID, client.FetchCompleted)
+	_, err = box.Retry(ctx, job.ID)
+	wantCode(t, err, client.ErrConflict, client.FetchConflict)
+	_, err = box.Cancel(ctx, "")
+	if !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("RT-003 a cancel of no job: %v", err)
+	}
+}
+
+// awaitDeadLetter waits for the dead letter of a job: it is published some time after
+// its job has failed.
 func awaitDeadLetter(tb testing.TB, box *client.FetchBox, jobID string) client.FetchBoxDeadLetter {
 	tb.Helper()
 	ctx, tick := testContext(tb), time.NewTicker(5*time.Millisecond)

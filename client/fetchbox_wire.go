@@ -32,6 +32,10 @@ type FetchBoxSpec struct {
 	// IdempotencyKey makes a submit repeatable: within the server's window, the same tenant, type
 	// and key return the same job (FB-047, FB-050). Empty means a random one.
 	IdempotencyKey string
+	// CallbackURL is told when the job is completed or failed (WH-005); empty for nobody. Requests
+	// are signed with the secret that `millrace operator secret fetchbox` prints; [VerifyWebhook]
+	// checks them.
+	CallbackURL string
 	// Manifest is the JSON of a manifest, which travels byte for byte (FB-013).
 	// [FetchBoxManifest.Encode] makes one.
 	Manifest json.RawMessage
@@ -125,7 +129,7 @@ type FetchBoxReceipt struct {
 }
 
 // FetchBoxFailure is why a download failed. Code is HTTP_ and a status, or begins with DOWNLOAD_,
-// UPLOAD_, HANDLER_ or SYSTEM_ (G-FB-24).
+// UPLOAD_, HANDLER_ or SYSTEM_ (G-FB-24), or is [FetchCanceled].
 type FetchBoxFailure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -159,6 +163,8 @@ type FetchBoxJob struct {
 	LogCursor FetchBoxCursor `json:"log_cursor"`
 	// LastError is the latest failure; nil when there was none (FB-057).
 	LastError *FetchBoxFailure `json:"last_error"`
+	// CallbackURL is told when the job has ended; empty for nobody.
+	CallbackURL string `json:"callback_url,omitempty"`
 }
 
 // Ended reports whether the job has ended: all of its downloads have finished and its handler has

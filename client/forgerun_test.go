@@ -469,8 +469,8 @@ func TestForgeRun_Wait(t *testing.T) {
 		answers []forgeAnswer
 		asked   int
 		kind    error
-		least   time.Duration
-		most    time.Duration
+		min     time.Duration
+		max     time.Duration
 	}{
 		"ended already": {[]forgeAnswer{ended}, 1, nil, 0, 0},
 		"ends": {[]forgeAnswer{okAnswer(200, forgeJobOpen), okAnswer(200, forgeJobOpen),
@@ -500,7 +500,7 @@ func TestForgeRun_Wait(t *testing.T) {
 				if !errors.Is(err, tt.kind) || (err == nil) != job.State.Final() {
 					t.Errorf("%v, %+v", err, job)
 				}
-				if took < tt.least || took > tt.most {
+				if took < tt.min || took > tt.max {
 					t.Errorf("took %s", took)
 				}
 				if asked := len(script.requests); asked != cmp.Or(tt.asked, asked) || asked > 1000 {

@@ -52,7 +52,7 @@ type ForgeRunDeliveryStatus string
 const (
 	ForgePending   ForgeRunDeliveryStatus = "pending"
 	ForgeDelivered ForgeRunDeliveryStatus = "delivered"
-	ForgeExhausted ForgeRunDeliveryStatus = "exhausted" // given up for good (FR-192)
+	ForgeExhausted ForgeRunDeliveryStatus = "exhausted" // given up (FR-192)
 )
 
 // ForgeRunTry is one request of a delivery.
@@ -131,9 +131,11 @@ func (f *ForgeRun) Deliveries(ctx context.Context, webhookID string,
 		forgePath("webhooks", webhookID, "deliveries"), nil, pageSize)
 }
 
-// ReplayDelivery delivers an event to a webhook once more, whatever the status of the delivery is.
+// ReplayDelivery delivers an event to a webhook once more, whatever the status of the delivery is,
+// and returns the new delivery. A delivery is replayed once: repeating is safe and returns the one
+// that was made before, which can be replayed as such.
 //
-// Errors: [ErrNotFound]. Repeating may deliver it yet again.
+// Errors: [ErrNotFound]; [ErrConflict] while the webhook is disabled.
 func (f *ForgeRun) ReplayDelivery(ctx context.Context, webhookID,
 	deliveryID string) (ForgeRunDelivery, error) {
 	return forgeWebhook[ForgeRunDelivery](ctx, f, "forgerun replay delivery", http.MethodPost,
@@ -185,23 +187,25 @@ func (f *ForgeRun) ReplayDeliveries(ctx context.Context, webhookID string,
 	if err := checkName("webhook id", webhookID); err != nil {
 		return all, invalid(op, "%v", err)
 	}
-	err = replayPages(filter.From, filter.To, string(filter.Status),
-		func(body []byte) (string, error) {
-			got, err := forgeCall[struct {
-				ForgeRunReplayResult
-				Next string `json:"next_cursor"`
-			}](ctx, f, call{
-				op:     op,
-				method: http.MethodPost,
-				path:   forgePath("webhooks", webhookID, "replay"),
-				body:   body,
-				accept: []int{http.StatusOK},
-			})
-			all.Replayed += got.Replayed
-			all.Skipped += got.Skipped
-			return got.Next, err
+	wire := newReplayWire(filter.From, filter.To, string(filter.Status))
+	for {
+		got, err := forgeCall[struct {
+			ForgeRunReplayResult
+			Next string `json:"next_cursor"`
+		}](ctx, f, call{
+			op:     op,
+			method: http.MethodPost,
+			path:   forgePath("webhooks", webhookID, "replay"),
+			body:   encodeBody(wire),
+			accept: []int{http.StatusOK},
 		})
-	return all, err
+		all.Replayed += got.Replayed
+		all.Skipped += got.Skipped
+		if err != nil || got.Next == "" {
+			return all, err
+		}
+		wire.Cursor = got.Next
+	}
 }
 
 // forgeWebhook makes a call about one webhook.

@@ -31,7 +31,7 @@ const (
 //	        responseError     an answer with a status that is not accepted, as an *Error
 //	        transportError    no answer, as an *Error
 //
-// Only retryCall knows earlier tries, so it alone decides whether an error is uncertain: whether
+// Only retryCall has the earlier tries, so it alone decides whether an error is uncertain: whether
 // the call may have taken effect although it failed.
 
 // call is one request of a contract: what to send and which statuses mean success. All other
@@ -286,7 +286,7 @@ func contextError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// neverSent reports whether a try failed before a connection stood, so that the server cannot
+// neverSent reports whether a try failed before there was a connection, so that the server cannot
 // have seen its request.
 func neverSent(err error) bool {
 	var op *net.OpError

@@ -127,12 +127,13 @@ func (m *Images) Delete(ctx context.Context, fileID string) (jobID string, err e
 // [Error.Uncertain]. A second job costs time and changes nothing (IP-037).
 func (m *Images) CreateJob(ctx context.Context, jobType, fileID string,
 	sizes []int) (ImageJob, error) {
+	return m.SubmitJob(ctx, ImageJobSpec{Type: jobType, FileID: fileID, Sizes: sizes})
+}
+
+// SubmitJob is [Images.CreateJob] for a job that may have a callback.
+func (m *Images) SubmitJob(ctx context.Context, spec ImageJobSpec) (ImageJob, error) {
 	const op = "images create job"
-	body, err := json.Marshal(struct {
-		Type   string `json:"type"`
-		FileID string `json:"file_id"`
-		Sizes  []int  `json:"sizes,omitempty"`
-	}{jobType, fileID, sizes})
+	body, err := json.Marshal(spec)
 	if err != nil {
 		return ImageJob{}, invalid(op, "%v", err)
 	}
@@ -232,6 +233,19 @@ func (m *Images) Replay(ctx context.Context, jobID string) (ImageJob, error) {
 		accept:        []int{http.StatusAccepted},
 		notRepeatable: true,
 	})
+}
+
+// CancelJob gives up a job that waits for another attempt, and returns it (RT-003).
+//
+// Errors: [ErrNotFound]; [ErrConflict] for a job in any other status, also when a try whose answer
+// was lost has given it up: the error is Uncertain then; [ErrUnauthorized].
+func (m *Images) CancelJob(ctx context.Context, jobID string) (ImageJob, error) {
+	const op = "images cancel"
+	if err := checkName("job id", jobID); err != nil {
+		return ImageJob{}, invalid(op, "%v", err)
+	}
+	return doJSON[ImageJob](ctx, m.client, call{op: op, method: http.MethodPost,
+		path: imageJobs + "/" + escape(jobID) + "/cancel", accept: []int{http.StatusOK}})
 }
 
 // imageRead reads the element of a collection with this id.

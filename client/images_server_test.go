@@ -99,7 +99,8 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 		change(&c)
 	}
 	url, end, err := serveNode(dir, log, new(images.Settings).Group(),
-		func(e *engine.Engine, _ func() time.Duration) (*contract.Contract, []server.API, error) {
+		func(e *engine.Engine, _ func() time.Duration) (*contract.Contract,
+			[]server.Service, error) {
 			c.Engine = e
 			made, err := images.New(c)
 			if err != nil {
@@ -116,12 +117,14 @@ func serveImages(change func(*images.Config)) (url string, stop func(), err erro
 
 // serveNode runs a server of one contract, which build makes with a monotonic clock.
 func serveNode(dir string, log *slog.Logger, group *setting.Group,
-	build func(*engine.Engine, func() time.Duration) (*contract.Contract, []server.API, error)) (
+	build func(*engine.Engine, func() time.Duration) (*contract.Contract,
+		[]server.Service, error)) (
 	url string, stop func(), err error) {
 	ctx, started := context.Background(), time.Now()
 	elapsed := func() time.Duration { return time.Since(started) }
 	settings, err := config.Load(config.Sources{Flags: map[string]string{"data_dir": dir,
-		"listen": "127.0.0.1:0"}, Contracts: []*setting.Group{group}})
+		"listen": "127.0.0.1:0"}, Contracts: []*setting.Group{group},
+		Stores: []setting.StoreKind{setting.StoreWord("sqlite")}})
 	if err != nil {
 		return "", nil, err
 	}
@@ -141,7 +144,7 @@ func serveNode(dir string, log *slog.Logger, group *setting.Group,
 			return nil, err
 		}
 		node, err := server.New(server.Config{Settings: settings, Store: opened, Engine: e,
-			Contracts: []*contract.Contract{made}, APIs: apis, Log: log, Monotonic: elapsed})
+			Contracts: []*contract.Contract{made}, Services: apis, Log: log, Monotonic: elapsed})
 		if err != nil {
 			return nil, err
 		}

@@ -196,7 +196,7 @@ func TestImagesDeadLetters(t *testing.T) {
 				client.ImageInvalid},
 			{client.ImageUpload{Body: bytes.NewReader(make([]byte, 1<<20+1)), Type: "image/png"},
 				client.ImageTooLarge},
-			{client.ImageUpload{Body: io.LimitReader(endless{}, 1<<20+1), Type: "image/png"},
+			{client.ImageUpload{Body: io.LimitReader(endlessReader{}, 1<<20+1), Type: "image/png"},
 				client.ImageTooLarge},
 		} {
 			_, err := m.Upload(ctx, c.up)
@@ -218,12 +218,12 @@ func TestImagesDeadLetters(t *testing.T) {
 	})
 }
 
-// endless are zeros without end.
-type endless struct{}
+// endlessReader are zeros without end.
+type endlessReader struct{}
 
-func (endless) Read(b []byte) (int, error) { return len(b), nil }
+func (endlessReader) Read(b []byte) (int, error) { return len(b), nil }
 
-// An upload whose answers are lost is one file all the same, sent whole each time; what cannot be
+// An upload whose answers are lost is one file nevertheless, sent whole each time; what cannot be
 // read again is sent once.
 func TestImagesUploadRepeated(t *testing.T) {
 	t.Parallel()
@@ -263,7 +263,7 @@ func TestImagesUploadRepeated(t *testing.T) {
 	}
 }
 
-// The request timeout is for an upload that stands still; one that goes on may take longer.
+// The request timeout is for an upload that makes no progress; one that goes on may take longer.
 func TestImagesUploadStall(t *testing.T) {
 	t.Parallel()
 	var silent atomic.Bool

@@ -40,6 +40,9 @@ func (m *Images) Upload(ctx context.Context, up ImageUpload) (ImageReceipt, erro
 	if up.Sizes != nil {
 		query.Set("sizes", joinInts(up.Sizes))
 	}
+	if up.CallbackURL != "" {
+		query.Set("callback_url", up.CallbackURL)
+	}
 	got, err := doJSON[ImageReceipt](ctx, m.client, call{
 		op:      op,
 		method:  http.MethodPost,

@@ -53,6 +53,10 @@ type ImageUpload struct {
 	Sizes []int
 	// UserID is listed with the jobs of the file; empty for none (G-IP-20).
 	UserID string
+	// CallbackURL is told when the job of the upload is completed or failed (WH-005); empty for
+	// nobody. Requests are signed with the secret that `millrace operator secret images` prints;
+	// [VerifyWebhook] checks them.
+	CallbackURL string
 	// IdempotencyKey makes an upload repeatable: the same key returns the same file. Empty means
 	// a random one.
 	IdempotencyKey string
@@ -115,6 +119,18 @@ type ImageJob struct {
 	CreatedAt time.Time  `json:"created_at"`
 	UpdatedAt time.Time  `json:"updated_at"`
 	LockedAt  *time.Time `json:"locked_at"`
+	// CallbackURL is told when the job has ended; empty for nobody.
+	CallbackURL string `json:"callback_url"`
+}
+
+// ImageJobSpec is a job for a file that is there. Type and FileID are required.
+type ImageJobSpec struct {
+	Type   string `json:"type"`
+	FileID string `json:"file_id"`
+	// Sizes are those of the variants; nil means those of the server's settings.
+	Sizes []int `json:"sizes,omitempty"`
+	// CallbackURL is that of [ImageUpload]; a job of the type [ImageDelete] has none.
+	CallbackURL string `json:"callback_url,omitempty"`
 }
 
 // ImageDeadLetter is a job that was given up (G-IP-08).

@@ -46,6 +46,10 @@ type RelaySpec struct {
 	State json.RawMessage
 	// RunAt is when the job may first be claimed; zero means now (RL-011).
 	RunAt time.Time
+	// CallbackURL is told when the job is completed, given up or deleted (WH-005); empty for
+	// nobody. Requests are signed with the secret that `millrace operator secret relay` prints;
+	// [VerifyWebhook] checks them.
+	CallbackURL string
 }
 
 // RelayJob is a job as the server has it.
@@ -128,7 +132,7 @@ func (r *Relay) Enqueue(ctx context.Context, jobs []RelaySpec, mode RelayMode) e
 func (r *Relay) Next(ctx context.Context, queue string, numJobs int,
 	wait time.Duration) ([]RelayJob, error) {
 	jobs, err := r.next(ctx, queue, numJobs, wait, "", false)
-	if errors.Is(err, errDrained) { // whoever calls this decides by itself when to stop
+	if errors.Is(err, errDrained) { // the caller decides when to stop
 		return nil, nil
 	}
 	return jobs, err

@@ -93,8 +93,7 @@ func batchError(err error) error {
 	return errSendSingly
 }
 
-// relayLease is one claimed job. Relay has no failure report and no release, so it is neither a
-// failureReporter nor a releaser.
+// relayLease is one claimed job.
 type relayLease struct {
 	source *relaySource
 	job    RelayJob
@@ -127,6 +126,9 @@ func (l *relayLease) complete(ctx context.Context) (refused, err error) {
 
 // fitsBatch reports whether the names of the job are short enough to share a request.
 func (l *relayLease) fitsBatch() bool { return len(l.job.Queue)+len(l.job.ID) <= maxBatchedBytes }
+
+// unfinished returns nil: Relay has no failure report and no release.
+func (l *relayLease) unfinished() unfinished { return nil }
 
 func (l *relayLease) runEnded(reason error) {
 	if l.source.afterRun != nil {

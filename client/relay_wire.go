@@ -62,6 +62,9 @@ func appendSpec(b []byte, job RelaySpec) ([]byte, error) {
 		b = append(b, `,"state":`...)
 		b = append(b, job.State...)
 	}
+	if job.CallbackURL != "" {
+		b = appendString(append(b, `,"callback_url":`...), job.CallbackURL)
+	}
 	b = append(b, `,"payload":`...)
 	b = append(b, payload...)
 	return append(b, '}'), nil
@@ -106,6 +109,7 @@ type relayWire struct {
 	RunAt            time.Time       `json:"run_at"`
 	UpdatedAt        time.Time       `json:"updated_at"`
 	CreatedAt        time.Time       `json:"created_at"`
+	CallbackURL      string          `json:"callback_url"`
 }
 
 // job converts a job of an answer. A member that is missing counts as null (RL-083).
@@ -125,6 +129,8 @@ func (w relayWire) job() (RelayJob, error) {
 			Payload:    w.Payload,
 			State:      w.State,
 			RunAt:      w.RunAt.UTC(),
+
+			CallbackURL: w.CallbackURL,
 		},
 		RetriesRemaining: w.RetriesRemaining,
 		UpdatedAt:        w.UpdatedAt.UTC(),

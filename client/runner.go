@@ -227,9 +227,9 @@ func (r *runner) process(killCtx context.Context, l lease, afterStop bool) {
 	defer cancel(nil)
 	a := r.newAttempt(l, cancel, killCtx)
 	defer a.close()
-	if g, ok := l.(releaser); ok && afterStop {
+	if end := l.unfinished(); end != nil && afterStop {
 		outcome = ErrRelease
-		if err := a.finish(context.WithoutCancel(killCtx), g.release); err != nil {
+		if err := a.finish(context.WithoutCancel(killCtx), end.release); err != nil {
 			logUnfinished(a, "job that arrived after the stop not released; "+
 				"it returns when its lease expires", err)
 		}
@@ -288,7 +288,7 @@ type panicError struct{ value any }
 func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
 // finishRun sends the outcome of a run, and returns why the job was not completed; nil if it was,
-// or was requeued or released by the handler. cause is the cause of the handler's context if that
+// or its handler has ended the run. cause is the cause of the handler's context if that
 // had ended, else nil. Nothing is sent about a run that was lost or has finished.
 func (r *runner) finishRun(ctx context.Context, a *attempt, err, cause error) error {
 	ended := a.endError()
@@ -297,10 +297,10 @@ func (r *runner) finishRun(ctx context.Context, a *attempt, err, cause error) er
 		a.log.Warn("run lost; its outcome is dropped", "error_message", ended, "outcome", err)
 		return ended
 	case ended != nil && err != nil:
-		a.log.Error("handler failed after it had requeued its job", "error_message", err)
+		a.log.Error("handler failed after it had ended its run", "error_message", err)
 		return err
 	case ended != nil:
-		a.log.Debug("job requeued or released", "duration", time.Since(a.started))
+		a.log.Debug("run ended by its handler", "duration", time.Since(a.started))
 	case err != nil:
 		r.fail(ctx, a, err, cause)
 		return err
@@ -343,17 +343,17 @@ func logUnfinished(a *attempt, msg string, err error) {
 // fail reports the failure of a handler. In a contract without failure reports the job returns
 // when its lease expires. A staged state is sent first, for the next run to continue from.
 func (r *runner) fail(ctx context.Context, a *attempt, err, cause error) {
-	reporter, canReport := a.lease.(failureReporter)
-	if canReport {
+	end := a.lease.unfinished()
+	if end != nil {
 		a.log.Error("handler failed", "error_message", err)
 	} else {
 		a.log.Error("handler failed; the run ends with its lease", "error_message", err)
 	}
 	r.sendStagedState(ctx, a)
-	if !canReport {
+	if end == nil {
 		return
 	}
-	report := func(ctx context.Context) error { return reporter.report(ctx, err, cause) }
+	report := func(ctx context.Context) error { return end.report(ctx, err, cause) }
 	if err := a.finish(ctx, report); err != nil {
 		logUnfinished(a, "failure not reported; the run ends with its lease", err)
 	}

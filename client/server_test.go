@@ -33,7 +33,7 @@ func exampleServer() (baseURL string, stop func()) {
 		if err != nil {
 			return nil, err
 		}
-		return []httpapi.PrefixHandler{contract.Mount()}, e.Register(contract.Contract())
+		return []httpapi.PrefixHandler{contract.Mount()}, e.Register(contract.JobType())
 	})
 	if err != nil {
 		panic(err)
@@ -48,7 +48,7 @@ type fakeRelay struct {
 	jobs        map[[2]string]*fakeJob
 	runs        int
 	order       int
-	changed     chan struct{} // closed and made anew when a job may have become due
+	changed     chan struct{} // closed and created again when a job may have become due
 	faults      []*injectedFault
 	requests    []recordedRequest
 	maxInFlight int // most jobs ever in flight at once
@@ -122,7 +122,7 @@ func (d *fakeRelay) clearFaults() {
 	d.faults = nil
 }
 
-// requestsOf gives those of one kind, in order; all for an empty name.
+// requestsOf returns those of one kind, in order; all for an empty name.
 func (d *fakeRelay) requestsOf(op string) []recordedRequest {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -37,21 +37,20 @@ type lease interface {
 	// complete ends the lease with success. A result that the server refuses ends it with a
 	// failure; refused is then the refusal. It may be called again after an error.
 	complete(ctx context.Context) (refused, err error)
+	// unfinished returns how the lease ends without success. It is nil in a contract where a failed
+	// job returns when its lease expires.
+	unfinished() unfinished
 	// runEnded is called when nothing more will be sent about the run, with the reason why the job
-	// was not completed; nil if it was, or was requeued or released by the handler.
+	// was not completed; nil if it was, or if its handler has ended the run.
 	runEnded(reason error)
 }
 
-// failureReporter is a lease whose contract has failure reports. Without them a failed job
-// returns when its lease expires.
-type failureReporter interface {
+// unfinished ends a lease without success.
+type unfinished interface {
 	// report ends the lease of a handler that failed. cause is the cause of its context if that
 	// had ended before the handler returned, else nil. It may be called again after an error.
 	report(ctx context.Context, failure, cause error) error
-}
-
-// releaser is a lease that can be given back without an attempt counted.
-type releaser interface {
-	// release gives the job back. It may be called again after an error.
+	// release gives the job back without an attempt counted. It may be called again after an
+	// error.
 	release(ctx context.Context) error
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -29,6 +30,9 @@ const (
 	TaskFlowMethodNotAllowed = "METHOD_NOT_ALLOWED"
 	TaskFlowPayloadTooLarge  = "PAYLOAD_TOO_LARGE"
 	TaskFlowInternalError    = "INTERNAL_ERROR"
+
+	// TaskFlowIdempotencyConflict says that another request has used the key (RT-002).
+	TaskFlowIdempotencyConflict = "IDEMPOTENCY_CONFLICT"
 )
 
 const taskFlowJobs = "/api/v1/jobs"
@@ -42,13 +46,30 @@ const taskFlowJobs = "/api/v1/jobs"
 // Repeating would create another job, so a try whose answer was lost is not repeated. The error is
 // Uncertain then, and the job may exist.
 func (t *TaskFlow) Create(ctx context.Context, spec TaskFlowSpec) (TaskFlowJob, error) {
+	return t.create(ctx, spec, nil)
+}
+
+// CreateOnce is [TaskFlow.Create] with an idempotency key of 1 to 255 characters (RT-002): of equal
+// specs with the same key one makes a job, within the day for which the server remembers the key,
+// and all others return that job as it is then. An empty key is one that no other call has.
+//
+// Errors: those of Create; [ErrConflict] with the code [TaskFlowIdempotencyConflict] where another
+// spec came with the key; [ErrNotFound] where the job was deleted since. Repeating is safe.
+func (t *TaskFlow) CreateOnce(ctx context.Context, key string,
+	spec TaskFlowSpec) (TaskFlowJob, error) {
+	return t.create(ctx, spec, idempotencyHeader(key))
+}
+
+func (t *TaskFlow) create(ctx context.Context, spec TaskFlowSpec,
+	key http.Header) (TaskFlowJob, error) {
 	const op = "taskflow create"
 	body, err := spec.encode()
 	if err != nil {
 		return TaskFlowJob{}, invalid(op, "%v", err)
 	}
 	return taskFlowJob(ctx, t, call{op: op, method: http.MethodPost, path: taskFlowJobs,
-		body: body, notRepeatable: true, accept: []int{http.StatusCreated}})
+		body: body, header: key, notRepeatable: key == nil,
+		accept: []int{http.StatusCreated, http.StatusOK}})
 }
 
 // Get reads a job (TF-071).
@@ -97,6 +118,67 @@ func (t *TaskFlow) Delete(ctx context.Context, id string) error {
 		return invalid(op, "%v", err)
 	}
 	return t.client.deleteOnce(ctx, call{op: op, path: path})
+}
+
+// DeleteWithDependents deletes a job and all that depend on it, directly or through others, or none
+// of them (RT-001).
+//
+// Errors: [ErrNotFound]; [ErrConflict] while one of them is RUNNING. Repeating is as safe as that
+// of [TaskFlow.Delete].
+func (t *TaskFlow) DeleteWithDependents(ctx context.Context, id string) error {
+	const op = "taskflow delete"
+	path, err := taskFlowPath(id)
+	if err != nil {
+		return invalid(op, "%v", err)
+	}
+	return t.client.deleteOnce(ctx, call{op: op, path: path, query: "cascade=true"})
+}
+
+// Cancel ends the attempt of a job that is RUNNING: the job is FAILED for good, and its worker
+// learns that its run is lost (RT-001). It returns the job.
+//
+// Errors: [ErrNotFound]; [ErrConflict] for a job that is not RUNNING, also when a try whose answer
+// was lost has ended it: the error is Uncertain then.
+func (t *TaskFlow) Cancel(ctx context.Context, id string) (TaskFlowJob, error) {
+	const op = "taskflow cancel"
+	path, err := taskFlowPath(id)
+	if err != nil {
+		return TaskFlowJob{}, invalid(op, "%v", err)
+	}
+	return taskFlowJob(ctx, t, call{op: op, method: http.MethodPost, path: path + "/cancel",
+		accept: []int{http.StatusOK}})
+}
+
+// Rerun makes new jobs of one that is FAILED or BLOCKED, and of those of its ancestors and
+// dependents that are as well (RT-001). It returns the ids of the copies by those of their
+// originals. A job is rerun once, unless again is true.
+//
+// Errors: [ErrNotFound]; [ErrConflict] for any other job, and with Copies for one that was rerun
+// before, by another call or by a try of this one whose answer was lost. With again a try whose
+// answer was lost is not repeated.
+func (t *TaskFlow) Rerun(ctx context.Context, id string, again bool) (map[string]string, error) {
+	return t.rerun(ctx, "taskflow rerun", id, "/rerun", again)
+}
+
+// RerunGraph is [TaskFlow.Rerun] for all jobs that are connected with a job and are FAILED or
+// BLOCKED. Without again those that were rerun before are left out.
+func (t *TaskFlow) RerunGraph(ctx context.Context, id string,
+	again bool) (map[string]string, error) {
+	return t.rerun(ctx, "taskflow rerun graph", id, "/graph/rerun", again)
+}
+
+func (t *TaskFlow) rerun(ctx context.Context, op, id, route string,
+	again bool) (map[string]string, error) {
+	path, err := taskFlowPath(id)
+	if err != nil {
+		return nil, invalid(op, "%v", err)
+	}
+	answer, err := doJSON[struct {
+		Jobs map[string]string `json:"jobs"`
+	}](ctx, t.client, call{op: op, method: http.MethodPost, path: path + route,
+		body:          fmt.Appendf(nil, `{"again":%t}`, again),
+		notRepeatable: again, accept: []int{http.StatusCreated}})
+	return answer.Jobs, err
 }
 
 // Wait polls a job until it has ended, and returns it. It polls after growing pauses of up to two

@@ -86,7 +86,7 @@ func ExampleTaskFlow_Submit() {
 	// apples=9 pears=3 <nil>
 }
 
-// cleanSales keeps what is a sale, and tells how many that were.
+// cleanSales keeps the sales, and reports how many there are.
 func cleanSales(_ context.Context, _ *client.JobRun, s step) (int, error) {
 	text, err := os.ReadFile(s.From[0])
 	if err != nil {

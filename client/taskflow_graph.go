@@ -143,6 +143,18 @@ func (g *TaskFlowBuilder) encode() ([]byte, error) {
 // Repeating would store another graph, so a try whose answer was lost is not repeated. The error is
 // Uncertain then, and the graph may exist.
 func (t *TaskFlow) Submit(ctx context.Context, g *TaskFlowBuilder) (map[string]string, error) {
+	return t.submit(ctx, g, nil)
+}
+
+// SubmitOnce is [TaskFlow.Submit] with an idempotency key, as that of [TaskFlow.CreateOnce]: of
+// equal graphs with the same key one is stored, and all others return its ids. Repeating is safe.
+func (t *TaskFlow) SubmitOnce(ctx context.Context, key string,
+	g *TaskFlowBuilder) (map[string]string, error) {
+	return t.submit(ctx, g, idempotencyHeader(key))
+}
+
+func (t *TaskFlow) submit(ctx context.Context, g *TaskFlowBuilder,
+	key http.Header) (map[string]string, error) {
 	const op = "taskflow submit"
 	if err := g.check(op); err != nil {
 		return nil, err
@@ -154,7 +166,8 @@ func (t *TaskFlow) Submit(ctx context.Context, g *TaskFlowBuilder) (map[string]s
 	answer, err := doJSON[struct {
 		Jobs map[string]string `json:"jobs"`
 	}](ctx, t.client, call{op: op, method: http.MethodPost, path: "/api/v1/graphs",
-		body: body, notRepeatable: true, accept: []int{http.StatusCreated}})
+		body: body, header: key, notRepeatable: key == nil,
+		accept: []int{http.StatusCreated, http.StatusOK}})
 	return answer.Jobs, err
 }
 

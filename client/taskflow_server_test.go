@@ -1,7 +1,9 @@
 package client_test
 
 import (
+	"errors"
 	"log/slog"
+	"maps"
 	"testing"
 	"time"
 
@@ -22,19 +24,20 @@ func serveFlow() (baseURL string, stop func(), err error) {
 	return testkit.Serve(func(e *engine.Engine) ([]httpapi.PrefixHandler, error) {
 		contract, err := taskflow.New(taskflow.Config{Engine: e, Log: log,
 			Registry: prometheus.NewRegistry(), Now: time.Now, Random: testkit.RandomBytes,
-			Settings:  taskflow.Settings{Lease: time.Minute, MaxConcurrent: 1000},
+			Settings: taskflow.Settings{Lease: time.Minute, MaxConcurrent: 1000,
+				IdempotencyWindow: time.Hour},
 			BodyLimit: 1 << 20, GraphBodyLimit: 16 << 20,
 			NoLocalWorkers: true})
 		if err != nil {
 			return nil, err
 		}
 		workers, err := workerapi.New(workerapi.Config{Engine: e, Log: log,
-			Contracts: []workerapi.Contract{contract.RemoteWorkers()}})
+			Contracts: []workerapi.Adapter{contract.RemoteWorkers()}})
 		if err != nil {
 			return nil, err
 		}
 		return []httpapi.PrefixHandler{contract.Mount(), workers.Mount()},
-			e.Register(contract.Contract())
+			e.Register(contract.JobType())
 	})
 }
 
@@ -47,4 +50,73 @@ func flowServer(tb testing.TB) *client.Client {
 	}
 	tb.Cleanup(stop)
 	return mustClient(tb, client.Config{BaseURL: url})
+}
+
+// TestTaskFlowReruns: RT-001 RT-002: what failed is rerun as new jobs, running attempts are ended,
+// and requests with a key may be repeated, against a real server.
+func TestTaskFlowReruns(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := flowServer(t)
+	tf := c.TaskFlow()
+	spec := client.TaskFlowSpec{Name: "n", Queue: "q"}
+	graph := func() *client.TaskFlowBuilder {
+		var g client.TaskFlowBuilder
+		g.Add("b", spec, g.Add("a", spec))
+		return &g
+	}
+	ids, err := tf.SubmitOnce(ctx, "a graph", graph())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := tf.SubmitOnce(ctx, "a graph", graph()); err != nil || !maps.Equal(again, ids) {
+		t.Errorf("RT-002 again %v of %v: %v", again, ids, err)
+	}
+	if _, err := tf.Cancel(ctx, ids["a"]); !errors.Is(err, client.ErrConflict) {
+		t.Errorf("RT-001 a cancel of a READY job: %v", err)
+	}
+	claimed, err := c.WorkerAPI().ClaimJob(ctx, client.ContractTaskFlow, ids["a"], "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	canceled, err := tf.Cancel(ctx, claimed.ID)
+	if err != nil || canceled.Status != client.TaskFailed || canceled.LastError.Type != "canceled" {
+		t.Errorf("RT-001 canceled is %+v: %v", canceled, err)
+	}
+	copies, err := tf.RerunGraph(ctx, ids["b"], false)
+	if err != nil || len(copies) != 2 {
+		t.Fatalf("RT-001 copies %v: %v", copies, err)
+	}
+	var fail *client.Error
+	_, err = tf.Rerun(ctx, ids["a"], false)
+	if !errors.Is(err, client.ErrConflict) || !errors.As(err, &fail) ||
+		!maps.Equal(fail.Copies, copies) {
+		t.Errorf("RT-001 a second rerun: %v, with %v", err, fail.Copies)
+	}
+	if more, err := tf.Rerun(ctx, ids["a"], true); err != nil || len(more) != 2 {
+		t.Errorf("RT-001 again %v: %v", more, err)
+	}
+	made, err := tf.Get(ctx, copies[ids["b"]])
+	if err != nil || made.RerunOf != ids["b"] || made.Dependencies[0] != copies[ids["a"]] {
+		t.Errorf("RT-001 the copy is %+v: %v", made, err)
+	}
+	if err := tf.DeleteWithDependents(ctx, copies[ids["a"]]); err != nil {
+		t.Error(err)
+	}
+	if _, err := tf.Get(ctx, copies[ids["b"]]); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("RT-001 a dependent that was deleted: %v", err)
+	}
+	first, err := tf.CreateOnce(ctx, "a job", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := tf.CreateOnce(ctx, "a job", spec); err != nil || second.ID != first.ID {
+		t.Errorf("RT-002 the second is %s, the first %s: %v", second.ID, first.ID, err)
+	}
+	other := spec
+	other.Priority = 9
+	_, err = tf.CreateOnce(ctx, "a job", other)
+	if !errors.As(err, &fail) || fail.Code != client.TaskFlowIdempotencyConflict {
+		t.Errorf("RT-002 another job with the key: %v", err)
+	}
 }

@@ -92,6 +92,17 @@ type TaskFlowSpec struct {
 	Dependencies []string
 	// Retry is the retry policy; the zero value is TaskFlow's default.
 	Retry TaskFlowRetry
+	// Callback is told what happens to the job (WH-005); nil for none.
+	Callback *TaskFlowCallback
+}
+
+// TaskFlowCallback is a URL that gets events of one job. Requests are signed with the secret that
+// `millrace operator secret taskflow` prints; [VerifyWebhook] checks them.
+type TaskFlowCallback struct {
+	URL string `json:"url"`
+	// Events are types, or patterns with *, such as "taskflow.job.started". Nil means those that
+	// end the job.
+	Events []string `json:"events,omitempty"`
 }
 
 func (s TaskFlowSpec) encode() ([]byte, error) {
@@ -124,6 +135,13 @@ func (s TaskFlowSpec) appendMembers(b []byte) ([]byte, error) {
 			return nil, err
 		}
 		b = append(append(b, `,"payload":`...), s.Payload...)
+	}
+	if s.Callback != nil {
+		callback, err := json.Marshal(s.Callback)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"callback":`...), callback...)
 	}
 	return b, nil
 }
@@ -199,6 +217,9 @@ type TaskFlowJob struct {
 	Result json.RawMessage
 	// LastError is the latest failure that a worker reported; nil if there was none.
 	LastError *TaskFlowFailure
+	// RerunOf is the id of the job of which this one is a copy, and RerunAs that of the last copy
+	// that was made of this one (RT-001); empty where there is none.
+	RerunOf, RerunAs string
 }
 
 // TaskFlowFailure is the failure report of a worker.
@@ -230,6 +251,10 @@ type taskFlowWire struct {
 
 	Result    json.RawMessage  `json:"result"`
 	LastError *TaskFlowFailure `json:"last_error"`
+	RerunOf   string           `json:"rerun_of"`
+	RerunAs   string           `json:"rerun_as"`
+
+	Callback *TaskFlowCallback `json:"callback"`
 }
 
 func (w taskFlowWire) job() TaskFlowJob {
@@ -241,6 +266,7 @@ func (w taskFlowWire) job() TaskFlowJob {
 			Retry: TaskFlowRetry{MaxAttempts: w.Retry.MaxAttempts, Strategy: w.Retry.Strategy,
 				BaseDelay: time.Duration(w.Retry.BaseDelay) * time.Second,
 				MaxDelay:  time.Duration(w.Retry.MaxDelay) * time.Second},
+			Callback: w.Callback,
 		},
 		Status:       w.Status,
 		CreatedAt:    w.CreatedAt.UTC(),
@@ -249,22 +275,26 @@ func (w taskFlowWire) job() TaskFlowJob {
 		NextRunAt:    w.NextRunAt.UTC(),
 		Result:       w.Result,
 		LastError:    w.LastError,
+		RerunOf:      w.RerunOf,
+		RerunAs:      w.RerunAs,
 	}
 }
 
-// readTaskFlow takes code, message and cycle from an error of TaskFlow (G-TF-21).
+// readTaskFlow takes code, message, cycle and copies from an error of TaskFlow (G-TF-21, RT-001).
 func (e *Error) readTaskFlow(body []byte) {
 	var wire struct {
 		Code    string
 		Message string
 		Details struct {
-			CyclePath []string `json:"cycle_path"`
+			CyclePath []string          `json:"cycle_path"`
+			Jobs      map[string]string `json:"jobs"`
 		}
 	}
 	if json.Unmarshal(body, &wire) != nil || wire.Code == "" {
 		return
 	}
-	e.Code, e.Message, e.Cycle = wire.Code, wire.Message, wire.Details.CyclePath
+	e.Code, e.Message = wire.Code, wire.Message
+	e.Cycle, e.Copies = wire.Details.CyclePath, wire.Details.Jobs
 }
 
 func appendStrings(b []byte, values []string) []byte {

@@ -69,8 +69,8 @@ type Worker struct {
 	// handlers end with the cause of Kill and [ErrDrainTimeout], as after DrainTimeout.
 	Kill context.Context
 	// AfterRun, when set, is called for each run when nothing more will be sent about it, with the
-	// reason why the job was not completed: nil if it was, or was requeued by its handler. Several
-	// goroutines call it.
+	// reason why the job was not completed: nil if it was, or its handler has ended the run.
+	// Several goroutines call it.
 	AfterRun func(RelayJob, error)
 	// Logger gets failures and lost runs and, at level debug, each job that was started and
 	// completed. Nil discards them.
@@ -199,6 +199,19 @@ func (r *Run) Requeue(ctx context.Context, jobs []RelaySpec, mode RelayMode) err
 	return r.attempt.finish(ctx, func(ctx context.Context) error {
 		return r.relay.Requeue(ctx, r.Job.Run(), jobs, mode)
 	})
+}
+
+// EndWith ends the run by something else than a request of the worker: by a transaction of the
+// handler's own, see package pgtx. end records the end of the run and commits it. The worker sends
+// nothing about the run while end runs, so end should be short against the job's timeout, and
+// nothing after end has returned nil. The handler's context continues until the handler returns.
+//
+// Errors: that of end, after which the run continues; with [ErrRunLost] it is lost.
+func (r *Run) EndWith(ctx context.Context, end func(context.Context) error) error {
+	if r.attempt == nil {
+		return errDetached()
+	}
+	return r.attempt.endWith(ctx, end)
 }
 
 // errDetached is the error of a Run made by hand, as in the test of a handler: it has no lease.

@@ -104,7 +104,7 @@ type ClaimQuery struct {
 func (w *WorkerAPI) Claim(ctx context.Context, query ClaimQuery,
 	wait time.Duration) ([]ClaimedJob, error) {
 	jobs, err := w.claim(ctx, query, wait, false)
-	if errors.Is(err, errDrained) { // whoever calls this decides by itself when to stop
+	if errors.Is(err, errDrained) { // the caller decides when to stop
 		return nil, nil
 	}
 	return jobs, err
@@ -340,7 +340,7 @@ func (o RunOutcome) append(request []byte) ([]byte, error) {
 }
 
 // finish makes the request of Finish. It needs to know whether an earlier try may have taken
-// effect, as doJSON does not tell: the results of the runs depend on it.
+// effect, which doJSON does not return: the results of the runs depend on it.
 func (w *WorkerAPI) finish(ctx context.Context, call call,
 	outcomes []RunOutcome) ([]FinishResult, error) {
 	var got answer

@@ -42,10 +42,10 @@ func (b *workerBench) count(op string) int { return len(b.double.requestsOf(op))
 func (b *workerBench) wantBatched(single, several string, rounds int) {
 	b.Helper()
 	singles, batches := b.count(single), b.count(several)
-	most := rounds * 3 * (maxSenders + 1)
-	if batches < rounds || singles+batches > most {
+	maxSize := rounds * 3 * (maxSenders + 1)
+	if batches < rounds || singles+batches > maxSize {
 		b.Errorf("%d × %s and %d × %s, want at most %d, %d of them batches", singles, single,
-			batches, several, most, rounds)
+			batches, several, maxSize, rounds)
 	}
 }
 

@@ -47,14 +47,14 @@ func (e *JobError) Unwrap() error { return e.Err }
 // Final marks an error of a handler as one that no other run can avoid: the job fails without
 // another attempt (G-TF-30). Final(nil) is nil.
 func Final(err error) error {
-	if err == nil {
-		return nil
-	}
 	var jobErr *JobError
-	if errors.As(err, &jobErr) {
+	switch {
+	case errors.As(err, &jobErr):
 		return &JobError{Err: err, Type: jobErr.Type, Final: true}
+	case err != nil:
+		return &JobError{Err: err, Final: true}
 	}
-	return &JobError{Err: err, Final: true}
+	return nil
 }
 
 // TypedJob makes a [JobHandler] of a function that takes the payload, decoded from JSON, as a P
@@ -114,8 +114,8 @@ type JobWorker struct {
 	// handlers end with the cause of Kill and [ErrDrainTimeout], as after DrainTimeout.
 	Kill context.Context
 	// AfterRun, when set, is called for each run when nothing more will be sent about it, with the
-	// reason why the job was not completed: nil if it was, or was released by its handler. A result
-	// that the server refuses is a reason. Several goroutines call it.
+	// reason why the job was not completed: nil if it was, or its handler has ended the run. A
+	// result that the server refuses is a reason. Several goroutines call it.
 	AfterRun func(ClaimedJob, error)
 	// Logger gets failures and lost runs and, at level debug, each job that was started and
 	// completed. Nil discards them.
@@ -255,6 +255,20 @@ func (r *JobRun) Release(ctx context.Context) error {
 	return r.attempt.finish(ctx, func(ctx context.Context) error {
 		return r.api.Release(ctx, r.Job.RunID)
 	})
+}
+
+// EndWith ends the run by something else than a request of the worker: by a transaction of the
+// handler's own, see package pgtx. end records the end of the run and commits it. The worker sends
+// nothing about the run while end runs, so end should be short against the lease, and nothing after
+// end has returned nil: the result of the handler is then ignored. Its context continues until it
+// returns.
+//
+// Errors: that of end, after which the run continues; with [ErrRunLost] it is lost.
+func (r *JobRun) EndWith(ctx context.Context, end func(context.Context) error) error {
+	if r.attempt == nil {
+		return errDetachedJob()
+	}
+	return r.attempt.endWith(ctx, end)
 }
 
 // errDetachedJob is the error of a JobRun made by hand, as in the test of a handler: it has no

@@ -211,6 +211,36 @@ func TestJobWorker_outcomes(t *testing.T) {
 				return nil, run.Release(ctx)
 			},
 			want: []string{`release r1 {}`}},
+		"TX-007 a run that its handler ends itself has no heartbeat meanwhile and none after": {
+			handle: func(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
+				err := run.EndWith(ctx, func(context.Context) error {
+					time.Sleep(time.Minute) // two leases
+					return nil
+				})
+				time.Sleep(time.Minute)
+				again := run.EndWith(ctx, func(context.Context) error { return broken })
+				if !errors.Is(again, client.ErrRunFinished) {
+					return nil, again
+				}
+				return json.RawMessage("1"), err
+			}},
+		"TX-007 a run that its handler could not end goes on": {
+			handle: func(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
+				err := run.EndWith(ctx, func(context.Context) error { return broken })
+				time.Sleep(11 * time.Second) // a heartbeat
+				return nil, err
+			},
+			want: []string{`heartbeat r1 {}`, `fail r1 {"error":"broken","retryable":true}`}},
+		"TX-007 a run that was lost when its handler ends it": {
+			handle: func(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
+				err := run.EndWith(ctx, func(context.Context) error {
+					return fmt.Errorf("complete: %w", client.ErrRunLost)
+				})
+				if cause := context.Cause(ctx); !errors.Is(cause, client.ErrRunLost) {
+					return nil, broken
+				}
+				return nil, err
+			}},
 		"G-X-20 a lost run is not spoken of": {
 			handle: func(ctx context.Context, _ *client.JobRun) (json.RawMessage, error) {
 				<-ctx.Done()
@@ -463,7 +493,7 @@ func TestJobWorker_concurrencyAndQueues(t *testing.T) {
 		for i := range jobs {
 			d.put(fmt.Sprint("r", i), []string{"a", "b"}[i%2], "1")
 		}
-		var now, most, wrapped, done atomic.Int32
+		var now, peak, wrapped, done atomic.Int32
 		ctx, stop := context.WithCancel(t.Context())
 		handle := func(queue string) client.JobHandler {
 			return func(_ context.Context, run *client.JobRun) (json.RawMessage, error) {
@@ -473,7 +503,7 @@ func TestJobWorker_concurrencyAndQueues(t *testing.T) {
 				}
 				n := now.Add(1)
 				defer now.Add(-1)
-				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+				for old := peak.Load(); n > old && !peak.CompareAndSwap(old, n); old = peak.Load() {
 					runtime.Gosched()
 				}
 				time.Sleep(time.Second)
@@ -497,8 +527,8 @@ func TestJobWorker_concurrencyAndQueues(t *testing.T) {
 		if err := w.Run(ctx); err != nil {
 			t.Errorf("Run = %v", err)
 		}
-		if most.Load() != slots || wrapped.Load() != jobs || len(d.outcomes()) != jobs {
-			t.Errorf("at most %d at once, %d wrapped, %d outcomes", most.Load(), wrapped.Load(),
+		if peak.Load() != slots || wrapped.Load() != jobs || len(d.outcomes()) != jobs {
+			t.Errorf("at most %d at once, %d wrapped, %d outcomes", peak.Load(), wrapped.Load(),
 				len(d.outcomes()))
 		}
 	})

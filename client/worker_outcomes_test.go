@@ -61,24 +61,24 @@ func TestJobWorker_batchedOutcomes(t *testing.T) {
 		want      client.TaskFlowStatus
 		loses     bool
 		refuses   int
-		most      int64 // singles
+		peak      int64 // singles
 		atBatches bool
 	}{
 		"results": {result: json.RawMessage(`{"a": 1.0}`), want: client.TaskCompleted,
-			most: jobs / 4, atBatches: true},
-		"failures": {err: client.Final(broken), want: client.TaskFailed, most: jobs / 4,
+			peak: jobs / 4, atBatches: true},
+		"failures": {err: client.Final(broken), want: client.TaskFailed, peak: jobs / 4,
 			atBatches: true},
-		"an answer is lost": {want: client.TaskCompleted, loses: true, most: jobs / 4,
+		"an answer is lost": {want: client.TaskCompleted, loses: true, peak: jobs / 4,
 			atBatches: true},
 		"results too large": {result: json.RawMessage(`"` + strings.Repeat("x", 8<<10) + `"`),
-			want: client.TaskCompleted, most: jobs},
-		"refused in a batch": {result: deep, want: client.TaskCompleted, most: 2 * jobs,
+			want: client.TaskCompleted, peak: jobs},
+		"refused in a batch": {result: deep, want: client.TaskCompleted, peak: 2 * jobs,
 			atBatches: true},
 		"refused all the way": {result: json.RawMessage("\"\xff\""), want: client.TaskFailed,
-			most: 3 * jobs, atBatches: true},
-		"no such route": {want: client.TaskCompleted, refuses: 404, most: jobs, atBatches: true},
-		"wrong method":  {want: client.TaskCompleted, refuses: 405, most: jobs, atBatches: true},
-		"forbidden":     {want: client.TaskCompleted, refuses: 403, most: jobs, atBatches: true},
+			peak: 3 * jobs, atBatches: true},
+		"no such route": {want: client.TaskCompleted, refuses: 404, peak: jobs, atBatches: true},
+		"wrong method":  {want: client.TaskCompleted, refuses: 405, peak: jobs, atBatches: true},
+		"forbidden":     {want: client.TaskCompleted, refuses: 403, peak: jobs, atBatches: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,11 +113,11 @@ func TestJobWorker_batchedOutcomes(t *testing.T) {
 				}
 			}
 			batches, singles := paths.batches.Load(), paths.singles.Load()
-			mostBatches := int64(jobs / 4)
+			maxBatches := int64(jobs / 4)
 			if tt.refuses != 0 {
-				mostBatches = maxSenders // under way when the first answer came
+				maxBatches = maxSenders // under way when the first answer came
 			}
-			if singles > tt.most || tt.atBatches != (batches > 0) || batches > mostBatches {
+			if singles > tt.peak || tt.atBatches != (batches > 0) || batches > maxBatches {
 				t.Errorf("%d batches and %d requests for one run", batches, singles)
 			}
 			if tt.loses != strings.Contains(log, "probably accepted") ||

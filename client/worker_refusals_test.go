@@ -30,8 +30,8 @@ var indefinite = map[string]injectedFault{
 	"gateway":     {status: http.StatusGatewayTimeout},
 }
 
-// away injects a fault into everything but submissions in a time after now.
-func (b *workerBench) away(fault injectedFault, from, to time.Duration) {
+// injectFault injects a fault into everything but submissions in a time after now.
+func (b *workerBench) injectFault(fault injectedFault, from, to time.Duration) {
 	start := time.Now()
 	for _, op := range []string{"next", "heartbeat", "heartbeats", "complete", "completions"} {
 		fault.on, fault.times = op, -1
@@ -43,7 +43,7 @@ func (b *workerBench) away(fault injectedFault, from, to time.Duration) {
 }
 
 // wantOutage checks that the log has one outage and its end, with a duration, and nothing else.
-func wantOutage(t *testing.T, log string, atLeast, atMost time.Duration) {
+func wantOutage(t *testing.T, log string, minWait, maxWait time.Duration) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") ||
@@ -52,8 +52,8 @@ func wantOutage(t *testing.T, log string, atLeast, atMost time.Duration) {
 	}
 	_, text, _ := strings.Cut(lines[1], "duration=")
 	duration, err := time.ParseDuration(strings.Fields(text + " -")[0])
-	if err != nil || duration < atLeast || duration > atMost {
-		t.Errorf("duration %s, want %s to %s:\n%s", duration, atLeast, atMost, log)
+	if err != nil || duration < minWait || duration > maxWait {
+		t.Errorf("duration %s, want %s to %s:\n%s", duration, minWait, maxWait, log)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestWorker_completesAfterALongOutage(t *testing.T) {
 				withWorkerBench(t, func(b *workerBench) {
 					b.enqueue("1", 30*time.Second)
 					start := time.Now()
-					b.away(fault, 15*time.Second, end)
+					b.injectFault(fault, 15*time.Second, end)
 					reasons := make(chan error, 2)
 					b.start(client.Worker{
 						Handler: func(ctx context.Context, _ *client.Run) error {
@@ -104,7 +104,7 @@ func TestWorker_completesManyAfterALongOutage(t *testing.T) {
 					b.enqueue(fmt.Sprint(i), 30*time.Second)
 				}
 				b.slow()
-				b.away(fault, 5*time.Second, end)
+				b.injectFault(fault, 5*time.Second, end)
 				var started, completed atomic.Int64
 				b.start(client.Worker{Concurrency: jobs,
 					Handler: func(context.Context, *client.Run) error {
@@ -161,7 +161,7 @@ func TestWorker_lostInAnOutage(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		const end = 2 * time.Minute
 		b.enqueue("1", 30*time.Second)
-		b.away(injectedFault{status: 429}, 5*time.Second, end)
+		b.injectFault(injectedFault{status: 429}, 5*time.Second, end)
 		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
 			time.Sleep(time.Minute)
 			if err := b.relay.Delete(context.WithoutCancel(ctx), "q", run.Job.ID); err != nil {

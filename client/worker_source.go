@@ -124,7 +124,6 @@ var errNotStarted = fmt.Errorf("%w: not started", ErrRelease)
 
 // handle calls the handler of the job's queue. ForgeRun has a state for a claimed job that was
 // not started yet, so its runs are started first (G-FR-01).
-
 func (l *jobLease) handle(ctx context.Context, a *attempt) error {
 	handler := l.source.handlers[l.job.Queue]
 	if handler == nil {
@@ -170,6 +169,8 @@ func (l *jobLease) complete(ctx context.Context) (refused, err error) {
 		Retryable: l.job.Contract == ContractImages,
 	}})
 }
+
+func (l *jobLease) unfinished() unfinished { return l }
 
 func (l *jobLease) release(ctx context.Context) error {
 	return l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Released: true})

@@ -370,6 +370,27 @@ func TestWorker_requeueUnderHeartbeats(t *testing.T) {
 	})
 }
 
+// TX-007: a run that its handler ends itself gets no heartbeat meanwhile, and no completion.
+func TestWorker_endsWithHandler(t *testing.T) {
+	withWorkerBench(t, func(b *workerBench) {
+		b.enqueue("1", 3*time.Second)
+		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
+			return run.EndWith(ctx, func(ctx context.Context) error {
+				time.Sleep(2 * time.Second)
+				return b.relay.Complete(ctx, run.Job.Run())
+			})
+		}})
+		time.Sleep(5 * time.Second)
+		b.finish(nil)
+		mustExist(b, b.relay, "q", "1", false)
+		b.wantRequests("heartbeat", 0)
+		b.wantRequests("complete", 1) // that of the handler
+		if strings.Contains(b.log.String(), "lost") {
+			b.Errorf("taken for lost:\n%s", b.log)
+		}
+	})
+}
+
 // RL-085, RL-087: a failed or panicking handler leaves its job to the timeout.
 func TestWorker_failures(t *testing.T) {
 	for name, fail := range map[string]func() error{
@@ -595,6 +616,8 @@ func TestTyped(t *testing.T) {
 		run.SetState(json.RawMessage(`1`)),
 		run.SaveState(t.Context(), json.RawMessage(`1`)),
 		run.Requeue(t.Context(), nil, ""),
+		run.EndWith(t.Context(), nil),
+		(&client.JobRun{}).EndWith(t.Context(), nil),
 	} {
 		if !errors.Is(err, client.ErrInvalid) {
 			t.Errorf("got %v, want ErrInvalid", err)

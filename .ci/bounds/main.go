@@ -3,9 +3,10 @@
 //
 //	go test -timeout 30m -exec "bounds -report FILE" ./...
 //
-// A package that wedges ends with the name of the test and the stacks of its goroutines after two
-// minutes, whatever -timeout says, and one that takes more than 2 GiB fails. Packages that need
-// more time stand in the table below.
+// A test that goes on for two minutes ends its package with the test's name and the stacks of all
+// goroutines, so a loop that wedges costs no more than that. A package ends after two minutes too,
+// whatever -timeout says; those whose tests take longer together stand in the table below. A package
+// that takes more than 2 GiB fails.
 package main
 
 import (
@@ -13,6 +14,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -24,10 +26,12 @@ import (
 	"time"
 )
 
-// defaultTime and defaultMemory are the limits of a package that is not in slow. grace is how long
-// a test binary may take to print its stacks after its limit before it is killed.
+// defaultTime and defaultMemory are the limits of a package that is not in slow, and testTime that
+// of each test of all packages. grace is how long a test binary may take to print its stacks after
+// its limit before it is killed.
 const (
-	defaultTime   = 120 * time.Second
+	defaultTime   = 2 * time.Minute
+	testTime      = 120 * time.Second
 	defaultMemory = 2048 // MiB
 	grace         = 20 * time.Second
 )
@@ -35,32 +39,47 @@ const (
 // slow lists the packages that may take longer than defaultTime, and why.
 // Directories count from the root of the module.
 var slow = map[string]struct {
-	limit  time.Duration
-	reason string
+	limit    time.Duration
+	parallel int // tests at a time; 0 is the number of processors
+	reason   string
 }{
-	"cmd/millrace": {25 * time.Minute,
-		"runs the real binary: kills it in the middle of work, runs the examples of the docs, simulates users"},
-	"internal/engine": {8 * time.Minute,
+	"client": {5 * time.Minute, 0,
+		"workers of every contract against a real server that stops"},
+	"cmd/millrace": {45 * time.Minute, 3,
+		"runs the real binary: kills it in the middle of work, runs the examples of the docs, drives a browser; most tests wait for processes"},
+	"internal/engine": {15 * time.Minute, 0,
 		"minutes of processor time with the race detector: crowds and random operations on every database"},
-	"internal/admin": {5 * time.Minute,
+	"internal/admin": {15 * time.Minute, 0,
 		"every route with every kind of credential, and two nodes, on every database"},
-	"internal/contract/fetchbox": {8 * time.Minute,
+	"internal/account": {5 * time.Minute, 0,
+		"several nodes that change keys beside each other, on every database"},
+	"internal/bulk": {5 * time.Minute, 0,
+		"operations over thousands of jobs, on every database"},
+	"internal/contract/fetchbox": {10 * time.Minute, 0,
 		"downloads by the thousand, on every database and S3"},
-	"internal/contract/forgerun": {8 * time.Minute,
+	"internal/contract/forgerun": {10 * time.Minute, 0,
 		"crowds of jobs and receivers, on every database"},
-	"internal/contract/images": {8 * time.Minute,
+	"internal/contract/images": {10 * time.Minute, 0,
 		"decodes pictures in child processes, on every database, S3 and SQS"},
-	"internal/contract/images/picture": {5 * time.Minute,
+	"internal/contract/images/picture": {5 * time.Minute, 0,
 		"decodes and encodes pictures of many sizes and kinds, with the race detector"},
-	"internal/contract/taskflow": {8 * time.Minute,
+	"internal/contract/relay": {5 * time.Minute, 0,
+		"crowds of workers and producers, on every database"},
+	"internal/contract/taskflow": {10 * time.Minute, 0,
 		"graphs of thousands of jobs, on every database"},
-	"internal/schedule": {8 * time.Minute,
+	"internal/docsite": {5 * time.Minute, 0,
+		"follows every link of all documents, and looks at pages in a browser"},
+	"internal/inbox": {5 * time.Minute, 0,
+		"transactions of producers over several nodes"},
+	"internal/schedule": {10 * time.Minute, 0,
 		"three nodes that are dropped in the middle of runs, on every database"},
-	"internal/store/postgres": {8 * time.Minute,
+	"internal/store/postgres": {10 * time.Minute, 0,
 		"the conformance suite twice, once through a pooler; standbys and crashes of servers"},
-	"internal/store/sqlite": {8 * time.Minute,
+	"internal/store/sqlite": {10 * time.Minute, 0,
 		"the conformance suite, and faults of the disk at every call of the driver"},
-	"internal/stream": {8 * time.Minute,
+	"internal/webhook": {10 * time.Minute, 0,
+		"receivers that stall, refuse and die, for clients and operators, on every database"},
+	"internal/stream": {10 * time.Minute, 0,
 		"elections and crashes in clusters of three servers, one after the other"},
 }
 
@@ -68,13 +87,17 @@ var slow = map[string]struct {
 // an empty report writes none.
 type bounds struct {
 	time   time.Duration
-	memory int64 // MiB, of its largest process
+	test   time.Duration // of one test
+	memory int64         // MiB, of its largest process
 	report string
+	// parallel is how many tests run at a time; 0 leaves that to the test binary.
+	parallel int
 }
 
 func main() {
 	var b bounds
 	flag.DurationVar(&b.time, "time", 0, "limit of time instead of the package's own")
+	flag.DurationVar(&b.test, "test", testTime, "limit of time of each test")
 	flag.Int64Var(&b.memory, "memory", defaultMemory, "limit of memory in `MiB`")
 	flag.StringVar(&b.report, "report", "", "file that a line about each package is appended to")
 	flag.Parse()
@@ -93,21 +116,19 @@ func (b bounds) run(command []string) int {
 	if b.time == 0 {
 		b.time = defaultTime
 		if s, ok := slow[name]; ok {
-			b.time = s.limit
+			b.time, b.parallel = s.limit, s.parallel
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), b.time+grace)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], limited(command[1:], b.time)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if err := cmd.Start(); err != nil {
+	tests := newTests(os.Stdout, command)
+	state, err := b.follow(ctx, tests, command)
+	if state == nil {
 		fmt.Fprintln(os.Stderr, "bounds:", err)
 		return 2
 	}
-	forward(cmd.Process)
-	err := cmd.Wait()
-	used := memory(cmd.ProcessState)
-	b.note(name, cmd.ProcessState, used)
+	used := memory(state)
+	b.note(name, state, used, tests.slow())
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		fmt.Fprintf(os.Stderr, "bounds: %s did not end %v after its limit of %v and was killed\n",
@@ -118,18 +139,65 @@ func (b bounds) run(command []string) int {
 			name, used, b.memory)
 		return 1
 	case err != nil:
-		return max(1, cmd.ProcessState.ExitCode())
+		return max(1, state.ExitCode())
 	}
 	return 0
 }
 
-// limited returns the arguments of the test binary with our limit of time in the place of the one
-// that go test has passed.
-func limited(args []string, limit time.Duration) []string {
+// follow runs a test binary, reads what its tests say, and asks it for its stacks, which ends it,
+// when one of them exceeds its limit. The state is nil where the binary could not be started.
+func (b bounds) follow(ctx context.Context, tests *tests, command []string) (*os.ProcessState,
+	error) {
+	cmd := exec.CommandContext(ctx, command[0], b.limited(command[1:])...)
+	cmd.Stdin, cmd.Stderr, cmd.WaitDelay = os.Stdin, os.Stderr, grace
+	read, write := io.Pipe()
+	cmd.Stdout = write
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	forward(cmd.Process)
+	ended, silent := make(chan struct{}), make(chan struct{})
+	go func() {
+		tests.read(read)
+		close(silent)
+	}()
+	go b.watch(tests, cmd.Process, ended)
+	err := cmd.Wait()
+	close(ended)
+	write.Close()
+	<-silent
+	return cmd.ProcessState, err
+}
+
+// watch sends SIGQUIT to a test binary one of whose tests exceeds its limit.
+func (b bounds) watch(tests *tests, p *os.Process, ended <-chan struct{}) {
+	tick := time.NewTicker(min(time.Second, b.test/4))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case now := <-tick.C:
+			if s := tests.longestNow(now); s.time > b.test {
+				fmt.Fprintf(os.Stderr, "bounds: %s went on for more than %v\n", s.test, b.test)
+				_ = p.Signal(syscall.SIGQUIT)
+				return
+			}
+		}
+	}
+}
+
+// limited returns the arguments of the test binary with our limits in the place of those that go
+// test has passed, and with output that says which tests run.
+func (b bounds) limited(args []string) []string {
 	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool {
-		return strings.HasPrefix(a, "-test.timeout=")
+		return strings.HasPrefix(a, "-test.timeout=") || strings.HasPrefix(a, "-test.v=")
 	})
-	return append([]string{"-test.timeout=" + limit.String()}, args...)
+	limits := []string{"-test.timeout=" + b.time.String(), "-test.v=test2json"}
+	if b.parallel > 0 {
+		limits = append(limits, fmt.Sprint("-test.parallel=", b.parallel))
+	}
+	return append(limits, args...)
 }
 
 // packageDir returns the directory of the package from the root of its module; go test runs the
@@ -139,15 +207,21 @@ func packageDir() string {
 	if err != nil {
 		return "a package"
 	}
-	for root := dir; ; root = filepath.Dir(root) {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			rel, _ := filepath.Rel(root, dir)
-			return filepath.ToSlash(rel)
-		}
+	root := dir
+	for !isModule(root) {
 		if root == filepath.Dir(root) {
 			return dir
 		}
+		root = filepath.Dir(root)
 	}
+	rel, _ := filepath.Rel(root, dir)
+	return filepath.ToSlash(rel)
+}
+
+// isModule reports whether a directory is the root of a module.
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }
 
 // forward passes on the signals that go test sends to a test that does not end. Without it they
@@ -176,9 +250,10 @@ func memory(state *os.ProcessState) int64 {
 	return usage.Maxrss * unit >> 20
 }
 
-// note appends the time and memory of a package to the report, in one write, as several packages
-// append to the file at a time. A report that cannot be written does not fail the package.
-func (b bounds) note(name string, state *os.ProcessState, used int64) {
+// note appends the time and memory of a package and its slow tests to the report, in one write, as
+// several packages append to the file at a time. A report that cannot be written does not fail the
+// package.
+func (b bounds) note(name string, state *os.ProcessState, used int64, slow []stretch) {
 	if b.report == "" {
 		return
 	}
@@ -189,5 +264,10 @@ func (b bounds) note(name string, state *os.ProcessState, used int64) {
 	}
 	defer f.Close()
 	cpu := state.UserTime() + state.SystemTime()
-	fmt.Fprintf(f, "%6d MiB %7.1f s of CPU  %s\n", used, cpu.Seconds(), name)
+	var lines strings.Builder
+	fmt.Fprintf(&lines, "%6d MiB %7.1f s of CPU  %s\n", used, cpu.Seconds(), name)
+	for _, s := range slow {
+		fmt.Fprintf(&lines, "%7.1f s  %s of %s\n", s.time.Seconds(), s.test, name)
+	}
+	io.WriteString(f, lines.String())
 }

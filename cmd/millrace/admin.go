@@ -9,6 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/console"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/nodes"
+	"github.com/millrace/millrace/internal/series"
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/telemetry"
@@ -18,7 +20,7 @@ import (
 // first start makes. The token does not close /operators on loopback: only one that the settings
 // name does (G-FB-31). Beyond loopback the API is served where its token does not travel in the
 // clear.
-func (d *deps) buildAdmin(ctx context.Context) (*server.API, error) {
+func (d *deps) buildAdmin(ctx context.Context) (*server.Service, error) {
 	s := d.settings
 	if !s.ServesOperators() {
 		d.log.Info("the admin API is not served: beyond loopback it needs tls.cert and tls.key, or " +
@@ -42,14 +44,17 @@ func (d *deps) buildAdmin(ctx context.Context) (*server.API, error) {
 		ReadToken:      s.Operator.ReadToken,
 		ReadPayloads:   s.Operator.ReadPayloads,
 		AuditRetention: s.Operator.AuditRetention,
+		TraceURL:       s.Telemetry.TraceURL,
 		Settings:       d.shownSettings(),
 		Node:           d.described,
 		Series:         d.series,
 		Checks:         d.checks(),
 		Parts:          d.parts,
 		SecureCookies:  s.TLS.Enabled(),
-		Contracts:      d.contracts,
+		Contracts:      d.operated(),
 		Schedules:      d.schedules,
+		Events:         d.events,
+		Webhooks:       d.webhooks,
 	})
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitFailed, err)
@@ -60,12 +65,12 @@ func (d *deps) buildAdmin(ctx context.Context) (*server.API, error) {
 	if setting.IsLoopback(s.Listen) {
 		d.loginPath = api.LoginPath
 	}
-	return &server.API{Name: admin.Name, OpenAPI: admin.OpenAPI, Run: api.Run,
+	return &server.Service{Name: admin.Name, OpenAPI: admin.OpenAPI, Run: api.Run,
 		Mount: func() httpapi.PrefixHandler { return api.Mount(console.New(api)) }}, nil
 }
 
 // operatorTokenFile is the file of a generated token.
-func operatorTokenFile(s *nodeSettings) string { return filepath.Join(s.DataDir, "operator.token") }
+func operatorTokenFile(s *nodeSettings) string { return filepath.Join(s.DataDir, tokenName) }
 
 // shownSettings are the settings as operators see them.
 func (d *deps) shownSettings() []admin.Setting {
@@ -102,4 +107,22 @@ func (d *deps) consoleLink(ctx context.Context, url string) string {
 		return ""
 	}
 	return url + path
+}
+
+// describeNode makes what operators see of this node (AD-042) and the series of what it does
+// (AD-060). It comes after the contracts, whose names it shows, and before the admin API, which
+// shows it.
+func (d *deps) describeNode() (err error) {
+	var contracts []string
+	for _, c := range d.contracts {
+		contracts = append(contracts, c.Name)
+	}
+	d.described, err = nodes.New(nodes.Config{Engine: d.engine, Log: d.log,
+		Elapsed: d.process.Elapsed, Version: cli.ReadBuildInfo().Version, Contracts: contracts,
+		StoreKind: databaseOf(d.settings).kind, Pool: d.pool, Parts: d.parts})
+	if err != nil {
+		return err
+	}
+	d.series, err = series.New(series.Config{Engine: d.engine, Log: d.log})
+	return err
 }

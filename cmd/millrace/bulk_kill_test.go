@@ -1,42 +1,71 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
-// killedBulkJobs is how many jobs TestKilledBulk reruns; MILLRACE_TEST_BULK_JOBS is for the full
-// size.
-func killedBulkJobs(t *testing.T) int {
-	text := os.Getenv("MILLRACE_TEST_BULK_JOBS")
-	if text == "" {
-		return 2000
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+// killedBulk is the size of TestKilledBulk.
+type killedBulk struct {
+	jobs   int // that are retried
+	rate   int // of the operation, a second; 0 is none
+	beside int // claims a second
+	claims int // how many there are at most
 }
 
-// TestKilledBulk (AD-021): of a bulk rerun whose nodes are killed five times while it goes on, each
-// job is rerun once, and each is counted.
+// bulkSize returns a small size whose operation goes on over five kills, or the full one with as
+// many jobs as MILLRACE_TEST_BULK_JOBS says.
+func bulkSize(t *testing.T) killedBulk {
+	n, isFull := testkit.Size(t, "MILLRACE_TEST_BULK_JOBS", 600)
+	if !isFull {
+		return killedBulk{jobs: n, rate: 60, beside: 50, claims: 5_000}
+	}
+	return killedBulk{jobs: n, beside: 1000, claims: 400_000}
+}
+
+// TestKilledBulk (AD-021): of a bulk retry whose nodes are killed five times while it goes on, each
+// job is retried once, and each is counted. Claims of other jobs go on meanwhile: none of these is
+// lost, and none is claimed twice.
 func TestKilledBulk(t *testing.T) {
-	onKilledNodes(t, 2, (*killedNodes).checkBulk)
+	onKilledNodes(t, 2, func(w *killedNodes) { w.checkBulk(bulkSize(t)) },
+		"--set", "contracts=forgerun,taskflow", "--set", "taskflow.max_concurrent=100000",
+		"--set", "taskflow.lease=20s", "--set", "forgerun.workers=4",
+		"--set", "forgerun.jobs_per_worker=4", "--set", "forgerun.duration_scale=0.00001",
+		"--set", "forgerun.lease=2s", "--set", "forgerun.heartbeat=500ms",
+		"--set", "forgerun.backoff_base=0s", "--set", "forgerun.queue_size=1000000",
+		"--set", "forgerun.rate_limit_per_minute=1000000000")
 }
 
-func (w *killedNodes) checkBulk() {
-	total := killedBulkJobs(w.T)
-	w.failJobs(total)
-	id, err := w.admin().StartBulk(w.Context(), client.AdminBulkRequest{Action: client.AdminRerun,
-		Filter: client.AdminBulkFilter{Contract: "taskflow", Queue: "bulk", States: []string{"FAILED"}}})
+func (w *killedNodes) checkBulk(size killedBulk) {
+	forge := w.forgeClient()
+	failed := w.failJobs(forge, size.jobs)
+	load := w.newClaimLoad(size.claims)
+	var loading sync.WaitGroup
+	defer loading.Wait()
+	over := make(chan struct{})
+	stop := sync.OnceFunc(func() { close(over) })
+	defer stop()
+	loading.Go(func() { load.run(size.beside, over) })
+
+	id, err := w.admin().StartBulk(w.Context(), client.AdminBulkRequest{Action: client.AdminRetry,
+		Rate: size.rate, Filter: client.AdminBulkFilter{Contract: client.ContractForgeRun,
+			States: []string{string(client.ForgeFailed)}}})
 	if err != nil {
 		w.Fatal(err)
 	}
+	w.killDuringBulk(id, size.jobs)
+	stop()
+	loading.Wait()
+	w.checkRetries(forge, failed)
+	load.check()
+}
+
+// killDuringBulk kills a node five times while an operation goes on, and waits for its end.
+func (w *killedNodes) killDuringBulk(id string, total int) {
+	w.Helper()
 	progress := func() client.AdminBulk {
 		w.Helper()
 		b, err := w.admin().Bulk(w.Context(), id)
@@ -66,45 +95,89 @@ func (w *killedNodes) checkBulk() {
 	if b.Done != int64(total) || b.Skipped+b.Failed != 0 {
 		w.Errorf("AD-021 the operation is %+v", b)
 	}
-	reruns := map[string]int{}
-	for j, err := range w.client().TaskFlow().Search(w.Context(),
-		client.TaskFlowFilter{Queue: "bulk", Status: client.TaskReady, PageSize: 100}) {
-		if err != nil {
-			w.Fatal(err)
-		}
-		reruns[j.Name]++
-	}
-	for i := range total {
-		if n := reruns[fmt.Sprint(i)]; n != 1 {
-			w.Errorf("AD-021 job %d was rerun %d times", i, n)
-		}
-	}
 }
 
-// failJobs makes jobs that have failed for good, each with its number as its name.
-func (w *killedNodes) failJobs(total int) {
+// forgeClient makes a client of ForgeRun with a key.
+func (w *killedNodes) forgeClient() *client.ForgeRun {
 	w.Helper()
-	c, batch := w.client(), 1000
-	for from := 0; from < total; from += batch {
-		var g client.TaskFlowBuilder
-		for i := from; i < min(from+batch, total); i++ {
-			g.Add(fmt.Sprint(i), client.TaskFlowSpec{Name: fmt.Sprint(i), Queue: "bulk"})
-		}
-		if _, err := c.TaskFlow().Submit(w.Context(), &g); err != nil {
-			w.Fatal(err)
-		}
-		jobs, err := c.WorkerAPI().Claim(w.Context(), client.ClaimQuery{
-			Contract: client.ContractTaskFlow, Queues: []string{"bulk"}, Max: batch}, 0)
-		if err != nil {
-			w.Fatal(err)
-		}
-		outcomes := make([]client.RunOutcome, len(jobs))
-		for i, j := range jobs {
-			outcomes[i] = client.RunOutcome{RunID: j.RunID,
-				Failure: &client.JobFailure{Error: "x"}}
-		}
-		if _, err := c.WorkerAPI().Finish(w.Context(), outcomes); err != nil {
-			w.Fatal(err)
-		}
+	forge := w.client().ForgeRun()
+	id, err := forge.CreateClient(w.Context(), "")
+	if err != nil {
+		w.Fatal(err)
 	}
+	key, err := forge.FirstKey(w.Context(), id)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return forge.WithKey(key.APIKey)
+}
+
+// eachAtOnce calls fn for the numbers below n, a few at a time.
+func eachAtOnce(n int, fn func(i int)) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	next := make(chan int)
+	for range 32 {
+		all.Go(func() {
+			for i := range next {
+				fn(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+}
+
+// failJobs submits jobs whose first run fails, as it does at once, and returns their ids.
+func (w *killedNodes) failJobs(forge *client.ForgeRun, n int) []string {
+	w.Helper()
+	ids := make([]string, n)
+	eachAtOnce(n, func(i int) {
+		made, err := forge.Submit(w.Context(), client.ForgeRunSpec{Type: client.ForgeExecute,
+			Kind: client.ForgeRetryOnFail})
+		if err != nil {
+			w.Error(err)
+		}
+		ids[i] = made.JobID
+	})
+	eachAtOnce(n, func(i int) {
+		job, err := forge.Wait(w.Context(), ids[i])
+		if err != nil || job.State != client.ForgeFailed {
+			w.Errorf("%s is %s, %v", ids[i], job.State, err)
+		}
+	})
+	return ids
+}
+
+// checkRetries fails unless each job was retried once, and has run once more. What was running on a
+// node that was killed has failed again.
+func (w *killedNodes) checkRetries(forge *client.ForgeRun, ids []string) {
+	w.Helper()
+	eachAtOnce(len(ids), func(i int) {
+		if _, err := forge.Wait(w.Context(), ids[i]); err != nil {
+			w.Error(err)
+			return
+		}
+		report, err := forge.Report(w.Context(), ids[i])
+		if err != nil {
+			w.Error(err)
+			return
+		}
+		retries, runs := 0, 0
+		for _, e := range report.Events {
+			if e.Prev == client.ForgeFailed && e.Next == client.ForgeQueued {
+				retries++
+			}
+			if e.Next == client.ForgeRunning {
+				runs++
+			}
+		}
+		lost := report.Failure != nil && report.Failure.Code == "runner_lost"
+		if retries != 1 || runs != 2 || (report.Outcome != client.ForgeOutcomeSuccess && !lost) {
+			w.Errorf("AD-021 %s was retried %d times, has run %d times and ended with %s", ids[i],
+				retries, runs, report.Outcome)
+		}
+	})
 }

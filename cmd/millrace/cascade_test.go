@@ -22,7 +22,7 @@ import (
 // job was released or blocked exactly once (TF-046, TF-047, TF-050).
 func TestCascadeCrash(t *testing.T) {
 	t.Parallel()
-	binary := mustBuild(t)
+	binary := mustMillrace(t)
 	settings := []string{"--set", "taskflow.max_concurrent=100000", "--set", "taskflow.lease=1h"}
 	t.Run("TF-049 sqlite", func(t *testing.T) {
 		t.Parallel()

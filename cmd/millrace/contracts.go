@@ -12,7 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/cmd/millrace/internal/work"
 	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/child"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/contract/fetchbox"
@@ -22,6 +24,8 @@ import (
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/events"
+	"github.com/millrace/millrace/internal/inbox"
 	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/object"
 	"github.com/millrace/millrace/internal/outage"
@@ -30,8 +34,10 @@ import (
 	"github.com/millrace/millrace/internal/server"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/storageid"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/webhook"
 	"github.com/millrace/millrace/internal/workerapi"
 )
 
@@ -73,6 +79,8 @@ type deps struct {
 	// noWorkers says that other nodes run the jobs.
 	noWorkers bool
 	engine    *engine.Engine
+	pool      func() (inUse, open, limit int) // of the store, see openedStore
+	runEnds   func(context.Context, int) (int, time.Time, error)
 	// unlock releases the data directory; nil while it is not locked.
 	unlock  func()
 	objects *object.Objects
@@ -87,8 +95,13 @@ type deps struct {
 	operatorToken setting.Secret
 
 	contracts []*contract.Contract // that were built
-	schedules *schedule.Schedules  // that submit to them
-	parts     []*outage.Part       // that were made
+	events    *events.Catalog      // of what happens to their jobs
+	webhooks  *webhook.Webhooks
+	secrets   *account.ContractSecrets        // that sign callbacks; nil without a pepper
+	schedules *schedule.Schedules             // that submit to them
+	inboxOf   func(store.Reader) engine.Inbox // of the store, see openedStore
+	inbox     *inbox.Inbox                    // takes over what producers submit by SQL
+	parts     []*outage.Part                  // that were made
 	// loginPath makes a one-time code for the console; nil where a start prints none.
 	loginPath func(context.Context) (path string, err error)
 }
@@ -102,11 +115,10 @@ type nodeSettings struct {
 }
 
 // loadSettings resolves the settings with those of all contracts, served or not: a key of a
-// contract that is not served is no error. A group of own takes the place of the one that its
-// contract would declare: the caller reads its fields. The error names every setting that is wrong.
-func loadSettings(src config.Sources, own ...*setting.Group) (*nodeSettings, error) {
+// contract that is not served is no error. The error names every setting that is wrong.
+func loadSettings(src config.Sources) (*nodeSettings, error) {
 	s := &nodeSettings{definitions: defineContracts()}
-	src.Contracts = groups(s.definitions, own...)
+	src.Stores, src.Contracts = storeKinds(), groups(s.definitions)
 	var names []string
 	for _, d := range s.definitions {
 		names = append(names, d.Name())
@@ -118,7 +130,9 @@ func loadSettings(src config.Sources, own ...*setting.Group) (*nodeSettings, err
 }
 
 // defaultSettings are those of a node for which nothing is set.
-func defaultSettings() *config.Settings { return config.Default(groups(defineContracts())) }
+func defaultSettings() *config.Settings {
+	return config.Default(storeKinds(), groups(defineContracts()))
+}
 
 // defineContracts makes the definitions afresh: each call has settings of its own, so that two
 // loads in one process, as in tests, share nothing.
@@ -130,16 +144,22 @@ func defineContracts() []*contract.Definition {
 	return all
 }
 
-// groups returns what the contracts declare, with those of own in their places.
-func groups(definitions []*contract.Definition, own ...*setting.Group) []*setting.Group {
+// workedContracts returns the contracts whose jobs remote workers may execute.
+func workedContracts() []work.Target {
+	var all []work.Target
+	for _, d := range defineContracts() {
+		if d.Settings.Workers != setting.NoWorkers {
+			all = append(all, work.Target{Name: d.Name(), CheckQueue: d.CheckQueue})
+		}
+	}
+	return all
+}
+
+// groups returns the settings that the contracts declare.
+func groups(definitions []*contract.Definition) []*setting.Group {
 	all := make([]*setting.Group, len(definitions))
 	for i, d := range definitions {
 		all[i] = d.Settings
-		for _, g := range own {
-			if g.Name == d.Name() {
-				all[i] = g
-			}
-		}
 	}
 	return all
 }
@@ -186,9 +206,12 @@ func (d *deps) buildContracts() error {
 // has no engine, objects, streams and binding yet, as contract.Definition says.
 func (d *deps) contractNode(name string) *contract.Node {
 	return &contract.Node{
-		Name:      d.node,
-		Engine:    d.engine,
-		Log:       d.log.With(telemetry.Contract, name),
+		Name:   d.node,
+		Engine: d.engine,
+		Log:    d.log.With(telemetry.Contract, name),
+
+		WebhookLog: d.log.With(telemetry.Contract, webhook.Name),
+
 		Now:       d.process.Now,
 		Elapsed:   d.process.Elapsed,
 		Random:    randomBytes,
@@ -197,20 +220,24 @@ func (d *deps) contractNode(name string) *contract.Node {
 		Registry: func(role string) prometheus.Registerer {
 			return d.registries.For(name, role)
 		},
-		Tracing:       d.tracing,
-		Client:        d.egress,
-		Egress:        d.egressConfig(),
-		Part:          d.newPart,
-		DataDir:       d.settings.DataDir,
-		Objects:       d.objects,
-		Bucket:        d.settings.Objects.Bucket,
-		Streams:       d.streams,
-		Binding:       d.binding,
-		Pepper:        func() ([]byte, error) { return loadPepper(d.settings) },
-		OperatorToken: d.operatorToken,
-		PruneInterval: d.settings.PruneInterval,
-		Command:       ownCommand,
-		OnClose:       func(end func()) { d.onClose = append(d.onClose, end) },
+		Tracing: d.tracing,
+		Callbacks: contract.Callbacks{Allowed: d.settings.Callbacks,
+			Egress: d.egressConfig()},
+		CallbackSecret: d.callbackSecret,
+		Client:         d.egress,
+		Egress:         d.egressConfig(),
+		Part:           d.newPart,
+		DataDir:        d.settings.DataDir,
+		Objects:        d.objects,
+		Bucket:         d.settings.Objects.Bucket,
+		Streams:        d.streams,
+		Binding:        d.binding,
+		Pepper:         func() ([]byte, error) { return loadPepper(d.settings) },
+		OperatorToken:  d.operatorToken,
+		PruneInterval:  d.settings.PruneInterval,
+		Command:        ownCommand,
+		Environ:        child.Environ(d.process.Environ),
+		OnClose:        func(end func()) { d.onClose = append(d.onClose, end) },
 	}
 }
 
@@ -251,9 +278,9 @@ func (d *deps) handlerGrace() time.Duration {
 	return grace - grace/8
 }
 
-// buildAPIs builds what is served beside the contracts: the worker API and the admin API, each
+// buildServices builds what is served besides the contracts: the worker API and the admin API, each
 // where it has something to serve and the settings allow it. They need the built contracts.
-func buildAPIs(ctx context.Context, d *deps, mode serveMode) (all []server.API, err error) {
+func buildServices(ctx context.Context, d *deps, mode serveMode) (all []server.Service, err error) {
 	workers, err := buildWorkerAPI(d)
 	if err != nil {
 		return nil, err
@@ -276,8 +303,8 @@ func buildAPIs(ctx context.Context, d *deps, mode serveMode) (all []server.API, 
 
 // buildWorkerAPI builds the worker API, unless no contract has jobs for remote workers or the
 // settings do not allow it.
-func buildWorkerAPI(p *deps) (*server.API, error) {
-	var remote []workerapi.Contract
+func buildWorkerAPI(p *deps) (*server.Service, error) {
+	var remote []workerapi.Adapter
 	for _, c := range p.contracts {
 		if c.Workers != nil {
 			remote = append(remote, *c.Workers)
@@ -302,5 +329,5 @@ func buildWorkerAPI(p *deps) (*server.API, error) {
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitFailed, err)
 	}
-	return &server.API{Name: workerapi.Name, Mount: api.Mount, OpenAPI: workerapi.OpenAPI}, nil
+	return &server.Service{Name: workerapi.Name, Mount: api.Mount, OpenAPI: workerapi.OpenAPI}, nil
 }

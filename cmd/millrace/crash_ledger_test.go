@@ -10,24 +10,24 @@ import (
 // The crash test's own books, kept outside of the server: what was acknowledged, what was under way
 // when the process was killed, and nothing else.
 
-// jobStanding is what the ledger knows of a job.
-type jobStanding int
+// jobStatus is the state of a job as the ledger has it.
+type jobStatus int
 
 const (
-	standingSent    jobStanding = iota // in a request that has not been answered
-	standingQueued                     // acknowledged, in the queue
-	standingClaimed                    // handed out to us
-	standingEnding                     // held, and in a request that ends it
-	standingGone                       // acknowledged as completed or requeued
-	standingAbsent                     // its request was never acknowledged, and it is not there
+	statusSent      jobStatus = iota // in a request that has not been answered
+	statusQueued                     // acknowledged, in the queue
+	statusClaimed                    // by us
+	statusFinishing                  // held, and in a request that ends it
+	statusGone                       // acknowledged as completed or requeued
+	statusAbsent                     // its request was never acknowledged, and it is not there
 )
 
 type ledgerJob struct {
-	id       string
-	standing jobStanding
-	run      string
-	state    string   // last acknowledged state, "" for none
-	tried    []string // states in heartbeats without an answer
+	id     string
+	status jobStatus
+	run    string
+	state  string   // last acknowledged state, "" for none
+	tried  []string // states in heartbeats without an answer
 }
 
 // uncertainRequest is a request that was cut off: it happened or it did not, as a whole.
@@ -81,11 +81,11 @@ func (l *ledger) newIDs(n int) []string {
 	return ids
 }
 
-// recordStored books acknowledged jobs; some may have been handed out before their answer came.
+// recordStored records acknowledged jobs; some may have been claimed before their answer came.
 func (l *ledger) recordStored(ids []string) {
 	for _, id := range ids {
-		if j := l.jobs[id]; j.standing == standingSent {
-			j.standing = standingQueued
+		if j := l.jobs[id]; j.status == statusSent {
+			j.status = statusQueued
 		}
 	}
 }
@@ -101,7 +101,7 @@ func (l *ledger) recordEnqueued(ids []string, ok bool) {
 	l.ack()
 }
 
-// recordClaimed books an answer of next. A job that was handed out or ended before must not be in
+// recordClaimed records an answer of next. A job that was claimed or ended before must not be in
 // it.
 func (l *ledger) recordClaimed(jobs []wireJob) {
 	l.mu.Lock()
@@ -110,13 +110,13 @@ func (l *ledger) recordClaimed(jobs []wireJob) {
 		j := l.jobs[w.ID]
 		switch {
 		case j == nil:
-			l.addProblem("next handed out %s, which nobody made", w.ID)
+			l.addProblem("next returned %s, which was never enqueued", w.ID)
 			continue
-		case j.standing != standingSent && j.standing != standingQueued:
-			l.addProblem("next handed out %s a second time (standing %d, run %s, now %s)", w.ID,
-				j.standing, j.run, w.RunID)
+		case j.status != statusSent && j.status != statusQueued:
+			l.addProblem("next returned %s a second time (status %d, run %s, now %s)", w.ID,
+				j.status, j.run, w.RunID)
 		}
-		j.standing, j.run = standingClaimed, w.RunID
+		j.status, j.run = statusClaimed, w.RunID
 	}
 }
 
@@ -128,7 +128,7 @@ func (l *ledger) recordLostAnswer(asked int) {
 }
 
 // pick returns a claimed job for a verb, nil when there is none.
-func (l *ledger) pick(r *rand.Rand, as jobStanding) *ledgerJob {
+func (l *ledger) pick(r *rand.Rand, as jobStatus) *ledgerJob {
 	if picked := l.pickSome(r, 1, as); len(picked) > 0 {
 		return picked[0]
 	}
@@ -136,32 +136,32 @@ func (l *ledger) pick(r *rand.Rand, as jobStanding) *ledgerJob {
 }
 
 // pickSome returns up to n claimed jobs for a verb, in any order.
-func (l *ledger) pickSome(r *rand.Rand, n int, as jobStanding) []*ledgerJob {
+func (l *ledger) pickSome(r *rand.Rand, n int, as jobStatus) []*ledgerJob {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := l.inStanding(standingClaimed)
+	all := l.withStatus(statusClaimed)
 	r.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
 	picked := all[:min(n, len(all))]
 	for _, j := range picked {
-		j.standing = as
+		j.status = as
 	}
 	return picked
 }
 
-func (l *ledger) inStanding(s jobStanding) []*ledgerJob {
+func (l *ledger) withStatus(s jobStatus) []*ledgerJob {
 	var all []*ledgerJob
 	for _, id := range l.order {
-		if j := l.jobs[id]; j.standing == s {
+		if j := l.jobs[id]; j.status == s {
 			all = append(all, j)
 		}
 	}
 	return all
 }
 
-func (l *ledger) count(s jobStanding) int {
+func (l *ledger) count(s jobStatus) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.inStanding(s))
+	return len(l.withStatus(s))
 }
 
 // recordEnd records the end of a job and the jobs that were submitted in its place.
@@ -180,7 +180,7 @@ func (l *ledger) recordEnds(verb string, ends []*ledgerJob, adds []string, ok bo
 		return
 	}
 	for _, j := range ends {
-		j.standing = standingGone
+		j.status = statusGone
 	}
 	l.recordStored(adds)
 	l.ack()
@@ -191,7 +191,7 @@ func (l *ledger) recordHeartbeats(jobs []*ledgerJob, state string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, j := range jobs {
-		j.standing = standingClaimed
+		j.status = statusClaimed
 		if !ok {
 			j.tried = append(j.tried, state)
 			continue
@@ -220,17 +220,17 @@ func (l *ledger) resolve(onServer map[string]*wireJob) {
 		for _, id := range d.adds {
 			j := l.jobs[id]
 			switch {
-			case onServer[id] != nil && j.standing == standingSent:
-				j.standing = standingQueued
-			case onServer[id] == nil && j.standing == standingSent:
-				j.standing = standingAbsent
+			case onServer[id] != nil && j.status == statusSent:
+				j.status = statusQueued
+			case onServer[id] == nil && j.status == statusSent:
+				j.status = statusAbsent
 			}
 		}
 		left := 0
 		for _, id := range d.ends {
 			j := l.jobs[id]
-			if j.standing = standingGone; onServer[id] != nil {
-				j.standing = standingClaimed
+			if j.status = statusGone; onServer[id] != nil {
+				j.status = statusClaimed
 				left++
 			}
 		}
@@ -246,26 +246,26 @@ func (l *ledger) resolve(onServer map[string]*wireJob) {
 	l.uncertain = nil
 }
 
-// compare holds the books against what is there after the restart.
+// compare compares the ledger with what is there after the restart.
 func (l *ledger) compare(onServer map[string]*wireJob) {
 	adopted := 0
 	for _, id := range l.order {
 		j, w := l.jobs[id], onServer[id]
 		switch {
-		case j.standing == standingGone || j.standing == standingAbsent:
+		case j.status == statusGone || j.status == statusAbsent:
 			if w != nil {
-				l.addProblem("%s is there again (standing %d)", id, j.standing)
+				l.addProblem("%s is there again (status %d)", id, j.status)
 			}
 		case w == nil:
-			l.addProblem("%s was acknowledged and is lost (standing %d)", id, j.standing)
-			j.standing = standingAbsent
-		case j.standing == standingQueued && w.RunID != "": // its hand-out was cut off
+			l.addProblem("%s was acknowledged and is lost (status %d)", id, j.status)
+			j.status = statusAbsent
+		case j.status == statusQueued && w.RunID != "": // its hand-out was cut off
 			adopted++
-			j.standing, j.run = standingClaimed, w.RunID
-		case j.standing == standingClaimed && w.RunID != j.run:
-			l.addProblem("%s was handed out under run %s, and its lease did not survive: run %q",
+			j.status, j.run = statusClaimed, w.RunID
+		case j.status == statusClaimed && w.RunID != j.run:
+			l.addProblem("%s was claimed under run %s, and its lease did not survive: run %q",
 				id, j.run, w.RunID)
-		case j.standing == standingClaimed:
+		case j.status == statusClaimed:
 			if got := string(w.State); got != j.state && !slices.Contains(j.tried, got) {
 				l.addProblem("%s has state %s, acknowledged was %s", id, got, j.state)
 			}

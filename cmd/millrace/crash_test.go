@@ -21,20 +21,20 @@ import (
 var (
 	crashSeed  = flag.Uint64("crash.seed", 0, "seed of the crash test; 0 draws one")
 	crashKills = flag.Int("crash.kills", 0,
-		"kills of the crash test; 0 is 50 (12 on PostgreSQL), or 6 with -short")
+		"kills of the crash test; 0 is 30 (12 on PostgreSQL), or 6 with -short")
 )
 
 // TestCrash kills the real binary with SIGKILL right after an acknowledgement, again and again, and
 // holds what is there after each restart against a ledger kept outside: no acknowledged job is lost
-// (RL-034), none is handed out or done twice, requests that were cut off happened as a whole or not
-// at all, and runs handed out before the kill go on.
+// (RL-034), none is claimed or done twice, requests that were cut off happened as a whole or not
+// at all, and runs claimed before the kill go on.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	binary := mustBuild(t)
+	binary := mustMillrace(t)
 	t.Run("kills", func(t *testing.T) {
 		t.Parallel()
 		c := &crashTest{t: t, binary: binary, dir: filepath.Join(t.TempDir(), "data")}
-		c.repeatKills(50)
+		c.repeatKills(30)
 	})
 	t.Run("kills on postgres", func(t *testing.T) {
 		t.Parallel()
@@ -246,7 +246,7 @@ func (c *crashTest) audit() {
 	var known []string
 	for _, id := range c.ledger.order {
 		// what is gone is looked at now and then
-		if c.ledger.jobs[id].standing != standingGone || c.random.IntN(20) == 0 {
+		if c.ledger.jobs[id].status != statusGone || c.random.IntN(20) == 0 {
 			known = append(known, id)
 		}
 	}
@@ -295,19 +295,19 @@ func (c *crashTest) inParallel(ids []string, fn func(id string)) {
 	all.Wait()
 }
 
-// continueRuns uses runs that were handed out before the kill: each sends heartbeats, and some are
+// continueRuns uses runs that were claimed before the kill: each sends heartbeats, and some are
 // completed.
 func (c *crashTest) continueRuns() {
 	c.t.Helper()
-	c.inParallel(idsOf(c.ledger.inStanding(standingClaimed)), func(id string) {
+	c.inParallel(idsOf(c.ledger.withStatus(statusClaimed)), func(id string) {
 		j := c.ledger.jobs[id]
 		if !c.request(http.MethodPatch, runPath(j), "", http.StatusAccepted, nil) {
 			c.t.Errorf("heartbeat of %s was not answered", id)
 		}
 	})
-	claimed := c.ledger.inStanding(standingClaimed)
+	claimed := c.ledger.withStatus(statusClaimed)
 	for _, j := range claimed[:len(claimed)*3/4] {
-		j.standing = standingEnding
+		j.status = statusFinishing
 		c.ledger.recordEnd("complete", j, nil,
 			c.request(http.MethodDelete, runPath(j), "", http.StatusOK, nil))
 	}
@@ -346,7 +346,7 @@ func (c *crashTest) loadUntilKilled(round int) {
 func (c *crashTest) sendRandomRequest(r *mathrand.Rand) bool {
 	l := c.ledger
 	switch n := r.IntN(100); {
-	case n < 30 && l.count(standingQueued) < 200:
+	case n < 30 && l.count(statusQueued) < 200:
 		fresh := l.newIDs(1 + r.IntN(8))
 		ok := c.request(http.MethodPost, "/v2/queues/jobs", jobsBody(fresh), http.StatusAccepted,
 			nil)
@@ -355,25 +355,25 @@ func (c *crashTest) sendRandomRequest(r *mathrand.Rand) bool {
 	case n < 60:
 		return c.next(1 + r.IntN(8))
 	case n < 75:
-		if j := l.pick(r, standingEnding); j != nil {
+		if j := l.pick(r, statusFinishing); j != nil {
 			state := fmt.Sprintf(`{"heartbeat": %d}`, r.IntN(1000))
 			ok := c.request(http.MethodPatch, runPath(j), state, http.StatusAccepted, nil)
 			l.recordHeartbeats([]*ledgerJob{j}, state, ok)
 			return ok
 		}
 	case n < 79:
-		some := l.pickSome(r, 1+r.IntN(8), standingEnding)
+		some := l.pickSome(r, 1+r.IntN(8), statusFinishing)
 		state := fmt.Sprintf(`{"heartbeats": %d}`, r.IntN(1000))
 		ok := c.sendRuns("/v2/queues/heartbeats", some, state)
 		l.recordHeartbeats(some, state, ok)
 		return ok
 	case n < 85:
-		some := l.pickSome(r, 1+r.IntN(8), standingEnding)
+		some := l.pickSome(r, 1+r.IntN(8), statusFinishing)
 		ok := c.sendRuns("/v2/queues/completions", some, "null")
 		l.recordEnds("complete", some, nil, ok)
 		return ok
 	case n < 92:
-		if j := l.pick(r, standingEnding); j != nil {
+		if j := l.pick(r, statusFinishing); j != nil {
 			fresh := l.newIDs(r.IntN(3))
 			ok := c.request(http.MethodPut, runPath(j), requeueBody(fresh), http.StatusAccepted,
 				nil)
@@ -381,7 +381,7 @@ func (c *crashTest) sendRandomRequest(r *mathrand.Rand) bool {
 			return ok
 		}
 	default:
-		if j := l.pick(r, standingEnding); j != nil {
+		if j := l.pick(r, statusFinishing); j != nil {
 			ok := c.request(http.MethodDelete, runPath(j), "", http.StatusOK, nil)
 			l.recordEnd("complete", j, nil, ok)
 			return ok
@@ -455,7 +455,7 @@ func (c *crashTest) poll(n int, jobs *[]wireJob) (status int, ok bool) {
 // drain takes out all that is left: each acknowledged job once, and then nothing.
 func (c *crashTest) drain() {
 	c.t.Helper()
-	left := c.ledger.count(standingQueued)
+	left := c.ledger.count(statusQueued)
 	for {
 		var jobs []wireJob
 		status, ok := c.poll(100, &jobs)
@@ -469,11 +469,11 @@ func (c *crashTest) drain() {
 		left -= len(jobs)
 	}
 	c.report()
-	if left != 0 || c.ledger.count(standingQueued) != 0 {
-		c.t.Errorf("%d acknowledged jobs were not handed out", left)
+	if left != 0 || c.ledger.count(statusQueued) != 0 {
+		c.t.Errorf("%d acknowledged jobs were not claimed", left)
 	}
-	for _, j := range c.ledger.inStanding(standingClaimed) {
-		j.standing = standingEnding
+	for _, j := range c.ledger.withStatus(statusClaimed) {
+		j.status = statusFinishing
 		c.ledger.recordEnd("complete", j, nil,
 			c.request(http.MethodDelete, runPath(j), "", http.StatusOK, nil))
 	}

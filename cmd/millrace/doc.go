@@ -13,8 +13,9 @@
 //	former_terms.go   the end of the terms of a process that was killed on this data directory
 //	serve_greet.go    what a started server prints
 //
-// The other files are commands. config (settings.go), migrate, export and operator recover run on
-// the settings and the store, and need no server; picture is the child process of Images. operator
+// The other files are commands. config (settings.go), migrate, backup, restore (backup.go), export
+// and operator recover run on the settings and the store, and need no server; migrate has move.go
+// for a move to another database; picture is the child process of Images. operator
 // token and login (operator.go) find the server by the settings.
 //
 // Commands that use a server are packages under internal: enqueue, work, graph, fetch, images,

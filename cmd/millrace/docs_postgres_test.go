@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,10 +38,7 @@ func TestPostgresOfTheDocs(t *testing.T) {
 	}
 	server := outside.NewPostgres(t)
 	server.Exec("postgres", statements(sql[0])...)
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := mustMillrace(t)
 	owner := server.URL("millrace", "millrace")
 	if out, err := boundedCommand(t, binary, "migrate", "--config", os.DevNull, "--set",
 		"store="+owner).CombinedOutput(); err != nil {

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/child"
 )
 
 // proxiedServer is a server behind a proxy that runs a configuration of docs/proxies.md.
@@ -77,7 +77,7 @@ func startBehindProxy(t *testing.T, scheme string,
 	}
 	cmd.Stdout, cmd.Stderr, cmd.Dir = output, output, dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	cli.KillWithParent(cmd)
+	child.KillWithParent(cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,19 +16,14 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // pythonOf writes the Python program of a page of docs to a file; replace are pairs of a text of it
 // and what the test has in its place.
 func pythonOf(t *testing.T, page string, replace ...string) (python, file string) {
 	t.Helper()
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		if os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip("skipped: ", err)
-	}
+	python = testkit.Python(t)
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
 	if err != nil {
 		t.Fatal(err)
@@ -100,10 +95,7 @@ def work(gate):
 	address, dir := freeAddress(t), t.TempDir()
 	python, file := pythonOf(t, "taskflow.md", "127.0.0.1:8080", address,
 		"while True:\n    for job in", work+"while True:\n    for job in")
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := mustMillrace(t)
 	start := func() *launchedServer {
 		t.Helper()
 		s, err := launch(binary, filepath.Join(dir, "data"), nil, "--set", "log.level=warn",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/child"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 	"github.com/millrace/millrace/internal/testkit"
 )
@@ -112,8 +113,8 @@ func (w *drainWorld) startCommand(contract, release string) (c *exec.Cmd,
 	c = exec.Command(mustMillrace(w.T), "work", "command", "--contract", contract, "--server",
 		w.server.url, "--", "sh", "-c", `until [ -e "$0" ]; do sleep 0.05; done`, release)
 	c.Env, c.Stderr = []string{"PATH=" + os.Getenv("PATH")}, output
-	cli.SetProcessGroup(c)
-	cli.KillWithParent(c)
+	child.SetProcessGroup(c)
+	child.KillWithParent(c)
 	if err := c.Start(); err != nil {
 		w.Fatal(err)
 	}
@@ -206,6 +207,18 @@ func (w *drainWorld) checkDone(first, second []string) {
 	}
 }
 
+// checkPool checks that a store on PostgreSQL says how its connections are used (AD-042), and that
+// of SQLite, which has no pool, nothing.
+func (w *drainWorld) checkPool(store client.AdminNodePart) {
+	w.Helper()
+	switch p := store.Pool; {
+	case store.Kind == "sqlite" && p == nil:
+	case store.Kind == "postgres" && p != nil && p.Open > 0 && p.InUse <= p.Open && p.Open <= p.Max:
+	default:
+		w.Errorf("AD-042 a store of %s has the pool %+v", store.Kind, p)
+	}
+}
+
 // TestDrainedNode (AD-042, CL-001): a node that is drained is not ready until it is resumed.
 func TestDrainedNode(t *testing.T) {
 	t.Parallel()
@@ -215,13 +228,15 @@ func TestDrainedNode(t *testing.T) {
 			err := json.Unmarshal([]byte(w.operate("nodes", "list", "--json")), &all)
 			return err == nil && len(all) == 1
 		})
+		w.checkPool(all[0].Store)
 		w.checkCompleted("nodes", all[0].Name)
 		for _, step := range []struct {
 			verb, line string
 			status     int
 		}{
 			{"drain", all[0].Name + " is draining\n", http.StatusServiceUnavailable},
-			{"resume", all[0].Name + " is not draining\n", http.StatusOK},
+			{"resume", all[0].Name + " is resumed\n", http.StatusOK},
+			{"resume", all[0].Name + " was not draining: nothing changed\n", http.StatusOK},
 		} {
 			if got := w.operate("nodes", step.verb, all[0].Name); got != step.line {
 				w.Errorf("%s printed %q, want %q", step.verb, got, step.line)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/contract/fetchbox"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -148,8 +148,9 @@ func exportStore(ctx context.Context, p cli.Process, s *nodeSettings, part expor
 		return err
 	}
 	defer opened.Close()
+	export := s.definitions[slices.IndexFunc(s.definitions, hasExport)].Export
 	err = part.write(p.Stdout, func(yield func(client.FetchBoxJob, error) bool) {
-		for line, err := range fetchbox.Export(ctx, opened.View, part.since, part.until) {
+		for line, err := range export(ctx, opened.View, part.since, part.until) {
 			if !yield(decodeExported(line, err)) {
 				return
 			}
@@ -164,6 +165,9 @@ func exportStore(ctx context.Context, p cli.Process, s *nodeSettings, part expor
 	}
 	return cli.WithCode(cli.ExitFailed, err)
 }
+
+// hasExport reports whether a contract has a ledger. One does.
+func hasExport(d *contract.Definition) bool { return d.Export != nil }
 
 // decodeExported decodes a line that was read, unless reading it failed. Lines of the store take
 // the type of the client as well, so that an export has the same members from either.
@@ -185,7 +189,7 @@ type exportLine struct {
 // write writes the jobs that pass the filter. The jobs arrive newest first and with every status:
 // asked for by status, a job that changes its status meanwhile would be missed. Behind the first
 // job that is older than since there are only older ones, and write stops reading. After an error
-// of jobs the lines before it are written all the same.
+// of jobs the lines before it are written nevertheless.
 func (l *exportFilter) write(w io.Writer, jobs iter.Seq2[client.FetchBoxJob, error]) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -45,10 +44,7 @@ func TestExportPostgres(t *testing.T) {
 		}
 	}
 	export := func(args ...string) string {
-		binary, err := exec.LookPath("millrace")
-		if err != nil {
-			t.Fatal(err)
-		}
+		binary := mustMillrace(t)
 		var errs bytes.Buffer
 		cmd := boundedCommand(t, binary, append([]string{"export"}, args...)...)
 		cmd.Stderr = &errs

@@ -48,6 +48,7 @@ func (s *sharedFetchBox) objects(t *testing.T, prefix string) map[string]string 
 // TestFetchBoxCrowd gives two nodes 50 manifests of 100 resources and a limit of 8, and kills one
 // of them in the middle.
 func TestFetchBoxCrowd(t *testing.T) {
+	t.Parallel()
 	const manifests, n, limit = 50, 100, 8
 	site := newOrigin(t, nil)
 	s := newFetchShared(t)
@@ -94,8 +95,8 @@ func TestFetchBoxCrowd(t *testing.T) {
 		awaitFetched(t, other.url, id, n)
 	}
 	t.Run("FB-074 never more at the origin", func(t *testing.T) {
-		if most := site.peak.Load(); most > limit || most < 2 {
-			t.Errorf("the origin saw %d at a time, want up to %d", most, limit)
+		if peak := site.peak.Load(); peak > limit || peak < 2 {
+			t.Errorf("the origin saw %d at a time, want up to %d", peak, limit)
 		}
 	})
 	t.Run("FB-086 every resource is there, once", func(t *testing.T) {
@@ -105,6 +106,7 @@ func TestFetchBoxCrowd(t *testing.T) {
 
 // TestFetchBoxOutages kills what FetchBox stands on, during ingest and during downloads.
 func TestFetchBoxOutages(t *testing.T) {
+	t.Parallel()
 	const n = 20
 	site := newOrigin(t, nil)
 	s := newFetchShared(t)

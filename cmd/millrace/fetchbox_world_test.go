@@ -36,8 +36,8 @@ func newOrigin(t *testing.T, answer http.HandlerFunc) *origin {
 	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := o.now.Add(1)
 		defer o.now.Add(-1)
-		for most := o.peak.Load(); n > most &&
-			!o.peak.CompareAndSwap(most, n); most = o.peak.Load() {
+		for old := o.peak.Load(); n > old &&
+			!o.peak.CompareAndSwap(old, n); old = o.peak.Load() {
 		}
 		o.mu.Lock()
 		o.requests[r.URL.Path]++

@@ -21,11 +21,10 @@ import (
 // of the killed one are made to last for a day.
 func TestKilledInItsTerm(t *testing.T) {
 	t.Parallel()
-	binary := mustBuild(t)
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "data")
-		killDuringTerm(t, binary, dir, func() *sql.DB {
+		killDuringTerm(t, dir, func() *sql.DB {
 			db, err := sql.Open("sqlite", filepath.Join(dir, "millrace.db"))
 			if err != nil {
 				t.Fatal(err)
@@ -36,21 +35,21 @@ func TestKilledInItsTerm(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		url := pgtest.URL(t)
-		killDuringTerm(t, binary, filepath.Join(t.TempDir(), "data"), func() *sql.DB {
+		killDuringTerm(t, filepath.Join(t.TempDir(), "data"), func() *sql.DB {
 			return pgtest.DB(t, url)
 		},
 			"--set", "store="+url)
 	})
 }
 
-func killDuringTerm(t *testing.T, binary, dir string, database func() *sql.DB, args ...string) {
+func killDuringTerm(t *testing.T, dir string, database func() *sql.DB, args ...string) {
 	var called sync.Map
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		called.Store(r.URL.Path, true)
 	}))
 	t.Cleanup(receiver.Close)
 	start := func() *launchedServer {
-		return launchProgram(t, binary, dir, append([]string{"--set", "contracts=forgerun,images",
+		return launchIn(t, dir, append([]string{"--set", "contracts=forgerun,images",
 			"--set", "forgerun.duration_scale=0.001", "--set", "log.level=warn"}, args...)...)
 	}
 	var picture bytes.Buffer
@@ -122,13 +121,13 @@ func TestCopyEndsNoTerms(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := terms()
-	launchProgram(t, c.binary, copied, "--set", "store="+c.store, "--set", "contracts=relay",
+	launchIn(t, copied, "--set", "store="+c.store, "--set", "contracts=relay",
 		"--no-workers").kill()
 	if after := terms(); before == 0 || after != before {
 		t.Errorf("the terms were %d, and after the start on a copy %d", before, after)
 	}
 	// the line with the address comes after the terms were ended
-	launchProgram(t, c.binary, dir, "--set", "store="+c.store, "--set", "contracts=relay").kill()
+	launchIn(t, dir, "--set", "store="+c.store, "--set", "contracts=relay").kill()
 	if after := terms(); after != 0 {
 		t.Errorf("after the start on the directory itself there are %d terms", after)
 	}

@@ -28,7 +28,7 @@ type imageJob struct {
 // time-out the job is finished by whoever is there then, and there are no half objects.
 func TestImagesKill(t *testing.T) {
 	t.Parallel()
-	binary := mustBuild(t)
+	binary := mustMillrace(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	settings := []string{"--set", "contracts=images", "--set", "images.lock_timeout=5s", "--set",
 		"images.sizes=50,1000", "--set", "log.level=warn"}

@@ -27,7 +27,7 @@ func TestImagesWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := mustBuild(t)
+	binary := mustMillrace(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	server, err := launch(binary, dir, nil, "--no-workers", "--set", "contracts=images", "--set",
 		"images.sizes=100,8192", "--set", "images.backoff_base=1ms", "--set", "log.level=warn")

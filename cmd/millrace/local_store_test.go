@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,10 +16,7 @@ import (
 // stay behind, before anything is made, also while the server that has them still runs.
 func TestLocalStore(t *testing.T) {
 	t.Parallel()
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := mustMillrace(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	start := func(args ...string) (*launchedServer, error) {
 		s, err := launch(binary, dir, nil,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -9,16 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/audit"
-	"github.com/millrace/millrace/cmd/millrace/internal/bench"
 	"github.com/millrace/millrace/cmd/millrace/internal/bulk"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/cmd/millrace/internal/clients"
-	"github.com/millrace/millrace/cmd/millrace/internal/demo"
 	"github.com/millrace/millrace/cmd/millrace/internal/dlq"
 	"github.com/millrace/millrace/cmd/millrace/internal/enqueue"
 	"github.com/millrace/millrace/cmd/millrace/internal/fetch"
 	"github.com/millrace/millrace/cmd/millrace/internal/graph"
 	"github.com/millrace/millrace/cmd/millrace/internal/images"
+	"github.com/millrace/millrace/cmd/millrace/internal/inbox"
 	"github.com/millrace/millrace/cmd/millrace/internal/jobs"
 	"github.com/millrace/millrace/cmd/millrace/internal/login"
 	"github.com/millrace/millrace/cmd/millrace/internal/nodes"
@@ -28,6 +28,7 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/top"
 	"github.com/millrace/millrace/cmd/millrace/internal/webhooks"
 	"github.com/millrace/millrace/cmd/millrace/internal/work"
+	"github.com/millrace/millrace/internal/child"
 )
 
 // main gives the commands the real process. Tests call run with buffers in the place of files.
@@ -46,16 +47,24 @@ func main() {
 
 // run runs the command that the arguments name and returns the code to exit with. It writes the
 // error of the command to standard error, unless it is in the log. An error without a code of its
-// own is one of the command line, such as an unknown command.
+// own is one of the command line, such as an unknown command. The command by which a server starts
+// the programs of operators is not among the others, as it has to be fast and reads no settings.
 func run(p cli.Process) int {
+	if len(p.Args) > 0 && p.Args[0] == child.Subcommand {
+		return child.Exec(p.Args[1:], p.Environ, p.Stderr)
+	}
 	root := rootCommand(p)
 	root.SetArgs(p.Args)
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	err := root.Execute()
-	if text := cli.ErrorText(err); text != "" {
-		fmt.Fprintln(p.Stderr, text)
+	helpFailure := cli.CheckHelp(root)
+	c, err := root.ExecuteC()
+	err = errors.Join(err, helpFailure())
+	for _, text := range []string{cli.ErrorText(err), cli.ErrorHint(p, c, err)} {
+		if text != "" {
+			fmt.Fprintln(p.Stderr, text)
+		}
 	}
 	return cli.ExitCode(err)
 }
@@ -80,20 +89,23 @@ any language over plain HTTP, and the tools to feed and watch them.
 
 		PersistentPreRun: func(c *cobra.Command, _ []string) { warnMisspelledVariables(p, c) },
 	}
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return flagError(p.Args, c, err)
+	})
+	root.AddCommand(serverCommands(p)...)
 	root.AddCommand(
-		serveCommand(p), configCommand(p), migrateCommand(p), operatorCommand(p), versionCommand(p),
-		enqueue.Command(p), work.Command(p), graph.Command(p), fetch.Command(p), images.Command(p),
-		exportCommand(p), jobs.Command(p, newOperator),
+		healthCommand(p), versionCommand(p),
+		enqueue.Command(p), work.Command(p, workedContracts()), graph.Command(p), fetch.Command(p),
+		images.Command(p),
+		jobs.Command(p, newOperator),
 		jobs.WhyCommand(p, newOperator()), queues.Command(p, newOperator),
-		dlq.Command(p, newOperator), bulk.Command(p, newOperator),
+		dlq.Command(p, newOperator), inbox.Command(p, newOperator), bulk.Command(p, newOperator),
 		nodes.WorkersCommand(p, newOperator), nodes.Command(p, newOperator),
 		schedules.Command(p, newOperator), clients.Command(p, newOperator),
 		webhooks.Command(p, newOperator),
 		top.Command(p, newOperator()),
 		audit.Command(p, newOperator()), login.Command(p), login.LogoutCommand(p),
-		demo.Command(p), demo.WorkerCommand(p), pictureCommand(p), simulate.Command(p),
-		bench.Command(p),
+		simulate.Command(p),
 	)
 	return root
 }

@@ -17,14 +17,23 @@ import (
 // is.
 func migrateCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
+	var moves moveFlags
 	var status bool
 	c := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the schema of the configured store up to date",
+		Short: "Bring the schema of the store up to date, or move it to another database",
 		Long: `Bring the schema of the configured store up to date and report its version before
 and after. A server does the same when it starts; this command does it beforehand.
 With --status nothing is changed: exit code 0 when the schema is up to date, 1
-when it is not.`,
+when it is not.
+
+With --from and --to it moves a store from SQLite to PostgreSQL or back: jobs of all
+contracts, their events and dependencies, dead letters, schedules, clients, keys and
+webhooks, and what is not published yet. No server may run on either. A move that was
+interrupted goes on where it was. At the end both sides are read and compared, by
+counts and checksums; then servers start on the new store, and no more on the old one.`,
+		Example: `  millrace migrate --from sqlite:millrace-data --to postgres://millrace@db.internal/millrace
+  millrace migrate --from postgres://millrace@db.internal/millrace --to sqlite:new-data`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := flags.load(p, c)
@@ -33,11 +42,15 @@ when it is not.`,
 			}
 			ctx, stop := cli.UntilSignal(context.Background())
 			defer stop()
+			if moves.isMove() {
+				return moves.run(ctx, p, s)
+			}
 			return migrate(ctx, p, s, status)
 		},
 	}
 	flags.register(c)
 	c.Flags().BoolVar(&status, "status", false, "only show the versions")
+	moves.register(c)
 	return c
 }
 

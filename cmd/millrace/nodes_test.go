@@ -40,13 +40,7 @@ func forgeClient(t *testing.T, url string) *client.ForgeRun {
 // launchIn starts a server on a directory and ends it with the test.
 func launchIn(t *testing.T, dir string, args ...string) *launchedServer {
 	t.Helper()
-	return launchProgram(t, mustMillrace(t), dir, args...)
-}
-
-// launchProgram is launchIn for a program of its own.
-func launchProgram(t *testing.T, program, dir string, args ...string) *launchedServer {
-	t.Helper()
-	s, err := launch(program, dir, nil, args...)
+	s, err := launch(mustMillrace(t), dir, nil, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

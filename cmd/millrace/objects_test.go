@@ -3,7 +3,6 @@ package main
 import (
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,11 +13,9 @@ import (
 // TestBucketMissing: a bucket that does not exist is logged at the start, by name, and holds no
 // start up.
 func TestBucketMissing(t *testing.T) {
+	t.Parallel()
 	storage := outside.NewS3(t, "millrace")
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := mustMillrace(t)
 	for bucket, want := range map[string]int{"millrace": 0, "forgotten": 1} {
 		s, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set",
 			"contracts=images", "--set", "log.level=warn",

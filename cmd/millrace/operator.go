@@ -18,7 +18,7 @@ import (
 // recover is about that of a client of ForgeRun.
 func operatorCommand(p cli.Process) *cobra.Command {
 	c := cli.Group("operator", "Commands for the operator")
-	c.AddCommand(tokenCommand(p), loginCommand(p), recoverCommand(p))
+	c.AddCommand(tokenCommand(p), loginCommand(p), secretCommand(p), recoverCommand(p))
 	return c
 }
 

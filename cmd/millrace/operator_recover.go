@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,7 +15,7 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/admin"
-	"github.com/millrace/millrace/internal/contract/forgerun"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 )
@@ -34,8 +35,8 @@ import (
 // A crash before the commit changes nothing. After a crash between commit and output the key is
 // lost, and the command is run once more.
 
-// recoverCommand is `millrace operator recover`. It reads ForgeRun's settings itself: the new key
-// has the lifetime that a server would give it.
+// recoverCommand is `millrace operator recover`. The new key has the lifetime that a server would
+// give it, as the contract makes the accounts by its settings.
 func recoverCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
 	c := &cobra.Command{
@@ -56,14 +57,13 @@ wrong, 3 the store or the pepper file cannot be opened.`,
 			"millrace.toml",
 		Args: oneClientArg,
 		RunE: func(c *cobra.Command, args []string) error {
-			keys := new(forgerun.Settings)
-			s, err := flags.load(p, c, keys.Group())
+			s, err := flags.load(p, c)
 			if err != nil {
 				return err
 			}
 			ctx, stop := cli.UntilSignal(context.Background())
 			defer stop()
-			return recoverKey(ctx, p, s, keys, args[0])
+			return recoverKey(ctx, p, s, args[0])
 		},
 	}
 	flags.register(c)
@@ -86,8 +86,7 @@ func oneClientArg(_ *cobra.Command, args []string) error {
 
 // recoverKey issues a new key for a client and prints it. It makes neither a store nor a pepper
 // where there is none: no server would accept a key that was made with them.
-func recoverKey(ctx context.Context, p cli.Process, s *nodeSettings, keys *forgerun.Settings,
-	clientID string) error {
+func recoverKey(ctx context.Context, p cli.Process, s *nodeSettings, clientID string) error {
 	pepper, err := existingPepper(ctx, s)
 	if err != nil {
 		return err
@@ -107,11 +106,8 @@ func recoverKey(ctx context.Context, p cli.Process, s *nodeSettings, keys *forge
 		return cli.WithCode(cli.ExitFailed, err)
 	}
 	defer e.Close()
-	accounts, err := account.New(account.Config{Engine: e, Pepper: pepper,
-		KeyLifetime:      keys.KeyLifetime,
-		RevokedRetention: keys.RevokedKeyRetention,
-		RatePerMinute:    keys.RatePerMinute, QuotaPerDay: keys.QuotaPerDay,
-		AnonymousPerMinute: keys.AnonymousPerMinute, Elapsed: p.Elapsed})
+	clients := s.definitions[slices.IndexFunc(s.definitions, hasAccounts)]
+	accounts, err := clients.Accounts(account.Config{Engine: e, Pepper: pepper, Elapsed: p.Elapsed})
 	if err != nil {
 		return cli.WithCode(cli.ExitFailed, err)
 	}
@@ -127,6 +123,9 @@ func recoverKey(ctx context.Context, p cli.Process, s *nodeSettings, keys *forge
 	}
 	return printKey(p, issued)
 }
+
+// hasAccounts reports whether a contract has accounts of clients. One does.
+func hasAccounts(d *contract.Definition) bool { return d.Accounts != nil }
 
 // existingPepper reads the pepper of a server that uses the store of the settings. A store with
 // another schema, or no pepper file, means that the settings are not those of the servers; it is an

@@ -149,7 +149,7 @@ func TestOperatorRecover(t *testing.T) {
 			l.wantRefused(a, l.issued.Secret, account.Disabled)
 		})
 	})
-	t.Run("what is not to be had", func(t *testing.T) {
+	t.Run("what is missing locally", func(t *testing.T) {
 		t.Parallel()
 		l := newAccountFixture(t)
 		client := l.issued.Key.ClientID

@@ -18,10 +18,7 @@ import (
 // one that is deaf to being asked. Each begins by telling its process group.
 func TestWorkLeavesNoCommand(t *testing.T) {
 	t.Parallel()
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := mustMillrace(t)
 	server, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set",
 		"contracts=relay", "--set", "log.level=warn")
 	if err != nil {

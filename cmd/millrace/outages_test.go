@@ -3,11 +3,11 @@ package main
 import (
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
@@ -20,16 +20,14 @@ func (s *launchedServer) countLogged(t *testing.T, message, part string) int {
 	return len(s.stderr.Lines(t, map[string]any{"msg": message, "part": part}))
 }
 
-// TestOutagesAreToldOnce: whatever the number of workers, loops and requests that meet it, an
+// TestOutagesAreLoggedOnce: whatever the number of workers, loops and requests that meet it, an
 // outage is one line and its end another; every line of standard error is JSON; and the lines
 // say where the part is and which setting says so.
-func TestOutagesAreToldOnce(t *testing.T) {
+func TestOutagesAreLoggedOnce(t *testing.T) {
+	t.Parallel()
 	postgres, nats, s3 := outside.NewPostgres(t), outside.NewNATS(t, ""),
 		outside.NewS3(t, "millrace")
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := mustMillrace(t)
 	store := postgres.Database("mine")
 	s, err := launch(binary, filepath.Join(t.TempDir(), "data"), os.Environ(), "--set",
 		"log.format=json", "--set", "store="+store,
@@ -60,10 +58,12 @@ func TestOutagesAreToldOnce(t *testing.T) {
 				status, _ := c.request.send(t, s.url)
 				return status >= 500 && s.countLogged(t, degradedMessage, c.part) > 0
 			})
-			for range 20 { // requests, scrapes and loops that meet it say nothing more
+			// requests, scrapes and loops that meet it say nothing more
+			testkit.RunConcurrently(20, func(int) struct{} {
 				c.request.send(t, s.url)
 				requestCheck{method: "GET", path: "/metrics"}.send(t, s.url)
-			}
+				return struct{}{}
+			})
 			c.end()
 			pollUntil(t.Fatalf, "the end of the outage of "+c.part, func() bool {
 				status, _ := c.request.send(t, s.url)
@@ -91,10 +91,7 @@ func TestOutagesAreToldOnce(t *testing.T) {
 // A start that fails says so in the format of the log, with the setting and the address.
 func TestFailedStartInJSON(t *testing.T) {
 	t.Parallel()
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := mustMillrace(t)
 	for _, c := range []struct{ setting, address string }{
 		{"store=postgres://nobody@127.0.0.1:1/none?sslmode=disable", "127.0.0.1:1"},
 		{"stream.url=nats://127.0.0.1:1", "127.0.0.1:1"},

@@ -111,7 +111,7 @@ func TestWorkLosesItsProgram(t *testing.T) {
 	any := client.ClaimQuery{Contract: "fetchbox", Worker: "w"}
 	repeated, err := c.WorkerAPI().Claim(t.Context(), any, 0)
 	if err != nil || len(repeated) != 1 || repeated[0].Attempt != 1 {
-		t.Errorf("handed out again is %+v, %v", repeated, err)
+		t.Errorf("claimed again is %+v, %v", repeated, err)
 	}
 }
 

@@ -22,14 +22,14 @@ import (
 // at most.
 func TestPicture(t *testing.T) {
 	t.Parallel()
-	binary := mustBuild(t)
+	binary := mustMillrace(t)
 	command := slices.Concat([]string{binary}, mustPictureChild(t)[1:])
 	limits := picture.Limits{Pixels: 50_000_000, Memory: picture.DefaultMemory,
 		Timeout: picture.DefaultTimeout}
 	for _, c := range []struct {
 		name     string
 		original func(t *testing.T) []byte
-		most     int64 // MiB
+		max      int64 // MiB
 	}{
 		{"a JPEG of 12 Mpx in 300 MiB", func(t *testing.T) []byte {
 			return texturedJPEG(t, 4000, 3000)
@@ -52,8 +52,8 @@ func TestPicture(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("%s of %d × %d: %d MiB", info.MIME, info.Width, info.Height, info.Peak>>20)
-			if info.Peak == 0 || info.Peak > c.most<<20 {
-				t.Errorf("the child held %d MiB, at most %d are allowed", info.Peak>>20, c.most)
+			if info.Peak == 0 || info.Peak > c.max<<20 {
+				t.Errorf("the child held %d MiB, at most %d are allowed", info.Peak>>20, c.max)
 			}
 			if len(variants) != 4 || variants[3].Width != 1600 {
 				t.Errorf("got %+v", variants)
@@ -66,7 +66,7 @@ func TestPicture(t *testing.T) {
 func TestPictureChild(t *testing.T) {
 	t.Parallel()
 	command := mustPictureChild(t)
-	mine, err := os.Stat(command[0])
+	own, err := os.Stat(command[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestPictureChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if named, err := os.Stat(self); err != nil || !os.SameFile(mine, named) {
+	if named, err := os.Stat(self); err != nil || !os.SameFile(own, named) {
 		t.Errorf("%s is not this program (%v)", command[0], err)
 	}
 }

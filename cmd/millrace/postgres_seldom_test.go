@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -89,9 +88,9 @@ func (p *blockableProxy) count() int { p.mu.Lock(); defer p.mu.Unlock(); return 
 // retryPause is what a node leaves between two tries.
 const retryPause = time.Second
 
-// TestAwayStoreIsAskedSeldom: a node of all contracts with all its workers and loops, and callers
-// beside them, ask a store that is away twice a second at most.
-func TestAwayStoreIsAskedSeldom(t *testing.T) {
+// TestUnavailableStoreIsAskedSeldom: a node of all contracts with all its workers and loops, and
+// callers beside them, ask a store that is away twice a second at most.
+func TestUnavailableStoreIsAskedSeldom(t *testing.T) {
 	t.Parallel()
 	direct, err := url.Parse(outside.NewPostgres(t).URL("postgres", "postgres"))
 	if err != nil {
@@ -99,10 +98,7 @@ func TestAwayStoreIsAskedSeldom(t *testing.T) {
 	}
 	proxy := newBlockableProxy(t, direct.Host)
 	direct.Host = proxy.Addr().String()
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := mustMillrace(t)
 	s, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set",
 		"store="+direct.String())
 	if err != nil {
@@ -129,8 +125,8 @@ func TestAwayStoreIsAskedSeldom(t *testing.T) {
 	// The node pauses its loops and its callers apart, so two tries fall on each pause that has
 	// begun. The slower the machine, the fewer there are in a second.
 	tried := proxy.count() - before
-	if most := 2 * (int(time.Since(started)/retryPause) + 1); tried > most {
-		t.Errorf("%d tries where %d are allowed", tried, most)
+	if limit := 2 * (int(time.Since(started)/retryPause) + 1); tried > limit {
+		t.Errorf("%d tries where %d are allowed", tried, limit)
 	}
 	proxy.setClosed(false)
 	pollUntil(t.Fatalf, "the store to be used again", func() bool {

@@ -9,10 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// TestReadyTellsOfWrites: while a database answers and refuses what some of the work
+// TestReadyReportsWrites: while a database answers and refuses what some of the work
 // writes, a node without any traffic is not ready and says what is missing; when it is
 // there again the node is ready without a restart.
-func TestReadyTellsOfWrites(t *testing.T) {
+func TestReadyReportsWrites(t *testing.T) {
 	t.Parallel()
 	server := outside.NewPostgres(t)
 	s := launchOn(t, server.Database("mine"))

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// killingTransport sends requests to a server that it kills and starts anew: with some requests
+// killingTransport sends requests to a server that it kills and starts again: with some requests
 // that complete several runs, once before and once after they have been answered.
 type killingTransport struct {
 	restart func() *launchedServer

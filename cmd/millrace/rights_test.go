@@ -20,6 +20,7 @@ import (
 // all that needs no list goes on, also after the storage was away for a moment, and what is missing
 // is known to be missing.
 func TestLeastRights(t *testing.T) {
+	t.Parallel()
 	storage := outside.NewS3(t, "millrace")
 	rights := storage.Restricted(t)
 	started, gate := make(chan struct{}), make(chan struct{})
@@ -30,7 +31,7 @@ func TestLeastRights(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(bodyOf(r.URL.Path)))
 	})
-	node, err := launch(mustBuild(t), filepath.Join(t.TempDir(), "data"), nil,
+	node, err := launch(mustMillrace(t), filepath.Join(t.TempDir(), "data"), nil,
 		"--set", "store="+pgtest.URL(t), "--set", "contracts=fetchbox,images", "--set",
 		"objects.url="+rights.Setting(),
 		"--set", "images.sizes=50", "--set", "fetchbox.backoff_base=10ms",

@@ -3,87 +3,37 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/client"
-	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
 const (
-	// killedSchedules is how many schedules have a time every two seconds, so that one is mostly
-	// being submitted when a node is killed.
+	// killedSchedules is how many schedules have a time every two seconds, one after the other, so
+	// that one is mostly being submitted when a node is killed.
 	killedSchedules = 20
 	scheduleKills   = 20
 	schedulePeriod  = 2 * time.Second
 )
 
-// killedNodes are the nodes of a store with TaskFlow, of which one after the other is killed.
-type killedNodes struct {
-	*testing.T
-	nodes []*launchedServer
-	dirs  []string
-	args  []string
-	last  *client.Client // of the last node
-	url   string         // of that node
-}
-
-// onKilledNodes runs a test with one node on SQLite and with several on PostgreSQL.
-func onKilledNodes(t *testing.T, several int, test func(*killedNodes)) {
-	t.Parallel()
-	for name, nodes := range map[string]int{"sqlite": 1, "postgres": several} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := &killedNodes{T: t, args: []string{"--set", "contracts=taskflow", "--set",
-				"taskflow.max_concurrent=1000", "--set", "log.level=error"}}
-			if nodes > 1 {
-				dir := t.TempDir()
-				mustWriteFile(t, dir, "pepper", []byte(strings.Repeat("0123456789abcdef", 4)))
-				w.args = append(w.args, "--set", "store="+pgtest.URL(t), "--set",
-					"secrets.pepper_file="+filepath.Join(dir, "pepper"))
-			}
-			for i := range nodes {
-				w.dirs = append(w.dirs, filepath.Join(w.TempDir(), fmt.Sprint("node", i)))
-				w.nodes = append(w.nodes, launchIn(w.T, w.dirs[i], w.args...))
-			}
-			test(w)
-			for _, n := range w.nodes {
-				if err := n.terminate(); err != nil {
-					w.Error(err)
-				}
-			}
-		})
-	}
-}
-
-// kill kills a node, in turn, and starts it again.
-func (w *killedNodes) kill(turn int) {
-	w.Helper()
-	at := turn % len(w.nodes)
-	w.nodes[at].kill()
-	w.nodes[at] = launchIn(w.T, w.dirs[at], w.args...)
-}
-
 // TestKilledSchedules (SC-004): three nodes, twenty of which are killed and started again while
 // schedules are due, submit exactly one job for each time, and no time is left out. On SQLite it is
 // one node.
 func TestKilledSchedules(t *testing.T) {
-	onKilledNodes(t, 3, (*killedNodes).checkSchedules)
+	onKilledNodes(t, 3, (*killedNodes).checkSchedules, "--set", "contracts=taskflow")
 }
 
 func (w *killedNodes) checkSchedules() {
-	admin := w.admin()
-	every, contract, catchUp := "2s", "taskflow", "none"
-	for i := range killedSchedules {
-		_, err := admin.CreateSchedule(w.Context(), scheduleName(i), client.AdminScheduleSpec{
-			Every: &every, Contract: &contract, CatchUp: &catchUp,
-			Request: fmt.Appendf(nil, `{"name":"n","queue":%q}`, scheduleName(i))})
-		if err != nil {
-			w.Fatal(err)
+	every, start := schedulePeriod.String(), time.Now().Truncate(time.Microsecond)
+	var first [killedSchedules]time.Time
+	for i := range first {
+		start = start.Add(schedulePeriod / killedSchedules)
+		created := w.createSchedule(scheduleName(i), client.AdminScheduleSpec{Every: &every,
+			StartsAt: &start})
+		for first[i] = start; !first[i].After(created); {
+			first[i] = first[i].Add(schedulePeriod)
 		}
 	}
 	var latest time.Time
@@ -96,33 +46,28 @@ func (w *killedNodes) checkSchedules() {
 		w.kill(kill)
 	}
 	over := time.Now()
-	for i := range killedSchedules {
-		w.checkTimes(scheduleName(i), over)
+	for i := range first {
+		w.checkTimes(scheduleName(i), over, func(nth int) time.Time {
+			return first[i].Add(time.Duration(nth) * schedulePeriod)
+		})
 	}
+}
+
+// createSchedule creates a schedule of jobs in a queue of its name, and returns when that was.
+// Times in which no node runs are not caught up.
+func (w *killedNodes) createSchedule(name string, spec client.AdminScheduleSpec) time.Time {
+	w.Helper()
+	contract, catchUp := "taskflow", "none"
+	spec.Contract, spec.CatchUp = &contract, &catchUp
+	spec.Request = fmt.Appendf(nil, `{"name":"n","queue":%q}`, name)
+	made, err := w.admin().CreateSchedule(w.Context(), name, spec)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return made.CreatedAt
 }
 
 func scheduleName(i int) string { return fmt.Sprintf("s%02d", i) }
-
-// client returns a client of the last node as its operator.
-func (w *killedNodes) client() *client.Client {
-	w.Helper()
-	url := w.nodes[len(w.nodes)-1].url
-	if w.url == url {
-		return w.last
-	}
-	token, err := os.ReadFile(filepath.Join(w.dirs[0], "operator.token"))
-	if err != nil {
-		w.Fatal(err)
-	}
-	c, err := client.New(client.Config{BaseURL: url, Token: strings.TrimSpace(string(token))})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.url, w.last = url, c
-	return c
-}
-
-func (w *killedNodes) admin() *client.Admin { w.Helper(); return w.client().Admin() }
 
 // latest returns when the latest job was submitted, by whichever schedule.
 func (w *killedNodes) latest() (at time.Time) {
@@ -153,40 +98,47 @@ func (w *killedNodes) countJobs(queue string) (n int) {
 }
 
 // checkTimes waits until a schedule has gone beyond a moment, and fails unless each of its times up
-// to then has one job, which is the only one of the time.
-func (w *killedNodes) checkTimes(name string, over time.Time) {
+// to then, the nth of which is want(n), has one job, which is the only one of the time.
+func (w *killedNodes) checkTimes(name string, over time.Time, want func(nth int) time.Time) {
 	w.Helper()
-	admin := w.admin()
 	var ticks []client.AdminScheduleTick
-	read := func() {
-		ticks = ticks[:0]
-		for tick, err := range admin.ScheduleTicks(w.Context(), name) {
-			if err != nil {
-				w.Fatal(err)
-			}
-			ticks = append(ticks, tick)
-		}
-	}
 	pollUntil(w.Fatalf, name+" to go on", func() bool {
-		read()
-		return len(ticks) > 0 && ticks[0].Time.After(over)
+		ticks = w.ticks(name)
+		return len(ticks) > 0 && ticks[len(ticks)-1].Time.After(over)
 	})
-	paused, err := admin.PauseSchedule(w.Context(), name)
-	if err != nil {
+	if _, err := w.admin().PauseSchedule(w.Context(), name); err != nil {
 		w.Fatal(err)
 	}
+	w.checkTicks(name, want)
+}
+
+// checkTicks fails unless each time of a schedule has one job, which is the only one of the time.
+func (w *killedNodes) checkTicks(name string, want func(nth int) time.Time) {
+	w.Helper()
+	var ticks []client.AdminScheduleTick
 	pollUntil(w.Fatalf, "a job for each time of "+name, func() bool {
-		read() // a time that was being submitted when the schedule was paused
+		ticks = w.ticks(name) // with one that was being submitted when the schedule was paused
 		return w.countJobs(name) == len(ticks)
 	})
-	slices.Reverse(ticks)
 	jobs := map[int64]bool{}
 	for i, tick := range ticks {
-		want := paused.CreatedAt.Add(time.Duration(i+1) * schedulePeriod)
-		if !tick.Time.Equal(want) || tick.Outcome != "submitted" || jobs[tick.Job] {
+		if !tick.Time.Equal(want(i)) || tick.Outcome != "submitted" || jobs[tick.Job] {
 			shown, _ := json.Marshal(tick)
-			w.Errorf("SC-004 %s: time %d is %s, want %v", name, i, shown, want)
+			w.Errorf("SC-004 %s: time %d is %s, want %v", name, i, shown, want(i))
 		}
 		jobs[tick.Job] = true
 	}
+}
+
+// ticks are those of a schedule, the earliest first.
+func (w *killedNodes) ticks(name string) (ticks []client.AdminScheduleTick) {
+	w.Helper()
+	for tick, err := range w.admin().ScheduleTicks(w.Context(), name) {
+		if err != nil {
+			w.Fatal(err)
+		}
+		ticks = append(ticks, tick)
+	}
+	slices.Reverse(ticks)
+	return ticks
 }

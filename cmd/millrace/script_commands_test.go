@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"database/sql"
 	"fmt"
 	"image"
 	"image/color"
@@ -12,16 +13,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/millrace/millrace/client"
 )
 
 // scriptPictures is `pictures`: it writes three files like the pictures of the demo, under the same
@@ -48,73 +47,23 @@ func scriptPictures(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// builtBinary is the program as it is shipped. Tests run themselves in its place, but no test can
-// be the child that processes a picture: the limits of that would count the memory of the race
-// detector.
-var builtBinary = sync.OnceValues(func() (path string, err error) {
-	if builtDir, err = os.MkdirTemp("", "millrace-built-"); err != nil {
-		return "", err
-	}
-	path = filepath.Join(builtDir, "millrace")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return path, nil
-})
-
-// mustBuild gives the path of builtBinary.
-func mustBuild(t *testing.T) string {
-	t.Helper()
-	path, err := builtBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-var builtDir string
-
-// cleaningM runs the tests and then removes the program that they have built.
-type cleaningM struct{ testscript.TestingM }
-
-func (l cleaningM) Run() int {
-	// as under nohup: the programs that tests start would ignore it too
-	if signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	}
-	code := l.TestingM.Run()
-	_ = os.RemoveAll(builtDir) // nothing where no test needed it
-	return code
-}
-
-// scriptBuilt is `built`: from then on millrace is the program as it is shipped.
-func scriptBuilt(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 0 {
-		ts.Fatalf("usage: built")
-	}
-	path, err := builtBinary()
-	ts.Check(err)
-	ts.Setenv("BUILT", path)
-	ts.Setenv("PATH", filepath.Dir(path)+string(os.PathListSeparator)+ts.Getenv("PATH"))
-}
-
-// programOf finds a program that a script names.
-func programOf(ts *testscript.TestScript, name string) (string, error) {
-	if built := ts.Getenv("BUILT"); built != "" && name == "millrace" {
-		return built, nil
-	}
-	return exec.LookPath(name)
-}
-
 // scriptOrigin is `origin`: it starts a server of downloads and sets $ORIGIN to its URL. /slow is
-// answered when the script ends, /once fails the first time, paths that end in /gone always.
+// answered when the script ends, /once fails the first time, paths that end in /gone always. The
+// path and body of each POST become a line of the file posted.
 func scriptOrigin(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: origin")
 	}
 	var failed atomic.Bool
 	held := make(chan struct{})
+	posted, err := os.Create(ts.MkAbs("posted"))
+	ts.Check(err)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			body, _ := io.ReadAll(r.Body)
+			lastPosts.Store(ts, post{r.Header, body})
+			_, _ = fmt.Fprintf(posted, "%s %s\n", r.URL.Path, body)
+		}
 		switch path := r.URL.Path; {
 		case strings.HasSuffix(path, "/gone"):
 			http.NotFound(w, r)
@@ -126,6 +75,47 @@ func scriptOrigin(ts *testscript.TestScript, neg bool, args []string) {
 			_, _ = io.WriteString(w, "this is "+path)
 		}
 	}))
-	ts.Defer(func() { close(held); s.Close() })
+	ts.Defer(func() { close(held); s.Close(); posted.Close() })
 	ts.Setenv("ORIGIN", s.URL)
+}
+
+// post is a request to the origin of a script.
+type post struct {
+	header http.Header
+	body   []byte
+}
+
+// lastPosts are those of all scripts, which run side by side.
+var lastPosts sync.Map // *testscript.TestScript to post
+
+// scriptSigned is `signed FILE`: the last POST to the origin is signed with the secret that the
+// file holds, and with `!` it is not.
+func scriptSigned(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: signed file")
+	}
+	last, isThere := lastPosts.Load(ts)
+	if !isThere {
+		ts.Fatalf("nothing was posted")
+	}
+	p := last.(post)
+	secret := strings.TrimSpace(ts.ReadFile(args[0]))
+	_, err := client.VerifyWebhook([]string{secret}, p.header, p.body, time.Now())
+	if neg != (err != nil) {
+		ts.Fatalf("signed with %s: %v", secret, err)
+	}
+}
+
+// scriptSQL is `sql NAME STATEMENT`: the statement on the database $STORE, of which $NAME becomes
+// the first column of the only row.
+func scriptSQL(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sql name statement")
+	}
+	db, err := sql.Open("pgx", ts.Getenv("STORE"))
+	ts.Check(err)
+	defer db.Close()
+	var value string
+	ts.Check(db.QueryRow(args[1]).Scan(&value))
+	ts.Setenv(args[0], value)
 }

@@ -6,10 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,11 +23,61 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/child"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
+// watchedProgram is the name of this test binary where it runs as Millrace: tests with the race
+// detector watch it too.
+const watchedProgram = "watched-millrace"
+
 func TestMain(m *testing.M) {
-	testscript.Main(cleaningM{m}, map[string]func(){"millrace": main})
+	testscript.Main(builtM{m}, map[string]func(){watchedProgram: main})
+}
+
+// builtM runs the tests with the program as it is shipped first in PATH. Processes that tests start
+// are that one, so that limits and figures are those that users meet; it is built without the race
+// detector, which the tests of packages have. A few start watchedProgram.
+type builtM struct{ testscript.TestingM }
+
+func (b builtM) Run() int {
+	// as under nohup: the programs that tests start would ignore it too
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+	dir, err := os.MkdirTemp("", "millrace-built-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "millrace"), ".")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "millrace does not build:", err)
+		return 1
+	}
+	if err := os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return b.TestingM.Run()
+}
+
+// mustMillrace returns the path of the program as it is shipped.
+func mustMillrace(t testing.TB) string { return mustFind(t, "millrace") }
+
+// mustWatched returns the path of Millrace with the race detector, where the tests have it.
+func mustWatched(t testing.TB) string { return mustFind(t, watchedProgram) }
+
+func mustFind(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // TestScripts runs every command as a process of its own.
@@ -36,7 +88,11 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
-			e.Vars = append(e.Vars, "MILLRACE_SERVER=", "MILLRACE_TOKEN=", "TMPDIR="+e.WorkDir)
+			e.Vars = append(e.Vars, "MILLRACE_SERVER=", "MILLRACE_TOKEN=", "TMPDIR="+e.WorkDir,
+				"GORACE="+os.Getenv("GORACE"))
+			if filepath.Base(e.WorkDir) == "script-inbox" { // the one that needs PostgreSQL
+				e.Vars = append(e.Vars, "STORE="+pgtest.URL(t))
+			}
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -50,7 +106,8 @@ func TestScripts(t *testing.T) {
 			"meets":    scriptMeets,
 			"origin":   scriptOrigin,
 			"pictures": scriptPictures,
-			"built":    scriptBuilt,
+			"signed":   scriptSigned,
+			"sql":      scriptSQL,
 		},
 	})
 }
@@ -76,7 +133,7 @@ func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: code N program [arg...]")
 	}
-	path, err := programOf(ts, args[1])
+	path, err := exec.LookPath(args[1])
 	ts.Check(err)
 	cmd := exec.Command(path, args[2:]...)
 	cmd.Dir = ts.MkAbs(".")
@@ -110,7 +167,7 @@ func scriptServer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: server name [arg...]")
 	}
-	path, err := programOf(ts, "millrace")
+	path, err := exec.LookPath("millrace")
 	ts.Check(err)
 	s, err := launch(path, ts.MkAbs(args[0]), scriptEnviron(ts), args[1:]...)
 	ts.Check(err)
@@ -273,16 +330,14 @@ func scriptGrown(ts *testscript.TestScript, _ bool, args []string) {
 
 // pollUntil polls for what gives no signal of its own.
 func pollUntil(fatal func(string, ...any), what string, condition func() bool) {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(testTimeout)
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			fatal("waited in vain for %s", what)
-			return
-		}
+	pollWithin(testTimeout, fatal, what, condition)
+}
+
+// pollWithin is pollUntil for what may take longer, such as the leases of nodes that were killed.
+func pollWithin(limit time.Duration, fatal func(string, ...any), what string,
+	condition func() bool) {
+	if !testkit.Poll(limit, condition) {
+		fatal("timed out waiting for %s", what)
 	}
 }
 
@@ -294,12 +349,14 @@ type launchedServer struct {
 	ended  chan struct{}
 }
 
-// launch starts a server on a data directory and waits until it listens.
+// launch starts a server on a data directory and waits until it listens. Its pool of connections is
+// small, as many nodes of tests share one PostgreSQL.
 func launch(binary, dir string, environ []string, args ...string) (*launchedServer, error) {
 	cmd := exec.Command(binary, append([]string{"serve", "--config", os.DevNull, "--set",
-		"data_dir=" + dir, "--set", "listen=127.0.0.1:0"}, args...)...)
+		"data_dir=" + dir, "--set", "listen=127.0.0.1:0", "--set", "postgres.max_connections=6"},
+		args...)...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = filepath.Dir(dir), environ, &syscall.SysProcAttr{}
-	cli.KillWithParent(cmd) // also where the tests are ended by their time-out
+	child.KillWithParent(cmd) // also where the tests are ended by their time-out
 	s := &launchedServer{cmd: cmd, stderr: &testkit.LogBuffer{}, ended: make(chan struct{})}
 	cmd.Stderr = s.stderr
 	stdout, err := cmd.StdoutPipe()

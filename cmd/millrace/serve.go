@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"os"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/backup"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
@@ -72,7 +72,10 @@ and metrics.`,
 				ctx, stop = p.UntilStdinEnds(ctx)
 				defer stop()
 			}
-			return loggedAs(p, settings.Log.Format, serve(ctx, p, settings, mode))
+			if err := serve(ctx, p, settings, mode); err != nil {
+				return loggedAs(p, settings.Log.Format, err)
+			}
+			return nil
 		},
 	}
 	flags.register(c)
@@ -136,8 +139,8 @@ func serve(ctx context.Context, p cli.Process, settings *nodeSettings, mode serv
 	if err != nil {
 		return err
 	}
-	opened = store.Observed(opened, k.storePart().Do)
-	node, err := listeningNode(ctx, k, opened, mode)
+	k.pool, k.inboxOf, k.runEnds = opened.pool, opened.inbox, opened.runEnds
+	node, err := listeningNode(ctx, k, store.Observed(opened.Store, k.storePart().Do), mode)
 	if err != nil {
 		opened.Close()
 		return err
@@ -155,9 +158,6 @@ func loggedAs(p cli.Process, format string, err error) error {
 	if format != "json" {
 		return err
 	}
-	if err == nil {
-		return nil
-	}
 	log, failed := telemetry.NewLogger(p.Stderr, format, "error")
 	if failed != nil {
 		return err
@@ -171,16 +171,17 @@ func loggedAs(p cli.Process, format string, err error) error {
 // where a setting names its file: elsewhere the first start makes one, later. That all addresses
 // are free here does not keep another process from taking one before Listen.
 func checkStart(ctx context.Context, s *nodeSettings, mode serveMode) error {
-	servesAdmin := s.ServesOperators() && !mode.workersOnly
-	usesPepper := servesAdmin || slices.ContainsFunc(s.served(),
-		func(c *contract.Definition) bool { return c.UsesPepper })
-	if usesPepper && s.Secrets.PepperFile != "" {
+	if s.usesPepper(mode) && s.Secrets.PepperFile != "" {
 		if _, err := loadPepper(s); err != nil {
 			return err
 		}
 	}
 	if err := checkLocalStore(ctx, s); err != nil {
 		return err
+	}
+	if backup.HasStaging(s.DataDir) {
+		return cli.UnableError("data_dir: a 'millrace restore' of %q has not ended: remove the "+
+			"directory and restore again", s.DataDir)
 	}
 	return cli.WithCode(cli.ExitUnable, server.CheckListen(ctx, s.Settings))
 }
@@ -226,8 +227,11 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 	k.bindStorage()
 	var err error
 	if k.engine, err = engine.New(engine.Config{Store: opened, Node: k.node, Random: randomBytes,
-		Monotonic: k.process.Elapsed, Log: k.log}); err != nil {
+		Monotonic: k.process.Elapsed, Log: k.log, Inbox: k.inboxOf}); err != nil {
 		return nil, cli.WithCode(cli.ExitUnable, err)
+	}
+	if err := k.openSecrets(mode); err != nil {
+		return nil, err
 	}
 	if err := k.buildContracts(); err != nil {
 		return nil, err
@@ -240,23 +244,33 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 		Log:      k.log.With(telemetry.Contract, schedule.Name)}); err != nil {
 		return nil, cli.WithCode(cli.ExitFailed, err)
 	}
-	apis, err := buildAPIs(ctx, k, mode)
+	if err := k.buildInbox(); err != nil {
+		return nil, err
+	}
+	if err := k.findWebhooks(); err != nil {
+		return nil, err
+	}
+	apis, err := buildServices(ctx, k, mode)
 	if err != nil {
 		return nil, err
 	}
+	hooks := k.hooks()
 	node, err := server.New(server.Config{
 		Settings:   k.settings.Settings,
 		Store:      opened,
 		Engine:     k.engine,
 		Contracts:  k.contracts,
-		APIs:       apis,
-		Jobs:       []engine.Contract{k.schedules.Jobs()},
+		Services:   apis,
+		Jobs:       append(hooks.jobs, k.schedules.Jobs()),
+		Publishers: hooks.publishers,
 		Log:        k.log,
 		Metrics:    k.registries.Handler(k.log),
+		Docs:       newDocs(k.settings.definitions),
 		Version:    cli.ReadBuildInfo().Version,
 		Page:       k.page(mode.workersOnly),
 		Monotonic:  k.process.Elapsed,
-		Background: []func(context.Context){k.described.Run, k.series.Run, k.schedules.Run},
+		Background: append(hooks.background, k.described.Run, k.series.Run, k.schedules.Run,
+			k.inbox.Run),
 
 		CountRequests: k.series.CountRequests,
 		WorkersOnly:   mode.workersOnly,
@@ -265,7 +279,9 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 		return nil, cli.WithCode(cli.ExitUnable, err)
 	}
 	k.binding.Bind(ctx, k.engine)
-	return node, cli.WithCode(cli.ExitUnable, registerQueueDepths(k.engine, k.registries))
+	return node, cli.WithCode(cli.ExitUnable, errors.Join(
+		registerQueueDepths(k.engine, k.registries),
+		k.registries.For(telemetry.Core, "").Register(newEndMetrics(k.engine, k.runEnds))))
 }
 
 // connect opens everything that is elsewhere: outbound HTTP, traces, the queue and CDN of Images,
@@ -330,11 +346,11 @@ func (d *deps) close() {
 const maxQueueLabels = 100
 
 // registerQueueDepths registers the metrics of how many jobs the queues of each contract have. They
-// are counted in the store when they are collected. A contract with several sorts of jobs has one
-// metric for each, such as forgerun_queue_jobs, in the registry of the contract.
+// are counted in the store when they are collected. Each engine contract has a metric, such as
+// forgerun_queue_jobs, in the registry of its contract.
 func registerQueueDepths(e *engine.Engine, registries *telemetry.Registries) error {
 	for _, name := range e.Contracts() {
-		contract, _, _ := strings.Cut(name, ".") // a contract may have several sorts of jobs
+		contract, _, _ := strings.Cut(name, ".") // of an engine contract, such as fetchbox.task
 		metric := strings.ReplaceAll(name, ".", "_") + "_queue_jobs"
 		depth := telemetry.NewQueueDepth(metric, maxQueueLabels,
 			func(ctx context.Context) ([]job.QueueCount, error) { return e.Queues(ctx, name) })

@@ -8,7 +8,6 @@ import (
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
-	"github.com/millrace/millrace/internal/setting"
 )
 
 // Commands that run on the settings of a server take them from four layers, each over the one
@@ -32,20 +31,20 @@ func (f *settingsFlags) register(c *cobra.Command) {
 }
 
 // otherVariables are environment variables that are no settings: those that commands read, those
-// that work sets for its command, and those of the tests. A name that ends in _ is a prefix.
+// that work and servers set for their commands, and those of the tests. A name that ends in _ is a
+// prefix.
 var otherVariables = []string{cli.EnvServer, cli.EnvToken, cli.EnvCACert, cli.EnvOperatorToken,
 	"MILLRACE_QUEUE", "MILLRACE_JOB_ID",
-	"MILLRACE_RUN_ID", "MILLRACE_STATE", "MILLRACE_CONTRACT", "MILLRACE_ATTEMPT", "MILLRACE_TEST_"}
+	"MILLRACE_RUN_ID", "MILLRACE_STATE", "MILLRACE_CONTRACT", "MILLRACE_ATTEMPT", "MILLRACE_EVENT",
+	"MILLRACE_JOB_TYPE", "MILLRACE_TEST_"}
 
 // load resolves the settings. An invalid setting is a usage error, which names all that are wrong.
-// own are the groups whose fields the caller reads itself.
-func (f *settingsFlags) load(p cli.Process, c *cobra.Command,
-	own ...*setting.Group) (*nodeSettings, error) {
+func (f *settingsFlags) load(p cli.Process, c *cobra.Command) (*nodeSettings, error) {
 	src, err := f.sources(p, c)
 	if err != nil {
 		return nil, err
 	}
-	s, err := loadSettings(src, own...)
+	s, err := loadSettings(src)
 	return s, cli.WithCode(cli.ExitUsage, err)
 }
 

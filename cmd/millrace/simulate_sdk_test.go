@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -19,10 +18,7 @@ import (
 func sdkServer(t *testing.T) (open *client.ForgeRun, clientID string,
 	key client.ForgeRunIssuedKey) {
 	t.Helper()
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := mustMillrace(t)
 	s, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set",
 		"forgerun.duration_scale=0.001", "--set", "forgerun.backoff_base=1ms",
 		"--set", "webhook.backoff_base=10ms", "--set", "log.level=error")

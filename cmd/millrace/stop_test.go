@@ -3,7 +3,6 @@ package main
 import (
 	"io"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,10 +12,7 @@ import (
 // exits with 0.
 func TestStopUnderLongPoll(t *testing.T) {
 	t.Parallel()
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := mustWatched(t)
 	s, err := launch(binary, filepath.Join(t.TempDir(), "data"), nil, "--set", "shutdown_grace=20s")
 	if err != nil {
 		t.Fatal(err)

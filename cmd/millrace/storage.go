@@ -66,7 +66,7 @@ func (d *deps) bindStorage() {
 }
 
 // objectsDir is the directory of the objects, if they are in the data directory.
-func (d *deps) objectsDir() string { return filepath.Join(d.settings.DataDir, "objects") }
+func (d *deps) objectsDir() string { return filepath.Join(d.settings.DataDir, objectsName) }
 
 // streamsDir is the directory of the embedded NATS server.
 func (d *deps) streamsDir() string { return filepath.Join(d.settings.DataDir, "streams") }

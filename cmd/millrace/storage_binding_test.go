@@ -94,10 +94,7 @@ func TestNodesWithOtherStorage(t *testing.T) {
 	t.Parallel()
 	shared := []string{"--set", "store=" + pgtest.URL(t), "--set",
 		"contracts=fetchbox,images,relay", "--set", "log.level=warn", "--set", "images.sizes=50"}
-	binary, err := builtBinary() // pictures are processed by what is shipped
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := mustMillrace(t)
 	start := func(name string, args ...string) *launchedServer {
 		s, err := launch(binary, filepath.Join(t.TempDir(), name), nil, append(shared, args...)...)
 		if err != nil {
@@ -142,6 +139,7 @@ func TestNodesWithOtherStorage(t *testing.T) {
 // TestNodesWithOneSharedPlace: what only one of objects and streams is, is named as well; nodes
 // that have both in common are fine, also one that serves less.
 func TestNodesWithOneSharedPlace(t *testing.T) {
+	t.Parallel()
 	s := newFetchShared(t)
 	args := append(s.args, "--set", "contracts=fetchbox,images")
 	launchNode(t, "first", args...)

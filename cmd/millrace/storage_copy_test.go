@@ -19,8 +19,8 @@ const heldStorageMessage = "the objects and streams of this node are held by ano
 // copyTest is nodes on one database with nothing else set, whose directories are copied and moved.
 type copyTest struct {
 	*testing.T
-	store, binary string
-	picture       []byte
+	store   string
+	picture []byte
 }
 
 func newCopyTest(t *testing.T) *copyTest {
@@ -29,12 +29,12 @@ func newCopyTest(t *testing.T) *copyTest {
 	if err := jpeg.Encode(&picture, image.NewGray(image.Rect(0, 0, 80, 60)), nil); err != nil {
 		t.Fatal(err)
 	}
-	return &copyTest{t, pgtest.URL(t), mustBuild(t), picture.Bytes()}
+	return &copyTest{t, pgtest.URL(t), picture.Bytes()}
 }
 
 func (c *copyTest) start(dir string, args ...string) *launchedServer {
 	c.Helper()
-	return launchProgram(c.T, c.binary, dir, append([]string{"--set", "store=" + c.store, "--set",
+	return launchIn(c.T, dir, append([]string{"--set", "store=" + c.store, "--set",
 		"contracts=fetchbox,images", "--set", "log.level=warn", "--set", "images.sizes=50"},
 		args...)...)
 }

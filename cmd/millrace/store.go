@@ -5,29 +5,57 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
+	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/move"
 )
 
 // database is a kind of database that a node can store its jobs in. A further kind is a package
-// beside those of internal/store, a value like sqliteDatabase and postgresDatabase, and a line in
-// databaseOf; nothing else asks which kind it is. Errors of its functions do not say where the
+// besides those of internal/store, a value like sqliteDatabase and postgresDatabase, and a line in
+// databases; nothing else asks which kind it is. Errors of its functions do not say where the
 // database is.
 type database struct {
-	kind string // as operators see it
+	kind  string            // as operators see it
+	named setting.StoreKind // by the setting store
 	// shared is true for a database that several nodes may share. Another one lies in the data
 	// directory and belongs to the node that runs there.
 	shared    bool
-	open      func(context.Context, cli.Process, *nodeSettings, observer) (store.Store, error)
+	open      func(context.Context, cli.Process, *nodeSettings, observer) (openedStore, error)
 	openViews func(context.Context, cli.Process, *nodeSettings) (views, error)
 	// schemaVersion returns version 0 where there is no database yet.
 	schemaVersion func(context.Context, *nodeSettings) (have, want int64, err error)
-	place         func(*nodeSettings) string // where it is, for people, without a password
+	location      func(*nodeSettings) string // where it is, for people, without a password
 	endpoint      func(*nodeSettings) outage.Endpoint
+	// place returns where the store is that a flag of a move names, and false for a text that names
+	// none of this kind. It is a data directory or a URL, as shared says.
+	place func(text string) (at string, isNamed bool)
+	// placeOf is the text by which place finds the store of the settings.
+	placeOf  func(*nodeSettings) string
+	openMove func(ctx context.Context, at, name string, isTarget bool) (*move.Side, error)
+	// backup copies the database while a server may run, and prepareRestored makes the copy fit for
+	// a server; both are nil for a database that has programs of its own for that.
+	backup          func(ctx context.Context, s *nodeSettings, to string) error
+	prepareRestored func(ctx context.Context, path string) error
+}
+
+// openedStore is a store of a node.
+type openedStore struct {
+	store.Store
+	// pool reports how many connections are in use and open, and may be open at most; nil for a
+	// database without a pool of them.
+	pool func() (inUse, open, limit int)
+	// inbox returns the inbox in a transaction or view; nil for a database without one.
+	inbox func(store.Reader) engine.Inbox
+	// runEnds counts the ends of runs that workers have recorded and that wait, up to a limit, with
+	// the time of the oldest; nil for a database without them.
+	runEnds func(ctx context.Context, limit int) (int, time.Time, error)
 }
 
 // observer is called with the name, the duration and the error of each statement, concurrently.
@@ -39,23 +67,30 @@ type views interface {
 	Close() error
 }
 
+// databases are the kinds of database; the first is the default.
+var databases = []*database{&sqliteDatabase, &postgresDatabase}
+
 // databaseOf returns the kind of database that the settings name.
 func databaseOf(s *nodeSettings) *database {
-	if s.Store.Postgres() {
-		return &postgresDatabase
+	isNamed := func(d *database) bool { return d.named.Accepts(s.Store.Reveal()) }
+	return databases[max(0, slices.IndexFunc(databases, isNamed))]
+}
+
+// storeKinds returns how the setting store names the databases.
+func storeKinds() []setting.StoreKind {
+	kinds := make([]setting.StoreKind, len(databases))
+	for i, d := range databases {
+		kinds[i] = d.named
 	}
-	return &sqliteDatabase
+	return kinds
 }
 
 // openStore opens what the settings name and brings its schema up to date. The caller closes the
 // store. An error has the code ExitUnable, but for a wrong log setting.
-func openStore(ctx context.Context, p cli.Process, s *nodeSettings, o observer) (store.Store,
+func openStore(ctx context.Context, p cli.Process, s *nodeSettings, o observer) (openedStore,
 	error) {
 	opened, err := databaseOf(s).open(ctx, p, s, o)
-	if err != nil {
-		return nil, storeError(s, err)
-	}
-	return opened, nil
+	return opened, storeError(s, err)
 }
 
 // openViews opens the store that the settings name for reading alone; the caller closes it. A store
@@ -79,11 +114,11 @@ func schemaVersion(ctx context.Context, s *nodeSettings) (have, want int64, err 
 // the URL of a PostgreSQL without its password.
 func storeError(s *nodeSettings, err error) error {
 	var coded *cli.ExitError
-	if (err == nil) || errors.As(err, &coded) {
-		return err
+	if err != nil && !errors.As(err, &coded) {
+		return cli.UnableError("the store %s cannot be opened: %s", databaseOf(s).location(s),
+			plainError(err))
 	}
-	return cli.UnableError("the store %s cannot be opened: %s", databaseOf(s).place(s),
-		plainError(err))
+	return err
 }
 
 // plainError is the text of an error without the operation that failed, and with the cause in

@@ -4,8 +4,11 @@ import (
 	"context"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/outage"
+	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/move"
 	"github.com/millrace/millrace/internal/store/postgres"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -13,15 +16,22 @@ import (
 // postgresDatabase is a PostgreSQL that several nodes share.
 var postgresDatabase = database{
 	kind:   "postgres",
+	named:  postgresURLs,
 	shared: true,
-	open: func(ctx context.Context, p cli.Process, s *nodeSettings, o observer) (store.Store,
+	open: func(ctx context.Context, p cli.Process, s *nodeSettings, o observer) (openedStore,
 		error) {
 		log, err := telemetry.NewLogger(p.Stderr, s.Log.Format, s.Log.Level)
 		if err != nil {
-			return nil, cli.WithCode(cli.ExitUsage, err)
+			return openedStore{}, cli.WithCode(cli.ExitUsage, err)
 		}
-		return postgres.Open(ctx, postgres.Config{URL: s.Store.Reveal(),
+		opened, err := postgres.Open(ctx, postgres.Config{URL: s.Store.Reveal(),
 			Conns: s.Postgres.MaxConnections, Observe: o, Log: log})
+		if err != nil {
+			return openedStore{}, err
+		}
+		return openedStore{opened, opened.Pool,
+			func(r store.Reader) engine.Inbox { return postgres.InboxOf(r) },
+			opened.RunEnds}, nil
 	},
 	openViews: func(ctx context.Context, _ cli.Process, s *nodeSettings) (views, error) {
 		return postgres.OpenViews(ctx, postgres.Config{URL: s.Store.Reveal()})
@@ -29,9 +39,18 @@ var postgresDatabase = database{
 	schemaVersion: func(ctx context.Context, s *nodeSettings) (have, want int64, err error) {
 		return postgres.SchemaVersion(ctx, s.Store.Reveal())
 	},
-	place: func(s *nodeSettings) string { return s.Store.String() + " (setting store)" },
+	location: func(s *nodeSettings) string { return s.Store.String() + " (setting store)" },
 	endpoint: func(s *nodeSettings) outage.Endpoint {
 		return outage.Endpoint{Setting: "store",
 			Address: outage.HostsOf(s.Store.Reveal(), "5432")}
 	},
+	place: func(text string) (string, bool) { return text, postgresURLs.Accepts(text) },
+
+	placeOf: func(s *nodeSettings) string { return s.Store.Reveal() },
+	openMove: func(ctx context.Context, at, name string, _ bool) (*move.Side, error) {
+		return postgres.OpenMove(ctx, at, name)
+	},
 }
+
+// postgresURLs are the URLs of a PostgreSQL.
+var postgresURLs = setting.StoreAt("postgres", "postgresql")

@@ -6,19 +6,28 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/outage"
-	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/setting"
+	"github.com/millrace/millrace/internal/store/move"
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
 // sqliteDatabase is a file in the data directory.
 var sqliteDatabase = database{
-	kind: "sqlite",
-	open: func(ctx context.Context, p cli.Process, s *nodeSettings, o observer) (store.Store,
+	kind:  "sqlite",
+	named: setting.StoreWord("sqlite"),
+	open: func(ctx context.Context, p cli.Process, s *nodeSettings, o observer) (openedStore,
 		error) {
-		return sqlite.Open(ctx, sqlite.Config{Path: databaseFile(s), Now: p.Now, Observe: o})
+		opened, err := sqlite.Open(ctx, sqlite.Config{Path: databaseFile(s), Now: p.Now,
+			Observe: o})
+		if err != nil {
+			return openedStore{}, err
+		}
+		return openedStore{Store: opened}, nil
 	},
 	openViews: func(ctx context.Context, p cli.Process, s *nodeSettings) (views, error) {
 		return sqlite.OpenViews(ctx, sqlite.Config{Path: databaseFile(s), Now: p.Now})
@@ -30,14 +39,31 @@ var sqliteDatabase = database{
 		}
 		return sqlite.SchemaVersion(ctx, path)
 	},
-	place: func(s *nodeSettings) string { return "in " + s.DataDir },
+	location: func(s *nodeSettings) string { return "in " + s.DataDir },
 	endpoint: func(s *nodeSettings) outage.Endpoint {
 		return outage.Endpoint{Setting: "data_dir", Address: databaseFile(s)}
 	},
+	place: func(text string) (string, bool) {
+		dir, isNamed := strings.CutPrefix(text, "sqlite:")
+		return dir, isNamed && dir != ""
+	},
+	placeOf: func(s *nodeSettings) string { return "sqlite:" + s.DataDir },
+	openMove: func(ctx context.Context, at, name string, isTarget bool) (*move.Side, error) {
+		return sqlite.OpenMove(ctx, filepath.Join(at, databaseName), name, isTarget)
+	},
+	backup: func(ctx context.Context, s *nodeSettings, to string) error {
+		return sqlite.Backup(ctx, databaseFile(s), filepath.Join(to, databaseName))
+	},
+	prepareRestored: func(ctx context.Context, dir string) error {
+		return sqlite.PrepareRestored(ctx, filepath.Join(dir, databaseName), nodes.RecordKind)
+	},
 }
 
+// databaseName is the name of the SQLite database in the data directory.
+const databaseName = "millrace.db"
+
 // databaseFile is the path of the SQLite database.
-func databaseFile(s *nodeSettings) string { return filepath.Join(s.DataDir, "millrace.db") }
+func databaseFile(s *nodeSettings) string { return filepath.Join(s.DataDir, databaseName) }
 
 // checkLocalStore refuses a start on a shared database in a data directory whose SQLite database
 // has jobs: no worker would ever claim them. The setting ignore_local_store switches the check off.

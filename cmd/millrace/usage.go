@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/setting"
@@ -32,14 +33,17 @@ func warnMisspelledVariables(p cli.Process, c *cobra.Command) {
 var flagNames = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`)
 
 // flagError makes the error of a wrong flag, with the flag or setting that was most likely meant.
-// It is a usage error.
-func flagError(c *cobra.Command, err error) error {
+// It is a usage error. A setting is named with the value that args give it.
+func flagError(args []string, c *cobra.Command, err error) error {
 	var flagErr interface {
 		error
 		GetSpecifiedName() string
 	}
 	if text, _, isDuration := strings.Cut(err.Error(), ": time: "); isDuration {
 		return cli.UsageError("%s: a duration has its unit, such as 30s, 5m or 1h", text)
+	}
+	if text, _, isNumber := strings.Cut(err.Error(), ": strconv."); isNumber {
+		return cli.UsageError("%s: %s", text, numberHint(c, text))
 	}
 	if !errors.As(err, &flagErr) || len(flagErr.GetSpecifiedName()) < 2 {
 		return cli.UsageError("%v", err)
@@ -53,8 +57,11 @@ func flagError(c *cobra.Command, err error) error {
 	}
 	takesSettings := c.Flags().Lookup("set") != nil
 	key, isSetting := defaultSettings().SimilarKey(name)
-	isSetting = isSetting && takesSettings
 	isExact := key == strings.ReplaceAll(name, "-", "_")
+	// A command for operators has settings to find its server only: a flag of it that is misspelt
+	// is no setting that looks alike.
+	isOperators := c.Flags().Lookup("actor") != nil
+	isSetting = isSetting && takesSettings && (isExact || !isOperators)
 	var names []string
 	for _, match := range flagNames.FindAllStringSubmatch(c.Flags().FlagUsages(), -1) {
 		names = append(names, match[1])
@@ -64,14 +71,47 @@ func flagError(c *cobra.Command, err error) error {
 	case ok && !(isSetting && isExact):
 		return cli.UsageError("%v; did you mean --%s?", err, similar)
 	case isSetting:
-		return cli.UsageError("%v; did you mean --set %s=VALUE?", err, key)
-	case takesSettings:
+		value := valueOf(args, name)
+		if defaultSettings().MasksValue(key, value) {
+			value = "VALUE"
+		}
+		return cli.UsageError("%v; did you mean --set %s=%s?", err, key, value)
+	case takesSettings && !isOperators:
 		return cli.UsageError("%v; settings are given as --set KEY=VALUE, "+
 			"and 'millrace config' lists them", err)
 	}
 	return cli.UsageError("%v; '%s --help' lists the flags", err,
 		strings.TrimSpace(c.CommandPath()))
 }
+
+// numberHint says what a flag takes whose value is no number, by the error about it.
+func numberHint(c *cobra.Command, text string) string {
+	hint := "a whole number is needed"
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if strings.HasSuffix(f.Value.Type(), "Slice") && strings.Contains(text, "--"+f.Name+"\"") {
+			hint = "whole numbers with commas are needed, such as 1,2,5"
+		}
+	})
+	return hint
+}
+
+// valueOf returns the value that arguments give the flag of a name, as they would be written for a
+// shell; VALUE where they give none, or one that a shell would want quoted.
+func valueOf(args []string, name string) string {
+	for i, arg := range args {
+		value, ok := strings.CutPrefix(arg, "--"+name+"=")
+		if arg == "--"+name && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			value, ok = args[i+1], true
+		}
+		if ok && plainWord.MatchString(value) {
+			return value
+		}
+	}
+	return "VALUE"
+}
+
+// plainWord finds what no shell wants quoted.
+var plainWord = regexp.MustCompile(`^[\w.,:/@%+=-]{1,100}$`)
 
 // noArguments checks the arguments of a command that takes settings, by --set, and no arguments. An
 // argument is most likely the name of a setting, alone or with a value. The value may be a secret

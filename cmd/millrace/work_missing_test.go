@@ -39,15 +39,6 @@ func runWork(t *testing.T, server string, programs []string, args ...string) (co
 	return c.ProcessState.ExitCode(), string(out)
 }
 
-func mustMillrace(t *testing.T) string {
-	t.Helper()
-	binary, err := exec.LookPath("millrace")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return binary
-}
-
 // G-X-18 What a machine lacks is no job's fault, whatever the contract: the job goes back with all
 // its tries, and the worker stops with exit code 3 instead of spending the next one.
 func TestWorkWithoutItsProgram(t *testing.T) {
@@ -82,7 +73,7 @@ func TestWorkWithoutItsProgram(t *testing.T) {
 			repeated, err := c.Relay().Next(t.Context(), name, 1, 0)
 			if err != nil || len(repeated) != 1 || string(repeated[0].Payload) != `{"n": 1.0}` ||
 				*repeated[0].RetriesRemaining != 1 {
-				t.Errorf("relay: handed out again is %+v, %v", repeated, err)
+				t.Errorf("relay: claimed again is %+v, %v", repeated, err)
 			}
 
 			made, err := c.TaskFlow().Create(t.Context(),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/child"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -19,8 +20,8 @@ func idleWorker(t *testing.T, server string) (*exec.Cmd, *testkit.LogBuffer) {
 	output := &testkit.LogBuffer{}
 	c := exec.Command(mustMillrace(t), "work", "idle", "--server", server, "--", "cat")
 	c.Env, c.Stderr = []string{"PATH=" + os.Getenv("PATH")}, output
-	cli.SetProcessGroup(c)
-	cli.KillWithParent(c)
+	child.SetProcessGroup(c)
+	child.KillWithParent(c)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +64,8 @@ func TestServeStoppedAtStart(t *testing.T) {
 		c := exec.Command(binary, "serve", "--config", os.DevNull, "--set", "data_dir="+dir,
 			"--set", "listen=127.0.0.1:0")
 		c.Stderr = output
-		cli.SetProcessGroup(c)
-		cli.KillWithParent(c)
+		child.SetProcessGroup(c)
+		child.KillWithParent(c)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}

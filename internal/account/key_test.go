@@ -166,19 +166,19 @@ func TestCreateKey(t *testing.T) {
 	})
 	t.Run("FR-032 another client's key is forbidden", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
-			mine, theirs := w.clientWithKey(), w.clientWithKey()
+			own, theirs := w.clientWithKey(), w.clientWithKey()
 			for _, rotate := range []bool{false, true} {
-				if _, err := w.CreateKey(w.Context(), theirs.Key.ClientID, w.identity(mine), rotate,
+				if _, err := w.CreateKey(w.Context(), theirs.Key.ClientID, w.identity(own), rotate,
 					""); !errors.Is(err, account.ErrForbidden) {
 					w.Errorf("got %v", err)
 				}
 			}
-			if _, err := w.RenewKey(w.Context(), theirs.Key.ClientID, mine.Secret); !errors.Is(err,
+			if _, err := w.RenewKey(w.Context(), theirs.Key.ClientID, own.Secret); !errors.Is(err,
 				account.ErrForbidden) {
 				w.Errorf("got %v", err)
 			}
 			w.wantAuth(w.Accounts, theirs.Secret, "")
-			w.wantAuth(w.Accounts, mine.Secret, "")
+			w.wantAuth(w.Accounts, own.Secret, "")
 		})
 	})
 	t.Run("FR-052 G-FR-27 expiry can be switched off", func(t *testing.T) {
@@ -353,8 +353,8 @@ func TestRevoke(t *testing.T) {
 	t.Parallel()
 	t.Run("FR-050 FR-051 revoking", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
-			mine, theirs := w.clientWithKey(), w.clientWithKey()
-			by := *w.identity(mine)
+			own, theirs := w.clientWithKey(), w.clientWithKey()
+			by := *w.identity(own)
 			w.wantKind(w.RevokeKey(w.Context(), by, unknownClientID), job.NotFound)
 			w.wantKind(w.RevokeKey(w.Context(), by, "x"), job.NotFound)
 			if err := w.RevokeKey(w.Context(), by, theirs.Key.ID); !errors.Is(err,
@@ -362,10 +362,10 @@ func TestRevoke(t *testing.T) {
 				w.Errorf("another client's key: %v", err)
 			}
 			w.wantAuth(w.Accounts, theirs.Secret, "")
-			w.noError(w.RevokeKey(w.Context(), by, strings.ToUpper(mine.Key.ID))) // G-FR-26: itself
-			w.wantAuth(w.Accounts, mine.Secret, account.Disabled)
+			w.noError(w.RevokeKey(w.Context(), by, strings.ToUpper(own.Key.ID))) // G-FR-26: itself
+			w.wantAuth(w.Accounts, own.Secret, account.Disabled)
 			// G-FR-25: of one who was authenticated before
-			w.noError(w.RevokeKey(w.Context(), by, mine.Key.ID))
+			w.noError(w.RevokeKey(w.Context(), by, own.Key.ID))
 		})
 	})
 	t.Run("FR-051 a key that was replaced revokes no other", func(t *testing.T) {

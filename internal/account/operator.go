@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -66,7 +67,7 @@ func (a *Accounts) statuses(r engine.RecordReader, records []job.Record) ([]Stat
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Status, len(records))
+	all, active := make([]Status, len(records)), make([]string, len(records))
 	for i := range records {
 		var body clientBody
 		if err := decodeRecord(&records[i], &body); err != nil {
@@ -78,11 +79,9 @@ func (a *Accounts) statuses(r engine.RecordReader, records []job.Record) ([]Stat
 		s.Own, s.Limits = body.OwnLimits, body.over(a.clients.limits)
 		s.RateUsed = used[usageKey(s.ID, perMinute)]
 		s.QuotaUsed = used[usageKey(s.ID, perDay)]
-		if s.Keys, s.MoreKeys, err = shownKeys(r, s.ID, body.ActiveKeyID); err != nil {
-			return nil, err
-		}
+		active[i] = body.ActiveKeyID
 	}
-	return all, nil
+	return all, addKeys(r, all, active)
 }
 
 // usageKey is the key of the record of a client's window.
@@ -115,32 +114,46 @@ func (a *Accounts) usageOf(r engine.RecordReader, clients []job.Record) (map[str
 	return used, nil
 }
 
-// shownKeys returns the keys of a client for its Status.
-func shownKeys(r engine.RecordReader, clientID, activeID string) (keys []Key, more bool,
-	err error) {
-	records, err := r.Records(keyKind, clientID, "", maxKeysShown+1)
+// addKeys adds the keys that are shown to clients, of which some have an active key. Where that is
+// not among the first ones it is read too.
+func addKeys(r engine.RecordReader, clients []Status, active []string) error {
+	of, owners := map[string]*Status{}, make([]string, len(clients))
+	for i := range clients {
+		owners[i] = clients[i].ID
+		of[owners[i]] = &clients[i]
+	}
+	first, err := r.RecordsOfEach(keyKind, owners, maxKeysShown+1)
 	if err != nil {
-		return nil, false, err
+		return err
 	}
-	if more = len(records) > maxKeysShown; more {
-		records = records[:maxKeysShown]
-	}
-	isActive := func(k job.Record) bool { return k.Key == activeID }
-	if activeID != "" && !slices.ContainsFunc(records, isActive) {
-		active, err := r.RecordsOf(keyKind, activeID)
-		if err != nil {
-			return nil, false, err
+	shown := map[string]bool{}
+	for i := range first {
+		s := of[first[i].Owner]
+		if s.MoreKeys = len(s.Keys) == maxKeysShown; s.MoreKeys {
+			continue
 		}
-		records = append(records, active...)
-	}
-	for i := range records {
-		var body keyBody
-		if err := decodeRecord(&records[i], &body); err != nil {
-			return nil, false, err
+		shown[first[i].Key] = true
+		if err := s.addKey(&first[i]); err != nil {
+			return err
 		}
-		keys = append(keys, newKey(&records[i], &body))
 	}
-	return keys, more, nil
+	active = slices.DeleteFunc(active, func(id string) bool { return id == "" || shown[id] })
+	if len(active) == 0 {
+		return nil
+	}
+	others, err := r.RecordsOf(keyKind, active...)
+	for i := range others {
+		err = cmp.Or(err, of[others[i].Owner].addKey(&others[i]))
+	}
+	return err
+}
+
+// addKey adds the key of a record.
+func (s *Status) addKey(r *job.Record) error {
+	var body keyBody
+	err := decodeRecord(r, &body)
+	s.Keys = append(s.Keys, newKey(r, &body))
+	return err
 }
 
 // SetLimits lets edit change the limits of a client, and calls also in the transaction with those

@@ -52,8 +52,8 @@ func NewVault(pepper []byte) (*Vault, error) {
 
 const sealPrefix = "v1:" // AES-256-GCM, nonce first, base64
 
-var errSeal = errors.New("account: a sealed secret cannot be opened: it was changed, or sealed " +
-	"under another pepper")
+var errSeal = errors.New("a sealed secret cannot be opened: it was sealed under the pepper of " +
+	"another node, whose pepper file this node needs (secrets.pepper_file), or it was changed")
 
 // Seal encrypts and authenticates plain. Sealing the same text twice gives different results.
 func (v *Vault) Seal(plain []byte) (string, error) {

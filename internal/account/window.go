@@ -12,7 +12,7 @@ type quota struct {
 	length time.Duration
 }
 
-// The names of quotas, which stand in the keys of records.
+// The names of quotas, which are parts of the keys of records.
 const (
 	perDay    = "per day"
 	perMinute = "per minute"
@@ -45,7 +45,7 @@ func (q quota) leaseSize(available, leased int) int {
 
 // lease holds the requests that a node has leased of one window.
 type lease struct {
-	windowEnd time.Time // zero: the node knows nothing of the window
+	windowEnd time.Time // zero: the node has not read the window
 	leased    int       // requests leased in total
 	remaining int       // of these, not used
 	exhausted bool      // the window has no more to lease
@@ -66,7 +66,7 @@ func (s *lease) add(g lease) {
 	s.leased, s.remaining, s.exhausted = s.leased+g.leased, s.remaining+g.remaining, g.exhausted
 }
 
-// Decision says whether a request is within the limits.
+// Decision reports whether a request is within the limits.
 type Decision struct {
 	Allowed    bool
 	Limit      string        // if not allowed: "per minute" or "per day"

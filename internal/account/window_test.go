@@ -11,7 +11,7 @@ func TestLease(t *testing.T) {
 	for _, c := range []struct {
 		limit int
 		want  []int // the first pieces
-		most  int   // pieces in all
+		max   int   // pieces in all
 	}{
 		{1, []int{1}, 1},
 		{20, []int{1, 1}, 20},
@@ -28,8 +28,8 @@ func TestLease(t *testing.T) {
 			}
 			taken, rest = taken+n, rest-n
 		}
-		if pieces > c.most {
-			t.Errorf("limit %d took %d pieces, want at most %d", c.limit, pieces, c.most)
+		if pieces > c.max {
+			t.Errorf("limit %d took %d pieces, want at most %d", c.limit, pieces, c.max)
 		}
 		for _, rest := range []int{0, -5} { // a node with a higher limit came before
 			if n := q.leaseSize(rest, taken); n != 0 {
@@ -60,7 +60,7 @@ func TestStoreClock(t *testing.T) {
 		t.Error("it knows the time before any look")
 	}
 	const s = time.Second
-	for _, look := range []struct {
+	for _, tt := range []struct {
 		name                string
 		now, before, after  time.Duration
 		elapsed, wantAtMost time.Duration
@@ -72,10 +72,10 @@ func TestStoreClock(t *testing.T) {
 		{"a jump ahead", 3600 * s, 22 * s, 23 * s, 23 * s, 3601 * s},
 		{"a jump back", 30 * s, 30 * s, 31 * s, 31 * s, 31 * s},
 	} {
-		elapsed = look.elapsed
-		c.observe(epoch.Add(look.now), look.before, look.after)
-		if got, want := c.now().Sub(epoch), look.wantAtMost; got != want {
-			t.Errorf("%s: got %v, want %v", look.name, got, want)
+		elapsed = tt.elapsed
+		c.observe(epoch.Add(tt.now), tt.before, tt.after)
+		if got, want := c.now().Sub(epoch), tt.wantAtMost; got != want {
+			t.Errorf("%s: got %v, want %v", tt.name, got, want)
 		}
 	}
 	elapsed += 5 * s

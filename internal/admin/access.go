@@ -3,7 +3,6 @@ package admin
 import (
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -87,8 +86,8 @@ func (a *API) checkOrigin(c *httpapi.Call) error {
 }
 
 // identify returns the caller of a request. A header Authorization decides alone, also where the
-// request has a session too. The name of the actor is read last: what is wrong with it is told to
-// callers with credentials only.
+// request has a session too. The name of the actor is read last: only callers with
+// credentials learn what is wrong with it.
 func (a *API) identify(c *httpapi.Call) (who *caller, err error) {
 	if given := c.Request.Header["Authorization"]; len(given) > 0 {
 		who, err = a.tokens.callerOf(account.Bearer(given))
@@ -136,13 +135,11 @@ func actorName(h http.Header) (string, error) {
 
 // remoteOf returns the address of the caller without its port.
 func remoteOf(r *http.Request) string {
-	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		return at.Addr().Unmap().String()
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return httpapi.RemoteHost(r)
 	}
-	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		return host
-	}
-	return r.RemoteAddr
+	return at.Addr().Unmap().String()
 }
 
 // callerOf returns the caller of a call that authorize has let through.

@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -22,7 +23,7 @@ func TestDocument(t *testing.T) {
 			routes = append(routes, r.Method+" "+r.Pattern)
 		}
 	}
-	document(t).WantRoutes(t, routes, 64)
+	document(t).WantRoutes(t, routes, 75)
 }
 
 func TestKinds(t *testing.T) {
@@ -56,34 +57,34 @@ func strictHeaders(t *testing.T, what string, h http.Header) {
 var pathMember = regexp.MustCompile(`\{[^}]*\}`)
 
 // neededQueries are those without which a route answers 400, by action.
-var neededQueries = map[string]string{"series.show": "?metric=depth",
+var neededQueries = map[string]string{"job.count": "?by=state", "series.show": "?metric=depth",
 	"console.bulk.new": "?action=replay&queue=q"}
 
-// TestEveryRoute goes through the table: no token, wrong tokens, the read token, and pages of
-// another origin.
+// TestEveryRoute goes through the table: no token, wrong tokens, the read token, pages of another
+// origin, and what the log has of them (AD-001, AD-004, AD-005). All of it is asked of one node, as
+// nothing that is refused may change what the next request meets.
 func TestEveryRoute(t *testing.T) {
 	t.Parallel()
+	w := inMemory(t, nil)
+	session := with(w.login(t, "token="+w.api.Token()))
 	for _, row := range table() {
 		methods := []string{row.Method}
 		if row.Method == http.MethodGet {
 			methods = append(methods, http.MethodHead)
 		}
 		for _, method := range methods {
-			t.Run(method+" "+row.Pattern, func(t *testing.T) {
-				t.Parallel()
-				checkRoute(t, row, method)
-			})
+			t.Run(method+" "+row.Pattern, func(t *testing.T) { checkRoute(t, w, session, row, method) })
 		}
 	}
 }
 
-// checkRoute checks the access to one route on a node of its own. A member of its path is 1.
-func checkRoute(t *testing.T, row admin.TableRow, method string) {
+// checkRoute checks the access to one route. A member of its path is 1.
+func checkRoute(t *testing.T, w *world, session []string, row admin.TableRow, method string) {
 	row.Pattern = pathMember.ReplaceAllString(row.Pattern, "1")
-	w := inMemory(t, nil)
 	api := strings.HasPrefix(row.Pattern, "/admin/")
-	session := with(w.login(t, "token="+w.api.Token()))
-	before := len(w.audit(t, "?limit=500").Items)
+	newest := w.newestEntry(t)
+	refusals := w.refusals(t, row.Action)
+	logged := len(w.refusedLines(t))
 	for name, header := range map[string][]string{"none": nil,
 		"wrong":         {"Authorization", "Bearer wrong"},
 		"empty":         {"Authorization", "Bearer "},
@@ -107,6 +108,7 @@ func checkRoute(t *testing.T, row admin.TableRow, method string) {
 			t.Errorf("AD-001 %s: it is not the login page: %s", name, r.Body)
 		}
 	}
+	checkRefusedLog(t, w, row, method, logged)
 	if row.Public {
 		r := w.form(t, row.Pattern, "token="+w.api.Token(), "Origin", "http://evil.example")
 		if row.Changes && (r.Status != 403 || r.Header.Get("Set-Cookie") != "") {
@@ -139,29 +141,66 @@ func checkRoute(t *testing.T, row admin.TableRow, method string) {
 		}
 	}
 	if !row.Changes {
-		if got := len(w.audit(t, "?limit=500").Items); got != before {
-			t.Errorf("a read is in the audit: %d entries, had %d", got, before)
+		if got := w.newestEntry(t); got != newest {
+			t.Errorf("a read is in the audit: %+v", got)
 		}
 		return
 	}
-	checkRefusals(t, w, row)
+	checkRefusals(t, w, row, refusals)
+}
+
+// newestEntry returns the id of the newest entry of the audit.
+func (w *world) newestEntry(t *testing.T) string {
+	t.Helper()
+	return w.audit(t, "?limit=1").Items[0].RequestID
+}
+
+// refusals counts the refusals of an action in the audit, by code.
+func (w *world) refusals(t *testing.T, action string) map[string]int {
+	t.Helper()
+	codes := map[string]int{}
+	for _, e := range w.audit(t, "?limit=500&action="+action).Items {
+		codes[string(e.Refused)]++
+	}
+	return codes
+}
+
+// refusedLines returns the lines of the log on requests with wrong credentials.
+func (w *world) refusedLines(t *testing.T) []map[string]any {
+	t.Helper()
+	return w.log.Lines(t, map[string]any{"level": "WARN",
+		"msg": "a request was refused for its credentials"})
+}
+
+// checkRefusedLog checks that each request of checkRoute with wrong credentials has a line in the
+// log, and that none has a token (G-AD-04). Without credentials only a change has one.
+func checkRefusedLog(t *testing.T, w *world, row admin.TableRow, method string, before int) {
+	t.Helper()
+	want := 6
+	switch {
+	case row.Public:
+		want = 0
+	case method == http.MethodGet || method == http.MethodHead:
+		want = 5
+	}
+	if lines := w.refusedLines(t)[before:]; len(lines) != want {
+		t.Errorf("G-AD-04 the log has %d lines more, want %d: %v", len(lines), want, lines)
+	}
+	if strings.Contains(w.log.String(), w.api.Token()) || strings.Contains(w.log.String(), "wrong") {
+		t.Errorf("G-AD-04 the log has a token: %s", w.log)
+	}
 }
 
 // checkRefusals checks that what checkRoute was refused is in the audit, and has changed nothing.
-func checkRefusals(t *testing.T, w *world, row admin.TableRow) {
+func checkRefusals(t *testing.T, w *world, row admin.TableRow, before map[string]int) {
 	t.Helper()
-	codes := map[string]int{}
-	for _, e := range w.audit(t, "?limit=500&action="+row.Action).Items {
-		codes[string(e.Refused)]++
+	want := maps.Clone(before)
+	want[`"FORBIDDEN"`] += 4
+	if !row.AnyToken {
+		want[`"READ_ONLY"`]++
 	}
-	want := map[string]int{`"FORBIDDEN"`: 4, `"READ_ONLY"`: 1}
-	if row.AnyToken {
-		want = map[string]int{`"FORBIDDEN"`: 4}
-	}
-	for code, n := range want {
-		if codes[code] != n || len(codes) != len(want) {
-			t.Errorf("AD-006 G-AD-04 refusals in the audit: %v, want %v", codes, want)
-		}
+	if got := w.refusals(t, row.Action); !maps.Equal(got, want) {
+		t.Errorf("AD-006 G-AD-04 refusals in the audit: %v, want %v", got, want)
 	}
 	w.do(t, w.api.Token(), "GET", "/admin/v1/health", "").WantStatus(t, 200)
 }
@@ -312,7 +351,8 @@ func TestOtherPepper(t *testing.T) {
 	second := newWorld(t, p.Reopen(t), p.Clock, func(c *admin.Config) {
 		c.Shared, c.Pepper = true, []byte(strings.Repeat("other", 8))
 	})
-	second.do(t, first.api.Token(), "GET", "/admin/v1/health", "").WantError(t, 503, "UNAVAILABLE")
+	second.do(t, first.api.Token(), "GET", "/admin/v1/health", "").
+		WantError(t, 503, "UNAVAILABLE", "pepper of another node", "secrets.pepper_file")
 	second.do(t, readToken, "GET", "/admin/v1/health", "").WantStatus(t, 200)
 	lines := second.log.Lines(t, map[string]any{"level": "ERROR"})
 	if len(lines) != 1 {

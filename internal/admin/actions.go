@@ -14,8 +14,8 @@ import (
 )
 
 // Operators change jobs by the verbs of the contract of each job, which says itself what it allows
-// (contract.Operator). The entry of the audit is attached to the change (engine.Attach), so both
-// are stored or neither is.
+// (contract.Operator). The entry of the audit is attached to the change (engine.WithTxFunc), so
+// both are stored or neither is.
 
 // actionRoutes are the routes of the actions, one row for each, and of submissions.
 func (a *API) actionRoutes() []route {
@@ -41,7 +41,35 @@ func (a *API) PathJob(c *httpapi.Call) (*job.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.loadJob(c.Context(), number)
+	found, err := a.Engine.GetWithoutBodies(c.Context(), []int64{number})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, errNoJob
+	}
+	return found[0], nil
+}
+
+// subjectOf loads the job of the path for an action. One that is gone is as its latest dead letter
+// has it, and allows nothing when that was replayed.
+func (a *API) subjectOf(c *httpapi.Call, name string) (*job.Job, error) {
+	j, err := a.PathJob(c)
+	number, isNumber := parsePathNumber(c.PathValue("number"))
+	if !job.IsKind(err, job.NotFound) || !isNumber {
+		return j, err
+	}
+	j, letters, err := a.Engine.GetWithLetters(c.Context(), number)
+	switch {
+	case job.IsKind(err, job.NotFound):
+		return nil, errNoJob
+	case err != nil:
+		return nil, err
+	case j.State == job.StateNone && !letters[len(letters)-1].IsOpen():
+		refused := &contract.NotAllowed{Action: name, State: contract.StateGone}
+		return nil, &httpapi.CodedError{Code: codeNotAllowed, Detail: refused.Error()}
+	}
+	return j, nil
 }
 
 // pathNumber returns the number of the path.
@@ -63,29 +91,10 @@ func parsePathNumber(text string) (int64, bool) {
 	return number, number > 0 && strconv.FormatInt(number, 10) == text
 }
 
-// loadJob loads a job by its number, with no body but the definition.
-func (a *API) loadJob(ctx context.Context, number int64) (*job.Job, error) {
-	found, err := a.Engine.GetWithoutBodies(ctx, []int64{number})
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 {
-		return nil, errNoJob
-	}
-	return found[0], nil
-}
-
-// operatorOf returns what operators may do with the jobs of a contract of the engine. One that no
-// contract describes allows nothing.
+// operatorOf returns what operators may do with the jobs of a contract of the engine.
 func (a *API) operatorOf(jobs string) *contract.Operator {
-	if o := contract.OperatorOf(a.Contracts, jobs); o != nil {
-		return o
-	}
-	return &contract.Operator{Jobs: jobs, Answer: errorTable.Answer}
+	return contract.OperatorOf(a.Contracts, jobs)
 }
-
-// Allowed returns the actions that a job allows now.
-func (a *API) Allowed(j *job.Job) []string { return a.operatorOf(j.ID.Contract).Allowed(j) }
 
 // actOnJob is POST /admin/v1/jobs/{number}/{action}: it answers the job as it is then, or the new
 // job that was made (AD-016).
@@ -93,50 +102,52 @@ func (a *API) actOnJob(c *httpapi.Call, name string) error {
 	if _, err := readMembers(c); err != nil {
 		return err
 	}
-	j, err := a.PathJob(c)
+	number, after, err := a.Act(c, name)
 	if err != nil {
 		return err
 	}
-	after, err := a.Act(c, name, j)
-	if err != nil {
-		return err
-	}
-	return a.sendJob(c, http.StatusOK, j.Seq, after)
+	return a.sendJob(c, http.StatusOK, number, after)
 }
 
-// Act carries out an action on the job of the path of a call. It returns the job as it is then, or
-// the one that was made of it.
-func (a *API) Act(c *httpapi.Call, name string, j *job.Job) (*job.Job, error) {
-	o := a.operatorOf(j.ID.Contract)
-	after, err := o.Act(a.recording(c, jobTarget(c)), name, j)
+// Act carries out an action on the job of the path of a call. It returns its number and the job as
+// it is then, or the one that was made of it.
+func (a *API) Act(c *httpapi.Call, name string) (number int64, after *job.Job, err error) {
+	j, err := a.subjectOf(c, name)
 	if err != nil {
-		return nil, explain(o, err)
+		return 0, nil, err
 	}
-	return after, nil
+	o := a.operatorOf(j.ID.Contract)
+	after, err = o.Act(a.recording(c, jobTarget(c)), a.Engine, name, j)
+	if err != nil {
+		return 0, nil, explain(o, err)
+	}
+	return j.Seq, after, nil
 }
 
 // recording returns the context of a change that writes its entry of the audit with the job before
 // and after it. target "" is the job that the change makes.
 func (a *API) recording(c *httpapi.Call, target string) context.Context {
-	return engine.Attach(c.Context(), func(w engine.RecordWriter, before, after *job.Job) error {
+	return engine.WithTxFunc(c.Context(), func(w engine.RecordWriter, before,
+		after *job.Job) error {
 		e := newEntry(c, a.routeOf(c))
 		e.Target = target
 		if target == "" {
 			e.Target = "job:" + strconv.FormatInt(after.Seq, 10)
 		}
 		var err error
-		if e.Before, err = encodeState(stateOf(before)); err != nil {
+		if e.Before, err = encodeState(a.stateOf(before)); err != nil {
 			return err
 		}
-		if e.After, err = encodeState(stateOf(after)); err != nil {
+		if e.After, err = encodeState(a.stateOf(after)); err != nil {
 			return err
 		}
 		return a.audit.write(w, e)
 	})
 }
 
-// stateOf returns what the audit keeps of a job; nil for one that is not stored.
-func stateOf(j *job.Job) any {
+// stateOf returns what the audit keeps of a job, in the words that clients know; nil for one that
+// is not stored.
+func (a *API) stateOf(j *job.Job) any {
 	if j == nil || j.State == job.StateNone {
 		return nil
 	}
@@ -145,13 +156,13 @@ func stateOf(j *job.Job) any {
 		Contract string `json:"contract"`
 		ID       string `json:"id"`
 		State    string `json:"state"`
-	}{j.Seq, j.ID.Contract, j.ID.Key, string(j.State)}
+	}{j.Seq, contract.PublicName(j.ID.Contract), j.ID.Key, a.operatorOf(j.ID.Contract).StateOf(j)}
 }
 
 // sendJob answers with a job after an action on the one with the number. One that is gone is
 // answered as it was, in the state "gone".
 func (a *API) sendJob(c *httpapi.Call, status int, number int64, j *job.Job) error {
-	found, err := a.Engine.GetListed(c.Context(), []int64{j.Seq})
+	found, err := a.Engine.GetWithFailures(c.Context(), []int64{j.Seq})
 	if err != nil {
 		return err
 	}
@@ -163,19 +174,20 @@ func (a *API) sendJob(c *httpapi.Call, status int, number int64, j *job.Job) err
 		return err
 	}
 	o := strictjson.NewObject(make([]byte, 0, 1024))
-	items[0].write(&o, a.disclosureTo(c))
+	items[0].Write(&o, bool(a.disclosureTo(c)))
 	if j.Seq != number && number > 0 {
 		o.Int("made_from", number)
 	} else {
 		o.Null("made_from")
 	}
-	o.Texts("actions", a.operatorOf(j.ID.Contract).Allowed(j))
+	var actions []string // none of a job that is gone
+	if j.State != job.StateNone {
+		actions = a.operatorOf(j.ID.Contract).Allowed(j)
+	}
+	o.Texts("actions", actions)
 	sendObject(c, status, &o)
 	return nil
 }
-
-// stateGone is the state of a job that was deleted.
-const stateGone = "gone"
 
 // explain turns an error of a contract into one of this API: with its own words, and the code that
 // fits the status with which the contract's routes would answer it.
@@ -202,14 +214,15 @@ type submission struct {
 	contract.Request
 }
 
-// readSubmission reads {contract, request, owner, job_type, idempotency_key}.
+// readSubmission reads {contract, request, owner, job_type, callback_url, idempotency_key}.
 func readSubmission(c *httpapi.Call) (s submission, err error) {
-	body, err := readMembers(c, "contract", "request", "owner", "job_type", "idempotency_key")
+	body, err := readMembers(c, "contract", "request", "owner", "job_type", "callback_url",
+		"idempotency_key")
 	if err != nil {
 		return s, err
 	}
 	texts := map[string]*string{"contract": &s.contract, "owner": &s.Owner, "job_type": &s.Type,
-		"idempotency_key": &s.Key}
+		"callback_url": &s.Callback, "idempotency_key": &s.Key}
 	for name, value := range strictjson.Members(body) {
 		if string(name) == "request" {
 			s.Body = value

@@ -18,8 +18,10 @@ import (
 	"github.com/millrace/millrace/internal/contract/relay"
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/engine"
+	eventtypes "github.com/millrace/millrace/internal/events"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/testkit"
+	"github.com/millrace/millrace/internal/webhook"
 )
 
 // jobsWorld is a node with three contracts, and a client of ForgeRun.
@@ -27,6 +29,16 @@ type jobsWorld struct {
 	*world
 	client    string
 	contracts []*contract.Contract
+	metrics   map[string]*prometheus.Registry // of each contract
+}
+
+// registry makes the registry of the metrics of a contract.
+func (w *jobsWorld) registry(name string) *prometheus.Registry {
+	if w.metrics == nil {
+		w.metrics = map[string]*prometheus.Registry{}
+	}
+	w.metrics[name] = prometheus.NewRegistry()
+	return w.metrics[name]
 }
 
 // withJobs runs a test with such a node on each database.
@@ -43,7 +55,7 @@ func withJobs(t *testing.T, test func(t *testing.T, w *jobsWorld)) {
 }
 
 // addContracts builds the contracts on the engine of a node.
-func (w *jobsWorld) addContracts(t *testing.T, c *admin.Config) {
+func (w *jobsWorld) addContracts(t testing.TB, c *admin.Config) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	must := func(err error) {
@@ -52,16 +64,16 @@ func (w *jobsWorld) addContracts(t *testing.T, c *admin.Config) {
 			t.Fatal(err)
 		}
 	}
-	r, err := relay.New(relay.Config{Engine: c.Engine, Log: log, Registry: prometheus.NewRegistry(),
+	r, err := relay.New(relay.Config{Engine: c.Engine, Log: log, Registry: w.registry("relay"),
 		Settings: relay.Settings{MaxNumJobs: 1000, BodyLimit: 1 << 20, RetryableStatus: 429}})
 	must(err)
 	tf, err := taskflow.New(taskflow.Config{Engine: c.Engine, Log: log,
-		Registry: prometheus.NewRegistry(), Now: c.Now, Random: testkit.RandomBytes,
+		Registry: w.registry("taskflow"), Now: c.Now, Random: testkit.RandomBytes,
 		BodyLimit: 1 << 20, GraphBodyLimit: 1 << 20,
 		Settings: taskflow.Settings{Lease: time.Minute, MaxConcurrent: 1000}})
 	must(err)
 	f, err := forgerun.New(forgerun.Config{Engine: c.Engine, Log: log,
-		Registry: prometheus.NewRegistry(), Now: c.Now, Elapsed: c.Elapsed,
+		Registry: w.registry("forgerun"), Now: c.Now, Elapsed: c.Elapsed,
 		Random: testkit.RandomBytes, Pepper: pepper, Node: "node", Client: http.DefaultClient,
 		Settings: forgerun.Settings{Types: []string{"EXECUTE", "DEFERRED"}, JobsPerWorker: 1,
 			Lease: 30 * time.Second, Heartbeat: time.Second, MaxRunTime: 2 * time.Minute,
@@ -72,6 +84,7 @@ func (w *jobsWorld) addContracts(t *testing.T, c *admin.Config) {
 	must(err)
 	c.Contracts = []*contract.Contract{r.Offer(), tf.Offer(), f.Offer()}
 	w.contracts = c.Contracts
+	c.Engine.SetFeed(webhook.NewFeed(eventtypes.New(c.Contracts)))
 	for _, one := range c.Contracts {
 		must(one.Validate())
 		testkit.Register(t, c.Engine, one.Jobs...)

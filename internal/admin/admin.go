@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/events"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/live"
 	"github.com/millrace/millrace/internal/nodes"
@@ -21,6 +22,7 @@ import (
 	"github.com/millrace/millrace/internal/series"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/telemetry"
+	"github.com/millrace/millrace/internal/webhook"
 )
 
 // Name is the name of the API among the handlers of a listener and among the OpenAPI documents.
@@ -51,6 +53,7 @@ type Config struct {
 	ReadPayloads bool
 
 	AuditRetention time.Duration
+	TraceURL       string           // of the page of a trace, as the settings have it; "" for none
 	Settings       []Setting        // as they are shown, by key
 	Node           *nodes.Node      // nil makes one of Engine
 	Series         *series.Recorder // nil makes one of Engine
@@ -60,6 +63,8 @@ type Config struct {
 	// Contracts are the contracts of the node, whose jobs operators may change.
 	Contracts []*contract.Contract
 	Schedules *schedule.Schedules // nil makes those of Engine and Contracts
+	Events    *events.Catalog     // nil makes that of Contracts
+	Webhooks  *webhook.Webhooks   // nil takes those of Contracts, which may have none
 }
 
 // validate names the first required member that is missing.
@@ -86,6 +91,8 @@ type API struct {
 	audit       auditLog
 	bulk        *bulk.Bulk
 	console     Console
+	countLimit  int // maxCounted; tests have fewer jobs
+	runLimit    int // maxRuns; the same
 
 	// Live tells callers of the API what changes (AD-061).
 	Live *live.Hub
@@ -118,13 +125,21 @@ func New(c Config) (*API, error) {
 			return nil, err
 		}
 	}
-	a := &API{Config: c, tokens: t, health: newHealth(&c),
-		crossOrigin: http.NewCrossOriginProtection(),
-		audit:       auditLog{retention: c.AuditRetention}}
+	if c.Events == nil {
+		c.Events = events.New(c.Contracts)
+	}
+	for _, one := range c.Contracts {
+		if c.Webhooks == nil {
+			c.Webhooks = one.Webhooks
+		}
+	}
+	a := &API{Config: c, tokens: t, health: newHealth(&c), countLimit: maxCounted,
+		runLimit: maxRuns, crossOrigin: http.NewCrossOriginProtection(),
+		audit: auditLog{retention: c.AuditRetention}}
 	if err := a.newBulk(); err != nil {
 		return nil, err
 	}
-	a.Live, err = live.New(live.Config{Engine: c.Engine, Bulk: a.bulk, Dead: c.Engine.DeadOf,
+	a.Live, err = live.New(live.Config{Engine: c.Engine, Bulk: a.bulk, Items: a.liveItems,
 		Sessions: a.sessionsInForce, Log: c.Log})
 	return a, err
 }
@@ -166,9 +181,10 @@ const (
 	// tokenInterval is how often a node compares its token with that of the store, and so the time
 	// in which a rotation reaches every node.
 	tokenInterval = time.Second
-	// healthInterval is how often the parts are looked at, so that health can say since when one
-	// has failed although no request came.
-	healthInterval = 30 * time.Second
+	// healthInterval is how often the parts are checked, so that health has the time since when one
+	// fails even if no request came. It is failingInterval while one fails, as at a start.
+	healthInterval  = 30 * time.Second
+	failingInterval = time.Second
 )
 
 // Run keeps the token and the health of the parts up to date, carries out bulk operations and reads
@@ -176,7 +192,7 @@ const (
 func (a *API) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for a.health.look(ctx); clock.Sleep(ctx, healthInterval); a.health.look(ctx) {
+		for a.health.check(ctx); clock.Sleep(ctx, a.health.interval()); a.health.check(ctx) {
 		}
 	})
 	wg.Go(func() { a.bulk.Run(ctx) })

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -155,6 +156,7 @@ var auditPages = newPages(auditCursor)
 // auditFilter selects entries. Empty members select all.
 type auditFilter struct {
 	action, target string
+	actor          string    // or the name that comes behind its kind
 	from           time.Time // inclusive
 	to             time.Time // exclusive
 }
@@ -192,7 +194,8 @@ func (a *API) listAudit(c *httpapi.Call) error {
 func (a *API) Audit(c *httpapi.Call) (page AuditPage, err error) {
 	var f auditFilter
 	err = firstError(readText(c, "action", &f.action), readText(c, "target", &f.target),
-		readTime(c, "from", &f.from), readTime(c, "to", &f.to))
+		readText(c, "actor", &f.actor),
+		readRange(c, "from", &f.from, "to", &f.to))
 	if err != nil {
 		return page, err
 	}
@@ -270,8 +273,12 @@ func (f *auditFilter) index() (kind, owner string) {
 	return auditKind, ""
 }
 
-// matches reports whether an entry has the action and the target of the filter.
+// matches reports whether an entry has the action, the target and the actor of the filter.
 func (f *auditFilter) matches(e *Entry) bool {
+	_, name, _ := strings.Cut(e.Actor, ":")
+	if f.actor != "" && f.actor != e.Actor && f.actor != name {
+		return false
+	}
 	return (f.action == "" || f.action == e.Action) && (f.target == "" || f.target == e.Target)
 }
 

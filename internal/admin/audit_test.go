@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +36,9 @@ func TestAudit(t *testing.T) {
 			"?target=login&action=login.create":    "43210",
 			"?target=login&action=token.rotate":    "",
 			"?target=logi":                         "",
+			"?actor=operator:n3":                   "3",
+			"?actor=n3&action=login.create":        "3",
+			"?actor=n":                             "",
 			"?from=" + at(3):                       "R43",
 			"?to=" + at(3):                         "210",
 			"?from=" + at(1) + "&to=" + at(3):      "21",
@@ -105,10 +109,12 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestHealth: AD-062, each part with its state and since when.
+// TestHealth: AD-062, each part with its state and since when. CO-002: the overview shows those
+// that fail as they were at the last look, and looks at none itself.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	var broken error
+	looks := 0
 	var cdn *outage.Part
 	w := inMemory(t, func(c *admin.Config) {
 		newPart := func(name, address string) *outage.Part {
@@ -120,7 +126,7 @@ func TestHealth(t *testing.T) {
 		newPart("traces", "")    // which is not used
 		cdn = newPart("cdn", "there")
 		c.Checks = append(c.Checks, httpapi.Check{Name: "objects", Optional: true,
-			Run: func(context.Context) error { return broken }})
+			Run: func(context.Context) error { looks++; return broken }})
 	})
 	type part struct {
 		Name, State string
@@ -135,7 +141,7 @@ func TestHealth(t *testing.T) {
 		Parts []part
 	}
 	var called part
-	look := func() part {
+	check := func() part {
 		t.Helper()
 		h := get[health](t, w, "/admin/v1/health")
 		if !h.OK || len(h.Parts) != 3 || h.Parts[0].Name != "store" || h.Parts[0].State != "ok" {
@@ -144,19 +150,23 @@ func TestHealth(t *testing.T) {
 		called = h.Parts[2]
 		return h.Parts[1]
 	}
-	if p := look(); p.State != "ok" || !p.Since.Equal(testkit.StartTime) || p.LastError != nil {
+	if p := check(); p.State != "ok" || !p.Since.Equal(testkit.StartTime) || p.LastError != nil {
 		t.Errorf("AD-062 got %+v", p)
 	}
 	w.clock.Advance(time.Minute)
 	broken = &job.Error{Kind: job.Unavailable, Msg: "the bucket is gone"}
-	look()
+	check()
 	w.clock.Advance(time.Minute)
-	if p := look(); p.State != "failing" || !p.Since.Equal(testkit.StartTime.Add(time.Minute)) ||
+	if p := check(); p.State != "failing" || !p.Since.Equal(testkit.StartTime.Add(time.Minute)) ||
 		*p.LastError != "the bucket is gone" || !p.Optional {
 		t.Errorf("AD-062 got %+v", p)
 	}
+	page := w.do(t, w.api.Token(), "GET", "/console", "").WantStatus(t, 200).Body
+	if !strings.Contains(page, "objects fails: the bucket is gone") || looks != 3 {
+		t.Errorf("CO-002 after %d looks the overview is %s", looks, page)
+	}
 	broken = nil
-	if p := look(); p.State != "ok" || !p.Since.Equal(testkit.StartTime.Add(2*time.Minute)) ||
+	if p := check(); p.State != "ok" || !p.Since.Equal(testkit.StartTime.Add(2*time.Minute)) ||
 		p.LastErrorAt == nil || !p.LastErrorAt.Equal(testkit.StartTime.Add(2*time.Minute)) {
 		t.Errorf("AD-062 got %+v", p)
 	}
@@ -166,7 +176,7 @@ func TestHealth(t *testing.T) {
 	report := cdn.Begin()
 	w.clock.Advance(time.Second)
 	report(&job.Error{Kind: job.Unavailable, Msg: "it hangs up"})
-	look()
+	check()
 	if called.State != "failing" || called.Latency != 1 || *called.LastError != "it hangs up" ||
 		!called.Since.Equal(testkit.StartTime.Add(2*time.Minute+time.Second)) {
 		t.Errorf("AD-062 got %+v", called)

@@ -1,14 +1,10 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/millrace/millrace/internal/bulk"
 	"github.com/millrace/millrace/internal/contract"
@@ -69,161 +65,36 @@ func (a *API) newBulk() (err error) {
 	return err
 }
 
-// bulkState returns what the audit keeps of an operation.
+// bulkState returns what the audit keeps of an operation, in the words that clients know.
 func bulkState(o *bulk.Operation) any {
+	r := o.Request
+	if r.Jobs != nil {
+		jobs := *r.Jobs
+		jobs.Contracts = publicContracts(jobs.Contracts)
+		r.Jobs = &jobs
+	}
+	if r.DeadLetters != nil {
+		letters := *r.DeadLetters
+		letters.Contracts = publicContracts(letters.Contracts)
+		r.DeadLetters = &letters
+	}
 	return struct {
 		bulk.Request
 		State   string `json:"state"`
 		Done    int64  `json:"done"`
 		Failed  int64  `json:"failed"`
 		Skipped int64  `json:"skipped"`
-	}{o.Request, o.State, o.Done, o.Failed, o.Skipped}
+	}{r, o.State, o.Done, o.Failed, o.Skipped}
 }
 
-// The bounds of an operation.
-const (
-	maxBulkRate   = 100_000
-	maxBulkLimit  = 1_000_000_000
-	maxBulkCanary = 1000
-)
-
-// bulkBody is the body of the request for an operation.
-type bulkBody struct {
-	bulk.Request
-	dryRun bool
-}
-
-// readBulk reads {action, filter, rate, limit, canary, dry_run, everything}.
-func (a *API) readBulk(c *httpapi.Call) (b bulkBody, err error) {
-	body, err := readMembers(c, "action", "filter", "rate", "limit", "canary", "dry_run",
-		"everything")
-	if err != nil {
-		return b, err
-	}
-	var filter []byte
-	everything := false
-	for name, value := range strictjson.Members(body) {
-		var err error
-		switch key := string(name); key {
-		case "action":
-			if b.Action, err = strictjson.String(value); err != nil {
-				err = invalid("action must be a text")
-			}
-		case "filter":
-			filter = bytes.Clone(value)
-		case "rate":
-			b.Rate, err = readLimit(key, value, maxBulkRate)
-		case "limit":
-			b.Limit, err = readLimit(key, value, maxBulkLimit)
-		case "canary":
-			b.Canary, err = readLimit(key, value, maxBulkCanary)
-		case "dry_run":
-			b.dryRun, err = readBool(key, value)
-		case "everything":
-			everything, err = readBool(key, value)
-		}
-		if err != nil {
-			return b, err
+// publicContracts returns the contracts that clients know of some of the engine.
+func publicContracts(jobs []string) (names []string) {
+	for _, name := range jobs {
+		if public := contract.PublicName(name); !slices.Contains(names, public) {
+			names = append(names, public)
 		}
 	}
-	if err := checkBulkAction(b.Action); err != nil {
-		return b, err
-	}
-	return b, a.readBulkFilter(a.disclosureTo(c), filter, everything, &b.Request)
-}
-
-// checkBulkAction refuses an action that no operation has.
-func checkBulkAction(name string) error {
-	if name != bulk.Replay && !slices.Contains(contract.Actions, name) {
-		return invalid("action must be one of " + strings.Join(contract.Actions, ", ") + ", " +
-			bulk.Replay)
-	}
-	return nil
-}
-
-// ReadBulk reads an operation from the fields of a form: action, rate, limit, canary and the
-// members of the filter. A field without a value is as one that is left out.
-func (a *API) ReadBulk(c *httpapi.Call, form url.Values) (r bulk.Request, err error) {
-	r.Action = form.Get("action")
-	if err := checkBulkAction(r.Action); err != nil {
-		return r, err
-	}
-	for _, n := range []struct {
-		name  string
-		p     *int
-		limit int
-	}{{"rate", &r.Rate, maxBulkRate}, {"limit", &r.Limit, maxBulkLimit},
-		{"canary", &r.Canary, maxBulkCanary}} {
-		if text := form.Get(n.name); text != "" {
-			value, err := strconv.ParseUint(text, 10, 31)
-			if err != nil || int(value) > n.limit {
-				return r, limitError(n.name, n.limit)
-			}
-			*n.p = int(value)
-		}
-	}
-	allowed := jobFilterNames
-	if r.Action == bulk.Replay {
-		allowed = letterFilterNames
-	}
-	f := bodyFilter{}
-	for _, name := range allowed {
-		if value := form.Get(name); value != "" {
-			f[name] = value
-		}
-	}
-	return r, a.setBulkFilter(a.disclosureTo(c), f, form.Get("everything") == "true", &r)
-}
-
-// BulkFields are the fields of a form that ReadBulk reads.
-func BulkFields() []string {
-	all := append([]string{"action", "rate", "limit", "canary", "everything"}, jobFilterNames...)
-	return append(all, letterFilterNames...)
-}
-
-// readBool reads true or false.
-func readBool(name string, raw []byte) (bool, error) {
-	value, err := strictjson.Bool(raw)
-	if err != nil {
-		return false, invalid(name + " must be true or false")
-	}
-	return value, nil
-}
-
-// letterFilterNames are the members of a filter of dead letters (AD-050).
-var letterFilterNames = []string{"contract", "queue", "fingerprint", "from", "to"}
-
-// readBulkFilter reads the filter that goes with the action (G-AD-11). One that names nothing is
-// refused, unless everything is meant.
-func (a *API) readBulkFilter(d disclosure, raw []byte, everything bool,
-	r *bulk.Request) error {
-	allowed := jobFilterNames
-	if r.Action == bulk.Replay {
-		allowed = letterFilterNames
-	}
-	f, err := readFilter(raw, allowed)
-	if err != nil {
-		return err
-	}
-	return a.setBulkFilter(d, f, everything, r)
-}
-
-// setBulkFilter sets the filter of an operation.
-func (a *API) setBulkFilter(d disclosure, f bodyFilter, everything bool, r *bulk.Request) error {
-	if err := d.checkSearch(f); err != nil {
-		return err
-	}
-	if len(f) == 0 && !everything {
-		return invalid("the filter names nothing; everything: true means all")
-	}
-	if r.Action == bulk.Replay {
-		letters, err := a.readDeadLetterFilter(f)
-		r.DeadLetters = &letters
-		return err
-	}
-	jobs, err := a.readJobFilter(f, a.Now())
-	r.Jobs = &jobs
-	return err
+	return names
 }
 
 // startBulk is POST /admin/v1/bulk (AD-020): 202, or what would be done for a dry run, which is a
@@ -248,10 +119,15 @@ func (a *API) beginBulk(c *httpapi.Call, r bulk.Request) error {
 	if err != nil {
 		return err
 	}
+	sendBulkID(c, o)
+	return nil
+}
+
+// sendBulkID answers the id of an operation that has begun.
+func sendBulkID(c *httpapi.Call, o *bulk.Operation) {
 	answer := strictjson.NewObject(nil)
 	answer.Text("bulk_id", o.ID)
 	sendObject(c, http.StatusAccepted, &answer)
-	return nil
 }
 
 // StartBulk starts an operation with an entry of the audit.
@@ -278,19 +154,21 @@ func (a *API) previewBulk(c *httpapi.Call, r bulk.Request) error {
 	o := strictjson.NewObject(nil)
 	o.Int("matching", int64(p.Matching))
 	o.Bool("more", p.More)
+	o.Time("searched_to", p.SearchedTo)
+	o.Time(AsOf, p.AsOf)
 	o.Int("refused", int64(p.Refused))
 	o.Objects("sample", len(p.Jobs)+len(p.DeadLetters), func(i int, o *strictjson.Object) {
 		if r.DeadLetters != nil {
 			writeDeadLetter(o, shown, p.DeadLetters[i])
 			return
 		}
-		p.Items[i].write(o, shown)
+		p.Items[i].Write(o, bool(shown))
 	})
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }
 
-// BulkPreview is what an operation would do.
+// BulkPreview describes what an operation would do.
 type BulkPreview struct {
 	bulk.Preview
 	Items []JobItem // of its Jobs
@@ -417,19 +295,37 @@ func (a *API) clearQueue(c *httpapi.Call) error {
 	if _, err := readMembers(c); err != nil {
 		return err
 	}
-	name := c.PathValue("contract")
-	o := contract.OperatorOf(a.Contracts, name)
-	if o == nil {
-		return &job.Error{Kind: job.NotFound, Op: "admin.queue", Msg: "there is no contract " +
-			strconv.Quote(name[:min(len(name), maxQuoted)])}
+	r, err := a.ClearRequest(c, "")
+	if err != nil {
+		return err
 	}
-	if !slices.ContainsFunc(o.Actions, func(one contract.Action) bool {
-		return one.Name == contract.ActionDelete
-	}) {
-		return &httpapi.CodedError{Code: codeNotAllowed,
+	return a.beginBulk(c, r)
+}
+
+// ClearRequest returns the operation that clears the queue of the path of a call, as of the time of
+// a preview; "" is the start.
+func (a *API) ClearRequest(c *httpapi.Call, asOf string) (r bulk.Request, err error) {
+	name := c.PathValue("contract")
+	if err := a.checkQueueContract(name); err != nil {
+		return r, err
+	}
+	if !a.CanClear(name) {
+		return r, &httpapi.CodedError{Code: codeNotAllowed,
 			Detail: "the jobs of " + name + " cannot be deleted"}
 	}
-	return a.beginBulk(c, bulk.Request{Action: contract.ActionDelete,
-		Jobs: &bulk.JobFilter{Contracts: []string{name}, Queue: c.PathValue("queue"),
-			Phases: []job.Phase{job.Waiting, job.Ready}}})
+	f := &bulk.JobFilter{Contracts: []string{name}, Queue: c.PathValue("queue"),
+		Phases: []job.Phase{job.Waiting, job.Ready}}
+	r = bulk.Request{Action: contract.ActionDelete, Jobs: f}
+	if asOf != "" {
+		r.AsOf, err = a.parseAsOf(c.Context(), asOf)
+	}
+	return r, err
+}
+
+// CanClear reports whether the jobs of a contract of the engine can be deleted, so that its queues
+// can be cleared.
+func (a *API) CanClear(jobs string) bool {
+	return slices.ContainsFunc(a.operatorOf(jobs).Actions, func(one contract.Action) bool {
+		return one.Name == contract.ActionDelete
+	})
 }

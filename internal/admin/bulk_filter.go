@@ -1,12 +1,15 @@
 package admin
 
 import (
+	"context"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/bulk"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/setting"
@@ -38,19 +41,22 @@ func readFilter(raw []byte, allowed []string) (bodyFilter, error) {
 				" is not known; the filter takes " + strings.Join(allowed, ", "))
 		}
 		isList := strictjson.KindOf(value) == strictjson.KindArray
-		if isList && key != "state" && key != "phase" {
+		if isList && !slices.Contains([]string{"state", "phase", "number"}, key) {
 			return nil, invalid("filter." + key + " takes one value and no list")
+		}
+		if _, given := f[key]; given {
+			return nil, invalid("filter." + key + " is given twice")
 		}
 		text, ok := filterText(value)
 		if !ok {
-			return nil, invalid("filter." + key + " must be a text, a number or a list of texts")
+			return nil, invalid("filter." + key + " must be a text, a number or a list of these")
 		}
 		f[key] = text
 	}
 	return f, nil
 }
 
-// filterText returns a text, a number or a list of texts as a query parameter has it.
+// filterText returns a text, a number or a list of these as a query parameter has it.
 func filterText(raw []byte) (text string, ok bool) {
 	switch strictjson.KindOf(raw) {
 	case strictjson.KindString:
@@ -61,8 +67,9 @@ func filterText(raw []byte) (text string, ok bool) {
 	case strictjson.KindArray:
 		var all []string
 		for _, element := range strictjson.Elements(raw) {
-			one, err := strictjson.String(element)
-			if err != nil || one == "" || strings.Contains(one, ",") {
+			isList := strictjson.KindOf(element) == strictjson.KindArray
+			one, ok := filterText(element)
+			if isList || !ok || one == "" || strings.Contains(one, ",") {
 				return "", false
 			}
 			all = append(all, one)
@@ -73,27 +80,32 @@ func filterText(raw []byte) (text string, ok bool) {
 }
 
 // jobFilterNames are the members of a filter of jobs (AD-010).
-var jobFilterNames = []string{"contract", "queue", "state", "phase", "owner", "kind", "id", "parent",
-	"worker", "created_from", "created_before", "settled_from", "settled_before", "min_age",
-	"max_age", "min_attempts", "error", "text"}
+var jobFilterNames = []string{"contract", "queue", "state", "phase", "owner", "kind", "id",
+	"number", "parent", "worker", "created_from", "created_before", "settled_from",
+	"settled_before", "min_age", "max_age", "min_attempts", "error", "text"}
 
-// readJobFilter reads a filter of jobs. Ages count back from now.
-func (a *API) readJobFilter(p parameters, now time.Time) (f bulk.JobFilter, err error) {
-	var contract, state, phase, minAge, maxAge string
+// readJobFilter reads a filter of jobs. Ages count back from a time of the store, which has made
+// the times that they are compared with; the zero time is now.
+func (a *API) readJobFilter(ctx context.Context, p parameters,
+	asOf time.Time) (f bulk.JobFilter, err error) {
+	var contract, state, phase string
 	var parent, attempts int64
 	if err := firstError(readText(p, "contract", &contract), readText(p, "queue", &f.Queue),
 		readText(p, "state", &state), readText(p, "phase", &phase), readText(p, "owner", &f.Owner),
-		readText(p, "kind", &f.Kind), readText(p, "id", &f.ID), readCount(p, "parent", &parent),
-		readText(p, "worker", &f.Worker), readTime(p, "created_from", &f.CreatedFrom),
-		readTime(p, "created_before", &f.CreatedBefore),
-		readTime(p, "settled_from", &f.SettledFrom),
-		readTime(p, "settled_before", &f.SettledBefore), readText(p, "min_age", &minAge),
-		readText(p, "max_age", &maxAge), readCount(p, "min_attempts", &attempts),
+		readText(p, "kind", &f.Kind), readText(p, "id", &f.ID),
+		readCount(p, "parent", &parent, math.MaxInt64),
+		readText(p, "worker", &f.Worker),
+		readRange(p, "created_from", &f.CreatedFrom, "created_before", &f.CreatedBefore),
+		readRange(p, "settled_from", &f.SettledFrom, "settled_before", &f.SettledBefore),
+		readCount(p, "min_attempts", &attempts, math.MaxInt32),
 		readText(p, "error", &f.Error), readText(p, "text", &f.Text)); err != nil {
 		return f, err
 	}
 	f.Parent, f.MinAttempts = parent, int(attempts)
-	if f.Contracts, err = a.contractsOf(contract); err != nil {
+	if f.Numbers, err = readNumbers(p, maxNumbers); err != nil {
+		return f, err
+	}
+	if f.Contracts, err = a.jobsOf(contract); err != nil {
 		return f, err
 	}
 	if f.States, err = a.parseStates(state); err != nil {
@@ -102,65 +114,84 @@ func (a *API) readJobFilter(p parameters, now time.Time) (f bulk.JobFilter, err 
 	if err := parsePhases(phase, &f); err != nil {
 		return f, err
 	}
-	// A job is as old as min_age and younger than max_age (G-AD-05). Times have microseconds.
-	return f, firstError(applyAge("min_age", minAge, now, func(at time.Time) {
-		at = at.Add(time.Microsecond)
-		if f.CreatedBefore.IsZero() || at.Before(f.CreatedBefore) {
-			f.CreatedBefore = at
-		}
-	}), applyAge("max_age", maxAge, now, func(at time.Time) {
-		at = at.Add(time.Microsecond)
-		if at.After(f.CreatedFrom) {
-			f.CreatedFrom = at
-		}
-	}))
+	return f, a.readAges(ctx, p, asOf, &f)
 }
 
-// readCount reads a whole number from 1 on into p, if it is given.
-func readCount(p parameters, name string, n *int64) error {
+// readAges reads min_age and max_age as bounds of the creation. A job is as old as min_age and
+// younger than max_age (G-AD-05).
+func (a *API) readAges(ctx context.Context, p parameters, asOf time.Time,
+	f *bulk.JobFilter) (err error) {
+	minAge, maxAge := time.Duration(-1), time.Duration(-1) // are not given
+	if err := firstError(readAge(p, "min_age", &minAge), readAge(p, "max_age", &maxAge)); err != nil {
+		return err
+	}
+	switch {
+	case minAge < 0 && maxAge < 0:
+		return nil
+	case maxAge >= 0 && minAge > maxAge:
+		return crossed("min_age", "max_age")
+	case asOf.IsZero():
+		if asOf, err = a.Engine.StoreTime(ctx); err != nil {
+			return err
+		}
+	}
+	asOf = asOf.Add(time.Microsecond) // of which times are whole numbers
+	if at := asOf.Add(-minAge); minAge >= 0 && (f.CreatedBefore.IsZero() || at.Before(f.CreatedBefore)) {
+		f.CreatedBefore = at
+	}
+	if at := asOf.Add(-maxAge); maxAge >= 0 && at.After(f.CreatedFrom) {
+		f.CreatedFrom = at
+	}
+	return nil
+}
+
+// readCount reads a whole number from 1 to max into n, if it is given.
+func readCount(p parameters, name string, n *int64, max int64) error {
 	text := ""
 	if err := readText(p, name, &text); err != nil || text == "" {
 		return err
 	}
 	value, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || value < 1 {
-		return invalid(name + " must be a whole number from 1 on")
+	if err != nil || value < 1 || value > max {
+		return invalid(name + " must be a whole number from 1 to " + strconv.FormatInt(max, 10))
 	}
 	*n = value
 	return nil
 }
 
-// applyAge calls set with the time that an age means, if it is given.
-func applyAge(name, text string, now time.Time, set func(time.Time)) error {
-	if text == "" {
-		return nil
+// maxNumbers bounds how many jobs a filter names.
+const maxNumbers = 1000
+
+// readNumbers reads the numbers of up to limit jobs, with commas.
+func readNumbers(p parameters, limit int) (numbers []int64, err error) {
+	text := ""
+	if err := readText(p, "number", &text); err != nil || text == "" {
+		return nil, err
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		number, err := strconv.ParseInt(part, 10, 64)
+		if err != nil || number < 1 || len(numbers) == limit {
+			return nil, invalid("number takes the numbers of up to " + strconv.Itoa(limit) +
+				" jobs, with commas")
+		}
+		numbers = append(numbers, number)
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers), nil
+}
+
+// readAge reads a duration that is not negative into p, if it is given.
+func readAge(c parameters, name string, p *time.Duration) error {
+	text := ""
+	if err := readText(c, name, &text); err != nil || text == "" {
+		return err
 	}
 	age, ok := setting.ParseDuration(text)
 	if !ok || age < 0 {
 		return invalid(name + " must be a duration such as 90m")
 	}
-	set(now.Add(-age))
+	*p = age
 	return nil
-}
-
-// contractsOf returns the contracts of the engine that are one contract to clients; "" means all.
-func (a *API) contractsOf(name string) (contracts []string, err error) {
-	var known []string
-	for _, one := range a.Contracts {
-		for _, jobs := range one.Jobs {
-			public := PublicContract(jobs.Name)
-			if !slices.Contains(known, public) {
-				known = append(known, public)
-			}
-			if name == "" || name == public {
-				contracts = append(contracts, jobs.Name)
-			}
-		}
-	}
-	if len(contracts) == 0 && name != "" {
-		return nil, invalid("contract must be one of " + strings.Join(known, ", "))
-	}
-	return contracts, nil
 }
 
 // parseStates reads states with commas. One that no contract has is refused (G-AD-05).
@@ -170,12 +201,20 @@ func (a *API) parseStates(text string) (states []job.State, err error) {
 	}
 	for _, name := range strings.Split(text, ",") {
 		if !slices.Contains(a.allStates(), job.State(name)) {
-			return nil, invalid("state: no contract has the state " +
-				name[:min(len(name), maxQuoted)])
+			return nil, invalid(a.noState(name[:min(len(name), maxQuoted)]))
 		}
 		states = append(states, job.State(name))
 	}
 	return states, nil
+}
+
+// noState says that no contract has a state, and which ones there are.
+func (a *API) noState(name string) string {
+	text, known := "state: no contract has the state "+name, a.StateNames("")
+	if similar, ok := setting.Closest(name, known); ok {
+		return text + ", did you mean " + similar + "?"
+	}
+	return text + "; there are " + strings.Join(known, ", ")
 }
 
 // allStates returns the states of all contracts.
@@ -189,7 +228,7 @@ func (a *API) allStates() (all []job.State) {
 }
 
 // phaseDead is the phase of jobs with an open dead letter (G-AD-06).
-const phaseDead = "dead"
+const phaseDead = contract.PhaseDead
 
 // parsePhases reads phases with commas.
 func parsePhases(text string, f *bulk.JobFilter) error {

@@ -3,7 +3,10 @@ package admin_test
 import (
 	"errors"
 	"fmt"
+	"html"
 	"net/url"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +100,8 @@ func TestBulk(t *testing.T) {
 			`{"action":"rerun","filter":{"contract":"no"}}`:                         "relay",
 			`{"action":"rerun","filter":{"min_age":"x"}}`:                           "min_age",
 			`{"action":"rerun","filter":{"parent":0}}`:                              "parent",
+			`{"action":"rerun","filter":{"number":[1,-2]}}`:                         "number",
+			`{"action":"rerun","filter":{"number":[[1]]}}`:                          "number",
 			`{"action":"rerun","filter":{"limit":5}}`:                               "limit",
 			`{"action":"rerun","filter":{"queue":true}}`:                            "queue",
 			`{"action":"rerun","filter":{"queue":["a","b"]}}`:                       "no list",
@@ -130,6 +135,85 @@ func TestBulkForm(t *testing.T) {
 				t.Errorf("a canary of %q: %v", text, err)
 			}
 		}
+	})
+}
+
+// AD-020: the page of a dry run refuses a filter that is given twice or escaped wrongly: it would
+// look at other jobs than the form on it names.
+func TestBulkPageRefuses(t *testing.T) {
+	withJobs(t, func(t *testing.T, w *jobsWorld) {
+		const page = "/console/bulk/new?action=delete&queue=mail"
+		ask := func(query string) testkit.Reply {
+			return w.do(t, w.api.Token(), "GET", page+query, "")
+		}
+		for query, words := range map[string]string{"&state=CANCELED&state=READY": "state is given twice",
+			"&phase=done&phase=ready": "phase is given twice", "&number=1&number=2": "number is given",
+			"&action=cancel": "action is given", "&limit=1&limit=9": "limit is given",
+			"&of=all&of=marked&mark=1": "of is given", "&state=%zz": "escaped wrongly"} {
+			if r := ask(query).WantStatus(t, 400); !strings.Contains(r.Body, words) {
+				t.Errorf("AD-020 %s is refused with %s", query, r.Body)
+			}
+		}
+		ask("&of=marked&mark=1&mark=2").WantStatus(t, 200)
+	})
+}
+
+var (
+	confirmPath   = regexp.MustCompile(`<form method="post" action="([^"]*)" class="bar panel">`)
+	confirmFields = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
+)
+
+// confirm sends the form on the page of a dry run after it was shown and something has happened.
+func (w *jobsWorld) confirm(t *testing.T, page string, meanwhile func()) bulkView {
+	t.Helper()
+	session := with(w.login(t, "token="+w.api.Token()))
+	w.clock.Advance(time.Second)
+	text := w.Do(t, "GET", page, "", session...).WantStatus(t, 200).Body
+	path := confirmPath.FindStringSubmatch(text)
+	if path == nil {
+		t.Fatalf("%s has no form: %s", page, text)
+	}
+	form := url.Values{}
+	for _, f := range confirmFields.FindAllStringSubmatch(text, -1) {
+		form.Set(f[1], html.UnescapeString(f[2]))
+	}
+	w.clock.Advance(2 * time.Minute)
+	meanwhile()
+	started := w.form(t, path[1], form.Encode(), session...).WantStatus(t, 303)
+	return w.await(t, strings.TrimPrefix(started.Header.Get("Location"), "/console/bulk/"), "done")
+}
+
+// AD-020, AD-033: what the page of a dry run confirms is what it has shown: nothing that was
+// created since, and nothing that has come of age since.
+func TestBulkBoundToPreview(t *testing.T) {
+	withJobs(t, func(t *testing.T, w *jobsWorld) {
+		w.run(t)
+		made := 0
+		submit := func() {
+			made++
+			w.submitJob(t, "relay", fmt.Sprintf(`{"queue":"a","id":"%d","timeout":60,
+				"max_retries":0,"payload":1}`, made), "")
+		}
+		want := func(b bulkView, done int64, what string) {
+			t.Helper()
+			if b.Done != done || b.Skipped+b.Failed != 0 {
+				t.Errorf("AD-020 %s: the operation is %+v", what, b)
+			}
+		}
+		nothing := func() {}
+		submit()
+		submit()
+		w.clock.Advance(time.Minute)
+		submit()
+		want(w.confirm(t, "/console/bulk/new?action=delete&queue=a&min_age=1m", nothing), 2,
+			"with an age")
+		want(w.confirm(t, "/console/bulk/new?action=delete&queue=a", submit), 1, "of a queue")
+		want(w.confirm(t, "/console/bulk/new?action=delete&everything=true", submit), 1, "of all")
+		want(w.confirm(t, "/console/queues/relay/a/clear", submit), 1, "that clears a queue")
+		w.failTask(t, "mail", `{"error":"x"}`)
+		want(w.confirm(t, "/console/bulk/new?action=replay&contract=taskflow", func() {
+			w.failTask(t, "mail", `{"error":"x"}`)
+		}), 1, "of dead letters")
 	})
 }
 

@@ -51,6 +51,9 @@ func (a *API) clientContract() *contract.Contract {
 	return nil
 }
 
+// HasClients reports whether a contract of this node has clients.
+func (a *API) HasClients() bool { return a.clientContract() != nil }
+
 // needClients returns the contract of this node that has clients, or NotFound.
 func (a *API) needClients() (*contract.Contract, error) {
 	if c := a.clientContract(); c != nil {
@@ -140,18 +143,36 @@ func (a *API) countJobs(ctx context.Context, of *contract.Contract, clients []ac
 
 // sendClient answers the client of the path as it is now.
 func (a *API) sendClient(c *httpapi.Call, of *contract.Contract) error {
-	s, err := of.Accounts.Status(c.Context(), c.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	jobs, err := a.countJobs(c.Context(), of, []account.Status{s}, maxShownJobs)
+	s, err := a.client(c, of, maxShownJobs)
 	if err != nil {
 		return err
 	}
 	o := strictjson.NewObject(nil)
-	writeClient(&o, &s, jobs[0], maxShownJobs)
+	writeClient(&o, &s.Status, s.Jobs, maxShownJobs)
 	sendObject(c, http.StatusOK, &o)
 	return nil
+}
+
+// client returns the client of the path, whose jobs are counted up to limit.
+func (a *API) client(c *httpapi.Call, of *contract.Contract, limit int) (s Client, err error) {
+	if s.Status, err = of.Accounts.Status(c.Context(), c.PathValue("id")); err != nil {
+		return s, err
+	}
+	jobs, err := a.countJobs(c.Context(), of, []account.Status{s.Status}, limit)
+	if err != nil {
+		return s, err
+	}
+	s.Jobs = jobs[0]
+	return s, nil
+}
+
+// PathClient returns the client of the path of a call.
+func (a *API) PathClient(c *httpapi.Call) (Client, error) {
+	of, err := a.needClients()
+	if err != nil {
+		return Client{}, err
+	}
+	return a.client(c, of, maxListedJobs)
 }
 
 // writeClient writes the members of a client with some jobs, which are counted up to limit.
@@ -223,11 +244,25 @@ func (a *API) setClient(c *httpapi.Call) error {
 	if len(members) == 0 {
 		return invalid("the body names nothing to set")
 	}
+	if err := a.PatchClient(c, members); err != nil {
+		return err
+	}
+	return a.sendClient(c, a.clientContract())
+}
+
+// PatchClient sets limits of the client of the path of a call, by the names of their members; nil
+// takes one of the client's own away.
+func (a *API) PatchClient(c *httpapi.Call, members map[string]*int) error {
 	of, err := a.needClients()
 	if err != nil {
 		return err
 	}
-	err = of.Accounts.SetLimits(c.Context(), c.PathValue("id"), func(l *account.OwnLimits) {
+	for name, n := range members {
+		if n != nil && (*n < 0 || *n > maxClientLimit) {
+			return limitError(name, maxClientLimit)
+		}
+	}
+	return of.Accounts.SetLimits(c.Context(), c.PathValue("id"), func(l *account.OwnLimits) {
 		if n, ok := members["rate_limit_per_minute"]; ok {
 			l.RatePerMinute = n
 		}
@@ -237,10 +272,6 @@ func (a *API) setClient(c *httpapi.Call) error {
 	}, func(w engine.RecordWriter, before, after account.OwnLimits) error {
 		return a.record(w, c, clientState(before), clientState(after))
 	})
-	if err != nil {
-		return err
-	}
-	return a.sendClient(c, of)
 }
 
 // clientState is what a client has of its own in the audit.

@@ -4,7 +4,9 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
@@ -21,13 +23,12 @@ type contractItem struct {
 	states []string // in the words of the contract, in alphabetical order
 }
 
-// contractItems returns the contracts that this node serves. The sorts of jobs of one contract are
-// one item.
+// contractItems returns the contracts that this node serves, as clients know them.
 func (a *API) contractItems() (all []contractItem) {
 	words := map[string]map[string]bool{}
 	for _, one := range a.Contracts {
 		for _, jobs := range one.Jobs {
-			name := PublicContract(jobs.Name)
+			name := contract.PublicName(jobs.Name)
 			if words[name] == nil {
 				words[name] = map[string]bool{}
 			}
@@ -55,6 +56,34 @@ func (a *API) ContractNames() (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// StateNames returns the states of a contract that clients know, in alphabetical order; "" stands
+// for all contracts.
+func (a *API) StateNames(contract string) (names []string) {
+	for _, item := range a.contractItems() {
+		if contract == "" || contract == item.name {
+			names = append(names, item.states...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// jobsOf returns the contracts of the engine that are one contract to clients; "" means all.
+func (a *API) jobsOf(name string) (jobs []string, err error) {
+	for _, one := range a.Contracts {
+		for i := range one.Jobs {
+			of := one.Jobs[i].Name
+			if name == "" || name == of || name == contract.PublicName(of) {
+				jobs = append(jobs, one.Jobs[i].Name)
+			}
+		}
+	}
+	if len(jobs) == 0 && name != "" {
+		return nil, invalid("contract must be one of " + strings.Join(a.ContractNames(), ", "))
+	}
+	return jobs, nil
 }
 
 var contractPages = newPages(nameCursor("contracts"))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/bulk"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
@@ -25,7 +26,7 @@ func (a *API) deadLetterRoutes() []route {
 	const all = apiPrefix + "/dead-letters"
 	return []route{
 		{method: "GET", pattern: all, action: "dead_letter.list", handle: a.listDeadLetters,
-			query: httpapi.PageQuery("contract", "queue", "fingerprint", "from", "to")},
+			query: httpapi.PageQuery(slices.Clone(letterFilterNames)...)},
 		{method: "GET", pattern: all + "/groups", action: "dead_letter.groups",
 			handle: a.listDeadLetterGroups, query: httpapi.PageQuery("contract")},
 		{method: "GET", pattern: all + "/{id}", action: "dead_letter.show",
@@ -46,7 +47,7 @@ func (a *API) readDeadLetterFilter(c parameters) (f bulk.DeadLetterFilter, err e
 		return f, err
 	}
 	return f, firstError(readText(c, "queue", &f.Queue), readText(c, "fingerprint", &f.Fingerprint),
-		readTime(c, "from", &f.From), readTime(c, "to", &f.To))
+		readText(c, "error", &f.Error), readRange(c, "from", &f.From, "to", &f.To))
 }
 
 // readDeadContracts reads the filter of a contract, and returns the contracts of the engine that it
@@ -61,33 +62,12 @@ func (a *API) readDeadContracts(c parameters) ([]string, error) {
 
 // deadContracts returns the contracts of the engine whose jobs leave dead letters, of one contract
 // that clients know; "" means all.
-func (a *API) deadContracts(name string) (contracts []string, err error) {
-	var known []string
-	for _, one := range a.Contracts {
-		for i := range one.Operators {
-			jobs := one.Operators[i].Jobs
-			if public := PublicContract(jobs); !slices.Contains(known, public) {
-				known = append(known, public)
-			}
-			if one.Operators[i].Replay != nil && (name == "" || name == PublicContract(jobs)) {
-				contracts = append(contracts, jobs)
-			}
-		}
-	}
-	if name != "" && !slices.Contains(known, name) {
-		return nil, invalid("contract must be one of " + strings.Join(known, ", "))
-	}
-	return contracts, nil
+func (a *API) deadContracts(name string) ([]string, error) {
+	jobs, err := a.jobsOf(name)
+	return slices.DeleteFunc(jobs, func(jobs string) bool {
+		return a.operatorOf(jobs).Replay == nil
+	}), err
 }
-
-// PublicContract returns the contract that clients know of one of the engine (G-AD-05).
-func PublicContract(jobs string) string {
-	name, _, _ := strings.Cut(jobs, ".")
-	return name
-}
-
-// maxDeadLettersSearched is what one request reads at most: a filter may match few of many.
-const maxDeadLettersSearched = 2000
 
 var letterPages = newPages(httpapi.Named("dead-letters", httpapi.ByNumber))
 
@@ -111,6 +91,9 @@ func (a *API) listDeadLetters(c *httpapi.Call) error {
 // next page and, where there is one, the time up to which was searched.
 func (a *API) ListDeadLetters(c *httpapi.Call) (found []job.DeadLetter, next string,
 	searchedTo time.Time, err error) {
+	if err := a.disclosureTo(c).checkSearch(c); err != nil {
+		return nil, "", searchedTo, err
+	}
 	f, err := a.readDeadLetterFilter(c)
 	if err != nil {
 		return nil, "", searchedTo, err
@@ -119,40 +102,18 @@ func (a *API) ListDeadLetters(c *httpapi.Call) (found []job.DeadLetter, next str
 	if err != nil {
 		return nil, "", searchedTo, err
 	}
-	found, last, err := a.findDeadLetters(c.Context(), &f, after, limit)
+	bounds := bulk.JobPage{After: after, Limit: limit, MaxTime: maxListTime}
+	if f.SearchesTexts() {
+		bounds.MaxTime, bounds.MaxJobs = bulk.MaxSearchTime, bulk.MaxSearchJobs
+	}
+	page, err := a.bulk.FindDeadLetters(c.Context(), &f, bounds)
 	if err != nil {
 		return nil, "", searchedTo, err
 	}
-	if last.ID > 0 {
-		next = letterPages.Cursor.Format(last.ID)
+	if page.Next > 0 {
+		next = letterPages.Cursor.Format(page.Next)
 	}
-	return found, next, last.CreatedAt, nil
-}
-
-// findDeadLetters returns up to limit dead letters with an ID above after, and the letter behind
-// which the next page begins; its ID is 0 if there is none.
-func (a *API) findDeadLetters(ctx context.Context, f *bulk.DeadLetterFilter, after int64,
-	limit int) (found []job.DeadLetter, last job.DeadLetter, err error) {
-	last.ID = after
-	for searched := 0; searched < maxDeadLettersSearched; searched += bulk.PageSize {
-		batch, err := a.bulk.DeadLetters(ctx, f, last.ID)
-		if err != nil {
-			return nil, last, err
-		}
-		for i := range batch {
-			if f.Matches(&batch[i]) {
-				if len(found) == limit {
-					return found, last, nil
-				}
-				found = append(found, batch[i])
-			}
-			last = batch[i]
-		}
-		if len(batch) < bulk.PageSize {
-			return found, job.DeadLetter{}, nil
-		}
-	}
-	return found, last, nil
+	return page.Letters, next, page.SearchedTo, nil
 }
 
 // writeDeadLetter writes the members of a dead letter.
@@ -162,6 +123,7 @@ func writeDeadLetter(o *strictjson.Object, d disclosure, l *job.DeadLetter) {
 	o.Int("number", l.Job.Seq)
 	o.Text("job_id", l.Job.ID.Key)
 	o.Int("attempts", int64(l.Job.Attempts))
+	o.Optional("worker", l.Job.Worker)
 	o.Time("at", l.CreatedAt)
 	o.Time("replayed_at", l.ReplayedAt)
 	if l.IsOpen() {
@@ -175,7 +137,7 @@ func writeDeadLetter(o *strictjson.Object, d disclosure, l *job.DeadLetter) {
 func writeReason(o *strictjson.Object, d disclosure, l *job.DeadLetter) {
 	kind, text := l.Failure()
 	o.Text("fingerprint", l.Fingerprint())
-	o.Text("contract", PublicContract(l.Job.ID.Contract))
+	o.Text("contract", contract.PublicName(l.Job.ID.Contract))
 	o.Text("queue", l.Job.Queue)
 	d.text(o, "error_type", kind)
 	d.text(o, "error", strings.ToValidUTF8(text, "\uFFFD"))
@@ -379,6 +341,6 @@ func (a *API) DiscardDeadLetter(c *httpapi.Call) error {
 	}
 	return a.Engine.DiscardDeadLetter(c.Context(), l.Job.ID.Contract, l.ID,
 		func(w engine.RecordWriter, l *job.DeadLetter) error {
-			return a.record(w, c, stateOf(&l.Job), nil)
+			return a.record(w, c, a.stateOf(&l.Job), nil)
 		})
 }

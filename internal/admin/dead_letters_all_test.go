@@ -3,6 +3,7 @@ package admin_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/millrace/millrace/internal/contract"
@@ -72,6 +73,9 @@ func TestDeadLettersOfAllContracts(t *testing.T) {
 		}
 		w.letters(t, "?contract=taskflow&fingerprint="+all[1].Fingerprint, 2)
 		w.letters(t, "?contract=webhook", 0)
+		w.letters(t, "?error=FROM+10.0.0.1", 1)
+		w.letters(t, "?error=timeout&contract=taskflow", 3) // the type
+		w.letters(t, "?error=expired_for_good", 1)
 		groups := get[struct{ Items []group }](t, w.world, "/admin/v1/dead-letters/groups").Items
 		if len(groups) != 4 || groups[0].Count != 2 || groups[0].Contract != "taskflow" ||
 			groups[0].Queue != "q" || groups[0].ErrorType != "timeout" ||
@@ -102,6 +106,42 @@ func TestDeadLettersOfAllContracts(t *testing.T) {
 		for _, query := range []string{"?contract=no", "?queue=a", "?cursor=x"} {
 			w.do(t, w.api.Token(), "GET", "/admin/v1/dead-letters/groups"+query, "").
 				WantError(t, 400, "VALIDATION_ERROR")
+		}
+	})
+}
+
+// AD-050: Relay knows no failures, so its dead letters are grouped by what their workers have
+// reported last with heartbeats: errors and steps, without what varies.
+func TestDeadLetterGroupsOfRelay(t *testing.T) {
+	withJobs(t, func(t *testing.T, w *jobsWorld) {
+		want := map[string]int64{}
+		for i, said := range []string{"", `{"error":"no answer from 10.0.0.1","n":1}`, `"step upload"`,
+			`{"percent":40}`, "", `{"error":"no answer from 10.0.0.2"}`, `"step download"`,
+			`{"percent":90}`, `{"error":"refused"}`} {
+			if said == "" {
+				w.lose(t, "q", fmt.Sprint(i))
+			} else {
+				w.lose(t, "q", fmt.Sprint(i), `"before"`, said)
+			}
+		}
+		for text, count := range map[string]int64{"": 2, "no answer from 10.0.0.2": 2,
+			"step upload": 1, "step download": 1, `{"percent":90}`: 2, "refused": 1} {
+			if text != "" {
+				text = "; its worker reported last: " + text
+			}
+			want["no heartbeat within 60 s in attempt 1"+text] = count
+		}
+		got := map[string]int64{}
+		for _, g := range get[struct{ Items []group }](t, w.world,
+			"/admin/v1/dead-letters/groups?contract=relay").Items {
+			got[*g.Error] = g.Count
+			if g.ErrorType != "expired_for_good" {
+				t.Errorf("AD-050 the type is %s", g.ErrorType)
+			}
+			w.letters(t, "?fingerprint="+g.Fingerprint, int(g.Count))
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("AD-050 the groups are %v, want %v", got, want)
 		}
 	})
 }

@@ -2,6 +2,8 @@ package admin_test
 
 import (
 	"fmt"
+	"html"
+	"regexp"
 	"testing"
 	"time"
 
@@ -13,7 +15,8 @@ type letterView struct {
 	ID                           int64
 	Fingerprint, Contract, Queue string
 	Number                       int64
-	JobID                        string     `json:"job_id"`
+	JobID                        string `json:"job_id"`
+	Worker                       string
 	ReplayedAt                   *time.Time `json:"replayed_at"`
 	ReplayedAs                   *int64     `json:"replayed_as"`
 }
@@ -40,20 +43,25 @@ func (w *jobsWorld) replay(t *testing.T, id int64, body string) testkit.Reply {
 		"Content-Type", "application/json")
 }
 
-// giveUp lets the job that Relay hands out next run out of retries.
-func (w *jobsWorld) giveUp(t *testing.T) {
+// giveUp lets the job that Relay hands out next run out of retries, after heartbeats with progress.
+func (w *jobsWorld) giveUp(t *testing.T, progress ...string) {
 	t.Helper()
-	w.claim(t, "relay")
+	run := w.claim(t, "relay")
+	for _, body := range progress {
+		if _, err := w.engine.Heartbeat(t.Context(), run, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.clock.Advance(2 * time.Minute)
 	testkit.RunMaintenance(t, w.engine)
 }
 
 // lose submits a job of Relay that becomes a dead letter.
-func (w *jobsWorld) lose(t *testing.T, queue, id string) {
+func (w *jobsWorld) lose(t *testing.T, queue, id string, progress ...string) {
 	t.Helper()
 	w.submitJob(t, "relay", fmt.Sprintf(`{"queue":%q,"id":%q,"timeout":60,"max_retries":0,
 		"payload":1}`, queue, id), "")
-	w.giveUp(t)
+	w.giveUp(t, progress...)
 }
 
 // AD-050: the filters combine, pages follow each other, and a name that is wrong is refused.
@@ -69,7 +77,7 @@ func TestDeadLetters(t *testing.T) {
 		if all[0].Fingerprint != all[1].Fingerprint || all[0].Fingerprint == all[2].Fingerprint {
 			t.Errorf("AD-050 fingerprints of two queues: %+v", all)
 		}
-		if all[0].JobID != "1" || all[0].Contract != "relay" || all[0].ReplayedAt != nil {
+		if all[0].Worker != "w" || all[0].JobID != "1" || all[0].Contract != "relay" || all[0].ReplayedAt != nil {
 			t.Errorf("AD-050 got %+v", all[0])
 		}
 		w.letters(t, "?contract=relay&queue=a&fingerprint="+all[0].Fingerprint, 2)
@@ -147,6 +155,26 @@ func TestDiscardDeadLetter(t *testing.T) {
 		w.do(t, w.api.Token(), "POST", path+"/replay", "").WantError(t, 404, "NOT_FOUND")
 		if got := w.audit(t, "?action=dead_letter.discard").Items; len(got) != 2 {
 			t.Errorf("AD-006 the audit has %+v", got) // the refused one and the one that is done
+		}
+	})
+}
+
+var replayLink = regexp.MustCompile(`href="(/console/bulk/new[^"]*)"`)
+
+// The page of dead letters leads to a replay of all that match, also where that is all there are.
+func TestReplayOfAllThatMatch(t *testing.T) {
+	withJobs(t, func(t *testing.T, w *jobsWorld) {
+		w.lose(t, "a", "1")
+		for _, query := range []string{"", "?queue=a", "?limit=1",
+			"?contract=relay&limit=1"} {
+			page := w.do(t, w.api.Token(), "GET", "/console/dead-letters/list"+query, "").
+				WantStatus(t, 200)
+			link := replayLink.FindStringSubmatch(page.Body)
+			if link == nil {
+				t.Fatalf("%q has no link to a replay: %s", query, page.Body)
+			}
+			w.do(t, w.api.Token(), "GET", html.UnescapeString(link[1]), "").
+				WantStatus(t, 200)
 		}
 	})
 }

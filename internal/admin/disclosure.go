@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/internal/bulk"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
@@ -103,6 +104,34 @@ func (d disclosure) LimitJob(j *JobDetail) {
 	}
 }
 
+// LimitManifests takes what definitions say from manifests.
+func (d disclosure) LimitManifests(all ...*Manifest) {
+	for _, m := range all {
+		if !d {
+			m.Error, m.Manifest = "", contract.Manifest{}
+		}
+	}
+}
+
+// LimitResources takes what definitions and bodies say from resources.
+func (d disclosure) LimitResources(all []Resource) {
+	for i := range all {
+		if !d {
+			all[i].Error, all[i].Resource = "", contract.Resource{}
+		}
+	}
+}
+
+// LimitFiles takes from files what the definitions and results of their jobs say.
+func (d disclosure) LimitFiles(all ...*contract.File) {
+	for _, f := range all {
+		if !d {
+			*f = contract.File{ID: f.ID, Status: f.Status, Job: f.Job, UpdatedAt: f.UpdatedAt,
+				Path: f.Path}
+		}
+	}
+}
+
 // LimitGraph takes names, which are of definitions, and errors from the jobs of a graph.
 func (d disclosure) LimitGraph(g *JobGraph) {
 	for i := range g.Jobs {
@@ -118,12 +147,19 @@ func (d disclosure) LimitTimeline(all []job.Entry) {
 	}
 }
 
-// LimitLetters takes failures from dead letters. Their fingerprint is another one then.
+// LimitLetters removes failures from dead letters, and progress that may describe a failure.
 func (d disclosure) LimitLetters(all ...*job.DeadLetter) {
 	for _, l := range all {
 		if !d {
-			l.Job.Failure = nil
+			l.Job.Failure, l.Job.Progress = nil, nil
 		}
+	}
+}
+
+// LimitInbox takes errors from requests in the inbox.
+func (d disclosure) LimitInbox(all []job.InboxRequest) {
+	for i := range all {
+		all[i].Error = d.LimitText(all[i].Error)
 	}
 }
 

@@ -18,11 +18,14 @@ import (
 const (
 	canary = "canary-7f3a"
 	answer = "as you like"
+	// absent is a dependency of the request of a schedule, which is refused for it.
+	absent = "7f3a7f3a-7f3a-4f3a-8f3a-7f3a7f3a7f3a"
 )
 
 // carriesCanary reports whether an answer tells of what jobs carry. A raw body may be encoded.
 func carriesCanary(body string) bool {
-	return strings.Contains(body, canary) || strings.Contains(body, answer)
+	return strings.Contains(body, canary) || strings.Contains(body, answer) ||
+		strings.Contains(body, absent)
 }
 
 // fillWithCanaries makes jobs of three contracts, a schedule, a delivery and a bulk operation that
@@ -43,7 +46,7 @@ func (w *hooksWorld) fillWithCanaries(t *testing.T) {
 	w.end(t, w.claim(t, "taskflow"), engine.Outcome{On: job.Succeeded, Result: body})
 	w.submitJob(t, "relay", `{"queue":"q","id":"1","timeout":60,"max_retries":0,"payload":"`+
 		canary+`"}`, "")
-	w.giveUp(t)
+	w.giveUp(t, string(body))
 	w.submitJob(t, "forgerun", `{"type":"EXECUTE","work_kind":"SUCCESS_FAST","payload":{"x":"`+
 		canary+`"}}`, owner)
 	run = w.claim(t, "forgerun")
@@ -52,6 +55,11 @@ func (w *hooksWorld) fillWithCanaries(t *testing.T) {
 	w.notify(t, "1", http.StatusInternalServerError)
 	w.send(t, "POST", "", `{"name":"s","every":"1h","contract":"taskflow","request":{"name":"`+
 		canary+`","queue":"q"}}`).WantStatus(t, 201)
+	w.send(t, "POST", "", `{"name":"refused","every":"1s","contract":"taskflow","request":{"name":"n",
+		"queue":"q","dependencies":["`+absent+`"]}}`).WantStatus(t, 201)
+	w.clock.Advance(2 * time.Second)
+	testkit.RunMaintenance(t, w.engine)
+	w.tick(t)
 	w.startBulk(t, "/admin/v1/bulk", `{"action":"delete","filter":{"text":"`+canary+`"}}`)
 }
 
@@ -75,7 +83,7 @@ func (w *hooksWorld) paths(t *testing.T, pattern string) (all []string) {
 	case strings.Contains(pattern, "/webhooks/{id}"):
 		values = []string{w.id}
 	case strings.Contains(pattern, "/schedules/{name}"):
-		values = []string{"s"}
+		values = []string{"s", "refused"}
 	case strings.HasSuffix(pattern, "/bulk/new"):
 		return []string{pattern + "?action=delete&queue=q", pattern + "?action=replay&queue=q"}
 	default:
@@ -93,10 +101,12 @@ var disclosing = []string{"/admin/v1/audit", "/admin/v1/dead-letters",
 	"/admin/v1/jobs/{number}", "/admin/v1/jobs/{number}/definition",
 	"/admin/v1/jobs/{number}/failure", "/admin/v1/jobs/{number}/payload",
 	"/admin/v1/jobs/{number}/progress", "/admin/v1/jobs/{number}/result",
-	"/admin/v1/jobs/{number}/timeline", "/admin/v1/schedules",
+	"/admin/v1/jobs/{number}/timeline", "/admin/v1/jobs/{number}/why", "/admin/v1/schedules",
 	"/admin/v1/schedules/{name}", "/admin/v1/webhooks/{id}/deliveries",
-	"/console/audit", "/console/bulk/new", "/console/dead-letters", "/console/dead-letters/list",
-	"/console/jobs/{number}", "/console/jobs/{number}/graph", "/console/schedules/{name}"}
+	"/console", "/console/", "/console/audit", "/console/bulk", "/console/bulk/new",
+	"/console/bulk/{id}", "/console/dead-letters", "/console/dead-letters/list", "/console/jobs",
+	"/console/jobs/{number}", "/console/jobs/{number}/graph",
+	"/console/schedules/{name}", "/console/schedules/{name}/edit"}
 
 // TestReadPayloads (AD-005, G-AD-03): with operator.read_payloads = false no read or page shows the
 // read token anything of what jobs carry, and no filter searches it; with true it sees what the
@@ -141,6 +151,11 @@ func TestReadPayloads(t *testing.T) {
 func (w *hooksWorld) wantNoSearch(t *testing.T) {
 	t.Helper()
 	w.clock.Advance(time.Second)
+	w.do(t, readToken, "GET", "/admin/v1/dead-letters?error="+canary, "").WantError(t, 403,
+		"FORBIDDEN", "operator.read_payloads")
+	if r := w.do(t, readToken, "GET", "/console/dead-letters/list?error="+canary, ""); r.Status != 403 {
+		t.Errorf("G-AD-03 a page that searches errors is %d", r.Status)
+	}
 	for _, name := range []string{"text", "error"} {
 		w.do(t, readToken, "GET", "/admin/v1/jobs?"+name+"="+canary, "").WantError(t, 403,
 			"FORBIDDEN", "operator.read_payloads")

@@ -31,4 +31,18 @@
 //
 // An entry is written in the transaction of the change that it records. It is stored three times,
 // under no owner, its target and its action, because records are listed by owner (audit.go).
+//
+// # A new route
+//
+//   - It is a row of the table in routes.go, or of the part of it beside its handlers
+//     (queueRoutes …): method, path, handler, action, query parameters and, where it changes
+//     something, its target. Access, audit and HEAD follow from the row.
+//   - The handler is in the file of its noun. What it changes is written together with API.record
+//     (of a job: API.recording), in one transaction. Lists are made by newPages and newList, and
+//     bodies are read by readMembers.
+//   - openapi.yaml describes it; TestDocument has the number of routes, and TestEveryRoute goes
+//     through the table by itself, with 1 for the members of paths.
+//   - client/admin_NOUN.go has it with a test, and docs/contracts/admin.md its requirement.
+//   - A command for it is in cmd/millrace/internal/NOUN, made of cli.List, Show or Each, and a line
+//     of rootCommand (cmd/millrace/main.go), with a script in cmd/millrace/testdata/script.
 package admin

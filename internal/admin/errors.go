@@ -54,7 +54,17 @@ var errorTable = httpapi.ErrorTable{
 		Title: "This is unavailable now", RetryAfter: time.Second,
 		Kinds: []job.Kind{job.Full, job.Unavailable, job.ReadOnly, job.Aborted, job.Timeout}},
 	{Code: codeInternal, Status: http.StatusInternalServerError, Title: "Unexpected error",
-		Kinds: []job.Kind{job.Internal}, Unlisted: true},
+		Kinds: []job.Kind{job.Internal}, OtherStatuses: true},
+}
+
+// Errors returns how requests are refused, for the documentation.
+func Errors() httpapi.ErrorTable { return errorTable }
+
+// Answer returns how an error is answered.
+func Answer(err error) httpapi.Answer {
+	answer := errorTable.Answer(err)
+	answer.Detail = cmp.Or(answer.Detail, answer.Title)
+	return answer
 }
 
 // invalid refuses a request that breaks a rule.
@@ -73,8 +83,7 @@ var (
 // internal error is not explained: its instance is the id of the request, under which the log has
 // the cause.
 func (a *API) sendError(c *httpapi.Call, err error) {
-	answer := errorTable.Answer(err)
-	answer.Detail = cmp.Or(answer.Detail, answer.Title)
+	answer := Answer(err)
 	switch answer.Code {
 	case codeInternal:
 		answer.Detail = "an unexpected error; see the server's log for request " + c.RequestID()

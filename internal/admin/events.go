@@ -1,13 +1,14 @@
 package admin
 
 import (
+	"context"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/live"
 )
 
@@ -38,7 +39,7 @@ var eventStream = []string{"text/event-stream"}
 //	id: node-1/17
 //	data: {"queues":[{"contract":"relay","queue":"mail","waiting":0,…}]}
 func (a *API) streamEvents(c *httpapi.Call) error {
-	numbers, err := readNumbers(c)
+	numbers, err := readNumbers(c, live.MaxNumbers)
 	if err != nil {
 		return err
 	}
@@ -64,22 +65,14 @@ func (a *API) streamEvents(c *httpapi.Call) error {
 	return nil
 }
 
-// readNumbers reads the numbers of the jobs that are watched.
-func readNumbers(c parameters) (numbers []int64, err error) {
-	text := ""
-	if err := readText(c, "number", &text); err != nil || text == "" {
-		return nil, err
+// liveItems returns what the hub keeps of jobs that are watched.
+func (a *API) liveItems(ctx context.Context, jobs []*job.Job) ([]any, error) {
+	items, err := a.JobItems(ctx, jobs)
+	all := make([]any, len(items))
+	for i := range items {
+		all[i] = items[i]
 	}
-	for part := range strings.SplitSeq(text, ",") {
-		number, err := strconv.ParseInt(part, 10, 64)
-		if err != nil || number < 1 || len(numbers) == live.MaxNumbers {
-			return nil, invalid("number takes the numbers of up to " +
-				strconv.Itoa(live.MaxNumbers) + " jobs, with commas")
-		}
-		numbers = append(numbers, number)
-	}
-	slices.Sort(numbers)
-	return slices.Compact(numbers), nil
+	return all, err
 }
 
 // formatEvents returns changes as events, a comment where there are none. The last one has the id:
@@ -105,16 +98,13 @@ func (a *API) formatEvents(d disclosure, c *live.Changes) []byte {
 	}
 	for _, j := range c.Jobs {
 		events = append(events, newEvent(eventJob, func(o *strictjson.Object) {
-			if j.Job == nil {
+			item, exists := j.Item.(JobItem)
+			if !exists {
 				o.Int("number", j.Number)
-				o.Text("state", stateGone)
+				o.Text("state", contract.StateGone)
 				return
 			}
-			item := a.jobItem(j.Job)
-			if j.Dead {
-				item.Phase = phaseDead
-			}
-			item.write(o, d)
+			item.Write(o, bool(d))
 		}))
 	}
 	for _, operation := range c.Operations {

@@ -28,3 +28,15 @@ const AuditSearch = auditSearch
 
 // SecretKey returns the key of the record of a code or session.
 func SecretKey(secret string) string { return secretKey(secret) }
+
+// LimitCounts lets fewer jobs be counted one by one, and returns how many it was before.
+func (a *API) LimitCounts(limit int) (before int) {
+	before, a.countLimit = a.countLimit, limit
+	return before
+}
+
+// LimitRuns lets a list of workers look at fewer running jobs.
+func (a *API) LimitRuns(limit int) { a.runLimit = limit }
+
+// NaturalKey is the key by which queues are in the order of their names.
+var NaturalKey = naturalKey

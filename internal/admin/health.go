@@ -27,7 +27,7 @@ type health struct {
 	parts []Part // of the checks
 }
 
-// Part is what is known of one part.
+// Part is the state of one part as it was last checked.
 type Part struct {
 	Name      string
 	Optional  bool // the node is ready without it
@@ -56,22 +56,26 @@ func newHealth(c *Config) *health {
 	return h
 }
 
-// lookTimeout bounds a look at all parts.
-const lookTimeout = 5 * time.Second
+// checkTimeout bounds a check of all parts.
+const checkTimeout = 5 * time.Second
 
-// look runs all checks, at the same time, and returns the parts as they are then.
-func (h *health) look(ctx context.Context) []Part {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+// check runs all checks, at the same time.
+func (h *health) check(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var all sync.WaitGroup
 	for i, c := range h.checks {
 		all.Go(func() {
-			begun := h.elapsed()
+			startedAt := h.elapsed()
 			err := c.Run(ctx)
-			h.note(i, h.elapsed()-begun, err)
+			h.note(i, h.elapsed()-startedAt, err)
 		})
 	}
 	all.Wait()
+}
+
+// last returns the parts as they were at the last check.
+func (h *health) last() []Part {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	parts := slices.Clone(h.parts)
@@ -79,6 +83,16 @@ func (h *health) look(ctx context.Context) []Part {
 		parts = append(parts, h.partOf(p.Status()))
 	}
 	return parts
+}
+
+// interval returns how long to wait for the next check.
+func (h *health) interval() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if slices.ContainsFunc(h.parts, func(p Part) bool { return p.Failing }) {
+		return failingInterval
+	}
+	return healthInterval
 }
 
 // partOf returns a part as its calls show it. The node is ready without it, as no check needs it.
@@ -127,9 +141,13 @@ func (a *API) showHealth(c *httpapi.Call) error {
 	return nil
 }
 
+// LastHealth returns the parts of the node as they were at the last look, which Run repeats.
+func (a *API) LastHealth() []Part { return a.health.last() }
+
 // Health looks at the parts of the node. ok says that none fails that it needs.
 func (a *API) Health(ctx context.Context) (parts []Part, ok bool) {
-	parts, ok = a.health.look(ctx), true
+	a.health.check(ctx)
+	parts, ok = a.health.last(), true
 	for i := range parts {
 		ok = ok && (!parts[i].Failing || parts[i].Optional)
 	}

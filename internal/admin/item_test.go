@@ -77,6 +77,15 @@ func TestJobItem(t *testing.T) {
 		wantItem(t, "a job that was given up", w.sampleOf(t, "taskflow", "q")[0], item{
 			"state": "FAILED", "phase": "dead", "settled_at": stamp(w.clock.Now()),
 			"lease_until": nil, "error": "not JSON", "failures": 2})
+		mended := w.submitJob(t, "taskflow", `{"name":"c","queue":"mended","retry_policy":
+			{"max_attempts":2,"backoff_strategy":"FIXED","base_delay_seconds":1,
+			"max_delay_seconds":1}}`, "")
+		w.end(t, w.claim(t, "taskflow"), engine.Outcome{On: job.Failed, Failure: failure,
+			Delay: time.Second})
+		w.clock.Advance(time.Minute)
+		w.end(t, w.claim(t, "taskflow"), engine.Outcome{On: job.Succeeded})
+		wantItem(t, "a job that has succeeded after a failure", w.sampleOf(t, "taskflow",
+			"mended")[0], item{"number": mended.Number, "error": nil, "failures": 1})
 		letter := w.letters(t, "", 1).Items[0]
 		w.do(t, w.api.Token(), "DELETE", fmt.Sprintf("/admin/v1/dead-letters/%d", letter.ID), "").
 			WantStatus(t, 204)

@@ -2,15 +2,17 @@ package admin
 
 import (
 	"context"
-	"encoding/base64"
 	"net/http"
 	"slices"
 	"strconv"
-	"unicode/utf8"
+	"strings"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/setting"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // maxBodyShown bounds each body in the answer about a job, in bytes. Its own route has all of it.
@@ -62,17 +64,29 @@ func (a *API) JobDetail(ctx context.Context, number int64) (*JobDetail, error) {
 	}
 	o := a.operatorOf(j.ID.Contract)
 	d := &JobDetail{JobItem: items[0], Job: j, Actions: []string{}}
-	if j.State != job.StateNone {
-		d.Actions = o.Allowed(j)
-		if o.Path != nil {
-			d.Path = o.Path(j)
-		}
-	}
+	isOpen := false
 	if n := len(letters); n > 0 {
 		d.DeadLetter, d.ReplayedAs = letters[n-1].ID, letters[n-1].ReplayedAs
+		isOpen = letters[n-1].IsOpen()
+	}
+	isGone := j.State == job.StateNone
+	if !isGone || isOpen {
+		d.Actions = o.Allowed(j)
+	}
+	if !isGone && o.Path != nil {
+		d.Path = o.Path(j)
 	}
 	o.HideSecrets(j)
 	return d, nil
+}
+
+// TraceLink returns where the trace of a job is seen, "" where it has none or that is not known.
+func (a *API) TraceLink(j *job.Job) string {
+	id := telemetry.TraceID(j.Trace)
+	if id == "" {
+		return ""
+	}
+	return strings.ReplaceAll(a.TraceURL, setting.TraceIDMark, id)
 }
 
 // PathJobDetail returns the job of the path of a call.
@@ -98,10 +112,10 @@ func (a *API) showJob(c *httpapi.Call) error {
 
 // write writes the members of a job.
 func (d *JobDetail) write(o *strictjson.Object, shown disclosure) {
-	d.JobItem.write(o, shown)
+	d.JobItem.Write(o, bool(shown))
 	for _, p := range parts {
 		body := *d.Job.Body(p.part)
-		text, isCut := bodyShown(body)
+		text, isCut := contract.ShownBody(body, maxBodyShown)
 		shown.raw(o, p.name, text)
 		o.Bool(p.name+"_truncated", isCut)
 	}
@@ -119,29 +133,6 @@ func (d *JobDetail) write(o *strictjson.Object, shown disclosure) {
 		}
 		o.Optional("parent", parent)
 	})
-}
-
-// bodyShown returns a body as JSON: as it is where it is JSON, else as an object with what it is in
-// base64. One that is too long is cut: text to a string of JSON, anything else in base64 (G-AD-07).
-func bodyShown(body []byte) (text []byte, isCut bool) {
-	if len(body) == 0 {
-		return nil, false
-	}
-	if len(body) <= maxBodyShown && strictjson.Check(body) == nil {
-		return body, false
-	}
-	isCut = len(body) > maxBodyShown
-	begin := body[:min(len(body), maxBodyShown)]
-	if isCut && utf8.Valid(body) {
-		for !utf8.Valid(begin) {
-			begin = begin[:len(begin)-1]
-		}
-		return strictjson.AppendString(nil, string(begin)), true
-	}
-	o := strictjson.NewObject(nil)
-	o.Text("encoding", "base64")
-	o.Text("data", base64.StdEncoding.EncodeToString(begin))
-	return o.End(), isCut
 }
 
 // octetStream is the content type of bodies that are not JSON.

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/internal/admin"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // detailView is a job with its bodies as it is answered.
@@ -40,8 +42,8 @@ func (w *jobsWorld) bodyOf(t *testing.T, number int64, name string) (body, conte
 	return r.Body, r.Header.Get("Content-Type")
 }
 
-// AD-013: a job with its bodies, JSON as it was sent, anything else in base64, and what is too long
-// cut, while its own route has all of it.
+// AD-013, G-AD-07: a job with its bodies, JSON as it was sent, anything else in base64, and what is
+// too long cut to a string that says so, while its own route has all of it.
 func TestJobDetail(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
 		long := `"` + strings.Repeat("ä", 40<<10) + `"`
@@ -64,7 +66,7 @@ func TestJobDetail(t *testing.T) {
 			t.Errorf("AD-013 the progress is %s", d.Progress)
 		}
 		if string(d.Result) != "null" || string(d.Failure) != "null" || d.ResultTruncated ||
-			d.State != "RUNNING" || strings.Join(d.Actions, " ") != "release delete" ||
+			d.State != "RUNNING" || strings.Join(d.Actions, " ") != "cancel release delete" ||
 			d.DeadLetter != nil || d.Links.Contract == nil ||
 			*d.Links.Contract != "/api/v1/jobs/"+j.ID || !strings.Contains(string(d.Definition),
 			`"name":"a"`) {
@@ -99,12 +101,12 @@ func TestJobDetailOfDeadLetters(t *testing.T) {
 		d := w.detailOf(t, r.Number)
 		if d.State != "gone" || d.Phase != "dead" || d.DeadLetter == nil ||
 			*d.DeadLetter != letter.ID || d.ReplayedAs != nil || string(d.Payload) != "[1]" ||
-			len(d.Actions) != 0 || d.Links.Contract != nil {
+			strings.Join(d.Actions, " ") != "rerun" || d.Links.Contract != nil {
 			t.Errorf("AD-013 a job that was given up is %+v", d)
 		}
 		w.replay(t, letter.ID, "").WantStatus(t, http.StatusOK)
 		if d = w.detailOf(t, r.Number); d.ReplayedAs == nil || *d.ReplayedAs == r.Number ||
-			d.Phase != "done" {
+			d.Phase != "done" || len(d.Actions) != 0 {
 			t.Errorf("AD-013 a job that was replayed is %+v", d)
 		}
 		if made := w.detailOf(t, *d.ReplayedAs); made.State != "queued" || made.DeadLetter != nil {
@@ -134,6 +136,50 @@ func TestJobDetailOfDelivery(t *testing.T) {
 		if strings.Contains(string(d.Definition)+raw, "hidden") || d.State != "exhausted" ||
 			!strings.Contains(string(d.Definition), "/in?…") {
 			t.Errorf("AD-052 the definition is %s, %s", d.Definition, raw)
+		}
+	})
+}
+
+// readsOfJob returns all that the routes and pages about a job answer the operator of a node.
+func readsOfJob(t *testing.T, w *world, number int64) string {
+	t.Helper()
+	var all strings.Builder
+	for _, row := range table() {
+		if row.Method != http.MethodGet || !strings.Contains(row.Pattern, "/jobs/{number}") {
+			continue
+		}
+		path := strings.ReplaceAll(row.Pattern, "{number}", fmt.Sprint(number))
+		r := w.do(t, w.api.Token(), "GET", path, "")
+		if r.Status >= 500 {
+			t.Errorf("AD-013 %s: got %d %s", path, r.Status, r.Body)
+		}
+		all.WriteString(r.Body)
+	}
+	return all.String()
+}
+
+// AD-013, AD-052: of the URL of a callback the query is hidden in all that tells of a job, and no
+// search finds it. A node that does not serve the contract shows none of what jobs carry.
+func TestHiddenCallback(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		w := &jobsWorld{}
+		w.world = newWorld(t, p.Store, p.Clock, func(c *admin.Config) { w.addContracts(t, c) })
+		j := w.submitJob(t, "forgerun", `{"type":"EXECUTE","work_kind":"SUCCESS_FAST",
+			"callback":"http://example.com/shown?key=s3cret-9"}`, fmt.Sprintf(`,"owner":%q`, w.client))
+		shown := readsOfJob(t, w.world, j.Number)
+		if strings.Contains(shown, "s3cret-9") || !strings.Contains(shown, "/shown?…") {
+			t.Errorf("AD-052 the callback is not hidden: %s", shown)
+		}
+		for text, want := range map[string]int{"s3cret-9": 0, "/shown": 1} {
+			if got := get[struct{ Items []jobState }](t, w.world,
+				"/admin/v1/jobs?text="+text).Items; len(got) != want {
+				t.Errorf("AD-052 a search for %s finds %+v", text, got)
+			}
+		}
+		other := newWorld(t, p.Store, p.Clock, nil)
+		shown = readsOfJob(t, other, j.Number)
+		if strings.Contains(shown, "/shown") || !strings.Contains(shown, j.ID) {
+			t.Errorf("AD-052 a node without ForgeRun shows %s", shown)
 		}
 	})
 }

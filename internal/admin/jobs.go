@@ -13,17 +13,11 @@ import (
 // jobListRoutes is the route that lists the jobs of all contracts.
 func (a *API) jobListRoutes() []route {
 	return []route{{method: "GET", pattern: apiPrefix + "/jobs", action: "job.list",
-		handle: a.listJobs, query: httpapi.PageQuery(append(slices.Clone(jobFilterNames),
-			"order")...)}}
+		handle: a.listJobs, query: JobQuery()}}
 }
 
-// The bounds of a page of jobs. What the store compares is bounded by time alone; texts need the
-// bodies of all jobs that are looked at (AD-012).
-const (
-	maxListTime   = 30 * time.Millisecond
-	maxTextTime   = 500 * time.Millisecond
-	maxTextSearch = 200_000
-)
+// maxListTime is how long a page of jobs is searched by what the store compares.
+const maxListTime = 20 * time.Millisecond
 
 // A cursor goes on in the order in which it was made.
 var (
@@ -34,40 +28,97 @@ var (
 // listJobs is GET /admin/v1/jobs (AD-010): the newest first, unless order is oldest. A page may be
 // shorter than its limit, even empty, while there is a next one.
 func (a *API) listJobs(c *httpapi.Call) error {
-	if err := a.disclosureTo(c).checkSearch(c); err != nil {
-		return err
-	}
-	f, err := a.readJobFilter(c, a.Now())
+	page, next, err := a.ListJobs(c)
 	if err != nil {
 		return err
 	}
-	order := ""
-	if err := readChoice(c, "order", &order, "newest", "oldest"); err != nil {
-		return err
-	}
-	pages := newestJobs
-	if order == "oldest" {
-		pages = oldestJobs
-	}
-	limit, after, err := pages.Read(c)
-	if err != nil {
-		return err
-	}
-	page, err := a.FindJobs(c.Context(), &f, bulk.JobPage{After: after, Limit: limit,
-		Oldest: order == "oldest"})
-	if err != nil {
-		return err
-	}
-	next, shown := "", a.disclosureTo(c)
-	if page.Next > 0 {
-		next = pages.Cursor.Format(page.Next)
-	}
+	shown := a.disclosureTo(c)
 	o := newList(len(page.Items), next, func(i int, o *strictjson.Object) {
-		page.Items[i].write(o, shown)
+		page.Items[i].Write(o, bool(shown))
 	})
 	o.Time("searched_to", page.SearchedTo)
 	sendObject(c, 200, &o)
 	return nil
+}
+
+// JobQuery are the query parameters of a list of jobs: those of AD-010 and of its pages.
+func JobQuery() []string {
+	return httpapi.PageQuery(append(slices.Clone(jobFilterNames), "order")...)
+}
+
+// ListJobs returns the jobs that the query of a call asks for, and the cursor of the next page.
+func (a *API) ListJobs(c *httpapi.Call) (page JobPage, next string, err error) {
+	if err := a.disclosureTo(c).checkSearch(c); err != nil {
+		return page, "", err
+	}
+	f, err := a.readJobFilter(c.Context(), c, time.Time{})
+	if err != nil {
+		return page, "", err
+	}
+	order := ""
+	if err := readOrder(c, &order); err != nil {
+		return page, "", err
+	}
+	pages := newestJobs
+	if order == orderOldest {
+		pages = oldestJobs
+	}
+	limit, after, err := pages.Read(c)
+	if err != nil {
+		return page, "", err
+	}
+	page, err = a.FindJobs(c.Context(), &f, bulk.JobPage{After: after, Limit: limit,
+		Oldest: order == orderOldest})
+	if page.Next > 0 {
+		next = pages.Cursor.Format(page.Next)
+	}
+	return page, next, err
+}
+
+// The orders of a list of jobs.
+const (
+	orderNewest = "newest"
+	orderOldest = "oldest"
+)
+
+// readOrder reads the order of a list of jobs into p, if it is given.
+func readOrder(c parameters, p *string) error {
+	return readChoice(c, "order", p, orderNewest, orderOldest)
+}
+
+// rangesOfJobs are the filters that bound one thing together.
+var rangesOfJobs = [][2]string{{"created_from", "created_before"},
+	{"settled_from", "settled_before"}, {"min_age", "max_age"}}
+
+// WrongFilters says what is wrong with the filters of a list of jobs, by their names.
+func (a *API) WrongFilters(c *httpapi.Call) map[string]string {
+	wrong := map[string]string{}
+	for name, values := range c.Request.URL.Query() {
+		if !slices.Contains(jobFilterNames, name) && name != "order" {
+			continue
+		}
+		order, one := "", bodyFilter{name: values[0]}
+		_, err := a.readJobFilter(c.Context(), one, time.Time{})
+		if len(values) > 1 {
+			err = invalid(name + " is given twice")
+		}
+		if err = firstError(err, a.disclosureTo(c).checkSearch(one),
+			readOrder(one, &order)); err != nil {
+			wrong[name] = Answer(err).Detail
+		}
+	}
+	for _, pair := range rangesOfJobs {
+		both := bodyFilter{}
+		for _, name := range pair {
+			if value := c.Request.URL.Query().Get(name); value != "" && wrong[name] == "" {
+				both[name] = value
+			}
+		}
+		if _, err := a.readJobFilter(c.Context(), both, time.Time{}); err != nil {
+			wrong[pair[0]] = Answer(err).Detail
+		}
+	}
+	return wrong
 }
 
 // JobPage is a page of jobs.
@@ -82,8 +133,8 @@ type JobPage struct {
 // FindJobs returns a page of the jobs that match a filter, bounded as one request is.
 func (a *API) FindJobs(ctx context.Context, f *bulk.JobFilter,
 	p bulk.JobPage) (page JobPage, err error) {
-	if p.MaxTime = maxListTime; f.Text != "" || f.Error != "" {
-		p.MaxTime, p.MaxJobs = maxTextTime, maxTextSearch
+	if p.MaxTime = maxListTime; f.SearchesTexts() {
+		p.MaxTime, p.MaxJobs = bulk.MaxSearchTime, bulk.MaxSearchJobs
 	}
 	found, err := a.bulk.FindJobs(ctx, f, p)
 	if err != nil {

@@ -25,20 +25,52 @@ func newPages[P any](cursor httpapi.Cursor[P]) httpapi.Pages[P] {
 func nameCursor(list string) httpapi.Cursor[string] {
 	return httpapi.Named(list, httpapi.Cursor[string]{
 		Format: func(key string) string { return key },
-		Parse:  func(key string) (string, bool) { return key, key != "" },
+		Parse:  func(key string) (string, bool) { return key, key != "" && isStorable(key) },
 	})
 }
 
-// pageOf sorts items by their keys, which are unique, and returns those of a page and the cursor of
-// the next one.
+// isStorable reports whether a text is one that databases take.
+func isStorable(text string) bool {
+	return utf8.ValidString(text) && strings.IndexByte(text, 0) < 0
+}
+
+// pageOf returns the items of a page by their keys, which are unique, and the cursor of the next
+// one.
 func pageOf[T any](all []T, key func(*T) string, pages *httpapi.Pages[string], after string,
 	limit int) (page []T, next string) {
-	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(key(&a), key(&b)) })
-	all = slices.DeleteFunc(all, func(item T) bool { return after != "" && key(&item) <= after })
-	if len(all) <= limit {
-		return all, ""
+	page = firstOf(all, key, after, limit+1)
+	if len(page) <= limit {
+		return page, ""
 	}
-	return all[:limit], pages.Cursor.Format(key(&all[limit-1]))
+	return page[:limit], pages.Cursor.Format(key(&page[limit-1]))
+}
+
+// firstOf returns the first n items by their keys, those with a key above after. It makes each key
+// once, and keeps no more of many items than it needs.
+func firstOf[T any](all []T, key func(*T) string, after string, n int) []T {
+	type entry struct {
+		key string
+		at  int
+	}
+	var first []entry
+	cut := func(limit int) {
+		slices.SortFunc(first, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
+		first = first[:min(limit, len(first))]
+	}
+	for i := range all {
+		if k := key(&all[i]); after == "" || k > after {
+			first = append(first, entry{k, i})
+		}
+		if len(first) >= 4*(n+1) {
+			cut(n)
+		}
+	}
+	cut(n)
+	items := make([]T, len(first))
+	for i, k := range first {
+		items[i] = all[k.at]
+	}
+	return items
 }
 
 // newList begins an answer with n items and the cursor of the next page, "" on the last one. The
@@ -70,7 +102,7 @@ func readText(c parameters, name string, p *string) error {
 	if text == "" {
 		return invalid(name + " is empty; leave it out to mean all")
 	}
-	if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
+	if !isStorable(text) {
 		return invalid(name + " is not UTF-8 or holds a NUL character")
 	}
 	*p = text
@@ -101,11 +133,29 @@ func readTime(c parameters, name string, p *time.Time) error {
 	return nil
 }
 
-// parseTime reads a time; an empty text is the zero time.
-func parseTime(name, text string) (at time.Time, err error) {
-	if text == "" {
-		return at, nil
+// readRange reads two parameters that bound a time, the first inclusively, the second exclusively.
+func readRange(c parameters, from string, p *time.Time, before string, q *time.Time) error {
+	if err := firstError(readTime(c, from, p), readTime(c, before, q)); err != nil {
+		return err
 	}
+	return checkRange(from, *p, before, *q)
+}
+
+// checkRange refuses a first bound that is after the second. A zero time is no bound.
+func checkRange(fromName string, from time.Time, beforeName string, before time.Time) error {
+	if from.IsZero() || before.IsZero() || !from.After(before) {
+		return nil
+	}
+	return crossed(fromName, beforeName)
+}
+
+// crossed refuses two bounds that are the wrong way round.
+func crossed(lower, upper string) error {
+	return invalid(lower + " must not be above " + upper)
+}
+
+// parseTime reads a time.
+func parseTime(name, text string) (at time.Time, err error) {
 	if at, err = strictjson.ParseTime(text); err != nil {
 		return at, invalid(name + " must be a time such as 2026-03-01T12:00:00Z")
 	}
@@ -161,11 +211,17 @@ func readMembers(c *httpapi.Call, allowed ...string) ([]byte, error) {
 	if len(allowed) > 0 {
 		hint = "takes " + strings.Join(allowed, ", ")
 	}
+	given := map[string]bool{}
 	for name := range strictjson.Members(body) {
-		if !slices.Contains(allowed, string(name)) {
-			shown := string(name[:min(len(name), maxQuoted)])
-			return nil, invalid("the member \"" + shown + "\" is not known; this route " + hint)
+		key := string(name)
+		if !slices.Contains(allowed, key) {
+			return nil, invalid("the member \"" + key[:min(len(key), maxQuoted)] +
+				"\" is not known; this route " + hint)
 		}
+		if given[key] {
+			return nil, invalid(key + " is given twice")
+		}
+		given[key] = true
 	}
 	return body, nil
 }
@@ -176,4 +232,22 @@ const maxQuoted = 64
 // isRead reports whether a request only reads.
 func isRead(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead
+}
+
+// naturalKey returns a key that orders as a name does, but for the numbers in it, which it orders
+// by their value: before each stands how many digits it has. Two names never have the same key.
+func naturalKey(name string) string {
+	var b strings.Builder
+	for i := 0; i < len(name); {
+		n := 0
+		for i+n < len(name) && name[i+n] >= '0' && name[i+n] <= '9' {
+			n++
+		}
+		if n > 0 {
+			b.WriteByte('0' + byte(min(n, 9)))
+		}
+		b.WriteString(name[i : i+max(1, n)])
+		i += max(1, n)
+	}
+	return b.String()
 }

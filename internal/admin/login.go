@@ -5,6 +5,10 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
+// A login exchanges a token, or a one-time code, for a session. The end of the code, the session
+// and the entry of the audit are one transaction under the lock of all sessions, so that a code is
+// used once, also where two browsers send it at the same time.
+
 // Login gives the browser of a call a session for a token, or for a one-time code that is used up
 // by it. Exactly one of them is given.
 func (a *API) Login(c *httpapi.Call, token, code string) error {
@@ -46,7 +50,7 @@ func (a *API) loginGrant(w engine.RecordWriter, fromToken *caller, code string) 
 	}
 	g, known := a.tokens.grantOf(fromToken.kind)
 	if !known {
-		return g, errTokenUnknown
+		return g, a.tokens.errUnknown()
 	}
 	return g, nil
 }

@@ -30,6 +30,7 @@ type Page struct {
 	Target func(*httpapi.Call) string
 	// Public pages need no session, and AnyToken forms are permitted to the read token.
 	Public, AnyToken bool
+	DecodePathValue  func(escaped string) (member string, ok bool) // that of httpapi.Route
 }
 
 // pageRoutes returns the rows of pages.
@@ -37,7 +38,8 @@ func pageRoutes(pages []Page) (all []route) {
 	for _, p := range pages {
 		all = append(all, route{method: p.Method, pattern: p.Pattern, handle: p.Handle,
 			action: p.Action, audited: p.Audit, target: p.Target, query: p.Query,
-			body: p.Target != nil, public: p.Public, anyToken: p.AnyToken})
+			body: p.Target != nil, public: p.Public, anyToken: p.AnyToken,
+			decode: p.DecodePathValue})
 	}
 	return all
 }

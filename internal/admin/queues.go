@@ -10,21 +10,30 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/millrace/millrace/internal/bulk"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/nodes"
+	"github.com/millrace/millrace/internal/schedule"
 	"github.com/millrace/millrace/internal/series"
 	"github.com/millrace/millrace/internal/setting"
 )
+
+// The list of queues is made as a whole for each page: their counts and settings come from the
+// engine. What an order compares is added to all of them, and the rest, such as who polls, to those
+// of the page alone. A page begins behind the key of the last queue of the page before, not behind
+// a number of entries, so a queue that comes or goes does not shift the others.
 
 // queueRoutes are the routes of queues.
 func (a *API) queueRoutes() []route {
 	const one = apiPrefix + "/queues/{contract}/{queue}"
 	return []route{
 		{method: "GET", pattern: apiPrefix + "/queues", action: "queue.list",
-			handle: a.listQueues, query: httpapi.PageQuery("contract", "text", "order")},
+			handle: a.listQueues,
+			query:  httpapi.PageQuery("contract", "text", "order", "internal")},
 		{method: "PATCH", pattern: one, action: "queue.set", handle: a.setQueue,
 			target: queueTarget, body: true},
 		{method: "DELETE", pattern: one, action: "queue.reset", handle: a.resetQueue,
@@ -41,11 +50,11 @@ func queueTarget(c *httpapi.Call) string {
 type QueueItem struct {
 	engine.QueueStatus
 	Pollers job.Pollers
-	Recent  *series.Bucket // nil where the queue is beyond the bound of those that are counted
+	Recent  *series.Window // nil where the queue is beyond the bound of those that are counted
 }
 
-// name is what orders queues: contract and name.
-func (q *QueueItem) name() string { return q.Contract + "/" + q.Queue }
+// name is what orders queues: contract and name, and in these numbers by their value.
+func (q *QueueItem) name() string { return naturalKey(q.Contract + "/" + q.Queue) }
 
 // queueOrder is an order of the list. Its cursor is no cursor of another one.
 type queueOrder struct {
@@ -91,9 +100,10 @@ func (a *API) listQueues(c *httpapi.Call) error {
 
 // ListQueues returns the queues that the query of a call asks for, and the cursor of the next page.
 func (a *API) ListQueues(c *httpapi.Call) (page []QueueItem, next string, err error) {
-	contract, text, by := "", "", "name"
+	contract, text, by, internal := "", "", "name", ""
 	if err := firstError(readText(c, "contract", &contract), readText(c, "text", &text),
-		readText(c, "order", &by)); err != nil {
+		readText(c, "order", &by), readChoice(c, "internal", &internal, "true",
+			"false")); err != nil {
 		return nil, "", err
 	}
 	order := queueOrders[by]
@@ -104,86 +114,137 @@ func (a *API) ListQueues(c *httpapi.Call) (page []QueueItem, next string, err er
 	if err != nil {
 		return nil, "", err
 	}
-	all, err := a.Queues(c.Context(), a.sortsOf(contract)...)
-	if job.IsKind(err, job.NotFound) {
-		return nil, "", invalid("contract: " + err.Error())
+	contracts := a.queueContracts(contract)
+	if contracts == nil {
+		return nil, "", invalid(a.noContract(contract))
+	}
+	all, err := a.countedQueues(c.Context(), contracts)
+	if err != nil {
+		return nil, "", err
+	}
+	if internal != "true" && !isInternal(contract) {
+		all = WithoutInternal(all)
+	}
+	all = slices.DeleteFunc(all, func(q QueueItem) bool { return !strings.Contains(q.Queue, text) })
+	switch by { // what orders is read of all of them, the rest of those of the page
+	case "age":
+		err = a.addReadySince(c.Context(), all)
+	case "failures":
+		err = a.addRecent(c.Context(), all)
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	all = slices.DeleteFunc(all, func(q QueueItem) bool { return !strings.Contains(q.Queue, text) })
 	page, next = pageOf(all, order.key, &order.pages, after, limit)
-	return page, next, nil
+	return page, next, a.complete(c.Context(), page)
 }
 
 // WorstQueues returns the first n of queues in an order of the list.
 func WorstQueues(all []QueueItem, order string, n int) []QueueItem {
-	sorted := slices.Clone(all)
-	slices.SortFunc(sorted, func(x, y QueueItem) int {
-		return strings.Compare(queueOrders[order].key(&x), queueOrders[order].key(&y))
-	})
-	return sorted[:min(n, len(sorted))]
+	return firstOf(all, queueOrders[order].key, "", n)
 }
 
-// sortsOf returns the contracts of the engine that a filter names: one of them, or a contract that
-// clients know, which stands for all its sorts of jobs.
-func (a *API) sortsOf(contract string) []string {
-	all := slices.DeleteFunc(slices.Clone(a.Engine.Contracts()), func(name string) bool {
-		return name != contract && PublicContract(name) != contract
+// isInternal reports whether the jobs of a contract of the engine are the server's own: its bulk
+// operations and schedules.
+func isInternal(contract string) bool { return contract == bulk.Name || contract == schedule.Name }
+
+// WithoutInternal returns those of queues whose jobs are not the server's own.
+func WithoutInternal(all []QueueItem) []QueueItem {
+	return slices.DeleteFunc(slices.Clone(all), func(q QueueItem) bool {
+		return isInternal(q.Contract)
 	})
-	if len(all) == 0 {
-		return []string{contract}
+}
+
+// queueContracts returns the contracts of the engine that a filter names: one of them, or those
+// that are one contract to clients; "" is all, as one name. Nil means that there is none.
+func (a *API) queueContracts(name string) (all []string) {
+	if name == "" {
+		return []string{""}
+	}
+	for _, jobs := range a.Engine.Contracts() {
+		if jobs == name || contract.PublicName(jobs) == name {
+			all = append(all, jobs)
+		}
 	}
 	return all
 }
 
-// Queues returns the queues of contracts of the engine; "" means all.
-func (a *API) Queues(ctx context.Context, contracts ...string) (all []QueueItem, err error) {
+// noContract says that queues have no contract of a name, and which contracts they have.
+func (a *API) noContract(name string) string {
+	known := slices.DeleteFunc(slices.Sorted(slices.Values(a.Engine.Contracts())), isInternal)
+	hint := "."
+	if similar, ok := setting.Closest(name, known); ok {
+		hint = ", did you mean " + similar + "?"
+	}
+	return "there is no contract " + setting.Quote(name) + hint + " The queues of this server are of " +
+		strings.Join(known, ", ")
+}
+
+// Queues returns all queues.
+func (a *API) Queues(ctx context.Context) (all []QueueItem, err error) {
+	if all, err = a.countedQueues(ctx, []string{""}); err != nil {
+		return nil, err
+	}
+	return all, a.complete(ctx, all)
+}
+
+// countedQueues returns the queues of contracts of the engine, "" for all, with their counts and
+// settings alone.
+func (a *API) countedQueues(ctx context.Context, contracts []string) (all []QueueItem, err error) {
 	for _, name := range contracts {
 		queues, err := a.Engine.ListQueues(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		items, err := a.withFigures(ctx, "", queues)
-		if err != nil {
-			return nil, err
+		for _, q := range queues {
+			all = append(all, QueueItem{QueueStatus: q})
 		}
-		all = append(all, items...)
 	}
 	return all, nil
 }
 
-// withFigures adds to queues who asks for them and what was counted in the last five minutes. Where
-// it is one queue, only says which.
-func (a *API) withFigures(ctx context.Context, only string,
-	queues []engine.QueueStatus) ([]QueueItem, error) {
-	var contracts []string
-	for _, q := range queues {
-		if !slices.Contains(contracts, q.Contract) {
-			contracts = append(contracts, q.Contract)
-		}
+// complete adds to queues since when they have ready jobs, what was counted in the last five
+// minutes, and who asks for them.
+func (a *API) complete(ctx context.Context, items []QueueItem) error {
+	return firstError(a.addReadySince(ctx, items), a.addRecent(ctx, items),
+		a.addPollers(ctx, items, "", ""))
+}
+
+// addReadySince adds to queues since when they have ready jobs.
+func (a *API) addReadySince(ctx context.Context, items []QueueItem) error {
+	queues := make([]*engine.QueueStatus, len(items))
+	for i := range items {
+		queues[i] = &items[i].QueueStatus
 	}
-	recent, err := a.Series.Recent(ctx, contracts)
+	return a.Engine.ReadReadySince(ctx, queues)
+}
+
+// addRecent adds to queues what was counted in the last five minutes.
+func (a *API) addRecent(ctx context.Context, items []QueueItem) error {
+	queues := map[string][]string{}
+	for i := range items {
+		queues[items[i].Contract] = append(queues[items[i].Contract], items[i].Queue)
+	}
+	recent, err := a.Series.Recent(ctx, queues)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	contract := ""
-	if only != "" {
-		contract = queues[0].Contract
+	for i := range items {
+		items[i].Recent = recent.Of(items[i].Contract, items[i].Queue)
 	}
-	pollers, err := a.pollers(ctx, contract, only)
+	return nil
+}
+
+// addPollers adds to queues who asks for them; contract and queue name the only one, if it is one.
+func (a *API) addPollers(ctx context.Context, items []QueueItem, contract, queue string) error {
+	pollers, err := a.pollers(ctx, contract, queue)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	items := make([]QueueItem, len(queues))
-	for i, q := range queues {
-		b := recent[[2]string{q.Contract, q.Queue}]
-		if b == nil && recent[[2]string{q.Contract, ""}] == nil {
-			b = &series.Bucket{}
-		}
-		items[i] = QueueItem{q, pollers.Of(q.Contract, q.Queue), b}
+	for i := range items {
+		items[i].Pollers = pollers.Of(items[i].Contract, items[i].Queue)
 	}
-	return items, nil
+	return nil
 }
 
 // write writes the members of a queue.
@@ -198,13 +259,13 @@ func (q *QueueItem) write(o *strictjson.Object) {
 	o.Time("oldest_ready_at", q.ReadySince)
 	q.writeRecent(o)
 	o.Int("workers", int64(q.Pollers.Workers))
-	o.Time("last_asked_at", q.Pollers.LastAsked)
+	o.Time("last_asked_at", q.Pollers.LastPolled)
 	s := queueStateOf(&q.Settings)
 	o.Bool("paused", s.Paused)
-	if s.RunLimit == 0 {
+	if s.MaxRunning == 0 {
 		o.Null("run_limit")
 	} else {
-		o.Int("run_limit", int64(s.RunLimit))
+		o.Int("run_limit", int64(s.MaxRunning))
 	}
 	if s.Rate == 0 {
 		o.Null("rate")
@@ -225,9 +286,7 @@ func (q *QueueItem) writeRecent(o *strictjson.Object) {
 		}
 		return
 	}
-	perMinute := func(n uint64) []byte {
-		return formatNumber(float64(n) / series.RateWindow.Minutes())
-	}
+	perMinute := func(n uint64) []byte { return formatNumber(b.PerMinute(n)) }
 	o.Raw("submitted_per_minute", perMinute(b.Submitted))
 	o.Raw("started_per_minute", perMinute(b.Started))
 	o.Raw("succeeded_per_minute", perMinute(b.Succeeded))
@@ -241,14 +300,14 @@ func (q *QueueItem) writeRecent(o *strictjson.Object) {
 // queueState is what is in force for a queue, as the audit has it.
 type queueState struct {
 	Paused     bool   `json:"paused"`
-	RunLimit   int    `json:"run_limit"`
+	MaxRunning int    `json:"run_limit"`
 	Rate       int    `json:"rate"`
 	RatePeriod string `json:"rate_period"`
 }
 
 func queueStateOf(q *job.QueueSettings) queueState {
 	l := q.Limits()
-	s := queueState{Paused: q.Paused, RunLimit: l.MaxRunning, Rate: l.Rate.Starts}
+	s := queueState{Paused: q.Paused, MaxRunning: l.MaxRunning, Rate: l.Rate.Starts}
 	if !l.Rate.IsZero() {
 		s.RatePeriod = setting.FormatDuration(l.Rate.Period)
 	}
@@ -287,8 +346,19 @@ func (a *API) ResetQueue(c *httpapi.Call) error {
 	})
 }
 
+// checkQueueContract refuses a contract that the engine does not have.
+func (a *API) checkQueueContract(name string) error {
+	if slices.Contains(a.Engine.Contracts(), name) {
+		return nil
+	}
+	return &job.Error{Kind: job.NotFound, Op: "admin.queue", Msg: a.noContract(name)}
+}
+
 // changeQueue changes the settings of the queue of the path with an entry of the audit.
 func (a *API) changeQueue(c *httpapi.Call, change func(*job.QueueSettings) error) error {
+	if err := a.checkQueueContract(c.PathValue("contract")); err != nil {
+		return err
+	}
 	return a.Engine.ChangeQueue(c.Context(), c.PathValue("contract"), c.PathValue("queue"),
 		func(w engine.RecordWriter, q *job.QueueSettings) error {
 			before := queueStateOf(q)
@@ -305,11 +375,9 @@ func (a *API) Queue(ctx context.Context, contract, queue string) (QueueItem, err
 	if err != nil {
 		return QueueItem{}, err
 	}
-	items, err := a.withFigures(ctx, queue, []engine.QueueStatus{status})
-	if err != nil {
-		return QueueItem{}, err
-	}
-	return items[0], nil
+	one := []QueueItem{{QueueStatus: status}}
+	err = firstError(a.addRecent(ctx, one), a.addPollers(ctx, one, contract, queue))
+	return one[0], err
 }
 
 // sendQueue answers with the queue of the path after a change.
@@ -336,8 +404,8 @@ func (a *API) pollers(ctx context.Context, contract, queue string) (t *nodes.Pol
 	return t, err
 }
 
-// maxRunLimit bounds run_limit.
-const maxRunLimit = 1_000_000
+// maxRunning bounds run_limit.
+const maxRunning = 1_000_000
 
 // patchQueue sets the members of a body. null and 0 take a limit away (G-AD-12).
 func patchQueue(q *job.QueueSettings, members map[string][]byte) error {
@@ -349,7 +417,7 @@ func patchQueue(q *job.QueueSettings, members map[string][]byte) error {
 		q.Paused = paused
 	}
 	if raw, ok := members["run_limit"]; ok {
-		n, err := readLimit("run_limit", raw, maxRunLimit)
+		n, err := readLimit("run_limit", raw, maxRunning)
 		if err != nil {
 			return err
 		}
@@ -372,6 +440,9 @@ func patchRate(q *job.QueueSettings, members map[string][]byte) error {
 			return err
 		}
 		rate.Starts = n
+	}
+	if hasPeriod {
+		rate.Period = 0
 	}
 	if hasPeriod && !strictjson.IsNull(rawPeriod) {
 		text, err := strictjson.String(rawPeriod)

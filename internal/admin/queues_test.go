@@ -1,17 +1,20 @@
 package admin_test
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/admin"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// queueContract is a sort of jobs for the tests of queues.
-var queueContract = engine.Contract{Name: "brief", Machine: job.MustMachine(
+// queueContract is an engine contract for the tests of queues.
+var queueContract = engine.JobType{Name: "brief", Machine: job.MustMachine(
 	map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Move{
 		{From: job.StateNone, On: job.Submitted, To: "queued"},
 		{From: "queued", On: job.Claimed, To: "running"},
@@ -25,7 +28,7 @@ type queueView struct {
 	Contract, Queue string
 	Ready, Leased   int
 	Paused          bool
-	RunLimit        *int `json:"run_limit"`
+	MaxRunning      *int `json:"run_limit"`
 	Rate            *int
 	RatePeriod      *string `json:"rate_period"`
 }
@@ -54,7 +57,7 @@ func TestQueues(t *testing.T) {
 			}
 			return len(jobs)
 		}
-		if q := patch(`{"paused":true}`); !q.Paused || *q.RunLimit != 3 || q.Rate != nil {
+		if q := patch(`{"paused":true}`); !q.Paused || *q.MaxRunning != 3 || q.Rate != nil {
 			t.Errorf("got %+v", q)
 		}
 		for _, key := range []string{"a", "b", "c", "d", "e"} {
@@ -67,14 +70,15 @@ func TestQueues(t *testing.T) {
 			t.Errorf("a paused queue handed out %d jobs", n)
 		}
 		q := patch(`{"paused":false,"run_limit":null,"rate":4,"rate_period":"60s"}`)
-		if q.Paused || q.RunLimit != nil || *q.Rate != 4 || *q.RatePeriod != "1m" || q.Ready != 5 {
+		if q.Paused || q.MaxRunning != nil || *q.Rate != 4 || *q.RatePeriod != "1m" || q.Ready != 5 {
 			t.Errorf("got %+v", q)
 		}
 		if n := claim(); n != 4 {
 			t.Errorf("claimed %d, want the 4 of the rate", n)
 		}
 		for _, body := range []string{`{}`, `{"paused":1}`, `{"run_limit":-1}`, `{"rate":"4"}`,
-			`{"rate_period":"1"}`, `{"rate_period":"1ms"}`, `{"pause":true}`} {
+			`{"rate_period":"1"}`, `{"rate_period":"1ms"}`, `{"rate_period":null}`,
+			`{"rate":5,"rate_period":null}`, `{"rate":5,"rate":6}`, `{"pause":true}`} {
 			w.do(t, w.api.Token(), "PATCH", "/admin/v1/queues/brief/mail", body, "Content-Type",
 				"application/json").WantError(t, 400, "VALIDATION_ERROR")
 		}
@@ -82,7 +86,7 @@ func TestQueues(t *testing.T) {
 			"application/json").WantError(t, 400, "VALIDATION_ERROR")
 		w.do(t, w.api.Token(), "DELETE", "/admin/v1/queues/brief/mail", "").WantStatus(t, 200)
 		list := get[struct{ Items []queueView }](t, w, "/admin/v1/queues?contract=brief&text=ai")
-		if len(list.Items) != 1 || *list.Items[0].RunLimit != 3 || list.Items[0].Rate != nil ||
+		if len(list.Items) != 1 || *list.Items[0].MaxRunning != 3 || list.Items[0].Rate != nil ||
 			list.Items[0].Leased != 4 {
 			t.Errorf("got %+v", list.Items)
 		}
@@ -136,6 +140,7 @@ func TestQueueRates(t *testing.T) {
 			Succeeded float64    `json:"succeeded_per_minute"`
 			Failed    float64    `json:"failed_per_minute"`
 			Run       *float64   `json:"run_p50"`
+			Longest   float64    `json:"run_p95"`
 			Wait      *float64   `json:"wait_p95"`
 		}
 		type page struct {
@@ -161,9 +166,10 @@ func TestQueueRates(t *testing.T) {
 		w.do(t, w.api.Token(), "GET", "/admin/v1/queues?order=size", "").
 			WantError(t, 400, "VALIDATION_ERROR")
 		got := list("failures").Items[0]
-		if got.Submitted != 0.4 || got.Started != 0.4 || got.Succeeded != 0.2 || got.Failed != 0.2 ||
-			got.Run == nil || *got.Run < 2.5 || *got.Run > 5 || got.Wait == nil {
-			t.Errorf("got %+v", got)
+		if got.Submitted != 2 || got.Started != 2 || got.Succeeded != 1 || got.Failed != 1 ||
+			got.Run == nil || *got.Run < 2.5 || *got.Run > 4 || got.Longest < 3.9 ||
+			got.Longest > 4 || got.Wait == nil {
+			t.Errorf("in its first minute: got %+v", got)
 		}
 		if old := list("age").Items[0]; old.Oldest == nil || !old.Oldest.Equal(since) ||
 			old.Run != nil {
@@ -172,9 +178,127 @@ func TestQueueRates(t *testing.T) {
 		if _, err := w.api.Series.Write(ctx); err != nil {
 			t.Fatal(err)
 		}
-		w.clock.Advance(6 * time.Minute)
+		w.clock.Advance(110 * time.Second)
+		if got := list("failures").Items[0]; got.Submitted < 0.9 || got.Submitted > 1.1 {
+			t.Errorf("AD-030 after two minutes the rate is over these: got %+v", got)
+		}
+		w.clock.Advance(250 * time.Second)
 		if late := list("name").Items[0]; late.Submitted != 0 || late.Wait != nil {
 			t.Errorf("six minutes later there is %+v", late)
 		}
 	})
+}
+
+// CO-002, AD-031: the form of a page stores the limits that were changed alone. The others stay
+// those of the settings file, also when these change.
+func TestLimitsOfAForm(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		testkit.Register(t, w.engine, queueContract)
+		configure := func(limits job.QueueLimits) {
+			t.Helper()
+			if err := w.engine.LimitQueues(t.Context(), "brief",
+				map[string]job.QueueLimits{"mail": limits}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		session := with(w.login(t, "token="+w.api.Token()))
+		set := func(form string) queueView {
+			t.Helper()
+			w.form(t, "/console/queues/brief/mail", form, session...).WantStatus(t, 303)
+			return get[struct{ Items []queueView }](t, w,
+				"/admin/v1/queues?contract=brief").Items[0]
+		}
+		configure(job.QueueLimits{MaxRunning: 3, Rate: job.Rate{Starts: 4, Period: time.Minute}})
+		page := w.Do(t, "GET", "/console/queues/brief/mail", "", session...).WantStatus(t, 200).Body
+		for _, shown := range []string{`name="shown_run_limit" value="3"`, `name="shown_rate" value="4"`,
+			`name="shown_rate_period" value="1m"`} {
+			if !strings.Contains(page, shown) {
+				t.Errorf("the page has no %s", shown)
+			}
+		}
+		const was = "&shown_run_limit=3&shown_rate=4&shown_rate_period=1m"
+		set("run_limit=3&rate=4&rate_period=1m" + was)
+		set("run_limit=3&rate=9&rate_period=1m" + was)
+		configure(job.QueueLimits{MaxRunning: 7, Rate: job.Rate{Starts: 5, Period: time.Hour}})
+		if q := set("run_limit=3&rate=9&rate_period=2m&shown_run_limit=3&shown_rate=9" +
+			"&shown_rate_period=1m"); *q.MaxRunning != 7 || *q.Rate != 9 || *q.RatePeriod != "2m" {
+			t.Errorf("AD-031 got %+v", q)
+		}
+		if q := set("run_limit=&rate=&rate_period=2m&shown_run_limit=7&shown_rate=9" +
+			"&shown_rate_period=2m"); q.MaxRunning != nil || q.Rate != nil {
+			t.Errorf("AD-031 without limits got %+v", q)
+		}
+		for _, form := range []string{"run_limit=x", "run_limit=-1", "run_limit=1.5", "rate=5",
+			"rate_period=5", "limit=5", "run_limit=1&run_limit=2"} {
+			w.form(t, "/console/queues/brief/mail", form, session...).WantStatus(t, 400)
+		}
+		if got := w.actions(t); len(got) != 4 { // the login, and three of five forms
+			t.Errorf("AD-006 the audit has %v", got)
+		}
+	})
+}
+
+// AD-030, CO-002: the queues of the server's own jobs are listed, counted and shown where they are
+// asked for alone.
+func TestInternalQueues(t *testing.T) {
+	withJobs(t, func(t *testing.T, w *jobsWorld) {
+		w.submitJob(t, "taskflow", `{"name":"a","queue":"mail"}`, "")
+		w.startBulk(t, "/admin/v1/bulk", `{"action":"delete","filter":{"queue":"none"}}`)
+		w.send(t, "POST", "", `{"name":"nightly","every":"1h",`+nightly+`}`).WantStatus(t, 201)
+		for query, want := range map[string]string{"": "taskflow/mail",
+			"?internal=false": "taskflow/mail", "?contract=bulk": "bulk/delete",
+			"?contract=schedule": "schedule/taskflow",
+			"?internal=true":     "bulk/delete schedule/taskflow taskflow/mail"} {
+			var names []string
+			for _, q := range get[struct{ Items []queueView }](t, w.world,
+				"/admin/v1/queues"+query).Items {
+				names = append(names, q.Contract+"/"+q.Queue)
+			}
+			if got := strings.Join(names, " "); got != want {
+				t.Errorf("AD-030 %q lists %s, want %s", query, got, want)
+			}
+		}
+		for _, query := range []string{"?internal=1", "?internal=", "?internal=TRUE"} {
+			w.do(t, w.api.Token(), "GET", "/admin/v1/queues"+query, "").
+				WantError(t, 400, "VALIDATION_ERROR", "internal")
+		}
+		for _, path := range []string{"/console", "/console/queues"} {
+			page := w.do(t, w.api.Token(), "GET", path, "").WantStatus(t, 200).Body
+			row := func(queue string) bool {
+				return strings.Contains(page, `class="name"><a href="/console/queues/`+queue)
+			}
+			if row("bulk") || row("schedule") || !row("taskflow/mail") {
+				t.Errorf("CO-002 %s shows %s", path, page)
+			}
+		}
+	})
+}
+
+// CO-002: the overview shows the ranges that it has, and refuses others by naming them.
+func TestRangesOfTheOverview(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, nil)
+	for query, status := range map[string]int{"": 200, "?range=": 200, "?range=1h": 200,
+		"?range=24h": 200, "?range=7d": 200, "?range=30d": 400, "?range=1": 400,
+		"?range=1h&range=7d": 400} {
+		r := w.do(t, w.api.Token(), "GET", "/console"+query, "").WantStatus(t, status)
+		if query == "?range=30d" && !strings.Contains(r.Body, "1h, 24h or 7d") {
+			t.Errorf("the refusal is %s", r.Body)
+		}
+	}
+}
+
+// AD-030: numbers in the names of queues are in the order of their values.
+func TestNaturalOrder(t *testing.T) {
+	t.Parallel()
+	want := []string{"a", "a-9/q", "a-10/q", "a1", "a1b", "a2", "a02", "a10", "a100", "b",
+		"b123456789", "b1234567890"}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortFunc(got, func(a, b string) int {
+		return strings.Compare(admin.NaturalKey(a), admin.NaturalKey(b))
+	})
+	if !slices.Equal(got, want) {
+		t.Errorf("the order is %q, want %q", got, want)
+	}
 }

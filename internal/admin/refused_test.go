@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/internal/admin"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 )
 
@@ -90,6 +92,8 @@ type refusedWorld struct {
 	*hooksWorld
 	bodies map[string]string // of the routes that need one, by action
 	paths  map[string]string // members of paths, by the pattern before them
+	jobs   map[string]int64  // that allow an action, by it; the others are done to any
+	own    map[string]string // webhooks of operators, by the actions that only these allow
 }
 
 // TestRefusedChangesNothing: AD-001, AD-004, AD-005: a change with no token, a wrong one, the read
@@ -133,7 +137,11 @@ func TestRefusedChangesNothing(t *testing.T) {
 			}
 			path, body := w.request(row)
 			r := w.do(t, w.api.Token(), row.Method, path, body, "Content-Type", "application/json")
-			if r.Status >= 300 && r.Status != 409 {
+			if isOfInbox(row) {
+				r.WantError(t, http.StatusNotFound, "NOT_FOUND")
+				continue
+			}
+			if r.Status >= 300 {
 				t.Errorf("%s %s is no change with the token: %d %s", row.Method, path, r.Status,
 					r.Body)
 			}
@@ -169,7 +177,7 @@ func (w *refusedWorld) changes() (rows []admin.TableRow) {
 func (w *refusedWorld) fill(t *testing.T) {
 	t.Helper()
 	w.status.Store(http.StatusOK)
-	w.failTask(t, "dead", `{"error":"x"}`)
+	w.fillJobs(t)
 	j := w.submitJob(t, "taskflow", `{"name":"a","queue":"q"}`, "")
 	w.send(t, "POST", "", `{"name":"nightly","every":"1h",`+nightly+`}`).WantStatus(t, 201)
 	id := w.startBulk(t, "/admin/v1/bulk", `{"action":"rerun","rate":1,"filter":{"queue":"none"}}`)
@@ -178,17 +186,36 @@ func (w *refusedWorld) fill(t *testing.T) {
 		t.Fatal(err)
 	}
 	describe(t, w.engine, w.clock)
-	letter := w.letters(t, "", 1).Items[0].ID
+	letter := w.letters(t, "?queue=letter", 1).Items[0].ID
+	own := w.subscribe(t, `{"url":"http://a.example","events":["queue.*"]}`).ID
+	w.own = map[string]string{"webhook.set": own, "webhook.rotate": own, "webhook.delete": own}
 	w.paths = map[string]string{"jobs": fmt.Sprint(j.Number), "dead-letters": fmt.Sprint(letter),
 		"schedules": "nightly", "bulk": id, "workers": "host:1", "nodes": w.engine.Node(),
-		"webhooks": w.id, "queues": "taskflow", "taskflow": "q", "clients": w.client,
-		"keys": w.key(t).Key.ID}
+		"webhooks": w.id, "deliveries": w.id, "queues": "taskflow", "taskflow": "q", "clients": w.client,
+		"keys": w.key(t).Key.ID, "inbox": strings.TrimPrefix(noRequest, "/admin/v1/inbox/")}
 	w.bodies = map[string]string{"job.submit": `{"contract":"taskflow",` +
 		`"request":{"name":"b","queue":"q"}}`, "queue.set": `{"paused":true}`,
 		"schedule.create": `{"name":"other","every":"1h",` + nightly + `}`,
 		"schedule.set":    `{"every":"2h"}`,
 		"client.set":      `{"quota_per_day":5}`,
+		"webhook.create":  `{"url":"http://b.example","events":["queue.*"]}`,
+		"webhook.set":     `{"name":"other"}`,
 		"bulk.start":      `{"action":"delete","filter":{"queue":"q"}}`}
+}
+
+// fillJobs makes a job for each action that not every state allows.
+func (w *refusedWorld) fillJobs(t *testing.T) {
+	t.Helper()
+	task := func() int64 { return w.submitJob(t, "taskflow", `{"name":"a","queue":"t"}`, "").Number }
+	w.jobs = map[string]int64{"job.rerun": w.failTask(t, "dead", `{"error":"x"}`).Number,
+		"job.run-now": task()}
+	w.end(t, w.claim(t, "taskflow"), engine.Outcome{On: job.Failed, Delay: time.Hour})
+	w.jobs["job.release"] = task()
+	w.claim(t, "taskflow")
+	w.jobs["job.retry"] = w.failRun(t).Number
+	w.failTask(t, "letter", `{"error":"x"}`)
+	w.jobs["job.cancel"] = w.submitJob(t, "forgerun",
+		`{"type":"EXECUTE","work_kind":"SUCCESS_FAST"}`, fmt.Sprintf(`,"owner":%q`, w.client)).Number
 }
 
 // request returns the path and the body of a change.
@@ -197,6 +224,12 @@ func (w *refusedWorld) request(row admin.TableRow) (path, body string) {
 	for i, part := range parts {
 		if strings.HasPrefix(part, "{") {
 			parts[i] = w.paths[parts[i-1]]
+		}
+		if number, ok := w.jobs[row.Action]; ok && part == "{number}" {
+			parts[i] = fmt.Sprint(number)
+		}
+		if id, ok := w.own[row.Action]; ok && part == "{id}" {
+			parts[i] = id
 		}
 	}
 	return strings.Join(parts, "/"), w.bodies[row.Action]

@@ -35,21 +35,23 @@ type route struct {
 	// dryRun says that the body may ask for a dry run, which is a read (G-AD-03): the handler
 	// refuses the read token for all else.
 	dryRun bool
+	decode func(escaped string) (member string, ok bool) // httpapi.Route.DecodePathValue
 }
 
 // routes returns the table.
 func (a *API) routes() []route {
 	return slices.Concat(a.accessRoutes(), a.actionRoutes(), a.bulkRoutes(), a.clientRoutes(),
-		a.contractRoutes(), a.deadLetterRoutes(), a.eventRoutes(), a.jobRoutes(), a.nodeRoutes(),
-		a.queueRoutes(), a.scheduleRoutes(), a.seriesRoutes(), a.webhookRoutes(), a.whyRoutes(),
-		a.jobListRoutes())
+		a.contractRoutes(), a.countRoutes(), a.deadLetterRoutes(), a.eventRoutes(),
+		a.inboxRoutes(), a.jobRoutes(), a.nodeRoutes(),
+		a.queueRoutes(), a.scheduleRoutes(), a.seriesRoutes(),
+		a.subscriptionRoutes(), a.webhookRoutes(), a.whyRoutes(), a.jobListRoutes())
 }
 
 // accessRoutes are the routes of the token, sessions, the audit and the node.
 func (a *API) accessRoutes() []route {
 	return []route{
 		{method: "GET", pattern: apiPrefix + "/audit", action: "audit.list", handle: a.listAudit,
-			query: httpapi.PageQuery("action", "target", "from", "to")},
+			query: httpapi.PageQuery("action", "target", "actor", "from", "to")},
 		{method: "GET", pattern: apiPrefix + "/settings", action: "settings.list",
 			handle: a.listSettings, query: httpapi.PageQuery()},
 		{method: "GET", pattern: apiPrefix + "/health", action: "health.show",
@@ -70,7 +72,7 @@ func (r *route) changes() bool { return r.target != nil }
 // httpRoutes returns the route for the router. HEAD goes where GET goes (G-AD-01).
 func (r *route) httpRoutes() []httpapi.Route {
 	one := httpapi.Route{Method: r.method, Pattern: r.pattern, Handle: r.handle,
-		Action: r.action, ReadsBody: r.body, Query: r.query}
+		Action: r.action, ReadsBody: r.body, Query: r.query, DecodePathValue: r.decode}
 	if r.method != http.MethodGet {
 		return []httpapi.Route{one}
 	}

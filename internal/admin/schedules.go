@@ -3,6 +3,7 @@ package admin
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -93,6 +94,7 @@ func writeSchedule(o *strictjson.Object, d disclosure, s *schedule.Schedule, now
 	d.raw(o, "request", s.Request)
 	o.Optional("owner", s.Owner)
 	o.Optional("job_type", s.JobType)
+	o.Optional("callback_url", s.Callback)
 	o.Text("overlap", string(s.Overlap))
 	o.Text("catch_up", string(s.CatchUp))
 	writeDuration(o, "jitter", s.Jitter)
@@ -177,23 +179,28 @@ func (a *API) sendSchedule(c *httpapi.Call, status int, s *schedule.Schedule, n 
 
 // scheduleMembers are the members that a schedule is made of.
 var scheduleMembers = []string{"cron", "every", "time_zone", "contract", "request", "owner",
-	"job_type", "overlap", "catch_up", "jitter", "paused", "starts_at", "ends_at"}
+	"job_type", "callback_url", "overlap", "catch_up", "jitter", "paused", "starts_at", "ends_at"}
 
-// readSchedule reads a body into the members that it names, and returns its name.
-func readSchedule(c *httpapi.Call) (name string, edit func(*schedule.Schedule) error, err error) {
+// readSchedule reads a body into the members that it names, and returns its name, nil without one.
+func readSchedule(c *httpapi.Call) (name *string, edit func(*schedule.Schedule) error, err error) {
 	body, err := readMembers(c, append([]string{"name"}, scheduleMembers...)...)
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	members := map[string][]byte{}
 	for member, value := range strictjson.Members(body) {
 		members[string(member)] = bytes.Clone(value)
 	}
 	if raw, ok := members["name"]; ok {
-		if name, err = strictjson.String(raw); err != nil {
-			return "", nil, invalid("name must be a string")
+		text, err := strictjson.String(raw)
+		if err != nil {
+			return nil, nil, invalid("name must be a string")
 		}
+		name = &text
 		delete(members, "name")
+	}
+	if name == nil && len(members) == 0 {
+		return nil, nil, invalid("the body names nothing to set")
 	}
 	return name, func(s *schedule.Schedule) error { return patchSchedule(s, members) }, nil
 }
@@ -201,8 +208,8 @@ func readSchedule(c *httpapi.Call) (name string, edit func(*schedule.Schedule) e
 // patchSchedule sets the members of a body. null takes back what may be left out.
 func patchSchedule(s *schedule.Schedule, members map[string][]byte) error {
 	texts := map[string]*string{"cron": &s.Cron, "time_zone": &s.TimeZone, "contract": &s.Contract,
-		"owner": &s.Owner, "job_type": &s.JobType, "overlap": (*string)(&s.Overlap),
-		"catch_up": (*string)(&s.CatchUp)}
+		"owner": &s.Owner, "job_type": &s.JobType, "callback_url": &s.Callback,
+		"overlap": (*string)(&s.Overlap), "catch_up": (*string)(&s.CatchUp)}
 	durations := map[string]*time.Duration{"every": &s.Every, "jitter": &s.Jitter}
 	times := map[string]*time.Time{"starts_at": &s.StartsAt, "ends_at": &s.EndsAt}
 	if _, both := members["every"]; members["cron"] != nil && !both {
@@ -228,8 +235,10 @@ func patchSchedule(s *schedule.Schedule, members map[string][]byte) error {
 		case texts[name] != nil:
 			*texts[name] = ""
 			if !isNull {
-				if *texts[name], err = strictjson.String(raw); err != nil {
-					return invalid(name + " must be a string")
+				*texts[name], err = strictjson.String(raw)
+				isChoice := name == "overlap" || name == "catch_up"
+				if err != nil || (isChoice && *texts[name] == "") {
+					return invalid(name + " must be a string that is not empty")
 				}
 			}
 		case durations[name] != nil:
@@ -304,15 +313,56 @@ func (a *API) createSchedule(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	made := schedule.Schedule{Name: name}
-	if err := edit(&made); err != nil {
-		return err
+	if name == nil {
+		return invalid("name is missing")
 	}
-	s, err := a.Schedules.Create(c.Context(), made, a.RecordSchedule(c))
+	s, err := a.newSchedule(c, *name, edit)
 	if err != nil {
 		return err
 	}
 	return a.sendSchedule(c, http.StatusCreated, s, 1)
+}
+
+// newSchedule stores a schedule of a name with what edit sets.
+func (a *API) newSchedule(c *httpapi.Call, name string,
+	edit func(*schedule.Schedule) error) (*schedule.Schedule, error) {
+	made := schedule.Schedule{Name: name}
+	if err := edit(&made); err != nil {
+		return nil, err
+	}
+	return a.Schedules.Create(c.Context(), made, a.RecordSchedule(c))
+}
+
+// ScheduleMembers are the members of a schedule beside its name.
+func ScheduleMembers() []string { return slices.Clone(scheduleMembers) }
+
+// ReadSchedule returns the schedule that members, JSON by their names, would make now, with its
+// times. It changes nothing.
+func (a *API) ReadSchedule(c *httpapi.Call, members map[string][]byte) (s *schedule.Schedule,
+	now time.Time, err error) {
+	if now, err = a.Schedules.Now(c.Context()); err != nil {
+		return nil, now, err
+	}
+	s = &schedule.Schedule{CreatedAt: now}
+	if err := patchSchedule(s, members); err != nil {
+		return nil, now, err
+	}
+	return s, now, a.Schedules.Check(c.Context(), s, now)
+}
+
+// CreateSchedule stores a schedule of a name with members, JSON by their names.
+func (a *API) CreateSchedule(c *httpapi.Call, name string,
+	members map[string][]byte) (*schedule.Schedule, error) {
+	return a.newSchedule(c, name, func(s *schedule.Schedule) error {
+		return patchSchedule(s, members)
+	})
+}
+
+// EditSchedule changes members, JSON by their names, of the schedule of the path of a call.
+func (a *API) EditSchedule(c *httpapi.Call, members map[string][]byte) error {
+	_, err := a.Schedules.Edit(c.Context(), c.PathValue("name"),
+		func(s *schedule.Schedule) error { return patchSchedule(s, members) }, a.RecordSchedule(c))
+	return err
 }
 
 // setSchedule is PATCH /admin/v1/schedules/{name}.
@@ -321,7 +371,7 @@ func (a *API) setSchedule(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	if name != "" {
+	if name != nil {
 		return invalid("name cannot be changed")
 	}
 	s, err := a.Schedules.Edit(c.Context(), c.PathValue("name"), edit, a.RecordSchedule(c))

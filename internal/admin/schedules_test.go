@@ -1,13 +1,17 @@
 package admin_test
 
 import (
-	"context"
 	"encoding/json"
+	"fmt"
+	"html"
+	"maps"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/schedule"
 	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/worker"
@@ -108,9 +112,51 @@ func (w *jobsWorld) tick(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, j := range jobs {
-		w.end(t, engine.Run{ID: j.ID, Run: j.Run},
-			w.api.Schedules.Handle(context.Background(), &worker.Task{Job: j}))
+		o := w.api.Schedules.Handle(t.Context(), &worker.Task{Job: j})
+		_, err := w.engine.Finish(t.Context(), engine.Run{ID: j.ID, Run: j.Run}, o)
+		if err != nil && !job.IsKind(err, job.RunLost) { // its submission has ended it
+			t.Fatal(err)
+		}
 	}
+}
+
+// SC-002, SC-004: a request of ForgeRun with an idempotency key of its own, with which all times
+// would be one job, is refused when the schedule is made or changed; else each time gives one.
+func TestSchedulesOfForgeRun(t *testing.T) {
+	withJobs(t, func(t *testing.T, w *jobsWorld) {
+		const one = `"type":"EXECUTE","work_kind":"SUCCESS_FAST"`
+		define := func(request string) string {
+			return fmt.Sprintf(`{"name":"a","every":"1m","contract":"forgerun","owner":%q,
+				"request":{%s}}`, w.client, request)
+		}
+		w.send(t, "POST", "", define(one+`,"idempotency_key":"k"`)).WantError(t, 400,
+			"VALIDATION_ERROR", "idempotency_key")
+		w.send(t, "GET", "/a", "").WantStatus(t, 404)
+		w.send(t, "POST", "", define(one+`,"idempotency_key":null`)).WantStatus(t, 201)
+		w.send(t, "PATCH", "/a", `{"request":{`+one+`,"idempotency_key":"k"}}`).WantError(t, 400,
+			"VALIDATION_ERROR", "idempotency_key")
+		for n := 1; n <= 3; n++ {
+			w.clock.Advance(time.Minute)
+			testkit.RunMaintenance(t, w.engine)
+			w.tick(t)
+			w.tick(t) // nothing is due
+			if got := get[struct{ Items []jobState }](t, w.world,
+				"/admin/v1/jobs?contract=forgerun").Items; len(got) != n {
+				t.Fatalf("SC-004 %d times have made %+v", n, got)
+			}
+		}
+
+		// A submission of an operator has one key, in its request or beside it.
+		const owned = `,"owner":"CLIENT"`
+		both := strings.ReplaceAll(owned, "CLIENT", w.client) + `,"idempotency_key":"k"`
+		w.do(t, w.api.Token(), "POST", "/admin/v1/jobs", `{"contract":"forgerun","request":{`+one+
+			`,"idempotency_key":"own"}`+both+`}`, "Content-Type", "application/json").WantError(t,
+			400, "VALIDATION_ERROR", "idempotency_key")
+		first := w.submitJob(t, "forgerun", `{`+one+`}`, both)
+		if again := w.submitJob(t, "forgerun", `{`+one+`}`, both); again.Number != first.Number {
+			t.Errorf("AD-017 one key made jobs %d and %d", first.Number, again.Number)
+		}
+	})
 }
 
 // SC-001, SC-002: what is wrong is named and changes nothing.
@@ -118,7 +164,8 @@ func TestSchedulesRefused(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
 		w.send(t, "POST", "", `{"name":"a","every":"1m",`+nightly+`}`).WantStatus(t, 201)
 		for body, words := range map[string]string{
-			`{}`: "name",
+			`{}`:             "names nothing",
+			`{"every":"1m"}`: "name",
 			`{"name":"ü","every":"1m",` + nightly + `}`:                                    "name",
 			`{"name":1,"every":"1m",` + nightly + `}`:                                      "name",
 			`{"name":"b",` + nightly + `}`:                                                 "cron or every",
@@ -131,6 +178,7 @@ func TestSchedulesRefused(t *testing.T) {
 			`{"name":"b","every":"1m","overlap":"no",` + nightly + `}`:                     "overlap",
 			`{"name":"b","every":"1m","catch_up":"no",` + nightly + `}`:                    "catch_up",
 			`{"name":"b","every":"1m","jitter":"25h",` + nightly + `}`:                     "jitter",
+			`{"name":"b","every":"1m","jitter":"61s",` + nightly + `}`:                     "0s to 1m",
 			`{"name":"b","every":"1m","ends_at":"2020-01-01T00:00:00Z",` + nightly + `}`:   "ends_at",
 			`{"name":"b","every":"1m","starts_at":"monday",` + nightly + `}`:               "starts_at",
 			`{"name":"b","every":"1m","paused":1,` + nightly + `}`:                         "paused",
@@ -149,10 +197,90 @@ func TestSchedulesRefused(t *testing.T) {
 				w.send(t, "PATCH", "/a", patch).WantError(t, 400, "VALIDATION_ERROR", words)
 			}
 		}
+		for body, words := range map[string]string{`{}`: "names nothing", `{"name":""}`: "name",
+			`{"name":"a"}`: "name", `{"every":"1m","every":"2m"}`: "twice"} {
+			w.send(t, "PATCH", "/a", body).WantError(t, 400, "VALIDATION_ERROR", words)
+		}
 		w.send(t, "GET", "/a?next=0", "").WantError(t, 400, "VALIDATION_ERROR", "next")
 		w.send(t, "PATCH", "/none", `{"paused":true}`).WantError(t, 404, "NOT_FOUND")
 		if s := get[scheduleState](t, w.world, "/admin/v1/schedules/a"); *s.Every != "1m" {
 			t.Errorf("SC-001 a refused change left %+v", s)
+		}
+	})
+}
+
+// SC-001, CO-002: the form of a schedule sets what was changed on it alone, so that what others
+// have changed since it was opened stays: their pause too.
+func TestScheduleFormKeepsOthersChanges(t *testing.T) {
+	withJobs(t, func(t *testing.T, w *jobsWorld) {
+		w.send(t, "POST", "", `{"name":"a","cron":"0 3 * * *",`+nightly+`}`).WantStatus(t, 201)
+		session := with(w.login(t, "token="+w.api.Token()))
+		const path = "/console/schedules/a/edit"
+		page := w.Do(t, "GET", path, "", session...).WantStatus(t, 200).Body
+		shown := url.Values{}
+		for _, f := range confirmFields.FindAllStringSubmatch(page, -1) {
+			name, found := strings.CutPrefix(f[1], "shown_")
+			if !found {
+				t.Fatalf("the form has a hidden %s", f[1])
+			}
+			shown.Set(f[1], html.UnescapeString(f[2]))
+			if name != "paused" {
+				shown.Set(name, strings.ReplaceAll(html.UnescapeString(f[2]), "\n", "\r\n"))
+			}
+		}
+		save := func(status int, pairs ...string) scheduleState {
+			t.Helper()
+			form := maps.Clone(shown)
+			for i := 0; i < len(pairs); i += 2 {
+				form.Set(pairs[i], pairs[i+1])
+			}
+			w.form(t, path, form.Encode(), session...).WantStatus(t, status)
+			return get[scheduleState](t, w.world, "/admin/v1/schedules/a")
+		}
+		w.send(t, "PATCH", "/a", `{"paused":true,"time_zone":"Europe/Berlin",
+			"request":{"name":"m","queue":"q"}}`).WantStatus(t, 200)
+		if s := save(303, "jitter", "5m"); !s.Paused || s.TimeZone != "Europe/Berlin" ||
+			*s.Jitter != "5m" || !strings.Contains(string(s.Request), `"m"`) {
+			t.Errorf("SC-001 the form has undone what others did: %+v", s)
+		}
+		save(303)
+		save(400, "every", "15m") // and cron is there still
+		if s := save(303, "cron", "", "every", "15m", "paused", "true"); s.Cron != nil ||
+			*s.Every != "15m" || !s.Paused {
+			t.Errorf("SC-001 the form made %+v", s)
+		}
+		shown.Set("shown_paused", "true")
+		if s := save(303); s.Paused {
+			t.Errorf("SC-001 the form has not resumed %+v", s)
+		}
+		if got := w.audit(t, "?action=schedule.set").Items; len(got) != 4 {
+			t.Errorf("AD-006 the audit has %+v", got)
+		}
+	})
+}
+
+// CO-002: the overview finds the schedule that has missed its time among any number of others.
+func TestMissedScheduleOfMany(t *testing.T) {
+	withJobs(t, func(t *testing.T, w *jobsWorld) {
+		for i := range 501 {
+			w.send(t, "POST", "", fmt.Sprintf(`{"name":"a%d","every":"1h","paused":true,%s}`, i,
+				nightly)).WantStatus(t, 201)
+		}
+		w.send(t, "POST", "", `{"name":"z","every":"1h","catch_up":"none",`+nightly+`}`).
+			WantStatus(t, 201)
+		missed := func() bool {
+			t.Helper()
+			page := w.do(t, w.api.Token(), "GET", "/console", "").WantStatus(t, 200).Body
+			return strings.Contains(page, "schedule z has missed its latest time")
+		}
+		if missed() {
+			t.Error("CO-002 a schedule has missed its time before it came")
+		}
+		w.clock.Advance(5 * time.Hour)
+		testkit.RunMaintenance(t, w.engine)
+		w.tick(t)
+		if !missed() {
+			t.Error("CO-002 the overview shows no schedule that has missed its time")
 		}
 	})
 }

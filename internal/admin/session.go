@@ -79,7 +79,7 @@ func (a *API) newCode(ctx context.Context, record func(engine.RecordWriter) erro
 	err error) {
 	g, known := a.tokens.grantOf(operatorKind)
 	if !known {
-		return k, errTokenUnknown
+		return k, a.tokens.errUnknown()
 	}
 	k.text = rand.Text()
 	err = a.Engine.ChangeRecords(ctx, sessionKind, func(w engine.RecordWriter) error {

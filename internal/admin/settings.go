@@ -16,10 +16,7 @@ type Setting struct {
 }
 
 // settingPages are ordered by key.
-var settingPages = newPages(httpapi.Named("setting", httpapi.Cursor[string]{
-	Format: func(key string) string { return key },
-	Parse:  func(key string) (string, bool) { return key, key != "" },
-}))
+var settingPages = newPages(nameCursor("setting"))
 
 // listSettings is GET /admin/v1/settings (AD-062): the settings of the node that answers.
 func (a *API) listSettings(c *httpapi.Call) error {

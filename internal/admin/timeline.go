@@ -12,6 +12,11 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// A timeline is made of what several places have about a job. The engine reads its own facts, those
+// of the audit and those of the contract in one view, so that all are of one moment. The log of a
+// job, which a stream may have, is read afterwards: where it cannot be read, an entry says so and
+// the rest is shown. Package job makes the entries and their order.
+
 // Timeline returns what happened to the job with a number, the oldest first (AD-014). truncated
 // says that there is more than job.MaxEntries. NotFound if there is no such job.
 func (a *API) Timeline(ctx context.Context, number int64) (entries []job.Entry, truncated bool,
@@ -27,6 +32,7 @@ func (a *API) Timeline(ctx context.Context, number int64) (entries []job.Entry, 
 	if o.Log != nil {
 		f.More = append(f.More, logOf(ctx, o.Log, &f)...)
 	}
+	o.HideSecrets(f.Job)
 	f.Word = func(j *job.Job) string { return a.operatorOf(j.ID.Contract).StateOf(j) }
 	entries, truncated = job.Timeline(&f)
 	return entries, truncated, nil

@@ -80,8 +80,9 @@ func wantShown(t *testing.T, v *timelineView, want map[string]string) {
 	}
 }
 
-// AD-014: a job of TaskFlow with a dependency, a failed, a lost and a good attempt, progress and
-// what an operator has done. The read token sees no texts where it may not.
+// AD-014, G-AD-07: a job of TaskFlow with a dependency, a failed, a lost and a good attempt,
+// progress and what an operator has done, with lengths in seconds. The read token sees no texts
+// where it may not.
 func TestTimelineOfTaskFlow(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
 		first := w.submitJob(t, "taskflow", `{"name":"a","queue":"q"}`, "")
@@ -154,6 +155,20 @@ func TestTimelineOfRelay(t *testing.T) {
 		v := w.timelineOf(t, r.Number)
 		wantShown(t, v, map[string]string{"submitted": "-", "state": "-",
 			"attempt": "w expired the worker was lost: its lease ended without a heartbeat"})
+		w.submitJob(t, "relay", `{"queue":"q","id":"2","timeout":60,"max_retries":1,"payload":1}`, "")
+		w.giveUp(t)
+		w.giveUp(t)
+		last := w.letters(t, "", 2).Items[1].Number
+		v = w.timelineOf(t, last)
+		text := ""
+		for _, e := range v.Entries {
+			if e.Kind == "attempt" {
+				text += *e.Text
+			}
+		}
+		if text != "attempt 2 by w expired; earlier attempts are not kept" {
+			t.Errorf("AD-014 the attempts are %q", text)
+		}
 		for _, path := range []string{"999", "0", "x"} {
 			w.do(t, w.api.Token(), "GET", "/admin/v1/jobs/"+path+"/timeline", "").WantError(t, 404,
 				"NOT_FOUND")

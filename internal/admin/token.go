@@ -53,10 +53,10 @@ type tokens struct {
 
 	read     *token                // nil: there is none
 	operator atomic.Pointer[token] // nil while it is not known
+	refused  atomic.Bool           // the store has the token sealed under another pepper
 
 	mu       sync.Mutex // of changes of operator and of the file
 	sealed   string     // as it was read from the store last
-	refused  bool       // the store has the token sealed under another pepper
 	fileText string     // what the file holds, as far as this node knows
 }
 
@@ -94,10 +94,19 @@ func (t *tokens) newToken(k kind, text string) *token {
 // fromSetting reports whether the settings give the operator's token.
 func (t *tokens) fromSetting() bool { return !t.config.Token.Empty() }
 
-// errTokenUnknown answers requests while this node does not know the operator's token.
-var errTokenUnknown = &httpapi.CodedError{Code: codeUnavailable,
-	Detail: "this node does not know the operator's token yet: the store does not answer, or has " +
-		"it sealed under another pepper (see the log)"}
+// These answer requests while this node does not know the operator's token: the store has not
+// answered yet, or the token in it was sealed under another pepper.
+var (
+	errTokenUnknown = &httpapi.CodedError{Code: codeUnavailable,
+		Detail: "this node does not know the operator's token yet, as its store does not answer"}
+	errTokenSealed = &httpapi.CodedError{Code: codeUnavailable,
+		Detail: "this node cannot read the operator's token, which its store has sealed under the " +
+			"pepper of another node: " + mendPepper}
+)
+
+// mendPepper says what ends that a node has another pepper than the store.
+const mendPepper = "start it again with the pepper file of the node that was started first on this " +
+	"store (secrets.pepper_file, else pepper in its data_dir), or set operator.token on all nodes"
 
 // callerOf returns the caller who presents a token. Digests are compared in constant time, and
 // always both, so the time says nothing about a token.
@@ -112,9 +121,17 @@ func (t *tokens) callerOf(text string) (*caller, error) {
 	case isRead:
 		return &caller{kind: readKind}, nil
 	case operator == nil:
-		return nil, errTokenUnknown
+		return nil, t.errUnknown()
 	}
 	return nil, errUnauthorized
+}
+
+// errUnknown says why this node does not know the operator's token.
+func (t *tokens) errUnknown() error {
+	if t.refused.Load() {
+		return errTokenSealed
+	}
+	return errTokenUnknown
 }
 
 // matches reports whether a digest is that of the token; nil matches none.
@@ -189,7 +206,7 @@ func (t *tokens) refresh(ctx context.Context) error {
 		return err
 	}
 	if sealed == "" {
-		if err := t.share(ctx, &sealed); err != nil {
+		if err := t.storeToken(ctx, &sealed); err != nil {
 			return err
 		}
 	}
@@ -201,18 +218,20 @@ func (t *tokens) refresh(ctx context.Context) error {
 		t.refuse(err)
 		return nil
 	}
-	t.sealed, t.refused = sealed, false
+	t.sealed = sealed
+	t.refused.Store(false)
 	t.operator.Store(t.newToken(operatorKind, string(text)))
 	return t.copyToFile()
 }
 
-// share gives the store a token, that of the file or a new one, unless another node was faster.
-func (t *tokens) share(ctx context.Context, sealed *string) error {
+// storeToken gives the store a token, that of the file or a new one, unless another node was
+// faster.
+func (t *tokens) storeToken(ctx context.Context, sealed *string) error {
 	text := t.fileText
 	if text == "" {
 		text = rand.Text()
 	}
-	mine, err := t.vault.Seal([]byte(text))
+	own, err := t.vault.Seal([]byte(text))
 	if err != nil {
 		return err
 	}
@@ -221,8 +240,8 @@ func (t *tokens) share(ctx context.Context, sealed *string) error {
 		if err != nil || *sealed != "" {
 			return err
 		}
-		*sealed = mine
-		return putBody(w, job.Record{Kind: tokenKind, Key: tokenKey}, tokenBody{mine})
+		*sealed = own
+		return putBody(w, job.Record{Kind: tokenKind, Key: tokenKey}, tokenBody{own})
 	})
 }
 
@@ -230,13 +249,11 @@ func (t *tokens) share(ctx context.Context, sealed *string) error {
 // node has known before does not count any more.
 func (t *tokens) refuse(err error) {
 	t.operator.Store(nil)
-	if t.refused {
+	if t.refused.Swap(true) {
 		return
 	}
-	t.refused = true
-	t.log.Error("this node answers requests of operators with 503: start it again with the pepper "+
-		"file of the node that was started first on this store (secrets.pepper_file, else pepper "+
-		"in its data_dir), or set operator.token on all nodes", telemetry.ErrorMessage, err)
+	t.log.Error("this node answers requests of operators with 503: "+mendPepper,
+		telemetry.ErrorMessage, err)
 }
 
 // copyToFile writes the token to the file, where `millrace operator token` reads it.

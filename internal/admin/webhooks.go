@@ -2,10 +2,13 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"strconv"
 
+	"github.com/millrace/millrace/internal/bulk"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
@@ -39,12 +42,10 @@ func (a *API) webhookRoutes() []route {
 // webhookTarget names the webhook of the path for the audit.
 func webhookTarget(c *httpapi.Call) string { return "webhook:" + c.PathValue("id") }
 
-// webhooks returns the webhooks of the node, or NotFound where no contract has any.
+// webhooks returns the webhooks of the node, or NotFound where it has none.
 func (a *API) webhooks() (*webhook.Webhooks, error) {
-	for _, c := range a.Contracts {
-		if c.Webhooks != nil {
-			return c.Webhooks, nil
-		}
+	if a.Webhooks != nil {
+		return a.Webhooks, nil
 	}
 	return nil, &job.Error{Kind: job.NotFound, Op: "admin.webhook",
 		Msg: "there is no such webhook: no contract of this node has any"}
@@ -172,13 +173,18 @@ func findWebhooks(ctx context.Context, w *webhook.Webhooks, owner, state, after 
 func writeWebhook(o *strictjson.Object, d disclosure, h *webhook.Subscription,
 	f *webhook.Figures) {
 	o.Text("id", h.ID)
-	o.Text("client", h.Owner)
+	if h.Operator == nil {
+		o.Text("client", h.Owner)
+	} else {
+		o.Null("client")
+	}
 	o.Text("url", webhook.WithoutQuery(h.URL))
 	o.Texts("events", h.Events)
 	o.Text("state", stateOfWebhook(h))
 	o.Optional("disabled_reason", h.DisabledReason)
 	o.Time("failing_since", h.FailingSince)
 	o.Time("created_at", h.CreatedAt)
+	writeOptions(o, h)
 	o.Int("pending", int64(f.Pending))
 	o.Int("delivered", int64(f.Delivered))
 	o.Int("exhausted", int64(f.Exhausted))
@@ -248,6 +254,8 @@ func writeDelivery(o *strictjson.Object, shown disclosure, d *webhook.Delivery) 
 	o.Int("number", d.Number)
 	o.Text("event_id", d.EventID)
 	o.Text("event_name", d.EventName)
+	o.Optional("job_contract", d.JobContract)
+	o.Optional("job_id", d.JobID)
 	o.Text("url", webhook.WithoutQuery(d.URL))
 	o.Text("state", string(d.Status))
 	o.Objects("tries", len(d.Tries), func(i int, o *strictjson.Object) {
@@ -300,12 +308,17 @@ func (a *API) SetWebhook(c *httpapi.Call, reason string) (h Webhook, err error) 
 	if err != nil {
 		return h, err
 	}
-	figures, err := w.Figures(c.Context(), []string{h.ID})
+	return h, h.readFigures(c.Context(), w)
+}
+
+// readFigures reads the figures of the webhook.
+func (h *Webhook) readFigures(ctx context.Context, w *webhook.Webhooks) error {
+	figures, err := w.Figures(ctx, []string{h.ID})
 	if err != nil {
-		return h, err
+		return err
 	}
 	h.Figures = figures[0]
-	return h, nil
+	return nil
 }
 
 // webhookState is a webhook in the audit.
@@ -342,77 +355,99 @@ func (a *API) TestWebhook(c *httpapi.Call) (webhook.TestResult, error) {
 		func(to engine.RecordWriter) error { return a.record(to, c, nil, nil) })
 }
 
-// replayBody is the body of a replay, and what the audit has of it.
-type replayBody struct {
-	From   string `json:"from,omitempty"`
-	To     string `json:"to,omitempty"`
-	State  string `json:"state,omitempty"`
-	Cursor string `json:"cursor,omitempty"`
-}
+// WebhookReplay selects the deliveries of a replay. Empty members select all that were given up.
+type WebhookReplay struct{ From, To, State string }
 
-// readReplay reads {from, to, state, cursor}.
-func readReplay(c *httpapi.Call) (r replayBody, f webhook.ReplayFilter, err error) {
-	body, err := readMembers(c, "from", "to", "state", "cursor")
+// readReplay reads {from, to, state}.
+func readReplay(c *httpapi.Call) (r WebhookReplay, err error) {
+	body, err := readMembers(c, "from", "to", "state")
 	if err != nil {
-		return r, f, err
+		return r, err
 	}
-	r.State = string(webhook.Exhausted)
-	texts := map[string]*string{"from": &r.From, "to": &r.To, "state": &r.State,
-		"cursor": &r.Cursor}
+	texts := map[string]*string{"from": &r.From, "to": &r.To, "state": &r.State}
 	for name, value := range strictjson.Members(body) {
 		text, err := strictjson.String(bytes.Clone(value))
 		if err != nil || text == "" {
-			return r, f, invalid(string(name) + " must be a text that is not empty")
+			return r, invalid(string(name) + " must be a text that is not empty")
 		}
 		*texts[string(name)] = text
 	}
-	f.Status = webhook.Status(r.State)
-	if f.Status != webhook.Exhausted && f.Status != webhook.Delivered {
-		return r, f, invalid("state must be exhausted or delivered")
-	}
-	if f.From, err = parseTime("from", r.From); err != nil {
-		return r, f, err
-	}
-	if f.To, err = parseTime("to", r.To); err != nil || r.Cursor == "" {
-		return r, f, err
-	}
-	ok := false
-	if f.After, ok = replayCursor.Parse(r.Cursor); !ok {
-		err = httpapi.ErrCursor
-	}
-	return r, f, err
+	return r, nil
 }
 
-var replayCursor = httpapi.Named("replay", httpapi.ByNumber)
+// filter returns the jobs that are the deliveries of a webhook.
+func (r *WebhookReplay) filter(id string) (f bulk.JobFilter, err error) {
+	state := webhook.Status(cmp.Or(r.State, string(webhook.Exhausted)))
+	if state != webhook.Exhausted && state != webhook.Delivered {
+		return f, invalid("state must be exhausted or delivered")
+	}
+	f = bulk.JobFilter{Contracts: []string{webhook.Name}, Owner: id,
+		States: []job.State{job.State(state)}}
+	given := bodyFilter{"from": r.From, "to": r.To}
+	maps.DeleteFunc(given, func(_, text string) bool { return text == "" })
+	return f, readRange(given, "from", &f.CreatedFrom, "to", &f.CreatedBefore)
+}
 
-// replayWebhook is POST /admin/v1/webhooks/{id}/replay: it stores deliveries that are made in the
-// background. The entry of the audit is stored with the first of them; without any there is none.
+// replayWebhook is POST /admin/v1/webhooks/{id}/replay (AD-052): a bulk operation that makes
+// deliveries once more.
 func (a *API) replayWebhook(c *httpapi.Call) error {
-	r, f, err := readReplay(c)
+	r, err := readReplay(c)
 	if err != nil {
 		return err
 	}
+	o, err := a.ReplayWebhook(c, r)
+	if err != nil {
+		return err
+	}
+	sendBulkID(c, o)
+	return nil
+}
+
+// ReplayWebhook starts the operation that makes deliveries of the webhook of the path of a call
+// once more.
+func (a *API) ReplayWebhook(c *httpapi.Call, r WebhookReplay) (*bulk.Operation, error) {
 	w, err := a.webhooks()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ctx := engine.Attach(c.Context(), func(to engine.RecordWriter, _, _ *job.Job) error {
-		return a.record(to, c, nil, r)
-	})
-	replayed, err := w.ReplayAll(ctx, webhook.AnyOwner, c.PathValue("id"), f)
+	f, err := r.filter(c.PathValue("id"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	o := strictjson.NewObject(nil)
-	o.Int("replayed", int64(replayed.Made))
-	o.Int("skipped", int64(replayed.Skipped))
-	if replayed.Next == 0 {
-		o.Null("next_cursor")
-	} else {
-		o.Text("next_cursor", replayCursor.Format(replayed.Next))
+	after, err := w.ReplayBegin(c.Context(), f.Owner, f.CreatedFrom)
+	if err != nil {
+		return nil, err
 	}
-	sendObject(c, http.StatusAccepted, &o)
-	return nil
+	return a.StartBulk(c, bulk.Request{Action: bulk.Replay, Jobs: &f, After: after})
+}
+
+// ReplayDelivery makes the delivery of the path of a call once more, or returns the delivery that
+// was made so before.
+func (a *API) ReplayDelivery(c *httpapi.Call) (webhook.Delivery, error) {
+	w, err := a.webhooks()
+	if err != nil {
+		return webhook.Delivery{}, err
+	}
+	id := pathUUID(c, "delivery")
+	return w.Replay(c.Context(), webhook.AnyOwner, c.PathValue("id"), id,
+		func(to engine.RecordWriter) error {
+			return a.record(to, c, nil, struct {
+				Delivery string `json:"delivery"`
+			}{id})
+		})
+}
+
+// PathWebhook returns the webhook of the path of a call.
+func (a *API) PathWebhook(c *httpapi.Call) (h Webhook, err error) {
+	w, err := a.webhooks()
+	if err != nil {
+		return h, err
+	}
+	h.Subscription, err = w.Subscription(c.Context(), webhook.AnyOwner, c.PathValue("id"))
+	if err != nil {
+		return h, err
+	}
+	return h, h.readFigures(c.Context(), w)
 }
 
 // readUUID reads a query parameter that is an id into p, if it is given.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/webhook"
@@ -130,11 +131,16 @@ func TestWebhooks(t *testing.T) {
 			got := ""
 			for _, d := range get[struct {
 				Items []struct {
-					EventID string `json:"event_id"`
-					Tries   []struct{ Status *int }
+					EventID     string `json:"event_id"`
+					JobContract string `json:"job_contract"`
+					JobID       string `json:"job_id"`
+					Tries       []struct{ Status *int }
 				}
 			}](t, w.world, deliveries+query).Items {
 				got += d.EventID + " "
+				if d.JobContract != "forgerun" || d.JobID != d.EventID { // as notify has it
+					t.Errorf("AD-052 the job of %s: %+v", d.EventID, d)
+				}
 				if len(d.Tries) != 1 || d.Tries[0].Status == nil {
 					t.Errorf("AD-052 tries of %s: %+v", d.EventID, d.Tries)
 				}
@@ -162,8 +168,10 @@ func TestWebhookChanges(t *testing.T) {
 			!strings.Contains(tested.Body, `"response":"as you like"`) {
 			t.Errorf("AD-052 got %s", tested.Body)
 		}
-		for _, body := range []string{`{"state":"pending"}`, `{"from":"today"}`, `{"to":1}`,
-			`{"cursor":"x"}`, `{"since":"2026-01-01T00:00:00Z"}`, `[]`} {
+		for _, body := range []string{`{"to":"0001-01-01T00:00:00Z"}`,
+			`{"state":"pending"}`, `{"from":"today"}`, `{"to":1}`,
+			`{"cursor":"x"}`, `{"since":"2026-01-01T00:00:00Z"}`, `[]`,
+			`{"from":"2026-01-02T00:00:00Z","to":"2026-01-01T00:00:00Z"}`} {
 			w.post(t, "replay", body).WantError(t, 400, "VALIDATION_ERROR")
 		}
 		disabled := testkit.DecodeReply[hook](t, w.post(t, "disable", "").WantStatus(t, 200))
@@ -175,11 +183,18 @@ func TestWebhookChanges(t *testing.T) {
 		if enabled.State != "enabled" || enabled.DisabledReason != nil {
 			t.Errorf("AD-052 got %+v", enabled)
 		}
-		for _, one := range [][2]string{{`{"to":"2020-01-01T00:00:00Z"}`, `0,"skipped":0`},
-			{`{"state":"exhausted"}`, `1,"skipped":0`}, {``, `0,"skipped":1`}} {
-			got := w.post(t, "replay", one[0]).WantStatus(t, 202).Body
-			if want := `{"replayed":` + one[1] + `,"next_cursor":null}`; got != want {
-				t.Errorf("AD-052 replay %s: got %s, want %s", one[0], got, want)
+		w.clock.Advance(time.Second)
+		from := w.clock.Now().Format(time.RFC3339)
+		w.run(t)
+		for _, tt := range []struct {
+			body          string
+			done, skipped int64
+		}{{`{"to":"2020-01-01T00:00:00Z"}`, 0, 0}, {`{"from":"` + from + `"}`, 0, 0},
+			{`{"state":"exhausted"}`, 1, 0}, {``, 0, 1}} {
+			started := testkit.DecodeReply[bulkView](t, w.post(t, "replay", tt.body).WantStatus(t, 202))
+			b := w.await(t, started.ID, "done")
+			if b.Done != tt.done || b.Skipped != tt.skipped || b.Failed != 0 || b.Action != "replay" {
+				t.Errorf("AD-052 replay %s: %+v", tt.body, b)
 			}
 		}
 		w.status.Store(http.StatusOK)
@@ -194,9 +209,13 @@ func TestWebhookChanges(t *testing.T) {
 		}
 		want := `webhook.testnull ` +
 			`webhook.disable{"disabled":true,"reason":"an operator has disabled it"} ` +
-			`webhook.enable{"disabled":false} webhook.replay{"state":"exhausted"} `
+			`webhook.enable{"disabled":false} `
 		if got != want {
 			t.Errorf("AD-006 the audit has %s, want %s", got, want)
+		}
+		if all := w.audit(t, "?action=bulk.start").Items; len(all) != 4 ||
+			!strings.Contains(string(all[0].After), `"owner":"`+w.id+`"`) {
+			t.Errorf("G-AD-04 the audit has %+v", all)
 		}
 		for _, verb := range []string{"test", "replay", "enable", "disable"} {
 			w.do(t, w.api.Token(), "POST", "/admin/v1/webhooks/nothing/"+verb, "").WantError(t,

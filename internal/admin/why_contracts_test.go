@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,7 +58,15 @@ func TestWhyOfContracts(t *testing.T) {
 			t.Errorf("got %+v", v)
 		}
 		w.acted(t, f.Number, "cancel")
-		wants(f.Number, "done")
+		stopped := w.submitJob(t, "taskflow", `{"name":"c","queue":"q"}`, "")
+		w.claim(t, "taskflow")
+		w.acted(t, stopped.Number, "cancel")
+		for _, number := range []int64{f.Number, stopped.Number} {
+			if v := wants(number, "done"); !strings.HasPrefix(v.Sentence, "The job was canceled: ") ||
+				string(v.Reasons[0].Facts["cause"]) != `"canceled"` {
+				t.Errorf("AD-015 a job that was canceled: %+v", v)
+			}
+		}
 
 		id := job.ID{Contract: webhook.Name, Key: "d"}
 		if _, err := w.engine.Submit(t.Context(), engine.Unique, []engine.Submission{{

@@ -43,7 +43,7 @@ var goneMachine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready,
 })
 
 // heldContracts are the contracts of TestWhy.
-var heldContracts = []engine.Contract{
+var heldContracts = []engine.JobType{
 	{Name: "held", Machine: heldMachine, Graph: true},
 	{Name: "capped", Machine: heldMachine, Graph: true, MaxRunning: 1},
 	{Name: "sent", Machine: heldMachine, Graph: true, History: true, Publish: true,
@@ -53,6 +53,8 @@ var heldContracts = []engine.Contract{
 
 // whyView is an answer as it is sent.
 type whyView struct {
+	Number   int64
+	Queue    string
 	Sentence string
 	Reasons  []struct {
 		Code, Text string
@@ -117,10 +119,10 @@ func (h *held) finish(j *job.Job, o engine.Outcome) {
 	}
 }
 
-// asks lets a worker of a node ask for a queue that has nothing for it.
-func (h *held) asks(w *world, contract, queue string) {
+// polls lets a worker of a node ask for a queue that has nothing for it.
+func (h *held) polls(w *world, contract, queue string) {
 	h.Helper()
-	done := w.engine.Asking(engine.ClaimRequest{Contract: contract, Queues: []string{queue}})
+	done := w.engine.Polling(engine.ClaimRequest{Contract: contract, Queues: []string{queue}})
 	done()
 }
 
@@ -162,6 +164,7 @@ func TestWhy(t *testing.T) {
 			{"AD-015 running", whyRunning}, {"AD-015 not due", whyNotDue},
 			{"AD-015 backing off", whyBackingOff},
 			{"AD-015 dependencies", whyDependencies}, {"AD-015 children", whyChildren},
+			{"AD-015 a chain of dependencies", whyChain},
 			{"AD-015 paused and behind", whyPaused}, {"AD-015 limits", whyLimits},
 			{"AD-015 rate", whyRate}, {"AD-015 node draining", whyDraining},
 			{"AD-015 message pending", whyMessage}, {"AD-015 done and dead", whyOver},
@@ -183,7 +186,7 @@ func whyNobodyAsks(h *held) {
 		v.Next != nil {
 		h.Errorf("got %+v", v)
 	}
-	h.asks(h.other, "held", "asked")
+	h.polls(h.other, "held", "asked")
 	h.wants(j, "")
 	asked := h.w.clock.Now()
 	h.w.clock.Advance(29 * time.Second)
@@ -220,7 +223,7 @@ func whyStopped(h *held) {
 		h.Fatal(err)
 	}
 	j := h.submit("held", "left")
-	e.Asking(engine.ClaimRequest{Contract: "held", Queues: []string{"left"}})()
+	e.Polling(engine.ClaimRequest{Contract: "held", Queues: []string{"left"}})()
 	ctx, stop := context.WithCancel(h.Context())
 	stop()
 	node.Run(ctx)
@@ -244,7 +247,7 @@ func whyWaits(h *held) {
 		done <- err
 	}()
 	testkit.WaitUntil(h.T, "the claim to wait", func() bool {
-		return slices.ContainsFunc(h.other.engine.Asked(), func(a engine.Asked) bool {
+		return slices.ContainsFunc(h.other.engine.PolledQueues(), func(a engine.PolledQueue) bool {
 			return a.Queue == "wait"
 		})
 	})
@@ -263,6 +266,16 @@ func whyWaits(h *held) {
 	if err := testkit.Receive(h.T, "the claim that waits", done); err != nil {
 		h.Fatal(err)
 	}
+	h.wants(j, "queue_paused") // the nodes write that the worker has left
+	left := get[listOf[struct{ Workers int }]](h, h.w, "/admin/v1/queues?contract=held&text=wait")
+	if left.Items[0].Workers != 0 {
+		h.Errorf("AD-030 a worker that has left is counted: %+v", left.Items)
+	}
+	for _, known := range get[listOf[workerItem]](h, h.w, "/admin/v1/workers").Items {
+		if known.Name == "w" {
+			h.Errorf("AD-040 a worker that has left is listed: %+v", known)
+		}
+	}
 }
 
 func whyRunning(h *held) {
@@ -277,7 +290,7 @@ func whyRunning(h *held) {
 
 func whyNotDue(h *held) {
 	due := h.w.clock.Now().Add(time.Hour)
-	h.asks(h.other, "held", "later")
+	h.polls(h.other, "held", "later")
 	j := h.submit("held", "later", func(s *engine.Submission) { s.Job.DueAt = due })
 	if v := h.wants(j, "not_due"); v.Next == nil || !v.Next.Equal(due) {
 		h.Errorf("got %+v", v)
@@ -291,6 +304,41 @@ func whyBackingOff(h *held) {
 	v := h.wants(j, "backing_off")
 	if v.Next == nil || !v.Next.Equal(h.w.clock.Now().Add(time.Minute)) {
 		h.Errorf("got %+v", v)
+	}
+}
+
+// whyChain proves that of jobs which depend on each other each says what holds the first one, and
+// who has paused its queue.
+func whyChain(h *held) {
+	h.set("chain", `{"paused":true}`)
+	first := h.submit("held", "chain")
+	j, between := first, first
+	for _, queue := range []string{"chain b", "chain c"} {
+		between = j
+		j = h.submit("held", queue, func(s *engine.Submission) { s.DependsOn = []job.ID{between.ID} })
+	}
+	v := h.wants(j, "waits_for_dependencies nobody_asks")
+	var root whyView
+	chain := string(v.Reasons[0].Facts["chain"])
+	if err := json.Unmarshal(v.Reasons[0].Facts["root"], &root); err != nil ||
+		root.codes() != "queue_paused nobody_asks" || root.Number != first.Seq ||
+		root.Queue != "chain" || strings.Count(chain, "number") != 2 ||
+		!strings.Contains(v.Sentence, "Queue held/chain is paused") {
+		h.Errorf("AD-015 got %+v", v)
+	}
+	at := h.w.clock.Now()
+	h.w.clock.Advance(3 * time.Minute)
+	v = h.wants(between, "waits_for_dependencies nobody_asks")
+	if want := fmt.Sprintf("Job %d: Queue held/chain is paused: no job of it starts until it is "+
+		"resumed. It was paused 3 min ago by operator.", first.Seq); !strings.Contains(v.Sentence,
+		want) {
+		h.Errorf("AD-015 got %s, want %s", v.Sentence, want)
+	}
+	v = h.wants(first, "queue_paused nobody_asks")
+	var paused time.Time
+	if err := json.Unmarshal(v.Reasons[0].Facts["paused_at"], &paused); err != nil ||
+		!paused.Equal(at) || string(v.Reasons[0].Facts["paused_by"]) != `"operator"` {
+		h.Errorf("AD-015 got %+v", v)
 	}
 }
 
@@ -316,7 +364,7 @@ func whyDependencies(h *held) {
 			s.DependsOn = append(s.DependsOn, h.submit("held", "many").ID)
 		}
 	}
-	h.asks(h.w, "held", "many")
+	h.polls(h.w, "held", "many")
 	v = h.wants(h.submit("held", "many", many), "waits_for_dependencies")
 	var shown []json.RawMessage
 	if err := json.Unmarshal(v.Reasons[0].Facts["dependencies"], &shown); err != nil ||
@@ -337,7 +385,7 @@ func whyChildren(h *held) {
 		h.Fatal(err)
 	}
 	h.finish(h.claim(h.other, "held", "parts"), engine.Outcome{On: job.Succeeded})
-	h.asks(h.other, "held", "parents")
+	h.polls(h.other, "held", "parents")
 	j, err := h.w.engine.Get(h.Context(), parent.Job.ID)
 	if err != nil {
 		h.Fatal(err)
@@ -350,7 +398,7 @@ func whyChildren(h *held) {
 }
 
 func whyPaused(h *held) {
-	h.asks(h.other, "held", "still")
+	h.polls(h.other, "held", "still")
 	var j *job.Job
 	for range 4 {
 		j = h.submit("held", "still")
@@ -388,7 +436,7 @@ func whyLimits(h *held) {
 	h.submit("capped", "one")
 	j = h.submit("capped", "two")
 	h.claim(h.other, "capped", "one")
-	h.asks(h.w, "capped", "two")
+	h.polls(h.w, "capped", "two")
 	h.wants(j, "contract_limit")
 }
 
@@ -411,7 +459,7 @@ func whyRate(h *held) {
 
 func whyDraining(h *held) {
 	defer h.other.engine.AddLocalWorker("held", "n/1", []string{"local"}, 1)()
-	h.asks(h.other, "held", "local")
+	h.polls(h.other, "held", "local")
 	j := h.submit("held", "local")
 	h.wants(j, "")
 	drain := func(draining bool) {
@@ -435,13 +483,13 @@ func whyDraining(h *held) {
 		h.Fatal(err)
 	}
 	h.wants(j, "node_draining nobody_asks") // the claim left the queue out
-	h.asks(h.w, "held", "local")            // G-AD-08: another node takes the queue
+	h.polls(h.w, "held", "local")           // G-AD-08: another node takes the queue
 	h.wants(j, "")
 	drain(false)
 }
 
 func whyMessage(h *held) {
-	h.asks(h.other, "sent", "q")
+	h.polls(h.other, "sent", "q")
 	before := h.submit("sent", "q")
 	j := h.submit("sent", "q")
 	h.finish(h.claim(h.other, "sent", "q"), engine.Outcome{On: job.Succeeded})

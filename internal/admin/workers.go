@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
@@ -12,6 +13,10 @@ import (
 	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/store"
 )
+
+// Nodes and workers are read from the record that each node keeps of itself (package nodes); which
+// jobs a worker runs is read from the jobs that are leased. Both are few, so each list is made as a
+// whole and then cut into pages by name.
 
 var (
 	workerPages = newPages(nameCursor("worker"))
@@ -79,77 +84,121 @@ func writeNodePart(o *strictjson.Object, name string, p *nodes.Part) {
 		} else {
 			o.Raw("latency_p95", strconv.AppendFloat(nil, p.LatencyP95, 'f', 6, 64))
 		}
+		if p.Pool == nil {
+			o.Null("pool")
+			return
+		}
+		o.Object("pool", func(o *strictjson.Object) {
+			o.Int("in_use", int64(p.Pool.InUse))
+			o.Int("open", int64(p.Pool.Open))
+			o.Int("max", int64(p.Pool.Max))
+		})
 	})
 }
 
-// WorkerItem is a worker on the node that knows it.
+// WorkerItem is a worker, with the node that has heard of it.
 type WorkerItem struct {
 	nodes.Worker
 	Version string
 	Running []int64 // the numbers of its jobs
+	// IsGone says that nothing was heard of it for a minute, or that it has left, and that it runs
+	// nothing.
+	IsGone bool
 }
 
 // key is what orders workers: those of one name on several nodes are entries of their own.
-func (w *WorkerItem) key() string { return w.Name + "\x00" + w.Node + "\x00" + w.Contract }
+func (w *WorkerItem) key() string { return w.Name + "\x01" + w.Node + "\x01" + w.Contract }
 
-// maxRunningListed bounds the running jobs that a list of workers looks through.
-const maxRunningListed = 2000
+// maxRuns bounds the running jobs that a list of workers looks through.
+const maxRuns = 2000
 
-// allWorkers returns the workers that all nodes know, with the jobs that they run.
-func (a *API) allWorkers(ctx context.Context) ([]WorkerItem, error) {
-	all, err := a.Node.All(ctx)
-	if err != nil {
-		return nil, err
+// WorkerPage is a page of workers.
+type WorkerPage struct {
+	Items []WorkerItem
+	Next  string // the cursor of the next page
+	// SearchedTo is when the last running job was created that was looked at, where there are more:
+	// workers may have jobs among those too.
+	SearchedTo time.Time
+}
+
+// addRunning adds to workers the jobs that they run, the oldest ones of all.
+func (a *API) addRunning(ctx context.Context, p *WorkerPage) error {
+	if len(p.Items) == 0 {
+		return nil
 	}
-	leased, err := a.Engine.List(ctx,
-		store.Filter{Phases: []job.Phase{job.Leased}, Limit: maxRunningListed,
-			WithoutBodies: true})
+	leased, err := a.Engine.List(ctx, store.Filter{Runs: true, Limit: a.runLimit + 1})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	running := map[[2]string][]int64{}
-	for _, j := range leased {
+	for _, j := range leased[:min(a.runLimit, len(leased))] {
 		key := [2]string{j.ID.Contract, j.Worker}
 		running[key] = append(running[key], j.Seq)
 	}
-	var items []WorkerItem
-	for _, n := range all {
-		for _, w := range n.Workers {
-			item := WorkerItem{Worker: w, Version: w.Agent,
-				Running: running[[2]string{w.Contract, w.Name}]}
-			if w.Local {
-				item.Version = n.Version
-			}
-			items = append(items, item)
-		}
+	for i := range p.Items {
+		w := &p.Items[i]
+		w.Running = running[[2]string{w.Contract, w.Name}]
 	}
-	return items, nil
+	if len(leased) <= a.runLimit {
+		return nil
+	}
+	last, err := a.Engine.GetWithoutBodies(ctx, []int64{leased[a.runLimit-1].Seq})
+	for _, j := range last { // none where the job has been removed meanwhile
+		p.SearchedTo = j.CreatedAt
+	}
+	return err
 }
 
 // listWorkers is GET /admin/v1/workers (AD-040).
 func (a *API) listWorkers(c *httpapi.Call) error {
-	page, next, err := a.ListWorkers(c)
+	page, err := a.ListWorkers(c)
 	if err != nil {
 		return err
 	}
-	o := newList(len(page), next, func(i int, o *strictjson.Object) { page[i].write(o) })
+	o := newList(len(page.Items), page.Next, func(i int, o *strictjson.Object) {
+		page.Items[i].write(o)
+	})
+	o.Time("searched_to", page.SearchedTo)
 	sendObject(c, 200, &o)
 	return nil
 }
 
-// ListWorkers returns the workers that the query of a call asks for, and the cursor of the next
-// page.
-func (a *API) ListWorkers(c *httpapi.Call) (page []WorkerItem, next string, err error) {
+// ListWorkers returns the workers that the query of a call asks for.
+func (a *API) ListWorkers(c *httpapi.Call) (page WorkerPage, err error) {
 	limit, after, err := workerPages.Read(c)
 	if err != nil {
-		return nil, "", err
+		return page, err
 	}
-	all, err := a.allWorkers(c.Context())
+	known, err := a.Node.All(c.Context())
 	if err != nil {
-		return nil, "", err
+		return page, err
 	}
-	page, next = pageOf(all, (*WorkerItem).key, &workerPages, after, limit)
-	return page, next, nil
+	var all []WorkerItem
+	var now time.Time // by the store: this node is as it is now
+	for _, n := range known {
+		if n.LastSeen.After(now) {
+			now = n.LastSeen
+		}
+		for _, w := range n.Workers {
+			item := WorkerItem{Worker: w, Version: w.Agent}
+			if w.Local {
+				item.Version = n.Version
+			}
+			all = append(all, item)
+		}
+	}
+	page.Items = all
+	if err := a.addRunning(c.Context(), &page); err != nil {
+		return page, err
+	}
+	all = slices.DeleteFunc(page.Items, func(w WorkerItem) bool {
+		return w.HasLeft && !w.Draining && len(w.Running) == 0
+	})
+	for i := range all {
+		all[i].IsGone = all[i].IsSilent(now) && len(all[i].Running) == 0
+	}
+	page.Items, page.Next = pageOf(all, (*WorkerItem).key, &workerPages, after, limit)
+	return page, nil
 }
 
 func (w *WorkerItem) write(o *strictjson.Object) {
@@ -170,6 +219,7 @@ func (w *WorkerItem) write(o *strictjson.Object) {
 	o.Int("failed", w.Failed)
 	o.Optional("version", w.Version)
 	o.Bool("draining", w.Draining)
+	o.Bool("gone", w.IsGone)
 }
 
 // formatNumbers returns numbers as a JSON array.
@@ -205,7 +255,7 @@ func (a *API) drain(kind engine.DrainKind, draining bool) httpapi.Handler {
 // SetDrain begins or ends the drain of the worker or node of the path of a call.
 func (a *API) SetDrain(c *httpapi.Call, kind engine.DrainKind, draining bool) error {
 	name := c.PathValue("name")
-	known, err := a.knows(c.Context(), kind, name)
+	known, err := a.isKnown(c.Context(), kind, name)
 	if err != nil {
 		return err
 	}
@@ -224,8 +274,8 @@ type drainState struct {
 	Draining bool `json:"draining"`
 }
 
-// knows reports whether a worker or node is listed or drained.
-func (a *API) knows(ctx context.Context, kind engine.DrainKind, name string) (bool, error) {
+// isKnown reports whether a worker or node is listed or drained.
+func (a *API) isKnown(ctx context.Context, kind engine.DrainKind, name string) (bool, error) {
 	if a.Engine.IsDraining(kind, name) {
 		return true, nil
 	}

@@ -3,18 +3,23 @@ package admin_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"net/url"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/nodes"
+	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
 // worked is a contract whose jobs are kept.
-var worked = engine.Contract{Name: "worked", Machine: job.MustMachine(map[job.State]job.Phase{
+var worked = engine.JobType{Name: "worked", Machine: job.MustMachine(map[job.State]job.Phase{
 	"queued": job.Ready, "running": job.Leased, "done": job.Done}, []job.Move{
 	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
@@ -34,7 +39,7 @@ type workerItem struct {
 	LastSeen                   time.Time `json:"last_seen"`
 	Succeeded, Failed          int64
 	Version                    *string
-	Draining                   bool
+	Draining, Gone             bool
 }
 
 type listOf[T any] struct {
@@ -103,8 +108,23 @@ func TestWorkers(t *testing.T) {
 			*local.Version != "v1" {
 			t.Errorf("got %+v", local)
 		}
+		checkWorkerBound(t, w, first[0].Seq)
 		checkWorkerPages(t, w)
 		checkWorkerDrain(t, w, other)
+		if _, _, err := other.ClaimRemote(t.Context(), engine.ClaimRequest{Contract: "worked",
+			Queues: []string{"none"}, Max: 1, Worker: "host:3"}, "sdk/1"); err != nil {
+			t.Fatal(err)
+		}
+		w.clock.Advance(time.Minute)
+		describe(t, other, p.Clock)
+		silent := ""
+		for _, known := range get[listOf[workerItem]](t, w, "/admin/v1/workers").Items {
+			silent += fmt.Sprint(known.Name, " ", known.Gone, ", ")
+		}
+		// the second has ended its run and asked for nothing since
+		if silent != "host:1/a false, host:1/a false, host:3 true, n/1 false, " {
+			t.Errorf("AD-040 after a silent minute there are %s", silent)
+		}
 		w.clock.Advance(5 * time.Minute)
 		if left := get[listOf[workerItem]](t, w, "/admin/v1/workers").Items; len(left) != 0 {
 			t.Errorf("after five minutes there are %+v", left)
@@ -112,11 +132,33 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
+// checkWorkerBound proves that a list which has not looked at all running jobs says so.
+func checkWorkerBound(t *testing.T, w *world, first int64) {
+	t.Helper()
+	submitWorked(t, w.engine, "4") // so that there are as many left as before
+	second, _ := claimWorked(t, w.engine, "host:1/a")
+	for limit, want := range map[int][]int64{1: {first}, 2: {first, second[0].Seq}} {
+		w.api.LimitRuns(limit)
+		got := get[struct {
+			Items      []workerItem
+			SearchedTo *time.Time `json:"searched_to"`
+		}](t, w, "/admin/v1/workers")
+		isCut := limit == 1
+		if !slices.Equal(got.Items[0].Running, want) || (got.SearchedTo != nil) != isCut ||
+			(isCut && !got.SearchedTo.Equal(testkit.StartTime)) {
+			t.Errorf("AD-040 of %d running jobs: %+v", limit, got)
+		}
+	}
+}
+
 // describe writes the record of another node.
 func describe(t *testing.T, e *engine.Engine, clock *testkit.Clock) *nodes.Node {
 	t.Helper()
 	n, err := nodes.New(nodes.Config{Engine: e, Elapsed: clock.Monotonic, Version: "v1",
-		Contracts: []string{"worked"}, StoreKind: "made"})
+		Contracts: []string{"worked"}, StoreKind: "made", Parts: []*outage.Part{
+			outage.NewPart(slog.New(slog.DiscardHandler), clock.Monotonic, outage.Endpoint{
+				Name: "objects", Address: "s3.internal"})},
+		Pool: func() (inUse, open, limit int) { return 2, 3, 16 }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,6 +248,7 @@ func TestNodes(t *testing.T) {
 			Store                  struct {
 				Kind, State string
 				Latency     *float64 `json:"latency_p95"`
+				Pool        json.RawMessage
 			}
 			Stream, Objects json.RawMessage
 		}
@@ -227,6 +270,14 @@ func TestNodes(t *testing.T) {
 			found.Store.Kind != "made" || found.Store.State != "ok" ||
 			found.Store.Latency == nil || string(found.Stream) != "null" {
 			t.Errorf("got %+v", found)
+		}
+		if _, err := os.Stat("/proc/self/fd"); err == nil &&
+			(found.OpenFiles == nil || *found.OpenFiles == 0) {
+			t.Errorf("AD-042 the node has the open files %v", found.OpenFiles)
+		}
+		if string(found.Store.Pool) != `{"in_use":2,"open":3,"max":16}` || string(found.Objects) !=
+			`{"kind":"objects","state":"ok","latency_p95":null,"pool":null}` {
+			t.Errorf("AD-042 got the pool %s and the objects %s", found.Store.Pool, found.Objects)
 		}
 		if err := other.Refresh(t.Context()); err != nil || !other.IsNodeDraining() {
 			t.Errorf("the node is not drained: %v", err)

@@ -54,7 +54,7 @@ func inMemory(t *testing.T, change func(*admin.Config)) *world {
 }
 
 // newWorld makes a node on a store.
-func newWorld(t *testing.T, s store.Store, clock *testkit.Clock,
+func newWorld(t testing.TB, s store.Store, clock *testkit.Clock,
 	change func(*admin.Config)) *world {
 	t.Helper()
 	w := &world{clock: clock, engine: testkit.NewEngine(t, s, clock), log: &testkit.LogBuffer{},

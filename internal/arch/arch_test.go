@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -21,6 +22,7 @@ type file struct {
 	path    string // from the root, with slashes
 	dir     string
 	test    bool
+	src     string
 	lines   int
 	imports []string
 	ast     *ast.File
@@ -33,13 +35,21 @@ func (f *file) in(dirs ...string) bool {
 	})
 }
 
+// load returns the files of the module. They are read once for all tests, which do not change them.
 func load(t *testing.T) []*file {
 	t.Helper()
+	files, err := loadOnce()
+	if err != nil || len(files) < 50 {
+		t.Fatalf("found %d files: %v", len(files), err)
+	}
+	return files
+}
+
+var loadOnce = sync.OnceValues(func() (files []*file, err error) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	var files []*file
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -53,35 +63,33 @@ func load(t *testing.T) []*file {
 			}
 			return nil
 		}
-		if strings.HasSuffix(rel, ".go") {
-			files = append(files, parse(t, path, rel))
+		if !strings.HasSuffix(rel, ".go") {
+			return nil
 		}
-		return nil
+		f, err := parse(path, rel)
+		files = append(files, f)
+		return err
 	})
-	if err != nil || len(files) < 50 {
-		t.Fatalf("found %d files: %v", len(files), err)
-	}
-	return files
-}
+	return files, err
+})
 
-func parse(t *testing.T, path, rel string) *file {
-	t.Helper()
+func parse(path, rel string) (*file, error) {
 	src, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	fset := token.NewFileSet()
 	tree, err := parser.ParseFile(fset, path, src, parser.ParseComments)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	dir := filepath.ToSlash(filepath.Dir(rel))
-	f := &file{path: rel, dir: dir, lines: strings.Count(string(src), "\n"), ast: tree, fset: fset,
-		test: strings.HasSuffix(rel, "_test.go") || isTestPackage(dir)}
+	f := &file{path: rel, dir: dir, src: string(src), lines: strings.Count(string(src), "\n"), ast: tree,
+		fset: fset, test: strings.HasSuffix(rel, "_test.go") || isTestPackage(dir)}
 	for _, i := range tree.Imports {
 		f.imports = append(f.imports, strings.Trim(i.Path.Value, `"`))
 	}
-	return f
+	return f, nil
 }
 
 // isTestPackage reports whether only tests may import a package.

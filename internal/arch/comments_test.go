@@ -3,7 +3,6 @@ package arch
 import (
 	"go/ast"
 	"go/token"
-	"os"
 	"strings"
 	"testing"
 	"unicode"
@@ -80,11 +79,7 @@ func TestShareOfComments(t *testing.T) {
 		if f.test {
 			continue
 		}
-		src, err := os.ReadFile("../../" + f.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(src)) {
+		for line := range strings.Lines(f.src) {
 			line = strings.TrimSpace(line)
 			if strings.HasPrefix(line, "//") {
 				comments++

@@ -3,14 +3,14 @@ package arch
 import (
 	"go/ast"
 	"go/token"
-	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
 )
 
-// TestConditions checks that && and || are not mixed without parentheses, and that an
-// error is handled where it is found: no condition asks for err == nil to go on inside.
+// TestConditions checks that && and || are not mixed without parentheses, and that an error is
+// handled where it is found: no if asks for err == nil, alone or among other things. It may be a
+// value that is returned or passed on, and a case of a switch.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	for _, f := range load(t) {
@@ -24,26 +24,12 @@ func TestConditions(t *testing.T) {
 					t.Errorf("%s asks for no error among other things", f.position(n))
 				}
 			case *ast.IfStmt:
-				if !f.test && isNoError(n.Cond) && !leaves(n.Body) {
-					t.Errorf("%s indents the path without an error", f.position(n))
+				if !f.test && isNoError(n.Cond) {
+					t.Errorf("%s asks for no error, and not for the error", f.position(n))
 				}
 			}
 			return true
 		})
-	}
-}
-
-// leaves reports whether a block ends by leaving what it stands in, as the success of a loop
-// of attempts does.
-func leaves(block *ast.BlockStmt) bool {
-	if len(block.List) == 0 {
-		return false
-	}
-	switch block.List[len(block.List)-1].(type) {
-	case *ast.ReturnStmt, *ast.BranchStmt:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -58,7 +44,7 @@ func isMixed(outer *ast.BinaryExpr, operand ast.Expr) bool {
 
 // isNoError reports whether an expression is err == nil.
 func isNoError(e ast.Expr) bool {
-	b, ok := e.(*ast.BinaryExpr)
+	b, ok := ast.Unparen(e).(*ast.BinaryExpr)
 	return ok && b.Op == token.EQL && isNamed(b.Y, "nil") && isErrorName(b.X)
 }
 
@@ -86,15 +72,68 @@ func isNamed(e ast.Expr, name string) bool {
 	return ok && id.Name == name
 }
 
+// isErrorName reports whether an expression is a variable or a member that is named as an error.
 func isErrorName(e ast.Expr) bool {
+	if member, ok := e.(*ast.SelectorExpr); ok {
+		e = member.Sel
+	}
 	id, ok := e.(*ast.Ident)
-	return ok && (id.Name == "err" || strings.HasSuffix(id.Name, "Err"))
+	return ok && (strings.EqualFold(id.Name, "err") || strings.HasSuffix(id.Name, "Err"))
 }
 
 func (f *file) position(n ast.Node) string {
 	p := f.fset.Position(n.Pos())
 	p.Filename = f.path
 	return p.String()
+}
+
+// TestOffersAreDeclared checks that no interface of the module is asked of a value by a type
+// assertion: a part that loses a method would compile, and silently offer less. What a part may
+// offer is a member of a struct, or a method that returns nil.
+func TestOffersAreDeclared(t *testing.T) {
+	t.Parallel()
+	files := load(t)
+	ports := map[string]bool{}
+	for _, f := range files {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok && isInterface(spec.Type) {
+				ports[module+"/"+f.dir+"."+spec.Name.Name] = true
+			}
+			return true
+		})
+	}
+	for _, f := range files {
+		if f.test {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			a, ok := n.(*ast.TypeAssertExpr)
+			if ok && (isInterface(a.Type) || ports[f.typeName(a.Type)]) {
+				t.Errorf("%s asserts an interface", f.position(n))
+			}
+			return true
+		})
+	}
+}
+
+func isInterface(e ast.Expr) bool {
+	_, ok := e.(*ast.InterfaceType)
+	return ok
+}
+
+// typeName returns the name of a type with the path of its package; "" for one without a name.
+func (f *file) typeName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return module + "/" + f.dir + "." + e.Name
+	case *ast.SelectorExpr:
+		for _, path := range f.imports {
+			if pkg, ok := e.X.(*ast.Ident); ok && strings.HasSuffix(path, "/"+pkg.Name) {
+				return path + "." + e.Sel.Name
+			}
+		}
+	}
+	return ""
 }
 
 // maxColumns is how long a line may be, a tab counted as four.
@@ -105,11 +144,7 @@ const maxColumns = 100
 func TestLines(t *testing.T) {
 	t.Parallel()
 	for _, f := range load(t) {
-		src, err := os.ReadFile("../../" + f.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, line := range strings.Split(string(src), "\n") {
+		for i, line := range strings.Split(f.src, "\n") {
 			columns := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
 			if columns > maxColumns && !strings.ContainsAny(line, "\"`") &&
 				!strings.Contains(line, "://") && !f.inText(i+1) {

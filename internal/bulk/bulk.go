@@ -65,7 +65,7 @@ func New(c Config) (*Bulk, error) {
 	if c.Engine == nil || c.Log == nil || c.Random == nil || c.Elapsed == nil {
 		return nil, errors.New("bulk: Engine, Log, Random and Elapsed are required")
 	}
-	err := c.Engine.Register(engine.Contract{Name: Name, Machine: machine, Retention: retention})
+	err := c.Engine.Register(engine.JobType{Name: Name, Machine: machine, Retention: retention})
 	return &Bulk{c}, err
 }
 
@@ -91,8 +91,8 @@ func (b *Bulk) newID(now time.Time) string {
 // same transaction; it may be nil.
 func (b *Bulk) Start(ctx context.Context, now time.Time, r Request,
 	record func(engine.RecordWriter, *Operation) error) (*Operation, error) {
-	o := &Operation{ID: b.newID(now), Request: r, State: Running}
-	_, err := b.Engine.Submit(engine.Attach(ctx,
+	o := &Operation{ID: b.newID(now), Request: r, State: Running, Cursor: r.After}
+	_, err := b.Engine.Submit(engine.WithTxFunc(ctx,
 		func(w engine.RecordWriter, _, _ *job.Job) error {
 			o.StartedAt = w.Now()
 			if err := o.write(w); err != nil || record == nil {
@@ -162,10 +162,11 @@ const (
 	Cancel Change = "cancel"
 )
 
-// Change pauses, resumes or cancels an operation, and returns it as it is then. An operation that
-// waits for its canaries is paused already: resume takes them for well. What is being done at the
-// moment is completed, and what the present batch has done is counted. It is a Conflict where the
-// state does not allow it. record writes records in the same transaction, with the state before.
+// Change pauses, resumes or cancels an operation and returns it with its new state. An operation
+// that waits for its canaries is paused already; resume accepts them as they are. Change waits for
+// actions that are being carried out, and what the present batch has done is counted. It is a
+// Conflict if the state does not allow the change. record writes records in the same transaction
+// and gets the state before.
 func (b *Bulk) Change(ctx context.Context, id string, what Change,
 	record func(w engine.RecordWriter, before string, o *Operation) error) (*Operation, error) {
 	now, err := b.Get(ctx, id)
@@ -180,14 +181,20 @@ func (b *Bulk) Change(ctx context.Context, id string, what Change,
 			Msg: "the bulk operation is " + now.State + ", which allows no " + string(what)}
 	}
 	change := func(w engine.RecordWriter, o *Operation) error {
+		if err := waitForActions(w, id); err != nil {
+			return err
+		}
 		before := o.State
 		o.State, o.Reason = Paused, ReasonOperator
 		if what == Resume {
 			o.State, o.Reason = Running, ""
-			o.Settled = o.Settled || (o.Canary > 0 && o.Done >= int64(o.Canary))
+			o.Settled = o.Settled || o.hasCanaries()
 		}
 		if what == Cancel {
-			o.State, o.Reason = Canceled, ""
+			o.State, o.Reason, o.EndedAt = Canceled, "", w.Now()
+			if err := o.countBatch(w); err != nil {
+				return err
+			}
 		}
 		if record == nil {
 			return nil
@@ -206,6 +213,28 @@ func (b *Bulk) Change(ctx context.Context, id string, what Change,
 	return b.Get(ctx, id)
 }
 
+// waitForActions waits for the actions that are about to commit. Later actions find the new state
+// of the operation and stop.
+func waitForActions(w engine.RecordWriter, id string) error {
+	for slot := range atOnce {
+		if err := w.Lock(slotLock(id, slot)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countBatch counts what the present batch of an operation that ends has done.
+func (o *Operation) countBatch(w engine.RecordWriter) error {
+	marks, err := markedIn(w, o.ID)
+	if err != nil {
+		return err
+	}
+	_, err = o.countMarks(w, marks)
+	o.Canaries = nil
+	return err
+}
+
 // update changes the record of an operation.
 func (b *Bulk) update(ctx context.Context, id string,
 	change func(engine.RecordWriter, *Operation) error) error {
@@ -214,10 +243,12 @@ func (b *Bulk) update(ctx context.Context, id string,
 	})
 }
 
-// move lets a cause happen to the job of an operation, and changes its record with that.
+// move applies a cause to the job of an operation and changes the record of the operation in the
+// same transaction.
 func (b *Bulk) move(ctx context.Context, id string, on job.Cause,
 	change func(engine.RecordWriter, *Operation) error) error {
-	_, err := b.Engine.Change(engine.Attach(ctx, func(w engine.RecordWriter, _, _ *job.Job) error {
+	_, err := b.Engine.Change(engine.WithTxFunc(ctx, func(w engine.RecordWriter, _,
+		_ *job.Job) error {
 		if err := w.Lock("bulk:" + id); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -142,6 +143,32 @@ func TestCanary(t *testing.T) {
 	})
 }
 
+// AD-021, AD-022: an action that fails for a canary pauses the operation too, before the rest is
+// done, and is told with its error; the first 20 errors are kept.
+func TestCanaryWhoseActionFails(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		n := newNode(t, p.Store, p.Clock)
+		n.submit(t, "broken", 30)
+		id := n.start(t, bulk.Request{Action: contract.ActionRerun, Canary: 3}, "broken")
+		for range 3 {
+			n.turn(t)
+			n.wait(t, 2*time.Second)
+		}
+		o := n.want(t, id, bulk.Paused, 0, 0, 3)
+		if !strings.HasPrefix(o.Reason, "canary failed: job ") || len(o.Errors) != 3 ||
+			!strings.Contains(o.Errors[0].Error, "it is broken") {
+			t.Errorf("AD-022 the reason is %q, the errors are %v", o.Reason, o.Errors)
+		}
+		if err := n.change(t, id, bulk.Resume); err != nil {
+			t.Fatal(err)
+		}
+		n.turn(t)
+		if o = n.want(t, id, bulk.Done, 0, 0, 30); len(o.Errors) != 20 {
+			t.Errorf("AD-021 %d errors are kept", len(o.Errors))
+		}
+	})
+}
+
 // AD-020, AD-022: the filter means what matched at the beginning. What was created later stays, and
 // what has changed is skipped.
 func TestMatchedAtTheBeginning(t *testing.T) {
@@ -175,6 +202,77 @@ func TestMatchedAtTheBeginning(t *testing.T) {
 			t.Errorf("AD-020 a dry run saw %+v, %v", seen, err)
 		}
 	})
+}
+
+// AD-020: a dry run that names contracts, phases and a queue has its numbers from the counts that
+// the store keeps, and they are those of the jobs and dead letters that are there.
+func TestPreviewOfQueues(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		n := newNode(t, p.Store, p.Clock)
+		n.submit(t, "a", 13) // failed, without dead letters
+		n.submit(t, "b", 12)
+		n.start(t, bulk.Request{Action: contract.ActionRetry}, "b")
+		n.turn(t)
+		jobs, err := n.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: 11, Worker: "w"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, j := range jobs[:6] { // of which one succeeds
+			on := job.FailedForGood
+			if i == 5 {
+				on = job.Succeeded
+			}
+			if _, err := n.Finish(t.Context(), engine.Run{ID: j.ID, Run: j.Run},
+				engine.Outcome{On: on, Failure: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.Clock.Advance(time.Second)
+		type phases = []job.Phase
+		for _, tt := range []struct {
+			action            string
+			f                 bulk.JobFilter
+			matching, refused int
+		}{
+			{contract.ActionDelete, bulk.JobFilter{Queue: "b", Phases: phases{job.Waiting, job.Ready}}, 1, 0},
+			{contract.ActionDelete, bulk.JobFilter{Phases: phases{job.Leased}}, 5, 5},
+			{contract.ActionDelete, bulk.JobFilter{Queue: "b"}, 12, 6},
+			{contract.ActionCancel, bulk.JobFilter{}, 25, 25},
+			{contract.ActionCancel, bulk.JobFilter{Dead: true}, 5, 5},
+			{contract.ActionCancel, bulk.JobFilter{Phases: phases{job.Done}}, 14, 14},
+			{contract.ActionCancel, bulk.JobFilter{Phases: phases{job.Done}, Dead: true}, 19, 19},
+			{contract.ActionDelete, bulk.JobFilter{Queue: "none"}, 0, 0},
+		} {
+			tt.f.Contracts = []string{made}
+			seen, err := n.ops.Preview(t.Context(), bulk.Request{Action: tt.action, Jobs: &tt.f})
+			if err != nil || seen.Matching != tt.matching || seen.Refused != tt.refused ||
+				seen.More || len(seen.Jobs) != min(10, tt.matching) || seen.AsOf.IsZero() {
+				t.Errorf("AD-020 %s of %+v: %d match, %d are refused, %d shown, %v", tt.action, tt.f,
+					seen.Matching, seen.Refused, len(seen.Jobs), err)
+			}
+			sameAsRead(t, n, tt.action, tt.f, &seen)
+		}
+		for queue, want := range map[string]int{"": 5, "b": 5, "a": 0} {
+			seen, err := n.ops.Preview(t.Context(), bulk.Request{Action: bulk.Replay,
+				DeadLetters: &bulk.DeadLetterFilter{Contracts: []string{made}, Queue: queue}})
+			if err != nil || seen.Matching != want || seen.Refused != 0 ||
+				len(seen.DeadLetters) != want {
+				t.Errorf("AD-020 replay of queue %q: %+v, %v", queue, seen, err)
+			}
+		}
+	})
+}
+
+// sameAsRead compares a dry run by counts with one that has to look at all jobs.
+func sameAsRead(t *testing.T, n *node, action string, f bulk.JobFilter, seen *bulk.Preview) {
+	t.Helper()
+	f.CreatedBefore = n.clock.Now().Add(time.Hour)
+	read, err := n.ops.Preview(t.Context(), bulk.Request{Action: action, Jobs: &f})
+	if err != nil || read.Matching != seen.Matching || read.Refused != seen.Refused ||
+		len(read.Jobs) != len(seen.Jobs) {
+		t.Errorf("AD-020 %s of %+v: counts say %d and %d, the jobs %d and %d, %v", action, f,
+			seen.Matching, seen.Refused, read.Matching, read.Refused, err)
+	}
 }
 
 // AD-021: what was deleted, or has come to match no longer, after the operation has counted it is
@@ -268,7 +366,7 @@ func TestPaces(t *testing.T) {
 }
 
 // AD-051: a bulk replay replays the open dead letters that match, each once.
-func TestReplayLetters(t *testing.T) {
+func TestReplayDeadLetters(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		n := newNode(t, p.Store, p.Clock)
 		n.submit(t, "a", 6)
@@ -284,10 +382,11 @@ func TestReplayLetters(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		all, err := n.DeadLetters(t.Context(), made, "", 0, 9)
-		if err != nil || len(all) != 6 {
-			t.Fatalf("%d letters, %v", len(all), err)
+		lists, err := n.DeadLetters(t.Context(), store.DeadLetterSelector{Contract: made, Limit: 9})
+		if err != nil || len(lists[0]) != 6 {
+			t.Fatalf("letters %+v, %v", lists, err)
 		}
+		all := lists[0]
 		if _, err := n.Engine.Change(t.Context(), all[0].Job.ID, job.Retried, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -325,5 +424,68 @@ func TestCancelInBatch(t *testing.T) {
 			t.Errorf("AD-021 the canceled operation is %+v, and %d jobs are gone", o, gone)
 		}
 		n.want(t, id, bulk.Canceled, gone, 0, 0)
+	})
+}
+
+// AD-021: what an operation has failed to do of its last batch, and what it has skipped of it, is
+// counted when it is canceled in the middle of the batch, as is what it has done.
+func TestCancelCountsFailures(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		n := newNode(t, p.Store, p.Clock)
+		n.submit(t, "mixed", 40)
+		id := n.start(t, bulk.Request{Action: contract.ActionRerun}, "mixed")
+		p.Clock.Advance(time.Second)
+		for _, changed := range n.list(t, "mixed")[:2] {
+			if _, err := n.Engine.Change(t.Context(), changed.ID, job.Retried, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.onRerun = func(j *job.Job) {
+			if strings.HasSuffix(j.ID.Key, "13") {
+				if err := n.change(t, id, bulk.Cancel); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		n.turn(t)
+		done := int64(len(n.list(t, "made")))
+		o := n.want(t, id, bulk.Canceled, done, 2, 4)
+		if len(o.Errors) != 4 || o.EndedAt.IsZero() || done > 34 {
+			t.Errorf("AD-021 the canceled operation is %+v", o)
+		}
+		n.wait(t, time.Minute)
+		if _, claimed := n.turn(t); claimed {
+			t.Error("AD-021 it goes on after its end")
+		}
+		n.want(t, id, bulk.Canceled, done, 2, 4)
+	})
+}
+
+// AD-021: a node that does not serve the contract of an operation, and so would find none of its
+// jobs, leaves it to one that does. Until then the operation says why it waits.
+func TestNodeWithoutTheContract(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		n, other := newNode(t, p.Store, p.Clock), newNode(t, p.Store, p.Clock)
+		other.ops.Contracts = nil
+		n.submit(t, "a", 3)
+		for _, r := range []bulk.Request{{Action: contract.ActionRetry},
+			{Action: bulk.Replay, DeadLetters: &bulk.DeadLetterFilter{Contracts: []string{made}}}} {
+			id := n.start(t, r, "a")
+			if o, claimed := other.turn(t); !claimed || o.On != job.Released || o.Delay == 0 {
+				t.Fatalf("%s: the other node has %+v, %v", r.Action, o, claimed)
+			}
+			if o := n.want(t, id, bulk.Running, 0, 0, 0); o.Counted ||
+				o.Reason != "waits for a node that serves made" {
+				t.Errorf("%s: the other node has left %+v", r.Action, o)
+			}
+			n.wait(t, 2*time.Second)
+			other.turn(t)
+			n.wait(t, 2*time.Second)
+			n.turn(t)
+			done := map[string]int64{contract.ActionRetry: 3, bulk.Replay: 0}[r.Action]
+			if o := n.want(t, id, bulk.Done, done, 0, 0); o.Reason != "" {
+				t.Errorf("AD-021 %s: at its end the operation still says %q", r.Action, o.Reason)
+			}
+		}
 	})
 }

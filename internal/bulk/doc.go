@@ -13,7 +13,8 @@
 // A claim goes through what matches in batches, by number. Of each batch:
 //
 //  1. the actions of the contracts, several at a time. Each writes a mark of the operation in the
-//     transaction of its change, and is undone where there is a mark already or the batch is over
+//     transaction of its change, which is rolled back where there is a mark already, or the cursor
+//     has passed the job
 //  2. one transaction counts and deletes the marks, and moves the cursor behind the batch
 //
 // So what a node that was killed has done is marked, and the node that goes on neither does it

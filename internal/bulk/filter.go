@@ -21,6 +21,7 @@ type JobFilter struct {
 	Owner     string      `json:"owner,omitempty"`
 	Kind      string      `json:"kind,omitempty"`
 	ID        string      `json:"id,omitempty"`
+	Numbers   []int64     `json:"numbers,omitempty"` // some jobs by their numbers
 	Parent    int64       `json:"parent,omitempty"`
 	Worker    string      `json:"worker,omitempty"`
 
@@ -40,14 +41,48 @@ func (f *JobFilter) matches(j *job.Job, o *contract.Operator) bool {
 		(len(f.Phases) == 0 || f.Dead || slices.Contains(f.Phases, j.Phase)) &&
 		(f.Owner == "" || j.Owner == f.Owner) && (f.Kind == "" || o.KindOf(j) == f.Kind) &&
 		(f.ID == "" || j.ID.Key == f.ID) && (f.Parent == 0 || j.Parent == f.Parent) &&
+		(len(f.Numbers) == 0 || slices.Contains(f.Numbers, j.Seq)) &&
 		(f.Worker == "" || j.Worker == f.Worker) &&
 		between(j.CreatedAt, f.CreatedFrom, f.CreatedBefore) &&
 		between(j.FinishedAt, f.SettledFrom, f.SettledBefore) && j.Attempts >= f.MinAttempts
 }
 
+// isOfQueues reports whether contract, queue and phase of a job, and whether it is dead, decide
+// whether it matches.
+func (f *JobFilter) isOfQueues() bool {
+	return len(f.States)+len(f.Numbers) == 0 && f.Owner+f.Kind+f.ID+f.Worker == "" && f.Parent == 0 &&
+		f.CreatedFrom.IsZero() && f.CreatedBefore.IsZero() && f.SettledFrom.IsZero() &&
+		f.SettledBefore.IsZero() && f.MinAttempts == 0 && !f.SearchesTexts()
+}
+
+// phases returns the phases that jobs which match may have.
+func (f *JobFilter) phases() []job.Phase {
+	switch {
+	case f.Dead:
+		return append(slices.Clone(f.Phases), job.Done)
+	case len(f.Phases) == 0:
+		return []job.Phase{job.Waiting, job.Ready, job.Leased, job.Done}
+	}
+	return f.Phases
+}
+
+// SearchesTexts reports whether the bodies of a job decide whether it matches.
+func (f *JobFilter) SearchesTexts() bool { return f.Error != "" || f.Text != "" }
+
 // contains reports whether the bodies of a job have the texts that are searched.
 func (f *JobFilter) contains(j *job.Job) bool {
 	return contains(f.Error, j.Failure) && contains(f.Text, j.Definition, j.Payload, j.Result)
+}
+
+// matchesGone reports whether a job that is gone is selected, by its dead letter.
+func (f *JobFilter) matchesGone(l *job.DeadLetter, o *contract.Operator) bool {
+	seen := l.Job
+	seen.Phase, seen.FinishedAt = job.Done, l.CreatedAt
+	o.HideSecrets(&seen)
+	kind, text := l.Failure()
+	return !l.IsJobStored() && f.matches(&seen, o) &&
+		contains(f.Error, []byte(kind), []byte(text)) &&
+		contains(f.Text, seen.Definition, seen.Payload, seen.Result)
 }
 
 // between reports whether a time is in a range. A time that is not set is in none.
@@ -82,13 +117,31 @@ type DeadLetterFilter struct {
 	Contracts   []string  `json:"contracts,omitempty"` // those of the engine
 	Queue       string    `json:"queue,omitempty"`
 	Fingerprint string    `json:"fingerprint,omitempty"`
-	From        time.Time `json:"from,omitzero"` // inclusive
-	To          time.Time `json:"to,omitzero"`   // exclusive
+	Error       string    `json:"error,omitempty"` // in type or text of the failure, without case
+	From        time.Time `json:"from,omitzero"`   // inclusive
+	To          time.Time `json:"to,omitzero"`     // exclusive
 }
 
-// Matches reports whether a dead letter is selected (G-AD-05).
-func (f *DeadLetterFilter) Matches(l *job.DeadLetter) bool {
+// matches reports whether a dead letter is selected (G-AD-05), apart from its error.
+func (f *DeadLetterFilter) matches(l *job.DeadLetter) bool {
 	return slices.Contains(f.Contracts, l.Job.ID.Contract) &&
 		(f.Queue == "" || l.Job.Queue == f.Queue) && between(l.CreatedAt, f.From, f.To) &&
 		(f.Fingerprint == "" || l.Fingerprint() == f.Fingerprint)
+}
+
+// isOfQueues reports whether contract and queue of a dead letter decide whether it matches.
+func (f *DeadLetterFilter) isOfQueues() bool {
+	return f.Fingerprint == "" && f.From.IsZero() && f.To.IsZero() && !f.SearchesTexts()
+}
+
+// SearchesTexts reports whether the job of a dead letter decides whether it matches.
+func (f *DeadLetterFilter) SearchesTexts() bool { return f.Error != "" }
+
+// hasError reports whether the failure of a dead letter has the text that is searched.
+func (f *DeadLetterFilter) hasError(l *job.DeadLetter) bool {
+	if f.Error == "" {
+		return true
+	}
+	kind, text := l.Failure()
+	return contains(f.Error, []byte(kind), []byte(text))
 }

@@ -8,163 +8,200 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/contract"
-	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 )
 
 // pageTime is how long one page of jobs is searched.
 const pageTime = 500 * time.Millisecond
 
-// PageSize is how many jobs or dead letters are read at once, as each holds bodies.
-const PageSize = 100
+// PageSize is how many jobs or dead letters are read at once, as each holds bodies, and
+// barePageSize how many jobs without them.
+const (
+	PageSize     = 100
+	barePageSize = 2000
+)
+
+// firstGone is above the numbers of all stored jobs. A job that is deleted has as its number
+// firstGone plus the ID of its dead letter, and so comes after the stored ones.
+const firstGone = 1 << 62
 
 // item is a job or dead letter that matches.
 type item struct {
-	number  int64 // of the job, or the ID of the dead letter
+	number  int64 // of the job, or the ID of the dead letter; see firstGone
 	changed bool  // since the operation began
 	allowed bool  // the action is allowed now
 	job     *job.Job
 	letter  *job.DeadLetter
 }
 
-// find returns the items of the next page behind a number that match, and up to which number it
-// has looked; 0 at the end.
-func (b *Bulk) find(ctx context.Context, o *Operation, after int64) ([]item, int64, error) {
-	if o.DeadLetters != nil {
-		return b.findDeadLetters(ctx, o, after)
+// items is a page of what matches.
+type items struct {
+	all  []item
+	next int64 // up to which number was looked; 0 at the end
+	read int   // how many jobs or dead letters were looked at
+	// searchedTo is when the last of them was created.
+	searchedTo time.Time
+}
+
+// find returns the items of the next page behind a number that match. p has the bounds of the page.
+func (b *Bulk) find(ctx context.Context, o *Operation, after int64, p JobPage) (items, error) {
+	p.After, p.Oldest = after, true
+	switch {
+	case p.Limit > 0:
+	case p.Bare:
+		p.Limit = barePageSize
+	default:
+		p.Limit = PageSize
 	}
-	return b.findJobs(ctx, o, after)
+	switch {
+	case o.DeadLetters != nil:
+		found, err := b.FindDeadLetters(ctx, o.DeadLetters, p)
+		return itemsOf(o, &found), err
+	case after >= firstGone:
+		p.After = after - firstGone
+		return b.findGone(ctx, o, p)
+	}
+	page, err := b.findJobs(ctx, o, p)
+	if page.next == 0 && len(b.gone(o)) > 0 {
+		page.next = firstGone
+	}
+	return page, err
 }
 
 // findJobs is find for jobs.
-func (b *Bulk) findJobs(ctx context.Context, o *Operation, after int64) (items []item, next int64,
-	err error) {
-	found, err := b.FindJobs(ctx, o.Jobs, JobPage{After: after, Oldest: true, Limit: PageSize,
-		MaxTime: pageTime})
+func (b *Bulk) findJobs(ctx context.Context, o *Operation, p JobPage) (page items, err error) {
+	found, err := b.FindJobs(ctx, o.Jobs, p)
 	if err != nil {
-		return nil, 0, err
+		return page, err
 	}
+	page.next, page.read, page.searchedTo = found.Next, found.Read, found.SearchedTo
 	for _, j := range found.Jobs {
-		if !j.CreatedAt.After(o.StartedAt) {
-			items = append(items, item{number: j.Seq, job: j,
-				changed: changedAt(j).After(o.StartedAt), allowed: b.allows(o.Action, j)})
+		if !j.CreatedAt.After(o.meantAt()) {
+			page.all = append(page.all, item{number: j.Seq, job: j,
+				changed: changedAt(j).After(o.meantAt()), allowed: b.allows(o.Action, j)})
+		}
+		if found.SearchedTo.IsZero() {
+			page.searchedTo = j.CreatedAt
 		}
 	}
-	return items, found.Next, nil
+	return page, nil
 }
 
 // allows reports whether a job allows an action now.
 func (b *Bulk) allows(action string, j *job.Job) bool {
-	o := contract.OperatorOf(b.Contracts, j.ID.Contract)
-	return o != nil && slices.Contains(o.Allowed(j), action)
+	return slices.Contains(b.operatorOf(j.ID.Contract).Allowed(j), action)
 }
 
-// findDeadLetters is find for dead letters.
-func (b *Bulk) findDeadLetters(ctx context.Context, o *Operation, after int64) (items []item,
-	next int64, err error) {
-	page, err := b.DeadLetters(ctx, o.DeadLetters, after)
+// gone returns the contracts whose deleted jobs an operation reruns: those of a filter that selects
+// by dead letters, or by the numbers of jobs.
+func (b *Bulk) gone(o *Operation) (names []string) {
+	if o.Action != contract.ActionRerun || !(o.Jobs.Dead || len(o.Jobs.Numbers) > 0) {
+		return nil
+	}
+	for _, name := range o.Jobs.Contracts {
+		if b.operatorOf(name).RerunsGone() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// findGone is find for jobs that are gone. Their numbers are the IDs of their dead letters.
+func (b *Bulk) findGone(ctx context.Context, o *Operation, p JobPage) (page items, err error) {
+	p.Bare, p.Limit = false, PageSize // their jobs decide
+	found, err := b.lettersOfGone(ctx, o, p)
 	if err != nil {
-		return nil, 0, err
+		return page, err
 	}
-	for i := range page {
-		l := &page[i]
-		if !o.DeadLetters.Matches(l) || l.CreatedAt.After(o.StartedAt) {
-			continue
-		}
-		since := l.ReplayedAt.After(o.StartedAt)
-		if l.IsOpen() || since {
-			items = append(items, item{number: l.ID, letter: l, changed: since, allowed: true})
-		}
+	found.Letters = slices.DeleteFunc(found.Letters, func(l job.DeadLetter) bool {
+		return !o.Jobs.matchesGone(&l, b.operatorOf(l.Job.ID.Contract))
+	})
+	page = itemsOf(o, &found)
+	for i := range page.all {
+		it := &page.all[i]
+		it.number, it.job, it.letter = firstGone+it.number, &it.letter.Job, nil
+		page.searchedTo = it.job.CreatedAt
 	}
-	if len(page) == PageSize {
-		next = page[PageSize-1].ID
+	if page.next > 0 {
+		page.next += firstGone
 	}
-	return items, next, nil
+	return page, nil
 }
 
-// DeadLetters returns the next dead letters that may match, with an ID above after.
-func (b *Bulk) DeadLetters(ctx context.Context, f *DeadLetterFilter,
-	after int64) (all []job.DeadLetter, err error) {
-	if f.Fingerprint != "" {
-		return b.Engine.DeadLetters(ctx, "", f.Fingerprint, after, PageSize)
+// lettersOfGone returns a page of the dead letters of jobs that may match: those of some jobs where
+// the filter has numbers.
+func (b *Bulk) lettersOfGone(ctx context.Context, o *Operation,
+	p JobPage) (found FoundLetters, err error) {
+	f := &DeadLetterFilter{Contracts: b.gone(o)}
+	if len(o.Jobs.Numbers) == 0 {
+		return b.FindDeadLetters(ctx, f, p)
 	}
-	for _, name := range f.Contracts {
-		some, err := b.Engine.DeadLetters(ctx, name, "", after, PageSize)
-		if err != nil {
-			return nil, err
+	letters, err := b.Engine.DeadLettersOf(ctx, o.Jobs.Numbers)
+	for _, of := range letters {
+		for i := range of {
+			if of[i].ID > p.After && f.matches(&of[i]) {
+				found.Letters = append(found.Letters, of[i])
+			}
 		}
-		all = append(all, some...)
 	}
-	slices.SortFunc(all, func(x, y job.DeadLetter) int { return cmp.Compare(x.ID, y.ID) })
-	return all[:min(len(all), PageSize)], nil
+	slices.SortFunc(found.Letters, func(x, y job.DeadLetter) int { return cmp.Compare(x.ID, y.ID) })
+	if found.Read = len(found.Letters); found.Read > p.Limit {
+		found.Letters = found.Letters[:p.Limit]
+		return found.end(&found.Letters[p.Limit-1]), err
+	}
+	return found, err
+}
+
+// itemsOf returns the items of a page of dead letters.
+func itemsOf(o *Operation, found *FoundLetters) items {
+	page := items{next: found.Next, read: found.Read, searchedTo: found.SearchedTo}
+	for i := range found.Letters {
+		l := &found.Letters[i]
+		since := l.ReplayedAt.After(o.meantAt())
+		if !l.CreatedAt.After(o.meantAt()) && (l.IsOpen() || since) {
+			page.all = append(page.all, item{number: l.ID, letter: l, changed: since,
+				allowed: true})
+		}
+	}
+	return page
 }
 
 // MaxCounted is up to how many matches are counted.
 const MaxCounted = 100_000
 
-// maxSample is how many items a preview shows.
-const maxSample = 10
-
-// Preview is what an operation would be about (AD-020).
-type Preview struct {
-	Matching    int  // at most MaxCounted
-	More        bool // more than that match
-	Refused     int  // what the action does not fit
-	Jobs        []*job.Job
-	DeadLetters []*job.DeadLetter
-}
-
-// errEnough ends a count.
-var errEnough = errors.New("bulk: enough was counted")
-
-// Preview looks at what matches a request now, and changes nothing.
-func (b *Bulk) Preview(ctx context.Context, r Request) (p Preview, err error) {
-	o := &Operation{Request: r}
-	if err := b.Engine.ViewRecords(ctx, func(v engine.RecordReader) error {
-		o.StartedAt = v.Now()
-		return nil
-	}); err != nil {
-		return p, err
-	}
-	err = b.each(ctx, o, func(i *item) error {
-		if p.More = p.Matching == MaxCounted; p.More {
-			return errEnough
+// each calls fn with all behind the cursor that matches an operation, until it returns errEnough,
+// and reports whether there may be more. The bounds are those of all pages together; where one has
+// ended the search, searchedTo is when the last job was created that was looked at.
+func (b *Bulk) each(ctx context.Context, o *Operation, bounds JobPage,
+	fn func(*item) error) (more bool, searchedTo time.Time, err error) {
+	startedAt, read, after := b.Elapsed(), 0, o.Cursor
+	for {
+		left := JobPage{MaxTime: pageTime, Bare: bounds.Bare, Limit: bounds.Limit}
+		if bounds.MaxTime > 0 {
+			left.MaxTime = min(pageTime, bounds.MaxTime-(b.Elapsed()-startedAt))
 		}
-		p.Matching++
-		if !i.allowed {
-			p.Refused++
+		if bounds.MaxJobs > 0 {
+			left.MaxJobs = bounds.MaxJobs - read
 		}
-		if len(p.Jobs)+len(p.DeadLetters) == maxSample {
-			return nil
+		if left.MaxTime <= 0 || (bounds.MaxJobs > 0 && left.MaxJobs <= 0) {
+			return true, searchedTo, nil
 		}
-		if i.letter != nil {
-			p.DeadLetters = append(p.DeadLetters, i.letter)
-		} else {
-			p.Jobs = append(p.Jobs, i.job)
-		}
-		return nil
-	})
-	return p, err
-}
-
-// each calls fn with all that matches an operation, until it returns errEnough.
-func (b *Bulk) each(ctx context.Context, o *Operation, fn func(*item) error) error {
-	for after := int64(0); ; {
-		items, next, err := b.find(ctx, o, after)
+		page, err := b.find(ctx, o, after, left)
 		if err != nil {
-			return err
+			return false, time.Time{}, err
 		}
-		for i := range items {
-			switch err := fn(&items[i]); {
+		for i := range page.all {
+			switch err := fn(&page.all[i]); {
 			case errors.Is(err, errEnough):
-				return nil
+				return true, time.Time{}, nil
 			case err != nil:
-				return err
+				return false, time.Time{}, err
 			}
 		}
-		if next == 0 {
-			return nil
+		if page.next == 0 {
+			return false, time.Time{}, nil
 		}
-		after = next
+		after, searchedTo = page.next, page.searchedTo
+		read += page.read
 	}
 }

@@ -3,6 +3,7 @@ package bulk
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -16,25 +17,49 @@ import (
 // filter has; bodies and dead letters are read last. Windows follow each other until there are
 // enough jobs or a bound of the request is reached.
 
-// The sizes of windows, in jobs: each is larger than the one before.
+// The sizes of windows, in jobs. The first one holds a page where all jobs match, and each is
+// larger than the one before, as far as there is time for it. A search of texts looks at the time
+// within a window, and begins with a larger one.
 const (
-	firstWindow = 500
-	lastWindow  = 8000
+	minWindow    = 50
+	textWindow   = 500
+	maxWindow    = 8000
+	windowGrowth = 4
 )
 
-// JobPage asks for a page of the jobs that match a filter.
+// The bounds of one request that searches texts, which needs the bodies of all jobs that are looked
+// at (AD-012).
+const (
+	MaxSearchTime = 500 * time.Millisecond
+	MaxSearchJobs = 200_000
+)
+
+// maxLarge is how many jobs with bodies of any size are loaded at once.
+const maxLarge = 8
+
+// JobPage asks for a page of the jobs that match a filter, or of the dead letters, whose numbers
+// are their IDs and which always come by these ascending.
 type JobPage struct {
 	After   int64 // the number behind which it begins; 0 is the beginning
 	Oldest  bool  // by number ascending, not descending
 	Limit   int
-	MaxJobs int           // how many jobs are read at most; 0 is no bound
+	MaxJobs int           // how many are read at most; 0 is no bound
 	MaxTime time.Duration // how long reading goes on; 0 is no bound
+	// Bare jobs come without any body, and bare dead letters without their jobs, for what counts
+	// them alone. No text may be searched then.
+	Bare bool
+}
+
+// isAtBound reports whether a bound of the page is reached when so many were looked at in a time.
+func (p *JobPage) isAtBound(read int, took time.Duration) bool {
+	return (p.MaxJobs > 0 && read >= p.MaxJobs) || (p.MaxTime > 0 && took >= p.MaxTime)
 }
 
 // FoundJobs are the jobs of a page.
 type FoundJobs struct {
-	Jobs []*job.Job // with definition and failure at least
+	Jobs []*job.Job // with no body but the definition and the failure; see JobPage.Bare
 	Next int64      // the After of the next page, 0 at the end
+	Read int        // how many jobs were looked at
 	// SearchedTo is when the last job was created that was looked at, where a bound has ended the
 	// page.
 	SearchedTo time.Time
@@ -51,18 +76,19 @@ func (b *Bulk) FindJobs(ctx context.Context, f *JobFilter, p JobPage) (found Fou
 		if err != nil {
 			return FoundJobs{}, err
 		}
-		for chunk := range slices.Chunk(window.Jobs, PageSize) {
+		for chunk := range s.chunks(window.Jobs) {
 			jobs, err := s.matching(ctx, chunk)
 			if err != nil {
 				return FoundJobs{}, err
 			}
+			found.Read += len(chunk)
 			found.Jobs = append(found.Jobs, jobs...)
 			if len(found.Jobs) > p.Limit {
 				found.Jobs = found.Jobs[:p.Limit]
 				found.Next = found.Jobs[p.Limit-1].Seq
 				return found, nil
 			}
-			if s.read += len(chunk); s.isSpent() {
+			if s.isAtBound(found.Read) {
 				last := chunk[len(chunk)-1]
 				found.Next, found.SearchedTo = last.Seq, last.CreatedAt
 				return found, nil
@@ -71,40 +97,61 @@ func (b *Bulk) FindJobs(ctx context.Context, f *JobFilter, p JobPage) (found Fou
 		switch s.after = window.Next; {
 		case s.after == 0:
 			return found, nil
-		case s.isSpent():
+		case s.isAtBound(found.Read):
 			found.Next = s.after
-			found.SearchedTo, err = b.createdAt(ctx, s.after)
+			found.SearchedTo, err = s.createdAt(ctx, s.after)
 			return found, err
 		}
+		s.grow()
 	}
 }
 
-// createdAt returns when a job was created, the zero time if it is gone.
-func (b *Bulk) createdAt(ctx context.Context, number int64) (at time.Time, err error) {
-	jobs, err := b.Engine.GetWithoutBodies(ctx, []int64{number})
-	for _, j := range jobs {
-		at = j.CreatedAt
+// createdAt returns when the job with a number was created. If the job is deleted, it is the time
+// of the nearest one that was looked at before it, or else of the next one; the zero time if there
+// is none.
+func (s *search) createdAt(ctx context.Context, number int64) (time.Time, error) {
+	for _, newest := range []bool{s.page.Oldest, !s.page.Oldest} {
+		f := store.Filter{NewestFirst: newest, WithoutBodies: true, Limit: 1}
+		if newest {
+			f.Before = number + 1
+		} else {
+			f.After = number - 1
+		}
+		jobs, err := s.Engine.List(ctx, f)
+		if err != nil || len(jobs) > 0 {
+			return createdAtOf(jobs), err
+		}
 	}
-	return at, err
+	return time.Time{}, nil
+}
+
+// createdAtOf returns when the first of some jobs was created, the zero time where there is none.
+func createdAtOf(jobs []*job.Job) time.Time {
+	if len(jobs) == 0 {
+		return time.Time{}
+	}
+	return jobs[0].CreatedAt
 }
 
 // search is how a page is found.
 type search struct {
 	*Bulk
-	filter    *JobFilter
-	page      *JobPage
-	contracts []string     // of jobs that may match, as the engine has them
-	stored    store.Filter // what the store compares
-	after     int64
-	window    int
-	read      int
-	begun     time.Duration
+	filter     *JobFilter
+	page       *JobPage
+	candidates []contractJobs // that may match
+	contracts  []string       // their names, as the engine has them
+	direct     []*job.Job     // those with the id, or the numbers, of the filter
+	stored     store.Filter   // what the store compares
+	after      int64
+	window     int // the size of the next window
+	searched   int // of all windows before, in jobs
+	started    time.Duration
 }
 
 // newSearch begins a search; nil where no job can match.
 func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search, error) {
-	s := &search{Bulk: b, filter: f, page: p, after: p.After, window: firstWindow,
-		begun: b.Elapsed(), stored: store.Filter{Queue: f.Queue, Owner: f.Owner, Kind: f.Kind,
+	s := &search{Bulk: b, filter: f, page: p, after: p.After, window: max(p.Limit+1, minWindow),
+		started: b.Elapsed(), stored: store.Filter{Queue: f.Queue, Owner: f.Owner, Kind: f.Kind,
 			Worker: f.Worker, Parent: f.Parent, CreatedFrom: f.CreatedFrom,
 			CreatedBefore: f.CreatedBefore, FinishedFrom: f.SettledFrom,
 			FinishedBefore: f.SettledBefore, MinAttempts: f.MinAttempts,
@@ -112,6 +159,9 @@ func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search
 			NewestFirst: !p.Oldest, WithoutBodies: true}}
 	if f.Dead {
 		s.stored.Phases = append(s.stored.Phases, job.Done)
+	}
+	if f.SearchesTexts() {
+		s.window = textWindow
 	}
 	phases := map[job.Phase]bool{}
 	for _, c := range b.Contracts {
@@ -124,6 +174,10 @@ func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search
 				continue
 			}
 			s.contracts = append(s.contracts, jobs.Name)
+			s.candidates = append(s.candidates, contractJobs{jobs, states})
+			if len(f.States) == 0 {
+				s.candidates[len(s.candidates)-1].states = jobs.Machine.States()
+			}
 			s.stored.States = append(s.stored.States, states...)
 			for _, state := range states {
 				phase := jobs.Machine.Phase(state)
@@ -148,39 +202,62 @@ func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search
 			s.stored.Phases = append(s.stored.Phases, phase)
 		}
 	}
+	switch {
+	case len(f.Numbers) > 0:
+		found, err := b.Engine.GetWithoutBodies(ctx, f.Numbers)
+		s.direct, s.candidates = found, nil
+		return s, err
+	case f.ID != "":
+		return s, s.findDirect(ctx)
+	}
 	return s, nil
 }
 
 // operatorOf returns what operators may do with jobs of the engine's contract.
 func (b *Bulk) operatorOf(name string) *contract.Operator {
-	return cmp.Or(contract.OperatorOf(b.Contracts, name), &contract.Operator{Jobs: name})
+	return contract.OperatorOf(b.Contracts, name)
 }
 
-// isSpent reports whether a bound of the page is reached.
-func (s *search) isSpent() bool {
-	return (s.page.MaxJobs > 0 && s.read >= s.page.MaxJobs) ||
-		(s.page.MaxTime > 0 && s.Elapsed()-s.begun >= s.page.MaxTime)
+// isAtBound reports whether a bound of the page is reached when that many jobs were read.
+func (s *search) isAtBound(read int) bool {
+	return s.page.isAtBound(read, s.Elapsed()-s.started)
+}
+
+// grow sets the size of the next window, which is not larger than what may be read and what can be
+// read in the time that is left.
+func (s *search) grow() {
+	s.searched += s.window
+	s.window = min(windowGrowth*s.window, maxWindow)
+	if s.page.MaxJobs > 0 {
+		s.window = min(s.window, max(s.page.MaxJobs-s.searched, 1))
+	}
+	spent := s.Elapsed() - s.started
+	if left := s.page.MaxTime - spent; s.page.MaxTime > 0 && spent > 0 {
+		affordable := int(float64(s.searched) * float64(left) / float64(spent))
+		s.window = min(s.window, max(affordable, minWindow))
+	}
 }
 
 // next reads the next window.
 func (s *search) next(ctx context.Context) (store.Page, error) {
-	if s.filter.ID != "" {
-		return s.byID(ctx)
-	}
 	f := s.stored
 	f.Scan, f.Limit = s.window, s.window
-	if s.window = min(2*s.window, lastWindow); f.NewestFirst {
+	if f.NewestFirst {
 		f.Before = s.after
 	} else {
 		f.After = s.after
 	}
 	switch {
+	case s.filter.ID != "" || len(s.filter.Numbers) > 0:
+		return s.byID(ctx, f)
 	case f.Parent != 0: // these two have indexes, and matching has the states
 		f.States = nil
 		return s.Engine.ListPage(ctx, f)
 	case f.Owner != "":
 		f.States = nil
 		return s.byOwner(ctx, f)
+	case s.isNarrow():
+		return s.listNarrow(ctx, f)
 	}
 	return s.Engine.ListPage(ctx, f)
 }
@@ -204,30 +281,57 @@ func (s *search) byOwner(ctx context.Context, f store.Filter) (all store.Page, e
 	return all, nil
 }
 
-// byID reads the jobs with the id of the filter: one of each contract or, where ids are unique
-// within a queue, of each queue.
-func (s *search) byID(ctx context.Context) (page store.Page, err error) {
+// maxScopes bounds in how many queues an id is looked up.
+const maxScopes = 2000
+
+// findDirect reads the jobs with the id of the filter: one of each contract or, where ids are
+// unique within a queue, of each queue. Contracts with too many queues are left to be searched.
+func (s *search) findDirect(ctx context.Context) error {
 	var ids []job.ID
-	for _, name := range s.contracts {
+	var left []contractJobs
+	for _, candidate := range s.candidates {
 		scopes := []string{""}
-		if s.operatorOf(name).IDsOfQueues {
-			if scopes, err = s.queuesOf(ctx, name); err != nil {
-				return page, err
+		if s.operatorOf(candidate.Name).IDsOfQueues {
+			var err error
+			if scopes, err = s.queuesOf(ctx, candidate.Name); err != nil {
+				return err
 			}
 		}
+		if len(scopes) > maxScopes {
+			left = append(left, candidate)
+			continue
+		}
 		for _, scope := range scopes {
-			ids = append(ids, job.ID{Contract: name, Scope: scope, Key: s.filter.ID})
+			ids = append(ids, job.ID{Contract: candidate.Name, Scope: scope, Key: s.filter.ID})
 		}
 	}
+	s.candidates = left
 	if len(ids) == 0 {
-		return page, nil
+		return nil
 	}
-	page.Jobs, err = s.Engine.GetAll(ctx, ids)
-	page.Jobs = slices.DeleteFunc(page.Jobs, func(j *job.Job) bool {
-		return s.after != 0 && !s.isBefore(s.after, j.Seq)
-	})
+	found, err := s.Engine.GetWithoutBodiesByID(ctx, ids)
+	s.direct = found
+	return err
+}
+
+// byID returns the jobs with the id or the numbers of the filter, in windows of those that are
+// searched for it.
+func (s *search) byID(ctx context.Context, f store.Filter) (page store.Page, err error) {
+	if len(s.candidates) > 0 {
+		if page, err = s.listNarrow(ctx, f); err != nil {
+			return page, err
+		}
+	}
+	for _, j := range s.direct {
+		isDone := s.after != 0 && !s.isBefore(s.after, j.Seq)
+		isBeyond := page.Next != 0 && s.isBefore(page.Next, j.Seq)
+		if !isDone && !isBeyond {
+			page.Jobs = append(page.Jobs, j)
+		}
+	}
 	s.order(page.Jobs)
-	return page, err
+	page.Jobs = slices.CompactFunc(page.Jobs, func(a, b *job.Job) bool { return a.Seq == b.Seq })
+	return page, nil
 }
 
 // queuesOf returns the queues of a contract that the filter selects.
@@ -235,7 +339,7 @@ func (s *search) queuesOf(ctx context.Context, name string) (names []string, err
 	if s.filter.Queue != "" {
 		return []string{s.filter.Queue}, nil
 	}
-	counts, err := s.Engine.Queues(ctx, name)
+	counts, err := s.Engine.CountQueues(ctx, store.QueueSelector{Contract: name})
 	for _, c := range counts {
 		names = append(names, c.Queue)
 	}
@@ -260,18 +364,46 @@ func (s *search) order(jobs []*job.Job) {
 	})
 }
 
-// matching returns those of some jobs that match, with the bodies that they need, in their order.
-func (s *search) matching(ctx context.Context, jobs []*job.Job) ([]*job.Job, error) {
-	var numbers []int64
-	for _, j := range jobs {
-		if s.filter.matches(j, s.operatorOf(j.ID.Contract)) {
-			numbers = append(numbers, j.Seq)
+// chunks cuts jobs into those that are looked at together: a page of them or, where bodies are
+// searched, as few as have maxLarge with bodies of any size.
+func (s *search) chunks(jobs []*job.Job) iter.Seq[[]*job.Job] {
+	size := PageSize
+	if s.page.Bare {
+		size = barePageSize
+	}
+	return func(yield func([]*job.Job) bool) {
+		for len(jobs) > 0 {
+			n, large := 0, 0
+			for n < len(jobs) && n < size && large < maxLarge {
+				if s.filter.Text != "" && jobs[n].OutOfLine != 0 {
+					large++
+				}
+				n++
+			}
+			if !yield(jobs[:n]) {
+				return
+			}
+			jobs = jobs[n:]
 		}
 	}
-	if len(numbers) == 0 {
-		return nil, nil
+}
+
+// matching returns those of some jobs that match, with definition and failure, in their order.
+func (s *search) matching(ctx context.Context, jobs []*job.Job) ([]*job.Job, error) {
+	var numbers []int64
+	var bare []*job.Job
+	for _, j := range jobs {
+		if s.filter.matches(j, s.operatorOf(j.ID.Contract)) {
+			numbers, bare = append(numbers, j.Seq), append(bare, j)
+		}
 	}
-	load := s.Engine.GetListed
+	switch {
+	case len(numbers) == 0:
+		return nil, nil
+	case s.page.Bare:
+		return s.inPhase(ctx, bare)
+	}
+	load := s.Engine.GetWithFailures
 	if s.filter.Text != "" {
 		load = s.Engine.GetFull
 	}
@@ -283,6 +415,7 @@ func (s *search) matching(ctx context.Context, jobs []*job.Job) ([]*job.Job, err
 		o := s.operatorOf(j.ID.Contract)
 		seen := *j
 		o.HideSecrets(&seen)
+		j.Payload, j.Progress, j.Result = nil, nil, nil // they were looked at
 		return !s.filter.matches(j, o) || !s.filter.contains(&seen)
 	})
 	s.order(found)

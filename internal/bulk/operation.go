@@ -3,8 +3,10 @@ package bulk
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 )
@@ -24,11 +26,16 @@ const (
 	reasonFailed   = "canary failed: job "
 )
 
-// Replay is the action of dead letters. The others are those of jobs, contract.Actions.
+// reasonUnserved is the reason of Running where the node that has come to the operation does not
+// serve all of its contracts. It names them.
+const reasonUnserved = "waits for a node that serves "
+
+// Replay is the action of dead letters, and of deliveries of a webhook. The others are those of
+// jobs, contract.Actions.
 const Replay = "replay"
 
-// Request is what an operation is to do. Of Jobs and DeadLetters one is set, DeadLetters for
-// Replay.
+// Request is what an operation is to do. Of Jobs and DeadLetters one is set. Jobs with Replay are
+// deliveries that are made once more to the webhook that is their Owner.
 type Request struct {
 	Action      string            `json:"action"`
 	Jobs        *JobFilter        `json:"jobs,omitempty"`
@@ -36,6 +43,27 @@ type Request struct {
 	Rate        int               `json:"rate,omitempty"`   // a second; 0 is no rate
 	Limit       int               `json:"limit,omitempty"`  // what is done at most; 0 is no limit
 	Canary      int               `json:"canary,omitempty"` // how many go first; 0 is none
+	// AsOf is the time of the preview that the operator has confirmed: the operation is about what
+	// matched at that time. The zero time is the start.
+	AsOf time.Time `json:"as_of,omitzero"`
+	// After is a number below those of all matches.
+	After int64 `json:"-"`
+}
+
+// contracts returns the contracts of the engine that a request is about.
+func (r *Request) contracts() []string {
+	if r.Jobs != nil {
+		return r.Jobs.Contracts
+	}
+	return r.DeadLetters.Contracts
+}
+
+// searchesTexts reports whether what matches is known only by reading texts.
+func (r *Request) searchesTexts() bool {
+	if r.Jobs != nil {
+		return r.Jobs.SearchesTexts()
+	}
+	return r.DeadLetters.SearchesTexts()
 }
 
 // Operation is an operation with its progress.
@@ -43,7 +71,7 @@ type Operation struct {
 	ID string `json:"id"`
 	Request
 	State  string `json:"state"`
-	Reason string `json:"reason,omitempty"` // of Paused
+	Reason string `json:"reason,omitempty"` // of Paused, or why a Running one waits
 
 	Done    int64 `json:"done"`
 	Failed  int64 `json:"failed"`
@@ -57,7 +85,7 @@ type Operation struct {
 
 	// Cursor is the number up to which all was gone through.
 	Cursor int64 `json:"cursor"`
-	// Canaries are the jobs that have to settle before the operation goes on.
+	// Canaries are the jobs that have to end before the operation goes on.
 	Canaries []int64 `json:"canaries,omitempty"`
 	Settled  bool    `json:"settled,omitempty"` // the canaries are well
 }
@@ -71,8 +99,29 @@ type Problem struct {
 // maxProblems bounds the errors that an operation keeps.
 const maxProblems = 20
 
+// meantAt is the time for which the filter is evaluated: what was created later is not touched, and
+// what has changed since is skipped (AD-022).
+func (o *Operation) meantAt() time.Time {
+	if o.AsOf.IsZero() || o.AsOf.After(o.StartedAt) {
+		return o.StartedAt
+	}
+	return o.AsOf
+}
+
+// replaysDeliveries reports whether the operation is about deliveries of a webhook.
+func (o *Operation) replaysDeliveries() bool { return o.Action == Replay && o.Jobs != nil }
+
 // IsOver reports whether the operation has ended.
 func (o *Operation) IsOver() bool { return o.State == Done || o.State == Canceled }
+
+// publicContracts returns the contracts that an operation is about, as clients know them.
+func (o *Operation) publicContracts() (names []string) {
+	for _, name := range o.contracts() {
+		names = append(names, contract.PublicName(name))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
 
 // ETA returns when the operation will have ended if it goes on as it did; zero if that is not
 // known.

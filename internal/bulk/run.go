@@ -1,10 +1,12 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,10 +28,10 @@ const (
 )
 
 var (
-	// errTaken undoes what was done already, and errStopped what an operation that does not run
-	// any longer would do.
-	errTaken   = errors.New("bulk: it was done already")
-	errStopped = errors.New("bulk: the operation does not run any longer")
+	// errAlreadyDone undoes an action that was carried out already, and errStopped one of an
+	// operation that does not run any longer.
+	errAlreadyDone = errors.New("bulk: it was done already")
+	errStopped     = errors.New("bulk: the operation does not run any longer")
 )
 
 // Handle implements worker.Handler: it carries out an operation until it is over, or has to wait.
@@ -54,37 +56,75 @@ func (b *Bulk) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 // step does one batch, and returns how long to wait then. The error is errStopped where the
 // operation has ended or is paused.
 func (b *Bulk) step(ctx context.Context, id string) (wait time.Duration, err error) {
-	o, pending, err := b.load(ctx, id)
+	o, done, err := b.load(ctx, id)
+	waits := o != nil && o.State == Paused && o.Reason == ReasonCanary
 	switch {
 	case err != nil:
 		return 0, err
-	case o.State == Paused && o.Reason == ReasonCanary:
-		return b.watchCanaries(ctx, o)
-	case o.State != Running:
+	case o.State != Running && !waits:
 		return 0, errStopped
+	case !b.serves(o):
+		return pause, b.setReason(ctx, o, reasonUnserved+strings.Join(o.publicContracts(), ", "))
+	case waits:
+		return b.watchCanaries(ctx, o)
+	case o.Reason != "":
+		return 0, b.setReason(ctx, o, "")
 	case !o.Counted:
 		return 0, b.count(ctx, o)
 	}
-	size := o.batchSize(pending)
+	size := o.batchSize(len(done))
 	switch {
-	case size == 0 && pending > 0:
+	case size == 0 && len(done) > 0:
 		return b.commit(ctx, o, nil, nextUnknown)
 	case size == 0:
 		return 0, b.end(ctx, o)
 	}
-	items, next, err := b.batch(ctx, o, size)
+	items, next, err := b.batch(ctx, o, size, done)
 	if err != nil {
 		return 0, err
 	}
 	results, err := b.act(ctx, o, items)
+	if errors.Is(err, errStopped) {
+		return 0, b.countCanceled(ctx, o, results)
+	}
 	if err != nil {
 		return 0, err
 	}
-	return b.commit(ctx, o, results, next)
+	wait, err = b.commit(ctx, o, results, next)
+	if errors.Is(err, errStopped) {
+		return 0, b.countCanceled(ctx, o, results)
+	}
+	return wait, err
 }
 
-// load reads an operation and how many marks of its present batch there are.
-func (b *Bulk) load(ctx context.Context, id string) (o *Operation, pending int, err error) {
+// setReason says why a running operation waits; "" when it does not.
+func (b *Bulk) setReason(ctx context.Context, o *Operation, reason string) error {
+	if o.Reason == reason || o.State != Running {
+		return nil
+	}
+	return b.update(ctx, o.ID, func(_ engine.RecordWriter, now *Operation) error {
+		if now.State == Running {
+			now.Reason = reason
+		}
+		return nil
+	})
+}
+
+// serves reports whether this node serves all contracts that an operation is about. One that does
+// not would find none of their jobs; it leaves the operation to another node.
+func (b *Bulk) serves(o *Operation) bool {
+	served := map[string]bool{}
+	for _, c := range b.Contracts {
+		for i := range c.Jobs {
+			served[c.Jobs[i].Name] = true
+		}
+	}
+	return !slices.ContainsFunc(o.contracts(), func(name string) bool { return !served[name] })
+}
+
+// load reads an operation and what was done in its present batch.
+func (b *Bulk) load(ctx context.Context, id string) (o *Operation, done map[int64]bool,
+	err error) {
 	err = b.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
 		if o, err = read(r, id); err != nil {
 			return err
@@ -92,17 +132,24 @@ func (b *Bulk) load(ctx context.Context, id string) (o *Operation, pending int, 
 		if o == nil {
 			return errNone
 		}
-		marks, err := markedIn(r, id)
-		pending = len(marks)
+		records, err := markedIn(r, id)
+		if err != nil {
+			return err
+		}
+		marks, err := decodeMarks(records)
+		done = map[int64]bool{}
+		for _, m := range marks {
+			done[m.Number] = true
+		}
 		return err
 	})
-	return o, pending, err
+	return o, done, err
 }
 
 // count stores how many match before the first is changed.
 func (b *Bulk) count(ctx context.Context, o *Operation) error {
 	total := int64(0)
-	if err := b.each(ctx, o, func(*item) error {
+	if _, _, err := b.each(ctx, o, JobPage{Bare: !o.searchesTexts()}, func(*item) error {
 		if total == MaxCounted {
 			return errEnough
 		}
@@ -119,11 +166,11 @@ func (b *Bulk) count(ctx context.Context, o *Operation) error {
 	})
 }
 
-// batchSize is how many the next batch may do: no more than the limit, the canary and the rate
-// leave. pending were done of the batch before, which a node that was lost has not counted: where
-// they are all that it might do, it is 0.
+// batchSize is the number of items of the next batch: no more than the limit, the canary and the
+// rate allow. pending items are done and not counted yet, as their node was lost or the store took
+// no write. The size is 0 if no others are allowed.
 func (o *Operation) batchSize(pending int) int {
-	size, gone := maxBatch, int(o.Done)+pending
+	size, gone := max(1, maxBatch-pending), int(o.Done)+pending
 	if o.Limit > 0 {
 		size = min(size, max(0, o.Limit-gone))
 	}
@@ -136,110 +183,108 @@ func (o *Operation) batchSize(pending int) int {
 	return size
 }
 
-// batch returns up to size items of the next page, and the number behind which the batch after it
-// begins; 0 at the end.
-func (b *Bulk) batch(ctx context.Context, o *Operation, size int) ([]item, int64, error) {
-	items, next, err := b.find(ctx, o, o.Cursor)
-	if err != nil || len(items) <= size {
-		return items, next, err
+// batch returns up to size items of the next page that are not done, and the number behind which
+// the batch after it begins; 0 at the end.
+func (b *Bulk) batch(ctx context.Context, o *Operation, size int,
+	done map[int64]bool) ([]item, int64, error) {
+	page, err := b.find(ctx, o, o.Cursor, JobPage{MaxTime: pageTime})
+	left := slices.DeleteFunc(page.all, func(it item) bool { return done[it.number] })
+	if err != nil || len(left) <= size {
+		return left, page.next, err
 	}
-	return items[:size], items[size-1].number, nil
+	return left[:size], left[size-1].number, nil
 }
 
-// result is what came of an item: nil is done, or was done before.
+// result is what came of an item; without an error it was done.
 type result struct {
 	item
 	err error
 }
 
-// act does the action to all items. The error says that it has to be tried again.
+// act does the action to all items. The error says that it has to be tried again or, with
+// errStopped and what came of the items, that the operation does not run any longer.
 func (b *Bulk) act(ctx context.Context, o *Operation, items []item) ([]result, error) {
-	results := make([]result, len(items))
-	var all sync.WaitGroup
-	free := make(chan struct{}, atOnce)
-	for i, it := range items {
-		results[i] = result{item: it}
-		free <- struct{}{}
-		all.Go(func() {
-			defer func() { <-free }()
-			results[i].err = b.actOn(ctx, o, &it)
-		})
+	results := b.actOnEach
+	if o.replaysDeliveries() {
+		results = b.replayDeliveries
 	}
-	all.Wait()
-	for _, r := range results {
+	all := results(ctx, o, items)
+	for _, r := range all {
 		switch job.KindOf(r.err) {
 		case job.Unavailable, job.ReadOnly, job.Aborted, job.Timeout, job.Full:
 			return nil, r.err
 		}
 		if errors.Is(r.err, errStopped) {
-			return nil, r.err
+			return all, r.err
 		}
 	}
-	return results, nil
+	return all, nil
 }
 
-// actOn does the action to one item, with a mark.
-func (b *Bulk) actOn(ctx context.Context, o *Operation, it *item) error {
+// actOnEach does the action to all items, several at a time. Letters of deliveries are replayed one
+// after another, so that each waits for the one before it of the same job.
+func (b *Bulk) actOnEach(ctx context.Context, o *Operation, items []item) []result {
+	results := make([]result, len(items))
+	var all sync.WaitGroup
+	free := make(chan int, atOnce)
+	for slot := range atOnce {
+		free <- slot
+	}
+	for _, sequence := range sequencesOf(items) {
+		slot := <-free
+		all.Go(func() {
+			defer func() { free <- slot }()
+			for _, i := range sequence {
+				results[i] = result{items[i], b.actOn(ctx, o, &items[i], slot)}
+			}
+		})
+	}
+	all.Wait()
+	return results
+}
+
+// actOn does the action to one item, with a mark. slot is a number below atOnce, which what is done
+// at the same time does not share.
+func (b *Bulk) actOn(ctx context.Context, o *Operation, it *item, slot int) error {
 	if it.changed {
 		return errChanged
 	}
+	isMarked := false
+	ctx = engine.WithTxFunc(ctx, func(w engine.RecordWriter, _, after *job.Job) error {
+		isMarked = true
+		return b.mark(w, o, it.number, after.Seq, slot)
+	})
+	var err error
 	if it.letter != nil {
-		_, err := b.Engine.ReplayDeadLetter(ctx, engine.Replay{Letter: it.letter,
-			Do: contract.OperatorOf(b.Contracts, it.letter.Job.ID.Contract).Replay,
-			Record: func(w engine.RecordWriter, _, after *job.DeadLetter) error {
-				return b.mark(w, o, it.number, after.ReplayedAs)
-			}})
-		return err
+		operator := b.operatorOf(it.letter.Job.ID.Contract)
+		if operator.Replay == nil {
+			return errChanged
+		}
+		_, err = b.Engine.ReplayDeadLetter(ctx, engine.Replay{Letter: it.letter,
+			Do: operator.Replay})
+	} else {
+		_, err = b.operatorOf(it.job.ID.Contract).Act(ctx, b.Engine, o.Action, it.job)
 	}
-	operator := contract.OperatorOf(b.Contracts, it.job.ID.Contract)
-	if operator == nil {
-		return errChanged
-	}
-	_, err := operator.Act(engine.Attach(ctx,
-		func(w engine.RecordWriter, _, after *job.Job) error {
-			return b.mark(w, o, it.number, after.Seq)
-		}), o.Action, it.job)
-	return err
-}
-
-// errChanged is the error of an item that has changed since the operation began.
-var errChanged = &job.Error{Kind: job.Conflict, Op: "bulk", Msg: "it has changed meanwhile"}
-
-// mark writes the mark of what was done in its transaction. It is undone where there is a mark, or
-// the batch or the operation is over. One that does the same at the same time waits for the end of
-// this transaction, and then sees its mark, or the cursor behind it.
-func (b *Bulk) mark(w engine.RecordWriter, o *Operation, number, made int64) error {
-	key := markKey(o.ID, number)
-	if err := w.Lock(key); err != nil {
-		return err
-	}
-	there, err := w.Record(markKind, key)
-	if err != nil {
-		return err
-	}
-	now, err := read(w, o.ID)
 	switch {
 	case err != nil:
 		return err
-	case now == nil || now.State != Running:
-		return errStopped
-	case there != nil || now.Cursor >= number:
-		return errTaken
+	case !isMarked:
+		return errChanged
 	}
-	body, err := json.Marshal(mark{number, made})
-	if err != nil {
-		return err
-	}
-	return w.UpsertRecords(job.Record{Kind: markKind, Key: key, Owner: o.ID, Body: body,
-		ExpiresAt: w.Now().Add(retention)})
+	return nil
 }
 
-// nextUnknown is the next of a batch of which all was done by a node that was lost: it ends behind
-// the last mark.
+// errChanged is the error of an item that has changed since the operation began, or of which the
+// action changes nothing.
+var errChanged = &job.Error{Kind: job.Conflict, Op: "bulk", Msg: "it has changed meanwhile"}
+
+// nextUnknown is the end of a batch that a lost node has carried out completely: the batch ends
+// behind its last mark.
 const nextUnknown = -1
 
-// commit counts a batch, deletes its marks and moves the cursor behind it, in one transaction. It
-// returns how long to wait then. At the end of what matches it ends the operation.
+// commit counts a batch, deletes its marks and moves the cursor behind it, in one transaction.
+// Marks beyond it are left to the batch that comes to them: something before them may not be done.
+// It returns how long to wait then. At the end of what matches it ends the operation.
 func (b *Bulk) commit(ctx context.Context, o *Operation, results []result,
 	next int64) (wait time.Duration, err error) {
 	var after *Operation
@@ -252,6 +297,10 @@ func (b *Bulk) commit(ctx context.Context, o *Operation, results []result,
 		marks, err := markedIn(w, o.ID)
 		if err != nil {
 			return err
+		}
+		if next > 0 {
+			isBeyond := func(r job.Record) bool { return r.Key > markKey(o.ID, next) }
+			marks = slices.DeleteFunc(marks, isBeyond)
 		}
 		done, err := now.countMarks(w, marks)
 		if err != nil {
@@ -284,19 +333,34 @@ func (b *Bulk) commit(ctx context.Context, o *Operation, results []result,
 	return 0, nil
 }
 
+// countCanceled counts what an operation that was canceled meanwhile has failed to do of its last
+// batch, or has skipped. The cancel has counted what was done. It returns errStopped.
+func (b *Bulk) countCanceled(ctx context.Context, o *Operation, results []result) error {
+	ctx = context.WithoutCancel(ctx) // the run of a canceled operation is over
+	err := b.update(ctx, o.ID, func(_ engine.RecordWriter, now *Operation) error {
+		if now.Cursor != o.Cursor || now.State != Canceled {
+			return errStopped
+		}
+		for _, r := range results {
+			now.Cursor = max(now.Cursor, r.number) // so that it is counted once
+			now.add(&r)
+		}
+		return nil
+	})
+	return cmp.Or(err, errStopped)
+}
+
 // countMarks counts what was done and deletes the marks. It returns their numbers.
-func (o *Operation) countMarks(w engine.RecordWriter, marks []job.Record) (map[int64]bool, error) {
+func (o *Operation) countMarks(w engine.RecordWriter,
+	records []job.Record) (map[int64]bool, error) {
 	done := map[int64]bool{}
-	if len(marks) == 0 {
-		return done, nil
+	marks, err := decodeMarks(records)
+	if len(marks) == 0 || err != nil {
+		return done, err
 	}
 	keys := make([]string, len(marks))
-	for i := range marks {
-		var m mark
-		if err := json.Unmarshal(marks[i].Body, &m); err != nil {
-			return nil, &job.Error{Op: "bulk", Msg: "a stored mark cannot be read", Err: err}
-		}
-		keys[i], done[m.Number] = marks[i].Key, true
+	for i, m := range marks {
+		keys[i], done[m.Number] = records[i].Key, true
 		if o.Canary > 0 && !o.Settled {
 			o.Canaries = append(o.Canaries, m.Job)
 		}
@@ -305,22 +369,31 @@ func (o *Operation) countMarks(w engine.RecordWriter, marks []job.Record) (map[i
 	return done, w.DeleteRecords(markKind, keys...)
 }
 
-// add counts what has no mark. What changed nothing has no error either, and is skipped.
+// add counts what has no mark.
 func (o *Operation) add(r *result) {
 	var refused *contract.NotAllowed
 	switch {
-	case errors.Is(r.err, errTaken): // in a batch that is over
-	case r.err == nil, errors.As(r.err, &refused), job.IsKind(r.err, job.Conflict),
+	case r.err == nil, errors.Is(r.err, errAlreadyDone), errors.Is(r.err, errStopped):
+		// It was done, in a batch that is over or that a cancel has counted; or it was not tried.
+	case errors.As(r.err, &refused), job.IsKind(r.err, job.Conflict),
 		job.IsKind(r.err, job.NotFound):
 		o.Skipped++
+	case r.job != nil:
+		o.addProblem(Problem{Number: r.job.Seq, Error: r.err.Error()})
 	default:
 		o.addProblem(Problem{Number: r.number, Error: r.err.Error()})
 	}
 }
 
-// waitsForCanaries reports whether all canaries have gone, so that they have to settle first.
+// waitsForCanaries reports whether the operation has to wait until the jobs of its canaries have
+// ended.
 func (o *Operation) waitsForCanaries(isEnd bool) bool {
-	return o.Canary > 0 && !o.Settled && !isEnd && o.Done >= int64(o.Canary)
+	return o.hasCanaries() && !o.Settled && !isEnd
+}
+
+// hasCanaries reports whether the actions on all canaries are done, or one of them has failed.
+func (o *Operation) hasCanaries() bool {
+	return o.Canary > 0 && (o.Done >= int64(o.Canary) || o.Failed > 0)
 }
 
 // watchCanaries goes on when all canaries have settled well, and pauses the operation when one has
@@ -350,9 +423,13 @@ func (b *Bulk) watchCanaries(ctx context.Context, o *Operation) (wait time.Durat
 	})
 }
 
-// settled reports whether all canaries have settled, and the first that failed. A job that is gone
-// without a dead letter has ended well; a cancel is well when the job is over.
+// settled reports whether all canaries have settled, and the first that failed, or whose action
+// did. A job that is gone without a dead letter has ended well; a cancel is well when the job is
+// over.
 func (b *Bulk) settled(ctx context.Context, o *Operation) (all bool, failed int64, err error) {
+	if len(o.Errors) > 0 {
+		return false, o.Errors[0].Number, nil
+	}
 	found, err := b.Engine.GetWithoutBodies(ctx, o.Canaries)
 	if err != nil {
 		return false, 0, err
@@ -396,8 +473,8 @@ func (b *Bulk) end(ctx context.Context, o *Operation) error {
 	return errStopped
 }
 
-// skipUnseen counts as skipped what matched at the beginning and was not come across: it was
-// deleted meanwhile, or does not match any longer.
+// skipUnseen counts as skipped what matched at the beginning and was not found any more: it was
+// deleted, or has changed so that it does not match.
 func (o *Operation) skipUnseen() {
 	isAll := o.Total < MaxCounted && (o.Limit == 0 || o.Done < int64(o.Limit))
 	if isAll {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,10 +16,12 @@ import (
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
+	"github.com/millrace/millrace/internal/webhook"
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// made is the sort of jobs of the tests. Jobs of the queue "new" are ready, all others begin failed.
+// made is the engine contract of the tests. Jobs of the queue "new" are ready, all others begin
+// failed.
 const made = "made"
 
 var machine = job.MustMachine(map[job.State]job.Phase{"failed": job.Done, "queued": job.Ready,
@@ -30,6 +33,7 @@ var machine = job.MustMachine(map[job.State]job.Phase{"failed": job.Done, "queue
 	{From: "failed", On: job.Removed, To: job.StateNone},
 	{From: "running", On: job.Succeeded, To: "done"},
 	{From: "running", On: job.Expired, To: "queued"},
+	{From: "running", On: job.Released, To: "queued"},
 	{From: "running", On: job.FailedForGood, To: "failed", DeadLetter: true},
 })
 
@@ -39,27 +43,46 @@ type node struct {
 	ops   *bulk.Bulk
 	clock *testkit.Clock
 	ended int // operations of which the end was recorded
+	// onElapsed is called whenever the operations look at the clock; nil does nothing.
+	onElapsed func()
+	onRerun   func(*job.Job) // is called before a rerun; nil does nothing
+	// rerunFails, if not nil, says why a rerun is not possible at the moment.
+	rerunFails func(*job.Job) error
+	// refusesEnds is why the node does not carry out recorded ends, nil for nothing.
+	refusesEnds error
+	webhooks    *webhook.Webhooks
 }
 
 // newNode makes a node on a store.
 func newNode(t *testing.T, s store.Store, clock *testkit.Clock) *node {
 	t.Helper()
 	n := &node{clock: clock}
-	n.Engine = testkit.NewEngine(t, s, clock, engine.Contract{Name: made, Machine: machine,
-		History: true})
+	n.Engine = testkit.NewEngine(t, s, clock, engine.JobType{Name: made, Machine: machine,
+		History: true, RecordedEnds: &engine.RecordedEnds{
+			Complete: func(_ *job.Job, result []byte) engine.Outcome {
+				return engine.Outcome{On: job.Succeeded, Result: result}
+			},
+			Fail: func(*job.Job, string, string, bool) engine.Outcome {
+				return engine.Outcome{On: job.FailedForGood}
+			},
+			Check: func() error { return n.refusesEnds }}})
 	o := contract.Operator{Jobs: made, Answer: httpapi.ErrorTable{}.Answer,
 		Actions: []contract.Action{
 			contract.Change(n.Engine, contract.ActionRetry, job.Retried, nil, "failed"),
 			contract.Change(n.Engine, contract.ActionDelete, job.Removed, nil, "failed", "queued"),
+			contract.Release(n.Engine, "running"),
 			{Name: contract.ActionRerun, States: []job.State{"failed"}, Do: n.rerun}},
 		Replay: func(ctx context.Context, dead *job.Job) (*job.Job, error) {
 			return n.Engine.Change(ctx, dead.ID, job.Retried, nil)
 		}}
+	n.newWebhooks(t)
 	var err error
 	n.ops, err = bulk.New(bulk.Config{Engine: n.Engine, Log: slog.New(slog.DiscardHandler),
-		Random: testkit.RandomBytes, Elapsed: clock.Monotonic,
-		Contracts: []*contract.Contract{{Name: made, Operators: []contract.Operator{o},
-			Jobs: []engine.Contract{{Name: made, Machine: machine}}}},
+		Random: testkit.RandomBytes, Elapsed: n.elapsed,
+		Contracts: []*contract.Contract{{Name: made,
+			Operators: []contract.Operator{o, contract.DeliveryOperator(n.webhooks)},
+			Jobs:      []engine.JobType{{Name: made, Machine: machine}, n.webhooks.JobType()},
+			Webhooks:  n.webhooks}},
 		Ended: func(engine.RecordWriter, *bulk.Operation) error { n.ended++; return nil }})
 	if err != nil {
 		t.Fatal(err)
@@ -67,9 +90,29 @@ func newNode(t *testing.T, s store.Store, clock *testkit.Clock) *node {
 	return n
 }
 
+// elapsed is the clock of the operations.
+func (n *node) elapsed() time.Duration {
+	if n.onElapsed != nil {
+		n.onElapsed()
+	}
+	return n.clock.Monotonic()
+}
+
 // rerun makes a new job, whose owner is the old one, and changes nothing of that: nothing but the
-// operation keeps it from being made twice.
+// operation keeps it from being made twice. It fails for jobs of the queue broken, and for each
+// tenth of the queue mixed.
 func (n *node) rerun(ctx context.Context, j *job.Job) (*job.Job, error) {
+	if n.onRerun != nil {
+		n.onRerun(j)
+	}
+	if n.rerunFails != nil {
+		if err := n.rerunFails(j); err != nil {
+			return nil, err
+		}
+	}
+	if j.Queue == "broken" || (j.Queue == "mixed" && strings.HasSuffix(j.ID.Key, "3")) {
+		return nil, &job.Error{Kind: job.Invalid, Op: "rerun", Msg: "it is broken"}
+	}
 	r, err := n.Submit(ctx, engine.Unique, []engine.Submission{{Job: job.Job{
 		ID: job.ID{Contract: made, Key: fmt.Sprintf("%x", testkit.RandomBytes())}, Queue: "made",
 		Owner: j.ID.Key}}})

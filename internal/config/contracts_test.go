@@ -39,7 +39,7 @@ func load(src Sources) (*loaded, error) { return loadWith(nil, src) }
 // loadWith is load where handlers of FetchBox are compiled in.
 func loadWith(handlers map[string][]string, src Sources) (*loaded, error) {
 	l := &loaded{}
-	src.Contracts = l.groups(handlers)
+	src.Stores, src.Contracts = stores, l.groups(handlers)
 	src.Parts = []*setting.Group{l.schedules()}
 	s, err := Load(src)
 	if s == nil {
@@ -50,4 +50,8 @@ func loadWith(handlers map[string][]string, src Sources) (*loaded, error) {
 }
 
 // defaultSettings are those of a node with all contracts for which nothing is set.
-func defaultSettings() *Settings { return Default(new(loaded).groups(nil)) }
+func defaultSettings() *Settings { return Default(stores, new(loaded).groups(nil)) }
+
+// stores are the kinds of database of the tests.
+var stores = []setting.StoreKind{setting.StoreWord("sqlite"),
+	setting.StoreAt("postgres", "postgresql")}

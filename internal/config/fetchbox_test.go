@@ -159,10 +159,17 @@ func TestJobTypesRefused(t *testing.T) {
 			"[proxy.pools.a]\nprimary = [\"socks5://u:hush@p_1.2:1\"]", "no valid host and port"},
 		{"a proxy with a path", "[proxy.pools.a]\nprimary = [\"http://h:1/x\"]",
 			"expected a list of http or socks5 URLs"},
+		{"G-FB-46 a command that is missing", "[job_types.x]\nhandler = \"exec\"",
+			`"job_types.x.command" is missing: "job_types.x.handler" is exec`},
+		{"G-FB-46 a URL of no handler", "[job_types.x]\nurl = \"http://h/\"",
+			`is for the handler http, and "job_types.x.handler" is default (default)`},
+		{"G-FB-46 an unknown event",
+			"[job_types.x]\nhandler = \"exec\"\ncommand = [\"a\"]\nevents = [\"finalise\"]",
+			`unknown "finalise", did you mean "finalize"?`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := loadWith(map[string][]string{"default": nil, "gallery": {"album"}},
+			_, err := loadWith(map[string][]string{"default": nil, "gallery": {"album"}, "exec": nil},
 				Sources{File: mustFile(t, tt.toml)})
 			if err == nil {
 				t.Fatal("it is taken")

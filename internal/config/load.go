@@ -32,6 +32,8 @@ type Sources struct {
 	// OtherVariables are environment variables with the prefix of settings that are none. A name
 	// that ends in _ stands for all variables with that prefix.
 	OtherVariables []string
+	// Stores are the kinds of database that the setting store can name.
+	Stores []setting.StoreKind
 	// Contracts are what the contracts declare, in the order in which users see them.
 	Contracts []*setting.Group
 	// Parts are what other parts of the node declare: keys, sections and rules.
@@ -63,7 +65,7 @@ func LogFormat(src Sources) string { return gather(src).settings.Log.Format }
 
 // gather applies the layers in their order.
 func gather(src Sources) *loader {
-	l := newLoader(src.Contracts, src.Parts...)
+	l := newLoader(src.Stores, src.Contracts, src.Parts...)
 	l.file(src.File, src.Explicit)
 	l.environment(src.Environ)
 	l.settings.unknownVariables = l.settings.findUnknownVariables(src.Environ, src.OtherVariables)
@@ -75,8 +77,9 @@ func gather(src Sources) *loader {
 }
 
 // newLoader returns a loader with the default layer.
-func newLoader(contracts []*setting.Group, parts ...*setting.Group) *loader {
-	s := &Settings{groups: contracts, parts: parts, origins: map[string]string{}}
+func newLoader(stores []setting.StoreKind, contracts []*setting.Group,
+	parts ...*setting.Group) *loader {
+	s := &Settings{stores: stores, groups: contracts, parts: parts, origins: map[string]string{}}
 	s.keys = s.nodeKeys()
 	for _, g := range slices.Concat(contracts, parts) {
 		s.keys = append(s.keys, g.Keys...)
@@ -92,7 +95,9 @@ func newLoader(contracts []*setting.Group, parts ...*setting.Group) *loader {
 }
 
 // Default returns the settings of a node for which nothing is set.
-func Default(contracts []*setting.Group) *Settings { return newLoader(contracts).settings }
+func Default(stores []setting.StoreKind, contracts []*setting.Group) *Settings {
+	return newLoader(stores, contracts).settings
+}
 
 // apply sets one key from one layer, or records a problem.
 func (l *loader) apply(name string, in setting.Input, origin string) {

@@ -51,7 +51,7 @@ func FuzzLoad(f *testing.F) {
 // loadDocument is Load with the file's text at hand.
 func loadDocument(data []byte) error {
 	all := new(loaded)
-	l := newLoader(all.groups(nil), all.schedules())
+	l := newLoader(stores, all.groups(nil), all.schedules())
 	l.document(data, "file fuzz.toml")
 	return newError(append(l.problems, l.settings.check(l.failed)...))
 }

@@ -63,7 +63,7 @@ func TestDefaults(t *testing.T) {
 	s := mustLoad(t, Sources{})
 	got := s
 	store, contracts := got.Store, got.Contracts
-	if store.Reveal() != "sqlite" || store.Postgres() {
+	if store.Reveal() != "sqlite" {
 		t.Errorf("store %v", store)
 	}
 	if !slices.Equal(contracts, []string{"forgerun", "images", "taskflow", "fetchbox", "relay"}) ||
@@ -71,7 +71,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("contracts %v", contracts)
 	}
 	if got.Listen != "127.0.0.1:8080" || got.DataDir != "millrace-data" || got.TrustedNetwork ||
-		got.TLS.Enabled() {
+		got.TLS.Enabled() || !got.Callbacks {
 		t.Errorf("got %+v", got)
 	}
 	if got.ShutdownGrace != 25*time.Second || got.PruneInterval != time.Minute {
@@ -80,7 +80,7 @@ func TestDefaults(t *testing.T) {
 	if got.Log != (Log{"text", "info"}) || !got.Operator.Token.Empty() {
 		t.Errorf("log %+v, operator %+v", got.Log, got.Operator)
 	}
-	if got.Operator.AuditRetention != 90*24*time.Hour ||
+	if got.InboxRetention != 7*24*time.Hour || got.Operator.AuditRetention != 90*24*time.Hour ||
 		!got.Operator.ReadToken.Empty() || !got.Operator.ReadPayloads { // AD-005, AD-006
 		t.Errorf("operator %+v", got.Operator)
 	}
@@ -115,7 +115,7 @@ func checkForgeRunDefaults(t *testing.T, got *loaded) {
 	if !reflect.DeepEqual(got.ForgeRun, want) {
 		t.Errorf("forgerun %+v, want %+v", got.ForgeRun, want)
 	}
-	if got.Egress.Allow != nil || got.Telemetry.OTLPEndpoint != "" ||
+	if got.Egress.Allow != nil || got.Telemetry != (Telemetry{}) ||
 		got.PepperFile() != "millrace-data/pepper" {
 		t.Errorf("egress %+v, telemetry %+v, pepper %s", got.Egress,
 			got.Telemetry, got.PepperFile())

@@ -67,14 +67,25 @@ func (s *Settings) unknownKey(name, origin string) setting.Problem {
 func wrongValue(k setting.Key, in setting.Input, origin string, err error) setting.Problem {
 	shown := setting.Masked
 	if !k.Value.Secret {
-		mask := k.Value.Mask
-		if mask == nil {
-			mask = setting.MaskUnknown
-		}
-		shown = formatRaw(in.Raw, mask)
+		shown = formatRaw(in.Raw, maskOf(k))
 	}
 	return setting.Problem{Key: k.Name, Origin: origin,
 		Text: fmt.Sprintf("wrong value for %q (%s): %s; %v", k.Name, origin, shown, err)}
+}
+
+// maskOf returns what hides a secret in texts that a setting was given which is not one itself.
+func maskOf(k setting.Key) func(string) string {
+	if k.Value.Mask != nil {
+		return k.Value.Mask
+	}
+	return setting.MaskUnknown
+}
+
+// MasksValue reports whether a text that was meant for a setting may hold a secret, so that no
+// message repeats it.
+func (s *Settings) MasksValue(name, text string) bool {
+	k, ok := s.find(name)
+	return !ok || k.Value.Secret || maskOf(k)(text) != text
 }
 
 // formatRaw returns a value similar to its spelling in the source.

@@ -44,6 +44,7 @@ func TestResolved(t *testing.T) {
 data_dir "mein Ordner\u2028" flag --set data_dir
 egress.allow 10.0.0.0/8,fd00::/8 flag --set egress.allow
 fetchbox.backoff_base 1s default
+fetchbox.callback_secret "" default
 fetchbox.connect_timeout 10s default
 fetchbox.dlq_retention 2160h default
 fetchbox.download_timeout 1m default
@@ -89,6 +90,7 @@ forgerun.workers 4 default
 ignore_local_store false default
 images.backoff_base 5s default
 images.backoff_max 5m default
+images.callback_secret "" default
 images.cdn none default
 images.cdn_url "" default
 images.cloudfront_distribution "" default
@@ -101,13 +103,23 @@ images.queue_url "" default
 images.sizes 100,400,800,1600 default
 images.token "" default
 images.workers 0 default
+inbox.retention 168h default
+job_types.default.command "" default
 job_types.default.default_headers "" default
+job_types.default.directory "" default
+job_types.default.environment "" default
+job_types.default.events prepare,tasks,finalize default
 job_types.default.handler default default
+job_types.default.max_output 16MiB default
+job_types.default.memory 512MiB default
 job_types.default.options "" default
 job_types.default.proxy.fallbacks "" default
 job_types.default.proxy.primary "" default
+job_types.default.secret "" default
 job_types.default.storage.bucket "" default
 job_types.default.storage.key_prefix "" default
+job_types.default.timeout 30s default
+job_types.default.url "" default
 listen 127.0.0.1:8080 default
 log.format text default
 log.level info default
@@ -121,6 +133,7 @@ postgres.max_connections 16 default
 prune_interval 1m default
 rebind_storage false default
 relay.body_limit 64MiB default
+relay.callback_secret "" default
 relay.listen "" default
 relay.max_num_jobs 1000 default
 relay.retryable_status 429 default
@@ -132,11 +145,14 @@ store postgres://u:***@h/a&b flag --set store
 stream.listen "" default
 stream.token "" default
 stream.url "" default
+taskflow.callback_secret "" default
+taskflow.idempotency_window 24h default
 taskflow.lease 1m default
 taskflow.listen "" default
 taskflow.max_concurrent 10 default
 taskflow.token "" default
 telemetry.otlp_endpoint "" default
+telemetry.trace_url "" default
 tls.cert "" default
 tls.key "" default
 token "" default
@@ -145,6 +161,7 @@ trusted_proxies "" default
 webhook.backoff_base 1s default
 webhook.backoff_factor 5 default
 webhook.backoff_max 2h default
+webhook.callbacks true default
 webhook.max_tries 8 default
 webhook.timeout 5s default
 worker.token "" default

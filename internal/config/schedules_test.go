@@ -82,6 +82,11 @@ contract = "relay"
 request = "{}"
 starts_at = 2026-03-01T12:00:00Z
 ends_at = 2026-03-01T12:00:00Z
+[schedules.late]
+every = "1m"
+contract = "relay"
+request = "{}"
+jitter = "2m"
 [schedules.typo]
 evry = "1m"
 [schedules.'a b']
@@ -97,6 +102,8 @@ every = "1m"
 		`config: "schedules.empty.request" is missing: it is what is submitted`,
 		`config: "schedules.ended.ends_at" (file millrace.toml): it must be after ` +
 			`"schedules.ended.starts_at", which is 2026-03-01T12:00:00Z (file millrace.toml)`,
+		`config: "schedules.late.jitter" (file millrace.toml): it must be a duration from 0s to 1m: ` +
+			`up to 24h, and not beyond the next time`,
 		`config: unknown key "schedules.typo.evry" (file millrace.toml); did you mean ` +
 			`"schedules.typo.every"?`,
 	}

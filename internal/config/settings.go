@@ -34,20 +34,26 @@ type Settings struct {
 	ShutdownGrace time.Duration
 	// PruneInterval is the time between two deletions of data past its retention.
 	PruneInterval time.Duration
-	Operator      Operator
-	Log           Log
-	Secrets       Secrets
-	Egress        Egress
-	Telemetry     Telemetry
-	Worker        Worker
-	Objects       Objects
-	Stream        Stream
+	// InboxRetention is how long requests stay in the inbox that were submitted or refused.
+	InboxRetention time.Duration
+	Operator       Operator
+	Log            Log
+	Secrets        Secrets
+	Egress         Egress
+	// Callbacks says whether jobs may have callbacks (WH-005).
+	Callbacks bool
+	Telemetry Telemetry
+	Worker    Worker
+	Objects   Objects
+	Stream    Stream
 	// IgnoreLocalStore allows a start on PostgreSQL although DataDir has a SQLite database with
 	// jobs.
 	IgnoreLocalStore bool
 	// RebindStorage binds the database to the objects and streams of this node.
 	RebindStorage bool
 
+	// stores are the kinds of database that Store can name.
+	stores []setting.StoreKind
 	// groups are what the contracts declare, served or not.
 	groups []*setting.Group
 	// parts are what other parts of the node declare.
@@ -116,12 +122,13 @@ func (s *Settings) PepperFile() string {
 
 // Egress restricts requests to addresses that users name.
 type Egress struct {
-	Allow []netip.Prefix // beside public addresses (G-FR-50)
+	Allow []netip.Prefix // besides public addresses (G-FR-50)
 }
 
-// Telemetry says where traces are sent.
+// Telemetry says where traces are sent, and where they are seen.
 type Telemetry struct {
 	OTLPEndpoint string // empty: no traces
+	TraceURL     string // of the page of a trace; empty: there is none
 }
 
 // Objects says where objects are kept.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -11,14 +12,18 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
+// A bulk operation is started in two steps. The page of its confirmation shows what the filter of
+// the query matches, which is a dry run. Its form sends the same filter with the time of the dry
+// run, so that the operation is about what was shown and not about what has come since (AD-022).
+
 // bulkPages are the pages of bulk operations and the forms on them.
 func (o *Console) bulkPages() []admin.Page {
 	const all, one = Path + "/bulk", Path + "/bulk/{id}"
 	pages := []admin.Page{
 		{Method: "GET", Pattern: all, Action: "console.bulk", Query: httpapi.PageQuery(),
 			Handle: o.show(o.showBulk)},
-		{Method: "GET", Pattern: all + "/new", Action: "console.bulk.new", Query: admin.BulkFields(),
-			Handle: o.show(o.previewBulk)},
+		{Method: "GET", Pattern: all + "/new", Action: "console.bulk.new",
+			Query: append(admin.BulkFields(), "of", "mark"), Handle: o.show(o.previewBulk)},
 		{Method: "POST", Pattern: all, Action: "console.bulk.start", Audit: "bulk.start",
 			Target: admin.Always("bulk"), Handle: o.submit(o.startBulk, admin.BulkFields()...)},
 		{Method: "GET", Pattern: one, Action: "console.bulk.show", Handle: o.show(o.showOperation)},
@@ -41,7 +46,7 @@ func (o *Console) showBulk(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	return view{Name: "bulk", Title: "Bulk operations", Page: struct {
+	return view{Name: "bulk", Title: "Bulk operations", Live: watched{Bulk: anyBulk}, Page: struct {
 		Operations []*bulk.Operation
 		Next       string
 	}{found, nextPage(c.Request, next)}}, nil
@@ -54,7 +59,8 @@ func (o *Console) showOperation(c *httpapi.Call) (view, error) {
 		return view{}, err
 	}
 	o.api.Caller(c).LimitOperation(found)
-	return view{Name: "operation", Title: "Bulk " + found.Action, Page: found}, nil
+	return view{Name: "operation", Title: shown(operationTitle(found)), Page: found,
+		Live: watched{Bulk: found.ID}}, nil
 }
 
 // field is a field of a form.
@@ -62,31 +68,99 @@ type field struct{ Name, Value string }
 
 // previewBulk is GET /console/bulk/new: what an operation would do, before it is confirmed.
 func (o *Console) previewBulk(c *httpapi.Call) (view, error) {
-	q := c.Request.URL.Query()
+	q, err := url.ParseQuery(c.Request.URL.RawQuery)
+	if err != nil {
+		return view{}, invalid("the query is escaped wrongly")
+	}
+	for name, values := range q {
+		if name != "mark" && len(values) > 1 { // of which the dry run would look at one alone
+			return view{}, invalid(name + " is given twice")
+		}
+	}
+	if q.Get("of") == ofMarked {
+		if len(q["mark"]) == 0 {
+			return view{}, invalid("no job is marked: go back and mark some")
+		}
+		q = url.Values{"action": q["action"], "number": {strings.Join(q["mark"], ",")}}
+	}
+	q.Del("of")
+	q.Del("mark")
 	r, err := o.api.ReadBulk(c, q)
 	if err != nil {
 		return view{}, err
 	}
-	p, err := o.api.PreviewBulk(c.Context(), r)
-	if err != nil {
-		return view{}, err
+	p := previewPage{Request: r, Path: Path + "/bulk", HasBounds: true,
+		Filter: fieldsOf(q, "action", "rate", "limit", "canary", admin.AsOf)}
+	filter := url.Values{}
+	for _, f := range p.Filter {
+		if f.Name != "everything" {
+			filter.Set(f.Name, f.Value)
+		}
+	}
+	if p.Back = jobsPath(filter); r.DeadLetters != nil {
+		p.Back = Path + "/dead-letters/list?" + filter.Encode()
+	}
+	return o.preview(c, p)
+}
+
+// ofMarked says that an action of the list of jobs is about those that are marked, and not about
+// all that match.
+const ofMarked = "marked"
+
+// previewPage is what the page shows that asks for the confirmation of an operation.
+type previewPage struct {
+	admin.BulkPreview
+	Request   bulk.Request
+	Filter    []field // as the form sends it, beside the time of the preview
+	Path      string  // of the form that starts it
+	HasBounds bool    // that form has bounds
+	IsDanger  bool
+	IsDelete  bool
+	Sampled   int    // how many the sample has
+	Back      string // the page that lists what matches
+	What      string // how many jobs match, or dead letters
+	Phases    string // how many of them are in each phase, where all of them were looked at
+	Do        string // what would be done
+}
+
+// preview shows what an operation would do.
+func (o *Console) preview(c *httpapi.Call, p previewPage) (v view, err error) {
+	if p.BulkPreview, err = o.api.PreviewBulk(c.Context(), p.Request); err != nil {
+		return v, err
 	}
 	who := o.api.Caller(c)
 	who.LimitItems(p.Items)
 	who.LimitLetters(p.DeadLetters...)
-	var filter []field
-	for name, values := range q {
-		if !slices.Contains([]string{"action", "rate", "limit", "canary"}, name) {
-			filter = append(filter, field{name, values[0]})
-		}
+	p.IsDelete = p.Request.Action == contract.ActionDelete
+	p.IsDanger = p.IsDelete || p.Request.Action == contract.ActionCancel
+	p.Sampled = len(p.Items) + len(p.DeadLetters)
+	p.count()
+	return view{Name: "preview", Title: p.Do + "?", Page: p}, nil
+}
+
+// count sets what the page says of how many match.
+func (p *previewPage) count() {
+	thing := "job"
+	if p.Request.DeadLetters != nil {
+		thing = "dead letter"
 	}
-	slices.SortFunc(filter, func(a, b field) int { return strings.Compare(a.Name, b.Name) })
-	return view{Name: "preview", Title: "Confirm: " + r.Action, Page: struct {
-		admin.BulkPreview
-		Request  bulk.Request
-		Filter   []field
-		IsDanger bool
-	}{p, r, filter, r.Action == contract.ActionDelete || r.Action == contract.ActionCancel}}, nil
+	p.What = counted(p.Matching, thing)
+	if p.More {
+		p.What = number(p.Matching) + " or more " + thing + "s"
+	}
+	p.Do = doing(p.Request.Action, p.What)
+	if p.More || p.Matching != len(p.Items) {
+		return
+	}
+	phases := map[string]int{}
+	for i := range p.Items {
+		phases[phaseWord(p.Items[i].Phase)]++
+	}
+	var texts []string
+	for _, phase := range slices.Sorted(maps.Keys(phases)) {
+		texts = append(texts, number(phases[phase])+" "+phase)
+	}
+	p.Phases = strings.Join(texts, ", ")
 }
 
 // startBulk is POST /console/bulk.

@@ -1,14 +1,15 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/series"
 )
@@ -23,8 +24,9 @@ type chart struct {
 	Rows   []chartRow // of the table, the newest first
 }
 
-// legend names a line and what it is at last.
-type legend struct{ Class, Name, Last string }
+// legend names a line, or something else that is drawn, and says what it is in all: Note is over
+// which time, where it is a sum.
+type legend struct{ Class, Name, Value, Note string }
 
 // chartRow is a row of the table.
 type chartRow struct {
@@ -32,86 +34,132 @@ type chartRow struct {
 	Values []string
 }
 
-// line is a line of a chart. A value that is not known is NaN.
-type line struct {
-	class, name string
-	value       func(p *series.Point) float64
-}
+// line is a line of a chart, which shows a metric.
+type line struct{ class, name, metric string }
 
 // plot describes a chart.
 type plot struct {
-	title  string
+	title string
+	unit  unit
+	lines []line
+}
+
+// unit is what the values of a plot are: how they are written, and the numbers that read well.
+type unit struct {
 	format func(float64) string
-	lines  []line
+	nice   func(float64) float64
 }
 
-// plots are the charts of overview and queues, in their order.
-func plots(step time.Duration) []plot {
-	counted := func(of func(*series.Bucket) uint64) func(*series.Point) float64 {
-		return func(p *series.Point) float64 {
+var (
+	counts  = unit{formatCount, niceTop}
+	seconds = unit{formatSeconds, niceSeconds}
+)
+
+// plots are the charts of overview and queues, in their order. What is counted is shown a minute.
+var plots = []plot{
+	{"Jobs a minute", counts, []line{{"a", "succeeded", "succeeded"},
+		{"b", "submitted", "submitted"}}},
+	{"Failures a minute", counts, []line{{"c", "failed", "failed"}}},
+	{"Wait until the start", seconds, []line{{"a", "p50", "wait_p50"},
+		{"b", "p95", "wait_p95"}}},
+	{"Run", seconds, []line{{"a", "p50", "run_p50"}, {"b", "p95", "run_p95"}}},
+	{"Ready jobs", counts, []line{{"a", "most at once", depth}}},
+	{"Requests a minute", counts, []line{{"a", "requests", "requests"},
+		{"c", "errors", "errors"}}},
+}
+
+// valuesOf returns the values of a line at the points of a series. One that is not known is NaN. A
+// count of a step that is not over is that of its time until now, and is not known in the first
+// minute of it: it would jump.
+func (l line) valuesOf(s *series.Series) []float64 {
+	metric := series.FindMetric(l.metric)
+	values := make([]float64, len(s.Points))
+	for i := range s.Points {
+		p := &s.Points[i]
+		value, known := metric.Of(p)
+		if metric.Counts {
+			length := s.Step
 			if p.Partial {
-				return math.NaN() // the step is not over: it would look like a fall
+				length = min(length, s.To.Sub(p.At))
+				known = known && length >= time.Minute
 			}
-			return float64(of(&p.Bucket)) / step.Minutes()
+			value /= length.Minutes()
+		}
+		if values[i] = value; !known {
+			values[i] = math.NaN()
 		}
 	}
-	quantileOf := func(of func(*series.Bucket) *engine.Histogram,
-		q float64) func(*series.Point) float64 {
-		return func(p *series.Point) float64 {
-			d, ok := of(&p.Bucket).Quantile(q)
-			if !ok {
-				return math.NaN()
-			}
-			return d.Seconds()
-		}
-	}
-	waits := func(b *series.Bucket) *engine.Histogram { return &b.Wait }
-	runs := func(b *series.Bucket) *engine.Histogram { return &b.Run }
-	return []plot{
-		{"Jobs a minute", formatCount, []line{
-			{"a", "succeeded", counted(func(b *series.Bucket) uint64 { return b.Succeeded })},
-			{"b", "submitted", counted(func(b *series.Bucket) uint64 { return b.Submitted })}}},
-		{"Failures a minute", formatCount, []line{
-			{"c", "failed", counted(func(b *series.Bucket) uint64 { return b.Failed })}}},
-		{"Wait until the start", formatSeconds, []line{
-			{"a", "p50", quantileOf(waits, 0.5)}, {"b", "p95", quantileOf(waits, 0.95)}}},
-		{"Run", formatSeconds, []line{
-			{"a", "p50", quantileOf(runs, 0.5)}, {"b", "p95", quantileOf(runs, 0.95)}}},
-		{"Ready jobs", formatCount, []line{{"a", "most at once",
-			func(p *series.Point) float64 {
-				if p.Partial && p.Depth == 0 {
-					return math.NaN() // it may not have been looked at yet
-				}
-				return float64(p.Depth)
-			}}}},
-		{requestsTitle, formatCount, []line{
-			{"a", "requests", counted(func(b *series.Bucket) uint64 { return b.Requests })},
-			{"c", "errors", counted(func(b *series.Bucket) uint64 { return b.Errors })}}},
-	}
+	return values
 }
 
-// requestsTitle is the title of the chart of requests, which are not known of queues.
-const requestsTitle = "Requests a minute"
+// legendOf returns what a line is in all: the sum of what counts, the most of what is measured, and
+// the last one of durations.
+func (p *plot) legendOf(l line, values []float64, s *series.Series) legend {
+	metric := series.FindMetric(l.metric)
+	key := legend{Class: l.class, Name: l.name}
+	switch {
+	case metric.Counts:
+		sum := 0.0
+		for i := range s.Points {
+			value, _ := metric.Of(&s.Points[i])
+			sum += value
+		}
+		key.Value, key.Note = formatCount(sum), "in "+lasted(s.To.Sub(s.From).Round(time.Minute))
+	case l.metric == depth:
+		key.Value = p.unit.format(highest(values))
+	default:
+		key.Value = p.last(values)
+	}
+	return key
+}
+
+// depth is the metric of how many jobs are ready.
+const depth = "depth"
+
+// highest returns the highest of some values that is known, or 0.
+func highest(values []float64) (top float64) {
+	for _, v := range values {
+		if v > top { // which is false of NaN
+			top = v
+		}
+	}
+	return top
+}
+
+// isOfContracts reports whether a chart shows what is not known of queues.
+func (p *plot) isOfContracts() bool {
+	return slices.ContainsFunc(p.lines, func(l line) bool {
+		return series.FindMetric(l.metric).OfContracts
+	})
+}
 
 // ranges are the times that charts show, by the parameter range.
 var ranges = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour,
 	"7d": 7 * 24 * time.Hour}
 
-// charts reads a series over the range of the query and draws it.
-func (o *Console) charts(c *httpapi.Call, q series.Query) ([]chart, error) {
-	length := ranges[c.Request.URL.Query().Get("range")]
-	if length == 0 {
-		length = time.Hour
+// rangeOf returns the range that a query asks for: an hour without one.
+func rangeOf(c *httpapi.Call) (string, error) {
+	name, _, err := c.Query("range")
+	if err != nil {
+		return "", err
 	}
+	if name = cmp.Or(name, "1h"); ranges[name] == 0 {
+		return "", invalid("range must be 1h, 24h or 7d")
+	}
+	return name, nil
+}
+
+// charts reads a series over a range and draws it.
+func (o *Console) charts(c *httpapi.Call, within string, q series.Query) ([]chart, error) {
 	q.To = o.api.Now().UTC()
-	q.From = q.To.Add(-length)
+	q.From = q.To.Add(-ranges[within])
 	s, err := o.api.Series.Read(c.Context(), q)
 	if err != nil {
 		return nil, err
 	}
 	var all []chart
-	for _, p := range plots(s.Step) {
-		if q.Queue == "" || p.title != requestsTitle {
+	for _, p := range plots {
+		if q.Queue == "" || !p.isOfContracts() {
 			all = append(all, p.draw(&s))
 		}
 	}
@@ -120,8 +168,9 @@ func (o *Console) charts(c *httpapi.Call, q series.Query) ([]chart, error) {
 
 // The size of a chart, in its own units, and the margins for its labels.
 const (
-	chartWidth, chartHeight = 340, 124
-	chartTop, chartBottom   = 14, 18
+	chartWidth, chartHeight = 340, 132
+	chartLeft               = 46
+	chartTop, chartBottom   = 8, 22
 )
 
 // draw draws a chart.
@@ -129,38 +178,33 @@ func (p *plot) draw(s *series.Series) chart {
 	values := make([][]float64, len(p.lines))
 	top := 0.0
 	for i, l := range p.lines {
-		for j := range s.Points {
-			v := l.value(&s.Points[j])
-			values[i] = append(values[i], v)
-			top = math.Max(top, orZero(v))
-		}
+		values[i] = l.valuesOf(s)
+		top = max(top, highest(values[i]))
 	}
-	top = niceTop(top)
-	made := chart{Title: p.title}
+	top = p.unit.nice(top)
+	made := chart{Title: p.title, Rows: p.rows(values, s)}
+	for i, l := range p.lines {
+		made.Legend = append(made.Legend, p.legendOf(l, values[i], s))
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="%s">`, chartWidth,
-		chartHeight, template.HTMLEscapeString(p.describe(values, s)))
+		chartHeight, template.HTMLEscapeString(p.describe(made.Legend, values, s)))
 	for _, share := range []float64{0, 0.5, 1} {
 		y := yOf(share)
-		fmt.Fprintf(&b, `<path class="grid" d="M0 %.1fH%d"/>`, y, chartWidth)
-		if share > 0 {
-			fmt.Fprintf(&b, `<text x="0" y="%.1f">%s</text>`, y-3,
-				template.HTMLEscapeString(p.format(top*share)))
-		}
+		fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fH%d"/><text class="left" x="%d" y="%.1f">%s`+
+			`</text>`, chartLeft, y, chartWidth, chartLeft-6, y+4,
+			template.HTMLEscapeString(p.unit.format(top*share)))
 	}
+	drawTimes(&b, s)
+	p.drawSteps(&b, made.Rows, s)
 	for i, l := range p.lines {
-		b.WriteString(drawLine(l.class, values[i], top))
-		made.Legend = append(made.Legend, legend{l.class, l.name, p.last(values[i])})
+		b.WriteString(drawLine(l.class, values[i], s, top))
 	}
-	layout := "15:04"
-	if s.To.Sub(s.From) > 24*time.Hour {
-		layout = "Jan 2"
-	}
-	fmt.Fprintf(&b, `<text x="0" y="%d">%s</text><text x="%d" y="%d" text-anchor="end">%s UTC</text></svg>`,
-		chartHeight-4, s.From.UTC().Format(layout), chartWidth, chartHeight-4,
-		s.To.UTC().Format(layout))
+	b.WriteString(`</svg>`)
 	made.SVG = template.HTML(b.String())
-	made.Rows = p.rows(values, s)
+	for i := range made.Legend[1:] {
+		made.Legend[i].Note = "" // that of the last one is of all
+	}
 	return made
 }
 
@@ -169,8 +213,54 @@ func yOf(share float64) float64 {
 	return chartTop + (chartHeight-chartTop-chartBottom)*(1-share)
 }
 
+// xOf returns where a time stands in the charts of a series.
+func xOf(s *series.Series, at time.Time) float64 {
+	return chartLeft + (chartWidth-chartLeft)*float64(at.Sub(s.From))/float64(s.To.Sub(s.From))
+}
+
+// ticksOf returns the time between two labels of the times of a chart, and how these are written.
+func ticksOf(s *series.Series) (every time.Duration, layout string) {
+	switch length := s.To.Sub(s.From); {
+	case length <= 2*time.Hour:
+		return 15 * time.Minute, "15:04"
+	case length <= 26*time.Hour: // a day begins with a whole step
+		return 6 * time.Hour, "15:04"
+	}
+	return 48 * time.Hour, "Jan 2"
+}
+
+// drawTimes draws the labels of the times of a chart.
+func drawTimes(b *strings.Builder, s *series.Series) {
+	const margin = 16 // of a label in the middle of its time
+	fmt.Fprintf(b, `<text class="left" x="%d" y="%d">UTC</text>`, chartLeft-6, chartHeight-5)
+	every, layout := ticksOf(s)
+	for at := s.From.UTC().Truncate(every).Add(every); at.Before(s.To); at = at.Add(every) {
+		x := xOf(s, at)
+		if x < chartLeft+margin || x > chartWidth-margin {
+			continue
+		}
+		fmt.Fprintf(b, `<path class="grid" d="M%.1f %dv4"/><text class="time" x="%.1[1]f" y="%[3]d">%[4]s`+
+			`</text>`, x, chartHeight-chartBottom, chartHeight-5, at.Format(layout))
+	}
+}
+
+// drawSteps draws what the pointer meets: an area for each row of the table, which tells its
+// values.
+func (p *plot) drawSteps(b *strings.Builder, rows []chartRow, s *series.Series) {
+	width := float64(chartWidth-chartLeft) / float64(max(1, len(rows)))
+	for _, row := range rows {
+		text := row.At.UTC().Format("Jan 2 15:04") + " UTC"
+		for i, value := range row.Values {
+			text += " · " + value + " " + p.lines[i].name
+		}
+		fmt.Fprintf(b, `<rect class="step" x="%.1f" y="%d" width="%.1f" height="%d"><title>%s</title>`+
+			`</rect>`, max(chartLeft, xOf(s, row.At)-width/2), chartTop, width,
+			chartHeight-chartTop-chartBottom, template.HTMLEscapeString(text))
+	}
+}
+
 // drawLine draws a line, with gaps where nothing is known.
-func drawLine(class string, values []float64, top float64) string {
+func drawLine(class string, values []float64, s *series.Series, top float64) string {
 	var b strings.Builder
 	move := "M"
 	for i, v := range values {
@@ -178,10 +268,9 @@ func drawLine(class string, values []float64, top float64) string {
 			move = "M"
 			continue
 		}
-		x := float64(chartWidth) * float64(i) / float64(max(1, len(values)-1))
-		fmt.Fprintf(&b, "%s%.1f %.1f", move, x, yOf(v/top))
+		fmt.Fprintf(&b, "%s%.1f %.1f", move, xOf(s, s.Points[i].At), yOf(v/top))
 		if move == "M" && (i+1 == len(values) || math.IsNaN(values[i+1])) {
-			b.WriteString("h.1") // a point alone
+			b.WriteString("m-2 0h4") // a point alone
 		}
 		move = "L"
 	}
@@ -209,38 +298,27 @@ func (p *plot) text(v float64) string {
 	if math.IsNaN(v) {
 		return "–"
 	}
-	return p.format(v)
+	return p.unit.format(v)
 }
 
 // last returns the last value that is known.
 func (p *plot) last(values []float64) string {
 	for i := len(values) - 1; i >= 0; i-- {
 		if !math.IsNaN(values[i]) {
-			return p.format(values[i])
+			return p.unit.format(values[i])
 		}
 	}
 	return "–"
 }
 
 // describe says in words what a chart shows.
-func (p *plot) describe(values [][]float64, s *series.Series) string {
+func (p *plot) describe(keys []legend, values [][]float64, s *series.Series) string {
 	var words []string
-	for i, l := range p.lines {
-		most := 0.0
-		for _, v := range values[i] {
-			most = math.Max(most, orZero(v))
-		}
-		words = append(words, l.name+" now "+p.last(values[i])+", at most "+p.format(most))
+	for i, key := range keys {
+		words = append(words, strings.TrimSpace(key.Name+" "+key.Value+" "+key.Note)+", at most "+
+			p.unit.format(highest(values[i])))
 	}
 	return p.title + " over " + lasted(s.To.Sub(s.From)) + ": " + strings.Join(words, "; ")
-}
-
-// orZero returns 0 for a value that is not known.
-func orZero(v float64) float64 {
-	if math.IsNaN(v) {
-		return 0
-	}
-	return v
 }
 
 // niceTop returns a number not below v that reads well on an axis.
@@ -257,12 +335,29 @@ func niceTop(v float64) float64 {
 	return 10 * unit
 }
 
-// formatCount formats a number of jobs, which may be a rate.
-func formatCount(v float64) string {
-	if v != 0 && v < 10 && v != math.Trunc(v) {
-		return strconv.FormatFloat(v, 'f', 1, 64)
+// niceSeconds is niceTop for a duration: whole minutes, hours and days.
+func niceSeconds(v float64) float64 {
+	const day = 24 * 3600
+	if v <= 40 {
+		return niceTop(v)
 	}
-	return number(int64(math.Round(v)))
+	for _, top := range []float64{60, 120, 240, 600, 1200, 3600, 2 * 3600, 4 * 3600, day / 2, day} {
+		if v <= top {
+			return top
+		}
+	}
+	return niceTop(v/day) * day
+}
+
+// formatCount formats a number of jobs, which may be a rate: two digits of one that is not whole.
+func formatCount(v float64) string {
+	switch {
+	case v >= 10 || v == math.Trunc(v):
+		return number(int64(math.Round(v)))
+	case v < 1:
+		return strconv.FormatFloat(v, 'g', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 1, 64)
 }
 
 // formatSeconds formats seconds for people.

@@ -28,6 +28,12 @@ var scriptText []byte
 //go:embed icon.svg
 var iconText []byte
 
+// Style returns the style sheet, for pages that look like those of the console.
+func Style() []byte { return styleText }
+
+// Icon returns the icon, as SVG.
+func Icon() []byte { return iconText }
+
 // Console serves the pages. It implements admin.Console.
 type Console struct {
 	api       *admin.API
@@ -59,14 +65,36 @@ type view struct {
 	Name  string // of its template
 	Title string
 	Page  any // for the template
+	// Problem is what is wrong with the form that the page answers; "" for nothing.
+	Problem string
 	// Status is that of the answer; 0 means 200.
 	Status int
+	// Live is what concerns the live parts of the page.
+	Live watched
 
 	// The members below are set by send.
-	Who admin.Who
-	Now time.Time
-	Nav []navGroup
+	Who   admin.Who
+	Now   time.Time
+	Nav   []navGroup
+	Node  string // the name of the node that answers
+	First string // the address of the first page of the list; "" on that
+	Every int    // seconds from one reading of the page by the script to the next
 }
+
+// watched is what of the live events (AD-061) concerns a page with live parts: its zero value is
+// the counts of all queues.
+type watched struct {
+	Queue  string // those of the queues whose contract/queue begins with it
+	Number int64  // and a job
+	Bulk   string // or a bulk operation alone, by its id, or anyBulk
+}
+
+// anyBulk stands for the id of any bulk operation.
+const anyBulk = "any"
+
+// readings is how often in a second pages are read again, by all together who watch on this node:
+// the more consoles are open, the more seldom each is read.
+const readings = 5
 
 // show makes the handler of a page.
 func (o *Console) show(make func(c *httpapi.Call) (view, error)) httpapi.Handler {
@@ -95,7 +123,9 @@ var htmlType = []string{"text/html; charset=utf-8"}
 // send answers with a page.
 func (o *Console) send(c *httpapi.Call, v view) error {
 	v.Who, v.Now = o.api.Caller(c), o.api.Now()
-	v.Nav = navOf(c.Request.URL.Path)
+	v.Nav, v.Node = o.navOf(c.Request.URL.Path), o.api.Engine.Node()
+	v.First = firstPage(c.Request)
+	v.Every = max(1, o.api.Live.Watches()/readings)
 	var text bytes.Buffer
 	if err := o.templates[v.Name].Execute(&text, v); err != nil {
 		return err
@@ -136,13 +166,35 @@ func (o *Console) submit(do func(c *httpapi.Call, form url.Values) (to string, e
 	}
 }
 
-// showForm makes the handler of a form without fields that answers with a page.
-func (o *Console) showForm(do func(c *httpapi.Call) (view, error)) httpapi.Handler {
+// submitOn is submit for a form that stands on a page of the same path. Where it is refused, that
+// page is shown again with what is wrong.
+func (o *Console) submitOn(page func(*httpapi.Call) (view, error),
+	do func(c *httpapi.Call, form url.Values) (string, error), fields ...string) httpapi.Handler {
+	submit := o.submit(do, fields...)
 	return func(c *httpapi.Call) error {
-		if _, err := readForm(c, nil); err != nil {
+		refused := submit(c)
+		answer := admin.Answer(refused)
+		if answer.Status != http.StatusBadRequest && answer.Status != http.StatusConflict {
+			return refused
+		}
+		v, err := page(c)
+		if err != nil {
 			return err
 		}
-		v, err := do(c)
+		v.Problem, v.Status = answer.Detail, answer.Status
+		return o.send(c, v)
+	}
+}
+
+// showForm makes the handler of a form that answers with a page.
+func (o *Console) showForm(do func(c *httpapi.Call, form url.Values) (view, error),
+	fields ...string) httpapi.Handler {
+	return func(c *httpapi.Call) error {
+		form, err := readForm(c, fields)
+		if err != nil {
+			return err
+		}
+		v, err := do(c, form)
 		if err != nil {
 			return err
 		}

@@ -11,43 +11,59 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/admin"
 	"github.com/millrace/millrace/internal/bulk"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/job"
 )
 
 // functions are what templates call. Times, durations and numbers are formatted here alone.
 var functions = template.FuncMap{
-	"act":      act,
-	"ago":      ago,
-	"done":     func(o *bulk.Operation) int64 { return o.Done + o.Failed + o.Skipped },
-	"failure":  failureText,
-	"jobstate": jobState,
-	"keystate": func(k account.Key, now time.Time) string { return k.State(now) },
-	"length":   lengthOf,
-	"letter":   func(l job.DeadLetter) *job.DeadLetter { return &l },
-	"orders": func() map[string]string {
-		return map[string]string{"": "by name", "age": "oldest job first", "depth": "most ready first",
-			"failures": "most failures first"}
-	},
-	"rate":    func(h admin.Webhook) string { return percent(h.SuccessRate()) },
-	"seconds": formatSeconds,
-	"size":    formatSize,
-	"changed": changedMembers,
-	"json":    indentJSON,
-	"join":    strings.Join,
-	"joblink": jobLink,
-	"lasted":  lasted,
-	"number":  number,
-	"outcome": outcomeMark,
-	"path":    pathOf,
-	"period":  periodText,
-	"public":  admin.PublicContract,
-	"state":   stateMark,
-	"text":    shown,
+	"about":     aboutOf,
+	"act":       act,
+	"all":       allOf,
+	"ago":       ago,
+	"done":      func(o *bulk.Operation) int64 { return o.Done + o.Failed + o.Skipped },
+	"filestate": fileState,
+	"failure":   failureText,
+	"jobstate":  jobState,
+	"keystate":  func(k account.Key, now time.Time) string { return k.State(now) },
+	"length":    lengthOf,
+	"letter":    func(l job.DeadLetter) *job.DeadLetter { return &l },
+	"key":       settingKey,
+	"orders":    func() []field { return queueOrders },
+	"phase":     phaseWord,
+	"queue":     queueName,
+	"sure":      sure,
+	"title":     operationTitle,
+	"verb":      verb,
+	"rate":      func(h admin.Webhook) string { return percent(h.SuccessRate()) },
+	"seconds":   formatSeconds,
+	"size":      formatSize,
+	"smallest":  smallest,
+	"brief":     brief,
+	"changed":   changedMembers,
+	"json":      indentJSON,
+	"join":      strings.Join,
+	"joblink":   jobLink,
+	"jobswhere": jobsWhere,
+	"lasted":    lasted,
+	"line":      oneLine,
+	"number":    number,
+	"outcome":   outcomeMark,
+	"pages":     endOf,
+	"path":      pathOf,
+	"period":    periodText,
+	"public":    contract.PublicName,
+	"stamp":     stamp,
+	"timefield": timeField,
+	"state":     stateMark,
+	"text":      shown,
+	"took":      func(ms int64) string { return lasted(time.Duration(ms) * time.Millisecond) },
 }
 
 // maxShown bounds how much of one text a page shows, in bytes.
@@ -64,22 +80,43 @@ func shown(text string) string {
 			text = text[:len(text)-1]
 		}
 	}
-	hostile := func(r rune) bool {
-		return (unicode.IsControl(r) && r != '\n' && r != '\t') || unicode.Is(unicode.Cf, r) ||
-			r == utf8.RuneError
-	}
-	if strings.IndexFunc(text, hostile) < 0 {
+	if !strings.ContainsFunc(text, isHidden) {
 		return text + cut
 	}
 	var b strings.Builder
 	for _, r := range text {
-		if hostile(r) {
+		if isHidden(r) {
 			fmt.Fprintf(&b, "<U+%04X>", r)
 		} else {
 			b.WriteRune(r)
 		}
 	}
 	return b.String() + cut
+}
+
+// isHidden reports whether a character would not be seen, or would change how others are seen.
+func isHidden(r rune) bool {
+	return (unicode.IsControl(r) && r != '\n' && r != '\t') || unicode.Is(unicode.Cf, r) ||
+		r == utf8.RuneError
+}
+
+// escapeHidden writes the hidden characters of JSON as escapes, so that a form shows them where
+// they are edited. The JSON means the same: such characters stand in its strings alone.
+func escapeHidden(raw string) string {
+	if !utf8.ValidString(raw) {
+		return raw
+	}
+	var b strings.Builder
+	for _, r := range raw {
+		if !isHidden(r) || r == '\r' || r == utf8.RuneError {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
 }
 
 // maxIndented is how deep JSON may be nested to be indented. Deeper text grows by more than 64
@@ -134,6 +171,12 @@ func changedMembers(before, after json.RawMessage) string {
 	return strings.Join(words, ", ")
 }
 
+// settingKey shows the key of a setting, which may be broken behind its dots and underscores.
+func settingKey(key string) template.HTML {
+	return template.HTML(strings.NewReplacer(".", ".<wbr>", "_", "_<wbr>").Replace(
+		template.HTMLEscapeString(key)))
+}
+
 // formatSize formats a number of bytes.
 func formatSize(n int64) string {
 	const unit = 1024
@@ -155,6 +198,30 @@ func short(text string, limit int) string {
 	return string([]rune(text)[:limit]) + "…"
 }
 
+// brief shows the beginning and the end of a text in about so many characters, for the rows of
+// tables, with all of it beside that.
+func brief(text string, limit int) template.HTML {
+	text = shown(text)
+	all := []rune(text)
+	if len(all) <= limit+4 {
+		return template.HTML(template.HTMLEscapeString(text))
+	}
+	end := limit / 3
+	ends := string(all[:limit-end]) + "…" + string(all[len(all)-end:])
+	return template.HTML(`<span title="` + template.HTMLEscapeString(short(text, 1000)) + `">` +
+		template.HTMLEscapeString(ends) + `</span>`)
+}
+
+// oneLine shows a text in a row, which cuts it where it is too long, with all of it beside that.
+func oneLine(text string) template.HTML {
+	if text == "" {
+		return ""
+	}
+	text = short(shown(text), 1000)
+	return template.HTML(`<span title="` + template.HTMLEscapeString(text) + `">` +
+		template.HTMLEscapeString(short(text, 200)) + `</span>`)
+}
+
 // number formats a whole number with a thin space between thousands.
 func number(n any) string {
 	digits, sign := fmt.Sprint(n), ""
@@ -165,6 +232,14 @@ func number(n any) string {
 		digits = digits[:at] + "\u202f" + digits[at:]
 	}
 	return sign + digits
+}
+
+// counted writes a number of things.
+func counted(n any, thing string) string {
+	if text := number(n); text != "1" {
+		return text + " " + thing + "s"
+	}
+	return "1 " + thing
 }
 
 // lasted formats a duration for people: two units at most.
@@ -189,11 +264,21 @@ func lasted(d time.Duration) string {
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", seconds)
 	case d < time.Hour:
-		return fmt.Sprintf("%d min %d s", seconds/60, seconds%60)
+		return twoUnits(seconds, 60, "min", 1, "s")
 	case d < day:
-		return fmt.Sprintf("%d h %d min", seconds/3600, seconds%3600/60)
+		return twoUnits(seconds, 3600, "h", 60, "min")
 	}
-	return fmt.Sprintf("%d d %d h", seconds/86400, seconds%86400/3600)
+	return twoUnits(seconds, 86400, "d", 3600, "h")
+}
+
+// twoUnits formats seconds in two units of so many seconds each; the smaller one is left out where
+// it is zero.
+func twoUnits(seconds, large int64, largeName string, small int64, smallName string) string {
+	text := fmt.Sprintf("%d %s", seconds/large, largeName)
+	if rest := seconds % large / small; rest > 0 {
+		text += fmt.Sprintf(" %d %s", rest, smallName)
+	}
+	return text
 }
 
 // ago shows a time as how long it is from now, with the absolute time beside it (CO-006).
@@ -202,12 +287,15 @@ func ago(now, at time.Time) template.HTML {
 		return `<span class="none">never</span>`
 	}
 	at = at.UTC()
-	return template.HTML(`<time datetime="` + at.Format("2006-01-02T15:04:05.000000Z") +
-		`" title="` + at.Format("2006-01-02 15:04:05.000 UTC") + `">` + relative(at.Sub(now)) +
+	return template.HTML(`<time datetime="` + stamp(at) + `" title="` + at.Format("2006-01-02 15:04:05.000 UTC") + `">` + relative(at.Sub(now)) +
 		`</time>`)
 }
 
-// relative says in one unit how far a time is from now.
+// stamp returns a time as attributes have it.
+func stamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000000Z") }
+
+// relative says in one unit how far a time is from now. The script does the same while a page is
+// open.
 func relative(d time.Duration) string {
 	length := d.Abs()
 	text := ""

@@ -8,11 +8,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/millrace/millrace/internal/admin"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 )
+
+// A graph is drawn by the server: layOut gives jobs and arrows their places (layout.go), critical
+// finds the path on which jobs have run for longest, and draw makes the SVG. A table beside it has
+// the same jobs in the order of the layers.
 
 // graphPage is what the page of a graph shows (CO-005).
 type graphPage struct {
@@ -23,6 +28,7 @@ type graphPage struct {
 	Ran         time.Duration // how long these ran
 	SVG         template.HTML
 	IsTruncated bool
+	IsOver      bool // all jobs of the critical path are over and have gone well
 }
 
 // graphRow is a job of a graph.
@@ -45,7 +51,8 @@ func (o *Console) showGraph(c *httpapi.Call) (view, error) {
 	}
 	o.api.Caller(c).LimitGraph(g)
 	return view{Name: "graph", Title: "Graph of job " + strconv.FormatInt(j.Seq, 10),
-		Page: graphOf(j.Seq, g, o.api.Now())}, nil
+		Page: graphOf(j.Seq, g, o.api.Now()),
+		Live: watched{Queue: j.ID.Contract + "/", Number: j.Seq}}, nil
 }
 
 // graphOf lays a graph out. Its rows stand in the order of the layers.
@@ -66,8 +73,11 @@ func graphOf(number int64, g *admin.JobGraph, now time.Time) *graphPage {
 	}
 	l := layOut(len(g.Jobs), arrows)
 	path, all := l.critical(arrows, ran)
+	p.IsOver = true
 	for _, i := range path {
 		p.Rows[i].IsCritical = true
+		class, _ := jobMark(p.Rows[i].Phase, p.Rows[i].State)
+		p.IsOver = p.IsOver && class == "good"
 	}
 	for i := range p.Rows {
 		slices.Sort(p.Rows[i].Needs)
@@ -99,13 +109,15 @@ func (r *graphRow) Label() string {
 }
 
 // maxLabel bounds a name in the drawing, in characters. The table and the tooltip have more of it.
-const maxLabel = 24
+const maxLabel = 20
 
 // draw draws a graph: lines first, so that they pass behind jobs.
 func (l *layout) draw(p *graphPage, path []int) template.HTML {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="dag" width="%d" height="%[2]d" viewBox="0 0 %[1]d %[2]d">`,
-		l.width, l.height)
+	fmt.Fprintf(&b, `<svg class="dag" width="%d" height="%[2]d" viewBox="0 0 %[1]d %[2]d">`+
+		`<clipPath id="box"><rect width="%[3]d" height="%[4]d"/></clipPath>`+
+		`<clipPath id="word"><rect x="-14" y="-27" width="%[3]d" height="%[4]d"/></clipPath>`,
+		l.width, l.height, boxWidth-8, boxHeight)
 	l.drawLines(&b, "edge", l.lines)
 	var critical []arrow
 	for i := 1; i < len(path); i++ {
@@ -149,18 +161,28 @@ func (l *layout) drawJob(b *strings.Builder, i int, r *graphRow, isCurrent bool)
 	}
 	number := strconv.FormatInt(r.Number, 10)
 	state, label := shown(r.State), r.Label()
-	fmt.Fprintf(b, `<a id="job-%s" href="%s"%s><title>%s</title>`, number,
-		pathOf("jobs", number), current,
+	fmt.Fprintf(b, `<a id="job-%s" href="%s"%s transform="translate(%d %d)"><title>%s</title>`,
+		number, pathOf("jobs", number), current, l.x[i], l.y[i],
 		escape(short(label, maxTitle)+", job "+number+", "+state+critical))
-	fmt.Fprintf(b, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="6"/>`, box, l.x[i],
-		l.y[i], boxWidth, boxHeight)
-	fmt.Fprintf(b, `<svg x="%d" y="%d" width="%d" height="%d"><text x="10" y="18">%s</text>`,
-		l.x[i], l.y[i], boxWidth-8, boxHeight, escape(short(label, maxLabel)))
-	fmt.Fprintf(b, `<g class="state %s"><svg x="10" y="27" width="12" height="12" `+
-		`viewBox="0 0 12 12">%s</svg><text class="word" x="27" y="37">%s</text></g>`, class, shape,
-		escape(state))
-	fmt.Fprintf(b, `<text class="number" x="%d" y="37" text-anchor="end">%s</text></svg></a>`,
-		boxWidth-18, number)
+	fmt.Fprintf(b, `<rect class="%s" width="%d" height="%d" rx="6"/><text%s x="14" y="18">%s</text>`,
+		box, boxWidth, boxHeight, cutBy(label, "box"), escape(short(label, maxLabel)))
+	fmt.Fprintf(b, `<g class="state %s" transform="translate(14 27)"><rect class="stripe" x="-10" `+
+		`y="-22" width="4" height="36" rx="2"/>%s<text class="word"%s x="17" y="10">%s</text></g>`,
+		class, shape, cutBy(state, "word"), escape(short(state, maxLabel)))
+	fmt.Fprintf(b, `<text class="number" x="%d" y="37" text-anchor="end">%s</text></a>`,
+		boxWidth-10, number)
+}
+
+// maxUncutLabel is how many characters of the widest fonts a box has room for.
+const maxUncutLabel = 12
+
+// cutBy returns the attribute that cuts a text of a drawing, by the path with an id, where its box
+// ends. A cut costs time: texts that surely fit have none.
+func cutBy(text, path string) string {
+	if utf8.RuneCountInString(text) <= maxUncutLabel {
+		return ""
+	}
+	return ` clip-path="url(#` + path + `)"`
 }
 
 // maxTitle bounds a name in a tooltip, in characters.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"encoding/json"
 	"net/url"
 	"strconv"
 	"strings"
@@ -10,6 +11,10 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 )
+
+// The page of a job has a form of one button for each action that its contract allows now, and
+// nothing for the others. What the page shows is read by the functions of package admin that the
+// routes of the API use, and then limited to what the caller may see.
 
 // jobPages are the page of a job and the forms of the actions on it.
 func (o *Console) jobPages() []admin.Page {
@@ -32,11 +37,7 @@ func (o *Console) jobPages() []admin.Page {
 
 // actOnJob is POST /console/jobs/{number}/{action}. It goes to the job that is there then.
 func (o *Console) actOnJob(c *httpapi.Call, name string) (string, error) {
-	j, err := o.api.PathJob(c)
-	if err != nil {
-		return "", err
-	}
-	after, err := o.api.Act(c, name, j)
+	_, after, err := o.api.Act(c, name)
 	if err != nil {
 		return "", err
 	}
@@ -54,8 +55,17 @@ type jobPage struct {
 	HasGraph bool   // it may depend on other jobs
 	Actions  []action
 	Why      job.Why
-	Bodies   []body
+	Gates    []gate // of a job that has not started
+	// FailureType and FailureText are the whole failure, where it has a text.
+	FailureType, FailureText string
+	Bodies                   []body
+	Links                    []pageLink // to what else is about the job
+	Trace                    string     // where its trace is seen; "" for nowhere
+	Open                     int        // how many dependencies are open
 }
+
+// pageLink is a link to a page.
+type pageLink struct{ Text, Path string }
 
 // action is an action that the job allows now.
 type action struct {
@@ -67,6 +77,7 @@ type action struct {
 type body struct {
 	Name, ID, Text, Size string
 	Whole                string // where all of it is, where it was cut
+	IsOpen               bool
 }
 
 // showJob is GET /console/jobs/{number}.
@@ -83,7 +94,12 @@ func (o *Console) showJob(c *httpapi.Call) (view, error) {
 	who.LimitJob(d)
 	who.LimitTimeline(entries)
 	p := jobPage{JobDetail: d, Queued: d.Job.ID.Contract, Bodies: bodiesOf(d.Job),
-		HasGraph: o.api.Engine.HasDependencies(d.Job.ID.Contract)}
+		HasGraph: o.api.Engine.HasDependencies(d.Job.ID.Contract), Links: o.linksOf(d.Job),
+		Trace: o.api.TraceLink(d.Job)}
+	if d.OpenDependencies != nil {
+		p.Open = *d.OpenDependencies
+	}
+	p.FailureType, p.FailureText = job.WholeFailureOf(d.Job.Failure)
 	p.Timeline = timelineOf(d, entries, o.api.Now())
 	p.Timeline.Truncated = truncated
 	for _, name := range d.Actions {
@@ -91,9 +107,61 @@ func (o *Console) showJob(c *httpapi.Call) (view, error) {
 			name == contract.ActionCancel})
 	}
 	if d.Job.State != job.StateNone {
-		p.Why, err = o.api.Engine.Why(c.Context(), d.Number, o.api.Node.PollersOf)
+		p.Why, err = o.api.Why(c, d.Number)
+		p.Gates = gatesOf(d, p.Why)
 	}
-	return view{Name: "job", Title: "Job " + strconv.FormatInt(d.Number, 10), Page: p}, err
+	title := "Job " + strconv.FormatInt(d.Number, 10) + " · " + shown(d.Contract+"/"+d.Queue)
+	return view{Name: "job", Title: title, Page: p,
+		Live: watched{Queue: p.Queued + "/" + d.Queue, Number: d.Number}}, err
+}
+
+// linksOf returns the pages about what a job is a part of.
+func (o *Console) linksOf(j *job.Job) (all []pageLink) {
+	if of := o.api.Manifests(); of != nil {
+		switch j.ID.Contract {
+		case of.Jobs:
+			all = append(all, pageLink{"Manifest", manifestPath(j.Seq)})
+		case of.Resources:
+			all = append(all, pageLink{"Manifest", manifestPath(j.Parent)})
+		}
+	}
+	for _, c := range o.api.Contracts {
+		isOf := j.Owner != "" && contract.PublicName(j.ID.Contract) == c.Name
+		if isOf && c.Files != nil {
+			all = append(all, pageLink{"File", pathOf("files", j.Owner)})
+		}
+		if isOf && c.Accounts != nil {
+			all = append(all, pageLink{"Client", pathOf("clients", j.Owner)})
+		}
+	}
+	return all
+}
+
+// The page of a job shows so many bodies unfolded, each of which is shorter than this, in bytes.
+const (
+	maxOpen     = 2
+	maxOpenSize = 4 << 10
+)
+
+// isShownAsText reports whether the text of a failure, with its type, is all that the failure says.
+func isShownAsText(raw []byte) bool {
+	var members map[string]json.RawMessage
+	kind, text := job.WholeFailureOf(raw)
+	switch {
+	case len(raw) > maxShown:
+		return false
+	case json.Unmarshal(raw, &members) != nil:
+		return true // it is a text
+	}
+	for name, value := range members {
+		var said string
+		isText := json.Unmarshal(value, &said) == nil && (said == kind || said == text)
+		isFlag := name == "retryable" || string(value) == "null"
+		if !isText && !isFlag {
+			return false
+		}
+	}
+	return true
 }
 
 // bodiesOf returns what a job carries, formatted.
@@ -104,10 +172,11 @@ func bodiesOf(j *job.Job) (all []body) {
 	}{{"Failure", job.Failure}, {"Result", job.Result}, {"Progress", job.Progress},
 		{"Payload", job.Payload}, {"Definition", job.Definition}} {
 		raw := *j.Body(b.part)
-		if len(raw) == 0 {
+		if len(raw) == 0 || (b.part == job.Failure && isShownAsText(raw)) {
 			continue
 		}
-		made := body{Name: b.name, ID: "body-" + b.name, Size: formatSize(int64(len(raw)))}
+		made := body{Name: b.name, ID: "body-" + b.name, Size: formatSize(int64(len(raw))),
+			IsOpen: len(all) < maxOpen && len(raw) < maxOpenSize}
 		if len(raw) > maxShown {
 			made.Whole = "/admin/v1/jobs/" + strconv.FormatInt(j.Seq, 10) + "/" +
 				strings.ToLower(b.name)

@@ -44,7 +44,7 @@ func layOut(n int, arrows []arrow) *layout {
 	l := &layout{bends: make([][]int, n)}
 	l.layer, l.order = layersOf(n, arrows)
 	l.bend(arrows)
-	l.place(l.columns())
+	l.position(l.columns())
 	return l
 }
 
@@ -76,10 +76,10 @@ func layersOf(n int, arrows []arrow) (layer, order []int) {
 
 // bend makes the bends and the lines. The arrows that leave a job share its bends.
 func (l *layout) bend(arrows []arrow) {
-	most := len(l.layer) + maxBends
+	maxLayers := len(l.layer) + maxBends
 	for _, a := range arrows {
 		at := l.layer[a.from] + 1 + len(l.bends[a.from])
-		for ; at < l.layer[a.to] && len(l.layer) < most; at++ {
+		for ; at < l.layer[a.to] && len(l.layer) < maxLayers; at++ {
 			l.bends[a.from] = append(l.bends[a.from], len(l.layer))
 			l.layer = append(l.layer, at)
 		}
@@ -158,8 +158,8 @@ func sortByNeighbours(column []int, neighbours [][]int, rows []float64) {
 	numberRows(column, rows)
 }
 
-// place gives each its place: layers side by side, each in the middle of the height.
-func (l *layout) place(columns [][]int) {
+// position gives each its position: layers side by side, each in the middle of the height.
+func (l *layout) position(columns [][]int) {
 	l.x, l.y = make([]int, len(l.layer)), make([]int, len(l.layer))
 	heights := make([]int, len(columns))
 	for at, column := range columns {

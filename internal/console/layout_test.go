@@ -10,11 +10,11 @@ import (
 
 // randomGraph returns the arrows of a graph without cycles, in which each job depends on at most
 // so many of those before it, in any order of their numbers.
-func randomGraph(seed uint64, n, most int) (all []arrow) {
+func randomGraph(seed uint64, n, maxLayers int) (all []arrow) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	names := r.Perm(n)
 	for to := 1; to < n; to++ {
-		for _, from := range r.Perm(to)[:min(to, r.IntN(most+1))] {
+		for _, from := range r.Perm(to)[:min(to, r.IntN(maxLayers+1))] {
 			all = append(all, arrow{names[from], names[to]})
 		}
 	}

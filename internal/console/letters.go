@@ -10,6 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// Dead letters are shown in groups of one reason first, as there may be thousands of one kind, and
+// one by one behind the link of a group. A replay of all that a list shows is a bulk operation with
+// the filter of the list.
+
 // letterPages are the pages of dead letters and the forms on them.
 func (o *Console) letterPages() []admin.Page {
 	const all, one = Path + "/dead-letters", Path + "/dead-letters/{id}"
@@ -18,7 +22,7 @@ func (o *Console) letterPages() []admin.Page {
 		{Method: "GET", Pattern: all, Action: "console.dead_letter_groups",
 			Query: httpapi.PageQuery("contract"), Handle: o.show(o.showGroups)},
 		{Method: "GET", Pattern: all + "/list", Action: "console.dead_letters",
-			Query:  httpapi.PageQuery("contract", "queue", "fingerprint", "from", "to"),
+			Query:  httpapi.PageQuery("contract", "queue", "fingerprint", "error", "from", "to"),
 			Handle: o.show(o.showLetters)},
 		{Method: "POST", Pattern: one + "/replay", Action: "console.dead_letter.replay",
 			Audit: "dead_letter.replay", Target: target, Handle: o.submit(o.replayLetter, "again")},
@@ -62,6 +66,10 @@ func (o *Console) showLetters(c *httpapi.Call) (view, error) {
 	}
 	q := c.Request.URL.Query()
 	q.Del("cursor")
+	q.Del("limit")
+	if len(q) == 0 {
+		q.Set("everything", "true")
+	}
 	q.Set("action", "replay")
 	return view{Name: "letters", Title: "Dead letters one by one", Page: struct {
 		Query      url.Values

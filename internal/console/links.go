@@ -3,23 +3,43 @@ package console
 import (
 	"html/template"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/admin"
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/setting"
 )
+
+// reserved begins members of paths that browsers would not send as they are: they take a member of
+// one or two dots, escaped or not, for a step in the path. Behind it also stand members of our own
+// that are no name, such as that of newSchedule.
+const reserved = "~"
 
 // pathOf returns the path of a page from its members, which it escapes.
 func pathOf(members ...string) string {
 	var b strings.Builder
 	b.WriteString(Path)
 	for _, m := range members {
+		if m == "." || m == ".." || strings.HasPrefix(m, reserved) {
+			m = reserved + m
+		}
 		b.WriteString("/" + url.PathEscape(m))
 	}
 	return b.String()
+}
+
+// decodeMember undoes what pathOf has done to a member.
+func decodeMember(escaped string) (string, bool) {
+	member, ok := httpapi.DecodePathValue(escaped)
+	if !ok {
+		return "", false
+	}
+	member = strings.TrimPrefix(member, reserved)
+	return member, member != ""
 }
 
 // jobLink shows the number of a job as a link to its page; nothing for none.
@@ -41,6 +61,32 @@ func act(who admin.Who, path, text string, class ...string) template.HTML {
 		`"><button class="` + template.HTMLEscapeString(strings.Join(class, " ")) + `">` +
 		template.HTMLEscapeString(text) + `</button></form>`)
 }
+
+// sure is act for what cannot be undone: the first button unfolds a second one, which does it. No
+// script is needed, and a page has one of them unfolded at a time.
+func sure(who admin.Who, path, text string, class ...string) template.HTML {
+	form := act(who, path, text+" for good", append(slices.Clone(class), "main danger")...)
+	if form == "" {
+		return ""
+	}
+	return template.HTML(`<details class="sure" name="sure"><summary class="button `+
+		template.HTMLEscapeString(strings.Join(class, " "))+`">`+
+		template.HTMLEscapeString(text)+`…</summary>`) + form + `</details>`
+}
+
+// allOf is the text of a button that acts on several things at once, or on one.
+func allOf(text string, n int) string {
+	if n > 1 {
+		text += " all " + number(n)
+	}
+	return text
+}
+
+// listEnd is what stands below a page of a list: links to others, and of how many it shows some.
+type listEnd struct{ First, Next, Of string }
+
+// endOf returns what stands below the page of a list.
+func endOf(v view, next, of string) listEnd { return listEnd{v.First, next, of} }
 
 // failureText returns type and text of the failure of a dead letter.
 func failureText(l *job.DeadLetter) string {

@@ -77,6 +77,16 @@ func (o *Console) showAudit(c *httpapi.Call) (view, error) {
 		Next: nextPage(c.Request, found.Next)}}, nil
 }
 
+// firstPage returns the address of the first page of a list; "" for that page itself.
+func firstPage(r *http.Request) string {
+	q := r.URL.Query()
+	if !q.Has("cursor") {
+		return ""
+	}
+	q.Del("cursor")
+	return (&url.URL{Path: r.URL.Path, RawQuery: q.Encode()}).String()
+}
+
 // nextPage returns the address of the page that a cursor begins; "" without one.
 func nextPage(r *http.Request, cursor string) string {
 	if cursor == "" {

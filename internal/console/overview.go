@@ -1,7 +1,10 @@
 package console
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/admin"
@@ -28,32 +31,39 @@ type overviewPage struct {
 	Oldest     []queueRow // the worst by age
 	Failing    []queueRow // the worst by failures
 	Attention  []attention
+	Shown      int // how many of these are shown at first
 	QueueCount int
 }
 
-// totals are the jobs of all queues by where they stand.
+// totals count the jobs of all queues.
 type totals struct{ Waiting, Delayed, Ready, Leased, Dead int64 }
 
-// attention is something that needs somebody.
+// attention is a state that an operator should look at, with the page that shows it.
 type attention struct {
+	Many           string // how many things it is about; "" for one
 	Text, Path, Do string
 	Since          time.Time
 }
+
+// shownAttention is how many of them are shown before the list is unfolded.
+const shownAttention = 6
 
 // worst is how many queues the overview shows by age and by failures.
 const worst = 10
 
 // showOverview is GET /console (CO-002).
 func (o *Console) showOverview(c *httpapi.Call) (view, error) {
-	all, err := o.api.Queues(c.Context(), "")
+	within, err := rangeOf(c)
 	if err != nil {
 		return view{}, err
 	}
-	p := overviewPage{Range: c.Request.URL.Query().Get("range"), QueueCount: len(all)}
-	if ranges[p.Range] == 0 {
-		p.Range = "1h"
+	every, err := o.api.Queues(c.Context())
+	if err != nil {
+		return view{}, err
 	}
-	if p.Charts, err = o.charts(c, series.Query{}); err != nil {
+	all := admin.WithoutInternal(every)
+	p := overviewPage{Range: within, QueueCount: len(all), Shown: shownAttention}
+	if p.Charts, err = o.charts(c, within, series.Query{}); err != nil {
 		return view{}, err
 	}
 	for _, q := range all {
@@ -73,64 +83,124 @@ func (o *Console) showOverview(c *httpapi.Call) (view, error) {
 			p.Failing = append(p.Failing, row)
 		}
 	}
-	p.Attention, err = o.attention(c.Context(), all)
+	p.Attention, err = o.attention(c.Context(), o.api.Caller(c), every)
 	return view{Name: "overview", Title: "Overview", Page: p}, err
 }
 
-// maxAttention bounds what is named of one sort.
+// maxAttention bounds the entries about webhooks, and those about schedules.
 const maxAttention = 10
 
-// attention returns what needs somebody, with a page for each.
-func (o *Console) attention(ctx context.Context, queues []admin.QueueItem) (all []attention,
-	err error) {
-	parts, _ := o.api.Health(ctx)
-	for _, p := range parts {
+// attention returns what an operator should look at: failing parts, disabled webhooks, schedules
+// and queues. It leaves out what the caller may not know.
+func (o *Console) attention(ctx context.Context, who admin.Who,
+	queues []admin.QueueItem) (all []attention, err error) {
+	for _, p := range o.api.LastHealth() {
 		if p.Failing {
 			all = append(all, attention{Text: p.Name + " fails: " + p.LastError,
 				Path: Path + "/health", Do: "Health", Since: p.Since})
 		}
 	}
-	all = append(all, queuesInNeed(queues)...)
 	hooks, err := o.api.DisabledWebhooks(ctx, maxAttention)
 	if err != nil {
 		return nil, err
+	}
+	if n := len(hooks); n > maxSingle {
+		many := number(n)
+		if n == maxAttention {
+			many += " or more"
+		}
+		all = append(all, attention{Many: many, Text: "webhooks are disabled",
+			Path: Path + "/webhooks?state=disabled", Do: "Webhooks"})
+		hooks = nil
 	}
 	for i := range hooks {
 		all = append(all, attention{Text: "a webhook is disabled: " + hooks[i].DisabledReason,
 			Path: Path + "/webhooks/" + hooks[i].ID, Do: "Deliveries", Since: hooks[i].FailingSince})
 	}
-	schedules, err := o.api.Schedules.List(ctx, "", 500)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range schedules {
-		latest := s.Latest()
-		if latest != nil && latest.Outcome == schedule.Missed && len(all) < 5*maxAttention {
-			all = append(all, attention{Text: "schedule " + s.Name + " has missed its latest time",
-				Path: pathOf("schedules", s.Name), Do: "Schedule", Since: latest.Time})
-		}
-	}
-	return all, nil
+	schedules, err := o.schedulesInNeed(ctx, who)
+	all = append(all, schedules...)
+	return append(all, queuesInNeed(queues)...), err // of which there may be many
 }
 
-// queuesInNeed returns the queues that are paused with jobs, and those for whose ready jobs nobody
-// asks.
-func queuesInNeed(queues []admin.QueueItem) (all []attention) {
+// schedulesInNeed returns the first schedules whose jobs are refused at present, or which have
+// missed their latest time.
+func (o *Console) schedulesInNeed(ctx context.Context, who admin.Who) (all []attention,
+	err error) {
+	found, err := o.api.Schedules.InNeed(ctx, maxAttention)
+	for _, s := range found {
+		if text, since := needOf(who, s); text != "" {
+			all = append(all, attention{Text: "schedule " + s.Name + " " + text, Since: since,
+				Path: pathOf("schedules", s.Name), Do: "Schedule"})
+		}
+	}
+	return all, err
+}
+
+// needOf returns what is wrong with a schedule, as far as the caller may know, and since when; ""
+// for nothing.
+func needOf(who admin.Who, s *schedule.Schedule) (text string, since time.Time) {
+	if latest := s.Latest(); latest != nil && latest.Outcome == schedule.Missed {
+		return "has missed its latest time", latest.Time
+	}
+	if at, why := s.Failing(); !at.IsZero() {
+		return "cannot submit" + who.LimitText(": "+why), at
+	}
+	return "", since
+}
+
+// maxSingle is how many things in need for one reason are told one by one.
+const maxSingle = 3
+
+// queuesInNeed returns the queues that have ready jobs and are paused, and those that have some and
+// that no worker polls: one by one where they are few, and together otherwise.
+func queuesInNeed(queues []admin.QueueItem) []attention {
+	var paused, alone []admin.QueueItem
 	for _, q := range queues {
-		name, page := q.Contract+"/"+q.Queue, pathOf("queues", q.Contract, q.Queue)
-		jobs := "1 ready job"
-		if q.Ready > 1 {
-			jobs = number(q.Ready) + " ready jobs"
-		}
 		switch {
-		case len(all) >= 2*maxAttention || q.Ready == 0:
+		case q.Ready == 0:
 		case q.Settings.Paused:
-			all = append(all, attention{Text: "queue " + name + " is paused with " + jobs,
-				Path: page, Do: "Queue", Since: q.ReadySince})
-		case !q.Pollers.Asking && q.Leased == 0:
-			all = append(all, attention{Text: "nobody asks for " + jobs + " of queue " + name,
-				Path: page, Do: "Queue", Since: q.ReadySince})
+			paused = append(paused, q)
+		case hasNoWorker(&q):
+			alone = append(alone, q)
 		}
+	}
+	return append(attentionsOf(paused, func(q, jobs string) string {
+		return "queue " + q + " is paused with " + jobs
+	}, "are paused"), attentionsOf(alone, func(q, jobs string) string {
+		return "no worker polls queue " + q + ", which has " + jobs
+	}, "have no worker")...)
+}
+
+// hasNoWorker reports whether a queue has ready jobs that nobody asks for.
+func hasNoWorker(q *admin.QueueItem) bool {
+	return q.Ready > 0 && !q.Settings.Paused && !q.Pollers.Asking && q.Leased == 0
+}
+
+// attentionsOf returns what is to be told of queues in need for one reason, those with the most
+// ready jobs first. one says it of a queue with its jobs, and many of several queues.
+func attentionsOf(queues []admin.QueueItem, one func(q, jobs string) string,
+	many string) (all []attention) {
+	slices.SortStableFunc(queues, func(a, b admin.QueueItem) int {
+		return cmp.Compare(b.Ready, a.Ready)
+	})
+	var names []string
+	ready, since := int64(0), time.Time{}
+	for _, q := range queues {
+		names = append(names, q.Contract+"/"+q.Queue)
+		ready += q.Ready
+		if since.IsZero() || (!q.ReadySince.IsZero() && q.ReadySince.Before(since)) {
+			since = q.ReadySince
+		}
+	}
+	if len(queues) > maxSingle {
+		return []attention{{Many: counted(len(queues), "queue"), Since: since,
+			Text: "with " + counted(ready, "ready job") + " " + many + ": " +
+				strings.Join(names[:maxSingle], ", ") + ", …",
+			Path: Path + "/queues?order=age", Do: "Queues"}}
+	}
+	for i, q := range queues {
+		all = append(all, attention{Text: one(names[i], counted(q.Ready, "ready job")),
+			Path: pathOf("queues", q.Contract, q.Queue), Do: "Queue", Since: q.ReadySince})
 	}
 	return all
 }

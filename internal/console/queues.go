@@ -1,6 +1,7 @@
 package console
 
 import (
+	"html/template"
 	"net/url"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/internal/admin"
 	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/series"
 )
 
@@ -17,17 +19,15 @@ func (o *Console) queuePages() []admin.Page {
 	target := func(c *httpapi.Call) string {
 		return "queue:" + c.PathValue("contract") + "/" + c.PathValue("queue")
 	}
-	change := func(name, audit string, do func(*httpapi.Call, url.Values) error,
-		fields ...string) admin.Page {
+	change := func(name, audit string, do func(*httpapi.Call) error) admin.Page {
 		return admin.Page{Method: "POST", Pattern: one + "/" + name, Audit: audit, Target: target,
 			Action: "console.queue." + name, Handle: o.submit(
-				func(c *httpapi.Call, form url.Values) (string, error) {
-					return pathOf("queues", c.PathValue("contract"), c.PathValue("queue")),
-						do(c, form)
-				}, fields...)}
+				func(c *httpapi.Call, _ url.Values) (string, error) {
+					return queuePath(c), do(c)
+				})}
 	}
-	pause := func(value string) func(*httpapi.Call, url.Values) error {
-		return func(c *httpapi.Call, _ url.Values) error {
+	pause := func(value string) func(*httpapi.Call) error {
+		return func(c *httpapi.Call) error {
 			return o.api.PatchQueue(c, map[string][]byte{"paused": []byte(value)})
 		}
 	}
@@ -35,13 +35,49 @@ func (o *Console) queuePages() []admin.Page {
 		{Method: "GET", Pattern: Path + "/queues", Action: "console.queues",
 			Query: httpapi.PageQuery("contract", "text", "order"), Handle: o.show(o.showQueues)},
 		{Method: "GET", Pattern: one, Action: "console.queue", Handle: o.show(o.showQueue)},
+		{Method: "POST", Pattern: one, Action: "console.queue.limits", Audit: "queue.set",
+			Target: target, Handle: o.submitOn(o.showQueue, func(c *httpapi.Call,
+				form url.Values) (string, error) {
+				return queuePath(c), o.setLimits(c, form)
+			}, limitFields()...)},
+		{Method: "GET", Pattern: one + "/clear", Action: "console.queue.clearing",
+			Handle: o.show(o.previewClear)},
+		{Method: "POST", Pattern: one + "/clear", Action: "console.queue.clear",
+			Audit: "queue.clear", Target: target, Handle: o.submit(o.clearQueue,
+				admin.AsOf)},
 		change("pause", "queue.set", pause("true")),
 		change("resume", "queue.set", pause("false")),
-		change("limits", "queue.set", o.setLimits, "run_limit", "rate", "rate_period"),
-		change("reset", "queue.reset", func(c *httpapi.Call, _ url.Values) error {
-			return o.api.ResetQueue(c)
-		}),
+		change("reset", "queue.reset", o.api.ResetQueue),
 	}
+}
+
+// queuePath is the path of the page of the queue of the path of a call.
+func queuePath(c *httpapi.Call) string {
+	return pathOf("queues", c.PathValue("contract"), c.PathValue("queue"))
+}
+
+// previewClear is GET /console/queues/{contract}/{queue}/clear: what would be deleted.
+func (o *Console) previewClear(c *httpapi.Call) (view, error) {
+	r, err := o.api.ClearRequest(c, "")
+	if err != nil {
+		return view{}, err
+	}
+	return o.preview(c, previewPage{Request: r, Path: queuePath(c) + "/clear", Back: queuePath(c),
+		Filter: []field{{"queue", c.PathValue("contract") + "/" + c.PathValue("queue")},
+			{"phase", "waiting, ready"}}})
+}
+
+// clearQueue is POST /console/queues/{contract}/{queue}/clear.
+func (o *Console) clearQueue(c *httpapi.Call, form url.Values) (string, error) {
+	r, err := o.api.ClearRequest(c, form.Get(admin.AsOf))
+	if err != nil {
+		return "", err
+	}
+	started, err := o.api.StartBulk(c, r)
+	if err != nil {
+		return "", err
+	}
+	return pathOf("bulk", started.ID), nil
 }
 
 // queuesPage is what the list of queues shows.
@@ -59,7 +95,7 @@ type queueRow struct {
 	Rates *rates // nil where they are not known
 }
 
-// rates are the figures of a queue over five minutes.
+// rates are the figures of a queue over five minutes, or since it had its first.
 type rates struct {
 	Submitted, Started, Succeeded, Failed string // a minute
 	WaitP50, WaitP95, RunP50, RunP95      string
@@ -72,18 +108,10 @@ func rowOf(q admin.QueueItem) queueRow {
 	if b == nil {
 		return queueRow{q, nil}
 	}
+	perMinute := func(n uint64) string { return formatCount(b.PerMinute(n)) }
 	return queueRow{q, &rates{perMinute(b.Submitted), perMinute(b.Started), perMinute(b.Succeeded),
 		perMinute(b.Failed), quantile(b.Wait.Quantile(0.5)), quantile(b.Wait.Quantile(0.95)),
 		quantile(b.Run.Quantile(0.5)), quantile(b.Run.Quantile(0.95)), b.Failed > 0}}
-}
-
-// perMinute formats a count over the window of rates.
-func perMinute(n uint64) string {
-	rate := float64(n) / series.RateWindow.Minutes()
-	if rate >= 10 || rate == 0 {
-		return number(int64(rate + 0.5))
-	}
-	return strconv.FormatFloat(rate, 'f', 1, 64)
 }
 
 // quantile formats a quantile; a dash where nothing was counted.
@@ -94,15 +122,37 @@ func quantile(d time.Duration, counted bool) string {
 	return lasted(d)
 }
 
+// queueOrders are the orders of the list with what the page calls them, the first where none is
+// asked for.
+var queueOrders = []field{{"age", "oldest job first"}, {"depth", "most ready first"},
+	{"failures", "most failures first"}, {"name", "by name"}}
+
+// NeedsWorker reports whether nobody asks for the jobs of the queue, of which some are ready.
+func (r queueRow) NeedsWorker() bool { return hasNoWorker(&r.QueueItem) }
+
+// queueName shows a queue with its contract, in about so many characters of its name.
+func queueName(contract, queue string) template.HTML {
+	return template.HTML(`<span class="queue"><span class="quiet">`+
+		template.HTMLEscapeString(contract)+`/</span>`) + brief(queue, maxQueueName) + `</span>`
+}
+
+// maxQueueName bounds the name of a queue in a row, in characters.
+const maxQueueName = 20
+
 // showQueues is GET /console/queues.
 func (o *Console) showQueues(c *httpapi.Call) (view, error) {
+	q := c.Request.URL.Query()
+	isFiltered := q.Has("contract") || q.Has("text")
+	if q.Get("order") == "" {
+		q.Set("order", queueOrders[0].Name)
+		c.Request.URL.RawQuery = q.Encode()
+	}
 	found, next, err := o.api.ListQueues(c)
 	if err != nil {
 		return view{}, err
 	}
-	q := c.Request.URL.Query()
 	p := queuesPage{Contract: q.Get("contract"), Text: q.Get("text"), Order: q.Get("order"),
-		Contracts: o.api.ContractNames(), Next: nextPage(c.Request, next), Filtered: len(q) > 0}
+		Contracts: o.api.ContractNames(), Next: nextPage(c.Request, next), Filtered: isFiltered}
 	for _, item := range found {
 		p.Queues = append(p.Queues, rowOf(item))
 	}
@@ -114,6 +164,8 @@ type queuePage struct {
 	queueRow
 	Limits queueLimits
 	Live   bool // limits were set here, so that those of the settings are not in force
+	Clears bool // it has jobs that can be deleted
+	Exists bool // it has or had jobs, settings or somebody who asks for it
 	Charts []chart
 }
 
@@ -126,11 +178,14 @@ func (o *Console) showQueue(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	charts, err := o.charts(c, series.Query{Contract: item.Contract, Queue: item.Queue})
+	charts, err := o.charts(c, "1h", series.Query{Contract: item.Contract, Queue: item.Queue})
 	if err != nil {
 		return view{}, err
 	}
-	p := queuePage{queueRow: rowOf(item), Charts: charts}
+	p := queuePage{queueRow: rowOf(item), Charts: charts,
+		Clears: o.api.CanClear(item.Contract) && item.Ready+item.Waiting > 0,
+		Exists: item.Ready+item.Waiting+item.Leased+item.Done+item.Dead > 0 || item.Settings.Paused ||
+			item.Pollers.Asking || !item.Pollers.LastPolled.IsZero()}
 	l := item.Settings.Limits()
 	if l.MaxRunning > 0 {
 		p.Limits.Run = strconv.Itoa(l.MaxRunning)
@@ -139,24 +194,46 @@ func (o *Console) showQueue(c *httpapi.Call) (view, error) {
 		p.Limits.Rate, p.Limits.Period = strconv.Itoa(l.Rate.Starts), periodText(l.Rate.Period)
 	}
 	p.Live = item.Settings.Live.MaxRunning != nil || item.Settings.Live.Rate != nil
-	return view{Name: "queue", Title: item.Contract + "/" + item.Queue, Page: p}, nil
+	p.Exists = p.Exists || p.Live || p.Limits != queueLimits{}
+	return view{Name: "queue", Title: item.Contract + "/" + item.Queue, Page: p,
+		Live: watched{Queue: item.Contract + "/" + item.Queue}}, nil
 }
 
-// setLimits is POST /console/queues/{contract}/{queue}/limits. An empty field takes a limit away.
+// limits are the members of a queue that its form has. Beside each field stands what the page has
+// shown in it, as shown_run_limit and so on.
+var limits = []string{"run_limit", "rate", "rate_period"}
+
+// limitFields are the fields of the form.
+func limitFields() (all []string) {
+	for _, name := range limits {
+		all = append(all, name, "shown_"+name)
+	}
+	return all
+}
+
+// setLimits is POST /console/queues/{contract}/{queue}. An empty field takes a limit away.
+// One that is as it was shown is left as it is: the settings go on to decide about it.
 func (o *Console) setLimits(c *httpapi.Call, form url.Values) error {
 	members := map[string][]byte{}
-	for _, name := range []string{"run_limit", "rate"} {
+	for _, name := range limits {
 		text := strings.TrimSpace(form.Get(name))
-		if text == "" {
-			text = "null"
-		}
-		if _, err := strconv.ParseUint(text, 10, 31); err != nil && text != "null" {
+		n, err := strconv.ParseUint(text, 10, 31)
+		switch {
+		case text == form.Get("shown_"+name):
+		case name == "rate_period":
+			if text != "" {
+				members[name] = strictjson.AppendString(nil, text)
+			}
+		case text == "":
+			members[name] = []byte("null")
+		case err != nil:
 			return invalid(name + " must be a whole number")
+		default:
+			members[name] = strconv.AppendUint(nil, n, 10)
 		}
-		members[name] = []byte(text)
 	}
-	if period := strings.TrimSpace(form.Get("rate_period")); period != "" && form.Get("rate") != "" {
-		members["rate_period"] = []byte(strconv.Quote(period))
+	if len(members) == 0 {
+		return nil
 	}
 	return o.api.PatchQueue(c, members)
 }

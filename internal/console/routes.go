@@ -12,9 +12,14 @@ const Path = "/console"
 
 // Pages implements admin.Console: the table of the pages.
 func (o *Console) Pages() []admin.Page {
-	return slices.Concat(o.accessPages(), o.overviewPages(), o.jobPages(), o.queuePages(),
-		o.schedulePages(), o.letterPages(), o.bulkPages(), o.workerPages(), o.webhookPages(),
-		o.clientPages(), o.nodePages(), files)
+	all := slices.Concat(o.accessPages(), o.overviewPages(), o.jobListPages(), o.jobPages(),
+		o.artifactPages(), o.queuePages(), o.schedulePages(), o.letterPages(), o.inboxPages(),
+		o.bulkPages(),
+		o.workerPages(), o.webhookPages(), o.clientPages(), o.nodePages(), files)
+	for i := range all {
+		all[i].DecodePathValue = decodeMember
+	}
+	return all
 }
 
 // files are what pages load. They are public, as the login page loads them too.
@@ -43,27 +48,49 @@ type navLink struct {
 var navigation = []navGroup{
 	{Links: []navLink{
 		{Text: "Overview", Path: Path},
+		{Text: "Jobs", Path: Path + "/jobs"},
 		{Text: "Queues", Path: Path + "/queues"},
 		{Text: "Schedules", Path: Path + "/schedules"},
 		{Text: "Dead letters", Path: Path + "/dead-letters"},
 		{Text: "Bulk operations", Path: Path + "/bulk"},
+		{Text: "Inbox", Path: Path + "/inbox"},
+		{Text: "Manifests", Path: Path + "/manifests"},
+		{Text: "Files", Path: Path + "/files"},
 	}},
-	{Name: "Who works", Links: []navLink{
-		{Text: "Workers and nodes", Path: Path + "/workers"},
+	{Name: "Run", Links: []navLink{
+		{Text: "Workers", Path: Path + "/workers"},
 		{Text: "Webhooks", Path: Path + "/webhooks"},
 		{Text: "Clients", Path: Path + "/clients"},
 	}},
-	{Name: "Node", Links: []navLink{
+	{Name: "System", Links: []navLink{
 		{Text: "Audit", Path: Path + "/audit"},
 		{Text: "Health", Path: Path + "/health"},
 		{Text: "Settings", Path: Path + "/settings"},
+		{Text: "Documentation", Path: "/docs"},
 	}},
 }
 
-// navOf returns the navigation as a page shows it.
-func navOf(path string) (all []navGroup) {
+// isUnserved reports whether a page is about what this node does not have.
+func (o *Console) isUnserved(path string) bool {
+	switch path {
+	case Path + "/inbox":
+		return !o.api.Engine.HasInbox()
+	case Path + "/manifests":
+		return o.api.Manifests() == nil
+	case Path + "/files":
+		return o.api.Files() == nil
+	case Path + "/clients":
+		return !o.api.HasClients()
+	}
+	return false
+}
+
+// navOf returns the navigation as a page shows it, without what this node does not serve.
+func (o *Console) navOf(path string) (all []navGroup) {
 	for _, group := range navigation {
-		links := slices.Clone(group.Links)
+		links := slices.DeleteFunc(slices.Clone(group.Links), func(link navLink) bool {
+			return o.isUnserved(link.Path)
+		})
 		for i := range links {
 			below := links[i].Path != Path && strings.HasPrefix(path, links[i].Path+"/")
 			links[i].Current = below || path == links[i].Path || path == links[i].Path+"/"

@@ -15,8 +15,7 @@ func (o *Console) schedulePages() []admin.Page {
 	const one = Path + "/schedules/{name}"
 	change := func(name string, do func(c *httpapi.Call, of string) (string, error)) admin.Page {
 		return admin.Page{Method: "POST", Pattern: one + "/" + name, Audit: "schedule." + name,
-			Action: "console.schedule." + name,
-			Target: func(c *httpapi.Call) string { return "schedule:" + c.PathValue("name") },
+			Action: "console.schedule." + name, Target: scheduleTarget,
 			Handle: o.submit(func(c *httpapi.Call, _ url.Values) (string, error) {
 				return do(c, c.PathValue("name"))
 			})}
@@ -27,7 +26,7 @@ func (o *Console) schedulePages() []admin.Page {
 			return pathOf("schedules", of), err
 		}
 	}
-	return []admin.Page{
+	return append(o.scheduleFormPages(), []admin.Page{
 		{Method: "GET", Pattern: Path + "/schedules", Action: "console.schedules",
 			Query: httpapi.PageQuery(), Handle: o.show(o.showSchedules)},
 		{Method: "GET", Pattern: one, Action: "console.schedule", Handle: o.show(o.showSchedule)},
@@ -44,8 +43,11 @@ func (o *Console) schedulePages() []admin.Page {
 			return Path + "/schedules", o.api.Schedules.Remove(c.Context(), of, false,
 				o.api.RecordSchedule(c))
 		}),
-	}
+	}...)
 }
+
+// scheduleTarget names the schedule of the path for the audit.
+func scheduleTarget(c *httpapi.Call) string { return "schedule:" + c.PathValue("name") }
 
 // scheduleRow is a schedule as pages show it.
 type scheduleRow struct {

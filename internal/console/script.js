@@ -1,63 +1,165 @@
 // @ts-check
-// The script of the console: newer parts of the page, keys and copying. Every page works without it.
+// The script of the console: live parts, keys, copying and graphs. Every page works without it.
 "use strict";
-
-/** How long after a part was shown a newer one is asked for, in milliseconds. */
-const interval = 3000;
 
 /** @type {(selector: string, root?: ParentNode) => HTMLElement[]} */
 const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
 
-// Live parts. Each element with data-live is exchanged for the one of the same name of a newer page,
-// unless somebody points at it, has marked something in it or works in it.
-let paused = false;
-/** @type {HTMLElement | null} */
-const state = document.querySelector("[data-live-state]");
+const main = /** @type {HTMLElement} */ (document.querySelector("main"));
+
+// Live parts. The server tells what changes. When it concerns the page, the page is read again, and
+// each element with data-live is exchanged for the newer one of the same name. What somebody points
+// at, works in or has marked stays until he leaves it. What main says with data-every, in seconds, is
+// how often the page may be read: the more watch, the more seldom.
+/** What no event tells is read as often, in milliseconds. */
+const seldom = 10_000;
+let paused = false, changed = false, reading = false;
+/** When the page was read, how long that took, and until when no stream is asked for. */
+let readAt = performance.now(), took = 0, retryAt = 0;
+/** How far the clock of the server is ahead. */
+let ahead = 0;
+/** @type {EventSource | null} */
+let events = null;
+/** Newer parts that wait until nobody uses the older ones. @type {Map<HTMLElement, string>} */
+const pending = new Map();
 
 /** Shows whether parts are live. @param {string} text @param {string} name */
 function showState(text, name) {
+  const state = all("[data-live-state]")[0];
   if (!state) return;
   state.hidden = false;
   state.className = "live " + name;
-  const label = state.querySelector("[data-live-text]");
-  if (label) label.textContent = text;
+  const label = all("[data-live-text]", state)[0];
+  if (label && label.textContent !== text) label.textContent = text;
 }
 
 /** Reports whether a part is in use. @param {HTMLElement} part */
 function isUsed(part) {
   const chosen = document.getSelection();
   return part.matches(":hover") || part.contains(document.activeElement) ||
-    part.querySelector("input:checked, details[open], dialog[open]") !== null ||
+    part.querySelector("input:checked, dialog[open], .sure[open]") !== null ||
     (chosen !== null && !chosen.isCollapsed && part.contains(chosen.anchorNode));
 }
 
-/** Shows the newer parts of a page that was read again. */
-async function refresh() {
-  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-  if (answer.status === 401) { location.reload(); return; }
-  if (!answer.ok) throw new Error(String(answer.status));
-  const newer = new DOMParser().parseFromString(await answer.text(), "text/html");
-  for (const part of all("[data-live]")) {
-    const name = part.getAttribute("data-live") || "";
-    const next = newer.querySelector(`[data-live="${CSS.escape(name)}"]`);
-    if (next && !isUsed(part) && part.innerHTML !== next.innerHTML) part.innerHTML = next.innerHTML;
+/** Exchanges the parts that nobody uses. */
+function exchange() {
+  if (paused) return;
+  for (const [part, html] of pending) {
+    if (isUsed(part)) continue;
+    const open = all("details", part).map((one) => one.hasAttribute("open"));
+    part.innerHTML = html;
+    all("details", part).forEach((one, i) => one.toggleAttribute("open", open[i]));
+    pending.delete(part);
   }
 }
 
-/** Refreshes until the page is left. */
-async function live() {
+/** Reads the page again. */
+async function read() {
+  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+  if (answer.status === 401) { location.reload(); return; }
+  if (!answer.ok) throw new Error(String(answer.status));
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  Object.assign(main.dataset, page.querySelector("main")?.dataset);
+  setClock();
+  for (const part of all("[data-live]")) {
+    const name = part.getAttribute("data-live") || "";
+    const next = page.querySelector(`[data-live="${CSS.escape(name)}"]`);
+    if (next && part.innerHTML !== next.innerHTML) pending.set(part, next.innerHTML);
+    else pending.delete(part);
+  }
+  exchange();
+}
+
+/** Reads the page again if that is due, and shows how long ago things were. */
+async function update() {
+  if (paused || reading || document.hidden) return;
+  exchange();
+  showTimes();
+  const age = performance.now() - readAt;
+  const pause = Math.max(1000 * Number(main.dataset.every), 10 * took);
+  if (age < (changed ? pause : Math.max(pause, seldom))) return;
+  const began = performance.now();
+  reading = true;
+  changed = false;
+  try {
+    await read();
+    if (!paused) showState("live", "");
+    connect();
+  } catch {
+    changed = true;
+    showState("the server does not answer", "lost");
+  }
+  readAt = performance.now();
+  took = readAt - began;
+  reading = false;
+}
+
+/** Listens to what changes. The browser connects again by itself unless it is refused. */
+function connect() {
+  if (events || paused || document.hidden || performance.now() < retryAt) return;
+  const { number, queue, bulk } = main.dataset;
+  const stream = new EventSource("/admin/v1/events" + (number ? "?number=" + number : ""));
+  /** @param {string} kind @param {(data: any) => boolean} concerns */
+  const on = (kind, concerns) => stream.addEventListener(kind, (event) => {
+    changed = changed || concerns(JSON.parse(/** @type {MessageEvent} */ (event).data));
+  });
+  on("counts", ({ queues }) => !bulk && queues.some(
+    (/** @type {{ contract: string, queue: string }} */ q) =>
+      `${q.contract}/${q.queue}`.startsWith(queue || "")));
+  on("job", () => true);
+  on("bulk", ({ bulk_id }) => bulk === "any" || bulk === bulk_id);
+  stream.onerror = () => {
+    changed = true; // reading the page tells whether the server answers, and whether the session is over
+    if (stream.readyState === EventSource.CLOSED) disconnect();
+  };
+  events = stream;
+}
+
+/** Stops listening. */
+function disconnect() {
+  events?.close();
+  events = null;
+  retryAt = performance.now() + seldom;
+}
+
+/** Listens while the page is seen and not paused. */
+function reconnect() {
+  if (paused || document.hidden) { disconnect(); return; }
+  retryAt = 0;
+  changed = true;
+  connect();
+}
+
+/** Takes the time of the server, which the page has. */
+function setClock() { ahead = Date.parse(main.dataset.now || "") - Date.now() || 0; }
+
+/** Says how far a time is from now, as the server does. @param {number} seconds */
+function relative(seconds) {
+  const length = Math.abs(seconds);
+  if (length < 1) return "now";
+  const text = length < 60 ? Math.floor(length) + " s" : length < 3600 ? Math.floor(length / 60) + " min" :
+    length < 48 * 3600 ? Math.floor(length / 3600) + " h" : Math.floor(length / 86400) + " d";
+  return seconds > 0 ? "in " + text : text + " ago";
+}
+
+/** Shows how long ago things were. */
+function showTimes() {
+  for (const time of all("time[datetime]")) {
+    const at = Date.parse(time.getAttribute("datetime") || "");
+    const text = relative((at - Date.now() - ahead) / 1000);
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+/** Begins, where a page has live parts. */
+function live() {
+  setClock();
   if (!document.querySelector("[data-live]")) return;
   showState("live", "");
-  for (;;) {
-    await new Promise((resolve) => setTimeout(resolve, interval));
-    if (paused || document.hidden) continue;
-    try {
-      await refresh();
-      if (!paused) showState("live", "");
-    } catch {
-      showState("the server does not answer", "lost");
-    }
-  }
+  connect();
+  setInterval(update, 500);
+  document.addEventListener("visibilitychange", reconnect);
+  document.addEventListener("pointerover", exchange);
 }
 
 document.addEventListener("click", (event) => {
@@ -65,8 +167,9 @@ document.addEventListener("click", (event) => {
   const pause = target.closest("[data-live-pause]");
   if (pause) {
     paused = !paused;
-    pause.textContent = paused ? "Resume updates" : "Pause updates";
+    pause.setAttribute("aria-pressed", String(paused));
     showState(paused ? "paused" : "live", paused ? "paused" : "");
+    reconnect();
   }
   const copy = target.closest("[data-copy]");
   if (copy) {
@@ -75,6 +178,12 @@ document.addEventListener("click", (event) => {
       copy.textContent = "Copied";
     }, () => { copy.textContent = "Not permitted"; });
   }
+});
+
+document.addEventListener("change", (event) => {
+  const box = /** @type {HTMLInputElement} */ (event.target);
+  if (!box.matches("[data-mark-all]")) return;
+  for (const mark of all("[name=mark]")) /** @type {HTMLInputElement} */ (mark).checked = box.checked;
 });
 
 // Keys.
@@ -94,7 +203,7 @@ const row = () => document.activeElement && document.activeElement.closest("[dat
 
 /** What keys do. @type {Record<string, () => void>} */
 const keys = {
-  "/": () => { const field = all("[data-filter]")[0]; if (field) { field.focus(); /** @type {HTMLInputElement} */ (field).select(); } },
+  "/": () => { const field = all("[data-filter]")[0]; field?.focus(); if (field instanceof HTMLInputElement) field.select(); },
   j: () => move(1),
   k: () => move(-1),
   x: () => { const box = row()?.querySelector("input[type=checkbox]"); if (box) /** @type {HTMLElement} */ (box).click(); },
@@ -154,6 +263,7 @@ function graph(frame) {
 }
 
 for (const frame of all("[data-graph]")) graph(frame);
+document.querySelector(".side [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 for (const row of all("[data-zooms]")) row.hidden = false;
 for (const button of all("[data-copy]")) button.hidden = false;
 live();

@@ -4,6 +4,8 @@ import (
 	"html/template"
 	"slices"
 	"strings"
+
+	"github.com/millrace/millrace/internal/job"
 )
 
 // A state is shown by a colour, a shape and a word, so that none of them is needed alone.
@@ -38,6 +40,24 @@ var marks = map[string]struct{ class, shape string }{
 // stateMark shows a word that has a mark.
 func stateMark(word string) template.HTML {
 	return mark(marks[word].class, marks[word].shape, word)
+}
+
+// phaseWord is the word of pages for a phase: that of what a worker does with the job.
+func phaseWord(phase string) string {
+	if phase == job.Leased.String() {
+		return "running"
+	}
+	return phase
+}
+
+// fileMarks are the words of marks for the states of files.
+var fileMarks = map[string]string{"processing": "running", "ready": "done", "failed": "dead",
+	"deleted": "canceled"}
+
+// fileState shows the state of a file.
+func fileState(word string) template.HTML {
+	m := marks[fileMarks[word]]
+	return mark(m.class, m.shape, word)
 }
 
 // jobState shows the state of a job in the word of its contract.

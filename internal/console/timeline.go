@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"maps"
@@ -15,21 +16,72 @@ import (
 // timeline is what happened to a job, as its page shows it: drawn to scale, with a table behind.
 type timeline struct {
 	SVG       template.HTML
+	Legend    []legend // of what is drawn
 	Entries   []job.Entry
 	Truncated bool
-	Relatives []job.Entry // dependencies and children
+	IsCut     bool // texts of entries are not whole
+	// Relatives are dependencies and children, the first ones of each kind.
+	Relatives []job.Entry
+	// ManyDependencies and ManyChildren are how many the timeline has, where that is more.
+	ManyDependencies, ManyChildren int
 }
+
+// maxRelatives bounds how many dependencies and how many children the page of a job lists.
+const maxRelatives = 50
 
 // timelineOf draws the timeline of a job.
 func timelineOf(d *admin.JobDetail, entries []job.Entry, now time.Time) timeline {
 	made := timeline{Entries: entries}
-	for _, e := range entries {
-		if e.Kind == job.EntryDependency || e.Kind == job.EntryChild {
-			made.Relatives = append(made.Relatives, e)
+	made.ManyDependencies = made.addRelatives(job.EntryDependency)
+	made.ManyChildren = made.addRelatives(job.EntryChild)
+	made.SVG, made.Legend = newScale(d, entries, now).draw(entries)
+	made.cut()
+	return made
+}
+
+// The page of a job shows so much of all texts and errors of its timeline together, in bytes, but
+// of each at least so many characters.
+const (
+	maxTexts = 256 << 10
+	minText  = 100
+)
+
+// cut cuts texts and errors, the same length for all, where together they are too long for a page.
+func (t *timeline) cut() {
+	count, length := 0, 0
+	for i := range t.Entries {
+		for _, text := range []string{t.Entries[i].Text, t.Entries[i].Error} {
+			if text != "" {
+				count, length = count+1, length+len(text)
+			}
 		}
 	}
-	made.SVG = newScale(d, entries, now).draw(entries)
-	return made
+	if t.IsCut = length > maxTexts; !t.IsCut {
+		return
+	}
+	each := max(minText, maxTexts/count)
+	t.Entries = slices.Clone(t.Entries)
+	for i := range t.Entries {
+		e := &t.Entries[i]
+		e.Text, e.Error = short(e.Text, each), short(e.Error, each)
+	}
+}
+
+// addRelatives adds the first relatives of a kind, and returns how many there are; 0 where these
+// are all.
+func (t *timeline) addRelatives(kind job.EntryKind) (many int) {
+	for _, e := range t.Entries {
+		if e.Kind != kind {
+			continue
+		}
+		if many++; many <= maxRelatives {
+			t.Relatives = append(t.Relatives, e)
+		}
+	}
+	if many <= maxRelatives {
+		return 0
+	}
+	return many
 }
 
 // scale places the times of a job in a picture.
@@ -79,8 +131,8 @@ func newScale(d *admin.JobDetail, entries []job.Entry, now time.Time) scale {
 	return s
 }
 
-// share returns where a time is, in percent of the width.
-func (s *scale) share(at time.Time) float64 {
+// percent returns where a time is, in percent of the width.
+func (s *scale) percent(at time.Time) float64 {
 	length := s.to.Sub(s.from)
 	if length <= 0 {
 		return 0
@@ -97,7 +149,7 @@ func (s *scale) end(e *job.Entry) time.Time {
 }
 
 // markGap is how far marks of attempts are from each other at least, in percent of the width, so
-// that they can be told from each other in a narrow window.
+// that they can be distinguished in a narrow window.
 const markGap = 4
 
 // outcomeMarks are the words of state.go whose marks the outcomes of attempts have.
@@ -110,13 +162,26 @@ func outcomeMark(outcome string) template.HTML {
 	if outcome == "" {
 		return ""
 	}
+	class, shape := shapeOf(outcome)
+	return mark(class, shape, outcome)
+}
+
+// shapeOf returns class and shape of the outcome of an attempt. A cause that has none of its own
+// took the attempt away, which is not what it was for; an outcome that is not known is "".
+func shapeOf(outcome string) (class, shape string) {
 	m := marks[outcomeMarks[outcome]]
-	return mark(m.class, m.shape, outcome)
+	switch {
+	case m.shape != "":
+		return m.class, m.shape
+	case outcome != "":
+		return marks["dead"].class, marks["dead"].shape
+	}
+	return "waiting", ring
 }
 
 // draw draws waits hatched, attempts by their outcome and the rest as points below them. Places are
 // shares of the width, so that nothing is distorted in a narrow window.
-func (s scale) draw(entries []job.Entry) template.HTML {
+func (s scale) draw(entries []job.Entry) (template.HTML, []legend) {
 	var bars, points strings.Builder
 	waited, waits, lastMark := time.Duration(0), s.waits, -100.0
 	counts := map[string]int{}
@@ -125,14 +190,14 @@ func (s scale) draw(entries []job.Entry) template.HTML {
 		if length := until.Sub(waits); length > 0 {
 			waited += length
 			fmt.Fprintf(&bars, `<rect class="wait" fill="url(#hatch)" x="%.3f%%" y="20" `+
-				`width="%.3f%%" height="16"/>`, s.share(waits), s.share(until)-s.share(waits))
+				`width="%.3f%%" height="16"/>`, s.percent(waits), s.percent(until)-s.percent(waits))
 		}
 	}
 	for i := range entries {
 		e := &entries[i]
 		if e.Kind != job.EntryAttempt {
 			if e.Kind != job.EntrySubmitted && e.Kind != job.EntryState {
-				fmt.Fprintf(&points, `<circle class="point" cx="%.3f%%" cy="46" r="3"/>`, s.share(e.At))
+				fmt.Fprintf(&points, `<circle class="point" cx="%.3f%%" cy="46" r="3"/>`, s.percent(e.At))
 			}
 			continue
 		}
@@ -140,33 +205,39 @@ func (s scale) draw(entries []job.Entry) template.HTML {
 		waits = s.end(e)
 		attempts++
 		counts[e.Outcome]++
-		from, to := s.share(e.At), s.share(waits)
-		m := marks[outcomeMarks[e.Outcome]]
-		if m.shape == "" {
-			m.class, m.shape = "waiting", ring
-		}
+		from, to := s.percent(e.At), s.percent(waits)
+		class, shape := shapeOf(e.Outcome)
 		fmt.Fprintf(&bars, `<g class="%s"><rect class="attempt" x="%.3f%%" y="18" width="%.3f%%" `+
-			`height="20"/></g>`, m.class, from, max(to-from, 0.2))
+			`height="20"/></g>`, class, from, max(to-from, 0.2))
 		if middle := (from + to) / 2; middle-lastMark >= markGap {
 			lastMark = middle
 			fmt.Fprintf(&bars, `<svg class="%s" x="%.3f%%" y="2" width="12" height="12" `+
-				`overflow="visible"><g transform="translate(-6)">%s</g></svg>`, m.class,
-				min(98.5, max(1.5, middle)), m.shape)
+				`overflow="visible"><g transform="translate(-6)">%s</g></svg>`, class,
+				min(98.5, max(1.5, middle)), shape)
 		}
 	}
 	wait(s.over)
 	words := "Timeline over " + lasted(s.to.Sub(s.from)) + ": waited " + lasted(waited) +
 		", attempts: " + number(attempts)
+	var keys []legend
+	if waited > 0 {
+		keys = append(keys, legend{Class: "wait", Name: "waits"})
+	}
 	for _, outcome := range slices.Sorted(maps.Keys(counts)) {
+		class, _ := shapeOf(outcome)
+		keys = append(keys, legend{Class: "attempt " + class, Name: cmp.Or(outcome, "ended")})
 		if outcome != "" {
 			words += ", " + number(counts[outcome]) + " " + outcome
 		}
+	}
+	if points.Len() > 0 {
+		keys = append(keys, legend{Class: "point", Name: "what else happened"})
 	}
 	return template.HTML(`<svg class="timeline" width="100%" height="74" role="img" aria-label="` +
 		template.HTMLEscapeString(words) + `"><defs><pattern id="hatch" width="6" height="6" ` +
 		`patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0v6"/></pattern>` +
 		`</defs><line class="grid" x2="100%" y1="28" y2="28"/>` + bars.String() + points.String() +
-		s.labels() + `</svg>`)
+		s.labels() + `</svg>`), keys
 }
 
 // labels are the times at both ends.

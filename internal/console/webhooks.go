@@ -1,8 +1,8 @@
 package console
 
 import (
-	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/millrace/millrace/internal/admin"
 	"github.com/millrace/millrace/internal/httpapi"
@@ -12,25 +12,31 @@ import (
 // webhookPages are the pages of webhooks and the forms on them.
 func (o *Console) webhookPages() []admin.Page {
 	const one = Path + "/webhooks/{id}"
-	target := func(c *httpapi.Call) string { return "webhook:" + c.PathValue("id") }
-	set := func(name, reason string) admin.Page {
-		return admin.Page{Method: "POST", Pattern: one + "/" + name, Audit: "webhook." + name,
-			Action: "console.webhook." + name, Target: target, Handle: o.submit(
-				func(c *httpapi.Call, _ url.Values) (string, error) {
-					_, err := o.api.SetWebhook(c, reason)
-					return Path + "/webhooks", err
-				})}
+	form := func(path, action, audit string, handle httpapi.Handler) admin.Page {
+		return admin.Page{Method: "POST", Pattern: one + path, Handle: handle, Audit: audit,
+			Action: action,
+			Target: func(c *httpapi.Call) string { return "webhook:" + c.PathValue("id") }}
 	}
-	return []admin.Page{
+	set := func(reason string) httpapi.Handler {
+		return o.submit(func(c *httpapi.Call, _ url.Values) (string, error) {
+			_, err := o.api.SetWebhook(c, reason)
+			return pathOf("webhooks", c.PathValue("id")), err
+		})
+	}
+	return append(o.webhookFormPages(), []admin.Page{
 		{Method: "GET", Pattern: Path + "/webhooks", Action: "console.webhooks",
 			Query: httpapi.PageQuery("client", "state"), Handle: o.show(o.showWebhooks)},
 		{Method: "GET", Pattern: one, Action: "console.webhook", Query: httpapi.PageQuery("state"),
 			Handle: o.show(o.showDeliveries)},
-		set("enable", ""),
-		set("disable", webhook.DisabledByOperator),
-		{Method: "POST", Pattern: one + "/test", Action: "console.webhook.test",
-			Audit: "webhook.test", Target: target, Handle: o.showForm(o.testWebhook)},
-	}
+		form("/enable", "console.webhook.enable", "webhook.enable", set("")),
+		form("/disable", "console.webhook.disable", "webhook.disable",
+			set(webhook.DisabledByOperator)),
+		form("/test", "console.webhook.test", "webhook.test", o.showForm(o.testWebhook)),
+		form("/replay", "console.webhook.replay", "webhook.replay",
+			o.submit(o.replayWebhook, "from", "to", "state")),
+		form("/deliveries/{delivery}/replay", "console.delivery.replay", "webhook.replay",
+			o.submit(o.replayDelivery)),
+	}...)
 }
 
 // showWebhooks is GET /console/webhooks.
@@ -51,32 +57,62 @@ func (o *Console) showWebhooks(c *httpapi.Call) (view, error) {
 	}{q.Get("state"), q.Get("client"), found, nextPage(c.Request, next)}}, nil
 }
 
+// webhookPage is what the page of a webhook shows.
+type webhookPage struct {
+	admin.Webhook
+	State      string // the filter
+	Deliveries []webhook.Delivery
+	Next       string
+}
+
 // showDeliveries is GET /console/webhooks/{id}.
 func (o *Console) showDeliveries(c *httpapi.Call) (view, error) {
+	h, err := o.api.PathWebhook(c)
+	if err != nil {
+		return view{}, err
+	}
 	found, next, err := o.api.ListDeliveries(c)
 	if err != nil {
 		return view{}, err
 	}
 	who := o.api.Caller(c)
+	who.LimitTries(h.LastTry)
 	for i := range found {
 		for j := range found[i].Tries {
 			who.LimitTries(&found[i].Tries[j])
 		}
 	}
-	return view{Name: "webhook", Title: "Deliveries", Page: struct {
-		ID, State  string
-		Deliveries []webhook.Delivery
-		Next       string
-	}{c.PathValue("id"), c.Request.URL.Query().Get("state"), found,
-		nextPage(c.Request, next)}}, nil
+	return view{Name: "webhook", Title: "Webhook", Page: &webhookPage{h,
+		c.Request.URL.Query().Get("state"), found, nextPage(c.Request, next)}}, nil
 }
 
 // testWebhook is POST /console/webhooks/{id}/test: it shows what came back.
-func (o *Console) testWebhook(c *httpapi.Call) (view, error) {
+func (o *Console) testWebhook(c *httpapi.Call, _ url.Values) (view, error) {
 	tested, err := o.api.TestWebhook(c)
 	o.api.Caller(c).LimitTries(&tested.Try)
-	return view{Name: "tested", Title: "Test of a webhook", Status: http.StatusOK, Page: struct {
+	return view{Name: "tested", Title: "Test of a webhook", Page: struct {
 		ID     string
 		Result webhook.TestResult
 	}{c.PathValue("id"), tested}}, err
+}
+
+// replayWebhook is POST /console/webhooks/{id}/replay. It goes to the operation that makes the
+// deliveries again.
+func (o *Console) replayWebhook(c *httpapi.Call, form url.Values) (string, error) {
+	started, err := o.api.ReplayWebhook(c, admin.WebhookReplay{From: form.Get("from"),
+		To: form.Get("to"), State: form.Get("state")})
+	if err != nil {
+		return "", err
+	}
+	return pathOf("bulk", started.ID), nil
+}
+
+// replayDelivery is POST /console/webhooks/{id}/deliveries/{delivery}/replay. It goes to the job of
+// the new delivery.
+func (o *Console) replayDelivery(c *httpapi.Call, _ url.Values) (string, error) {
+	made, err := o.api.ReplayDelivery(c)
+	if err != nil {
+		return "", err
+	}
+	return pathOf("jobs", strconv.FormatInt(made.Number, 10)), nil
 }

@@ -2,12 +2,16 @@ package console
 
 import (
 	"net/url"
+	"time"
 
 	"github.com/millrace/millrace/internal/admin"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/nodes"
 )
+
+// Drains of workers and of nodes differ in their kind alone, so one loop makes the forms of both:
+// each has a button that begins the drain, or one that ends it.
 
 // workerPages are the page of workers and nodes and the forms on it.
 func (o *Console) workerPages() []admin.Page {
@@ -27,9 +31,17 @@ func (o *Console) workerPages() []admin.Page {
 	return all
 }
 
+// workerRow is a worker as the page shows it.
+type workerRow struct {
+	admin.WorkerItem
+	// Named is how many workers of the page have the name of this one, which is the first of them;
+	// 0 in the others. A drain goes by the name alone.
+	Named int
+}
+
 // showWorkers is GET /console/workers.
 func (o *Console) showWorkers(c *httpapi.Call) (view, error) {
-	workers, next, err := o.api.ListWorkers(c)
+	workers, err := o.api.ListWorkers(c)
 	if err != nil {
 		return view{}, err
 	}
@@ -37,9 +49,19 @@ func (o *Console) showWorkers(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	return view{Name: "workers", Title: "Workers and nodes", Page: struct {
-		Workers []admin.WorkerItem
-		Nodes   []nodes.Info
-		Next    string
-	}{workers, all, nextPage(c.Request, next)}}, nil
+	var rows []workerRow
+	for i, item := range workers.Items {
+		rows = append(rows, workerRow{WorkerItem: item})
+		first := i
+		for first > 0 && rows[first-1].Name == item.Name {
+			first--
+		}
+		rows[first].Named++
+	}
+	return view{Name: "workers", Title: "Workers", Page: struct {
+		Workers    []workerRow
+		SearchedTo time.Time
+		Nodes      []nodes.Info
+		Next       string
+	}{rows, workers.SearchedTo, all, nextPage(c.Request, workers.Next)}}, nil
 }

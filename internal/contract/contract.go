@@ -1,19 +1,9 @@
-// Package contract says what a contract is to the process that serves it. Each folder below it is
-// one contract.
-//
-//	Definition   what a contract declares: its settings, and what it needs. It exists before any
-//	             setting is read
-//	Node         what a contract is built with: one process and what it has opened
-//	Contract     what a contract offers once it is built: jobs, routes, background work, messages
-//
-// A contract has one function Define, and cmd/millrace lists these functions. Everything else that
-// the process knows of a contract is in its Definition and its Contract, said by their fields: a
-// field that is nil is not offered.
 package contract
 
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"time"
@@ -29,6 +19,7 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/storageid"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/webhook"
@@ -41,10 +32,27 @@ type Definition struct {
 	// Build makes the contract, complete, after its settings were read and the store was tried.
 	Build func(*Node) (*Contract, error)
 
+	// OpenAPI is as that of Contract, and Errors says how requests are refused: for the
+	// documentation, which also has the contracts that are not served.
+	OpenAPI []byte
+	Errors  httpapi.ErrorTable
+
 	UsesPepper  bool // API keys are hashed under Node.Pepper
 	UsesObjects bool // Build gets Node.Objects
+	// CheckQueue returns why no queue has a name; nil where all names may be used.
+	CheckQueue func(name string) error
 	// Streams returns the streams that Build finds in Node.Streams, where Settings.UsesStreams.
 	Streams func() []stream.Spec
+	// Webhooks makes the webhooks of operators on a node that does not serve the contract, where
+	// Contract.Webhooks would have them; nil: it has none.
+	Webhooks func(*Node) (*webhook.Webhooks, error)
+	// Export returns the jobs of its ledger as JSON, the newest first, for the command export:
+	// those created at or after from and earlier than before; zero times are no bounds. Nil: there
+	// is no ledger.
+	Export func(ctx context.Context, view View, from, before time.Time) iter.Seq2[[]byte, error]
+	// Accounts makes the accounts of its clients by its settings, for commands that have no node;
+	// nil: it has none.
+	Accounts func(account.Config) (*account.Accounts, error)
 	// Connect opens what is elsewhere, before anything is made in the data directory. The node has
 	// no engine, objects, streams and binding yet.
 	Connect func(context.Context, *Node) error
@@ -53,20 +61,29 @@ type Definition struct {
 // Name is the name of the contract.
 func (d *Definition) Name() string { return d.Settings.Name }
 
+// View runs a function in a read transaction of a store.
+type View func(context.Context, func(store.Reader) error) error
+
 // Node is a process as its contracts see it.
 type Node struct {
-	Name      string               // unique among the nodes of the store
-	Engine    *engine.Engine       // used by requests and background work; Build only keeps it
-	Log       *slog.Logger         // its lines name the contract
-	Now       func() time.Time     // the process's clock; the store's decides about jobs
-	Elapsed   func() time.Duration // a monotonic clock
-	Random    func() [16]byte      // of cryptographic quality
-	NoWorkers bool                 // other nodes execute the jobs
-	Grace     time.Duration        // how long attempts may continue when the node stops
+	Name   string         // unique among the nodes of the store
+	Engine *engine.Engine // used by requests and background work; Build only keeps it
+	Log    *slog.Logger   // its lines name the contract
+	// WebhookLog is that of webhooks, whose deliveries are of many contracts.
+	WebhookLog *slog.Logger
+	Now        func() time.Time     // the process's clock; the store's decides about jobs
+	Elapsed    func() time.Duration // a monotonic clock
+	Random     func() [16]byte      // of cryptographic quality
+	NoWorkers  bool                 // other nodes execute the jobs
+	Grace      time.Duration        // how long attempts may continue when the node stops
 
 	// Registry returns the registry of the contract's metrics that have a role; "" is none.
 	Registry func(role string) prometheus.Registerer
 	Tracing  *telemetry.Tracing // nil makes no spans
+
+	Callbacks Callbacks // of single jobs
+	// CallbackSecret returns the secret that signs the callbacks of the jobs of a contract.
+	CallbackSecret func(ctx context.Context, contract string) (string, error)
 
 	Client *egress.Client // every outbound HTTP request goes through it or a client like it
 	Egress egress.Config  // what Client was made with
@@ -85,6 +102,7 @@ type Node struct {
 	PruneInterval time.Duration
 	// Command returns how the process starts one of its own subcommands.
 	Command func(name string) ([]string, error)
+	Environ []string // of the commands of operators; it has nothing that is a setting
 	// OnClose registers a function that is called when the process has stopped, before the objects
 	// and the streams are closed.
 	OnClose func(func())
@@ -96,8 +114,8 @@ type Contract struct {
 	Listen  string // its own address; empty means the common one
 	OpenAPI []byte // its OpenAPI document, served as /openapi/NAME.yaml; nil means none
 
-	// Jobs are the contracts of the engine: one for each sort of jobs. The process registers them.
-	Jobs []engine.Contract
+	// Jobs are its engine contracts, one for each state machine. The process registers them.
+	Jobs []engine.JobType
 	// Mount returns the API of the contract. It is called once.
 	Mount func() httpapi.PrefixHandler
 	// Run executes the background work, such as jobs and deliveries. It returns, with everything it
@@ -105,16 +123,20 @@ type Contract struct {
 	Run func(ctx context.Context)
 	// Outbox takes the messages of the jobs with Publish. Without it, no job may have Publish.
 	Outbox *Outbox
-	// Checks are the readiness checks of what the contract depends on beside the store.
+	// Checks are the readiness checks of what the contract depends on besides the store.
 	Checks []httpapi.Check
 	// Workers describes the jobs to the worker API, where remote workers may execute them.
-	Workers *workerapi.Contract
-	// Operators say what operators may do with the jobs, one for each sort of them.
+	Workers *workerapi.Adapter
+	// Operators say what operators may do with the jobs, one for each of Jobs.
 	Operators []Operator
-	// Webhooks and Accounts are those of its clients, for operators; nil: it has none.
+	// Webhooks are those of its clients and of operators, Accounts its clients, for operators; nil:
+	// it has none.
 	Webhooks *webhook.Webhooks
 	Accounts *account.Accounts
-	// Open names what can be used without credentials, beside a contract without a token.
+	// Manifests and Files are what it keeps besides jobs, for operators; nil: nothing.
+	Manifests *Manifests
+	Files     Files
+	// Open names what can be used without credentials, besides a contract without a token.
 	Open []string
 }
 
@@ -140,7 +162,7 @@ func (c *Contract) Validate() error {
 		return fmt.Errorf("contract %s: it has an Outbox and no jobs that publish", c.Name)
 	}
 	for _, o := range c.Operators {
-		isJobs := func(jobs engine.Contract) bool { return jobs.Name == o.Jobs }
+		isJobs := func(jobs engine.JobType) bool { return jobs.Name == o.Jobs }
 		if o.Answer == nil || !slices.ContainsFunc(c.Jobs, isJobs) {
 			return fmt.Errorf("contract %s: Operators for %q need Answer and such jobs", c.Name,
 				o.Jobs)

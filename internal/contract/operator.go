@@ -3,6 +3,7 @@ package contract
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,8 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Operator is what operators may do with one sort of jobs of a contract, beside its own routes.
-// Contract.Operators has one for each sort that has any of it.
+// Operator is what operators may do with the jobs of one engine contract, besides the routes of the
+// contract. Contract.Operators has none for jobs with which they may do nothing.
 type Operator struct {
 	Jobs    string // the name of the engine's contract, one of Contract.Jobs
 	Actions []Action
@@ -25,26 +26,36 @@ type Operator struct {
 	// same checks. Check makes the checks alone. Nil means that operators submit none.
 	Submit func(ctx context.Context, r Request) (*job.Job, error)
 	Check  func(ctx context.Context, r Request) error
-	// Kind is the kind of all of these jobs; "" means that each has its own.
-	Kind string
+	// Kind is the kind of all of these jobs; "" means that each has its own, one of Kinds, or none.
+	Kind  string
+	Kinds []string
+	// HasNoKinds says that none of these jobs has a kind.
+	HasNoKinds bool
 	// Name is the name that the definition of a job gives it; nil means that they have none.
 	Name func(*job.Job) string
 	// States has the states of the machine that each of the contract's words stands for, and State
 	// returns the word of a job. Nil means that the machine has the contract's words.
 	States map[string][]job.State
 	State  func(*job.Job) string
+	// StateBefore is State for the previous state in an event: the job's state is set to that one.
+	// Nil means State.
+	StateBefore func(*job.Job) string
 	// IDsOfQueues says that an id is unique within its queue, which is the scope of the job.
 	IDsOfQueues bool
-	// Answer is how the contract's own routes answer an error of these functions.
+	// Answer is how the contract's own routes answer an error of these functions. Without any of
+	// them there is none.
 	Answer func(error) httpapi.Answer
-	// Timeline adds what the contract knows to the timeline of a job, in one view with the rest,
-	// and Log returns the entries of its log. Both may be nil.
+	// Timeline adds the entries of the contract to the timeline of a job, in one view with the
+	// rest, and Log returns the entries of its log. Both may be nil.
 	Timeline engine.TimelineSource
 	Log      func(ctx context.Context, j *job.Job) ([]job.Entry, error)
 	// Hide takes what is secret out of the bodies of a job before operators see them; nil: nothing.
 	Hide func(*job.Job)
 	// Path is the path of the contract's own route that shows the job; nil or "" means none.
 	Path func(*job.Job) string
+	// Events are the types of events that changes of these jobs are (WH-002); without types there
+	// are no events.
+	Events []EventType
 }
 
 // Request is what an operator, or a schedule, submits in place of a client (AD-017).
@@ -52,6 +63,9 @@ type Request struct {
 	Body  []byte // a JSON object
 	Owner string // the client or tenant; empty where the contract has none
 	Type  string // FetchBox's job type; empty for all others
+	// Callback is the URL that FetchBox has in a header; the requests of all others have it in
+	// themselves.
+	Callback string
 	// Key is an idempotency key: of requests with the same key one makes a job, and the others
 	// return it. Empty means that the request is not repeated.
 	Key string
@@ -59,11 +73,13 @@ type Request struct {
 
 // Action is one row of the table of what operators may do with a job (AD-016). Do uses the verbs of
 // the contract, with all that follows from them, and makes one change of the engine: that writes
-// what was attached to the context (engine.Attach). Do refuses with a Conflict what the job does
-// not allow after all.
+// what was attached to the context (engine.WithTxFunc). Do refuses with a Conflict what the job
+// does not allow after all.
 type Action struct {
-	Name   string
-	States []job.State         // in which the job allows it; none: the state does not matter
+	Name string
+	// States are those in which the job allows it; none: the state does not matter. StateNone is a
+	// job that is gone, as its dead letter has it.
+	States []job.State
 	If     func(*job.Job) bool // decides beyond the state; nil: the state alone decides
 	Do     func(ctx context.Context, j *job.Job) (*job.Job, error)
 }
@@ -101,7 +117,23 @@ func (o *Operator) Allowed(j *job.Job) []string {
 	return names
 }
 
-// KindOf returns the contract's word for what sort of job it is, "" for none.
+// AllowsIn reports whether all jobs in some states allow an action, or none does. known is false
+// where more than the state decides, or where only some of the states allow it.
+func (o *Operator) AllowsIn(name string, states []job.State) (allowed, known bool) {
+	at := slices.IndexFunc(o.Actions, func(a Action) bool { return a.Name == name })
+	if at < 0 {
+		return false, true
+	}
+	a, fit := &o.Actions[at], 0
+	for _, s := range states {
+		if len(a.States) == 0 || slices.Contains(a.States, s) {
+			fit++
+		}
+	}
+	return fit > 0, fit == 0 || (fit == len(states) && a.If == nil)
+}
+
+// KindOf returns the contract's word for what kind of job it is, "" for none.
 func (o *Operator) KindOf(j *job.Job) string { return cmp.Or(o.Kind, j.Kind) }
 
 // NameOf returns the name of a job, "" for none.
@@ -118,6 +150,16 @@ func (o *Operator) StateOf(j *job.Job) string {
 		return string(j.State)
 	}
 	return o.State(j)
+}
+
+// PreviousState returns the contract's word for the state of a job before a change, "" for none.
+func (o *Operator) PreviousState(j *job.Job, prev job.State) string {
+	before := *j
+	before.State = prev
+	if o.StateBefore == nil || prev == job.StateNone {
+		return o.StateOf(&before)
+	}
+	return o.StateBefore(&before)
 }
 
 // HideSecrets takes what operators do not see out of the bodies of a job.
@@ -151,6 +193,10 @@ func (o *Operator) Words(m *job.Machine) (words []job.State) {
 	return words
 }
 
+// StateGone is the word for the state of a job that is gone: it was deleted, or its dead letter is
+// what is left.
+const StateGone = "gone"
+
 // NotAllowed is the error of an action that the job does not allow (AD-016).
 type NotAllowed struct {
 	Action, State string
@@ -167,14 +213,56 @@ func (e *NotAllowed) Error() string {
 		allowed)
 }
 
-// Act lets an action happen to a job, which was read before, and returns the job that it is about
-// then. The error is a NotAllowed where the job does not allow it.
-func (o *Operator) Act(ctx context.Context, name string, j *job.Job) (*job.Job, error) {
+// Act applies an action to a job, which was read before, and returns the job to look at now: of a
+// rerun the new one. The error is a NotAllowed where the job does not allow it, or has moved on
+// since and does not any longer.
+func (o *Operator) Act(ctx context.Context, e *engine.Engine, name string,
+	j *job.Job) (after *job.Job, err error) {
 	at := slices.IndexFunc(o.Actions, func(a Action) bool { return a.Name == name })
 	if at < 0 || !o.Actions[at].allows(j) {
-		return nil, &NotAllowed{Action: name, State: o.StateOf(j), Allowed: o.Allowed(j)}
+		return nil, o.refuse(name, j)
 	}
-	return o.Actions[at].Do(ctx, j)
+	if name == ActionRerun {
+		after, err = rerun(ctx, e, &o.Actions[at], j)
+	} else {
+		after, err = o.Actions[at].Do(ctx, j)
+	}
+	moved, isMoved := errors.AsType[*engine.StateError](err)
+	if isMoved && moved.Job.Seq == j.Seq {
+		return nil, o.refuse(name, &moved.Job)
+	}
+	return after, err
+}
+
+// refuse returns the error of an action that a job does not allow.
+func (o *Operator) refuse(name string, j *job.Job) *NotAllowed {
+	return &NotAllowed{Action: name, State: cmp.Or(o.StateOf(j), StateGone), Allowed: o.Allowed(j)}
+}
+
+// rerun is a rerun of a job. That of one that was given up is a replay of its latest dead letter,
+// which says so. A job that is gone is rerun once: another replay has to say that it is one.
+func rerun(ctx context.Context, e *engine.Engine, a *Action, j *job.Job) (*job.Job, error) {
+	all, err := e.DeadLettersOf(ctx, []int64{j.Seq})
+	if err != nil {
+		return nil, err
+	}
+	letters, isGone := all[j.Seq], j.State == job.StateNone
+	switch {
+	case len(letters) == 0 && isGone:
+		return nil, engine.ErrNoDeadLetter
+	case len(letters) == 0:
+		return a.Do(ctx, j)
+	}
+	return e.ReplayDeadLetter(ctx, engine.Replay{Letter: &letters[len(letters)-1], Again: !isGone,
+		Do: func(ctx context.Context, _ *job.Job) (*job.Job, error) { return a.Do(ctx, j) }})
+}
+
+// RerunsGone reports whether jobs that are gone are made once more by a rerun: their dead letters
+// are all that is left of them.
+func (o *Operator) RerunsGone() bool {
+	return slices.ContainsFunc(o.Actions, func(a Action) bool {
+		return a.Name == ActionRerun && slices.Contains(a.States, job.StateNone)
+	})
 }
 
 // Waits reports whether a job waits for nothing but its time: what run-now is for.
@@ -202,7 +290,7 @@ func Change(e *engine.Engine, name string, on job.Cause,
 				// The job may have moved on since it was read, to a state that has the cause too.
 				if now.Seq != j.Seq || !slices.Contains(states, now.State) {
 					return &job.Error{Kind: job.Conflict, Op: "operator." + name, ID: j.ID,
-						Msg: "the job has changed: it is " + string(now.State) + " now"}
+						Msg: "the job has changed meanwhile", Err: &engine.StateError{Job: *now}}
 				}
 				if edit == nil {
 					return nil
@@ -212,7 +300,10 @@ func Change(e *engine.Engine, name string, on job.Cause,
 		}}
 }
 
-// OperatorOf returns what operators may do with a job, nil for nothing.
+// OperatorOf returns what operators may do with the jobs of one engine contract. That is nothing
+// where none of the contracts describes it, such as on a node that does not serve its contract.
+// Operators then see no bodies of these jobs but failures: what else of them is secret only the
+// contract can tell.
 func OperatorOf(contracts []*Contract, jobs string) *Operator {
 	for _, c := range contracts {
 		for i := range c.Operators {
@@ -221,25 +312,59 @@ func OperatorOf(contracts []*Contract, jobs string) *Operator {
 			}
 		}
 	}
-	return nil
+	return &Operator{Jobs: jobs, Hide: hideBodies}
+}
+
+// hideBodies takes all bodies but the failure out of a job.
+func hideBodies(j *job.Job) {
+	j.Definition, j.Payload, j.Progress, j.Result = nil, nil, nil, nil
+}
+
+// PublicName returns the contract that clients know of one of the engine (G-AD-05).
+func PublicName(jobs string) string {
+	name, _, _ := strings.Cut(jobs, ".")
+	return name
+}
+
+// Submitters returns the names of the contracts that take submissions of operators.
+func Submitters(contracts []*Contract) (names []string) {
+	for _, c := range contracts {
+		if OperatorOf(contracts, c.Name).Submit != nil {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// Refusing returns the names of contracts that refuse requests on this node for now, because of
+// something that is wrong with the node.
+func Refusing(contracts []*Contract) (names []string) {
+	for _, c := range contracts {
+		if c.Workers == nil || c.Workers.Check == nil {
+			continue
+		}
+		if c.Workers.Check() != nil {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 // SubmitterOf returns the Operator that takes the submissions of a contract. It is Invalid where
-// there is no such contract, or where the request has what the contract does not know.
+// there is no such contract, or where the request has members that the contract does not take.
 func SubmitterOf(contracts []*Contract, name string, r *Request) (*Operator, error) {
-	var known []string
-	for _, c := range contracts {
-		known = append(known, c.Name)
-		o := OperatorOf([]*Contract{c}, name)
-		if o == nil || o.Submit == nil {
-			continue
-		}
-		if o.Jobs != "fetchbox" && r.Type != "" {
-			return nil, &job.Error{Kind: job.Invalid, Op: "operator.submit",
-				Msg: "job_type is for the contract fetchbox alone"}
-		}
-		return o, nil
+	invalid := func(msg string) error {
+		return &job.Error{Kind: job.Invalid, Op: "operator.submit", Msg: msg}
 	}
-	return nil, &job.Error{Kind: job.Invalid, Op: "operator.submit",
-		Msg: "contract must be one of " + strings.Join(known, ", ")}
+	known := Submitters(contracts)
+	switch {
+	case !slices.Contains(known, name):
+		return nil, invalid("contract must be one of " + strings.Join(known, ", "))
+	case name != "fetchbox" && r.Type != "":
+		return nil, invalid("job_type is for the contract fetchbox alone")
+	case name != "fetchbox" && r.Callback != "":
+		return nil, invalid("callback_url is for the contract fetchbox alone; the requests of " +
+			"others have it in themselves")
+	}
+	return OperatorOf(contracts, name), nil
 }

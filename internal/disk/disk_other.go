@@ -13,7 +13,7 @@ func Lock(string) (unlock func(), err error) { return func() {}, nil }
 // Sync does nothing where a directory cannot be synced.
 func Sync(string) error { return nil }
 
-// Fingerprint tells the directory from every other one that exists at the same time, by the
+// Fingerprint distinguishes the directory from every other one that exists at the same time, by the
 // machine's name and the path.
 func Fingerprint(dir string) (string, error) {
 	path, err := filepath.Abs(dir)

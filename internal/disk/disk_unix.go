@@ -54,8 +54,8 @@ func Sync(dir string) error {
 	return d.Sync()
 }
 
-// Fingerprint tells the directory from every other one that exists at the same time, a copy of it
-// included: it is the machine since its last start, and the directory's file system and inode
+// Fingerprint distinguishes the directory from every other one that exists at the same time, a copy
+// of it included: it is the machine since its last start, and the directory's file system and inode
 // there.
 func Fingerprint(dir string) (string, error) {
 	info, err := os.Stat(dir)
@@ -64,7 +64,7 @@ func Fingerprint(dir string) (string, error) {
 	}
 	stat, isUnix := info.Sys().(*syscall.Stat_t)
 	if !isUnix {
-		return "", fmt.Errorf("the file system tells no inode of %s", dir)
+		return "", fmt.Errorf("the file system reports no inode of %s", dir)
 	}
 	return fmt.Sprintf("%s %d:%d", machine(), stat.Dev, stat.Ino), nil
 }

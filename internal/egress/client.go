@@ -61,6 +61,7 @@ var ErrProtocolSwitch = errors.New("egress: the answer switches protocols")
 type Client struct {
 	http  *http.Client
 	agent string
+	proxy *proxyTransport // nil without a proxy
 }
 
 // New makes a client. Close it when no request is under way.
@@ -80,12 +81,13 @@ func New(c Config) (*Client, error) {
 	}
 	g := &guard{allowLocal: c.AllowLocal, allow: unmapPrefixes(c.Allow)}
 	var transport http.RoundTripper
+	var proxy *proxyTransport
 	if c.Proxy != nil {
-		proxied, err := newProxyTransport(c, g)
-		if err != nil {
+		var err error
+		if proxy, err = newProxyTransport(c, g); err != nil {
 			return nil, err
 		}
-		transport = proxied
+		transport = proxy
 	} else {
 		dialer := &net.Dialer{Timeout: c.ConnectTimeout, Control: g.control, Resolver: c.Resolver}
 		transport = newTransport(c, dialer.DialContext)
@@ -95,7 +97,7 @@ func New(c Config) (*Client, error) {
 		Timeout:       c.Timeout,
 		CheckRedirect: redirectPolicy(c.MaxRedirects),
 	}
-	return &Client{agent: c.UserAgent, http: client}, nil
+	return &Client{agent: c.UserAgent, http: client, proxy: proxy}, nil
 }
 
 // dialFunc makes a connection, as net.Dialer.DialContext does.

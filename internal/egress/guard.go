@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Class says whether an address is public, and otherwise what it is for.
+// Class is whether an address is public, and otherwise what it is for.
 type Class string
 
 // The classes. Only Public is called without permission.

@@ -264,11 +264,10 @@ func (p *proxyTransport) connect(conn net.Conn, address string) error {
 // Ping checks that the client's proxy accepts connections. A client without a proxy needs no check.
 // Health checks call it. It makes no request, so the proxy does not reach any target for it.
 func (c *Client) Ping(ctx context.Context) error {
-	p, ok := c.http.Transport.(*proxyTransport)
-	if !ok {
+	if c.proxy == nil {
 		return nil
 	}
-	conn, err := p.dialProxy(ctx, "", "")
+	conn, err := c.proxy.dialProxy(ctx, "", "")
 	if err != nil {
 		return err
 	}

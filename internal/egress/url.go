@@ -1,7 +1,9 @@
 package egress
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -30,6 +32,24 @@ func ParseURL(raw string) (*url.URL, error) {
 		return nil, InvalidURLError("the URL cannot be parsed")
 	}
 	return u, checkURL(u)
+}
+
+// CheckURL is ParseURL for a URL that a client with this config shall call later. It also refuses a
+// host that is an address which the guard refuses; what a name leads to is known when it is called.
+func (c *Config) CheckURL(raw string) error {
+	u, err := ParseURL(raw)
+	if err != nil {
+		return err
+	}
+	address, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return nil // a name
+	}
+	g := guard{allowLocal: c.AllowLocal, allow: unmapPrefixes(c.Allow)}
+	if refused, ok := errors.AsType[*RefusedError](g.checkAddress(address)); ok {
+		return InvalidURLError("the URL's address is refused: " + string(refused.Class))
+	}
+	return nil
 }
 
 // InvalidURLError says what is wrong with a URL. Client.Do wraps one when it is redirected to such

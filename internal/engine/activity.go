@@ -17,8 +17,8 @@ type Activity struct {
 	Failed    uint64 // attempts, with those whose lease ended
 	// Wait is how long jobs were ready before each of their attempts. Run is how long attempts
 	// took, of those whose ends were reported.
-	Wait Histogram
-	Run  Histogram
+	Wait Durations
+	Run  Durations
 }
 
 // Add adds what others have counted.

@@ -14,7 +14,7 @@ var maxAllocations = map[string]float64{"submit": 9.6, "claim": 8.2, "finish": 3
 
 func TestAllocations(t *testing.T) {
 	const runs, size = 20, 100
-	c := newCosted(t, "sqlite", costContracts()[0])
+	c := newCostMeter(t, "sqlite", costContracts()[0], engine.Feed{})
 	var batches [][]engine.Submission
 	for range runs + 1 { // one more to warm up
 		batches = append(batches, c.batch(size, true))
@@ -30,7 +30,7 @@ func TestAllocations(t *testing.T) {
 			return c.submit(batches[next-1])
 		}},
 		{"claim", func() error {
-			runs, err := c.take(size)
+			runs, err := c.claim(size)
 			claimed = append(claimed, runs)
 			return err
 		}},
@@ -42,8 +42,8 @@ func TestAllocations(t *testing.T) {
 		}},
 	} {
 		got := testing.AllocsPerRun(runs, func() { c.must(verb.run()) }) / size
-		if most := 1.15 * maxAllocations[verb.name]; got > most {
-			t.Errorf("%s: %.1f allocations of a job, want at most %.1f", verb.name, got, most)
+		if limit := 1.15 * maxAllocations[verb.name]; got > limit {
+			t.Errorf("%s: %.1f allocations of a job, want at most %.1f", verb.name, got, limit)
 		}
 	}
 }

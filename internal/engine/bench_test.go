@@ -36,8 +36,8 @@ func BenchmarkThrough(b *testing.B) {
 					shape.callers), func(b *testing.B) {
 					c := &realClock{start: time.Now()}
 					e := newEngine(b, benchStore(b, db), c,
-						engine.Contract{Name: "made", Machine: m})
-					through(b, e, shape.batch, shape.callers)
+						engine.JobType{Name: "made", Machine: m})
+					processJobs(b, e, shape.batch, shape.callers)
 				})
 			}
 		}
@@ -49,7 +49,7 @@ type realClock struct{ start time.Time }
 func (c *realClock) Monotonic() time.Duration { return time.Since(c.start) }
 
 func newEngine(tb testing.TB, s store.Store, c *realClock,
-	contracts ...engine.Contract) *engine.Engine {
+	contracts ...engine.JobType) *engine.Engine {
 	e, err := engine.New(engine.Config{Store: s, Node: "bench", Random: testkit.RandomBytes,
 		Monotonic: c.Monotonic})
 	if err != nil {
@@ -73,8 +73,8 @@ func benchStore(tb testing.TB, db string) store.Store {
 	return s
 }
 
-// through takes b.N jobs through submit, claim and finish.
-func through(b *testing.B, e *engine.Engine, batch, callers int) {
+// processJobs takes b.N jobs through submit, claim and finish.
+func processJobs(b *testing.B, e *engine.Engine, batch, callers int) {
 	ctx := context.Background()
 	var next, done atomic.Int64
 	var wg sync.WaitGroup

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Change lets a cause happen to a job from outside a run. edit, if not nil, gets the locked job
+// Change applies a cause to a job from outside a run. edit, if not nil, gets the locked job
 // with its bodies first. It may refuse, or change what a submitter sets of a job, but neither its
 // identity nor its relatives; a body is replaced as a whole. It may run more than once. Change
 // returns the changed job.
@@ -53,6 +53,11 @@ func (u *unit) applyEdit(j *job.Job, edit func(*job.Job, time.Time) error) error
 	if err := u.fillBodies([]*job.Job{j}); err != nil {
 		return err
 	}
+	return u.applyDraft(j, edit)
+}
+
+// applyDraft is applyEdit with the bodies that the job has.
+func (u *unit) applyDraft(j *job.Job, edit func(*job.Job, time.Time) error) error {
 	draft := *j
 	if err := edit(&draft, u.now); err != nil {
 		return err
@@ -63,17 +68,14 @@ func (u *unit) applyEdit(j *job.Job, edit func(*job.Job, time.Time) error) error
 	if !u.e.contracts[j.ID.Contract].acceptsPriority(draft.Priority) {
 		return errPriorityOutOfRange(j.ID)
 	}
-	j.Owner, j.Priority, j.OrderTime, j.DueAt = draft.Owner, draft.Priority, draft.OrderTime,
-		draft.DueAt
-	j.Lease, j.MaxAttempts, j.Trace = draft.Lease, draft.MaxAttempts, draft.Trace
-	j.Kind, j.Alias, j.Retry = draft.Kind, draft.Alias, draft.Retry
+	copySubmitted(j, &draft)
 	for p := range job.Parts {
 		was, is := *j.Body(p), *draft.Body(p)
 		if !bytes.Equal(was, is) || (was == nil) != (is == nil) {
 			u.setBody(j, p, is)
 		}
 	}
-	u.rewrite(j)
+	u.updateAll(j)
 	return nil
 }
 
@@ -126,7 +128,7 @@ func (e *Engine) RunNow(ctx context.Context, id job.ID) (after *job.Job, err err
 		if j.Phase != job.Waiting || j.OpenDeps > 0 {
 			return &job.Error{Kind: job.Conflict, Op: "engine.run_now", ID: id,
 				Msg: fmt.Sprintf("the job is %s and does not wait for its time",
-					stateName(j.State))}
+					stateName(j.State)), Err: &StateError{*j}}
 		}
 		u.changing(j)
 		after, j.DueAt = j, u.now
@@ -141,6 +143,7 @@ func (e *Engine) RunNow(ctx context.Context, id job.ID) (after *job.Job, err err
 	return after, nil
 }
 
+// lockOne locks a job. It returns an endedError where the end of the job's run is recorded.
 func (u *unit) lockOne(id job.ID) (*job.Job, error) {
 	locked, err := u.tx.Load(store.Selector{IDs: []job.ID{id}, Lock: true})
 	if err != nil {
@@ -149,7 +152,7 @@ func (u *unit) lockOne(id job.ID) (*job.Job, error) {
 	if len(locked) == 0 {
 		return nil, errNotFound(id)
 	}
-	return locked[0], nil
+	return locked[0], allOpen(locked)
 }
 
 func errNotFound(id job.ID) error {

@@ -21,7 +21,7 @@ import (
 //
 // Fairness: callers that name one and the same queue are one demand, in the order they came;
 // a caller that names several queues, or none, is a demand of its own and comes before those.
-// The limits of claims stand in claim_limits.go.
+// The limits of claims are in claim_limits.go.
 
 // ClaimRequest asks for jobs.
 type ClaimRequest struct {
@@ -58,8 +58,8 @@ func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 	if _, err := e.contract(req.Contract); err != nil || req.Max <= 0 {
 		return nil, err
 	}
-	e.asks.begin(&req)
-	defer e.asks.end(&req)
+	e.queuePolls.begin(&req)
+	defer e.queuePolls.end(&req)
 	if req.Wait <= 0 {
 		return e.claimOnce(ctx, req)
 	}
@@ -187,7 +187,7 @@ func (u *unit) claimPass(calls []*claimCall) error {
 	}
 }
 
-// demand is what one select is for: a call, or all calls for one and the same queue.
+// demand is one query for ready jobs, shared by the calls that name the same queue.
 type demand struct {
 	contract string
 	queues   []string // none means all but those of skip
@@ -248,7 +248,7 @@ func (u *unit) selectJobs(d *demand) ([]*job.Job, error) {
 		return nil, err
 	}
 	n := min(len(jobs), free)
-	for _, j := range jobs[n:] { // locked in vain: a claim that passed over it has to be woken
+	for _, j := range jobs[n:] { // it is locked and not claimed: wake a claim that has skipped it
 		u.becameReady(queueKeyOf(j))
 	}
 	return jobs[:n], nil
@@ -283,13 +283,13 @@ func (u *unit) selectReady(key queueKey, n int) ([]*job.Job, error) {
 		return nil, err
 	}
 	leased := u.claims.leased[key]
-	asked := n + len(leased)
-	found, err := u.tx.LockReady(key.contract, key.queue, asked)
+	limit := n + len(leased)
+	found, err := u.tx.LockReady(key.contract, key.queue, limit)
 	if err != nil {
 		return nil, err
 	}
 	large := func(j *job.Job) bool { return j.OutOfLine != 0 }
-	if len(found) < asked && slices.ContainsFunc(found, large) {
+	if len(found) < limit && slices.ContainsFunc(found, large) {
 		u.claims.truncatedBySize = true
 	}
 	found = slices.DeleteFunc(found, func(j *job.Job) bool { return leased[j.Seq] })
@@ -315,7 +315,7 @@ func (u *unit) lease(calls []*claimCall, jobs []*job.Job) error {
 	return nil
 }
 
-// leaseJob makes a job the property of a new run of the worker.
+// leaseJob leases a job to a worker, under a new run id.
 func (u *unit) leaseJob(j *job.Job, worker string) error {
 	j.Run = job.NewRunID(j.Seq, u.e.random())
 	j.LeaseUntil, j.Worker = u.leaseEnd(j), worker
@@ -338,8 +338,8 @@ func (u *unit) leaseEnd(j *job.Job) time.Time {
 	return u.now.Add((u.e.guard.monotonic() - u.startedAt).Truncate(time.Microsecond) + j.Lease)
 }
 
-// ReleaseClaimed releases claimed jobs that their caller did not receive. Where that fails their
-// leases end them.
+// ReleaseClaimed releases claimed jobs that their caller did not receive. A job that cannot be
+// released stays leased until its lease expires.
 func (e *Engine) ReleaseClaimed(jobs []*job.Job) {
 	ctx := context.Background() // not the caller's, who has left
 	requests := make([]FinishRequest, len(jobs))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // ClaimJob claims one job by its identity, also one whose lease has expired or which is due by
@@ -45,7 +46,7 @@ func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.J
 // lockUnderLimits locks a job and, before it, the limits that its run would be under: every
 // transaction locks names before rows.
 func (u *unit) lockUnderLimits(id job.ID) (*job.Job, error) {
-	found, err := getOne(u.tx, id)
+	found, err := getOne(u.tx, id, store.NoBodies)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,7 @@ package engine
 import "slices"
 
 // Limits bound the jobs that are leased at a time: one for all queues of a contract
-// (Contract.MaxRunning), one for a queue (job.QueueSettings). They are exact over all nodes, as
+// (JobType.MaxRunning), one for a queue (job.QueueSettings). They are exact over all nodes, as
 // every transaction that claims under a limit locks its name first and counts afterwards. The rate
 // of a queue, which bounds its starts, is under the same lock; see starts.go.
 

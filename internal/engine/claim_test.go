@@ -16,7 +16,7 @@ import (
 )
 
 func TestClaimOrder(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		old := func(s *engine.Submission) { s.Job.OrderTime = w.Now().Add(-time.Minute) }
 		w.submit(sub("brief/c"), sub("brief/a"), sub("brief/low", priority(-1), old),
 			sub("brief/high", priority(1)),
@@ -37,12 +37,12 @@ func TestClaimOrder(t *testing.T) {
 		if got := w.claim("brief", 9); len(got) > 0 {
 			w.Errorf("got %v of nothing", names(got))
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }
 
-func TestClaimHandsOutWhatIsStored(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+func TestClaimReturnsWhatIsStored(t *testing.T) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a", with(func(j *job.Job) {
 			j.Definition, j.Progress = []byte("{}"), []byte("7")
 		})))
@@ -50,21 +50,21 @@ func TestClaimHandsOutWhatIsStored(t *testing.T) {
 		j := w.claim("brief", 1, "q")[0]
 		stored := *w.get("brief/a")
 		if fmt.Sprintf("%+v", *j) != fmt.Sprintf("%+v", stored) {
-			w.Errorf("handed out %+v\nstored     %+v", *j, stored)
+			w.Errorf("claimed %+v\nstored  %+v", *j, stored)
 		}
 		if j.Run.Seq() != j.Seq || j.Worker != "worker" || j.Attempts != 1 ||
 			!j.StartedAt.Equal(w.Now()) || !j.LeaseUntil.Equal(w.Now().Add(j.Lease)) {
-			w.Errorf("handed out %+v", *j)
+			w.Errorf("claimed %+v", *j)
 		}
 	})
 }
 
-// G-RL-17: what lapsed and what is due is treated as such by a claim that finds
-// too little, in one queue, in several, in all; it comes in claim order.
-func TestClaimTakesWhatLapsedAndWhatIsDue(t *testing.T) {
+// G-RL-17: a claim that finds too little expires and promotes jobs itself, in one
+// queue, in several, in all; it gets them in claim order.
+func TestClaimExpiresAndPromotes(t *testing.T) {
 	for _, queues := range [][]string{{"q"}, {"q", "r"}, nil} {
 		t.Run(fmt.Sprint(len(queues)), func(t *testing.T) {
-			everywhere(t, made(), func(w *world) {
+			onEveryStore(t, testContracts(), func(w *world) {
 				w.submit(sub("brief/lost"))
 				w.run("brief/lost")
 				w.Advance(time.Second)
@@ -76,7 +76,7 @@ func TestClaimTakesWhatLapsedAndWhatIsDue(t *testing.T) {
 					[]string{"brief/lost", "brief/due", "brief/ready"}; !slices.Equal(got, want) {
 					w.Errorf("got %v, want %v", got, want)
 				}
-				w.is(`brief/due: running leased runs=1 until=30s
+				w.wantSnapshot(`brief/due: running leased runs=1 until=30s
 					brief/far: queued waiting due=59m28s
 					brief/lost: running leased runs=2 failures=1 until=30s
 					brief/ready: running leased runs=1 until=30s
@@ -91,14 +91,14 @@ func TestClaimTakesWhatLapsedAndWhatIsDue(t *testing.T) {
 // A job whose lease has expired and that is claimed by its identity keeps what LostFailure says of
 // the run that was lost.
 func TestClaimJobKeepsLostFailure(t *testing.T) {
-	everywhere(t, madeWith("locked", func(c *engine.Contract) {
+	onEveryStore(t, testContractsWith("locked", func(c *engine.JobType) {
 		c.LostFailure = []byte("the worker was lost")
 	}), func(w *world) {
 		w.submit(sub("locked/a", limit(3)))
-		w.ok(second(w.ClaimJob(w.ctx, id("locked/a"), "w")))
+		w.noError(errOf(w.ClaimJob(w.ctx, id("locked/a"), "w")))
 		w.Advance(30 * time.Second)
 		again, err := w.ClaimJob(w.ctx, id("locked/a"), "w")
-		w.ok(err)
+		w.noError(err)
 		for what, j := range map[string]*job.Job{"claimed": again, "stored": w.get("locked/a")} {
 			if string(j.Failure) != "the worker was lost" || string(j.Payload) != "locked/a" {
 				w.Errorf("%s: failure %q, payload %q", what, j.Failure, j.Payload)
@@ -108,7 +108,7 @@ func TestClaimJobKeepsLostFailure(t *testing.T) {
 }
 
 func TestClaimJob(t *testing.T) {
-	everywhere(t, madeWith("locked", func(c *engine.Contract) {
+	onEveryStore(t, testContractsWith("locked", func(c *engine.JobType) {
 		c.MaxRunning = 2
 	}), func(w *world) {
 		claim := func(key string) (*job.Job, error) {
@@ -116,27 +116,27 @@ func TestClaimJob(t *testing.T) {
 		}
 		w.submit(sub("locked/a", limit(2)), sub("locked/b"), sub("locked/c"),
 			sub("locked/later", due(time.Hour)), sub("locked/paused", in("p")))
-		w.fails(second(claim("none")), job.NotFound)
-		w.fails(second(claim("later")), job.Conflict)
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "locked", Queue: "p", Paused: true}))
-		w.fails(second(claim("paused")), job.Conflict)
+		w.wantKind(errOf(claim("none")), job.NotFound)
+		w.wantKind(errOf(claim("later")), job.Conflict)
+		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "locked", Queue: "p", Paused: true}))
+		w.wantKind(errOf(claim("paused")), job.Conflict)
 		first, err := claim("a")
-		w.ok(err)
+		w.noError(err)
 		if string(first.Payload) != "locked/a" || first.Attempts != 1 || first.Run.IsZero() {
 			w.Errorf("claimed %+v", first)
 		}
-		w.fails(second(claim("a")), job.Conflict)
-		w.ok(second(claim("b")))
-		w.fails(second(claim("c")), job.Conflict) // the limit of the contract
+		w.wantKind(errOf(claim("a")), job.Conflict)
+		w.noError(errOf(claim("b")))
+		w.wantKind(errOf(claim("c")), job.Conflict) // the limit of the contract
 		// IP-044, G-IP-03: a stale lock is taken over, which counts as an attempt
 		// and keeps the old owner out (G-IP-04).
 		w.Advance(30 * time.Second)
 		again, err := claim("a")
-		w.ok(err)
-		w.fails(second(w.Finish(w.ctx, engine.Run{Run: first.Run},
+		w.noError(err)
+		w.wantKind(errOf(w.Finish(w.ctx, engine.Run{Run: first.Run},
 			engine.Outcome{On: job.Succeeded})), job.RunLost)
-		w.ok(second(w.Heartbeat(w.ctx, engine.Run{ID: id("locked/a"), Run: again.Run}, nil)))
-		w.is(`locked/a: processing leased runs=2 failures=1 until=30s [submitted>queued claimed>processing expired>stale claimed>processing]
+		w.noError(errOf(w.Heartbeat(w.ctx, engine.Run{ID: id("locked/a"), Run: again.Run}, nil)))
+		w.wantSnapshot(`locked/a: processing leased runs=2 failures=1 until=30s [submitted>queued claimed>processing expired>stale claimed>processing]
 			locked/b: processing leased runs=1 until=0s [submitted>queued claimed>processing]
 			locked/c: queued ready [submitted>queued]
 			locked/later: queued waiting due=59m30s [submitted>queued]
@@ -145,11 +145,11 @@ func TestClaimJob(t *testing.T) {
 			locked q: 1 waiting 1 ready 2 leased`)
 		// With the attempts used up there is nothing to take over.
 		w.Advance(time.Minute)
-		w.fails(second(claim("a")), job.Conflict)
+		w.wantKind(errOf(claim("a")), job.Conflict)
 		if n, err := w.Expire(w.ctx); n != 2 || err != nil {
 			w.Error(n, err)
 		}
-		w.is(`locked/a: failed done runs=2 failures=2 [submitted>queued claimed>processing expired>stale claimed>processing expired_for_good>failed]
+		w.wantSnapshot(`locked/a: failed done runs=2 failures=2 [submitted>queued claimed>processing expired>stale claimed>processing expired_for_good>failed]
 			locked/b: stale ready runs=1 failures=1 [submitted>queued claimed>processing expired>stale]
 			locked/c: queued ready [submitted>queued]
 			locked/later: queued waiting due=58m30s [submitted>queued]
@@ -160,11 +160,11 @@ func TestClaimJob(t *testing.T) {
 	})
 }
 
-// IP-050, I16: of many claims of one job exactly one wins.
+// IP-050: of many claims of one job exactly one wins.
 func TestOneOfManyClaimsWins(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("locked/a"))
-		other := w.node(made())
+		other := w.node(testContracts())
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		won := 0
@@ -190,24 +190,24 @@ func TestOneOfManyClaimsWins(t *testing.T) {
 		if won != 1 {
 			w.Errorf("%d claims won", won)
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }
 
 func TestPauseAndQueueLimit(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		for i := range 4 {
 			w.submit(sub(fmt.Sprintf("brief/q%d", i)), sub(fmt.Sprintf("brief/r%d", i), in("r")))
 		}
-		other := w.node(made())
+		other := w.node(testContracts())
 		set := func(paused bool, limit int) {
 			w.Helper()
-			w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: paused,
+			w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: paused,
 				MaxRunning: limit}))
-			w.ok(other.LoadQueues(w.ctx))
+			w.noError(other.LoadQueues(w.ctx))
 		}
-		w.fails(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief"}), job.Invalid)
-		w.fails(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: -1}),
+		w.wantKind(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief"}), job.Invalid)
+		w.wantKind(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: -1}),
 			job.Invalid)
 		set(true, 0)
 		if got := w.claim("brief", 9, "q"); len(got) > 0 {
@@ -241,18 +241,18 @@ func TestPauseAndQueueLimit(t *testing.T) {
 		if got := w.claim("brief", 9, "q"); len(got) != 1 {
 			w.Errorf("claimed %v", names(got))
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }
 
 // FR: limits of a contract and of a queue hold exactly, with 32 claimants on two
 // nodes that claim by themselves and with the end of a run.
-func TestRunLimitsAreExact(t *testing.T) {
-	contracts := madeWith("brief", func(c *engine.Contract) { c.MaxRunning = 7 })
-	everywhere(t, contracts, func(w *world) {
+func TestRunningLimitsAreExact(t *testing.T) {
+	contracts := testContractsWith("brief", func(c *engine.JobType) { c.MaxRunning = 7 })
+	onEveryStore(t, contracts, func(w *world) {
 		nodes := []*engine.Engine{w.Engine, w.node(contracts)}
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 3}))
-		w.ok(nodes[1].LoadQueues(w.ctx))
+		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 3}))
+		w.noError(nodes[1].LoadQueues(w.ctx))
 		var batch []engine.Submission
 		for i := range 300 {
 			batch = append(batch, sub(fmt.Sprintf("brief/%d", i), in([]string{"q", "r", "s"}[i%3])))
@@ -285,16 +285,16 @@ func TestRunLimitsAreExact(t *testing.T) {
 						take(j.Queue, 1)
 					}
 					for len(jobs) > 0 {
-						ending := engine.FinishRequest{Run: engine.Run{Run: jobs[0].Run},
+						request := engine.FinishRequest{Run: engine.Run{Run: jobs[0].Run},
 							Outcome: engine.Outcome{On: job.Succeeded}}
 						if i >= 16 { // these go on with what the end brings
-							ending.Next = &engine.ClaimRequest{Contract: "brief", Queues: queues,
+							request.Next = &engine.ClaimRequest{Contract: "brief", Queues: queues,
 								Max: 1, Worker: "w"}
 						}
 						// before the end, so that a slot is never counted twice
 						take(jobs[0].Queue, -1)
 						results := nodes[(i+1)%2].FinishAll(w.ctx,
-							[]engine.FinishRequest{ending})[0]
+							[]engine.FinishRequest{request})[0]
 						if results.Err != nil {
 							w.Error(results.Err)
 						}
@@ -311,12 +311,12 @@ func TestRunLimitsAreExact(t *testing.T) {
 		if maxEdges[""] > 7 || maxEdges["q"] > 3 || maxEdges[""] < 2 {
 			w.Errorf("at most %v were held at a time", maxEdges)
 		}
-		w.is("")
+		w.wantSnapshot("")
 	})
 }
 
 func TestLongPollWakes(t *testing.T) {
-	limited := madeWith("part", func(c *engine.Contract) { c.MaxRunning = 1 })
+	limited := testContractsWith("part", func(c *engine.JobType) { c.MaxRunning = 1 })
 	for what, c := range map[string]struct {
 		contract, queue string
 		before          func(w *world) func() // prepares and returns what wakes
@@ -336,24 +336,24 @@ func TestLongPollWakes(t *testing.T) {
 			w.submit(sub("brief/a"))
 			r := w.run("brief/a")
 			return func() {
-				w.ok(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b", in("r")))))
+				w.noError(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b", in("r")))))
 			}
 		}},
 		"on promote": {"phased", "q", func(w *world) func() {
 			w.submit(sub("phased/a", due(time.Minute)))
-			return func() { w.Advance(time.Minute); w.ok(second(w.Promote(w.ctx))) }
+			return func() { w.Advance(time.Minute); w.noError(errOf(w.Promote(w.ctx))) }
 		}},
 		"on expire": {"brief", "q", func(w *world) func() {
 			w.submit(sub("brief/a"))
 			w.run("brief/a")
-			return func() { w.Advance(time.Minute); w.ok(second(w.Expire(w.ctx))) }
+			return func() { w.Advance(time.Minute); w.noError(errOf(w.Expire(w.ctx))) }
 		}},
 		"on retry": {"phased", "q", func(w *world) func() {
 			w.submit(sub("phased/a"))
 			r := w.run("phased/a")
-			w.ok(second(w.Start(w.ctx, r)))
+			w.noError(errOf(w.Start(w.ctx, r)))
 			w.finish(r, job.Failed)
-			return func() { w.ok(second(w.Retry(w.ctx, id("phased/a"), 0))) }
+			return func() { w.noError(errOf(w.Retry(w.ctx, id("phased/a"), 0))) }
 		}},
 		"on a settled dependency": {"graph", "q", func(w *world) func() {
 			w.submit(sub("graph/a"), sub("graph/b", after("graph/a")))
@@ -362,33 +362,33 @@ func TestLongPollWakes(t *testing.T) {
 		}},
 		"on the end of a pause": {"brief", "q", func(w *world) func() {
 			w.submit(sub("brief/a"))
-			w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
+			w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
 			return func() {
-				w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
+				w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
 			}
 		}},
 		"on a raised limit of a queue": {"brief", "", func(w *world) func() {
 			w.submit(sub("brief/a"), sub("brief/b"))
-			w.ok(w.LimitQueues(w.ctx, "brief", running(map[string]int{"q": 1})))
+			w.noError(w.LimitQueues(w.ctx, "brief", running(map[string]int{"q": 1})))
 			w.claim("brief", 1)
-			return func() { w.ok(w.LimitQueues(w.ctx, "brief", running(map[string]int{"q": 2}))) }
+			return func() { w.noError(w.LimitQueues(w.ctx, "brief", running(map[string]int{"q": 2}))) }
 		}},
 		"on the end of a pause by another node": {"brief", "q", func(w *world) func() {
 			w.submit(sub("brief/a"))
 			other := w.node(limited)
-			w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
-			w.ok(other.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
-			return func() { w.ok(w.LoadQueues(w.ctx)) }
+			w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
+			w.noError(other.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
+			return func() { w.noError(w.LoadQueues(w.ctx)) }
 		}},
 		"on a job that is put into the queue": {"graph", "q", func(w *world) func() {
 			w.submit(sub("graph/a", in("r")))
-			return func() { w.ok(second(w.Change(w.ctx, id("graph/a"), job.Replaced, into("q")))) }
+			return func() { w.noError(errOf(w.Change(w.ctx, id("graph/a"), job.Replaced, into("q")))) }
 		}},
 		"on a slot that a job left for another queue": {"graph", "q", func(w *world) func() {
-			w.ok(w.LimitQueues(w.ctx, "graph", running(map[string]int{"q": 1})))
+			w.noError(w.LimitQueues(w.ctx, "graph", running(map[string]int{"q": 1})))
 			w.submit(sub("graph/a"), sub("graph/b"))
 			w.claim("graph", 1)
-			return func() { w.ok(second(w.Change(w.ctx, id("graph/a"), job.Replaced, into("r")))) }
+			return func() { w.noError(errOf(w.Change(w.ctx, id("graph/a"), job.Replaced, into("r")))) }
 		}},
 		"on a free slot of the contract": {"part", "r", func(w *world) func() {
 			w.submit(sub("part/a"))
@@ -405,7 +405,7 @@ func TestLongPollWakes(t *testing.T) {
 			if c.queue != "" {
 				req.Queues = []string{c.queue}
 			}
-			engine.WithoutFloor(w.Engine)
+			engine.WithoutPolling(w.Engine)
 			got := make(chan []*job.Job)
 			go func() {
 				jobs, err := w.Claim(w.ctx, req)
@@ -423,11 +423,11 @@ func TestLongPollWakes(t *testing.T) {
 	}
 }
 
-// A wake-up that reaches a waiter who is leaving is handed on.
-func TestWakeUpIsHandedOn(t *testing.T) {
+// A wake-up that reaches a claim whose caller is leaving is passed to another claim.
+func TestWakeUpIsPassedOn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "memory", made())
-	engine.WithoutFloor(w.Engine)
+	w := newWorld(t, "memory", testContracts())
+	engine.WithoutPolling(w.Engine)
 	req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
 		Wait: time.Minute}
 	for i := range 50 {
@@ -459,11 +459,11 @@ func TestWakeUpIsHandedOn(t *testing.T) {
 		stop()
 		wg.Wait()
 	}
-	w.sound()
+	w.checkInvariants()
 }
 
 func TestLongPollEndsEmpty(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
 			Wait: 20 * time.Millisecond}
 		if jobs, err := w.Claim(w.ctx, req); len(jobs) > 0 || err != nil {
@@ -497,19 +497,19 @@ func TestLongPollEndsEmpty(t *testing.T) {
 		}
 		w.submit(sub("brief/a"))
 		if jobs := w.claim("brief", 1); len(jobs) > 0 {
-			w.Errorf("a closed engine handed out %v", names(jobs))
+			w.Errorf("a claim of a closed engine got %v", names(jobs))
 		}
-		w.is("brief/a: queued ready\nbrief q: 0 waiting 1 ready 0 leased")
+		w.wantSnapshot("brief/a: queued ready\nbrief q: 0 waiting 1 ready 0 leased")
 	})
 }
 
-// Jobs claimed for callers that leave meanwhile go back.
-func TestClaimForLeaverGoesBack(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+// Jobs that were claimed for a caller that has left meanwhile are released.
+func TestClaimOfALeavingCallerIsReleased(t *testing.T) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c"))
 		ctx, leave := context.WithCancel(w.ctx)
 		defer leave()
-		w.Engine = testkit.NewEngine(w, leaving{w.Store, leave}, w.Clock, made()...)
+		w.Engine = testkit.NewEngine(w, leavingStore{w.Store, leave}, w.Clock, testContracts()...)
 		for _, wait := range []time.Duration{0, time.Minute} {
 			if jobs, err := w.Claim(ctx,
 				engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2, Worker: "w",
@@ -517,28 +517,28 @@ func TestClaimForLeaverGoesBack(t *testing.T) {
 				w.Errorf("the leaver got %v, %v", names(jobs), err)
 			}
 		}
-		w.is(`brief/a: queued ready runs=1
+		w.wantSnapshot(`brief/a: queued ready runs=1
 			brief/b: queued ready runs=1
 			brief/c: queued ready
 			brief q: 0 waiting 3 ready 0 leased`)
 	})
 }
 
-// leaving lets a caller leave when the first update is written and not answered.
-type leaving struct {
+// leavingStore lets a caller leave when the first update is written and not answered.
+type leavingStore struct {
 	store.Store
 	leave func()
 }
 
-func (s leaving) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (s leavingStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	defer s.leave()
 	return s.Store.Update(ctx, fn)
 }
 
-// Callers come and go; at the end all jobs are ready or with a caller that knows
-// of them.
+// Callers come and go; at the end each job is ready, or its run was returned to a
+// caller.
 func TestNoJobLeaks(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		var batch []engine.Submission
 		for i := range 200 {
 			batch = append(batch, sub(fmt.Sprint("brief/", i)))
@@ -573,6 +573,6 @@ func TestNoJobLeaks(t *testing.T) {
 			counts[0].Ready != int64(200-len(known)) {
 			w.Errorf("%d jobs are known to be leased; counts %+v, %v", len(known), counts, err)
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }

@@ -22,7 +22,7 @@ import (
 //	          do ─┘             serve           serve
 //
 // Each caller has an outcome of its own. Where a group fails for a reason one of its members may
-// have brought along, they are served one by one. doc.go says what the combiner is for beside the
+// have brought along, they are served one by one. doc.go says what the combiner is for besides the
 // store's own grouping of commits.
 type combiner[C any] struct {
 	limit     int // weight of a group
@@ -35,8 +35,8 @@ type combiner[C any] struct {
 	waiting []*ticket[C]
 	serving int // groups
 	weight  int // of these groups
-	// beginning says that a group of serving has not taken its calls: it takes all that come
-	// meanwhile.
+	// beginning is true while a group that serving counts has not taken its calls: calls that come
+	// until then join that group.
 	beginning bool
 }
 
@@ -55,7 +55,7 @@ const (
 	fewCallers = 8
 )
 
-// maxGroupWait is how long a call waits before it is served beside another group all the same: that
+// maxGroupWait is how long a call waits before it is served beside another group nevertheless: that
 // one may wait for a lock.
 const maxGroupWait = 20 * time.Millisecond
 
@@ -83,15 +83,26 @@ func newCombiner[C any](limit, writers int, callers *atomic.Int64,
 // and nothing has happened. A call whose group is being served is waited for, as its outcome would
 // be unknown otherwise; that takes writeTimeout at most.
 func (c *combiner[C]) do(ctx context.Context, call C, weight int) (*C, error) {
+	return c.await(ctx, c.add(call, weight), func() {})
+}
+
+// add gives a call its place behind those that wait. The caller awaits it.
+func (c *combiner[C]) add(call C, weight int) *ticket[C] {
 	t := &ticket[C]{call: call, weight: weight, done: make(chan struct{})}
 	c.callers.Add(1)
-	defer c.callers.Add(-1)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.waiting = append(c.waiting, t)
 	if c.mayBegin() {
 		c.begin()
 	}
-	c.mu.Unlock()
+	return t
+}
+
+// await waits until a call is served, see do. leaving is called when ctx ends, before the call is
+// withdrawn: no group that begins afterwards can have a call behind it without it.
+func (c *combiner[C]) await(ctx context.Context, t *ticket[C], leaving func()) (*C, error) {
+	defer c.callers.Add(-1)
 	longWait := time.NewTimer(c.maxWait)
 	defer longWait.Stop()
 	for {
@@ -101,6 +112,7 @@ func (c *combiner[C]) do(ctx context.Context, call C, weight int) (*C, error) {
 		case <-longWait.C:
 			c.beginFor(t)
 		case <-ctx.Done():
+			leaving()
 			if c.withdraw(t) {
 				return &t.call, errWithdrawn(ctx)
 			}
@@ -135,7 +147,7 @@ func (c *combiner[C]) beginFor(t *ticket[C]) {
 	}
 }
 
-// withdraw takes a ticket out of the line and reports whether it was still there.
+// withdraw removes a ticket from those that wait and reports whether it was among them.
 func (c *combiner[C]) withdraw(t *ticket[C]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +159,8 @@ func (c *combiner[C]) withdraw(t *ticket[C]) bool {
 	return true
 }
 
-// errWithdrawn is what the store answers, too, when ctx ends before it has begun.
+// errWithdrawn is the error of a call that was withdrawn. The store returns the same when ctx ends
+// before a transaction has begun.
 func errWithdrawn(ctx context.Context) error {
 	e := &job.Error{Kind: job.Aborted, Op: "engine", Msg: "the caller went away", Err: ctx.Err()}
 	if errors.Is(e.Err, context.DeadlineExceeded) {
@@ -186,8 +199,8 @@ func (c *combiner[C]) next(served []*ticket[C]) []*ticket[C] {
 	return c.take()
 }
 
-// take takes the first calls that wait, as many as a group may have. Where they were withdrawn, the
-// group of serving that they were for ends.
+// take removes the first calls that wait, as many as a group may have. If none is left, as all were
+// withdrawn, it ends the group.
 func (c *combiner[C]) take() []*ticket[C] {
 	n, weight := 0, 0
 	for n < len(c.waiting) && (n == 0 || weight+c.waiting[n].weight <= c.limit) {
@@ -234,7 +247,7 @@ func (c *combiner[C]) splitOrFail(group []*ticket[C], err error) {
 	}
 }
 
-// isStoreFailure reports an error of which no caller is the cause.
+// isStoreFailure reports whether an error is of the store, and not of one of the calls.
 func isStoreFailure(err error) bool {
 	switch job.KindOf(err) {
 	case job.Unavailable, job.ReadOnly, job.Aborted:
@@ -246,15 +259,20 @@ func isStoreFailure(err error) bool {
 
 // serveRecovered turns a panic into an error of the callers: it must end neither the
 // process nor the combiner.
-func (c *combiner[C]) serveRecovered(group []*ticket[C]) (err error) {
+func (c *combiner[C]) serveRecovered(group []*ticket[C]) error {
+	for _, t := range group {
+		t.err = nil
+	}
+	return recovered(func() error { return c.serve(group) })
+}
+
+// recovered returns the error of a function, which for one that panics is Internal.
+func recovered(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &job.Error{Kind: job.Internal, Op: "engine",
 				Err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
 		}
 	}()
-	for _, t := range group {
-		t.err = nil
-	}
-	return c.serve(group)
+	return fn()
 }

@@ -15,21 +15,21 @@ import (
 // A caller that leaves while its call waits for a group is answered at once and nothing of the
 // call happens; one whose call is being served gets its outcome.
 func TestLeavingCallersAreWithdrawn(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		gate := &gated{Store: w.Store, open: make(chan struct{})}
-		w.Engine = testkit.NewEngine(w, gate, w.Clock, made()...)
+	onEveryStore(t, testContracts(), func(w *world) {
+		gate := &gatedStore{Store: w.Store, open: make(chan struct{})}
+		w.Engine = testkit.NewEngine(w, gate, w.Clock, testContracts()...)
 		ctx, leave := context.WithCancel(w.ctx)
 		submit := func(ctx context.Context, key string) error {
-			return second(w.Submit(ctx, engine.Unique, subs(sub(key))))
+			return errOf(w.Submit(ctx, engine.Unique, subs(sub(key))))
 		}
 
 		var served sync.WaitGroup
-		servers := engine.Servers(w.Engine)
+		servers := engine.MaxGroups(w.Engine)
 		for i := range servers {
-			served.Go(func() { w.ok(submit(ctx, fmt.Sprint("brief/served-", i))) })
+			served.Go(func() { w.noError(submit(ctx, fmt.Sprint("brief/served-", i))) })
 			engine.AwaitSubmits(w.Engine, i+1, 0)
 		}
-		served.Go(func() { w.ok(submit(w.ctx, "brief/stays")) })
+		served.Go(func() { w.noError(submit(w.ctx, "brief/stays")) })
 		engine.AwaitSubmits(w.Engine, servers, 1)
 		left := make(chan error)
 		for i := range 3 {
@@ -38,12 +38,12 @@ func TestLeavingCallersAreWithdrawn(t *testing.T) {
 		}
 		leave()
 		for range 3 {
-			w.fails(<-left, job.Aborted)
+			w.wantKind(<-left, job.Aborted)
 		}
 		engine.AwaitSubmits(w.Engine, servers, 1)
 		late, cancel := context.WithDeadline(w.ctx, time.Unix(0, 0))
 		defer cancel()
-		w.fails(submit(late, "brief/late"), job.Unavailable)
+		w.wantKind(submit(late, "brief/late"), job.Unavailable)
 
 		close(gate.open)
 		served.Wait()
@@ -51,14 +51,14 @@ func TestLeavingCallersAreWithdrawn(t *testing.T) {
 		if want := int64(servers + 1); err != nil || len(c) != 1 || c[0].Ready != want {
 			w.Errorf("counts %v, %v, want %d ready", c, err, want)
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }
 
 // A heartbeat and a claim whose callers have left are withdrawn as well; the end of a run is
-// written all the same, as the work is done.
+// written nevertheless, as the work is done.
 func TestLeavingWorkers(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/ends"), sub("brief/goes-on"))
 		jobs := w.claim("brief", 2)
 		ends := engine.Run{Run: jobs[0].Run}
@@ -67,30 +67,30 @@ func TestLeavingWorkers(t *testing.T) {
 		leave()
 		request := engine.ClaimRequest{Contract: "brief", Max: 1}
 
-		gate := &gated{Store: w.Store, open: make(chan struct{})}
-		w.Engine = testkit.NewEngine(w, gate, w.Clock, made()...)
-		servers := engine.Servers(w.Engine)
+		gate := &gatedStore{Store: w.Store, open: make(chan struct{})}
+		w.Engine = testkit.NewEngine(w, gate, w.Clock, testContracts()...)
+		servers := engine.MaxGroups(w.Engine)
 		var served sync.WaitGroup
 		for i := range servers { // keep both combiners busy
-			served.Go(func() { w.ok(second(w.Heartbeat(w.ctx, goesOn, nil))) })
+			served.Go(func() { w.noError(errOf(w.Heartbeat(w.ctx, goesOn, nil))) })
 			engine.AwaitUpdates(w.Engine, 2*i+1)
-			served.Go(func() { w.ok(second(w.Claim(w.ctx, request))) })
+			served.Go(func() { w.noError(errOf(w.Claim(w.ctx, request))) })
 			engine.AwaitUpdates(w.Engine, 2*i+2)
 		}
-		w.fails(second(w.Heartbeat(gone, goesOn, []byte("unwritten"))), job.Aborted)
+		w.wantKind(errOf(w.Heartbeat(gone, goesOn, []byte("unwritten"))), job.Aborted)
 		if jobs, err := w.Claim(gone, request); len(jobs) > 0 || err != nil {
 			w.Errorf("claimed %v, %v for a caller that has left", jobs, err)
 		}
 		served.Go(func() {
 			_, err := w.Finish(gone, ends, engine.Outcome{On: job.Succeeded})
-			w.ok(err)
+			w.noError(err)
 		})
 		close(gate.open)
 		served.Wait()
-		w.fails(second(w.Heartbeat(w.ctx, ends, nil)), job.RunLost)
+		w.wantKind(errOf(w.Heartbeat(w.ctx, ends, nil)), job.RunLost)
 		if got := w.get("brief/goes-on").Progress; got != nil {
 			w.Errorf("progress %q of a heartbeat that was withdrawn", got)
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }

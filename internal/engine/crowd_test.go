@@ -12,17 +12,17 @@ import (
 )
 
 // 32 pollers on two servers of one PostgreSQL, or one of SQLite, take 10,000 jobs
-// while enqueuing goes on: each job is handed out exactly once and ends once.
+// while enqueuing goes on: each job is claimed exactly once and ends once.
 func TestCrowdTakesEachJobOnce(t *testing.T) {
-	for position, nodes := range map[string]int{"file": 1, "postgres": 2} {
-		t.Run(position, func(t *testing.T) {
-			w := newWorld(t, position, made())
+	for database, nodes := range map[string]int{"file": 1, "postgres": 2} {
+		t.Run(database, func(t *testing.T) {
+			w := newWorld(t, database, testContracts())
 			engines := []*engine.Engine{w.Engine}
 			if nodes > 1 { // a server of its own has a store of its own
 				engines = append(engines, w.server())
 			}
 			c := &crowd{w: w, engines: engines, total: 10_000}
-			if slow && position == "file" {
+			if slow && database == "file" {
 				c.total = 2_000
 			}
 			c.run()
@@ -36,7 +36,7 @@ type crowd struct {
 	engines []*engine.Engine
 	total   int
 
-	handed   sync.Map // key to true
+	claimed  sync.Map // key to true
 	finished atomic.Int64
 }
 
@@ -66,7 +66,7 @@ func (c *crowd) run() {
 	if n := c.finished.Load(); n != int64(c.total) {
 		c.w.Errorf("%d of %d jobs were finished", n, c.total)
 	}
-	c.w.is("")
+	c.w.wantSnapshot("")
 }
 
 func (c *crowd) poll(i int) {
@@ -81,8 +81,8 @@ func (c *crowd) poll(i int) {
 		}
 		requests := make([]engine.FinishRequest, len(jobs))
 		for k, j := range jobs {
-			if _, twice := c.handed.LoadOrStore(j.ID.Key, true); twice {
-				c.w.Errorf("%s was handed out twice", j.ID.Key)
+			if _, twice := c.claimed.LoadOrStore(j.ID.Key, true); twice {
+				c.w.Errorf("%s was claimed twice", j.ID.Key)
 			}
 			requests[k] = engine.FinishRequest{Run: engine.Run{ID: j.ID, Run: j.Run},
 				Outcome: engine.Outcome{On: job.Succeeded}}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/millrace/millrace/internal/job"
@@ -27,16 +28,19 @@ var (
 		"more")
 )
 
-// DeadLetters returns up to limit dead letters of a contract with an ID above after, oldest first;
-// with a fingerprint only those that have it, of whatever contract.
-func (e *Engine) DeadLetters(ctx context.Context, contract, fingerprint string, after int64,
-	limit int) (letters []job.DeadLetter, err error) {
+// DeadLetters returns lists of dead letters, as they were at one moment.
+func (e *Engine) DeadLetters(ctx context.Context,
+	of ...store.DeadLetterSelector) (lists [][]job.DeadLetter, err error) {
 	err = e.view(ctx, func(r reader) error {
-		letters, err = r.DeadLetters(store.DeadLetterSelector{Contract: contract,
-			Fingerprint: fingerprint, After: after, Limit: limit})
-		return err
+		lists = make([][]job.DeadLetter, len(of))
+		for i, s := range of {
+			if lists[i], err = r.DeadLetters(s); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	return letters, err
+	return lists, err
 }
 
 // DeadLettersOf returns the dead letters of jobs, also of those that are gone, by the number of the
@@ -69,11 +73,15 @@ func (e *Engine) DeadOf(ctx context.Context, jobs []*job.Job) (map[int64]bool, e
 	if len(over) == 0 {
 		return nil, nil
 	}
-	letters, err := e.DeadLettersOf(ctx, over)
-	dead := make(map[int64]bool, len(letters))
-	for seq, all := range letters {
-		dead[seq] = slices.ContainsFunc(all, func(l job.DeadLetter) bool { return l.IsOpen() })
-	}
+	dead := map[int64]bool{}
+	err := e.view(ctx, func(r reader) error {
+		open, err := r.DeadLetters(store.DeadLetterSelector{Jobs: over, Open: true})
+		clear(dead)
+		for _, l := range open {
+			dead[l.Job.Seq] = true
+		}
+		return err
+	})
 	return dead, err
 }
 
@@ -111,7 +119,8 @@ type Replay struct {
 }
 
 // ReplayDeadLetter replays a dead letter and notes in the transaction of the change that it was, so
-// both are stored or neither is. It returns the job that runs then.
+// both are stored or neither is. What is attached to the context is written with them. It returns
+// the job that runs then.
 //
 // Errors: a Conflict that wraps ErrReplayed, NotFound where the letter is gone, and those of Do and
 // Record.
@@ -119,13 +128,56 @@ func (e *Engine) ReplayDeadLetter(ctx context.Context, r Replay) (*job.Job, erro
 	if err := r.check(r.Letter); err != nil {
 		return nil, err
 	}
-	return r.Do(Attach(ctx, func(w RecordWriter, _, made *job.Job) error {
+	return r.Do(WithTxFunc(ctx, func(w RecordWriter, _, made *job.Job) error {
 		u := w.(recordChange).u
 		u.writes.replays = append(u.writes.replays, func() error {
 			return u.noteReplay(&r, made.Seq)
 		})
 		return nil
 	}), &r.Letter.Job)
+}
+
+// NoteReplays notes in a change, whose writer is w, that the open dead letters of jobs are replayed
+// as others, which it makes. copies has the identities of these by those of the jobs.
+func NoteReplays(w RecordWriter, copies map[job.ID]job.ID) {
+	u := w.(recordChange).u
+	u.writes.replays = append(u.writes.replays, func() error { return u.noteReplays(copies) })
+}
+
+// noteReplays notes the replays of NoteReplays. A letter that the change has noted already, as it
+// is the replay of that, stays as noted.
+func (u *unit) noteReplays(copies map[job.ID]job.ID) error {
+	if err := u.tx.LockName(lettersLock); err != nil {
+		return err
+	}
+	ids := slices.AppendSeq(slices.Collect(maps.Keys(copies)), maps.Values(copies))
+	jobs, err := u.tx.Load(store.Selector{IDs: ids, Bodies: store.NoBodies})
+	if err != nil {
+		return err
+	}
+	numbers := map[job.ID]int64{}
+	for _, j := range jobs {
+		numbers[j.ID] = j.Seq
+	}
+	as, originals := map[int64]int64{}, make([]int64, 0, len(copies))
+	for original, made := range copies {
+		as[numbers[original]] = numbers[made]
+		originals = append(originals, numbers[original])
+	}
+	letters, err := u.tx.DeadLetters(store.DeadLetterSelector{Jobs: originals})
+	if err != nil {
+		return err
+	}
+	noted := map[int64]bool{}
+	for i := range u.writes.UpdateDeadLetters {
+		noted[u.writes.UpdateDeadLetters[i].ID] = true
+	}
+	for i := range letters {
+		if l := &letters[i]; l.IsOpen() && !noted[l.ID] {
+			u.markReplayed(l, as[l.Job.Seq])
+		}
+	}
+	return nil
 }
 
 // noteReplay notes that a dead letter was replayed as a job.
@@ -211,7 +263,7 @@ func (u *unit) addDeadLetters() error {
 	}
 	for i, p := range w.deadLetters {
 		l := job.DeadLetter{Job: *jobs[i], Cause: p.on, CreatedAt: p.job.UpdatedAt}
-		if l.IsKept() {
+		if l.IsJobStored() {
 			l.Job.Payload, l.Job.Progress, l.Job.Result = nil, nil, nil
 		}
 		w.DeadLetters = append(w.DeadLetters, l)
@@ -281,7 +333,7 @@ func (u *unit) deleteDeadLetters(letters []job.DeadLetter) {
 
 // pruneDeadLetters deletes dead letters that are past the retention of their contract, and marks
 // those of an older schema, which are then counted and grouped. It returns how many there were.
-func (u *unit) pruneDeadLetters(c *Contract) (n int, err error) {
+func (u *unit) pruneDeadLetters(c *JobType) (n int, err error) {
 	if !c.leavesDead {
 		return 0, nil
 	}

@@ -21,8 +21,8 @@ func ids(texts ...string) (all []job.ID) {
 	return all
 }
 
-func (w *world) relink(text string, deps ...string) error {
-	return second(w.SetDependencies(w.ctx, id(text), ids(deps...), nil))
+func (w *world) setDependencies(text string, deps ...string) error {
+	return errOf(w.SetDependencies(w.ctx, id(text), ids(deps...), nil))
 }
 
 // linked checks that every edge has both its ends, and that every job that waits
@@ -30,12 +30,12 @@ func (w *world) relink(text string, deps ...string) error {
 func (w *world) linked() {
 	w.Helper()
 	w.waiting()
-	w.sound()
+	w.checkInvariants()
 }
 
 func (w *world) waiting() {
 	w.Helper()
-	w.ok(w.Store.View(w.ctx, func(r store.Reader) error {
+	w.noError(w.Store.View(w.ctx, func(r store.Reader) error {
 		page, err := r.List(store.Filter{Contract: "graph"})
 		if err != nil {
 			return err
@@ -78,13 +78,13 @@ func (w *world) waiting() {
 func (w *world) dependsOn(text string, want ...string) {
 	w.Helper()
 	all, err := w.Dependencies(w.ctx, ids(text))
-	w.ok(err)
+	w.noError(err)
 	if got := all[id(text)]; !slices.Equal(got, ids(want...)) {
 		w.Fatalf("%s depends on %v, want %v", text, got, want)
 	}
 }
 
-// TF-080, G-TF-09: a job that waits goes where its new dependencies lead it.
+// TF-080, G-TF-09: a job that waits gets the state that follows from its new dependencies.
 func TestRelinkEvaluates(t *testing.T) {
 	for what, c := range map[string]struct {
 		id     string
@@ -118,7 +118,7 @@ func TestRelinkEvaluates(t *testing.T) {
 		"running, to what waits for it": {"run", []string{"p"}, "p=pending pp=pending", job.Cycle},
 	} {
 		t.Run("TF-080 "+what, func(t *testing.T) {
-			everywhere(t, made(), func(w *world) {
+			onEveryStore(t, testContracts(), func(w *world) {
 				w.submit(sub("graph/good"), sub("graph/bad"))
 				w.end("graph", "bad")
 				w.submit(sub("graph/run"), sub("graph/ready", due(time.Hour)),
@@ -127,18 +127,18 @@ func TestRelinkEvaluates(t *testing.T) {
 					sub("graph/pp", after("graph/p")))
 				run := w.run("graph/run")
 				before, _ := w.Get(w.ctx, id("graph/"+c.id))
-				was := w.picture()
+				was := w.snapshot()
 				var deps []string
 				for _, d := range c.deps {
 					deps = append(deps, "graph/"+d)
 				}
 				w.Advance(time.Second)
-				if err := w.relink("graph/"+c.id, deps...); c.err != 0 {
-					w.fails(err, c.err)
+				if err := w.setDependencies("graph/"+c.id, deps...); c.err != 0 {
+					w.wantKind(err, c.err)
 					w.Advance(-time.Second)
-					w.is(was)
+					w.wantSnapshot(was)
 				} else {
-					w.ok(err)
+					w.noError(err)
 					w.dependsOn("graph/"+c.id, sorted(unique(deps))...)
 					// TF-079
 					if at := w.get("graph/" + c.id).UpdatedAt; at.Before(w.Now()) ||
@@ -146,10 +146,10 @@ func TestRelinkEvaluates(t *testing.T) {
 						w.Errorf("updated at %v", at)
 					}
 				}
-				w.statesAre("graph", "bad=failed blocked=blocked good=completed "+c.states+
+				w.wantStates("graph", "bad=failed blocked=blocked good=completed "+c.states+
 					" ready=ready run=running slow=ready")
 				w.linked()
-				w.ok(second(w.Finish(w.ctx, run, engine.Outcome{On: job.Succeeded})))
+				w.noError(errOf(w.Finish(w.ctx, run, engine.Outcome{On: job.Succeeded})))
 				w.linked()
 			})
 		})
@@ -158,21 +158,21 @@ func TestRelinkEvaluates(t *testing.T) {
 
 func unique(texts []string) []string { return slices.Compact(sorted(slices.Clone(texts))) }
 
-// TF-033, TF-037, G-TF-33: the path of the circle that is refused.
+// TF-033, TF-037, G-TF-33: the path of the dependency cycle that is refused.
 func TestRelinkCircles(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("graph/root"), sub("graph/a", after("graph/root")),
 			sub("graph/b", after("graph/a")), sub("graph/c", after("graph/b", "graph/root")),
 			sub("graph/d", after("graph/b", "graph/c")))
-		was := w.picture()
+		was := w.snapshot()
 		for _, c := range []struct {
 			id, dep string
 			path    string
 		}{{"a", "a", "a"}, {"a", "b", "a b"}, {"a", "c", "a c b"}, {"root", "c", "root c"},
 			{"b", "d", "b d"}} {
-			err := w.relink("graph/"+c.id, "graph/root", "graph/"+c.dep)
+			err := w.setDependencies("graph/"+c.id, "graph/root", "graph/"+c.dep)
 			if c.id == "root" {
-				err = w.relink("graph/root", "graph/"+c.dep)
+				err = w.setDependencies("graph/root", "graph/"+c.dep)
 			}
 			var e *job.Error
 			if !errors.As(err, &e) || e.Kind != job.Cycle || len(e.Path) < 1 || e.Path[0] != c.id ||
@@ -181,42 +181,42 @@ func TestRelinkCircles(t *testing.T) {
 			}
 		}
 		var unknown *job.Error
-		if err := w.relink("graph/b", "graph/a", "graph/nobody"); !errors.As(err, &unknown) ||
+		if err := w.setDependencies("graph/b", "graph/a", "graph/nobody"); !errors.As(err, &unknown) ||
 			unknown.ID != id("graph/nobody") {
 			w.Errorf("unknown: %v", err)
 		}
-		w.fails(w.relink("graph/b", "family/x"), job.Invalid)
-		w.fails(w.relink("part/b"), job.Invalid)
-		w.is(was)
-		w.ok(w.relink("graph/d", "graph/a", "graph/root")) // two ways to root are no circle: TF-038
-		w.ok(w.relink("graph/c", "graph/d"))               // the other way round now
+		w.wantKind(w.setDependencies("graph/b", "family/x"), job.Invalid)
+		w.wantKind(w.setDependencies("part/b"), job.Invalid)
+		w.wantSnapshot(was)
+		w.noError(w.setDependencies("graph/d", "graph/a", "graph/root")) // two ways to root are no cycle: TF-038
+		w.noError(w.setDependencies("graph/c", "graph/d"))               // the other way round now
 		w.dependsOn("graph/c", "graph/d")
 		w.linked()
 	})
 }
 
-// TF-041: a chain of thousands is looked at in one go.
+// TF-041: a chain of thousands of jobs is searched for cycles in one call.
 func TestRelinkDeepChain(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		const n = 5000
 		batch := subs(sub("graph/0"))
 		for i := 1; i < n; i++ {
 			batch = append(batch, sub(fmt.Sprint("graph/", i), after(fmt.Sprint("graph/", i-1))))
 		}
 		w.submit(batch...)
-		err := w.relink("graph/0", fmt.Sprint("graph/", n-1))
-		w.fails(err, job.Cycle)
+		err := w.setDependencies("graph/0", fmt.Sprint("graph/", n-1))
+		w.wantKind(err, job.Cycle)
 		if path := err.(*job.Error).Path; len(path) != n || path[0] != "0" ||
 			path[1] != fmt.Sprint(n-1) || path[n-1] != "1" {
 			w.Errorf("a path of %d from %s over %s", len(path), path[0], path[1])
 		}
-		w.ok(w.relink(fmt.Sprint("graph/", n-1), fmt.Sprint("graph/", n-3)))
+		w.noError(w.setDependencies(fmt.Sprint("graph/", n-1), fmt.Sprint("graph/", n-3)))
 	})
 }
 
 // The edit comes first, with the rules of Change, and may refuse.
 func TestRelinkEdits(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")))
 		refuse := errors.New("no")
 		_, err := w.SetDependencies(w.ctx, id("graph/b"), ids("graph/none"),
@@ -234,7 +234,7 @@ func TestRelinkEdits(t *testing.T) {
 				j.Priority, j.Queue, j.Definition, j.OpenDeps = 7, "r", []byte("new"), 99
 				return nil
 			})
-		w.ok(err)
+		w.noError(err)
 		if got := w.get("graph/b"); j.State != "ready" || got.Queue != "r" || got.Priority != 7 ||
 			string(got.Definition) != "new" || got.OpenDeps != 0 {
 			w.Errorf("changed to %+v", got)
@@ -242,22 +242,22 @@ func TestRelinkEdits(t *testing.T) {
 		if jobs := w.claim("graph", 9, "r"); len(jobs) != 1 {
 			w.Errorf("claimed %v", names(jobs))
 		}
-		w.is(`graph/a: ready ready [submitted>pending satisfied>ready]
+		w.wantSnapshot(`graph/a: ready ready [submitted>pending satisfied>ready]
 			graph/b: running leased priority=7 runs=1 until=30s [submitted>pending satisfied>ready claimed>running]
 			graph q: 0 waiting 1 ready 0 leased
 			graph r: 0 waiting 0 ready 1 leased`)
 	})
 }
 
-// TestGraph reads what hangs together.
+// TestGraph reads the jobs that are connected by dependencies.
 func TestGraph(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("graph/c", after("graph/a")),
 			sub("graph/d", after("graph/b", "graph/c")),
 			sub("graph/other"), sub("graph/side", after("graph/other")))
 		picture := func(from string, limit int) string {
 			jobs, edges, truncated, err := w.Graph(w.ctx, id("graph/"+from), limit)
-			w.ok(err)
+			w.noError(err)
 			key := map[int64]string{}
 			text := ""
 			for _, j := range jobs {
@@ -283,17 +283,17 @@ func TestGraph(t *testing.T) {
 			}
 		}
 		_, _, _, err := w.Graph(w.ctx, id("graph/none"), 9)
-		w.fails(err, job.NotFound)
+		w.wantKind(err, job.NotFound)
 		all, err := w.Dependencies(w.ctx, ids("graph/a", "graph/d", "graph/none", "graph/c"))
-		w.ok(err)
+		w.noError(err)
 		if len(all) != 2 || !slices.Equal(all[id("graph/d")], ids("graph/b", "graph/c")) {
 			w.Errorf("dependencies: %v", all)
 		}
 	})
 }
 
-// both runs two calls at the same time.
-func both(a, b func() error) (errA, errB error) {
+// inParallel runs two calls at the same time.
+func inParallel(a, b func() error) (errA, errB error) {
 	var wg sync.WaitGroup
 	wg.Go(func() { errA = a() })
 	wg.Go(func() { errB = b() })

@@ -2,7 +2,7 @@
 // requeue, cancel, retry, remove, query. It owns every transaction, and it knows no contract by
 // name and no database by kind.
 //
-// A contract hands in its state machine and a few rules, see Contract; from then on the same code
+// A contract hands in its state machine and a few rules, see JobType; from then on the same code
 // serves all of its jobs. What the machine does not allow is a Conflict.
 //
 // # The life of a transaction
@@ -16,7 +16,7 @@
 //	                                   then Tx.Apply writes the unit's store.Changes
 //	                         COMMIT: all of it is on stable storage
 //	     ◀─ notifyCommitted: wakes waiting claims here and announces the queues to the other
-//	                         nodes, signals sweep and publisher, reports moves to Contract.Moved
+//	                         nodes, signals sweep and publisher, reports moves to JobType.Moved
 //
 // unit.move is the only place where a stored job changes its state. The machine is asked, the job
 // is changed under its row's lock, and history, outbox, dead letters, counters, parents and
@@ -27,7 +27,8 @@
 // changes nothing outside of its unit before the commit.
 //
 // Locks are taken in one order: names (limits, "graph:", "size:"), then rows in the order of
-// identity or number, dependencies and children before those that wait for them.
+// identity or number, dependencies and children before those that wait for them. A submission that
+// ends a run locks the job of that before the relatives of its own.
 //
 // # Claims
 //
@@ -38,7 +39,8 @@
 // passed on, so that it is never lost within a node. What is lost between nodes costs the second.
 //
 // A call that finishes a run may claim in the same transaction (FinishRequest.Next): this saves a
-// busy worker every second commit.
+// busy worker every second commit. A submission may end a run in its transaction (WithFinish): that
+// is for runs that make jobs, each exactly once.
 //
 // # Leases, heartbeats, lost work
 //
@@ -48,6 +50,9 @@
 // they are due; package maintenance calls both on every node when it is time, and a claim that
 // finds too little does the same before it gives up. When the clock jumps or the store stalls,
 // clockGuard grants every run one more lease: the workers had no chance to send heartbeats.
+//
+// On PostgreSQL a worker may end its run in a transaction of its own; recorded_ends.go describes
+// what that means for everything else that may end it.
 //
 // # Outbox and leadership
 //

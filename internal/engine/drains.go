@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -32,7 +33,7 @@ const (
 	maxDrains = 10_000
 )
 
-// drainsHash stands for the drains in announcements: no contract has the empty name.
+// drainsHash is for the drains in announcements: no contract has the empty name.
 var drainsHash = job.QueueHashOf("", "\x00drains")
 
 // drains are the drains in force, and the claims that they end.
@@ -146,7 +147,8 @@ func (e *Engine) ClaimRemote(ctx context.Context, req ClaimRequest, agent string
 	if _, err := e.contract(req.Contract); err != nil {
 		return nil, false, err
 	}
-	e.workers.asked(&req, agent)
+	polled := e.workers.polled(&req, agent)
+	defer func() { polled(req.Wait > 0 && len(jobs) == 0 && errors.Is(ctx.Err(), context.Canceled)) }()
 	e.loadDrainsOnce(ctx)
 	serving, stop := e.drains.watch(ctx, e.drainKeys(req.Worker, false))
 	defer stop()

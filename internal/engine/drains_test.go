@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func remoteClaim(worker string, wait time.Duration) engine.ClaimRequest {
 // drain begins or ends a drain and returns whether it was in force before.
 func (w *world) drain(kind engine.DrainKind, name string, draining bool) (was bool) {
 	w.Helper()
-	w.ok(w.SetDrain(w.ctx, kind, name, draining,
+	w.noError(w.SetDrain(w.ctx, kind, name, draining,
 		func(_ engine.RecordWriter, before bool) error { was = before; return nil }))
 	return was
 }
@@ -27,19 +28,19 @@ func (w *world) drain(kind engine.DrainKind, name string, draining bool) (was bo
 // TestDrainOfAWorker (AD-041): on all nodes a worker that is drained gets nothing more, a claim of
 // it that waits ends, and others get its jobs; a drain ends when it is taken back, or after a day.
 func TestDrainOfAWorker(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		other := w.node(made())
+	onEveryStore(t, testContracts(), func(w *world) {
+		other := w.node(testContracts())
 		type answer struct {
 			jobs     int
 			draining bool
 			err      error
 		}
-		ask := func(e *engine.Engine, worker string, wait time.Duration) (a answer) {
+		queuePoll := func(e *engine.Engine, worker string, wait time.Duration) (a answer) {
 			jobs, draining, err := e.ClaimRemote(w.ctx, remoteClaim(worker, wait), "sdk")
 			return answer{len(jobs), draining, err}
 		}
 		waiting := make(chan answer, 1)
-		go func() { waiting <- ask(w.Engine, "a", time.Hour) }()
+		go func() { waiting <- queuePoll(w.Engine, "a", time.Hour) }()
 		testkit.WaitUntil(t, "the claim to wait", func() bool { return len(w.Workers()) == 1 })
 		if w.drain(engine.DrainWorker, "a", true) {
 			t.Error("it was drained before")
@@ -50,41 +51,41 @@ func TestDrainOfAWorker(t *testing.T) {
 		}
 		w.submit(sub("brief/1"), sub("brief/2"),
 			sub("brief/3"))
-		w.ok(other.Refresh(w.ctx))
+		w.noError(other.Refresh(w.ctx))
 		for _, e := range []*engine.Engine{w.Engine, other} {
-			if got := ask(e, "a", 0); got != drained {
+			if got := queuePoll(e, "a", 0); got != drained {
 				t.Errorf("drained, got %+v", got)
 			}
 		}
-		if got := ask(other, "b", 0); got != (answer{jobs: 1}) {
+		if got := queuePoll(other, "b", 0); got != (answer{jobs: 1}) {
 			t.Errorf("another worker got %+v", got)
 		}
 		if !w.drain(engine.DrainWorker, "a", false) {
 			t.Error("it was not drained before")
 		}
-		if got := ask(w.Engine, "a", 0); got != (answer{jobs: 1}) {
+		if got := queuePoll(w.Engine, "a", 0); got != (answer{jobs: 1}) {
 			t.Errorf("resumed, got %+v", got)
 		}
 		w.drain(engine.DrainWorker, "a", true)
 		w.Advance(24 * time.Hour)
-		w.ok(w.Refresh(w.ctx))
-		if got := ask(w.Engine, "a", 0); got != (answer{jobs: 1}) {
+		w.noError(w.Refresh(w.ctx))
+		if got := queuePoll(w.Engine, "a", 0); got != (answer{jobs: 1}) {
 			t.Errorf("G-AD-13 after a day, got %+v", got)
 		}
 	})
 }
 
 // TestDrainOfANode (AD-042): the local workers of one node stop, those of the other go on, and the
-// drain is in force for a node that has just begun.
+// drain is in force for a node that has just started.
 func TestDrainOfANode(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		other := w.node(made())
+	onEveryStore(t, testContracts(), func(w *world) {
+		other := w.node(testContracts())
 		serving, stop := w.WhileServing(w.ctx, "n/1")
 		defer stop()
 		elsewhere, stopElsewhere := other.WhileServing(w.ctx, "n/1")
 		defer stopElsewhere()
 		w.drain(engine.DrainNode, w.Node(), true)
-		w.ok(other.Refresh(w.ctx))
+		w.noError(other.Refresh(w.ctx))
 		if serving.Err() == nil || !w.IsNodeDraining() {
 			t.Error("a worker of the node is still serving")
 		}
@@ -102,35 +103,50 @@ func TestDrainOfANode(t *testing.T) {
 		w.drain(engine.DrainWorker, "n/2", true)
 		ctx, cancel := context.WithCancel(w.ctx)
 		cancel()
-		late, stopLate := w.node(made()).WhileServing(ctx, "n/2")
+		late, stopLate := w.node(testContracts()).WhileServing(ctx, "n/2")
 		defer stopLate()
 		if late.Err() == nil {
-			t.Error("a node that has just begun does not know the drain")
+			t.Error("a node that has just started does not know the drain")
 		}
 	})
 }
 
-// TestWorkersThatAreKnown (AD-040): who claims, sends a heartbeat or finishes is known for five
-// minutes, with what it has done on this node.
-func TestWorkersThatAreKnown(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		other := w.node(made())
+// TestListedWorkers (AD-040): a worker that claims, sends a heartbeat or finishes is listed
+// for five minutes, with what it has done on this node.
+func TestListedWorkers(t *testing.T) {
+	onEveryStore(t, testContracts(), func(w *world) {
+		other := w.node(testContracts())
 		w.submit(sub("brief/1"))
 		jobs, _, err := w.ClaimRemote(w.ctx, remoteClaim("a", 0), "sdk/1")
-		w.ok(err)
+		w.noError(err)
 		w.Advance(4 * time.Minute)
 		run := engine.Run{ID: jobs[0].ID, Run: jobs[0].Run}
 		_, err = other.Heartbeat(w.ctx, run, nil)
-		w.ok(err)
+		w.noError(err)
 		known := w.Workers()
 		if len(known) != 1 || known[0].Name != "a" || known[0].Agent != "sdk/1" ||
 			known[0].Queues[0] != "q" || known[0].LastSeen != 4*time.Minute || known[0].Local {
 			t.Errorf("got %+v", known)
 		}
+		left, leave := context.WithCancel(w.ctx)
+		leave()
+		_, _, err = w.ClaimRemote(left, remoteClaim("b", time.Hour), "sdk/1")
+		w.noError(err)
+		for _, known := range w.Workers() {
+			if known.HasLeft != (known.Name == "b") {
+				t.Errorf("of a worker that gives up its claim and one that does not: %+v", known)
+			}
+		}
+		_, _, err = w.ClaimRemote(w.ctx, remoteClaim("b", 0), "sdk/1")
+		w.noError(err)
+		if slices.ContainsFunc(w.Workers(), func(k engine.Worker) bool { return k.HasLeft }) {
+			t.Errorf("a worker that claims again has left: %+v", w.Workers())
+		}
 		w.Advance(time.Minute)
 		remove := w.AddLocalWorker("brief", "n/1", nil, 3)
 		_, err = other.Finish(w.ctx, run, engine.Outcome{On: job.Succeeded})
-		w.ok(err)
+		w.noError(err)
+		w.Advance(4 * time.Minute)
 		if known := w.Workers(); len(known) != 1 || !known[0].Local || known[0].Slots != 3 {
 			t.Errorf("five minutes later there is %+v", known)
 		}
@@ -139,8 +155,17 @@ func TestWorkersThatAreKnown(t *testing.T) {
 			t.Errorf("there is still %+v", known)
 		}
 		if known := other.Workers(); len(known) != 1 || known[0].Succeeded != 1 ||
-			known[0].Failed != 0 || known[0].FirstSeen != time.Minute || known[0].LastSeen != 0 {
+			known[0].Failed != 0 || known[0].FirstSeen != 5*time.Minute ||
+			known[0].LastSeen != 4*time.Minute {
 			t.Errorf("the other node knows %+v", known)
+		}
+		if known := other.Workers(); !known[0].HasLeft {
+			t.Errorf("a worker that has asked for nothing since its run ended: %+v", known)
+		}
+		_, _, err = other.ClaimRemote(w.ctx, remoteClaim("a", 0), "sdk/1")
+		w.noError(err)
+		if known := other.Workers(); known[0].HasLeft {
+			t.Errorf("a worker that claims again has left: %+v", known)
 		}
 	})
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Contract is what the engine needs to know of a contract.
-type Contract struct {
+// JobType is what the engine needs to know of one type of jobs. A contract has one or more: its
+// name is the Contract in the identities of its jobs.
+type JobType struct {
 	Name    string
 	Machine *job.Machine
 
@@ -60,6 +61,9 @@ type Contract struct {
 	// stable storage. It must not block.
 	Moved   func([]Moved)
 	MovedOn []job.Cause
+	// RecordedEnds says what the ends of runs lead to that workers have recorded themselves; nil
+	// means that no worker may end a run so.
+	RecordedEnds *RecordedEnds
 
 	leavesDead bool // jobs leave dead letters
 	keepsDead  bool // and stay stored
@@ -91,43 +95,56 @@ func (m *Moved) Failure() string {
 	return ""
 }
 
-// Config holds what an engine is made of. All members but Log are required.
+// Config holds what an engine is made of. All members but Log and Inbox are required.
 type Config struct {
 	Store     store.Store
 	Node      string               // this process, unique among the nodes
 	Random    func() [16]byte      // of cryptographic quality
 	Monotonic func() time.Duration // a clock that never jumps, to notice when the store's does
 	Log       *slog.Logger
+	// Inbox returns the inbox of the Store in a transaction or view; nil: it has none.
+	Inbox func(store.Reader) Inbox
 }
 
 // Engine runs the verbs.
 type Engine struct {
-	store      store.Store
-	contracts  map[string]*Contract
-	names      []string
-	node       string
-	random     func() [16]byte
-	log        *slog.Logger
-	hub        *hub
-	guard      clockGuard
-	poller     *poller
-	rateTimers startTimers
-	anyQueue   map[job.QueueHash]string // the contracts by their anyQueueHash
-	outboxes   map[job.QueueHash]string // the contracts by their outboxHash
-	settings   atomic.Pointer[queueSettings]
-	publishers sync.Map // from contracts, joined, to *outboxPublisher
-	drains     *drains
-	workers    *workers
-	asks       asks
-	latencies  latencies
-	activities activities
-	terms      terms
+	store         store.Store
+	contracts     map[string]*JobType
+	names         []string
+	node          string
+	random        func() [16]byte
+	log           *slog.Logger
+	hub           *hub
+	guard         clockGuard
+	poller        *poller
+	startWakeups  startWakeups
+	anyQueue      map[job.QueueHash]string // the contracts by their anyQueueHash
+	outboxes      map[job.QueueHash]string // the contracts by their outboxHash
+	settings      atomic.Pointer[queueSettings]
+	feed          Feed
+	subscriptions atomic.Pointer[loadedSubscriptions]
+	feedTurns     atomic.Int64 // of reads of the audience
+	publishers    sync.Map     // from contracts, joined, to *outboxPublisher
+	drains        *drains
+	workers       *workers
+	queuePolls    queuePolls
+	latencies     latencies
+	activities    activities
+	terms         terms
+	inbox         inboxState
+	inboxOf       func(store.Reader) Inbox // nil: there is none
+	toVerify      atomic.Pointer[[]int64]  // the jobs that VerifyEnds is for
+	firstEnd      atomic.Int64             // how long it took CarryOutEnds to find the first end
+	ended         endCounts
+	failedEnds    failedEnds
 
-	callers    atomic.Int64 // of the combiners
-	submits    *combiner[submitCall]
-	claims     *combiner[claimCall]
-	finishes   *combiner[finishCall]
-	heartbeats *combiner[heartbeatCall]
+	callers          atomic.Int64 // of the combiners
+	submits          *combiner[submitCall]
+	finishingSubmits *combiner[submitCall] // of submissions that end runs
+	inboxSubmits     *combiner[submitCall] // of submissions that take requests out of the inbox
+	claims           *combiner[claimCall]
+	finishes         *combiner[finishCall]
+	heartbeats       *combiner[heartbeatCall]
 }
 
 // New makes an engine that has no contracts yet. Close ends it; the store stays open.
@@ -139,21 +156,25 @@ func New(c Config) (*Engine, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{
-		store:     c.Store,
-		contracts: map[string]*Contract{},
-		node:      c.Node,
-		random:    c.Random,
-		log:       c.Log,
-		hub:       newHub(),
-		guard:     clockGuard{monotonic: c.Monotonic},
-		poller:    newPoller(),
-		drains:    newDrains(),
-		workers:   newWorkers(c.Monotonic),
-		asks:      asks{now: c.Monotonic, first: make(chan struct{}, 1)},
-		anyQueue:  map[job.QueueHash]string{},
-		outboxes:  map[job.QueueHash]string{},
+		store:      c.Store,
+		contracts:  map[string]*JobType{},
+		node:       c.Node,
+		random:     c.Random,
+		log:        c.Log,
+		hub:        newHub(),
+		guard:      clockGuard{monotonic: c.Monotonic},
+		poller:     newPoller(),
+		drains:     newDrains(),
+		workers:    newWorkers(c.Monotonic),
+		queuePolls: queuePolls{now: c.Monotonic, first: make(chan struct{}, 1)},
+		anyQueue:   map[job.QueueHash]string{},
+		outboxes:   map[job.QueueHash]string{},
+		inbox:      inboxState{ready: make(chan struct{}, 1)},
+		inboxOf:    c.Inbox,
 	}
 	e.submits = newCombiner(submitGroup, c.Store.Writers(), &e.callers, e.submitGroup)
+	e.finishingSubmits = newCombiner(submitGroup, c.Store.Writers(), &e.callers, e.submitGroup)
+	e.inboxSubmits = newCombiner(submitGroup, 1, &e.callers, e.inboxGroup) // one at a time: in order
 	e.claims = newCombiner(claimGroup, c.Store.Writers(), &e.callers, e.claimGroup)
 	e.finishes = newCombiner(runGroup, c.Store.Writers(), &e.callers, e.finishGroup)
 	e.heartbeats = newCombiner(runGroup, c.Store.Writers(), &e.callers, e.heartbeatGroup)
@@ -162,7 +183,7 @@ func New(c Config) (*Engine, error) {
 
 // Register adds contracts. It must be called before the engine is used: a contract gets the engine
 // when it is built, and the engine the descriptions of its jobs from it.
-func (e *Engine) Register(contracts ...Contract) error {
+func (e *Engine) Register(contracts ...JobType) error {
 	for _, contract := range contracts {
 		if contract.Name == "" || contract.Machine == nil || e.contracts[contract.Name] != nil {
 			return fmt.Errorf("engine: contract %q needs a name of its own and a machine",
@@ -183,19 +204,22 @@ func (e *Engine) Register(contracts ...Contract) error {
 }
 
 // waitsForDependencies reports whether the state a job begins in waits for dependencies.
-func (c *Contract) waitsForDependencies() bool {
+func (c *JobType) waitsForDependencies() bool {
 	first, _ := c.Machine.Next(job.StateNone, job.Submitted)
 	_, satisfied := c.Machine.Next(first.To, job.Satisfied)
 	_, unsatisfiable := c.Machine.Next(first.To, job.Unsatisfiable)
 	return satisfied && unsatisfiable && c.Machine.Phase(first.To) == job.Waiting
 }
 
+// writesBody reports whether the messages of the contract have a body.
+func (c *JobType) writesBody() bool { return c.Publish && c.Body != nil }
+
 // Close ends all claims that wait; they return no jobs, as does every claim from then on. The
 // other verbs go on.
 func (e *Engine) Close() {
 	e.hub.close()
 	e.poller.stop()
-	e.rateTimers.close()
+	e.startWakeups.close()
 }
 
 // Contracts returns the names of the contracts, in the order they were registered.
@@ -210,10 +234,16 @@ func (e *Engine) Listen(ctx context.Context) {
 				continue
 			}
 			switch hash {
+			case endsHash:
+				signal(e.hub.endsRecorded)
 			case settingsHash:
 				e.logUnloaded(ctx, "queue settings", e.LoadQueues(ctx))
 			case drainsHash:
 				e.logUnloaded(ctx, "drains", e.loadDrains(ctx))
+			case inboxHash:
+				signal(e.inbox.ready)
+			case feedHash:
+				e.logUnloaded(ctx, "the subscriptions of events", e.loadFeed(ctx))
 			default:
 				e.hub.wake(hash, wakeAll)
 			}
@@ -225,7 +255,7 @@ func (e *Engine) Listen(ctx context.Context) {
 func (e *Engine) logUnloaded(ctx context.Context, what string, err error) {
 	if err != nil {
 		e.log.Log(ctx, outage.Level(slog.LevelWarn, err),
-			"what another node has changed could not be loaded; it will be later",
+			"what another node has changed could not be loaded; it is tried again",
 			"changed", what, "error_message", err)
 	}
 }
@@ -233,7 +263,7 @@ func (e *Engine) logUnloaded(ctx context.Context, what string, err error) {
 // Ping reports whether the store answers.
 func (e *Engine) Ping(ctx context.Context) error { return e.store.Ping(ctx) }
 
-func (e *Engine) contract(name string) (*Contract, error) {
+func (e *Engine) contract(name string) (*JobType, error) {
 	c := e.contracts[name]
 	if c == nil {
 		return nil, &job.Error{Kind: job.NotFound, Op: "engine",
@@ -242,11 +272,10 @@ func (e *Engine) contract(name string) (*Contract, error) {
 	return c, nil
 }
 
-// update runs fn in a transaction, writes what it gathered, and notifies those concerned once it
-// is on stable storage.
-func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
+// updateOnce is update without regard to recorded ends.
+func (e *Engine) updateOnce(ctx context.Context, fn func(*unit) error) error {
 	var u *unit
-	extra := attached(ctx)
+	extra := hook(ctx)
 	waiting := e.guard.begin()
 	defer e.guard.end(waiting)
 	err := e.store.Update(ctx, func(tx store.Tx) error {
@@ -256,10 +285,19 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 		if err := e.loadSettings(u); err != nil {
 			return err
 		}
+		if err := e.loadSubscriptions(u); err != nil {
+			return err
+		}
+		if err := u.lockFinishing(extra); err != nil {
+			return err
+		}
+		if err := u.lockRequest(extra.inboxSubmission()); err != nil {
+			return err
+		}
 		if err := fn(u); err != nil {
 			return err
 		}
-		if err := u.writeAttached(extra); err != nil {
+		if err := u.runHooks(extra); err != nil {
 			return err
 		}
 		return u.flush()
@@ -303,7 +341,7 @@ func (e *Engine) notifyCommitted(u *unit) {
 		e.hub.wake(anyQueueHash(q.contract), n)
 		hashes = append(hashes, hash, anyQueueHash(q.contract))
 	}
-	for contract := range u.after.freedSlots {
+	for contract := range u.after.releasedSlots {
 		e.hub.wake(slotsHash(contract), wakeAll)
 		hashes = append(hashes, slotsHash(contract))
 	}
@@ -321,11 +359,12 @@ func (e *Engine) notifyCommitted(u *unit) {
 		if after > 0 {
 			after = max(1, after-(e.guard.monotonic()-u.startedAt))
 		}
-		e.rateTimers.note(e.hub, key, next, after)
+		e.startWakeups.note(e.hub, key, next, after)
 	}
-	if u.after.sweepSoon {
+	if u.after.sweepDue {
 		signal(e.hub.dueChanged)
 	}
+	e.noteEnded(u.after.ended, u.after.stale)
 	e.workers.note(u.after.workers)
 	e.activities.note(u.after.activity)
 	for name, moves := range u.after.moved {

@@ -15,9 +15,10 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// counting is a store that calls counted in each update that has read how many runs there are.
-func counting(s store.Store, counted func()) store.Store {
-	return &wrapped{s, func(tx store.Tx) store.Tx { return &countingTx{tx, counted} }}
+// observeCounts returns a store that calls counted in each update that has read how many runs there
+// are.
+func observeCounts(s store.Store, counted func()) store.Store {
+	return &wrappedStore{s, func(tx store.Tx) store.Tx { return &countingTx{tx, counted} }}
 }
 
 type countingTx struct {
@@ -25,15 +26,15 @@ type countingTx struct {
 	counted func()
 }
 
-func (t *countingTx) Counts(contract string) ([]job.QueueCount, error) {
-	counts, err := t.Tx.Counts(contract)
+func (t *countingTx) Counts(s store.QueueSelector) ([]job.QueueCount, error) {
+	counts, err := t.Tx.Counts(s)
 	t.counted()
 	return counts, err
 }
 
-// handsOut are the verbs that hand out jobs of brief's queue q, which holds a and b. The job x of
+// claimVerbs are the verbs that claim jobs of brief's queue q, which holds a and b. The job x of
 // another queue is at work already.
-var handsOut = map[string]func(w *world, e *engine.Engine, x engine.Run) []*job.Job{
+var claimVerbs = map[string]func(w *world, e *engine.Engine, x engine.Run) []*job.Job{
 	"Claim": func(w *world, e *engine.Engine, _ engine.Run) []*job.Job {
 		jobs, err := e.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"},
 			Max: 2, Worker: "b"})
@@ -76,7 +77,7 @@ type pair struct {
 // newPair makes two nodes. Queue q may have one run, or all queues two, with that of x.
 func newPair(tb testing.TB, limited string, clock *testkit.Clock, first, second store.Store) *pair {
 	tb.Helper()
-	contracts := madeWith("brief", func(c *engine.Contract) {
+	contracts := testContractsWith("brief", func(c *engine.JobType) {
 		if limited == "contract" {
 			c.MaxRunning = 2
 		}
@@ -95,19 +96,19 @@ func newPair(tb testing.TB, limited string, clock *testkit.Clock, first, second 
 	p.x = p.run("brief/x")
 	p.submit(sub("brief/a"), sub("brief/b"))
 	if limited == "queue" {
-		p.ok(p.SetQueue(ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 1}))
+		p.noError(p.SetQueue(ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 1}))
 	}
-	p.first = testkit.NewEngine(tb, counting(first, stop), clock, contracts...)
-	tells := func() { p.counted <- struct{}{} }
-	p.second = testkit.NewEngine(tb, counting(second, tells), clock, contracts...)
-	p.ok(p.first.LoadQueues(ctx))
-	p.ok(p.second.LoadQueues(ctx))
+	p.first = testkit.NewEngine(tb, observeCounts(first, stop), clock, contracts...)
+	signal := func() { p.counted <- struct{}{} }
+	p.second = testkit.NewEngine(tb, observeCounts(second, signal), clock, contracts...)
+	p.noError(p.first.LoadQueues(ctx))
+	p.noError(p.second.LoadQueues(ctx))
 	return p
 }
 
-// exclude has the first node stop in a claim after it has counted. The second begins meanwhile;
-// where it has to wait for the first is seen by waits. Both together hand out the one job that the
-// limit allows.
+// exclude stops the first node in a claim after it has counted, and has the second node begin
+// meanwhile. waits returns once the second node waits for the first. Both together claim the one
+// job that the limit allows.
 func (p *pair) exclude(verb string, waits func()) {
 	var byFirst, bySecond []*job.Job
 	var both sync.WaitGroup
@@ -122,7 +123,7 @@ func (p *pair) exclude(verb string, waits func()) {
 	defer both.Wait()
 	defer p.release()
 	testkit.Receive(p, "the first node to count", p.stopped)
-	both.Go(func() { bySecond = handsOut[verb](p.world, p.second, p.x) })
+	both.Go(func() { bySecond = claimVerbs[verb](p.world, p.second, p.x) })
 	waits()
 	p.release()
 	both.Wait()
@@ -130,18 +131,18 @@ func (p *pair) exclude(verb string, waits func()) {
 		p.Errorf("the first node has %v, the second %v; the limit leaves one", names(byFirst),
 			names(bySecond))
 	}
-	p.sound()
+	p.checkInvariants()
 }
 
-// eachVerb runs a test for every verb that hands out jobs, under a limit of its queue and of its
+// eachVerb runs a test for every verb that claims jobs, under a limit of its queue and of its
 // contract.
 func eachVerb(t *testing.T, test func(t *testing.T, verb, limited string)) {
 	t.Helper()
 	t.Parallel()
-	for verb := range handsOut {
+	for verb := range claimVerbs {
 		for _, limited := range []string{"queue", "contract"} {
 			if verb == "FinishAll" && limited == "contract" {
-				continue // an end brings nothing there
+				continue // the run that ends frees the slot that its own next claim takes
 			}
 			t.Run(verb+" under the limit of a "+limited, func(t *testing.T) {
 				t.Parallel()
@@ -151,8 +152,8 @@ func eachVerb(t *testing.T, test func(t *testing.T, verb, limited string)) {
 	}
 }
 
-// Who is to hand out jobs under a limit waits for the one who has counted under it and not yet
-// committed, and counts after it.
+// A transaction that claims under a limit waits for another one that has counted under it and not
+// yet committed, and counts after it.
 func TestLimitsExcludeOnPostgres(t *testing.T) {
 	eachVerb(t, func(t *testing.T, verb, limited string) {
 		clock, url, application := testkit.NewClock(), pgtest.URL(t), rand.Text()
@@ -191,7 +192,7 @@ func TestLimitsExcludeOnSQLite(t *testing.T) {
 				t.Error("an update began while the first node had not committed")
 				return nil
 			})
-			p.fails(err, job.Unavailable)
+			p.wantKind(err, job.Unavailable)
 			if len(p.counted) > 0 {
 				t.Error("the second node has counted while the first had not committed")
 			}

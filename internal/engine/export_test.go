@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// AwaitWaiting returns once so many wait for what a request asks for and no claim
+// AwaitWaiting returns once n claims wait for what a request asks for and no claim
 // is being served.
 func AwaitWaiting(e *Engine, req ClaimRequest, n int) {
 	hash := queueHashesOf(req)[1]
@@ -15,11 +15,11 @@ func AwaitWaiting(e *Engine, req ClaimRequest, n int) {
 	})
 }
 
-// Servers is how many groups of a verb are served at a time.
-func Servers(e *Engine) int { return e.submits.maxGroups }
+// MaxGroups is how many groups of a verb are served at a time.
+func MaxGroups(e *Engine) int { return e.submits.maxGroups }
 
-// AwaitSubmits returns once so many groups of submissions are being served and
-// so many callers wait behind them.
+// AwaitSubmits returns once serving groups of submissions are being served and
+// waiting callers wait behind them.
 func AwaitSubmits(e *Engine, serving, waiting int) {
 	await("groups of submissions to be served", func() bool {
 		e.submits.mu.Lock()
@@ -28,11 +28,18 @@ func AwaitSubmits(e *Engine, serving, waiting int) {
 	})
 }
 
-// await gives up when something that must come soon does not.
-func await(what string, is func() bool) {
-	for end := time.Now().Add(time.Minute); !is(); runtime.Gosched() {
+// Yield waits as an engine with so many callers does after work that took so long.
+func Yield(ctx context.Context, took time.Duration, callers int64) {
+	var e Engine
+	e.callers.Store(callers)
+	e.yield(ctx, took)
+}
+
+// await panics unless done reports true within a minute.
+func await(what string, done func() bool) {
+	for end := time.Now().Add(time.Minute); !done(); runtime.Gosched() {
 		if time.Now().After(end) {
-			panic("waited in vain for " + what)
+			panic("timed out waiting for " + what)
 		}
 	}
 }
@@ -43,13 +50,13 @@ func (c *combiner[C]) busy() bool {
 	return c.serving > 0 || len(c.waiting) > 0
 }
 
-// WithoutFloor makes waiting claims look only when they are notified.
-func WithoutFloor(e *Engine) { PollEvery(e, time.Hour) }
+// WithoutPolling makes waiting claims ask the store only when they are notified.
+func WithoutPolling(e *Engine) { PollEvery(e, time.Hour) }
 
 // PollEvery sets the time between two polls. No claim has waited yet.
 func PollEvery(e *Engine, interval time.Duration) { e.poller.interval = interval }
 
-// AwaitUpdates returns once so many updates wait for the store.
+// AwaitUpdates returns once n updates wait for the store.
 func AwaitUpdates(e *Engine, n int) {
 	await("updates to wait for the store", func() bool {
 		e.guard.mu.Lock()

@@ -15,9 +15,9 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// lossy executes updates and answers some of them with a timeout, before or
+// lossyStore executes updates and answers some of them with a timeout, before or
 // after they were written: the caller cannot know.
-type lossy struct {
+type lossyStore struct {
 	store.Store
 	mu     sync.Mutex
 	random *rand.Rand
@@ -27,7 +27,7 @@ type lossy struct {
 
 var errLost = &job.Error{Kind: job.Unavailable, Op: "store.commit", Msg: "the store is slow"}
 
-func (s *lossy) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (s *lossyStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	s.mu.Lock()
 	draw := s.random.IntN(100)
 	if s.none {
@@ -42,31 +42,31 @@ func (s *lossy) Update(ctx context.Context, fn func(store.Tx) error) error {
 	}
 	err := s.Store.Update(ctx, fn)
 	if draw < 4 && err == nil {
-		return errLost // written all the same
+		return errLost // written nevertheless
 	}
 	return err
 }
 
-// twice runs every update once for nothing and then again.
-type twice struct{ store.Store }
+// rerunStore runs every update, undoes it, and runs it again.
+type rerunStore struct{ store.Store }
 
-var errForNothing = errors.New("for nothing")
+var errDiscarded = errors.New("discarded by the test")
 
-func (s twice) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (s rerunStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	err := s.Store.Update(ctx, func(tx store.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
 		}
-		return errForNothing
+		return errDiscarded
 	})
-	if !errors.Is(err, errForNothing) {
+	if !errors.Is(err, errDiscarded) {
 		return err
 	}
 	return s.Store.Update(ctx, fn)
 }
 
-// again repeats a call until it is answered.
-func again(fn func() error) error {
+// retryUnavailable repeats a call until it is answered.
+func retryUnavailable(fn func() error) error {
 	for range 50 {
 		if err := fn(); !job.IsKind(err, job.Unavailable) {
 			return err
@@ -75,15 +75,15 @@ func again(fn func() error) error {
 	return errLost
 }
 
-// Written, but the caller saw a timeout: whoever repeats with the same identity
-// finds the truth, nothing is lost and nothing done twice (I1, I4, I8).
+// TestLostAnswers: a change was written, but the caller saw a timeout. A caller that repeats the
+// call with the same identity gets the outcome; nothing is lost or done twice.
 func TestLostAnswers(t *testing.T) {
-	for _, position := range []string{"memory", "postgres"} {
-		t.Run(position, func(t *testing.T) {
+	for _, database := range []string{"memory", "postgres"} {
+		t.Run(database, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, position, nil)
-			s := &lossy{Store: w.Store, random: rand.New(rand.NewPCG(7, 7))}
-			w.Engine = testkit.NewEngine(t, s, w.Clock, made()...)
+			w := newWorld(t, database, nil)
+			s := &lossyStore{Store: w.Store, random: rand.New(rand.NewPCG(7, 7))}
+			w.Engine = testkit.NewEngine(t, s, w.Clock, testContracts()...)
 			const callers, each = 8, 25
 			var wg sync.WaitGroup
 			var mu sync.Mutex
@@ -92,8 +92,8 @@ func TestLostAnswers(t *testing.T) {
 				wg.Go(func() {
 					for k := range each {
 						key := fmt.Sprintf("graph/%d-%d", i, k)
-						err := again(func() error {
-							return second(w.Submit(w.ctx, engine.Unique, subs(sub(key))))
+						err := retryUnavailable(func() error {
+							return errOf(w.Submit(w.ctx, engine.Unique, subs(sub(key))))
 						})
 						// stored by the call whose answer was lost
 						if err != nil && !job.IsKind(err, job.Conflict) {
@@ -116,7 +116,7 @@ func TestLostAnswers(t *testing.T) {
 			}
 			wg.Wait()
 			s.none = true
-			for range 4 { // what was handed to nobody comes back
+			for range 4 { // what was claimed by a call whose answer was lost comes back
 				w.Advance(time.Minute)
 				for _, j := range w.claim("graph", 1000) {
 					w.endOnce(j, func() { accepted[name(j.ID)]++ })
@@ -141,15 +141,15 @@ func TestLostAnswers(t *testing.T) {
 			if s.lost < 10 {
 				w.Errorf("only %d answers were lost", s.lost)
 			}
-			w.sound()
+			w.checkInvariants()
 		})
 	}
 }
 
-// endOnce ends a run and tells when it was this run that ended the job.
+// endOnce ends a run, and calls accepted if it was this run that ended the job.
 func (w *world) endOnce(j *job.Job, accepted func()) {
-	err := again(func() error {
-		return second(w.Finish(w.ctx, engine.Run{ID: j.ID, Run: j.Run},
+	err := retryUnavailable(func() error {
+		return errOf(w.Finish(w.ctx, engine.Run{ID: j.ID, Run: j.Run},
 			engine.Outcome{On: job.Succeeded, Result: []byte(j.Run.String())}))
 	})
 	if err == nil {
@@ -166,45 +166,45 @@ func (w *world) endOnce(j *job.Job, accepted func()) {
 	}
 }
 
-// A store that is away fails every verb with its own kind, and nothing sticks.
-func TestStoreAway(t *testing.T) {
+// A store that does not answer fails every verb with its own kind, and no change remains.
+func TestStoreOutage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "memory", made())
+	w := newWorld(t, "memory", testContracts())
 	w.submit(sub("brief/a"), sub("brief/b"))
 	r := w.run("brief/a")
-	before := w.picture()
+	before := w.snapshot()
 	inner := w.Store
-	w.Engine = testkit.NewEngine(t, away{inner}, w.Clock, made()...)
+	w.Engine = testkit.NewEngine(t, unavailableStore{inner}, w.Clock, testContracts()...)
 	for what, err := range map[string]error{
-		"submit":  second(w.Submit(w.ctx, engine.Unique, subs(sub("brief/c")))),
-		"replace": second(w.Submit(w.ctx, engine.Replace, subs(sub("brief/b")))),
-		"claim": second(w.Claim(w.ctx,
+		"submit":  errOf(w.Submit(w.ctx, engine.Unique, subs(sub("brief/c")))),
+		"replace": errOf(w.Submit(w.ctx, engine.Replace, subs(sub("brief/b")))),
+		"claim": errOf(w.Claim(w.ctx,
 			engine.ClaimRequest{Contract: "brief", Max: 1, Wait: time.Hour})),
-		"claimJob":     second(w.ClaimJob(w.ctx, id("brief/b"), "w")),
-		"finish":       second(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})),
-		"heartbeat":    second(w.Heartbeat(w.ctx, r, nil)),
+		"claimJob":     errOf(w.ClaimJob(w.ctx, id("brief/b"), "w")),
+		"finish":       errOf(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})),
+		"heartbeat":    errOf(w.Heartbeat(w.ctx, r, nil)),
 		"heartbeatJob": w.HeartbeatJob(w.ctx, id("brief/a"), nil),
 		"requeue":      w.Requeue(w.ctx, r, engine.Unique, nil),
-		"cancel":       second(w.Cancel(w.ctx, id("brief/a"))),
-		"expire":       second(w.Expire(w.ctx)),
-		"promote":      second(w.Promote(w.ctx)),
-		"prune":        second(w.Prune(w.ctx)),
-		"get":          second(w.Get(w.ctx, id("brief/a"))),
-		"list":         second(w.List(w.ctx, store.Filter{})),
+		"cancel":       errOf(w.Cancel(w.ctx, id("brief/a"))),
+		"expire":       errOf(w.Expire(w.ctx)),
+		"promote":      errOf(w.Promote(w.ctx)),
+		"prune":        errOf(w.Prune(w.ctx)),
+		"get":          errOf(w.Get(w.ctx, id("brief/a"))),
+		"list":         errOf(w.List(w.ctx, store.Filter{})),
 		"queues":       w.LoadQueues(w.ctx),
 		"set": w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
 			Paused: true}),
-		"publish": second(w.Publish(w.ctx, nil)),
+		"publish": errOf(w.Publish(w.ctx, nil)),
 	} {
 		if !job.IsKind(err, job.Unavailable) {
 			t.Errorf("%s: got %v, want unavailable", what, err)
 		}
 	}
-	w.Engine = testkit.NewEngine(t, inner, w.Clock, made()...)
-	w.is(before)
+	w.Engine = testkit.NewEngine(t, inner, w.Clock, testContracts()...)
+	w.wantSnapshot(before)
 }
 
-type away struct{ store.Store }
+type unavailableStore struct{ store.Store }
 
-func (away) Update(context.Context, func(store.Tx) error) error   { return errLost }
-func (away) View(context.Context, func(store.Reader) error) error { return errLost }
+func (unavailableStore) Update(context.Context, func(store.Tx) error) error   { return errLost }
+func (unavailableStore) View(context.Context, func(store.Reader) error) error { return errLost }

@@ -38,16 +38,16 @@ var engineFields = map[string]string{
 	"FinishedAt":     "the time of the end",
 }
 
-// except returns engineFields and more.
-func except(more map[string]string) map[string]string {
+// engineFieldsAnd returns engineFields and more.
+func engineFieldsAnd(more map[string]string) map[string]string {
 	all := maps.Clone(engineFields)
 	maps.Copy(all, more)
 	return all
 }
 
-// carried checks that got has every field of want but those the engine owns, and nothing of
+// checkFields checks that got has every field of want but those the engine owns, and nothing of
 // given in those.
-func (w *world) carried(verb string, got, given *job.Job, owned map[string]string) {
+func (w *world) checkFields(verb string, got, given *job.Job, owned map[string]string) {
 	w.Helper()
 	different := storetest.DifferentFields(got, given)
 	for _, name := range different {
@@ -62,37 +62,37 @@ func (w *world) carried(verb string, got, given *job.Job, owned map[string]strin
 	}
 }
 
-// given is what a caller says: every field of a job, those of the engine too.
-func given(salt int) *job.Job {
+// callerJob is a job as a caller submits it, with a value in every field, those of the engine too.
+func callerJob(salt int) *job.Job {
 	j := storetest.FilledJob(salt)
 	j.ID = id("brief/a:1")
 	j.Searchable = true // the contract's jobs are not
 	return j
 }
 
-func TestFieldsAreCarried(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+func TestFieldsAreKept(t *testing.T) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		outcome := map[string]string{"Result": "of an attempt", "Failure": "of an attempt"}
 		size := map[string]string{"Size": "a parent's has those of its children: only submitted"}
 		replaced := maps.Clone(outcome)
 		maps.Copy(replaced, size)
 
-		s := given(0)
+		s := callerJob(0)
 		w.submit(engine.Submission{Job: *s})
-		w.carried("submit", w.get("brief/a:1"), s, except(outcome))
+		w.checkFields("submit", w.get("brief/a:1"), s, engineFieldsAnd(outcome))
 
-		s = given(1)
+		s = callerJob(1)
 		if _, err := w.Submit(w.ctx, engine.Replace, subs(engine.Submission{Job: *s})); err != nil {
 			w.Fatal(err)
 		}
-		w.carried("replace", w.get("brief/a:1"), s, except(replaced))
+		w.checkFields("replace", w.get("brief/a:1"), s, engineFieldsAnd(replaced))
 
-		s = given(2)
-		w.ok(second(w.Change(w.ctx, s.ID, job.Replaced, func(j *job.Job, _ time.Time) error {
+		s = callerJob(2)
+		w.noError(errOf(w.Change(w.ctx, s.ID, job.Replaced, func(j *job.Job, _ time.Time) error {
 			*j = *s
 			return nil
 		})))
-		w.carried("edit", w.get("brief/a:1"), s, except(size))
+		w.checkFields("edit", w.get("brief/a:1"), s, engineFieldsAnd(size))
 	})
 }
 

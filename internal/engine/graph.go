@@ -50,7 +50,7 @@ type neighbourhood struct {
 }
 
 func (w *neighbourhood) explore(id job.ID) ([]*job.Job, []job.Edge, error) {
-	root, err := getOne(w.reader, id)
+	root, err := getOne(w.reader, id, store.NoBodies)
 	if err != nil {
 		return nil, nil, err
 	}

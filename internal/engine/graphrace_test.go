@@ -9,11 +9,11 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// TF-040: of two changes on two nodes that close a circle together one is
+// TF-040: of two changes on two nodes that close a cycle together one is
 // accepted.
 func TestRelinksThatCloseACircle(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		other := w.node(made())
+	onEveryStore(t, testContracts(), func(w *world) {
+		other := w.node(testContracts())
 		for i := range rounds(100) {
 			r, s, a, b, c, d := fmt.Sprint("graph/r", i), fmt.Sprint("graph/s", i),
 				fmt.Sprint("graph/a", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i),
@@ -21,15 +21,15 @@ func TestRelinksThatCloseACircle(t *testing.T) {
 			w.submit(sub(r, due(time.Hour)), sub(s, due(time.Hour)), sub(a, after(r)),
 				sub(c, after(s)), sub(b, after(c)), sub(d, after(a)))
 			// Each of the two looks at jobs the other does not touch.
-			errA, errB := both(
-				func() error { return w.relink(a, r, b) },
-				func() error { return second(other.SetDependencies(w.ctx, id(c), ids(d), nil)) })
+			errA, errB := inParallel(
+				func() error { return w.setDependencies(a, r, b) },
+				func() error { return errOf(other.SetDependencies(w.ctx, id(c), ids(d), nil)) })
 			if (errA == nil) == (errB == nil) {
 				w.Fatalf("round %d: %v and %v", i, errA, errB)
 			}
 			for _, err := range []error{errA, errB} {
 				if err != nil {
-					w.fails(err, job.Cycle)
+					w.wantKind(err, job.Cycle)
 				}
 			}
 		}
@@ -37,11 +37,11 @@ func TestRelinksThatCloseACircle(t *testing.T) {
 	})
 }
 
-// A change of dependencies while those of before and after settle, well or ill,
-// never leaves a job waiting for what is settled.
+// A change of dependencies while the old and the new ones finish, with success or
+// without, never leaves a job waiting for one that is over.
 func TestRelinkWhileDependenciesSettle(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		other := w.node(made())
+	onEveryStore(t, testContracts(), func(w *world) {
+		other := w.node(testContracts())
 		for i := range rounds(100) {
 			old, next, slow, b, c := fmt.Sprint("graph/o", i), fmt.Sprint("graph/n", i),
 				fmt.Sprint("graph/s", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i)
@@ -58,8 +58,8 @@ func TestRelinkWhileDependenciesSettle(t *testing.T) {
 					engine.FinishRequest{Run: engine.Run{Run: j.Run},
 						Outcome: engine.Outcome{On: on}})
 			}
-			errLink, errEnd := both(
-				func() error { return w.relink(b, deps...) },
+			errLink, errEnd := inParallel(
+				func() error { return w.setDependencies(b, deps...) },
 				func() error {
 					for _, e := range requests {
 						if _, err := other.Finish(w.ctx, e.Run, e.Outcome); err != nil {
@@ -68,8 +68,8 @@ func TestRelinkWhileDependenciesSettle(t *testing.T) {
 					}
 					return nil
 				})
-			if w.ok(errEnd); errLink != nil {
-				w.fails(errLink, job.Conflict) // it came after the end
+			if w.noError(errEnd); errLink != nil {
+				w.wantKind(errLink, job.Conflict) // it came after the end
 			}
 			w.waiting()
 			for { // whatever became ready is out of the way of the next round
@@ -88,27 +88,27 @@ func TestRelinkWhileDependenciesSettle(t *testing.T) {
 
 // TF-083: a job is removed, or another depends on it, never both.
 func TestRemoveWhileOthersBeginToDepend(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		other := w.node(made())
+	onEveryStore(t, testContracts(), func(w *world) {
+		other := w.node(testContracts())
 		for i := range rounds(100) {
 			a, b, c := fmt.Sprint("graph/a", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i)
 			w.submit(sub(a, due(time.Hour)), sub(c+"root", due(time.Hour)), sub(c, after(c+"root")))
 			begin := func() error {
-				return second(other.Submit(w.ctx, engine.Unique, subs(sub(b, after(a)))))
+				return errOf(other.Submit(w.ctx, engine.Unique, subs(sub(b, after(a)))))
 			}
 			if i%2 == 0 {
 				begin = func() error {
-					return second(other.SetDependencies(w.ctx, id(c), ids(a), nil))
+					return errOf(other.SetDependencies(w.ctx, id(c), ids(a), nil))
 				}
 			}
-			errRemove, errBegin := both(func() error { return w.Remove(w.ctx, id(a)) }, begin)
+			errRemove, errBegin := inParallel(func() error { return w.Remove(w.ctx, id(a)) }, begin)
 			if (errRemove == nil) == (errBegin == nil) {
 				w.Fatalf("round %d: %v and %v", i, errRemove, errBegin)
 			}
 			if errRemove != nil {
-				w.fails(errRemove, job.Conflict)
+				w.wantKind(errRemove, job.Conflict)
 			} else {
-				w.fails(errBegin, job.NotFound)
+				w.wantKind(errBegin, job.NotFound)
 			}
 		}
 		w.linked()
@@ -118,28 +118,28 @@ func TestRemoveWhileOthersBeginToDepend(t *testing.T) {
 // TF-050: both sides of a diamond finish at the same time, a hundred times; its
 // end is released once each time.
 func TestDiamondIsReleasedOnce(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		other := w.node(made())
+	onEveryStore(t, testContracts(), func(w *world) {
+		other := w.node(testContracts())
 		for i := range rounds(100) {
 			root, l, r, end := fmt.Sprint("graph/a", i), fmt.Sprint("graph/l", i),
 				fmt.Sprint("graph/r", i), fmt.Sprint("graph/z", i)
 			w.submit(sub(root), sub(l, after(root)), sub(r, after(root)), sub(end, after(l, r)))
 			w.finish(w.run(root), job.Succeeded)
 			sides := w.claim("graph", 2)
-			errL, errR := both(
+			errL, errR := inParallel(
 				func() error {
-					return second(w.Finish(w.ctx, engine.Run{Run: sides[0].Run},
+					return errOf(w.Finish(w.ctx, engine.Run{Run: sides[0].Run},
 						engine.Outcome{On: job.Succeeded}))
 				},
 				func() error {
-					return second(other.Finish(w.ctx, engine.Run{Run: sides[1].Run},
+					return errOf(other.Finish(w.ctx, engine.Run{Run: sides[1].Run},
 						engine.Outcome{On: job.Succeeded}))
 				})
-			w.ok(errL)
-			w.ok(errR)
+			w.noError(errL)
+			w.noError(errR)
 			w.finish(w.run(end), job.Succeeded)
 			events, err := w.History(w.ctx, id(end))
-			if w.ok(err); history(
+			if w.noError(err); history(
 				events) != " [submitted>pending satisfied>ready claimed>running "+
 				"succeeded>completed]" {
 				w.Fatalf("round %d: %s", i, history(events))
@@ -150,10 +150,10 @@ func TestDiamondIsReleasedOnce(t *testing.T) {
 }
 
 // G-TF-11: a dependent that is created while its dependency ends, two hundred
-// times, goes where that leads it.
+// times, gets the state that follows from that end.
 func TestDependentCreatedWhileItsDependencyEnds(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		other := w.node(made())
+	onEveryStore(t, testContracts(), func(w *world) {
+		other := w.node(testContracts())
 		for i := range rounds(200) {
 			a, b := fmt.Sprint("graph/a", i), fmt.Sprint("graph/b", i)
 			w.submit(sub(a))
@@ -161,13 +161,13 @@ func TestDependentCreatedWhileItsDependencyEnds(t *testing.T) {
 			if i%2 == 1 {
 				on, want = job.FailedForGood, "blocked"
 			}
-			errEnd, errCreate := both(
-				func() error { return second(w.Finish(w.ctx, run, engine.Outcome{On: on})) },
+			errEnd, errCreate := inParallel(
+				func() error { return errOf(w.Finish(w.ctx, run, engine.Outcome{On: on})) },
 				func() error {
-					return second(other.Submit(w.ctx, engine.Unique, subs(sub(b, after(a)))))
+					return errOf(other.Submit(w.ctx, engine.Unique, subs(sub(b, after(a)))))
 				})
-			w.ok(errEnd)
-			w.ok(errCreate)
+			w.noError(errEnd)
+			w.noError(errCreate)
 			if got := w.get(b); string(got.State) != want {
 				w.Fatalf("round %d: %s is %s after %s", i, b, got.State, on)
 			}

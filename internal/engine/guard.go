@@ -13,8 +13,8 @@ const maxClockDrift = time.Second
 // the store's clock beside the monotonic clock of this process.
 //
 // After a jump ahead all leases seem to have expired although their workers had no time to send
-// heartbeats, so they are kept for one more lease, counted from the jump (store.Tx.LockExpired). A
-// stall or an outage of the store is treated like a jump ahead. After a jump back leases would
+// heartbeats. So no lease ends before its length has passed since the jump (store.Tx.LockExpired).
+// A stall or an outage of the store is treated like a jump ahead. After a jump back leases would
 // last for the length of the jump, so they are shortened: see Engine.shortenLeases.
 type clockGuard struct {
 	monotonic func() time.Duration

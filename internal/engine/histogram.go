@@ -60,6 +60,33 @@ func (h *Histogram) Quantile(q float64) (time.Duration, bool) {
 	return histogramBounds[len(histogramBounds)-1], true
 }
 
+// Durations are a histogram with the longest of what it has counted.
+type Durations struct {
+	Histogram
+	Longest time.Duration
+}
+
+// Observe counts a duration.
+func (d *Durations) Observe(length time.Duration) {
+	d.Histogram.Observe(length)
+	d.Longest = max(d.Longest, length)
+}
+
+// Add adds what others have counted.
+func (d *Durations) Add(o *Durations) {
+	d.Histogram.Add(&o.Histogram)
+	d.Longest = max(d.Longest, o.Longest)
+}
+
+// Quantile is that of the histogram, and never above the longest where that is known.
+func (d *Durations) Quantile(q float64) (time.Duration, bool) {
+	length, counted := d.Histogram.Quantile(q)
+	if d.Longest > 0 {
+		length = min(length, d.Longest)
+	}
+	return length, counted
+}
+
 // latencies are how long the transactions of this node have taken.
 type latencies struct {
 	mu  sync.Mutex

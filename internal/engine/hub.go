@@ -19,7 +19,10 @@ type hub struct {
 	mu         sync.Mutex
 	waiters    map[job.QueueHash][]*waiter
 	closed     bool
-	dueChanged chan struct{} // has a buffer of one, as has ch of waiter
+	dueChanged chan struct{} // has a buffer of one, as have the others and ch of waiter
+	// endsRecorded receives when workers may have recorded ends of runs, endsToVerify when there
+	// are some with results to verify.
+	endsRecorded, endsToVerify chan struct{}
 }
 
 type waiter struct {
@@ -28,7 +31,8 @@ type waiter struct {
 }
 
 func newHub() *hub {
-	return &hub{waiters: map[job.QueueHash][]*waiter{}, dueChanged: make(chan struct{}, 1)}
+	return &hub{waiters: map[job.QueueHash][]*waiter{}, dueChanged: make(chan struct{}, 1),
+		endsRecorded: make(chan struct{}, 1), endsToVerify: make(chan struct{}, 1)}
 }
 
 // add registers a waiter, to be removed when it is done. Ask the store for jobs after it, not

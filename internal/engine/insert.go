@@ -68,10 +68,14 @@ type initialMove struct {
 func (u *unit) recordInitialMoves(j *job.Job, moves []initialMove) {
 	c := u.e.contracts[j.ID.Contract]
 	last := job.Move{On: job.Submitted, To: j.State}
+	first := len(u.writes.events)
 	for _, mv := range moves {
 		last.On, last.DeadLetter = mv.On, last.DeadLetter || mv.DeadLetter
 		u.record(c, j, job.RunID{}, mv.at,
 			job.Event{Cause: mv.On, Prev: mv.From, Next: mv.To, At: mv.at})
+	}
+	for i := range u.writes.events[first:] {
+		u.writes.events[first+i].hasBodies = true
 	}
 	u.recordEffects(c, j, last, job.Done)
 	u.activityOf(j).Submitted++
@@ -172,6 +176,9 @@ func (u *unit) replace(batch []Submission) (rest []Submission, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := allOpen(existing); err != nil {
+		return nil, err
+	}
 	for _, j := range existing {
 		if err := u.redefine(j, batch[last[j.ID]]); err != nil {
 			return nil, err
@@ -193,9 +200,7 @@ func (u *unit) redefine(j *job.Job, s Submission) error {
 	if d.Queue != j.Queue {
 		u.setQueue(j, d.Queue)
 	}
-	j.Priority, j.Lease, j.MaxAttempts, j.Trace = d.Priority, d.Lease, d.MaxAttempts, d.Trace
-	j.Kind, j.Alias, j.Retry = d.Kind, d.Alias, d.Retry
-	j.Owner, j.OrderTime, j.DueAt = d.Owner, d.OrderTime, d.DueAt
+	copySubmitted(j, &d)
 	if j.OrderTime.IsZero() {
 		j.OrderTime = u.now
 	}
@@ -206,7 +211,7 @@ func (u *unit) redefine(j *job.Job, s Submission) error {
 	if err := u.move(j, job.Replaced); err != nil {
 		return err
 	}
-	u.rewrite(j)
+	u.updateAll(j)
 	for p := range job.Parts {
 		u.setBody(j, p, *d.Body(p))
 	}

@@ -12,8 +12,8 @@ import (
 
 // Of a crowd on two nodes those of one node do the work of a role, until its term ends.
 func TestAsLeader(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(made())}
+	onEveryStore(t, testContracts(), func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
 		refused := errors.New("refused")
 		do := func(node *engine.Engine, role string) bool {
 			worked := false

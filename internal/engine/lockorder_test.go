@@ -13,18 +13,18 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// watched is a store whose transactions lock in the one order that cannot end in a deadlock: the
-// limits of runs before any row. It keeps what the last one locked.
-type watched struct {
-	wrapped
+// watchedStore checks that each transaction locks in the one order that cannot end in a deadlock:
+// the limits of runs before any row. It keeps what the last one locked.
+type watchedStore struct {
+	wrappedStore
 
 	mu   sync.Mutex
 	last *watchedTx
 }
 
-func newWatched(tb testing.TB, s store.Store) *watched {
-	w := &watched{}
-	w.wrapped = wrapped{s, func(tx store.Tx) store.Tx {
+func newWatchedStore(tb testing.TB, s store.Store) *watchedStore {
+	w := &watchedStore{}
+	w.wrappedStore = wrappedStore{s, func(tx store.Tx) store.Tx {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.last = &watchedTx{Tx: tx, tb: tb}
@@ -34,7 +34,7 @@ func newWatched(tb testing.TB, s store.Store) *watched {
 }
 
 // rows are the jobs that the last transaction locked, in the order it did.
-func (s *watched) rows() []int64 {
+func (s *watchedStore) rows() []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last.rows
@@ -75,22 +75,22 @@ func (t *watchedTx) LockReady(contract, queue string, n int) ([]*job.Job, error)
 // A job that is claimed by its identity while a late worker ends a run of it, and asks for the next
 // one under the same limit, is locked after that limit too.
 func TestClaimJobLocksItsLimitsFirst(t *testing.T) {
-	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.MaxRunning = 1 }), func(w *world) {
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", MaxRunning: 1}))
+	onEveryStore(t, testContractsWith("graph", func(c *engine.JobType) { c.MaxRunning = 1 }), func(w *world) {
+		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", MaxRunning: 1}))
 		w.submit(sub("graph/a"))
-		// the world complains of the order
+		// the store reports a wrong order
 		if _, err := w.ClaimJob(w.ctx, id("graph/a"), "w"); err != nil {
 			w.Fatal(err)
 		}
-		w.fails(second(w.ClaimJob(w.ctx, id("graph/a"), "w")), job.Conflict)
-		w.fails(second(w.ClaimJob(w.ctx, id("graph/none"), "w")), job.NotFound)
+		w.wantKind(errOf(w.ClaimJob(w.ctx, id("graph/a"), "w")), job.Conflict)
+		w.wantKind(errOf(w.ClaimJob(w.ctx, id("graph/none"), "w")), job.NotFound)
 	})
 }
 
-// Parents are locked in the order of their numbers, whatever their children have to tell them: one
-// that failed comes first in what it tells, but not in what is locked.
+// Parents are locked in the order of their numbers, whatever has become of their children: a child
+// that failed is applied first, but its parent is not locked first.
 func TestParentsAreLockedInOneOrder(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("family/p"), sub("family/q"), sub("part/a", childOf("family/p")),
 			sub("part/b", childOf("family/q"), limit(3)))
 		runs := map[string]engine.Run{}
@@ -101,7 +101,7 @@ func TestParentsAreLockedInOneOrder(t *testing.T) {
 			{Run: runs["part/a"], Outcome: engine.Outcome{On: job.Succeeded}},
 			{Run: runs["part/b"], Outcome: engine.Outcome{On: job.Failed, Failure: []byte("why")}},
 		}) {
-			w.ok(results.Err)
+			w.noError(results.Err)
 		}
 		p, q := w.get("family/p").Seq, w.get("family/q").Seq
 		rows := w.watch.rows()
@@ -111,10 +111,10 @@ func TestParentsAreLockedInOneOrder(t *testing.T) {
 	})
 }
 
-// A claim of a child has nothing to tell a parent that has started, and does not lock it: claims of
+// A claim of a child changes nothing in a parent that has started, and does not lock it: claims of
 // the many children of one job do not wait for each other.
 func TestParentThatHasBegunIsNotLocked(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("family/p"), sub("part/a", childOf("family/p")),
 			sub("part/b", childOf("family/p")))
 		p := w.get("family/p").Seq
@@ -138,21 +138,21 @@ func (t *slowNamesTx) LockName(name string) error {
 	return t.Tx.LockName(name)
 }
 
-// A claim that had to wait for a limit hands out whole leases: they count from when it got it.
+// A claim that had to wait for a limit gives whole leases: they count from when it got the lock.
 func TestLeaseBeginsAfterTheWait(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 5}))
+	onEveryStore(t, testContracts(), func(w *world) {
+		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 5}))
 		w.submit(sub("brief/a"), sub("brief/b"))
-		slow := &wrapped{w.Store, func(tx store.Tx) store.Tx {
+		slow := &wrappedStore{w.Store, func(tx store.Tx) store.Tx {
 			return &slowNamesTx{tx, func() { w.Advance(20 * time.Second) }}
 		}}
-		w.Engine = testkit.NewEngine(w, slow, w.Clock, made()...)
+		w.Engine = testkit.NewEngine(w, slow, w.Clock, testContracts()...)
 		for _, claim := range []func() (*job.Job, error){
 			func() (*job.Job, error) { return w.claim("brief", 1, "q")[0], nil },
 			func() (*job.Job, error) { return w.ClaimJob(w.ctx, id("brief/b"), "w") },
 		} {
 			j, err := claim()
-			w.ok(err)
+			w.noError(err)
 			if left := j.LeaseUntil.Sub(w.Now()); left != 30*time.Second {
 				w.Errorf("%s is leased for %v more", name(j.ID), left)
 			}

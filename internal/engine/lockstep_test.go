@@ -18,8 +18,8 @@ import (
 )
 
 // The same seeded operations go to the model and to engines on all databases, one
-// of which runs every update twice. After each the answers are compared, now and
-// then and at the end everything that can be seen. MILLRACE_TEST_SEED runs one
+// of which runs every update twice. After each operation the answers are compared,
+// after every 50 and at the end everything that is stored. MILLRACE_TEST_SEED runs one
 // seed, MILLRACE_TEST_STEPS makes it longer.
 func TestSameOperationsSameHistories(t *testing.T) {
 	t.Parallel()
@@ -38,10 +38,10 @@ func TestSameOperationsSameHistories(t *testing.T) {
 		steps, _ = strconv.Atoi(text)
 	}
 	for _, seed := range seeds {
-		for _, places := range [][]string{{"memory", "twice", "file"}, {"memory", "postgres"}} {
-			t.Run(fmt.Sprint("seed=", seed, ",", places[1]), func(t *testing.T) {
+		for _, databases := range [][]string{{"memory", "twice", "file"}, {"memory", "postgres"}} {
+			t.Run(fmt.Sprint("seed=", seed, ",", databases[1]), func(t *testing.T) {
 				t.Parallel()
-				newLockstep(t, seed, places...).run(steps)
+				newLockstep(t, seed, databases...).run(steps)
 			})
 		}
 	}
@@ -50,14 +50,14 @@ func TestSameOperationsSameHistories(t *testing.T) {
 type lockstep struct {
 	*testing.T
 	random    *rand.Rand
-	contracts []engine.Contract
+	contracts []engine.JobType
 	model     *model
 	sides     []*side
 	log       []string
 	keys      int // of jobs with relatives, each of which is new
 }
 
-// side is one database with what its engine calls the runs of the model.
+// side is one database with the runs that its engine gave for the handles of the model.
 type side struct {
 	name string
 	*world
@@ -65,17 +65,17 @@ type side struct {
 	bodies []string
 }
 
-func newLockstep(t *testing.T, seed uint64, places ...string) *lockstep {
-	contracts := madeWith("part", func(c *engine.Contract) { c.MaxRunning = 4 })
+func newLockstep(t *testing.T, seed uint64, databases ...string) *lockstep {
+	contracts := testContractsWith("part", func(c *engine.JobType) { c.MaxRunning = 4 })
 	l := &lockstep{T: t, random: rand.New(rand.NewPCG(seed, 1)), contracts: contracts,
 		model: newModel(contracts, testkit.StartTime)}
-	for _, position := range places {
-		real := strings.Replace(position, "twice", "memory", 1)
+	for _, database := range databases {
+		real := strings.Replace(database, "twice", "memory", 1)
 		w := newWorld(t, real, contracts)
-		if position == "twice" {
-			w.Engine = testkit.NewEngine(t, twice{w.Store}, w.Clock, contracts...)
+		if database == "twice" {
+			w.Engine = testkit.NewEngine(t, rerunStore{w.Store}, w.Clock, contracts...)
 		}
-		l.sides = append(l.sides, &side{name: position, world: w, runs: map[int]engine.Run{}})
+		l.sides = append(l.sides, &side{name: database, world: w, runs: map[int]engine.Run{}})
 	}
 	return l
 }
@@ -126,8 +126,8 @@ func (l *lockstep) same(op, want string, got func(*side) string) {
 	want = strings.TrimPrefix(want, "!")
 	l.log = append(l.log, op+" → "+want)
 	for _, s := range l.sides {
-		if is := got(s); is != want {
-			l.Fatalf("%s says %s, the model %s, to\n%s", s.name, is, want,
+		if answer := got(s); answer != want {
+			l.Fatalf("%s answers %s, the model %s, to\n%s", s.name, answer, want,
 				strings.Join(l.log[max(0, len(l.log)-40):], "\n"))
 		}
 	}
@@ -143,12 +143,12 @@ func outcome(err error, good string) string {
 func (l *lockstep) compare() {
 	l.Helper()
 	for _, s := range l.sides {
-		want := l.model.picture(s.world)
-		if got := strings.Join(sorted(strings.Split(s.picture(), "\n")), "\n"); got != want {
+		want := l.model.snapshot(s.world)
+		if got := strings.Join(sorted(strings.Split(s.snapshot(), "\n")), "\n"); got != want {
 			l.Fatalf("%s is\n%s\nthe model is\n%s\nafter\n%s", s.name, got, want,
 				strings.Join(l.log, "\n"))
 		}
-		s.sound()
+		s.checkInvariants()
 	}
 }
 
@@ -337,7 +337,7 @@ func (l *lockstep) finish() {
 func (l *lockstep) heartbeat() {
 	h := l.handleOf()
 	progress := pick(l, nil, []byte("half"), []byte(strings.Repeat("much", 3000)))
-	seq := l.model.held(h)
+	seq := l.model.currentJob(h)
 	id := l.model.jobs[seq].ID
 	byID := seq != 0 && l.random.IntN(2) == 0
 	lease := l.model.jobs[seq].Lease
@@ -352,7 +352,7 @@ func (l *lockstep) heartbeat() {
 
 func (l *lockstep) requeue() {
 	h := l.handleOf()
-	seq := l.model.held(h)
+	seq := l.model.currentJob(h)
 	id := l.model.jobs[seq].ID
 	mode, batch := pick(l, engine.Unique, engine.Ignore, engine.Replace), l.batch("brief")
 	want := l.model.atomically(func() string { return l.model.requeue(seq, mode, batch) })
@@ -446,7 +446,7 @@ func (l *lockstep) setQueue() {
 	})
 }
 
-// publish drains the outbox. Between jobs the order is open, for each it is not.
+// publish empties the outbox, in which only the messages of the same job have an order.
 func (l *lockstep) publish() {
 	byJob := func(all []string) string {
 		slices.SortStableFunc(all, func(a, b string) int {
@@ -467,7 +467,7 @@ func (l *lockstep) publish() {
 				}
 				return nil
 			})
-			s.ok(err)
+			s.noError(err)
 		}
 		if byJob(s.bodies) != byJob(l.sides[0].bodies) {
 			return "other bodies: " + byJob(s.bodies) + "\nthan\n" + byJob(l.sides[0].bodies)
@@ -487,13 +487,13 @@ func (l *lockstep) prune() {
 	})
 }
 
-// restart makes everything anew but what is stored.
+// restart replaces each engine, and its store unless that is in memory.
 func (l *lockstep) restart() {
 	l.same("restart", "", func(s *side) string {
 		if s.name == "twice" {
 			return ""
 		}
-		s.ok(s.ReleaseLeadership(s.ctx))
+		s.noError(s.ReleaseLeadership(s.ctx))
 		s.reopen()
 		return outcome(s.LoadQueues(s.ctx), "")
 	})

@@ -7,12 +7,12 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// The contracts of the tests are made up after what the five real ones need of
-// the engine: see the tables of requirements/across.md. None needs anything of
-// the engine that is not in engine.Contract and job.Machine.
+// The contracts of the tests need of the engine what the five real ones need of
+// it: see the tables of docs/contracts/across.md. None needs anything of
+// the engine that is not in engine.JobType and job.Machine.
 
 // phased begins scheduled, is assigned before it runs, loses an assignment
-// without harm and a run for good, and may be tried again by its owner.
+// without harm and a run for good, and may be retried by its owner.
 var phased = job.MustMachine(map[job.State]job.Phase{
 	"created": job.Waiting, "queued": job.Ready, "assigned": job.Leased, "running": job.Leased,
 	"succeeded": job.Done, "failed": job.Done, "canceled": job.Done,
@@ -36,7 +36,7 @@ var phased = job.MustMachine(map[job.State]job.Phase{
 	{From: "failed", On: job.Retried, To: "queued"},
 })
 
-// graph waits for dependencies and is tried again by itself.
+// graph waits for dependencies and is retried by its policy.
 var graph = job.MustMachine(map[job.State]job.Phase{
 	"pending": job.Waiting, "ready": job.Ready, "running": job.Leased,
 	"completed": job.Done, "failed": job.Done, "blocked": job.Done,
@@ -154,9 +154,9 @@ func bodyOf(j *job.Job, ev job.Event) []byte {
 		short(j.Payload) + " result=" + short(j.Result))
 }
 
-// made returns all made-up contracts.
-func made() []engine.Contract {
-	return []engine.Contract{
+// testContracts returns all contracts of the tests.
+func testContracts() []engine.JobType {
+	return []engine.JobType{
 		{Name: "phased", Machine: phased, History: true, Publish: true, Body: bodyOf,
 			Retention: time.Hour},
 		{Name: "graph", Machine: graph, History: true, Publish: true, Graph: true},
@@ -167,9 +167,9 @@ func made() []engine.Contract {
 	}
 }
 
-// madeWith returns them with one changed.
-func madeWith(name string, change func(*engine.Contract)) []engine.Contract {
-	all := made()
+// testContractsWith returns them with one changed.
+func testContractsWith(name string, change func(*engine.JobType)) []engine.JobType {
+	all := testContracts()
 	for i := range all {
 		if all[i].Name == name {
 			change(&all[i])

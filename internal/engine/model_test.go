@@ -11,15 +11,15 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// model is what the engine promises, written as plainly as can be: one thing
-// after the other, in memory, looking at everything each time.
+// model is a second, simple implementation of what the engine promises: in memory,
+// one operation after the other, each of which looks at all jobs.
 type model struct {
 	now       time.Time
-	contracts map[string]engine.Contract
+	contracts map[string]engine.JobType
 	jobs      map[int64]modelJob
 	paused    map[string]bool
 	limits    map[string]int
-	dead      []modelLetter
+	dead      []modelDeadLetter
 	out       []string // messages
 	seq       int64
 	handle    int // of the last run
@@ -32,7 +32,7 @@ type modelJob struct {
 	history []string
 }
 
-type modelLetter struct {
+type modelDeadLetter struct {
 	contract, line string
 	at             time.Time
 	seq            int64 // of the job, where that stays stored
@@ -42,11 +42,11 @@ type modelLetter struct {
 // remove deletes a job and the dead letters of one that was stored.
 func (m *model) remove(seq int64) {
 	delete(m.jobs, seq)
-	m.dead = slices.DeleteFunc(m.dead, func(l modelLetter) bool { return l.seq == seq })
+	m.dead = slices.DeleteFunc(m.dead, func(l modelDeadLetter) bool { return l.seq == seq })
 }
 
-func newModel(contracts []engine.Contract, now time.Time) *model {
-	m := &model{now: now, contracts: map[string]engine.Contract{}, jobs: map[int64]modelJob{},
+func newModel(contracts []engine.JobType, now time.Time) *model {
+	m := &model{now: now, contracts: map[string]engine.JobType{}, jobs: map[int64]modelJob{},
 		paused: map[string]bool{}, limits: map[string]int{}}
 	for _, c := range contracts {
 		m.contracts[c.Name] = c
@@ -89,7 +89,7 @@ func (m *model) due(j modelJob) bool {
 	return j.Phase == job.Waiting && j.OpenDeps == 0 && !j.DueAt.After(m.now)
 }
 
-// move lets on happen and reports whether the machine holds it.
+// move applies a cause to a job and reports whether the machine has a transition for it.
 func (m *model) move(seq int64, on job.Cause) bool {
 	j := m.jobs[seq]
 	machine := m.contracts[j.ID.Contract].Machine
@@ -118,13 +118,13 @@ func (m *model) move(seq int64, on job.Cause) bool {
 	}
 	was := j.Job
 	m.jobs[seq] = j
-	m.enter(seq, mv)
+	m.applyMove(seq, mv)
 	m.settled(seq, was)
 	return true
 }
 
-// enter puts a job into the state of a move, with the effects on the job itself.
-func (m *model) enter(seq int64, mv job.Move) {
+// applyMove puts a job into the state of a move, with the effects on the job itself.
+func (m *model) applyMove(seq int64, mv job.Move) {
 	j := m.jobs[seq]
 	c := m.contracts[j.ID.Contract]
 	ran := j.Phase == job.Leased
@@ -155,7 +155,7 @@ func (m *model) enter(seq int64, mv job.Move) {
 		}
 	}
 	if mv.DeadLetter {
-		l := modelLetter{contract: j.ID.Contract, at: m.now, seq: seq,
+		l := modelDeadLetter{contract: j.ID.Contract, at: m.now, seq: seq,
 			line: fmt.Sprintf("dead %s %s payload= failure=", name(j.ID), mv.On)}
 		if mv.To == job.StateNone {
 			l.seq = 0
@@ -180,7 +180,7 @@ func (m *model) settled(seq int64, was job.Job) {
 		return
 	}
 	c := m.contracts[j.ID.Contract]
-	// no made-up contract with relatives succeeds to nowhere
+	// no test contract with dependencies or children removes a job that succeeds
 	good := c.Machine.IsSuccess(j.State) && j.State != job.StateNone
 	if before {
 		good = c.Machine.IsSuccess(was.State)
@@ -287,7 +287,7 @@ func (m *model) submit(mode engine.Mode, batch []engine.Submission) string {
 			existing = append(existing, i)
 			stored--
 		case again: // the last of the batch counts, as if the others were not there
-			m.drop(found)
+			m.remove(found)
 			fresh = append(slices.DeleteFunc(fresh, func(seq int64) bool {
 				return seq == found
 			}), m.insert(s))
@@ -310,8 +310,6 @@ func (m *model) submit(mode engine.Mode, batch []engine.Submission) string {
 	m.begin(batch, fresh)
 	return fmt.Sprint("stored ", stored, " taken ", existing)
 }
-
-func (m *model) drop(seq int64) { m.remove(seq) }
 
 func (m *model) insert(s engine.Submission) int64 {
 	m.seq++
@@ -381,7 +379,7 @@ func (m *model) begin(batch []engine.Submission, fresh []int64) {
 				(on == job.Due && (blocked[seq] || j.OpenDeps > 0 || j.DueAt.After(m.now))) {
 				continue
 			}
-			m.enter(seq, mv)
+			m.applyMove(seq, mv)
 		}
 	}
 	for _, seq := range fresh {
@@ -428,7 +426,7 @@ func (m *model) lease(seq int64) {
 
 // claim claims up to n jobs and returns their numbers.
 func (m *model) claim(contract string, queues []string, n int) (seqs []int64) {
-	mine := map[int64]bool{}
+	own := map[int64]bool{}
 	serve := func() {
 		var ready []*job.Job
 		for _, seq := range m.seqs() {
@@ -443,13 +441,13 @@ func (m *model) claim(contract string, queues []string, n int) (seqs []int64) {
 		for _, j := range ready {
 			if len(seqs) < n && m.free(contract, j.Queue) > 0 {
 				m.lease(j.Seq)
-				mine[j.Seq] = true
+				own[j.Seq] = true
 				seqs = append(seqs, j.Seq)
 			}
 		}
 	}
 	serve()
-	if len(seqs) < n && m.expire(mine)+m.promoteDue() > 0 {
+	if len(seqs) < n && m.expire(own)+m.promoteDue() > 0 {
 		serve()
 	}
 	slices.SortFunc(seqs, func(a, b int64) int {
@@ -478,8 +476,8 @@ func (m *model) claimJob(id job.ID) string {
 	return "claimed"
 }
 
-// held finds the job of a run.
-func (m *model) held(handle int) int64 {
+// currentJob finds the job of a run.
+func (m *model) currentJob(handle int) int64 {
 	for seq, j := range m.jobs {
 		if handle != 0 && j.handle == handle {
 			return seq
@@ -489,7 +487,7 @@ func (m *model) held(handle int) int64 {
 }
 
 func (m *model) finish(handle int, on job.Cause, result []byte) string {
-	seq := m.held(handle)
+	seq := m.currentJob(handle)
 	if seq == 0 {
 		return job.RunLost.String()
 	}
@@ -561,14 +559,14 @@ func (m *model) prune() {
 			m.remove(seq)
 		}
 	}
-	m.dead = slices.DeleteFunc(m.dead, func(l modelLetter) bool {
+	m.dead = slices.DeleteFunc(m.dead, func(l modelDeadLetter) bool {
 		keep := m.contracts[l.contract].DeadLetterRetention
 		return keep > 0 && l.at.Before(m.now.Add(-keep))
 	})
 }
 
-// picture is that of a world whose clock says the same.
-func (m *model) picture(w *world) string {
+// snapshot is that of a world whose clock has the time of the model.
+func (m *model) snapshot(w *world) string {
 	counts := map[string][3]int{}
 	var lines []string
 	for _, seq := range m.seqs() {

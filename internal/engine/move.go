@@ -14,29 +14,40 @@ import (
 //	countAttempt    does it use up the last attempt? Then the ForGood form of the cause
 //	applyMove       sets the members of the job that its new state and phase decide
 //	recordEffects   counters, parents, dependents, dead letters, claims to wake
-//	record          the event of the history, the message of the outbox, Contract.Moved
+//	record          the event of the history, the message of the outbox, JobType.Moved
 //
 // Nothing of that is written yet: flush does it, see write.go.
 
-// move lets a cause happen to a job that is locked or was just inserted in this transaction.
+// StateError is wrapped by the Conflict of a change that the state of a job does not allow.
+type StateError struct{ Job job.Job }
+
+// Error is not part of the message of the Conflict, which names the state and the cause.
+func (e *StateError) Error() string { return "its state does not allow it" }
+
+// move applies a cause to a job that is locked or was just inserted in this transaction.
 // After a Conflict the job is as it was.
 func (u *unit) move(j *job.Job, on job.Cause) error { return u.moveWith(j, on, "", 0) }
 
 // moveWith is move with a reason for the history and with how long the job waits
-// until it may be claimed again; 0 leaves that to its retry policy.
+// until it may be claimed again; 0 leaves that to its retry policy. A job with a recorded end is
+// not moved, see recorded_ends.go.
 func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Duration) error {
+	if j.End != nil {
+		return &endedError{[]int64{j.Seq}}
+	}
 	c := u.e.contracts[j.ID.Contract]
 	mv, ok := c.Machine.Next(j.State, on)
 	if !ok {
 		return &job.Error{Kind: job.Conflict, Op: "engine." + string(on), ID: j.ID,
-			Msg: fmt.Sprintf("the job is %s, which allows no %s", stateName(j.State), on)}
+			Msg: fmt.Sprintf("the job is %s, in which it cannot be %s", stateName(j.State), on),
+			Err: &StateError{*j}}
 	}
 	if c.countAttempt(j, mv) {
 		mv, _ = c.Machine.Next(j.State, on.ForGood()) // the machine has it: it was validated
 	}
 	from, was, run, since := j.State, j.Phase, j.Run, j.UpdatedAt
 	if was == job.Leased {
-		u.sawEnd(j, j.Worker, mv.On)
+		u.noteEnd(j, j.Worker, mv.On)
 	}
 	u.applyMove(c, j, mv, delay)
 	u.countActivity(j, mv.On, was, since)
@@ -53,7 +64,7 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 
 // countAttempt counts an attempt that failed or was lost, and reports whether it was the last
 // that the job may have.
-func (c *Contract) countAttempt(j *job.Job, mv job.Move) bool {
+func (c *JobType) countAttempt(j *job.Job, mv job.Move) bool {
 	if mv.CountsFailed {
 		j.FailedAttempts++
 	}
@@ -73,13 +84,13 @@ func stateName(s job.State) string {
 
 // applyMove puts a job into the state a move leads to and sets what the state's phase decides. It
 // changes nothing but the job. The times of a job's moves grow strictly, whatever the clock does.
-func (u *unit) applyMove(c *Contract, j *job.Job, mv job.Move, delay time.Duration) {
+func (u *unit) applyMove(c *JobType, j *job.Job, mv job.Move, delay time.Duration) {
 	wasLeased := j.Phase == job.Leased
 	j.State, j.Phase = mv.To, c.Machine.Phase(mv.To)
 	j.UpdatedAt = later(u.now, j.UpdatedAt.Add(time.Microsecond))
 	delayed := u.applyDelay(j, mv, delay)
-	// A run that ended without a delay needs no second look at its due time: it
-	// had come before, whatever the clock says now.
+	// A job whose run ended without a delay was due before that run, so it is ready again even if
+	// the clock has been set back since.
 	returned := wasLeased && !delayed && (mv.On == job.Failed || mv.On == job.Expired ||
 		mv.On == job.Released)
 	if j.Phase == job.Ready && j.DueAt.After(u.now) && !returned {
@@ -123,9 +134,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// recordEffects records what follows from a move of a job out of a phase: counters, what its
-// parent and dependents have to learn, a dead letter, and which claims are woken.
-func (u *unit) recordEffects(c *Contract, j *job.Job, mv job.Move, was job.Phase) {
+// recordEffects records what follows when a move takes a job out of a phase: changes of counters,
+// updates of its parent and dependents, a dead letter, and which claims are woken.
+func (u *unit) recordEffects(c *JobType, j *job.Job, mv job.Move, was job.Phase) {
 	stored := mv.From != job.StateNone
 	if stored {
 		u.count(j, mv.From, was, -1)
@@ -141,18 +152,18 @@ func (u *unit) recordEffects(c *Contract, j *job.Job, mv job.Move, was job.Phase
 		u.writes.retried = append(u.writes.retried, j)
 	}
 	if was == job.Leased && j.Phase != job.Leased {
-		u.slotFreed(queueKeyOf(j))
+		u.slotReleased(queueKeyOf(j))
 	}
 	if j.Phase == job.Ready && (was != job.Ready || !stored) {
 		u.becameReady(queueKeyOf(j))
 	}
 	if j.Phase == job.Waiting && j.OpenDeps == 0 && j.DueAt.Before(u.now.Add(SweepInterval)) {
-		u.after.sweepSoon = true
+		u.after.sweepDue = true
 	}
 }
 
 // recordFinished records that a job has entered or left a finished state.
-func (u *unit) recordFinished(c *Contract, j *job.Job, mv job.Move, wasDone bool) {
+func (u *unit) recordFinished(c *JobType, j *job.Job, mv job.Move, wasDone bool) {
 	isDone := j.Phase == job.Done
 	if wasDone == isDone {
 		return
@@ -166,28 +177,32 @@ func (u *unit) recordFinished(c *Contract, j *job.Job, mv job.Move, wasDone bool
 	u.relatives.finished = append(u.relatives.finished, f)
 }
 
-// slotFreed wakes waiting claims where a run under a limit ended: a slot of the contract concerns
-// all of its queues, that of a queue is like a job there that became ready.
-func (u *unit) slotFreed(key queueKey) {
+// slotReleased wakes waiting claims where a run under a limit ended: a slot of the contract
+// concerns all of its queues, that of a queue is like a job there that became ready.
+func (u *unit) slotReleased(key queueKey) {
 	if u.e.contracts[key.contract].MaxRunning > 0 {
-		put(&u.after.freedSlots, key.contract, true)
+		put(&u.after.releasedSlots, key.contract, true)
 	}
 	if u.settings.of(key).MaxRunning > 0 {
 		u.becameReady(key)
 	}
 }
 
-// record keeps the event of a move where the state's name changed, and reports the move to the
-// contract where that asked for its cause.
-func (u *unit) record(c *Contract, j *job.Job, run job.RunID, since time.Time, ev job.Event) {
+// record keeps the event of a move where the state's name changed, adds it to the feed where a
+// subscription wants it, and reports the move to the contract where that asked for its cause.
+func (u *unit) record(c *JobType, j *job.Job, run job.RunID, since time.Time, ev job.Event) {
 	if !j.Run.IsZero() {
 		run = j.Run
 	}
 	ev.Run = run
 	reported := c.Moved != nil && slices.Contains(c.MovedOn, ev.Cause)
-	if (c.History || c.Publish) && ev.Prev != ev.Next {
-		p := pendingEvent{job: j, event: ev}
-		if c.Publish && c.Body != nil {
+	wanted, readsBodies := u.isWanted(j, ev)
+	p := pendingEvent{job: j, event: ev, isWanted: wanted,
+		isStored: (c.History || c.Publish) && ev.Prev != ev.Next}
+	writes := p.isStored && c.writesBody()
+	p.hasBodies = ev.Cause == job.Claimed || (!readsBodies && !writes)
+	if p.isStored || p.isWanted {
+		if p.isWanted || c.writesBody() {
 			then := *j
 			p.snapshot = &then
 		}

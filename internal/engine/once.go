@@ -10,8 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// A request with an idempotency key may come again and makes one job. The key is the alias of the
-// job, so that key and job are stored together or not at all, and a repeated request finds the job:
+// A request with an idempotency key may come again and makes its jobs once. Key and jobs are stored
+// together or not at all. Mostly the key is the alias of the first job, which a repeated request
+// finds:
 //
 //	SubmitOnce ─▶ Submit ─┬─ stored
 //	                      └─ Conflict: who has the alias?
@@ -22,6 +23,14 @@ import (
 //
 // The unique index of aliases decides between requests that come at the same time, on all nodes.
 // FindSubmitted answers a repeated request before work is done for it that a submission needs.
+//
+// Where an answer needs the keys of many jobs, as that about a graph, a record has them, and is
+// found even when the jobs are gone:
+//
+//	SubmitOnce ─▶ a transaction locks the key and reads its record
+//	                a record of the same request  ─▶ its keys
+//	                a record of another request   ─▶ ErrKeyReused
+//	                no record, or an expired one  ─▶ jobs and record are inserted
 
 // ErrKeyReused is wrapped by the Conflict of a request with an idempotency key that another request
 // has used.
@@ -32,9 +41,13 @@ func errKeyReused(id job.ID) error {
 		Err: ErrKeyReused}
 }
 
-// Once identifies a request of which the repetitions make no second job.
+// Once identifies a request of which the repetitions make no second job. The zero Once is that of a
+// request that is not repeated.
 type Once struct {
-	Alias  job.IdentityHash // of the job, see job.AliasOf; zero for a request that is not repeated
+	// Record keeps the key instead of an alias; the other members are not used then.
+	Record *OnceRecord
+
+	Alias  job.IdentityHash // of the first job, see job.AliasOf
 	Window time.Duration    // how long the job keeps the alias; 0 is as long as it is stored
 	// IsSame reports whether a job was made by the same request. nil stands for true.
 	IsSame func(*job.Job) bool
@@ -79,67 +92,79 @@ func (e *Engine) FindSubmitted(ctx context.Context, o Once) (found *job.Job, err
 	return found, nil
 }
 
-// SubmitOnce is Submit in mode Unique for a request that may be repeated. The first job of the
-// batch gets the alias. SubmitOnce returns that job or, if the same request was served before, the
-// one that was stored then: nothing of the batch is stored, and existed is true. If the answer to
-// an earlier call with the same batch was lost, that may be the job of the batch itself. The job
-// must not be changed.
+// Submitted is the answer to SubmitOnce.
+type Submitted struct {
+	// Existed reports that the same request was served before: nothing of the batch was stored.
+	Existed bool
+	// Job is the first job of the request, which must not be changed. It is nil for a request whose
+	// jobs are found in a record. If the answer to an earlier call with the same batch was lost, it
+	// may be the job of the batch itself, although Existed is set.
+	Job *job.Job
+	// Keys are those of all jobs, in the order of the batch, of a request with a Record.
+	Keys []string
+}
+
+// SubmitOnce is Submit in mode Unique for a request that may be repeated, with one job or many. The
+// first job of the batch gets the alias, or the record gets the keys of all.
 //
 // Errors: those of Submit. The Conflict of a key that another request has used wraps ErrKeyReused;
 // any other one says that a job with the identity exists.
-func (e *Engine) SubmitOnce(ctx context.Context, o Once, batch []Submission) (j *job.Job,
-	existed bool, err error) {
+func (e *Engine) SubmitOnce(ctx context.Context, o Once, batch []Submission) (Submitted, error) {
+	if o.Record != nil {
+		return e.submitRecorded(ctx, o.Record, batch)
+	}
 	batch[0].Job.Alias = o.Alias
 	r, err := e.Submit(ctx, Unique, batch)
 	switch {
 	case job.IsKind(err, job.Conflict) && o.Alias != (job.IdentityHash{}):
 		return e.submitRepeated(ctx, o, batch)
 	case err != nil:
-		return nil, false, err
+		return Submitted{}, err
 	}
-	return r.Jobs[0], false, nil
+	return Submitted{Job: r.Jobs[0]}, nil
 }
 
 // submitRepeated is SubmitOnce for a batch that conflicts with what is stored.
-func (e *Engine) submitRepeated(ctx context.Context, o Once, batch []Submission) (j *job.Job,
-	existed bool, err error) {
-	if j, err = e.FindSubmitted(ctx, o); j != nil || err != nil {
-		return j, j != nil, err
+func (e *Engine) submitRepeated(ctx context.Context, o Once, batch []Submission) (Submitted,
+	error) {
+	if j, err := e.FindSubmitted(ctx, o); j != nil || err != nil {
+		return Submitted{Existed: j != nil, Job: j}, err
 	}
-	err = e.updateRetryingRaces(ctx, func(u *unit) (err error) {
-		j, existed, err = u.submitOnce(&o, batch)
+	var s Submitted
+	err := e.updateRetryingRaces(ctx, func(u *unit) (err error) {
+		s, err = u.submitOnce(&o, batch)
 		return err
 	})
 	if err != nil {
-		return nil, false, err
+		return Submitted{}, err
 	}
-	return j, existed, nil
+	return s, nil
 }
 
 // submitOnce returns the job that holds the alias if the same request has made it. Otherwise it
 // stores the batch.
-func (u *unit) submitOnce(o *Once, batch []Submission) (j *job.Job, existed bool, err error) {
+func (u *unit) submitOnce(o *Once, batch []Submission) (Submitted, error) {
 	j, ended, err := o.find(u.tx)
 	if err != nil {
-		return nil, false, err
+		return Submitted{}, err
 	}
 	if j != nil && !ended {
-		return j, true, o.check(j)
+		return Submitted{Existed: true, Job: j}, o.check(j)
 	}
 	if ended {
 		if err := u.freeAlias(j); err != nil {
-			return nil, false, err
+			return Submitted{}, err
 		}
 	}
 	jobs, existing, err := u.insert(batch)
 	if err != nil {
-		return nil, false, err
+		return Submitted{}, err
 	}
 	if len(existing) > 0 {
-		return nil, false, u.explainConflict(existing[0], jobs[existing[0]])
+		return Submitted{}, u.explainConflict(existing[0], jobs[existing[0]])
 	}
 	u.about.after = jobs[0]
-	return jobs[0], false, u.checkQueueSize()
+	return Submitted{Job: jobs[0]}, u.checkQueueSize()
 }
 
 // freeAlias takes the alias from a job. The job stays as it is otherwise.
@@ -152,7 +177,7 @@ func (u *unit) freeAlias(found *job.Job) error {
 		return errConcurrentInsert
 	}
 	locked[0].Alias = job.IdentityHash{}
-	u.rewrite(locked[0])
+	u.updateAll(locked[0])
 	return u.writeJobsMoved() // before the insert, which needs the alias
 }
 
@@ -172,19 +197,59 @@ func (u *unit) explainConflict(index int, j *job.Job) error {
 	return errExists(j.ID)
 }
 
-// OnceRecord is Once for a request that makes records instead of a job. What it made is remembered
-// in a record of its own, written in the same change, for as long as the key is. A request without
-// a key has a nil OnceRecord, which finds nothing and stores nothing.
+// submitRecorded is SubmitOnce for a key that is kept by a record. The lock of the key comes before
+// those of jobs, so that requests with one key run one after another.
+func (e *Engine) submitRecorded(ctx context.Context, o *OnceRecord, batch []Submission) (Submitted,
+	error) {
+	if err := e.check(Unique, batch); err != nil {
+		return Submitted{}, err
+	}
+	var s Submitted
+	err := e.updateRetryingRaces(ctx, func(u *unit) (err error) {
+		s, err = u.submitRecorded(o, batch)
+		return err
+	})
+	if err != nil {
+		return Submitted{}, err
+	}
+	return s, nil
+}
+
+func (u *unit) submitRecorded(o *OnceRecord, batch []Submission) (Submitted, error) {
+	w := u.records()
+	if err := w.Lock(o.Kind + ":" + o.Key); err != nil {
+		return Submitted{}, err
+	}
+	found, err := o.read(w)
+	if err != nil || len(found.Jobs) > 0 {
+		return Submitted{Existed: true, Keys: found.Jobs}, err
+	}
+	call := submitCall{batch: batch, mode: Unique}
+	if err := u.submit(&call); err != nil {
+		return Submitted{}, err
+	}
+	s := Submitted{Job: call.result.Jobs[0], Keys: make([]string, len(batch))}
+	for i := range batch {
+		s.Keys[i] = batch[i].Job.ID.Key
+	}
+	return s, o.write(w, onceBody{Jobs: s.Keys})
+}
+
+// OnceRecord is an idempotency key that a record keeps, with what the request has made. The record
+// is written in the same change. Requests that make jobs pass it to SubmitOnce; those that make
+// records use Find and Store. A request without a key has a nil OnceRecord, which finds nothing and
+// stores nothing.
 type OnceRecord struct {
 	Kind, Key, Owner string        // of the record
 	Digest           string        // differs between requests with the same key
 	Window           time.Duration // how long the key is remembered
 }
 
-// onceBody is the body of the record of a OnceRecord.
+// onceBody is the body of the record of a OnceRecord: what the request has made.
 type onceBody struct {
-	ID     string `json:"id"`
-	Digest string `json:"request,omitempty"`
+	ID     string   `json:"id,omitempty"`   // of one record
+	Jobs   []string `json:"jobs,omitempty"` // their keys
+	Digest string   `json:"request,omitempty"`
 }
 
 // Find returns the ID of what the same request has made before, "" if there is none. It returns a
@@ -193,18 +258,24 @@ func (o *OnceRecord) Find(r RecordReader) (id string, err error) {
 	if o == nil {
 		return "", nil
 	}
+	body, err := o.read(r)
+	return body.ID, err
+}
+
+// read returns what the same request has made before, which is empty if there is none.
+func (o *OnceRecord) read(r RecordReader) (body onceBody, err error) {
 	record, err := r.Record(o.Kind, o.Key)
 	if err != nil || record == nil {
-		return "", err
+		return body, err
 	}
-	var body onceBody
 	if err := json.Unmarshal(record.Body, &body); err != nil {
-		return "", &job.Error{Op: "engine.once", Msg: "a stored record cannot be read", Err: err}
+		return onceBody{}, &job.Error{Op: "engine.once", Msg: "a stored record cannot be read",
+			Err: err}
 	}
 	if body.Digest != o.Digest {
-		return "", errKeyReused(job.ID{})
+		return onceBody{}, errKeyReused(job.ID{})
 	}
-	return body.ID, nil
+	return body, nil
 }
 
 // Store remembers the ID of what the request has made.
@@ -212,7 +283,12 @@ func (o *OnceRecord) Store(w RecordWriter, id string) error {
 	if o == nil {
 		return nil
 	}
-	body, err := json.Marshal(onceBody{id, o.Digest})
+	return o.write(w, onceBody{ID: id})
+}
+
+func (o *OnceRecord) write(w RecordWriter, made onceBody) error {
+	made.Digest = o.Digest
+	body, err := json.Marshal(made)
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// keyed identifies the request with an idempotency key and a payload, within a minute.
-func keyed(key, payload string) engine.Once {
+// onceWith identifies the request with an idempotency key and a payload, within a minute.
+func onceWith(key, payload string) engine.Once {
 	return engine.Once{
 		Alias:  job.AliasOf("brief", "client", key),
 		Window: time.Minute,
@@ -28,22 +28,22 @@ func payload(text string) func(*engine.Submission) {
 	return with(func(j *job.Job) { j.Payload = []byte(text) })
 }
 
-// once is what SubmitOnce has to say about a request.
+// once is the outcome of SubmitOnce as a text.
 func once(e *engine.Engine, ctx context.Context, o engine.Once, batch ...engine.Submission) string {
-	j, existed, err := e.SubmitOnce(ctx, o, batch)
+	made, err := e.SubmitOnce(ctx, o, batch)
 	switch {
 	case errors.Is(err, engine.ErrKeyReused) && job.IsKind(err, job.Conflict):
 		return "reused"
 	case err != nil:
 		return job.KindOf(err).String()
-	case existed:
-		return "existed " + name(j.ID)
+	case made.Existed:
+		return "existed " + name(made.Job.ID)
 	}
-	return "stored " + name(j.ID)
+	return "stored " + name(made.Job.ID)
 }
 
 func TestSubmitOnce(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		wants := func(o engine.Once, want string, batch ...engine.Submission) {
 			w.Helper()
 			if got := once(w.Engine, w.ctx, o, batch...); got != want {
@@ -66,42 +66,42 @@ func TestSubmitOnce(t *testing.T) {
 				w.Errorf("found %s, want %s", got, want)
 			}
 		}
-		finds(keyed("k", "p"), "nothing")
-		wants(keyed("k", "p"), "stored brief/a", sub("brief/a", payload("p")))
-		wants(keyed("k", "p"), "existed brief/a", sub("brief/b", payload("p")))
-		wants(keyed("k", "p"), "existed brief/a", sub("brief/a", payload("p"))) // a lost answer
-		wants(keyed("k", "q"), "reused", sub("brief/b", payload("q")))
-		finds(keyed("k", "p"), "brief/a")
-		finds(keyed("k", "q"), "reused")
-		wants(keyed("other", "p"), "conflict", sub("brief/a", payload("p"))) // of the identity
+		finds(onceWith("k", "p"), "nothing")
+		wants(onceWith("k", "p"), "stored brief/a", sub("brief/a", payload("p")))
+		wants(onceWith("k", "p"), "existed brief/a", sub("brief/b", payload("p")))
+		wants(onceWith("k", "p"), "existed brief/a", sub("brief/a", payload("p"))) // a lost answer
+		wants(onceWith("k", "q"), "reused", sub("brief/b", payload("q")))
+		finds(onceWith("k", "p"), "brief/a")
+		finds(onceWith("k", "q"), "reused")
+		wants(onceWith("other", "p"), "conflict", sub("brief/a", payload("p"))) // of the identity
 		wants(engine.Once{}, "stored brief/c", sub("brief/c"))
 		wants(engine.Once{}, "conflict", sub("brief/c"))
 		finds(engine.Once{}, "nothing")
 
 		w.Advance(time.Minute - time.Microsecond)
-		wants(keyed("k", "p"), "existed brief/a", sub("brief/b", payload("p")))
+		wants(onceWith("k", "p"), "existed brief/a", sub("brief/b", payload("p")))
 		w.Advance(time.Microsecond)
-		finds(keyed("k", "q"), "nothing")
-		wants(keyed("k", "q"), "conflict", sub("brief/a", payload("q")))
+		finds(onceWith("k", "q"), "nothing")
+		wants(onceWith("k", "q"), "conflict", sub("brief/a", payload("q")))
 		before := w.get("brief/a")
-		wants(keyed("k", "q"), "stored brief/b", sub("brief/b", payload("q")))
-		wants(keyed("k", "q"), "existed brief/b", sub("brief/d", payload("q")))
+		wants(onceWith("k", "q"), "stored brief/b", sub("brief/b", payload("q")))
+		wants(onceWith("k", "q"), "existed brief/b", sub("brief/d", payload("q")))
 		after := w.get("brief/a")
 		before.Alias = job.IdentityHash{}
 		if fmt.Sprintf("%+v", before) != fmt.Sprintf("%+v", after) {
 			w.Errorf("the job without its alias is\n%+v, was\n%+v", after, before)
 		}
-		forever := engine.Once{Alias: keyed("k", "q").Alias}
+		forever := engine.Once{Alias: onceWith("k", "q").Alias}
 		w.Advance(1000 * time.Hour)
 		wants(forever, "existed brief/b", sub("brief/d"))
-		w.ok(w.Remove(w.ctx, id("brief/b")))
+		w.noError(w.Remove(w.ctx, id("brief/b")))
 		wants(forever, "stored brief/d", sub("brief/d"))
 	})
 }
 
 // A batch is stored as a whole or, for a repeated request, not at all.
 func TestSubmitOnceOfABatch(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		batch := func(n int) []engine.Submission {
 			parent := fmt.Sprintf("family/%d", n)
 			return subs(sub(parent), sub(fmt.Sprintf("part/%da", n), childOf(parent)),
@@ -117,30 +117,30 @@ func TestSubmitOnceOfABatch(t *testing.T) {
 			}
 		}
 		jobs, err := w.List(w.ctx, store.Filter{})
-		w.ok(err)
+		w.noError(err)
 		if got, want := fmt.Sprint(sorted(names(jobs))),
 			"[family/0 family/2 part/0a part/0b part/2a part/2b]"; got != want {
 			w.Errorf("stored %s, want %s", got, want)
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }
 
-// Of a crowd with one key, on two nodes, one is served and the others get its job or, with another
-// request, a conflict; so it is when the window of an earlier job has just ended.
+// Of many requests with one key, on two nodes, one is stored and the others get its job or, with
+// another payload, a conflict; also when the window of an earlier job has just ended.
 func TestSubmitOnceOfACrowd(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(made())}
+	onEveryStore(t, testContracts(), func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
 		for round := range 3 {
 			outcomes := map[string]int{}
 			for _, got := range testkit.RunConcurrently(40, func(i int) string {
 				p := fmt.Sprint("payload ", i%3)
-				return p + " " + once(nodes[i%2], w.ctx, keyed("k", p),
+				return p + " " + once(nodes[i%2], w.ctx, onceWith("k", p),
 					sub(fmt.Sprintf("brief/%d.%d", round, i), payload(p)))
 			}) {
 				outcomes[got]++
 			}
-			winner, err := w.FindSubmitted(w.ctx, engine.Once{Alias: keyed("k", "").Alias})
+			winner, err := w.FindSubmitted(w.ctx, engine.Once{Alias: onceWith("k", "").Alias})
 			if err != nil || winner == nil {
 				w.Fatal(winner, err)
 			}
@@ -186,40 +186,40 @@ func TestSubmitOnceMeetsAnother(t *testing.T) {
 		want      string
 	}{
 		"stored": {func(w *world, other *engine.Engine) {
-			w.ok(other.Remove(w.ctx, id("brief/old")))
-			if got := once(other, w.ctx, keyed("k", "p"), sub("brief/new", payload("p"))); got !=
+			w.noError(other.Remove(w.ctx, id("brief/old")))
+			if got := once(other, w.ctx, onceWith("k", "p"), sub("brief/new", payload("p"))); got !=
 				"stored brief/new" {
 				w.Error(got)
 			}
 		}, "existed brief/new"},
 		"freed": {func(w *world, other *engine.Engine) {
-			if got := once(other, w.ctx, keyed("k", "q"), sub("brief/new", payload("q"))); got !=
+			if got := once(other, w.ctx, onceWith("k", "q"), sub("brief/new", payload("q"))); got !=
 				"stored brief/new" {
 				w.Error(got)
 			}
 		}, "reused"},
 		"removed": {func(w *world, other *engine.Engine) {
-			w.ok(other.Remove(w.ctx, id("brief/old")))
+			w.noError(other.Remove(w.ctx, id("brief/old")))
 		}, "stored brief/mine"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "postgres", made())
+			w := newWorld(t, "postgres", testContracts())
 			var lookups atomic.Int32
-			s := &wrapped{Store: w.Store, wrap: func(tx store.Tx) store.Tx {
+			s := &wrappedStore{Store: w.Store, wrap: func(tx store.Tx) store.Tx {
 				return lookupTx{tx, func() {
 					if lookups.Add(1) == 1 {
 						c.interfere(w, w.Engine)
 					}
 				}}
 			}}
-			e := testkit.NewEngine(t, s, w.Clock, made()...)
-			if got := once(e, w.ctx, keyed("k", "old"), sub("brief/old", payload("old"))); got !=
+			e := testkit.NewEngine(t, s, w.Clock, testContracts()...)
+			if got := once(e, w.ctx, onceWith("k", "old"), sub("brief/old", payload("old"))); got !=
 				"stored brief/old" {
 				t.Fatal(got)
 			}
 			w.Advance(time.Minute)
-			if got := once(e, w.ctx, keyed("k", "p"), sub("brief/mine", payload("p"))); got !=
+			if got := once(e, w.ctx, onceWith("k", "p"), sub("brief/mine", payload("p"))); got !=
 				c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
@@ -230,11 +230,74 @@ func TestSubmitOnceMeetsAnother(t *testing.T) {
 	}
 }
 
-// Of a crowd that makes a record under one key one makes it, the same requests find it, and others
-// are refused, until the key is forgotten.
+// recorded identifies the request with an idempotency key that a record keeps for a minute.
+func recorded(key, digest string) engine.Once {
+	return engine.Once{Record: &engine.OnceRecord{Kind: "graphs", Key: key, Digest: digest,
+		Window: time.Minute}}
+}
+
+// A record has the keys of all jobs of a request, in their order, also when they are gone. What is
+// refused leaves no record.
+func TestSubmitOnceWithARecord(t *testing.T) {
+	onEveryStore(t, testContracts(), func(w *world) {
+		batch := func(n int) []engine.Submission {
+			return subs(sub(fmt.Sprintf("brief/%d", n)), sub(fmt.Sprintf("brief/%da", n)))
+		}
+		wants := func(o engine.Once, want string, batch []engine.Submission) {
+			w.Helper()
+			made, err := w.SubmitOnce(w.ctx, o, batch)
+			got := fmt.Sprint(made.Existed, made.Keys, made.Job != nil)
+			if errors.Is(err, engine.ErrKeyReused) {
+				got = "reused"
+			} else if err != nil {
+				got = job.KindOf(err).String()
+			}
+			if got != want {
+				w.Errorf("got %s, want %s", got, want)
+			}
+		}
+		wants(recorded("k", "d"), "false [0 0a] true", batch(0))
+		wants(recorded("k", "d"), "true [0 0a] false", batch(1))
+		wants(recorded("k", "other"), "reused", batch(1))
+		wants(recorded("k2", "d"), "conflict", batch(0)) // of the identity
+		wants(recorded("k2", "d"), "not found", subs(sub("part/lost", childOf("family/none"))))
+		wants(recorded("k2", "d"), "false [2 2a] true", batch(2))
+		w.noError(w.Remove(w.ctx, id("brief/0a")))
+		w.noError(w.Remove(w.ctx, id("brief/0")))
+		wants(recorded("k", "d"), "true [0 0a] false", batch(1))
+		w.Advance(time.Minute)
+		wants(recorded("k", "other"), "false [1 1a] true", batch(1))
+		w.checkInvariants()
+	})
+}
+
+// Of many requests whose key a record keeps, on two nodes, one is stored.
+func TestSubmitOnceWithARecordOfACrowd(t *testing.T) {
+	onEveryStore(t, testContracts(), func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
+		outcomes := map[string]int{}
+		for _, got := range testkit.RunConcurrently(30, func(i int) string {
+			made, err := nodes[i%2].SubmitOnce(w.ctx, recorded("k", "d"), subs(
+				sub(fmt.Sprintf("brief/%d", i)), sub(fmt.Sprintf("brief/%d'", i))))
+			if err != nil {
+				return err.Error()
+			}
+			return fmt.Sprint(made.Keys)
+		}) {
+			outcomes[got]++
+		}
+		jobs, err := w.List(w.ctx, store.Filter{})
+		if len(outcomes) != 1 || len(jobs) != 2 || err != nil {
+			w.Errorf("%d jobs, %v: %v", len(jobs), err, outcomes)
+		}
+	})
+}
+
+// Of many requests that make a record under one key one makes it, the same requests find it, and
+// others are refused, until the key is forgotten.
 func TestOnceRecord(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(made())}
+	onEveryStore(t, testContracts(), func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
 		request := func(node *engine.Engine, digest, id string) (outcome string) {
 			o := engine.OnceRecord{Kind: "once", Key: "k", Owner: "o", Digest: digest,
 				Window: time.Minute}
@@ -276,7 +339,7 @@ func TestOnceRecord(t *testing.T) {
 // The records of an older build have other members. A request that made a subscription then finds
 // none by its key, and one that rotated an API key is refused: neither finds something else.
 func TestOnceRecordOfAnOlderBuild(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		for _, tt := range []struct {
 			body, digest, id string
 			reused           bool

@@ -32,8 +32,8 @@ func newPoller() *poller {
 	return p
 }
 
-// pollWhileWaiting starts polling unless it goes on already. The claim that waits is registered
-// with the hub before.
+// pollWhileWaiting starts polling unless it is running. The caller has registered its claim with
+// the hub, so that polling does not end before the claim is served.
 func (e *Engine) pollWhileWaiting() {
 	p := e.poller
 	p.mu.Lock()
@@ -92,12 +92,12 @@ func (e *Engine) poll(ctx context.Context) {
 // a job is due or a lease has ended, which a claim looks for by itself.
 func (e *Engine) claimable(r reader, waiting map[job.QueueHash]bool) (found []job.QueueHash,
 	err error) {
-	due, leaseEnd, err := r.NextDue(r.Now())
+	next, err := r.NextDue(r.Now())
 	if err != nil {
 		return nil, err
 	}
 	hasPassed := func(t time.Time) bool { return !t.IsZero() && !t.After(r.Now()) }
-	if hasPassed(due) || hasPassed(leaseEnd) {
+	if hasPassed(next.Waiting) || hasPassed(next.Lease) {
 		for hash := range waiting {
 			found = append(found, hash)
 		}
@@ -127,11 +127,6 @@ func (e *Engine) claimable(r reader, waiting map[job.QueueHash]bool) (found []jo
 
 // hasReady reports whether a contract has ready jobs.
 func (e *Engine) hasReady(r reader, contract string) (bool, error) {
-	counts, err := r.Counts(contract)
-	for _, c := range counts {
-		if c.Ready > 0 {
-			return true, err
-		}
-	}
-	return false, err
+	counts, err := r.Counts(store.QueueSelector{Contract: contract, Sums: true})
+	return len(counts) > 0 && counts[0].Ready > 0, err
 }

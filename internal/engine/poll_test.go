@@ -14,18 +14,18 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// counted is a store that counts its calls.
-type counted struct {
+// countingStore is a store that counts its calls.
+type countingStore struct {
 	store.Store
 	updates, views atomic.Int64
 }
 
-func (s *counted) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (s *countingStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	s.updates.Add(1)
 	return s.Store.Update(ctx, fn)
 }
 
-func (s *counted) View(ctx context.Context, fn func(store.Reader) error) error {
+func (s *countingStore) View(ctx context.Context, fn func(store.Reader) error) error {
 	s.views.Add(1)
 	return s.Store.View(ctx, fn)
 }
@@ -46,9 +46,9 @@ func waitFor(w *world, e *engine.Engine, nth int, queues ...string) <-chan []*jo
 	return got
 }
 
-// A poll finds what no announcement tells of: jobs that another node has stored, jobs that are due,
+// A poll finds what was not announced: jobs that another node has stored, jobs that are due,
 // attempts whose lease has ended.
-func TestPollFindsWhatWasNotAnnounced(t *testing.T) {
+func TestPollFindsUnannouncedJobs(t *testing.T) {
 	for what, c := range map[string]struct {
 		queues []string
 		before func(w *world)
@@ -68,8 +68,8 @@ func TestPollFindsWhatWasNotAnnounced(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			everywhere(t, made(), func(w *world) {
-				other := w.node(made())
+			onEveryStore(t, testContracts(), func(w *world) {
+				other := w.node(testContracts())
 				engine.PollEvery(w.Engine, time.Millisecond)
 				if c.before != nil {
 					c.before(w)
@@ -86,15 +86,15 @@ func TestPollFindsWhatWasNotAnnounced(t *testing.T) {
 
 func submitBy(w *world, other *engine.Engine) {
 	_, err := other.Submit(w.ctx, engine.Unique, []engine.Submission{sub("brief/a")})
-	w.ok(err)
+	w.noError(err)
 }
 
 // Claims that wait while nothing happens cost one view for each poll, however many they are. The
-// only updates are those by which each of them looks before it waits.
+// only updates are those in which each claim looks for jobs before it waits.
 func TestWaitingClaimsOnlyRead(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		s := &counted{Store: w.Store}
-		e := testkit.NewEngine(w, s, w.Clock, made()...)
+	onEveryStore(t, testContracts(), func(w *world) {
+		s := &countingStore{Store: w.Store}
+		e := testkit.NewEngine(w, s, w.Clock, testContracts()...)
 		engine.PollEvery(e, time.Millisecond)
 		w.submit(sub("brief/later", due(time.Hour)), sub("brief/other", in("other")))
 		const claims = 10
@@ -112,7 +112,7 @@ func TestWaitingClaimsOnlyRead(t *testing.T) {
 // The node that publishes a contract is notified at once of messages of another node.
 func TestOutboxIsAnnounced(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "postgres", made())
+	w := newWorld(t, "postgres", testContracts())
 	other := w.server()
 	ctx, stop := context.WithCancel(w.ctx)
 	var listening sync.WaitGroup
@@ -124,7 +124,7 @@ func TestOutboxIsAnnounced(t *testing.T) {
 	for i := 0; ; i++ { // the node receives nothing until it listens
 		_, err := other.Submit(w.ctx, engine.Unique,
 			[]engine.Submission{sub(fmt.Sprint("phased/", i))})
-		w.ok(err)
+		w.noError(err)
 		select {
 		case <-ready:
 			return
@@ -137,18 +137,18 @@ func TestOutboxIsAnnounced(t *testing.T) {
 
 // Refresh finds messages whose announcement was lost.
 func TestRefreshFindsMessages(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		other := w.node(made())
+	onEveryStore(t, testContracts(), func(w *world) {
+		other := w.node(testContracts())
 		ready := w.OutboxReady("phased")
-		w.ok(w.Refresh(w.ctx))
+		w.noError(w.Refresh(w.ctx))
 		select {
 		case <-ready:
 			w.Error("a signal without messages")
 		default:
 		}
 		_, err := other.Submit(w.ctx, engine.Unique, []engine.Submission{sub("phased/a")})
-		w.ok(err)
-		w.ok(w.Refresh(w.ctx))
+		w.noError(err)
+		w.noError(w.Refresh(w.ctx))
 		select {
 		case <-ready:
 		default:

@@ -14,7 +14,12 @@ func openPostgres(tb testing.TB) store.Store { return openPostgresURL(tb, pgtest
 
 func openPostgresURL(tb testing.TB, url string, now func() time.Time) store.Store {
 	tb.Helper()
-	s, err := postgres.Open(context.Background(), postgres.Config{URL: url, Now: now, Conns: 8})
+	return openPostgresWith(tb, postgres.Config{URL: url, Now: now, Conns: 8})
+}
+
+func openPostgresWith(tb testing.TB, c postgres.Config) store.Store {
+	tb.Helper()
+	s, err := postgres.Open(context.Background(), c)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func (u *unit) propagateFinished() error {
 	return nil
 }
 
-// parentUpdate is what a transaction changes in a parent beside the counts of its children.
+// parentUpdate is what a transaction changes in a parent besides the counts of its children.
 type parentUpdate struct {
 	childStarted bool   // one was claimed for the first time
 	failure      []byte // of the last run that failed
@@ -165,7 +165,8 @@ func (u *unit) followChildren(p *job.Job, reopened bool) error {
 	return u.satisfy(p)
 }
 
-// satisfy lets a job that waits for nothing any longer be Satisfied, where its machine allows it.
+// satisfy applies Satisfied to a job without open dependencies and children, if its machine allows
+// it.
 func (u *unit) satisfy(j *job.Job) error {
 	if j.OpenDeps > 0 || !u.allows(j, job.Satisfied) {
 		return nil
@@ -233,9 +234,15 @@ func (u *unit) updateDependent(d *job.Job, closed []int) error {
 	return u.satisfy(d)
 }
 
-// lock locks jobs and returns them; those that this transaction has changed in their changed form.
+// lock locks jobs that wait for others, and returns them as lockChanged does.
 func (u *unit) lock(seqs []int64) ([]*job.Job, error) {
-	locked, err := u.tx.Load(store.Selector{Seqs: seqs, Lock: true})
+	return u.lockChanged(store.Selector{Seqs: seqs, Lock: true, KeepsWaiting: true})
+}
+
+// lockChanged locks jobs and returns them; those that this transaction has changed in their changed
+// form.
+func (u *unit) lockChanged(s store.Selector) ([]*job.Job, error) {
+	locked, err := u.tx.Load(s)
 	for i, j := range locked {
 		if changed := u.writes.changed(j.Seq).Job; changed != nil {
 			locked[i] = changed

@@ -21,8 +21,9 @@ func (e *Engine) pruneBatch() int {
 	return pruneBatchOfMany
 }
 
-// Prune deletes a batch of what is past the retention of each contract and of records that have
-// expired, and compacts counters. It returns how much it did; it is to be repeated until that is 0.
+// Prune deletes a batch of what is past the retention of each contract and of the inbox, and of
+// records that have expired, and compacts counters. It returns how much it did; it is to be
+// repeated until that is 0.
 func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 	for _, name := range e.names {
 		n, err := e.pruneContract(ctx, e.contracts[name])
@@ -36,6 +37,11 @@ func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 		if records, err = u.tx.PruneRecords(e.pruneBatch()); err != nil {
 			return err
 		}
+		requests, err := u.pruneInbox()
+		if err != nil {
+			return err
+		}
+		records += requests
 		emptied, err := u.tx.CompactCounts(e.pruneBatch())
 		for _, q := range emptied {
 			u.rememberQueues(queueKey{q.Contract, q.Queue})
@@ -45,7 +51,7 @@ func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 	return removed + records, err
 }
 
-func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, err error) {
+func (e *Engine) pruneContract(ctx context.Context, c *JobType) (removed int, err error) {
 	if c.Retention <= 0 && c.MaxBytes <= 0 && !c.leavesDead {
 		return 0, nil
 	}
@@ -57,7 +63,10 @@ func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, e
 		}
 		jobs, removed = finished.Jobs, finished.Jobs+finished.Children
 		if removed > 0 { // their dead letters go with them, and others the next time
-			u.writes.gone = finished.Seqs
+			for _, j := range finished.Removed {
+				u.count(j, j.State, j.Phase, -1)
+				u.writes.gone = append(u.writes.gone, j.Seq)
+			}
 			return nil
 		}
 		removed, err = u.pruneDeadLetters(c)
@@ -73,10 +82,10 @@ func (e *Engine) pruneContract(ctx context.Context, c *Contract) (removed int, e
 }
 
 // pruneFinished deletes finished jobs by their age and, when none is too old, by their size.
-func (u *unit) pruneFinished(c *Contract) (store.Pruned, error) {
+func (u *unit) pruneFinished(c *JobType) (store.Pruned, error) {
 	if c.Retention > 0 {
 		old, err := u.tx.PruneFinished(c.Name, u.now.Add(-c.Retention), 0, u.e.pruneBatch())
-		if err != nil || len(old.Seqs) > 0 {
+		if err != nil || len(old.Removed) > 0 {
 			return old, err
 		}
 	}

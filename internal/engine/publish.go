@@ -13,8 +13,18 @@ import (
 
 const (
 	publishBatch   = 500
+	feedBatch      = 100 // of the feed: the store is held for less long
 	publishTerm    = 5 * time.Second
 	publishTimeout = publishTerm / 2 // for a batch: a term with less left is renewed first
+)
+
+// After a batch of the feed that took d, its publisher waits until the engine was idle for d in
+// total, and for yieldFactor times d at most. So deliveries are made as fast as the store has time
+// for, and jobs that use all of it lose little.
+const (
+	yieldFactor = 40
+	maxYield    = publishTerm / 4
+	yieldStep   = 2 * time.Millisecond // how often the engine is asked whether it is idle
 )
 
 // outboxPublisher publishes the messages of some contracts. One that fails does not hold up
@@ -26,6 +36,7 @@ const (
 //	           └ reads the next batch
 type outboxPublisher struct {
 	contracts []string
+	batch     int // how many messages are delivered together
 	// leaderUntil is when the term of this node ends, by the store's clock, in microseconds since
 	// 1970; 0 is never elected.
 	leaderUntil atomic.Int64
@@ -39,8 +50,12 @@ func (e *Engine) publisher(contracts []string) *outboxPublisher {
 			return !e.contracts[name].Publish
 		})
 	}
+	batch := publishBatch
+	if e.isFeed(contracts) {
+		batch = feedBatch
+	}
 	found, _ := e.publishers.LoadOrStore(strings.Join(contracts, " "),
-		&outboxPublisher{contracts: contracts, ready: make(chan struct{}, 1)})
+		&outboxPublisher{contracts: contracts, batch: batch, ready: make(chan struct{}, 1)})
 	return found.(*outboxPublisher)
 }
 
@@ -74,6 +89,7 @@ func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []jo
 	contracts ...string) (n int, err error) {
 	o := e.publisher(contracts)
 	for delivered := []int64(nil); ; {
+		started := e.guard.monotonic()
 		batch, err := e.nextMessages(ctx, o, delivered)
 		if err != nil {
 			return n, err
@@ -91,6 +107,33 @@ func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []jo
 		delivered = make([]int64, len(batch))
 		for i, m := range batch {
 			delivered[i] = m.ID
+		}
+		if e.isFeed(contracts) {
+			e.yield(ctx, e.guard.monotonic()-started)
+		}
+	}
+}
+
+// isFeed reports whether one of the contracts is that of the feed.
+func (e *Engine) isFeed(contracts []string) bool {
+	return e.feed.Read != nil && slices.Contains(contracts, e.feed.Contract)
+}
+
+// yield waits after work in the background that took so long, see yieldFactor.
+func (e *Engine) yield(ctx context.Context, took time.Duration) {
+	const step = yieldStep
+	longest := min(yieldFactor*took, maxYield)
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	for idle, waited := time.Duration(0), time.Duration(0); idle < took && waited < longest; {
+		if e.callers.Load() == 0 {
+			idle += step
+		}
+		waited += step
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -118,7 +161,7 @@ func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher,
 		}
 		var err error
 		// read after the election: the leader before may have published some until then
-		batch, err = u.tx.Messages(o.contracts, publishBatch)
+		batch, err = u.tx.Messages(o.contracts, o.batch)
 		return err
 	})
 	if err != nil {

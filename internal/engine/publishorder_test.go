@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// betweenTx runs something once after a look at the outbox.
+// betweenTx runs a function once after a read of the outbox.
 type betweenTx struct {
 	store.Tx
 	once *sync.Once
@@ -26,12 +26,12 @@ func (t *betweenTx) Messages(contracts []string, n int) ([]job.Message, error) {
 }
 
 // What was written in one transaction is published in its order, also where it is of two contracts
-// and comes while the outbox is looked at: all that a look sees is of one moment.
+// and is committed while the outbox is read: a read of the outbox sees one moment.
 func TestPublishOfTwoContractsKeepsOrder(t *testing.T) {
 	t.Parallel()
-	bare := openPostgres(t)
+	inner := openPostgres(t)
 	add := func(messages ...job.Message) {
-		if err := bare.Update(context.Background(), func(tx store.Tx) error {
+		if err := inner.Update(context.Background(), func(tx store.Tx) error {
 			return tx.Apply(store.Changes{Messages: messages})
 		}); err != nil {
 			t.Fatal(err)
@@ -43,8 +43,8 @@ func TestPublishOfTwoContractsKeepsOrder(t *testing.T) {
 	add(m("graph", "first"))
 	var once sync.Once
 	between := func() { add(m("graph", "parent starts"), m("phased", "child is claimed")) }
-	s := &wrapped{bare, func(tx store.Tx) store.Tx { return &betweenTx{tx, &once, between} }}
-	e := testkit.NewEngine(t, s, testkit.NewClock(), made()...)
+	s := &wrappedStore{inner, func(tx store.Tx) store.Tx { return &betweenTx{tx, &once, between} }}
+	e := testkit.NewEngine(t, s, testkit.NewClock(), testContracts()...)
 	var got, last int64
 	if _, err := e.Publish(t.Context(), func(_ context.Context, batch []job.Message) error {
 		for _, m := range batch {

@@ -17,15 +17,15 @@ func (e *Engine) view(ctx context.Context, fn func(reader) error) error {
 // Get returns a job with its bodies, NotFound if there is none.
 func (e *Engine) Get(ctx context.Context, id job.ID) (found *job.Job, err error) {
 	err = e.view(ctx, func(r reader) error {
-		found, err = getOne(r, id)
+		found, err = getOne(r, id, store.AllBodies)
 		return err
 	})
 	return found, err
 }
 
 // getOne returns a job, NotFound if there is none.
-func getOne(r reader, id job.ID) (*job.Job, error) {
-	jobs, err := r.Load(store.Selector{IDs: []job.ID{id}, Bodies: store.AllBodies})
+func getOne(r reader, id job.ID, bodies store.Bodies) (*job.Job, error) {
+	jobs, err := r.Load(store.Selector{IDs: []job.ID{id}, Bodies: bodies})
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +63,11 @@ func (e *Engine) load(ctx context.Context, s store.Selector) (jobs []*job.Job, e
 	return jobs, err
 }
 
+// GetWithoutBodiesByID returns those of the jobs that exist, without their bodies, in no order.
+func (e *Engine) GetWithoutBodiesByID(ctx context.Context, ids []job.ID) ([]*job.Job, error) {
+	return e.load(ctx, store.Selector{IDs: ids, Bodies: store.NoBodies})
+}
+
 // GetAll returns those of the jobs that exist, with their bodies, in no order.
 func (e *Engine) GetAll(ctx context.Context, ids []job.ID) ([]*job.Job, error) {
 	return e.load(ctx, store.Selector{IDs: ids, Bodies: store.AllBodies})
@@ -74,10 +79,9 @@ func (e *Engine) GetWithoutBodies(ctx context.Context, seqs []int64) ([]*job.Job
 	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: store.DefinitionOnly})
 }
 
-// GetListed returns those of the jobs that exist, with no body but the definition and the failure,
-// in no order.
-func (e *Engine) GetListed(ctx context.Context, seqs []int64) ([]*job.Job, error) {
-	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: store.DefinitionAndFailure})
+// GetWithFailures returns those of the jobs that exist, with no body but the failure, in no order.
+func (e *Engine) GetWithFailures(ctx context.Context, seqs []int64) ([]*job.Job, error) {
+	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: store.FailureOnly})
 }
 
 // GetFull returns those of the jobs that exist, with their bodies, in no order.
@@ -115,18 +119,54 @@ func (e *Engine) ListPage(ctx context.Context, f store.Filter) (page store.Page,
 	return page, err
 }
 
+// ListCounts counts in the view of a list.
+type ListCounts struct {
+	// Jobs counts the jobs that are one group, limit at most.
+	Jobs func(s store.CountSelector, limit int) (int, error)
+	// Queues returns the counts of the selected queues, with those of jobs that are over.
+	Queues func(s store.QueueSelector) ([]job.QueueCount, error)
+}
+
+// ListChosen is ListPage of the filter that choose makes of what is counted at the moment of the
+// list. Without ok nothing can match.
+func (e *Engine) ListChosen(ctx context.Context, choose func(ListCounts) (f store.Filter, ok bool,
+	err error)) (page store.Page, err error) {
+	err = e.view(ctx, func(r reader) error {
+		page = store.Page{}
+		f, ok, err := choose(ListCounts{
+			Jobs: func(s store.CountSelector, limit int) (int, error) {
+				return countUpTo(r, s, limit)
+			},
+			Queues: func(s store.QueueSelector) ([]job.QueueCount, error) {
+				s.WithDone = true
+				return r.Counts(s)
+			}})
+		if err != nil || !ok {
+			return err
+		}
+		page, err = r.List(f)
+		return err
+	})
+	return page, err
+}
+
 // CountOwned returns how many jobs of a contract each of the owners has, limit at most.
 func (e *Engine) CountOwned(ctx context.Context, contract string, owners []string,
 	limit int) (counts []int, err error) {
 	counts = make([]int, len(owners))
+	if len(owners) == 0 {
+		return counts, nil
+	}
 	err = e.view(ctx, func(r reader) error {
-		for i, owner := range owners {
-			if counts[i], err = r.CountUpTo(store.CountSelector{Contract: contract,
-				Owner: owner}, limit); err != nil {
-				return err
-			}
+		groups, err := r.CountUpTo(store.CountSelector{Contract: contract, Owners: owners}, limit)
+		of := map[string]int{}
+		for _, g := range groups {
+			of[g.Value] = g.Jobs
 		}
-		return nil
+		for i, owner := range owners {
+			counts[i] = of[owner]
+		}
+		return err
 	})
 	return counts, err
 }
@@ -134,7 +174,7 @@ func (e *Engine) CountOwned(ctx context.Context, contract string, owners []strin
 // History returns the events of a job in the order they happened.
 func (e *Engine) History(ctx context.Context, id job.ID) (events []job.Event, err error) {
 	err = e.view(ctx, func(r reader) error {
-		j, err := getOne(r, id)
+		j, err := getOne(r, id, store.NoBodies)
 		if err != nil {
 			return err
 		}
@@ -142,11 +182,4 @@ func (e *Engine) History(ctx context.Context, id job.ID) (events []job.Event, er
 		return err
 	})
 	return events, err
-}
-
-// Queues returns the counts of a contract's queues; an empty name means all
-// contracts.
-func (e *Engine) Queues(ctx context.Context, contract string) (counts []job.QueueCount, err error) {
-	err = e.view(ctx, func(r reader) error { counts, err = r.Counts(contract); return err })
-	return counts, err
 }

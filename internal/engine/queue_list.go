@@ -49,7 +49,7 @@ type QueueStatus struct {
 
 // ListQueues returns the queues of a contract, by name; an empty contract means all of them. A
 // queue is listed while it has jobs that are not over or settings, and for a week after it had
-// either.
+// either. Their NextStart and ReadySince are left to ReadReadySince and Queue.
 func (e *Engine) ListQueues(ctx context.Context, contract string) (all []QueueStatus,
 	err error) {
 	names := e.names
@@ -66,6 +66,17 @@ func (e *Engine) ListQueues(ctx context.Context, contract string) (all []QueueSt
 	return all, err
 }
 
+// ReadReadySince sets the ReadySince of queues.
+func (e *Engine) ReadReadySince(ctx context.Context, queues []*QueueStatus) error {
+	return e.view(ctx, func(r reader) error {
+		all := map[queueKey]*QueueStatus{}
+		for _, q := range queues {
+			all[queueKey{q.Contract, q.Queue}] = q
+		}
+		return readReadySince(r, all)
+	})
+}
+
 // Queue returns one queue. One that was never used has no jobs and no settings.
 func (e *Engine) Queue(ctx context.Context, contract, queue string) (q QueueStatus, err error) {
 	if _, err := e.contract(contract); err != nil {
@@ -80,7 +91,7 @@ func (e *Engine) Queue(ctx context.Context, contract, queue string) (q QueueStat
 
 // queueIn reads the status of one queue.
 func queueIn(r reader, key queueKey) (QueueStatus, error) {
-	all, err := countedQueues(r, key.contract)
+	all, err := countedQueues(r, store.QueueSelector{Contract: key.contract, Queue: key.queue})
 	if err != nil {
 		return QueueStatus{}, err
 	}
@@ -104,9 +115,9 @@ func newQueueStatus(key queueKey) *QueueStatus {
 	}
 }
 
-// countedQueues reads the queues of a contract that have jobs or settings; empty means all.
-func countedQueues(r reader, contract string) (map[queueKey]*QueueStatus, error) {
-	counts, err := r.Counts(contract)
+// countedQueues reads the selected queues that have jobs or settings.
+func countedQueues(r reader, of store.QueueSelector) (map[queueKey]*QueueStatus, error) {
+	counts, err := r.Counts(of)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +133,9 @@ func countedQueues(r reader, contract string) (map[queueKey]*QueueStatus, error)
 	}
 	for _, s := range settings {
 		key := queueKey{s.Contract, s.Queue}
-		if s.IsDefault() || (contract != "" && s.Contract != contract) {
+		isOther := (of.Contract != "" && s.Contract != of.Contract) ||
+			(of.Queue != "" && s.Queue != of.Queue)
+		if s.IsDefault() || isOther {
 			continue
 		}
 		if all[key] == nil {
@@ -135,7 +148,7 @@ func countedQueues(r reader, contract string) (map[queueKey]*QueueStatus, error)
 
 // queuesIn reads the queues of a contract, and those that are remembered of the contracts named.
 func queuesIn(r reader, contract string, names []string) ([]QueueStatus, error) {
-	all, err := countedQueues(r, contract)
+	all, err := countedQueues(r, store.QueueSelector{Contract: contract})
 	if err != nil {
 		return nil, err
 	}
@@ -143,12 +156,6 @@ func queuesIn(r reader, contract string, names []string) ([]QueueStatus, error) 
 		if err := addRemembered(r, name, all); err != nil {
 			return nil, err
 		}
-	}
-	if err := readNextStarts(r, all); err != nil {
-		return nil, err
-	}
-	if err := readReadySince(r, all); err != nil {
-		return nil, err
 	}
 	list := make([]QueueStatus, 0, len(all))
 	for _, q := range all {
@@ -206,7 +213,7 @@ func readReadySince(r reader, all map[queueKey]*QueueStatus) error {
 func (e *Engine) Backlogs(ctx context.Context) (all []QueueStatus, now time.Time, err error) {
 	err = e.view(ctx, func(r reader) error {
 		now, all = r.Now(), nil
-		counts, err := r.Counts("")
+		counts, err := r.Counts(store.QueueSelector{})
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func (e *Engine) ChangeQueue(ctx context.Context, contract, queue string,
 		if s, ok := all[queue]; ok {
 			q = s
 		}
-		had := !q.IsDefault()
+		had, paused := !q.IsDefault(), q.Paused
 		if err := fn(u.records(), &q); err != nil {
 			return err
 		}
@@ -59,6 +59,7 @@ func (e *Engine) ChangeQueue(ctx context.Context, contract, queue string,
 			u.rememberQueues(queueKey{contract, queue})
 		}
 		u.writes.Queues = append(u.writes.Queues, q)
+		u.publishPause(paused, &q)
 		return nil
 	}); err != nil {
 		return err
@@ -149,14 +150,22 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string,
 // changed, waiting claims are woken.
 func (e *Engine) LoadQueues(ctx context.Context) error { return e.view(ctx, e.takeSettings) }
 
-// Refresh is LoadQueues, loads the drains, and signals the publishers that have messages in the
-// outbox: it takes in what announcements of other nodes would have brought, had they not been lost.
+// Refresh is LoadQueues, loads drains and subscriptions, and signals the publishers that have
+// messages in the outbox: it takes in what announcements of other nodes would have brought, had
+// they not been lost.
 func (e *Engine) Refresh(ctx context.Context) error {
+	turn := e.beginFeedRead()
 	return e.view(ctx, func(r reader) error {
 		if err := e.takeSettings(r); err != nil {
 			return err
 		}
 		if err := e.takeDrains(r); err != nil {
+			return err
+		}
+		if err := e.storeSubscriptions(r, turn); err != nil {
+			return err
+		}
+		if err := e.signalInbox(r); err != nil {
 			return err
 		}
 		return e.signalWaiting(r)

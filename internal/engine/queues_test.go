@@ -19,25 +19,25 @@ func into(queue string) func(*job.Job, time.Time) error {
 // G-TF-25: the limits of the queues of a contract are replaced as a whole, on all nodes; pauses and
 // other contracts stay as they are.
 func TestLimitQueues(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		for _, queue := range []string{"q", "r", "s"} {
 			for _, n := range []string{"1", "2", "3"} {
 				w.submit(sub("brief/"+queue+n, in(queue)), sub("part/"+queue+n, in(queue)))
 			}
 		}
-		other := w.node(made())
+		other := w.node(testContracts())
 		limit := func(limits map[string]int) {
 			w.Helper()
-			w.ok(w.LimitQueues(w.ctx, "brief", running(limits)))
-			w.ok(other.LoadQueues(w.ctx))
+			w.noError(w.LimitQueues(w.ctx, "brief", running(limits)))
+			w.noError(other.LoadQueues(w.ctx))
 		}
-		// hands claims all there is on both nodes in turn and gives it back.
-		hands := func(contract string, want ...string) {
+		// wantClaimed claims all jobs on both nodes in turn, compares them and releases them.
+		wantClaimed := func(contract string, want ...string) {
 			w.Helper()
 			for _, e := range []*engine.Engine{w.Engine, other} {
 				jobs, err := e.Claim(w.ctx,
 					engine.ClaimRequest{Contract: contract, Max: 99, Worker: "w"})
-				w.ok(err)
+				w.noError(err)
 				got := names(jobs)
 				slices.Sort(got)
 				if !slices.Equal(got, want) {
@@ -48,27 +48,27 @@ func TestLimitQueues(t *testing.T) {
 				}
 			}
 		}
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", Paused: true,
+		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", Paused: true,
 			MaxRunning: 2}))
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "part", Queue: "q", MaxRunning: 1}))
+		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "part", Queue: "q", MaxRunning: 1}))
 		limit(map[string]int{"q": 1, "r": 2})
-		hands("brief", "brief/q1", "brief/r1", "brief/r2")
+		wantClaimed("brief", "brief/q1", "brief/r1", "brief/r2")
 		limit(map[string]int{"q": 2, "s": 1}) // r has none any more, s stays paused
-		hands("brief", "brief/q1", "brief/q2", "brief/r1", "brief/r2", "brief/r3")
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", MaxRunning: 1}))
+		wantClaimed("brief", "brief/q1", "brief/q2", "brief/r1", "brief/r2", "brief/r3")
+		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", MaxRunning: 1}))
 		limit(nil)
-		hands("brief", "brief/q1", "brief/q2", "brief/q3", "brief/r1", "brief/r2", "brief/r3",
+		wantClaimed("brief", "brief/q1", "brief/q2", "brief/q3", "brief/r1", "brief/r2", "brief/r3",
 			"brief/s1", "brief/s2", "brief/s3")
-		hands("part", "part/q1", "part/r1", "part/r2", "part/r3", "part/s1", "part/s2", "part/s3")
-		w.fails(w.LimitQueues(w.ctx, "nobody", nil), job.NotFound)
-		w.fails(w.LimitQueues(w.ctx, "brief", running(map[string]int{"q": -1})), job.Invalid)
-		w.fails(w.LimitQueues(w.ctx, "brief", running(map[string]int{"": 1})), job.Invalid)
+		wantClaimed("part", "part/q1", "part/r1", "part/r2", "part/r3", "part/s1", "part/s2", "part/s3")
+		w.wantKind(w.LimitQueues(w.ctx, "unknown", nil), job.NotFound)
+		w.wantKind(w.LimitQueues(w.ctx, "brief", running(map[string]int{"q": -1})), job.Invalid)
+		w.wantKind(w.LimitQueues(w.ctx, "brief", running(map[string]int{"": 1})), job.Invalid)
 	})
 }
 
-// G-TF-37: a claim of all queues leaves those out that are served otherwise, also while it waits.
+// G-TF-37: a claim of all queues leaves out the excluded ones, also while it waits.
 func TestClaimExcept(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/q1"), sub("brief/h1", in("here")), sub("brief/q2"),
 			sub("brief/h2", in("here")))
 		req := engine.ClaimRequest{Contract: "brief", Max: 9, Worker: "w",
@@ -76,12 +76,12 @@ func TestClaimExcept(t *testing.T) {
 				return queue == "here"
 			}}
 		jobs, err := w.Claim(w.ctx, req)
-		w.ok(err)
+		w.noError(err)
 		if got, want := names(jobs), []string{"brief/q1", "brief/q2"}; !slices.Equal(got, want) {
 			w.Errorf("got %v, want %v", got, want)
 		}
 		req.Wait = time.Minute
-		engine.WithoutFloor(w.Engine)
+		engine.WithoutPolling(w.Engine)
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
 			jobs, err = w.Claim(w.ctx, req)
@@ -91,11 +91,11 @@ func TestClaimExcept(t *testing.T) {
 		engine.AwaitWaiting(w.Engine, req, 1)
 		w.submit(sub("brief/r1", in("r")))
 		waiting.Wait()
-		w.ok(err)
+		w.noError(err)
 		if got, want := names(jobs), []string{"brief/r1"}; !slices.Equal(got, want) {
 			w.Errorf("got %v, want %v", got, want)
 		}
-		w.is(`brief/h1: queued ready
+		w.wantSnapshot(`brief/h1: queued ready
 			brief/h2: queued ready
 			brief/h3: queued ready
 			brief/q1: running leased runs=1 until=30s
@@ -107,49 +107,49 @@ func TestClaimExcept(t *testing.T) {
 	})
 }
 
-// A node that has just started hands out nothing against the limits and pauses that stand: it knows
+// A node that has just started gives out no job against the limits and pauses in force: it reads
 // them before its first claim, without an explicit load.
 func TestSettingsHoldFromTheStart(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c", in("paused")))
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 1}))
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "paused", Paused: true}))
-		fresh := w.node(made())
+		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 1}))
+		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "paused", Paused: true}))
+		fresh := w.node(testContracts())
 		jobs, err := fresh.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Max: 3, Worker: "w"})
-		w.ok(err)
+		w.noError(err)
 		if len(jobs) != 1 || jobs[0].Queue != "q" {
 			w.Errorf("got %v", names(jobs))
 		}
-		w.fails(second(w.node(made()).ClaimJob(w.ctx, id("brief/c"), "w")), job.Conflict)
+		w.wantKind(errOf(w.node(testContracts()).ClaimJob(w.ctx, id("brief/c"), "w")), job.Conflict)
 	})
 }
 
-// What one node sets for a queue reaches long polls of another at once: no poll and no sweep is
-// needed.
+// What one node sets for a queue reaches long polls of another at once, without a poll of the store
+// or maintenance.
 func TestSettingsAreHeard(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "postgres", made())
+	w := newWorld(t, "postgres", testContracts())
 	other := w.server()
-	engine.WithoutFloor(other)
+	engine.WithoutPolling(other)
 	ctx, stop := context.WithCancel(w.ctx)
 	var listening sync.WaitGroup
 	listening.Go(func() { other.Listen(ctx) })
 	defer listening.Wait()
 	defer stop()
 	w.submit(sub("brief/a"))
-	w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
-	w.ok(other.LoadQueues(w.ctx))
+	w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
+	w.noError(other.LoadQueues(w.ctx))
 	req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
 		Wait: time.Minute}
 	got := make(chan []*job.Job, 1)
 	go func() {
 		jobs, err := other.Claim(w.ctx, req)
-		w.ok(err)
+		w.noError(err)
 		got <- jobs
 	}()
 	engine.AwaitWaiting(other, req, 1)
 	for { // it receives nothing until it listens
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
+		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
 		select {
 		case jobs := <-got:
 			if len(jobs) != 1 {

@@ -17,6 +17,8 @@ type RecordReader interface {
 	// Records returns the first limit records of a kind and owner with a key above
 	// after, by key.
 	Records(kind, owner, after string, limit int) ([]job.Record, error)
+	// RecordsOfEach returns the first limit records of a kind of each owner, by owner and key.
+	RecordsOfEach(kind string, owners []string, limit int) ([]job.Record, error)
 	// RecordsOf returns those of the records that exist, by key.
 	RecordsOf(kind string, keys ...string) ([]job.Record, error)
 	// AllRecords returns the first limit records of a kind with a key above after, whoever
@@ -35,6 +37,9 @@ type RecordWriter interface {
 	// Lock makes the changes that lock the same name run one after another, on all nodes; it is
 	// the lock of ChangeRecords. What is read behind it is what those before have left.
 	Lock(name string) error
+	// PublishEvent publishes what happens in this transaction, at its time, to the subscriptions
+	// that want it.
+	PublishEvent(n FeedEvent)
 }
 
 type recordView struct{ store.Reader }
@@ -54,6 +59,13 @@ func (v recordView) Records(kind, owner, after string, limit int) ([]job.Record,
 		After: after,
 		Limit: limit,
 	})
+}
+
+func (v recordView) RecordsOfEach(kind string, owners []string, limit int) ([]job.Record, error) {
+	if len(owners) == 0 {
+		return nil, nil
+	}
+	return v.Reader.Records(store.RecordSelector{Kind: kind, Owners: owners, Limit: limit})
 }
 
 func (v recordView) RecordsOf(kind string, keys ...string) ([]job.Record, error) {
@@ -95,6 +107,12 @@ func (c recordChange) DeleteRecords(kind string, keys ...string) error {
 // ViewRecords runs fn on a consistent snapshot.
 func (e *Engine) ViewRecords(ctx context.Context, fn func(RecordReader) error) error {
 	return e.view(ctx, func(r reader) error { return fn(recordView{r}) })
+}
+
+// StoreTime returns the time of the store.
+func (e *Engine) StoreTime(ctx context.Context) (now time.Time, err error) {
+	err = e.view(ctx, func(r reader) error { now = r.Now(); return nil })
+	return now, err
 }
 
 // ChangeRecords runs fn in a transaction: what it writes is on stable storage when ChangeRecords

@@ -14,12 +14,12 @@ import (
 )
 
 func TestRecords(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		refused := errors.New("refused")
 		change := func(fn func(engine.RecordWriter) error) error {
 			return w.ChangeRecords(w.ctx, "lock", fn)
 		}
-		w.ok(change(func(r engine.RecordWriter) error {
+		w.noError(change(func(r engine.RecordWriter) error {
 			return r.UpsertRecords(job.Record{Kind: "k", Key: "b", Owner: "o"},
 				job.Record{Kind: "k", Key: "a", Owner: "o", ExpiresAt: r.Now().Add(time.Minute)})
 		}))
@@ -31,7 +31,7 @@ func TestRecords(t *testing.T) {
 		}
 		are := func(want ...string) {
 			w.Helper()
-			w.ok(w.ViewRecords(w.ctx, func(r engine.RecordReader) error {
+			w.noError(w.ViewRecords(w.ctx, func(r engine.RecordReader) error {
 				var keys []string
 				all, err := r.Records("k", "o", "", 10)
 				for _, one := range all {
@@ -55,15 +55,15 @@ func TestRecords(t *testing.T) {
 		if n, err := w.Prune(w.ctx); n != 1 || err != nil {
 			w.Errorf("pruned %d: %v", n, err)
 		}
-		w.ok(change(func(r engine.RecordWriter) error { return r.DeleteRecords("k", "b", "none") }))
+		w.noError(change(func(r engine.RecordWriter) error { return r.DeleteRecords("k", "b", "none") }))
 		are()
 	})
 }
 
 // Changes under one lock do not lose each other's work, on all nodes.
 func TestRecordChangesRunOneAfterAnother(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(made())}
+	onEveryStore(t, testContracts(), func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
@@ -85,7 +85,7 @@ func TestRecordChangesRunOneAfterAnother(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		w.ok(w.ViewRecords(w.ctx, func(r engine.RecordReader) error {
+		w.noError(w.ViewRecords(w.ctx, func(r engine.RecordReader) error {
 			one, err := r.Record("k", "n")
 			if err != nil || string(one.Body) != "80" {
 				w.Errorf("%+v, %v", one, err)
@@ -95,11 +95,11 @@ func TestRecordChangesRunOneAfterAnother(t *testing.T) {
 	})
 }
 
-// Of many who submit different jobs under one alias one is served, whether or not
-// they share a transaction.
+// Of many submissions of different jobs under one alias one is stored, whether or
+// not they share a transaction.
 func TestAliasIsUnique(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(made())}
+	onEveryStore(t, testContracts(), func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
 		alias := job.AliasOf("brief", "client", "key")
 		named := with(func(j *job.Job) { j.Alias = alias })
 		if _, err := w.GetByAlias(w.ctx, alias); !job.IsKind(err, job.NotFound) {
@@ -126,21 +126,21 @@ func TestAliasIsUnique(t *testing.T) {
 		if err != nil || len(stored) != 1 || name(j.ID) != stored[0] {
 			w.Fatalf("stored %v, the alias is that of %v: %v", stored, j, err)
 		}
-		w.ok(w.Remove(w.ctx, j.ID))
+		w.noError(w.Remove(w.ctx, j.ID))
 		w.submit(sub("brief/again", named))
 	})
 }
 
 // A worker says how long a job waits that failed or was given back, and why.
 func TestOutcomeDelaysAndReasons(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("graph/a"))
 		for i, on := range []job.Cause{job.Failed, job.Released} {
 			r := w.run("graph/a")
 			_, err := w.Finish(w.ctx, r,
 				engine.Outcome{On: on, Reason: "later", Progress: []byte{byte(i)},
 					Delay: time.Hour})
-			w.ok(err)
+			w.noError(err)
 			if got := w.claim("graph", 1); len(got) != 0 {
 				w.Errorf("%s: claimed at once", on)
 			}
@@ -152,7 +152,7 @@ func TestOutcomeDelaysAndReasons(t *testing.T) {
 			w.Advance(time.Hour)
 		}
 		events, err := w.History(w.ctx, id("graph/a"))
-		w.ok(err)
+		w.noError(err)
 		var reasons []string
 		for _, e := range events {
 			if e.Reason != "" {

@@ -39,20 +39,20 @@ func (u *unit) link(batch []Submission) (*links, error) {
 	for i, s := range batch {
 		l.index[s.Job.ID] = i
 	}
-	var outside []job.ID
+	var external []job.ID
 	for _, id := range wanted {
 		if _, inside := l.index[id]; !inside {
-			outside = append(outside, id)
+			external = append(external, id)
 		}
 	}
-	existing, err := u.tx.Load(store.Selector{IDs: outside, Lock: true})
+	existing, err := u.tx.Load(store.Selector{IDs: external, Lock: true})
 	if err != nil {
 		return nil, err
 	}
 	for _, j := range existing {
 		l.known[j.ID] = j
 	}
-	for _, id := range outside {
+	for _, id := range external {
 		if l.known[id] == nil {
 			return nil, &job.Error{Kind: job.NotFound, Op: "engine.submit", ID: id,
 				Msg: fmt.Sprintf("there is no job %q to wait for", id.Key)}
@@ -102,7 +102,7 @@ func (l *links) addToParents(u *unit) error {
 		p.Children++
 		p.Size += s.Job.Size
 		u.edit(p)
-		u.rewrite(p)
+		u.updateAll(p)
 		if err := u.reopen(p); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (u *unit) reopen(p *job.Job) error {
 	return nil
 }
 
-const msgCycle = "the dependencies form a cycle"
+const msgCycle = "the jobs have a dependency cycle"
 
 func errCycle(path []string) error {
 	return &job.Error{Kind: job.Cycle, Op: "engine.submit", Msg: msgCycle, Path: path}
@@ -193,7 +193,7 @@ func (u *unit) insertJobs(jobs []*job.Job) (existing []int, err error) {
 	if err := u.tx.Apply(c); err != nil {
 		return nil, err
 	}
-	return c.Taken(), nil
+	return c.Existing(), nil
 }
 
 // roots returns the jobs of the batch whose parent is not in it.

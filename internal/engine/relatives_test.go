@@ -18,7 +18,7 @@ import (
 func (w *world) states(contract string) string {
 	w.Helper()
 	jobs, err := w.List(w.ctx, store.Filter{Contract: contract})
-	w.ok(err)
+	w.noError(err)
 	all := make([]string, len(jobs))
 	for i, j := range jobs {
 		all[i] = j.ID.Key + "=" + string(j.State)
@@ -26,12 +26,12 @@ func (w *world) states(contract string) string {
 	return strings.Join(sorted(all), " ")
 }
 
-func (w *world) statesAre(contract, want string) {
+func (w *world) wantStates(contract, want string) {
 	w.Helper()
 	if got := w.states(contract); got != want {
 		w.Fatalf("the jobs are\n%s\nwant\n%s", got, want)
 	}
-	w.sound()
+	w.checkInvariants()
 }
 
 // end claims everything of a contract that is ready and ends it; keys say how
@@ -48,7 +48,7 @@ func (w *world) end(contract string, bad ...string) {
 			Outcome: engine.Outcome{On: on}})
 	}
 	for _, e := range w.FinishAll(w.ctx, requests) {
-		w.ok(e.Err)
+		w.noError(e.Err)
 	}
 }
 
@@ -88,23 +88,23 @@ func TestDependencies(t *testing.T) {
 				"a=completed b=completed c=ready"}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			everywhere(t, made(), func(w *world) {
+			onEveryStore(t, testContracts(), func(w *world) {
 				for _, b := range c.batches {
 					w.submit(b...)
 				}
-				w.statesAre("graph", c.states[0])
+				w.wantStates("graph", c.states[0])
 				for _, want := range c.states[1:] {
 					w.end("graph", c.bad...)
-					w.statesAre("graph", want)
+					w.wantStates("graph", want)
 				}
 			})
 		})
 	}
 }
 
-// G-TF-10, G-TF-11: what is settled already is not waited for.
+// G-TF-10, G-TF-11: a dependency that is over already is not waited for.
 func TestDependenciesThatAreSettled(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("graph/good"), sub("graph/bad"), sub("graph/open", due(time.Hour)))
 		w.end("graph", "bad")
 		w.submit(sub("graph/a", after("graph/good")))
@@ -112,7 +112,7 @@ func TestDependenciesThatAreSettled(t *testing.T) {
 			sub("graph/c", after("graph/b")))
 		w.submit(sub("graph/d", after("graph/open")),
 			sub("graph/e", after("graph/good", "graph/open"), due(2*time.Hour)))
-		w.is(`graph/a: ready ready [submitted>pending satisfied>ready]
+		w.wantSnapshot(`graph/a: ready ready [submitted>pending satisfied>ready]
 			graph/b: blocked done [submitted>pending unsatisfiable>blocked]
 			graph/bad: failed done runs=1 [submitted>pending satisfied>ready claimed>running failed_for_good>failed]
 			graph/c: blocked done [submitted>pending unsatisfiable>blocked]
@@ -126,7 +126,7 @@ func TestDependenciesThatAreSettled(t *testing.T) {
 			dead graph/c unsatisfiable payload= failure=`)
 		w.Advance(time.Hour)
 		w.end("graph")
-		w.statesAre("graph",
+		w.wantStates("graph",
 			"a=completed b=blocked bad=failed c=blocked d=ready e=ready good=completed open=completed")
 		// e is satisfied but not due
 		if got := names(w.claim("graph", 9)); !slices.Equal(got, []string{"graph/d"}) {
@@ -135,11 +135,11 @@ func TestDependenciesThatAreSettled(t *testing.T) {
 	})
 }
 
-// TF-033 ff.: a circle inside a batch is refused with its path, nothing is stored.
+// TF-033 ff.: a cycle inside a batch is refused with its path, nothing is stored.
 func TestCircles(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("graph/there"), sub("family/p"))
-		before := w.picture()
+		before := w.snapshot()
 		for _, c := range []struct {
 			batch []engine.Submission
 			path  string
@@ -154,17 +154,17 @@ func TestCircles(t *testing.T) {
 			{subs(sub("graph/a", childOf("graph/there"), after("graph/there"))), "[a there]"},
 		} {
 			_, err := w.Submit(w.ctx, engine.Unique, c.batch)
-			w.fails(err, job.Cycle)
+			w.wantKind(err, job.Cycle)
 			if got := fmt.Sprint(err.(*job.Error).Path); got != c.path {
 				w.Errorf("got the path %s, want %s", got, c.path)
 			}
 		}
-		w.is(before)
+		w.wantSnapshot(before)
 	})
 }
 
 func TestWideFanOut(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		batch, wide := subs(sub("graph/root"), sub("graph/bad")), 1000
 		if slow {
 			wide = 200
@@ -179,15 +179,15 @@ func TestWideFanOut(t *testing.T) {
 		if err != nil || c[0].Ready != int64(wide) || c[0].Waiting != 0 {
 			w.Errorf("%+v, %v", c, err)
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }
 
 // TF-050: the two dependencies of many jobs settle at the same time, on two
 // nodes; each dependent is released, or blocked, exactly once.
 func TestDependenciesThatSettleTogether(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		other := w.node(made())
+	onEveryStore(t, testContracts(), func(w *world) {
+		other := w.node(testContracts())
 		var batch []engine.Submission
 		for i := range 20 {
 			a, b, c := fmt.Sprint("graph/a", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i)
@@ -213,39 +213,39 @@ func TestDependenciesThatSettleTogether(t *testing.T) {
 		if err != nil || c[0].Ready != 18 || c[0].Waiting != 18 {
 			w.Errorf("%+v, %v", c, err)
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }
 
-// TF-083: what another job depends on stays.
+// TF-083: a job that another one depends on is not removed.
 func TestRemove(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("brief/a"))
 		r := w.run("brief/a")
-		w.fails(w.Remove(w.ctx, id("graph/a")), job.Conflict)
-		w.fails(w.Remove(w.ctx, id("graph/c")), job.NotFound)
-		w.ok(w.Remove(w.ctx, id("graph/b")))
-		w.ok(w.Remove(w.ctx, id("graph/a")))
-		w.ok(w.Remove(w.ctx, id("brief/a"))) // in flight
-		w.fails(w.Remove(w.ctx, id("brief/a")), job.NotFound)
-		w.fails(second(w.Heartbeat(w.ctx, r, nil)), job.RunLost)
-		w.is("")
-		w.fails(second(w.History(w.ctx, id("graph/a"))), job.NotFound)
+		w.wantKind(w.Remove(w.ctx, id("graph/a")), job.Conflict)
+		w.wantKind(w.Remove(w.ctx, id("graph/c")), job.NotFound)
+		w.noError(w.Remove(w.ctx, id("graph/b")))
+		w.noError(w.Remove(w.ctx, id("graph/a")))
+		w.noError(w.Remove(w.ctx, id("brief/a"))) // in flight
+		w.wantKind(w.Remove(w.ctx, id("brief/a")), job.NotFound)
+		w.wantKind(errOf(w.Heartbeat(w.ctx, r, nil)), job.RunLost)
+		w.wantSnapshot("")
+		w.wantKind(errOf(w.History(w.ctx, id("graph/a"))), job.NotFound)
 		w.submit(sub("graph/a")) // its history begins anew
-		w.is("graph/a: ready ready [submitted>pending satisfied>ready]\ngraph q: 0 waiting 1 " +
+		w.wantSnapshot("graph/a: ready ready [submitted>pending satisfied>ready]\ngraph q: 0 waiting 1 " +
 			"ready 0 leased")
 		w.submit(sub("phased/a"))
-		w.fails(w.Remove(w.ctx, id("phased/a")), job.Conflict) // no such move
+		w.wantKind(w.Remove(w.ctx, id("phased/a")), job.Conflict) // no such move
 	})
 }
 
 // FB-054 ff.: a parent counts its children, is finished by a run of its own when
 // the last is settled, and opens again when one is replayed (G-FB-37).
 func TestParentAndChildren(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("family/p"), sub("part/a", childOf("family/p"), limit(1)),
 			sub("part/b", childOf("family/p"), limit(2)))
-		w.is(`family/p: queued waiting open=2 children=2 [submitted>queued]
+		w.wantSnapshot(`family/p: queued waiting open=2 children=2 [submitted>queued]
 			part/a: todo ready [submitted>todo]
 			part/b: todo ready [submitted>todo]
 			family q: 1 waiting 0 ready 0 leased
@@ -255,28 +255,28 @@ func TestParentAndChildren(t *testing.T) {
 			w.Errorf("children: %v, %v", names(ids), err)
 		}
 		w.end("part", "a")
-		w.is(`family/p: finalizing ready bad=1 children=2 [submitted>queued started>in_progress satisfied>finalizing]
+		w.wantSnapshot(`family/p: finalizing ready bad=1 children=2 [submitted>queued started>in_progress satisfied>finalizing]
 			part/a: dead done runs=1 [submitted>todo claimed>fetching failed_for_good>dead]
 			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
 			family q: 0 waiting 1 ready 0 leased
 			dead part/a failed_for_good payload= failure=`)
 		w.end("family", "p")
-		w.statesAre("family", "p=failed")
-		w.ok(second(w.Change(w.ctx, id("part/a"), job.Retried,
+		w.wantStates("family", "p=failed")
+		w.noError(errOf(w.Change(w.ctx, id("part/a"), job.Retried,
 			func(j *job.Job, now time.Time) error {
 				j.MaxAttempts = j.FailedAttempts + 3
 				return nil
 			})))
-		w.is(`family/p: reopened waiting runs=1 open=1 children=2 [submitted>queued started>in_progress satisfied>finalizing claimed>finishing failed_for_good>failed retried>reopened]
+		w.wantSnapshot(`family/p: reopened waiting runs=1 open=1 children=2 [submitted>queued started>in_progress satisfied>finalizing claimed>finishing failed_for_good>failed retried>reopened]
 			part/a: todo ready runs=1 [submitted>todo claimed>fetching failed_for_good>dead retried>todo]
 			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
 			family q: 1 waiting 0 ready 0 leased
 			part q: 0 waiting 1 ready 0 leased
 			dead part/a failed_for_good payload= failure= replayed`)
 		w.end("part")
-		w.statesAre("family", "p=closing")
+		w.wantStates("family", "p=closing")
 		w.end("family")
-		w.is(`family/p: completed done runs=2 children=2 [submitted>queued started>in_progress satisfied>finalizing claimed>finishing failed_for_good>failed retried>reopened satisfied>closing claimed>closed_by succeeded>completed]
+		w.wantSnapshot(`family/p: completed done runs=2 children=2 [submitted>queued started>in_progress satisfied>finalizing claimed>finishing failed_for_good>failed retried>reopened satisfied>closing claimed>closed_by succeeded>completed]
 			part/a: done done runs=2 [submitted>todo claimed>fetching failed_for_good>dead retried>todo claimed>fetching succeeded>done]
 			part/b: done done runs=1 [submitted>todo claimed>fetching succeeded>done]
 			dead part/a failed_for_good payload= failure= replayed`)
@@ -286,18 +286,18 @@ func TestParentAndChildren(t *testing.T) {
 // A child that comes when its parent is over opens it again, where the machine
 // holds that (G-FB-23).
 func TestChildrenThatComeLate(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("family/p"), sub("locked/over"))
 		w.end("family")
 		w.end("locked")
 		w.submit(sub("part/late", childOf("family/p")), sub("part/later", childOf("family/p")))
-		w.statesAre("family", "p=reopened")
-		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("part/z", childOf("locked/over"))))),
+		w.wantStates("family", "p=reopened")
+		w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("part/z", childOf("locked/over"))))),
 			job.Conflict)
 		w.end("part")
-		w.statesAre("family", "p=closing")
+		w.wantStates("family", "p=closing")
 		w.submit(sub("part/last", childOf("family/p")))
-		w.statesAre("family", "p=reopened")
+		w.wantStates("family", "p=reopened")
 		w.end("part")
 		w.end("family")
 		if p := w.get("family/p"); p.Children != 3 || p.OpenDeps != 0 || p.State != "completed" {
@@ -309,16 +309,16 @@ func TestChildrenThatComeLate(t *testing.T) {
 // FB-055: the first run of a child starts its parent, in the same transaction and
 // once; runs that come later find it started.
 func TestClaimedChildrenStartTheirParents(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("family/p"), sub("part/a", childOf("family/p")),
 			sub("part/b", childOf("family/p")))
 		w.submit(sub("family/q"), sub("part/c", childOf("family/q")))
 		r := w.run("part/a")
-		w.statesAre("family", "p=in_progress q=queued")
-		w.ok(second(w.Release(w.ctx, r)))
+		w.wantStates("family", "p=in_progress q=queued")
+		w.noError(errOf(w.Release(w.ctx, r)))
 		w.claim("part", 3)
-		w.statesAre("family", "p=in_progress q=in_progress")
-		w.is(`family/p: in_progress waiting open=2 children=2 [submitted>queued started>in_progress]
+		w.wantStates("family", "p=in_progress q=in_progress")
+		w.wantSnapshot(`family/p: in_progress waiting open=2 children=2 [submitted>queued started>in_progress]
 			family/q: in_progress waiting open=1 children=1 [submitted>queued started>in_progress]
 			part/a: fetching leased runs=2 until=30s [submitted>todo claimed>fetching released>todo claimed>fetching]
 			part/b: fetching leased runs=1 until=30s [submitted>todo claimed>fetching]
@@ -328,9 +328,9 @@ func TestClaimedChildrenStartTheirParents(t *testing.T) {
 	})
 }
 
-// FB-057: what a parent says went wrong is what went wrong with a child last.
+// FB-057: the failure of a parent is that of the child that failed last.
 func TestFailuresOfChildren(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("family/p"), sub("part/a", childOf("family/p")),
 			sub("part/b", childOf("family/p")), sub("part/c", childOf("family/p")))
 		said := func(want string) {
@@ -341,14 +341,14 @@ func TestFailuresOfChildren(t *testing.T) {
 		}
 		finish := func(key string, on job.Cause, failure string) {
 			w.Helper()
-			w.ok(second(w.Finish(w.ctx, w.run(key),
+			w.noError(errOf(w.Finish(w.ctx, w.run(key),
 				engine.Outcome{On: on, Failure: []byte(failure)})))
 		}
 		finish("part/a", job.Failed, "to be tried again")
 		said("to be tried again")
 		finish("part/b", job.FailedForGood, "the first")
 		said("the first")
-		w.ok(second(w.Finish(w.ctx, w.run("part/c"), engine.Outcome{On: job.FailedForGood})))
+		w.noError(errOf(w.Finish(w.ctx, w.run("part/c"), engine.Outcome{On: job.FailedForGood})))
 		said("the first")
 		w.Advance(time.Minute)
 		finish("part/a", job.FailedForGood, strings.Repeat("long ", 4000))
@@ -360,7 +360,7 @@ func TestFailuresOfChildren(t *testing.T) {
 // their children; what children account for counts with the parent.
 func TestPrunedBySize(t *testing.T) {
 	var pruned, worlds atomic.Int64
-	contracts := madeWith("family", func(c *engine.Contract) {
+	contracts := testContractsWith("family", func(c *engine.JobType) {
 		c.MaxBytes, c.Pruned = 1000, func(n int) { pruned.Add(int64(n)) }
 	})
 	t.Cleanup(func() {
@@ -368,7 +368,7 @@ func TestPrunedBySize(t *testing.T) {
 			t.Errorf("Pruned was called for %d jobs in %d worlds", pruned.Load(), n)
 		}
 	})
-	everywhere(t, contracts, func(w *world) {
+	onEveryStore(t, contracts, func(w *world) {
 		worlds.Add(1)
 		size := func(n int64) func(*engine.Submission) {
 			return func(s *engine.Submission) { s.Job.Size = n }
@@ -387,7 +387,7 @@ func TestPrunedBySize(t *testing.T) {
 		}
 		for {
 			n, err := w.Prune(w.ctx)
-			w.ok(err)
+			w.noError(err)
 			if n == 0 {
 				break
 			}
@@ -395,7 +395,7 @@ func TestPrunedBySize(t *testing.T) {
 		left := ""
 		for _, contract := range []string{"family", "part"} {
 			all, err := w.List(w.ctx, store.Filter{Contract: contract})
-			w.ok(err)
+			w.noError(err)
 			left += fmt.Sprint(names(all))
 		}
 		if want := "[family/3 family/4][part/a3 part/b3 part/c3 part/a4 part/b4 part/c4]"; left != want {
@@ -407,27 +407,27 @@ func TestPrunedBySize(t *testing.T) {
 // A child that is replayed while its parent is being finished takes that run
 // away; children that come later, three generations in one batch, none at all.
 func TestFamilies(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("family/p"), sub("part/a", childOf("family/p")))
 		w.submit(sub("part/b", childOf("family/p")))
 		w.end("part", "a")
 		r := w.run("family/p")
-		w.ok(second(w.Retry(w.ctx, id("part/a"), 0)))
-		w.fails(second(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})), job.RunLost)
-		w.statesAre("family", "p=in_progress")
+		w.noError(errOf(w.Retry(w.ctx, id("part/a"), 0)))
+		w.wantKind(errOf(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})), job.RunLost)
+		w.wantStates("family", "p=in_progress")
 		w.end("part")
 		w.end("family")
-		w.statesAre("family", "p=completed")
+		w.wantStates("family", "p=completed")
 
 		w.submit(sub("family/childless"), sub("part/z", childOf("family/c")),
 			sub("family/c", childOf("family/b")), sub("family/b", childOf("family/a")),
 			sub("part/y", childOf("family/b")), sub("family/a"))
-		w.statesAre("family", "a=queued b=queued c=queued childless=finalizing p=completed")
+		w.wantStates("family", "a=queued b=queued c=queued childless=finalizing p=completed")
 		w.end("part", "z")
 		w.end("family", "c")
-		w.statesAre("family", "a=queued b=finalizing c=failed childless=completed p=completed")
+		w.wantStates("family", "a=queued b=finalizing c=failed childless=completed p=completed")
 		w.end("family")
-		w.statesAre("family", "a=finalizing b=completed c=failed childless=completed p=completed")
+		w.wantStates("family", "a=finalizing b=completed c=failed childless=completed p=completed")
 		if a, b := w.get("family/a"), w.get("family/b"); a.FailedDeps != 0 || b.FailedDeps != 1 ||
 			b.Parent != a.Seq {
 			w.Errorf("a %+v, b %+v", a, b)
@@ -438,9 +438,9 @@ func TestFamilies(t *testing.T) {
 // C-08: a thousand children settle on two nodes at the same time; the parent is
 // finished once.
 func TestManyChildrenSettleTogether(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		const n = 200
-		other := w.node(made())
+		other := w.node(testContracts())
 		batch := subs(sub("family/p"))
 		for i := range n {
 			batch = append(batch, sub(fmt.Sprint("part/", i), childOf("family/p")))
@@ -465,16 +465,16 @@ func TestManyChildrenSettleTogether(t *testing.T) {
 			p.FailedDeps != (n+2)/3 {
 			w.Errorf("the parent is %+v", p)
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }
 
 func TestChange(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		refuse := &job.Error{Kind: job.Invalid, Msg: "no"}
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("phased/a"),
 			sub("phased/b", due(time.Hour)))
-		w.fails(second(w.Change(w.ctx, id("graph/none"), job.Replaced, nil)), job.NotFound)
+		w.wantKind(errOf(w.Change(w.ctx, id("graph/none"), job.Replaced, nil)), job.NotFound)
 		if _, err := w.Change(w.ctx, id("graph/a"), job.Replaced, func(*job.Job, time.Time) error {
 			return refuse
 		}); err != refuse {
@@ -493,25 +493,25 @@ func TestChange(t *testing.T) {
 					"blocked", job.Done, 99, 99, job.RunID{}
 				return nil
 			})
-			w.ok(err)
+			w.noError(err)
 			if got := w.get(key); got.Priority != 7 || got.MaxAttempts != 9 || got.Queue != "r" ||
 				string(got.Definition) != "new" || got.Trace != "t" || name(j.ID) != key {
 				w.Errorf("changed to %+v", got)
 			}
 		}
-		w.ok(second(w.Heartbeat(w.ctx, r, nil)))
+		w.noError(errOf(w.Heartbeat(w.ctx, r, nil)))
 		for _, key := range []string{"phased/a", "phased/b"} {
-			w.ok(second(w.Cancel(w.ctx, id(key))))
-			w.fails(second(w.Cancel(w.ctx, id(key))), job.Conflict)
+			w.noError(errOf(w.Cancel(w.ctx, id(key))))
+			w.wantKind(errOf(w.Cancel(w.ctx, id(key))), job.Conflict)
 		}
-		w.is(`graph/a: running leased priority=7 runs=1 until=30s [submitted>pending satisfied>ready claimed>running]
+		w.wantSnapshot(`graph/a: running leased priority=7 runs=1 until=30s [submitted>pending satisfied>ready claimed>running]
 			graph/b: pending waiting priority=7 open=1 [submitted>pending]
 			phased/a: canceled done [submitted>created due>queued canceled>canceled]
 			phased/b: canceled done due=1h0m0s [submitted>created canceled>canceled]
 			graph r: 1 waiting 0 ready 1 leased`)
 		w.submit(sub("phased/c"))
 		r = w.run("phased/c") // C-15: the worker learns of it
-		w.ok(second(w.Cancel(w.ctx, id("phased/c"))))
-		w.fails(second(w.Heartbeat(w.ctx, r, nil)), job.RunLost)
+		w.noError(errOf(w.Cancel(w.ctx, id("phased/c"))))
+		w.wantKind(errOf(w.Heartbeat(w.ctx, r, nil)), job.RunLost)
 	})
 }

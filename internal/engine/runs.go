@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -15,6 +16,10 @@ import (
 //	Finish, FinishBy, Start, Release ─▶ FinishAll ─▶ finishGroup
 //	Heartbeat ─▶ HeartbeatAll ─▶ heartbeatGroup
 //	Requeue ─▶ a transaction of its own
+//
+// A group does not wait for jobs that another transaction has locked, as that of a worker that
+// records the end of its run may take long: FinishAll puts such calls into a later group, and
+// heartbeats have a lock that such a worker does not hold up.
 //
 // The job's run is the fence: once it has changed, by an expiry, a cancel or a new claim, an older
 // run is lost, whatever it still sends.
@@ -39,9 +44,13 @@ type Outcome struct {
 	// of Delay.
 	Delay time.Duration
 	DueAt time.Time
+	// NoAttempt says that nothing was done in the run, so that its claim is no attempt of the job.
+	NoAttempt bool
 	// Records are stored in the transaction that ends the run. Only runs of the job may write
 	// them, as no lock but that of the job keeps two transactions apart.
 	Records []job.Record
+	// Published are published in that transaction, where a subscription wants them.
+	Published []FeedEvent
 }
 
 // DecideFunc returns the outcome of a run. It is called with the locked job, without bodies, in the
@@ -72,6 +81,9 @@ type FinishResult struct {
 type finishCall struct {
 	requests []FinishRequest
 	results  []FinishResult
+	// misses says that another transaction has locked a job of the requests: nothing of the call
+	// is done yet.
+	misses bool
 }
 
 // runGroup is the number of runs written in one transaction.
@@ -96,21 +108,47 @@ func (e *Engine) FinishBy(ctx context.Context, run Run, decide DecideFunc) (*job
 //
 // The end of ctx does not end it, nor any other verb that finishes: the work is done, so it is
 // written although the caller has left, and a caller that stays must not take for failed what may
-// have been written. It waits for writeTimeout at most.
+// have been written. It waits for writeTimeout at most, and for a job that another transaction has
+// locked for lockedTimeout.
 func (e *Engine) FinishAll(ctx context.Context, requests []FinishRequest) []FinishResult {
 	if len(requests) == 0 {
 		return nil
 	}
-	call, err := e.finishes.do(context.WithoutCancel(ctx), finishCall{
-		requests: requests,
-		results:  make([]FinishResult, len(requests)),
-	}, len(requests))
-	if err != nil {
-		for i := range call.results {
-			call.results[i] = FinishResult{Err: err}
+	call := &finishCall{requests: requests, results: make([]FinishResult, len(requests))}
+	ctx = context.WithoutCancel(ctx)
+	locked, cancel := context.WithTimeout(ctx, lockedTimeout)
+	defer cancel()
+	for pause := minLockedPause; ; pause = min(2*pause, maxLockedPause) {
+		var err error
+		if call, err = e.finishes.do(ctx, *call, len(requests)); err != nil {
+			return call.fail(err)
+		}
+		if !call.misses {
+			return call.results
+		}
+		if !clock.Sleep(locked, pause) {
+			return call.fail(errLocked)
 		}
 	}
-	return call.results
+}
+
+// How long FinishAll waits for a job that another transaction has locked, and the pauses between
+// its tries.
+const (
+	lockedTimeout  = 10 * time.Second
+	minLockedPause = 5 * time.Millisecond
+	maxLockedPause = 320 * time.Millisecond
+)
+
+var errLocked = &job.Error{Kind: job.Unavailable, Op: "engine.run",
+	Msg: "another transaction has locked the job of the run"}
+
+// fail returns an error for each of the requests.
+func (c *finishCall) fail(err error) []FinishResult {
+	for i := range c.results {
+		c.results[i] = FinishResult{Err: err}
+	}
+	return c.results
 }
 
 // Start records that the work on a claimed job has begun, where the contract has a state for it;
@@ -125,37 +163,61 @@ func (e *Engine) Release(ctx context.Context, run Run) (*job.Job, error) {
 }
 
 func (e *Engine) finishGroup(group []*ticket[finishCall]) error {
-	return e.updateGroup(func(u *unit) error {
-		next := e.chainedClaims(group)
-		if err := u.lockLimits(callsOf(next)); err != nil {
+	return e.updateGroup(func(u *unit) error { return u.finishGroup(group) })
+}
+
+// finishGroup ends the runs of a group. It leaves out calls of which it cannot lock a job at once.
+func (u *unit) finishGroup(group []*ticket[finishCall]) error {
+	next := u.e.chainedClaims(group)
+	if err := u.lockLimits(callsOf(next)); err != nil {
+		return err
+	}
+	jobs, locked, err := u.current(group)
+	if err != nil {
+		return err
+	}
+	for _, t := range group {
+		if t.call.misses = t.call.isLocked(locked); t.call.misses {
+			continue
+		}
+		if err := u.finishCall(&t.call, jobs); err != nil {
 			return err
 		}
-		jobs, err := u.current(group)
-		if err != nil {
-			return err
-		}
-		for _, t := range group {
-			for i, request := range t.call.requests {
-				j, o, err := decide(jobs, request)
-				if err != nil {
-					t.call.results[i] = FinishResult{Err: err}
-					continue
-				}
-				after, err := u.finish(j, o)
-				if err != nil && !job.IsKind(err, job.Conflict) {
-					return err
-				}
-				t.call.results[i] = FinishResult{Job: after, Err: err}
-			}
-		}
-		return u.claimChained(next)
+	}
+	return u.claimChained(slices.DeleteFunc(next, func(c chainedClaim) bool {
+		return c.finishes.misses
+	}))
+}
+
+// isLocked reports whether the job of a request that is in its run is among those that are locked.
+func (c *finishCall) isLocked(locked map[int64]job.RunID) bool {
+	return slices.ContainsFunc(c.requests, func(r FinishRequest) bool {
+		run, isLocked := locked[r.Run.Run.Seq()]
+		return isLocked && run == r.Run.Run
 	})
+}
+
+func (u *unit) finishCall(c *finishCall, jobs map[int64]*job.Job) error {
+	for i, request := range c.requests {
+		j, o, err := decide(jobs, request)
+		if err != nil {
+			c.results[i] = FinishResult{Err: err}
+			continue
+		}
+		after, err := u.finish(j, o)
+		if err != nil && !job.IsKind(err, job.Conflict) {
+			return err
+		}
+		c.results[i] = FinishResult{Job: after, Err: err}
+	}
+	return nil
 }
 
 // chainedClaim is a claim that came with the end of a run.
 type chainedClaim struct {
-	call   *claimCall
-	result *FinishResult
+	call     *claimCall
+	finishes *finishCall // that it came with
+	result   *FinishResult
 }
 
 // chainedClaims returns the claims that come with the requests of a group, but for those that would
@@ -171,11 +233,12 @@ func (e *Engine) chainedClaims(group []*ticket[finishCall]) (claims []chainedCla
 			if next == nil || e.contracts[next.Contract].MaxRunning > 0 || e.hasWaiters(*next) {
 				continue
 			}
-			e.asks.begin(next)
-			e.asks.end(next)
+			e.queuePolls.begin(next)
+			e.queuePolls.end(next)
 			claims = append(claims, chainedClaim{
-				call:   &claimCall{ctx: context.Background(), req: *next},
-				result: &t.call.results[i],
+				call:     &claimCall{ctx: context.Background(), req: *next},
+				finishes: &t.call,
+				result:   &t.call.results[i],
 			})
 		}
 	}
@@ -212,18 +275,35 @@ func callsOf(claims []chainedClaim) (calls []*claimCall) {
 	return calls
 }
 
-func (u *unit) current(group []*ticket[finishCall]) (map[int64]*job.Job, error) {
+// current locks the jobs of a group that are free, and returns them and the runs of those that are
+// not. What is in neither is gone.
+func (u *unit) current(group []*ticket[finishCall]) (jobs map[int64]*job.Job,
+	locked map[int64]job.RunID, err error) {
 	var seqs []int64
 	for _, t := range group {
 		for _, request := range t.call.requests {
 			seqs = append(seqs, request.Run.Run.Seq())
 		}
 	}
-	return u.lockBySeq(seqs)
+	jobs, err = u.lockSelected(store.Selector{Seqs: seqs, Lock: true, SkipLocked: true})
+	missing := slices.DeleteFunc(seqs, func(seq int64) bool { return jobs[seq] != nil })
+	if err != nil || len(missing) == 0 {
+		return jobs, nil, err
+	}
+	left, err := u.tx.Load(store.Selector{Seqs: missing})
+	locked = make(map[int64]job.RunID, len(left))
+	for _, j := range left {
+		locked[j.Seq] = j.Run
+	}
+	return jobs, locked, err
 }
 
 func (u *unit) lockBySeq(seqs []int64) (map[int64]*job.Job, error) {
-	locked, err := u.tx.Load(store.Selector{Seqs: seqs, Lock: true})
+	return u.lockSelected(store.Selector{Seqs: seqs, Lock: true})
+}
+
+func (u *unit) lockSelected(s store.Selector) (map[int64]*job.Job, error) {
+	locked, err := u.tx.Load(s)
 	jobs := make(map[int64]*job.Job, len(locked))
 	for _, j := range locked {
 		jobs[j.Seq] = j
@@ -231,10 +311,10 @@ func (u *unit) lockBySeq(seqs []int64) (map[int64]*job.Job, error) {
 	return jobs, err
 }
 
-// currentRun returns the job if the run is its current one.
+// currentRun returns the job if the run is its current one, and if no end of it is recorded.
 func currentRun(jobs map[int64]*job.Job, run Run) (*job.Job, error) {
 	j := jobs[run.Run.Seq()]
-	if j == nil || run.Run.IsZero() || j.Run != run.Run ||
+	if j == nil || run.Run.IsZero() || j.Run != run.Run || j.End != nil ||
 		(run.ID != (job.ID{}) && run.ID != j.ID) {
 		return nil, &job.Error{Kind: job.RunLost, Op: "engine.run", ID: run.ID,
 			Msg: "the run is no longer the job's current one"}
@@ -271,10 +351,18 @@ func (u *unit) end(j *job.Job, o Outcome) error {
 	if !o.DueAt.IsZero() {
 		delay = max(time.Microsecond, o.DueAt.Sub(u.now))
 	}
+	attempts := j.Attempts
+	if o.NoAttempt {
+		j.Attempts--
+	}
 	if err := u.moveWith(j, o.On, o.Reason, delay); err != nil {
+		j.Attempts = attempts
 		return err
 	}
 	u.writes.Records = append(u.writes.Records, o.Records...)
+	for _, n := range o.Published {
+		u.publishEvent(n)
+	}
 	for p, body := range [job.Parts][]byte{job.Result: o.Result, job.Failure: o.Failure,
 		job.Progress: o.Progress} {
 		if body != nil {
@@ -293,96 +381,6 @@ func (u *unit) start(j *job.Job) error {
 	}
 	j.LeaseUntil = u.leaseEnd(j)
 	return u.move(j, job.Started)
-}
-
-// HeartbeatRequest is a run with the progress to store. Progress replaces the job's; nil leaves it.
-type HeartbeatRequest struct {
-	Run      Run
-	Progress []byte
-}
-
-// HeartbeatResult is the answer to a HeartbeatRequest: until when the lease lasts, or the error for
-// which nothing changed.
-type HeartbeatResult struct {
-	Until time.Time
-	Err   error
-}
-
-type heartbeatCall struct {
-	requests []HeartbeatRequest
-	results  []HeartbeatResult
-}
-
-// Heartbeat extends the lease of a run by its whole length, also one that has expired but that no
-// sweep has ended yet. progress replaces the job's; nil leaves it. RunLost means that the worker
-// should stop.
-func (e *Engine) Heartbeat(ctx context.Context, run Run, progress []byte) (until time.Time,
-	err error) {
-	results := e.HeartbeatAll(ctx, []HeartbeatRequest{{Run: run, Progress: progress}})
-	return results[0].Until, results[0].Err
-}
-
-// HeartbeatAll is Heartbeat for several runs in one transaction: one that is lost does not hold up
-// the others. Of a run that is named twice the last progress counts.
-func (e *Engine) HeartbeatAll(ctx context.Context, requests []HeartbeatRequest) []HeartbeatResult {
-	if len(requests) == 0 {
-		return nil
-	}
-	call, err := e.heartbeats.do(ctx, heartbeatCall{
-		requests: requests,
-		results:  make([]HeartbeatResult, len(requests)),
-	}, len(requests))
-	if err != nil {
-		for i := range call.results {
-			call.results[i] = HeartbeatResult{Err: err}
-		}
-	}
-	return call.results
-}
-
-func (e *Engine) heartbeatGroup(group []*ticket[heartbeatCall]) error {
-	return e.updateGroup(func(u *unit) error {
-		var seqs []int64
-		for _, t := range group {
-			for _, request := range t.call.requests {
-				seqs = append(seqs, request.Run.Run.Seq())
-			}
-		}
-		jobs, err := u.lockBySeq(seqs)
-		if err != nil {
-			return err
-		}
-		for _, t := range group {
-			for i, request := range t.call.requests {
-				j, err := currentRun(jobs, request.Run)
-				if err != nil {
-					t.call.results[i] = HeartbeatResult{Err: err}
-					continue
-				}
-				t.call.results[i] = HeartbeatResult{Until: u.heartbeat(j, request.Progress)}
-			}
-		}
-		return nil
-	})
-}
-
-func (u *unit) heartbeat(j *job.Job, progress []byte) time.Time {
-	j.LeaseUntil = u.leaseEnd(j)
-	u.sawWorker(j, j.Worker, 0, 0)
-	u.edit(j)
-	if progress != nil {
-		u.setBody(j, job.Progress, progress)
-	}
-	return j.LeaseUntil
-}
-
-// HeartbeatJob is Heartbeat for the run that the job has now: for protocols whose heartbeats name
-// no run. RunLost means that the job has none.
-func (e *Engine) HeartbeatJob(ctx context.Context, id job.ID, progress []byte) error {
-	return e.onCurrentRun(ctx, id, func(u *unit, j *job.Job) error {
-		u.heartbeat(j, progress)
-		return nil
-	})
 }
 
 // Requeue replaces the job of a run by new jobs in one transaction: either the job is gone and the

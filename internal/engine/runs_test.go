@@ -15,38 +15,38 @@ import (
 
 // FR-154 ff.: assigned and running lose their runs in different ways.
 func TestTwoPhases(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("phased/a", limit(2)))
 		r := w.run("phased/a")
 		// not started
-		w.fails(second(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})), job.Conflict)
+		w.wantKind(errOf(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})), job.Conflict)
 		w.Advance(20 * time.Second)
 		j, err := w.Start(w.ctx, r)
-		w.ok(err)
+		w.noError(err)
 		if j.State != "running" || !j.LeaseUntil.Equal(w.Now().Add(30*time.Second)) ||
 			!j.StartedAt.Equal(w.Now()) {
 			w.Errorf("started: %+v", j)
 		}
 		// another job's run
-		w.fails(second(w.Start(w.ctx, engine.Run{ID: id("phased/b"), Run: r.Run})), job.RunLost)
+		w.wantKind(errOf(w.Start(w.ctx, engine.Run{ID: id("phased/b"), Run: r.Run})), job.RunLost)
 		w.Advance(30 * time.Second)
 		// a running job that is lost fails, FR-175
 		if n, err := w.Expire(w.ctx); n != 1 || err != nil {
 			w.Fatal(n, err)
 		}
-		w.is(`phased/a: failed done runs=1 failures=1 [submitted>created due>queued claimed>assigned started>running expired>failed]`)
+		w.wantSnapshot(`phased/a: failed done runs=1 failures=1 [submitted>created due>queued claimed>assigned started>running expired>failed]`)
 		for _, err := range w.writes(r) {
-			w.fails(err, job.RunLost)
+			w.wantKind(err, job.RunLost)
 		}
-		w.ok(second(w.Retry(w.ctx, id("phased/a"), time.Second)))
-		w.fails(second(w.Retry(w.ctx, id("phased/a"), 0)), job.Conflict)
+		w.noError(errOf(w.Retry(w.ctx, id("phased/a"), time.Second)))
+		w.wantKind(errOf(w.Retry(w.ctx, id("phased/a"), 0)), job.Conflict)
 		w.Advance(time.Second)
 		r = w.run("phased/a")
 		w.Advance(30 * time.Second)
 		r = w.run("phased/a") // an assignment that is lost does no harm, FR-173
-		w.ok(second(w.Start(w.ctx, r)))
-		w.ok(second(w.Finish(w.ctx, r, engine.Outcome{On: job.Failed, Failure: []byte("boom")})))
-		w.is(`phased/a: failed done runs=3 failures=2 failure=boom [submitted>created due>queued claimed>assigned started>running expired>failed retried>queued claimed>assigned expired>queued claimed>assigned started>running failed_for_good>failed]
+		w.noError(errOf(w.Start(w.ctx, r)))
+		w.noError(errOf(w.Finish(w.ctx, r, engine.Outcome{On: job.Failed, Failure: []byte("boom")})))
+		w.wantSnapshot(`phased/a: failed done runs=3 failures=2 failure=boom [submitted>created due>queued claimed>assigned started>running expired>failed retried>queued claimed>assigned expired>queued claimed>assigned started>running failed_for_good>failed]
 			dead phased/a failed_for_good payload= failure=boom`)
 	})
 }
@@ -54,7 +54,7 @@ func TestTwoPhases(t *testing.T) {
 // Decide gets the job of a current run and may refuse with an error of its own, which concerns no
 // other run.
 func TestFinishBy(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/b"))
 		a, b := w.run("brief/a"), w.run("brief/b")
 		refusal := errors.New("not yet")
@@ -64,7 +64,7 @@ func TestFinishBy(t *testing.T) {
 		if results[0].Err != refusal || results[1].Err != nil {
 			w.Fatal(results)
 		}
-		w.is(`brief/a: running leased runs=1 until=30s
+		w.wantSnapshot(`brief/a: running leased runs=1 until=30s
 			brief q: 0 waiting 0 ready 1 leased`)
 		j, err := w.FinishBy(w.ctx, engine.Run{Run: a.Run},
 			func(j *job.Job) (engine.Outcome, error) {
@@ -73,7 +73,7 @@ func TestFinishBy(t *testing.T) {
 				}
 				return engine.Outcome{On: job.Released}, nil
 			})
-		w.ok(err)
+		w.noError(err)
 		if j.Phase != job.Ready {
 			w.Errorf("released: %+v", j)
 		}
@@ -81,24 +81,24 @@ func TestFinishBy(t *testing.T) {
 			w.Error("Decide was called for a lost run")
 			return engine.Outcome{}, nil
 		}
-		w.fails(second(w.FinishBy(w.ctx, a, none)), job.RunLost)
+		w.wantKind(errOf(w.FinishBy(w.ctx, a, none)), job.RunLost)
 	})
 }
 
-// Every verb of a worker under every run that is not the current one.
+// Every verb of a worker is refused under every run that is not the current one.
 func TestStaleRunsChangeNothing(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/other", priority(-1)))
 		released := w.run("brief/a")
 		w.finish(released, job.Released)
 		expired := w.run("brief/a")
 		w.Advance(time.Minute)
-		w.ok(second(w.Expire(w.ctx)))
+		w.noError(errOf(w.Expire(w.ctx)))
 		current := w.run("brief/a")
 		made := engine.Run{Run: job.NewRunID(current.Run.Seq(), [16]byte{1})}
 		nowhere := engine.Run{Run: job.NewRunID(1<<40, [16]byte{1})}
-		w.ok(second(w.Heartbeat(w.ctx, current, []byte("mine"))))
-		before := w.picture()
+		w.noError(errOf(w.Heartbeat(w.ctx, current, []byte("mine"))))
+		before := w.snapshot()
 		for what, r := range map[string]engine.Run{"released": released, "expired": expired,
 			"made up": made, "of no job": nowhere,
 			"zero": {}, "of another job": {ID: id("brief/other"), Run: current.Run}} {
@@ -108,18 +108,18 @@ func TestStaleRunsChangeNothing(t *testing.T) {
 				}
 			}
 		}
-		w.is(before)
-		w.fails(w.HeartbeatJob(w.ctx, id("brief/other"), nil), job.RunLost)
-		w.fails(w.RequeueJob(w.ctx, id("brief/none"), engine.Unique, nil), job.RunLost)
+		w.wantSnapshot(before)
+		w.wantKind(w.HeartbeatJob(w.ctx, id("brief/other"), nil), job.RunLost)
+		w.wantKind(w.RequeueJob(w.ctx, id("brief/none"), engine.Unique, nil), job.RunLost)
 		w.finish(current, job.Succeeded)
 		// I4
-		w.fails(second(w.Finish(w.ctx, current, engine.Outcome{On: job.Succeeded})), job.RunLost)
-		w.is("brief/other: queued ready priority=-1\nbrief q: 0 waiting 1 ready 0 leased")
+		w.wantKind(errOf(w.Finish(w.ctx, current, engine.Outcome{On: job.Succeeded})), job.RunLost)
+		w.wantSnapshot("brief/other: queued ready priority=-1\nbrief q: 0 waiting 1 ready 0 leased")
 	})
 }
 
 func TestHeartbeat(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		big := bytes.Repeat([]byte{0, 0xff}, 5<<10)
 		w.submit(sub("brief/a"))
 		r := w.run("brief/a")
@@ -144,19 +144,19 @@ func TestHeartbeat(t *testing.T) {
 		// G-RL-18: a late heartbeat counts as long as nobody noticed.
 		w.Advance(time.Hour)
 		heartbeat(nil, []byte("2"))
-		w.ok(w.HeartbeatJob(w.ctx, id("brief/a"), []byte("3")))
+		w.noError(w.HeartbeatJob(w.ctx, id("brief/a"), []byte("3")))
 		w.Advance(30 * time.Second)
 		jobs := w.claim("brief", 1)
 		if string(jobs[0].Progress) != "3" { // RL-057
-			w.Errorf("handed out with progress %q", jobs[0].Progress)
+			w.Errorf("claimed with progress %q", jobs[0].Progress)
 		}
 	})
 }
 
-// I3, I4: each ending has an outcome of its own, also within one call and when
+// Each ending has an outcome of its own, also within one call and when
 // two callers end the same run.
 func TestFinishAllKeepsOutcomesApart(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", limit(1)), sub("graph/c"), sub("graph/d"))
 		var runs []engine.Run
 		for _, j := range w.claim("graph", 9) {
@@ -182,7 +182,7 @@ func TestFinishAllKeepsOutcomesApart(t *testing.T) {
 		if want := "completed, run lost, failed, run lost, conflict, running, ready, ready, "; got != want {
 			w.Errorf("got  %s\nwant %s", got, want)
 		}
-		w.is(`graph/a: completed done runs=1 result=succeeded failure=succeeded [submitted>pending satisfied>ready claimed>running succeeded>completed]
+		w.wantSnapshot(`graph/a: completed done runs=1 result=succeeded failure=succeeded [submitted>pending satisfied>ready claimed>running succeeded>completed]
 			graph/b: failed done runs=1 failures=1 result=failed failure=failed [submitted>pending satisfied>ready claimed>running failed_for_good>failed]
 			graph/c: ready waiting runs=1 failures=1 due=10s result=failed failure=failed [submitted>pending satisfied>ready claimed>running failed>ready]
 			graph/d: ready ready runs=1 result=released failure=released [submitted>pending satisfied>ready claimed>running released>ready]
@@ -197,14 +197,14 @@ func TestFinishAllKeepsOutcomesApart(t *testing.T) {
 // Heartbeats of one call have answers of their own, in order: a lost run does no harm to others,
 // and of a run that is named twice the last progress stays.
 func TestHeartbeatAllKeepsRunsApart(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c"), sub("brief/d"))
 		var runs []engine.Run
 		for _, j := range w.claim("brief", 9) {
 			runs = append(runs, engine.Run{ID: j.ID, Run: j.Run})
 		}
 		w.finish(runs[3], job.Succeeded)
-		w.ok(second(w.Heartbeat(w.ctx, runs[1], []byte("kept"))))
+		w.noError(errOf(w.Heartbeat(w.ctx, runs[1], []byte("kept"))))
 		w.Advance(20 * time.Second)
 		got := ""
 		for _, h := range w.HeartbeatAll(w.ctx, []engine.HeartbeatRequest{
@@ -223,7 +223,7 @@ func TestHeartbeatAllKeepsRunsApart(t *testing.T) {
 		if want := "extended, run lost, extended, run lost, extended, run lost, "; got != want {
 			w.Errorf("got  %s\nwant %s", got, want)
 		}
-		w.is(`brief/a: running leased runs=1 until=30s progress=last
+		w.wantSnapshot(`brief/a: running leased runs=1 until=30s progress=last
 			brief/b: running leased runs=1 until=30s progress=kept
 			brief/c: running leased runs=1 until=10s
 			brief q: 0 waiting 0 ready 3 leased`)
@@ -235,9 +235,9 @@ func TestHeartbeatAllKeepsRunsApart(t *testing.T) {
 
 // Of two requests that end one run at the same time one succeeds; a heartbeat beside them does
 // not bring the run back.
-func TestOneOfManyEndingsCounts(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		other := w.node(made())
+func TestOneOfManyFinishesCounts(t *testing.T) {
+	onEveryStore(t, testContracts(), func(w *world) {
+		other := w.node(testContracts())
 		for round := range 10 {
 			key := fmt.Sprint("graph/", round)
 			w.submit(sub(key))
@@ -267,7 +267,7 @@ func TestOneOfManyEndingsCounts(t *testing.T) {
 				w.Errorf("%d endings were accepted", updates)
 			}
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }
 
@@ -275,7 +275,7 @@ func TestOneOfManyEndingsCounts(t *testing.T) {
 // included. That of a job that stays stored has its failure, also of the last write, and leaves the
 // other bodies to the job.
 func TestDeadLetters(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		body := func(c byte, n int) []byte { return bytes.Repeat([]byte{c, 0}, n) }
 		full := with(func(j *job.Job) {
 			j.Definition, j.Payload, j.Progress = body('d', 5<<10), body('p', 6<<10), body('s', 10)
@@ -283,13 +283,13 @@ func TestDeadLetters(t *testing.T) {
 		w.submit(sub("graph/a", limit(1), full), sub("brief/a", limit(1), full))
 		r := w.run("graph/a")
 		w.run("brief/a")
-		w.ok(second(w.Finish(w.ctx, r, engine.Outcome{On: job.FailedForGood,
+		w.noError(errOf(w.Finish(w.ctx, r, engine.Outcome{On: job.FailedForGood,
 			Failure: body('f', 7<<10), Result: []byte("r")})))
 		w.Advance(time.Minute)
-		w.ok(second(w.Expire(w.ctx)))
+		w.noError(errOf(w.Expire(w.ctx)))
 		letter := func(contract string) job.DeadLetter {
 			w.Helper()
-			all, err := w.DeadLetters(w.ctx, contract, "", 0, 9)
+			all, err := w.lettersOf(contract, 0)
 			if err != nil || len(all) != 1 {
 				w.Fatalf("%v, %v", all, err)
 			}
@@ -317,7 +317,7 @@ func TestDeadLetters(t *testing.T) {
 			j[0].FailedAttempts != 0 || !bytes.Equal(j[0].Payload, body('p', 6<<10)) {
 			w.Errorf("replayed as %+v", j)
 		}
-		if after, err := w.DeadLetters(w.ctx, "brief", "", b.ID, 9); len(after) > 0 || err != nil {
+		if after, err := w.lettersOf("brief", b.ID); len(after) > 0 || err != nil {
 			w.Error(after, err)
 		}
 	})
@@ -325,55 +325,55 @@ func TestDeadLetters(t *testing.T) {
 
 // RL-060 ff., G-RL-01: a requeue is all or nothing.
 func TestRequeue(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/there"))
 		r := w.run("brief/a")
-		before := w.picture()
-		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("brief/there"))),
+		before := w.snapshot()
+		w.wantKind(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("brief/there"))),
 			job.Conflict)
-		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("brief/\x00"))),
+		w.wantKind(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("brief/\x00"))),
 			job.Invalid)
-		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("nobody/b"))),
+		w.wantKind(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("unknown/b"))),
 			job.NotFound)
-		w.is(before)
-		w.ok(second(w.Heartbeat(w.ctx, r, nil))) // still its run
+		w.wantSnapshot(before)
+		w.noError(errOf(w.Heartbeat(w.ctx, r, nil))) // still its run
 		// Its own identity is free within the swap; another contract may take over.
-		w.ok(w.Requeue(w.ctx, r, engine.Unique,
+		w.noError(w.Requeue(w.ctx, r, engine.Unique,
 			subs(sub("brief/a", in("r"), priority(3)), sub("phased/b", due(time.Second)))))
-		w.is(`brief/a: queued ready priority=3
+		w.wantSnapshot(`brief/a: queued ready priority=3
 			brief/there: queued ready
 			phased/b: created waiting due=1s [submitted>created]
 			brief q: 0 waiting 1 ready 0 leased
 			brief r: 0 waiting 1 ready 0 leased
 			phased q: 1 waiting 0 ready 0 leased`)
-		w.fails(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/c"))), job.RunLost)
+		w.wantKind(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/c"))), job.RunLost)
 		w.run("brief/a")
-		w.ok(w.RequeueJob(w.ctx, id("brief/a"), engine.Replace,
+		w.noError(w.RequeueJob(w.ctx, id("brief/a"), engine.Replace,
 			subs(sub("brief/there", priority(4)), sub("brief/new"))))
 		w.run("brief/there")
-		w.ok(w.RequeueJob(w.ctx, id("brief/there"), engine.Ignore,
+		w.noError(w.RequeueJob(w.ctx, id("brief/there"), engine.Ignore,
 			subs(sub("brief/new", priority(5)), sub("brief/newer"))))
 		w.run("brief/new")
-		w.ok(w.RequeueJob(w.ctx, id("brief/new"), engine.Unique, nil)) // for nothing
-		w.fails(w.RequeueJob(w.ctx, id("brief/newer"), engine.Unique, nil), job.RunLost)
-		w.is(`brief/newer: queued ready
+		w.noError(w.RequeueJob(w.ctx, id("brief/new"), engine.Unique, nil)) // for nothing
+		w.wantKind(w.RequeueJob(w.ctx, id("brief/newer"), engine.Unique, nil), job.RunLost)
+		w.wantSnapshot(`brief/newer: queued ready
 			phased/b: created waiting due=1s [submitted>created]
 			brief q: 0 waiting 1 ready 0 leased
 			phased q: 1 waiting 0 ready 0 leased`)
 		w.submit(sub("graph/a")) // where the machine does not know it
 		w.run("graph/a")
-		w.fails(w.RequeueJob(w.ctx, id("graph/a"), engine.Unique, nil), job.Conflict)
+		w.wantKind(w.RequeueJob(w.ctx, id("graph/a"), engine.Unique, nil), job.Conflict)
 	})
 }
 
 // Each event of a contract that publishes is a message in the same transaction;
 // its body sees the job whole, also where the verb did not need its bodies.
 func TestMessages(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("phased/a", limit(1)), sub("brief/a"), sub("family/a"))
 		r := w.run("phased/a")
-		w.ok(second(w.Start(w.ctx, r)))
-		w.ok(second(w.Finish(w.ctx, r, engine.Outcome{On: job.Failed, Result: []byte("why")})))
+		w.noError(errOf(w.Start(w.ctx, r)))
+		w.noError(errOf(w.Finish(w.ctx, r, engine.Outcome{On: job.Failed, Result: []byte("why")})))
 		got := w.messages()
 		want := []string{
 			"phased/a submitted >created created runs=0 payload=phased/a result=",
@@ -387,18 +387,18 @@ func TestMessages(t *testing.T) {
 		}
 		// A message of a job that is removed in the same transaction tells of it too.
 		w.submit(sub("graph/a"))
-		w.ok(w.Remove(w.ctx, id("graph/a")))
+		w.noError(w.Remove(w.ctx, id("graph/a")))
 		if got := w.messages(); got[len(got)-1] != "graph/a removed ready> " {
 			w.Errorf("got %q", got)
 		}
 	})
 }
 
-// What the end of a run leaves free, ready again or satisfied can be claimed with it, in the order
-// of any claim.
+// The claim that goes with the end of a run gets what that end has made ready: a job for the freed
+// slot, the same job again or a dependent, in the order of any claim.
 func TestTheEndBringsTheNext(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		w.ok(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", MaxRunning: 1}))
+	onEveryStore(t, testContracts(), func(w *world) {
+		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", MaxRunning: 1}))
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("graph/c"))
 		next := &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 3,
 			Worker: "next"}
@@ -418,26 +418,26 @@ func TestTheEndBringsTheNext(t *testing.T) {
 		}
 		a := w.run("graph/a")
 		results := end(a, job.Succeeded)
-		w.ok(results.Err)
+		w.noError(results.Err)
 		b := took("the end of a, one slot", results, "graph/b")
 		results = end(a, job.Succeeded)
-		w.fails(results.Err, job.RunLost)
+		w.wantKind(results.Err, job.RunLost)
 		took("a lost run while the slot is taken", results, "")
 		results = end(b, job.Released)
-		w.ok(results.Err)
+		w.noError(results.Err)
 		again := took("what was given back", results, "graph/b")
 		results = end(again, job.Succeeded)
-		w.ok(results.Err)
+		w.noError(results.Err)
 		c := took("the end of b", results, "graph/c")
 		results = end(c, job.Succeeded)
-		w.ok(results.Err)
+		w.noError(results.Err)
 		took("the end of the last", results, "")
 		w.submit(sub("graph/z"))
 		results = end(c, job.Succeeded)
-		w.fails(results.Err, job.RunLost)
+		w.wantKind(results.Err, job.RunLost)
 		z := took("a lost run while the slot is free", results, "graph/z")
-		w.ok(end(z, job.Succeeded).Err)
-		w.sound()
+		w.noError(end(z, job.Succeeded).Err)
+		w.checkInvariants()
 
 		w.submit(sub("graph/d"), sub("graph/e"))
 		d := w.run("graph/d")
@@ -453,7 +453,7 @@ func TestTheEndBringsTheNext(t *testing.T) {
 		}()
 		engine.AwaitWaiting(w.Engine, waits, 1)
 		results = end(d, job.Succeeded)
-		w.ok(results.Err)
+		w.noError(results.Err)
 		took("an end while others wait for the slot", results, "")
 		if jobs := <-other; len(jobs) == 1 {
 			d = engine.Run{Run: jobs[0].Run}
@@ -463,22 +463,22 @@ func TestTheEndBringsTheNext(t *testing.T) {
 		w.submit(sub("graph/f"))
 		w.Engine.Close()
 		results = end(d, job.Succeeded)
-		w.ok(results.Err)
+		w.noError(results.Err)
 		took("an engine that closes", results, "")
 	})
 }
 
-// Where queues share a limit the slot of a run that has ended is for whoever looks, and not for
-// those who have it.
+// Where queues share a limit, the slot of a run that has ended is for any claim of the contract,
+// not only for those of the same queue.
 func TestTheEndBringsNothingUnderASharedLimit(t *testing.T) {
-	everywhere(t, madeWith("graph", func(c *engine.Contract) { c.MaxRunning = 1 }), func(w *world) {
+	onEveryStore(t, testContractsWith("graph", func(c *engine.JobType) { c.MaxRunning = 1 }), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b"), sub("graph/other", in("other")))
 		a := engine.Run{Run: w.claim("graph", 1, "q")[0].Run}
 		results := w.FinishAll(w.ctx, []engine.FinishRequest{{Run: a,
 			Outcome: engine.Outcome{On: job.Succeeded},
 			Next: &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 1,
 				Worker: "next"}}})[0]
-		w.ok(results.Err)
+		w.noError(results.Err)
 		if len(results.Next) != 0 {
 			w.Errorf("got %v", names(results.Next))
 		}
@@ -488,6 +488,6 @@ func TestTheEndBringsNothingUnderASharedLimit(t *testing.T) {
 		if got := names(w.claim("graph", 1, "other")); len(got) != 0 {
 			w.Errorf("beyond the limit: got %v", got)
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }

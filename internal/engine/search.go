@@ -65,8 +65,9 @@ func (e *Engine) SearchStates(ctx context.Context, s store.Search, states []job.
 	return all[:min(s.Limit, len(all))], nil
 }
 
-// acceptsPriority reports whether a job of the priority is found by a search where it must be.
-func (c *Contract) acceptsPriority(priority int) bool {
+// acceptsPriority reports whether a job may have the priority. Jobs of a Searchable contract have
+// one that searches find.
+func (c *JobType) acceptsPriority(priority int) bool {
 	return !c.Searchable || priority == job.NoPriority ||
 		(priority >= store.MinPriority && priority <= store.MaxPriority)
 }

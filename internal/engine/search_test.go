@@ -13,7 +13,7 @@ import (
 
 // TF-087 ff.: the jobs of a contract that lists them are found as they are now.
 func TestSearch(t *testing.T) {
-	everywhere(t, madeWith("graph", func(c *engine.Contract) {
+	onEveryStore(t, testContractsWith("graph", func(c *engine.JobType) {
 		c.Searchable = true
 	}), func(w *world) {
 		for i := range 4 { // one after the other, as they are created
@@ -43,7 +43,7 @@ func TestSearch(t *testing.T) {
 				c.s.Limit = 100
 			}
 			jobs, err := w.Search(w.ctx, c.s)
-			w.ok(err)
+			w.noError(err)
 			var got []string
 			for _, j := range jobs {
 				got = append(got, j.ID.Key)
@@ -55,24 +55,24 @@ func TestSearch(t *testing.T) {
 				w.Errorf("%+v: got %v, want %v", c.s, got, c.want)
 			}
 		}
-		w.fails(second(w.Search(w.ctx, store.Search{Contract: "part", Limit: 1})), job.Invalid)
-		w.fails(second(w.Search(w.ctx, store.Search{Contract: "none", Limit: 1})), job.NotFound)
+		w.wantKind(errOf(w.Search(w.ctx, store.Search{Contract: "part", Limit: 1})), job.Invalid)
+		w.wantKind(errOf(w.Search(w.ctx, store.Search{Contract: "none", Limit: 1})), job.NotFound)
 	})
 }
 
 // What a search could not find is not stored.
 func TestListedPriorities(t *testing.T) {
-	everywhere(t, madeWith("graph", func(c *engine.Contract) {
+	onEveryStore(t, testContractsWith("graph", func(c *engine.JobType) {
 		c.Searchable = true
 	}), func(w *world) {
 		for _, p := range []int{-1, 11} {
-			w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("graph/a", priority(p))))),
+			w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("graph/a", priority(p))))),
 				job.Invalid)
 		}
 		w.submit(sub("graph/n", priority(job.NoPriority)))
 		w.submit(sub("graph/a", priority(10)), sub("part/a", priority(99)))
 		edit := func(j *job.Job, _ time.Time) error { j.Priority = 11; return nil }
-		w.fails(second(w.Change(w.ctx, id("graph/a"), job.Replaced, edit)), job.Invalid)
-		w.fails(second(w.SetDependencies(w.ctx, id("graph/a"), nil, edit)), job.Invalid)
+		w.wantKind(errOf(w.Change(w.ctx, id("graph/a"), job.Replaced, edit)), job.Invalid)
+		w.wantKind(errOf(w.SetDependencies(w.ctx, id("graph/a"), nil, edit)), job.Invalid)
 	})
 }

@@ -39,7 +39,7 @@ func TestAStallIsNotTheWorkersSilence(t *testing.T) {
 	ctx := context.Background()
 	clock := testkit.NewClock()
 	s := testkit.MemoryStore(t, clock.Now)
-	e := testkit.NewEngine(t, s, clock, made()...)
+	e := testkit.NewEngine(t, s, clock, testContracts()...)
 	jobs := liveAndDead(t, e)
 	clock.Advance(10 * time.Second)
 
@@ -83,22 +83,22 @@ func TestAStallIsNotTheWorkersSilence(t *testing.T) {
 
 // A heartbeat that a store refused while it was away counts when the store is
 // back; a single refusal is no outage.
-func TestAnOutageIsNotTheWorkersSilence(t *testing.T) {
+func TestOutageDoesNotExpireRuns(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	clock := testkit.NewClock()
-	there := testkit.MemoryStore(t, clock.Now)
-	s := &switched{Store: there}
-	e := testkit.NewEngine(t, s, clock, made()...)
+	inner := testkit.MemoryStore(t, clock.Now)
+	s := &switchedStore{Store: inner}
+	e := testkit.NewEngine(t, s, clock, testContracts()...)
 	jobs := liveAndDead(t, e)
 	outage := func(long time.Duration) {
-		s.Store = away{there}
+		s.Store = unavailableStore{inner}
 		if _, err := e.Heartbeat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err,
 			job.Unavailable) {
 			t.Fatal(err)
 		}
 		clock.Advance(long)
-		s.Store = there
+		s.Store = inner
 	}
 	expire := func(want int, when string) {
 		if n, err := e.Expire(ctx); n != want || err != nil {
@@ -120,8 +120,8 @@ func TestAnOutageIsNotTheWorkersSilence(t *testing.T) {
 func TestJumpsAreLogged(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock()
-	there := testkit.MemoryStore(t, clock.Now)
-	s := &switched{Store: there}
+	inner := testkit.MemoryStore(t, clock.Now)
+	s := &switchedStore{Store: inner}
 	var log bytes.Buffer
 	e, err := engine.New(engine.Config{Store: s, Node: "a",
 		Random: testkit.RandomBytes, Monotonic: clock.Monotonic,
@@ -137,26 +137,26 @@ func TestJumpsAreLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	look := func() {
+	expire := func() {
 		if _, err := e.Expire(t.Context()); err != nil && !job.IsKind(err, job.Unavailable) {
 			t.Error(err)
 		}
 	}
-	look()
+	expire()
 	for _, jump := range []time.Duration{time.Hour, -2 * time.Hour, time.Second} {
 		clock.Jump(jump)
-		look()
-		look()
+		expire()
+		expire()
 	}
-	s.Store = away{there}
-	look()
+	s.Store = unavailableStore{inner}
+	expire()
 	clock.Advance(3 * time.Second)
-	look()
-	s.Store = there
-	look()
-	look()
+	expire()
+	s.Store = inner
+	expire()
+	expire()
 	clock.Advance(time.Hour)
-	look()
+	expire()
 	want := `msg="the clock jumped ahead; runs under way are kept for one more lease" by=1h0m0s
 msg="the clock jumped back; leases are cut to their length" by=2h0m0s
 msg="the store was away; runs under way are kept for one more lease" by=3s
@@ -166,44 +166,44 @@ msg="the store was away; runs under way are kept for one more lease" by=3s
 	}
 }
 
-// switched is whichever store it is set to.
-type switched struct{ store.Store }
+// switchedStore is a store that a test replaces while the engine runs.
+type switchedStore struct{ store.Store }
 
-// troubled refuses each update at its end, as where a single one waits too long for a lock.
-type troubled struct{ store.Store }
+// refusingStore refuses each update at its end, as where a single one waits too long for a lock.
+type refusingStore struct{ store.Store }
 
-func (s troubled) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (s refusingStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	return s.Store.Update(ctx, func(tx store.Tx) error { return cmp.Or(fn(tx), error(errLost)) })
 }
 
-// An update that the store begins and refuses is trouble of its own: leases go on.
-func TestARefusedUpdateIsNoOutage(t *testing.T) {
+// An update that the store begins and refuses is no outage: leases go on.
+func TestRefusedUpdateIsNoOutage(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	clock := testkit.NewClock()
-	there := testkit.MemoryStore(t, clock.Now)
-	s := &switched{Store: there}
-	e := testkit.NewEngine(t, s, clock, made()...)
+	inner := testkit.MemoryStore(t, clock.Now)
+	s := &switchedStore{Store: inner}
+	e := testkit.NewEngine(t, s, clock, testContracts()...)
 	jobs := liveAndDead(t, e)
-	s.Store = troubled{there}
+	s.Store = refusingStore{inner}
 	if _, err := e.Heartbeat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err,
 		job.Unavailable) {
 		t.Fatal(err)
 	}
-	s.Store = there
+	s.Store = inner
 	clock.Advance(40 * time.Second)
 	if n, err := e.Expire(ctx); n != 2 || err != nil {
 		t.Errorf("%d runs were ended: %v", n, err)
 	}
 }
 
-// Claims that come together share the bound on bytes of one look; nobody is
-// answered that there is nothing while there is.
+// Claims that are served together share the bound on the bytes of one transaction;
+// none is answered without a job while there is one.
 func TestClaimsOfLargeJobsTogether(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	clock := testkit.NewClock()
-	e := testkit.NewEngine(t, testkit.MemoryStore(t, clock.Now), clock, made()...)
+	e := testkit.NewEngine(t, testkit.MemoryStore(t, clock.Now), clock, testContracts()...)
 	const jobs = 5
 	for i := range jobs {
 		s := sub(fmt.Sprint("brief/", i))

@@ -87,10 +87,10 @@ func (s *starts) add(now time.Time, n int) {
 	} else {
 		s.times = append(s.times, startTime{at, int64(n)})
 	}
-	kept, first := int64(0), len(s.times)
-	for first > 0 && kept < int64(s.rate.Starts) {
+	stored, first := int64(0), len(s.times)
+	for first > 0 && stored < int64(s.rate.Starts) {
 		first--
-		kept += s.times[first].n
+		stored += s.times[first].n
 	}
 	s.times = s.times[first:]
 }
@@ -196,28 +196,28 @@ func (u *unit) addStarts() {
 	}
 }
 
-// nextStarts is what a transaction has found out about the next starts of a queue: how many are
-// allowed at what time.
+// nextStarts are the next starts of a queue that a transaction has found to be allowed: how many,
+// and at what time.
 type nextStarts struct {
 	at     time.Time
 	n      int
-	noMore bool // for no ready job is known
+	noMore bool // no ready job is known, so no claim needs to be woken
 }
 
-// startTimers wake waiting claims of this process when the rate of their queue allows starts, as
-// many as it allows. Nothing is asked meanwhile.
+// startWakeups wake waiting claims of this process when the rate of their queue allows starts, as
+// many as it allows. They ask the store for nothing meanwhile.
 //
 // A queue is held back from when its rate allows no start until a claim finds no ready job. A claim
 // that leaves starts of such a queue to others wakes them.
-type startTimers struct {
+type startWakeups struct {
 	mu     sync.Mutex
 	timers map[queueKey]*time.Timer // of the queues that are held back
 	closed bool
 }
 
-// note takes in what a transaction has found out, some time after which starts are allowed. A claim
-// that is woken too early, or that finds that another node has taken its start, notes it again.
-func (t *startTimers) note(h *hub, key queueKey, next nextStarts, after time.Duration) {
+// note sets the timer of a queue by what a transaction has found. A claim that is woken too early,
+// or that finds that another node has taken its start, sets it again.
+func (t *startWakeups) note(h *hub, key queueKey, next nextStarts, after time.Duration) {
 	hashes := []job.QueueHash{job.QueueHashOf(key.contract, key.queue), anyQueueHash(key.contract)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -237,7 +237,7 @@ func (t *startTimers) note(h *hub, key queueKey, next nextStarts, after time.Dur
 	}))
 }
 
-func (t *startTimers) close() {
+func (t *startWakeups) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -20,14 +18,14 @@ import (
 // rate gives queue q of a contract a rate.
 func (w *world) rate(contract string, starts int, period time.Duration) {
 	w.Helper()
-	w.ok(w.LimitQueues(w.ctx, contract, map[string]job.QueueLimits{
+	w.noError(w.LimitQueues(w.ctx, contract, map[string]job.QueueLimits{
 		"q": {Rate: job.Rate{Starts: starts, Period: period}}}))
 }
 
 // allowed returns how many starts a rate allows at a time after the starts that have been. It looks
 // at every window that holds that time.
 func allowed(rate job.Rate, starts []time.Time, now time.Time) int {
-	most := 0
+	peak := 0
 	for _, first := range append([]time.Time{now}, starts...) {
 		n := 0
 		for _, at := range starts {
@@ -36,22 +34,22 @@ func allowed(rate job.Rate, starts []time.Time, now time.Time) int {
 			}
 		}
 		if !now.Before(first) && now.Before(first.Add(rate.Period)) {
-			most = max(most, n)
+			peak = max(peak, n)
 		}
 	}
-	return rate.Starts - most
+	return rate.Starts - peak
 }
 
-// AD-032: whatever comes, two nodes together start as many jobs as the rate allows and as there
-// are, never more and never fewer.
+// AD-032: two nodes together start as many jobs as the rate allows and as are ready, never more and
+// never fewer.
 func TestRateIsExact(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		seed := rand.Uint64()
 		w.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(seed, 1))
 		rate := job.Rate{Starts: 5, Period: 10 * time.Second}
 		w.rate("brief", rate.Starts, rate.Period)
-		nodes := []*engine.Engine{w.Engine, w.node(made())}
+		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
 		var starts []time.Time
 		stored, ready := 0, 0
 		for range 150 {
@@ -61,13 +59,13 @@ func TestRateIsExact(t *testing.T) {
 				})))
 				stored, ready = stored+1, ready+1
 			}
-			asked := 1 + random.IntN(4)
+			requested := 1 + random.IntN(4)
 			jobs, err := nodes[random.IntN(2)].Claim(w.ctx, engine.ClaimRequest{
-				Contract: "brief", Queues: []string{"q"}, Max: asked, Worker: "w"})
-			w.ok(err)
-			want := min(asked, ready, allowed(rate, starts, w.Now()))
+				Contract: "brief", Queues: []string{"q"}, Max: requested, Worker: "w"})
+			w.noError(err)
+			want := min(requested, ready, allowed(rate, starts, w.Now()))
 			if len(jobs) != want {
-				w.Fatalf("started %d of %d at %v, want %d; before: %v", len(jobs), asked, w.Now(),
+				w.Fatalf("started %d of %d at %v, want %d; before: %v", len(jobs), requested, w.Now(),
 					want, starts)
 			}
 			for range jobs {
@@ -84,7 +82,7 @@ func TestRateIsExact(t *testing.T) {
 // AD-032, G-AD-12: every start counts, whichever verb makes it and however it ends; a queue
 // without a rate is not concerned.
 func TestEveryStartCounts(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.rate("brief", 4, time.Minute)
 		for i := range 6 {
 			w.submit(sub(fmt.Sprintf("brief/%d", i)))
@@ -96,22 +94,22 @@ func TestEveryStartCounts(t *testing.T) {
 		next := &engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w"}
 		ended := w.FinishAll(w.ctx, []engine.FinishRequest{{Run: engine.Run{Run: first.Run},
 			Outcome: engine.Outcome{On: job.Succeeded}, Next: next}})[0]
-		w.ok(ended.Err)
+		w.noError(ended.Err)
 		if len(ended.Next) != 1 {
 			w.Fatalf("the end brought %v", names(ended.Next))
 		}
-		w.ok(second(w.ClaimJob(w.ctx, id("brief/5"), "w")))
-		w.fails(second(w.ClaimJob(w.ctx, id("brief/4"), "w")), job.Conflict)
+		w.noError(errOf(w.ClaimJob(w.ctx, id("brief/5"), "w")))
+		w.wantKind(errOf(w.ClaimJob(w.ctx, id("brief/4"), "w")), job.Conflict)
 		if got := names(w.claim("brief", 9)); !slices.Equal(got, []string{"brief/r"}) {
 			w.Errorf("got %v, want the job of the queue without a rate", got)
 		}
 		status, err := w.Queue(w.ctx, "brief", "q")
-		w.ok(err)
+		w.noError(err)
 		if want := w.Now().Add(time.Minute); !status.NextStart.Equal(want) || status.Leased != 2 {
 			w.Errorf("got %+v, want the next start at %v", status, want)
 		}
 		w.Advance(time.Minute - time.Millisecond)
-		w.ok(second(w.Engine.Expire(w.ctx))) // the two leases of 30 s: both jobs are ready again
+		w.noError(errOf(w.Engine.Expire(w.ctx))) // the leases of 30 s: both jobs are ready again
 		if got := w.claim("brief", 9, "q"); len(got) != 0 {
 			w.Errorf("started %v before it was time", names(got))
 		}
@@ -125,8 +123,8 @@ func TestEveryStartCounts(t *testing.T) {
 // A rate bounds the starts of a group of callers together, those of all queues included, and a
 // limit of running jobs holds beside it.
 func TestRateOfGroups(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		w.ok(w.LimitQueues(w.ctx, "brief", map[string]job.QueueLimits{
+	onEveryStore(t, testContracts(), func(w *world) {
+		w.noError(w.LimitQueues(w.ctx, "brief", map[string]job.QueueLimits{
 			"q": {Rate: job.Rate{Starts: 3, Period: time.Second}},
 			"r": {MaxRunning: 1, Rate: job.Rate{Starts: 3, Period: time.Second}}}))
 		for i := range 9 {
@@ -134,14 +132,14 @@ func TestRateOfGroups(t *testing.T) {
 		}
 		got, err := engine.ClaimTogether(w.Engine, 5,
 			engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w"})
-		w.ok(err)
+		w.noError(err)
 		if n := got[0] + got[1] + got[2] + got[3] + got[4]; n != 3 {
 			w.Errorf("started %v of q, want 3", got)
 		}
 		w.Advance(time.Second)
 		got, err = engine.ClaimTogether(w.Engine, 2,
 			engine.ClaimRequest{Contract: "brief", Max: 9, Worker: "w"})
-		w.ok(err)
+		w.noError(err)
 		if got[0]+got[1] != 4 {
 			w.Errorf("started %v, want 3 of q and 1 of r", got)
 		}
@@ -150,8 +148,8 @@ func TestRateOfGroups(t *testing.T) {
 
 // AD-032: a claim that waits is woken when the next start is allowed. The engine does not poll.
 func TestRateWakes(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		engine.WithoutFloor(w.Engine)
+	onEveryStore(t, testContracts(), func(w *world) {
+		engine.WithoutPolling(w.Engine)
 		w.rate("brief", 1, 100*time.Millisecond)
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c"))
 		w.claim("brief", 1, "q")
@@ -161,7 +159,7 @@ func TestRateWakes(t *testing.T) {
 			got := make(chan []*job.Job, 1)
 			go func() {
 				jobs, err := w.Claim(w.ctx, req)
-				w.ok(err)
+				w.noError(err)
 				got <- jobs
 			}()
 			engine.AwaitWaiting(w.Engine, req, 1)
@@ -176,7 +174,7 @@ func TestRateWakes(t *testing.T) {
 // After the clock of the store jumped back, the starts that seem to come hold back others for one
 // period and not for the length of the jump.
 func TestRateAfterAJumpBack(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.rate("brief", 2, time.Second)
 		for i := range 4 {
 			w.submit(sub(fmt.Sprintf("brief/%d", i)))
@@ -198,7 +196,7 @@ func TestRateAfterAJumpBack(t *testing.T) {
 
 // A lower rate counts the starts under the higher one, and without a rate nothing is held back.
 func TestRateChanges(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		for i := range 30 {
 			w.submit(sub(fmt.Sprintf("brief/%d", i), with(func(j *job.Job) { j.Lease = time.Hour })))
 		}
@@ -217,25 +215,11 @@ func TestRateChanges(t *testing.T) {
 		started(3)
 		w.rate("brief", 8, time.Second)
 		started(5)
-		w.ok(w.LimitQueues(w.ctx, "brief", nil))
+		w.noError(w.LimitQueues(w.ctx, "brief", nil))
 		started(9)
-		w.fails(w.LimitQueues(w.ctx, "brief", map[string]job.QueueLimits{
+		w.wantKind(w.LimitQueues(w.ctx, "brief", map[string]job.QueueLimits{
 			"q": {Rate: job.Rate{Starts: 1}}}), job.Invalid)
 	})
-}
-
-// ratePeriods is for how many seconds TestRateOfTwoNodes starts jobs; MILLRACE_TEST_RATE_SECONDS is
-// for the full length of a minute, and then the share that is used is checked as well.
-func ratePeriods(t *testing.T) (n int, isFull bool) {
-	text := os.Getenv("MILLRACE_TEST_RATE_SECONDS")
-	if text == "" {
-		return 3, false
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 2 {
-		t.Fatalf("MILLRACE_TEST_RATE_SECONDS is %q", text)
-	}
-	return n, true
 }
 
 // AD-032: 16 callers on two nodes with clocks of their own start 100 jobs in every second,
@@ -244,7 +228,7 @@ func ratePeriods(t *testing.T) (n int, isFull bool) {
 func TestRateOfTwoNodes(t *testing.T) {
 	t.Parallel()
 	const callers = 16
-	periods, isFull := ratePeriods(t)
+	periods, isFull := testkit.Size(t, "MILLRACE_TEST_RATE_SECONDS", 3)
 	rate := job.Rate{Starts: 100, Period: time.Second}
 	jobs := rate.Starts * periods
 	ctx, cancel := context.WithTimeout(context.Background(),
@@ -259,9 +243,9 @@ func TestRateOfTwoNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		testkit.Register(t, e, made()...)
+		testkit.Register(t, e, testContracts()...)
 		t.Cleanup(e.Close)
-		engine.WithoutFloor(e)
+		engine.WithoutPolling(e)
 		nodes = append(nodes, e)
 	}
 	if err := nodes[0].LimitQueues(ctx, "graph",

@@ -19,6 +19,9 @@ import (
 // In a group each caller keeps its outcome: where one of them would spoil it for the others, by a
 // conflict within its batch or a limit, the group's transaction is rolled back and its members are
 // served one by one.
+//
+// Submissions that end runs are in groups of their own: they lock the jobs of these runs, and a
+// node that stalls with one of them locked must not hold up, or fail, what clients submit.
 
 // Mode is what a submission does about jobs that exist already.
 type Mode uint8
@@ -31,8 +34,9 @@ const (
 )
 
 // Submission is a job to be stored. Of Job the caller sets identity, alias, kind, queue,
-// definition, payload and progress, priority, lease, MaxAttempts, retry policy, owner, trace and
-// size, and OrderTime and DueAt where they are not now. The engine ignores and sets the rest.
+// definition, payload and progress, priority, lease, MaxAttempts, retry policy, owner, trace,
+// callback and size, and OrderTime and DueAt where they are not now. The engine ignores and sets
+// the rest.
 //
 // A job with relatives (dependencies, a parent, or children in the same batch) is stored in mode
 // Unique only.
@@ -46,25 +50,21 @@ func (s *Submission) hasRelatives() bool { return len(s.DependsOn) > 0 || s.Pare
 
 // fresh returns the new job: what a submitter sets and nothing else.
 func (s *Submission) fresh() job.Job {
-	j := s.Job
-	return job.Job{
-		ID:          j.ID,
-		Alias:       j.Alias,
-		Kind:        j.Kind,
-		Queue:       j.Queue,
-		Owner:       j.Owner,
-		Priority:    j.Priority,
-		OrderTime:   j.OrderTime,
-		DueAt:       j.DueAt,
-		Lease:       j.Lease,
-		MaxAttempts: j.MaxAttempts,
-		Retry:       j.Retry,
-		Size:        j.Size,
-		Definition:  j.Definition,
-		Payload:     j.Payload,
-		Progress:    j.Progress,
-		Trace:       j.Trace,
-	}
+	j := job.Job{ID: s.Job.ID, Queue: s.Job.Queue, Size: s.Job.Size, Definition: s.Job.Definition,
+		Payload: s.Job.Payload, Progress: s.Job.Progress}
+	copySubmitted(&j, &s.Job)
+	return j
+}
+
+// copySubmitted copies what a submitter sets and a later submission or an edit may change. It is
+// the one list of these columns, which submit, replace and edit share; TestFieldsAreKept fails for
+// a column that is missing. The identity, the queue, whose counts change with it, the size and the
+// bodies, which are written apart, are copied by the callers.
+func copySubmitted(to, from *job.Job) {
+	to.Alias, to.Kind, to.Owner = from.Alias, from.Kind, from.Owner
+	to.Priority, to.OrderTime, to.DueAt = from.Priority, from.OrderTime, from.DueAt
+	to.Lease, to.MaxAttempts, to.Retry = from.Lease, from.MaxAttempts, from.Retry
+	to.Trace, to.Callback = from.Trace, from.Callback
 }
 
 // SubmitResult is the answer to a batch.
@@ -78,9 +78,11 @@ type SubmitResult struct {
 }
 
 type submitCall struct {
-	batch  []Submission
-	mode   Mode
-	result SubmitResult
+	batch     []Submission
+	mode      Mode
+	result    SubmitResult
+	hook      *txHook  // nil for none
+	finishing *job.Job // whose run the call ends, see WithFinish
 }
 
 // submitGroup is the number of jobs that are stored in one transaction for several callers.
@@ -99,12 +101,17 @@ func (e *Engine) Submit(ctx context.Context, mode Mode, batch []Submission) (Sub
 	if err := e.check(mode, batch); err != nil {
 		return SubmitResult{}, err
 	}
-	call := &submitCall{batch: batch, mode: mode}
+	call := &submitCall{batch: batch, mode: mode, hook: hook(ctx)}
 	var err error
-	if e.combinable(*call) && attached(ctx) == nil {
-		call, err = e.submits.do(ctx, *call, len(batch))
-	} else {
+	switch inbox := call.hook.inboxSubmission(); {
+	case inbox != nil:
+		call, err = e.submitFromInbox(ctx, call, inbox)
+	case !e.combinable(call):
 		err = e.updateRetryingRaces(ctx, func(u *unit) error { return u.submit(call) })
+	case call.hook.finishesRun():
+		call, err = e.finishingSubmits.do(ctx, *call, len(batch))
+	default:
+		call, err = e.submits.do(ctx, *call, len(batch))
 	}
 	if err != nil {
 		return SubmitResult{}, err
@@ -142,10 +149,11 @@ func (e *Engine) check(mode Mode, batch []Submission) error {
 const msgForeignDependency = "a job can only wait for jobs of its own contract, " +
 	"and only where that has a graph"
 
-// combinable reports whether a batch is stored without reading other jobs; any other has a
-// transaction of its own.
-func (e *Engine) combinable(c submitCall) bool {
-	return c.mode != Replace && !slices.ContainsFunc(c.batch, func(s Submission) bool {
+// combinable reports whether a batch is stored without reading other jobs than one whose run ends
+// with it; any other has a transaction of its own, as one to which records are attached.
+func (e *Engine) combinable(c *submitCall) bool {
+	alone := c.hook != nil && (c.hook.hasRecords() || c.mode != Unique)
+	return !alone && c.mode != Replace && !slices.ContainsFunc(c.batch, func(s Submission) bool {
 		return s.hasRelatives()
 	})
 }
@@ -181,12 +189,32 @@ func (e *Engine) updateGroup(fn func(*unit) error) error {
 }
 
 func (e *Engine) submitGroup(group []*ticket[submitCall]) error {
-	return e.updateGroup(func(u *unit) error {
-		if len(group) == 1 {
-			return u.submit(&group[0].call)
+	err := e.updateGroup(func(u *unit) error {
+		going, err := u.lockFinishingAll(group)
+		if err != nil {
+			return err
 		}
-		return u.submitTogether(group)
+		if err := u.submitAll(going); err != nil {
+			return err
+		}
+		return u.finishRuns(going)
 	})
+	if err != nil {
+		return err
+	}
+	markFinished(group)
+	return nil
+}
+
+// submitAll stores the batches of the callers in one transaction.
+func (u *unit) submitAll(group []*ticket[submitCall]) error {
+	switch len(group) {
+	case 0:
+		return nil
+	case 1:
+		return u.submit(&group[0].call)
+	}
+	return u.submitTogether(group)
 }
 
 // submitTogether inserts the batches of several callers at once. A batch in mode Unique of which

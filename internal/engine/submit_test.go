@@ -18,7 +18,7 @@ import (
 )
 
 func TestSubmitModes(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a:1"), sub("brief/b:1")) // G-X-08, RL-001: the same key in two scopes
 		for _, c := range []struct {
 			mode  engine.Mode
@@ -33,7 +33,7 @@ func TestSubmitModes(t *testing.T) {
 			{engine.Ignore, subs(sub("brief/a:4")), "stored 0 taken [0]"},
 			{engine.Replace, subs(sub("brief/a:1", priority(1)), sub("brief/a:5", priority(7)),
 				sub("brief/a:5"), sub("brief/a:1", priority(2))), "stored 4 taken []"},
-			{engine.Unique, subs(sub("nobody/a")), "not found"},
+			{engine.Unique, subs(sub("unknown/a")), "not found"},
 			{engine.Unique, subs(sub("brief/a:6", in(""))), "invalid"},
 			{engine.Unique, subs(sub("brief/a:6"), sub("brief/nul\x00")), "invalid"},
 			{engine.Unique, subs(sub("brief/a:6", after("brief/a:1"))), "invalid"},
@@ -47,7 +47,7 @@ func TestSubmitModes(t *testing.T) {
 				w.Errorf("mode %d of %d: got %s, want %s", c.mode, len(c.batch), got, c.want)
 			}
 		}
-		w.is(`brief/a:1: queued ready priority=2
+		w.wantSnapshot(`brief/a:1: queued ready priority=2
 			brief/a:4: queued ready
 			brief/a:5: queued ready
 			brief/b:1: queued ready
@@ -62,10 +62,10 @@ func receipt(r engine.SubmitResult, err error) string {
 	return fmt.Sprint("stored ", r.Stored, " taken ", r.Existing)
 }
 
-// Whatever a caller leaves in the members that are the engine's, as one does who
-// submits the job of a dead letter again, a new job begins anew.
-func TestSubmittedJobBeginsAnew(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+// A new job begins without attempts and outcomes, whatever its submitter leaves in
+// the fields of the engine, as one does that submits the job of a dead letter again.
+func TestSubmittedJobStartsFresh(t *testing.T) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		s := sub("phased/a", with(func(j *job.Job) {
 			j.Seq, j.State, j.Phase, j.Run, j.Attempts, j.FailedAttempts = 99, "failed", job.Done,
 				job.RunID{1}, 5, 4
@@ -93,10 +93,10 @@ func TestSubmittedJobBeginsAnew(t *testing.T) {
 var long = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestSubmitSchedules(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("phased/now"), sub("phased/later", due(time.Minute)),
 			sub("brief/later", due(time.Minute)), sub("graph/later", due(time.Minute)))
-		w.is(`brief/later: queued waiting due=1m0s
+		w.wantSnapshot(`brief/later: queued waiting due=1m0s
 			graph/later: ready waiting due=1m0s [submitted>pending satisfied>ready]
 			phased/later: created waiting due=1m0s [submitted>created]
 			phased/now: queued ready [submitted>created due>queued]
@@ -110,7 +110,7 @@ func TestSubmitSchedules(t *testing.T) {
 		if n, err := w.Promote(w.ctx); n != 3 || err != nil {
 			w.Fatal(n, err)
 		}
-		w.is(`brief/later: queued ready
+		w.wantSnapshot(`brief/later: queued ready
 			graph/later: ready ready [submitted>pending satisfied>ready]
 			phased/later: queued ready [submitted>created due>queued]
 			phased/now: queued ready [submitted>created due>queued]
@@ -120,13 +120,13 @@ func TestSubmitSchedules(t *testing.T) {
 	})
 }
 
-// RL: enqueue mode replace takes a job out of flight; runs and failures begin
-// anew; the run it had is lost; what was in progress is gone.
+// RL: enqueue mode replace ends the run of a job, which is lost; attempts and
+// failures count from 0; its progress is gone.
 func TestReplaceWhileRunning(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a", limit(2)))
 		r := w.run("brief/a")
-		w.ok(second(w.Heartbeat(w.ctx, r, []byte("half"))))
+		w.noError(errOf(w.Heartbeat(w.ctx, r, []byte("half"))))
 		created := w.get("brief/a").CreatedAt
 		w.Advance(time.Second)
 		big := bytes.Repeat([]byte("x"), 9<<10)
@@ -136,24 +136,24 @@ func TestReplaceWhileRunning(t *testing.T) {
 			}))))); got != "stored 1 taken []" {
 			w.Fatal(got)
 		}
-		w.is(`brief/a: queued waiting due=2s
+		w.wantSnapshot(`brief/a: queued waiting due=2s
 			brief r: 1 waiting 0 ready 0 leased`)
 		if j := w.get("brief/a"); !bytes.Equal(j.Payload, big) || !j.CreatedAt.Equal(created) ||
 			j.MaxAttempts != 0 {
 			w.Errorf("got %+v", j)
 		}
 		for _, err := range w.writes(r) {
-			w.fails(err, job.RunLost)
+			w.wantKind(err, job.RunLost)
 		}
 		w.Advance(2 * time.Second)
 		w.run("brief/a")
 		// Where the machine does not know it, replacing is a conflict.
 		w.submit(sub("phased/a"))
-		w.fails(second(w.Submit(w.ctx, engine.Replace, subs(sub("phased/a")))), job.Conflict)
+		w.wantKind(errOf(w.Submit(w.ctx, engine.Replace, subs(sub("phased/a")))), job.Conflict)
 	})
 }
 
-func second[A any](_ A, err error) error { return err }
+func errOf[A any](_ A, err error) error { return err }
 
 // writes tries every write of a worker under a run.
 func (w *world) writes(r engine.Run) []error {
@@ -164,34 +164,34 @@ func (w *world) writes(r engine.Run) []error {
 			Failure: []byte("stale")})
 		all = append(all, err)
 	}
-	return append(all, second(w.Heartbeat(w.ctx, r, []byte("stale"))),
+	return append(all, errOf(w.Heartbeat(w.ctx, r, []byte("stale"))),
 		w.Requeue(w.ctx, r, engine.Ignore, subs(sub("brief/spawned"))))
 }
 
 func TestQueueSize(t *testing.T) {
-	everywhere(t, madeWith("phased", func(c *engine.Contract) {
+	onEveryStore(t, testContractsWith("phased", func(c *engine.JobType) {
 		c.MaxQueueSize = 3
 	}), func(w *world) {
 		w.submit(sub("phased/a"), sub("phased/b", in("other")))
 		w.submit(sub("brief/x"), sub("brief/y"), sub("brief/z")) // another contract's do not count
-		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/c"), sub("phased/d")))),
+		w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("phased/c"), sub("phased/d")))),
 			job.Full)
 		// scheduled ones do not count
 		w.submit(sub("phased/c"), sub("phased/late", due(time.Hour)),
 			sub("phased/later", due(2*time.Hour)))
-		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/d")))), job.Full)
-		// What is there already is no new load: who repeats a submission finds the truth.
-		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/a")))), job.Conflict)
+		w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("phased/d")))), job.Full)
+		// What is stored already is no new load: a repeated submission gets its outcome.
+		w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("phased/a")))), job.Conflict)
 		if got := receipt(w.Submit(w.ctx, engine.Ignore,
 			subs(sub("phased/a")))); got != "stored 0 taken [0]" {
 			w.Error(got)
 		}
-		w.fails(second(w.Submit(w.ctx, engine.Ignore, subs(sub("phased/a"), sub("phased/d")))),
+		w.wantKind(errOf(w.Submit(w.ctx, engine.Ignore, subs(sub("phased/a"), sub("phased/d")))),
 			job.Full)
 		w.claim("phased", 1) // running jobs do not count
 		w.submit(sub("phased/d"))
-		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("phased/e")))), job.Full)
-		w.is(`brief/x: queued ready
+		w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("phased/e")))), job.Full)
+		w.wantSnapshot(`brief/x: queued ready
 			brief/y: queued ready
 			brief/z: queued ready
 			phased/a: assigned leased runs=1 until=30s [submitted>created due>queued claimed>assigned]
@@ -214,25 +214,25 @@ func TestQueueSize(t *testing.T) {
 			}
 		}
 		promoted(1)
-		w.statesAre("phased", "a=assigned b=queued c=queued d=queued late=created later=created")
+		w.wantStates("phased", "a=assigned b=queued c=queued d=queued late=created later=created")
 		w.claim("phased", 1)
 		promoted(1)
 		promoted(0)
-		w.statesAre("phased", "a=assigned b=assigned c=queued d=queued late=queued later=created")
+		w.wantStates("phased", "a=assigned b=assigned c=queued d=queued late=queued later=created")
 	})
 }
 
-// What waits to be tried again has its place already: a queue that is full of it
-// goes on.
+// Jobs that wait for a retry count for the bound of their queue already: a queue
+// that is full of them goes on.
 func TestFullQueueGoesOn(t *testing.T) {
-	everywhere(t, madeWith("graph", func(c *engine.Contract) {
+	onEveryStore(t, testContractsWith("graph", func(c *engine.JobType) {
 		c.MaxQueueSize = 2
 	}), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b"))
 		for _, j := range w.claim("graph", 2) {
 			w.finish(engine.Run{Run: j.Run}, job.Failed)
 		}
-		w.fails(second(w.Submit(w.ctx, engine.Unique, subs(sub("graph/c")))), job.Full)
+		w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("graph/c")))), job.Full)
 		w.Advance(time.Hour)
 		if n, err := w.Promote(w.ctx); n != 2 || err != nil {
 			w.Errorf("promoted %d: %v", n, err)
@@ -243,25 +243,25 @@ func TestFullQueueGoesOn(t *testing.T) {
 	})
 }
 
-// Callers that are served by one transaction keep their own outcomes, whatever
-// the others bring along.
+// Callers that are served by one transaction have outcomes of their own, whatever
+// the others submit.
 func TestSubmitTogetherKeepsOutcomesApart(t *testing.T) {
 	for what, kinds := range map[string][]int{"with conflicts": {0, 2, 3, 4}, "without": {3, 4},
 		"with poison": {0, 1, 2, 3, 4}} {
 		t.Run(what, func(t *testing.T) {
-			everywhere(t, made(), func(w *world) { submitTogether(w, kinds) })
+			onEveryStore(t, testContracts(), func(w *world) { submitTogether(w, kinds) })
 		})
 	}
 }
 
 func submitTogether(w *world, kinds []int) {
-	gate := &gated{Store: w.Store, open: make(chan struct{})}
-	w.Engine = testkit.NewEngine(w, gate, w.Clock, made()...)
+	gate := &gatedStore{Store: w.Store, open: make(chan struct{})}
+	w.Engine = testkit.NewEngine(w, gate, w.Clock, testContracts()...)
 	const each = 8
 	var wg sync.WaitGroup
-	for i := range engine.Servers(w.Engine) { // keep the combiner busy while the others gather
+	for i := range engine.MaxGroups(w.Engine) { // keep the combiner busy while the others gather
 		wg.Go(func() {
-			w.ok(second(w.Submit(w.ctx, engine.Unique, subs(sub(fmt.Sprint("locked/", i))))))
+			w.noError(errOf(w.Submit(w.ctx, engine.Unique, subs(sub(fmt.Sprint("locked/", i))))))
 		})
 		engine.AwaitSubmits(w.Engine, i+1, 0)
 	}
@@ -282,7 +282,7 @@ func submitTogether(w *world, kinds []int) {
 			got[i] = fmt.Sprint(kinds[i%len(kinds)], " ", receipt(w.Submit(w.ctx, mode, batch)))
 		})
 	}
-	engine.AwaitSubmits(w.Engine, engine.Servers(w.Engine), len(got))
+	engine.AwaitSubmits(w.Engine, engine.MaxGroups(w.Engine), len(got))
 	close(gate.open)
 	wg.Wait()
 	want, stored := map[string]int{}, 0
@@ -312,24 +312,24 @@ func submitTogether(w *world, kinds []int) {
 		c[0].Ready != int64(stored) {
 		w.Errorf("counts %v, %v, want %d", c, err, stored)
 	}
-	w.sound()
+	w.checkInvariants()
 }
 
-// gated lets no update begin before it is open.
-type gated struct {
+// gatedStore lets no update begin before it is open.
+type gatedStore struct {
 	store.Store
 	open chan struct{}
 }
 
-func (s *gated) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (s *gatedStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	<-s.open
 	return s.Store.Update(ctx, fn)
 }
 
-// A panic in what a contract hands in hits its caller alone.
-func TestPanicHitsItsCallerAlone(t *testing.T) {
+// A panic in a function of a contract concerns its caller alone.
+func TestPanicConcernsItsCallerAlone(t *testing.T) {
 	t.Parallel()
-	poison := madeWith("phased", func(c *engine.Contract) {
+	poison := testContractsWith("phased", func(c *engine.JobType) {
 		c.Body = func(j *job.Job, _ job.Event) []byte {
 			if strings.HasPrefix(j.ID.Key, "bad") {
 				panic("a defect")
@@ -358,7 +358,7 @@ func TestPanicHitsItsCallerAlone(t *testing.T) {
 	if got := sorted(failed); !slices.Equal(got, []string{"bad-0 internal", "bad-10 internal"}) {
 		t.Errorf("failed: %v", got)
 	}
-	w.sound()
+	w.checkInvariants()
 }
 
 func TestEngineIsRefused(t *testing.T) {
@@ -379,7 +379,7 @@ func TestEngineIsRefused(t *testing.T) {
 			t.Errorf("%s: want an error", what)
 		}
 	}
-	for what, contracts := range map[string][]engine.Contract{
+	for what, contracts := range map[string][]engine.JobType{
 		"no name":    {{Machine: brief}},
 		"no machine": {{Name: "a"}},
 		"twice":      {{Name: "a", Machine: brief}, {Name: "a", Machine: brief}},
@@ -397,26 +397,26 @@ func TestEngineIsRefused(t *testing.T) {
 
 func TestVerbsOfUnknownContracts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "memory", made())
-	nobody := id("nobody/a")
+	w := newWorld(t, "memory", testContracts())
+	unknown := id("unknown/a")
 	for what, err := range map[string]error{
-		"submit":   second(w.Submit(w.ctx, engine.Unique, subs(sub("nobody/a")))),
-		"claim":    second(w.Claim(w.ctx, engine.ClaimRequest{Contract: "nobody", Max: 1})),
-		"claimJob": second(w.ClaimJob(w.ctx, nobody, "w")),
-		"cancel":   second(w.Cancel(w.ctx, nobody)),
-		"retry":    second(w.Retry(w.ctx, nobody, 0)),
-		"remove":   w.Remove(w.ctx, nobody),
-		"beatJob":  w.HeartbeatJob(w.ctx, nobody, nil),
-		"requeue":  w.RequeueJob(w.ctx, nobody, engine.Unique, nil),
-		"setQueue": w.SetQueue(w.ctx, job.QueueSettings{Contract: "nobody", Queue: "q"}),
-		"get":      second(w.Get(w.ctx, nobody)),
-		"history":  second(w.History(w.ctx, nobody)),
+		"submit":       errOf(w.Submit(w.ctx, engine.Unique, subs(sub("unknown/a")))),
+		"claim":        errOf(w.Claim(w.ctx, engine.ClaimRequest{Contract: "unknown", Max: 1})),
+		"claimJob":     errOf(w.ClaimJob(w.ctx, unknown, "w")),
+		"cancel":       errOf(w.Cancel(w.ctx, unknown)),
+		"retry":        errOf(w.Retry(w.ctx, unknown, 0)),
+		"remove":       w.Remove(w.ctx, unknown),
+		"heartbeatJob": w.HeartbeatJob(w.ctx, unknown, nil),
+		"requeue":      w.RequeueJob(w.ctx, unknown, engine.Unique, nil),
+		"setQueue":     w.SetQueue(w.ctx, job.QueueSettings{Contract: "unknown", Queue: "q"}),
+		"get":          errOf(w.Get(w.ctx, unknown)),
+		"history":      errOf(w.History(w.ctx, unknown)),
 	} {
 		if !job.IsKind(err, job.NotFound) {
 			t.Errorf("%s: got %v, want not found", what, err)
 		}
 	}
-	if is, err := w.Exists(w.ctx, nobody); is || err != nil {
+	if is, err := w.Exists(w.ctx, unknown); is || err != nil {
 		t.Error(is, err)
 	}
 	results, cancel := context.WithCancel(w.ctx)

@@ -59,6 +59,9 @@ func (u *unit) expire(batch int) (int, error) {
 		if u.e.contracts[j.ID.Contract] == nil {
 			continue // another node serves it
 		}
+		if j.End != nil {
+			continue // it has ended in time
+		}
 		n++
 		if err := u.expireRun(j); err != nil {
 			return 0, err
@@ -133,8 +136,8 @@ func (b *backpressure) holdsBack(j *job.Job) (bool, error) {
 	if b.e.contracts[name].MaxQueueSize <= 0 || !b.e.countsWhenDue(j) {
 		return false, nil
 	}
-	left, asked := b.available[name]
-	if !asked {
+	left, known := b.available[name]
+	if !known {
 		var err error
 		if left, err = b.availableQueueSize(name); err != nil {
 			return false, err
@@ -195,11 +198,11 @@ func (u *unit) shortenLeases(leased []*job.Job) error {
 	for i, j := range leased {
 		seqs[i] = j.Seq
 	}
-	locked, err := u.tx.Load(store.Selector{Seqs: seqs, Lock: true})
+	locked, err := u.tx.Load(store.Selector{Seqs: seqs, Lock: true, LeaseOnly: true})
 	for _, j := range locked {
 		if latest := u.now.Add(j.Lease); j.Phase == job.Leased && j.LeaseUntil.After(latest) {
 			j.LeaseUntil = latest
-			u.save(j)
+			u.writes.update(j, store.LeaseFields)
 		}
 	}
 	return err
@@ -213,8 +216,11 @@ func (e *Engine) NextDue(ctx context.Context) (due, lease time.Duration, err err
 	err = e.view(ctx, func(r reader) error {
 		message, by := e.guard.observeView(r.Now(), before, e.guard.monotonic())
 		e.logClock(ctx, message, by)
-		dueAt, leaseEnd, err := r.NextDue(r.Now().Add(SweepInterval))
-		due, lease = untilSweep(r.Now(), dueAt), untilSweep(r.Now(), leaseEnd)
+		next, err := r.NextDue(r.Now().Add(SweepInterval))
+		due, lease = untilSweep(r.Now(), next.Waiting), untilSweep(r.Now(), next.Lease)
+		if next.Ended {
+			signal(e.hub.endsRecorded)
+		}
 		return err
 	})
 	if e.guard.jumpedBack() {

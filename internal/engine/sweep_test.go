@@ -17,8 +17,8 @@ import (
 // RL-093: several nodes sweep and claim at once; each timeout is counted once and
 // each job promoted once.
 func TestSweepsCountOnce(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(made()), w.node(made())}
+	onEveryStore(t, testContracts(), func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(testContracts()), w.node(testContracts())}
 		var batch []engine.Submission
 		for i := range 400 {
 			batch = append(batch, sub(fmt.Sprint("graph/lost", i)),
@@ -50,7 +50,7 @@ func TestSweepsCountOnce(t *testing.T) {
 			w.Errorf("%d expired, %d promoted", expired, promoted)
 		}
 		jobs, err := w.List(w.ctx, store.Filter{})
-		w.ok(err)
+		w.noError(err)
 		for _, j := range jobs {
 			if (j.ID.Contract == "graph" &&
 				(j.FailedAttempts != 1 || !j.DueAt.Equal(w.Now().Add(10*time.Second)))) ||
@@ -58,19 +58,19 @@ func TestSweepsCountOnce(t *testing.T) {
 				w.Errorf("%+v", j)
 			}
 		}
-		w.sound()
+		w.checkInvariants()
 	})
 }
 
 // Leases and run ids survive a restart: a worker that outlives the server goes
 // on, one that does not loses its job when its lease is over and not before.
 func TestLeasesSurviveRestarts(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", limit(1)), sub("phased/a", due(time.Minute)))
 		jobs := w.claim("graph", 2)
 		w.Advance(20 * time.Second)
 		w.reopen()
-		w.ok(second(w.Heartbeat(w.ctx, engine.Run{Run: jobs[0].Run}, []byte("50%"))))
+		w.noError(errOf(w.Heartbeat(w.ctx, engine.Run{Run: jobs[0].Run}, []byte("50%"))))
 		if n, err := w.Expire(w.ctx); n != 0 || err != nil {
 			w.Fatal(n, err)
 		}
@@ -80,9 +80,9 @@ func TestLeasesSurviveRestarts(t *testing.T) {
 			w.Fatal(n, err)
 		}
 		w.finish(engine.Run{Run: jobs[0].Run}, job.Succeeded)
-		w.fails(second(w.Finish(w.ctx, engine.Run{Run: jobs[1].Run},
+		w.wantKind(errOf(w.Finish(w.ctx, engine.Run{Run: jobs[1].Run},
 			engine.Outcome{On: job.Succeeded})), job.RunLost)
-		w.is(`graph/a: completed done runs=1 progress=50% [submitted>pending satisfied>ready claimed>running succeeded>completed]
+		w.wantSnapshot(`graph/a: completed done runs=1 progress=50% [submitted>pending satisfied>ready claimed>running succeeded>completed]
 			graph/b: failed done runs=1 failures=1 [submitted>pending satisfied>ready claimed>running expired_for_good>failed]
 			phased/a: created waiting due=30s [submitted>created]
 			phased q: 1 waiting 0 ready 0 leased
@@ -90,11 +90,11 @@ func TestLeasesSurviveRestarts(t *testing.T) {
 	})
 }
 
-// A jump of the clock forward does not end live leases; what is really dead is
-// found within its lease from then on, by each way there is.
+// A jump of the clock forward does not end live leases; a run whose worker is
+// really gone is found within its lease from then on, by each verb that expires.
 func TestClockJumpsForward(t *testing.T) {
 	for what, find := range map[string]func(w *world) int{
-		"expire": func(w *world) int { n, err := w.Expire(w.ctx); w.ok(err); return n },
+		"expire": func(w *world) int { n, err := w.Expire(w.ctx); w.noError(err); return n },
 		"claim":  func(w *world) int { return len(w.claim("brief", 9)) },
 		"claim by key": func(w *world) int {
 			if _, err := w.ClaimJob(w.ctx, id("brief/dead"), "w"); err == nil {
@@ -104,18 +104,18 @@ func TestClockJumpsForward(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			everywhere(t, made(), func(w *world) {
+			onEveryStore(t, testContracts(), func(w *world) {
 				w.submit(sub("brief/live"), sub("brief/dead"))
 				live := engine.Run{Run: w.claim("brief", 1)[0].Run}
 				w.claim("brief", 1)
 				w.Advance(10 * time.Second)
-				w.ok(second(w.Heartbeat(w.ctx, live, nil)))
+				w.noError(errOf(w.Heartbeat(w.ctx, live, nil)))
 				w.Jump(time.Hour)
 				if n := find(w); n > 0 {
 					w.Errorf("%d found at the jump", n)
 				}
 				w.Advance(20 * time.Second)
-				w.ok(second(w.Heartbeat(w.ctx, live, nil)))
+				w.noError(errOf(w.Heartbeat(w.ctx, live, nil)))
 				if n := find(w); n > 0 {
 					w.Errorf("%d found 20 s after the jump", n)
 				}
@@ -123,18 +123,18 @@ func TestClockJumpsForward(t *testing.T) {
 				if n := find(w); n != 1 {
 					w.Errorf("%d found one lease after the jump", n)
 				}
-				w.ok(second(w.Heartbeat(w.ctx, live, nil)))
+				w.noError(errOf(w.Heartbeat(w.ctx, live, nil)))
 				w.Advance(29 * time.Second)
 				w.finish(live, job.Succeeded)
-				w.sound()
+				w.checkInvariants()
 			})
 		})
 	}
 }
 
-// Time that passes while nobody looks is no jump.
+// Time that passes without an update of the store is no jump.
 func TestLongSilenceIsNoJump(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a"))
 		w.run("brief/a")
 		w.Advance(time.Hour)
@@ -144,23 +144,23 @@ func TestLongSilenceIsNoJump(t *testing.T) {
 	})
 }
 
-// A jump of the clock back neither lets leases last for its length nor keeps
-// back what had been handed out before.
+// A jump of the clock back neither lets leases last for its length nor delays
+// what had been claimed before.
 func TestClockJumpsBack(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/live"), sub("brief/dead"), sub("brief/released"), sub("brief/ready"))
 		jobs := w.claim("brief", 3)
 		w.Jump(-time.Hour)
-		w.ok(second(w.Expire(w.ctx))) // notices
-		w.ok(second(w.Expire(w.ctx))) // cuts
+		w.noError(errOf(w.Expire(w.ctx))) // notices
+		w.noError(errOf(w.Expire(w.ctx))) // cuts
 		w.finish(engine.Run{Run: jobs[2].Run}, job.Released)
-		w.is(`brief/dead: running leased runs=1 due=1h0m0s until=30s
+		w.wantSnapshot(`brief/dead: running leased runs=1 due=1h0m0s until=30s
 			brief/live: running leased runs=1 due=1h0m0s until=30s
 			brief/ready: queued ready due=1h0m0s
 			brief/released: queued ready runs=1 due=1h0m0s
 			brief q: 0 waiting 2 ready 2 leased`)
 		w.Advance(20 * time.Second)
-		w.ok(second(w.Heartbeat(w.ctx, engine.Run{Run: jobs[0].Run}, nil)))
+		w.noError(errOf(w.Heartbeat(w.ctx, engine.Run{Run: jobs[0].Run}, nil)))
 		w.Advance(10 * time.Second)
 		if n, err := w.Expire(w.ctx); n != 1 || err != nil {
 			w.Error(n, err)
@@ -170,13 +170,13 @@ func TestClockJumpsBack(t *testing.T) {
 			w.Errorf("got %v, want %v", got, want)
 		}
 		w.finish(engine.Run{Run: jobs[0].Run}, job.Succeeded)
-		w.sound()
+		w.checkInvariants()
 	})
 }
 
-// A contract whose messages nobody takes holds up no other, however many there are.
+// A contract whose messages are not published holds up no other, however many there are.
 func TestOutletsAreApart(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		batch := make([]engine.Submission, 1200)
 		for i := range batch {
 			batch[i] = sub(fmt.Sprint("graph/", i))
@@ -207,7 +207,8 @@ func TestOutletsAreApart(t *testing.T) {
 			w.Errorf("published %d, %v", n, err)
 		}
 		last := int64(0)
-		n, err = w.node(made()).Publish(w.ctx, func(_ context.Context, all []job.Message) error {
+		other := w.node(testContracts())
+		n, err = other.Publish(w.ctx, func(_ context.Context, all []job.Message) error {
 			for _, m := range all {
 				if m.ID <= last {
 					w.Errorf("message %d after %d", m.ID, last)
@@ -215,7 +216,7 @@ func TestOutletsAreApart(t *testing.T) {
 				last = m.ID
 			}
 			return nil
-		}, "phased", "graph") // another outlet, and another node
+		}, "phased", "graph") // another publisher, and another node
 		if n != 2400 || err != nil {
 			w.Errorf("published %d, %v", n, err)
 		}
@@ -225,8 +226,8 @@ func TestOutletsAreApart(t *testing.T) {
 // At least once, in order per job, by one of two nodes; what a crash between
 // delivering and dropping leaves is delivered again, with the same ids.
 func TestPublish(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		other := w.node(made())
+	onEveryStore(t, testContracts(), func(w *world) {
+		other := w.node(testContracts())
 		for i := range 3 {
 			w.submit(sub(fmt.Sprint("phased/", i)))
 		}
@@ -248,7 +249,7 @@ func TestPublish(t *testing.T) {
 		if n, err := other.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
 			w.Errorf("the node that was not elected published %d, %v", n, err)
 		}
-		w.ok(other.EndTerms(w.ctx, "another that is over"))
+		w.noError(other.EndTerms(w.ctx, "another that is over"))
 		if n, err := other.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
 			w.Errorf("published %d, %v in the term of a node that may live", n, err)
 		}
@@ -265,7 +266,7 @@ func TestPublish(t *testing.T) {
 		if n, err := w.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
 			w.Errorf("published %d, %v in the other's term", n, err)
 		}
-		w.ok(other.ReleaseLeadership(w.ctx))
+		w.noError(other.ReleaseLeadership(w.ctx))
 		if n, err := w.Publish(w.ctx, deliver(nil)); n != 2 || err != nil {
 			w.Error(n, err)
 		}
@@ -277,8 +278,8 @@ func TestPublish(t *testing.T) {
 
 // Messages of a job stay in order while it moves and several nodes publish.
 func TestPublishKeepsOrder(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(made())}
+	onEveryStore(t, testContracts(), func(w *world) {
+		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
 		var mu sync.Mutex
 		last, seen := map[string]int64{}, map[int64]bool{}
 		state := map[string]job.State{}
@@ -348,7 +349,7 @@ func TestPublishKeepsOrder(t *testing.T) {
 // C-18: what is old goes in batches, with its history; what is younger, open or
 // of a contract that keeps for ever stays.
 func TestPrune(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		var batch []engine.Submission
 		for i := range 250 {
 			batch = append(batch, sub(fmt.Sprint("phased/", i)))
@@ -356,23 +357,23 @@ func TestPrune(t *testing.T) {
 		w.submit(append(batch, sub("graph/kept"), sub("locked/dead"))...)
 		finishAll := func(contract string) {
 			for _, j := range w.claim(contract, 300) {
-				w.ok(second(w.Start(w.ctx, engine.Run{Run: j.Run})))
-				w.ok(second(w.Finish(w.ctx, engine.Run{Run: j.Run},
+				w.noError(errOf(w.Start(w.ctx, engine.Run{Run: j.Run})))
+				w.noError(errOf(w.Finish(w.ctx, engine.Run{Run: j.Run},
 					engine.Outcome{On: job.FailedForGood})))
 			}
 		}
 		finishAll("phased")
 		finishAll("graph")
 		finishAll("locked")
-		w.ok(second(w.Retry(w.ctx, id("phased/7"), 0))) // C-03: it is final no more
+		w.noError(errOf(w.Retry(w.ctx, id("phased/7"), 0))) // C-03: it is final no more
 		w.Advance(time.Hour)
 		w.submit(sub("phased/young"))
-		w.ok(second(w.Prune(w.ctx)))
+		w.noError(errOf(w.Prune(w.ctx)))
 		w.Advance(10 * time.Microsecond) // the moves of a job are a microsecond apart
 		var removed []int
 		for {
 			n, err := w.Prune(w.ctx)
-			w.ok(err)
+			w.noError(err)
 			if n == 0 {
 				break
 			}
@@ -385,33 +386,34 @@ func TestPrune(t *testing.T) {
 		if !slices.Equal(removed, want) {
 			w.Errorf("removed %v, want %v", removed, want)
 		}
-		w.statesAre("phased", "7=queued young=queued")
-		w.statesAre("graph", "kept=failed")
-		if l, err := w.DeadLetters(w.ctx, "locked", "", 0, 9); len(l) > 0 || err != nil {
+		w.checkInvariants()
+		w.wantStates("phased", "7=queued young=queued")
+		w.wantStates("graph", "kept=failed")
+		if l, err := w.lettersOf("locked", 0); len(l) > 0 || err != nil {
 			w.Error(l, err)
 		}
-		if l, err := w.DeadLetters(w.ctx, "graph", "", 0, 9); len(l) != 1 || err != nil {
+		if l, err := w.lettersOf("graph", 0); len(l) != 1 || err != nil {
 			w.Error(l, err)
 		}
 	})
 }
 
-// Another node may serve contracts this one does not know; their jobs are left
-// alone and do not hold up those that are known.
+// Another node may serve contracts that this one does not have; their jobs are left
+// alone and do not hold up the others.
 func TestJobsOfUnknownContractsAreLeftAlone(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/due", due(time.Second)), sub("locked/a"))
 		w.claim("brief", 1)
-		w.ok(second(w.ClaimJob(w.ctx, id("locked/a"), "w")))
+		w.noError(errOf(w.ClaimJob(w.ctx, id("locked/a"), "w")))
 		w.Advance(time.Minute)
-		part := w.node([]engine.Contract{{Name: "locked", Machine: locked, History: true}})
+		part := w.node([]engine.JobType{{Name: "locked", Machine: locked, History: true}})
 		if n, err := part.Expire(w.ctx); n != 1 || err != nil {
 			w.Error(n, err)
 		}
 		if n, err := part.Promote(w.ctx); n != 0 || err != nil {
 			w.Error(n, err)
 		}
-		w.is(`brief/a: running leased runs=1 until=-30s
+		w.wantSnapshot(`brief/a: running leased runs=1 until=-30s
 			brief/due: queued waiting
 			locked/a: stale ready runs=1 failures=1 [submitted>queued claimed>processing expired>stale]
 			brief q: 1 waiting 0 ready 1 leased
@@ -420,11 +422,11 @@ func TestJobsOfUnknownContractsAreLeftAlone(t *testing.T) {
 }
 
 func TestNextDue(t *testing.T) {
-	everywhere(t, made(), func(w *world) {
+	onEveryStore(t, testContracts(), func(w *world) {
 		expect := func(wantDue, wantLease time.Duration, wantSignal bool) {
 			w.Helper()
 			due, lease, err := w.NextDue(w.ctx)
-			w.ok(err)
+			w.noError(err)
 			signaled := false
 			select {
 			case <-w.DueChanged():

@@ -20,9 +20,9 @@ type TimelineReader interface {
 // view of the other facts.
 type TimelineSource func(r TimelineReader, f *job.TimelineFacts) error
 
-// Timeline returns what the timeline of the job with a number is made of (AD-014), read in one view
-// with what the sources add. Of a job that is gone its dead letter tells. NotFound if there is no
-// such job and no dead letter of it.
+// Timeline returns the facts of the timeline of the job with a number (AD-014), read in one view,
+// with those that the sources add. A job that is deleted is shown from its dead letter. NotFound if
+// there is no such job and no dead letter of it.
 func (e *Engine) Timeline(ctx context.Context, seq int64,
 	sources ...TimelineSource) (f job.TimelineFacts, err error) {
 	err = e.view(ctx, func(r reader) error {
@@ -85,7 +85,7 @@ func (e *Engine) GetWithLetters(ctx context.Context, seq int64) (j *job.Job,
 // shows.
 type timelineGatherer struct {
 	reader
-	c     *Contract // nil where this node does not serve it
+	c     *JobType // nil where this node does not serve it
 	facts *job.TimelineFacts
 }
 

@@ -9,17 +9,19 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// unit is the work of one transaction. Its verbs change jobs in memory and gather what follows;
-// flush writes all of it in sets, and notifyCommitted acts on it after the commit. See doc.go.
+// unit is the work of one transaction. Its verbs change jobs in memory and collect the effects;
+// flush writes all of them in sets, and notifyCommitted acts on it after the commit. See doc.go.
 type unit struct {
-	e         *Engine
-	tx        store.Tx
-	now       time.Time     // when the transaction began
-	startedAt time.Duration // the same by the monotonic clock
-	settings  *queueSettings
-	about     subject
-	counts    queueCounts
-	starts    map[queueKey]*starts // of the queues with a rate whose limits are locked
+	e             *Engine
+	tx            store.Tx
+	now           time.Time     // when the transaction began
+	startedAt     time.Duration // the same by the monotonic clock
+	settings      *queueSettings
+	subscriptions Subscriptions // of the feed; nil is one without subscriptions
+	about         subject
+	finishing     *job.Job // whose run the change ends, see WithFinish
+	counts        queueCounts
+	starts        map[queueKey]*starts // of the queues with a rate whose limits are locked
 
 	writes    pendingWrites
 	relatives pendingRelatives
@@ -33,17 +35,17 @@ type pendingWrites struct {
 	jobs          map[int64]int // the index of a job in Update, by its number
 
 	events      []pendingEvent
-	composed    int // of the events those whose message bodies are made
+	composed    int // how many of the events have the bodies of their messages
 	deadLetters []pendingDeadLetter
-	replays     []func() error // what notes the replays of dead letters
-	retried     []*job.Job     // jobs whose dead letters are replayed with that
+	replays     []func() error // each marks a dead letter as replayed
+	retried     []*job.Job     // jobs that were retried: so are their dead letters replayed
 	gone        []int64        // jobs that were deleted, whose dead letters go with them
 }
 
-// pendingRelatives is what the jobs of the transaction mean for their parents and dependents.
+// pendingRelatives are the effects of the changed jobs on their parents and dependents.
 type pendingRelatives struct {
 	finished      []finishedJob
-	parentUpdates map[int64]*parentUpdate // beside what finished children mean for them
+	parentUpdates map[int64]*parentUpdate // changes that do not follow from finished children
 }
 
 // queueCounts are the counts of queues: what the transaction changes, not yet written, and what
@@ -63,14 +65,16 @@ type claimState struct {
 
 // afterCommit is what happens when the transaction is on stable storage.
 type afterCommit struct {
-	becameReady map[queueKey]int // the number of jobs that became ready
-	freedSlots  map[string]bool  // contracts with a limit under which a run ended
-	nextStarts  map[queueKey]nextStarts
-	sweepSoon   bool               // a job is due before the next regular sweep
-	outboxDirty map[string]bool    // contracts with messages to publish
-	moved       map[string][]Moved // the moves to report, by contract
-	workers     []workerEnd        // who has sent something about a run
-	activity    []queueActivity
+	becameReady   map[queueKey]int // the number of jobs that became ready
+	releasedSlots map[string]bool  // contracts with a limit under which a run ended
+	nextStarts    map[queueKey]nextStarts
+	sweepDue      bool               // a job is due before the next regular sweep
+	outboxDirty   map[string]bool    // contracts with messages to publish
+	moved         map[string][]Moved // the moves to report, by contract
+	workers       []workerEnd        // who has sent something about a run
+	activity      []queueActivity
+	ended         []endedRun  // whose recorded ends were carried out
+	stale         []job.RunID // recorded ends that are removed, as their run is not the current one
 }
 
 type queueKey struct{ contract, queue string }
@@ -81,8 +85,14 @@ func queueKeyOf(j *job.Job) queueKey { return queueKey{j.ID.Contract, j.Queue} }
 type pendingEvent struct {
 	job      *job.Job
 	event    job.Event
-	snapshot *job.Job // the job right after the change, where its message has a body
-	body     []byte   // of the message
+	isStored bool     // in the history, or in a message of the contract
+	isWanted bool     // a subscription of the feed selects it
+	snapshot *job.Job // the job right after the change, where a message has a body
+	// hasBodies says that the snapshot came with all bodies that messages read: a new job has them,
+	// and a claim reads them for the worker.
+	hasBodies bool
+	body      []byte // of the message of the contract
+	feedBody  []byte // of the message of the feed
 	// moveIndex is one more than the index in afterCommit.moved of the same change, 0 for none.
 	moveIndex int
 }
@@ -117,7 +127,7 @@ func put[K comparable, V any](m *map[K]V, key K, value V) {
 	(*m)[key] = value
 }
 
-// becameReady notes that a job of a queue became ready.
+// becameReady records that a job of a queue became ready.
 func (u *unit) becameReady(key queueKey) {
 	put(&u.after.becameReady, key, u.after.becameReady[key]+1)
 }
@@ -151,14 +161,15 @@ func (w *pendingWrites) changed(seq int64) store.JobUpdate {
 // save marks a job that was moved to be written.
 func (u *unit) save(j *job.Job) { u.writes.update(j, store.StateFields) }
 
-// edit marks a job of which other members than its state were changed to be written.
+// edit marks a job to be written of which members changed that may change within a state.
 func (u *unit) edit(j *job.Job) {
 	j.UpdatedAt = later(u.now, j.UpdatedAt)
 	u.writes.update(j, store.LeaseFields)
 }
 
-// rewrite marks a job of which more was changed than a move changes to be written.
-func (u *unit) rewrite(j *job.Job) { u.writes.update(j, store.AllFields) }
+// updateAll marks a job to be written with all of its fields, where a move would write those of its
+// state alone.
+func (u *unit) updateAll(j *job.Job) { u.writes.update(j, store.AllFields) }
 
 // setBody changes one body of a job.
 func (u *unit) setBody(j *job.Job, p job.Part, data []byte) {
@@ -166,7 +177,7 @@ func (u *unit) setBody(j *job.Job, p job.Part, data []byte) {
 	u.writes.update(j, store.BodyField(p))
 }
 
-// delete marks a job that is gone.
+// delete marks a job to be deleted.
 func (u *unit) delete(j *job.Job) {
 	u.writes.update(j, 0) // so that a later lock returns it
 	u.writes.Delete = append(u.writes.Delete, j)
@@ -180,14 +191,14 @@ func (u *unit) delete(j *job.Job) {
 func (u *unit) setQueue(j *job.Job, queue string) {
 	u.count(j, j.State, j.Phase, -1)
 	if j.Phase == job.Leased {
-		u.slotFreed(queueKeyOf(j))
+		u.slotReleased(queueKeyOf(j))
 	}
 	j.Queue = queue
 	u.count(j, j.State, j.Phase, +1)
 	if j.Phase == job.Ready {
 		u.becameReady(queueKeyOf(j))
 	}
-	u.rewrite(j)
+	u.updateAll(j)
 }
 
 // countOf returns what the transaction changes in the counts of a queue.
@@ -215,16 +226,19 @@ func (u *unit) count(j *job.Job, s job.State, p job.Phase, n int64) {
 		c.Ready += n
 	case job.Leased:
 		c.Leased += n
+	case job.Done:
+		c.Done += n
 	}
 }
 
-// currentCounts returns the counts of a contract with the changes of this transaction. The store
-// is asked once: a caller that needs exact counts holds a lock since before that.
+// currentCounts returns the counts of a contract with the changes of this transaction. They are
+// read from the store once in a transaction, so a caller that needs exact counts takes its lock
+// before the first call.
 func (u *unit) currentCounts(contract string) ([]job.QueueCount, error) {
 	stored, known := u.counts.stored[contract]
 	if !known {
 		var err error
-		if stored, err = u.tx.Counts(contract); err != nil {
+		if stored, err = u.tx.Counts(store.QueueSelector{Contract: contract}); err != nil {
 			return nil, err
 		}
 		put(&u.counts.stored, contract, stored)

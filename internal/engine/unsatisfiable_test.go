@@ -23,10 +23,10 @@ var column = job.MustMachine(map[job.State]job.Phase{
 	{From: "sending", On: job.Expired, To: "pending"},
 })
 
-// A job that goes on although what it waited for ended badly waits for its time
-// as any other afterwards: nothing is open any more that could hold it up.
+// A job that goes on although its dependency failed waits for its time as any other
+// afterwards: it has no open dependency any more.
 func TestUnsatisfiableGoesOn(t *testing.T) {
-	everywhere(t, []engine.Contract{{Name: "column", Machine: column, Graph: true}},
+	onEveryStore(t, []engine.JobType{{Name: "column", Machine: column, Graph: true}},
 		func(w *world) {
 			w.submit(sub("column/a"))
 			w.submit(sub("column/b", after("column/a"))) // there when it ends
@@ -39,14 +39,14 @@ func TestUnsatisfiableGoesOn(t *testing.T) {
 			for _, j := range w.claim("column", 2) {
 				_, err := w.Finish(w.ctx, engine.Run{Run: j.Run},
 					engine.Outcome{On: job.Failed, Delay: time.Minute})
-				w.ok(err)
+				w.noError(err)
 			}
 			if early := w.claim("column", 2); len(early) != 0 {
 				t.Fatalf("claimed before their time: %v", names(early))
 			}
 			w.Advance(time.Minute)
 			n, err := w.Promote(w.ctx)
-			w.ok(err)
+			w.noError(err)
 			if jobs := w.claim("column", 2); n != 2 || len(jobs) != 2 {
 				t.Errorf("%d promoted, claimed %v, want both", n, names(jobs))
 			}

@@ -4,20 +4,30 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 )
 
-// PollersFunc says in a view who asks for the jobs of a queue, over all nodes.
-type PollersFunc func(r RecordReader, contract, queue string) (job.Pollers, error)
+// WhySources are what Why needs to know that the engine does not keep. Pollers is required.
+type WhySources struct {
+	// Pollers returns which workers of all nodes ask for the jobs of a queue.
+	Pollers func(r RecordReader, contract, queue string) (job.Pollers, error)
+	// PausedBy returns who has paused a queue, and when; the empty name where that is not known.
+	PausedBy func(r RecordReader, contract, queue string) (string, time.Time, error)
+	// StartedPerMinute returns how many jobs of a queue start; 0 where that is not known.
+	StartedPerMinute func(r RecordReader, contract, queue string) (float64, error)
+	// HidesFailure leaves the errors of jobs out of the answer.
+	HidesFailure bool
+}
 
 // Why says why the job with a number does not run, or that it does (AD-015). What it says is of one
 // moment: all facts are read in one view. NotFound if there is no such job and no dead letter of
 // it.
-func (e *Engine) Why(ctx context.Context, seq int64, pollers PollersFunc) (why job.Why, err error) {
+func (e *Engine) Why(ctx context.Context, seq int64, from WhySources) (why job.Why, err error) {
 	err = e.view(ctx, func(r reader) error {
-		g := whyGatherer{reader: r, e: e, pollers: pollers}
+		g := whyGatherer{reader: r, e: e, from: from}
 		if err := g.gather(seq); err != nil {
 			return err
 		}
@@ -30,14 +40,14 @@ func (e *Engine) Why(ctx context.Context, seq int64, pollers PollersFunc) (why j
 // whyGatherer gathers the facts about one job.
 type whyGatherer struct {
 	reader
-	facts   job.WhyFacts
-	e       *Engine
-	c       *Contract // nil where this node does not serve it
-	pollers PollersFunc
+	facts job.WhyFacts
+	e     *Engine
+	c     *JobType // nil where this node does not serve it
+	from  WhySources
 }
 
 func (g *whyGatherer) gather(seq int64) error {
-	g.facts.Now = g.Now()
+	g.facts.Now, g.facts.HidesFailure = g.Now(), g.from.HidesFailure
 	found, err := g.Load(store.Selector{Seqs: []int64{seq}, Bodies: store.NoBodies})
 	if err != nil {
 		return err
@@ -46,6 +56,14 @@ func (g *whyGatherer) gather(seq int64) error {
 		return g.findLetter(seq)
 	}
 	g.facts.Job = found[0]
+	if err := g.gatherRelatives(); err != nil {
+		return err
+	}
+	return g.gatherJob()
+}
+
+// gatherJob gathers all but what the job waits for.
+func (g *whyGatherer) gatherJob() error {
 	g.c = g.e.contracts[g.facts.Job.ID.Contract]
 	switch g.facts.Job.Phase {
 	case job.Leased:
@@ -53,15 +71,26 @@ func (g *whyGatherer) gather(seq int64) error {
 	case job.Done:
 		return g.gatherEnd()
 	}
-	for _, step := range []func() error{g.gatherRelatives, g.gatherQueue, g.gatherMessages} {
+	for _, step := range []func() error{g.gatherQueue, g.gatherMessages} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	if g.facts.Job.Phase == job.Ready {
-		g.facts.Ahead, err = g.CountUpTo(store.CountSelector{Ahead: g.facts.Job},
-			job.MaxAhead+1)
+		return g.gatherAhead()
 	}
+	return nil
+}
+
+// gatherAhead gathers the jobs that are claimed before the job, and how fast they go.
+func (g *whyGatherer) gatherAhead() (err error) {
+	g.facts.Ahead, err = countUpTo(g.reader, store.CountSelector{Ahead: g.facts.Job},
+		job.MaxAhead+1)
+	if err != nil || g.facts.Ahead == 0 || g.from.StartedPerMinute == nil {
+		return err
+	}
+	g.facts.StartedPerMinute, err = g.from.StartedPerMinute(recordView{g.reader},
+		g.facts.Job.ID.Contract, g.facts.Job.Queue)
 	return err
 }
 
@@ -94,19 +123,49 @@ func (g *whyGatherer) gatherEnd() error {
 	if err := g.gatherLetter(g.facts.Job.Seq); err != nil {
 		return err
 	}
+	if g.facts.Letter == nil {
+		if err := g.gatherCancel(); err != nil {
+			return err
+		}
+	}
 	if g.c == nil || !g.c.isUnsatisfied(g.facts.Job.State) {
 		return nil
 	}
 	g.facts.Unsatisfied = true
-	relatives, err := g.dependencies(func(d *job.Job) bool {
+	failed, err := g.dependencies(g.facts.Job, func(d *job.Job) bool {
 		return d.Phase == job.Done && !g.c.Machine.IsSuccess(d.State)
 	})
-	g.facts.Dependencies = relatives[:min(len(relatives), job.MaxRelativesShown)]
+	g.facts.Dependencies = firstRelatives(failed)
+	return err
+}
+
+// firstRelatives returns the first of some jobs as they are shown.
+func firstRelatives(jobs []*job.Job) []job.Relative {
+	var all []job.Relative
+	for _, d := range jobs[:min(len(jobs), job.MaxRelativesShown)] {
+		all = append(all, relativeOf(d))
+	}
+	return all
+}
+
+func relativeOf(d *job.Job) job.Relative {
+	return job.Relative{Number: d.Seq, ID: d.ID.Key, State: d.State}
+}
+
+// maxEventsOfEnd bounds the events that are read for the last one.
+const maxEventsOfEnd = 2000
+
+// gatherCancel gathers whether a cancel has ended the job, which is its last event then.
+func (g *whyGatherer) gatherCancel() error {
+	events, err := g.Events(g.facts.Job.Seq, maxEventsOfEnd)
+	if n := len(events); n > 0 && n < maxEventsOfEnd {
+		g.facts.Canceled = events[n-1].Cause == job.Canceled
+	}
 	return err
 }
 
 // isUnsatisfied reports whether a state is one of jobs that are over because a dependency failed.
-func (c *Contract) isUnsatisfied(s job.State) bool {
+func (c *JobType) isUnsatisfied(s job.State) bool {
 	return slices.ContainsFunc(c.Machine.States(), func(from job.State) bool {
 		mv, ok := c.Machine.Next(from, job.Unsatisfiable)
 		return ok && mv.To == s && c.Machine.Phase(s) == job.Done
@@ -115,19 +174,50 @@ func (c *Contract) isUnsatisfied(s job.State) bool {
 
 // gatherRelatives gathers what the job waits for.
 func (g *whyGatherer) gatherRelatives() error {
-	if g.facts.Job.OpenDeps == 0 {
-		return nil
-	}
-	open, err := g.dependencies(func(d *job.Job) bool { return d.Phase != job.Done })
+	open, err := g.openDependencies(g.facts.Job)
 	g.facts.OpenDependencies = min(len(open), g.facts.Job.OpenDeps)
 	g.facts.OpenChildren = g.facts.Job.OpenDeps - g.facts.OpenDependencies
-	g.facts.Dependencies = open[:min(len(open), job.MaxRelativesShown)]
-	return err
+	g.facts.Dependencies = firstRelatives(open)
+	if err != nil || len(open) == 0 {
+		return err
+	}
+	return g.followChain(open)
 }
 
-// dependencies returns those of the dependencies of the job that are as wanted, by number.
-func (g *whyGatherer) dependencies(wanted func(*job.Job) bool) (all []job.Relative, err error) {
-	edges, err := g.Edges(store.EdgeSelector{From: []int64{g.facts.Job.Seq}})
+func isOpen(d *job.Job) bool { return d.Phase != job.Done }
+
+// followChain goes from the open dependencies of the job to theirs, to the job that waits for none,
+// and gathers what holds that one. Of several it follows the first that does not run.
+func (g *whyGatherer) followChain(open []*job.Job) (err error) {
+	root := whyGatherer{reader: g.reader, e: g.e, from: g.from}
+	root.facts.Now, root.facts.HidesFailure = g.facts.Now, g.facts.HidesFailure
+	for len(open) > 0 && len(g.facts.Chain) < job.MaxChain {
+		at := max(0, slices.IndexFunc(open, func(d *job.Job) bool { return d.Phase != job.Leased }))
+		root.facts.Job = open[at]
+		g.facts.Chain = append(g.facts.Chain, relativeOf(open[at]))
+		if open, err = g.openDependencies(open[at]); err != nil {
+			return err
+		}
+	}
+	root.facts.OpenDependencies = len(open)
+	root.facts.OpenChildren = root.facts.Job.OpenDeps - len(open)
+	root.facts.Dependencies = firstRelatives(open)
+	g.facts.Root = &root.facts
+	return root.gatherJob()
+}
+
+// openDependencies returns the dependencies for which a job waits.
+func (g *whyGatherer) openDependencies(of *job.Job) ([]*job.Job, error) {
+	if of.OpenDeps == 0 || of.Phase == job.Leased || of.Phase == job.Done {
+		return nil, nil
+	}
+	return g.dependencies(of, isOpen)
+}
+
+// dependencies returns those of the dependencies of a job that are as wanted, by number.
+func (g *whyGatherer) dependencies(of *job.Job, wanted func(*job.Job) bool) (all []*job.Job,
+	err error) {
+	edges, err := g.Edges(store.EdgeSelector{From: []int64{of.Seq}})
 	if err != nil || len(edges) == 0 {
 		return nil, err
 	}
@@ -138,37 +228,43 @@ func (g *whyGatherer) dependencies(wanted func(*job.Job) bool) (all []job.Relati
 	jobs, err := g.Load(store.Selector{Seqs: seqs, Bodies: store.NoBodies})
 	for _, d := range jobs {
 		if wanted(d) {
-			all = append(all, job.Relative{Number: d.Seq, ID: d.ID.Key, State: d.State})
+			all = append(all, d)
 		}
 	}
-	slices.SortFunc(all, func(a, b job.Relative) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortFunc(all, func(a, b *job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
 	return all, err
 }
 
 // gatherQueue gathers what holds for the queue of the job: settings, counts and who asks.
 func (g *whyGatherer) gatherQueue() error {
 	key := queueKeyOf(g.facts.Job)
-	all, err := countedQueues(g.reader, key.contract)
+	if g.c != nil && (g.c.MaxRunning > 0 || g.c.MaxQueueSize > 0) {
+		sums, err := g.Counts(store.QueueSelector{Contract: key.contract, Sums: true})
+		if err != nil {
+			return err
+		}
+		for _, all := range sums {
+			g.facts.ContractRunning = int(all.Leased)
+			g.facts.QueueSize = int(all.Ready + all.Delayed)
+		}
+		g.facts.ContractLimit, g.facts.MaxQueueSize = g.c.MaxRunning, g.c.MaxQueueSize
+	}
+	q, err := queueIn(g.reader, key)
 	if err != nil {
 		return err
 	}
-	for _, q := range all {
-		g.facts.ContractRunning += int(q.Leased)
-		g.facts.QueueSize += int(q.Ready + q.Delayed)
-	}
-	if g.c != nil {
-		g.facts.ContractLimit, g.facts.MaxQueueSize = g.c.MaxRunning, g.c.MaxQueueSize
-	}
-	if q := all[key]; q != nil {
-		if err := readNextStarts(g.reader, map[queueKey]*QueueStatus{key: q}); err != nil {
+	limits := q.Settings.Limits()
+	g.facts.Paused = q.Settings.Paused
+	g.facts.Rate, g.facts.NextStart = limits.Rate, q.NextStart
+	g.facts.QueueLimit, g.facts.QueueRunning = limits.MaxRunning, int(q.Leased)
+	if g.facts.Paused && g.from.PausedBy != nil {
+		g.facts.PausedBy, g.facts.PausedAt, err = g.from.PausedBy(recordView{g.reader},
+			key.contract, key.queue)
+		if err != nil {
 			return err
 		}
-		limits := q.Settings.Limits()
-		g.facts.Paused = q.Settings.Paused
-		g.facts.Rate, g.facts.NextStart = limits.Rate, q.NextStart
-		g.facts.QueueLimit, g.facts.QueueRunning = limits.MaxRunning, int(q.Leased)
 	}
-	g.facts.Pollers, err = g.pollers(recordView{g.reader}, key.contract, key.queue)
+	g.facts.Pollers, err = g.from.Pollers(recordView{g.reader}, key.contract, key.queue)
 	return err
 }
 

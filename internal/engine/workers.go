@@ -27,13 +27,25 @@ type Worker struct {
 	Queues   []string // none means all
 	Slots    int      // of a local worker
 	Agent    string   // the program of a remote worker, as it names itself
-	// FirstSeen and LastSeen are how long ago this node heard of it.
+	// FirstSeen and LastSeen are how long ago this node first and last received a request of the
+	// worker.
 	FirstSeen time.Duration
 	LastSeen  time.Duration
 	// Succeeded and Failed are the attempts whose ends it has sent to this node.
 	Succeeded int64
 	Failed    int64
+	// HasLeft says that a remote worker has given up its last claim while that waited, or has ended
+	// a run and then asked for nothing, as one does that ends. Until it claims again it asks for
+	// nothing.
+	HasLeft bool
+	waiting int           // its claims that wait
+	endedAt time.Duration // when it ended a run, the last that was heard of it; isEnd says that
+	isEnd   bool
 }
+
+// afterLastEnd is how soon a worker that has ended a run claims again, if it goes on: it has a slot
+// free.
+const afterLastEnd = 10 * time.Second
 
 // workers are the workers that a node knows. The times in it are those of the monotonic clock.
 type workers struct {
@@ -45,7 +57,7 @@ type workers struct {
 
 type workerKey struct{ contract, name string }
 
-// workerEnd is that a worker has sent something about a run.
+// workerEnd records that a worker has sent a heartbeat or an outcome of a run.
 type workerEnd struct {
 	workerKey
 	succeeded, failed int64
@@ -55,15 +67,18 @@ func newWorkers(now func() time.Duration) *workers {
 	return &workers{now: now, all: map[workerKey]*Worker{}}
 }
 
-// asked notes a claim of a remote worker.
-func (k *workers) asked(req *ClaimRequest, agent string) {
+// polled notes a claim of a remote worker until the function that it returns is called, with
+// whether the worker has given it up.
+func (k *workers) polled(req *ClaimRequest, agent string) (done func(gaveUp bool)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	w := k.seenLocked(workerKey{req.Contract, req.Worker})
 	if w == nil {
-		return
+		return func(bool) {}
 	}
 	w.Agent = agent
+	w.HasLeft, w.isEnd = false, false
+	w.waiting++
 	if len(req.Queues) == 0 {
 		w.Queues = nil
 	}
@@ -71,6 +86,13 @@ func (k *workers) asked(req *ClaimRequest, agent string) {
 		if len(w.Queues) < maxKnownQueues && !slices.Contains(w.Queues, q) {
 			w.Queues = append(w.Queues, q)
 		}
+	}
+	return func(gaveUp bool) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		w.waiting--
+		w.HasLeft = w.waiting == 0 && gaveUp
+		w.LastSeen = k.now()
 	}
 }
 
@@ -95,7 +117,7 @@ func (k *workers) seenLocked(key workerKey) *Worker {
 // forgetLocked removes the remote workers that nothing was heard of for long.
 func (k *workers) forgetLocked(now time.Duration) {
 	for key, w := range k.all {
-		if !w.Local && now-w.LastSeen >= workerMemory {
+		if !w.Local && w.waiting == 0 && now-w.LastSeen >= workerMemory {
 			delete(k.all, key)
 		}
 	}
@@ -112,6 +134,7 @@ func (k *workers) note(ends []workerEnd) {
 		if w := k.seenLocked(end.workerKey); w != nil {
 			w.Succeeded += end.succeeded
 			w.Failed += end.failed
+			w.isEnd, w.endedAt = end.succeeded+end.failed > 0, w.LastSeen
 		}
 	}
 }
@@ -132,7 +155,8 @@ func (e *Engine) AddLocalWorker(contract, name string, queues []string, slots in
 	}
 }
 
-// Workers returns the workers that this node knows, in no order. A local one was seen just now.
+// Workers returns the workers that this node knows, in no order. A local one, and one of which a
+// claim waits, was seen just now.
 func (e *Engine) Workers() []Worker {
 	k, now := e.workers, e.workers.now()
 	k.mu.Lock()
@@ -143,7 +167,9 @@ func (e *Engine) Workers() []Worker {
 		known := *w
 		known.Queues = slices.Clone(w.Queues)
 		known.FirstSeen, known.LastSeen = now-w.FirstSeen, now-w.LastSeen
-		if w.Local {
+		isOver := w.isEnd && w.waiting == 0 && now-w.endedAt >= afterLastEnd
+		known.HasLeft = w.HasLeft || (!w.Local && isOver)
+		if w.Local || w.waiting > 0 {
 			known.LastSeen = 0
 		}
 		all = append(all, known)
@@ -151,8 +177,8 @@ func (e *Engine) Workers() []Worker {
 	return all
 }
 
-// sawWorker notes that the worker of a job has sent something about its run.
-func (u *unit) sawWorker(j *job.Job, worker string, succeeded, failed int64) {
+// noteWorker notes that the worker of a job has sent something about its run.
+func (u *unit) noteWorker(j *job.Job, worker string, succeeded, failed int64) {
 	key := workerKey{j.ID.Contract, worker}
 	ends := u.after.workers
 	if n := len(ends); n > 0 && ends[n-1].workerKey == key { // most often it is the same
@@ -163,12 +189,12 @@ func (u *unit) sawWorker(j *job.Job, worker string, succeeded, failed int64) {
 	u.after.workers = append(ends, workerEnd{key, succeeded, failed})
 }
 
-// sawEnd notes the worker that has ended a run, and how.
-func (u *unit) sawEnd(j *job.Job, worker string, on job.Cause) {
+// noteEnd notes the worker that has ended a run, and how.
+func (u *unit) noteEnd(j *job.Job, worker string, on job.Cause) {
 	switch on {
 	case job.Succeeded:
-		u.sawWorker(j, worker, 1, 0)
+		u.noteWorker(j, worker, 1, 0)
 	case job.Failed, job.FailedForGood:
-		u.sawWorker(j, worker, 0, 1)
+		u.noteWorker(j, worker, 0, 1)
 	}
 }

@@ -25,13 +25,13 @@ type world struct {
 	store.Store
 	*engine.Engine
 	ctx    context.Context
-	watch  *watched              // the store, as the engine has it
-	reopen func()                // the store as after a restart; the engine with it
-	server func() *engine.Engine // one more, with a store of its own
+	watch  *watchedStore         // what Store is
+	reopen func()                // replaces Store and Engine, as a restart does
+	server func() *engine.Engine // makes one more engine, with a store of its own
 }
 
-// places are the databases every test of a verb runs on.
-var places = map[string]func(testing.TB, func() time.Time) func(testing.TB) store.Store{
+// databases are the databases every test of a verb runs on.
+var databases = map[string]func(testing.TB, func() time.Time) func(testing.TB) store.Store{
 	"memory": func(tb testing.TB, now func() time.Time) func(testing.TB) store.Store {
 		s := testkit.MemoryStore(tb, now)
 		return func(testing.TB) store.Store { return s } // gone when it is closed
@@ -56,11 +56,11 @@ func openFile(tb testing.TB, path string, now func() time.Time) store.Store {
 	return s
 }
 
-// everywhere runs a test on every database, at once.
-func everywhere(t *testing.T, contracts []engine.Contract, test func(w *world)) {
+// onEveryStore runs a test on every database, at once.
+func onEveryStore(t *testing.T, contracts []engine.JobType, test func(w *world)) {
 	t.Helper()
 	t.Parallel()
-	for name := range places {
+	for name := range databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(newWorld(t, name, contracts))
@@ -68,35 +68,43 @@ func everywhere(t *testing.T, contracts []engine.Contract, test func(w *world)) 
 	}
 }
 
-func newWorld(tb testing.TB, position string, contracts []engine.Contract) *world {
+func newWorld(tb testing.TB, database string, contracts []engine.JobType) *world {
+	tb.Helper()
+	return newWorldOn(tb, databases[database], database != "memory", contracts)
+}
+
+// newWorldOn is newWorld for a database that makes stores by itself.
+func newWorldOn(tb testing.TB,
+	database func(testing.TB, func() time.Time) func(testing.TB) store.Store, reopens bool,
+	contracts []engine.JobType) *world {
 	tb.Helper()
 	w := &world{TB: tb, Clock: testkit.NewClock()}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	tb.Cleanup(cancel)
 	w.ctx = ctx
-	bare := places[position](tb, w.Now)
+	openStore := database(tb, w.Now)
 	open := func(tb testing.TB) store.Store {
-		w.watch = newWatched(tb, bare(tb))
+		w.watch = newWatchedStore(tb, openStore(tb))
 		return w.watch
 	}
 	w.Store = open(tb)
 	w.Engine = testkit.NewEngine(tb, w.Store, w.Clock, contracts...)
 	w.reopen = func() {
 		w.Engine.Close()
-		if position != "memory" {
+		if reopens {
 			w.Store.Close()
 			w.Store = open(tb)
 		}
 		w.Engine = testkit.NewEngine(tb, w.Store, w.Clock, contracts...)
 	}
 	w.server = func() *engine.Engine {
-		return testkit.NewEngine(tb, newWatched(tb, bare(tb)), w.Clock, contracts...)
+		return testkit.NewEngine(tb, newWatchedStore(tb, openStore(tb)), w.Clock, contracts...)
 	}
 	return w
 }
 
 // node makes one more engine on the same database.
-func (w *world) node(contracts []engine.Contract) *engine.Engine {
+func (w *world) node(contracts []engine.JobType) *engine.Engine {
 	w.Helper()
 	return testkit.NewEngine(w, w.Store, w.Clock, contracts...)
 }
@@ -190,7 +198,7 @@ func (w *world) claim(contract string, n int, queues ...string) []*job.Job {
 	return jobs
 }
 
-// run claims the one job that is there, which must be text, and returns its run.
+// run claims the only ready job, which must be text, and returns its run.
 func (w *world) run(text string) engine.Run {
 	w.Helper()
 	jobs := w.claim(id(text).Contract, 1)
@@ -218,15 +226,15 @@ func (w *world) finish(r engine.Run, on job.Cause) *job.Job {
 	return j
 }
 
-// fails checks the kind of an error.
-func (w *world) fails(err error, kind job.Kind) {
+// wantKind checks the kind of an error.
+func (w *world) wantKind(err error, kind job.Kind) {
 	w.Helper()
 	if !job.IsKind(err, kind) {
 		w.Fatalf("got error %v, want kind %s", err, kind)
 	}
 }
 
-func (w *world) ok(err error) {
+func (w *world) noError(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
@@ -242,24 +250,24 @@ func (w *world) get(text string) *job.Job {
 	return j
 }
 
-// is compares the whole world with a text of one line a thing: jobs with their
-// history, counts, dead letters, messages. Lines of want are trimmed.
-func (w *world) is(want string) {
+// wantSnapshot compares all that is stored with a text: a line for each job with its history, and
+// for each count and dead letter. Lines of want are trimmed.
+func (w *world) wantSnapshot(want string) {
 	w.Helper()
 	lines := strings.Split(strings.TrimSpace(want), "\n")
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
-	if got, want := w.picture(), strings.Join(lines, "\n"); got != want {
-		w.Fatalf("the world is\n%s\nwant\n%s", got, want)
+	if got, want := w.snapshot(), strings.Join(lines, "\n"); got != want {
+		w.Fatalf("the store has\n%s\nwant\n%s", got, want)
 	}
-	w.sound()
+	w.checkInvariants()
 }
 
-func (w *world) picture() string {
+func (w *world) snapshot() string {
 	w.Helper()
 	var lines []string
-	w.ok(w.Store.View(w.ctx, func(r store.Reader) error {
+	w.noError(w.Store.View(w.ctx, func(r store.Reader) error {
 		page, err := r.List(store.Filter{})
 		if err != nil {
 			return err
@@ -275,15 +283,15 @@ func (w *world) picture() string {
 			}
 			lines = append(lines, w.line(j)+history(events))
 		}
-		more, err := rest(r)
+		more, err := countsAndDeadLetters(r)
 		lines = append(lines, more...)
 		return err
 	}))
 	return strings.Join(lines, "\n")
 }
 
-func rest(r store.Reader) (lines []string, err error) {
-	counts, err := r.Counts("")
+func countsAndDeadLetters(r store.Reader) (lines []string, err error) {
+	counts, err := r.Counts(store.QueueSelector{})
 	for _, c := range counts {
 		if c.Jobs() != 0 {
 			lines = append(lines, fmt.Sprintf("%s %s: %d waiting %d ready %d leased", c.Contract,
@@ -291,7 +299,7 @@ func rest(r store.Reader) (lines []string, err error) {
 		}
 	}
 	slices.Sort(lines) // the store has no order of counts
-	for _, c := range made() {
+	for _, c := range testContracts() {
 		letters, err := r.DeadLetters(store.DeadLetterSelector{Contract: c.Name, Limit: 10_000})
 		if err != nil {
 			return nil, err
@@ -308,7 +316,7 @@ func rest(r store.Reader) (lines []string, err error) {
 	return lines, err
 }
 
-// line is everything of a job that is not as it was when it began.
+// line is a job as a text, without what is as in a new one.
 func (w *world) line(j *job.Job) string {
 	text := fmt.Sprintf("%s: %s %s", name(j.ID), j.State, j.Phase)
 	number := func(label string, n int) {
@@ -361,12 +369,12 @@ func short(b []byte) string {
 	return string(b)
 }
 
-// messages reads the outbox without touching it.
+// messages reads the outbox and removes nothing.
 func (w *world) messages() (all []string) {
 	w.Helper()
-	w.ok(w.Store.Update(w.ctx, func(tx store.Tx) error {
+	w.noError(w.Store.Update(w.ctx, func(tx store.Tx) error {
 		var messages []job.Message
-		for _, c := range made() {
+		for _, c := range testContracts() {
 			own, err := tx.Messages([]string{c.Name}, 10_000)
 			if err != nil {
 				return err
@@ -384,16 +392,16 @@ func (w *world) messages() (all []string) {
 	return all
 }
 
-// sound checks what must hold in any state: see invariants.
-func (w *world) sound() {
+// checkInvariants checks what must hold in any state: see invariants.
+func (w *world) checkInvariants() {
 	w.Helper()
-	w.ok(w.Store.View(w.ctx, func(r store.Reader) error {
+	w.noError(w.Store.View(w.ctx, func(r store.Reader) error {
 		page, err := r.List(store.Filter{})
 		if err != nil {
 			return err
 		}
 		jobs := page.Jobs
-		counts, err := r.Counts("")
+		counts, err := r.Counts(store.QueueSelector{WithDone: true})
 		if err != nil {
 			return err
 		}
@@ -403,7 +411,7 @@ func (w *world) sound() {
 				return err
 			}
 		}
-		open, err := openLetters(r)
+		open, err := openDeadLetters(r)
 		if err != nil {
 			return err
 		}
@@ -414,10 +422,10 @@ func (w *world) sound() {
 	}))
 }
 
-// openLetters counts the open dead letters of each queue.
-func openLetters(r store.Reader) (map[string]job.QueueCount, error) {
+// openDeadLetters counts the open dead letters of each queue.
+func openDeadLetters(r store.Reader) (map[string]job.QueueCount, error) {
 	open := map[string]job.QueueCount{}
-	for _, c := range made() {
+	for _, c := range testContracts() {
 		letters, err := r.DeadLetters(store.DeadLetterSelector{Contract: c.Name, Limit: 10_000})
 		if err != nil {
 			return nil, err
@@ -432,11 +440,12 @@ func openLetters(r store.Reader) (map[string]job.QueueCount, error) {
 	return open, nil
 }
 
-// invariants checks I3, I5, I13 and I14 of reliability.md on a snapshot.
+// invariants checks that states, phases, runs, counters and histories of jobs agree, and that
+// counts are those of the jobs. It returns what does not hold.
 func invariants(jobs []*job.Job, counts []job.QueueCount,
 	events map[int64][]job.Event, truth map[string]job.QueueCount) (wrong []string) {
-	machines := map[string]engine.Contract{}
-	for _, c := range made() {
+	machines := map[string]engine.JobType{}
+	for _, c := range testContracts() {
 		machines[c.Name] = c
 	}
 	for _, j := range jobs {
@@ -464,7 +473,7 @@ func invariants(jobs []*job.Job, counts []job.QueueCount,
 			bad("has a counter out of range")
 		}
 		if c.History {
-			wrong = append(wrong, legal(j, c.Machine, events[j.Seq])...)
+			wrong = append(wrong, checkHistory(j, c.Machine, events[j.Seq])...)
 		} else if len(events[j.Seq]) > 0 {
 			bad("has a history")
 		}
@@ -481,6 +490,8 @@ func invariants(jobs []*job.Job, counts []job.QueueCount,
 			t.Ready++
 		case job.Leased:
 			t.Leased++
+		case job.Done:
+			t.Done++
 		}
 		truth[key] = t
 	}
@@ -499,9 +510,9 @@ func invariants(jobs []*job.Job, counts []job.QueueCount,
 	return wrong
 }
 
-// legal checks a history: it begins nowhere, each event is a move of the machine
+// checkHistory checks a history: it begins with StateNone, each event is a move of the machine
 // from where the one before led, times do not go back, it ends where the job is.
-func legal(j *job.Job, m *job.Machine, events []job.Event) (wrong []string) {
+func checkHistory(j *job.Job, m *job.Machine, events []job.Event) (wrong []string) {
 	at, state := time.Time{}, job.StateNone
 	var runs []job.RunID
 	for _, ev := range events {
@@ -513,7 +524,7 @@ func legal(j *job.Job, m *job.Machine, events []job.Event) (wrong []string) {
 		at, state = ev.At, ev.Next
 		if ev.Cause == job.Claimed {
 			if slices.Contains(runs, ev.Run) {
-				wrong = append(wrong, name(j.ID)+" was handed out twice under one run")
+				wrong = append(wrong, name(j.ID)+" was claimed twice under one run")
 			}
 			runs = append(runs, ev.Run)
 		}
@@ -532,11 +543,21 @@ func legal(j *job.Job, m *job.Machine, events []job.Event) (wrong []string) {
 
 func sorted[T cmp.Ordered](all []T) []T { slices.Sort(all); return all }
 
-// running are limits of queues that run so many jobs at a time.
+// running returns limits of running jobs, by queue.
 func running(limits map[string]int) map[string]job.QueueLimits {
 	all := map[string]job.QueueLimits{}
 	for queue, n := range limits {
 		all[queue] = job.QueueLimits{MaxRunning: n}
 	}
 	return all
+}
+
+// lettersOf returns the first dead letters of a contract behind an ID.
+func (w *world) lettersOf(contract string, after int64) ([]job.DeadLetter, error) {
+	lists, err := w.DeadLetters(w.ctx, store.DeadLetterSelector{Contract: contract, After: after,
+		Limit: 9})
+	if err != nil {
+		return nil, err
+	}
+	return lists[0], nil
 }

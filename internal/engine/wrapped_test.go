@@ -6,12 +6,12 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// wrapped is a store that gives its updates the transactions that wrap makes of its own.
-type wrapped struct {
+// wrappedStore is a store that gives its updates the transactions that wrap makes of its own.
+type wrappedStore struct {
 	store.Store
 	wrap func(store.Tx) store.Tx
 }
 
-func (s *wrapped) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (s *wrappedStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	return s.Store.Update(ctx, func(tx store.Tx) error { return fn(s.wrap(tx)) })
 }

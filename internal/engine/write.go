@@ -67,8 +67,12 @@ func (u *unit) apply() error {
 func (u *unit) composeMessages() error {
 	w := &u.writes
 	var jobs []*job.Job
-	for _, p := range w.events[w.composed:] {
-		if p.snapshot != nil {
+	for i := range w.events[w.composed:] {
+		switch p := &w.events[w.composed+i]; {
+		case p.snapshot == nil:
+		case p.hasBodies:
+			u.copyBodies(p.snapshot, p.snapshot)
+		default:
 			jobs = append(jobs, p.snapshot)
 		}
 	}
@@ -80,11 +84,17 @@ func (u *unit) composeMessages() error {
 		if p.snapshot == nil {
 			continue
 		}
-		contract := p.job.ID.Contract
-		if p.moveIndex > 0 {
-			u.after.moved[contract][p.moveIndex-1].Job.Definition = p.snapshot.Definition
+		c := u.e.contracts[p.job.ID.Contract]
+		if p.isStored && c.writesBody() {
+			if p.moveIndex > 0 {
+				u.after.moved[c.Name][p.moveIndex-1].Job.Definition = p.snapshot.Definition
+			}
+			p.body = c.Body(p.snapshot, p.event)
 		}
-		p.body, p.snapshot = u.e.contracts[contract].Body(p.snapshot, p.event), nil
+		if p.isWanted {
+			p.feedBody = u.subscriptions.Message(p.snapshot, p.event)
+		}
+		p.snapshot = nil
 	}
 	return nil
 }
@@ -111,39 +121,52 @@ func (u *unit) fillBodies(jobs []*job.Job) error {
 		stored[j.Seq] = j
 	}
 	for _, j := range jobs {
-		for p := range job.Parts {
-			from := stored[j.Seq]
-			if changed := u.writes.changed(j.Seq); changed.Fields.Has(store.BodyField(p)) {
-				from = changed.Job
-			}
-			*j.Body(p) = *from.Body(p)
-		}
+		u.copyBodies(j, stored[j.Seq])
 	}
 	return nil
 }
 
-// addEvents adds the events of the transaction to the histories and to the outbox.
+// copyBodies gives a job the bodies that this transaction has set, and those of another for the
+// rest.
+func (u *unit) copyBodies(j, other *job.Job) {
+	changed := u.writes.changed(j.Seq)
+	for p := range job.Parts {
+		from := other
+		if changed.Fields.Has(store.BodyField(p)) {
+			from = changed.Job
+		}
+		*j.Body(p) = *from.Body(p)
+	}
+}
+
+// addEvents adds the events of the transaction to the histories and to the outbox, where a contract
+// publishes them or subscriptions want them.
 func (u *unit) addEvents() {
 	w := &u.writes
 	for _, p := range w.events {
 		c := u.e.contracts[p.job.ID.Contract]
 		ev := p.event
 		ev.Job = p.job.Seq
-		if c.History && p.job.State != job.StateNone {
+		m := job.Message{
+			JobID:  p.job.ID,
+			Job:    ev.Job,
+			Cause:  ev.Cause,
+			Prev:   ev.Prev,
+			Next:   ev.Next,
+			At:     ev.At,
+			Reason: ev.Reason,
+			Body:   p.body,
+		}
+		if p.isStored && c.History && p.job.State != job.StateNone {
 			w.Events = append(w.Events, ev)
 		}
-		if c.Publish {
+		if p.isStored && c.Publish {
 			put(&u.after.outboxDirty, c.Name, true)
-			w.Messages = append(w.Messages, job.Message{
-				JobID:  p.job.ID,
-				Job:    ev.Job,
-				Cause:  ev.Cause,
-				Prev:   ev.Prev,
-				Next:   ev.Next,
-				At:     ev.At,
-				Reason: ev.Reason,
-				Body:   p.body,
-			})
+			w.Messages = append(w.Messages, m)
+		}
+		if p.feedBody != nil {
+			m.Body = p.feedBody
+			u.publishToFeed(m)
 		}
 	}
 }
@@ -151,8 +174,7 @@ func (u *unit) addEvents() {
 // addCounts adds what the transaction changes in the counts of queues.
 func (u *unit) addCounts() {
 	for _, c := range u.counts.changed {
-		if c.Waiting != 0 || c.Delayed != 0 || c.Ready != 0 || c.Leased != 0 ||
-			c.Dead != 0 {
+		if *c != (job.QueueCount{Contract: c.Contract, Queue: c.Queue}) {
 			u.writes.Counts = append(u.writes.Counts, *c)
 		}
 	}

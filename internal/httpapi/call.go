@@ -233,11 +233,11 @@ func (c *Call) level() slog.Level {
 	}
 	logged := errors.Is(c.err, errPanic) || outage.Is(c.err)
 	switch {
-	case c.err == nil || logged || c.Context().Err() != nil:
+	case logged, c.Context().Err() != nil:
 		return normal
-	case c.status == http.StatusServiceUnavailable:
+	case c.err != nil && c.status == http.StatusServiceUnavailable:
 		return slog.LevelWarn
-	case c.status >= http.StatusInternalServerError:
+	case c.err != nil && c.status >= http.StatusInternalServerError:
 		return slog.LevelError
 	}
 	return normal

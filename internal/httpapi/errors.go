@@ -31,10 +31,10 @@ type CodedError struct {
 }
 
 func (e *CodedError) Error() string {
-	if e.Err == nil {
-		return e.Detail
+	if e.Err != nil {
+		return e.Detail + ": " + e.Err.Error()
 	}
-	return e.Detail + ": " + e.Err.Error()
+	return e.Detail
 }
 
 func (e *CodedError) Unwrap() error { return e.Err }
@@ -45,17 +45,17 @@ var errPanic = &job.Error{Kind: job.Internal, Op: "httpapi", Msg: "panic"}
 
 // ErrorRow is one way in which a contract answers errors, and the errors that it answers so.
 type ErrorRow struct {
-	Code       string // what programs tell errors apart by; "" in a contract without codes
+	Code       string // what programs distinguish errors by; "" in a contract without codes
 	Status     int
 	Title      string        // of problem documents, the same for every error of the code
 	RetryAfter time.Duration // for errors that pass by themselves
 
-	Kinds    []job.Kind // the kinds of job.Error
-	Statuses []int      // the statuses of StatusError
-	Unlisted bool       // every StatusError whose status no row lists
+	Kinds         []job.Kind // the kinds of job.Error
+	Statuses      []int      // the statuses of StatusError
+	OtherStatuses bool       // every StatusError whose status no row lists
 }
 
-// ErrorTable is how a contract answers all errors. Every kind of job.Error stands in one row;
+// ErrorTable is how a contract answers all errors. Every kind of job.Error is in one row;
 // testkit.CheckErrorTable is the test of it.
 type ErrorTable []ErrorRow
 
@@ -104,7 +104,7 @@ func (t ErrorTable) kindRow(k job.Kind) ErrorRow {
 func (t ErrorTable) statusRow(status int) ErrorRow {
 	r := t.row(func(r *ErrorRow) bool { return slices.Contains(r.Statuses, status) })
 	if r.Status == 0 {
-		r = t.row(func(r *ErrorRow) bool { return r.Unlisted })
+		r = t.row(func(r *ErrorRow) bool { return r.OtherStatuses })
 	}
 	if r.Status == 0 {
 		r.Status = status

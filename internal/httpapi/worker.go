@@ -32,10 +32,11 @@ func WorkerName(r *http.Request) (string, error) {
 // RemoteHost returns the address of the caller without its port, which differs for each of its
 // connections.
 func RemoteHost(r *http.Request) string {
-	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		return host
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
 	}
-	return r.RemoteAddr
+	return host
 }
 
 // SetDrain tells a worker with an empty answer that it is drained: it gets nothing more.

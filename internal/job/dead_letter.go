@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"time"
 )
@@ -13,7 +14,7 @@ import (
 type DeadLetter struct {
 	ID int64
 	// Job is the job as it was when it was given up. A job that stays stored has its payload,
-	// progress and result itself, and its dead letters go with it; see IsKept.
+	// progress and result itself, and its dead letters go with it; see IsJobStored.
 	Job       Job
 	Cause     Cause
 	CreatedAt time.Time
@@ -21,13 +22,15 @@ type DeadLetter struct {
 	// then. Both are zero for one that was not.
 	ReplayedAt time.Time
 	ReplayedAs int64
+	// Mark is the fingerprint under which it is stored, empty before.
+	Mark string
 }
 
 // IsOpen reports whether the letter was not replayed.
 func (l *DeadLetter) IsOpen() bool { return l.ReplayedAt.IsZero() }
 
-// IsKept reports whether the job stayed stored when it was given up.
-func (l *DeadLetter) IsKept() bool { return l.Job.State != StateNone }
+// IsJobStored reports whether the job stayed stored when it was given up.
+func (l *DeadLetter) IsJobStored() bool { return l.Job.State != StateNone }
 
 // DeadLetterGroup is what open dead letters with one fingerprint have in common.
 type DeadLetterGroup struct {
@@ -47,27 +50,57 @@ var varying = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]
 const maxFailureText = 4096
 
 // Fingerprint returns what dead letters of one reason have in common: a digest of contract, queue,
-// type and text of the failure without what varies.
+// type and text of the failure without what varies. It stays what it was when the letter was
+// stored.
 func (l *DeadLetter) Fingerprint() string {
+	if l.Mark != "" {
+		return l.Mark
+	}
 	kind, text := l.Failure()
 	sum := digest(l.Job.ID.Contract, l.Job.Queue, kind, varying.ReplaceAllString(text, "?"))
 	return hex.EncodeToString(sum[:sha256.Size/2])
 }
 
-// Failure returns the type and the text of the failure. A job that left no failure has the cause of
-// its last move alone.
+// Failure returns the type and the text of the failure. That of a job without one is the cause of
+// its last move, and where its lease has ended, what is known of the attempt: a worker that reports
+// an error or a step with its heartbeats says more than one that does not.
 func (l *DeadLetter) Failure() (kind, text string) {
 	kind, text = FailureOf(l.Job.Failure)
-	return cmp.Or(kind, string(l.Cause)), text
+	kind = cmp.Or(kind, string(l.Cause))
+	if text != "" || l.Cause != ExpiredForGood {
+		return kind, text
+	}
+	text = fmt.Sprintf("no heartbeat within %d s in attempt %d", int(l.Job.Lease.Seconds()),
+		l.Job.Attempts)
+	if last := reported(l.Job.Progress); last != "" {
+		text += "; its worker reported last: " + last
+	}
+	return kind, text
+}
+
+// reported returns the text of a progress: its error or message, the string that it is, or else all
+// of it.
+func reported(progress []byte) (text string) {
+	if err := json.Unmarshal(progress, &text); err != nil {
+		_, text = FailureOf(progress)
+		return text
+	}
+	return text[:min(len(text), maxFailureText)]
 }
 
 // FailureOf returns the type and the text of a failure. Contracts keep a failure as an object with
 // a type or code, and an error or message; one that has none of them is its own text.
-func FailureOf(raw []byte) (kind, text string) {
+func FailureOf(raw []byte) (kind, text string) { return failureOf(raw, maxFailureText) }
+
+// WholeFailureOf is FailureOf without a bound.
+func WholeFailureOf(raw []byte) (kind, text string) { return failureOf(raw, len(raw)) }
+
+// failureOf is FailureOf, of type and text up to so many bytes.
+func failureOf(raw []byte, limit int) (kind, text string) {
 	if len(raw) == 0 {
 		return "", ""
 	}
-	text = string(raw[:min(len(raw), maxFailureText)])
+	text = string(raw[:min(len(raw), limit)])
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
 		return kind, text
@@ -78,7 +111,7 @@ func FailureOf(raw []byte) (kind, text string) {
 	}{{"code", &kind}, {"type", &kind}, {"message", &text}, {"error", &text}} {
 		var value string
 		if json.Unmarshal(members[member.name], &value) == nil && value != "" {
-			*member.to = value[:min(len(value), maxFailureText)]
+			*member.to = value[:min(len(value), limit)]
 		}
 	}
 	return kind, text

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Kind is the sort of failure an error stands for. Each contract maps kinds to its
+// Kind is the kind of failure of an error. Each contract maps kinds to its
 // own statuses and codes in one table.
 type Kind uint8
 

@@ -25,7 +25,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-func TestErrorTellsItsKind(t *testing.T) {
+func TestErrorTextHasItsKind(t *testing.T) {
 	t.Parallel()
 	inner := &job.Error{Kind: job.Full, Op: "engine.submit", Msg: "too many", Err: io.EOF}
 	outer := fmt.Errorf("again: %w", &job.Error{Kind: job.Conflict, Err: inner})

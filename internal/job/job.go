@@ -58,7 +58,7 @@ type Job struct {
 	Seq   int64 // given by the store, grows with insertion
 	ID    ID
 	Alias IdentityHash // see AliasOf; zero is none
-	Kind  string       // the contract's word for what sort of job it is
+	Kind  string       // the contract's word for what kind of job it is
 	Queue string
 	Owner string // client or tenant, empty where a contract has none
 	// Searchable jobs are found by a search. The engine sets it for all jobs of a contract.
@@ -76,7 +76,7 @@ type Job struct {
 	LeaseUntil time.Time
 	Worker     string
 
-	Attempts       int         // claims so far
+	Attempts       int         // claims so far, but for those whose run did nothing
 	FailedAttempts int         // attempts that counted towards MaxAttempts
 	LostAttempts   int         // attempts that counted as lost
 	MaxAttempts    int         // failed attempts after which it is given up; 0 means no limit
@@ -93,7 +93,10 @@ type Job struct {
 	Result     []byte
 	Failure    []byte
 	Trace      string
-	OutOfLine  uint8 // bit p is set when body p is stored in a row of its own; set by the store
+	Callback   string // where its events go, as package webhook encodes it; empty: nowhere
+	OutOfLine  uint8  // bit p is set when body p is stored in a row of its own; set by the store
+	// End is the recorded end of the current run, nil for none. Loads that lock set it.
+	End *RunEnd `json:"-"`
 
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
@@ -168,9 +171,9 @@ type Edge struct {
 	Dependency int64
 }
 
-// QueueCount is the number of jobs of one queue in each phase but Done. Delayed jobs have the phase
-// Waiting as well, but a state that is ready: they wait for a retry and are not counted in Waiting.
-// Dead counts the dead letters of the queue that are open.
+// QueueCount is the number of jobs of one queue in each phase. Delayed jobs have the phase Waiting
+// as well, but a state that is ready: they wait for a retry and are not counted in Waiting. Dead
+// counts the dead letters of the queue that are open, also of jobs that are gone.
 type QueueCount struct {
 	Contract string
 	Queue    string
@@ -178,6 +181,7 @@ type QueueCount struct {
 	Delayed  int64
 	Ready    int64
 	Leased   int64
+	Done     int64
 	Dead     int64
 }
 
@@ -185,12 +189,12 @@ type QueueCount struct {
 func (c QueueCount) Plus(o QueueCount) QueueCount {
 	c.Waiting, c.Delayed, c.Ready, c.Leased = c.Waiting+o.Waiting, c.Delayed+o.Delayed,
 		c.Ready+o.Ready, c.Leased+o.Leased
-	c.Dead += o.Dead
+	c.Done, c.Dead = c.Done+o.Done, c.Dead+o.Dead
 	return c
 }
 
 // Jobs returns the sum over all phases. Dead letters are no jobs of a phase.
-func (c QueueCount) Jobs() int64 { return c.Waiting + c.Delayed + c.Ready + c.Leased }
+func (c QueueCount) Jobs() int64 { return c.Waiting + c.Delayed + c.Ready + c.Leased + c.Done }
 
 // CompareClaim is the order in which ready jobs are claimed: higher priority,
 // then earlier order time, then earlier insertion. Negative means a first.

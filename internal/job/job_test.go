@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// The hashes of identities and queues stand in the databases of those who use Millrace: these
-// values never change.
+// The hashes of identities and queues are stored in the databases of users: these values never
+// change.
 func TestIdentsAndLanesAreStable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

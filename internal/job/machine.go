@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// State is a contract's own word for where a job stands.
+// State is a contract's own word for the state of a job.
 type State string
 
 // StateNone is the state of a job that is not stored: before it is submitted, after it is removed.

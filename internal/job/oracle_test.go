@@ -10,7 +10,7 @@ type CycleDetectionResult[K comparable] struct {
 	CyclePath []K
 }
 
-// DetectCycle says whether the jobs in known would hold a cycle once changed depends on
+// DetectCycle reports whether the jobs in known would hold a cycle once changed depends on
 // dependencies. What known says about changed itself is ignored, so the same call serves a new job
 // and an edited one (G-TF-04).
 func DetectCycle[K comparable](changed K, dependencies []K,

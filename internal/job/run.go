@@ -33,6 +33,19 @@ func (r RunID) Seq() int64 {
 // IsZero reports whether the id stands for no run.
 func (r RunID) IsZero() bool { return r == RunID{} }
 
+// RunEnd is the end of a run that its worker has recorded in a transaction of its own, beside what
+// else it has written there. The run is over from that commit on: it can end in no other way, and
+// what is left to do is to carry the end out.
+type RunEnd struct {
+	Run       RunID
+	Succeeded bool
+	Result    []byte // of a run that has succeeded; JSON, or nil for none
+	// Error, ErrorType and Retryable are those of a run that has failed.
+	Error     string
+	ErrorType string
+	Retryable bool
+}
+
 // String returns the usual 36 character form, in lower case.
 func (r RunID) String() string {
 	var b [36]byte

@@ -17,7 +17,7 @@ func random16(r *rand.Rand) (b [16]byte) {
 	return b
 }
 
-// A run id is a UUID of version 8 that tells its job, up to 2^47 of them, and
+// A run id is a UUID of version 8 that contains the number of its job, up to 2^47 of them, and
 // keeps 74 random bits.
 func TestRunID(t *testing.T) {
 	t.Parallel()

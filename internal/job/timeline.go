@@ -70,7 +70,7 @@ type TimelineFacts struct {
 	Children     []*Job
 	Messages     []Message    // that wait to be published
 	Letters      []DeadLetter // of the job
-	// Attempts are those that the contract knows of where it keeps no history.
+	// Attempts are those that the contract has recorded itself where it keeps no history.
 	Attempts []Entry
 	// More are further entries: what the contract and operators know.
 	More []Entry
@@ -92,7 +92,7 @@ func Timeline(f *TimelineFacts) (entries []Entry, truncated bool) {
 }
 
 // states are the submission and the changes of the state. Without a history they are the submission
-// and how things stand.
+// and the present state.
 func (f *TimelineFacts) states() []Entry {
 	j := f.Job
 	first := Entry{At: j.CreatedAt, Kind: EntrySubmitted, Cause: Submitted,

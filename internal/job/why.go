@@ -32,6 +32,9 @@ const (
 
 // Why says why a job does not run, or that it does.
 type Why struct {
+	Number   int64
+	Contract string
+	Queue    string
 	Sentence string
 	Reasons  []Reason
 	// Next is the earliest time at which that may change by itself; zero is not known.
@@ -46,8 +49,8 @@ type Reason struct {
 	until time.Time // when it ends by itself; zero is not known
 }
 
-// Fact is a named value: an int, a string, a time, a duration, or a
-// list of texts or of relatives.
+// Fact is a named value: an int, a string, a time, a duration, a number, a list of texts or of
+// relatives, or the answer about another job.
 type Fact struct {
 	Name  string
 	Value any
@@ -63,11 +66,13 @@ type Relative struct {
 // The bounds of the facts.
 const (
 	MaxRelativesShown = 10
+	MaxChain          = 20     // jobs that are followed from one to the one that it waits for
+	MaxErrorShown     = 200    // characters of the error of a dead letter
 	MaxAhead          = 10_000 // jobs that are counted exactly
 	MaxMessagesAhead  = 1_000  // messages that are counted exactly
-	// AskedRecently is how long ago a queue may have been asked for without being one that nobody
+	// PolledRecently is how long ago a queue may have been polled without being one that nobody
 	// asks for (G-AD-08).
-	AskedRecently = 30 * time.Second
+	PolledRecently = 30 * time.Second
 )
 
 // WhyFacts are what Explain needs to know of a job, all of one moment.
@@ -80,27 +85,38 @@ type WhyFacts struct {
 	Dependencies     []Relative
 	OpenDependencies int
 	OpenChildren     int
+	// Chain are the jobs from the first dependency that does not run to the one that waits for no
+	// other, at most MaxChain. Root is about the last of them; nil where there are none.
+	Chain []Relative
+	Root  *WhyFacts
 	// Unsatisfied says that the job is over because a dependency failed.
 	Unsatisfied bool
-	Letter      *DeadLetter // that is open; nil for none
+	// Canceled says that the job is over because somebody has canceled it.
+	Canceled bool
+	Letter   *DeadLetter // that is open; nil for none
+	// HidesFailure leaves the error of the dead letter out.
+	HidesFailure bool
 
 	Paused                         bool
-	QueueLimit, QueueRunning       int // no limit is 0
+	PausedBy                       string    // empty: not known
+	PausedAt                       time.Time // where PausedBy is known
+	QueueLimit, QueueRunning       int       // no limit is 0
 	ContractLimit, ContractRunning int
 	MaxQueueSize, QueueSize        int // ready jobs of the contract; no limit is 0
 	Rate                           Rate
 	NextStart                      time.Time // when the rate allows one; not later than Now is now
 	Ahead                          int       // jobs that are claimed before; at most MaxAhead+1
+	StartedPerMinute               float64   // jobs of the queue, lately; 0 is none, or not known
 	Pollers                        Pollers
 	MessagePending                 bool
 	MessagesAhead                  int // before that of the job; at most MaxMessagesAhead
 }
 
-// Pollers is who asks for the jobs of a queue, over all nodes.
+// Pollers are the workers that poll a queue, over all nodes.
 type Pollers struct {
-	Asking    bool      // a claim waits, or one came recently
-	LastAsked time.Time // zero is never
-	Workers   int       // that ask for the queue and are not drained
+	Asking     bool      // a claim waits, or one came recently
+	LastPolled time.Time // zero is never
+	Workers    int       // that ask for the queue and are not drained
 	// DrainedNodes are the nodes that are drained and whose workers take the queue otherwise, and
 	// DrainedWorkers the workers that are drained by name.
 	DrainedNodes   []string
@@ -108,7 +124,8 @@ type Pollers struct {
 }
 
 // Explain says why a job does not run. All reasons that hold are listed, the one that holds it
-// longest first: what only somebody can end, then what other jobs end, then what time ends.
+// longest first: the jobs that it waits for, as its queue does not matter before, then what only
+// somebody can end, then what time ends, and then what the other jobs of its queue end.
 func Explain(f *WhyFacts) Why {
 	var reasons []Reason
 	switch f.Job.Phase {
@@ -117,9 +134,9 @@ func Explain(f *WhyFacts) Why {
 	case Leased:
 		reasons = []Reason{f.running()}
 	default:
-		reasons = slices.Concat(f.stopped(), f.waits(), f.heldBack())
+		reasons = slices.Concat(f.relatives(), f.stopped(), f.waits(), f.backpressure())
 	}
-	w := Why{Reasons: reasons}
+	w := Why{Number: f.Job.Seq, Contract: f.Job.ID.Contract, Queue: f.Job.Queue, Reasons: reasons}
 	for _, r := range reasons {
 		if !r.until.IsZero() && (w.Next.IsZero() || r.until.Before(w.Next)) {
 			w.Next = r.until
@@ -149,16 +166,31 @@ func (f *WhyFacts) over() (reasons []Reason) {
 			Facts: []Fact{{"dependencies", f.Dependencies}}})
 	}
 	if l := f.Letter; l != nil {
-		return append(reasons, Reason{Code: ReasonDead,
-			Text: fmt.Sprintf("The job was given up %s after %s, and stands in the dead letters "+
-				"as %d.", since(f.Now, l.CreatedAt), count(l.Job.Attempts, "attempt"), l.ID),
+		became := "given up"
+		if l.Cause == Canceled {
+			became = "canceled"
+		}
+		dead := Reason{Code: ReasonDead,
+			Text: fmt.Sprintf("The job was %s %s after %s, and stands in the dead letters as %d.",
+				became, since(f.Now, l.CreatedAt), count(l.Job.Attempts, "attempt"), l.ID),
 			Facts: []Fact{{"dead_letter", int(l.ID)}, {"at", l.CreatedAt},
-				{"cause", string(l.Cause)}, {"attempts", l.Job.Attempts}}})
+				{"cause", string(l.Cause)}, {"attempts", l.Job.Attempts}}}
+		if kind, text := l.Failure(); !f.HidesFailure && text != "" {
+			text = firstLine(text)
+			dead.Text += fmt.Sprintf(" Its error is %s: %s.", kind, strings.TrimSuffix(text, "."))
+			dead.Facts = append(dead.Facts, Fact{"error_type", kind}, Fact{"error", text})
+		}
+		return append(reasons, dead)
 	}
-	return append(reasons, Reason{Code: ReasonDone,
-		Text: fmt.Sprintf("The job is over: it has been %s since %s.", j.State,
-			clock(f.Now, j.FinishedAt)),
-		Facts: []Fact{{"state", string(j.State)}, {"settled_at", j.FinishedAt}}})
+	done := Reason{Code: ReasonDone,
+		Facts: []Fact{{"state", string(j.State)}, {"settled_at", j.FinishedAt}}}
+	what := "The job is over"
+	if f.Canceled {
+		what, done.Facts = "The job was canceled", append(done.Facts, Fact{"cause", string(Canceled)})
+	}
+	done.Text = fmt.Sprintf("%s: it has been %s since %s.", what, j.State,
+		clock(f.Now, j.FinishedAt))
+	return append(reasons, done)
 }
 
 // running is the reason of a job that runs.
@@ -180,8 +212,13 @@ func (f *WhyFacts) running() Reason {
 // stopped are the reasons that last until somebody ends them.
 func (f *WhyFacts) stopped() (reasons []Reason) {
 	if f.Paused {
-		reasons = append(reasons, Reason{Code: ReasonQueuePaused,
-			Text: "Queue " + f.queue() + " is paused: no job of it starts until it is resumed."})
+		r := Reason{Code: ReasonQueuePaused,
+			Text: "Queue " + f.queue() + " is paused: no job of it starts until it is resumed."}
+		if f.PausedBy != "" {
+			r.Text += fmt.Sprintf(" It was paused %s by %s.", since(f.Now, f.PausedAt), f.PausedBy)
+			r.Facts = []Fact{{"paused_by", f.PausedBy}, {"paused_at", f.PausedAt}}
+		}
+		reasons = append(reasons, r)
 	}
 	if f.Pollers.Asking {
 		return reasons
@@ -195,10 +232,10 @@ func (f *WhyFacts) stopped() (reasons []Reason) {
 	}
 	text := "No worker has ever asked for jobs of queue " + f.queue() + "."
 	facts := []Fact{{"since", "never"}, {"workers", t.Workers}}
-	if !t.LastAsked.IsZero() {
+	if !t.LastPolled.IsZero() {
 		text = fmt.Sprintf("No worker has asked for jobs of queue %s for %s.", f.queue(),
-			length(f.Now.Sub(t.LastAsked)))
-		facts[0].Value = t.LastAsked
+			length(f.Now.Sub(t.LastPolled)))
+		facts[0].Value = t.LastPolled
 	}
 	if t.Workers > 0 {
 		text += fmt.Sprintf(" %s known for it and may be busy.", plural(t.Workers, "worker"))
@@ -211,16 +248,18 @@ func (f *WhyFacts) stopped() (reasons []Reason) {
 	return append(reasons, Reason{Code: ReasonNobodyAsks, Text: text, Facts: facts})
 }
 
-// waits are the reasons that end with other jobs, and then with time: the last one first.
-func (f *WhyFacts) waits() (reasons []Reason) {
+// relatives are the reasons that end with other jobs.
+func (f *WhyFacts) relatives() (reasons []Reason) {
 	if n := f.OpenDependencies; n > 0 {
 		text := fmt.Sprintf("The job waits for %s that it depends on: %s", count(n, "job"),
 			named(f.Dependencies))
 		if n > len(f.Dependencies) {
 			text += fmt.Sprintf(" and %d more", n-len(f.Dependencies))
 		}
-		reasons = append(reasons, Reason{Code: ReasonWaitsForDependencies, Text: text + ".",
-			Facts: []Fact{{"open", n}, {"dependencies", f.Dependencies}}})
+		r := Reason{Code: ReasonWaitsForDependencies, Text: text + ".",
+			Facts: []Fact{{"open", n}, {"dependencies", f.Dependencies}}}
+		f.addRoot(&r)
+		reasons = append(reasons, r)
 	}
 	if n := f.OpenChildren; n > 0 {
 		reasons = append(reasons, Reason{Code: ReasonWaitsForChildren,
@@ -228,6 +267,29 @@ func (f *WhyFacts) waits() (reasons []Reason) {
 				count(f.Job.Children, "part")),
 			Facts: []Fact{{"open", n}, {"children", f.Job.Children}}})
 	}
+	return reasons
+}
+
+// addRoot adds to the reason of open dependencies why the job at the end of the chain does not run.
+func (f *WhyFacts) addRoot(r *Reason) {
+	if f.Root == nil || len(f.Chain) == 0 {
+		return
+	}
+	root := Explain(f.Root)
+	where := fmt.Sprintf("Job %d", root.Number)
+	if n := len(f.Chain); n > 1 {
+		where = "The chain of dependencies ends at " + named(f.Chain[n-1:])
+	}
+	texts := []string{root.Sentence}
+	for i := 1; i < len(root.Reasons); i++ {
+		texts = append(texts, root.Reasons[i].Text)
+	}
+	r.Text += fmt.Sprintf(" %s: %s", where, strings.Join(texts, " "))
+	r.Facts = append(r.Facts, Fact{"chain", f.Chain}, Fact{"root", &root})
+}
+
+// waits are the reasons that end with a message, and then with time: the last one first.
+func (f *WhyFacts) waits() (reasons []Reason) {
 	if f.MessagePending {
 		text, facts := "The message that hands the job to a worker has not been sent", []Fact(nil)
 		if n := f.MessagesAhead; n > 0 {
@@ -276,8 +338,8 @@ func (f *WhyFacts) isReady() bool {
 	return j.Phase == Ready || (j.OpenDeps == 0 && !j.DueAt.After(f.Now))
 }
 
-// heldBack are the reasons that end as other jobs of the contract run.
-func (f *WhyFacts) heldBack() (reasons []Reason) {
+// backpressure are the reasons that end as other jobs of the contract run.
+func (f *WhyFacts) backpressure() (reasons []Reason) {
 	if !f.isReady() {
 		return nil
 	}
@@ -297,13 +359,58 @@ func (f *WhyFacts) heldBack() (reasons []Reason) {
 			Facts: []Fact{{"queue_size", f.QueueSize}, {"limit", f.MaxQueueSize}}})
 	}
 	limit(ReasonQueueLimit, "Queue "+f.queue(), f.QueueRunning, f.QueueLimit)
-	if n := f.Ahead; n > 0 {
-		reasons = append(reasons, Reason{Code: ReasonBehind,
-			Text: fmt.Sprintf("In queue %s %s before the job.", f.queue(),
-				upTo(n, MaxAhead, "job", "comes")),
-			Facts: []Fact{atLeast("ahead", n, MaxAhead)}})
+	if f.Ahead > 0 {
+		reasons = append(reasons, f.behind())
 	}
 	return reasons
+}
+
+// behind is the reason of a job that others come before, with how fast these go.
+func (f *WhyFacts) behind() Reason {
+	r := Reason{Code: ReasonBehind, Facts: []Fact{atLeast("ahead", f.Ahead, MaxAhead),
+		{"running", f.QueueRunning}, {"workers", f.Pollers.Workers}}}
+	r.Text = fmt.Sprintf("In queue %s %s before the job.", f.queue(),
+		upTo(f.Ahead, MaxAhead, "job", "comes"))
+	if f.QueueLimit > 0 {
+		r.Facts = append(r.Facts, Fact{"limit", f.QueueLimit})
+	}
+	if f.QueueRunning > 0 {
+		r.Text += " " + upTo(f.QueueRunning, f.QueueRunning, "job", "runs") + " now"
+		if f.QueueLimit > 0 {
+			r.Text += fmt.Sprintf(" of at most %d", f.QueueLimit)
+		}
+		if n := f.Pollers.Workers; n > 0 {
+			r.Text += fmt.Sprintf(", and %s known for it", plural(n, "worker"))
+		}
+		r.Text += "."
+	}
+	isServed := f.Pollers.Asking || f.Pollers.Workers > 0
+	if f.Paused || !isServed || f.StartedPerMinute <= 0 {
+		return r
+	}
+	left := time.Duration(float64(f.Ahead) / f.StartedPerMinute * float64(time.Minute))
+	r.Text += fmt.Sprintf(" About %s a minute, so its turn comes in about %s.",
+		perMinute(f.StartedPerMinute), length(left))
+	r.Facts = append(r.Facts, Fact{"started_per_minute", f.StartedPerMinute},
+		Fact{"starts_in", max(time.Second, left.Round(time.Second))})
+	return r
+}
+
+// perMinute writes how many jobs start in a minute.
+func perMinute(n float64) string {
+	if n < 10 {
+		return fmt.Sprintf("%.1f start", n)
+	}
+	return fmt.Sprintf("%.0f start", n)
+}
+
+// firstLine returns the begin of a text, one line at most.
+func firstLine(text string) string {
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	if runes := []rune(text); len(runes) > MaxErrorShown {
+		return string(runes[:MaxErrorShown-1]) + "…"
+	}
+	return text
 }
 
 // atLeast is a number that is exact up to a bound.

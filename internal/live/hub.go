@@ -28,12 +28,13 @@ const (
 	jobBatch = 500
 )
 
-// Config configures a Hub. Engine, Bulk and Dead are required.
+// Config configures a Hub. Engine, Bulk and Items are required.
 type Config struct {
 	Engine *engine.Engine
 	Bulk   *bulk.Bulk
-	// Dead returns which of some jobs have a dead letter that was not replayed, by number.
-	Dead func(context.Context, []*job.Job) (map[int64]bool, error)
+	// Items returns what is reported of jobs, in their order. They have their definition and
+	// failure, which the hub does not keep. Two items are the same if they are deeply equal.
+	Items func(context.Context, []*job.Job) ([]any, error)
 	// Sessions returns which of some sessions are in force. Nil: no watch is of a session.
 	Sessions func(ctx context.Context, keys []string) (map[string]bool, error)
 	Log      *slog.Logger // nil logs nothing
@@ -47,7 +48,7 @@ type Hub struct {
 	reading sync.Mutex    // held by Read
 
 	mu      sync.Mutex
-	begun   uint64        // readings
+	started uint64        // readings
 	ended   uint64        // the last reading that has succeeded
 	changed uint64        // the last reading that has found a change
 	floor   uint64        // queues that were emptied up to this reading are forgotten
@@ -67,18 +68,16 @@ type Hub struct {
 
 type queueKey struct{ contract, queue string }
 
-// Job is a job that is watched. Job is nil when there is none of the number, or none any more; else
-// it has its definition and failure.
+// Job is a job that is watched. Item is nil when there is none of the number, or none any more.
 type Job struct {
 	Number int64
-	Job    *job.Job
-	Dead   bool // it has a dead letter that was not replayed
+	Item   any // of Config.Items
 }
 
 // New makes the hub of a node.
 func New(c Config) (*Hub, error) {
-	if c.Engine == nil || c.Bulk == nil || c.Dead == nil {
-		return nil, errors.New("live: Engine, Bulk and Dead are required")
+	if c.Engine == nil || c.Bulk == nil || c.Items == nil {
+		return nil, errors.New("live: Engine, Bulk and Items are required")
 	}
 	return &Hub{Config: c, wanted: make(chan struct{}, 1), read: make(chan struct{}),
 		numbers: map[int64]int{}, sessions: map[string]int{},
@@ -142,7 +141,7 @@ func (h *Hub) Read(ctx context.Context) error {
 	h.reading.Lock()
 	defer h.reading.Unlock()
 	h.mu.Lock()
-	h.begun++
+	h.started++
 	numbers := slices.Sorted(maps.Keys(h.numbers))
 	sessions := slices.Sorted(maps.Keys(h.sessions))
 	h.mu.Unlock()
@@ -168,9 +167,9 @@ func (h *Hub) Read(ctx context.Context) error {
 	defer h.mu.Unlock()
 	changes := []bool{h.setCounts(counts), h.setOperations(operations), h.setJobs(numbers, jobs)}
 	if slices.Contains(changes, true) {
-		h.changed = h.begun
+		h.changed = h.started
 	}
-	h.ended, h.inForce = h.begun, inForce
+	h.ended, h.inForce = h.started, inForce
 	h.wake()
 	return nil
 }
@@ -178,16 +177,16 @@ func (h *Hub) Read(ctx context.Context) error {
 // readJobs reads the jobs with the numbers, of which there may be none.
 func (h *Hub) readJobs(ctx context.Context, numbers []int64) (jobs []Job, err error) {
 	for batch := range slices.Chunk(numbers, jobBatch) {
-		found, err := h.Engine.GetListed(ctx, batch)
+		found, err := h.Engine.GetWithFailures(ctx, batch)
 		if err != nil {
 			return nil, err
 		}
-		dead, err := h.Dead(ctx, found)
+		items, err := h.Items(ctx, found)
 		if err != nil {
 			return nil, err
 		}
-		for _, j := range found {
-			jobs = append(jobs, Job{j.Seq, j, dead[j.Seq]})
+		for i, j := range found {
+			jobs = append(jobs, Job{j.Seq, items[i]})
 		}
 	}
 	return jobs, nil
@@ -199,7 +198,7 @@ func (h *Hub) setCounts(counts []job.QueueCount) (changed bool) {
 	for _, c := range counts {
 		key := queueKey{c.Contract, c.Queue}
 		present[key] = true
-		changed = h.counts.set(key, c, h.begun) || changed
+		changed = h.counts.set(key, c, h.started) || changed
 	}
 	var emptied []queueKey
 	for key := range h.counts.rows {
@@ -208,13 +207,13 @@ func (h *Hub) setCounts(counts []job.QueueCount) (changed bool) {
 		}
 		emptied = append(emptied, key)
 		none := job.QueueCount{Contract: key.contract, Queue: key.queue}
-		changed = h.counts.set(key, none, h.begun) || changed
+		changed = h.counts.set(key, none, h.started) || changed
 	}
 	if len(emptied) > maxEmptied {
 		for _, key := range emptied {
 			delete(h.counts.rows, key)
 		}
-		h.floor, changed = h.begun, true
+		h.floor, changed = h.started, true
 	}
 	return changed
 }
@@ -224,7 +223,7 @@ func (h *Hub) setOperations(operations []*bulk.Operation) (changed bool) {
 	present := map[string]bool{}
 	for _, o := range operations {
 		present[o.ID] = true
-		changed = h.operations.set(o.ID, o, h.begun) || changed
+		changed = h.operations.set(o.ID, o, h.started) || changed
 	}
 	maps.DeleteFunc(h.operations.rows, func(id string, _ row[*bulk.Operation]) bool {
 		return !present[id]
@@ -241,7 +240,7 @@ func (h *Hub) setJobs(numbers []int64, jobs []Job) (changed bool) {
 	for _, number := range numbers {
 		j := present[number]
 		j.Number = number
-		changed = h.jobs.set(number, j, h.begun) || changed
+		changed = h.jobs.set(number, j, h.started) || changed
 	}
 	maps.DeleteFunc(h.jobs.rows, func(number int64, _ row[Job]) bool {
 		return h.numbers[number] == 0

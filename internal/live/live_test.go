@@ -25,13 +25,13 @@ var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready,
 	{From: "running", On: job.Succeeded, To: job.StateNone},
 })
 
-// counting counts the reads of a store.
-type counting struct {
+// countingStore counts the reads of a store.
+type countingStore struct {
 	store.Store
 	views atomic.Int64
 }
 
-func (s *counting) View(ctx context.Context, fn func(store.Reader) error) error {
+func (s *countingStore) View(ctx context.Context, fn func(store.Reader) error) error {
 	s.views.Add(1)
 	return s.Store.View(ctx, fn)
 }
@@ -41,22 +41,27 @@ type node struct {
 	*testing.T
 	hub    *live.Hub
 	engine *engine.Engine
-	store  *counting
+	store  *countingStore
 	ticks  chan chan time.Time // the waits between two readings
 	jobs   int
 }
 
 func newNode(t *testing.T, p testkit.Database) *node {
 	t.Helper()
-	n := &node{T: t, store: &counting{Store: p.Store}, ticks: make(chan chan time.Time, 1)}
-	n.engine = testkit.NewEngine(t, n.store, p.Clock, engine.Contract{Name: "a", Machine: machine})
+	n := &node{T: t, store: &countingStore{Store: p.Store}, ticks: make(chan chan time.Time, 1)}
+	n.engine = testkit.NewEngine(t, n.store, p.Clock, engine.JobType{Name: "a", Machine: machine})
 	operations, err := bulk.New(bulk.Config{Engine: n.engine, Log: slog.New(slog.DiscardHandler),
 		Random: testkit.RandomBytes, Elapsed: p.Clock.Monotonic})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.hub, err = live.New(live.Config{Engine: n.engine, Bulk: operations,
-		Dead: func(context.Context, []*job.Job) (map[int64]bool, error) { return nil, nil },
+		Items: func(_ context.Context, jobs []*job.Job) (items []any, err error) {
+			for _, j := range jobs {
+				items = append(items, j.State)
+			}
+			return items, nil
+		},
 		Timer: func(time.Duration) (<-chan time.Time, func()) {
 			tick := make(chan time.Time)
 			n.ticks <- tick
@@ -98,7 +103,7 @@ func (n *node) read() {
 	}
 }
 
-// next returns what a watch is told.
+// next returns what a watch returns next.
 func (n *node) next(w *live.Watch) live.Changes {
 	n.Helper()
 	c, ok := w.Next(n.Context())
@@ -125,10 +130,10 @@ func TestReadings(t *testing.T) {
 			for i, w := range all {
 				if c := n.next(w); (len(c.Queues) != 1 || len(c.Jobs) != 2) &&
 					(watches == 1 || i > 0) {
-					t.Errorf("watch %d of %d is told %+v", i, watches, c)
+					t.Errorf("watch %d of %d got %+v", i, watches, c)
 				}
 				if watches == 1 {
-					n.submit("one") // so that the first has something to be told again
+					n.submit("one") // so that the first has something to return again
 				}
 			}
 			views := n.store.views.Load() - before
@@ -164,8 +169,8 @@ func TestReadings(t *testing.T) {
 	})
 }
 
-// AD-061: a watch that is not asked keeps nothing: it is told once what holds then, with the queues
-// that were emptied meanwhile, and where there are too many of those it begins again.
+// AD-061: a watch that is not asked keeps nothing: it then gets once what holds at that time, with
+// the queues that were emptied meanwhile, and where there are too many of those it begins again.
 func TestLateWatch(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, testkit.InMemory(t))
@@ -212,6 +217,6 @@ func TestLateWatch(t *testing.T) {
 		n.read()
 	}
 	if c, ok := w.Next(t.Context()); ok {
-		t.Errorf("a watch that has lasted long is told %+v", c)
+		t.Errorf("a watch that has lasted long got %+v", c)
 	}
 }

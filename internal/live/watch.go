@@ -16,16 +16,17 @@ const (
 	MaxNumbers = 100
 	// maxWatches bounds the watches of a node.
 	maxWatches = 1000
-	// silentReadings is after how many readings without a change a watch tells that.
+	// silentReadings is after how many readings without a change a watch reports that.
 	silentReadings = 15
-	// maxReadings is after how many readings a watch ends, so that the next one is authorized anew.
+	// maxReadings is after how many readings a watch ends, so that the caller is authorized again
+	// for the next one.
 	maxReadings = 600
 )
 
 // Changes are what has changed since a watch was asked last. Without any they have an ID alone.
 type Changes struct {
 	ID string // with it another watch goes on behind these changes
-	// Reset says that what was told before an ID that was not from here is worth nothing. All that
+	// Reset says that what was reported before an ID of another hub is no longer valid. All that
 	// there is follows.
 	Reset      bool
 	Queues     []job.QueueCount // of those that have changed, by contract and queue
@@ -33,16 +34,16 @@ type Changes struct {
 	Operations []*bulk.Operation
 }
 
-// Watch tells one caller what changes. Its methods are for one goroutine. Close ends it.
+// Watch reports to one caller what changes. Its methods are for one goroutine. Close ends it.
 type Watch struct {
-	hub     *Hub
-	numbers []int64
-	session string
-	began   uint64 // the first reading that it needs
-	told    uint64 // the reading up to which the caller was told
-	asked   uint64 // the reading of the last answer
-	first   bool
-	reset   bool
+	hub          *Hub
+	numbers      []int64
+	session      string
+	firstReading uint64 // the first reading that it needs
+	reported     uint64 // the reading up to which changes were returned
+	lastAnswered uint64 // the reading of the last answer
+	first        bool
+	reset        bool
 }
 
 // Watch begins to watch the counts of all queues, bulk operations, and the jobs with these numbers.
@@ -56,10 +57,10 @@ func (h *Hub) Watch(numbers []int64, after, session string) (*Watch, error) {
 		return nil, &job.Error{Kind: job.Unavailable, Op: "live.watch",
 			Msg: "the node is stopping, or too many watch events on it"}
 	}
-	w := &Watch{hub: h, numbers: numbers, session: session, began: h.begun + 1,
-		asked: h.begun, first: true}
-	if told, known := h.parseID(after); known {
-		w.told = told
+	w := &Watch{hub: h, numbers: numbers, session: session, firstReading: h.started + 1,
+		lastAnswered: h.started, first: true}
+	if reported, known := h.parseID(after); known {
+		w.reported = reported
 	} else {
 		w.reset = after != ""
 	}
@@ -97,7 +98,7 @@ func (w *Watch) Close() {
 // false when ctx or the session has ended, the node stops, or the watch has lasted long enough.
 func (w *Watch) Next(ctx context.Context) (Changes, bool) {
 	for {
-		c, read, ok := w.look()
+		c, read, ok := w.poll()
 		if read == nil {
 			return c, ok
 		}
@@ -109,33 +110,33 @@ func (w *Watch) Next(ctx context.Context) (Changes, bool) {
 	}
 }
 
-// look returns what has changed, or where there is nothing to tell, what is closed by the next
-// reading.
-func (w *Watch) look() (c Changes, read <-chan struct{}, ok bool) {
+// poll returns the changes of the last reading, if the watch has some to report. Otherwise it
+// returns a channel that the next reading closes. ok is false when the watch has ended.
+func (w *Watch) poll() (c Changes, read <-chan struct{}, ok bool) {
 	h := w.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.closed || h.ended >= w.began+maxReadings:
+	case h.closed || h.ended >= w.firstReading+maxReadings:
 		return c, nil, false
-	case h.ended < w.began:
+	case h.ended < w.firstReading:
 		return c, h.read, false
 	case w.session != "" && !h.inForce[w.session]:
 		return c, nil, false
-	case !w.first && h.changed <= w.told && h.ended < w.asked+silentReadings:
+	case !w.first && h.changed <= w.reported && h.ended < w.lastAnswered+silentReadings:
 		return c, h.read, false
 	}
-	if w.told < h.floor && (w.told > 0 || !w.first) {
-		w.told, w.reset = 0, true
+	if w.reported < h.floor && (w.reported > 0 || !w.first) {
+		w.reported, w.reset = 0, true
 	}
 	c = Changes{ID: h.formatID(h.changed), Reset: w.reset,
-		Queues: h.counts.since(w.told), Operations: h.operations.since(w.told)}
-	told := w.told
+		Queues: h.counts.since(w.reported), Operations: h.operations.since(w.reported)}
+	reported := w.reported
 	if w.first || w.reset {
-		told = 0 // the numbers may be others than those of before
+		reported = 0 // the watch may have other numbers than before
 	}
 	for _, number := range w.numbers {
-		if r := h.jobs.rows[number]; r.reading > told {
+		if r := h.jobs.rows[number]; r.reading > reported {
 			c.Jobs = append(c.Jobs, r.value)
 		}
 	}
@@ -143,7 +144,7 @@ func (w *Watch) look() (c Changes, read <-chan struct{}, ok bool) {
 		return cmp.Or(cmp.Compare(a.Contract, b.Contract), cmp.Compare(a.Queue, b.Queue))
 	})
 	slices.SortFunc(c.Operations, func(a, b *bulk.Operation) int { return cmp.Compare(a.ID, b.ID) })
-	w.told, w.asked, w.first, w.reset = h.changed, h.ended, false, false
+	w.reported, w.lastAnswered, w.first, w.reset = h.changed, h.ended, false, false
 	return c, nil, true
 }
 

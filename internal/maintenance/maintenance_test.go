@@ -66,7 +66,7 @@ func start(t *testing.T, s store.Store, monotonic func() time.Duration,
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Register(t, e, engine.Contract{
+	testkit.Register(t, e, engine.JobType{
 		Name: "made", Machine: machine, History: true, Publish: true, Retention: time.Hour,
 		MovedOn: job.Causes(), Moved: func(all []engine.Moved) {
 			for _, m := range all {
@@ -121,7 +121,7 @@ func (n *node) await(key string, on job.Cause) engine.Moved {
 	}
 }
 
-// expires lets time pass in small steps, as it does, until a job's lease is over:
+// expires lets time pass in small steps until a job's lease is over:
 // a leap past the lease while a loop waits for the store would be a stall of it.
 func (n *node) expires(key string, c *testkit.Clock) {
 	n.Helper()
@@ -143,8 +143,8 @@ func (n *node) expires(key string, c *testkit.Clock) {
 
 func none(*maintenance.Runner) {}
 
-// to has one outlet take the messages of all contracts.
-func to(deliver func(context.Context, []job.Message) error) []maintenance.Publisher {
+// publishWith has one function publish the messages of all contracts.
+func publishWith(deliver func(context.Context, []job.Message) error) []maintenance.Publisher {
 	return []maintenance.Publisher{{Deliver: deliver}}
 }
 
@@ -154,7 +154,7 @@ func TestDutiesDoTheirSteps(t *testing.T) {
 	c := testkit.NewClock()
 	delivered := make(chan job.Message, 100)
 	n := start(t, testkit.MemoryStore(t, c.Now), c.Monotonic, func(r *maintenance.Runner) {
-		r.Publishers = to(func(_ context.Context, batch []job.Message) error {
+		r.Publishers = publishWith(func(_ context.Context, batch []job.Message) error {
 			for _, m := range batch {
 				delivered <- m
 			}
@@ -216,8 +216,8 @@ func TestPromoteIsNotEarly(t *testing.T) {
 	n.stop()
 }
 
-// failing is a store that fails for as long as it is set to.
-type failing struct {
+// failingStore is a store that fails for as long as it is set to.
+type failingStore struct {
 	store.Store
 	fails atomic.Bool
 	calls atomic.Int64
@@ -225,28 +225,28 @@ type failing struct {
 
 var errAway = &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is away"}
 
-func (s *failing) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (s *failingStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if s.calls.Add(1); s.fails.Load() {
 		return errAway
 	}
 	return s.Store.Update(ctx, fn)
 }
 
-func (s *failing) View(ctx context.Context, fn func(store.Reader) error) error {
+func (s *failingStore) View(ctx context.Context, fn func(store.Reader) error) error {
 	if s.calls.Add(1); s.fails.Load() {
 		return errAway
 	}
 	return s.Store.View(ctx, fn)
 }
 
-// Maintenance loops survive a store that is away for a while, without spinning and without
-// filling the log.
-func TestDutiesSurviveAStoreThatIsAway(t *testing.T) {
+// TestLoopsSurviveAnOutage: maintenance loops survive an outage of the store, without spinning and
+// without filling the log.
+func TestLoopsSurviveAnOutage(t *testing.T) {
 	t.Parallel()
 	c := testkit.NewClock()
-	s := &failing{Store: testkit.MemoryStore(t, c.Now)}
+	s := &failingStore{Store: testkit.MemoryStore(t, c.Now)}
 	n := start(t, s, c.Monotonic, func(r *maintenance.Runner) {
-		r.Publishers = to(func(context.Context, []job.Message) error { return nil })
+		r.Publishers = publishWith(func(context.Context, []job.Message) error { return nil })
 		r.PruneInterval = time.Second
 	})
 	n.submit("a", c.Now().Add(time.Minute))
@@ -273,14 +273,14 @@ func TestDutiesSurviveAStoreThatIsAway(t *testing.T) {
 	}
 }
 
-// A receiver that fails gets the same messages again, those of a job in order.
+// A function that fails to publish gets the same messages again, those of a job in order.
 func TestPublishIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	c := testkit.NewClock()
 	var tries atomic.Int64
 	delivered := make(chan job.Message, 100)
 	n := start(t, testkit.MemoryStore(t, c.Now), c.Monotonic, func(r *maintenance.Runner) {
-		r.Publishers = to(func(_ context.Context, batch []job.Message) error {
+		r.Publishers = publishWith(func(_ context.Context, batch []job.Message) error {
 			if tries.Add(1) < 3 {
 				return errors.New("no")
 			}
@@ -303,9 +303,10 @@ func TestPublishIsTriedAgain(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c := testkit.NewClock()
-	n := start(t, hanging{testkit.MemoryStore(t, c.Now)}, c.Monotonic, func(r *maintenance.Runner) {
+	s := hangingStore{testkit.MemoryStore(t, c.Now)}
+	n := start(t, s, c.Monotonic, func(r *maintenance.Runner) {
 		r.Log, r.PruneInterval = nil, 0
-		r.Publishers = to(func(ctx context.Context, _ []job.Message) error {
+		r.Publishers = publishWith(func(ctx context.Context, _ []job.Message) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})
@@ -313,14 +314,14 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	n.stop()
 }
 
-// hanging answers when the caller leaves.
-type hanging struct{ store.Store }
+// hangingStore answers when the caller leaves.
+type hangingStore struct{ store.Store }
 
-func (hanging) Update(ctx context.Context, _ func(store.Tx) error) error {
+func (hangingStore) Update(ctx context.Context, _ func(store.Tx) error) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
-func (hanging) View(ctx context.Context, _ func(store.Reader) error) error {
+func (hangingStore) View(ctx context.Context, _ func(store.Reader) error) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

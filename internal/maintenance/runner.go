@@ -1,10 +1,11 @@
 // Package maintenance is what the engine does by itself, without a request: it promotes jobs that
-// are due, expires attempts whose lease has ended, publishes the outbox, prunes what is past its
-// retention, and takes in what other nodes have written. While there is nothing to do it only
-// reads.
+// are due, expires attempts whose lease has ended, carries out the ends that workers have recorded,
+// publishes the outbox, prunes what is past its retention, and takes in what other nodes have
+// written. While there is nothing to do it only reads.
 //
 //	task     how often                                       of the nodes
 //	sweep    when the next job is due or lease ends          all
+//	ends     when workers have recorded the ends of runs     all
 //	publish  when a transaction wrote messages               the leader, for each publisher
 //	prune    every PruneInterval                             all
 //	refresh  every second                                    all
@@ -23,6 +24,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/outage"
 )
@@ -42,8 +44,8 @@ type Runner struct {
 // Run runs all tasks until ctx ends, and returns when the last one has ended.
 func (r *Runner) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	tasks := []func(context.Context){r.sweep, r.publish, r.prune, r.refresh,
-		r.Engine.Listen}
+	tasks := []func(context.Context){r.sweep, r.carryOutEnds, r.verifyEnds, r.publish, r.prune,
+		r.refresh, r.Engine.Listen}
 	for _, task := range tasks {
 		wg.Go(func() { task(ctx) })
 	}
@@ -74,14 +76,7 @@ func (r *Runner) loop(task string) *outage.Loop {
 
 // sleep waits for d or for wake, and reports whether ctx has not ended.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-wake:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
+	return clock.Timer(nil).WaitOr(ctx, d, wake) && ctx.Err() == nil
 }
 
 // awaitSignal waits for a signal or the end of ctx.

@@ -138,8 +138,7 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// A worker that dies with a message loses nothing: it comes again when it was in its hands for too
-// long.
+// A worker that dies with a message loses nothing: the message is delivered again after a while.
 func TestVisibility(t *testing.T) {
 	q, _ := newSQS(t)
 	sendBodies(t, q, "m")
@@ -147,8 +146,8 @@ func TestVisibility(t *testing.T) {
 	receiveBodies(t, q, 1, func(d message.Delivery) { d.Ack() })
 }
 
-// A queue that goes away is waited for.
-func TestQueueAway(t *testing.T) {
+// After an outage of the queue receiving goes on.
+func TestQueueOutage(t *testing.T) {
 	q, server := newSQS(t)
 	came := make(chan string, 10)
 	ctx, stop := context.WithCancel(context.Background())
@@ -188,7 +187,7 @@ func TestQueueAway(t *testing.T) {
 }
 
 // A queue that cannot be received from makes one log line, however often it is tried.
-func TestQueueAwayIsTold(t *testing.T) {
+func TestQueueOutageIsLogged(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	asked := make(chan struct{})

@@ -14,13 +14,13 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// counting counts the updates of a store.
-type counting struct {
+// countingStore counts the updates of a store.
+type countingStore struct {
 	store.Store
 	updates atomic.Int64
 }
 
-func (s *counting) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (s *countingStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	s.updates.Add(1)
 	return s.Store.Update(ctx, fn)
 }
@@ -31,17 +31,17 @@ type wait struct {
 	passed chan time.Time
 }
 
-// running is a node that writes its record, and waits as a test lets it.
-type running struct {
+// runningNode is a node that writes its record, and waits as a test lets it.
+type runningNode struct {
 	*testing.T
 	engine *engine.Engine
-	store  *counting
+	store  *countingStore
 	waits  chan wait
 }
 
-func newRunning(t *testing.T, p testkit.Database) *running {
+func newRunning(t *testing.T, p testkit.Database) *runningNode {
 	t.Helper()
-	n := &running{T: t, store: &counting{Store: p.Store}, waits: make(chan wait)}
+	n := &runningNode{T: t, store: &countingStore{Store: p.Store}, waits: make(chan wait)}
 	n.engine = testkit.NewEngine(t, n.store, p.Clock)
 	ctx, stop := context.WithCancel(context.Background())
 	node, err := nodes.New(nodes.Config{Engine: n.engine, Elapsed: p.Clock.Monotonic,
@@ -63,7 +63,7 @@ func newRunning(t *testing.T, p testkit.Database) *running {
 }
 
 // next returns the next wait of the node, which has done what comes before.
-func (n *running) next(d time.Duration) wait {
+func (n *runningNode) next(d time.Duration) wait {
 	n.Helper()
 	w := testkit.Receive(n.T, "the node to wait", n.waits)
 	if w.d != d {
@@ -73,8 +73,8 @@ func (n *running) next(d time.Duration) wait {
 }
 
 // ask asks for queues on the node.
-func (n *running) ask(queues ...string) {
-	n.engine.Asking(engine.ClaimRequest{Contract: "a", Queues: queues})()
+func (n *runningNode) ask(queues ...string) {
+	n.engine.Polling(engine.ClaimRequest{Contract: "a", Queues: queues})()
 }
 
 // other is a second node on the store.
@@ -94,8 +94,8 @@ func newOther(t *testing.T, p testkit.Database) *other {
 	return &other{t, e, node}
 }
 
-// knows reads when a queue was last asked for, as far as the node knows; zero is never.
-func (o *other) knows(queue string) time.Time {
+// lastPolled returns when a queue was last asked for by what the node has read; zero is never.
+func (o *other) lastPolled(queue string) time.Time {
 	o.Helper()
 	var of job.Pollers
 	err := o.engine.ViewRecords(o.Context(), func(r engine.RecordReader) (err error) {
@@ -105,12 +105,12 @@ func (o *other) knows(queue string) time.Time {
 	if err != nil {
 		o.Fatal(err)
 	}
-	return of.LastAsked
+	return of.LastPolled
 }
 
 // AD-015, AD-030: that a queue is asked for on a node for the first time the other one knows within
 // a second, by one record for all queues of that second. Asking for them again writes nothing.
-func TestFirstAsked(t *testing.T) {
+func TestNewlyPolled(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		n, o := newRunning(t, p), newOther(t, p)
 		second := n.next(time.Second)
@@ -119,7 +119,7 @@ func TestFirstAsked(t *testing.T) {
 			for i := range 5 {
 				n.ask(fmt.Sprint(round, i))
 			}
-			if since := o.knows(fmt.Sprint(round, 0)); !since.IsZero() {
+			if since := o.lastPolled(fmt.Sprint(round, 0)); !since.IsZero() {
 				t.Errorf("before the record the other node knows of %s", since)
 			}
 			p.Clock.Advance(time.Second)
@@ -127,7 +127,7 @@ func TestFirstAsked(t *testing.T) {
 			n.next(4 * time.Second) // which the queues end
 			second = n.next(time.Second)
 			for i := range 5 {
-				if since := o.knows(fmt.Sprint(round, i)); !since.Equal(at) {
+				if since := o.lastPolled(fmt.Sprint(round, i)); !since.Equal(at) {
 					t.Errorf("AD-030 the other node knows of %s, want %s", since, at)
 				}
 			}
@@ -142,7 +142,7 @@ func TestFirstAsked(t *testing.T) {
 			n.ask("0 0", "1 4")
 		}
 		if updates := n.store.updates.Load() - before; updates > 0 ||
-			len(n.engine.FirstAsked()) > 0 {
+			len(n.engine.NewlyPolled()) > 0 {
 			t.Errorf("asking again has %d updates, or an early record", updates)
 		}
 		rest.passed <- p.Clock.Now()

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"os"
+	"runtime"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +21,8 @@ import (
 )
 
 const (
-	recordKind = "node"
+	// RecordKind is the kind of the records. It is stored data.
+	RecordKind = "node"
 	// interval is how often a node writes its record.
 	interval = 5 * time.Second
 	// earlyInterval is how soon after a record a node may write the next one, where a queue was
@@ -42,8 +46,11 @@ type Config struct {
 	Version   string               // of the program
 	Contracts []string             // that the node serves or executes
 	StoreKind string               // such as postgres
-	Parts     []*outage.Part       // what is elsewhere
-	Timer     clock.Timer          // nil is real time
+	// Pool reports how many connections to the store are in use and open, and may be open at most;
+	// nil: it has no pool of them.
+	Pool  func() (inUse, open, limit int)
+	Parts []*outage.Part // what is elsewhere
+	Timer clock.Timer    // nil is real time
 }
 
 // Node writes the record of one node. Its methods are safe for concurrent use.
@@ -68,22 +75,22 @@ func (n *Node) SetAddress(address string) { n.address.Store(&address) }
 
 // Info is what is known of a node (AD-042).
 type Info struct {
-	Name        string    `json:"name"`
-	Version     string    `json:"version"`
-	Address     string    `json:"address"`
-	StartedAt   time.Time `json:"started_at"`
-	LastSeen    time.Time `json:"last_seen"`
-	Contracts   []string  `json:"contracts"`
-	LeaderRoles []string  `json:"duties"` // in which it is the leader
-	Goroutines  int       `json:"goroutines"`
-	Memory      int64     `json:"memory"`     // bytes that the process has from the system
-	OpenFiles   int       `json:"open_files"` // -1: not known
-	Store       Part      `json:"store"`
-	Stream      *Part     `json:"stream"` // nil: it has none elsewhere
-	Objects     *Part     `json:"objects"`
-	Workers     []Worker  `json:"workers"`
-	Asked       []Asked   `json:"asked"`
-	Draining    bool      `json:"-"`
+	Name        string        `json:"name"`
+	Version     string        `json:"version"`
+	Address     string        `json:"address"`
+	StartedAt   time.Time     `json:"started_at"`
+	LastSeen    time.Time     `json:"last_seen"`
+	Contracts   []string      `json:"contracts"`
+	LeaderRoles []string      `json:"duties"` // in which it is the leader
+	Goroutines  int           `json:"goroutines"`
+	Memory      int64         `json:"memory"`     // bytes that the process has from the system
+	OpenFiles   int           `json:"open_files"` // -1: not known
+	Store       Part          `json:"store"`
+	Stream      *Part         `json:"stream"` // nil: it has none elsewhere
+	Objects     *Part         `json:"objects"`
+	Workers     []Worker      `json:"workers"`
+	Polled      []PolledQueue `json:"asked"`
+	Draining    bool          `json:"-"`
 }
 
 // Part is something that a node depends on.
@@ -92,6 +99,14 @@ type Part struct {
 	Failing bool   `json:"failing"`
 	// LatencyP95 is that of transactions in the last five seconds, in seconds; -1: there was none.
 	LatencyP95 float64 `json:"latency_p95"`
+	Pool       *Pool   `json:"pool"` // nil: it has none
+}
+
+// Pool is how the connections of a node to its store are used.
+type Pool struct {
+	InUse int `json:"in_use"`
+	Open  int `json:"open"`
+	Max   int `json:"max"`
 }
 
 // Worker is what a node knows of a worker (AD-040).
@@ -106,6 +121,7 @@ type Worker struct {
 	LastSeen  time.Time `json:"last_seen"`
 	Succeeded int64     `json:"succeeded"`
 	Failed    int64     `json:"failed"`
+	HasLeft   bool      `json:"has_left,omitempty"` // it has ended, or what it asked with has
 	Node      string    `json:"-"`
 	Draining  bool      `json:"-"`
 }
@@ -122,21 +138,21 @@ func (n *Node) Run(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	_ = n.Engine.ChangeRecords(last, n.lock(), func(w engine.RecordWriter) error {
-		if err := n.Engine.KeepAsked(w, true); err != nil {
+		if err := n.Engine.SavePolls(w, true); err != nil {
 			return err
 		}
-		return w.DeleteRecords(recordKind, n.Engine.Node())
+		return w.DeleteRecords(RecordKind, n.Engine.Node())
 	})
 }
 
 // awaitWrite waits until the record is to be written again, and reports whether ctx has not ended.
 func (n *Node) awaitWrite(ctx context.Context) bool {
 	return n.Timer.Wait(ctx, earlyInterval) &&
-		n.Timer.WaitOr(ctx, interval-earlyInterval, n.Engine.FirstAsked()) && ctx.Err() == nil
+		n.Timer.WaitOr(ctx, interval-earlyInterval, n.Engine.NewlyPolled()) && ctx.Err() == nil
 }
 
 // lock is the lock of the record. No other node writes it.
-func (n *Node) lock() string { return recordKind + ":" + n.Engine.Node() }
+func (n *Node) lock() string { return RecordKind + ":" + n.Engine.Node() }
 
 // Write writes the record once.
 func (n *Node) Write(ctx context.Context) error {
@@ -144,14 +160,14 @@ func (n *Node) Write(ctx context.Context) error {
 	n.latency = n.Engine.TakeLatencies()
 	n.mu.Unlock()
 	return n.Engine.ChangeRecords(ctx, n.lock(), func(w engine.RecordWriter) error {
-		if err := n.Engine.KeepAsked(w, false); err != nil {
+		if err := n.Engine.SavePolls(w, false); err != nil {
 			return err
 		}
 		body, err := json.Marshal(n.info(w.Now()))
 		if err != nil {
 			return err
 		}
-		return w.UpsertRecords(job.Record{Kind: recordKind, Key: n.Engine.Node(), Body: body,
+		return w.UpsertRecords(job.Record{Kind: RecordKind, Key: n.Engine.Node(), Body: body,
 			ExpiresAt: w.Now().Add(recordLife)})
 	})
 }
@@ -165,12 +181,16 @@ func (n *Node) info(now time.Time) Info {
 		OpenFiles: countOpenFiles(),
 		Store:     Part{Kind: n.StoreKind, LatencyP95: n.latencyP95()},
 		Stream:    n.part("streams"), Objects: n.part("objects"), Workers: n.workers(now),
-		Asked: n.asked(now)}
+		Polled: n.polledQueues(now)}
 	if address := n.address.Load(); address != nil {
 		i.Address = *address
 	}
 	if p := n.part("store"); p != nil {
 		i.Store.Failing = p.Failing
+	}
+	if n.Pool != nil {
+		i.Store.Pool = &Pool{}
+		i.Store.Pool.InUse, i.Store.Pool.Open, i.Store.Pool.Max = n.Pool()
 	}
 	return i
 }
@@ -204,7 +224,8 @@ func (n *Node) workers(now time.Time) []Worker {
 	for i, w := range known {
 		all[i] = Worker{Name: w.Name, Contract: w.Contract, Local: w.Local, Queues: w.Queues,
 			Slots: w.Slots, Agent: w.Agent, FirstSeen: now.Add(-w.FirstSeen),
-			LastSeen: now.Add(-w.LastSeen), Succeeded: w.Succeeded, Failed: w.Failed}
+			LastSeen: now.Add(-w.LastSeen), Succeeded: w.Succeeded, Failed: w.Failed,
+			HasLeft: w.HasLeft}
 	}
 	return all
 }
@@ -223,7 +244,7 @@ func (n *Node) All(ctx context.Context) ([]Info, error) {
 // read is All in a view.
 func (n *Node) read(r engine.RecordReader) ([]Info, error) {
 	all := []Info{n.info(r.Now())}
-	records, err := r.Records(recordKind, "", "", maxNodes)
+	records, err := r.Records(RecordKind, "", "", maxNodes)
 	if err != nil {
 		return nil, err
 	}
@@ -261,4 +282,26 @@ func (i *Info) complete(e *engine.Engine) {
 		w.Node = i.Name
 		w.Draining = e.IsDraining(engine.DrainWorker, w.Name) || (w.Local && i.Draining)
 	}
+}
+
+// readRuntime returns the bytes that the process has from the system, and its goroutines.
+func readRuntime() (memory int64, goroutines int) {
+	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64()), runtime.NumGoroutine()
+}
+
+// countOpenFiles returns how many files and connections the process has open; -1 where the system
+// does not show it.
+func countOpenFiles() int {
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return -1
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return -1
+	}
+	return len(names) - 1 // without dir
 }

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -8,12 +9,12 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// maxAsked bounds the queues of one record: those asked for last.
-const maxAsked = 1000
+// maxPolled bounds the queues of one record: those that were polled last.
+const maxPolled = 1000
 
-// Asked is when a queue was last asked for on a node, by anybody and by remote workers. An empty
-// name of a queue stands for all queues of the contract.
-type Asked struct {
+// PolledQueue is when a queue was last polled on a node, by all workers and by remote ones. An
+// empty name of a queue stands for all queues of the contract.
+type PolledQueue struct {
 	Contract string    `json:"contract"`
 	Queue    string    `json:"queue"`
 	At       time.Time `json:"at"`
@@ -22,12 +23,12 @@ type Asked struct {
 	Partial bool `json:"partial,omitempty"`
 }
 
-// asked returns the queues that were asked for on this node, those asked for last first.
-func (n *Node) asked(now time.Time) []Asked {
-	known := n.Engine.Asked()
-	all := make([]Asked, 0, min(len(known), maxAsked))
-	for _, k := range known[:min(len(known), maxAsked)] {
-		a := Asked{Contract: k.Contract, Queue: k.Queue, At: now.Add(-k.Ago),
+// polledQueues returns the queues that were polled on this node, the latest first.
+func (n *Node) polledQueues(now time.Time) []PolledQueue {
+	known := n.Engine.PolledQueues()
+	all := make([]PolledQueue, 0, min(len(known), maxPolled))
+	for _, k := range known[:min(len(known), maxPolled)] {
+		a := PolledQueue{Contract: k.Contract, Queue: k.Queue, At: now.Add(-k.Ago),
 			Partial: k.Partial}
 		if k.ByRemote {
 			a.RemoteAt = now.Add(-k.RemoteAgo)
@@ -37,21 +38,78 @@ func (n *Node) asked(now time.Time) []Asked {
 	return all
 }
 
-// Pollers says who asks for the jobs of queues, over all nodes.
+// Pollers are the workers that poll queues, over all nodes.
 type Pollers struct {
-	now   time.Time
-	nodes []Info
-	kept  engine.KeptAsked
+	now     time.Time
+	saved   engine.SavedPolls
+	polled  map[queueKey][]polledOn
+	workers map[queueKey][]workerOn
 }
 
-// Pollers reads who asks for the jobs of a queue; the empty names mean all queues.
+// queueKey names a queue, or with an empty name all queues of a contract.
+type queueKey struct{ contract, queue string }
+
+// polledOn is a queue with the node on which it was polled.
+type polledOn struct {
+	node *Info
+	PolledQueue
+}
+
+// workerOn is a worker of a node. index is its number among all workers.
+type workerOn struct {
+	node  *Info
+	index int
+	*Worker
+}
+
+// Pollers reads which workers poll a queue; the empty names mean all queues.
 func (n *Node) Pollers(r engine.RecordReader, contract, queue string) (*Pollers, error) {
 	all, err := n.read(r)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := engine.ReadAsked(r, contract, queue)
-	return &Pollers{now: r.Now(), nodes: all, kept: kept}, err
+	saved, err := engine.ReadSavedPolls(r, contract, queue)
+	t := &Pollers{now: r.Now(), saved: saved, polled: map[queueKey][]polledOn{},
+		workers: map[queueKey][]workerOn{}}
+	index := 0
+	for i := range all {
+		n := &all[i]
+		for _, a := range n.Polled {
+			key := queueKey{a.Contract, a.Queue}
+			t.polled[key] = append(t.polled[key], polledOn{n, a})
+		}
+		for i := range n.Workers {
+			index++
+			t.addWorker(workerOn{n, index, &n.Workers[i]})
+		}
+	}
+	return t, err
+}
+
+// silentFor is how long nothing is heard of a worker that counts as one that asks for jobs. One
+// that waits for them asks every 30 s.
+const silentFor = time.Minute
+
+// IsSilent reports whether nothing was heard of a remote worker for a minute, or it has left. It
+// may run a job whose lease is long.
+func (w *Worker) IsSilent(now time.Time) bool {
+	return !w.Local && (w.HasLeft || now.Sub(w.LastSeen) >= silentFor)
+}
+
+// addWorker notes the queues of a worker that asks for jobs, or would if it were not drained.
+func (t *Pollers) addWorker(w workerOn) {
+	if w.IsSilent(t.now) && !w.Draining {
+		return
+	}
+	queues := w.Queues
+	if len(queues) == 0 {
+		queues = []string{""}
+	}
+	for i, queue := range queues {
+		if key := (queueKey{w.Contract, queue}); !slices.Contains(queues[:i], queue) {
+			t.workers[key] = append(t.workers[key], w)
+		}
+	}
 }
 
 // PollersOf is Pollers of one queue.
@@ -63,34 +121,39 @@ func (n *Node) PollersOf(r engine.RecordReader, contract, queue string) (job.Pol
 	return all.Of(contract, queue), nil
 }
 
-// Of returns who asks for the jobs of a queue. The local workers of a node that is drained ask for
-// nothing, whatever they did before.
+// Of returns which workers poll a queue. The local workers of a node that is drained poll nothing,
+// whatever they did before.
 func (t *Pollers) Of(contract, queue string) job.Pollers {
-	of := job.Pollers{LastAsked: t.kept.Of(contract, queue)}
-	isRecent := func(at time.Time) bool { return t.now.Sub(at) < job.AskedRecently }
-	for i := range t.nodes {
-		n := &t.nodes[i]
-		for _, a := range n.Asked {
-			if a.Contract != contract || !n.includes(&a, queue) {
+	of := job.Pollers{LastPolled: t.saved.Of(contract, queue)}
+	isRecent := func(at time.Time) bool { return t.now.Sub(at) < job.PolledRecently }
+	keys := []queueKey{{contract, queue}, {contract, ""}}
+	if queue == "" {
+		keys = keys[1:]
+	}
+	var workers []workerOn
+	for _, key := range keys {
+		workers = append(workers, t.workers[key]...)
+		for _, a := range t.polled[key] {
+			if !a.node.includes(&a.PolledQueue, queue) {
 				continue
 			}
-			if a.At.After(of.LastAsked) {
-				of.LastAsked = a.At
+			if a.At.After(of.LastPolled) {
+				of.LastPolled = a.At
 			}
-			if n.Draining {
+			if a.node.Draining {
 				a.At = a.RemoteAt
 			}
 			of.Asking = of.Asking || isRecent(a.At)
 		}
-		n.addWorkers(&of, contract, queue)
 	}
-	// A node that has stopped left nothing but what was kept.
-	of.Asking = of.Asking || (len(of.DrainedNodes) == 0 && isRecent(of.LastAsked))
+	addWorkers(&of, workers)
+	// A node that has stopped left nothing but what was saved.
+	of.Asking = of.Asking || (len(of.DrainedNodes) == 0 && isRecent(of.LastPolled))
 	return of
 }
 
-// includes reports whether a claim on the node asked for a queue.
-func (i *Info) includes(a *Asked, queue string) bool {
+// includes reports whether a claim on the node polled a queue.
+func (i *Info) includes(a *PolledQueue, queue string) bool {
 	if a.Queue != "" {
 		return a.Queue == queue
 	}
@@ -99,23 +162,21 @@ func (i *Info) includes(a *Asked, queue string) bool {
 	})
 }
 
-// takes reports whether a worker asks for a queue of its contract.
+// takes reports whether a worker polls a queue of its contract.
 func (w *Worker) takes(queue string) bool {
 	return len(w.Queues) == 0 || slices.Contains(w.Queues, queue)
 }
 
-// addWorkers adds the workers of a queue that a node knows.
-func (i *Info) addWorkers(of *job.Pollers, contract, queue string) {
-	for _, w := range i.Workers {
-		if w.Contract != contract || !w.takes(queue) {
-			continue
-		}
+// addWorkers adds the workers of a queue.
+func addWorkers(of *job.Pollers, workers []workerOn) {
+	slices.SortFunc(workers, func(a, b workerOn) int { return cmp.Compare(a.index, b.index) })
+	for _, w := range workers {
 		switch {
 		case !w.Draining:
 			of.Workers++
-		case w.Local && i.Draining:
-			if !slices.Contains(of.DrainedNodes, i.Name) {
-				of.DrainedNodes = append(of.DrainedNodes, i.Name)
+		case w.Local && w.node.Draining:
+			if !slices.Contains(of.DrainedNodes, w.node.Name) {
+				of.DrainedNodes = append(of.DrainedNodes, w.node.Name)
 			}
 		case !slices.Contains(of.DrainedWorkers, w.Name):
 			of.DrainedWorkers = append(of.DrainedWorkers, w.Name)

@@ -87,7 +87,11 @@ func openDirectory(dir string) (*directory, error) {
 //
 // A crash before the move leaves the object as it was and temporary files that the next start
 // removes; one after it leaves the new object whole.
-func (d *directory) put(_ context.Context, bucket, key string, body io.Reader, a Attributes) error {
+func (d *directory) put(ctx context.Context, bucket, key string, body io.Reader,
+	a Attributes) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if err := d.checkDirectory(); err != nil {
 		return err
 	}
@@ -276,7 +280,10 @@ func (d *directory) forgetFolders() {
 
 // open opens an object and reads its attributes under one lock, so they belong together also while
 // the object is replaced. The file stays readable after that.
-func (d *directory) open(_ context.Context, bucket, key string) (io.ReadSeekCloser, Info, error) {
+func (d *directory) open(ctx context.Context, bucket, key string) (io.ReadSeekCloser, Info, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, Info{}, err
+	}
 	name := bucket + "/" + key
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -320,13 +327,16 @@ func (d *directory) attributes(name string) (Attributes, error) {
 }
 
 // exists reports whether there is an object. The part of a key that is a folder is none.
-func (d *directory) exists(_ context.Context, bucket, key string) (bool, error) {
+func (d *directory) exists(ctx context.Context, bucket, key string) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
 	stat, err := d.root.Stat(bucket + "/" + key)
-	err = d.wrapNotFound(bucket, err)
-	switch {
-	case job.IsKind(err, job.NotFound):
-		return false, nil
-	case err != nil:
+	if err != nil {
+		err = d.wrapNotFound(bucket, err)
+		if job.IsKind(err, job.NotFound) {
+			return false, nil
+		}
 		return false, err
 	}
 	return stat.Mode().IsRegular(), nil
@@ -334,7 +344,10 @@ func (d *directory) exists(_ context.Context, bucket, key string) (bool, error) 
 
 // remove removes the object, then its attributes, then the folders that are empty now. A crash in
 // between leaves attributes without an object, which nothing finds.
-func (d *directory) remove(_ context.Context, bucket, key string) error {
+func (d *directory) remove(ctx context.Context, bucket, key string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	name := bucket + "/" + key
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -361,9 +374,6 @@ func (d *directory) close() error { return d.root.Close() }
 // wrapNotFound translates the errors of a name that does not exist to NotFound. A bucket that is no
 // folder any more is named first: then every object is missing, and an operator has to act.
 func (d *directory) wrapNotFound(bucket string, err error) error {
-	if err == nil {
-		return nil
-	}
 	if bucketErr := d.checkBucket(bucket); bucketErr != nil {
 		return bucketErr
 	}

@@ -165,15 +165,15 @@ func TestDirectoryLinks(t *testing.T) {
 	t.Parallel()
 	w := mustOpenDirectory(t)
 	w.mustPut(t, "k", "x")
-	outsideOf := t.TempDir()
-	if err := os.Symlink(outsideOf, filepath.Join(w.dir, "millrace", "link")); err != nil {
+	externalOf := t.TempDir()
+	if err := os.Symlink(externalOf, filepath.Join(w.dir, "millrace", "link")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Put(t.Context(), "", "link/file", strings.NewReader("y"),
 		object.Attributes{}); err == nil {
 		t.Error("it was written through the link")
 	}
-	if left, err := os.ReadDir(outsideOf); err != nil || len(left) != 0 {
+	if left, err := os.ReadDir(externalOf); err != nil || len(left) != 0 {
 		t.Errorf("outside is %v, %v", left, err)
 	}
 }

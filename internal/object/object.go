@@ -285,13 +285,14 @@ func reportResult(ctx context.Context, report func(error), op string, err error)
 // wrapError gives an error a kind, unless it has one. Whatever is not known better is Unavailable,
 // since a retry may help; missing rights and a read-only file system need an operator.
 func wrapError(ctx context.Context, op string, err error) error {
-	var jobErr *job.Error
-	if err == nil {
-		return nil
+	_, known := errors.AsType[*job.Error](err)
+	if err != nil && !known {
+		return newError(ctx, op, err)
 	}
-	if errors.As(err, &jobErr) {
-		return err
-	}
+	return err
+}
+
+func newError(ctx context.Context, op string, err error) error {
 	e := &job.Error{Kind: job.Unavailable, Op: op, Err: err}
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):

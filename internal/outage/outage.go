@@ -202,12 +202,10 @@ func (l *Loop) Until(ctx context.Context, pause time.Duration,
 	for {
 		err := do(ctx)
 		l.Report(ctx, err)
-		if err == nil {
-			return true
+		if err != nil && clock.Sleep(ctx, pause) {
+			continue
 		}
-		if !clock.Sleep(ctx, pause) {
-			return false
-		}
+		return err == nil
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // answer or a contract has refused a request.
 const settingsPause = 5 * time.Second
 
-// applySettings makes the stored schedules those that the settings define, beside those of
+// applySettings makes the stored schedules those that the settings define, besides those of
 // operators (SC-007). One that cannot be made is tried again until ctx ends.
 func (s *Schedules) applySettings(ctx context.Context) {
 	loop := outage.Loop{Log: s.Log, Name: "schedules of the settings"}

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/schedule/calendar"
+	"github.com/millrace/millrace/internal/setting"
 )
 
 // Overlap says what happens at a time while the job of an earlier one is not settled (SC-004).
@@ -23,7 +24,7 @@ const (
 	Allow   Overlap = "allow"   // jobs may run beside each other
 	Skip    Overlap = "skip"    // the time is skipped
 	Queue   Overlap = "queue"   // the time waits; others that come meanwhile are skipped
-	Replace Overlap = "replace" // the earlier job is canceled, where its contract can
+	Replace Overlap = "replace" // the earlier job is canceled afterwards, where its contract can
 )
 
 // Overlaps are the values of Overlap.
@@ -42,7 +43,7 @@ const (
 // CatchUps are the values of CatchUp.
 var CatchUps = []string{string(CatchUpLast), string(CatchUpNone), string(CatchUpAll)}
 
-// MaxJitter bounds Definition.Jitter.
+// MaxJitter bounds Definition.Jitter, as the shortest time between two times does.
 const MaxJitter = 24 * time.Hour
 
 // Definition is what a schedule submits, and when.
@@ -60,6 +61,7 @@ type Definition struct {
 	Request  json.RawMessage `json:"-"` // the payload of the job
 	Owner    string          `json:"owner,omitempty"`
 	JobType  string          `json:"job_type,omitempty"`
+	Callback string          `json:"callback_url,omitempty"` // of FetchBox
 
 	Overlap Overlap `json:"overlap"`
 	CatchUp CatchUp `json:"catch_up"`
@@ -101,12 +103,14 @@ func (d *Definition) sameTimes(o *Definition) bool {
 
 // Validate refuses what is wrong whatever the contract says of the request.
 func (d *Definition) Validate() error {
-	if _, err := d.calendar(time.Time{}); err != nil {
+	c, err := d.calendar(time.Time{})
+	if err != nil {
 		return err
 	}
+	if bounds := d.jitterProblem(c); bounds != "" {
+		return invalid("jitter must be " + bounds)
+	}
 	switch {
-	case d.Jitter < 0 || d.Jitter > MaxJitter:
-		return invalid("jitter must be a duration from 0s to 24h")
 	case !slices.Contains(Overlaps, string(d.Overlap)):
 		return invalid("overlap must be allow, skip, queue or replace")
 	case !slices.Contains(CatchUps, string(d.CatchUp)):
@@ -115,6 +119,24 @@ func (d *Definition) Validate() error {
 		return invalid("request must be an object: what the contract's own route would take")
 	}
 	return nil
+}
+
+// jitterProblem returns what the jitter may be at the times of a calendar, in words; "" for one
+// that may be. Times keep their order with it: a schedule knows by its latest time which others
+// are over.
+func (d *Definition) jitterProblem(c *calendar.Calendar) (bounds string) {
+	if d.Jitter == 0 {
+		return ""
+	}
+	maxJitter := MaxJitter
+	if shortest := c.Shortest(); shortest > 0 {
+		maxJitter = min(maxJitter, shortest)
+	}
+	if d.Jitter > 0 && d.Jitter <= maxJitter {
+		return ""
+	}
+	return "a duration from 0s to " + setting.FormatDuration(maxJitter) +
+		": up to 24h, and not beyond the next time"
 }
 
 // isObject reports whether a text is a JSON object.
@@ -135,7 +157,8 @@ func (d *Definition) comesAfter(now time.Time) bool {
 // request is what the schedule submits. key is an idempotency key, empty for a submission beside
 // the times.
 func (d *Definition) request(key string) contract.Request {
-	return contract.Request{Body: d.Request, Owner: d.Owner, Type: d.JobType, Key: key}
+	return contract.Request{Body: d.Request, Owner: d.Owner, Type: d.JobType,
+		Callback: d.Callback, Key: key}
 }
 
 // dueAt returns when a time is due: with its jitter, which is the same on every node.
@@ -151,6 +174,6 @@ func (d *Definition) dueAt(name string, at time.Time) time.Time {
 // Equal reports whether two definitions are the same.
 func (d *Definition) Equal(o *Definition) bool {
 	return d.sameTimes(o) && d.Jitter == o.Jitter && d.Contract == o.Contract &&
-		d.Owner == o.Owner && d.JobType == o.JobType && d.Overlap == o.Overlap &&
-		d.CatchUp == o.CatchUp && bytes.Equal(d.Request, o.Request)
+		d.Owner == o.Owner && d.JobType == o.JobType && d.Callback == o.Callback &&
+		d.Overlap == o.Overlap && d.CatchUp == o.CatchUp && bytes.Equal(d.Request, o.Request)
 }

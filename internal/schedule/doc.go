@@ -18,13 +18,16 @@
 //
 // # Each time once
 //
-// What is done about a time is a tick. The record of a tick is written in the transaction that
-// stores the job which it submits (engine.Attach), so a run that is repeated finds what the one
-// before has done. Beside that, schedule and time make the idempotency key of the submission: of
-// two runs at once, one whose lease has ended unnoticed and the next one, only one stores the job.
+// What is done about a time is a tick. A run processes times up to the first that submits a job,
+// and ends in the transaction of that (engine.WithFinish): job, tick, state and next time are
+// stored together, and only by the run that is current. So of two runs at once, one whose lease has
+// ended unnoticed and the next one, only one stores a job, and a change comes before a submission
+// or after it. Beside that, schedule and time make the idempotency key of the submission.
 //
-//	run ──▶ recover ──▶ due times ──▶ overlap ──▶ Submit + tick ──▶ Finish: state, DueAt
-//	        ticks of a run before                 one transaction    one transaction
+//	run ──▶ due times ──▶ overlap ─┬─▶ Submit: job, tick, state, DueAt ─┬─▶ next run
+//	                               └─▶ Finish: ticks, state, DueAt ─────┘
+//
+// Schedules that are due at the same moment are claimed, submitted and finished in sets.
 //
 // Ticks are records in a ring of keepTicks places for each schedule, so no tick needs to be pruned.
 package schedule

@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/contract"
@@ -14,12 +15,12 @@ import (
 )
 
 const (
-	// maxPerRun is how many times one run processes. It is below keepTicks, so that a run that is
-	// repeated finds the ticks of the one before in the ring.
+	// maxPerRun is how many times one run processes that submit no job. It is below keepTicks, so
+	// that no two of their ticks have one place in the ring.
 	maxPerRun = 50
 	// maxCatchUp is how many times that have passed in a downtime CatchUpAll submits.
 	maxCatchUp = 1000
-	// downtime is how late a time must be for the ones that have passed to be those of a downtime
+	// A schedule that is late by downtime counts as having been down, and its CatchUp applies
 	// (G-AD-16). It is also how long a time is tried (SC-006).
 	downtime = time.Minute
 	// The pauses between two tries grow with how long it has been tried.
@@ -30,36 +31,37 @@ const (
 type run struct {
 	*Schedules
 	*Schedule
+	id       engine.Run
 	calendar *calendar.Calendar
 	now      time.Time    // when the run was claimed, by the store's clock
 	ticks    []job.Record // to be stored with the outcome
-	earlier  *job.Job     // of state.Earlier, nil if it is gone
-	loaded   int64        // the number of which earlier was loaded
+	missed   []engine.FeedEvent
+	earlier  *job.Job // of state.Earlier, nil if it is gone
+	loaded   int64    // the number of which earlier was loaded
 }
 
-// Handle implements worker.Handler: it processes the times of a schedule that have passed.
+// Handle implements worker.Handler: it processes the times of a schedule that have passed, up to
+// the first that submits a job. That ends the run, so the outcome that is returned then counts only
+// where the contract had made the job before.
 func (s *Schedules) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
-	again := engine.Outcome{On: job.Released, Delay: minRetry}
 	one, err := decode(t.Job)
 	if err != nil {
 		s.Log.Error("a schedule cannot be read and is left alone", "schedule", t.Job.ID.Key,
 			telemetry.ErrorMessage, err)
 		return engine.Outcome{On: job.Released, DueAt: never}
 	}
-	r := &run{Schedules: s, Schedule: one, now: t.Job.StartedAt}
+	r := &run{Schedules: s, Schedule: one, id: engine.Run{ID: t.Job.ID, Run: t.Job.Run},
+		now: t.Job.StartedAt}
 	if r.calendar, err = one.calendar(one.CreatedAt); err != nil {
 		s.Log.Error("a schedule has no times and is left alone", "schedule", one.Name,
 			telemetry.ErrorMessage, err)
 		return engine.Outcome{On: job.Released, DueAt: never}
 	}
-	if err := r.recover(ctx); err != nil {
-		return again
-	}
 	err = r.process(ctx)
 	refused, isRefused := errors.AsType[*refusedError](err)
 	switch {
-	case errors.Is(err, errStale) || ctx.Err() != nil:
-		return again // it is not written, or changes nothing: the next run recovers
+	case job.IsKind(err, job.RunLost) || ctx.Err() != nil:
+		return engine.Outcome{On: job.Released} // what was not submitted, the next run processes
 	case isRefused:
 		return r.outcome(r.retryAt(refused))
 	case err != nil: // the store was asked in vain
@@ -70,65 +72,92 @@ func (s *Schedules) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 
 // outcome is that of a run which is due again at a time.
 func (r *run) outcome(wake time.Time) engine.Outcome {
-	return engine.Outcome{On: job.Released, DueAt: wake, Progress: r.state.encode(),
-		Records: r.ticks}
+	records := slices.Concat(r.ticks, r.note())
+	o := engine.Outcome{On: job.Released, Progress: r.state.encode(), Records: records,
+		Published: r.missed}
+	if wake.After(r.now) {
+		o.DueAt = wake
+	} // else it stays due
+	return o
 }
 
-// recover takes over the ticks of a run that ended before its outcome was written.
-func (r *run) recover(ctx context.Context) error {
-	return r.Engine.ViewRecords(ctx, func(records engine.RecordReader) error {
-		for {
-			t, err := readTick(records, r.Name, r.state.Count)
-			if err != nil || t == nil {
-				return err
-			}
-			r.done(t)
-		}
-	})
+// add adds a tick, to be stored with the outcome.
+func (r *run) add(t Tick, at time.Time) {
+	t.Count, t.At = r.state.Count, at
+	t.Lateness = max(0, at.Sub(r.dueAt(r.Name, t.Time)))
+	r.ticks = append(r.ticks, t.record(r.Name))
+	if t.Outcome == Missed {
+		r.missed = append(r.missed, r.missedEvent(&t))
+	}
+	r.state.done(&t)
 }
 
-// done brings the state up to date with a tick.
-func (r *run) done(t *Tick) {
-	s := &r.state
-	s.Count, s.Latest = t.Count+1, t
-	if t.Time.After(s.Last) {
-		s.Last = t.Time
-	}
-	if t.Job != 0 {
-		s.Earlier = t.Job
-	}
-	if t.Time.Equal(s.Queued) {
-		s.Queued = time.Time{}
-	}
-	s.Failing, s.Since, s.Error = nil, time.Time{}, ""
+// missedEvent says that a time was missed (WH-002).
+func (r *run) missedEvent(t *Tick) engine.FeedEvent {
+	return engine.FeedEvent{Type: MissedEvent, Contract: r.Contract, Subject: "schedule " + r.Name,
+		Data: struct {
+			Schedule string    `json:"schedule"`
+			Contract string    `json:"contract"`
+			Time     time.Time `json:"time"`
+			Passed   int       `json:"passed"`
+			Error    string    `json:"error"`
+		}{r.Name, r.Contract, t.Time.UTC(), t.Passed, t.Error}}
 }
 
-// process processes the time that is queued, if the one before it is settled, and with those that
-// have passed. An error is that of the time that is tried again.
+// copy returns a copy of the run, so that what is added to it is not added to the run.
+func (r *run) copy() *run {
+	c, s := *r, *r.Schedule
+	c.Schedule, c.ticks, c.missed = &s, slices.Clip(r.ticks), slices.Clip(r.missed)
+	return &c
+}
+
+// process processes the time that is queued, if the one before it is settled, or else the one that
+// was refused and those that have passed, up to the first that submits a job. An error is that of
+// the time that is tried again.
 func (r *run) process(ctx context.Context) error {
+	if err := r.cancelReplaced(ctx); err != nil || r.Paused {
+		return err
+	}
 	if queued := r.state.Queued; !queued.IsZero() {
 		busy, err := r.isBusy(ctx)
 		if err != nil {
 			return err
 		}
 		if !busy || r.Overlap != Queue {
-			if err := r.submit(ctx, Tick{Time: queued}); err != nil {
-				return err
-			}
+			return r.submit(ctx, Tick{Time: queued})
 		}
+	}
+	if submits, err := r.processFailing(ctx); err != nil || submits {
+		return err
 	}
 	times, passed := r.due()
 	if len(times) == 0 && passed > 0 {
 		r.add(Tick{Time: r.lastPassed(), Outcome: Missed, Passed: passed - 1,
-			Error: "it passed in a downtime or a pause"})
+			Error: "it passed in a downtime or a pause"}, r.now)
 	}
 	for _, at := range times {
-		if err := r.processOne(ctx, Tick{Time: at, Passed: passed}); err != nil {
+		submits, err := r.processOne(ctx, Tick{Time: at, Passed: passed})
+		if err != nil || submits {
 			return err
 		}
 		passed = 0
 	}
 	return nil
+}
+
+// processFailing tries the time that was refused again, unless it has been tried for a minute, and
+// reports whether it submits. It comes before those of a downtime, so that CatchUp does not drop
+// it.
+func (r *run) processFailing(ctx context.Context) (submits bool, err error) {
+	f := r.state.Failing
+	if f == nil || !f.Time.After(r.state.Last) {
+		return false, nil // the time that is queued is tried with the queue
+	}
+	if r.now.Sub(r.state.Since) >= downtime {
+		r.miss(*f, r.state.Error)
+		return false, nil
+	}
+	return r.processOne(ctx, *f)
 }
 
 // lastPassed returns the latest time that is due.
@@ -137,7 +166,7 @@ func (r *run) lastPassed() time.Time {
 	return all[len(all)-1]
 }
 
-// passed returns the times that are due and were not processed, or the latest of them.
+// passed returns the times that are due and were not processed: the latest maxCatchUp+1 of them.
 func (r *run) passed() []time.Time {
 	all := r.calendar.Last(r.state.Last, r.now, maxCatchUp+1)
 	for len(all) > 0 && r.dueAt(r.Name, all[len(all)-1]).After(r.now) {
@@ -169,29 +198,23 @@ func (r *run) due() (times []time.Time, passed int) {
 	return all[over:min(len(all), over+maxPerRun)], over
 }
 
-// processOne processes one time, by what holds for overlaps.
-func (r *run) processOne(ctx context.Context, t Tick) error {
-	if f := r.state.Failing; f != nil && f.Time.Equal(t.Time) {
-		t.Passed = f.Passed
-	}
+// processOne processes one time, by what holds for overlaps. It reports whether the time submits.
+func (r *run) processOne(ctx context.Context, t Tick) (submits bool, err error) {
 	busy, err := r.isBusy(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	switch waits := !r.state.Queued.IsZero(); {
 	case waits || (busy && r.Overlap == Skip):
 		t.Outcome, t.Error = Skipped, "the job of an earlier time was not settled"
-		r.add(t)
-		return nil
+		r.add(t, r.now)
+		return false, nil
 	case busy && r.Overlap == Queue:
 		r.state.Queued, r.state.Last = t.Time, t.Time
-		return nil
-	case busy && r.Overlap == Replace:
-		if err := r.cancelEarlier(ctx); err != nil {
-			return &refusedError{t, err.Error()}
-		}
+		r.state.settled()
+		return false, nil
 	}
-	return r.submit(ctx, t)
+	return true, r.submit(ctx, t)
 }
 
 // isBusy reports whether the job of the latest time that has one is not settled.
@@ -213,25 +236,31 @@ func (r *run) isBusy(ctx context.Context) (bool, error) {
 	return r.earlier != nil && r.earlier.Phase != job.Done, nil
 }
 
-// cancelEarlier cancels the job of an earlier time. One that its contract cannot cancel, or that
-// has just ended, is left as it is.
-func (r *run) cancelEarlier(ctx context.Context) error {
-	o := contract.OperatorOf(r.Contracts, r.earlier.ID.Contract)
-	if o == nil {
+// cancelReplaced cancels the job that a later one has replaced: after that is submitted, so that
+// none is canceled in vain. One that its contract cannot cancel, or that has ended, is left as it
+// is.
+func (r *run) cancelReplaced(ctx context.Context) error {
+	if r.state.Replaced == 0 {
 		return nil
 	}
-	_, err := o.Act(ctx, contract.ActionCancel, r.earlier)
-	if _, refused := errors.AsType[*contract.NotAllowed](err); refused ||
-		job.IsKind(err, job.Conflict) || job.IsKind(err, job.NotFound) {
-		return nil
+	found, err := r.Engine.GetWithoutBodies(ctx, []int64{r.state.Replaced})
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// add adds a tick without a job, to be stored with the outcome.
-func (r *run) add(t Tick) {
-	t.Count, t.At = r.state.Count, r.now
-	t.Lateness = max(0, r.now.Sub(r.dueAt(r.Name, t.Time)))
-	r.ticks = append(r.ticks, t.record(r.Name))
-	r.done(&t)
+	for _, j := range found {
+		o := contract.OperatorOf(r.Contracts, j.ID.Contract)
+		_, err := o.Act(ctx, r.Engine, contract.ActionCancel, j)
+		_, refused := errors.AsType[*contract.NotAllowed](err)
+		switch {
+		case err == nil:
+		case refused, job.IsKind(err, job.Conflict), job.IsKind(err, job.NotFound):
+		case job.IsKind(err, job.Unavailable) || ctx.Err() != nil:
+			return err
+		default: // trying it again would hold up the schedule
+			r.Log.Error("a schedule could not cancel the job that it has replaced",
+				"schedule", r.Name, telemetry.ErrorMessage, err)
+		}
+	}
+	r.state.Replaced = 0
+	return nil
 }

@@ -29,17 +29,17 @@ type definitionBody struct {
 	Anchor       time.Time `json:"anchor"` // of Every, where there is no StartsAt
 }
 
-// state is where a schedule stands: the progress of its job.
+// state is the state of a schedule: the progress of its job.
 type state struct {
 	Paused bool `json:"paused,omitempty"`
-	// Revision is how often the schedule was changed.
-	Revision int64 `json:"revision,omitempty"`
 	// Last is the latest time that was processed; those up to it are over.
 	Last time.Time `json:"last"`
 	// Count is how many ticks there were.
 	Count int64 `json:"count"`
 	// Earlier is the number of the job that the latest tick with one has submitted.
 	Earlier int64 `json:"earlier,omitempty"`
+	// Replaced is the number of a job that is to be canceled, as a later one has taken its place.
+	Replaced int64 `json:"replaced,omitempty"`
 	// Queued is a time that waits until Earlier is settled (overlap queue).
 	Queued time.Time `json:"queued,omitzero"`
 	// Failing is the tick that could not be done yet for Error, and is tried again, since Since.
@@ -48,6 +48,8 @@ type state struct {
 	Error   string    `json:"error,omitempty"`
 	// Latest is the latest tick.
 	Latest *Tick `json:"latest,omitempty"`
+	// Noted says that the index has the schedule among those in need.
+	Noted bool `json:"noted,omitempty"`
 }
 
 // encode returns the state as it is stored.
@@ -55,6 +57,24 @@ func (s *state) encode() []byte {
 	body, _ := json.Marshal(s) // it has no member that cannot be encoded
 	return body
 }
+
+// done brings the state up to date with a tick.
+func (s *state) done(t *Tick) {
+	s.Count, s.Latest = t.Count+1, t
+	if t.Time.After(s.Last) {
+		s.Last = t.Time
+	}
+	if t.Job != 0 {
+		s.Earlier = t.Job
+	}
+	if t.Time.Equal(s.Queued) {
+		s.Queued = time.Time{}
+	}
+	s.settled()
+}
+
+// settled forgets the tick that was tried again.
+func (s *state) settled() { s.Failing, s.Since, s.Error = nil, time.Time{}, "" }
 
 // decode reads a schedule from its job, which has its bodies.
 func decode(j *job.Job) (*Schedule, error) {
@@ -92,7 +112,10 @@ const queuePause = 500 * time.Millisecond
 
 // wakeAt returns when there is something to do for the schedule.
 func (s *Schedule) wakeAt(c *calendar.Calendar, now time.Time) time.Time {
-	if s.state.Paused {
+	switch {
+	case s.state.Replaced != 0:
+		return now
+	case s.state.Paused:
 		return never
 	}
 	wake := never
@@ -106,14 +129,14 @@ func (s *Schedule) wakeAt(c *calendar.Calendar, now time.Time) time.Time {
 }
 
 // Next returns the next n times, without their jitter. A schedule that is paused has them too: they
-// are those of a resume now.
+// are those of a resume now. One that is not stored begins now.
 func (s *Schedule) Next(now time.Time, n int) []time.Time {
 	c, err := s.calendar(s.CreatedAt)
 	if err != nil {
 		return nil
 	}
 	after := s.state.Last
-	if s.Paused && after.Before(now) {
+	if (s.Paused || after.IsZero()) && after.Before(now) {
 		after = now
 	}
 	var times []time.Time
@@ -137,6 +160,28 @@ func (s *Schedule) Failing() (at time.Time, why string) {
 		return time.Time{}, ""
 	}
 	return s.state.Failing.Time, s.state.Error
+}
+
+// IsInNeed reports whether the latest time of the schedule was missed, or one cannot be submitted
+// at present.
+func (s *Schedule) IsInNeed() bool {
+	latest := s.state.Latest
+	return s.state.Failing != nil || (latest != nil && latest.Outcome == Missed)
+}
+
+// note returns the record that brings the index up to date with whether the schedule is in need;
+// none where it is. The state has to be stored with it.
+func (s *Schedule) note() []job.Record {
+	isInNeed := s.IsInNeed()
+	if isInNeed == s.state.Noted {
+		return nil
+	}
+	s.state.Noted = isInNeed
+	entry := job.Record{Kind: indexKind, Key: s.Name}
+	if isInNeed {
+		entry.Owner = inNeed
+	}
+	return []job.Record{entry}
 }
 
 // Waiting returns the time that waits until the job of an earlier one is settled; zero for none.

@@ -140,17 +140,116 @@ func TestRefused(t *testing.T) {
 		}
 		w.Contracts = nil // as on a node that serves it no more
 		w.passes(time.Hour+30*time.Second, 30*time.Second)
-		if got, err := w.Get(context.Background(), "s"); err != nil {
-			w.Fatal(err)
-		} else if at, why := got.Failing(); at.IsZero() || why == "" {
-			w.Errorf("SC-006 while it is tried: %v %q", at, why)
-		}
+		_, why := w.wantFailing()
 		w.passes(2*time.Minute, 10*time.Second)
 		w.wantTicks("SC-006", "s", "3600 missed")
+		ticks, err := w.Ticks(context.Background(), "s")
+		if err != nil || len(ticks) != 1 || ticks[0].Error != why {
+			w.Errorf("SC-006 the ticks are %+v, want the error %q: %v", ticks, why, err)
+		}
 		w.Contracts = w.newNode().Contracts
 		w.passes(time.Hour, 10*time.Minute)
 		w.wantTicks("SC-006 the schedule goes on", "s", "3600 missed", "7200 submitted")
 	})
+}
+
+// SC-006: a time that was refused for a minute is missed by itself and with the error of the
+// contract, also where the next one comes by then, and is none of a downtime.
+func TestRefusedForLong(t *testing.T) {
+	for _, catchUp := range schedule.CatchUps {
+		t.Run("SC-006 "+catchUp, func(t *testing.T) {
+			onEveryStore(t, func(w *world) {
+				w.create("s", func(d *schedule.Definition) { d.CatchUp = schedule.CatchUp(catchUp) })
+				served := w.Contracts
+				w.Contracts = nil // as on a node that serves it no more
+				w.passes(time.Minute+time.Millisecond, time.Minute+time.Millisecond)
+				_, why := w.wantFailing()
+				w.passes(4*time.Minute, 5*time.Second)
+				w.wantTicks("SC-006", "s", "60 missed", "120 missed", "180 missed", "240 missed")
+				ticks, err := w.Ticks(context.Background(), "s")
+				for _, tick := range ticks {
+					if err != nil || tick.Error != why {
+						w.Errorf("SC-006 the error of a tick is %q, want %q: %v", tick.Error, why, err)
+					}
+				}
+				w.Contracts = served
+				w.passes(time.Minute, 5*time.Second)
+				w.wantTicks("SC-006 the schedule goes on", "s", "60 missed", "120 missed",
+					"180 missed", "240 missed", "300 submitted", "360 submitted")
+			})
+		})
+	}
+}
+
+// SC-006: what was refused of the times of before an edit is not said of the new ones.
+func TestEditOfARefusedSchedule(t *testing.T) {
+	onEveryStore(t, func(w *world) {
+		w.create("s", nil)
+		served := w.Contracts
+		w.Contracts = nil
+		w.passes(time.Minute, time.Minute)
+		w.wantFailing()
+		w.Contracts = served
+		edit := func(change func(*schedule.Schedule)) *schedule.Schedule {
+			w.Helper()
+			s, err := w.Edit(context.Background(), "s", func(s *schedule.Schedule) error {
+				change(s)
+				return nil
+			}, nil)
+			if err != nil {
+				w.Fatal(err)
+			}
+			return s
+		}
+		edit(func(s *schedule.Schedule) { s.CatchUp = schedule.CatchUpNone })
+		w.wantFailing()
+		s := edit(func(s *schedule.Schedule) { s.Every = time.Hour })
+		if at, why := s.Failing(); !at.IsZero() || why != "" {
+			w.Errorf("SC-006 after the edit it is refused at %v: %s", at, why)
+		}
+	})
+}
+
+// wantFailing fails unless a time of the schedule s is refused at present, and returns it and why.
+func (w *world) wantFailing() (at time.Time, why string) {
+	w.Helper()
+	s, err := w.Get(context.Background(), "s")
+	if err != nil {
+		w.Fatal(err)
+	}
+	if at, why = s.Failing(); at.IsZero() || why == "" {
+		w.Fatalf("SC-006 while it is tried: %v %q", at, why)
+	}
+	return at, why
+}
+
+// SC-001: a jitter beyond the next time is refused: it would bring times out of their order, of
+// which some were lost then.
+func TestLongJitter(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		cron       string
+		every, max time.Duration
+	}{
+		{every: time.Minute, max: time.Minute},
+		{every: 48 * time.Hour, max: schedule.MaxJitter},
+		{cron: "*/7 * * * *", max: 4 * time.Minute},
+		{cron: "0 9,10,17 * * MON-FRI", max: time.Hour},
+		{cron: "30 23 28,29 2 *", max: schedule.MaxJitter},
+		{cron: "30 0,23 29 2 *", max: 23 * time.Hour},
+	} {
+		d := definition(func(d *schedule.Definition) {
+			d.Cron, d.Every, d.Jitter = tt.cron, tt.every, tt.max
+		})
+		if err := d.Validate(); err != nil {
+			t.Errorf("SC-001 %q %v with a jitter of %v: %v", tt.cron, tt.every, tt.max, err)
+		}
+		d.Jitter++
+		if err := d.Validate(); !job.IsKind(err, job.Invalid) ||
+			!strings.Contains(err.Error(), "jitter must be") {
+			t.Errorf("SC-001 %q %v with a jitter of %v: %v", tt.cron, tt.every, d.Jitter, err)
+		}
+	}
 }
 
 // SC-004: three nodes, twenty kills between submission and outcome or before it, and each time has

@@ -3,7 +3,6 @@ package schedule
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -40,14 +39,14 @@ func New(c Config) (*Schedules, error) {
 }
 
 // Jobs describes the jobs of schedules to the engine.
-func (s *Schedules) Jobs() engine.Contract {
-	return engine.Contract{Name: Name, Machine: machine}
+func (s *Schedules) Jobs() engine.JobType {
+	return engine.JobType{Name: Name, Machine: machine}
 }
 
 const (
-	// slots is how many schedules a node processes at once. A submission waits for the store
-	// almost all of its time.
-	slots = 64
+	// slots is how many schedules a node processes at once: the claims, submissions and ends of so
+	// many are a few transactions.
+	slots = 500
 	// lease is how long the run of a node that was killed holds up its schedule. It is below
 	// downtime, so that a kill is none.
 	lease = 10 * time.Second
@@ -57,7 +56,8 @@ const (
 func (s *Schedules) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.applySettings(ctx) })
-	if queues := s.submittable(); len(queues) > 0 {
+	// The contracts to which this node submits are the queues of the schedules that it takes.
+	if queues := contract.Submitters(s.Contracts); len(queues) > 0 {
 		pool := worker.MustNew(worker.Config{Engine: s.Engine, Contract: Name, Queues: queues,
 			Name: Name, Slots: slots, HeartbeatInterval: lease / 3, Handler: s, Log: s.Log,
 			OnPanic: func(*worker.Task, any) engine.Outcome {
@@ -68,40 +68,12 @@ func (s *Schedules) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// submittable returns the names of the contracts to which this node submits. They are the queues of
-// the schedules: a node takes those whose contract it serves.
-func (s *Schedules) submittable() (names []string) {
-	for _, c := range s.Contracts {
-		if o := contract.OperatorOf([]*contract.Contract{c}, c.Name); o != nil && o.Submit != nil {
-			names = append(names, c.Name)
-		}
-	}
-	return names
-}
-
-// indexKind is the kind of a record of each schedule, by which schedules are listed by name. It
-// says which schedule of the name it is and how often that was changed: a run that began before a
-// change submits nothing after it.
-const indexKind = "schedule"
-
-// index is the body of such a record. Those of older versions have no members.
-type index struct {
-	Number   int64 `json:"number,omitempty"`
-	Revision int64 `json:"revision,omitempty"`
-}
-
-// index returns the record of a schedule.
-func (s *Schedule) index() job.Record {
-	body, _ := json.Marshal(index{s.Number, s.state.Revision}) // two numbers can be encoded
-	return job.Record{Kind: indexKind, Key: s.Name, Body: body}
-}
-
-// isCurrent reports whether the schedule is stored as it was read, by its record.
-func (s *Schedule) isCurrent(record *job.Record) bool {
-	var now index
-	return record != nil && json.Unmarshal(record.Body, &now) == nil &&
-		(now.Number == s.Number || now.Number == 0) && now.Revision == s.state.Revision
-}
+// The index has a record of each schedule, by which schedules are listed by name. Its owner is
+// inNeed while the schedule is in need, and else empty: the few in need are found among many.
+const (
+	indexKind = "schedule"
+	inNeed    = "in need"
+)
 
 // RecordFunc writes records in the transaction of a change. before is nil for a new schedule, and
 // after for one that is removed.
@@ -128,33 +100,75 @@ func (s *Schedules) Get(ctx context.Context, name string) (*Schedule, error) {
 }
 
 // Now returns the time of the store.
-func (s *Schedules) Now(ctx context.Context) (now time.Time, err error) {
-	err = s.Engine.ViewRecords(ctx, func(r engine.RecordReader) error { now = r.Now(); return nil })
-	return now, err
+func (s *Schedules) Now(ctx context.Context) (time.Time, error) {
+	return s.Engine.StoreTime(ctx)
 }
 
-// List returns the first limit schedules with a name above after, by name.
+// List returns the first limit schedules with a name above after, by name. There are fewer only
+// where no more follow, also if some are removed meanwhile.
 func (s *Schedules) List(ctx context.Context, after string, limit int) ([]*Schedule, error) {
-	var ids []job.ID
-	err := s.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
-		records, err := r.Records(indexKind, "", after, limit)
-		for _, one := range records {
-			ids = append(ids, idOf(one.Key))
+	var all []*Schedule
+	for len(all) < limit {
+		left := limit - len(all)
+		ids, err := s.ids(ctx, func(r engine.RecordReader) ([]job.Record, error) {
+			return r.AllRecords(indexKind, after, left)
+		})
+		if err != nil {
+			return nil, err
+		}
+		found, err := s.getAll(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+		if len(ids) < left {
+			break
+		}
+		after = ids[len(ids)-1].Key
+	}
+	return all, nil
+}
+
+// InNeed returns the first limit schedules that are in need, by name (CO-002). It reads no others.
+func (s *Schedules) InNeed(ctx context.Context, limit int) ([]*Schedule, error) {
+	ids, err := s.ids(ctx, func(r engine.RecordReader) ([]job.Record, error) {
+		return r.Records(indexKind, inNeed, "", limit)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.getAll(ctx, ids)
+}
+
+// ids returns the identities of the schedules whose records of the index are read.
+func (s *Schedules) ids(ctx context.Context,
+	read func(engine.RecordReader) ([]job.Record, error)) (ids []job.ID, err error) {
+	err = s.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
+		ids = nil
+		records, err := read(r)
+		for i := range records {
+			ids = append(ids, idOf(records[i].Key))
 		}
 		return err
 	})
-	if err != nil || len(ids) == 0 {
-		return nil, err
+	return ids, err
+}
+
+// getAll returns those of some schedules that are there, by name.
+func (s *Schedules) getAll(ctx context.Context, ids []job.ID) (all []*Schedule, err error) {
+	if len(ids) == 0 {
+		return nil, nil
 	}
 	jobs, err := s.Engine.GetAll(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]*Schedule, len(jobs))
-	for i, j := range jobs {
-		if all[i], err = decode(j); err != nil {
+	for _, j := range jobs {
+		one, err := decode(j)
+		if err != nil {
 			return nil, err
 		}
+		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b *Schedule) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
@@ -181,16 +195,16 @@ func (s *Schedules) Ticks(ctx context.Context, name string) (ticks []Tick, err e
 	return ticks, err
 }
 
-// check refuses a definition that is wrong, or whose request its contract refuses (SC-002). One of
+// Check refuses a definition that is wrong, or whose request its contract refuses (SC-002). One of
 // the settings may be over: it stays in them when its last time has passed.
-func (s *Schedules) check(ctx context.Context, one *Schedule, now time.Time) error {
+func (s *Schedules) Check(ctx context.Context, one *Schedule, now time.Time) error {
 	if err := one.Validate(); err != nil {
 		return err
 	}
 	if !one.FromSettings && !one.comesAfter(now) {
 		return invalid("no time of the schedule comes before ends_at")
 	}
-	request := one.request("")
+	request := one.request(one.key(now)) // as at its times
 	o, err := contract.SubmitterOf(s.Contracts, one.Contract, &request)
 	if err != nil {
 		return err
@@ -211,7 +225,7 @@ func (s *Schedules) Create(ctx context.Context, made Schedule,
 	if err != nil {
 		return nil, err
 	}
-	if err := s.check(ctx, &made, now); err != nil {
+	if err := s.Check(ctx, &made, now); err != nil {
 		return nil, err
 	}
 	made.CreatedAt, made.state.Last = now, now
@@ -219,12 +233,12 @@ func (s *Schedules) Create(ctx context.Context, made Schedule,
 	if err := made.encodeTo(&j, now); err != nil {
 		return nil, err
 	}
-	ctx = engine.Attach(ctx, func(w engine.RecordWriter, _, after *job.Job) error {
+	ctx = engine.WithTxFunc(ctx, func(w engine.RecordWriter, _, after *job.Job) error {
 		stored := made
 		stored.Number = after.Seq
 		err := errors.Join(
 			w.DeleteRecords(tickKind, tickKeys(made.Name)...), // of one before, under this name
-			w.UpsertRecords(stored.index()))
+			w.UpsertRecords(job.Record{Kind: indexKind, Key: made.Name}))
 		if err != nil || record == nil {
 			return err
 		}
@@ -258,13 +272,15 @@ func (s *Schedules) Change(ctx context.Context, name string, edit func(*Schedule
 		return nil, err
 	}
 	if !one.Definition.Equal(&was) {
-		if err := s.check(ctx, one, now); err != nil {
+		if err := s.Check(ctx, one, now); err != nil {
 			return nil, err
 		}
 	}
 	var before, after *Schedule
-	ctx = engine.Attach(ctx, func(w engine.RecordWriter, _, _ *job.Job) error {
-		if err := w.UpsertRecords(after.index()); err != nil || record == nil {
+	var noted []job.Record
+	ctx = engine.WithTxFunc(ctx, func(w engine.RecordWriter, _, _ *job.Job) error {
+		err := w.UpsertRecords(noted...)
+		if err != nil || record == nil {
 			return err
 		}
 		return record(w, before, after)
@@ -276,13 +292,14 @@ func (s *Schedules) Change(ctx context.Context, name string, edit func(*Schedule
 			}
 			changed := *before
 			after = &changed
-			after.state.Revision++
 			if err := edit(after); err != nil {
 				return err
 			}
 			if !after.sameTimes(&before.Definition) {
 				after.state.Last = now // times of the past are none of the new ones
+				after.state.settled()
 			}
+			noted = after.note()
 			return after.encodeTo(j, now)
 		})
 	if job.IsKind(err, job.NotFound) {
@@ -318,7 +335,7 @@ func (s *Schedules) Pause(ctx context.Context, name string, paused bool,
 func (s *Schedules) Remove(ctx context.Context, name string, fromSettings bool,
 	record RecordFunc) error {
 	var before *Schedule
-	ctx = engine.Attach(ctx, func(w engine.RecordWriter, _, _ *job.Job) error {
+	ctx = engine.WithTxFunc(ctx, func(w engine.RecordWriter, _, _ *job.Job) error {
 		err := errors.Join(w.DeleteRecords(tickKind, tickKeys(name)...),
 			w.DeleteRecords(indexKind, name))
 		if err != nil || record == nil {
@@ -342,7 +359,7 @@ func (s *Schedules) Remove(ctx context.Context, name string, fromSettings bool,
 	return err
 }
 
-// SubmitNow submits the job of a schedule once, beside its times. What is attached to the context
+// SubmitNow submits the job of a schedule once, besides its times. What is attached to the context
 // is written with the job.
 func (s *Schedules) SubmitNow(ctx context.Context, name string) (*job.Job, error) {
 	one, err := s.Get(ctx, name)

@@ -56,6 +56,9 @@ func (d *Definition) keys(contracts []string) []setting.Key {
 			checkedText(&d.Owner, nil)),
 		setting.Define("job_type", "", "Job type, where the contract has job types.",
 			checkedText(&d.JobType, nil)),
+		setting.Define("callback_url", "",
+			"URL that gets the final events of the jobs of FetchBox; other requests hold their own.",
+			checkedText(&d.Callback, nil)),
 		setting.Define("overlap", "",
 			"What happens while the job of an earlier time is not over: allow, skip, queue or replace.",
 			setting.Choice((*string)(&d.Overlap), Overlaps...)),
@@ -174,6 +177,13 @@ func (s *Settings) check(c *setting.Checker) {
 			c.Valid(at+"starts_at", at+"ends_at") {
 			c.Reportf(at+"ends_at", "it must be after %q, which is %s (%s)", at+"starts_at",
 				moment(&d.StartsAt).Show(), c.Origin(at+"starts_at"))
+		}
+		times, err := d.calendar(time.Time{})
+		if err != nil || !c.Valid(at+"jitter") {
+			continue
+		}
+		if bounds := d.jitterProblem(times); bounds != "" {
+			c.Reportf(at+"jitter", "it must be %s", bounds)
 		}
 	}
 }

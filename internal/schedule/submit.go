@@ -12,11 +12,6 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// errStale ends a run that is no longer the schedule's: another one has done the tick, or the
-// schedule was changed or is gone.
-var errStale = &job.Error{Kind: job.RunLost, Op: "schedule.tick",
-	Msg: "another run has processed this time"}
-
 // refusedError is why a tick could not be done now.
 type refusedError struct {
 	tick Tick
@@ -34,49 +29,39 @@ func (s *Schedule) key(at time.Time) string {
 	return fmt.Sprintf("schedule/%s/%d/%s", s.Name, s.Number, at.UTC().Format(time.RFC3339Nano))
 }
 
-// submit submits the job of a time.
+// submit submits the job of a time. Its transaction ends the run, with the tick and the state after
+// it, so a time that has a job is over, and a change of the schedule comes before both or after.
 func (r *run) submit(ctx context.Context, t Tick) error {
-	t.Count, t.Outcome = r.state.Count, Submitted
+	t.Outcome = Submitted
 	request := r.request(r.key(t.Time))
 	o, err := contract.SubmitterOf(r.Contracts, r.Contract, &request)
 	if err != nil {
 		return &refusedError{t, err.Error()}
 	}
-	stored := t
-	j, err := o.Submit(engine.Attach(ctx, r.storing(&stored)), request)
+	busy, err := r.isBusy(ctx)
+	if err != nil {
+		return err
+	}
+	replaced := int64(0)
+	if busy && r.Overlap == Replace {
+		replaced = r.state.Earlier
+	}
+	j, err := o.Submit(engine.WithFinish(ctx, r.id,
+		func(made *job.Job, now time.Time) engine.Outcome {
+			after, t := r.copy(), t
+			t.Job, after.state.Replaced = made.Seq, replaced
+			after.add(t, now)
+			return after.outcome(after.wakeAt(r.calendar, now))
+		}), request)
 	switch {
-	case err != nil && job.IsKind(err, job.RunLost):
-		return errStale
+	case job.IsKind(err, job.RunLost):
+		return err
 	case err != nil:
 		return &refusedError{t, contractDetail(o, err)}
-	case stored.Job != j.Seq: // the request is one that has made a job before
-		stored.Job = j.Seq
-		r.ticks = append(r.ticks, stored.record(r.Name))
 	}
-	r.done(&stored)
+	t.Job, r.state.Replaced = j.Seq, replaced
+	r.add(t, r.now)
 	return nil
-}
-
-// storing stores a tick in the transaction that stores its job, unless the tick is stored already.
-// The insert of the job comes before: of two runs that submit the same key, the one whose insert
-// waits for the other's sees the tick of that.
-func (r *run) storing(t *Tick) engine.AttachedFunc {
-	return func(w engine.RecordWriter, _, after *job.Job) error {
-		done, err := readTick(w, r.Name, t.Count)
-		if err != nil {
-			return err
-		}
-		record, err := w.Record(indexKind, r.Name)
-		if err != nil {
-			return err
-		}
-		if done != nil || !r.isCurrent(record) {
-			return errStale
-		}
-		t.Job, t.At = after.Seq, w.Now()
-		t.Lateness = max(0, t.At.Sub(r.dueAt(r.Name, t.Time)))
-		return w.UpsertRecords(t.record(r.Name))
-	}
 }
 
 // contractDetail returns how a contract explains an error.
@@ -122,9 +107,14 @@ func (r *run) retryAt(e *refusedError) time.Time {
 	if tried < downtime {
 		return r.now.Add(min(max(tried, minRetry), maxRetry, downtime-tried))
 	}
-	r.Log.Warn("a schedule could not submit its job", "schedule", r.Name, "time", t.Time,
-		telemetry.ErrorMessage, e.why)
-	t.Outcome, t.Error = Missed, e.why
-	r.add(t)
+	r.miss(t, e.why)
 	return r.wakeAt(r.calendar, r.now)
+}
+
+// miss adds the tick of a time that was refused for a minute.
+func (r *run) miss(t Tick, why string) {
+	r.Log.Warn("a schedule could not submit its job", "schedule", r.Name, "time", t.Time,
+		telemetry.ErrorMessage, why)
+	t.Outcome, t.Error = Missed, why
+	r.add(t, r.now)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -18,6 +17,9 @@ const (
 	Skipped   Outcome = "skipped"   // the job of an earlier time was not settled
 	Missed    Outcome = "missed"    // it could not be submitted, or passed in a downtime
 )
+
+// MissedEvent is the type of the event that tells of a time that was missed.
+const MissedEvent = "schedule.missed"
 
 // Tick is what was done about a time of a schedule (SC-006).
 type Tick struct {
@@ -59,19 +61,6 @@ func tickKeys(name string) []string {
 func (t *Tick) record(name string) job.Record {
 	body, _ := json.Marshal(t) // it has no member that cannot be encoded
 	return job.Record{Kind: tickKind, Key: tickKey(name, t.Count), Owner: name, Body: body}
-}
-
-// readTick returns the tick with a count, nil if there is none.
-func readTick(r engine.RecordReader, name string, count int64) (*Tick, error) {
-	record, err := r.Record(tickKind, tickKey(name, count))
-	if err != nil || record == nil {
-		return nil, err
-	}
-	t, err := decodeTick(record)
-	if err != nil || t.Count != count {
-		return nil, err // it is one from a round of the ring before
-	}
-	return t, nil
 }
 
 // decodeTick reads a tick from its record.

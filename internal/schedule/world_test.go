@@ -20,7 +20,7 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// node is one process with TaskFlow and schedules, on a clock that stands still.
+// node is one process with TaskFlow and schedules, on a clock that only the test advances.
 type node struct {
 	*schedule.Schedules
 	engine *engine.Engine
@@ -50,7 +50,13 @@ func onEveryStore(t *testing.T, test func(w *world)) {
 // newNode makes another process on the database.
 func (w *world) newNode() *node {
 	w.Helper()
-	e := testkit.NewEngine(w, w.open(w), w.Clock)
+	return w.nodeOn(w.open(w))
+}
+
+// nodeOn makes another process on a store of the database.
+func (w *world) nodeOn(s store.Store) *node {
+	w.Helper()
+	e := testkit.NewEngine(w, s, w.Clock)
 	log := slog.New(slog.DiscardHandler)
 	tf, err := taskflow.New(taskflow.Config{Engine: e, Log: log, Registry: prometheus.NewRegistry(),
 		Now: w.Now, Random: testkit.RandomBytes, BodyLimit: 1 << 20, GraphBodyLimit: 1 << 20,
@@ -59,13 +65,13 @@ func (w *world) newNode() *node {
 		w.Fatal(err)
 	}
 	offer := tf.Offer()
-	s, err := schedule.New(schedule.Config{Engine: e, Log: log,
+	made, err := schedule.New(schedule.Config{Engine: e, Log: log,
 		Contracts: []*contract.Contract{offer}})
 	if err != nil {
 		w.Fatal(err)
 	}
-	testkit.Register(w, e, append(offer.Jobs, s.Jobs())...)
-	return &node{s, e}
+	testkit.Register(w, e, append(offer.Jobs, made.Jobs())...)
+	return &node{made, e}
 }
 
 // definition is one that submits a job of TaskFlow.
@@ -91,10 +97,10 @@ func (w *world) create(name string, change func(*schedule.Definition)) *schedule
 }
 
 // claim claims schedules that are due, as the pool of a node does.
-func (n *node) claim(w *world, most int) []*job.Job {
+func (n *node) claim(w *world, limit int) []*job.Job {
 	w.Helper()
 	jobs, err := n.engine.Claim(context.Background(), engine.ClaimRequest{Contract: schedule.Name,
-		Max: most, Worker: "w"})
+		Max: limit, Worker: "w"})
 	if err != nil {
 		w.Fatal(err)
 	}

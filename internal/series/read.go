@@ -1,6 +1,7 @@
 package series
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -27,6 +28,8 @@ type Query struct {
 type Point struct {
 	At      time.Time
 	Partial bool // the step is not over, or not all of it is written
+	// Unknown says that the queue may have been counted among those beyond the bound.
+	Unknown bool
 	Bucket
 }
 
@@ -67,48 +70,53 @@ func (r *Recorder) Read(ctx context.Context, q Query) (s Series, err error) {
 		if q.Queue != "" {
 			owner = q.Contract
 		}
-		err = eachRecord(reader, l.kind, owner, q.From, func(at time.Time, all buckets) bool {
-			if p := s.point(at); p != nil {
-				p.Bucket.join(all.selected(&q))
-			}
-			return at.Before(q.To)
-		})
+		err = eachRecord(reader, l.kind, owner, q.From,
+			func(at time.Time, record *job.Record) (bool, error) {
+				all, err := decode(record, cmp.Or(q.Queue, q.Contract))
+				s.join(at, all, &q)
+				return at.Before(q.To), err
+			})
 		if err != nil {
 			return err
 		}
-		if p := s.point(now); p != nil {
-			p.Bucket.join(r.unwritten(&q))
-		}
+		r.joinUnwritten(&s, now, &q)
 		return nil
 	})
 	return s, err
 }
 
-// unwritten returns what this node has counted and not written.
-func (r *Recorder) unwritten(q *Query) *Bucket {
+// joinUnwritten adds what this node has counted and not written.
+func (r *Recorder) joinUnwritten(s *Series, now time.Time, q *Query) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.collect()
 	if q.Queue != "" {
-		return t.queues[q.Contract].selected(q)
+		s.join(now, t.queues[q.Contract], q)
+		return
 	}
-	return t.totals.selected(q)
+	s.join(now, t.totals, q)
 }
 
-// selected returns the bucket that a query asks for, of a record that it has chosen.
-func (all buckets) selected(q *Query) *Bucket {
-	name := q.Queue
-	if name == "" {
-		name = q.Contract
+// join adds to the step that has a time what a query asks for, of a record that it has chosen.
+func (s *Series) join(at time.Time, all buckets, q *Query) {
+	p := s.point(at)
+	if p == nil {
+		return
 	}
+	name := cmp.Or(q.Queue, q.Contract)
 	selected := &Bucket{}
 	for of, b := range all {
 		if name == "" || of == name {
 			selected.sum(b)
 		}
 	}
-	return selected
+	p.Bucket.join(selected)
+	p.Unknown = p.Unknown || (q.Queue != "" && !all.counts(q.Queue))
 }
+
+// counts reports whether a record says all that was counted of a queue. One that is not in it may
+// be among those beyond the bound, where there are some.
+func (all buckets) counts(queue string) bool { return all[queue] != nil || all[beyond] == nil }
 
 // resolve completes a query, aligns its times with its step, and returns the layer to read.
 func (q *Query) resolve(now time.Time) (*layer, error) {
@@ -181,9 +189,10 @@ func (s *Series) point(at time.Time) *Point {
 	return &s.Points[i]
 }
 
-// eachRecord calls fn with the steps of a layer from a time on, by time, until it returns false.
+// eachRecord calls fn with the records of a kind and owner from a time on, by time, until it
+// returns false or an error.
 func eachRecord(r engine.RecordReader, kind, owner string, from time.Time,
-	fn func(at time.Time, all buckets) bool) error {
+	fn func(at time.Time, record *job.Record) (more bool, err error)) error {
 	for after := keyOf(from); ; {
 		records, err := r.Records(kind, owner, after, readBatch)
 		if err != nil {
@@ -195,12 +204,9 @@ func eachRecord(r engine.RecordReader, kind, owner string, from time.Time,
 			if err != nil {
 				return errUnreadable(record)
 			}
-			all, err := decode(record)
-			if err != nil {
+			more, err := fn(time.Unix(seconds, 0).UTC(), record)
+			if err != nil || !more {
 				return err
-			}
-			if !fn(time.Unix(seconds, 0).UTC(), all) {
-				return nil
 			}
 			after = record.Key
 		}
@@ -213,39 +219,128 @@ func eachRecord(r engine.RecordReader, kind, owner string, from time.Time,
 // RateWindow is the time of Recent.
 const RateWindow = 5 * time.Minute
 
-// Recent returns what was counted in the last five minutes on all nodes, by contract and queue, of
-// the contracts that are named. Depth and Oldest are not those of now.
-func (r *Recorder) Recent(ctx context.Context, contracts []string) (map[[2]string]*Bucket, error) {
-	var recent map[[2]string]*Bucket
-	err := r.Engine.ViewRecords(ctx, func(reader engine.RecordReader) error {
-		recent = map[[2]string]*Bucket{}
-		for _, contract := range contracts {
-			counted := buckets{}
-			err := eachRecord(reader, layers[0].kind, contract,
-				reader.Now().Add(-RateWindow), func(_ time.Time, all buckets) bool {
-					for queue, b := range all {
-						counted.of(queue).join(b)
-					}
-					return true
-				})
-			if err != nil {
-				return err
-			}
-			r.addUnwritten(contract, counted)
-			for queue, b := range counted {
-				recent[[2]string{contract, queue}] = b
-			}
-		}
-		return nil
-	})
-	return recent, err
+// Window is what was counted of a queue in the last five minutes. Depth and Oldest are not those of
+// now.
+type Window struct {
+	Bucket
+	// Covered is for how long the queue had something to count, at most five minutes.
+	Covered time.Duration
 }
 
-// addUnwritten adds what this node has counted of a contract and not written.
-func (r *Recorder) addUnwritten(contract string, counted buckets) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for queue, b := range r.collect().queues[contract] {
-		counted.of(queue).join(b)
+// PerMinute returns how often something has happened in a minute. Less than a minute counts as one,
+// so that a single job is no rate of many.
+func (w *Window) PerMinute(count uint64) float64 {
+	return float64(count) / max(w.Covered, time.Minute).Minutes()
+}
+
+// Recent is what was counted in the last five minutes on all nodes.
+type Recent struct{ of map[string]*recent }
+
+// recent is what was counted of some queues of a contract, by their names.
+type recent struct {
+	now    time.Time
+	queues map[string]*recentQueue
+	// beyondBound is how many records had queues beyond the bound.
+	beyondBound int
+}
+
+// recentQueue is what was counted of a queue. present is in how many of the records that had queues
+// beyond the bound it has its own count.
+type recentQueue struct {
+	Window
+	present int
+}
+
+// Of returns what was counted of a queue; nil where that is not known, as there were too many
+// queues to count each.
+func (r *Recent) Of(contract, queue string) *Window {
+	c := r.of[contract]
+	if c == nil || c.queues[queue] == nil || c.queues[queue].present < c.beyondBound {
+		return nil
+	}
+	return &c.queues[queue].Window
+}
+
+// Recent returns what was counted in the last five minutes of some queues, which are named by their
+// contracts. It reads the records of these contracts, and of them the buckets of these queues.
+func (r *Recorder) Recent(ctx context.Context, queues map[string][]string) (*Recent, error) {
+	all := &Recent{}
+	err := r.Engine.ViewRecords(ctx, func(reader engine.RecordReader) (err error) {
+		all.of, err = r.recent(reader, queues)
+		return err
+	})
+	return all, err
+}
+
+// StartedPerMinute returns how many jobs of a queue have started in a minute, in the last five; 0
+// where that is not known.
+func (r *Recorder) StartedPerMinute(reader engine.RecordReader, contract,
+	queue string) (float64, error) {
+	of, err := r.recent(reader, map[string][]string{contract: {queue}})
+	w := (&Recent{of}).Of(contract, queue)
+	if w == nil || err != nil {
+		return 0, err
+	}
+	return w.PerMinute(w.Started), nil
+}
+
+// recent is Recent in a view.
+func (r *Recorder) recent(reader engine.RecordReader,
+	queues map[string][]string) (map[string]*recent, error) {
+	all := map[string]*recent{}
+	for contract, names := range queues {
+		c := &recent{now: reader.Now(), queues: map[string]*recentQueue{}}
+		for _, name := range names {
+			c.queues[name] = &recentQueue{}
+		}
+		all[contract] = c
+		err := eachRecord(reader, layers[0].kind, contract, c.now.Add(-RateWindow),
+			func(at time.Time, record *job.Record) (bool, error) {
+				return true, c.join(at, record)
+			})
+		if err != nil {
+			return nil, err
+		}
+		r.mu.Lock()
+		c.joinUnwritten(r.collect().queues[contract])
+		r.mu.Unlock()
+	}
+	return all, nil
+}
+
+// join adds the record of a step. The first one comes first.
+func (c *recent) join(at time.Time, record *job.Record) error {
+	hasBeyond, present := false, []*recentQueue(nil)
+	isWanted := func(name []byte) bool {
+		hasBeyond = hasBeyond || string(name) == beyond
+		return c.queues[string(name)] != nil
+	}
+	err := eachBucket(record, isWanted, func(name []byte, b *Bucket) {
+		q := c.queues[string(name)]
+		q.Bucket.join(b)
+		q.Covered = max(q.Covered, min(c.now.Sub(at), RateWindow))
+		present = append(present, q)
+	})
+	if hasBeyond {
+		c.beyondBound++
+		for _, q := range present {
+			q.present++
+		}
+	}
+	return err
+}
+
+// joinUnwritten adds what this node has counted since it wrote last.
+func (c *recent) joinUnwritten(all buckets) {
+	if all[beyond] != nil {
+		c.beyondBound++
+	}
+	for name, q := range c.queues {
+		if b := all[name]; b != nil {
+			q.Bucket.join(b)
+		}
+		if all[name] != nil && all[beyond] != nil {
+			q.present++
+		}
 	}
 }

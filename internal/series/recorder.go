@@ -37,8 +37,8 @@ var layers = [...]layer{
 	{"series.1h", time.Hour, 90 * 24 * time.Hour},
 }
 
-// keepMargin is how much longer records are kept, so that what is asked for from the beginning of
-// the time on is there.
+// keepMargin is how much longer records are kept, so that a query for the whole retention finds its
+// first step.
 const keepMargin = 5 * time.Minute
 
 // Config configures a Recorder. Engine is required.
@@ -53,7 +53,7 @@ type Recorder struct {
 	Config
 
 	writing sync.Mutex          // held by Write
-	current [len(layers)]*tally // the steps in which was written last
+	current [len(layers)]*tally // the steps last written to
 
 	mu      sync.Mutex
 	sources []*requestSource

@@ -37,7 +37,7 @@ func newNode(t *testing.T, p testkit.Database, contracts ...string) *node {
 	t.Helper()
 	e := testkit.NewEngine(t, p.Store, p.Clock)
 	for _, name := range contracts {
-		testkit.Register(t, e, engine.Contract{Name: name, Machine: machine})
+		testkit.Register(t, e, engine.JobType{Name: name, Machine: machine})
 	}
 	return &node{T: t, clock: p.Clock, engine: e, recorder: newRecorder(t, e)}
 }
@@ -169,15 +169,15 @@ func TestSeries(t *testing.T) {
 		n.submit("b", "last", 1)         // keeps the depth of the second sample below the first
 		n.run("b", "last", 1, 0, job.Succeeded)
 		n.write()
-		recent, err := n.recorder.Recent(t.Context(), []string{"a"})
-		if got := recent[[2]string{"a", "mail"}]; err != nil || got.Started != 3 ||
-			got.Submitted != 5 || len(recent) != 2 {
-			t.Errorf("the last five minutes have %+v, %v", recent, err)
+		recent, err := n.recorder.Recent(t.Context(), map[string][]string{"a": {"mail"}})
+		if got := recent.Of("a", "mail"); err != nil || got.Started != 3 || got.Submitted != 5 {
+			t.Errorf("the last five minutes have %+v, %v", got, err)
 		}
 		n.clock.Advance(6 * time.Minute)
-		if recent, err = n.recorder.Recent(t.Context(), []string{"a"}); err != nil ||
-			len(recent) != 0 {
-			t.Errorf("six minutes later there are %v, %v", recent, err)
+		recent, err = n.recorder.Recent(t.Context(), map[string][]string{"a": {"mail"}})
+		if got := recent.Of("a", "mail"); err != nil || got == nil || got.Started != 0 ||
+			recent.Of("b", "mail") != nil {
+			t.Errorf("six minutes later there are %+v, %v", got, err)
 		}
 	})
 }
@@ -259,31 +259,62 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// AD-060: users name queues, and a step has no more than its bound of them; the others count in
-// their contract.
+// AD-060, AD-030: users name queues, and a step has no more than its bound of them; the others
+// count in their contract. Of a queue that is among them no number is known, and none is 0.
 func TestManyQueues(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, testkit.InMemory(t), "a")
-	for i := range 250 {
+	n.submit("a", "before", 1)
+	n.write()
+	n.clock.Advance(14 * time.Second)
+	const queues = 250
+	names := []string{"before", "never"}
+	for i := range queues {
+		names = append(names, fmt.Sprint("queue", i))
 		n.submit("a", fmt.Sprint("queue", i), 1)
 	}
-	n.write()
-	recent, err := n.recorder.Recent(t.Context(), []string{"a"})
-	if err != nil || len(recent) > 201 || recent[[2]string{"a", ""}] == nil {
-		t.Errorf("got %d queues, %v", len(recent), err)
+	for _, when := range []string{"before it is written", "then"} {
+		recent, err := n.recorder.Recent(t.Context(), map[string][]string{"a": names})
+		if err != nil || recent.Of("a", "before") != nil || recent.Of("a", "never") != nil {
+			t.Errorf("%s: a queue that may be beyond the bound has %+v, %v", when,
+				recent.Of("a", "before"), err)
+		}
+		known := 0
+		for i := range queues {
+			queue := fmt.Sprint("queue", i)
+			s, _ := n.read(series.Query{Contract: "a", Queue: queue})
+			unknown := 0
+			for j := range s.Points {
+				if _, ok := series.FindMetric("submitted").Of(&s.Points[j]); !ok {
+					unknown++
+				}
+			}
+			b := recent.Of("a", queue)
+			if b == nil && unknown == 0 {
+				t.Errorf("%s: %s is not known and shown as 0", when, queue)
+			}
+			if b != nil && b.Submitted == 1 && unknown == 0 {
+				known++
+			}
+		}
+		if known != 200 {
+			t.Errorf("%s: %d queues are known", when, known)
+		}
+		n.write()
 	}
-	if _, got := n.read(series.Query{Contract: "a"}); got.Submitted != 250 || got.Depth != 250 {
+	if _, got := n.read(series.Query{Contract: "a"}); got.Submitted != queues+1 ||
+		got.Depth != queues+1 {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// refusing is a store that refuses updates while it is full.
-type refusing struct {
+// refusingStore is a store that refuses updates while it is full.
+type refusingStore struct {
 	store.Store
 	full bool
 }
 
-func (s *refusing) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (s *refusingStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if s.full {
 		return &job.Error{Kind: job.Unavailable, Op: "update", Msg: "the disk is full"}
 	}
@@ -294,7 +325,7 @@ func (s *refusing) Update(ctx context.Context, fn func(store.Tx) error) error {
 func TestFailedWrite(t *testing.T) {
 	t.Parallel()
 	p := testkit.InMemory(t)
-	s := &refusing{Store: p.Store}
+	s := &refusingStore{Store: p.Store}
 	p.Store = s
 	n := newNode(t, p, "a")
 	n.submit("a", "mail", 3)

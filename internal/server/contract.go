@@ -10,11 +10,17 @@ import (
 	"github.com/millrace/millrace/internal/maintenance"
 )
 
-// engineContracts returns the contracts of the engine that the contracts consist of.
-func engineContracts(contracts []*contract.Contract) []engine.Contract {
-	var all []engine.Contract
+// engineContracts returns the contracts of the engine that the contracts consist of. Where remote
+// workers may end runs, they may record the ends too.
+func engineContracts(contracts []*contract.Contract) []engine.JobType {
+	var all []engine.JobType
 	for _, c := range contracts {
-		all = append(all, c.Jobs...)
+		for _, jobs := range c.Jobs {
+			if ends := c.Workers.EndsOf(jobs.Name); ends != nil {
+				jobs.RecordedEnds = ends
+			}
+			all = append(all, jobs)
+		}
 	}
 	return all
 }
@@ -37,7 +43,7 @@ func (s *Server) runContracts(ctx context.Context) {
 			wg.Go(func() { c.Run(ctx) })
 		}
 	}
-	for _, a := range s.config.APIs {
+	for _, a := range s.config.Services {
 		if a.Run != nil {
 			wg.Go(func() { a.Run(ctx) })
 		}

@@ -114,7 +114,7 @@ func (p *publishingContract) served() build {
 		c := p.offer(p.names[0])(e)
 		c.Jobs, c.Checks = nil, p.Checks()
 		for _, n := range p.names {
-			c.Jobs = append(c.Jobs, engine.Contract{Name: n, Machine: testMachine, Publish: true})
+			c.Jobs = append(c.Jobs, engine.JobType{Name: n, Machine: testMachine, Publish: true})
 		}
 		c.Outbox = &contract.Outbox{Deliver: p.Deliver}
 		return c

@@ -58,6 +58,7 @@ func (s *Server) page(entries []pageEntry) httpapi.PrefixHandler {
 				"Served":  entries,
 				"Console": s.config.Page.Console,
 				"Metrics": s.config.Metrics != nil,
+				"Docs":    s.docsLink(),
 			})
 			if err != nil {
 				s.log.Error("the page at / cannot be made", "error_message", err)
@@ -72,6 +73,14 @@ func (s *Server) page(entries []pageEntry) httpapi.PrefixHandler {
 			h.Set("Vary", "Accept")
 			_, _ = w.Write(text.Bytes())
 		})}
+}
+
+// docsLink returns the path of the documentation; "" where it is not served.
+func (s *Server) docsLink() string {
+	if !s.servesDocs() {
+		return ""
+	}
+	return docsPath
 }
 
 // baseURL returns the node's URL as the caller knows it. People copy commands with it into a shell,

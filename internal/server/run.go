@@ -24,7 +24,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	background := maintenance.Runner{Engine: s.engine, Log: s.log,
 		PruneInterval: s.config.Settings.PruneInterval,
-		Publishers:    outboxPublishers(s.config.Contracts)}
+		Publishers:    append(outboxPublishers(s.config.Contracts), s.config.Publishers...)}
 	wg.Go(func() { background.Run(maintenanceCtx) })
 	for _, run := range s.config.Background {
 		wg.Go(func() { run(maintenanceCtx) })

@@ -13,12 +13,13 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/maintenance"
 	"github.com/millrace/millrace/internal/store"
 )
 
-// API is an API that has no jobs of its own and so is no contract, such as that of remote workers.
-// It is served on the common address.
-type API struct {
+// Service is an HTTP API that has no jobs of its own and so is no contract, such as that of remote
+// workers. It is served on the common address.
+type Service struct {
 	Name    string
 	Mount   func() httpapi.PrefixHandler // called once, after those of the contracts
 	OpenAPI []byte                       // as that of a contract.Contract
@@ -26,21 +27,24 @@ type API struct {
 	Run func(ctx context.Context)
 }
 
-// Config describes a node. APIs, Jobs, Metrics, Page, Background, CountRequests and WorkersOnly are
-// optional; all other members are required.
+// Config describes a node. Services, Jobs, Publishers, Metrics, Docs, Page, Background,
+// CountRequests and WorkersOnly are optional; all other members are required.
 type Config struct {
 	Settings  *config.Settings
 	Store     store.Store    // closed by Run
 	Engine    *engine.Engine // of the store; the contracts were built with it
 	Contracts []*contract.Contract
-	APIs      []API
-	Jobs      []engine.Contract // beside those of the contracts
-	Log       *slog.Logger
-	Metrics   http.Handler         // of /metrics and below; nil means none
-	Version   string               // of the binary, for the log and the page
-	Page      *Page                // nil means none
-	Monotonic func() time.Duration // a clock that never jumps
-	// Background is what the node does beside its contracts and maintenance. It ends after the
+	Services  []Service
+	Jobs      []engine.JobType // besides those of the contracts
+	// Publishers publish messages besides those of the contracts' outboxes.
+	Publishers []maintenance.Publisher
+	Log        *slog.Logger
+	Metrics    http.Handler         // of /metrics and below; nil means none
+	Docs       http.Handler         // of /docs and below; nil means none
+	Version    string               // of the binary, for the log and the page
+	Page       *Page                // nil means none
+	Monotonic  func() time.Duration // a clock that never jumps
+	// Background is what the node does besides its contracts and maintenance. It ends after the
 	// contracts' work.
 	Background []func(ctx context.Context)
 
@@ -115,7 +119,11 @@ func (s *Server) buildListeners() error {
 			Prefixes: []string{"/metrics"}, Handler: s.config.Metrics})
 	}
 	if !s.config.WorkersOnly {
-		common = append(common, openAPIHandler(s.config.Contracts, s.config.APIs))
+		common = append(common, openAPIHandler(s.config.Contracts, s.config.Services))
+	}
+	if s.servesDocs() {
+		common = append(common, httpapi.PrefixHandler{Name: "docs",
+			Prefixes: []string{docsPath}, Handler: s.config.Docs})
 	}
 	common = append(common, mounted.byAddress[""]...)
 	if s.config.Page != nil {
@@ -130,6 +138,12 @@ func (s *Server) buildListeners() error {
 	}
 	return nil
 }
+
+// docsPath is the path of the documentation.
+const docsPath = "/docs"
+
+// servesDocs reports whether the node serves the documentation: to those who use or operate it.
+func (s *Server) servesDocs() bool { return s.config.Docs != nil && !s.config.WorkersOnly }
 
 // mounts are the handlers of contracts and other APIs by address; "" is the common address.
 type mounts struct {
@@ -154,7 +168,7 @@ func (s *Server) mountContracts() mounts {
 	if s.config.WorkersOnly {
 		return all
 	}
-	for _, a := range s.config.APIs {
+	for _, a := range s.config.Services {
 		all.add(a.Name, a.Mount(), "", a.OpenAPI)
 	}
 	return all
@@ -172,7 +186,7 @@ func (m *mounts) add(name string, h httpapi.PrefixHandler, address string, docum
 
 // openAPIHandler serves the OpenAPI documents of all contracts and other APIs. They are on the
 // common listener, also those of contracts with an address of their own.
-func openAPIHandler(contracts []*contract.Contract, apis []API) httpapi.PrefixHandler {
+func openAPIHandler(contracts []*contract.Contract, apis []Service) httpapi.PrefixHandler {
 	files := map[string][]byte{}
 	for _, c := range contracts {
 		files[openAPIPath(c.Name, c.OpenAPI)] = c.OpenAPI

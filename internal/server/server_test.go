@@ -61,7 +61,7 @@ func (r *fakeContract) offer(name string) build {
 	return func(e *engine.Engine) *contract.Contract {
 		return &contract.Contract{Name: name,
 			Mount: func() httpapi.PrefixHandler { return r.mount(e) },
-			Jobs:  []engine.Contract{{Name: name, Machine: testMachine}}}
+			Jobs:  []engine.JobType{{Name: name, Machine: testMachine}}}
 	}
 }
 
@@ -120,6 +120,7 @@ func testSettings(t *testing.T, set map[string]string) *config.Settings {
 		flags[k] = v
 	}
 	s, err := config.Load(config.Sources{Flags: flags,
+		Stores:    []setting.StoreKind{setting.StoreWord("sqlite")},
 		Contracts: []*setting.Group{{Name: "made", Listen: new(string)}}})
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +315,7 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	}
 }
 
-// What does not end within the grace is cut off; the stop is a good one all the same.
+// What does not end within the grace is cut off; the stop succeeds nevertheless.
 func TestStopCutsOff(t *testing.T) {
 	t.Parallel()
 	r := newFakeContract(func(_ *engine.Engine, _ http.ResponseWriter,
@@ -441,7 +442,7 @@ func TestSurface(t *testing.T) {
 	for _, only := range []bool{false, true} {
 		n := startNodeWith(t, nil, func(c *server.Config) {
 			e := c.Engine
-			c.APIs, c.WorkersOnly = []server.API{{Name: "side", OpenAPI: []byte("side: 1"),
+			c.Services, c.WorkersOnly = []server.Service{{Name: "side", OpenAPI: []byte("side: 1"),
 				Mount: func() httpapi.PrefixHandler {
 					return httpapi.PrefixHandler{Name: "side", Prefixes: []string{"/side/"},
 						Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

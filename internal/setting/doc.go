@@ -16,4 +16,26 @@
 // The constructors of values cover what several contracts need; a contract may make a Value of its
 // own. A [Section] has the same settings for each of many names, such as [taskflow.queues.NAME],
 // and a [Checker] collects what is wrong between settings.
+//
+// # A new setting
+//
+// File, environment, flags, errors and the command millrace config follow from its declaration.
+//
+//   - One of a contract is a field of Settings and a Define with key, default, meaning and check,
+//     both in settings.go of the contract, whose Config embeds Settings. The meaning is a sentence
+//     of at most 120 characters. A setting of each queue or type is among the keys of a Section. A
+//     rule between keys is the Check of the group.
+//   - One of the node is a field in config/settings.go and a key in config/keys.go, with rules
+//     between keys in config/validate.go. Package server reads it from there, and cmd/millrace
+//     (serve.go, admin.go, contractNode in contracts.go) hands it to packages that do not import
+//     config.
+//   - Where a contract relies on a range, its validate (contract.go) checks it too. Literals of
+//     Settings then need the field: world_test.go of the contract, admin/actions_test.go,
+//     schedule/world_test.go, and tests and programs of client and bench.
+//   - config/resolved_test.go lists all settings and fails by itself. value_test.go has values at
+//     the bounds of the range and beyond, and load_test.go the defaults (FetchBox:
+//     fetchbox_test.go, Images: images_test.go); of these, no test asks for every line.
+//   - docs/operating.md has a table for each contract (those of Relay are in the table of their
+//     subject) and for the node. README.md has those that most operators need.
+//     docs/reference/settings.md is written by go test ./cmd/millrace -run TestReference -update.
 package setting

@@ -35,7 +35,10 @@ type Group struct {
 	// Token is what clients send. Nil means that they have API keys instead, so that the contract
 	// is never open.
 	Token *Secret
-	// Workers says whether remote workers execute its jobs.
+	// CallbackSecret signs the callbacks of single jobs; empty: one is derived from the pepper. Nil
+	// means that the jobs have none.
+	CallbackSecret *Secret
+	// Workers reports whether remote workers execute its jobs.
 	Workers Workers
 	// UsesStreams reports whether the contract needs streams; nil means that it does not.
 	UsesStreams func() bool
@@ -63,6 +66,13 @@ func ListenKey(contract, title string, p *string) Key {
 func TokenKey(contract, title string, p *Secret) Key {
 	return Define(contract+".token", "",
 		fmt.Sprintf("Token that %s clients send; open on loopback when empty.", title), Token(p))
+}
+
+// CallbackSecretKey declares the secret that signs the callbacks of a contract's jobs.
+func CallbackSecretKey(contract, title string, p *Secret) Key {
+	return Define(contract+".callback_secret", "",
+		fmt.Sprintf("Secret (whsec_ and base64) that signs callbacks of %s; one is made when empty.",
+			title), WebhookSecret(p))
 }
 
 // Section has the same settings for each of many names, such as [taskflow.queues.NAME].

@@ -2,6 +2,7 @@ package setting
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -75,10 +76,10 @@ func MaskUnknown(s string) string {
 	return s
 }
 
-// validPostgresURL checks what would otherwise fail late, in an error that repeats the password.
-func validPostgresURL(s string) bool {
+// validStoreURL checks what would otherwise fail late, in an error that repeats the password.
+func validStoreURL(s string, schemes []string) bool {
 	scheme, user, hosts, tail, ok := splitURL(s)
-	if !ok || (scheme != "postgres" && scheme != "postgresql") || user+hosts+tail == "" {
+	if !ok || !slices.Contains(schemes, scheme) || user+hosts+tail == "" {
 		return false
 	}
 	if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) {

@@ -77,6 +77,24 @@ func URL(p *string) Value {
 		"and fragment", orEmpty(ValidServiceURL))
 }
 
+// TraceIDMark is the placeholder of a TraceURL for the id of a trace.
+const TraceIDMark = "{trace_id}"
+
+// TraceURL is the URL of the page of a trace, or empty. It is shown to browsers, so it must not
+// contain credentials.
+func TraceURL(p *string) Value {
+	return Text(p, "a URL such as https://traces.example.org/trace/"+TraceIDMark+
+		", of http or https, without user and password", orEmpty(validTraceURL))
+}
+
+func validTraceURL(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil {
+		return false
+	}
+	return validHosts(u.Host) && validHost(u.Hostname()) && strings.Contains(s, TraceIDMark)
+}
+
 // ValidServiceURL reports whether a text is the URL of an HTTP service, without credentials.
 func ValidServiceURL(s string) bool {
 	u, err := url.Parse(s)

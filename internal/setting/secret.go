@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -57,10 +59,64 @@ func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) 
 // LogValue masks logs.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-const sqliteStore = "sqlite"
+// Secrets is a table of texts that are secret, since some are credentials; their names are shown.
+// valid says which names and texts are accepted. nouns are what they are, in words, and example is
+// such a table.
+func Secrets(p *map[string]Secret, nouns, example string,
+	valid func(name, text string) bool) Value {
+	return Value{
+		Set: func(in Input) error {
+			table, ok := in.Raw.(map[string]any)
+			if !ok {
+				return fmt.Errorf("expected a table of %s such as %s", nouns, example)
+			}
+			secrets := map[string]Secret{}
+			for name, raw := range table {
+				text, ok := raw.(string)
+				if !ok || !valid(name, text) {
+					return fmt.Errorf("expected %s with text; %s is none", nouns, Quote(name))
+				}
+				secrets[name] = NewSecret(text)
+			}
+			*p = secrets
+			return nil
+		},
+		Show: func() string {
+			var all []string
+			for _, name := range slices.Sorted(maps.Keys(*p)) {
+				all = append(all, name+": "+Masked)
+			}
+			return strings.Join(all, ", ")
+		},
+		Table: &Table{Entries: func() map[string]any {
+			table := map[string]any{}
+			for name, text := range *p {
+				table[name] = text.Reveal()
+			}
+			return table
+		}},
+	}
+}
 
-// StoreURL says where jobs are stored: sqlite, which the zero value means, or a PostgreSQL URL. It
-// prints its password as ***.
+// StoreKind is a kind of database that the setting store can name.
+type StoreKind struct {
+	Form    string                 // of the values that name it, for people
+	Accepts func(text string) bool // whether a text is such a value
+}
+
+// StoreWord is the kind of database that a word names.
+func StoreWord(word string) StoreKind {
+	return StoreKind{Form: word, Accepts: func(text string) bool { return text == word }}
+}
+
+// StoreAt is the kind of database that is named by a URL with one of the schemes.
+func StoreAt(schemes ...string) StoreKind {
+	return StoreKind{Form: schemes[0] + "://USER:PASSWORD@HOST:PORT/DATABASE with / ? # @ and % in " +
+		"the password percent-encoded",
+		Accepts: func(text string) bool { return validStoreURL(text, schemes) }}
+}
+
+// StoreURL says where jobs are stored: a word, or a URL. It prints its password as ***.
 type StoreURL struct{ text *string }
 
 // NewStoreURL wraps text, which must be valid.
@@ -69,15 +125,9 @@ func NewStoreURL(text string) StoreURL { return StoreURL{text: &text} }
 // Reveal returns the URL with its password.
 func (u StoreURL) Reveal() string {
 	if u.text == nil {
-		return sqliteStore
+		return ""
 	}
 	return *u.text
-}
-
-// Postgres reports whether the store is a PostgreSQL URL.
-func (u StoreURL) Postgres() bool {
-	return strings.HasPrefix(u.Reveal(), "postgres://") ||
-		strings.HasPrefix(u.Reveal(), "postgresql://")
 }
 
 func (u StoreURL) String() string { return maskStore(u.Reveal()) }

@@ -16,7 +16,7 @@ func TestEmptySecret(t *testing.T) {
 			t.Errorf("got %v, %s, %v", s, text, err)
 		}
 	}
-	if (StoreURL{}).String() != "sqlite" {
+	if (StoreURL{}).String() != "" {
 		t.Error("zero StoreURL")
 	}
 }
@@ -62,7 +62,7 @@ func TestStoreURL(t *testing.T) {
 		{"", false, ""},
 	}
 	for _, tt := range tests {
-		if got := validPostgresURL(tt.url); got != tt.valid {
+		if got := validStoreURL(tt.url, []string{"postgres", "postgresql"}); got != tt.valid {
 			t.Errorf("%s: valid is %v", tt.url, got)
 		}
 		if got := NewStoreURL(tt.url).String(); got != tt.shown || strings.Contains(got, "hush") {

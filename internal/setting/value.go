@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -320,14 +321,31 @@ func SecretText(p *Secret, expected string, valid func(string) bool) Value {
 	}
 }
 
-// Store is where jobs are stored.
-func Store(p *StoreURL) Value {
+// WebhookSecret is a secret in the form of Standard Webhooks, or empty.
+func WebhookSecret(p *Secret) Value {
+	return SecretText(p, "whsec_ and the base64 of 24 to 64 bytes", func(s string) bool {
+		encoded, prefixed := strings.CutPrefix(s, "whsec_")
+		plain, err := base64.StdEncoding.DecodeString(encoded)
+		if s == "" || err != nil {
+			return s == ""
+		}
+		return prefixed && !strings.ContainsAny(s, "\r\n") && len(plain) >= 24 &&
+			len(plain) <= 64
+	})
+}
+
+// Store is where jobs are stored, in a database of one of the kinds.
+func Store(p *StoreURL, kinds []StoreKind) Value {
 	return Value{
 		Set: func(in Input) error {
 			s, ok := in.Text()
-			if !ok || (s != sqliteStore && !validPostgresURL(s)) {
-				return errors.New("expected sqlite, or postgres://USER:PASSWORD@HOST:PORT/DATABASE " +
-					"with / ? # @ and % in the password percent-encoded")
+			accepts := func(k StoreKind) bool { return k.Accepts(s) }
+			if !ok || !slices.ContainsFunc(kinds, accepts) {
+				var forms []string
+				for _, k := range kinds {
+					forms = append(forms, k.Form)
+				}
+				return errors.New("expected " + strings.Join(forms, ", or "))
 			}
 			*p = NewStoreURL(s)
 			return nil

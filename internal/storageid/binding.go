@@ -137,10 +137,10 @@ func (b *Binding) setRefusal(refusal error) {
 
 // errorText returns the text of an error, by which two refusals are compared.
 func errorText(err error) string {
-	if err == nil {
-		return ""
+	if err != nil {
+		return err.Error()
 	}
-	return err.Error()
+	return ""
 }
 
 // mayServe reports whether the node is known to be bound; changed is closed when that may have

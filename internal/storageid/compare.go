@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// kind is the kind of the records: one for the objects and one for each stream, with their
-	// ids, and one beside it for the holder of what only one node reaches. It is stored data.
-	kind = "place"
+	// RecordKind is the kind of the records: one for the objects and one for each stream, with
+	// their ids, and one beside it for the holder of what only one node reaches. It is stored data.
+	RecordKind = "place"
 	// objects is the name of the objects; streams have their own names.
 	objects = "objects"
 	// holderSuffix ends the key of the record of a holder. Its body is the fingerprint of the
@@ -39,7 +39,7 @@ func (b *Binding) bind(ctx context.Context, e *engine.Engine) error {
 	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
 	defer cancel()
 	var found comparison
-	err = e.ChangeRecords(ctx, kind, func(w engine.RecordWriter) error {
+	err = e.ChangeRecords(ctx, RecordKind, func(w engine.RecordWriter) error {
 		found = comparison{rebind: b.Rebind} // it may run again
 		for _, name := range slices.Sorted(maps.Keys(ids)) {
 			if err := found.compareID(w, name, ids[name]); err != nil {
@@ -78,7 +78,7 @@ type comparison struct {
 // compareID compares the id of one storage with its record. An empty id, of objects without a
 // marker, is equal to none; with rebind the record is overwritten.
 func (c *comparison) compareID(r engine.RecordReader, name, id string) error {
-	bound, err := r.Record(kind, name)
+	bound, err := r.Record(RecordKind, name)
 	isBound := bound != nil && !c.rebind
 	switch {
 	case err != nil:
@@ -87,7 +87,7 @@ func (c *comparison) compareID(r engine.RecordReader, name, id string) error {
 	case isBound || id == "":
 		c.others = append(c.others, name)
 	default:
-		c.writes = append(c.writes, job.Record{Kind: kind, Key: name, Body: []byte(id)})
+		c.writes = append(c.writes, job.Record{Kind: RecordKind, Key: name, Body: []byte(id)})
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (c *comparison) compareHolder(r engine.RecordReader, name, fingerprint stri
 	if fingerprint == "" {
 		return nil
 	}
-	holder, err := r.Record(kind, name+holderSuffix)
+	holder, err := r.Record(RecordKind, name+holderSuffix)
 	isHeld := holder != nil && string(holder.Body) != fingerprint
 	switch {
 	case err != nil:
@@ -106,7 +106,7 @@ func (c *comparison) compareHolder(r engine.RecordReader, name, fingerprint stri
 	case isHeld && !c.rebind:
 		c.held = append(c.held, name)
 	default:
-		c.writes = append(c.writes, job.Record{Kind: kind, Key: name + holderSuffix,
+		c.writes = append(c.writes, job.Record{Kind: RecordKind, Key: name + holderSuffix,
 			Body: []byte(fingerprint), ExpiresAt: r.Now().Add(holdTime)})
 	}
 	return nil
@@ -145,7 +145,7 @@ func (b *Binding) objectsID(ctx context.Context, e *engine.Engine) (string, erro
 	if id == "" {
 		var bound *job.Record
 		err := e.ViewRecords(ctx, func(r engine.RecordReader) (err error) {
-			bound, err = r.Record(kind, objects)
+			bound, err = r.Record(RecordKind, objects)
 			return err
 		})
 		isOther := bound != nil && !b.Rebind

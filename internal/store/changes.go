@@ -25,10 +25,12 @@ type Changes struct {
 	DeleteMessages    []int64
 	DeleteDeadLetters []int64
 	DeleteRecords     []RecordKey
+	// DeleteEnds removes recorded ends of runs.
+	DeleteEnds []job.RunID
 
 	// Insert stores the jobs and sets their Seq, which grows in the order of the set. A job
 	// whose identity or alias is taken, in the store or earlier in the set, is not stored and
-	// gets Seq 0, see Taken; the other changes are written all the same. Of several jobs of the
+	// gets Seq 0, see Taken; the other changes are written nevertheless. Of several jobs of the
 	// set with one alias, any one is stored.
 	Insert []*job.Job
 	// Update writes fields of jobs that are stored: one statement for each phase that jobs leave
@@ -55,8 +57,8 @@ type Changes struct {
 	Counts []job.QueueCount
 }
 
-// Taken returns the indexes of the jobs of Insert that Apply has not stored.
-func (c Changes) Taken() (indexes []int) {
+// Existing returns the indexes of the jobs of Insert that Apply has not stored.
+func (c Changes) Existing() (indexes []int) {
 	for i, j := range c.Insert {
 		if j.Seq == 0 {
 			indexes = append(indexes, i)

@@ -9,8 +9,19 @@
 // follows as one value, Changes; the store knows phases and times, but no machine and no contract.
 //
 // Package sqlstore implements the methods once, on database/sql. Packages sqlite and postgres
-// open a database and supply what differs. Every promise stands in a comment here and has its
+// open a database and supply what differs. Every promise is made in a comment here and has its
 // test in package storetest, which runs on every implementation. Only the engine calls Update.
+//
+// # A third kind of database
+//
+//   - A package beside sqlite and postgres has a sqlstore.Session, the marks of its statements
+//     (sqlstore.Dialect), and migrations with its type of errors (sqlstore.Schema). Its tests call
+//     storetest.Run and RunFaulty, and read the plans of sqlstore.Narrow; RunMigrations and
+//     RunLayout are for older schemas.
+//   - A file like cmd/millrace/store_postgres.go says how it is opened, and by which values the
+//     setting store names it. It is a line in databases (store.go); its driver is in drivers of the
+//     tests of arch.
+//   - Tests list the databases in testkit.OnEveryStore, and in the packages engine and webhook.
 package store
 
 import (
@@ -41,9 +52,9 @@ import (
 type Store interface {
 	// Update runs fn in a transaction and returns once its changes are on stable storage. If
 	// fn returns an error, nothing is kept and Update returns that error. Update may run fn
-	// again after a conflict with another transaction or a stored job, so fn changes
-	// nothing outside of the
-	// transaction. Concurrent updates keep their own outcomes even where they share a commit.
+	// again after a conflict with another transaction or a stored job, so fn changes nothing
+	// outside of the transaction. Concurrent updates keep their own outcomes even where they
+	// share a commit.
 	Update(ctx context.Context, fn func(Tx) error) error
 
 	// View runs fn on a consistent snapshot that includes every Update that has returned.
@@ -85,9 +96,9 @@ type Reader interface {
 	// jobs that do not match; f.Scan bounds how many.
 	List(f Filter) (Page, error)
 
-	// Events returns the first most events of a job, or all where most is 0, in the order in which
-	// they happened.
-	Events(seq int64, most int) ([]job.Event, error)
+	// Events returns the first limit events of a job, or all where limit is 0, in the order in
+	// which they happened.
+	Events(seq int64, limit int) ([]job.Event, error)
 	// DeadLetters returns those of the selected dead letters that exist, by ID ascending.
 	DeadLetters(s DeadLetterSelector) ([]job.DeadLetter, error)
 	// DeadLetterGroups groups the newest limit open dead letters of a contract by their
@@ -111,27 +122,28 @@ type Reader interface {
 
 	// QueueSettings returns the settings of every queue that has any, by contract and queue.
 	QueueSettings() ([]job.QueueSettings, error)
-	// Counts returns the number of jobs in each phase of each queue of a contract, in no
-	// particular order; an empty contract means all. Changes.Counts keep them, so that no
-	// scan is needed to find them.
-	Counts(contract string) ([]job.QueueCount, error)
+	// Counts returns the number of jobs in each phase of the selected queues, in no particular
+	// order. Changes.Counts keep them, so that no scan is needed to find them.
+	Counts(s QueueSelector) ([]job.QueueCount, error)
 	// ReadyQueues returns those of the queues that have ready jobs, in no particular order. Its
 	// cost grows with the queues that are asked for alone and, WithSince, with their priorities.
 	ReadyQueues(s ReadySelector) ([]ReadyQueue, error)
-	// CountUpTo returns how many jobs are selected, limit at most. Its cost is bounded by limit.
-	CountUpTo(s CountSelector, limit int) (int, error)
+	// CountUpTo counts the selected jobs, limit at most, by s.By and in no particular order:
+	// without By there is one group. With By it looks at limit jobs, and counts those of them that
+	// are selected. Its cost is bounded by limit and s.Skip.
+	CountUpTo(s CountSelector, limit int) ([]JobGroup, error)
 	// Records returns those of the selected records that exist, by key.
 	Records(s RecordSelector) ([]job.Record, error)
 
-	// NextDue returns when the next waiting job is due and when the next lease ends; the zero
-	// time where that is after until. A waiting job without a due time is due now.
-	NextDue(until time.Time) (due, lease time.Time, err error)
+	// NextDue returns what is due next, of what is not after until.
+	NextDue(until time.Time) (Due, error)
 }
 
 // Tx reads and writes.
 //
 // Load with Lock and every Lock... method return rows that no other transaction changes until
-// this one ends, and LockDue and LockExpired return them without bodies. Where a method says that
+// this one ends, also none that records the end of a run. LockDue and LockExpired return them
+// without bodies. Where a method says that
 // it skips locked rows, it passes over those that another transaction has locked; the others wait
 // for them.
 //
@@ -180,16 +192,39 @@ type Tx interface {
 	CompactCounts(n int) ([]job.QueueCount, error)
 }
 
-// Selector selects jobs for Load, by one of IDs, Seqs and Aliases. An id that is given twice
-// selects its job once.
+// Due is what is due next. A time is zero where there is none, or where it is after the one that
+// was asked for. A waiting job without a due time is due now.
+type Due struct {
+	Waiting time.Time // when the next waiting job is due
+	Lease   time.Time // when the next lease ends
+	Ended   bool      // ends of runs are recorded, see job.RunEnd; found a little late at times
+}
+
+// Selector selects jobs for Load, by one of IDs, Seqs, Aliases and Ended. An id that is given
+// twice selects its job once.
 type Selector struct {
 	IDs     []job.ID
 	Seqs    []int64
 	Aliases []job.IdentityHash
-	Bodies  Bodies // which bodies the jobs come with
+	// Ended selects up to so many recorded ends of runs of jobs with a Seq above After, in that
+	// order. The jobs come without a lock and with Seq alone, with the run of the End, with Run if
+	// that is the job's current one, and with the bytes of the result as Size.
+	Ended  int
+	After  int64
+	Bodies Bodies // which bodies the jobs come with
 	// Lock locks the rows of the jobs, by Seq ascending, and waits for those that another
-	// transaction has locked: no two such calls deadlock. It is Internal in a View.
+	// transaction has locked: no two such calls deadlock. It is Internal in a View. A worker that
+	// is about to record the end of a run may keep its job locked for long, so the update is run
+	// again then instead of keeping a connection.
 	Lock bool
+	// KeepsWaiting, with Lock and Seqs, is for jobs that have no run a worker could end, so that
+	// nodes alone lock them: the transaction waits for its turn among theirs.
+	KeepsWaiting bool
+	// SkipLocked, with Lock and Seqs, passes over jobs that another transaction has locked.
+	SkipLocked bool
+	// LeaseOnly, with Lock and Seqs or IDs, is for a transaction that changes LeaseFields and
+	// bodies alone: it does not wait for a worker that is about to record the end of the run.
+	LeaseOnly bool
 }
 
 // Bodies says which bodies a job is loaded with.
@@ -197,19 +232,74 @@ type Bodies uint8
 
 // The bodies that Load can read.
 const (
-	NoBodies             Bodies = iota
-	DefinitionOnly              // no body but the definition
-	DefinitionAndFailure        // no others than these two
+	NoBodies       Bodies = iota
+	DefinitionOnly        // no body but the definition
+	FailureOnly           // no body but the failure
 	AllBodies
 	OnlyBodies // all bodies, and of the other fields Seq and OutOfLine alone
 )
 
-// CountSelector selects jobs for CountUpTo: those Ahead of a job, which are the ready ones of its
-// queue that come before it in claim order or, where that is nil, those of an Owner of a Contract.
+// QueueSelector selects queues for Counts: those of a Contract, or of all where it is empty, that
+// have jobs which are not over, or had some until CompactCounts removed their counters.
+type QueueSelector struct {
+	Contract string
+	// Queue selects one queue of the Contract, at the cost of this queue alone.
+	Queue string
+	// Sums returns one count for each contract, the sum of those of its queues.
+	Sums bool
+	// WithDone sets Done of the counts, and selects the queues whose jobs are all over too.
+	WithDone bool
+}
+
+// CountSelector selects jobs for CountUpTo, in one of these ways:
+//
+//	Ahead                        the ready jobs of its queue that come before it in claim order
+//	Contract, Owners             those of each owner, in groups with the owner as their value
+//	Contract, State              those that are over, in a state
+//	Contract, State, Searchable  searchable ones in a state; with Queue, of a queue
+//	Contract, Kind               those of a kind
+//	Contract, By, Phase          those of a phase; with Queue, of a queue. It looks at all jobs of
+//	                             the phase, of those that are over at those of the contract, and
+//	                             with Searchable at those that are searchable of the queue
+//	By, Phase Ready, Ready       the ready ones of some queues
+//	Contract, By, Phase, Worked  those that wait or are ready and had a worker before. It looks at
+//	                             these of all contracts, and the others among them are a group
+//	                             without a value
+//
+// With By, Skip is how many jobs were looked at before, in the same snapshot; with Ready it goes
+// with one queue alone.
 type CountSelector struct {
 	Ahead    *job.Job
 	Contract string
-	Owner    string
+	Owners   []string
+	Queue    string
+	State    job.State
+	Kind     string
+	By       JobField
+	Phase    job.Phase
+	Ready    []job.QueueHash
+	Skip     int
+
+	Searchable bool
+	Worked     bool
+}
+
+// JobField is what CountUpTo groups jobs by.
+type JobField uint8
+
+// The fields.
+const (
+	ByNothing JobField = iota
+	ByState            // and by whether a dependency has failed
+	ByKind
+	ByWorker // of the present or the last attempt
+)
+
+// JobGroup is how many jobs have one value of a field.
+type JobGroup struct {
+	Value      string
+	FailedDeps bool // the jobs have failed dependencies; ByState alone sets it
+	Jobs       int
 }
 
 // EdgeSelector selects edges, by one of From and To.
@@ -234,10 +324,12 @@ type ReadyQueue struct {
 }
 
 // RecordSelector selects records of a kind: those with Keys or, where Keys is empty, the first
-// Limit of an Owner, or with AnyOwner of all owners, with a key above After.
+// Limit of an Owner, or with AnyOwner of all owners, with a key above After. With Owners they are
+// the first Limit of each owner, by owner and key.
 type RecordSelector struct {
 	Kind     string
 	Keys     []string
+	Owners   []string
 	Owner    string
 	AnyOwner bool
 	After    string
@@ -245,15 +337,22 @@ type RecordSelector struct {
 }
 
 // DeadLetterSelector selects dead letters: those with IDs, those of Jobs or, where both are empty,
-// the first Limit of a Contract. Of the other members one at most is set.
+// the first Limit of a Contract. Of the members below Bare one at most is set.
 type DeadLetterSelector struct {
-	IDs      []int64
-	Jobs     []int64 // the Seqs of jobs
+	IDs  []int64
+	Jobs []int64 // the Seqs of jobs
+	// Open selects of those of Jobs the open ones, with ID, times, and of their jobs number,
+	// contract and queue alone.
+	Open     bool
 	Contract string
 	After    int64 // selects an ID above this
 	Limit    int
+	// Bare selects with ID, times, mark and of their jobs number, contract and queue alone. It goes
+	// with After.
+	Bare bool
 
-	Fingerprint string // selects one fingerprint; goes with After
+	Queue       string // selects one queue of the Contract; goes with After
+	Fingerprint string // selects one fingerprint, of whatever contract; goes with After
 	// Before selects those of before a time, the oldest first, with ID, times, and of their jobs
 	// contract and queue alone. After does not apply then.
 	Before time.Time
@@ -262,10 +361,10 @@ type DeadLetterSelector struct {
 	Unmarked bool
 }
 
-// Pruned is how many jobs a PruneFinished removed, and their Seqs.
+// Pruned is how many jobs a PruneFinished removed, and these jobs, without their bodies.
 type Pruned struct {
 	Jobs, Children int
-	Seqs           []int64
+	Removed        []*job.Job
 }
 
 // MaxNameBytes is the length limit of an owner and of the kind, key and owner of a record: a
@@ -298,12 +397,13 @@ type Search struct {
 }
 
 // Filter selects jobs for List. Empty members select all. An index decides which members apply
-// beside States, After, Before, NewestFirst, WithoutBodies and Limit:
+// besides States, After, Before, NewestFirst, WithoutBodies and Limit:
 //
 //	Parent                                none
 //	Owner, with Contract and with one of
 //	NewestFirst and WithoutBodies         none
-//	Dead                                  none, and States does not
+//	Dead, Runs                            none, and States does not
+//	Sources                               none, and States does not
 //	otherwise                             all
 type Filter struct {
 	Contract string
@@ -315,6 +415,11 @@ type Filter struct {
 	Worker   string // of the present or the last attempt
 	Parent   int64  // selects the children of a job
 	Dead     bool   // selects the jobs with an open dead letter
+	// Runs selects the leased jobs, which come with Seq, the contract and Worker alone.
+	Runs bool
+	// Sources selects the jobs of these indexes, and besides them those of Phases that match all
+	// members; where it is set, no Phases are none. A job that is in several is listed once.
+	Sources []Source
 
 	CreatedFrom    time.Time // inclusive
 	CreatedBefore  time.Time // exclusive
@@ -331,6 +436,19 @@ type Filter struct {
 	// Scan is up to how many jobs of each phase, or dead letters, one List looks at; 0 means no
 	// limit. So a page costs no more than that, however rare the jobs are that match.
 	Scan int
+}
+
+// Source is an index of jobs, in one of these forms. A page of the last two costs what they hold.
+//
+//	Contract, State           those that are over, in a state
+//	Contract, Queue           searchable ones of a queue
+//	Contract, Queue, State    searchable ones of a queue in a state
+//	Contract, Queue, Ready    the ready ones of a queue
+type Source struct {
+	Contract string
+	Queue    string
+	State    job.State
+	Ready    bool
 }
 
 // Page is what a List has found.

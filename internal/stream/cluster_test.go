@@ -46,12 +46,12 @@ func waitUntil(t *testing.T, what string, condition func() bool) {
 	defer tick.Stop()
 	for deadline := time.Now().Add(time.Minute); !condition(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatal("waited a minute in vain for " + what)
+			t.Fatal("timed out after a minute waiting for " + what)
 		}
 	}
 }
 
-// leader gives the index of the server that leads a stream.
+// leader returns the index of the server that leads a stream.
 func (w *fixture) leader(t *testing.T, name string) (index int) {
 	t.Helper()
 	waitUntil(t, "a leader", func() bool {
@@ -238,7 +238,7 @@ func (l *receivedLog) wantAll(t *testing.T, want []string) {
 		repeated += n - 1
 	}
 	if repeated > len(want)/2 {
-		t.Errorf("%d of %d were handed out again", repeated, len(want))
+		t.Errorf("%d of %d were delivered again", repeated, len(want))
 	}
 }
 

@@ -82,7 +82,7 @@ func TestConsumeShared(t *testing.T) {
 		wait.Wait()
 		for m, n := range visited {
 			if n != 1 {
-				t.Errorf("%s was handed out %d times", m, n)
+				t.Errorf("%s was delivered %d times", m, n)
 			}
 		}
 		if len(visited) != 300 {

@@ -38,7 +38,7 @@ func TestServerKilled(t *testing.T) {
 	}
 	got := w.consumeN(t, workerConsumer(), len(stored), (*stream.Delivery).Ack)
 	if len(acknowledged) < 100 || len(got) != len(stored) {
-		t.Errorf("acknowledged %d, stored %d, handed out %d", len(acknowledged), len(stored),
+		t.Errorf("acknowledged %d, stored %d, delivered %d", len(acknowledged), len(stored),
 			len(got))
 	}
 }

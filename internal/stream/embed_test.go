@@ -22,14 +22,14 @@ func TestEmbeddedListens(t *testing.T) {
 	}
 	c = testConfig(t)
 	c.Listen, c.Token = "127.0.0.1:0", "hush"
-	heard := mustOpen(t, c)
-	if _, err := nats.Connect("nats://"+heard.Address(), nats.Token("wrong")); err == nil {
+	server := mustOpen(t, c)
+	if _, err := nats.Connect("nats://"+server.Address(), nats.Token("wrong")); err == nil {
 		t.Error("a wrong token is good enough")
 	}
-	if _, err := nats.Connect("nats://" + heard.Address()); err == nil {
+	if _, err := nats.Connect("nats://" + server.Address()); err == nil {
 		t.Error("no token is good enough")
 	}
-	producer, err := nats.Connect("nats://"+heard.Address(), nats.Token("hush"))
+	producer, err := nats.Connect("nats://"+server.Address(), nats.Token("hush"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestEmbeddedListens(t *testing.T) {
 	if _, err := producer.Request("work", []byte("proposal"), answerTimeout); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := heard.Read(t.Context(), "WORK", "work", 0, 10); err != nil ||
+	if got, err := server.Read(t.Context(), "WORK", "work", 0, 10); err != nil ||
 		!slices.Equal(dataOf(got), []string{"proposal"}) {
 		t.Errorf("got %v, %v", dataOf(got), err)
 	}

@@ -17,14 +17,11 @@ import (
 // wrapError gives an error a kind, unless it has one. A request that the server refuses as wrong is
 // a defect of this program; every other error between here and a stream may pass.
 func wrapError(op, msg string, err error) error {
-	var jobErr *job.Error
-	if err == nil {
-		return nil
+	_, known := errors.AsType[*job.Error](err)
+	if err != nil && !known {
+		return &job.Error{Kind: errorKind(err), Op: op, Msg: msg, Err: err}
 	}
-	if errors.As(err, &jobErr) {
-		return err
-	}
-	return &job.Error{Kind: errorKind(err), Op: op, Msg: msg, Err: err}
+	return err
 }
 
 // connectFailure says why no connection could be made, without the text that the library adds. It

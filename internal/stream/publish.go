@@ -115,10 +115,8 @@ func (s *Streams) publishOnce(ctx context.Context, spec *Spec, messages []Messag
 	offsets []uint64) error {
 	if len(members) >= minBatch {
 		err := s.publishBatch(ctx, messages, members, offsets)
-		if err == nil {
-			return nil
-		}
-		if refused := errorKind(err) == job.Internal || isMissing(err); !refused {
+		refused := err != nil && (errorKind(err) == job.Internal || isMissing(err))
+		if !refused {
 			return err
 		}
 	}

@@ -54,7 +54,7 @@ const OtherQueues = "_other"
 
 // NewQueueDepth makes a collector of one metric: the unfinished jobs of a contract, by queue
 // and phase. The fullest queues get a label of their own, at most maxQueues; the sum of the
-// others stands under OtherQueues.
+// others is under OtherQueues.
 func NewQueueDepth(metric string, maxQueues int,
 	counts func(context.Context) ([]job.QueueCount, error)) *QueueGauges {
 	desc := prometheus.NewDesc(metric, "Jobs that are not over, by queue and phase.",
@@ -75,17 +75,17 @@ func limitQueues(counts []job.QueueCount, limit int) []job.QueueCount {
 	slices.SortFunc(named, func(a, b job.QueueCount) int {
 		return cmp.Or(cmp.Compare(b.Jobs(), a.Jobs()), cmp.Compare(a.Queue, b.Queue))
 	})
-	kept := named[:0]
+	recent := named[:0]
 	for _, q := range named {
-		if len(kept) < limit && q.Queue != OtherQueues {
-			kept = append(kept, q)
+		if len(recent) < limit && q.Queue != OtherQueues {
+			recent = append(recent, q)
 			continue
 		}
 		remaining++
 		other = other.Plus(q)
 	}
 	if remaining > 0 {
-		kept = append(kept, other)
+		recent = append(recent, other)
 	}
-	return kept
+	return recent
 }

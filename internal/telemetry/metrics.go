@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,8 +22,8 @@ func (m *Metrics) Err() error { return m.err }
 
 // Register registers a collector.
 func (m *Metrics) Register(c prometheus.Collector) {
-	if err := m.registry.Register(c); err != nil && m.err == nil {
-		m.err = fmt.Errorf("telemetry: %w", err)
+	if err := m.registry.Register(c); err != nil {
+		m.err = cmp.Or(m.err, fmt.Errorf("telemetry: %w", err))
 	}
 }
 

@@ -67,6 +67,15 @@ func truncateTraceState(state string) string {
 	return state
 }
 
+// TraceID returns the id of the trace that a Carrier names, "" where it names none.
+func TraceID(carrier string) string {
+	spanContext := trace.SpanContextFromContext(Resume(context.Background(), carrier))
+	if !spanContext.IsValid() {
+		return ""
+	}
+	return spanContext.TraceID().String()
+}
+
 // Resume returns ctx with the span that a Carrier names, so that spans started from it continue
 // that trace. An invalid carrier is ignored.
 func Resume(ctx context.Context, carrier string) context.Context {

@@ -178,15 +178,12 @@ func (s *reportingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Re
 	defer cancel()
 	_ = s.part.Do(func() error {
 		err := s.SpanExporter.ExportSpans(ctx, spans)
-		aborted := s.ctx.Err() != nil
-		if err == nil {
-			return nil
+		aborted := s.ctx.Err() != nil // by the stop of this node: no outage of the collector
+		if err != nil && !aborted {
+			return &job.Error{Kind: job.Unavailable, Op: "telemetry.export",
+				Msg: "traces are dropped", Err: err}
 		}
-		if aborted { // by the stop of this node: no outage of what takes the traces
-			return nil
-		}
-		return &job.Error{Kind: job.Unavailable, Op: "telemetry.export", Msg: "traces are dropped",
-			Err: err}
+		return nil
 	})
 	return nil
 }

@@ -148,6 +148,13 @@ func TestPlaces(t *testing.T) {
 		if got := telemetry.Carrier(telemetry.Resume(t.Context(), given)); got != want {
 			t.Errorf("%.60q: got %q, want %q", given, got, want)
 		}
+		id := ""
+		if want != "" {
+			id = want[3:35]
+		}
+		if got := telemetry.TraceID(given); got != id {
+			t.Errorf("%.60q: got the trace %q, want %q", given, got, id)
+		}
 	}
 }
 
@@ -251,9 +258,9 @@ func TestNoTracing(t *testing.T) { // not parallel: it counts allocations
 	telemetry.FailSpan(trace.SpanFromContext(t.Context()), "not recorded")
 }
 
-// TestCollectorAway: no caller waits for a collector that does not answer, its
+// TestCollectorOutage: no caller waits for a collector that does not answer, its
 // failure is logged once, and the shutdown is bounded.
-func TestCollectorAway(t *testing.T) {
+func TestCollectorOutage(t *testing.T) {
 	t.Parallel()
 	asked, let := make(chan struct{}, 1), make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {

@@ -20,7 +20,7 @@ import (
 )
 
 // Collector receives traces over OTLP, as protobuf in HTTP requests. A request that is not OTLP
-// fails the test. It stands where an operator has a collector of OpenTelemetry.
+// fails the test. It takes the place of an operator's collector of OpenTelemetry.
 type Collector struct {
 	*httptest.Server
 	mu       sync.Mutex

@@ -18,6 +18,8 @@ type Database struct {
 	Store store.Store
 	// Reopen opens another connection to the same database; nil where there is none.
 	Reopen func(testing.TB) store.Store
+	// URL is that of a PostgreSQL database, with its schema.
+	URL string
 }
 
 // InMemory makes a SQLite database in memory. It has no Reopen: the database is gone with its only
@@ -45,7 +47,7 @@ func OnPostgres(tb testing.TB) Database {
 		tb.Cleanup(func() { s.Close() })
 		return s
 	}
-	return Database{Clock: clock, Store: open(tb), Reopen: open}
+	return Database{Clock: clock, Store: open(tb), Reopen: open, URL: url}
 }
 
 // OnEveryStore runs a test on SQLite and on PostgreSQL, each with a database of its own. The test

@@ -263,3 +263,13 @@ func matchPath(pattern, segments []string) (params map[string]string, ok bool) {
 	}
 	return params, true
 }
+
+// CheckValue checks a text that is one JSON value by a schema of the document. location is the
+// fragment that names the schema in the document, a JSON pointer.
+func (d *Document) CheckValue(location string, text []byte) error {
+	schema, err := d.bodyValidator.schema(location)
+	if err != nil {
+		return err
+	}
+	return validateJSON(schema, text)
+}

@@ -9,12 +9,12 @@ import (
 )
 
 // CheckErrorTable checks that a contract's table answers every error in one way: each kind of
-// job.Error stands in exactly one row, no status of a StatusError and no pair of code and status
+// job.Error is in exactly one row, no status of a StatusError and no pair of code and status
 // in two, and every status is one of errors.
 func CheckErrorTable(t *testing.T, table httpapi.ErrorTable) {
 	t.Helper()
 	kinds, statuses, rows := map[job.Kind]int{}, map[int]int{}, map[string]int{}
-	unlisted := 0
+	others := 0
 	for i := range table {
 		row := &table[i]
 		rows[row.Code+" "+http.StatusText(row.Status)]++
@@ -24,8 +24,8 @@ func CheckErrorTable(t *testing.T, table httpapi.ErrorTable) {
 		for _, s := range row.Statuses {
 			statuses[s]++
 		}
-		if row.Unlisted {
-			unlisted++
+		if row.OtherStatuses {
+			others++
 		}
 		if row.Status < 400 || row.Status > 599 {
 			t.Errorf("row %d %q has status %d, which is none of errors", i, row.Code, row.Status)
@@ -33,12 +33,12 @@ func CheckErrorTable(t *testing.T, table httpapi.ErrorTable) {
 	}
 	for _, k := range job.Kinds() {
 		if kinds[k] != 1 {
-			t.Errorf("kind %q stands in %d rows, want 1", k, kinds[k])
+			t.Errorf("kind %q is in %d rows, want 1", k, kinds[k])
 		}
 	}
 	for status, n := range statuses {
 		if n > 1 {
-			t.Errorf("status %d stands in %d rows", status, n)
+			t.Errorf("status %d is in %d rows", status, n)
 		}
 	}
 	for row, n := range rows {
@@ -46,7 +46,7 @@ func CheckErrorTable(t *testing.T, table httpapi.ErrorTable) {
 			t.Errorf("there are %d rows %q", n, row)
 		}
 	}
-	if unlisted > 1 {
-		t.Errorf("%d rows take the statuses that no row lists", unlisted)
+	if others > 1 {
+		t.Errorf("%d rows take the statuses that no row lists", others)
 	}
 }

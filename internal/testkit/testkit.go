@@ -25,6 +25,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/postgres"
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
@@ -81,10 +82,14 @@ func RandomBytes() (r [16]byte) { rand.Read(r[:]); return r }
 // NewEngine makes an engine of contracts on a store, closed with the test. It has no maintenance of
 // its own: a test runs it, when it wants what is due to happen.
 func NewEngine(tb testing.TB, s store.Store, c *Clock,
-	contracts ...engine.Contract) *engine.Engine {
+	contracts ...engine.JobType) *engine.Engine {
 	tb.Helper()
-	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(), Random: RandomBytes,
-		Monotonic: c.Monotonic})
+	config := engine.Config{Store: s, Node: rand.Text(), Random: RandomBytes,
+		Monotonic: c.Monotonic}
+	if _, ok := s.(*postgres.Store); ok {
+		config.Inbox = func(r store.Reader) engine.Inbox { return postgres.InboxOf(r) }
+	}
+	e, err := engine.New(config)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -101,7 +106,7 @@ func MemoryEngine(tb testing.TB) *engine.Engine {
 }
 
 // Register adds contracts to an engine that they were built with.
-func Register(tb testing.TB, e *engine.Engine, contracts ...engine.Contract) {
+func Register(tb testing.TB, e *engine.Engine, contracts ...engine.JobType) {
 	tb.Helper()
 	if err := e.Register(contracts...); err != nil {
 		tb.Fatal(err)

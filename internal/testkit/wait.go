@@ -11,19 +11,28 @@ import (
 const WaitTimeout = time.Minute
 
 // WaitUntil polls a condition that gives no signal of its own until it holds. what completes the
-// message of a failure: waited in vain for what.
+// message of a failure: timed out waiting for what.
 func WaitUntil(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	timer := time.NewTimer(WaitTimeout)
-	defer timer.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-timer.C:
-			tb.Fatalf("waited %v in vain for %s", WaitTimeout, what)
+	if !Poll(WaitTimeout, condition) {
+		tb.Fatalf("timed out after %v waiting for %s", WaitTimeout, what)
+	}
+}
+
+// Poll asks for a condition until it holds, and reports false where it does not within the limit.
+// It pauses four times as long as the condition takes, and 2 ms at least, so that what is awaited
+// has most of the machine.
+func Poll(limit time.Duration, condition func() bool) bool {
+	for end := time.Now().Add(limit); ; {
+		began := time.Now()
+		if condition() {
+			return true
 		}
+		took := time.Since(began)
+		if began.After(end) {
+			return false
+		}
+		time.Sleep(max(2*time.Millisecond, 4*took))
 	}
 }
 
@@ -36,7 +45,7 @@ func Receive[T any](tb testing.TB, what string, from <-chan T) T {
 	case v := <-from:
 		return v
 	case <-timer.C:
-		tb.Fatalf("waited %v in vain for %s", WaitTimeout, what)
+		tb.Fatalf("timed out after %v waiting for %s", WaitTimeout, what)
 		panic("not reached")
 	}
 }

@@ -29,12 +29,12 @@ type ClaimedJob struct {
 // OpenWorkers serves the worker API for a contract until the test ends. An empty token means no
 // authentication. It is the real API over HTTP, so a test of a contract is also one of what remote
 // workers see.
-func OpenWorkers(tb testing.TB, e *engine.Engine, contract workerapi.Contract,
+func OpenWorkers(tb testing.TB, e *engine.Engine, contract workerapi.Adapter,
 	token string) *Workers {
 	tb.Helper()
 	log := slog.New(slog.DiscardHandler)
 	api, err := workerapi.New(workerapi.Config{Engine: e, Log: log,
-		Token: setting.NewSecret(token), Contracts: []workerapi.Contract{contract}})
+		Token: setting.NewSecret(token), Contracts: []workerapi.Adapter{contract}})
 	if err != nil {
 		tb.Fatal(err)
 	}

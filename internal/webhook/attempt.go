@@ -26,12 +26,13 @@ import (
 
 // Keys of log lines, besides those of telemetry.
 const (
-	keyDelivery = "delivery_id"
-	keyWebhooks = "webhook_ids"
-	keyEvent    = "event_id"
-	keyName     = "event_name"
-	keyHost     = "host"
-	keyError    = telemetry.ErrorMessage
+	keyDelivery    = "delivery_id"
+	keyWebhooks    = "webhook_ids"
+	keyEvent       = "event_id"
+	keyName        = "event_name"
+	keyJobContract = "job_contract" // telemetry.Contract is that of deliveries
+	keyHost        = "host"
+	keyError       = telemetry.ErrorMessage
 )
 
 const (
@@ -66,12 +67,14 @@ func (w *Webhooks) deliver(ctx context.Context, a *attempt) engine.Outcome {
 	err := w.loadSecrets(ctx, a)
 	switch {
 	case errors.Is(err, errNoRecipient):
-		w.Log.Warn("a delivery is given up", append(a.logAttrs(), keyError, err)...)
-		return engine.Outcome{On: job.FailedForGood, Reason: err.Error()}
+		w.Log.Warn("a delivery is given up", append(w.logAttrs(a), keyError, err)...)
+		return engine.Outcome{On: job.FailedForGood, Reason: err.Error(),
+			Failure: encodeFailure(err.Error()), NoAttempt: true}
 	case err != nil:
 		w.Log.Log(ctx, outage.Level(slog.LevelWarn, err), "a delivery cannot be tried now",
-			append(a.logAttrs(), keyError, err)...)
-		return engine.Outcome{On: job.Released, Reason: "not now", Delay: releaseDelay}
+			append(w.logAttrs(a), keyError, err)...)
+		return engine.Outcome{On: job.Released, Reason: "not now", Delay: releaseDelay,
+			NoAttempt: true}
 	}
 	startedAt := w.Elapsed()
 	t, header, err := w.postTraced(ctx, a)
@@ -88,13 +91,15 @@ func (w *Webhooks) deliver(ctx context.Context, a *attempt) engine.Outcome {
 // postTraced calls post within a span.
 func (w *Webhooks) postTraced(ctx context.Context, a *attempt) (Try, http.Header, error) {
 	ctx, span := w.StartSpan(telemetry.Resume(ctx, a.job.Trace),
-		attribute.String(telemetry.ClientID, a.Client),
-		attribute.String(telemetry.JobID, a.Chain), attribute.String(keyDelivery, a.job.ID.Key),
+		attribute.String(keyDelivery, a.job.ID.Key),
 		attribute.StringSlice(keyWebhooks, a.SubscriptionIDs),
 		attribute.String(keyEvent, a.EventID), attribute.String(keyName, a.EventName),
 		attribute.Int(telemetry.Attempt, a.job.FailedAttempts+1),
 		attribute.String("server.address", a.receiver().host))
 	defer span.End()
+	for _, about := range w.attrs(a.delivery) {
+		span.SetAttributes(attribute.String(about.Key, about.Value.String()))
+	}
 	t, header, err := w.post(ctx, a)
 	if t.StatusCode != nil {
 		span.SetAttributes(attribute.Int("http.response.status_code", *t.StatusCode))
@@ -107,15 +112,16 @@ func (w *Webhooks) postTraced(ctx context.Context, a *attempt) (Try, http.Header
 
 // logAttrs returns the attributes of a log line. Of the URL only the host is logged, since its path
 // and query may be secret. A callback has no webhook_ids.
-func (a *attempt) logAttrs() []any {
+func (w *Webhooks) logAttrs(a *attempt) []any {
 	attrs := []any{
-		telemetry.ClientID, a.Client,
-		telemetry.JobID, a.Chain,
 		keyDelivery, a.job.ID.Key,
 		keyEvent, a.EventID,
 		keyName, a.EventName,
 		keyHost, a.receiver().host,
 		telemetry.Attempt, a.job.FailedAttempts + 1,
+	}
+	for _, about := range w.attrs(a.delivery) {
+		attrs = append(attrs, about)
 	}
 	if len(a.SubscriptionIDs) > 0 {
 		attrs = append(attrs, keyWebhooks, strings.Join(a.SubscriptionIDs, " "))
@@ -173,6 +179,9 @@ func (a *attempt) addRecipient(id string, loaded loadedRecord) {
 	case loaded.Disabled != "":
 		return
 	}
+	if loaded.Operator != nil {
+		a.URL = loaded.URL // it may have been corrected since
+	}
 	a.failingSince[id] = loaded.FailingSince
 	a.sealedSecrets = append(a.sealedSecrets, validSecrets(loaded.Secrets, a.startedAt)...)
 }
@@ -193,8 +202,8 @@ func (w *Webhooks) loadSecrets(ctx context.Context, a *attempt) error {
 	if a.Callback {
 		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 		defer cancel()
-		plain, err := w.CallbackSecret(ctx, a.Client)
-		if job.IsKind(err, job.NotFound) { // the client does not exist any more
+		plain, err := w.callbackSecret(ctx, a.Client)
+		if job.IsKind(err, job.NotFound) { // the client, or contract, does not exist any more
 			return errNoRecipient
 		}
 		if err != nil {
@@ -297,7 +306,7 @@ func describeError(err error, limit time.Duration) string {
 // try (FR-197).
 func (w *Webhooks) decideOutcome(ctx context.Context, a *attempt, t Try, header http.Header,
 	err error) engine.Outcome {
-	attrs := append(a.logAttrs(), telemetry.Duration, time.Duration(t.DurationMS)*time.Millisecond)
+	attrs := append(w.logAttrs(a), telemetry.Duration, time.Duration(t.DurationMS)*time.Millisecond)
 	if t.StatusCode != nil {
 		attrs = append(attrs, telemetry.Status, *t.StatusCode)
 	}
@@ -325,7 +334,19 @@ func (w *Webhooks) decideOutcome(ctx context.Context, a *attempt, t Try, header 
 		o.Delay = w.retryDelay(a.job.FailedAttempts+1,
 			egress.RetryAfter(header, a.startedAt, maxRetryAfter))
 	}
+	if givenUp {
+		o.Failure = encodeFailure(*t.Error)
+	}
 	return o
+}
+
+// encodeFailure returns why a delivery is given up, as its dead letter has it.
+func encodeFailure(text string) []byte {
+	body, err := json.Marshal(map[string]string{"error": text})
+	if err != nil {
+		return nil
+	}
+	return body
 }
 
 // appendTry returns the encoded tries of a delivery with one more. Tries that cannot be read are
@@ -375,8 +396,11 @@ func (w *Webhooks) recordTryResult(ctx context.Context, a *attempt, ok, gone boo
 			w.Log.Log(ctx, outage.Level(slog.LevelWarn, err),
 				"the failures of a webhook could not be stored", "webhook_id", id, keyError, err)
 		case h.Disabled:
-			w.Log.Warn("a webhook is disabled", telemetry.ClientID, a.Client, "webhook_id", id,
-				"reason", h.DisabledReason)
+			attrs := []any{"webhook_id", id, "reason", h.DisabledReason}
+			if a.Client != Operators {
+				attrs = append(attrs, telemetry.ClientID, a.Client)
+			}
+			w.Log.Warn("a webhook is disabled", attrs...)
 		}
 	}
 }

@@ -129,6 +129,52 @@ func TestSpans(t *testing.T) {
 	}
 }
 
+// WH-004: spans and log lines of an operators' webhook have the id and the contract of the job that
+// the event is about, and neither where it is about none.
+func TestSpansOfOperators(t *testing.T) {
+	t.Parallel()
+	spans := make(chan []attribute.KeyValue, 20)
+	n := newWorld(t, "memory", false, func(c *webhook.Config) {
+		c.StartSpan = func(ctx context.Context, _ ...attribute.KeyValue) (context.Context,
+			oteltrace.Span) {
+			return ctx, recordedSpan{noop.Span{}, spans}
+		}
+	}).node().run()
+	r := newReceiver(t, func(http.ResponseWriter, *http.Request, int) {})
+	n.operate(r.URL, nil, "worked.job.submitted", "queue.paused")
+	n.work("a job")
+	if err := n.engine.SetQueue(n.ctx, job.QueueSettings{Contract: worked.Name, Queue: "q",
+		Paused: true}); err != nil {
+		t.Fatal(err)
+	}
+	n.publish()
+	n.awaitDone(2)
+	close(spans)
+	about := map[string]string{}
+	for attrs := range spans {
+		for _, a := range attrs {
+			about[string(a.Key)] += a.Value.String() + ";"
+		}
+	}
+	if about["job_id"] != "a job;" || about["job_contract"] != worked.Name+";" {
+		t.Errorf("WH-004 the spans are about %v", about)
+	}
+	logged := n.logs.text()
+	if strings.Count(logged, "a delivery was tried") != 2 || strings.Count(logged, "job_id=") != 1 ||
+		!strings.Contains(logged, `job_id="a job" job_contract=`+worked.Name+" ") ||
+		strings.Contains(logged, "client_id=") || about["client_id"] != "" {
+		t.Errorf("WH-004 logged %s", logged)
+	}
+}
+
+// recordedSpan passes on what is set.
+type recordedSpan struct {
+	oteltrace.Span
+	set chan<- []attribute.KeyValue
+}
+
+func (s recordedSpan) SetAttributes(attrs ...attribute.KeyValue) { s.set <- attrs }
+
 // A try that panics has failed, and neither its slots nor the others suffer.
 func TestPanic(t *testing.T) {
 	t.Parallel()

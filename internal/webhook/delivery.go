@@ -6,12 +6,15 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/uuids"
 )
 
@@ -34,6 +37,9 @@ type Delivery struct {
 	URL       string `json:"url"`
 	Status    Status `json:"status"`
 	Tries     []Try  `json:"tries"`
+	// JobContract and JobID name the job that the event is about; empty where it is about none.
+	JobContract string `json:"-"`
+	JobID       string `json:"-"`
 	// NextTryAt is nil while the delivery is waiting or sending and when it has finished.
 	NextTryAt *time.Time `json:"next_try_at"`
 }
@@ -57,8 +63,38 @@ type delivery struct {
 	URL             string   `json:"url"`
 	Client          string   `json:"client"`
 	Chain           string   `json:"chain"`
+	JobID           string   `json:"job,omitempty"`      // that an event of the feed is about
+	JobContract     string   `json:"contract,omitempty"` // of that job
 	SubscriptionIDs []string `json:"hooks,omitempty"`    // the subscriptions that name the URL
 	Callback        bool     `json:"callback,omitempty"` // the chain's callback names the URL
+}
+
+// aboutJob returns the contract and the id of the job that the event of a delivery is about;
+// nothing where it is about none. The chain of an event for a client is the id of its job.
+func (w *Webhooks) aboutJob(p *delivery) (contract, id string) {
+	switch {
+	case p.JobID != "":
+		return p.JobContract, p.JobID
+	case p.Client == Operators || p.Chain == "":
+		return "", ""
+	}
+	return w.ClientContract, p.Chain
+}
+
+// attrs returns what spans and log lines say of a delivery: its client, if it is for one, and the
+// job that its event is about, if it is about one.
+func (w *Webhooks) attrs(p *delivery) (all []slog.Attr) {
+	if p.Client != Operators && !strings.HasPrefix(p.Client, contractPrefix) {
+		all = append(all, slog.String(telemetry.ClientID, p.Client))
+	}
+	contract, id := w.aboutJob(p)
+	if id != "" {
+		all = append(all, slog.String(telemetry.JobID, id))
+	}
+	if contract != "" {
+		all = append(all, slog.String(keyJobContract, contract))
+	}
+	return all
 }
 
 // listOwner returns the owner of a delivery's job, by which deliveries are listed: the oldest of
@@ -81,6 +117,10 @@ func (p *delivery) submission(w *Webhooks, id string, body []byte, trace string)
 	definition, err := json.Marshal(p)
 	if err != nil {
 		return engine.Submission{}, err
+	}
+	queue := clientQueue
+	if p.Client == Operators {
+		queue = p.SubscriptionIDs[0] // with the limits of the subscription
 	}
 	return engine.Submission{Job: job.Job{
 		ID:          jobID(id),
@@ -132,7 +172,7 @@ func decodeTries(j *job.Job) (tries []Try, err error) {
 
 // newDelivery returns a delivery as clients see it. While it is waiting or being sent it is pending
 // as well; only a pending one has a time of its next try.
-func newDelivery(j *job.Job) (Delivery, error) {
+func (w *Webhooks) newDelivery(j *job.Job) (Delivery, error) {
 	p, err := decodeDelivery(j)
 	if err != nil {
 		return Delivery{}, err
@@ -153,6 +193,7 @@ func newDelivery(j *job.Job) (Delivery, error) {
 		Status:    statusOf(j),
 		Tries:     tries,
 	}
+	d.JobContract, d.JobID = w.aboutJob(p)
 	if j.State == pending {
 		due := j.DueAt
 		d.NextTryAt = &due
@@ -201,7 +242,7 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string,
 	}
 	all = make([]Delivery, len(jobs))
 	for i, j := range jobs {
-		if all[i], err = newDelivery(j); err != nil {
+		if all[i], err = w.newDelivery(j); err != nil {
 			return nil, 0, err
 		}
 	}

@@ -49,7 +49,6 @@ func (w *Webhooks) Run(ctx context.Context) {
 	pool := worker.MustNew(worker.Config{
 		Engine:            w.Engine,
 		Contract:          Name,
-		Queues:            []string{queue},
 		Name:              Name,
 		Slots:             w.Slots,
 		HeartbeatInterval: w.lease() / 2,
@@ -84,13 +83,13 @@ func (d *dispatcher) claim(ctx context.Context, req engine.ClaimRequest) ([]*job
 // up.
 func (d *dispatcher) admit(ctx context.Context, jobs []*job.Job,
 	maxAdmitted int) (admitted []*job.Job) {
-	var attempts []*attempt
 	var refused []engine.FinishRequest
 	refuse := func(j *job.Job, o engine.Outcome) {
+		o.NoAttempt = true
 		refused = append(refused,
 			engine.FinishRequest{Run: engine.Run{ID: j.ID, Run: j.Run}, Outcome: o})
 	}
-	busy := 0 // jobs whose receivers are suspect and have no slot
+	var attempts []*attempt
 	for _, j := range jobs {
 		p, err := decodeDelivery(j)
 		if err != nil {
@@ -99,23 +98,29 @@ func (d *dispatcher) admit(ctx context.Context, jobs []*job.Job,
 			refuse(j, engine.Outcome{On: job.FailedForGood, Reason: "unreadable"})
 			continue
 		}
-		if len(attempts) == maxAdmitted {
-			refuse(j, engine.Outcome{On: job.Released, Delay: minWait, Reason: "no slot"})
+		attempts = append(attempts, &attempt{delivery: p, job: j})
+	}
+	d.loadRecipients(ctx, attempts) // before the slots, which are those of the URL as it is now
+	busy := 0                       // jobs whose receivers are suspect and have no slot
+	going := attempts[:0]
+	for _, a := range attempts {
+		if len(going) == maxAdmitted {
+			refuse(a.job, engine.Outcome{On: job.Released, Delay: minWait, Reason: "no slot"})
 			continue
 		}
-		s, wait, suspect := d.destinations.acquire(p.receiver())
+		s, wait, suspect := d.destinations.acquire(a.receiver())
 		if s == nil {
 			if suspect {
 				busy++
 			}
-			refuse(j, engine.Outcome{On: job.Released, Delay: wait, Reason: "busy"})
+			refuse(a.job, engine.Outcome{On: job.Released, Delay: wait, Reason: "busy"})
 			continue
 		}
-		attempts = append(attempts, &attempt{delivery: p, job: j, slot: s})
+		a.slot = s
+		going = append(going, a)
 	}
 	d.extra = min(2*busy, maxExtraClaims)
-	d.loadRecipients(ctx, attempts)
-	for _, a := range attempts {
+	for _, a := range going {
 		d.admitted.Store(a.job.Run, a)
 		admitted = append(admitted, a.job)
 	}

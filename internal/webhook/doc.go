@@ -24,5 +24,6 @@
 // a slow receiver can take no more at the moment, its deliveries go back to the engine for a while
 // (see destinations).
 //
-// The package creates no events. Their owner passes them to Notify in order, as often as it likes.
+// The package creates no events. Their owner passes them to Notify in order and may repeat them: a
+// repeated event makes no second delivery.
 package webhook

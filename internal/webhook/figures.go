@@ -12,7 +12,7 @@ import (
 // The figures of a subscription are read from its newest deliveries, so that nothing has to be
 // written for them and they cost the same however many deliveries there were.
 const (
-	// figureSample is how many deliveries they are about.
+	// figureSample is the number of deliveries that the figures cover.
 	figureSample = 100
 	// figureTries is how many of these are looked at for the last try. Those that were given up
 	// without one, as the subscription was disabled, are among them.

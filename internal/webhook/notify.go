@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Notify turns events into deliveries. The deliveries of one chain to one URL form a line, in which
+// Notify turns events into deliveries. The deliveries of one chain to one URL are ordered:
 // each depends on its predecessor:
 //
 //	chain "job 7"     started          progressed        succeeded
@@ -20,7 +20,10 @@ import (
 // An event may be notified again, by the same process after a crash or by another one. So the id of
 // a delivery is a digest of event and URL, deliveries that exist are skipped, and the predecessor
 // of a new one is looked up: the delivery of the latest earlier event that exists for the URL.
-// Pruned deliveries are as good as delivered.
+// If that delivery was pruned, the new one does not wait.
+//
+// Webhooks of operators and callbacks need no look-up: their events come in order from the outbox,
+// so SubmitChained of the engine makes their chains (feed.go).
 
 // EventRef names an event.
 type EventRef struct{ ID, Name string }
@@ -81,7 +84,7 @@ func (w *Webhooks) Notify(ctx context.Context, all []Notification) error {
 		return err
 	}
 	for group := range slices.Chunk(pending, maxNotifyBatch) {
-		if _, err := w.createMissing(ctx, group); err != nil {
+		if _, err := w.createMissing(ctx, group, nil); err != nil {
 			return err
 		}
 	}
@@ -190,19 +193,21 @@ func pendingDeliveries(ctx context.Context, all []Notification,
 }
 
 // createMissing stores the deliveries of a group that do not exist yet, and returns how many.
-func (w *Webhooks) createMissing(ctx context.Context, group []*pendingDelivery) (int, error) {
+// record, if not nil, writes records in each transaction that stores some.
+func (w *Webhooks) createMissing(ctx context.Context, group []*pendingDelivery,
+	record recordStored) (int, error) {
 	for range maxConflictRetries {
 		batch, err := w.missingSubmissions(ctx, group)
 		if err != nil || len(batch) == 0 {
 			return 0, err
 		}
-		_, err = w.Engine.Submit(ctx, engine.Unique, batch)
+		_, err = w.Engine.Submit(record.attach(ctx, batch), engine.Unique, batch)
 		switch {
 		case job.IsKind(err, job.Conflict), job.IsKind(err, job.NotFound):
 			// Since they were loaded a delivery was made, or a predecessor was pruned.
 			continue
 		case job.IsKind(err, job.Invalid):
-			return len(batch), w.createEach(ctx, batch)
+			return len(batch), w.createEach(ctx, batch, record)
 		}
 		return len(batch), err
 	}
@@ -212,12 +217,15 @@ func (w *Webhooks) createMissing(ctx context.Context, group []*pendingDelivery) 
 
 // createEach stores deliveries one by one and drops those that the store refuses, which would stop
 // all later deliveries for ever. A delivery whose predecessor was dropped is stored without one.
-func (w *Webhooks) createEach(ctx context.Context, batch []engine.Submission) error {
-	for _, s := range batch {
-		_, err := w.Engine.Submit(ctx, engine.Unique, []engine.Submission{s})
+func (w *Webhooks) createEach(ctx context.Context, batch []engine.Submission,
+	record recordStored) error {
+	for i := range batch {
+		one := batch[i : i+1]
+		s := &one[0]
+		_, err := w.Engine.Submit(record.attach(ctx, one), engine.Unique, one)
 		if job.IsKind(err, job.NotFound) {
 			s.DependsOn = nil
-			_, err = w.Engine.Submit(ctx, engine.Unique, []engine.Submission{s})
+			_, err = w.Engine.Submit(record.attach(ctx, one), engine.Unique, one)
 		}
 		switch {
 		case err == nil, job.IsKind(err, job.Conflict): // stored, now or before
@@ -229,6 +237,19 @@ func (w *Webhooks) createEach(ctx context.Context, batch []engine.Submission) er
 		}
 	}
 	return nil
+}
+
+// recordStored writes records in the transaction that stores deliveries.
+type recordStored func(engine.RecordWriter, []engine.Submission) error
+
+// attach returns the context of the transaction that stores a batch.
+func (f recordStored) attach(ctx context.Context, batch []engine.Submission) context.Context {
+	if f == nil {
+		return ctx
+	}
+	return engine.WithTxFunc(ctx, func(to engine.RecordWriter, _, _ *job.Job) error {
+		return f(to, batch)
+	})
 }
 
 // missingSubmissions loads the deliveries of a group and their possible predecessors, and returns

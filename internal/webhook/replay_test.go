@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/webhook"
 )
 
@@ -71,6 +73,63 @@ func TestReplayAll(t *testing.T) {
 		exhausted, _, err := n.Deliveries(n.ctx, owner, h.ID, webhook.Exhausted, 0, 3)
 		if err != nil || len(exhausted) != 3 || exhausted[0].EventID != "j.2.a" {
 			t.Errorf("exhausted %+v, %v", exhausted, err)
+		}
+	})
+}
+
+// A delivery is replayed once, as one of its webhook or as a dead letter, whichever comes first;
+// a dead letter is replayed again where that is asked for.
+func TestReplayOnceOfBoth(t *testing.T) {
+	onEveryDatabase(t, func(t *testing.T, database string) {
+		n := newWorld(t, database, false, giveUpOnce).node()
+		h, _ := n.register("http://localhost:9/", "a")
+		const count = 4
+		var events []webhook.Notification
+		for i := range count {
+			events = append(events, n.event(fmt.Sprint("j", i), 1, "a", ""))
+		}
+		n.notify(events...)
+		n.giveUp(count)
+		letters := func() []job.DeadLetter {
+			t.Helper()
+			lists, err := n.engine.DeadLetters(n.ctx, store.DeadLetterSelector{
+				Contract: webhook.Name, Limit: 10})
+			if err != nil || len(lists[0]) != count {
+				t.Fatalf("letters %+v, %v", lists, err)
+			}
+			return lists[0]
+		}
+		replayDead := func(l *job.DeadLetter, again bool) error {
+			_, err := n.engine.ReplayDeadLetter(n.ctx, engine.Replay{Letter: l, Again: again,
+				Do: n.ReplayDead})
+			return err
+		}
+		for i := range 2 {
+			if err := replayDead(&letters()[i], false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exhausted := webhook.ReplayFilter{Status: webhook.Exhausted}
+		for _, want := range []webhook.ReplayResult{{Made: 2, Skipped: 2}, {Skipped: count}} {
+			if got, err := n.ReplayAll(n.ctx, owner, h.ID, exhausted); err != nil || got != want {
+				t.Fatalf("AD-052 replayed %+v, %v; want %+v", got, err, want)
+			}
+		}
+		for _, l := range letters() {
+			if l.IsOpen() || l.ReplayedAs == 0 {
+				t.Errorf("AD-052 the letter of %s is open", l.Job.ID.Key)
+			}
+			open := l
+			open.ReplayedAt = time.Time{} // as it was read before
+			if err := replayDead(&open, false); !errors.Is(err, engine.ErrReplayed) {
+				t.Errorf("AD-051 a second replay: %v", err)
+			}
+			if err := replayDead(&l, true); err != nil {
+				t.Errorf("AD-051 once more on request: %v", err)
+			}
+		}
+		if got := len(n.deliveries(h.ID)); got != 3*count {
+			t.Errorf("there are %d deliveries, want %d", got, 3*count)
 		}
 	})
 }

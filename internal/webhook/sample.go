@@ -81,12 +81,7 @@ func (w *Webhooks) newTest(ctx context.Context, owner, id string,
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(struct {
-		ID        string    `json:"event_id"`
-		Name      string    `json:"event_name"`
-		WebhookID string    `json:"webhook_id"`
-		At        time.Time `json:"occurred_at"`
-	}{eventID, TestEvent, rec.Key, now.UTC().Truncate(time.Microsecond)})
+	body, err := testBody(rec, eventID, now.UTC().Truncate(time.Microsecond))
 	if err != nil {
 		return nil, err
 	}
@@ -98,4 +93,18 @@ func (w *Webhooks) newTest(ctx context.Context, owner, id string,
 		sealedSecrets: validSecrets(s.Secrets, now),
 	}
 	return a, w.loadSecrets(ctx, a)
+}
+
+// testBody returns the body of a test, in the form of the events of its owner.
+func testBody(rec *job.Record, eventID string, at time.Time) ([]byte, error) {
+	if rec.Owner == Operators {
+		data, err := json.Marshal(map[string]string{"webhook_id": rec.Key})
+		return standardBody(TestEvent, at, data), err
+	}
+	return json.Marshal(struct {
+		ID        string    `json:"event_id"`
+		Name      string    `json:"event_name"`
+		WebhookID string    `json:"webhook_id"`
+		At        time.Time `json:"occurred_at"`
+	}{eventID, TestEvent, rec.Key, at})
 }

@@ -32,9 +32,16 @@ func (w *Webhooks) newSecret() (plain string, s secret, err error) {
 	if err = w.readRandom(b[:]); err != nil {
 		return "", s, err
 	}
-	plain = secretPrefix + base64.StdEncoding.EncodeToString(b[:])
-	s.Sealed, err = w.Vault.Seal([]byte(plain))
-	return plain, s, err
+	return w.sealSecret(secretPrefix + base64.StdEncoding.EncodeToString(b[:]))
+}
+
+// sealSecret is newSecret for one that is given; empty makes a new one.
+func (w *Webhooks) sealSecret(given string) (plain string, s secret, err error) {
+	if given == "" {
+		return w.newSecret()
+	}
+	s.Sealed, err = w.Vault.Seal([]byte(given))
+	return given, s, err
 }
 
 // rotateSecrets returns the valid secrets after a new one. The secret that it replaces stays valid

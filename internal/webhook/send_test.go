@@ -315,15 +315,19 @@ func TestGone(t *testing.T) {
 			d[1].Status != webhook.Exhausted || len(d[1].Tries) != 1 || len(r.requests()) != 1 {
 			t.Errorf("deliveries %+v after %d requests", d, len(r.requests()))
 		}
-		_, err := n.Replay(n.ctx, owner, h.ID, d[0].ID)
+		_, err := n.Replay(n.ctx, owner, h.ID, d[0].ID, nil)
 		n.wantKind(err, job.Conflict)
 		if got, err := n.Enable(n.ctx, owner, h.ID); err != nil || got.Disabled ||
 			got.DisabledReason != "" {
 			t.Errorf("enabled %+v, %v", got, err)
 		}
-		again, err := n.Replay(n.ctx, owner, h.ID, d[0].ID)
+		again, err := n.Replay(n.ctx, owner, h.ID, d[0].ID, nil)
 		if err != nil || again.ID == d[0].ID || again.EventID != "j.2.a" {
 			t.Fatal(again, err)
+		}
+		same, err := n.Replay(n.ctx, owner, h.ID, d[0].ID, nil)
+		if err != nil || same.ID != again.ID || len(n.deliveries(h.ID)) != 3 {
+			t.Errorf("AD-052 the second of two clicks made %+v, %v", same, err)
 		}
 		n.await("j.2.a", job.Succeeded)
 		n.notify(n.event("j", 3, "a", ""))
@@ -335,10 +339,10 @@ func TestGone(t *testing.T) {
 		for _, q := range r.requests() {
 			verified(t, secret, q)
 		}
-		_, err = n.Replay(n.ctx, owner, h.ID, unknownID)
+		_, err = n.Replay(n.ctx, owner, h.ID, unknownID, nil)
 		n.wantKind(err, job.NotFound)
 		elsewhere, _ := n.register("http://elsewhere", "a")
-		_, err = n.Replay(n.ctx, owner, elsewhere.ID, again.ID)
+		_, err = n.Replay(n.ctx, owner, elsewhere.ID, again.ID, nil)
 		n.wantKind(err, job.NotFound)
 	})
 }
@@ -465,7 +469,7 @@ func TestDeletedWebhookIsNotCalled(t *testing.T) {
 }
 
 // A secret that cannot be had uses up no try.
-func TestSecretsAway(t *testing.T) {
+func TestSecretsUnavailable(t *testing.T) {
 	t.Parallel()
 	away := true
 	n := newWorld(t, "memory", false, func(c *webhook.Config) {

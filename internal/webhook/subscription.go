@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// Subscription is a client's subscription to events of its jobs.
+// Subscription is a client's subscription to events of its jobs, or one of operators.
 type Subscription struct {
 	ID             string
 	Owner          string
@@ -26,6 +26,7 @@ type Subscription struct {
 	DisabledReason string
 	FailingSince   time.Time // no try has succeeded since; zero: the last one has
 	CreatedAt      time.Time
+	Operator       *Options // of a subscription of operators; nil: it is a client's
 }
 
 // AnyOwner in the place of an owner stands for all of them, for operators. It is no id of a client.
@@ -62,6 +63,7 @@ type record struct {
 	Secrets      []secret  `json:"secrets"`
 	Disabled     string    `json:"disabled,omitempty"`     // the reason; empty: enabled
 	FailingSince time.Time `json:"failing_since,omitzero"` // no try has succeeded since
+	Operator     *Options  `json:"operator,omitempty"`     // of operators; nil: it is a client's
 }
 
 func (s *record) subscription(r *job.Record) Subscription {
@@ -74,6 +76,7 @@ func (s *record) subscription(r *job.Record) Subscription {
 		DisabledReason: s.Disabled,
 		FailingSince:   s.FailingSince,
 		CreatedAt:      r.CreatedAt,
+		Operator:       s.Operator,
 	}
 }
 
@@ -367,6 +370,12 @@ func (w *Webhooks) Delete(ctx context.Context, owner, id string) error {
 // Rotate gives a subscription a new secret and returns it. For a day requests are signed with the
 // old secret as well.
 func (w *Webhooks) Rotate(ctx context.Context, owner, id string) (plain string, err error) {
+	return w.rotate(ctx, owner, id, func(engine.RecordWriter) error { return nil })
+}
+
+// rotate is Rotate; also writes in the same transaction.
+func (w *Webhooks) rotate(ctx context.Context, owner, id string,
+	also func(engine.RecordWriter) error) (plain string, err error) {
 	_, err = w.updateSubscription(ctx, owner, id, func(to engine.RecordWriter, s *record) error {
 		newPlain, replacement, err := w.newSecret()
 		if err != nil {
@@ -374,7 +383,7 @@ func (w *Webhooks) Rotate(ctx context.Context, owner, id string) (plain string, 
 		}
 		plain = newPlain
 		s.Secrets = rotateSecrets(s.Secrets, to.Now(), replacement)
-		return nil
+		return also(to)
 	})
 	if err != nil {
 		return "", err

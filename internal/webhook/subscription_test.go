@@ -131,7 +131,7 @@ func TestRegisterCrowd(t *testing.T) {
 	})
 }
 
-func TestHooksOfOthers(t *testing.T) {
+func TestSubscriptionsOfOthers(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, false).node()
 		h, _ := n.register("http://a", "x")
@@ -153,7 +153,7 @@ func TestHooksOfOthers(t *testing.T) {
 				return err
 			},
 			"replay": func(who, id string) error {
-				_, err := n.Replay(n.ctx, who, id, unknownID)
+				_, err := n.Replay(n.ctx, who, id, unknownID, nil)
 				return err
 			},
 			"delete": func(who, id string) error { return n.Delete(n.ctx, who, id) },

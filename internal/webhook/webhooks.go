@@ -25,8 +25,9 @@ const Name = "webhook"
 // waits for a receiver almost all of its time, so it is far above the number of processors.
 const defaultSlots = 64
 
-// queue is the one queue of deliveries.
-const queue = "deliveries"
+// clientQueue is the queue of the deliveries to clients. Each subscription of operators has one of
+// its own, named by its id.
+const clientQueue = "deliveries"
 
 // Doer makes requests to URLs that clients choose: an egress client that follows no redirects.
 type Doer interface {
@@ -47,6 +48,10 @@ type Config struct {
 	Client Doer
 	// CallbackSecret returns the secret, whsec_…, with which callbacks of a client are signed.
 	CallbackSecret func(ctx context.Context, owner string) (string, error)
+	// ClientContract is the contract of the jobs that the events for clients are about.
+	ClientContract string
+	// ContractSecret returns that of the callbacks of the jobs of a contract. Nil: there are none.
+	ContractSecret func(ctx context.Context, contract string) (string, error)
 
 	Timeout       time.Duration // of a try, from its start to the last byte that is kept
 	MaxTries      int
@@ -115,8 +120,8 @@ func New(c Config) (*Webhooks, error) {
 }
 
 // Contract describes deliveries to the engine.
-func (w *Webhooks) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: machine, Graph: true, Retention: w.Retention}
+func (w *Webhooks) JobType() engine.JobType {
+	return engine.JobType{Name: Name, Machine: machine, Graph: true, Retention: w.Retention}
 }
 
 // writeMargin is how long reading the records before a try and storing its outcome may take. A

@@ -188,13 +188,14 @@ func (w *world) node() *node {
 	if n.Webhooks, err = webhook.New(config); err != nil {
 		w.Fatal(err)
 	}
-	c := n.Webhooks.Contract()
+	c := n.Webhooks.JobType()
 	c.MovedOn, c.Moved = job.Causes(), func(all []engine.Moved) {
 		for i := range all {
 			n.transitions <- &all[i]
 		}
 	}
-	testkit.Register(w, n.engine, c)
+	testkit.Register(w, n.engine, c, worked)
+	n.engine.SetFeed(webhook.NewFeed(source{}))
 	w.Cleanup(func() { n.stop(); n.engine.Close() })
 	return n
 }

@@ -84,7 +84,7 @@ func New(c Config) (*Pool, error) {
 	chained := c.Claim == nil && c.Finish == nil
 	if claim := c.Claim; claim != nil {
 		c.Claim = func(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
-			defer c.Engine.Asking(req)()
+			defer c.Engine.Polling(req)()
 			return claim(ctx, req)
 		}
 	} else {

@@ -87,16 +87,16 @@ func TestFinishClaimsTheNext(t *testing.T) {
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	entered, let := make(chan struct{}, 10), make(chan struct{})
+	started, let := make(chan struct{}, 10), make(chan struct{})
 	p := w.startPool(worker.Config{Workers: 2, Slots: 2,
 		Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
-			entered <- struct{}{}
+			started <- struct{}{}
 			<-let
 			return succeeded
 		})}, time.Minute)
 	w.submit(6, time.Minute)
 	for range 4 {
-		testkit.Receive(t, "a run to begin", entered)
+		testkit.Receive(t, "a run to begin", started)
 	}
 	if p.Busy() != 4 {
 		t.Errorf("FR-176 %d runs are under way", p.Busy())
@@ -255,8 +255,8 @@ func TestCanceledBeforeStart(t *testing.T) {
 	}
 }
 
-// TestStoreAway: start and end of a run are written when the store is back.
-func TestStoreAway(t *testing.T) {
+// TestStoreOutage: start and end of a run are written when the store is back.
+func TestStoreOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	claimed, let := make(chan struct{}), make(chan struct{})

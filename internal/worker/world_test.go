@@ -73,7 +73,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, clock: testkit.NewClock(), transitions: make(chan engine.Moved, 10_000)}
 	w.store = &faultyStore{Store: testkit.MemoryStore(t, w.clock.Now), failed: make(chan struct{})}
 	w.Engine = testkit.NewEngine(t, w.store, w.clock,
-		engine.Contract{Name: "made", Machine: machine, History: true,
+		engine.JobType{Name: "made", Machine: machine, History: true,
 			Moved: w.recordTransitions, MovedOn: job.Causes()})
 	return w
 }
@@ -123,7 +123,7 @@ func (w *world) waitForState(to job.State, n int) {
 				n--
 			}
 		case <-limit.C:
-			w.Fatalf("waited in vain for %d jobs to be %s", n, to)
+			w.Fatalf("timed out waiting for %d jobs to be %s", n, to)
 		}
 	}
 }

@@ -29,9 +29,9 @@ var OpenAPI []byte
 // for each.
 const bodyLimit = 4 << 20
 
-// Contract is what the API needs of a contract. The jobs that its functions get have no bodies,
+// Adapter is what the API needs of a contract. The jobs that its functions get have no bodies,
 // unless their comments say so.
-type Contract struct {
+type Adapter struct {
 	Name string
 	// EngineName is the name of the contract in the engine; "" means Name.
 	EngineName string
@@ -71,7 +71,7 @@ type Contract struct {
 
 // id returns the identity of the job that the contract shows under an id; false means that there
 // can be no such job.
-func (c *Contract) id(jobID string) (job.ID, bool) {
+func (c *Adapter) id(jobID string) (job.ID, bool) {
 	if c.ID == nil {
 		return job.ID{Contract: c.engineName(), Key: jobID}, true
 	}
@@ -79,7 +79,7 @@ func (c *Contract) id(jobID string) (job.ID, bool) {
 }
 
 // engineName returns the contract's name in the engine, by which claims are made.
-func (c *Contract) engineName() string {
+func (c *Adapter) engineName() string {
 	if c.EngineName == "" {
 		return c.Name
 	}
@@ -87,7 +87,7 @@ func (c *Contract) engineName() string {
 }
 
 // state returns the name of a state as workers see it.
-func (c *Contract) state(s job.State) string {
+func (c *Adapter) state(s job.State) string {
 	if c.State == nil {
 		return string(s)
 	}
@@ -95,7 +95,7 @@ func (c *Contract) state(s job.State) string {
 }
 
 // payload returns the payload that a worker gets with a claimed job.
-func (c *Contract) payload(j *job.Job) []byte {
+func (c *Adapter) payload(j *job.Job) []byte {
 	if c.Payload == nil {
 		return j.Payload
 	}
@@ -103,7 +103,7 @@ func (c *Contract) payload(j *job.Job) []byte {
 }
 
 // timedOut returns the outcome of a run that has taken too long, nil for any other.
-func (c *Contract) timedOut(j *job.Job) *engine.Outcome {
+func (c *Adapter) timedOut(j *job.Job) *engine.Outcome {
 	if c.TimedOut == nil {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (c *Contract) timedOut(j *job.Job) *engine.Outcome {
 }
 
 // check returns why this node must not serve the contract now, nil if it may.
-func (c *Contract) check() error {
+func (c *Adapter) check() error {
 	if c.Check == nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (c *Contract) check() error {
 }
 
 // runsLocally reports whether the jobs of a queue, or all jobs for "", are executed in the process.
-func (c *Contract) runsLocally(queue string) bool {
+func (c *Adapter) runsLocally(queue string) bool {
 	return c.RunsLocally != nil && c.RunsLocally(queue)
 }
 
@@ -130,30 +130,30 @@ type Config struct {
 	Registry  prometheus.Registerer // for the metrics; nil keeps them to the API
 	Tracing   *telemetry.Tracing    // nil makes no spans
 	Token     setting.Secret        // empty: without authentication, on loopback only (G-X-20)
-	Contracts []Contract            // at least one
+	Contracts []Adapter             // at least one
 	// Refused reports whether an error is that of a contract's Check, and the message for workers
 	// then; nil when no Check refuses.
 	Refused func(error) (msg string, is bool)
 }
 
-// API is the worker API. It serves every contract that is configured and knows nothing else of
+// Server is the worker API. It serves every contract that is configured and knows nothing else of
 // them.
-type API struct {
+type Server struct {
 	Config
 
-	contracts   map[string]*Contract // by name
-	byEngine    map[string]*Contract // by name in the engine
-	needsVerify bool                 // one of them has VerifyResult
+	contracts   map[string]*Adapter // by name
+	byEngine    map[string]*Adapter // by name in the engine
+	needsVerify bool                // one of them has VerifyResult
 	metrics     *metrics
 }
 
 // New checks the config and makes the API. An error names the contract that is not configured
 // rightly; it is a mistake in this program.
-func New(c Config) (*API, error) {
+func New(c Config) (*Server, error) {
 	if c.Engine == nil || c.Log == nil || len(c.Contracts) == 0 {
 		return nil, errors.New("workerapi: Engine, Log and Contracts are required")
 	}
-	a := &API{Config: c, contracts: map[string]*Contract{}, byEngine: map[string]*Contract{}}
+	a := &Server{Config: c, contracts: map[string]*Adapter{}, byEngine: map[string]*Adapter{}}
 	for i := range c.Contracts {
 		contract := &c.Contracts[i]
 		if !contract.isComplete() || a.contracts[contract.Name] != nil {
@@ -173,13 +173,13 @@ func New(c Config) (*API, error) {
 
 // isComplete reports whether the required members are set. Complete may be missing where
 // VerifyResult takes its place.
-func (c *Contract) isComplete() bool {
+func (c *Adapter) isComplete() bool {
 	completes := c.Complete != nil || c.VerifyResult != nil
 	return c.Name != "" && c.Attempt != nil && completes && c.Fail != nil
 }
 
 // Mount returns the handler of the routes. It is called once.
-func (a *API) Mount() httpapi.PrefixHandler {
+func (a *Server) Mount() httpapi.PrefixHandler {
 	t := httpapi.Router{
 		Name:       Name,
 		Prefixes:   []string{"/worker/v1/"},
@@ -201,7 +201,7 @@ const runPath = "/worker/v1/runs/{run_id}"
 
 // routes returns the routes. All of them change something, so all are POST, read a body and forbid
 // that answers are cached.
-func (a *API) routes() []httpapi.Route {
+func (a *Server) routes() []httpapi.Route {
 	routes := []httpapi.Route{
 		{Action: "claim", Pattern: "/worker/v1/claims", Handle: a.claim},
 		{Action: "claim_job", Pattern: "/worker/v1/jobs/{job_id}/claim", Handle: a.claimJob},

@@ -65,6 +65,18 @@ func TestClaims(t *testing.T) {
 	})
 }
 
+// TestMaxAboveLimit: G-X-20: a max above 1000 is no error and counts as 1000.
+func TestMaxAboveLimit(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, "", 0, newContract())
+	w.submit(t, testContract, "a", 1001)
+	for _, want := range []int{1000, 1} {
+		if got := w.claim(t, `,"max":100000`); len(got) != want {
+			t.Errorf("claimed %d jobs, want %d", len(got), want)
+		}
+	}
+}
+
 func TestWholeContractBound(t *testing.T) {
 	t.Parallel()
 	c := newContract()
@@ -127,7 +139,7 @@ func TestLongPoll(t *testing.T) {
 					t.Errorf("%s: got %+v", members, jobs)
 				}
 			case <-time.After(25 * time.Second):
-				t.Fatalf("%s: waited in vain", members)
+				t.Fatalf("%s: timed out waiting", members)
 			}
 		}
 		go func() { got <- w.claim(t, `,"wait_seconds":30`) }()
@@ -171,7 +183,7 @@ func TestClaimIsCutOff(t *testing.T) {
 		}
 		if leased, err := w.engine.Queues(t.Context(), testContract); err != nil ||
 			leased[0].Leased != jobs {
-			t.Fatalf("%+v, %v: want %d jobs handed out", leased, err, jobs)
+			t.Fatalf("%+v, %v: want %d claimed jobs", leased, err, jobs)
 		}
 		_ = conn.(*net.TCPConn).SetLinger(0) // a reset
 		conn.Close()
@@ -282,7 +294,7 @@ func TestToken(t *testing.T) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 	good := workerapi.Config{Engine: testkit.MemoryEngine(t), Log: discard,
-		Contracts: []workerapi.Contract{newContract()}}
+		Contracts: []workerapi.Adapter{newContract()}}
 	if _, err := workerapi.New(good); err != nil {
 		t.Fatal(err)
 	}
@@ -293,9 +305,9 @@ func TestNew(t *testing.T) {
 		"no log":    func(c *workerapi.Config) { c.Log = nil },
 		"none":      func(c *workerapi.Config) { c.Contracts = nil },
 		"twice": func(c *workerapi.Config) {
-			c.Contracts = []workerapi.Contract{newContract(), newContract()}
+			c.Contracts = []workerapi.Adapter{newContract(), newContract()}
 		},
-		"half": func(c *workerapi.Config) { c.Contracts = []workerapi.Contract{half} },
+		"half": func(c *workerapi.Config) { c.Contracts = []workerapi.Adapter{half} },
 	} {
 		c := good
 		spoil(&c)
@@ -310,8 +322,8 @@ func TestDocument(t *testing.T) {
 	document(t).WantRoutes(t, workerapi.Routes(), 8)
 }
 
-// TestUnknownQuery: what changes something refuses query parameters that it does not
-// know.
+// TestUnknownQuery: a route that changes something refuses query parameters that it does
+// not have.
 func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, "", 0, newContract())
@@ -335,7 +347,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-func TestStoreAway(t *testing.T) {
+func TestStoreOutage(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, "", 0, newContract())
 	w.submit(t, testContract, "a", 2)

@@ -55,8 +55,11 @@ var errorTable = httpapi.ErrorTable{
 		Kinds: []job.Kind{job.Full, job.Unavailable, job.ReadOnly, job.Aborted, job.Timeout}},
 	// No request here changes dependencies, so that a cycle is a defect.
 	{Code: codeInternal, Status: http.StatusInternalServerError, Title: "Unexpected error",
-		Kinds: []job.Kind{job.Internal, job.Cycle}, Unlisted: true},
+		Kinds: []job.Kind{job.Internal, job.Cycle}, OtherStatuses: true},
 }
+
+// Errors returns how requests are refused, for the documentation.
+func Errors() httpapi.ErrorTable { return errorTable }
 
 func invalid(msg string) error { return &httpapi.CodedError{Code: codeInvalid, Detail: msg} }
 
@@ -93,7 +96,7 @@ func answerTo(err error) httpapi.Answer {
 
 // sendError sends an error as a problem document. An internal error is not explained to the caller:
 // it gets the id of the request, under which the log has the cause.
-func (a *API) sendError(c *httpapi.Call, err error) {
+func (a *Server) sendError(c *httpapi.Call, err error) {
 	answer := answerTo(err)
 	a.metrics.errors.WithLabelValues(answer.Code).Inc()
 	refused, isRefused := "", false
@@ -113,7 +116,7 @@ func (a *API) sendError(c *httpapi.Call, err error) {
 }
 
 // appendRefusal appends the members that say why one outcome of many was refused.
-func (a *API) appendRefusal(b []byte, err error) []byte {
+func (a *Server) appendRefusal(b []byte, err error) []byte {
 	answer := answerTo(err)
 	a.metrics.errors.WithLabelValues(answer.Code).Inc()
 	b = strictjson.AppendString(append(b, `"code":`...), answer.Code)

@@ -2,7 +2,7 @@ package workerapi
 
 // Routes lists the table for the comparison with the document.
 func Routes() (all []string) {
-	for _, r := range (&API{}).routes() {
+	for _, r := range (&Server{}).routes() {
 		all = append(all, r.Method+" "+r.Pattern)
 	}
 	return all

@@ -75,7 +75,7 @@ type pendingFinish struct {
 // decide returns the function that decides the outcome of a run in the transaction. It refuses a
 // lost run first, then gives a run that has timed out the outcome of that, and asks the plan only
 // for all others.
-func (a *API) decide(p *pendingFinish) engine.DecideFunc {
+func (a *Server) decide(p *pendingFinish) engine.DecideFunc {
 	return func(j *job.Job) (engine.Outcome, error) {
 		var err error
 		if p.current, err = a.checkRun(j, p.run); err != nil {
@@ -91,7 +91,7 @@ func (a *API) decide(p *pendingFinish) engine.DecideFunc {
 
 // finishError counts a run that has finished. It returns the error for its worker, if any. After a
 // conflict the run continues; after a time-out it is over, although the request was written.
-func (a *API) finishError(p *pendingFinish, err error) error {
+func (a *Server) finishError(p *pendingFinish, err error) error {
 	if job.IsKind(err, job.Conflict) {
 		detail := "the job is " + p.current.contract.state(p.state) +
 			", which this run cannot leave that way; it may have to be started first"
@@ -110,7 +110,7 @@ func (a *API) finishError(p *pendingFinish, err error) error {
 
 // countFinished counts a run that has finished; a run that was only started has no outcome. Retries
 // of the same request find a lost run and are not counted again.
-func (a *API) countFinished(r *currentRun, outcome string) {
+func (a *Server) countFinished(r *currentRun, outcome string) {
 	if outcome != "" {
 		a.metrics.finished.WithLabelValues(r.contract.Name, outcome).Inc()
 	}

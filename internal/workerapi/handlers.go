@@ -14,7 +14,7 @@ import (
 )
 
 // POST /worker/v1/claims
-func (a *API) claim(c *httpapi.Call) error {
+func (a *Server) claim(c *httpapi.Call) error {
 	var q claimRequest
 	if err := q.read(c); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (a *API) claim(c *httpapi.Call) error {
 // sendJobs sends claimed jobs. When the caller is gone and they cannot be written to the
 // connection, they are released at once. Jobs that are lost after that return when their leases
 // expire.
-func (a *API) sendJobs(c *httpapi.Call, contract *Contract, jobs []*job.Job, body []byte) {
+func (a *Server) sendJobs(c *httpapi.Call, contract *Adapter, jobs []*job.Job, body []byte) {
 	a.metrics.claimed.WithLabelValues(contract.Name).Add(float64(len(jobs)))
 	c.Send(http.StatusOK, httpapi.JSON, body)
 	if err := http.NewResponseController(c).Flush(); err != nil && len(jobs) > 0 {
@@ -64,7 +64,7 @@ func (a *API) sendJobs(c *httpapi.Call, contract *Contract, jobs []*job.Job, bod
 }
 
 // POST /worker/v1/jobs/{job_id}/claim
-func (a *API) claimJob(c *httpapi.Call) error {
+func (a *Server) claimJob(c *httpapi.Call) error {
 	var q claimRequest
 	if err := q.readOne(c); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (a *API) claimJob(c *httpapi.Call) error {
 
 // findContract returns the contract that a request names. The error may be that of the contract's
 // Check: the node must not hand out jobs then.
-func (a *API) findContract(name string) (*Contract, error) {
+func (a *Server) findContract(name string) (*Adapter, error) {
 	if contract := a.contracts[name]; contract != nil {
 		return contract, contract.check()
 	}
@@ -114,14 +114,14 @@ func (a *API) findContract(name string) (*Contract, error) {
 // currentRun is a run that was its job's current one when the job was read. It may be lost by the
 // time it is used, so every write under it is checked again.
 type currentRun struct {
-	contract *Contract
+	contract *Adapter
 	job      *job.Job
 	run      engine.Run
 }
 
 // checkRun checks that a run is the current one of its job. A run that has ended, and one of a job
 // whose contract is not served here, is lost as well (G-X-20).
-func (a *API) checkRun(j *job.Job, run job.RunID) (*currentRun, error) {
+func (a *Server) checkRun(j *job.Job, run job.RunID) (*currentRun, error) {
 	contract := a.byEngine[j.ID.Contract]
 	if j.Run != run || contract == nil {
 		return nil, errRunLost
@@ -131,7 +131,7 @@ func (a *API) checkRun(j *job.Job, run job.RunID) (*currentRun, error) {
 
 // readCurrentRun reads the job of a run, with its definition. A write under the run checks it again
 // in its transaction.
-func (a *API) readCurrentRun(c *httpapi.Call) (*currentRun, error) {
+func (a *Server) readCurrentRun(c *httpapi.Call) (*currentRun, error) {
 	run, err := parseRunID(c.PathValue("run_id"))
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func logJob(c *httpapi.Call, r *currentRun) {
 }
 
 // POST /worker/v1/runs/{run_id}/heartbeat
-func (a *API) heartbeat(c *httpapi.Call) error {
+func (a *Server) heartbeat(c *httpapi.Call) error {
 	state, err := readState(c)
 	if err != nil {
 		return err
@@ -194,13 +194,13 @@ func (a *API) heartbeat(c *httpapi.Call) error {
 }
 
 // POST /worker/v1/runs/{run_id}/start
-func (a *API) start(c *httpapi.Call) error { return a.finishWithoutBody(c, started) }
+func (a *Server) start(c *httpapi.Call) error { return a.finishWithoutBody(c, started) }
 
 // POST /worker/v1/runs/{run_id}/release
-func (a *API) release(c *httpapi.Call) error { return a.finishWithoutBody(c, released) }
+func (a *Server) release(c *httpapi.Call) error { return a.finishWithoutBody(c, released) }
 
 // POST /worker/v1/runs/{run_id}/complete
-func (a *API) complete(c *httpapi.Call) error {
+func (a *Server) complete(c *httpapi.Call) error {
 	body, err := readObject(c)
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func (a *API) complete(c *httpapi.Call) error {
 // completeVerified completes a run whose result the contract verifies first. The job is read
 // outside of a transaction. What the contract verified may have changed since, so the finish checks
 // the run again.
-func (a *API) completeVerified(c *httpapi.Call, result []byte) error {
+func (a *Server) completeVerified(c *httpapi.Call, result []byte) error {
 	r, err := a.readCurrentRun(c)
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (a *API) completeVerified(c *httpapi.Call, result []byte) error {
 }
 
 // POST /worker/v1/runs/{run_id}/fail
-func (a *API) fail(c *httpapi.Call) error {
+func (a *Server) fail(c *httpapi.Call) error {
 	body, err := readObject(c)
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (a *API) fail(c *httpapi.Call) error {
 }
 
 // finishWithoutBody is finishRun for routes whose body is an empty object, or none.
-func (a *API) finishWithoutBody(c *httpapi.Call, plan finishPlan) error {
+func (a *Server) finishWithoutBody(c *httpapi.Call, plan finishPlan) error {
 	if _, err := readObject(c); err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (a *API) finishWithoutBody(c *httpapi.Call, plan finishPlan) error {
 
 // finishRun finishes a run, or starts it, and answers with the state of its job. A request that
 // came with a lost run is answered RUN_LOST and changes nothing.
-func (a *API) finishRun(c *httpapi.Call, plan finishPlan) error {
+func (a *Server) finishRun(c *httpapi.Call, plan finishPlan) error {
 	run, err := parseRunID(c.PathValue("run_id"))
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ type metrics struct {
 
 // newMetrics registers the metrics, with a series for every contract, code and outcome from the
 // start: a rate over a series that appears later misses its first count.
-func newMetrics(r prometheus.Registerer, contracts []Contract) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, contracts []Adapter) (*metrics, error) {
 	all := telemetry.NewMetrics(r)
 	m := &metrics{
 		requests: all.Histograms("millrace_worker_api_request_duration_seconds",

@@ -23,7 +23,7 @@ type outcome struct {
 }
 
 // POST /worker/v1/outcomes
-func (a *API) finish(c *httpapi.Call) error {
+func (a *Server) finish(c *httpapi.Call) error {
 	all, err := readOutcomes(c)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (a *API) finish(c *httpapi.Call) error {
 }
 
 // verifyAndFinishAll verifies results and finishes the runs then.
-func (a *API) verifyAndFinishAll(ctx context.Context, all []*outcome) error {
+func (a *Server) verifyAndFinishAll(ctx context.Context, all []*outcome) error {
 	if err := a.verifyResults(ctx, all); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (a *API) verifyAndFinishAll(ctx context.Context, all []*outcome) error {
 // verifyResults calls VerifyResult for the results of contracts that have it, one after the other.
 // It stops at an error that concerns all runs, such as an outage of the objects: none of them is
 // finished then, and the worker sends the request again.
-func (a *API) verifyResults(ctx context.Context, all []*outcome) error {
+func (a *Server) verifyResults(ctx context.Context, all []*outcome) error {
 	jobs, err := a.completedJobs(ctx, all)
 	if err != nil {
 		return err
@@ -74,12 +74,13 @@ func (a *API) verifyResults(ctx context.Context, all []*outcome) error {
 
 // completedJobs reads the jobs of the runs that complete, with their definitions, by number.
 // Outcomes that were refused while the request was read are left out.
-func (a *API) completedJobs(ctx context.Context, all []*outcome) (map[int64]*job.Job, error) {
+func (a *Server) completedJobs(ctx context.Context, all []*outcome) (map[int64]*job.Job, error) {
 	var seqs []int64
 	for _, o := range all {
-		if o.completes && o.err == nil {
-			seqs = append(seqs, o.run.Seq())
+		if o.err != nil || !o.completes {
+			continue
 		}
+		seqs = append(seqs, o.run.Seq())
 	}
 	found, err := a.Engine.GetWithoutBodies(ctx, seqs)
 	jobs := make(map[int64]*job.Job, len(found))
@@ -120,7 +121,7 @@ func affectsOneRun(err error) bool {
 // checkFirst it finishes none and returns errNeedsVerify if a result has to be verified first. An
 // error that concerns all runs is returned, and the answer is that error; one that concerns a
 // single run is kept with its outcome.
-func (a *API) finishAll(ctx context.Context, all []*outcome, checkFirst bool) error {
+func (a *Server) finishAll(ctx context.Context, all []*outcome, checkFirst bool) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(o *outcome) bool { return o.err != nil })
 	var requests []engine.FinishRequest
 	needsVerify := false
@@ -156,7 +157,7 @@ func (a *API) finishAll(ctx context.Context, all []*outcome, checkFirst bool) er
 // verifyChecks returns requests that run before those of the outcomes, in their transaction, and
 // set needsVerify if a result has to be verified first. They finish no run. So the jobs are read
 // ahead of the transaction only when that is needed.
-func (a *API) verifyChecks(all []*outcome, needsVerify *bool) (checks []engine.FinishRequest) {
+func (a *Server) verifyChecks(all []*outcome, needsVerify *bool) (checks []engine.FinishRequest) {
 	for _, o := range all {
 		if !o.completes {
 			continue

@@ -102,7 +102,7 @@ func TestOutcomes(t *testing.T) {
 	})
 }
 
-// As many runs as one claim hands out end in one request.
+// As many runs as one claim may return end in one request.
 func TestOutcomesOfAClaim(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		w.submit(t, testContract, "a", 1000)
@@ -307,7 +307,7 @@ func TestForbiddenOutcomes(t *testing.T) {
 
 // verifyingContract is a contract that looks at results before it believes them, and notes at
 // whose.
-func verifyingContract(err error) (c workerapi.Contract, looked *[]string) {
+func verifyingContract(err error) (c workerapi.Adapter, looked *[]string) {
 	looked = &[]string{}
 	c = newContract()
 	c.Complete = nil
@@ -388,7 +388,7 @@ func TestOutcomesOfTwoContracts(t *testing.T) {
 
 // What keeps a contract from looking is no answer to one run: nothing has ended, and the request is
 // repeated.
-func TestOutcomesWithoutALook(t *testing.T) {
+func TestOutcomesWithoutALoad(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		err    error
@@ -452,7 +452,7 @@ func TestOutcomesInACrowd(t *testing.T) {
 		var all sync.WaitGroup
 		for g := range crowd {
 			all.Go(func() {
-				var mine []string
+				var own []string
 				// each overlaps with the others, some forwards and some backwards
 				for i := range share {
 					at := (g*runs/crowd + i) % runs
@@ -460,11 +460,11 @@ func TestOutcomesInACrowd(t *testing.T) {
 						at = runs - 1 - at
 					}
 					verb := []string{"complete", "fail"}[g%2]
-					mine = append(mine, outcomeJSON(jobs[at].RunID, verb,
+					own = append(own, outcomeJSON(jobs[at].RunID, verb,
 						`{"error":"e","retryable":false}`))
 				}
 				got := testkit.DecodeReply[struct{ Outcomes []outcomeAnswer }](t,
-					w.post(t, "/worker/v1/outcomes", outcomes(mine...))).Outcomes
+					w.post(t, "/worker/v1/outcomes", outcomes(own...))).Outcomes
 				mu.Lock()
 				defer mu.Unlock()
 				for _, f := range got {

@@ -85,7 +85,7 @@ func TestMetrics(t *testing.T) {
 	w.wantMetric(t, `request_duration_seconds_count{action="release",code="2xx"}`, 1)
 	w.wantMetric(t, `request_duration_seconds_count{action="release",code="4xx"}`, 1)
 	if _, err := workerapi.New(workerapi.Config{Engine: w.engine, Log: discard,
-		Registry: w.registry, Contracts: []workerapi.Contract{newContract()}}); err == nil {
+		Registry: w.registry, Contracts: []workerapi.Adapter{newContract()}}); err == nil {
 		t.Error("the same names are registered twice")
 	}
 	if problems, err := testutil.GatherAndLint(w.registry); err != nil || len(problems) > 0 {

@@ -250,7 +250,7 @@ func TestSettle(t *testing.T) {
 	w.wantState(t, "a-0", "completed")
 	c.VerifyResult = nil
 	if _, err := workerapi.New(workerapi.Config{Engine: w.engine, Log: discard,
-		Contracts: []workerapi.Contract{c}}); err == nil {
+		Contracts: []workerapi.Adapter{c}}); err == nil {
 		t.Error("a contract that cannot complete was taken")
 	}
 }

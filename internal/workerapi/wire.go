@@ -319,7 +319,7 @@ func (o *outcome) read(at, name string, value []byte) error {
 
 // appendJob appends a claimed job. The payload is copied byte for byte, as it was submitted; the
 // state is the progress of an earlier attempt.
-func appendJob(b []byte, contract *Contract, j *job.Job) []byte {
+func appendJob(b []byte, contract *Adapter, j *job.Job) []byte {
 	b = append(b, `{"job_id":`...)
 	b = strictjson.AppendString(b, j.ID.Key)
 	b = append(b, `,"contract":`...)
@@ -348,7 +348,7 @@ func appendRaw(b, raw []byte) []byte {
 }
 
 // jobList returns the answer to a claim.
-func jobList(contract *Contract, jobs []*job.Job) []byte {
+func jobList(contract *Adapter, jobs []*job.Job) []byte {
 	b := append(make([]byte, 0, 64+256*len(jobs)), `{"jobs":[`...)
 	for i, j := range jobs {
 		if i > 0 {
@@ -380,20 +380,23 @@ func appendStatus(b []byte, jobID, status string) []byte {
 
 // outcomeList returns the answer to a batch: for each run the state of its job or why it was
 // refused, in the order of the request.
-func (a *API) outcomeList(all []*outcome) []byte {
+func (a *Server) outcomeList(all []*outcome) []byte {
 	b := append(make([]byte, 0, 64+160*len(all)), `{"outcomes":[`...)
 	for i, o := range all {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = strictjson.AppendString(append(b, `{"run_id":`...), o.id)
-		b = append(b, ',')
-		if o.err == nil {
-			b = appendStatus(b, o.job.ID.Key, o.current.contract.state(o.job.State))
-		} else {
-			b = a.appendRefusal(b, o.err)
-		}
-		b = append(b, '}')
+		b = append(a.appendOutcome(append(b, ','), o), '}')
 	}
 	return append(b, "]}"...)
+}
+
+// appendOutcome appends the members that show the state of the job of a run, or why its outcome was
+// refused.
+func (a *Server) appendOutcome(b []byte, o *outcome) []byte {
+	if o.err != nil {
+		return a.appendRefusal(b, o.err)
+	}
+	return appendStatus(b, o.job.ID.Key, o.current.contract.state(o.job.State))
 }

@@ -61,13 +61,13 @@ func failedAs(_ *job.Job, message, errorType string, retryable bool) engine.Outc
 		Delay: time.Second}
 }
 
-func newContract() workerapi.Contract {
-	return workerapi.Contract{Name: testContract, Attempt: attempts, Complete: completed,
+func newContract() workerapi.Adapter {
+	return workerapi.Adapter{Name: testContract, Attempt: attempts, Complete: completed,
 		Fail: failedAs, State: func(s job.State) string { return strings.ToUpper(string(s)) },
 		RunsLocally: func(queue string) bool { return queue == "here" }}
 }
 
-// world is the API behind a real server, on a clock that stands still.
+// world is the API behind a real server, on a clock that only the test advances.
 type world struct {
 	*testkit.APIServer
 	clock    *testkit.Clock
@@ -83,19 +83,19 @@ func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-func inMemory(t *testing.T, token string, limit int, c workerapi.Contract) *world {
+func inMemory(t *testing.T, token string, limit int, c workerapi.Adapter) *world {
 	return newWorld(t, testkit.InMemory(t), token, limit, c)
 }
 
 func newWorld(t *testing.T, p testkit.Database, token string, limit int,
-	contracts ...workerapi.Contract) *world {
+	contracts ...workerapi.Adapter) *world {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	w := &world{clock: p.Clock, store: p.Store, registry: registry,
 		engine: testkit.NewEngine(t, p.Store, p.Clock,
-			engine.Contract{Name: testContract, Machine: madeMachine, History: true,
+			engine.JobType{Name: testContract, Machine: madeMachine, History: true,
 				MaxRunning: limit},
-			engine.Contract{Name: otherContract, Machine: madeMachine})}
+			engine.JobType{Name: otherContract, Machine: madeMachine})}
 	api, err := workerapi.New(workerapi.Config{Engine: w.engine, Log: discard, Registry: registry,
 		Token: setting.NewSecret(token), Contracts: contracts})
 	if err != nil {
@@ -147,7 +147,7 @@ func (w *world) post(t testing.TB, path, body string, header ...string) testkit.
 	return w.Do(t, http.MethodPost, path, body, header...)
 }
 
-// claimedJob is a job as it is handed out.
+// claimedJob is a job as the worker API returns it.
 type claimedJob struct {
 	JobID        string          `json:"job_id"`
 	Contract     string          `json:"contract"`

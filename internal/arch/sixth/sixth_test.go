@@ -200,6 +200,12 @@ func checkSixthServes(t *testing.T, binary string) {
 			t.Errorf("%s %s: %d %.300s", tt.method, tt.path, status, body)
 		}
 	}
+	work := exec.CommandContext(t.Context(), binary, "work", "--contract", "tally", "--server", url,
+		"texts", "--", "cat")
+	out, err := work.CombinedOutput()
+	if err == nil || !bytes.Contains(out, []byte("the server refuses the poll: 409")) {
+		t.Errorf("work: %v: %s", err, out)
+	}
 }
 
 func request(t *testing.T, method, url, body string) (status int, answer string) {

@@ -118,7 +118,7 @@ func syncDir(dir string) error {
 	return err
 }
 
-// fetchLoop downloads what stands in the database, with everything a server does meanwhile.
+// fetchLoop downloads the tasks of the database, with everything a server does meanwhile.
 func fetchLoop(b *testing.B, url string) {
 	clock := testkit.NewClock()
 	s, err := sqlite.Open(context.Background(),
@@ -129,8 +129,8 @@ func fetchLoop(b *testing.B, url string) {
 	b.Cleanup(func() { s.Close() })
 	c := assertNear()
 	c.Types["default"] = &fetchbox.Type{Options: maxParallel(benchParallel)}
-	w := fetchingOn(b, testkit.Database{Clock: clock, Store: s}, c)
-	h := w.tells(nil)
+	w := newFetchWorldOn(b, testkit.Database{Clock: clock, Store: s}, c)
+	h := w.withRecordingHandler(nil)
 	manifests := 0
 	for left := b.N; left > 0; left -= 1000 {
 		w.submitTo(b, "default", resourcesOf(url, min(left, 1000)))
@@ -166,11 +166,11 @@ func BenchmarkLargeDownload(b *testing.B) {
 			}
 		}
 	})
-	w := newFetching(b, assertNear())
+	w := newFetchWorld(b, assertNear())
 	b.SetBytes(size)
 	for b.Loop() {
 		before := inUse()
-		most := before
+		peak := before
 		over, watched := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(watched)
@@ -179,7 +179,7 @@ func BenchmarkLargeDownload(b *testing.B) {
 			for {
 				select {
 				case <-tick.C:
-					most = max(most, inUse())
+					peak = max(peak, inUse())
 				case <-over:
 					return
 				}
@@ -193,7 +193,7 @@ func BenchmarkLargeDownload(b *testing.B) {
 		}
 		close(over)
 		<-watched
-		b.ReportMetric(float64(most-before)/(1<<20), "MiB-more")
+		b.ReportMetric(float64(peak-before)/(1<<20), "MiB-more")
 	}
 }
 

@@ -6,6 +6,10 @@ import (
 	"github.com/millrace/millrace/internal/stream"
 )
 
+// maxProcesses bounds the processes of the handler of one job type at a time. The submits and
+// downloads beyond it wait.
+const maxProcesses = 16
+
 // Define declares FetchBox with settings that are still to be read. The process calls Streams and
 // Build after it has read them, so both see the values of the configuration.
 //
@@ -13,11 +17,17 @@ import (
 // Node.Egress: a direct one, and one for each proxy of its pools.
 func Define() *contract.Definition {
 	s := new(Settings)
-	return &contract.Definition{Settings: s.Group(handler.Options()), UsesObjects: true,
+	return &contract.Definition{Settings: s.Group(handler.Options()), OpenAPI: OpenAPI,
+		Errors: errorTable, UsesObjects: true, Export: Export,
 		Streams: func() []stream.Spec {
 			return Streams(s.TasksRetention, s.LogsRetention, s.DLQRetention)
 		},
 		Build: func(n *contract.Node) (*contract.Contract, error) {
+			programs, err := n.External(Name)
+			if err != nil {
+				return nil, err
+			}
+			programs.MaxProcesses = maxProcesses
 			f, err := New(Config{
 				Settings:       *s,
 				Engine:         n.Engine,
@@ -36,6 +46,8 @@ func Define() *contract.Definition {
 				Grace:          n.Grace,
 				PruneInterval:  n.PruneInterval,
 				Egress:         n.Egress,
+				External:       programs,
+				Callbacks:      n.Callbacks,
 			})
 			if err != nil {
 				return nil, err
@@ -59,6 +71,8 @@ func (f *FetchBox) Offer() *contract.Contract {
 		Checks:    f.Checks(),
 		Workers:   &workers,
 		Operators: f.operators(),
+		Manifests: &contract.Manifests{Jobs: Name, Resources: Tasks, Manifest: manifestOf,
+			Resource: resourceOf},
 	}
 	if f.OperatorToken.Empty() {
 		c.Open = []string{"/operators"}

@@ -16,9 +16,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/external"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
@@ -47,6 +49,7 @@ type Config struct {
 	Random        func() [16]byte       // of cryptographic quality
 	OperatorToken setting.Secret        // of /operators; empty: open (G-FB-31)
 	Tracing       *telemetry.Tracing    // nil makes no spans
+	Callbacks     contract.Callbacks    // of single jobs
 	Node          string                // names the workers of this node
 
 	Objects *object.Objects // closed by the caller, like Streams
@@ -57,6 +60,7 @@ type Config struct {
 	NoLocalWorkers bool          // this process downloads nothing
 	Grace          time.Duration // for running downloads when the node stops
 	Egress         egress.Config // the guard of downloads; New sets its time limits and redirects
+	External       external.Node // makes the handlers exec and http
 }
 
 // validate returns an error for the first setting or dependency that is missing or out of range.
@@ -146,16 +150,11 @@ func New(c Config) (*FetchBox, error) {
 		publish:  c.Streams.Publish,
 		storages: storages(c.Types),
 	}
-	registry := handler.Registry()
 	for _, name := range slices.Sorted(maps.Keys(c.Types)) {
 		t := c.Types[name]
-		entry, known := registry[cmp.Or(t.Handler, defaultHandler)]
-		if !known {
-			return nil, fmt.Errorf("fetchbox: job type %s: there is no handler %q", name, t.Handler)
-		}
-		h, err := entry.New(t.Options)
+		h, err := c.newHandler(name, t)
 		if err != nil {
-			return nil, fmt.Errorf("fetchbox: job type %s: %w", name, err)
+			return nil, err
 		}
 		f.types[name] = &jobType{Type: t, name: name, handler: h}
 	}
@@ -171,11 +170,33 @@ func New(c Config) (*FetchBox, error) {
 	return f, err
 }
 
-// Contract is the engine's contract of the ledger: the jobs. Finished jobs are pruned when they are
+// newHandler makes the handler of a job type.
+func (c *Config) newHandler(name string, t *Type) (handler.Handler, error) {
+	if slices.Contains(external.Kinds, t.Handler) {
+		program, err := c.External.New(name, t.Handler, &t.Settings)
+		if err != nil {
+			return nil, &contract.SettingError{Setting: typesSection + "." + name + ".handler",
+				Err: err}
+		}
+		return &handler.External{Program: program, Events: t.Events, MaxAnswer: t.MaxOutput,
+			Log: c.Log}, nil
+	}
+	entry, known := handler.Registry()[cmp.Or(t.Handler, defaultHandler)]
+	if !known {
+		return nil, fmt.Errorf("fetchbox: job type %s: there is no handler %q", name, t.Handler)
+	}
+	h, err := entry.New(t.Options)
+	if err != nil {
+		return nil, fmt.Errorf("fetchbox: job type %s: %w", name, err)
+	}
+	return h, nil
+}
+
+// JobType is the engine's contract of the ledger: the jobs. Finished jobs are pruned when they are
 // older than LedgerRetention, and the oldest of them while the ledger is larger than LedgerMaxBytes
 // (FB-088, FB-089). Searchable is for the list of operators and for Export.
-func (f *FetchBox) Contract() engine.Contract {
-	return engine.Contract{
+func (f *FetchBox) JobType() engine.JobType {
+	return engine.JobType{
 		Name:       Name,
 		Machine:    jobMachine,
 		History:    true,
@@ -192,8 +213,8 @@ func (f *FetchBox) Contract() engine.Contract {
 // their own: as children they are deleted with their job, and their bytes count as the job's. A
 // lost worker reports no failure, so the engine stores errWorkerLost in its place, and it counts
 // lost attempts apart from those that failed (G-FB-43).
-func (f *FetchBox) Contracts() []engine.Contract {
-	tasks := engine.Contract{
+func (f *FetchBox) Contracts() []engine.JobType {
+	tasks := engine.JobType{
 		Name:            Tasks,
 		Machine:         taskMachine,
 		History:         true,
@@ -202,9 +223,10 @@ func (f *FetchBox) Contracts() []engine.Contract {
 		MaxLostAttempts: f.MaxLostRuns,
 		LostFailure:     errWorkerLost.encode(),
 		Moved:           f.onDeadTasks,
-		MovedOn:         []job.Cause{job.FailedForGood, job.ExpiredForGood},
+		MovedOn: []job.Cause{job.FailedForGood, job.ExpiredForGood,
+			job.Canceled},
 	}
-	return []engine.Contract{f.Contract(), tasks}
+	return []engine.JobType{f.JobType(), tasks}
 }
 
 // maxBackoff bounds the growing delays between attempts.
@@ -291,7 +313,7 @@ func (f *FetchBox) runTasks(ctx context.Context) {
 		all.Go(func() { run(ctx) })
 	}
 	all.Go(func() {
-		f.runLimits(ctx) // before the first claim, which they restrict
+		f.storeLimits(ctx) // before the first claim, which they restrict
 		if !f.NoLocalWorkers {
 			f.runWorkers(ctx)
 		}

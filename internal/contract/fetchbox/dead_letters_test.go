@@ -13,12 +13,12 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// TestLettersBeforeTheEnd stalls the streams: a job whose task is dead is not over before its dead
-// letter can be listed.
-func TestLettersBeforeTheEnd(t *testing.T) {
+// TestDeadLettersBeforeTheEnd stalls the streams: a job whose task is dead is not over before its
+// dead letter can be listed.
+func TestDeadLettersBeforeTheEnd(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
-		w := fetchingOn(t, p, assertNear())
-		h := w.tells(nil)
+		w := newFetchWorldOn(t, p, assertNear())
+		h := w.withRecordingHandler(nil)
 		s := origin(t, func(rw http.ResponseWriter, _ *http.Request) {
 			rw.WriteHeader(http.StatusForbidden)
 		})

@@ -18,7 +18,7 @@ import (
 //	{"jobs.logs.ID": {…}, "jobs.dlq": {…}}       a task that was given up
 //
 // Deliver publishes each member as it is. So a change is one message of the outbox, and its parts
-// are published in the order in which they stand.
+// are published in their order.
 
 // The streams and their subjects (G-FB-36).
 const (
@@ -124,10 +124,11 @@ func taskMessages(j *job.Job, ev job.Event) []byte {
 		}
 	case job.Retried:
 		o.Raw(tasksSubject, j.Payload)
-	case job.FailedForGood, job.ExpiredForGood:
+	case job.FailedForGood, job.ExpiredForGood, job.Canceled:
 		o.Object(dlqSubject, func(o *strictjson.Object) {
 			failure, _ := decodeTaskError(j.Failure)
-			appendDeadLetter(o, j.Payload, &failure, attemptNumber(j, ev.Cause), ev.At)
+			attempts := attemptNumber(j, ev.Cause, ev.Prev)
+			appendDeadLetter(o, j.Payload, &failure, attempts, ev.At)
 		})
 	}
 	return o.End()

@@ -41,7 +41,7 @@ func (w *world) replay(t testing.TB, offset uint64) testkit.Reply {
 	return w.Do(t, "POST", fmt.Sprintf("/operators/dlq/%d/replay", offset), "")
 }
 
-// TestGivenBackIsNoTry: a dead letter and the log count tries, not how often a task was handed out.
+// TestGivenBackIsNoTry: a dead letter and the log count tries, not how often a task was claimed.
 func TestGivenBackIsNoTry(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())

@@ -16,7 +16,7 @@
 //	           ▲            │
 //	           ├────────────┤ failed, or its worker lost, and attempts are left
 //	           │            ▼
-//	           └────────── dead       replayed by an operator
+//	           └────────── dead       replayed by an operator; queued ones are canceled there too
 //
 // Between the last task and the end a job passes through states that have no status of their own.
 // In ended it waits for the finalizer. In listing its dead letters are on their way to their

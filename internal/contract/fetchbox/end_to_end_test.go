@@ -25,7 +25,7 @@ var errSeen = errors.New("seen")
 // would.
 func TestWhole(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
-		w := fetchingOn(t, p, assertNear())
+		w := newFetchWorldOn(t, p, assertNear())
 		var called atomic.Int64
 		site := origin(t, func(rw http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodGet || r.URL.Path == "/callback" {

@@ -27,24 +27,30 @@ const (
 	codeMethod       = "METHOD_NOT_ALLOWED"
 )
 
-// errorTable is how errors are answered. The document has one answer for all outages (G-FB-20). A
-// test demands a row for every kind of error, also for those that no route of FetchBox returns now.
+// errorTable is how errors are answered; the titles are for the documentation. The document has one
+// answer for all outages (G-FB-20). A test demands a row for every kind of error, also for those
+// that no route of FetchBox returns now.
 var errorTable = httpapi.ErrorTable{
-	{Code: codeInvalid, Status: http.StatusBadRequest,
-		Kinds: []job.Kind{job.Malformed, job.Invalid}, Unlisted: true},
-	{Code: codeUnauthorized, Status: http.StatusUnauthorized,
+	{Code: codeInvalid, Status: http.StatusBadRequest, Title: "The request breaks a rule",
+		Kinds: []job.Kind{job.Malformed, job.Invalid}, OtherStatuses: true},
+	{Code: codeUnauthorized, Status: http.StatusUnauthorized, Title: "A token is needed",
 		Statuses: []int{http.StatusUnauthorized}},
-	{Code: codeUnsupported, Status: http.StatusForbidden, Statuses: []int{http.StatusForbidden}},
-	{Code: codeNotFound, Status: http.StatusNotFound, Kinds: []job.Kind{job.NotFound},
+	{Code: codeUnsupported, Status: http.StatusForbidden,
+		Title: "The job type is not registered", Statuses: []int{http.StatusForbidden}},
+	{Code: codeNotFound, Status: http.StatusNotFound,
+		Title: "Not found", Kinds: []job.Kind{job.NotFound},
 		Statuses: []int{http.StatusNotFound}},
-	{Code: codeMethod, Status: http.StatusMethodNotAllowed,
+	{Code: codeMethod, Status: http.StatusMethodNotAllowed, Title: "The method is not allowed",
 		Statuses: []int{http.StatusMethodNotAllowed}},
-	{Code: codeConflict, Status: http.StatusConflict,
+	{Code: codeConflict, Status: http.StatusConflict, Title: "The state of the task forbids this",
 		Kinds: []job.Kind{job.Conflict, job.RunLost}},
 	{Code: codeBodyTooLarge, Status: http.StatusRequestEntityTooLarge,
+		Title: "The manifest is too large",
 		Kinds: []job.Kind{job.TooLarge}, Statuses: []int{http.StatusRequestEntityTooLarge}},
-	{Code: codeRateLimited, Status: http.StatusTooManyRequests, Kinds: []job.Kind{job.Full}},
+	{Code: codeRateLimited, Status: http.StatusTooManyRequests,
+		Title: "The queue is full", Kinds: []job.Kind{job.Full}},
 	{Code: codeInternal, Status: http.StatusInternalServerError,
+		Title: "Unexpected error, or a dependency is unavailable",
 		Kinds: []job.Kind{job.Internal, job.Cycle, job.Unavailable, job.ReadOnly, job.Aborted,
 			job.Timeout}},
 }

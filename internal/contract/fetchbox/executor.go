@@ -3,6 +3,7 @@ package fetchbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -46,11 +47,11 @@ const (
 	limitRetryInterval = 5 * time.Second
 )
 
-// runLimits stores how many downloads of each job type may run over all nodes (FB-074). It returns
-// when they are stored, or when ctx ends. A type without a limit loses one that was stored before.
-// The limits belong to the database: of nodes with different settings, the one that has started
-// last decides.
-func (f *FetchBox) runLimits(ctx context.Context) {
+// storeLimits stores how many downloads of each job type may run over all nodes (FB-074). It
+// returns when they are stored, or when ctx ends. A type without a limit loses one that was stored
+// before. The limits belong to the database: of nodes with different settings, the one that has
+// started last decides.
+func (f *FetchBox) storeLimits(ctx context.Context) {
 	limits := map[string]job.QueueLimits{}
 	for name, t := range f.types {
 		limits[name] = job.QueueLimits{MaxRunning: t.MaxParallel()}
@@ -64,7 +65,7 @@ func (f *FetchBox) runLimits(ctx context.Context) {
 // runWorkers downloads the tasks of every job type until ctx ends and the running downloads have
 // finished or Grace has passed. Each type has a pool of workers of its own, so that slow origins of
 // one type leave the slots of the others free. The slots bound what this node does; the engine
-// holds the limit over all nodes, see runLimits. Tasks whose type is not registered any more stay
+// holds the limit over all nodes, see storeLimits. Tasks whose type is not registered any more stay
 // queued.
 //
 // The interval of heartbeats is a third of the lease, so that a heartbeat which fails can be
@@ -109,8 +110,8 @@ func (f *fetcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	if err != nil {
 		return failureOutcome(&taskError{code: codeMalformed, message: "the task is malformed"})
 	}
-	if task, err = f.jobType.fillDefaults(ctx, task); err != nil {
-		return failureOutcome(&taskError{code: codeHandlerTask, message: err.Error()})
+	if task, err = f.jobType.adjust(ctx, task); err != nil {
+		return handlerOutcome(ctx, err)
 	}
 	req, taskErr := newRequest(&task)
 	if taskErr != nil {
@@ -132,6 +133,26 @@ func (f *fetcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	}
 	defer release()
 	return f.fetch(ctx, t.Job, &task, req, f.proxyRoutes.rotate(routes, t.Job.FailedAttempts))
+}
+
+// handlerDelay is how long a task waits whose handler is missing on this machine.
+const handlerDelay = 10 * time.Second
+
+// handlerOutcome ends an attempt whose handler returned an error. A refusal is final. A handler
+// that could not be asked costs an attempt, and none where its program is missing on this machine.
+func handlerOutcome(ctx context.Context, err error) engine.Outcome {
+	failure := &taskError{code: codeHandlerTask, message: err.Error()}
+	var unavailable *handler.UnavailableError
+	if ctx.Err() != nil {
+		return engine.Outcome{} // the node stops, or the lease was lost: the worker pool decides
+	}
+	if errors.As(err, &unavailable) {
+		failure.retryable = true
+		if unavailable.Missing {
+			return engine.Outcome{On: job.Released, Delay: handlerDelay, Reason: err.Error()}
+		}
+	}
+	return failureOutcome(failure)
 }
 
 // fetch downloads and stores the resource of a task and returns the outcome of the attempt.

@@ -37,7 +37,7 @@ func digest(text string) string {
 
 func TestDownload(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, assertNear())
+	w := newFetchWorld(t, assertNear())
 	headers := make(chan http.Header, 1)
 	s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		headers <- r.Header
@@ -113,7 +113,7 @@ func TestDownload(t *testing.T) {
 // FB-083: which failures are tried again.
 func TestTaxonomy(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, assertNear())
+	w := newFetchWorld(t, assertNear())
 	status := func(code int) http.HandlerFunc {
 		return func(rw http.ResponseWriter, _ *http.Request) {
 			rw.WriteHeader(code)
@@ -197,7 +197,7 @@ func TestFailuresWithoutAnAnswer(t *testing.T) {
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	w := newFetching(t, assertNear())
+	w := newFetchWorld(t, assertNear())
 	t.Run("FB-083 nobody is there", func(t *testing.T) {
 		wantFailure(t, w.fetch(ctx, taskOf(closed.URL, nil), 0), "DOWNLOAD_CONNECTION", true)
 	})
@@ -220,7 +220,7 @@ func TestFailuresWithoutAnAnswer(t *testing.T) {
 		defer close(release)
 		c := assertNear()
 		c.DownloadTimeout = 150 * time.Millisecond
-		w := newFetching(t, c)
+		w := newFetchWorld(t, c)
 		wantFailure(t, w.fetch(ctx, taskOf(slow.URL, nil), 0), "DOWNLOAD_TIMEOUT", true)
 		wantFailure(t, w.fetch(ctx, taskOf(slow.URL+"/half", nil), 0), "DOWNLOAD_TIMEOUT", true)
 		w.nothingStored(t)
@@ -234,7 +234,7 @@ func TestFailuresWithoutAnAnswer(t *testing.T) {
 
 func TestRedirects(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, assertNear())
+	w := newFetchWorld(t, assertNear())
 	var away *httptest.Server
 	seen := make(chan http.Header, 20)
 	home := origin(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -269,7 +269,7 @@ func TestSizeLimit(t *testing.T) {
 	t.Parallel()
 	c := assertNear()
 	c.MaxDownload = 100_000
-	w := newFetching(t, c)
+	w := newFetchWorld(t, c)
 	s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.URL.Query().Get("n"))
 		if r.URL.Path == "/announced" {
@@ -302,7 +302,7 @@ func TestSizeLimit(t *testing.T) {
 
 func TestChecksums(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, assertNear())
+	w := newFetchWorld(t, assertNear())
 	s := origin(t, func(rw http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(rw, "picture")
 	})
@@ -334,7 +334,7 @@ func TestHostileTasks(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int64
 	s := origin(t, func(http.ResponseWriter, *http.Request) { hits.Add(1) })
-	w := newFetching(t, assertNear())
+	w := newFetchWorld(t, assertNear())
 	for _, url := range []string{"", "ftp://127.0.0.1/x", "file:///etc/passwd",
 		"gopher://127.0.0.1", "javascript:alert(1)", "//127.0.0.1/x", "http://", "http:///x",
 		"http://u:s3cret@127.0.0.1/", "http://127.0.0.1:0/", "http://127.0.0.1:99999/",
@@ -389,13 +389,13 @@ func TestHostileTasks(t *testing.T) {
 	}
 }
 
-// G-FB-30: the guard stands at every hop.
+// G-FB-30: the guard checks every hop.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int64
 	inner := origin(t, func(http.ResponseWriter, *http.Request) { hits.Add(1) })
 	c := config() // nothing of this machine is allowed
-	w := newFetching(t, c)
+	w := newFetchWorld(t, c)
 	port := inner.URL[strings.LastIndex(inner.URL, ":"):]
 	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::1]",
 		"[::ffff:127.0.0.1]", "169.254.169.254", "10.0.0.1", "192.168.0.1", "100.64.0.1"} {
@@ -405,7 +405,7 @@ func TestGuard(t *testing.T) {
 		})
 	}
 	c.Egress.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
-	w = newFetching(t, c)
+	w = newFetchWorld(t, c)
 	outer := origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		http.Redirect(rw, r, "http://127.0.0.2"+port, http.StatusFound)
 	})
@@ -421,7 +421,7 @@ func TestStorageFails(t *testing.T) {
 	s := origin(t, func(rw http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(rw, strings.Repeat("x", 1<<20))
 	})
-	w := newFetching(t, assertNear())
+	w := newFetchWorld(t, assertNear())
 	place := func(key string) *handler.Task {
 		return taskOf(s.URL, func(task *handler.Task) { task.Storage = &handler.Storage{Key: key} })
 	}
@@ -443,9 +443,9 @@ func TestStorageFails(t *testing.T) {
 		"UPLOAD_FAILED"), 1)
 }
 
-// TestStorageAway: a try that meets a storage that is away is put back and costs nothing, and until
-// it is back no origin is asked for what could not be kept.
-func TestStorageAway(t *testing.T) {
+// TestStorageOutage: an attempt that meets an outage of the storage is released and not counted,
+// and until the storage answers no origin is asked for what could not be stored.
+func TestStorageOutage(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int64
 	s := origin(t, func(rw http.ResponseWriter, _ *http.Request) {
@@ -454,7 +454,7 @@ func TestStorageAway(t *testing.T) {
 	})
 	c := assertNear()
 	c.Tries = 1
-	w := newFetching(t, c)
+	w := newFetchWorld(t, c)
 	r := w.submitTo(t, "default", resourcesOf(s.URL, 1))
 	temporary := filepath.Join(w.dir, ".temp")
 	if err := os.RemoveAll(temporary); err != nil { // no new file can be made
@@ -484,7 +484,7 @@ func TestStorageAway(t *testing.T) {
 	wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL, nil), 0))
 	assertEqual(t, "lines of downloads about a storage that tells of itself",
 		len(w.log.Lines(t, map[string]any{"level": "WARN"})), 0)
-	done := w.tells(nil)
+	done := w.withRecordingHandler(nil)
 	w.live(t)
 	assertEqual(t, "completed with its only try", done.wait(t).Completed, 1)
 }
@@ -492,7 +492,7 @@ func TestStorageAway(t *testing.T) {
 // A run that is lost, or given back because the node stops, leaves nothing and says nothing.
 func TestCanceledInMidDownload(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, assertNear())
+	w := newFetchWorld(t, assertNear())
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ended := make(chan struct{})
 	s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -542,13 +542,13 @@ func TestDownloadTrace(t *testing.T) {
 	traced := assertNear()
 	var flush func()
 	traced.Tracing, flush = collector.Tracing(t)
-	fetch := func(w *fetching, path, trace string, change func(*handler.Task)) http.Header {
+	fetch := func(w *fetchWorld, path, trace string, change func(*handler.Task)) http.Header {
 		w.fetchbox.Fetch(context.Background(),
 			&job.Job{Queue: "default", Trace: trace, MaxAttempts: tries,
 				Payload: fetchbox.EncodeTask(taskOf(s.URL+path, change))})
 		return <-headers
 	}
-	with, without := newFetching(t, traced), newFetching(t, assertNear())
+	with, without := newFetchWorld(t, traced), newFetchWorld(t, assertNear())
 	sent := map[string]string{
 		"download":  fetch(with, "/", caller+" vendor=a", nil).Get("Traceparent"),
 		"download!": fetch(with, "/none", caller, nil).Get("Traceparent"),

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
@@ -14,15 +15,13 @@ import (
 // snapshot of the store for as long as the export takes.
 const exportPageSize = 500
 
-// View runs a function in a read transaction of a store. The command millrace export passes that of
-// the store itself, so that it also works beside a running server (G-FB-41).
-type View func(context.Context, func(store.Reader) error) error
-
 // Export returns the jobs of the ledger as operators see them, the newest first (FB-093): those
 // created at or after from and earlier than before; zero times are no bounds. A job that exists
 // during the whole export is returned exactly once, as it was when its page was read. The first
-// error ends the sequence.
-func Export(ctx context.Context, view View, from, before time.Time) iter.Seq2[[]byte, error] {
+// error ends the sequence. The command millrace export passes the view of the store itself, so that
+// it also works beside a running server (G-FB-41).
+func Export(ctx context.Context, view contract.View,
+	from, before time.Time) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		s := store.Search{
 			Contract:      Name,

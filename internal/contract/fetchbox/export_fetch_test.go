@@ -36,8 +36,8 @@ func (f *FetchBox) WithHandler(name string, h handler.Handler) { f.types[name].h
 // Hosts are the hosts of a node.
 type Hosts struct{ *hosts }
 
-func NewHosts(most int, elapsed func() time.Duration) Hosts {
-	return Hosts{newHosts(most, elapsed)}
+func NewHosts(limit int, elapsed func() time.Duration) Hosts {
+	return Hosts{newHosts(limit, elapsed)}
 }
 
 func (h Hosts) Acquire(ctx context.Context, name string) (leave func(), later time.Duration) {

@@ -30,8 +30,8 @@ func MeaningOf(k job.Kind) (status int, name string) {
 }
 
 // ReadManifest is readManifest, with the text of its error.
-func ReadManifest(text []byte, most int) (handler.Manifest, error) {
-	return readManifest(text, most)
+func ReadManifest(text []byte, limit int) (handler.Manifest, error) {
+	return readManifest(text, limit)
 }
 
 // Routes are all routes, METHOD PATTERN each.
@@ -48,7 +48,7 @@ func Routes() (all []string) {
 // Sweep is sweep, RunProducers runProducers.
 func (f *FetchBox) Sweep(ctx context.Context) error  { return f.sweep(ctx) }
 func (f *FetchBox) RunProducers(ctx context.Context) { f.runProducers(ctx) }
-func (f *FetchBox) Limit(ctx context.Context)        { f.runLimits(ctx) }
+func (f *FetchBox) Limit(ctx context.Context)        { f.storeLimits(ctx) }
 
 // Propose takes a batch of deliveries in as if it came from a stream.
 func (f *FetchBox) Propose(ctx context.Context, batch []stream.Delivery) {

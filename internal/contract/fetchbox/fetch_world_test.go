@@ -25,17 +25,17 @@ func assertNear() fetchbox.Config {
 	return c
 }
 
-// fetching is a world that downloads.
-type fetching struct{ *world }
+// fetchWorld is a world that downloads.
+type fetchWorld struct{ *world }
 
-func newFetching(t testing.TB, c fetchbox.Config) *fetching {
+func newFetchWorld(t testing.TB, c fetchbox.Config) *fetchWorld {
 	t.Helper()
-	return fetchingOn(t, testkit.InMemory(t), c)
+	return newFetchWorldOn(t, testkit.InMemory(t), c)
 }
 
-func fetchingOn(t testing.TB, p testkit.Database, c fetchbox.Config) *fetching {
+func newFetchWorldOn(t testing.TB, p testkit.Database, c fetchbox.Config) *fetchWorld {
 	t.Helper()
-	w := &fetching{newWorldAt(t, p, c)}
+	w := &fetchWorld{newWorldAt(t, p, c)}
 	t.Cleanup(w.fetchbox.CloseProxyRoutes)
 	return w
 }
@@ -62,7 +62,7 @@ func taskOf(url string, change func(*handler.Task)) *handler.Task {
 const defaultKey = "resources/default/019a0000-0000-7000-8000-000000000001/r"
 
 // fetch makes one try of a task; failures are those before it.
-func (w *fetching) fetch(ctx context.Context, task *handler.Task, failures int) engine.Outcome {
+func (w *fetchWorld) fetch(ctx context.Context, task *handler.Task, failures int) engine.Outcome {
 	return w.fetchbox.Fetch(ctx, &job.Job{Queue: task.JobType, Payload: fetchbox.EncodeTask(task),
 		FailedAttempts: failures, MaxAttempts: tries})
 }
@@ -107,7 +107,7 @@ func wantFailure(t testing.TB, o engine.Outcome, code string, retryable bool) (m
 }
 
 // files lists the files of all buckets and what is still being written.
-func (w *fetching) files(t testing.TB) (all []string) {
+func (w *fetchWorld) files(t testing.TB) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
 		rel, _ := filepath.Rel(w.dir, path)
@@ -126,7 +126,7 @@ func (w *fetching) files(t testing.TB) (all []string) {
 }
 
 // nothingStored fails where a try left anything.
-func (w *fetching) nothingStored(t testing.TB) {
+func (w *fetchWorld) nothingStored(t testing.TB) {
 	t.Helper()
 	if files := w.files(t); len(files) != 0 {
 		t.Errorf("these are stored: %v", files)

@@ -116,7 +116,7 @@ func (f *finalizer) publishedUpTo(ctx context.Context, message *int64) bool {
 }
 
 // finalize runs the Finalize of the handler of a job, if its type is still registered. A panic of
-// the handler becomes an error, as the job must end all the same.
+// the handler becomes an error, as the job must end nevertheless.
 func (f *finalizer) finalize(ctx context.Context, j *job.Job) (err error) {
 	t := f.types[j.Queue]
 	if t == nil {

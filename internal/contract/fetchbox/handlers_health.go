@@ -70,7 +70,7 @@ func componentDetail(err error) string {
 	return "it does not respond; the server's log says why"
 }
 
-// Checks are the readiness checks of what FetchBox needs beside the store: the streams, and the
+// Checks are the readiness checks of what FetchBox needs besides the store: the streams, and the
 // buckets of its job types. They are optional, as other contracts work without them.
 func (f *FetchBox) Checks() []httpapi.Check {
 	return []httpapi.Check{{Name: Name + " storage", Run: f.pingStorage, Optional: true},

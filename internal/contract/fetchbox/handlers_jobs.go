@@ -15,8 +15,19 @@ import (
 // POST /jobs: answers 202 when the job is stored with all its tasks, or was stored by an earlier
 // submit with the same idempotency key (FB-027, FB-034, FB-046). Only a new job counts its bytes.
 func (f *FetchBox) submit(c *httpapi.Call) error {
+	r, err := f.countAccepted(func() (*receipt, int, error) { return f.acceptManifest(c) })
+	if err != nil {
+		return err
+	}
+	c.AddAttrs(slog.String(telemetry.JobID, r.jobID))
+	c.Send(http.StatusAccepted, httpapi.JSON, r.encode())
+	return nil
+}
+
+// countAccepted calls what accepts a manifest, and counts what came of it.
+func (f *FetchBox) countAccepted(accept func() (*receipt, int, error)) (*receipt, error) {
 	watch := telemetry.StartStopwatch()
-	r, size, err := f.acceptManifest(c)
+	r, size, err := accept()
 	f.metrics.ingestSeconds.Observe(watch.Elapsed().Seconds())
 	if err != nil {
 		result := resultRejected
@@ -24,7 +35,7 @@ func (f *FetchBox) submit(c *httpapi.Call) error {
 			result = resultFailed
 		}
 		f.metrics.ingested.WithLabelValues(result).Inc()
-		return err
+		return nil, err
 	}
 	if r.repeated {
 		f.metrics.ingested.WithLabelValues(resultRepeated).Inc()
@@ -32,9 +43,7 @@ func (f *FetchBox) submit(c *httpapi.Call) error {
 		f.metrics.ingested.WithLabelValues(resultAccepted).Inc()
 		f.metrics.ingestBytes.Add(float64(size))
 	}
-	c.AddAttrs(slog.String(telemetry.JobID, r.jobID))
-	c.Send(http.StatusAccepted, httpapi.JSON, r.encode())
-	return nil
+	return r, nil
 }
 
 // acceptManifest validates a manifest and stores its job, or finds the job that was submitted under

@@ -49,6 +49,7 @@ type ingest struct {
 	f         *FetchBox
 	job       handler.Job
 	once      engine.Once
+	callback  string // of the job
 	text      []byte // the manifest as it was sent
 	resources int
 	tasks     []encodedTask
@@ -68,10 +69,10 @@ func (f *FetchBox) ingest(ctx context.Context, h *submitHeaders, m handler.Manif
 	text []byte) (*ingest, error) {
 	trace := telemetry.Carrier(ctx)
 	ids := f.ids.Next(1)
-	in := &ingest{f: f, once: f.once(h), text: text, resources: len(m.Resources), trace: trace,
-		createdAt: f.Now(),
+	in := &ingest{f: f, once: f.once(h), callback: h.callback, text: text,
+		resources: len(m.Resources), trace: trace, createdAt: f.Now(),
 		job: handler.Job{ID: ids[0], Type: h.jobType.name, Tenant: h.tenant,
-			TraceID: traceIDOf(trace)}}
+			TraceID: telemetry.TraceID(trace)}}
 	in.job.ManifestKey = f.Objects.URI("", in.manifest())
 	var err error
 	if in.tasks, err = h.jobType.build(ctx, in.job, m); err != nil {
@@ -146,17 +147,17 @@ func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
 // commit: its answer was lost, and the job exists. The other request's job answers this one as
 // well; the manifest stored here is deleted then.
 func (in *ingest) commit(ctx context.Context) (*receipt, error) {
-	j, existed, err := in.f.Engine.SubmitOnce(ctx, in.once, in.rows())
+	made, err := in.f.Engine.SubmitOnce(ctx, in.once, in.rows())
 	switch {
 	case job.IsKind(err, job.Conflict) && in.outcomeUnknown: // with the rows of an earlier attempt
 		return in.receipt(), nil
 	case err != nil:
 		in.outcomeUnknown = true
 		return nil, err
-	case existed && j.ID.Key != in.job.ID:
+	case made.Existed && made.Job.ID.Key != in.job.ID:
 		in.outcomeUnknown = false
 		in.undo(ctx)
-		return newReceipt(j), nil
+		return newReceipt(made.Job), nil
 	}
 	return in.receipt(), nil
 }
@@ -208,7 +209,9 @@ func (in *ingest) rows() []engine.Submission {
 		traceID:     in.job.TraceID,
 	}
 	batch := make([]engine.Submission, 0, 1+len(in.tasks))
-	batch = append(batch, in.f.jobRow(in.job.ID, in.job.Type, &details, in.trace))
+	row := in.f.jobRow(in.job.ID, in.job.Type, &details, in.trace)
+	row.Job.Callback = in.callback
+	batch = append(batch, row)
 	for i := range in.tasks {
 		batch = append(batch, in.f.taskRow(in.keys[i], &in.tasks[i], in.trace, false))
 	}

@@ -2,7 +2,6 @@ package fetchbox
 
 import (
 	"context"
-	"strings"
 
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
@@ -78,16 +77,6 @@ func decodeJobDetails(j *job.Job) (d jobDetails) {
 		}
 	}
 	return d
-}
-
-// traceIDOf is the trace id of a stored trace context, "" if there is none.
-func traceIDOf(carrier string) string {
-	parent, _, _ := strings.Cut(carrier, " ")
-	parts := strings.Split(parent, "-")
-	if len(parts) != 4 {
-		return ""
-	}
-	return parts[1]
 }
 
 // findJob reads the job that a path names.

@@ -74,6 +74,7 @@ var taskLogText = map[job.Cause]struct{ level, message string }{
 	job.ExpiredForGood: {levelError, "the worker was lost, and the task is not retried"},
 	job.Released:       {levelInfo, "the worker released the task"},
 	job.Retried:        {levelInfo, "the task is replayed"},
+	job.Canceled:       {levelError, "the task is canceled and not retried"},
 }
 
 // appendTaskLog writes the log entry for a change of a task. An entry for a failure has its code
@@ -83,13 +84,13 @@ func appendTaskLog(o *strictjson.Object, j *job.Job, l *taskLabel, ev job.Event)
 	e := logEntry{jobID: l.jobID, resourceID: l.resourceID, traceID: l.traceID,
 		level: text.level, message: text.message, at: ev.At}
 	e.append(o, func(o *strictjson.Object) {
-		o.Int("attempt", int64(attemptNumber(j, ev.Cause)))
+		o.Int("attempt", int64(attemptNumber(j, ev.Cause, ev.Prev)))
 		switch ev.Cause {
 		case job.Claimed:
 			o.Text("worker", j.Worker)
 		case job.Succeeded:
 			appendResult(o, j.Result)
-		case job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood:
+		case job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood, job.Canceled:
 			failure, _ := decodeTaskError(j.Failure)
 			failure.append(o)
 		}
@@ -112,12 +113,15 @@ func appendResult(o *strictjson.Object, result []byte) {
 	o.Raw("result", line.Bytes())
 }
 
-// attemptNumber is the number of the attempt that a change of a task belongs to. Attempts that
-// were released, because the host asked for a pause or the node stopped, and those whose worker
-// was lost do not count (G-FB-43).
-func attemptNumber(j *job.Job, cause job.Cause) int {
-	if cause == job.Failed {
+// attemptNumber is the number of the attempt that a change of a task from a state belongs to.
+// Attempts that were released, because the host asked for a pause or the node stopped, and those
+// whose worker was lost do not count (G-FB-43).
+func attemptNumber(j *job.Job, cause job.Cause, from job.State) int {
+	switch {
+	case cause == job.Failed:
 		return j.FailedAttempts // this failure is counted already
+	case cause == job.Canceled && from == waiting:
+		return j.FailedAttempts // there was no attempt to end
 	}
 	return min(j.FailedAttempts+1, j.MaxAttempts)
 }

@@ -144,9 +144,9 @@ func (w *world) events(t *testing.T, id, query, last string) string {
 		"Last-Event-ID", last).WantStatus(t, 200).Body
 }
 
-// TestLogsOfAStreamMadeAnew: what a job has to say after its log was lost is shown, although its
+// TestLogsOfARecreatedStream: what a job has to say after its log was lost is shown, although its
 // cursor is of before.
-func TestLogsOfAStreamMadeAnew(t *testing.T) {
+func TestLogsOfARecreatedStream(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	w.submit(t, manifest(10))

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// expireRun hands out the one task of a job and lets its worker fall silent.
+// expireRun claims the only task of a job and lets its lease expire.
 func (w *world) expireRun(t testing.TB, jobID string) *job.Job {
 	t.Helper()
 	j := w.claimOnly(t, jobID)
@@ -17,7 +17,7 @@ func (w *world) expireRun(t testing.TB, jobID string) *job.Job {
 	return j
 }
 
-// TestLostWorkers: a task whose worker was lost is handed out again at once and has the tries it
+// TestLostWorkers: a task whose worker was lost is claimed again at once and has the tries it
 // had before. A number of its own bounds that.
 func TestLostWorkers(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {

@@ -1,6 +1,9 @@
 package fetchbox
 
-import "github.com/millrace/millrace/internal/job"
+import (
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/job"
+)
 
 // Name is the contract's name in settings, in metrics and in the worker API. The engine has two
 // contracts: Name holds the jobs, which are the ledger, and Tasks their tasks.
@@ -84,6 +87,7 @@ var taskMachine = job.MustMachine(
 		{From: job.StateNone, On: job.Submitted, To: waiting},
 
 		{From: waiting, On: job.Claimed, To: downloading},
+		{From: waiting, On: job.Canceled, To: dead, DeadLetter: true}, // RT-003
 
 		{From: downloading, On: job.Succeeded, To: done},
 		{From: downloading, On: job.Failed, To: waiting, CountsFailed: true},
@@ -91,6 +95,7 @@ var taskMachine = job.MustMachine(
 		{From: downloading, On: job.Expired, To: waiting, CountsLost: true}, // FB-087, G-FB-43
 		{From: downloading, On: job.ExpiredForGood, To: dead, DeadLetter: true},
 		{From: downloading, On: job.Released, To: waiting},
+		{From: downloading, On: job.Canceled, To: dead, DeadLetter: true},
 
 		{From: dead, On: job.Retried, To: waiting},
 	})
@@ -133,6 +138,16 @@ func statusOf(j *job.Job) string {
 	return statusCompleted
 }
 
+// statusBefore is the status of a job before a change, as events tell of it: the job was in
+// progress until the event of its end, which comes when its handler has finished.
+func statusBefore(j *job.Job) string {
+	switch j.State {
+	case queued, completed, failed:
+		return statusOf(j)
+	}
+	return statusInProgress
+}
+
 // outcomeOf is the status that a job whose tasks have finished will end with.
 func outcomeOf(j *job.Job) string {
 	if j.FailedDeps > 0 {
@@ -147,4 +162,21 @@ func finalCause(j *job.Job) job.Cause {
 		return job.FailedForGood
 	}
 	return job.Succeeded
+}
+
+// jobEvents and taskEvents are the types of events that operators may subscribe to (WH-002). A job
+// runs, to its clients, until its handler has finished.
+var jobEvents = []contract.EventType{
+	contract.JobEvent(Name, contract.Submitted).When(job.Submitted),
+	contract.JobEvent(Name, contract.Started).From(queued).To(inProgress),
+	contract.JobEvent(Name, contract.Retrying).When(job.Retried),
+	contract.JobEvent(Name, contract.Completed).To(completed),
+	contract.JobEvent(Name, contract.Failed).To(failed),
+}
+
+var taskEvents = []contract.EventType{
+	{Name: "fetchbox.resource.completed", States: []job.State{done},
+		Meaning: "A resource was fetched and stored."},
+	{Name: "fetchbox.resource.failed", States: []job.State{dead},
+		Meaning: "A resource was given up; it has a dead letter."},
 }

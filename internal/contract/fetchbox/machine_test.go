@@ -47,10 +47,12 @@ var (
 		{"downloading", "expired_for_good"}: "dead",
 		{"downloading", "released"}:         "queued",
 		{"dead", "retried"}:                 "queued",
+		{"queued", "canceled"}:              "dead",
+		{"downloading", "canceled"}:         "dead",
 	}
 )
 
-// TestMachines holds every state and every cause against the lists: what they do not name does not
+// TestMachines compares every state and every cause with the lists: what they do not name does not
 // happen.
 func TestMachines(t *testing.T) {
 	t.Parallel()

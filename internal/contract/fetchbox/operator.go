@@ -2,26 +2,53 @@ package fetchbox
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/job"
 )
 
-// operators says what operators may do with jobs and tasks. A job follows its tasks: it has no
-// actions of its own.
+// operators says what operators may do with jobs and tasks. A job follows its tasks, so its actions
+// are about these.
 func (f *FetchBox) operators() []contract.Operator {
 	path := func(j *job.Job) string { return jobsPath + "/" + j.ID.Key }
 	jobs := contract.Operator{Jobs: Name, Submit: f.submitFor, Check: f.checkFor, Path: path,
-		Log: f.logEntries, Answer: errorTable.Answer, Kind: "manifest", States: statuses, State: statusOf}
+		Log: f.logEntries, Answer: errorTable.Answer, Kind: "manifest", States: statuses, State: statusOf,
+		StateBefore: statusBefore, Events: jobEvents,
+		Actions: []contract.Action{
+			{Name: contract.ActionRetry, Do: f.retryJob,
+				If: func(j *job.Job) bool { return j.FailedDeps > 0 }},
+			{Name: contract.ActionCancel, Do: f.cancelJob,
+				If: func(j *job.Job) bool { return j.OpenDeps > 0 }},
+		}}
 	tasks := contract.Operator{Jobs: Tasks, Kind: "resource", Replay: f.replayDead,
-		Answer: errorTable.Answer,
-		Path:   func(j *job.Job) string { return jobsPath + "/" + decodeTaskLabel(j).jobID },
+		Answer: errorTable.Answer, Events: taskEvents,
+		Path: func(j *job.Job) string { return jobsPath + "/" + decodeTaskLabel(j).jobID },
 		Actions: []contract.Action{
 			contract.Change(f.Engine, contract.ActionRetry, job.Retried, f.prepareRetry, dead),
 			contract.RunNow(f.Engine),
 			contract.Release(f.Engine, downloading),
 		}}
 	return []contract.Operator{jobs, tasks}
+}
+
+// manifestOf and resourceOf show operators what jobs and tasks are about. What cannot be read stays
+// empty: direct producers and remote workers have written it.
+func manifestOf(j *job.Job) contract.Manifest {
+	d := decodeJobDetails(j)
+	return contract.Manifest{Tenant: d.tenant, Object: d.manifestKey}
+}
+
+func resourceOf(j *job.Job) contract.Resource {
+	task, _ := decodeTask(j.Payload)
+	var stored struct {
+		URI  string `json:"uri"`
+		Type string `json:"content_type"`
+		Size int64  `json:"size_bytes"`
+	}
+	_ = json.Unmarshal(j.Result, &stored)
+	return contract.Resource{ID: decodeTaskLabel(j).resourceID, URL: task.URL, Object: stored.URI,
+		Type: stored.Type, Size: stored.Size}
 }
 
 // headersOf reads what a request of an operator has in the place of headers (G-AD-09). The owner of
@@ -37,6 +64,11 @@ func (f *FetchBox) headersOf(r contract.Request) (h submitHeaders, err error) {
 		}
 	}
 	h = submitHeaders{jobType: f.types[r.Type], key: r.Key, tenant: r.Owner}
+	if r.Callback != "" {
+		if h.callback, err = f.readCallback("callback_url", r.Callback); err != nil {
+			return h, err
+		}
+	}
 	if h.jobType == nil {
 		return h, invalid("the job type %q is not registered", r.Type)
 	}
@@ -51,17 +83,15 @@ func (f *FetchBox) submitFor(ctx context.Context, r contract.Request) (*job.Job,
 	if err := f.Shared.Check(); err != nil {
 		return nil, err
 	}
-	h, err := f.headersOf(r)
+	made, err := f.countAccepted(func() (*receipt, int, error) {
+		h, err := f.headersOf(r)
+		if err != nil {
+			return nil, 0, err
+		}
+		return f.acceptText(ctx, &h, r.Body)
+	})
 	if err != nil {
 		return nil, err
-	}
-	made, size, err := f.acceptText(ctx, &h, r.Body)
-	if err != nil {
-		return nil, err
-	}
-	if !made.repeated {
-		f.metrics.ingested.WithLabelValues(resultAccepted).Inc()
-		f.metrics.ingestBytes.Add(float64(size))
 	}
 	return f.Engine.Get(ctx, engineJobID(made.jobID))
 }

@@ -131,7 +131,7 @@ func TestTrouble(t *testing.T) {
 
 func TestTroubleOfStore(t *testing.T) {
 	for _, after := range []bool{false, true} {
-		t.Run(fmt.Sprintf("written all the same %t", after), func(t *testing.T) {
+		t.Run(fmt.Sprintf("written nevertheless %t", after), func(t *testing.T) {
 			testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 				f := &flakyStore{Store: p.Store}
 				f.after.Store(after)

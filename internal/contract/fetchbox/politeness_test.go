@@ -22,7 +22,7 @@ func TestHostsAreLeftAlone(t *testing.T) {
 			"a date": testkit.StartTime.Add(90 * time.Second).Format(http.TimeFormat)} {
 			t.Run("FB-083 Retry-After as "+form, func(t *testing.T) {
 				t.Parallel()
-				w := newFetching(t, assertNear())
+				w := newFetchWorld(t, assertNear())
 				busy := true
 				asked := 0
 				s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -111,7 +111,7 @@ func TestHostLimitInACrowd(t *testing.T) {
 	t.Parallel()
 	h := fetchbox.NewHosts(4, testkit.NewClock().Monotonic)
 	var mu sync.Mutex
-	now, most := 0, 0
+	now, peak := 0, 0
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {
@@ -122,7 +122,7 @@ func TestHostLimitInACrowd(t *testing.T) {
 				}
 				mu.Lock()
 				now++
-				most = max(most, now)
+				peak = max(peak, now)
 				mu.Unlock()
 				mu.Lock()
 				now--
@@ -132,7 +132,7 @@ func TestHostLimitInACrowd(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if most > 4 || h.Len() != 0 {
-		t.Errorf("there were %d at a time; %d are remembered", most, h.Len())
+	if peak > 4 || h.Len() != 0 {
+		t.Errorf("there were %d at a time; %d are remembered", peak, h.Len())
 	}
 }

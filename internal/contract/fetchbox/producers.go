@@ -212,7 +212,7 @@ func (f *FetchBox) readDirect(ctx context.Context, data []byte) (encodedTask, *t
 		return encodedTask{}, &taskError{code: codeUnknownType,
 			message: "the job type " + strconv.Quote(t.JobType) + " is not registered"}
 	}
-	filled, err := registered.fillDefaults(ctx, t)
+	filled, err := registered.adjust(ctx, t)
 	if err != nil {
 		filled = t // its attempt fails with the reason
 	}

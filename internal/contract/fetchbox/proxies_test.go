@@ -16,18 +16,18 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// proxied is a world with proxies of both kinds: eu has two of them and falls back on global, and
-// emergency stands alone.
-type proxied struct {
-	*fetching
+// proxyWorld is a world with proxies of both kinds: eu has two of them and falls back on global,
+// and emergency stands alone.
+type proxyWorld struct {
+	*fetchWorld
 	first, second, global, emergency *testkit.Proxy
 	url                              string // of the origin
 	hits                             atomic.Int64
 }
 
-func newProxied(t *testing.T) *proxied {
+func newProxyWorld(t *testing.T) *proxyWorld {
 	t.Helper()
-	p := &proxied{first: testkit.HTTPProxy(t, ""), second: testkit.SOCKSProxy(t, "user:s3cret"),
+	p := &proxyWorld{first: testkit.HTTPProxy(t, ""), second: testkit.SOCKSProxy(t, "user:s3cret"),
 		global: testkit.HTTPProxy(t, "user:s3cret"), emergency: testkit.SOCKSProxy(t, "")}
 	p.url = origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		p.hits.Add(1)
@@ -48,12 +48,12 @@ func newProxied(t *testing.T) *proxied {
 	}
 	c.Types["default"] = &fetchbox.Type{Proxy: handler.Proxy{Primary: "proxies/eu",
 		Fallbacks: []string{"proxies/emergency"}}}
-	p.fetching = newFetching(t, c)
+	p.fetchWorld = newFetchWorld(t, c)
 	return p
 }
 
 // used says which proxies were asked since it was asked last, first to last.
-func (p *proxied) used(before *[4]int) (names string) {
+func (p *proxyWorld) used(before *[4]int) (names string) {
 	for i, proxy := range []*testkit.Proxy{p.first, p.second, p.global, p.emergency} {
 		if n := len(proxy.Targets()); n > before[i] {
 			names += " " + []string{"first", "second", "global", "emergency"}[i]
@@ -65,7 +65,7 @@ func (p *proxied) used(before *[4]int) (names string) {
 
 func TestProxyOrder(t *testing.T) {
 	t.Parallel()
-	p := newProxied(t)
+	p := newProxyWorld(t)
 	ctx := context.Background()
 	var seen [4]int
 	try := func(t *testing.T, failures int, want string) {
@@ -134,7 +134,7 @@ func TestProxyOrder(t *testing.T) {
 
 func TestProxiesOfTasks(t *testing.T) {
 	t.Parallel()
-	p := newProxied(t)
+	p := newProxyWorld(t)
 	ctx := context.Background()
 	var seen [4]int
 	with := func(primary string, fallbacks ...string) *handler.Task {
@@ -178,7 +178,7 @@ func TestProxiesOfTasks(t *testing.T) {
 // G-FB-26: wrong references stop the start.
 func TestProxySettings(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, assertNear())
+	w := newFetchWorld(t, assertNear())
 	for name, change := range map[string]func(*fetchbox.Config){
 		"a fallback that is not there": func(c *fetchbox.Config) {
 			c.Pools = map[string]*fetchbox.Pool{"a": {Fallbacks: []string{"b"}}}

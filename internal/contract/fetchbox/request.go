@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/webhook"
 )
 
 // The headers of a submit, as http.Header spells them.
@@ -18,6 +19,8 @@ const (
 	typeHeader   = "X-Fetchbox-Job-Type"
 	keyHeader    = "X-Fetchbox-Idempotency-Key"
 	tenantHeader = "X-Fetchbox-Tenant"
+	// callbackHeader names where the end of the job is told (WH-005).
+	callbackHeader = "X-Fetchbox-Callback-Url"
 
 	maxHeader = 1024 // bytes of a key or tenant
 )
@@ -26,6 +29,7 @@ const (
 type submitHeaders struct {
 	jobType     *jobType
 	key, tenant string // empty: none
+	callback    string // as the job keeps it; empty: none
 	gzipped     bool
 }
 
@@ -50,6 +54,9 @@ func (f *FetchBox) readHeaders(c *httpapi.Call) (h submitHeaders, err error) {
 		return h, err
 	}
 	if h.gzipped, err = isGzipped(c); err != nil {
+		return h, err
+	}
+	if h.callback, err = f.readCallbackHeader(c); err != nil {
 		return h, err
 	}
 	if h.jobType = f.types[name]; h.jobType == nil { // G-FB-16
@@ -85,6 +92,27 @@ func readHeader(c *httpapi.Call, name string) (string, error) {
 		return "", invalid("%s must be UTF-8 of at most %d bytes", name, maxHeader)
 	}
 	return given[0], nil
+}
+
+// readCallbackHeader reads where the end of the job is told. A URL may be longer than a key.
+func (f *FetchBox) readCallbackHeader(c *httpapi.Call) (string, error) {
+	switch given := c.Request.Header[callbackHeader]; len(given) {
+	case 0:
+		return "", nil
+	case 1:
+		return f.readCallback(callbackHeader, given[0])
+	}
+	return "", invalid("%s is given more than once", callbackHeader)
+}
+
+// readCallback checks a callback URL and returns it as a job keeps it. where names the header or
+// member that has it.
+func (f *FetchBox) readCallback(where, url string) (string, error) {
+	callback, err := f.Callbacks.Read(webhook.Callback{URL: url}, jobEvents)
+	if err != nil {
+		return "", invalid("%s: %v", where, err)
+	}
+	return callback, nil
 }
 
 // isGzipped reports whether the body is compressed; gzip is the only supported encoding (G-FB-09).

@@ -24,14 +24,17 @@ func (f *FetchBox) submitRoutes() []httpapi.Route {
 	}
 }
 
-// operatorRoutes are the routes of operators: the three of the document, the list of jobs and the
-// dead letters. The log has no Query, so it ignores unknown parameters: EventSource libraries add
-// some of their own.
+// operatorRoutes are the routes of operators: the three of the document, the list of jobs, what
+// ends them or tries them once more, and the dead letters. The log has no Query, so it ignores
+// unknown parameters: EventSource libraries add some of their own.
 func (f *FetchBox) operatorRoutes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodGet, Pattern: jobsPath, Action: "list", Handle: f.list,
 			Query: httpapi.PageQuery("status"), NoStore: true},
 		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: f.get, NoStore: true},
+		{Method: http.MethodPost, Pattern: jobPath + "/cancel", Action: "cancel",
+			Handle: f.cancel},
+		{Method: http.MethodPost, Pattern: jobPath + "/retry", Action: "retry", Handle: f.retry},
 		{Method: http.MethodGet, Pattern: jobPath + "/logs", Action: "read_logs", Handle: f.logs,
 			NoStore: true},
 		{Method: http.MethodGet, Pattern: operatorsPath + "health", Action: "health",

@@ -35,8 +35,8 @@ func (h *recordingHandler) Finalize(_ context.Context, s handler.Summary) error 
 	return nil
 }
 
-// tells makes the type default tell its ends.
-func (w *fetching) tells(fail func(handler.Summary) error) *recordingHandler {
+// withRecordingHandler gives the job type default a handler that keeps its calls.
+func (w *fetchWorld) withRecordingHandler(fail func(handler.Summary) error) *recordingHandler {
 	h := &recordingHandler{finalized: make(chan handler.Summary, 1000), fail: fail}
 	w.fetchbox.WithHandler("default", h)
 	return h
@@ -49,7 +49,7 @@ func (h *recordingHandler) wait(t testing.TB) handler.Summary {
 }
 
 // live downloads, finalizes and publishes until stop, or the end of the test.
-func (w *fetching) live(t testing.TB) (stop func()) {
+func (w *fetchWorld) live(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -78,26 +78,26 @@ func resourcesOf(base string, n int) string {
 	return b.String() + "]}"
 }
 
-func (w *fetching) submitTo(t testing.TB, jobType, body string) receipt {
+func (w *fetchWorld) submitTo(t testing.TB, jobType, body string) receipt {
 	t.Helper()
 	return testkit.DecodeReply[receipt](t,
 		w.Do(t, http.MethodPost, "/jobs", body, "X-Fetchbox-Job-Type", jobType).WantStatus(t, 202))
 }
 
-// measured is an origin that knows how many are asking at a time.
-type measured struct {
+// countingOrigin is an origin that counts its requests, and how many it serves at a time.
+type countingOrigin struct {
 	*httptest.Server
-	now, most, all atomic.Int64
+	now, highest, all atomic.Int64
 }
 
-func measure(t testing.TB) *measured {
+func newCountingOrigin(t testing.TB) *countingOrigin {
 	t.Helper()
-	m := &measured{}
+	m := &countingOrigin{}
 	m.Server = origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		n := m.now.Add(1)
 		defer m.now.Add(-1)
-		for most := m.most.Load(); n > most &&
-			!m.most.CompareAndSwap(most, n); most = m.most.Load() {
+		for highest := m.highest.Load(); n > highest &&
+			!m.highest.CompareAndSwap(highest, n); highest = m.highest.Load() {
 		}
 		m.all.Add(1)
 		_, _ = io.WriteString(rw, r.URL.Path)
@@ -109,17 +109,17 @@ func manyDownloads(t *testing.T, p testkit.Database, nodes, each int) {
 	const manifests, limit = 50, 8
 	c := assertNear()
 	c.Types["default"] = &fetchbox.Type{Options: maxParallel(limit)}
-	w := fetchingOn(t, p, c)
-	all := []*fetching{w}
+	w := newFetchWorldOn(t, p, c)
+	all := []*fetchWorld{w}
 	for len(all) < nodes {
-		all = append(all, &fetching{w.node(t, c)})
+		all = append(all, &fetchWorld{w.node(t, c)})
 	}
-	h := w.tells(nil)
+	h := w.withRecordingHandler(nil)
 	for _, node := range all {
 		node.fetchbox.WithHandler("default", h)
 		node.fetchbox.Limit(context.Background())
 	}
-	m := measure(t)
+	m := newCountingOrigin(t)
 	jobs := map[string]bool{}
 	for range manifests {
 		jobs[w.submitTo(t, "default", resourcesOf(m.URL, each)).JobID] = true
@@ -135,8 +135,8 @@ func manyDownloads(t *testing.T, p testkit.Database, nodes, each int) {
 		}
 		delete(jobs, s.ID) // each is finalized once
 	}
-	if m.most.Load() > limit || m.all.Load() != int64(manifests*each) {
-		t.Errorf("the origin saw %d requests, %d at a time", m.all.Load(), m.most.Load())
+	if m.highest.Load() > limit || m.all.Load() != int64(manifests*each) {
+		t.Errorf("the origin saw %d requests, %d at a time", m.all.Load(), m.highest.Load())
 	}
 	if files := w.files(t); len(files) != manifests*each {
 		t.Errorf("%d objects are stored", len(files))
@@ -160,8 +160,8 @@ func TestMixedJob(t *testing.T) {
 	t.Parallel()
 	c := assertNear()
 	c.BackoffBase = 0
-	w := newFetching(t, c)
-	h := w.tells(nil)
+	w := newFetchWorld(t, c)
+	h := w.withRecordingHandler(nil)
 	var tried sync.Map
 	s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		n, _ := tried.LoadOrStore(r.URL.Path, new(atomic.Int64))
@@ -210,9 +210,9 @@ func TestFinalizeFails(t *testing.T) {
 			t.Parallel()
 			c := assertNear()
 			c.Grace = time.Minute // stop waits for the write
-			w := newFetching(t, c)
-			h := w.tells(fail)
-			m := measure(t)
+			w := newFetchWorld(t, c)
+			h := w.withRecordingHandler(fail)
+			m := newCountingOrigin(t)
 			stop := w.live(t)
 			id := w.submitTo(t, "default", resourcesOf(m.URL, 1)).JobID
 			h.wait(t)
@@ -241,8 +241,8 @@ func TestFinalizeFails(t *testing.T) {
 // What a stop interrupts is given back, counts for nothing, and leaves nothing half done.
 func TestStopInMidDownload(t *testing.T) {
 	t.Parallel()
-	w := newFetching(t, assertNear()) // no grace
-	h := w.tells(nil)
+	w := newFetchWorld(t, assertNear()) // no grace
+	h := w.withRecordingHandler(nil)
 	started := make(chan struct{}, 10)
 	hold := atomic.Bool{}
 	hold.Store(true)
@@ -279,19 +279,21 @@ type brokenHandler struct {
 	times atomic.Int64
 }
 
-func (h *brokenHandler) Adjust(_ context.Context, t handler.Task) (handler.Task, error) {
+func (h *brokenHandler) Adjust(_ context.Context, tasks []handler.Task) error {
 	if h.times.Add(1) == 2 { // the first is the API's
 		panic("not now")
 	}
-	t.Headers = map[string]string{"X-Adjusted": "yes"}
-	return t, nil
+	for i := range tasks {
+		tasks[i].Headers = map[string]string{"X-Adjusted": "yes"}
+	}
+	return nil
 }
 
 func TestHandlerBreaksInTheWorker(t *testing.T) {
 	t.Parallel()
 	c := assertNear()
 	c.BackoffBase = 0
-	w := newFetching(t, c)
+	w := newFetchWorld(t, c)
 	h := &brokenHandler{recordingHandler: recordingHandler{finalized: make(chan handler.Summary,
 		10)}}
 	w.fetchbox.WithHandler("default", h)

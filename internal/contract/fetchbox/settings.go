@@ -10,6 +10,7 @@ import (
 type Settings struct {
 	Listen            string         // empty: the common listener
 	Token             setting.Secret // of POST /jobs; empty: open, on loopback only (G-FB-31)
+	CallbackSecret    setting.Secret // signs callbacks; empty: derived from the pepper
 	MaxResources      int            // of a manifest
 	MaxManifest       int64          // bytes, after decompression (G-FB-10)
 	Tries             int            // failed attempts after which a task is given up
@@ -37,7 +38,8 @@ func (s *Settings) Group(handlers map[string][]string) *setting.Group {
 	types := setting.ItemsOf(&s.Types, newType, (*Type).keys)
 	types.Add(defaultHandler)
 	return &setting.Group{Name: Name, Listen: &s.Listen, Token: &s.Token,
-		Workers: setting.OptionalWorkers, UsesStreams: func() bool { return true },
+		CallbackSecret: &s.CallbackSecret,
+		Workers:        setting.OptionalWorkers, UsesStreams: func() bool { return true },
 		Keys: s.keys(),
 		Sections: []setting.Section{
 			{Name: typesSection, AllowDots: true, AddEmpty: true, Valid: validType,
@@ -61,6 +63,7 @@ func (s *Settings) keys() []setting.Key {
 	return []setting.Key{
 		setting.ListenKey(Name, "FetchBox", &s.Listen),
 		setting.TokenKey(Name, "FetchBox", &s.Token),
+		setting.CallbackSecretKey(Name, "FetchBox", &s.CallbackSecret),
 		setting.Define("fetchbox.max_resources", "1000", "Most resources in a manifest.",
 			setting.Int(&s.MaxResources, 1, 50_000)),
 		setting.Define("fetchbox.max_manifest", "5MiB", "Largest manifest, after decompression.",

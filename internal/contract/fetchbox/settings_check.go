@@ -27,6 +27,7 @@ func (s *Settings) checkTypes(c *setting.Checker, handlers map[string][]string) 
 					t.Handler, setting.Quote(option), setting.Nearest(option, options))
 			}
 		}
+		t.Check(c, at, t.Handler)
 		if t.Proxy.Primary != "" {
 			s.checkReferences(c, at+"proxy.primary", t.Proxy.Primary)
 		} else if len(t.Proxy.Fallbacks) > 0 {

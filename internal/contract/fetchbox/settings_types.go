@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/egress"
+	"github.com/millrace/millrace/internal/external"
 	"github.com/millrace/millrace/internal/object/name"
 	"github.com/millrace/millrace/internal/setting"
 )
@@ -34,10 +35,19 @@ type Type struct {
 	Bucket         string                    // of downloads; "" is the default bucket
 	KeyPrefix      string                    // of downloads; "" is resources/TYPE/
 	Options        map[string]any            // the handler's, and maxParallelOption
+
+	external.Settings          // of the handlers exec and http
+	Events            []string // that these get
 }
 
-// newType is a job type whose section sets nothing.
-func newType() *Type { return &Type{Handler: defaultHandler} }
+// newType is a job type whose section sets nothing. An answer of its handler may have a whole
+// manifest.
+func newType() *Type {
+	t := &Type{Handler: defaultHandler, Settings: external.Defaults(),
+		Events: handler.DefaultEvents}
+	t.MaxOutput = 16 << 20
+	return t
+}
 
 // maxParallelOption is the option of every handler that limits downloads.
 const maxParallelOption = "max_parallel_downloads"
@@ -59,12 +69,13 @@ func (t *Type) proxy() *handler.Proxy {
 
 // keys declares the settings of one job type, relative to its section.
 func (t *Type) keys() []setting.Key {
-	return []setting.Key{
-		setting.Define("handler", "", "Name of a handler.",
+	return slices.Concat([]setting.Key{
+		setting.Define("handler", "",
+			"Name of a handler that is compiled in; exec (the server runs command) or http (it calls url).",
 			setting.Text(&t.Handler, "a name", func(s string) bool { return s != "" && isName(s) })),
 		setting.Define("default_headers", "",
 			"Headers of every download, unless the resource has its own.",
-			headers(&t.DefaultHeaders)),
+			setting.Secrets(&t.DefaultHeaders, "headers", `{ Accept = "image/*" }`, isHeader)),
 		setting.Define("proxy.primary", "",
 			"Pool of proxies for downloads; none when empty.",
 			setting.Text(&t.Proxy.Primary, "a name", isName)),
@@ -80,7 +91,10 @@ func (t *Type) keys() []setting.Key {
 		setting.Define("options", "",
 			"Options of the handler; max_parallel_downloads limits the concurrent downloads, over all nodes.",
 			options(&t.Options)),
-	}
+		setting.Define("events", "",
+			"Events that the handlers exec and http get; adjust is sent for every download.",
+			setting.Names(&t.Events, handler.Events...)),
+	}, t.Settings.Keys())
 }
 
 // Pool is a pool of proxies.
@@ -121,6 +135,11 @@ func isName(s string) bool {
 // isKeyPrefix reports whether keys of objects can begin with a text: whole segments, or empty.
 func isKeyPrefix(s string) bool {
 	return len(s) <= 500 && (s == "" || name.ValidKey(strings.TrimSuffix(s, "/")))
+}
+
+// isHeader reports whether a header can be sent.
+func isHeader(name, text string) bool {
+	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(text)
 }
 
 // poolNames is a list of names of pools, each once; it may be empty.
@@ -186,45 +205,6 @@ func checkProxy(s string) error {
 		return errors.New("the proxy's URL has no valid host and port")
 	}
 	return nil
-}
-
-// headers is a table of headers. Their values are secrets, since some are credentials; the names
-// are shown.
-func headers(p *map[string]setting.Secret) setting.Value {
-	return setting.Value{
-		Set: func(in setting.Input) error {
-			table, ok := in.Raw.(map[string]any)
-			if !ok {
-				return errors.New(`expected a table of headers such as { Accept = "image/*" }`)
-			}
-			headers := map[string]setting.Secret{}
-			for header, raw := range table {
-				text, ok := raw.(string)
-				if !ok || !httpguts.ValidHeaderFieldName(header) ||
-					!httpguts.ValidHeaderFieldValue(text) {
-					return fmt.Errorf("expected headers with text; %s is none",
-						setting.Quote(header))
-				}
-				headers[header] = setting.NewSecret(text)
-			}
-			*p = headers
-			return nil
-		},
-		Show: func() string {
-			var all []string
-			for _, header := range sortedNames(*p) {
-				all = append(all, header+": "+setting.Masked)
-			}
-			return strings.Join(all, ", ")
-		},
-		Table: &setting.Table{Entries: func() map[string]any {
-			table := map[string]any{}
-			for header, text := range *p {
-				table[header] = text.Reveal()
-			}
-			return table
-		}},
-	}
 }
 
 // options is a table that a handler reads. Only the value of maxParallelOption is checked here:

@@ -20,26 +20,28 @@ import (
 // Codes of failed downloads (G-FB-24). An HTTP answer without success has the code HTTP_ and its
 // status.
 const (
-	codeURL              = "DOWNLOAD_INVALID_URL"
-	codeHeader           = "DOWNLOAD_INVALID_HEADER"
-	codeRefused          = "DOWNLOAD_ADDRESS_REFUSED" // by the guard of package egress
-	codeRedirects        = "DOWNLOAD_TOO_MANY_REDIRECTS"
-	codeDownloadTooLarge = "DOWNLOAD_TOO_LARGE"
-	codeChecksum         = "DOWNLOAD_CHECKSUM_MISMATCH"
-	codeTimeout          = "DOWNLOAD_TIMEOUT"
-	codeUnknownHost      = "DOWNLOAD_UNKNOWN_HOST"
-	codeTLS              = "DOWNLOAD_TLS"
-	codeConnection       = "DOWNLOAD_CONNECTION"
-	codeTruncated        = "DOWNLOAD_TRUNCATED"
-	codeProxy            = "DOWNLOAD_PROXY"
-	codeUnknownPool      = "DOWNLOAD_UNKNOWN_PROXY_POOL"
+	codeURL              = "DOWNLOAD_INVALID_URL"        // it is no URL of http or https
+	codeHeader           = "DOWNLOAD_INVALID_HEADER"     // a header cannot be sent
+	codeRefused          = "DOWNLOAD_ADDRESS_REFUSED"    // by the guard of outbound requests
+	codeRedirects        = "DOWNLOAD_TOO_MANY_REDIRECTS" // the origin redirects too often
+	codeDownloadTooLarge = "DOWNLOAD_TOO_LARGE"          // above fetchbox.max_download
+	codeChecksum         = "DOWNLOAD_CHECKSUM_MISMATCH"  // not the digest of the checksum_hint
+	codeTimeout          = "DOWNLOAD_TIMEOUT"            // the origin was too slow
+	codeUnknownHost      = "DOWNLOAD_UNKNOWN_HOST"       // the name has no address
+	codeTLS              = "DOWNLOAD_TLS"                // the certificate or the handshake failed
+	codeConnection       = "DOWNLOAD_CONNECTION"         // the connection failed
+	codeTruncated        = "DOWNLOAD_TRUNCATED"          // the body ended before its length
+	codeProxy            = "DOWNLOAD_PROXY"              // the proxy failed
+	codeUnknownPool      = "DOWNLOAD_UNKNOWN_PROXY_POOL" // the pool is not in the settings
 
-	codeUpload    = "UPLOAD_FAILED"
-	codeUploadKey = "UPLOAD_INVALID_KEY"
+	codeUpload    = "UPLOAD_FAILED"      // the object storage failed
+	codeUploadKey = "UPLOAD_INVALID_KEY" // no object can have this name
 
-	codeHandlerTask     = "HANDLER_TASK"     // Adjust returned an error
-	codeHandlerPanic    = "HANDLER_PANIC"    // Adjust panicked
-	codeHandlerFinalize = "HANDLER_FINALIZE" // Finalize failed
+	codeHandlerTask     = "HANDLER_TASK"     // Adjust of the handler returned an error
+	codeHandlerPanic    = "HANDLER_PANIC"    // Adjust of the handler panicked
+	codeHandlerFinalize = "HANDLER_FINALIZE" // Finalize of the handler failed
+
+	codeCanceled = "CANCELED" // by an operator (RT-003)
 
 	codeWorkerLost  = "SYSTEM_WORKER_LOST"      // the lease expired without a heartbeat
 	codeMalformed   = "SYSTEM_MALFORMED_TASK"   // a direct producer's message is no task
@@ -51,7 +53,7 @@ const (
 var storageCodes = []string{codeUpload, codeUploadKey}
 
 // taskError says why an attempt at a task failed. Code and message are stored with the task,
-// become the last error of its job and stand in its dead letter; they name neither addresses nor
+// become the last error of its job and part of its dead letter; they name neither addresses nor
 // proxies of the place this server runs in. The other fields decide what happens next and are not
 // stored.
 type taskError struct {

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/engine"
@@ -27,27 +29,24 @@ import (
 // maxTaskMessage bounds the message of a task, in bytes; the streams refuse larger ones.
 const maxTaskMessage = 256 << 10
 
+// handleTimeout bounds what a handler does with a submit, so that there is an answer before the
+// connection is closed.
+const handleTimeout = time.Minute
+
 // build makes the tasks of a manifest by the handler of its job type. An error of the handler
 // refuses the job; tasks that break the rules of Handler are a defect of the server.
 func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) ([]encodedTask,
 	error) {
-	m, err := t.handler.Prepare(ctx, j, m)
+	within, cancel := context.WithTimeout(ctx, handleTimeout)
+	defer cancel()
+	tasks, err := t.handle(within, j, m)
 	if err != nil {
-		return nil, invalid("the job type %s refuses the manifest: %v", t.name, err)
-	}
-	tasks, err := t.handler.Tasks(ctx, j, m)
-	if err != nil {
-		return nil, invalid("the job type %s refuses the manifest: %v", t.name, err)
+		return nil, t.submitError(err)
 	}
 	seen, encoded := map[string]bool{}, make([]encodedTask, len(tasks))
 	for i := range tasks {
 		task := &tasks[i]
-		task.JobID, task.JobType, task.Tenant = j.ID, t.name, j.Tenant
-		task.TraceID, task.ManifestKey, task.Attempt = j.TraceID, j.ManifestKey, 1
-		if *task, err = t.fillDefaults(ctx, *task); err != nil {
-			return nil, invalid("the job type %s refuses the resource %q: %v", t.name,
-				task.ResourceID, err)
-		}
+		t.fillDefaults(task)
 		if task.ResourceID == "" || seen[task.ResourceID] {
 			return nil, &job.Error{Kind: job.Internal, Op: Name,
 				Msg: fmt.Sprintf("the handler of %s made a task without a resource id, or two with "+
@@ -66,16 +65,50 @@ func (t *jobType) build(ctx context.Context, j handler.Job, m handler.Manifest) 
 	return encoded, nil
 }
 
-// fillDefaults completes a task with the settings of its job type: default headers, proxies, bucket
-// and key, after the Adjust of its handler. It does so for tasks of every origin (FB-080), and it
-// is idempotent.
-func (t *jobType) fillDefaults(ctx context.Context, task handler.Task) (handler.Task, error) {
-	if a, adjusts := t.handler.(handler.Adjuster); adjusts {
-		var err error
-		if task, err = a.Adjust(ctx, task); err != nil {
-			return task, err
-		}
+// handle passes a manifest through the handler.
+func (t *jobType) handle(ctx context.Context, j handler.Job, m handler.Manifest) ([]handler.Task,
+	error) {
+	m, err := t.handler.Prepare(ctx, j, m)
+	if err != nil {
+		return nil, err
 	}
+	tasks, err := t.handler.Tasks(ctx, j, m)
+	if err != nil {
+		return nil, err
+	}
+	for i := range tasks {
+		task := &tasks[i]
+		task.JobID, task.JobType, task.Tenant = j.ID, t.name, j.Tenant
+		task.TraceID, task.ManifestKey, task.Attempt = j.TraceID, j.ManifestKey, 1
+	}
+	return tasks, t.handler.Adjust(ctx, tasks)
+}
+
+// submitError is the error of a submit whose handler returned one. A handler that could not be
+// asked is an outage, after which the submit may be repeated; any other error is for the client.
+func (t *jobType) submitError(err error) error {
+	var unavailable *handler.UnavailableError
+	if errors.As(err, &unavailable) {
+		return &job.Error{Kind: job.Unavailable, Op: Name,
+			Msg: fmt.Sprintf("the handler of the job type %s cannot be asked", t.name), Err: err}
+	}
+	return invalid("the job type %s refuses the manifest: %v", t.name, err)
+}
+
+// adjust passes a task to the handler and completes it. It does so for tasks of every origin
+// (FB-080), and it is idempotent. After an error the task is as it was.
+func (t *jobType) adjust(ctx context.Context, task handler.Task) (handler.Task, error) {
+	tasks := []handler.Task{task}
+	if err := t.handler.Adjust(ctx, tasks); err != nil {
+		return task, err
+	}
+	t.fillDefaults(&tasks[0])
+	return tasks[0], nil
+}
+
+// fillDefaults completes a task that the handler has adjusted with the settings of its job type:
+// default headers, proxies, bucket and key. It is idempotent.
+func (t *jobType) fillDefaults(task *handler.Task) {
 	task.Headers = mergeHeaders(task.Headers, t.DefaultHeaders)
 	if task.Tags == nil {
 		task.Tags = map[string]string{}
@@ -94,7 +127,6 @@ func (t *jobType) fillDefaults(ctx context.Context, task handler.Task) (handler.
 		storage.Key = handler.Key(t.KeyPrefix, t.name, task.JobID, task.ResourceID)
 	}
 	task.Storage = &storage
-	return task, nil
 }
 
 // mergeHeaders adds default headers to those of a resource. The resource's own value wins, in

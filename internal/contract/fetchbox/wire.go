@@ -3,6 +3,7 @@ package fetchbox
 import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/webhook"
 )
 
 // receipt is the answer to a submit.
@@ -56,6 +57,9 @@ func appendJob(o *strictjson.Object, j *job.Job) {
 		o.Int("offset", int64(details.cursor))
 	})
 	appendLastError(o, j)
+	if j.Callback != "" {
+		o.Text("callback_url", webhook.DecodeCallback(j.Callback).URL)
+	}
 }
 
 // appendCounts writes how many tasks a job has, and how many of them were stored and have failed

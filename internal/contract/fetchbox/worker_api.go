@@ -11,11 +11,13 @@ import (
 // RemoteWorkers is the contract of the worker API: remote workers execute tasks where no process
 // of this node downloads. They see a task under an id of its own, with the message of jobs.tasks as
 // its payload (G-FB-35).
-func (f *FetchBox) RemoteWorkers() workerapi.Contract {
-	return workerapi.Contract{
+func (f *FetchBox) RemoteWorkers() workerapi.Adapter {
+	return workerapi.Adapter{
 		Name:       Name,
 		EngineName: Tasks,
-		Attempt:    func(j *job.Job) int { return attemptNumber(j, job.Claimed) }, // G-FB-43
+		Attempt: func(j *job.Job) int { // G-FB-43
+			return attemptNumber(j, job.Claimed, waiting)
+		},
 		Complete: func(_ *job.Job, result []byte) engine.Outcome {
 			return successOutcome(result)
 		},

@@ -12,18 +12,18 @@ import (
 // aTask asks for a task.
 const aTask = `{"contract":"fetchbox","max":1}`
 
-func (w *world) outside(t testing.TB) *testkit.Workers {
+func (w *world) remoteWorker(t testing.TB) *testkit.Workers {
 	t.Helper()
 	return testkit.OpenWorkers(t, w.engine, w.fetchbox.RemoteWorkers(), "")
 }
 
-// TestOutside is G-FB-35: tasks are run by workers anywhere.
-func TestOutside(t *testing.T) {
+// TestRemoteWorker is G-FB-35: tasks are run by workers anywhere.
+func TestRemoteWorker(t *testing.T) {
 	t.Parallel()
 	c := config()
 	c.NoLocalWorkers = true
 	w := inMemory(t, c)
-	o := w.outside(t)
+	o := w.remoteWorker(t)
 	r := w.submit(t, manifest(3))
 	w.deliver(t)
 	t.Run("G-FB-35 a task has an id of its own and its message as payload", func(t *testing.T) {
@@ -101,18 +101,18 @@ func TestOutside(t *testing.T) {
 		}
 	})
 	t.Run("not where the node downloads itself", func(t *testing.T) {
-		inMemory(t, config()).outside(t).Post(t, "claims", `{"contract":"fetchbox"}`).WantStatus(t,
+		inMemory(t, config()).remoteWorker(t).Post(t, "claims", `{"contract":"fetchbox"}`).WantStatus(t,
 			409)
 	})
 }
 
-// TestOutsideSpacing: an entry of the log is one line, however a worker spaces its result.
-func TestOutsideSpacing(t *testing.T) {
+// TestRemoteWorkerSpacing: an entry of the log is one line, however a worker spaces its result.
+func TestRemoteWorkerSpacing(t *testing.T) {
 	t.Parallel()
 	c := config()
 	c.NoLocalWorkers = true
 	w := inMemory(t, c)
-	o := w.outside(t)
+	o := w.remoteWorker(t)
 	r := w.submit(t, manifest(1))
 	run := o.ClaimOne(t, aTask).RunID
 	o.Post(t, "runs/"+run+"/complete",

@@ -70,8 +70,8 @@ func secrets(texts ...string) []setting.Secret {
 	return all
 }
 
-// world is a whole FetchBox behind a real server, on a clock that stands still, with streams and
-// objects of its own. Its tasks are run by the tests; nothing happens by itself.
+// world is a whole FetchBox behind a real server, on a clock that only the test advances, with
+// streams and objects of its own. Its tasks are run by the tests; nothing happens by itself.
 type world struct {
 	*testkit.APIServer
 	clock    *testkit.Clock
@@ -284,7 +284,7 @@ func (w *world) status(t testing.TB, id, want string) view {
 	return v
 }
 
-// claim hands out up to n tasks.
+// claim claims up to n tasks.
 func (w *world) claim(t testing.TB, n int) []*job.Job {
 	t.Helper()
 	return w.claimOf(t, fetchbox.Tasks, n)
@@ -306,6 +306,20 @@ func (w *world) finish(t testing.TB, j *job.Job, o engine.Outcome) {
 	t.Helper()
 	if _, err := w.engine.Finish(context.Background(), currentRun(j), o); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// finishAll ends the runs of jobs in one call.
+func (w *world) finishAll(t testing.TB, jobs []*job.Job, o engine.Outcome) {
+	t.Helper()
+	requests := make([]engine.FinishRequest, len(jobs))
+	for i, j := range jobs {
+		requests[i] = engine.FinishRequest{Run: currentRun(j), Outcome: o}
+	}
+	for _, r := range w.engine.FinishAll(context.Background(), requests) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
 	}
 }
 

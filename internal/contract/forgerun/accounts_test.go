@@ -58,7 +58,7 @@ func TestKeys(t *testing.T) {
 		path := func(id string) string { return "/v1/clients/" + id + "/keys" }
 		t.Run("FR-040 FR-042 FR-052 the first key", func(t *testing.T) {
 			id := w.newClient(t)
-			k := testkit.DecodeReply[issued](t, w.Do(t, "POST", path(id), "").WantStatus(t, 201))
+			k := testkit.DecodeReply[issuedKey](t, w.Do(t, "POST", path(id), "").WantStatus(t, 201))
 			if k.APIKey == nil || !strings.HasPrefix(*k.APIKey, "mr_") ||
 				!k.CreatedAt.Equal(w.clock.Now()) ||
 				!k.ExpiresAt.Equal(w.clock.Now().Add(2160*time.Hour)) ||
@@ -86,7 +86,7 @@ func TestKeys(t *testing.T) {
 		t.Run("FR-043 a repeat tells of the key", func(t *testing.T) {
 			c := w.customer(t)
 			r := c.Do(t, "POST", path(c.id), "{}").WantStatus(t, 200)
-			k := testkit.DecodeReply[issued](t, r)
+			k := testkit.DecodeReply[issuedKey](t, r)
 			if k.APIKey != nil || k.KeyID != c.keyID ||
 				!strings.Contains(r.Body, `"api_key":null`) {
 				t.Errorf("%s", r.Body)
@@ -94,11 +94,11 @@ func TestKeys(t *testing.T) {
 			assertEqual(t, "keys", len(testkit.DecodeReply[keyList](t,
 				c.Do(t, "GET", path(c.id), "").WantStatus(t, 200)).Items), 1)
 			r = c.Do(t, "POST", path(c.id), "{}", "Idempotency-Key", "again").WantStatus(t, 200)
-			assertEqual(t, "key", testkit.DecodeReply[issued](t, r).KeyID, c.keyID)
+			assertEqual(t, "key", testkit.DecodeReply[issuedKey](t, r).KeyID, c.keyID)
 		})
 		t.Run("FR-044 rotate", func(t *testing.T) {
 			c := w.customer(t)
-			k := testkit.DecodeReply[issued](t,
+			k := testkit.DecodeReply[issuedKey](t,
 				c.Do(t, "POST", path(c.id), `{"rotate":true}`).WantStatus(t, 201))
 			if k.APIKey == nil || *k.APIKey == c.key || k.KeyID == c.keyID {
 				t.Errorf("%+v", k)
@@ -116,7 +116,7 @@ func TestKeys(t *testing.T) {
 			}) {
 				if r.Status == 201 {
 					made++
-					key = *testkit.DecodeReply[issued](t, r).APIKey
+					key = *testkit.DecodeReply[issuedKey](t, r).APIKey
 					continue
 				}
 				r.WantError(t, 401, "RFA_AUTH_INVALID_CREDENTIALS") // G-FR-57
@@ -129,7 +129,7 @@ func TestKeys(t *testing.T) {
 		t.Run("FR-047 renew", func(t *testing.T) {
 			c := w.customer(t)
 			r := c.Do(t, "POST", path(c.id)+"/renew", "{}").WantStatus(t, 200)
-			k := testkit.DecodeReply[issued](t, r)
+			k := testkit.DecodeReply[issuedKey](t, r)
 			c.Do(t, "GET", "/v1/jobs", "").WantError(t, 403, "RFA_AUTH_API_KEY_DISABLED")
 			if k.APIKey == nil || strings.Contains(r.Body, "callback_secret") {
 				t.Fatalf("%s", r.Body)
@@ -164,7 +164,7 @@ func TestKeys(t *testing.T) {
 			}
 			revoke(`{"key_id":"`+nobody+`"}`).WantError(t, 404, "RFA_JOB_NOT_FOUND", "key")
 			old := c.keyID
-			k := testkit.DecodeReply[issued](t,
+			k := testkit.DecodeReply[issuedKey](t,
 				c.Do(t, "POST", path(c.id), `{"rotate":true}`).WantStatus(t, 201))
 			c.key = *k.APIKey
 			for range 2 { // G-FR-25
@@ -179,7 +179,7 @@ func TestKeys(t *testing.T) {
 		t.Run("FR-055 keys are listed, revoked ones too", func(t *testing.T) {
 			c := w.customer(t)
 			for range 3 {
-				k := testkit.DecodeReply[issued](t,
+				k := testkit.DecodeReply[issuedKey](t,
 					c.Do(t, "POST", path(c.id), `{"rotate":true}`).WantStatus(t, 201))
 				c.key, c.keyID = *k.APIKey, k.KeyID
 			}
@@ -199,7 +199,7 @@ func TestKeys(t *testing.T) {
 			}
 			assertEqual(t, "keys", len(all), 4)
 			w.clock.Advance(2161 * time.Hour)
-			k := testkit.DecodeReply[issued](t,
+			k := testkit.DecodeReply[issuedKey](t,
 				c.Do(t, "POST", path(c.id)+"/renew", "").WantStatus(t, 200))
 			if _, err := w.engine.Prune(context.Background()); err != nil {
 				t.Fatal(err)
@@ -228,7 +228,7 @@ func TestExpiry(t *testing.T) {
 			`{"key_id":"`+who.keyID+`"}`).WantError(t, 401, "RFA_AUTH_TOKEN_EXPIRED")
 	})
 	t.Run("FR-047 renew takes it", func(t *testing.T) {
-		k := testkit.DecodeReply[issued](t,
+		k := testkit.DecodeReply[issuedKey](t,
 			who.Do(t, "POST", "/v1/clients/"+who.id+"/keys/renew", "{}").WantStatus(t, 200))
 		w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+*k.APIKey).WantStatus(t, 200)
 		who.Do(t, "POST", "/v1/clients/"+who.id+"/keys/renew", "{}").WantError(t, 403,
@@ -243,7 +243,7 @@ func TestExpiry(t *testing.T) {
 		}
 		w.clock.Advance(100_000 * time.Hour)
 		w.Do(t, "GET", "/v1/jobs", "", "Authorization",
-			"Bearer "+*testkit.DecodeReply[issued](t, r).APIKey).WantStatus(t, 200)
+			"Bearer "+*testkit.DecodeReply[issuedKey](t, r).APIKey).WantStatus(t, 200)
 	})
 }
 

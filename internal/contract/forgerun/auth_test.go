@@ -75,7 +75,7 @@ func TestKeyStates(t *testing.T) {
 	other := w.customer(t)
 	t.Run("FR-015 FR-050 revoked", func(t *testing.T) {
 		old := c.key
-		c.key = *testkit.DecodeReply[issued](t,
+		c.key = *testkit.DecodeReply[issuedKey](t,
 			c.Do(t, "POST", "/v1/clients/"+c.id+"/keys", `{"rotate":true}`).WantStatus(t,
 				201)).APIKey
 		w.Do(t, "GET", "/v1/jobs", "", "Authorization", "Bearer "+old).WantError(t, 403,
@@ -110,11 +110,11 @@ func TestKeyStates(t *testing.T) {
 	})
 }
 
-// TestOthers: what is another client's is neither shown nor changed.
-func TestOthers(t *testing.T) {
+// TestOtherClients: what belongs to another client is neither shown nor changed.
+func TestOtherClients(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
-	mine, theirs := w.customer(t), w.customer(t)
+	own, theirs := w.customer(t), w.customer(t)
 	id := theirs.submit(t, submitBody("SUCCESS_FAST"))
 	hook, _ := theirs.register(t, "http://localhost:9/some", "job_failed")
 	w.fail(t)
@@ -125,38 +125,38 @@ func TestOthers(t *testing.T) {
 		}
 		t.Run("FR-014 FR-032 FR-033 FR-034 "+s.name, func(t *testing.T) {
 			path := fillPath(s.path, theirs.id, id, hook)
-			r := mine.Do(t, s.method, path, s.body)
+			r := own.Do(t, s.method, path, s.body)
 			r.WantError(t, 403, "RFA_AUTH_FORBIDDEN")
 			if strings.Contains(r.Body, "FAILED") || strings.Contains(r.Body, "localhost") {
 				t.Errorf("the answer tells %s", r.Body)
 			}
 			if s.method == "POST" { // ownership before the body
-				mine.Do(t, "POST", path, "{").WantError(t, 403, "RFA_AUTH_FORBIDDEN")
+				own.Do(t, "POST", path, "{").WantError(t, 403, "RFA_AUTH_FORBIDDEN")
 			}
 		})
 	}
 	t.Run("FR-033 nothing has changed", func(t *testing.T) {
 		assertEqual(t, "job", theirs.Do(t, "GET", "/v1/jobs/"+id, "").Body, before)
 		theirs.Do(t, "GET", "/v1/webhooks/"+hook+"/deliveries", "").WantStatus(t, 200)
-		if got := mine.Do(t, "GET", "/v1/jobs", "").WantStatus(t, 200).Body; strings.Contains(got,
+		if got := own.Do(t, "GET", "/v1/jobs", "").WantStatus(t, 200).Body; strings.Contains(got,
 			id) {
 			t.Errorf("the list has %s", got)
 		}
-		if got := mine.Do(t, "GET", "/v1/webhooks", "").WantStatus(t,
+		if got := own.Do(t, "GET", "/v1/webhooks", "").WantStatus(t,
 			200).Body; strings.Contains(got, hook) {
 			t.Errorf("the list has %s", got)
 		}
 		theirs.Do(t, "GET", "/v1/clients/"+theirs.id+"/keys", "").WantStatus(t, 200)
 	})
 	t.Run("FR-032 a key of another cannot be revoked", func(t *testing.T) {
-		mine.Do(t, "POST", "/v1/clients/"+mine.id+"/keys/revoke",
+		own.Do(t, "POST", "/v1/clients/"+own.id+"/keys/revoke",
 			`{"key_id":"`+theirs.keyID+`"}`).WantError(t, 403, "RFA_AUTH_FORBIDDEN")
 		theirs.Do(t, "GET", "/v1/jobs", "").WantStatus(t, 200)
 	})
 	t.Run("FR-046 a client that does not exist", func(t *testing.T) { // G-FR-65
 		for _, id := range []string{nobody, "x"} {
 			for _, s := range sample[1:5] {
-				mine.Do(t, s.method, fillPath(s.path, id, "", ""), s.body).WantError(t, 404,
+				own.Do(t, s.method, fillPath(s.path, id, "", ""), s.body).WantError(t, 404,
 					"RFA_JOB_NOT_FOUND")
 			}
 			w.Do(t, "POST", "/v1/clients/"+id+"/keys", "").WantError(t, 404, "RFA_JOB_NOT_FOUND")

@@ -1,13 +1,31 @@
 package forgerun
 
-import "github.com/millrace/millrace/internal/contract"
+import (
+	"context"
+
+	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/webhook"
+)
+
+// errNoPepper says that a node makes no deliveries.
+var errNoPepper = &job.Error{Kind: job.Unavailable, Op: Name, Msg: "this node has no pepper"}
+
+// noVault is that of a node without a pepper.
+type noVault struct{}
+
+func (noVault) Seal([]byte) (string, error) { return "", errNoPepper }
+func (noVault) Open(string) ([]byte, error) { return nil, errNoPepper }
 
 // Define declares ForgeRun with settings that are still to be read. The process calls Build after
 // it has read them. An error of the pepper, such as a file that other users can read, prevents the
 // start.
 func Define() *contract.Definition {
 	s := new(Settings)
-	return &contract.Definition{Settings: s.Group(), UsesPepper: true,
+	return &contract.Definition{Settings: s.Group(), OpenAPI: OpenAPI,
+		Errors: errorTable, UsesPepper: true,
+		Webhooks: s.webhooks, Accounts: s.accountsOf,
 		Build: func(n *contract.Node) (*contract.Contract, error) {
 			pepper, err := n.Pepper()
 			if err != nil {
@@ -17,21 +35,63 @@ func Define() *contract.Definition {
 				Settings: s.forNode(n),
 				Engine:   n.Engine,
 				Log:      n.Log,
+
+				WebhookLog: n.WebhookLog,
+
 				Registry: n.Registry(""),
 				Tracing:  n.Tracing,
 				Now:      n.Now,
 				Elapsed:  n.Elapsed,
 				Random:   n.Random,
 				Pepper:   pepper,
-				Node:     n.Name,
-				Client:   n.Client,
-				Grace:    n.Grace,
+
+				ContractSecret: n.CallbackSecret,
+
+				Node:   n.Name,
+				Client: n.Client,
+				Grace:  n.Grace,
 			})
 			if err != nil {
 				return nil, err
 			}
 			return f.Offer(), nil
 		}}
+}
+
+// webhooks makes the webhooks of a node that does not serve ForgeRun. Other nodes may, so there may
+// be callbacks of clients too. Without a pepper it makes deliveries for other nodes to carry out.
+func (s *Settings) webhooks(n *contract.Node) (*webhook.Webhooks, error) {
+	c := s.Webhook.config(s.Retention)
+	c.Engine, c.Client, c.Elapsed, c.Log = n.Engine, n.Client, n.Elapsed, n.WebhookLog
+	c.ClientContract = Name
+	c.ContractSecret, c.StartSpan = n.CallbackSecret, deliverySpan(n.Tracing)
+	if n.Pepper == nil {
+		c.Vault = noVault{}
+		c.CallbackSecret = func(context.Context, string) (string, error) { return "", errNoPepper }
+		return webhook.New(c)
+	}
+	pepper, err := n.Pepper()
+	if err != nil {
+		return nil, err
+	}
+	if c.Vault, err = account.NewVault(pepper); err != nil {
+		return nil, err
+	}
+	clients, err := s.accountsOf(account.Config{Engine: n.Engine, Pepper: pepper, Log: n.Log,
+		Elapsed: n.Elapsed})
+	if err != nil {
+		return nil, err
+	}
+	c.CallbackSecret = clients.CallbackSecret
+	return webhook.New(c)
+}
+
+// accountsOf makes the accounts of the clients, by the settings.
+func (s *Settings) accountsOf(c account.Config) (*account.Accounts, error) {
+	c.KeyLifetime, c.RevokedRetention = s.KeyLifetime, s.RevokedKeyRetention
+	c.RatePerMinute, c.QuotaPerDay = s.RatePerMinute, s.QuotaPerDay
+	c.AnonymousPerMinute = s.AnonymousPerMinute
+	return account.New(c)
 }
 
 // forNode returns the settings without workers where other nodes execute the jobs. The setting

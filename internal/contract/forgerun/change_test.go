@@ -198,15 +198,15 @@ func TestRetry(t *testing.T) {
 		})
 		t.Run("FR-144 it waits before it is claimed", func(t *testing.T) { // G-FR-64
 			id := c.submit(t, submitBody("SUCCESS_FAST"))
-			for n, most := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+			for n, maxTime := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
 				w.fail(t)
 				c.retry(t, id)
-				w.clock.Advance(most/2 - time.Millisecond)
+				w.clock.Advance(maxTime/2 - time.Millisecond)
 				w.runMaintenance(t)
 				assertEqual(t, "claimed too early", len(w.claims(t, 1)), 0)
 				c.wantState(t, id, "QUEUED")
 				assertEqual(t, "FR-179 depth", w.metric(t, "job_queue_depth", nil), 1)
-				w.clock.Advance(most/2 + time.Millisecond)
+				w.clock.Advance(maxTime/2 + time.Millisecond)
 				if n == 2 {
 					c.cancel(t, id)
 				}
@@ -249,9 +249,9 @@ func TestRetrySettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			wait := j.DueAt.Sub(w.clock.Now())
-			most := min(10*time.Second<<n, 20*time.Second)
-			if wait < most/2 || wait > most {
-				t.Errorf("retry %d waits %v, want %v to %v", n, wait, most/2, most)
+			maxTime := min(10*time.Second<<n, 20*time.Second)
+			if wait < maxTime/2 || wait > maxTime {
+				t.Errorf("retry %d waits %v, want %v to %v", n, wait, maxTime/2, maxTime)
 			}
 			waits[wait] = true
 			w.clock.Advance(20 * time.Second)
@@ -285,6 +285,17 @@ func TestRetrySettings(t *testing.T) {
 			c.wantState(t, retryable, "SUCCEEDED")
 		})
 	}
+	t.Run("TX-006 a run whose recorded end was refused is not repeated", func(t *testing.T) {
+		config := config()
+		config.AutoRetry = true
+		w := inMemory(t, config)
+		c := w.customer(t)
+		id := c.submit(t, submitBody("RETRY_ON_FAIL"))
+		w.finish(t, w.claimAndStart(t), engine.Outcome{On: job.Failed, Reason: engine.RefusedType,
+			Failure: []byte(`{"code":"end_refused","message":"nested too deep","retryable":false}`)})
+		w.deliver(t)
+		c.wantState(t, id, "FAILED")
+	})
 	t.Run("FR-147 an old message retries nothing", func(t *testing.T) {
 		config := config()
 		config.AutoRetry = true

@@ -1,8 +1,8 @@
 package forgerun
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -38,6 +38,9 @@ type Config struct {
 	Log      *slog.Logger
 	Registry prometheus.Registerer // the contract's own
 
+	// WebhookLog is that of deliveries, of which only some are about jobs of ForgeRun; nil is Log.
+	WebhookLog *slog.Logger
+
 	// Now gives the time that requests are validated against. All times of a job are the store's.
 	Now     func() time.Time
 	Elapsed func() time.Duration // a monotonic clock
@@ -47,6 +50,9 @@ type Config struct {
 
 	Grace          time.Duration // how long attempts may continue after the node was asked to stop
 	RequestTimeout time.Duration // FR-203; 0 is 30 s
+
+	// ContractSecret signs the callbacks of the jobs of other contracts; nil: there are none.
+	ContractSecret func(ctx context.Context, contract string) (string, error)
 
 	Client  webhook.Doer       // makes the requests of deliveries
 	Slots   int                // tries of deliveries at a time on this node; 0 is the default
@@ -160,18 +166,8 @@ func New(c Config) (*ForgeRun, error) {
 
 // newAccounts makes the accounts of the clients.
 func (f *ForgeRun) newAccounts() (*account.Accounts, error) {
-	return account.New(account.Config{
-		Engine:             f.Engine,
-		Pepper:             f.Pepper,
-		KeyLifetime:        f.KeyLifetime,
-		RevokedRetention:   f.RevokedKeyRetention,
-		RatePerMinute:      f.RatePerMinute,
-		QuotaPerDay:        f.QuotaPerDay,
-		AnonymousPerMinute: f.AnonymousPerMinute,
-		Log:                f.Log,
-		Elapsed:            f.Elapsed,
-		RequestID:          requestIDFrom,
-	})
+	return f.accountsOf(account.Config{Engine: f.Engine, Pepper: f.Pepper, Log: f.Log,
+		Elapsed: f.Elapsed, RequestID: requestIDFrom})
 }
 
 // newWebhooks makes the webhooks. Callbacks of a client's jobs are signed with a secret of its
@@ -181,24 +177,13 @@ func (f *ForgeRun) newWebhooks() (*webhook.Webhooks, error) {
 	if err != nil {
 		return nil, err
 	}
-	return webhook.New(webhook.Config{
-		Engine:         f.Engine,
-		Vault:          vault,
-		Client:         f.Client,
-		CallbackSecret: f.accounts.CallbackSecret,
-		Timeout:        f.Webhook.Timeout,
-		MaxTries:       f.Webhook.MaxTries,
-		BackoffBase:    f.Webhook.BackoffBase,
-		BackoffMax:     f.Webhook.BackoffMax,
-		BackoffFactor:  f.Webhook.BackoffFactor,
-		Slots:          f.Slots,
-		Retention:      f.Retention,
-		Random:         rand.Reader,
-		Elapsed:        f.Elapsed,
-		Log:            f.Log,
-		OnTry:          f.metrics.countTry,
-		StartSpan:      f.deliverySpan,
-	})
+	c := f.Webhook.config(f.Retention)
+	c.Engine, c.Vault, c.Client, c.Elapsed = f.Engine, vault, f.Client, f.Elapsed
+	c.Log, c.ClientContract = cmp.Or(f.WebhookLog, f.Log), Name
+	c.CallbackSecret, c.Slots = f.accounts.CallbackSecret, f.Slots
+	c.ContractSecret = f.ContractSecret
+	c.OnTry, c.StartSpan = f.metrics.countTry, deliverySpan(f.Tracing)
+	return webhook.New(c)
 }
 
 // newPool makes the pool of this node's workers.
@@ -230,8 +215,8 @@ func (f *ForgeRun) available() float64 {
 // over all nodes (G-FR-13). MaxQueueSize refuses submits beyond it, while a job that comes due
 // stays CREATED until there is a place (G-FR-12). Every cause is reported to onTransitions, since
 // each transition is counted and logged.
-func (f *ForgeRun) Contract() engine.Contract {
-	return engine.Contract{
+func (f *ForgeRun) JobType() engine.JobType {
+	return engine.JobType{
 		Name:         Name,
 		Machine:      machine,
 		History:      true,
@@ -245,8 +230,8 @@ func (f *ForgeRun) Contract() engine.Contract {
 }
 
 // Contracts returns the contracts of the engine: the jobs, and the deliveries of their events.
-func (f *ForgeRun) Contracts() []engine.Contract {
-	return []engine.Contract{f.Contract(), f.webhooks.Contract()}
+func (f *ForgeRun) Contracts() []engine.JobType {
+	return []engine.JobType{f.JobType(), f.webhooks.JobType()}
 }
 
 // Mount returns the handler of the routes. It is called once. The router has no token: the guard of

@@ -8,9 +8,11 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/webhook"
 )
 
@@ -114,10 +116,12 @@ func (f *ForgeRun) earlierEvents(ctx context.Context, id job.ID,
 	return refs, nil
 }
 
-// shouldAutoRetry reports whether the server retries a failure by itself (G-FR-06).
+// shouldAutoRetry reports whether the server retries a failure by itself (G-FR-06). A run whose
+// recorded end was refused is not repeated: its worker has committed what it wrote.
 func (f *ForgeRun) shouldAutoRetry(j *job.Job, m *job.Message) bool {
 	k := kindByName[j.Kind]
-	return f.AutoRetry && m.Next == failed && k != nil && k.retryable
+	hasCommitted := m.Reason == engine.RefusedType
+	return f.AutoRetry && m.Next == failed && !hasCommitted && k != nil && k.retryable
 }
 
 // autoRetry retries a job unless it has changed since the message. The time of the failure
@@ -137,8 +141,10 @@ func (f *ForgeRun) autoRetry(ctx context.Context, m *job.Message) error {
 	return err
 }
 
-// deliverySpan starts the span of a try of a delivery (FR-244).
-func (f *ForgeRun) deliverySpan(ctx context.Context, attrs ...attribute.KeyValue) (context.Context,
-	trace.Span) {
-	return f.Tracing.StartClient(ctx, "deliver", attrs...)
+// deliverySpan returns what starts the span of a try of a delivery (FR-244).
+func deliverySpan(t *telemetry.Tracing) func(context.Context, ...attribute.KeyValue) (
+	context.Context, trace.Span) {
+	return func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
+		return t.StartClient(ctx, "deliver", attrs...)
+	}
 }

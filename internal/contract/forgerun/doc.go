@@ -33,4 +33,22 @@
 // deliveries are webhook's; the pool that executes jobs is worker's. This package turns a request
 // into one call of these, and an attempt into a pause that ends as the catalogue of work kinds
 // says.
+//
+// # A new event of clients' webhooks
+//
+// Each event is a move of a job, but for millrace.test (webhook/sample.go). Engine.Change makes the
+// move (change in handlers_jobs.go). Pepper and settings webhook.* are ForgeRun's, for operators'
+// webhooks too.
+//
+//   - Its name is in eventNames and its pair of states in eventName (events.go). The cause is not
+//     seen there, and a pair without a case is sent as job_canceled. Names and ids are computed
+//     from the history when it is read: another name for an existing pair changes past events too,
+//     against FR-150. A new state changes FR-154, and a new pair FR-155 to FR-161; every pair of
+//     today has its event.
+//   - It is named again in openapi.yaml, docs/webhooks.md, docs/contracts/forgerun.md (the list of
+//     FR-153; G-FR-62 has the members of an event), client/forgerun_wire.go (constant, list, and
+//     the comments that say when it comes), the drawing above for a move that the document does not
+//     have, and cmd/millrace/internal/simulate/audit.go.
+//   - Tests list it: FR-153 in events_test.go, allowed in machine_test.go for a new pair, and the
+//     flows of read_test.go that meet it.
 package forgerun

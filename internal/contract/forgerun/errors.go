@@ -87,7 +87,7 @@ var errorTable = httpapi.ErrorTable{
 	{Code: codeConfig, Status: http.StatusServiceUnavailable, Title: "The server is misconfigured"},
 	// ForgeRun has no dependencies, so that a cycle is a defect.
 	{Code: codeInternal, Status: http.StatusInternalServerError, Title: "Unexpected error",
-		Kinds: []job.Kind{job.Internal, job.Cycle}, Unlisted: true},
+		Kinds: []job.Kind{job.Internal, job.Cycle}, OtherStatuses: true},
 }
 
 // malformed returns the error of a request that is not what the document describes (FR-006).

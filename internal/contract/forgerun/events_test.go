@@ -204,7 +204,7 @@ func TestRestart(t *testing.T) {
 	t.Run("FR-038 FR-132 FR-249 clients, keys, jobs, reports, webhooks", func(t *testing.T) {
 		assertEqual(t, "report", c.Do(t, "GET", "/v1/jobs/"+done+"/report", "").WantStatus(t,
 			200).Body, report)
-		assertEqual(t, "key", testkit.DecodeReply[issued](t,
+		assertEqual(t, "key", testkit.DecodeReply[issuedKey](t,
 			c.Do(t, "POST", "/v1/clients/"+c.id+"/keys", "").WantStatus(t, 200)).KeyID, c.keyID)
 		if body := c.Do(t, "GET", "/v1/webhooks", "").WantStatus(t,
 			200).Body; !strings.Contains(body, hook) {

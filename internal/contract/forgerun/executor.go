@@ -105,7 +105,7 @@ func (f *ForgeRun) simulate(ctx context.Context, j *job.Job,
 	if timesOut { // FR-180
 		return runTimeout.outcome()
 	}
-	if d.shouldFail && (k.ending != failsFirst || attempt(j) == 0) {
+	if d.shouldFail && (k.outcome != failsFirst || attempt(j) == 0) {
 		failed := simulatedFailure
 		failed.retryable = k.retryable
 		return failed.outcome()

@@ -46,7 +46,7 @@ func Kinds(limit time.Duration) (all []Kind) {
 	for i := range kinds {
 		k := &kinds[i]
 		all = append(all, Kind{k.name, k.duration(limit), k.outputKiB << 10, k.fails(),
-			k.ending == rejected, k.retryable, k.choosable, k.expected()})
+			k.outcome == rejected, k.retryable, k.choosable, k.expected()})
 	}
 	return all
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// FuzzSubmission: a body is taken or refused with 400, and nothing else.
+// FuzzSubmission: a body is accepted, or refused with 400.
 func FuzzSubmission(f *testing.F) {
 	for _, r := range rejected {
 		f.Add([]byte(r.body))

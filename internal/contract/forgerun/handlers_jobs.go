@@ -91,11 +91,12 @@ func (f *ForgeRun) submit(c *httpapi.Call) error {
 	if err != nil {
 		return f.repeatedOr(c, once, err)
 	}
-	j, existed, err := f.store(c.Context(), once, f.newJob(c.Context(), clientID(c), &s, k, now))
+	made, err := f.store(c.Context(), once, f.newJob(c.Context(), clientID(c), &s, k, now))
+	j := made.Job
 	switch {
 	case err != nil:
 		return f.countKeyReuse(c, err)
-	case existed:
+	case made.Existed:
 		return f.sendRepeated(c, j)
 	}
 	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
@@ -105,17 +106,17 @@ func (f *ForgeRun) submit(c *httpapi.Call) error {
 }
 
 // store stores a job under an id that it draws, or finds the one that the same request has made.
-func (f *ForgeRun) store(ctx context.Context, once engine.Once, j job.Job) (stored *job.Job,
-	existed bool, err error) {
+func (f *ForgeRun) store(ctx context.Context, once engine.Once, j job.Job) (engine.Submitted,
+	error) {
 	batch := []engine.Submission{{Job: j}}
 	for range maxSubmitTries {
 		batch[0].Job.ID = jobID(uuids.New(4, f.Random()).String())
-		stored, existed, err = f.Engine.SubmitOnce(ctx, once, batch)
+		made, err := f.Engine.SubmitOnce(ctx, once, batch)
 		if !job.IsKind(err, job.Conflict) || errors.Is(err, engine.ErrKeyReused) {
-			return stored, existed, err
+			return made, err
 		} // else the id exists: that job is not this request's (FR-201)
 	}
-	return nil, false, &job.Error{Kind: job.Unavailable, Op: "forgerun.submit",
+	return engine.Submitted{}, &job.Error{Kind: job.Unavailable, Op: "forgerun.submit",
 		Msg: "the job could not be given an id"}
 }
 

@@ -163,7 +163,7 @@ func (f *ForgeRun) listDeliveries(c *httpapi.Call) error {
 }
 
 // POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay: makes one more delivery of the
-// same event, under the same event id. The answer is the new delivery.
+// same event, once, under the same event id. The answer is that delivery.
 func (f *ForgeRun) replay(c *httpapi.Call) error {
 	id, err := f.ownWebhook(c)
 	if err != nil {
@@ -173,7 +173,7 @@ func (f *ForgeRun) replay(c *httpapi.Call) error {
 	if !ok {
 		return notFound("delivery")
 	}
-	d, err := f.webhooks.Replay(c.Context(), clientID(c), id, delivery)
+	d, err := f.webhooks.Replay(c.Context(), clientID(c), id, delivery, nil)
 	if err != nil {
 		return notFoundAs(err, "delivery")
 	}

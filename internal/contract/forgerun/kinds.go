@@ -13,18 +13,18 @@ type kind struct {
 	name       string
 	durationMS int64 // of an attempt; overtime: longer than MaxRunTime
 	outputKiB  int64 // size of its output (G-FR-60)
-	ending     runEnding
+	outcome    outcomeKind
 	retryable  bool // whether its failure says that it is retryable (FR-088)
 	// choosable kinds may be chosen for a client that names none: they need no second request and
 	// no receiver to show what they stand for (G-FR-02).
 	choosable bool
 }
 
-// runEnding is how the attempts of a kind end.
-type runEnding uint8
+// outcomeKind is how the attempts of a kind end.
+type outcomeKind uint8
 
 const (
-	endsSuccessfully runEnding = iota
+	endsSuccessfully outcomeKind = iota
 	alwaysFails
 	failsFirst // the first attempt fails, those after a retry succeed
 	rejected   // there are no attempts: submit refuses the kind
@@ -38,13 +38,13 @@ var kinds = []kind{
 	{name: "SUCCESS_FAST", durationMS: 1_000, outputKiB: 4, choosable: true},
 	{name: "SUCCESS_NORMAL", durationMS: 10_000, outputKiB: 16, choosable: true},
 	{name: "SUCCESS_SLOW", durationMS: 90_000, outputKiB: 32, choosable: true},
-	{name: "FAIL_IMMEDIATE", durationMS: 500, outputKiB: 1, ending: alwaysFails, choosable: true},
-	{name: "FAIL_AFTER_PROGRESS", durationMS: 20_000, outputKiB: 8, ending: alwaysFails,
+	{name: "FAIL_IMMEDIATE", durationMS: 500, outputKiB: 1, outcome: alwaysFails, choosable: true},
+	{name: "FAIL_AFTER_PROGRESS", durationMS: 20_000, outputKiB: 8, outcome: alwaysFails,
 		choosable: true},
-	{name: "FAIL_AFTER_RETRYABLE", durationMS: 5_000, outputKiB: 8, ending: alwaysFails,
+	{name: "FAIL_AFTER_RETRYABLE", durationMS: 5_000, outputKiB: 8, outcome: alwaysFails,
 		retryable: true, choosable: true},
 	{name: "RUNS_LONG", durationMS: 110_000, outputKiB: 32, choosable: true},
-	{name: "RUNS_OVER_TIMEOUT", durationMS: overtime, outputKiB: 8, ending: alwaysFails},
+	{name: "RUNS_OVER_TIMEOUT", durationMS: overtime, outputKiB: 8, outcome: alwaysFails},
 	{name: "CPU_BURST", durationMS: 8_000, outputKiB: 4, choosable: true},
 	{name: "MEMORY_SPIKE", durationMS: 12_000, outputKiB: 64, choosable: true},
 	{name: "IO_HEAVY", durationMS: 15_000, outputKiB: 32, choosable: true},
@@ -52,8 +52,8 @@ var kinds = []kind{
 	{name: "LARGE_OUTPUT", durationMS: 9_000, outputKiB: 256, choosable: true},
 	{name: "CANCEL_BEFORE_START", durationMS: 5_000, outputKiB: 4},
 	{name: "CANCEL_DURING_RUN", durationMS: 10_000, outputKiB: 4},
-	{name: "RETRY_ON_FAIL", durationMS: 3_000, outputKiB: 4, ending: failsFirst, retryable: true},
-	{name: "RETRY_LIMIT_REACHED", durationMS: 3_000, outputKiB: 4, ending: alwaysFails,
+	{name: "RETRY_ON_FAIL", durationMS: 3_000, outputKiB: 4, outcome: failsFirst, retryable: true},
+	{name: "RETRY_LIMIT_REACHED", durationMS: 3_000, outputKiB: 4, outcome: alwaysFails,
 		retryable: true},
 	{name: "DUPLICATE_SUBMIT_SAME_KEY", durationMS: 2_000, outputKiB: 4},
 	{name: "DUPLICATE_SUBMIT_DIFFERENT_KEY", durationMS: 2_000, outputKiB: 4},
@@ -68,7 +68,7 @@ var kinds = []kind{
 	{name: "PAYLOAD_SMALL", durationMS: 2_000, outputKiB: 1, choosable: true},
 	{name: "PAYLOAD_MEDIUM", durationMS: 2_000, outputKiB: 16, choosable: true},
 	{name: "PAYLOAD_LARGE", durationMS: 2_000, outputKiB: 256, choosable: true},
-	{name: "PAYLOAD_INVALID", ending: rejected},
+	{name: "PAYLOAD_INVALID", outcome: rejected},
 }
 
 // cancelBeforeStart is the kind that CancelWindow is for (G-FR-32).
@@ -93,7 +93,7 @@ var kindNames = func() string {
 }()
 
 // fails reports whether the kind is meant to fail (FR-114).
-func (k *kind) fails() bool { return k.ending == alwaysFails || k.ending == failsFirst }
+func (k *kind) fails() bool { return k.outcome == alwaysFails || k.outcome == failsFirst }
 
 // duration returns how long an attempt takes if MaxRunTime is limit.
 func (k *kind) duration(limit time.Duration) time.Duration {
@@ -111,7 +111,7 @@ func (k *kind) expected() job.State {
 	case "RETRY_ON_FAIL":
 		return succeeded
 	}
-	if k.ending == alwaysFails {
+	if k.outcome == alwaysFails {
 		return failed
 	}
 	return succeeded

@@ -172,7 +172,7 @@ func TestRetention(t *testing.T) {
 		open, _ := c.submitIntoState(t, "CREATED")
 		t.Run("FR-212 thirty days after the end", func(t *testing.T) {
 			w.clock.Advance(720*time.Hour - time.Hour)
-			c.key = *testkit.DecodeReply[issued](t,
+			c.key = *testkit.DecodeReply[issuedKey](t,
 				c.Do(t, "POST", "/v1/clients/"+c.id+"/keys/renew", "").WantStatus(t, 200)).APIKey
 			c.retry(t, again) // is not final any more
 			prune()

@@ -1,6 +1,9 @@
 package forgerun
 
-import "github.com/millrace/millrace/internal/job"
+import (
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/job"
+)
 
 // Name is the contract's name in the store, in settings and in metrics.
 const Name = "forgerun"
@@ -91,4 +94,15 @@ func attempt(j *job.Job) int {
 		return max(0, j.FailedAttempts-1)
 	}
 	return j.FailedAttempts
+}
+
+// operatorEvents are the types of events that operators may subscribe to (WH-002). Clients have
+// events of their own, see events.go.
+var operatorEvents = []contract.EventType{
+	contract.JobEvent(Name, contract.Submitted).When(job.Submitted),
+	contract.JobEvent(Name, contract.Started).To(running),
+	contract.JobEvent(Name, contract.Retrying).When(job.Retried),
+	contract.JobEvent(Name, contract.Completed).To(succeeded),
+	contract.JobEvent(Name, contract.Failed).To(failed),
+	contract.JobEvent(Name, contract.Canceled).To(canceled),
 }

@@ -31,7 +31,7 @@ var requirement = map[job.State]string{"CREATED": "FR-155", "QUEUED": "FR-156",
 	"ASSIGNED": "FR-157", "RUNNING": "FR-158",
 	"FAILED": "FR-159", "SUCCEEDED": "FR-160", "CANCELED": "FR-161"}
 
-// TestMachine holds every pair of states and every cause against the list: what
+// TestMachine compares every pair of states and every cause with the list: what
 // is not allowed does not happen, whatever the cause.
 func TestMachine(t *testing.T) {
 	t.Parallel()
@@ -68,8 +68,8 @@ func TestMachine(t *testing.T) {
 	assertEqual(t, "pairs", pairs, 49)
 }
 
-// TestMachineCounts: a run that ends badly in whatever way uses up a retry, and
-// one that never began does not.
+// TestMachineCounts: a run that ends without success uses up a retry, and one that
+// was never started does not.
 func TestMachineCounts(t *testing.T) {
 	t.Parallel()
 	for _, from := range []job.State{"ASSIGNED", "RUNNING"} {

@@ -117,8 +117,8 @@ func newMetrics(r prometheus.Registerer, depth prometheus.Collector,
 
 // onTransition counts a transition. It is called after the commit.
 func (m *metrics) onTransition(c *engine.Moved) {
-	if entered := m.entries[c.To]; entered != nil {
-		entered.Inc()
+	if transitions := m.entries[c.To]; transitions != nil {
+		transitions.Inc()
 	}
 	scenario := c.Job.Kind
 	if kindByName[scenario] == nil {

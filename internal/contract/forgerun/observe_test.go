@@ -233,8 +233,9 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// TestGoneCaller: who goes away while the store is busy makes no error of the database.
-func TestGoneCaller(t *testing.T) {
+// TestCallerLeaves: a caller that leaves while the store is busy is logged as no error of the
+// database.
+func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	c := w.customer(t)
@@ -297,19 +298,19 @@ func TestTraces(t *testing.T) {
 	w.runServer(t)
 	const caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	id := c.submit(t, submitBody("RETRY_ON_FAIL"), "Traceparent", caller)
-	w.timersAsked(t, 1)
-	w.timers.advance(3 * time.Second)
+	w.awaitTimers(t, 1)
+	w.fakeTimers.advance(3 * time.Second)
 	w.await(t, id, "FAILED")
 	const retrier = "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203332-01"
 	c.Do(t, "POST", "/v1/jobs/"+id+"/retry", "", "Traceparent", retrier).WantStatus(t, 200)
-	w.timers.advance(time.Minute)
-	w.timersAsked(t, 1)
-	w.timers.advance(3 * time.Second)
+	w.fakeTimers.advance(time.Minute)
+	w.awaitTimers(t, 1)
+	w.fakeTimers.advance(3 * time.Second)
 	w.await(t, id, "SUCCEEDED")
 	r.wait(t, 1)
 	const canceler = "00-2af7651916cd43dd8448eb211c80319c-b7ad6b7169203333-01"
 	second := c.submit(t, submitBody("CANCEL_DURING_RUN"))
-	w.timersAsked(t, 1)
+	w.awaitTimers(t, 1)
 	c.Do(t, "POST", "/v1/jobs/"+second+"/cancel", "", "Traceparent", canceler).WantStatus(t, 200)
 	const scheduler = "00-3af7651916cd43dd8448eb211c80319c-b7ad6b7169203334-01"
 	c.cancel(t, c.submit(t, submitBody("SUCCESS_FAST",

@@ -1,12 +1,16 @@
 package forgerun
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/webhook"
@@ -17,9 +21,11 @@ import (
 func (f *ForgeRun) operators() []contract.Operator {
 	e := f.Engine
 	jobs := contract.Operator{Jobs: Name, Submit: f.submitFor, Check: f.checkFor,
-		Replay: f.replayDead, Answer: answerTo,
+		Replay: f.replayDead, Answer: answerTo, Kinds: slices.Sorted(maps.Keys(kindByName)),
 		Path:     func(j *job.Job) string { return "/v1/jobs/" + j.ID.Key },
+		Hide:     hideCallback,
 		Timeline: addDeliveries,
+		Events:   operatorEvents,
 		Actions: []contract.Action{
 			contract.Change(e, contract.ActionRetry, job.Retried, f.prepareRetry, failed),
 			{Name: contract.ActionRerun, States: []job.State{succeeded, failed, canceled},
@@ -30,12 +36,30 @@ func (f *ForgeRun) operators() []contract.Operator {
 			contract.Release(e, assigned),
 		}}
 	jobs.Actions[0].If = func(j *job.Job) bool { return !retriesUsedUp(j) }
-	deliveries := contract.Operator{Jobs: webhook.Name, Answer: answerTo,
-		Timeline: webhook.Timeline,
-		Hide:     webhook.Hide,
-		Replay:   f.webhooks.ReplayDead,
-		Actions:  []contract.Action{contract.RunNow(e)}}
-	return []contract.Operator{jobs, deliveries}
+	return []contract.Operator{jobs, contract.DeliveryOperator(f.webhooks)}
+}
+
+// hideCallback takes the query out of the callback of a job, as of the URL of a delivery: it may be
+// secret.
+func hideCallback(j *job.Job) {
+	j.Definition, j.Payload = withoutQuery(j.Definition), withoutQuery(j.Payload)
+}
+
+// withoutQuery takes the query out of the callback of a body. One that cannot be read is taken as a
+// whole.
+func withoutQuery(body []byte) []byte {
+	if parseObject(body, true) != nil {
+		return nil
+	}
+	raw := findMembers(body, "callback")["callback"]
+	if raw == nil || strictjson.IsNull(raw) {
+		return body
+	}
+	url, err := strictjson.String(raw)
+	if err != nil {
+		return nil
+	}
+	return bytes.ReplaceAll(body, raw, strictjson.AppendString(nil, webhook.WithoutQuery(url)))
 }
 
 // addDeliveries adds the deliveries of the events of a job to its timeline.
@@ -63,15 +87,13 @@ func (f *ForgeRun) submitFor(ctx context.Context, r contract.Request) (*job.Job,
 		return nil, err
 	}
 	once := s.once(r.Owner, cmp.Or(s.key, r.Key))
-	j, existed, err := f.store(ctx, once, f.newJob(ctx, r.Owner, s, k, now))
-	if err != nil {
-		return nil, err
+	made, err := f.store(ctx, once, f.newJob(ctx, r.Owner, s, k, now))
+	if err != nil || made.Existed {
+		return made.Job, err
 	}
-	if !existed {
-		f.metrics.idempotencyNew.Inc()
-		f.scheduleCancelWindow(ctx, j.ID, k, s)
-	}
-	return j, nil
+	f.metrics.idempotencyNew.Inc()
+	f.scheduleCancelWindow(ctx, made.Job.ID, k, s)
+	return made.Job, nil
 }
 
 // checkFor checks a request as submitFor does.
@@ -97,6 +119,10 @@ func (f *ForgeRun) readFor(ctx context.Context, r contract.Request) (*submission
 	if err != nil {
 		return nil, nil, now, err
 	}
+	if s.key != "" && r.Key != "" { // with its own, all submissions of a schedule would be one
+		return nil, nil, now, invalid("idempotency_key: the request has one of its own, and each " +
+			"submission is given another")
+	}
 	k, err := f.validateSubmission(&s, now)
 	return &s, k, now, err
 }
@@ -115,8 +141,8 @@ func (f *ForgeRun) rerun(ctx context.Context, j *job.Job) (*job.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, _, err := f.store(ctx, engine.Once{}, f.newJob(ctx, full.Owner, &s, k, now))
-	return made, err
+	made, err := f.store(ctx, engine.Once{}, f.newJob(ctx, full.Owner, &s, k, now))
+	return made.Job, err
 }
 
 // replayDead retries a job whose retries are used up, with as many as a new job has (G-AD-14).

@@ -156,7 +156,7 @@ func parseSubmission(body []byte) (s submission, err error) {
 		s.executionAt, timeErr = strictjson.Time(raw)
 		s.invalidTime = timeErr != nil || s.executionAt.IsZero() // the zero time stands for none
 	}
-	if err := mostSevere(errs[:]...); err != nil {
+	if err := gravest(errs[:]...); err != nil {
 		return s, err
 	}
 	switch {
@@ -173,9 +173,9 @@ func parseSubmission(body []byte) (s submission, err error) {
 // isPresent reports whether a member is given: null stands for a missing one.
 func isPresent(raw []byte) bool { return raw != nil && !strictjson.IsNull(raw) }
 
-// mostSevere returns the first malformed error or, if there is none, the first error. It returns
+// gravest returns the first malformed error or, if there is none, the first error. It returns
 // nil if there is none at all.
-func mostSevere(errs ...error) error {
+func gravest(errs ...error) error {
 	var first error
 	for _, err := range errs {
 		if isMalformed(err) {
@@ -234,7 +234,7 @@ func (s *submission) check(allowed []string, now time.Time) error {
 		return invalid("type " + s.typ + " is not allowed on this server")
 	case s.kind != "" && kindByName[s.kind] == nil: // FR-074
 		return invalid("work_kind must be one of " + kindNames + ", not " + quote(s.kind))
-	case s.kind != "" && kindByName[s.kind].ending == rejected: // FR-113
+	case s.kind != "" && kindByName[s.kind].outcome == rejected: // FR-113
 		return invalid("work_kind " + s.kind + " has an invalid payload by design")
 	case s.invalidTime:
 		return invalid("execution_at must be a time such as 2026-01-02T03:04:05Z")
@@ -372,7 +372,7 @@ func parseReplay(body []byte) (f webhook.ReplayFilter, err error) {
 	var fromErr, toErr error
 	f.From, fromErr = readOptionalTime("from", m["from"])
 	f.To, toErr = readOptionalTime("to", m["to"])
-	if err := mostSevere(fromErr, toErr, stateErr, cursorErr); err != nil {
+	if err := gravest(fromErr, toErr, stateErr, cursorErr); err != nil {
 		return f, err
 	}
 	f.Status = cmp.Or(webhook.Status(state), webhook.Exhausted)

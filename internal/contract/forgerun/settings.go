@@ -1,10 +1,12 @@
 package forgerun
 
 import (
+	"crypto/rand"
 	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/setting"
+	"github.com/millrace/millrace/internal/webhook"
 )
 
 // Settings are the settings of ForgeRun (FR-247, FR-248).
@@ -153,6 +155,19 @@ func (s *Webhook) keys() []setting.Key {
 			setting.Number(&s.BackoffFactor, 1, 100)),
 		setting.Define("webhook.backoff_max", "2h", "Largest delay between two attempts at a delivery.",
 			setting.Duration(&s.BackoffMax, time.Millisecond, 7*24*time.Hour)),
+	}
+}
+
+// config returns what the settings decide of webhooks.
+func (s *Webhook) config(retention time.Duration) webhook.Config {
+	return webhook.Config{
+		Timeout:       s.Timeout,
+		MaxTries:      s.MaxTries,
+		BackoffBase:   s.BackoffBase,
+		BackoffMax:    s.BackoffMax,
+		BackoffFactor: s.BackoffFactor,
+		Retention:     retention,
+		Random:        rand.Reader,
 	}
 }
 

@@ -197,7 +197,7 @@ func TestTimeouts(t *testing.T) {
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock()
-	f := &halfway{Store: testkit.MemoryStore(t, clock.Now)}
+	f := &halfwayStore{Store: testkit.MemoryStore(t, clock.Now)}
 	w := newWorld(t, clock, f, config())
 	c := w.customer(t)
 	for i, step := range []string{"events", "messages", "counts"} {
@@ -224,19 +224,19 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// halfway is a store that fails in the middle of a transaction.
-type halfway struct {
+// halfwayStore is a store that fails in the middle of a transaction.
+type halfwayStore struct {
 	store.Store
 	fail atomic.Pointer[string]
 }
 
-func (h *halfway) Update(ctx context.Context, fn func(store.Tx) error) error {
+func (h *halfwayStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	return h.Store.Update(ctx, func(tx store.Tx) error { return fn(halfwayTx{tx, h}) })
 }
 
 type halfwayTx struct {
 	store.Tx
-	h *halfway
+	h *halfwayStore
 }
 
 // Apply writes the changes before those that fail.

@@ -136,7 +136,7 @@ func TestTransport(t *testing.T) {
 		}
 	})
 	t.Run("FR-011 the rest is not read", func(t *testing.T) {
-		body := &endless{}
+		body := &endlessReader{}
 		req, err := http.NewRequest("POST", w.URL+"/v1/jobs", body)
 		if err != nil {
 			t.Fatal(err)
@@ -188,10 +188,10 @@ func TestTransport(t *testing.T) {
 	})
 }
 
-// endless is a body that never ends, sent without a length.
-type endless struct{ read atomic.Int64 }
+// endlessReader is a body that never ends, sent without a length.
+type endlessReader struct{ read atomic.Int64 }
 
-func (e *endless) Read(p []byte) (int, error) {
+func (e *endlessReader) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = ' '
 	}

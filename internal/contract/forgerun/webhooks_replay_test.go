@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// AD-052 The owner of a webhook tests it and replays what failed; TestOthers refuses anybody else.
+// AD-052 The owner of a webhook tests it and replays what failed; TestOtherClients proves that
+// any other client is refused.
 func TestWebhookTestAndReplay(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		c := w.customer(t)

@@ -236,8 +236,8 @@ func TestDeliveries(t *testing.T) {
 		w.runServer(t)
 		callback := fmt.Sprintf(`"callback":%q`, all.url)
 		id := c.submit(t, submitBody("SUCCESS_FAST", callback))
-		w.timersAsked(t, 1)
-		w.timers.advance(time.Second)
+		w.awaitTimers(t, 1)
+		w.fakeTimers.advance(time.Second)
 		w.await(t, id, "SUCCEEDED")
 		t.Run("FR-189 FR-102 the callback gets every change", func(t *testing.T) {
 			got := all.wait(t, 5)
@@ -278,8 +278,8 @@ func TestDeliveries(t *testing.T) {
 				slow.set(0, stall)
 				id := c.submit(t, submitBody("WEBHOOK_SLOW_RECEIVER",
 					fmt.Sprintf(`"callback":%q`, slow.url)))
-				w.timersAsked(t, 1)
-				w.timers.advance(2 * time.Second)
+				w.awaitTimers(t, 1)
+				w.fakeTimers.advance(2 * time.Second)
 				w.await(t, id, "SUCCEEDED")
 				assertEqual(t, "duration_ms", c.report(t, id).DurationMS, 2000)
 				assertEqual(t, "requests", len(slow.wait(t, 1)), 1)
@@ -288,17 +288,17 @@ func TestDeliveries(t *testing.T) {
 					"created queued assigned started succeeded")
 				dead := c.submit(t, submitBody("WEBHOOK_RETRIES_EXHAUSTED",
 					`"callback":"http://127.0.0.1:1/nobody"`))
-				w.timersAsked(t, 1)
-				w.timers.advance(2 * time.Second)
+				w.awaitTimers(t, 1)
+				w.fakeTimers.advance(2 * time.Second)
 				w.await(t, dead, "SUCCEEDED")
 				assertEqual(t, "duration_ms", c.report(t, dead).DurationMS, 2000)
 			})
 		t.Run("FR-034 no other client gets them", func(t *testing.T) {
-			mine := other.submit(t, submitBody("SUCCESS_FAST"))
-			w.timersAsked(t, 1)
-			w.timers.advance(time.Second)
+			own := other.submit(t, submitBody("SUCCESS_FAST"))
+			w.awaitTimers(t, 1)
+			w.fakeTimers.advance(time.Second)
 			for _, g := range foreign.wait(t, 2) {
-				assertEqual(t, "job", g.event.JobID, mine)
+				assertEqual(t, "job", g.event.JobID, own)
 			}
 		})
 		t.Run("FR-188 a deleted webhook gets no more", func(t *testing.T) {
@@ -363,7 +363,7 @@ func TestTries(t *testing.T) {
 		d := list().Items[0]
 		assertEqual(t, "delivery", fmt.Sprint(d.EventName, d.Status, *d.Tries[0].StatusCode,
 			*d.Tries[0].Response, d.NextTryAt != nil), "job_createdpending500thankstrue")
-		w.timers.advance(2 * time.Second)
+		w.fakeTimers.advance(2 * time.Second)
 		if _, err := w.engine.Promote(context.Background()); err != nil {
 			t.Fatal(err)
 		}
@@ -372,14 +372,14 @@ func TestTries(t *testing.T) {
 	})
 	t.Run("FR-192 FR-211 FR-194 until the tries are used up", func(t *testing.T) {
 		w.awaitDelivery(t, list, func(d deliveries) bool { return len(d.Items[0].Tries) == 2 })
-		w.timers.advance(10 * time.Second)
+		w.fakeTimers.advance(10 * time.Second)
 		tries(3)
 		w.awaitDelivery(t, list, func(d deliveries) bool {
 			return d.Items[0].Status == "exhausted"
 		})
 		d := list().Items[0]
 		assertEqual(t, "tries", len(d.Tries), 3)
-		w.timers.advance(10 * time.Hour)
+		w.fakeTimers.advance(10 * time.Hour)
 		assertEqual(t, "requests", len(r.wait(t, 3)), 3)
 		assertEqual(t, "FR-230 tries", w.metric(t, "webhook_deliveries_total", nil), 3)
 		assertEqual(t, "FR-231 failures", w.metric(t, "webhook_failures_total", nil), 3)

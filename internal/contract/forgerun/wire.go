@@ -92,7 +92,7 @@ var runnerLostFailure = failure{
 
 // decodeFailure reads a stored failure: one that encode wrote, or one that a remote worker has
 // reported in its own form. It always returns one: what cannot be read becomes a failure without
-// details, as the job has failed all the same.
+// details, as the job has failed nevertheless.
 func decodeFailure(raw []byte) failure {
 	if len(raw) == 0 {
 		return runnerLostFailure

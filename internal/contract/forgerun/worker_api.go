@@ -11,8 +11,8 @@ import (
 
 // RemoteWorkers describes the contract to the worker API. A remote worker must start an attempt
 // before it finishes it. A node with workers of its own gives remote ones no jobs.
-func (f *ForgeRun) RemoteWorkers() workerapi.Contract {
-	return workerapi.Contract{
+func (f *ForgeRun) RemoteWorkers() workerapi.Adapter {
+	return workerapi.Adapter{
 		Name:    Name,
 		Attempt: func(j *job.Job) int { return attempt(j) + 1 },
 		Payload: workPayload,

@@ -13,7 +13,7 @@ import (
 // aJob asks for a job.
 const aJob = `{"contract":"forgerun","worker":"me"}`
 
-func (w *world) outside(t testing.TB) *testkit.Workers {
+func (w *world) remoteWorker(t testing.TB) *testkit.Workers {
 	t.Helper()
 	return testkit.OpenWorkers(t, w.engine, w.forge.RemoteWorkers(), "")
 }
@@ -29,9 +29,9 @@ func withoutWorkers(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Run("postgres", func(t *testing.T) { test(t, onPostgres(t, c)) })
 }
 
-func TestOutside(t *testing.T) {
+func TestRemoteWorker(t *testing.T) {
 	withoutWorkers(t, func(t *testing.T, w *world) {
-		c, o := w.customer(t), w.outside(t)
+		c, o := w.customer(t), w.remoteWorker(t)
 		id := c.submit(t, submitBody("FAIL_AFTER_RETRYABLE"))
 		j := o.ClaimOne(t, aJob)
 		t.Run("FR-075 a worker gets the definition", func(t *testing.T) {
@@ -138,9 +138,9 @@ func TestOutside(t *testing.T) {
 }
 
 // A crowd of workers outside runs every job exactly once.
-func TestOutsideCrowd(t *testing.T) {
+func TestRemoteWorkerCrowd(t *testing.T) {
 	withoutWorkers(t, func(t *testing.T, w *world) {
-		c, o := w.customer(t), w.outside(t)
+		c, o := w.customer(t), w.remoteWorker(t)
 		const jobs = 40
 		for range jobs {
 			c.submit(t, submitBody("SUCCESS_FAST"))
@@ -172,11 +172,11 @@ func TestOutsideCrowd(t *testing.T) {
 	})
 }
 
-// A node with workers of its own hands out nothing: its jobs are theirs.
-func TestOutsideWithWorkers(t *testing.T) {
+// A node with local workers gives no job to remote ones.
+func TestRemoteWorkerBesideLocal(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
-	c, o := w.customer(t), w.outside(t)
+	c, o := w.customer(t), w.remoteWorker(t)
 	id := c.submit(t, submitBody("SUCCESS_FAST"))
 	o.Post(t, "claims", `{"contract":"forgerun"}`).WantError(t, 409, "NOT_CLAIMABLE")
 	o.Post(t, "jobs/"+id+"/claim", `{"contract":"forgerun"}`).WantError(t, 409, "NOT_CLAIMABLE")

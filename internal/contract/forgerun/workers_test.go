@@ -27,7 +27,7 @@ func TestWorkers(t *testing.T) {
 	stop := w.runServer(t)
 	w.await(t, ids[0], "RUNNING")
 	w.await(t, ids[1], "RUNNING")
-	w.timersAsked(t, 2)
+	w.awaitTimers(t, 2)
 	t.Run("FR-178 FR-176 with no worker free they stay QUEUED", func(t *testing.T) {
 		for _, id := range ids[2:] {
 			c.wantState(t, id, "QUEUED")
@@ -43,13 +43,13 @@ func TestWorkers(t *testing.T) {
 		c.wantState(t, ids[0], "CANCELED")
 	})
 	t.Run("FR-116 FR-169 the others follow in their order", func(t *testing.T) {
-		w.timersAsked(t, 1)
-		w.timers.advance(10 * time.Second)
+		w.awaitTimers(t, 1)
+		w.fakeTimers.advance(10 * time.Second)
 		for _, id := range ids[3:] {
 			w.await(t, id, "RUNNING")
 		}
-		w.timersAsked(t, 2)
-		w.timers.advance(10 * time.Second)
+		w.awaitTimers(t, 2)
+		w.fakeTimers.advance(10 * time.Second)
 		w.awaitFinals(t, 5)
 		for _, id := range ids[1:] {
 			c.wantState(t, id, "SUCCEEDED")
@@ -65,11 +65,11 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
-// timersAsked waits until n runs have started to wait.
-func (w *world) timersAsked(t testing.TB, n int) {
+// awaitTimers waits until n runs have started to wait.
+func (w *world) awaitTimers(t testing.TB, n int) {
 	t.Helper()
 	for range n {
-		testkit.Receive(t, "a run to wait", w.timers.created)
+		testkit.Receive(t, "a run to wait", w.fakeTimers.created)
 	}
 }
 
@@ -265,7 +265,7 @@ func TestRuns(t *testing.T) {
 				return err
 			})
 		}()
-		<-w.timers.created
+		<-w.fakeTimers.created
 		cancel()
 		assertEqual(t, "outcome", (<-done).On, job.Released)
 	})

@@ -21,25 +21,28 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testkit.SetPropertyChecks(30)
+	goleak.VerifyTestMain(m)
+}
 
-// world is a whole ForgeRun behind a real server, on a clock that stands still.
+// world is a whole ForgeRun behind a real server, on a clock that only the test advances.
 type world struct {
 	*testkit.APIServer
-	clock    *testkit.Clock
-	timers   *timers
-	store    store.Store
-	engine   *engine.Engine
-	forge    *forgerun.ForgeRun
-	registry *prometheus.Registry
-	log      *testkit.LogBuffer
-	watcher  *watcher
+	clock      *testkit.Clock
+	fakeTimers *fakeTimers
+	store      store.Store
+	engine     *engine.Engine
+	forge      *forgerun.ForgeRun
+	registry   *prometheus.Registry
+	log        *testkit.LogBuffer
+	watcher    *watcher
 	// opens another connection to the same jobs; nil where that cannot be
 	reopenStore func(testing.TB) store.Store
 }
 
-// timers let runs wait for the world's clock.
-type timers struct {
+// fakeTimers let runs wait for the world's clock.
+type fakeTimers struct {
 	clock   *testkit.Clock
 	mu      sync.Mutex
 	all     map[*timer]bool
@@ -51,11 +54,11 @@ type timer struct {
 	passed chan time.Time
 }
 
-func newTimers(c *testkit.Clock) *timers {
-	return &timers{clock: c, all: map[*timer]bool{}, created: make(chan struct{}, 1000)}
+func newFakeTimers(c *testkit.Clock) *fakeTimers {
+	return &fakeTimers{clock: c, all: map[*timer]bool{}, created: make(chan struct{}, 1000)}
 }
 
-func (t *timers) make(d time.Duration) (<-chan time.Time, func()) {
+func (t *fakeTimers) make(d time.Duration) (<-chan time.Time, func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	one := &timer{t.clock.Now().Add(d), make(chan time.Time, 1)}
@@ -65,7 +68,7 @@ func (t *timers) make(d time.Duration) (<-chan time.Time, func()) {
 }
 
 // advance lets time pass and ends the timers whose time has come.
-func (t *timers) advance(d time.Duration) {
+func (t *fakeTimers) advance(d time.Duration) {
 	t.clock.Advance(d)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,7 +131,7 @@ func newWorldAt(t testing.TB, p testkit.Database, c forgerun.Config) *world {
 
 func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c forgerun.Config) *world {
 	t.Helper()
-	w := &world{clock: clock, timers: newTimers(clock), store: s,
+	w := &world{clock: clock, fakeTimers: newFakeTimers(clock), store: s,
 		registry: prometheus.NewRegistry(), log: &testkit.LogBuffer{}}
 	c.Registry, c.Now, c.Elapsed, c.Random = w.registry, clock.Now, clock.Monotonic,
 		testkit.RandomBytes
@@ -138,7 +141,7 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c forgerun.Conf
 		c.Log = slog.New(w.watcher)
 	}
 	if c.Timer == nil {
-		c.Timer = w.timers.make
+		c.Timer = w.fakeTimers.make
 	}
 	w.engine = testkit.NewEngine(t, s, clock)
 	c.Engine = w.engine
@@ -164,7 +167,7 @@ type customer struct {
 	callback string
 }
 
-type issued struct {
+type issuedKey struct {
 	APIKey         *string    `json:"api_key"`
 	KeyID          string     `json:"key_id"`
 	CreatedAt      time.Time  `json:"created_at"`
@@ -184,7 +187,7 @@ func (w *world) newClient(t testing.TB) string {
 func (w *world) customer(t testing.TB) *customer {
 	t.Helper()
 	id := w.newClient(t)
-	k := testkit.DecodeReply[issued](t, w.Do(t, "POST", "/v1/clients/"+id+"/keys", "").WantStatus(t,
+	k := testkit.DecodeReply[issuedKey](t, w.Do(t, "POST", "/v1/clients/"+id+"/keys", "").WantStatus(t,
 		201))
 	return &customer{w, id, *k.APIKey, k.KeyID, k.CallbackSecret}
 }
@@ -310,7 +313,7 @@ func (c *customer) wantState(t testing.TB, id, want string) jobView {
 	return v
 }
 
-// claim hands out the next job, which must be there.
+// claim claims the next job, which must be ready.
 func (w *world) claim(t testing.TB) *job.Job {
 	t.Helper()
 	jobs := w.claims(t, 1)
@@ -369,8 +372,8 @@ func (w *world) simulate(t testing.TB, j *job.Job) {
 	}()
 	for {
 		select {
-		case <-w.timers.created:
-			w.timers.advance(w.timers.next())
+		case <-w.fakeTimers.created:
+			w.fakeTimers.advance(w.fakeTimers.next())
 		case o := <-done:
 			w.finish(t, j, o)
 			return
@@ -379,7 +382,7 @@ func (w *world) simulate(t testing.TB, j *job.Job) {
 }
 
 // next is how long it is until the next timer ends.
-func (t *timers) next() time.Duration {
+func (t *fakeTimers) next() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	shortest := time.Duration(0)
@@ -420,7 +423,7 @@ func assertEqual[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// deliver hands out what is in the outbox, as maintenance does, and returns it.
+// deliver publishes the outbox, as maintenance does, and returns its messages.
 func (w *world) deliver(t testing.TB) (all []job.Message) {
 	t.Helper()
 	for {

@@ -3,9 +3,12 @@ package images
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/contract/images/cdn"
@@ -28,8 +31,18 @@ type builder struct {
 // Define declares Images with settings that are still to be read.
 func Define() *contract.Definition {
 	b := new(builder)
-	return &contract.Definition{Settings: b.Group(), UsesObjects: true, Streams: Streams,
-		Connect: b.connect, Build: b.build}
+	return &contract.Definition{Settings: b.Group(), OpenAPI: OpenAPI,
+		Errors: errorTable, UsesObjects: true,
+		Streams: Streams, CheckQueue: checkQueue, Connect: b.connect, Build: b.build}
+}
+
+// checkQueue refuses all but the two queues that there are, one for each type of job.
+func checkQueue(name string) error {
+	if slices.Contains(jobTypes, name) {
+		return nil
+	}
+	return fmt.Errorf("Images has no queue %q: its queues are %s", name,
+		strings.Join(jobTypes, " and "))
 }
 
 // connect connects to the queue, where that is SQS and not a stream, and to the CDN. What is
@@ -91,9 +104,12 @@ func (b *builder) build(n *contract.Node) (*contract.Contract, error) {
 		Node:     n.Name,
 		Objects:  n.Objects,
 		Shared:   n.Binding,
-		Bucket:   n.Bucket,
-		Queue:    b.queue,
-		CDN:      b.cdn,
+
+		Callbacks: n.Callbacks,
+
+		Bucket: n.Bucket,
+		Queue:  b.queue,
+		CDN:    b.cdn,
 		Processor: &picture.Processor{Command: child,
 			Limits: picture.Limits{Pixels: int64(b.MaxPixels), Memory: picture.DefaultMemory,
 				Timeout: picture.DefaultTimeout}},
@@ -121,6 +137,7 @@ func (m *Images) Offer() *contract.Contract {
 		Checks:    m.Checks(),
 		Workers:   &workers,
 		Operators: m.operators(),
+		Files:     files{m},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/contract/images/cdn"
 	"github.com/millrace/millrace/internal/contract/images/picture"
 	"github.com/millrace/millrace/internal/engine"
@@ -54,6 +55,8 @@ type Config struct {
 	Bucket  string             // the default bucket of Objects, a label of metrics
 	Queue   message.Queue
 	CDN     cdn.CDN // nil: none
+
+	Callbacks contract.Callbacks // of single jobs
 
 	Processor Processor
 	WorkDir   string // an existing directory, for the work directories of attempts
@@ -117,12 +120,12 @@ func New(c Config) (*Images, error) {
 	return m, err
 }
 
-// Contract is the engine's contract of the jobs. Their changes are events, some of which send
+// JobType is the engine's contract of the jobs. Their changes are events, some of which send
 // messages through the outbox, and jobs are kept for ever, as files consist of them. Of the causes
 // only those that begin or end an attempt are reported: the metrics and log lines of the document
 // are about attempts.
-func (m *Images) Contract() engine.Contract {
-	return engine.Contract{
+func (m *Images) JobType() engine.JobType {
+	return engine.JobType{
 		Name:       Name,
 		Machine:    machine,
 		History:    true,
@@ -138,8 +141,8 @@ func (m *Images) Contract() engine.Contract {
 
 // Contracts are the contracts of the engine: the jobs, and the purges of the CDN, which are
 // removed after purgeRetention.
-func (m *Images) Contracts() []engine.Contract {
-	purges := engine.Contract{
+func (m *Images) Contracts() []engine.JobType {
+	purges := engine.JobType{
 		Name:      Purges,
 		Machine:   purgeMachine,
 		History:   true,
@@ -148,7 +151,7 @@ func (m *Images) Contracts() []engine.Contract {
 		MovedOn: []job.Cause{job.Failed, job.FailedForGood, job.Expired,
 			job.ExpiredForGood},
 	}
-	return []engine.Contract{m.Contract(), purges}
+	return []engine.JobType{m.JobType(), purges}
 }
 
 // Mount returns the handler of the routes. It is called once. A node whose objects are not those of
@@ -173,7 +176,7 @@ func (m *Images) Mount() httpapi.PrefixHandler {
 	return router.MustMount()
 }
 
-// Checks are the readiness checks of what Images needs beside the store: the objects and the
+// Checks are the readiness checks of what Images needs besides the store: the objects and the
 // message queue. They are optional, as other contracts work without them.
 func (m *Images) Checks() []httpapi.Check {
 	objects := func(ctx context.Context) error {

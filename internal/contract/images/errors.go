@@ -69,7 +69,7 @@ var errorTable = httpapi.ErrorTable{
 		Kinds: []job.Kind{job.Full, job.Unavailable, job.ReadOnly, job.Aborted, job.Timeout}},
 	// There are no dependencies, so that a cycle is a defect.
 	{Code: codeInternal, Status: http.StatusInternalServerError, Title: "Unexpected error",
-		Kinds: []job.Kind{job.Internal, job.Cycle}, Unlisted: true},
+		Kinds: []job.Kind{job.Internal, job.Cycle}, OtherStatuses: true},
 }
 
 // Errors whose code does not follow from a kind.

@@ -52,7 +52,7 @@ func (m *Images) delete(ctx context.Context, f *file) (*job.Job, error) {
 	if f.deletion == nil {
 		once.Alias = deletionAlias(f.id) // of concurrent requests one creates the job
 	}
-	j, _, err := m.store(ctx, once, m.submission(ctx, deleteFile, f.id, u))
+	j, _, err := m.store(ctx, once, m.submission(ctx, deleteFile, f.id, u, ""))
 	return j, err
 }
 
@@ -60,6 +60,10 @@ func (m *Images) delete(ctx context.Context, f *file) (*job.Job, error) {
 // request says (IP-027, IP-030).
 func (m *Images) createJob(c *httpapi.Call) error {
 	q, err := readCreate(c)
+	if err != nil {
+		return err
+	}
+	callback, err := m.encodeCallback(q.callback)
 	if err != nil {
 		return err
 	}
@@ -72,7 +76,7 @@ func (m *Images) createJob(c *httpapi.Call) error {
 	if q.jobType == deleteFile {
 		j, err = m.delete(ctx, f)
 	} else {
-		j, err = m.reprocess(ctx, f, q.sizes)
+		j, err = m.reprocess(ctx, f, q.sizes, callback)
 	}
 	if err != nil {
 		return err
@@ -81,7 +85,8 @@ func (m *Images) createJob(c *httpapi.Call) error {
 }
 
 // reprocess creates a job that makes variants of a file; nil stands for the default sizes.
-func (m *Images) reprocess(ctx context.Context, f *file, sizes []int) (*job.Job, error) {
+func (m *Images) reprocess(ctx context.Context, f *file, sizes []int,
+	callback string) (*job.Job, error) {
 	if f.status == fileDeleted {
 		return nil, errDeleted
 	}
@@ -89,7 +94,7 @@ func (m *Images) reprocess(ctx context.Context, f *file, sizes []int) (*job.Job,
 	if u.Sizes = sizes; sizes == nil {
 		u.Sizes = m.Sizes
 	}
-	j, _, err := m.store(ctx, engine.Once{}, m.submission(ctx, processFile, f.id, u))
+	j, _, err := m.store(ctx, engine.Once{}, m.submission(ctx, processFile, f.id, u, callback))
 	return j, err
 }
 
@@ -122,6 +127,19 @@ func (m *Images) findJob(ctx context.Context, name string) (j *job.Job, err erro
 func (m *Images) getJob(c *httpapi.Call) error {
 	j, err := m.findJob(c.Context(), c.PathValue("job_id"))
 	if err != nil {
+		return err
+	}
+	return sendJob(c, http.StatusOK, j)
+}
+
+// POST /images/v1/jobs/{job_id}/cancel fails a job that waits for another attempt (RT-003). The
+// document has no other way to failed, so a job that is queued, processing or over is a conflict.
+func (m *Images) cancelJob(c *httpapi.Call) error {
+	j, err := m.findJob(c.Context(), c.PathValue("job_id"))
+	if err != nil {
+		return err
+	}
+	if j, err = m.Engine.Change(c.Context(), j.ID, job.Canceled, prepareCancel); err != nil {
 		return err
 	}
 	return sendJob(c, http.StatusOK, j)
@@ -261,7 +279,7 @@ func (m *Images) rerun(ctx context.Context, j *job.Job) (*job.Job, error) {
 	if j.Queue == deleteFile {
 		return m.delete(ctx, f)
 	}
-	return m.reprocess(ctx, f, uploadOf(j).Sizes)
+	return m.reprocess(ctx, f, uploadOf(j).Sizes, j.Callback)
 }
 
 // POST /images/v1/messages proposes a job once more. That is harmless for a job in any state: a

@@ -79,6 +79,7 @@ type uploadRequest struct {
 	fileID    string
 	startedAt time.Time // the time in the file's id
 	key       string    // Idempotency-Key, may be empty
+	callback  string    // as the job keeps it; empty: none
 	jobInput
 	stored bool // the original is in the object storage
 }
@@ -150,11 +151,29 @@ func (in *uploadRequest) readHeader() (err error) {
 	if in.UserID, err = plainHeader(in.call, "X-User-Id"); err != nil {
 		return err
 	}
+	callback, given, err := in.call.Query("callback_url")
+	if err != nil {
+		return err
+	}
+	if err := in.takeCallback(callback, given); err != nil {
+		return err
+	}
 	sizes, given, err := in.call.Query("sizes")
 	if err != nil || !given {
 		return err
 	}
 	in.Sizes, err = readSizes(sizes)
+	return err
+}
+
+// takeCallback checks a callback URL, where one is given.
+func (in *uploadRequest) takeCallback(url string, given bool) (err error) {
+	if given && url == "" {
+		return invalid("callback_url is empty")
+	}
+	if given {
+		in.callback, err = in.encodeCallback(url)
+	}
 	return err
 }
 
@@ -215,10 +234,10 @@ const (
 	maxFormField = 4 << 10 // bytes of a field
 )
 
-// readForm reads the parts file and sizes, in any order, and refuses others, as the query is
-// refused that has another parameter: a misspelt part must not be ignored. The file is stored while
-// it is read, so a part that is wrong after it makes the upload fail with the original stored;
-// discard removes it.
+// readForm reads the parts file, sizes and callback_url, in any order, and refuses others, as the
+// query is refused that has another parameter: a misspelt part must not be ignored. The file is
+// stored while it is read, so a part that is wrong after it makes the upload fail with the original
+// stored; discard removes it.
 func (in *uploadRequest) readForm(form *multipart.Reader) error {
 	for range maxFormParts {
 		part, err := form.NextRawPart()
@@ -257,8 +276,14 @@ func (in *uploadRequest) readPart(part *multipart.Part) error {
 		}
 		in.Sizes, err = readSizes(string(text))
 		return err
+	case "callback_url":
+		text, err := io.ReadAll(io.LimitReader(part, maxFormField))
+		if err != nil {
+			return err
+		}
+		return in.takeCallback(string(text), true)
 	default:
-		return invalid("the form's part %q is not known; a form has file and sizes",
+		return invalid("the form's part %q is not known; a form has file, sizes and callback_url",
 			name[:min(len(name), maxNameBytes)])
 	}
 }
@@ -355,7 +380,7 @@ func (in *uploadRequest) submit() (*job.Job, error) {
 	}
 	ctx := in.call.Context()
 	j, existed, err := in.store(ctx, in.once(),
-		in.submission(ctx, processFile, in.fileID, in.jobInput))
+		in.submission(ctx, processFile, in.fileID, in.jobInput, in.callback))
 	if existed {
 		in.discard()
 	}
@@ -396,7 +421,7 @@ func (in *uploadRequest) removeOriginal(ctx context.Context) error {
 // submission is a new job of a file, with a fresh id and the limits that are configured now. The
 // job keeps these when the settings change.
 func (m *Images) submission(ctx context.Context, jobType, fileID string,
-	u jobInput) engine.Submission {
+	u jobInput, callback string) engine.Submission {
 	return engine.Submission{Job: job.Job{
 		ID:          idOf(m.ids.Next(1)[0]),
 		Kind:        jobType,
@@ -408,6 +433,7 @@ func (m *Images) submission(ctx context.Context, jobType, fileID string,
 			Max: m.BackoffMax},
 		Definition: u.encode(),
 		Trace:      telemetry.Carrier(ctx),
+		Callback:   callback,
 	}}
 }
 
@@ -417,8 +443,9 @@ const lockTimeoutSlack = time.Microsecond
 // store submits a job, unless the same request has submitted one before, which it returns then.
 func (m *Images) store(ctx context.Context, once engine.Once, s engine.Submission) (j *job.Job,
 	existed bool, err error) {
-	err = m.api.query(opInsert, func() (err error) {
-		j, existed, err = m.Engine.SubmitOnce(ctx, once, []engine.Submission{s})
+	err = m.api.query(opInsert, func() error {
+		made, err := m.Engine.SubmitOnce(ctx, once, []engine.Submission{s})
+		j, existed = made.Job, made.Existed
 		return err
 	})
 	return j, existed, err

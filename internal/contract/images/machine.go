@@ -1,6 +1,9 @@
 package images
 
-import "github.com/millrace/millrace/internal/job"
+import (
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/job"
+)
 
 // Name is the contract in the store, in settings and in metrics, Purges the contract of its purges.
 const (
@@ -17,7 +20,7 @@ const (
 // jobTypes are all types.
 var jobTypes = []string{processFile, deleteFile}
 
-// The states of the document (IP-009), and those that only the machine tells apart.
+// The states of the document (IP-009), and those that only the machine distinguishes.
 const (
 	queued     job.State = "queued"
 	processing job.State = "processing"
@@ -103,3 +106,18 @@ var purgeMachine = job.MustMachine(
 		{From: purgeRunning, On: job.Released, To: purgeQueued},
 		{From: purgeFailed, On: job.Retried, To: purgeQueued},
 	})
+
+// eventTypes are the types of events that operators may subscribe to (WH-002).
+var eventTypes = []contract.EventType{
+	contract.JobEvent(Name, contract.Submitted).When(job.Submitted),
+	contract.JobEvent(Name, contract.Started).When(job.Claimed),
+	contract.JobEvent(Name, contract.Retrying).When(job.Failed, job.Expired, job.Released),
+	contract.JobEvent(Name, contract.Completed).To(completed),
+	contract.JobEvent(Name, contract.Failed).To(failed),
+	{Name: "images.file.ready", Kind: processFile, States: []job.State{completed},
+		Meaning: "The pictures of a file were made."},
+	{Name: "images.file.failed", Kind: processFile, States: []job.State{failed},
+		Meaning: "The pictures of a file could not be made."},
+	{Name: "images.file.deleted", Kind: deleteFile, Causes: []job.Cause{job.Submitted},
+		Meaning: "A file was deleted; its objects are removed by the job."},
+}

@@ -44,7 +44,7 @@ func idOfPair(from, to string) string {
 	return "IP-026"
 }
 
-// TestMachine holds every pair of states and every cause against the document: what is not allowed
+// TestMachine compares every pair of states and every cause with the document: what is not allowed
 // does not happen, whatever the cause.
 func TestMachine(t *testing.T) {
 	t.Parallel()

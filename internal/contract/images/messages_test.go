@@ -112,8 +112,8 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// A queue that is away keeps the outbox waiting, and nothing else.
-func TestQueueAway(t *testing.T) {
+// An outage of the queue keeps the outbox waiting, and nothing else.
+func TestQueueOutage(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	w.queue.fail = &job.Error{Kind: job.Unavailable, Op: "test"}
@@ -320,7 +320,8 @@ func TestClaimCrowd(t *testing.T) {
 	})
 }
 
-// The whole way through the streams: upload, outbox, message, claim, attempt.
+// A job from the upload to its variants, through the streams: upload, outbox, message, claim,
+// attempt.
 func TestThroughStreams(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
@@ -370,7 +371,7 @@ func (w *world) waitForState(t testing.TB, id string, want job.State) {
 	})
 }
 
-// The same way through SQS, in a server of its own.
+// The same through SQS, in a server of its own.
 func TestThroughSQS(t *testing.T) {
 	server := outside.NewSQS(t, 30*time.Second)
 	queue, err := message.OpenSQS(context.Background(), server.Setting(),

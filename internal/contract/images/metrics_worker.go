@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// The types of errors, beside those of package picture.
+// The types of errors, besides those of package picture.
 const (
 	typeDeleted  = "file_deleted"
 	typeStorage  = "storage_error"

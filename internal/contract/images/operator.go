@@ -16,9 +16,9 @@ func (m *Images) operators() []contract.Operator {
 			_, err := refuseUpload(ctx, r)
 			return err
 		},
-		Replay: m.rerunChecked, Answer: errorTable.Answer, States: statesByStatus,
-		State: func(j *job.Job) string { return statusOf(j.State) },
-		Path:  func(j *job.Job) string { return jobsPath + "/" + j.ID.Key },
+		Replay: m.rerunChecked, Answer: errorTable.Answer, States: statesByStatus, Kinds: jobTypes,
+		State: func(j *job.Job) string { return statusOf(j.State) }, Events: eventTypes,
+		Path: func(j *job.Job) string { return jobsPath + "/" + j.ID.Key },
 		Actions: []contract.Action{
 			{Name: contract.ActionRerun, States: []job.State{completed, failed},
 				Do: m.rerunChecked},
@@ -59,12 +59,12 @@ func (m *Images) replayPurge(ctx context.Context, dead *job.Job) (*job.Job, erro
 	})
 }
 
-// errorCanceled is the type of error of a job that an operator has canceled.
+// errorCanceled is the type of error of a job that was canceled.
 const errorCanceled = "canceled"
 
-// prepareCancel says in the failure of a job that an operator has canceled it.
+// prepareCancel says in the failure of a job that it was canceled.
 func prepareCancel(j *job.Job, _ time.Time) error {
-	f := failure{Error: "an operator canceled the job", Type: errorCanceled,
+	f := failure{Error: "the job was canceled", Type: errorCanceled,
 		Failures: j.FailedAttempts}
 	j.Failure = f.encode()
 	return nil

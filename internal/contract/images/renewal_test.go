@@ -40,14 +40,14 @@ func (l *slowProcessor) Run(ctx context.Context, original io.Reader, sizes []int
 	return l.Processor.Run(ctx, original, sizes, dir)
 }
 
-// timed is a whole Images inside a bubble whose time passes when all in it wait. Such a bubble has
-// no network.
-type timed struct {
+// timedWorld is a whole Images inside a bubble whose time passes when all in it wait. Such a bubble
+// has no network.
+type timedWorld struct {
 	images *images.Images
 	engine *engine.Engine
 }
 
-func newTimed(t *testing.T, takes time.Duration) *timed {
+func newTimedWorld(t *testing.T, takes time.Duration) *timedWorld {
 	t.Helper()
 	jobs, err := sqlite.Open(context.Background(),
 		sqlite.Config{Path: sqlite.Memory, Now: time.Now})
@@ -65,7 +65,7 @@ func newTimed(t *testing.T, takes time.Duration) *timed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Objects.Close() })
-	x := &timed{}
+	x := &timedWorld{}
 	began := time.Now()
 	x.engine, err = engine.New(engine.Config{Store: jobs, Node: "n", Random: testkit.RandomBytes,
 		Monotonic: func() time.Duration { return time.Since(began) }})
@@ -82,7 +82,7 @@ func newTimed(t *testing.T, takes time.Duration) *timed {
 }
 
 // upload uploads a picture.
-func (x *timed) upload(t *testing.T) receipt {
+func (x *timedWorld) upload(t *testing.T) receipt {
 	t.Helper()
 	req := httptest.NewRequest("POST", filesPath, bytes.NewReader(pngOf(t, 20, 20)))
 	req.Header.Set("Content-Type", "image/png")
@@ -104,7 +104,7 @@ func TestLongJob(t *testing.T) {
 
 func longJob(t *testing.T) {
 	const takes = 5 * lockTimeout / 2
-	x := newTimed(t, takes)
+	x := newTimedWorld(t, takes)
 	id := x.upload(t).JobID
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -145,7 +145,7 @@ func longJob(t *testing.T) {
 	running.Wait()
 }
 
-func (x *timed) state(t *testing.T, id string) *job.Job {
+func (x *timedWorld) state(t *testing.T, id string) *job.Job {
 	t.Helper()
 	j, err := x.engine.Get(context.Background(), idOf(id))
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/uuids"
+	"github.com/millrace/millrace/internal/webhook"
 )
 
 // readObject reads a body that must be a JSON object. What it returns has passed strictjson.Check,
@@ -29,6 +30,8 @@ type create struct {
 	jobType string
 	fileID  string
 	sizes   []int // nil stands for the default sizes
+	// callback is where the end of the job is told, as it is sent; empty: nowhere.
+	callback string
 }
 
 // readCreate reads and validates a request for a job. A type or file_id that is no string counts as
@@ -48,6 +51,10 @@ func readCreate(c *httpapi.Call) (q create, err error) {
 			if q.sizes, err = parseSizes(value); err != nil {
 				return q, err
 			}
+		case "callback_url":
+			if q.callback, err = readCallback(value); err != nil {
+				return q, err
+			}
 		}
 	}
 	switch {
@@ -57,12 +64,39 @@ func readCreate(c *httpapi.Call) (q create, err error) {
 		return q, invalid("file_id is missing")
 	case q.jobType == deleteFile && q.sizes != nil:
 		return q, invalid("sizes are for %s", processFile)
+	case q.jobType == deleteFile && q.callback != "":
+		return q, invalid("callback_url is for %s", processFile)
 	}
 	var ok bool
 	if q.fileID, ok = uuids.Parse(q.fileID); !ok {
 		return q, errNoFile
 	}
 	return q, nil
+}
+
+// readCallback reads the URL of a callback; null is none.
+func readCallback(raw []byte) (string, error) {
+	if strictjson.IsNull(raw) {
+		return "", nil
+	}
+	url, err := strictjson.String(raw)
+	if err != nil || url == "" {
+		return "", invalid("callback_url must be a URL")
+	}
+	return url, nil
+}
+
+// encodeCallback checks where the end of a job is told (WH-005), and returns it as a job keeps it;
+// "" for none.
+func (m *Images) encodeCallback(url string) (string, error) {
+	if url == "" {
+		return "", nil
+	}
+	callback, err := m.Callbacks.Read(webhook.Callback{URL: url}, eventTypes)
+	if err != nil {
+		return "", invalid("callback_url: %v", err)
+	}
+	return callback, nil
 }
 
 // parseSizes reads a list of sizes; null is none.

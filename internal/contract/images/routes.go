@@ -20,13 +20,13 @@ const (
 	formOverhead = 64 << 10 // of a form, around the file
 )
 
-// routes are the routes of uploads and files, jobs, messages and dead letters. None of them
-// changes the state of an existing job: only workers do (IP-036). Content and variants may be kept
-// by caches, as serveObject says for how long; what describes a file or a job may not.
+// routes are the routes of uploads and files, jobs, messages and dead letters. Only workers change
+// the state of an existing job (IP-036), but for a cancel (RT-003). Content and variants may
+// be kept by caches, as serveObject says for how long; what describes a file or a job may not.
 func (m *Images) routes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: filesPath, Action: "upload", Handle: m.upload,
-			Query: []string{"sizes"}, ReadsBody: true, BodyLimit: m.MaxUpload + formOverhead},
+			Query: []string{"sizes", "callback_url"}, ReadsBody: true, BodyLimit: m.MaxUpload + formOverhead},
 		{Method: http.MethodGet, Pattern: filePath, Action: "get_file", Handle: m.getFile,
 			NoStore: true},
 		{Method: http.MethodGet, Pattern: filePath + "/content", Action: "get_content",
@@ -44,6 +44,8 @@ func (m *Images) routes() []httpapi.Route {
 			Query: httpapi.PageQuery("status", "type"), NoStore: true},
 		{Method: http.MethodGet, Pattern: jobsPath + "/{job_id}", Action: "get_job",
 			Handle: m.getJob, NoStore: true},
+		{Method: http.MethodPost, Pattern: jobsPath + "/{job_id}/cancel", Action: "cancel_job",
+			Handle: m.cancelJob},
 		{Method: http.MethodPost, Pattern: prefix + "messages", Action: "send_message",
 			Handle: m.resendMessages, ReadsBody: true},
 		{Method: http.MethodGet, Pattern: deadLettersPath, Action: "list_dead_letters",

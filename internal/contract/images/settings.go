@@ -13,19 +13,20 @@ import (
 
 // Settings are the settings of Images.
 type Settings struct {
-	Listen      string         // empty: the common listener
-	Token       setting.Secret // empty: open, on loopback only (G-X-01)
-	LockTimeout time.Duration  // the lease of a job (IP-048)
-	MaxAttempts int
-	BackoffBase time.Duration
-	BackoffMax  time.Duration
-	Sizes       []int // of an upload that names none
-	MaxUpload   int64 // bytes
-	MaxPixels   int   // width × height × frames
-	Workers     int   // of this node; 0 is one for each CPU
-	QueueURL    string
-	CDNType     string // one of the CDN... words
-	CDNURL      string
+	Listen         string         // empty: the common listener
+	Token          setting.Secret // empty: open, on loopback only (G-X-01)
+	CallbackSecret setting.Secret // signs callbacks; empty: derived from the pepper
+	LockTimeout    time.Duration  // the lease of a job (IP-048)
+	MaxAttempts    int
+	BackoffBase    time.Duration
+	BackoffMax     time.Duration
+	Sizes          []int // of an upload that names none
+	MaxUpload      int64 // bytes
+	MaxPixels      int   // width × height × frames
+	Workers        int   // of this node; 0 is one for each CPU
+	QueueURL       string
+	CDNType        string // one of the CDN... words
+	CDNURL         string
 	// CloudFrontDistribution is the distribution of the CDN cloudfront.
 	CloudFrontDistribution string
 }
@@ -40,7 +41,8 @@ const (
 // Group declares the settings.
 func (s *Settings) Group() *setting.Group {
 	return &setting.Group{Name: Name, Listen: &s.Listen, Token: &s.Token,
-		Workers: setting.OptionalWorkers, Keys: s.keys(), Check: s.checkCDN,
+		CallbackSecret: &s.CallbackSecret,
+		Workers:        setting.OptionalWorkers, Keys: s.keys(), Check: s.checkCDN,
 		UsesStreams: func() bool { return s.QueueURL == "" }}
 }
 
@@ -49,6 +51,7 @@ func (s *Settings) keys() []setting.Key {
 	return []setting.Key{
 		setting.ListenKey(Name, "Images", &s.Listen),
 		setting.TokenKey(Name, "Images", &s.Token),
+		setting.CallbackSecretKey(Name, "Images", &s.CallbackSecret),
 		setting.Define("images.lock_timeout", "10m",
 			"Time without a heartbeat after which the lock of an image job expires.",
 			setting.Duration(&s.LockTimeout, 100*time.Millisecond, 24*time.Hour)),

@@ -44,7 +44,8 @@ func TestS3(t *testing.T) {
 	assertEqual(t, "objects", len(w.stored(t)), 0)
 }
 
-// A node whose objects or messages are away says which. It stays ready, for the other contracts.
+// A node in an outage of its objects or messages reports which. It stays ready, for the other
+// contracts.
 func TestReady(t *testing.T) {
 	queues := outside.NewSQS(t, 30*time.Second)
 	queue, err := message.OpenSQS(context.Background(), queues.Setting(),
@@ -91,7 +92,7 @@ func TestConstantMemory(t *testing.T) {
 	c := config()
 	c.MaxUpload = size
 	w := inMemory(t, c)
-	// the usual one keeps what it compares with the document
+	// the usual server keeps the bodies that it compares with the document
 	plain := &http.Client{Transport: &http.Transport{}}
 	defer plain.CloseIdleConnections()
 	do := func(req *http.Request) *http.Response {
@@ -103,7 +104,7 @@ func TestConstantMemory(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	req, _ := http.NewRequest("POST", w.URL+filesPath, io.LimitReader(endless{}, size))
+	req, _ := http.NewRequest("POST", w.URL+filesPath, io.LimitReader(endlessReader{}, size))
 	req.Header.Set("Content-Type", "image/jpeg")
 	resp := do(req)
 	text, err := io.ReadAll(resp.Body)
@@ -125,6 +126,6 @@ func TestConstantMemory(t *testing.T) {
 	}
 }
 
-type endless struct{}
+type endlessReader struct{}
 
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
+func (endlessReader) Read(p []byte) (int, error) { return len(p), nil }

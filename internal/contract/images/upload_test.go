@@ -287,7 +287,7 @@ func TestRefusedUploads(t *testing.T) {
 		for _, name := range []string{"size", "other", "Sizes", "", strings.Repeat("x", 300)} {
 			w.form(t, formPart{"file", "x.png", "", "1"},
 				formPart{name, "", "", "8"}).WantError(t, 400, "VALIDATION_FAILED",
-				name[:min(len(name), 255)], "file and sizes")
+				name[:min(len(name), 255)], "file, sizes and callback_url")
 		}
 		w.form(t, formPart{"sizes", "", "", "8"}).WantError(t, 400, "VALIDATION_FAILED", "file")
 		w.form(t, formPart{"file", "x.png", "", "1"},

@@ -14,9 +14,10 @@ func TestWhy(t *testing.T) {
 		wants := func(codes ...job.ReasonCode) {
 			t.Helper()
 			why, err := w.engine.Why(t.Context(), w.state(t, id).Seq,
-				func(_ engine.RecordReader, contract, queue string) (job.Pollers, error) {
+				engine.WhySources{Pollers: func(_ engine.RecordReader, contract,
+					queue string) (job.Pollers, error) {
 					return job.Pollers{}, nil
-				})
+				}})
 			if err != nil {
 				t.Fatal(err)
 			}

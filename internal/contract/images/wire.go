@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/uuids"
+	"github.com/millrace/millrace/internal/webhook"
 )
 
 // jobInput is the definition of a job: what was uploaded, and the sizes to make of it.
@@ -192,6 +193,9 @@ func appendJob(o *strictjson.Object, j *job.Job) {
 	o.Time("created_at", j.CreatedAt)
 	o.Time("updated_at", j.UpdatedAt)
 	o.Time("locked_at", lockedAt(j))
+	if j.Callback != "" {
+		o.Text("callback_url", webhook.DecodeCallback(j.Callback).URL)
+	}
 }
 
 // lockedAt is when the lease was taken or renewed last; zero if there is none.

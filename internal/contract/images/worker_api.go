@@ -17,8 +17,8 @@ import (
 
 // RemoteWorkers is the contract of the worker API: remote workers execute jobs if this node has no
 // local workers. Their results are verified before a job succeeds: see docs/images-worker.md.
-func (m *Images) RemoteWorkers() workerapi.Contract {
-	return workerapi.Contract{
+func (m *Images) RemoteWorkers() workerapi.Adapter {
+	return workerapi.Adapter{
 		Name:  Name,
 		State: func(s job.State) string { return statusOf(s) },
 		ID: func(jobID string) (job.ID, bool) {

@@ -70,7 +70,7 @@ func (w *world) render(t testing.TB, c *claimed) string {
 	return `{"width":90,"height":90,"variants":[` + strings.Join(all, ",") + `]}`
 }
 
-func TestOutside(t *testing.T) {
+func TestRemoteWorker(t *testing.T) {
 	onEveryStoreOff(t, func(t *testing.T, w *world) {
 		site := w.postRun(t, "")
 		post := func(path, body string) testkit.Reply { return site.Post(t, path, body) }
@@ -304,8 +304,7 @@ func TestWorkersAreNotClients(t *testing.T) {
 					t.Errorf("%s /images/v1/%s: %d %s", method, path, got.Status, got.Body)
 				}
 			}
-			for _, verb := range []string{"claim", "complete", "fail", "retry", "drop", "cancel",
-				"release"} {
+			for _, verb := range []string{"claim", "complete", "fail", "retry", "drop", "release"} {
 				w.Do(t, "POST", jobsPath+"/"+id+"/"+verb, body, "Authorization",
 					clients).WantError(t, 404, "NOT_FOUND")
 			}

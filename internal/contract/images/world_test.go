@@ -68,19 +68,21 @@ func config() images.Config {
 		Sizes:      []int{16, 64}, MaxUpload: maxUpload, MaxPixels: maxPixels, Workers: 2}}
 }
 
-// processor is the real one.
+// processor is the real one. Its child has no environment, and as this binary it may have the race
+// detector, which waits for a second at the end unless it is told not to.
 func processor() *picture.Processor {
 	self, err := os.Executable()
 	if err != nil {
 		panic(err)
 	}
-	return &picture.Processor{Command: []string{self, childWord},
+	return &picture.Processor{Command: []string{"env", "GORACE=atexit_sleep_ms=0", self, childWord},
 		Limits: picture.Limits{Pixels: maxPixels, Memory: picture.DefaultMemory,
 			Timeout: picture.DefaultTimeout}}
 }
 
-// world is a whole Images behind a real server, on a clock that stands still, with objects in a
-// directory. Nothing happens by itself: messages are delivered and attempts are made by the tests.
+// world is a whole Images behind a real server, on a clock that only the test advances, with
+// objects in a directory. Nothing happens by itself: messages are delivered and attempts are made
+// by the tests.
 type world struct {
 	*testkit.APIServer
 	clock       *testkit.Clock
@@ -474,11 +476,11 @@ func document(t testing.TB) *testkit.Document {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	document(t).WantRoutes(t, images.Routes(), 13)
+	document(t).WantRoutes(t, images.Routes(), 14)
 }
 
-// TestUnknownQuery: what changes something refuses query parameters that it does not
-// know.
+// TestUnknownQuery: a route that changes something refuses query parameters that it does
+// not have.
 func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())

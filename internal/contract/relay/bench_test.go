@@ -37,7 +37,7 @@ func benchServer(b *testing.B) (url string, client *http.Client) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	testkit.Register(b, c.Engine, r.Contract())
+	testkit.Register(b, c.Engine, r.JobType())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -94,8 +94,8 @@ func BenchmarkSingle(b *testing.B) {
 				b.Fatal(got)
 			}
 			_, after, _ := strings.Cut(got, `"id":"`)
-			mine, _, _ := strings.Cut(after, `"`)
-			benchCall(b, c, "DELETE", url+"/v2/queues/single/jobs/"+mine+"/run-id/"+runs[0], "",
+			own, _, _ := strings.Cut(after, `"`)
+			benchCall(b, c, "DELETE", url+"/v2/queues/single/jobs/"+own+"/run-id/"+runs[0], "",
 				200)
 		}
 	})

@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"net/http"
+
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 )
@@ -10,7 +12,8 @@ import (
 // API.
 func Define() *contract.Definition {
 	s := new(Settings)
-	return &contract.Definition{Settings: s.Group(),
+	return &contract.Definition{Settings: s.Group(), OpenAPI: OpenAPI,
+		Errors: errorTable(http.StatusTooManyRequests),
 		Build: func(n *contract.Node) (*contract.Contract, error) {
 			r, err := New(Config{
 				Settings: *s,
@@ -18,6 +21,8 @@ func Define() *contract.Definition {
 				Log:      n.Log,
 				Registry: n.Registry(""),
 				Tracing:  n.Tracing,
+
+				Callbacks: n.Callbacks,
 			})
 			if err != nil {
 				return nil, err
@@ -33,7 +38,7 @@ func (r *Relay) Offer() *contract.Contract {
 		Name:      Name,
 		Listen:    r.Listen,
 		OpenAPI:   OpenAPI,
-		Jobs:      []engine.Contract{r.Contract()},
+		Jobs:      []engine.JobType{r.JobType()},
 		Mount:     r.Mount,
 		Run:       r.Run,
 		Operators: r.operators(),

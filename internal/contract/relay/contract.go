@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
@@ -34,6 +35,8 @@ type Config struct {
 	Log      *slog.Logger
 	Registry prometheus.Registerer // the contract's own
 	Tracing  *telemetry.Tracing    // nil makes no spans
+
+	Callbacks contract.Callbacks // of single jobs
 }
 
 // validate names what is missing or out of range. The settings have been checked when they were
@@ -97,14 +100,16 @@ func (r *Relay) Run(ctx context.Context) {
 }
 
 // Contract describes Relay to the engine: no history, no messages, no limits, and dead letters
-// that are kept for ever. Without tracing only timeouts are reported, since all other transitions
-// are requests, whose handlers count them. The engine copies the job for each reported transition.
-func (r *Relay) Contract() engine.Contract {
-	causes := []job.Cause{job.Expired, job.ExpiredForGood}
+// that are kept for ever. Without tracing only timeouts and failures are reported, since all other
+// transitions are requests, whose handlers count them. The engine copies the job for each reported
+// transition.
+func (r *Relay) JobType() engine.JobType {
+	causes := []job.Cause{job.Expired, job.ExpiredForGood, job.Failed, job.FailedForGood}
 	if r.Tracing.Enabled() {
 		causes = job.Causes()
 	}
-	return engine.Contract{Name: Name, Machine: machine, Moved: r.onTransitions, MovedOn: causes}
+	return engine.JobType{Name: Name, Machine: machine, Moved: r.onTransitions, MovedOn: causes,
+		RecordedEnds: r.recordedEnds()}
 }
 
 // Mount returns the handler of the routes. It is called once. Without version 1 its prefix stays

@@ -133,7 +133,7 @@ func relayCostServer(tb testing.TB) *costServer {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	testkit.Register(tb, c.Engine, r.Contract())
+	testkit.Register(tb, c.Engine, r.JobType())
 	return newCostServer(tb, httpapi.NewMux(r.Mount(), httpapi.Health()))
 }
 

@@ -243,10 +243,10 @@ func TestBadBodies(t *testing.T) {
 func TestBodyLimit(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
-	fits := jobBody("limit", "fits", `"payload":"`+strings.Repeat("x", bodyLimit-100)+`"`)
-	w.put(t, fits+strings.Repeat(" ", bodyLimit-2-len(fits)))
+	atLimit := jobBody("limit", "fits", `"payload":"`+strings.Repeat("x", bodyLimit-100)+`"`)
+	w.put(t, atLimit+strings.Repeat(" ", bodyLimit-2-len(atLimit)))
 	w.claim(t, "limit")
-	over := "[" + fits + strings.Repeat(" ", bodyLimit-1-len(fits)) + "]"
+	over := "[" + atLimit + strings.Repeat(" ", bodyLimit-1-len(atLimit)) + "]"
 	run := jobPath("limit", "x") + "/run-id/00000000-0000-8000-8000-000000000000"
 	for _, c := range []struct{ method, path string }{{"POST", "/v2/queues/jobs"}, {"PUT", run},
 		{"PATCH", run}, {"DELETE", run},

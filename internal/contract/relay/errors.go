@@ -12,20 +12,29 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// errorTable returns how errors are answered, with a status alone: Relay has no codes. retryable is
-// Config.RetryableStatus (G-RL-09). A StatusError keeps its status.
+// errorTable returns how errors are answered, with a status alone: Relay has no codes, and the
+// titles are for the documentation. retryable is Config.RetryableStatus (G-RL-09). A StatusError
+// keeps its status.
 func errorTable(retryable int) httpapi.ErrorTable {
 	return httpapi.ErrorTable{
-		{Status: http.StatusBadRequest, Kinds: []job.Kind{job.Malformed}},
-		{Status: http.StatusUnprocessableEntity, Kinds: []job.Kind{job.Invalid}},
-		{Status: http.StatusNotFound, Kinds: []job.Kind{job.NotFound, job.RunLost}},
-		{Status: http.StatusConflict, Kinds: []job.Kind{job.Conflict}},
-		{Status: http.StatusRequestEntityTooLarge, Kinds: []job.Kind{job.TooLarge}},
+		{Status: http.StatusBadRequest,
+			Title: "The request cannot be understood", Kinds: []job.Kind{job.Malformed}},
+		{Status: http.StatusUnprocessableEntity,
+			Title: "A value is beyond a documented limit", Kinds: []job.Kind{job.Invalid}},
+		{Status: http.StatusNotFound,
+			Title: "No such job, or the run is lost", Kinds: []job.Kind{job.NotFound, job.RunLost}},
+		{Status: http.StatusConflict,
+			Title: "A job of the batch exists", Kinds: []job.Kind{job.Conflict}},
+		{Status: http.StatusRequestEntityTooLarge,
+			Title: "The body is too large", Kinds: []job.Kind{job.TooLarge}},
 		// ReadOnly may be a full disk: clients should not give up the job.
-		{Status: retryable, RetryAfter: time.Second, Kinds: []job.Kind{job.Full, job.Unavailable,
-			job.ReadOnly, job.Aborted, job.Timeout}},
+		{Status: retryable,
+			Title:      "The store is busy or away",
+			RetryAfter: time.Second, Kinds: []job.Kind{job.Full, job.Unavailable,
+				job.ReadOnly, job.Aborted, job.Timeout}},
 		// Relay has no dependencies, so that a cycle is a defect.
-		{Status: http.StatusInternalServerError, Kinds: []job.Kind{job.Internal, job.Cycle}},
+		{Status: http.StatusInternalServerError,
+			Title: "Unexpected error", Kinds: []job.Kind{job.Internal, job.Cycle}},
 	}
 }
 

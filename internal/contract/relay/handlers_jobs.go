@@ -99,7 +99,7 @@ func (r *Relay) enqueue(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	batch, err := readJobs(c, v2)
+	batch, err := r.readJobs(c, v2)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (r *Relay) requeue(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	batch, err := readJobs(c, v2)
+	batch, err := r.readJobs(c, v2)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 // POST /v1/queues/jobs has no mode: one job is stored in mode unique, several in mode ignore
 // (G-RL-22).
 func (r *Relay) enqueueV1(c *httpapi.Call) error {
-	batch, err := readJobs(c, v1)
+	batch, err := r.readJobs(c, v1)
 	if err != nil {
 		return err
 	}

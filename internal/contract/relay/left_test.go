@@ -29,8 +29,8 @@ func (g *gatedStore) Update(ctx context.Context, fn func(store.Tx) error) error 
 	return g.Store.Update(ctx, fn)
 }
 
-// TestCallerThatLeft: a job handed to a caller that left meanwhile goes back to
-// its queue at once, unharmed and under no run.
+// TestCallerThatLeft: a job that was claimed for a caller that left meanwhile is
+// released at once, with no attempt counted.
 func TestCallerThatLeft(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock()
@@ -43,7 +43,7 @@ func TestCallerThatLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Register(t, c.Engine, r.Contract())
+	testkit.Register(t, c.Engine, r.JobType())
 	mount := r.Mount()
 	left, served := make(chan struct{}), make(chan struct{}, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {

@@ -13,10 +13,11 @@ import (
 
 // operators says what operators may do with jobs. A released job has used up no attempt.
 func (r *Relay) operators() []contract.Operator {
-	return []contract.Operator{{Jobs: Name, IDsOfQueues: true,
+	return []contract.Operator{{Jobs: Name, IDsOfQueues: true, HasNoKinds: true,
 		Submit: r.submitFor, Check: r.checkFor, Replay: r.replayDead,
-		Path: jobURL, Answer: r.errors.Answer,
+		Path: jobURL, Answer: r.errors.Answer, Events: eventTypes,
 		Actions: []contract.Action{
+			{Name: contract.ActionRerun, States: []job.State{job.StateNone}, Do: r.replayDead},
 			contract.RunNow(r.Engine),
 			contract.Release(r.Engine, running),
 			{Name: contract.ActionDelete, States: []job.State{queued, running},
@@ -33,23 +34,24 @@ func jobURL(j *job.Job) string {
 
 // readFor reads and validates a request of an operator: one object of the list that a producer
 // sends (G-AD-09).
-func readFor(ctx context.Context, r contract.Request) (s engine.Submission, err error) {
-	if r.Owner != "" {
+func (r *Relay) readFor(ctx context.Context, q contract.Request) (s engine.Submission,
+	err error) {
+	if q.Owner != "" {
 		return s, invalid("owner: the jobs of Relay have none")
 	}
-	if err := strictjson.Check(r.Body); err != nil {
+	if err := strictjson.Check(q.Body); err != nil {
 		return s, malformed("the request is not JSON: " + err.Error())
 	}
-	if err := decodeJob(r.Body, v2, "", &s.Job); err != nil {
+	if err := decodeJob(q.Body, v2, "", &s.Job); err != nil {
 		return s, err
 	}
 	s.Job.Trace = telemetry.Carrier(ctx)
-	return s, nil
+	return s, r.encodeCallback(&s.Job)
 }
 
 // submitFor submits a job by the rules of POST /v2/queues/jobs in mode unique (AD-017).
 func (r *Relay) submitFor(ctx context.Context, q contract.Request) (*job.Job, error) {
-	s, err := readFor(ctx, q)
+	s, err := r.readFor(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -64,17 +66,17 @@ func (r *Relay) submitFor(ctx context.Context, q contract.Request) (*job.Job, er
 func (r *Relay) submitOnce(ctx context.Context, once engine.Once,
 	s engine.Submission) (*job.Job, error) {
 	batch := []engine.Submission{s}
-	j, existed, err := r.Engine.SubmitOnce(ctx, once, batch)
-	if err != nil || existed {
-		return j, err
+	made, err := r.Engine.SubmitOnce(ctx, once, batch)
+	if err != nil || made.Existed {
+		return made.Job, err
 	}
 	r.metrics.countSubmitted(batch, nil)
-	return j, nil
+	return made.Job, nil
 }
 
 // checkFor checks a request as submitFor does, apart from whether its id is in use.
 func (r *Relay) checkFor(ctx context.Context, q contract.Request) error {
-	_, err := readFor(ctx, q)
+	_, err := r.readFor(ctx, q)
 	return err
 }
 

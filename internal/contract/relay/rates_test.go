@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// AD-032: a queue of Relay with a rate in the settings hands out so many jobs in every period, in
-// order, and takes all of them. Other queues are not concerned.
+// AD-032: from a queue of Relay with a rate in the settings as many jobs as that are claimed in
+// every period, in order, while it accepts all that are enqueued. Other queues are not concerned.
 func TestRateOfAQueue(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		c := config()

@@ -10,27 +10,30 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// onTransitions traces transitions, and counts and logs timeouts, which no handler sees. The
-// engine calls it after the commit, on the node that has committed, so the sum over all nodes
-// counts each timeout once (RL-093). It must not block.
+// onTransitions traces transitions, and counts and logs timeouts and failures, which no handler
+// sees. The engine calls it after the commit, on the node that has committed, so the sum over all
+// nodes counts each once (RL-093). It must not block.
 func (r *Relay) onTransitions(moves []engine.Moved) {
 	for i := range moves {
 		m := &moves[i]
 		if r.Tracing.Enabled() {
 			r.traceTransition(m)
 		}
-		if m.On != job.Expired && m.On != job.ExpiredForGood {
+		if m.Failure() == "" {
 			continue
 		}
 		q := r.metrics.queue(m.Job.Queue)
 		q.observeRun(m.At.Sub(m.Job.StartedAt))
-		if m.On == job.Expired {
+		if m.To == queued {
 			q.retries.Inc()
 			continue
 		}
 		q.exhausted.Inc()
-		telemetry.LogFinalFailure(r.Log, m.Job.ID.Key, m.Job.Queue, m.Job.Attempts,
-			"the last of its retries timed out; it is a dead letter")
+		why := "the last of its retries timed out; it is a dead letter"
+		if m.On == job.FailedForGood {
+			why = "its attempt failed for good; it is a dead letter: " + m.Failure()
+		}
+		telemetry.LogFinalFailure(r.Log, m.Job.ID.Key, m.Job.Queue, m.Job.Attempts, why)
 	}
 }
 

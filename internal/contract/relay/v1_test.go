@@ -261,7 +261,7 @@ func FuzzV1(f *testing.F) {
 	})
 }
 
-// TestV1Off: without version 1 its paths belong to somebody else.
+// TestV1Off: without version 1 its paths are not found.
 func TestV1Off(t *testing.T) {
 	t.Parallel()
 	off := config()

@@ -74,7 +74,7 @@ func decodeRun(raw []byte, lastQueue string) (entry runEntry, err error) {
 	id.Key, idErr = readName("id", entry.id, "")
 	entry.run.ID = id
 	entry.run.Run, runErr = readRunID(entry.runID)
-	return entry, mostSevere(queueErr, idErr, runErr)
+	return entry, gravest(queueErr, idErr, runErr)
 }
 
 // readRunID reads a run id. One that is no UUID is malformed, as it is in a path (RL-096).

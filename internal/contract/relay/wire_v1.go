@@ -29,9 +29,9 @@ func readTimeoutV1(raw []byte) (time.Duration, error) {
 	return time.Duration(max(0, seconds)) * time.Second, nil
 }
 
-// readRunLimitV1 reads max_retries as readRunLimit does, but a missing value counts as 0, a
+// readMaxAttemptsV1 reads max_retries as readMaxAttempts does, but a missing value counts as 0, a
 // negative one as no limit, and one that is too large as the largest.
-func readRunLimitV1(raw []byte) (int, error) {
+func readMaxAttemptsV1(raw []byte) (int, error) {
 	switch {
 	case raw == nil:
 		return 1, nil

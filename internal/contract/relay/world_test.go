@@ -21,12 +21,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a whole Relay behind a real server, on a clock that stands still.
+// world is a whole Relay behind a real server, on a clock that only the test advances.
 type world struct {
 	*testkit.APIServer
 	clock    *testkit.Clock
 	store    store.Store
 	engine   *engine.Engine
+	relay    *relay.Relay
 	registry *prometheus.Registry
 	log      *testkit.LogBuffer
 	// opens another connection to the same jobs; nil where that cannot be
@@ -72,7 +73,8 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c relay.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Register(t, w.engine, r.Contract())
+	w.relay = r
+	testkit.Register(t, w.engine, r.JobType())
 	w.APIServer = testkit.StartServer(t, c.Log, document(t), wantError, r.Mount(),
 		httpapi.Health())
 	return w

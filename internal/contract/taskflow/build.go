@@ -15,8 +15,13 @@ const (
 // jobs of queues with a handler wait for another node.
 func Define() *contract.Definition {
 	s := new(Settings)
-	return &contract.Definition{Settings: s.Group(),
+	return &contract.Definition{Settings: s.Group(), OpenAPI: OpenAPI,
+		Errors: errorTable, CheckQueue: checkQueue,
 		Build: func(n *contract.Node) (*contract.Contract, error) {
+			programs, err := n.External(Name)
+			if err != nil {
+				return nil, err
+			}
 			t, err := New(Config{
 				Settings:       *s,
 				Engine:         n.Engine,
@@ -25,11 +30,12 @@ func Define() *contract.Definition {
 				Tracing:        n.Tracing,
 				Now:            n.Now,
 				Random:         n.Random,
+				Callbacks:      n.Callbacks,
 				BodyLimit:      bodyLimit,
 				GraphBodyLimit: graphBodyLimit,
 				Node:           n.Name,
 				NoLocalWorkers: n.NoWorkers,
-				Client:         n.Client,
+				External:       programs,
 				Grace:          n.Grace,
 			})
 			if err != nil {
@@ -47,7 +53,7 @@ func (t *TaskFlow) Offer() *contract.Contract {
 		Name:      Name,
 		Listen:    t.Listen,
 		OpenAPI:   OpenAPI,
-		Jobs:      []engine.Contract{t.Contract()},
+		Jobs:      []engine.JobType{t.JobType()},
 		Mount:     t.Mount,
 		Run:       t.Run,
 		Workers:   &workers,

@@ -9,12 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/internal/clock"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/external"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/uuids"
-	"github.com/millrace/millrace/internal/webhook"
+	"github.com/millrace/millrace/internal/worker"
 )
 
 // OpenAPI is the contract's description. The server serves it, and the tests check every exchange
@@ -36,13 +38,15 @@ type Config struct {
 	Random  func() [16]byte    // of cryptographic quality
 	Tracing *telemetry.Tracing // nil makes no spans
 
+	Callbacks contract.Callbacks // of single jobs
+
 	BodyLimit      int64 // bytes of a request's body, except graphs
 	GraphBodyLimit int64 // bytes of a graph
 
 	// The rest is for queues with a handler.
 	Node           string        // names the workers of this node
 	NoLocalWorkers bool          // this process executes no jobs
-	Client         webhook.Doer  // makes the requests of the handler http
+	External       external.Node // makes the handlers exec and http
 	Grace          time.Duration // for running attempts when the node stops
 
 	// Timer replaces the real timers of simulated attempts; nil is real time.
@@ -71,15 +75,19 @@ type TaskFlow struct {
 
 	ids     *uuids.Source
 	metrics *metrics
+	pools   map[string]*worker.Pool // of queues with a handler
 }
 
-// New checks the config and registers the metrics. It starts nothing.
+// New checks the config, makes the handlers of queues and registers the metrics. It starts nothing.
 func New(c Config) (*TaskFlow, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	t := &TaskFlow{Config: c, ids: &uuids.Source{Now: c.Now, Random: c.Random}}
-	var err error
+	err := t.makePools()
+	if err != nil {
+		return nil, err
+	}
 	t.metrics, err = newMetrics(c.Registry, c.Engine)
 	return t, err
 }
@@ -87,8 +95,8 @@ func New(c Config) (*TaskFlow, error) {
 // Contract describes TaskFlow to the engine. Of the causes that are not reported Replaced changes
 // no status, Removed leads to none and so has no counter, and Released is no retry but would be
 // counted as one (G-TF-30).
-func (t *TaskFlow) Contract() engine.Contract {
-	return engine.Contract{
+func (t *TaskFlow) JobType() engine.JobType {
+	return engine.JobType{
 		Name:        Name,
 		Machine:     machine,
 		History:     true,
@@ -99,7 +107,7 @@ func (t *TaskFlow) Contract() engine.Contract {
 		Moved:       t.onTransitions,
 		MovedOn: []job.Cause{
 			job.Submitted, job.Satisfied, job.Unsatisfiable, job.Claimed, job.Succeeded,
-			job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood,
+			job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood, job.Canceled,
 		},
 	}
 }

@@ -287,7 +287,7 @@ func TestTransport(t *testing.T) {
 	t.Run("TF-085 larger, and its size is not announced", func(t *testing.T) {
 		for path, limit := range map[string]int64{jobsPath: bodyLimit,
 			"/api/v1/graphs": graphBodyLimit} {
-			req, err := http.NewRequest("POST", w.URL+path, io.LimitReader(spaces{}, limit+1))
+			req, err := http.NewRequest("POST", w.URL+path, io.LimitReader(spaceReader{}, limit+1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -332,10 +332,10 @@ func TestTransport(t *testing.T) {
 	})
 }
 
-// spaces is white space without end.
-type spaces struct{}
+// spaceReader is white space without end.
+type spaceReader struct{}
 
-func (spaces) Read(p []byte) (int, error) {
+func (spaceReader) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = ' '
 	}

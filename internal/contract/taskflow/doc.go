@@ -11,16 +11,17 @@
 //	   ▼                                    RUNNING ──────────┤
 //	BLOCKED                                  │   │            │ released: at once
 //	                                         │   └────────────┘
-//	                      none left, or not  │   │
-//	                      to be retried      ▼   ▼ succeeded
+//	                   none left, not to be  │   │
+//	                   retried, or canceled  ▼   ▼ succeeded
 //	                                    FAILED   COMPLETED
 //
 // A job without dependencies, or whose dependencies have all finished, leaves PENDING in the
 // transaction that stores it, so no client sees it there (G-TF-10). The dependents of a job change
 // in the transaction in which the job finishes (TF-049). Delete removes a job in any state, unless
-// another job lists it as a dependency.
+// another job lists it as a dependency and is not deleted with it. What failed or was blocked can
+// be rerun: new jobs are made of it (rerun.go).
 //
-// The rules of the document that need no store stand in oracle_test.go as functions with its
+// The rules of the document that need no store are in oracle_test.go as functions with its
 // inputs and outputs; tests compare the engine with them.
 //
 // How a job is stored: its name and dependencies are the definition; queue, priority and payload

@@ -145,9 +145,9 @@ func TestOneMember(t *testing.T) {
 	})
 }
 
-// TestCursorOfNobody: a cursor goes on where its page ended, also when the job
+// TestCursorOfADeletedJob: a cursor goes on where its page ended, also when the job
 // that it names is gone, and with equal times around it.
-func TestCursorOfNobody(t *testing.T) {
+func TestCursorOfADeletedJob(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		for range 4 {
 			for range 3 {
@@ -180,9 +180,9 @@ func TestCursorOfNobody(t *testing.T) {
 	})
 }
 
-// TestSlotOfTheDead: a run that is over in any way gives its slot back, also when
+// TestSlotOfALostRun: a run that is over in any way gives its slot back, also when
 // its worker is gone or its job is deleted.
-func TestSlotOfTheDead(t *testing.T) {
+func TestSlotOfALostRun(t *testing.T) {
 	c := config()
 	c.MaxConcurrent = 1
 	onEveryStoreWith(t, c, func(t *testing.T, w *world) {

@@ -14,11 +14,11 @@ func document(t testing.TB) *testkit.Document {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	document(t).WantRoutes(t, taskflow.Routes(), 7)
+	document(t).WantRoutes(t, taskflow.Routes(), 10)
 }
 
-// TestUnknownQuery: what changes something refuses query parameters that it does not
-// know.
+// TestUnknownQuery: a route that changes something refuses query parameters that it does
+// not have.
 func TestUnknownQuery(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		kept := w.create(t)

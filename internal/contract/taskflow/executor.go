@@ -8,26 +8,30 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/external"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// The jobs of a queue are executed in one of three ways (G-TF-02):
+// The jobs of a queue are executed in one of four ways (G-TF-02):
 //
 //	Queue.Handler   executed by
-//	http            this server, which sends the payload to Queue.URL (executor_http.go)
+//	exec            this server, which starts Queue.Command for each (executor_external.go)
+//	http            this server, which sends the payload to Queue.URL (the same)
 //	simulate        this server, which waits and ends as the payload says (executor_simulate.go)
 //	none            remote workers, through the worker API (worker_api.go)
 
 // A job is executed at least once. An attempt whose node dies ends with its lease, counts as
 // failed and is retried by the job's policy (G-TF-26). A node that stops lets its attempts run for
-// Grace and releases those that are left, which counts as nothing (G-TF-30).
+// Grace and releases those that are left, which counts as nothing (G-TF-30). That of a job which is
+// canceled is stopped.
 
 // hasHandler reports whether nodes execute the jobs, so that remote workers must not.
 func (q *Queue) hasHandler() bool {
-	return q.Handler == handlerHTTP || q.Handler == handlerSimulate
+	return q.Handler == handlerSimulate || slices.Contains(external.Kinds, q.Handler)
 }
 
 // validateQueues validates the queues in the order of their names, so that the same config has the
@@ -42,8 +46,6 @@ func (c *Config) validateQueues() error {
 			return fmt.Errorf("taskflow: Rate of queue %s is out of range", name)
 		case q.hasHandler() && !c.NoLocalWorkers && c.Node == "":
 			return fmt.Errorf("taskflow: queue %s has a handler and needs Node", name)
-		case q.Handler == handlerHTTP && (q.URL == "" || q.Timeout <= 0 || c.Client == nil):
-			return fmt.Errorf("taskflow: queue %s needs URL, Timeout and Client", name)
 		}
 	}
 	return nil
@@ -53,46 +55,61 @@ func (c *Config) validateQueues() error {
 const maxSlots = 1000
 
 // Run stores the limits of queues and executes the jobs of queues with a handler. It returns when
-// ctx has ended and the attempts under way have finished. Each such queue has a pool of its own,
-// so that a slow handler delays no other queue. A node without workers stores the limits as well,
-// as they hold for all nodes. Heartbeats come at a third of the lease, so that a lost one does
-// not end it.
+// ctx has ended and the attempts under way have finished. A node without workers stores the limits
+// as well, as they hold for all nodes.
 func (t *TaskFlow) Run(ctx context.Context) {
-	if !t.limitQueues(ctx) || t.NoLocalWorkers {
+	if !t.limitQueues(ctx) {
 		return
 	}
 	var all sync.WaitGroup
-	for name, q := range t.Queues {
-		if !q.hasHandler() {
+	for _, pool := range t.pools {
+		all.Go(func() { pool.Run(ctx, t.Grace) })
+	}
+	all.Wait()
+}
+
+// makePools makes a pool for each queue with a handler, so that a slow handler delays no other
+// queue. Heartbeats come at a third of the lease, so that a lost one does not end it. A handler
+// that cannot be made is an error of the setting that names it.
+func (t *TaskFlow) makePools() error {
+	t.pools = map[string]*worker.Pool{}
+	for _, name := range slices.Sorted(maps.Keys(t.Queues)) {
+		q := t.Queues[name]
+		if t.NoLocalWorkers || !q.hasHandler() {
 			continue
+		}
+		handler, err := t.handler(name, q)
+		if err != nil {
+			return &contract.SettingError{
+				Setting: queuesSection + "." + name + ".handler", Err: err}
 		}
 		// More slots than the limits allow would never be filled.
 		slots := t.MaxConcurrent
 		if q.MaxConcurrent > 0 {
 			slots = min(slots, q.MaxConcurrent)
 		}
-		pool := worker.MustNew(worker.Config{
+		t.pools[name] = worker.MustNew(worker.Config{
 			Engine:            t.Engine,
 			Contract:          Name,
 			Queues:            []string{name},
 			Name:              t.Node + "/" + name,
 			Slots:             min(slots, maxSlots),
 			HeartbeatInterval: t.Lease / 3,
-			Handler:           t.handler(q),
+			Handler:           handler,
 			Log:               t.Log,
 			OnPanic:           panicOutcome,
 		})
-		all.Go(func() { pool.Run(ctx, t.Grace) })
 	}
-	all.Wait()
+	return nil
 }
 
 // handler returns the handler of a queue that has one. All attempts of the queue share it.
-func (t *TaskFlow) handler(q *Queue) worker.Handler {
-	if q.Handler == handlerHTTP {
-		return &httpHandler{queue: *q, client: t.Client, now: t.Now}
+func (t *TaskFlow) handler(name string, q *Queue) (worker.Handler, error) {
+	if q.Handler == handlerSimulate {
+		return &simulator{timer: t.Timer}, nil
 	}
-	return &simulator{timer: t.Timer}
+	h, err := t.External.New(name, q.Handler, &q.Settings)
+	return &externalHandler{h, t.Log}, err
 }
 
 // panicOutcome is the outcome of an attempt whose handler panicked: a failure that is retried. The

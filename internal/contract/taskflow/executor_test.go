@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +16,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/millrace/millrace/internal/child"
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/external"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	settings "github.com/millrace/millrace/internal/setting"
@@ -29,13 +32,14 @@ const signingSecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
 
 // runningWorld is a TaskFlow that runs jobs itself.
 type runningWorld struct {
-	clock    *testkit.Clock
-	engine   *engine.Engine
-	taskflow *taskflow.TaskFlow
-	url      string
-	moves    chan engine.Moved
-	waits    chan time.Duration // that simulated runs ask for
-	timers   chan time.Time     // ends one of those
+	clock     *testkit.Clock
+	engine    *engine.Engine
+	taskflow  *taskflow.TaskFlow
+	url       string
+	moves     chan engine.Moved
+	waits     chan time.Duration // that simulated runs ask for
+	timerEnds chan time.Time     // ends one of those
+	commands  string             // the directory of all commands
 }
 
 func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
@@ -46,15 +50,17 @@ func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
 	}
 	t.Cleanup(client.Close)
 	s := &runningWorld{clock: testkit.NewClock(), moves: make(chan engine.Moved, 1000),
-		waits: make(chan time.Duration, 100), timers: make(chan time.Time)}
+		waits: make(chan time.Duration, 100), timerEnds: make(chan time.Time), commands: t.TempDir()}
 	c := config()
 	c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), s.clock.Now, testkit.RandomBytes,
 		slog.New(slog.DiscardHandler)
 	c.Lease = time.Hour // no heartbeat matters here
-	c.Node, c.Client, c.Grace = "node", client, time.Minute
+	c.Node, c.Grace = "node", time.Minute
+	c.External = external.Node{Client: client, Now: s.clock.Now, Dir: s.commands,
+		Child: []string{os.Args[0], child.Subcommand}, Environ: child.Environ(os.Environ())}
 	c.Timer = func(d time.Duration) (<-chan time.Time, func()) {
 		s.waits <- d
-		return s.timers, func() {}
+		return s.timerEnds, func() {}
 	}
 	change(&c)
 	s.engine = testkit.NewEngine(t, testkit.MemoryStore(t, s.clock.Now), s.clock)
@@ -62,7 +68,7 @@ func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
 	if s.taskflow, err = taskflow.New(c); err != nil {
 		t.Fatal(err)
 	}
-	contract := s.taskflow.Contract()
+	contract := s.taskflow.JobType()
 	moved := contract.Moved
 	contract.MovedOn = append(contract.MovedOn, job.Released)
 	contract.Moved = func(all []engine.Moved) {
@@ -76,6 +82,13 @@ func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
 	t.Cleanup(server.Close)
 	s.url = server.URL
 	return s
+}
+
+// service are the settings of a queue whose handler is a service.
+func service(url string, timeout time.Duration) *taskflow.Queue {
+	q := &taskflow.Queue{Handler: "http", Settings: external.Defaults()}
+	q.URL, q.Timeout = url, timeout
+	return q
 }
 
 // runServer runs the contract until stop, which waits for its end.
@@ -155,8 +168,9 @@ func TestHandlerHTTP(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	s := newStaffed(t, func(c *taskflow.Config) {
 		c.Tracing = &telemetry.Tracing{} // without a collector
-		c.Queues = map[string]*taskflow.Queue{"web": {Handler: "http", URL: receiver.URL + "/in",
-			Secret: settings.NewSecret(signingSecret), Timeout: time.Minute}}
+		c.Queues = map[string]*taskflow.Queue{"web": service(receiver.URL+"/in",
+			time.Minute)}
+		c.Queues["web"].Secret = settings.NewSecret(signingSecret)
 	})
 	s.runServer(t)
 	status := func(code int, body string) func(http.ResponseWriter) {
@@ -289,9 +303,8 @@ func TestHandlerHTTPFailures(t *testing.T) {
 		t.Run("G-TF-37 "+name, func(t *testing.T) {
 			t.Parallel()
 			s := newStaffed(t, func(c *taskflow.Config) {
-				c.Queues = map[string]*taskflow.Queue{"web": {Handler: "http", URL: "http://h",
-					Timeout: tt.timeout}}
-				c.Client = tt.client
+				c.Queues = map[string]*taskflow.Queue{"web": service("http://h", tt.timeout)}
+				c.External.Client = tt.client
 			})
 			s.runServer(t)
 			j := s.awaitEnd(t, s.create(t, "web", `{}`))
@@ -316,9 +329,9 @@ func TestHandlerSimulate(t *testing.T) {
 			if d != want {
 				t.Errorf("a run of %s, want %s", d, want)
 			}
-			s.timers <- time.Time{}
+			s.timerEnds <- time.Time{}
 		case <-time.After(testkit.WaitTimeout):
-			t.Fatal("waited in vain for a run to begin")
+			t.Fatal("timed out waiting for a run to begin")
 		}
 	}
 	t.Run("G-TF-37 a run as long as it says", func(t *testing.T) {
@@ -392,8 +405,8 @@ func TestHandlersStop(t *testing.T) {
 	})
 	s := newStaffed(t, func(c *taskflow.Config) {
 		c.Queues = map[string]*taskflow.Queue{"sim": {Handler: "simulate"},
-			"web": {Handler: "http", URL: "http://h", Timeout: time.Hour}}
-		c.Grace, c.Client = 0, hangs
+			"web": service("http://h", time.Hour)}
+		c.Grace, c.External.Client = 0, hangs
 	})
 	stop := s.runServer(t)
 	ids := []string{s.create(t, "sim", `{"duration_ms":60000}`), s.create(t, "web", `{}`)}
@@ -452,17 +465,17 @@ func TestQueueLimits(t *testing.T) {
 			t.Error("more run than may")
 		}
 	})
-	close(s.timers)
+	close(s.timerEnds)
 }
 
 func TestQueueConfig(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*taskflow.Config){
 		"no URL": func(c *taskflow.Config) {
-			c.Queues = map[string]*taskflow.Queue{"q": {Handler: "http", Timeout: 1}}
+			c.Queues = map[string]*taskflow.Queue{"q": service("", 1)}
 		},
 		"no time-out": func(c *taskflow.Config) {
-			c.Queues = map[string]*taskflow.Queue{"q": {Handler: "http", URL: "http://h"}}
+			c.Queues = map[string]*taskflow.Queue{"q": service("http://h", 0)}
 		},
 		"no node": func(c *taskflow.Config) {
 			c.Queues = map[string]*taskflow.Queue{"q": {Handler: "simulate"}}
@@ -476,7 +489,7 @@ func TestQueueConfig(t *testing.T) {
 		c.Engine = testkit.MemoryEngine(t)
 		c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), time.Now,
 			testkit.RandomBytes, slog.New(slog.DiscardHandler)
-		c.Node, c.Client = "n", http.DefaultClient
+		c.Node, c.External.Client = "n", http.DefaultClient
 		if _, err := taskflow.New(c); err != nil {
 			t.Fatal(err)
 		}

@@ -59,6 +59,10 @@ func (t *TaskFlow) createGraph(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
+	once, err := t.onceOf(c, text)
+	if err != nil {
+		return err
+	}
 	ids := t.ids.Next(len(nodes))
 	byRef, err := resolveRefs(nodes, ids)
 	if err != nil {
@@ -67,10 +71,19 @@ func (t *TaskFlow) createGraph(c *httpapi.Call) error {
 	batch := make([]engine.Submission, len(nodes))
 	for i := range nodes {
 		s := &nodes[i].jobSpec
-		batch[i] = t.submission(c.Context(), s, &definition{s.name, s.dependencies}, ids[i])
+		if err := t.encodeCallback(s); err != nil {
+			return err
+		}
+		d := definition{name: s.name, dependencies: s.dependencies}
+		batch[i] = t.submission(c.Context(), s, &d, ids[i])
 	}
-	if _, err := t.Engine.Submit(c.Context(), engine.Unique, batch); err != nil {
+	made, err := t.Engine.SubmitOnce(c.Context(), once, batch)
+	if err != nil {
 		return unknownDependency(cycleInRefs(err, byRef))
+	}
+	status := http.StatusCreated
+	if made.Existed { // a repeated request has the same jobs in the same order
+		ids, status = made.Keys, http.StatusOK
 	}
 	o := strictjson.NewObject(make([]byte, 0, 64*len(nodes)))
 	o.Object("jobs", func(o *strictjson.Object) {
@@ -78,7 +91,7 @@ func (t *TaskFlow) createGraph(c *httpapi.Call) error {
 			o.Text(nodes[i].ref, ids[i])
 		}
 	})
-	c.Send(http.StatusCreated, httpapi.JSON, o.End())
+	c.Send(status, httpapi.JSON, o.End())
 	return nil
 }
 

@@ -50,18 +50,25 @@ func (t *TaskFlow) create(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	s, err := readCreate(text)
+	s, err := t.readCreate(text)
 	if err != nil {
 		return err
 	}
-	ctx, d := c.Context(), definition{s.name, s.dependencies}
-	receipt, err := t.Engine.Submit(ctx, engine.Unique,
+	once, err := t.onceOf(c, text)
+	if err != nil {
+		return err
+	}
+	ctx, d := c.Context(), definition{name: s.name, dependencies: s.dependencies}
+	made, err := t.Engine.SubmitOnce(ctx, once,
 		[]engine.Submission{t.submission(ctx, &s, &d, t.ids.Next(1)[0])})
 	if err != nil {
 		return unknownDependency(err)
 	}
+	if made.Existed {
+		return t.sendStored(c, engineJobID(made.Keys[0]))
+	}
 	// The job is not loaded afresh: by now it may be running, or deleted.
-	return sendJob(c, http.StatusCreated, receipt.Jobs[0], &d)
+	return sendJob(c, http.StatusCreated, made.Job, &d)
 }
 
 // submission returns a new job in the engine's terms. The trace of the request is stored with the
@@ -79,6 +86,7 @@ func (t *TaskFlow) submission(ctx context.Context, s *jobSpec, d *definition,
 			Definition:  d.encode(),
 			Payload:     s.payload,
 			Trace:       telemetry.Carrier(ctx),
+			Callback:    s.callback,
 		},
 		DependsOn: engineJobIDs(s.dependencies),
 	}
@@ -102,13 +110,23 @@ func (t *TaskFlow) get(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
+	return t.sendStored(c, id)
+}
+
+// sendStored answers with a job as it is now, and with the outcome of its attempts.
+func (t *TaskFlow) sendStored(c *httpapi.Call, id job.ID) error {
 	j, err := t.Engine.Get(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	copies, err := t.copiesOf(c.Context(), keysOfRerunnable([]*job.Job{j}))
 	if err != nil {
 		return err
 	}
 	o := strictjson.NewObject(make([]byte, 0, 512+len(j.Payload)+len(j.Result)))
 	appendStoredJob(&o, j)
 	appendOutcome(&o, j)
+	appendCopy(&o, copies[id.Key])
 	c.Send(http.StatusOK, httpapi.JSON, o.End())
 	return nil
 }
@@ -204,15 +222,59 @@ func (s *jobSpec) apply(j *job.Job) (d definition, err error) {
 
 // DELETE /api/v1/jobs/{job_id} deletes a job. A running attempt loses its run, and its outcome is
 // refused (G-TF-19). A job that another one lists as a dependency is a conflict, whatever the
-// status of either (TF-083, G-TF-20).
+// status of either (TF-083, G-TF-20), unless cascade=true asks for those to be deleted too; then a
+// RUNNING one of them is a conflict (RT-001).
 func (t *TaskFlow) remove(c *httpapi.Call) error {
 	id, err := pathJobID(c)
 	if err != nil {
 		return err
 	}
-	if err := t.Engine.Remove(c.Context(), id); err != nil {
+	cascade, _, err := c.Query("cascade")
+	if err != nil {
+		return err
+	}
+	switch cascade {
+	case "true":
+		err = t.removeWithDependents(c.Context(), id)
+	case "", "false":
+		err = t.removeJob(c.Context(), id)
+	default:
+		err = invalid("cascade must be true or false")
+	}
+	if err != nil {
 		return err
 	}
 	c.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// POST /api/v1/jobs/{job_id}/cancel ends the attempt of a job that is RUNNING: the job is FAILED
+// for good, and the worker's outcome is refused. In any other status it is a conflict (RT-001).
+func (t *TaskFlow) cancel(c *httpapi.Call) error {
+	if err := readNothing(c); err != nil {
+		return err
+	}
+	id, err := pathJobID(c)
+	if err != nil {
+		return err
+	}
+	j, err := t.Engine.Change(c.Context(), id, job.Canceled, cancelRun)
+	if err != nil {
+		return err
+	}
+	return t.sendStored(c, j.ID)
+}
+
+const (
+	cancelledType    = "canceled"
+	cancelledMessage = "the attempt was canceled"
+)
+
+// cancelRun is the edit of a cancel.
+func cancelRun(j *job.Job, _ time.Time) error {
+	if j.State != Running {
+		return conflict("the job is %s; only a job that is RUNNING can be canceled", j.State)
+	}
+	j.Failure = encodeFailure(cancelledMessage, cancelledType, false)
 	return nil
 }

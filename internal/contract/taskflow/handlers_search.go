@@ -1,6 +1,7 @@
 package taskflow
 
 import (
+	"cmp"
 	"encoding/base64"
 	"net/url"
 	"slices"
@@ -36,9 +37,16 @@ func (t *TaskFlow) search(c *httpapi.Call) error {
 			return err
 		}
 	}
+	copies, err := t.copiesOf(c.Context(), keysOfRerunnable(jobs))
+	if err != nil {
+		return err
+	}
 	return httpapi.SendPage(c, cursors, limit, jobs, func(j *job.Job) httpapi.Position {
 		return httpapi.Position{At: j.CreatedAt, ID: j.ID.Key}
-	}, appendStoredJob)
+	}, func(o *strictjson.Object, j *job.Job) {
+		appendStoredJob(o, j)
+		appendCopy(o, copies[j.ID.Key])
+	})
 }
 
 // readSearch reads the filters. matchesNone reports that no job can match them, such as a
@@ -65,7 +73,7 @@ func readSearch(query string) (s store.Search, matchesNone bool, err error) {
 	if cursor := p.text("cursor"); cursor != "" {
 		after, ok := cursors.Parse(cursor)
 		if s.AfterTime, s.AfterKey = after.At, after.ID; !ok {
-			p.addError("invalid cursor")
+			p.err = cmp.Or(p.err, httpapi.ErrCursor)
 		}
 	}
 	if hasMin {
@@ -78,7 +86,7 @@ func readSearch(query string) (s store.Search, matchesNone bool, err error) {
 	// older.
 	beforeAllJobs := (p.text("created_before") != "" && s.CreatedBefore.IsZero()) ||
 		(s.AfterKey != "" && s.AfterTime.IsZero())
-	noSuchQueue := s.Queue != "" && !IsQueue(s.Queue)
+	noSuchQueue := s.Queue != "" && !isQueue(s.Queue)
 	noSuchPriority := (hasMin && minPriority > maxPriority) || (hasMax && maxPriorityFilter < 1) ||
 		(hasMin && hasMax && minPriority > maxPriorityFilter)
 	return s, beforeAllJobs || noSuchQueue || noSuchPriority, p.err
@@ -93,9 +101,7 @@ type params struct {
 
 // addError keeps an error unless there is an earlier one.
 func (p *params) addError(format string, args ...any) {
-	if p.err == nil {
-		p.err = invalid(format, args...)
-	}
+	p.err = cmp.Or(p.err, invalid(format, args...))
 }
 
 // text returns the value of a parameter, "" if it is absent.

@@ -1,6 +1,9 @@
 package taskflow
 
-import "github.com/millrace/millrace/internal/job"
+import (
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/job"
+)
 
 // Name is the contract's name in the store, in settings and in metrics.
 const Name = "taskflow"
@@ -50,6 +53,7 @@ var machine = job.MustMachine(
 		{From: Running, On: job.ExpiredForGood, To: Failed, DeadLetter: true},
 		{From: Running, On: job.Released, To: Ready}, // G-TF-30
 		{From: Running, On: job.Replaced, To: Running},
+		{From: Running, On: job.Canceled, To: Failed},       // RT-001
 		{From: Running, On: job.Removed, To: job.StateNone}, // G-TF-19
 
 		{From: Completed, On: job.Removed, To: job.StateNone},
@@ -61,11 +65,22 @@ var machine = job.MustMachine(
 func terminal(s job.State) bool { return machine.Phase(s) == job.Done }
 
 // attemptCount returns the number of failed attempts (G-TF-30). The engine does not count a
-// failure that is not retryable, since it uses up no attempt. Such a failure is recognised by a
-// FAILED job that has attempts left.
+// failure that is not retryable, nor a cancelled attempt, since they use up no attempt. Both are
+// recognised by a FAILED job that has attempts left.
 func attemptCount(j *job.Job) int {
 	if j.State == Failed && j.FailedAttempts < j.MaxAttempts {
 		return j.FailedAttempts + 1
 	}
 	return j.FailedAttempts
+}
+
+// eventTypes are the types of events that operators may subscribe to (WH-002).
+var eventTypes = []contract.EventType{
+	contract.JobEvent(Name, contract.Submitted).When(job.Submitted),
+	contract.JobEvent(Name, contract.Started).When(job.Claimed),
+	contract.JobEvent(Name, contract.Retrying).When(job.Failed, job.Expired, job.Released),
+	contract.JobEvent(Name, contract.Completed).To(Completed),
+	contract.JobEvent(Name, contract.Failed).To(Failed),
+	contract.JobEvent(Name, contract.Blocked).To(Blocked),
+	contract.JobEvent(Name, contract.Deleted).When(job.Removed),
 }

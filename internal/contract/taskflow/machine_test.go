@@ -16,7 +16,7 @@ var allowed = map[string][]job.Cause{
 	"READY RUNNING":     {job.Claimed},
 	"RUNNING COMPLETED": {job.Succeeded},
 	"RUNNING READY":     {job.Failed, job.Expired, job.Released},
-	"RUNNING FAILED":    {job.FailedForGood, job.ExpiredForGood},
+	"RUNNING FAILED":    {job.FailedForGood, job.ExpiredForGood, job.Canceled},
 }
 
 // requirement of a pair that is allowed.
@@ -30,7 +30,7 @@ func update(from, to job.State, on job.Cause) bool {
 		slices.Contains([]job.State{"PENDING", "READY", "RUNNING"}, from)
 }
 
-// TestMachine holds all pairs of statuses and all causes against the table.
+// TestMachine compares all pairs of statuses and all causes with the table.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	m := taskflow.Machine

@@ -97,6 +97,10 @@ func newJobNames(own []string, misplaced string) names {
 	for word, member := range policySynonyms {
 		synonyms[word] = policyPrefix + member
 	}
-	members := append([]string{"name", "queue", "payload", "priority", "retry_policy"}, own...)
+	for _, word := range []string{"callback_url", "callbacks", "webhook_url"} {
+		synonyms[word] = callbackMember
+	}
+	members := append([]string{"name", "queue", "payload", "priority", "retry_policy",
+		callbackMember}, own...)
 	return newNames("", members, synonyms)
 }

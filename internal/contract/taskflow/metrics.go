@@ -40,10 +40,10 @@ func newMetrics(r prometheus.Registerer, e *engine.Engine) (*metrics, error) {
 			"Time from the claim of a job to the end of the attempt.", buckets),
 		transitions: map[job.State]prometheus.Counter{},
 	}
-	entered := all.Counters("taskflow_transitions_total",
+	transitions := all.Counters("taskflow_transitions_total",
 		"Jobs that entered a status; PENDING counts all that were created.", "status")
 	for _, s := range statuses {
-		m.transitions[s] = entered.WithLabelValues(string(s))
+		m.transitions[s] = transitions.WithLabelValues(string(s))
 	}
 	all.Register(queueGauges(e))
 	return m, all.Err()

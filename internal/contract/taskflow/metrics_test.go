@@ -19,7 +19,7 @@ func (w *world) metric(t testing.TB, name string, labels map[string]string) floa
 	return sum
 }
 
-// TestMetrics holds what is counted against what has happened.
+// TestMetrics compares what is counted with what has happened.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())

@@ -145,11 +145,11 @@ func SelectNext(ready []Job, runningCount, maxConcurrent int) []Job {
 // from 1 (2.3.1).
 func RetryDelay(p Policy, attempt int) int { return int(p.retry().Delay(attempt) / time.Second) }
 
-// ShouldRetry says whether a job that failed is tried again (2.3.2); the failure is
+// ShouldRetry reports whether a job that failed is tried again (2.3.2); the failure is
 // counted already (G-TF-01).
 func ShouldRetry(j Job) bool { return j.AttemptCount < j.Policy.MaxAttempts }
 
-// ValidTransition says whether a pair of statuses is in the table of 2.4.1. The
+// ValidTransition reports whether a pair of statuses is in the table of 2.4.1. The
 // engine changes states by the same table and no other (TF-030).
 func ValidTransition(current, target job.State) bool {
 	if current == target || !machine.Has(current) || !machine.Has(target) {

@@ -169,7 +169,7 @@ func TestModel(t *testing.T) {
 		}))
 }
 
-// relink holds the answer to an update of dependencies against the rules.
+// relink compares the answer to an update of dependencies with the rules.
 func (m *model) relink(t *rapid.T, r testkit.Reply, j *taskflow.Job, deps []string) {
 	known := map[string][]string{}
 	for _, other := range m.jobs {

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/uuids"
+	"github.com/millrace/millrace/internal/webhook"
 )
 
 // A create, an update and each job of a graph are read in the same steps:
@@ -38,10 +39,37 @@ const (
 
 // readBody reads the body of a request up to its route's limit (G-TF-32).
 func readBody(c *httpapi.Call) ([]byte, error) {
-	if len(c.Request.Header["Content-Type"]) > 0 && !c.HasJSONContentType() {
-		return nil, invalid("the body's Content-Type must be application/json")
+	if err := checkContentType(c); err != nil {
+		return nil, err
 	}
 	return c.Body()
+}
+
+// checkContentType refuses a body that is said to be something else than JSON.
+func checkContentType(c *httpapi.Call) error {
+	if len(c.Request.Header["Content-Type"]) > 0 && !c.HasJSONContentType() {
+		return invalid("the body's Content-Type must be application/json")
+	}
+	return nil
+}
+
+// readNothing reads the body of a request that takes no members: nothing, then of any Content-Type,
+// or an empty object.
+func readNothing(c *httpapi.Call) error {
+	text, err := c.Body()
+	if err != nil || len(strictjson.Trim(text)) == 0 {
+		return err
+	}
+	if err := checkContentType(c); err != nil {
+		return err
+	}
+	if err := checkObject(text); err != nil {
+		return err
+	}
+	for name := range strictjson.Members(text) {
+		return invalid("%q is not taken here; the body must be empty", name)
+	}
+	return nil
 }
 
 // checkObject refuses a text that is no JSON object (TF-086).
@@ -66,6 +94,8 @@ type jobSpec struct {
 	priority     int
 	dependencies []string
 	policy       Policy
+	requested    *webhook.Callback // nil: none
+	callback     string            // requested, as the job keeps it
 
 	sent map[string][]byte // the members as sent; of a repeated member the last one counts
 }
@@ -101,6 +131,7 @@ var memberReaders = []struct {
 		s.policy, err = readPolicy(raw)
 		return err
 	}},
+	{callbackMember, (*jobSpec).readCallback},
 }
 
 // readSpec reads an object that checkObject has accepted. It refuses misspelt members and ignores
@@ -175,14 +206,23 @@ func readQueue(raw []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !IsQueue(text) {
+	if !isQueue(text) {
 		return "", invalid("queue must be 1 to %d letters, digits or underscores", maxQueue)
 	}
 	return text, nil
 }
 
-// IsQueue reports whether a text is a valid name of a queue (TF-003).
-func IsQueue(s string) bool {
+// checkQueue returns why no queue has a name.
+func checkQueue(name string) error {
+	if isQueue(name) {
+		return nil
+	}
+	return fmt.Errorf("%q is not a valid name for a queue of TaskFlow: names have 1 to %d "+
+		"letters, digits and underscores", name, maxQueue)
+}
+
+// isQueue reports whether a text is a valid name of a queue (TF-003).
+func isQueue(s string) bool {
 	return len(s) >= 1 && len(s) <= maxQueue && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_'
 	})
@@ -247,8 +287,8 @@ func readTexts(name string, raw []byte, add func(i int, text string) error) erro
 	return nil
 }
 
-// readOnlyMembers are the members that only the server sets. Each unchanged reports whether a value
-// is the job's current one; a value that cannot be read is not.
+// readOnlyMembers are the members that only the server, or the creation of a job, sets. Each
+// unchanged reports whether a value is the job's current one; a value that cannot be read is not.
 var readOnlyMembers = []struct {
 	name      string
 	unchanged func(raw []byte, j *job.Job) bool
@@ -279,6 +319,14 @@ var readOnlyMembers = []struct {
 		}
 		return n == int64(attemptCount(j))
 	}},
+	{"rerun_of", func(raw []byte, j *job.Job) bool {
+		text, err := strictjson.String(raw)
+		if err != nil {
+			return false
+		}
+		return text == decodeDefinition(j.Definition).rerunOf
+	}},
+	{callbackMember, keepsCallback},
 }
 
 // checkReadOnly refuses an update that changes a read-only member. The current value is accepted,

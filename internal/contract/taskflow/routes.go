@@ -11,7 +11,8 @@ const (
 	jobPath  = jobsPath + "/{job_id}"
 )
 
-// routes lists the five routes of the document and the two of graphs. Routes that read jobs forbid
+// routes lists the five routes of the document, those of graphs, and those that end or repeat what
+// a job does (RT-001). Routes that read jobs forbid
 // caches to store them, as a job changes without a request.
 func (t *TaskFlow) routes() []httpapi.Route {
 	return []httpapi.Route{
@@ -22,7 +23,14 @@ func (t *TaskFlow) routes() []httpapi.Route {
 		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: t.get, NoStore: true},
 		{Method: http.MethodPut, Pattern: jobPath, Action: "update", Handle: t.update,
 			ReadsBody: true},
-		{Method: http.MethodDelete, Pattern: jobPath, Action: "delete", Handle: t.remove},
+		{Method: http.MethodDelete, Pattern: jobPath, Action: "delete", Handle: t.remove,
+			Query: []string{"cascade"}},
+		{Method: http.MethodPost, Pattern: jobPath + "/cancel", Action: "cancel",
+			Handle: t.cancel, ReadsBody: true},
+		{Method: http.MethodPost, Pattern: jobPath + "/rerun", Action: "rerun",
+			Handle: t.rerunOne, ReadsBody: true},
+		{Method: http.MethodPost, Pattern: jobPath + "/graph/rerun", Action: "rerun_graph",
+			Handle: t.rerunAll, ReadsBody: true},
 		{Method: http.MethodGet, Pattern: jobPath + "/graph", Action: "get_graph", Handle: t.graph,
 			NoStore: true},
 		{Method: http.MethodPost, Pattern: "/api/v1/graphs", Action: "create_graph",

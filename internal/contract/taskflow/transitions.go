@@ -9,15 +9,22 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// onTransitions counts, logs and traces the transitions that this node has committed. The engine
-// calls it after the commit, so it must not block; if the node dies in between, the transitions
-// appear in no metric, log or trace.
+// onTransitions counts, logs and traces the transitions that this node has committed, and stops
+// canceled jobs that run on this node; another node stops one when its next heartbeat is refused.
+// The engine calls it after the commit, so it must not block; if the node dies in between, the
+// transitions appear in no metric, log or trace.
 func (t *TaskFlow) onTransitions(moves []engine.Moved) {
 	t.metrics.countTransitions(moves)
 	t.logTransitions(moves)
+	for i := range moves {
+		if pool := t.pools[moves[i].Job.Queue]; pool != nil && moves[i].On == job.Canceled {
+			pool.Cancel(moves[i].Job.ID)
+		}
+	}
 	if !t.Tracing.Enabled() {
 		return
 	}
@@ -27,13 +34,14 @@ func (t *TaskFlow) onTransitions(moves []engine.Moved) {
 }
 
 // logTransitions logs jobs that failed for good, and at DEBUG each failed attempt before that. Jobs
-// blocked by them are only counted: a wide graph would flood the log.
+// blocked by them are only counted: a wide graph would flood the log. A job that was cancelled is
+// none that went wrong.
 func (t *TaskFlow) logTransitions(moves []engine.Moved) {
 	blocked := 0
 	for i := range moves {
 		m := &moves[i]
 		switch {
-		case m.To == Failed:
+		case m.To == Failed && m.On != job.Canceled:
 			telemetry.LogFinalFailure(t.Log, m.Job.ID.Key, m.Job.Queue, attemptCount(&m.Job),
 				failureReason(m))
 		case m.From == Running && m.To == Ready:
@@ -81,7 +89,11 @@ func (t *TaskFlow) traceTransition(m *engine.Moved) {
 	case Ready:
 		t.Tracing.Record(ctx, "queue", m.Since, m.At, attrs...)
 	case Running:
-		t.Tracing.RecordRun(ctx, m.Failure(), m.Job.StartedAt, m.At,
+		failure := m.Failure()
+		if m.On == job.Canceled {
+			failure = failureText(cancelledMessage, cancelledType)
+		}
+		t.Tracing.RecordRun(ctx, failure, m.Job.StartedAt, m.At,
 			append(attrs, attribute.Int(telemetry.Attempt, m.Job.Attempts))...)
 	}
 	if terminal(m.To) {

@@ -23,6 +23,10 @@ func appendJob(o *strictjson.Object, j *job.Job, d *definition) {
 	o.Time("updated_at", j.UpdatedAt)
 	o.Int("attempt_count", int64(attemptCount(j)))
 	o.Time("next_run_at", nextRunAt(j))
+	if d.rerunOf != "" {
+		o.Text("rerun_of", d.rerunOf)
+	}
+	appendCallback(o, j)
 }
 
 // appendStoredJob is appendJob for a job that was read, with its definition, from the store.
@@ -42,6 +46,13 @@ func appendOutcome(o *strictjson.Object, j *job.Job) {
 	}
 }
 
+// appendCopy adds the id of the job that a rerun has made of this one, if any (RT-001).
+func appendCopy(o *strictjson.Object, id string) {
+	if id != "" {
+		o.Text("rerun_as", id)
+	}
+}
+
 // nextRunAt returns when a job that waits for its retry may be claimed, or zero if it does not
 // wait. Such a job is READY for clients, and its phase is waiting (TF-067, G-TF-13).
 func nextRunAt(j *job.Job) time.Time {
@@ -55,6 +66,7 @@ func nextRunAt(j *job.Job) time.Time {
 type definition struct {
 	name         string
 	dependencies []string
+	rerunOf      string // the id of the job of which this one is a copy
 }
 
 // encode returns the members as JSON, which the store keeps as the definition of the job.
@@ -62,6 +74,9 @@ func (d *definition) encode() []byte {
 	o := strictjson.NewObject(make([]byte, 0, 64+len(d.name)+40*len(d.dependencies)))
 	o.Text("name", d.name)
 	o.Texts("dependencies", d.dependencies)
+	if d.rerunOf != "" {
+		o.Text("rerun_of", d.rerunOf)
+	}
 	return o.End()
 }
 
@@ -76,6 +91,8 @@ func decodeDefinition(raw []byte) (d definition) {
 				id, _ := strictjson.String(element)
 				d.dependencies = append(d.dependencies, id)
 			}
+		case "rerun_of":
+			d.rerunOf, _ = strictjson.String(value)
 		}
 	}
 	return d

@@ -10,8 +10,8 @@ import (
 
 // RemoteWorkers describes the contract to the worker API. Remote workers claim the jobs of queues
 // without a handler.
-func (t *TaskFlow) RemoteWorkers() workerapi.Contract {
-	return workerapi.Contract{
+func (t *TaskFlow) RemoteWorkers() workerapi.Adapter {
+	return workerapi.Adapter{
 		Name:     Name,
 		Attempt:  Attempt,
 		State:    StatusOf,

@@ -13,7 +13,7 @@ import (
 // remoteWorker is the worker API of a world.
 type remoteWorker struct{ *testkit.Workers }
 
-func (w *world) outside(t testing.TB) remoteWorker {
+func (w *world) newRemoteWorker(t testing.TB) remoteWorker {
 	t.Helper()
 	return remoteWorker{testkit.OpenWorkers(t, w.engine, w.taskflow.RemoteWorkers(), "")}
 }
@@ -43,7 +43,7 @@ func wantOutcome(t testing.TB, w *world, id, result, lastError string) {
 // TestResults: what workers leave is shown by the job, and by it alone.
 func TestResults(t *testing.T) {
 	onEveryStoreWith(t, config(), func(t *testing.T, w *world) {
-		o := w.outside(t)
+		o := w.newRemoteWorker(t)
 		id := w.create(t, `"queue":"r"`).ID
 		wantOutcome(t, w, id, "", "")
 		assertEqual(t, "status", o.finish(t, o.claim(t, "r").RunID, "fail",
@@ -70,15 +70,15 @@ func TestResults(t *testing.T) {
 	})
 }
 
-// TestOutside: workers run jobs over HTTP, and what they say is what becomes of
+// TestRemoteWorker: workers run jobs over HTTP, and what they say is what becomes of
 // the jobs (G-TF-02, G-TF-30).
-func TestOutside(t *testing.T) {
+func TestRemoteWorker(t *testing.T) {
 	c := config()
 	c.Queues = map[string]*taskflow.Queue{"sim": {Handler: "simulate"},
 		"limited": {MaxConcurrent: 1}}
 	c.Node = "node"
 	onEveryStoreWith(t, c, func(t *testing.T, w *world) {
-		o := w.outside(t)
+		o := w.newRemoteWorker(t)
 		made := func(queue string, members ...string) string {
 			return w.create(t, append(members, `"queue":"`+queue+`"`)...).ID
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/millrace/millrace/internal/child"
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
@@ -20,9 +22,16 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The test binary is its own child, through which commands of queues are started.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == child.Subcommand {
+		os.Exit(child.Exec(os.Args[2:], os.Environ(), os.Stderr))
+	}
+	testkit.SetPropertyChecks(30)
+	goleak.VerifyTestMain(m)
+}
 
-// world is a whole TaskFlow behind a real server, on a clock that stands still.
+// world is a whole TaskFlow behind a real server, on a clock that only the test advances.
 type world struct {
 	*testkit.APIServer
 	clock    *testkit.Clock
@@ -41,11 +50,13 @@ const (
 	bodyLimit      = 1 << 20
 	graphBodyLimit = 16 << 20
 	lease          = 60 * time.Second
+	window         = 24 * time.Hour
 )
 
 func config() taskflow.Config {
 	return taskflow.Config{
-		Settings:       taskflow.Settings{Lease: lease, MaxConcurrent: 1000},
+		Settings: taskflow.Settings{Lease: lease, MaxConcurrent: 1000,
+			IdempotencyWindow: window},
 		BodyLimit:      bodyLimit,
 		GraphBodyLimit: graphBodyLimit}
 }
@@ -85,7 +96,9 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c taskflow.Conf
 		t.Fatal(err)
 	}
 	w.taskflow = built
-	testkit.Register(t, w.engine, built.Contract())
+	jobs, workers := built.JobType(), built.RemoteWorkers()
+	jobs.RecordedEnds = workers.EndsOf(taskflow.Name)
+	testkit.Register(t, w.engine, jobs)
 	w.APIServer = testkit.StartServer(t, c.Log, document(t), errorOf, built.Mount(),
 		httpapi.Health())
 	return w
@@ -181,7 +194,7 @@ func (w *world) put(t testing.TB, id string, members ...string) jobView {
 
 func engineJobID(key string) job.ID { return job.ID{Contract: taskflow.Name, Key: key} }
 
-// claims hands out up to n jobs.
+// claims claims up to n jobs.
 func (w *world) claims(t testing.TB, n int) []*job.Job {
 	t.Helper()
 	jobs, err := w.engine.Claim(context.Background(),
@@ -192,7 +205,7 @@ func (w *world) claims(t testing.TB, n int) []*job.Job {
 	return jobs
 }
 
-// claimAndStart hands out one job by its id.
+// claimAndStart claims and starts one job by its id.
 func (w *world) claimAndStart(t testing.TB, id string) *job.Job {
 	t.Helper()
 	j, err := w.engine.ClaimJob(context.Background(), engineJobID(id), "a worker")

@@ -5,7 +5,7 @@
 //
 // A cron expression is about the clock on the wall of a time zone. Its times are found on a wall
 // that never changes, that of UTC, and each is then brought to the zone (wall.go), so that what
-// happens where clocks change stands in one place.
+// happens where clocks change is defined in one place.
 package calendar
 
 import (
@@ -150,6 +150,36 @@ func (c *Calendar) nextCron(after time.Time) time.Time {
 			return at
 		}
 	}
+}
+
+// The bounds of the times of a cron expression that Shortest compares: those of years have a leap
+// day, and those of days show how hours and minutes repeat.
+const (
+	comparedTimes = 1000
+	comparedYears = 5
+)
+
+// Shortest returns the shortest time from one time to the next one; 0 if there is one time only.
+// That of Cron is of as many of its times as show how they repeat.
+func (c *Calendar) Shortest() (shortest time.Duration) {
+	if c.cron == nil {
+		return c.rule.Every
+	}
+	from := firstWall
+	if !c.rule.From.IsZero() {
+		from = c.rule.From.Add(-time.Nanosecond)
+	}
+	at, ok := c.Next(from)
+	for end, n := at.AddDate(comparedYears, 0, 0), 0; ok && n < comparedTimes; n++ {
+		before := at
+		if at, ok = c.Next(at); !ok || at.After(end) {
+			break
+		}
+		if d := at.Sub(before); shortest == 0 || d < shortest {
+			shortest = d
+		}
+	}
+	return shortest
 }
 
 // Last returns the last n times after a moment and not after another one, the earliest first. Its

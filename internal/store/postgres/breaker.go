@@ -23,7 +23,7 @@ const retryInterval = time.Second
 //	   ^                  ^                               |          pauses again
 //	   +──────reset───────+───────────────trip────────────+
 //
-// A node has two, see Store: connectBreaker stands before every transaction, Ping and Listen;
+// A node has two, see Store: connectBreaker is asked before every transaction, Ping and Listen;
 // writeBreaker before updates alone, so that reads go on while writes fail (decision 0030).
 type breaker struct {
 	mu      sync.Mutex
@@ -36,17 +36,16 @@ type breaker struct {
 
 // allow returns nil if the database may be asked now, and otherwise the last refusal. While the
 // breaker is open, the caller that it allows a try reports the outcome by trip or reset; if it
-// does not, the next try is allowed a second later all the same.
+// does not, the next try is allowed a second later nevertheless.
 func (b *breaker) allow() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lastErr == nil {
-		return nil
-	}
-	if b.paused {
+	switch {
+	case b.lastErr != nil && b.paused:
 		return b.lastErr
+	case b.lastErr != nil:
+		b.pause()
 	}
-	b.pause()
 	return nil
 }
 

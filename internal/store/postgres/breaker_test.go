@@ -56,11 +56,11 @@ func TestGate(t *testing.T) {
 func TestPauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &Store{freed: make(chan struct{})}
+		s := &Store{released: make(chan struct{})}
 		var longest time.Duration
 		for tries := range 200 {
 			began := time.Now()
-			if !s.awaitFreed(t.Context(), tries) {
+			if !s.awaitRelease(t.Context(), tries) {
 				t.Error("a context has ended that has not")
 			}
 			took := time.Since(began)
@@ -74,11 +74,11 @@ func TestPauses(t *testing.T) {
 		began, woken := time.Now(), make(chan struct{})
 		for range 20 {
 			go func() {
-				s.awaitFreed(t.Context(), 100)
+				s.awaitRelease(t.Context(), 100)
 				woken <- struct{}{}
 			}()
 			synctest.Wait()
-			s.freed <- struct{}{}
+			s.released <- struct{}{}
 			<-woken
 		}
 		if took := time.Since(began); took != 0 {
@@ -86,7 +86,7 @@ func TestPauses(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if s.awaitFreed(ended, 0) {
+		if s.awaitRelease(ended, 0) {
 			t.Error("a context has not ended that has")
 		}
 	})

@@ -30,9 +30,9 @@ func arguments(args []any, cols []sqlstore.Column, set *sqlstore.Set) (all []any
 			continue
 		}
 		switch col.Type {
-		case "int8":
+		case sqlstore.Integer:
 			args = append(args, array[int64](set, c))
-		case "text":
+		case sqlstore.Text:
 			args = append(args, array[string](set, c))
 		default:
 			args = append(args, array[[]byte](set, c))
@@ -95,16 +95,20 @@ type rows struct {
 	arrays, names []string
 }
 
+// typeNames are the names of the types of columns.
+var typeNames = [...]string{sqlstore.Integer: "int8", sqlstore.Text: "text",
+	sqlstore.Bytes: "bytea"}
+
 // add adds columns. The number of their first parameter is first, and prefix comes before their
 // names in u.
 func (r *rows) add(cols []sqlstore.Column, same uint64, first int, prefix string) {
 	for i, c := range cols {
 		if same&(1<<i) != 0 {
-			r.values = append(r.values, fmt.Sprintf("$%d::%s", first+i, c.Type))
+			r.values = append(r.values, fmt.Sprintf("$%d::%s", first+i, typeNames[c.Type]))
 			continue
 		}
 		r.values = append(r.values, "u."+prefix+c.Name)
-		r.arrays = append(r.arrays, fmt.Sprintf("$%d::%s[]", first+i, c.Type))
+		r.arrays = append(r.arrays, fmt.Sprintf("$%d::%s[]", first+i, typeNames[c.Type]))
 		r.names = append(r.names, prefix+c.Name)
 	}
 }

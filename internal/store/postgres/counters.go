@@ -11,44 +11,44 @@ const (
 	// slowToCount is how long it takes to add to counters where many versions of one are passed
 	// over, and slowInRow how often in a row it takes that before the slot is left. That is how
 	// often in a row a claim must be slow, too.
-	slowToCount = 1500 * time.Microsecond
-	slowInRow   = 4
-	usesOfSlot  = 256 // the transactions after which a queue gets yet another slot
-	maxLeft     = 10_000
+	slowToCount  = 1500 * time.Microsecond
+	slowInRow    = 4
+	usesOfSlot   = 256 // the transactions after which a queue gets yet another slot
+	maxAbandoned = 10_000
 )
 
-// leftSlots knows the queues whose counters have many versions, and which slot a transaction then
-// uses instead of its own, see sqlstore.NewSlot. A slot that was left without a need costs the
+// abandonedSlots has the queues whose counters have many versions, and which slot a transaction
+// then uses instead of its own, see sqlstore.NewSlot. A slot that was left without a need costs the
 // queue a counter for each usesOfSlot transactions, until the next fold.
-type leftSlots struct {
+type abandonedSlots struct {
 	mu    sync.Mutex
-	slots map[slotOfQueue]*leftSlot
+	slots map[slotOfQueue]*abandonedSlot
 }
 
 type slotOfQueue struct{ queueHash, slot int64 }
 
-type leftSlot struct {
+type abandonedSlot struct {
 	slow int   // how often in a row counting was slow, while the slot is not left
 	now  int64 // the slot instead of it, 0 while it is not left
 	uses int
 }
 
 // of returns the slot that a transaction uses for a queue.
-func (l *leftSlots) of(queueHash, slot int64, now time.Time) int64 {
+func (l *abandonedSlots) of(queueHash, slot int64, now time.Time) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	left := l.slots[slotOfQueue{queueHash, slot}]
-	if left == nil || left.now == 0 {
+	abandoned := l.slots[slotOfQueue{queueHash, slot}]
+	if abandoned == nil || abandoned.now == 0 {
 		return slot
 	}
-	if left.uses++; left.uses > usesOfSlot {
-		left.now, left.uses = sqlstore.NewSlot(slot, now), 1
+	if abandoned.uses++; abandoned.uses > usesOfSlot {
+		abandoned.now, abandoned.uses = sqlstore.NewSlot(slot, now), 1
 	}
-	return left.now
+	return abandoned.now
 }
 
 // note is called after queues were counted in a slot.
-func (l *leftSlots) note(queueHashes []int64, slot int64, now time.Time, took time.Duration) {
+func (l *abandonedSlots) note(queueHashes []int64, slot int64, now time.Time, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, hash := range queueHashes {
@@ -56,20 +56,20 @@ func (l *leftSlots) note(queueHashes []int64, slot int64, now time.Time, took ti
 	}
 }
 
-func (l *leftSlots) noteQueue(key slotOfQueue, now time.Time, isSlow bool) {
-	left := l.slots[key]
+func (l *abandonedSlots) noteQueue(key slotOfQueue, now time.Time, isSlow bool) {
+	abandoned := l.slots[key]
 	switch {
-	case left != nil && left.now != 0:
+	case abandoned != nil && abandoned.now != 0:
 	case !isSlow:
 		delete(l.slots, key)
-	case left == nil:
-		if l.slots == nil || len(l.slots) > maxLeft {
-			l.slots = map[slotOfQueue]*leftSlot{}
+	case abandoned == nil:
+		if l.slots == nil || len(l.slots) > maxAbandoned {
+			l.slots = map[slotOfQueue]*abandonedSlot{}
 		}
-		l.slots[key] = &leftSlot{slow: 1}
+		l.slots[key] = &abandonedSlot{slow: 1}
 	default:
-		if left.slow++; left.slow >= slowInRow {
-			left.now = sqlstore.NewSlot(key.slot, now)
+		if abandoned.slow++; abandoned.slow >= slowInRow {
+			abandoned.now = sqlstore.NewSlot(key.slot, now)
 		}
 	}
 }

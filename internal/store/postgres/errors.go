@@ -14,12 +14,14 @@ import (
 // connection: no request of a caller causes that. A *job.Error passes as it is, so an error may
 // be translated twice.
 func translate(op string, err error) error {
-	if err == nil {
-		return nil
+	_, known := errors.AsType[*job.Error](err)
+	if err != nil && !known {
+		return newError(op, err)
 	}
-	if _, known := errors.AsType[*job.Error](err); known {
-		return err
-	}
+	return err
+}
+
+func newError(op string, err error) *job.Error {
 	e := &job.Error{Kind: job.Unavailable, Op: op, Msg: "the store is away", Err: err}
 	var pg *pgconn.PgError
 	var refused *pgconn.ConnectError
@@ -81,12 +83,12 @@ func errReadOnly(op, msg string) error {
 	return &job.Error{Kind: job.Unavailable, Op: op, Msg: msg}
 }
 
-// mayRunAgain reports a serialization failure, a deadlock or errTaken: nothing of the transaction
-// was kept, and it may succeed when it is run again.
+// mayRunAgain reports a serialization failure, a deadlock or errIdentityExists: nothing of the
+// transaction was kept, and it may succeed when it is run again.
 func mayRunAgain(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
 		return false
 	}
-	return pg.Code == "40001" || pg.Code == "40P01" || errors.Is(err, errTaken)
+	return pg.Code == "40001" || pg.Code == "40P01" || errors.Is(err, errIdentityExists)
 }

@@ -3,9 +3,8 @@ package postgres
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
-
-	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
 // Need is for the tests outside of the package, as is Needed.
@@ -17,11 +16,11 @@ var Schema = schema
 // Needed are the relations of the schema with the rights that a node needs.
 var Needed = needed
 
-// TakenFor is for the tests outside of the package.
-const TakenFor = takenFor
+// ConflictPeriod is for the tests outside of the package.
+const ConflictPeriod = conflictPeriod
 
-// PassTaken lets so much time pass since an insert met a taken identity.
-func (s *Store) PassTaken(d time.Duration) { s.taken.note(s.taken.last.Load().Add(-d)) }
+// PassConflicts lets so much time pass since an insert met a taken identity.
+func (s *Store) PassConflicts(d time.Duration) { s.conflicts.note(s.conflicts.last.Load().Add(-d)) }
 
 // Renewal is for the tests outside of the package.
 type Renewal struct{ renewal }
@@ -45,11 +44,15 @@ func (s *Store) RenewWatermarks(ctx context.Context, r *Renewal, whole bool) err
 	return s.renewWatermarks(ctx, &r.renewal)
 }
 
-// Watermarks returns the watermarks of a queue, nil for none.
-func (s *Store) Watermarks(queueHash int64) *sqlstore.Watermarks {
+// LatestWatermark returns the latest of the watermarks of a queue, 0 where it has none.
+func (s *Store) LatestWatermark(queueHash int64) int64 {
 	s.watermarks.mu.Lock()
 	defer s.watermarks.mu.Unlock()
-	return s.watermarks.queues[queueHash]
+	q := s.watermarks.queues[queueHash]
+	if q == nil {
+		return 0
+	}
+	return max(0, slices.Max(q.since))
 }
 
 // Horizon returns that of the watermarks.
@@ -71,9 +74,9 @@ func (s *Store) AgeWatermarks(r *Renewal, by time.Duration) {
 		return us - by.Microseconds()
 	}
 	for hash, q := range f.queues {
-		aged := &sqlstore.Watermarks{High: q.High, Low: q.Low}
-		for _, since := range q.Since {
-			aged.Since = append(aged.Since, older(since))
+		aged := &queueWatermarks{high: q.high, low: q.low}
+		for _, since := range q.since {
+			aged.since = append(aged.since, older(since))
 		}
 		f.queues[hash] = aged
 	}
@@ -86,18 +89,30 @@ func (s *Store) AgeWatermarks(r *Renewal, by time.Duration) {
 	}
 }
 
-// LeftSlots is for the tests outside of the package, as are its methods.
-type LeftSlots struct{ leftSlots }
+// AbandonedSlots is for the tests outside of the package, as are its methods.
+type AbandonedSlots struct{ abandonedSlots }
 
 // Of returns the slot to use for a queue.
-func (l *LeftSlots) Of(queueHash, slot int64, now time.Time) int64 {
+func (l *AbandonedSlots) Of(queueHash, slot int64, now time.Time) int64 {
 	return l.of(queueHash, slot, now)
 }
 
-// Note notes how long it took to count a queue.
-func (l *LeftSlots) Note(queueHash, slot int64, now time.Time, took time.Duration) {
+// Note records how long it took to count a queue.
+func (l *AbandonedSlots) Note(queueHash, slot int64, now time.Time, took time.Duration) {
 	l.note([]int64{queueHash}, slot, now, took)
 }
+
+// EndChecks is for the tests outside of the package, as are its methods.
+type EndChecks struct{ endChecks }
+
+// IsDue reports whether a node looks for recorded ends.
+func (l *EndChecks) IsDue(now time.Time) bool { return l.isDue(now) }
+
+// Note notes how long a look has taken.
+func (l *EndChecks) Note(now time.Time, took time.Duration) { l.note(now, took) }
+
+// LockTimeoutOf returns how long a lock_timeout is.
+func LockTimeoutOf(value string) time.Duration { return lockTimeoutOf(value) }
 
 // TransactionSettings returns the parameters that the store sets, with the values that one of its
 // transactions finds, and those that it is to find unless the URL says otherwise.

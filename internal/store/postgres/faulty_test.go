@@ -72,7 +72,8 @@ func relayURL(tb testing.TB, to string, f *storetest.Faults, admit func(net.Conn
 				client.Close()
 				continue
 			}
-			far, err := net.Dial(pgconn.NetworkAddress(server.Host, server.Port))
+			network, address := pgconn.NetworkAddress(server.Host, server.Port)
+			far, err := net.Dial(network, address)
 			if err != nil {
 				tb.Error(err)
 				client.Close()
@@ -120,8 +121,8 @@ func message(from io.Reader, kinds int) (whole []byte, kind byte, err error) {
 var refusal = &pgproto3.ErrorResponse{Severity: "ERROR", SeverityUnlocalized: "ERROR",
 	Code: "XX000", Message: "the server was made to fail"}
 
-// say writes messages to the client.
-func (r *relay) say(messages ...pgproto3.BackendMessage) error {
+// send writes messages to the client.
+func (r *relay) send(messages ...pgproto3.BackendMessage) error {
 	var text []byte
 	var err error
 	for _, m := range messages {
@@ -129,17 +130,17 @@ func (r *relay) say(messages ...pgproto3.BackendMessage) error {
 			return err
 		}
 	}
-	return r.tell(text)
+	return r.write(text)
 }
 
-func (r *relay) tell(text []byte) error {
+func (r *relay) write(text []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, err := r.client.Write(text)
 	return err
 }
 
-// ask hands on what the client says.
+// ask forwards what the client sends.
 func (r *relay) ask() {
 	defer r.close()
 	text, _, err := message(r.client, 0)
@@ -163,7 +164,7 @@ func (r *relay) next() ([]byte, error) {
 		statement := string(text[5 : len(text)-1])
 		switch {
 		case strings.HasPrefix(statement, "BEGIN") && r.faults.Begins():
-			if err := r.say(refusal, &pgproto3.ReadyForQuery{TxStatus: 'I'}); err != nil {
+			if err := r.send(refusal, &pgproto3.ReadyForQuery{TxStatus: 'I'}); err != nil {
 				return nil, err
 			}
 			continue
@@ -174,7 +175,7 @@ func (r *relay) next() ([]byte, error) {
 	}
 }
 
-// answer hands on what the server says. After a row that was made an error nothing else comes of
+// answer forwards what the server sends. After a row that was made an error nothing else comes of
 // its statement.
 func (r *relay) answer() {
 	defer r.close()
@@ -187,16 +188,16 @@ func (r *relay) answer() {
 		switch {
 		case kind == 'Z' && broken:
 			broken = false
-			err = r.say(&pgproto3.ReadyForQuery{TxStatus: 'E'})
+			err = r.send(&pgproto3.ReadyForQuery{TxStatus: 'E'})
 		case broken:
 		case kind == '2': // bound: a result begins
 			result = r.faults.Result()
-			err = r.tell(text)
+			err = r.write(text)
 		case kind == 'D' && r.faults.Row(result):
 			broken = true
-			err = r.say(refusal)
+			err = r.send(refusal)
 		default:
-			err = r.tell(text)
+			err = r.write(text)
 		}
 		if err != nil {
 			return

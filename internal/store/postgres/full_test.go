@@ -31,7 +31,7 @@ func TestFullServerIsAskedSeldom(t *testing.T) {
 		refused.Add(1)
 		r := &relay{client: client}
 		if _, _, err := message(client, 0); err == nil {
-			_ = r.say(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL",
+			_ = r.send(&pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL",
 				Code: "53300", Message: "sorry, too many clients already"})
 		}
 		return false

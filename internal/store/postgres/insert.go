@@ -56,7 +56,7 @@ func insertText(b *sqlstore.Bulk, key textKey) string {
 	all := rows{arrays: slices.Concat(facts.arrays, states.arrays),
 		names: slices.Concat(facts.names, states.names)}
 	if !isOne(key.phases) {
-		all.add([]sqlstore.Column{{Name: "phase", Type: "int8"}}, 0,
+		all.add([]sqlstore.Column{{Name: "phase", Type: sqlstore.Integer}}, 0,
 			1+len(b.Columns)+len(stateColumns), "s_")
 	}
 	stored := ""

@@ -1,13 +1,19 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
+	"path"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
@@ -22,9 +28,66 @@ var migrations embed.FS
 var schema = sqlstore.Schema{
 	Dialect: goose.DialectPostgres,
 	Files:   sqlstore.MigrationFiles(migrations),
-	HasVersions: "SELECT count(*) FROM pg_tables WHERE schemaname=current_schema() " +
-		"AND tablename='goose_db_version'",
+	HasVersions: "SELECT count(*) FROM pg_tables WHERE schemaname=" + storeSchema +
+		" AND tablename='" + versionTable + "'",
+	Cause: func(err error) error {
+		if pg, found := errors.AsType[*pgconn.PgError](err); found {
+			return pg
+		}
+		return nil
+	},
 }
+
+const (
+	public       = "public"
+	versionTable = "goose_db_version"
+	// storeSchema is the schema of the tables: the first one of the search_path. The schema
+	// millrace is none where it has what producers of the store in public use: it comes first in
+	// the search_path of a role of that name, which has "$user" in it.
+	storeSchema = `CASE WHEN current_schema()='millrace'
+AND to_regclass('millrace.submissions') IS NOT NULL
+AND to_regclass('millrace.` + versionTable + `') IS NULL THEN '` + public + `'
+ELSE current_schema() END`
+)
+
+// schemaOf returns the schema of a database. Migrations of a store in public make their tables
+// there, also when one of them has made the schema millrace.
+func schemaOf(ctx context.Context, db *sql.DB) (*sqlstore.Schema, error) {
+	s, name := schema, ""
+	err := db.QueryRowContext(ctx, "SELECT coalesce("+storeSchema+",'')").Scan(&name)
+	if name == public {
+		s.Files = inPublic{s.Files}
+		s.Options = []goose.ProviderOption{goose.WithTableName(public + "." + versionTable)}
+	}
+	return &s, err
+}
+
+// inPublic has migrations that begin with making public the schema of their tables.
+type inPublic struct{ fs.FS }
+
+// Open opens a file or the directory.
+func (p inPublic) Open(name string) (fs.File, error) {
+	f, err := p.FS.Open(name)
+	if err != nil || path.Ext(name) != ".sql" {
+		return f, err
+	}
+	const up = "-- +goose Up\n"
+	text, err := io.ReadAll(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	text = bytes.Replace(text, []byte(up), []byte(up+"SET LOCAL search_path = "+public+";\n"), 1)
+	return migration{f, bytes.NewReader(text)}, nil
+}
+
+// migration is a file with another text.
+type migration struct {
+	fs.File
+	text io.Reader
+}
+
+func (m migration) Read(p []byte) (int, error) { return m.text.Read(p) }
 
 // schemaWait is how long a start waits while another session has the schema locked.
 const schemaWait = 5 * time.Minute
@@ -40,7 +103,11 @@ func migrate(ctx context.Context, c Config, r *route) error {
 	db := stdlib.OpenDB(*cfg)
 	defer db.Close()
 	lock := &schemaLock{log: c.Log, wait: c.SchemaWait}
-	return schema.Migrate(ctx, db, goose.WithLocker(lock))
+	s, err := schemaOf(ctx, db)
+	if err != nil {
+		return err
+	}
+	return s.Migrate(ctx, db, goose.WithLocker(lock))
 }
 
 // schemaLock lets one node at a time migrate a schema. It is an advisory lock of a transaction
@@ -53,7 +120,7 @@ type schemaLock struct {
 }
 
 const (
-	schemaKey    = "hashtextextended('millrace.migrate.'||coalesce(current_schema(),''), 0)"
+	schemaKey    = "hashtextextended('millrace.migrate.'||coalesce(" + storeSchema + ",''), 0)"
 	schemaHolder = `SELECT coalesce(min(pid), 0) FROM pg_locks
 WHERE locktype='advisory' AND granted AND objsubid=1
 AND database=(SELECT oid FROM pg_database WHERE datname=current_database())
@@ -133,6 +200,10 @@ func SchemaVersion(ctx context.Context, url string) (have, want int64, err error
 	}
 	db := stdlib.OpenDB(*r.config)
 	defer db.Close()
-	have, want, err = schema.Version(ctx, db)
+	s, err := schemaOf(ctx, db)
+	if err != nil {
+		return 0, 0, translate("store.schema", err)
+	}
+	have, want, err = s.Version(ctx, db)
 	return have, want, translate("store.schema", err)
 }

@@ -102,6 +102,10 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	db := stdlib.OpenDB(*r.config)
+	if err := checkMoves(ctx, db); err != nil {
+		db.Close()
+		return nil, err
+	}
 	db.SetMaxOpenConns(c.Conns)
 	db.SetMaxIdleConns(c.Conns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
@@ -114,11 +118,12 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		maxConns:      c.Conns,
 		node:          hex.EncodeToString(node[:4]),
 		slots:         make(chan int64, c.Conns),
-		freed:         make(chan struct{}),
+		released:      make(chan struct{}),
 		announcements: make(chan []job.QueueHash, 1024),
 		stop:          make(chan struct{}),
 		stopped:       make(chan struct{}),
 		watermarks:    newWatermarks(c.SlowRead),
+		retries:       newRetries(c.Conns),
 	}
 	for i := range c.Conns {
 		s.slots <- int64(node[4]%slotBases)*int64(c.Conns) + int64(i)
@@ -127,6 +132,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		c.Log.Warn("the store cannot be written to: what changes anything is refused until it can",
 			"error_message", err)
 	}
+	s.warnOfCreators(ctx)
 	s.start()
 	return s, nil
 }

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"crypto/rand"
 	"strings"
 	"sync"
 	"testing"
@@ -74,6 +75,20 @@ func TestOpenFails(t *testing.T) {
 	_, err := postgres.Open(t.Context(), postgres.Config{URL: url + "&database=there_is_none"})
 	if !job.IsKind(err, job.Unavailable) {
 		t.Errorf("no such database: %v", err)
+	}
+}
+
+// A database that cannot keep every text is refused before anything is made in it: one request of a
+// producer that cannot be marked as refused would stop the inbox (TX-003).
+func TestOtherEncodingIsRefused(t *testing.T) {
+	t.Parallel()
+	url, name := pgtest.URL(t), "latin_"+strings.ToLower(rand.Text())
+	mustExec(t, pgtest.DB(t, url), "CREATE DATABASE "+name+
+		" ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+	t.Cleanup(func() { mustExec(t, pgtest.DB(t, url), "DROP DATABASE "+name) })
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: url + "&database=" + name})
+	if !job.IsKind(err, job.Invalid) || !strings.Contains(err.Error(), "LATIN1") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -138,7 +138,7 @@ func insertsInOneOrder(t *testing.T, again int32) {
 	s := mustOpen(t, postgres.Config{URL: url, Conns: 4, Observe: noDeadlock(t)})
 	if again == 0 {
 		mustInsert(t, s, "taken")
-		mustMeetTaken(t, s, "taken")
+		mustConflict(t, s, "taken")
 	}
 	three := func() []*job.Job { return []*job.Job{newJob("a"), newJob("b"), newJob("c")} }
 	byIdentity := func(a, b *job.Job) int {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -22,6 +23,8 @@ type route struct {
 	config *pgx.ConnConfig
 	pooled bool
 	local  string // columns of the SELECT that begins a transaction; empty without a pooler
+	// lockTimeout is how long an update waits for locks.
+	lockTimeout time.Duration
 }
 
 // startup lists the parameters that a pooler accepts from a client, or refuses by name.
@@ -40,8 +43,9 @@ func findRoute(ctx context.Context, cfg *pgx.ConnConfig) (*route, error) {
 		}
 	}
 	pooled, err := isPooled(ctx, plain)
+	wait := lockTimeoutOf(cfg.RuntimeParams["lock_timeout"])
 	if err != nil || !pooled {
-		return &route{config: cfg}, err
+		return &route{config: cfg, lockTimeout: wait}, err
 	}
 	for name := range local {
 		_, limit := limits[name]
@@ -54,7 +58,7 @@ func findRoute(ctx context.Context, cfg *pgx.ConnConfig) (*route, error) {
 	if plain.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		plain.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
-	return &route{config: plain, pooled: true, local: setLocal(local)}, nil
+	return &route{config: plain, pooled: true, local: setLocal(local), lockTimeout: wait}, nil
 }
 
 // setLocal returns columns for a SELECT that set parameters until the end of a transaction.
@@ -68,7 +72,8 @@ func setLocal(parameters map[string]string) string {
 }
 
 // isPooled compares the process number that a connection was given with that of the session of
-// the server. It does so in a transaction, which a pooler in statement mode refuses.
+// the server. It does so in a transaction, which a pooler in statement mode refuses. A database of
+// another encoding than UTF8 is refused too.
 func isPooled(ctx context.Context, cfg *pgx.ConnConfig) (bool, error) {
 	conn, err := pgconn.ConnectConfig(ctx, &cfg.Config)
 	if err != nil {
@@ -78,11 +83,23 @@ func isPooled(ctx context.Context, cfg *pgx.ConnConfig) (bool, error) {
 	if _, err := conn.Exec(ctx, "BEGIN").ReadAll(); err != nil {
 		return false, errWrongMode(err)
 	}
-	results, err := conn.Exec(ctx, "SELECT pg_backend_pid()").ReadAll()
+	results, err := conn.Exec(ctx, "SELECT pg_backend_pid(), getdatabaseencoding()").ReadAll()
 	if err != nil {
 		return false, errWrongMode(err)
 	}
-	return string(results[0].Rows[0][0]) != strconv.FormatUint(uint64(conn.PID()), 10), nil
+	row := results[0].Rows[0]
+	if encoding := string(row[1]); encoding != "UTF8" {
+		return false, errEncoding(encoding)
+	}
+	return string(row[0]) != strconv.FormatUint(uint64(conn.PID()), 10), nil
+}
+
+// errEncoding refuses a database that cannot keep every text of a job, or counts its characters
+// in another way.
+func errEncoding(encoding string) error {
+	return &job.Error{Kind: job.Invalid, Op: "store.open",
+		Msg: fmt.Sprintf("the encoding of the database is %s, and has to be UTF8: "+
+			"CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", encoding)}
 }
 
 // errWrongMode replaces the error of a pooler in statement mode by one that says what to do.

@@ -219,9 +219,9 @@ func TestServerIsFull(t *testing.T) {
 	mustInsert(t, s, "last")
 }
 
-// TestNobodyIsLetIn has a crowd ask a server that accepts no connection at all: each caller is told
-// so, and none waits until its deadline for a connection that others try to open.
-func TestNobodyIsLetIn(t *testing.T) {
+// TestServerWithoutConnections has a crowd ask a server that accepts no connection at all: each
+// caller is told so, and none waits until its deadline for a connection that others try to open.
+func TestServerWithoutConnections(t *testing.T) {
 	t.Parallel()
 	server := outside.NewPostgres(t)
 	s := mustOpen(t, postgres.Config{URL: server.Database("mine"), Conns: 16})
@@ -286,8 +286,8 @@ func TestFullDiskIsAskedSeldom(t *testing.T) {
 	}
 	all.Wait()
 	// The slower the machine, the fewer there are in a second.
-	if most := int64(time.Since(began).Seconds()) + 1 + callers; failed.Load() > most {
-		t.Errorf("%d statements failed where %d may", failed.Load(), most)
+	if limit := int64(time.Since(began).Seconds()) + 1 + callers; failed.Load() > limit {
+		t.Errorf("%d statements failed where %d may", failed.Load(), limit)
 	}
 	if _, err := db.Exec("DROP TRIGGER refuse ON jobs"); err != nil {
 		t.Fatal(err)

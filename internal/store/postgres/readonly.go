@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -30,7 +31,7 @@ func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	}
 	db := stdlib.OpenDB(*r.config)
 	db.SetMaxOpenConns(c.Conns)
-	if err := schema.Check(ctx, db); err != nil {
+	if err := check(ctx, db); err != nil {
 		db.Close()
 		return nil, translate("store.open", err)
 	}
@@ -38,6 +39,15 @@ func OpenViews(ctx context.Context, c Config) (*Views, error) {
 		watermarks: newWatermarks(c.SlowRead)}
 	s.slots <- 0
 	return &Views{s}, nil
+}
+
+// check fails with ReadOnly if the database has another version of the schema.
+func check(ctx context.Context, db *sql.DB) error {
+	s, err := schemaOf(ctx, db)
+	if err != nil {
+		return err
+	}
+	return s.Check(ctx, db)
 }
 
 // View is documented at the port.

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-// Views stand beside nodes and see what they have committed; they make no schema.
+// Views run beside nodes and see what they have committed; they make no schema.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

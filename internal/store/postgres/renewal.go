@@ -84,7 +84,7 @@ func (s *Store) renewWatermarks(ctx context.Context, r *renewal) error {
 func (r *renewal) run(se *session) error {
 	f := r.watermarks
 	f.mu.Lock()
-	f.checkClock(se.began)
+	f.checkClock(se.beganAt)
 	horizon, ended, leases := f.horizon, f.ended, f.leases
 	queues := maps.Clone(f.queues)
 	f.mu.Unlock()
@@ -110,17 +110,16 @@ func (r *renewal) isWhole() bool { return r.round%wholeRenewal == 0 }
 
 // renewQueue moves the watermarks of a queue. They are given up where they are not needed any
 // longer.
-func (r *renewal) renewQueue(se *session, queueHash int64, old *sqlstore.Watermarks,
+func (r *renewal) renewQueue(se *session, queueHash int64, old *queueWatermarks,
 	before int64) error {
-	start := old.Since
+	start := old.since
 	if r.isWhole() {
-		start = old.Begin()
+		start = old.begin()
 	}
-	heads, took, err := readRows(se, sqlstore.ReadyHeads, func(rows *sql.Rows) (h sqlstore.Head,
-		err error) {
-		err = rows.Scan(&h.Priority, &h.OrderTime)
+	heads, took, err := readRows(se, readyHeads, func(rows *sql.Rows) (h head, err error) {
+		err = rows.Scan(&h.priority, &h.orderTime)
 		return h, err
-	}, queueHash, old.High, old.Low, old.Since, start)
+	}, queueHash, old.high, old.low, old.since, start)
 	if err != nil {
 		return err
 	}
@@ -132,7 +131,7 @@ func (r *renewal) renewQueue(se *session, queueHash int64, old *sqlstore.Waterma
 	case r.isWhole() && !f.isSlow(took):
 		delete(f.queues, queueHash)
 	default:
-		f.queues[queueHash] = old.Moved(heads, before)
+		f.queues[queueHash] = old.moved(heads, before)
 	}
 	return nil
 }
@@ -143,7 +142,7 @@ func (r *renewal) renewLeases(se *session, old, before int64) error {
 	if r.isWhole() {
 		start = noWatermark
 	}
-	first, took, err := readRows(se, sqlstore.NextLease, scanInt, before, start)
+	first, took, err := readRows(se, nextLeaseFrom, scanInt, before, start)
 	if err != nil {
 		return err
 	}
@@ -177,10 +176,10 @@ func (r *renewal) moveHorizon(se *session) error {
 	f := r.watermarks
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !r.next.After(se.began) { // else the clock was set back since
+	if !r.next.After(se.beganAt) { // else the clock was set back since
 		f.horizon = r.next
 	}
-	r.next, r.writers = se.began, writers
+	r.next, r.writers = se.beganAt, writers
 	return nil
 }
 

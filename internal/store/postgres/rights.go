@@ -28,8 +28,12 @@ var needed = []need{
 	{"edges", "SELECT INSERT DELETE"},
 	{"queues", "SELECT INSERT UPDATE"},
 	{"counts", "SELECT INSERT UPDATE DELETE"},
+	{"done_counts", "SELECT INSERT UPDATE DELETE"},
 	{"records", "SELECT INSERT UPDATE DELETE"},
 	{"leaders", "SELECT INSERT UPDATE DELETE"},
+	{"inbox", "SELECT UPDATE DELETE"},
+	{"inbox_transactions", "SELECT INSERT UPDATE DELETE"},
+	{"run_ends", "SELECT UPDATE DELETE"}, // rows are locked, which needs UPDATE
 }
 
 // usage is the right to use a sequence; UPDATE includes it.
@@ -63,6 +67,38 @@ func neededRows() string {
 type state struct {
 	refusesWrites, standby bool
 	relation, right        string // what the node lacks; empty if it lacks nothing
+}
+
+// creators lists who may make functions in the schema of the tables, or in the one that producers
+// and workers call, besides superusers, the owner of the tables and the role of the node. A
+// function of theirs may fit a call, or one of a function that runs with the rights of the owner,
+// better than the one that is meant. The role pg_database_owner is the owner of the database.
+const creators = `WITH schemas AS (
+	SELECT n.nspacl, n.nspowner, c.relowner FROM pg_class AS c
+	JOIN pg_namespace AS t ON t.oid=c.relnamespace
+	JOIN pg_namespace AS n ON n.oid=t.oid OR (t.nspname='public' AND n.nspname='millrace')
+	WHERE c.oid=to_regclass('jobs')
+), creators AS (
+	SELECT a.grantee AS role, s.relowner FROM schemas AS s, aclexplode(s.nspacl) AS a
+	WHERE a.privilege_type='CREATE' AND a.grantee<>s.nspowner
+	UNION SELECT CASE s.nspowner WHEN to_regrole('pg_database_owner')::oid THEN d.datdba
+	ELSE s.nspowner END, s.relowner
+	FROM schemas AS s JOIN pg_database AS d ON d.datname=current_database()
+)
+	SELECT coalesce(string_agg(DISTINCT coalesce(r.rolname::text,'PUBLIC'), ', '), '')
+	FROM creators AS c LEFT JOIN pg_roles AS r ON r.oid=c.role
+	WHERE c.role NOT IN (c.relowner,to_regrole(quote_ident(current_user))::oid)
+	AND r.rolsuper IS NOT TRUE`
+
+// warnOfCreators warns of roles that creators lists.
+func (s *Store) warnOfCreators(ctx context.Context) {
+	var roles string
+	if err := s.db.QueryRowContext(ctx, creators).Scan(&roles); err != nil || roles == "" {
+		return
+	}
+	s.config.Log.Warn("other roles may make functions in the schema of the store or of its "+
+		"functions, and so act as its owner or its callers: REVOKE CREATE ON SCHEMA, or ALTER "+
+		"SCHEMA with OWNER TO, takes that from them", "roles", roles)
 }
 
 func (s *Store) state(ctx context.Context) (now state, err error) {

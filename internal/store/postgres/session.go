@@ -19,14 +19,24 @@ import (
 )
 
 var dialect = sqlstore.Dialect{
-	ForUpdate:      "FOR UPDATE",
+	ForUpdate: "FOR UPDATE",
+	ShortLockTimeout: " CROSS JOIN set_config('lock_timeout','" + shortLockTimeout +
+		"',true) AS lock_timeout",
 	SkipLocked:     "FOR UPDATE SKIP LOCKED",
 	SkipLockedJobs: "FOR UPDATE OF j SKIP LOCKED FOR UPDATE OF s SKIP LOCKED",
-	In:             "= ANY($n::int8[])",
-	BlobIn:         "= ANY($n::bytea[])",
-	TextIn:         "= ANY($n::text[])",
-	Limit:          "LIMIT $n",
-	EachPriority:   eachPriority(),
+	ForLeaseUpdate: "FOR NO KEY UPDATE",
+	RunEnd: "coalesce((SELECT 1 FROM run_ends AS e " +
+		"WHERE e.seq=$n.seq AND e.run_id=$n.run_id),0)",
+	In:           "= ANY($n::int8[])",
+	BlobIn:       "= ANY($n::bytea[])",
+	TextIn:       "= ANY($n::text[])",
+	EachText:     "SELECT unnest($n::text[]) AS value",
+	Among:        "= ANY(ARRAY($n))",
+	Limit:        "LIMIT $n",
+	Unindexed:    "$n+0",
+	Within:       "($n,seq)>($5,$1) AND ($n,seq)<($5,$2)",
+	Behind:       "($n,id)>($1,$2) AND $n<=$1 ORDER BY $n,id",
+	EachPriority: eachPriority(),
 }
 
 // eachPriority returns one select for each priority and for none, in the order of its index and
@@ -57,11 +67,12 @@ type session struct {
 	conn       *sql.Conn
 	observe    sqlstore.Observer
 	local      string // see route
-	taken      *takenLately
+	conflicts  *conflictWindow
 	watermarks *watermarks
-	left       *leftSlots
+	abandoned  *abandonedSlots
+	endChecks  *endChecks
 	now        time.Time
-	began      time.Time // now by the clock of the server, whatever a test has set
+	beganAt    time.Time // now by the clock of the server, whatever a test has set
 	slot       int64
 	counted    []int64 // the queues that were asked for by Slot
 
@@ -79,8 +90,8 @@ func (s *session) begin(text string, override func() time.Time) error {
 	}
 	s.readOnly = string(results[1].Rows[0][1]) == "on"
 	us, err := strconv.ParseInt(string(results[1].Rows[0][0]), 10, 64)
-	s.began = time.UnixMicro(us).UTC()
-	if s.now = s.began; override != nil {
+	s.beganAt = time.UnixMicro(us).UTC()
+	if s.now = s.beganAt; override != nil {
 		s.now = override().UTC().Truncate(time.Microsecond)
 	}
 	return s.Translate("store.begin", err)
@@ -136,12 +147,37 @@ func (s *session) simple(ctx context.Context, name, text string) (results []*pgc
 
 // Query is documented at sqlstore.Session, as are all exported methods below.
 func (s *session) Query(st *sqlstore.Statement, args ...any) (*sql.Rows, error) {
+	st, args = s.own(st, args)
 	started := time.Now()
 	rows, err := s.conn.QueryContext(s.ctx, dialect.Text(st), args...)
 	took := time.Since(started)
 	s.observe(st.Name, took, err)
 	s.watermarks.note(st, args, took)
+	if st == nextDueOrEnd {
+		s.endChecks.note(started, took)
+	}
 	return rows, s.Translate(st.Name, err)
+}
+
+// own returns the statement that this database runs in the place of a shared one, and its
+// arguments: claims and sweeps begin at watermarks, and what is due next includes recorded ends.
+func (s *session) own(st *sqlstore.Statement, args []any) (*sqlstore.Statement, []any) {
+	switch st {
+	case sqlstore.LockReady:
+		w := s.watermarks.readyWatermarks(args[0].(int64), s.beganAt)
+		if w != nil {
+			return lockReadyFrom, append(args, w.high, w.low, w.since)
+		}
+	case sqlstore.LockExpired:
+		return lockExpiredFrom, append(args, s.watermarks.leasesWatermark(s.beganAt))
+	case sqlstore.NextLease:
+		return nextLeaseFrom, append(args, s.watermarks.leasesWatermark(s.beganAt))
+	case sqlstore.NextDue:
+		if s.endChecks.isDue(time.Now()) {
+			return nextDueOrEnd, args
+		}
+	}
+	return st, args
 }
 
 func (s *session) Exec(st *sqlstore.Statement, args ...any) (int64, error) {
@@ -153,7 +189,7 @@ func (s *session) Bulk(b *sqlstore.Bulk, set *sqlstore.Set) error {
 	started := time.Now()
 	_, err := s.exec(b.Name, text, args...)
 	if b == sqlstore.AddCounts {
-		s.left.note(s.counted, s.slot, s.now, time.Since(started))
+		s.abandoned.note(s.counted, s.slot, s.now, time.Since(started))
 	}
 	return err
 }
@@ -171,34 +207,34 @@ func (s *session) exec(name, text string, args ...any) (affected int64, err erro
 
 // InsertJobs reads the numbers of the jobs that were stored: those without one are taken. A
 // transaction that inserts the same job waits here until the other one has ended.
-func (s *session) InsertJobs(jobs []*job.Job, facts, states *sqlstore.Set) (taken []int,
+func (s *session) InsertJobs(jobs []*job.Job, facts, states *sqlstore.Set) (existing []int,
 	err error) {
 	started := time.Now()
-	b := s.taken.insert(started)
+	b := s.conflicts.insert(started)
 	text, args := insertParameters(b, jobs, facts, states)
 	seqs, err := s.insertedSeqs(text, args, len(jobs))
 	if b == insertNew {
-		err = asTaken(err)
+		err = asIdentityExists(err)
 	}
 	s.observe(b.Name, time.Since(started), err)
-	if errors.Is(err, errTaken) {
-		s.taken.note(started)
+	if errors.Is(err, errIdentityExists) {
+		s.conflicts.note(started)
 	}
 	if err != nil {
 		return nil, s.Translate(b.Name, err)
 	}
 	if len(seqs) < len(jobs) {
-		s.taken.note(started)
+		s.conflicts.note(started)
 	}
 	for i, j := range jobs {
 		identity := job.IdentityHash(facts.Value(i, identityColumn).([]byte))
 		j.Seq = seqs[identity]
 		if j.Seq == 0 {
-			taken = append(taken, i)
+			existing = append(existing, i)
 		}
 		delete(seqs, identity) // a later job of the set with the same identity is taken
 	}
-	return taken, nil
+	return existing, nil
 }
 
 // insertedSeqs runs an insert of jobs and returns the numbers of those that were stored.
@@ -243,14 +279,8 @@ func (s *session) LockName(name string) error {
 // Slot is the slot of the transaction unless its counters have too many versions.
 func (s *session) Slot(queueHash int64) int64 {
 	s.counted = append(s.counted, queueHash)
-	return s.left.of(queueHash, s.slot, s.now)
+	return s.abandoned.of(queueHash, s.slot, s.now)
 }
-
-func (s *session) ReadyWatermarks(queueHash int64) *sqlstore.Watermarks {
-	return s.watermarks.readyWatermarks(queueHash, s.began)
-}
-
-func (s *session) LeasesWatermark() int64 { return s.watermarks.leasesWatermark(s.began) }
 
 func (s *session) Ints(seqs []int64) any {
 	if seqs == nil {

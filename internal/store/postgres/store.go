@@ -37,12 +37,14 @@ type Store struct {
 	connectBreaker breaker // open while the database refuses connections
 	writeBreaker   breaker // open while the database refuses writes
 
-	taken      takenLately
+	conflicts  conflictWindow
 	watermarks *watermarks
-	left       leftSlots
+	abandoned  abandonedSlots
+	endChecks  endChecks
+	retries    chan struct{} // a place for each update that tries again, see lock_retries.go
 
-	busy  atomic.Int64  // connections that transactions use
-	freed chan struct{} // receives when a transaction gives back its connection
+	busy     atomic.Int64  // connections that transactions use
+	released chan struct{} // receives when a transaction gives back its connection
 
 	pool     sync.Mutex
 	maxConns int  // connections that the pool may have now
@@ -58,9 +60,9 @@ const (
 )
 
 // Update is documented at the port. It runs fn again after a serialization failure, a
-// deadlock, or an insert that met a taken identity, see takenFor. Pauses between tries
-// are random and grow to 128 ms at most. While the database
-// refuses writes, see breaker, it returns the last refusal without a connection.
+// deadlock, or an insert that met a taken identity, see conflictPeriod. Pauses between tries
+// are random and grow to 128 ms at most. For locks that others hold see lock_retries.go. While the
+// database refuses writes, see breaker, it returns the last refusal without a connection.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
@@ -68,7 +70,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 		if err := s.writeBreaker.allow(); err != nil {
 			return err
 		}
-		again, err := s.runTx(ctx, beginUpdate, func(tx *sqlstore.Tx) error { return fn(tx) })
+		again, err := s.updateRetryingLocks(ctx, fn)
 		if !again || try == maxTries {
 			s.writeBreaker.record(err)
 			return err
@@ -125,7 +127,11 @@ func (s *Store) runTx(ctx context.Context, begin string, fn func(*sqlstore.Tx) e
 	}
 	tx := sqlstore.NewTx(se)
 	if err := outcome(ctx, tx, fn); err != nil {
-		return mayRunAgain(tx.Failed()), err
+		failed := tx.Failed()
+		if isLockTimeout(failed) { // also where fn hides it
+			return false, failed
+		}
+		return mayRunAgain(failed), err
 	}
 	ended = true
 	err = se.commit()
@@ -155,8 +161,8 @@ func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *sessio
 			return nil, err
 		}
 		se = &session{ctx: ctx, conn: conn, observe: s.config.Observe, slot: slot,
-			local: s.route.local, taken: &s.taken,
-			watermarks: s.watermarks, left: &s.left}
+			local: s.route.local, conflicts: &s.conflicts,
+			watermarks: s.watermarks, abandoned: &s.abandoned, endChecks: &s.endChecks}
 		err = se.begin(begin, s.config.Now)
 		if err != nil {
 			s.giveBack(conn)
@@ -189,42 +195,41 @@ func (s *Store) mayUseOther(se *session, err error) bool {
 // conn returns a connection of the pool, which the caller gives back. If the server accepts no
 // further connection, conn waits for one of those that exist.
 func (s *Store) conn(ctx context.Context) (*sql.Conn, error) {
-	for tries := 0; ; tries++ {
-		conn, err := s.db.Conn(ctx)
-		if err == nil {
-			s.busy.Add(1)
-			return conn, nil
-		}
+	conn, err := s.db.Conn(ctx)
+	for tries := 0; err != nil; tries++ {
 		if !isTooManyConnections(err) || !s.hasConnections(tries) {
 			return nil, err
 		}
 		s.shrinkPool()
-		if !s.awaitFreed(ctx, tries) {
+		if !s.awaitRelease(ctx, tries) {
 			return nil, ctx.Err()
 		}
+		conn, err = s.db.Conn(ctx)
 	}
+	s.busy.Add(1)
+	return conn, nil
 }
 
-// giveBack returns a connection to the pool and wakes a caller in awaitFreed, if there is one.
+// giveBack returns a connection to the pool and wakes a caller in awaitRelease, if there is one.
 func (s *Store) giveBack(conn *sql.Conn) {
 	conn.Close()
 	s.busy.Add(-1)
 	select {
-	case s.freed <- struct{}{}:
+	case s.released <- struct{}{}:
 	default:
 	}
 }
 
-// awaitFreed pauses before another try to get a connection, until one is given back. As that may
+// awaitRelease pauses before another try to get a connection, until one is given back. As that may
 // have happened just before, or the server may have some again, the pause is bounded: it is random,
-// and at most 16 ms at first and then twice as much each time, up to retryInterval. awaitFreed
+// and at most 16 ms at first and then twice as much each time, up to retryInterval. awaitRelease
 // reports whether ctx has not ended.
-func (s *Store) awaitFreed(ctx context.Context, tries int) bool {
-	longest := min(16*time.Millisecond<<min(tries, 6), retryInterval)
-	timer := time.NewTimer(rand.N(longest))
+func (s *Store) awaitRelease(ctx context.Context, tries int) bool {
+	maxPause := min(16*time.Millisecond<<min(tries, 6), retryInterval)
+	timer := time.NewTimer(rand.N(maxPause))
 	defer timer.Stop()
 	select {
-	case <-s.freed:
+	case <-s.released:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -243,6 +248,12 @@ func (s *Store) hasConnections(tries int) bool {
 
 // Writers returns the number of connections.
 func (s *Store) Writers() int { return s.config.Conns }
+
+// Pool returns how many of its connections are in use and open, and may be open at most.
+func (s *Store) Pool() (inUse, open, max int) {
+	stats := s.db.Stats()
+	return stats.InUse, stats.OpenConnections, stats.MaxOpenConnections
+}
 
 // Ping is documented at the port. The error says why the database refuses writes, or what its
 // schema or the role lacks. A failure that the catalogue does not show, such as that of a disk,

@@ -73,7 +73,7 @@ func TestDeadlockRunsAgain(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t)})
 	jobs := mustInsert(t, s, "a", "b")
-	var tries, met atomic.Int32
+	var tries, conflicts atomic.Int32
 	both := make(chan struct{})
 	var all sync.WaitGroup
 	for i := range 2 {
@@ -85,7 +85,7 @@ func TestDeadlockRunsAgain(t *testing.T) {
 					return err
 				}
 				if first {
-					if first = false; met.Add(1) == 2 {
+					if first = false; conflicts.Add(1) == 2 {
 						close(both)
 					}
 					<-both
@@ -356,8 +356,8 @@ func TestIdleTransactionsEnd(t *testing.T) {
 }
 
 // Nodes look at the outbox at the same time, of several contracts one after the other, while the
-// one that publishes removes what it has delivered: looking locks nothing, or they would meet in
-// circles.
+// one that publishes removes what it has delivered: reading locks nothing, or there would be
+// deadlocks.
 func TestMessagesAreLookedAtWithoutLocks(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t)})
@@ -385,8 +385,8 @@ func TestMessagesAreLookedAtWithoutLocks(t *testing.T) {
 	}
 }
 
-// Callers that insert the same jobs, each in an order of its own, wait for each other but never in
-// a circle. Those that insert at the moment of the first conflict are run again once, and nobody
+// Callers that insert the same jobs, each in an order of its own, wait for each other without
+// deadlocks. Those that insert at the moment of the first conflict are run again once, and nobody
 // afterwards.
 func TestInsertsWaitInOneOrder(t *testing.T) {
 	t.Parallel()
@@ -408,7 +408,7 @@ func TestInsertsWaitInOneOrder(t *testing.T) {
 				}); err != nil {
 					t.Error(err)
 				}
-				stored.Add(int32(set - len(changes.Taken())))
+				stored.Add(int32(set - len(changes.Existing())))
 			}
 		})
 	}
@@ -419,7 +419,7 @@ func TestInsertsWaitInOneOrder(t *testing.T) {
 	}
 }
 
-// Callers that set the same queues, each in an order of its own, never wait in a circle either.
+// Callers that set the same queues, each in an order of its own, never deadlock either.
 func TestQueuesAreSetInOneOrder(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, postgres.Config{URL: pgtest.URL(t)})

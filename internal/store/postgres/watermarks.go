@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
@@ -37,11 +39,11 @@ import (
 type watermarks struct {
 	mu      sync.Mutex
 	horizon time.Time
-	queues  map[int64]*sqlstore.Watermarks // of queues that are slow to read, by queue hash
-	leases  bool                           // whether the leases are slow to read
-	ended   int64                          // no lease ends before it
-	wake    chan struct{}                  // receives from wakeUp
-	wakeUp  func()                         // called when queues or leases become slow to read
+	queues  map[int64]*queueWatermarks // of queues that are slow to read, by queue hash
+	leases  bool                       // whether the leases are slow to read
+	ended   int64                      // no lease ends before it
+	wake    chan struct{}              // receives from wakeUp
+	wakeUp  func()                     // called when queues or leases become slow to read
 
 	slowQueues map[int64]int // how often in a row the claims of a queue were slow
 	slowLeases int           // the same of sweeps
@@ -64,7 +66,7 @@ const slowToFirstRow = 3 * time.Millisecond
 const noWatermark = math.MinInt64
 
 func newWatermarks(slow time.Duration) *watermarks {
-	w := &watermarks{queues: map[int64]*sqlstore.Watermarks{}, slowQueues: map[int64]int{},
+	w := &watermarks{queues: map[int64]*queueWatermarks{}, slowQueues: map[int64]int{},
 		ended: noWatermark, wake: make(chan struct{}, 1)}
 	w.wakeUp = func() {
 		select {
@@ -81,27 +83,27 @@ func (w *watermarks) isSlow(took time.Duration) bool { return int64(took) >= w.s
 
 // readyWatermarks returns the watermarks of a queue for a transaction that began at a time by the
 // clock of the server, nil for none.
-func (w *watermarks) readyWatermarks(queueHash int64, began time.Time) *sqlstore.Watermarks {
+func (w *watermarks) readyWatermarks(queueHash int64, beganAt time.Time) *queueWatermarks {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.checkClock(began)
-	if q := w.queues[queueHash]; q != nil && q.HideSome() {
+	w.checkClock(beganAt)
+	if q := w.queues[queueHash]; q != nil && q.hideSome() {
 		return q
 	}
 	return nil
 }
 
 // leasesWatermark returns a time before which no lease ends.
-func (w *watermarks) leasesWatermark(began time.Time) int64 {
+func (w *watermarks) leasesWatermark(beganAt time.Time) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.checkClock(began)
+	w.checkClock(beganAt)
 	return w.ended
 }
 
 // checkClock forgets all watermarks if the clock of the server was set back.
-func (w *watermarks) checkClock(began time.Time) {
-	if !began.Before(w.horizon) {
+func (w *watermarks) checkClock(beganAt time.Time) {
+	if !beganAt.Before(w.horizon) {
 		return
 	}
 	clear(w.queues)
@@ -115,7 +117,7 @@ func (w *watermarks) note(st *sqlstore.Statement, args []any, took time.Duration
 	switch st {
 	case sqlstore.LockReady:
 		w.noteQueue(args[0].(int64), w.isSlow(took))
-	case sqlstore.NextLease:
+	case nextLeaseFrom:
 		w.noteLeases(w.isSlow(took))
 	}
 }
@@ -127,7 +129,7 @@ func (w *watermarks) noteQueue(queueHash int64, isSlow bool) {
 		delete(w.slowQueues, queueHash)
 		return
 	}
-	if len(w.slowQueues) > maxLeft {
+	if len(w.slowQueues) > maxAbandoned {
 		clear(w.slowQueues)
 	}
 	w.slowQueues[queueHash]++
@@ -135,7 +137,7 @@ func (w *watermarks) noteQueue(queueHash int64, isSlow bool) {
 		return
 	}
 	delete(w.slowQueues, queueHash)
-	w.queues[queueHash] = sqlstore.NewWatermarks()
+	w.queues[queueHash] = newQueueWatermarks()
 	w.wakeUp()
 }
 
@@ -158,3 +160,40 @@ func (w *watermarks) inUse() bool {
 	defer w.mu.Unlock()
 	return w.leases || len(w.queues) > 0
 }
+
+// readyJobs begins a select of ready jobs.
+var readyJobs = sqlstore.JobsIn(job.Ready, store.AllBodies)
+
+// The statements of watermarks.
+var (
+	// lockReadyFrom is sqlstore.LockReady with the watermarks $5 to $7. Range by range, in claim
+	// order, it reads the late jobs before the watermark, from an index of these alone, and then
+	// the jobs from the watermark on. A range is read only when those before it had too few.
+	lockReadyFrom = &sqlstore.Statement{Name: "lock_ready_from", SQL: `SELECT r.*
+		FROM unnest($5::int8[],$6::int8[],$7::int8[]) AS f(high,low,since) CROSS JOIN LATERAL (
+		SELECT * FROM (` + readyJobs + `
+			WHERE s.order_time<s.arrived-2000000 AND s.queue_hash=$1
+			AND -s.priority::bigint=-f.high AND f.high=f.low AND s.order_time<f.since AND j.contract=$2 AND j.queue=$3
+			ORDER BY s.order_time, s.seq {limit $4} {skip locked jobs}) AS late
+		UNION ALL
+		SELECT * FROM (` + readyJobs + `
+			WHERE s.queue_hash=$1 AND s.priority<=f.high AND s.priority>=f.low
+			AND s.order_time>=f.since AND j.contract=$2 AND j.queue=$3
+			ORDER BY s.priority DESC, s.order_time, s.seq {limit $4} {skip locked jobs}) AS others
+		) AS r {limit $4}`}
+	// readyHeads returns the first job of each range of the watermarks $2 to $4 that has one, read
+	// from the order times $5 on. It passes over late jobs before the watermark, and locks nothing:
+	// a job that a transaction has claimed without a commit is found.
+	readyHeads = &sqlstore.Statement{Name: "ready_heads", SQL: `SELECT r.priority,r.order_time
+		FROM unnest($2::int8[],$3::int8[],$4::int8[],$5::int8[]) AS f(high,low,since,start)
+		CROSS JOIN LATERAL (SELECT priority,order_time FROM ready
+			WHERE queue_hash=$1 AND priority<=f.high AND priority>=f.low AND order_time>=f.start
+			AND (order_time>=f.since OR order_time>=arrived-2000000)
+			ORDER BY priority DESC, order_time, seq LIMIT 1) AS r`}
+
+	// These are sqlstore.LockExpired and NextLease with a watermark: no lease ends before it.
+	lockExpiredFrom = sqlstore.ExpiredJobs("s.lease_until>=$4 AND")
+	nextLeaseFrom   = &sqlstore.Statement{Name: sqlstore.NextLease.Name,
+		SQL: `SELECT lease_until FROM leases
+		WHERE lease_until<=$1 AND lease_until>=$2 ORDER BY lease_until LIMIT 1`}
+)

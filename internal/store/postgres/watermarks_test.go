@@ -222,12 +222,12 @@ func (w *watermarkWorld) check(n int) {
 			got = append(got, j.Seq)
 		}
 		if !slices.Equal(got, want) {
-			w.Errorf("claimed are %v, want %v; watermarks %v", got, want,
-				w.Watermarks(watermarkQueue))
+			w.Errorf("claimed are %v, want %v; the latest watermark is %d", got, want,
+				w.LatestWatermark(watermarkQueue))
 		}
-		_, end, err := tx.NextDue(tx.Now().Add(time.Hour))
-		if len(leases) > 0 && sqlstore.Micros(end) != leases[0] {
-			w.Errorf("the next lease ends at %v, want %v", sqlstore.Micros(end), leases[0])
+		next, err := tx.NextDue(tx.Now().Add(time.Hour))
+		if len(leases) > 0 && sqlstore.Micros(next.Lease) != leases[0] {
+			w.Errorf("the next lease ends at %v, want %v", sqlstore.Micros(next.Lease), leases[0])
 		}
 		return errors.Join(err, errRollback)
 	})
@@ -245,7 +245,7 @@ func TestWatermarksHideNoJob(t *testing.T) {
 			for range 400 {
 				w.step()
 				w.check(1 + w.rand.IntN(8))
-				if f := w.Watermarks(watermarkQueue); f != nil && slices.Max(f.Since) > 0 {
+				if w.LatestWatermark(watermarkQueue) > 0 {
 					hidden++
 				}
 			}
@@ -325,27 +325,14 @@ func TestClockSetBackEndsWatermarks(t *testing.T) {
 	if h := w.Horizon(); !h.IsZero() {
 		t.Errorf("the horizon is %v", h)
 	}
-	if f := w.Watermarks(watermarkQueue); f != nil && slices.Max(f.Since) > 0 {
-		t.Errorf("the watermarks are %v", f)
+	if latest := w.LatestWatermark(watermarkQueue); latest > 0 {
+		t.Errorf("a watermark is %d", latest)
 	}
 }
 
-func TestWatermarksOfPriorities(t *testing.T) {
+func TestSlotsAreAbandonedWhereCountingIsSlow(t *testing.T) {
 	t.Parallel()
-	f := sqlstore.NewWatermarks()
-	f = f.Moved([]sqlstore.Head{{Priority: 5, OrderTime: 70}}, 100)
-	f = f.Moved([]sqlstore.Head{{Priority: 4, OrderTime: 300}}, 200)
-	// Nothing was seen of priority 5 the second time, and no watermark is after that time. The
-	// ranges above and below have none.
-	if want := []int64{5, 4}; !slices.Equal(f.High[1:3], want) || !slices.Equal(f.Low[1:3], want) ||
-		!slices.Equal(f.Since[1:3], []int64{200, 200}) || len(f.High) != 4 {
-		t.Errorf("watermarks are %+v", f)
-	}
-}
-
-func TestSlotsAreLeftWhereCountingIsSlow(t *testing.T) {
-	t.Parallel()
-	var l postgres.LeftSlots
+	var l postgres.AbandonedSlots
 	now := time.Unix(1000, 0)
 	slow := func(n int) {
 		for range n {
@@ -377,7 +364,7 @@ func TestSlotsAreLeftWhereCountingIsSlow(t *testing.T) {
 }
 
 // Counters of slots that were left become one, and the sum stays.
-func TestLeftCountersAreFolded(t *testing.T) {
+func TestAbandonedCountersAreFolded(t *testing.T) {
 	t.Parallel()
 	w := newWatermarkWorld(t, 0)
 	old := w.now().Add(-time.Hour)
@@ -394,7 +381,7 @@ func TestLeftCountersAreFolded(t *testing.T) {
 		t.Errorf("counters are %v, want those of the left slots folded", got)
 	}
 	w.update(func(tx store.Tx) error {
-		counts, err := tx.Counts("relay")
+		counts, err := tx.Counts(store.QueueSelector{Contract: "relay"})
 		want := job.QueueCount{Contract: "relay", Queue: "q", Delayed: 5, Ready: 31, Leased: -5}
 		if len(counts) != 1 || counts[0] != want {
 			t.Errorf("counts are %+v, want %+v", counts, want)

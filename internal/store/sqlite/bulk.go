@@ -23,10 +23,14 @@ import (
 // each is used once, in the order of the text: those of equal columns first.
 
 // A statement has 64, 32, 16, 8 or 4 rows, or 1: with fewer than 4 rows it costs more than rows of
-// their own.
+// their own. Of very many rows it has hugeRows, as far as their parameters are not more than SQLite
+// takes: within a savepoint the end of each statement costs what the savepoint has changed so far,
+// so a large member of a group would stall all others.
 const (
-	maxRows = 64
-	minRows = 4
+	maxRows       = 64
+	minRows       = 4
+	hugeRows      = 1024
+	maxParameters = 32_000
 )
 
 // maxBulks limits the prepared bulk statements of a session, which differ in the number of rows
@@ -58,7 +62,7 @@ func (s *session) bulk(b *sqlstore.Bulk, set *sqlstore.Set,
 		}
 	}
 	for from := 0; from < set.Len(); {
-		key := bulkKey{b: b, same: same, n: rowsOfNext(set.Len() - from)}
+		key := bulkKey{b: b, same: same, n: rowsOfNext(set.Len()-from, len(b.Columns))}
 		if key.n == 1 {
 			key.same = 0
 		}
@@ -75,8 +79,12 @@ func (s *session) bulk(b *sqlstore.Bulk, set *sqlstore.Set,
 	return nil
 }
 
-// rowsOfNext returns the number of rows of the next statement where so many are left.
-func rowsOfNext(left int) int {
+// rowsOfNext returns the number of rows of the next statement where so many are left, of so many
+// columns.
+func rowsOfNext(left, columns int) int {
+	if left >= hugeRows && columns*hugeRows <= maxParameters {
+		return hugeRows
+	}
 	for n := maxRows; n >= minRows; n /= 2 {
 		if n <= left {
 			return n
@@ -188,7 +196,7 @@ func updateFromText(b *sqlstore.Bulk, values []string, from string) string {
 }
 
 // moveText returns the SQL of the first half of a move, which inserts rows with what they carry of
-// the old ones. The number is read from the old row, as each parameter stands in the text once.
+// the old ones. The number is read from the old row, as each parameter is in the text once.
 func moveText(b *sqlstore.Bulk, values []string, from, key string) string {
 	values = slices.Clone(values)
 	values[b.Key] = "o." + b.Columns[b.Key].Name

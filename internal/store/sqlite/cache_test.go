@@ -263,14 +263,14 @@ func compare(tx store.Tx, bodies store.Bodies) error {
 func loaded(j *job.Job, bodies store.Bodies) *job.Job {
 	then := *j
 	switch bodies {
-	case store.NoBodies:
-		then.Definition = nil
-		fallthrough
-	case store.DefinitionOnly:
-		then.Failure = nil
-		fallthrough
-	case store.DefinitionAndFailure:
+	case store.NoBodies, store.DefinitionOnly, store.FailureOnly:
 		then.Payload, then.Progress, then.Result = nil, nil, nil
+		if bodies != store.DefinitionOnly {
+			then.Definition = nil
+		}
+		if bodies != store.FailureOnly {
+			then.Failure = nil
+		}
 	case store.OnlyBodies:
 		then = job.Job{Seq: j.Seq, OutOfLine: j.OutOfLine}
 		for p := range job.Parts {

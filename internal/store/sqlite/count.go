@@ -7,12 +7,14 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+
+	"github.com/millrace/millrace/internal/store/move"
 )
 
-// CountJobs returns how many jobs and dead letters a database file has of the given contracts
-// and of all others. It works with every version of the schema and changes nothing. A file that
-// does not exist has none. A start on PostgreSQL calls it, to refuse a data directory whose
-// jobs no worker would claim.
+// CountJobs returns how many jobs and dead letters a database file has of the given contracts and
+// of all others. It works with every version of the schema and changes nothing. A file that does
+// not exist has none, nor has one whose jobs were moved. A start on PostgreSQL calls it, to refuse
+// a data directory whose jobs no worker would claim.
 func CountJobs(ctx context.Context, path string, contracts ...string) (jobs, others int64,
 	err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -32,6 +34,9 @@ func CountJobs(ctx context.Context, path string, contracts ...string) (jobs, oth
 		return 0, 0, translate("store.count", err)
 	}
 	defer db.Close()
+	if moved, err := hasMoved(ctx, db); err != nil || moved {
+		return 0, 0, translate("store.count", err)
+	}
 	for _, table := range []string{"jobs", "dead_letters"} {
 		own, all, err := countRows(ctx, db, table, string(names))
 		if err != nil {
@@ -40,6 +45,16 @@ func CountJobs(ctx context.Context, path string, contracts ...string) (jobs, oth
 		jobs, others = jobs+own, others+all-own
 	}
 	return jobs, others, nil
+}
+
+// hasMoved reports whether the jobs of a database, of any version of the schema, were moved.
+func hasMoved(ctx context.Context, db *sql.DB) (bool, error) {
+	const hasRecords = "SELECT count(*) FROM sqlite_schema WHERE type='table' AND name='records'"
+	var exists bool
+	if err := db.QueryRowContext(ctx, hasRecords).Scan(&exists); err != nil || !exists {
+		return false, err
+	}
+	return move.HasMoved(ctx, db)
 }
 
 // countRows counts the rows of a table, 0 if the table does not exist, and among them those of

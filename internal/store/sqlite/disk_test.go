@@ -27,7 +27,7 @@ import (
 
 func init() { children["limit"] = childLimit }
 
-func TestWholeAfterCrowd(t *testing.T) {
+func TestIntegrityAfterCrowd(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "millrace.db")
 	s := storetest.ClaimAll(t, func(tb testing.TB, clock func() time.Time) store.Store {
@@ -54,7 +54,7 @@ func (l *ledger) write(s *sqlite.Store, name string, broken bool, want int) erro
 	failed := make(chan error, callers)
 	for i := range callers {
 		all.Go(func() {
-			for n, met := 0, 0; met < want; n++ {
+			for n, failures := 0, 0; failures < want; n++ {
 				if n == 20_000 {
 					failed <- fmt.Errorf("%s: does not come to that", name)
 					return
@@ -71,7 +71,7 @@ func (l *ledger) write(s *sqlite.Store, name string, broken bool, want int) erro
 				}
 				l.mu.Unlock()
 				if (err != nil) == broken {
-					met++
+					failures++
 				}
 				if err != nil && !broken {
 					time.Sleep(20 * time.Millisecond)

@@ -10,8 +10,8 @@
 // write-ahead log (WAL) and do not wait for the writer. A database in memory has one
 // connection, where the writer also runs the views.
 //
-// The writer keeps the jobs that it has written or claimed in memory, so that it need not read them
-// again: see sqlstore.JobCache. It runs a set of changes as few statements, see bulk.go.
+// The writer has the jobs that it has written or claimed in memory, so that it need not read them
+// again: see jobCache. It runs a set of changes as few statements, see bulk.go.
 //
 // After a failed fsync the log cannot be trusted. The writer then closes the connection and
 // opens the database again, which writes what the log has into the database file and begins a

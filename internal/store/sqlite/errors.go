@@ -13,12 +13,14 @@ import (
 // translate gives a SQLite error its kind by its result code. A *job.Error passes as it is, so
 // an error may be translated twice.
 func translate(op string, err error) error {
-	if err == nil {
-		return nil
+	_, known := errors.AsType[*job.Error](err)
+	if err != nil && !known {
+		return newError(op, err)
 	}
-	if _, known := errors.AsType[*job.Error](err); known {
-		return err
-	}
+	return err
+}
+
+func newError(op string, err error) *job.Error {
 	e := &job.Error{Kind: job.Internal, Op: op, Err: err}
 	var se *sqlite.Error
 	switch {

@@ -14,7 +14,7 @@ var insertJobs = &sqlstore.Bulk{
 	Name:  sqlstore.InsertJobs.Name,
 	Table: sqlstore.InsertJobs.Table,
 	Columns: append(slices.Clone(sqlstore.InsertJobs.Columns),
-		sqlstore.Column{Name: "seq", Type: "int8"}),
+		sqlstore.Column{Name: "seq", Type: sqlstore.Integer}),
 	Key:  len(sqlstore.InsertJobs.Columns),
 	Tail: sqlstore.InsertJobs.Tail,
 }
@@ -24,7 +24,7 @@ var storedNumbers = &sqlstore.Statement{Name: "stored_numbers",
 	SQL: "SELECT seq FROM jobs WHERE seq BETWEEN $1 AND $2"}
 
 // InsertJobs is documented at sqlstore.Session. It uses up a number for a job that is taken too.
-func (s *session) InsertJobs(jobs []*job.Job, facts, states *sqlstore.Set) (taken []int,
+func (s *session) InsertJobs(jobs []*job.Job, facts, states *sqlstore.Set) (existing []int,
 	err error) {
 	seqs := make([]any, len(jobs))
 	for i, j := range jobs {
@@ -43,7 +43,7 @@ func (s *session) InsertJobs(jobs []*job.Job, facts, states *sqlstore.Set) (take
 			stored, err := s.stored(jobs[from].Seq, jobs[to-1].Seq)
 			for i := from; i < to; i++ {
 				if !stored[jobs[i].Seq] {
-					taken = append(taken, i)
+					existing = append(existing, i)
 					jobs[i].Seq = 0
 				}
 			}
@@ -56,9 +56,9 @@ func (s *session) InsertJobs(jobs []*job.Job, facts, states *sqlstore.Set) (take
 		return nil, err
 	}
 	if found := sqlstore.SearchableOf(jobs); found != nil {
-		return taken, s.Bulk(sqlstore.InsertSearchable, found)
+		return existing, s.Bulk(sqlstore.InsertSearchable, found)
 	}
-	return taken, nil
+	return existing, nil
 }
 
 // insertStates inserts the states of the jobs that are stored into the tables of their phases.

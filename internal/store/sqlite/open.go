@@ -17,10 +17,11 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
-	_ "modernc.org/sqlite" // the driver
+	"modernc.org/sqlite"
 
 	"github.com/millrace/millrace/internal/disk"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store/move"
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
@@ -32,6 +33,12 @@ var schema = sqlstore.Schema{
 	Dialect:     goose.DialectSQLite3,
 	Files:       sqlstore.MigrationFiles(migrations),
 	HasVersions: "SELECT count(*) FROM sqlite_master WHERE name='goose_db_version'",
+	Cause: func(err error) error {
+		if lite, found := errors.AsType[*sqlite.Error](err); found {
+			return lite
+		}
+		return nil
+	},
 }
 
 // Memory is the path of a database in memory that exists as long as the Store.
@@ -67,30 +74,37 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		c.Readers = 4
 	}
 	c.Observe = c.Observe.WithKinds(translate)
-	var unlock func()
-	if c.Path != Memory {
-		if err := createDir(filepath.Dir(c.Path)); err != nil {
-			return nil, &job.Error{Kind: job.ReadOnly, Op: "store.open",
-				Msg: "the data directory cannot be made", Err: err}
-		}
-		var err error
-		if unlock, err = disk.Lock(c.Path + ".lock"); err != nil {
-			return nil, err
-		}
-		if err := createFile(c.Path); err != nil {
-			unlock()
-			return nil, err
-		}
+	unlock, err := prepareFile(c.Path)
+	if err != nil {
+		return nil, err
 	}
 	s, err := open(ctx, c)
 	if err != nil {
-		if unlock != nil {
-			unlock()
-		}
+		unlock()
 		return nil, translate("store.open", err)
 	}
 	s.unlock = unlock
 	return s, nil
+}
+
+// prepareFile makes the directory and the file of a database where they are missing, and takes the
+// lock that keeps other processes out. A database in memory needs neither.
+func prepareFile(path string) (unlock func(), err error) {
+	if path == Memory {
+		return func() {}, nil
+	}
+	if err := createDir(filepath.Dir(path)); err != nil {
+		return nil, &job.Error{Kind: job.ReadOnly, Op: "store.open",
+			Msg: "the data directory cannot be made", Err: err}
+	}
+	if unlock, err = disk.Lock(path + ".lock"); err != nil {
+		return nil, err
+	}
+	if err := createFile(path); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }
 
 // createFile creates the database file with access for its owner alone. SQLite gives the log
@@ -123,14 +137,32 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// openWriter opens the one writing connection. Its pragmas: every commit is synced (FULL), as
-// success is answered after it; the page cache has 32 MiB; the log is written into the database
-// file every 8000 pages, and its file is cut to 64 MiB when it begins again. Files are not
-// mapped into memory, where a read error would be a signal instead of an error. A new file has
-// pages of 2 KiB: a commit writes whole pages, and a job changes few bytes of each (decision 0048).
-// The driver runs pragmas by name, so the mode of the journal, which fixes the size, is an option
-// of its own, which comes last.
+// openWriter opens the one writing connection, unless the jobs of the database were moved.
 func openWriter(ctx context.Context, c Config) (*session, error) {
+	db, err := openWritable(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := move.CheckOpen(ctx, db); err != nil {
+		db.Close()
+		return nil, err
+	}
+	s, err := newSession(ctx, db, c)
+	if err != nil {
+		return nil, err
+	}
+	s.cache = newJobCache(cmp.Or(c.cachedBytes, maxCachedBytes))
+	return s, nil
+}
+
+// openWritable opens the file for one writing connection, and brings its schema up to date. Its
+// pragmas: every commit is synced (FULL), as success is answered after it; the page cache has 32
+// MiB; the log is written into the database file every 8000 pages, and its file is cut to 64 MiB
+// when it begins again. Files are not mapped into memory, where a read error would be a signal
+// instead of an error. A new file has pages of 2 KiB: a commit writes whole pages, and a job
+// changes few bytes of each (decision 0048). The driver runs pragmas by name, so the mode of the
+// journal, which fixes the size, is an option of its own, which comes last.
+func openWritable(ctx context.Context, c Config) (*sql.DB, error) {
 	db, err := c.db(dsn(c.Path, "page_size(2048)", "synchronous(FULL)", "cache_size(-32768)",
 		"wal_autocheckpoint(8000)", "journal_size_limit(67108864)", "mmap_size(0)",
 		"temp_store(MEMORY)") + "&_journal_mode=WAL")
@@ -143,12 +175,7 @@ func openWriter(ctx context.Context, c Config) (*session, error) {
 		db.Close()
 		return nil, err
 	}
-	s, err := newSession(ctx, db, c)
-	if err != nil {
-		return nil, err
-	}
-	s.cache = sqlstore.NewJobCache(cmp.Or(c.cachedBytes, maxCachedBytes))
-	return s, nil
+	return db, nil
 }
 
 // maxCachedBytes limits the jobs that the writer keeps in memory.

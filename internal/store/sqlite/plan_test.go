@@ -23,16 +23,34 @@ var plans = map[string]string{
 	"list_owned":           "jobs_owner (contract=? AND owner=? AND seq>? AND seq<?)",
 	"list_owned_of_states": "jobs_owner (contract=? AND owner=? AND seq>? AND seq<?)",
 	"count_owned":          "COVERING INDEX jobs_owner",
-	"list_children":        "jobs_parent (parent=? AND seq>? AND seq<?)",
-	"list_jobs":            "SEARCH s USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
-	"scan_end":             "SEARCH s USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
-	"dead_numbers":         "dead_letters_job (seq>? AND seq<?)",
-	"get_records":          "sqlite_autoindex_records_1", "list_records": "records_owner",
-	"old_records": "records_age", "lock_by_seq": "INTEGER PRIMARY KEY",
-	"get_states": "SEARCH leases USING INTEGER PRIMARY KEY",
-	"children":   "jobs_parent",
-	"sum_sizes":  "COVERING INDEX jobs_size",
-	"edges_from": "PRIMARY KEY", "edges_to": "edges_dependency",
+	"count_over":           "COVERING INDEX finished_state (contract=? AND state=?)",
+	"count_found":          "COVERING INDEX searchable_queue_state (contract=? AND queue=? AND state=?)",
+	"count_found_of_all":   "COVERING INDEX searchable_state (contract=? AND state=?)",
+	"count_kind":           "COVERING INDEX jobs_kind (contract=? AND kind=?)",
+
+	"group_workers_finished": "COVERING INDEX finished_state (contract>? AND contract<?)",
+	"group_workers_waiting":  "COVERING INDEX waiting_worker",
+	"group_workers_ready":    "COVERING INDEX ready_worker",
+
+	"over_numbers":     "COVERING INDEX finished_state (contract=? AND state=? AND seq>? AND seq<?)",
+	"queue_numbers":    "INDEX jobs_by_queue (contract=? AND queue=? AND seq>? AND seq<?)",
+	"found_numbers":    "COVERING INDEX searchable_queue_state (contract=? AND queue=? AND state=?)",
+	"ready_numbers_of": "COVERING INDEX ready_order (queue_hash=?)",
+	"list_children":    "jobs_parent (parent=? AND seq>? AND seq<?)",
+	"list_jobs":        "SEARCH s USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+	"scan_end":         "SEARCH s USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+	"dead_numbers":     "dead_letters_open_job (seq>? AND seq<?)",
+	"list_runs":        "SEARCH s USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+	"get_records":      "sqlite_autoindex_records_1", "list_records": "records_owner",
+	"list_records_of_each": "records_owner (kind=? AND owner=? AND key=?)",
+	"old_records":          "records_age", "lock_by_seq": "INTEGER PRIMARY KEY",
+	"lock_waiting_by_seq": "INTEGER PRIMARY KEY",
+	"lock_free_by_seq":    "INTEGER PRIMARY KEY", "lock_for_lease_by_seq": "INTEGER PRIMARY KEY",
+	"lock_for_lease": "jobs_identity",
+	"get_states":     "SEARCH leases USING INTEGER PRIMARY KEY",
+	"children":       "jobs_parent",
+	"sum_sizes":      "COVERING INDEX jobs_size",
+	"edges_from":     "PRIMARY KEY", "edges_to": "edges_dependency",
 	"all_edges_from": "SEARCH e USING PRIMARY KEY", "dependencies": "jobs_identity",
 	"search_all": "jobs_listed (contract=? AND priority=? AND (listed,key)>(?,?) AND " +
 		"listed<?)",
@@ -46,7 +64,11 @@ var plans = map[string]string{
 	"old_dead_letters": "dead_letters_age", "alike_dead_letters": "dead_letters_alike",
 	"dead_letters_by_id": "SEARCH dead_letters USING INTEGER PRIMARY KEY",
 	"dead_letters_of":    "dead_letters_job", "unmarked_dead_letters": "dead_letters_unmarked",
-	"group_dead_letters": "COVERING INDEX dead_letters_open (contract>? AND contract<?)",
+	"open_dead_letters_of":  "dead_letters_job",
+	"dead_letters_of_queue": "dead_letters_queue (contract=? AND <expr>=? AND id>?)",
+	"get_queue_count":       "counts USING PRIMARY KEY (queue_hash=?)",
+	"get_whole_queue_count": "done_counts USING PRIMARY KEY (contract=? AND queue=?)",
+	"group_dead_letters":    "COVERING INDEX dead_letters_open (contract>? AND contract<?)",
 }
 
 // wholeTable finds a table of jobs in a plan that is read without an index.
@@ -54,10 +76,12 @@ var wholeTable = regexp.MustCompile(`(?m)SCAN (j|s|jobs|waiting|ready|leases|fin
 
 // merges are the statements that bring a few rows of several kinds into one set, and those that put
 // the states to a page.
-var merges = map[string]bool{"all_edges_from": true, "dead_letters_of": true, "group_dead_letters": true,
-	"list_jobs": true, "list_owned": true}
+var merges = map[string]bool{"lock_for_lease": true, "all_edges_from": true, "dead_letters_of": true,
+	"open_dead_letters_of": true, "group_dead_letters": true, "list_jobs": true, "list_owned": true,
+	"found_numbers": true, "ready_numbers_of": true, "list_records_of_each": true,
+	"group_workers_finished": true, "group_workers_waiting": true, "group_workers_ready": true}
 
-// nameOf returns the name under which a statement stands in plans and merges: a list in the other
+// nameOf returns the name of a statement in plans and merges: a list in the other
 // direction, or without bodies, uses the same index.
 func nameOf(st *sqlstore.Statement) string {
 	return strings.TrimSuffix(strings.TrimSuffix(st.Name, "_desc"), "_bare")
@@ -125,9 +149,9 @@ func TestPlanOfBulkUpdates(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	cols := []sqlstore.Column{{Name: "state", Type: "text"}, {Name: "worker", Type: "text"},
-		{Name: "run_id", Type: "bytea"}, {Name: "seq", Type: "int8"}}
-	result := []sqlstore.Column{{Name: "result", Type: "bytea"}}
+	cols := []sqlstore.Column{{Name: "state", Type: sqlstore.Text}, {Name: "worker", Type: sqlstore.Text},
+		{Name: "run_id", Type: sqlstore.Bytes}, {Name: "seq", Type: sqlstore.Integer}}
+	result := []sqlstore.Column{{Name: "result", Type: sqlstore.Bytes}}
 	for _, statistics := range []string{"", `ANALYZE; ANALYZE sqlite_schema;
 		INSERT INTO sqlite_stat1 (tbl,idx,stat) VALUES ('ready',NULL,'1'); ANALYZE sqlite_schema`} {
 		if _, err := db.Exec(statistics); err != nil {
@@ -137,8 +161,8 @@ func TestPlanOfBulkUpdates(t *testing.T) {
 			{Table: "ready", Columns: cols, Key: 3, Update: true},
 			{Table: "leases", Columns: cols, Key: 3, From: "ready", Carried: result},
 		} {
-			for _, key := range []bulkKey{{b: b, same: 3, n: maxRows}, {b: b, n: minRows},
-				{b: b, n: 1}} {
+			for _, key := range []bulkKey{{b: b, same: 3, n: maxRows}, {b: b, n: hugeRows},
+				{b: b, n: minRows}, {b: b, n: 1}} {
 				plan := strings.Join(explain(t, db, key.text()), "\n")
 				if !foundByNumber.MatchString(plan) {
 					t.Errorf("%d rows, %q: %s", key.n, statistics, plan)

@@ -34,7 +34,7 @@ func seen(t *testing.T, v *sqlite.Views, key string) (there bool) {
 	return there
 }
 
-// Views stand beside the process that has the database, and see all it has committed.
+// Views run beside the process that has the database, and see all it has committed.
 func TestViewsBesideAWriter(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
@@ -85,7 +85,7 @@ func TestViewsChangeNothing(t *testing.T) {
 	}
 	v := mustViews(t, crashed)
 	if !seen(t, v, "a") {
-		t.Error("what stands in the log is not seen")
+		t.Error("what is in the log is not seen")
 	}
 	v.Close()
 	for end, want := range had {

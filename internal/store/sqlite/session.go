@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -17,13 +16,22 @@ import (
 )
 
 var dialect = sqlstore.Dialect{
+	RunEnd: "0",
+
 	In:     "IN (SELECT value FROM json_each($n))",
 	BlobIn: "IN (SELECT unhex(value) FROM json_each($n))",
 	TextIn: "IN (SELECT value FROM json_each($n))",
 
+	EachText: "SELECT value FROM json_each($n)",
+	Among:    "IN ($n)",
+
 	// The planner reads the value of a bare parameter and would prepare the statement again
 	// for every new value. The cast hides it.
-	Limit:        "LIMIT CAST($n AS INTEGER)",
+	Limit: "LIMIT CAST($n AS INTEGER)",
+	// Where an index could be looked up, the planner would prepare the statement again too.
+	Unindexed:    "+$n",
+	Within:       "$n=$5 AND seq>$1 AND seq<$2",
+	Behind:       "$n=$1 AND id>$2 ORDER BY id",
 	EachPriority: eachPriority(),
 }
 
@@ -57,8 +65,8 @@ type session struct {
 	bulks    map[bulkKey]*sql.Stmt
 	now      time.Time
 	seqs     seqBlock
-	cache    *sqlstore.JobCache // nil in a reader
-	version  int64              // of the data, when the cache was checked
+	cache    *jobCache // nil in a reader
+	version  int64     // of the data, when the cache was checked
 }
 
 // seqBlock is the block of job numbers that is in use: those from next to end-1 are free. A
@@ -105,7 +113,7 @@ func (s *session) beginWrite() error {
 	if err := s.begin("IMMEDIATE"); err != nil {
 		return err
 	}
-	s.cache.Begin()
+	s.cache.begin()
 	return s.checkCache()
 }
 
@@ -123,7 +131,7 @@ func (s *session) checkCache() error {
 		return err
 	}
 	if version != s.version {
-		s.cache.Clear()
+		s.cache.clear()
 		s.version = version
 	}
 	return nil
@@ -136,12 +144,12 @@ type point struct {
 }
 
 // point returns the present point of the transaction.
-func (s *session) point() point { return point{s.seqs, s.cache.Mark()} }
+func (s *session) point() point { return point{s.seqs, s.cache.mark()} }
 
 // backTo forgets what the transaction has done since a point.
 func (s *session) backTo(p point) {
 	s.seqs = p.seqs
-	s.cache.Rollback(p.cache)
+	s.cache.rollback(p.cache)
 }
 
 // readClock fixes the time of an update or a view.
@@ -258,10 +266,12 @@ func (s *session) LockName(string) error { return nil } // there is one writer
 
 func (s *session) Slot(int64) int64 { return 0 }
 
-// ReadyWatermarks and LeasesWatermark know none: what was removed is not in the indexes.
-func (s *session) ReadyWatermarks(int64) *sqlstore.Watermarks { return nil }
+// ListRunEnds, RunEnds and DeleteRunEnds are for a database that workers have connections to.
+func (s *session) ListRunEnds(int64, int) ([]*job.Job, error) { return nil, nil }
 
-func (s *session) LeasesWatermark() int64 { return math.MinInt64 }
+func (s *session) RunEnds([]int64) ([]job.RunEnd, error) { return nil, nil }
+
+func (s *session) DeleteRunEnds([]job.RunID) error { return nil }
 
 // Ints returns a JSON array: SQLite has no arrays, and json_each is built in.
 func (s *session) Ints(seqs []int64) any {

@@ -333,9 +333,14 @@ func (r *request) runInside(w *session) (failed error) {
 		return err
 	}
 	r.run(w)
-	if r.err == nil {
-		return w.run("RELEASE member")
+	if r.err != nil {
+		return r.undoInside(w, before)
 	}
+	return w.run("RELEASE member")
+}
+
+// undoInside undoes a request that failed in runInside.
+func (r *request) undoInside(w *session, before point) (failed error) {
 	w.backTo(before)
 	if corruptsLog(r.failed) {
 		return r.failed

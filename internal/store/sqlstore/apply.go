@@ -15,6 +15,7 @@ var writes = []func(t *Tx, c *store.Changes) error{
 		return t.deleteRows(deleteDeadLetters, c.DeleteDeadLetters)
 	},
 	func(t *Tx, c *store.Changes) error { return t.deleteRecords(c.DeleteRecords) },
+	func(t *Tx, c *store.Changes) error { return t.deleteEnds(c.DeleteEnds) },
 	func(t *Tx, c *store.Changes) error { return t.insert(c.Insert) },
 	func(t *Tx, c *store.Changes) error { return t.update(c.Update) },
 	func(t *Tx, c *store.Changes) error { return t.addEdges(c.Edges) },
@@ -109,7 +110,7 @@ func (t *Tx) update(changes []store.JobUpdate) error {
 	}
 	u := updates{states: map[stateWrite][]*job.Job{}}
 	for _, c := range changes {
-		if at, ok := t.places[c.Job.Seq]; ok {
+		if at, ok := t.locations[c.Job.Seq]; ok {
 			u.add(c, at)
 		}
 	}
@@ -118,7 +119,7 @@ func (t *Tx) update(changes []store.JobUpdate) error {
 
 // add adds a job to the statements that write its fields. The state and the first of the bodies in
 // its row go in one statement, as when an attempt ends with its result.
-func (u *updates) add(c store.JobUpdate, at place) {
+func (u *updates) add(c store.JobUpdate, at location) {
 	writesAll, writesState := c.Fields.Has(store.AllFields), c.Fields.Has(store.StateFields)
 	w := stateWrite{at, c.Job.Phase, writesAll, noBody}
 	for p := range job.Parts {
@@ -160,7 +161,7 @@ func (u *updates) write(t *Tx) error {
 			return err
 		}
 	}
-	if err := t.rewriteSearchable(u.facts); err != nil {
+	if err := t.updateSearchable(u.facts); err != nil {
 		return err
 	}
 	for p := range job.Parts {
@@ -181,7 +182,8 @@ func (t *Tx) updateFields(u jobUpdate, jobs []*job.Job) error {
 		return err
 	}
 	for i, j := range jobs {
-		if err := t.cache.set(j.Seq, u.columns, set, i); err != nil {
+		phase := t.locations[j.Seq].phase
+		if err := t.cacheWritten(j.Seq, phase, u.columns, set, i); err != nil {
 			return err
 		}
 	}

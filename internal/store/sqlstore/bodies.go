@@ -17,10 +17,10 @@ import (
 // so.
 
 var (
-	bodyKey = []Column{{"seq", "int8"}, {"part", "int8"}}
+	bodyKey = []Column{{"seq", Integer}, {"part", Integer}}
 
 	putBodies = insertInto("put_bodies", "bodies",
-		append(bodyKey[:2:2], Column{"data", "bytea"}),
+		append(bodyKey[:2:2], Column{"data", Bytes}),
 		"ON CONFLICT (seq,part) DO UPDATE SET data=excluded.data")
 	getBodies = &Statement{"get_bodies",
 		"SELECT seq,part,data FROM bodies WHERE seq {in $1} AND part {in $2}"}
@@ -70,10 +70,10 @@ func bodyRow(j *job.Job, p job.Part) []any { return []any{j.Seq, int64(p), *j.Bo
 
 // partsOf has the bits of the bodies that each choice of them has.
 var partsOf = [...]uint8{
-	store.DefinitionOnly:       1 << job.Definition,
-	store.DefinitionAndFailure: 1<<job.Definition | 1<<job.Failure,
-	store.AllBodies:            1<<job.Parts - 1,
-	store.OnlyBodies:           1<<job.Parts - 1,
+	store.DefinitionOnly: 1 << job.Definition,
+	store.FailureOnly:    1 << job.Failure,
+	store.AllBodies:      1<<job.Parts - 1,
+	store.OnlyBodies:     1<<job.Parts - 1,
 }
 
 // body is a row of the table bodies.
@@ -151,7 +151,7 @@ func (t *Tx) updateBodies(p job.Part, jobs []*job.Job) error {
 	}
 	var in [len(tables)][]*job.Job
 	for _, j := range jobs {
-		phase := t.places[j.Seq].phase
+		phase := t.locations[j.Seq].phase
 		in[phase] = append(in[phase], j)
 	}
 	for phase, some := range in {

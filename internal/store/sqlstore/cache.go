@@ -2,73 +2,59 @@ package sqlstore
 
 import (
 	"bytes"
-	"unsafe"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 )
 
 // JobCache has jobs as the database has them, so that a transaction need not read rows which its
-// session has written or read before. It is for a session whose connection alone writes to the
+// session has written or read before. A session may have one if its connection alone writes to the
 // database:
 //
-//	insert, LockReady   keep        a job with all its columns
-//	update              set         the columns that were written
-//	delete              drop
-//	rollback            Rollback    drops what the transaction has written
-//	Load, LockReady     get         a copy of the job
+//	insert, LockReady   Put                   a job with all its columns
+//	update              Written, then Put     the columns that were written
+//	delete              Remove
+//	Load, LockReady     Job                   of which the caller gets a copy
 //
 // A job of the cache is made of the values of its columns, by the functions that read a row: it is
-// the job that a read would return. A job with a body out of line is not in the cache.
-//
-// A nil JobCache has no job and keeps none. A JobCache is used by one goroutine at a time.
-type JobCache struct {
-	jobs    map[int64]*cachedJob // by number
-	bytes   int64                // the sum of their sizes
-	limit   int64
-	written []int64 // the jobs that the transaction has written, in that order
+// the job that a read would return. What becomes of the jobs of a transaction that is rolled back
+// is the concern of the session.
+type JobCache interface {
+	// Job returns a job, which nobody changes, or nil.
+	Job(seq int64) *job.Job
+	// Written notes that the transaction writes a job and returns the one in the cache, which is
+	// then changed and put, or nil.
+	Written(seq int64) *job.Job
+	// Put adds a job or replaces it. One with a body out of line is not cached.
+	Put(j *job.Job)
+	// Remove removes a job.
+	Remove(seq int64)
 }
 
-type cachedJob struct {
-	job.Job
-	size int64
+// WithCache returns the methods over the same session, with a cache of its jobs.
+func (t *Tx) WithCache(c JobCache) *Tx {
+	t.cache = c
+	return t
 }
 
-// NewJobCache returns a cache of jobs that together have so many bytes at most.
-func NewJobCache(limit int64) *JobCache {
-	return &JobCache{jobs: map[int64]*cachedJob{}, limit: limit}
-}
-
-// Clear forgets all jobs. It is for when something else may have written to the database.
-func (c *JobCache) Clear() {
-	clear(c.jobs)
-	c.bytes = 0
-}
-
-// Begin begins a transaction.
-func (c *JobCache) Begin() { c.written = c.written[:0] }
-
-// Mark returns the present point of the transaction, for Rollback. That of its beginning is 0.
-func (c *JobCache) Mark() int { return len(c.written) }
-
-// Rollback forgets the jobs that the transaction has written since a mark.
-func (c *JobCache) Rollback(mark int) {
-	for _, seq := range c.written[mark:] {
-		c.drop(seq)
+// SizeOf returns how many bytes the texts and bodies of a job have.
+func SizeOf(j *job.Job) (size int64) {
+	for _, text := range textFields {
+		size += int64(len(text(j)))
 	}
-	c.written = c.written[:mark]
+	for p := range job.Parts {
+		size += int64(len(*j.Body(p)))
+	}
+	return size
 }
 
-// get returns a copy of a job, with bodies as Load has them, or nil.
-func (c *JobCache) get(seq int64, bodies store.Bodies) *job.Job {
-	if c == nil {
-		return nil
-	}
-	stored := c.jobs[seq]
+// cachedJob returns a copy of a job in the cache, with bodies as Load has them, or nil.
+func (t *Tx) cachedJob(seq int64, bodies store.Bodies) *job.Job {
+	stored := t.cache.Job(seq)
 	if stored == nil {
 		return nil
 	}
-	j := stored.Job
+	j := *stored
 	if bodies == store.OnlyBodies {
 		j = job.Job{Seq: seq, Definition: j.Definition, Payload: j.Payload, Progress: j.Progress,
 			Result: j.Result, Failure: j.Failure}
@@ -89,10 +75,10 @@ func copyBodies(j *job.Job, bodies store.Bodies) {
 	}
 }
 
-// keepNew keeps jobs that were inserted with the values of insertedFacts and insertedStates, those
-// with a Seq.
-func (c *JobCache) keepNew(jobs []*job.Job, facts, states *Set) error {
-	if c == nil {
+// cacheNew caches jobs that were inserted with the values of insertedFacts and insertedStates,
+// those with a Seq.
+func (t *Tx) cacheNew(jobs []*job.Job, facts, states *Set) error {
+	if t.cache == nil {
 		return nil
 	}
 	var common job.Job
@@ -103,13 +89,13 @@ func (c *JobCache) keepNew(jobs []*job.Job, facts, states *Set) error {
 		if inserted.Seq == 0 {
 			continue
 		}
-		c.written = append(c.written, inserted.Seq)
-		j := &cachedJob{Job: common}
+		t.cache.Written(inserted.Seq)
+		j := common
 		j.Seq, j.Phase = inserted.Seq, inserted.Phase
-		if err := setBoth(&j.Job, facts, states, i, false); err != nil {
+		if err := setBoth(&j, facts, states, i, false); err != nil {
 			return err
 		}
-		c.keep(j)
+		t.cache.Put(&j)
 	}
 	return nil
 }
@@ -122,90 +108,37 @@ func setBoth(j *job.Job, facts, states *Set, row int, common bool) error {
 	return states.setFields(j, insertedStates, row, common)
 }
 
-// keepRead keeps copies of jobs that were read with all their columns.
-func (c *JobCache) keepRead(jobs []*job.Job) {
+// cacheRead caches copies of jobs that were read with all their columns.
+func (t *Tx) cacheRead(jobs []*job.Job) {
+	if t.cache == nil {
+		return
+	}
 	for _, j := range jobs {
 		if j.OutOfLine == 0 {
-			read := &cachedJob{Job: *j}
-			copyBodies(&read.Job, store.AllBodies)
-			c.keep(read)
+			read := *j
+			copyBodies(&read, store.AllBodies)
+			t.cache.Put(&read)
 		}
 	}
 }
 
-// set changes columns of a job to the values that were written as a row of a set.
-func (c *JobCache) set(seq int64, columns []jobColumn, set *Set, row int) error {
-	if c == nil {
+// cacheWritten changes columns of a job to the values that were written as a row of a set. The job
+// is now in the table of a phase.
+func (t *Tx) cacheWritten(seq int64, phase job.Phase, columns []jobColumn, set *Set,
+	row int) error {
+	if t.cache == nil {
 		return nil
 	}
-	c.written = append(c.written, seq)
-	j := c.jobs[seq]
+	j := t.cache.Written(seq)
 	if j == nil {
 		return nil
 	}
+	j.Phase = phase
 	for _, common := range []bool{true, false} {
-		if err := set.setFields(&j.Job, columns, row, common); err != nil {
+		if err := set.setFields(j, columns, row, common); err != nil {
 			return err
 		}
 	}
-	c.keep(j)
+	t.cache.Put(j)
 	return nil
-}
-
-// setState is set for the state of a job, which is now in the table of the phase of j.
-func (c *JobCache) setState(j *job.Job, columns []jobColumn, set *Set, row int) error {
-	if c == nil {
-		return nil
-	}
-	if stored := c.jobs[j.Seq]; stored != nil {
-		stored.Phase = j.Phase
-	}
-	return c.set(j.Seq, columns, set, row)
-}
-
-// keep adds a job, of which nobody else has a pointer, or counts it anew. Where the cache is full
-// it forgets others, whichever they are: in a long queue the oldest are the next that are read, in
-// a short one the newest.
-func (c *JobCache) keep(j *cachedJob) {
-	if j.OutOfLine != 0 {
-		c.drop(j.Seq)
-		return
-	}
-	if c.jobs[j.Seq] != j {
-		c.drop(j.Seq)
-		c.jobs[j.Seq] = j
-	}
-	c.bytes -= j.size
-	j.size = sizeOf(&j.Job)
-	c.bytes += j.size
-	for seq := range c.jobs {
-		if c.bytes <= c.limit {
-			return
-		}
-		c.drop(seq)
-	}
-}
-
-// drop forgets a job.
-func (c *JobCache) drop(seq int64) {
-	if c == nil {
-		return
-	}
-	if j := c.jobs[seq]; j != nil {
-		c.bytes -= j.size
-		delete(c.jobs, seq)
-	}
-}
-
-// sizeOf returns how many bytes a job needs in the cache, about.
-func sizeOf(j *job.Job) int64 {
-	const entry = 64 // of the map, with its free space
-	size := entry + int(unsafe.Sizeof(cachedJob{}))
-	for _, text := range textFields {
-		size += len(text(j))
-	}
-	for p := range job.Parts {
-		size += len(*j.Body(p))
-	}
-	return int64(size)
 }

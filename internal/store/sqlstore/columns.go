@@ -22,8 +22,8 @@ import (
 // The tables of the phases have the same columns, see tables. A number that is 0 and a time that is
 // not set are NULL, which costs nothing.
 //
-// A new column is a field of job.Job, a row of this list and a migration of each database;
-// ARCHITECTURE.md names what else knows it. The conformance suite fills every field of a job and
+// A new column is a field of job.Job, a row of this list and a migration of each database; doc.go
+// names what else lists it. The conformance suite fills every field of a job and
 // fails where one is not stored or not read back.
 
 // The groups of columns that Apply writes, each of which is in one of store.Fields. The insert
@@ -60,7 +60,7 @@ var seqColumn = intColumn("seq", 0, func(j *job.Job) *int64 { return &j.Seq })
 // factColumns lists the columns of the table jobs but the bodies.
 var factColumns = []jobColumn{
 	seqColumn,
-	derivedColumn("identity", "bytea", 0, func(j *job.Job) any {
+	derivedColumn("identity", Bytes, 0, func(j *job.Job) any {
 		hash := j.ID.IdentityHash()
 		return hash[:]
 	}, nil),
@@ -85,6 +85,7 @@ var factColumns = []jobColumn{
 		func(j *job.Job) *int { return &j.Retry.FailedBefore }),
 	intColumn("parent", definitionGroup, func(j *job.Job) *int64 { return &j.Parent }),
 	textColumn("trace", definitionGroup, func(j *job.Job) *string { return &j.Trace }),
+	textColumn("callback", definitionGroup, func(j *job.Job) *string { return &j.Callback }),
 	timeColumn("created_at", definitionGroup,
 		func(j *job.Job) *time.Time { return &j.CreatedAt }),
 	searchColumn("listed", definitionGroup),
@@ -114,7 +115,7 @@ var stateColumns = []jobColumn{
 	intColumn("failed_attempts", stateGroup, func(j *job.Job) *int { return &j.FailedAttempts }),
 	intColumn("lost_attempts", stateGroup, func(j *job.Job) *int { return &j.LostAttempts }),
 	intColumn("open_deps", leaseGroup, func(j *job.Job) *int { return &j.OpenDeps }),
-	derivedColumn("has_open_deps", "int8", leaseGroup, hasOpenDeps,
+	derivedColumn("has_open_deps", Integer, leaseGroup, hasOpenDeps,
 		func(a, b *job.Job) bool { return (a.OpenDeps != 0) == (b.OpenDeps != 0) }),
 	intColumn("failed_deps", leaseGroup, func(j *job.Job) *int { return &j.FailedDeps }),
 	timeColumn("updated_at", leaseGroup, func(j *job.Job) *time.Time { return &j.UpdatedAt }),
@@ -123,7 +124,7 @@ var stateColumns = []jobColumn{
 		func(j *job.Job) *time.Time { return &j.FinishedAt })),
 
 	// Copies for the indexes of one phase, NULL in the others.
-	copyIn(job.Ready, derivedColumn("queue_hash", "int8", definitionGroup,
+	copyIn(job.Ready, derivedColumn("queue_hash", Integer, definitionGroup,
 		func(j *job.Job) any { return int64(j.QueueHash()) }, func(a, b *job.Job) bool {
 			return a.Queue == b.Queue && a.ID.Contract == b.ID.Contract
 		})),
@@ -168,7 +169,7 @@ type phaseTable struct {
 	insert *Bulk
 }
 
-// tables are those of the phases. PhaseTable tells their names to the sessions.
+// tables are those of the phases. PhaseTable returns their names to the sessions.
 var tables = [...]phaseTable{
 	job.Waiting: newPhaseTable("waiting"),
 	job.Ready:   newPhaseTable("ready"),
@@ -218,7 +219,7 @@ func newJobs(jobs []*job.Job) (facts, states *Set) {
 			}
 		}
 	}
-	return setOfKeyed(noKey, insertedFacts, jobs), setOfKeyed(noKey, insertedStates, jobs)
+	return setOfJobsByKey(noKey, insertedFacts, jobs), setOfJobsByKey(noKey, insertedStates, jobs)
 }
 
 // InsertJobs is run by the session of each database, which numbers the rows in their order.

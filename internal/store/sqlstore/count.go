@@ -1,6 +1,10 @@
 package sqlstore
 
 import (
+	"database/sql"
+	"fmt"
+
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 )
 
@@ -13,22 +17,145 @@ var countAhead = &Statement{"count_ahead", `SELECT
 	(SELECT count(*) FROM (SELECT 1 AS one FROM ready WHERE queue_hash=$1 AND priority=$2
 		AND (order_time,seq)<($3,$4) {limit $5}) AS earlier)`}
 
-// countOwned counts the entries of an owner in the index of list_owned, and ends after $3.
-var countOwned = &Statement{"count_owned", `SELECT count(*) FROM (SELECT 1 AS one FROM jobs
-	WHERE contract=$1 AND owner=$2 AND owner<>'' {limit $3}) AS some_jobs`}
+// Each counts entries of an index, and ends after so many as its last parameter says.
+var (
+	countOver  = countOf("count_over", "finished WHERE contract=$1 AND state=$2 {limit $3}")
+	countFound = countOf("count_found",
+		"searchable WHERE contract=$1 AND queue=$2 AND state=$3 {limit $4}")
+	countFoundOfAll = countOf("count_found_of_all",
+		"searchable WHERE contract=$1 AND state=$2 AND state<>'' {limit $3}")
+	countKind = countOf("count_kind", "jobs WHERE contract=$1 AND kind=$2 AND kind<>'' {limit $3}")
+)
+
+// countOwned is the same for each of some owners.
+var countOwned = &Statement{"count_owned", `SELECT o.value,(SELECT count(*) FROM (SELECT 1 AS one
+	FROM jobs WHERE contract=$1 AND owner=o.value AND owner<>'' {limit $3}) AS some_jobs)
+	FROM ({each text in $2}) AS o`}
+
+func countOf(name, rows string) *Statement {
+	return &Statement{name, "SELECT count(*) FROM (SELECT 1 AS one FROM " + rows + ") AS some_jobs"}
+}
+
+// The statements that group jobs, by field and phase. Each looks at $1 jobs in the order of an
+// index, behind $2 others, or at those of several queues that are ready. What is asked of jobs is
+// read by their numbers, so that no planner begins with them.
+var (
+	groups = groupStatements("group_", func(p job.Phase) string {
+		if p == job.Done { // by >= and <=, for the reason that messagesOf gives
+			return firstRows("finished WHERE contract>=$3 AND contract<=$3", "contract,state,seq") +
+				" WHERE $4='' OR (SELECT j.queue FROM jobs AS j WHERE j.seq=s.seq)=$4"
+		}
+		return firstRows(tables[p].name, "seq DESC") + ` CROSS JOIN jobs AS o
+			WHERE o.seq=s.seq AND o.contract=$3 AND ($4='' OR o.queue=$4)`
+	})
+	groupsOfQueue = groupStatements("group_queue_", func(p job.Phase) string {
+		return `(SELECT seq FROM jobs WHERE contract=$3 AND queue>=$4 AND queue<=$4
+			AND listed IS NOT NULL AND seq>0 ORDER BY queue,seq {limit $1}
+			OFFSET CAST($2 AS BIGINT)) AS o CROSS JOIN ` + tables[p].name + " AS s WHERE s.seq=o.seq"
+	})
+	groupsOfReady = groupStatements("group_one_", func(job.Phase) string {
+		return firstRows("ready WHERE queue_hash=$3", "priority DESC,order_time,seq")
+	})
+	// The index has the worker.
+	workersOver = &Statement{"group_workers_finished", `SELECT worker,0,count(*) FROM
+		(SELECT worker FROM finished WHERE contract>=$3 AND contract<=$3
+		ORDER BY contract,state,seq {limit $1} OFFSET CAST($2 AS BIGINT)) AS few GROUP BY worker`}
+	workersBefore    = workersBeforeStatements()
+	groupsOfAllReady = groupStatements("group_some_", func(job.Phase) string {
+		return `(SELECT seq,state,worker,failed_deps FROM ready
+			WHERE queue_hash {in $2} {limit $1}) AS s`
+	})
+)
+
+// Groups are the statements that group jobs: of phases, of a queue of searchable jobs, and of one
+// and of several queues of ready ones. A test reads how many rows they look at.
+var Groups = [...]*[store.ByWorker + 1][len(tables)]*Statement{&groups, &groupsOfQueue,
+	&groupsOfReady, &groupsOfAllReady}
+
+// firstRows selects the first jobs of a table in an order, behind those that are skipped.
+func firstRows(table, order string) string {
+	return "(SELECT seq,state,worker,failed_deps FROM " + table + " ORDER BY " + order +
+		" {limit $1} OFFSET CAST($2 AS BIGINT)) AS s"
+}
+
+func groupStatements(name string, from func(job.Phase) string) (
+	all [store.ByWorker + 1][len(tables)]*Statement) {
+	for by, column := range map[store.JobField]string{store.ByState: "s.state",
+		store.ByKind:   "(SELECT k.kind FROM jobs AS k WHERE k.seq=s.seq)",
+		store.ByWorker: "s.worker"} {
+		failed := "0"
+		if by == store.ByState {
+			failed = "CASE WHEN s.failed_deps>0 THEN 1 ELSE 0 END"
+		}
+		for p := range tables {
+			all[by][p] = &Statement{name + tables[p].name, fmt.Sprintf(`SELECT g,failed,count(*)
+				FROM (SELECT %s AS g,%s AS failed FROM %s) AS some_jobs GROUP BY g,failed`,
+				column, failed, from(job.Phase(p)))}
+		}
+	}
+	return all
+}
+
+// workersBeforeStatements groups the jobs that had a worker before, of what waits and what is
+// ready, by an index that has no others. A job of another contract or queue has no worker here.
+func workersBeforeStatements() (all [len(tables)]*Statement) {
+	for _, p := range []job.Phase{job.Waiting, job.Ready} {
+		all[p] = &Statement{"group_workers_" + tables[p].name, fmt.Sprintf(`SELECT g,0,count(*) FROM
+			(SELECT CASE WHEN EXISTS (SELECT 1 FROM jobs AS j WHERE j.seq=few.seq AND j.contract=$3
+			AND ($4='' OR j.queue=$4)) THEN few.worker ELSE '' END AS g FROM
+			(SELECT worker,seq FROM %s WHERE worker<>'' AND worker>'' ORDER BY worker,seq
+			{limit $1} OFFSET CAST($2 AS BIGINT)) AS few) AS some_jobs GROUP BY g`, tables[p].name)}
+	}
+	return all
+}
 
 // CountUpTo is documented at the port. Queues that share a hash by chance are counted together.
-func (t *Tx) CountUpTo(s store.CountSelector, limit int) (int, error) {
-	var n []int64
-	var err error
-	if j := s.Ahead; j != nil {
-		n, err = collect(t, countAhead, scanInt, int64(j.QueueHash()), j.Priority,
-			Micros(j.OrderTime), j.Seq, limit)
-	} else {
-		n, err = collect(t, countOwned, scanInt, s.Contract, s.Owner, limit)
+func (t *Tx) CountUpTo(s store.CountSelector, limit int) ([]store.JobGroup, error) {
+	if !isText(s.Contract, s.Queue, s.Kind, string(s.State)) || !isText(s.Owners...) {
+		return nil, &job.Error{Kind: job.Invalid, Op: "count",
+			Msg: "a text is not UTF-8 or holds a NUL character"}
 	}
-	if err != nil {
-		return 0, err
+	one := func(st *Statement, args ...any) ([]store.JobGroup, error) {
+		n, err := collect(t, st, scanInt, args...)
+		if err != nil {
+			return nil, err
+		}
+		return []store.JobGroup{{Jobs: min(limit, int(n[0]))}}, nil
 	}
-	return min(limit, int(n[0])), nil
+	switch j := s.Ahead; {
+	case j != nil:
+		return one(countAhead, int64(j.QueueHash()), j.Priority, Micros(j.OrderTime), j.Seq, limit)
+	case len(s.Owners) > 0:
+		return collect(t, countOwned, func(rows *sql.Rows) (g store.JobGroup, err error) {
+			err = rows.Scan(&g.Value, &g.Jobs)
+			return g, err
+		}, s.Contract, t.s.Texts(s.Owners), limit)
+	case s.State != "" && s.Queue != "":
+		return one(countFound, s.Contract, s.Queue, string(s.State), limit)
+	case s.State != "" && s.Searchable:
+		return one(countFoundOfAll, s.Contract, string(s.State), limit)
+	case s.Kind != "":
+		return one(countKind, s.Contract, s.Kind, limit)
+	case s.State != "":
+		return one(countOver, s.Contract, string(s.State), limit)
+	case s.By == store.ByNothing:
+		return []store.JobGroup{{}}, t.failed
+	}
+	st, args := groups[s.By][s.Phase], []any{limit, s.Skip, s.Contract, s.Queue}
+	switch {
+	case s.Worked:
+		st = workersBefore[s.Phase]
+	case s.By == store.ByWorker && s.Phase == job.Done && s.Queue == "":
+		st, args = workersOver, args[:3]
+	case len(s.Ready) == 1:
+		st, args = groupsOfReady[s.By][s.Phase], []any{limit, s.Skip, int64(s.Ready[0])}
+	case s.Phase == job.Ready && len(s.Ready) > 0:
+		st, args = groupsOfAllReady[s.By][s.Phase], []any{limit, t.s.Ints(hashesOf(s.Ready))}
+	case s.Searchable:
+		st = groupsOfQueue[s.By][s.Phase]
+	}
+	return collect(t, st, func(rows *sql.Rows) (g store.JobGroup, err error) {
+		err = rows.Scan(&g.Value, &g.FailedDeps, &g.Jobs)
+		return g, err
+	}, args...)
 }

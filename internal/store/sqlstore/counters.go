@@ -6,11 +6,17 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
-// A transaction finds the counter that it adds to by passing over all versions of its row that a
-// snapshot of any session keeps. A session that notices this uses a new slot from time to time, so
-// that there are few (decision 0046). The counters of slots that were left are folded into one.
+// The counters of a queue whose jobs are all over are removed, so that a claim under a limit, which
+// reads all counters, reads few. How many are over is kept in done_counts then, which nothing but
+// CompactCounts writes.
+//
+// Where old versions of rows stay for as long as a snapshot is open, a transaction finds the
+// counter that it adds to by passing over all of them. A session that notices this uses a new slot
+// from time to time, so that there are few (decision 0046). The counters of slots that were left
+// are folded into one.
 
 const (
 	slotBits = 16
@@ -26,16 +32,24 @@ func NewSlot(slot int64, now time.Time) int64 {
 }
 
 var (
+	// A name of a queue that is too long for an index stays in its counters.
 	emptyQueues = &Statement{"empty_queues", `SELECT queue_hash FROM counts GROUP BY queue_hash
 		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0
-		AND sum(dead)=0 {limit $1}`}
+		AND sum(dead)=0 AND (sum(done)=0 OR max(length(queue))<=$2) {limit $1}`}
 	// It locks all counters of the queues $1, and those of any queue that left their slot before
 	// $2.
 	lockCounts = &Statement{"lock_counts",
-		`SELECT queue_hash,slot,contract,queue,waiting,delayed,ready,leased,dead FROM counts
+		`SELECT queue_hash,slot,contract,queue,waiting,delayed,ready,leased,done,dead FROM counts
 		WHERE queue_hash {in $1} OR (slot>=65536 AND slot<$2) ORDER BY queue_hash,slot {for update}`}
 	deleteCounts = &Statement{"delete_counts",
 		"DELETE FROM counts WHERE queue_hash {in $1} AND slot {in $2}"}
+
+	// The queue is first, as it is the key of the set; those of two contracts may have one name.
+	addDone = insertInto("add_done_counts", "done_counts",
+		[]Column{{"queue", Text}, {"contract", Text}, {"done", Integer}},
+		"ON CONFLICT (contract,queue) DO UPDATE SET done=done_counts.done+excluded.done")
+	deleteDone = &Statement{"delete_done_counts",
+		"DELETE FROM done_counts WHERE contract=$1 AND queue=$2 AND done=0"}
 )
 
 // counter is one row of counts.
@@ -44,39 +58,65 @@ type counter struct {
 	job.QueueCount
 }
 
-// CompactCounts removes the counters of a queue whose sum is zero, and folds those that were left.
-// It deletes only those it has locked, so a counter that another transaction adds meanwhile stays
-// and the sums stay right. All are locked by one statement, in the order in which Apply does it.
+// CompactCounts removes the counters of a queue that has no jobs but those that are over, and folds
+// those that were left. It deletes only those it has locked, so a counter that another transaction
+// adds meanwhile stays and the sums stay right. All are locked by one statement, in the order in
+// which Apply does it.
 func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
-	empty, err := collect(t, emptyQueues, scanInt, n)
+	empty, err := collect(t, emptyQueues, scanInt, n, store.MaxNameBytes)
 	if err != nil {
 		return nil, err
 	}
 	locked, err := collect(t, lockCounts, func(rows *sql.Rows) (c counter, err error) {
 		err = rows.Scan(&c.hash, &c.slot, &c.Contract, &c.Queue, &c.Waiting, &c.Delayed, &c.Ready,
-			&c.Leased, &c.Dead)
+			&c.Leased, &c.Done, &c.Dead)
 		return c, err
 	}, t.s.Ints(empty), NewSlot(0, t.Now().Add(-foldAfter)))
 	if err != nil {
 		return nil, err
 	}
+	var over []job.QueueCount
 	for len(locked) > 0 {
 		n := 1
 		for n < len(locked) && locked[n].hash == locked[0].hash {
 			n++
 		}
-		compact := t.foldCounters
-		if slices.Contains(empty, locked[0].hash) && sumOf(locked[:n]) == (job.QueueCount{}) {
+		compact, sum := t.foldCounters, sumOf(locked[:n])
+		isEmpty := sum == job.QueueCount{Done: sum.Done}
+		if isEmpty && slices.Contains(empty, locked[0].hash) {
 			compact = t.deleteCounters // it has no jobs meanwhile
-			removed = append(removed,
-				job.QueueCount{Contract: locked[0].Contract, Queue: locked[0].Queue})
+			q := job.QueueCount{Contract: locked[0].Contract, Queue: locked[0].Queue}
+			removed = append(removed, q)
+			if q.Done = sum.Done; q.Done != 0 {
+				over = append(over, q)
+			}
 		}
 		if err := compact(locked[:n]); err != nil {
 			return nil, err
 		}
 		locked = locked[n:]
 	}
-	return removed, nil
+	return removed, t.addDoneCounts(over)
+}
+
+// addDoneCounts adds how many jobs of queues are over to what is kept beside their counters.
+func (t *Tx) addDoneCounts(queues []job.QueueCount) error {
+	rows := make([][]any, len(queues))
+	for i, q := range queues {
+		rows[i] = []any{q.Queue, q.Contract, q.Done}
+	}
+	if err := t.bulk(addDone, rows); err != nil {
+		return err
+	}
+	for _, q := range queues {
+		if q.Done > 0 {
+			continue // so there are some
+		}
+		if _, err := t.exec(deleteDone, q.Contract, q.Queue); err != nil {
+			return err
+		}
+	}
+	return t.failed
 }
 
 // foldCounters adds counters of a queue to the first of them and removes the others.
@@ -87,7 +127,7 @@ func (t *Tx) foldCounters(left []counter) error {
 	}
 	sum := sumOf(others)
 	if err := t.bulk(AddCounts, [][]any{{first.hash, first.slot, first.Contract, first.Queue,
-		sum.Waiting, sum.Delayed, sum.Ready, sum.Leased, sum.Dead}}); err != nil {
+		sum.Waiting, sum.Delayed, sum.Ready, sum.Leased, sum.Done, sum.Dead}}); err != nil {
 		return err
 	}
 	return t.deleteCounters(others)

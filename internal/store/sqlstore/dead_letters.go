@@ -12,19 +12,24 @@ import (
 // older schema seq is 0 and fingerprint empty; replayed_at is 0 for those that are open.
 var (
 	addDeadLetters = insertInto("add_dead_letters", "dead_letters",
-		[]Column{{"contract", "text"}, {"cause", "text"}, {"created_at", "int8"}, {"job", "bytea"},
-			{"queue", "text"}, {"seq", "int8"}, {"fingerprint", "text"}}, "")
+		[]Column{{"contract", Text}, {"cause", Text}, {"created_at", Integer}, {"job", Bytes},
+			{"queue", Text}, {"seq", Integer}, {"fingerprint", Text}}, "")
 	markDeadLetters = updateOf("mark_dead_letters", "dead_letters",
-		[]Column{{"queue", "text"}, {"seq", "int8"}, {"fingerprint", "text"},
-			{"replayed_at", "int8"}, {"replayed_as", "int8"}, {"id", "int8"}})
-	getDeadLetters = &Statement{"get_dead_letters", selectDeadLetters("job") +
-		"WHERE contract=$1 AND id>$2 ORDER BY id {limit $3}"}
+		[]Column{{"queue", Text}, {"seq", Integer}, {"fingerprint", Text},
+			{"replayed_at", Integer}, {"replayed_as", Integer}, {"id", Integer}})
+	getDeadLetters = listOfDeadLetters("get_dead_letters",
+		"{behind contract} {limit $3}")
+	// The index has the beginning of a name that may be too long for an index.
+	deadLettersOfQueue = listOfDeadLetters("dead_letters_of_queue",
+		"contract=$4 AND queue=$5 AND {behind substr(queue,1,100)} {limit $3}")
+	alikeDeadLetters = listOfDeadLetters("alike_dead_letters",
+		"{behind fingerprint} {limit $3}")
 	deadLettersByID = &Statement{"dead_letters_by_id", selectDeadLetters("job") +
 		"WHERE id {in $1} ORDER BY id"}
-	alikeDeadLetters = &Statement{"alike_dead_letters", selectDeadLetters("job") +
-		"WHERE fingerprint=$1 AND id>$2 ORDER BY id {limit $3}"}
 	deadLettersOf = &Statement{"dead_letters_of", selectDeadLetters("job") +
 		"WHERE seq {in $1} AND seq>0 ORDER BY id"}
+	openDeadLettersOf = &Statement{"open_dead_letters_of", selectDeadLetters("NULL") +
+		"WHERE seq {in $1} AND seq>0 AND replayed_at=0 ORDER BY id"}
 	oldDeadLetters = &Statement{"old_dead_letters", selectDeadLetters("NULL") +
 		"WHERE contract=$1 AND created_at<$2 ORDER BY created_at,id {limit $3}"}
 	unmarkedDeadLetters = &Statement{"unmarked_dead_letters", selectDeadLetters("job") +
@@ -40,8 +45,24 @@ var (
 
 // selectDeadLetters begins a read of dead letters, with their jobs or with NULL in their place.
 func selectDeadLetters(doc string) string {
-	return "SELECT id,contract,queue,cause,created_at,replayed_at,replayed_as," + doc +
-		" FROM dead_letters "
+	return "SELECT id,seq,contract,queue,cause,created_at,replayed_at,replayed_as,fingerprint," +
+		doc + " FROM dead_letters "
+}
+
+// deadLetterList is a list of dead letters with their jobs, and without.
+type deadLetterList struct{ full, bare *Statement }
+
+func listOfDeadLetters(name, where string) deadLetterList {
+	return deadLetterList{&Statement{name, selectDeadLetters("job") + "WHERE " + where},
+		&Statement{name + "_bare", selectDeadLetters("NULL") + "WHERE " + where}}
+}
+
+// read reads a list.
+func (l *deadLetterList) read(t *Tx, isBare bool, args ...any) ([]job.DeadLetter, error) {
+	if isBare {
+		return collect(t, l.bare, scanDeadLetter, args...)
+	}
+	return collect(t, l.full, scanDeadLetter, args...)
 }
 
 // addDeadLetters stores each job as one JSON document: a dead letter is read by people and
@@ -78,25 +99,32 @@ func (t *Tx) DeadLetters(s store.DeadLetterSelector) ([]job.DeadLetter, error) {
 	switch {
 	case len(s.IDs) > 0:
 		return collect(t, deadLettersByID, scanDeadLetter, t.s.Ints(s.IDs))
+	case len(s.Jobs) > 0 && s.Open:
+		return collect(t, openDeadLettersOf, scanDeadLetter, t.s.Ints(s.Jobs))
 	case len(s.Jobs) > 0:
 		return collect(t, deadLettersOf, scanDeadLetter, t.s.Ints(s.Jobs))
 	case s.Fingerprint != "":
-		return collect(t, alikeDeadLetters, scanDeadLetter, s.Fingerprint, s.After, s.Limit)
+		return alikeDeadLetters.read(t, s.Bare, s.Fingerprint, s.After, s.Limit)
+	case s.Queue != "":
+		beginning := []rune(s.Queue)
+		beginning = beginning[:min(100, len(beginning))]
+		return deadLettersOfQueue.read(t, s.Bare, string(beginning), s.After, s.Limit, s.Contract,
+			s.Queue)
 	case !s.Before.IsZero():
 		return collect(t, oldDeadLetters, scanDeadLetter, s.Contract, Micros(s.Before), s.Limit)
 	case s.Unmarked:
 		return collect(t, unmarkedDeadLetters, scanDeadLetter, s.Contract, s.Limit)
 	}
-	return collect(t, getDeadLetters, scanDeadLetter, s.Contract, s.After, s.Limit)
+	return getDeadLetters.read(t, s.Bare, s.Contract, s.After, s.Limit)
 }
 
 // scanDeadLetter reads a row of selectDeadLetters.
 func scanDeadLetter(rows *sql.Rows) (l job.DeadLetter, err error) {
 	var contract, queue string
-	var at, replayedAt int64
+	var seq, at, replayedAt int64
 	var doc []byte
-	if err := rows.Scan(&l.ID, &contract, &queue, &l.Cause, &at, &replayedAt, &l.ReplayedAs,
-		&doc); err != nil {
+	if err := rows.Scan(&l.ID, &seq, &contract, &queue, &l.Cause, &at, &replayedAt, &l.ReplayedAs,
+		&l.Mark, &doc); err != nil {
 		return l, err
 	}
 	l.CreatedAt = fromMicros(at)
@@ -104,7 +132,7 @@ func scanDeadLetter(rows *sql.Rows) (l job.DeadLetter, err error) {
 		l.ReplayedAt = fromMicros(replayedAt)
 	}
 	if doc == nil {
-		l.Job.ID.Contract, l.Job.Queue = contract, queue
+		l.Job.Seq, l.Job.ID.Contract, l.Job.Queue = seq, contract, queue
 		return l, nil
 	}
 	return l, json.Unmarshal(doc, &l.Job)

@@ -8,9 +8,15 @@
 //	     /      \
 //	sqlite     postgres        marks of statements, bulk work, errors, numbers, clock
 //
-// It holds every statement once, by a name that is also its metric label. Where the databases
-// differ, a statement has a mark that a Dialect replaces, or a Session does the work: each
-// makes its own SQL of a Bulk, which lists columns. The columns of a job stand in columns.go.
+// It holds every shared statement once, by a name that is also its metric label. Where the
+// databases differ (decision 0104)
+//
+//   - a statement has a mark that a Dialect replaces,
+//   - a Session runs a statement of its own in the place of an exported one, or
+//   - a Session does the work: each makes its own SQL of a Bulk, which lists columns.
+//
+// A statement that one database alone needs is in the package of that database. The columns of a
+// job are in columns.go.
 //
 // A transaction passes through these layers in this order:
 //
@@ -31,8 +37,33 @@
 //	waiting ─────────▶ ready ───────────▶ leases ─────────▶ finished
 //	by due time        in claim order     by end            by age
 //
-// The row of jobs is the lock of a job: see load.go for how states are read under it, and places.go
-// for how a write knows where a job is.
+// The row of jobs is the lock of a job: see load.go for how states are read under it, and
+// locations.go for how a write knows where a job is.
+//
+// # A new column of a job
+//
+// Reflecting tests of storetest, and fields_test.go of the engine, fail until the column is stored,
+// read back, and carried through submit, replace and edit.
+//
+//   - The field is in job.Job. A body is a job.Part, and a case of Job.Body.
+//   - The column is a row of columns.go. What never changes but by the submitter of the job is in
+//     factColumns, the table jobs, with definitionGroup; the group 0 is for the identity alone.
+//     What transitions change is in stateColumns, the tables of the phases, with stateGroup, or
+//     with leaseGroup where it changes within a state; applyMove of the engine sets it. A body is a
+//     row of bodyColumns and a bit of factParts or stateParts.
+//   - A migration in sqlite/migrations and in postgres/migrations has one number for both, above
+//     the highest of the two folders (gaps are right). It alters jobs, or each table of a phase.
+//     Columns are NULL for 0 and for a time that is not set, times and durations are in
+//     microseconds, and texts are NOT NULL with the empty text as their default.
+//   - storetest lists columns by hand: fullJob and keepDefinition (jobs.go) give a value and say
+//     whether a submitter sets it, updateLeasesWrites (jobs.go) and written (apply.go) have those
+//     of leaseGroup, and RunLayout (layout.go) clears the field, which rows of an older schema
+//     lack. badText (jobs.go) has the texts that a database may refuse.
+//   - In the engine, copySubmitted (submit.go) has what a submitter sets, which submit, replace and
+//     edit share; engineFields of fields_test.go has what the engine itself sets.
+//   - What a client sends or sees of it is the concern of contracts: see package contract.
+//
+// # Bodies
 //
 // Bodies of more than maxInlineBody bytes are kept out of line, in the table bodies, so that
 // the rows that claims scan stay small (C-17).

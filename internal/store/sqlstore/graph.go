@@ -20,7 +20,7 @@ import (
 // The edges of a job go with it (DeleteEdges); those that lead to it are the engine's concern.
 var (
 	addEdges = insertInto("add_edges", "edges",
-		[]Column{{"dependent", "int8"}, {"dependency", "int8"}}, "ON CONFLICT DO NOTHING")
+		[]Column{{"dependent", Integer}, {"dependency", Integer}}, "ON CONFLICT DO NOTHING")
 	deleteEdges = &Statement{"delete_edges", "DELETE FROM edges WHERE dependent {in $1}"}
 	edgesFrom   = &Statement{"edges_from",
 		"SELECT dependent,dependency FROM edges WHERE dependent {in $1}"}

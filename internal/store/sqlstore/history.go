@@ -16,17 +16,17 @@ import (
 // order in which things happened.
 var (
 	addEvents = insertInto("add_events", "events",
-		[]Column{{"seq", "int8"}, {"cause", "text"}, {"prev", "text"},
-			{"next", "text"}, {"run_id", "bytea"}, {"at", "int8"}, {"reason", "text"}}, "")
+		[]Column{{"seq", Integer}, {"cause", Text}, {"prev", Text},
+			{"next", Text}, {"run_id", Bytes}, {"at", Integer}, {"reason", Text}}, "")
 	getEvents = &Statement{"get_events",
 		"SELECT id,seq,cause,prev,next,run_id,at,reason FROM events WHERE seq=$1 ORDER BY id " +
 			"{limit $2}"}
 	deleteEvents = &Statement{"delete_events", "DELETE FROM events WHERE seq {in $1}"}
 
 	addMessages = insertInto("add_messages", "outbox",
-		[]Column{{"contract", "text"}, {"scope", "text"}, {"key", "text"},
-			{"seq", "int8"}, {"cause", "text"}, {"prev", "text"}, {"next", "text"}, {"at", "int8"},
-			{"reason", "text"}, {"body", "bytea"}}, "")
+		[]Column{{"contract", Text}, {"scope", Text}, {"key", Text},
+			{"seq", Integer}, {"cause", Text}, {"prev", Text}, {"next", Text}, {"at", Integer},
+			{"reason", Text}, {"body", Bytes}}, "")
 	getMessages    = messagesStatements() // for n contracts at index n-1
 	newestMessage  = &Statement{"newest_message", "SELECT COALESCE(MAX(id),0) FROM outbox"}
 	deleteMessages = &Statement{"delete_messages", "DELETE FROM outbox WHERE id {in $1}"}
@@ -63,9 +63,9 @@ func messagesOf(n int) string {
 }
 
 // Events is documented at the port, as are all methods below.
-func (t *Tx) Events(seq int64, most int) ([]job.Event, error) {
-	if most == 0 {
-		most = math.MaxInt32
+func (t *Tx) Events(seq int64, limit int) ([]job.Event, error) {
+	if limit == 0 {
+		limit = math.MaxInt32
 	}
 	return collect(t, getEvents, func(rows *sql.Rows) (e job.Event, err error) {
 		var run []byte
@@ -76,7 +76,7 @@ func (t *Tx) Events(seq int64, most int) ([]job.Event, error) {
 			e.Run = job.RunID(run)
 		}
 		return e, err
-	}, seq, most)
+	}, seq, limit)
 }
 
 // addEvents appends to the histories. An event without a run stores NULL.

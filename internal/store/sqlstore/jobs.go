@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -10,7 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// maxInlineBody is the size up to which a body stands in the row of its job.
+// maxInlineBody is the size up to which a body is stored in the row of its job.
 const maxInlineBody = 8 << 10
 
 // nullable returns NULL for a missing body, which is nil and not the same as an empty one.
@@ -45,33 +46,42 @@ var (
 	// rows, whatever the backlog. The row of jobs is locked first, as everywhere, and then that of
 	// ready: a job that another transaction has moved since the statement began has none any longer
 	// and is passed over.
-	LockReady = &Statement{"lock_ready", jobsIn(job.Ready, store.AllBodies) + `
+	LockReady = &Statement{"lock_ready", JobsIn(job.Ready, store.AllBodies) + `
 		WHERE s.queue_hash=$1 AND j.contract=$2 AND j.queue=$3
 		ORDER BY s.priority DESC, s.order_time, s.seq {limit $4} {skip locked jobs}`}
 	// It reads nothing but the index of LockReady, which does not have the contract and the queue.
 	readyNumbers = &Statement{"ready_numbers", `SELECT seq FROM ready WHERE queue_hash=$1
 		ORDER BY priority DESC, order_time, seq {limit $2}`}
 	// The partial index has the jobs without open dependencies by due time.
-	lockDue = &Statement{"lock_due", jobsIn(job.Waiting, store.NoBodies) + `
+	lockDue = &Statement{"lock_due", JobsIn(job.Waiting, store.NoBodies) + `
 		WHERE s.has_open_deps IS NULL AND s.due_at<=$1
 		AND ($3=0 OR NOT j.contract||' '||s.state {text in $4})
 		ORDER BY s.due_at {limit $2} {skip locked jobs}`}
-	// $2 is the time of a clock jump, the zero time for none. An attempt whose last
-	// heartbeat is from before the jump gets one lease more, counted from the jump. A later
-	// heartbeat has moved lease_until at least as far (decision 0006). No lease ends before $4.
-	lockExpired = &Statement{"lock_expired", jobsIn(job.Leased, store.NoBodies) + `
-		WHERE s.lease_until>=$4 AND s.lease_until<=$1
-		AND (s.updated_at>=$2 OR $2+coalesce(j.lease,0)<=$1)
-		ORDER BY s.lease_until {limit $3} {skip locked jobs}`}
+	// LockExpired is ExpiredJobs without a condition.
+	LockExpired = ExpiredJobs("")
 
-	// Each reads the first entry of the index of lockDue and lockExpired, if it is not after $1.
-	nextDue = &Statement{"next_due",
-		`SELECT due_at FROM waiting WHERE has_open_deps IS NULL AND due_at<=$1
+	// NextDue and NextLease each read the first entry of the index of lockDue and LockExpired, if
+	// it is not after $1. The second column is 1 in a row that stands for a recorded end, which the
+	// statement of a database that has such ends may add.
+	NextDue = &Statement{"next_due",
+		`SELECT due_at,0 FROM waiting WHERE has_open_deps IS NULL AND due_at<=$1
 		ORDER BY due_at LIMIT 1`}
-	// NextLease is for the watermarks of a session too. No lease ends before $2.
-	NextLease = &Statement{"next_lease", `SELECT lease_until FROM leases
-		WHERE lease_until<=$1 AND lease_until>=$2 ORDER BY lease_until LIMIT 1`}
+	NextLease = &Statement{"next_lease",
+		"SELECT lease_until FROM leases WHERE lease_until<=$1 ORDER BY lease_until LIMIT 1"}
 )
+
+// ExpiredJobs returns a select of jobs whose lease has ended at $1, up to $3 of them, with another
+// condition on the row s of leases, which ends with AND. $2 is the time of a clock jump, the zero
+// time for none. An attempt whose last heartbeat is from before the jump gets one lease more,
+// counted from the jump. A later heartbeat has moved lease_until at least as far (decision 0006). A
+// lease whose end is recorded does not end otherwise, and is passed over where the statement knows
+// that already.
+func ExpiredJobs(condition string) *Statement {
+	return &Statement{"lock_expired", JobsIn(job.Leased, store.NoBodies) + " WHERE " + condition +
+		` s.lease_until<=$1
+		AND (s.updated_at>=$2 OR $2+coalesce(j.lease,0)<=$1) AND {run end s}=0
+		ORDER BY s.lease_until {limit $3} {skip locked jobs}`}
+}
 
 // Exists is documented at the port, as are all methods below.
 func (t *Tx) Exists(id job.ID) (bool, error) {
@@ -90,7 +100,7 @@ func (t *Tx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.places.add(found)
+	t.locations.add(found)
 	if found, err = t.limitOutOfLine(store.MaxReadyBytes, found); err != nil {
 		return nil, err
 	}
@@ -126,43 +136,58 @@ func (t *Tx) ready(contract, queue string, n int) ([]*job.Job, error) {
 
 // readyRows is ready by the rows alone.
 func (t *Tx) readyRows(hash int64, contract, queue string, n int) ([]*job.Job, error) {
-	scan := newJobScanner(store.AllBodies).scan
-	if f := t.s.ReadyWatermarks(hash); f != nil {
-		return collect(t, LockReadyFrom, scan, hash, contract, queue, n, f.High, f.Low, f.Since)
-	}
-	return collect(t, LockReady, scan, hash, contract, queue, n)
+	return collect(t, LockReady, newJobScanner(store.AllBodies).scan, hash, contract, queue, n)
 }
 
 func (t *Tx) LockDue(n int, except []string) ([]*job.Job, error) {
 	return t.locked(store.NoBodies, lockDue, Micros(t.Now()), n, len(except), t.s.Texts(except))
 }
 
+// LockExpired looks for recorded ends when it has locked the jobs.
 func (t *Tx) LockExpired(jumped time.Time, n int) ([]*job.Job, error) {
-	return t.locked(store.NoBodies, lockExpired, Micros(t.Now()), Micros(jumped), n,
-		t.s.LeasesWatermark())
+	found, err := t.locked(store.NoBodies, LockExpired, Micros(t.Now()), Micros(jumped), n)
+	if err != nil || len(found) == 0 {
+		return found, err
+	}
+	return found, t.readEnds(seqsOf(found), found)
 }
 
-func (t *Tx) NextDue(until time.Time) (due, lease time.Time, err error) {
-	for _, q := range []struct {
-		s    *Statement
-		to   *time.Time
-		args []any
-	}{
-		{nextDue, &due, []any{Micros(until)}},
-		{NextLease, &lease, []any{Micros(until), t.s.LeasesWatermark()}},
-	} {
-		at, err := collect(t, q.s, scanInt, q.args...)
-		if err != nil {
-			return due, lease, err
-		}
-		if len(at) > 0 {
-			*q.to = fromMicros(at[0])
-			if q.to.IsZero() { // the job has no due time, so it is due now
-				*q.to = t.Now()
-			}
-		}
+func (t *Tx) NextDue(until time.Time) (d store.Due, err error) {
+	due, err := collect(t, NextDue, scanDue, Micros(until))
+	if err != nil {
+		return d, err
 	}
-	return due, lease, nil
+	for _, row := range due {
+		if row.ended {
+			d.Ended = true
+			continue
+		}
+		d.Waiting = t.dueTime(row.at)
+	}
+	leases, err := collect(t, NextLease, scanInt, Micros(until))
+	if len(leases) > 0 {
+		d.Lease = t.dueTime(leases[0])
+	}
+	return d, err
+}
+
+// dueTime returns when a job is due that is stored; one without a due time is due now.
+func (t *Tx) dueTime(us int64) time.Time {
+	if at := fromMicros(us); !at.IsZero() {
+		return at
+	}
+	return t.Now()
+}
+
+// dueRow is a row of NextDue.
+type dueRow struct {
+	at    int64
+	ended bool
+}
+
+func scanDue(rows *sql.Rows) (d dueRow, err error) {
+	err = rows.Scan(&d.at, &d.ended)
+	return d, err
 }
 
 // insert stores jobs with their bodies. Those that are taken have Seq 0 afterwards and none of
@@ -172,18 +197,18 @@ func (t *Tx) insert(jobs []*job.Job) error {
 		return nil
 	}
 	facts, states := newJobs(jobs)
-	var taken []int
+	var existing []int
 	if err := t.try(func() (err error) {
-		taken, err = t.s.InsertJobs(jobs, facts, states)
+		existing, err = t.s.InsertJobs(jobs, facts, states)
 		return err
 	}); err != nil {
 		return err
 	}
-	if err := t.cache.keepNew(jobs, facts, states); err != nil {
+	if err := t.cacheNew(jobs, facts, states); err != nil {
 		return err
 	}
 	stored := jobs
-	if len(taken) > 0 {
+	if len(existing) > 0 {
 		stored = nil
 		for _, j := range jobs {
 			if j.Seq != 0 {
@@ -191,7 +216,7 @@ func (t *Tx) insert(jobs []*job.Job) error {
 			}
 		}
 	}
-	t.places.add(stored)
+	t.locations.add(stored)
 	return t.storeOutOfLine(stored)
 }
 
@@ -232,7 +257,7 @@ func isText(all ...string) bool {
 }
 
 // delete removes jobs with their bodies. The jobs must have been loaded with their OutOfLine,
-// which says whether there is a body to delete.
+// which reports whether there is a body to delete.
 func (t *Tx) delete(jobs []*job.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -241,12 +266,14 @@ func (t *Tx) delete(jobs []*job.Job) error {
 		return err
 	}
 	var outOfLine []int64
-	var in [2 * len(tables)][]int64 // by place
+	var in [2 * len(tables)][]int64 // by location
 	for _, j := range jobs {
-		t.cache.drop(j.Seq)
-		if p, ok := t.places[j.Seq]; ok {
+		if t.cache != nil {
+			t.cache.Remove(j.Seq)
+		}
+		if p, ok := t.locations[j.Seq]; ok {
 			in[p.index()] = append(in[p.index()], j.Seq)
-			delete(t.places, j.Seq)
+			delete(t.locations, j.Seq)
 		}
 		if j.OutOfLine != 0 {
 			outOfLine = append(outOfLine, j.Seq)

@@ -21,7 +21,7 @@ func sameField[T comparable](field func(*job.Job) *T) func(a, b *job.Job) bool {
 func intColumn[T ~int | ~int64 | ~uint8](name string, group store.Fields,
 	field func(*job.Job) *T) jobColumn {
 	return jobColumn{
-		Column: Column{name, "int8"},
+		Column: Column{name, Integer},
 		group:  group,
 		get:    func(j *job.Job) any { return nonZero(int64(*field(j))) },
 		same:   sameField(field),
@@ -37,7 +37,7 @@ func intColumn[T ~int | ~int64 | ~uint8](name string, group store.Fields,
 func textColumn[T ~string](name string, group store.Fields, field func(*job.Job) *T) jobColumn {
 	text := func(j *job.Job) string { return string(*field(j)) }
 	return jobColumn{
-		Column: Column{name, "text"},
+		Column: Column{name, Text},
 		group:  group,
 		get:    func(j *job.Job) any { return text(j) },
 		same:   sameField(field),
@@ -56,7 +56,7 @@ func textColumn[T ~string](name string, group store.Fields, field func(*job.Job)
 // timeColumn is a column of a field that is a time, see Micros; NULL where it is not set.
 func timeColumn(name string, group store.Fields, field func(*job.Job) *time.Time) jobColumn {
 	return jobColumn{
-		Column: Column{name, "int8"},
+		Column: Column{name, Integer},
 		isTime: true,
 		group:  group,
 		get: func(j *job.Job) any {
@@ -82,7 +82,7 @@ func timeColumn(name string, group store.Fields, field func(*job.Job) *time.Time
 func durationColumn(name string, group store.Fields,
 	field func(*job.Job) *time.Duration) jobColumn {
 	return jobColumn{
-		Column: Column{name, "int8"},
+		Column: Column{name, Integer},
 		group:  group,
 		get:    func(j *job.Job) any { return nonZero(field(j).Microseconds()) },
 		same:   sameField(field),
@@ -97,7 +97,7 @@ func durationColumn(name string, group store.Fields,
 // hashColumn is a column of a field of 16 bytes, NULL where they are zero.
 func hashColumn[T ~[16]byte](name string, group store.Fields, field func(*job.Job) *T) jobColumn {
 	return jobColumn{
-		Column: Column{name, "bytea"},
+		Column: Column{name, Bytes},
 		group:  group,
 		get: func(j *job.Job) any {
 			if *field(j) == (T{}) {
@@ -122,7 +122,7 @@ func hashColumn[T ~[16]byte](name string, group store.Fields, field func(*job.Jo
 // bodyColumn is the column of a body, NULL where there is none or it is out of line.
 func bodyColumn(name string, p job.Part) jobColumn {
 	return jobColumn{
-		Column: Column{name, "bytea"},
+		Column: Column{name, Bytes},
 		get: func(j *job.Job) any {
 			if j.OutOfLine&(1<<p) != 0 {
 				return nil
@@ -140,9 +140,9 @@ func bodyColumn(name string, p job.Part) jobColumn {
 
 // derivedColumn is a column that follows from other fields. Statements select by it and no
 // field is read from it.
-func derivedColumn(name, kind string, group store.Fields, get func(*job.Job) any,
+func derivedColumn(name string, t Type, group store.Fields, get func(*job.Job) any,
 	same func(a, b *job.Job) bool) jobColumn {
-	return jobColumn{Column: Column{name, kind}, group: group, get: get, same: same}
+	return jobColumn{Column: Column{name, t}, group: group, get: get, same: same}
 }
 
 // hasOpenDeps is stored beside their number so that counting it down changes no index.
@@ -201,7 +201,7 @@ func copyIn(p job.Phase, c jobColumn) jobColumn {
 // partsColumn is the column of those bits of OutOfLine that are about some parts.
 func partsColumn(name string, parts uint8) jobColumn {
 	return jobColumn{
-		Column: Column{name, "int8"},
+		Column: Column{name, Integer},
 		get:    func(j *job.Job) any { return nonZero(int64(j.OutOfLine & parts)) },
 		same:   func(a, b *job.Job) bool { return (a.OutOfLine^b.OutOfLine)&parts == 0 },
 		set: func(j *job.Job, value any) error {
@@ -224,7 +224,7 @@ func nonZero(n int64) any {
 // where no search finds the job.
 func searchColumn(name string, group store.Fields) jobColumn {
 	return jobColumn{
-		Column: Column{name, "int8"},
+		Column: Column{name, Integer},
 		group:  group,
 		get: func(j *job.Job) any {
 			if j.Searchable {

@@ -18,7 +18,9 @@ import (
 //
 //	Parent             jobs_parent
 //	Contract, Owner    jobs_owner
-//	Dead               dead_letters_job
+//	Dead               dead_letters_open_job
+//	Runs               the key of leases
+//	Sources            those that they name, merged
 //	otherwise          the tables of the phases: a page of each, of which the first jobs are taken
 //
 // No index leads with all that is asked for of the phases, so such a page costs what it passes
@@ -27,7 +29,7 @@ import (
 // inOrder is a statement for each direction: ascending, and descending.
 type inOrder [2]*Statement
 
-// newInOrder makes both statements of a text, in which # stands for the direction.
+// newInOrder makes both statements of a text, in which # is replaced by the direction.
 func newInOrder(name, text string) (both inOrder) {
 	for i, direction := range []string{"", "DESC"} {
 		both[i] = &Statement{name + []string{"", "_desc"}[i],
@@ -45,7 +47,7 @@ func (o *inOrder) of(f *store.Filter) *Statement {
 }
 
 // listing is the statements of a list with all bodies, and without.
-type listing struct{ full, bare inOrder }
+type listing struct{ full, withoutBodies inOrder }
 
 func newListing(name string, text func(store.Bodies) string) listing {
 	return listing{newInOrder(name, text(store.AllBodies)),
@@ -55,8 +57,8 @@ func newListing(name string, text func(store.Bodies) string) listing {
 var (
 	// SQLite would look for the jobs of a phase that has none at every job, if it began with jobs.
 	listJobs = newListing("list_jobs", func(bodies store.Bodies) string {
-		return ofPhases(17, func(p job.Phase) string {
-			return jobsIn(p, bodies) + " WHERE s.seq>$1 AND s.seq<$2 AND " + matching +
+		return ofPhases(16, func(p job.Phase) string {
+			return JobsIn(p, bodies) + " WHERE s.seq>$1 AND s.seq<$2 AND " + matching +
 				" ORDER BY s.seq # {limit $15}"
 		}) + " ORDER BY seq # {limit $15}"
 	})
@@ -80,8 +82,13 @@ var (
 	deadNumbers = newInOrder("dead_numbers", `SELECT seq FROM dead_letters
 		WHERE seq>0 AND seq>$1 AND seq<$2 AND replayed_at=0 ORDER BY seq # {limit $3}`)
 
+	// The contract is read by the number, so that no planner begins with jobs.
+	listRuns = newInOrder("list_runs", `SELECT s.seq,s.worker,
+		(SELECT j.contract FROM jobs AS j WHERE j.seq=s.seq) FROM leases AS s
+		WHERE s.seq>$1 AND s.seq<$2 ORDER BY s.seq # {limit $3}`)
+
 	// Each row is of a phase that has at least $3 jobs.
-	scanEnd = newInOrder("scan_end", ofPhases(5, func(p job.Phase) string {
+	scanEnd = newInOrder("scan_end", ofPhases(4, func(p job.Phase) string {
 		return "SELECT min(seq) AS lowest,max(seq) AS highest FROM (SELECT s.seq FROM " +
 			tables[p].name + " AS s WHERE s.seq>$1 AND s.seq<$2 ORDER BY s.seq # {limit $3}) AS w" +
 			" HAVING count(*)>=$3"
@@ -90,37 +97,41 @@ var (
 
 // listings are all statements of lists.
 func listings() []*Statement {
-	all := slices.Concat(deadNumbers[:], scanEnd[:])
+	all := slices.Concat(deadNumbers[:], listRuns[:], scanEnd[:])
 	for _, l := range []*listing{&listJobs, &listChildren, &listOwned, &listOwnedIn} {
-		all = slices.Concat(all, l.full[:], l.bare[:])
+		all = slices.Concat(all, l.full[:], l.withoutBodies[:])
 	}
 	return all
 }
 
 const owned = "contract=$3 AND j.owner=$4 AND j.owner<>'' AND j.seq>$1 AND j.seq<$2"
 
-// matching is what is compared for each job of a phase. A parameter of 0 or ” selects all.
+// matching is what is compared for each job of a phase. A parameter that is 0 or empty selects all.
 const matching = `($3='' OR j.contract=$3) AND ($4='' OR j.queue=$4) AND ($5='' OR j.owner=$5)
 	AND ($6='' OR j.kind=$6) AND ($7='' OR s.worker=$7) AND ($8=0 OR s.state {text in $9})
 	AND (j.created_at>=$10 OR $10=0) AND (j.created_at<$11 OR $11=0)
 	AND (s.finished_at>=$12 OR $12=0) AND (s.finished_at<$13 OR $13=0)
 	AND (s.attempts>=$14 OR $14=0)`
 
-// ofPhases joins a select of each phase. The parameters before last say whether phases are chosen,
-// and last which.
-func ofPhases(last int, text func(job.Phase) string) string {
+// ofPhases joins a select of each phase. Bit p of the parameter says whether phase p is chosen.
+// SQLite decides that once as it compares one number; a subquery, such as a list, it would ask for
+// each row.
+func ofPhases(param int, text func(job.Phase) string) string {
 	each := make([]string, len(tables))
 	for p := range tables {
-		chosen := fmt.Sprintf("($%d=0 OR %d {in $%d})", last-1, p, last)
 		each[p] = "SELECT * FROM (" + strings.Replace(text(job.Phase(p)), "WHERE ",
-			"WHERE "+chosen+" AND ", 1) + ") AS in_" + tables[p].name
+			fmt.Sprintf("WHERE ($%d & %d)<>0 AND ", param, 1<<p), 1) + ") AS in_" + tables[p].name
 	}
 	return strings.Join(each, " UNION ALL ")
 }
 
 // List is documented at the port.
 func (t *Tx) List(f store.Filter) (p store.Page, err error) {
-	if !isText(f.Contract, f.Queue, f.Owner, f.Kind, f.Worker) {
+	isValid := isText(f.Contract, f.Queue, f.Owner, f.Kind, f.Worker)
+	for _, s := range f.Sources {
+		isValid = isValid && isText(s.Contract, s.Queue, string(s.State))
+	}
+	if !isValid {
 		return p, &job.Error{Kind: job.Invalid, Op: "list",
 			Msg: "a text is not UTF-8 or holds a NUL character"}
 	}
@@ -130,8 +141,14 @@ func (t *Tx) List(f store.Filter) (p store.Page, err error) {
 	if f.Before <= 0 {
 		f.Before = math.MaxInt64
 	}
-	if f.Dead && f.Parent == 0 && !byOwner(&f) {
+	switch {
+	case f.Parent != 0 || byOwner(&f):
+	case f.Dead:
 		return t.listDead(&f)
+	case f.Runs:
+		return t.listRuns(&f)
+	case len(f.Sources) > 0:
+		return t.listSources(&f)
 	}
 	end, err := t.endOfScan(&f)
 	if err != nil {
@@ -174,25 +191,41 @@ func (t *Tx) listDead(f *store.Filter) (p store.Page, err error) {
 	return p, err
 }
 
+// listRuns is List for the leased jobs.
+func (t *Tx) listRuns(f *store.Filter) (p store.Page, err error) {
+	p.Jobs, err = collect(t, listRuns.of(f), func(rows *sql.Rows) (*job.Job, error) {
+		j := &job.Job{Phase: job.Leased}
+		return j, rows.Scan(&j.Seq, &j.Worker, &j.ID.Contract)
+	}, f.After, f.Before, f.Limit)
+	if len(p.Jobs) == f.Limit {
+		p.Next = p.Jobs[f.Limit-1].Seq
+	}
+	return p, err
+}
+
 // byOwner reports whether the index of owners is read.
 func byOwner(f *store.Filter) bool {
 	return f.Owner != "" && f.Contract != "" && (f.NewestFirst || f.WithoutBodies)
 }
 
+// bodiesOf returns the bodies with which a List returns jobs.
+func bodiesOf(f *store.Filter) store.Bodies {
+	if f.WithoutBodies {
+		return store.NoBodies
+	}
+	return store.AllBodies
+}
+
 // list reads the jobs of a List between f.After and f.Before.
 func (t *Tx) list(f *store.Filter) ([]*job.Job, error) {
-	bodies := store.AllBodies
-	if f.WithoutBodies {
-		bodies = store.NoBodies
-	}
-	states := make([]string, len(f.States))
+	bodies, states := bodiesOf(f), make([]string, len(f.States))
 	for i, s := range f.States {
 		states[i] = string(s)
 	}
 	read := func(l *listing, args ...any) ([]*job.Job, error) {
 		order := &l.full
 		if f.WithoutBodies {
-			order = &l.bare
+			order = &l.withoutBodies
 		}
 		return t.jobs(bodies, order.of(f), append([]any{f.After, f.Before}, args...)...)
 	}
@@ -207,16 +240,15 @@ func (t *Tx) list(f *store.Filter) ([]*job.Job, error) {
 	return read(&listJobs, f.Contract, f.Queue, f.Owner, f.Kind, f.Worker, len(states),
 		t.s.Texts(states), timeBound(f.CreatedFrom), timeBound(f.CreatedBefore),
 		timeBound(f.FinishedFrom), timeBound(f.FinishedBefore), f.MinAttempts, f.Limit,
-		len(f.Phases), t.phases(f))
+		phaseBits(f))
 }
 
-// phases returns the phases of a filter as a parameter.
-func (t *Tx) phases(f *store.Filter) any {
-	phases := make([]int64, len(f.Phases))
-	for i, p := range f.Phases {
-		phases[i] = int64(p)
+// phaseBits returns the phases of a filter as the parameter of ofPhases; all where it names none.
+func phaseBits(f *store.Filter) (bits int64) {
+	for _, p := range f.Phases {
+		bits |= 1 << p
 	}
-	return t.s.Ints(phases)
+	return cmp.Or(bits, 1<<len(tables)-1)
 }
 
 // endOfScan returns the number at which f.Scan jobs of a phase end, 0 where each has fewer.
@@ -230,7 +262,7 @@ func (t *Tx) endOfScan(f *store.Filter) (int64, error) {
 			return lowest, err
 		}
 		return highest, err
-	}, f.After, f.Before, f.Scan, len(f.Phases), t.phases(f))
+	}, f.After, f.Before, f.Scan, phaseBits(f))
 	switch {
 	case err != nil || len(found) == 0:
 		return 0, err

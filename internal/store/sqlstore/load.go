@@ -22,6 +22,10 @@ import (
 // are locked by number, so that no two transactions wait for each other in a circle. A move changes
 // the row of the state alone, so a statement that had to wait for the lock would not notice it: its
 // snapshot is older than the move. So the states are read by a second statement, after the lock.
+//
+// Who waits for a worker that is about to record the end of a run keeps a connection meanwhile, and
+// there are few of these. So a lock has a short timeout, after which the session runs the update
+// again later, but for Selector.KeepsWaiting: of those many may wait for each other at a time.
 
 // load is what differs between the statements of Load.
 type load struct {
@@ -42,22 +46,36 @@ const (
 // loadNames are the names of the statements that the engine uses. The others have names made of
 // their parts.
 var loadNames = map[load]string{
-	{byID, store.AllBodies, false}:             "get_jobs",
-	{byID, store.NoBodies, true}:               "lock_jobs",
-	{bySeq, store.AllBodies, false}:            "get_by_seq",
-	{bySeq, store.DefinitionOnly, false}:       "get_definitions",
-	{bySeq, store.DefinitionAndFailure, false}: "get_listed",
-	{bySeq, store.OnlyBodies, false}:           "get_only_bodies",
-	{bySeq, store.NoBodies, true}:              "lock_by_seq",
-	{byAlias, store.AllBodies, false}:          "get_by_alias",
-	{byAlias, store.NoBodies, true}:            "lock_by_alias",
+	{byID, store.AllBodies, false}:       "get_jobs",
+	{byID, store.NoBodies, true}:         "lock_jobs",
+	{bySeq, store.AllBodies, false}:      "get_by_seq",
+	{bySeq, store.DefinitionOnly, false}: "get_definitions",
+	{bySeq, store.FailureOnly, false}:    "get_listed",
+	{bySeq, store.OnlyBodies, false}:     "get_only_bodies",
+	{bySeq, store.NoBodies, true}:        "lock_by_seq",
+	{byAlias, store.AllBodies, false}:    "get_by_alias",
+	{byAlias, store.NoBodies, true}:      "lock_by_alias",
 }
 
 var (
 	loads     = loadStatements(false, jobsOf, "")
-	lockFacts = loadStatements(true, selectFacts, " ORDER BY j.seq {for update}")
+	lockFacts = loadStatements(true, func(bodies store.Bodies) string {
+		return selectFacts(bodies) + "{short timeout}"
+	}, " ORDER BY j.seq {for update}")
 	getStates = stateStatements()
+
+	lockWaiting = lockBare("lock_waiting_by_seq", bySeq, "{for update}")
+	lockFree    = lockBare("lock_free_by_seq", bySeq, "{skip locked}")
+
+	lockForLease     = lockBare("lock_for_lease_by_seq", bySeq, "{for lease update}")
+	lockForLeaseByID = lockBare("lock_for_lease", byID, "{for lease update}")
 )
+
+// lockBare makes a lock of another kind, without bodies and without a short timeout.
+func lockBare(name string, key loadKey, lock string) *Statement {
+	return &Statement{name, selectFacts(store.NoBodies) + " WHERE j." + string(key) +
+		" ORDER BY j.seq " + lock}
+}
 
 func selectFacts(bodies store.Bodies) string {
 	return "SELECT " + factsOf(bodies) + " FROM jobs AS j"
@@ -75,11 +93,11 @@ func loadStatements(lock bool, begin func(store.Bodies) string, end string) map[
 	return all
 }
 
-// stateStatements makes the reads of states for each choice of bodies.
+// stateStatements makes the reads of states after a lock for each choice of bodies.
 func stateStatements() (all [store.OnlyBodies + 1]*Statement) {
 	for bodies := range all {
 		all[bodies] = &Statement{"get_states",
-			statesOf(statesRead[bodies], " WHERE seq {in $1}")}
+			statesOf(lockedStates(store.Bodies(bodies)), " WHERE seq {in $1}")}
 	}
 	return all
 }
@@ -95,8 +113,8 @@ func (l load) name() string {
 	}
 	column, _, _ := strings.Cut(string(l.key), " ")
 	bodies := [...]string{store.NoBodies: "bare", store.DefinitionOnly: "definition",
-		store.DefinitionAndFailure: "listed",
-		store.AllBodies:            "full", store.OnlyBodies: "bodies"}[l.bodies]
+		store.FailureOnly: "listed",
+		store.AllBodies:   "full", store.OnlyBodies: "bodies"}[l.bodies]
 	return verb + "_" + bodies + "_by_" + column
 }
 
@@ -108,10 +126,15 @@ func (t *Tx) Load(s store.Selector) ([]*job.Job, error) {
 	l := load{bodies: s.Bodies, lock: s.Lock}
 	var keys any
 	switch {
+	case s.Ended > 0:
+		return t.loadEnded(s)
 	case len(s.IDs) > 0:
 		l.key, keys = byID, t.s.IdentityHashes(identities(s.IDs))
+		if s.LeaseOnly {
+			return t.lockJobs(store.NoBodies, lockForLeaseByID, keys)
+		}
 	case len(s.Seqs) > 0:
-		return t.loadBySeq(l, s.Seqs)
+		return t.loadBySeq(l, s)
 	case len(s.Aliases) > 0:
 		l.key, keys = byAlias, t.s.IdentityHashes(s.Aliases)
 	default:
@@ -138,7 +161,7 @@ func (t *Tx) lockJobs(bodies store.Bodies, s *Statement, args ...any) ([]*job.Jo
 	for i, j := range all {
 		seqs[i], bySeq[j.Seq] = j.Seq, j
 	}
-	states := newStateScanner(bodies, bySeq)
+	states := newStateScanner(lockedStates(bodies), bySeq)
 	if _, err := collect(t, getStates[bodies], func(rows *sql.Rows) (struct{}, error) {
 		return struct{}{}, rows.Scan(states.dest...)
 	}, t.s.Ints(seqs)); err != nil {
@@ -148,17 +171,20 @@ func (t *Tx) lockJobs(bodies store.Bodies, s *Statement, args ...any) ([]*job.Jo
 		return nil, t.defect("load", fmt.Sprintf("%d jobs have no state", len(bySeq)))
 	}
 	if bodies != store.OnlyBodies {
-		t.places.add(all)
+		t.locations.add(all)
+	}
+	if err := t.readEnds(endedOf(all), all); err != nil {
+		return nil, err
 	}
 	return all, t.loadOutOfLine(bodies, all)
 }
 
 // loadBySeq is Load by number. It reads the rows of the jobs that the cache does not have.
-func (t *Tx) loadBySeq(l load, seqs []int64) ([]*job.Job, error) {
+func (t *Tx) loadBySeq(l load, s store.Selector) ([]*job.Job, error) {
 	l.key = bySeq
-	found, missing := t.cached(seqs, l.bodies)
+	found, missing := t.cached(s.Seqs, l.bodies)
 	if len(missing) > 0 {
-		rows, err := t.loadRows(l, t.s.Ints(missing))
+		rows, err := t.rowsBySeq(l, s, t.s.Ints(missing))
 		if err != nil {
 			return nil, err
 		}
@@ -166,11 +192,70 @@ func (t *Tx) loadBySeq(l load, seqs []int64) ([]*job.Job, error) {
 	}
 	if l.lock {
 		if l.bodies != store.OnlyBodies {
-			t.places.add(found)
+			t.locations.add(found)
 		}
 		slices.SortFunc(found, func(a, b *job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
 	}
 	return found, t.failed
+}
+
+// rowsBySeq is loadRows with the kinds of locks that only jobs by their number have.
+func (t *Tx) rowsBySeq(l load, s store.Selector, seqs any) ([]*job.Job, error) {
+	switch {
+	case s.SkipLocked:
+		return t.lockJobs(store.NoBodies, lockFree, seqs)
+	case s.KeepsWaiting:
+		return t.lockJobs(store.NoBodies, lockWaiting, seqs)
+	case s.LeaseOnly:
+		return t.lockJobs(store.NoBodies, lockForLease, seqs)
+	}
+	return t.loadRows(l, seqs)
+}
+
+// loadEnded is Load of jobs whose run has a recorded end.
+func (t *Tx) loadEnded(s store.Selector) (found []*job.Job, err error) {
+	err = t.try(func() error {
+		found, err = t.s.ListRunEnds(s.After, s.Ended)
+		return err
+	})
+	return found, err
+}
+
+// endedOf returns the numbers of the jobs whose run has a recorded end. Most have none.
+func endedOf(jobs []*job.Job) (ended []int64) {
+	for _, j := range jobs {
+		if j.End != nil {
+			ended = append(ended, j.Seq)
+		}
+	}
+	return ended
+}
+
+// readEnds gives jobs that are locked their recorded ends. seqs are the numbers of those that may
+// have one.
+func (t *Tx) readEnds(seqs []int64, jobs []*job.Job) error {
+	if len(seqs) == 0 {
+		return t.failed
+	}
+	return t.try(func() error {
+		found, err := t.s.RunEnds(seqs)
+		ends := make(map[job.RunID]*job.RunEnd, len(found))
+		for i := range found {
+			ends[found[i].Run] = &found[i]
+		}
+		for _, j := range jobs {
+			j.End = ends[j.Run]
+		}
+		return err
+	})
+}
+
+// deleteEnds removes the recorded ends of runs.
+func (t *Tx) deleteEnds(runs []job.RunID) error {
+	if len(runs) == 0 {
+		return t.failed
+	}
+	return t.try(func() error { return t.s.DeleteRunEnds(runs) })
 }
 
 // cached returns those of the jobs that the cache has, each once, and the numbers of the others.
@@ -181,7 +266,7 @@ func (t *Tx) cached(seqs []int64, bodies store.Bodies) (found []*job.Job, missin
 	seqs = slices.Clone(seqs)
 	slices.Sort(seqs)
 	for _, seq := range slices.Compact(seqs) {
-		if j := t.cache.get(seq, bodies); j != nil {
+		if j := t.cachedJob(seq, bodies); j != nil {
 			found = append(found, j)
 		} else {
 			missing = append(missing, seq)
@@ -200,7 +285,7 @@ func (t *Tx) loadFull(seqs []int64) (map[int64]*job.Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.cache.keepRead(rows)
+		t.cacheRead(rows)
 		found = append(found, rows...)
 	}
 	all := make(map[int64]*job.Job, len(found))
@@ -213,7 +298,7 @@ func (t *Tx) loadFull(seqs []int64) (map[int64]*job.Job, error) {
 // locked runs a select of jobs that locks them and loads those of the bodies that are out of line.
 func (t *Tx) locked(bodies store.Bodies, s *Statement, args ...any) ([]*job.Job, error) {
 	all, err := t.jobs(bodies, s, args...)
-	t.places.add(all)
+	t.locations.add(all)
 	return all, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/pressly/goose/v3"
 
@@ -20,13 +21,18 @@ type Schema struct {
 	// HasVersions counts the tables of versions that a database has, 0 or 1: goose would create
 	// the table when asked for the version.
 	HasVersions string
+	// Options are those of the migration tool for this database.
+	Options []goose.ProviderOption
+	// Cause finds the database's own error in one that the migration tool has wrapped; nil when
+	// there is none.
+	Cause func(error) error
 }
 
 // Migrate brings the schema to the newest of the numbered files. Each file runs in one
 // transaction with the record that it ran, so a process that is killed leaves a file done or
 // not started. A schema newer than the files is refused.
 func (s *Schema) Migrate(ctx context.Context, db *sql.DB, options ...goose.ProviderOption) error {
-	p, err := goose.NewProvider(s.Dialect, db, s.Files, options...)
+	p, err := goose.NewProvider(s.Dialect, db, s.Files, slices.Concat(s.Options, options)...)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -43,29 +49,18 @@ func (s *Schema) Migrate(ctx context.Context, db *sql.DB, options ...goose.Provi
 		return nil
 	}
 	_, err = p.Up(ctx)
-	return unwrapMigration(err)
+	return s.unwrap(err)
 }
 
-// unwrapMigration reduces an error of the migration tool to the number of the file and the
+// unwrap reduces an error of the migration tool to the number of the file and the
 // error of the database.
-func unwrapMigration(err error) error {
+func (s *Schema) unwrap(err error) error {
 	var one *goose.PartialError
 	if errors.As(err, &one) {
-		return fmt.Errorf("migration %d: %w", one.Failed.Source.Version, unwrapMigration(one.Err))
+		return fmt.Errorf("migration %d: %w", one.Failed.Source.Version, s.unwrap(one.Err))
 	}
-	var postgres interface {
-		error
-		SQLState() string
-	}
-	var sqlite interface {
-		error
-		Code() int
-	}
-	switch {
-	case errors.As(err, &postgres):
-		return postgres
-	case errors.As(err, &sqlite):
-		return sqlite
+	if cause := s.Cause(err); cause != nil {
+		return cause
 	}
 	return err
 }
@@ -81,7 +76,7 @@ func (s *Schema) versions(ctx context.Context, p *goose.Provider, db *sql.DB) (h
 		return 0, sources[len(sources)-1].Version, nil
 	}
 	have, want, err = p.GetVersions(ctx)
-	return have, want, unwrapMigration(err)
+	return have, want, s.unwrap(err)
 }
 
 // MigrationFiles returns the numbered migrations that a database has embedded in its directory
@@ -97,7 +92,7 @@ func MigrationFiles(embedded embed.FS) fs.FS {
 // Version returns the version of the database's schema and the newest known version. It changes
 // nothing.
 func (s *Schema) Version(ctx context.Context, db *sql.DB) (have, want int64, err error) {
-	p, err := goose.NewProvider(s.Dialect, db, s.Files)
+	p, err := goose.NewProvider(s.Dialect, db, s.Files, s.Options...)
 	if err != nil {
 		return 0, 0, err
 	}

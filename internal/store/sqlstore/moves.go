@@ -16,7 +16,7 @@ type Move struct {
 // stateWrite is how the state of a job is written: where it is, where it goes, and with which of
 // the bodies of the state.
 type stateWrite struct {
-	from place
+	from location
 	to   job.Phase
 	// all says that the copies of facts are written too. A move always writes them.
 	all  bool
@@ -42,7 +42,7 @@ func newStateWriters() map[stateWrite]*stateWriter {
 		for to := range tables {
 			for _, body := range []job.Part{noBody, job.Progress, job.Result, job.Failure} {
 				for _, flags := range [][2]bool{{}, {true}, {false, true}, {true, true}} {
-					w := stateWrite{place{job.Phase(from), flags[0]}, job.Phase(to), flags[1], body}
+					w := stateWrite{location{job.Phase(from), flags[0]}, job.Phase(to), flags[1], body}
 					all[w] = w.writer()
 				}
 			}
@@ -86,7 +86,7 @@ func (w stateWrite) writer() *stateWriter {
 // writeStates writes the states of jobs, all of them in one way.
 func (t *Tx) writeStates(w stateWrite, jobs []*job.Job) error {
 	s := stateWriters[w]
-	set := setOfKeyed(len(s.columns)-1, s.columns, jobs)
+	set := setOfJobsByKey(len(s.columns)-1, s.columns, jobs)
 	if err := t.try(func() error {
 		if s.move == nil {
 			return t.s.Bulk(s.update, set)
@@ -100,10 +100,10 @@ func (t *Tx) writeStates(w stateWrite, jobs []*job.Job) error {
 		return err
 	}
 	for i, j := range jobs {
-		if err := t.cache.setState(j, s.columns, set, i); err != nil {
+		if err := t.cacheWritten(j.Seq, w.to, s.columns, set, i); err != nil {
 			return err
 		}
-		t.places[j.Seq] = place{w.to, w.from.searchable}
+		t.locations[j.Seq] = location{w.to, w.from.searchable}
 	}
 	if s.move == nil && w.from.searchable && !w.all {
 		return t.bulkOf(updateSearchable, jobs)
@@ -150,17 +150,17 @@ func SearchableOf(jobs []*job.Job) *Set {
 	if len(found) == 0 {
 		return nil
 	}
-	return setOfKeyed(len(searchableColumns)-1, searchableColumns, found)
+	return setOfJobsByKey(len(searchableColumns)-1, searchableColumns, found)
 }
 
-// rewriteSearchable writes the rows of searches anew, of jobs of which all fields were written.
-func (t *Tx) rewriteSearchable(jobs []*job.Job) error {
+// updateSearchable replaces the rows of searches, of jobs of which all fields were written.
+func (t *Tx) updateSearchable(jobs []*job.Job) error {
 	var was []int64
 	for _, j := range jobs {
-		if t.places[j.Seq].searchable {
+		if t.locations[j.Seq].searchable {
 			was = append(was, j.Seq)
 		}
-		t.places[j.Seq] = place{t.places[j.Seq].phase, j.Searchable}
+		t.locations[j.Seq] = location{t.locations[j.Seq].phase, j.Searchable}
 	}
 	if err := t.deleteRows(deleteSearchable, was); err != nil {
 		return err

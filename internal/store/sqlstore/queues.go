@@ -14,9 +14,10 @@ import (
 
 // What belongs to queues and to the node as a whole:
 //
-//	queues    settings: paused, the limit of running jobs; few rows, rarely written
-//	counts    jobs in each phase, by queue and slot; written by almost every transaction
-//	leaders   the leader of each role and the end of its term
+//	queues       settings: paused, the limit of running jobs; few rows, rarely written
+//	counts       jobs in each phase, by queue and slot; written by almost every transaction
+//	done_counts  jobs that are over, of queues whose counters were removed since
+//	leaders      the leader of each role and the end of its term
 //
 // Counts must be exact, as limits are decided by them, and must not make transactions on one
 // queue wait for each other (decision 0004). The order of locks, queues by hash and slots
@@ -37,17 +38,40 @@ var (
 	// concurrent transactions use different slots and so do not wait for each other. The column
 	// queue_hash is the QueueHash.
 	AddCounts = insertInto("add_counts", "counts",
-		[]Column{{"queue_hash", "int8"}, {"slot", "int8"}, {"contract", "text"}, {"queue", "text"},
-			{"waiting", "int8"}, {"delayed", "int8"}, {"ready", "int8"}, {"leased", "int8"},
-			{"dead", "int8"}},
+		[]Column{{"queue_hash", Integer}, {"slot", Integer}, {"contract", Text}, {"queue", Text},
+			{"waiting", Integer}, {"delayed", Integer}, {"ready", Integer}, {"leased", Integer},
+			{"done", Integer}, {"dead", Integer}},
 		`ON CONFLICT (queue_hash,slot) DO UPDATE SET
 		waiting=counts.waiting+excluded.waiting, delayed=counts.delayed+excluded.delayed,
 		ready=counts.ready+excluded.ready, leased=counts.leased+excluded.leased,
-		dead=counts.dead+excluded.dead`)
+		done=counts.done+excluded.done, dead=counts.dead+excluded.dead`)
 	getCounts = &Statement{"get_counts",
-		`SELECT contract,queue,sum(waiting),sum(delayed),sum(ready),sum(leased),sum(dead)
+		`SELECT contract,queue,sum(waiting),sum(delayed),sum(ready),sum(leased),0,sum(dead)
 		FROM counts
 		WHERE $1='' OR contract=$1 GROUP BY contract,queue`}
+	getAllCounts = &Statement{"get_all_counts",
+		`SELECT contract,queue,sum(waiting),sum(delayed),sum(ready),sum(leased),sum(done),sum(dead)
+		FROM (SELECT contract,queue,waiting,delayed,ready,leased,done,dead FROM counts
+			UNION ALL SELECT contract,queue,0,0,0,0,done,0 FROM done_counts) AS c
+		WHERE $1='' OR contract=$1 GROUP BY contract,queue`}
+	sumCounts = &Statement{"sum_counts",
+		`SELECT contract,'',sum(waiting),sum(delayed),sum(ready),sum(leased),0,sum(dead)
+		FROM counts WHERE $1='' OR contract=$1 GROUP BY contract`}
+	sumAllCounts = &Statement{"sum_all_counts",
+		`SELECT contract,'',sum(waiting),sum(delayed),sum(ready),sum(leased),sum(done),sum(dead)
+		FROM (SELECT contract,waiting,delayed,ready,leased,done,dead FROM counts
+			UNION ALL SELECT contract,0,0,0,0,done,0 FROM done_counts) AS c
+		WHERE $1='' OR contract=$1 GROUP BY contract`}
+	getQueueCount = &Statement{"get_queue_count",
+		`SELECT min(contract),min(queue),sum(waiting),sum(delayed),sum(ready),sum(leased),0,sum(dead)
+		FROM counts WHERE contract=$1 AND queue=$2 AND queue_hash=$3 HAVING count(*)>0`}
+	getWholeQueueCount = &Statement{"get_whole_queue_count",
+		`SELECT min(contract),min(queue),sum(waiting),sum(delayed),sum(ready),sum(leased),sum(done),
+		sum(dead) FROM (SELECT contract,queue,waiting,delayed,ready,leased,done,dead FROM counts
+			WHERE contract=$1 AND queue=$2 AND queue_hash=$3
+			UNION ALL SELECT contract,queue,0,0,0,0,done,0 FROM done_counts
+			WHERE contract=$1 AND queue=$2) AS c
+		HAVING count(*)>0`}
 	readyQueues = &Statement{"ready_queues",
 		"SELECT queue_hash FROM counts WHERE queue_hash {in $1} GROUP BY queue_hash HAVING sum(ready)>0"}
 	// readySince goes from each priority of a queue to the next lower one, and reads the first job
@@ -67,7 +91,7 @@ var (
 		ON CONFLICT (role) DO UPDATE SET node=excluded.node, term_end=excluded.term_end
 		WHERE leaders.node=excluded.node OR leaders.term_end<=$4`}
 	endTerms = &Statement{"end_terms", "DELETE FROM leaders WHERE node=$1"}
-	finished = &Statement{"finished", jobsIn(job.Done, store.NoBodies) + `
+	finished = &Statement{"finished", JobsIn(job.Done, store.NoBodies) + `
 		WHERE s.contract=$1 AND s.finished_at<$2
 		ORDER BY s.finished_at,s.seq {limit $3} {skip locked jobs}`}
 	children = &Statement{"children", selectFacts(store.NoBodies) +
@@ -137,27 +161,35 @@ func (t *Tx) addCounts(deltas []job.QueueCount) error {
 	for _, hash := range slices.Sorted(maps.Keys(sums)) {
 		d := sums[hash]
 		rows = append(rows, []any{int64(hash), t.s.Slot(int64(hash)), d.Contract, d.Queue,
-			d.Waiting, d.Delayed, d.Ready, d.Leased, d.Dead})
+			d.Waiting, d.Delayed, d.Ready, d.Leased, d.Done, d.Dead})
 	}
 	return t.bulk(AddCounts, rows)
 }
 
-func (t *Tx) Counts(contract string) ([]job.QueueCount, error) {
-	return collect(t, getCounts, func(rows *sql.Rows) (c job.QueueCount, err error) {
+func (t *Tx) Counts(s store.QueueSelector) ([]job.QueueCount, error) {
+	counts, all, args := getCounts, getAllCounts, []any{s.Contract}
+	switch {
+	case s.Queue != "":
+		counts, all = getQueueCount, getWholeQueueCount
+		args = append(args, s.Queue, int64(job.QueueHashOf(s.Contract, s.Queue)))
+	case s.Sums:
+		counts, all = sumCounts, sumAllCounts
+	}
+	if s.WithDone {
+		counts = all
+	}
+	return collect(t, counts, func(rows *sql.Rows) (c job.QueueCount, err error) {
 		err = rows.Scan(&c.Contract, &c.Queue, &c.Waiting, &c.Delayed, &c.Ready, &c.Leased,
-			&c.Dead)
+			&c.Done, &c.Dead)
 		return c, err
-	}, contract)
+	}, args...)
 }
 
 func (t *Tx) ReadyQueues(s store.ReadySelector) ([]store.ReadyQueue, error) {
 	if len(s.Queues) == 0 {
 		return nil, t.failed
 	}
-	hashes := make([]int64, len(s.Queues))
-	for i, q := range s.Queues {
-		hashes[i] = int64(q)
-	}
+	hashes := hashesOf(s.Queues)
 	if !s.WithSince {
 		return collect(t, readyQueues, func(rows *sql.Rows) (q store.ReadyQueue, err error) {
 			err = rows.Scan(&q.Queue)
@@ -202,9 +234,9 @@ func (t *Tx) PruneFinished(contract string, before time.Time, bytes int64, n int
 		return store.Pruned{}, err
 	}
 	if len(below) > 0 {
-		return store.Pruned{Children: len(below), Seqs: seqsOf(below)}, t.deleteJobRows(below)
+		return store.Pruned{Children: len(below), Removed: below}, t.deleteJobRows(below)
 	}
-	return store.Pruned{Jobs: len(old), Seqs: seqsOf(old)}, t.deleteJobRows(old)
+	return store.Pruned{Jobs: len(old), Removed: old}, t.deleteJobRows(old)
 }
 
 // firstBySize returns the first jobs whose sizes add up to bytes.
@@ -237,4 +269,13 @@ func (t *Tx) Size(contract string) (int64, error) {
 		return 0, err
 	}
 	return sum[0], nil
+}
+
+// hashesOf returns hashes as they are stored.
+func hashesOf(queues []job.QueueHash) []int64 {
+	hashes := make([]int64, len(queues))
+	for i, q := range queues {
+		hashes[i] = int64(q)
+	}
+	return hashes
 }

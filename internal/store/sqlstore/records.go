@@ -9,12 +9,11 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// An expired record does not exist for readers, whether or not it was pruned yet. The plus
-// keeps SQLite from considering the index on the expiry: it would plan the statement again for
-// every value of the parameter.
+// An expired record does not exist for readers, whether or not it was pruned yet. Records are found
+// by their key or owner, never by their expiry.
 const (
 	recordColumns = "kind,key,owner,body,created_at,updated_at,expires_at"
-	rowExists     = "(+expires_at<=0 OR +expires_at>$1)"
+	rowExists     = "({unindexed expires_at}<=0 OR {unindexed expires_at}>$1)"
 )
 
 var (
@@ -27,10 +26,15 @@ var (
 	listAnyRecords = &Statement{"list_any_records",
 		"SELECT " + recordColumns + " FROM records WHERE " + rowExists +
 			" AND kind=$2 AND key>$3 ORDER BY key {limit $4}"}
+	listEachRecords = &Statement{"list_records_of_each",
+		"SELECT " + recordColumns + " FROM ({each text in $3}) AS o CROSS JOIN records WHERE " +
+			rowExists + ` AND kind=$2 AND owner=o.value AND key {among SELECT k.key
+			FROM records AS k WHERE k.kind=$2 AND k.owner=o.value ORDER BY k.key {limit $4}}
+			ORDER BY owner,key`}
 	// A record that replaces an expired one is a new one and gets its own created_at.
 	putRecords = insertInto("put_records", "records",
-		[]Column{{"kind", "text"}, {"key", "text"}, {"owner", "text"}, {"body", "bytea"},
-			{"created_at", "int8"}, {"updated_at", "int8"}, {"expires_at", "int8"}},
+		[]Column{{"kind", Text}, {"key", Text}, {"owner", Text}, {"body", Bytes},
+			{"created_at", Integer}, {"updated_at", Integer}, {"expires_at", Integer}},
 		`ON CONFLICT (kind,key) DO UPDATE SET owner=excluded.owner, body=excluded.body,
 		updated_at=excluded.updated_at, expires_at=excluded.expires_at,
 		created_at=CASE WHEN records.expires_at>0 AND records.expires_at<=excluded.updated_at
@@ -48,6 +52,9 @@ func (t *Tx) Records(s store.RecordSelector) ([]job.Record, error) {
 	switch {
 	case len(s.Keys) > 0:
 		return collect(t, getRecords, scanRecord, Micros(t.Now()), s.Kind, t.s.Texts(s.Keys))
+	case len(s.Owners) > 0:
+		return collect(t, listEachRecords, scanRecord, Micros(t.Now()), s.Kind,
+			t.s.Texts(s.Owners), s.Limit)
 	case s.Limit > 0 && s.AnyOwner:
 		return collect(t, listAnyRecords, scanRecord, Micros(t.Now()), s.Kind, s.After, s.Limit)
 	case s.Limit > 0:

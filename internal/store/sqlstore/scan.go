@@ -25,18 +25,18 @@ var (
 
 	// factsRead and statesRead are the columns that are read for each choice of bodies.
 	factsRead = [...][]jobColumn{
-		store.NoBodies:             readFacts,
-		store.DefinitionOnly:       slices.Concat(readFacts, bodyColumns[:job.Payload]),
-		store.DefinitionAndFailure: slices.Concat(readFacts, bodyColumns[:job.Payload]),
-		store.AllBodies:            slices.Concat(readFacts, bodyColumns[:job.Progress]),
+		store.NoBodies:       readFacts,
+		store.DefinitionOnly: slices.Concat(readFacts, bodyColumns[:job.Payload]),
+		store.FailureOnly:    readFacts,
+		store.AllBodies:      slices.Concat(readFacts, bodyColumns[:job.Progress]),
 		store.OnlyBodies: slices.Concat([]jobColumn{seqColumn, outOfLineColumns[0]},
 			bodyColumns[:job.Progress]),
 	}
 	statesRead = [...][]jobColumn{
-		store.NoBodies:             readStates,
-		store.DefinitionOnly:       readStates,
-		store.DefinitionAndFailure: slices.Concat(readStates, bodyColumns[job.Failure:]),
-		store.AllBodies:            slices.Concat(readStates, bodyColumns[job.Progress:]),
+		store.NoBodies:       readStates,
+		store.DefinitionOnly: readStates,
+		store.FailureOnly:    slices.Concat(readStates, bodyColumns[job.Failure:]),
+		store.AllBodies:      slices.Concat(readStates, bodyColumns[job.Progress:]),
 		store.OnlyBodies: slices.Concat([]jobColumn{outOfLineColumns[1]},
 			bodyColumns[job.Progress:]),
 	}
@@ -63,8 +63,8 @@ func jobsFrom(rows string, bodies store.Bodies) string {
 		rows + " AS j JOIN (" + statesOf(statesRead[bodies], "") + ") AS s ON s.seq=j.seq"
 }
 
-// jobsIn begins a select of jobs in one phase.
-func jobsIn(p job.Phase, bodies store.Bodies) string {
+// JobsIn begins a select of jobs in one phase, which are j and their states s.
+func JobsIn(p job.Phase, bodies store.Bodies) string {
 	return "SELECT " + factsOf(bodies) + "," + stateNames(p, "s.", statesRead[bodies]) +
 		" FROM " + tables[p].name + " AS s JOIN jobs AS j ON j.seq=s.seq"
 }
@@ -84,11 +84,31 @@ func statesOf(cols []jobColumn, condition string) string {
 func stateNames(p job.Phase, prefix string, cols []jobColumn) string {
 	all := make([]string, len(cols))
 	for i, c := range cols {
-		if all[i] = prefix + c.Name; c.Name == phaseColumn.Name {
+		switch {
+		case c.Name == phaseColumn.Name:
 			all[i] = fmt.Sprintf("%d AS %s", p, c.Name)
+		case c.Name == endColumn.Name && p == job.Leased:
+			all[i] = "{run end " + tables[p].name + "}"
+		case c.Name == endColumn.Name:
+			all[i] = "0"
+		default:
+			all[i] = prefix + c.Name
 		}
 	}
 	return strings.Join(all, ",")
+}
+
+// endColumn says whether the end of the run is recorded. It is read after a lock alone, and by a
+// mark, as not every database has recorded ends.
+var endColumn = jobColumn{
+	Column: Column{"ended", Integer},
+	set: func(j *job.Job, value any) error {
+		ended, err := asInt(value)
+		if ended != 0 {
+			j.End = &job.RunEnd{}
+		}
+		return err
+	},
 }
 
 // scanner reads the rows of a select of some columns of jobs. One scanner serves a whole
@@ -124,10 +144,18 @@ func newJobScanner(bodies store.Bodies) *scanner {
 	return newScanner(factsRead[bodies], statesRead[bodies])
 }
 
-// newStateScanner returns a scanner for rows of numbers and states, which fills the jobs of these
-// numbers. It removes those from the map that it has filled.
-func newStateScanner(bodies store.Bodies, jobs map[int64]*job.Job) *scanner {
-	s := newScanner([]jobColumn{seqColumn}, statesRead[bodies])
+// lockedStates returns the columns of states that are read after a lock.
+func lockedStates(bodies store.Bodies) []jobColumn {
+	if bodies == store.OnlyBodies {
+		return statesRead[bodies]
+	}
+	return append(slices.Clone(statesRead[bodies]), endColumn)
+}
+
+// newStateScanner returns a scanner for rows of numbers and of columns of states, which fills the
+// jobs of these numbers. It removes those from the map that it has filled.
+func newStateScanner(cols []jobColumn, jobs map[int64]*job.Job) *scanner {
+	s := newScanner([]jobColumn{seqColumn}, cols)
 	s.cells[0].set = func(_ *job.Job, value any) error {
 		seq, err := asInt(value)
 		if err != nil {

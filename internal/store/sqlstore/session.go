@@ -12,7 +12,8 @@ import (
 // translated to *job.Error already. A Session serves one goroutine at a time. Every call is
 // reported to the observer under the name of its statement.
 type Session interface {
-	// Query runs a statement that returns rows.
+	// Query runs a statement that returns rows. A database may run a statement of its own in the
+	// place of one that is exported, with the same result.
 	Query(s *Statement, args ...any) (*sql.Rows, error)
 	// Exec runs a statement and returns how many rows it changed.
 	Exec(s *Statement, args ...any) (affected int64, err error)
@@ -22,7 +23,7 @@ type Session interface {
 	// columns, InsertStates for their states and InsertSearchable for those that a search finds.
 	// It sets the Seq of each job that it stored and returns the indexes of those whose identity
 	// or alias is taken.
-	InsertJobs(jobs []*job.Job, facts, states *Set) (taken []int, err error)
+	InsertJobs(jobs []*job.Job, facts, states *Set) (existing []int, err error)
 	// Move moves the states of the jobs of a set, and returns of how many it found the old one.
 	Move(m *Move, set *Set) (moved int64, err error)
 	// DeleteJobs removes jobs from the table jobs and from the others that have them.
@@ -34,10 +35,12 @@ type Session interface {
 	// Slot returns a number for a queue that no other concurrent transaction of this process has,
 	// so that transactions do not wait for each other's counters.
 	Slot(queueHash int64) int64
-	// ReadyWatermarks returns the watermarks of a queue's ready jobs, nil where there are none.
-	ReadyWatermarks(queueHash int64) *Watermarks
-	// LeasesWatermark returns a time before which no lease ends.
-	LeasesWatermark() int64
+	// ListRunEnds, RunEnds and DeleteRunEnds are for recorded ends of runs, of which a database has
+	// none unless workers can write to it: those that Load returns for store.Selector.Ended, those
+	// of jobs that are locked, and those of runs that were carried out.
+	ListRunEnds(after int64, n int) ([]*job.Job, error)
+	RunEnds(seqs []int64) ([]job.RunEnd, error)
+	DeleteRunEnds(runs []job.RunID) error
 	// Ints, IdentityHashes and Texts return the parameter for a mark {in}, {blob in} and
 	// {text in}.
 	Ints(seqs []int64) any
@@ -65,21 +68,15 @@ func (o Observer) WithKinds(translate func(op string, err error) error) Observer
 // Tx is the storage port's Reader and Tx over a session. Its methods are called by one
 // goroutine at a time, as fn of an Update or a View is.
 type Tx struct {
-	s      Session
-	cache  *JobCache
-	isView bool // it only reads
-	places places
-	failed error // of the first statement that failed; nothing is run after it
+	s         Session
+	cache     JobCache // nil for none
+	isView    bool     // it only reads
+	locations locations
+	failed    error // of the first statement that failed; nothing is run after it
 }
 
 // NewTx returns the methods of the port over a session.
 func NewTx(s Session) *Tx { return &Tx{s: s} }
-
-// WithCache returns the methods over the same session, with a cache of its jobs.
-func (t *Tx) WithCache(c *JobCache) *Tx {
-	t.cache = c
-	return t
-}
 
 // View returns the methods that a View may use, over the same session. It reads rows alone.
 func (t *Tx) View() *Tx {
@@ -151,6 +148,18 @@ func collect[T any](t *Tx, s *Statement, scan func(*sql.Rows) (T, error), args .
 	return all, nil
 }
 
+// Exec runs a statement that one database alone has and that returns no rows. affected is the
+// number of rows that it changed.
+func (t *Tx) Exec(s *Statement, args ...any) (affected int64, err error) {
+	return t.exec(s, args...)
+}
+
+// Collect runs a statement that one database alone has and reads all its rows with scan.
+func Collect[T any](t *Tx, s *Statement, scan func(*sql.Rows) (T, error), args ...any) ([]T,
+	error) {
+	return collect(t, s, scan, args...)
+}
+
 // scanInt reads a row of one integer.
 func scanInt(rows *sql.Rows) (n int64, err error) {
 	err = rows.Scan(&n)
@@ -160,6 +169,9 @@ func scanInt(rows *sql.Rows) (n int64, err error) {
 // Micros returns a time as it is stored: in microseconds since 1970, UTC. The zero time, which
 // means "not set", is the first microsecond of the year 1.
 func Micros(t time.Time) int64 { return t.UnixMicro() }
+
+// FromMicros is the inverse of Micros.
+func FromMicros(us int64) time.Time { return fromMicros(us) }
 
 // fromMicros is the inverse of Micros.
 func fromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }

@@ -96,14 +96,15 @@ func sameInAll(rows [][]any, c int) bool {
 
 // setOfJobs returns what the columns of b hold for each job. There is at least one job.
 func setOfJobs(b *Bulk, cols []jobColumn, jobs []*job.Job) *Set {
-	return setOfKeyed(b.Key, cols, jobs)
+	return setOfJobsByKey(b.Key, cols, jobs)
 }
 
 // noKey is for a set without a key.
 const noKey = -1
 
-// setOfKeyed returns what columns hold for each job. That of the key has a value for each of them.
-func setOfKeyed(key int, cols []jobColumn, jobs []*job.Job) *Set {
+// setOfJobsByKey returns what columns hold for each job. That of the key has a value for each of
+// them.
+func setOfJobsByKey(key int, cols []jobColumn, jobs []*job.Job) *Set {
 	s := &Set{rows: len(jobs), columns: make([]values, len(cols), len(cols)+1)}
 	for c := range cols {
 		get, v := cols[c].get, &s.columns[c]

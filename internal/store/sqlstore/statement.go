@@ -4,18 +4,30 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 )
 
 // Statement is a named SQL text. It may hold these marks, which a Dialect replaces:
 //
 //	{for update}        lock the selected rows
+//	{short timeout}     stands behind the tables: wait for no lock for long in this transaction
 //	{skip locked}       lock the selected rows and pass over those that are locked
-//	{skip locked jobs}  the same for the rows of j, which is jobs, and then of s, their states
+//	{skip locked jobs}  the same for the rows of j, which is jobs, and then of s
+//	{for lease update}  lock the selected rows, but not against a worker that records an end
+//	{run end s}         1 where the end of the run of a row s of leases is recorded, else 0
 //	{in $1}             is one of the integers in $1, see Session.Ints
 //	{blob in $1}        is one of the byte strings in $1, see Session.IdentityHashes
 //	{text in $1}        is one of the texts in $1, see Session.Texts
+//	{each text in $1}   selects the texts in $1, as value
+//	{among SELECT ...}  is one of what the select returns, which is read once for each row of the
+//	                    tables before
 //	{limit $1}          at most $1 rows
+//	{unindexed column}  that column, which no index is to be looked up by
+//	{within queue}      has $5 in that column of an index that ends with seq, and a seq above $1
+//	                    and below $2. The order is that of the column and seq.
+//	{behind contract}   has $1 in that column of an index that ends with id, and an id above $2;
+//	                    ordered by id
 //	{each priority ...} selects seq, listed and key from the table that meet the condition and
 //	                    have a priority from $6 to $7: of each priority, and of those without
 //	                    one, at least the first $5 by listed and key. ORDER BY and a limit
@@ -32,15 +44,24 @@ type Statement struct {
 // database needs nothing: SQLite, with its one writer, locks no rows. A Dialect is safe for
 // concurrent use.
 type Dialect struct {
-	ForUpdate      string
-	SkipLocked     string
-	SkipLockedJobs string
-	// In, BlobIn, TextIn and Limit have $n where the parameter stands, EachPriority where the
-	// table and the condition stand.
+	ForUpdate        string
+	ShortLockTimeout string
+	SkipLocked       string
+	SkipLockedJobs   string
+	ForLeaseUpdate   string
+	// In, BlobIn, TextIn, EachText and Limit have $n where the parameter stands, Unindexed, Within
+	// and Behind where the column, RunEnd where the table, Among where the select and EachPriority
+	// where the table and the condition stand.
 	In           string
 	BlobIn       string
 	TextIn       string
+	EachText     string
+	Among        string
 	Limit        string
+	Unindexed    string
+	Within       string
+	Behind       string
+	RunEnd       string
 	EachPriority string
 
 	texts sync.Map // *Statement to string: each is translated once
@@ -58,10 +79,18 @@ func (d *Dialect) Text(s *Statement) string {
 // translate replaces every mark of a statement, each kind of mark in one pass.
 func (d *Dialect) translate(s *Statement) string {
 	text := strings.ReplaceAll(s.SQL, "{for update}", d.ForUpdate)
+	text = strings.ReplaceAll(text, "{short timeout}", d.ShortLockTimeout)
 	text = strings.ReplaceAll(text, "{skip locked}", d.SkipLocked)
 	text = strings.ReplaceAll(text, "{skip locked jobs}", d.SkipLockedJobs)
+	text = strings.ReplaceAll(text, "{for lease update}", d.ForLeaseUpdate)
 	text = replaceMark(text, "{limit ", d.Limit)
+	text = replaceMark(text, "{unindexed ", d.Unindexed)
+	text = replaceMark(text, "{among ", d.Among)
+	text = replaceMark(text, "{each text in ", d.EachText)
+	text = replaceMark(text, "{run end ", d.RunEnd)
 	text = replaceMark(text, "{in ", d.In)
+	text = replaceMark(text, "{within ", d.Within)
+	text = replaceMark(text, "{behind ", d.Behind)
 	text = replaceMark(text, "{each priority ", d.EachPriority)
 	text = replaceMark(text, "{blob in ", d.BlobIn)
 	return replaceMark(text, "{text in ", d.TextIn)
@@ -83,21 +112,33 @@ func replaceMark(text, mark, form string) string {
 
 // Narrow lists the statements whose cost must not grow with the table, those of lists with what a
 // page passes over. Each database has a test that reads their query plans.
-var Narrow = append(listings(), LockReady, readyNumbers, lockDue, lockExpired, nextDue, NextLease,
-	finished, countAhead, readySince, getEvents,
-	deleteEvents,
-	loads[load{byID, store.AllBodies, false}], loads[load{byAlias, store.AllBodies, false}],
-	lockFacts[load{bySeq, store.NoBodies, true}], getStates[store.NoBodies],
-	countOwned, children, sumSizes, getRecords, listRecords,
-	oldRecords, edgesFrom, edgesTo, allEdgesFrom, dependencies,
-	searchAll, searchQueue, searchState, searchQueueState, getMessages[0], getDeadLetters,
-	oldDeadLetters, deadLettersByID, alikeDeadLetters, deadLettersOf, unmarkedDeadLetters,
-	groupDeadLetters)
+var Narrow = append(append(listings(), sourceStatements()...), LockReady, readyNumbers, lockDue,
+	LockExpired, NextDue, NextLease, lockFree, lockForLease, lockForLeaseByID, finished,
+	countAhead, readySince, getEvents, deleteEvents, loads[load{byID, store.AllBodies, false}],
+	loads[load{byAlias, store.AllBodies, false}], lockFacts[load{bySeq, store.NoBodies, true}],
+	lockWaiting, getStates[store.NoBodies], countOwned, countOver, countFound, countFoundOfAll,
+	countKind, workersOver, workersBefore[job.Waiting], workersBefore[job.Ready], children,
+	sumSizes, getRecords, listRecords, listEachRecords, oldRecords, edgesFrom, edgesTo,
+	allEdgesFrom, dependencies, searchAll, searchQueue, searchState, searchQueueState,
+	getMessages[0], getDeadLetters.full, getDeadLetters.bare, deadLettersOfQueue.full,
+	deadLettersOfQueue.bare, alikeDeadLetters.full, alikeDeadLetters.bare, oldDeadLetters,
+	deadLettersByID, deadLettersOf, unmarkedDeadLetters, groupDeadLetters, getQueueCount,
+	getWholeQueueCount)
 
-// Column is a column of a bulk statement with the type it has in PostgreSQL.
+// Type is what a column holds. Each database has its own names of types.
+type Type uint8
+
+// The types of columns.
+const (
+	Integer Type = iota // of 64 bits
+	Text
+	Bytes
+)
+
+// Column is a column of a bulk statement.
 type Column struct {
 	Name string
-	Type string // int8, text or bytea
+	Type Type
 }
 
 // Bulk describes a statement that writes many rows, which are values in the order of its

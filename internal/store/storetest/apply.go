@@ -14,7 +14,7 @@ import (
 var applyTests = []test{
 	{"no changes are written by nothing", func(w *world) { w.apply(store.Changes{}) }},
 	{"what is deleted may be inserted again", applyDeletesFirst},
-	{"what is taken does not hold up the rest", applyBesideTaken},
+	{"what is taken does not hold up the rest", applyBesideExisting},
 	{"invalid changes write nothing", applyInvalid},
 	{"each job has its own fields written", applyFields},
 	{"queues are set once for each name", applyQueuesTwice},
@@ -100,10 +100,10 @@ func applyDeletesFirst(w *world) {
 	equal(w, "records", len(w.records("kind", "a", "b")), 1)
 }
 
-// applyBesideTaken proves that a job that is taken gets Seq 0 and is named by Taken, and
-// that the other members of the same Changes are written all the same: a second job, an
+// applyBesideExisting proves that a job that is taken gets Seq 0 and is named by Existing, and
+// that the other members of the same Changes are written nevertheless: a second job, an
 // update, an event and a count.
-func applyBesideTaken(w *world) {
+func applyBesideExisting(w *world) {
 	a := newJob("a")
 	w.insert(a)
 	changed := *a
@@ -113,7 +113,7 @@ func applyBesideTaken(w *world) {
 	c.Events = []job.Event{{Job: a.Seq, Cause: job.Claimed, At: start}}
 	c.Counts = []job.QueueCount{{Contract: "x", Queue: "q", Ready: 1}}
 	w.apply(c)
-	equal(w, "taken", c.Taken(), []int{0})
+	equal(w, "taken", c.Existing(), []int{0})
 	equal(w, "a", w.get(a), &changed)
 	equal(w, "b", w.exists("b"), true)
 	events, _ := w.all(a)

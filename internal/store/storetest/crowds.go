@@ -76,35 +76,35 @@ func (w *world) claimAll(claimants, jobs int) {
 		worker := fmt.Sprint("worker ", i)
 		for idle := 0; idle < queues; {
 			queue := fmt.Sprint("q", (i+idle)%queues)
-			var mine []*job.Job
+			var own []*job.Job
 			// A claim as the engine makes it: ready jobs are locked, changed in memory and written
 			// in one transaction.
 			err := w.Update(w.context(), func(tx store.Tx) (err error) {
-				if mine, err = tx.LockReady("relay", queue, 1+rand.IntN(10)); err != nil {
+				if own, err = tx.LockReady("relay", queue, 1+rand.IntN(10)); err != nil {
 					return err
 				}
-				for _, j := range mine {
+				for _, j := range own {
 					j.Phase, j.State, j.Attempts, j.Worker, j.LeaseUntil = job.Leased, "running",
 						j.Attempts+1, worker, start.Add(time.Minute)
 				}
-				return tx.Apply(updates(store.StateFields, mine...))
+				return tx.Apply(updates(store.StateFields, own...))
 			})
 			if err != nil {
 				return err
 			}
-			if len(mine) == 0 {
+			if len(own) == 0 {
 				idle++
 				continue
 			}
 			mu.Lock()
-			for _, j := range mine {
+			for _, j := range own {
 				claimed[j.ID.Key]++
 				if string(j.Payload) != j.ID.Key {
 					w.Errorf("%s has the body %q", j.ID.Key, j.Payload)
 				}
 			}
 			mu.Unlock()
-			if err := w.finish(mine, worker); err != nil {
+			if err := w.finish(own, worker); err != nil {
 				return err
 			}
 		}
@@ -120,14 +120,14 @@ func (w *world) claimAll(claimants, jobs int) {
 // finish ends the attempts of one claim, half of the jobs by an update with a result and
 // half by a delete, and fails if one of the jobs is no longer with the worker in its first
 // attempt.
-func (w *world) finish(mine []*job.Job, worker string) error {
+func (w *world) finish(own []*job.Job, worker string) error {
 	return w.Update(w.context(), func(tx store.Tx) error {
-		locked, err := tx.Load(locked(mine...))
+		locked, err := tx.Load(locked(own...))
 		if err != nil {
 			return err
 		}
-		if len(locked) != len(mine) {
-			return fmt.Errorf("%d of %d claimed jobs are left", len(locked), len(mine))
+		if len(locked) != len(own) {
+			return fmt.Errorf("%d of %d claimed jobs are left", len(locked), len(own))
 		}
 		for _, j := range locked {
 			if j.Worker != worker || j.Attempts != 1 {
@@ -262,9 +262,9 @@ func submitOnce(w *world) {
 			for _, k := range rand.Perm(10) {
 				set = append(set, newJob(fmt.Sprint(round, "-", k)))
 			}
-			var taken []int
+			var existing []int
 			if err := w.Update(w.context(), func(tx store.Tx) (err error) {
-				taken, err = insert(tx, set...)
+				existing, err = insert(tx, set...)
 				return err
 			}); err != nil {
 				return err
@@ -273,7 +273,7 @@ func submitOnce(w *world) {
 			for _, j := range set {
 				stored[j.ID.Key]++
 			}
-			for _, at := range taken {
+			for _, at := range existing {
 				stored[set[at].ID.Key]--
 			}
 			mu.Unlock()

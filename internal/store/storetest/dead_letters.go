@@ -4,21 +4,22 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
 )
 
-// letterOf returns a dead letter of a job that stays stored, with an error.
-func letterOf(key string, seq int64, failure string, at time.Time) job.DeadLetter {
+// deadLetterOf returns a dead letter of a job that stays stored, with an error.
+func deadLetterOf(key string, seq int64, failure string, at time.Time) job.DeadLetter {
 	j := newJob(key)
 	j.Seq, j.State, j.Phase, j.Failure = seq, "failed", job.Done, []byte(failure)
 	return job.DeadLetter{Job: *micro(*j), Cause: job.FailedForGood, CreatedAt: at}
 }
 
-// lettersBy returns the keys of the jobs of dead letters that are selected.
-func (w *world) lettersBy(s store.DeadLetterSelector) (all []string) {
+// deadLettersBy returns the keys of the jobs of dead letters that are selected.
+func (w *world) deadLettersBy(s store.DeadLetterSelector) (all []string) {
 	for _, l := range read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 		return r.DeadLetters(s)
 	}) {
@@ -28,39 +29,42 @@ func (w *world) lettersBy(s store.DeadLetterSelector) (all []string) {
 }
 
 // selectDeadLetters proves that DeadLetters selects by job, also one that is gone, by fingerprint
-// and by age, the oldest first; and that UpdateDeadLetters keeps a replay.
+// and by age, the oldest first; that UpdateDeadLetters keeps a replay; and that of the open ones of
+// jobs no job is read.
 func selectDeadLetters(w *world) {
 	var letters []job.DeadLetter
 	for i := range 6 { // the first is the newest
-		letters = append(letters, letterOf(fmt.Sprint(i), int64(10+i%2),
+		letters = append(letters, deadLetterOf(fmt.Sprint(i), int64(10+i%2),
 			fmt.Sprintf(`{"error":"line %d of %s"}`, i, []string{"a", "b", "c"}[i/2]),
 			start.Add(time.Duration(-i)*time.Second)))
 	}
-	gone := letterOf("gone", 10, "x", start.Add(-time.Hour))
+	gone := deadLetterOf("gone", 10, "x", start.Add(-time.Hour))
 	gone.Job.State = job.StateNone
-	other := letterOf("other", 77, "x", start.Add(-time.Hour))
+	other := deadLetterOf("other", 77, "x", start.Add(-time.Hour))
 	other.Job.ID.Contract = "other"
 	w.apply(store.Changes{DeadLetters: append(letters, gone, other)})
 	one := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 		return r.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 1})
 	})[0]
-	equal(w, "by id", w.lettersBy(store.DeadLetterSelector{IDs: []int64{one.ID, 1 << 40}}),
+	equal(w, "by id", w.deadLettersBy(store.DeadLetterSelector{IDs: []int64{one.ID, 1 << 40}}),
 		[]string{one.Job.ID.Key})
-	equal(w, "of jobs", w.lettersBy(store.DeadLetterSelector{Jobs: []int64{10, 99}}),
+	equal(w, "of jobs", w.deadLettersBy(store.DeadLetterSelector{Jobs: []int64{10, 99}}),
 		[]string{"0", "2", "4", "gone"})
 	alike := store.DeadLetterSelector{Fingerprint: letters[2].Fingerprint(), Limit: 9}
-	equal(w, "alike", w.lettersBy(alike), []string{"2", "3"})
-	equal(w, "all", len(w.lettersBy(store.DeadLetterSelector{Contract: "relay", Limit: 9})), 7)
+	equal(w, "alike", w.deadLettersBy(alike), []string{"2", "3"})
+	equal(w, "all", len(w.deadLettersBy(store.DeadLetterSelector{Contract: "relay", Limit: 9})), 7)
 	old := store.DeadLetterSelector{Contract: "relay", Before: start.Add(-2 * time.Second), Limit: 3}
 	aged := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters(old) })
 	equal(w, "old", []time.Time{aged[0].CreatedAt, aged[1].CreatedAt, aged[2].CreatedAt},
 		[]time.Time{gone.CreatedAt, letters[5].CreatedAt, letters[4].CreatedAt})
 	equal(w, "their queue", aged[0].Job.Queue, gone.Job.Queue)
 	equal(w, "none is of an older schema",
-		len(w.lettersBy(store.DeadLetterSelector{Contract: "relay", Unmarked: true, Limit: 9})), 0)
+		len(w.deadLettersBy(store.DeadLetterSelector{Contract: "relay", Unmarked: true, Limit: 9})), 0)
+
+	w.selectDeadLettersOfQueue()
 
 	first := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters(alike) })[0]
-	if !first.IsOpen() || !first.IsKept() {
+	if !first.IsOpen() || !first.IsJobStored() {
 		w.Errorf("letter %+v is not open, or not that of a stored job", first)
 	}
 	first.ReplayedAt, first.ReplayedAs = start.Add(time.Minute), 12
@@ -70,6 +74,52 @@ func selectDeadLetters(w *world) {
 	if !then[1].IsOpen() {
 		w.Errorf("letter %+v was not replayed", then[1])
 	}
+	open := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+		return r.DeadLetters(store.DeadLetterSelector{Jobs: []int64{10, 77}, Open: true})
+	})
+	equal(w, "open ones of jobs", len(open), 4)
+	for i, l := range open {
+		want := []job.Job{letters[0].Job, letters[4].Job, gone.Job, other.Job}[i]
+		equal(w, "what is read of an open one", l.Job, job.Job{Seq: want.Seq, Queue: want.Queue,
+			ID: job.ID{Contract: want.ID.Contract}})
+	}
+}
+
+// selectDeadLettersOfQueue proves that letters are selected by queue, whose name may be too long
+// for an index, and that of bare ones no job is read.
+func (w *world) selectDeadLettersOfQueue() {
+	long := strings.Repeat("ä", 3000)
+	var letters []job.DeadLetter
+	for i, queue := range []string{"short", long + "1", long + "2", long + "1", "short", "Short"} {
+		l := deadLetterOf(fmt.Sprint("of queue ", i), int64(100+i), `{"error":"of a queue"}`, start)
+		l.Job.Queue = queue
+		letters = append(letters, l)
+	}
+	letters[4].Job.ID.Contract = "other"
+	w.apply(store.Changes{DeadLetters: letters})
+	s := store.DeadLetterSelector{Contract: "relay", Queue: long + "1", Limit: 9}
+	equal(w, "of a long queue", w.deadLettersBy(s), []string{"of queue 1", "of queue 3"})
+	s.Queue = "short"
+	equal(w, "of a queue", w.deadLettersBy(s), []string{"of queue 0"})
+	s.Queue = long[:100]
+	equal(w, "of a part of a name", len(w.deadLettersBy(s)), 0)
+	s.Queue, s.Bare, s.Limit = long+"1", true, 1
+	for _, want := range []job.DeadLetter{letters[1], letters[3]} {
+		got := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters(s) })[0]
+		equal(w, "what is read of a bare one", got, job.DeadLetter{ID: got.ID, CreatedAt: start,
+			Mark: want.Fingerprint(), Cause: want.Cause, Job: job.Job{Seq: want.Job.Seq,
+				Queue: want.Job.Queue, ID: job.ID{Contract: "relay"}}})
+		s.After = got.ID
+	}
+	for _, bare := range []store.DeadLetterSelector{
+		{Contract: "other", After: s.After, Limit: 9, Bare: true},
+		{Fingerprint: letters[4].Fingerprint(), Limit: 9, Bare: true}} {
+		got := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+			return r.DeadLetters(bare)
+		})
+		equal(w, "bare ones", len(got), 1)
+		equal(w, "the job of a bare one", got[0].Job.Seq, letters[4].Job.Seq)
+	}
 }
 
 // groupDeadLetters proves that DeadLetterGroups counts the open letters of a contract alone, and
@@ -77,7 +127,7 @@ func selectDeadLetters(w *world) {
 func groupDeadLetters(w *world) {
 	var letters []job.DeadLetter
 	for i := range 9 {
-		letters = append(letters, letterOf(fmt.Sprint(i), int64(i+1),
+		letters = append(letters, deadLetterOf(fmt.Sprint(i), int64(i+1),
 			fmt.Sprintf(`{"type":"t%d","error":"took %d s"}`, i%3, i),
 			start.Add(time.Duration(i)*time.Second)))
 	}

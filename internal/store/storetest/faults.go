@@ -130,14 +130,16 @@ func failingCommits(w *world, f *Faults) {
 	w.insert(before)
 	f.set(false, true)
 	for n := range 3 {
-		if err := w.Update(w.context(), func(tx store.Tx) error {
+		err := w.Update(w.context(), func(tx store.Tx) error {
 			changed := *before
 			changed.Worker = "w"
 			return tx.Apply(store.Changes{Insert: []*job.Job{newJob("a")},
 				Update: []store.JobUpdate{{Job: &changed, Fields: store.StateFields}}})
-		}); err == nil {
-			w.Errorf("update %d was undone and has no error", n)
+		})
+		if err != nil {
+			continue
 		}
+		w.Errorf("update %d was undone and has no error", n)
 	}
 	f.set(false, false)
 	stored := read(w, func(r store.Reader) ([]*job.Job, error) { return Listed(r, store.Filter{}) })
@@ -191,7 +193,7 @@ func breakRows(w *world, f *Faults, name string, verb func(store.Tx) error) {
 			var got error
 			err := w.Update(w.context(), func(tx store.Tx) error { got = verb(tx); return nil })
 			f.arm(0, 0)
-			if told := got != nil && err != nil; !told {
+			if failed := got != nil && err != nil; !failed {
 				w.Errorf("%s: row %d of result %d was an error; the verb returned %v, "+
 					"the update %v", name, row, i, got, err)
 			}
@@ -206,14 +208,14 @@ func breakRows(w *world, f *Faults, name string, verb func(store.Tx) error) {
 // methods that read. Some of the jobs have a body out of line and an alias, so that a Load
 // reads two results.
 func readingVerbs(w *world) map[string]func(store.Tx) error {
-	stuff := make([]byte, 9<<10) // kept apart
-	heavy := func(j *job.Job) { j.Payload, j.Alias = stuff, job.AliasOf("relay", "q", j.ID.Key) }
+	large := make([]byte, 9<<10) // is stored out of line
+	withLargeBody := func(j *job.Job) { j.Payload, j.Alias = large, job.AliasOf("relay", "q", j.ID.Key) }
 	// One pair of jobs for each method that selects by phase or time, so that both rows of
 	// its result can fail.
 	var ready, due, lapsed, over, listed []*job.Job
 	for i := range 2 {
 		n := fmt.Sprint(i)
-		ready = append(ready, newJob("r"+n, heavy))
+		ready = append(ready, newJob("r"+n, withLargeBody))
 		due = append(due, newJob("d"+n, waiting(start, 0)))
 		lapsed = append(lapsed, newJob("l"+n,
 			leased(start.Add(-time.Hour), start.Add(-time.Minute))))
@@ -237,7 +239,7 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		for _, cause := range []job.Cause{job.Submitted, job.Claimed} {
 			events = append(events, job.Event{Job: first, Cause: cause, At: start})
 		}
-		letters := []job.DeadLetter{letterOf("a", first, "x", start), letterOf("b", first, "y", start),
+		letters := []job.DeadLetter{deadLetterOf("a", first, "x", start), deadLetterOf("b", first, "y", start),
 			{Job: *ready[0], CreatedAt: start.Add(-time.Hour)},
 			{Job: *ready[1], CreatedAt: start.Add(-time.Hour)}}
 		records := []job.Record{{Kind: "k", Key: "a", Owner: "o"},
@@ -289,10 +291,19 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			return errOf(tx.CountUpTo(store.CountSelector{Ahead: &job.Job{Seq: 1, Queue: "q"}}, 5))
 		},
 		"CountUpTo of an owner": func(tx store.Tx) error {
-			return errOf(tx.CountUpTo(store.CountSelector{Contract: "relay", Owner: "owner"}, 5))
+			return errOf(tx.CountUpTo(store.CountSelector{Contract: "relay",
+				Owners: []string{"owner"}}, 5))
+		},
+		"CountUpTo of a phase": func(tx store.Tx) error {
+			return errOf(tx.CountUpTo(store.CountSelector{Contract: "relay", By: store.ByState,
+				Phase: job.Ready}, 5))
 		},
 		"Exists": func(tx store.Tx) error { return errOf(tx.Exists(ids[0])) },
 		"List":   func(tx store.Tx) error { return errOf(tx.List(store.Filter{})) },
+		"List of sources": func(tx store.Tx) error {
+			return errOf(tx.List(store.Filter{Limit: 5, Sources: []store.Source{
+				{Contract: "relay", Queue: "q", Ready: true}}}))
+		},
 		"List of a parent": func(tx store.Tx) error {
 			return errOf(tx.List(store.Filter{Parent: over[0].Seq}))
 		},
@@ -327,7 +338,7 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			return errOf(tx.Edges(store.EdgeSelector{From: both, Transitive: true}))
 		},
 		"QueueSettings": func(tx store.Tx) error { return errOf(tx.QueueSettings()) },
-		"Counts":        func(tx store.Tx) error { return errOf(tx.Counts("")) },
+		"Counts":        func(tx store.Tx) error { return errOf(tx.Counts(store.QueueSelector{WithDone: true})) },
 		"ReadyQueues": func(tx store.Tx) error {
 			return errOf(tx.ReadyQueues(store.ReadySelector{WithSince: true,
 				Queues: []job.QueueHash{job.QueueHashOf("relay", "q")}}))
@@ -341,7 +352,11 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		"Records of any owner": func(tx store.Tx) error {
 			return errOf(tx.Records(store.RecordSelector{Kind: "k", AnyOwner: true, Limit: 5}))
 		},
-		"NextDue":       func(tx store.Tx) error { _, _, err := tx.NextDue(tx.Now()); return err },
+		"Records of each owner": func(tx store.Tx) error {
+			return errOf(tx.Records(store.RecordSelector{Kind: "k", Owners: []string{"o", "p"},
+				Limit: 5}))
+		},
+		"NextDue":       func(tx store.Tx) error { _, err := tx.NextDue(tx.Now()); return err },
 		"LockReady":     func(tx store.Tx) error { return errOf(tx.LockReady("relay", "q", 50)) },
 		"LockDue":       func(tx store.Tx) error { return errOf(tx.LockDue(5, nil)) },
 		"LockLapsed":    func(tx store.Tx) error { return errOf(tx.LockExpired(time.Time{}, 5)) },

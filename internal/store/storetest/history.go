@@ -170,7 +170,8 @@ func deadLetters(w *world) {
 		w.Fatalf("%d letters", len(got))
 	}
 	first := got[0].ID
-	got[0].ID = 0
+	equal(w, "fingerprint", got[0].Mark, letters[0].Fingerprint())
+	got[0].ID, got[0].Mark = 0, ""
 	equal(w, "letter", got[0], letters[0])
 	w.apply(store.Changes{DeleteDeadLetters: []int64{first, got[1].ID}})
 	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
@@ -261,8 +262,8 @@ func pruneFamilies(w *world) {
 		got := change(w, func(tx store.Tx) (store.Pruned, error) {
 			return tx.PruneFinished("x", start.Add(time.Hour), 101, 3)
 		})
-		equal(w, "pruned", len(got.Seqs), got.Jobs+got.Children)
-		got.Seqs = nil
+		equal(w, "pruned", len(got.Removed), got.Jobs+got.Children)
+		got.Removed = nil
 		equal(w, "pruned", got, want)
 	}
 	equal(w, "left", keys(read(w, func(r store.Reader) ([]*job.Job, error) {

@@ -14,13 +14,13 @@ import (
 
 // jobTests prove what the port promises of the job itself: every field is stored and read
 // back, an identity is unique while its job exists, numbers grow, texts are checked, and
-// each group of Fields writes its own columns. The tests named after List stand in list.go.
+// each group of Fields writes its own columns. The tests named after List are in list.go.
 var jobTests = []test{
 	{"every field comes back", everyField},
 	{"times from year 1 to 9999", extremeTimes},
 	{"long names", longNames},
 	{"insert numbers in order", insertNumbers},
-	{"insert tells what is taken", insertTaken},
+	{"insert tells what is taken", insertExisting},
 	{"of jobs with one identity the first is stored", insertFirst},
 	{"a text is UTF-8 without NUL", badText},
 	{"an identity is free again after delete", deleteFrees},
@@ -33,7 +33,9 @@ var jobTests = []test{
 	{"list pages", listPages},
 	{"list of an owner, newest first", listOwned},
 	{"list by further members", listMembers}, {"list of a scan", listScans},
-	{"list what is dead", listDead},
+	{"list what is dead", listDead}, {"list what runs", listRuns},
+	{"list what indexes have", listSources},
+	{"CountUpTo groups the jobs of a phase", countGroups},
 }
 
 // fullJob returns a job with a value in every field but those of the store, Seq and
@@ -55,7 +57,7 @@ func fullJob(key string) *job.Job {
 		OpenDeps: 6, FailedDeps: 2, Parent: 1 << 40, Children: 9, Size: 1 << 50,
 		Definition: []byte(`{"a": 1}`), Payload: []byte{}, Progress: []byte{0, 0xff, 0xfe, '\''},
 		Result: []byte("\xc3\x28"), Failure: nil,
-		Trace: "00-trace", CreatedAt: start.Add(4 * time.Second),
+		Trace: "00-trace", Callback: "https://a/b", CreatedAt: start.Add(4 * time.Second),
 		UpdatedAt: start.Add(5 * time.Second),
 		StartedAt: start.Add(6 * time.Second), FinishedAt: start.Add(7 * time.Second),
 	}
@@ -163,18 +165,18 @@ func insertFirst(w *world) {
 			j.Payload = fmt.Append(nil, i)
 		}))
 	}
-	taken := change(w, func(tx store.Tx) ([]int, error) { return insert(tx, set...) })
-	equal(w, "how many are taken", len(taken), identities*(each-1))
+	existing := change(w, func(tx store.Tx) ([]int, error) { return insert(tx, set...) })
+	equal(w, "how many are taken", len(existing), identities*(each-1))
 	for _, j := range set[:identities] {
 		equal(w, "stored of "+j.ID.Key, w.get(j), j)
 	}
 }
 
-// insertTaken proves what the port says of a taken identity or alias, in the store or
+// insertExisting proves what the port says of a taken identity or alias, in the store or
 // earlier in the set: the job gets Seq 0, Taken names it, the job that has the name is as
 // before, and the others are stored with their large bodies. Of two jobs with one alias
 // either may be stored. Identity and alias are free again once their job is deleted.
-func insertTaken(w *world) {
+func insertExisting(w *world) {
 	// One job is in the store; in the set, its identity comes again, and b comes three
 	// times.
 	first := newJob("a")
@@ -182,10 +184,10 @@ func insertTaken(w *world) {
 	big := bytes.Repeat([]byte("x"), 20_000)
 	with := func(key string) *job.Job { return newJob(key, func(j *job.Job) { j.Payload = big }) }
 	set := []*job.Job{with("b"), with("a"), with("c"), with("b"), with("b")}
-	taken := change(w, func(tx store.Tx) ([]int, error) { return insert(tx, set...) })
-	equal(w, "taken", taken, []int{1, 3, 4})
+	existing := change(w, func(tx store.Tx) ([]int, error) { return insert(tx, set...) })
+	equal(w, "taken", existing, []int{1, 3, 4})
 	for i, j := range set {
-		if (j.Seq == 0) != slices.Contains(taken, i) {
+		if (j.Seq == 0) != slices.Contains(existing, i) {
 			w.Errorf("job %d has number %d", i, j.Seq)
 		}
 	}
@@ -238,6 +240,7 @@ func badText(w *world) {
 		"owner": func(j *job.Job) {
 			j.Owner = "\x00"
 		}, "trace": func(j *job.Job) { j.Trace = "\xc3\x28" },
+		"callback": func(j *job.Job) { j.Callback = "\x00" },
 	} {
 		// The transaction goes on: nothing was asked of the database.
 		w.update(func(tx store.Tx) error {
@@ -340,6 +343,7 @@ func keepDefinition(c, j *job.Job) {
 		j.Kind, j.Queue, j.Owner, j.Priority, j.Lease, j.MaxAttempts, j.Retry
 	c.Parent, c.Trace, c.CreatedAt, c.Searchable, c.Children, c.Size, c.OrderTime = j.Parent,
 		j.Trace, j.CreatedAt, j.Searchable, j.Children, j.Size, j.OrderTime
+	c.Callback = j.Callback
 }
 
 // updateStateWrites proves that StateFields writes the fields that transitions change, each

@@ -65,7 +65,7 @@ func RunLayout(t *testing.T, o OldSchema) {
 		for i, j := range []*job.Job{filled, bare} {
 			j.Seq, j.Phase, j.OutOfLine = int64(2*phase)+int64(i)+1, phase, 0
 			j.ID = job.ID{Contract: "c", Key: string(rune('a' + j.Seq))}
-			j.Parent = 0
+			j.Parent, j.Callback = 0, "" // the older schema has no callbacks
 			jobs = append(jobs, j)
 		}
 		filled.Alias = job.AliasOf("c", "", filled.ID.Key)
@@ -81,7 +81,7 @@ func RunLayout(t *testing.T, o OldSchema) {
 	s := o.Open()
 	keepsTerm(t, s)
 	var all, owned, children, found []*job.Job
-	var due, lease time.Time
+	var due store.Due
 	view(t, s, func(r store.Reader) (err error) {
 		for _, read := range []struct {
 			to *[]*job.Job
@@ -103,7 +103,7 @@ func RunLayout(t *testing.T, o OldSchema) {
 				return err
 			}
 		}
-		due, lease, err = r.NextDue(start.Add(24 * time.Hour))
+		due, err = r.NextDue(start.Add(24 * time.Hour))
 		return err
 	})
 	for i, j := range all {
@@ -117,9 +117,19 @@ func RunLayout(t *testing.T, o OldSchema) {
 	if len(found) != 4 {
 		t.Errorf("a search finds %v", keys(found))
 	}
-	if due.IsZero() || due != lease { // those without a time are next, and it is now
-		t.Errorf("next are %v and %v", due, lease)
+	if due.Waiting.IsZero() || due.Waiting != due.Lease { // those without a time are next: now
+		t.Errorf("next are %v and %v", due.Waiting, due.Lease)
 	}
+	var counts []job.QueueCount
+	view(t, s, func(r store.Reader) (err error) {
+		counts, err = r.Counts(store.QueueSelector{WithDone: true})
+		return err
+	})
+	slices.SortFunc(counts, func(a, b job.QueueCount) int {
+		return strings.Compare(a.Queue, b.Queue)
+	})
+	equal(t, "counts of those that are over", counts, []job.QueueCount{
+		{Contract: "c", Done: 1}, {Contract: "c", Queue: jobs[6].Queue, Done: 1}})
 	o.claim(t, s, jobs)
 }
 
@@ -198,7 +208,7 @@ func (o *OldSchema) claim(t *testing.T, s store.Store, jobs []*job.Job) {
 	}
 	if err := s.Update(t.Context(), func(tx store.Tx) error {
 		pruned, err := tx.PruneFinished("c", tx.Now().AddDate(9000, 0, 0), 0, 9)
-		equal(t, "pruned", pruned, store.Pruned{Jobs: 4, Seqs: pruned.Seqs})
+		equal(t, "pruned", pruned, store.Pruned{Jobs: 4, Removed: pruned.Removed})
 		return err
 	}); err != nil {
 		t.Fatal(err)

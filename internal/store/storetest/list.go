@@ -102,13 +102,11 @@ func listOwned(w *world) {
 		[]string{"2", "0"})
 	equal(w, "in a state", list(store.Filter{Contract: "relay", Owner: "one",
 		States: []job.State{"done", "lost"}}), []string{"2"})
-	for owner, want := range map[string]int{"one": 3, "One": 0, "": 0} {
-		for _, limit := range []int{2, 3, 10} {
-			got := read(w, func(r store.Reader) (int, error) {
-				return r.CountUpTo(store.CountSelector{Contract: "relay", Owner: owner}, limit)
-			})
-			equal(w, fmt.Sprintf("the first %d of %q", limit, owner), got, min(want, limit))
-		}
+	for _, limit := range []int{2, 3, 10} {
+		got := w.groups(store.CountSelector{Contract: "relay", Owners: []string{"two", "one", "One",
+			""}}, limit)
+		equal(w, fmt.Sprintf("the first %d of each", limit), got, []store.JobGroup{{},
+			{Value: "One"}, {Value: "one", Jobs: min(3, limit)}, {Value: "two", Jobs: min(3, limit)}})
 	}
 	for newest, want := range map[bool][]string{true: {"2", "0"}, false: {"2", "4"}} {
 		f := store.Filter{Contract: "relay", Owner: "one", WithoutBodies: true, Limit: 2,
@@ -240,6 +238,37 @@ func listScans(w *world) {
 			}
 			equal(w, fmt.Sprintf("pages of %+v", f), pages, tt.pages)
 		}
+	}
+}
+
+// listRuns proves that Runs lists the leased jobs of all contracts in both directions and in pages,
+// with what it promises and nothing else.
+func listRuns(w *world) {
+	var all []*job.Job
+	for i := range 8 {
+		all = append(all, newJob(fmt.Sprint(i), in([]string{"relay", "other"}[i/4], "q"),
+			func(j *job.Job) {
+				j.Phase, j.Worker, j.Payload = job.Phase(i%4), fmt.Sprint("w", i), []byte("payload")
+			}))
+	}
+	w.insert(all...)
+	want := []*job.Job{{Seq: all[2].Seq, ID: job.ID{Contract: "relay"}, Phase: job.Leased,
+		Worker: "w2"}, {Seq: all[6].Seq, ID: job.ID{Contract: "other"}, Phase: job.Leased,
+		Worker: "w6"}}
+	for _, newest := range []bool{false, true} {
+		f := store.Filter{Runs: true, NewestFirst: newest, Limit: 10}
+		list := func() store.Page {
+			return read(w, func(r store.Reader) (store.Page, error) { return r.List(f) })
+		}
+		equal(w, "runs", list(), store.Page{Jobs: want})
+		f.Limit = 1
+		equal(w, "the first run", list(), store.Page{Jobs: want[:1], Next: want[0].Seq})
+		if f.After = want[0].Seq; newest {
+			f.After, f.Before = 0, want[0].Seq
+		}
+		f.Limit = 2
+		equal(w, "the next run", list(), store.Page{Jobs: want[1:]})
+		slices.Reverse(want)
 	}
 }
 

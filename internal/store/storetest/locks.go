@@ -52,9 +52,19 @@ func lockOrder(w *world) {
 	equal(w, "by number", keys(change(w, func(tx store.Tx) ([]*job.Job, error) {
 		return tx.Load(store.Selector{Seqs: append(numbers, numbers[0]), Lock: true})
 	})), want)
-	equal(w, "nothing", len(change(w, func(tx store.Tx) ([]*job.Job, error) {
-		return tx.Load(store.Selector{Lock: true})
-	})), 0)
+	for name, s := range map[string]store.Selector{"free ones": {SkipLocked: true},
+		"for their leases": {LeaseOnly: true}} {
+		s.Seqs, s.Lock = numbers, true
+		equal(w, name, keys(change(w, func(tx store.Tx) ([]*job.Job, error) {
+			return tx.Load(s)
+		})), want)
+	}
+	for name, s := range map[string]store.Selector{"nothing": {Lock: true},
+		"of recorded ends": {Ended: 9}} {
+		equal(w, name, len(change(w, func(tx store.Tx) ([]*job.Job, error) {
+			return tx.Load(s)
+		})), 0)
+	}
 }
 
 // viewLocksNothing proves that a Load with Lock in a view is Internal, a defect of the
@@ -243,9 +253,8 @@ func nextDue(w *world) {
 	nextUntil := func(until, wantDue, wantLease time.Time) {
 		w.Helper()
 		w.view(func(r store.Reader) error {
-			due, lease, err := r.NextDue(until)
-			equal(w, "due", due, wantDue)
-			equal(w, "lease", lease, wantLease)
+			next, err := r.NextDue(until)
+			equal(w, "due", next, store.Due{Waiting: wantDue, Lease: wantLease})
 			return err
 		})
 	}

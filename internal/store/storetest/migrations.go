@@ -109,7 +109,7 @@ func RunMigrations(t *testing.T, o OldSchema) {
 	for i, j := range jobs {
 		o.insert(t, i+1, j)
 	}
-	old := letterOf("old", 7, `{"error":"x"}`, start)
+	old := deadLetterOf("old", 7, `{"error":"x"}`, start)
 	doc, err := json.Marshal(old.Job)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func RunMigrations(t *testing.T, o OldSchema) {
 		t.Fatal(err)
 	}
 	s := o.Open()
-	markOldLetter(t, s, old)
+	markOldDeadLetter(t, s, old)
 	for i, want := range jobs {
 		got := findBySearch(t, s, want.contract, int64(i+1))
 		if got.Retry != want.wantRetry || got.Kind != want.wantKind {
@@ -137,9 +137,9 @@ func RunMigrations(t *testing.T, o OldSchema) {
 	}
 }
 
-// markOldLetter tests that a dead letter of an older schema is read like others, is found as one to
-// be marked, and is found by its fingerprint, by its job and in a group, once it is.
-func markOldLetter(t *testing.T, s store.Store, want job.DeadLetter) {
+// markOldDeadLetter tests that a dead letter of an older schema is read like others, is found as
+// one to be marked, and is found by its fingerprint, by its job and in a group, once it is.
+func markOldDeadLetter(t *testing.T, s store.Store, want job.DeadLetter) {
 	t.Helper()
 	read := func(selector store.DeadLetterSelector) (all []job.DeadLetter) {
 		t.Helper()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,7 @@ var queueTests = []test{
 	{"ReadyQueues finds since when jobs are ready", readySince},
 	{"CompactCounts loses no count", compactInCrowd},
 	{"CompactCounts removes the counters of empty queues", compactEmpty},
+	{"CompactCounts keeps how many jobs are over", compactDone},
 	{"a role has one leader", electOne},
 	{"a crowd elects one", electCrowd},
 	{"a name is locked by one at a time", lockName},
@@ -66,9 +68,13 @@ func queueSettings(w *world) {
 // the store has no order of them.
 func (w *world) counts(contract string) []job.QueueCount {
 	w.Helper()
-	counts := read(w, func(r store.Reader) ([]job.QueueCount, error) {
-		return r.Counts(contract)
-	})
+	return w.countsOf(store.QueueSelector{Contract: contract})
+}
+
+// countsOf returns the counts of the selected queues, in the same order.
+func (w *world) countsOf(s store.QueueSelector) []job.QueueCount {
+	w.Helper()
+	counts := read(w, func(r store.Reader) ([]job.QueueCount, error) { return r.Counts(s) })
 	slices.SortFunc(counts, func(a, b job.QueueCount) int {
 		return cmp.Or(cmp.Compare(a.Contract, b.Contract), cmp.Compare(a.Queue, b.Queue))
 	})
@@ -110,7 +116,8 @@ func (t *truth) add(deltas []job.QueueCount) {
 	for _, d := range deltas {
 		c := t.of[d.Queue]
 		t.of[d.Queue] = job.QueueCount{Contract: d.Contract, Queue: d.Queue,
-			Waiting: c.Waiting + d.Waiting, Ready: c.Ready + d.Ready, Leased: c.Leased + d.Leased}
+			Waiting: c.Waiting + d.Waiting, Ready: c.Ready + d.Ready, Leased: c.Leased + d.Leased,
+			Done: c.Done + d.Done}
 	}
 }
 
@@ -118,12 +125,12 @@ func (t *truth) add(deltas []job.QueueCount) {
 func (w *world) compare(t *truth) {
 	w.Helper()
 	got := map[string]job.QueueCount{}
-	for _, c := range w.counts("") {
+	for _, c := range w.countsOf(store.QueueSelector{WithDone: true}) {
 		got[c.Queue] = c
 	}
 	for queue, want := range t.of {
 		c := got[queue]
-		if want.Waiting != c.Waiting || want.Ready != c.Ready || want.Leased != c.Leased {
+		if want != (job.QueueCount{Contract: want.Contract, Queue: queue}).Plus(c) {
 			w.Errorf("queue %s: got %+v, want %+v", queue, c, want)
 		}
 	}
@@ -145,7 +152,7 @@ func countsCrowd(w *world) {
 				deltas = append(deltas, job.QueueCount{Contract: "x",
 					Queue:   fmt.Sprint(rand.IntN(5)),
 					Waiting: rand.Int64N(5) - 2, Ready: rand.Int64N(5) - 2,
-					Leased: rand.Int64N(5) - 2})
+					Leased: rand.Int64N(5) - 2, Done: rand.Int64N(5) - 2})
 			}
 			// One update in five is undone by its own fn.
 			wanted := n%5 != 0
@@ -155,10 +162,11 @@ func countsCrowd(w *world) {
 				}
 				return errUnwanted
 			})
-			if wanted && err == nil {
-				t.add(deltas)
-			} else if err != errUnwanted {
+			switch {
+			case err != nil && err != errUnwanted:
 				return err
+			case wanted:
+				t.add(deltas)
 			}
 		}
 		return nil
@@ -195,6 +203,16 @@ func readyQueues(w *world) {
 	}
 }
 
+// countUpTo counts jobs that are one group.
+func (w *world) countUpTo(s store.CountSelector, limit int) int {
+	w.Helper()
+	groups := read(w, func(r store.Reader) ([]store.JobGroup, error) {
+		return r.CountUpTo(s, limit)
+	})
+	equal(w, "groups", len(groups), 1)
+	return groups[0].Jobs
+}
+
 // countAhead proves that CountUpTo counts the ready jobs of the queue that claim order has before
 // a job, and no more than asked for.
 func countAhead(w *world) {
@@ -209,9 +227,7 @@ func countAhead(w *world) {
 	w.insert(at("other", "p", 9, 0), newJob("held", in("x", "q"), waiting(start, 1)))
 	for i, j := range jobs {
 		for _, limit := range []int{10, 2} {
-			got := read(w, func(r store.Reader) (int, error) {
-				return r.CountUpTo(store.CountSelector{Ahead: j}, limit)
-			})
+			got := w.countUpTo(store.CountSelector{Ahead: j}, limit)
 			equal(w, fmt.Sprint(j.ID.Key, " of ", limit), got, min(i, limit))
 		}
 	}
@@ -265,7 +281,7 @@ func compactInCrowd(w *world) {
 			}
 			// A queue is empty half of the time.
 			deltas := []job.QueueCount{{Contract: "x", Queue: fmt.Sprint(i % 4),
-				Ready: int64(1 - n%2*2)}}
+				Ready: int64(1 - n%2*2), Done: rand.Int64N(5) - 2}}
 			// Another queue that only grows and must never be compacted.
 			if n%10 == 9 {
 				deltas = append(deltas, job.QueueCount{Contract: "x", Queue: "more", Leased: 1})
@@ -313,6 +329,75 @@ func compactEmpty(w *world) {
 	equal(w, "used again", w.counts("x")[0], job.QueueCount{Contract: "x", Queue: "0", Ready: 1})
 }
 
+// compactDone proves that how many jobs are over is kept when the counters of a queue are removed,
+// that it changes with later ones, and that Counts has it where it is asked for: queues that have
+// nothing else are left out otherwise. A queue whose name is too long for an index keeps its
+// counters.
+func compactDone(w *world) {
+	long := strings.Repeat("ü", store.MaxNameBytes+1)
+	count := func(contract, queue string, ready, done int64) {
+		w.apply(store.Changes{Counts: []job.QueueCount{{Contract: contract, Queue: queue,
+			Ready: ready, Done: done}}})
+	}
+	all := func() []job.QueueCount {
+		return w.countsOf(store.QueueSelector{WithDone: true})
+	}
+	compact := func() (names []string) {
+		removed := change(w, func(tx store.Tx) ([]job.QueueCount, error) {
+			return tx.CompactCounts(100)
+		})
+		for _, q := range removed {
+			names = append(names, q.Contract+"/"+q.Queue)
+		}
+		slices.Sort(names)
+		return names
+	}
+	over := func(contract, queue string, n int64) job.QueueCount {
+		return job.QueueCount{Contract: contract, Queue: queue, Done: n}
+	}
+	for _, contract := range []string{"x", "y"} {
+		count(contract, "q", 1, 0)
+		count(contract, "q", -1, 3)
+	}
+	count("x", "busy", 1, 5)
+	count("x", long, 0, 2)
+	want := []job.QueueCount{{Contract: "x", Queue: "busy", Ready: 1, Done: 5}, over("x", "q", 3),
+		over("x", long, 2), over("y", "q", 3)}
+	equal(w, "before", all(), want)
+	sums := []job.QueueCount{{Contract: "x", Ready: 1, Done: 10}, {Contract: "y", Done: 3}}
+	ofOne := func(contract, queue string, withDone bool) []job.QueueCount {
+		return w.countsOf(store.QueueSelector{Contract: contract, Queue: queue, WithDone: withDone})
+	}
+	equalSums := func() {
+		w.Helper()
+		equal(w, "sums", w.countsOf(store.QueueSelector{Sums: true, WithDone: true}), sums)
+		equal(w, "sums of one", w.countsOf(store.QueueSelector{Contract: "x", Sums: true}),
+			[]job.QueueCount{{Contract: "x", Ready: 1}})
+		for _, q := range want {
+			equal(w, "one queue", ofOne(q.Contract, q.Queue, true), []job.QueueCount{q})
+		}
+		q := want[0]
+		q.Done = 0
+		equal(w, "one queue without done", ofOne("x", "busy", false), []job.QueueCount{q})
+		equal(w, "no queue", len(ofOne("y", "busy", true)), 0)
+	}
+	equalSums()
+	equal(w, "removed", compact(), []string{"x/q", "y/q"})
+	equal(w, "removed", all(), want)
+	equalSums()
+	equal(w, "without those that are over", w.counts("x"),
+		[]job.QueueCount{{Contract: "x", Queue: "busy", Ready: 1}, {Contract: "x", Queue: long}})
+	equal(w, "of y", w.countsOf(store.QueueSelector{Contract: "y", WithDone: true}), want[3:])
+	count("x", "q", 1, -1)
+	want[1] = job.QueueCount{Contract: "x", Queue: "q", Ready: 1, Done: 2}
+	equal(w, "used again", all(), want)
+	count("x", "q", -1, -2)
+	count("y", "q", 0, 4)
+	equal(w, "removed again", compact(), []string{"x/q", "y/q"})
+	want[3].Done = 7
+	equal(w, "at last", all(), slices.Delete(want, 1, 2))
+}
+
 // elect runs for one role and reports whether a node is its leader.
 func (w *world) elect(node string, until time.Time) bool {
 	w.Helper()
@@ -356,10 +441,13 @@ func electCrowd(w *world) {
 				is, err = tx.Elect("role", fmt.Sprint(round, i), now.Add(time.Minute))
 				return err
 			})
-			if is && err == nil {
+			if err != nil {
+				return err
+			}
+			if is {
 				won.Add(1)
 			}
-			return err
+			return nil
 		})
 		equal(w, fmt.Sprint("winners of round ", round), won.Load(), int32(1))
 	}
@@ -368,17 +456,17 @@ func electCrowd(w *world) {
 // lockName proves that LockName lets one transaction at a time go on: it counts how many of
 // ten are between their lock and their end.
 func lockName(w *world) {
-	var inside, most atomic.Int32
+	var inside, peak atomic.Int32
 	w.crowd(10, func(i int) error {
 		return w.Update(w.context(), func(tx store.Tx) error {
 			if err := tx.LockName("graph"); err != nil {
 				return err
 			}
-			most.Store(max(most.Load(), inside.Add(1)))
+			peak.Store(max(peak.Load(), inside.Add(1)))
 			_, err := tx.Exists(job.ID{})
 			inside.Add(-1)
 			return err
 		})
 	})
-	equal(w, "at a time", most.Load(), int32(1))
+	equal(w, "at a time", peak.Load(), int32(1))
 }

@@ -93,6 +93,13 @@ func listRecords(w *world) {
 		return r.Records(store.RecordSelector{Kind: "kind", AnyOwner: true, After: "a", Limit: 2})
 	})
 	equal(w, "anybody's", []string{all[0].Key, all[1].Key}, []string{"b", "c"})
+	each := read(w, func(r store.Reader) ([]job.Record, error) {
+		return r.Records(store.RecordSelector{Kind: "kind", Owners: []string{"owner", "none", ""},
+			Limit: 2})
+	})
+	equal(w, "two of each", []string{each[0].Key, each[1].Key, each[2].Key},
+		[]string{"b", "a", "c"})
+	equal(w, "no more of each", len(each), 3)
 }
 
 // recordsEnd proves that a record ends at its ExpiresAt, that moment included: from then on

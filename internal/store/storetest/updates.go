@@ -41,11 +41,11 @@ func (w *world) exists(key string) bool {
 
 // insertOne stores newJob(key). It is an error if the job is taken.
 func insertOne(tx store.Tx, key string) error {
-	taken, err := insert(tx, newJob(key))
-	if err == nil && len(taken) > 0 {
-		err = fmt.Errorf("%s is taken", key)
+	existing, err := insert(tx, newJob(key))
+	if err != nil || len(existing) == 0 {
+		return err
 	}
-	return err
+	return fmt.Errorf("%s is taken", key)
 }
 
 // errorUndoes proves that an update whose fn returns an error keeps nothing and returns
@@ -422,10 +422,10 @@ func pingClose(w *world) {
 // its own announcements: it has notified its own waiters already.
 func listenEnds(w *world) {
 	ctx, cancel := context.WithCancel(context.Background())
-	var heard atomic.Int32
+	var received atomic.Int32
 	ended := make(chan struct{})
 	go func() {
-		w.Listen(ctx, func(queues []job.QueueHash) { heard.Add(int32(len(queues))) })
+		w.Listen(ctx, func(queues []job.QueueHash) { received.Add(int32(len(queues))) })
 		close(ended)
 	}()
 	w.Notify([]job.QueueHash{1})
@@ -435,5 +435,5 @@ func listenEnds(w *world) {
 	case <-time.After(30 * time.Second):
 		w.Fatal("listen does not end")
 	}
-	equal(w, "own announcements heard", heard.Load(), int32(0))
+	equal(w, "own announcements received", received.Load(), int32(0))
 }

@@ -131,23 +131,23 @@ func (w *world) view(fn func(store.Reader) error) {
 // insert stores jobs of which none may be taken. It sets their Seq.
 func (w *world) insert(jobs ...*job.Job) {
 	w.Helper()
-	var taken []int
+	var existing []int
 	w.update(func(tx store.Tx) (err error) {
-		taken, err = insert(tx, jobs...)
+		existing, err = insert(tx, jobs...)
 		return err
 	})
-	if len(taken) > 0 {
-		w.Fatalf("taken: %v", taken)
+	if len(existing) > 0 {
+		w.Fatalf("taken: %v", existing)
 	}
 }
 
 // insert stores jobs and returns the indexes of those whose identity or alias is taken.
-func insert(tx store.Tx, jobs ...*job.Job) (taken []int, err error) {
+func insert(tx store.Tx, jobs ...*job.Job) (existing []int, err error) {
 	c := store.Changes{Insert: jobs}
 	if err := tx.Apply(c); err != nil {
 		return nil, err
 	}
-	return c.Taken(), nil
+	return c.Existing(), nil
 }
 
 // updates returns changes that write the same fields of jobs.
@@ -287,8 +287,8 @@ func equal(tb testing.TB, what string, got, want any) {
 	}
 	g, _ := json.Marshal(got)
 	x, _ := json.Marshal(want)
-	const most = 2000
-	tb.Errorf("%s\n got %.*s\nwant %.*s", what, most, g, most, x)
+	const limit = 2000
+	tb.Errorf("%s\n got %.*s\nwant %.*s", what, limit, g, limit, x)
 }
 
 // Listed returns the jobs of a List.

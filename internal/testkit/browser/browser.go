@@ -16,6 +16,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -32,9 +33,10 @@ type Tab struct {
 	ctx    context.Context
 	origin string
 
-	mu      sync.Mutex
-	wrongs  []string // what scripts and policies complained about
-	foreign []string // addresses of other origins that were asked for
+	mu       sync.Mutex
+	wrongs   []string // what scripts and policies complained about
+	foreign  []string // addresses of other origins that were asked for
+	requests []string // the addresses of all requests, but the origin
 }
 
 // Open starts a browser for the pages of an origin, such as http://127.0.0.1:8080. It ends with the
@@ -61,7 +63,11 @@ func Open(tb testing.TB, origin string) *Tab {
 	t.View(tb, 1280, false)
 	follow(t, network.RequestWillBeSent, t.noteRequest)
 	follow(t, runtime.ExceptionThrown, func(e runtime.EventExceptionThrown) {
-		t.complain(e.ExceptionDetails.Text)
+		text := e.ExceptionDetails.Text
+		if thrown := e.ExceptionDetails.Exception; thrown != nil {
+			text += " " + thrown.Description
+		}
+		t.complain(text)
 	})
 	follow(t, log.EntryAdded, func(e log.EventEntryAdded) {
 		isError := e.Entry.Level == log.EntryLevelError
@@ -93,13 +99,17 @@ func follow[E any](t *Tab, kind cdp.Event[E], note func(E)) {
 	}()
 }
 
-// find returns the path of the browser.
+// find returns the path of the browser: the one without windows where it is there, as it takes half
+// of the processor time.
 func find(tb testing.TB) string {
 	tb.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
+	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser",
+		"google-chrome"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
 		}
+		return path
 	}
 	if os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
 		tb.Fatal("Chromium is not installed")
@@ -110,12 +120,27 @@ func find(tb testing.TB) string {
 
 // noteRequest remembers what was asked of another origin.
 func (t *Tab) noteRequest(e network.EventRequestWillBeSent) {
-	if strings.HasPrefix(e.Request.URL, t.origin+"/") || strings.HasPrefix(e.Request.URL, "about:") {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.foreign = append(t.foreign, e.Request.URL)
+	path, isOwn := strings.CutPrefix(e.Request.URL, t.origin)
+	if isOwn && strings.HasPrefix(path, "/") {
+		t.requests = append(t.requests, path)
+	} else if !strings.HasPrefix(e.Request.URL, "about:") {
+		t.foreign = append(t.foreign, e.Request.URL)
+	}
+}
+
+// Requests returns how many requests there were for addresses of the origin that begin with prefix.
+func (t *Tab) Requests(prefix string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, path := range t.requests {
+		if strings.HasPrefix(path, prefix) {
+			n++
+		}
+	}
+	return n
 }
 
 // complain remembers an error of a script, or what a policy has refused.
@@ -201,13 +226,20 @@ func Eval[T any](tb testing.TB, t *Tab, expression string) T {
 	return run(tb, t, "evaluate "+expression, chromedp.Evaluate[T](expression))
 }
 
-// WaitFor waits until an expression of JavaScript is true.
+// WaitFor waits until an expression of JavaScript is true. It cannot be evaluated while the page
+// goes over to another one, and is not true then.
 func (t *Tab) WaitFor(tb testing.TB, expression string) {
 	tb.Helper()
-	testkit.WaitUntil(tb, expression, func() bool { return Eval[bool](tb, t, expression) })
+	testkit.WaitUntil(tb, expression, func() bool {
+		ctx, cancel := context.WithTimeout(t.ctx, timeout)
+		defer cancel()
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
+		return err == nil && is
+	})
 }
 
-// View sets how pages are seen: their width in pixels, and whether colours are dark.
+// View sets how pages are seen: their width in pixels, and whether colours are dark. Nothing moves:
+// colours are at once what they will be.
 func (t *Tab) View(tb testing.TB, width int64, dark bool) {
 	tb.Helper()
 	scheme := map[bool]string{true: "dark", false: "light"}[dark]
@@ -215,7 +247,37 @@ func (t *Tab) View(tb testing.TB, width int64, dark bool) {
 		emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1}))
 	run(tb, t, "set the colours", command(emulation.SetEmulatedMedia,
 		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-			{Name: "prefers-color-scheme", Value: scheme}}}))
+			{Name: "prefers-color-scheme", Value: scheme},
+			{Name: "prefers-reduced-motion", Value: "reduce"}}}))
+}
+
+// Point moves the pointer to a place of the window.
+func (t *Tab) Point(tb testing.TB, x, y float64) {
+	tb.Helper()
+	run(tb, t, "move the pointer", chromedp.MouseEvent(
+		input.DispatchMouseEventTypeMouseMoved, x, y))
+}
+
+// LoadAxe loads axe-core, whose text is given, into the page.
+func (t *Tab) LoadAxe(tb testing.TB, axe string) {
+	tb.Helper()
+	run(tb, t, "load axe-core", chromedp.Evaluate[bool](axe+"\n;true"))
+}
+
+// Violations returns what axe-core, which was loaded, finds on the page that is a serious or a
+// critical obstacle for people: by these rules, or by all of them where none is named.
+func (t *Tab) Violations(tb testing.TB, rules ...string) []string {
+	tb.Helper()
+	only := ""
+	if len(rules) > 0 {
+		only = `, runOnly: ["` + strings.Join(rules, `", "`) + `"]`
+	}
+	return run(tb, t, "run axe-core", chromedp.Evaluate[[]string](
+		`axe.run({ resultTypes: ["violations"]`+only+` }).then(found => found.violations
+			.filter(v => v.impact === "serious" || v.impact === "critical")
+			.map(v => v.id + ": " + v.help + ": " + v.nodes.slice(0, 4).map(
+				node => node.html.slice(0, 200) + " " + (node.any[0] || {}).message).join(" | ")))`,
+		chromedp.EvalAwaitPromise))
 }
 
 // WithoutScripts switches JavaScript off.
@@ -229,11 +291,23 @@ func (t *Tab) WithoutScripts(tb testing.TB) {
 // that is set.
 func (t *Tab) Screenshot(tb testing.TB, name string) {
 	tb.Helper()
+	t.picture(tb, name, chromedp.FullScreenshot(100))
+}
+
+// ScreenshotWindow is Screenshot of what the window shows.
+func (t *Tab) ScreenshotWindow(tb testing.TB, name string) {
+	tb.Helper()
+	t.picture(tb, name, chromedp.CaptureScreenshot())
+}
+
+// picture takes a picture and writes it.
+func (t *Tab) picture(tb testing.TB, name string, take chromedp.Action[[]byte]) {
+	tb.Helper()
 	dir := os.Getenv("MILLRACE_TEST_SCREENSHOTS")
 	if dir == "" {
 		return
 	}
-	picture := run(tb, t, "take a picture of "+name, chromedp.FullScreenshot(100))
+	picture := run(tb, t, "take a picture of "+name, take)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		tb.Fatal(err)
 	}

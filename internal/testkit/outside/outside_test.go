@@ -3,7 +3,10 @@ package outside
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,6 +80,16 @@ func TestPrograms(t *testing.T) {
 			}
 			server.Start()
 		}
+	})
+	t.Run("axe-core and TypeScript", func(t *testing.T) {
+		if text := Axe(t); !strings.Contains(text, "axe-core") {
+			t.Errorf("axe-core has %d bytes of something else", len(text))
+		}
+		script := filepath.Join(t.TempDir(), "script.js")
+		if err := os.WriteFile(script, []byte("export const n = 1;\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		CheckTypes(t, script)
 	})
 	t.Run("SQS", func(t *testing.T) {
 		server := NewSQS(t, time.Second)

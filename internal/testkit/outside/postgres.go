@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -33,7 +34,8 @@ func NewPostgres(tb testing.TB, settings ...string) *PostgresServer {
 	s := &PostgresServer{tb: tb, dir: serviceDir(tb), roles: []string{"postgres"}}
 	_, s.port, _ = strings.Cut(freeAddress(tb), ":")
 	data := filepath.Join(s.dir, "data")
-	create := serviceCommand(tb, initdb, "-D", data, "-U", "postgres", "-A", "trust", "--no-sync")
+	create := serviceCommand(tb, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
+		"--no-locale", "--no-sync")
 	if text, err := create.CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, text)
 	}
@@ -59,6 +61,16 @@ func (s *PostgresServer) Start(settings ...string) {
 func (s *PostgresServer) Stop() {
 	s.tb.Helper()
 	if err := s.process.cmd.Process.Signal(os.Interrupt); err != nil { // a fast shutdown
+		s.tb.Fatal(err)
+	}
+	<-s.process.ended
+}
+
+// Kill ends the server at once, as a crash of its processes does. What had not been committed is
+// gone with the next Start, which recovers the rest.
+func (s *PostgresServer) Kill() {
+	s.tb.Helper()
+	if err := s.process.cmd.Process.Signal(syscall.SIGQUIT); err != nil { // an immediate shutdown
 		s.tb.Fatal(err)
 	}
 	<-s.process.ended

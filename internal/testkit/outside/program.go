@@ -1,5 +1,6 @@
 // Package outside runs real servers as processes, for tests that must hold against the real thing:
-// NATS, S3, SQS, PostgreSQL and PgBouncer.
+// NATS, S3, SQS, PostgreSQL and PgBouncer; and programs that check what others meet: axe-core and
+// TypeScript.
 //
 // Each server has a directory and a port of its own, so tests with servers do not meet. They can be
 // killed and started again on the same port, which is how an outage is made:

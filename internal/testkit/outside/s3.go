@@ -24,8 +24,7 @@ type S3Server struct {
 	process *process
 }
 
-// NewS3 starts a server with buckets and ends it with the test. It sets the environment from which
-// clients read their keys, so the test cannot be parallel.
+// NewS3 starts a server with buckets and ends it with the test.
 func NewS3(tb testing.TB, buckets ...string) *S3Server {
 	tb.Helper()
 	s := &S3Server{Root: tb.TempDir()}
@@ -38,10 +37,20 @@ func NewS3(tb testing.TB, buckets ...string) *S3Server {
 	s.URL = "http://" + address
 	s.tb, s.program = tb, s3Program().path(tb)
 	s.start(address)
-	tb.Setenv("AWS_ACCESS_KEY_ID", s3Access)
-	tb.Setenv("AWS_SECRET_ACCESS_KEY", s3Secret)
-	tb.Setenv("AWS_REGION", "us-east-1")
+	setKeys(tb)
 	return s
+}
+
+// setKeys sets the environment from which clients read their keys. All servers take the same ones,
+// so tests that run beside each other may set them, and they stay.
+func setKeys(tb testing.TB) {
+	tb.Helper()
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": s3Access,
+		"AWS_SECRET_ACCESS_KEY": s3Secret, "AWS_REGION": "us-east-1"} {
+		if err := os.Setenv(name, value); err != nil {
+			tb.Fatal(err)
+		}
+	}
 }
 
 // start starts the server and waits until it answers.

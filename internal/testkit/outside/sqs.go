@@ -11,9 +11,6 @@ import (
 	"time"
 )
 
-// fauxqsVersion is the latest version that runs on the Node.js of Debian.
-const fauxqsVersion = "1.9.2"
-
 // SQSServer is a server that speaks the protocol of SQS, with one queue. Its messages are in memory
 // and are lost when it is killed.
 type SQSServer struct {
@@ -44,8 +41,7 @@ func NewSQS(tb testing.TB, visible time.Duration) *SQSServer {
 		tb.Fatal(err)
 	}
 	s.Restart()
-	tb.Setenv("AWS_ACCESS_KEY_ID", "test")
-	tb.Setenv("AWS_SECRET_ACCESS_KEY", "test")
+	setKeys(tb)
 	return s
 }
 
@@ -53,7 +49,7 @@ func NewSQS(tb testing.TB, visible time.Duration) *SQSServer {
 func (s *SQSServer) Restart() {
 	s.tb.Helper()
 	_, port, _ := net.SplitHostPort(s.address)
-	cmd := exec.Command("node", sqsScript(s.tb))
+	cmd := exec.Command("node", fauxqsPackage.file(s.tb, "dist", "server.js"))
 	cmd.Env = append(os.Environ(), "FAUXQS_PORT="+port, "FAUXQS_INIT="+s.init,
 		"FAUXQS_HOST=localhost")
 	s.process, _ = startProcess(s.tb, "listening", cmd)
@@ -68,29 +64,4 @@ func (s *SQSServer) Setting() string {
 	_, port, _ := net.SplitHostPort(s.address)
 	return "awssqs://sqs.us-east-1.localhost:" + port +
 		"/000000000000/images?region=us-east-1&endpoint=" + s.URL
-}
-
-// sqsScript returns the script of the server and installs it if necessary. Its version is part
-// of the path. Without MILLRACE_TEST_REQUIRE a test is skipped instead.
-func sqsScript(tb testing.TB) string {
-	tb.Helper()
-	buildMu.Lock()
-	defer buildMu.Unlock()
-	dir := filepath.Join(programDir(tb), "fauxqs-"+fauxqsVersion)
-	file := filepath.Join(dir, "node_modules", "fauxqs", "dist", "server.js")
-	if exists(file) {
-		return file
-	}
-	if os.Getenv("MILLRACE_TEST_REQUIRE") != "1" {
-		tb.Skipf("skipped: there is no %s", file)
-	}
-	install := exec.Command("npm", "install", "--no-audit", "--no-fund", "--prefix", dir,
-		"fauxqs@"+fauxqsVersion)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		tb.Fatal(err)
-	}
-	if text, err := install.CombinedOutput(); err != nil {
-		tb.Fatalf("npm install fauxqs@%s: %v\n%s", fauxqsVersion, err, text)
-	}
-	return file
 }

@@ -3,7 +3,11 @@ package audit
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,12 +26,29 @@ var columns = []cli.Column[client.AdminAuditEntry]{
 	{Name: "refused", Text: true,
 		Get:  func(e client.AdminAuditEntry) string { return cli.Format(e.Refused) },
 		Tone: func(client.AdminAuditEntry) cli.Tone { return cli.ToneBad }},
+	{Name: "change", Text: true, Get: change},
 	{Name: "before", Text: true, Extra: true,
 		Get: func(e client.AdminAuditEntry) string { return string(e.Before) }},
 	{Name: "after", Text: true, Extra: true,
 		Get: func(e client.AdminAuditEntry) string { return string(e.After) }},
 	{Name: "request_id", Extra: true,
 		Get: func(e client.AdminAuditEntry) string { return e.RequestID }},
+}
+
+// change says which members an entry has changed, such as "paused: true".
+func change(e client.AdminAuditEntry) string {
+	var before, after map[string]json.RawMessage
+	if json.Unmarshal(e.After, &after) != nil {
+		return ""
+	}
+	_ = json.Unmarshal(e.Before, &before) // without a state before, all is new
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if string(before[name]) != string(after[name]) {
+			all = append(all, name+": "+string(after[name]))
+		}
+	}
+	return cli.Printable(strings.Join(all, ", "))
 }
 
 // Command is `millrace audit`.
@@ -46,12 +67,14 @@ the newest first; also what they were refused.
 	c.Flags().StringVar(&f.Target, "target", "", "only this target, such as token:operator")
 	cli.TimeVar(c.Flags(), p, &f.From, "from", "only entries of this time or later")
 	cli.TimeVar(c.Flags(), p, &f.To, "to", "only entries before this time")
-	return cli.List[client.AdminAuditEntry]{
+	list := cli.List[client.AdminAuditEntry]{
 		Columns: columns,
 		Items: func(ctx context.Context, server *client.Admin,
 			pageSize int) iter.Seq2[client.AdminAuditEntry, error] {
-			f.PageSize = pageSize
+			f.PageSize, f.Actor = pageSize, c.Flags().Lookup("actor").Value.String()
 			return server.Audit(ctx, f)
 		},
 	}.Command(p, operator, c)
+	list.Flags().Lookup("actor").Usage = "only what this `name` has done, with its kind or alone"
+	return list
 }

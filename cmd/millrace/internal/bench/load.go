@@ -32,7 +32,7 @@ type load struct {
 	next []byte
 	// completeHead is the request that completes, up to the id of the job.
 	completeHead string
-	// completeTail is what stands behind the run id.
+	// completeTail is what follows the run id.
 	completeTail string
 
 	// enqueued counts the enqueues that were sent.

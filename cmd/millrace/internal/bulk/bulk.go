@@ -29,6 +29,11 @@ var columns = []cli.Column[client.AdminBulk]{
 		Get: count(func(b client.AdminBulk) int64 { return b.Skipped })},
 	{Name: "total", Right: true,
 		Get: func(b client.AdminBulk) string { return cli.Format(b.Total) }},
+	{Name: "canary", Extra: true, Get: canary},
+	{Name: "rate", Right: true, Extra: true,
+		Get: positive(func(b client.AdminBulk) int { return b.Rate })},
+	{Name: "limit", Right: true, Extra: true,
+		Get: positive(func(b client.AdminBulk) int { return b.Limit })},
 	{Name: "started_at", Time: true,
 		Get: func(b client.AdminBulk) string { return cli.FormatTime(b.StartedAt) }},
 	{Name: "eta", Time: true,
@@ -41,6 +46,34 @@ var columns = []cli.Column[client.AdminBulk]{
 // count makes a number the text of a cell.
 func count(of func(client.AdminBulk) int64) func(client.AdminBulk) string {
 	return func(b client.AdminBulk) string { return strconv.FormatInt(of(b), 10) }
+}
+
+// positive makes a number the text of a cell, empty for 0.
+func positive(of func(client.AdminBulk) int) func(client.AdminBulk) string {
+	return func(b client.AdminBulk) string {
+		if n := of(b); n > 0 {
+			return strconv.Itoa(n)
+		}
+		return ""
+	}
+}
+
+// canary says how many went first, and what is known of how they ended: the others go only where
+// they have ended well.
+func canary(b client.AdminBulk) string {
+	if b.Canary == 0 {
+		return ""
+	}
+	text := strconv.Itoa(b.Canary)
+	switch {
+	case b.Reason == "canary":
+		return text + ", not all over yet"
+	case b.State == "paused" && b.Reason != "operator":
+		return text + ", not all well: " + cli.Printable(b.Reason)
+	case b.State == "done" || b.Done+b.Failed+b.Skipped > int64(b.Canary):
+		return text + ", ended well"
+	}
+	return text
 }
 
 // tone colours a number of failures.
@@ -64,7 +97,8 @@ func problems(b client.AdminBulk) string {
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 	c := cli.Group("bulk", "List, pause, resume and cancel bulk operations, as an operator")
 	c.Long = `List, pause, resume and cancel bulk operations. They are started by millrace jobs and
-millrace dlq replay with filters, and by millrace queues clear.`
+millrace dlq replay with filters, by millrace queues clear and by millrace webhooks
+replay.`
 	c.AddCommand(listCommand(p, operator()), showCommand(p, operator()),
 		changeCommand(p, operator(), "pause", "Pause bulk operations", (*client.Admin).PauseBulk),
 		changeCommand(p, operator(), "resume", "Let bulk operations go on that are paused",
@@ -106,7 +140,11 @@ func changeCommand(p cli.Process, operator *cli.Operator, use, short string,
 			return do(server, ctx, id)
 		},
 		Done: func(id string, b client.AdminBulk) string {
-			return fmt.Sprintf("bulk %s is %s, %d done", id, b.State, b.Done)
+			text := fmt.Sprintf("bulk %s is %s, %d done", id, b.State, b.Done)
+			if b.Total != nil {
+				text += fmt.Sprintf(" of %d", *b.Total)
+			}
+			return text
 		},
 	}.Command(p, operator, c)
 }

@@ -61,12 +61,27 @@ type Started struct {
 	Matching int    `json:"matching"`
 	More     bool   `json:"more"`
 	Refused  int    `json:"refused"`
+	action   client.AdminAction
 }
+
+// participles are the actions as what is done to things.
+var participles = map[client.AdminAction]string{client.AdminRetry: "retried",
+	client.AdminRerun: "rerun", client.AdminRunNow: "made due", client.AdminCancel: "canceled",
+	client.AdminRelease: "released", client.AdminDelete: "deleted", client.AdminReplay: "replayed"}
 
 // String is the line for people.
 func (s Started) String() string {
 	if s.ID == "" {
-		return fmt.Sprintf("%d match, %d of which do not allow it", s.Matching, s.Refused)
+		atLeast := ""
+		if s.More {
+			atLeast = "at least "
+		}
+		text := fmt.Sprintf("%s%d would be %s", atLeast, s.Matching-s.Refused,
+			participles[s.action])
+		if s.Refused > 0 {
+			text += fmt.Sprintf("; %d of the %d that match do not allow it", s.Refused, s.Matching)
+		}
+		return text
 	}
 	return fmt.Sprintf("bulk %s has begun; see millrace bulk show %s", s.ID, s.ID)
 }
@@ -77,16 +92,17 @@ func (s *Starter) Start(ctx context.Context, p cli.Process, server *client.Admin
 	if err != nil {
 		return Started{}, err
 	}
-	started := Started{Matching: seen.Matching, More: seen.More, Refused: seen.Refused}
+	started := Started{Matching: seen.Matching, More: seen.More, Refused: seen.Refused,
+		action: s.Request.Action}
 	if s.dryRun {
 		return started, nil
 	}
-	if seen.Matching == 0 {
+	if seen.Matching == 0 && !seen.More {
 		return started, cli.FailedError("no %s matches", s.Things)
 	}
 	what := fmt.Sprintf("%s %s", s.Request.Action, cli.Pluralize(int64(seen.Matching), s.Things))
 	if seen.More {
-		what = fmt.Sprintf("%s more than %d %ss", s.Request.Action, seen.Matching, s.Things)
+		what = fmt.Sprintf("%s at least %d %ss", s.Request.Action, seen.Matching, s.Things)
 	}
 	if seen.Refused > 0 {
 		what += fmt.Sprintf(", %d of which do not allow it", seen.Refused)
@@ -94,6 +110,7 @@ func (s *Starter) Start(ctx context.Context, p cli.Process, server *client.Admin
 	if err := s.confirm.Ask(p, what); err != nil {
 		return started, err
 	}
+	s.Request.AsOf = seen.AsOf
 	started.ID, err = server.StartBulk(ctx, s.Request)
 	return started, err
 }

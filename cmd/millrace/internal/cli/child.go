@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/millrace/millrace/internal/child"
 )
 
 // Child is a process of this same binary. It ends when its standard input does, so that it never
@@ -34,7 +36,7 @@ func StartChild(p Process, stderr io.Writer, args ...string) (*Child, error) {
 	cmd := exec.Command(self, args...)
 	cmd.Env = childEnviron(p.Environ)
 	cmd.Stderr = stderr
-	SetProcessGroup(cmd)
+	child.SetProcessGroup(cmd)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func (c *Child) Stop(timeout time.Duration) {
 	}
 }
 
-// ListeningOn stands before the address in the line that serve prints first. A command that starts
+// ListeningOn comes before the address in the line that serve prints first. A command that starts
 // a server reads the address there.
 const ListeningOn = " listening on "
 

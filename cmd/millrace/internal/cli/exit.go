@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/internal/config"
 )
@@ -54,10 +56,10 @@ func (f *ExitError) Unwrap() error { return f.err }
 
 // WithCode gives an error its exit code; nil stays nil.
 func WithCode(code int, err error) error {
-	if err == nil {
-		return nil
+	if err != nil {
+		return &ExitError{code, err}
 	}
-	return &ExitError{code, err}
+	return nil
 }
 
 // UsageError is an error of the command line or a setting.
@@ -115,12 +117,35 @@ func ErrorText(err error) string {
 		return settings.Error() // a line for each problem
 	}
 	// Errors of the SDK begin with its name as well.
-	text := strings.ReplaceAll("millrace: "+err.Error(), ": millrace: ", ": ")
-	var f *ExitError
-	if !errors.As(err, &f) {
-		text += "\nRun 'millrace --help' for usage."
+	return strings.ReplaceAll("millrace: "+err.Error(), ": millrace: ", ": ")
+}
+
+// ErrorHint returns a line that may help with the error of a command; empty for none. An error
+// without a code is one of the command line, for which there is the help of the command. Where no
+// server was named and the default one does not answer, there may be one that a login has kept.
+func ErrorHint(p Process, c *cobra.Command, err error) string {
+	var coded *ExitError
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, ErrLogged):
+		return ""
+	case !errors.As(err, &coded):
+		return "Run '" + c.CommandPath() + " --help' for usage."
+	case coded.code != ExitServer || p.Env(EnvServer) != "":
+		return ""
 	}
-	return text
+	profile, server := c.Flags().Lookup("profile"), c.Flags().Lookup("server")
+	if profile == nil || server == nil || profile.Changed || server.Changed {
+		return ""
+	}
+	name, kept := firstProfile()
+	isUsed := name == DefaultProfile && c.Flags().Lookup("actor") != nil
+	if name == "" || isUsed {
+		return ""
+	}
+	return fmt.Sprintf("millrace: --profile %s asks %s, as 'millrace login' has kept it", name,
+		kept.Server)
 }
 
 // RemoteError gives the error of a call to a server its exit code.

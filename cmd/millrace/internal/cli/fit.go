@@ -56,8 +56,9 @@ func (l laidColumn[T]) isEmpty() bool {
 	return len(l.cells) > 0 && !slices.ContainsFunc(l.cells, func(c string) bool { return c != "" })
 }
 
-// least is the width that the column can shrink to. Texts alone shrink, and never below the header.
-func (l laidColumn[T]) least() int {
+// minWidth is the width that the column can shrink to. Texts alone shrink, and never below the
+// header.
+func (l laidColumn[T]) minWidth() int {
 	if !l.Text {
 		return l.width
 	}
@@ -68,7 +69,7 @@ func (l laidColumn[T]) least() int {
 // first and texts shrink; where that is not enough, columns are left out from the right, texts
 // after all others, and their names are returned. Columns to keep stay, even if lines then get too
 // long.
-func fit[T any](width int, columns []laidColumn[T]) (fits []laidColumn[T], left []string) {
+func fit[T any](width int, columns []laidColumn[T]) (fitting []laidColumn[T], omitted []string) {
 	total := func(of func(laidColumn[T]) int) int {
 		sum := columnGap * (len(columns) - 1)
 		for _, c := range columns {
@@ -84,16 +85,16 @@ func fit[T any](width int, columns []laidColumn[T]) (fits []laidColumn[T], left 
 		return !c.Keep && c.isEmpty()
 	})
 	for _, texts := range []bool{false, true} {
-		for i := len(columns) - 1; i >= 0 && total(laidColumn[T].least) > width; i-- {
+		for i := len(columns) - 1; i >= 0 && total(laidColumn[T].minWidth) > width; i-- {
 			if c := columns[i]; !c.Keep && c.Text == texts {
-				left = append(left, c.Name)
+				omitted = append(omitted, c.Name)
 				columns = slices.Delete(columns, i, i+1)
 			}
 		}
 	}
-	slices.Reverse(left)
+	slices.Reverse(omitted)
 	shrinkTexts(columns, total(natural)-width)
-	return columns, left
+	return columns, omitted
 }
 
 // shrinkTexts takes what is too much from the texts, from the widest first.
@@ -101,7 +102,7 @@ func shrinkTexts[T any](columns []laidColumn[T], tooMuch int) {
 	for ; tooMuch > 0; tooMuch-- {
 		widest := -1
 		for i, c := range columns {
-			canShrink := c.width > c.least()
+			canShrink := c.width > c.minWidth()
 			if canShrink && (widest < 0 || c.width > columns[widest].width) {
 				widest = i
 			}

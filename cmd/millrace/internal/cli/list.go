@@ -51,6 +51,9 @@ type List[T any] struct {
 	Check func() error
 	// Hint is a line of standard error below a table on a terminal; empty for none.
 	Hint string
+	// Empty returns a line of standard error for a list without items, empty for none; nil where
+	// there is nothing to say.
+	Empty func(ctx context.Context, server *client.Admin) string
 }
 
 // listFlags are the flags of all lists.
@@ -107,7 +110,13 @@ func (l List[T]) run(p Process, c *cobra.Command, operator *Operator, f *listFla
 				p.Stderr = w // the next page would overwrite what is written beside it
 			}
 			items, more := first(f.limit, l.Items(ctx, server, size))
-			err := l.print(p, f, columns, items, w)
+			isEmpty := true
+			err := l.print(p, f, columns, watched(items, &isEmpty), w)
+			if isEmpty && l.Empty != nil {
+				if text := l.Empty(ctx, server); text != "" {
+					fmt.Fprintln(p.Stderr, "millrace: "+text)
+				}
+			}
 			if *more {
 				fmt.Fprintln(p.Stderr, "millrace: there is more; --limit 0 prints all")
 			}
@@ -146,6 +155,18 @@ func (l List[T]) print(p Process, f *listFlags, columns []Column[T], items iter.
 		fmt.Fprintln(p.Stderr, "millrace: "+l.Hint)
 	}
 	return err
+}
+
+// watched yields the items of a list and notes that there is one.
+func watched[T any](all iter.Seq2[T, error], isEmpty *bool) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for item, err := range all {
+			*isEmpty = false // or there is an error
+			if !yield(item, err) {
+				return
+			}
+		}
+	}
 }
 
 // first yields the first n items of a list, or all of them for 0, and says at the end whether there

@@ -10,16 +10,18 @@ import (
 
 // flagNames are the names that values of flags have.
 var flagNames = map[string]Names{
-	"action":   auditActions,
-	"client":   clientNames,
-	"contract": contractNames,
-	"state":    stateNames,
-	"target":   auditTargets,
+	"action":      auditActions,
+	"client":      clientNames,
+	"contract":    contractNames,
+	"fingerprint": fingerprintNames,
+	"state":       stateNames,
+	"target":      auditTargets,
 }
 
 // argumentNames are the names that the arguments of the commands below a noun have.
 var argumentNames = map[string]Names{
 	"clients":   clientNames,
+	"inbox":     refusedNames,
 	"nodes":     nodeNames,
 	"queues":    queueNames,
 	"schedules": scheduleNames,
@@ -51,6 +53,12 @@ func stateNames(ctx context.Context, server *client.Admin) iter.Seq2[string, err
 	}, func(state string) string { return state })
 }
 
+// fingerprintNames are the reasons of dead letters that were not replayed.
+func fingerprintNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+	return distinct(server.DeadLetterGroups(ctx, "", 0),
+		func(g client.AdminDeadLetterGroup) string { return g.Fingerprint })
+}
+
 // clientNames are the clients that the server lists.
 func clientNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
 	return distinct(server.Clients(ctx, 0), func(c client.AdminClient) string { return c.ID })
@@ -61,7 +69,7 @@ func nodeNames(ctx context.Context, server *client.Admin) iter.Seq2[string, erro
 	return distinct(server.Nodes(ctx), func(n client.AdminNode) string { return n.Name })
 }
 
-// workerNames are the workers that the server lists. One may stand there several times (G-AD-13).
+// workerNames are the workers that the server lists. One may be listed several times (G-AD-13).
 func workerNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
 	return distinct(server.Workers(ctx), func(w client.AdminWorker) string { return w.Name })
 }
@@ -97,6 +105,12 @@ func scheduleNames(ctx context.Context, server *client.Admin) iter.Seq2[string, 
 func webhookNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
 	return distinct(server.Webhooks(ctx, client.AdminWebhookFilter{}),
 		func(h client.AdminWebhook) string { return h.ID })
+}
+
+// refusedNames are the requests in the inbox that were refused.
+func refusedNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
+	return distinct(server.Inbox(ctx, client.AdminInboxFilter{State: client.InboxRefused}),
+		func(r client.AdminInboxRequest) string { return r.ID })
 }
 
 // auditActions are the actions of the newest entries of the audit.

@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -30,6 +33,8 @@ type Operator struct {
 	actor   string
 	// source says in errors where the address was written.
 	source string
+	// hasToken says that a token was found.
+	hasToken bool
 }
 
 // LocalServer finds the server that the settings of this machine describe.
@@ -50,7 +55,8 @@ func (o *Operator) Register(c *cobra.Command) {
 		"`name` of a server that 'millrace login' has kept (else \"default\", if there is one)")
 	c.MarkFlagsMutuallyExclusive("profile", "server")
 	c.Flags().StringVar(&o.token, "token", "", "token of the operator ("+EnvOperatorToken+
-		", which others cannot see; on the server's machine that of its data directory)")
+		", which others cannot see, else that of the profile; on the server's machine that of its "+
+		"data directory)")
 	c.Flags().StringVar(&o.actor, "actor", "", "`name` that the audit has for who did it")
 }
 
@@ -60,6 +66,7 @@ func (o *Operator) Connect(p Process, c *cobra.Command) (*client.Admin, string, 
 	if err != nil {
 		return nil, "", err
 	}
+	o.hasToken = token != ""
 	o.remote.Retry = o.Retry
 	server, err := o.remote.admin(p, address, token)
 	if err != nil {
@@ -68,20 +75,22 @@ func (o *Operator) Connect(p Process, c *cobra.Command) (*client.Admin, string, 
 	return server.WithActor(o.actor), address, nil
 }
 
-// find returns address and token. The settings are read only if something is missing without them.
-// Their token goes to a server of this machine alone, and MILLRACE_TOKEN, which may be that of a
-// contract, only where there is no other.
+// find returns address and token. A flag wins over the environment, and that over a profile. The
+// settings are read only if something is missing without them. Their token goes to a server of this
+// machine alone, and MILLRACE_TOKEN, which may be that of a contract, only where there is no other.
 func (o *Operator) find(p Process, c *cobra.Command) (address, token string, err error) {
 	given := o.remote.ServerSetting(p) != ""
 	o.source = "--server or " + EnvServer
-	profile, found, err := o.findProfile(given, c)
+	profile, found, err := o.findProfile(given, p, c)
 	if err != nil {
 		return "", "", err
 	}
 	if found {
-		o.source = "profile " + cmp.Or(o.profile, DefaultProfile)
+		if !given {
+			o.source = "profile " + cmp.Or(o.profile, DefaultProfile)
+		}
 		o.remote.cacert = cmp.Or(o.remote.cacert, profile.CACert)
-		return profile.Server, cmp.Or(o.token, profile.Token), nil
+		return profile.Server, cmp.Or(o.token, p.Env(EnvOperatorToken), profile.Token), nil
 	}
 	address, token = o.remote.Address(p), cmp.Or(o.token, p.Env(EnvOperatorToken))
 	if given && (token != "" || !isLocal(address)) {
@@ -103,20 +112,37 @@ func (o *Operator) find(p Process, c *cobra.Command) (address, token string, err
 	return address, cmp.Or(token, p.Env(EnvToken)), nil
 }
 
-// findProfile returns the profile that --profile names, or the default one where nothing names a
-// server or settings.
-func (o *Operator) findProfile(serverGiven bool, c *cobra.Command) (f Profile, found bool,
-	err error) {
+// findProfile returns the profile that --profile names, else one of the server that is given, else
+// the default one. Settings that flags name go before both.
+func (o *Operator) findProfile(serverGiven bool, p Process, c *cobra.Command) (f Profile,
+	found bool, err error) {
 	if o.profile != "" {
 		f, err = FindProfile(o.profile)
 		return f, err == nil, err
 	}
-	if serverGiven || c.Flags().Changed("config") || c.Flags().Changed("set") {
+	if c.Flags().Changed("config") || c.Flags().Changed("set") {
 		return f, false, nil
 	}
 	all, err := readProfiles()
+	if err != nil {
+		return f, false, err
+	}
+	if serverGiven {
+		f, found = profileOf(all, o.remote.Address(p))
+		return f, found, nil
+	}
 	f, found = all[DefaultProfile]
-	return f, found, err
+	return f, found, nil
+}
+
+// profileOf returns the first profile, by name, of the server with a URL.
+func profileOf(all map[string]Profile, address string) (f Profile, found bool) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if all[name].Server == strings.TrimSuffix(address, "/") {
+			return all[name], true
+		}
+	}
+	return f, false
 }
 
 // isLocal reports whether the host of a URL is this machine.
@@ -153,7 +179,18 @@ func URLOf(listen string, tls bool) string {
 
 // Error gives the error of a call to the admin API its exit code. An error that has one keeps it.
 func (o *Operator) Error(ctx context.Context, err error) error {
+	if isUnauthorized(err) && !o.hasToken {
+		return WithCode(ExitUnauthorized, fmt.Errorf("the server needs the operator's token, which "+
+			"'millrace operator token' prints on its machine: set %s or --token, or keep it with "+
+			"'millrace login'", EnvOperatorToken))
+	}
 	return operatorError(ctx, err, o.source)
+}
+
+// isUnauthorized reports whether the server has refused the token, or the lack of one.
+func isUnauthorized(err error) bool {
+	var e *client.Error
+	return errors.As(err, &e) && e.Status == http.StatusUnauthorized
 }
 
 // OperatorError is like [Operator.Error] for a server that flags or a variable have named.
@@ -168,7 +205,7 @@ func operatorError(ctx context.Context, err error, source string) error {
 	switch {
 	case errors.As(err, &coded):
 		return err
-	case errors.As(err, &e) && e.Status == http.StatusUnauthorized:
+	case isUnauthorized(err):
 		return WithCode(ExitUnauthorized, fmt.Errorf(
 			"the server refuses the operator's token (--token or %s): %w", EnvOperatorToken, err))
 	case errors.As(err, &e) && e.Status == http.StatusForbidden:

@@ -23,7 +23,7 @@ type Profile struct {
 	Server string `json:"server"`
 	// Token is the operator's token, or the read token.
 	Token string `json:"token"`
-	// CACert is a file of certificates to trust beside those of the system; "" for none.
+	// CACert is a file of certificates to trust besides those of the system; "" for none.
 	CACert string `json:"cacert,omitempty"`
 }
 
@@ -55,6 +55,19 @@ func readProfiles() (map[string]Profile, error) {
 		return nil, UnableError("the profiles in %s cannot be read: %v", path, JSONError(err))
 	}
 	return all, nil
+}
+
+// firstProfile returns the default profile, else the first by name; the empty name for none.
+func firstProfile() (name string, f Profile) {
+	all, err := readProfiles()
+	if err != nil || len(all) == 0 {
+		return "", f
+	}
+	name = slices.Sorted(maps.Keys(all))[0]
+	if _, hasDefault := all[DefaultProfile]; hasDefault {
+		name = DefaultProfile
+	}
+	return name, all[name]
 }
 
 // Admin returns the admin API of the profile's server.

@@ -38,6 +38,7 @@ type RemoteFlags struct {
 // Register adds all flags to the command.
 func (f *RemoteFlags) Register(c *cobra.Command) {
 	f.RegisterServer(c)
+	f.RegisterProfile(c)
 	c.Flags().StringVar(&f.token, "token", "",
 		"token of the contract ("+EnvToken+", which others cannot see)")
 }
@@ -47,7 +48,24 @@ func (f *RemoteFlags) RegisterServer(c *cobra.Command) {
 	c.Flags().StringVar(&f.Server, "server", "",
 		"address of the server ("+EnvServer+", else "+DefaultServer+")")
 	c.Flags().StringVar(&f.cacert, "cacert", "",
-		"`file` (PEM) of certificates to trust beside those of the system ("+EnvCACert+")")
+		"`file` (PEM) of certificates to trust besides those of the system ("+EnvCACert+")")
+}
+
+// RegisterProfile adds a flag that names the server by a profile. The token of a profile is that of
+// the operator, which is not for these commands.
+func (f *RemoteFlags) RegisterProfile(c *cobra.Command) {
+	name := c.Flags().String("profile", "",
+		"`name` of a server that 'millrace login' has kept; its token is not used")
+	c.MarkFlagsMutuallyExclusive("profile", "server")
+	_ = c.RegisterFlagCompletionFunc("profile", completeProfiles)
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if *name == "" {
+			return nil
+		}
+		profile, err := FindProfile(*name)
+		f.Server, f.cacert = profile.Server, cmp.Or(f.cacert, profile.CACert)
+		return err
+	}
 }
 
 // ServerSetting is the server that flag or environment name, empty for none.

@@ -62,7 +62,7 @@ type Each[T any] struct {
 	Do func(ctx context.Context, server *client.Admin, argument string) (T, error)
 	// Done returns the line for people about the result.
 	Done func(argument string, result T) string
-	// Failed says whether a result, which was printed, is a failure; nil if none is.
+	// Failed reports whether a result, which was printed, is a failure; nil if none is.
 	Failed func(result T) error
 	// Check looks at arguments and flags before anything is sent, and may ask with a
 	// [Confirmation]; nil if there is nothing to check. Its error is one of the command line, if
@@ -108,27 +108,42 @@ func (e Each[T]) run(p Process, c *cobra.Command, operator *Operator, asJSON boo
 	}
 	code, failed := ExitOK, 0
 	for _, argument := range args {
-		result, err := e.Do(ctx, server, argument)
-		if err != nil {
-			err = operator.Error(ctx, err)
-		} else if unprinted := e.print(p, asJSON, argument, result); unprinted != nil {
-			return unprinted
-		} else if e.Failed != nil {
-			err = WithCode(ExitFailed, e.Failed(result))
+		refusal, err := e.runOne(ctx, p, server, operator, asJSON, argument)
+		switch {
+		case err != nil:
+			return err
+		case refusal != nil:
+			if !concernsOne(refusal) || len(args) == 1 {
+				return refusal
+			}
+			fmt.Fprintln(p.Stderr, ErrorText(fmt.Errorf("%s: %w", argument, refusal)))
+			code, failed = cmp.Or(code, ExitCode(refusal)), failed+1
 		}
-		if err == nil {
-			continue
-		}
-		if got := ExitCode(err); len(args) == 1 || (got != ExitFailed && got != ExitUsage) {
-			return err // the others would fail for the same reason
-		}
-		fmt.Fprintln(p.Stderr, ErrorText(fmt.Errorf("%s: %w", argument, err)))
-		code, failed = cmp.Or(code, ExitCode(err)), failed+1
 	}
 	if failed > 0 {
 		return WithCode(code, fmt.Errorf("%d of %d were refused", failed, len(args)))
 	}
 	return nil
+}
+
+// runOne does it to one argument and prints the result. refusal is why that was refused, or what
+// the result says that failed; err is why the result could not be printed.
+func (e Each[T]) runOne(ctx context.Context, p Process, server *client.Admin, operator *Operator,
+	asJSON bool, argument string) (refusal, err error) {
+	result, err := e.Do(ctx, server, argument)
+	if err != nil {
+		return operator.Error(ctx, err), nil
+	}
+	if err := e.print(p, asJSON, argument, result); err != nil || e.Failed == nil {
+		return nil, err
+	}
+	return WithCode(ExitFailed, e.Failed(result)), nil
+}
+
+// concernsOne reports whether a refusal is about one argument: others may then succeed.
+func concernsOne(refusal error) bool {
+	code := ExitCode(refusal)
+	return code == ExitFailed || code == ExitUsage
 }
 
 // print prints the result of an argument.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,12 +14,55 @@ import (
 // Group returns a command that only has subcommands, which the caller adds. By itself it prints its
 // help.
 func Group(use, short string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Args: NoSuchCommand,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	return &cobra.Command{Use: use, Short: short, Args: NoSuchCommand, RunE: showHelp}
+}
+
+func showHelp(c *cobra.Command, _ []string) error { return c.Help() }
+
+// CheckHelp makes a request for the help of a command that does not exist an error, as the command
+// itself is one; cobra shows the help of the command above. The function that it returns gives the
+// error of --help once the command has run.
+func CheckHelp(root *cobra.Command) (failure func() error) {
+	var unknown error
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if c.HasSubCommands() {
+			unknown = NoSuchCommand(c, c.Flags().Args())
+		}
+		if unknown != nil {
+			return
+		}
+		show(c, args)
+	})
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Run, c.RunE = nil, helpOf
+		case "completion":
+			c.Args, c.RunE = NoSuchCommand, showHelp
+		}
+	}
+	return func() error { return unknown }
+}
+
+// helpOf prints the help of the command that arguments name.
+func helpOf(c *cobra.Command, args []string) error {
+	named, rest, err := c.Root().Find(args)
+	if err != nil {
+		return err
+	}
+	if err := NoSuchCommand(named, rest); err != nil {
+		return err
+	}
+	named.InitDefaultHelpFlag()
+	return named.Help()
 }
 
 // NoSuchCommand checks the arguments of a command that only has subcommands. An argument is the
-// name of a subcommand that does not exist; the error names the most similar one.
+// name of a subcommand that does not exist; the error names the most similar one, or else all
+// subcommands where the command is itself one.
 func NoSuchCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -32,6 +76,8 @@ func NoSuchCommand(c *cobra.Command, args []string) error {
 	hint := ""
 	if similar, ok := setting.Closest(args[0], names); ok {
 		hint = fmt.Sprintf("; did you mean %q?", c.CommandPath()+" "+similar)
+	} else if c.HasParent() {
+		hint = "; there are " + strings.Join(names, ", ")
 	}
 	return fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), hint)
 }

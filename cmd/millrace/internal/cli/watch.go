@@ -21,6 +21,25 @@ func registerWatch(c *cobra.Command, every *time.Duration) {
 	c.Flags().DurationVar(every, "watch", 0,
 		"print again after each `time`, 2s without one (--watch=10s), until interrupted")
 	c.Flags().Lookup("watch").NoOptDefVal = defaultWatch.String()
+	takes := c.Args
+	c.Args = func(c *cobra.Command, args []string) error {
+		if err := takes(c, args); err != nil {
+			return offerWatch(c, args, err)
+		}
+		return nil
+	}
+}
+
+// offerWatch adds to the error of arguments that the last of them may be the time of --watch.
+func offerWatch(c *cobra.Command, args []string, err error) error {
+	if !c.Flags().Changed("watch") || len(args) == 0 {
+		return err
+	}
+	last := args[len(args)-1]
+	if _, notTime := time.ParseDuration(last); notTime != nil {
+		return err
+	}
+	return UsageError("%w; --watch takes its time after an =: --watch=%s", err, last)
 }
 
 // repeat connects and prints once, or with a time for --watch until a signal, which is then no

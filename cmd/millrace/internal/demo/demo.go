@@ -37,6 +37,8 @@ type flags struct {
 	pace time.Duration
 	// timeout is that of the jobs.
 	timeout time.Duration
+	// keep says that the server goes on at the end, with work that comes in.
+	keep bool
 }
 
 // Command is `millrace demo`.
@@ -59,7 +61,8 @@ and becomes a dead letter. Then ForgeRun runs simulated jobs that succeed, fail,
 retried, canceled and scheduled, and sends every change to a webhook.
 
 The report accounts for every job: exit code 0 when the accounts balance, 1 when
-they do not. The demo needs no network, changes nothing in FOLDER and leaves nothing
+they do not. With --keep the server goes on then, with work that comes in slowly, and
+a link to its console is printed; Ctrl-C ends it. The demo needs no network, changes nothing in FOLDER and leaves nothing
 behind.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -86,6 +89,8 @@ behind.`,
 	c.Flags().Lookup("pace").DefValue = "a few seconds for all"
 	c.Flags().DurationVar(&f.timeout, "timeout", 2*time.Second,
 		"timeout of the jobs: how long the jobs of a killed worker wait")
+	c.Flags().BoolVar(&f.keep, "keep", false,
+		"go on serving at the end, with work that comes in, and print a link to the console")
 	return c
 }
 
@@ -229,7 +234,10 @@ func (d *demo) run(ctx context.Context) error {
 		return cli.FailedError("the accounts do not balance")
 	}
 	fmt.Fprintln(d.p.Stdout, "The accounts balance.")
-	return nil
+	if !d.flags.keep {
+		return nil
+	}
+	return d.keep(ctx)
 }
 
 // submit queues one job for each file, 500 in a request. The path is the job's id.

@@ -10,6 +10,8 @@
 // The demo counts every result twice: by what the workers report, and by its own measurement. Exit
 // code 0 promises that both counts agree.
 //
+// A demo that is kept goes on after that: work comes in slowly, for the console to show (keep.go).
+//
 // Server and workers are children of the demo's process, which end with it however it ends. Their
 // data is in a temporary directory, which is removed at the end and after an interruption.
 package demo

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -239,7 +240,8 @@ func (o *origin) audit(job client.FetchBoxJob, letters []client.FetchBoxDeadLett
 	for _, id := range ids {
 		want, found := o.content(id)
 		got, err := os.ReadFile(filepath.Join(folder, id))
-		if found != (err == nil) || !bytes.Equal(got, want) {
+		missing := errors.Is(err, fs.ErrNotExist)
+		if found == missing || !bytes.Equal(got, want) {
 			complain("%s is stored with %d bytes of %d (%v)", id, len(got), len(want), err)
 		}
 		attempts := 1

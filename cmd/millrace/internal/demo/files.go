@@ -138,9 +138,8 @@ var modulePattern = regexp.MustCompile(`(?m)^module\s+github\.com/millrace/millr
 // itself.
 func sourceRoot(from string) string {
 	for dir := from; ; {
-		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		readable := err == nil
-		if readable && modulePattern.Match(text) {
+		text, _ := os.ReadFile(filepath.Join(dir, "go.mod")) // empty where none can be read
+		if modulePattern.Match(text) {
 			return dir
 		}
 		above := filepath.Dir(dir)

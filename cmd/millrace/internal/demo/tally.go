@@ -86,7 +86,7 @@ func (b *tally) start(worker int, path string) {
 }
 
 // addResult records a result and reports whether it is the first of its file. A result is a job
-// itself and may be handed out twice: the same run is the same result.
+// itself and may be claimed twice: the same run is the same result.
 func (b *tally) addResult(r fileResult, now time.Duration) bool {
 	delete(b.inProgress[r.Worker], r.Path)
 	if _, known := b.files.files[r.Path]; !known {

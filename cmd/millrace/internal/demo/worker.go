@@ -46,8 +46,8 @@ type fileResult struct {
 	Attempt int `json:"attempt"`
 }
 
-// maxRetries is more than the demo ever needs. The retries that remain tell the number of an
-// attempt.
+// maxRetries is more than the demo ever needs. From the retries that remain follows the number of
+// an attempt.
 const maxRetries = 100
 
 // WorkerCommand is `millrace demo-worker`, a worker of the demo in a process of its own, so that it
@@ -56,7 +56,7 @@ const maxRetries = 100
 func WorkerCommand(p cli.Process) *cobra.Command {
 	var remote cli.RemoteFlags
 	var root string
-	holding := make(chan struct{}, 1) // has a value while the victim holds its file
+	held := make(chan struct{}, 1) // has a value while the victim holds its file
 	var number, concurrency int
 	var pace time.Duration
 	c := &cobra.Command{
@@ -81,9 +81,9 @@ func WorkerCommand(p cli.Process) *cobra.Command {
 					fmt.Fprintf(p.Stdout, "begin %q\n", run.Job.ID)
 					if number == victimWorker {
 						select {
-						case holding <- struct{}{}:
+						case held <- struct{}{}:
 							<-ctx.Done()
-							<-holding
+							<-held
 							return context.Cause(ctx)
 						default:
 						}

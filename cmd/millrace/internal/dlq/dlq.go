@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,6 +17,10 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/bulk"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
+
+// A dead letter is named by its id, and a group by its fingerprint, of which the beginning is
+// enough (completeFingerprint). With filters in place of ids a replay is a bulk operation, which
+// package bulk starts and follows.
 
 // columns are the columns of a table of dead letters.
 var columns = []cli.Column[client.AdminDeadLetter]{
@@ -32,6 +37,8 @@ var columns = []cli.Column[client.AdminDeadLetter]{
 		Get: func(l client.AdminDeadLetter) string { return cli.Printable(l.JobID) }},
 	{Name: "attempts", Right: true,
 		Get: func(l client.AdminDeadLetter) string { return strconv.Itoa(l.Attempts) }},
+	{Name: "worker", Extra: true,
+		Get: func(l client.AdminDeadLetter) string { return cli.Printable(l.Worker) }},
 	{Name: "replayed_as", Right: true,
 		Get: func(l client.AdminDeadLetter) string { return cli.Format(l.ReplayedAs) }},
 	{Name: "replayed_at", Time: true, Extra: true,
@@ -92,10 +99,47 @@ func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 // registerFilter adds the filters of dead letters to a command.
 func registerFilter(p cli.Process, flags *pflag.FlagSet, f *client.AdminDeadLetterFilter) {
 	cli.QueueVar(flags, &f.Contract, &f.Queue, "only dead letters of this ")
-	flags.StringVar(&f.Fingerprint, "fingerprint", "",
-		"only dead letters of this reason, as millrace dlq groups prints it")
+	flags.StringVar(&f.Fingerprint, "fingerprint", "", "only dead letters of this reason, as millrace "+
+		"dlq groups prints it, or as much of its beginning as no other reason has")
+	flags.StringVar(&f.Error, "error", "", "only dead letters with this `text` in their error")
 	cli.TimeVar(flags, p, &f.From, "from", "only dead letters of this time or later")
 	cli.TimeVar(flags, p, &f.To, "to", "only dead letters before this time")
+}
+
+// fingerprintLength is how many characters a fingerprint has.
+const fingerprintLength = 32
+
+// completeFingerprint completes a fingerprint of which the beginning was given, by the groups of
+// dead letters that were not replayed.
+func completeFingerprint(ctx context.Context, server *client.Admin,
+	f *client.AdminDeadLetterFilter) error {
+	f.Fingerprint = strings.ToLower(f.Fingerprint)
+	if f.Fingerprint == "" || len(f.Fingerprint) >= fingerprintLength {
+		return nil
+	}
+	var found []client.AdminDeadLetterGroup
+	for g, err := range server.DeadLetterGroups(ctx, f.Contract, 0) {
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(g.Fingerprint, f.Fingerprint) && (f.Queue == "" || g.Queue == f.Queue) {
+			found = append(found, g)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return cli.FailedError("no reason of dead letters that were not replayed has a fingerprint "+
+			"that begins with %s; millrace dlq groups prints them", cli.Printable(f.Fingerprint))
+	case 1:
+		f.Fingerprint = found[0].Fingerprint
+		return nil
+	}
+	var lines strings.Builder
+	for _, g := range found {
+		fmt.Fprintf(&lines, "\n  %s  %s  %s", g.Fingerprint,
+			cli.Printable(cli.QueueName(g.Contract, g.Queue)), reason(g.ErrorType, g.Error))
+	}
+	return cli.FailedError("several fingerprints begin with %s:%s", f.Fingerprint, lines.String())
 }
 
 // listCommand is `millrace dlq list` (AD-050).
@@ -112,8 +156,14 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 		Columns: columns,
 		Items: func(ctx context.Context, server *client.Admin,
 			pageSize int) iter.Seq2[client.AdminDeadLetter, error] {
-			f.PageSize = pageSize
-			return server.DeadLetters(ctx, f)
+			return func(yield func(client.AdminDeadLetter, error) bool) {
+				if err := completeFingerprint(ctx, server, &f); err != nil {
+					yield(client.AdminDeadLetter{}, err)
+					return
+				}
+				f.PageSize = pageSize
+				server.DeadLetters(ctx, f)(yield)
+			}
 		},
 		Hint: "millrace dlq groups shows which have the same error",
 	}.Command(p, operator, c)
@@ -202,15 +252,19 @@ counts.`,
 		},
 		Do: func(ctx context.Context, server *client.Admin, argument string) (any, error) {
 			if argument == "" {
+				if err := completeFingerprint(ctx, server, &f); err != nil {
+					return nil, err
+				}
 				s.Request.Filter = client.AdminBulkFilter{Contract: f.Contract, Queue: f.Queue,
-					Fingerprint: f.Fingerprint, From: f.From, To: f.To}
+					Fingerprint: f.Fingerprint, Error: f.Error, From: f.From, To: f.To}
 				return s.Start(ctx, p, server)
 			}
 			id, err := parseID(argument)
 			if err != nil {
 				return nil, err
 			}
-			return server.ReplayDeadLetter(ctx, id, again)
+			j, err := server.ReplayDeadLetter(ctx, id, again)
+			return j, offerAgain(err)
 		},
 		Done: func(argument string, result any) string {
 			j, isJob := result.(client.AdminJobState)
@@ -221,6 +275,15 @@ counts.`,
 				argument, j.Number, cli.QueueName(j.Contract, j.Queue), j.ID, j.State))
 		},
 	}.Command(p, operator, c)
+}
+
+// offerAgain names the flag for the member of the API that an error of a replay names.
+func offerAgain(err error) error {
+	if !errors.Is(err, client.ErrConflict) {
+		return err
+	}
+	return cli.FailedError("%s", strings.Replace(err.Error(), "again: true replays",
+		"--again replays", 1))
 }
 
 // discarded is what --json prints of a dead letter that is gone.

@@ -361,9 +361,8 @@ func failingLine(b jobBatch, err error) (int, bool) {
 		return 0, false
 	}
 	var index int
-	_, scanErr := fmt.Sscanf(refused.Message, "job %d:", &index)
-	named := scanErr == nil
-	if named && index >= 0 && index < len(b.lines) {
+	scanned, _ := fmt.Sscanf(refused.Message, "job %d:", &index) // 0 where it names no job
+	if scanned == 1 && index >= 0 && index < len(b.lines) {
 		return b.lines[index], true
 	}
 	for i, job := range b.jobs {

@@ -49,7 +49,7 @@ var errLine = errors.New("line")
 type jobBatch struct {
 	// number counts the batches from 0 on, without gaps.
 	number int
-	// lines says where each job stands in the input, from 1 on.
+	// lines says where each job is in the input, from 1 on.
 	lines []int
 	// jobs are in the order of the input.
 	jobs []client.RelaySpec
@@ -146,7 +146,7 @@ func (r *lineReader) next(ctx context.Context) (jobBatch, error) {
 }
 
 // add adds the job of a line to a batch. Empty lines and those before fromLine have none; they
-// count as lines all the same, so that numbers are those of an editor.
+// count as lines too, so that numbers are those of an editor.
 func (r *lineReader) add(b *jobBatch, text []byte) error {
 	r.line++
 	b.bytes += int64(len(text)) + 1
@@ -230,9 +230,9 @@ func (f lineFormat) id(payload, text []byte, line int) (string, error) {
 		"not empty", f.idFrom)
 }
 
-// fullJob is a line that is a Relay job. A job that the server handed out can be enqueued again:
-// the members that only its answers have are ignored. Any other member is refused, because the
-// server would ignore it (RL-015) and most are misspelled.
+// fullJob is a line that is a Relay job. A job that was claimed from a server can be enqueued
+// again: the members that only its answers have are ignored. Any other member is refused, because
+// the server would ignore it (RL-015) and most are misspelled.
 type fullJob struct {
 	Queue      string          `json:"queue"`
 	ID         string          `json:"id"`
@@ -241,6 +241,7 @@ type fullJob struct {
 	Payload    json.RawMessage `json:"payload"`
 	State      json.RawMessage `json:"state"`
 	RunAt      *time.Time      `json:"run_at"`
+	Callback   string          `json:"callback_url"`
 
 	RunID            json.RawMessage `json:"run_id"`
 	RetriesRemaining json.RawMessage `json:"retries_remaining"`
@@ -249,7 +250,8 @@ type fullJob struct {
 }
 
 // jobMembers are the members of a job that is submitted.
-var jobMembers = []string{"queue", "id", "timeout", "max_retries", "payload", "state", "run_at"}
+var jobMembers = []string{"queue", "id", "timeout", "max_retries", "payload", "state", "run_at",
+	"callback_url"}
 
 // payloadHint is for lines that are no jobs.
 const payloadHint = "; bare payloads need --queue and --timeout"
@@ -295,7 +297,8 @@ func parseFullJob(text []byte) (client.RelaySpec, error) {
 	case w.Payload == nil:
 		return client.RelaySpec{}, errors.New("the job has no payload")
 	}
-	job := client.RelaySpec{Queue: w.Queue, ID: w.ID, Payload: w.Payload, State: w.State}
+	job := client.RelaySpec{Queue: w.Queue, ID: w.ID, Payload: w.Payload, State: w.State,
+		CallbackURL: w.Callback}
 	if string(w.State) == "null" {
 		job.State = nil
 	}

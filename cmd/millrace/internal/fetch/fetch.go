@@ -37,11 +37,13 @@ type flags struct {
 	jobType string
 	// tenant is recorded with the jobs that are submitted; empty for none.
 	tenant string
+	// callbackURL is told the end of each job that is submitted; empty for nobody.
+	callbackURL string
 	// key is the idempotency key of the one manifest; empty for none.
 	key string
 	// urls are URLs that become one more manifest.
 	urls []string
-	// jobs are the ids of jobs to follow beside those that are submitted.
+	// jobs are the ids of jobs to follow besides those that are submitted.
 	jobs   []string
 	asJSON bool
 }
@@ -92,6 +94,8 @@ func (f *flags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.jobType, "type", "default",
 		"job type, which is registered in the server's settings")
 	c.Flags().StringVar(&f.tenant, "tenant", "", "tenant that is recorded with the jobs")
+	c.Flags().StringVar(&f.callbackURL, "callback-url", "",
+		"the `URL` that is told the end of each job that is submitted")
 	c.Flags().StringVar(&f.key, "key", "",
 		"idempotency key: a manifest that was submitted under it is not fetched again")
 	c.Flags().StringArrayVar(&f.urls, "url", nil, "a URL to fetch; may be repeated")
@@ -166,7 +170,7 @@ func (f *flags) submit(ctx context.Context, p cli.Process, box *client.FetchBox,
 	defer shown.End()
 	for i, manifest := range manifests {
 		receipt, err := box.Submit(ctx, client.FetchBoxSpec{Type: f.jobType, Tenant: f.tenant,
-			IdempotencyKey: f.key, Manifest: manifest})
+			IdempotencyKey: f.key, CallbackURL: f.callbackURL, Manifest: manifest})
 		if err != nil {
 			shown.End()
 			printJobs(p.Stderr, "submitted so far", jobs)

@@ -123,7 +123,7 @@ func (l *lineReporter) show(jobs []*followedJob) {
 		fmt.Sprintf("%d of %d done, %d failed", done, total, lost))
 }
 
-// printf writes a line, which also stands for the state of all jobs until show is called again.
+// printf writes a line, which also counts as the state of all jobs until show is called again.
 func (l *lineReporter) printf(format string, args ...any) {
 	l.all.Printf(format, args...)
 	l.all.Add(0, fmt.Sprintf(format, args...)) // the next lines repeat it until show is called

@@ -158,15 +158,15 @@ func topologicalOrder(open []int, out [][]int) (order []int) {
 		stack = stack[:len(stack)-1]
 		done[i] = true
 		order = append(order, i)
-		freed := []int{}
+		released := []int{}
 		for _, to := range out[i] {
 			if open[to]--; open[to] == 0 {
-				freed = append(freed, to)
+				released = append(released, to)
 			}
 		}
-		slices.Sort(freed)
-		slices.Reverse(freed)
-		stack = append(stack, freed...)
+		slices.Sort(released)
+		slices.Reverse(released)
+		stack = append(stack, released...)
 	}
 	for i := range open {
 		if !done[i] {

@@ -5,6 +5,7 @@ package graph
 //
 //	submit FILE   parseGraph ──▶ TaskFlow.Submit ──▶ ids ──▶ with --wait: waitGraph ──▶ Draw
 //	show ID       the graph around a job ──▶ Draw; with --wait it waits first
+//	rerun ID      TaskFlow.RerunGraph ──▶ ids of the copies; with --wait as submit
 //
 // An interruption ends the command and not the jobs: `graph show` draws them later.
 
@@ -33,19 +34,21 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// flags are the flags of both subcommands.
+// flags are the flags of all subcommands.
 type flags struct {
 	remote cli.RemoteFlags
 	// wait says to wait until all jobs have ended.
 	wait bool
 	// ascii says to draw with ASCII characters only.
 	ascii bool
+	// required are the ids of the jobs that have to complete; nil means all that are drawn.
+	required map[string]bool
 }
 
 // Command is `millrace graph`.
 func Command(p cli.Process) *cobra.Command {
 	c := cli.Group("graph", "Submit TaskFlow jobs that depend on one another, and draw them")
-	c.AddCommand(submitCommand(p), showCommand(p))
+	c.AddCommand(submitCommand(p), showCommand(p), rerunCommand(p))
 	return c
 }
 
@@ -101,6 +104,10 @@ and so on. Dependencies stand above their dependents.`,
 				return err
 			}
 			_, err = f.draw(ctx, p, c.TaskFlow(), args[0])
+			if _, notNumber := cli.ParseNumber(args[0]); err != nil && notNumber == nil {
+				err = cli.WithCode(cli.ExitCode(err), fmt.Errorf("%w; %s may be the number of a "+
+					"job, of which 'millrace jobs show %[2]s' prints the id", err, args[0]))
+			}
 			return err
 		},
 	}
@@ -204,12 +211,13 @@ type fileJob struct {
 		BaseDelay   json.RawMessage         `json:"base_delay_seconds"`
 		MaxDelay    json.RawMessage         `json:"max_delay_seconds"`
 	} `json:"retry_policy"`
+	Callback *client.TaskFlowCallback `json:"callback"`
 }
 
 // parseGraph makes a graph of a file. It refuses unknown members: most are misspelled, and the
-// server ignores what it does not know. An entry of depends_on that is no ref of the file and has
-// the form of a UUID is the id of a job at the server. Refs, cycles within the file and whatever
-// else the client checks are errors of Submit, before anything is sent.
+// server ignores members that it does not have. An entry of depends_on that is no ref of the file
+// and has the form of a UUID is the id of a job at the server. Refs, cycles within the file and
+// whatever else the client checks are errors of Submit, before anything is sent.
 func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
 	var file struct {
 		Jobs []fileJob `json:"jobs"`
@@ -268,12 +276,14 @@ func syntaxError(err error) error {
 
 // fileMembers are the members of the objects of a file.
 var fileMembers = []string{"jobs", "ref", "name", "queue", "payload", "priority", "depends_on",
-	"retry_policy", "max_attempts", "backoff_strategy", "base_delay_seconds", "max_delay_seconds"}
+	"retry_policy", "max_attempts", "backoff_strategy", "base_delay_seconds", "max_delay_seconds",
+	"callback", "url", "events"}
 
 // spec returns what the job submits, without its dependencies. Numbers must be positive: 0 would
 // mean the server's default, which a number that is left out asks for.
 func (j *fileJob) spec() (client.TaskFlowSpec, error) {
-	spec := client.TaskFlowSpec{Name: cmp.Or(j.Name, j.Ref), Queue: j.Queue, Payload: j.Payload}
+	spec := client.TaskFlowSpec{Name: cmp.Or(j.Name, j.Ref), Queue: j.Queue, Payload: j.Payload,
+		Callback: j.Callback}
 	var baseDelay, maxDelay int
 	for _, m := range []struct {
 		name string
@@ -347,15 +357,15 @@ func progressNote(g client.TaskFlowGraph) (ended int64, note string) {
 			note += fmt.Sprintf(", %d %s", n, status)
 		}
 	}
-	if queues := untakenQueues(g); len(queues) > 0 {
+	if queues := unservedQueues(g); len(queues) > 0 {
 		note += "; no worker has taken a job of queue " + strings.Join(queues, ", ") + " yet"
 	}
 	return ended, note
 }
 
-// untakenQueues returns the queues, quoted, that have ready jobs in a graph and no job there that a
-// worker has ever taken.
-func untakenQueues(g client.TaskFlowGraph) (queues []string) {
+// unservedQueues returns the queues, quoted, that have ready jobs in a graph and no job there that
+// a worker has ever taken.
+func unservedQueues(g client.TaskFlowGraph) (queues []string) {
 	ready, taken := map[string]bool{}, map[string]bool{}
 	for _, n := range g.Nodes {
 		ready[n.Queue] = ready[n.Queue] || n.Status == client.TaskReady
@@ -394,14 +404,17 @@ func (f *flags) draw(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 	if graph.Truncated {
 		fmt.Fprintln(p.Stderr, "the graph is larger; this is the part next to the job")
 	}
-	bad := 0
+	bad, all := 0, 0
 	for _, n := range graph.Nodes {
-		if n.Status != client.TaskCompleted {
+		if f.required != nil && !f.required[n.ID] {
+			continue
+		}
+		if all++; n.Status != client.TaskCompleted {
 			bad++
 		}
 	}
 	if f.wait && bad > 0 {
-		return graph, cli.FailedError("%d of %d jobs did not complete", bad, len(graph.Nodes))
+		return graph, cli.FailedError("%d of %d jobs did not complete", bad, all)
 	}
 	return graph, nil
 }

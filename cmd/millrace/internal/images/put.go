@@ -43,6 +43,8 @@ type flags struct {
 	sizes string
 	// user is recorded with the pictures; empty for none.
 	user string
+	// callbackURL is told the end of each picture's job; empty for nobody.
+	callbackURL string
 	// out is the folder for the variants; empty to leave them at the server.
 	out string
 	// wait says to wait for the variants.
@@ -90,6 +92,8 @@ each picture:
 	c.Flags().StringVar(&f.sizes, "sizes", "",
 		"longer sides of the variants in pixels, such as 100,400 (default those of the server's settings)")
 	c.Flags().StringVar(&f.user, "user", "", "user id that is recorded with the pictures")
+	c.Flags().StringVar(&f.callbackURL, "callback-url", "",
+		"the `URL` that is told the end of each picture's job")
 	c.Flags().StringVar(&f.out, "out", "", "`folder` to save the variants in")
 	c.Flags().BoolVar(&f.wait, "wait", true, "wait for the variants")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print a line of JSON for each picture")
@@ -256,7 +260,7 @@ func (f *flags) put(ctx context.Context, images *client.Images, picture *upload,
 	}
 	defer file.Close()
 	receipt, err := images.Upload(ctx, client.ImageUpload{Body: file, Name: picture.Path,
-		Sizes: f.sizeList, UserID: f.user})
+		Sizes: f.sizeList, UserID: f.user, CallbackURL: f.callbackURL})
 	if err != nil {
 		return err
 	}
@@ -304,7 +308,7 @@ func waitJob(ctx context.Context, images *client.Images, picture *upload,
 	}
 }
 
-// jobNote says where a job stands that has not ended.
+// jobNote says what a job that has not ended is doing.
 func jobNote(job client.ImageJob) string {
 	switch {
 	case job.Status == client.ImageQueued && job.Attempts == 0:

@@ -16,6 +16,7 @@ func registerBulkFilter(p cli.Process, flags *pflag.FlagSet, f *client.AdminBulk
 	flags.StringVar(&f.Owner, "owner", "", "jobs of this client or tenant")
 	flags.StringVar(&f.Kind, "kind", "", "jobs of this kind")
 	flags.StringVar(&f.ID, "id", "", "the job with this `id` of its contract")
+	flags.Int64SliceVar(&f.Numbers, "number", nil, "the jobs with these `numbers`, with commas")
 	flags.Int64Var(&f.Parent, "parent", 0, "the children of the job with this `number`")
 	flags.StringVar(&f.Worker, "worker", "", "jobs of this worker")
 	cli.TimeVar(flags, p, &f.CreatedFrom, "created-from", "jobs created at this time or later")

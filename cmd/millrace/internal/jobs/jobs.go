@@ -15,15 +15,18 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// The commands that act on jobs are one table, as they differ in the action and in their help. With
+// numbers they call the route of the action for each job; with filters they start one bulk
+// operation (package bulk).
+
 // Command is `millrace jobs`. Each of its commands gets a connection from operator.
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 	c := cli.Group("jobs", "Show, explain, change and submit jobs of every contract, as an operator")
 	for _, a := range actions {
 		c.AddCommand(a.command(p, operator()))
 	}
-	c.AddCommand(listCommand(p, operator()), showCommand(p, operator()),
-		WhyCommand(p, operator()),
-		submitCommand(p, operator()))
+	c.AddCommand(listCommand(p, operator()), countCommand(p, operator()),
+		showCommand(p, operator()), WhyCommand(p, operator()), submitCommand(p, operator()))
 	return c
 }
 
@@ -110,6 +113,8 @@ take, a JSON object; without one, or with -, it is read from standard input.`,
 	c.Flags().StringVar(&s.Contract, "contract", "", "the contract, such as taskflow")
 	c.Flags().StringVar(&s.Owner, "owner", "", "client of ForgeRun, or tenant of FetchBox")
 	c.Flags().StringVar(&s.JobType, "job-type", "", "the job type of FetchBox")
+	c.Flags().StringVar(&s.CallbackURL, "callback-url", "",
+		"the `URL` to which FetchBox tells the end of the job")
 	c.Flags().StringVar(&s.IdempotencyKey, "idempotency-key", "",
 		"submissions with the same `key` are one job")
 	_ = c.MarkFlagRequired("contract")

@@ -37,7 +37,7 @@ var columns = []jobColumn{
 	{Name: "failures", Right: true, Extra: true,
 		Get: func(j client.AdminJob) string { return strconv.Itoa(j.Failures) }},
 	{Name: "run_limit", Right: true, Extra: true,
-		Get: func(j client.AdminJob) string { return cli.Format(j.RunLimit) }},
+		Get: func(j client.AdminJob) string { return cli.Format(j.MaxAttempts) }},
 	{Name: "updated_at", Time: true, Extra: true, Get: func(j client.AdminJob) string {
 		return cli.FormatTimePtr(&j.UpdatedAt)
 	}},
@@ -83,6 +83,7 @@ for a text may take long: the server looks at the jobs part by part.`,
 	}
 	registerBulkFilter(p, c.Flags(), &l.Filter)
 	c.Flags().StringVar(&order, "order", "newest", "newest or oldest, by number")
+	cli.CompleteWords(c, "order", "newest", "oldest")
 	return cli.List[client.AdminJob]{
 		Columns: columns,
 		Check: func() error {
@@ -95,6 +96,12 @@ for a text may take long: the server looks at the jobs part by part.`,
 			pageSize int) iter.Seq2[client.AdminJob, error] {
 			l.PageSize = pageSize
 			return server.Jobs(ctx, l)
+		},
+		Empty: func(ctx context.Context, server *client.Admin) string {
+			if l.Filter.Queue == "" {
+				return ""
+			}
+			return cli.NoQueue(ctx, server, l.Filter.Contract, l.Filter.Queue)
 		},
 	}.Command(p, operator, c)
 }

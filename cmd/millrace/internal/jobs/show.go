@@ -25,30 +25,27 @@ type page struct {
 // showCommand is `millrace jobs show` (AD-013, AD-014).
 func showCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "show NUMBER",
+		Use:   "show JOB",
 		Short: "Show a job: its facts and bodies, why it does not run, and what happened to it",
 		Long: `Show a job: its facts and bodies, why it does not run or that it does, and its timeline,
-the oldest first. A job is named by its number. --json prints all three as one object.`,
-		Args: oneNumber,
-	}
-	return cli.Show[page]{Get: readPage, Text: writePage}.Command(p, operator, c)
-}
+the oldest first. --json prints all three as one object.
 
-// oneNumber checks that the arguments are the number of one job.
-func oneNumber(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return errors.New("the number of one job is needed, such as 1204")
+` + cli.JobNames,
+		Args: cli.OneJob,
 	}
-	return cli.CheckNumbers(args)
+	return cli.Show[page]{
+		Get: func(ctx context.Context, server *client.Admin, argument string) (page, error) {
+			return cli.OfJob(ctx, server, argument, func(number int64) (page, error) {
+				return readPage(ctx, server, number)
+			})
+		},
+		Text: writePage,
+	}.Command(p, operator, c)
 }
 
 // readPage reads what there is about a job. One whose dead letter was replayed and that is gone has
 // no why.
-func readPage(ctx context.Context, server *client.Admin, argument string) (got page, err error) {
-	number, err := cli.ParseNumber(argument)
-	if err != nil {
-		return got, err
-	}
+func readPage(ctx context.Context, server *client.Admin, number int64) (got page, err error) {
 	if got.Job, err = server.Job(ctx, number); err != nil {
 		return got, err
 	}
@@ -79,7 +76,7 @@ func writePage(w io.Writer, got page) error {
 		{"actions", joined(j.Actions)}, {"route", cli.Format(j.Links.Contract)},
 		{"payload", bodyText(j.Payload)}, {"definition", bodyText(j.Definition)},
 		{"progress", bodyText(j.Progress)}, {"result", bodyText(j.Result)},
-		{"failure", bodyText(j.Failure)},
+		{failureName(j), bodyText(j.Failure)},
 	} {
 		if fact.text != "" {
 			fmt.Fprintf(lines, "%s\t%s\n", fact.name, cli.Printable(fact.text))
@@ -97,10 +94,18 @@ func writePage(w io.Writer, got page) error {
 // attempts says how often a job was claimed, and how often that failed.
 func attempts(j *client.AdminJobDetail) string {
 	text := fmt.Sprintf("%d, failed %d", j.Attempts, j.Failures)
-	if j.RunLimit != nil {
-		text += fmt.Sprintf(" of %d", *j.RunLimit)
+	if j.MaxAttempts != nil {
+		text += fmt.Sprintf(" of %d", *j.MaxAttempts)
 	}
 	return text
+}
+
+// failureName is what a failure is called: a job that has succeeded has that of an attempt before.
+func failureName(j *client.AdminJobDetail) string {
+	if j.Error == nil && j.Phase == "done" {
+		return "earlier failure"
+	}
+	return "failure"
 }
 
 // joined writes actions with commas.

@@ -19,37 +19,43 @@ import (
 // WhyCommand is `millrace jobs why`, and `millrace why` (AD-015).
 func WhyCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "why NUMBER",
+		Use:   "why JOB",
 		Short: "Say why a job does not run, or that it does",
 		Long: `Say why a job does not run, or that it does: first what holds it longest, then all
-reasons with what is known about each. A job is named by its number.`,
-		Args: oneNumber,
+reasons with what is known about each.
+
+` + cli.JobNames,
+		Args: cli.OneJob,
 	}
 	return cli.Show[client.AdminWhy]{
 		Get: func(ctx context.Context, server *client.Admin,
 			argument string) (client.AdminWhy, error) {
-			number, err := cli.ParseNumber(argument)
-			if err != nil {
-				return client.AdminWhy{}, err
-			}
-			return server.Why(ctx, number)
+			return cli.OfJob(ctx, server, argument, func(number int64) (client.AdminWhy, error) {
+				return server.Why(ctx, number)
+			})
 		},
 		Text: writeWhy,
 	}.Command(p, operator, c)
 }
 
-// writeWhy writes the sentence, the reasons with their facts, and when that may change by itself.
+// writeWhy writes the sentence, the reasons with their facts, when that may change by itself, and
+// the commands that change it.
 func writeWhy(w io.Writer, why client.AdminWhy) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, cli.Printable(why.Sentence))
 	for _, r := range why.Reasons {
 		fmt.Fprintf(&b, "\n%s: %s\n", r.Code, cli.Printable(r.Text))
 		for _, name := range slices.Sorted(maps.Keys(r.Facts)) {
-			fmt.Fprintf(&b, "  %s: %s\n", name, cli.Printable(factText(r.Facts[name])))
+			if name != factRoot { // the text and the commands say it
+				fmt.Fprintf(&b, "  %s: %s\n", name, cli.Printable(factText(r.Facts[name])))
+			}
 		}
 	}
 	if why.Next != nil {
 		fmt.Fprintf(&b, "\nmay change by itself at %s\n", why.Next.Format(time.RFC3339))
+	}
+	if commands := remedies(why); len(commands) > 0 {
+		fmt.Fprintf(&b, "\nwhat may help:\n  %s\n", strings.Join(commands, "\n  "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -16,6 +16,10 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// A profile is a server with a token in a file that only its user can read (cli.Profile). A login
+// tries the token before it is stored, so that a wrong one is noticed here and not by the command
+// that uses it.
+
 // maxToken is the most that is read of standard input.
 const maxToken = 4096
 
@@ -28,8 +32,8 @@ func Command(p cli.Process) *cobra.Command {
 		Short: "Keep a server and the operator's token under a name",
 		Long: `Keep a server and the operator's token, or the read token, under a name in the
 configuration folder of the user, in a file that nobody else can read. Commands for
-operators then use it with --profile NAME; they use the profile "default" where
-nothing names a server.
+operators then use it with --profile NAME, and for this server when its address is
+given; they use the profile "default" where nothing names a server.
 
 The token is that of ` + cli.EnvOperatorToken + ` or ` + cli.EnvToken + `, else it is asked for on a
 terminal, else it is read from standard input. It is tried before it is kept.

@@ -28,6 +28,8 @@ var nodeColumns = []cli.Column[client.AdminNode]{
 	{Name: "draining", Get: func(n client.AdminNode) string { return draining(n.Draining) },
 		Tone: func(client.AdminNode) cli.Tone { return cli.ToneWarn }},
 	{Name: "store", Get: func(n client.AdminNode) string { return n.Store.State }},
+	{Name: "pool", Extra: true, Right: true,
+		Get: func(n client.AdminNode) string { return poolText(n.Store.Pool) }},
 	{Name: "contracts", Extra: true,
 		Get: func(n client.AdminNode) string { return strings.Join(n.Contracts, ",") }},
 	{Name: "duties", Extra: true,
@@ -38,6 +40,14 @@ var nodeColumns = []cli.Column[client.AdminNode]{
 		Get: func(n client.AdminNode) string { return strconv.Itoa(n.Goroutines) }},
 	{Name: "open_files", Extra: true, Right: true,
 		Get: func(n client.AdminNode) string { return cli.Format(n.OpenFiles) }},
+}
+
+// poolText says how many of the connections to the store are in use, such as 3/16.
+func poolText(p *client.AdminNodePool) string {
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", p.InUse, p.Max)
 }
 
 // draining says that nothing more is given to a node or a worker.
@@ -55,6 +65,8 @@ func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 		Use:   "list",
 		Short: "List the nodes, by name",
 	}
+	drain := drainCommand(true, nodeServes, (*client.Admin).DrainNode)
+	resume := drainCommand(false, nodeServes, (*client.Admin).ResumeNode)
 	c.AddCommand(
 		cli.List[client.AdminNode]{
 			Columns: nodeColumns,
@@ -63,13 +75,13 @@ func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 				return server.Nodes(ctx)
 			},
 		}.Command(p, operator(), list),
-		drainCommand(true, (*client.Admin).DrainNode).Command(p, operator(), &cobra.Command{
+		drain.Command(p, operator(), &cobra.Command{
 			Use:   "drain NODE...",
 			Short: "Take nodes out of service",
 			Long: `Take nodes out of service, within two seconds: they are not ready any more, and
 their own workers start no further jobs. Running jobs go on.`,
 		}),
-		drainCommand(false, (*client.Admin).ResumeNode).Command(p, operator(), &cobra.Command{
+		resume.Command(p, operator(), &cobra.Command{
 			Use:   "resume NODE...",
 			Short: "Put drained nodes into service again",
 		}))
@@ -80,20 +92,49 @@ their own workers start no further jobs. Running jobs go on.`,
 type change struct {
 	Name     string `json:"name"`
 	Draining bool   `json:"draining"`
+	was      bool
 }
 
-// drainCommand begins or ends the drain of each of its arguments (AD-041, AD-042).
-func drainCommand(value bool,
+// drainCommand begins or ends the drain of each of its arguments (AD-041, AD-042). serves reports
+// whether a node or worker is listed as one that is not drained.
+func drainCommand(value bool, serves func(context.Context, *client.Admin, string) (bool, error),
 	do func(a *client.Admin, ctx context.Context, name string) error) cli.Each[change] {
 	return cli.Each[change]{
 		Do: func(ctx context.Context, server *client.Admin, argument string) (change, error) {
-			return change{argument, value}, do(server, ctx, argument)
+			is, err := serves(ctx, server, argument)
+			if err != nil {
+				return change{}, err
+			}
+			return change{argument, value, !is}, do(server, ctx, argument)
 		},
 		Done: func(_ string, c change) string {
-			if c.Draining {
+			switch {
+			case c.Draining:
 				return fmt.Sprintf("%s is draining", cli.Printable(c.Name))
+			case c.was:
+				return fmt.Sprintf("%s is resumed", cli.Printable(c.Name))
 			}
-			return fmt.Sprintf("%s is not draining", cli.Printable(c.Name))
+			return fmt.Sprintf("%s was not draining: nothing changed", cli.Printable(c.Name))
 		},
 	}
+}
+
+// nodeServes reports whether a node is listed that is not drained.
+func nodeServes(ctx context.Context, server *client.Admin, name string) (bool, error) {
+	for n, err := range server.Nodes(ctx) {
+		if err != nil || n.Name == name {
+			return !n.Draining, err
+		}
+	}
+	return false, nil
+}
+
+// workerServes reports whether a worker is listed that is not drained.
+func workerServes(ctx context.Context, server *client.Admin, name string) (bool, error) {
+	for w, err := range server.Workers(ctx) {
+		if err != nil || w.Name == name {
+			return !w.Draining, err
+		}
+	}
+	return false, nil
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// Workers are of a node, or they are remote ones that a node has heard of. A drain of a worker is
+// known by its name on all nodes, so the commands need no node.
+
 // workerColumns are the columns of the table of workers.
 var workerColumns = []cli.Column[client.AdminWorker]{
 	{Name: "name", Keep: true,
@@ -33,12 +36,21 @@ var workerColumns = []cli.Column[client.AdminWorker]{
 		Get: func(w client.AdminWorker) string { return cli.FormatTime(w.LastSeen) }},
 	{Name: "draining", Get: func(w client.AdminWorker) string { return draining(w.Draining) },
 		Tone: func(client.AdminWorker) cli.Tone { return cli.ToneWarn }},
+	{Name: "gone", Get: gone, Tone: func(client.AdminWorker) cli.Tone { return cli.ToneBad }},
 	{Name: "node", Extra: true,
 		Get: func(w client.AdminWorker) string { return cli.Printable(w.Node) }},
 	{Name: "first_seen", Time: true, Extra: true,
 		Get: func(w client.AdminWorker) string { return cli.FormatTime(w.FirstSeen) }},
 	{Name: "version", Extra: true,
 		Get: func(w client.AdminWorker) string { return cli.Printable(w.Version) }},
+}
+
+// gone says that a worker has most likely ended.
+func gone(w client.AdminWorker) string {
+	if w.Gone {
+		return "gone"
+	}
+	return ""
 }
 
 // WorkersCommand is `millrace workers`. Each of its commands gets a connection from operator.
@@ -48,8 +60,12 @@ func WorkersCommand(p cli.Process, operator func() *cli.Operator) *cobra.Command
 		Use:   "list",
 		Short: "List the workers, by name",
 		Long: `List the workers, by name: those of the nodes, and the others that have asked for
-jobs or sent a heartbeat within the last five minutes.`,
+jobs or sent a heartbeat within the last five minutes. One that ends is not listed
+any more; one of which nothing was heard for a minute, and that runs nothing, is
+listed as gone.`,
 	}
+	drain := drainCommand(true, workerServes, (*client.Admin).DrainWorker)
+	resume := drainCommand(false, workerServes, (*client.Admin).ResumeWorker)
 	c.AddCommand(
 		cli.List[client.AdminWorker]{
 			Columns: workerColumns,
@@ -58,14 +74,14 @@ jobs or sent a heartbeat within the last five minutes.`,
 				return server.Workers(ctx)
 			},
 		}.Command(p, operator(), list),
-		drainCommand(true, (*client.Admin).DrainWorker).Command(p, operator(), &cobra.Command{
+		drain.Command(p, operator(), &cobra.Command{
 			Use:   "drain WORKER...",
 			Short: "Give workers no further jobs",
 			Long: `Give workers no further jobs, on all nodes within two seconds, until they are
 resumed or for 24 hours. 'millrace work' and the workers of the Go client finish the
 jobs that they have, and end.`,
 		}),
-		drainCommand(false, (*client.Admin).ResumeWorker).Command(p, operator(), &cobra.Command{
+		resume.Command(p, operator(), &cobra.Command{
 			Use:   "resume WORKER...",
 			Short: "Give drained workers jobs again",
 		}))

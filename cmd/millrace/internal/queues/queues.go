@@ -9,6 +9,7 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,10 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/setting"
 )
+
+// A limit of a queue comes from the settings of the server or from an operator; that of the
+// operator is in force until it is taken back. A command that changes a queue therefore sets the
+// members that it names and leaves the others.
 
 // columns are the columns of the table.
 var columns = []cli.Column[client.AdminQueue]{
@@ -40,15 +45,16 @@ var columns = []cli.Column[client.AdminQueue]{
 	{Name: "asked", Time: true, Get: func(q client.AdminQueue) string {
 		return cli.FormatTimePtr(q.LastAskedAt)
 	}},
+	{Name: "drains", Right: true, Get: drains},
 	{Name: "started_per_minute", Right: true, Extra: true,
-		Get: number(func(q client.AdminQueue) float64 { return q.StartedPerMinute })},
+		Get: number(func(q client.AdminQueue) *float64 { return q.StartedPerMinute })},
 	{Name: "failed_per_minute", Right: true, Extra: true,
-		Get:  number(func(q client.AdminQueue) float64 { return q.FailedPerMinute }),
+		Get:  number(func(q client.AdminQueue) *float64 { return q.FailedPerMinute }),
 		Tone: func(client.AdminQueue) cli.Tone { return cli.ToneBad }},
 	{Name: "submitted_per_minute", Right: true, Extra: true,
-		Get: number(func(q client.AdminQueue) float64 { return q.SubmittedPerMinute })},
+		Get: number(func(q client.AdminQueue) *float64 { return q.SubmittedPerMinute })},
 	{Name: "succeeded_per_minute", Right: true, Extra: true,
-		Get: number(func(q client.AdminQueue) float64 { return q.SucceededPerMinute })},
+		Get: number(func(q client.AdminQueue) *float64 { return q.SucceededPerMinute })},
 	{Name: "wait_p50", Right: true, Extra: true,
 		Get: seconds(func(q client.AdminQueue) *float64 { return q.WaitP50 })},
 	{Name: "wait_p95", Right: true, Extra: true,
@@ -57,7 +63,7 @@ var columns = []cli.Column[client.AdminQueue]{
 		Get: seconds(func(q client.AdminQueue) *float64 { return q.RunP50 })},
 	{Name: "run_p95", Right: true, Extra: true,
 		Get: seconds(func(q client.AdminQueue) *float64 { return q.RunP95 })},
-	{Name: "run_limit", Right: true, Get: runLimit},
+	{Name: "run_limit", Right: true, Get: maxRunning},
 	{Name: "rate", Right: true, Get: rate},
 }
 
@@ -71,13 +77,17 @@ func count(of func(client.AdminQueue) int64) func(client.AdminQueue) string {
 	return func(q client.AdminQueue) string { return strconv.FormatInt(of(q), 10) }
 }
 
-// number makes a rate the text of a cell, empty for none.
-func number(of func(client.AdminQueue) float64) func(client.AdminQueue) string {
+// number makes a rate the text of a cell, empty for none and - where it is not known.
+func number(of func(client.AdminQueue) *float64) func(client.AdminQueue) string {
 	return func(q client.AdminQueue) string {
-		if of(q) == 0 {
+		rate := of(q)
+		switch {
+		case rate == nil:
+			return "-"
+		case *rate == 0:
 			return ""
 		}
-		return strconv.FormatFloat(of(q), 'f', 1, 64)
+		return strconv.FormatFloat(*rate, 'f', 1, 64)
 	}
 }
 
@@ -86,6 +96,23 @@ func seconds(of func(client.AdminQueue) *float64) func(client.AdminQueue) string
 	return func(q client.AdminQueue) string {
 		return cli.FormatSeconds(of(q))
 	}
+}
+
+// drains is about how long the ready jobs take to start at the pace of the last minutes; empty
+// where none is ready, none has started, the queue is paused or has no worker.
+func drains(q client.AdminQueue) string {
+	pace := q.StartedPerMinute
+	if q.Ready == 0 || q.Paused || q.Workers == 0 || pace == nil || *pace == 0 {
+		return ""
+	}
+	left := time.Duration(float64(q.Ready) / *pace * float64(time.Minute))
+	switch {
+	case left < 2*time.Minute:
+		return fmt.Sprintf("%d s", max(1, int(left.Seconds())))
+	case left < 2*time.Hour:
+		return fmt.Sprintf("%d min", int(left.Minutes()))
+	}
+	return fmt.Sprintf("%d h", int(left.Hours()))
 }
 
 // oldest is since when the first job of a queue is ready, empty without one.
@@ -99,12 +126,12 @@ func paused(q client.AdminQueue) string {
 	return ""
 }
 
-// runLimit is empty without a limit.
-func runLimit(q client.AdminQueue) string {
-	if q.RunLimit == 0 {
+// maxRunning is empty without a limit.
+func maxRunning(q client.AdminQueue) string {
+	if q.MaxRunning == 0 {
 		return ""
 	}
-	return strconv.Itoa(q.RunLimit)
+	return strconv.Itoa(q.MaxRunning)
 }
 
 // rate writes a rate as settings have it. It is empty without a rate.
@@ -128,7 +155,8 @@ func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 // cleared is what --json prints of a queue whose jobs are being deleted.
 type cleared struct {
 	Queue  string `json:"queue"`
-	BulkID string `json:"bulk_id"`
+	BulkID string `json:"bulk_id"` // empty for a dry run
+	Jobs   int64  `json:"jobs"`    // that the queue had just before
 }
 
 // clearCommand is `millrace queues clear` (AD-033).
@@ -137,31 +165,53 @@ func clearCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 		Use:   "clear CONTRACT/QUEUE...",
 		Short: "Delete the jobs of queues that are not over and do not run",
 		Long: `Delete the jobs of queues that are not over and do not run, as bulk operations, which
-go on in the server. It asks before; --yes answers.`,
+go on in the server. It asks before; --yes answers, --dry-run only counts.`,
 	}
 	var confirm cli.Confirmation
+	dryRun := c.Flags().Bool("dry-run", false, "change nothing and print how many jobs there are")
 	confirm.Register(c)
 	return cli.Each[cleared]{
 		Check: func(names []string) error {
 			if err := cli.CheckQueues(names); err != nil {
 				return err
 			}
-			return confirm.Ask(p, "delete all jobs that do not run of "+strings.Join(names, ", "))
+			if *dryRun {
+				return nil
+			}
+			return confirm.Check(p, "delete all jobs that do not run of "+strings.Join(names, ", "))
 		},
 		Do: func(ctx context.Context, server *client.Admin, argument string) (cleared, error) {
-			contract, queue, err := cli.ParseQueue(argument)
+			q, err := find(ctx, server, argument)
 			if err != nil {
 				return cleared{}, err
 			}
-			id, err := server.ClearQueue(ctx, contract, queue)
-			return cleared{argument, id}, err
+			jobs := q.Waiting + q.Delayed + q.Ready
+			if *dryRun {
+				return cleared{argument, "", jobs}, nil
+			}
+			if err := confirm.Ask(p, fmt.Sprintf("delete %s of %s", cli.Pluralize(jobs, "job"),
+				name(q))); err != nil {
+				return cleared{}, err
+			}
+			id, err := server.ClearQueue(ctx, q.Contract, q.Queue)
+			return cleared{argument, id, jobs}, err
 		},
 		Done: func(argument string, done cleared) string {
+			if done.BulkID == "" {
+				return fmt.Sprintf("%s of %s would be deleted", cli.Pluralize(done.Jobs, "job"),
+					cli.Printable(argument))
+			}
 			return fmt.Sprintf("bulk %s clears %s; see millrace bulk show %[1]s", done.BulkID,
 				cli.Printable(argument))
 		},
 	}.Command(p, operator, c)
 }
+
+// figures describes the columns of figures.
+const figures = `What is counted per minute, and the percentiles of how long jobs wait and run, are
+over the last five minutes, or since the queue had its first job, at least one
+minute. "drains" is about how long the ready jobs take to start at the pace of
+started_per_minute, without those that come meanwhile.`
 
 // listCommand is `millrace queues list`.
 func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
@@ -170,13 +220,18 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 		Use:   "list",
 		Short: "List the queues",
 		Long: `List the queues, by contract and name or by --order. A queue is listed while it has
-jobs that are not over or settings, and for a week after it had either. What is counted
-per minute, and the percentiles of how long jobs wait and run, are over five minutes.`,
+jobs that are not over or settings, and for a week after it had either.
+
+` + figures + `
+
+What the server does itself, its bulk operations and schedules, is listed with --all.`,
 	}
 	c.Flags().StringVar(&f.Contract, "contract", "", "only queues of this contract")
 	c.Flags().StringVar(&f.Text, "text", "", "only queues with this text in their name")
+	c.Flags().BoolVar(&f.Internal, "all", false, "also the queues of the server's own jobs")
 	c.Flags().StringVar(&f.Order, "order", "",
 		"name, or the greatest first: depth, age (of the oldest job) or failures")
+	cli.CompleteWords(c, "order", "name", "depth", "age", "failures")
 	return cli.List[client.AdminQueue]{
 		Columns: columns,
 		Items: func(ctx context.Context, server *client.Admin,
@@ -192,6 +247,7 @@ func showCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show CONTRACT/QUEUE",
 		Short: "Print a queue",
+		Long:  "Print a queue.\n\n" + figures,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("one queue is needed, such as taskflow/mail")
@@ -248,9 +304,20 @@ func pauseCommand(p cli.Process, operator *cli.Operator, use, short string,
 		Long: short + `, on all nodes within two seconds. A paused queue takes new
 jobs, and its running jobs go on.`,
 	}
-	return each(c, func(ctx context.Context, server *client.Admin, contract,
-		queue string) (client.AdminQueue, error) {
-		return server.SetQueue(ctx, contract, queue, client.AdminQueueChange{Paused: &value})
+	return each(c, func(ctx context.Context, server *client.Admin,
+		before client.AdminQueue) (client.AdminQueue, error) {
+		return server.SetQueue(ctx, before.Contract, before.Queue,
+			client.AdminQueueChange{Paused: &value})
+	}, func(before, after client.AdminQueue) string {
+		switch {
+		case before.Paused && value:
+			return " was paused already: nothing changed"
+		case value:
+			return " is " + strings.Join(append([]string{"paused"}, limits(after)...), ", ")
+		case before.Paused:
+			return " is " + strings.Join(append([]string{"resumed"}, limits(after)...), ", ")
+		}
+		return " was not paused: nothing changed"
 	}, nil).Command(p, operator, c)
 }
 
@@ -273,15 +340,20 @@ a paused queue.`,
 	c.MarkFlagsMutuallyExclusive("reset", "rate")
 	c.MarkFlagsOneRequired("reset", "run-limit", "rate")
 	var change client.AdminQueueChange
-	return each(c, func(ctx context.Context, server *client.Admin, contract,
-		queue string) (client.AdminQueue, error) {
+	return each(c, func(ctx context.Context, server *client.Admin,
+		before client.AdminQueue) (client.AdminQueue, error) {
 		if reset {
-			return server.ResetQueue(ctx, contract, queue)
+			return server.ResetQueue(ctx, before.Contract, before.Queue)
 		}
-		return server.SetQueue(ctx, contract, queue, change)
+		return server.SetQueue(ctx, before.Contract, before.Queue, change)
+	}, func(before, after client.AdminQueue) string {
+		if reset {
+			return describeReset(before, after)
+		}
+		return describeLimits(after)
 	}, func() (err error) {
 		if c.Flags().Changed("run-limit") {
-			change.RunLimit = &limit
+			change.MaxRunning = &limit
 		}
 		if c.Flags().Changed("rate") {
 			change.Rate, change.RatePeriod, err = parseRate(starts)
@@ -303,13 +375,20 @@ func parseRate(text string) (starts *int, period *string, err error) {
 	return &n, &rest, nil
 }
 
-// each does one thing to each of the queues that the arguments name. A queue that the server does
-// not list is refused without --new: its name may be misspelt. flags looks at the command's flags
-// before; nil if there are none.
-func each(c *cobra.Command, do func(ctx context.Context, server *client.Admin, contract,
-	queue string) (client.AdminQueue, error), flags func() error) cli.Each[client.AdminQueue] {
+// changed is a queue before and after a command has changed it.
+type changed struct {
+	client.AdminQueue
+	before client.AdminQueue
+}
+
+// each does one thing to each of the queues that the arguments name, and prints the name with what
+// say says of it. A queue that the server does not list is refused without --new: its name may be
+// misspelt. flags looks at the command's flags before; nil if there are none.
+func each(c *cobra.Command,
+	do func(context.Context, *client.Admin, client.AdminQueue) (client.AdminQueue, error),
+	say func(before, after client.AdminQueue) string, flags func() error) cli.Each[changed] {
 	isNew := c.Flags().Bool("new", false, "make settings also for queues that had no job yet")
-	return cli.Each[client.AdminQueue]{
+	return cli.Each[changed]{
 		Check: func(names []string) error {
 			if flags == nil {
 				return cli.CheckQueues(names)
@@ -317,23 +396,24 @@ func each(c *cobra.Command, do func(ctx context.Context, server *client.Admin, c
 			return errors.Join(cli.CheckQueues(names), flags())
 		},
 		Do: func(ctx context.Context, server *client.Admin,
-			argument string) (client.AdminQueue, error) {
-			contract, queue, err := cli.ParseQueue(argument)
-			if err != nil {
-				return client.AdminQueue{}, err
+			argument string) (q changed, err error) {
+			q.before, err = find(ctx, server, argument)
+			if err != nil && !*isNew {
+				return q, offerNew(err)
 			}
-			if !*isNew {
-				if _, err := find(ctx, server, argument); err != nil {
-					return client.AdminQueue{}, offerNew(err)
-				}
+			if q.before.Contract, q.before.Queue, err = cli.ParseQueue(argument); err != nil {
+				return q, err
 			}
-			return do(ctx, server, contract, queue)
+			q.AdminQueue, err = do(ctx, server, q.before)
+			return q, err
 		},
-		Done: func(_ string, q client.AdminQueue) string { return describe(q) },
+		Done: func(_ string, q changed) string {
+			return name(q.AdminQueue) + say(q.before, q.AdminQueue)
+		},
 	}
 }
 
-// offerNew adds to the error of a queue that is not listed how it is made all the same.
+// offerNew adds to the error of a queue that is not listed how it can be made.
 func offerNew(err error) error {
 	var none errNone
 	if !errors.As(err, &none) {
@@ -346,19 +426,37 @@ func offerNew(err error) error {
 	return cli.WithCode(cli.ExitFailed, none)
 }
 
-// describe returns the line about a queue that was changed.
-func describe(q client.AdminQueue) string {
-	text := name(q) + " is "
-	if q.Paused {
-		text += "paused"
-	} else {
-		text += "not paused"
-	}
-	if q.RunLimit > 0 {
-		text += fmt.Sprintf(", runs at most %d at a time", q.RunLimit)
+// limits says what limits a queue.
+func limits(q client.AdminQueue) (all []string) {
+	if q.MaxRunning > 0 {
+		all = append(all, fmt.Sprintf("runs at most %d at a time", q.MaxRunning))
 	}
 	if q.Rate > 0 {
-		text += ", starts at most " + rate(q)
+		all = append(all, "starts at most "+rate(q))
 	}
-	return text
+	return all
+}
+
+// describeLimits says what limits a queue for which limits were set.
+func describeLimits(q client.AdminQueue) string {
+	all := limits(q)
+	if len(all) == 0 {
+		all = []string{"has no limit"}
+	}
+	if q.Paused {
+		all = append([]string{"is paused"}, all...)
+	}
+	return " " + strings.Join(all, ", ")
+}
+
+// describeReset says what is in force again where what operators had set was taken back.
+func describeReset(before, after client.AdminQueue) string {
+	text := " has the settings of the server: "
+	if before.Paused {
+		text = " is resumed and" + text
+	}
+	if all := limits(after); len(all) > 0 {
+		return text + strings.Join(all, ", ")
+	}
+	return text + "no limit"
 }

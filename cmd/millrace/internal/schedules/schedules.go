@@ -38,6 +38,8 @@ var columns = []cli.Column[client.AdminSchedule]{
 		Get: func(s client.AdminSchedule) string { return cli.Printable(s.Owner) }},
 	{Name: "job_type", Extra: true,
 		Get: func(s client.AdminSchedule) string { return cli.Printable(s.JobType) }},
+	{Name: "callback_url", Extra: true,
+		Get: func(s client.AdminSchedule) string { return cli.Printable(s.CallbackURL) }},
 	{Name: "starts_at", Time: true, Extra: true,
 		Get: func(s client.AdminSchedule) string { return cli.FormatTimePtr(s.StartsAt) }},
 	{Name: "ends_at", Time: true, Extra: true,
@@ -181,6 +183,7 @@ func (f *specFlags) register(c *cobra.Command) {
 		{"request", "what the contract's own route would take: a `JSON` object"},
 		{"owner", "the client of ForgeRun, or the tenant of FetchBox"},
 		{"job-type", "the job type of FetchBox"},
+		{"callback-url", "the `URL` to which FetchBox tells the end of the jobs"},
 		{"overlap", "while an earlier job is not over: allow, skip, queue or replace"},
 		{"catch-up", "times that have passed in a downtime: last, none or all"},
 		{"jitter", "the most by which a job is submitted after its time: a `duration`"},
@@ -194,8 +197,8 @@ func (f *specFlags) register(c *cobra.Command) {
 // spec returns what the flags that were given say.
 func (f *specFlags) spec(c *cobra.Command) (s client.AdminScheduleSpec, err error) {
 	texts := map[string]**string{"cron": &s.Cron, "every": &s.Every, "time-zone": &s.TimeZone,
-		"contract": &s.Contract, "owner": &s.Owner, "job-type": &s.JobType, "overlap": &s.Overlap,
-		"catch-up": &s.CatchUp, "jitter": &s.Jitter}
+		"contract": &s.Contract, "owner": &s.Owner, "job-type": &s.JobType,
+		"callback-url": &s.CallbackURL, "overlap": &s.Overlap, "catch-up": &s.CatchUp, "jitter": &s.Jitter}
 	times := map[string]**time.Time{"starts-at": &s.StartsAt, "ends-at": &s.EndsAt}
 	for _, name := range slices.Sorted(maps.Keys(f.texts)) {
 		text := f.texts[name]

@@ -81,7 +81,7 @@ type outage struct{ from, to time.Time }
 
 // Violation is a broken promise of the server.
 type Violation struct {
-	// What is the sort of the violation, such as lost, duplicate or order.
+	// What is the kind of the violation, such as lost, duplicate or order.
 	What string `json:"what"`
 	// Kind is the work kind of the job.
 	Kind string `json:"kind,omitempty"`

@@ -176,9 +176,9 @@ func TestAuditCorrect(t *testing.T) {
 	}
 }
 
-// corruption is a fault in the history of one submission; wantSort is the sort of its violation.
+// corruption is a fault in the history of one submission; wantKind is the kind of its violation.
 type corruption struct {
-	wantSort string
+	wantKind string
 	kind     client.ForgeRunKind
 	path     []client.ForgeRunState
 	corrupt  func(m *fixture, o *submission, x *observedJob)
@@ -193,9 +193,9 @@ func (c corruption) test(t *testing.T) {
 	}
 	v := m.audit()
 	if !slices.ContainsFunc(v.violations, func(o Violation) bool {
-		return o.What == c.wantSort && o.Detail != ""
+		return o.What == c.wantKind && o.Detail != ""
 	}) {
-		t.Errorf("want a violation of the sort %q, got %+v", c.wantSort, v.violations)
+		t.Errorf("want a violation of the kind %q, got %+v", c.wantKind, v.violations)
 	}
 }
 

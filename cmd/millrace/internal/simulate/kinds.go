@@ -22,7 +22,7 @@ const (
 	actionSameKey                  // submit three times concurrently under one key
 	actionTwoKeys                  // submit twice under two keys
 	actionExpectRefusal            // expect that the server refuses the job
-	actionScheduleSoon             // submit with a time a few seconds ahead
+	actionScheduleNear             // submit with a time a few seconds ahead
 	actionScheduleAfterLoad        // submit with a time after the end of the load
 )
 
@@ -81,9 +81,9 @@ var catalogue = []workKind{
 	{name: client.ForgeWebhookSlowReceiver, payloadKB: 4, outcome: outcomeSuccess,
 		behavior: behaviorSlow},
 	{name: client.ForgeScheduledOnTime, payloadKB: 4, outcome: outcomeSuccess,
-		action: actionScheduleSoon},
+		action: actionScheduleNear},
 	{name: client.ForgeScheduledLate, payloadKB: 4, outcome: outcomeSuccess,
-		action: actionScheduleSoon},
+		action: actionScheduleNear},
 	{name: client.ForgeScheduledFarFuture, payloadKB: 4, outcome: outcomeSuccess,
 		action: actionScheduleAfterLoad},
 	{name: client.ForgePayloadSmall, payloadKB: 1, outcome: outcomeSuccess},

@@ -64,12 +64,12 @@ func (s *simulator) planSubmission(kind *workKind, r *rand.Rand, n int) (*submis
 	o := &submission{kind: kind, client: c.number}
 	spec := client.ForgeRunSpec{Type: client.ForgeExecute, Kind: kind.name}
 	now := s.p.Now().UTC()
-	soon, withCallback, emit := 1+3*r.Float64(), r.IntN(4) == 0, r.IntN(10) == 0
+	delay, withCallback, emit := 1+3*r.Float64(), r.IntN(4) == 0, r.IntN(10) == 0
 	switch kind.action {
-	case actionScheduleSoon:
-		o.due = now.Add(time.Duration(soon * float64(time.Second)))
+	case actionScheduleNear:
+		o.due = now.Add(time.Duration(delay * float64(time.Second)))
 	case actionScheduleAfterLoad:
-		o.due = s.loadEnds.Add(time.Duration(soon * float64(time.Second)))
+		o.due = s.loadEnds.Add(time.Duration(delay * float64(time.Second)))
 	}
 	o.due = o.due.Truncate(time.Microsecond)
 	switch {

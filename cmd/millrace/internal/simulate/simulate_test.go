@@ -81,7 +81,7 @@ func TestSimulateCheats(t *testing.T) {
 			code, m, out, errs := runSimulation(t, server.URL, "--rate", "100", "--duration",
 				"300ms", "--seed", "1", "--settle", "3s",
 				"--mix", "SUCCESS_FAST,PAYLOAD_INVALID,DUPLICATE_SUBMIT_SAME_KEY")
-			if code != cli.ExitFailed || m.ViolationsBySort[want] == 0 ||
+			if code != cli.ExitFailed || m.ViolationsByKind[want] == 0 ||
 				!slices.ContainsFunc(m.FirstViolations, func(o Violation) bool {
 					return o.What == want
 				}) {

@@ -71,7 +71,7 @@ type Summary struct {
 	Unfinished       int                   `json:"plays_cut_short"`
 	Violations       int                   `json:"offences"`
 	FirstViolations  []Violation           `json:"first_offences"`
-	ViolationsBySort map[string]int        `json:"offences_by_sort"`
+	ViolationsByKind map[string]int        `json:"offences_by_sort"`
 	Seed             uint64                `json:"seed"`
 	Server           string                `json:"server"`
 	Took             time.Duration         `json:"load_ns"`
@@ -103,7 +103,7 @@ const maxListedViolations = 20
 // summarize makes the summary. limited and full count the answers 429 and 503.
 func (s *simulator) summarize(w *history, v *auditResult, limited, full int) *Summary {
 	m := &Summary{Balanced: len(v.violations) == 0 && !w.interrupted, Interrupted: w.interrupted,
-		Unfinished: w.unfinished, Violations: len(v.violations), ViolationsBySort: map[string]int{},
+		Unfinished: w.unfinished, Violations: len(v.violations), ViolationsByKind: map[string]int{},
 		Seed:   s.flags.seed,
 		Server: s.flags.remote.Address(s.p), Took: s.loadTime, Scenarios: len(w.submissions),
 		Jobs: len(w.observed), Late: v.late, Kinds: map[string]*KindCount{},
@@ -112,7 +112,7 @@ func (s *simulator) summarize(w *history, v *auditResult, limited, full int) *Su
 		Outages: len(w.outages), FirstViolations: v.violations[:min(len(v.violations),
 			maxListedViolations)]}
 	for _, o := range v.violations {
-		m.ViolationsBySort[o.What]++
+		m.ViolationsByKind[o.What]++
 	}
 	for _, o := range w.outages {
 		m.OutageTime += o.to.Sub(o.from)
@@ -267,8 +267,8 @@ func (m *Summary) write(w io.Writer, asJSON bool) error {
 // violationsText counts the violations of each sort.
 func (m *Summary) violationsText() string {
 	var parts []string
-	for _, what := range slices.Sorted(maps.Keys(m.ViolationsBySort)) {
-		parts = append(parts, fmt.Sprintf("%d %s", m.ViolationsBySort[what], what))
+	for _, what := range slices.Sorted(maps.Keys(m.ViolationsByKind)) {
+		parts = append(parts, fmt.Sprintf("%d %s", m.ViolationsByKind[what], what))
 	}
 	return strings.Join(parts, ", ")
 }

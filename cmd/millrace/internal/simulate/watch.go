@@ -182,12 +182,10 @@ func (o *outageLog) probe(ctx context.Context, address string) {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	for ctx.Err() == nil {
 		failedAt, err := o.probeOnce(ctx, dialer, address)
-		connected := err == nil
-		if connected || ctx.Err() != nil {
-			continue
+		if err != nil && ctx.Err() == nil {
+			o.record(failedAt)
+			clock.Sleep(ctx, 100*time.Millisecond)
 		}
-		o.record(failedAt)
-		clock.Sleep(ctx, 100*time.Millisecond)
 	}
 }
 

@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -37,9 +38,10 @@ type snapshot struct {
 
 // openedJob is a job that is open.
 type openedJob struct {
-	job client.AdminJob
-	why client.AdminWhy
-	err error
+	job  client.AdminJob
+	why  client.AdminWhy
+	gone bool // there is no such job, or none any more
+	err  error
 }
 
 // changed is a queue after it was paused or resumed, or why it was not.
@@ -94,20 +96,18 @@ func (r *remote) series(ctx context.Context, metric string) (values []float64, e
 	return values, err
 }
 
-// open reads one job, and why it does not run. The first event of a job is how it is now.
+// open reads one job, and why it does not run. One that was replayed and is gone has no why.
 func (r *remote) open(ctx context.Context, number int64) (o openedJob) {
-	for event, err := range r.admin.Events(ctx, number) {
-		if err != nil {
-			return openedJob{err: err}
-		}
-		if event.Kind != client.AdminEventJob {
-			continue
-		}
-		o.job = event.Job
-		break
+	found, err := r.admin.Job(ctx, number)
+	if errors.Is(err, client.ErrNotFound) {
+		return openedJob{gone: true}
 	}
-	if o.job.State != "gone" {
-		o.why, o.err = r.admin.Why(ctx, number)
+	if err != nil {
+		return openedJob{err: err}
+	}
+	o.job = found.AdminJob
+	if o.why, err = r.admin.Why(ctx, number); !errors.Is(err, client.ErrNotFound) {
+		o.err = err
 	}
 	return o
 }

@@ -33,6 +33,9 @@ func Command(p cli.Process, operator *cli.Operator) *cobra.Command {
 		Long: `Show queues, workers, throughput and failures live, on a terminal of 80 by 24 or
 larger. A server that is restarted is waited for.
 
+The state of a queue says what holds it: it is paused, no worker polls it, as many
+of its jobs run as its limit allows, or its ready jobs start at a rate.
+
 ` + keysHelp,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

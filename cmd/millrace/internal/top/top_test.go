@@ -43,9 +43,10 @@ func newFake(t *testing.T) (*model, *fake) {
 	f := &fake{answer: snapshot{succeeded: []float64{0, 1, 2, 8}, failed: make([]float64, 60)}}
 	since := now().Add(-26 * time.Hour)
 	for i := range maxQueues {
+		failed := float64(i)
 		f.answer.queues = append(f.answer.queues, client.AdminQueue{Contract: "taskflow",
 			Queue: fmt.Sprintf("%d %s\x1b[2J\u202e漢字", i, strings.Repeat("x", i)), Ready: int64(i) << 30,
-			FailedPerMinute: float64(i), OldestReadyAt: &since, Paused: i%2 == 1})
+			FailedPerMinute: &failed, OldestReadyAt: &since, Paused: i%2 == 1})
 	}
 	for i := range maxWorkers {
 		f.answer.workers = append(f.answer.workers, client.AdminWorker{
@@ -146,5 +147,39 @@ func TestKeys(t *testing.T) {
 		if _, cmd := m.press(key); cmd == nil || cmd() != tea.Quit() {
 			t.Errorf("%s does not leave", key)
 		}
+	}
+}
+
+// CL-003: the state of a queue says what holds its ready jobs; a rate that is not known is none.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	asked := client.AdminQueue{Ready: 1, Leased: 3, Workers: 1}
+	for want, change := range map[string]func(*client.AdminQueue){
+		"paused":    func(q *client.AdminQueue) { q.Paused, q.Workers, q.Rate = true, 0, 1 },
+		"no worker": func(q *client.AdminQueue) { q.Workers, q.Rate = 0, 1 },
+		"limit":     func(q *client.AdminQueue) { q.MaxRunning, q.Rate = 3, 1 },
+		"rate":      func(q *client.AdminQueue) { q.MaxRunning, q.Rate = 4, 1 },
+		"":          func(q *client.AdminQueue) { q.Ready, q.Workers, q.MaxRunning = 0, 0, 3 },
+	} {
+		q := asked
+		if change(&q); stateOf(q) != want {
+			t.Errorf("%+v is %q, want %q", q, stateOf(q), want)
+		}
+	}
+	long := asked
+	long.Contract, long.Queue = "fetchbox.task", strings.Repeat("q", 20)
+	narrow, g := newFake(t)
+	narrow.width, narrow.pane, g.answer.queues = 80, workerPane, []client.AdminQueue{long, asked}
+	narrow.show(g.read(narrow.request()))
+	if lines := narrow.queueLines(2); !strings.HasPrefix(lines[1], nameOf(long)+" ") ||
+		strings.Contains(lines[0], "WAIT") || !strings.Contains(lines[0], "START/M") {
+		t.Errorf("at 80 columns the names are cut: %q", lines)
+	}
+	m, f := newFake(t)
+	m.pane = workerPane // so that no queue is marked
+	f.answer.queues = []client.AdminQueue{asked}
+	m.show(f.read(m.request()))
+	if line := m.queueLines(1)[1]; !strings.HasSuffix(strings.TrimSpace(line), "-      -") {
+		t.Errorf("a queue without rates is %q", line)
 	}
 }

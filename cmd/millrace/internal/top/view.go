@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,10 @@ import (
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
+
+// The screen is made anew, line by line, from the last reading of the server. It fits the terminal
+// exactly: the tables share the lines that are left between head and foot, and no line is longer
+// than the terminal is wide.
 
 var (
 	bold    = lipgloss.NewStyle().Bold(true)
@@ -36,11 +41,11 @@ func (m *model) lines() []string {
 	if m.job != 0 {
 		lines = append(lines, m.jobLines()...)
 	} else {
-		room := max(2, m.height-len(lines)-4) // for both tables without their headings
-		queues := max(1, room-min(room/3, max(1, len(m.last.workers))))
+		height := max(2, m.height-len(lines)-4) // for both tables without their headings
+		queues := max(1, height-min(height/3, max(1, len(m.last.workers))))
 		lines = append(lines, m.queueLines(queues)...)
 		lines = append(lines, "")
-		lines = append(lines, m.workerLines(room-queues)...)
+		lines = append(lines, m.workerLines(height-queues)...)
 	}
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
@@ -55,13 +60,14 @@ func (m *model) lines() []string {
 // head returns the lines above the tables.
 func (m *model) head() []string {
 	var sum client.AdminQueue
+	started, failed := 0.0, 0.0
 	for _, q := range m.last.queues {
 		sum.Ready += q.Ready
 		sum.Leased += q.Leased
 		sum.Waiting += q.Waiting + q.Delayed
 		sum.Dead += q.Dead
-		sum.StartedPerMinute += q.StartedPerMinute
-		sum.FailedPerMinute += q.FailedPerMinute
+		started += orZero(q.StartedPerMinute)
+		failed += orZero(q.FailedPerMinute)
 	}
 	counted := fmt.Sprintf("%d queues", len(m.last.queues))
 	if len(m.last.queues) == maxQueues {
@@ -72,7 +78,7 @@ func (m *model) head() []string {
 			fmt.Sprintf("%s, %d workers", counted, len(m.last.workers)),
 		fmt.Sprintf("ready %s  running %s  waiting %s  dead %s  started %.1f/min  failed %.1f/min",
 			short(sum.Ready), short(sum.Leased), short(sum.Waiting), short(sum.Dead),
-			sum.StartedPerMinute, sum.FailedPerMinute),
+			started, failed),
 		"succeeded " + chart(m.last.succeeded),
 		"failed    " + chart(m.last.failed),
 	}
@@ -83,19 +89,19 @@ var bars = []rune(" ▁▂▃▄▅▆▇█")
 
 // chart draws values, with the greatest of them behind.
 func chart(values []float64) string {
-	most := 0.0
+	highest := 0.0
 	for _, v := range values {
-		most = max(most, v)
+		highest = max(highest, v)
 	}
 	var b strings.Builder
 	for _, v := range values {
 		i := 0
 		if v > 0 {
-			i = 1 + int(v/most*float64(len(bars)-2))
+			i = 1 + int(v/highest*float64(len(bars)-2))
 		}
 		b.WriteRune(bars[i])
 	}
-	return fmt.Sprintf("%s %g in 10s", b.String(), most)
+	return fmt.Sprintf("%s %g in 10s", b.String(), highest)
 }
 
 // column is a column of a table: its width, positive where it is aligned to the right.
@@ -137,56 +143,115 @@ func cut(text string, width int) string {
 }
 
 // table lays out a table with a marked line, so many lines of it that the marked one is there.
-func table(m *model, p pane, columns []column, rows [][]string, room int) []string {
+func table(m *model, p pane, columns []column, rows [][]string, height int) []string {
+	columns, rows = withoutSpare(m.width, columns, rows)
 	var names []string
 	for _, c := range columns {
 		names = append(names, strings.ToUpper(c.name))
 	}
 	lines := []string{bold.Render(row(m.width, columns, names...))}
-	begin := max(0, min(m.marked[p]-room/2, len(rows)-room))
-	for i := begin; i < min(len(rows), begin+room); i++ {
+	begin := max(0, min(m.marked[p]-height/2, len(rows)-height))
+	for i := begin; i < min(len(rows), begin+height); i++ {
 		line := row(m.width, columns, rows[i]...)
 		if i == m.marked[p] && p == m.pane {
 			line = marking.Render(line)
 		}
 		lines = append(lines, line)
 	}
-	for len(lines) < room+1 {
+	for len(lines) < height+1 {
 		lines = append(lines, "")
 	}
 	return lines
 }
 
+// spareColumns are the columns of both tables that a narrow terminal does without, the first first,
+// where names would be cut otherwise.
+var spareColumns = []string{"fail/m", "wait", "start/m", "kind", "slots", "failed"}
+
+// withoutSpare removes spare columns until the longest text of the first one fits.
+func withoutSpare(width int, columns []column, rows [][]string) ([]column, [][]string) {
+	longest, left := 0, width
+	for _, cells := range rows {
+		longest = max(longest, lipgloss.Width(cells[0]))
+	}
+	for _, c := range columns[1:] {
+		left -= max(c.width, -c.width) + 1
+	}
+	for _, name := range spareColumns {
+		at := slices.IndexFunc(columns, func(c column) bool { return c.name == name })
+		if left >= longest || at < 0 {
+			continue
+		}
+		left += max(columns[at].width, -columns[at].width) + 1
+		columns = slices.Delete(slices.Clone(columns), at, at+1)
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], at, at+1)
+		}
+	}
+	return columns, rows
+}
+
 var queueColumns = []column{{"queue", 0}, {"ready", 7}, {"run", 5}, {"wait", 6}, {"dead", 5},
-	{"oldest", 7}, {"start/m", 7}, {"fail/m", 6}, {"state", -6}}
+	{"oldest", 7}, {"start/m", 7}, {"fail/m", 6}, {"state", -9}}
 
 // queueLines returns the table of queues.
-func (m *model) queueLines(room int) []string {
+func (m *model) queueLines(height int) []string {
 	var rows [][]string
 	for _, q := range m.last.queues {
-		state := ""
-		switch {
-		case q.Paused:
-			state = warn.Render("paused")
-		case q.Workers == 0 && q.Ready > 0:
-			state = warn.Render("nobody")
+		state := stateOf(q)
+		if state != "" {
+			state = warn.Render(state)
 		}
-		failed := fmt.Sprintf("%.1f", q.FailedPerMinute)
-		if q.FailedPerMinute > 0 {
+		failed := perMinute(q.FailedPerMinute)
+		if orZero(q.FailedPerMinute) > 0 {
 			failed = bad.Render(failed)
 		}
 		rows = append(rows, []string{cli.Printable(nameOf(q)), short(q.Ready), short(q.Leased),
 			short(q.Waiting + q.Delayed), short(q.Dead), age(m.now(), q.OldestReadyAt),
-			fmt.Sprintf("%.1f", q.StartedPerMinute), failed, state})
+			perMinute(q.StartedPerMinute), failed, state})
 	}
-	return table(m, queuePane, queueColumns, rows, room)
+	return table(m, queuePane, queueColumns, rows, height)
+}
+
+// stateOf says what holds a queue: that it is paused, that no worker polls it, or that its
+// ready jobs wait for its limit or its rate.
+func stateOf(q client.AdminQueue) string {
+	switch {
+	case q.Paused:
+		return "paused"
+	case q.Ready == 0:
+		return ""
+	case q.Workers == 0:
+		return "no worker"
+	case q.MaxRunning > 0 && q.Leased >= int64(q.MaxRunning):
+		return "limit"
+	case q.Rate > 0:
+		return "rate"
+	}
+	return ""
+}
+
+// perMinute formats a rate; a dash where it is not known.
+func perMinute(rate *float64) string {
+	if rate == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", *rate)
+}
+
+// orZero returns 0 for a rate that is not known.
+func orZero(rate *float64) float64 {
+	if rate == nil {
+		return 0
+	}
+	return *rate
 }
 
 var workerColumns = []column{{"worker", 0}, {"contract", -9}, {"kind", -8}, {"slots", 5},
 	{"run", 4}, {"job", 10}, {"ok", 7}, {"failed", 7}}
 
 // workerLines returns the table of workers.
-func (m *model) workerLines(room int) []string {
+func (m *model) workerLines(height int) []string {
 	var rows [][]string
 	for _, w := range m.last.workers {
 		slots, number := "", ""
@@ -199,7 +264,7 @@ func (m *model) workerLines(room int) []string {
 		rows = append(rows, []string{cli.Printable(w.Name), w.Contract, w.Kind, slots,
 			fmt.Sprint(len(w.Running)), number, short(w.Succeeded), short(w.Failed)})
 	}
-	return table(m, workerPane, workerColumns, rows, room)
+	return table(m, workerPane, workerColumns, rows, height)
 }
 
 // jobLines returns what is known of the open job.
@@ -209,10 +274,10 @@ func (m *model) jobLines() []string {
 	switch {
 	case o.err != nil:
 		return append(lines, bad.Render(cli.Printable(o.err.Error())))
+	case o.gone:
+		return append(lines, "There is no such job, or it was removed.")
 	case o.job.State == "":
 		return append(lines, "reading …")
-	case o.job.State == "gone":
-		return append(lines, "There is no such job, or none any more.")
 	}
 	text := func(p *string) string {
 		if p == nil {

@@ -1,5 +1,5 @@
-// Package webhooks is `millrace webhooks`: how operators see the webhooks of all clients, try them,
-// and send again what failed.
+// Package webhooks is `millrace webhooks`: how operators see the webhooks of all clients and have
+// their own, try them, and send again what failed.
 package webhooks
 
 import (
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,8 @@ var columns = []cli.Column[client.AdminWebhook]{
 		Get: func(h client.AdminWebhook) string { return strconv.Itoa(h.Delivered) }},
 	{Name: "client", Extra: true,
 		Get: func(h client.AdminWebhook) string { return cli.Printable(h.Client) }},
+	{Name: "name", Text: true, Extra: true,
+		Get: func(h client.AdminWebhook) string { return cli.Printable(h.Name) }},
 	{Name: "events", Text: true, Extra: true,
 		Get: func(h client.AdminWebhook) string { return cli.Printable(strings.Join(h.Events, ",")) }},
 	{Name: "disabled_reason", Text: true, Extra: true,
@@ -58,12 +61,12 @@ func tone(bad func(client.AdminWebhook) bool) func(client.AdminWebhook) cli.Tone
 	}
 }
 
-// successRate is a percentage, empty where no delivery is over.
+// successRate is a percentage to one place, empty where no delivery is over.
 func successRate(h client.AdminWebhook) string {
 	if h.SuccessRate == nil {
 		return ""
 	}
-	return strconv.FormatFloat(100**h.SuccessRate, 'f', -1, 64) + "%"
+	return strconv.FormatFloat(math.Round(1000**h.SuccessRate)/10, 'f', -1, 64) + "%"
 }
 
 // lastStatus is "none" where the receiver did not answer, and empty where it was not called.
@@ -82,6 +85,7 @@ var deliveryColumns = []cli.Column[client.AdminDelivery]{
 	{Name: "id", Keep: true, Get: func(d client.AdminDelivery) string { return d.ID }},
 	{Name: "event_name",
 		Get: func(d client.AdminDelivery) string { return cli.Printable(d.EventName) }},
+	{Name: "job", Text: true, Get: aboutJob},
 	{Name: "state", Get: func(d client.AdminDelivery) string { return d.State }},
 	{Name: "tries", Right: true,
 		Get: func(d client.AdminDelivery) string { return strconv.Itoa(len(d.Tries)) }},
@@ -92,6 +96,15 @@ var deliveryColumns = []cli.Column[client.AdminDelivery]{
 		Get: func(d client.AdminDelivery) string { return cli.Printable(d.EventID) }},
 	{Name: "number", Extra: true, Right: true,
 		Get: func(d client.AdminDelivery) string { return strconv.FormatInt(d.Number, 10) }},
+}
+
+// aboutJob names the job that the event of a delivery is about, as other commands take it; it is
+// empty where the event is about none.
+func aboutJob(d client.AdminDelivery) string {
+	if d.JobID == "" {
+		return ""
+	}
+	return cli.Printable(d.JobContract + "/" + d.JobID)
 }
 
 // lastTry says what came of the last try of a delivery.
@@ -109,8 +122,10 @@ func lastTry(d client.AdminDelivery) string {
 // Command is `millrace webhooks`. Each of its commands gets a connection from operator.
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 	c := cli.Group("webhooks",
-		"List, test, replay and disable the webhooks of clients, as an operator")
-	c.AddCommand(listCommand(p, operator()), deliveriesCommand(p, operator()),
+		"Subscribe to events of all contracts; list, test, replay and disable all webhooks")
+	c.AddCommand(addCommand(p, operator()), editCommand(p, operator()),
+		removeCommand(p, operator()), rotateCommand(p, operator()), eventsCommand(p, operator()),
+		listCommand(p, operator()), deliveriesCommand(p, operator()),
 		testCommand(p, operator()), replayCommand(p, operator()),
 		setCommand((*client.Admin).EnableWebhook).Command(p, operator(), &cobra.Command{
 			Use:   "enable ID...",
@@ -128,7 +143,7 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	var f client.AdminWebhookFilter
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the webhooks of all clients, with how their newest 100 deliveries fared",
+		Short: "List the webhooks of clients and operators, with how their newest 100 deliveries fared",
 	}
 	c.Flags().StringVar(&f.Client, "client", "", "only webhooks of the client with this id")
 	c.Flags().StringVar(&f.State, "state", "", "only webhooks that are enabled or disabled")
@@ -208,24 +223,73 @@ func replayCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay ID...",
 		Short: "Send again what webhooks have missed",
-		Long: `Make the deliveries of webhooks once more that were given up, in the background, the
-oldest first. A delivery is replayed once, however often this is run. --from and --to
-are times (2026-03-01 or 2026-03-01T12:00:00Z) or how long ago (36h).`,
+		Long: `Make the deliveries of webhooks once more that were given up, the oldest first, by a
+bulk operation for each webhook. A delivery is replayed once, however often this is
+run. --from and --to are times (2026-03-01 or 2026-03-01T12:00:00Z) or how long ago
+(36h). On a terminal it asks before; --yes answers, --dry-run only counts.`,
 	}
+	var confirm cli.Confirmation
+	confirm.Register(c)
+	dryRun := c.Flags().Bool("dry-run", false, "change nothing and print how many there are")
 	cli.TimeVar(c.Flags(), p, &f.From, "from", "only deliveries that were made at this time or later")
 	cli.TimeVar(c.Flags(), p, &f.To, "to", "only deliveries that were made before this time")
 	c.Flags().StringVar(&f.State, "state", "exhausted", "those that were given up (exhausted) or "+
 		"accepted (delivered)")
 	cli.CompleteWords(c, "state", "exhausted", "delivered")
-	return cli.Each[client.AdminReplayResult]{
-		Do: func(ctx context.Context, server *client.Admin,
-			argument string) (client.AdminReplayResult, error) {
-			return server.ReplayWebhook(ctx, argument, f)
+	return cli.Each[replayed]{
+		Do: func(ctx context.Context, server *client.Admin, argument string) (replayed, error) {
+			missed, err := countDeliveries(ctx, server, argument, &f)
+			if err != nil || *dryRun {
+				return replayed{Webhook: argument, found: missed}, err
+			}
+			if err := confirm.AskOnTerminal(p, "send again "+missed+" to "+argument); err != nil {
+				return replayed{}, err
+			}
+			id, err := server.ReplayWebhook(ctx, argument, f)
+			return replayed{Webhook: argument, BulkID: id}, err
 		},
-		Done: func(id string, r client.AdminReplayResult) string {
-			return fmt.Sprintf("%s: replayed %d, and %d before", id, r.Replayed, r.Skipped)
+		Done: func(id string, done replayed) string {
+			if done.BulkID == "" {
+				return fmt.Sprintf("%s of %s would be made once more", done.found, id)
+			}
+			return fmt.Sprintf("bulk %s replays %s; see millrace bulk show %[1]s", done.BulkID, id)
 		},
 	}.Command(p, operator, c)
+}
+
+// replayed is what --json prints of a replay that has begun.
+type replayed struct {
+	Webhook string `json:"webhook"`
+	BulkID  string `json:"bulk_id"` // empty for a dry run
+	found   string
+}
+
+// maxCounted is up to how many deliveries a question counts.
+const maxCounted = 1000
+
+// countDeliveries says how many deliveries a replay is about. Of those of a time it says how many
+// there are at all, as a list does not have the time of each.
+func countDeliveries(ctx context.Context, server *client.Admin, id string,
+	f *client.AdminReplayFilter) (string, error) {
+	n, more := int64(0), ""
+	for _, err := range server.Deliveries(ctx, id, f.State, maxCounted/2) {
+		if err != nil {
+			return "", err
+		}
+		if n == maxCounted {
+			more = "more than "
+			break
+		}
+		n++
+	}
+	what := more + strconv.FormatInt(n, 10) + " deliveries"
+	if n == 1 {
+		what = "1 delivery"
+	}
+	if f.From.IsZero() && f.To.IsZero() {
+		return what, nil
+	}
+	return "what was made in that time of " + what, nil
 }
 
 // setCommand enables or disables each of its arguments.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/child"
 )
 
 // The limits of the outputs of a command, in bytes.
@@ -25,7 +26,7 @@ const (
 // that is ended because the worker stops; one that fails for another reason fails the attempt.
 func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json.RawMessage,
 	error) {
-	out, reason := &headBuffer{limit: maxResultBytes}, &tailBuffer{limit: maxReasonBytes}
+	out, reason := &child.Head{Max: maxResultBytes}, &child.Tail{Max: maxReasonBytes}
 	err := r.execute(ctx, claimedTask(run.Job), io.MultiWriter(r.stdout, out),
 		io.MultiWriter(r.stderr, reason))
 	switch {
@@ -36,20 +37,17 @@ func (r *commandRunner) handleJob(ctx context.Context, run *client.JobRun) (json
 	case err != nil:
 		return nil, r.logged(attemptError(err, reason))
 	}
-	if out.size > maxResultBytes {
+	if out.Size > maxResultBytes {
 		r.log.Warn("the output is too long for a result; its beginning is, as a string",
-			"job_id", run.Job.ID, "bytes", out.size, "kept", maxResultBytes)
+			"job_id", run.Job.ID, "bytes", out.Size, "kept", maxResultBytes)
 	}
-	return out.result(), nil
+	return resultOf(out), nil
 }
 
 // withReason adds the last line of a command's standard error to the error that it ended with, if
-// it failed and wrote one.
-func withReason(err error, output *tailBuffer) error {
-	if err == nil {
-		return nil
-	}
-	reason := output.lastLine()
+// it wrote one.
+func withReason(err error, output *child.Tail) error {
+	reason := output.LastLine()
 	if reason == "" {
 		return err
 	}
@@ -70,7 +68,7 @@ func (e *commandError) Unwrap() error { return e.err }
 
 // attemptError makes the error of an attempt from that of its command. The exit codes 64 to 78 make
 // it final: sysexits.h defines them for errors that another attempt would repeat.
-func attemptError(err error, reason *tailBuffer) error {
+func attemptError(err error, reason *child.Tail) error {
 	var exit *exec.ExitError
 	withOutput := withReason(err, reason)
 	if !errors.As(err, &exit) {
@@ -80,32 +78,14 @@ func attemptError(err error, reason *tailBuffer) error {
 	return &client.JobError{Err: withOutput, Type: "exit", Final: code >= 64 && code <= 78}
 }
 
-// headBuffer keeps the first bytes that are written to it and counts all.
-type headBuffer struct {
-	text []byte
-	// of text
-	limit int
-	// of all that was written
-	size int64
-}
-
-// Write keeps as much of p as fits and counts all of it. It never fails, so that the command does
-// not see a broken pipe.
-func (h *headBuffer) Write(p []byte) (int, error) {
-	n := min(len(p), h.limit-len(h.text))
-	h.text = append(h.text, p[:n]...)
-	h.size += int64(len(p))
-	return len(p), nil
-}
-
-// result returns the output as JSON: valid JSON unchanged, anything else as a string, nil for no
+// resultOf returns an output as JSON: valid JSON unchanged, anything else as a string, nil for no
 // output. Output over the limit becomes a string of its beginning, as with the server's own
 // handlers (G-TF-37).
-func (h *headBuffer) result() json.RawMessage {
-	whole := h.size == int64(len(h.text))
-	text := bytes.TrimSpace(h.text)
+func resultOf(out *child.Head) json.RawMessage {
+	whole := out.Size == int64(len(out.Text))
+	text := bytes.TrimSpace(out.Text)
 	if !whole {
-		text = h.text
+		text = out.Text
 	}
 	if len(text) == 0 {
 		return nil
@@ -118,27 +98,6 @@ func (h *headBuffer) result() json.RawMessage {
 		return nil // a string never fails to encode
 	}
 	return quoted
-}
-
-// tailBuffer keeps the last bytes that are written to it.
-type tailBuffer struct {
-	text  []byte
-	limit int
-}
-
-// Write keeps p and drops the oldest bytes beyond the limit. It never fails.
-func (t *tailBuffer) Write(p []byte) (int, error) {
-	t.text = append(t.text, p...)
-	if over := len(t.text) - t.limit; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
-	}
-	return len(p), nil
-}
-
-// lastLine returns the last line that is not empty.
-func (t *tailBuffer) lastLine() string {
-	text := strings.TrimSpace(strings.ToValidUTF8(string(t.text), "\uFFFD"))
-	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
 // claimPolls recognises the polls of the worker API: its requests for claims.

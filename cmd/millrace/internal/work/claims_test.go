@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/internal/child"
 )
 
 // The result of a job is its command's output: JSON as it is, what is no JSON as a string, and of
@@ -25,17 +27,17 @@ func TestOutputAsResult(t *testing.T) {
 		"cut in the rune": {strings.Repeat("x", maxResultBytes-1) + "é",
 			`"` + strings.Repeat("x", maxResultBytes-1) + "\uFFFD\""},
 	} {
-		h := &headBuffer{limit: maxResultBytes}
+		h := &child.Head{Max: maxResultBytes}
 		// as it comes, in pieces
 		for text := c.output; text != ""; text = text[min(len(text), 1000):] {
 			fmt.Fprint(h, text[:min(len(text), 1000)])
 		}
-		if got := string(h.result()); got != c.want || (got != "" && !json.Valid([]byte(got))) {
+		if got := string(resultOf(h)); got != c.want || (got != "" && !json.Valid([]byte(got))) {
 			t.Errorf("%s: got %d bytes %.80q, want %d bytes %.80q", name, len(got), got,
 				len(c.want), c.want)
 		}
-		if h.size != int64(len(c.output)) {
-			t.Errorf("%s: counted %d bytes of %d", name, h.size, len(c.output))
+		if h.Size != int64(len(c.output)) {
+			t.Errorf("%s: counted %d bytes of %d", name, h.Size, len(c.output))
 		}
 	}
 }

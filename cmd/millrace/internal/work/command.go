@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/client"
-	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/child"
 )
 
 // maxVariableBytes is the longest value of an environment variable on Linux, with room for its
@@ -60,9 +60,11 @@ func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io
 	cmd.Stdin = bytes.NewReader(job.payload)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.Env = slices.Concat(r.environ, job.environ, []string{"MILLRACE_STATE=" + string(job.state)})
-	cli.SetProcessGroup(cmd)
-	cli.KillWithParent(cmd)
-	cmd.Cancel = func() error { return cli.SignalGroup(cmd.Process, signalFor(context.Cause(ctx))) }
+	child.SetProcessGroup(cmd)
+	child.KillWithParent(cmd)
+	cmd.Cancel = func() error {
+		return child.SignalGroup(cmd.Process, signalFor(context.Cause(ctx)))
+	}
 	cmd.WaitDelay = max(r.killAfter, time.Nanosecond) // 0 would mean no limit
 	err := cmd.Run()
 	if ctx.Err() != nil {
@@ -70,7 +72,7 @@ func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io
 			r.cut.Store(true)
 		}
 		if cmd.Process != nil {
-			_ = cli.SignalGroup(cmd.Process, os.Kill) // processes that the command has started
+			_ = child.SignalGroup(cmd.Process, os.Kill) // processes that the command has started
 		}
 		return fmt.Errorf("command ended: %w", context.Cause(ctx))
 	}
@@ -87,19 +89,13 @@ func (r *commandRunner) execute(ctx context.Context, job task, stdout, stderr io
 // fault.
 var errCannotRun = errors.New("the command cannot be run")
 
-// The exit codes of a shell for a program that cannot be run or does not exist.
-const (
-	exitNotExecutable = 126
-	exitNotFound      = 127
-)
-
 // isCannotRun reports whether a command failed because it, or a program that it needs, cannot be
 // run on this machine. An environment that is too large is the job's own fault.
 func isCannotRun(err error) bool {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		code := exit.ExitCode()
-		return code == exitNotExecutable || code == exitNotFound
+		return code == child.ExitNotExecutable || code == child.ExitNotFound
 	}
 	var lookup *exec.Error
 	if errors.As(err, &lookup) {

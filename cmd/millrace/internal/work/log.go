@@ -14,8 +14,8 @@ import (
 // of this command know commands and jobs, so its messages are rewritten on their way.
 
 // replaceAttr rewrites the log of the SDK's worker for users of this command: handlers are
-// commands, a job that was started or completed is news and no debug message, and a command that
-// failed is logged with its exit code and what happens to the job.
+// commands, a job that was started or completed is logged as information, and a command that failed
+// is logged with its exit code and what happens to the job.
 func replaceAttr(_ []string, a slog.Attr) slog.Attr {
 	switch value := a.Value.Any().(type) {
 	case slog.Level:

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +20,7 @@ type queueNameWatch struct {
 	metrics  string // URL
 	http     *http.Client
 	contract string
+	all      []string // the names of all contracts
 	queues   []string
 	log      *slog.Logger
 	warned   bool
@@ -72,7 +72,7 @@ func (n *queueNameWatch) warn(depths map[queueName]int) {
 		if depths[queueName{n.contract, queue}] > 0 {
 			continue
 		}
-		for _, other := range contracts {
+		for _, other := range n.all {
 			jobs := depths[queueName{other, queue}]
 			if jobs == 0 || other == n.contract {
 				continue
@@ -98,7 +98,7 @@ func queueDepths(metrics io.Reader) map[queueName]int {
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {
 		match := depthLine.FindStringSubmatch(lines.Text())
-		if match == nil || !slices.Contains(contracts, match[1]) {
+		if match == nil {
 			continue
 		}
 		jobs, err := strconv.ParseFloat(match[3], 64)

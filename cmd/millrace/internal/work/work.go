@@ -35,14 +35,23 @@ import (
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
-	"github.com/millrace/millrace/internal/contract/taskflow"
+	"github.com/millrace/millrace/internal/child"
 )
 
 // maxHeartbeatInterval bounds how long a command goes on after its job was deleted or replaced.
 const maxHeartbeatInterval = 30 * time.Second
 
+// Target is a contract whose jobs a command can run, as its server declares it.
+type Target struct {
+	Name string
+	// CheckQueue returns why no queue has a name; nil where all names may be used.
+	CheckQueue func(name string) error
+}
+
 // flags are the flags of the command.
 type flags struct {
+	// all are the contracts whose jobs a command can run, Relay first.
+	all      []Target
 	contract string
 	remote   cli.RemoteFlags
 	// commands at a time
@@ -97,9 +106,10 @@ where commands have failed: that is an outcome of their jobs, not of the worker.
 ends with 130 when commands were cut short, and with 1 when the server refuses to
 hand out jobs.`
 
-// Command is `millrace work`.
-func Command(p cli.Process) *cobra.Command {
-	var f flags
+// Command is `millrace work`. Besides Relay, which gives out its jobs itself, it serves the
+// contracts of the worker API.
+func Command(p cli.Process, contracts []Target) *cobra.Command {
+	f := flags{all: append([]Target{{Name: contractRelay}}, contracts...)}
 	c := &cobra.Command{
 		Use:   "work QUEUE... -- COMMAND [ARG...]",
 		Short: "Run a command for each job of a queue",
@@ -130,7 +140,7 @@ func (f *flags) register(c *cobra.Command) {
 	c.Flags().Lookup("token").Usage = "worker.token of the server, or relay.token for Relay " +
 		"(MILLRACE_TOKEN, which others cannot see)"
 	c.Flags().StringVar(&f.contract, "contract", contractRelay,
-		"whose queue it is: relay, taskflow, forgerun, images or fetchbox")
+		"whose queue it is: "+strings.Join(f.names(), ", "))
 	c.Flags().IntVar(&f.concurrency, "concurrency", 1, "commands at a time")
 	c.Flags().IntVar(&f.maxJobs, "max-jobs", 0, "stop after so many jobs; 0 is no limit")
 	c.Flags().BoolVar(&f.untilEmpty, "until-empty", false,
@@ -142,27 +152,34 @@ func (f *flags) register(c *cobra.Command) {
 		"time that a terminated command gets before it is killed")
 }
 
+// names returns the names of all contracts.
+func (f *flags) names() []string {
+	names := make([]string, len(f.all))
+	for i, c := range f.all {
+		names[i] = c.Name
+	}
+	return names
+}
+
 // validate refuses flags out of range, and names that no queue can have: the worker would wait for
 // their jobs in vain. An empty name comes from a variable that is not set; the worker API would
 // take it for all queues.
 func (f *flags) validate(queues []string) error {
+	at := slices.Index(f.names(), f.contract)
 	switch {
 	case slices.Contains(queues, ""):
 		return cli.UsageError("the name of the queue is empty")
 	case f.concurrency < 1 || f.maxJobs < 0 || f.drain < 0 || f.killAfter < 0:
 		return cli.UsageError(
 			"--concurrency is at least 1; --max-jobs, --drain and --kill-after are not negative")
-	case !slices.Contains(contracts, f.contract):
-		return cli.UsageError("--contract is one of %s", strings.Join(contracts, ", "))
+	case at < 0:
+		return cli.UsageError("--contract is one of %s", strings.Join(f.names(), ", "))
+	case f.all[at].CheckQueue == nil:
+		return nil
 	}
 	for _, queue := range queues {
-		if f.contract == client.ContractImages && !slices.Contains(imageQueues, queue) {
-			return cli.UsageError("Images has no queue %q: its queues are %s", queue,
-				strings.Join(imageQueues, " and "))
-		}
-		if f.contract == client.ContractTaskFlow && !taskflow.IsQueue(queue) {
-			return cli.UsageError("%q is not a valid name for a queue of TaskFlow: "+
-				"names have 1 to 64 letters, digits and underscores", queue)
+		if err := f.all[at].CheckQueue(queue); err != nil {
+			return cli.WithCode(cli.ExitUsage, err)
 		}
 	}
 	return nil
@@ -203,7 +220,8 @@ func (f *flags) run(p cli.Process, queues, command []string) error {
 	log.Info("waiting for jobs", "contract", f.contract, "queues", strings.Join(queues, ","),
 		"server", f.remote.Address(p), "concurrency", f.concurrency)
 	n := &queueNameWatch{metrics: strings.TrimRight(f.remote.Address(p), "/") + "/metrics",
-		http: &http.Client{Transport: transport}, contract: f.contract, queues: queues, log: log}
+		http: &http.Client{Transport: transport}, contract: f.contract, all: f.names(),
+		queues: queues, log: log}
 	n.check(polling)
 	go n.run(polling, g)
 
@@ -234,13 +252,6 @@ func (f *flags) log(w io.Writer) *slog.Logger {
 
 // contractRelay is the name of Relay, whose jobs are not claimed over the worker API.
 const contractRelay = "relay"
-
-// contracts are the contracts whose jobs a command can run.
-var contracts = []string{contractRelay, client.ContractTaskFlow, client.ContractForgeRun,
-	client.ContractImages, client.ContractFetchBox}
-
-// imageQueues are all queues of Images: its types of jobs.
-var imageQueues = []string{client.ImageProcess, client.ImageDelete}
 
 // worker returns the SDK's worker of the contract. Its drain has no limit, because handleSignals
 // ends it. With --until-empty it asks often and does not wait in the server.
@@ -310,7 +321,7 @@ type commandRunner struct {
 	contract string
 	// the command and its arguments
 	args []string
-	// of the command, beside the variables of its job
+	// of the command, besides the variables of its job
 	environ   []string
 	stdout    io.Writer
 	stderr    io.Writer
@@ -338,7 +349,7 @@ func (r *commandRunner) runEnded(reason error) {
 // handle is the handler of Relay's worker: it returns nil to complete the job.
 func (r *commandRunner) handle(ctx context.Context, run *client.Run) error {
 	r.gate.runStarted()
-	reason := &tailBuffer{limit: maxReasonBytes}
+	reason := &child.Tail{Max: maxReasonBytes}
 	err := r.execute(ctx, relayTask(run.Job), r.stdout, io.MultiWriter(r.stderr, reason))
 	if err != nil {
 		return r.commandFailed(ctx, run, withReason(err, reason))

@@ -35,8 +35,17 @@ func newGallery(options map[string]any) (Handler, error) {
 var imageExtensions = map[string]bool{".avif": true, ".gif": true, ".jpeg": true, ".jpg": true,
 	".png": true, ".webp": true}
 
-// Adjust implements Adjuster. It keeps a key that a task has already, so it is idempotent.
-func (g *Gallery) Adjust(_ context.Context, t Task) (Task, error) {
+// Adjust implements Handler. It keeps a key that a task has already, so it is idempotent.
+func (g *Gallery) Adjust(_ context.Context, tasks []Task) error {
+	for i := range tasks {
+		if err := g.adjust(&tasks[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *Gallery) adjust(t *Task) error {
 	storage := Storage{}
 	if t.Storage != nil {
 		storage = *t.Storage
@@ -44,7 +53,7 @@ func (g *Gallery) Adjust(_ context.Context, t Task) (Task, error) {
 	if name := t.Tags["gallery"]; name != "" && storage.Key == "" {
 		u, err := url.Parse(t.URL)
 		if err != nil {
-			return t, fmt.Errorf("the URL of %q cannot be read", t.ResourceID)
+			return fmt.Errorf("the URL of %q cannot be read", t.ResourceID)
 		}
 		storage.Key = Segment(g.album) + "/" + Segment(name) + "/" + Segment(t.ResourceID)
 		if extension := strings.ToLower(path.Ext(u.Path)); imageExtensions[extension] &&
@@ -56,5 +65,5 @@ func (g *Gallery) Adjust(_ context.Context, t Task) (Task, error) {
 		storage.Metadata = t.Tags
 	}
 	t.Storage = &storage
-	return t, nil
+	return nil
 }

@@ -73,7 +73,8 @@ type Summary struct {
 }
 
 // Handler is the logic of a job type. One value serves all jobs of its type concurrently. A method
-// may change its arguments.
+// may change its arguments. An UnavailableError says that the handler could not be asked: the
+// submit or the download may be repeated, and nothing is refused.
 type Handler interface {
 	// Prepare changes a manifest before tasks are made of it. The stored manifest remains as it
 	// was sent. An error refuses the job.
@@ -84,18 +85,27 @@ type Handler interface {
 	// headers, proxies, bucket and key. An error refuses the job.
 	Tasks(ctx context.Context, j Job, m Manifest) ([]Task, error)
 
+	// Adjust changes tasks in place. A submit calls it once for all tasks of its manifest, and a
+	// fetcher before every download for one, so that the tasks of direct producers are adjusted
+	// too (FB-080). It must be idempotent, and depend on no other task. Its error refuses the job,
+	// or fails the task for good.
+	Adjust(ctx context.Context, tasks []Task) error
+
 	// Finalize is called when every task of a job has finished, and not again after a replay of a
 	// dead letter. It is called once more if the process dies during the call. An error or a panic
 	// is stored with the job as HANDLER_FINALIZE and changes nothing else.
 	Finalize(ctx context.Context, s Summary) error
 }
 
-// Adjuster is a Handler that changes single tasks. A submit calls Adjust for every task of its
-// manifest, and a fetcher before every download, so that the tasks of direct producers are adjusted
-// too (FB-080). Adjust must be idempotent. Its error fails the task for good.
-type Adjuster interface {
-	Adjust(ctx context.Context, t Task) (Task, error)
+// UnavailableError is the error of a handler that could not be asked, or whose answer is none.
+type UnavailableError struct {
+	Reason string
+	// Missing says that something is missing on this machine, which is no fault of the task.
+	Missing bool
 }
+
+// Error implements error.
+func (e *UnavailableError) Error() string { return e.Reason }
 
 // FromResource is the task of a resource without any changes.
 func FromResource(j Job, r Resource) Task {
@@ -117,6 +127,9 @@ func (Default) Tasks(_ context.Context, j Job, m Manifest) ([]Task, error) {
 	}
 	return tasks, nil
 }
+
+// Adjust implements Handler.
+func (Default) Adjust(context.Context, []Task) error { return nil }
 
 // Finalize implements Handler.
 func (Default) Finalize(context.Context, Summary) error { return nil }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,7 +131,7 @@ func TestDefault(t *testing.T) {
 		}
 	})
 	t.Run("G-FB-25 FB-072 names and options", func(t *testing.T) {
-		want := map[string][]string{"default": nil,
+		want := map[string][]string{"default": nil, "exec": nil, "http": nil,
 			"fetchbox_handlers::gallery::GalleryHandler": {"album"}, "gallery": {"album"}}
 		if got := handler.Options(); !reflect.DeepEqual(got, want) {
 			t.Error(got)
@@ -146,15 +147,16 @@ func TestGallery(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		once, err := h.(handler.Adjuster).Adjust(context.Background(), task)
-		if err != nil {
+		once := []handler.Task{task}
+		if err := h.Adjust(context.Background(), once); err != nil {
 			t.Fatal(err)
 		}
-		twice, err := h.(handler.Adjuster).Adjust(context.Background(), once)
-		if err != nil || !reflect.DeepEqual(once, twice) {
+		twice := slices.Clone(once)
+		if err := h.Adjust(context.Background(), twice); err != nil ||
+			!reflect.DeepEqual(once, twice) {
 			t.Errorf("adjusted again it is %+v, %v", twice, err)
 		}
-		return once
+		return once[0]
 	}
 	picture := handler.Task{JobID: "job", ResourceID: "front",
 		URL:  "https://example.com/a/IMG.JPG?x=1.png",

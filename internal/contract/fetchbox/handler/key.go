@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	maxSegment        = 200 // bytes
-	keptSegmentPrefix = 120 // bytes that remain of a segment that is shortened
+	maxSegment           = 200 // bytes
+	literalSegmentPrefix = 120 // bytes that remain of a segment that is shortened
 )
 
 // Key is the key of a download unless its task has one (FB-082, G-FB-32): the prefix of the job
@@ -42,7 +42,7 @@ func Segment(text string) string {
 		return segment
 	}
 	digest := sha256.Sum256([]byte(text))
-	return segment[:min(len(segment), keptSegmentPrefix)] + "~" + hex.EncodeToString(digest[:16])
+	return segment[:min(len(segment), literalSegmentPrefix)] + "~" + hex.EncodeToString(digest[:16])
 }
 
 func isUnescaped(c byte) bool {

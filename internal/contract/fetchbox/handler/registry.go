@@ -1,5 +1,7 @@
 package handler
 
+import "github.com/millrace/millrace/internal/external"
+
 // Factory makes the handler of one job type from the options of the type, without
 // max_parallel_downloads, which every type has.
 type Factory func(options map[string]any) (Handler, error)
@@ -24,9 +26,10 @@ func Registry() map[string]Entry {
 	}
 }
 
-// Options returns the names of all handlers, each with the names of its options.
+// Options returns the names of all handlers, each with the names of its options. An External has
+// settings of its own in place of options.
 func Options() map[string][]string {
-	all := map[string][]string{}
+	all := map[string][]string{external.Exec: nil, external.HTTP: nil}
 	for name, entry := range Registry() {
 		all[name] = entry.Options
 	}

@@ -8,11 +8,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace/millrace/internal/child"
 )
 
 // The parent (processor.go) and the child exchange:
@@ -120,6 +123,27 @@ func startTask(args []string) (task, error) {
 		return task{}, err
 	}
 	return t, applyLimits(t.limits)
+}
+
+// applyLimits sets the limits that the kernel enforces on this process. Processor time counts on
+// every processor and so exceeds the timeout of the parent; the limit only stops an orphan.
+func applyLimits(l Limits) error {
+	return child.Limits{
+		Memory:    l.Memory,
+		CPU:       (l.Timeout + time.Second) * time.Duration(runtime.NumCPU()),
+		FileSize:  l.Memory,
+		OpenFiles: 64,
+	}.Apply()
+}
+
+// peakMemory is the largest resident memory of this process so far, in bytes; 0 where the system
+// does not say it in /proc.
+func peakMemory() int64 {
+	status, _ := os.ReadFile("/proc/self/status")
+	_, after, _ := strings.Cut(string(status), "\nVmHWM:")
+	number, _, _ := strings.Cut(strings.TrimSpace(after), " ")
+	kib, _ := strconv.ParseInt(number, 10, 64)
+	return kib << 10
 }
 
 // run makes the variants in the current directory. Its errors are of the type Error if the picture

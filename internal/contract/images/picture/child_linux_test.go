@@ -164,7 +164,7 @@ func TestChildDies(t *testing.T) {
 		t.Parallel()
 		broken := errors.New("the object storage is away")
 		_, _, err := assertWithin(t, wideImage).Run(context.Background(),
-			io.MultiReader(strings.NewReader("\xff\xd8"), failing{broken}), []int{1}, t.TempDir())
+			io.MultiReader(strings.NewReader("\xff\xd8"), failingReader{broken}), []int{1}, t.TempDir())
 		var e *Error
 		if !errors.Is(err, broken) || errors.As(err, &e) {
 			t.Errorf("got %v", err)
@@ -186,9 +186,9 @@ func manyScans(side, scans int) []byte {
 	return slices.Concat(b, bytes.Repeat(scan, scans), []byte{0xff, markerEOI})
 }
 
-type failing struct{ err error }
+type failingReader struct{ err error }
 
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
+func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
 func gunzip(tb testing.TB, name string) []byte {
 	tb.Helper()

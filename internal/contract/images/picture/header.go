@@ -16,7 +16,7 @@ import (
 // A file goes through these steps before it is decoded:
 //
 //	magic    the format, by the first bytes; what was declared does not count (G-IP-17)
-//	read     the structure of the file, and what stands in its headers
+//	read     the structure of the file, and what its headers say
 //	check    the limit on pixels, and that the decoder reads the same dimensions
 
 // header is what the headers of a file say about its picture, before anything is decoded.

@@ -1,19 +1,18 @@
 package picture
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/millrace/millrace/internal/child"
 )
 
 // Processor makes variants in child processes. It may be used from many goroutines, each with its
@@ -86,38 +85,31 @@ func copyTo(path string, from io.Reader) (*os.File, error) {
 	return f, nil
 }
 
-// runChild runs the child and returns its report, or an Error if it ended without one. The end of
-// ctx counts before the timeout, and both before the exit of the child, which either of them
-// kills. The environment is empty, so no secret of the server reaches the child.
+// The child's output, in bytes: the longest report, and how much of its standard error is kept.
+const (
+	maxReport = 64 << 10
+	maxStderr = 4 << 10
+)
+
+// runChild runs the child and returns its report, or an Error if it ended without one. Its
+// environment is empty, so no secret of the server reaches the child.
 func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir string) (report,
 	error) {
-	limited, cancel := context.WithTimeout(ctx, p.Limits.Timeout)
-	defer cancel()
-	cmd := exec.CommandContext(limited, p.Command[0],
-		append(slices.Clone(p.Command[1:]), t.args()...)...)
-	stdout, stderr := &headBuffer{max: 64 << 10}, &headBuffer{max: 4 << 10}
-	cmd.Dir, cmd.Env = workDir, []string{}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, stdout, stderr
-	cmd.WaitDelay = time.Second
-	isolateProcess(cmd)
-	// The kernel kills the child when the thread that started it ends, so the thread must live as
-	// long as the child.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := cmd.Start(); err != nil {
-		return report{}, fmt.Errorf("starting the child of a picture: %w", err)
-	}
-	err := cmd.Wait()
+	stderr := &child.Head{Max: maxStderr}
+	process := child.Process{Args: slices.Concat(p.Command, t.args()), Dir: workDir, Stdin: in,
+		Stderr: stderr, MaxStdout: maxReport, Timeout: p.Limits.Timeout}
+	stdout, err := process.Run(ctx)
+	var notStarted *child.StartError
 	switch {
-	case ctx.Err() != nil:
-		return report{}, context.Cause(ctx)
-	case limited.Err() != nil:
+	case ctx.Err() != nil, errors.As(err, &notStarted):
+		return report{}, err
+	case errors.Is(err, child.ErrTimeout):
 		return report{}, errorf(Timeout, "the child took longer than %v", p.Limits.Timeout)
 	case err != nil:
-		return report{}, childError(err, stderr.String())
+		return report{}, childError(err, string(stderr.Text))
 	}
 	var r report
-	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+	if err := json.Unmarshal(stdout, &r); err != nil {
 		return report{}, errorf(Crashed, "the child's report is wrong: %v", err)
 	}
 	return r, nil
@@ -169,17 +161,4 @@ func (r *report) check(t task, workDir string) error {
 		}
 	}
 	return nil
-}
-
-// headBuffer keeps the first bytes of what is written to it and drops the others. It never fails,
-// so that the child is not stopped by a closed pipe in the middle of its work.
-type headBuffer struct {
-	bytes.Buffer
-	max int
-}
-
-// Write implements io.Writer.
-func (h *headBuffer) Write(b []byte) (int, error) {
-	h.Buffer.Write(b[:min(len(b), h.max-h.Len())])
-	return len(b), nil
 }

@@ -25,8 +25,8 @@ const maxScaledRatio = 32
 // nothing else, so a variant is the same with other variants and without them.
 func (p *plane) eighths(want *plane) int {
 	ratio := min(p.w/want.w, p.h/want.h)
-	for n, least := range oversampling {
-		if least > 0 && ratio*float64(n)/8 >= least {
+	for n, minRatio := range oversampling {
+		if minRatio > 0 && ratio*float64(n)/8 >= minRatio {
 			return n
 		}
 	}

@@ -38,8 +38,8 @@ func similarity(a, b *plane) float64 {
 	return total / windows
 }
 
-// leastSimilarity is that of a variant to an exact resampling of all samples.
-const leastSimilarity = 0.98
+// minSimilarity is that of a variant to an exact resampling of all samples.
+const minSimilarity = 0.98
 
 // assertSimilar makes the variants of a JPEG and compares each plane with one that the kernel alone
 // makes of what image/jpeg decodes.
@@ -72,7 +72,7 @@ func assertSimilar(t *testing.T, name string, data []byte, sizes ...int) {
 				t.Fatalf("%s, size %d: %d × %d samples, want %d × %d", name, size, got.cols, got.rows,
 					want.cols, want.rows)
 			}
-			if s := similarity(got, &want); s < leastSimilarity {
+			if s := similarity(got, &want); s < minSimilarity {
 				t.Errorf("%s, size %d, plane %d of %d eighths: similarity %.4f", name, size, i,
 					whole.planes[i].eighths(&want), s)
 			} else {

@@ -13,12 +13,12 @@ import (
 
 // kinds are pictures of every kind that is read, all of the same drawing, with what they become.
 func kinds(t testing.TB) []struct {
-	name  string
-	data  []byte
-	mime  string
-	out   string
-	want  image.Image
-	least float64
+	name string
+	data []byte
+	mime string
+	out  string
+	want image.Image
+	min  float64
 } {
 	opaque, alpha := drawing(t, "drawing.png"), drawing(t, "drawing-alpha.png")
 	grey := image.NewGray(opaque.Rect)
@@ -34,12 +34,12 @@ func kinds(t testing.TB) []struct {
 	still, moving, offset := gifs(t, opaque)
 	jpg, pngs, gifs, webps := "image/jpeg", "image/png", "image/gif", "image/webp"
 	return []struct {
-		name  string
-		data  []byte
-		mime  string
-		out   string
-		want  image.Image
-		least float64
+		name string
+		data []byte
+		mime string
+		out  string
+		want image.Image
+		min  float64
 	}{
 		{"JPEG", asJPEG(t, opaque), jpg, jpg, opaque, 31},
 		{"JPEG 4:2:2", fixture(t, "422.jpg"), jpg, jpg, opaque, 31},
@@ -122,8 +122,8 @@ func TestKinds(t *testing.T) {
 			if got[0].MIME != k.out || got[1].MIME != k.out {
 				t.Errorf("variants are %s and %s, want %s", got[0].MIME, got[1].MIME, k.out)
 			}
-			assertNear(t, "the original size", got[1].img, k.want, k.least)
-			assertNear(t, "60 pixels", got[0].img, scaled(k.want, 60, 40), min(k.least, 40)-2)
+			assertNear(t, "the original size", got[1].img, k.want, k.min)
+			assertNear(t, "60 pixels", got[0].img, scaled(k.want, 60, 40), min(k.min, 40)-2)
 		})
 	}
 }

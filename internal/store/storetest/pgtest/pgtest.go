@@ -52,9 +52,10 @@ var server = sync.OnceValues(func() (base string, err error) {
 		err = db.PingContext(ctx)
 		cancel()
 		db.Close()
-		if err == nil {
-			return c, nil
+		if err != nil {
+			continue
 		}
+		return c, nil
 	}
 	return "", err
 })

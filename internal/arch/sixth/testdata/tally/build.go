@@ -9,7 +9,7 @@ import (
 // reads what s then holds; a node that does not serve Tally never calls it.
 func Define() *contract.Definition {
 	s := new(Settings)
-	return &contract.Definition{Settings: s.Group(),
+	return &contract.Definition{Settings: s.Group(), OpenAPI: OpenAPI,
 		Build: func(n *contract.Node) (*contract.Contract, error) {
 			t, err := New(Config{
 				Settings: *s,
@@ -38,7 +38,7 @@ func (t *Tally) Offer() *contract.Contract {
 		Name:    Name,
 		Listen:  t.Listen,
 		OpenAPI: OpenAPI,
-		Jobs:    []engine.Contract{t.Contract()},
+		Jobs:    []engine.JobType{t.JobType()},
 		Mount:   t.Mount,
 		Run:     t.Run,
 		Workers: &workers,

@@ -53,8 +53,8 @@ func New(c Config) (*Tally, error) {
 
 // Contract describes Tally to the engine. Moved is called for the transitions on MovedOn alone,
 // after their commit.
-func (t *Tally) Contract() engine.Contract {
-	return engine.Contract{Name: Name, Machine: machine, History: true, Moved: t.onTransitions,
+func (t *Tally) JobType() engine.JobType {
+	return engine.JobType{Name: Name, Machine: machine, History: true, Moved: t.onTransitions,
 		MovedOn: []job.Cause{job.Succeeded}}
 }
 

@@ -11,12 +11,9 @@ import (
 // submit handles POST /tally/v1/texts. The answer goes out when the text is on the disk. Each
 // request makes a text of its own, as its id is made here.
 func (t *Tally) submit(c *httpapi.Call) error {
-	text, err := c.Body()
+	text, err := readText(c)
 	if err != nil {
 		return err
-	}
-	if len(text) == 0 {
-		return &job.Error{Kind: job.Invalid, Op: Name, Msg: "the text is empty"}
 	}
 	result, err := t.Engine.Submit(c.Context(), engine.Unique, []engine.Submission{{Job: job.Job{
 		ID:      job.ID{Contract: Name, Key: t.ids.Next(1)[0]},

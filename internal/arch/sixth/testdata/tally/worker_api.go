@@ -9,8 +9,8 @@ import (
 // RemoteWorkers describes the contract to the worker API. As RunsLocally is true for every queue,
 // the texts are counted in the process and remote workers cannot claim them. Every failure is
 // final: another attempt would count the same words.
-func (t *Tally) RemoteWorkers() workerapi.Contract {
-	return workerapi.Contract{
+func (t *Tally) RemoteWorkers() workerapi.Adapter {
+	return workerapi.Adapter{
 		Name:    Name,
 		Attempt: func(j *job.Job) int { return max(1, j.Attempts) },
 		Complete: func(_ *job.Job, result []byte) engine.Outcome {

@@ -253,10 +253,10 @@ func TestMemory(t *testing.T) {
 	const samples = side * side * 3 / 2
 	for _, c := range []struct {
 		eighths int
-		most    uint64
+		limit   uint64
 	}{{1, samples/64 + 1<<20}, {3, samples*9/64 + 1<<20}, {5, samples*25/64 + 1<<20}} {
-		if got := allocated(t, b.Bytes(), c.eighths); got > c.most {
-			t.Errorf("in %d eighths: %d bytes, want at most %d", c.eighths, got, c.most)
+		if got := allocated(t, b.Bytes(), c.eighths); got > c.limit {
+			t.Errorf("in %d eighths: %d bytes, want at most %d", c.eighths, got, c.limit)
 		}
 	}
 	progressive := fixtures(t)["progressive-444.jpg"]
@@ -265,8 +265,8 @@ func TestMemory(t *testing.T) {
 	progressive[frame+5], progressive[frame+6] = side>>8, side&255
 	progressive[frame+7], progressive[frame+8] = side>>8, side&255
 	blocks := uint64(3 * side * side / 64)
-	if got, most := allocated(t, progressive, 5), blocks*(25+26*2+8)+1<<20; got > most {
-		t.Errorf("progressive: %d bytes, want at most %d", got, most)
+	if got, limit := allocated(t, progressive, 5), blocks*(25+26*2+8)+1<<20; got > limit {
+		t.Errorf("progressive: %d bytes, want at most %d", got, limit)
 	}
 }
 

@@ -212,10 +212,12 @@ func (e *encoder) byte(b byte) {
 
 // flush writes what is in the buffer. After an error it only empties it.
 func (e *encoder) flush() {
-	if e.err == nil {
-		_, e.err = e.to.Write(e.out)
-	}
+	out := e.out
 	e.out = e.out[:0]
+	if e.err != nil {
+		return
+	}
+	_, e.err = e.to.Write(out)
 }
 
 // end fills the last byte with ones and writes the end of the image.

@@ -17,7 +17,7 @@ type component struct {
 	h, v        int // blocks in an MCU
 	sx, sy      int
 	blockCols   int       // blocks in a row, padding to whole MCUs included
-	kept        int       // of the coefficients the first kept × kept are kept
+	decoded     int       // of the coefficients the first kept × kept are kept
 	position    [64]uint8 // of each coefficient in a block, in zigzag order
 	planes      []Plane
 	blocks      blocks // of the whole frame, in a progressive JPEG
@@ -125,7 +125,7 @@ func (d *decoder) startPicture() error {
 // keep lets the component keep the first n × n coefficients of a block. All others have the
 // position behind these.
 func (c *component) keep(n int) {
-	c.kept = n
+	c.decoded = n
 	for k, at := range natural {
 		row, col := int(at/8), int(at%8)
 		c.position[k] = uint8(n * n)

@@ -40,7 +40,7 @@ func newTable(counts *[16]byte, symbols []byte, withValues bool) (*table, error)
 				return nil, ErrUnusual
 			}
 			if length <= lookupBits {
-				t.enter(code, length, symbols[index], withValues)
+				t.addCode(code, length, symbols[index], withValues)
 			}
 			code++
 			index++
@@ -50,8 +50,8 @@ func newTable(counts *[16]byte, symbols []byte, withValues bool) (*table, error)
 	return t, nil
 }
 
-// enter makes the entries of a code for all bits that may follow it.
-func (t *table) enter(code uint32, length int, symbol byte, withValues bool) {
+// addCode makes the entries of a code for all bits that may follow it.
+func (t *table) addCode(code uint32, length int, symbol byte, withValues bool) {
 	rest := lookupBits - length
 	for following := range uint32(1) << rest {
 		entry := uint32(symbol)<<8 | uint32(length)

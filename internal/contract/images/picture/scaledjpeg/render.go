@@ -17,7 +17,7 @@ type block struct {
 }
 
 func newBlocks(c *component, rows int) blocks {
-	b := blocks{cols: c.blockCols, size: c.kept*c.kept + 1}
+	b := blocks{cols: c.blockCols, size: c.decoded*c.decoded + 1}
 	b.values = make([]int16, rows*b.cols*b.size)
 	return b
 }
@@ -36,7 +36,7 @@ func (c *component) render(b *blocks, from, row int, quant *[64]int32) {
 	var f frequencies
 	for x := range b.cols {
 		values := b.values[(from*b.cols+x)*b.size:][:b.size]
-		flat := f.dequantize(values, c.kept, quant)
+		flat := f.dequantize(values, c.decoded, quant)
 		for i := range c.planes {
 			p := &c.planes[i]
 			n := p.Eighths
@@ -52,13 +52,13 @@ func (c *component) render(b *blocks, from, row int, quant *[64]int32) {
 
 // dequantize multiplies the coefficients of a block with their quantization. It reports whether
 // all but the first are zero.
-func (f *frequencies) dequantize(values []int16, kept int, quant *[64]int32) (flat bool) {
+func (f *frequencies) dequantize(values []int16, decoded int, quant *[64]int32) (flat bool) {
 	var any int16
 	first := values[0]
 	values[0] = 0
-	for y := range kept {
-		row := values[y*kept:][:kept]
-		to, q := f[8*y:][:kept], quant[8*y:][:kept]
+	for y := range decoded {
+		row := values[y*decoded:][:decoded]
+		to, q := f[8*y:][:decoded], quant[8*y:][:decoded]
 		for x, v := range row {
 			any |= v
 			to[x] = int64(v) * int64(q[x])

@@ -1,0 +1,108 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// The states of a request in the inbox.
+const (
+	InboxWaiting   = "waiting"
+	InboxSubmitted = "submitted"
+	InboxRefused   = "refused"
+)
+
+// AdminInboxRequest is a request that a producer has submitted by SQL, in a transaction of its own
+// (TX-003).
+type AdminInboxRequest struct {
+	// ID is what the producer was given.
+	ID string `json:"id"`
+	// Number is its place in the inbox.
+	Number int64 `json:"number"`
+	// State is one of [InboxWaiting], [InboxSubmitted] and [InboxRefused].
+	State string `json:"state"`
+	// Contract is what the producer has named, as are Owner, JobType and IdempotencyKey.
+	Contract       string `json:"contract"`
+	Owner          string `json:"owner"`
+	JobType        string `json:"job_type"`
+	IdempotencyKey string `json:"idempotency_key"`
+	// Producer is the role of the database that has submitted it.
+	Producer  string    `json:"producer"`
+	CreatedAt time.Time `json:"created_at"`
+	// FinishedAt is when it was submitted or refused; nil while it waits.
+	FinishedAt *time.Time `json:"finished_at"`
+	// Job is the number of the job, 0 without one, and JobID the contract's id of it.
+	Job   int64  `json:"job"`
+	JobID string `json:"job_id"`
+	// Error is why it was refused or, while it waits, what has kept it from being submitted.
+	Error string `json:"error"`
+}
+
+// AdminInboxDetail is a request in the inbox, with what was submitted.
+type AdminInboxDetail struct {
+	AdminInboxRequest
+	// Request is what the producer has submitted; nil when it has a job.
+	Request json.RawMessage `json:"request"`
+	// Truncated says that Request is the beginning alone, as a string.
+	Truncated bool `json:"truncated"`
+}
+
+// AdminInboxFilter selects requests in the inbox. Empty members select all.
+type AdminInboxFilter struct {
+	State    string
+	Contract string
+	PageSize int // requests a call; 0 is the server's default
+}
+
+// Inbox iterates over the requests in the inbox, the newest first (TX-003). It ends with the first
+// error.
+//
+// Errors: [ErrInvalid] for a state that there is not; [ErrUnauthorized].
+func (a *Admin) Inbox(ctx context.Context,
+	f AdminInboxFilter) iter.Seq2[AdminInboxRequest, error] {
+	query := url.Values{}
+	setText(query, "state", f.State)
+	setText(query, "contract", f.Contract)
+	return adminPages[AdminInboxRequest](ctx, a, "admin inbox", "/admin/v1/inbox", query,
+		f.PageSize)
+}
+
+// InboxRequest returns a request in the inbox.
+//
+// Errors: [ErrNotFound]; [ErrUnauthorized].
+func (a *Admin) InboxRequest(ctx context.Context, id string) (AdminInboxDetail, error) {
+	return adminCall[AdminInboxDetail](ctx, a, call{
+		op:   "admin inbox request",
+		path: inboxPath(id),
+	})
+}
+
+// RetryInboxRequest lets a request that was refused be submitted again, and returns it.
+//
+// Errors: [ErrConflict] for a request that was not refused; [ErrNotFound]; [ErrUnauthorized]. It is
+// repeated only while no try can have taken effect.
+func (a *Admin) RetryInboxRequest(ctx context.Context, id string) (AdminInboxDetail, error) {
+	return adminCall[AdminInboxDetail](ctx, a, call{
+		op:            "admin retry inbox request",
+		method:        http.MethodPost,
+		path:          inboxPath(id) + "/retry",
+		notRepeatable: true,
+	})
+}
+
+// DiscardInboxRequest removes a request that waits or was refused. One that waits is not submitted
+// any more.
+//
+// Errors: [ErrConflict] for a request that was submitted; [ErrNotFound]; [ErrUnauthorized].
+// Repeating is safe: when a request is not found after a try whose answer was lost,
+// DiscardInboxRequest returns nil.
+func (a *Admin) DiscardInboxRequest(ctx context.Context, id string) error {
+	return a.client.deleteOnce(ctx, call{op: "admin discard inbox request", path: inboxPath(id),
+		header: a.header()})
+}
+
+func inboxPath(id string) string { return "/admin/v1/inbox/" + escape(id) }

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace/internal/testkit/outside"
+)
+
+// tabbed is a program or commands of a document, of one language.
+type tabbed struct{ section, language, code string }
+
+var tabLine = regexp.MustCompile(`^\*\*(.+)\*\*$`)
+
+// tabsOf returns what stands in the tabs of a document, in their order.
+func tabsOf(page string) (all []tabbed) {
+	section, language, code, within := "", "", []string(nil), false
+	for line := range strings.Lines(page) {
+		line = strings.TrimSuffix(line, "\n")
+		switch bold := tabLine.FindStringSubmatch(line); {
+		case within && line == "```":
+			all = append(all, tabbed{section, language, strings.Join(code, "\n") + "\n"})
+			within, code = false, nil
+		case within:
+			code = append(code, line)
+		case strings.HasPrefix(line, "```") && language != "":
+			within = true
+		case strings.HasPrefix(line, "## "):
+			section = strings.TrimPrefix(line, "## ")
+		case bold != nil:
+			language = bold[1]
+		case line == "<!-- /tabs -->":
+			language = ""
+		}
+	}
+	return all
+}
+
+// reader is somebody who follows a document: with a server, in a folder beside the repository.
+type reader struct {
+	*testing.T
+	server  *launchedServer
+	root    string   // the repository
+	app     string   // a folder of its own beside the repository
+	environ []string // variables of the programs
+}
+
+// newReader starts a server for a reader.
+func newReader(t *testing.T) *reader {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(root, filepath.Join(dir, "millrace")); err != nil {
+		t.Fatal(err)
+	}
+	r := &reader{T: t, root: root, app: filepath.Join(dir, "my-app")}
+	if err := os.Mkdir(r.app, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(root, "internal"), filepath.Join(r.app,
+		"internal")); err != nil {
+		t.Fatal(err)
+	}
+	// No test can be the child that processes a picture.
+	r.server = launchIn(t, filepath.Join(r.app, "millrace-data"),
+		"--set", "log.level=warn")
+	awaitReady(t, r.server.url)
+	r.environ = []string{"MILLRACE_SERVER=" + r.server.url,
+		"PYTHONPATH=" + filepath.Join(root, "clients", "python")}
+	return r
+}
+
+// run runs a program, or commands, of a document, which print want, and returns all that they
+// print. One that goes on is stopped, as by Ctrl-C, when it has printed want.
+func (r *reader) run(one tabbed, want string, goesOn bool) string {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), testTimeout)
+	defer cancel()
+	c := r.command(ctx, one.language, r.address(one.code))
+	c.Env = append(os.Environ(), r.environ...)
+	output := &watchedOutput{want: want, seen: make(chan struct{})}
+	c.Stdout, c.Stderr = output, output
+	if err := c.Start(); err != nil {
+		r.Fatal(err)
+	}
+	if goesOn {
+		go func() {
+			select {
+			case <-output.seen:
+				_ = c.Process.Signal(os.Interrupt)
+			case <-ctx.Done():
+			}
+		}()
+	}
+	if err := c.Wait(); err != nil || !strings.Contains(output.String(), want) {
+		r.Errorf("%s, %s: %v, without %q:\n%s", one.section, one.language, err, want,
+			output.String())
+	}
+	return output.String()
+}
+
+// address puts the address of the server into a text.
+func (r *reader) address(text string) string {
+	address := strings.TrimPrefix(r.server.url, "http://")
+	return strings.NewReplacer("127.0.0.1:8080", address, "localhost:8080", address).Replace(text)
+}
+
+// command makes the command that runs a program of a language.
+func (r *reader) command(ctx context.Context, language, code string) *exec.Cmd {
+	r.Helper()
+	file := func(name string) string {
+		mustWriteFile(r.T, r.app, name, []byte(code))
+		return filepath.Join(r.app, name)
+	}
+	var c *exec.Cmd
+	switch language {
+	case "curl":
+		c = exec.CommandContext(ctx, "bash", "-ec", code)
+	case "Python":
+		c = exec.CommandContext(ctx, "python3", file("program.py"))
+	case "TypeScript":
+		c = exec.CommandContext(ctx, "node", file("program.mjs"))
+	case "Go":
+		source, binary := file("main.go"), filepath.Join(r.app, "program")
+		build := exec.CommandContext(ctx, "go", "build", "-o", binary, source)
+		build.Dir = r.root
+		if out, err := build.CombinedOutput(); err != nil {
+			r.Fatalf("%v: %s", err, out)
+		}
+		c = exec.CommandContext(ctx, binary)
+	default:
+		r.Fatalf("no test runs %s", language)
+	}
+	c.Dir = r.app
+	return c
+}
+
+// watchedOutput keeps what a program prints, and says when that has a text.
+type watchedOutput struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	want string
+	seen chan struct{}
+	once sync.Once
+}
+
+// Write implements io.Writer.
+func (o *watchedOutput) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text.Write(b)
+	if strings.Contains(o.text.String(), o.want) {
+		o.once.Do(func() { close(o.seen) })
+	}
+	return len(b), nil
+}
+
+func (o *watchedOutput) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// Each program of docs/start.md does what the page says, in each language.
+func TestStartOfTheDocs(t *testing.T) {
+	t.Parallel()
+	page := documents(t)["start.md"]
+	printed := map[string]string{}
+	section := ""
+	for line := range strings.Lines(page) {
+		if name, ok := strings.CutPrefix(line, "## "); ok {
+			section = strings.TrimSpace(name)
+		}
+		if found := regexp.MustCompile("^It prints `(.+?)`").FindStringSubmatch(line); found != nil {
+			printed[section] = found[1]
+		}
+	}
+	if len(printed) != 5 {
+		t.Fatalf("the page says of %d contracts what is printed: %v", len(printed), printed)
+	}
+	for _, language := range []string{"curl", "Go", "Python", "TypeScript"} {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			r, ran := newReader(t), 0
+			if language == "TypeScript" {
+				outside.InstallClient(t, filepath.Join(r.root, "clients", "typescript"), r.app)
+			}
+			for _, one := range tabsOf(page) {
+				if want := printed[one.section]; one.language == language && want != "" {
+					isWorker := strings.HasPrefix(one.section, "Relay") && language != "curl"
+					r.run(one, want, isWorker)
+					ran++
+				}
+			}
+			if ran != len(printed) {
+				t.Errorf("%d programs, want %d", ran, len(printed))
+			}
+		})
+	}
+}
+
+// What docs/start.md installs is what there is.
+func TestInstallingOfTheDocs(t *testing.T) {
+	t.Parallel()
+	page, all := documents(t)["start.md"], map[string]string{}
+	for _, one := range tabsOf(page) {
+		if one.section == "Start a server" {
+			all[one.language] = one.code
+		}
+	}
+	readme := documents(t)["README.md"]
+	const build = `go build -o millrace ./cmd/millrace && export PATH="$PWD:$PATH"`
+	if !strings.Contains(page, build) || !strings.Contains(readme, build) {
+		t.Error("the page and the README do not build the binary in one way")
+	}
+	if want := "export PYTHONPATH=$PWD/clients/python\n"; all["Python"] != want {
+		t.Errorf("Python is installed by %q", all["Python"])
+	}
+	if want := "go mod edit -replace github.com/millrace/millrace=../millrace && go mod tidy\n"; all["Go"] != want {
+		t.Errorf("Go is installed by %q", all["Go"])
+	}
+	typescript, err := os.ReadFile("../../clients/typescript/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for command := range strings.SplitSeq(strings.ReplaceAll(strings.TrimSpace(all["TypeScript"]),
+		"\n", " && "), " && ") {
+		command = strings.Replace(command, "mkdir -p", "mkdir", 1)
+		if !strings.Contains(string(typescript), command) {
+			t.Errorf("no test runs %s", command)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/setting"
+)
+
+// Commands take the number of a job or an id. A number is tried first, since it costs one request.
+// An id is searched for in all contracts, and then in the contract, or contract and queue, that its
+// first parts may name. An id of several jobs is an error that lists them.
+
+// JobNames describes how a job may be named, for the help of commands that take one.
+const JobNames = `A job is named by its number, or by the id that its contract gives it: alone
+where no other job has it, else as contract/id, or contract/queue/id for Relay.`
+
+// OneJob checks that the arguments name one job.
+func OneJob(_ *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return errors.New("one job is needed, by its number such as 1204, or its id")
+	}
+	return nil
+}
+
+// OfJob calls get with the number of the job that an argument names. A number goes before an id.
+func OfJob[T any](ctx context.Context, server *client.Admin, argument string,
+	get func(number int64) (T, error)) (T, error) {
+	number, notNumber := ParseNumber(argument)
+	if notNumber == nil {
+		got, err := get(number)
+		if !errors.Is(err, client.ErrNotFound) {
+			return got, err
+		}
+		if number, none := findJob(ctx, server, argument); none == nil {
+			return get(number)
+		}
+		return got, err
+	}
+	number, err := findJob(ctx, server, argument)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return get(number)
+}
+
+// maxCandidates bounds the jobs that the error of an ambiguous id lists.
+const maxCandidates = 10
+
+// findJob returns the number of the one job that has an id.
+func findJob(ctx context.Context, server *client.Admin, argument string) (int64, error) {
+	filters, err := filtersOf(ctx, server, argument)
+	if err != nil {
+		return 0, err
+	}
+	var found []client.AdminJob
+	for _, f := range filters {
+		for j, err := range server.Jobs(ctx, client.AdminJobList{Filter: f,
+			PageSize: maxCandidates + 1}) {
+			if err != nil {
+				return 0, err
+			}
+			if !slices.ContainsFunc(found, func(o client.AdminJob) bool {
+				return o.Number == j.Number
+			}) {
+				found = append(found, j)
+			}
+			if len(found) > maxCandidates {
+				break
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return findByBegin(ctx, server, argument)
+	case 1:
+		return found[0].Number, nil
+	}
+	return 0, ambiguousJob(argument, found)
+}
+
+// The begin of an id is enough where it has some characters and the job is not old.
+const (
+	minBegin  = 6
+	maxNewest = 500
+)
+
+// findByBegin returns the number of the one job among the newest whose id begins with an argument.
+func findByBegin(ctx context.Context, server *client.Admin, argument string) (int64, error) {
+	var found []client.AdminJob
+	seen := 0
+	for j, err := range server.Jobs(ctx, client.AdminJobList{PageSize: maxNewest}) {
+		if err != nil {
+			return 0, err
+		}
+		if seen++; seen > maxNewest || len(argument) < minBegin {
+			break
+		}
+		if strings.HasPrefix(j.ID, argument) {
+			found = append(found, j)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return 0, noJob(ctx, server, argument)
+	case 1:
+		return found[0].Number, nil
+	}
+	return 0, ambiguousJob(argument, found)
+}
+
+// noJob is the error of an argument that names no job. It says what may have been meant.
+func noJob(ctx context.Context, server *client.Admin, argument string) error {
+	named := Printable(argument)
+	contract, queue, err := ParseQueue(argument)
+	if err != nil || NoQueue(ctx, server, contract, queue) != "" {
+		return FailedError("there is no job with the id %s; 'millrace jobs list --text %[1]s' "+
+			"finds jobs by their names, and 'millrace dlq list' has the numbers of dead letters "+
+			"whose jobs are gone", named)
+	}
+	return FailedError("there is no job with the id %s; 'millrace queues show %[1]s' is about the "+
+		"queue", named)
+}
+
+// NoQueue says that the server lists no queue of a name, and which one may be meant; empty where it
+// lists one, or cannot be asked. An empty contract means any.
+func NoQueue(ctx context.Context, server *client.Admin, contract, queue string) string {
+	var names []string
+	for q, err := range server.Queues(ctx, client.AdminQueueFilter{Contract: contract,
+		PageSize: maxPage}) {
+		if err != nil || q.Queue == queue {
+			return ""
+		}
+		if names = append(names, q.Queue); len(names) == maxPage {
+			break
+		}
+	}
+	text := "no queue " + queue + " is known"
+	if contract != "" {
+		text = "no queue " + QueueName(contract, queue) + " is known"
+	}
+	if similar, ok := setting.Closest(queue, names); ok {
+		return text + "; did you mean " + similar + "?"
+	}
+	return text
+}
+
+// filtersOf returns what an argument that is no number may mean: an id, or one with its contract
+// and perhaps its queue before it.
+func filtersOf(ctx context.Context, server *client.Admin,
+	argument string) ([]client.AdminBulkFilter, error) {
+	filters := []client.AdminBulkFilter{{ID: argument}}
+	contract, rest, isNamed := strings.Cut(argument, "/")
+	if !isNamed {
+		return filters, nil
+	}
+	known := false
+	for name, err := range contractNames(ctx, server) {
+		if err != nil {
+			return nil, err
+		}
+		known = known || name == contract
+	}
+	if !known || rest == "" {
+		return filters, nil
+	}
+	filters = append(filters, client.AdminBulkFilter{Contract: contract, ID: rest})
+	if at := strings.LastIndex(rest, "/"); at > 0 && at < len(rest)-1 {
+		filters = append(filters, client.AdminBulkFilter{Contract: contract, Queue: rest[:at],
+			ID: rest[at+1:]})
+	}
+	return filters, nil
+}
+
+// ambiguousJob is the error of an id that several jobs have. It lists them.
+func ambiguousJob(argument string, found []client.AdminJob) error {
+	var lines strings.Builder
+	for _, j := range found[:min(len(found), maxCandidates)] {
+		kind := ""
+		if j.Kind != nil {
+			kind = ", " + *j.Kind
+		}
+		fmt.Fprintf(&lines, "\n  %d  %s", j.Number, Printable(fmt.Sprintf("%s (%s%s)",
+			QueueName(j.Contract, j.Queue), j.State, kind)))
+	}
+	if len(found) > maxCandidates {
+		lines.WriteString("\n  and others")
+	}
+	return FailedError("several jobs have the id %s; name one by its number:%s",
+		Printable(argument), lines.String())
+}

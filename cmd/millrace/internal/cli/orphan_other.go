@@ -1,8 +1,0 @@
-//go:build !linux
-
-package cli
-
-import "os/exec"
-
-// KillWithParent does nothing: only the kernel of Linux can kill a process with its parent.
-func KillWithParent(*exec.Cmd) {}

@@ -1,0 +1,138 @@
+package deploy
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+// composeProject reads compose.yaml as Compose does, with its schema, and the variables that the
+// page has in .env.
+func composeProject(t *testing.T) *types.Project {
+	t.Helper()
+	env := filepath.Join(t.TempDir(), ".env")
+	for _, block := range shellBlocks(t, "Compose") {
+		if _, command, ok := strings.Cut(block, "cat > .env"); ok {
+			mustShell(t, filepath.Dir(env), "cat > .env"+strings.SplitAfter(command, "\nEND\n")[0])
+		}
+	}
+	options, err := cli.NewProjectOptions([]string{"compose.yaml"}, cli.WithEnvFiles(env),
+		cli.WithDotEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestCompose: the file is one of Compose, the nodes have settings that Millrace starts with, and
+// images of others have the versions that the tests of Millrace run.
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	p := composeProject(t)
+	for _, name := range []string{"node-a", "node-b"} {
+		s, err := p.GetService(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings := map[string]string{}
+		for key, value := range s.Environment {
+			settings[key] = *value
+		}
+		checkSettings(t, "compose.yaml, "+name, settings)
+		checkGrace(t, "compose.yaml, "+name, settings, time.Duration(*s.StopGracePeriod), 0)
+		if s.Ports[0].Target != imagePort(t) {
+			t.Errorf("%s has port %d", name, s.Ports[0].Target)
+		}
+	}
+	for name, s := range p.Services {
+		for _, v := range s.Volumes {
+			if _, err := os.Stat(v.Source); v.Type == types.VolumeTypeBind && err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		_, tag, _ := strings.Cut(filepath.Base(s.Image), ":")
+		if !regexp.MustCompile(`^v?\d+\.\d+`).MatchString(tag) && s.Image != "millrace:latest" {
+			t.Errorf("%s: the image %s has no version", name, s.Image)
+		}
+	}
+	outside := mustRead(t, "../internal/testkit/outside/program.go")
+	if _, tag, _ := strings.Cut(p.Services["s3"].Image, ":"); !strings.Contains(outside,
+		`version: "`+tag+`"`) {
+		t.Errorf("the tests run another S3 than %s", p.Services["s3"].Image)
+	}
+	_, tag, _ := strings.Cut(p.Services["nats"].Image, ":")
+	if !strings.Contains(mustRead(t, "../go.mod"), "nats-io/nats-server/v2 v"+tag+"\n") {
+		t.Errorf("the tests run another NATS than %s", p.Services["nats"].Image)
+	}
+	var targets []string
+	for name := range p.Services {
+		if strings.HasPrefix(name, "node-") {
+			targets = append(targets, name)
+		}
+	}
+	for _, name := range targets {
+		if !strings.Contains(mustRead(t, "compose/prometheus.yml"), `"`+name+`:8080"`) {
+			t.Errorf("Prometheus does not ask %s", name)
+		}
+	}
+}
+
+// TestNATSOfCompose has the NATS server of the tests read its configuration.
+func TestNATSOfCompose(t *testing.T) {
+	t.Parallel()
+	cache := os.Getenv("MILLRACE_TEST_BIN")
+	if cache == "" {
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cache = filepath.Join(dir, "millrace-test")
+	}
+	found, err := filepath.Glob(filepath.Join(cache, "nats-server-*", "nats-server"))
+	if err != nil || len(found) == 0 {
+		if os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
+			t.Fatal("there is no NATS server in ", cache, ": run TestPrograms of testkit/outside")
+		}
+		t.Skip("skipped: there is no NATS server in ", cache)
+	}
+	mustShell(t, ".", found[0]+" -t -c compose/nats.conf --auth sesame")
+}
+
+// checkSettings has Millrace read an environment: every key is one of its settings, and with the
+// settings of the image a server would start.
+func checkSettings(t *testing.T, where string, settings map[string]string) {
+	t.Helper()
+	environ := imageEnvironment(t)
+	for key, value := range settings {
+		environ = append(environ, key+"="+value)
+	}
+	out, err := shell(t.Context(), t.TempDir(), mustBinary(t)+" config --json 2>&1 >config.json || "+
+		"exit 1", environ...)
+	if err != nil || out != "" {
+		t.Errorf("%s: %v: %s", where, err, out)
+	}
+}
+
+// checkGrace: what stops a container waits longer than the server, whose pause comes first.
+func checkGrace(t *testing.T, where string, settings map[string]string, given,
+	pause time.Duration) {
+	t.Helper()
+	grace, err := time.ParseDuration(settings["MILLRACE__SHUTDOWN_GRACE"])
+	if err != nil {
+		t.Fatal(where, err)
+	}
+	if given < pause+grace+5*time.Second {
+		t.Errorf("%s: %s is not enough for a pause of %s and a stop of %s", where, given, pause,
+			grace)
+	}
+}

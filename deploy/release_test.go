@@ -1,0 +1,241 @@
+package deploy
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The commit of the releases in the tests.
+const (
+	releaseVersion = "1.2.3"
+	releaseTime    = "2026-01-02T03:04:05Z"
+)
+
+// releaseOf makes a release for linux/amd64 of what is in the work tree, in a repository of its
+// own at a path of its own, and returns the directory of its files.
+func releaseOf(t *testing.T, tool string) string {
+	t.Helper()
+	root, out := t.TempDir(), filepath.Join(t.TempDir(), "dist")
+	mustShell(t, "..", "git ls-files -z --cached --others --exclude-standard --deduplicate | "+
+		"xargs -0 ls -d 2>/dev/null | tr '\\n' '\\0' | tar -c --null -T - | tar -x -C "+root)
+	mustShell(t, root, `git init -q . && git add -A && git -c user.name=n -c user.email=n@localhost \
+		commit -q -m release && git -c user.name=n -c user.email=n@localhost tag v`+releaseVersion,
+		"GIT_AUTHOR_DATE="+releaseTime, "GIT_COMMITTER_DATE="+releaseTime)
+	mustShell(t, root, tool+" -root . -only linux/amd64 -out "+out)
+	return out
+}
+
+// names returns the names of the files of a directory.
+func names(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		all = append(all, f.Name())
+	}
+	return all
+}
+
+// TestRelease: two releases of one commit are the same, and each file is what it should be.
+func TestRelease(t *testing.T) {
+	program(t, "dpkg-deb")
+	tool := filepath.Join(t.TempDir(), "release")
+	mustShell(t, ".", "go build -o "+tool+" ./release")
+	out, again := releaseOf(t, tool), releaseOf(t, tool)
+	const base = "millrace_" + releaseVersion + "_linux_amd64"
+	want := []string{"checksums.txt", "millrace.rb", base + ".cdx.json", base + ".deb",
+		base + ".tar.gz"}
+	if got := names(t, out); !slices.Equal(got, want) {
+		t.Fatalf("the files are %v, want %v", got, want)
+	}
+	for _, name := range want {
+		if mustRead(t, filepath.Join(out, name)) != mustRead(t, filepath.Join(again, name)) {
+			t.Errorf("%s is another one in a second build", name)
+		}
+	}
+	mustShell(t, out, "sha256sum -c --strict checksums.txt")
+	if sums := mustRead(t, filepath.Join(out, "checksums.txt")); strings.Count(sums, "\n") != 4 {
+		t.Errorf("the checksums are %s", sums)
+	}
+	dir := checkArchive(t, filepath.Join(out, base+".tar.gz"), base)
+	binary := filepath.Join(dir, base, "millrace")
+	checkVersion(t, binary)
+	checkDebian(t, filepath.Join(out, base+".deb"), binary)
+	checkSBOM(t, filepath.Join(out, base+".cdx.json"), binary)
+	checkFormula(t, out, base+".tar.gz")
+}
+
+// checkVersion checks what the binary says of itself.
+func checkVersion(t *testing.T, binary string) {
+	t.Helper()
+	var v struct{ Version, Revision, Time, Go, Platform string }
+	text := mustShell(t, ".", binary+" version --json")
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	if v.Version != "v"+releaseVersion || len(v.Revision) != 40 || v.Time != releaseTime ||
+		!strings.HasPrefix(v.Go, "go1.") || v.Platform != "linux/amd64" {
+		t.Errorf("got %s", text)
+	}
+	plain := mustShell(t, ".", binary+" version")
+	for _, word := range []string{"v" + releaseVersion, v.Revision, releaseTime, v.Go} {
+		if !strings.Contains(plain, word) {
+			t.Errorf("millrace version does not tell %s: %s", word, plain)
+		}
+	}
+}
+
+// checkArchive checks an archive and unpacks it into a directory.
+func checkArchive(t *testing.T, path, base string) (dir string) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, strings.TrimPrefix(h.Name, base+"/"))
+		if h.Uid != 0 || h.Uname != "root" || h.ModTime.UTC().Format("2006-01-02T15:04:05Z") !=
+			releaseTime || h.Mode != map[bool]int64{true: 0o755, false: 0o644}[h.Name == base+"/millrace"] {
+			t.Errorf("%s is %+v", h.Name, h)
+		}
+	}
+	want := []string{"CHANGELOG.md", "LICENSE", "README.md", "completions/_millrace",
+		"completions/millrace.bash", "completions/millrace.fish", "millrace"}
+	if !slices.Equal(all, want) || !z.ModTime.IsZero() {
+		t.Errorf("the archive has %v, want %v", all, want)
+	}
+	dir = t.TempDir()
+	mustShell(t, dir, "tar -xf "+path)
+	mustShell(t, dir, "bash -n "+base+"/completions/millrace.bash && grep -q compdef "+base+
+		"/completions/_millrace")
+	return dir
+}
+
+// checkDebian installs a package into a directory and runs a server of it.
+func checkDebian(t *testing.T, path, binary string) {
+	t.Helper()
+	root := t.TempDir()
+	mustShell(t, root, "dpkg-deb -x "+path+" .")
+	for name, text := range map[string]string{"Package": "millrace", "Version": releaseVersion,
+		"Architecture": "amd64"} {
+		if got := strings.TrimSpace(mustShell(t, root, "dpkg-deb -f "+path+" "+name)); got != text {
+			t.Errorf("%s is %q, want %q", name, got, text)
+		}
+	}
+	if got := mustShell(t, root, "dpkg-deb --ctrl-tarfile "+path+" | tar -xO ./conffiles"); got !=
+		"/etc/millrace/millrace.toml\n" {
+		t.Errorf("the settings files are %q", got)
+	}
+	if mustRead(t, filepath.Join(root, "usr/bin/millrace")) != mustRead(t, binary) {
+		t.Error("the binary is another one than that of the archive")
+	}
+	unit := mustRead(t, filepath.Join(root, "usr/lib/systemd/system/millrace.service"))
+	if !strings.Contains(unit, "ExecStart=/usr/bin/millrace serve --config /etc/millrace/millrace.toml\n") {
+		t.Errorf("the unit is %s", unit)
+	}
+	owners := mustShell(t, root, "dpkg-deb -c "+path+" | awk '{print $2}' | sort -u")
+	if owners != "root/root\n" {
+		t.Errorf("the owners are %s", owners)
+	}
+	for _, place := range []string{"share/bash-completion/completions/millrace",
+		"share/zsh/vendor-completions/_millrace", "share/fish/vendor_completions.d/millrace.fish",
+		"share/doc/millrace/copyright"} {
+		if mustRead(t, filepath.Join(root, "usr", place)) == "" {
+			t.Errorf("%s is empty", place)
+		}
+	}
+	mustShell(t, root, "usr/bin/millrace config --config etc/millrace/millrace.toml >/dev/null")
+	startProgram(t, filepath.Join(root, "usr/bin/millrace"))
+}
+
+// checkSBOM compares the components with the modules that Go says the binary has.
+func checkSBOM(t *testing.T, path, binary string) {
+	t.Helper()
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go")}
+	for _, m := range info.Deps {
+		want = append(want, "pkg:golang/"+m.Path+"@"+m.Version)
+	}
+	type component struct{ Version, Purl string }
+	var bom struct {
+		BomFormat, SpecVersion string
+		Metadata               struct {
+			Timestamp string
+			Component component
+		}
+		Components []component
+	}
+	if err := json.Unmarshal([]byte(mustRead(t, path)), &bom); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range bom.Components {
+		got = append(got, c.Purl)
+	}
+	if len(want) < 50 || !slices.Equal(got, want) || bom.BomFormat != "CycloneDX" ||
+		bom.Metadata.Timestamp != releaseTime || bom.Metadata.Component.Version != "v"+releaseVersion {
+		t.Errorf("the SBOM has %d components, want %d: %+v", len(got), len(want), bom.Metadata)
+	}
+}
+
+// checkFormula checks that the formula names an archive of the release with its checksum.
+func checkFormula(t *testing.T, out, archive string) {
+	t.Helper()
+	text := mustRead(t, filepath.Join(out, "millrace.rb"))
+	found := regexp.MustCompile(`url "https://[^"]*/v`+releaseVersion+`/([^"]*)"\s+sha256 "(\w+)"`).
+		FindAllStringSubmatch(text, -1)
+	if len(found) != 1 || found[0][1] != archive ||
+		!strings.Contains(mustRead(t, filepath.Join(out, "checksums.txt")), found[0][2]+"  "+archive) {
+		t.Errorf("the formula is %s", text)
+	}
+	if opened, closed := len(regexp.MustCompile(`(?m) do$|^ *def |^class `).FindAllString(text, -1)),
+		len(regexp.MustCompile(`(?m)^ *end$`).FindAllString(text, -1)); opened != closed {
+		t.Errorf("the formula opens %d blocks and closes %d: %s", opened, closed, text)
+	}
+}
+
+// TestReleaseRefuses: what is not committed would be in no second build, and a directory with files
+// would have their checksums.
+func TestReleaseRefuses(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	mustShell(t, root, "git init -q . && git -c user.name=n -c user.email=n@localhost commit -q "+
+		"--allow-empty -m empty && touch file")
+	out, err := shell(t.Context(), ".", "go run ./release -out "+t.TempDir()+" -root "+root)
+	if err == nil || !strings.Contains(out, "changes that are not committed:\n?? file") {
+		t.Errorf("a work tree with changes: %v: %s", err, out)
+	}
+	mustShell(t, root, "git add file && git -c user.name=n -c user.email=n@localhost commit -q -m file")
+	out, err = shell(t.Context(), ".", "go run ./release -out "+root+" -root "+root)
+	if err == nil || !strings.Contains(out, "is not empty") {
+		t.Errorf("a directory with files: %v: %s", err, out)
+	}
+}

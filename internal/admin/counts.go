@@ -1,0 +1,276 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// countRoutes is the route that counts jobs.
+func (a *API) countRoutes() []route {
+	return []route{{method: "GET", pattern: apiPrefix + "/counts", action: "job.count",
+		handle: a.listCounts, query: httpapi.PageQuery("by", "contract", "queue")}}
+}
+
+// What jobs are counted by. The words are also the names of the members that have the values.
+const (
+	ByContract = "contract"
+	ByQueue    = "queue"
+	ByPhase    = "phase"
+	ByState    = "state"
+	ByKind     = "kind"
+	ByWorker   = "worker"
+)
+
+var countFields = []string{ByContract, ByQueue, ByPhase, ByState, ByKind, ByWorker}
+
+// CountQuery asks for counts of jobs. Contract and Queue are filters; empty ones select all.
+type CountQuery struct{ By, Contract, Queue string }
+
+// JobCount is how many jobs have one value of what is counted by.
+type JobCount struct {
+	Contract string // empty where phases are counted
+	Value    string // empty where contracts are counted, and for jobs without a kind or worker
+	Jobs     int64
+	AtLeast  bool // there may be more
+}
+
+// sortKey orders counts: by contract and value, phases as jobs pass through them.
+func (n *JobCount) sortKey() string {
+	if n.Contract == "" {
+		return strconv.Itoa(slices.Index(phaseNames, n.Value))
+	}
+	return n.Contract + "/" + n.Value
+}
+
+var countPages = newPages(nameCursor("counts"))
+
+// listCounts is GET /admin/v1/counts (AD-018).
+func (a *API) listCounts(c *httpapi.Call) error {
+	var q CountQuery
+	if err := firstError(readChoice(c, "by", &q.By, countFields...),
+		readText(c, "contract", &q.Contract), readText(c, "queue", &q.Queue)); err != nil {
+		return err
+	}
+	limit, after, err := countPages.Read(c)
+	if err != nil {
+		return err
+	}
+	if q.By == "" {
+		return invalid("by is required: one of " + strings.Join(countFields, ", "))
+	}
+	all, err := a.Counts(c.Context(), q)
+	if err != nil {
+		return err
+	}
+	page, next := pageOf(all, (*JobCount).sortKey, &countPages, after, limit)
+	o := newList(len(page), next, func(i int, o *strictjson.Object) { page[i].write(o, q.By) })
+	sendObject(c, http.StatusOK, &o)
+	return nil
+}
+
+// write writes the members of a count.
+func (n *JobCount) write(o *strictjson.Object, by string) {
+	if by != ByPhase {
+		o.Text("contract", n.Contract)
+	}
+	if by != ByContract {
+		o.Optional(by, n.Value)
+	}
+	if n.AtLeast {
+		o.Int("at_least", n.Jobs)
+	} else {
+		o.Int("count", n.Jobs)
+	}
+}
+
+// maxCounted is up to how many jobs are counted one by one, and maxCountTime for how long.
+const (
+	maxCounted   = 100_000
+	maxCountTime = 25 * time.Millisecond
+)
+
+// Counts counts the jobs that are stored, by contract, queue or phase from what the store keeps, by
+// state, kind or worker as Engine.CountJobs does (AD-018). Contracts, phases and states that have
+// none are counted too. The order is that of sortKey.
+func (a *API) Counts(ctx context.Context, q CountQuery) ([]JobCount, error) {
+	contracts, err := a.jobsOf(q.Contract)
+	if err != nil {
+		return nil, err
+	}
+	s := countSums{}
+	switch q.By {
+	case ByState:
+		err = a.countField(ctx, &q, contracts, store.ByState, s)
+	case ByKind:
+		err = a.countKinds(ctx, &q, contracts, s)
+	case ByWorker:
+		err = a.countField(ctx, &q, contracts, store.ByWorker, s)
+	default:
+		err = a.countQueues(ctx, &q, contracts, s)
+	}
+	all := make([]JobCount, 0, len(s))
+	for n := range maps.Values(s) {
+		all = append(all, *n)
+	}
+	slices.SortFunc(all, func(x, y JobCount) int { return cmp.Compare(x.sortKey(), y.sortKey()) })
+	return all, err
+}
+
+// countSums has the counts by contract and value. The engine contracts of one contract are added
+// up.
+type countSums map[[2]string]*JobCount
+
+func (s countSums) add(contract, value string, n int64, atLeast bool) {
+	key := [2]string{contract, value}
+	if s[key] == nil {
+		s[key] = &JobCount{Contract: contract, Value: value}
+	}
+	s[key].Jobs += n
+	s[key].AtLeast = s[key].AtLeast || atLeast
+}
+
+// phaseNames are the phases in the order in which jobs pass through them.
+var phaseNames = []string{job.Waiting.String(), job.Ready.String(), job.Leased.String(),
+	job.Done.String(), phaseDead}
+
+// countQueues counts by what the counts of queues have.
+func (a *API) countQueues(ctx context.Context, q *CountQuery, contracts []string,
+	s countSums) error {
+	queues, err := a.countTotals(ctx, q, contracts, q.By != ByQueue)
+	if err != nil {
+		return err
+	}
+	for _, name := range contracts {
+		if q.By == ByContract {
+			s.add(contract.PublicName(name), "", 0, false)
+		}
+	}
+	for _, name := range phaseNames {
+		if q.By == ByPhase {
+			s.add("", name, 0, false)
+		}
+	}
+	for i := range queues {
+		n := &queues[i]
+		public := contract.PublicName(n.Contract)
+		if !slices.Contains(contracts, n.Contract) {
+			continue
+		}
+		switch {
+		case q.By == ByContract:
+			s.add(public, "", n.Jobs(), false)
+		case q.By == ByPhase:
+			for i, jobs := range a.phasesOf(n) {
+				s.add("", phaseNames[i], jobs, false)
+			}
+		case n.Jobs() != 0:
+			s.add(public, n.Queue, n.Jobs(), false)
+		}
+	}
+	return nil
+}
+
+// countTotals returns the counts of the queues that a query selects, or their sums for each
+// contract.
+func (a *API) countTotals(ctx context.Context, q *CountQuery, contracts []string,
+	sums bool) (all []job.QueueCount, err error) {
+	if q.Queue == "" {
+		return a.Engine.CountQueues(ctx, store.QueueSelector{Sums: sums})
+	}
+	for _, name := range contracts {
+		one, err := a.Engine.CountQueues(ctx, store.QueueSelector{Contract: name, Queue: q.Queue})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one...)
+	}
+	return all, nil
+}
+
+// phasesOf returns how many jobs of a queue are in each phase of phaseNames. Where jobs do not stay
+// when they are given up, none is dead: their dead letters are all that is left.
+func (a *API) phasesOf(n *job.QueueCount) []int64 {
+	dead := int64(0)
+	if a.Engine.KeepsDead(n.Contract) {
+		dead = n.Dead
+	}
+	return []int64{n.Waiting + n.Delayed, n.Ready, n.Leased, n.Done - dead, dead}
+}
+
+// countField counts by a field of the jobs, in the words of their contracts.
+func (a *API) countField(ctx context.Context, q *CountQuery, contracts []string,
+	by store.JobField, s countSums) error {
+	if by == store.ByState {
+		for _, item := range a.contractItems() {
+			for _, state := range item.states {
+				if q.Contract == "" || q.Contract == item.name {
+					s.add(item.name, state, 0, false)
+				}
+			}
+		}
+	}
+	startedAt, kinds := a.Elapsed(), map[string][]string{}
+	for _, name := range contracts {
+		kinds[name] = a.operatorOf(name).Kinds
+	}
+	counted, err := a.Engine.CountJobs(ctx, engine.CountQuery{Contracts: contracts, Queue: q.Queue,
+		By: by, Limit: a.countLimit, Kinds: kinds, DependsOnDeps: a.dependsOnDeps,
+		Enough: func() bool { return a.Elapsed()-startedAt > maxCountTime }})
+	for _, n := range counted {
+		value := n.Value
+		if by == store.ByState {
+			j := job.Job{State: job.State(n.Value)}
+			if n.FailedDeps {
+				j.FailedDeps = 1
+			}
+			value = a.operatorOf(n.Contract).StateOf(&j)
+		}
+		s.add(contract.PublicName(n.Contract), value, n.Jobs, n.AtLeast)
+	}
+	return err
+}
+
+// dependsOnDeps reports whether the contract's word for a state depends on whether dependencies
+// have failed.
+func (a *API) dependsOnDeps(name string, s job.State) bool {
+	o := a.operatorOf(name)
+	return o.StateOf(&job.Job{State: s}) != o.StateOf(&job.Job{State: s, FailedDeps: 1})
+}
+
+// countKinds counts by kind. All jobs of some sorts have one kind, or none.
+func (a *API) countKinds(ctx context.Context, q *CountQuery, contracts []string,
+	s countSums) error {
+	var others []string
+	kinds := map[string]string{}
+	for _, name := range contracts {
+		if o := a.operatorOf(name); o.Kind != "" || o.HasNoKinds {
+			kinds[name] = o.Kind
+		} else {
+			others = append(others, name)
+		}
+	}
+	queues, err := a.countTotals(ctx, q, contracts, true)
+	if err != nil {
+		return err
+	}
+	for _, n := range queues {
+		kind, known := kinds[n.Contract]
+		if known && n.Jobs() != 0 {
+			s.add(contract.PublicName(n.Contract), kind, n.Jobs(), false)
+		}
+	}
+	return a.countField(ctx, q, others, store.ByKind, s)
+}

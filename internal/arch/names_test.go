@@ -1,0 +1,75 @@
+package arch
+
+import (
+	"go/ast"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// privateWords are words for which the field has others, with these (docs/glossary.md).
+var privateWords = map[string]string{"most": "max", "usual": "default", "fewest": "min",
+	"beat": "heartbeat", "beats": "heartbeat", "duty": "maintenance", "room": "contract, height …",
+	"door": "port", "know": "load", "knows": "is known", "tell": "notify", "told": "notified",
+	"hear": "update", "heard": "updated", "news": "updates", "woken": "wakes", "landed": "stored",
+	"begun": "started", "judge": "decide", "judged": "decided", "flaw": "error",
+	"patience": "timeout", "patient": "keeps waiting", "patiently": "waiting", "keyed": "entry",
+	"audience": "subscriptions", "attachment": "hook",
+	"unlisted": "other", "awaited": "required", "freed": "released", "taking": "submission",
+	"takings": "submissions", "endings": "finishes", "rewrite": "update", "soon": "due",
+	"holding": "held"}
+
+// TestNames checks that no name in the product has a private word.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for _, f := range load(t) {
+		if f.test {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			name := declaredBy(n)
+			if name == nil {
+				return true
+			}
+			checked++
+			for _, word := range wordsOf(name.Name) {
+				if better := privateWords[word]; better != "" {
+					t.Errorf("%s: %s has the word %q, which is %s here", f.position(name),
+						name.Name, word, better)
+				}
+			}
+			return true
+		})
+	}
+	if checked < 1000 {
+		t.Errorf("found %d names", checked)
+	}
+}
+
+// declaredBy returns the name that a node declares, nil for none. Methods are in no scope.
+func declaredBy(n ast.Node) *ast.Ident {
+	switch n := n.(type) {
+	case *ast.FuncDecl:
+		if n.Recv != nil {
+			return n.Name
+		}
+	case *ast.Ident:
+		if n.Obj != nil && n.Obj.Pos() == n.Pos() {
+			return n
+		}
+	}
+	return nil
+}
+
+// wordsOf returns the words of a name in lower case: max and Tries of maxTries.
+func wordsOf(name string) []string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return strings.Fields(b.String())
+}

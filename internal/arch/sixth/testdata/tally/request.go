@@ -1,0 +1,18 @@
+package tally
+
+import (
+	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/job"
+)
+
+// readText reads a body that is a text.
+func readText(c *httpapi.Call) ([]byte, error) {
+	text, err := c.Body()
+	if err != nil {
+		return nil, err
+	}
+	if len(text) == 0 {
+		return nil, &job.Error{Kind: job.Invalid, Op: Name, Msg: "the text is empty"}
+	}
+	return text, nil
+}

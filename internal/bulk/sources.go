@@ -1,0 +1,210 @@
+package bulk
+
+import (
+	"context"
+	"slices"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// Where a filter names contracts, states or a queue, most jobs of a store may not match. The list
+// is then read from indexes that have no others (store.Source), and from the tables of those phases
+// alone that have such jobs at all (decision 0074):
+//
+//	over         by contract and state
+//	of a queue   where the contract is searchable, all of its jobs
+//	ready        by queue, where they are few; otherwise many of the jobs passed over match
+//	the rest     what waits and what is leased, in the tables of the phases
+
+const (
+	// fewJobs is how many numbers are sorted for a page at most, and fewQueues of how many queues.
+	fewJobs   = 5000
+	fewQueues = 50
+)
+
+// contractJobs are the jobs of an engine contract that may match, with those of its states that do.
+type contractJobs struct {
+	*engine.JobType
+	states []job.State
+}
+
+// isNarrow reports whether the filter leaves out jobs that an index separates from the others.
+func (s *search) isNarrow() bool {
+	f := s.filter
+	if f.Parent != 0 || f.Owner != "" || s.stored.Dead {
+		return false // these have indexes of their own
+	}
+	engineContracts := 0
+	for _, c := range s.Contracts {
+		engineContracts += len(c.Jobs)
+	}
+	return f.Queue != "" || len(f.States) > 0 || len(s.candidates) < engineContracts
+}
+
+// listNarrow reads the window of a filter that isNarrow.
+func (s *search) listNarrow(ctx context.Context, f store.Filter) (store.Page, error) {
+	return s.Engine.ListChosen(ctx, func(counts engine.ListCounts) (store.Filter, bool, error) {
+		c := chooser{ListCounts: counts, filter: s.filter, allowed: f.Phases}
+		if len(c.allowed) == 0 {
+			c.allowed = []job.Phase{job.Waiting, job.Ready, job.Leased, job.Done}
+		}
+		if s.filter.Queue == "" {
+			var err error
+			if c.sums, err = c.Queues(store.QueueSelector{Contract: s.stored.Contract,
+				Sums: true}); err != nil {
+				return f, false, err
+			}
+		}
+		for i := range s.candidates {
+			if err := c.add(&s.candidates[i]); err != nil {
+				return f, false, err
+			}
+		}
+		f.Sources, f.Phases = c.sources, c.phases
+		return f, len(f.Sources)+len(f.Phases) > 0, nil
+	})
+}
+
+// chooser chooses what a list is read from.
+type chooser struct {
+	engine.ListCounts
+	filter  *JobFilter
+	allowed []job.Phase
+	sums    []job.QueueCount // of contracts, where the filter names no queue
+
+	sources []store.Source
+	phases  []job.Phase
+}
+
+// totalOf returns how many jobs a contract has in each phase, of the queue of the filter if it
+// names one.
+func (c *chooser) totalOf(contract string) (total job.QueueCount, err error) {
+	found := c.sums
+	if c.filter.Queue != "" {
+		if found, err = c.Queues(store.QueueSelector{Contract: contract,
+			Queue: c.filter.Queue}); err != nil {
+			return total, err
+		}
+	}
+	for _, n := range found {
+		if n.Contract == contract {
+			total = n
+		}
+	}
+	return total, nil
+}
+
+// add adds what the jobs of one engine contract are read from.
+func (c *chooser) add(s *contractJobs) error {
+	total, err := c.totalOf(s.Name)
+	if err != nil {
+		return err
+	}
+	if c.filter.Queue != "" && s.Searchable {
+		if chosen, err := c.addQueue(s); chosen || err != nil {
+			return err
+		}
+	}
+	for _, state := range s.states {
+		switch s.Machine.Phase(state) {
+		case job.Waiting:
+			c.addPhase(job.Waiting, total.Waiting)
+		case job.Ready: // it has the phase Waiting until it is due
+			c.addPhase(job.Waiting, total.Delayed)
+			if err := c.addReady(s.Name, total.Ready); err != nil {
+				return err
+			}
+		case job.Leased:
+			c.addPhase(job.Leased, total.Leased)
+		case job.Done:
+			if total.Done > 0 && slices.Contains(c.allowed, job.Done) {
+				c.sources = append(c.sources, store.Source{Contract: s.Name, State: state})
+			}
+		}
+	}
+	return nil
+}
+
+// addPhase adds the table of a phase that has n jobs which may match.
+func (c *chooser) addPhase(p job.Phase, n int64) {
+	if n > 0 && slices.Contains(c.allowed, p) && !slices.Contains(c.phases, p) {
+		c.phases = append(c.phases, p)
+	}
+}
+
+// addReady adds the n ready jobs of a contract or, if the filter names one, of its queue.
+func (c *chooser) addReady(contract string, n int64) error {
+	if n == 0 || n > fewJobs {
+		c.addPhase(job.Ready, n)
+		return nil
+	}
+	queues := []job.QueueCount{{Queue: c.filter.Queue, Ready: n}}
+	if c.filter.Queue == "" {
+		all, err := c.Queues(store.QueueSelector{Contract: contract})
+		if err != nil {
+			return err
+		}
+		queues = slices.DeleteFunc(all, func(q job.QueueCount) bool { return q.Ready == 0 })
+	}
+	if len(queues) > fewQueues {
+		c.addPhase(job.Ready, n)
+		return nil
+	}
+	for _, q := range queues {
+		source := store.Source{Contract: contract, Queue: q.Queue, Ready: true}
+		if slices.Contains(c.allowed, job.Ready) && !slices.Contains(c.sources, source) {
+			c.sources = append(c.sources, source)
+		}
+	}
+	return nil
+}
+
+// addQueue adds the jobs of a queue of a searchable contract: those of the states that the filter
+// allows, where they are few, or else all of the queue. It adds nothing where many match and none
+// of them is over: the tables of their phases have no history that would be passed over.
+func (c *chooser) addQueue(s *contractJobs) (chosen bool, err error) {
+	all := store.Source{Contract: s.Name, Queue: c.filter.Queue}
+	if len(c.filter.States)+len(c.filter.Phases) == 0 {
+		c.sources = append(c.sources, all)
+		return true, nil
+	}
+	states := c.allowedStates(s)
+	byState, left := []store.Source(nil), fewJobs
+	for _, state := range states {
+		n, err := c.Jobs(store.CountSelector{Contract: s.Name, Queue: c.filter.Queue,
+			State: state}, left+1)
+		if err != nil {
+			return false, err
+		}
+		if left -= n; left < 0 {
+			break
+		}
+		source := all
+		source.State = state
+		byState = append(byState, source)
+	}
+	isOver := func(state job.State) bool { return s.Machine.Phase(state) == job.Done }
+	switch {
+	case left >= 0:
+		c.sources = append(c.sources, byState...)
+	case slices.ContainsFunc(states, isOver):
+		c.sources = append(c.sources, all)
+	default:
+		return false, nil
+	}
+	return true, nil
+}
+
+// allowedStates returns the states of the contract that a job of an allowed phase may have.
+func (c *chooser) allowedStates(s *contractJobs) (states []job.State) {
+	for _, state := range s.states {
+		phase := s.Machine.Phase(state)
+		isDelayed := phase == job.Ready && slices.Contains(c.allowed, job.Waiting)
+		if isDelayed || slices.Contains(c.allowed, phase) {
+			states = append(states, state)
+		}
+	}
+	return states
+}

@@ -1,0 +1,121 @@
+package bulk
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// TestSourcesOfAQueue shows what a list of a queue is read from: not from its history, however long
+// that is, where no job that is over can match.
+func TestSourcesOfAQueue(t *testing.T) {
+	jobs := contractJobs{JobType: &engine.JobType{Name: "c", Searchable: true,
+		Machine: job.MustMachine(map[job.State]job.Phase{"ready": job.Ready,
+			"running": job.Leased, "over": job.Done}, []job.Move{
+			{From: job.StateNone, On: job.Submitted, To: "ready"},
+			{From: "ready", On: job.Claimed, To: "running"},
+			{From: "running", On: job.Expired, To: "ready"},
+			{From: "running", On: job.Succeeded, To: "over"}})},
+		states: []job.State{"ready", "running", "over"}}
+	const many = fewJobs + 1
+	all := store.Source{Contract: "c", Queue: "q"}
+	of := func(s job.State) store.Source {
+		source := all
+		source.State = s
+		return source
+	}
+	everything := []job.Phase{job.Waiting, job.Ready, job.Leased, job.Done}
+	for name, test := range map[string]struct {
+		filter  JobFilter
+		states  []job.State // those of the filter, all for nil
+		jobs    map[job.State]int
+		sources []store.Source
+		phases  []job.Phase
+	}{
+		"no states": {jobs: map[job.State]int{"over": many}, sources: []store.Source{all}},
+		"few of phase": {filter: JobFilter{Phases: []job.Phase{job.Waiting, job.Ready}},
+			jobs:    map[job.State]int{"ready": 3, "over": many},
+			sources: []store.Source{of("ready")}},
+		"many of phases": {filter: JobFilter{Phases: []job.Phase{job.Waiting, job.Ready}},
+			jobs:   map[job.State]int{"ready": many, "over": many},
+			phases: []job.Phase{job.Ready}},
+		"many of a state": {filter: JobFilter{States: []job.State{"ready"}},
+			states: []job.State{"ready"}, jobs: map[job.State]int{"ready": many, "over": many},
+			phases: []job.Phase{job.Ready}},
+		"many that are over": {filter: JobFilter{States: []job.State{"ready", "over"}},
+			states: []job.State{"ready", "over"},
+			jobs:   map[job.State]int{"ready": 1, "over": many}, sources: []store.Source{all}},
+		"few that are over": {filter: JobFilter{Phases: []job.Phase{job.Done}},
+			jobs:    map[job.State]int{"ready": many, "over": 2},
+			sources: []store.Source{of("over")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			candidate := jobs
+			if test.states != nil {
+				candidate.states = test.states
+			}
+			test.filter.Queue = "q"
+			c := chooser{filter: &test.filter, allowed: everything, ListCounts: engine.ListCounts{
+				Queues: func(s store.QueueSelector) ([]job.QueueCount, error) {
+					return []job.QueueCount{{Contract: s.Contract, Queue: s.Queue,
+						Ready: int64(test.jobs["ready"]), Done: int64(test.jobs["over"])}}, nil
+				},
+				Jobs: func(s store.CountSelector, limit int) (int, error) {
+					return min(test.jobs[s.State], limit), nil
+				}}}
+			if len(test.filter.Phases) > 0 {
+				c.allowed = test.filter.Phases
+			}
+			if err := c.add(&candidate); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(c.sources, test.sources) ||
+				!reflect.DeepEqual(c.phases, test.phases) {
+				t.Errorf("read from %v and the phases %v, want %v and %v", c.sources, c.phases,
+					test.sources, test.phases)
+			}
+		})
+	}
+}
+
+// TestFiltersOfQueues: a filter that has more than contracts, phases and a queue is none of queues,
+// whatever it has: the counts that the store keeps are not those of what matches.
+func TestFiltersOfQueues(t *testing.T) {
+	ofQueues := map[string]bool{"Contracts": true, "Queue": true, "Phases": true, "Dead": true}
+	check := func(name string, got bool) {
+		if got != ofQueues[name] {
+			t.Errorf("AD-020 with %s a filter is of queues: %v", name, got)
+		}
+	}
+	each(t, func() (any, func() bool) { f := new(JobFilter); return f, f.isOfQueues }, check)
+	each(t, func() (any, func() bool) { f := new(DeadLetterFilter); return f, f.isOfQueues }, check)
+}
+
+// each sets one member of a filter after the other.
+func each(t *testing.T, filter func() (any, func() bool), check func(name string, ofQueues bool)) {
+	t.Helper()
+	empty, _ := filter()
+	for i := range reflect.TypeOf(empty).Elem().NumField() {
+		f, isOfQueues := filter()
+		member := reflect.ValueOf(f).Elem().Field(i)
+		switch value := member.Addr().Interface().(type) {
+		case *string:
+			*value = "a"
+		case *bool:
+			*value = true
+		case *int:
+			*value = 1
+		case *int64:
+			*value = 1
+		case *time.Time:
+			*value = time.Unix(1, 0)
+		default:
+			member.Set(reflect.MakeSlice(member.Type(), 1, 1))
+		}
+		check(reflect.TypeOf(f).Elem().Field(i).Name, isOfQueues())
+	}
+}

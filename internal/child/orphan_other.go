@@ -1,0 +1,8 @@
+//go:build !linux
+
+package child
+
+import "os/exec"
+
+// KillWithParent does nothing: only the kernel of Linux can kill a process with its parent.
+func KillWithParent(*exec.Cmd) {}

@@ -1,0 +1,114 @@
+package images
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/uuids"
+)
+
+// files implements contract.Files.
+type files struct{ *Images }
+
+// maxListed bounds how many jobs are looked at for a page of files: a file may have many.
+const maxListed = 500
+
+// List implements contract.Files. Each job leads to its file, which is listed at its latest one.
+func (f files) List(ctx context.Context, before int64, limit int) (page []contract.File,
+	next int64, err error) {
+	filter := store.Filter{Contract: Name, NewestFirst: true, WithoutBodies: true, Before: before,
+		Limit: filePageSize}
+	for looked := 0; looked < maxListed; looked += filePageSize {
+		jobs, err := f.Engine.List(ctx, filter)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, j := range jobs {
+			if len(page) == limit {
+				return page, filter.Before, nil
+			}
+			filter.Before = j.Seq
+			found, err := f.loadFile(ctx, j.Owner)
+			if err != nil {
+				return nil, 0, err
+			}
+			if found != nil && found.latest.Seq == j.Seq {
+				page = append(page, found.shown())
+			}
+		}
+		if len(jobs) < filePageSize {
+			return page, 0, nil
+		}
+	}
+	return page, filter.Before, nil
+}
+
+// shown is the file as operators see it.
+func (f *file) shown() contract.File {
+	s := contract.File{ID: f.id, Status: f.status, Type: f.mime(), User: f.upload.UserID,
+		Size: f.upload.Bytes, Width: f.processResult.Width, Height: f.processResult.Height,
+		Job: f.latest.Seq, UpdatedAt: f.latest.UpdatedAt, Path: filesPath + "/" + f.id}
+	if f.status == fileDeleted {
+		return s
+	}
+	s.Pending = f.pendingSizes
+	for _, v := range f.processResult.Variants {
+		s.Variants = append(s.Variants, contract.Variant{Size: v.Size, Width: v.Width,
+			Height: v.Height, Bytes: v.Bytes, Object: v.Key})
+	}
+	return s
+}
+
+// Get implements contract.Files.
+func (f files) Get(ctx context.Context, id string) (contract.File, error) {
+	found, err := f.byID(ctx, id)
+	if err != nil {
+		return contract.File{}, err
+	}
+	return found.shown(), nil
+}
+
+var errUnknownFile = &job.Error{Kind: job.NotFound, Op: "images.files",
+	Msg: "there is no such file"}
+
+// byID reads a file by its id in any case.
+func (f files) byID(ctx context.Context, id string) (*file, error) {
+	id, ok := uuids.Parse(id)
+	if !ok {
+		return nil, errUnknownFile
+	}
+	found, err := f.loadFile(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		return nil, errUnknownFile
+	}
+	return found, nil
+}
+
+// Open implements contract.Files.
+func (f files) Open(ctx context.Context, id string, size int) (body io.ReadSeekCloser,
+	modified time.Time, mime string, err error) {
+	if err := f.Shared.Check(); err != nil {
+		return nil, modified, "", err
+	}
+	found, err := f.byID(ctx, id)
+	if err != nil {
+		return nil, modified, "", err
+	}
+	v := found.variant(size)
+	if v != nil {
+		mime = variantMIME(v.Key, found.id, v.Size)
+	}
+	if mime == "" || found.status == fileDeleted {
+		return nil, modified, "", &job.Error{Kind: job.NotFound, Op: "images.files",
+			Msg: "the file has no picture of this size"}
+	}
+	body, info, err := f.Objects.Open(ctx, "", v.Key)
+	return body, info.Modified, mime, err
+}

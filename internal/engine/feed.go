@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// A feed publishes what happens to the jobs of all contracts. An event that a subscription wants
+// goes to the outbox, in the transaction in which it happens, beside the message that a contract
+// may publish itself:
+//
+//	unit.record ─▶ Subscriptions.Wants ─▶ composeMessages: Subscriptions.Message ─▶ outbox
+//
+// The subscriptions are in the store and, as a copy, in the memory of each
+// node, as the settings of queues are: without subscriptions a change costs nothing for the feed.
+
+// Feed is what the engine needs to know of a feed.
+type Feed struct {
+	// Contract is that of the messages. It is registered where they are published, and the feed
+	// leaves out its own jobs.
+	Contract string
+	// Read reads the subscriptions; nil is none.
+	Read func(RecordReader) (Subscriptions, error)
+}
+
+// Subscriptions is the subscriptions as of one moment. Its methods must not block.
+type Subscriptions interface {
+	// Wants reports whether a change of a job goes to the outbox, and whether the message says
+	// something of bodies that the change did not read. The job is as it was right after the
+	// change, without these bodies.
+	Wants(j *job.Job, ev job.Event) (wanted, readsBodies bool)
+	// Message returns the body of the message about a change that is wanted. The job has all of its
+	// bodies, or those that the change has set or read where Wants says that it needs no other.
+	Message(j *job.Job, ev job.Event) []byte
+	// EventBody returns the body of the message about what happened besides changes of jobs; nil
+	// where no subscription wants it.
+	EventBody(n FeedEvent) []byte
+}
+
+// FeedEvent is what happened, beside a change of a job.
+type FeedEvent struct {
+	Type     string // such as queue.paused
+	Contract string
+	Queue    string // of the contract; empty for none
+	Subject  string // what it is about: the events of a subject are in order
+	At       time.Time
+	Data     any // encoded as JSON
+}
+
+// loadedSubscriptions are the subscriptions as they were read; Subscriptions is nil where there are
+// none.
+type loadedSubscriptions struct {
+	Subscriptions
+	turn int64 // of the read, see beginFeedRead
+}
+
+// SetFeed sets the feed. It must be called before the engine is used.
+func (e *Engine) SetFeed(f Feed) { e.feed = f }
+
+// ChangeFeed is ChangeQueue for the subscriptions: fn writes the records that Read reads. They are
+// in force on this node at once, on others when the announcement arrives, or with their next
+// Refresh.
+func (e *Engine) ChangeFeed(ctx context.Context, contract, queue string,
+	fn func(RecordWriter, *job.QueueSettings) error) error {
+	if err := e.ChangeQueue(ctx, contract, queue, fn); err != nil {
+		return err
+	}
+	e.store.Notify([]job.QueueHash{feedHash})
+	return e.loadFeed(ctx)
+}
+
+// feedHash stands for the subscriptions in announcements: no contract has the empty name.
+var feedHash = job.QueueHashOf("", "\x00feed")
+
+// loadFeed loads who wants to be told, as other nodes may have changed it.
+func (e *Engine) loadFeed(ctx context.Context) error {
+	turn := e.beginFeedRead()
+	return e.view(ctx, func(r reader) error { return e.storeSubscriptions(r, turn) })
+}
+
+// beginFeedRead returns the turn of a read of the subscriptions, which the caller begins
+// afterwards. What was committed before it began is in the read, and in those of later turns.
+func (e *Engine) beginFeedRead() int64 { return e.feedTurns.Add(1) }
+
+// storeSubscriptions takes the audience over that a read finds, unless a read of a later turn has
+// been: reads at the same time may end in another order.
+func (e *Engine) storeSubscriptions(r reader, turn int64) error {
+	if e.feed.Read == nil {
+		return nil
+	}
+	read, err := e.feed.Read(recordView{r})
+	if err != nil {
+		return err
+	}
+	current := &e.subscriptions
+	for now := current.Load(); now == nil || now.turn <= turn; now = current.Load() {
+		if current.CompareAndSwap(now, &loadedSubscriptions{read, turn}) {
+			break
+		}
+	}
+	return nil
+}
+
+// loadSubscriptions gives a unit the subscriptions. The first unit of a node reads them, so that no
+// event is missed.
+func (e *Engine) loadSubscriptions(u *unit) error {
+	if e.feed.Read == nil {
+		return nil
+	}
+	if e.subscriptions.Load() == nil {
+		read, err := e.feed.Read(recordView{u.tx})
+		if err != nil {
+			return err
+		}
+		e.subscriptions.CompareAndSwap(nil, &loadedSubscriptions{read, 0})
+	}
+	u.subscriptions = e.subscriptions.Load().Subscriptions
+	return nil
+}
+
+// isWanted reports whether a change goes to the feed, and whether its message needs all bodies.
+func (u *unit) isWanted(j *job.Job, ev job.Event) (wanted, readsBodies bool) {
+	if u.subscriptions == nil || j.ID.Contract == u.e.feed.Contract {
+		return false, false
+	}
+	return u.subscriptions.Wants(j, ev)
+}
+
+// publishToFeed adds a message of the feed to the outbox.
+func (u *unit) publishToFeed(m job.Message) {
+	m.JobID = job.ID{Contract: u.e.feed.Contract, Key: m.JobID.Key}
+	put(&u.after.outboxDirty, m.JobID.Contract, true)
+	u.writes.Messages = append(u.writes.Messages, m)
+}
+
+// publishEvent publishes what happened besides changes of jobs, if a subscription wants it.
+func (u *unit) publishEvent(n FeedEvent) {
+	if u.subscriptions == nil {
+		return
+	}
+	n.At = u.now
+	if body := u.subscriptions.EventBody(n); body != nil {
+		u.publishToFeed(job.Message{At: n.At, Body: body})
+	}
+}
+
+// PublishEvent publishes what happens in the transaction of w, at its time, if a subscription wants
+// it.
+func (c recordChange) PublishEvent(n FeedEvent) { c.u.publishEvent(n) }
+
+// publishPause publishes that a queue was paused or resumed.
+func (u *unit) publishPause(was bool, q *job.QueueSettings) {
+	if was == q.Paused {
+		return
+	}
+	n := FeedEvent{Type: "queue.resumed", Contract: q.Contract, Queue: q.Queue,
+		Subject: "queue " + q.Contract + "/" + q.Queue,
+		Data: struct {
+			Contract string `json:"contract"`
+			Queue    string `json:"queue"`
+			Paused   bool   `json:"paused"`
+		}{q.Contract, q.Queue, q.Paused}}
+	if q.Paused {
+		n.Type = "queue.paused"
+	}
+	u.publishEvent(n)
+}

@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// HeartbeatRequest is a run with the progress to store. Progress replaces the job's; nil leaves it.
+type HeartbeatRequest struct {
+	Run      Run
+	Progress []byte
+}
+
+// HeartbeatResult is the answer to a HeartbeatRequest: until when the lease lasts, or the error for
+// which nothing changed.
+type HeartbeatResult struct {
+	Until time.Time
+	Err   error
+}
+
+type heartbeatCall struct {
+	requests []HeartbeatRequest
+	results  []HeartbeatResult
+}
+
+// Heartbeat extends the lease of a run by its whole length, also one that has expired but that no
+// sweep has ended yet. progress replaces the job's; nil leaves it. RunLost means that the worker
+// should stop.
+func (e *Engine) Heartbeat(ctx context.Context, run Run, progress []byte) (until time.Time,
+	err error) {
+	results := e.HeartbeatAll(ctx, []HeartbeatRequest{{Run: run, Progress: progress}})
+	return results[0].Until, results[0].Err
+}
+
+// HeartbeatAll is Heartbeat for several runs in one transaction: one that is lost does not hold up
+// the others. Of a run that is named twice the last progress counts.
+func (e *Engine) HeartbeatAll(ctx context.Context, requests []HeartbeatRequest) []HeartbeatResult {
+	if len(requests) == 0 {
+		return nil
+	}
+	call, err := e.heartbeats.do(ctx, heartbeatCall{
+		requests: requests,
+		results:  make([]HeartbeatResult, len(requests)),
+	}, len(requests))
+	if err != nil {
+		for i := range call.results {
+			call.results[i] = HeartbeatResult{Err: err}
+		}
+	}
+	return call.results
+}
+
+func (e *Engine) heartbeatGroup(group []*ticket[heartbeatCall]) error {
+	return e.updateGroup(func(u *unit) error {
+		var seqs []int64
+		for _, t := range group {
+			for _, request := range t.call.requests {
+				seqs = append(seqs, request.Run.Run.Seq())
+			}
+		}
+		jobs, err := u.lockSelected(store.Selector{Seqs: seqs, Lock: true, LeaseOnly: true})
+		if err != nil {
+			return err
+		}
+		for _, t := range group {
+			for i, request := range t.call.requests {
+				j, err := currentRun(jobs, request.Run)
+				if err != nil {
+					t.call.results[i] = HeartbeatResult{Err: err}
+					continue
+				}
+				t.call.results[i] = HeartbeatResult{Until: u.heartbeat(j, request.Progress)}
+			}
+		}
+		return nil
+	})
+}
+
+func (u *unit) heartbeat(j *job.Job, progress []byte) time.Time {
+	j.LeaseUntil = u.leaseEnd(j)
+	u.noteWorker(j, j.Worker, 0, 0)
+	u.edit(j)
+	if progress != nil {
+		u.setBody(j, job.Progress, progress)
+	}
+	return j.LeaseUntil
+}
+
+// HeartbeatJob is Heartbeat for the run that the job has now: for protocols whose heartbeats name
+// no run. RunLost means that the job has none.
+func (e *Engine) HeartbeatJob(ctx context.Context, id job.ID, progress []byte) error {
+	if _, err := e.contract(id.Contract); err != nil {
+		return err
+	}
+	return e.update(ctx, func(u *unit) error {
+		locked, err := u.tx.Load(store.Selector{IDs: []job.ID{id}, Lock: true, LeaseOnly: true})
+		switch {
+		case err != nil:
+			return err
+		case len(locked) == 0:
+			return errNotLeased(id)
+		}
+		if err := allOpen(locked); err != nil {
+			return err
+		}
+		if locked[0].Run.IsZero() {
+			return errNotLeased(id)
+		}
+		u.heartbeat(locked[0], progress)
+		return nil
+	})
+}

@@ -1,0 +1,479 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// A worker may record the end of its run in a transaction of its own, see job.RunEnd. From its
+// commit on the run is over, and a node carries the end out:
+//
+//	the worker's COMMIT ─▶ notification, or NextDue ─▶ EndsRecorded ─▶ CarryOutEnds, VerifyEnds
+//
+// Until then the job is leased. Whoever locks it sees Job.End:
+//
+//	currentRun   the run is lost: a worker's verb gets RunLost, as after any end
+//	expire       passes over the job: its lease does not end
+//	lockOne      returns an endedError, as do other locks of jobs that are to be moved: update
+//	             then carries the end out, as if the worker had been a moment earlier, and runs
+//	             the verb again
+//	moveWith     refuses by an endedError whatever the others have let pass
+//
+// So nothing comes between the commit of the worker and what the end leads to.
+
+// RecordedEnds says what the recorded ends of a contract's runs lead to. Complete, or Verify, and
+// Fail are required. They are those of package workerapi.
+type RecordedEnds struct {
+	// Complete and Fail return the outcome of a run, as a DecideFunc does.
+	Complete func(j *job.Job, result []byte) Outcome
+	Fail     func(j *job.Job, message, errorType string, retryable bool) Outcome
+	// Verify replaces Complete in a contract that verifies a result by more than the job. It is
+	// called before the transaction, with the job and its definition. An error fails the run, but
+	// for one that is transient: the end is tried again later then.
+	Verify func(ctx context.Context, j *job.Job, result []byte) (Outcome, error)
+	// Check returns why this node must not carry out ends now; nil means that it always may.
+	Check func() error
+	// Ended, if not nil, is called with each job whose end was carried out, after the commit.
+	Ended func(j *job.Job, end *job.RunEnd)
+}
+
+// At most so many ends are carried out in one transaction, and fewer whose results have more bytes
+// together, but at least one.
+const (
+	endsBatch    = 500
+	maxEndsBytes = 64 << 20
+)
+
+// RefusedType is the type of the failure of a run whose recorded end was refused.
+const RefusedType = "end_refused"
+
+// RefusedEnd is the message of the failure of a run whose recorded end was refused.
+func RefusedEnd(err error) string {
+	why := err.Error()
+	if e, ok := errors.AsType[*job.Error](err); ok {
+		why = cmp.Or(e.Msg, why)
+	}
+	return "the end that the worker has recorded was refused: " + why
+}
+
+// endsHash stands for recorded ends in notifications. The function record_run_end of PostgreSQL
+// sends it.
+var endsHash = job.QueueHashOf("", "\x00ends")
+
+// EndsRecorded receives when CarryOutEnds may have something to do.
+func (e *Engine) EndsRecorded() <-chan struct{} { return e.hub.endsRecorded }
+
+// EndsToVerify receives when VerifyEnds has something to do.
+func (e *Engine) EndsToVerify() <-chan struct{} { return e.hub.endsToVerify }
+
+// CarryOutEnds carries out the recorded ends of runs, and returns how many. Several nodes may do it
+// at once. It leaves those whose results are to be verified to VerifyEnds. One that fails is
+// logged, tried again later, and holds up no other, see failed_ends.go. The error is the store's.
+func (e *Engine) CarryOutEnds(ctx context.Context) (n int, err error) {
+	var verify []int64
+	for after := int64(0); ctx.Err() == nil; {
+		b, err := e.carryOutPage(ctx, after)
+		n += b.done
+		if err != nil {
+			return n, err
+		}
+		for i := range b.verify {
+			verify = append(verify, b.verify[i].Seq)
+		}
+		if b.isLast {
+			break
+		}
+		after = b.last
+	}
+	if len(verify) > 0 {
+		e.toVerify.Store(&verify)
+		signal(e.hub.endsToVerify)
+	}
+	return n, nil
+}
+
+// The bounds of EndsPause.
+const (
+	minEndsPause = 5 * time.Millisecond
+	maxEndsPause = 5 * time.Second
+)
+
+// EndsPause returns how long to wait between two calls of CarryOutEnds: so the ends of several
+// workers share one. It is longer where a call passes over many ends that were removed, as while a
+// session of the database holds a snapshot.
+func (e *Engine) EndsPause() time.Duration {
+	return max(minEndsPause, min(4*time.Duration(e.firstEnd.Load()), maxEndsPause))
+}
+
+// VerifyEnds carries out those ends that CarryOutEnds has left to it, and returns how many. What
+// they are verified with may be slow or away, so this takes its time. The error is that of one end
+// that has to be tried again; CarryOutEnds finds it then.
+func (e *Engine) VerifyEnds(ctx context.Context) (n int, err error) {
+	verify := e.toVerify.Swap(nil)
+	if verify == nil {
+		return 0, nil
+	}
+	for _, seq := range *verify {
+		if ctx.Err() != nil {
+			return n, err
+		}
+		failed := e.carryOutEndsOf(ctx, []int64{seq})
+		if failed != nil {
+			err = failed
+			continue
+		}
+		n++
+	}
+	return n, err
+}
+
+// carryOutEndsOf carries out the recorded ends of the current runs of jobs. Conflict where one of
+// them fails; Unavailable where this node cannot carry it out now.
+func (e *Engine) carryOutEndsOf(ctx context.Context, seqs []int64) error {
+	var b endsOf
+	err := e.tryEnds(ctx, func(u *unit) error {
+		b = endsOf{}
+		return u.carryOutAll(store.Selector{Seqs: seqs, Lock: true}, &b)
+	})
+	switch {
+	case err != nil && isStoreFailure(err):
+		return err
+	case err != nil:
+		return errEndFails(err)
+	}
+	for i := range b.verify {
+		if err := e.verifyEnd(ctx, &b.verify[i]); err != nil {
+			return err
+		}
+	}
+	if b.done+len(b.verify) < b.found {
+		return errEndPending()
+	}
+	return nil
+}
+
+func errEndFails(err error) error {
+	return &job.Error{Kind: job.Conflict, Op: "engine.end", Err: err,
+		Msg: "the worker has recorded the end of the job's run, which cannot be carried out"}
+}
+
+func errEndPending() error {
+	return &job.Error{Kind: job.Unavailable, Op: "engine.end",
+		Msg: "the worker has recorded the end of the job's run, which cannot be carried out now"}
+}
+
+// endsOf is what one transaction has found of recorded ends.
+type endsOf struct {
+	last   int64     // the number of the last job that was looked at
+	isLast bool      // there is none behind it
+	found  int       // how many it has locked
+	done   int       // how many of these were carried out
+	verify []job.Job // those whose results are to be verified
+}
+
+// carryOutPage carries out the ends of the first jobs that have one and a number above after, but
+// for those that another transaction has locked or that have failed a short while ago.
+func (e *Engine) carryOutPage(ctx context.Context, after int64) (b endsOf, err error) {
+	var page []*job.Job
+	last, isLast := after, true
+	err = e.tryEnds(ctx, func(u *unit) error {
+		b, page, isLast = endsOf{}, nil, true
+		began := e.guard.monotonic()
+		found, err := u.tx.Load(store.Selector{Ended: endsBatch, After: after})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		if after == 0 {
+			e.firstEnd.Store(int64(e.guard.monotonic() - began))
+		}
+		page = found[:firstEnds(found)]
+		last = page[len(page)-1].Seq
+		isLast = len(page) == len(found) && len(found) < endsBatch
+		page = e.failedEnds.due(page, began)
+		return u.carryOutPage(page, &b)
+	})
+	if err != nil && len(page) > 0 {
+		b, err = e.carryOutParts(ctx, page, err)
+	}
+	b.last, b.isLast = last, isLast
+	return b, err
+}
+
+// carryOutPage carries out the ends of a page, and removes those that are stale.
+func (u *unit) carryOutPage(page []*job.Job, b *endsOf) error {
+	if len(page) == 0 {
+		return nil
+	}
+	u.deleteStaleEnds(page)
+	seqs := make([]int64, len(page))
+	for i, j := range page {
+		seqs[i] = j.Seq
+	}
+	return u.carryOutAll(store.Selector{Seqs: seqs, Lock: true, SkipLocked: true}, b)
+}
+
+// firstEnds returns how many of the first jobs of a page one transaction takes.
+func firstEnds(page []*job.Job) (n int) {
+	bytes := int64(0)
+	for n < len(page) {
+		if bytes += page[n].Size; bytes > maxEndsBytes && n > 0 {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// deleteStaleEnds removes ends whose run is not its job's current one. Only a node of an older
+// version can have taken the job from a run whose end is recorded.
+func (u *unit) deleteStaleEnds(page []*job.Job) {
+	for _, j := range page {
+		if j.Run.IsZero() {
+			u.writes.DeleteEnds = append(u.writes.DeleteEnds, j.End.Run)
+			u.after.stale = append(u.after.stale, j.End.Run)
+		}
+	}
+}
+
+// carryOutAll carries out the ends of the selected jobs, but for those to be verified first.
+func (u *unit) carryOutAll(s store.Selector, b *endsOf) error {
+	jobs, err := u.tx.Load(s)
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if j.End == nil {
+			continue
+		}
+		b.found++
+		if err := u.carryOut(j, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// carryOut carries out the end of a job, or leaves it for later.
+func (u *unit) carryOut(j *job.Job, b *endsOf) error {
+	c := u.e.contracts[j.ID.Contract]
+	if c == nil {
+		return nil // another node serves it
+	}
+	ends := c.RecordedEnds
+	switch {
+	case ends == nil:
+		b.done++
+		u.deleteEnd(j)
+		return nil
+	case ends.Check != nil && ends.Check() != nil:
+		return nil
+	case j.End.Succeeded && ends.Verify != nil:
+		b.verify = append(b.verify, *j)
+		return nil
+	}
+	b.done++
+	return u.endRecorded(j, ends.outcome(j))
+}
+
+// outcome returns what the recorded end of a job leads to. One for which the contract panics, as
+// nobody has checked the result before, fails the run and holds up no other.
+func (r *RecordedEnds) outcome(j *job.Job) (o Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			o = r.Fail(j, RefusedEnd(fmt.Errorf("panic: %v", p)), RefusedType, false)
+		}
+	}()
+	if j.End.Succeeded {
+		return r.Complete(j, j.End.Result)
+	}
+	return r.Fail(j, j.End.Error, j.End.ErrorType, j.End.Retryable)
+}
+
+// endRecorded ends the run of a job as its worker has recorded. A run that was not started is
+// started first. Where the contract has no such end for the job's state the run fails for good, and
+// where it has no failure either it goes on.
+func (u *unit) endRecorded(j *job.Job, o Outcome) error {
+	end := j.End
+	j.End = nil
+	if !u.allows(j, o.On) && u.allows(j, job.Started) {
+		if err := u.move(j, job.Started); err != nil {
+			return err
+		}
+	}
+	err := u.end(j, o)
+	if job.IsKind(err, job.Conflict) {
+		o = u.e.contracts[j.ID.Contract].RecordedEnds.Fail(j, RefusedEnd(err), RefusedType, false)
+		err = u.end(j, o)
+	}
+	if job.IsKind(err, job.Conflict) {
+		j.End = end
+		u.deleteEnd(j)
+		return nil
+	}
+	u.writes.DeleteEnds = append(u.writes.DeleteEnds, end.Run)
+	refused := end.Succeeded && (o.On == job.Failed || o.On == job.FailedForGood)
+	u.after.ended = append(u.after.ended, endedRun{*j, end, refused, o.Reason})
+	return err
+}
+
+// deleteEnd removes a recorded end that leads to no move of the job: its run goes on.
+func (u *unit) deleteEnd(j *job.Job) {
+	u.writes.DeleteEnds = append(u.writes.DeleteEnds, j.End.Run)
+	u.after.ended = append(u.after.ended, endedRun{job: *j, refused: true,
+		reason: "workers cannot end this run, which goes on"})
+	j.End = nil
+}
+
+// endedRun is a job whose recorded end was carried out; end is nil where it was dropped.
+type endedRun struct {
+	job     job.Job
+	end     *job.RunEnd
+	refused bool // the run has not come to what its worker has recorded
+	reason  string
+}
+
+// EndCounts is how many recorded ends of a contract's runs this node has carried out.
+type EndCounts struct{ Completed, Failed, Refused int64 }
+
+// endCounts are the EndCounts of each contract.
+type endCounts struct {
+	mu sync.Mutex
+	of map[string]EndCounts
+}
+
+// RecordedEndCounts returns what this node has carried out, for each contract whose runs workers
+// may end so.
+func (e *Engine) RecordedEndCounts() map[string]EndCounts {
+	e.ended.mu.Lock()
+	defer e.ended.mu.Unlock()
+	all := map[string]EndCounts{}
+	for _, name := range e.names {
+		if e.contracts[name].RecordedEnds != nil {
+			all[name] = e.ended.of[name]
+		}
+	}
+	return all
+}
+
+// count counts one end.
+func (c *endCounts) count(r *endedRun) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.of[r.job.ID.Contract]
+	switch {
+	case r.refused:
+		n.Refused++
+	case r.end.Succeeded:
+		n.Completed++
+	default:
+		n.Failed++
+	}
+	put(&c.of, r.job.ID.Contract, n)
+}
+
+// noteEnded reports the ends that a unit has carried out, and those that were stale.
+func (e *Engine) noteEnded(ended []endedRun, stale []job.RunID) {
+	for _, run := range stale {
+		e.log.Log(context.Background(), slog.LevelError,
+			"the end that a worker has recorded was lost: a node of an older version has taken the job",
+			"run_id", run.String())
+	}
+	for i := range ended {
+		r := &ended[i]
+		e.ended.count(r)
+		if r.refused {
+			level := slog.LevelWarn
+			if r.end == nil { // what the worker has committed is of a run that goes on
+				level = slog.LevelError
+			}
+			e.log.Log(context.Background(), level,
+				"the end that a worker has recorded was refused", "contract", r.job.ID.Contract,
+				"job_id", r.job.ID.Key, "error_message", r.reason)
+		}
+		ends := e.contracts[r.job.ID.Contract].RecordedEnds
+		if r.end != nil && ends.Ended != nil {
+			ends.Ended(&r.job, r.end)
+		}
+	}
+}
+
+// verifyEnd verifies the result of a run and carries out its end.
+func (e *Engine) verifyEnd(ctx context.Context, j *job.Job) error {
+	o, err := e.verifiedOutcome(ctx, j)
+	if err != nil {
+		return err
+	}
+	return e.tryEnds(ctx, func(u *unit) error { return u.endVerified(j, o) })
+}
+
+// verifiedOutcome returns the outcome of a run by its contract's Verify.
+func (e *Engine) verifiedOutcome(ctx context.Context, j *job.Job) (o Outcome, err error) {
+	ends := e.contracts[j.ID.Contract].RecordedEnds
+	full, err := e.GetWithoutBodies(ctx, []int64{j.Seq})
+	if err != nil || len(full) == 0 {
+		return o, err
+	}
+	err = recovered(func() (err error) {
+		o, err = ends.Verify(ctx, full[0], j.End.Result)
+		return err
+	})
+	if err != nil && !isTransient(err) {
+		return ends.Fail(j, RefusedEnd(err), RefusedType, false), nil
+	}
+	return o, err
+}
+
+// endVerified carries out an end that was verified, unless another node has done it.
+func (u *unit) endVerified(verified *job.Job, o Outcome) error {
+	locked, err := u.tx.Load(store.Selector{Seqs: []int64{verified.Seq}, Lock: true})
+	if err != nil || len(locked) == 0 || locked[0].End == nil || locked[0].Run != verified.Run {
+		return err
+	}
+	return u.endRecorded(locked[0], o)
+}
+
+// endedError says that jobs cannot be moved before the recorded ends of their runs are carried out.
+type endedError struct{ seqs []int64 }
+
+func (*endedError) Error() string { return "ends of runs have to be carried out first" }
+
+// maxEndTries is how often one update carries out ends that it meets.
+const maxEndTries = 5
+
+// update runs fn in a transaction, writes what it gathered, and notifies those concerned once it
+// is on stable storage. Recorded ends that fn meets are carried out first.
+func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
+	for range maxEndTries {
+		err := e.updateOnce(ctx, fn)
+		ended, found := errors.AsType[*endedError](err)
+		if !found {
+			return err
+		}
+		if err := e.carryOutEndsOf(ctx, ended.seqs); err != nil {
+			return err
+		}
+	}
+	return errEndPending()
+}
+
+// allOpen returns an endedError if runs of the jobs, which are all to be moved, have recorded ends.
+func allOpen(jobs []*job.Job) error {
+	var ended []int64
+	for _, j := range jobs {
+		if j.End != nil {
+			ended = append(ended, j.Seq)
+		}
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	return &endedError{ended}
+}

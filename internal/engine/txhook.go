@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// TxFunc writes records in the transaction of a change. It gets the job before and after the
+// change, without the bodies that the change did not read: before is nil for a new job, and after
+// has no state if the job was deleted. Of several new jobs it gets the first. It may run more than
+// once and must have no other effects. Its error undoes the change.
+type TxFunc func(w RecordWriter, before, after *job.Job) error
+
+// txHook is what is written in the transaction of the next change: exactly one of fn, finish (with
+// its run) and inbox is set. A change that has taken it says so in used.
+type txHook struct {
+	outer  *txHook // what was attached before, which the same change takes; nil for nothing
+	fn     TxFunc
+	run    Run
+	finish FinishFunc
+	inbox  *InboxSubmission // see WithInbox
+	used   atomic.Bool
+}
+
+// hasRecords reports whether records are written with the change.
+func (a *txHook) hasRecords() bool { return a.finish == nil && a.inbox == nil }
+
+// inboxSubmission returns the request of the inbox that one of the hooks attached to a change
+// takes, or nil.
+func (a *txHook) inboxSubmission() *InboxSubmission {
+	for a != nil && a.inbox == nil {
+		a = a.outer
+	}
+	if a == nil {
+		return nil
+	}
+	return a.inbox
+}
+
+type txHookKey struct{}
+
+// WithTxFunc returns a context with which the next Submit, Change or other verb that names one job,
+// as far as it changes something, also writes the records of fn, in its own transaction. Later
+// verbs with the context do not call fn again. A verb that changes nothing does not call it. What
+// the context has had attached before is written too, and first.
+//
+// So what is known about a job besides the job, such as who changed it, is stored with its change
+// or not at all, and the verb of a contract need not know of it.
+func WithTxFunc(ctx context.Context, fn TxFunc) context.Context {
+	return context.WithValue(ctx, txHookKey{}, &txHook{outer: hook(ctx), fn: fn})
+}
+
+// hook returns the hook that the next change runs, nil if there is none.
+func hook(ctx context.Context) *txHook {
+	a, _ := ctx.Value(txHookKey{}).(*txHook)
+	if a == nil || a.used.Load() {
+		return nil
+	}
+	return a
+}
+
+// subject is the job that a change is about, for its hooks. after is nil while the transaction
+// has changed none.
+type subject struct{ before, after *job.Job }
+
+// changing notes that the transaction is about a stored job, before it is changed.
+func (u *unit) changing(j *job.Job) {
+	if u.about.after == nil {
+		then := *j
+		u.about = subject{&then, j}
+	}
+}
+
+// runHooks calls what is attached to the context, if the transaction has changed a job.
+func (u *unit) runHooks(a *txHook) error {
+	if a == nil || u.about.after == nil {
+		return nil
+	}
+	if err := u.runHooks(a.outer); err != nil {
+		return err
+	}
+	switch {
+	case a.finish != nil:
+		return u.finishRun(a, u.finishing, u.about.after)
+	case a.inbox != nil:
+		return u.markRequest(a.inbox, u.about.after)
+	}
+	return a.fn(u.records(), u.about.before, u.about.after)
+}
+
+// markUsed notes that the change of a unit, which has run its hooks, is committed.
+func (a *txHook) markUsed(u *unit) {
+	if u.about.after == nil {
+		return
+	}
+	for ; a != nil; a = a.outer {
+		a.used.Store(true)
+	}
+}

@@ -1,0 +1,222 @@
+// Package events has the table of the events that operators may subscribe to (WH-002), and writes
+// what they say. The types of the events of jobs are declared by the contracts; this package adds
+// those of queues and schedules, and gives all of them a JSON Schema and an example.
+//
+//	change of a job ─► Types ─► webhook.Spec select ─► Data ─► webhook
+//
+// GET /admin/v1/webhook-events, the table of docs/webhooks.md and the check of patterns are made
+// from All.
+//
+// # A new event
+//
+//   - One of a job, for operators' webhooks (decision 0088), is a row of eventTypes in machine.go
+//     of its contract: causes, states and kind. A change with a new word needs a constant and its
+//     meaning (contract/event.go). Callbacks of single jobs (decision 0094) get it too, where its
+//     last word is in finalChanges (contract/callback.go).
+//   - One of no job is a row here, in catalog.go and schema.go; engine.FeedEvent publishes it.
+//   - Both are named again in docs/webhooks.md, whose test asks for them, in WH-002 of
+//     docs/contracts/admin.md and in TestWebhookEvents of package admin. docs/reference/events.md
+//     is written by go test ./cmd/millrace -run TestReference -update.
+//   - ForgeRun's clients have webhooks of their own, whose events doc.go of ForgeRun describes.
+package events
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi/strictjson"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/schedule"
+	"github.com/millrace/millrace/internal/setting"
+	"github.com/millrace/millrace/internal/webhook"
+)
+
+const (
+	// maxResult and maxPayload bound the bodies of a job in an event, in bytes (WH-003).
+	maxResult  = 16 << 10
+	maxPayload = 64 << 10
+)
+
+// Catalog knows the events of the contracts of a node. It implements webhook.Source.
+type Catalog struct {
+	jobTypes []jobType
+	byJob    map[string]*jobType
+}
+
+// jobType is one engine contract, with the events of its jobs.
+type jobType struct {
+	operator *contract.Operator
+	machine  *job.Machine
+	mayWait  bool // jobs depend on others
+}
+
+// New makes the catalog of contracts.
+func New(contracts []*contract.Contract) *Catalog {
+	c := &Catalog{byJob: map[string]*jobType{}}
+	for _, one := range contracts {
+		for i := range one.Operators {
+			o := &one.Operators[i]
+			isOf := func(jobs engine.JobType) bool { return jobs.Name == o.Jobs }
+			at := slices.IndexFunc(one.Jobs, isOf)
+			if at < 0 || len(o.Events) == 0 {
+				continue
+			}
+			c.jobTypes = append(c.jobTypes, jobType{o, one.Jobs[at].Machine, one.Jobs[at].Graph})
+		}
+	}
+	for i := range c.jobTypes {
+		c.byJob[c.jobTypes[i].operator.Jobs] = &c.jobTypes[i]
+	}
+	return c
+}
+
+// Types implements webhook.Source.
+func (c *Catalog) Types(j *job.Job, ev job.Event) (types []string) {
+	s := c.byJob[j.ID.Contract]
+	if s == nil {
+		return nil
+	}
+	for i := range s.operator.Events {
+		if t := &s.operator.Events[i]; t.Is(j, ev) {
+			types = append(types, t.Name)
+		}
+	}
+	return types
+}
+
+// IsFinal implements webhook.Source.
+func (c *Catalog) IsFinal(eventType string) bool { return contract.IsFinal(eventType) }
+
+// About implements webhook.Source.
+func (c *Catalog) About(j *job.Job) (name, kind string) {
+	name = contract.PublicName(j.ID.Contract)
+	if s := c.byJob[j.ID.Contract]; s != nil {
+		kind = s.operator.KindOf(j)
+	}
+	return name, kind
+}
+
+// ReadsBodies implements webhook.Source. The end of a first run has no failure before it, and its
+// result is that of the change.
+func (c *Catalog) ReadsBodies(j *job.Job, ev job.Event) bool {
+	o := c.byJob[j.ID.Contract].operator
+	endsFirstRun := !ev.Run.IsZero() && j.Attempts <= 1 && j.FailedAttempts == 0
+	return !endsFirstRun || o.Name != nil || o.State != nil || o.StateBefore != nil || o.Hide != nil
+}
+
+// Data implements webhook.Source: the item of the job (AD-011) and what is known of the change
+// alone. What the contract hides from operators is in neither.
+func (c *Catalog) Data(j *job.Job, ev job.Event) (data, payload []byte) {
+	s, shown := c.byJob[j.ID.Contract], *j
+	s.operator.HideSecrets(&shown)
+	item := s.operator.Item(&shown, s.mayWait)
+	if mv, ok := s.machine.Next(ev.Prev, ev.Cause); ok && mv.DeadLetter {
+		item.Phase = contract.PhaseDead
+	}
+	o := strictjson.NewObject(make([]byte, 0, 1024+min(len(shown.Result), maxResult)))
+	item.Write(&o, true)
+	o.Optional("previous_state", s.operator.PreviousState(j, ev.Prev))
+	o.Int("attempt", int64(j.Attempts))
+	run := ""
+	if !ev.Run.IsZero() {
+		run = ev.Run.String()
+	}
+	o.Optional("run_id", run)
+	writeBody(&o, "result", shown.Result, maxResult)
+	p := strictjson.NewObject(nil)
+	writeBody(&p, "payload", shown.Payload, maxPayload)
+	members := p.End()
+	return o.End(), members[1 : len(members)-1]
+}
+
+// writeBody writes a body of a job, and whether it is cut.
+func writeBody(o *strictjson.Object, name string, body []byte, max int) {
+	text, isCut := contract.ShownBody(body, max)
+	if text == nil {
+		o.Null(name)
+	} else {
+		o.Raw(name, text)
+	}
+	o.Bool(name+"_truncated", isCut)
+}
+
+// Type is a type of events.
+type Type struct {
+	Name    string
+	Meaning string
+	Schema  []byte // of the body, a JSON Schema
+	Example []byte // a body
+}
+
+// All returns all types, by name.
+func (c *Catalog) All() (all []Type) {
+	for i := range c.jobTypes {
+		s := &c.jobTypes[i]
+		for k := range s.operator.Events {
+			all = append(all, c.typeOf(s, &s.operator.Events[k]))
+		}
+	}
+	all = append(all,
+		typeOfEvent(queuePaused, "A queue was paused.", queueSchema, pausedExample),
+		typeOfEvent(queueResumed, "A queue was resumed.", queueSchema, resumedExample),
+		typeOfEvent(schedule.MissedEvent, "A time of a schedule passed without its job.",
+			scheduleSchema, missedExample))
+	slices.SortFunc(all, func(a, b Type) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Check refuses a pattern that means no type.
+func (c *Catalog) Check(pattern string) error {
+	var similar []string
+	for _, t := range c.All() {
+		if webhook.MatchType(pattern, t.Name) {
+			return nil
+		}
+		similar = append(similar, likePattern(pattern, t.Name))
+	}
+	return refuse("events: %s means no type of events of this node, did you mean %q? GET "+
+		"/admin/v1/webhook-events lists them", pattern, similar)
+}
+
+// likePattern returns a type with * where a pattern of as many words has it.
+func likePattern(pattern, eventType string) string {
+	given, words := strings.Split(pattern, "."), strings.Split(eventType, ".")
+	if len(given) != len(words) {
+		return eventType
+	}
+	for i := range words {
+		if given[i] == "*" {
+			words[i] = "*"
+		}
+	}
+	return strings.Join(words, ".")
+}
+
+// CheckKind refuses a kind that no jobs have whose changes are events.
+func (c *Catalog) CheckKind(kind string) error {
+	var known []string
+	for i := range c.jobTypes {
+		o := c.jobTypes[i].operator
+		known = append(known, o.Kinds...)
+		if o.Kind != "" {
+			known = append(known, o.Kind)
+		}
+	}
+	switch {
+	case slices.Contains(known, kind):
+		return nil
+	case len(known) == 0:
+		return &job.Error{Kind: job.Invalid, Op: "event.check",
+			Msg: "kinds: no jobs of this node have one"}
+	}
+	return refuse("kinds: no jobs of this node are of the kind %s, did you mean %q?", kind, known)
+}
+
+// refuse returns the error of a name that is none of those that are known. It names the nearest.
+func refuse(format, name string, known []string) error {
+	return &job.Error{Kind: job.Invalid, Op: "event.check",
+		Msg: fmt.Sprintf(format, setting.Quote(name), setting.Nearest(name, known))}
+}

@@ -1,0 +1,12 @@
+package inbox
+
+import "context"
+
+// Step takes and submits one batch of requests, and reports whether there may be more.
+func (in *Inbox) Step(ctx context.Context) (bool, error) { return in.step(ctx) }
+
+// Lease is how long others leave to a node what it has taken.
+const Lease = lease
+
+// LeftFor is how long transactions are left to other nodes that this one cannot submit.
+const LeftFor = leftFor

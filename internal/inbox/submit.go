@@ -1,0 +1,219 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/telemetry"
+)
+
+// submitTimeout bounds what a contract does for one request: it is below the lease.
+const submitTimeout = 8 * time.Second
+
+// maxError bounds the error of a request, in bytes.
+const maxError = 500
+
+// outcome is the result of a batch of chains.
+type outcome struct {
+	marks   []job.InboxRequest // what was refused, repeated, or waits with an error
+	delayed []job.InboxTransaction
+	empty   []int64 // transactions without a request that waits
+	over    map[int64]bool
+	// unserved are the requests of marks that have begun to wait for a node that serves them.
+	unserved []job.InboxRequest
+}
+
+// submit submits chains beside each other, each in its order.
+func (in *Inbox) submit(ctx context.Context, chains []chain) outcome {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	done := outcome{over: map[int64]bool{}}
+	for i := range chains {
+		l := &chains[i]
+		if len(l.requests) == 0 {
+			if l.isWhole {
+				mu.Lock() // chains before it are submitted already
+				done.empty = append(done.empty, l.transaction.Number)
+				done.over[l.transaction.Number] = true
+				mu.Unlock()
+			}
+			continue
+		}
+		all.Go(func() {
+			results, wasStopped := in.submitChain(ctx, l)
+			mu.Lock()
+			defer mu.Unlock()
+			done.add(l, results, wasStopped)
+		})
+	}
+	all.Wait()
+	return done
+}
+
+// add adds what has become of a chain. One that was stopped although nothing of it waits for a
+// later time is read again at once: another node is at work on it.
+func (o *outcome) add(l *chain, results []result, wasStopped bool) {
+	t, waits := l.transaction, false
+	for i := range results {
+		r := &results[i]
+		if r.mark.State != "" {
+			o.marks = append(o.marks, r.mark)
+		}
+		switch {
+		case waits: // the first that waits decides
+		case r.isForeign:
+			t.Tries, waits = 0, true
+		case r.waits:
+			if r.isUnserved && t.Tries == 0 {
+				o.unserved = append(o.unserved, r.mark)
+			}
+			t.Tries, waits = t.Tries+1, true
+		}
+	}
+	if waits {
+		o.delayed = append(o.delayed, t)
+	}
+	o.over[t.Number] = waits || (l.isWhole && !wasStopped)
+}
+
+// result is the result of one request.
+type result struct {
+	mark      job.InboxRequest // without a state: there is nothing to store
+	waits     bool             // it cannot be submitted yet
+	isForeign bool             // it is left to other nodes
+	// isUnserved says that it waits as no node has served its contract.
+	isUnserved bool
+}
+
+// submitChain submits the requests of a chain: each as soon as the one before has its place, up to
+// the first that waits. wasStopped says that it has stopped at one.
+func (in *Inbox) submitChain(ctx context.Context, l *chain) (results []result, wasStopped bool) {
+	var running sync.WaitGroup
+	order := &engine.InboxChain{}
+	results = make([]result, len(l.requests))
+	for i := range l.requests {
+		if order.IsStopped() {
+			break
+		}
+		t, r := order.Next(&l.requests[i]), &l.requests[i]
+		wasLeft := i == 0 && !l.transaction.IsNew
+		running.Go(func() {
+			defer t.Return()
+			results[i] = in.submitOne(ctx, t, r, wasLeft)
+			if results[i].waits || results[i].isForeign {
+				t.Stop()
+			}
+		})
+		<-t.Queued()
+	}
+	running.Wait()
+	return results, order.IsStopped()
+}
+
+// markOf returns a request with its state and an error.
+func markOf(r *job.InboxRequest, state job.InboxState, why string) job.InboxRequest {
+	return job.InboxRequest{Number: r.Number, Transaction: r.Transaction, ID: r.ID,
+		Contract: r.Contract, State: state, Error: shorten(why)}
+}
+
+// route returns the result of a request to a contract that this node does not serve or that refuses
+// requests now, and reports whether there is one. wasLeft says that the request was left to other
+// nodes before and none has taken it: then a contract of this node that refuses requests gets it
+// nevertheless, for its error.
+func (in *Inbox) route(r *job.InboxRequest, wasLeft bool) (result, bool) {
+	switch {
+	case !slices.Contains(in.Known, r.Contract):
+		return result{mark: markOf(r, job.InboxRefused,
+			"contract must be one of "+strings.Join(in.Known, ", "))}, true
+	case !wasLeft && slices.Contains(in.away, r.Contract):
+		return result{isForeign: true}, true
+	case slices.Contains(in.foreign, r.Contract):
+		return result{waits: true, isUnserved: true, mark: markOf(r, job.InboxWaiting,
+			"no node serves the contract "+r.Contract)}, true
+	}
+	return result{}, false
+}
+
+// submitOne has the contract of a request check and submit it.
+func (in *Inbox) submitOne(ctx context.Context, t *engine.InboxSubmission, r *job.InboxRequest,
+	wasLeft bool) (done result) {
+	defer func() {
+		if p := recover(); p != nil {
+			in.Log.Error("a contract has panicked for a request in the inbox", "request", r.ID,
+				telemetry.ErrorMessage, fmt.Sprintf("%v\n%s", p, debug.Stack()))
+			done = result{mark: markOf(r, job.InboxRefused, "the server has failed")}
+		}
+	}()
+	if elsewhere, is := in.route(r, wasLeft); is {
+		return elsewhere
+	}
+	request := contract.Request{Body: r.Body, Owner: r.Owner, Type: r.Type}
+	o, err := contract.SubmitterOf(in.Contracts, r.Contract, &request)
+	if err != nil {
+		return result{mark: markOf(r, job.InboxRefused, messageOf(err))}
+	}
+	ctx, cancel := context.WithTimeout(ctx, submitTimeout)
+	defer cancel()
+	made, err := o.Submit(engine.WithInbox(ctx, t), request)
+	switch {
+	case t.IsSubmitted(): // whatever went wrong afterwards
+		in.metrics.countSubmitted(r.Contract)
+		return result{}
+	case err == nil: // the contract has had the same request before
+		repeated := markOf(r, job.InboxSubmitted, "")
+		repeated.Job, repeated.JobID = made.Seq, made.ID.Key
+		return result{mark: repeated}
+	case job.IsKind(err, job.RunLost), errors.Is(err, engine.ErrBehind):
+		return result{}
+	case isLater(o, err):
+		return result{waits: true, mark: markOf(r, job.InboxWaiting, detail(o, err))}
+	}
+	return result{mark: markOf(r, job.InboxRefused, detail(o, err))}
+}
+
+// isLater reports whether a request may be submitted later: something does not answer, or is at
+// its limit.
+func isLater(o *contract.Operator, err error) bool {
+	switch job.KindOf(err) {
+	case job.Unavailable, job.ReadOnly, job.Full, job.Aborted, job.Timeout:
+		return true
+	}
+	switch o.Answer(err).Status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout, http.StatusInsufficientStorage:
+		return true
+	}
+	return errors.Is(err, context.DeadlineExceeded)
+}
+
+// detail returns how a contract explains an error.
+func detail(o *contract.Operator, err error) string {
+	if words := o.Answer(err).Detail; words != "" {
+		return words
+	}
+	return messageOf(err)
+}
+
+// messageOf returns what an error tells a caller.
+func messageOf(err error) string {
+	if e, ok := errors.AsType[*job.Error](err); ok {
+		return e.Msg
+	}
+	return err.Error()
+}
+
+// shorten returns the beginning of a text, as the database takes it.
+func shorten(text string) string {
+	text = strings.ReplaceAll(text[:min(len(text), maxError)], "\x00", "")
+	return strings.ToValidUTF8(text, "")
+}

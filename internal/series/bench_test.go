@@ -1,0 +1,54 @@
+package series
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// BenchmarkRead reads two hours of one queue of a contract with 10,000 queues, and of the contract.
+// Of each step the store has the counts of as many queues as a record names, and of the others
+// together.
+func BenchmarkRead(b *testing.B) {
+	p := testkit.InMemory(b)
+	e := testkit.NewEngine(b, p.Store, p.Clock)
+	r, err := New(Config{Engine: e})
+	if err != nil {
+		b.Fatal(err)
+	}
+	now := p.Clock.Now()
+	var records []job.Record
+	for at := now.Add(-2 * time.Hour); at.Before(now); at = at.Add(interval) {
+		t := newTally(at)
+		for i := range 10_000 {
+			t.sum("a", fmt.Sprint("queue ", i), &Bucket{Activity: engine.Activity{Submitted: 5,
+				Started: 5, Succeeded: 5}, Depth: 3})
+		}
+		records = append(records,
+			job.Record{Kind: layers[0].kind, Key: keyOf(at) + "x", Body: t.totals.encode()},
+			job.Record{Kind: layers[0].kind, Key: keyOf(at) + "a", Owner: "a",
+				Body: t.queues["a"].encode()})
+	}
+	if err := e.ChangeRecords(b.Context(), "x", func(w engine.RecordWriter) error {
+		return w.UpsertRecords(records...)
+	}); err != nil {
+		b.Fatal(err)
+	}
+	for name, q := range map[string]Query{"queue": {Contract: "a", Queue: "queue 7"},
+		"contract": {Contract: "a"}} {
+		q.From, q.Step = now.Add(-2*time.Hour), interval
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				s, err := r.Read(b.Context(), q)
+				if err != nil || len(s.Points) < 700 || s.Points[9].Submitted == 0 {
+					b.Fatalf("%d points: %v", len(s.Points), err)
+				}
+			}
+		})
+	}
+}

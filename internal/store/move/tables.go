@@ -1,0 +1,115 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// table is a table whose rows are moved, in the order of its key.
+type table struct {
+	name string
+	key  []string
+}
+
+// tables are all tables but those that a move leaves, each with its primary key. A test compares
+// them with the schemas.
+var tables = []table{
+	{"jobs", []string{"seq"}},
+	{"waiting", []string{"seq"}},
+	{"ready", []string{"seq"}},
+	{"leases", []string{"seq"}},
+	{"finished", []string{"seq"}},
+	{"searchable", []string{"seq"}},
+	{"bodies", []string{"seq", "part"}},
+	{"edges", []string{"dependent", "dependency"}},
+	{"events", []string{"id"}},
+	{"outbox", []string{"id"}},
+	{"dead_letters", []string{"id"}},
+	{"queues", []string{"queue_hash"}},
+	{"counts", []string{"queue_hash", "slot"}},
+	{"done_counts", []string{"contract", "queue"}},
+	{records, []string{"kind", "key"}},
+}
+
+const records = "records"
+
+// numbered are the tables that give their rows numbers, none of which is ever used again.
+var numbered = []string{"jobs", "events", "outbox", "dead_letters"}
+
+// ownColumns are columns that one kind of database alone has and fills by itself.
+var ownColumns = []string{
+	"ready.arrived", // when the row came into the table, which PostgreSQL sets
+}
+
+// columns returns the columns of all tables, in the order of their names.
+func (s *Side) columns(ctx context.Context) (map[string][]string, error) {
+	rows, err := s.Conn.QueryContext(ctx, s.Columns)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := map[string][]string{}
+	for rows.Next() {
+		var table, column string
+		if err := rows.Scan(&table, &column); err != nil {
+			return nil, err
+		}
+		if !slices.Contains(ownColumns, table+"."+column) {
+			all[table] = append(all[table], column)
+		}
+	}
+	for _, columns := range all {
+		slices.Sort(columns)
+	}
+	return all, rows.Err()
+}
+
+// commonColumns returns the columns of the tables that are moved, which are the same on both sides.
+func commonColumns(ctx context.Context, from, to *Side) (map[string][]string, error) {
+	have, err := from.columns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	want, err := to.columns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tables {
+		if len(have[t.name]) == 0 || !slices.Equal(have[t.name], want[t.name]) {
+			return nil, fmt.Errorf("the table %s has the columns %v in %s and %v in %s", t.name,
+				have[t.name], from.Name, want[t.name], to.Name)
+		}
+	}
+	return have, nil
+}
+
+// condition returns the condition for the rows of a table that are moved, with its parameters; ""
+// for all.
+func (t *table) condition(leave []string) (text string, args []any) {
+	if t.name != records {
+		return "", nil
+	}
+	marks := make([]string, len(leave))
+	for i, kind := range leave {
+		marks[i] = fmt.Sprintf("$%d", i+1)
+		args = append(args, kind)
+	}
+	return "kind NOT IN (" + strings.Join(marks, ",") + ")", args
+}
+
+// where puts conditions behind a statement.
+func where(conditions ...string) string {
+	conditions = slices.DeleteFunc(conditions, func(c string) bool { return c == "" })
+	if len(conditions) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(conditions, " AND ")
+}
+
+// count counts the rows of a table that are moved.
+func (t *table) count(ctx context.Context, s *Side, leave []string) (int64, error) {
+	condition, args := t.condition(leave)
+	return s.count(ctx, "SELECT count(*) FROM "+t.name+where(condition), args...)
+}
