@@ -54,9 +54,11 @@ func (w *fixture) publishDuringRestarts(ctx context.Context, t *testing.T,
 		batch := newMessages("work", fmt.Sprint("b", i, "-"), 1+39*(i%2))
 		if i == 10 {
 			server.Kill()
-			if err := w.Ping(ctx); !job.IsKind(err, job.Unavailable) {
+			check, done := context.WithTimeout(ctx, 5*time.Second) // as a health check has
+			if err := w.Ping(check); !job.IsKind(err, job.Unavailable) {
 				t.Errorf("without a server: got %v", err)
 			}
+			done()
 		}
 		for {
 			_, err := w.Publish(ctx, batch)

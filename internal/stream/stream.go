@@ -169,11 +169,15 @@ func (s *Streams) reportResult(report func(error), op string, err error) error {
 	return err
 }
 
+// pingTimeout is how long Ping waits. It is less than the time of a health check, so that streams
+// that do not answer are recorded as an outage before the check gives up.
+const pingTimeout = 4 * time.Second
+
 // Ping checks that the streams answer. The health check calls it. It asks for the account and reads
 // no stream.
 func (s *Streams) Ping(ctx context.Context) error {
 	report := s.config.Part.Begin()
-	ctx, cancel := withAnswerTimeout(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, pingTimeout, errUnavailable)
 	defer cancel()
 	_, err := s.js.AccountInfo(ctx)
 	return s.reportResult(report, "stream.ping", s.contextCause(ctx, err))
