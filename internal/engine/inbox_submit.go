@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/millrace/millrace/internal/job"
@@ -177,6 +178,11 @@ func (e *Engine) inboxGroup(group []*ticket[submitCall]) error {
 		if err := u.submitAll(going); err != nil {
 			return err
 		}
+		if len(group) > 1 && slices.ContainsFunc(going, func(t *ticket[submitCall]) bool {
+			return isRepeated(&t.call, t.err)
+		}) {
+			return errSplitGroup
+		}
 		return u.markRequests(going)
 	})
 	if err != nil {
@@ -195,12 +201,23 @@ func (e *Engine) inboxGroup(group []*ticket[submitCall]) error {
 // stopChains stops the chains of a group that has failed and is not served again: before the next
 // group, which may have more of them.
 func stopChains(group []*ticket[submitCall], err error) {
-	if !isStoreFailure(err) && (len(group) > 1 || !job.IsKind(err, job.Full)) {
-		return
-	}
 	for _, t := range group {
-		t.call.hook.inbox.Stop()
+		if isStoreFailure(err) || (len(group) == 1 && isAnsweredLater(&t.call, err)) {
+			t.call.hook.inbox.Stop()
+		}
 	}
+}
+
+// isAnsweredLater reports whether a submission that was served alone may be stored later.
+func isAnsweredLater(c *submitCall, err error) bool {
+	return job.IsKind(err, job.Full) || isRepeated(c, err)
+}
+
+// isRepeated reports whether a submission has a key under which something is stored. SubmitOnce
+// looks that up afterwards. By then it may be gone, and the job is stored in another transaction:
+// those behind it in its chain wait until that is known.
+func isRepeated(c *submitCall, err error) bool {
+	return job.IsKind(err, job.Conflict) && c.batch[0].Job.Alias != (job.IdentityHash{})
 }
 
 // lockRequests locks the requests of a group, and returns the calls that may go on. The others have

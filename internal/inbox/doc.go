@@ -14,6 +14,7 @@
 // mark are stored together. The lease keeps nodes from doing the same work, and nothing else
 // depends on it. What one transaction of a producer has submitted is a chain: its requests are
 // submitted in their order, and while one of them cannot be submitted yet those behind it wait.
+// Chains that take long are submitted in the background, while others are taken.
 //
 //	submitted   with the job's number and id
 //	refused     the contract does not take it: it stays with the error, and a chain goes on

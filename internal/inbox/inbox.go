@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,9 +39,12 @@ type Inbox struct {
 
 	away      []string               // foreign, and what this node refused when it took held
 	held      []job.InboxTransaction // taken, in their order
-	heldUntil time.Duration          // by Elapsed
+	heldUntil time.Duration          // by Elapsed, the first of them
 	width     int                    // how many of them are read at a time
 	isMore    bool                   // there may be more than were taken
+
+	running map[int64]*chain // of held those that are being submitted
+	ended   chan chainEnd    // of running; has room for all of them
 }
 
 // New checks the config and registers the metrics. An error is a mistake in this program.
@@ -52,7 +54,8 @@ func New(c Config) (*Inbox, error) {
 		return nil, errors.New("inbox: Engine, Log, Registry, Elapsed and Retention are required")
 	}
 	c.Engine.SetInboxRetention(c.Retention)
-	in := &Inbox{Config: c, width: maxTransactions, loop: outage.Loop{Log: c.Log, Name: "inbox"}}
+	in := &Inbox{Config: c, width: maxTransactions, loop: outage.Loop{Log: c.Log, Name: "inbox"},
+		running: map[int64]*chain{}, ended: make(chan chainEnd, maxTransactions)}
 	served := contract.Submitters(c.Contracts)
 	for _, name := range c.Known {
 		if !slices.Contains(served, name) {
@@ -74,6 +77,15 @@ const (
 	// leftFor is how long a transaction that begins with a request which this node cannot submit is
 	// left to other nodes. After that no node seems to serve it, and the log says so.
 	leftFor = 5 * time.Second
+)
+
+// A step waits for the chains that are being submitted no longer than stepTime: those that take
+// longer go on beside the next steps, which take and submit what has come meanwhile. There are no
+// more of them than these limits of what they have read.
+const (
+	stepTime           = 50 * time.Millisecond
+	maxRunningRequests = 4 * maxRequests
+	maxRunningBytes    = 4 * maxBytes
 )
 
 const (
@@ -100,47 +112,56 @@ func (in *Inbox) Run(ctx context.Context) {
 	}
 }
 
-// step takes and submits a batch of requests, and reports whether there may be more.
+// step takes a batch of requests, begins to submit it, and stores what has become of the chains that
+// have ended. It reports whether there may be more to do.
 func (in *Inbox) step(ctx context.Context) (more bool, err error) {
-	if err := in.hold(ctx); err != nil || len(in.held) == 0 {
+	if err := in.hold(ctx); err != nil {
 		return false, err
 	}
-	batch := in.held[:min(in.width, len(in.held))]
+	done := outcome{over: map[int64]bool{}}
+	if idle := in.idle(); len(idle) > 0 && !in.isBusy() {
+		chains, err := in.read(ctx, idle[:min(in.width, len(idle))])
+		if err != nil {
+			return false, err
+		}
+		in.begin(ctx, chains, &done)
+	}
+	in.collect(&done)
+	if err := in.finish(ctx, done); err != nil {
+		return false, err
+	}
+	return in.isMore || len(in.held) > 0, nil
+}
+
+// idle returns the transactions that are held and not being submitted.
+func (in *Inbox) idle() []job.InboxTransaction {
+	return slices.DeleteFunc(slices.Clone(in.held), func(t job.InboxTransaction) bool {
+		return in.running[t.Number] != nil
+	})
+}
+
+// isBusy reports whether so much is being submitted that nothing more is read.
+func (in *Inbox) isBusy() bool {
+	requests, bytes := 0, 0
+	for _, l := range in.running {
+		requests, bytes = requests+len(l.requests), bytes+l.bytes
+	}
+	return requests >= maxRunningRequests || bytes >= maxRunningBytes
+}
+
+// read reads the requests of transactions.
+func (in *Inbox) read(ctx context.Context, batch []job.InboxTransaction) ([]chain, error) {
 	numbers := make([]int64, len(batch))
 	for i, t := range batch {
 		numbers[i] = t.Number
 	}
 	requests, err := in.Engine.ReadInbox(ctx, numbers, maxRequests, maxBytes)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	chains, whole := split(batch, requests)
 	in.adapt(whole, len(batch))
-	if err := in.finish(ctx, in.submitHeld(ctx, chains)); err != nil {
-		return false, err
-	}
-	return in.isMore || len(in.held) > 0, nil
-}
-
-// submitHeld submits chains, and goes on holding what is held meanwhile.
-func (in *Inbox) submitHeld(ctx context.Context, chains []chain) outcome {
-	held, done := slices.Clone(in.held), make(chan struct{})
-	var extending sync.WaitGroup
-	extending.Go(func() {
-		tick := time.NewTicker(lease / 3)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				_ = in.extend(ctx, held) // else others may take it, and no harm is done
-			case <-done:
-				return
-			}
-		}
-	})
-	defer extending.Wait()
-	defer close(done)
-	return in.submit(ctx, chains)
+	return chains, nil
 }
 
 // extend holds transactions for another lease.
@@ -159,27 +180,33 @@ func delayed(all []job.InboxTransaction,
 	return all
 }
 
-// hold takes transactions if none is held, and holds those that were taken before for another lease
-// when half of it is over.
-func (in *Inbox) hold(ctx context.Context) (err error) {
+// hold holds what was taken before for another lease when half of it is over. It takes transactions
+// if all that are held are being submitted.
+func (in *Inbox) hold(ctx context.Context) error {
 	now := in.Elapsed()
-	switch {
-	case len(in.held) == 0:
-		in.away = append(slices.Clone(in.foreign), contract.Refusing(in.Contracts)...)
-		in.held, err = in.Engine.TakeInbox(ctx, maxTransactions, lease, in.away, leftFor)
-		in.isMore = len(in.held) >= maxTransactions/2 // which is the most that come again
-		slices.SortFunc(in.held, func(a, b job.InboxTransaction) int {
-			return int(a.Number - b.Number)
-		})
-	case in.heldUntil-now < lease/2:
-		err = in.extend(ctx, in.held)
-	default:
+	if len(in.held) > 0 && in.heldUntil-now < lease/2 {
+		if err := in.extend(ctx, in.held); err != nil {
+			return err
+		}
+		in.heldUntil = now + lease
+	}
+	room := maxTransactions - len(in.held)
+	if len(in.held) > len(in.running) || room < maxTransactions/2 || in.isBusy() {
 		return nil
 	}
+	in.away = append(slices.Clone(in.foreign), contract.Refusing(in.Contracts)...)
+	taken, err := in.Engine.TakeInbox(ctx, room, lease, in.away, leftFor)
 	if err != nil {
 		return err
 	}
-	in.heldUntil = now + lease
+	if len(in.held) == 0 {
+		in.heldUntil = now + lease
+	}
+	in.isMore = len(taken) >= room/2 // which is the most that come again
+	in.held = append(in.held, taken...)
+	slices.SortFunc(in.held, func(a, b job.InboxTransaction) int {
+		return int(a.Number - b.Number)
+	})
 	return nil
 }
 
@@ -187,6 +214,7 @@ func (in *Inbox) hold(ctx context.Context) (err error) {
 type chain struct {
 	transaction job.InboxTransaction
 	requests    []job.InboxRequest
+	bytes       int  // of their bodies
 	isWhole     bool // none of those that wait was left out
 }
 
@@ -198,11 +226,13 @@ func split(batch []job.InboxTransaction, requests []job.InboxRequest) (chains []
 	}
 	isCut := len(requests) == maxRequests || bytes >= maxBytes
 	for _, t := range batch {
-		n := 0
+		n, size := 0, 0
 		for n < len(requests) && requests[n].Transaction == t.Number {
+			size += len(requests[n].Body)
 			n++
 		}
-		one := chain{transaction: t, requests: requests[:n], isWhole: !isCut || n < len(requests)}
+		one := chain{transaction: t, requests: requests[:n], bytes: size,
+			isWhole: !isCut || n < len(requests)}
 		if one.isWhole {
 			whole++
 		}
@@ -253,8 +283,13 @@ func delay(t job.InboxTransaction) time.Duration {
 	return min(time.Second<<min(t.Tries-1, 10), maxPause)
 }
 
-// release lets other nodes have what this one has taken.
+// release lets other nodes have what this one has taken, when nothing of it is being submitted any
+// longer.
 func (in *Inbox) release(ctx context.Context) {
+	for range len(in.running) {
+		<-in.ended
+	}
+	clear(in.running)
 	if len(in.held) == 0 {
 		return
 	}

@@ -135,7 +135,7 @@ func TestStoreFails(t *testing.T) {
 				w.must(tx.Commit())
 				var got []string
 				for range 4 {
-					_, _ = bad.Step(context.Background())
+					bad.runUntilItFails()
 					got = append(got, w.endJobs()...)
 				}
 				for range 3 {
@@ -227,9 +227,56 @@ func TestNodeStalls(t *testing.T) {
 	got := w.endJobs()
 	release()
 	running.Wait()
+	slow.run(w)
 	w.run(w)
 	if got = append(got, w.endJobs()...); !slices.Equal(got, want) {
 		t.Errorf("TX-001 the jobs were %v, want %v", got, want)
+	}
+}
+
+// TX-002: a transaction whose requests take long does not hold up others of its node, and is left to
+// the node for as long as it works on it.
+func TestSlowTransaction(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	goOn := make(chan struct{})
+	slow := w.newNode(nodeConfig{relay: func(submit submitFunc) submitFunc {
+		return func(ctx context.Context, r contract.Request) (*job.Job, error) {
+			if strings.Contains(string(r.Body), "slow") {
+				<-goOn
+			}
+			return submit(ctx, r)
+		}
+	}})
+	release := sync.OnceFunc(func() { close(goOn) })
+	defer release()
+	step := func() {
+		if more, err := slow.Step(context.Background()); !more || err != nil {
+			t.Fatalf("TX-002 a step beside the slow transaction says %v: %v", more, err)
+		}
+	}
+	w.submit(w.db, "relay", fmt.Sprintf(relayJob, "slow"))
+	step()
+	want := []string{"slow"}
+	for i := range 3 { // and longer than a lease
+		name := fmt.Sprint(i)
+		w.submit(w.db, "relay", fmt.Sprintf(relayJob, name))
+		testkit.Poll(t.Fatalf, "the transaction behind the slow one", func() bool {
+			step()
+			return slices.Contains(w.jobs("relay"), name)
+		})
+		want = append(want, name)
+		w.Advance(inbox.Lease * 2 / 3)
+		step()
+		w.run(w)
+	}
+	release()
+	slow.run(w)
+	got := w.endJobs()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("TX-002 the jobs were %v, want %v", got, want)
 	}
 }
 

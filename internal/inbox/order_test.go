@@ -151,3 +151,60 @@ func TestRequestThatIsGivenUp(t *testing.T) {
 		t.Errorf("TX-002 the jobs are %v", got)
 	}
 }
+
+// viewed is a store that calls a function before each view.
+type viewed struct {
+	store.Store
+	before func()
+}
+
+func (v *viewed) View(ctx context.Context, fn func(store.Reader) error) error {
+	v.before()
+	return v.Store.View(ctx, fn)
+}
+
+// TX-002: a request with a key of its contract that a job had whose time is over lets none behind it
+// pass while the job is looked up.
+func TestKeyThatIsFree(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var first, others atomic.Bool
+	var n *node
+	n = w.newNode(nodeConfig{
+		store: &viewed{w.open(), func() {
+			if first.CompareAndSwap(true, false) {
+				testkit.WaitUntil(t, "those behind the first request", others.Load)
+			}
+		}},
+		relay: func(submitFunc) submitFunc {
+			return func(ctx context.Context, r contract.Request) (*job.Job, error) {
+				var spec struct{ ID string }
+				if err := json.Unmarshal(r.Body, &spec); err != nil {
+					return nil, err
+				}
+				once := engine.Once{Window: time.Minute}
+				switch spec.ID {
+				case "1":
+					once.Alias = job.AliasOf("relay", "", "key")
+					first.Store(!others.Load())
+				case "3":
+					defer others.Store(true)
+				}
+				made, err := n.engine.SubmitOnce(ctx, once, []engine.Submission{{
+					Job: job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: spec.ID}, Queue: "q",
+						Lease: time.Minute, Payload: []byte("{}")}}})
+				return made.Job, err
+			}
+		}})
+	_, err := w.engine.SubmitOnce(context.Background(),
+		engine.Once{Alias: job.AliasOf("relay", "", "key")}, []engine.Submission{{
+			Job: job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: "0"}, Queue: "q",
+				Lease: time.Minute, Payload: []byte("{}")}}})
+	w.must(err)
+	w.Advance(time.Minute)
+	w.chain("1", "2", "3")
+	n.run(w)
+	if got := w.endJobs(); !slices.Equal(got, []string{"0", "1", "2", "3"}) {
+		t.Errorf("TX-002 the jobs were claimed in the order %v", got)
+	}
+}

@@ -33,31 +33,44 @@ type outcome struct {
 	unserved []job.InboxRequest
 }
 
-// submit submits chains beside each other, each in its order.
-func (in *Inbox) submit(ctx context.Context, chains []chain) outcome {
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	done := outcome{over: map[int64]bool{}}
+// chainEnd is what has become of a chain.
+type chainEnd struct {
+	chain      *chain
+	results    []result
+	wasStopped bool
+}
+
+// begin begins to submit chains beside each other, each in its order. Those of which nothing is
+// left to submit are done.
+func (in *Inbox) begin(ctx context.Context, chains []chain, done *outcome) {
 	for i := range chains {
 		l := &chains[i]
-		if len(l.requests) == 0 {
-			if l.isWhole {
-				mu.Lock() // chains before it are submitted already
-				done.empty = append(done.empty, l.transaction.Number)
-				done.over[l.transaction.Number] = true
-				mu.Unlock()
-			}
-			continue
+		switch number := l.transaction.Number; {
+		case len(l.requests) > 0:
+			in.running[number] = l
+			go func() {
+				results, wasStopped := in.submitChain(ctx, l)
+				in.ended <- chainEnd{l, results, wasStopped}
+			}()
+		case l.isWhole: // the chains before it are submitted already
+			done.empty, done.over[number] = append(done.empty, number), true
 		}
-		all.Go(func() {
-			results, wasStopped := in.submitChain(ctx, l)
-			mu.Lock()
-			defer mu.Unlock()
-			done.add(l, results, wasStopped)
-		})
 	}
-	all.Wait()
-	return done
+}
+
+// collect adds the chains that end within the time of a step.
+func (in *Inbox) collect(done *outcome) {
+	timer := time.NewTimer(stepTime)
+	defer timer.Stop()
+	for len(in.running) > 0 {
+		select {
+		case end := <-in.ended:
+			delete(in.running, end.chain.transaction.Number)
+			done.add(end.chain, end.results, end.wasStopped)
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // add adds what has become of a chain. One that was stopped although nothing of it waits for a

@@ -146,6 +146,14 @@ func (n *node) run(w *world) {
 	}
 }
 
+// runUntilItFails is run up to the first failure.
+func (n *node) runUntilItFails() {
+	var err error
+	for more := true; more && err == nil; {
+		more, err = n.Step(context.Background())
+	}
+}
+
 // querier is a database or a transaction.
 type querier interface {
 	QueryRow(query string, args ...any) *sql.Row
