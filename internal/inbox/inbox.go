@@ -44,7 +44,7 @@ type Inbox struct {
 	isMore    bool                   // there may be more than were taken
 
 	running map[int64]*chain // of held those that are being submitted
-	ended   chan chainEnd    // of running; has room for all of them
+	ended   chan chainEnd    // of running; its buffer holds all of them
 }
 
 // New checks the config and registers the metrics. An error is a mistake in this program.
@@ -112,8 +112,8 @@ func (in *Inbox) Run(ctx context.Context) {
 	}
 }
 
-// step takes a batch of requests, begins to submit it, and stores what has become of the chains that
-// have ended. It reports whether there may be more to do.
+// step takes a batch of requests, begins to submit it, and stores what has become of the chains
+// that have ended. It reports whether there may be more to do.
 func (in *Inbox) step(ctx context.Context) (more bool, err error) {
 	if err := in.hold(ctx); err != nil {
 		return false, err
@@ -190,19 +190,19 @@ func (in *Inbox) hold(ctx context.Context) error {
 		}
 		in.heldUntil = now + lease
 	}
-	room := maxTransactions - len(in.held)
-	if len(in.held) > len(in.running) || room < maxTransactions/2 || in.isBusy() {
+	limit := maxTransactions - len(in.held)
+	if len(in.held) > len(in.running) || limit < maxTransactions/2 || in.isBusy() {
 		return nil
 	}
 	in.away = append(slices.Clone(in.foreign), contract.Refusing(in.Contracts)...)
-	taken, err := in.Engine.TakeInbox(ctx, room, lease, in.away, leftFor)
+	taken, err := in.Engine.TakeInbox(ctx, limit, lease, in.away, leftFor)
 	if err != nil {
 		return err
 	}
 	if len(in.held) == 0 {
 		in.heldUntil = now + lease
 	}
-	in.isMore = len(taken) >= room/2 // which is the most that come again
+	in.isMore = len(taken) >= limit/2 // which is the most that come again
 	in.held = append(in.held, taken...)
 	slices.SortFunc(in.held, func(a, b job.InboxTransaction) int {
 		return int(a.Number - b.Number)

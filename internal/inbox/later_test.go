@@ -234,8 +234,8 @@ func TestNodeStalls(t *testing.T) {
 	}
 }
 
-// TX-002: a transaction whose requests take long does not hold up others of its node, and is left to
-// the node for as long as it works on it.
+// TX-002: a transaction whose requests take long does not hold up others of its node, and is left
+// to the node for as long as it works on it.
 func TestSlowTransaction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -261,7 +261,7 @@ func TestSlowTransaction(t *testing.T) {
 	for i := range 3 { // and longer than a lease
 		name := fmt.Sprint(i)
 		w.submit(w.db, "relay", fmt.Sprintf(relayJob, name))
-		testkit.Poll(t.Fatalf, "the transaction behind the slow one", func() bool {
+		testkit.WaitUntil(t, "the transaction behind the slow one", func() bool {
 			step()
 			return slices.Contains(w.jobs("relay"), name)
 		})

@@ -163,8 +163,8 @@ func (v *viewed) View(ctx context.Context, fn func(store.Reader) error) error {
 	return v.Store.View(ctx, fn)
 }
 
-// TX-002: a request with a key of its contract that a job had whose time is over lets none behind it
-// pass while the job is looked up.
+// TX-002: a request with a key of its contract that a job had whose time is over lets none behind
+// it pass while the job is looked up.
 func TestKeyThatIsFree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
