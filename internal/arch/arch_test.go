@@ -125,7 +125,7 @@ var rules = []rule{
 			return !standard(p) || under(p, "net", "os", "database/sql", "math/rand", "crypto/rand")
 		}},
 	{"2: only cmd and tests name a storage driver",
-		func(f *file) bool { return !f.test && !f.in("cmd", "internal/store") },
+		func(f *file) bool { return !f.test && !f.in("cmd", "internal/store", "torture") },
 		func(_ *file, p string) bool { return under(p, drivers...) }},
 	{"2: what commands share names no storage driver",
 		func(f *file) bool { return !f.test && f.in("cmd/millrace/internal") },
@@ -137,11 +137,14 @@ var rules = []rule{
 		func(_ *file, p string) bool {
 			return under(p, module+"/internal") && p != module+"/internal/clock"
 		}},
+	{"torture, which audits the server, shares no code with it",
+		func(f *file) bool { return f.in("torture") },
+		func(_ *file, p string) bool { return under(p, module) }},
 	{"what commands share imports no command",
 		func(f *file) bool { return f.in("cmd/millrace/internal/cli") },
 		func(_ *file, p string) bool { return under(p, module+"/cmd") }},
 	{"2: database libraries are imported under store alone",
-		func(f *file) bool { return !f.test && !f.in("internal/store") },
+		func(f *file) bool { return !f.test && !f.in("internal/store", "torture") },
 		func(_ *file, p string) bool {
 			return under(p, "database/sql", "github.com/pressly/goose/v3",
 				"github.com/jackc/pgx/v5", "modernc.org/sqlite")
@@ -257,11 +260,11 @@ var calls = []struct {
 		[]string{"http.Client", "http.Transport", "http.DefaultClient", "http.DefaultTransport",
 			"http.Get", "http.Head", "http.Post", "http.PostForm", "net.Dial", "net.DialTimeout",
 			"tls.Dial"},
-		func(f *file) bool { return f.in("cmd", "internal/egress", "client") }},
+		func(f *file) bool { return f.in("cmd", "internal/egress", "client", "torture") }},
 	{"6: the clock is read in cmd and where a clock is made",
 		[]string{"time.Now", "time.Since", "time.Until"},
 		func(f *file) bool {
-			return f.in("cmd", "internal/telemetry", "client") || measures[f.path] != ""
+			return f.in("cmd", "internal/telemetry", "client", "torture") || measures[f.path] != ""
 		}},
 	{"6: the environment is read in cmd", []string{"os.Getenv", "os.Environ", "os.LookupEnv"},
 		func(f *file) bool { return f.in("cmd") }},

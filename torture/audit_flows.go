@@ -1,0 +1,170 @@
+package main
+
+import (
+	"maps"
+	"slices"
+)
+
+// checkKeys checks I8: requests with one idempotency key make their jobs once, and another request
+// with the key is refused.
+func (a *audit) checkKeys() {
+	ids := map[string]string{} // of the first job of a key
+	for _, o := range a.ops {
+		if o.Key == "" || o.Class != classOK || o.Note != "" {
+			continue
+		}
+		if o.Verb == "create-other" {
+			a.add("I8 idempotency", "op %d was accepted under a key of another request", o.ID)
+			continue
+		}
+		id := o.Made[0].Job
+		if ids[o.Key] != "" && ids[o.Key] != id {
+			a.add("I8 idempotency", "key %s has made %s and %s", o.Key, ids[o.Key], id)
+		}
+		ids[o.Key] = id
+	}
+	named := map[string]string{}
+	for _, id := range slices.Sorted(maps.Keys(a.final.Jobs)) {
+		name := a.final.Jobs[id].Name
+		if name != "" && named[name] != "" {
+			a.add("I8 idempotency", "job %s was made twice: %s and %s", name, named[name], id)
+		}
+		named[name] = id
+	}
+}
+
+// checkFlows checks I9, the graphs, and I14, the attempts, of TaskFlow.
+func (a *audit) checkFlows() {
+	for _, id := range slices.Sorted(maps.Keys(a.final.Jobs)) {
+		h, j := a.jobs[id], a.final.Jobs[id]
+		if j.Name == "" || h.sent == nil {
+			continue
+		}
+		a.checkGraph(h, j)
+		a.checkDependencyStarts(h, j)
+		a.checkAttempts(h, j)
+	}
+}
+
+// checkGraph checks the status of a job at rest against those of its dependencies.
+func (a *audit) checkGraph(h *history, j finalJob) {
+	if len(j.Deps) != len(h.sent.Deps) {
+		a.add("I9 graph", "job %s has %d dependencies, sent were %d", h.id, len(j.Deps),
+			len(h.sent.Deps))
+	}
+	open, failed := 0, 0
+	for _, id := range j.Deps {
+		switch a.final.Jobs[id].Status {
+		case "COMPLETED":
+		case "FAILED", "BLOCKED":
+			failed++
+		default:
+			open++
+		}
+	}
+	want := "one that has run"
+	switch {
+	case failed > 0:
+		want = "BLOCKED"
+	case open > 0:
+		want = "PENDING"
+	}
+	isOther := want != j.Status
+	if want == "one that has run" {
+		isOther = j.Status == "PENDING" || j.Status == "BLOCKED"
+	}
+	if isOther {
+		a.add("I9 graph", "job %s is %s, its dependencies make it %s", h.id, j.Status, want)
+	}
+}
+
+// checkDependencyStarts checks that no run began before all dependencies may have completed.
+func (a *audit) checkDependencyStarts(h *history, j finalJob) {
+	for _, id := range j.Deps {
+		dependency := a.history(id)
+		for _, g := range h.grants {
+			if !slices.ContainsFunc(dependency.writes, func(o *op) bool {
+				return o.Verb == "complete" && o.Class != classFailed &&
+					o.Invoked < g.claim.Returned
+			}) {
+				a.add("I9 graph", "job %s: op %d claimed it before its dependency %s completed",
+					h.id, g.claim.ID, id)
+			}
+		}
+	}
+}
+
+// checkAttempts checks how often a job has failed against what was acknowledged.
+func (a *audit) checkAttempts(h *history, j finalJob) {
+	acknowledged, final, completed := 0, false, false
+	for _, o := range h.writes {
+		switch {
+		case o.Class == classFailed:
+		case o.Verb == "complete":
+			completed = true
+		case o.Verb == "fail":
+			final = final || o.Final
+			if o.Class == classOK {
+				acknowledged++
+			}
+		}
+	}
+	switch limit := h.sent.Limit; {
+	case j.Failures < acknowledged || j.Failures > limit:
+		a.add("I14 accounting", "job %s counts %d failed attempts of %d, acknowledged are %d",
+			h.id, j.Failures, limit, acknowledged)
+	case j.Status == "FAILED" && j.Failures < limit && !final:
+		a.add("I14 accounting", "job %s is FAILED after %d of %d attempts", h.id, j.Failures,
+			limit)
+	case j.Status == "COMPLETED" && !completed:
+		a.add("I2 no phantom", "job %s is COMPLETED, and nobody has completed it", h.id)
+	}
+}
+
+// checkOrder checks I15 on the queues with one worker: of two jobs that wait, the first in order is
+// claimed first. A job counts as one that waits if it was acknowledged before the claim was sent,
+// and no attempt was counted when it was claimed itself.
+func (a *audit) checkOrder() {
+	first := map[string]granted{} // grant of each job
+	waiting := map[string][]*sent{}
+	for _, h := range a.jobs {
+		if len(h.grants) > 0 && h.sent != nil {
+			first[h.id] = h.grants[0]
+		}
+	}
+	for _, s := range a.sent {
+		if s.Queue == orderedQueue || s.Queue == orderedFlow {
+			waiting[s.Queue] = append(waiting[s.Queue], s)
+		}
+	}
+	for _, o := range a.ops {
+		for _, g := range o.Grants {
+			claimed := a.history(g.Job).sent
+			if claimed == nil {
+				continue
+			}
+			for _, s := range waiting[o.Queue] {
+				own, ok := first[s.Job]
+				if ok && own.Fresh && own.claim.Invoked > o.Returned && s.comesBefore(claimed) &&
+					s.wasThere(o.Invoked) {
+					a.add("I15 order", "op %d claimed %s, and %s comes before it", o.ID, g.Job, s.Job)
+				}
+			}
+		}
+	}
+}
+
+// comesBefore reports whether a job comes before another of its queue.
+func (s *sent) comesBefore(other *sent) bool {
+	if s.contract == relay {
+		return s.DueAt < other.DueAt
+	}
+	return s.Priority > other.Priority
+}
+
+// wasThere reports whether a job was acknowledged before a time.
+func (s *sent) wasThere(at int64) bool {
+	return slices.ContainsFunc(s.by, func(o *op) bool {
+		return o.Class == classOK && !o.Silent && o.Returned < at
+	})
+}

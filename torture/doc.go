@@ -1,0 +1,21 @@
+// Command torture starts real servers, loads them through their public interfaces while a nemesis
+// kills, stops and cuts them off, and audits afterwards what they have promised. It shares no code
+// with the server: what it believes comes from its own ledger, from the HTTP API and from SQL.
+//
+//	load generators, workers ──HTTP──▶ nodes ──proxy──▶ SQLite or PostgreSQL
+//	     │                               ▲                   ▲
+//	  ledger (a line before a request,   nemesis: a schedule made from the seed
+//	     │    one after its answer)
+//	     ▼
+//	audit: heal, drain, read by API, read by SQL, check the invariants, one verdict
+//
+// A request is ok, failed, or unknown: it may or may not have been carried out, for ever. The audit
+// counts as a violation only what no order of the unknown requests explains.
+//
+//	go run ./torture -store sqlite -seed 7          one run; exit code 1 on a violation
+//	go run ./torture -prove                         runs every seeded bug until it is caught
+//
+// Seeded bugs (bugs/) are changes of the server's source, applied by the overlay of go build: the
+// product has no code for them, and one that no longer applies is an error. docs/reliability.md has
+// the invariants, the figures and their limits.
+package main

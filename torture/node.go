@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// readyTimeout is how long a node may take until it is ready again.
+const readyTimeout = 30 * time.Second
+
+// node is one server process, which is killed and started again under the same address.
+type node struct {
+	number int
+	url    string
+	binary string
+	args   []string
+	log    *os.File
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{}
+	// recoveries are the times from the start of the process to its first ready answer.
+	recoveries []time.Duration
+}
+
+// newNode prepares a node with a data directory of its own.
+func newNode(number int, p *plan, store string) (*node, error) {
+	dir := filepath.Join(p.Dir, "node"+strconv.Itoa(number))
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(p.Dir, fmt.Sprintf("node%d.log", number)))
+	if err != nil {
+		return nil, err
+	}
+	n := &node{number: number, url: "http://" + address, binary: p.Binary, log: log}
+	n.args = []string{"serve", "--config", os.DevNull}
+	for _, setting := range append([]string{"data_dir=" + dir, "listen=" + address,
+		"log.level=warn", "store=" + store, "postgres.max_connections=8",
+		"secrets.pepper_file=" + filepath.Join(p.Dir, "pepper")}, loadSettings...) {
+		n.args = append(n.args, "--set", setting)
+	}
+	return n, nil
+}
+
+// freeAddress returns an address that nobody listens on.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// start starts the process. It does not wait until it is ready.
+func (n *node) start() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	cmd := exec.Command(n.binary, n.args...)
+	cmd.Stdout, cmd.Stderr = n.log, n.log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	n.cmd, n.ended = cmd, ended
+	return nil
+}
+
+// awaitReady waits until the node answers that it is ready, and notes how long that took.
+func (n *node) awaitReady(ctx context.Context) error {
+	began := time.Now()
+	client := &http.Client{Timeout: time.Second}
+	for time.Since(began) < readyTimeout {
+		resp, err := client.Get(n.url + "/health/ready")
+		if err != nil {
+			if !sleep(ctx, 10*time.Millisecond) {
+				return ctx.Err()
+			}
+			continue
+		}
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			n.recoveries = append(n.recoveries, time.Since(began))
+			return nil
+		}
+		if !sleep(ctx, 10*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("node %d was not ready within %s: %s", n.number, readyTimeout, n.lastLog())
+}
+
+// lastLog returns the end of what the node has written.
+func (n *node) lastLog() string {
+	text, err := os.ReadFile(n.log.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(bytes.TrimSpace(text[max(0, len(text)-2000):]))
+}
+
+// signal sends a signal to the process, if there is one.
+func (n *node) signal(s syscall.Signal) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cmd != nil {
+		_ = n.cmd.Process.Signal(s)
+	}
+}
+
+// kill ends the process as a crash would, and waits until it is gone.
+func (n *node) kill() {
+	n.signal(syscall.SIGKILL)
+	if n.ended != nil {
+		<-n.ended
+	}
+}
+
+// terminate asks the process to end, and kills it where it does not.
+func (n *node) terminate() error {
+	n.signal(syscall.SIGTERM)
+	select {
+	case <-n.ended:
+		if code := n.cmd.ProcessState.ExitCode(); code != 0 {
+			return fmt.Errorf("node %d ended with code %d after SIGTERM: %s", n.number, code,
+				n.lastLog())
+		}
+		return nil
+	case <-time.After(readyTimeout):
+		n.kill()
+		return fmt.Errorf("node %d did not end after SIGTERM", n.number)
+	}
+}

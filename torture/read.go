@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// final is what is there at the end of a run, read by API and by SQL.
+type final struct {
+	Jobs   map[string]finalJob   // by id, as the API shows them
+	Rows   []row                 // of the tables
+	Dead   map[string]deadLetter // of Relay, by id of the job
+	Counts map[string]counts     // of the queues, as the server keeps them
+	Faults []string              // what the databases say about themselves
+}
+
+// finalJob is a job as the API shows it.
+type finalJob struct {
+	Queue, Name, Status, Result, Payload string
+	Deps                                 []string
+	Failures                             int // attempts that count as failed
+}
+
+// deadLetter is a job of Relay that was given up.
+type deadLetter struct{ Attempts int }
+
+// row is a job in the tables: once in jobs, and once in the table of its phase.
+type row struct{ Contract, Queue, Job, Phase, State string }
+
+// counts are the numbers of jobs of a queue by phase, as the server keeps or SQL finds them.
+type counts struct{ Ready, Leased int }
+
+// readAPI reads what the API shows of all jobs that requests may have made.
+func (r *run) readAPI(ctx context.Context, ops []*op) (*final, error) {
+	f := &final{Jobs: map[string]finalJob{}, Dead: map[string]deadLetter{}}
+	for _, queue := range []string{relayQueues[0], relayQueues[1], orderedQueue, parkedQueue} {
+		if err := r.readDead(ctx, f, queue); err != nil {
+			return nil, err
+		}
+	}
+	for _, queue := range []string{taskflowQueues[0], taskflowQueues[1], orderedFlow, parkedFlow} {
+		if err := r.readFlows(ctx, f, queue); err != nil {
+			return nil, err
+		}
+	}
+	return f, r.readRelayJobs(ctx, f, ops)
+}
+
+// get reads a page of the API. Anything but 200 and 404 is an error.
+func (r *run) get(ctx context.Context, path string, into any) (found bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.nodes[0].url+path, nil)
+	if err != nil {
+		return false, err
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotFound {
+		return false, nil
+	}
+	if resp.StatusCode != http.StatusOK {
+		return false, fmt.Errorf("GET %s: status %d", path, resp.StatusCode)
+	}
+	return true, json.NewDecoder(resp.Body).Decode(into)
+}
+
+func (r *run) readRelayJobs(ctx context.Context, f *final, ops []*op) error {
+	queues := map[string]string{}
+	for _, o := range ops {
+		if o.Contract != relay {
+			continue
+		}
+		for _, m := range o.Made {
+			queues[m.Job] = m.Queue
+		}
+	}
+	return inParallel(queues, func(id, queue string, add func(func())) error {
+		var j relayJob
+		found, err := r.get(ctx, "/v2/queues/"+queue+"/jobs/"+id, &j)
+		if found {
+			add(func() {
+				f.Jobs[id] = finalJob{Queue: queue, Status: "present", Payload: string(j.Payload)}
+			})
+		}
+		return err
+	})
+}
+
+// inParallel calls a function for each job, eight at a time. What a call passes to add runs alone.
+func inParallel(jobs map[string]string, fn func(id, queue string, add func(func())) error) error {
+	var mu sync.Mutex
+	var first error
+	add := func(change func()) {
+		mu.Lock()
+		defer mu.Unlock()
+		change()
+	}
+	work := make(chan string)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for id := range work {
+				if err := fn(id, jobs[id], add); err != nil {
+					add(func() { first = err })
+				}
+			}
+		})
+	}
+	for id := range jobs {
+		work <- id
+	}
+	close(work)
+	all.Wait()
+	return first
+}
+
+func (r *run) readDead(ctx context.Context, f *final, queue string) error {
+	for cursor := ""; ; {
+		var page struct {
+			Items []struct {
+				JobID    string `json:"job_id"`
+				Attempts int    `json:"attempts"`
+			}
+			Next *string `json:"next_cursor"`
+		}
+		if _, err := r.get(ctx, "/v2/queues/"+queue+"/dead-letters?limit=100"+cursor,
+			&page); err != nil {
+			return err
+		}
+		for _, item := range page.Items {
+			f.Dead[item.JobID] = deadLetter{item.Attempts}
+		}
+		if page.Next == nil {
+			return nil
+		}
+		cursor = "&cursor=" + url.QueryEscape(*page.Next)
+	}
+}
+
+// readFlows reads the jobs of a queue of TaskFlow, and each of them once more alone, as only that
+// answer has its result.
+func (r *run) readFlows(ctx context.Context, f *final, queue string) error {
+	type shown struct {
+		ID, Name, Queue, Status string
+		Payload, Result         json.RawMessage
+		Dependencies            []string
+		Failures                int `json:"attempt_count"`
+	}
+	found := map[string]string{}
+	for cursor := ""; ; {
+		var page struct {
+			Items []shown
+			Next  *string `json:"next_cursor"`
+		}
+		if _, err := r.get(ctx, "/api/v1/jobs?limit=100&queue="+queue+cursor,
+			&page); err != nil {
+			return err
+		}
+		for _, j := range page.Items {
+			found[j.ID] = queue
+		}
+		if page.Next == nil {
+			break
+		}
+		cursor = "&cursor=" + url.QueryEscape(*page.Next)
+	}
+	return inParallel(found, func(id, queue string, add func(func())) error {
+		var j shown
+		there, err := r.get(ctx, "/api/v1/jobs/"+id, &j)
+		if there {
+			add(func() {
+				f.Jobs[id] = finalJob{queue, j.Name, j.Status, string(j.Result), string(j.Payload),
+					j.Dependencies, j.Failures}
+			})
+		}
+		return err
+	})
+}
+
+// openSQL opens the database of the servers beside them.
+func (r *run) openSQL() (*sql.DB, error) {
+	if r.database != nil {
+		return sql.Open("pgx", r.database.through(r.database.url.Host))
+	}
+	return sql.Open("sqlite", "file:"+filepath.Join(r.plan.Dir, "node0", "millrace.db")+
+		"?_pragma=busy_timeout(5000)&_pragma=query_only(1)")
+}
+
+// phaseTables are the tables of states.
+var phaseTables = []string{"waiting", "ready", "leases", "finished"}
+
+// states is a query for the rows of all tables of states.
+func states() string {
+	parts := slices.Clone(phaseTables)
+	for i, table := range parts {
+		parts[i] = "SELECT seq, state, '" + table + "' AS phase FROM " + table
+	}
+	return strings.Join(parts, " UNION ALL ")
+}
+
+// readSQL reads the tables.
+func readSQL(ctx context.Context, db *sql.DB, f *final, isSQLite bool) error {
+	rows, err := db.QueryContext(ctx, `SELECT j.contract, j.queue, j.key, coalesce(s.phase, ''),
+		coalesce(s.state, '') FROM jobs j LEFT JOIN (`+states()+`) s ON s.seq=j.seq`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var j row
+		if err := rows.Scan(&j.Contract, &j.Queue, &j.Job, &j.Phase, &j.State); err != nil {
+			return err
+		}
+		f.Rows = append(f.Rows, j)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if err := readCounts(ctx, db, f); err != nil {
+		return err
+	}
+	orphans := 0
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM ("+states()+`) s
+		WHERE s.seq NOT IN (SELECT seq FROM jobs)`).Scan(&orphans); err != nil {
+		return err
+	}
+	if orphans > 0 {
+		f.Faults = append(f.Faults, fmt.Sprintf("%d states are of no job", orphans))
+	}
+	if isSQLite {
+		return checkIntegrity(ctx, db, f)
+	}
+	return nil
+}
+
+func readCounts(ctx context.Context, db *sql.DB, f *final) error {
+	rows, err := db.QueryContext(ctx, `SELECT contract, queue, CAST(sum(ready) AS BIGINT),
+		CAST(sum(leased) AS BIGINT) FROM counts GROUP BY contract, queue`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	f.Counts = map[string]counts{}
+	for rows.Next() {
+		var contract, queue string
+		var c counts
+		if err := rows.Scan(&contract, &queue, &c.Ready, &c.Leased); err != nil {
+			return err
+		}
+		f.Counts[contract+"/"+queue] = c
+	}
+	return rows.Err()
+}
+
+// checkIntegrity has SQLite check its file.
+func checkIntegrity(ctx context.Context, db *sql.DB, f *final) error {
+	var answer string
+	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check").Scan(&answer); err != nil {
+		return err
+	}
+	if answer != "ok" {
+		f.Faults = append(f.Faults, "integrity_check: "+answer)
+	}
+	return nil
+}
+
+// unsettled counts the jobs that workers have yet to bring to an end.
+func unsettled(ctx context.Context, db *sql.DB) (n int, err error) {
+	err = db.QueryRowContext(ctx, `SELECT count(*) FROM jobs j WHERE j.queue NOT IN ('`+
+		parkedQueue+`', '`+parkedFlow+`') AND j.seq NOT IN (SELECT seq FROM finished)`).Scan(&n)
+	return n, err
+}
