@@ -23,9 +23,9 @@ func BenchmarkRead(b *testing.B) {
 	now := p.Clock.Now()
 	var records []job.Record
 	for at := now.Add(-2 * time.Hour); at.Before(now); at = at.Add(interval) {
-		t := newTally(at)
+		t := newStepCounts(at)
 		for i := range 10_000 {
-			t.sum("a", fmt.Sprint("queue ", i), &Bucket{Activity: engine.Activity{Submitted: 5,
+			t.add("a", fmt.Sprint("queue ", i), &Bucket{Activity: engine.Activity{Submitted: 5,
 				Started: 5, Succeeded: 5}, Depth: 3})
 		}
 		records = append(records,

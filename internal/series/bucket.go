@@ -17,15 +17,15 @@ type Bucket struct {
 	Errors   uint64 // answers with a status of 500 or above
 }
 
-// join adds what was counted of the same jobs at another time, or on another node, which sees the
-// same ready jobs.
-func (b *Bucket) join(o *Bucket) {
+// mergeTimes adds what was counted of the same jobs at another time, or on another node, which sees
+// the same ready jobs.
+func (b *Bucket) mergeTimes(o *Bucket) {
 	b.addCounts(o)
 	b.Depth, b.Oldest = max(b.Depth, o.Depth), max(b.Oldest, o.Oldest)
 }
 
-// sum adds what was counted of other jobs at the same time.
-func (b *Bucket) sum(o *Bucket) {
+// mergeJobs adds what was counted of other jobs at the same time.
+func (b *Bucket) mergeJobs(o *Bucket) {
 	b.addCounts(o)
 	b.Depth, b.Oldest = b.Depth+o.Depth, max(b.Oldest, o.Oldest)
 }

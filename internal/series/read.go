@@ -73,32 +73,32 @@ func (r *Recorder) Read(ctx context.Context, q Query) (s Series, err error) {
 		err = eachRecord(reader, l.kind, owner, q.From,
 			func(at time.Time, record *job.Record) (bool, error) {
 				all, err := decode(record, cmp.Or(q.Queue, q.Contract))
-				s.join(at, all, &q)
+				s.add(at, all, &q)
 				return at.Before(q.To), err
 			})
 		if err != nil {
 			return err
 		}
-		r.joinUnwritten(&s, now, &q)
+		r.addUnwritten(&s, now, &q)
 		return nil
 	})
 	return s, err
 }
 
-// joinUnwritten adds what this node has counted and not written.
-func (r *Recorder) joinUnwritten(s *Series, now time.Time, q *Query) {
+// addUnwritten adds what this node has counted and not written.
+func (r *Recorder) addUnwritten(s *Series, now time.Time, q *Query) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.collect()
 	if q.Queue != "" {
-		s.join(now, t.queues[q.Contract], q)
+		s.add(now, t.queues[q.Contract], q)
 		return
 	}
-	s.join(now, t.totals, q)
+	s.add(now, t.totals, q)
 }
 
-// join adds to the step that has a time what a query asks for, of a record that it has chosen.
-func (s *Series) join(at time.Time, all buckets, q *Query) {
+// add adds to the step that has a time what a query asks for, of a record that it has chosen.
+func (s *Series) add(at time.Time, all buckets, q *Query) {
 	p := s.point(at)
 	if p == nil {
 		return
@@ -107,10 +107,10 @@ func (s *Series) join(at time.Time, all buckets, q *Query) {
 	selected := &Bucket{}
 	for of, b := range all {
 		if name == "" || of == name {
-			selected.sum(b)
+			selected.mergeJobs(b)
 		}
 	}
-	p.Bucket.join(selected)
+	p.Bucket.mergeTimes(selected)
 	p.Unknown = p.Unknown || (q.Queue != "" && !all.counts(q.Queue))
 }
 
@@ -296,20 +296,20 @@ func (r *Recorder) recent(reader engine.RecordReader,
 		all[contract] = c
 		err := eachRecord(reader, layers[0].kind, contract, c.now.Add(-RateWindow),
 			func(at time.Time, record *job.Record) (bool, error) {
-				return true, c.join(at, record)
+				return true, c.add(at, record)
 			})
 		if err != nil {
 			return nil, err
 		}
 		r.mu.Lock()
-		c.joinUnwritten(r.collect().queues[contract])
+		c.addUnwritten(r.collect().queues[contract])
 		r.mu.Unlock()
 	}
 	return all, nil
 }
 
-// join adds the record of a step. The first one comes first.
-func (c *recent) join(at time.Time, record *job.Record) error {
+// add adds the record of a step. The first one comes first.
+func (c *recent) add(at time.Time, record *job.Record) error {
 	hasBeyond, present := false, []*recentQueue(nil)
 	isWanted := func(name []byte) bool {
 		hasBeyond = hasBeyond || string(name) == beyond
@@ -317,7 +317,7 @@ func (c *recent) join(at time.Time, record *job.Record) error {
 	}
 	err := eachBucket(record, isWanted, func(name []byte, b *Bucket) {
 		q := c.queues[string(name)]
-		q.Bucket.join(b)
+		q.Bucket.mergeTimes(b)
 		q.Covered = max(q.Covered, min(c.now.Sub(at), RateWindow))
 		present = append(present, q)
 	})
@@ -330,14 +330,14 @@ func (c *recent) join(at time.Time, record *job.Record) error {
 	return err
 }
 
-// joinUnwritten adds what this node has counted since it wrote last.
-func (c *recent) joinUnwritten(all buckets) {
+// addUnwritten adds what this node has counted since it wrote last.
+func (c *recent) addUnwritten(all buckets) {
 	if all[beyond] != nil {
 		c.beyondBound++
 	}
 	for name, q := range c.queues {
 		if b := all[name]; b != nil {
-			q.Bucket.join(b)
+			q.Bucket.mergeTimes(b)
 		}
 		if all[name] != nil && all[beyond] != nil {
 			q.present++

@@ -52,12 +52,12 @@ type Config struct {
 type Recorder struct {
 	Config
 
-	writing sync.Mutex          // held by Write
-	current [len(layers)]*tally // the steps last written to
+	writing sync.Mutex               // held by Write
+	current [len(layers)]*stepCounts // the steps last written to
 
 	mu      sync.Mutex
 	sources []*requestSource
-	pending *tally // counted and not written
+	pending *stepCounts // counted and not written
 }
 
 // requestSource counts the requests of a contract since the node began.
@@ -67,41 +67,41 @@ type requestSource struct {
 	requests, errors uint64 // as they were counted last
 }
 
-// tally is what was counted in a step: the totals of contracts, and their queues.
-type tally struct {
+// stepCounts are what was counted in a step: the totals of contracts, and their queues.
+type stepCounts struct {
 	at     time.Time // when the step begins; the zero time for what is not yet in a step
 	totals buckets
 	queues map[string]buckets
 }
 
-func newTally(at time.Time) *tally {
-	return &tally{at: at, totals: buckets{}, queues: map[string]buckets{}}
+func newStepCounts(at time.Time) *stepCounts {
+	return &stepCounts{at: at, totals: buckets{}, queues: map[string]buckets{}}
 }
 
 // queuesOf returns the buckets of the queues of a contract.
-func (t *tally) queuesOf(contract string) buckets {
+func (t *stepCounts) queuesOf(contract string) buckets {
 	if t.queues[contract] == nil {
 		t.queues[contract] = buckets{}
 	}
 	return t.queues[contract]
 }
 
-// sum adds what was counted of a queue.
-func (t *tally) sum(contract, queue string, b *Bucket) {
-	t.totals.of(contract).sum(b)
-	t.queuesOf(contract).bounded(queue).sum(b)
+// add adds what was counted of a queue.
+func (t *stepCounts) add(contract, queue string, b *Bucket) {
+	t.totals.of(contract).mergeJobs(b)
+	t.queuesOf(contract).bounded(queue).mergeJobs(b)
 }
 
-// joined returns a new tally with what two have counted, at different times.
-func (t *tally) joined(o *tally) *tally {
-	both := newTally(t.at)
-	for _, one := range []*tally{t, o} {
+// merged returns what two have counted, at different times.
+func (t *stepCounts) merged(o *stepCounts) *stepCounts {
+	both := newStepCounts(t.at)
+	for _, one := range []*stepCounts{t, o} {
 		for contract, b := range one.totals {
-			both.totals.of(contract).join(b)
+			both.totals.of(contract).mergeTimes(b)
 		}
 		for contract, queues := range one.queues {
 			for queue, b := range queues {
-				both.queuesOf(contract).bounded(queue).join(b)
+				both.queuesOf(contract).bounded(queue).mergeTimes(b)
 			}
 		}
 	}
@@ -113,7 +113,7 @@ func New(c Config) (*Recorder, error) {
 	if c.Engine == nil {
 		return nil, errors.New("series: Engine is required")
 	}
-	return &Recorder{Config: c, pending: newTally(time.Time{})}, nil
+	return &Recorder{Config: c, pending: newStepCounts(time.Time{})}, nil
 }
 
 // CountRequests adds the requests of a contract to its series. count returns how many there were
@@ -141,14 +141,14 @@ func (r *Recorder) Run(ctx context.Context) {
 
 // collect counts what has happened since it was called last and returns all that is not written.
 // The caller holds mu.
-func (r *Recorder) collect() *tally {
+func (r *Recorder) collect() *stepCounts {
 	for _, a := range r.Engine.TakeActivity() {
-		r.pending.sum(a.Contract, a.Queue, &Bucket{Activity: a.Activity})
+		r.pending.add(a.Contract, a.Queue, &Bucket{Activity: a.Activity})
 	}
 	for _, s := range r.sources {
 		requests, failed := s.count()
 		if requests != s.requests {
-			r.pending.totals.of(s.contract).sum(&Bucket{Requests: requests - s.requests,
+			r.pending.totals.of(s.contract).mergeJobs(&Bucket{Requests: requests - s.requests,
 				Errors: failed - s.errors})
 			s.requests, s.errors = requests, failed
 		}
@@ -157,19 +157,19 @@ func (r *Recorder) collect() *tally {
 }
 
 // take returns what is not written, which is the caller's then.
-func (r *Recorder) take() *tally {
+func (r *Recorder) take() *stepCounts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	taken := r.collect()
-	r.pending = newTally(time.Time{})
+	r.pending = newStepCounts(time.Time{})
 	return taken
 }
 
 // putBack takes back what take has returned and could not be written.
-func (r *Recorder) putBack(taken *tally) {
+func (r *Recorder) putBack(taken *stepCounts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pending = r.pending.joined(taken)
+	r.pending = r.pending.merged(taken)
 }
 
 // Write writes what was counted since the last time into the steps of the ten seconds before, with
@@ -186,16 +186,16 @@ func (r *Recorder) Write(ctx context.Context) (time.Time, error) {
 	if len(counted.totals) == 0 && len(ready) == 0 {
 		return now, nil
 	}
-	with := counted.joined(depths(ready, now))
-	var next [len(layers)]*tally
+	with := counted.merged(depths(ready, now))
+	var next [len(layers)]*stepCounts
 	var records []job.Record
 	for i, l := range layers {
 		at := now.Add(-interval / 2).Truncate(l.step)
-		next[i] = newTally(at)
+		next[i] = newStepCounts(at)
 		if r.current[i] != nil && r.current[i].at.Equal(at) {
 			next[i] = r.current[i]
 		}
-		next[i] = next[i].joined(with)
+		next[i] = next[i].merged(with)
 		records = append(records, r.records(&l, next[i])...)
 	}
 	err = r.Engine.ChangeRecords(ctx, "series:"+r.Engine.Node(),
@@ -209,24 +209,24 @@ func (r *Recorder) Write(ctx context.Context) (time.Time, error) {
 }
 
 // depths returns how many jobs are ready, of the queues with the most.
-func depths(ready []engine.QueueStatus, now time.Time) *tally {
+func depths(ready []engine.QueueStatus, now time.Time) *stepCounts {
 	slices.SortFunc(ready, func(a, b engine.QueueStatus) int {
 		return cmp.Compare(b.Ready, a.Ready)
 	})
-	t := newTally(time.Time{})
+	t := newStepCounts(time.Time{})
 	for _, q := range ready {
 		b := &Bucket{Depth: uint64(q.Ready)}
 		if !q.ReadySince.IsZero() {
 			b.Oldest = max(0, now.Sub(q.ReadySince))
 		}
-		t.sum(q.Contract, q.Queue, b)
+		t.add(q.Contract, q.Queue, b)
 	}
 	return t
 }
 
 // records returns the records of a step. Their keys begin with its time, so they are found by it;
 // that of the totals has no owner.
-func (r *Recorder) records(l *layer, t *tally) []job.Record {
+func (r *Recorder) records(l *layer, t *stepCounts) []job.Record {
 	record := func(owner string, all buckets) job.Record {
 		return job.Record{Kind: l.kind, Owner: owner, Body: all.encode(),
 			Key:       keyOf(t.at) + "/" + owner + "/" + r.Engine.Node(),

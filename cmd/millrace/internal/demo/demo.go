@@ -22,9 +22,9 @@ import (
 // The Relay part has three kinds of processes. The demo submits a job for each file. Worker
 // processes measure the files and requeue each job as a result. A worker in the demo's own process
 // collects the results. Everything that happens becomes an event; one goroutine reads the events,
-// keeps the tally and kills a worker when a third of the files is done:
+// keeps the checklist and kills a worker when a third of the files is done:
 //
-//	submit → [files] → workers → [results] → collect → events → tally
+//	submit → [files] → workers → [results] → collect → events → checklist
 //	                      └──── a line for each start ────┘
 
 // flags are the flags of the command.
@@ -126,7 +126,7 @@ func (f *flags) run(p cli.Process, folder string) error {
 		return cli.WithCode(cli.ExitFailed, err)
 	}
 	d := &demo{p: p, flags: *f, files: files, dir: dir, url: server.URL, relay: api.Relay(),
-		events: make(chan event, 256), tally: newTally(files)}
+		events: make(chan event, 256), checklist: newChecklist(files)}
 	if d.flags.pace < 0 {
 		d.flags.pace = defaultPace(f.workers*f.concurrency, len(files.order))
 	}
@@ -152,8 +152,8 @@ type demo struct {
 	url   string
 	relay *client.Relay
 	// events come from the workers and the collector, and go to the one goroutine of watch.
-	events chan event
-	tally  *tally
+	events    chan event
+	checklist *checklist
 	// workers has worker n at n-1.
 	workers []*cli.Child
 	bar     *cli.Progress
@@ -182,7 +182,7 @@ const stallTimeout = 30 * time.Second
 func (d *demo) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d.tally.started = d.p.Elapsed()
+	d.checklist.started = d.p.Elapsed()
 	if err := d.submit(ctx); err != nil {
 		return cli.RemoteError(ctx, err)
 	}
@@ -202,15 +202,15 @@ func (d *demo) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return cli.ErrInterrupted
 	}
-	d.tally.took = d.p.Elapsed() - d.tally.started
+	d.checklist.took = d.p.Elapsed() - d.checklist.started
 	d.stopWorkers()
 	stopCollecting()
 	collecting.Wait()
 	if err := d.inspect(ctx); err != nil {
 		return cli.RemoteError(ctx, err)
 	}
-	d.tally.verify()
-	d.tally.write(d.p.Stdout, d)
+	d.checklist.verify()
+	d.checklist.write(d.p.Stdout, d)
 	flow, err := d.taskFlow(ctx, d.dir)
 	if err != nil {
 		return err
@@ -227,10 +227,10 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !d.tally.tookOver() {
+	if !d.checklist.tookOver() {
 		return cli.FailedError("no file of the killed worker was taken over by another")
 	}
-	if !d.tally.balanced() || !flow || !box || !pictures || !forge {
+	if !d.checklist.balanced() || !flow || !box || !pictures || !forge {
 		return cli.FailedError("the accounts do not balance")
 	}
 	fmt.Fprintln(d.p.Stdout, "The accounts balance.")
@@ -271,7 +271,7 @@ func (d *demo) startWorkers(ctx context.Context) error {
 	}
 	quiet := time.NewTimer(stallTimeout)
 	defer quiet.Stop()
-	for d.tally.countInProgress() == 0 && d.tally.killed == 0 {
+	for d.checklist.countInProgress() == 0 && d.checklist.killed == 0 {
 		select {
 		case e := <-d.events:
 			d.record(e)
@@ -343,15 +343,15 @@ func (d *demo) collect(ctx context.Context) {
 			d.emit(ctx, event{worker: r.Worker, result: &r})
 			return nil
 		})}
-	_ = w.Run(ctx) // the tally reports results that are missing
+	_ = w.Run(ctx) // the checklist reports results that are missing
 }
 
 // watch records events until every file has its result, and kills a worker in the middle. It gives
-// up after stallTimeout without any event; the tally then shows what is missing.
+// up after stallTimeout without any event; the checklist then shows what is missing.
 func (d *demo) watch(ctx context.Context) {
 	quiet := time.NewTimer(stallTimeout)
 	defer quiet.Stop()
-	for !d.tally.complete() {
+	for !d.checklist.complete() {
 		select {
 		case e := <-d.events:
 			quiet.Reset(stallTimeout)
@@ -365,40 +365,40 @@ func (d *demo) watch(ctx context.Context) {
 	}
 }
 
-// record adds an event to the tally, and kills the worker when that is due. One goroutine at a time
-// calls it: that of startWorkers and later of watch.
+// record adds an event to the checklist, and kills the worker when that is due. One goroutine at a
+// time calls it: that of startWorkers and later of watch.
 func (d *demo) record(e event) {
-	b := d.tally
+	c := d.checklist
 	switch {
 	case e.result != nil:
-		if b.addResult(*e.result, d.p.Elapsed()) {
+		if c.addResult(*e.result, d.p.Elapsed()) {
 			d.reportTakeover(*e.result)
-			d.bar.Add(1, fmt.Sprintf("%d of %d files done, %d in progress", len(b.results),
-				len(d.files.order), b.countInProgress()))
+			d.bar.Add(1, fmt.Sprintf("%d of %d files done, %d in progress", len(c.results),
+				len(d.files.order), c.countInProgress()))
 		}
 	case e.ended:
 
-		if e.worker != b.killed {
+		if e.worker != c.killed {
 			d.bar.Printf("worker %d ended by itself", e.worker)
 		}
 	default:
-		b.start(e.worker, e.started)
+		c.start(e.worker, e.started)
 	}
-	if b.killDue() {
+	if c.killDue() {
 		d.workers[victimWorker-1].Kill()
-		b.kill(victimWorker, d.p.Elapsed())
+		c.kill(victimWorker, d.p.Elapsed())
 		d.bar.Printf("killed worker %d (SIGKILL), which held %s", victimWorker,
-			cli.Pluralize(int64(len(b.inProgressAtKill)), "file"))
+			cli.Pluralize(int64(len(c.inProgressAtKill)), "file"))
 	}
 }
 
 // reportTakeover prints that another worker has done a file of the killed worker. It prints nothing
 // about other results.
 func (d *demo) reportTakeover(r fileResult) {
-	if b := d.tally; b.inProgressAtKill[r.Path] && r.Attempt > 1 {
+	if c := d.checklist; c.inProgressAtKill[r.Path] && r.Attempt > 1 {
 		d.bar.Printf("taken over from worker %d by worker %d, %s after the kill, in attempt %d: %s",
-			b.killed, r.Worker,
-			cli.FormatDuration(d.p.Elapsed()-b.killedAt), r.Attempt, cli.Printable(r.Path))
+			c.killed, r.Worker,
+			cli.FormatDuration(d.p.Elapsed()-c.killedAt), r.Attempt, cli.Printable(r.Path))
 	}
 }
 
@@ -418,7 +418,7 @@ func (d *demo) inspect(ctx context.Context) error {
 					if err != nil {
 						failure = err
 					} else if found {
-						d.tally.remaining++
+						d.checklist.remaining++
 					}
 					mu.Unlock()
 				}

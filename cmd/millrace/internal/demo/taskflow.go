@@ -111,7 +111,7 @@ func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
 	fmt.Fprintf(d.p.Stdout,
 		"\nTaskFlow: a graph of %d steps over the files, '%s' fails its first attempt\n%s",
 		len(graphSteps), flakyStep, graph.Draw(done, "", false))
-	g.verify(done, d.tally)
+	g.verify(done, d.checklist)
 	fmt.Fprintf(d.p.Stdout,
 		"\n%d steps in %d runs in %s; %d files in the manifest, compared with what the workers found\n",
 		len(done.Nodes), g.allRuns(), cli.FormatDuration(took), len(d.files.order))
@@ -262,7 +262,7 @@ func (g *graphRun) sum() error {
 
 // verify compares the results of the steps with those of the workers in the Relay part. It runs
 // when the worker has ended and takes no lock.
-func (g *graphRun) verify(graph client.TaskFlowGraph, b *tally) {
+func (g *graphRun) verify(graph client.TaskFlowGraph, c *checklist) {
 	complain := func(format string, args ...any) {
 		g.problems = append(g.problems, fmt.Sprintf(format, args...))
 	}
@@ -285,7 +285,7 @@ func (g *graphRun) verify(graph client.TaskFlowGraph, b *tally) {
 		return
 	}
 	for _, l := range packed {
-		r := b.results[l.Path]
+		r := c.results[l.Path]
 		if (r.fileStats != l.fileStats || (r.Error == "") != (l.Error == "")) &&
 			g.files.unchanged(l.Path) {
 			complain("%s was found to be %+v and %+v", l.Path, r.fileStats, l.fileStats)

@@ -21,7 +21,7 @@ func TestDemoGraph(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := newTally(files)
+	found := newChecklist(files)
 	for _, path := range files.order {
 		m, err := measureFile(filepath.Join(tree, path))
 		if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// The tally proves that no file was lost and none was done twice although a worker was killed. It
-// knows what the workers have started, from their standard output, and which results came, from the
-// queue. Files that the killed worker had started without a result must come from another worker,
-// in another attempt.
+// The checklist proves that no file was lost and none was done twice although a worker was killed.
+// It knows what the workers have started, from their standard output, and which results came, from
+// the queue. Files that the killed worker had started without a result must come from another
+// worker, in another attempt.
 
-// tally counts every job of the Relay part. One goroutine uses it.
-type tally struct {
+// checklist has every job of the Relay part. One goroutine uses it.
+type checklist struct {
 	files *listing
 	// started is when the first job was submitted, since the start of the process, like all times
 	// here.
@@ -58,62 +58,62 @@ type tally struct {
 	lines int64
 }
 
-// newTally makes the tally of the files.
-func newTally(files *listing) *tally {
-	return &tally{files: files, results: map[string]fileResult{},
+// newChecklist makes the checklist of the files.
+func newChecklist(files *listing) *checklist {
+	return &checklist{files: files, results: map[string]fileResult{},
 		inProgress: map[int]map[string]bool{}, done: map[int]int{}}
 }
 
 // complete reports whether every file has its result.
-func (b *tally) complete() bool { return len(b.results) == len(b.files.order) }
+func (c *checklist) complete() bool { return len(c.results) == len(c.files.order) }
 
 // start records that a worker has started with a file. The message may come after the result of the
 // file, and after the worker was killed.
-func (b *tally) start(worker int, path string) {
-	if r, done := b.results[path]; done && r.Worker == worker {
+func (c *checklist) start(worker int, path string) {
+	if r, done := c.results[path]; done && r.Worker == worker {
 		return
 	}
-	if worker == b.killed {
-		if b.results[path].Run == "" {
-			b.inProgressAtKill[path] = true
+	if worker == c.killed {
+		if c.results[path].Run == "" {
+			c.inProgressAtKill[path] = true
 		}
 		return
 	}
-	if b.inProgress[worker] == nil {
-		b.inProgress[worker] = map[string]bool{}
+	if c.inProgress[worker] == nil {
+		c.inProgress[worker] = map[string]bool{}
 	}
-	b.inProgress[worker][path] = true
+	c.inProgress[worker][path] = true
 }
 
 // addResult records a result and reports whether it is the first of its file. A result is a job
 // itself and may be claimed twice: the same run is the same result.
-func (b *tally) addResult(r fileResult, now time.Duration) bool {
-	delete(b.inProgress[r.Worker], r.Path)
-	if _, known := b.files.files[r.Path]; !known {
-		b.unexpected++
+func (c *checklist) addResult(r fileResult, now time.Duration) bool {
+	delete(c.inProgress[r.Worker], r.Path)
+	if _, known := c.files.files[r.Path]; !known {
+		c.unexpected++
 		return false
 	}
-	if first, recorded := b.results[r.Path]; recorded {
+	if first, recorded := c.results[r.Path]; recorded {
 		if first.Run != r.Run {
-			b.duplicates++
+			c.duplicates++
 		}
 		return false
 	}
-	b.results[r.Path] = r
-	b.done[r.Worker]++
-	if r.Attempt > 1 && b.inProgressAtKill[r.Path] {
-		b.takenOver++
-		b.takenOverAfter = now - b.killedAt
+	c.results[r.Path] = r
+	c.done[r.Worker]++
+	if r.Attempt > 1 && c.inProgressAtKill[r.Path] {
+		c.takenOver++
+		c.takenOverAfter = now - c.killedAt
 	} else if r.Attempt > 1 {
-		b.redelivered++
+		c.redelivered++
 	}
 	return true
 }
 
 // countInProgress returns how many files all workers have in progress.
-func (b *tally) countInProgress() int {
+func (c *checklist) countInProgress() int {
 	n := 0
-	for _, files := range b.inProgress {
+	for _, files := range c.inProgress {
 		n += len(files)
 	}
 	return n
@@ -122,126 +122,126 @@ func (b *tally) countInProgress() int {
 // killDue reports whether it is time to kill the worker: it has files in progress, and a third of
 // all files is done or all are started. In a small folder the second comes first, as the victim
 // never finishes its first file.
-func (b *tally) killDue() bool {
-	if b.killed != 0 || len(b.unfinished(victimWorker)) == 0 {
+func (c *checklist) killDue() bool {
+	if c.killed != 0 || len(c.unfinished(victimWorker)) == 0 {
 		return false
 	}
-	all := len(b.files.order)
-	return len(b.results) >= all/3 || len(b.results)+b.countInProgress() >= all
+	all := len(c.files.order)
+	return len(c.results) >= all/3 || len(c.results)+c.countInProgress() >= all
 }
 
 // unfinished returns the files that a worker has in progress and that have no result, in a map of
 // its own that the caller may keep.
-func (b *tally) unfinished(worker int) map[string]bool {
-	open := maps.Clone(b.inProgress[worker])
-	maps.DeleteFunc(open, func(path string, _ bool) bool { return b.results[path].Run != "" })
+func (c *checklist) unfinished(worker int) map[string]bool {
+	open := maps.Clone(c.inProgress[worker])
+	maps.DeleteFunc(open, func(path string, _ bool) bool { return c.results[path].Run != "" })
 	return open
 }
 
 // tookOver reports whether another worker has done a file of the killed one.
-func (b *tally) tookOver() bool { return b.killed != 0 && b.takenOver > 0 }
+func (c *checklist) tookOver() bool { return c.killed != 0 && c.takenOver > 0 }
 
 // kill records that a worker was killed. What it held from then on can only come from another
 // worker, or from a result of its own that was on disk before.
-func (b *tally) kill(worker int, now time.Duration) {
-	b.killed, b.killedAt, b.inProgressAtKill = worker, now, b.unfinished(worker)
-	delete(b.inProgress, worker)
+func (c *checklist) kill(worker int, now time.Duration) {
+	c.killed, c.killedAt, c.inProgressAtKill = worker, now, c.unfinished(worker)
+	delete(c.inProgress, worker)
 }
 
 // verify measures every file once more, in this process, and compares that with the results. A file
 // that neither could read agrees; one that has changed since it was listed is counted and not
 // compared.
-func (b *tally) verify() {
-	for _, path := range b.files.order {
-		r, ok := b.results[path]
+func (c *checklist) verify() {
+	for _, path := range c.files.order {
+		r, ok := c.results[path]
 		if !ok {
 			continue
 		}
-		truth, err := measureFile(filepath.Join(b.files.root, filepath.FromSlash(path)))
-		b.lines += r.Lines
+		truth, err := measureFile(filepath.Join(c.files.root, filepath.FromSlash(path)))
+		c.lines += r.Lines
 		readable, wasReadable := err == nil, r.Error == ""
 		switch {
 		case readable && wasReadable && truth == r.fileStats:
 		case !readable && !wasReadable:
-		case !b.files.unchanged(path):
-			b.changed++
+		case !c.files.unchanged(path):
+			c.changed++
 		default:
-			b.problems = append(b.problems, path)
+			c.problems = append(c.problems, path)
 		}
 	}
 }
 
 // lost returns how many files have no result.
-func (b *tally) lost() int { return len(b.files.order) - len(b.results) }
+func (c *checklist) lost() int { return len(c.files.order) - len(c.results) }
 
 // balanced reports whether every file has exactly one result, which is right, and no job is left.
-func (b *tally) balanced() bool {
-	return b.lost() == 0 && b.duplicates == 0 && b.unexpected == 0 && b.remaining == 0 &&
-		len(b.problems) == 0
+func (c *checklist) balanced() bool {
+	return c.lost() == 0 && c.duplicates == 0 && c.unexpected == 0 && c.remaining == 0 &&
+		len(c.problems) == 0
 }
 
-// write prints the tally.
-func (b *tally) write(w io.Writer, d *demo) {
+// write prints the checklist.
+func (c *checklist) write(w io.Writer, d *demo) {
 	row := func(name string, n int, note string) {
 		fmt.Fprintf(w, "  %-22s %8d  %s\n", name, n, note)
 	}
 	fmt.Fprintf(w, "\nThe accounts\n")
-	row("files", len(b.files.order), fmt.Sprintf("%d bytes, %d lines", b.files.bytes, b.lines))
-	if b.files.skipped > 0 {
-		row("skipped", b.files.skipped, "not regular files, or not readable")
+	row("files", len(c.files.order), fmt.Sprintf("%d bytes, %d lines", c.files.bytes, c.lines))
+	if c.files.skipped > 0 {
+		row("skipped", c.files.skipped, "not regular files, or not readable")
 	}
-	row("jobs submitted", len(b.files.order), "one for each file, acknowledged when on disk")
-	row("jobs done", len(b.results), b.perWorker())
-	if b.killed != 0 {
-		row("held when killed", len(b.inProgressAtKill),
-			fmt.Sprintf("by worker %d, killed after %s", b.killed,
-				cli.FormatDuration(b.killedAt-b.started)))
-		row("taken over", b.takenOver, b.takeoverNote())
+	row("jobs submitted", len(c.files.order), "one for each file, acknowledged when on disk")
+	row("jobs done", len(c.results), c.perWorker())
+	if c.killed != 0 {
+		row("held when killed", len(c.inProgressAtKill),
+			fmt.Sprintf("by worker %d, killed after %s", c.killed,
+				cli.FormatDuration(c.killedAt-c.started)))
+		row("taken over", c.takenOver, c.takeoverNote())
 	} else {
 		row("killed workers", 0, "none had a file in progress in time")
 	}
-	if b.redelivered > 0 {
-		row("redelivered", b.redelivered, "from workers whose heartbeats came too late")
+	if c.redelivered > 0 {
+		row("redelivered", c.redelivered, "from workers whose heartbeats came too late")
 	}
-	row("lost", b.lost(), b.missing())
-	row("duplicates", b.duplicates+b.unexpected, "")
-	row("left in a queue", b.remaining, "")
-	row("wrong", len(b.problems), "size, lines and SHA-256 compared with the demo's own measurement"+
-		joinNames(b.problems))
-	if b.changed > 0 {
-		row("not compared", b.changed, "changed while the demo ran")
+	row("lost", c.lost(), c.missing())
+	row("duplicates", c.duplicates+c.unexpected, "")
+	row("left in a queue", c.remaining, "")
+	row("wrong", len(c.problems), "size, lines and SHA-256 compared with the demo's own measurement"+
+		joinNames(c.problems))
+	if c.changed > 0 {
+		row("not compared", c.changed, "changed while the demo ran")
 	}
-	fmt.Fprintf(w, "\n%d jobs in %s (%s, each slowed down to %s) on %s\n", len(b.results),
-		cli.FormatDuration(b.took),
-		cli.FormatRate(int64(len(b.results)), b.took), cli.FormatDuration(d.flags.pace), d.url)
+	fmt.Fprintf(w, "\n%d jobs in %s (%s, each slowed down to %s) on %s\n", len(c.results),
+		cli.FormatDuration(c.took),
+		cli.FormatRate(int64(len(c.results)), c.took), cli.FormatDuration(d.flags.pace), d.url)
 }
 
 // perWorker counts the results of each worker.
-func (b *tally) perWorker() string {
+func (c *checklist) perWorker() string {
 	var parts []string
-	for _, worker := range slices.Sorted(maps.Keys(b.done)) {
-		parts = append(parts, fmt.Sprintf("%d by worker %d", b.done[worker], worker))
+	for _, worker := range slices.Sorted(maps.Keys(c.done)) {
+		parts = append(parts, fmt.Sprintf("%d by worker %d", c.done[worker], worker))
 	}
 	return strings.Join(parts, ", ")
 }
 
 // takeoverNote says when the files of the killed worker were done, and how many it had done itself.
-func (b *tally) takeoverNote() string {
-	if b.takenOver == 0 {
+func (c *checklist) takeoverNote() string {
+	if c.takenOver == 0 {
 		return "its last results were on disk already"
 	}
-	note := fmt.Sprintf("the last was done %s after the kill", cli.FormatDuration(b.takenOverAfter))
-	if rest := len(b.inProgressAtKill) - b.takenOver - b.lost(); rest > 0 {
+	note := fmt.Sprintf("the last was done %s after the kill", cli.FormatDuration(c.takenOverAfter))
+	if rest := len(c.inProgressAtKill) - c.takenOver - c.lost(); rest > 0 {
 		note += fmt.Sprintf("; the results of %d were on disk already", rest)
 	}
 	return note
 }
 
 // missing names some of the files without a result; empty if there is none.
-func (b *tally) missing() string {
+func (c *checklist) missing() string {
 	var paths []string
-	for _, path := range b.files.order {
-		if _, ok := b.results[path]; !ok {
+	for _, path := range c.files.order {
+		if _, ok := c.results[path]; !ok {
 			paths = append(paths, path)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The tally finds every kind of wrong result.
-func TestTally(t *testing.T) {
+// The checklist finds every kind of wrong result.
+func TestChecklist(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b"} {
@@ -49,7 +49,7 @@ func TestTally(t *testing.T) {
 		if err != nil || len(files.order) != 2 {
 			t.Fatal(files, err)
 		}
-		b := newTally(files)
+		b := newChecklist(files)
 		for _, r := range tt.results {
 			b.addResult(r, 0)
 		}
@@ -63,7 +63,7 @@ func TestTally(t *testing.T) {
 }
 
 // A file that changes while the demo runs is no error of anybody's.
-func TestTallyChangedFile(t *testing.T) {
+func TestChecklistChangedFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
@@ -78,7 +78,7 @@ func TestTallyChangedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newTally(files)
+	b := newChecklist(files)
 	b.addResult(fileResult{Path: "a", Run: "1", fileStats: m}, 0)
 	if err := os.WriteFile(path, []byte("and after"), 0o600); err != nil {
 		t.Fatal(err)
@@ -88,14 +88,14 @@ func TestTallyChangedFile(t *testing.T) {
 	}
 }
 
-func TestTallyKill(t *testing.T) {
+func TestChecklistKill(t *testing.T) {
 	t.Parallel()
 	files := &listing{files: map[string]foundFile{}}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		files.order = append(files.order, name)
 		files.files[name] = foundFile{}
 	}
-	b := newTally(files)
+	b := newChecklist(files)
 	b.start(2, "a")
 	if b.addResult(fileResult{Path: "a", Run: "1", Worker: 2, Attempt: 1}, 0); b.killDue() {
 		t.Error("due before its time")
