@@ -83,7 +83,7 @@ func (a *Admin) DeadLetters(ctx context.Context,
 
 // DeadLetterGroups iterates over the groups of dead letters of one reason that were not replayed,
 // the largest first; an empty contract means all (AD-050). The server groups the newest 100,000
-// dead letters of each engine contract. pageSize is how many groups a request reads; 0 is the
+// dead letters of each job type. pageSize is how many groups a request reads; 0 is the
 // server's default. It ends with the first error.
 //
 // Errors: [ErrInvalid] for a contract that there is not; [ErrUnauthorized].

@@ -346,11 +346,11 @@ func (d *deps) close() {
 const maxQueueLabels = 100
 
 // registerQueueDepths registers the metrics of how many jobs the queues of each contract have. They
-// are counted in the store when they are collected. Each engine contract has a metric, such as
+// are counted in the store when they are collected. Each job type has a metric, such as
 // forgerun_queue_jobs, in the registry of its contract.
 func registerQueueDepths(e *engine.Engine, registries *telemetry.Registries) error {
 	for _, name := range e.Contracts() {
-		contract, _, _ := strings.Cut(name, ".") // of an engine contract, such as fetchbox.task
+		contract, _, _ := strings.Cut(name, ".") // of a job type, such as fetchbox.task
 		metric := strings.ReplaceAll(name, ".", "_") + "_queue_jobs"
 		depth := telemetry.NewQueueDepth(metric, maxQueueLabels,
 			func(ctx context.Context) ([]job.QueueCount, error) { return e.Queues(ctx, name) })

@@ -129,7 +129,7 @@ func (a *API) Counts(ctx context.Context, q CountQuery) ([]JobCount, error) {
 	return all, err
 }
 
-// countSums has the counts by contract and value. The engine contracts of one contract are added
+// countSums has the counts by contract and value. The job types of one contract are added
 // up.
 type countSums map[[2]string]*JobCount
 

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// queueContract is an engine contract for the tests of queues.
+// queueContract is a job type for the tests of queues.
 var queueContract = engine.JobType{Name: "brief", Machine: job.MustMachine(
 	map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Move{
 		{From: job.StateNone, On: job.Submitted, To: "queued"},

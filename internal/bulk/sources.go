@@ -24,7 +24,7 @@ const (
 	fewQueues = 50
 )
 
-// contractJobs are the jobs of an engine contract that may match, with those of its states that do.
+// contractJobs are the jobs of a job type that may match, with those of its states that do.
 type contractJobs struct {
 	*engine.JobType
 	states []job.State
@@ -96,7 +96,7 @@ func (c *chooser) totalOf(contract string) (total job.QueueCount, err error) {
 	return total, nil
 }
 
-// add adds what the jobs of one engine contract are read from.
+// add adds what the jobs of one job type are read from.
 func (c *chooser) add(s *contractJobs) error {
 	total, err := c.totalOf(s.Name)
 	if err != nil {

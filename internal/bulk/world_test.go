@@ -20,7 +20,7 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// made is the engine contract of the tests. Jobs of the queue "new" are ready, all others begin
+// made is the job type of the tests. Jobs of the queue "new" are ready, all others begin
 // failed.
 const made = "made"
 

@@ -114,7 +114,7 @@ type Contract struct {
 	Listen  string // its own address; empty means the common one
 	OpenAPI []byte // its OpenAPI document, served as /openapi/NAME.yaml; nil means none
 
-	// Jobs are its engine contracts, one for each state machine. The process registers them.
+	// Jobs are its job types, one for each state machine. The process registers them.
 	Jobs []engine.JobType
 	// Mount returns the API of the contract. It is called once.
 	Mount func() httpapi.PrefixHandler

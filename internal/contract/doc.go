@@ -20,7 +20,7 @@
 //     one handler has a comment that begins with its route, as GET /…. Its tests have
 //     world_test.go, and exchange_test.go, which holds openapi.yaml against the routes.
 //   - It has a key NAME.listen and, if it takes a token, NAME.token. NAME is of the letters a to z.
-//     Jobs of a second kind are of an engine contract NAME.word, as images.purge.
+//     Jobs of a second kind are of a job type NAME.word, as images.purge.
 //   - Its Define is a line in the list of cmd/millrace/contracts.go. No other code of server and
 //     commands changes.
 //   - Lists of contracts are in these tests: contracts_test.go, TestDefaults, resolved_test.go and

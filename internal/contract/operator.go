@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Operator is what operators may do with the jobs of one engine contract, besides the routes of the
+// Operator is what operators may do with the jobs of one job type, besides the routes of the
 // contract. Contract.Operators has none for jobs with which they may do nothing.
 type Operator struct {
 	Jobs    string // the name of the engine's contract, one of Contract.Jobs
@@ -300,7 +300,7 @@ func Change(e *engine.Engine, name string, on job.Cause,
 		}}
 }
 
-// OperatorOf returns what operators may do with the jobs of one engine contract. That is nothing
+// OperatorOf returns what operators may do with the jobs of one job type. That is nothing
 // where none of the contracts describes it, such as on a node that does not serve its contract.
 // Operators then see no bodies of these jobs but failures: what else of them is secret only the
 // contract can tell.

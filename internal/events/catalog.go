@@ -46,7 +46,7 @@ type Catalog struct {
 	byJob    map[string]*jobType
 }
 
-// jobType is one engine contract, with the events of its jobs.
+// jobType is one job type, with the events of its jobs.
 type jobType struct {
 	operator *contract.Operator
 	machine  *job.Machine
