@@ -12,6 +12,15 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
+// Who sends a request is decided before anything about the request is, so that without credentials
+// all paths have the same answer, also those that do not exist:
+//
+//	Authorization ─▶ tokens.callerOf ─┐
+//	cookie ────────▶ sessionOf ───────┴▶ caller ─▶ a change? ─▶ checkOrigin ─▶ kind
+//
+// The origin is checked for every change, whatever the credentials: a browser sends a cookie along
+// with a request that a page of somebody else makes.
+
 // kind is which of the two tokens a caller has.
 type kind string
 

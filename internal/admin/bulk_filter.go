@@ -15,6 +15,16 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
+// Jobs are selected by one filter, bulk.JobFilter, wherever an operator selects some: by the query
+// of a list, by the filter of a bulk operation, and by the fields of a form of the console. So what
+// a list has shown is what an operation with the same words is about.
+//
+//	query of GET /jobs ──────────────┐
+//	filter of POST /bulk: bodyFilter ├─▶ readJobFilter ─▶ bulk.JobFilter ─▶ package bulk
+//	form of the console: bodyFilter ─┘
+//
+// Names of contracts are those that clients know, and stand for all of their job types.
+
 // bodyFilter has the members of the filter of a body as texts, so that they are read like query
 // parameters. A list is its elements with commas.
 type bodyFilter map[string]string

@@ -15,7 +15,13 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
-// What a request asks of a bulk operation.
+// What a request asks of a bulk operation: in JSON (readBulk), or by a form (ReadBulk). Three rules
+// keep an operator from changing more than was meant:
+//
+//   - a filter that names nothing is refused, unless everything says that all is meant
+//   - a member or field with an unknown name is refused: one that was misspelt would select all
+//   - as_of binds an operation to the time of the preview that was confirmed: what has been created
+//     since is none of it
 
 // The bounds of an operation.
 const (

@@ -11,6 +11,11 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
+// Operators and clients know a contract by one name, such as fetchbox, and the engine knows its job
+// types, such as fetchbox.manifest and fetchbox.task. This file translates: jobsOf from the name to
+// the job types, contract.PublicName back. A queue belongs to one job type, so routes that name a
+// queue take the name of the job type as it is.
+
 // contractRoutes are the routes of contracts.
 func (a *API) contractRoutes() []route {
 	return []route{{method: "GET", pattern: apiPrefix + "/contracts", action: "contract.list",

@@ -18,6 +18,17 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// Jobs are counted from what the store keeps of queues, as far as that says it: these numbers are
+// exact, and cost the same however many jobs there are. What it does not say is counted one by one,
+// for maxCountTime and up to maxCounted; a count that ends there is answered as at_least.
+//
+//	by contract, queue, phase ─▶ countQueues ─▶ the counters of queues
+//	by kind ───────────────────▶ countKinds ──▶ the same, for jobs that all have one kind or none
+//	                                  └ others ┐
+//	by state, worker ──────────▶ countField ◀──┘─▶ Engine.CountJobs
+//
+// A contract that clients know may be several job types, whose counts are added up (countSums).
+
 // countRoutes is the route that counts jobs.
 func (a *API) countRoutes() []route {
 	return []route{{method: "GET", pattern: apiPrefix + "/counts", action: "job.count",

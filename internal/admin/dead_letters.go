@@ -20,6 +20,13 @@ import (
 
 // Dead letters of all contracts. Each is in the list of the contract that clients know: that of the
 // tasks of FetchBox is fetchbox.
+//
+// A group has the open letters of one fingerprint, which is made of contract, queue, error type and
+// the error's text without what differs from job to job, such as numbers. The store groups the
+// newest maxGrouped letters of each job type; searched_to says from when on a list of groups is
+// whole. A replay is done by the contract, which alone knows what its job may be run as, and the
+// note that the letter was replayed is written in the transaction of that
+// (Engine.ReplayDeadLetter).
 
 // deadLetterRoutes are the routes of dead letters.
 func (a *API) deadLetterRoutes() []route {

@@ -16,6 +16,9 @@ import (
 // failures, and what was made of these (AD-005, G-AD-03). Answers of the API write such members by
 // its methods, which write null where the caller does not; pages show values from which its Limit
 // methods have taken them. So this file alone decides.
+//
+// A caller who does not see them must not search them either: whether anything matches a text would
+// say what is in it (checkSearch). Bulk operations are among that, as their filters may search.
 type disclosure bool
 
 // disclosureTo returns what the caller of a request sees: all, unless it has the read token and

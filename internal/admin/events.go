@@ -12,6 +12,15 @@ import (
 	"github.com/millrace/millrace/internal/live"
 )
 
+// Live events tell callers what changes, so that nobody has to poll. One hub reads for all callers
+// of the node (package live), and a caller takes what has changed since its last event:
+//
+//	live.Hub ─▶ Watch.Next ─▶ formatEvents ─▶ the caller's connection
+//
+// A caller that reads slowly gets fewer events, each of which says what holds by then; nothing is
+// kept for it meanwhile. What a caller may see is decided at each event, so a token that is
+// replaced, or a session that ends, ends its stream.
+
 // eventRoutes are the routes of live events.
 func (a *API) eventRoutes() []route {
 	return []route{{method: "GET", pattern: apiPrefix + "/events", action: "event.stream",

@@ -15,6 +15,13 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 )
 
+// The parts of a node are checked when a request asks for them, all at the same time, and by Run
+// every now and then in between. Without the latter, "failing since" would begin with the first
+// request that came to see it. The overview of the console shows the last look and waits for none.
+//
+// A part that no check looks at, such as a service that jobs use, is known by how its calls went
+// (package outage). The node is ready without it.
+
 // health remembers how the parts of the node were when they were looked at: by a request, or by Run
 // meanwhile.
 type health struct {

@@ -12,7 +12,9 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// What producers have submitted by SQL. A database without an inbox has no requests.
+// What producers have submitted by SQL (package inbox). A request that was refused stays with its
+// reason until an operator retries or discards it; one that waits is taken by a node on its own. A
+// database without an inbox has no requests.
 
 // inboxRoutes are the routes of the inbox (TX-003).
 func (a *API) inboxRoutes() []route {

@@ -15,6 +15,12 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
+// One job is shown by its number, which is unique over all contracts, with its bodies, what may be
+// done with it now, and where else it is shown. A job that was deleted is shown as its latest dead
+// letter has it, while that is kept. Secrets that a contract has put into a job are taken out
+// before anything sees it (Operator.HideSecrets), and what jobs carry is left out for callers who
+// do not see it (disclosure.go).
+
 // maxBodyShown bounds each body in the answer about a job, in bytes. Its own route has all of it.
 const maxBodyShown = 64 << 10
 

@@ -10,6 +10,14 @@ import (
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 )
 
+// A list of jobs is bounded by time and not by how many match, as a filter may match few of very
+// many jobs. A page that ends at the bound is shorter than its limit, perhaps empty; searched_to
+// says how far it came, and its cursor goes on from there:
+//
+//	filters that the store compares   maxListTime
+//	text, error                       bulk.MaxSearchTime, and at most bulk.MaxSearchJobs: for them
+//	                                  bodies are read
+
 // jobListRoutes is the route that lists the jobs of all contracts.
 func (a *API) jobListRoutes() []route {
 	return []route{{method: "GET", pattern: apiPrefix + "/jobs", action: "job.list",

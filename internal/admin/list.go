@@ -13,7 +13,18 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// What the routes share of reading requests and of answering lists, {items, next_cursor}.
+// What the routes share of reading requests and of answering lists, {items, next_cursor}. A page is
+// made in one of two ways:
+//
+//	by number   jobs, dead letters, deliveries: the store reads what is behind a number
+//	by name     what is few, such as queues: all of it is read, and pageOf cuts the page out
+//
+// A cursor is the key of the last item of its page and not a count of items, so that what comes or
+// goes between two requests shifts no page. It has the name of its list and order in it
+// (httpapi.Named) and is refused by every other one, where its key would mean something else.
+//
+// The read functions leave a value as it is where its parameter is not given. The same functions
+// read queries, bodies of bulk operations and forms, which differ in their parameters alone.
 
 // newPages describes the pages of a list (G-AD-01).
 func newPages[P any](cursor httpapi.Cursor[P]) httpapi.Pages[P] {

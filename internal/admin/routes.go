@@ -14,6 +14,16 @@ const (
 	consolePrefix = "/console"
 )
 
+// The table is made once, in Mount. What follows from a row:
+//
+//	method, pattern, query, body   the router, which refuses other parameters and bodies
+//	target                         the route changes something: the check of origin and of the
+//	                               read token, and the entries of the audit
+//	action, audited                names in log, traces and audit
+//	public, anyToken, dryRun       the few that fewer credentials suffice for
+//
+// The pages of the console are further rows (pages.go).
+
 // route is one row of the table. Everything that distinguishes routes stands here.
 type route struct {
 	method  string

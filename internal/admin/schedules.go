@@ -15,6 +15,12 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
+// Schedules are those of package schedule, whose definitions these routes read and write. A body
+// names the members that it sets, and patchSchedule leaves the others as they are. It is called in
+// the transaction of the change, with the schedule as it is then: two operators who set different
+// members at the same time both get what they set. Whether the members go together is checked on
+// what comes of them, by package schedule.
+
 // scheduleRoutes are the routes of schedules (SC-001).
 func (a *API) scheduleRoutes() []route {
 	const all, one = apiPrefix + "/schedules", apiPrefix + "/schedules/{name}"

@@ -18,6 +18,13 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
+// A browser has a session instead of a token, which it gets for a token or for a one-time code:
+//
+//	LoginPath, POST login-codes ─▶ newCode ─▶ a link ─▶ useCode ─┐
+//	                                 a token ─▶ callerOf ────────┴▶ newSession ─▶ cookie
+//	each request: cookie ─▶ sessionOf ─▶ caller
+//	                           └ extend: the session lasts sessionIdle from its last use on
+//
 // Codes and sessions are records under the digest of their secret: a reader of the store cannot use
 // them. They hold on every node.
 const (

@@ -23,6 +23,22 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
+// Where the operator's token is:
+//
+//	the setting operator.token   there alone: no file is read, and a rotation is refused
+//	a store of this node alone   in the file, which the first start writes
+//	a store that nodes share     in the store, sealed under the pepper. The first node puts there the
+//	                             token of its file, and each node copies it to its own file
+//
+// While a node does not know the token it answers with 503: a 401 would say that a token is wrong
+// which may be right. A rotation goes through these steps, so that a crash at any of them leaves
+// one of the two tokens in force:
+//
+//	prepareToken   the new token is on stable storage beside the file
+//	transaction    the entry of the audit and, on a store that nodes share, the sealed token
+//	commit         a rename puts it in the place of the file
+//	operator       it is in force here; on other nodes within tokenInterval
+
 // The token that all nodes of a store share is one record, sealed under the pepper.
 const (
 	tokenKind = "admin.token"
