@@ -27,8 +27,8 @@ import (
 //
 //	the setting operator.token   there alone: no file is read, and a rotation is refused
 //	a store of this node alone   in the file, which the first start writes
-//	a store that nodes share     in the store, sealed under the pepper. The first node puts there the
-//	                             token of its file, and each node copies it to its own file
+//	a store that nodes share     in the store, sealed under the pepper: the first node puts there
+//	                             what its file has, and each node copies it to its own file
 //
 // While a node does not know the token it answers with 503: a 401 would say that a token is wrong
 // which may be right. A rotation goes through these steps, so that a crash at any of them leaves

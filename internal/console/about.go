@@ -12,7 +12,8 @@ import (
 )
 
 // What a bulk operation is about is told by its filter, with the names of the fields of the form
-// that starts one.
+// that starts one. The filter is read back from the operation and not from what was sent, so the
+// page says what is done also for an operation that the API or a command has started.
 
 // aboutOf returns the members of the filter of an operation that select something. Texts that tell
 // of what jobs carry are there only for those who see these.

@@ -7,6 +7,10 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
+// A login is a POST alone: the link with a one-time code, which a start prints, shows a button. So
+// programs that follow links before people do, such as scanners of mail, use up no code. What a
+// login does is in package admin (login.go); this file has its form.
+
 // accessPages are login and logout.
 func (o *Console) accessPages() []admin.Page {
 	return []admin.Page{

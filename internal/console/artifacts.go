@@ -11,6 +11,11 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// Manifests, resources and files are shown for the contract of this node that has them, whichever
+// it is: contract.Manifests and contract.Files say how they are read. Manifests and resources are
+// jobs and have job pages too; a file outlives the jobs that have made it. A node without such a
+// contract says so on the pages and leaves them out of the navigation.
+
 // artifactPages are the pages of what contracts keep beside jobs: manifests with their resources,
 // and files.
 func (o *Console) artifactPages() []admin.Page {

@@ -14,7 +14,16 @@ import (
 	"github.com/millrace/millrace/internal/series"
 )
 
-// Charts are drawn here as SVG, with the same numbers in a table behind each (CO-006).
+// Charts are drawn here as SVG, with the same numbers in a table behind each (CO-006). A chart is
+// made of one series, which all charts of a page share, so that they are of one moment:
+//
+//	chartTop     top ┤┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈   a number that reads well, not below the highest value
+//	                 │   ╱╲      ╱
+//	               0 ┼──╱──╲─ ──╱─────   a gap where nothing is known, which is not 0
+//	chartBottom      15:04   15:19
+//
+// What is counted in a step is drawn as a rate, so that a line keeps its height when another range
+// has longer steps. Colours come from classes alone, as nothing inline is permitted.
 
 // chart is one chart.
 type chart struct {

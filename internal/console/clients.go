@@ -9,6 +9,9 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
+// The limits of a client come from the settings unless it has some of its own. The form has those
+// of its own alone, so an empty field means the settings, and 0 means no limit.
+
 // clientPages are the pages of clients and the forms on them.
 func (o *Console) clientPages() []admin.Page {
 	const all, one = Path + "/clients", Path + "/clients/{id}"

@@ -34,6 +34,15 @@ func Style() []byte { return styleText }
 // Icon returns the icon, as SVG.
 func Icon() []byte { return iconText }
 
+// A page is a function that makes a view, and a form one that does something and says where to go:
+//
+//	GET    show:     ListJobs … ─▶ view ─▶ send: what all pages show, template ─▶ 200
+//	POST   submit:   readForm ─▶ the change ─▶ 303 to a page, so that a reload repeats nothing
+//	       submitOn: the same, and where it is refused its page once more, with what is wrong
+//	       showForm: readForm ─▶ view, for an answer that is shown once, such as a new secret
+//
+// Errors that are not answered so go to SendError, by the router of package admin.
+
 // Console serves the pages. It implements admin.Console.
 type Console struct {
 	api       *admin.API

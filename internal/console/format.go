@@ -21,6 +21,11 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// What templates show is written by the functions of this file. Those that return a text leave the
+// escaping to the template; those that return template.HTML escape what they are given themselves,
+// and write nothing else into it but what stands in this package. Texts from outside go through
+// shown in either case, so that none of them can hide or turn round what stands beside it.
+
 // functions are what templates call. Times, durations and numbers are formatted here alone.
 var functions = template.FuncMap{
 	"about":     aboutOf,

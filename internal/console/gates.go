@@ -11,7 +11,8 @@ import (
 
 // What holds a job back is shown as the gates that a job passes until it starts, in their order:
 // those that are open, those that are closed with what closes them, and those of which nothing is
-// known before the others are open.
+// known before the others are open. The reasons are those of the answer why (job.Explain), so page,
+// API and command say the same; no reason closes two gates.
 
 // gate is one of them.
 type gate struct {

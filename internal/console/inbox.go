@@ -8,6 +8,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// The inbox shows what programs have submitted by SQL, the newest first, and for those requests
+// that a contract has refused the reason and a button to try again. Only PostgreSQL has an inbox.
+
 // inboxPages are the page of the inbox and the forms on it.
 func (o *Console) inboxPages() []admin.Page {
 	const all, one = Path + "/inbox", Path + "/inbox/{id}"

@@ -12,6 +12,11 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// The list of jobs has the filters of the API as the fields of one form, which is sent by GET: so
+// the address of a page is the search, and can be kept and sent on. The tabs are links with one
+// filter changed. A wrong filter does not lose the others: the page comes back with what was typed
+// and says in the field what is wrong (admin.API.WrongFilters).
+
 // jobListPages is the list of jobs (CO-003). Its bulk actions are forms of the page of bulk.go that
 // shows what they would do.
 func (o *Console) jobListPages() []admin.Page {

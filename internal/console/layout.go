@@ -10,6 +10,15 @@ import (
 // after the last of those that it depends on. Within a layer each stands near the middle of its
 // neighbours. An arrow over several layers bends in each, so that it passes through no job. The
 // same graph always has the same layout.
+//
+//	layer 0    layer 1    layer 2
+//	┌───┐      ┌───┐      ┌───┐
+//	│ a ├─────▶│ b ├─────▶│ c │     layersOf   the layer of each job
+//	└─┬─┘      └───┘      └─▲─┘     bend       places for bends, where arrows pass a layer
+//	  └──────────•──────────┘       columns    the order within each layer, in a few sweeps
+//	                                position   pixels
+//
+// The cost grows with jobs and bends, and both are bounded (admin.JobGraph, maxBends).
 
 // arrow leads from a job to one that depends on it; jobs are numbered from 0.
 type arrow struct{ from, to int }

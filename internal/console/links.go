@@ -14,6 +14,10 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
+// Links and buttons. Names that users have chosen, such as those of queues, are members of paths:
+// pathOf writes such a path and decodeMember reads a member of one, for every name that there can
+// be. All paths of pages are made by pathOf, so that no other place has to know of that.
+
 // reserved begins members of paths that browsers would not send as they are: they take a member of
 // one or two dots, escaped or not, for a step in the path. Behind it also stand members of our own
 // that are no name, such as that of newSchedule.

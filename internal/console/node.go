@@ -10,6 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
+// Health and settings are those of the node that answers, which the pages name: behind a load
+// balancer a reload may show another one. The audit is that of all nodes.
+
 // nodePages are the pages about the node that answers, and the audit.
 func (o *Console) nodePages() []admin.Page {
 	return []admin.Page{

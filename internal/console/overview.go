@@ -13,6 +13,13 @@ import (
 	"github.com/millrace/millrace/internal/series"
 )
 
+// The overview shows what an operator needs to see first: what is wrong (attention), how many jobs
+// stand where, what has happened lately, and the queues that are worst. It costs one list of all
+// queues and one series, whatever the number of jobs.
+//
+// Something needs attention where it does not get better by itself. What is wrong for one reason
+// with many things is one entry, so that a thousand paused queues do not hide a part that fails.
+
 // overviewPages are the first page, with and without a slash behind it.
 func (o *Console) overviewPages() []admin.Page {
 	return []admin.Page{

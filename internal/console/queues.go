@@ -13,6 +13,10 @@ import (
 	"github.com/millrace/millrace/internal/series"
 )
 
+// The form for the limits of a queue shows the limits in force, which may be those of the settings.
+// It sends what it has shown beside what it has now, and only what differs is set: so a limit of
+// the settings does not become one of an operator because its form was sent.
+
 // queuePages are the pages of queues and the forms on them.
 func (o *Console) queuePages() []admin.Page {
 	const one = Path + "/queues/{contract}/{queue}"

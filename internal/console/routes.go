@@ -7,6 +7,9 @@ import (
 	"github.com/millrace/millrace/internal/admin"
 )
 
+// The table of the pages, which package admin takes over into its own: access, audit and HEAD
+// follow from it as for routes of the API. Each file beside the table has the pages of one noun.
+
 // Path is the path of the console, with which those of all pages begin.
 const Path = "/console"
 

@@ -16,6 +16,14 @@ import (
 	"github.com/millrace/millrace/internal/schedule"
 )
 
+// One form makes and edits schedules. It has two buttons: one shows the times that the schedule
+// would have and stores nothing, the other stores it. Its fields are members of the API, which
+// membersOf writes as JSON, so what the API refuses is refused here with the same words.
+//
+//	form ─▶ membersOf ─┬─ look  ─▶ previewSchedule ─▶ the form with the next times
+//	                   └─ store ─▶ createSchedule, setSchedule ─▶ 303 to the schedule
+//	                                    refused ─▶ the form as it was sent, with the reason
+
 // newSchedule is the path of the form for a new schedule. No schedule has it: see pathOf.
 const newSchedule = Path + "/schedules/" + reserved + "new"
 

@@ -10,6 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/schedule"
 )
 
+// The page of a schedule shows its next times and what was done about the latest ones, its ticks. A
+// schedule that cannot submit says so with the reason, unless the caller may not see what jobs
+// carry: the reason may repeat a part of the request.
+
 // schedulePages are the pages of schedules and the forms on them.
 func (o *Console) schedulePages() []admin.Page {
 	const one = Path + "/schedules/{name}"

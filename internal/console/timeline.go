@@ -13,6 +13,15 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// A timeline is drawn to scale over the whole life of a job, as it is the gaps that are asked for:
+//
+//	   ✕        ✓            the outcome of each attempt, where there is room for its mark
+//	▒▒▒██▒▒▒▒▒▒███           waits hatched, attempts filled
+//	• •      •               what else happened: messages, deliveries, operators
+//
+// All places are shares of the width, which the browser knows and the server does not. Attempts of
+// which nothing is kept leave the time before the first known one empty: it was no wait for sure.
+
 // timeline is what happened to a job, as its page shows it: drawn to scale, with a table behind.
 type timeline struct {
 	SVG       template.HTML

@@ -9,6 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
+// Webhooks of operators and of clients stand in one list, and their pages have the same buttons but
+// for the form, which only those of operators have: what a client has set it alone changes. A
+// secret is shown once, by the page that answers the form which made it.
+
 // webhookPages are the pages of webhooks and the forms on them.
 func (o *Console) webhookPages() []admin.Page {
 	const one = Path + "/webhooks/{id}"
