@@ -18,6 +18,12 @@ import (
 
 // A backup is of a data directory: the database, the objects that it names, and the secrets. The
 // streams are left out, as the database has what they have, and so is what is about processes.
+//
+//	backup    objects ─▶ database ─▶ objects once more ─▶ secrets ─▶ checksums ─▶ backup.json
+//	restore   lock ─▶ staging: files by checksum ─▶ every page of the database ─▶ renames
+//
+// backup.json is written last, so a directory without it is no backup. The database is the last of
+// the renames of a restore, so no server starts on a part of one.
 
 // Names in a backup, which are those in the data directory.
 const (

@@ -11,7 +11,8 @@ import (
 )
 
 // newDocs makes the documentation of this version: of all contracts, also of those that a node does
-// not serve.
+// not serve. The papers and the OpenAPI documents are files of the binary, so the pages are those
+// of the version that answers.
 func newDocs(contracts []*contract.Definition) *docsite.Site {
 	var apis []docsite.API
 	for _, c := range contracts {

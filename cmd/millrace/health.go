@@ -14,6 +14,9 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// The command asks a server as a load balancer does, and answers by its exit code. It prints what
+// the server says, which names the part that fails.
+
 // healthFlags are the flags of `millrace health`.
 type healthFlags struct {
 	settings settingsFlags

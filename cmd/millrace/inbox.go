@@ -6,7 +6,9 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// buildInbox makes what takes over the requests that producers submit by SQL.
+// buildInbox makes what takes over the requests that producers submit by SQL. It knows the names of
+// all contracts: a request to one that this node does not serve is left to another node, and one to
+// a contract that there is nowhere is refused.
 func (d *deps) buildInbox() (err error) {
 	var known []string
 	for _, c := range d.settings.definitions {

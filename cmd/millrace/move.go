@@ -26,6 +26,10 @@ import (
 //
 //	the objects of SQLite       its data directory
 //	the objects of PostgreSQL   what objects.url and data_dir say
+//
+// They are copied before the first row, so the new store never names an object that is not there. A
+// move that was interrupted goes on where it was: package move marks both stores, and an object
+// that is there already is not copied again.
 
 // moveFlags are the flags of `millrace migrate` that make it a move.
 type moveFlags struct {

@@ -14,6 +14,11 @@ import (
 	"github.com/millrace/millrace/internal/admin"
 )
 
+// Commands for operators find their server by a flag, the environment or a profile that 'millrace
+// login' has stored, and else by the settings of this machine (cli.Operator). A server of this
+// machine needs no token to be given: its data directory has it. The token of the settings goes to
+// no other machine.
+
 // operatorCommand is `millrace operator`. token and login are about the access of operators, and
 // recover is about that of a client of ForgeRun.
 func operatorCommand(p cli.Process) *cobra.Command {

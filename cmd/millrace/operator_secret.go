@@ -14,6 +14,10 @@ import (
 	"github.com/millrace/millrace/internal/account"
 )
 
+// Callbacks of a contract's jobs are signed with one secret, which no client chooses. All nodes
+// derive it from the pepper, which they share, so that it is stored nowhere; who replaces the
+// pepper changes it. A setting takes its place where receivers need a secret that stays.
+
 // secretCommand is `millrace operator secret`. It needs no server: the secret is that of the
 // settings, or is derived from the pepper of this machine as a server does it.
 func secretCommand(p cli.Process) *cobra.Command {

@@ -11,7 +11,9 @@ import (
 )
 
 // endMetrics is a collector of the ends of runs that workers have recorded in transactions of their
-// own: those that wait, which each scrape counts, and those that this node has carried out.
+// own: those that wait, which each scrape counts, and those that this node has carried out. Those
+// that wait are in the database and the same on every node; that they grow older says that no node
+// carries them out.
 type endMetrics struct {
 	engine *engine.Engine
 	// waiting counts those that wait; nil for a database without them.

@@ -13,7 +13,9 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// postgresDatabase is a PostgreSQL that several nodes share.
+// postgresDatabase is a PostgreSQL that several nodes share. It has what SQLite lacks: an inbox,
+// and ends of runs that workers record in transactions of their own. Backups of it are made by its
+// own programs, so backup and prepareRestored are left out.
 var postgresDatabase = database{
 	kind:   "postgres",
 	named:  postgresURLs,

@@ -16,7 +16,8 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
-// sqliteDatabase is a file in the data directory.
+// sqliteDatabase is a file in the data directory, which one server has open at a time: it holds a
+// lock until it has ended. Commands that only read need no lock.
 var sqliteDatabase = database{
 	kind:  "sqlite",
 	named: setting.StoreWord("sqlite"),

@@ -50,8 +50,8 @@ type endContract struct {
 	submit func(w *endWorld, name string) // makes a job that can be claimed
 	claim  func(w *endWorld) claimed
 	result func(w *endWorld, j claimed) string
-	// What has come of the job, by its state in the admin API; "" where it is gone, and "gone" where
-	// it has left a dead letter.
+	// What has come of the job, by its state in the admin API; "" where it is gone, and "gone"
+	// where it has left a dead letter.
 	completed, retried, failed string
 	// verbs may end the run, or take the job from it.
 	verbs map[string]func(w *endWorld, ctx context.Context, j claimed) error

@@ -11,6 +11,14 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// What an operation is about is found in one order, by number, first jobs that are stored and then
+// jobs that are gone, of which dead letters are left. The number of the last item of a batch is the
+// cursor of the operation, so a node that goes on with it needs to know nothing else:
+//
+//	0 ──── numbers of stored jobs ────▶ firstGone ──── firstGone + IDs of letters ────▶
+//
+// Numbers are given in the order of insertion and never again, so what comes later stands behind.
+
 // pageTime is how long one page of jobs is searched.
 const pageTime = 500 * time.Millisecond
 

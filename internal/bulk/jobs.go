@@ -16,6 +16,14 @@ import (
 // the list by number, without bodies, and compares what it can. Then matching compares all that the
 // filter has; bodies and dead letters are read last. Windows follow each other until there are
 // enough jobs or a bound of the request is reached.
+//
+//	newSearch ─▶ next: a window by number ─▶ chunks ─▶ matching ─▶ FoundJobs
+//	               ▲     one of: byID, the list of a parent,          │
+//	               │     byOwner, listNarrow, all jobs                │ not enough, and no bound
+//	               └────────────────── grow ◀─────────────────────────┘
+//
+// Where several lists are merged, a page ends at the least number up to which all of them were
+// read: behind it one list may have jobs that another would stand before.
 
 // The sizes of windows, in jobs. The first one holds a page where all jobs match, and each is
 // larger than the one before, as far as there is time for it. A search of texts looks at the time

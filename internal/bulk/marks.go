@@ -9,6 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// A mark says that an operation has acted on an item. It is a record of the item's number, written
+// in the transaction of the action and deleted by the commit that counts it; by then the cursor has
+// passed the item, which says the same. So at any time either tells whether an item was acted on.
+
 // mark writes the mark of an action in the transaction of the action. The transaction is undone if
 // there is a mark already, or if the batch or the operation is over. Another node that carries out
 // the same action at the same time waits for the end of this transaction, and then finds the mark,

@@ -17,6 +17,18 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
+// An operation is carried out batch after batch. step does one of them and then says how long to
+// wait, for a rate or for canaries; an operation that waits for long gives its job back, so that it
+// holds no worker:
+//
+//	load ─▶ count, once ─▶ batch ─▶ act: the actions with their marks ─▶ commit ─▶ wait
+//	                        ▲                                              │
+//	                        └───────────────── cursor ◀────────────────────┘
+//
+// Two nodes may work on one operation, as the lease of its job ends while one of them is slow. Both
+// then act on the same items, and the marks let each action happen once; the one that commits
+// second finds a cursor that is not its own, and stops.
+
 const (
 	// maxBatch bounds what is done between two writes of the progress: a page, so that none is read
 	// twice. atOnce of that is done at the same time.

@@ -10,6 +10,10 @@ import (
 	"sync"
 )
 
+// Every file in Markdown that a release carries has a page, and its text beside it. What documents
+// link to besides, such as examples and sources, is shown as it is. A link to anything else is no
+// link on the site: resolve returns nothing for it, and a test follows all the others.
+
 // document is a file in Markdown that has a page.
 type document struct {
 	file     string // its path in the repository

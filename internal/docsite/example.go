@@ -5,6 +5,11 @@ import (
 	"strings"
 )
 
+// An example is a value that its schema allows, made of what decides first: an enumeration, a
+// constant, a default, an example, the first of several choices, the members of an object, the name
+// of the member, a pattern or format, the bounds of a number. A member has the same example
+// everywhere, unless its schema decides otherwise, so the id in a request is the one in the answer.
+
 // maxExampleDepth bounds how deep an example goes into schemas that contain themselves.
 const maxExampleDepth = 5
 

@@ -8,6 +8,9 @@ import (
 	"unicode/utf8"
 )
 
+// Code is coloured when its page is made, by classes, so that no script is needed in a browser. The
+// text of a block is not changed: without the classes it is what was written.
+
 // grammar is what is coloured in a language: comments, texts and words. That is little enough to be
 // right without a parser.
 type grammar struct {

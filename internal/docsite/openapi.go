@@ -11,6 +11,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// The page of an API is made of its OpenAPI document, which is read as a tree of nodes and not into
+// types of its own: what the page shows of a node is asked of it by name, and what it does not show
+// need not be known. schema.go says in words what a schema allows, example.go makes a value of it.
+//
+//	openapi.yaml ─▶ node ─▶ operation, content, response, member ─▶ apiView ─▶ template
+
 // apiDocument is an OpenAPI document and its page. Of OpenAPI it knows what the documents of the
 // contracts use (decision 0034); a test shows every one of them.
 type apiDocument struct {

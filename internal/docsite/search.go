@@ -11,6 +11,10 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
+// A search goes through the text of all sections, word by word. Results are sections and not pages,
+// so a link leads to the place. The answer is a page like others, made on the server: a search
+// works without a script, and its address can be sent on.
+
 // searchPath is the path of the results of a search.
 const searchPath = Path + "/search"
 

@@ -1,4 +1,8 @@
 // Package audit is `millrace audit`: it lists what operators have changed.
+//
+// The table says of each entry which members it has changed; --json has the whole states before and
+// after. With other commands --actor says who acts, for the audit. Here it selects whose entries
+// are listed.
 package audit
 
 import (

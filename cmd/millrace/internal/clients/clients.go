@@ -1,5 +1,9 @@
 // Package clients is `millrace clients`: how operators see the clients of ForgeRun, limit them, and
 // revoke their keys.
+//
+// A client is named by its id, and a key by both ids, CLIENT/KEY, so that no key of another client
+// is revoked by mistake. Limits that a command sets take the place of those of the settings for
+// this client, until --reset.
 package clients
 
 import (

@@ -1,5 +1,10 @@
 // Package dlq is `millrace dlq`: how operators see, replay and discard the dead letters of all
 // contracts.
+//
+//	groups ─▶ list --fingerprint ─▶ show ─▶ the reason is mended ─▶ replay
+//
+// A letter that was replayed stays, with the job that it was replayed as, until it is past its
+// retention; a second replay needs --again.
 package dlq
 
 import (

@@ -1,5 +1,8 @@
 // Package inbox is `millrace inbox`: how operators see what producers have submitted by SQL, and
 // retry and discard what was refused.
+//
+// A request is named by its id. Lists leave the requests themselves out, which show prints. On a
+// database without an inbox lists are empty.
 package inbox
 
 import (

@@ -1,4 +1,8 @@
 // Package jobs is `millrace jobs`: what operators do with jobs of all contracts.
+//
+//	jobs.go               the actions, and submit
+//	list.go, count.go     what there is, by the filters of filter.go
+//	show.go, why.go       one job; remedies.go has the commands that may help it
 package jobs
 
 import (

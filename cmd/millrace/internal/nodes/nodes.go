@@ -1,5 +1,9 @@
 // Package nodes is `millrace nodes` and `millrace workers`: how operators see who executes jobs,
 // and how they drain nodes and workers.
+//
+// A drain is known on all nodes within two seconds, whichever of them is asked. What runs goes on,
+// and nothing more is begun. That of a node is for its local workers and for what sends requests to
+// it, as the node is not ready any more.
 package nodes
 
 import (

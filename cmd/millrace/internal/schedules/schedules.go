@@ -1,4 +1,8 @@
 // Package schedules is `millrace schedules`: how operators have jobs submitted again and again.
+//
+// Flags have the names of the members of the API. Only those that were given are sent, so edit
+// leaves all else as it is, and what a flag means is checked by the server alone. A schedule that
+// the settings define is listed like others and changed there.
 package schedules
 
 import (

@@ -1,5 +1,9 @@
 // Package webhooks is `millrace webhooks`: how operators see the webhooks of all clients and have
 // their own, try them, and send again what failed.
+//
+// Webhooks of clients can be disabled, enabled, tested and replayed; what they subscribe to, and
+// their secrets, are their owners' (edit.go is about those of operators). A secret is printed by
+// the command that makes it, and by no other.
 package webhooks
 
 import (
