@@ -114,8 +114,8 @@ func (e *Engine) ReadInbox(ctx context.Context, transactions []int64, n int, byt
 	return requests, err
 }
 
-// ChangeInbox makes changes of the inbox. It notifies other nodes of transactions that are due at
-// once.
+// ChangeInbox makes changes of the inbox, all of them or none. It notifies other nodes of
+// transactions that are due at once.
 func (e *Engine) ChangeInbox(ctx context.Context, c job.InboxChanges) error {
 	err := e.changeInbox(ctx, func(_ *unit, in Inbox) error { return in.Apply(c) })
 	isDue := func(t job.InboxTransaction) bool { return t.Delay <= 0 }
