@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // Operators change jobs by the verbs of the contract of each job, which says itself what it allows
@@ -41,7 +42,7 @@ func (a *API) PathJob(c *httpapi.Call) (*job.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.Engine.GetWithoutBodies(c.Context(), []int64{number})
+	found, err := a.Engine.GetBySeqs(c.Context(), []int64{number}, store.DefinitionOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +163,7 @@ func (a *API) stateOf(j *job.Job) any {
 // sendJob answers with a job after an action on the one with the number. One that is gone is
 // answered as it was, in the state "gone".
 func (a *API) sendJob(c *httpapi.Call, status int, number int64, j *job.Job) error {
-	found, err := a.Engine.GetWithFailures(c.Context(), []int64{j.Seq})
+	found, err := a.Engine.GetBySeqs(c.Context(), []int64{j.Seq}, store.FailureOnly)
 	if err != nil {
 		return err
 	}

@@ -201,7 +201,7 @@ func (w *allWorld) resourceOf(t *testing.T, number int64) jobState {
 // lease claims a job by its number.
 func (w *allWorld) lease(t *testing.T, number int64) engine.Run {
 	t.Helper()
-	found, err := w.engine.GetWithoutBodies(t.Context(), []int64{number})
+	found, err := w.engine.GetBySeqs(t.Context(), []int64{number}, store.DefinitionOnly)
 	if err != nil || len(found) != 1 {
 		t.Fatalf("job %d: %v", number, err)
 	}

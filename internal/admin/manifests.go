@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // Manifests and their resources are jobs, which contract.Manifests reads for the pages of the
@@ -169,7 +170,7 @@ func (a *API) withBodies(ctx context.Context, jobs []*job.Job) (all []*job.Job, 
 	for _, j := range jobs {
 		numbers = append(numbers, j.Seq)
 	}
-	found, err := a.Engine.GetFull(ctx, numbers)
+	found, err := a.Engine.GetBySeqs(ctx, numbers, store.AllBodies)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -77,7 +78,7 @@ func submitByRoute(name, path, body, member string,
 // releaseByWorker is the release of a worker, over the worker API.
 func releaseByWorker(t *testing.T, w *allWorld, j jobState) int64 {
 	t.Helper()
-	found, err := w.engine.GetWithoutBodies(t.Context(), []int64{j.Number})
+	found, err := w.engine.GetBySeqs(t.Context(), []int64{j.Number}, store.DefinitionOnly)
 	if err != nil || len(found) != 1 {
 		t.Fatal(err)
 	}

@@ -142,7 +142,7 @@ func (a *API) addRunning(ctx context.Context, p *WorkerPage) error {
 	if len(leased) <= a.runLimit {
 		return nil
 	}
-	last, err := a.Engine.GetWithoutBodies(ctx, []int64{leased[a.runLimit-1].Seq})
+	last, err := a.Engine.GetBySeqs(ctx, []int64{leased[a.runLimit-1].Seq}, store.DefinitionOnly)
 	for _, j := range last { // none where the job has been removed meanwhile
 		p.SearchedTo = j.CreatedAt
 	}

@@ -212,7 +212,7 @@ func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search
 	}
 	switch {
 	case len(f.Numbers) > 0:
-		found, err := b.Engine.GetWithoutBodies(ctx, f.Numbers)
+		found, err := b.Engine.GetBySeqs(ctx, f.Numbers, store.DefinitionOnly)
 		s.direct, s.candidates = found, nil
 		return s, err
 	case f.ID != "":
@@ -317,7 +317,7 @@ func (s *search) findDirect(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	found, err := s.Engine.GetWithoutBodiesByID(ctx, ids)
+	found, err := s.Engine.GetByIDs(ctx, ids, store.NoBodies)
 	s.direct = found
 	return err
 }
@@ -411,11 +411,11 @@ func (s *search) matching(ctx context.Context, jobs []*job.Job) ([]*job.Job, err
 	case s.page.Bare:
 		return s.inPhase(ctx, bare)
 	}
-	load := s.Engine.GetWithFailures
+	bodies := store.FailureOnly
 	if s.filter.Text != "" {
-		load = s.Engine.GetFull
+		bodies = store.AllBodies
 	}
-	found, err := load(ctx, numbers)
+	found, err := s.Engine.GetBySeqs(ctx, numbers, bodies)
 	if err != nil {
 		return nil, err
 	}

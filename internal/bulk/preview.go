@@ -108,7 +108,7 @@ func (b *Bulk) fillSample(ctx context.Context, jobs []*job.Job) error {
 	for i, j := range jobs {
 		numbers[i] = j.Seq
 	}
-	loaded, err := b.Engine.GetWithFailures(ctx, numbers)
+	loaded, err := b.Engine.GetBySeqs(ctx, numbers, store.FailureOnly)
 	for _, full := range loaded {
 		at := slices.IndexFunc(jobs, func(j *job.Job) bool { return j.Seq == full.Seq })
 		jobs[at].Definition, jobs[at].Failure = full.Definition, full.Failure

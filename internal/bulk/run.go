@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/worker"
 )
@@ -442,7 +443,7 @@ func (b *Bulk) settled(ctx context.Context, o *Operation) (all bool, failed int6
 	if len(o.Errors) > 0 {
 		return false, o.Errors[0].Number, nil
 	}
-	found, err := b.Engine.GetWithoutBodies(ctx, o.Canaries)
+	found, err := b.Engine.GetBySeqs(ctx, o.Canaries, store.DefinitionOnly)
 	if err != nil {
 		return false, 0, err
 	}

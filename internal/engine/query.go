@@ -63,30 +63,17 @@ func (e *Engine) load(ctx context.Context, s store.Selector) (jobs []*job.Job, e
 	return jobs, err
 }
 
-// GetWithoutBodiesByID returns those of the jobs that exist, without their bodies, in no order.
-func (e *Engine) GetWithoutBodiesByID(ctx context.Context, ids []job.ID) ([]*job.Job, error) {
-	return e.load(ctx, store.Selector{IDs: ids, Bodies: store.NoBodies})
+// GetByIDs returns those of the jobs that exist, with the bodies asked for, in no order.
+func (e *Engine) GetByIDs(ctx context.Context, ids []job.ID, bodies store.Bodies) ([]*job.Job,
+	error) {
+	return e.load(ctx, store.Selector{IDs: ids, Bodies: bodies})
 }
 
-// GetAll returns those of the jobs that exist, with their bodies, in no order.
-func (e *Engine) GetAll(ctx context.Context, ids []job.ID) ([]*job.Job, error) {
-	return e.load(ctx, store.Selector{IDs: ids, Bodies: store.AllBodies})
-}
-
-// GetWithoutBodies returns those of the jobs that exist, with no body but the definition,
-// in no order.
-func (e *Engine) GetWithoutBodies(ctx context.Context, seqs []int64) ([]*job.Job, error) {
-	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: store.DefinitionOnly})
-}
-
-// GetWithFailures returns those of the jobs that exist, with no body but the failure, in no order.
-func (e *Engine) GetWithFailures(ctx context.Context, seqs []int64) ([]*job.Job, error) {
-	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: store.FailureOnly})
-}
-
-// GetFull returns those of the jobs that exist, with their bodies, in no order.
-func (e *Engine) GetFull(ctx context.Context, seqs []int64) ([]*job.Job, error) {
-	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: store.AllBodies})
+// GetBySeqs returns those of the jobs with the numbers that exist, with the bodies asked for, in no
+// order.
+func (e *Engine) GetBySeqs(ctx context.Context, seqs []int64, bodies store.Bodies) ([]*job.Job,
+	error) {
+	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: bodies})
 }
 
 // Succeeded reports whether a job is in a state that success leads to.

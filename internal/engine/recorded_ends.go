@@ -417,7 +417,7 @@ func (e *Engine) verifyEnd(ctx context.Context, j *job.Job) error {
 // verifiedOutcome returns the outcome of a run by its contract's Verify.
 func (e *Engine) verifiedOutcome(ctx context.Context, j *job.Job) (o Outcome, err error) {
 	ends := e.contracts[j.ID.Contract].RecordedEnds
-	full, err := e.GetWithoutBodies(ctx, []int64{j.Seq})
+	full, err := e.GetBySeqs(ctx, []int64{j.Seq}, store.DefinitionOnly)
 	if err != nil || len(full) == 0 {
 		return o, err
 	}

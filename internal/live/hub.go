@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
+	"github.com/millrace/millrace/internal/store"
 )
 
 const (
@@ -177,7 +178,7 @@ func (h *Hub) Read(ctx context.Context) error {
 // readJobs reads the jobs with the numbers, of which there may be none.
 func (h *Hub) readJobs(ctx context.Context, numbers []int64) (jobs []Job, err error) {
 	for batch := range slices.Chunk(numbers, jobBatch) {
-		found, err := h.Engine.GetWithFailures(ctx, batch)
+		found, err := h.Engine.GetBySeqs(ctx, batch, store.FailureOnly)
 		if err != nil {
 			return nil, err
 		}

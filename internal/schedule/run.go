@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/schedule/calendar"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/worker"
 )
@@ -224,7 +225,7 @@ func (r *run) isBusy(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if r.loaded != number {
-		found, err := r.Engine.GetWithoutBodies(ctx, []int64{number})
+		found, err := r.Engine.GetBySeqs(ctx, []int64{number}, store.DefinitionOnly)
 		if err != nil {
 			return false, err
 		}
@@ -243,7 +244,7 @@ func (r *run) cancelReplaced(ctx context.Context) error {
 	if r.state.Replaced == 0 {
 		return nil
 	}
-	found, err := r.Engine.GetWithoutBodies(ctx, []int64{r.state.Replaced})
+	found, err := r.Engine.GetBySeqs(ctx, []int64{r.state.Replaced}, store.DefinitionOnly)
 	if err != nil {
 		return err
 	}

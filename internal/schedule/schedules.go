@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/worker"
 )
 
@@ -159,7 +160,7 @@ func (s *Schedules) getAll(ctx context.Context, ids []job.ID) (all []*Schedule, 
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	jobs, err := s.Engine.GetAll(ctx, ids)
+	jobs, err := s.Engine.GetByIDs(ctx, ids, store.AllBodies)
 	if err != nil {
 		return nil, err
 	}

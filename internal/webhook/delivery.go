@@ -290,7 +290,7 @@ func (w *Webhooks) newestOf(ctx context.Context, listOwner string, status Status
 	if len(found) == 0 {
 		return nil, next, nil
 	}
-	jobs, err = w.Engine.GetAll(ctx, found)
+	jobs, err = w.Engine.GetByIDs(ctx, found, store.AllBodies)
 	slices.SortFunc(jobs, func(a, b *job.Job) int { return cmp.Compare(b.Seq, a.Seq) })
 	return jobs, next, err
 }

@@ -47,7 +47,7 @@ func (w *Webhooks) Figures(ctx context.Context, ids []string) ([]Figures, error)
 	if len(tried) == 0 {
 		return all, nil
 	}
-	jobs, err := w.Engine.GetAll(ctx, tried)
+	jobs, err := w.Engine.GetByIDs(ctx, tried, store.AllBodies)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // Notify turns events into deliveries. The deliveries of one chain to one URL are ordered:
@@ -266,7 +267,7 @@ func (w *Webhooks) missingSubmissions(ctx context.Context,
 			ids = append(ids, jobID(d.predecessor))
 		}
 	}
-	found, err := w.Engine.GetAll(ctx, ids)
+	found, err := w.Engine.GetByIDs(ctx, ids, store.AllBodies)
 	if err != nil {
 		return nil, err
 	}

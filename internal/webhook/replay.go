@@ -206,7 +206,7 @@ func (w *Webhooks) replayEach(ctx context.Context, subscriptionID string, ids []
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	jobs, err := w.Engine.GetAll(ctx, ids)
+	jobs, err := w.Engine.GetByIDs(ctx, ids, store.AllBodies)
 	if err != nil {
 		return 0, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -136,7 +137,7 @@ func (a *Server) readCurrentRun(c *httpapi.Call) (*currentRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := a.Engine.GetWithoutBodies(c.Context(), []int64{run.Seq()})
+	jobs, err := a.Engine.GetBySeqs(c.Context(), []int64{run.Seq()}, store.DefinitionOnly)
 	if err != nil {
 		return nil, err
 	}

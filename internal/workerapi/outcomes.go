@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // outcome is the outcome of one run in a request with many, and the answer to it.
@@ -82,7 +83,7 @@ func (a *Server) completedJobs(ctx context.Context, all []*outcome) (map[int64]*
 		}
 		seqs = append(seqs, o.run.Seq())
 	}
-	found, err := a.Engine.GetWithoutBodies(ctx, seqs)
+	found, err := a.Engine.GetBySeqs(ctx, seqs, store.DefinitionOnly)
 	jobs := make(map[int64]*job.Job, len(found))
 	for _, j := range found {
 		jobs[j.Seq] = j

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/outage"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/uuids"
 )
 
@@ -103,7 +104,7 @@ func (f *FetchBox) sweepKeys(ctx context.Context, prefix string, keys []string) 
 			manifests[id] = key
 		}
 	}
-	jobs, err := f.Engine.GetAll(ctx, ids)
+	jobs, err := f.Engine.GetByIDs(ctx, ids, store.AllBodies)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/webhook"
 )
@@ -65,7 +66,7 @@ func (f *ForgeRun) jobsByNumber(ctx context.Context, messages []job.Message) (ma
 			seqs = append(seqs, messages[i].Job)
 		}
 	}
-	loaded, err := f.Engine.GetWithoutBodies(ctx, seqs)
+	loaded, err := f.Engine.GetBySeqs(ctx, seqs, store.DefinitionOnly)
 	if err != nil {
 		return nil, err
 	}

@@ -217,7 +217,7 @@ func (m *Images) replaysOf(ctx context.Context, jobs []*job.Job) (map[int64]repl
 	for _, of := range letters {
 		made = append(made, of[0].ReplayedAs) // a job fails for good once
 	}
-	found, err := m.Engine.GetWithoutBodies(ctx, made)
+	found, err := m.Engine.GetBySeqs(ctx, made, store.DefinitionOnly)
 	if err != nil {
 		return nil, err
 	}

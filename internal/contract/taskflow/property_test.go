@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -148,7 +149,7 @@ func TestModel(t *testing.T) {
 					for i, j := range m.jobs {
 						ids[i] = engineJobID(j.ID)
 					}
-					stored, err := w.engine.GetAll(t.Context(), ids)
+					stored, err := w.engine.GetByIDs(t.Context(), ids, store.AllBodies)
 					if err != nil || len(stored) != len(m.jobs) {
 						rt.Fatalf("%d jobs are stored, want %d: %v", len(stored), len(m.jobs), err)
 					}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // A rerun makes new jobs of those that failed and of those that they blocked, as final statuses
@@ -137,7 +138,7 @@ func (t *TaskFlow) latestCopies(ctx context.Context,
 		}
 	}
 	ids := engineJobIDs(slices.Collect(maps.Values(latest)))
-	found, err := t.Engine.GetWithoutBodiesByID(ctx, ids)
+	found, err := t.Engine.GetByIDs(ctx, ids, store.NoBodies)
 	exists := map[string]bool{}
 	for _, j := range found {
 		exists[j.ID.Key] = true
@@ -341,7 +342,7 @@ const (
 func (r *rerun) originals(ctx context.Context) (full []*job.Job, err error) {
 	payloads := 0
 	for chunk := range slices.Chunk(r.chosen, loadedAtOnce) {
-		found, err := r.Engine.GetAll(ctx, engineJobIDs(chunk))
+		found, err := r.Engine.GetByIDs(ctx, engineJobIDs(chunk), store.AllBodies)
 		if err != nil {
 			return nil, err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -180,8 +181,8 @@ func TestRerun(t *testing.T) {
 					ids = w.failedGraph(t)
 				}
 				made := w.rerun(t, pathOf(ids["b"])+path, "")[ids["b"]]
-				both, err := w.engine.GetAll(t.Context(), []job.ID{engineJobID(ids["b"]),
-					engineJobID(made)})
+				both, err := w.engine.GetByIDs(t.Context(), []job.ID{engineJobID(ids["b"]),
+					engineJobID(made)}, store.AllBodies)
 				if err != nil || len(both) != 2 {
 					t.Fatal(both, err)
 				}
@@ -396,7 +397,7 @@ func (w *world) stored(t testing.TB, ids map[string]string) map[string]*job.Job 
 	for _, id := range ids {
 		all = append(all, engineJobID(id))
 	}
-	found, err := w.engine.GetAll(t.Context(), all)
+	found, err := w.engine.GetByIDs(t.Context(), all, store.AllBodies)
 	if err != nil || len(found) != len(ids) {
 		t.Fatalf("%d of %d jobs: %v", len(found), len(ids), err)
 	}
