@@ -16,11 +16,11 @@ import (
 //	claimOnce   joins the callers of the moment, which the combiner serves as one group
 //	claimTx     is the group's transaction: it locks the limits, makes a pass, and if
 //	            a caller wants more sweeps and makes a second pass
-//	selectJobs  returns the ready jobs that one demand may get; it changes no call
+//	selectJobs  returns the ready jobs that one query may get; it changes no call
 //	lease       gives jobs to calls, each under a new run id
 //
-// Fairness: callers that name one and the same queue are one demand, in the order they came;
-// a caller that names several queues, or none, is a demand of its own and comes before those.
+// Fairness: callers that name one and the same queue share one query, in the order they came;
+// a caller that names several queues, or none, has a query of its own and comes before those.
 // The limits of claims are in claim_limits.go.
 
 // ClaimRequest asks for jobs.
@@ -42,11 +42,11 @@ type claimCall struct {
 	jobs []*job.Job
 }
 
-// missing returns how many more jobs the call asks for.
-func (c *claimCall) missing() int { return c.req.Max - len(c.jobs) }
+// remaining returns how many more jobs the call asks for.
+func (c *claimCall) remaining() int { return c.req.Max - len(c.jobs) }
 
 // wantsMore reports whether the call asks for more jobs and its caller still waits.
-func (c *claimCall) wantsMore() bool { return c.missing() > 0 && c.ctx.Err() == nil }
+func (c *claimCall) wantsMore() bool { return c.remaining() > 0 && c.ctx.Err() == nil }
 
 // claimGroup is the number of jobs claimed in one transaction.
 const claimGroup = 1000
@@ -163,18 +163,18 @@ func (u *unit) claimTx(calls []*claimCall) error {
 	return nil
 }
 
-// claimPass selects and leases jobs for each demand of the calls. It is repeated while a call has
+// claimPass selects and leases jobs for each query of the calls. It is repeated while a call has
 // no job at all and a select was cut short because bodies are large, see store.MaxReadyBytes.
 func (u *unit) claimPass(calls []*claimCall) error {
 	empty := func(c *claimCall) bool { return len(c.jobs) == 0 && c.wantsMore() }
 	for {
 		u.claims.truncatedBySize = false
-		for _, d := range demandsOf(calls) {
-			jobs, err := u.selectJobs(d)
+		for _, query := range claimQueriesOf(calls) {
+			jobs, err := u.selectJobs(query)
 			if err != nil {
 				return err
 			}
-			if err := u.lease(d.calls, jobs); err != nil {
+			if err := u.lease(query.calls, jobs); err != nil {
 				return err
 			}
 		}
@@ -187,8 +187,8 @@ func (u *unit) claimPass(calls []*claimCall) error {
 	}
 }
 
-// demand is one query for ready jobs, shared by the calls that name the same queue.
-type demand struct {
+// claimQuery is one query for ready jobs, shared by the calls that name the same queue.
+type claimQuery struct {
 	contract string
 	queues   []string // none means all but those of skip
 	skip     func(queue string) bool
@@ -196,24 +196,24 @@ type demand struct {
 	calls    []*claimCall
 }
 
-// demandsOf returns the demands of the calls that want more, in the order they are served.
-func demandsOf(calls []*claimCall) []*demand {
-	var all, shared []*demand
-	byQueue := map[queueKey]*demand{}
+// claimQueriesOf returns the queries of the calls that want more, in the order they are served.
+func claimQueriesOf(calls []*claimCall) []*claimQuery {
+	var all, shared []*claimQuery
+	byQueue := map[queueKey]*claimQuery{}
 	for _, c := range calls {
 		if !c.wantsMore() {
 			continue
 		}
-		own := &demand{contract: c.req.Contract, queues: c.req.Queues, skip: c.req.Skip,
-			max: c.missing(), calls: []*claimCall{c}}
+		own := &claimQuery{contract: c.req.Contract, queues: c.req.Queues, skip: c.req.Skip,
+			max: c.remaining(), calls: []*claimCall{c}}
 		if len(c.req.Queues) != 1 {
 			all = append(all, own)
 			continue
 		}
 		key := queueKey{c.req.Contract, c.req.Queues[0]}
-		if d := byQueue[key]; d != nil {
-			d.max += own.max
-			d.calls = append(d.calls, c)
+		if query := byQueue[key]; query != nil {
+			query.max += own.max
+			query.calls = append(query.calls, c)
 			continue
 		}
 		byQueue[key] = own
@@ -222,16 +222,16 @@ func demandsOf(calls []*claimCall) []*demand {
 	return append(all, shared...)
 }
 
-// selectJobs returns the first ready jobs over the queues of a demand, locked and in claim order,
+// selectJobs returns the first ready jobs over the queues of a query, locked and in claim order,
 // as many as it asks for and the limits leave.
-func (u *unit) selectJobs(d *demand) ([]*job.Job, error) {
-	queues, err := u.queuesOf(d)
+func (u *unit) selectJobs(query *claimQuery) ([]*job.Job, error) {
+	queues, err := u.queuesOf(query)
 	if err != nil {
 		return nil, err
 	}
 	var jobs []*job.Job
 	for _, queue := range queues {
-		ready, err := u.selectReady(queueKey{d.contract, queue}, d.max)
+		ready, err := u.selectReady(queueKey{query.contract, queue}, query.max)
 		if err != nil {
 			return nil, err
 		}
@@ -243,7 +243,7 @@ func (u *unit) selectJobs(d *demand) ([]*job.Job, error) {
 	slices.SortFunc(jobs, job.CompareClaim)
 	// a queue may be named twice
 	jobs = slices.CompactFunc(jobs, func(a, b *job.Job) bool { return a.Seq == b.Seq })
-	free, err := u.freeSlots(queueKey{d.contract, ""}, d.max)
+	free, err := u.freeSlots(queueKey{query.contract, ""}, query.max)
 	if err != nil {
 		return nil, err
 	}
@@ -254,18 +254,18 @@ func (u *unit) selectJobs(d *demand) ([]*job.Job, error) {
 	return jobs[:n], nil
 }
 
-// queuesOf returns the queues of a demand; where it names none, those that have ready jobs.
-func (u *unit) queuesOf(d *demand) ([]string, error) {
-	if len(d.queues) > 0 {
-		return d.queues, nil
+// queuesOf returns the queues of a query; where it names none, those that have ready jobs.
+func (u *unit) queuesOf(query *claimQuery) ([]string, error) {
+	if len(query.queues) > 0 {
+		return query.queues, nil
 	}
-	counts, err := u.currentCounts(d.contract)
+	counts, err := u.currentCounts(query.contract)
 	if err != nil {
 		return nil, err
 	}
 	var queues []string
 	for _, q := range counts {
-		if q.Ready > 0 && (d.skip == nil || !d.skip(q.Queue)) {
+		if q.Ready > 0 && (query.skip == nil || !query.skip(q.Queue)) {
 			queues = append(queues, q.Queue)
 		}
 	}
@@ -300,10 +300,10 @@ func (u *unit) selectReady(key queueKey, n int) ([]*job.Job, error) {
 	return found[:min(n, len(found))], nil
 }
 
-// lease gives the jobs to the calls of a demand, in the order the calls came.
+// lease gives the jobs to the calls of a query, in the order the calls came.
 func (u *unit) lease(calls []*claimCall, jobs []*job.Job) error {
 	for _, c := range calls {
-		n := min(len(jobs), c.missing())
+		n := min(len(jobs), c.remaining())
 		for _, j := range jobs[:n] {
 			if err := u.leaseJob(j, c.req.Worker); err != nil {
 				return err

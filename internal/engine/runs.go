@@ -168,7 +168,7 @@ func (e *Engine) finishGroup(group []*ticket[finishCall]) error {
 
 // finishGroup ends the runs of a group. It leaves out calls of which it cannot lock a job at once.
 func (u *unit) finishGroup(group []*ticket[finishCall]) error {
-	next := u.e.chainedClaims(group)
+	next := u.e.nextClaims(group)
 	if err := u.lockLimits(callsOf(next)); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (u *unit) finishGroup(group []*ticket[finishCall]) error {
 			return err
 		}
 	}
-	return u.claimChained(slices.DeleteFunc(next, func(c chainedClaim) bool {
+	return u.claimNext(slices.DeleteFunc(next, func(c nextClaim) bool {
 		return c.finishes.misses
 	}))
 }
@@ -213,17 +213,17 @@ func (u *unit) finishCall(c *finishCall, jobs map[int64]*job.Job) error {
 	return nil
 }
 
-// chainedClaim is a claim that came with the end of a run.
-type chainedClaim struct {
+// nextClaim is a claim that came with the end of a run.
+type nextClaim struct {
 	call     *claimCall
 	finishes *finishCall // that it came with
 	result   *FinishResult
 }
 
-// chainedClaims returns the claims that come with the requests of a group, but for those that would
+// nextClaims returns the claims that come with the requests of a group, but for those that would
 // overtake a waiting claim: another caller of this node may wait for the same queues, and where
 // the queues of a contract share a limit one of any node.
-func (e *Engine) chainedClaims(group []*ticket[finishCall]) (claims []chainedClaim) {
+func (e *Engine) nextClaims(group []*ticket[finishCall]) (claims []nextClaim) {
 	if e.hub.isClosed() {
 		return nil
 	}
@@ -235,7 +235,7 @@ func (e *Engine) chainedClaims(group []*ticket[finishCall]) (claims []chainedCla
 			}
 			e.queuePolls.begin(next)
 			e.queuePolls.end(next)
-			claims = append(claims, chainedClaim{
+			claims = append(claims, nextClaim{
 				call:     &claimCall{ctx: context.Background(), req: *next},
 				finishes: &t.call,
 				result:   &t.call.results[i],
@@ -251,8 +251,8 @@ func (e *Engine) hasWaiters(req ClaimRequest) bool {
 	return slices.ContainsFunc(hashes, func(h job.QueueHash) bool { return e.hub.waiting(h) > 0 })
 }
 
-// claimChained serves the claims that came with the requests of a group.
-func (u *unit) claimChained(claims []chainedClaim) error {
+// claimNext serves the claims that came with the requests of a group.
+func (u *unit) claimNext(claims []nextClaim) error {
 	if len(claims) == 0 {
 		return nil
 	}
@@ -268,7 +268,7 @@ func (u *unit) claimChained(claims []chainedClaim) error {
 	return nil
 }
 
-func callsOf(claims []chainedClaim) (calls []*claimCall) {
+func callsOf(claims []nextClaim) (calls []*claimCall) {
 	for _, c := range claims {
 		calls = append(calls, c.call)
 	}
