@@ -349,7 +349,7 @@ const maxQueueLabels = 100
 // are counted in the store when they are collected. Each job type has a metric, such as
 // forgerun_queue_jobs, in the registry of its contract.
 func registerQueueDepths(e *engine.Engine, registries *telemetry.Registries) error {
-	for _, name := range e.Contracts() {
+	for _, name := range e.JobTypes() {
 		contract, _, _ := strings.Cut(name, ".") // of a job type, such as fetchbox.task
 		metric := strings.ReplaceAll(name, ".", "_") + "_queue_jobs"
 		depth := telemetry.NewQueueDepth(metric, maxQueueLabels,

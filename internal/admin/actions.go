@@ -92,7 +92,7 @@ func parsePathNumber(text string) (int64, bool) {
 	return number, number > 0 && strconv.FormatInt(number, 10) == text
 }
 
-// operatorOf returns what operators may do with the jobs of a contract of the engine.
+// operatorOf returns what operators may do with the jobs of a job type.
 func (a *API) operatorOf(jobs string) *contract.Operator {
 	return contract.OperatorOf(a.Contracts, jobs)
 }

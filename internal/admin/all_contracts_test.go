@@ -105,7 +105,7 @@ func (w *allWorld) addStoring(t *testing.T, c *admin.Config) {
 	})
 	c.Contracts = append(c.Contracts, offer, m.Offer())
 	w.contracts = c.Contracts
-	testkit.Register(t, c.Engine, append(f.Contracts(), m.Contracts()...)...)
+	testkit.Register(t, c.Engine, append(f.JobTypes(), m.JobTypes()...)...)
 }
 
 // noCDN is a CDN that is away.

@@ -322,7 +322,7 @@ func (a *API) ClearRequest(c *httpapi.Call, asOf string) (r bulk.Request, err er
 	return r, err
 }
 
-// CanClear reports whether the jobs of a contract of the engine can be deleted, so that its queues
+// CanClear reports whether the jobs of a job type can be deleted, so that its queues
 // can be cleared.
 func (a *API) CanClear(jobs string) bool {
 	return slices.ContainsFunc(a.operatorOf(jobs).Actions, func(one contract.Action) bool {

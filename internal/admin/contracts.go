@@ -12,9 +12,9 @@ import (
 )
 
 // Operators and clients know a contract by one name, such as fetchbox, and the engine knows its job
-// types, such as fetchbox.manifest and fetchbox.task. This file translates: jobsOf from the name to
-// the job types, contract.PublicName back. A queue belongs to one job type, so routes that name a
-// queue take the name of the job type as it is.
+// types, such as fetchbox.manifest and fetchbox.task. This file translates: jobTypesOf from the
+// name to the job types, contract.PublicName back. A queue belongs to one job type, so routes that
+// name a queue take the name of the job type as it is.
 
 // contractRoutes are the routes of contracts.
 func (a *API) contractRoutes() []route {
@@ -75,8 +75,8 @@ func (a *API) StateNames(contract string) (names []string) {
 	return slices.Compact(names)
 }
 
-// jobsOf returns the contracts of the engine that are one contract to clients; "" means all.
-func (a *API) jobsOf(name string) (jobs []string, err error) {
+// jobTypesOf returns the job types that are one contract to clients; "" means all.
+func (a *API) jobTypesOf(name string) (jobs []string, err error) {
 	for _, one := range a.Contracts {
 		for i := range one.Jobs {
 			of := one.Jobs[i].Name

@@ -117,7 +117,7 @@ const (
 // state, kind or worker as Engine.CountJobs does (AD-018). Contracts, phases and states that have
 // none are counted too. The order is that of sortKey.
 func (a *API) Counts(ctx context.Context, q CountQuery) ([]JobCount, error) {
-	contracts, err := a.jobsOf(q.Contract)
+	contracts, err := a.jobTypesOf(q.Contract)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (a *API) countTotals(ctx context.Context, q *CountQuery, contracts []string
 // when they are given up, none is dead: their dead letters are all that is left.
 func (a *API) phasesOf(n *job.QueueCount) []int64 {
 	dead := int64(0)
-	if a.Engine.KeepsDead(n.Contract) {
+	if a.Engine.KeepsDeadJobs(n.Contract) {
 		dead = n.Dead
 	}
 	return []int64{n.Waiting + n.Delayed, n.Ready, n.Leased, n.Done - dead, dead}

@@ -57,8 +57,7 @@ func (a *API) readDeadLetterFilter(c parameters) (f bulk.DeadLetterFilter, err e
 		readText(c, "error", &f.Error), readRange(c, "from", &f.From, "to", &f.To))
 }
 
-// readDeadContracts reads the filter of a contract, and returns the contracts of the engine that it
-// stands for.
+// readDeadContracts reads the filter of a contract, and returns the job types that it stands for.
 func (a *API) readDeadContracts(c parameters) ([]string, error) {
 	name := ""
 	if err := readText(c, "contract", &name); err != nil {
@@ -67,10 +66,10 @@ func (a *API) readDeadContracts(c parameters) ([]string, error) {
 	return a.deadContracts(name)
 }
 
-// deadContracts returns the contracts of the engine whose jobs leave dead letters, of one contract
-// that clients know; "" means all.
+// deadContracts returns the job types whose jobs leave dead letters, of one contract that clients
+// know; "" means all.
 func (a *API) deadContracts(name string) ([]string, error) {
-	jobs, err := a.jobsOf(name)
+	jobs, err := a.jobTypesOf(name)
 	return slices.DeleteFunc(jobs, func(jobs string) bool {
 		return a.operatorOf(jobs).Replay == nil
 	}), err
@@ -150,7 +149,7 @@ func writeReason(o *strictjson.Object, d disclosure, l *job.DeadLetter) {
 	d.text(o, "error", strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// maxGrouped is how many open dead letters of a contract of the engine are grouped, the newest.
+// maxGrouped is how many open dead letters of a job type are grouped, the newest.
 const maxGrouped = 100_000
 
 // groupKey orders groups: the largest come first.

@@ -13,7 +13,7 @@ type JobItem = contract.Item
 
 // JobItems returns the items of jobs, in their order. The jobs need their failure.
 func (a *API) JobItems(ctx context.Context, jobs []*job.Job) ([]JobItem, error) {
-	dead, err := a.Engine.DeadOf(ctx, jobs)
+	dead, err := a.Engine.WithOpenDeadLetters(ctx, jobs)
 	if err != nil {
 		return nil, err
 	}

@@ -83,8 +83,8 @@ func newManifest(of *contract.Manifests, item JobItem, j *job.Job) Manifest {
 		Failed: j.FailedDeps}
 }
 
-// listArtifacts lists the jobs of one contract of the engine, those of a parent alone where that is
-// not 0, by the filters queue and state of a call.
+// listArtifacts lists the jobs of one job type, those of a parent alone where that is not 0, by the
+// filters queue and state of a call.
 func (a *API) listArtifacts(c *httpapi.Call, jobs string, parent int64,
 	pages httpapi.Pages[int64]) (found bulk.FoundJobs, next string, err error) {
 	f := bulk.JobFilter{Contracts: []string{jobs}, Parent: parent}
@@ -108,8 +108,7 @@ func (a *API) listArtifacts(c *httpapi.Call, jobs string, parent int64,
 	return found, next, err
 }
 
-// WordsOf returns the words of a contract of the engine for the states of its jobs, in alphabetical
-// order.
+// WordsOf returns the words of a job type for the states of its jobs, in alphabetical order.
 func (a *API) WordsOf(jobs string) (words []string) {
 	for _, one := range a.Contracts {
 		for i := range one.Jobs {

@@ -144,8 +144,8 @@ func WorstQueues(all []QueueItem, order string, n int) []QueueItem {
 	return firstOf(all, queueOrders[order].key, "", n)
 }
 
-// isInternal reports whether the jobs of a contract of the engine are the server's own: its bulk
-// operations and schedules.
+// isInternal reports whether the jobs of a job type are the server's own: its bulk operations and
+// schedules.
 func isInternal(contract string) bool { return contract == bulk.Name || contract == schedule.Name }
 
 // WithoutInternal returns those of queues whose jobs are not the server's own.
@@ -155,13 +155,13 @@ func WithoutInternal(all []QueueItem) []QueueItem {
 	})
 }
 
-// queueContracts returns the contracts of the engine that a filter names: one of them, or those
-// that are one contract to clients; "" is all, as one name. Nil means that there is none.
+// queueContracts returns the job types that a filter names: one of them, or those that are one
+// contract to clients; "" is all, as one name. Nil means that there is none.
 func (a *API) queueContracts(name string) (all []string) {
 	if name == "" {
 		return []string{""}
 	}
-	for _, jobs := range a.Engine.Contracts() {
+	for _, jobs := range a.Engine.JobTypes() {
 		if jobs == name || contract.PublicName(jobs) == name {
 			all = append(all, jobs)
 		}
@@ -171,7 +171,7 @@ func (a *API) queueContracts(name string) (all []string) {
 
 // noContract says that queues have no contract of a name, and which contracts they have.
 func (a *API) noContract(name string) string {
-	known := slices.DeleteFunc(slices.Sorted(slices.Values(a.Engine.Contracts())), isInternal)
+	known := slices.DeleteFunc(slices.Sorted(slices.Values(a.Engine.JobTypes())), isInternal)
 	hint := "."
 	if similar, ok := setting.Closest(name, known); ok {
 		hint = ", did you mean " + similar + "?"
@@ -188,8 +188,7 @@ func (a *API) Queues(ctx context.Context) (all []QueueItem, err error) {
 	return all, a.complete(ctx, all)
 }
 
-// countedQueues returns the queues of contracts of the engine, "" for all, with their counts and
-// settings alone.
+// countedQueues returns the queues of job types, "" for all, with their counts and settings alone.
 func (a *API) countedQueues(ctx context.Context, contracts []string) (all []QueueItem, err error) {
 	for _, name := range contracts {
 		queues, err := a.Engine.ListQueues(ctx, name)
@@ -348,7 +347,7 @@ func (a *API) ResetQueue(c *httpapi.Call) error {
 
 // checkQueueContract refuses a contract that the engine does not have.
 func (a *API) checkQueueContract(name string) error {
-	if slices.Contains(a.Engine.Contracts(), name) {
+	if slices.Contains(a.Engine.JobTypes(), name) {
 		return nil
 	}
 	return &job.Error{Kind: job.NotFound, Op: "admin.queue", Msg: a.noContract(name)}

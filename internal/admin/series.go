@@ -65,8 +65,8 @@ func (a *API) showSeries(c *httpapi.Call) error {
 		return invalid("queue needs the contract that it belongs to")
 	case q.Queue != "" && m.OfContracts:
 		return invalid(name + " is known of contracts, not of queues")
-	case q.Contract != "" && !slices.Contains(a.Engine.Contracts(), q.Contract):
-		return invalid("contract must be one of " + strings.Join(a.Engine.Contracts(), ", "))
+	case q.Contract != "" && !slices.Contains(a.Engine.JobTypes(), q.Contract):
+		return invalid("contract must be one of " + strings.Join(a.Engine.JobTypes(), ", "))
 	}
 	s, err := a.Series.Read(c.Context(), q)
 	if err != nil {

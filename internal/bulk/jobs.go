@@ -146,10 +146,10 @@ type search struct {
 	*Bulk
 	filter     *JobFilter
 	page       *JobPage
-	candidates []contractJobs // that may match
-	contracts  []string       // their names, as the engine has them
-	direct     []*job.Job     // those with the id, or the numbers, of the filter
-	stored     store.Filter   // what the store compares
+	candidates []candidate  // that may match
+	contracts  []string     // their names, as the engine has them
+	direct     []*job.Job   // those with the id, or the numbers, of the filter
+	stored     store.Filter // what the store compares
 	after      int64
 	window     int // the size of the next window
 	searched   int // of all windows before, in jobs
@@ -182,7 +182,7 @@ func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search
 				continue
 			}
 			s.contracts = append(s.contracts, jobs.Name)
-			s.candidates = append(s.candidates, contractJobs{jobs, states})
+			s.candidates = append(s.candidates, candidate{jobs, states})
 			if len(f.States) == 0 {
 				s.candidates[len(s.candidates)-1].states = jobs.Machine.States()
 			}
@@ -221,7 +221,7 @@ func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search
 	return s, nil
 }
 
-// operatorOf returns what operators may do with jobs of the engine's contract.
+// operatorOf returns what operators may do with jobs of a job type.
 func (b *Bulk) operatorOf(name string) *contract.Operator {
 	return contract.OperatorOf(b.Contracts, name)
 }
@@ -296,21 +296,21 @@ const maxScopes = 2000
 // unique within a queue, of each queue. Contracts with too many queues are left to be searched.
 func (s *search) findDirect(ctx context.Context) error {
 	var ids []job.ID
-	var left []contractJobs
-	for _, candidate := range s.candidates {
+	var left []candidate
+	for _, c := range s.candidates {
 		scopes := []string{""}
-		if s.operatorOf(candidate.Name).IDsOfQueues {
+		if s.operatorOf(c.Name).IDsOfQueues {
 			var err error
-			if scopes, err = s.queuesOf(ctx, candidate.Name); err != nil {
+			if scopes, err = s.queuesOf(ctx, c.Name); err != nil {
 				return err
 			}
 		}
 		if len(scopes) > maxScopes {
-			left = append(left, candidate)
+			left = append(left, c)
 			continue
 		}
 		for _, scope := range scopes {
-			ids = append(ids, job.ID{Contract: candidate.Name, Scope: scope, Key: s.filter.ID})
+			ids = append(ids, job.ID{Contract: c.Name, Scope: scope, Key: s.filter.ID})
 		}
 	}
 	s.candidates = left
@@ -436,7 +436,7 @@ func (s *search) inPhase(ctx context.Context, jobs []*job.Job) ([]*job.Job, erro
 	if !s.filter.Dead && !slices.Contains(s.filter.Phases, job.Done) {
 		return jobs, nil
 	}
-	dead, err := s.Engine.DeadOf(ctx, jobs)
+	dead, err := s.Engine.WithOpenDeadLetters(ctx, jobs)
 	if err != nil {
 		return nil, err
 	}

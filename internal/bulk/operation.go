@@ -50,7 +50,7 @@ type Request struct {
 	After int64 `json:"-"`
 }
 
-// contracts returns the contracts of the engine that a request is about.
+// contracts returns the job types that a request is about.
 func (r *Request) contracts() []string {
 	if r.Jobs != nil {
 		return r.Jobs.Contracts

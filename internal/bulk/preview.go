@@ -197,7 +197,7 @@ func (b *Bulk) isKeptOfJobs(r *Request) bool {
 // addJobs adds the jobs of a queue or contract that match.
 func (b *Bulk) addJobs(k *keptCount, r *Request, n *job.QueueCount) {
 	dead, f := int64(0), r.Jobs
-	if b.Engine.KeepsDead(n.Contract) {
+	if b.Engine.KeepsDeadJobs(n.Contract) {
 		dead = n.Dead
 	}
 	add := func(p job.Phase, jobs int64) {

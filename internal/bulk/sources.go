@@ -24,8 +24,8 @@ const (
 	fewQueues = 50
 )
 
-// contractJobs are the jobs of a job type that may match, with those of its states that do.
-type contractJobs struct {
+// candidate is the jobs of a job type that may match, with those of its states that do.
+type candidate struct {
 	*engine.JobType
 	states []job.State
 }
@@ -36,11 +36,11 @@ func (s *search) isNarrow() bool {
 	if f.Parent != 0 || f.Owner != "" || s.stored.Dead {
 		return false // these have indexes of their own
 	}
-	engineContracts := 0
+	jobTypes := 0
 	for _, c := range s.Contracts {
-		engineContracts += len(c.Jobs)
+		jobTypes += len(c.Jobs)
 	}
-	return f.Queue != "" || len(f.States) > 0 || len(s.candidates) < engineContracts
+	return f.Queue != "" || len(f.States) > 0 || len(s.candidates) < jobTypes
 }
 
 // listNarrow reads the window of a filter that isNarrow.
@@ -97,7 +97,7 @@ func (c *chooser) totalOf(contract string) (total job.QueueCount, err error) {
 }
 
 // add adds what the jobs of one job type are read from.
-func (c *chooser) add(s *contractJobs) error {
+func (c *chooser) add(s *candidate) error {
 	total, err := c.totalOf(s.Name)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (c *chooser) addReady(contract string, n int64) error {
 // addQueue adds the jobs of a queue of a searchable contract: those of the states that the filter
 // allows, where they are few, or else all of the queue. It adds nothing where many match and none
 // of them is over: the tables of their phases have no history that would be passed over.
-func (c *chooser) addQueue(s *contractJobs) (chosen bool, err error) {
+func (c *chooser) addQueue(s *candidate) (chosen bool, err error) {
 	all := store.Source{Contract: s.Name, Queue: c.filter.Queue}
 	if len(c.filter.States)+len(c.filter.Phases) == 0 {
 		c.sources = append(c.sources, all)
@@ -198,7 +198,7 @@ func (c *chooser) addQueue(s *contractJobs) (chosen bool, err error) {
 }
 
 // allowedStates returns the states of the contract that a job of an allowed phase may have.
-func (c *chooser) allowedStates(s *contractJobs) (states []job.State) {
+func (c *chooser) allowedStates(s *candidate) (states []job.State) {
 	for _, state := range s.states {
 		phase := s.Machine.Phase(state)
 		isDelayed := phase == job.Ready && slices.Contains(c.allowed, job.Waiting)

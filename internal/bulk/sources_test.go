@@ -13,7 +13,7 @@ import (
 // TestSourcesOfAQueue shows what a list of a queue is read from: not from its history, however long
 // that is, where no job that is over can match.
 func TestSourcesOfAQueue(t *testing.T) {
-	jobs := contractJobs{JobType: &engine.JobType{Name: "c", Searchable: true,
+	jobs := candidate{JobType: &engine.JobType{Name: "c", Searchable: true,
 		Machine: job.MustMachine(map[job.State]job.Phase{"ready": job.Ready,
 			"running": job.Leased, "over": job.Done}, []job.Move{
 			{From: job.StateNone, On: job.Submitted, To: "ready"},

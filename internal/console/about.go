@@ -75,8 +75,8 @@ func phasesOf(f *bulk.JobFilter) (all []string) {
 	return all
 }
 
-// onlyContract returns the name of the contract that all of some contracts of the engine are to
-// clients; "" where they are several, as a filter that names none has them all.
+// onlyContract returns the name of the contract that all of some job types are to clients; "" where
+// they are several, as a filter that names none has them all.
 func onlyContract(engine []string) string {
 	var names []string
 	for _, one := range engine {

@@ -49,7 +49,7 @@ type Variant struct {
 // Manifests shows operators what jobs with resources are about. A resource is a job too, a child of
 // the job of its manifest.
 type Manifests struct {
-	Jobs, Resources string // the contracts of the engine
+	Jobs, Resources string // the job types
 	// Manifest reads the job of a manifest, with its definition, and Resource that of a resource,
 	// with its bodies.
 	Manifest func(*job.Job) Manifest

@@ -17,7 +17,7 @@ import (
 // Operator is what operators may do with the jobs of one job type, besides the routes of the
 // contract. Contract.Operators has none for jobs with which they may do nothing.
 type Operator struct {
-	Jobs    string // the name of the engine's contract, one of Contract.Jobs
+	Jobs    string // the name of the job type, one of Contract.Jobs
 	Actions []Action
 	// Replay replays a dead letter of these jobs, by the job that the letter holds, and returns
 	// the job that runs then: the same one or a new one. Nil means that they leave none.

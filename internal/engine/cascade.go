@@ -17,7 +17,7 @@ import (
 // those of the store.
 func (e *Engine) RemoveWithDependents(ctx context.Context, id job.ID, limit int) (
 	removed []*job.Job, err error) {
-	if _, err := e.contract(id.Contract); err != nil {
+	if _, err := e.jobType(id.Contract); err != nil {
 		return nil, err
 	}
 	err = e.updateRetryingRaces(ctx, func(u *unit) error {

@@ -19,7 +19,7 @@ import (
 // of the store.
 func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause,
 	edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
-	if _, err := e.contract(id.Contract); err != nil {
+	if _, err := e.jobType(id.Contract); err != nil {
 		return nil, err
 	}
 	var after *job.Job
@@ -34,7 +34,7 @@ func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause,
 				return err
 			}
 		}
-		if on == job.Removed && e.contracts[id.Contract].Graph {
+		if on == job.Removed && e.jobTypes[id.Contract].Graph {
 			if err := u.ensureNoDependents(j); err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ func (u *unit) applyDraft(j *job.Job, edit func(*job.Job, time.Time) error) erro
 	if draft.Queue != j.Queue {
 		u.setQueue(j, draft.Queue)
 	}
-	if !u.e.contracts[j.ID.Contract].acceptsPriority(draft.Priority) {
+	if !u.e.jobTypes[j.ID.Contract].acceptsPriority(draft.Priority) {
 		return errPriorityOutOfRange(j.ID)
 	}
 	copySubmitted(j, &draft)
@@ -117,7 +117,7 @@ func (e *Engine) Remove(ctx context.Context, id job.ID) error {
 // RunNow makes a job that waits for nothing but its time due now. Conflict for any other job, Full
 // where its contract has its MaxQueueSize.
 func (e *Engine) RunNow(ctx context.Context, id job.ID) (after *job.Job, err error) {
-	if _, err := e.contract(id.Contract); err != nil {
+	if _, err := e.jobType(id.Contract); err != nil {
 		return nil, err
 	}
 	err = e.update(ctx, func(u *unit) error {

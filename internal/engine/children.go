@@ -32,7 +32,7 @@ const childrenBatch = 500
 // Errors: NotFound, Conflict where no child is in one of the states, that of Edit, and those of the
 // store.
 func (e *Engine) ChangeChildren(ctx context.Context, c ChildrenChange) (after *job.Job, err error) {
-	if _, err := e.contract(c.Parent.Contract); err != nil {
+	if _, err := e.jobType(c.Parent.Contract); err != nil {
 		return nil, err
 	}
 	for last := int64(0); ; {

@@ -55,7 +55,7 @@ const claimGroup = 1000
 // for the first job, and never for more jobs than are ready. It returns no jobs when the time is
 // up, ctx ends or the engine closes.
 func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error) {
-	if _, err := e.contract(req.Contract); err != nil || req.Max <= 0 {
+	if _, err := e.jobType(req.Contract); err != nil || req.Max <= 0 {
 		return nil, err
 	}
 	e.queuePolls.begin(&req)

@@ -11,7 +11,7 @@ import (
 // now. Errors: NotFound if there is no such job, Conflict where it is not claimable now because it
 // is leased, waiting, finished, paused or under a limit that is used up.
 func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.Job, error) {
-	if _, err := e.contract(id.Contract); err != nil {
+	if _, err := e.jobType(id.Contract); err != nil {
 		return nil, err
 	}
 	var claimed *job.Job

@@ -52,7 +52,7 @@ func (u *unit) lockRuns(keys []queueKey) error {
 // leased at a time; 0 is no limit.
 func (u *unit) maxRunning(key queueKey) int {
 	if key.queue == "" {
-		return u.e.contracts[key.contract].MaxRunning
+		return u.e.jobTypes[key.contract].MaxRunning
 	}
 	return u.settings.of(key).MaxRunning
 }

@@ -48,10 +48,10 @@ func (e *Engine) CountQueuesNow(ctx context.Context, contracts []string,
 	return counts, at, err
 }
 
-// KeepsDead reports whether the jobs of a contract stay stored when they are given up.
-func (e *Engine) KeepsDead(contract string) bool {
-	c := e.contracts[contract]
-	return c != nil && c.keepsDead
+// KeepsDeadJobs reports whether the jobs of a contract stay stored when they are given up.
+func (e *Engine) KeepsDeadJobs(contract string) bool {
+	c := e.jobTypes[contract]
+	return c != nil && c.keepsDeadJobs
 }
 
 // CountQuery asks how many jobs have each value of a field.
@@ -85,11 +85,11 @@ func (e *Engine) CountJobs(ctx context.Context, q CountQuery) (all []JobCount, e
 	err = e.view(ctx, func(r reader) error {
 		all = nil
 		for _, name := range q.Contracts {
-			c, err := e.contract(name)
+			c, err := e.jobType(name)
 			if err != nil {
 				return err
 			}
-			k := counter{reader: r, c: c, query: &q, found: map[store.JobGroup]*JobCount{}}
+			k := counter{reader: r, jobType: c, query: &q, found: map[store.JobGroup]*JobCount{}}
 			if err := k.count(); err != nil {
 				return err
 			}
@@ -105,8 +105,8 @@ func (e *Engine) CountJobs(ctx context.Context, q CountQuery) (all []JobCount, e
 // counter counts the jobs of one contract.
 type counter struct {
 	reader
-	c     *JobType
-	query *CountQuery
+	jobType *JobType
+	query   *CountQuery
 	// total is of the queues that are asked for; hasOthers says that there are others with jobs.
 	total     job.QueueCount
 	hasOthers bool
@@ -114,7 +114,7 @@ type counter struct {
 }
 
 func (k *counter) count() error {
-	sums, err := k.Counts(store.QueueSelector{Contract: k.c.Name, Sums: true, WithDone: true})
+	sums, err := k.Counts(store.QueueSelector{Contract: k.jobType.Name, Sums: true, WithDone: true})
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (k *counter) count() error {
 		k.total = all
 	}
 	if k.query.Queue != "" {
-		one, err := k.Counts(store.QueueSelector{Contract: k.c.Name, Queue: k.query.Queue,
+		one, err := k.Counts(store.QueueSelector{Contract: k.jobType.Name, Queue: k.query.Queue,
 			WithDone: true})
 		if err != nil {
 			return err
@@ -134,7 +134,7 @@ func (k *counter) count() error {
 		}
 		k.hasOthers = all != k.total.Jobs()
 	}
-	switch kinds := k.query.Kinds[k.c.Name]; {
+	switch kinds := k.query.Kinds[k.jobType.Name]; {
 	case k.query.By == store.ByState:
 		return k.countStates()
 	case k.query.By == store.ByKind && kinds != nil && !k.hasOthers:
@@ -169,7 +169,8 @@ func (k *counter) countPhase(p job.Phase) (complete bool, err error) {
 // none.
 func (k *counter) countWorked(p job.Phase) (complete bool, err error) {
 	left := k.inPhase(p)
-	s := store.CountSelector{Contract: k.c.Name, Queue: k.query.Queue, By: k.query.By, Phase: p,
+	s := store.CountSelector{Contract: k.jobType.Name, Queue: k.query.Queue, By: k.query.By,
+		Phase:  p,
 		Worked: true}
 	for window := firstCounted; left > 0; window = min(2*window, lastCounted) {
 		if window = min(window, maxPassed-s.Skip); window <= 0 || k.isEnough() {
@@ -199,7 +200,7 @@ func (k *counter) countWorked(p job.Phase) (complete bool, err error) {
 // jobs of other kinds.
 func (k *counter) countKinds(kinds []string) (counted bool, err error) {
 	numbers, more, err := k.countEach(kinds, func(kind string) store.CountSelector {
-		return store.CountSelector{Contract: k.c.Name, Kind: kind}
+		return store.CountSelector{Contract: k.jobType.Name, Kind: kind}
 	})
 	if err != nil {
 		return false, err
@@ -247,7 +248,7 @@ func (k *counter) add(g store.JobGroup, n int64) *JobCount {
 	g.Jobs = 0
 	c := k.found[g]
 	if c == nil {
-		c = &JobCount{Contract: k.c.Name, Value: g.Value, FailedDeps: g.FailedDeps}
+		c = &JobCount{Contract: k.jobType.Name, Value: g.Value, FailedDeps: g.FailedDeps}
 		k.found[g] = c
 	}
 	c.Jobs += n
@@ -327,12 +328,13 @@ type countedJobs struct {
 // selectors returns what selects the jobs of a phase. Those that are ready are found by queue: each
 // queue with many alone, the others together.
 func (k *counter) selectors(p job.Phase) (all []countedJobs, err error) {
-	of := store.CountSelector{Contract: k.c.Name, Queue: k.query.Queue, By: k.query.By, Phase: p,
-		Searchable: k.query.Queue != "" && k.c.Searchable && p == job.Done}
+	of := store.CountSelector{Contract: k.jobType.Name, Queue: k.query.Queue, By: k.query.By,
+		Phase:      p,
+		Searchable: k.query.Queue != "" && k.jobType.Searchable && p == job.Done}
 	if p != job.Ready {
 		return []countedJobs{{of, math.MaxInt}}, nil
 	}
-	queues, err := k.Counts(store.QueueSelector{Contract: k.c.Name, Queue: k.query.Queue})
+	queues, err := k.Counts(store.QueueSelector{Contract: k.jobType.Name, Queue: k.query.Queue})
 	some := countedJobs{CountSelector: of}
 	for _, q := range queues {
 		hash := job.QueueHashOf(q.Contract, q.Queue)
@@ -379,7 +381,7 @@ func (k *counter) countStates() error {
 			continue
 		}
 		added, complete, err := k.groups(p, func(g store.JobGroup) bool {
-			return open[k.c.Machine.Phase(job.State(g.Value))]
+			return open[k.jobType.Machine.Phase(job.State(g.Value))]
 		})
 		if err != nil {
 			return err
@@ -396,8 +398,8 @@ func (k *counter) countStates() error {
 
 // unseen adds the states that more jobs of a phase may have than were looked at.
 func (k *counter) unseen(p job.Phase, open map[job.Phase]bool) (added []*JobCount) {
-	for _, s := range k.c.Machine.States() {
-		of := k.c.Machine.Phase(s)
+	for _, s := range k.jobType.Machine.States() {
+		of := k.jobType.Machine.Phase(s)
 		if open[of] && (of == p || (of == job.Ready && p == job.Waiting)) {
 			added = append(added, k.add(store.JobGroup{Value: string(s)}, 0))
 		}
@@ -407,8 +409,8 @@ func (k *counter) unseen(p job.Phase, open map[job.Phase]bool) (added []*JobCoun
 
 // statesIn returns the states that are of a phase.
 func (k *counter) statesIn(p job.Phase) (states []job.State) {
-	for _, s := range k.c.Machine.States() {
-		if k.c.Machine.Phase(s) == p {
+	for _, s := range k.jobType.Machine.States() {
+		if k.jobType.Machine.Phase(s) == p {
 			states = append(states, s)
 		}
 	}
@@ -422,12 +424,12 @@ func (k *counter) hasIndex(p job.Phase, states []job.State) bool {
 	switch {
 	case p == job.Done && (k.query.Queue == "" || !k.hasOthers):
 		return true
-	case !k.c.Searchable:
+	case !k.jobType.Searchable:
 		return false
 	}
 	return p == job.Done || k.query.DependsOnDeps == nil ||
 		!slices.ContainsFunc(states, func(s job.State) bool {
-			return k.query.DependsOnDeps(k.c.Name, s)
+			return k.query.DependsOnDeps(k.jobType.Name, s)
 		})
 }
 
@@ -443,7 +445,7 @@ func (k *counter) countIn(p job.Phase, states []job.State, total int64) error {
 		values[i] = string(s)
 	}
 	counted, more, err := k.countEach(values, func(state string) store.CountSelector {
-		return store.CountSelector{Contract: k.c.Name, Queue: queue, State: job.State(state),
+		return store.CountSelector{Contract: k.jobType.Name, Queue: queue, State: job.State(state),
 			Searchable: p != job.Done || queue != ""}
 	})
 	if err != nil {

@@ -62,8 +62,8 @@ func (e *Engine) DeadLettersOf(ctx context.Context, seqs []int64) (
 	return letters, err
 }
 
-// DeadOf returns which of the jobs have an open dead letter.
-func (e *Engine) DeadOf(ctx context.Context, jobs []*job.Job) (map[int64]bool, error) {
+// WithOpenDeadLetters returns which of the jobs have an open dead letter.
+func (e *Engine) WithOpenDeadLetters(ctx context.Context, jobs []*job.Job) (map[int64]bool, error) {
 	var over []int64
 	for _, j := range jobs {
 		if j.Phase == job.Done {
@@ -334,7 +334,7 @@ func (u *unit) deleteDeadLetters(letters []job.DeadLetter) {
 // pruneDeadLetters deletes dead letters that are past the retention of their contract, and marks
 // those of an older schema, which are then counted and grouped. It returns how many there were.
 func (u *unit) pruneDeadLetters(c *JobType) (n int, err error) {
-	if !c.leavesDead {
+	if !c.leavesDeadLetters {
 		return 0, nil
 	}
 	if err := u.tx.LockName(lettersLock); err != nil {

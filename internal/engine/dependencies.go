@@ -29,7 +29,7 @@ import (
 // finished or must not wait, Invalid for a dependency on another contract's job.
 func (e *Engine) SetDependencies(ctx context.Context, id job.ID, deps []job.ID,
 	edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
-	c, err := e.contract(id.Contract)
+	c, err := e.jobType(id.Contract)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (r *dependencyUpdate) replaceEdges() error {
 // evaluate moves the job to where its dependencies lead it (G-TF-09). Its open children, which
 // OpenDeps counts as well, stay counted.
 func (r *dependencyUpdate) evaluate() error {
-	j, machine := r.job, r.e.contracts[r.id.Contract].Machine
+	j, machine := r.job, r.e.jobTypes[r.id.Contract].Machine
 	blockedMove, waits := machine.Next(j.State, job.Unsatisfiable)
 	open, failed := r.count(r.deps)
 	if !waits && open+failed > 0 {
@@ -252,7 +252,7 @@ func (r *dependencyUpdate) evaluate() error {
 
 // count returns how many of the dependencies are open and how many have failed.
 func (r *dependencyUpdate) count(ids []job.ID) (open, failed int) {
-	machine := r.e.contracts[r.id.Contract].Machine
+	machine := r.e.jobTypes[r.id.Contract].Machine
 	for _, id := range ids {
 		switch j := r.known[id]; {
 		case j == nil: // pruned

@@ -144,7 +144,7 @@ func (e *Engine) WhileServing(ctx context.Context, worker string) (serving conte
 // the worker is drained and gets nothing more.
 func (e *Engine) ClaimRemote(ctx context.Context, req ClaimRequest, agent string) (
 	jobs []*job.Job, draining bool, err error) {
-	if _, err := e.contract(req.Contract); err != nil {
+	if _, err := e.jobType(req.Contract); err != nil {
 		return nil, false, err
 	}
 	polled := e.workers.polled(&req, agent)

@@ -65,8 +65,8 @@ type JobType struct {
 	// means that no worker may end a run so.
 	RecordedEnds *RecordedEnds
 
-	leavesDead bool // jobs leave dead letters
-	keepsDead  bool // and stay stored
+	leavesDeadLetters bool // jobs leave dead letters
+	keepsDeadJobs     bool // and stay stored
 }
 
 // Moved is one change of a job that has happened.
@@ -109,8 +109,8 @@ type Config struct {
 // Engine runs the verbs.
 type Engine struct {
 	store         store.Store
-	contracts     map[string]*JobType
-	names         []string
+	jobTypes      map[string]*JobType
+	jobTypeNames  []string
 	node          string
 	random        func() [16]byte
 	log           *slog.Logger
@@ -118,13 +118,13 @@ type Engine struct {
 	guard         clockGuard
 	poller        *poller
 	startWakeups  startWakeups
-	anyQueue      map[job.QueueHash]string // the contracts by their anyQueueHash
-	outboxes      map[job.QueueHash]string // the contracts by their outboxHash
+	anyQueue      map[job.QueueHash]string // the job types by their anyQueueHash
+	outboxes      map[job.QueueHash]string // the job types by their outboxHash
 	settings      atomic.Pointer[queueSettings]
 	feed          Feed
 	subscriptions atomic.Pointer[loadedSubscriptions]
 	feedTurns     atomic.Int64 // of reads of the audience
-	publishers    sync.Map     // from contracts, joined, to *outboxPublisher
+	publishers    sync.Map     // from job types, joined, to *outboxPublisher
 	drains        *drains
 	workers       *workers
 	queuePolls    queuePolls
@@ -147,7 +147,7 @@ type Engine struct {
 	heartbeats       *combiner[heartbeatCall]
 }
 
-// New makes an engine that has no contracts yet. Close ends it; the store stays open.
+// New makes an engine that has no job types yet. Close ends it; the store stays open.
 func New(c Config) (*Engine, error) {
 	if c.Store == nil || c.Random == nil || c.Monotonic == nil || c.Node == "" {
 		return nil, errors.New("engine: Store, Node, Random and Monotonic are needed")
@@ -157,7 +157,7 @@ func New(c Config) (*Engine, error) {
 	}
 	e := &Engine{
 		store:      c.Store,
-		contracts:  map[string]*JobType{},
+		jobTypes:   map[string]*JobType{},
 		node:       c.Node,
 		random:     c.Random,
 		log:        c.Log,
@@ -181,24 +181,23 @@ func New(c Config) (*Engine, error) {
 	return e, nil
 }
 
-// Register adds contracts. It must be called before the engine is used: a contract gets the engine
+// Register adds job types. It must be called before the engine is used: a contract gets the engine
 // when it is built, and the engine the descriptions of its jobs from it.
-func (e *Engine) Register(contracts ...JobType) error {
-	for _, contract := range contracts {
-		if contract.Name == "" || contract.Machine == nil || e.contracts[contract.Name] != nil {
-			return fmt.Errorf("engine: contract %q needs a name of its own and a machine",
-				contract.Name)
+func (e *Engine) Register(types ...JobType) error {
+	for _, t := range types {
+		if t.Name == "" || t.Machine == nil || e.jobTypes[t.Name] != nil {
+			return fmt.Errorf("engine: job type %q needs a name of its own and a machine", t.Name)
 		}
-		if contract.Graph && !contract.waitsForDependencies() {
+		if t.Graph && !t.waitsForDependencies() {
 			return fmt.Errorf(
-				"engine: contract %q has a graph but no state in which a new job waits for others",
-				contract.Name)
+				"engine: job type %q has a graph but no state in which a new job waits for others",
+				t.Name)
 		}
-		contract.leavesDead, contract.keepsDead = contract.Machine.LeavesDeadLetters()
-		e.contracts[contract.Name] = &contract
-		e.names = append(e.names, contract.Name)
-		e.anyQueue[anyQueueHash(contract.Name)] = contract.Name
-		e.outboxes[outboxHash(contract.Name)] = contract.Name
+		t.leavesDeadLetters, t.keepsDeadJobs = t.Machine.LeavesDeadLetters()
+		e.jobTypes[t.Name] = &t
+		e.jobTypeNames = append(e.jobTypeNames, t.Name)
+		e.anyQueue[anyQueueHash(t.Name)] = t.Name
+		e.outboxes[outboxHash(t.Name)] = t.Name
 	}
 	return nil
 }
@@ -222,8 +221,8 @@ func (e *Engine) Close() {
 	e.startWakeups.close()
 }
 
-// Contracts returns the names of the contracts, in the order they were registered.
-func (e *Engine) Contracts() []string { return e.names }
+// JobTypes returns the names of the job types, in the order they were registered.
+func (e *Engine) JobTypes() []string { return e.jobTypeNames }
 
 // Listen takes in what other nodes announce, until ctx ends.
 func (e *Engine) Listen(ctx context.Context) {
@@ -263,8 +262,8 @@ func (e *Engine) logUnloaded(ctx context.Context, what string, err error) {
 // Ping reports whether the store answers.
 func (e *Engine) Ping(ctx context.Context) error { return e.store.Ping(ctx) }
 
-func (e *Engine) contract(name string) (*JobType, error) {
-	c := e.contracts[name]
+func (e *Engine) jobType(name string) (*JobType, error) {
+	c := e.jobTypes[name]
 	if c == nil {
 		return nil, &job.Error{Kind: job.NotFound, Op: "engine",
 			Msg: fmt.Sprintf("there is no contract %q", name)}
@@ -368,7 +367,7 @@ func (e *Engine) notifyCommitted(u *unit) {
 	e.workers.note(u.after.workers)
 	e.activities.note(u.after.activity)
 	for name, moves := range u.after.moved {
-		e.contracts[name].Moved(moves)
+		e.jobTypes[name].Moved(moves)
 	}
 }
 

@@ -34,7 +34,7 @@ func (u *unit) insert(batch []Submission) (jobs []*job.Job, existing []int, err 
 	for i := range batch {
 		j := batch[i].fresh()
 		jobs[i] = &j
-		j.CreatedAt, j.Searchable = u.now, u.e.contracts[j.ID.Contract].Searchable
+		j.CreatedAt, j.Searchable = u.now, u.e.jobTypes[j.ID.Contract].Searchable
 		if j.OrderTime.IsZero() {
 			j.OrderTime = u.now
 		}
@@ -66,7 +66,7 @@ type initialMove struct {
 
 // recordInitialMoves records the moves of a new job, and their effects together.
 func (u *unit) recordInitialMoves(j *job.Job, moves []initialMove) {
-	c := u.e.contracts[j.ID.Contract]
+	c := u.e.jobTypes[j.ID.Contract]
 	last := job.Move{On: job.Submitted, To: j.State}
 	first := len(u.writes.events)
 	for _, mv := range moves {
@@ -84,7 +84,7 @@ func (u *unit) recordInitialMoves(j *job.Job, moves []initialMove) {
 // initialMoves moves a new job through Submitted and the causes that hold for it at once, and
 // returns these moves.
 func (u *unit) initialMoves(j *job.Job, blocked bool) (moves []initialMove) {
-	c := u.e.contracts[j.ID.Contract]
+	c := u.e.jobTypes[j.ID.Contract]
 	causes := append(make([]job.Cause, 0, 3), job.Submitted)
 	switch {
 	case blocked:
@@ -115,7 +115,7 @@ func (u *unit) initialMoves(j *job.Job, blocked bool) (moves []initialMove) {
 func (u *unit) checkQueueSize() error {
 	more := map[string]int64{}
 	for key, c := range u.counts.changed {
-		if u.e.contracts[key.contract].MaxQueueSize > 0 {
+		if u.e.jobTypes[key.contract].MaxQueueSize > 0 {
 			more[key.contract] += c.Delayed + c.Ready
 		}
 	}
@@ -130,7 +130,7 @@ func (u *unit) checkQueueSize() error {
 		if left < 0 {
 			return &job.Error{Kind: job.Full, Op: "engine.submit",
 				Msg: fmt.Sprintf("%s has its limit of %d jobs", name,
-					u.e.contracts[name].MaxQueueSize)}
+					u.e.jobTypes[name].MaxQueueSize)}
 		}
 	}
 	return nil
@@ -145,7 +145,7 @@ func (u *unit) availableQueueSize(name string) (int64, error) {
 	left := func() (int64, error) {
 		delete(u.counts.stored, name)
 		counts, err := u.currentCounts(name)
-		n := int64(u.e.contracts[name].MaxQueueSize)
+		n := int64(u.e.jobTypes[name].MaxQueueSize)
 		for _, c := range counts {
 			n -= c.Delayed + c.Ready
 		}

@@ -35,7 +35,7 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 	if j.End != nil {
 		return &endedError{[]int64{j.Seq}}
 	}
-	c := u.e.contracts[j.ID.Contract]
+	c := u.e.jobTypes[j.ID.Contract]
 	mv, ok := c.Machine.Next(j.State, on)
 	if !ok {
 		return &job.Error{Kind: job.Conflict, Op: "engine." + string(on), ID: j.ID,
@@ -148,7 +148,7 @@ func (u *unit) recordEffects(c *JobType, j *job.Job, mv job.Move, was job.Phase)
 	if mv.DeadLetter {
 		u.writes.deadLetters = append(u.writes.deadLetters, pendingDeadLetter{j, mv.On})
 	}
-	if mv.On == job.Retried && c.keepsDead {
+	if mv.On == job.Retried && c.keepsDeadJobs {
 		u.writes.retried = append(u.writes.retried, j)
 	}
 	if was == job.Leased && j.Phase != job.Leased {
@@ -180,7 +180,7 @@ func (u *unit) recordFinished(c *JobType, j *job.Job, mv job.Move, wasDone bool)
 // slotReleased wakes waiting claims where a run under a limit ended: a slot of the contract
 // concerns all of its queues, that of a queue is like a job there that became ready.
 func (u *unit) slotReleased(key queueKey) {
-	if u.e.contracts[key.contract].MaxRunning > 0 {
+	if u.e.jobTypes[key.contract].MaxRunning > 0 {
 		put(&u.after.releasedSlots, key.contract, true)
 	}
 	if u.settings.of(key).MaxRunning > 0 {

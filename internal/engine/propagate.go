@@ -93,7 +93,7 @@ func (u *unit) applyParentUpdates() error {
 
 // allows reports whether a job's machine has a move for a cause in its present state.
 func (u *unit) allows(j *job.Job, on job.Cause) bool {
-	_, ok := u.e.contracts[j.ID.Contract].Machine.Next(j.State, on)
+	_, ok := u.e.jobTypes[j.ID.Contract].Machine.Next(j.State, on)
 	return ok
 }
 
@@ -181,7 +181,7 @@ func (u *unit) updateDependents(wave []finishedJob) error {
 	closed := map[int64]int{} // by how much a dependency reduces OpenDeps; 0 if it failed
 	var seqs []int64
 	for _, f := range wave {
-		if !u.e.contracts[f.job.ID.Contract].Graph || (f.sign < 0 && !f.success) {
+		if !u.e.jobTypes[f.job.ID.Contract].Graph || (f.sign < 0 && !f.success) {
 			continue
 		}
 		closed[f.job.Seq] = 0
@@ -214,7 +214,7 @@ func (u *unit) updateDependents(wave []finishedJob) error {
 }
 
 func (u *unit) updateDependent(d *job.Job, closed []int) error {
-	machine := u.e.contracts[d.ID.Contract].Machine
+	machine := u.e.jobTypes[d.ID.Contract].Machine
 	blockedMove, waits := machine.Next(d.State, job.Unsatisfiable)
 	if !waits {
 		return nil

@@ -25,8 +25,8 @@ func (e *Engine) pruneBatch() int {
 // records that have expired, and compacts counters. It returns how much it did; it is to be
 // repeated until that is 0.
 func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
-	for _, name := range e.names {
-		n, err := e.pruneContract(ctx, e.contracts[name])
+	for _, name := range e.jobTypeNames {
+		n, err := e.pruneContract(ctx, e.jobTypes[name])
 		if err != nil {
 			return removed, err
 		}
@@ -52,7 +52,7 @@ func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 }
 
 func (e *Engine) pruneContract(ctx context.Context, c *JobType) (removed int, err error) {
-	if c.Retention <= 0 && c.MaxBytes <= 0 && !c.leavesDead {
+	if c.Retention <= 0 && c.MaxBytes <= 0 && !c.leavesDeadLetters {
 		return 0, nil
 	}
 	var jobs int

@@ -46,8 +46,8 @@ type outboxPublisher struct {
 // publisher returns the publisher of the contracts; none means all that publish.
 func (e *Engine) publisher(contracts []string) *outboxPublisher {
 	if len(contracts) == 0 {
-		contracts = slices.DeleteFunc(slices.Clone(e.names), func(name string) bool {
-			return !e.contracts[name].Publish
+		contracts = slices.DeleteFunc(slices.Clone(e.jobTypeNames), func(name string) bool {
+			return !e.jobTypes[name].Publish
 		})
 	}
 	batch := publishBatch

@@ -78,13 +78,13 @@ func (e *Engine) GetBySeqs(ctx context.Context, seqs []int64, bodies store.Bodie
 
 // Succeeded reports whether a job is in a state that success leads to.
 func (e *Engine) Succeeded(j *job.Job) bool {
-	c := e.contracts[j.ID.Contract]
+	c := e.jobTypes[j.ID.Contract]
 	return c != nil && c.Machine.IsSuccess(j.State)
 }
 
 // HasDependencies reports whether jobs of a contract may depend on others.
 func (e *Engine) HasDependencies(contract string) bool {
-	c := e.contracts[contract]
+	c := e.jobTypes[contract]
 	return c != nil && c.Graph
 }
 

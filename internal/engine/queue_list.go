@@ -52,9 +52,9 @@ type QueueStatus struct {
 // either. Their NextStart and ReadySince are left to ReadReadySince and Queue.
 func (e *Engine) ListQueues(ctx context.Context, contract string) (all []QueueStatus,
 	err error) {
-	names := e.names
+	names := e.jobTypeNames
 	if contract != "" {
-		if _, err := e.contract(contract); err != nil {
+		if _, err := e.jobType(contract); err != nil {
 			return nil, err
 		}
 		names = []string{contract}
@@ -79,7 +79,7 @@ func (e *Engine) ReadReadySince(ctx context.Context, queues []*QueueStatus) erro
 
 // Queue returns one queue. One that was never used has no jobs and no settings.
 func (e *Engine) Queue(ctx context.Context, contract, queue string) (q QueueStatus, err error) {
-	if _, err := e.contract(contract); err != nil {
+	if _, err := e.jobType(contract); err != nil {
 		return q, err
 	}
 	err = e.view(ctx, func(r reader) error {

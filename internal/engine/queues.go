@@ -36,7 +36,7 @@ func (e *Engine) SetQueue(ctx context.Context, q job.QueueSettings) error {
 // fn unchanged. fn may run more than once, so it must have no other effects.
 func (e *Engine) ChangeQueue(ctx context.Context, contract, queue string,
 	fn func(RecordWriter, *job.QueueSettings) error) error {
-	if _, err := e.contract(contract); err != nil {
+	if _, err := e.jobType(contract); err != nil {
 		return err
 	}
 	if err := e.update(ctx, func(u *unit) error {
@@ -109,7 +109,7 @@ var settingsHash = job.QueueHashOf("", "")
 // SetQueue would be.
 func (e *Engine) LimitQueues(ctx context.Context, contract string,
 	limits map[string]job.QueueLimits) error {
-	if _, err := e.contract(contract); err != nil {
+	if _, err := e.jobType(contract); err != nil {
 		return err
 	}
 	for queue, l := range limits {

@@ -263,7 +263,7 @@ func (u *unit) carryOutAll(s store.Selector, b *endsOf) error {
 
 // carryOut carries out the end of a job, or leaves it for later.
 func (u *unit) carryOut(j *job.Job, b *endsOf) error {
-	c := u.e.contracts[j.ID.Contract]
+	c := u.e.jobTypes[j.ID.Contract]
 	if c == nil {
 		return nil // another node serves it
 	}
@@ -310,7 +310,7 @@ func (u *unit) endRecorded(j *job.Job, o Outcome) error {
 	}
 	err := u.end(j, o)
 	if job.IsKind(err, job.Conflict) {
-		o = u.e.contracts[j.ID.Contract].RecordedEnds.Fail(j, RefusedEnd(err), RefusedType, false)
+		o = u.e.jobTypes[j.ID.Contract].RecordedEnds.Fail(j, RefusedEnd(err), RefusedType, false)
 		err = u.end(j, o)
 	}
 	if job.IsKind(err, job.Conflict) {
@@ -355,8 +355,8 @@ func (e *Engine) RecordedEndCounts() map[string]EndCounts {
 	e.ended.mu.Lock()
 	defer e.ended.mu.Unlock()
 	all := map[string]EndCounts{}
-	for _, name := range e.names {
-		if e.contracts[name].RecordedEnds != nil {
+	for _, name := range e.jobTypeNames {
+		if e.jobTypes[name].RecordedEnds != nil {
 			all[name] = e.ended.of[name]
 		}
 	}
@@ -398,7 +398,7 @@ func (e *Engine) noteEnded(ended []endedRun, stale []job.RunID) {
 				"the end that a worker has recorded was refused", "contract", r.job.ID.Contract,
 				"job_id", r.job.ID.Key, "error_message", r.reason)
 		}
-		ends := e.contracts[r.job.ID.Contract].RecordedEnds
+		ends := e.jobTypes[r.job.ID.Contract].RecordedEnds
 		if r.end != nil && ends.Ended != nil {
 			ends.Ended(&r.job, r.end)
 		}
@@ -416,7 +416,7 @@ func (e *Engine) verifyEnd(ctx context.Context, j *job.Job) error {
 
 // verifiedOutcome returns the outcome of a run by its contract's Verify.
 func (e *Engine) verifiedOutcome(ctx context.Context, j *job.Job) (o Outcome, err error) {
-	ends := e.contracts[j.ID.Contract].RecordedEnds
+	ends := e.jobTypes[j.ID.Contract].RecordedEnds
 	full, err := e.GetBySeqs(ctx, []int64{j.Seq}, store.DefinitionOnly)
 	if err != nil || len(full) == 0 {
 		return o, err

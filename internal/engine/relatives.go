@@ -149,7 +149,7 @@ func (l *links) apply(u *unit, i int, j *job.Job) (blocked bool) {
 		seen[id] = true
 		if d := l.known[id]; d == nil || d.Phase != job.Done {
 			j.OpenDeps++
-		} else if !u.e.contracts[d.ID.Contract].Machine.IsSuccess(d.State) {
+		} else if !u.e.jobTypes[d.ID.Contract].Machine.IsSuccess(d.State) {
 			blocked = true
 		}
 	}

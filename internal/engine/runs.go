@@ -230,7 +230,7 @@ func (e *Engine) nextClaims(group []*ticket[finishCall]) (claims []nextClaim) {
 	for _, t := range group {
 		for i := range t.call.requests {
 			next := t.call.requests[i].Next
-			if next == nil || e.contracts[next.Contract].MaxRunning > 0 || e.hasWaiters(*next) {
+			if next == nil || e.jobTypes[next.Contract].MaxRunning > 0 || e.hasWaiters(*next) {
 				continue
 			}
 			e.queuePolls.begin(next)
@@ -376,7 +376,7 @@ func (u *unit) end(j *job.Job, o Outcome) error {
 }
 
 func (u *unit) start(j *job.Job) error {
-	if _, ok := u.e.contracts[j.ID.Contract].Machine.Next(j.State, job.Started); !ok {
+	if _, ok := u.e.jobTypes[j.ID.Contract].Machine.Next(j.State, job.Started); !ok {
 		return nil
 	}
 	j.LeaseUntil = u.leaseEnd(j)
@@ -415,7 +415,7 @@ func (e *Engine) RequeueJob(ctx context.Context, id job.ID, mode Mode, batch []S
 
 func (e *Engine) onCurrentRun(ctx context.Context, id job.ID,
 	fn func(*unit, *job.Job) error) error {
-	if _, err := e.contract(id.Contract); err != nil {
+	if _, err := e.jobType(id.Contract); err != nil {
 		return err
 	}
 	return e.updateRetryingRaces(ctx, func(u *unit) error {

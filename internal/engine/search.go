@@ -18,7 +18,7 @@ import (
 // Errors: NotFound for an unknown contract, Invalid for one that is not Searchable and for a text
 // that cannot be stored, and those of the store.
 func (e *Engine) Search(ctx context.Context, s store.Search) (jobs []*job.Job, err error) {
-	c, err := e.contract(s.Contract)
+	c, err := e.jobType(s.Contract)
 	if err != nil {
 		return nil, err
 	}

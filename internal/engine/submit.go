@@ -123,7 +123,7 @@ func (e *Engine) Submit(ctx context.Context, mode Mode, batch []Submission) (Sub
 func (e *Engine) check(mode Mode, batch []Submission) error {
 	for i := range batch {
 		s := &batch[i]
-		c, err := e.contract(s.Job.ID.Contract)
+		c, err := e.jobType(s.Job.ID.Contract)
 		if err != nil {
 			return err
 		}
@@ -256,7 +256,7 @@ func (u *unit) submitTogether(group []*ticket[submitCall]) error {
 // sortKey orders the batches of one transaction: jobs of a Searchable contract that are created at
 // the same time are listed by their keys (TF-054), all others keep the order in which they came.
 func (e *Engine) sortKey(t *ticket[submitCall]) string {
-	if id := t.call.batch[0].Job.ID; e.contracts[id.Contract].Searchable {
+	if id := t.call.batch[0].Job.ID; e.jobTypes[id.Contract].Searchable {
 		return id.Key
 	}
 	return ""

@@ -56,7 +56,7 @@ func (u *unit) expire(batch int) (int, error) {
 	}
 	n := 0
 	for _, j := range expired {
-		if u.e.contracts[j.ID.Contract] == nil {
+		if u.e.jobTypes[j.ID.Contract] == nil {
 			continue // another node serves it
 		}
 		if j.End != nil {
@@ -72,7 +72,7 @@ func (u *unit) expire(batch int) (int, error) {
 
 // expireRun ends a run whose worker was silent.
 func (u *unit) expireRun(j *job.Job) error {
-	lost := u.e.contracts[j.ID.Contract].LostFailure
+	lost := u.e.jobTypes[j.ID.Contract].LostFailure
 	if lost != nil {
 		u.setBody(j, job.Failure, lost)
 	}
@@ -111,7 +111,7 @@ type backpressure struct {
 
 func (b *backpressure) promoteAll(due []*job.Job) (n int, err error) {
 	for _, j := range due {
-		if b.e.contracts[j.ID.Contract] == nil {
+		if b.e.jobTypes[j.ID.Contract] == nil {
 			continue // another node serves it
 		}
 		heldBack, err := b.holdsBack(j)
@@ -133,7 +133,7 @@ func (b *backpressure) promoteAll(due []*job.Job) (n int, err error) {
 // it as ready if it has not.
 func (b *backpressure) holdsBack(j *job.Job) (bool, error) {
 	name := j.ID.Contract
-	if b.e.contracts[name].MaxQueueSize <= 0 || !b.e.countsWhenDue(j) {
+	if b.e.jobTypes[name].MaxQueueSize <= 0 || !b.e.countsWhenDue(j) {
 		return false, nil
 	}
 	left, known := b.available[name]
@@ -156,13 +156,13 @@ func (b *backpressure) holdsBack(j *job.Job) (bool, error) {
 // countsWhenDue reports whether a job begins to count towards the MaxQueueSize when it is due: one
 // that waits for a retry counts already.
 func (e *Engine) countsWhenDue(j *job.Job) bool {
-	return e.contracts[j.ID.Contract].Machine.Phase(j.State) != job.Ready
+	return e.jobTypes[j.ID.Contract].Machine.Phase(j.State) != job.Ready
 }
 
 // promote makes a job ready that waited for nothing but its time: by a move where its machine has
 // one, else only by a change of phase.
 func (u *unit) promote(j *job.Job) error {
-	c := u.e.contracts[j.ID.Contract]
+	c := u.e.jobTypes[j.ID.Contract]
 	for _, on := range []job.Cause{job.Due, job.Satisfied} {
 		if u.allows(j, on) {
 			return u.move(j, on)

@@ -30,7 +30,7 @@ func (e *Engine) Timeline(ctx context.Context, seq int64,
 		if f.Job, f.Letters, err = jobOrLetter(r, seq); err != nil {
 			return err
 		}
-		g := timelineGatherer{r, e.contracts[f.Job.ID.Contract], &f}
+		g := timelineGatherer{r, e.jobTypes[f.Job.ID.Contract], &f}
 		for _, step := range []func() error{g.gatherHistory, g.gatherRelatives,
 			g.gatherMessages} {
 			if err := step(); err != nil {
@@ -85,8 +85,8 @@ func (e *Engine) GetWithLetters(ctx context.Context, seq int64) (j *job.Job,
 // shows.
 type timelineGatherer struct {
 	reader
-	c     *JobType // nil where this node does not serve it
-	facts *job.TimelineFacts
+	jobType *JobType // nil where this node does not serve it
+	facts   *job.TimelineFacts
 }
 
 // gatherHistory gathers the events.
@@ -130,10 +130,10 @@ func dependenciesOf(edges []job.Edge) []int64 {
 
 // gatherMessages gathers those messages of the job that wait, among the oldest of its contract.
 func (g *timelineGatherer) gatherMessages() error {
-	if g.c == nil || !g.c.Publish {
+	if g.jobType == nil || !g.jobType.Publish {
 		return nil
 	}
-	waiting, err := g.Messages([]string{g.c.Name}, job.MaxMessagesAhead)
+	waiting, err := g.Messages([]string{g.jobType.Name}, job.MaxMessagesAhead)
 	for i := range waiting {
 		if waiting[i].Job == g.facts.Job.Seq {
 			g.facts.Messages = append(g.facts.Messages, waiting[i])

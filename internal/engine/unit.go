@@ -181,7 +181,7 @@ func (u *unit) setBody(j *job.Job, p job.Part, data []byte) {
 func (u *unit) delete(j *job.Job) {
 	u.writes.update(j, 0) // so that a later lock returns it
 	u.writes.Delete = append(u.writes.Delete, j)
-	if u.e.contracts[j.ID.Contract].keepsDead {
+	if u.e.jobTypes[j.ID.Contract].keepsDeadJobs {
 		u.writes.gone = append(u.writes.gone, j.Seq)
 	}
 }
@@ -217,7 +217,7 @@ func (u *unit) count(j *job.Job, s job.State, p job.Phase, n int64) {
 	c := u.countOf(key)
 	switch p {
 	case job.Waiting:
-		if u.e.contracts[key.contract].Machine.Phase(s) == job.Ready {
+		if u.e.jobTypes[key.contract].Machine.Phase(s) == job.Ready {
 			c.Delayed += n
 		} else {
 			c.Waiting += n

@@ -40,10 +40,10 @@ func (e *Engine) Why(ctx context.Context, seq int64, from WhySources) (why job.W
 // whyGatherer gathers the facts about one job.
 type whyGatherer struct {
 	reader
-	facts job.WhyFacts
-	e     *Engine
-	c     *JobType // nil where this node does not serve it
-	from  WhySources
+	facts   job.WhyFacts
+	e       *Engine
+	jobType *JobType // nil where this node does not serve it
+	from    WhySources
 }
 
 func (g *whyGatherer) gather(seq int64) error {
@@ -64,7 +64,7 @@ func (g *whyGatherer) gather(seq int64) error {
 
 // gatherJob gathers all but what the job waits for.
 func (g *whyGatherer) gatherJob() error {
-	g.c = g.e.contracts[g.facts.Job.ID.Contract]
+	g.jobType = g.e.jobTypes[g.facts.Job.ID.Contract]
 	switch g.facts.Job.Phase {
 	case job.Leased:
 		return nil
@@ -128,12 +128,12 @@ func (g *whyGatherer) gatherEnd() error {
 			return err
 		}
 	}
-	if g.c == nil || !g.c.isUnsatisfied(g.facts.Job.State) {
+	if g.jobType == nil || !g.jobType.isUnsatisfied(g.facts.Job.State) {
 		return nil
 	}
 	g.facts.Unsatisfied = true
 	failed, err := g.dependencies(g.facts.Job, func(d *job.Job) bool {
-		return d.Phase == job.Done && !g.c.Machine.IsSuccess(d.State)
+		return d.Phase == job.Done && !g.jobType.Machine.IsSuccess(d.State)
 	})
 	g.facts.Dependencies = firstRelatives(failed)
 	return err
@@ -238,7 +238,7 @@ func (g *whyGatherer) dependencies(of *job.Job, wanted func(*job.Job) bool) (all
 // gatherQueue gathers what holds for the queue of the job: settings, counts and who asks.
 func (g *whyGatherer) gatherQueue() error {
 	key := queueKeyOf(g.facts.Job)
-	if g.c != nil && (g.c.MaxRunning > 0 || g.c.MaxQueueSize > 0) {
+	if g.jobType != nil && (g.jobType.MaxRunning > 0 || g.jobType.MaxQueueSize > 0) {
 		sums, err := g.Counts(store.QueueSelector{Contract: key.contract, Sums: true})
 		if err != nil {
 			return err
@@ -247,7 +247,7 @@ func (g *whyGatherer) gatherQueue() error {
 			g.facts.ContractRunning = int(all.Leased)
 			g.facts.QueueSize = int(all.Ready + all.Delayed)
 		}
-		g.facts.ContractLimit, g.facts.MaxQueueSize = g.c.MaxRunning, g.c.MaxQueueSize
+		g.facts.ContractLimit, g.facts.MaxQueueSize = g.jobType.MaxRunning, g.jobType.MaxQueueSize
 	}
 	q, err := queueIn(g.reader, key)
 	if err != nil {
@@ -270,10 +270,10 @@ func (g *whyGatherer) gatherQueue() error {
 
 // gatherMessages gathers whether the message by which the job is claimed was sent.
 func (g *whyGatherer) gatherMessages() error {
-	if g.c == nil || !g.c.ByMessage || g.facts.Job.Phase != job.Ready {
+	if g.jobType == nil || !g.jobType.ByMessage || g.facts.Job.Phase != job.Ready {
 		return nil
 	}
-	messages, err := g.Messages([]string{g.c.Name}, job.MaxMessagesAhead+1)
+	messages, err := g.Messages([]string{g.jobType.Name}, job.MaxMessagesAhead+1)
 	for i := range messages {
 		if messages[i].Job == g.facts.Job.Seq {
 			g.facts.MessagePending, g.facts.MessagesAhead = true, i

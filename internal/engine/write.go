@@ -50,7 +50,7 @@ func (u *unit) completeJobs() error {
 func (u *unit) apply() error {
 	w := &u.writes
 	for _, j := range w.Delete {
-		if c := u.e.contracts[j.ID.Contract]; c.History || c.Graph {
+		if c := u.e.jobTypes[j.ID.Contract]; c.History || c.Graph {
 			w.DeleteEvents = append(w.DeleteEvents, j.Seq)
 			w.DeleteEdges = append(w.DeleteEdges, j.Seq)
 		}
@@ -84,7 +84,7 @@ func (u *unit) composeMessages() error {
 		if p.snapshot == nil {
 			continue
 		}
-		c := u.e.contracts[p.job.ID.Contract]
+		c := u.e.jobTypes[p.job.ID.Contract]
 		if p.isStored && c.writesBody() {
 			if p.moveIndex > 0 {
 				u.after.moved[c.Name][p.moveIndex-1].Job.Definition = p.snapshot.Definition
@@ -144,7 +144,7 @@ func (u *unit) copyBodies(j, other *job.Job) {
 func (u *unit) addEvents() {
 	w := &u.writes
 	for _, p := range w.events {
-		c := u.e.contracts[p.job.ID.Contract]
+		c := u.e.jobTypes[p.job.ID.Contract]
 		ev := p.event
 		ev.Job = p.job.Seq
 		m := job.Message{

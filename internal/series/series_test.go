@@ -114,7 +114,7 @@ func (n *node) records() (count int) {
 	n.Helper()
 	err := n.engine.ViewRecords(n.Context(), func(r engine.RecordReader) error {
 		for _, kind := range []string{"series.10s", "series.1m", "series.1h"} {
-			for _, owner := range append(n.engine.Contracts(), "") {
+			for _, owner := range append(n.engine.JobTypes(), "") {
 				records, err := r.Records(kind, owner, "", 500)
 				if err != nil {
 					return err

@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/maintenance"
 )
 
-// engineContracts returns the contracts of the engine that the contracts consist of. Where remote
-// workers may end runs, they may record the ends too.
-func engineContracts(contracts []*contract.Contract) []engine.JobType {
+// jobTypesOf returns the job types that the contracts consist of. Where remote workers may end
+// runs, they may record the ends too.
+func jobTypesOf(contracts []*contract.Contract) []engine.JobType {
 	var all []engine.JobType
 	for _, c := range contracts {
 		for _, jobs := range c.Jobs {

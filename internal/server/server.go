@@ -97,7 +97,7 @@ func New(c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	jobs := append(engineContracts(c.Contracts), c.Jobs...)
+	jobs := append(jobTypesOf(c.Contracts), c.Jobs...)
 	if err := c.Engine.Register(jobs...); err != nil {
 		return nil, err
 	}

@@ -446,7 +446,7 @@ func TestSurface(t *testing.T) {
 				Mount: func() httpapi.PrefixHandler {
 					return httpapi.PrefixHandler{Name: "side", Prefixes: []string{"/side/"},
 						Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-							_, _ = io.WriteString(w, strings.Join(e.Contracts(), ","))
+							_, _ = io.WriteString(w, strings.Join(e.JobTypes(), ","))
 						})}
 				}}}, only
 		},

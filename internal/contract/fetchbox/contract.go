@@ -192,7 +192,7 @@ func (c *Config) newHandler(name string, t *Type) (handler.Handler, error) {
 	return h, nil
 }
 
-// JobType is the engine's contract of the ledger: the jobs. Finished jobs are pruned when they are
+// JobType is the job type of the ledger: the jobs. Finished jobs are pruned when they are
 // older than LedgerRetention, and the oldest of them while the ledger is larger than LedgerMaxBytes
 // (FB-088, FB-089). Searchable is for the list of operators and for Export.
 func (f *FetchBox) JobType() engine.JobType {
@@ -209,11 +209,11 @@ func (f *FetchBox) JobType() engine.JobType {
 	}
 }
 
-// Contracts are the contracts of the engine: the ledger, and the tasks. Tasks have no retention of
-// their own: as children they are deleted with their job, and their bytes count as the job's. A
-// lost worker reports no failure, so the engine stores errWorkerLost in its place, and it counts
-// lost attempts apart from those that failed (G-FB-43).
-func (f *FetchBox) Contracts() []engine.JobType {
+// JobTypes returns the job types: the ledger, and the tasks. Tasks have no retention of their own:
+// as children they are deleted with their job, and their bytes count as the job's. A lost worker
+// reports no failure, so the engine stores errWorkerLost in its place, and it counts lost attempts
+// apart from those that failed (G-FB-43).
+func (f *FetchBox) JobTypes() []engine.JobType {
 	tasks := engine.JobType{
 		Name:            Tasks,
 		Machine:         taskMachine,

@@ -153,7 +153,7 @@ func (w *world) open(t testing.TB, c fetchbox.Config) {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.fetchbox.StopFollowing)
-	testkit.Register(t, w.engine, w.fetchbox.Contracts()...)
+	testkit.Register(t, w.engine, w.fetchbox.JobTypes()...)
 	mount := w.fetchbox.Mount()
 	w.handler = mount.Handler
 	w.APIServer = testkit.StartServer(t, c.Log, document(t), fetchError, mount, httpapi.Health())

@@ -40,7 +40,7 @@ func benchServer(b *testing.B) (c *customer, e *engine.Engine) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	testkit.Register(b, e, f.Contracts()...)
+	testkit.Register(b, e, f.JobTypes()...)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)

@@ -229,8 +229,8 @@ func (f *ForgeRun) JobType() engine.JobType {
 	}
 }
 
-// Contracts returns the contracts of the engine: the jobs, and the deliveries of their events.
-func (f *ForgeRun) Contracts() []engine.JobType {
+// JobTypes returns the job types: the jobs, and the deliveries of their events.
+func (f *ForgeRun) JobTypes() []engine.JobType {
 	return []engine.JobType{f.JobType(), f.webhooks.JobType()}
 }
 

@@ -150,7 +150,7 @@ func newWorld(t testing.TB, clock *testkit.Clock, s store.Store, c forgerun.Conf
 		t.Fatal(err)
 	}
 	w.forge = f
-	testkit.Register(t, w.engine, f.Contracts()...)
+	testkit.Register(t, w.engine, f.JobTypes()...)
 	w.APIServer = testkit.StartServer(t, c.Log, document(t), problemFormat, f.Mount(),
 		httpapi.Health())
 	return w

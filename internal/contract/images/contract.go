@@ -120,7 +120,7 @@ func New(c Config) (*Images, error) {
 	return m, err
 }
 
-// JobType is the engine's contract of the jobs. Their changes are events, some of which send
+// JobType is the job type of the jobs. Their changes are events, some of which send
 // messages through the outbox, and jobs are kept for ever, as files consist of them. Of the causes
 // only those that begin or end an attempt are reported: the metrics and log lines of the document
 // are about attempts.
@@ -139,9 +139,9 @@ func (m *Images) JobType() engine.JobType {
 	}
 }
 
-// Contracts are the contracts of the engine: the jobs, and the purges of the CDN, which are
-// removed after purgeRetention.
-func (m *Images) Contracts() []engine.JobType {
+// JobTypes returns the job types: the jobs, and the purges of the CDN, which are removed after
+// purgeRetention.
+func (m *Images) JobTypes() []engine.JobType {
 	purges := engine.JobType{
 		Name:      Purges,
 		Machine:   purgeMachine,

@@ -77,7 +77,7 @@ func newTimedWorld(t *testing.T, takes time.Duration) *timedWorld {
 	if x.images, err = images.New(c); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Register(t, x.engine, x.images.Contracts()...)
+	testkit.Register(t, x.engine, x.images.JobTypes()...)
 	return x
 }
 

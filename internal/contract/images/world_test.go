@@ -153,7 +153,7 @@ func (w *world) open(t testing.TB, c images.Config) {
 	if w.images, err = images.New(c); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Register(t, w.engine, w.images.Contracts()...)
+	testkit.Register(t, w.engine, w.images.JobTypes()...)
 	w.APIServer = testkit.StartServer(t, c.Log, document(t),
 		testkit.ProblemReader("urn:millrace:images:"), w.images.Mount(),
 		httpapi.Health(w.images.Checks()...))
