@@ -66,7 +66,7 @@ func (d *deps) endTermsOf(ctx context.Context, path string) error {
 	// A database in the directory has terms of its own, which no other process renews.
 	hasEnded := strings.TrimSpace(rest) == fingerprint || !databaseOf(d.settings).shared
 	if name != "" && hasEnded {
-		if err := d.engine.EndTerms(ctx, name); err != nil {
+		if err := d.engine.ReleaseLeadershipOf(ctx, name); err != nil {
 			return err
 		}
 	}

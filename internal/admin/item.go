@@ -23,7 +23,7 @@ func (a *API) JobItems(ctx context.Context, jobs []*job.Job) ([]JobItem, error) 
 		if dead[j.Seq] {
 			items[i].Phase = phaseDead
 		}
-		if a.Engine.Succeeded(j) { // the failure is that of an attempt before
+		if a.Engine.HasSucceeded(j) { // the failure is that of an attempt before
 			items[i].Error = ""
 		}
 	}

@@ -463,7 +463,7 @@ func (b *Bulk) settled(ctx context.Context, o *Operation) (all bool, failed int6
 		switch {
 		case j.Phase != job.Done:
 			all = false
-		case o.Action != contract.ActionCancel && !b.Engine.Succeeded(j):
+		case o.Action != contract.ActionCancel && !b.Engine.HasSucceeded(j):
 			return false, j.Seq, nil
 		}
 	}

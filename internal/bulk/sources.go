@@ -45,7 +45,7 @@ func (s *search) isNarrow() bool {
 
 // listNarrow reads the window of a filter that isNarrow.
 func (s *search) listNarrow(ctx context.Context, f store.Filter) (store.Page, error) {
-	return s.Engine.ListChosen(ctx, func(counts engine.ListCounts) (store.Filter, bool, error) {
+	return s.Engine.ListPlanned(ctx, func(counts engine.ListCounts) (store.Filter, bool, error) {
 		c := chooser{ListCounts: counts, filter: s.filter, allowed: f.Phases}
 		if len(c.allowed) == 0 {
 			c.allowed = []job.Phase{job.Waiting, job.Ready, job.Leased, job.Done}

@@ -60,13 +60,13 @@ func (c *cascade) run() (removed []*job.Job, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := allOpen(slices.Collect(maps.Values(locked))); err != nil {
+	if err := ensureNoRecordedEnds(slices.Collect(maps.Values(locked))); err != nil {
 		return nil, err
 	}
 	if err := c.checkLocked(locked, root); err != nil {
 		return nil, err
 	}
-	c.changing(locked[root])
+	c.setSubject(locked[root])
 	for _, seq := range slices.Backward(seqs) {
 		before := *locked[seq]
 		removed = append(removed, &before)

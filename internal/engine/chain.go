@@ -44,7 +44,7 @@ func (u *unit) submitChained(batch []Submission) error {
 				missing[before.index].Job.Alias = job.IdentityHash{}
 			}
 		}
-		last[alias] = chainEnd{s.Job.ID, i}
+		last[alias] = chainTail{s.Job.ID, i}
 	}
 	_, existing, err := u.insert(missing)
 	switch {
@@ -56,8 +56,8 @@ func (u *unit) submitChained(batch []Submission) error {
 	return u.checkQueueSize()
 }
 
-// chainEnd is the last job of a chain, with its index in the batch, below 0 for one of the store.
-type chainEnd struct {
+// chainTail is the last job of a chain, with its index in the batch, below 0 for one of the store.
+type chainTail struct {
 	id    job.ID
 	index int
 }
@@ -87,8 +87,8 @@ func (u *unit) missing(batch []Submission) (rest []Submission, err error) {
 
 // takeAliases takes the aliases of a batch from the jobs of the store that have them, and returns
 // these by alias.
-func (u *unit) takeAliases(batch []Submission) (map[job.IdentityHash]chainEnd, error) {
-	last := map[job.IdentityHash]chainEnd{}
+func (u *unit) takeAliases(batch []Submission) (map[job.IdentityHash]chainTail, error) {
+	last := map[job.IdentityHash]chainTail{}
 	var aliases []job.IdentityHash
 	wanted := map[job.IdentityHash]bool{{}: true}
 	for i := range batch {
@@ -109,7 +109,7 @@ func (u *unit) takeAliases(batch []Submission) (map[job.IdentityHash]chainEnd, e
 		if slices.ContainsFunc(batch, isNew) { // another node has stored it meanwhile
 			return nil, errConcurrentInsert
 		}
-		last[j.Alias] = chainEnd{j.ID, -1}
+		last[j.Alias] = chainTail{j.ID, -1}
 		j.Alias = job.IdentityHash{}
 		u.updateAll(j)
 	}

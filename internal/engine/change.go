@@ -28,7 +28,7 @@ func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause,
 		if err != nil {
 			return err
 		}
-		u.changing(j)
+		u.setSubject(j)
 		if edit != nil {
 			if err := u.applyEdit(j, edit); err != nil {
 				return err
@@ -130,7 +130,7 @@ func (e *Engine) RunNow(ctx context.Context, id job.ID) (after *job.Job, err err
 				Msg: fmt.Sprintf("the job is %s and does not wait for its time",
 					stateName(j.State)), Err: &StateError{*j}}
 		}
-		u.changing(j)
+		u.setSubject(j)
 		after, j.DueAt = j, u.now
 		if err := u.promote(j); err != nil {
 			return err
@@ -143,7 +143,7 @@ func (e *Engine) RunNow(ctx context.Context, id job.ID) (after *job.Job, err err
 	return after, nil
 }
 
-// lockOne locks a job. It returns an endedError where the end of the job's run is recorded.
+// lockOne locks a job. It returns a recordedEndsError where the end of the job's run is recorded.
 func (u *unit) lockOne(id job.ID) (*job.Job, error) {
 	locked, err := u.tx.Load(store.Selector{IDs: []job.ID{id}, Lock: true})
 	if err != nil {
@@ -152,7 +152,7 @@ func (u *unit) lockOne(id job.ID) (*job.Job, error) {
 	if len(locked) == 0 {
 		return nil, errNotFound(id)
 	}
-	return locked[0], allOpen(locked)
+	return locked[0], ensureNoRecordedEnds(locked)
 }
 
 func errNotFound(id job.ID) error {

@@ -47,7 +47,7 @@ func (e *Engine) ChangeChildren(ctx context.Context, c ChildrenChange) (after *j
 		if batch.parent != nil {
 			after = batch.parent
 		}
-		if last = batch.last; batch.isEnd {
+		if last = batch.last; batch.isLast {
 			break
 		}
 	}
@@ -74,7 +74,7 @@ type childrenUnit struct {
 	*unit
 	change *ChildrenChange
 	last   int64    // the number of the last child that was looked at
-	isEnd  bool     // there are no more behind it
+	isLast bool     // there are no more behind it
 	parent *job.Job // nil where no child was changed
 }
 
@@ -96,7 +96,7 @@ func (c *childrenUnit) run() error {
 		return err
 	}
 	c.parent = locked[0]
-	c.changing(c.parent)
+	c.setSubject(c.parent)
 	c.edit(c.parent)
 	return c.writeJobsMoved() // the parent follows its children
 }
@@ -117,7 +117,7 @@ func (c *childrenUnit) lockChildren() (children []*job.Job, parent int64, err er
 	if err != nil {
 		return nil, 0, err
 	}
-	c.isEnd = page.Next == 0
+	c.isLast = page.Next == 0
 	seqs := make([]int64, len(page.Jobs))
 	for i, j := range page.Jobs {
 		seqs[i], c.last = j.Seq, j.Seq
@@ -131,7 +131,8 @@ func (c *childrenUnit) lockChildren() (children []*job.Job, parent int64, err er
 	if err != nil {
 		return nil, 0, err
 	}
-	return children, parent, allOpen(children) // all recorded ends are carried out at once
+	// all recorded ends are carried out at once
+	return children, parent, ensureNoRecordedEnds(children)
 }
 
 func (c *childrenUnit) changeChild(j *job.Job) error {

@@ -255,8 +255,8 @@ func (u *unit) addDeadLetters() error {
 	w := &u.writes
 	jobs := make([]*job.Job, len(w.deadLetters))
 	for i, p := range w.deadLetters {
-		then := *p.job
-		jobs[i] = &then
+		copied := *p.job
+		jobs[i] = &copied
 	}
 	if err := u.fillBodies(jobs); err != nil {
 		return err

@@ -64,7 +64,7 @@ func (e *Engine) drainKeys(worker string, local bool) [2]string {
 	return keys
 }
 
-func (d *drains) holdLocked(keys [2]string) bool { return d.names[keys[0]] || d.names[keys[1]] }
+func (d *drains) inForceLocked(keys [2]string) bool { return d.names[keys[0]] || d.names[keys[1]] }
 
 // watch returns a context that ends with ctx, when one of the drains begins, and when stop is
 // called. Where one is in force it has ended already.
@@ -72,7 +72,7 @@ func (d *drains) watch(ctx context.Context, keys [2]string) (context.Context, fu
 	ctx, cancel := context.WithCancel(ctx)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.holdLocked(keys) {
+	if d.inForceLocked(keys) {
 		cancel()
 		return ctx, cancel
 	}
@@ -94,24 +94,24 @@ func (d *drains) set(names map[string]bool) {
 	close(d.changed)
 	d.changed = make(chan struct{})
 	for w := range d.watchers {
-		if d.holdLocked(w.keys) {
+		if d.inForceLocked(w.keys) {
 			w.stop()
 		}
 	}
 }
 
-// hold reports whether one of the drains is in force, and returns the channel that is closed with
-// the next change.
-func (d *drains) hold(keys [2]string) (held bool, changed <-chan struct{}) {
+// inForce reports whether one of the drains is in force, and returns the channel that is closed
+// with the next change.
+func (d *drains) inForce(keys [2]string) (draining bool, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.holdLocked(keys), d.changed
+	return d.inForceLocked(keys), d.changed
 }
 
 // IsDraining reports whether a worker is given no further jobs.
 func (e *Engine) IsDraining(kind DrainKind, name string) bool {
-	held, _ := e.drains.hold([2]string{kind.key(name)})
-	return held
+	draining, _ := e.drains.inForce([2]string{kind.key(name)})
+	return draining
 }
 
 // IsNodeDraining reports whether this node is drained.
@@ -120,16 +120,16 @@ func (e *Engine) IsNodeDraining() bool { return e.IsDraining(DrainNode, e.node) 
 // Node returns the name of this node.
 func (e *Engine) Node() string { return e.node }
 
-// WhileServing waits until a local worker is not drained. The context that it returns is for the
+// AwaitServing waits until a local worker is not drained. The context that it returns is for the
 // claims of the worker: it ends with ctx, when the worker or this node is drained, and when stop is
 // called.
-func (e *Engine) WhileServing(ctx context.Context, worker string) (serving context.Context,
+func (e *Engine) AwaitServing(ctx context.Context, worker string) (serving context.Context,
 	stop func()) {
 	keys := e.drainKeys(worker, true)
 	e.loadDrainsOnce(ctx)
 	for ctx.Err() == nil {
-		held, changed := e.drains.hold(keys)
-		if !held {
+		draining, changed := e.drains.inForce(keys)
+		if !draining {
 			break
 		}
 		select {
@@ -148,7 +148,9 @@ func (e *Engine) ClaimRemote(ctx context.Context, req ClaimRequest, agent string
 		return nil, false, err
 	}
 	polled := e.workers.polled(&req, agent)
-	defer func() { polled(req.Wait > 0 && len(jobs) == 0 && errors.Is(ctx.Err(), context.Canceled)) }()
+	defer func() {
+		polled(req.Wait > 0 && len(jobs) == 0 && errors.Is(ctx.Err(), context.Canceled))
+	}()
 	e.loadDrainsOnce(ctx)
 	serving, stop := e.drains.watch(ctx, e.drainKeys(req.Worker, false))
 	defer stop()
@@ -191,7 +193,7 @@ func (e *Engine) SetDrain(ctx context.Context, kind DrainKind, name string, drai
 }
 
 // loadDrains puts the drains of the store in force.
-func (e *Engine) loadDrains(ctx context.Context) error { return e.view(ctx, e.takeDrains) }
+func (e *Engine) loadDrains(ctx context.Context) error { return e.view(ctx, e.loadDrainsFrom) }
 
 // loadDrainsOnce loads the drains unless that has been done, so that a worker gets no job against a
 // drain that is in force. Where the store does not answer, the claim that follows has its error.
@@ -204,7 +206,7 @@ func (e *Engine) loadDrainsOnce(ctx context.Context) {
 	}
 }
 
-func (e *Engine) takeDrains(r reader) error {
+func (e *Engine) loadDrainsFrom(r reader) error {
 	records, err := recordView{r}.Records(drainKind, "", "", maxDrains)
 	if err != nil {
 		return err

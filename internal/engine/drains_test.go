@@ -80,9 +80,9 @@ func TestDrainOfAWorker(t *testing.T) {
 func TestDrainOfANode(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		other := w.node(testContracts())
-		serving, stop := w.WhileServing(w.ctx, "n/1")
+		serving, stop := w.AwaitServing(w.ctx, "n/1")
 		defer stop()
-		elsewhere, stopElsewhere := other.WhileServing(w.ctx, "n/1")
+		elsewhere, stopElsewhere := other.AwaitServing(w.ctx, "n/1")
 		defer stopElsewhere()
 		w.drain(engine.DrainNode, w.Node(), true)
 		w.noError(other.Refresh(w.ctx))
@@ -94,7 +94,7 @@ func TestDrainOfANode(t *testing.T) {
 		}
 		resumed := make(chan context.Context, 1)
 		go func() {
-			again, stopAgain := w.WhileServing(w.ctx, "n/1")
+			again, stopAgain := w.AwaitServing(w.ctx, "n/1")
 			defer stopAgain()
 			resumed <- again
 		}()
@@ -103,7 +103,7 @@ func TestDrainOfANode(t *testing.T) {
 		w.drain(engine.DrainWorker, "n/2", true)
 		ctx, cancel := context.WithCancel(w.ctx)
 		cancel()
-		late, stopLate := w.node(testContracts()).WhileServing(ctx, "n/2")
+		late, stopLate := w.node(testContracts()).AwaitServing(ctx, "n/2")
 		defer stopLate()
 		if late.Err() == nil {
 			t.Error("a node that has just started does not know the drain")

@@ -108,35 +108,35 @@ type Config struct {
 
 // Engine runs the verbs.
 type Engine struct {
-	store         store.Store
-	jobTypes      map[string]*JobType
-	jobTypeNames  []string
-	node          string
-	random        func() [16]byte
-	log           *slog.Logger
-	hub           *hub
-	guard         clockGuard
-	poller        *poller
-	startWakeups  startWakeups
-	anyQueue      map[job.QueueHash]string // the job types by their anyQueueHash
-	outboxes      map[job.QueueHash]string // the job types by their outboxHash
-	settings      atomic.Pointer[queueSettings]
-	feed          Feed
-	subscriptions atomic.Pointer[loadedSubscriptions]
-	feedTurns     atomic.Int64 // of reads of the audience
-	publishers    sync.Map     // from job types, joined, to *outboxPublisher
-	drains        *drains
-	workers       *workers
-	queuePolls    queuePolls
-	latencies     latencies
-	activities    activities
-	terms         terms
-	inbox         inboxState
-	inboxOf       func(store.Reader) Inbox // nil: there is none
-	toVerify      atomic.Pointer[[]int64]  // the jobs that VerifyEnds is for
-	firstEnd      atomic.Int64             // how long it took CarryOutEnds to find the first end
-	ended         endCounts
-	failedEnds    failedEnds
+	store          store.Store
+	jobTypes       map[string]*JobType
+	jobTypeNames   []string
+	node           string
+	random         func() [16]byte
+	log            *slog.Logger
+	hub            *hub
+	guard          clockGuard
+	poller         *poller
+	startWakeups   startWakeups
+	anyQueue       map[job.QueueHash]string // the job types by their anyQueueHash
+	outboxes       map[job.QueueHash]string // the job types by their outboxHash
+	settings       atomic.Pointer[queueSettings]
+	feed           Feed
+	subscriptions  atomic.Pointer[loadedSubscriptions]
+	feedTurns      atomic.Int64 // of reads of the subscriptions
+	publishers     sync.Map     // from job types, joined, to *outboxPublisher
+	drains         *drains
+	workers        *workers
+	queuePolls     queuePolls
+	latencies      latencies
+	activities     activities
+	terms          terms
+	inbox          inboxState
+	inboxOf        func(store.Reader) Inbox // nil: there is none
+	toVerify       atomic.Pointer[[]int64]  // the jobs that VerifyEnds is for
+	endsSearchTime atomic.Int64             // how long it took CarryOutEnds to find the first end
+	carriedOut     endCounts
+	failedEnds     failedEnds
 
 	callers          atomic.Int64 // of the combiners
 	submits          *combiner[submitCall]
@@ -363,7 +363,7 @@ func (e *Engine) notifyCommitted(u *unit) {
 	if u.after.sweepDue {
 		signal(e.hub.dueChanged)
 	}
-	e.noteEnded(u.after.ended, u.after.stale)
+	e.reportEnds(u.after.carriedOut, u.after.staleEnds)
 	e.workers.note(u.after.workers)
 	e.activities.note(u.after.activity)
 	for name, moves := range u.after.moved {

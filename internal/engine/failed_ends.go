@@ -32,11 +32,11 @@ func (e *Engine) tryEnds(ctx context.Context, fn func(*unit) error) error {
 	return recovered(func() error { return e.updateOnce(ctx, fn) })
 }
 
-// endParts is a page of which some ends fail.
-type endParts struct {
+// failingPage is a page of which some ends fail.
+type failingPage struct {
 	*Engine
 	ctx    context.Context
-	b      endsOf
+	b      foundEnds
 	failed []job.RunID // the runs whose ends have failed alone
 	why    []error     // for each of them
 	inARow int         // how many tries have failed since one has succeeded
@@ -44,11 +44,11 @@ type endParts struct {
 
 // carryOutParts carries out the ends of a page for which one transaction has failed. The error is
 // that of the store.
-func (e *Engine) carryOutParts(ctx context.Context, page []*job.Job, err error) (endsOf, error) {
+func (e *Engine) carryOutParts(ctx context.Context, page []*job.Job, err error) (foundEnds, error) {
 	if isStoreFailure(err) && !e.storeWorks(ctx) {
-		return endsOf{}, err
+		return foundEnds{}, err
 	}
-	p := &endParts{Engine: e, ctx: ctx}
+	p := &failingPage{Engine: e, ctx: ctx}
 	if err := p.divide(page, err); err != nil {
 		return p.b, err
 	}
@@ -71,16 +71,16 @@ func (e *Engine) storeWorks(ctx context.Context) bool {
 }
 
 // divide carries out the ends of a part in halves. err is why it has failed as a whole.
-func (p *endParts) divide(part []*job.Job, err error) error {
+func (p *failingPage) divide(part []*job.Job, err error) error {
 	if len(part) == 1 {
 		p.failed, p.why = append(p.failed, part[0].End.Run), append(p.why, err)
 		return nil
 	}
 	half := len(part) / 2
 	for _, some := range [][]*job.Job{part[:half], part[half:]} {
-		var b endsOf
+		var b foundEnds
 		err := p.tryEnds(p.ctx, func(u *unit) error {
-			b = endsOf{}
+			b = foundEnds{}
 			return u.carryOutPage(some, &b)
 		})
 		if err != nil {

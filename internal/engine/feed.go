@@ -74,7 +74,7 @@ func (e *Engine) ChangeFeed(ctx context.Context, contract, queue string,
 // feedHash stands for the subscriptions in announcements: no contract has the empty name.
 var feedHash = job.QueueHashOf("", "\x00feed")
 
-// loadFeed loads who wants to be told, as other nodes may have changed it.
+// loadFeed loads the subscriptions, as other nodes may have changed them.
 func (e *Engine) loadFeed(ctx context.Context) error {
 	turn := e.beginFeedRead()
 	return e.view(ctx, func(r reader) error { return e.storeSubscriptions(r, turn) })
@@ -84,8 +84,8 @@ func (e *Engine) loadFeed(ctx context.Context) error {
 // afterwards. What was committed before it began is in the read, and in those of later turns.
 func (e *Engine) beginFeedRead() int64 { return e.feedTurns.Add(1) }
 
-// storeSubscriptions takes the audience over that a read finds, unless a read of a later turn has
-// been: reads at the same time may end in another order.
+// storeSubscriptions takes the subscriptions over that a read finds, unless a read of a later turn
+// has been: reads at the same time may end in another order.
 func (e *Engine) storeSubscriptions(r reader, turn int64) error {
 	if e.feed.Read == nil {
 		return nil

@@ -165,7 +165,7 @@ func TestFeedOfPauses(t *testing.T) {
 	})
 }
 
-// WH-001: who wants to be told is in force at once where it was changed, and on other nodes with
+// WH-001: a subscription is in force at once where it was changed, and on other nodes with
 // their next refresh.
 func TestFeedChanges(t *testing.T) {
 	onEveryStore(t, feedContracts(), func(w *world) {
@@ -264,7 +264,7 @@ func TestSubmitChainedOfNodes(t *testing.T) {
 	})
 }
 
-// WH-004: a read of who wants to be told that began before a change, and ends after it, does not
+// WH-004: a read of the subscriptions that began before a change, and ends after it, does not
 // take the change back: what happens after the answer to a subscription is told. In memory reads
 // come one after another.
 func TestFeedReadsInOrder(t *testing.T) {

@@ -103,7 +103,7 @@ func (e *Engine) HeartbeatJob(ctx context.Context, id job.ID, progress []byte) e
 		case len(locked) == 0:
 			return errNotLeased(id)
 		}
-		if err := allOpen(locked); err != nil {
+		if err := ensureNoRecordedEnds(locked); err != nil {
 			return err
 		}
 		if locked[0].Run.IsZero() {

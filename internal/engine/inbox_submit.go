@@ -171,19 +171,19 @@ func (e *Engine) submitFromInbox(ctx context.Context, call *submitCall,
 // inboxGroup is submitGroup for submissions that take requests.
 func (e *Engine) inboxGroup(group []*ticket[submitCall]) error {
 	err := e.updateGroup(func(u *unit) error {
-		going, err := u.lockRequests(group)
+		accepted, err := u.lockRequests(group)
 		if err != nil {
 			return err
 		}
-		if err := u.submitAll(going); err != nil {
+		if err := u.submitAll(accepted); err != nil {
 			return err
 		}
-		if len(group) > 1 && slices.ContainsFunc(going, func(t *ticket[submitCall]) bool {
+		if len(group) > 1 && slices.ContainsFunc(accepted, func(t *ticket[submitCall]) bool {
 			return isRepeated(&t.call, t.err)
 		}) {
 			return errSplitGroup
 		}
-		return u.markRequests(going)
+		return u.markRequests(accepted)
 	})
 	if err != nil {
 		stopChains(group, err)
@@ -235,7 +235,7 @@ func (u *unit) lockRequests(group []*ticket[submitCall]) ([]*ticket[submitCall],
 	for i := range found {
 		isWaiting[found[i].Number] = true
 	}
-	going := make([]*ticket[submitCall], 0, len(group))
+	accepted := make([]*ticket[submitCall], 0, len(group))
 	for i, t := range group {
 		switch request := t.call.hook.inbox; {
 		case request.isBehind():
@@ -245,10 +245,10 @@ func (u *unit) lockRequests(group []*ticket[submitCall]) ([]*ticket[submitCall],
 			t.err = errNotWaiting
 		default:
 			t.err = nil
-			going = append(going, t)
+			accepted = append(accepted, t)
 		}
 	}
-	return going, nil
+	return accepted, nil
 }
 
 // markRequests marks the requests of the calls that have stored their jobs.

@@ -176,7 +176,7 @@ func (u *unit) replace(batch []Submission) (rest []Submission, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := allOpen(existing); err != nil {
+	if err := ensureNoRecordedEnds(existing); err != nil {
 		return nil, err
 	}
 	for _, j := range existing {

@@ -45,24 +45,25 @@ func (e *Engine) AsLeader(ctx context.Context, role string, term time.Duration,
 	return work(ctx)
 }
 
-// EndTerms ends the terms of a node that has stopped, so that others need not wait for their ends.
-func (e *Engine) EndTerms(ctx context.Context, former string) error {
+// ReleaseLeadershipOf ends the terms of a node that has stopped, so that other nodes need not wait
+// until they would have ended.
+func (e *Engine) ReleaseLeadershipOf(ctx context.Context, former string) error {
 	return e.update(ctx, func(u *unit) error {
 		_, err := u.tx.Elect("", former, u.now)
 		return err
 	})
 }
 
-// terms are the ends of the terms of this node by role, by the monotonic clock.
+// terms are the terms of this node by role: until when they last, by the monotonic clock.
 type terms struct {
-	mu   sync.Mutex
-	ends map[string]time.Duration
+	mu    sync.Mutex
+	until map[string]time.Duration
 }
 
-func (t *terms) note(role string, end time.Duration) {
+func (t *terms) note(role string, until time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	put(&t.ends, role, end)
+	put(&t.until, role, until)
 }
 
 // LeaderRoles returns the roles in which this node is the leader now, sorted.
@@ -71,8 +72,8 @@ func (e *Engine) LeaderRoles() []string {
 	e.terms.mu.Lock()
 	defer e.terms.mu.Unlock()
 	var roles []string
-	for role, end := range e.terms.ends {
-		if end > now {
+	for role, until := range e.terms.until {
+		if until > now {
 			roles = append(roles, role)
 		}
 	}

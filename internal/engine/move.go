@@ -33,7 +33,7 @@ func (u *unit) move(j *job.Job, on job.Cause) error { return u.moveWith(j, on, "
 // not moved, see recorded_ends.go.
 func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Duration) error {
 	if j.End != nil {
-		return &endedError{[]int64{j.Seq}}
+		return &recordedEndsError{[]int64{j.Seq}}
 	}
 	c := u.e.jobTypes[j.ID.Contract]
 	mv, ok := c.Machine.Next(j.State, on)
@@ -47,7 +47,7 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 	}
 	from, was, run, since := j.State, j.Phase, j.Run, j.UpdatedAt
 	if was == job.Leased {
-		u.noteEnd(j, j.Worker, mv.On)
+		u.noteFinished(j, j.Worker, mv.On)
 	}
 	u.applyMove(c, j, mv, delay)
 	u.countActivity(j, mv.On, was, since)
@@ -203,8 +203,8 @@ func (u *unit) record(c *JobType, j *job.Job, run job.RunID, since time.Time, ev
 	p.hasBodies = ev.Cause == job.Claimed || (!readsBodies && !writes)
 	if p.isStored || p.isWanted {
 		if p.isWanted || c.writesBody() {
-			then := *j
-			p.snapshot = &then
+			snapshot := *j
+			p.snapshot = &snapshot
 		}
 		if reported {
 			p.moveIndex = len(u.after.moved[c.Name]) + 1

@@ -54,14 +54,14 @@ type Once struct {
 }
 
 // find returns the job that has the alias, nil if there is none, and whether its window has ended.
-func (o *Once) find(r reader) (j *job.Job, ended bool, err error) {
+func (o *Once) find(r reader) (j *job.Job, expired bool, err error) {
 	found, err := r.Load(store.Selector{Aliases: []job.IdentityHash{o.Alias},
 		Bodies: store.AllBodies})
 	if err != nil || len(found) == 0 {
 		return nil, false, err
 	}
-	ended = o.Window > 0 && r.Now().Sub(found[0].CreatedAt) >= o.Window
-	return found[0], ended, nil
+	expired = o.Window > 0 && r.Now().Sub(found[0].CreatedAt) >= o.Window
+	return found[0], expired, nil
 }
 
 // check refuses a job of another request.
@@ -79,8 +79,8 @@ func (e *Engine) FindSubmitted(ctx context.Context, o Once) (found *job.Job, err
 		return nil, nil
 	}
 	err = e.view(ctx, func(r reader) error {
-		j, ended, err := o.find(r)
-		if err != nil || j == nil || ended {
+		j, expired, err := o.find(r)
+		if err != nil || j == nil || expired {
 			return err
 		}
 		found = j
@@ -144,14 +144,14 @@ func (e *Engine) submitRepeated(ctx context.Context, o Once, batch []Submission)
 // submitOnce returns the job that holds the alias if the same request has made it. Otherwise it
 // stores the batch.
 func (u *unit) submitOnce(o *Once, batch []Submission) (Submitted, error) {
-	j, ended, err := o.find(u.tx)
+	j, expired, err := o.find(u.tx)
 	if err != nil {
 		return Submitted{}, err
 	}
-	if j != nil && !ended {
+	if j != nil && !expired {
 		return Submitted{Existed: true, Job: j}, o.check(j)
 	}
-	if ended {
+	if expired {
 		if err := u.freeAlias(j); err != nil {
 			return Submitted{}, err
 		}
@@ -163,7 +163,7 @@ func (u *unit) submitOnce(o *Once, batch []Submission) (Submitted, error) {
 	if len(existing) > 0 {
 		return Submitted{}, u.explainConflict(existing[0], jobs[existing[0]])
 	}
-	u.about.after = jobs[0]
+	u.subject.after = jobs[0]
 	return Submitted{Job: jobs[0]}, u.checkQueueSize()
 }
 

@@ -76,8 +76,8 @@ func (e *Engine) GetBySeqs(ctx context.Context, seqs []int64, bodies store.Bodie
 	return e.load(ctx, store.Selector{Seqs: seqs, Bodies: bodies})
 }
 
-// Succeeded reports whether a job is in a state that success leads to.
-func (e *Engine) Succeeded(j *job.Job) bool {
+// HasSucceeded reports whether a job is in a state that success leads to.
+func (e *Engine) HasSucceeded(j *job.Job) bool {
 	c := e.jobTypes[j.ID.Contract]
 	return c != nil && c.Machine.IsSuccess(j.State)
 }
@@ -114,9 +114,9 @@ type ListCounts struct {
 	Queues func(s store.QueueSelector) ([]job.QueueCount, error)
 }
 
-// ListChosen is ListPage of the filter that choose makes of what is counted at the moment of the
+// ListPlanned is ListPage of the filter that choose makes of what is counted at the moment of the
 // list. Without ok nothing can match.
-func (e *Engine) ListChosen(ctx context.Context, choose func(ListCounts) (f store.Filter, ok bool,
+func (e *Engine) ListPlanned(ctx context.Context, choose func(ListCounts) (f store.Filter, ok bool,
 	err error)) (page store.Page, err error) {
 	err = e.view(ctx, func(r reader) error {
 		page = store.Page{}

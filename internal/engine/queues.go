@@ -148,7 +148,7 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string,
 
 // LoadQueues loads the settings of queues, as other nodes may have set them. Where they have
 // changed, waiting claims are woken.
-func (e *Engine) LoadQueues(ctx context.Context) error { return e.view(ctx, e.takeSettings) }
+func (e *Engine) LoadQueues(ctx context.Context) error { return e.view(ctx, e.loadSettingsFrom) }
 
 // Refresh is LoadQueues, loads drains and subscriptions, and signals the publishers that have
 // messages in the outbox: it takes in what announcements of other nodes would have brought, had
@@ -156,10 +156,10 @@ func (e *Engine) LoadQueues(ctx context.Context) error { return e.view(ctx, e.ta
 func (e *Engine) Refresh(ctx context.Context) error {
 	turn := e.beginFeedRead()
 	return e.view(ctx, func(r reader) error {
-		if err := e.takeSettings(r); err != nil {
+		if err := e.loadSettingsFrom(r); err != nil {
 			return err
 		}
-		if err := e.takeDrains(r); err != nil {
+		if err := e.loadDrainsFrom(r); err != nil {
 			return err
 		}
 		if err := e.storeSubscriptions(r, turn); err != nil {
@@ -172,7 +172,7 @@ func (e *Engine) Refresh(ctx context.Context) error {
 	})
 }
 
-func (e *Engine) takeSettings(r reader) error {
+func (e *Engine) loadSettingsFrom(r reader) error {
 	settings, err := settingsIn(r)
 	if err != nil {
 		return err

@@ -22,10 +22,10 @@ import (
 //
 //	currentRun   the run is lost: a worker's verb gets RunLost, as after any end
 //	expire       passes over the job: its lease does not end
-//	lockOne      returns an endedError, as do other locks of jobs that are to be moved: update
+//	lockOne      returns a recordedEndsError, as do other locks of jobs that are to be moved: update
 //	             then carries the end out, as if the worker had been a moment earlier, and runs
 //	             the verb again
-//	moveWith     refuses by an endedError whatever the others have let pass
+//	moveWith     refuses by a recordedEndsError whatever the others have let pass
 //
 // So nothing comes between the commit of the worker and what the end leads to.
 
@@ -110,7 +110,7 @@ const (
 // workers share one. It is longer where a call passes over many ends that were removed, as while a
 // session of the database holds a snapshot.
 func (e *Engine) EndsPause() time.Duration {
-	return max(minEndsPause, min(4*time.Duration(e.firstEnd.Load()), maxEndsPause))
+	return max(minEndsPause, min(4*time.Duration(e.endsSearchTime.Load()), maxEndsPause))
 }
 
 // VerifyEnds carries out those ends that CarryOutEnds has left to it, and returns how many. What
@@ -138,9 +138,9 @@ func (e *Engine) VerifyEnds(ctx context.Context) (n int, err error) {
 // carryOutEndsOf carries out the recorded ends of the current runs of jobs. Conflict where one of
 // them fails; Unavailable where this node cannot carry it out now.
 func (e *Engine) carryOutEndsOf(ctx context.Context, seqs []int64) error {
-	var b endsOf
+	var b foundEnds
 	err := e.tryEnds(ctx, func(u *unit) error {
-		b = endsOf{}
+		b = foundEnds{}
 		return u.carryOutAll(store.Selector{Seqs: seqs, Lock: true}, &b)
 	})
 	switch {
@@ -170,8 +170,8 @@ func errEndPending() error {
 		Msg: "the worker has recorded the end of the job's run, which cannot be carried out now"}
 }
 
-// endsOf is what one transaction has found of recorded ends.
-type endsOf struct {
+// foundEnds is what one transaction has found of recorded ends.
+type foundEnds struct {
 	last   int64     // the number of the last job that was looked at
 	isLast bool      // there is none behind it
 	found  int       // how many it has locked
@@ -181,20 +181,20 @@ type endsOf struct {
 
 // carryOutPage carries out the ends of the first jobs that have one and a number above after, but
 // for those that another transaction has locked or that have failed a short while ago.
-func (e *Engine) carryOutPage(ctx context.Context, after int64) (b endsOf, err error) {
+func (e *Engine) carryOutPage(ctx context.Context, after int64) (b foundEnds, err error) {
 	var page []*job.Job
 	last, isLast := after, true
 	err = e.tryEnds(ctx, func(u *unit) error {
-		b, page, isLast = endsOf{}, nil, true
+		b, page, isLast = foundEnds{}, nil, true
 		began := e.guard.monotonic()
 		found, err := u.tx.Load(store.Selector{Ended: endsBatch, After: after})
 		if err != nil || len(found) == 0 {
 			return err
 		}
 		if after == 0 {
-			e.firstEnd.Store(int64(e.guard.monotonic() - began))
+			e.endsSearchTime.Store(int64(e.guard.monotonic() - began))
 		}
-		page = found[:firstEnds(found)]
+		page = found[:batchSizeOf(found)]
 		last = page[len(page)-1].Seq
 		isLast = len(page) == len(found) && len(found) < endsBatch
 		page = e.failedEnds.due(page, began)
@@ -208,7 +208,7 @@ func (e *Engine) carryOutPage(ctx context.Context, after int64) (b endsOf, err e
 }
 
 // carryOutPage carries out the ends of a page, and removes those that are stale.
-func (u *unit) carryOutPage(page []*job.Job, b *endsOf) error {
+func (u *unit) carryOutPage(page []*job.Job, b *foundEnds) error {
 	if len(page) == 0 {
 		return nil
 	}
@@ -220,8 +220,8 @@ func (u *unit) carryOutPage(page []*job.Job, b *endsOf) error {
 	return u.carryOutAll(store.Selector{Seqs: seqs, Lock: true, SkipLocked: true}, b)
 }
 
-// firstEnds returns how many of the first jobs of a page one transaction takes.
-func firstEnds(page []*job.Job) (n int) {
+// batchSizeOf returns how many of the first jobs of a page one transaction takes.
+func batchSizeOf(page []*job.Job) (n int) {
 	bytes := int64(0)
 	for n < len(page) {
 		if bytes += page[n].Size; bytes > maxEndsBytes && n > 0 {
@@ -238,13 +238,13 @@ func (u *unit) deleteStaleEnds(page []*job.Job) {
 	for _, j := range page {
 		if j.Run.IsZero() {
 			u.writes.DeleteEnds = append(u.writes.DeleteEnds, j.End.Run)
-			u.after.stale = append(u.after.stale, j.End.Run)
+			u.after.staleEnds = append(u.after.staleEnds, j.End.Run)
 		}
 	}
 }
 
 // carryOutAll carries out the ends of the selected jobs, but for those to be verified first.
-func (u *unit) carryOutAll(s store.Selector, b *endsOf) error {
+func (u *unit) carryOutAll(s store.Selector, b *foundEnds) error {
 	jobs, err := u.tx.Load(s)
 	if err != nil {
 		return err
@@ -262,7 +262,7 @@ func (u *unit) carryOutAll(s store.Selector, b *endsOf) error {
 }
 
 // carryOut carries out the end of a job, or leaves it for later.
-func (u *unit) carryOut(j *job.Job, b *endsOf) error {
+func (u *unit) carryOut(j *job.Job, b *foundEnds) error {
 	c := u.e.jobTypes[j.ID.Contract]
 	if c == nil {
 		return nil // another node serves it
@@ -280,7 +280,7 @@ func (u *unit) carryOut(j *job.Job, b *endsOf) error {
 		return nil
 	}
 	b.done++
-	return u.endRecorded(j, ends.outcome(j))
+	return u.finishRecorded(j, ends.outcome(j))
 }
 
 // outcome returns what the recorded end of a job leads to. One for which the contract panics, as
@@ -297,10 +297,10 @@ func (r *RecordedEnds) outcome(j *job.Job) (o Outcome) {
 	return r.Fail(j, j.End.Error, j.End.ErrorType, j.End.Retryable)
 }
 
-// endRecorded ends the run of a job as its worker has recorded. A run that was not started is
+// finishRecorded ends the run of a job as its worker has recorded. A run that was not started is
 // started first. Where the contract has no such end for the job's state the run fails for good, and
 // where it has no failure either it goes on.
-func (u *unit) endRecorded(j *job.Job, o Outcome) error {
+func (u *unit) finishRecorded(j *job.Job, o Outcome) error {
 	end := j.End
 	j.End = nil
 	if !u.allows(j, o.On) && u.allows(j, job.Started) {
@@ -308,10 +308,10 @@ func (u *unit) endRecorded(j *job.Job, o Outcome) error {
 			return err
 		}
 	}
-	err := u.end(j, o)
+	err := u.finishRun(j, o)
 	if job.IsKind(err, job.Conflict) {
 		o = u.e.jobTypes[j.ID.Contract].RecordedEnds.Fail(j, RefusedEnd(err), RefusedType, false)
-		err = u.end(j, o)
+		err = u.finishRun(j, o)
 	}
 	if job.IsKind(err, job.Conflict) {
 		j.End = end
@@ -320,20 +320,20 @@ func (u *unit) endRecorded(j *job.Job, o Outcome) error {
 	}
 	u.writes.DeleteEnds = append(u.writes.DeleteEnds, end.Run)
 	refused := end.Succeeded && (o.On == job.Failed || o.On == job.FailedForGood)
-	u.after.ended = append(u.after.ended, endedRun{*j, end, refused, o.Reason})
+	u.after.carriedOut = append(u.after.carriedOut, carriedOutEnd{*j, end, refused, o.Reason})
 	return err
 }
 
 // deleteEnd removes a recorded end that leads to no move of the job: its run goes on.
 func (u *unit) deleteEnd(j *job.Job) {
 	u.writes.DeleteEnds = append(u.writes.DeleteEnds, j.End.Run)
-	u.after.ended = append(u.after.ended, endedRun{job: *j, refused: true,
+	u.after.carriedOut = append(u.after.carriedOut, carriedOutEnd{job: *j, refused: true,
 		reason: "workers cannot end this run, which goes on"})
 	j.End = nil
 }
 
-// endedRun is a job whose recorded end was carried out; end is nil where it was dropped.
-type endedRun struct {
+// carriedOutEnd is a job whose recorded end was carried out; end is nil where it was dropped.
+type carriedOutEnd struct {
 	job     job.Job
 	end     *job.RunEnd
 	refused bool // the run has not come to what its worker has recorded
@@ -352,19 +352,19 @@ type endCounts struct {
 // RecordedEndCounts returns what this node has carried out, for each contract whose runs workers
 // may end so.
 func (e *Engine) RecordedEndCounts() map[string]EndCounts {
-	e.ended.mu.Lock()
-	defer e.ended.mu.Unlock()
+	e.carriedOut.mu.Lock()
+	defer e.carriedOut.mu.Unlock()
 	all := map[string]EndCounts{}
 	for _, name := range e.jobTypeNames {
 		if e.jobTypes[name].RecordedEnds != nil {
-			all[name] = e.ended.of[name]
+			all[name] = e.carriedOut.of[name]
 		}
 	}
 	return all
 }
 
 // count counts one end.
-func (c *endCounts) count(r *endedRun) {
+func (c *endCounts) count(r *carriedOutEnd) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.of[r.job.ID.Contract]
@@ -379,16 +379,16 @@ func (c *endCounts) count(r *endedRun) {
 	put(&c.of, r.job.ID.Contract, n)
 }
 
-// noteEnded reports the ends that a unit has carried out, and those that were stale.
-func (e *Engine) noteEnded(ended []endedRun, stale []job.RunID) {
+// reportEnds reports the ends that a unit has carried out, and those that were stale.
+func (e *Engine) reportEnds(carriedOut []carriedOutEnd, stale []job.RunID) {
 	for _, run := range stale {
 		e.log.Log(context.Background(), slog.LevelError,
 			"the end that a worker has recorded was lost: a node of an older version has taken the job",
 			"run_id", run.String())
 	}
-	for i := range ended {
-		r := &ended[i]
-		e.ended.count(r)
+	for i := range carriedOut {
+		r := &carriedOut[i]
+		e.carriedOut.count(r)
 		if r.refused {
 			level := slog.LevelWarn
 			if r.end == nil { // what the worker has committed is of a run that goes on
@@ -411,7 +411,7 @@ func (e *Engine) verifyEnd(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	return e.tryEnds(ctx, func(u *unit) error { return u.endVerified(j, o) })
+	return e.tryEnds(ctx, func(u *unit) error { return u.finishVerified(j, o) })
 }
 
 // verifiedOutcome returns the outcome of a run by its contract's Verify.
@@ -431,19 +431,20 @@ func (e *Engine) verifiedOutcome(ctx context.Context, j *job.Job) (o Outcome, er
 	return o, err
 }
 
-// endVerified carries out an end that was verified, unless another node has done it.
-func (u *unit) endVerified(verified *job.Job, o Outcome) error {
+// finishVerified carries out an end that was verified, unless another node has done it.
+func (u *unit) finishVerified(verified *job.Job, o Outcome) error {
 	locked, err := u.tx.Load(store.Selector{Seqs: []int64{verified.Seq}, Lock: true})
 	if err != nil || len(locked) == 0 || locked[0].End == nil || locked[0].Run != verified.Run {
 		return err
 	}
-	return u.endRecorded(locked[0], o)
+	return u.finishRecorded(locked[0], o)
 }
 
-// endedError says that jobs cannot be moved before the recorded ends of their runs are carried out.
-type endedError struct{ seqs []int64 }
+// recordedEndsError says that jobs cannot be moved before the recorded ends of their runs are
+// carried out.
+type recordedEndsError struct{ seqs []int64 }
 
-func (*endedError) Error() string { return "ends of runs have to be carried out first" }
+func (*recordedEndsError) Error() string { return "ends of runs have to be carried out first" }
 
 // maxEndTries is how often one update carries out ends that it meets.
 const maxEndTries = 5
@@ -453,27 +454,28 @@ const maxEndTries = 5
 func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 	for range maxEndTries {
 		err := e.updateOnce(ctx, fn)
-		ended, found := errors.AsType[*endedError](err)
+		recorded, found := errors.AsType[*recordedEndsError](err)
 		if !found {
 			return err
 		}
-		if err := e.carryOutEndsOf(ctx, ended.seqs); err != nil {
+		if err := e.carryOutEndsOf(ctx, recorded.seqs); err != nil {
 			return err
 		}
 	}
 	return errEndPending()
 }
 
-// allOpen returns an endedError if runs of the jobs, which are all to be moved, have recorded ends.
-func allOpen(jobs []*job.Job) error {
-	var ended []int64
+// ensureNoRecordedEnds returns a recordedEndsError if runs of the jobs, which are all to be moved,
+// have recorded ends.
+func ensureNoRecordedEnds(jobs []*job.Job) error {
+	var recorded []int64
 	for _, j := range jobs {
 		if j.End != nil {
-			ended = append(ended, j.Seq)
+			recorded = append(recorded, j.Seq)
 		}
 	}
-	if len(ended) == 0 {
+	if len(recorded) == 0 {
 		return nil
 	}
-	return &endedError{ended}
+	return &recordedEndsError{recorded}
 }

@@ -204,7 +204,7 @@ func (u *unit) finishCall(c *finishCall, jobs map[int64]*job.Job) error {
 			c.results[i] = FinishResult{Err: err}
 			continue
 		}
-		after, err := u.finish(j, o)
+		after, err := u.applyOutcome(j, o)
 		if err != nil && !job.IsKind(err, job.Conflict) {
 			return err
 		}
@@ -332,21 +332,23 @@ func decide(jobs map[int64]*job.Job, r FinishRequest) (*job.Job, Outcome, error)
 	return j, o, err
 }
 
-// finish ends the run of a job. It returns a copy, as the next request may be about the same job.
-func (u *unit) finish(j *job.Job, o Outcome) (after *job.Job, err error) {
+// applyOutcome starts the run of a job or finishes it. It returns a copy of the job, as the next
+// request may be about the same one.
+func (u *unit) applyOutcome(j *job.Job, o Outcome) (after *job.Job, err error) {
 	if o.On == job.Started {
 		err = u.start(j)
 	} else {
-		err = u.end(j, o)
+		err = u.finishRun(j, o)
 	}
 	if err != nil {
 		return nil, err
 	}
-	then := *j
-	return &then, nil
+	snapshot := *j
+	return &snapshot, nil
 }
 
-func (u *unit) end(j *job.Job, o Outcome) error {
+// finishRun moves a job as its run has ended, and writes what the outcome brings with it.
+func (u *unit) finishRun(j *job.Job, o Outcome) error {
 	delay := o.Delay
 	if !o.DueAt.IsZero() {
 		delay = max(time.Microsecond, o.DueAt.Sub(u.now))

@@ -190,14 +190,14 @@ func (e *Engine) updateGroup(fn func(*unit) error) error {
 
 func (e *Engine) submitGroup(group []*ticket[submitCall]) error {
 	err := e.updateGroup(func(u *unit) error {
-		going, err := u.lockFinishingAll(group)
+		accepted, err := u.lockFinishingAll(group)
 		if err != nil {
 			return err
 		}
-		if err := u.submitAll(going); err != nil {
+		if err := u.submitAll(accepted); err != nil {
 			return err
 		}
-		return u.finishRuns(going)
+		return u.finishRuns(accepted)
 	})
 	if err != nil {
 		return err
@@ -283,8 +283,8 @@ func (u *unit) submit(c *submitCall) error {
 		return errExists(jobs[existing[0]].ID)
 	}
 	c.result = u.result(c, jobs, existing)
-	if c.result.Stored > 0 && u.about.after == nil && c.mode == Unique {
-		u.about.after = jobs[0]
+	if c.result.Stored > 0 && u.subject.after == nil && c.mode == Unique {
+		u.subject.after = jobs[0]
 	}
 	return u.checkQueueSize()
 }

@@ -28,7 +28,7 @@ func WithFinish(ctx context.Context, run Run, fn FinishFunc) context.Context {
 // finisher returns the hook, of those that are attached to a change, that ends a run, or nil.
 func (a *txHook) finisher() *txHook {
 	for a != nil && a.finish == nil {
-		a = a.outer
+		a = a.previous
 	}
 	return a
 }
@@ -65,7 +65,7 @@ func (u *unit) lockFinishingAll(group []*ticket[submitCall]) ([]*ticket[submitCa
 	if err != nil {
 		return nil, err
 	}
-	going := make([]*ticket[submitCall], 0, len(group))
+	accepted := make([]*ticket[submitCall], 0, len(group))
 	for _, t := range group {
 		t.call.finishing, t.err = nil, nil
 		if a := t.call.hook; a.finishesRun() {
@@ -74,9 +74,9 @@ func (u *unit) lockFinishingAll(group []*ticket[submitCall]) ([]*ticket[submitCa
 		if t.err != nil {
 			continue
 		}
-		going = append(going, t)
+		accepted = append(accepted, t)
 	}
-	return going, nil
+	return accepted, nil
 }
 
 // finishRuns ends the runs of the calls of a group that have stored their jobs.
@@ -86,16 +86,16 @@ func (u *unit) finishRuns(group []*ticket[submitCall]) error {
 		if c.finishing == nil || t.err != nil {
 			continue
 		}
-		if err := u.finishRun(c.hook, c.finishing, c.result.Jobs[0]); err != nil {
+		if err := u.finishByHook(c.hook, c.finishing, c.result.Jobs[0]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// finishRun ends the run of a job by the outcome that goes with the job that was made.
-func (u *unit) finishRun(a *txHook, j, made *job.Job) error {
-	return u.end(j, a.finish(made, u.now))
+// finishByHook ends the run of a job by the outcome that goes with the job that was made.
+func (u *unit) finishByHook(a *txHook, j, made *job.Job) error {
+	return u.finishRun(j, a.finish(made, u.now))
 }
 
 // markFinished notes which calls of a group, which is committed, have ended their runs.

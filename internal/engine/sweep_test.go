@@ -249,7 +249,7 @@ func TestPublish(t *testing.T) {
 		if n, err := other.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
 			w.Errorf("the node that was not elected published %d, %v", n, err)
 		}
-		w.noError(other.EndTerms(w.ctx, "another that is over"))
+		w.noError(other.ReleaseLeadershipOf(w.ctx, "another that is over"))
 		if n, err := other.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
 			w.Errorf("published %d, %v in the term of a node that may live", n, err)
 		}

@@ -16,12 +16,12 @@ type TxFunc func(w RecordWriter, before, after *job.Job) error
 // txHook is what is written in the transaction of the next change: exactly one of fn, finish (with
 // its run) and inbox is set. A change that has taken it says so in used.
 type txHook struct {
-	outer  *txHook // what was attached before, which the same change takes; nil for nothing
-	fn     TxFunc
-	run    Run
-	finish FinishFunc
-	inbox  *InboxSubmission // see WithInbox
-	used   atomic.Bool
+	previous *txHook // what was attached before, which the same change takes; nil for nothing
+	fn       TxFunc
+	run      Run
+	finish   FinishFunc
+	inbox    *InboxSubmission // see WithInbox
+	used     atomic.Bool
 }
 
 // hasRecords reports whether records are written with the change.
@@ -31,7 +31,7 @@ func (a *txHook) hasRecords() bool { return a.finish == nil && a.inbox == nil }
 // takes, or nil.
 func (a *txHook) inboxSubmission() *InboxSubmission {
 	for a != nil && a.inbox == nil {
-		a = a.outer
+		a = a.previous
 	}
 	if a == nil {
 		return nil
@@ -49,7 +49,7 @@ type txHookKey struct{}
 // So what is known about a job besides the job, such as who changed it, is stored with its change
 // or not at all, and the verb of a contract need not know of it.
 func WithTxFunc(ctx context.Context, fn TxFunc) context.Context {
-	return context.WithValue(ctx, txHookKey{}, &txHook{outer: hook(ctx), fn: fn})
+	return context.WithValue(ctx, txHookKey{}, &txHook{previous: hook(ctx), fn: fn})
 }
 
 // hook returns the hook that the next change runs, nil if there is none.
@@ -65,37 +65,37 @@ func hook(ctx context.Context) *txHook {
 // has changed none.
 type subject struct{ before, after *job.Job }
 
-// changing notes that the transaction is about a stored job, before it is changed.
-func (u *unit) changing(j *job.Job) {
-	if u.about.after == nil {
-		then := *j
-		u.about = subject{&then, j}
+// setSubject notes that the transaction is about a stored job, before it is changed.
+func (u *unit) setSubject(j *job.Job) {
+	if u.subject.after == nil {
+		before := *j
+		u.subject = subject{&before, j}
 	}
 }
 
 // runHooks calls what is attached to the context, if the transaction has changed a job.
 func (u *unit) runHooks(a *txHook) error {
-	if a == nil || u.about.after == nil {
+	if a == nil || u.subject.after == nil {
 		return nil
 	}
-	if err := u.runHooks(a.outer); err != nil {
+	if err := u.runHooks(a.previous); err != nil {
 		return err
 	}
 	switch {
 	case a.finish != nil:
-		return u.finishRun(a, u.finishing, u.about.after)
+		return u.finishByHook(a, u.finishing, u.subject.after)
 	case a.inbox != nil:
-		return u.markRequest(a.inbox, u.about.after)
+		return u.markRequest(a.inbox, u.subject.after)
 	}
-	return a.fn(u.records(), u.about.before, u.about.after)
+	return a.fn(u.records(), u.subject.before, u.subject.after)
 }
 
 // markUsed notes that the change of a unit, which has run its hooks, is committed.
 func (a *txHook) markUsed(u *unit) {
-	if u.about.after == nil {
+	if u.subject.after == nil {
 		return
 	}
-	for ; a != nil; a = a.outer {
+	for ; a != nil; a = a.previous {
 		a.used.Store(true)
 	}
 }

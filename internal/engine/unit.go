@@ -18,7 +18,7 @@ type unit struct {
 	startedAt     time.Duration // the same by the monotonic clock
 	settings      *queueSettings
 	subscriptions Subscriptions // of the feed; nil is one without subscriptions
-	about         subject
+	subject       subject
 	finishing     *job.Job // whose run the change ends, see WithFinish
 	counts        queueCounts
 	starts        map[queueKey]*starts // of the queues with a rate whose limits are locked
@@ -71,10 +71,10 @@ type afterCommit struct {
 	sweepDue      bool               // a job is due before the next regular sweep
 	outboxDirty   map[string]bool    // contracts with messages to publish
 	moved         map[string][]Moved // the moves to report, by contract
-	workers       []workerEnd        // who has sent something about a run
+	workers       []workerReport     // who has sent something about a run
 	activity      []queueActivity
-	ended         []endedRun  // whose recorded ends were carried out
-	stale         []job.RunID // recorded ends that are removed, as their run is not the current one
+	carriedOut    []carriedOutEnd // of the recorded ends
+	staleEnds     []job.RunID     // that are removed, as their run is not the current one
 }
 
 type queueKey struct{ contract, queue string }

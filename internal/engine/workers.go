@@ -38,14 +38,15 @@ type Worker struct {
 	// a run and then asked for nothing, as one does that ends. Until it claims again it asks for
 	// nothing.
 	HasLeft bool
-	waiting int           // its claims that wait
-	endedAt time.Duration // when it ended a run, the last that was heard of it; isEnd says that
-	isEnd   bool
+	waiting int // its claims that wait
+	// hasFinished says that the last that was heard of it was the outcome of a run, at finishedAt.
+	hasFinished bool
+	finishedAt  time.Duration
 }
 
-// afterLastEnd is how soon a worker that has ended a run claims again, if it goes on: it has a slot
-// free.
-const afterLastEnd = 10 * time.Second
+// reclaimTimeout is how soon a worker that has ended a run claims again, if it goes on: it has a
+// slot free.
+const reclaimTimeout = 10 * time.Second
 
 // workers are the workers that a node knows. The times in it are those of the monotonic clock.
 type workers struct {
@@ -57,8 +58,8 @@ type workers struct {
 
 type workerKey struct{ contract, name string }
 
-// workerEnd records that a worker has sent a heartbeat or an outcome of a run.
-type workerEnd struct {
+// workerReport records that a worker has sent a heartbeat or an outcome of a run.
+type workerReport struct {
 	workerKey
 	succeeded, failed int64
 }
@@ -77,7 +78,7 @@ func (k *workers) polled(req *ClaimRequest, agent string) (done func(gaveUp bool
 		return func(bool) {}
 	}
 	w.Agent = agent
-	w.HasLeft, w.isEnd = false, false
+	w.HasLeft, w.hasFinished = false, false
 	w.waiting++
 	if len(req.Queues) == 0 {
 		w.Queues = nil
@@ -124,17 +125,17 @@ func (k *workers) forgetLocked(now time.Duration) {
 }
 
 // note takes in what workers have sent in a transaction.
-func (k *workers) note(ends []workerEnd) {
-	if len(ends) == 0 {
+func (k *workers) note(reports []workerReport) {
+	if len(reports) == 0 {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, end := range ends {
-		if w := k.seenLocked(end.workerKey); w != nil {
-			w.Succeeded += end.succeeded
-			w.Failed += end.failed
-			w.isEnd, w.endedAt = end.succeeded+end.failed > 0, w.LastSeen
+	for _, r := range reports {
+		if w := k.seenLocked(r.workerKey); w != nil {
+			w.Succeeded += r.succeeded
+			w.Failed += r.failed
+			w.hasFinished, w.finishedAt = r.succeeded+r.failed > 0, w.LastSeen
 		}
 	}
 }
@@ -167,7 +168,7 @@ func (e *Engine) Workers() []Worker {
 		known := *w
 		known.Queues = slices.Clone(w.Queues)
 		known.FirstSeen, known.LastSeen = now-w.FirstSeen, now-w.LastSeen
-		isOver := w.isEnd && w.waiting == 0 && now-w.endedAt >= afterLastEnd
+		isOver := w.hasFinished && w.waiting == 0 && now-w.finishedAt >= reclaimTimeout
 		known.HasLeft = w.HasLeft || (!w.Local && isOver)
 		if w.Local || w.waiting > 0 {
 			known.LastSeen = 0
@@ -180,17 +181,17 @@ func (e *Engine) Workers() []Worker {
 // noteWorker notes that the worker of a job has sent something about its run.
 func (u *unit) noteWorker(j *job.Job, worker string, succeeded, failed int64) {
 	key := workerKey{j.ID.Contract, worker}
-	ends := u.after.workers
-	if n := len(ends); n > 0 && ends[n-1].workerKey == key { // most often it is the same
-		ends[n-1].succeeded += succeeded
-		ends[n-1].failed += failed
+	reports := u.after.workers
+	if n := len(reports); n > 0 && reports[n-1].workerKey == key { // most often it is the same
+		reports[n-1].succeeded += succeeded
+		reports[n-1].failed += failed
 		return
 	}
-	u.after.workers = append(ends, workerEnd{key, succeeded, failed})
+	u.after.workers = append(reports, workerReport{key, succeeded, failed})
 }
 
-// noteEnd notes the worker that has ended a run, and how.
-func (u *unit) noteEnd(j *job.Job, worker string, on job.Cause) {
+// noteFinished notes the worker that has ended a run, and how.
+func (u *unit) noteFinished(j *job.Job, worker string, on job.Cause) {
 	switch on {
 	case job.Succeeded:
 		u.noteWorker(j, worker, 1, 0)

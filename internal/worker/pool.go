@@ -230,7 +230,7 @@ func (w *worker) claimLoop(ctx context.Context) {
 	p := w.pool
 	defer p.Engine.AddLocalWorker(p.Contract, w.name, p.Queues, p.Slots)()
 	for ctx.Err() == nil {
-		serving, stop := p.Engine.WhileServing(ctx, w.name)
+		serving, stop := p.Engine.AwaitServing(ctx, w.name)
 		w.claimWhile(ctx, serving)
 		stop()
 	}
