@@ -48,7 +48,7 @@ func serveAdminOn(t *testing.T, p testkit.Database, change func(*admin.Config)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Register(t, e, api.Schedules.Jobs())
+	testkit.Register(t, e, api.Schedules.JobType())
 	if err := api.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}

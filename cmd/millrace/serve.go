@@ -261,7 +261,7 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 		Engine:     k.engine,
 		Contracts:  k.contracts,
 		Services:   apis,
-		Jobs:       append(hooks.jobs, k.schedules.Jobs()),
+		JobTypes:   append(hooks.jobTypes, k.schedules.JobType()),
 		Publishers: hooks.publishers,
 		Log:        k.log,
 		Metrics:    k.registries.Handler(k.log),

@@ -27,7 +27,7 @@ import (
 
 // hooks is what a node does for webhooks, beside what its contracts do.
 type hooks struct {
-	jobs       []engine.JobType
+	jobTypes   []engine.JobType
 	publishers []maintenance.Publisher
 	background []func(context.Context)
 }
@@ -133,7 +133,7 @@ func (d *deps) hooks() (h hooks) {
 	if !d.ownWebhooks() {
 		return h
 	}
-	h.jobs = []engine.JobType{d.webhooks.JobType()}
+	h.jobTypes = []engine.JobType{d.webhooks.JobType()}
 	if d.secrets != nil {
 		h.background = []func(context.Context){d.webhooks.Run}
 	}

@@ -87,7 +87,7 @@ func (w *jobsWorld) addContracts(t testing.TB, c *admin.Config) {
 	c.Engine.SetFeed(webhook.NewFeed(eventtypes.New(c.Contracts)))
 	for _, one := range c.Contracts {
 		must(one.Validate())
-		testkit.Register(t, c.Engine, one.Jobs...)
+		testkit.Register(t, c.Engine, one.JobTypes...)
 	}
 	accounts, err := account.New(account.Config{Engine: c.Engine, Pepper: pepper,
 		KeyLifetime: time.Hour, RevokedRetention: time.Hour, RatePerMinute: 1,

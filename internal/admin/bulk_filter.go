@@ -230,7 +230,7 @@ func (a *API) noState(name string) string {
 // allStates returns the states of all contracts.
 func (a *API) allStates() (all []job.State) {
 	for _, one := range a.Contracts {
-		for _, jobs := range one.Jobs {
+		for _, jobs := range one.JobTypes {
 			all = append(all, a.operatorOf(jobs.Name).Words(jobs.Machine)...)
 		}
 	}

@@ -32,7 +32,7 @@ type contractItem struct {
 func (a *API) contractItems() (all []contractItem) {
 	words := map[string]map[string]bool{}
 	for _, one := range a.Contracts {
-		for _, jobs := range one.Jobs {
+		for _, jobs := range one.JobTypes {
 			name := contract.PublicName(jobs.Name)
 			if words[name] == nil {
 				words[name] = map[string]bool{}
@@ -78,10 +78,10 @@ func (a *API) StateNames(contract string) (names []string) {
 // jobTypesOf returns the job types that are one contract to clients; "" means all.
 func (a *API) jobTypesOf(name string) (jobs []string, err error) {
 	for _, one := range a.Contracts {
-		for i := range one.Jobs {
-			of := one.Jobs[i].Name
+		for i := range one.JobTypes {
+			of := one.JobTypes[i].Name
 			if name == "" || name == of || name == contract.PublicName(of) {
-				jobs = append(jobs, one.Jobs[i].Name)
+				jobs = append(jobs, one.JobTypes[i].Name)
 			}
 		}
 	}

@@ -111,9 +111,9 @@ func (a *API) listArtifacts(c *httpapi.Call, jobs string, parent int64,
 // WordsOf returns the words of a job type for the states of its jobs, in alphabetical order.
 func (a *API) WordsOf(jobs string) (words []string) {
 	for _, one := range a.Contracts {
-		for i := range one.Jobs {
-			if one.Jobs[i].Name == jobs {
-				for _, word := range a.operatorOf(jobs).Words(one.Jobs[i].Machine) {
+		for i := range one.JobTypes {
+			if one.JobTypes[i].Name == jobs {
+				for _, word := range a.operatorOf(jobs).Words(one.JobTypes[i].Machine) {
 					words = append(words, string(word))
 				}
 			}

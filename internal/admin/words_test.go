@@ -49,8 +49,8 @@ func withParts(t *testing.T, test func(t *testing.T, w *jobsWorld)) {
 					return do(ctx, j)
 				}
 			}
-			c.Contracts = []*contract.Contract{{Name: "whole", Jobs: []engine.JobType{jobs},
-				Operators: []contract.Operator{{Jobs: parts, Answer: httpapi.ErrorTable{}.Answer,
+			c.Contracts = []*contract.Contract{{Name: "whole", JobTypes: []engine.JobType{jobs},
+				Operators: []contract.Operator{{JobType: parts, Answer: httpapi.ErrorTable{}.Answer,
 					States: map[string][]job.State{"open": {"part_ready", "part_leased"},
 						"over": {"part_over"}},
 					State: func(j *job.Job) string {

@@ -74,7 +74,7 @@ func newWorld(t testing.TB, s store.Store, clock *testkit.Clock,
 	if w.api, err = admin.New(c); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Register(t, w.engine, w.api.Schedules.Jobs())
+	testkit.Register(t, w.engine, w.api.Schedules.JobType())
 	if err := w.api.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}

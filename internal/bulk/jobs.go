@@ -173,8 +173,8 @@ func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search
 	}
 	phases := map[job.Phase]bool{}
 	for _, c := range b.Contracts {
-		for i := range c.Jobs {
-			jobs := &c.Jobs[i]
+		for i := range c.JobTypes {
+			jobs := &c.JobTypes[i]
 			o := b.operatorOf(jobs.Name)
 			states := o.StatesOf(f.States, jobs.Machine)
 			if !slices.Contains(f.Contracts, jobs.Name) || (len(f.States) > 0 && len(states) == 0) ||

@@ -222,9 +222,9 @@ func (b *Bulk) addJobs(k *keptCount, r *Request, n *job.QueueCount) {
 // only some do, or may.
 func (b *Bulk) allowsIn(action, name string, p job.Phase) (allowed, known bool) {
 	for _, c := range b.Contracts {
-		for i := range c.Jobs {
-			if c.Jobs[i].Name == name {
-				return b.operatorOf(name).AllowsIn(action, statesIn(c.Jobs[i].Machine, p))
+		for i := range c.JobTypes {
+			if c.JobTypes[i].Name == name {
+				return b.operatorOf(name).AllowsIn(action, statesIn(c.JobTypes[i].Machine, p))
 			}
 		}
 	}

@@ -128,8 +128,8 @@ func (b *Bulk) setReason(ctx context.Context, o *Operation, reason string) error
 func (b *Bulk) serves(o *Operation) bool {
 	served := map[string]bool{}
 	for _, c := range b.Contracts {
-		for i := range c.Jobs {
-			served[c.Jobs[i].Name] = true
+		for i := range c.JobTypes {
+			served[c.JobTypes[i].Name] = true
 		}
 	}
 	return !slices.ContainsFunc(o.contracts(), func(name string) bool { return !served[name] })

@@ -38,7 +38,7 @@ func (s *search) isNarrow() bool {
 	}
 	jobTypes := 0
 	for _, c := range s.Contracts {
-		jobTypes += len(c.Jobs)
+		jobTypes += len(c.JobTypes)
 	}
 	return f.Queue != "" || len(f.States) > 0 || len(s.candidates) < jobTypes
 }

@@ -66,7 +66,7 @@ func newNode(t *testing.T, s store.Store, clock *testkit.Clock) *node {
 				return engine.Outcome{On: job.FailedForGood}
 			},
 			Check: func() error { return n.refusesEnds }}})
-	o := contract.Operator{Jobs: made, Answer: httpapi.ErrorTable{}.Answer,
+	o := contract.Operator{JobType: made, Answer: httpapi.ErrorTable{}.Answer,
 		Actions: []contract.Action{
 			contract.Change(n.Engine, contract.ActionRetry, job.Retried, nil, "failed"),
 			contract.Change(n.Engine, contract.ActionDelete, job.Removed, nil, "failed", "queued"),
@@ -81,7 +81,7 @@ func newNode(t *testing.T, s store.Store, clock *testkit.Clock) *node {
 		Random: testkit.RandomBytes, Elapsed: n.elapsed,
 		Contracts: []*contract.Contract{{Name: made,
 			Operators: []contract.Operator{o, contract.DeliveryOperator(n.webhooks)},
-			Jobs:      []engine.JobType{{Name: made, Machine: machine}, n.webhooks.JobType()},
+			JobTypes:  []engine.JobType{{Name: made, Machine: machine}, n.webhooks.JobType()},
 			Webhooks:  n.webhooks}},
 		Ended: func(engine.RecordWriter, *bulk.Operation) error { n.ended++; return nil }})
 	if err != nil {

@@ -108,14 +108,14 @@ type Node struct {
 	OnClose func(func())
 }
 
-// Contract is what a contract offers the process. Name, Jobs and Mount are required.
+// Contract is what a contract offers the process. Name, JobTypes and Mount are required.
 type Contract struct {
 	Name    string
 	Listen  string // its own address; empty means the common one
 	OpenAPI []byte // its OpenAPI document, served as /openapi/NAME.yaml; nil means none
 
-	// Jobs are its job types, one for each state machine. The process registers them.
-	Jobs []engine.JobType
+	// JobTypes are its job types, one for each state machine. The process registers them.
+	JobTypes []engine.JobType
 	// Mount returns the API of the contract. It is called once.
 	Mount func() httpapi.PrefixHandler
 	// Run executes the background work, such as jobs and deliveries. It returns, with everything it
@@ -127,7 +127,7 @@ type Contract struct {
 	Checks []httpapi.Check
 	// Workers describes the jobs to the worker API, where remote workers may execute them.
 	Workers *workerapi.Adapter
-	// Operators say what operators may do with the jobs, one for each of Jobs.
+	// Operators say what operators may do with the jobs, one for each of JobTypes.
 	Operators []Operator
 	// Webhooks are those of its clients and of operators, Accounts its clients, for operators; nil:
 	// it has none.
@@ -154,18 +154,18 @@ type Outbox struct {
 // one without the other is a defect.
 func (c *Contract) Validate() error {
 	switch {
-	case c.Name == "" || len(c.Jobs) == 0 || c.Mount == nil:
-		return fmt.Errorf("contract %q: Name, Jobs and Mount are required", c.Name)
+	case c.Name == "" || len(c.JobTypes) == 0 || c.Mount == nil:
+		return fmt.Errorf("contract %q: Name, JobTypes and Mount are required", c.Name)
 	case len(c.Published()) > 0 && (c.Outbox == nil || c.Outbox.Deliver == nil):
 		return fmt.Errorf("contract %s: its jobs publish messages that no Outbox takes", c.Name)
 	case len(c.Published()) == 0 && c.Outbox != nil:
 		return fmt.Errorf("contract %s: it has an Outbox and no jobs that publish", c.Name)
 	}
 	for _, o := range c.Operators {
-		isJobs := func(jobs engine.JobType) bool { return jobs.Name == o.Jobs }
-		if o.Answer == nil || !slices.ContainsFunc(c.Jobs, isJobs) {
+		isType := func(t engine.JobType) bool { return t.Name == o.JobType }
+		if o.Answer == nil || !slices.ContainsFunc(c.JobTypes, isType) {
 			return fmt.Errorf("contract %s: Operators for %q need Answer and such jobs", c.Name,
-				o.Jobs)
+				o.JobType)
 		}
 	}
 	return nil
@@ -174,9 +174,9 @@ func (c *Contract) Validate() error {
 // Published returns the names of the jobs that publish messages.
 func (c *Contract) Published() []string {
 	var names []string
-	for _, jobs := range c.Jobs {
-		if jobs.Publish {
-			names = append(names, jobs.Name)
+	for _, t := range c.JobTypes {
+		if t.Publish {
+			names = append(names, t.Name)
 		}
 	}
 	return names

@@ -28,7 +28,7 @@ var deliveryErrors = httpapi.ErrorTable{
 // DeliveryOperator returns what operators may do with the deliveries of webhooks and callbacks. One
 // that was given up is a dead letter.
 func DeliveryOperator(w *webhook.Webhooks) Operator {
-	return Operator{Jobs: webhook.Name, Answer: deliveryErrors.Answer,
+	return Operator{JobType: webhook.Name, Answer: deliveryErrors.Answer,
 		Timeline: webhook.Timeline,
 		Hide:     webhook.Hide,
 		Replay:   w.ReplayDead,
@@ -38,6 +38,6 @@ func DeliveryOperator(w *webhook.Webhooks) Operator {
 // OfDeliveries returns the deliveries as a contract without an API, for operators of a node that
 // does not serve ForgeRun.
 func OfDeliveries(w *webhook.Webhooks) *Contract {
-	return &Contract{Name: webhook.Name, Jobs: []engine.JobType{w.JobType()},
+	return &Contract{Name: webhook.Name, JobTypes: []engine.JobType{w.JobType()},
 		Operators: []Operator{DeliveryOperator(w)}, Webhooks: w}
 }

@@ -17,7 +17,7 @@ import (
 // Operator is what operators may do with the jobs of one job type, besides the routes of the
 // contract. Contract.Operators has none for jobs with which they may do nothing.
 type Operator struct {
-	Jobs    string // the name of the job type, one of Contract.Jobs
+	JobType string // by its name, one of Contract.JobTypes
 	Actions []Action
 	// Replay replays a dead letter of these jobs, by the job that the letter holds, and returns
 	// the job that runs then: the same one or a new one. Nil means that they leave none.
@@ -304,15 +304,15 @@ func Change(e *engine.Engine, name string, on job.Cause,
 // where none of the contracts describes it, such as on a node that does not serve its contract.
 // Operators then see no bodies of these jobs but failures: what else of them is secret only the
 // contract can tell.
-func OperatorOf(contracts []*Contract, jobs string) *Operator {
+func OperatorOf(contracts []*Contract, jobType string) *Operator {
 	for _, c := range contracts {
 		for i := range c.Operators {
-			if c.Operators[i].Jobs == jobs {
+			if c.Operators[i].JobType == jobType {
 				return &c.Operators[i]
 			}
 		}
 	}
-	return &Operator{Jobs: jobs, Hide: hideBodies}
+	return &Operator{JobType: jobType, Hide: hideBodies}
 }
 
 // hideBodies takes all bodies but the failure out of a job.

@@ -59,12 +59,13 @@ func New(contracts []*contract.Contract) *Catalog {
 	for _, one := range contracts {
 		for i := range one.Operators {
 			o := &one.Operators[i]
-			isOf := func(jobs engine.JobType) bool { return jobs.Name == o.Jobs }
-			at := slices.IndexFunc(one.Jobs, isOf)
+			isOf := func(t engine.JobType) bool { return t.Name == o.JobType }
+			at := slices.IndexFunc(one.JobTypes, isOf)
 			if at < 0 || len(o.Events) == 0 {
 				continue
 			}
-			c.jobTypes = append(c.jobTypes, jobType{o, one.Jobs[at].Machine, one.Jobs[at].Graph})
+			of := one.JobTypes[at]
+			c.jobTypes = append(c.jobTypes, jobType{o, of.Machine, of.Graph})
 		}
 	}
 	for i := range c.jobTypes {

@@ -23,10 +23,11 @@ var machine = job.MustMachine(map[job.State]job.Phase{"in": job.Ready, "on": job
 })
 
 func newCatalog() *events.Catalog {
-	return events.New([]*contract.Contract{{Name: "x", Jobs: []engine.JobType{
+	return events.New([]*contract.Contract{{Name: "x", JobTypes: []engine.JobType{
 		{Name: "x", Machine: machine, Graph: true}, {Name: "x.part", Machine: machine}},
 		Operators: []contract.Operator{
-			{Jobs: "x", State: func(j *job.Job) string { return strings.ToUpper(string(j.State)) },
+			{JobType: "x",
+				State: func(j *job.Job) string { return strings.ToUpper(string(j.State)) },
 				Hide:  func(j *job.Job) { j.Payload = []byte(`"hidden"`) },
 				Kinds: []string{"special", "usual"},
 				Events: []contract.EventType{
@@ -36,7 +37,7 @@ func newCatalog() *events.Catalog {
 					{Name: "x.special.done", Kind: "special", States: []job.State{"out"},
 						Meaning: "A special job is done."},
 				}},
-			{Jobs: "x.part"},
+			{JobType: "x.part"},
 		}}})
 }
 
@@ -119,8 +120,8 @@ func TestData(t *testing.T) {
 // that shows none, not for the end of a first run, whose data is the same without them.
 func TestReadsBodies(t *testing.T) {
 	t.Parallel()
-	plain := events.New([]*contract.Contract{{Name: "y", Jobs: []engine.JobType{
-		{Name: "y", Machine: machine}}, Operators: []contract.Operator{{Jobs: "y",
+	plain := events.New([]*contract.Contract{{Name: "y", JobTypes: []engine.JobType{
+		{Name: "y", Machine: machine}}, Operators: []contract.Operator{{JobType: "y",
 		Events: []contract.EventType{contract.JobEvent("y", contract.Completed).To("out")}}}}})
 	ended := job.Event{Cause: job.Succeeded, Prev: "on", Next: "out",
 		Run: job.NewRunID(7, [16]byte{1})}

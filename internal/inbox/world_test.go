@@ -99,7 +99,7 @@ func (w *world) newNode(c nodeConfig) *node {
 	}
 	var offers []*contract.Contract
 	for _, o := range []*contract.Contract{r.Offer(), tf.Offer()} {
-		testkit.Register(w, n.engine, o.Jobs...)
+		testkit.Register(w, n.engine, o.JobTypes...)
 		if c.serves == "" || c.serves == o.Name {
 			offers = append(offers, o)
 		}

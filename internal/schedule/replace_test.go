@@ -51,7 +51,7 @@ func (w *world) replacing() (earlier *job.Job) {
 	made, err := schedule.New(schedule.Config{Engine: e, Log: log,
 		Contracts: []*contract.Contract{offer}})
 	must(err)
-	testkit.Register(w, e, append(offer.Jobs, made.Jobs())...)
+	testkit.Register(w, e, append(offer.JobTypes, made.JobType())...)
 	w.node = &node{made, e}
 	accounts, err := account.New(account.Config{Engine: e, Pepper: pepper, KeyLifetime: time.Hour,
 		RevokedRetention: time.Hour, RatePerMinute: 1, AnonymousPerMinute: 1, Log: log,

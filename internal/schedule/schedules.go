@@ -39,8 +39,8 @@ func New(c Config) (*Schedules, error) {
 	return &Schedules{Config: c}, nil
 }
 
-// Jobs describes the jobs of schedules to the engine.
-func (s *Schedules) Jobs() engine.JobType {
+// JobType describes the jobs of schedules to the engine.
+func (s *Schedules) JobType() engine.JobType {
 	return engine.JobType{Name: Name, Machine: machine}
 }
 

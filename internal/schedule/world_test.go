@@ -70,7 +70,7 @@ func (w *world) nodeOn(s store.Store) *node {
 	if err != nil {
 		w.Fatal(err)
 	}
-	testkit.Register(w, e, append(offer.Jobs, made.Jobs())...)
+	testkit.Register(w, e, append(offer.JobTypes, made.JobType())...)
 	return &node{made, e}
 }
 

@@ -15,11 +15,11 @@ import (
 func jobTypesOf(contracts []*contract.Contract) []engine.JobType {
 	var all []engine.JobType
 	for _, c := range contracts {
-		for _, jobs := range c.Jobs {
-			if ends := c.Workers.EndsOf(jobs.Name); ends != nil {
-				jobs.RecordedEnds = ends
+		for _, t := range c.JobTypes {
+			if ends := c.Workers.EndsOf(t.Name); ends != nil {
+				t.RecordedEnds = ends
 			}
-			all = append(all, jobs)
+			all = append(all, t)
 		}
 	}
 	return all

@@ -112,9 +112,10 @@ func newPublishingContract(names ...string) *publishingContract {
 func (p *publishingContract) served() build {
 	return func(e *engine.Engine) *contract.Contract {
 		c := p.offer(p.names[0])(e)
-		c.Jobs, c.Checks = nil, p.Checks()
+		c.JobTypes, c.Checks = nil, p.Checks()
 		for _, n := range p.names {
-			c.Jobs = append(c.Jobs, engine.JobType{Name: n, Machine: testMachine, Publish: true})
+			c.JobTypes = append(c.JobTypes,
+				engine.JobType{Name: n, Machine: testMachine, Publish: true})
 		}
 		c.Outbox = &contract.Outbox{Deliver: p.Deliver}
 		return c
@@ -150,7 +151,7 @@ func TestOutboxIsWhole(t *testing.T) {
 	for want, c := range map[string]*contract.Contract{
 		"silent: its jobs publish messages that no Outbox takes": silent,
 		"made: it has an Outbox and no jobs that publish":        idle,
-		"Name, Jobs and Mount are required":                      nameless,
+		"Name, JobTypes and Mount are required":                  nameless,
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

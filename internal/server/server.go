@@ -27,7 +27,7 @@ type Service struct {
 	Run func(ctx context.Context)
 }
 
-// Config describes a node. Services, Jobs, Publishers, Metrics, Docs, Page, Background,
+// Config describes a node. Services, JobTypes, Publishers, Metrics, Docs, Page, Background,
 // CountRequests and WorkersOnly are optional; all other members are required.
 type Config struct {
 	Settings  *config.Settings
@@ -35,7 +35,7 @@ type Config struct {
 	Engine    *engine.Engine // of the store; the contracts were built with it
 	Contracts []*contract.Contract
 	Services  []Service
-	Jobs      []engine.JobType // besides those of the contracts
+	JobTypes  []engine.JobType // besides those of the contracts
 	// Publishers publish messages besides those of the contracts' outboxes.
 	Publishers []maintenance.Publisher
 	Log        *slog.Logger
@@ -97,8 +97,8 @@ func New(c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	jobs := append(jobTypesOf(c.Contracts), c.Jobs...)
-	if err := c.Engine.Register(jobs...); err != nil {
+	types := append(jobTypesOf(c.Contracts), c.JobTypes...)
+	if err := c.Engine.Register(types...); err != nil {
 		return nil, err
 	}
 	s := &Server{config: c, log: c.Log, engine: c.Engine}

@@ -60,8 +60,8 @@ func newFakeContract(serve func(*engine.Engine, http.ResponseWriter, *http.Reque
 func (r *fakeContract) offer(name string) build {
 	return func(e *engine.Engine) *contract.Contract {
 		return &contract.Contract{Name: name,
-			Mount: func() httpapi.PrefixHandler { return r.mount(e) },
-			Jobs:  []engine.JobType{{Name: name, Machine: testMachine}}}
+			Mount:    func() httpapi.PrefixHandler { return r.mount(e) },
+			JobTypes: []engine.JobType{{Name: name, Machine: testMachine}}}
 	}
 }
 

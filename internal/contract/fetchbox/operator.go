@@ -12,7 +12,7 @@ import (
 // are about these.
 func (f *FetchBox) operators() []contract.Operator {
 	path := func(j *job.Job) string { return jobsPath + "/" + j.ID.Key }
-	jobs := contract.Operator{Jobs: Name, Submit: f.submitFor, Check: f.checkFor, Path: path,
+	jobs := contract.Operator{JobType: Name, Submit: f.submitFor, Check: f.checkFor, Path: path,
 		Log: f.logEntries, Answer: errorTable.Answer, Kind: "manifest", States: statuses, State: statusOf,
 		StateBefore: statusBefore, Events: jobEvents,
 		Actions: []contract.Action{
@@ -21,7 +21,7 @@ func (f *FetchBox) operators() []contract.Operator {
 			{Name: contract.ActionCancel, Do: f.cancelJob,
 				If: func(j *job.Job) bool { return j.OpenDeps > 0 }},
 		}}
-	tasks := contract.Operator{Jobs: Tasks, Kind: "resource", Replay: f.replayDead,
+	tasks := contract.Operator{JobType: Tasks, Kind: "resource", Replay: f.replayDead,
 		Answer: errorTable.Answer, Events: taskEvents,
 		Path: func(j *job.Job) string { return jobsPath + "/" + decodeTaskLabel(j).jobID },
 		Actions: []contract.Action{

@@ -110,7 +110,7 @@ func (f *ForgeRun) Offer() *contract.Contract {
 		Name:      Name,
 		Listen:    f.Listen,
 		OpenAPI:   OpenAPI,
-		Jobs:      f.JobTypes(),
+		JobTypes:  f.JobTypes(),
 		Mount:     f.Mount,
 		Run:       f.Run,
 		Outbox:    &contract.Outbox{Deliver: f.Deliver},

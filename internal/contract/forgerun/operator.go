@@ -20,7 +20,7 @@ import (
 // machine fails one (G-AD-17).
 func (f *ForgeRun) operators() []contract.Operator {
 	e := f.Engine
-	jobs := contract.Operator{Jobs: Name, Submit: f.submitFor, Check: f.checkFor,
+	jobs := contract.Operator{JobType: Name, Submit: f.submitFor, Check: f.checkFor,
 		Replay: f.replayDead, Answer: answerTo, Kinds: slices.Sorted(maps.Keys(kindByName)),
 		Path:     func(j *job.Job) string { return "/v1/jobs/" + j.ID.Key },
 		Hide:     hideCallback,

@@ -130,7 +130,7 @@ func (m *Images) Offer() *contract.Contract {
 		Name:      Name,
 		Listen:    m.Listen,
 		OpenAPI:   OpenAPI,
-		Jobs:      m.JobTypes(),
+		JobTypes:  m.JobTypes(),
 		Mount:     m.Mount,
 		Run:       m.Run,
 		Outbox:    &contract.Outbox{Deliver: m.Deliver, Await: m.Await},

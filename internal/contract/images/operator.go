@@ -11,7 +11,7 @@ import (
 // operators says what operators may do with jobs and purges. A release counts as a failed attempt,
 // as it does for workers (G-IP-21).
 func (m *Images) operators() []contract.Operator {
-	jobs := contract.Operator{Jobs: Name, Submit: refuseUpload,
+	jobs := contract.Operator{JobType: Name, Submit: refuseUpload,
 		Check: func(ctx context.Context, r contract.Request) error {
 			_, err := refuseUpload(ctx, r)
 			return err
@@ -27,7 +27,8 @@ func (m *Images) operators() []contract.Operator {
 				retryable, retryDue, released),
 			contract.Release(m.Engine, processing),
 		}}
-	purges := contract.Operator{Jobs: Purges, Kind: "purge", Replay: m.replayPurge, Answer: errorTable.Answer,
+	purges := contract.Operator{JobType: Purges, Kind: "purge", Replay: m.replayPurge,
+		Answer: errorTable.Answer,
 		Actions: []contract.Action{contract.RunNow(m.Engine),
 			contract.Release(m.Engine, purgeRunning)}}
 	return []contract.Operator{jobs, purges}

@@ -38,7 +38,7 @@ func (r *Relay) Offer() *contract.Contract {
 		Name:      Name,
 		Listen:    r.Listen,
 		OpenAPI:   OpenAPI,
-		Jobs:      []engine.JobType{r.JobType()},
+		JobTypes:  []engine.JobType{r.JobType()},
 		Mount:     r.Mount,
 		Run:       r.Run,
 		Operators: r.operators(),

@@ -13,7 +13,7 @@ import (
 
 // operators says what operators may do with jobs. A released job has used up no attempt.
 func (r *Relay) operators() []contract.Operator {
-	return []contract.Operator{{Jobs: Name, IDsOfQueues: true, HasNoKinds: true,
+	return []contract.Operator{{JobType: Name, IDsOfQueues: true, HasNoKinds: true,
 		Submit: r.submitFor, Check: r.checkFor, Replay: r.replayDead,
 		Path: jobURL, Answer: r.errors.Answer, Events: eventTypes,
 		Actions: []contract.Action{

@@ -53,7 +53,7 @@ func (t *TaskFlow) Offer() *contract.Contract {
 		Name:      Name,
 		Listen:    t.Listen,
 		OpenAPI:   OpenAPI,
-		Jobs:      []engine.JobType{t.JobType()},
+		JobTypes:  []engine.JobType{t.JobType()},
 		Mount:     t.Mount,
 		Run:       t.Run,
 		Workers:   &workers,

@@ -10,7 +10,7 @@ import (
 
 // operators says what operators may do with jobs.
 func (t *TaskFlow) operators() []contract.Operator {
-	return []contract.Operator{{Jobs: Name, HasNoKinds: true,
+	return []contract.Operator{{JobType: Name, HasNoKinds: true,
 		Submit: t.submitFor, Check: t.checkFor, Replay: t.rerunAgain,
 		Answer: errorTable.Answer, Events: eventTypes,
 		Name: func(j *job.Job) string { return decodeDefinition(j.Definition).name },

@@ -35,12 +35,12 @@ func Define() *contract.Definition {
 func (t *Tally) Offer() *contract.Contract {
 	workers := t.RemoteWorkers()
 	return &contract.Contract{
-		Name:    Name,
-		Listen:  t.Listen,
-		OpenAPI: OpenAPI,
-		Jobs:    []engine.JobType{t.JobType()},
-		Mount:   t.Mount,
-		Run:     t.Run,
-		Workers: &workers,
+		Name:     Name,
+		Listen:   t.Listen,
+		OpenAPI:  OpenAPI,
+		JobTypes: []engine.JobType{t.JobType()},
+		Mount:    t.Mount,
+		Run:      t.Run,
+		Workers:  &workers,
 	}
 }
