@@ -215,9 +215,9 @@ func (a *attempt) finish(ctx context.Context, act func(ctx context.Context) erro
 	})
 }
 
-// endWith ends the run by end, which sends no request about it, unless the attempt has ended
+// finishWith ends the run by end, which sends no request about it, unless the attempt has ended
 // already. Heartbeats wait for the request lock meanwhile.
-func (a *attempt) endWith(ctx context.Context, end func(context.Context) error) error {
+func (a *attempt) finishWith(ctx context.Context, end func(context.Context) error) error {
 	return a.withRequestLock(ctx, func() error {
 		if err := end(ctx); err != nil {
 			return err
@@ -242,7 +242,7 @@ func (a *attempt) keepAlive(ctx context.Context, maxInterval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	missed, refused := 0, 0 // in a row
-	defer func() { a.outage.runEnded(missed) }()
+	defer func() { a.outage.runFinished(missed) }()
 	for {
 		select {
 		case <-ctx.Done():

@@ -83,9 +83,9 @@ func (o *serverOutage) outcomeAnswered() {
 	o.endIfOver()
 }
 
-// runEnded records that a run sends no more heartbeats. That says nothing about the server, so the
-// next answer ends the outage.
-func (o *serverOutage) runEnded(missed int) {
+// runFinished records that a run sends no more heartbeats. That says nothing about the server, so
+// the next answer ends the outage.
+func (o *serverOutage) runFinished(missed int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if missed > 0 {

@@ -130,7 +130,7 @@ func (l *relayLease) fitsBatch() bool { return len(l.job.Queue)+len(l.job.ID) <=
 // unfinished returns nil: Relay has no failure report and no release.
 func (l *relayLease) unfinished() unfinished { return nil }
 
-func (l *relayLease) runEnded(reason error) {
+func (l *relayLease) runFinished(reason error) {
 	if l.source.afterRun != nil {
 		l.source.afterRun(l.job, reason)
 	}

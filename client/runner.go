@@ -221,8 +221,8 @@ func (r *runner) drain(handlers *sync.WaitGroup, killCtx context.Context,
 // the stop is released where the contract allows that, else it is executed in the time left.
 func (r *runner) process(killCtx context.Context, l lease, afterStop bool) {
 	defer r.slots.release(1)
-	outcome := errNoOutcome                // of a handler that ends its goroutine
-	defer func() { l.runEnded(outcome) }() // before the slot is free
+	outcome := errNoOutcome                   // of a handler that ends its goroutine
+	defer func() { l.runFinished(outcome) }() // before the slot is free
 	ctx, cancel := context.WithCancelCause(killCtx)
 	defer cancel(nil)
 	a := r.newAttempt(l, cancel, killCtx)

@@ -40,9 +40,9 @@ type lease interface {
 	// unfinished returns how the lease ends without success. It is nil in a contract where a failed
 	// job returns when its lease expires.
 	unfinished() unfinished
-	// runEnded is called when nothing more will be sent about the run, with the reason why the job
-	// was not completed; nil if it was, or if its handler has ended the run.
-	runEnded(reason error)
+	// runFinished is called when nothing more will be sent about the run, with the reason why the
+	// job was not completed; nil if it was, or if its handler has ended the run.
+	runFinished(reason error)
 }
 
 // unfinished ends a lease without success.

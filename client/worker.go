@@ -201,17 +201,17 @@ func (r *Run) Requeue(ctx context.Context, jobs []RelaySpec, mode RelayMode) err
 	})
 }
 
-// EndWith ends the run by something else than a request of the worker: by a transaction of the
+// FinishWith ends the run by something else than a request of the worker: by a transaction of the
 // handler's own, see package pgtx. end records the end of the run and commits it. The worker sends
 // nothing about the run while end runs, so end should be short against the job's timeout, and
 // nothing after end has returned nil. The handler's context continues until the handler returns.
 //
 // Errors: that of end, after which the run continues; with [ErrRunLost] it is lost.
-func (r *Run) EndWith(ctx context.Context, end func(context.Context) error) error {
+func (r *Run) FinishWith(ctx context.Context, end func(context.Context) error) error {
 	if r.attempt == nil {
 		return errDetached()
 	}
-	return r.attempt.endWith(ctx, end)
+	return r.attempt.finishWith(ctx, end)
 }
 
 // errDetached is the error of a Run made by hand, as in the test of a handler: it has no lease.

@@ -257,18 +257,18 @@ func (r *JobRun) Release(ctx context.Context) error {
 	})
 }
 
-// EndWith ends the run by something else than a request of the worker: by a transaction of the
+// FinishWith ends the run by something else than a request of the worker: by a transaction of the
 // handler's own, see package pgtx. end records the end of the run and commits it. The worker sends
 // nothing about the run while end runs, so end should be short against the lease, and nothing after
 // end has returned nil: the result of the handler is then ignored. Its context continues until it
 // returns.
 //
 // Errors: that of end, after which the run continues; with [ErrRunLost] it is lost.
-func (r *JobRun) EndWith(ctx context.Context, end func(context.Context) error) error {
+func (r *JobRun) FinishWith(ctx context.Context, end func(context.Context) error) error {
 	if r.attempt == nil {
 		return errDetachedJob()
 	}
-	return r.attempt.endWith(ctx, end)
+	return r.attempt.finishWith(ctx, end)
 }
 
 // errDetachedJob is the error of a JobRun made by hand, as in the test of a handler: it has no

@@ -213,12 +213,12 @@ func TestJobWorker_outcomes(t *testing.T) {
 			want: []string{`release r1 {}`}},
 		"TX-007 a run that its handler ends itself has no heartbeat meanwhile and none after": {
 			handle: func(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
-				err := run.EndWith(ctx, func(context.Context) error {
+				err := run.FinishWith(ctx, func(context.Context) error {
 					time.Sleep(time.Minute) // two leases
 					return nil
 				})
 				time.Sleep(time.Minute)
-				again := run.EndWith(ctx, func(context.Context) error { return broken })
+				again := run.FinishWith(ctx, func(context.Context) error { return broken })
 				if !errors.Is(again, client.ErrRunFinished) {
 					return nil, again
 				}
@@ -226,14 +226,14 @@ func TestJobWorker_outcomes(t *testing.T) {
 			}},
 		"TX-007 a run that its handler could not end goes on": {
 			handle: func(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
-				err := run.EndWith(ctx, func(context.Context) error { return broken })
+				err := run.FinishWith(ctx, func(context.Context) error { return broken })
 				time.Sleep(11 * time.Second) // a heartbeat
 				return nil, err
 			},
 			want: []string{`heartbeat r1 {}`, `fail r1 {"error":"broken","retryable":true}`}},
 		"TX-007 a run that was lost when its handler ends it": {
 			handle: func(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
-				err := run.EndWith(ctx, func(context.Context) error {
+				err := run.FinishWith(ctx, func(context.Context) error {
 					return fmt.Errorf("complete: %w", client.ErrRunLost)
 				})
 				if cause := context.Cause(ctx); !errors.Is(cause, client.ErrRunLost) {

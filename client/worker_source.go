@@ -209,7 +209,7 @@ func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 	return err
 }
 
-func (l *jobLease) runEnded(reason error) {
+func (l *jobLease) runFinished(reason error) {
 	if l.source.afterRun != nil {
 		l.source.afterRun(l.job, reason)
 	}

@@ -375,7 +375,7 @@ func TestWorker_endsWithHandler(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 3*time.Second)
 		b.start(client.Worker{Handler: func(ctx context.Context, run *client.Run) error {
-			return run.EndWith(ctx, func(ctx context.Context) error {
+			return run.FinishWith(ctx, func(ctx context.Context) error {
 				time.Sleep(2 * time.Second)
 				return b.relay.Complete(ctx, run.Job.Run())
 			})
@@ -616,8 +616,8 @@ func TestTyped(t *testing.T) {
 		run.SetState(json.RawMessage(`1`)),
 		run.SaveState(t.Context(), json.RawMessage(`1`)),
 		run.Requeue(t.Context(), nil, ""),
-		run.EndWith(t.Context(), nil),
-		(&client.JobRun{}).EndWith(t.Context(), nil),
+		run.FinishWith(t.Context(), nil),
+		(&client.JobRun{}).FinishWith(t.Context(), nil),
 	} {
 		if !errors.Is(err, client.ErrInvalid) {
 			t.Errorf("got %v, want ErrInvalid", err)

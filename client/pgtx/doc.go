@@ -16,11 +16,11 @@
 // its job's current one any longer, both fail with [ErrRunLost], and the transaction cannot commit:
 // another run may have the job. That holds for the outermost transaction: a savepoint that is
 // rolled back, such as the Begin of a pgx.Tx makes, takes the error with it. A handler of
-// [client.JobWorker] or [client.Worker] does it in [client.JobRun.EndWith] or [client.Run.EndWith],
-// which keep the worker from sending anything about the run afterwards:
+// [client.JobWorker] or [client.Worker] does it in [client.JobRun.FinishWith] or
+// [client.Run.FinishWith], which keep the worker from sending anything about the run afterwards:
 //
 //	func handle(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
-//		return nil, run.EndWith(ctx, func(ctx context.Context) error {
+//		return nil, run.FinishWith(ctx, func(ctx context.Context) error {
 //			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 //				if err := charge(ctx, tx, run.Job.Payload); err != nil {
 //					return err

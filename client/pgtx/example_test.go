@@ -13,7 +13,7 @@ import (
 func ExampleCompleteTx() {
 	var pool *sql.DB // of the worker, on the PostgreSQL of the server
 	pay := func(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
-		return nil, run.EndWith(ctx, func(ctx context.Context) error {
+		return nil, run.FinishWith(ctx, func(ctx context.Context) error {
 			tx, err := pool.BeginTx(ctx, nil)
 			if err != nil {
 				return err

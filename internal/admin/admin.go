@@ -95,7 +95,7 @@ type API struct {
 	runLimit    int // maxRuns; the same
 
 	// Live tells callers of the API what changes (AD-061).
-	Live *live.Hub
+	Live *live.Monitor
 }
 
 // New checks the config and makes the API. An error is a mistake in this program, or a pepper that

@@ -12,10 +12,10 @@ import (
 	"github.com/millrace/millrace/internal/live"
 )
 
-// Live events tell callers what changes, so that nobody has to poll. One hub reads for all callers
-// of the node (package live), and a caller takes what has changed since its last event:
+// Live events tell callers what changes, so that nobody has to poll. One monitor reads for all
+// callers of the node (package live), and a caller takes what has changed since its last event:
 //
-//	live.Hub ─▶ Watch.Next ─▶ formatEvents ─▶ the caller's connection
+//	live.Monitor ─▶ Watch.Next ─▶ formatEvents ─▶ the caller's connection
 //
 // A caller that reads slowly gets fewer events, each of which says what holds by then; nothing is
 // kept for it meanwhile. What a caller may see is decided at each event, so a token that is
@@ -74,7 +74,7 @@ func (a *API) streamEvents(c *httpapi.Call) error {
 	return nil
 }
 
-// liveItems returns what the hub keeps of jobs that are watched.
+// liveItems returns what the monitor keeps of jobs that are watched.
 func (a *API) liveItems(ctx context.Context, jobs []*job.Job) ([]any, error) {
 	items, err := a.JobItems(ctx, jobs)
 	all := make([]any, len(items))

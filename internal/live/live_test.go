@@ -36,14 +36,14 @@ func (s *countingStore) View(ctx context.Context, fn func(store.Reader) error) e
 	return s.Store.View(ctx, fn)
 }
 
-// node is a hub on an engine of its own.
+// node is a monitor on an engine of its own.
 type node struct {
 	*testing.T
-	hub    *live.Hub
-	engine *engine.Engine
-	store  *countingStore
-	ticks  chan chan time.Time // the waits between two readings
-	jobs   int
+	monitor *live.Monitor
+	engine  *engine.Engine
+	store   *countingStore
+	ticks   chan chan time.Time // the waits between two readings
+	jobs    int
 }
 
 func newNode(t *testing.T, p testkit.Database) *node {
@@ -55,7 +55,7 @@ func newNode(t *testing.T, p testkit.Database) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.hub, err = live.New(live.Config{Engine: n.engine, Bulk: operations,
+	n.monitor, err = live.New(live.Config{Engine: n.engine, Bulk: operations,
 		Items: func(_ context.Context, jobs []*job.Job) (items []any, err error) {
 			for _, j := range jobs {
 				items = append(items, j.State)
@@ -88,7 +88,7 @@ func (n *node) submit(queue string) job.ID {
 // watch begins to watch.
 func (n *node) watch(after string, numbers ...int64) *live.Watch {
 	n.Helper()
-	w, err := n.hub.Watch(numbers, after, "")
+	w, err := n.monitor.Watch(numbers, after, "")
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func (n *node) watch(after string, numbers ...int64) *live.Watch {
 // read reads the store.
 func (n *node) read() {
 	n.Helper()
-	if err := n.hub.Read(n.Context()); err != nil {
+	if err := n.monitor.Read(n.Context()); err != nil {
 		n.Fatal(err)
 	}
 }
@@ -149,7 +149,7 @@ func TestReadings(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		go func() { defer close(ended); n.hub.Run(ctx) }()
+		go func() { defer close(ended); n.monitor.Run(ctx) }()
 		before := n.store.views.Load()
 		for round := range int64(20) {
 			w := n.watch("")
@@ -163,7 +163,7 @@ func TestReadings(t *testing.T) {
 		}
 		stop()
 		<-ended
-		if _, err := n.hub.Watch(nil, "", ""); !job.IsKind(err, job.Unavailable) {
+		if _, err := n.monitor.Watch(nil, "", ""); !job.IsKind(err, job.Unavailable) {
 			t.Errorf("after the stop got %v", err)
 		}
 	})

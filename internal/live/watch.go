@@ -26,8 +26,8 @@ const (
 // Changes are what has changed since a watch was asked last. Without any they have an ID alone.
 type Changes struct {
 	ID string // with it another watch goes on behind these changes
-	// Reset says that what was reported before an ID of another hub is no longer valid. All that
-	// there is follows.
+	// Reset says that what was reported before an ID of another monitor is no longer valid. All
+	// that there is follows.
 	Reset      bool
 	Queues     []job.QueueCount // of those that have changed, by contract and queue
 	Jobs       []Job            // by number
@@ -36,7 +36,7 @@ type Changes struct {
 
 // Watch reports to one caller what changes. Its methods are for one goroutine. Close ends it.
 type Watch struct {
-	hub          *Hub
+	monitor      *Monitor
 	numbers      []int64
 	session      string
 	firstReading uint64 // the first reading that it needs
@@ -50,29 +50,29 @@ type Watch struct {
 // after is the ID behind which it goes on; with an empty one it begins with all that there is. The
 // watch ends with the session, if one is named. An error is Unavailable: the node stops, or too
 // many watch.
-func (h *Hub) Watch(numbers []int64, after, session string) (*Watch, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed || h.watches >= maxWatches {
+func (m *Monitor) Watch(numbers []int64, after, session string) (*Watch, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.watches >= maxWatches {
 		return nil, &job.Error{Kind: job.Unavailable, Op: "live.watch",
 			Msg: "the node is stopping, or too many watch events on it"}
 	}
-	w := &Watch{hub: h, numbers: numbers, session: session, firstReading: h.started + 1,
-		lastAnswered: h.started, first: true}
-	if reported, known := h.parseID(after); known {
+	w := &Watch{monitor: m, numbers: numbers, session: session, firstReading: m.started + 1,
+		lastAnswered: m.started, first: true}
+	if reported, known := m.parseID(after); known {
 		w.reported = reported
 	} else {
 		w.reset = after != ""
 	}
-	h.watches++
+	m.watches++
 	for _, number := range numbers {
-		h.numbers[number]++
+		m.numbers[number]++
 	}
 	if session != "" {
-		h.sessions[session]++
+		m.sessions[session]++
 	}
 	select {
-	case h.wanted <- struct{}{}:
+	case m.wanted <- struct{}{}:
 	default: // it is known already
 	}
 	return w, nil
@@ -80,17 +80,17 @@ func (h *Hub) Watch(numbers []int64, after, session string) (*Watch, error) {
 
 // Close ends the watch.
 func (w *Watch) Close() {
-	h := w.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.watches--
+	m := w.monitor
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watches--
 	for _, number := range w.numbers {
-		if h.numbers[number]--; h.numbers[number] == 0 {
-			delete(h.numbers, number)
+		if m.numbers[number]--; m.numbers[number] == 0 {
+			delete(m.numbers, number)
 		}
 	}
-	if h.sessions[w.session]--; h.sessions[w.session] <= 0 {
-		delete(h.sessions, w.session)
+	if m.sessions[w.session]--; m.sessions[w.session] <= 0 {
+		delete(m.sessions, w.session)
 	}
 }
 
@@ -113,30 +113,30 @@ func (w *Watch) Next(ctx context.Context) (Changes, bool) {
 // poll returns the changes of the last reading, if the watch has some to report. Otherwise it
 // returns a channel that the next reading closes. ok is false when the watch has ended.
 func (w *Watch) poll() (c Changes, read <-chan struct{}, ok bool) {
-	h := w.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	m := w.monitor
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	switch {
-	case h.closed || h.ended >= w.firstReading+maxReadings:
+	case m.closed || m.ended >= w.firstReading+maxReadings:
 		return c, nil, false
-	case h.ended < w.firstReading:
-		return c, h.read, false
-	case w.session != "" && !h.inForce[w.session]:
+	case m.ended < w.firstReading:
+		return c, m.read, false
+	case w.session != "" && !m.inForce[w.session]:
 		return c, nil, false
-	case !w.first && h.changed <= w.reported && h.ended < w.lastAnswered+silentReadings:
-		return c, h.read, false
+	case !w.first && m.changed <= w.reported && m.ended < w.lastAnswered+silentReadings:
+		return c, m.read, false
 	}
-	if w.reported < h.floor && (w.reported > 0 || !w.first) {
+	if w.reported < m.floor && (w.reported > 0 || !w.first) {
 		w.reported, w.reset = 0, true
 	}
-	c = Changes{ID: h.formatID(h.changed), Reset: w.reset,
-		Queues: h.counts.since(w.reported), Operations: h.operations.since(w.reported)}
+	c = Changes{ID: m.formatID(m.changed), Reset: w.reset,
+		Queues: m.counts.since(w.reported), Operations: m.operations.since(w.reported)}
 	reported := w.reported
 	if w.first || w.reset {
 		reported = 0 // the watch may have other numbers than before
 	}
 	for _, number := range w.numbers {
-		if r := h.jobs.rows[number]; r.reading > reported {
+		if r := m.jobs.rows[number]; r.reading > reported {
 			c.Jobs = append(c.Jobs, r.value)
 		}
 	}
@@ -144,22 +144,22 @@ func (w *Watch) poll() (c Changes, read <-chan struct{}, ok bool) {
 		return cmp.Or(cmp.Compare(a.Contract, b.Contract), cmp.Compare(a.Queue, b.Queue))
 	})
 	slices.SortFunc(c.Operations, func(a, b *bulk.Operation) int { return cmp.Compare(a.ID, b.ID) })
-	w.reported, w.lastAnswered, w.first, w.reset = h.changed, h.ended, false, false
+	w.reported, w.lastAnswered, w.first, w.reset = m.changed, m.ended, false, false
 	return c, nil, true
 }
 
 // formatID returns the ID of a reading of this node.
-func (h *Hub) formatID(reading uint64) string {
-	return h.Engine.Node() + "/" + strconv.FormatUint(reading, 10)
+func (m *Monitor) formatID(reading uint64) string {
+	return m.Engine.Node() + "/" + strconv.FormatUint(reading, 10)
 }
 
 // parseID returns the reading of an ID; false if this node has not given it, or no longer knows all
 // that has changed since.
-func (h *Hub) parseID(id string) (uint64, bool) {
+func (m *Monitor) parseID(id string) (uint64, bool) {
 	node, text, _ := strings.Cut(id, "/")
 	reading, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || node != h.Engine.Node() {
+	if err != nil || node != m.Engine.Node() {
 		return 0, false
 	}
-	return reading, reading <= h.changed && reading >= h.floor
+	return reading, reading <= m.changed && reading >= m.floor
 }

@@ -30,7 +30,7 @@ type Changes struct {
 
 	// Insert stores the jobs and sets their Seq, which grows in the order of the set. A job
 	// whose identity or alias is taken, in the store or earlier in the set, is not stored and
-	// gets Seq 0, see Taken; the other changes are written nevertheless. Of several jobs of the
+	// gets Seq 0, see Existing; the other changes are written nevertheless. Of several jobs of the
 	// set with one alias, any one is stored.
 	Insert []*job.Job
 	// Update writes fields of jobs that are stored: one statement for each phase that jobs leave

@@ -284,8 +284,8 @@ func (g *pollGate) jobCount() int {
 // runStarted counts a job as running.
 func (g *pollGate) runStarted() { g.addRunning(1) }
 
-// runEnded counts a job as not running any more.
-func (g *pollGate) runEnded() { g.addRunning(-1) }
+// runFinished counts a job as not running any more.
+func (g *pollGate) runFinished() { g.addRunning(-1) }
 
 // addRunning changes the number of running jobs.
 func (g *pollGate) addRunning(n int) {

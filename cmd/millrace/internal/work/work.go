@@ -266,7 +266,7 @@ func (f *flags) worker(c *client.Client, queues []string, r *commandRunner,
 	if f.contract == contractRelay {
 		return &client.Worker{Relay: c.Relay(), Queue: queues[0], Concurrency: f.concurrency,
 			Handler: r.handle, Logger: log, Kill: r.killCtx,
-			AfterRun:             func(_ client.RelayJob, reason error) { r.runEnded(reason) },
+			AfterRun:             func(_ client.RelayJob, reason error) { r.runFinished(reason) },
 			MaxHeartbeatInterval: maxHeartbeatInterval, DrainTimeout: math.MaxInt64, PollWait: wait,
 			PollInterval: interval}
 	}
@@ -276,7 +276,7 @@ func (f *flags) worker(c *client.Client, queues []string, r *commandRunner,
 	}
 	return &client.JobWorker{API: c.WorkerAPI(), Contract: f.contract, Handlers: handlers,
 		Concurrency: f.concurrency, Logger: log, Kill: r.killCtx,
-		AfterRun:             func(_ client.ClaimedJob, reason error) { r.runEnded(reason) },
+		AfterRun:             func(_ client.ClaimedJob, reason error) { r.runFinished(reason) },
 		MaxHeartbeatInterval: maxHeartbeatInterval, DrainTimeout: math.MaxInt64, PollWait: wait,
 		PollInterval: interval}
 }
@@ -336,14 +336,14 @@ type commandRunner struct {
 	failed atomic.Int64
 }
 
-// runEnded counts a run that is over, and is failed if there is a reason why its job was not
+// runFinished counts a run that is over, and is failed if there is a reason why its job was not
 // completed other than a stop of the worker.
-func (r *commandRunner) runEnded(reason error) {
+func (r *commandRunner) runFinished(reason error) {
 	if reason != nil && !errors.Is(reason, client.ErrRelease) && !errors.Is(reason, errCannotRun) &&
 		!errors.Is(reason, client.ErrDrainTimeout) {
 		r.failed.Add(1)
 	}
-	r.gate.runEnded()
+	r.gate.runFinished()
 }
 
 // handle is the handler of Relay's worker: it returns nil to complete the job.

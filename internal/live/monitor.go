@@ -29,12 +29,12 @@ const (
 	jobBatch = 500
 )
 
-// Config configures a Hub. Engine, Bulk and Items are required.
+// Config configures a Monitor. Engine, Bulk and Items are required.
 type Config struct {
 	Engine *engine.Engine
 	Bulk   *bulk.Bulk
 	// Items returns what is reported of jobs, in their order. They have their definition and
-	// failure, which the hub does not keep. Two items are the same if they are deeply equal.
+	// failure, which the monitor does not keep. Two items are the same if they are deeply equal.
 	Items func(context.Context, []*job.Job) ([]any, error)
 	// Sessions returns which of some sessions are in force. Nil: no watch is of a session.
 	Sessions func(ctx context.Context, keys []string) (map[string]bool, error)
@@ -42,8 +42,8 @@ type Config struct {
 	Timer    clock.Timer  // nil is real time
 }
 
-// Hub reads the store for all who watch on a node. Its methods are safe for concurrent use.
-type Hub struct {
+// Monitor reads the store for all who watch on a node. Its methods are safe for concurrent use.
+type Monitor struct {
 	Config
 	wanted  chan struct{} // somebody watches
 	reading sync.Mutex    // held by Read
@@ -75,12 +75,12 @@ type Job struct {
 	Item   any // of Config.Items
 }
 
-// New makes the hub of a node.
-func New(c Config) (*Hub, error) {
+// New makes the monitor of a node.
+func New(c Config) (*Monitor, error) {
 	if c.Engine == nil || c.Bulk == nil || c.Items == nil {
 		return nil, errors.New("live: Engine, Bulk and Items are required")
 	}
-	return &Hub{Config: c, wanted: make(chan struct{}, 1), read: make(chan struct{}),
+	return &Monitor{Config: c, wanted: make(chan struct{}, 1), read: make(chan struct{}),
 		numbers: map[int64]int{}, sessions: map[string]int{},
 		counts: newTable[queueKey](func(a, b job.QueueCount) bool { return a == b }),
 		jobs: newTable[int64](func(a, b Job) bool {
@@ -93,22 +93,22 @@ func New(c Config) (*Hub, error) {
 
 // Run reads the store once a second while somebody watches, until ctx ends. It then ends all
 // watches.
-func (h *Hub) Run(ctx context.Context) {
-	defer h.close()
-	loop := outage.Loop{Log: h.Log, Name: "live events"}
-	for h.awaitWatch(ctx) {
-		loop.Report(ctx, h.Read(ctx))
-		if !h.Timer.Wait(ctx, interval) {
+func (m *Monitor) Run(ctx context.Context) {
+	defer m.close()
+	loop := outage.Loop{Log: m.Log, Name: "live events"}
+	for m.awaitWatch(ctx) {
+		loop.Report(ctx, m.Read(ctx))
+		if !m.Timer.Wait(ctx, interval) {
 			return
 		}
 	}
 }
 
 // awaitWatch waits until somebody watches, and reports whether ctx has not ended.
-func (h *Hub) awaitWatch(ctx context.Context) bool {
-	for h.Watches() == 0 {
+func (m *Monitor) awaitWatch(ctx context.Context) bool {
+	for m.Watches() == 0 {
 		select {
-		case <-h.wanted:
+		case <-m.wanted:
 		case <-ctx.Done():
 			return false
 		}
@@ -117,72 +117,72 @@ func (h *Hub) awaitWatch(ctx context.Context) bool {
 }
 
 // Watches returns how many watch.
-func (h *Hub) Watches() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.watches
+func (m *Monitor) Watches() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.watches
 }
 
 // close ends all watches.
-func (h *Hub) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-	h.wake()
+func (m *Monitor) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	m.wake()
 }
 
 // wake lets all watches look again. The caller holds mu.
-func (h *Hub) wake() {
-	close(h.read)
-	h.read = make(chan struct{})
+func (m *Monitor) wake() {
+	close(m.read)
+	m.read = make(chan struct{})
 }
 
 // Read reads the store once for all who watch.
-func (h *Hub) Read(ctx context.Context) error {
-	h.reading.Lock()
-	defer h.reading.Unlock()
-	h.mu.Lock()
-	h.started++
-	numbers := slices.Sorted(maps.Keys(h.numbers))
-	sessions := slices.Sorted(maps.Keys(h.sessions))
-	h.mu.Unlock()
-	counts, err := h.Engine.Queues(ctx, "")
+func (m *Monitor) Read(ctx context.Context) error {
+	m.reading.Lock()
+	defer m.reading.Unlock()
+	m.mu.Lock()
+	m.started++
+	numbers := slices.Sorted(maps.Keys(m.numbers))
+	sessions := slices.Sorted(maps.Keys(m.sessions))
+	m.mu.Unlock()
+	counts, err := m.Engine.Queues(ctx, "")
 	if err != nil {
 		return err
 	}
-	operations, err := h.Bulk.List(ctx, "", maxOperations)
+	operations, err := m.Bulk.List(ctx, "", maxOperations)
 	if err != nil {
 		return err
 	}
-	jobs, err := h.readJobs(ctx, numbers)
+	jobs, err := m.readJobs(ctx, numbers)
 	if err != nil {
 		return err
 	}
 	var inForce map[string]bool
 	if len(sessions) > 0 {
-		if inForce, err = h.Sessions(ctx, sessions); err != nil {
+		if inForce, err = m.Sessions(ctx, sessions); err != nil {
 			return err
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	changes := []bool{h.setCounts(counts), h.setOperations(operations), h.setJobs(numbers, jobs)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changes := []bool{m.setCounts(counts), m.setOperations(operations), m.setJobs(numbers, jobs)}
 	if slices.Contains(changes, true) {
-		h.changed = h.started
+		m.changed = m.started
 	}
-	h.ended, h.inForce = h.started, inForce
-	h.wake()
+	m.ended, m.inForce = m.started, inForce
+	m.wake()
 	return nil
 }
 
 // readJobs reads the jobs with the numbers, of which there may be none.
-func (h *Hub) readJobs(ctx context.Context, numbers []int64) (jobs []Job, err error) {
+func (m *Monitor) readJobs(ctx context.Context, numbers []int64) (jobs []Job, err error) {
 	for batch := range slices.Chunk(numbers, jobBatch) {
-		found, err := h.Engine.GetBySeqs(ctx, batch, store.FailureOnly)
+		found, err := m.Engine.GetBySeqs(ctx, batch, store.FailureOnly)
 		if err != nil {
 			return nil, err
 		}
-		items, err := h.Items(ctx, found)
+		items, err := m.Items(ctx, found)
 		if err != nil {
 			return nil, err
 		}
@@ -194,46 +194,46 @@ func (h *Hub) readJobs(ctx context.Context, numbers []int64) (jobs []Job, err er
 }
 
 // setCounts sets the counts of queues. One that has none any more has zeros.
-func (h *Hub) setCounts(counts []job.QueueCount) (changed bool) {
+func (m *Monitor) setCounts(counts []job.QueueCount) (changed bool) {
 	present := map[queueKey]bool{}
 	for _, c := range counts {
 		key := queueKey{c.Contract, c.Queue}
 		present[key] = true
-		changed = h.counts.set(key, c, h.started) || changed
+		changed = m.counts.set(key, c, m.started) || changed
 	}
 	var emptied []queueKey
-	for key := range h.counts.rows {
+	for key := range m.counts.rows {
 		if present[key] {
 			continue
 		}
 		emptied = append(emptied, key)
 		none := job.QueueCount{Contract: key.contract, Queue: key.queue}
-		changed = h.counts.set(key, none, h.started) || changed
+		changed = m.counts.set(key, none, m.started) || changed
 	}
 	if len(emptied) > maxEmptied {
 		for _, key := range emptied {
-			delete(h.counts.rows, key)
+			delete(m.counts.rows, key)
 		}
-		h.floor, changed = h.started, true
+		m.floor, changed = m.started, true
 	}
 	return changed
 }
 
 // setOperations sets the newest bulk operations. Those that are not among them are forgotten.
-func (h *Hub) setOperations(operations []*bulk.Operation) (changed bool) {
+func (m *Monitor) setOperations(operations []*bulk.Operation) (changed bool) {
 	present := map[string]bool{}
 	for _, o := range operations {
 		present[o.ID] = true
-		changed = h.operations.set(o.ID, o, h.started) || changed
+		changed = m.operations.set(o.ID, o, m.started) || changed
 	}
-	maps.DeleteFunc(h.operations.rows, func(id string, _ row[*bulk.Operation]) bool {
+	maps.DeleteFunc(m.operations.rows, func(id string, _ row[*bulk.Operation]) bool {
 		return !present[id]
 	})
 	return changed
 }
 
 // setJobs sets the jobs that were read. Those that nobody watches any more are forgotten.
-func (h *Hub) setJobs(numbers []int64, jobs []Job) (changed bool) {
+func (m *Monitor) setJobs(numbers []int64, jobs []Job) (changed bool) {
 	present := map[int64]Job{}
 	for _, j := range jobs {
 		present[j.Number] = j
@@ -241,10 +241,10 @@ func (h *Hub) setJobs(numbers []int64, jobs []Job) (changed bool) {
 	for _, number := range numbers {
 		j := present[number]
 		j.Number = number
-		changed = h.jobs.set(number, j, h.started) || changed
+		changed = m.jobs.set(number, j, m.started) || changed
 	}
-	maps.DeleteFunc(h.jobs.rows, func(number int64, _ row[Job]) bool {
-		return h.numbers[number] == 0
+	maps.DeleteFunc(m.jobs.rows, func(number int64, _ row[Job]) bool {
+		return m.numbers[number] == 0
 	})
 	return changed
 }
