@@ -414,7 +414,7 @@ func (a *API) ReplayWebhook(c *httpapi.Call, r WebhookReplay) (*bulk.Operation, 
 	if err != nil {
 		return nil, err
 	}
-	after, err := w.ReplayBegin(c.Context(), f.Owner, f.CreatedFrom)
+	after, err := w.ReplayStart(c.Context(), f.Owner, f.CreatedFrom)
 	if err != nil {
 		return nil, err
 	}

@@ -44,8 +44,8 @@ func DecodeCallback(encoded string) (c Callback) {
 	return c
 }
 
-// calledBack returns those of the types of a change that the callback of its job gets.
-func (a *subscriptions) calledBack(j *job.Job, types []string) (wanted []string) {
+// callbackTypes returns those of the types of a change that the callback of its job gets.
+func (a *subscriptions) callbackTypes(j *job.Job, types []string) (wanted []string) {
 	if j.Callback == "" {
 		return nil
 	}

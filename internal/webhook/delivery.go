@@ -69,9 +69,9 @@ type delivery struct {
 	Callback        bool     `json:"callback,omitempty"` // the chain's callback names the URL
 }
 
-// aboutJob returns the contract and the id of the job that the event of a delivery is about;
+// subjectOf returns the contract and the id of the job that the event of a delivery is about;
 // nothing where it is about none. The chain of an event for a client is the id of its job.
-func (w *Webhooks) aboutJob(p *delivery) (contract, id string) {
+func (w *Webhooks) subjectOf(p *delivery) (contract, id string) {
 	switch {
 	case p.JobID != "":
 		return p.JobContract, p.JobID
@@ -87,7 +87,7 @@ func (w *Webhooks) attrs(p *delivery) (all []slog.Attr) {
 	if p.Client != Operators && !strings.HasPrefix(p.Client, contractPrefix) {
 		all = append(all, slog.String(telemetry.ClientID, p.Client))
 	}
-	contract, id := w.aboutJob(p)
+	contract, id := w.subjectOf(p)
 	if id != "" {
 		all = append(all, slog.String(telemetry.JobID, id))
 	}
@@ -193,7 +193,7 @@ func (w *Webhooks) newDelivery(j *job.Job) (Delivery, error) {
 		Status:    statusOf(j),
 		Tries:     tries,
 	}
-	d.JobContract, d.JobID = w.aboutJob(p)
+	d.JobContract, d.JobID = w.subjectOf(p)
 	if j.State == pending {
 		due := j.DueAt
 		d.NextTryAt = &due

@@ -111,8 +111,8 @@ type subscriptions struct {
 	all []listener
 }
 
-// wanting returns the types that subscriptions want, and whether one wants them with the payload.
-func (a *subscriptions) wanting(h *feedMessage, types []string) (wanted []string, payload bool) {
+// matching returns the types that subscriptions want, and whether one wants them with the payload.
+func (a *subscriptions) matching(h *feedMessage, types []string) (wanted []string, payload bool) {
 	for _, t := range types {
 		found := false
 		for i := range a.all {
@@ -127,7 +127,7 @@ func (a *subscriptions) wanting(h *feedMessage, types []string) (wanted []string
 	return wanted, payload
 }
 
-func (a *subscriptions) about(j *job.Job) feedMessage {
+func (a *subscriptions) messageAbout(j *job.Job) feedMessage {
 	contract, kind := a.About(j)
 	return feedMessage{Contract: contract, Queue: j.Queue, Kind: kind}
 }
@@ -141,9 +141,9 @@ func (a *subscriptions) Wants(j *job.Job, ev job.Event) (wanted, readsBodies boo
 	if len(types) == 0 {
 		return false, false
 	}
-	h := a.about(j)
-	some, withPayload := a.wanting(&h, types)
-	if len(some) == 0 && len(a.calledBack(j, types)) == 0 {
+	h := a.messageAbout(j)
+	some, withPayload := a.matching(&h, types)
+	if len(some) == 0 && len(a.callbackTypes(j, types)) == 0 {
 		return false, false
 	}
 	return true, withPayload || a.ReadsBodies(j, ev)
@@ -151,10 +151,10 @@ func (a *subscriptions) Wants(j *job.Job, ev job.Event) (wanted, readsBodies boo
 
 // Message implements engine.Subscriptions.
 func (a *subscriptions) Message(j *job.Job, ev job.Event) []byte {
-	h := a.about(j)
+	h := a.messageAbout(j)
 	types, withPayload := a.Types(j, ev), false
-	h.Types, withPayload = a.wanting(&h, types)
-	if h.CalledBack = a.calledBack(j, types); len(h.CalledBack) > 0 {
+	h.Types, withPayload = a.matching(&h, types)
+	if h.CalledBack = a.callbackTypes(j, types); len(h.CalledBack) > 0 {
 		h.Callback = DecodeCallback(j.Callback).URL
 	}
 	h.Chain, h.Trace = h.Contract+" "+strconv.FormatInt(j.Seq, 10), j.Trace
@@ -171,7 +171,7 @@ func (a *subscriptions) Message(j *job.Job, ev job.Event) []byte {
 func (a *subscriptions) EventBody(n engine.FeedEvent) []byte {
 	h := feedMessage{Queue: n.Queue, Chain: n.Subject}
 	h.Contract, _, _ = strings.Cut(n.Contract, ".") // one that clients know
-	if h.Types, _ = a.wanting(&h, []string{n.Type}); len(h.Types) == 0 {
+	if h.Types, _ = a.matching(&h, []string{n.Type}); len(h.Types) == 0 {
 		return nil
 	}
 	var err error

@@ -170,10 +170,10 @@ func (w *Webhooks) replayCounted(ctx context.Context, subscriptionID string, ids
 	return err
 }
 
-// ReplayBegin returns a number: the deliveries of a subscription that were due at a time or later
-// have higher numbers. The zero time means all. Errors: those of Subscription, Conflict while the
-// subscription is disabled.
-func (w *Webhooks) ReplayBegin(ctx context.Context, subscriptionID string,
+// ReplayStart returns the number behind which a replay starts: the deliveries of a subscription
+// that were due at a time or later have higher numbers. The zero time means all. Errors: those of
+// Subscription, Conflict while the subscription is disabled.
+func (w *Webhooks) ReplayStart(ctx context.Context, subscriptionID string,
 	from time.Time) (after int64, err error) {
 	h, err := w.enabledSubscription(ctx, AnyOwner, subscriptionID)
 	if err != nil || from.IsZero() {
