@@ -50,8 +50,8 @@ func (e *Engine) CountQueuesNow(ctx context.Context, contracts []string,
 
 // KeepsDeadJobs reports whether the jobs of a contract stay stored when they are given up.
 func (e *Engine) KeepsDeadJobs(contract string) bool {
-	c := e.jobTypes[contract]
-	return c != nil && c.keepsDeadJobs
+	t := e.jobTypes[contract]
+	return t != nil && t.keepsDeadJobs
 }
 
 // CountQuery asks how many jobs have each value of a field.
@@ -85,11 +85,11 @@ func (e *Engine) CountJobs(ctx context.Context, q CountQuery) (all []JobCount, e
 	err = e.view(ctx, func(r reader) error {
 		all = nil
 		for _, name := range q.Contracts {
-			c, err := e.jobType(name)
+			t, err := e.jobType(name)
 			if err != nil {
 				return err
 			}
-			k := counter{reader: r, jobType: c, query: &q, found: map[store.JobGroup]*JobCount{}}
+			k := counter{reader: r, jobType: t, query: &q, found: map[store.JobGroup]*JobCount{}}
 			if err := k.count(); err != nil {
 				return err
 			}

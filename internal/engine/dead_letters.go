@@ -333,14 +333,14 @@ func (u *unit) deleteDeadLetters(letters []job.DeadLetter) {
 
 // pruneDeadLetters deletes dead letters that are past the retention of their contract, and marks
 // those of an older schema, which are then counted and grouped. It returns how many there were.
-func (u *unit) pruneDeadLetters(c *JobType) (n int, err error) {
-	if !c.leavesDeadLetters {
+func (u *unit) pruneDeadLetters(t *JobType) (n int, err error) {
+	if !t.leavesDeadLetters {
 		return 0, nil
 	}
 	if err := u.tx.LockName(lettersLock); err != nil {
 		return 0, err
 	}
-	unmarked, err := u.tx.DeadLetters(store.DeadLetterSelector{Contract: c.Name, Unmarked: true,
+	unmarked, err := u.tx.DeadLetters(store.DeadLetterSelector{Contract: t.Name, Unmarked: true,
 		Limit: u.e.pruneBatch()})
 	if err != nil {
 		return 0, err
@@ -349,11 +349,11 @@ func (u *unit) pruneDeadLetters(c *JobType) (n int, err error) {
 		u.countOf(queueKeyOf(&unmarked[i].Job)).Dead++
 	}
 	u.writes.UpdateDeadLetters = append(u.writes.UpdateDeadLetters, unmarked...)
-	if c.DeadLetterRetention <= 0 || len(unmarked) > 0 {
+	if t.DeadLetterRetention <= 0 || len(unmarked) > 0 {
 		return len(unmarked), nil
 	}
-	old, err := u.tx.DeadLetters(store.DeadLetterSelector{Contract: c.Name,
-		Before: u.now.Add(-c.DeadLetterRetention), Limit: u.e.pruneBatch()})
+	old, err := u.tx.DeadLetters(store.DeadLetterSelector{Contract: t.Name,
+		Before: u.now.Add(-t.DeadLetterRetention), Limit: u.e.pruneBatch()})
 	u.deleteDeadLetters(old)
 	return len(old), err
 }

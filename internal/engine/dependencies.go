@@ -29,11 +29,11 @@ import (
 // finished or must not wait, Invalid for a dependency on another contract's job.
 func (e *Engine) SetDependencies(ctx context.Context, id job.ID, deps []job.ID,
 	edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
-	c, err := e.jobType(id.Contract)
+	t, err := e.jobType(id.Contract)
 	if err != nil {
 		return nil, err
 	}
-	if !c.Graph || slices.ContainsFunc(deps, func(d job.ID) bool { return d.Contract != c.Name }) {
+	if !t.Graph || slices.ContainsFunc(deps, func(d job.ID) bool { return d.Contract != t.Name }) {
 		return nil, &job.Error{Kind: job.Invalid, Op: "engine.relink", ID: id,
 			Msg: msgForeignDependency}
 	}

@@ -203,15 +203,15 @@ func (e *Engine) Register(types ...JobType) error {
 }
 
 // waitsForDependencies reports whether the state a job begins in waits for dependencies.
-func (c *JobType) waitsForDependencies() bool {
-	first, _ := c.Machine.Next(job.StateNone, job.Submitted)
-	_, satisfied := c.Machine.Next(first.To, job.Satisfied)
-	_, unsatisfiable := c.Machine.Next(first.To, job.Unsatisfiable)
-	return satisfied && unsatisfiable && c.Machine.Phase(first.To) == job.Waiting
+func (t *JobType) waitsForDependencies() bool {
+	first, _ := t.Machine.Next(job.StateNone, job.Submitted)
+	_, satisfied := t.Machine.Next(first.To, job.Satisfied)
+	_, unsatisfiable := t.Machine.Next(first.To, job.Unsatisfiable)
+	return satisfied && unsatisfiable && t.Machine.Phase(first.To) == job.Waiting
 }
 
 // writesBody reports whether the messages of the contract have a body.
-func (c *JobType) writesBody() bool { return c.Publish && c.Body != nil }
+func (t *JobType) writesBody() bool { return t.Publish && t.Body != nil }
 
 // Close ends all claims that wait; they return no jobs, as does every claim from then on. The
 // other verbs go on.
@@ -263,12 +263,12 @@ func (e *Engine) logUnloaded(ctx context.Context, what string, err error) {
 func (e *Engine) Ping(ctx context.Context) error { return e.store.Ping(ctx) }
 
 func (e *Engine) jobType(name string) (*JobType, error) {
-	c := e.jobTypes[name]
-	if c == nil {
+	t := e.jobTypes[name]
+	if t == nil {
 		return nil, &job.Error{Kind: job.NotFound, Op: "engine",
 			Msg: fmt.Sprintf("there is no contract %q", name)}
 	}
-	return c, nil
+	return t, nil
 }
 
 // updateOnce is update without regard to recorded ends.

@@ -66,25 +66,25 @@ type initialMove struct {
 
 // recordInitialMoves records the moves of a new job, and their effects together.
 func (u *unit) recordInitialMoves(j *job.Job, moves []initialMove) {
-	c := u.e.jobTypes[j.ID.Contract]
+	t := u.e.jobTypes[j.ID.Contract]
 	last := job.Move{On: job.Submitted, To: j.State}
 	first := len(u.writes.events)
 	for _, mv := range moves {
 		last.On, last.DeadLetter = mv.On, last.DeadLetter || mv.DeadLetter
-		u.record(c, j, job.RunID{}, mv.at,
+		u.record(t, j, job.RunID{}, mv.at,
 			job.Event{Cause: mv.On, Prev: mv.From, Next: mv.To, At: mv.at})
 	}
 	for i := range u.writes.events[first:] {
 		u.writes.events[first+i].hasBodies = true
 	}
-	u.recordEffects(c, j, last, job.Done)
+	u.recordEffects(t, j, last, job.Done)
 	u.activityOf(j).Submitted++
 }
 
 // initialMoves moves a new job through Submitted and the causes that hold for it at once, and
 // returns these moves.
 func (u *unit) initialMoves(j *job.Job, blocked bool) (moves []initialMove) {
-	c := u.e.jobTypes[j.ID.Contract]
+	t := u.e.jobTypes[j.ID.Contract]
 	causes := append(make([]job.Cause, 0, 3), job.Submitted)
 	switch {
 	case blocked:
@@ -96,14 +96,14 @@ func (u *unit) initialMoves(j *job.Job, blocked bool) (moves []initialMove) {
 		causes = append(causes, job.Due)
 	}
 	for _, on := range causes {
-		mv, ok := c.Machine.Next(j.State, on)
+		mv, ok := t.Machine.Next(j.State, on)
 		if !ok || (on == job.Due && j.OpenDeps > 0) {
 			continue
 		}
-		if on == job.Unsatisfiable && c.Machine.Phase(mv.To) == job.Ready {
+		if on == job.Unsatisfiable && t.Machine.Phase(mv.To) == job.Ready {
 			j.OpenDeps = 0 // as in updateDependent
 		}
-		u.applyMove(c, j, mv, 0)
+		u.applyMove(t, j, mv, 0)
 		moves = append(moves, initialMove{mv, j.UpdatedAt})
 	}
 	return moves

@@ -35,24 +35,24 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 	if j.End != nil {
 		return &recordedEndsError{[]int64{j.Seq}}
 	}
-	c := u.e.jobTypes[j.ID.Contract]
-	mv, ok := c.Machine.Next(j.State, on)
+	t := u.e.jobTypes[j.ID.Contract]
+	mv, ok := t.Machine.Next(j.State, on)
 	if !ok {
 		return &job.Error{Kind: job.Conflict, Op: "engine." + string(on), ID: j.ID,
 			Msg: fmt.Sprintf("the job is %s, in which it cannot be %s", stateName(j.State), on),
 			Err: &StateError{*j}}
 	}
-	if c.countAttempt(j, mv) {
-		mv, _ = c.Machine.Next(j.State, on.ForGood()) // the machine has it: it was validated
+	if t.countAttempt(j, mv) {
+		mv, _ = t.Machine.Next(j.State, on.ForGood()) // the machine has it: it was validated
 	}
 	from, was, run, since := j.State, j.Phase, j.Run, j.UpdatedAt
 	if was == job.Leased {
 		u.noteFinished(j, j.Worker, mv.On)
 	}
-	u.applyMove(c, j, mv, delay)
+	u.applyMove(t, j, mv, delay)
 	u.countActivity(j, mv.On, was, since)
-	u.recordEffects(c, j, mv, was)
-	u.record(c, j, run, since, job.Event{Cause: mv.On, Prev: from, Next: mv.To, At: j.UpdatedAt,
+	u.recordEffects(t, j, mv, was)
+	u.record(t, j, run, since, job.Event{Cause: mv.On, Prev: from, Next: mv.To, At: j.UpdatedAt,
 		Reason: reason})
 	if mv.To == job.StateNone {
 		u.delete(j)
@@ -64,7 +64,7 @@ func (u *unit) moveWith(j *job.Job, on job.Cause, reason string, delay time.Dura
 
 // countAttempt counts an attempt that failed or was lost, and reports whether it was the last
 // that the job may have.
-func (c *JobType) countAttempt(j *job.Job, mv job.Move) bool {
+func (t *JobType) countAttempt(j *job.Job, mv job.Move) bool {
 	if mv.CountsFailed {
 		j.FailedAttempts++
 	}
@@ -72,7 +72,7 @@ func (c *JobType) countAttempt(j *job.Job, mv job.Move) bool {
 		j.LostAttempts++
 	}
 	return (mv.CountsFailed && j.MaxAttempts > 0 && j.FailedAttempts >= j.MaxAttempts) ||
-		(mv.CountsLost && c.MaxLostAttempts > 0 && j.LostAttempts >= c.MaxLostAttempts)
+		(mv.CountsLost && t.MaxLostAttempts > 0 && j.LostAttempts >= t.MaxLostAttempts)
 }
 
 func stateName(s job.State) string {
@@ -84,9 +84,9 @@ func stateName(s job.State) string {
 
 // applyMove puts a job into the state a move leads to and sets what the state's phase decides. It
 // changes nothing but the job. The times of a job's moves grow strictly, whatever the clock does.
-func (u *unit) applyMove(c *JobType, j *job.Job, mv job.Move, delay time.Duration) {
+func (u *unit) applyMove(t *JobType, j *job.Job, mv job.Move, delay time.Duration) {
 	wasLeased := j.Phase == job.Leased
-	j.State, j.Phase = mv.To, c.Machine.Phase(mv.To)
+	j.State, j.Phase = mv.To, t.Machine.Phase(mv.To)
 	j.UpdatedAt = later(u.now, j.UpdatedAt.Add(time.Microsecond))
 	delayed := u.applyDelay(j, mv, delay)
 	// A job whose run ended without a delay was due before that run, so it is ready again even if
@@ -136,7 +136,7 @@ func later(a, b time.Time) time.Time {
 
 // recordEffects records what follows when a move takes a job out of a phase: changes of counters,
 // updates of its parent and dependents, a dead letter, and which claims are woken.
-func (u *unit) recordEffects(c *JobType, j *job.Job, mv job.Move, was job.Phase) {
+func (u *unit) recordEffects(t *JobType, j *job.Job, mv job.Move, was job.Phase) {
 	stored := mv.From != job.StateNone
 	if stored {
 		u.count(j, mv.From, was, -1)
@@ -144,11 +144,11 @@ func (u *unit) recordEffects(c *JobType, j *job.Job, mv job.Move, was job.Phase)
 	if j.State != job.StateNone {
 		u.count(j, j.State, j.Phase, +1)
 	}
-	u.recordFinished(c, j, mv, stored && was == job.Done)
+	u.recordFinished(t, j, mv, stored && was == job.Done)
 	if mv.DeadLetter {
 		u.writes.deadLetters = append(u.writes.deadLetters, pendingDeadLetter{j, mv.On})
 	}
-	if mv.On == job.Retried && c.keepsDeadJobs {
+	if mv.On == job.Retried && t.keepsDeadJobs {
 		u.writes.retried = append(u.writes.retried, j)
 	}
 	if was == job.Leased && j.Phase != job.Leased {
@@ -163,15 +163,15 @@ func (u *unit) recordEffects(c *JobType, j *job.Job, mv job.Move, was job.Phase)
 }
 
 // recordFinished records that a job has entered or left a finished state.
-func (u *unit) recordFinished(c *JobType, j *job.Job, mv job.Move, wasDone bool) {
+func (u *unit) recordFinished(t *JobType, j *job.Job, mv job.Move, wasDone bool) {
 	isDone := j.Phase == job.Done
 	if wasDone == isDone {
 		return
 	}
-	f := finishedJob{job: j, success: c.Machine.IsSuccess(mv.From), sign: -1}
+	f := finishedJob{job: j, success: t.Machine.IsSuccess(mv.From), sign: -1}
 	if isDone {
 		f.success = mv.On == job.Succeeded ||
-			(j.State != job.StateNone && c.Machine.IsSuccess(j.State))
+			(j.State != job.StateNone && t.Machine.IsSuccess(j.State))
 		f.sign = +1
 	}
 	u.relatives.finished = append(u.relatives.finished, f)
@@ -190,29 +190,29 @@ func (u *unit) slotReleased(key queueKey) {
 
 // record keeps the event of a move where the state's name changed, adds it to the feed where a
 // subscription wants it, and reports the move to the contract where that asked for its cause.
-func (u *unit) record(c *JobType, j *job.Job, run job.RunID, since time.Time, ev job.Event) {
+func (u *unit) record(t *JobType, j *job.Job, run job.RunID, since time.Time, ev job.Event) {
 	if !j.Run.IsZero() {
 		run = j.Run
 	}
 	ev.Run = run
-	reported := c.Moved != nil && slices.Contains(c.MovedOn, ev.Cause)
+	reported := t.Moved != nil && slices.Contains(t.MovedOn, ev.Cause)
 	wanted, readsBodies := u.isWanted(j, ev)
 	p := pendingEvent{job: j, event: ev, isWanted: wanted,
-		isStored: (c.History || c.Publish) && ev.Prev != ev.Next}
-	writes := p.isStored && c.writesBody()
+		isStored: (t.History || t.Publish) && ev.Prev != ev.Next}
+	writes := p.isStored && t.writesBody()
 	p.hasBodies = ev.Cause == job.Claimed || (!readsBodies && !writes)
 	if p.isStored || p.isWanted {
-		if p.isWanted || c.writesBody() {
+		if p.isWanted || t.writesBody() {
 			snapshot := *j
 			p.snapshot = &snapshot
 		}
 		if reported {
-			p.moveIndex = len(u.after.moved[c.Name]) + 1
+			p.moveIndex = len(u.after.moved[t.Name]) + 1
 		}
 		u.writes.events = append(u.writes.events, p)
 	}
 	if reported {
-		moved := append(u.after.moved[c.Name], Moved{
+		moved := append(u.after.moved[t.Name], Moved{
 			Job:    *j,
 			On:     ev.Cause,
 			From:   ev.Prev,
@@ -221,6 +221,6 @@ func (u *unit) record(c *JobType, j *job.Job, run job.RunID, since time.Time, ev
 			Since:  since,
 			Reason: ev.Reason,
 		})
-		put(&u.after.moved, c.Name, moved)
+		put(&u.after.moved, t.Name, moved)
 	}
 }

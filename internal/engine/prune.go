@@ -26,7 +26,7 @@ func (e *Engine) pruneBatch() int {
 // repeated until that is 0.
 func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 	for _, name := range e.jobTypeNames {
-		n, err := e.pruneContract(ctx, e.jobTypes[name])
+		n, err := e.pruneJobType(ctx, e.jobTypes[name])
 		if err != nil {
 			return removed, err
 		}
@@ -51,13 +51,13 @@ func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 	return removed + records, err
 }
 
-func (e *Engine) pruneContract(ctx context.Context, c *JobType) (removed int, err error) {
-	if c.Retention <= 0 && c.MaxBytes <= 0 && !c.leavesDeadLetters {
+func (e *Engine) pruneJobType(ctx context.Context, t *JobType) (removed int, err error) {
+	if t.Retention <= 0 && t.MaxBytes <= 0 && !t.leavesDeadLetters {
 		return 0, nil
 	}
 	var jobs int
 	err = e.update(ctx, func(u *unit) error {
-		finished, err := u.pruneFinished(c)
+		finished, err := u.pruneFinished(t)
 		if err != nil {
 			return err
 		}
@@ -69,32 +69,32 @@ func (e *Engine) pruneContract(ctx context.Context, c *JobType) (removed int, er
 			}
 			return nil
 		}
-		removed, err = u.pruneDeadLetters(c)
+		removed, err = u.pruneDeadLetters(t)
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
-	if jobs > 0 && c.Pruned != nil {
-		c.Pruned(jobs)
+	if jobs > 0 && t.Pruned != nil {
+		t.Pruned(jobs)
 	}
 	return removed, nil
 }
 
 // pruneFinished deletes finished jobs by their age and, when none is too old, by their size.
-func (u *unit) pruneFinished(c *JobType) (store.Pruned, error) {
-	if c.Retention > 0 {
-		old, err := u.tx.PruneFinished(c.Name, u.now.Add(-c.Retention), 0, u.e.pruneBatch())
+func (u *unit) pruneFinished(t *JobType) (store.Pruned, error) {
+	if t.Retention > 0 {
+		old, err := u.tx.PruneFinished(t.Name, u.now.Add(-t.Retention), 0, u.e.pruneBatch())
 		if err != nil || len(old.Removed) > 0 {
 			return old, err
 		}
 	}
-	if c.MaxBytes <= 0 {
+	if t.MaxBytes <= 0 {
 		return store.Pruned{}, nil
 	}
-	size, err := u.tx.Size(c.Name)
-	if err != nil || size <= c.MaxBytes {
+	size, err := u.tx.Size(t.Name)
+	if err != nil || size <= t.MaxBytes {
 		return store.Pruned{}, err
 	}
-	return u.tx.PruneFinished(c.Name, u.now, size-c.MaxBytes, u.e.pruneBatch())
+	return u.tx.PruneFinished(t.Name, u.now, size-t.MaxBytes, u.e.pruneBatch())
 }

@@ -78,14 +78,14 @@ func (e *Engine) GetBySeqs(ctx context.Context, seqs []int64, bodies store.Bodie
 
 // HasSucceeded reports whether a job is in a state that success leads to.
 func (e *Engine) HasSucceeded(j *job.Job) bool {
-	c := e.jobTypes[j.ID.Contract]
-	return c != nil && c.Machine.IsSuccess(j.State)
+	t := e.jobTypes[j.ID.Contract]
+	return t != nil && t.Machine.IsSuccess(j.State)
 }
 
 // HasDependencies reports whether jobs of a contract may depend on others.
 func (e *Engine) HasDependencies(contract string) bool {
-	c := e.jobTypes[contract]
-	return c != nil && c.Graph
+	t := e.jobTypes[contract]
+	return t != nil && t.Graph
 }
 
 // Exists reports whether a job is stored.

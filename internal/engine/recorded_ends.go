@@ -263,11 +263,11 @@ func (u *unit) carryOutAll(s store.Selector, b *foundEnds) error {
 
 // carryOut carries out the end of a job, or leaves it for later.
 func (u *unit) carryOut(j *job.Job, b *foundEnds) error {
-	c := u.e.jobTypes[j.ID.Contract]
-	if c == nil {
+	t := u.e.jobTypes[j.ID.Contract]
+	if t == nil {
 		return nil // another node serves it
 	}
-	ends := c.RecordedEnds
+	ends := t.RecordedEnds
 	switch {
 	case ends == nil:
 		b.done++

@@ -18,13 +18,13 @@ import (
 // Errors: NotFound for an unknown contract, Invalid for one that is not Searchable and for a text
 // that cannot be stored, and those of the store.
 func (e *Engine) Search(ctx context.Context, s store.Search) (jobs []*job.Job, err error) {
-	c, err := e.jobType(s.Contract)
+	t, err := e.jobType(s.Contract)
 	if err != nil {
 		return nil, err
 	}
-	if !c.Searchable {
+	if !t.Searchable {
 		return nil, &job.Error{Kind: job.Invalid, Op: "engine.search",
-			Msg: fmt.Sprintf("the jobs of %s are not searchable", c.Name)}
+			Msg: fmt.Sprintf("the jobs of %s are not searchable", t.Name)}
 	}
 	err = e.view(ctx, func(r reader) error { jobs, err = r.Search(s); return err })
 	return jobs, err
@@ -67,8 +67,8 @@ func (e *Engine) SearchStates(ctx context.Context, s store.Search, states []job.
 
 // acceptsPriority reports whether a job may have the priority. Jobs of a Searchable contract have
 // one that searches find.
-func (c *JobType) acceptsPriority(priority int) bool {
-	return !c.Searchable || priority == job.NoPriority ||
+func (t *JobType) acceptsPriority(priority int) bool {
+	return !t.Searchable || priority == job.NoPriority ||
 		(priority >= store.MinPriority && priority <= store.MaxPriority)
 }
 

@@ -123,20 +123,20 @@ func (e *Engine) Submit(ctx context.Context, mode Mode, batch []Submission) (Sub
 func (e *Engine) check(mode Mode, batch []Submission) error {
 	for i := range batch {
 		s := &batch[i]
-		c, err := e.jobType(s.Job.ID.Contract)
+		t, err := e.jobType(s.Job.ID.Contract)
 		if err != nil {
 			return err
 		}
-		foreign := func(id job.ID) bool { return id.Contract != c.Name }
+		foreign := func(id job.ID) bool { return id.Contract != t.Name }
 		var why string
 		switch {
 		case s.Job.Queue == "":
 			why = "a job needs a queue"
-		case !c.acceptsPriority(s.Job.Priority):
+		case !t.acceptsPriority(s.Job.Priority):
 			return errPriorityOutOfRange(s.Job.ID)
 		case s.hasRelatives() && mode != Unique:
 			why = "a job with dependencies or a parent is submitted in mode unique"
-		case len(s.DependsOn) > 0 && (!c.Graph || slices.ContainsFunc(s.DependsOn, foreign)):
+		case len(s.DependsOn) > 0 && (!t.Graph || slices.ContainsFunc(s.DependsOn, foreign)):
 			why = msgForeignDependency
 		default:
 			continue

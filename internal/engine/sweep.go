@@ -162,15 +162,15 @@ func (e *Engine) countsWhenDue(j *job.Job) bool {
 // promote makes a job ready that waited for nothing but its time: by a move where its machine has
 // one, else only by a change of phase.
 func (u *unit) promote(j *job.Job) error {
-	c := u.e.jobTypes[j.ID.Contract]
+	t := u.e.jobTypes[j.ID.Contract]
 	for _, on := range []job.Cause{job.Due, job.Satisfied} {
 		if u.allows(j, on) {
 			return u.move(j, on)
 		}
 	}
 	was := j.Phase
-	j.Phase = c.Machine.Phase(j.State) // Ready: a state without those moves is one of ready jobs
-	u.recordEffects(c, j, job.Move{From: j.State, On: job.Due, To: j.State}, was)
+	j.Phase = t.Machine.Phase(j.State) // Ready: a state without those moves is one of ready jobs
+	u.recordEffects(t, j, job.Move{From: j.State, On: job.Due, To: j.State}, was)
 	u.save(j)
 	return nil
 }

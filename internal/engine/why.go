@@ -165,10 +165,10 @@ func (g *whyGatherer) gatherCancel() error {
 }
 
 // isUnsatisfied reports whether a state is one of jobs that are over because a dependency failed.
-func (c *JobType) isUnsatisfied(s job.State) bool {
-	return slices.ContainsFunc(c.Machine.States(), func(from job.State) bool {
-		mv, ok := c.Machine.Next(from, job.Unsatisfiable)
-		return ok && mv.To == s && c.Machine.Phase(s) == job.Done
+func (t *JobType) isUnsatisfied(s job.State) bool {
+	return slices.ContainsFunc(t.Machine.States(), func(from job.State) bool {
+		mv, ok := t.Machine.Next(from, job.Unsatisfiable)
+		return ok && mv.To == s && t.Machine.Phase(s) == job.Done
 	})
 }
 
