@@ -119,7 +119,7 @@ func New(c Config) (*Webhooks, error) {
 	return w, nil
 }
 
-// Contract describes deliveries to the engine.
+// JobType describes deliveries to the engine.
 func (w *Webhooks) JobType() engine.JobType {
 	return engine.JobType{Name: Name, Machine: machine, Graph: true, Retention: w.Retention}
 }

@@ -211,7 +211,7 @@ func (f *ForgeRun) available() float64 {
 	return float64(f.pool.Available())
 }
 
-// Contract describes the jobs of clients to the engine. MaxRunning counts ASSIGNED and RUNNING jobs
+// JobType describes the jobs of clients to the engine. MaxRunning counts ASSIGNED and RUNNING jobs
 // over all nodes (G-FR-13). MaxQueueSize refuses submits beyond it, while a job that comes due
 // stays CREATED until there is a place (G-FR-12). Every cause is reported to onTransitions, since
 // each transition is counted and logged.

@@ -99,7 +99,7 @@ func (r *Relay) Run(ctx context.Context) {
 	})
 }
 
-// Contract describes Relay to the engine: no history, no messages, no limits, and dead letters
+// JobType describes Relay to the engine: no history, no messages, no limits, and dead letters
 // that are kept for ever. Without tracing only timeouts and failures are reported, since all other
 // transitions are requests, whose handlers count them. The engine copies the job for each reported
 // transition.

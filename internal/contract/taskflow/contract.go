@@ -92,7 +92,7 @@ func New(c Config) (*TaskFlow, error) {
 	return t, err
 }
 
-// Contract describes TaskFlow to the engine. Of the causes that are not reported Replaced changes
+// JobType describes TaskFlow to the engine. Of the causes that are not reported Replaced changes
 // no status, Removed leads to none and so has no counter, and Released is no retry but would be
 // counted as one (G-TF-30).
 func (t *TaskFlow) JobType() engine.JobType {

@@ -51,7 +51,7 @@ func New(c Config) (*Tally, error) {
 		ids: &uuids.Source{Now: c.Now, Random: c.Random}}, nil
 }
 
-// Contract describes Tally to the engine. Moved is called for the transitions on MovedOn alone,
+// JobType describes Tally to the engine. Moved is called for the transitions on MovedOn alone,
 // after their commit.
 func (t *Tally) JobType() engine.JobType {
 	return engine.JobType{Name: Name, Machine: machine, History: true, Moved: t.onTransitions,
