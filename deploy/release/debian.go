@@ -12,6 +12,10 @@ import (
 	"github.com/goreleaser/nfpm/v2/files"
 )
 
+// The package has what an administrator of Debian expects: the unit, settings that an update does
+// not overwrite, completions, and the documents. It has no scripts: who runs the service is made by
+// the unit itself (DynamicUser), and a removal leaves the data where it is.
+
 // The path of the binary in the unit of this folder, and in the package.
 const (
 	unitProgram    = "/usr/local/bin/millrace"

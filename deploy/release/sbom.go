@@ -9,6 +9,9 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
+// A bill of materials is read from the binary and not from go.mod: it names what is linked for this
+// platform, and nothing that only tests or other platforms need.
+
 // writeSBOMs writes what each binary is made of, as Go has written it into the binary.
 func (r *release) writeSBOMs() error {
 	for _, b := range r.built {

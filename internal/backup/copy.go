@@ -14,6 +14,11 @@ import (
 	"github.com/millrace/millrace/internal/disk"
 )
 
+// Objects are copied while a server writes and deletes them. So they are copied twice, before the
+// database and after it: only before, those that are new would be missing, and only after, those
+// that the copied database still names and that were deleted meanwhile. The second call takes
+// little time, as a file with the size and the time of its copy is not copied again.
+
 // CopyFile copies a file with access for its owner alone, in place of what is there, and syncs it.
 // The copy has the time of the original. It returns the number of bytes.
 func CopyFile(from, to string) (int64, error) {

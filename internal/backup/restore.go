@@ -16,6 +16,15 @@ import (
 	"github.com/millrace/millrace/internal/disk"
 )
 
+// A restore never leaves a directory that looks whole and is not:
+//
+//	Open      the manifest and the list are those the backup was made with
+//	Unpack    each file into the staging directory, compared with its checksum on the way
+//	Publish   renames within one file system, the file that makes it a data directory last
+//
+// Where it is killed, the staging directory is still there, and a server refuses the directory. The
+// restore is then run again from the beginning.
+
 // Staging is the directory, within the one that is restored, which has the files at first.
 const Staging = ".restoring"
 

@@ -18,6 +18,14 @@ import (
 	"github.com/millrace/millrace/internal/disk"
 )
 
+// A backup counts as one when its manifest is there, and the manifest is written when all else is
+// on the disk:
+//
+//	files ─▶ SHA256SUMS, with the checksum of each ─▶ backup.json, with that of SHA256SUMS
+//
+// So a backup that was cut off is none, and whoever has verified backup.json can verify each file.
+// Checksums are those of the files as they are read back, and not of what was meant to be written.
+
 // Names of the two files of a backup.
 const (
 	manifestFile = "backup.json"

@@ -19,7 +19,7 @@ import (
 
 // Config configures the schedules of a node. Settings is optional.
 type Config struct {
-	Engine *engine.Engine // has Jobs registered
+	Engine *engine.Engine // has JobType registered
 	Log    *slog.Logger
 	// Contracts are the contracts of the node: it runs the schedules that submit to them.
 	Contracts []*contract.Contract

@@ -10,6 +10,11 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
+// Schedules of the settings are the same as those that operators create, but for who may change
+// them. When a node starts it stores those of its settings, see apply.go, and removes those that
+// settings have defined before. Here they are only declared and checked, with the rules of
+// Definition: a file that is wrong is refused before a node starts.
+
 // Settings are the schedules that the settings define, by name (SC-007).
 type Settings map[string]*Definition
 

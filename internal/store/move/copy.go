@@ -8,6 +8,14 @@ import (
 	"strings"
 )
 
+// A table is copied in the order of its key, in batches. A batch and the key of its last row are
+// written in one transaction of the target, so the mark of the target always says how far the copy
+// has come, and a move that was killed reads on behind that key:
+//
+//	read    rows of the source behind the key, as one statement for all that are left
+//	add     collects them until a batch is full
+//	store   the rows, and the key, into the target
+
 // A batch ends after so many rows or bytes, whichever comes first.
 const (
 	maxBatchRows  = 2000

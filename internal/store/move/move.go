@@ -32,7 +32,8 @@ type Moved struct {
 	Checksum string `json:"checksum"`
 }
 
-// mover is a move that runs.
+// mover is a move that runs. Its steps are those of the package comment, each of which may be run
+// again: they look at what is there and leave out what was done.
 type mover struct {
 	Config
 	columns     map[string][]string

@@ -7,6 +7,10 @@ import (
 	"strings"
 )
 
+// This is all that a move knows of the schema: which tables there are, and by which keys they are
+// read. Columns are those that both sides have, by their names, and must be the same, so a table
+// that gets a column needs no change here; a new table does, and a test says so.
+
 // table is a table whose rows are moved, in the order of its key.
 type table struct {
 	name string

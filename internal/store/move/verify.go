@@ -8,6 +8,12 @@ import (
 	"strings"
 )
 
+// Nothing is closed before both sides were read once more, whole, and compared: what a driver or a
+// type of a column might have changed on the way is found before the source is given up. Rows are
+// summed up and not compared one by one, so each side is read in whatever order is cheapest, at the
+// same time as the other. The sums are added, not combined by exclusive or: so two rows that are
+// the same do not cancel each other out.
+
 // Sum is the number of rows of a table and their checksum, which does not depend on their order:
 // the two databases have different orders of texts.
 type Sum struct {

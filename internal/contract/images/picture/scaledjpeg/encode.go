@@ -5,6 +5,13 @@ import (
 	"math/bits"
 )
 
+// A block goes through these steps, each of which works on integers alone, so that the same samples
+// are the same bytes on every processor:
+//
+//	samples − 128 ─▶ forward ─▶ quantize ─▶ zigzag, runs of zeros ─▶ Huffman codes ─▶ bytes
+//
+// A division by the quantization is a multiplication by its reciprocal.
+
 // Encode writes planes as a sequential JPEG with the tables of the standard: one of grey, or Y, Cb
 // and Cr, of which the latter have half as many columns and rows, rounded up. Quality is that of
 // image/jpeg, 1 to 100. The result depends on nothing but the samples and the quality.

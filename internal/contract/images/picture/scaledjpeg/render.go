@@ -2,6 +2,16 @@ package scaledjpeg
 
 import "sync"
 
+// Reading a scan is the work of one goroutine, as a block is found only behind the one before it.
+// Making samples of coefficients is as much work again, and is done beside it:
+//
+//	         ┌──────────── free ◀───────────┐
+//	reader ──┤                              ├── a goroutine for each processor
+//	         └──── strip ───▶ ready ────────┘
+//
+// There are a few strips and they are used again, which bounds the memory of a sequential JPEG
+// whatever its size, and has the reader wait for those that render.
+
 // blocks are the coefficients of rows of blocks of a component.
 type blocks struct {
 	cols    int

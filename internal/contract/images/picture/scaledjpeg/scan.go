@@ -1,5 +1,18 @@
 package scaledjpeg
 
+// The data of a scan is a row of MCUs after another. Where the scan has several components, an MCU
+// has h × v blocks of each, such as four of Y beside one of Cb and one of Cr:
+//
+//	┌────┬────┐┌────┐┌────┐
+//	│ Y0 │ Y1 ││    ││    │
+//	├────┼────┤│ Cb ││ Cr │   in the file: Y0 Y1 Y2 Y3 Cb Cr, the same of the next MCU, …
+//	│ Y2 │ Y3 ││    ││    │
+//	└────┴────┘└────┘└────┘
+//
+// A scan of one component has its blocks row by row, whatever h and v are. A sequential JPEG has
+// each coefficient in one scan, so its rows are rendered and forgotten. A progressive one has them
+// in several, so those of the whole frame are held until the last scan.
+
 // scan is one scan: its components, the coefficients that it has, and how a block is read.
 type scan struct {
 	*decoder

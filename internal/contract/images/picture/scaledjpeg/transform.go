@@ -9,6 +9,9 @@ type transform func(f *frequencies, out []byte, stride int)
 // transforms are indexed by n.
 var transforms = [9]transform{1: to1, 2: to2, 3: to3, 4: to4, 5: to5, 6: to6, 8: to8}
 
+// A smaller picture is made without the full one: the first n × n frequencies of a block give, by
+// the inverse transform of n × n points, its n × n samples.
+//
 // A transform has two passes of the same kernel, over columns and over rows. A kernel multiplies by
 // 1 << fraction. With 32 bits for a frequency no sum needs more than 63, whatever is in a file, so
 // nothing is rounded in between.
