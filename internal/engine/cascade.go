@@ -31,8 +31,13 @@ func (e *Engine) RemoveWithDependents(ctx context.Context, id job.ID, limit int)
 	return removed, nil
 }
 
-// cascade is one call of RemoveWithDependents. A submission locks what its jobs depend on, so once
-// all jobs of the set are locked no dependent is added to them.
+// cascade is one call of RemoveWithDependents. The set of jobs is collected without locks, as it is
+// not known before, then locked in the order of all verbs, and collected once more: where it is
+// another set by then, all begins again. Jobs are removed last first, so that none is removed while
+// one that depends on it is there.
+//
+// The name of the graph is locked too, so that no SetDependencies changes edges. A submission locks
+// what its jobs depend on, so once all jobs of the set are locked no dependent is added to them.
 type cascade struct {
 	*unit
 	id    job.ID

@@ -8,6 +8,17 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// A chain has jobs that run one after another, in the order in which they were stored, with no
+// queue of their own and no lock that lasts: each depends on the one before it, and the alias,
+// which one job at a time can hold, says which job is the last.
+//
+//	before   a ◀── b            b holds the alias
+//	after    a ◀── b ◀── c      c depends on b and holds the alias
+//
+// Two submissions to one chain lock the same holder, so the second waits for the first and finds
+// its job as the holder. Webhooks make their deliveries so: those of one subscription and job
+// arrive in the order of its events.
+
 // SubmitChained stores those jobs of a batch that do not exist yet. Jobs with one alias form a
 // chain: its newest job holds the alias, and a new job depends on the holder and takes the alias
 // over from it (takeAliases). The contract has a graph.

@@ -9,6 +9,16 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// A graph is what operators and clients see of dependencies: the jobs around one, found wave after
+// wave in both directions.
+//
+//	wave 2       wave 1       wave 0      wave 1       wave 2
+//	  a ─────────▶ c ─────────▶ job ────────▶ e ─────────▶ f
+//	  b ───────────▲
+//
+// Whatever the size of a graph, a call reads little more than it shows: a wave has the limit of
+// jobs at most, and a bounded number of edges of each. What is left out is said (truncated).
+
 // Dependencies returns what each of the jobs depends on, ordered by key. A job that has no
 // dependencies, or does not exist, has no entry.
 func (e *Engine) Dependencies(ctx context.Context, ids []job.ID) (all map[job.ID][]job.ID,

@@ -8,6 +8,12 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// Heartbeats are the most frequent writes of a busy node, so they are made cheap: those of many
+// workers share a transaction (combiner), each writes the row of its lease, its progress if it has
+// some, and no event; and the row is locked so that a worker which is about to record the end of
+// its run is not waited for (LeaseOnly). A lease is extended from now on and not from its old end,
+// so a late heartbeat gives as much time as any other.
+
 // HeartbeatRequest is a run with the progress to store. Progress replaces the job's; nil leaves it.
 type HeartbeatRequest struct {
 	Run      Run

@@ -6,6 +6,17 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// What is kept for a time only is deleted in batches, each a short transaction between the others,
+// and in this order for each job type:
+//
+//	1  finished jobs that are past Retention
+//	2  the oldest of them, while all exceed MaxBytes
+//	3  dead letters that are past their own retention
+//
+// A batch is of the first of these that has any, and the next one begins with the first again. So
+// dead letters wait until no job is due: those of a job that is deleted go with it. Every node
+// prunes, by itself.
+
 // The most that a transaction of Prune deletes. It holds up all other verbs where the database has
 // one writer, so it is short there. PostgreSQL deletes beside them, but looks for the oldest jobs
 // where it has just deleted others, whose dead entries it passes over in each transaction.

@@ -10,6 +10,18 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// An answer to "why does this job not run" is made in two halves. This one gathers facts, in one
+// view of the store: the job and what it waits for, its queue and who polls that, the jobs before
+// it. The other half, job.Explain, turns them into sentences by pure rules:
+//
+//	gatherRelatives   open dependencies and children, down a chain to the job that holds it up
+//	gatherQueue       pause, limits, rate, pollers
+//	gatherMessages    the message by which a worker gets the job, where it is claimed by message
+//	gatherAhead       how many ready jobs are claimed before it, and how fast jobs start
+//	gatherEnd         of a job that is over: its dead letter, a cancel, or what it waited for
+//
+// Each fact has a bound: what is beyond is "more than".
+
 // WhySources are what Why needs to know that the engine does not keep. Pollers is required.
 type WhySources struct {
 	// Pollers returns which workers of all nodes ask for the jobs of a queue.

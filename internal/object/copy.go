@@ -10,6 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// A copy of a bucket goes on where one that was stopped has ended, as what is there is left out. It
+// is no snapshot: keys are listed while others may write. Whoever needs one copies twice or stops
+// the writers.
+
 const (
 	copyPage    = 1000 // keys that are listed at a time
 	copyWorkers = 8    // objects that are copied at the same time

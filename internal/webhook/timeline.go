@@ -13,6 +13,11 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// Deliveries appear in two timelines: their own, with a line for each try, and that of the job
+// whose event they deliver, with a line for each delivery. For the latter nothing is searched: the
+// id of a delivery follows from owner, event and URL, so the deliveries of a chain's events are
+// read by their ids. Those of subscriptions that are gone are not found.
+
 // Timeline says of a delivery which tries it has had: its jobs keep no history.
 func Timeline(_ engine.TimelineReader, f *job.TimelineFacts) error {
 	tries, err := decodeTries(f.Job)

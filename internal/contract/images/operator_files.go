@@ -11,6 +11,11 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
+// Operators see files, of which the engine knows nothing: a file is what its jobs have made of it.
+// So files are listed by their latest job, in one pass over the jobs, newest first; an older job of
+// a file that was listed is passed over. Nothing is stored for the list, and a page may have fewer
+// files than its limit and still have a next one.
+
 // files implements contract.Files.
 type files struct{ *Images }
 

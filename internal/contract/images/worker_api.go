@@ -15,6 +15,15 @@ import (
 	"github.com/millrace/millrace/internal/workerapi"
 )
 
+// A remote worker reads the upload and writes the variants itself, with its own access to the
+// object storage, and reports what it has made. The report is not trusted further than it can be
+// looked up:
+//
+//	claim ─▶ worker writes objects ─▶ complete with sizes and keys ─▶ verify each ─▶ succeeded
+//	                                                                  └▶ refused, and goes on
+//
+// Pixels are not read: of what only they would show, the word of the worker is taken.
+
 // RemoteWorkers is the contract of the worker API: remote workers execute jobs if this node has no
 // local workers. Their results are verified before a job succeeds: see docs/images-worker.md.
 func (m *Images) RemoteWorkers() workerapi.Adapter {

@@ -7,7 +7,12 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// What changes the tables of jobs is a statement for each of them.
+// What changes the tables of jobs is a statement for each of them: SQLite has no statement that
+// writes two tables, as PostgreSQL has (WITH). There is no other writer, so nothing can come
+// between two of them.
+//
+// Numbers are given here and not by the database. A job that is not inserted, as its identity is
+// taken, is then the one whose number is not there.
 
 // insertJobs is sqlstore.InsertJobs with the number of each job as its last value.
 var insertJobs = &sqlstore.Bulk{

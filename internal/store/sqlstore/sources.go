@@ -8,6 +8,16 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// A list with Sources is merged of several indexes, each of which has the numbers of some of the
+// jobs that match, in the order of the page:
+//
+//	jobs of one state that are over   ──┐
+//	jobs of one queue                 ──┼─▶ merged by number, up to where the first of them ends
+//	ready jobs of one queue           ──┘
+//
+// Of each no more than a page is read. A source that has filled its page may have more behind it,
+// so numbers beyond its last one are not known yet: the page ends there, and Next says so.
+
 // The numbers that an index has between $1 and $2, the first $3. A planner might read the table in
 // the order of the page instead, past all other jobs, if that order were that of its key. So the
 // first two are in the order of their index, and the last two, whose indexes have other orders, in
