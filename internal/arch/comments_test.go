@@ -71,26 +71,41 @@ func firstWord(doc *ast.CommentGroup) string {
 // minComments and maxComments bound the comments of a hundred lines that are not empty.
 const minComments, maxComments = 15, 20
 
-// TestShareOfComments checks how many lines of the product are comments.
+// TestShareOfComments checks how many lines of the product are comments: of all of it, and without
+// the SDK, whose comments are the documentation of its users.
 func TestShareOfComments(t *testing.T) {
 	t.Parallel()
-	comments, all := 0, 0
-	for _, f := range load(t) {
-		if f.test {
-			continue
+	for _, part := range []struct {
+		name string
+		has  func(*file) bool
+	}{
+		{"the product", func(f *file) bool { return !f.test }},
+		{"the product without client", func(f *file) bool {
+			return !f.test && !strings.HasPrefix(f.path, "client/")
+		}},
+	} {
+		comments, all := 0, 0
+		for _, f := range load(t) {
+			if part.has(f) {
+				all += countLines(f.src, "")
+				comments += countLines(f.src, "//")
+			}
 		}
-		for line := range strings.Lines(f.src) {
-			line = strings.TrimSpace(line)
-			if strings.HasPrefix(line, "//") {
-				comments++
-			}
-			if line != "" {
-				all++
-			}
+		t.Logf("%s: %.2f %%", part.name, float64(comments)*100/float64(all))
+		if share := comments * 100; share < minComments*all || share > maxComments*all {
+			t.Errorf("%d of %d lines of %s are comments, want %d to %d %%", comments, all, part.name,
+				minComments, maxComments)
 		}
 	}
-	if share := comments * 100; share < minComments*all || share > maxComments*all {
-		t.Errorf("%d of %d lines are comments, want %d to %d %%", comments, all, minComments,
-			maxComments)
+}
+
+// countLines counts the lines that begin with a text, and are not empty.
+func countLines(src, begin string) (n int) {
+	for line := range strings.Lines(src) {
+		line = strings.TrimSpace(line)
+		if line != "" && strings.HasPrefix(line, begin) {
+			n++
+		}
 	}
+	return n
 }
