@@ -146,8 +146,9 @@ func (a *API) readAges(ctx context.Context, p parameters, asOf time.Time,
 		}
 	}
 	asOf = asOf.Add(time.Microsecond) // of which times are whole numbers
-	if at := asOf.Add(-minAge); minAge >= 0 && (f.CreatedBefore.IsZero() || at.Before(f.CreatedBefore)) {
-		f.CreatedBefore = at
+	youngest := asOf.Add(-minAge)
+	if minAge >= 0 && (f.CreatedBefore.IsZero() || youngest.Before(f.CreatedBefore)) {
+		f.CreatedBefore = youngest
 	}
 	if at := asOf.Add(-maxAge); maxAge >= 0 && at.After(f.CreatedFrom) {
 		f.CreatedFrom = at

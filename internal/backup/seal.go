@@ -96,7 +96,8 @@ func Seal(ctx context.Context, dir string, m Manifest, report func(bytes int64))
 	if err != nil {
 		return nil, err
 	}
-	if _, err := write(filepath.Join(dir, manifestFile), bytes.NewReader(append(text, '\n'))); err != nil {
+	_, err = write(filepath.Join(dir, manifestFile), bytes.NewReader(append(text, '\n')))
+	if err != nil {
 		return nil, err
 	}
 	return &m, disk.Sync(dir)

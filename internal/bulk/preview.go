@@ -172,7 +172,8 @@ func (b *Bulk) isKept(ctx context.Context, r *Request) (bool, error) {
 	}
 	var unmarked []store.DeadLetterSelector
 	for _, name := range r.DeadLetters.Contracts {
-		unmarked = append(unmarked, store.DeadLetterSelector{Contract: name, Unmarked: true, Limit: 1})
+		unmarked = append(unmarked, store.DeadLetterSelector{Contract: name, Unmarked: true,
+			Limit: 1})
 	}
 	lists, err := b.Engine.DeadLetters(ctx, unmarked...)
 	hasSome := func(list []job.DeadLetter) bool { return len(list) > 0 }

@@ -22,9 +22,9 @@ import (
 //
 //	currentRun   the run is lost: a worker's verb gets RunLost, as after any end
 //	expire       passes over the job: its lease does not end
-//	lockOne      returns a recordedEndsError, as do other locks of jobs that are to be moved: update
-//	             then carries the end out, as if the worker had been a moment earlier, and runs
-//	             the verb again
+//	lockOne      returns a recordedEndsError, as do other locks of jobs that are to be moved:
+//	             update then carries the end out, as if the worker had been a moment earlier, and
+//	             runs the verb again
 //	moveWith     refuses by a recordedEndsError whatever the others have let pass
 //
 // So nothing comes between the commit of the worker and what the end leads to.

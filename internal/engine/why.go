@@ -292,7 +292,8 @@ func (g *whyGatherer) gatherMessages() error {
 			return err
 		}
 	}
-	if n := len(messages); n > job.MaxMessagesAhead && !messages[n-1].At.After(g.facts.Job.UpdatedAt) {
+	n := len(messages)
+	if n > job.MaxMessagesAhead && !messages[n-1].At.After(g.facts.Job.UpdatedAt) {
 		g.facts.MessagePending, g.facts.MessagesAhead = true, n // it is behind those that were read
 	}
 	return err
