@@ -24,7 +24,7 @@ func withRelay(t *testing.T) func(*admin.Config) {
 			t.Fatal(err)
 		}
 		c.Contracts = []*contract.Contract{r.Offer()}
-		testkit.Register(t, c.Engine, c.Contracts[0].Jobs...)
+		testkit.Register(t, c.Engine, c.Contracts[0].JobTypes...)
 	}
 }
 

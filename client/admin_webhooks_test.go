@@ -38,7 +38,7 @@ func withForgeRun(t *testing.T, offer **contract.Contract) func(*admin.Config) {
 		}
 		*offer = f.Offer()
 		c.Contracts = []*contract.Contract{*offer}
-		testkit.Register(t, c.Engine, (*offer).Jobs...)
+		testkit.Register(t, c.Engine, (*offer).JobTypes...)
 	}
 }
 

@@ -69,7 +69,7 @@ func New(contracts []*contract.Contract) *Catalog {
 		}
 	}
 	for i := range c.jobTypes {
-		c.byJob[c.jobTypes[i].operator.Jobs] = &c.jobTypes[i]
+		c.byJob[c.jobTypes[i].operator.JobType] = &c.jobTypes[i]
 	}
 	return c
 }

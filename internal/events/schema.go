@@ -96,7 +96,7 @@ func (c *Catalog) typeOf(s *jobType, t *contract.EventType) Type {
 
 // example returns a job after a change that is an event of a type.
 func (s *jobType) example(t *contract.EventType) (*job.Job, job.Event) {
-	j := &job.Job{ID: job.ID{Contract: s.operator.Jobs, Key: "example"}, Seq: 4711,
+	j := &job.Job{ID: job.ID{Contract: s.operator.JobType, Key: "example"}, Seq: 4711,
 		Queue: "default", Kind: t.Kind, Attempts: 1, MaxAttempts: 3,
 		CreatedAt: exampleTime.Add(-2 * time.Second), UpdatedAt: exampleTime,
 		DueAt: exampleTime.Add(-2 * time.Second), StartedAt: exampleTime.Add(-time.Second),

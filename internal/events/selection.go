@@ -56,7 +56,7 @@ func neverSent(format string, args ...any) error {
 }
 
 // publicName is the contract that clients know.
-func (s *jobType) publicName() string { return contract.PublicName(s.operator.Jobs) }
+func (s *jobType) publicName() string { return contract.PublicName(s.operator.JobType) }
 
 // contractsOf returns the contracts whose jobs have events that a pattern means.
 func (c *Catalog) contractsOf(pattern string) (names []string) {
