@@ -77,7 +77,7 @@ func (d *deps) shownSettings() []admin.Setting {
 	var all []admin.Setting
 	for _, e := range d.settings.Resolved() {
 		all = append(all, admin.Setting{Key: e.Key, Value: e.Value, Origin: e.Origin,
-			Meaning: e.Description})
+			Default: e.Default, Meaning: e.Description})
 	}
 	return all
 }

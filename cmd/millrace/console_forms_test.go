@@ -65,24 +65,104 @@ func (w *consoleWorld) fillSchedule(t *testing.T) {
 	if text := w.Text(t, "[role=alert]"); !strings.Contains(text, "cron") {
 		t.Errorf("SC-002 the form says %s", text)
 	}
+	w.wantWrong(t, "cron", "cron names a time that never comes")
+	if kept := browser.Eval[string](t, w.Tab, `document.querySelector("[name=cron]").value`); kept !=
+		"0 0 30 2 *" {
+		t.Errorf("SC-002 the form keeps %q", kept)
+	}
+	w.set(t, "jitter", "soon")
+	w.set(t, "ends_at", "tomorrow")
+	w.Follow(t, "button[value=look]")
+	for _, field := range []string{"jitter", "ends_at"} {
+		w.wantWrong(t, field, field+" must be ")
+	}
+	w.set(t, "jitter", "")
+	w.set(t, "ends_at", "")
 	w.set(t, "cron", "0 3 * * *")
 	w.set(t, "request", `{"name":`)
 	w.Follow(t, "button[value=store]")
 	if text := w.Text(t, "[role=alert]"); !strings.Contains(text, "request") {
 		t.Errorf("SC-002 the form says %s", text)
 	}
+	w.wantWrong(t, "request", "request must be an object")
 	w.set(t, "request", `{"name":"report","queue":"mail"}`)
 	w.set(t, "time_zone", "Europe/Berlin")
 	w.set(t, "overlap", "skip")
 	w.Follow(t, "button[value=look]")
-	if n := browser.Eval[int](t, w.Tab, `document.querySelectorAll(".list time").length`); n != 10 {
+	if n := browser.Eval[int](t, w.Tab, `document.querySelectorAll(".list time").length`); n != 5 {
 		t.Errorf("SC-003 the form shows %d times", n)
+	}
+	if text := w.Text(t, ".list"); !strings.Contains(text, " 03:00:00 CE") {
+		t.Errorf("SC-003 the times are not those of the time zone: %s", text)
 	}
 	w.send(t, "GET", "/admin/v1/schedules/nightly", "", http.StatusNotFound)
 	w.Follow(t, "button[value=store]")
 	if h := w.heading(t); h != "nightly" {
 		t.Fatalf("the form leads to %q", h)
 	}
+	w.Go(t, "/console/schedules/~new")
+	w.set(t, "name", "nightly")
+	w.set(t, "every", "1h")
+	w.set(t, "contract", "taskflow")
+	w.set(t, "request", `{"name":"report","queue":"mail"}`)
+	w.Follow(t, "button[value=store]")
+	w.wantWrong(t, "name", "there is a schedule of this name")
+}
+
+// wantWrong fails unless a form says beside a field what is wrong with it.
+func (w *consoleWorld) wantWrong(t *testing.T, field, want string) {
+	t.Helper()
+	got := browser.Eval[string](t, w.Tab, fmt.Sprintf(`(() => {
+		const wrong = document.querySelector("[name=%s]").closest("label").querySelector(".wrong");
+		return wrong ? wrong.textContent : "nothing" })()`, field))
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("SC-002 beside %s stands %q, want %q", field, got, want)
+	}
+}
+
+// TestConsoleScheduleExamples: the form for a schedule has an example of a request for each
+// contract that takes schedules, and each example, with what is said beside it, is taken.
+func TestConsoleScheduleExamples(t *testing.T) {
+	t.Parallel()
+	onConsole(t, func(t *testing.T, w *consoleWorld) {
+		var client struct {
+			ID string `json:"client_id"`
+		}
+		if err := json.Unmarshal([]byte(w.send(t, "POST", "/v1/clients", "", 201)),
+			&client); err != nil {
+			t.Fatal(err)
+		}
+		w.WithoutScripts(t)
+		w.login(t)
+		w.Go(t, "/console/schedules/~new")
+		examples := browser.Eval[[][2]string](t, w.Tab, `Array.from(document.querySelectorAll(
+			".examples dl > div"), one => [one.querySelector("dt").textContent,
+			one.querySelector("pre").textContent])`)
+		contracts := browser.Eval[int](t, w.Tab,
+			`document.querySelectorAll("[name=contract] option").length`)
+		if len(examples) != contracts || contracts != 4 {
+			t.Errorf("there are %d examples for %d contracts", len(examples), contracts)
+		}
+		for _, example := range examples {
+			name, _, _ := strings.Cut(example[0], ",")
+			name, _, _ = strings.Cut(name, " ")
+			_, jobType, _ := strings.Cut(example[0], "with the job type ")
+			jobType, _, _ = strings.Cut(jobType, " ")
+			w.Go(t, "/console/schedules/~new")
+			w.set(t, "name", "of-"+name)
+			w.set(t, "every", "1h")
+			w.set(t, "contract", name)
+			w.set(t, "request", example[1])
+			w.set(t, "job_type", jobType)
+			if strings.Contains(example[0], "as the owner") {
+				w.set(t, "owner", client.ID)
+			}
+			w.Follow(t, "button[value=store]")
+			if h := w.heading(t); h != "of-"+name {
+				t.Errorf("the example for %s is refused: %s", example[0], w.Text(t, "main .note"))
+			}
+		}
+	})
 }
 
 // editSchedule changes the schedule by its form, without scripts.

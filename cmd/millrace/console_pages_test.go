@@ -23,7 +23,8 @@ var consolePages = map[string][]string{
 	"/console":  {"/console", "/console?range=24h", "/console?range=7d"},
 	"/console/": {"/console/"},
 	"/console/audit": {"/console/audit", "/console/audit?action=queue.set",
-		"/console/audit?target=queue:nothing/none"},
+		"/console/audit?target=queue:nothing/none",
+		"/console/audit?actor=operator&to=2100-01-01T00:00:00Z"},
 	"/console/bulk":                       {"/console/bulk"},
 	"/console/bulk/new":                   {"/console/bulk/new?action=delete&queue=mail"},
 	"/console/bulk/{id}":                  {"/console/bulk/{bulk}"},
@@ -45,7 +46,8 @@ var consolePages = map[string][]string{
 	"/console/manifests":           {"/console/manifests", "/console/manifests?state=queued"},
 	"/console/manifests/{number}": {"/console/manifests/{manifest}",
 		"/console/manifests/{manifest}?state=done"},
-	"/console/queues": {"/console/queues", "/console/queues?order=failures"},
+	"/console/queues": {"/console/queues", "/console/queues?order=failures",
+		"/console/queues?view=board", "/console/queues?view=board&text=none-of-them"},
 	"/console/queues/{contract}/{queue}": {"/console/queues/taskflow/mail",
 		"/console/queues/relay/none", "/console/queues/relay/{hostile}"},
 	"/console/queues/{contract}/{queue}/clear": {"/console/queues/taskflow/mail/clear",
@@ -54,8 +56,9 @@ var consolePages = map[string][]string{
 	"/console/schedules/{name}":      {"/console/schedules/{schedule}"},
 	"/console/schedules/{name}/edit": {"/console/schedules/{schedule}/edit"},
 	"/console/schedules/~new":        {"/console/schedules/~new"},
-	"/console/settings":              {"/console/settings", "/console/settings?text=lease&changed="},
-	"/console/webhooks":              {"/console/webhooks", "/console/webhooks?state=disabled"},
+	"/console/settings": {"/console/settings", "/console/settings?text=lease",
+		"/console/settings?text=none-of-them"},
+	"/console/webhooks": {"/console/webhooks", "/console/webhooks?state=disabled"},
 	"/console/webhooks/{id}": {"/console/webhooks/{webhook}",
 		"/console/webhooks/{operatorhook}"},
 	"/console/webhooks/{id}/edit": {"/console/webhooks/{operatorhook}/edit"},
@@ -173,6 +176,10 @@ func (w *consoleWorld) visit(t *testing.T, prefix, path string) {
 	if h, status := w.heading(t), browser.Eval[int](t, w.Tab,
 		`performance.getEntriesByType("navigation")[0].responseStatus`); h == "" || status != 200 {
 		t.Errorf("%s is %q with the status %d", path, h, status)
+	}
+	for _, wrong := range browser.Eval[[]string](t, w.Tab, `Array.from(document.querySelectorAll(
+		".empty")).filter(one => !one.querySelector("code")).map(one => one.textContent)`) {
+		t.Errorf("CO-008 %s says nothing of what to do next: %s", path, wrong)
 	}
 	name := strings.NewReplacer("/", "-", "?", "-", "&", "-", "=", "-").Replace(path)
 	w.view(t, prefix, name[:min(len(name), 60)])

@@ -218,13 +218,23 @@ func (a *API) addReadySince(ctx context.Context, items []QueueItem) error {
 	return a.Engine.ReadReadySince(ctx, queues)
 }
 
+// namesOf returns the names of queues by their contracts.
+func namesOf(items []QueueItem) map[string][]string {
+	names := map[string][]string{}
+	for i := range items {
+		names[items[i].Contract] = append(names[items[i].Contract], items[i].Queue)
+	}
+	return names
+}
+
+// Trends returns the last hour of queues.
+func (a *API) Trends(ctx context.Context, items []QueueItem) (series.Trends, error) {
+	return a.Series.Trends(ctx, namesOf(items))
+}
+
 // addRecent adds to queues what was counted in the last five minutes.
 func (a *API) addRecent(ctx context.Context, items []QueueItem) error {
-	queues := map[string][]string{}
-	for i := range items {
-		queues[items[i].Contract] = append(queues[items[i].Contract], items[i].Queue)
-	}
-	recent, err := a.Series.Recent(ctx, queues)
+	recent, err := a.Series.Recent(ctx, namesOf(items))
 	if err != nil {
 		return err
 	}

@@ -152,6 +152,43 @@ func TestRefusedChangesNothing(t *testing.T) {
 	})
 }
 
+// TestReadsChangeNothing: AD-005: whoever reads, no route and no page that only shows changes what
+// the routes show, the audit has and the store keeps.
+func TestReadsChangeNothing(t *testing.T) {
+	withHooks(t, func(t *testing.T, hooks *hooksWorld) {
+		w := &refusedWorld{hooksWorld: hooks}
+		w.fill(t)
+		callers := [][]string{with(w.login(t, "token="+w.api.Token())),
+			{"Authorization", "Bearer " + readToken}}
+		before, newest := w.snapshot(t), w.newestEntry(t)
+		shown := 0
+		for _, row := range table() {
+			if row.Changes || row.Endless {
+				continue
+			}
+			path, _ := w.request(row)
+			for _, caller := range callers {
+				r := w.Do(t, row.Method, path+neededQueries[row.Action], "", caller...)
+				switch {
+				case r.Status == http.StatusOK:
+					shown++
+				case r.Status >= 500:
+					t.Errorf("%s answers %d %s", path, r.Status, r.Body)
+				}
+			}
+		}
+		if shown < 100 {
+			t.Errorf("only %d reads have shown something", shown)
+		}
+		if after := w.snapshot(t); after != before {
+			t.Errorf("reads have changed something:\n%s\n%s", before, after)
+		}
+		if after := w.newestEntry(t); after != newest {
+			t.Errorf("reads have made the entry %s of the audit", after)
+		}
+	})
+}
+
 // order puts what deletes behind what changes, and the rotation of the token last.
 func order(action string) int {
 	switch {

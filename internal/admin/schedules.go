@@ -307,10 +307,19 @@ func scheduleState(s *schedule.Schedule) any {
 	if s == nil {
 		return nil
 	}
-	return struct {
+	state := struct {
 		schedule.Definition
-		Paused bool `json:"paused"`
-	}{s.Definition, s.Paused}
+		Every  string `json:"every,omitempty"` // as clients write them, in place of the numbers
+		Jitter string `json:"jitter,omitempty"`
+		Paused bool   `json:"paused"`
+	}{Definition: s.Definition, Paused: s.Paused}
+	if s.Every > 0 {
+		state.Every = setting.FormatDuration(s.Every)
+	}
+	if s.Jitter > 0 {
+		state.Jitter = setting.FormatDuration(s.Jitter)
+	}
+	return state
 }
 
 // createSchedule is POST /admin/v1/schedules.
@@ -354,6 +363,18 @@ func (a *API) ReadSchedule(c *httpapi.Call, members map[string][]byte) (s *sched
 		return nil, now, err
 	}
 	return s, now, a.Schedules.Check(c.Context(), s, now)
+}
+
+// WrongScheduleMembers says what is wrong with members, JSON by their names, each by itself.
+func WrongScheduleMembers(members map[string][]byte) map[string]string {
+	wrong := map[string]string{}
+	for name, raw := range members {
+		one := schedule.Schedule{}
+		if err := patchSchedule(&one, map[string][]byte{name: raw}); err != nil {
+			wrong[name] = Answer(err).Detail
+		}
+	}
+	return wrong
 }
 
 // CreateSchedule stores a schedule of a name with members, JSON by their names.

@@ -12,8 +12,15 @@ type Setting struct {
 	Key     string
 	Value   string
 	Origin  string // where the value was written
+	Default string
 	Meaning string
 }
+
+// defaultOrigin is the origin of a value that nobody has written.
+const defaultOrigin = "default"
+
+// IsChanged reports whether the setting was set, and is not what it is by default.
+func (s *Setting) IsChanged() bool { return s.Origin != defaultOrigin }
 
 // settingPages are ordered by key.
 var settingPages = newPages(nameCursor("setting"))

@@ -16,6 +16,7 @@ type Entry struct {
 	Key         string `json:"key"`
 	Value       string `json:"value"` // secrets masked
 	Origin      string `json:"origin"`
+	Default     string `json:"-"` // as it would be written
 	Description string `json:"doc"`
 }
 
@@ -27,7 +28,7 @@ func (s *Settings) Resolved() Entries {
 	entries := make(Entries, 0, len(s.keys))
 	for _, k := range slices.Concat(s.keys, s.namedKeys()) {
 		entries = append(entries, Entry{Key: k.Name, Value: k.Value.Show(),
-			Origin: s.origin(k.Name), Description: k.Description})
+			Origin: s.origin(k.Name), Default: k.Default, Description: k.Description})
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Key, b.Key) })
 	return entries

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"html/template"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +31,7 @@ var functions = template.FuncMap{
 	"act":       act,
 	"all":       allOf,
 	"ago":       ago,
+	"cron":      cronWords,
 	"done":      func(o *bulk.Operation) int64 { return o.Done + o.Failed + o.Skipped },
 	"filestate": fileState,
 	"failure":   failureText,
@@ -51,7 +51,8 @@ var functions = template.FuncMap{
 	"size":      formatSize,
 	"smallest":  smallest,
 	"brief":     brief,
-	"changed":   changedMembers,
+	"clock":     clockTime,
+	"choice":    func(c choice) string { return c.Value + ": " + c.Meaning },
 	"json":      indentJSON,
 	"join":      strings.Join,
 	"joblink":   jobLink,
@@ -155,25 +156,6 @@ func depthOf(raw []byte) int {
 		deepest = max(deepest, depth)
 	}
 	return deepest
-}
-
-// changedMembers says in a few words what differs between two states of the audit.
-func changedMembers(before, after json.RawMessage) string {
-	var from, to map[string]json.RawMessage
-	if json.Unmarshal(before, &from) != nil || json.Unmarshal(after, &to) != nil {
-		return "details"
-	}
-	var words []string
-	for name, value := range to {
-		if !bytes.Equal(from[name], value) {
-			words = append(words, name+": "+short(string(from[name]), 40)+" → "+short(string(value), 40))
-		}
-	}
-	if len(words) == 0 {
-		return "details"
-	}
-	slices.Sort(words)
-	return strings.Join(words, ", ")
 }
 
 // settingKey shows the key of a setting, which may be broken behind its dots and underscores.
@@ -294,6 +276,15 @@ func ago(now, at time.Time) template.HTML {
 	at = at.UTC()
 	return template.HTML(`<time datetime="` + stamp(at) + `" title="` + at.Format("2006-01-02 15:04:05.000 UTC") + `">` + relative(at.Sub(now)) +
 		`</time>`)
+}
+
+// clockTime shows a time as clocks of a time zone do, "" of UTC.
+func clockTime(at time.Time, zone string) string {
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		location = time.UTC
+	}
+	return at.In(location).Format("Mon 2006-01-02 15:04:05 MST")
 }
 
 // stamp returns a time as attributes have it.

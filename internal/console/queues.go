@@ -1,8 +1,10 @@
 package console
 
 import (
+	"cmp"
 	"html/template"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +39,8 @@ func (o *Console) queuePages() []admin.Page {
 	}
 	return []admin.Page{
 		{Method: "GET", Pattern: Path + "/queues", Action: "console.queues",
-			Query: httpapi.PageQuery("contract", "text", "order"), Handle: o.show(o.showQueues)},
+			Query:  httpapi.PageQuery("contract", "text", "order", "view"),
+			Handle: o.show(o.showQueues)},
 		{Method: "GET", Pattern: one, Action: "console.queue", Handle: o.show(o.showQueue)},
 		{Method: "POST", Pattern: one, Action: "console.queue.limits", Audit: "queue.set",
 			Target: target, Handle: o.submitOn(o.showQueue, func(c *httpapi.Call,
@@ -87,16 +90,22 @@ func (o *Console) clearQueue(c *httpapi.Call, form url.Values) (string, error) {
 // queuesPage is what the list of queues shows.
 type queuesPage struct {
 	Contract, Text, Order string
+	View                  string // how they are shown, one of queueViews
+	Views                 []tab
 	Contracts             []string
 	Queues                []queueRow
 	Next                  string
 	Filtered              bool
 }
 
+// queueViews are how the list is shown: as a table, or as a board with larger sparklines.
+var queueViews = []string{"table", "board"}
+
 // queueRow is a queue as tables show it.
 type queueRow struct {
 	admin.QueueItem
 	Rates *rates // nil where they are not known
+	Spark spark  // of lists
 }
 
 // rates are the figures of a queue over five minutes, or since it had its first.
@@ -110,12 +119,13 @@ type rates struct {
 func rowOf(q admin.QueueItem) queueRow {
 	b := q.Recent
 	if b == nil {
-		return queueRow{q, nil}
+		return queueRow{QueueItem: q}
 	}
 	perMinute := func(n uint64) string { return formatCount(b.PerMinute(n)) }
-	return queueRow{q, &rates{perMinute(b.Submitted), perMinute(b.Started), perMinute(b.Succeeded),
-		perMinute(b.Failed), quantile(b.Wait.Quantile(0.5)), quantile(b.Wait.Quantile(0.95)),
-		quantile(b.Run.Quantile(0.5)), quantile(b.Run.Quantile(0.95)), b.Failed > 0}}
+	return queueRow{QueueItem: q, Rates: &rates{perMinute(b.Submitted), perMinute(b.Started),
+		perMinute(b.Succeeded), perMinute(b.Failed), quantile(b.Wait.Quantile(0.5)),
+		quantile(b.Wait.Quantile(0.95)), quantile(b.Run.Quantile(0.5)),
+		quantile(b.Run.Quantile(0.95)), b.Failed > 0}}
 }
 
 // quantile formats a quantile; a dash where nothing was counted.
@@ -134,6 +144,24 @@ var queueOrders = []field{{"age", "oldest job first"}, {"depth", "most ready fir
 // NeedsWorker reports whether nobody asks for the jobs of the queue, of which some are ready.
 func (r queueRow) NeedsWorker() bool { return hasNoWorker(&r.QueueItem) }
 
+// IsLimited reports whether ready jobs of the queue wait because as many run as may.
+func (r queueRow) IsLimited() bool {
+	limit := r.Settings.Limits().MaxRunning
+	return limit > 0 && r.Ready > 0 && r.Leased >= int64(limit)
+}
+
+// Rate says how many jobs of the queue may start in which time; "" for no limit.
+func (r queueRow) Rate() string {
+	rate := r.Settings.Limits().Rate
+	if rate.IsZero() {
+		return ""
+	}
+	return number(rate.Starts) + " in " + periodText(rate.Period)
+}
+
+// MoreWorkers is how many workers ask for the queue beside those that Pollers names.
+func (r queueRow) MoreWorkers() int { return r.Pollers.Workers - len(r.Pollers.Names) }
+
 // queueName shows a queue with its contract, in about so many characters of its name.
 func queueName(contract, queue string) template.HTML {
 	return template.HTML(`<span class="queue"><span class="quiet">`+
@@ -151,14 +179,30 @@ func (o *Console) showQueues(c *httpapi.Call) (view, error) {
 		q.Set("order", queueOrders[0].Name)
 		c.Request.URL.RawQuery = q.Encode()
 	}
+	shownAs := cmp.Or(q.Get("view"), queueViews[0])
+	if !slices.Contains(queueViews, shownAs) {
+		return view{}, invalid("view must be " + strings.Join(queueViews, " or "))
+	}
 	found, next, err := o.api.ListQueues(c)
 	if err != nil {
 		return view{}, err
 	}
+	trends, err := o.api.Trends(c.Context(), found)
+	if err != nil {
+		return view{}, err
+	}
 	p := queuesPage{Contract: q.Get("contract"), Text: q.Get("text"), Order: q.Get("order"),
-		Contracts: o.api.ContractNames(), Next: nextPage(c.Request, next), Filtered: isFiltered}
+		View: shownAs, Contracts: o.api.ContractNames(), Next: nextPage(c.Request, next),
+		Filtered: isFiltered}
+	for _, name := range queueViews {
+		q.Set("view", name)
+		p.Views = append(p.Views, tab{Text: name, Path: c.Request.URL.Path + "?" + q.Encode(),
+			Current: name == shownAs})
+	}
 	for _, item := range found {
-		p.Queues = append(p.Queues, rowOf(item))
+		row := rowOf(item)
+		row.Spark = sparkOf(trends.Of(item.Contract, item.Queue), item.Ready)
+		p.Queues = append(p.Queues, row)
 	}
 	return view{Name: "queues", Title: "Queues", Page: p}, nil
 }

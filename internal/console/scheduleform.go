@@ -67,18 +67,51 @@ type schedulePage struct {
 	Path     string // of the form
 	IsNew    bool
 	Form     url.Values
-	Shown    []field // of a schedule that there is, what its form has shown first
-	Overlaps []string
-	CatchUps []string
-	Targets  []string    // the contracts that take submissions
-	Next     []time.Time // where they were asked for
+	Wrong    map[string]string // what is wrong with a field, by its name
+	Shown    []field           // of a schedule that there is, what its form has shown first
+	Overlaps []choice
+	CatchUps []choice
+	Targets  []target    // the contracts that take submissions
+	Next     []time.Time // of what was sent, where it is right
+	TimeZone string      // in which these are shown too
+}
+
+// choice is a value of a field with what it means. The first one is the default.
+type choice struct{ Value, Meaning string }
+
+// overlaps and catchUps are what the form says of the values of the API.
+var (
+	overlaps = []choice{{string(schedule.Allow), "both run (default)"},
+		{string(schedule.Skip), "this time is left out"},
+		{string(schedule.Queue), "this time waits for its end"},
+		{string(schedule.Replace), "the earlier one is canceled"}}
+	catchUps = []choice{{string(schedule.CatchUpLast), "one job for all of them (default)"},
+		{string(schedule.CatchUpNone), "they are left out"},
+		{string(schedule.CatchUpAll), "a job for each of the latest 1,000"}}
+)
+
+// target is a contract that takes submissions, with an example of one.
+type target struct {
+	Name    string
+	Example contract.Request
+	Text    string // of its body
+}
+
+// targetsOf returns the contracts that take submissions of schedules, by their names.
+func targetsOf(contracts []*contract.Contract) (all []target) {
+	for _, name := range slices.Sorted(slices.Values(contract.Submitters(contracts))) {
+		if example := contract.OperatorOf(contracts, name).Example; len(example.Body) > 0 {
+			all = append(all, target{name, example, string(example.Body)})
+		}
+	}
+	return all
 }
 
 // scheduleFormPage is the page with the form.
 func (o *Console) scheduleFormPage(path string, form url.Values) view {
 	p := schedulePage{Path: path, IsNew: path == newSchedule, Form: form,
-		Overlaps: schedule.Overlaps, CatchUps: schedule.CatchUps,
-		Targets: slices.Sorted(slices.Values(contract.Submitters(o.api.Contracts)))}
+		Overlaps: overlaps, CatchUps: catchUps, Targets: targetsOf(o.api.Contracts),
+		TimeZone: form.Get("time_zone")}
 	title := "New schedule"
 	if !p.IsNew {
 		title = "Edit " + form.Get("name")
@@ -141,7 +174,8 @@ func timeField(at time.Time) string {
 }
 
 // scheduleForm makes the handler of the form at a path. do stores the schedule. A form that is
-// refused, or asks for the next times, is shown again as it was sent.
+// refused, or asks for the next times, is shown again as it was sent, with what is wrong beside the
+// fields.
 func (o *Console) scheduleForm(path string, do func(c *httpapi.Call, form url.Values,
 	members map[string][]byte) (to string, err error)) httpapi.Handler {
 	return func(c *httpapi.Call) error {
@@ -150,11 +184,21 @@ func (o *Console) scheduleForm(path string, do func(c *httpapi.Call, form url.Va
 			return err
 		}
 		v, members := o.scheduleFormPage(path, form), membersOf(form)
+		p := v.Page.(schedulePage)
+		p.Wrong = admin.WrongScheduleMembers(members)
 		to := ""
-		if form.Get("do") == previewButton {
-			v, err = o.previewSchedule(c, v, members)
-		} else {
+		switch {
+		case len(p.Wrong) > 0:
+			err = invalid(p.Wrong[slices.Min(slices.Collect(maps.Keys(p.Wrong)))])
+		case form.Get("do") == previewButton:
+			p.Next, err = o.previewSchedule(c, members)
+		default:
 			to, err = do(c, form, members)
+		}
+		if to != "" && err == nil {
+			c.Header().Set("Location", to)
+			c.WriteHeader(http.StatusSeeOther)
+			return nil
 		}
 		if err != nil {
 			answer := admin.Answer(err)
@@ -162,11 +206,14 @@ func (o *Console) scheduleForm(path string, do func(c *httpapi.Call, form url.Va
 				return err
 			}
 			v.Problem, v.Status = answer.Detail, answer.Status
-		} else if to != "" {
-			c.Header().Set("Location", to)
-			c.WriteHeader(http.StatusSeeOther)
-			return nil
+			if len(p.Wrong) == 0 {
+				p.Wrong = wrongOf(answer.Detail, append(admin.ScheduleMembers(), "name"))
+			}
+			if p.IsNew && answer.Status == http.StatusConflict {
+				p.Wrong = map[string]string{"name": answer.Detail}
+			}
 		}
+		v.Page = p
 		return o.send(c, v)
 	}
 }
@@ -190,17 +237,17 @@ func membersOf(form url.Values) map[string][]byte {
 	return members
 }
 
-// previewSchedule adds to the page with the form the times that the schedule would have.
-func (o *Console) previewSchedule(c *httpapi.Call, v view,
-	members map[string][]byte) (view, error) {
+// previewTimes is how many times the form shows.
+const previewTimes = 5
+
+// previewSchedule returns the next times of the schedule that members make.
+func (o *Console) previewSchedule(c *httpapi.Call, members map[string][]byte) ([]time.Time,
+	error) {
 	s, now, err := o.api.ReadSchedule(c, members)
 	if err != nil {
-		return v, err
+		return nil, err
 	}
-	p := v.Page.(schedulePage)
-	p.Next = s.Next(now, shownTimes)
-	v.Page = p
-	return v, nil
+	return s.Next(now, previewTimes), nil
 }
 
 // createSchedule is POST /console/schedules/~new.

@@ -36,7 +36,7 @@ var marks = map[string]struct{ class, shape string }{
 	"exhausted": {"bad", cross}, "attention": {"bad", cross}, "missed": {"bad", cross},
 	"submitted": {"good", check}, "active": {"good", check}, "revoked": {"off", slash},
 	"expired": {"off", slash}, "skipped": {"off", slash}, "delayed": {"waiting", ring},
-	"lost": {"bad", slash},
+	"lost": {"bad", slash}, "limited": {"leased", bars},
 }
 
 // stateMark shows a word that has a mark.

@@ -26,6 +26,9 @@ type Operator struct {
 	// same checks. Check makes the checks alone. Nil means that operators submit none.
 	Submit func(ctx context.Context, r Request) (*job.Job, error)
 	Check  func(ctx context.Context, r Request) error
+	// Example is a request that Submit takes, with an owner in capital letters where it needs one;
+	// without a body where it takes none.
+	Example Request
 	// Kind is the kind of all of these jobs; "" means that each has its own, one of Kinds, or none.
 	Kind  string
 	Kinds []string

@@ -117,6 +117,7 @@ type Pollers struct {
 	Asking     bool      // a claim waits, or one came recently
 	LastPolled time.Time // zero is never
 	Workers    int       // that ask for the queue and are not drained
+	Names      []string  // of the first of these
 	// DrainedNodes are the nodes that are drained and whose workers take the queue otherwise, and
 	// DrainedWorkers the workers that are drained by name.
 	DrainedNodes   []string

@@ -167,6 +167,9 @@ func (w *Worker) takes(queue string) bool {
 	return len(w.Queues) == 0 || slices.Contains(w.Queues, queue)
 }
 
+// maxNamed is how many workers of a queue are named.
+const maxNamed = 3
+
 // addWorkers adds the workers of a queue.
 func addWorkers(of *job.Pollers, workers []workerOn) {
 	slices.SortFunc(workers, func(a, b workerOn) int { return cmp.Compare(a.index, b.index) })
@@ -174,6 +177,9 @@ func addWorkers(of *job.Pollers, workers []workerOn) {
 		switch {
 		case !w.Draining:
 			of.Workers++
+			if len(of.Names) < maxNamed && !slices.Contains(of.Names, w.Name) {
+				of.Names = append(of.Names, w.Name)
+			}
 		case w.Local && w.node.Draining:
 			if !slices.Contains(of.DrainedNodes, w.node.Name) {
 				of.DrainedNodes = append(of.DrainedNodes, w.node.Name)

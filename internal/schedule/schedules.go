@@ -203,7 +203,7 @@ func (s *Schedules) Check(ctx context.Context, one *Schedule, now time.Time) err
 		return err
 	}
 	if !one.FromSettings && !one.comesAfter(now) {
-		return invalid("no time of the schedule comes before ends_at")
+		return invalid("ends_at must come after the next time of the schedule")
 	}
 	request := one.request(one.key(now)) // as at its times
 	o, err := contract.SubmitterOf(s.Contracts, one.Contract, &request)

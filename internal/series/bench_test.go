@@ -52,3 +52,40 @@ func BenchmarkRead(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkTrends reads the last hour of the queues of a page, of a contract whose records have as
+// many queues as they may, on two nodes.
+func BenchmarkTrends(b *testing.B) {
+	p := testkit.InMemory(b)
+	r, err := New(Config{Engine: testkit.NewEngine(b, p.Store, p.Clock)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	now := p.Clock.Now()
+	var records []job.Record
+	for minute := range 2 * TrendMinutes {
+		t := newTally(now.Add(-time.Duration(minute/2) * time.Minute).Truncate(time.Minute))
+		for i := range maxNames {
+			t.sum("a", fmt.Sprint("queue ", i), &Bucket{Activity: engine.Activity{Submitted: 5,
+				Started: 5, Succeeded: 5}, Depth: 3})
+		}
+		records = append(records, job.Record{Kind: minuteLayer.kind, Owner: "a",
+			Key: keyOf(t.at) + fmt.Sprint(minute%2), Body: t.queues["a"].encode()})
+	}
+	if err := r.Engine.ChangeRecords(b.Context(), "x", func(w engine.RecordWriter) error {
+		return w.UpsertRecords(records...)
+	}); err != nil {
+		b.Fatal(err)
+	}
+	var names []string
+	for i := range 50 {
+		names = append(names, fmt.Sprint("queue ", i))
+	}
+	b.ReportAllocs()
+	for range b.N {
+		trends, err := r.Trends(b.Context(), map[string][]string{"a": names})
+		if err != nil || trends.Of("a", "queue 7")[9].Succeeded != 10 {
+			b.Fatalf("%v: %v", trends.Of("a", "queue 7"), err)
+		}
+	}
+}

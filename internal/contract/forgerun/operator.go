@@ -21,6 +21,8 @@ import (
 func (f *ForgeRun) operators() []contract.Operator {
 	e := f.Engine
 	jobs := contract.Operator{JobType: Name, Submit: f.submitFor, Check: f.checkFor,
+		Example: contract.Request{Owner: "CLIENT_ID", Body: []byte(
+			`{"type":"EXECUTE","work_kind":"SUCCESS_FAST"}`)},
 		Replay: f.replayDead, Answer: answerTo, Kinds: slices.Sorted(maps.Keys(kindByName)),
 		Path:     func(j *job.Job) string { return "/v1/jobs/" + j.ID.Key },
 		Hide:     hideCallback,

@@ -15,6 +15,8 @@ import (
 func (r *Relay) operators() []contract.Operator {
 	return []contract.Operator{{JobType: Name, IDsOfQueues: true, HasNoKinds: true,
 		Submit: r.submitFor, Check: r.checkFor, Replay: r.replayDead,
+		Example: contract.Request{Body: []byte(
+			`{"id":"report","queue":"mail","timeout":60,"payload":{"to":"you"}}`)},
 		Path: jobURL, Answer: r.errors.Answer, Events: eventTypes,
 		Actions: []contract.Action{
 			{Name: contract.ActionRerun, States: []job.State{job.StateNone}, Do: r.replayDead},

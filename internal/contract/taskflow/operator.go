@@ -12,6 +12,8 @@ import (
 func (t *TaskFlow) operators() []contract.Operator {
 	return []contract.Operator{{JobType: Name, HasNoKinds: true,
 		Submit: t.submitFor, Check: t.checkFor, Replay: t.rerunAgain,
+		Example: contract.Request{Body: []byte(
+			`{"name":"report","queue":"mail","payload":{"to":"you"}}`)},
 		Answer: errorTable.Answer, Events: eventTypes,
 		Name: func(j *job.Job) string { return decodeDefinition(j.Definition).name },
 		Path: func(j *job.Job) string { return jobsPath + "/" + j.ID.Key },
