@@ -54,6 +54,10 @@ func TestConsolePicture(t *testing.T) {
 		w.Go(t, "/console")
 		browser.Eval[int](t, w.Tab, "document.querySelector('.node').textContent = 'node-1', 0")
 		w.ScreenshotWindow(t, name)
+		w.Go(t, "/console/queues")
+		w.ScreenshotWindow(t, name+"-queues")
+		w.Go(t, "/console/queues?view=board")
+		w.ScreenshotWindow(t, name+"-board")
 	}
 }
 

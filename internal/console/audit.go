@@ -38,6 +38,9 @@ type auditEntry struct {
 	ByActor, ByAction, ByTarget string
 }
 
+// IsWhole reports whether the changes are all that was made or removed, and not what differs.
+func (e *auditEntry) IsWhole() bool { return len(e.Before) == 0 || len(e.After) == 0 }
+
 // change is a member of what was changed. What was made has no From, and what was removed no To.
 type change struct{ Name, From, To string }
 
@@ -129,7 +132,8 @@ func objectPath(target string) string {
 // that differ before and after.
 func changesOf(e *admin.Entry) (sum string, all []change) {
 	before, after := membersOfState(e.Before), membersOfState(e.After)
-	if strings.HasPrefix(e.Action, "bulk.") && after["done"] != "" {
+	isOver := strings.HasPrefix(e.Action, "bulk.") && e.Action != "bulk.start"
+	if isOver && after["done"] != "" {
 		sum = counted(after["done"], "job") + " done, " + number(after["failed"]) + " failed, " +
 			number(after["skipped"]) + " skipped"
 		for _, name := range []string{"done", "failed", "skipped"} {

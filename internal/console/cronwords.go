@@ -105,8 +105,8 @@ func isNumber(field string) bool { return numberField.MatchString(field) }
 // between two times is always the same.
 func isEven(field string, whole int) bool {
 	step, isStep := strings.CutPrefix(field, "*/")
-	n, err := strconv.Atoi(step)
-	return isStep && err == nil && n > 1 && whole%n == 0
+	n, _ := strconv.Atoi(step) // 0 where it is no number
+	return isStep && n > 1 && whole%n == 0
 }
 
 // twoDigits writes a number of a field with two digits.

@@ -43,6 +43,7 @@ var functions = template.FuncMap{
 	"orders":    func() []field { return queueOrders },
 	"phase":     phaseWord,
 	"queue":     queueName,
+	"source":    sourceOf,
 	"sure":      sure,
 	"title":     operationTitle,
 	"verb":      verb,

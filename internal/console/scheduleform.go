@@ -195,12 +195,12 @@ func (o *Console) scheduleForm(path string, do func(c *httpapi.Call, form url.Va
 		default:
 			to, err = do(c, form, members)
 		}
-		if to != "" && err == nil {
+		switch {
+		case err == nil && to != "":
 			c.Header().Set("Location", to)
 			c.WriteHeader(http.StatusSeeOther)
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			answer := admin.Answer(err)
 			if answer.Status >= http.StatusInternalServerError {
 				return err

@@ -80,3 +80,6 @@ func partOf(key string) string {
 	}
 	return part
 }
+
+// sourceOf says where a setting was written, without its key, beside which that stands.
+func sourceOf(s admin.Setting) string { return strings.TrimSuffix(s.Origin, " "+s.Key) }
