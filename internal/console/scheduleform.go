@@ -195,12 +195,7 @@ func (o *Console) scheduleForm(path string, do func(c *httpapi.Call, form url.Va
 		default:
 			to, err = do(c, form, members)
 		}
-		switch {
-		case err == nil && to != "":
-			c.Header().Set("Location", to)
-			c.WriteHeader(http.StatusSeeOther)
-			return nil
-		case err != nil:
+		if err != nil {
 			answer := admin.Answer(err)
 			if answer.Status >= http.StatusInternalServerError {
 				return err
@@ -212,6 +207,10 @@ func (o *Console) scheduleForm(path string, do func(c *httpapi.Call, form url.Va
 			if p.IsNew && answer.Status == http.StatusConflict {
 				p.Wrong = map[string]string{"name": answer.Detail}
 			}
+		} else if to != "" {
+			c.Header().Set("Location", to)
+			c.WriteHeader(http.StatusSeeOther)
+			return nil
 		}
 		v.Page = p
 		return o.send(c, v)

@@ -64,9 +64,9 @@ func BenchmarkTrends(b *testing.B) {
 	now := p.Clock.Now()
 	var records []job.Record
 	for minute := range 2 * TrendMinutes {
-		t := newTally(now.Add(-time.Duration(minute/2) * time.Minute).Truncate(time.Minute))
+		t := newStepCounts(now.Add(-time.Duration(minute/2) * time.Minute).Truncate(time.Minute))
 		for i := range maxNames {
-			t.sum("a", fmt.Sprint("queue ", i), &Bucket{Activity: engine.Activity{Submitted: 5,
+			t.add("a", fmt.Sprint("queue ", i), &Bucket{Activity: engine.Activity{Submitted: 5,
 				Started: 5, Succeeded: 5}, Depth: 3})
 		}
 		records = append(records, job.Record{Kind: minuteLayer.kind, Owner: "a",
