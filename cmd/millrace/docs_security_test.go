@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -87,99 +86,6 @@ func (r *reader) wantPrivate() {
 		info, err := os.Stat(filepath.Join(r.app, "millrace-data", name))
 		if err != nil || info.Mode().Perm() != want {
 			r.Errorf("AD-002 %s has the mode %v, want %v: %v", name, info.Mode(), want, err)
-		}
-	}
-}
-
-// What pages say of the API, the settings and the Go client is there: routes with their methods,
-// keys, exported names.
-func TestNamesOfTheDocs(t *testing.T) {
-	t.Parallel()
-	pages := documents(t)
-	text := pages["recipes.md"] + pages["coming-from.md"] + pages["security.md"]
-	routes := documentedRoutes(t)
-	found := regexp.MustCompile("`(GET|POST|PUT|PATCH|DELETE) (/[^` ]+)`").FindAllStringSubmatch(text, -1)
-	if len(found) < 10 {
-		t.Errorf("the pages name %d routes", len(found))
-	}
-	for _, route := range found {
-		if !slices.Contains(routes, route[1]+" "+route[2]) {
-			t.Errorf("there is no route %s %s", route[1], route[2])
-		}
-	}
-	settings, err := os.ReadFile("../../docs/reference/settings.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sections := "token|contracts|listen|egress|fetchbox|forgerun|images|operator|relay|stream|" +
-		"taskflow|tls|webhook|worker"
-	keys := regexp.MustCompile("`((?:"+sections+")\\.[a-z_]+)(?: = [^`]*)?`").FindAllStringSubmatch(text, -1)
-	if len(keys) < 10 {
-		t.Errorf("the pages name %d settings", len(keys))
-	}
-	for _, key := range keys {
-		if !strings.Contains(string(settings), "| `"+key[1]+"` |") {
-			t.Errorf("there is no setting %s", key[1])
-		}
-	}
-	checkGoNames(t, text)
-}
-
-// documentedRoutes returns the routes of all OpenAPI documents, as "GET /path".
-func documentedRoutes(t *testing.T) (all []string) {
-	t.Helper()
-	files, err := filepath.Glob("../../internal/*/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, err := filepath.Glob("../../internal/contract/*/openapi.yaml")
-	if err != nil || len(files)+len(more) != 7 {
-		t.Fatalf("%d OpenAPI documents, want 7: %v", len(files)+len(more), err)
-	}
-	line := regexp.MustCompile(`(?m)^(?:  (/\S*)|    (get|post|put|patch|delete)):`)
-	for _, file := range append(files, more...) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := ""
-		for _, found := range line.FindAllStringSubmatch(string(text), -1) {
-			if found[1] != "" {
-				path = found[1]
-				continue
-			}
-			all = append(all, strings.ToUpper(found[2])+" "+path)
-		}
-	}
-	return all
-}
-
-// checkGoNames looks for the exported names of the Go client, and of its package pgtx, in a text.
-func checkGoNames(t *testing.T, text string) {
-	t.Helper()
-	source := map[string]string{}
-	for name, pattern := range map[string]string{"client": "../../client/*.go",
-		"pgtx": "../../client/pgtx/*.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			code, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			source[name] += string(code)
-		}
-	}
-	names := regexp.MustCompile(`\b(client|pgtx)\.([A-Z]\w+)`).FindAllStringSubmatch(text, -1)
-	if len(names) < 10 {
-		t.Errorf("the pages have %d names of the client", len(names))
-	}
-	for _, name := range names {
-		declared := regexp.MustCompile(`(?m)^(?:func|type|\t)\s*` + name[2] + `\b`)
-		if !declared.MatchString(source[name[1]]) {
-			t.Errorf("there is no %s.%s", name[1], name[2])
 		}
 	}
 }

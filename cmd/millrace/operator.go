@@ -110,7 +110,8 @@ func (f *tokenFlags) print(p cli.Process, c *cobra.Command) error {
 		return err
 	}
 	if token == "" {
-		return cli.UnableError("there is no token in %s: a server makes one at its first start",
+		return cli.UnableError("there is no token in %s: a server makes one at its first start, and "+
+			"is found from the folder in which it was started, or by its --config or --set data_dir",
 			filepath.Dir(operatorTokenFile(s)))
 	}
 	return f.write(p, token)

@@ -348,5 +348,7 @@ class AdminSubmission:
     """The client of ForgeRun, which needs one, or the tenant of FetchBox."""
     job_type: str = ""
     """The job type of FetchBox."""
+    callback_url: str = ""
+    """Where FetchBox tells the end of the job. Requests of others hold their own."""
     idempotency_key: str = ""
     """Makes one job of several submissions with the same key."""

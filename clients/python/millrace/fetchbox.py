@@ -2,8 +2,8 @@
 
 :meth:`FetchBox.submit` submits a manifest, :meth:`FetchBox.wait` waits until all of its downloads
 have finished, :meth:`FetchBox.logs` follows the job's log across broken connections,
-:meth:`FetchBox.dead_letters` lists the downloads that were given up, and :meth:`FetchBox.replay`
-starts one of them again::
+:meth:`FetchBox.cancel` ends it, :meth:`FetchBox.dead_letters` lists the downloads that were given
+up, :meth:`FetchBox.replay` starts one of them again, and :meth:`FetchBox.retry` all of a job::
 
     box = client.fetch_box()
     manifest = millrace.FetchBoxManifest([millrace.FetchBoxResource("cat", url)])
@@ -84,6 +84,8 @@ class FetchBox:
         headers = {"X-Fetchbox-Job-Type": spec.type, "X-Fetchbox-Idempotency-Key": key}
         if spec.tenant:
             headers["X-Fetchbox-Tenant"] = spec.tenant
+        if spec.callback_url:
+            headers["X-Fetchbox-Callback-Url"] = spec.callback_url
         with refusing(op):
             for name, value in headers.items():
                 _wire.check_header(name, value)
@@ -189,6 +191,30 @@ class FetchBox:
                 at_once=not following,
                 max_line=_MAX_LOG_LINE,
             )
+
+    def cancel(self, job_id: str) -> FetchBoxJob:
+        """End the open downloads of a job as failed, with the code ``CANCELED``, and return it. The
+        job is failed soon after.
+
+        :raises NotFoundError: if there is no such job.
+        :raises ConflictError: when no download is open, also when a try whose answer was lost has
+            ended them: the error is uncertain then. After another error some downloads of a large
+            job may be canceled, and a repeat cancels the rest.
+        """
+        return self._operate("fetchbox cancel", job_id, "cancel")
+
+    def retry(self, job_id: str) -> FetchBoxJob:
+        """Start all failed downloads of a job again, with all their attempts, and return the job,
+        which is in progress then.
+
+        :raises Error: as :meth:`cancel`, for downloads that have failed.
+        """
+        return self._operate("fetchbox retry", job_id, "retry")
+
+    def _operate(self, op: str, job_id: str, what: str) -> FetchBoxJob:
+        """Change the downloads of a job."""
+        path = f"{_JOBS}/{segment(op, 'job id', job_id)}/{what}"
+        return self._call(Call(op, "POST", path, accept=(202,)), FetchBoxJob)
 
     def dead_letters(self, page_size: int = 0) -> Iterator[FetchBoxDeadLetter]:
         """Iterate over the downloads that were given up, the newest first, and ask for

@@ -121,6 +121,9 @@ class FetchBoxSpec:
     idempotency_key: str = ""
     """Makes a submit repeatable: within the server's window, the same tenant, type and key return
     the same job. Empty means a random one."""
+    callback_url: str = ""
+    """Told when the job is completed or failed; empty for nobody. Requests are signed with the
+    secret that ``millrace operator secret fetchbox`` prints, see :func:`verify_webhook`."""
 
 
 @dataclass
@@ -139,8 +142,8 @@ class FetchBoxReceipt:
 
 @dataclass
 class FetchBoxFailure:
-    """Why a download failed. The code is ``HTTP_`` and a status, or begins with ``DOWNLOAD_``,
-    ``UPLOAD_``, ``HANDLER_`` or ``SYSTEM_``."""
+    """Why a download failed. The code is ``HTTP_`` and a status, begins with ``DOWNLOAD_``,
+    ``UPLOAD_``, ``HANDLER_`` or ``SYSTEM_``, or is ``CANCELED``."""
 
     code: str = ""
     message: str = ""
@@ -177,6 +180,8 @@ class FetchBoxJob:
     """Where the job's log begins."""
     last_error: Optional[FetchBoxFailure] = None
     """The latest failure; ``None`` when there was none."""
+    callback_url: str = ""
+    """Told when the job has ended; empty for nobody."""
 
     @property
     def ended(self) -> bool:

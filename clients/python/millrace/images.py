@@ -16,6 +16,7 @@ from __future__ import annotations
 import io
 import os
 import secrets
+import urllib.parse
 from http.client import HTTPException, HTTPResponse
 from typing import (
     TYPE_CHECKING,
@@ -114,6 +115,7 @@ class Images:
         sizes: Optional[Sequence[int]] = None,
         user_id: str = "",
         idempotency_key: str = "",
+        callback_url: str = "",
     ) -> ImageReceipt:
         """Upload a picture, a JPEG, PNG, GIF or WebP according to its media type. When it returns
         the picture is stored and its job is queued; both survive a crash of the server. The request
@@ -130,6 +132,9 @@ class Images:
         :param user_id: Listed with the jobs of the file; empty for none.
         :param idempotency_key: Makes an upload repeatable: the same key returns the same file.
             Empty means a random one.
+        :param callback_url: Told when the job of the upload is completed or failed; empty for
+            nobody. Requests are signed with the secret that ``millrace operator secret images``
+            prints, see :func:`verify_webhook`.
         :raises InvalidError: with the code ``UNSUPPORTED_IMAGE_TYPE`` or ``UPLOAD_TOO_LARGE``.
             After an error of the server no part of the file is stored.
 
@@ -149,8 +154,10 @@ class Images:
                 _wire.check_header(what, value)
             stream = _open(body)
         call = Call(op, "POST", _FILES, headers=headers, stream=stream, accept=(202,))
+        query = {"callback_url": callback_url} if callback_url else {}
         if sizes is not None:
-            call.query = "sizes=" + ",".join(str(int(size)) for size in sizes)
+            query["sizes"] = ",".join(str(int(size)) for size in sizes)
+        call.query = urllib.parse.urlencode(query)
         call.no_retry = stream.start is None
         with keyed(key):
             receipt = self._call(call, ImageReceipt)
@@ -222,11 +229,17 @@ class Images:
         return self._call(Call(op, "DELETE", path, accept=(202,)), ImageReceipt).job_id
 
     def create_job(
-        self, job_type: str, file_id: str, sizes: Optional[Sequence[int]] = None
+        self,
+        job_type: str,
+        file_id: str,
+        sizes: Optional[Sequence[int]] = None,
+        *,
+        callback_url: str = "",
     ) -> ImageJob:
         """Create another job for a file: ``process_file`` for more variants or ``delete_file`` for
         its deletion, see :class:`ImageJobType`. ``sizes`` are the longer sides of the variants in
-        pixels; ``None`` means those of the server's settings.
+        pixels; ``None`` means those of the server's settings. ``callback_url`` is as in
+        :meth:`upload`; a job that deletes has none.
 
         :raises NotFoundError: with the code ``FILE_DELETED`` for a deleted file.
 
@@ -237,6 +250,8 @@ class Images:
         request: Dict[str, Any] = {"type": job_type, "file_id": file_id}
         if sizes:
             request["sizes"] = list(sizes)
+        if callback_url:
+            request["callback_url"] = callback_url
         with refusing(op):
             body = encode(request, "job")
         call = Call(op, "POST", _JOBS, body=body, accept=(202,), not_repeatable=True)

@@ -135,6 +135,8 @@ class ImageJob:
     updated_at: datetime = ZERO_TIME
     locked_at: Optional[datetime] = None
     """``None`` unless the job is processing."""
+    callback_url: str = ""
+    """Told when the job has ended; empty for nobody."""
 
 
 @dataclass

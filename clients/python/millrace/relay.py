@@ -73,6 +73,9 @@ class RelaySpec:
     """Any JSON value from which the first run starts; ``None`` for none."""
     run_at: Optional[datetime] = None
     """When the job may first be claimed; ``None`` means now."""
+    callback_url: str = ""
+    """Told when the job is completed, given up or deleted; empty for nobody. Requests are signed
+    with the secret that ``millrace operator secret relay`` prints, see :func:`verify_webhook`."""
 
 
 @dataclass
@@ -450,6 +453,8 @@ def _encode_spec(job: RelaySpec) -> bytes:
         members.append(("run_at", encode(_wire.format_time(job.run_at))))
     if job.state is not None:
         members.append(("state", encode(job.state, "state")))
+    if job.callback_url:
+        members.append(("callback_url", encode(job.callback_url, "callback_url")))
     members.append(("payload", encode(job.payload, "payload")))
     return _wire.object_of(members)
 

@@ -10,6 +10,7 @@ from . import _wire
 from ._wire import UNSET, ZERO_TIME, Word, check_name, encode, named, words
 
 __all__ = [
+    "TaskFlowCallback",
     "TaskFlowEdge",
     "TaskFlowFailure",
     "TaskFlowFilter",
@@ -76,6 +77,17 @@ class TaskFlowRetry:
 
 
 @dataclass
+class TaskFlowCallback:
+    """A URL that gets events of one job. Requests are signed with the secret that ``millrace
+    operator secret taskflow`` prints, see :func:`verify_webhook`."""
+
+    url: str
+    events: List[str] = field(default_factory=list)
+    """Types, or patterns with ``*``, such as ``taskflow.job.started``. Without one those that end
+    the job."""
+
+
+@dataclass
 class TaskFlowSpec:
     """A job as it is created."""
 
@@ -91,6 +103,8 @@ class TaskFlowSpec:
     """The ids of at most 50 jobs that must be COMPLETED before this one runs."""
     retry: Optional[TaskFlowRetry] = named("retry_policy", default=None)
     """The retry policy; ``None`` is TaskFlow's default."""
+    callback: Optional[TaskFlowCallback] = None
+    """Told what happens to the job; ``None`` for none."""
 
 
 @dataclass
@@ -236,7 +250,16 @@ def spec_members(spec: TaskFlowSpec) -> Members:
         members.append(("retry_policy", encode_retry(spec.retry)))
     if spec.payload is not UNSET:
         members.append(("payload", encode(spec.payload, "payload")))
+    if spec.callback is not None:
+        members.append(("callback", _encode_callback(spec.callback)))
     return members
+
+
+def _encode_callback(callback: TaskFlowCallback) -> bytes:
+    members: Members = [("url", encode(callback.url, "callback"))]
+    if callback.events:
+        members.append(("events", encode(list(callback.events), "callback")))
+    return _wire.object_of(members)
 
 
 def encode_spec(spec: TaskFlowSpec) -> bytes:

@@ -25,7 +25,7 @@ WEBHOOK_TOLERANCE = timedelta(minutes=5)
 class ForgeRunWebhookEvent:
     """The body of a request to a webhook or callback: one state change of a job."""
 
-    event_id: str
+    event_id: str = ""
     """The same in every try and every replay of a delivery, so that a receiver can ignore events
     it has seen. It is also the webhook-id header."""
     job_id: str = ""

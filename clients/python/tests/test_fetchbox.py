@@ -97,6 +97,22 @@ class FetchBoxTest(ServerTest):
         with self.assertRaises(millrace.NotFoundError):
             self.box.replay(10**9)
 
+    def test_cancel_and_retry(self) -> None:
+        origin = self.origin(Reply(404, b"none"))
+        spec = FetchBoxSpec("default", self.manifest(origin), callback_url=f"{origin.url}/told")
+        id = self.box.submit(spec).job_id
+        self.assertEqual(self.box.wait(id, timeout=BOUND).status, "failed")
+        with self.assertRaises(millrace.ConflictError):
+            self.box.cancel(id)
+        origin.replies = [Reply(200, b"content")]
+        again = self.box.retry(id)
+        self.assertEqual((again.id, again.callback_url), (id, spec.callback_url))
+        self.assertEqual(self.box.wait(id, timeout=BOUND).status, "completed")
+        with self.assertRaises(millrace.ConflictError):
+            self.box.retry(id)
+        with self.assertRaises(millrace.NotFoundError):
+            self.box.cancel("7f2fb3f8-5bb7-4ac8-9d3b-d3b1c0a3b1f0")
+
     def test_health(self) -> None:
         health = self.box.health()
         self.assertEqual(health.status, "ok")

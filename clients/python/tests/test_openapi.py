@@ -125,6 +125,8 @@ CALLS: Dict[str, Dict[str, Callable[[Any], Any]]] = {
         "jobs": lambda c: next(c.jobs()),
         "wait": lambda c: c.wait("j"),
         "logs": lambda c: next(c.logs("j")),
+        "cancel": lambda c: c.cancel("j"),
+        "retry": lambda c: c.retry("j"),
         "dead_letters": lambda c: next(c.dead_letters()),
         "replay": lambda c: c.replay(1),
         "health": lambda c: c.health(),

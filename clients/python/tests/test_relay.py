@@ -83,6 +83,12 @@ class RelayTest(ServerTest):
         with self.assertRaises(millrace.RunLostError):
             self.relay.heartbeat(job.run())
 
+    def test_callback(self) -> None:
+        job = self.claim(callback_url="http://127.0.0.1:1/told")
+        self.assertEqual(job.callback_url, "http://127.0.0.1:1/told")
+        self.relay.requeue(job.run(), job)
+        self.assertEqual(self.relay.get(self.queue, "a").callback_url, job.callback_url)
+
     def test_lost_run(self) -> None:
         job = self.claim()
         self.relay.delete(self.queue, "a")

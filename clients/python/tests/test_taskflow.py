@@ -57,6 +57,18 @@ class TaskFlowTest(FlowCase):
         self.assertNotEqual(again.id, job.id)
         self.assertEqual(self.flow.get(again.id).retry, job.retry)
 
+    def test_callback(self) -> None:
+        for events in ([], ["taskflow.job.*"]):
+            callback = millrace.TaskFlowCallback("http://127.0.0.1:1/told", events)
+            made = self.flow.create(self.spec(callback=callback))
+            kept = self.flow.get(made.id).callback
+            assert kept is not None
+            self.assertEqual(kept.url, callback.url)
+            if events:
+                self.assertEqual(kept.events, events)
+            self.assertEqual(self.flow.get(self.flow.create(made).id).callback, kept)
+        self.assertIsNone(self.flow.create(self.spec()).callback)
+
     def test_create_once(self) -> None:
         key = self.name()
         first = self.flow.create_once(key, self.spec())

@@ -269,6 +269,8 @@ export interface AdminSubmission {
   owner?: string;
   /** The job type of FetchBox. */
   jobType?: string;
+  /** Where FetchBox tells the end of the job. Requests of others hold their own. */
+  callbackUrl?: string;
   /** Makes one job of several submissions with the same key. */
   idempotencyKey?: string;
 }

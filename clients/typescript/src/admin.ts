@@ -153,9 +153,10 @@ export class Admin {
   async submitJob(submission: AdminSubmission,
     options: CallOptions = {}): Promise<AdminJobState> {
     const op = "admin submit job";
-    const { contract, request, owner, jobType, idempotencyKey } = submission;
+    const { contract, request, owner, jobType, callbackUrl, idempotencyKey } = submission;
     const body = checked(op, () => encode({ contract, request, owner: owner || undefined,
-      job_type: jobType || undefined, idempotency_key: idempotencyKey || undefined }));
+      job_type: jobType || undefined, callback_url: callbackUrl || undefined,
+      idempotency_key: idempotencyKey || undefined }));
     return await this.#json(["jobs"], { op, method: "POST", body, accept: [201],
       notRepeatable: !idempotencyKey, signal: options.signal }, adminJobState);
   }

@@ -19,6 +19,11 @@ export interface FetchBoxSpec {
    * same job. Without it a random one is used.
    */
   idempotencyKey?: string;
+  /**
+   * Told when the job is completed or failed. Requests are signed with the secret that
+   * `millrace operator secret fetchbox` prints, see {@link verifyWebhook}.
+   */
+  callbackUrl?: string;
   /** The manifest; a RawJSON travels byte for byte. */
   manifest: FetchBoxManifest | unknown;
 }
@@ -61,8 +66,8 @@ export interface FetchBoxReceipt {
 }
 
 /**
- * Why a download failed. The code is HTTP_ and a status, or begins with DOWNLOAD_, UPLOAD_,
- * HANDLER_ or SYSTEM_.
+ * Why a download failed. The code is HTTP_ and a status, begins with DOWNLOAD_, UPLOAD_, HANDLER_
+ * or SYSTEM_, or is CANCELED.
  */
 export interface FetchBoxFailure {
   code: string;
@@ -96,6 +101,8 @@ export interface FetchBoxJob {
   logCursor: FetchBoxCursor;
   /** The latest failure; null when there was none. */
   lastError: FetchBoxFailure | null;
+  /** Told when the job has ended; null for nobody. */
+  callbackUrl: string | null;
 }
 
 /**
@@ -196,6 +203,7 @@ export function submitHeaders(spec: FetchBoxSpec, idempotencyKey: string): Recor
     ["job type", "X-Fetchbox-Job-Type", spec.type],
     ["tenant", "X-Fetchbox-Tenant", spec.tenant],
     ["idempotency key", "X-Fetchbox-Idempotency-Key", idempotencyKey],
+    ["callback URL", "X-Fetchbox-Callback-Url", spec.callbackUrl],
   ] as const) {
     if (!value) continue;
     checkHeader(what, value);
@@ -213,7 +221,8 @@ export const fetchBoxReceipt = shape<Omit<FetchBoxReceipt, "idempotencyKey">>({
 
 /** Reads a job. */
 export const fetchBoxJob = shape<FetchBoxJob>({ rename: { job_id: "id", job_type: "type",
-  resource_total: "total", resource_completed: "completed", resource_failed: "failed" } });
+  resource_total: "total", resource_completed: "completed", resource_failed: "failed" },
+  absent: { callbackUrl: null } });
 
 /** Reads a dead letter. */
 export const fetchBoxDeadLetter = shape<FetchBoxDeadLetter>({ rename: { failure_code: "code",

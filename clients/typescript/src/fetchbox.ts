@@ -148,6 +148,35 @@ export class FetchBox {
   }
 
   /**
+   * Ends the open downloads of a job as failed, with the code CANCELED, and returns it. The job is
+   * failed soon after.
+   *
+   * Errors: NotFoundError; ConflictError when no download is open, also when a try whose answer was
+   * lost has ended them: the error is uncertain then; UnauthorizedError. After another error some
+   * downloads of a large job may be canceled, and a repeat cancels the rest.
+   */
+  async cancel(jobId: string, options: CallOptions = {}): Promise<FetchBoxJob> {
+    return await this.#operate("fetchbox cancel", jobId, "cancel", options);
+  }
+
+  /**
+   * Starts all failed downloads of a job again, with all their attempts, and returns the job, which
+   * is in progress then.
+   *
+   * Errors: those of {@link FetchBox.cancel}, for downloads that have failed.
+   */
+  async retry(jobId: string, options: CallOptions = {}): Promise<FetchBoxJob> {
+    return await this.#operate("fetchbox retry", jobId, "retry", options);
+  }
+
+  /** Changes the downloads of a job. */
+  async #operate(op: string, jobId: string, what: string,
+    options: CallOptions): Promise<FetchBoxJob> {
+    return await this.#http.json({ ...this.#read(op, `${jobPath(op, jobId)}/${what}`, options),
+      method: "POST", readOnly: false, accept: [202] }, fetchBoxJob);
+  }
+
+  /**
    * Iterates over the downloads that were given up, the newest first. It ends with the first error.
    * A dead letter that was replayed stays in the list until its retention ends.
    */

@@ -38,6 +38,11 @@ export interface ImageUpload {
   userId?: string;
   /** Makes an upload repeatable: the same key returns the same file. Without it a random one. */
   idempotencyKey?: string;
+  /**
+   * Told when the job of the upload is completed or failed. Requests are signed with the secret
+   * that `millrace operator secret images` prints, see {@link verifyWebhook}.
+   */
+  callbackUrl?: string;
 }
 
 /** The answer to an upload, which the server has stored. */
@@ -98,6 +103,8 @@ export interface ImageJob {
   updatedAt: string;
   /** Null unless the job is processing. */
   lockedAt: string | null;
+  /** Told when the job has ended; null for nobody. */
+  callbackUrl: string | null;
 }
 
 /** A job that was given up. */
@@ -145,7 +152,8 @@ export const imageFile = shape<ImageFile>({
 
 /** Reads a job. */
 export const imageJob = shape<ImageJob>({
-  rename: { job_id: "id", job_type: "type", attempt_count: "attempts" } });
+  rename: { job_id: "id", job_type: "type", attempt_count: "attempts" },
+  absent: { callbackUrl: null } });
 
 /** Reads a dead letter. */
 export const imageDeadLetter = shape<ImageDeadLetter>({ rename: { job_type: "type" } });

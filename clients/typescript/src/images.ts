@@ -51,7 +51,7 @@ export class Images {
       op,
       method: "POST",
       path: filesPath,
-      query: queryOf({ sizes: up.sizes?.join(",") }),
+      query: queryOf({ sizes: up.sizes?.join(","), callback_url: up.callbackUrl }),
       header: uploadHeaders(up, idempotencyKey),
       upload: uploadOf(up.body),
       once: isStreamed(up.body),
@@ -132,7 +132,7 @@ export class Images {
   /**
    * Creates another job for a file: process_file for more variants or delete_file for its deletion.
    * sizes are the longer sides of the variants in pixels; without them those of the server's
-   * settings.
+   * settings. callbackUrl is that of {@link ImageUpload}; a job that deletes has none.
    *
    * Errors: NotFoundError, with the code FILE_DELETED for a deleted file; InvalidError;
    * UnauthorizedError.
@@ -141,10 +141,11 @@ export class Images {
    * is uncertain then.
    */
   async createJob(jobType: ImageJobType, fileId: string,
-    options: { sizes?: readonly number[] } & CallOptions = {}): Promise<ImageJob> {
+    options: { sizes?: readonly number[]; callbackUrl?: string } & CallOptions = {},
+  ): Promise<ImageJob> {
     const op = "images create job";
     const body = checked(op, () => encode({ type: jobType, file_id: fileId,
-      sizes: options.sizes }));
+      sizes: options.sizes, callback_url: options.callbackUrl || undefined }));
     return await this.#http.json({ op, method: "POST", path: jobsPath, body, accept: [202],
       notRepeatable: true, signal: options.signal }, imageJob);
   }

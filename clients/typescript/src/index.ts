@@ -41,9 +41,9 @@ export type { Retry } from "./retry.js";
 export { Run, type Handler, type Middleware } from "./run.js";
 export { TaskFlow, type RerunOptions } from "./taskflow.js";
 export { TaskFlowBuilder } from "./taskflow-graph.js";
-export type { TaskFlowEdge, TaskFlowFailure, TaskFlowFilter, TaskFlowGraph, TaskFlowJob,
-  TaskFlowNode, TaskFlowPage, TaskFlowPatch, TaskFlowRetry, TaskFlowSpec, TaskFlowStatus,
-  TaskFlowStrategy } from "./taskflow-wire.js";
+export type { TaskFlowCallback, TaskFlowEdge, TaskFlowFailure, TaskFlowFilter, TaskFlowGraph,
+  TaskFlowJob, TaskFlowNode, TaskFlowPage, TaskFlowPatch, TaskFlowRetry, TaskFlowSpec,
+  TaskFlowStatus, TaskFlowStrategy } from "./taskflow-wire.js";
 export { InvalidWebhookError, verifyWebhook, webhookTolerance, type ForgeRunWebhookEvent, type
   WebhookHeaders } from "./webhook.js";
 export { Worker, type WorkerConfig, type WorkerSettings } from "./worker.js";

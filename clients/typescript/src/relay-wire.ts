@@ -35,6 +35,11 @@ export interface RelaySpec {
   state?: unknown;
   /** When the job may first be claimed; without it now. */
   runAt?: Date | string;
+  /**
+   * Told when the job is completed, given up or deleted. Requests are signed with the secret that
+   * `millrace operator secret relay` prints, see {@link verifyWebhook}.
+   */
+  callbackUrl?: string | null;
 }
 
 /** A job as the server has it. It can be enqueued again, which makes an equal job. */
@@ -62,6 +67,8 @@ export interface RelayJob<P = any> {
   updatedAt: string;
   /** When the job was enqueued or requeued. */
   createdAt: string;
+  /** That of its {@link RelaySpec}; null for none. */
+  callbackUrl: string | null;
 }
 
 /** Identifies one run of a job. Every claim makes a fresh runId. A claimed job is one. */
@@ -100,6 +107,7 @@ function specWire(job: RelaySpec): object {
     max_retries: job.maxRetries ?? undefined,
     run_at: job.runAt === undefined ? undefined : timeText("runAt", job.runAt),
     state: job.state ?? undefined,
+    callback_url: job.callbackUrl || undefined,
     payload: job.payload ?? null,
   };
 }
@@ -129,7 +137,8 @@ function inEntry<T>(entry: string, fn: () => T): T {
 }
 
 const members = shape<RelayJob>({ absent: { maxRetries: null, retriesRemaining: null, payload: null,
-  payloadText: "null", state: null, stateText: "null", runId: null } });
+  payloadText: "null", state: null, stateText: "null", runId: null,
+  callbackUrl: null } });
 
 /** Reads a job of an answer. A member that is missing counts as null. */
 export function relayJob<P>(wire: unknown): RelayJob<P> {

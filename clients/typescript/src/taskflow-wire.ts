@@ -45,6 +45,18 @@ export interface TaskFlowSpec {
   dependencies?: readonly string[];
   /** The retry policy; without it TaskFlow's default. */
   retry?: TaskFlowRetry;
+  /** Told what happens to the job. */
+  callback?: TaskFlowCallback | null;
+}
+
+/**
+ * A URL that gets events of one job. Requests are signed with the secret that `millrace operator
+ * secret taskflow` prints, see {@link verifyWebhook}.
+ */
+export interface TaskFlowCallback {
+  url: string;
+  /** Types, or patterns with *, such as "taskflow.job.started"; without them the final ones. */
+  events?: readonly string[];
 }
 
 /** A change of a job; members that are missing stay as they are. */
@@ -101,6 +113,8 @@ export interface TaskFlowJob<P = any> {
   /** The id of the job of which this one is a copy, and of the last copy of this one; or null. */
   rerunOf: string | null;
   rerunAs: string | null;
+  /** That of its {@link TaskFlowSpec}; null for none. */
+  callback: TaskFlowCallback | null;
 }
 
 /** Selects the jobs of a search. A job must match every member that is there. */
@@ -162,7 +176,7 @@ const members = shape<TaskFlowJob>({
   rename: { retry_policy: "retry" },
   read: { retry_policy: retry, last_error: failure },
   absent: { nextRunAt: null, result: null, resultText: "null", lastError: null, rerunOf: null,
-    rerunAs: null },
+    rerunAs: null, callback: null },
 });
 
 /** Reads a job of an answer. */
@@ -186,7 +200,9 @@ export function encodeTask(spec: TaskFlowSpec): string {
 export function taskMembers(spec: TaskFlowSpec): object {
   checkName("name", spec.name);
   checkName("queue", spec.queue);
-  return { ...patchMembers(spec), dependencies: undefined };
+  const { callback } = spec;
+  return { ...patchMembers(spec), dependencies: undefined,
+    callback: callback ? { url: callback.url, events: callback.events } : undefined };
 }
 
 /** Encodes a change of a job. */

@@ -115,9 +115,11 @@ test("a log gives up when its tries are used up", async () => {
 });
 
 test("downloads that were given up are dead letters, and are replayed", async () => {
-  const { jobId } = await box.submit({ type: "default", manifest: manifest("broken") });
+  const callbackUrl = url("told");
+  const { jobId } = await box.submit({ type: "default", manifest: manifest("broken"),
+    callbackUrl });
   const failed = await box.wait(jobId);
-  assert.equal(failed.status, "failed");
+  assert.deepEqual([failed.status, failed.callbackUrl], ["failed", callbackUrl]);
   await assertShape("FetchBoxFailure", failed.lastError);
   const letter = await until("there is a dead letter", async () =>
     (await all(box.deadLetters({ pageSize: 1 }))).find(({ task }) => task.job_id === jobId));
@@ -129,6 +131,19 @@ test("downloads that were given up are dead letters, and are replayed", async ()
   await until("it has succeeded", async () => (await box.job(jobId)).status === "completed");
   await assert.rejects(box.replay(letter.offset), ConflictError);
   await assert.rejects(box.replay(999999), NotFoundError);
+});
+
+test("the failed downloads of a job are retried, open ones are canceled", async () => {
+  broken = true;
+  const { jobId } = await box.submit({ type: "default", manifest: manifest("broken/again") });
+  assert.equal((await box.wait(jobId)).status, "failed");
+  await assert.rejects(box.cancel(jobId), ConflictError);
+  broken = false;
+  const again = await box.retry(jobId);
+  await assertShape("FetchBoxJob", again);
+  assert.equal((await box.wait(jobId)).status, "completed");
+  await assert.rejects(box.retry(jobId), ConflictError);
+  await assert.rejects(box.cancel("none"), NotFoundError);
 });
 
 test("the health of the parts, and tokens of operators", async () => {

@@ -65,7 +65,9 @@ test("a picture from upload to its variants, and its deletion", async () => {
   await assert.rejects(images.variant(file.id, 77), (err) => err instanceof NotFoundError &&
     err.code === "VARIANT_NOT_FOUND");
 
-  const more = await images.createJob("process_file", file.id, { sizes: [20] });
+  const callbackUrl = "http://127.0.0.1:1/told?a=1&b=2";
+  const more = await images.createJob("process_file", file.id, { sizes: [20], callbackUrl });
+  assert.equal(more.callbackUrl, callbackUrl);
   await assertShape("ImageJob", more);
   const done = await images.waitJob(more.id);
   assert.deepEqual([done.status, done.userId], ["completed", "ü"]);

@@ -18,8 +18,6 @@ const leftOut = [
   "GET /v1/queues/{queue}/jobs/{id}",
   "PATCH /v1/queues/{queue}/jobs/{id}",
   "DELETE /v1/queues/{queue}/jobs/{id}",
-  "POST /operators/jobs/{job_id}/cancel",
-  "POST /operators/jobs/{job_id}/retry",
   "HEAD /images/v1/files/{file_id}/content",
   "HEAD /images/v1/files/{file_id}/variants/{size}",
 ];

@@ -20,8 +20,8 @@ test("a job from enqueue to complete", async () => {
   const stored = await relay.get("life", "1");
   assert.deepEqual(stored, { queue: "life", id: "1", timeout: 3, maxRetries: 4,
     retriesRemaining: 4, payload: { to: "ä@example.org" }, payloadText: '{"to":"ä@example.org"}',
-    state: [1], stateText: "[1]", runId: null, runAt, createdAt: stored.createdAt,
-    updatedAt: stored.updatedAt });
+    state: [1], stateText: "[1]", callbackUrl: null, runId: null, runAt,
+    createdAt: stored.createdAt, updatedAt: stored.updatedAt });
 
   const [job] = await relay.next("life", { numJobs: 5 });
   assert.equal(job.id, "1");
@@ -94,6 +94,15 @@ test("the modes of enqueue and requeue", async () => {
   await relay.delete("modes", "3");
   await relay.delete("modes", "3"); // is no error
   await relay.enqueue([]);
+});
+
+test("a job keeps its callback when its run requeues it", async () => {
+  const callbackUrl = "http://127.0.0.1:1/told";
+  await relay.enqueue({ queue: "told", id: "1", timeout: 9, callbackUrl });
+  const [job] = await relay.next("told");
+  assert.equal(job.callbackUrl, callbackUrl);
+  await relay.requeue(job, [job]);
+  assert.equal((await relay.get("told", "1")).callbackUrl, callbackUrl);
 });
 
 test("next waits in the server, and is ended by its signal", async () => {

@@ -52,6 +52,17 @@ test("a job from create to its result", async () => {
   await assert.rejects(tasks.delete(created.id), NotFoundError);
 });
 
+test("a job has a callback", async () => {
+  const url = "http://127.0.0.1:1/told";
+  const events = ["taskflow.job.*"];
+  const made = await tasks.create({ name: "n", queue: "told", callback: { url, events } });
+  await assertShape("TaskFlowJob", made);
+  assert.deepEqual(made.callback, { url, events });
+  const { callback } = await tasks.create({ name: "n", queue: "told", callback: { url } });
+  assert.equal(callback.url, url);
+  assert.equal((await tasks.create({ name: "n", queue: "told" })).callback, null);
+});
+
 test("a key makes one job of several creates", async () => {
   const spec = { name: "once", queue: "once" };
   const first = await tasks.createOnce("key", spec);

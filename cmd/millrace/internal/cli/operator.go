@@ -181,8 +181,8 @@ func URLOf(listen string, tls bool) string {
 func (o *Operator) Error(ctx context.Context, err error) error {
 	if isUnauthorized(err) && !o.hasToken {
 		return WithCode(ExitUnauthorized, fmt.Errorf("the server needs the operator's token, which "+
-			"'millrace operator token' prints on its machine: set %s or --token, or keep it with "+
-			"'millrace login'", EnvOperatorToken))
+			"'millrace operator token' prints on its machine, in the folder in which it was started: "+
+			"go there, set %s or --token, or keep it with 'millrace login'", EnvOperatorToken))
 	}
 	return operatorError(ctx, err, o.source)
 }

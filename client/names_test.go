@@ -1,0 +1,203 @@
+package client_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// sdk is what a client has: the methods and the members of its types, in the words of Python.
+type sdk struct{ methods, members map[string][]string }
+
+// has reports whether a list of a type has a name, in this or another of the words for it.
+func has(names []string, name string, others ...string) bool {
+	return slices.Contains(names, name) || slices.ContainsFunc(others, func(other string) bool {
+		return slices.Contains(names, other)
+	})
+}
+
+var (
+	acronym = regexp.MustCompile(`([A-Z]+)([A-Z][a-z])`)
+	hump    = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+)
+
+// snake turns a name into the one that Python has for it.
+func snake(name string) string {
+	return strings.ToLower(hump.ReplaceAllString(acronym.ReplaceAllString(name, "${1}_${2}"),
+		"${1}_${2}"))
+}
+
+// sources are the texts of the files of a pattern, without tests.
+func sources(t *testing.T, pattern string) (texts []string) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatal(pattern, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(file, "_test.go") {
+			texts = append(texts, string(text))
+		}
+	}
+	return texts
+}
+
+// goSDK reads this package.
+func goSDK(t *testing.T) sdk {
+	t.Helper()
+	s := sdk{map[string][]string{}, map[string][]string{}}
+	for _, text := range sources(t, "*.go") {
+		file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Recv != nil && n.Name.IsExported() {
+					of := receiver(n.Recv.List[0].Type)
+					s.methods[of] = append(s.methods[of], snake(n.Name.Name))
+				}
+			case *ast.TypeSpec:
+				if st, ok := n.Type.(*ast.StructType); ok && n.Name.IsExported() {
+					s.members[n.Name.Name] = exportedFields(st)
+				}
+			}
+			return true
+		})
+	}
+	return s
+}
+
+func receiver(of ast.Expr) string {
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	name, _ := of.(*ast.Ident)
+	return name.Name
+}
+
+func exportedFields(st *ast.StructType) (names []string) {
+	for _, field := range st.Fields.List {
+		for _, name := range field.Names {
+			if name.IsExported() {
+				names = append(names, snake(name.Name))
+			}
+		}
+	}
+	return names
+}
+
+// foreignSDK reads a client by the patterns of its classes, which have their name, their base and
+// their body, of methods and of members.
+func foreignSDK(t *testing.T, files, class, method, member string) sdk {
+	t.Helper()
+	s := sdk{map[string][]string{}, map[string][]string{}}
+	bases := map[string]string{}
+	for _, text := range sources(t, files) {
+		for _, found := range regexp.MustCompile(class).FindAllStringSubmatch(text, -1) {
+			name, base, body := found[1], found[2], found[3]
+			bases[name] = base
+			for _, one := range regexp.MustCompile(method).FindAllStringSubmatch(body, -1) {
+				s.methods[name] = append(s.methods[name], snake(one[1]))
+			}
+			for _, one := range regexp.MustCompile(member).FindAllStringSubmatch(body, -1) {
+				s.members[name] = append(s.members[name], snake(one[1]))
+			}
+		}
+	}
+	for name, base := range bases {
+		s.members[name] = append(s.members[name], s.members[base]...)
+	}
+	return s
+}
+
+func pythonSDK(t *testing.T) sdk {
+	return foreignSDK(t, "../clients/python/millrace/*.py",
+		`(?m)^class (\w+)(?:\((\w*)[^)]*\))?:\n((?: .*\n|\n)*)`,
+		`(?m)^    def ([a-z]\w*)\(`, `(?m)^(?:    |        |        self\.)([a-z]\w*)(?::| =)`)
+}
+
+func typeScriptSDK(t *testing.T) sdk {
+	return foreignSDK(t, "../clients/typescript/src/*.ts",
+		`(?ms)^export (?:class|interface) (\w+)(?:<[^{]*?>)?(?: extends (\w+))?[^{\n]*\{\n(.*?)^\}`,
+		`(?m)^  (?:async )?\*?([a-z]\w*)(?:<[^>]*>)?\(`, `(?m)^  (?:readonly )?([a-z]\w*)\??:`)
+}
+
+// The clients for Python and TypeScript have the methods and the members of this one. What they do
+// not have is in the table of docs/clients.md.
+func TestNamesOfTheClients(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/clients.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, _ := strings.Cut(string(text), "## What differs")
+	// What there is in Go alone, and in how many of the others.
+	goOnly := map[string]string{
+		"Run.finish_with": "FinishWith", "JobRun.finish_with": "FinishWith",
+		"Images.submit_job":             "SubmitJob",
+		"Client.close_idle_connections": "CloseIdleConnections",
+	}
+	own := goSDK(t)
+	for language, other := range map[string]sdk{"Python": pythonSDK(t),
+		"TypeScript": typeScriptSDK(t)} {
+		for _, of := range []string{"Client", "Relay", "TaskFlow", "TaskFlowBuilder", "ForgeRun",
+			"FetchBox", "Images", "WorkerAPI", "Worker", "JobWorker", "Run", "JobRun"} {
+			if len(own.methods[of]) == 0 || len(other.methods[of]) == 0 {
+				t.Errorf("%s: no methods of %s", language, of)
+			}
+			for _, name := range own.methods[of] {
+				if known := goOnly[of+"."+name]; known != "" && strings.Contains(page, known) {
+					continue
+				}
+				if !slices.Contains(other.methods[of], name) {
+					t.Errorf("%s has no %s.%s, and docs/clients.md does not say so", language, of,
+						name)
+				}
+			}
+		}
+	}
+}
+
+// Values that are sent and answered have the same members in all clients, under the same names but
+// for those that docs/clients.md lists.
+func TestMembersOfTheClients(t *testing.T) {
+	t.Parallel()
+	renamed := map[string]string{"type": "error_type", "from": "from_time", "to": "to_time",
+		"err": "error", "http_client": "fetch"}
+	lists := []string{"page_size"} // members of the options of a call in TypeScript
+	own := goSDK(t)
+	for language, other := range map[string]sdk{"Python": pythonSDK(t),
+		"TypeScript": typeScriptSDK(t)} {
+		common := 0
+		for _, of := range slices.Sorted(maps.Keys(own.members)) {
+			names := other.members[of]
+			isValue := !slices.Contains([]string{"Error", "JobError", "Worker", "JobWorker"}, of)
+			if names == nil || !isValue {
+				continue
+			}
+			common++
+			for _, name := range own.members[of] {
+				isOfList := language == "TypeScript" && slices.Contains(lists, name)
+				if !isOfList && !has(names, name, renamed[name], name+"_id") {
+					t.Errorf("%s has no %s.%s", language, of, name)
+				}
+			}
+		}
+		if common < 50 {
+			t.Errorf("%s: %d types have the names of Go", language, common)
+		}
+	}
+}
