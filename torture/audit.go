@@ -139,6 +139,7 @@ func check(ops []*op, f *final, v *violations) {
 	a.checkTables()
 	a.checkKeys()
 	a.checkFlows()
+	a.checkForge()
 	a.checkOrder()
 }
 

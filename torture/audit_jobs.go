@@ -42,6 +42,9 @@ func (a *audit) isThere(s *sent) bool {
 	if _, found := a.final.Jobs[s.Job]; found {
 		return true
 	}
+	if _, found := a.final.Forge[s.Job]; found {
+		return true
+	}
 	_, dead := a.final.Dead[s.Job]
 	return dead && s.contract == relay
 }
@@ -158,12 +161,20 @@ func (a *audit) checkTables() {
 
 func (a *audit) checkRow(r row) {
 	j, shown := a.final.Jobs[r.Job]
+	switch r.Contract {
+	case forgerun:
+		j.Status = a.final.Forge[r.Job].State
+		shown = j.Status != ""
+	case relay, taskflow:
+	default: // no job of a client
+		shown, j.Status = true, r.State
+	}
 	switch {
 	case r.Phase == "":
 		a.add("database", "job %s has no state", r.Job)
 	case !shown:
 		a.add("API and SQL differ", "job %s is in the tables, and not shown", r.Job)
-	case r.Contract == taskflow && j.Status != r.State:
+	case r.Contract != relay && j.Status != r.State:
 		a.add("API and SQL differ", "job %s is %s, and shown as %s", r.Job, r.State, j.Status)
 	}
 	isParked := r.Queue == parkedQueue || r.Queue == parkedFlow

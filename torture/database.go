@@ -37,11 +37,16 @@ func newDatabase(server string, seed uint64) (*database, error) {
 	return d, nil
 }
 
+// execTimeout is long, as making and dropping a database waits for a checkpoint.
+const execTimeout = 3 * time.Minute
+
 func (d *database) exec(query string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), execTimeout)
 	defer cancel()
-	_, err := d.admin.ExecContext(ctx, query)
-	return err
+	if _, err := d.admin.ExecContext(ctx, query); err != nil {
+		return fmt.Errorf("%s: %w", query, err)
+	}
+	return nil
 }
 
 // through returns the URL of the database by way of an address.
@@ -64,22 +69,6 @@ func (d *database) refuse(refused bool) error {
 		return err
 	}
 	return d.endSessions()
-}
-
-// awaitIdle waits until the database has ended what killed nodes began.
-func (d *database) awaitIdle() error {
-	for end := time.Now().Add(readyTimeout); time.Now().Before(end); {
-		n := 0
-		if err := d.admin.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE datname=$1",
-			d.name).Scan(&n); err != nil {
-			return err
-		}
-		if n == 0 {
-			return nil
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return fmt.Errorf("the sessions of %s do not end", d.name)
 }
 
 // drop removes the database.

@@ -26,8 +26,11 @@ type plan struct {
 }
 
 // loadSettings are settings of the server: leases are short, so that they end while it is loaded.
-var loadSettings = []string{"contracts=relay,taskflow", "taskflow.lease=2s",
-	"taskflow.max_concurrent=200", "shutdown_grace=3s"}
+var loadSettings = []string{"contracts=relay,taskflow,forgerun", "shutdown_grace=3s",
+	"taskflow.lease=2s", "taskflow.max_concurrent=200", "forgerun.duration_scale=0.05",
+	"forgerun.lease=2s", "forgerun.heartbeat=500ms", "forgerun.rate_limit_per_minute=100000",
+	"forgerun.max_active_jobs=100000", "forgerun.backoff_base=100ms", "webhook.timeout=1s",
+	"webhook.max_tries=100", "webhook.backoff_base=50ms", "webhook.backoff_max=500ms"}
 
 // lease is that of most jobs.
 const lease = 2 * time.Second

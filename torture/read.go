@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -20,6 +21,10 @@ type final struct {
 	Dead   map[string]deadLetter // of Relay, by id of the job
 	Counts map[string]counts     // of the queues, as the server keeps them
 	Faults []string              // what the databases say about themselves
+
+	Forge      map[string]forgeJob     // of ForgeRun, by id, as the API shows them to their clients
+	Events     map[string][]forgeEvent // of these jobs, by the table
+	Deliveries map[string][]delivery   // that the sink of a client got, by the client
 }
 
 // finalJob is a job as the API shows it.
@@ -51,14 +56,21 @@ func (r *run) readAPI(ctx context.Context, ops []*op) (*final, error) {
 			return nil, err
 		}
 	}
+	if err := r.readForge(ctx, f); err != nil {
+		return nil, err
+	}
 	return f, r.readRelayJobs(ctx, f, ops)
 }
 
-// get reads a page of the API. Anything but 200 and 404 is an error.
-func (r *run) get(ctx context.Context, path string, into any) (found bool, err error) {
+// get reads a page of the API, with an API key if there is one. Anything but 200 and 404 is an error.
+func (r *run) get(ctx context.Context, path string, into any, key ...string) (found bool,
+	err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.nodes[0].url+path, nil)
 	if err != nil {
 		return false, err
+	}
+	if len(key) > 0 {
+		req.Header.Set("Authorization", "Bearer "+key[0])
 	}
 	resp, err := r.client.Do(req)
 	if err != nil {
@@ -226,7 +238,7 @@ func readSQL(ctx context.Context, db *sql.DB, f *final, isSQLite bool) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	if err := readCounts(ctx, db, f); err != nil {
+	if err := errors.Join(readCounts(ctx, db, f), readEvents(ctx, db, f)); err != nil {
 		return err
 	}
 	orphans := 0

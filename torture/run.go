@@ -29,6 +29,7 @@ type run struct {
 	database *database // nil on SQLite
 	disk     *disk     // nil where the faults need none
 
+	forge         []*forgeClient // the clients of ForgeRun
 	actors        uint64
 	actorsRunning sync.WaitGroup
 	done          int // faults that were carried out
@@ -86,7 +87,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return nil
+	return r.addForgeClients(ctx)
 }
 
 func (r *run) addNode(ctx context.Context, number int) error {
@@ -115,6 +116,7 @@ func (r *run) loadAndDrain(ctx context.Context) error {
 	drained, stopWorkers := context.WithCancel(ctx)
 	(&relayLoad{run: r}).load(load, drained)
 	(&taskflowLoad{run: r}).load(load, drained)
+	(&forgeLoad{run: r}).load(load)
 	defer r.actorsRunning.Wait()
 	defer stopWorkers()
 	if err := r.disturb(load); err != nil {
@@ -122,6 +124,9 @@ func (r *run) loadAndDrain(ctx context.Context) error {
 		return err
 	}
 	<-load.Done()
+	for _, c := range r.forge {
+		c.sink.behave()
+	}
 	return r.awaitDrained(ctx)
 }
 
@@ -179,6 +184,9 @@ func (r *run) close() error {
 	}
 	for _, p := range r.proxies {
 		errs = append(errs, p.Close())
+	}
+	for _, c := range r.forge {
+		errs = append(errs, c.sink.server.Close())
 	}
 	if r.database != nil {
 		errs = append(errs, r.database.drop())

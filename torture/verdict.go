@@ -26,6 +26,8 @@ type verdict struct {
 	Created      int            `json:"jobs_acknowledged"`
 	Granted      int            `json:"runs_granted"`
 	Dead         int            `json:"dead_letters"`
+	Events       int            `json:"events"`     // of jobs of ForgeRun
+	Deliveries   int            `json:"deliveries"` // of them, to webhooks
 	SlowRestart  time.Duration  `json:"slowest_restart"`
 	Drain        time.Duration  `json:"drain"`
 	Violations   map[string]int `json:"violations"`
@@ -39,6 +41,12 @@ func (r *run) conclude(ops []*op, f *final) *verdict {
 	v := &verdict{Seed: r.plan.Seed, Store: r.plan.Store, Nodes: r.plan.Nodes, Bug: r.plan.Bug,
 		Faults: map[string]int{}, Requests: len(ops), Dead: len(f.Dead), Drain: r.drained,
 		Violations: r.violations.counts, Examples: r.violations.examples, Again: r.plan.again()}
+	for _, all := range f.Events {
+		v.Events += len(all)
+	}
+	for _, all := range f.Deliveries {
+		v.Deliveries += len(all)
+	}
 	for _, f := range r.faults[:r.done] {
 		v.Faults[f.Kind]++
 	}
@@ -84,9 +92,9 @@ func (v *verdict) write(w io.Writer, dir string) error {
 	fmt.Fprintf(w, "seed %d, %s with %d node(s): %d requests, %d acknowledged, %d refused, "+
 		"%d unknown (%d creates among them were carried out)\n", v.Seed, v.Store, v.Nodes,
 		v.Requests, v.Acknowledged, v.Refused, v.Unknown, v.Applied)
-	fmt.Fprintf(w, "%d jobs acknowledged, %d runs granted, %d dead letters; slowest restart %s, "+
-		"drained in %s\n", v.Created, v.Granted, v.Dead, v.SlowRestart.Round(time.Millisecond),
-		v.Drain.Round(time.Millisecond))
+	fmt.Fprintf(w, "%d jobs acknowledged, %d runs granted, %d dead letters, %d events in %d "+
+		"deliveries; slowest restart %s, drained in %s\n", v.Created, v.Granted, v.Dead, v.Events,
+		v.Deliveries, v.SlowRestart.Round(time.Millisecond), v.Drain.Round(time.Millisecond))
 	for _, kind := range slices.Sorted(maps.Keys(v.Faults)) {
 		fmt.Fprintf(w, "%6d × %s\n", v.Faults[kind], kind)
 	}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// forgeScene is a job of ForgeRun that succeeded, with its report and its deliveries.
+func forgeScene() *scene {
+	s := newScene()
+	s.add(0, op{Contract: forgerun, Verb: "create", Key: "g1",
+		Made: []made{{Job: "id", Name: "g1", Queue: "client-0"}}})
+	events := []forgeEvent{{"e1", "", "CREATED"}, {"e2", "CREATED", "QUEUED"},
+		{"e3", "QUEUED", "ASSIGNED"}, {"e4", "ASSIGNED", "RUNNING"},
+		{"e5", "RUNNING", "SUCCEEDED"}}
+	s.final.Forge = map[string]forgeJob{"id": {"client-0", "SUCCEEDED", true, events}}
+	s.final.Events = map[string][]forgeEvent{"id": slices.Clone(events)}
+	s.final.Deliveries = map[string][]delivery{"client-0": nil, "client-1": nil}
+	for _, e := range events {
+		s.final.Deliveries["client-0"] = append(s.final.Deliveries["client-0"], delivery{e.ID,
+			"id", e.Prev, e.Next, true, false})
+	}
+	s.final.Rows = []row{{forgerun, "default", "id", "finished", "SUCCEEDED"}}
+	return s
+}
+
+// TestAuditOfForgeRun is TestAuditOfRelay for events, reports, webhooks and clients.
+func TestAuditOfForgeRun(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		change func(*scene)
+		want   []string // the beginnings of all violations
+	}{
+		{"as it should be", func(*scene) {}, nil},
+		{"lost", func(s *scene) { s.final.Forge, s.final.Rows = nil, nil },
+			[]string{"I1"}},
+		{"an event is missing", func(s *scene) {
+			s.final.Events["id"] = slices.Delete(s.final.Events["id"], 1, 2)
+		}, []string{"I13", "I14"}},
+		{"no report", func(s *scene) {
+			j := s.final.Forge["id"]
+			j.HasReport = false
+			s.final.Forge["id"] = j
+		}, []string{"I14"}},
+		{"not delivered", func(s *scene) {
+			s.final.Deliveries["client-0"] = s.final.Deliveries["client-0"][:4]
+		}, []string{"I11"}},
+		{"refused and not delivered again", func(s *scene) {
+			s.final.Deliveries["client-0"][2].Accepted = false
+		}, []string{"I11"}},
+		{"delivered out of order", func(s *scene) {
+			slices.Reverse(s.final.Deliveries["client-0"])
+		}, []string{"I11"}},
+		{"delivered twice", func(s *scene) {
+			all := s.final.Deliveries["client-0"]
+			s.final.Deliveries["client-0"] = append(all, all[1])
+		}, nil},
+		{"not signed", func(s *scene) { s.final.Deliveries["client-0"][0].Forged = true },
+			[]string{"I11"}},
+		{"delivered to another client", func(s *scene) {
+			s.final.Deliveries["client-1"] = s.final.Deliveries["client-0"][:1]
+		}, []string{"I10"}},
+		{"read by another client", func(s *scene) {
+			s.add(0, op{Contract: forgerun, Verb: "foreign", Job: "id"})
+		}, []string{"I10"}},
+		{"canceled by another client", func(s *scene) {
+			s.add(0, op{Contract: forgerun, Verb: "cancel", Job: "id", Queue: "client-1"})
+		}, []string{"I10"}},
+		{"a cancel that is lost", func(s *scene) {
+			s.add(0, op{Contract: forgerun, Verb: "cancel", Job: "id", Queue: "client-0",
+				Body: "CANCELED"})
+		}, []string{"I1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := forgeScene()
+			c.change(s)
+			var v violations
+			check(s.ops, &s.final, &v)
+			if !slices.EqualFunc(v.kinds(), c.want, strings.HasPrefix) {
+				t.Errorf("found %q, want %q", v.examples, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// forgeLoad is the load on ForgeRun: two clients, each with a webhook, submit jobs, cancel and
+// retry them, and ask for those of the other.
+type forgeLoad struct {
+	*run
+	made atomic.Int64
+}
+
+const forgerun = "forgerun"
+
+// webhookTimeout is how long a receiver may take, by the settings of the nodes.
+const webhookTimeout = time.Second
+
+// forgeClient is one client, whose API key no other request carries.
+type forgeClient struct {
+	id   string
+	key  string
+	sink *sink
+
+	mu   sync.Mutex
+	jobs []string
+}
+
+func (c *forgeClient) add(job string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.jobs = append(c.jobs, job)
+}
+
+// draw returns a job of the client, "" while it has none.
+func (c *forgeClient) draw(a *actor) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.jobs) == 0 {
+		return ""
+	}
+	return c.jobs[a.random.IntN(len(c.jobs))]
+}
+
+// addForgeClients makes the clients, with a key and a webhook each, before there is any load.
+func (r *run) addForgeClients(ctx context.Context) error {
+	for i := range 2 {
+		s, err := newSink(r.plan.Seed + uint64(i))
+		if err != nil {
+			return err
+		}
+		c := &forgeClient{id: fmt.Sprint("client-", i), sink: s}
+		r.forge = append(r.forge, c)
+		var made struct {
+			ClientID string `json:"client_id"`
+			APIKey   string `json:"api_key"`
+			Secret   string
+		}
+		if err := r.post(ctx, "/v1/clients", "", map[string]any{}, &made); err != nil {
+			return err
+		}
+		if err := r.post(ctx, "/v1/clients/"+made.ClientID+"/keys", "",
+			map[string]any{}, &made); err != nil {
+			return err
+		}
+		c.key = made.APIKey
+		if err := r.post(ctx, "/v1/webhooks", c.key, map[string]any{"url": s.url,
+			"events": []string{"job_created", "job_queued", "job_assigned", "job_requeued",
+				"job_started", "job_succeeded", "job_failed", "job_canceled"}},
+			&made); err != nil {
+			return err
+		}
+		s.secret = made.Secret
+	}
+	return nil
+}
+
+func (l *forgeLoad) load(load context.Context) {
+	for i, c := range l.forge {
+		a := l.newActor(fmt.Sprint("forge-client-", i))
+		l.actorsRunning.Go(func() {
+			for a.pause(load, 150*time.Millisecond) {
+				l.act(load, a, c, l.forge[1-i])
+			}
+		})
+	}
+}
+
+// act does what is drawn.
+func (l *forgeLoad) act(load context.Context, a *actor, c, other *forgeClient) {
+	draw, own := a.random.IntN(100), c.draw(a)
+	switch {
+	case draw < 60 || own == "":
+		l.submit(load, a, c)
+	case draw < 75:
+		l.change(a, c, "cancel", own)
+	case draw < 90:
+		l.change(a, c, "retry", own)
+	default:
+		if foreign := other.draw(a); foreign != "" {
+			l.change(a, c, "cancel", foreign)
+			a.send(context.Background(), &op{Contract: forgerun, Verb: "foreign", Job: foreign},
+				request{method: http.MethodGet, path: "/v1/jobs/" + foreign, header: c.header()})
+		}
+	}
+}
+
+func (c *forgeClient) header() map[string]string {
+	return map[string]string{"Authorization": "Bearer " + c.key}
+}
+
+// submit sends a job under a key until its outcome is known.
+func (l *forgeLoad) submit(load context.Context, a *actor, c *forgeClient) {
+	kinds := []string{"SUCCESS_FAST", "SUCCESS_NORMAL", "FAIL_IMMEDIATE", "RETRY_ON_FAIL"}
+	name := fmt.Sprint("g", l.made.Add(1))
+	body := map[string]any{"type": "EXECUTE", "idempotency_key": name,
+		"work_kind": kinds[a.random.IntN(len(kinds))]}
+	m := made{Name: name, Queue: c.id}
+	if a.random.IntN(4) == 0 {
+		at := time.UnixMicro(l.ledger.now()).Add(time.Duration(a.random.IntN(3000)) *
+			time.Millisecond).UTC()
+		m.DueAt = at.UnixMicro()
+		body["execution_at"] = at.Format("2006-01-02T15:04:05.000000Z")
+	}
+	for tries := 0; tries == 0 || a.pause(load, 200*time.Millisecond); tries++ {
+		o := &op{Contract: forgerun, Verb: "create", Key: name, Made: []made{m}}
+		a.send(context.Background(), o, request{method: http.MethodPost, path: "/v1/jobs",
+			body: encode(body), header: c.header(), read: readForgeJob})
+		if o.Class == classOK {
+			if o.Made[0].Job != "" {
+				c.add(o.Made[0].Job)
+			}
+			return
+		}
+	}
+}
+
+func readForgeJob(o *op, body []byte) error {
+	var j struct {
+		JobID string `json:"job_id"`
+		State string
+	}
+	if err := json.Unmarshal(body, &j); err != nil {
+		return err
+	}
+	if j.JobID == "" {
+		return fmt.Errorf("the answer has no job_id")
+	}
+	o.Body = j.State
+	if len(o.Made) > 0 {
+		o.Made[0].Job = j.JobID
+	}
+	return nil
+}
+
+// change cancels or retries a job, which may be one of the other client.
+func (l *forgeLoad) change(a *actor, c *forgeClient, verb, job string) {
+	a.send(context.Background(), &op{Contract: forgerun, Verb: verb, Job: job, Queue: c.id},
+		request{method: http.MethodPost, path: "/v1/jobs/" + job + "/" + verb, header: c.header(),
+			read: readForgeJob})
+}
+
+// post sends a request that must succeed.
+func (r *run) post(ctx context.Context, path, key string, body, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.nodes[0].url+path,
+		bytes.NewReader(encode(body)))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("POST %s: status %d", path, resp.StatusCode)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
