@@ -19,6 +19,7 @@ type violations struct {
 	examples []string
 }
 
+// add counts a violation, and keeps its description where there are few of its kind.
 func (v *violations) add(kind, format string, args ...any) {
 	if v.counts == nil {
 		v.counts = map[string]int{}
@@ -176,6 +177,8 @@ func (a *audit) index() {
 	}
 }
 
+// indexSent adds a request to the job that it makes. A job has one label over all repetitions of
+// its request, and the id of the first that was answered.
 func (a *audit) indexSent(o *op, m *made) {
 	s := a.sent[m.label()]
 	if s == nil {
@@ -192,6 +195,7 @@ func (a *audit) indexSent(o *op, m *made) {
 	}
 }
 
+// history returns the history of a job, which it makes where there is none yet.
 func (a *audit) history(id string) *history {
 	h := a.jobs[id]
 	if h == nil {

@@ -159,6 +159,9 @@ func (a *audit) checkTables() {
 	}
 }
 
+// checkRow compares a row of the tables with what the API shows, and reports a job that is left.
+// Jobs of other contracts, such as the deliveries of webhooks, are not shown and must have ended
+// too.
 func (a *audit) checkRow(r row) {
 	j, shown := a.final.Jobs[r.Job]
 	switch r.Contract {

@@ -40,6 +40,7 @@ func newDatabase(server string, seed uint64) (*database, error) {
 // execTimeout is long, as making and dropping a database waits for a checkpoint.
 const execTimeout = 3 * time.Minute
 
+// exec runs a statement on the connection that no fault concerns.
 func (d *database) exec(query string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), execTimeout)
 	defer cancel()

@@ -49,12 +49,14 @@ func command(name string, args ...string) error {
 	return nil
 }
 
+// mount mounts the image, as it is, on the data directory.
 func (d *disk) mount() error {
 	err := command("mount", "-o", "loop", d.image, d.dir)
 	d.mounted = err == nil
 	return err
 }
 
+// unmount ends what mountFor has begun, if there is anything.
 func (d *disk) unmount() error {
 	if d == nil || !d.mounted {
 		return nil

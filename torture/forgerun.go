@@ -33,6 +33,7 @@ type forgeClient struct {
 	jobs []string
 }
 
+// add remembers a job that was acknowledged, so that it is changed later.
 func (c *forgeClient) add(job string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,6 +83,7 @@ func (r *run) addForgeClients(ctx context.Context) error {
 	return nil
 }
 
+// load starts an actor for each client. The server runs the jobs itself, so there are no workers.
 func (l *forgeLoad) load(load context.Context) {
 	for i, c := range l.forge {
 		a := l.newActor(fmt.Sprint("forge-client-", i))
@@ -112,6 +114,7 @@ func (l *forgeLoad) act(load context.Context, a *actor, c, other *forgeClient) {
 	}
 }
 
+// header returns the header with the API key of the client.
 func (c *forgeClient) header() map[string]string {
 	return map[string]string{"Authorization": "Bearer " + c.key}
 }
@@ -142,6 +145,7 @@ func (l *forgeLoad) submit(load context.Context, a *actor, c *forgeClient) {
 	}
 }
 
+// readForgeJob takes id and state of the job from an answer.
 func readForgeJob(o *op, body []byte) error {
 	var j struct {
 		JobID string `json:"job_id"`

@@ -61,6 +61,8 @@ func (f *final) undelivered(client string, all []delivery) (n int) {
 	return n
 }
 
+// readForgeJobs reads all pages of the jobs of a client, and each job and its report. A job that
+// both clients are shown is a fault.
 func (r *run) readForgeJobs(ctx context.Context, f *final, c *forgeClient) error {
 	found := map[string]string{}
 	for cursor := ""; ; {
@@ -94,6 +96,7 @@ func (r *run) readForgeJobs(ctx context.Context, f *final, c *forgeClient) error
 	})
 }
 
+// readForgeJob reads a job, and its report if it has one.
 func (r *run) readForgeJob(ctx context.Context, c *forgeClient, id string) (forgeJob, error) {
 	j := forgeJob{Client: c.id}
 	var shown struct{ State string }

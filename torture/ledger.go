@@ -101,6 +101,7 @@ func (l *ledger) end(o *op) {
 	l.write(o)
 }
 
+// write appends a line. The file is not synced: the process that writes it is never killed.
 func (l *ledger) write(o *op) {
 	_, err := l.file.Write(append(encode(o), '\n'))
 	l.err = cmp.Or(l.err, err)

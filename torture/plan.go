@@ -35,6 +35,7 @@ var loadSettings = []string{"contracts=relay,taskflow,forgerun", "shutdown_grace
 // lease is that of most jobs.
 const lease = 2 * time.Second
 
+// readPlan reads the flags. A seed that is not given is drawn here, so that it can be printed.
 func readPlan(args []string, output io.Writer) (p plan, prove bool, err error) {
 	f := flag.NewFlagSet("torture", flag.ContinueOnError)
 	f.SetOutput(output)
@@ -58,6 +59,7 @@ func readPlan(args []string, output io.Writer) (p plan, prove bool, err error) {
 	return p, prove, p.check()
 }
 
+// check refuses plans that cannot be carried out.
 func (p *plan) check() error {
 	switch {
 	case p.Store != "sqlite" && p.Store != "postgres":
@@ -92,6 +94,7 @@ type fault struct {
 	Length time.Duration
 }
 
+// String is a line of the printed schedule.
 func (f fault) String() string {
 	return fmt.Sprintf("%6.2fs %-12s node %d for %.2fs", f.At.Seconds(), f.Kind, f.Node,
 		f.Length.Seconds())
@@ -113,8 +116,10 @@ const (
 // meanPause is how long there is no fault, on average.
 const meanPause = 1500 * time.Millisecond
 
+// allFaults returns the kinds of faults of both stores, those they share once.
 func allFaults() []string {
-	return append(slices.Clone(faultsOf["sqlite"]), faultsOf["postgres"][3:]...)
+	const shared = 3 // the first of both lists
+	return append(slices.Clone(faultsOf["sqlite"]), faultsOf["postgres"][shared:]...)
 }
 
 // faultsOf are the faults of each store. Those that need a mount are drawn where they are named
@@ -125,6 +130,7 @@ var faultsOf = map[string][]string{
 		faultStall},
 }
 
+// kinds returns the kinds of faults that the store of a plan has.
 func (p *plan) kinds() []string { return faultsOf[p.Store] }
 
 // schedule returns the faults of a plan. They do not overlap. Kills are as frequent as all others

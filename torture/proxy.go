@@ -17,6 +17,7 @@ type proxy struct {
 	open    map[*net.TCPConn]bool
 }
 
+// newProxy listens on an address of its own and carries what comes to the target.
 func newProxy(target string) (*proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,8 +29,10 @@ func newProxy(target string) (*proxy, error) {
 	return p, nil
 }
 
+// address is what a node connects to in place of the database.
 func (p *proxy) address() string { return p.listener.Addr().String() }
 
+// serve accepts connections until the listener is closed.
 func (p *proxy) serve() {
 	for {
 		conn, err := p.listener.Accept()

@@ -62,7 +62,8 @@ func (r *run) readAPI(ctx context.Context, ops []*op) (*final, error) {
 	return f, r.readRelayJobs(ctx, f, ops)
 }
 
-// get reads a page of the API, with an API key if there is one. Anything but 200 and 404 is an error.
+// get reads a page of the API, with an API key if there is one. Anything but 200 and 404 is an
+// error.
 func (r *run) get(ctx context.Context, path string, into any, key ...string) (found bool,
 	err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.nodes[0].url+path, nil)
@@ -86,6 +87,7 @@ func (r *run) get(ctx context.Context, path string, into any, key ...string) (fo
 	return true, json.NewDecoder(resp.Body).Decode(into)
 }
 
+// readRelayJobs asks for every job that a request may have made: Relay has no list of jobs.
 func (r *run) readRelayJobs(ctx context.Context, f *final, ops []*op) error {
 	queues := map[string]string{}
 	for _, o := range ops {
@@ -136,6 +138,7 @@ func inParallel(jobs map[string]string, fn func(id, queue string, add func(func(
 	return first
 }
 
+// readDead reads the dead letters of a queue of Relay, all pages of them.
 func (r *run) readDead(ctx context.Context, f *final, queue string) error {
 	for cursor := ""; ; {
 		var page struct {
@@ -255,6 +258,7 @@ func readSQL(ctx context.Context, db *sql.DB, f *final, isSQLite bool) error {
 	return nil
 }
 
+// readCounts reads the counters of queues, which the server keeps in slots.
 func readCounts(ctx context.Context, db *sql.DB, f *final) error {
 	rows, err := db.QueryContext(ctx, `SELECT contract, queue, CAST(sum(ready) AS BIGINT),
 		CAST(sum(leased) AS BIGINT) FROM counts GROUP BY contract, queue`)

@@ -36,6 +36,8 @@ func (l *relayLoad) startWorker(load, drained context.Context, w *relayWorker) {
 	})
 }
 
+// claim asks for some jobs, and waits up to a second for the first one. A claim whose answer is
+// lost may have leased jobs: they come back when their leases end.
 func (w *relayWorker) claim(ctx context.Context) []grant {
 	o := &op{Contract: relay, Verb: "claim", Queue: w.queue, Asked: 1 + w.random.IntN(w.max)}
 	w.send(ctx, o, request{method: http.MethodGet,
@@ -102,6 +104,7 @@ func (w *relayWorker) keep(load context.Context, g grant) {
 	})
 }
 
+// runPath is the path of a run in the API of Relay.
 func runPath(g grant) string {
 	return fmt.Sprintf("/v2/queues/%s/jobs/%s/run-id/%s", g.Queue, g.Job, g.Run)
 }

@@ -38,6 +38,7 @@ type run struct {
 	violations    violations
 }
 
+// log writes a line of the report.
 func (r *run) log(format string, args ...any) { fmt.Fprintf(r.output, format+"\n", args...) }
 
 // execute carries out a plan and returns the verdict. An error means that there is none.
@@ -90,6 +91,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	return r.addForgeClients(ctx)
 }
 
+// addNode starts a node, on PostgreSQL with a proxy between it and the database.
 func (r *run) addNode(ctx context.Context, number int) error {
 	store := "sqlite"
 	if r.database != nil {

@@ -37,6 +37,7 @@ type delivery struct {
 	Forged   bool // its signature is not one of the secret
 }
 
+// newSink starts a receiver, which draws its answers from the seed.
 func newSink(seed uint64) (*sink, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,6 +50,7 @@ func newSink(seed uint64) (*sink, error) {
 	return s, nil
 }
 
+// ServeHTTP takes a delivery. It is recorded before it is answered, as a ledger would be.
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

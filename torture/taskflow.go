@@ -48,6 +48,7 @@ type retryPolicy struct {
 
 const retryDelay = time.Second
 
+// load starts all actors. They make new jobs until load ends, and work until drained ends.
 func (l *taskflowLoad) load(load, drained context.Context) {
 	for i := range 2 {
 		a := l.newActor(fmt.Sprint("flow-producer-", i))
@@ -68,6 +69,7 @@ func (l *taskflowLoad) load(load, drained context.Context) {
 		true})
 }
 
+// startProducer has an actor create single jobs, in a queue or in those that are drawn.
 func (l *taskflowLoad) startProducer(load context.Context, a *actor, queue string) {
 	l.actorsRunning.Go(func() {
 		for a.pause(load, 80*time.Millisecond) {
@@ -106,6 +108,7 @@ func (l *taskflowLoad) createGraph(load context.Context, a *actor) {
 	l.createOnce(load, a, "/api/v1/graphs", body, all, readCreatedGraph)
 }
 
+// newJob draws a job. Its name is its label: the server gives it another id.
 func (l *taskflowLoad) newJob(a *actor) (taskflowJob, made) {
 	name := fmt.Sprint("f", l.made.Add(1))
 	j := taskflowJob{Name: name, Queue: taskflowQueues[a.random.IntN(len(taskflowQueues))],
@@ -140,6 +143,8 @@ func (l *taskflowLoad) createOnce(load context.Context, a *actor, path string, b
 	send("create-other", append(other, []byte(`,"torture":1}`)...))
 }
 
+// readCreated takes the id of the job from the answer to a create, whether it is new or was made
+// before.
 func readCreated(o *op, body []byte) error {
 	var j struct{ ID, Name string }
 	if err := json.Unmarshal(body, &j); err != nil {
@@ -152,6 +157,7 @@ func readCreated(o *op, body []byte) error {
 	return nil
 }
 
+// readCreatedGraph takes the ids of all jobs of a graph, by their refs.
 func readCreatedGraph(o *op, body []byte) error {
 	var answer struct{ Jobs map[string]string }
 	if err := json.Unmarshal(body, &answer); err != nil {

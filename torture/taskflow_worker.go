@@ -35,6 +35,7 @@ func (l *taskflowLoad) startWorker(load, drained context.Context, w *taskflowWor
 	})
 }
 
+// claim asks for some jobs, and waits up to a second for the first one.
 func (w *taskflowWorker) claim(ctx context.Context) []grant {
 	o := &op{Contract: taskflow, Verb: "claim", Queue: w.queue, Asked: 1 + w.random.IntN(w.max)}
 	w.send(ctx, o, request{method: http.MethodPost, path: "/worker/v1/claims",
@@ -43,6 +44,7 @@ func (w *taskflowWorker) claim(ctx context.Context) []grant {
 	return o.Grants
 }
 
+// readTaskflowGrants takes the jobs of an answer to a claim.
 func readTaskflowGrants(o *op, body []byte) error {
 	var answer struct {
 		Jobs []struct {
@@ -103,8 +105,10 @@ func (w *taskflowWorker) behave(load context.Context, g grant) {
 	} // all others die
 }
 
+// heartbeat prolongs the lease of a run.
 func (w *taskflowWorker) heartbeat(g grant) { w.end("heartbeat", g, map[string]any{}) }
 
+// complete completes a run, with a result that names it: so the audit sees whose result is kept.
 func (w *taskflowWorker) complete(g grant) {
 	result := fmt.Sprintf(`{"run":%q}`, g.Run)
 	w.end("complete", g, map[string]any{"result": json.RawMessage(result)})
