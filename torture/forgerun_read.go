@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"time"
@@ -24,7 +25,12 @@ type forgeEvent struct{ ID, Prev, Next string }
 func (r *run) readForge(ctx context.Context, f *final) error {
 	f.Forge = map[string]forgeJob{}
 	for _, c := range r.forge {
-		if err := r.readForgeJobs(ctx, f, c); err != nil {
+		err := r.readForgeJobs(ctx, f, c)
+		if refused, ok := errors.AsType[*refusedError](err); ok { // as when the key is lost
+			f.Faults = append(f.Faults, c.id+": "+refused.Error())
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}

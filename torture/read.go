@@ -62,6 +62,14 @@ func (r *run) readAPI(ctx context.Context, ops []*op) (*final, error) {
 	return f, r.readRelayJobs(ctx, f, ops)
 }
 
+// refusedError is an answer to a read that must be answered.
+type refusedError struct {
+	path   string
+	status int
+}
+
+func (e *refusedError) Error() string { return fmt.Sprintf("GET %s: status %d", e.path, e.status) }
+
 // get reads a page of the API, with an API key if there is one. Anything but 200 and 404 is an
 // error.
 func (r *run) get(ctx context.Context, path string, into any, key ...string) (found bool,
@@ -82,7 +90,7 @@ func (r *run) get(ctx context.Context, path string, into any, key ...string) (fo
 		return false, nil
 	}
 	if resp.StatusCode != http.StatusOK {
-		return false, fmt.Errorf("GET %s: status %d", path, resp.StatusCode)
+		return false, &refusedError{path, resp.StatusCode}
 	}
 	return true, json.NewDecoder(resp.Body).Decode(into)
 }
