@@ -128,11 +128,12 @@ func (u *unit) isWanted(j *job.Job, ev job.Event) (wanted, readsBodies bool) {
 	return u.subscriptions.Wants(j, ev)
 }
 
-// publishToFeed adds a message of the feed to the outbox.
-func (u *unit) publishToFeed(m job.Message) {
-	m.JobID = job.ID{Contract: u.e.feed.Contract, Key: m.JobID.Key}
-	put(&u.after.outboxDirty, m.JobID.Contract, true)
-	u.writes.Messages = append(u.writes.Messages, m)
+// publishToFeed adds a message of the feed to the outbox. Its body says all that there is to say:
+// the messages of a transaction differ in their bodies alone.
+func (u *unit) publishToFeed(at time.Time, body []byte) {
+	id := job.ID{Contract: u.e.feed.Contract}
+	put(&u.after.outboxDirty, id.Contract, true)
+	u.writes.Messages = append(u.writes.Messages, job.Message{JobID: id, At: at, Body: body})
 }
 
 // publishEvent publishes what happened besides changes of jobs, if a subscription wants it.
@@ -142,7 +143,7 @@ func (u *unit) publishEvent(n FeedEvent) {
 	}
 	n.At = u.now
 	if body := u.subscriptions.EventBody(n); body != nil {
-		u.publishToFeed(job.Message{At: n.At, Body: body})
+		u.publishToFeed(n.At, body)
 	}
 }
 

@@ -13,18 +13,18 @@ import (
 
 const (
 	publishBatch   = 500
-	feedBatch      = 100 // of the feed: the store is held for less long
+	feedBatch      = 25 // of the feed: the store is held for less long
 	publishTerm    = 5 * time.Second
 	publishTimeout = publishTerm / 2 // for a batch: a term with less left is renewed first
 )
 
-// After a batch of the feed that took d, its publisher waits until the engine was idle for d in
-// total, and for yieldFactor times d at most. So deliveries are made as fast as the store has time
-// for, and jobs that use all of it lose little.
+// After a batch of the feed that took d, its publisher waits for d, and for d once more for each
+// caller that the engine has meanwhile, but for maxYield at most: it takes turns with them as one
+// of them would. So deliveries are made as fast as the store has time for, and jobs that use all of
+// it lose little.
 const (
-	yieldFactor = 40
-	maxYield    = publishTerm / 4
-	yieldStep   = 2 * time.Millisecond // how often the engine is asked whether it is idle
+	maxYield  = publishTerm / 4
+	yieldStep = 2 * time.Millisecond // how often the callers are counted
 )
 
 // outboxPublisher publishes the messages of some contracts. One that fails does not hold up
@@ -119,17 +119,13 @@ func (e *Engine) isFeed(contracts []string) bool {
 	return e.feed.Read != nil && slices.Contains(contracts, e.feed.Contract)
 }
 
-// yield waits after work in the background that took so long, see yieldFactor.
+// yield waits after work in the background that took so long, see maxYield.
 func (e *Engine) yield(ctx context.Context, took time.Duration) {
-	const step = yieldStep
-	longest := min(yieldFactor*took, maxYield)
-	tick := time.NewTicker(step)
+	tick := time.NewTicker(yieldStep)
 	defer tick.Stop()
-	for idle, waited := time.Duration(0), time.Duration(0); idle < took && waited < longest; {
-		if e.callers.Load() == 0 {
-			idle += step
-		}
-		waited += step
+	for share, waited := time.Duration(0), time.Duration(0); share < took && waited < maxYield; {
+		share += yieldStep / time.Duration(1+e.callers.Load())
+		waited += yieldStep
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

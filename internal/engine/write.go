@@ -147,26 +147,17 @@ func (u *unit) addEvents() {
 		c := u.e.jobTypes[p.job.ID.Contract]
 		ev := p.event
 		ev.Job = p.job.Seq
-		m := job.Message{
-			JobID:  p.job.ID,
-			Job:    ev.Job,
-			Cause:  ev.Cause,
-			Prev:   ev.Prev,
-			Next:   ev.Next,
-			At:     ev.At,
-			Reason: ev.Reason,
-			Body:   p.body,
-		}
 		if p.isStored && c.History && p.job.State != job.StateNone {
 			w.Events = append(w.Events, ev)
 		}
 		if p.isStored && c.Publish {
 			put(&u.after.outboxDirty, c.Name, true)
-			w.Messages = append(w.Messages, m)
+			w.Messages = append(w.Messages, job.Message{JobID: p.job.ID, Job: ev.Job,
+				Cause: ev.Cause, Prev: ev.Prev, Next: ev.Next, At: ev.At, Reason: ev.Reason,
+				Body: p.body})
 		}
 		if p.feedBody != nil {
-			m.Body = p.feedBody
-			u.publishToFeed(m)
+			u.publishToFeed(ev.At, p.feedBody)
 		}
 	}
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 )
 
-// TestYield: work in the background that took a while is followed by a pause of the same length
-// where nobody calls, and by one of many times that length where somebody does at each moment, but
-// by none that outlasts the term of a publisher.
+// TestYield: work in the background that took a while is followed by a pause of the same length for
+// each caller beside it and for itself, but by none that outlasts the term of a publisher.
 func TestYield(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -20,7 +19,8 @@ func TestYield(t *testing.T) {
 		from, upTo time.Duration
 	}{
 		{"idle", 10 * time.Millisecond, 0, 10 * time.Millisecond, 12 * time.Millisecond},
-		{"busy", 10 * time.Millisecond, 3, 350 * time.Millisecond, 450 * time.Millisecond},
+		{"some callers", 10 * time.Millisecond, 3, 40 * time.Millisecond, 42 * time.Millisecond},
+		{"busy", 10 * time.Millisecond, 63, 640 * time.Millisecond, 645 * time.Millisecond},
 		{"busy after long work", 10 * time.Second, 1, time.Second, 2500 * time.Millisecond},
 		{"no work", 0, 5, 0, 0},
 	} {
