@@ -10,6 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// An item is the common form in which /admin/v1, the console and live events show a job of any
+// contract. The engine has the facts; the words for states, kinds and secrets are those of the
+// contract (Operator). It has no bodies, so a list of items is read without them.
+
 // Item is a job as operators see it (AD-011), with the words of its contract. A member without
 // meaning for the job has the zero value, and null in JSON.
 type Item struct {

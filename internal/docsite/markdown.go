@@ -18,6 +18,13 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
+// A document becomes a page in these steps:
+//
+//	text ─▶ parse ─▶ tree ─▶ resolve links, collect headings and sections ─▶ render ─▶ HTML
+//
+// Documents are written to be read as files too, so they link to files: a link to what the site
+// carries becomes an address of the site, with the same headings, and any other is left as text.
+
 // markdown reads and writes the documents. HTML in them is left out, but for the comments that
 // enclose tabs.
 var markdown = goldmark.New(

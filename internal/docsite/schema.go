@@ -9,6 +9,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// The pages of the OpenAPI documents are made of the documents alone. They are read as trees and
+// not into types of Go: so members keep the order in which they were written, and what the pages do
+// not know of is passed over. All functions here accept a node that is not there, which is empty,
+// so that templates need not ask.
+
 // pair is a member of an object of a document.
 type pair struct {
 	key   string

@@ -10,6 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// Each type of event has a schema and an example, which documents and clients show. The schemas are
+// composed here of the few shapes that data has: that of a job, of which events of jobs have more
+// or less, and those of a queue and of a schedule.
+
 // bodySchema is the schema of a body, of a type and the schema of its data.
 const bodySchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",` +
 	`"required":["type","timestamp","data"],"properties":{"type":{"const":%q},` +

@@ -12,6 +12,11 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
+// A subscription selects events by patterns of their type, by contracts, queues and kinds. Each of
+// these may be right by itself and all of them together select nothing, such as taskflow.job.* with
+// the contract relay. Nobody would notice: a webhook that never fires looks as one for which
+// nothing has happened. So such a selection is refused when it is made.
+
 // The events of queues. That of schedules has its name from package schedule.
 const (
 	queuePaused  = "queue.paused"

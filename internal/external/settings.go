@@ -12,6 +12,11 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
+// A handler outside of the server is configured where what it handles is: below the section of a
+// queue or a job type, with the same settings for all contracts. These declare them with limits
+// that hold by default, as a program that is given no limit of its own would have that of the
+// machine.
+
 // The kinds of handlers, as the setting handler of a queue or job type has them.
 const (
 	Exec = "exec"

@@ -9,6 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
+// What the document leaves open about requests is read so that a client of the original is served
+// as it was: members that are not known are ignored, a type or file_id of another type than a text
+// counts as missing, and an id that cannot be one names nothing, which is 404 and not 400.
+
 // readObject reads a body that must be a JSON object. What it returns has passed strictjson.Check,
 // which the readers of members rely on.
 func readObject(c *httpapi.Call) ([]byte, error) {

@@ -10,6 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
+// A graph is submitted as a whole: its jobs name each other by refs, which mean something within
+// the request alone, and get ids when all of them are stored, or none. It is read from any of its
+// jobs, by which it is found in both directions.
+
 // maxShownNodes is how many jobs of a graph an answer shows (G-TF-36).
 const maxShownNodes = 2000
 

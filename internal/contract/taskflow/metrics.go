@@ -11,6 +11,10 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
+// Metrics of jobs are counted by transitions that are committed, on the node that has committed
+// them (engine.JobType.Moved), so that sums over all nodes count each once. How many jobs there are
+// now is read from the store at each scrape, so all nodes report the same.
+
 // metrics holds the contract's metrics of requests, transitions and attempts.
 type metrics struct {
 	requests    *prometheus.HistogramVec

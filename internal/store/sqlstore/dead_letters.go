@@ -8,6 +8,11 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// A dead letter outlives its job, so it has a copy of it, and beside the copy the columns by which
+// letters are found: contract and queue, the number of the job, and a fingerprint, which is the
+// same for failures that are alike. Each list has a statement that leaves the copy out, since a
+// copy may be as large as a job and most lists show none.
+//
 // Dead letters are numbered by the database in the order in which they are inserted. In those of an
 // older schema seq is 0 and fingerprint empty; replayed_at is 0 for those that are open.
 var (

@@ -9,6 +9,11 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// A column of a job is described once, and all statements are made of the descriptions: which of
+// them write it (its group of fields), how a field becomes a value and a value a field, and whether
+// two jobs have the same, so that a change writes what has changed. A field that gets a column is
+// one line in the table of columns, beside the migration.
+//
 // The kinds of columns, by the type of their field. A value that is zero is NULL, but for texts and
 // where one of the functions always, alwaysIn and copyIn says otherwise.
 

@@ -9,6 +9,13 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// Records are what the server stores besides jobs: subscriptions, sessions, drains, the audit log.
+// All are in one table, by kind and key, so that a new kind needs no migration:
+//
+//	kind, key     the primary key: one record, or all of a kind by key
+//	kind, owner   an index: the records of a job, a client, a subscription
+//	expires_at    an index for pruning alone
+//
 // An expired record does not exist for readers, whether or not it was pruned yet. Records are found
 // by their key or owner, never by their expiry.
 const (

@@ -11,6 +11,10 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// A list has a column for each member of a job. Those marked Keep are there in any terminal, the
+// Extra ones only where --columns names them. Names are those of the members of --json, so what a
+// person sees in a list is what a script asks for.
+
 type jobColumn = cli.Column[client.AdminJob]
 
 // columns are the columns of the list (AD-011).

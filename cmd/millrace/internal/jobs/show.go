@@ -15,6 +15,10 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
+// The page answers the three questions about a job at once: what it is, why it does not run, and
+// what has happened to it. They are three requests, each of a moment of its own, so a job that
+// moves meanwhile may be further in a later part than in the one before.
+
 // page is what `millrace jobs show` prints: the job, why it does not run and what happened to it.
 type page struct {
 	Job      client.AdminJobDetail `json:"job"`
