@@ -15,9 +15,9 @@ import (
 // that starts one. The filter is read back from the operation and not from what was sent, so the
 // page says what is done also for an operation that the API or a command has started.
 
-// aboutOf returns the members of the filter of an operation that select something. Texts that tell
-// of what jobs carry are there only for those who see these.
-func aboutOf(who admin.Who, r bulk.Request) (all []field) {
+// filterFields returns the members of the filter of an operation that select something. Texts that
+// tell of what jobs carry are there only for those who see these.
+func filterFields(who admin.Who, r bulk.Request) (all []field) {
 	add := func(name, value string) {
 		if value != "" {
 			all = append(all, field{name, value})
@@ -130,7 +130,7 @@ func doing(action, what string) string {
 // operationTitle says what an operation does, and to which jobs.
 func operationTitle(o *bulk.Operation) string {
 	what := map[string]string{}
-	for _, f := range aboutOf(admin.Who{}, o.Request) {
+	for _, f := range filterFields(admin.Who{}, o.Request) {
 		what[f.Name] = f.Value
 	}
 	switch {
@@ -139,7 +139,7 @@ func operationTitle(o *bulk.Operation) string {
 	case what["queue"] != "":
 		return verb(o.Action) + ": queue " + what["queue"]
 	case what["number"] != "":
-		return verb(o.Action) + ": " + counted(len(o.Jobs.Numbers), "marked job")
+		return verb(o.Action) + ": " + pluralize(len(o.Jobs.Numbers), "marked job")
 	case what["webhook"] != "":
 		return verb(o.Action) + ": deliveries of a webhook"
 	case what["contract"] != "":

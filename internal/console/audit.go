@@ -134,7 +134,7 @@ func changesOf(e *admin.Entry) (sum string, all []change) {
 	before, after := membersOfState(e.Before), membersOfState(e.After)
 	isOver := strings.HasPrefix(e.Action, "bulk.") && e.Action != "bulk.start"
 	if isOver && after["done"] != "" {
-		sum = counted(after["done"], "job") + " done, " + number(after["failed"]) + " failed, " +
+		sum = pluralize(after["done"], "job") + " done, " + number(after["failed"]) + " failed, " +
 			number(after["skipped"]) + " skipped"
 		for _, name := range []string{"done", "failed", "skipped"} {
 			delete(before, name)

@@ -59,7 +59,7 @@ func (o *Console) showOperation(c *httpapi.Call) (view, error) {
 		return view{}, err
 	}
 	o.api.Caller(c).LimitOperation(found)
-	return view{Name: "operation", Title: shown(operationTitle(found)), Page: found,
+	return view{Name: "operation", Title: printable(operationTitle(found)), Page: found,
 		Live: watched{Bulk: found.ID}}, nil
 }
 
@@ -144,7 +144,7 @@ func (p *previewPage) count() {
 	if p.Request.DeadLetters != nil {
 		thing = "dead letter"
 	}
-	p.What = counted(p.Matching, thing)
+	p.What = pluralize(p.Matching, thing)
 	if p.More {
 		p.What = number(p.Matching) + " or more " + thing + "s"
 	}

@@ -113,7 +113,8 @@ func (p *plot) legendOf(l line, values []float64, s *series.Series) legend {
 			value, _ := metric.Of(&s.Points[i])
 			sum += value
 		}
-		key.Value, key.Note = formatCount(sum), "in "+lasted(s.To.Sub(s.From).Round(time.Minute))
+		key.Value = formatCount(sum)
+		key.Note = "in " + formatDuration(s.To.Sub(s.From).Round(time.Minute))
 	case l.metric == depth:
 		key.Value = p.unit.format(highest(values))
 	default:
@@ -327,7 +328,7 @@ func (p *plot) describe(keys []legend, values [][]float64, s *series.Series) str
 		words = append(words, strings.TrimSpace(key.Name+" "+key.Value+" "+key.Note)+", at most "+
 			p.unit.format(highest(values[i])))
 	}
-	return p.title + " over " + lasted(s.To.Sub(s.From)) + ": " + strings.Join(words, "; ")
+	return p.title + " over " + formatDuration(s.To.Sub(s.From)) + ": " + strings.Join(words, "; ")
 }
 
 // niceTop returns a number not below v that reads well on an axis.
@@ -370,4 +371,6 @@ func formatCount(v float64) string {
 }
 
 // formatSeconds formats seconds for people.
-func formatSeconds(v float64) string { return lasted(time.Duration(v * float64(time.Second))) }
+func formatSeconds(v float64) string {
+	return formatDuration(time.Duration(v * float64(time.Second)))
+}

@@ -98,7 +98,7 @@ func TestBrief(t *testing.T) {
 			strings.Repeat("&#34;&lt;", 5) + "&#34;…&lt;&#34;&lt;&#34;&lt;</span>",
 		"\u202e": "&lt;U+202E&gt;",
 	} {
-		if got := string(brief(text, 16)); got != want {
+		if got := string(abbreviate(text, 16)); got != want {
 			t.Errorf("of %q is shown %q, want %q", text, got, want)
 		}
 	}

@@ -27,8 +27,8 @@ import (
 
 // functions are what templates call. Times, durations and numbers are formatted here alone.
 var functions = template.FuncMap{
-	"about":     aboutOf,
-	"act":       act,
+	"about":     filterFields,
+	"act":       button,
 	"all":       allOf,
 	"ago":       ago,
 	"cron":      cronWords,
@@ -44,21 +44,21 @@ var functions = template.FuncMap{
 	"phase":     phaseWord,
 	"queue":     queueName,
 	"source":    sourceOf,
-	"sure":      sure,
+	"sure":      confirmButton,
 	"title":     operationTitle,
 	"verb":      verb,
 	"rate":      func(h admin.Webhook) string { return percent(h.SuccessRate()) },
 	"seconds":   formatSeconds,
 	"size":      formatSize,
 	"smallest":  smallest,
-	"brief":     brief,
+	"brief":     abbreviate,
 	"clock":     clockTime,
 	"choice":    func(c choice) string { return c.Value + ": " + c.Meaning },
 	"json":      indentJSON,
 	"join":      strings.Join,
 	"joblink":   jobLink,
 	"jobswhere": jobsWhere,
-	"lasted":    lasted,
+	"lasted":    formatDuration,
 	"line":      oneLine,
 	"number":    number,
 	"outcome":   outcomeMark,
@@ -69,16 +69,16 @@ var functions = template.FuncMap{
 	"stamp":     stamp,
 	"timefield": timeField,
 	"state":     stateMark,
-	"text":      shown,
-	"took":      func(ms int64) string { return lasted(time.Duration(ms) * time.Millisecond) },
+	"text":      printable,
+	"took":      func(ms int64) string { return formatDuration(time.Duration(ms) * time.Millisecond) },
 }
 
 // maxShown bounds how much of one text a page shows, in bytes.
 const maxShown = 64 << 10
 
-// shown returns a text as a page shows it: control characters, and marks that change the direction
-// of what follows, are visible as their code points. Escaping is left to the template.
-func shown(text string) string {
+// printable returns a text as a page shows it: control characters, and marks that change the
+// direction of what follows, are visible as their code points. Escaping is left to the template.
+func printable(text string) string {
 	cut := ""
 	if len(text) > maxShown {
 		cut = fmt.Sprintf("… (%s bytes in all)", number(len(text)))
@@ -178,25 +178,25 @@ func formatSize(n int64) string {
 	return strconv.FormatFloat(value, 'f', 1, 64) + " " + names[:1] + "iB"
 }
 
-// short returns the beginning of a text, at most so many characters.
-func short(text string, limit int) string {
+// truncate returns the beginning of a text, at most so many characters.
+func truncate(text string, limit int) string {
 	if utf8.RuneCountInString(text) <= limit {
 		return text
 	}
 	return string([]rune(text)[:limit]) + "…"
 }
 
-// brief shows the beginning and the end of a text in about so many characters, for the rows of
+// abbreviate shows the beginning and the end of a text in about so many characters, for the rows of
 // tables, with all of it beside that.
-func brief(text string, limit int) template.HTML {
-	text = shown(text)
+func abbreviate(text string, limit int) template.HTML {
+	text = printable(text)
 	all := []rune(text)
 	if len(all) <= limit+4 {
 		return template.HTML(template.HTMLEscapeString(text))
 	}
 	end := limit / 3
 	ends := string(all[:limit-end]) + "…" + string(all[len(all)-end:])
-	return template.HTML(`<span title="` + template.HTMLEscapeString(short(text, 1000)) + `">` +
+	return template.HTML(`<span title="` + template.HTMLEscapeString(truncate(text, 1000)) + `">` +
 		template.HTMLEscapeString(ends) + `</span>`)
 }
 
@@ -205,9 +205,9 @@ func oneLine(text string) template.HTML {
 	if text == "" {
 		return ""
 	}
-	text = short(shown(text), 1000)
+	text = truncate(printable(text), 1000)
 	return template.HTML(`<span title="` + template.HTMLEscapeString(text) + `">` +
-		template.HTMLEscapeString(short(text, 200)) + `</span>`)
+		template.HTMLEscapeString(truncate(text, 200)) + `</span>`)
 }
 
 // number formats a whole number with a thin space between thousands.
@@ -222,19 +222,19 @@ func number(n any) string {
 	return sign + digits
 }
 
-// counted writes a number of things.
-func counted(n any, thing string) string {
+// pluralize writes a number of things.
+func pluralize(n any, thing string) string {
 	if text := number(n); text != "1" {
 		return text + " " + thing + "s"
 	}
 	return "1 " + thing
 }
 
-// lasted formats a duration for people: two units at most.
-func lasted(d time.Duration) string {
+// formatDuration formats a duration for people: two units at most.
+func formatDuration(d time.Duration) string {
 	switch {
 	case d < 0:
-		return "-" + lasted(-d)
+		return "-" + formatDuration(-d)
 	case d == 0:
 		return "0"
 	case d < time.Millisecond:

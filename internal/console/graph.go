@@ -105,7 +105,7 @@ func ranOf(j *admin.JobItem, now time.Time) time.Duration {
 
 // Label returns the name of a job, or its number where it has none.
 func (r *graphRow) Label() string {
-	return cmp.Or(shown(r.Name), "Job "+strconv.FormatInt(r.Number, 10))
+	return cmp.Or(printable(r.Name), "Job "+strconv.FormatInt(r.Number, 10))
 }
 
 // maxLabel bounds a name in the drawing, in characters. The table and the tooltip have more of it.
@@ -160,15 +160,15 @@ func (l *layout) drawJob(b *strings.Builder, i int, r *graphRow, isCurrent bool)
 		current = ` aria-current="true"`
 	}
 	number := strconv.FormatInt(r.Number, 10)
-	state, label := shown(r.State), r.Label()
+	state, label := printable(r.State), r.Label()
 	fmt.Fprintf(b, `<a id="job-%s" href="%s"%s transform="translate(%d %d)"><title>%s</title>`,
 		number, pathOf("jobs", number), current, l.x[i], l.y[i],
-		escape(short(label, maxTitle)+", job "+number+", "+state+critical))
+		escape(truncate(label, maxTitle)+", job "+number+", "+state+critical))
 	fmt.Fprintf(b, `<rect class="%s" width="%d" height="%d" rx="6"/><text%s x="14" y="18">%s</text>`,
-		box, boxWidth, boxHeight, cutBy(label, "box"), escape(short(label, maxLabel)))
+		box, boxWidth, boxHeight, cutBy(label, "box"), escape(truncate(label, maxLabel)))
 	fmt.Fprintf(b, `<g class="state %s" transform="translate(14 27)"><rect class="stripe" x="-10" `+
 		`y="-22" width="4" height="36" rx="2"/>%s<text class="word"%s x="17" y="10">%s</text></g>`,
-		class, shape, cutBy(state, "word"), escape(short(state, maxLabel)))
+		class, shape, cutBy(state, "word"), escape(truncate(state, maxLabel)))
 	fmt.Fprintf(b, `<text class="number" x="%d" y="37" text-anchor="end">%s</text></a>`,
 		boxWidth-10, number)
 }

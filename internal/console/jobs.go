@@ -110,7 +110,7 @@ func (o *Console) showJob(c *httpapi.Call) (view, error) {
 		p.Why, err = o.api.Why(c, d.Number)
 		p.Gates = gatesOf(d, p.Why)
 	}
-	title := "Job " + strconv.FormatInt(d.Number, 10) + " · " + shown(d.Contract+"/"+d.Queue)
+	title := "Job " + strconv.FormatInt(d.Number, 10) + " · " + printable(d.Contract+"/"+d.Queue)
 	return view{Name: "job", Title: title, Page: p,
 		Live: watched{Queue: p.Queued + "/" + d.Queue, Number: d.Number}}, err
 }
@@ -180,9 +180,9 @@ func bodiesOf(j *job.Job) (all []body) {
 		if len(raw) > maxShown {
 			made.Whole = "/admin/v1/jobs/" + strconv.FormatInt(j.Seq, 10) + "/" +
 				strings.ToLower(b.name)
-			made.Text = shown(string(raw))
+			made.Text = printable(string(raw))
 		} else {
-			made.Text = shown(indentJSON(raw))
+			made.Text = printable(indentJSON(raw))
 		}
 		all = append(all, made)
 	}

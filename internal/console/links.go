@@ -55,9 +55,9 @@ func jobLink(number int64) template.HTML {
 	return template.HTML(`<a href="` + Path + "/jobs/" + text + `">` + text + `</a>`)
 }
 
-// act shows a form that is one button, to those who may change something. class is that of the
+// button shows a form that is one button, to those who may change something. class is that of the
 // button, such as "danger".
-func act(who admin.Who, path, text string, class ...string) template.HTML {
+func button(who admin.Who, path, text string, class ...string) template.HTML {
 	if who.ReadOnly {
 		return ""
 	}
@@ -66,10 +66,10 @@ func act(who admin.Who, path, text string, class ...string) template.HTML {
 		template.HTMLEscapeString(text) + `</button></form>`)
 }
 
-// sure is act for what cannot be undone: the first button unfolds a second one, which does it. No
-// script is needed, and a page has one of them unfolded at a time.
-func sure(who admin.Who, path, text string, class ...string) template.HTML {
-	form := act(who, path, text+" for good", append(slices.Clone(class), "main danger")...)
+// confirmButton is button for what cannot be undone: the first button unfolds a second one, which
+// does it. No script is needed, and a page has one of them unfolded at a time.
+func confirmButton(who admin.Who, path, text string, class ...string) template.HTML {
+	form := button(who, path, text+" for good", append(slices.Clone(class), "main danger")...)
 	if form == "" {
 		return ""
 	}
@@ -99,7 +99,7 @@ func failureText(l *job.DeadLetter) string {
 	if text == "" {
 		return kind
 	}
-	return kind + ": " + short(shown(text), 200)
+	return kind + ": " + truncate(printable(text), 200)
 }
 
 // periodText formats a duration as the settings have it.

@@ -135,7 +135,7 @@ func (o *Console) schedulesInNeed(ctx context.Context, who admin.Who) (all []att
 	err error) {
 	found, err := o.api.Schedules.InNeed(ctx, maxAttention)
 	for _, s := range found {
-		if text, since := needOf(who, s); text != "" {
+		if text, since := problemOf(who, s); text != "" {
 			all = append(all, attention{Text: "schedule " + s.Name + " " + text, Since: since,
 				Path: pathOf("schedules", s.Name), Do: "Schedule"})
 		}
@@ -143,9 +143,9 @@ func (o *Console) schedulesInNeed(ctx context.Context, who admin.Who) (all []att
 	return all, err
 }
 
-// needOf returns what is wrong with a schedule, as far as the caller may know, and since when; ""
-// for nothing.
-func needOf(who admin.Who, s *schedule.Schedule) (text string, since time.Time) {
+// problemOf returns what is wrong with a schedule, as far as the caller may know, and since when;
+// "" for nothing.
+func problemOf(who admin.Who, s *schedule.Schedule) (text string, since time.Time) {
 	if latest := s.Latest(); latest != nil && latest.Outcome == schedule.Missed {
 		return "has missed its latest time", latest.Time
 	}
@@ -200,13 +200,13 @@ func attentionsOf(queues []admin.QueueItem, one func(q, jobs string) string,
 		}
 	}
 	if len(queues) > maxSingle {
-		return []attention{{Many: counted(len(queues), "queue"), Since: since,
-			Text: "with " + counted(ready, "ready job") + " " + many + ": " +
+		return []attention{{Many: pluralize(len(queues), "queue"), Since: since,
+			Text: "with " + pluralize(ready, "ready job") + " " + many + ": " +
 				strings.Join(names[:maxSingle], ", ") + ", …",
 			Path: Path + "/queues?order=age", Do: "Queues"}}
 	}
 	for i, q := range queues {
-		all = append(all, attention{Text: one(names[i], counted(q.Ready, "ready job")),
+		all = append(all, attention{Text: one(names[i], pluralize(q.Ready, "ready job")),
 			Path: pathOf("queues", q.Contract, q.Queue), Do: "Queue", Since: q.ReadySince})
 	}
 	return all

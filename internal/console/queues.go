@@ -133,7 +133,7 @@ func quantile(d time.Duration, counted bool) string {
 	if !counted {
 		return "–"
 	}
-	return lasted(d)
+	return formatDuration(d)
 }
 
 // queueOrders are the orders of the list with what the page calls them, the first where none is
@@ -165,7 +165,7 @@ func (r queueRow) MoreWorkers() int { return r.Pollers.Workers - len(r.Pollers.N
 // queueName shows a queue with its contract, in about so many characters of its name.
 func queueName(contract, queue string) template.HTML {
 	return template.HTML(`<span class="queue"><span class="quiet">`+
-		template.HTMLEscapeString(contract)+`/</span>`) + brief(queue, maxQueueName) + `</span>`
+		template.HTMLEscapeString(contract)+`/</span>`) + abbreviate(queue, maxQueueName) + `</span>`
 }
 
 // maxQueueName bounds the name of a queue in a row, in characters.

@@ -41,7 +41,7 @@ func TestLasted(t *testing.T) {
 		2500 * time.Millisecond: "2.5 s", 59 * time.Second: "59 s", time.Minute: "1 min",
 		61 * time.Second: "1 min 1 s", time.Hour: "1 h", 90 * time.Minute: "1 h 30 min",
 		50 * time.Hour: "2 d 2 h", -time.Minute: "-1 min"} {
-		if got := lasted(d); got != want {
+		if got := formatDuration(d); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)
 		}
 	}

@@ -55,14 +55,14 @@ func TestPagesAreStrict(t *testing.T) {
 			}
 		}
 	}
-	asks := string(sure(admin.Who{}, "/console/a?b=<", "Discard", "small"))
+	asks := string(confirmButton(admin.Who{}, "/console/a?b=<", "Discard", "small"))
 	before, form, _ := strings.Cut(asks, "<form ")
 	if !strings.HasPrefix(before, `<details class="sure"`) || !strings.Contains(before, "Discard…") ||
 		!strings.Contains(form, `action="/console/a?b=&lt;"`) ||
 		!strings.Contains(form, "Discard for good") {
 		t.Errorf("a button that asks is %s", asks)
 	}
-	if got := sure(admin.Who{ReadOnly: true}, "/", "Discard"); got != "" {
+	if got := confirmButton(admin.Who{ReadOnly: true}, "/", "Discard"); got != "" {
 		t.Errorf("AD-005 who changes nothing gets %s", got)
 	}
 }

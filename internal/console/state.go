@@ -94,5 +94,5 @@ func mark(class, shape, word string) template.HTML {
 	}
 	return template.HTML(`<span class="state ` + class +
 		`"><svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">` + shape +
-		`</svg>` + template.HTMLEscapeString(shown(word)) + `</span>`)
+		`</svg>` + template.HTMLEscapeString(printable(word)) + `</span>`)
 }

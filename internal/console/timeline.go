@@ -72,7 +72,7 @@ func (t *timeline) cut() {
 	t.Entries = slices.Clone(t.Entries)
 	for i := range t.Entries {
 		e := &t.Entries[i]
-		e.Text, e.Error = short(e.Text, each), short(e.Error, each)
+		e.Text, e.Error = truncate(e.Text, each), truncate(e.Error, each)
 	}
 }
 
@@ -226,7 +226,7 @@ func (s scale) draw(entries []job.Entry) (template.HTML, []legend) {
 		}
 	}
 	wait(s.over)
-	words := "Timeline over " + lasted(s.to.Sub(s.from)) + ": waited " + lasted(waited) +
+	words := "Timeline over " + formatDuration(s.to.Sub(s.from)) + ": waited " + formatDuration(waited) +
 		", attempts: " + number(attempts)
 	var keys []legend
 	if waited > 0 {
@@ -260,7 +260,7 @@ func (s *scale) labels() string {
 	}
 	return `<text x="0" y="68">` + s.from.UTC().Format(layout) +
 		`</text><text x="50%" y="68" text-anchor="middle">` +
-		template.HTMLEscapeString(lasted(s.to.Sub(s.from))) +
+		template.HTMLEscapeString(formatDuration(s.to.Sub(s.from))) +
 		`</text><text x="100%" y="68" text-anchor="end">` + s.to.UTC().Format(layout) +
 		` UTC</text>`
 }
@@ -271,5 +271,5 @@ func lengthOf(e job.Entry) string {
 	if !ok {
 		return ""
 	}
-	return lasted(length)
+	return formatDuration(length)
 }
