@@ -118,8 +118,8 @@ func newBulk(e *engine.Engine) (*bulk.Bulk, error) {
 	return bulk.New(bulk.Config{Engine: e, Log: slog.New(slog.DiscardHandler),
 		Random: randomBytes, Elapsed: func() time.Duration { return time.Since(start) },
 		Contracts: []*contract.Contract{{Name: failedJobs,
-			Jobs: []engine.JobType{{Name: failedJobs, Machine: machineFailed}},
-			Operators: []contract.Operator{{Jobs: failedJobs, Answer: httpapi.ErrorTable{}.Answer,
+			JobTypes: []engine.JobType{{Name: failedJobs, Machine: machineFailed}},
+			Operators: []contract.Operator{{JobType: failedJobs, Answer: httpapi.ErrorTable{}.Answer,
 				Actions: []contract.Action{contract.Change(e, contract.ActionRetry, job.Retried,
 					nil, "failed")}}}}}})
 }

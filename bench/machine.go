@@ -75,28 +75,58 @@ func firstWord(path string) string {
 // ticksPerSecond is in what the kernel counts the processor time of a process.
 const ticksPerSecond = 100
 
-// processorTime reads how much processor time a process has used, in hundredths of a second.
-func processorTime(pid int) (time.Duration, error) {
+// processStat is what the kernel says of a process: its parent, and the processor time that it and
+// those of its children that have ended have used, in hundredths of a second.
+type processStat struct {
+	parent        int
+	own, children time.Duration
+}
+
+func readProcess(pid int) (p processStat, err error) {
 	path := fmt.Sprintf("/proc/%d/stat", pid)
 	text, err := os.ReadFile(path)
 	if err != nil {
+		return p, err
+	}
+	// The name is in brackets and may have spaces. Behind it the parent is the second member, user
+	// and system time are the 12th and 13th, and those of children the next two.
+	members := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(members) < 15 {
+		return p, fmt.Errorf("%s has %d members", path, len(members))
+	}
+	numbers := make([]int64, 5)
+	for i, at := range []int{1, 11, 12, 13, 14} {
+		if numbers[i], err = strconv.ParseInt(members[at], 10, 64); err != nil {
+			return p, err
+		}
+	}
+	ticks := func(n int64) time.Duration { return time.Duration(n) * time.Second / ticksPerSecond }
+	return processStat{parent: int(numbers[0]), own: ticks(numbers[1] + numbers[2]),
+		children: ticks(numbers[3] + numbers[4])}, nil
+}
+
+// processorTime reads how much processor time a process has used.
+func processorTime(pid int) (time.Duration, error) {
+	p, err := readProcess(pid)
+	return p.own, err
+}
+
+// familyTime is the processor time of a process and of all children that it has or had.
+func familyTime(pid int) (time.Duration, error) {
+	p, err := readProcess(pid)
+	if err != nil {
 		return 0, err
 	}
-	// The name is in brackets and may have spaces. User and system time are the 12th and 13th
-	// members behind it.
-	members := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(members) < 13 {
-		return 0, fmt.Errorf("%s has %d members", path, len(members))
-	}
-	var ticks uint64
-	for _, member := range members[11:13] {
-		n, err := strconv.ParseUint(member, 10, 63)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", path, err)
+	total := p.own + p.children
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	for _, path := range processes {
+		id, _ := strconv.Atoi(filepath.Base(path))
+		// One that has ended in between counts among the children of the next time.
+		if child, err := readProcess(id); err == nil && child.parent == pid {
+			total += child.own
 		}
-		ticks += n
 	}
-	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
+	return total, err
 }
 
 // fsyncMedian times the append of one page and its sync. A few microseconds mean

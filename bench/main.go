@@ -38,6 +38,8 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		fmt.Fprintln(stderr,
 			"usage: go run . [flags] [case ...]   (flags before cases; no case means all)\n"+
 				"       go run . counts [flags]       (what a job costs each database)\n"+
+				"       go run . sizes [flags]        (what a job of each contract stores)\n"+
+				"       go run . nodes [flags]        (nodes on one PostgreSQL: processor time a job)\n"+
 				"       go run . curves [flags]       (how figures grow, as pictures)\n"+
 				"       go run . ageing [flags]       (PostgreSQL beside a long transaction)\n"+
 				"       go run . admin [flags]        (pages of operators over many jobs)\n"+
@@ -128,6 +130,7 @@ func (s *settings) resolve() error {
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) int{
 	"counts": runCounts, "curves": runCurves, "ageing": runAgeing, "admin": runAdmin,
 	"watchers": runWatchers, "webhooks": runWebhooks, "pair": runPair,
+	"sizes": runSizes, "nodes": runNodes,
 }
 
 // run is main with its surroundings passed in. It answers the exit code: 0, 1

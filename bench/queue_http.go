@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,6 +88,7 @@ type relayQueue struct {
 	binary  string
 	dir     string
 	pg      *Postgres // nil: SQLite
+	store   string    // the setting, where it is not the URL of pg
 	batch   int       // jobs of one enqueue and of one claim
 	whole   bool      // the jobs of a claim are completed in one request
 	queues  int       // over which the jobs are spread
@@ -179,7 +181,7 @@ func (r *relayQueue) serve(ctx context.Context) error {
 	r.taken.Store(0)
 	flags := slices.Clone(r.flags)
 	if r.pg != nil {
-		flags = append(flags, "--set", "store="+r.pg.URL())
+		flags = append(flags, "--set", "store="+cmp.Or(r.store, r.pg.URL()))
 	}
 	for i := range r.nodes {
 		log, err := os.Create(filepath.Join(r.dir, "log"+strconv.Itoa(i)))

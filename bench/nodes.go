@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// nodesSettings is what the command line says.
+type nodesSettings struct {
+	dir, counts   string
+	nodes         []int
+	jobs, clients int
+	rounds        int
+	maxTime       time.Duration
+	stderr        io.Writer
+}
+
+const nodesUsage = `usage: go run . nodes [flags]
+
+Takes jobs through Relay on 1, 2 and 4 nodes of one PostgreSQL, by turns, one by one and in batches
+of 100, and once more through PgBouncer in transaction mode. It prints the rates, and what does not
+hang on how many processors there are: the processor time that a job costs the nodes and the
+database, and the bytes of its WAL. PostgreSQL is a server of its own with its usual settings.
+`
+
+func parseNodes(args []string, stderr io.Writer) (nodesSettings, error) {
+	s := nodesSettings{stderr: stderr}
+	f := newFlags("nodes", nodesUsage, stderr)
+	f.StringVar(&s.dir, "dir", "", "folder for databases (default the system's temporary folder)")
+	f.StringVar(&s.counts, "nodes", "1,2,4", "how many nodes, in their order")
+	f.IntVar(&s.jobs, "n", 20_000, "jobs of a measurement; in batches five times as many")
+	f.IntVar(&s.clients, "clients", 64, "connections")
+	f.IntVar(&s.rounds, "rounds", 3, "measurements of a line, of which the median is printed")
+	f.DurationVar(&s.maxTime, "max-time", 15*time.Minute, "longest time for all of it")
+	err := parseFlags(f, args, s.check)
+	return s, err
+}
+
+func (s *nodesSettings) check(rest []string) error {
+	if len(rest) > 0 {
+		return errors.New("nodes takes flags only")
+	}
+	for text := range strings.SplitSeq(s.counts, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 16 {
+			return fmt.Errorf("-nodes has %q, want numbers from 1 to 16", text)
+		}
+		s.nodes = append(s.nodes, n)
+	}
+	switch {
+	case min(s.jobs, s.clients, s.rounds) < 1 || s.jobs > maxJobs:
+		return fmt.Errorf("the numbers must be at least 1, and that of jobs at most %d", maxJobs)
+	case s.maxTime <= 0:
+		return errors.New("-max-time must be positive")
+	}
+	return nil
+}
+
+// runNodes is the subcommand. It answers the exit code as run does.
+func runNodes(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	s, err := parseNodes(args, stderr)
+	if err != nil {
+		return usageCode(err)
+	}
+	env, err := newEnv(s.dir, s.clients, Tuning{}, stderr)
+	if err == nil {
+		err = withinTime(ctx, env, s.maxTime, func(ctx context.Context) error {
+			return s.run(ctx, env, stdout)
+		})
+	}
+	switch {
+	case isSkip(err):
+		fmt.Fprintf(stdout, "skipped: %v\n", err)
+	case err != nil:
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	return 0
+}
+
+// nodesCase is a line of the table.
+type nodesCase struct {
+	nodes  int
+	batch  int
+	pooled bool
+	runs   []nodesRun
+}
+
+// nodesRun is one measurement of it.
+type nodesRun struct {
+	rate                       float64 // jobs a second
+	ofNodes, ofDatabase, ofWAL float64 // a job: µs of processor time, and bytes
+}
+
+// median is that of a figure over the runs.
+func (c *nodesCase) median(figure func(nodesRun) float64) float64 {
+	var values []float64
+	for _, r := range c.runs {
+		values = append(values, figure(r))
+	}
+	return median(values)
+}
+
+// cases are the lines, in their order.
+func (s *nodesSettings) cases(pooler bool) (all []*nodesCase) {
+	for _, batch := range []int{1, sizedBatch} {
+		for _, n := range s.nodes {
+			all = append(all, &nodesCase{nodes: n, batch: batch})
+		}
+		if pooler {
+			all = append(all, &nodesCase{nodes: s.nodes[0], batch: batch, pooled: true})
+		}
+	}
+	return all
+}
+
+// run measures the lines by turns.
+func (s *nodesSettings) run(ctx context.Context, env *Env, stdout io.Writer) error {
+	fmt.Fprintln(stdout, inspectMachine(env.Dir))
+	w, err := newNodesWorld(ctx, env)
+	if err != nil {
+		return err
+	}
+	cases := s.cases(w.pooler != "")
+	if _, err := w.measure(ctx, cases[0], s.jobs); err != nil { // a first one that does not count
+		return err
+	}
+	for round := range s.rounds {
+		for _, c := range cases {
+			r, err := w.measure(ctx, c, s.jobs)
+			if err != nil {
+				return err
+			}
+			c.runs = append(c.runs, r)
+			fmt.Fprintf(s.stderr, "round %d/%d: %d nodes, batches of %d, pooled %v: %.0f jobs/s\n",
+				round+1, s.rounds, c.nodes, c.batch, c.pooled, r.rate)
+		}
+	}
+	t := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "nodes\tbatch\tjobs/s\tnodes, µs a job\tPostgreSQL, µs a job\tWAL, bytes a job\t")
+	for _, c := range cases {
+		name := strconv.Itoa(c.nodes)
+		if c.pooled {
+			name += " behind PgBouncer"
+		}
+		fmt.Fprintf(t, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t\n", name, c.batch,
+			c.median(func(r nodesRun) float64 { return r.rate }),
+			c.median(func(r nodesRun) float64 { return r.ofNodes }),
+			c.median(func(r nodesRun) float64 { return r.ofDatabase }),
+			c.median(func(r nodesRun) float64 { return r.ofWAL }))
+	}
+	return t.Flush()
+}
+
+// nodesWorld is a PostgreSQL of its own, and a pooler before it.
+type nodesWorld struct {
+	*relayQueue
+	clients  int
+	database int    // the process of the server
+	pooler   string // the address of PgBouncer, empty where it is not installed
+}
+
+func newNodesWorld(ctx context.Context, env *Env) (w *nodesWorld, err error) {
+	w = &nodesWorld{clients: env.Clients}
+	if env.Server, err = startPostgres(ctx, env); err != nil {
+		return nil, err
+	}
+	w.database = env.children[0].cmd.Process.Pid
+	if w.relayQueue, err = newRelayQueue(ctx, env, true); err != nil {
+		return nil, err
+	}
+	w.pooler, err = startPgBouncer(ctx, env, w.pg)
+	if isSkip(err) {
+		fmt.Fprintln(env.Log, err)
+		err = nil
+	}
+	return w, err
+}
+
+// startPgBouncer runs a pooler in transaction mode before a database and answers its address.
+func startPgBouncer(ctx context.Context, env *Env, pg *Postgres) (addr string, err error) {
+	program, err := findProgram("pgbouncer", "apt-get install pgbouncer")
+	if err != nil {
+		return "", err
+	}
+	dir, err := env.Folder("pgbouncer")
+	if err != nil {
+		return "", err
+	}
+	config := filepath.Join(dir, "pgbouncer.ini")
+	_, addr, err = startPeer(ctx, env, "pgbouncer", func(port int) *exec.Cmd {
+		text := fmt.Sprintf("[databases]\n* = host=127.0.0.1 port=%d user=postgres\n[pgbouncer]\n"+
+			"listen_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\nauth_type = any\n"+
+			"pool_mode = transaction\nmax_client_conn = 500\ndefault_pool_size = 20\n",
+			pg.dsn.ConnConfig.Port, port)
+		_ = os.WriteFile(config, []byte(text), 0o644) // without it the program says what is missing
+		_ = giveToPostgres(env.Dir, dir)
+		return asPostgres(program, "-q", config)
+	}, func(ctx context.Context, addr string) error {
+		c, err := dialRaw(ctx, addr)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+	return addr, err
+}
+
+// measure takes jobs through the nodes of a line, on an empty database.
+func (w *nodesWorld) measure(ctx context.Context, c *nodesCase, n int) (r nodesRun, err error) {
+	if err := w.Close(); err != nil {
+		return r, err
+	}
+	w.nodes, w.batch, w.whole, w.store = c.nodes, c.batch, c.batch > 1, ""
+	if c.batch > 1 {
+		n *= 5
+	}
+	if c.pooled {
+		w.store = "postgres://postgres@" + w.pooler + "/" + w.pg.name + "?sslmode=disable"
+	}
+	if err := w.Reset(ctx); err != nil {
+		return r, err
+	}
+	before, err := w.spent(ctx)
+	if err != nil {
+		return r, err
+	}
+	runner := &queueRunner{queueSystem: w.relayQueue, conns: w.clients, batch: c.batch}
+	phases, err := runner.load(ctx, n)
+	if err != nil {
+		return r, err
+	}
+	after, err := w.spent(ctx)
+	if err != nil {
+		return r, err
+	}
+	each := func(spent, before float64) float64 { return (spent - before) / float64(n) }
+	return nodesRun{rate: phases[len(phases)-1].Rate(), ofNodes: each(after.ofNodes, before.ofNodes),
+		ofDatabase: each(after.ofDatabase, before.ofDatabase),
+		ofWAL:      each(after.ofWAL, before.ofWAL)}, w.Close()
+}
+
+// spent is what nodes and database have used until now.
+func (w *nodesWorld) spent(ctx context.Context) (r nodesRun, err error) {
+	micros := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+	for _, s := range w.servers {
+		used, err := processorTime(s.cmd.Process.Pid)
+		if err != nil {
+			return r, err
+		}
+		r.ofNodes += micros(used)
+	}
+	used, err := familyTime(w.database)
+	if err != nil {
+		return r, err
+	}
+	r.ofDatabase = micros(used)
+	pool, err := w.pg.Pool(ctx, 1)
+	if err != nil {
+		return r, err
+	}
+	defer pool.Close()
+	position, err := walPosition(ctx, pool)
+	r.ofWAL = float64(position)
+	return r, err
+}
