@@ -261,15 +261,20 @@ func behindNginx(t *testing.T, replace ...string) *proxiedServer {
 	return startBehindProxy(t, "https", func(dir, address, upstream string) *exec.Cmd {
 		site := proxyBlock(t, "nginx", append(replace, "listen 443 ssl;", "listen "+address+" ssl;",
 			"/etc/ssl/jobs.crt", cert, "/etc/ssl/jobs.key", key, "127.0.0.1:8080", upstream)...)
-		conf := "daemon off; master_process off; error_log stderr; pid pid;\nevents {}\nhttp " +
-			"{\naccess_log off;\n"
-		for _, temp := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-			conf += temp + "_temp_path " + temp + ";\n"
-		}
-		mustWriteFile(t, dir, "nginx.conf", []byte(conf+site+"}\n"))
-		return exec.Command(nginx, "-p", dir, "-e", "stderr", "-c",
-			filepath.Join(dir, "nginx.conf"))
+		return nginxCommand(t, nginx, dir, site)
 	})
+}
+
+// nginxCommand is the command of an nginx with a site.
+func nginxCommand(t *testing.T, nginx, dir, site string) *exec.Cmd {
+	t.Helper()
+	conf := "daemon off; master_process off; error_log stderr; pid pid;\nevents {}\nhttp " +
+		"{\naccess_log off;\n"
+	for _, temp := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		conf += temp + "_temp_path " + temp + ";\n"
+	}
+	mustWriteFile(t, dir, "nginx.conf", []byte(conf+site+"}\n"))
+	return exec.Command(nginx, "-p", dir, "-e", "stderr", "-c", filepath.Join(dir, "nginx.conf"))
 }
 
 // TestBehindNginx runs the configuration of the page.

@@ -20,10 +20,23 @@ type NATSServer struct {
 	process *process
 }
 
+// natsFile is the configuration of a server that is alone. Its directory is replaced.
+const natsFile = "jetstream { store_dir: \"" + natsDir + "\", sync_interval: always }\n"
+
+const natsDir = "/var/lib/nats"
+
 // NewNATS starts a server that requires token unless that is empty, and ends it with the test.
 func NewNATS(tb testing.TB, token string) *NATSServer {
 	tb.Helper()
-	return startNATS(tb, token, "")
+	return startNATS(tb, natsFile+authorization(token))
+}
+
+// authorization is the line of a configuration that asks for a token.
+func authorization(token string) string {
+	if token == "" {
+		return ""
+	}
+	return "authorization { token: " + token + " }\n"
 }
 
 // NATSCluster is a cluster of three servers. Two of them are enough for every stream to go on; a
@@ -37,30 +50,38 @@ type NATSCluster struct {
 // elected a leader yet when it returns.
 func NewNATSCluster(tb testing.TB, token string) *NATSCluster {
 	tb.Helper()
+	return NewNATSClusterFromFile(tb, natsFile+authorization(token)+"server_name: n0\n"+
+		"cluster { name: test, listen: 0.0.0.0:6222, routes: "+
+		"[nats://n0.internal:6222, nats://n1.internal:6222, nats://n2.internal:6222] }\n")
+}
+
+// NewNATSClusterFromFile is NewNATSCluster with the configuration of the server n0 as a document
+// has it. Names, addresses and the directory are replaced.
+func NewNATSClusterFromFile(tb testing.TB, config string) *NATSCluster {
+	tb.Helper()
 	routes := []string{freeAddress(tb), freeAddress(tb), freeAddress(tb)}
 	c := &NATSCluster{}
 	var urls []string
 	for i, route := range routes {
-		server := startNATS(tb, token,
-			fmt.Sprintf("server_name: n%d\ncluster { name: test, listen: %q, routes: [nats://%s] }\n",
-				i, route, strings.Join(routes, ", nats://")))
+		replace := []string{"server_name: n0", fmt.Sprint("server_name: n", i), "0.0.0.0:6222",
+			route}
+		for k, other := range routes {
+			replace = append(replace, fmt.Sprintf("n%d.internal:6222", k), other)
+		}
+		server := startNATS(tb, strings.NewReplacer(replace...).Replace(config))
 		c.Servers, urls = append(c.Servers, server), append(urls, server.URL)
 	}
 	c.URL = strings.Join(urls, ",")
 	return c
 }
 
-// startNATS starts a server with additional lines in its configuration.
-func startNATS(tb testing.TB, token, extraConfig string) *NATSServer {
+// startNATS starts a server with a configuration, in a directory of its own.
+func startNATS(tb testing.TB, config string) *NATSServer {
 	tb.Helper()
 	dir := tb.TempDir()
 	s := &NATSServer{tb: tb, config: filepath.Join(dir, "nats.conf")}
-	text := "jetstream { store_dir: " + `"` + filepath.Join(dir, "js") + `"` +
-		", sync_interval: always }\n" + extraConfig
-	if token != "" {
-		text += "authorization { token: " + token + " }\n"
-	}
-	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+	config = strings.ReplaceAll(config, natsDir, filepath.Join(dir, "js"))
+	if err := os.WriteFile(s.config, []byte(config), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	s.start("-1")

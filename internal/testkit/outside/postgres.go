@@ -78,8 +78,11 @@ func (s *PostgresServer) Kill() {
 
 // URL is the URL of a database for a role.
 func (s *PostgresServer) URL(role, database string) string {
-	return fmt.Sprintf("postgres://%s@127.0.0.1:%s/%s?sslmode=disable", role, s.port, database)
+	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", role, s.Address(), database)
 }
+
+// Address is where the server listens.
+func (s *PostgresServer) Address() string { return "127.0.0.1:" + s.port }
 
 // Database makes a database and a role of the same name that owns it and is no superuser, and
 // returns its URL.

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/testkit/outside"
+)
+
+// scalingBlock is the n-th block of a language on docs/scaling.md, with texts that stand in it, in
+// pairs with what the test has in their place.
+func scalingBlock(t *testing.T, language string, n int, replace ...string) string {
+	t.Helper()
+	blocks := codeBlocks(t, "scaling.md", language)
+	if n >= len(blocks) {
+		t.Fatalf("the page has %d blocks of %s", len(blocks), language)
+	}
+	for i := 0; i < len(replace); i += 2 {
+		if !strings.Contains(blocks[n], replace[i]) {
+			t.Fatalf("the block does not have %q", replace[i])
+		}
+	}
+	return strings.NewReplacer(replace...).Replace(blocks[n])
+}
+
+// TestScalingByContract: behind nginx as docs/scaling.md has it two deployments look like one. What
+// belongs to Relay is in one, whatever the names, and all else in the other.
+func TestScalingByContract(t *testing.T) {
+	t.Parallel()
+	nginx := proxyProgram(t, "nginx")
+	cert, key := certificateFiles(t)
+	relay := launchNode(t, "relay", "--set", "contracts=relay")
+	p := startBehindProxy(t, "https", func(dir, address, upstream string) *exec.Cmd {
+		site := scalingBlock(t, "nginx", 0, "listen 443 ssl;", "listen "+address+" ssl;",
+			"/etc/ssl/jobs.crt", cert, "/etc/ssl/jobs.key", key, "127.0.0.1:8080", upstream,
+			"127.0.0.1:8081", strings.TrimPrefix(relay.url, "http://"))
+		return nginxCommand(t, nginx, dir, site)
+	})
+	p.submit(t, "kept")
+	p.checkNames(t)
+	if here, there := queuedJobs(t, relay.url), queuedJobs(t, p.server.url); !strings.Contains(here,
+		`queue="kept"`) || strings.Contains(there, `queue="kept"`) {
+		t.Errorf("Relay's deployment has %q, the other %q", here, there)
+	}
+	for _, check := range outageChecks(0)[1:] {
+		if status, body := sendTo(t, p.client, check.method, p.url+check.path, check.body,
+			pairsOf(check.header)...); status >= 300 {
+			t.Errorf("%s answers %d %s", check.name, status, body)
+		}
+	}
+}
+
+// pairsOf are the members of a header as sendTo takes them.
+func pairsOf(header map[string]string) (pairs []string) {
+	for name, value := range header {
+		pairs = append(pairs, name, value)
+	}
+	return pairs
+}
+
+// TestScalingNATS: FetchBox on a cluster of three servers, as docs/scaling.md configures both,
+// keeps three copies and goes on when a server dies.
+func TestScalingNATS(t *testing.T) {
+	t.Parallel()
+	cluster := outside.NewNATSClusterFromFile(t, scalingBlock(t, "nats", 0))
+	dir, replace := t.TempDir(), []string{}
+	for i, s := range cluster.Servers {
+		replace = append(replace, fmt.Sprintf("nats://n%d.internal:4222", i), s.URL)
+	}
+	mustWriteFile(t, dir, "millrace.toml", []byte(scalingBlock(t, "toml", 0, replace...)))
+	conn, err := nats.Connect(cluster.URL, nats.Token("secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pollUntil(t.Fatalf, "the cluster to have a leader", func() bool {
+		_, err := js.AccountInfo(t.Context())
+		return err == nil
+	})
+	site := newOrigin(t, nil)
+	s := launchFetchBox(t, filepath.Join(dir, "data"), "--config",
+		filepath.Join(dir, "millrace.toml"))
+	fetch := func(name string) {
+		t.Helper()
+		status, id := 0, ""
+		pollUntil(t.Fatalf, "a manifest to be accepted", func() bool {
+			status, id = postManifest(t, s.url, name, site.resources(name, 3))
+			return status == http.StatusAccepted
+		})
+		awaitFetched(t, s.url, id, 3)
+	}
+	fetch("before")
+	for _, name := range []string{"JOBS_TASKS", "JOBS_LOGS", "JOBS_DLQ"} {
+		if found, err := js.Stream(t.Context(), name); err != nil ||
+			found.CachedInfo().Config.Replicas != 3 {
+			t.Errorf("%s: %+v, %v", name, found, err)
+		}
+	}
+	cluster.Servers[0].Kill()
+	fetch("after")
+}
+
+// TestScalingReplica: what docs/scaling.md has read from a replica does.
+func TestScalingReplica(t *testing.T) {
+	t.Parallel()
+	primary, site, dir := outside.NewPostgres(t), newOrigin(t, nil), t.TempDir()
+	s := launchFetchBox(t, filepath.Join(dir, "data"), "--set", "store="+primary.Database("mine"))
+	_, id := postManifest(t, s.url, "m", site.resources("m", 2))
+	awaitFetched(t, s.url, id, 2)
+	c := boundedCommand(t, "sh", "-ec", scalingBlock(t, "sh", 0))
+	c.Dir = dir
+	c.Env = append(os.Environ(), "REPLICA="+primary.Standby().URL("mine", "mine"))
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "jobs.jsonl")); err != nil ||
+		!strings.Contains(string(text), id) {
+		t.Errorf("the export has %s, %v", text, err)
+	}
+}
+
+// storeOfScaling is the setting store of the page, on two hosts of this machine without TLS.
+func storeOfScaling(t *testing.T, first, second, user string) string {
+	t.Helper()
+	line := scalingBlock(t, "toml", 1, "pg0.internal:5432", first, "pg1.internal:5432", second,
+		"millrace:secret@", user+"@", "sslmode=verify-full", "sslmode=disable")
+	url, found := strings.CutPrefix(strings.TrimSpace(line), `store = "`)
+	if !found {
+		t.Fatal(line)
+	}
+	return strings.TrimSuffix(url, `"`)
+}
+
+// failoverWorld has two nodes on two servers, which name them in either order, and a run on each.
+type failoverWorld struct {
+	nodes []*launchedServer
+	runs  []string
+	apis  []*client.WorkerAPI
+}
+
+// newFailoverWorld begins a run of TaskFlow on each node.
+func newFailoverWorld(t *testing.T, user string, addresses ...string) *failoverWorld {
+	t.Helper()
+	w := &failoverWorld{}
+	for i := range addresses {
+		name := fmt.Sprint("q", i)
+		s := launchNode(t, name, "--set", "contracts=taskflow", "--set", "store="+
+			storeOfScaling(t, addresses[i], addresses[1-i], user))
+		c, err := client.New(client.Config{BaseURL: s.url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.TaskFlow().Create(t.Context(),
+			client.TaskFlowSpec{Name: name, Queue: name}); err != nil {
+			t.Fatal(err)
+		}
+		w.nodes, w.apis = append(w.nodes, s), append(w.apis, c.WorkerAPI())
+		jobs, err := c.WorkerAPI().Claim(t.Context(), client.ClaimQuery{Contract: "taskflow",
+			Queues: []string{name}, Worker: "host:1"}, 0)
+		if err != nil || len(jobs) != 1 {
+			t.Fatalf("claimed %v: %v", jobs, err)
+		}
+		w.runs = append(w.runs, jobs[0].RunID)
+	}
+	return w
+}
+
+// goesOn completes the runs, once the nodes have found the other primary.
+func (w *failoverWorld) goesOn(t *testing.T) {
+	t.Helper()
+	for i, s := range w.nodes {
+		pollUntil(t.Fatalf, "the run to be completed after the failover", func() bool {
+			return w.apis[i].Complete(t.Context(), w.runs[i], nil) == nil
+		})
+		awaitReady(t, s.url)
+	}
+}
+
+// TestScalingFailover: nodes whose store names two servers, as docs/scaling.md has it, go on with
+// the one that was promoted, and so do their runs.
+func TestScalingFailover(t *testing.T) {
+	t.Parallel()
+	primary := outside.NewPostgres(t)
+	primary.Database("millrace")
+	standby := primary.Standby()
+	primary.Exec("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'",
+		"SELECT pg_reload_conf()")
+	w := newFailoverWorld(t, "millrace", primary.Address(), standby.Address())
+	primary.Kill()
+	standby.Promote()
+	w.goesOn(t)
+}
+
+// TestScalingPatroni is the same with Patroni as docs/scaling.md configures it, which finds out by
+// itself that the primary is gone.
+func TestScalingPatroni(t *testing.T) {
+	t.Parallel()
+	p := outside.NewPatroniFromFile(t, scalingBlock(t, "yaml", 0))
+	p.Exec("secret", "postgres", "CREATE ROLE millrace LOGIN PASSWORD 'secret'",
+		"CREATE DATABASE millrace OWNER millrace")
+	w := newFailoverWorld(t, "millrace:secret", p.Addresses()...)
+	p.KillPrimary()
+	w.goesOn(t)
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+)
+
+// mixedNodes are two nodes of different versions on one PostgreSQL.
+type mixedNodes struct {
+	*testing.T
+	args  []string
+	nodes []*client.Client
+	forge []*client.ForgeRun // of one client, on each node
+	ran   sync.Map           // what a worker has run
+}
+
+// add starts a node of a binary.
+func (w *mixedNodes) add(binary, name string) *launchedServer {
+	w.Helper()
+	s, err := launch(binary, filepath.Join(w.TempDir(), name), nil, w.args...)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(s.kill)
+	awaitReady(w.T, s.url)
+	c, err := client.New(client.Config{BaseURL: s.url})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.nodes = append(w.nodes, c)
+	return s
+}
+
+// submit hands in jobs of three contracts on a node, under a name of their own.
+func (w *mixedNodes) submit(node int, name string, n int) (forgeIDs []string) {
+	w.Helper()
+	for i := range n {
+		id := fmt.Sprint(name, i)
+		if err := w.nodes[node].Relay().Enqueue(w.Context(), []client.RelaySpec{{Queue: "mail",
+			ID: id, Timeout: time.Minute}}, client.RelayUnique); err != nil {
+			w.Fatal(err)
+		}
+		if _, err := w.nodes[node].TaskFlow().Create(w.Context(),
+			client.TaskFlowSpec{Name: id, Queue: "etl"}); err != nil {
+			w.Fatal(err)
+		}
+		made, err := w.forge[node].Submit(w.Context(), client.ForgeRunSpec{
+			Type: client.ForgeExecute, Kind: client.ForgeSuccessFast})
+		if err != nil {
+			w.Fatal(err)
+		}
+		forgeIDs = append(forgeIDs, made.JobID)
+	}
+	return forgeIDs
+}
+
+// work takes what is ready in Relay and TaskFlow, on both nodes at the same time, until each job
+// has run. One that runs twice fails the test.
+func (w *mixedNodes) work(jobs int) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), testTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	remaining := 2 * jobs
+	ran := func(id string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, twice := w.ran.LoadOrStore(id, true); twice {
+			w.Errorf("%s ran twice", id)
+		}
+		if remaining--; remaining == 0 {
+			cancel()
+		}
+	}
+	var all sync.WaitGroup
+	for _, c := range w.nodes {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				jobs, err := c.Relay().Next(ctx, "mail", 3, 100*time.Millisecond)
+				for _, j := range jobs {
+					if err = c.Relay().Complete(ctx, j.Run()); err != nil {
+						break
+					}
+					ran("relay " + j.ID)
+				}
+				if err != nil && ctx.Err() == nil {
+					w.Error(err)
+				}
+			}
+		})
+		all.Go(func() {
+			for ctx.Err() == nil {
+				jobs, err := c.WorkerAPI().Claim(ctx, client.ClaimQuery{Contract: "taskflow",
+					Queues: []string{"etl"}, Worker: "w:1", Max: 3}, 100*time.Millisecond)
+				for _, j := range jobs {
+					if err = c.WorkerAPI().Complete(ctx, j.RunID, nil); err != nil {
+						break
+					}
+					ran("taskflow " + j.ID)
+				}
+				if err != nil && ctx.Err() == nil {
+					w.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if remaining != 0 {
+		w.Errorf("%d jobs have not run", remaining)
+	}
+}
+
+// TestOlderNode runs a node of an older version, whose binary MILLRACE_TEST_OLDER names, and one of
+// this version on one PostgreSQL, as while nodes are replaced one after another: the new one brings
+// the schema up to date under the old one, and each takes and runs what the other one was given. It
+// can be skipped also where all tests must run, as no checkout has an older binary.
+func TestOlderNode(t *testing.T) {
+	t.Parallel()
+	older := os.Getenv("MILLRACE_TEST_OLDER")
+	if older == "" {
+		t.Skip("skipped: MILLRACE_TEST_OLDER names no binary")
+	}
+	const n = 30
+	pepper := filepath.Join(t.TempDir(), "pepper")
+	mustWriteFile(t, filepath.Dir(pepper), "pepper", []byte(strings.Repeat("0123456789abcdef", 4)))
+	w := &mixedNodes{T: t, args: []string{"--set", "store=" + pgtest.URL(t), "--set",
+		"secrets.pepper_file=" + pepper, "--set", "contracts=relay,taskflow,forgerun",
+		"--set", "log.level=warn", "--set", "forgerun.duration_scale=0.001",
+		"--set", "forgerun.rate_limit_per_minute=1000000"}}
+	former := w.add(older, "older")
+	id, err := w.nodes[0].ForgeRun().CreateClient(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := w.nodes[0].ForgeRun().FirstKey(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.forge = []*client.ForgeRun{w.nodes[0].ForgeRun().WithKey(key.APIKey)}
+	forge := w.submit(0, "before", n)
+	current := w.add(mustMillrace(t), "current")
+	w.forge = append(w.forge, w.nodes[1].ForgeRun().WithKey(key.APIKey))
+	forge = append(forge, w.submit(0, "old", n)...)
+	forge = append(forge, w.submit(1, "new", n)...)
+	w.work(3 * n)
+	for i, id := range forge {
+		j, err := w.forge[i%2].Wait(t.Context(), id)
+		if err != nil || j.Failure != nil {
+			t.Errorf("%s: %+v, %v", id, j, err)
+		}
+	}
+	for _, s := range []*launchedServer{former, current} {
+		if err := s.terminate(); err != nil {
+			t.Error(err)
+		}
+		if log := s.stderr.String(); log != "" {
+			t.Logf("a node says:\n%s", log)
+		}
+	}
+}
