@@ -140,7 +140,8 @@ func (s *adminSettings) run(ctx context.Context, env *Env, onPostgres bool,
 		lines, err = s.ask(ctx, w, facts, stdout)
 		return err
 	}
-	g := goals{admin: 100 * time.Millisecond, page: 100 * time.Millisecond}
+	g := goals{admin: 100 * time.Millisecond, page: 100 * time.Millisecond,
+		search: 500 * time.Millisecond} // AD-012
 	ask := func() error { return s.askBeside(ctx, w, during, stdout) }
 	if s.rate > 0 {
 		g.admin = 50 * time.Millisecond
@@ -150,7 +151,6 @@ func (s *adminSettings) run(ctx context.Context, env *Env, onPostgres bool,
 	if err := ask(); err != nil {
 		return err
 	}
-	g.text = 500*time.Millisecond + g.admin // AD-012
 	return g.report(stdout, lines)
 }
 

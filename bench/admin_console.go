@@ -56,9 +56,12 @@ func (w *adminWorld) pages(ctx context.Context, f *worldFacts) (all []question, 
 		return all, nil
 	}
 	for _, filter := range f.jobFilters() {
-		path := "/console/jobs?" + filter
-		all = append(all, question{label: f.label(path), path: path, goal: pageGoal,
-			maxRounds: slowRounds})
+		q := question{path: "/console/jobs?" + filter, goal: pageGoal, maxRounds: slowRounds}
+		if searchesTexts(filter) {
+			q.goal = pageTextGoal
+		}
+		q.label = f.label(q.path)
+		all = append(all, q)
 	}
 	return all, nil
 }

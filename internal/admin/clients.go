@@ -65,7 +65,7 @@ func (a *API) needClients() (*contract.Contract, error) {
 
 // How many jobs of a client are counted, in the list and for one client.
 const (
-	maxListedJobs = 1000
+	maxListedJobs = 200
 	maxShownJobs  = 100_000
 )
 

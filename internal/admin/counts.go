@@ -110,7 +110,7 @@ func (n *JobCount) write(o *strictjson.Object, by string) {
 // maxCounted is up to how many jobs are counted one by one, and maxCountTime for how long.
 const (
 	maxCounted   = 100_000
-	maxCountTime = 25 * time.Millisecond
+	maxCountTime = 12 * time.Millisecond
 )
 
 // Counts counts the jobs that are stored, by contract, queue or phase from what the store keeps, by

@@ -317,7 +317,7 @@ func TestCountsAtLeast(t *testing.T) {
 		want("relay", "queue", `,"queue":"q","count":7001`)
 		want("forgerun", "kind", `,"kind":"CPU_BURST","at_least":7000`)
 		want("forgerun", "contract", `,"count":7001`)
-		passed.Store(int64(10 * time.Millisecond)) // which is enough for two windows
+		passed.Store(int64(5 * time.Millisecond)) // which is enough for two windows
 	}
 	passed.Store(int64(30 * time.Millisecond))
 	want("forgerun", "kind", `,"kind":"CPU_BURST","at_least":2000`)

@@ -149,7 +149,8 @@ func writeReason(o *strictjson.Object, d disclosure, l *job.DeadLetter) {
 	d.text(o, "error", strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// maxGrouped is how many open dead letters of a job type are grouped, the newest.
+// maxGrouped is how many open dead letters of a job type are grouped by one request, the newest.
+// The engine remembers them.
 const maxGrouped = 100_000
 
 // groupKey orders groups: the largest come first.
@@ -225,24 +226,20 @@ func (a *API) ListDeadLetterGroups(c *httpapi.Call) (page []LetterGroup, next st
 // oldest that was looked at, where there may be older ones.
 func (a *API) groupDeadLetters(ctx context.Context, contracts []string) (all []job.DeadLetterGroup,
 	searchedTo time.Time, err error) {
-	for _, name := range contracts {
-		groups, err := a.Engine.DeadLetterGroups(ctx, name, maxGrouped)
-		if err != nil {
-			return nil, searchedTo, err
-		}
-		count, oldest := int64(0), time.Time{}
-		for _, g := range groups {
+	of, _, err := a.Engine.DeadLetterGroups(ctx, contracts, maxGrouped)
+	for _, found := range of {
+		oldest := time.Time{}
+		for _, g := range found.Groups {
 			all = append(all, g)
-			count += g.Count
 			if oldest.IsZero() || g.FirstAt.Before(oldest) {
 				oldest = g.FirstAt
 			}
 		}
-		if count >= maxGrouped && oldest.After(searchedTo) {
+		if found.More && oldest.After(searchedTo) {
 			searchedTo = oldest
 		}
 	}
-	return all, searchedTo, nil
+	return all, searchedTo, err
 }
 
 // showDeadLetter is GET /admin/v1/dead-letters/{id}.

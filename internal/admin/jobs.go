@@ -25,7 +25,7 @@ func (a *API) jobListRoutes() []route {
 }
 
 // maxListTime is how long a page of jobs is searched by what the store compares.
-const maxListTime = 20 * time.Millisecond
+const maxListTime = 12 * time.Millisecond
 
 // A cursor goes on in the order in which it was made.
 var (

@@ -134,6 +134,13 @@ func (f *DeadLetterFilter) isOfQueues() bool {
 	return f.Fingerprint == "" && f.From.IsZero() && f.To.IsZero() && !f.SearchesTexts()
 }
 
+// isOfGroup reports whether the fingerprint of a dead letter alone decides whether it matches.
+func (f *DeadLetterFilter) isOfGroup() bool {
+	others := *f
+	others.Fingerprint = ""
+	return f.Fingerprint != "" && f.Queue == "" && others.isOfQueues()
+}
+
 // SearchesTexts reports whether the job of a dead letter decides whether it matches.
 func (f *DeadLetterFilter) SearchesTexts() bool { return f.Error != "" }
 

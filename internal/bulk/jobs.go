@@ -178,14 +178,18 @@ func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search
 			o := b.operatorOf(jobs.Name)
 			states := o.StatesOf(f.States, jobs.Machine)
 			if !slices.Contains(f.Contracts, jobs.Name) || (len(f.States) > 0 && len(states) == 0) ||
-				(f.Kind != "" && o.Kind != "" && f.Kind != o.Kind) {
+				(f.Kind != "" && (o.HasNoKinds || (o.Kind != "" && f.Kind != o.Kind))) {
 				continue
 			}
 			s.contracts = append(s.contracts, jobs.Name)
-			s.candidates = append(s.candidates, candidate{jobs, states})
+			of := candidate{JobType: jobs, states: states}
 			if len(f.States) == 0 {
-				s.candidates[len(s.candidates)-1].states = jobs.Machine.States()
+				of.states = jobs.Machine.States()
 			}
+			if o.Kind == "" {
+				of.kind = f.Kind
+			}
+			s.candidates = append(s.candidates, of)
 			s.stored.States = append(s.stored.States, states...)
 			for _, state := range states {
 				phase := jobs.Machine.Phase(state)

@@ -17,7 +17,7 @@ const maxCountTime = 5 * time.Second
 // they need not be counted.
 const (
 	maxSample     = 10
-	maxSampleTime = 20 * time.Millisecond
+	maxSampleTime = 12 * time.Millisecond
 )
 
 // Preview is what an operation would be about (AD-020).
@@ -141,6 +141,9 @@ func (b *Bulk) keptCount(ctx context.Context, r *Request) (k keptCount, err erro
 		k.at, err = b.Engine.StoreTime(ctx)
 		return k, err
 	}
+	if r.DeadLetters != nil && r.DeadLetters.isOfGroup() {
+		return b.countGroup(ctx, r.DeadLetters)
+	}
 	queue := ""
 	if k.known = true; r.DeadLetters != nil {
 		queue = r.DeadLetters.Queue
@@ -159,7 +162,24 @@ func (b *Bulk) keptCount(ctx context.Context, r *Request) (k keptCount, err erro
 	return k, err
 }
 
-// isKept reports whether the counts of queues tell how many match a request. They are those of now,
+// countGroup counts the open dead letters of a fingerprint. The number is known where all were
+// looked at.
+func (b *Bulk) countGroup(ctx context.Context, f *DeadLetterFilter) (k keptCount, err error) {
+	all, at, err := b.Engine.DeadLetterGroups(ctx, f.Contracts, MaxCounted)
+	k.at, k.known = at, true
+	for _, of := range all {
+		k.known = k.known && !of.More
+		for i := range of.Groups {
+			if of.Groups[i].Fingerprint == f.Fingerprint {
+				k.matching += of.Groups[i].Count
+			}
+		}
+	}
+	return k, err
+}
+
+// isKept reports whether the counts of queues, or the groups of dead letters, tell how many match a
+// request. They are those of now,
 // and dead letters of an older schema are not among them.
 func (b *Bulk) isKept(ctx context.Context, r *Request) (bool, error) {
 	switch {
@@ -167,7 +187,7 @@ func (b *Bulk) isKept(ctx context.Context, r *Request) (bool, error) {
 		return false, nil
 	case r.DeadLetters == nil:
 		return b.isKeptOfJobs(r), nil
-	case !r.DeadLetters.isOfQueues():
+	case !r.DeadLetters.isOfQueues() && !r.DeadLetters.isOfGroup():
 		return false, nil
 	}
 	var unmarked []store.DeadLetterSelector

@@ -15,6 +15,8 @@ import (
 //
 //	over         by contract and state
 //	of a queue   where the contract is searchable, all of its jobs
+//	of a kind    where they are few
+//	of a state   where the contract is searchable and they are few
 //	ready        by queue, where they are few; otherwise many of the jobs passed over match
 //	the rest     what waits and what is leased, in the tables of the phases
 
@@ -28,6 +30,7 @@ const (
 type candidate struct {
 	*engine.JobType
 	states []job.State
+	kind   string // that of the filter, where jobs have a kind each
 }
 
 // isNarrow reports whether the filter leaves out jobs that an index separates from the others.
@@ -40,7 +43,7 @@ func (s *search) isNarrow() bool {
 	for _, c := range s.Contracts {
 		jobTypes += len(c.JobTypes)
 	}
-	return f.Queue != "" || len(f.States) > 0 || len(s.candidates) < jobTypes
+	return f.Queue+f.Kind != "" || len(f.States) > 0 || len(s.candidates) < jobTypes
 }
 
 // listNarrow reads the window of a filter that isNarrow.
@@ -98,6 +101,11 @@ func (c *chooser) totalOf(contract string) (total job.QueueCount, err error) {
 
 // add adds what the jobs of one job type are read from.
 func (c *chooser) add(s *candidate) error {
+	if s.kind != "" {
+		if chosen, err := c.addKind(s); chosen || err != nil {
+			return err
+		}
+	}
 	total, err := c.totalOf(s.Name)
 	if err != nil {
 		return err
@@ -107,7 +115,11 @@ func (c *chooser) add(s *candidate) error {
 			return err
 		}
 	}
-	for _, state := range s.states {
+	states, err := c.addFewOf(s)
+	if err != nil {
+		return err
+	}
+	for _, state := range states {
 		switch s.Machine.Phase(state) {
 		case job.Waiting:
 			c.addPhase(job.Waiting, total.Waiting)
@@ -159,6 +171,44 @@ func (c *chooser) addReady(contract string, n int64) error {
 		}
 	}
 	return nil
+}
+
+// addKind adds the jobs of a contract that have the kind of the filter, where they are few.
+func (c *chooser) addKind(s *candidate) (chosen bool, err error) {
+	n, err := c.Jobs(store.CountSelector{Contract: s.Name, Kind: s.kind}, fewJobs+1)
+	if err != nil || n > fewJobs {
+		return false, err
+	}
+	if n > 0 {
+		c.sources = append(c.sources, store.Source{Contract: s.Name, Kind: s.kind})
+	}
+	return true, nil
+}
+
+// addFewOf adds the jobs of a searchable contract in states of the filter that are not over, where
+// they are few, and returns the other states.
+func (c *chooser) addFewOf(s *candidate) (left []job.State, err error) {
+	if !s.Searchable || len(c.filter.States) == 0 || c.filter.Queue != "" {
+		return s.states, nil
+	}
+	for _, state := range s.states {
+		if s.Machine.Phase(state) == job.Done {
+			left = append(left, state)
+			continue
+		}
+		n, err := c.Jobs(store.CountSelector{Contract: s.Name, State: state, Searchable: true},
+			fewJobs+1)
+		switch {
+		case err != nil:
+			return nil, err
+		case n > fewJobs:
+			left = append(left, state)
+		case n > 0:
+			c.sources = append(c.sources,
+				store.Source{Contract: s.Name, State: state, Searchable: true})
+		}
+	}
+	return left, nil
 }
 
 // addQueue adds the jobs of a queue of a searchable contract: those of the states that the filter

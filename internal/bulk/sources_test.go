@@ -1,7 +1,9 @@
 package bulk
 
 import (
+	"cmp"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,17 +12,19 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
+// smallMachine has a state of each phase but one.
+var smallMachine = job.MustMachine(map[job.State]job.Phase{"ready": job.Ready,
+	"running": job.Leased, "over": job.Done}, []job.Move{
+	{From: job.StateNone, On: job.Submitted, To: "ready"},
+	{From: "ready", On: job.Claimed, To: "running"},
+	{From: "running", On: job.Expired, To: "ready"},
+	{From: "running", On: job.Succeeded, To: "over"}})
+
 // TestSourcesOfAQueue shows what a list of a queue is read from: not from its history, however long
 // that is, where no job that is over can match.
 func TestSourcesOfAQueue(t *testing.T) {
 	jobs := candidate{JobType: &engine.JobType{Name: "c", Searchable: true,
-		Machine: job.MustMachine(map[job.State]job.Phase{"ready": job.Ready,
-			"running": job.Leased, "over": job.Done}, []job.Move{
-			{From: job.StateNone, On: job.Submitted, To: "ready"},
-			{From: "ready", On: job.Claimed, To: "running"},
-			{From: "running", On: job.Expired, To: "ready"},
-			{From: "running", On: job.Succeeded, To: "over"}})},
-		states: []job.State{"ready", "running", "over"}}
+		Machine: smallMachine}, states: []job.State{"ready", "running", "over"}}
 	const many = fewJobs + 1
 	all := store.Source{Contract: "c", Queue: "q"}
 	of := func(s job.State) store.Source {
@@ -73,6 +77,51 @@ func TestSourcesOfAQueue(t *testing.T) {
 			if err := c.add(&candidate); err != nil {
 				t.Fatal(err)
 			}
+			if !reflect.DeepEqual(c.sources, test.sources) ||
+				!reflect.DeepEqual(c.phases, test.phases) {
+				t.Errorf("read from %v and the phases %v, want %v and %v", c.sources, c.phases,
+					test.sources, test.phases)
+			}
+		})
+	}
+}
+
+// TestSourcesOfAFew shows what is read where few jobs of a searchable contract have a kind, or a
+// state that is not over, and where many have.
+func TestSourcesOfAFew(t *testing.T) {
+	t.Parallel()
+	states := []job.State{"ready", "over"}
+	over := store.Source{Contract: "c", State: "over"}
+	for name, test := range map[string]struct {
+		jobs    int // of the kind, and of the state
+		filter  JobFilter
+		sources []store.Source
+		phases  []job.Phase
+	}{
+		"none of a kind": {0, JobFilter{Kind: "k"}, nil, nil},
+		"few of a kind":  {3, JobFilter{Kind: "k"}, []store.Source{{Contract: "c", Kind: "k"}}, nil},
+		"many of a kind": {fewJobs + 1, JobFilter{Kind: "k"}, []store.Source{over},
+			[]job.Phase{job.Ready}},
+		"none of a state": {0, JobFilter{States: states}, []store.Source{over}, nil},
+		"few of a state": {3, JobFilter{States: states}, []store.Source{over,
+			{Contract: "c", State: "ready", Searchable: true}}, nil},
+		"many of a state": {fewJobs + 1, JobFilter{States: states}, []store.Source{over},
+			[]job.Phase{job.Ready}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := chooser{filter: &test.filter, allowed: []job.Phase{job.Ready, job.Done},
+				sums: []job.QueueCount{{Contract: "c", Ready: fewJobs + 1, Done: 9}},
+				ListCounts: engine.ListCounts{Jobs: func(_ store.CountSelector,
+					limit int) (int, error) {
+					return min(test.jobs, limit), nil
+				}}}
+			if err := c.add(&candidate{JobType: &engine.JobType{Name: "c", Searchable: true,
+				Machine: smallMachine}, states: states, kind: test.filter.Kind}); err != nil {
+				t.Fatal(err)
+			}
+			byState := func(a, b store.Source) int { return cmp.Compare(a.State, b.State) }
+			slices.SortFunc(c.sources, byState)
 			if !reflect.DeepEqual(c.sources, test.sources) ||
 				!reflect.DeepEqual(c.phases, test.phases) {
 				t.Errorf("read from %v and the phases %v, want %v and %v", c.sources, c.phases,

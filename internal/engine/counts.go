@@ -229,6 +229,10 @@ func (k *counter) countEach(values []string, selector func(string) store.CountSe
 	for upTo := min(firstCounted, k.query.Limit); ; upTo = min(4*upTo, k.query.Limit) {
 		values, more = more, nil
 		for _, value := range values {
+			if upTo > firstCounted && k.isEnough() {
+				more = append(more, value)
+				continue
+			}
 			n, err := countUpTo(k.reader, selector(value), upTo+1)
 			if err != nil {
 				return nil, nil, err

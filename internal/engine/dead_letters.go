@@ -85,16 +85,6 @@ func (e *Engine) WithOpenDeadLetters(ctx context.Context, jobs []*job.Job) (map[
 	return dead, err
 }
 
-// DeadLetterGroups groups the newest limit open dead letters of a contract by their fingerprint.
-func (e *Engine) DeadLetterGroups(ctx context.Context, contract string,
-	limit int) (groups []job.DeadLetterGroup, err error) {
-	err = e.view(ctx, func(r reader) error {
-		groups, err = r.DeadLetterGroups(contract, limit)
-		return err
-	})
-	return groups, err
-}
-
 // DeadLettersByID returns those of the dead letters that exist, by ID, of whatever contract.
 func (e *Engine) DeadLettersByID(ctx context.Context, ids ...int64) (letters []job.DeadLetter,
 	err error) {

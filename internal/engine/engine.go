@@ -130,6 +130,7 @@ type Engine struct {
 	queuePolls     queuePolls
 	latencies      latencies
 	activities     activities
+	letterGroups   letterGroups
 	terms          terms
 	inbox          inboxState
 	inboxOf        func(store.Reader) Inbox // nil: there is none

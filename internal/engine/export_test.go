@@ -79,3 +79,8 @@ func ClaimTogether(e *Engine, callers int, req ClaimRequest) (got []int, err err
 	}
 	return got, err
 }
+
+// RememberedLetters returns how many of the dead letters that a node remembers are open.
+func (e *Engine) RememberedLetters(contract string) int64 {
+	return e.letterGroups.of[contract].open
+}

@@ -106,6 +106,22 @@ func (e *Engine) ListPage(ctx context.Context, f store.Filter) (page store.Page,
 	return page, err
 }
 
+// ListEach is List of each of some filters, as it was at one moment.
+func (e *Engine) ListEach(ctx context.Context, of ...store.Filter) (lists [][]*job.Job, err error) {
+	err = e.view(ctx, func(r reader) error {
+		lists = nil
+		for _, f := range of {
+			page, err := r.List(f)
+			if err != nil {
+				return err
+			}
+			lists = append(lists, page.Jobs)
+		}
+		return nil
+	})
+	return lists, err
+}
+
 // ListCounts counts in the view of a list.
 type ListCounts struct {
 	// Jobs counts the jobs that are one group, limit at most.

@@ -5,7 +5,7 @@
 // transaction, into the steps that hold that moment:
 //
 //	step   10 s ├─┤              kept for 2 h
-//	        1 m ├──────────┤     kept for 48 h
+//	  1 m, 5 m  ├──────────┤     kept for 48 h
 //	        1 h ├─────────────── kept for 90 d
 //
 // A step is one record of the totals of all contracts and one for each contract with its queues,

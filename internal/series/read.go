@@ -70,12 +70,26 @@ func (r *Recorder) Read(ctx context.Context, q Query) (s Series, err error) {
 		if q.Queue != "" {
 			owner = q.Contract
 		}
-		err = eachRecord(reader, l.kind, owner, q.From,
+		begin := q.To // of the first record
+		err = eachRecord(ofOwner(reader, l.kind, owner), q.From,
 			func(at time.Time, record *job.Record) (bool, error) {
-				all, err := decode(record, cmp.Or(q.Queue, q.Contract))
-				s.add(at, all, &q)
-				return at.Before(q.To), err
+				if at.Before(begin) {
+					begin = at
+				}
+				return at.Before(q.To), s.addRecord(at, record, &q)
 			})
+		if err != nil {
+			return err
+		}
+		if l.before != "" {
+			err = eachRecord(ofOwner(reader, l.before, owner), q.From,
+				func(at time.Time, record *job.Record) (bool, error) {
+					if !at.Before(begin) {
+						return false, nil
+					}
+					return true, s.addRecord(at, record, &q)
+				})
+		}
 		if err != nil {
 			return err
 		}
@@ -83,6 +97,13 @@ func (r *Recorder) Read(ctx context.Context, q Query) (s Series, err error) {
 		return nil
 	})
 	return s, err
+}
+
+// addRecord adds what a query asks for of a record.
+func (s *Series) addRecord(at time.Time, record *job.Record, q *Query) error {
+	all, err := decode(record, cmp.Or(q.Queue, q.Contract))
+	s.add(at, all, q)
+	return err
 }
 
 // addUnwritten adds what this node has counted and not written.
@@ -189,12 +210,21 @@ func (s *Series) point(at time.Time) *Point {
 	return &s.Points[i]
 }
 
-// eachRecord calls fn with the records of a kind and owner from a time on, by time, until it
-// returns false or an error.
-func eachRecord(r engine.RecordReader, kind, owner string, from time.Time,
+// readRecords reads the next readBatch records behind a key.
+type readRecords func(after string) ([]job.Record, error)
+
+// ofOwner reads the records of a kind and owner.
+func ofOwner(r engine.RecordReader, kind, owner string) readRecords {
+	return func(after string) ([]job.Record, error) {
+		return r.Records(kind, owner, after, readBatch)
+	}
+}
+
+// eachRecord calls fn with records from a time on, by time, until it returns false or an error.
+func eachRecord(read readRecords, from time.Time,
 	fn func(at time.Time, record *job.Record) (more bool, err error)) error {
 	for after := keyOf(from); ; {
-		records, err := r.Records(kind, owner, after, readBatch)
+		records, err := read(after)
 		if err != nil {
 			return err
 		}
@@ -287,23 +317,37 @@ func (r *Recorder) StartedPerMinute(reader engine.RecordReader, contract,
 // recent is Recent in a view.
 func (r *Recorder) recent(reader engine.RecordReader,
 	queues map[string][]string) (map[string]*recent, error) {
-	all := map[string]*recent{}
+	all, read := map[string]*recent{}, readRecords(nil)
 	for contract, names := range queues {
 		c := &recent{now: reader.Now(), queues: map[string]*recentQueue{}}
 		for _, name := range names {
 			c.queues[name] = &recentQueue{}
 		}
-		all[contract] = c
-		err := eachRecord(reader, layers[0].kind, contract, c.now.Add(-RateWindow),
-			func(at time.Time, record *job.Record) (bool, error) {
-				return true, c.add(at, record)
-			})
-		if err != nil {
-			return nil, err
+		all[contract], read = c, ofOwner(reader, layers[0].kind, contract)
+	}
+	switch len(all) {
+	case 0:
+		return all, nil
+	case 1:
+	default: // one statement for all of them
+		read = func(after string) ([]job.Record, error) {
+			return reader.AllRecords(layers[0].kind, after, readBatch)
 		}
-		r.mu.Lock()
+	}
+	err := eachRecord(read, reader.Now().Add(-RateWindow),
+		func(at time.Time, record *job.Record) (bool, error) {
+			if c := all[record.Owner]; c != nil {
+				return true, c.add(at, record)
+			}
+			return true, nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for contract, c := range all {
 		c.addUnwritten(r.collect().queues[contract])
-		r.mu.Unlock()
 	}
 	return all, nil
 }

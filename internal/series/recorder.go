@@ -28,14 +28,21 @@ type layer struct {
 	kind string // of its records
 	step time.Duration
 	keep time.Duration
+	// before is the kind that has what was counted before an older version of the server knew this
+	// one; "" for none.
+	before string
 }
 
-// layers are the steps that are kept, the shortest first.
+// layers are the steps that are kept, the shortest first. Charts of a day have the third.
 var layers = [...]layer{
-	{"series.10s", interval, 2 * time.Hour},
-	{"series.1m", time.Minute, 48 * time.Hour},
-	{"series.1h", time.Hour, 90 * 24 * time.Hour},
+	{"series.10s", interval, 2 * time.Hour, ""},
+	{minutes, time.Minute, 48 * time.Hour, ""},
+	{"series.5m", 5 * time.Minute, 48 * time.Hour, minutes},
+	{"series.1h", time.Hour, 90 * 24 * time.Hour, ""},
 }
+
+// minutes is the kind of the records of a minute.
+const minutes = "series.1m"
 
 // keepMargin is how much longer records are kept, so that a query for the whole retention finds its
 // first step.

@@ -113,7 +113,7 @@ func (n *node) read(q series.Query) (s series.Series, sum series.Bucket) {
 func (n *node) records() (count int) {
 	n.Helper()
 	err := n.engine.ViewRecords(n.Context(), func(r engine.RecordReader) error {
-		for _, kind := range []string{"series.10s", "series.1m", "series.1h"} {
+		for _, kind := range []string{"series.10s", "series.1m", "series.5m", "series.1h"} {
 			for _, owner := range append(n.engine.JobTypes(), "") {
 				records, err := r.Records(kind, owner, "", 500)
 				if err != nil {
@@ -144,7 +144,7 @@ func TestSeries(t *testing.T) {
 		n.run("a", "mail", 1, time.Second, job.Failed)
 		check := func(when string) {
 			t.Helper()
-			for _, step := range []time.Duration{10 * time.Second, time.Minute, time.Hour} {
+			for _, step := range []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, time.Hour} {
 				s, mail := n.read(series.Query{Contract: "a", Queue: "mail", Step: step})
 				wait, _ := mail.Wait.Quantile(0.5)
 				run, _ := mail.Run.Quantile(0.9)

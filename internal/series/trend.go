@@ -43,7 +43,7 @@ func (r *Recorder) Trends(ctx context.Context, queues map[string][]string) (Tren
 				of[name] = &Trend{}
 			}
 			all[contract] = of
-			err := eachRecord(reader, minuteLayer.kind, contract, begin,
+			err := eachRecord(ofOwner(reader, minuteLayer.kind, contract), begin,
 				func(at time.Time, record *job.Record) (bool, error) {
 					minute := int(at.Sub(begin) / time.Minute)
 					if minute >= TrendMinutes { // the clock of its node was ahead

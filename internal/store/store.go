@@ -101,9 +101,9 @@ type Reader interface {
 	Events(seq int64, limit int) ([]job.Event, error)
 	// DeadLetters returns those of the selected dead letters that exist, by ID ascending.
 	DeadLetters(s DeadLetterSelector) ([]job.DeadLetter, error)
-	// DeadLetterGroups groups the newest limit open dead letters of a contract by their
-	// fingerprint, in no particular order.
-	DeadLetterGroups(contract string, limit int) ([]job.DeadLetterGroup, error)
+	// DeadLetterGroups groups open dead letters of a contract by their fingerprint, in no
+	// particular order: of those with an ID above after and not above upTo the newest limit.
+	DeadLetterGroups(contract string, after, upTo int64, limit int) ([]job.DeadLetterGroup, error)
 	// Messages returns the n oldest messages of up to 16 contracts in the outbox, as they
 	// were at one moment. It locks nothing: Elect decides which node publishes them.
 	Messages(contracts []string, n int) ([]job.Message, error)
@@ -356,6 +356,8 @@ type DeadLetterSelector struct {
 	// Before selects those of before a time, the oldest first, with ID, times, and of their jobs
 	// contract and queue alone. After does not apply then.
 	Before time.Time
+	// NewestFirst, with Before, is for the newest of them first.
+	NewestFirst bool
 	// Unmarked selects those of an older schema, which have no fingerprint and are not counted.
 	// After does not apply then.
 	Unmarked bool
@@ -402,6 +404,7 @@ type Search struct {
 //	Parent                                none
 //	Owner, with Contract and with one of
 //	NewestFirst and WithoutBodies         none
+//	Owners                                none, and States does not
 //	Dead, Runs                            none, and States does not
 //	Sources                               none, and States does not
 //	otherwise                             all
@@ -414,7 +417,9 @@ type Filter struct {
 	Phases   []job.Phase
 	Worker   string // of the present or the last attempt
 	Parent   int64  // selects the children of a job
-	Dead     bool   // selects the jobs with an open dead letter
+	// Owners selects the jobs of some owners, with Contract. A page costs what they have.
+	Owners []string
+	Dead   bool // selects the jobs with an open dead letter
 	// Runs selects the leased jobs, which come with Seq, the contract and Worker alone.
 	Runs bool
 	// Sources selects the jobs of these indexes, and besides them those of Phases that match all
@@ -438,17 +443,22 @@ type Filter struct {
 	Scan int
 }
 
-// Source is an index of jobs, in one of these forms. A page of the last two costs what they hold.
+// Source is an index of jobs, in one of these forms. A page of the forms behind the first two costs
+// what they hold.
 //
-//	Contract, State           those that are over, in a state
-//	Contract, Queue           searchable ones of a queue
-//	Contract, Queue, State    searchable ones of a queue in a state
-//	Contract, Queue, Ready    the ready ones of a queue
+//	Contract, State               those that are over, in a state
+//	Contract, Queue               searchable ones of a queue
+//	Contract, Queue, State        searchable ones of a queue in a state
+//	Contract, State, Searchable   searchable ones in a state
+//	Contract, Queue, Ready        the ready ones of a queue
+//	Contract, Kind                those of a kind
 type Source struct {
-	Contract string
-	Queue    string
-	State    job.State
-	Ready    bool
+	Contract   string
+	Queue      string
+	State      job.State
+	Kind       string
+	Ready      bool
+	Searchable bool
 }
 
 // Page is what a List has found.

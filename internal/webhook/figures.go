@@ -12,8 +12,11 @@ import (
 // The figures of a subscription are read from its newest deliveries, so that nothing has to be
 // written for them and they cost the same however many deliveries there were.
 const (
-	// figureSample is the number of deliveries that the figures cover.
+	// figureSample is the number of deliveries that the figures of a subscription cover, and
+	// allSamples of several together, of which each has minSample at least.
 	figureSample = 100
+	allSamples   = 500
+	minSample    = 10
 	// figureTries is how many of these are looked at for the last try. Those that were given up
 	// without one, as the subscription was disabled, are among them.
 	figureTries = 5
@@ -32,17 +35,23 @@ func (f *Figures) SuccessRate() (rate float64, ok bool) {
 	return float64(f.Delivered) / float64(max(1, over)), over > 0
 }
 
-// Figures returns the figures of subscriptions, in their order.
+// Figures returns the figures of subscriptions, in their order. They cover fewer deliveries of each
+// where they are of many.
 func (w *Webhooks) Figures(ctx context.Context, ids []string) ([]Figures, error) {
 	all := make([]Figures, len(ids))
+	sample := max(minSample, min(figureSample, allSamples/max(1, len(ids))))
 	var tried []job.ID
-	for i, id := range ids {
-		sample, err := w.Engine.List(ctx, store.Filter{Contract: Name, Owner: id,
-			NewestFirst: true, WithoutBodies: true, Limit: figureSample})
-		if err != nil {
-			return nil, err
-		}
-		tried = append(tried, all[i].count(sample)...)
+	var filters []store.Filter
+	for _, id := range ids {
+		filters = append(filters, store.Filter{Contract: Name, Owner: id, NewestFirst: true,
+			WithoutBodies: true, Limit: sample})
+	}
+	samples, err := w.Engine.ListEach(ctx, filters...)
+	if err != nil {
+		return nil, err
+	}
+	for i, jobs := range samples {
+		tried = append(tried, all[i].count(jobs)...)
 	}
 	if len(tried) == 0 {
 		return all, nil

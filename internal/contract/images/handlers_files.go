@@ -64,20 +64,24 @@ func (m *Images) loadFile(ctx context.Context, fileID string) (*file, error) {
 			return nil, err
 		}
 		for _, j := range jobs {
-			if f == nil {
-				f = &file{id: fileID, status: fileFailed, upload: uploadOf(j), latest: j}
-			}
-			f.addJob(j)
+			f = f.withJob(j)
 		}
 		if len(jobs) < filePageSize {
 			break
 		}
 		filter.Before = jobs[filePageSize-1].Seq
 	}
-	if f != nil {
-		slices.SortFunc(f.processResult.Variants, func(a, b variant) int { return a.Size - b.Size })
-	}
 	return f, nil
+}
+
+// withJob returns the file with a job that is older than those added before. It begins one with the
+// first.
+func (f *file) withJob(j *job.Job) *file {
+	if f == nil {
+		f = &file{id: j.Owner, status: fileFailed, upload: uploadOf(j), latest: j}
+	}
+	f.addJob(j)
+	return f
 }
 
 // addJob adds a job that is older than those added before.
@@ -121,6 +125,7 @@ func (f *file) merge(result []byte) {
 			f.processResult.Variants = append(f.processResult.Variants, v)
 		}
 	}
+	slices.SortFunc(f.processResult.Variants, func(a, b variant) int { return a.Size - b.Size })
 }
 
 // variant finds a variant by its size, nil if there is none.

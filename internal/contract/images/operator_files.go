@@ -3,6 +3,7 @@ package images
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/contract"
@@ -19,37 +20,73 @@ import (
 // files implements contract.Files.
 type files struct{ *Images }
 
-// maxListed bounds how many jobs are looked at for a page of files: a file may have many.
+// maxListed bounds how many jobs are looked at for a page of files, and how many of these files are
+// read together: a file may have many.
 const maxListed = 500
 
 // List implements contract.Files. Each job leads to its file, which is listed at its latest one.
 func (f files) List(ctx context.Context, before int64, limit int) (page []contract.File,
 	next int64, err error) {
-	filter := store.Filter{Contract: Name, NewestFirst: true, WithoutBodies: true, Before: before,
-		Limit: filePageSize}
-	for looked := 0; looked < maxListed; looked += filePageSize {
-		jobs, err := f.Engine.List(ctx, filter)
+	filter := store.Filter{NewestFirst: true, WithoutBodies: true, Before: before,
+		Limit: min(limit+1, filePageSize)}
+	for _, queue := range jobTypes {
+		filter.Sources = append(filter.Sources, store.Source{Contract: Name, Queue: queue})
+	}
+	for looked := 0; looked < maxListed; looked += filter.Limit {
+		found, err := f.Engine.ListPage(ctx, filter)
 		if err != nil {
 			return nil, 0, err
 		}
-		for _, j := range jobs {
+		of, err := f.loadFiles(ctx, found.Jobs)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, j := range found.Jobs {
 			if len(page) == limit {
 				return page, filter.Before, nil
 			}
 			filter.Before = j.Seq
-			found, err := f.loadFile(ctx, j.Owner)
-			if err != nil {
-				return nil, 0, err
-			}
-			if found != nil && found.latest.Seq == j.Seq {
-				page = append(page, found.shown())
+			if loaded := of[j.Owner]; loaded != nil && loaded.latest.Seq == j.Seq {
+				page = append(page, loaded.shown())
 			}
 		}
-		if len(jobs) < filePageSize {
+		if found.Next == 0 {
 			return page, 0, nil
 		}
 	}
 	return page, filter.Before, nil
+}
+
+// loadFiles reads the files of some jobs, by their ids: together, or each alone where they have too
+// many jobs. Those that are gone meanwhile are missing or nil.
+func (f files) loadFiles(ctx context.Context, jobs []*job.Job) (map[string]*file, error) {
+	var ids []string
+	for _, j := range jobs {
+		ids = append(ids, j.Owner)
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	all := make(map[string]*file, len(ids))
+	if len(ids) == 0 {
+		return all, nil
+	}
+	found, err := f.Engine.ListPage(ctx, store.Filter{Contract: Name, Owners: ids,
+		NewestFirst: true, Limit: maxListed})
+	if err != nil {
+		return nil, err
+	}
+	if found.Next == 0 {
+		for _, j := range found.Jobs {
+			all[j.Owner] = all[j.Owner].withJob(j)
+		}
+		return all, nil
+	}
+	for _, id := range ids {
+		if all[id], err = f.loadFile(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // shown is the file as operators see it.

@@ -40,6 +40,7 @@ var plans = map[string]struct{ index, values string }{
 	"count_found":      {"searchable_queue_state", "'c','q7','state2',50"},
 	"count_kind":       {"Only Scan using jobs_kind", "'c','k2',50"},
 
+	"found_numbers_of_all":   {"searchable_state", "5,9000,50,'c','state2'"},
 	"count_found_of_all":     {"Only Scan using searchable_state", "'c','state2',50"},
 	"group_workers_finished": {"Only Scan using finished_state", "50,50,'c'"},
 	"group_workers_waiting":  {"Only Scan using waiting_worker", "50,50,'c','q7'"},
@@ -49,6 +50,8 @@ var plans = map[string]struct{ index, values string }{
 	"queue_numbers":    {"jobs_by_queue", "5,9000,50,'c','q7'"},
 	"found_numbers":    {"searchable_queue_state", "5,9000,50,'c','q7','state2'"},
 	"ready_numbers_of": {"ready_order", "5,9000,50,7"},
+	"kind_numbers":     {"jobs_kind", "5,9000,50,'c','k2'"},
+	"owned_numbers":    {"Only Scan using jobs_owner", "5,9000,50,'c','{o7,o8}'"},
 	"get_records":      {"records_pkey", "5000,'k','{1,2}'"},
 	"list_records":     {"records_owner", "5000,'k','o7','',50"},
 	"old_records":      {"records_age", "5000,50"},
@@ -90,7 +93,8 @@ var plans = map[string]struct{ index, values string }{
 	"list_runs":            {"leases_pkey", "5,9000,50"},
 
 	"unmarked_dead_letters": {"dead_letters_unmarked", "'c',50"},
-	"group_dead_letters":    {"dead_letters_", "'c',50"},
+	"recent_dead_letters":   {"dead_letters_age", "'c',5,50"},
+	"group_dead_letters":    {"dead_letters_", "'c',5,9000,50"},
 }
 
 const someWatermarks = "'{9,1,0}','{2,1,-9}','{-1,5000,-1}'"
@@ -119,6 +123,7 @@ ANALYZE records, jobs, waiting, ready, leases, finished, searchable, events, edg
 
 // merges are the statements that bring a few rows of several kinds into one set.
 var merges = map[string]bool{"group_dead_letters": true, "list_jobs": true, "found_numbers": true,
+	"found_numbers_of_all": true, "kind_numbers": true, "owned_numbers": true,
 	"ready_numbers_of": true, "list_records_of_each": true, "group_workers_finished": true,
 	"group_workers_waiting": true, "group_workers_ready": true}
 

@@ -32,16 +32,19 @@ var plans = map[string]string{
 	"group_workers_waiting":  "COVERING INDEX waiting_worker",
 	"group_workers_ready":    "COVERING INDEX ready_worker",
 
-	"over_numbers":     "COVERING INDEX finished_state (contract=? AND state=? AND seq>? AND seq<?)",
-	"queue_numbers":    "INDEX jobs_by_queue (contract=? AND queue=? AND seq>? AND seq<?)",
-	"found_numbers":    "COVERING INDEX searchable_queue_state (contract=? AND queue=? AND state=?)",
-	"ready_numbers_of": "COVERING INDEX ready_order (queue_hash=?)",
-	"list_children":    "jobs_parent (parent=? AND seq>? AND seq<?)",
-	"list_jobs":        "SEARCH s USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
-	"scan_end":         "SEARCH s USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
-	"dead_numbers":     "dead_letters_open_job (seq>? AND seq<?)",
-	"list_runs":        "SEARCH s USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
-	"get_records":      "sqlite_autoindex_records_1", "list_records": "records_owner",
+	"over_numbers":         "COVERING INDEX finished_state (contract=? AND state=? AND seq>? AND seq<?)",
+	"queue_numbers":        "INDEX jobs_by_queue (contract=? AND queue=? AND seq>? AND seq<?)",
+	"found_numbers":        "COVERING INDEX searchable_queue_state (contract=? AND queue=? AND state=?)",
+	"ready_numbers_of":     "COVERING INDEX ready_order (queue_hash=?)",
+	"kind_numbers":         "COVERING INDEX jobs_kind (contract=? AND kind=?)",
+	"owned_numbers":        "COVERING INDEX jobs_owner (contract=? AND owner=?)",
+	"found_numbers_of_all": "COVERING INDEX searchable_state (contract=? AND state=?)",
+	"list_children":        "jobs_parent (parent=? AND seq>? AND seq<?)",
+	"list_jobs":            "SEARCH s USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+	"scan_end":             "SEARCH s USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+	"dead_numbers":         "dead_letters_open_job (seq>? AND seq<?)",
+	"list_runs":            "SEARCH s USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+	"get_records":          "sqlite_autoindex_records_1", "list_records": "records_owner",
 	"list_records_of_each": "records_owner (kind=? AND owner=? AND key=?)",
 	"old_records":          "records_age", "lock_by_seq": "INTEGER PRIMARY KEY",
 	"lock_waiting_by_seq": "INTEGER PRIMARY KEY",
@@ -68,7 +71,8 @@ var plans = map[string]string{
 	"dead_letters_of_queue": "dead_letters_queue (contract=? AND <expr>=? AND id>?)",
 	"get_queue_count":       "counts USING PRIMARY KEY (queue_hash=?)",
 	"get_whole_queue_count": "done_counts USING PRIMARY KEY (contract=? AND queue=?)",
-	"group_dead_letters":    "COVERING INDEX dead_letters_open (contract>? AND contract<?)",
+	"recent_dead_letters":   "dead_letters_age",
+	"group_dead_letters":    "COVERING INDEX dead_letters_open (contract=? AND id>? AND id<?)",
 }
 
 // wholeTable finds a table of jobs in a plan that is read without an index.
@@ -78,7 +82,8 @@ var wholeTable = regexp.MustCompile(`(?m)SCAN (j|s|jobs|waiting|ready|leases|fin
 // the states to a page.
 var merges = map[string]bool{"lock_for_lease": true, "all_edges_from": true, "dead_letters_of": true,
 	"open_dead_letters_of": true, "group_dead_letters": true, "list_jobs": true, "list_owned": true,
-	"found_numbers": true, "ready_numbers_of": true, "list_records_of_each": true,
+	"found_numbers": true, "found_numbers_of_all": true, "kind_numbers": true,
+	"owned_numbers": true, "ready_numbers_of": true, "list_records_of_each": true,
 	"group_workers_finished": true, "group_workers_waiting": true, "group_workers_ready": true}
 
 // nameOf returns the name of a statement in plans and merges: a list in the other

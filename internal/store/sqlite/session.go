@@ -32,6 +32,7 @@ var dialect = sqlstore.Dialect{
 	Unindexed:    "+$n",
 	Within:       "$n=$5 AND seq>$1 AND seq<$2",
 	Behind:       "$n=$1 AND id>$2 ORDER BY id",
+	Between:      "$n=$1 AND id>$2 AND id<=$3",
 	EachPriority: eachPriority(),
 }
 

@@ -37,13 +37,15 @@ var (
 		"WHERE seq {in $1} AND seq>0 AND replayed_at=0 ORDER BY id"}
 	oldDeadLetters = &Statement{"old_dead_letters", selectDeadLetters("NULL") +
 		"WHERE contract=$1 AND created_at<$2 ORDER BY created_at,id {limit $3}"}
+	recentDeadLetters = &Statement{"recent_dead_letters", selectDeadLetters("NULL") +
+		"WHERE contract=$1 AND created_at<$2 ORDER BY created_at DESC,id DESC {limit $3}"}
 	unmarkedDeadLetters = &Statement{"unmarked_dead_letters", selectDeadLetters("job") +
 		"WHERE contract=$1 AND fingerprint='' ORDER BY id {limit $2}"}
-	// It names the contract by >= and <=, for the reason that messagesOf gives.
+	// It names no contract by =, for the reason that messagesOf gives.
 	groupDeadLetters = &Statement{"group_dead_letters", `SELECT fingerprint,count(*),
 		min(created_at),max(created_at),max(id) FROM (SELECT id,fingerprint,created_at
-		FROM dead_letters WHERE contract>=$1 AND contract<=$1 AND replayed_at=0
-		ORDER BY contract DESC,id DESC {limit $2}) AS newest
+		FROM dead_letters WHERE {between contract} AND replayed_at=0
+		ORDER BY contract DESC,id DESC {limit $4}) AS newest
 		WHERE fingerprint<>'' GROUP BY fingerprint`}
 	deleteDeadLetters = &Statement{"delete_dead_letters", "DELETE FROM dead_letters WHERE id {in $1}"}
 )
@@ -116,7 +118,11 @@ func (t *Tx) DeadLetters(s store.DeadLetterSelector) ([]job.DeadLetter, error) {
 		return deadLettersOfQueue.read(t, s.Bare, string(beginning), s.After, s.Limit, s.Contract,
 			s.Queue)
 	case !s.Before.IsZero():
-		return collect(t, oldDeadLetters, scanDeadLetter, s.Contract, Micros(s.Before), s.Limit)
+		st := oldDeadLetters
+		if s.NewestFirst {
+			st = recentDeadLetters
+		}
+		return collect(t, st, scanDeadLetter, s.Contract, Micros(s.Before), s.Limit)
 	case s.Unmarked:
 		return collect(t, unmarkedDeadLetters, scanDeadLetter, s.Contract, s.Limit)
 	}
@@ -143,11 +149,12 @@ func scanDeadLetter(rows *sql.Rows) (l job.DeadLetter, err error) {
 	return l, json.Unmarshal(doc, &l.Job)
 }
 
-func (t *Tx) DeadLetterGroups(contract string, limit int) ([]job.DeadLetterGroup, error) {
+func (t *Tx) DeadLetterGroups(contract string, after, upTo int64,
+	limit int) ([]job.DeadLetterGroup, error) {
 	return collect(t, groupDeadLetters, func(rows *sql.Rows) (g job.DeadLetterGroup, err error) {
 		var first, last int64
 		err = rows.Scan(&g.Fingerprint, &g.Count, &first, &last, &g.LastID)
 		g.FirstAt, g.LastAt = fromMicros(first), fromMicros(last)
 		return g, err
-	}, contract, limit)
+	}, contract, after, upTo, limit)
 }

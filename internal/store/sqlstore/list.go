@@ -18,6 +18,7 @@ import (
 //
 //	Parent             jobs_parent
 //	Contract, Owner    jobs_owner
+//	Contract, Owners   jobs_owner, of all that they have
 //	Dead               dead_letters_open_job
 //	Runs               the key of leases
 //	Sources            those that they name, merged
@@ -82,6 +83,10 @@ var (
 	deadNumbers = newInOrder("dead_numbers", `SELECT seq FROM dead_letters
 		WHERE seq>0 AND seq>$1 AND seq<$2 AND replayed_at=0 ORDER BY seq # {limit $3}`)
 
+	ownedNumbers = newInOrder("owned_numbers", `SELECT seq FROM jobs
+		WHERE contract=$4 AND owner {text in $5} AND owner<>'' AND {unindexed seq}>$1
+		AND {unindexed seq}<$2 ORDER BY {unindexed seq} # {limit $3}`)
+
 	// The contract is read by the number, so that no planner begins with jobs.
 	listRuns = newInOrder("list_runs", `SELECT s.seq,s.worker,
 		(SELECT j.contract FROM jobs AS j WHERE j.seq=s.seq) FROM leases AS s
@@ -97,7 +102,7 @@ var (
 
 // listings are all statements of lists.
 func listings() []*Statement {
-	all := slices.Concat(deadNumbers[:], listRuns[:], scanEnd[:])
+	all := slices.Concat(deadNumbers[:], ownedNumbers[:], listRuns[:], scanEnd[:])
 	for _, l := range []*listing{&listJobs, &listChildren, &listOwned, &listOwnedIn} {
 		all = slices.Concat(all, l.full[:], l.withoutBodies[:])
 	}
@@ -127,9 +132,9 @@ func ofPhases(param int, text func(job.Phase) string) string {
 
 // List is documented at the port.
 func (t *Tx) List(f store.Filter) (p store.Page, err error) {
-	isValid := isText(f.Contract, f.Queue, f.Owner, f.Kind, f.Worker)
+	isValid := isText(f.Contract, f.Queue, f.Owner, f.Kind, f.Worker) && isText(f.Owners...)
 	for _, s := range f.Sources {
-		isValid = isValid && isText(s.Contract, s.Queue, string(s.State))
+		isValid = isValid && isText(s.Contract, s.Queue, string(s.State), s.Kind)
 	}
 	if !isValid {
 		return p, &job.Error{Kind: job.Invalid, Op: "list",
@@ -143,8 +148,13 @@ func (t *Tx) List(f store.Filter) (p store.Page, err error) {
 	}
 	switch {
 	case f.Parent != 0 || byOwner(&f):
+	case len(f.Owners) > 0:
+		return t.listNumbers(&f, &ownedNumbers, bodiesOf(&f), f.Contract, t.s.Texts(f.Owners))
 	case f.Dead:
-		return t.listDead(&f)
+		if f.Scan > 0 {
+			f.Limit = min(f.Limit, f.Scan)
+		}
+		return t.listNumbers(&f, &deadNumbers, store.NoBodies)
 	case f.Runs:
 		return t.listRuns(&f)
 	case len(f.Sources) > 0:
@@ -169,19 +179,18 @@ func (t *Tx) List(f store.Filter) (p store.Page, err error) {
 	return p, nil
 }
 
-// listDead is List for the jobs with an open dead letter. What was deleted has none.
-func (t *Tx) listDead(f *store.Filter) (p store.Page, err error) {
-	if f.Scan > 0 {
-		f.Limit = min(f.Limit, f.Scan)
-	}
-	seqs, err := collect(t, deadNumbers.of(f), scanInt, f.After, f.Before, f.Limit)
+// listNumbers is List for the jobs whose numbers a statement selects. What was deleted has none.
+func (t *Tx) listNumbers(f *store.Filter, numbers *inOrder, bodies store.Bodies,
+	args ...any) (p store.Page, err error) {
+	seqs, err := collect(t, numbers.of(f), scanInt,
+		append([]any{f.After, f.Before, f.Limit}, args...)...)
 	if err != nil || len(seqs) == 0 {
 		return p, err
 	}
 	if len(seqs) == f.Limit {
 		p.Next = seqs[f.Limit-1]
 	}
-	p.Jobs, err = t.Load(store.Selector{Seqs: seqs, Bodies: store.NoBodies})
+	p.Jobs, err = t.Load(store.Selector{Seqs: seqs, Bodies: bodies})
 	slices.SortFunc(p.Jobs, func(a, b *job.Job) int {
 		if f.NewestFirst {
 			a, b = b, a

@@ -20,7 +20,7 @@ import (
 
 // The numbers that an index has between $1 and $2, the first $3. A planner might read the table in
 // the order of the page instead, past all other jobs, if that order were that of its key. So the
-// first two are in the order of their index, and the last two, whose indexes have other orders, in
+// first two are in the order of their index, and the others, whose indexes have other orders, in
 // that of a number that is not indexed.
 var (
 	overNumbers = newInOrder("over_numbers", `SELECT seq FROM finished
@@ -31,13 +31,20 @@ var (
 	foundNumbers = newInOrder("found_numbers", `SELECT seq FROM searchable
 		WHERE contract=$4 AND queue=$5 AND state=$6 AND {unindexed seq}>$1 AND {unindexed seq}<$2
 		ORDER BY {unindexed seq} # {limit $3}`)
+	foundNumbersOfAll = newInOrder("found_numbers_of_all", `SELECT seq FROM searchable
+		WHERE contract=$4 AND state=$5 AND state<>'' AND {unindexed seq}>$1 AND {unindexed seq}<$2
+		ORDER BY {unindexed seq} # {limit $3}`)
+	kindNumbers = newInOrder("kind_numbers", `SELECT seq FROM jobs
+		WHERE contract=$4 AND kind=$5 AND kind<>'' AND {unindexed seq}>$1 AND {unindexed seq}<$2
+		ORDER BY {unindexed seq} # {limit $3}`)
 	readyNumbersOf = newInOrder("ready_numbers_of", `SELECT seq FROM ready
 		WHERE queue_hash=$4 AND {unindexed seq}>$1 AND {unindexed seq}<$2 ORDER BY {unindexed seq} # {limit $3}`)
 )
 
 // sourceStatements are all statements of sources.
 func sourceStatements() []*Statement {
-	return slices.Concat(overNumbers[:], queueNumbers[:], foundNumbers[:], readyNumbersOf[:])
+	return slices.Concat(overNumbers[:], queueNumbers[:], foundNumbers[:], foundNumbersOfAll[:],
+		kindNumbers[:], readyNumbersOf[:])
 }
 
 // numbersOf returns the first f.Limit numbers of an index, in the order of f.
@@ -48,6 +55,10 @@ func (t *Tx) numbersOf(f *store.Filter, s *store.Source) ([]int64, error) {
 	switch {
 	case s.Ready:
 		return read(&readyNumbersOf, int64(job.QueueHashOf(s.Contract, s.Queue)))
+	case s.Kind != "":
+		return read(&kindNumbers, s.Contract, s.Kind)
+	case s.Searchable:
+		return read(&foundNumbersOfAll, s.Contract, string(s.State))
 	case s.Queue == "":
 		return read(&overNumbers, s.Contract, string(s.State))
 	case s.State == "":

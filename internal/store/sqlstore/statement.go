@@ -28,6 +28,8 @@ import (
 //	                    and below $2. The order is that of the column and seq.
 //	{behind contract}   has $1 in that column of an index that ends with id, and an id above $2;
 //	                    ordered by id
+//	{between contract}  has $1 in that column of an index that goes on with id, and an id above $2
+//	                    and not above $3
 //	{each priority ...} selects seq, listed and key from the table that meet the condition and
 //	                    have a priority from $6 to $7: of each priority, and of those without
 //	                    one, at least the first $5 by listed and key. ORDER BY and a limit
@@ -49,9 +51,9 @@ type Dialect struct {
 	SkipLocked       string
 	SkipLockedJobs   string
 	ForLeaseUpdate   string
-	// In, BlobIn, TextIn, EachText and Limit have $n where the parameter stands, Unindexed, Within
-	// and Behind where the column, RunEnd where the table, Among where the select and EachPriority
-	// where the table and the condition stand.
+	// In, BlobIn, TextIn, EachText and Limit have $n where the parameter stands, Unindexed, Within,
+	// Behind and Between where the column, RunEnd where the table, Among where the select and
+	// EachPriority where the table and the condition stand.
 	In           string
 	BlobIn       string
 	TextIn       string
@@ -61,6 +63,7 @@ type Dialect struct {
 	Unindexed    string
 	Within       string
 	Behind       string
+	Between      string
 	RunEnd       string
 	EachPriority string
 
@@ -91,6 +94,7 @@ func (d *Dialect) translate(s *Statement) string {
 	text = replaceMark(text, "{in ", d.In)
 	text = replaceMark(text, "{within ", d.Within)
 	text = replaceMark(text, "{behind ", d.Behind)
+	text = replaceMark(text, "{between ", d.Between)
 	text = replaceMark(text, "{each priority ", d.EachPriority)
 	text = replaceMark(text, "{blob in ", d.BlobIn)
 	return replaceMark(text, "{text in ", d.TextIn)
@@ -122,8 +126,8 @@ var Narrow = append(append(listings(), sourceStatements()...), LockReady, readyN
 	allEdgesFrom, dependencies, searchAll, searchQueue, searchState, searchQueueState,
 	getMessages[0], getDeadLetters.full, getDeadLetters.bare, deadLettersOfQueue.full,
 	deadLettersOfQueue.bare, alikeDeadLetters.full, alikeDeadLetters.bare, oldDeadLetters,
-	deadLettersByID, deadLettersOf, unmarkedDeadLetters, groupDeadLetters, getQueueCount,
-	getWholeQueueCount)
+	recentDeadLetters, deadLettersByID, deadLettersOf, unmarkedDeadLetters, groupDeadLetters,
+	getQueueCount, getWholeQueueCount)
 
 // Type is what a column holds. Each database has its own names of types.
 type Type uint8

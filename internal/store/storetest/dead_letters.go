@@ -3,6 +3,7 @@ package storetest
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -138,15 +139,16 @@ func groupDeadLetters(w *world) {
 	})
 	stored[0].ReplayedAt, stored[0].ReplayedAs = start, 1
 	w.apply(store.Changes{UpdateDeadLetters: stored[:1]})
-	groups := func(limit int) []job.DeadLetterGroup {
+	between := func(after, upTo int64, limit int) []job.DeadLetterGroup {
 		all := read(w, func(r store.Reader) ([]job.DeadLetterGroup, error) {
-			return r.DeadLetterGroups("relay", limit)
+			return r.DeadLetterGroups("relay", after, upTo, limit)
 		})
 		slices.SortFunc(all, func(a, b job.DeadLetterGroup) int {
 			return cmp.Compare(a.LastID, b.LastID)
 		})
 		return all
 	}
+	groups := func(limit int) []job.DeadLetterGroup { return between(0, math.MaxInt64, limit) }
 	group := func(count, first, last int) job.DeadLetterGroup {
 		return job.DeadLetterGroup{Fingerprint: letters[last].Fingerprint(), Count: int64(count),
 			FirstAt: letters[first].CreatedAt, LastAt: letters[last].CreatedAt,
@@ -156,4 +158,14 @@ func groupDeadLetters(w *world) {
 		group(3, 1, 7)})
 	equal(w, "the newest four", groups(4), []job.DeadLetterGroup{group(1, 5, 5), group(1, 6, 6),
 		group(2, 4, 7)})
+	equal(w, "a part", between(stored[2].ID, stored[5].ID, 100), []job.DeadLetterGroup{
+		group(1, 3, 3), group(1, 4, 4), group(1, 5, 5)})
+	equal(w, "the newest of a part", between(0, stored[5].ID, 1), []job.DeadLetterGroup{
+		group(1, 5, 5)})
+	recent := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+		return r.DeadLetters(store.DeadLetterSelector{Contract: "relay", NewestFirst: true,
+			Before: letters[4].CreatedAt, Limit: 2})
+	})
+	equal(w, "before a time, the newest first", []int64{recent[0].ID, recent[1].ID},
+		[]int64{stored[3].ID, stored[2].ID})
 }

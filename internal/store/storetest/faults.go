@@ -304,6 +304,14 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			return errOf(tx.List(store.Filter{Limit: 5, Sources: []store.Source{
 				{Contract: "relay", Queue: "q", Ready: true}}}))
 		},
+		"List of sources that few have": func(tx store.Tx) error {
+			return errOf(tx.List(store.Filter{Limit: 5, Sources: []store.Source{
+				{Contract: "relay", Kind: "kind"},
+				{Contract: "relay", State: "state", Searchable: true}}}))
+		},
+		"List of owners": func(tx store.Tx) error {
+			return errOf(tx.List(store.Filter{Contract: "relay", Owners: []string{"owner"}, Limit: 5}))
+		},
 		"List of a parent": func(tx store.Tx) error {
 			return errOf(tx.List(store.Filter{Parent: over[0].Seq}))
 		},
@@ -315,7 +323,9 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		"DeadLetters": func(tx store.Tx) error {
 			return errOf(tx.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 5}))
 		},
-		"DeadLetterGroups": func(tx store.Tx) error { return errOf(tx.DeadLetterGroups("relay", 5)) },
+		"DeadLetterGroups": func(tx store.Tx) error {
+			return errOf(tx.DeadLetterGroups("relay", 0, 9, 5))
+		},
 		"List of an owner without bodies": func(tx store.Tx) error {
 			return errOf(tx.List(store.Filter{Contract: "relay", Owner: "owner",
 				NewestFirst: true, WithoutBodies: true, Limit: 5}))

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"io/fs"
+	"math"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -168,7 +169,7 @@ func markOldDeadLetter(t *testing.T, s store.Store, want job.DeadLetter) {
 			read(ofJob))
 	}
 	if err := s.View(t.Context(), func(r store.Reader) error {
-		groups, err := r.DeadLetterGroups("relay", 9)
+		groups, err := r.DeadLetterGroups("relay", 0, math.MaxInt64, 9)
 		if len(groups) != 1 || groups[0].Count != 1 {
 			t.Errorf("a marked dead letter is in the groups %+v", groups)
 		}

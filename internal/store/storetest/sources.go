@@ -17,6 +17,7 @@ func (w *world) mixed(n int) (all []*job.Job) {
 			j.Phase, j.Searchable = job.Phase(i%4), i%5 > 1
 			j.State = job.State([]string{"s", "t", "u"}[i/2%3])
 			j.Kind, j.Worker = fmt.Sprint("k", i%2), []string{"", "w", "v"}[i%3]
+			j.Owner = []string{"", "o1", "o2", "o3"}[i%7%4]
 			if j.Payload = []byte("payload"); j.Phase == job.Done {
 				j.FinishedAt, j.FailedDeps = start, i%7/6
 			}
@@ -54,6 +55,15 @@ func listSources(w *world) {
 			func(j *job.Job) bool {
 				return j.Searchable && j.ID.Contract == "x" && j.Queue == "a" && j.State == "t"
 			}},
+		{store.Filter{Sources: []store.Source{{Contract: "y", State: "t", Searchable: true},
+			{Contract: "x", Kind: "k0"}}},
+			func(j *job.Job) bool {
+				return (j.Searchable && j.ID.Contract == "y" && j.State == "t") ||
+					(j.ID.Contract == "x" && j.Kind == "k0")
+			}},
+		{store.Filter{Contract: "x", Owners: []string{"o1", "o2", "none"}}, func(j *job.Job) bool {
+			return j.ID.Contract == "x" && (j.Owner == "o1" || j.Owner == "o2")
+		}},
 		{store.Filter{Sources: []store.Source{{Contract: "y", Queue: "a", Ready: true}}},
 			func(j *job.Job) bool {
 				return j.Phase == job.Ready && j.ID.Contract == "y" && j.Queue == "a"

@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+)
+
+// Open dead letters may be many, and operators look at their groups again and again. A letter that
+// is closed, as it was replayed or deleted, stays so. So a node remembers the groups of those that
+// it has read, and reads the groups of the newer ones alone, as long as
+//
+//	open letters by the counters of queues = open ones that are remembered + newer ones
+//
+// which is so while none of those that are remembered was closed. Letters are numbered before their
+// transactions commit, so one may appear before others that are stored already: those of the last
+// minute, in which such a transaction may still run, are not remembered.
+
+const (
+	// settledLetters is how old a letter is that is remembered.
+	settledLetters = time.Minute
+	// fewNewer is how many newer letters are read without being remembered, and maxRemembered how
+	// many groups of a contract are remembered.
+	fewNewer      = 2000
+	maxRemembered = 10_000
+)
+
+// letterGroups are the groups that a node remembers, by contract.
+type letterGroups struct {
+	mu sync.Mutex
+	of map[string]rememberedLetters
+}
+
+// rememberedLetters are the groups of the letters of a contract with an ID up to upTo, and how many
+// of these were open. It is not changed.
+type rememberedLetters struct {
+	upTo, open int64
+	groups     map[string]job.DeadLetterGroup // by fingerprint
+}
+
+// LetterGroups are the groups of the open dead letters of a contract, in no order.
+type LetterGroups struct {
+	Groups []job.DeadLetterGroup
+	More   bool // there are older ones, which were not looked at
+}
+
+// DeadLetterGroups groups the open dead letters of each of some contracts by their fingerprint, as
+// they were at one time of the store: of what a node has not read before the newest limit.
+func (e *Engine) DeadLetterGroups(ctx context.Context, contracts []string,
+	limit int) (all []LetterGroups, at time.Time, err error) {
+	err = e.view(ctx, func(r reader) error {
+		all, at = nil, r.Now()
+		counts, err := r.Counts(store.QueueSelector{Sums: true})
+		if err != nil {
+			return err
+		}
+		open := map[string]int64{}
+		for _, c := range counts {
+			open[c.Contract] = c.Dead
+		}
+		for _, name := range contracts {
+			groups, err := e.letterGroups.read(r, name, open[name], limit)
+			if err != nil {
+				return err
+			}
+			all = append(all, LetterGroups{slices.Collect(maps.Values(groups)),
+				lettersIn(groups) < open[name]})
+		}
+		return nil
+	})
+	return all, at, err
+}
+
+// read returns the groups of a contract, which has so many open letters.
+func (g *letterGroups) read(r reader, contract string, open int64,
+	limit int) (map[string]job.DeadLetterGroup, error) {
+	g.mu.Lock()
+	known := g.of[contract]
+	g.mu.Unlock()
+	between := func(after, upTo int64) (map[string]job.DeadLetterGroup, error) {
+		groups, err := r.DeadLetterGroups(contract, after, upTo, limit)
+		return joinGroups(nil, groups), err
+	}
+	if known.upTo > 0 {
+		newer, err := between(known.upTo, math.MaxInt64)
+		if err != nil {
+			return nil, err
+		}
+		n := lettersIn(newer)
+		switch {
+		case known.open+n != open: // one that is remembered was closed
+			known = rememberedLetters{}
+		case n <= fewNewer:
+			return joinGroups(known.groups, slices.Collect(maps.Values(newer))), nil
+		}
+	}
+	settled, err := r.DeadLetters(store.DeadLetterSelector{Contract: contract, NewestFirst: true,
+		Before: r.Now().Add(-settledLetters), Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(settled) > 0 && settled[0].ID > known.upTo {
+		older, err := between(known.upTo, settled[0].ID)
+		if err != nil {
+			return nil, err
+		}
+		known = rememberedLetters{upTo: settled[0].ID,
+			groups: joinGroups(known.groups, slices.Collect(maps.Values(older)))}
+	}
+	newer, err := between(known.upTo, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	known.open = open - lettersIn(newer)
+	g.remember(contract, known)
+	return joinGroups(known.groups, slices.Collect(maps.Values(newer))), nil
+}
+
+// remember remembers the letters of a contract, unless they have too many groups.
+func (g *letterGroups) remember(contract string, letters rememberedLetters) {
+	if len(letters.groups) > maxRemembered {
+		letters = rememberedLetters{}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	put(&g.of, contract, letters)
+}
+
+// joinGroups returns groups with those of other letters.
+func joinGroups(some map[string]job.DeadLetterGroup,
+	others []job.DeadLetterGroup) map[string]job.DeadLetterGroup {
+	all := make(map[string]job.DeadLetterGroup, len(some)+len(others))
+	maps.Copy(all, some)
+	for _, g := range others {
+		known, ok := all[g.Fingerprint]
+		if !ok {
+			all[g.Fingerprint] = g
+			continue
+		}
+		known.Count += g.Count
+		known.LastID = max(known.LastID, g.LastID)
+		if g.FirstAt.Before(known.FirstAt) {
+			known.FirstAt = g.FirstAt
+		}
+		known.LastAt = later(known.LastAt, g.LastAt)
+		all[g.Fingerprint] = known
+	}
+	return all
+}
+
+// lettersIn returns how many letters groups have.
+func lettersIn(groups map[string]job.DeadLetterGroup) (n int64) {
+	for _, g := range groups {
+		n += g.Count
+	}
+	return n
+}
