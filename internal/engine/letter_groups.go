@@ -80,6 +80,9 @@ func (e *Engine) DeadLetterGroups(ctx context.Context, contracts []string,
 // read returns the groups of a contract, which has so many open letters.
 func (g *letterGroups) read(r reader, contract string, open int64,
 	limit int) (map[string]job.DeadLetterGroup, error) {
+	if open == 0 {
+		return nil, nil
+	}
 	g.mu.Lock()
 	known := g.of[contract]
 	g.mu.Unlock()
