@@ -13,7 +13,7 @@ import (
 
 const (
 	publishBatch   = 500
-	feedBatch      = 25 // of the feed: the store is held for less long
+	feedBatch      = 25 // of the feed: the store is held for less long, see also maxYield
 	publishTerm    = 5 * time.Second
 	publishTimeout = publishTerm / 2 // for a batch: a term with less left is renewed first
 )
