@@ -178,7 +178,7 @@ func (p *Patroni) Exec(password, database string, statements ...string) {
 	}
 }
 
-// KillPrimary ends the machine of the primary: Patroni and its server at once.
+// KillPrimary ends Patroni and its server on the primary, as the loss of the machine does.
 func (p *Patroni) KillPrimary() {
 	p.tb.Helper()
 	m := p.primary()
