@@ -41,7 +41,7 @@ func TestRun(t *testing.T) {
 }
 
 // TestBugsApply: every seeded bug still applies to the source, so that none is a bug no longer
-// without anybody seeing it.
+// without anybody seeing it. That each builds, and is caught, is shown by -prove alone.
 func TestBugsApply(t *testing.T) {
 	t.Parallel()
 	root, err := moduleRoot()
