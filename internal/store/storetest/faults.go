@@ -304,11 +304,6 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			return errOf(tx.List(store.Filter{Limit: 5, Sources: []store.Source{
 				{Contract: "relay", Queue: "q", Ready: true}}}))
 		},
-		"List of sources that few have": func(tx store.Tx) error {
-			return errOf(tx.List(store.Filter{Limit: 5, Sources: []store.Source{
-				{Contract: "relay", Kind: "kind"},
-				{Contract: "relay", State: "state", Searchable: true}}}))
-		},
 		"List of owners": func(tx store.Tx) error {
 			return errOf(tx.List(store.Filter{Contract: "relay", Owners: []string{"owner"}, Limit: 5}))
 		},
