@@ -162,7 +162,7 @@ func (p *Patroni) Addresses() []string {
 	return []string{p.members[0].address, p.members[1].address}
 }
 
-// Exec runs statements on the primary as the superuser, in a database.
+// Exec runs statements in a database of the primary as the superuser, who has a password.
 func (p *Patroni) Exec(password, database string, statements ...string) {
 	p.tb.Helper()
 	host, port, _ := net.SplitHostPort(p.primary().address)
