@@ -118,6 +118,14 @@ async function runShell(code) {
       case "node enqueue.mjs":
         await runProgram("enqueue.mjs", await readFile(join(app(), "enqueue.mjs"), "utf8"));
         break;
+      case `npm install --save-dev typescript@${pkg.devDependencies.typescript}`:
+        break; // which is the one that runs the tests
+      case "npx tsc --module nodenext --target es2022 --strict --outDir compiled typed.mts":
+        await run("tsc", command.split(" ").slice(2), options());
+        break;
+      case "node compiled/typed.mjs":
+        await runProgram("compiled/typed.mjs", await readFile(join(app(), "typed.mts"), "utf8"));
+        break;
       case "node worker.mjs":
         await runUntil("worker.mjs", "a mail to a@example.org");
         break;
