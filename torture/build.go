@@ -118,7 +118,7 @@ func build(bug, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := []string{"build", "-trimpath", "-o", binary}
+	args := []string{"build", "-o", binary}
 	if bug != "" {
 		overlay, err := writeOverlay(bug, root, dir)
 		if err != nil {

@@ -21,7 +21,7 @@ func TestRun(t *testing.T) {
 		want string
 	}{
 		{"", exitGood, "no violation"},
-		{"run-id-not-checked", exitViolation, "VIOLATION I5"},
+		{"owner-not-checked", exitViolation, "VIOLATION I10"},
 	} {
 		t.Run("bug "+c.bug, func(t *testing.T) {
 			t.Parallel()

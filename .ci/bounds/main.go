@@ -81,6 +81,8 @@ var slow = map[string]struct {
 		"receivers that stall, refuse and die, for clients and operators, on every database"},
 	"internal/stream": {10 * time.Minute, 0,
 		"elections and crashes in clusters of three servers, one after the other"},
+	"torture": {5 * time.Minute, 0,
+		"builds a server with a seeded bug, and runs servers under load and kills"},
 }
 
 // bounds are what a package may use, as the flags give it. A time of 0 is the package's own limit;
