@@ -178,9 +178,12 @@ worker.token "" default
 	if err := s.Resolved().WriteJSON(&b); err != nil {
 		t.Fatal(err)
 	}
+	printed := s.Resolved()
+	for i := range printed {
+		printed[i].Default = "" // the console alone shows it
+	}
 	var entries []Entry
-	if err := json.Unmarshal(b.Bytes(), &entries); err != nil ||
-		!slices.Equal(entries, s.Resolved()) {
+	if err := json.Unmarshal(b.Bytes(), &entries); err != nil || !slices.Equal(entries, printed) {
 		t.Errorf("%v, got %s", err, b.String())
 	}
 	const first = "[\n  {\n    \"key\": \"contracts\",\n    \"value\": " +
