@@ -57,9 +57,6 @@ func (s *sent) acknowledged() bool {
 	return slices.ContainsFunc(s.by, func(o *op) bool { return o.Class == classOK && !o.Silent })
 }
 
-// isParked reports whether a job is to stay where it is.
-func (s *sent) isParked() bool { return s.Queue == parkedQueue || s.Queue == parkedFlow }
-
 // label identifies a job before the server has named it.
 func (m *made) label() string {
 	if m.Name != "" {

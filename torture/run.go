@@ -34,7 +34,6 @@ type run struct {
 	actorsRunning sync.WaitGroup
 	done          int // faults that were carried out
 	drained       time.Duration
-	cuts          int // losses of power that were audited
 	violations    violations
 }
 
