@@ -58,7 +58,8 @@ class TaskFlowTest(FlowCase):
         self.assertEqual(self.flow.get(again.id).retry, job.retry)
 
     def test_callback(self) -> None:
-        for events in ([], ["taskflow.job.*"]):
+        both: List[List[str]] = [[], ["taskflow.job.*"]]
+        for events in both:
             callback = millrace.TaskFlowCallback("http://127.0.0.1:1/told", events)
             made = self.flow.create(self.spec(callback=callback))
             kept = self.flow.get(made.id).callback
