@@ -203,7 +203,11 @@ func (in *Inbox) hold(ctx context.Context) error {
 		in.heldUntil = now + lease
 	}
 	in.isMore = len(taken) >= limit/2 // which is the most that come again
-	in.held = append(in.held, taken...)
+	for _, t := range taken {
+		if in.running[t.Number] == nil { // else its lease was over by the clock of the store
+			in.held = append(in.held, t)
+		}
+	}
 	slices.SortFunc(in.held, func(a, b job.InboxTransaction) int {
 		return int(a.Number - b.Number)
 	})
