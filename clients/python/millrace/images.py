@@ -157,7 +157,7 @@ class Images:
         query = {"callback_url": callback_url} if callback_url else {}
         if sizes is not None:
             query["sizes"] = ",".join(str(int(size)) for size in sizes)
-        call.query = urllib.parse.urlencode(query)
+        call.query = urllib.parse.urlencode(query, safe=",")
         call.no_retry = stream.start is None
         with keyed(key):
             receipt = self._call(call, ImageReceipt)
