@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -285,12 +286,14 @@ func forgePost(ts *testscript.TestScript, path, body string, answer any) {
 	ts.Check(json.NewDecoder(resp.Body).Decode(answer))
 }
 
-// scriptMeets is `meets PATH TEXT`: until the answer to a GET holds the text.
+// scriptMeets is `meets PATH PATTERN`: until the answer to a GET matches the pattern.
 func scriptMeets(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: meets path text")
+		ts.Fatalf("usage: meets path pattern")
 	}
 	want, body := strings.Join(args[1:], " "), []byte(nil)
+	pattern, err := regexp.Compile(want)
+	ts.Check(err)
 	pollUntil(func(format string, a ...any) {
 		ts.Fatalf(format+": "+string(body), a...)
 	}, want+" at "+args[0], func() bool {
@@ -301,7 +304,7 @@ func scriptMeets(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		defer resp.Body.Close()
 		body, err = io.ReadAll(resp.Body)
-		return err == nil && bytes.Contains(body, []byte(want))
+		return err == nil && pattern.Match(body)
 	})
 }
 
