@@ -218,8 +218,9 @@ func (in *Inbox) hold(ctx context.Context) error {
 type chain struct {
 	transaction job.InboxTransaction
 	requests    []job.InboxRequest
-	bytes       int  // of their bodies
-	isWhole     bool // none of those that wait was left out
+	bytes       int      // of their bodies
+	isWhole     bool     // none of those that wait was left out
+	away        []string // of Inbox, when its submission began
 }
 
 // split returns the chains of a batch, and how many of them are whole.

@@ -47,7 +47,7 @@ func (in *Inbox) begin(ctx context.Context, chains []chain, done *outcome) {
 		l := &chains[i]
 		switch number := l.transaction.Number; {
 		case len(l.requests) > 0:
-			in.running[number] = l
+			in.running[number], l.away = l, in.away
 			go func() {
 				results, wasStopped := in.submitChain(ctx, l)
 				in.ended <- chainEnd{l, results, wasStopped}
@@ -122,7 +122,7 @@ func (in *Inbox) submitChain(ctx context.Context, l *chain) (results []result, w
 		wasLeft := i == 0 && !l.transaction.IsNew
 		running.Go(func() {
 			defer t.Return()
-			results[i] = in.submitOne(ctx, t, r, wasLeft)
+			results[i] = in.submitOne(ctx, l, t, r, wasLeft)
 			if results[i].waits || results[i].isForeign {
 				t.Stop()
 			}
@@ -143,12 +143,12 @@ func markOf(r *job.InboxRequest, state job.InboxState, why string) job.InboxRequ
 // requests now, and reports whether there is one. wasLeft says that the request was left to other
 // nodes before and none has taken it: then a contract of this node that refuses requests gets it
 // nevertheless, for its error.
-func (in *Inbox) route(r *job.InboxRequest, wasLeft bool) (result, bool) {
+func (in *Inbox) route(l *chain, r *job.InboxRequest, wasLeft bool) (result, bool) {
 	switch {
 	case !slices.Contains(in.Known, r.Contract):
 		return result{mark: markOf(r, job.InboxRefused,
 			"contract must be one of "+strings.Join(in.Known, ", "))}, true
-	case !wasLeft && slices.Contains(in.away, r.Contract):
+	case !wasLeft && slices.Contains(l.away, r.Contract):
 		return result{isForeign: true}, true
 	case slices.Contains(in.foreign, r.Contract):
 		return result{waits: true, isUnserved: true, mark: markOf(r, job.InboxWaiting,
@@ -158,8 +158,8 @@ func (in *Inbox) route(r *job.InboxRequest, wasLeft bool) (result, bool) {
 }
 
 // submitOne has the contract of a request check and submit it.
-func (in *Inbox) submitOne(ctx context.Context, t *engine.InboxSubmission, r *job.InboxRequest,
-	wasLeft bool) (done result) {
+func (in *Inbox) submitOne(ctx context.Context, l *chain, t *engine.InboxSubmission,
+	r *job.InboxRequest, wasLeft bool) (done result) {
 	defer func() {
 		if p := recover(); p != nil {
 			in.Log.Error("a contract has panicked for a request in the inbox", "request", r.ID,
@@ -167,7 +167,7 @@ func (in *Inbox) submitOne(ctx context.Context, t *engine.InboxSubmission, r *jo
 			done = result{mark: markOf(r, job.InboxRefused, "the server has failed")}
 		}
 	}()
-	if elsewhere, is := in.route(r, wasLeft); is {
+	if elsewhere, is := in.route(l, r, wasLeft); is {
 		return elsewhere
 	}
 	request := contract.Request{Body: r.Body, Owner: r.Owner, Type: r.Type}
