@@ -193,7 +193,9 @@ func (m *patroniMember) killServer() {
 		return
 	}
 	first, _, _ := strings.Cut(string(text), "\n")
-	if pid, err := strconv.Atoi(first); err == nil && pid > 1 {
-		_ = syscall.Kill(pid, syscall.SIGQUIT)
+	pid, err := strconv.Atoi(first)
+	if err != nil || pid <= 1 {
+		return
 	}
+	_ = syscall.Kill(pid, syscall.SIGQUIT)
 }
