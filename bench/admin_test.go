@@ -21,21 +21,29 @@ func onWorlds(t *testing.T, command string, args []string, check func(t *testing
 	for _, db := range worldDatabases {
 		t.Run(db.name, func(t *testing.T) {
 			t.Parallel()
-			var stdout, stderr bytes.Buffer
-			all := append([]string{command, "-on", db.name, "-dir", t.TempDir()}, args...)
-			if code := run(t.Context(), all, &stdout, &stderr); code != 0 {
-				t.Fatalf("exit code %d: %s\n%s", code, &stderr, &stdout)
-			}
-			out := stdout.String()
-			if strings.Contains(out, "skipped: ") {
-				if os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
-					t.Fatal(out)
-				}
-				t.Skip(out)
-			}
+			out := runOn(t, command, append([]string{"-on", db.name}, args...)...)
 			check(t, out)
 		})
 	}
+}
+
+// runOn runs a subcommand and returns what it has written. The test is skipped where that lacks
+// something.
+func runOn(t *testing.T, command string, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	all := append([]string{command, "-dir", t.TempDir()}, args...)
+	if code := run(t.Context(), all, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d: %s\n%s", code, &stderr, &stdout)
+	}
+	out := stdout.String()
+	if strings.Contains(out, "skipped: ") {
+		if os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
+			t.Fatal(out)
+		}
+		t.Skip(out)
+	}
+	return out
 }
 
 // All pages are asked for, over few jobs of each sort: each answers 200, and none is left out.

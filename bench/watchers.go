@@ -225,8 +225,9 @@ func (s *watcherSettings) runConsoles(ctx context.Context, w *adminWorld,
 		return err
 	}
 	var without, with []float64
-	var shown atomic.Int64
+	total := int64(0)
 	for range s.rounds {
+		var shown atomic.Int64
 		alone, err := rate(ctx)
 		if err != nil {
 			return err
@@ -240,15 +241,17 @@ func (s *watcherSettings) runConsoles(ctx context.Context, w *adminWorld,
 			return err
 		}
 		without, with = append(without, alone), append(with, watched)
+		total += shown.Load()
 	}
 	fmt.Fprintf(stdout, "jobs/s without consoles %s, with %d, which ask again at each event, "+
 		"%s: x %s (goal 0.950); %d pages were shown\n", spreadText(without), s.consoles,
-		spreadText(with), spreadText(ratios(with, without)), shown.Load())
+		spreadText(with), spreadText(ratios(with, without)), total)
 	return nil
 }
 
-// withConsoles does something while consoles are open, each on another page. Each listens to events
-// and asks again as soon as its page says that it may, as jobs change all the time.
+// withConsoles does something while consoles are open, each on another page, which it has shown
+// before. Each listens to events and asks again as soon as its page says that it may, as jobs change
+// all the time. shown counts the pages that were shown meanwhile.
 func (s *watcherSettings) withConsoles(ctx context.Context, w *adminWorld, pages []question,
 	shown *atomic.Int64, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -260,7 +263,7 @@ func (s *watcherSettings) withConsoles(ctx context.Context, w *adminWorld, pages
 		return err
 	}
 	defer closeAll()
-	var consoles sync.WaitGroup
+	var consoles, shownFirst sync.WaitGroup
 	for i, c := range conns {
 		path := pages[i%len(pages)].path
 		consoles.Go(func() {
@@ -268,18 +271,26 @@ func (s *watcherSettings) withConsoles(ctx context.Context, w *adminWorld, pages
 				cancel(fmt.Errorf("the events of %s: %w", path, err))
 			}
 		})
+		shownFirst.Add(1)
 		consoles.Go(func() {
-			wait := time.Second * time.Duration(i) / time.Duration(len(conns)) // not all at once
-			for sleep(open, wait) == nil {
-				var err error
-				if wait, err = w.show(c, path); err != nil {
+			signalFirst := sync.OnceFunc(shownFirst.Done)
+			defer signalFirst() // also where it ends before
+			for wait := time.Duration(0); sleep(open, wait) == nil; signalFirst() {
+				pause, err := w.show(c, path)
+				if err != nil {
 					cancel(fmt.Errorf("%s: %w", path, err))
 					return
 				}
 				shown.Add(1)
+				isFirst := wait == 0
+				if wait = pause; isFirst { // not all at once
+					wait = pause * time.Duration(i+1) / time.Duration(len(conns))
+				}
 			}
 		})
 	}
+	shownFirst.Wait() // consoles that are open, and not the opening of them, are measured
+	shown.Store(0)
 	err = do(ctx)
 	closeConsoles()
 	consoles.Wait()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -168,8 +169,32 @@ func (e *Engine) submitFromInbox(ctx context.Context, call *submitCall,
 	return call, e.updateRetryingRaces(ctx, func(u *unit) error { return u.submit(call) })
 }
 
-// inboxGroup is submitGroup for submissions that take requests.
+// inboxGroup is submitGroup for submissions that take requests. Those with a key under which
+// something is stored stop their chains, and the others are stored without them.
 func (e *Engine) inboxGroup(group []*ticket[submitCall]) error {
+	err := e.storeFromInbox(group)
+	if !errors.Is(err, errRepeated) {
+		return err
+	}
+	var others []*ticket[submitCall]
+	for _, t := range group {
+		if isRepeated(&t.call, t.err) {
+			t.call.hook.inbox.Stop()
+			continue
+		}
+		others = append(others, t)
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	return e.storeFromInbox(others)
+}
+
+// errRepeated says that calls of a group have keys under which something is stored.
+var errRepeated = errors.New("requests were made before")
+
+// storeFromInbox stores a group in one transaction.
+func (e *Engine) storeFromInbox(group []*ticket[submitCall]) error {
 	err := e.updateGroup(func(u *unit) error {
 		accepted, err := u.lockRequests(group)
 		if err != nil {
@@ -181,7 +206,7 @@ func (e *Engine) inboxGroup(group []*ticket[submitCall]) error {
 		if len(group) > 1 && slices.ContainsFunc(accepted, func(t *ticket[submitCall]) bool {
 			return isRepeated(&t.call, t.err)
 		}) {
-			return errSplitGroup
+			return errRepeated
 		}
 		return u.markRequests(accepted)
 	})

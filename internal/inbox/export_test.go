@@ -10,3 +10,9 @@ const Lease = lease
 
 // LeftFor is how long transactions are left to other nodes that this one cannot submit.
 const LeftFor = leftFor
+
+// MaxRequests bounds what one step reads, and MaxRunningRequests what is submitted at a time.
+const (
+	MaxRequests        = maxRequests
+	MaxRunningRequests = maxRunningRequests
+)

@@ -45,6 +45,7 @@ type Inbox struct {
 
 	running map[int64]*chain // of held those that are being submitted
 	ended   chan chainEnd    // of running; its buffer holds all of them
+	steps   int
 }
 
 // New checks the config and registers the metrics. An error is a mistake in this program.
@@ -79,11 +80,15 @@ const (
 	leftFor = 5 * time.Second
 )
 
-// A step waits for the chains that are being submitted no longer than stepTime: those that take
-// longer go on beside the next steps, which take and submit what has come meanwhile. There are no
-// more of them than these limits of what they have read.
+// A step waits for the chains that it has begun no longer than stepTime: those that take longer go
+// on beside the next steps, which take and submit what has come meanwhile. There are no more of them
+// than these limits of what they have read. A step that has begun none waits for something to do, no
+// longer than idleTime, as what is taken is to be held. A chain that has gone on for chainTime begins
+// no more of its requests: what has become of those before is stored, and the rest is read again.
 const (
 	stepTime           = 50 * time.Millisecond
+	idleTime           = time.Second
+	chainTime          = 2 * time.Second
 	maxRunningRequests = 4 * maxRequests
 	maxRunningBytes    = 4 * maxBytes
 )
@@ -115,18 +120,19 @@ func (in *Inbox) Run(ctx context.Context) {
 // step takes a batch of requests, begins to submit it, and stores what has become of the chains
 // that have ended. It reports whether there may be more to do.
 func (in *Inbox) step(ctx context.Context) (more bool, err error) {
+	in.steps++
 	if err := in.hold(ctx); err != nil {
 		return false, err
 	}
-	done := outcome{over: map[int64]bool{}}
+	done, begun := outcome{over: map[int64]bool{}}, 0
 	if idle := in.idle(); len(idle) > 0 && !in.isBusy() {
 		chains, err := in.read(ctx, idle[:min(in.width, len(idle))])
 		if err != nil {
 			return false, err
 		}
-		in.begin(ctx, chains, &done)
+		begun = in.begin(ctx, chains, &done)
 	}
-	in.collect(&done)
+	in.collect(&done, begun)
 	if err := in.finish(ctx, done); err != nil {
 		return false, err
 	}
@@ -150,7 +156,7 @@ func (in *Inbox) isBusy() bool {
 }
 
 // read reads the requests of transactions.
-func (in *Inbox) read(ctx context.Context, batch []job.InboxTransaction) ([]chain, error) {
+func (in *Inbox) read(ctx context.Context, batch []job.InboxTransaction) ([]*chain, error) {
 	numbers := make([]int64, len(batch))
 	for i, t := range batch {
 		numbers[i] = t.Number
@@ -181,7 +187,7 @@ func delayed(all []job.InboxTransaction,
 }
 
 // hold holds what was taken before for another lease when half of it is over. It takes transactions
-// if all that are held are being submitted.
+// if all that are held are being submitted, and gives back those that are not while it is busy.
 func (in *Inbox) hold(ctx context.Context) error {
 	now := in.Elapsed()
 	if len(in.held) > 0 && in.heldUntil-now < lease/2 {
@@ -191,7 +197,10 @@ func (in *Inbox) hold(ctx context.Context) error {
 		in.heldUntil = now + lease
 	}
 	limit := maxTransactions - len(in.held)
-	if len(in.held) > len(in.running) || limit < maxTransactions/2 || in.isBusy() {
+	switch {
+	case in.isBusy():
+		return in.giveBack(ctx)
+	case len(in.held) > len(in.running) || limit < maxTransactions/2:
 		return nil
 	}
 	in.away = append(slices.Clone(in.foreign), contract.Refusing(in.Contracts)...)
@@ -214,6 +223,24 @@ func (in *Inbox) hold(ctx context.Context) error {
 	return nil
 }
 
+// giveBack lets other nodes have what is not being submitted.
+func (in *Inbox) giveBack(ctx context.Context) error {
+	idle := in.idle()
+	if len(idle) == 0 {
+		return nil
+	}
+	if err := in.Engine.ChangeInbox(ctx, job.InboxChanges{Delay: delayed(idle, noDelay)}); err != nil {
+		return err
+	}
+	in.isMore = true
+	in.held = slices.DeleteFunc(in.held, func(t job.InboxTransaction) bool {
+		return in.running[t.Number] == nil
+	})
+	return nil
+}
+
+func noDelay(job.InboxTransaction) time.Duration { return 0 }
+
 // chain is the requests of a transaction that were read.
 type chain struct {
 	transaction job.InboxTransaction
@@ -221,10 +248,11 @@ type chain struct {
 	bytes       int      // of their bodies
 	isWhole     bool     // none of those that wait was left out
 	away        []string // of Inbox, when its submission began
+	step        int      // that has begun it
 }
 
 // split returns the chains of a batch, and how many of them are whole.
-func split(batch []job.InboxTransaction, requests []job.InboxRequest) (chains []chain, whole int) {
+func split(batch []job.InboxTransaction, requests []job.InboxRequest) (chains []*chain, whole int) {
 	bytes := 0
 	for i := range requests {
 		bytes += len(requests[i].Body)
@@ -236,7 +264,8 @@ func split(batch []job.InboxTransaction, requests []job.InboxRequest) (chains []
 			size += len(requests[n].Body)
 			n++
 		}
-		one := chain{transaction: t, requests: requests[:n], bytes: size,
+		// A copy, as one that takes long would keep all that was read with it.
+		one := &chain{transaction: t, requests: slices.Clone(requests[:n]), bytes: size,
 			isWhole: !isCut || n < len(requests)}
 		if one.isWhole {
 			whole++
@@ -301,5 +330,5 @@ func (in *Inbox) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	_ = in.Engine.ChangeInbox(ctx, job.InboxChanges{
-		Delay: delayed(in.held, func(job.InboxTransaction) time.Duration { return 0 })})
+		Delay: delayed(in.held, noDelay)})
 }

@@ -40,14 +40,14 @@ type chainEnd struct {
 	wasStopped bool
 }
 
-// begin begins to submit chains beside each other, each in its order. Those of which nothing is
-// left to submit are done.
-func (in *Inbox) begin(ctx context.Context, chains []chain, done *outcome) {
-	for i := range chains {
-		l := &chains[i]
+// begin begins to submit chains beside each other, each in its order, and returns how many they are.
+// Those of which nothing is left to submit are done.
+func (in *Inbox) begin(ctx context.Context, chains []*chain, done *outcome) (begun int) {
+	for _, l := range chains {
 		switch number := l.transaction.Number; {
 		case len(l.requests) > 0:
-			in.running[number], l.away = l, in.away
+			begun++
+			in.running[number], l.away, l.step = l, in.away, in.steps
 			go func() {
 				results, wasStopped := in.submitChain(ctx, l)
 				in.ended <- chainEnd{l, results, wasStopped}
@@ -56,21 +56,51 @@ func (in *Inbox) begin(ctx context.Context, chains []chain, done *outcome) {
 			done.empty, done.over[number] = append(done.empty, number), true
 		}
 	}
+	return begun
 }
 
-// collect adds the chains that end within the time of a step.
-func (in *Inbox) collect(done *outcome) {
-	timer := time.NewTimer(stepTime)
+// collect adds the chains that end while this step waits for those that it has begun. A step that
+// has begun none waits for one that ends, or for something to take.
+func (in *Inbox) collect(done *outcome, begun int) {
+	wait, ready := stepTime, (<-chan struct{})(nil)
+	if begun == 0 {
+		wait, ready = idleTime, in.Engine.InboxReady()
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for len(in.running) > 0 {
+	mayWait := begun > 0 || (len(in.running) > 0 && len(done.empty) == 0)
+	for mayWait {
 		select {
 		case end := <-in.ended:
-			delete(in.running, end.chain.transaction.Number)
-			done.add(end.chain, end.results, end.wasStopped)
+			if end.chain.step == in.steps {
+				begun--
+			}
+			in.addEnd(done, end)
+		case <-ready:
+			in.isMore = true
 		case <-timer.C:
+			begun = 0
+		}
+		mayWait = begun > 0
+	}
+	in.addEnded(done)
+}
+
+// addEnded adds the chains that have ended.
+func (in *Inbox) addEnded(done *outcome) {
+	for {
+		select {
+		case end := <-in.ended:
+			in.addEnd(done, end)
+		default:
 			return
 		}
 	}
+}
+
+func (in *Inbox) addEnd(done *outcome, end chainEnd) {
+	delete(in.running, end.chain.transaction.Number)
+	done.add(end.chain, end.results, end.wasStopped)
 }
 
 // add adds what has become of a chain. One that was stopped although nothing of it waits for a
@@ -87,6 +117,9 @@ func (o *outcome) add(l *chain, results []result, wasStopped bool) {
 		case r.isForeign:
 			t.Tries, waits = 0, true
 		case r.waits:
+			if i > 0 {
+				t.Tries = 0 // those before it had been tried
+			}
 			if r.isUnserved && t.Tries == 0 {
 				o.unserved = append(o.unserved, r.mark)
 			}
@@ -109,13 +142,15 @@ type result struct {
 }
 
 // submitChain submits the requests of a chain: each as soon as the one before has its place, up to
-// the first that waits. wasStopped says that it has stopped at one.
+// the first that waits, and for chainTime. wasStopped says that it has not come to the end.
 func (in *Inbox) submitChain(ctx context.Context, l *chain) (results []result, wasStopped bool) {
 	var running sync.WaitGroup
 	order := &engine.InboxChain{}
 	results = make([]result, len(l.requests))
+	started, isLate := in.Elapsed(), false
 	for i := range l.requests {
-		if order.IsStopped() {
+		isLate = i > 0 && in.Elapsed()-started >= chainTime
+		if isLate || order.IsStopped() {
 			break
 		}
 		t, r := order.Next(&l.requests[i]), &l.requests[i]
@@ -130,7 +165,7 @@ func (in *Inbox) submitChain(ctx context.Context, l *chain) (results []result, w
 		<-t.Queued()
 	}
 	running.Wait()
-	return results, order.IsStopped()
+	return results, isLate || order.IsStopped()
 }
 
 // markOf returns a request with its state and an error.
@@ -206,7 +241,7 @@ func isLater(o *contract.Operator, err error) bool {
 		http.StatusGatewayTimeout, http.StatusInsufficientStorage:
 		return true
 	}
-	return errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // detail returns how a contract explains an error.
