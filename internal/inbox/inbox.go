@@ -80,11 +80,12 @@ const (
 	leftFor = 5 * time.Second
 )
 
-// A step waits for the chains that it has begun no longer than stepTime: those that take longer go
-// on beside the next steps, which take and submit what has come meanwhile. There are no more of them
-// than these limits of what they have read. A step that has begun none waits for something to do, no
-// longer than idleTime, as what is taken is to be held. A chain that has gone on for chainTime begins
-// no more of its requests: what has become of those before is stored, and the rest is read again.
+// A step waits for the chains that it has started no longer than stepTime: those that take longer
+// go on beside the next steps, which take and submit what has come meanwhile. There are no more of
+// them than these limits of what they have read. A step that has started none waits for something
+// to do, no longer than idleTime, as what is taken is to be held. A chain that has gone on for
+// chainTime starts no more of its requests: what has become of those before is stored, and the rest
+// is read again.
 const (
 	stepTime           = 50 * time.Millisecond
 	idleTime           = time.Second
@@ -117,22 +118,22 @@ func (in *Inbox) Run(ctx context.Context) {
 	}
 }
 
-// step takes a batch of requests, begins to submit it, and stores what has become of the chains
+// step takes a batch of requests, starts to submit it, and stores what has become of the chains
 // that have ended. It reports whether there may be more to do.
 func (in *Inbox) step(ctx context.Context) (more bool, err error) {
 	in.steps++
 	if err := in.hold(ctx); err != nil {
 		return false, err
 	}
-	done, begun := outcome{over: map[int64]bool{}}, 0
+	done, started := outcome{over: map[int64]bool{}}, 0
 	if idle := in.idle(); len(idle) > 0 && !in.isBusy() {
 		chains, err := in.read(ctx, idle[:min(in.width, len(idle))])
 		if err != nil {
 			return false, err
 		}
-		begun = in.begin(ctx, chains, &done)
+		started = in.start(ctx, chains, &done)
 	}
-	in.collect(&done, begun)
+	in.collect(&done, started)
 	if err := in.finish(ctx, done); err != nil {
 		return false, err
 	}
@@ -229,7 +230,8 @@ func (in *Inbox) giveBack(ctx context.Context) error {
 	if len(idle) == 0 {
 		return nil
 	}
-	if err := in.Engine.ChangeInbox(ctx, job.InboxChanges{Delay: delayed(idle, noDelay)}); err != nil {
+	changes := job.InboxChanges{Delay: delayed(idle, noDelay)}
+	if err := in.Engine.ChangeInbox(ctx, changes); err != nil {
 		return err
 	}
 	in.isMore = true
@@ -248,7 +250,7 @@ type chain struct {
 	bytes       int      // of their bodies
 	isWhole     bool     // none of those that wait was left out
 	away        []string // of Inbox, when its submission began
-	step        int      // that has begun it
+	step        int      // that has started it
 }
 
 // split returns the chains of a batch, and how many of them are whole.

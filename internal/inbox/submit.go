@@ -40,13 +40,13 @@ type chainEnd struct {
 	wasStopped bool
 }
 
-// begin begins to submit chains beside each other, each in its order, and returns how many they are.
-// Those of which nothing is left to submit are done.
-func (in *Inbox) begin(ctx context.Context, chains []*chain, done *outcome) (begun int) {
+// start starts to submit chains beside each other, each in its order, and returns how many they
+// are. Those of which nothing is left to submit are done.
+func (in *Inbox) start(ctx context.Context, chains []*chain, done *outcome) (started int) {
 	for _, l := range chains {
 		switch number := l.transaction.Number; {
 		case len(l.requests) > 0:
-			begun++
+			started++
 			in.running[number], l.away, l.step = l, in.away, in.steps
 			go func() {
 				results, wasStopped := in.submitChain(ctx, l)
@@ -56,32 +56,32 @@ func (in *Inbox) begin(ctx context.Context, chains []*chain, done *outcome) (beg
 			done.empty, done.over[number] = append(done.empty, number), true
 		}
 	}
-	return begun
+	return started
 }
 
-// collect adds the chains that end while this step waits for those that it has begun. A step that
-// has begun none waits for one that ends, or for something to take.
-func (in *Inbox) collect(done *outcome, begun int) {
+// collect adds the chains that end while this step waits for those that it has started. A step that
+// has started none waits for one that ends, or for something to take.
+func (in *Inbox) collect(done *outcome, started int) {
 	wait, ready := stepTime, (<-chan struct{})(nil)
-	if begun == 0 {
+	if started == 0 {
 		wait, ready = idleTime, in.Engine.InboxReady()
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	mayWait := begun > 0 || (len(in.running) > 0 && len(done.empty) == 0)
+	mayWait := started > 0 || (len(in.running) > 0 && len(done.empty) == 0)
 	for mayWait {
 		select {
 		case end := <-in.ended:
 			if end.chain.step == in.steps {
-				begun--
+				started--
 			}
 			in.addEnd(done, end)
 		case <-ready:
 			in.isMore = true
 		case <-timer.C:
-			begun = 0
+			started = 0
 		}
-		mayWait = begun > 0
+		mayWait = started > 0
 	}
 	in.addEnded(done)
 }
