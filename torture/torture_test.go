@@ -39,34 +39,3 @@ func TestRun(t *testing.T) {
 		})
 	}
 }
-
-// TestBugsApply: every seeded bug still applies to the source, so that none is a bug no longer
-// without anybody seeing it. That each builds, and is caught, is shown by -prove alone.
-func TestBugsApply(t *testing.T) {
-	t.Parallel()
-	root, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, err := bugNames()
-	if err != nil || len(names) < 10 {
-		t.Fatalf("found %d bugs: %v", len(names), err)
-	}
-	for _, name := range names {
-		b, err := readBug(name)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		if replaced, err := b.apply(root, t.TempDir()); err != nil || len(replaced) == 0 {
-			t.Errorf("bug %s changes %d files: %v", name, len(replaced), err)
-		}
-		if _, _, err := readPlan(b.flags, &bytes.Buffer{}); err != nil {
-			t.Errorf("bug %s: %v", name, err)
-		}
-	}
-	stale := &seededBug{name: "stale", edits: []edit{{"go.mod", "no such text", ""}}}
-	if _, err := stale.apply(root, t.TempDir()); err == nil {
-		t.Error("a bug whose text is gone still applies")
-	}
-}
