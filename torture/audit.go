@@ -138,6 +138,8 @@ func check(ops []*op, f *final, v *violations) {
 	a.checkKeys()
 	a.checkFlows()
 	a.checkForge()
+	a.checkFetch()
+	a.checkFiles()
 	a.checkOrder()
 }
 

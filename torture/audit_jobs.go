@@ -45,6 +45,12 @@ func (a *audit) isThere(s *sent) bool {
 	if _, found := a.final.Forge[s.Job]; found {
 		return true
 	}
+	if _, found := a.final.Fetch[s.Job]; found {
+		return true
+	}
+	if _, found := a.final.Files[s.Job]; found {
+		return true
+	}
 	_, dead := a.final.Dead[s.Job]
 	return dead && s.contract == relay
 }

@@ -72,7 +72,7 @@ func mustReadBugs(t *testing.T) (root string, bugs []*seededBug) {
 		t.Fatal(err)
 	}
 	names, err := bugNames()
-	if err != nil || len(names) < 20 {
+	if err != nil || len(names) < 30 {
 		t.Fatalf("found %d bugs: %v", len(names), err)
 	}
 	for _, name := range names {

@@ -53,7 +53,7 @@ func (c *forgeClient) draw(a *actor) string {
 // addForgeClients makes the clients, with a key and a webhook each, before there is any load.
 func (r *run) addForgeClients(ctx context.Context) error {
 	for i := range 2 {
-		s, err := newSink(r.plan.Seed + uint64(i))
+		s, err := newSink(r.plan.Seed+uint64(i), r.origin.canary.url)
 		if err != nil {
 			return err
 		}
@@ -132,16 +132,14 @@ func (l *forgeLoad) submit(load context.Context, a *actor, c *forgeClient) {
 		m.DueAt = at.UnixMicro()
 		body["execution_at"] = at.Format("2006-01-02T15:04:05.000000Z")
 	}
-	for tries := 0; tries == 0 || a.pause(load, 200*time.Millisecond); tries++ {
+	o := a.repeat(load, func() *op {
 		o := &op{Contract: forgerun, Verb: "create", Key: name, Made: []made{m}}
 		a.send(context.Background(), o, request{method: http.MethodPost, path: "/v1/jobs",
 			body: encode(body), header: c.header(), read: readForgeJob})
-		if o.Class == classOK {
-			if o.Made[0].Job != "" {
-				c.add(o.Made[0].Job)
-			}
-			return
-		}
+		return o
+	})
+	if o.Made[0].Job != "" {
+		c.add(o.Made[0].Job)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 )
 
@@ -71,23 +70,13 @@ func (f *final) undelivered(client string, all []delivery) (n int) {
 // both clients are shown is a fault.
 func (r *run) readForgeJobs(ctx context.Context, f *final, c *forgeClient) error {
 	found := map[string]string{}
-	for cursor := ""; ; {
-		var page struct {
-			Items []struct {
-				JobID string `json:"job_id"`
-			}
-			Next *string `json:"next_cursor"`
-		}
-		if _, err := r.get(ctx, "/v1/jobs?limit=100"+cursor, &page, c.key); err != nil {
-			return err
-		}
-		for _, j := range page.Items {
-			found[j.JobID] = c.id
-		}
-		if page.Next == nil || *page.Next == "" {
-			break
-		}
-		cursor = "&cursor=" + url.QueryEscape(*page.Next)
+	type shown struct {
+		JobID string `json:"job_id"`
+	}
+	if err := pages(ctx, r, "/v1/jobs?limit=100", func(j shown) {
+		found[j.JobID] = c.id
+	}, c.key); err != nil {
+		return err
 	}
 	return inParallel(found, func(id, client string, add func(func())) error {
 		j, err := r.readForgeJob(ctx, c, id)

@@ -47,7 +47,7 @@ func newNode(number int, p *plan, store string) (*node, error) {
 	n := &node{number: number, url: "http://" + address, binary: p.Binary, log: log}
 	n.args = []string{"serve", "--config", os.DevNull}
 	for _, setting := range append([]string{"data_dir=" + dir, "listen=" + address,
-		"log.level=warn", "store=" + store, "postgres.max_connections=8",
+		"contracts=" + p.contracts(), "log.level=warn", "store=" + store, "postgres.max_connections=8",
 		"secrets.pepper_file=" + filepath.Join(p.Dir, "pepper")}, loadSettings...) {
 		n.args = append(n.args, "--set", setting)
 	}

@@ -25,12 +25,29 @@ type plan struct {
 	Dir      string // of ledger, logs and data; "" for a temporary one, removed after a good run
 }
 
+// hasObjects reports whether there is load on FetchBox and Images. Nodes that share a database need
+// a shared storage of objects for them, which there is none of here.
+func (p *plan) hasObjects() bool { return p.Nodes == 1 }
+
+// contracts are those that the nodes serve.
+func (p *plan) contracts() string {
+	all := []string{relay, taskflow, forgerun}
+	if p.hasObjects() {
+		all = append(all, fetchbox, images)
+	}
+	return strings.Join(all, ",")
+}
+
 // loadSettings are settings of the server: leases are short, so that they end while it is loaded.
-var loadSettings = []string{"contracts=relay,taskflow,forgerun", "shutdown_grace=3s",
+var loadSettings = []string{"shutdown_grace=3s",
 	"taskflow.lease=2s", "taskflow.max_concurrent=200", "forgerun.duration_scale=0.05",
 	"forgerun.lease=2s", "forgerun.heartbeat=500ms", "forgerun.rate_limit_per_minute=100000",
 	"forgerun.max_active_jobs=100000", "forgerun.backoff_base=100ms", "webhook.timeout=1s",
-	"webhook.max_tries=100", "webhook.backoff_base=50ms", "webhook.backoff_max=500ms"}
+	"webhook.max_tries=100", "webhook.backoff_base=50ms", "webhook.backoff_max=500ms",
+	"fetchbox.lease=2s", "fetchbox.tries=8", "fetchbox.max_lost_runs=1000",
+	"fetchbox.backoff_base=50ms", "images.lock_timeout=2s", "images.max_attempts=100",
+	"images.backoff_base=50ms", "images.backoff_max=500ms", "images.workers=1",
+	"images.sizes=16,48"}
 
 // lease is that of most jobs.
 const lease = 2 * time.Second

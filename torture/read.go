@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -25,6 +26,10 @@ type final struct {
 	Forge      map[string]forgeJob     // of ForgeRun, by id, as the API shows them to their clients
 	Events     map[string][]forgeEvent // of these jobs, by the table
 	Deliveries map[string][]delivery   // that the sink of a client got, by the client
+
+	Fetch  map[string]fetchJob  // of FetchBox, by id
+	Files  map[string]imageFile // of Images, by id
+	Canary []string             // requests to where none may go
 }
 
 // finalJob is a job as the API shows it.
@@ -59,6 +64,12 @@ func (r *run) readAPI(ctx context.Context, ops []*op) (*final, error) {
 	if err := r.readForge(ctx, f); err != nil {
 		return nil, err
 	}
+	if r.plan.hasObjects() {
+		if err := errors.Join(r.readFetch(ctx, f), r.readImages(ctx, f, ops)); err != nil {
+			return nil, err
+		}
+	}
+	f.Canary = r.origin.canary.reached()
 	return f, r.readRelayJobs(ctx, f, ops)
 }
 
@@ -74,25 +85,53 @@ func (e *refusedError) Error() string { return fmt.Sprintf("GET %s: status %d", 
 // error.
 func (r *run) get(ctx context.Context, path string, into any, key ...string) (found bool,
 	err error) {
+	status, body, err := r.getRaw(ctx, path, key...)
+	switch {
+	case err != nil || status == http.StatusNotFound:
+		return false, err
+	case status != http.StatusOK:
+		return false, &refusedError{path, status}
+	}
+	return true, json.Unmarshal(body, into)
+}
+
+// getRaw makes a read of the API, with an API key if there is one.
+func (r *run) getRaw(ctx context.Context, path string, key ...string) (status int, body []byte,
+	err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.nodes[0].url+path, nil)
 	if err != nil {
-		return false, err
+		return 0, nil, err
 	}
 	if len(key) > 0 {
 		req.Header.Set("Authorization", "Bearer "+key[0])
 	}
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return false, err
+		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusNotFound {
-		return false, nil
+	body, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, body, err
+}
+
+// pages reads all pages of a list.
+func pages[T any](ctx context.Context, r *run, path string, add func(T), key ...string) error {
+	for cursor := ""; ; {
+		var page struct {
+			Items []T
+			Next  *string `json:"next_cursor"`
+		}
+		if _, err := r.get(ctx, path+cursor, &page, key...); err != nil {
+			return err
+		}
+		for _, item := range page.Items {
+			add(item)
+		}
+		if page.Next == nil || *page.Next == "" {
+			return nil
+		}
+		cursor = "&cursor=" + url.QueryEscape(*page.Next)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return false, &refusedError{path, resp.StatusCode}
-	}
-	return true, json.NewDecoder(resp.Body).Decode(into)
 }
 
 // readRelayJobs asks for every job that a request may have made: Relay has no list of jobs.
@@ -146,28 +185,15 @@ func inParallel(jobs map[string]string, fn func(id, queue string, add func(func(
 	return first
 }
 
-// readDead reads the dead letters of a queue of Relay, all pages of them.
+// readDead reads the dead letters of a queue of Relay.
 func (r *run) readDead(ctx context.Context, f *final, queue string) error {
-	for cursor := ""; ; {
-		var page struct {
-			Items []struct {
-				JobID    string `json:"job_id"`
-				Attempts int    `json:"attempts"`
-			}
-			Next *string `json:"next_cursor"`
-		}
-		if _, err := r.get(ctx, "/v2/queues/"+queue+"/dead-letters?limit=100"+cursor,
-			&page); err != nil {
-			return err
-		}
-		for _, item := range page.Items {
-			f.Dead[item.JobID] = deadLetter{item.Attempts}
-		}
-		if page.Next == nil {
-			return nil
-		}
-		cursor = "&cursor=" + url.QueryEscape(*page.Next)
+	type letter struct {
+		JobID    string `json:"job_id"`
+		Attempts int    `json:"attempts"`
 	}
+	return pages(ctx, r, "/v2/queues/"+queue+"/dead-letters?limit=100", func(l letter) {
+		f.Dead[l.JobID] = deadLetter{l.Attempts}
+	})
 }
 
 // readFlows reads the jobs of a queue of TaskFlow, and each of them once more alone, as only that
@@ -180,22 +206,10 @@ func (r *run) readFlows(ctx context.Context, f *final, queue string) error {
 		Failures                int `json:"attempt_count"`
 	}
 	found := map[string]string{}
-	for cursor := ""; ; {
-		var page struct {
-			Items []shown
-			Next  *string `json:"next_cursor"`
-		}
-		if _, err := r.get(ctx, "/api/v1/jobs?limit=100&queue="+queue+cursor,
-			&page); err != nil {
-			return err
-		}
-		for _, j := range page.Items {
-			found[j.ID] = queue
-		}
-		if page.Next == nil {
-			break
-		}
-		cursor = "&cursor=" + url.QueryEscape(*page.Next)
+	if err := pages(ctx, r, "/api/v1/jobs?limit=100&queue="+queue, func(j shown) {
+		found[j.ID] = queue
+	}); err != nil {
+		return err
 	}
 	return inParallel(found, func(id, queue string, add func(func())) error {
 		var j shown

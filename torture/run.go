@@ -29,6 +29,7 @@ type run struct {
 	database *database // nil on SQLite
 	disk     *disk     // nil where the faults need none
 
+	origin        *origin
 	forge         []*forgeClient // the clients of ForgeRun
 	actors        uint64
 	actorsRunning sync.WaitGroup
@@ -79,6 +80,13 @@ func (r *run) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	canary, err := newCanary()
+	if err != nil {
+		return err
+	}
+	if r.origin, err = newOrigin(canary); err != nil {
+		return err
+	}
 	if r.disk, err = mountFor(r.plan, r.faults); err != nil {
 		return err
 	}
@@ -118,6 +126,10 @@ func (r *run) loadAndDrain(ctx context.Context) error {
 	(&relayLoad{run: r}).load(load, drained)
 	(&taskflowLoad{run: r}).load(load, drained)
 	(&forgeLoad{run: r}).load(load)
+	if r.plan.hasObjects() {
+		(&fetchLoad{run: r}).load(load)
+		(&imagesLoad{run: r}).load(load)
+	}
 	defer r.actorsRunning.Wait()
 	defer stopWorkers()
 	if err := r.disturb(load); err != nil {
@@ -188,6 +200,9 @@ func (r *run) close() error {
 	}
 	for _, c := range r.forge {
 		errs = append(errs, c.sink.server.Close())
+	}
+	if r.origin != nil {
+		errs = append(errs, r.origin.server.Close(), r.origin.canary.server.Close())
 	}
 	if r.database != nil {
 		errs = append(errs, r.database.drop())

@@ -73,6 +73,15 @@ func (a *actor) send(ctx context.Context, o *op, q request) {
 	}
 }
 
+// repeat sends a request under an idempotency key until its outcome is known, or load ends.
+func (a *actor) repeat(load context.Context, send func() *op) *op {
+	o := send()
+	for o.Class != classOK && a.pause(load, 200*time.Millisecond) {
+		o = send()
+	}
+	return o
+}
+
 // exchange returns the body of an answer that came as a whole. A request that never had a
 // connection has failed, all others are unknown until there is an answer. The transport must not
 // repeat one by itself, as it does with those that have an idempotency key: it would return the

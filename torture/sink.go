@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,11 +14,12 @@ import (
 )
 
 // sink is a webhook receiver, a record of its own beside the ledger. Until it is told to behave it
-// refuses some deliveries and lets some time out.
+// refuses some deliveries, redirects some, and lets some time out.
 type sink struct {
 	url    string
 	server *http.Server
 	secret string // set before the first event
+	canary string // where it redirects some deliveries to
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -38,16 +38,12 @@ type delivery struct {
 }
 
 // newSink starts a receiver, which draws its answers from the seed.
-func newSink(seed uint64) (*sink, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	s := &sink{url: "http://" + l.Addr().String() + "/hook",
-		random: rand.New(rand.NewPCG(seed, 2))}
-	s.server = &http.Server{Handler: s, ReadHeaderTimeout: requestTimeout}
-	go func() { _ = s.server.Serve(l) }()
-	return s, nil
+func newSink(seed uint64, canary string) (*sink, error) {
+	s := &sink{canary: canary, random: rand.New(rand.NewPCG(seed, 2))}
+	var err error
+	s.server, s.url, err = serve(s)
+	s.url += "/hook"
+	return s, err
 }
 
 // ServeHTTP takes a delivery. It is recorded before it is answered, as a ledger would be.
@@ -68,6 +64,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, stall := s.record(delivery{ID: r.Header.Get("webhook-id"), Job: event.Job,
 		Prev: event.Prev, Next: event.Next, Forged: !s.isSigned(r.Header, body)})
 	sleep(r.Context(), stall)
+	w.Header().Set("Location", s.canary) // of a redirect alone
 	w.WriteHeader(status)
 }
 
@@ -82,6 +79,8 @@ func (s *sink) record(d delivery) (status int, stall time.Duration) {
 		status = http.StatusServiceUnavailable
 	case n < 12:
 		stall = webhookTimeout * 3 / 2
+	case n < 15:
+		status = http.StatusTemporaryRedirect
 	}
 	d.Accepted = status == http.StatusNoContent
 	s.all = append(s.all, d)

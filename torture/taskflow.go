@@ -130,10 +130,7 @@ func (l *taskflowLoad) createOnce(load context.Context, a *actor, path string, b
 			header: map[string]string{"Idempotency-Key": key}, read: read})
 		return o
 	}
-	o := send("create", body)
-	for o.Class != classOK && a.pause(load, 200*time.Millisecond) {
-		o = send("create", body)
-	}
+	o := a.repeat(load, func() *op { return send("create", body) })
 	if o.Class != classOK || a.random.IntN(10) > 0 {
 		return
 	}

@@ -62,6 +62,12 @@ func (r *run) conclude(ops []*op, f *final) *verdict {
 	for id, j := range f.Jobs {
 		there[id], there[j.Name] = true, true
 	}
+	for _, j := range f.Fetch {
+		there[j.Name] = true
+	}
+	for _, file := range f.Files {
+		there[file.Name] = true
+	}
 	for _, o := range ops {
 		v.count(o, there)
 	}
