@@ -9,7 +9,8 @@
 //	     ▼
 //	audit: heal, drain, read by API, read by SQL, check the invariants, one verdict
 //
-// The load is on Relay, TaskFlow with its graphs and the worker API, and ForgeRun with webhooks.
+// The load is on all contracts: Relay, TaskFlow with its graphs and the worker API, ForgeRun with
+// webhooks, and, on one node, FetchBox and Images.
 //
 // A request is ok, failed, or unknown: it may or may not have been carried out, for ever. The audit
 // counts as a violation only what no order of the unknown requests explains.

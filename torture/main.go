@@ -140,7 +140,7 @@ func proveBug(ctx context.Context, base *plan, name string) (line string, caught
 		if err != nil {
 			return "", false, err
 		}
-		p.Seed, p.Postgres = base.Seed+uint64(runs)-1, base.Postgres
+		p.Seed, p.Postgres, p.Load = base.Seed+uint64(runs)-1, base.Postgres, base.Load
 		p.Bug, p.Binary, p.Dir = name, binary, filepath.Join(dir, fmt.Sprint("run", runs))
 		v, err := execute(ctx, &p, io.Discard)
 		if err != nil {
