@@ -101,9 +101,19 @@ type watched struct {
 // anyBulk stands for the id of any bulk operation.
 const anyBulk = "any"
 
-// readings is how often in a second pages are read again, by all together who watch on this node:
-// the more consoles are open, the more seldom each is read.
-const readings = 5
+// Pages are read again readings times in a second, by all together who watch on this node, and take
+// no more than readingTime of it: the more consoles are open, and the longer a page takes, the more
+// seldom each is read.
+const (
+	readings    = 5
+	readingTime = 80 * time.Millisecond
+)
+
+// secondsBetween returns after how many seconds a page that took so long is read again, where so
+// many watch.
+func secondsBetween(watches int, took time.Duration) int {
+	return max(1, watches/readings, int(time.Duration(watches)*took/readingTime))
+}
 
 // show makes the handler of a page.
 func (o *Console) show(make func(c *httpapi.Call) (view, error)) httpapi.Handler {
@@ -134,7 +144,7 @@ func (o *Console) send(c *httpapi.Call, v view) error {
 	v.Who, v.Now = o.api.Caller(c), o.api.Now()
 	v.Nav, v.Node = o.navOf(c.Request.URL.Path), o.api.Engine.Node()
 	v.First = firstPage(c.Request)
-	v.Every = max(1, o.api.Live.Watches()/readings)
+	v.Every = secondsBetween(o.api.Live.Watches(), c.Elapsed())
 	var text bytes.Buffer
 	if err := o.templates[v.Name].Execute(&text, v); err != nil {
 		return err

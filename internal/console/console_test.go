@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Every template is read, so a wrong one is found here.
@@ -100,6 +101,27 @@ func TestBrief(t *testing.T) {
 	} {
 		if got := string(abbreviate(text, 16)); got != want {
 			t.Errorf("of %q is shown %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Many consoles together leave the processor to the jobs.
+func TestSecondsBetween(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		watches int
+		took    time.Duration
+		want    int
+	}{
+		{0, 0, 1},
+		{1, 35 * time.Millisecond, 1},
+		{50, time.Millisecond, 10},
+		{50, 35 * time.Millisecond, 21},
+		{3, 2 * time.Second, 75},
+	} {
+		if got := secondsBetween(c.watches, c.took); got != c.want {
+			t.Errorf("%d who watch pages of %s read them every %d s, want %d", c.watches, c.took, got,
+				c.want)
 		}
 	}
 }

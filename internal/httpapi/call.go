@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -49,6 +50,9 @@ func newCall(r *Router, w http.ResponseWriter, req *http.Request) *Call {
 // Context returns the context of the request, which ends when the caller has left or the router's
 // Timeout has passed.
 func (c *Call) Context() context.Context { return c.Request.Context() }
+
+// Elapsed returns how long the call has taken until now.
+func (c *Call) Elapsed() time.Duration { return c.stopwatch.Elapsed() }
 
 // PathValue returns a member of the path, decoded. It panics when the pattern has no member of
 // that name: the handler and its route contradict each other.
