@@ -16,7 +16,6 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/nodes"
 	"github.com/millrace/millrace/internal/schedule"
 	"github.com/millrace/millrace/internal/series"
 	"github.com/millrace/millrace/internal/setting"
@@ -118,25 +117,36 @@ func (a *API) ListQueues(c *httpapi.Call) (page []QueueItem, next string, err er
 	if contracts == nil {
 		return nil, "", invalid(a.noContract(contract))
 	}
-	all, err := a.countedQueues(c.Context(), contracts)
-	if err != nil {
-		return nil, "", err
-	}
-	if internal != "true" && !isInternal(contract) {
-		all = WithoutInternal(all)
-	}
-	all = slices.DeleteFunc(all, func(q QueueItem) bool { return !strings.Contains(q.Queue, text) })
-	switch by { // what orders is read of all of them, the rest of those of the page
-	case "age":
-		err = a.addReadySince(c.Context(), all)
-	case "failures":
-		err = a.addRecent(c.Context(), all)
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	page, next = pageOf(all, order.key, &order.pages, after, limit)
-	return page, next, a.complete(c.Context(), page)
+	err = a.Engine.ViewQueues(c.Context(), func(r engine.QueueReader) error {
+		all, err := countedQueues(r, contracts)
+		if err != nil {
+			return err
+		}
+		if internal != "true" && !isInternal(contract) {
+			all = WithoutInternal(all)
+		}
+		all = slices.DeleteFunc(all, func(q QueueItem) bool {
+			return !strings.Contains(q.Queue, text)
+		})
+		switch by { // what orders is read of all of them, the rest of those of the page
+		case "age":
+			err = addReadySince(r, all)
+		case "failures":
+			err = a.addRecent(r, all)
+		}
+		if err != nil {
+			return err
+		}
+		page, next = pageOf(all, order.key, &order.pages, after, limit)
+		if by != "age" {
+			err = addReadySince(r, page)
+		}
+		if by != "failures" {
+			err = firstError(err, a.addRecent(r, page))
+		}
+		return firstError(err, a.addPollers(r, page, "", ""))
+	})
+	return page, next, err
 }
 
 // WorstQueues returns the first n of queues in an order of the list.
@@ -182,16 +192,19 @@ func (a *API) noContract(name string) string {
 
 // Queues returns all queues.
 func (a *API) Queues(ctx context.Context) (all []QueueItem, err error) {
-	if all, err = a.countedQueues(ctx, []string{""}); err != nil {
-		return nil, err
-	}
-	return all, a.complete(ctx, all)
+	err = a.Engine.ViewQueues(ctx, func(r engine.QueueReader) error {
+		if all, err = countedQueues(r, []string{""}); err != nil {
+			return err
+		}
+		return firstError(addReadySince(r, all), a.addRecent(r, all), a.addPollers(r, all, "", ""))
+	})
+	return all, err
 }
 
 // countedQueues returns the queues of job types, "" for all, with their counts and settings alone.
-func (a *API) countedQueues(ctx context.Context, contracts []string) (all []QueueItem, err error) {
+func countedQueues(r engine.QueueReader, contracts []string) (all []QueueItem, err error) {
 	for _, name := range contracts {
-		queues, err := a.Engine.ListQueues(ctx, name)
+		queues, err := r.List(name)
 		if err != nil {
 			return nil, err
 		}
@@ -202,20 +215,13 @@ func (a *API) countedQueues(ctx context.Context, contracts []string) (all []Queu
 	return all, nil
 }
 
-// complete adds to queues since when they have ready jobs, what was counted in the last five
-// minutes, and who asks for them.
-func (a *API) complete(ctx context.Context, items []QueueItem) error {
-	return firstError(a.addReadySince(ctx, items), a.addRecent(ctx, items),
-		a.addPollers(ctx, items, "", ""))
-}
-
 // addReadySince adds to queues since when they have ready jobs.
-func (a *API) addReadySince(ctx context.Context, items []QueueItem) error {
+func addReadySince(r engine.QueueReader, items []QueueItem) error {
 	queues := make([]*engine.QueueStatus, len(items))
 	for i := range items {
 		queues[i] = &items[i].QueueStatus
 	}
-	return a.Engine.ReadReadySince(ctx, queues)
+	return r.ReadReadySince(queues)
 }
 
 // namesOf returns the names of queues by their contracts.
@@ -233,8 +239,8 @@ func (a *API) Trends(ctx context.Context, items []QueueItem) (series.Trends, err
 }
 
 // addRecent adds to queues what was counted in the last five minutes.
-func (a *API) addRecent(ctx context.Context, items []QueueItem) error {
-	recent, err := a.Series.Recent(ctx, namesOf(items))
+func (a *API) addRecent(r engine.RecordReader, items []QueueItem) error {
+	recent, err := a.Series.Recent(r, namesOf(items))
 	if err != nil {
 		return err
 	}
@@ -245,8 +251,8 @@ func (a *API) addRecent(ctx context.Context, items []QueueItem) error {
 }
 
 // addPollers adds to queues who asks for them; contract and queue name the only one, if it is one.
-func (a *API) addPollers(ctx context.Context, items []QueueItem, contract, queue string) error {
-	pollers, err := a.pollers(ctx, contract, queue)
+func (a *API) addPollers(r engine.RecordReader, items []QueueItem, contract, queue string) error {
+	pollers, err := a.Node.Pollers(r, contract, queue)
 	if err != nil {
 		return err
 	}
@@ -380,12 +386,13 @@ func (a *API) changeQueue(c *httpapi.Call, change func(*job.QueueSettings) error
 
 // Queue returns a queue; one that nobody has used is empty.
 func (a *API) Queue(ctx context.Context, contract, queue string) (QueueItem, error) {
-	status, err := a.Engine.Queue(ctx, contract, queue)
-	if err != nil {
-		return QueueItem{}, err
-	}
-	one := []QueueItem{{QueueStatus: status}}
-	err = firstError(a.addRecent(ctx, one), a.addPollers(ctx, one, contract, queue))
+	one := make([]QueueItem, 1)
+	err := a.Engine.ViewQueues(ctx, func(r engine.QueueReader) (err error) {
+		if one[0].QueueStatus, err = r.Queue(contract, queue); err != nil {
+			return err
+		}
+		return firstError(a.addRecent(r, one), a.addPollers(r, one, contract, queue))
+	})
 	return one[0], err
 }
 
@@ -402,15 +409,6 @@ func (a *API) sendQueue(c *httpapi.Call, err error) error {
 	item.write(&o)
 	sendObject(c, http.StatusOK, &o)
 	return nil
-}
-
-// pollers reads who asks for the jobs of a queue; the empty names mean all queues.
-func (a *API) pollers(ctx context.Context, contract, queue string) (t *nodes.Pollers, err error) {
-	err = a.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
-		t, err = a.Node.Pollers(r, contract, queue)
-		return err
-	})
-	return t, err
 }
 
 // maxRunning bounds run_limit.

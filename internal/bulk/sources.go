@@ -175,7 +175,8 @@ func (c *chooser) addReady(contract string, n int64) error {
 
 // addKind adds the jobs of a contract that have the kind of the filter, where they are few.
 func (c *chooser) addKind(s *candidate) (chosen bool, err error) {
-	n, err := c.Jobs(store.CountSelector{Contract: s.Name, Kind: s.kind}, fewJobs+1)
+	n, err := c.Jobs(store.CountSelector{Contract: s.Name, By: store.ByKind,
+		Values: []string{s.kind}}, fewJobs+1)
 	if err != nil || n > fewJobs {
 		return false, err
 	}
@@ -196,8 +197,8 @@ func (c *chooser) addFewOf(s *candidate) (left []job.State, err error) {
 			left = append(left, state)
 			continue
 		}
-		n, err := c.Jobs(store.CountSelector{Contract: s.Name, State: state, Searchable: true},
-			fewJobs+1)
+		n, err := c.Jobs(store.CountSelector{Contract: s.Name, By: store.ByState,
+			Values: []string{string(state)}, Searchable: true}, fewJobs+1)
 		switch {
 		case err != nil:
 			return nil, err
@@ -224,7 +225,7 @@ func (c *chooser) addQueue(s *candidate) (chosen bool, err error) {
 	byState, left := []store.Source(nil), fewJobs
 	for _, state := range states {
 		n, err := c.Jobs(store.CountSelector{Contract: s.Name, Queue: c.filter.Queue,
-			State: state}, left+1)
+			By: store.ByState, Values: []string{string(state)}}, left+1)
 		if err != nil {
 			return false, err
 		}

@@ -69,7 +69,7 @@ func TestSourcesOfAQueue(t *testing.T) {
 						Ready: int64(test.jobs["ready"]), Done: int64(test.jobs["over"])}}, nil
 				},
 				Jobs: func(s store.CountSelector, limit int) (int, error) {
-					return min(test.jobs[s.State], limit), nil
+					return min(test.jobs[job.State(s.Values[0])], limit), nil
 				}}}
 			if len(test.filter.Phases) > 0 {
 				c.allowed = test.filter.Phases

@@ -84,12 +84,17 @@ type JobCount struct {
 func (e *Engine) CountJobs(ctx context.Context, q CountQuery) (all []JobCount, err error) {
 	err = e.view(ctx, func(r reader) error {
 		all = nil
+		totals, err := totalsOf(r, q.Contracts)
+		if err != nil {
+			return err
+		}
 		for _, name := range q.Contracts {
 			t, err := e.jobType(name)
 			if err != nil {
 				return err
 			}
-			k := counter{reader: r, jobType: t, query: &q, found: map[store.JobGroup]*JobCount{}}
+			k := counter{reader: r, jobType: t, query: &q, total: totals[name],
+				found: map[store.JobGroup]*JobCount{}}
 			if err := k.count(); err != nil {
 				return err
 			}
@@ -100,6 +105,21 @@ func (e *Engine) CountJobs(ctx context.Context, q CountQuery) (all []JobCount, e
 		return nil
 	})
 	return all, err
+}
+
+// totalsOf returns the sums of the counts of contracts, and perhaps of others: the counters of
+// several are read together.
+func totalsOf(r reader, contracts []string) (map[string]job.QueueCount, error) {
+	s := store.QueueSelector{Sums: true, WithDone: true}
+	if len(contracts) == 1 {
+		s.Contract = contracts[0]
+	}
+	sums, err := r.Counts(s)
+	totals := make(map[string]job.QueueCount, len(sums))
+	for _, c := range sums {
+		totals[c.Contract] = c
+	}
+	return totals, err
 }
 
 // counter counts the jobs of one contract.
@@ -114,13 +134,6 @@ type counter struct {
 }
 
 func (k *counter) count() error {
-	sums, err := k.Counts(store.QueueSelector{Contract: k.jobType.Name, Sums: true, WithDone: true})
-	if err != nil {
-		return err
-	}
-	for _, all := range sums {
-		k.total = all
-	}
 	if k.query.Queue != "" {
 		one, err := k.Counts(store.QueueSelector{Contract: k.jobType.Name, Queue: k.query.Queue,
 			WithDone: true})
@@ -137,7 +150,7 @@ func (k *counter) count() error {
 	switch kinds := k.query.Kinds[k.jobType.Name]; {
 	case k.query.By == store.ByState:
 		return k.countStates()
-	case k.query.By == store.ByKind && kinds != nil && !k.hasOthers:
+	case k.query.By == store.ByKind && len(kinds) > 0 && !k.hasOthers:
 		if counted, err := k.countKinds(kinds); counted || err != nil {
 			return err
 		}
@@ -199,8 +212,8 @@ func (k *counter) countWorked(p job.Phase) (complete bool, err error) {
 // countKinds counts by kind, of which an index has the numbers. It counts nothing where there are
 // jobs of other kinds.
 func (k *counter) countKinds(kinds []string) (counted bool, err error) {
-	numbers, more, err := k.countEach(kinds, func(kind string) store.CountSelector {
-		return store.CountSelector{Contract: k.jobType.Name, Kind: kind}
+	numbers, more, err := k.countEach(kinds, 0, func(kinds []string) store.CountSelector {
+		return store.CountSelector{Contract: k.jobType.Name, By: store.ByKind, Values: kinds}
 	})
 	if err != nil {
 		return false, err
@@ -220,31 +233,38 @@ func (k *counter) countKinds(kinds []string) (counted bool, err error) {
 	return true, nil
 }
 
-// countEach counts the jobs of each of some values that an index has: a few of each first, then
-// more of those that have more, until there are as many as the limit or it is enough. It returns
-// the values that may have more than was counted.
-func (k *counter) countEach(values []string, selector func(string) store.CountSelector) (
-	counted map[string]int64, more []string, err error) {
-	counted, more = map[string]int64{}, values
-	for upTo := min(firstCounted, k.query.Limit); ; upTo = min(4*upTo, k.query.Limit) {
-		values, more = more, nil
-		for _, value := range values {
-			if upTo > firstCounted && k.isEnough() {
-				more = append(more, value)
-				continue
+// countEach counts the jobs of each of some values that an index has: a few of all of them first,
+// then more of each that has more, until maxMore values have more, there are as many as the limit,
+// or it is enough. It returns the values that may have more than was counted.
+func (k *counter) countEach(values []string, maxMore int,
+	selector func(values []string) store.CountSelector) (counted map[string]int64, more []string,
+	err error) {
+	counted = map[string]int64{}
+	count := func(upTo int, values ...string) error {
+		groups, err := k.CountUpTo(selector(values), upTo+1)
+		for _, g := range groups {
+			if counted[g.Value] = int64(min(g.Jobs, upTo)); g.Jobs > upTo {
+				more = append(more, g.Value)
 			}
-			n, err := countUpTo(k.reader, selector(value), upTo+1)
-			if err != nil {
+		}
+		return err
+	}
+	upTo := min(firstCounted, k.query.Limit)
+	if err := count(upTo, values...); err != nil {
+		return nil, nil, err
+	}
+	for len(more) > maxMore && upTo < k.query.Limit && !k.isEnough() {
+		values, more = more, nil
+		upTo = min(4*upTo, k.query.Limit)
+		for _, value := range values {
+			if k.isEnough() {
+				more = append(more, value)
+			} else if err := count(upTo, value); err != nil {
 				return nil, nil, err
 			}
-			if counted[value] = int64(min(n, upTo)); n > upTo {
-				more = append(more, value)
-			}
-		}
-		if len(more) == 0 || upTo == k.query.Limit || k.isEnough() {
-			return counted, more, nil
 		}
 	}
+	return counted, more, nil
 }
 
 // add adds to the number of a group.
@@ -448,9 +468,9 @@ func (k *counter) countIn(p job.Phase, states []job.State, total int64) error {
 	for i, s := range states {
 		values[i] = string(s)
 	}
-	counted, more, err := k.countEach(values, func(state string) store.CountSelector {
-		return store.CountSelector{Contract: k.jobType.Name, Queue: queue, State: job.State(state),
-			Searchable: p != job.Done || queue != ""}
+	counted, more, err := k.countEach(values, 1, func(values []string) store.CountSelector {
+		return store.CountSelector{Contract: k.jobType.Name, Queue: queue, By: store.ByState,
+			Values: values, Searchable: p != job.Done || queue != ""}
 	})
 	if err != nil {
 		return err

@@ -2,11 +2,13 @@ package engine_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 // afterOne returns a function that is true from its second call on.
@@ -91,4 +93,59 @@ func TestCountJobs(t *testing.T) {
 			w.Errorf("got %v", err)
 		}
 	})
+}
+
+// The counters of all contracts, and the names of all queues that are remembered, are read by one
+// statement each, and so are the first few jobs of each state that an index has. A queue of a
+// contract that the node does not have is not listed.
+func TestStatementsOfOperators(t *testing.T) {
+	t.Parallel()
+	for _, database := range testkit.Databases {
+		t.Run(database, func(t *testing.T) {
+			t.Parallel()
+			var log testkit.StatementLog
+			clock := testkit.NewClock()
+			e := testkit.NewEngine(t, testkit.ObservedStore(t, database, clock.Now, log.Observe),
+				clock, testContracts()...)
+			_, err := e.Submit(t.Context(), engine.Unique, []engine.Submission{sub("phased/1"),
+				sub("brief/1")})
+			if err == nil {
+				_, err = e.Cancel(t.Context(), id("phased/1"))
+			}
+			if err == nil {
+				err = e.ChangeRecords(t.Context(), "test", func(w engine.RecordWriter) error {
+					return w.UpsertRecords(
+						job.Record{Kind: "engine.queue", Key: "1", Owner: "brief",
+							Body: []byte(`{"Contract":"brief","Queue":"before"}`)},
+						job.Record{Kind: "engine.queue", Key: "2", Owner: "unknown",
+							Body: []byte(`{"Contract":"unknown","Queue":"before"}`)})
+				})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			log.Take()
+			_, err = e.CountJobs(t.Context(), engine.CountQuery{Contracts: e.JobTypes(),
+				By: store.ByState, Limit: 9})
+			want := "[sum_all_counts count_over COMMIT]"
+			if got := fmt.Sprint(log.Take()[1:]); got != want || err != nil {
+				t.Errorf("a count by state runs %s, want %s (%v)", got, want, err)
+			}
+			var queues []string
+			err = e.ViewQueues(t.Context(), func(r engine.QueueReader) error {
+				all, err := r.List("")
+				for _, q := range all {
+					queues = append(queues, q.Contract+"/"+q.Queue)
+				}
+				return err
+			})
+			want = "[get_counts get_queues list_any_records COMMIT]"
+			if got := fmt.Sprint(log.Take()[1:]); got != want || err != nil {
+				t.Errorf("a list of queues runs %s, want %s (%v)", got, want, err)
+			}
+			if !slices.Contains(queues, "brief/before") || slices.Contains(queues, "unknown/before") {
+				t.Errorf("got the queues %v", queues)
+			}
+		})
+	}
 }

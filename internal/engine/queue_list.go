@@ -47,46 +47,45 @@ type QueueStatus struct {
 	ReadySince time.Time
 }
 
-// ListQueues returns the queues of a contract, by name; an empty contract means all of them. A
-// queue is listed while it has jobs that are not over or settings, and for a week after it had
-// either. Their NextStart and ReadySince are left to ReadReadySince and Queue.
-func (e *Engine) ListQueues(ctx context.Context, contract string) (all []QueueStatus,
-	err error) {
-	names := e.jobTypeNames
+// QueueReader reads queues, and records, as they were at one moment.
+type QueueReader struct {
+	RecordReader
+	engine *Engine
+	reader reader
+}
+
+// ViewQueues runs fn on a consistent snapshot.
+func (e *Engine) ViewQueues(ctx context.Context, fn func(QueueReader) error) error {
+	return e.view(ctx, func(r reader) error { return fn(QueueReader{recordView{r}, e, r}) })
+}
+
+// List returns the queues of a contract, by name; an empty contract means all of them. A queue is
+// listed while it has jobs that are not over or settings, and for a week after it had either. Their
+// NextStart and ReadySince are left to ReadReadySince and Queue.
+func (q QueueReader) List(contract string) ([]QueueStatus, error) {
 	if contract != "" {
-		if _, err := e.jobType(contract); err != nil {
+		if _, err := q.engine.jobType(contract); err != nil {
 			return nil, err
 		}
-		names = []string{contract}
 	}
-	err = e.view(ctx, func(r reader) error {
-		all, err = queuesIn(r, contract, names)
-		return err
-	})
-	return all, err
+	return queuesIn(q.reader, contract, q.engine.jobTypeNames)
 }
 
 // ReadReadySince sets the ReadySince of queues.
-func (e *Engine) ReadReadySince(ctx context.Context, queues []*QueueStatus) error {
-	return e.view(ctx, func(r reader) error {
-		all := map[queueKey]*QueueStatus{}
-		for _, q := range queues {
-			all[queueKey{q.Contract, q.Queue}] = q
-		}
-		return readReadySince(r, all)
-	})
+func (q QueueReader) ReadReadySince(queues []*QueueStatus) error {
+	all := map[queueKey]*QueueStatus{}
+	for _, q := range queues {
+		all[queueKey{q.Contract, q.Queue}] = q
+	}
+	return readReadySince(q.reader, all)
 }
 
 // Queue returns one queue. One that was never used has no jobs and no settings.
-func (e *Engine) Queue(ctx context.Context, contract, queue string) (q QueueStatus, err error) {
-	if _, err := e.jobType(contract); err != nil {
-		return q, err
+func (q QueueReader) Queue(contract, queue string) (QueueStatus, error) {
+	if _, err := q.engine.jobType(contract); err != nil {
+		return QueueStatus{}, err
 	}
-	err = e.view(ctx, func(r reader) error {
-		q, err = queueIn(r, queueKey{contract, queue})
-		return err
-	})
-	return q, err
+	return queueIn(q.reader, queueKey{contract, queue})
 }
 
 // queueIn reads the status of one queue.
@@ -146,16 +145,14 @@ func countedQueues(r reader, of store.QueueSelector) (map[queueKey]*QueueStatus,
 	return all, nil
 }
 
-// queuesIn reads the queues of a contract, and those that are remembered of the contracts named.
+// queuesIn reads the queues of a contract, and those of the contracts named that are remembered.
 func queuesIn(r reader, contract string, names []string) ([]QueueStatus, error) {
 	all, err := countedQueues(r, store.QueueSelector{Contract: contract})
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		if err := addRemembered(r, name, all); err != nil {
-			return nil, err
-		}
+	if err := addRemembered(r, contract, names, all); err != nil {
+		return nil, err
 	}
 	list := make([]QueueStatus, 0, len(all))
 	for _, q := range all {
@@ -167,15 +164,22 @@ func queuesIn(r reader, contract string, names []string) ([]QueueStatus, error) 
 	return list, nil
 }
 
-// addRemembered adds the queues of a contract that had jobs or settings a while ago.
-func addRemembered(r reader, contract string, all map[queueKey]*QueueStatus) error {
-	for after := ""; ; {
-		records, err := r.Records(store.RecordSelector{Kind: queueKind, Owner: contract,
-			After: after, Limit: queueBatch})
+// addRemembered adds the queues that had jobs or settings a while ago: of a contract or, where that
+// is empty, of all that are named, which are read together.
+func addRemembered(r reader, contract string, names []string,
+	all map[queueKey]*QueueStatus) error {
+	s := store.RecordSelector{Kind: queueKind, Owner: contract, AnyOwner: contract == "",
+		Limit: queueBatch}
+	for {
+		records, err := r.Records(s)
 		if err != nil {
 			return err
 		}
 		for i := range records {
+			s.After = records[i].Key
+			if !slices.Contains(names, records[i].Owner) {
+				continue
+			}
 			var name queueName
 			if err := json.Unmarshal(records[i].Body, &name); err != nil {
 				return &job.Error{Op: "engine.queues", Msg: "a stored queue cannot be read",
@@ -184,7 +188,6 @@ func addRemembered(r reader, contract string, all map[queueKey]*QueueStatus) err
 			if key := (queueKey{name.Contract, name.Queue}); all[key] == nil {
 				all[key] = newQueueStatus(key)
 			}
-			after = records[i].Key
 		}
 		if len(records) < queueBatch {
 			return nil

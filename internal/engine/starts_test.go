@@ -103,8 +103,11 @@ func TestEveryStartCounts(t *testing.T) {
 		if got := names(w.claim("brief", 9)); !slices.Equal(got, []string{"brief/r"}) {
 			w.Errorf("got %v, want the job of the queue without a rate", got)
 		}
-		status, err := w.Queue(w.ctx, "brief", "q")
-		w.noError(err)
+		var status engine.QueueStatus
+		w.noError(w.ViewQueues(w.ctx, func(r engine.QueueReader) (err error) {
+			status, err = r.Queue("brief", "q")
+			return err
+		}))
 		if want := w.Now().Add(time.Minute); !status.NextStart.Equal(want) || status.Leased != 2 {
 			w.Errorf("got %+v, want the next start at %v", status, want)
 		}

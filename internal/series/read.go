@@ -293,28 +293,25 @@ func (r *Recent) Of(contract, queue string) *Window {
 
 // Recent returns what was counted in the last five minutes of some queues, which are named by their
 // contracts. It reads the records of these contracts, and of them the buckets of these queues.
-func (r *Recorder) Recent(ctx context.Context, queues map[string][]string) (*Recent, error) {
-	all := &Recent{}
-	err := r.Engine.ViewRecords(ctx, func(reader engine.RecordReader) (err error) {
-		all.of, err = r.recent(reader, queues)
-		return err
-	})
-	return all, err
+func (r *Recorder) Recent(reader engine.RecordReader, queues map[string][]string) (*Recent,
+	error) {
+	of, err := r.recent(reader, queues)
+	return &Recent{of}, err
 }
 
 // StartedPerMinute returns how many jobs of a queue have started in a minute, in the last five; 0
 // where that is not known.
 func (r *Recorder) StartedPerMinute(reader engine.RecordReader, contract,
 	queue string) (float64, error) {
-	of, err := r.recent(reader, map[string][]string{contract: {queue}})
-	w := (&Recent{of}).Of(contract, queue)
+	recent, err := r.Recent(reader, map[string][]string{contract: {queue}})
+	w := recent.Of(contract, queue)
 	if w == nil || err != nil {
 		return 0, err
 	}
 	return w.PerMinute(w.Started), nil
 }
 
-// recent is Recent in a view.
+// recent returns the counts of Recent.
 func (r *Recorder) recent(reader engine.RecordReader,
 	queues map[string][]string) (map[string]*recent, error) {
 	all, read := map[string]*recent{}, readRecords(nil)

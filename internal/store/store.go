@@ -128,9 +128,10 @@ type Reader interface {
 	// ReadyQueues returns those of the queues that have ready jobs, in no particular order. Its
 	// cost grows with the queues that are asked for alone and, WithSince, with their priorities.
 	ReadyQueues(s ReadySelector) ([]ReadyQueue, error)
-	// CountUpTo counts the selected jobs, limit at most, by s.By and in no particular order:
-	// without By there is one group. With By it looks at limit jobs, and counts those of them that
-	// are selected. Its cost is bounded by limit and s.Skip.
+	// CountUpTo counts the selected jobs in groups, in no particular order: of Owners and Values
+	// there is a group of each, and each has limit jobs at most. By a field without Values it looks
+	// at limit jobs, and counts those of them that are selected. Its cost is bounded by limit and
+	// s.Skip.
 	CountUpTo(s CountSelector, limit int) ([]JobGroup, error)
 	// Records returns those of the selected records that exist, by key.
 	Records(s RecordSelector) ([]job.Record, error)
@@ -255,9 +256,9 @@ type QueueSelector struct {
 //
 //	Ahead                        the ready jobs of its queue that come before it in claim order
 //	Contract, Owners             those of each owner, in groups with the owner as their value
-//	Contract, State              those that are over, in a state
-//	Contract, State, Searchable  searchable ones in a state; with Queue, of a queue
-//	Contract, Kind               those of a kind
+//	Contract, By kind, Values    those of each of these kinds, in groups by kind
+//	Contract, By state, Values   those that are over, of each of these states, in groups by state;
+//	                             with Searchable searchable ones, and with Queue those of a queue
 //	Contract, By, Phase          those of a phase; with Queue, of a queue. It looks at all jobs of
 //	                             the phase, of those that are over at those of the contract, and
 //	                             with Searchable at those that are searchable of the queue
@@ -273,9 +274,8 @@ type CountSelector struct {
 	Contract string
 	Owners   []string
 	Queue    string
-	State    job.State
-	Kind     string
 	By       JobField
+	Values   []string
 	Phase    job.Phase
 	Ready    []job.QueueHash
 	Skip     int

@@ -17,23 +17,20 @@ var countAhead = &Statement{"count_ahead", `SELECT
 	(SELECT count(*) FROM (SELECT 1 AS one FROM ready WHERE queue_hash=$1 AND priority=$2
 		AND (order_time,seq)<($3,$4) {limit $5}) AS earlier)`}
 
-// Each counts entries of an index, and ends after so many as its last parameter says.
+// Each counts the entries that an index has of each of some values, $3 of each at most.
 var (
-	countOver  = countOf("count_over", "finished WHERE contract=$1 AND state=$2 {limit $3}")
-	countFound = countOf("count_found",
-		"searchable WHERE contract=$1 AND queue=$2 AND state=$3 {limit $4}")
-	countFoundOfAll = countOf("count_found_of_all",
-		"searchable WHERE contract=$1 AND state=$2 AND state<>'' {limit $3}")
-	countKind = countOf("count_kind", "jobs WHERE contract=$1 AND kind=$2 AND kind<>'' {limit $3}")
+	countOver  = countEach("count_over", "finished WHERE contract=$1 AND state=o.value")
+	countFound = countEach("count_found",
+		"searchable WHERE contract=$1 AND queue=$4 AND state=o.value")
+	countFoundOfAll = countEach("count_found_of_all",
+		"searchable WHERE contract=$1 AND state=o.value AND state<>''")
+	countKind  = countEach("count_kind", "jobs WHERE contract=$1 AND kind=o.value AND kind<>''")
+	countOwned = countEach("count_owned", "jobs WHERE contract=$1 AND owner=o.value AND owner<>''")
 )
 
-// countOwned is the same for each of some owners.
-var countOwned = &Statement{"count_owned", `SELECT o.value,(SELECT count(*) FROM (SELECT 1 AS one
-	FROM jobs WHERE contract=$1 AND owner=o.value AND owner<>'' {limit $3}) AS some_jobs)
-	FROM ({each text in $2}) AS o`}
-
-func countOf(name, rows string) *Statement {
-	return &Statement{name, "SELECT count(*) FROM (SELECT 1 AS one FROM " + rows + ") AS some_jobs"}
+func countEach(name, rows string) *Statement {
+	return &Statement{name, "SELECT o.value,0,(SELECT count(*) FROM (SELECT 1 AS one FROM " + rows +
+		" {limit $3}) AS some_jobs) FROM ({each text in $2}) AS o"}
 }
 
 // The statements that group jobs, by field and phase. Each looks at $1 jobs in the order of an
@@ -111,33 +108,27 @@ func workersBeforeStatements() (all [len(tables)]*Statement) {
 
 // CountUpTo is documented at the port. Queues that share a hash by chance are counted together.
 func (t *Tx) CountUpTo(s store.CountSelector, limit int) ([]store.JobGroup, error) {
-	if !isText(s.Contract, s.Queue, s.Kind, string(s.State)) || !isText(s.Owners...) {
+	if !isText(s.Contract, s.Queue) || !isText(s.Owners...) || !isText(s.Values...) {
 		return nil, &job.Error{Kind: job.Invalid, Op: "count",
 			Msg: "a text is not UTF-8 or holds a NUL character"}
 	}
-	one := func(st *Statement, args ...any) ([]store.JobGroup, error) {
-		n, err := collect(t, st, scanInt, args...)
-		if err != nil {
-			return nil, err
-		}
-		return []store.JobGroup{{Jobs: min(limit, int(n[0]))}}, nil
+	each := func(st *Statement, values []string, more ...any) ([]store.JobGroup, error) {
+		return collect(t, st, scanGroup, append([]any{s.Contract, t.s.Texts(values), limit},
+			more...)...)
 	}
-	switch j := s.Ahead; {
-	case j != nil:
-		return one(countAhead, int64(j.QueueHash()), j.Priority, Micros(j.OrderTime), j.Seq, limit)
+	switch {
+	case s.Ahead != nil:
+		return t.countAhead(s.Ahead, limit)
 	case len(s.Owners) > 0:
-		return collect(t, countOwned, func(rows *sql.Rows) (g store.JobGroup, err error) {
-			err = rows.Scan(&g.Value, &g.Jobs)
-			return g, err
-		}, s.Contract, t.s.Texts(s.Owners), limit)
-	case s.State != "" && s.Queue != "":
-		return one(countFound, s.Contract, s.Queue, string(s.State), limit)
-	case s.State != "" && s.Searchable:
-		return one(countFoundOfAll, s.Contract, string(s.State), limit)
-	case s.Kind != "":
-		return one(countKind, s.Contract, s.Kind, limit)
-	case s.State != "":
-		return one(countOver, s.Contract, string(s.State), limit)
+		return each(countOwned, s.Owners)
+	case len(s.Values) > 0 && s.By == store.ByKind:
+		return each(countKind, s.Values)
+	case len(s.Values) > 0 && s.Queue != "":
+		return each(countFound, s.Values, s.Queue)
+	case len(s.Values) > 0 && s.Searchable:
+		return each(countFoundOfAll, s.Values)
+	case len(s.Values) > 0:
+		return each(countOver, s.Values)
 	case s.By == store.ByNothing:
 		return []store.JobGroup{{}}, t.failed
 	}
@@ -154,8 +145,20 @@ func (t *Tx) CountUpTo(s store.CountSelector, limit int) ([]store.JobGroup, erro
 	case s.Searchable:
 		st = groupsOfQueue[s.By][s.Phase]
 	}
-	return collect(t, st, func(rows *sql.Rows) (g store.JobGroup, err error) {
-		err = rows.Scan(&g.Value, &g.FailedDeps, &g.Jobs)
-		return g, err
-	}, args...)
+	return collect(t, st, scanGroup, args...)
+}
+
+func scanGroup(rows *sql.Rows) (g store.JobGroup, err error) {
+	err = rows.Scan(&g.Value, &g.FailedDeps, &g.Jobs)
+	return g, err
+}
+
+// countAhead counts the ready jobs of the queue of a job that come before it.
+func (t *Tx) countAhead(j *job.Job, limit int) ([]store.JobGroup, error) {
+	n, err := collect(t, countAhead, scanInt, int64(j.QueueHash()), j.Priority,
+		Micros(j.OrderTime), j.Seq, limit)
+	if err != nil {
+		return nil, err
+	}
+	return []store.JobGroup{{Jobs: min(limit, int(n[0]))}}, nil
 }

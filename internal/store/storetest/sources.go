@@ -230,25 +230,34 @@ func (w *world) countsOfIndexes(all []*job.Job) {
 		store.CountSelector
 		isOne func(*job.Job) bool
 	}{
-		{store.CountSelector{Contract: "x", State: "s", Searchable: true},
+		{store.CountSelector{By: store.ByState, Searchable: true},
 			func(j *job.Job) bool { return j.Searchable }},
-		{store.CountSelector{Contract: "x", Kind: "k0"}, func(*job.Job) bool { return true }},
-		{store.CountSelector{Contract: "x", Kind: "K0"}, func(*job.Job) bool { return true }},
-		{store.CountSelector{Contract: "x", State: "s"},
+		{store.CountSelector{By: store.ByKind}, func(*job.Job) bool { return true }},
+		{store.CountSelector{By: store.ByState},
 			func(j *job.Job) bool { return j.Phase == job.Done }},
-		{store.CountSelector{Contract: "x", State: "s", Queue: "a"},
+		{store.CountSelector{By: store.ByState, Queue: "a"},
 			func(j *job.Job) bool { return j.Searchable && j.Queue == "a" }},
-		{store.CountSelector{Contract: "x", State: "S"}, func(*job.Job) bool { return false }},
 	} {
-		s, isOne, want := c.CountSelector, c.isOne, 0
-		for _, j := range all {
-			if j.ID.Contract == s.Contract && (s.State == "" || j.State == s.State) &&
-				(s.Kind == "" || j.Kind == s.Kind) && isOne(j) {
-				want++
+		s, values := c.CountSelector, []string{"K0", "S", "k0", "k1", "s"}
+		s.Contract = "x"
+		for _, limit := range []int{1000, 2} {
+			var want []store.JobGroup
+			for _, value := range values {
+				n := 0
+				for _, j := range all {
+					of := map[store.JobField]string{store.ByState: string(j.State),
+						store.ByKind: j.Kind}[s.By]
+					if j.ID.Contract == s.Contract && of == value && c.isOne(j) {
+						n++
+					}
+				}
+				want = append(want, store.JobGroup{Value: value, Jobs: min(n, limit)})
 			}
+			s.Values = values
+			equal(w, fmt.Sprintf("%d of each of %+v", limit, s), w.groups(s, limit), want)
+			s.Values = values[2:3]
+			equal(w, fmt.Sprintf("%d of %+v", limit, s), w.groups(s, limit), want[2:3])
 		}
-		equal(w, fmt.Sprintf("%+v", s), w.countUpTo(s, 1000), want)
-		equal(w, fmt.Sprintf("two of %+v", s), w.countUpTo(s, 2), min(2, want))
 	}
 }
 
