@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,7 +56,10 @@ func TestTwoNodesOfATransaction(t *testing.T) {
 			return made, nil
 		}
 	}})
+	var stepping sync.Mutex // as the lease may be extended while a request is stored
 	takesOver := func() {
+		stepping.Lock()
+		defer stepping.Unlock()
 		if n := updates.Add(1); n == 1 || n > 1+turns { // the first one takes the transaction
 			return
 		}
