@@ -82,6 +82,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case kind == kindCut && isFirst:
 		w.Header().Set("Content-Length", fmt.Sprint(len(text)))
 		_, _ = w.Write([]byte(text[:len(text)/2]))
+		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	default:
 		_, _ = w.Write([]byte(text))

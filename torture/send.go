@@ -101,10 +101,16 @@ func (a *actor) exchange(o *op, req *http.Request) ([]byte, error) {
 		return nil, err
 	}
 	o.Status = resp.StatusCode
-	if resp.StatusCode == http.StatusInternalServerError {
+	if resp.StatusCode == http.StatusInternalServerError && !tellsOfOutage(o, body) {
 		o.Note = "500: " + string(body)
 	}
 	return body, nil
+}
+
+// tellsOfOutage reports whether an answer of 500 says that something is away that the server needs.
+// FetchBox has no other status for that.
+func tellsOfOutage(o *op, body []byte) bool {
+	return o.Contract == fetchbox && bytes.Contains(body, []byte("unavailable; try again"))
 }
 
 // classOf says what a status makes certain. 429 of Relay and 5xx leave open what has happened.
