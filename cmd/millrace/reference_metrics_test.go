@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -11,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/config"
@@ -78,7 +79,8 @@ type metric struct {
 func partTitle(part string) string {
 	name, component, _ := strings.Cut(part, "/")
 	title := cmp.Or(contractTitles[name], map[string]string{"core": "The node",
-		"worker": "Worker API", "admin": "Admin API"}[name], name)
+		"worker": "Worker API", "admin": "Admin API", "webhook": "Webhooks",
+		"bulk": "Bulk operations", "schedule": "Schedules"}[name], name)
 	if component != "" {
 		title += ", " + component
 	}
@@ -97,50 +99,32 @@ func partOrder(part string) string {
 func metricsOf(t *testing.T, database string) (all []metric) {
 	t.Helper()
 	registries := registriesOf(t, database)
-	kinds, parts := map[string]string{}, map[string][2]string{}
+	kinds := map[string]string{}
 	families, err := registries.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range families {
 		kinds[f.GetName()] = strings.ToLower(f.GetType().String())
-		for _, m := range f.Metric {
-			of := partOf(m)
-			parts[strings.TrimSuffix(of[0]+"/"+of[1], "/")] = of
-		}
 	}
-	for name, of := range parts {
-		descriptions := make(chan *prometheus.Desc)
-		go func() {
-			defer close(descriptions)
-			registries.For(of[0], of[1]).Describe(descriptions)
-		}()
-		for d := range descriptions {
-			m := parseDescription(t, d.String())
-			m.of, m.kind = name, cmp.Or(kinds[m.name], kindByName(m.name))
-			if m.kind == "" {
-				t.Errorf("%s has no value, and its name does not say what it is", m.name)
-			}
-			if !strings.HasPrefix(m.name, "go_") && !strings.HasPrefix(m.name, "process_") {
-				all = append(all, m)
-			}
+	registries.Describe(func(contract, role string, d *prometheus.Desc) {
+		m := parseDescription(t, d.String())
+		m.of = strings.TrimSuffix(contract+"/"+role, "/")
+		m.kind = cmp.Or(kinds[m.name], kindByName(m.name))
+		if m.kind == "" {
+			t.Errorf("%s has no value, and its name does not say what it is", m.name)
 		}
-	}
+		if !isOfProcess(m.name) {
+			all = append(all, m)
+		}
+	})
 	slices.SortFunc(all, func(a, b metric) int { return cmp.Compare(a.name, b.name) })
 	return all
 }
 
-// partOf returns contract and component of a series.
-func partOf(m *dto.Metric) (of [2]string) {
-	for _, l := range m.Label {
-		switch l.GetName() {
-		case "contract":
-			of[0] = l.GetValue()
-		case "component":
-			of[1] = l.GetValue()
-		}
-	}
-	return of
+// isOfProcess reports whether a metric says something of the Go runtime or the process.
+func isOfProcess(name string) bool {
+	return strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_")
 }
 
 // kindByName returns the type of a metric that has no value on a node that has done nothing.
@@ -216,4 +200,57 @@ func registriesOf(t *testing.T, database string) *telemetry.Registries {
 		t.Fatal(err)
 	}
 	return registries
+}
+
+var (
+	typeLine   = regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`)
+	seriesLine = regexp.MustCompile(`(?m)^([a-z_0-9]+)\{(.*)\} \S+$`)
+	labelName  = regexp.MustCompile(`([a-z_]+)="(?:[^"\\]|\\.)*"`)
+	metricRow  = regexp.MustCompile("(?m)^\\| `([a-z_0-9]+)` \\| ([a-z]+) \\| ([^|]*) \\|")
+)
+
+// TestMetricsOfARunningNode: the page has each metric, of its type and with its labels, that a node
+// shows which has worked for all contracts and has deliveries that wait.
+func TestMetricsOfARunningNode(t *testing.T) {
+	w := newKeptWorld(t)
+	w.serve(filepath.Join(t.TempDir(), "data"))
+	w.fill()
+	w.call("POST", "/admin/v1/webhooks", `{"url":"http://127.0.0.1:9/","events":["taskflow.job.submitted"],
+		"name":"away"}`, 201, nil)
+	w.call("POST", "/api/v1/jobs", `{"name":"n","queue":"told"}`, 201, nil)
+	var text string
+	pollUntil(t.Fatalf, "a delivery that waits to be counted", func() bool {
+		_, text = requestCheck{method: "GET", path: "/metrics"}.send(t, w.url)
+		return strings.Contains(text, "webhook_queue_jobs{")
+	})
+	reference, err := os.ReadFile("../../docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds, labels := map[string]string{}, map[string]string{}
+	for _, row := range metricRow.FindAllStringSubmatch(string(reference), -1) {
+		kinds[row[1]] = row[2]
+		labels[row[1]] += row[3] + "`contract``component``le`"
+	}
+	for _, line := range typeLine.FindAllStringSubmatch(text, -1) {
+		if !isOfProcess(line[1]) && kinds[line[1]] != line[2] {
+			t.Errorf("%s is a %s, on the page %q", line[1], line[2], kinds[line[1]])
+		}
+	}
+	seen := map[string]bool{}
+	for _, line := range seriesLine.FindAllStringSubmatch(text, -1) {
+		name := line[1]
+		if labels[name] == "" {
+			name = partOfHistogram.ReplaceAllString(name, "")
+		}
+		for _, l := range labelName.FindAllStringSubmatch(line[2], -1) {
+			if !isOfProcess(name) && !strings.Contains(labels[name], "`"+l[1]+"`") {
+				t.Errorf("%s has the label %s, which the page does not name", name, l[1])
+			}
+		}
+		seen[name] = true
+	}
+	if len(seen) < 50 {
+		t.Errorf("the node shows %d metrics", len(seen))
+	}
 }

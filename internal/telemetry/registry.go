@@ -71,6 +71,20 @@ func (r *Registries) components() []component {
 	return names
 }
 
+// Describe calls each with every metric of every registry, also with those that have no value yet.
+func (r *Registries) Describe(each func(contract, role string, d *prometheus.Desc)) {
+	for _, c := range r.components() {
+		descriptions := make(chan *prometheus.Desc)
+		go func() {
+			defer close(descriptions)
+			r.find(c.contract, c.role).Describe(descriptions)
+		}()
+		for d := range descriptions {
+			each(c.contract, c.role, d)
+		}
+	}
+}
+
 // Gather implements prometheus.Gatherer for all registries at once: each metric gets the label
 // contract, and the label component where it belongs to a role. When two registries use one name
 // for metrics of different types, only those of the first type are included; the others are
