@@ -214,6 +214,14 @@ class Attempt:
                 self._finished = True
             return result
 
+    def finish_with(self, end: Callable[[], Any]) -> None:
+        """End the run by ``end``, which sends no request about it, unless the attempt has ended
+        already. Heartbeats wait meanwhile."""
+        with self._request(self.ctx, "finish with"):
+            end()
+            with self._lock:
+                self._finished = True
+
     def keep_alive(self, ctx: Context, max_interval: Optional[float]) -> None:
         """Send heartbeats until the context or the attempt ends.
 
@@ -298,6 +306,21 @@ class HandlerRun:
         asks the run to end, which still has its lease; a :class:`DrainTimeoutError` when the worker
         has to end; ``None`` otherwise."""
         return self._ctx.cause
+
+    def finish_with(self, end: Callable[[], Any]) -> None:
+        """End the run by something else than a request of the worker: by a transaction of the
+        handler's own, which records the end of the run with ``millrace.complete`` or
+        ``millrace.fail``. ``end`` does that and commits. The worker sends nothing about the run
+        while ``end`` runs, so that should be short against the lease, and nothing after ``end`` has
+        returned: the result of the handler is then ignored.
+
+        What ``end`` raises is raised here, and the run continues; with :class:`RunLostError` it is
+        lost.
+
+        :raises RunLostError: if the run was lost before; ``end`` is not called then.
+        :raises RunFinishedError: if the run has ended before; ``end`` is not called then.
+        """
+        self._attempt.finish_with(end)
 
     def wait(self, seconds: float) -> bool:
         """Pause, but no longer than until the handler should end, and return :attr:`ended`. Use it

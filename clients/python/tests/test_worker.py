@@ -179,6 +179,86 @@ class WorkerTest(WorkerCase):
         worker.stop()
         self.assertEqual(self.outcomes, {"0": None})
 
+    def test_finish_with(self) -> None:
+        self.enqueue(timeout=3)
+        sent: List[str] = []
+        job = millrace.RelayJob("", "", 0)
+        heartbeat = self.relay._heartbeat
+
+        def counted(*args: Any) -> Any:
+            sent.append("heartbeat")
+            return heartbeat(*args)
+
+        relay = self.client.relay()
+        setattr(relay, "_heartbeat", counted)
+
+        def fail() -> None:
+            raise KeyError("rolled back")
+
+        def end() -> None:
+            sent.clear()
+            time.sleep(0.3)  # six heartbeats
+            self.relay.complete(job.run())  # in the place of millrace.complete
+            self.assertEqual(sent, [])
+
+        def handle(run: Run) -> None:
+            nonlocal job
+            job = run.job
+            with self.assertRaises(KeyError):
+                run.finish_with(fail)
+            run.save_state({"the run": "goes on"})
+            run.finish_with(end)
+            time.sleep(0.3)
+            with self.assertRaises(millrace.RunFinishedError):
+                run.finish_with(fail)
+            with self.assertRaises(millrace.RunFinishedError):
+                run.save_state({})
+
+        worker = self.background(
+            Worker(
+                relay,
+                self.queue,
+                handle,
+                max_heartbeat_interval=0.05,
+                logger=self.log,
+                after_run=self.note,
+            )
+        )
+        until("the run has ended", lambda: self.outcomes)
+        worker.stop()
+        self.assertEqual(sent, [])
+        self.assertFalse(self.relay.exists(self.queue, "0"))
+        self.assertEqual(self.outcomes, {"0": None})
+
+    def test_finish_with_after_a_loss(self) -> None:
+        tasks, queue = self.client.task_flow(), self.name()
+        tasks.create(millrace.TaskFlowSpec("n", queue))
+        causes: List[Optional[BaseException]] = []
+
+        def end() -> None:
+            raise millrace.RunLostError("complete", message="MILLRACE_RUN_LOST")
+
+        def handle(run: millrace.JobRun) -> None:
+            with self.assertRaises(millrace.RunLostError):
+                run.finish_with(end)
+            causes.append(run.cause)
+            with self.assertRaises(millrace.RunLostError):
+                run.finish_with(lambda: causes.append(None))
+
+        worker = self.background(
+            millrace.JobWorker(
+                self.client.worker_api(),
+                millrace.Contract.TASK_FLOW,
+                {queue: handle},
+                logger=self.log,
+                after_run=lambda job, reason: causes.append(reason),
+            )
+        )
+        until("the run has ended", lambda: len(causes) == 2)
+        worker.stop()
+        for cause in causes:
+            self.assertIsInstance(cause, millrace.RunLostError)
+
     def test_a_conflict_leaves_the_run_as_it_is(self) -> None:
         self.enqueue(2)
         refused: List[bool] = []
@@ -334,6 +414,8 @@ class WorkerTest(WorkerCase):
         job.check()
         with self.assertRaises(millrace.InvalidError):
             job.release()
+        with self.assertRaises(millrace.InvalidError):
+            job.finish_with(job.check)
 
     def test_arguments(self) -> None:
         def handle(run: Run) -> None:

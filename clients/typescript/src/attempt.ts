@@ -174,6 +174,17 @@ export class Attempt {
   }
 
   /**
+   * Ends the run by end, which sends no request about it, unless the attempt has ended already.
+   * Heartbeats wait meanwhile.
+   */
+  async finishWith(end: () => unknown, options: CallOptions): Promise<void> {
+    await this.inOrder(options.signal, async () => {
+      await end();
+      this.#ended ??= finished();
+    });
+  }
+
+  /**
    * Sends heartbeats until the signal is aborted or the attempt ends. When the server has
    * definitely refused all of them for a whole lease, such as for a wrong token, another worker may
    * have the job by now: the run is marked lost. Heartbeats without a definite answer do not count,

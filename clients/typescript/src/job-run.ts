@@ -76,4 +76,18 @@ export class JobRun<P = any> {
       await this.#api?.release(this.job.runId, policy);
     }, options);
   }
+
+  /**
+   * Ends the run by something else than a request of the worker: by a transaction of the handler's
+   * own, which records the end of the run with millrace.complete or millrace.fail. end does that
+   * and commits. The worker sends nothing about the run while end runs, so that should be short
+   * against the lease, and nothing after end has returned. The handler goes on until it returns.
+   *
+   * Errors: what end throws, after which the run continues; with a RunLostError it is lost.
+   * RunLostError and RunFinishedError of a run that had ended before, for which end is not called.
+   */
+  async finishWith(end: () => Promise<unknown> | unknown, options: CallOptions = {}):
+    Promise<void> {
+    await attached(this.#attempt).finishWith(end, options);
+  }
 }

@@ -132,6 +132,19 @@ test("a failure is retried by the policy of its job, a release is not counted", 
   assert.deepEqual([done.status, done.attemptCount], ["COMPLETED", 1]);
 });
 
+test("a run that was lost when its handler ends it", async () => {
+  await tasks.create({ name: "n", queue: "late" });
+  let cause;
+  const [reason] = await work({ handlers: { late: async (run) => {
+    const lost = new RunLostError({ op: "complete", detail: "MILLRACE_RUN_LOST" });
+    await assert.rejects(run.finishWith(() => Promise.reject(lost)), RunLostError);
+    cause = run.signal.reason;
+    await assert.rejects(run.finishWith(() => assert.fail("called again")), RunLostError);
+  } } }, 1);
+  assert.ok(cause instanceof RunLostError);
+  assert.ok(reason instanceof RunLostError);
+});
+
 test("handlers are chosen by queue, and wrapped", async () => {
   await tasks.create({ name: "n", queue: "named" });
   await tasks.create({ name: "n", queue: "other" });

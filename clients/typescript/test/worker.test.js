@@ -166,6 +166,30 @@ test("a handler requeues its job", async () => {
   assert.equal(await relay.exists("again", "1"), false);
 });
 
+test("a handler ends its run by a transaction of its own", async () => {
+  await relay.enqueue({ queue: "own", id: "1", timeout: 3 });
+  const counting = faultyFetch(() => false);
+  const sent = () => counting.requests.filter(({ method }) => method !== "GET").length;
+  let before = 0;
+  const reasons = await work({ relay: server.client({ fetch: counting }).relay(), queue: "own",
+    maxHeartbeatInterval: 0.05, handler: async (run) => {
+      await assert.rejects(run.finishWith(() => {
+        throw new RangeError("rolled back");
+      }), RangeError);
+      await run.saveState({ the_run: "goes on" });
+      await run.finishWith(async () => {
+        before = sent();
+        await new Promise((resolve) => setTimeout(resolve, 300)); // six heartbeats
+        await relay.complete(run.job); // in the place of millrace.complete
+      });
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      await assert.rejects(run.finishWith(() => assert.fail("called again")), RunFinishedError);
+    } }, 1);
+  assert.equal(sent(), before);
+  assert.deepEqual(reasons, [["1", undefined]]);
+  assert.equal(await relay.exists("own", "1"), false);
+});
+
 test("middleware wraps the handler, the first is the outermost", async () => {
   await relay.enqueue({ queue: "wrapped", id: "1", timeout: 30 });
   const order = [];
