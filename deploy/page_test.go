@@ -9,7 +9,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // shellBlocks returns the commands of a section of docs/deploy.md.
@@ -44,9 +46,10 @@ func command(t *testing.T, section, prefix string) string {
 	return found[0]
 }
 
-// TestImage builds the image with buildah, and runs a server and its health check in it. Podman and
-// Docker need a kernel with control groups of their own, which machines of checks may not have; the
-// isolation chroot of buildah runs the same files as the same user everywhere.
+// TestImage builds the image with buildah, runs a server and its health check in it, and stops it
+// as an engine does. Podman and Docker need a kernel with control groups of their own, which
+// machines of checks may not have; the isolation chroot of buildah runs the same files as the same
+// user everywhere.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	program(t, "buildah")
@@ -100,6 +103,53 @@ func TestImage(t *testing.T) {
 		_, err := shell(t.Context(), ".", "buildah run "+id+" -- /bin/millrace health", env...)
 		return err == nil
 	})
+	if status, body := (node{url: "http://" + address}).get(t, "/health/ready"); status != 200 {
+		t.Errorf("readiness answers %d: %s", status, body)
+	}
+	checkProcess(t, server)
+}
+
+// checkProcess wants the program that a command runs in the image to be of the user of the image,
+// and the command to end well once that program has got the signal of a stop.
+func checkProcess(t *testing.T, command *exec.Cmd) {
+	t.Helper()
+	pid := command.Process.Pid
+	for {
+		children, err := shell(t.Context(), ".",
+			fmt.Sprintf("cat /proc/%d/task/*/children", pid))
+		if err != nil {
+			t.Fatal(err, children)
+		}
+		if len(strings.Fields(children)) == 0 {
+			break
+		}
+		if pid, err = strconv.Atoi(strings.Fields(children)[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status := mustRead(t, fmt.Sprintf("/proc/%d/status", pid))
+	if !strings.HasPrefix(status, "Name:\tmillrace\n") ||
+		!strings.Contains(status, "\nUid:\t65532\t65532\t65532\t65532\n") ||
+		!strings.Contains(status, "\nGid:\t65532\t65532\t65532\t65532\n") {
+		t.Errorf("the process is %s", status)
+	}
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("after SIGTERM: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the server does not end after SIGTERM")
+	}
 }
 
 // maxExposure is the most that systemd-analyze may find of what a compromised service could reach,
