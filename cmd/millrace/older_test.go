@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -119,16 +120,68 @@ func (w *mixedNodes) work(jobs int) {
 	}
 }
 
-// TestOlderNode runs a node of an older version, whose binary MILLRACE_TEST_OLDER names, and one of
-// this version on one PostgreSQL, as while nodes are replaced one after another: the new one brings
-// the schema up to date under the old one, and each takes and runs what the other one was given. It
-// can be skipped also where all tests must run, as no checkout has an older binary.
+const migrations = "internal/store/postgres/migrations"
+
+// olderCommit is the commit before the one that brought the newest migration: the last of the
+// version of the schema before. It is empty where the checkout has no such history.
+func olderCommit(t *testing.T) string {
+	t.Helper()
+	commit, err := boundedCommand(t, "git", "-C", "../..", "log", "-1", "--format=%H",
+		"--diff-filter=A", "--", migrations).Output()
+	if err != nil || len(commit) == 0 {
+		return ""
+	}
+	// In a shallow clone the oldest commit seems to have brought everything, and has no parent.
+	parent, err := boundedCommand(t, "git", "-C", "../..", "rev-parse", "--verify", "--quiet",
+		strings.TrimSpace(string(commit))+"^").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(parent))
+}
+
+// buildOlder builds Millrace as it was at a commit.
+func buildOlder(t *testing.T, commit string) string {
+	t.Helper()
+	tree, archive := t.TempDir(), filepath.Join(t.TempDir(), "older.tar")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	binary := filepath.Join(tree, "millrace-older")
+	for _, command := range [][]string{
+		{"git", "-C", "../..", "archive", "-o", archive, commit},
+		{"tar", "-xf", archive, "-C", tree},
+		{"go", "build", "-C", tree, "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", binary,
+			"./cmd/millrace"},
+	} {
+		if out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err !=
+			nil {
+			t.Fatalf("%v: %v\n%s", command, err, out)
+		}
+	}
+	return binary
+}
+
+// TestOlderNode runs a node of the last version of the schema before, or of the binary that
+// MILLRACE_TEST_OLDER names, and one of this version on one PostgreSQL, as while nodes are replaced
+// one after another: the new one brings the schema up to date under the old one, and each takes and
+// runs what the other one was given. A checkout without history has two nodes of this version, in a
+// test of another name; .ci/run says so.
 func TestOlderNode(t *testing.T) {
 	t.Parallel()
-	older := os.Getenv("MILLRACE_TEST_OLDER")
-	if older == "" {
-		t.Skip("skipped: MILLRACE_TEST_OLDER names no binary")
+	if older := os.Getenv("MILLRACE_TEST_OLDER"); older != "" {
+		t.Run("named", func(t *testing.T) { checkMixedNodes(t, older) })
+	} else if commit := olderCommit(t); commit != "" {
+		t.Run("schema before", func(t *testing.T) { checkMixedNodes(t, buildOlder(t, commit)) })
+	} else {
+		t.Run("same version for want of history", func(t *testing.T) {
+			checkMixedNodes(t, mustMillrace(t))
+		})
 	}
+}
+
+// checkMixedNodes has a node of an older binary and one of this version take and run jobs.
+func checkMixedNodes(t *testing.T, older string) {
+	t.Helper()
 	const n = 30
 	pepper := filepath.Join(t.TempDir(), "pepper")
 	mustWriteFile(t, filepath.Dir(pepper), "pepper", []byte(strings.Repeat("0123456789abcdef", 4)))
