@@ -20,6 +20,7 @@ import (
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit/outside"
 	"github.com/millrace/millrace/internal/webhook"
 )
 
@@ -376,6 +377,57 @@ func TestMoveThereAndBack(t *testing.T) {
 	if err := os.Rename(dir, dir+".away"); err != nil { // the copy stands on its own
 		t.Fatal(err)
 	}
+	s = w.serve(second, "--no-workers")
+	w.compare("SQLite again", want)
+	w.stop(s)
+	w.serve(second)
+	w.goOn()
+}
+
+// TestMoveToS3AndBack moves a server with its objects from a directory to PostgreSQL and S3, and
+// back to a directory. The objects are read from where they were copied to, as those that they were
+// copied from are gone.
+func TestMoveToS3AndBack(t *testing.T) {
+	w := newKeptWorld(t)
+	storage := outside.NewS3(t, "millrace")
+	dir, second := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "second")
+	store := pgtest.URL(t)
+	s := w.serve(dir)
+	w.fill()
+	w.stop(s)
+	s = w.serve(dir, "--no-workers")
+	want := w.answers()
+	w.stop(s)
+
+	inS3 := []string{"--set", "objects.url=" + storage.Setting(), "--set", "data_dir=" + dir}
+	copied := func(args ...string) (count movedCount) {
+		t.Helper()
+		out, _ := w.command(0, append(append([]string{"migrate", "--objects", "copy", "--json"},
+			inS3...), args...)...)
+		var result moved
+		if err := json.Unmarshal([]byte(out), &result); err != nil || result.Objects == nil {
+			t.Fatalf("%v says %s: %v", args, out, err)
+		}
+		return *result.Objects
+	}
+	there := copied("--from", "sqlite:"+dir, "--to", store)
+	if there.Copied < 3 || there.Bytes == 0 || there.Present != 0 {
+		t.Errorf("the move to S3 says %+v", there)
+	}
+	objects := filepath.Join(dir, "objects")
+	if err := os.Rename(objects, objects+".away"); err != nil {
+		t.Fatal(err)
+	}
+	s = w.serve(dir, "--no-workers", "--set", "store="+store, inS3[0], inS3[1])
+	w.compare("S3", want)
+	w.stop(s)
+
+	back := copied("--from", store, "--to", "sqlite:"+second)
+	if back != there {
+		t.Errorf("the move back says %+v, the one to S3 %+v", back, there)
+	}
+	storage.Kill()
+	copyFileTo(t, filepath.Join(dir, "pepper"), second)
 	s = w.serve(second, "--no-workers")
 	w.compare("SQLite again", want)
 	w.stop(s)
