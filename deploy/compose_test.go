@@ -87,9 +87,9 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// TestNATSOfCompose has the NATS server of the tests read its configuration.
-func TestNATSOfCompose(t *testing.T) {
-	t.Parallel()
+// testProgram returns a server that the tests of Millrace have built.
+func testProgram(t *testing.T, name string) string {
+	t.Helper()
 	cache := os.Getenv("MILLRACE_TEST_BIN")
 	if cache == "" {
 		dir, err := os.UserCacheDir()
@@ -98,14 +98,14 @@ func TestNATSOfCompose(t *testing.T) {
 		}
 		cache = filepath.Join(dir, "millrace-test")
 	}
-	found, err := filepath.Glob(filepath.Join(cache, "nats-server-*", "nats-server"))
+	found, err := filepath.Glob(filepath.Join(cache, name+"-*", name))
 	if err != nil || len(found) == 0 {
 		if os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
-			t.Fatal("there is no NATS server in ", cache, ": run TestPrograms of testkit/outside")
+			t.Fatal("there is no ", name, " in ", cache, ": run TestPrograms of testkit/outside")
 		}
-		t.Skip("skipped: there is no NATS server in ", cache)
+		t.Skip("skipped: there is no ", name, " in ", cache)
 	}
-	mustShell(t, ".", found[0]+" -t -c compose/nats.conf --auth sesame")
+	return found[0]
 }
 
 // checkSettings has Millrace read an environment: every key is one of its settings, and with the
