@@ -144,7 +144,7 @@ func olderCommit(t *testing.T) string {
 func buildOlder(t *testing.T, commit string) string {
 	t.Helper()
 	tree, archive := t.TempDir(), filepath.Join(t.TempDir(), "older.tar")
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	binary := filepath.Join(tree, "millrace-older")
 	for _, command := range [][]string{
