@@ -233,8 +233,11 @@ func (t *Tab) WaitFor(tb testing.TB, expression string) {
 	testkit.WaitUntil(tb, expression, func() bool {
 		ctx, cancel := context.WithTimeout(t.ctx, timeout)
 		defer cancel()
-		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
-		return err == nil && is
+		isTrue, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
+		if err != nil {
+			return false
+		}
+		return isTrue
 	})
 }
 

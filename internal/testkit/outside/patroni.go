@@ -77,9 +77,15 @@ func (m *patroniMember) start(tb testing.TB, cmd *exec.Cmd) {
 	tb.Cleanup(func() {
 		m.process.kill()
 		m.killServer()
-		if text, err := os.ReadFile(output.Name()); err == nil && tb.Failed() {
-			tb.Logf("the output of Patroni:\n%s", text)
+		if !tb.Failed() {
+			return
 		}
+		text, err := os.ReadFile(output.Name())
+		if err != nil {
+			tb.Logf("the output of Patroni cannot be read: %v", err)
+			return
+		}
+		tb.Logf("the output of Patroni:\n%s", text)
 	})
 }
 
