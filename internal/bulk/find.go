@@ -56,7 +56,7 @@ func (b *Bulk) find(ctx context.Context, o *Operation, after int64, p JobPage) (
 	p.After, p.Oldest = after, true
 	switch {
 	case p.Limit > 0:
-	case p.Bare:
+	case p.WithoutBodies:
 		p.Limit = barePageSize
 	default:
 		p.Limit = PageSize
@@ -116,7 +116,7 @@ func (b *Bulk) gone(o *Operation) (names []string) {
 
 // findGone is find for jobs that are gone. Their numbers are the IDs of their dead letters.
 func (b *Bulk) findGone(ctx context.Context, o *Operation, p JobPage) (page items, err error) {
-	p.Bare, p.Limit = false, PageSize // their jobs decide
+	p.WithoutBodies, p.Limit = false, PageSize // their jobs decide
 	found, err := b.lettersOfGone(ctx, o, p)
 	if err != nil {
 		return page, err
@@ -184,7 +184,7 @@ func (b *Bulk) each(ctx context.Context, o *Operation, bounds JobPage,
 	fn func(*item) error) (more bool, searchedTo time.Time, err error) {
 	startedAt, read, after := b.Elapsed(), 0, o.Cursor
 	for {
-		left := JobPage{MaxTime: pageTime, Bare: bounds.Bare, Limit: bounds.Limit}
+		left := JobPage{MaxTime: pageTime, WithoutBodies: bounds.WithoutBodies, Limit: bounds.Limit}
 		if bounds.MaxTime > 0 {
 			left.MaxTime = min(pageTime, bounds.MaxTime-(b.Elapsed()-startedAt))
 		}

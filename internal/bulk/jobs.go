@@ -53,9 +53,9 @@ type JobPage struct {
 	Limit   int
 	MaxJobs int           // how many are read at most; 0 is no bound
 	MaxTime time.Duration // how long reading goes on; 0 is no bound
-	// Bare jobs come without any body, and bare dead letters without their jobs, for what counts
-	// them alone. No text may be searched then.
-	Bare bool
+	// WithoutBodies jobs come without any body, and dead letters without their jobs, for what
+	// counts them alone. No text may be searched then.
+	WithoutBodies bool
 }
 
 // isAtBound reports whether a bound of the page is reached when so many were looked at in a time.
@@ -65,7 +65,7 @@ func (p *JobPage) isAtBound(read int, took time.Duration) bool {
 
 // FoundJobs are the jobs of a page.
 type FoundJobs struct {
-	Jobs []*job.Job // with no body but the definition and the failure; see JobPage.Bare
+	Jobs []*job.Job // with no body but the definition and the failure; see JobPage.WithoutBodies
 	Next int64      // the After of the next page, 0 at the end
 	Read int        // how many jobs were looked at
 	// SearchedTo is when the last job was created that was looked at, where a bound has ended the
@@ -380,7 +380,7 @@ func (s *search) order(jobs []*job.Job) {
 // searched, as few as have maxLarge with bodies of any size.
 func (s *search) chunks(jobs []*job.Job) iter.Seq[[]*job.Job] {
 	size := PageSize
-	if s.page.Bare {
+	if s.page.WithoutBodies {
 		size = barePageSize
 	}
 	return func(yield func([]*job.Job) bool) {
@@ -412,7 +412,7 @@ func (s *search) matching(ctx context.Context, jobs []*job.Job) ([]*job.Job, err
 	switch {
 	case len(numbers) == 0:
 		return nil, nil
-	case s.page.Bare:
+	case s.page.WithoutBodies:
 		return s.inPhase(ctx, bare)
 	}
 	bodies := store.FailureOnly

@@ -40,7 +40,7 @@ func (b *Bulk) FindDeadLetters(ctx context.Context, f *DeadLetterFilter,
 	p JobPage) (found FoundLetters, err error) {
 	startedAt, after, selectors := b.Elapsed(), p.After, f.selectors()
 	window, chunkSize := firstLetters, PageSize
-	if p.Bare { // they are read at little cost, and mostly all of them match
+	if p.WithoutBodies { // they are read at little cost, and mostly all of them match
 		window, chunkSize = p.Limit+1, p.Limit+1
 	}
 	for ; ; window = min(2*window, lastLetters) {
@@ -49,7 +49,7 @@ func (b *Bulk) FindDeadLetters(ctx context.Context, f *DeadLetterFilter,
 			return FoundLetters{}, err
 		}
 		for chunk := range slices.Chunk(letters, chunkSize) {
-			matching, err := b.matchingLetters(ctx, f, chunk, p.Bare)
+			matching, err := b.matchingLetters(ctx, f, chunk, p.WithoutBodies)
 			if err != nil {
 				return FoundLetters{}, err
 			}
@@ -74,10 +74,11 @@ func (b *Bulk) FindDeadLetters(ctx context.Context, f *DeadLetterFilter,
 // selectors select the dead letters that may match, of each contract in the order of their IDs.
 func (f *DeadLetterFilter) selectors() (all []store.DeadLetterSelector) {
 	if f.Fingerprint != "" { // it is of one contract and queue
-		return []store.DeadLetterSelector{{Bare: true, Fingerprint: f.Fingerprint}}
+		return []store.DeadLetterSelector{{WithoutJobs: true, Fingerprint: f.Fingerprint}}
 	}
 	for _, name := range f.Contracts {
-		all = append(all, store.DeadLetterSelector{Bare: true, Contract: name, Queue: f.Queue})
+		all = append(all, store.DeadLetterSelector{WithoutJobs: true, Contract: name,
+			Queue: f.Queue})
 	}
 	return all
 }
@@ -111,9 +112,10 @@ func (b *Bulk) matchingLetters(ctx context.Context, f *DeadLetterFilter, letters
 	isBare bool) (matching []job.DeadLetter, err error) {
 	var ids []int64
 	for i := range letters {
-		isUnmarked := letters[i].Mark == "" // by an older schema, so its job decides
+		// A letter of an older schema has none stored, so its job decides.
+		lacksFingerprint := letters[i].StoredFingerprint == ""
 		switch {
-		case isUnmarked:
+		case lacksFingerprint:
 			ids = append(ids, letters[i].ID)
 		case !f.matches(&letters[i]):
 		case isBare:

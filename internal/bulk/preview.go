@@ -47,11 +47,11 @@ func (b *Bulk) Preview(ctx context.Context, r Request) (p Preview, err error) {
 	}
 	o.StartedAt = kept.at
 	p.AsOf = o.meantAt()
-	bounds := JobPage{MaxTime: maxCountTime, Bare: !r.searchesTexts()}
+	bounds := JobPage{MaxTime: maxCountTime, WithoutBodies: !r.searchesTexts()}
 	switch {
 	case kept.known:
 		bounds.MaxTime, bounds.Limit = maxSampleTime, maxSample
-	case !bounds.Bare:
+	case !bounds.WithoutBodies:
 		bounds.MaxTime, bounds.MaxJobs = MaxSearchTime, MaxSearchJobs
 	}
 	p.More, p.SearchedTo, err = b.each(ctx, o, bounds, func(i *item) error {
@@ -73,7 +73,7 @@ func (b *Bulk) Preview(ctx context.Context, r Request) (p Preview, err error) {
 		}
 		return nil
 	})
-	if err != nil || !bounds.Bare {
+	if err != nil || !bounds.WithoutBodies {
 		return p, err
 	}
 	if kept.known {
@@ -192,8 +192,8 @@ func (b *Bulk) isKept(ctx context.Context, r *Request) (bool, error) {
 	}
 	var unmarked []store.DeadLetterSelector
 	for _, name := range r.DeadLetters.Contracts {
-		unmarked = append(unmarked, store.DeadLetterSelector{Contract: name, Unmarked: true,
-			Limit: 1})
+		unmarked = append(unmarked, store.DeadLetterSelector{Contract: name,
+			WithoutFingerprint: true, Limit: 1})
 	}
 	lists, err := b.Engine.DeadLetters(ctx, unmarked...)
 	hasSome := func(list []job.DeadLetter) bool { return len(list) > 0 }

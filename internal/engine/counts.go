@@ -183,8 +183,8 @@ func (k *counter) countPhase(p job.Phase) (complete bool, err error) {
 func (k *counter) countWorked(p job.Phase) (complete bool, err error) {
 	left := k.inPhase(p)
 	s := store.CountSelector{Contract: k.jobType.Name, Queue: k.query.Queue, By: k.query.By,
-		Phase:  p,
-		Worked: true}
+		Phase:     p,
+		HadWorker: true}
 	for window := firstCounted; left > 0; window = min(2*window, lastCounted) {
 		if window = min(window, maxPassed-s.Skip); window <= 0 || k.isEnough() {
 			return false, nil

@@ -330,8 +330,8 @@ func (u *unit) pruneDeadLetters(t *JobType) (n int, err error) {
 	if err := u.tx.LockName(lettersLock); err != nil {
 		return 0, err
 	}
-	unmarked, err := u.tx.DeadLetters(store.DeadLetterSelector{Contract: t.Name, Unmarked: true,
-		Limit: u.e.pruneBatch()})
+	unmarked, err := u.tx.DeadLetters(store.DeadLetterSelector{Contract: t.Name,
+		WithoutFingerprint: true, Limit: u.e.pruneBatch()})
 	if err != nil {
 		return 0, err
 	}

@@ -236,7 +236,7 @@ func (u *unit) updateDependent(d *job.Job, closed []int) error {
 
 // lock locks jobs that wait for others, and returns them as lockChanged does.
 func (u *unit) lock(seqs []int64) ([]*job.Job, error) {
-	return u.lockChanged(store.Selector{Seqs: seqs, Lock: true, KeepsWaiting: true})
+	return u.lockChanged(store.Selector{Seqs: seqs, Lock: true, NoLockTimeout: true})
 }
 
 // lockChanged locks jobs and returns them; those that this transaction has changed in their changed

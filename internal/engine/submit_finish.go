@@ -61,7 +61,7 @@ func (u *unit) lockFinishingAll(group []*ticket[submitCall]) ([]*ticket[submitCa
 	if len(seqs) == 0 {
 		return group, nil
 	}
-	jobs, err := u.lockSelected(store.Selector{Seqs: seqs, Lock: true, KeepsWaiting: true})
+	jobs, err := u.lockSelected(store.Selector{Seqs: seqs, Lock: true, NoLockTimeout: true})
 	if err != nil {
 		return nil, err
 	}

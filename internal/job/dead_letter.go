@@ -22,8 +22,8 @@ type DeadLetter struct {
 	// then. Both are zero for one that was not.
 	ReplayedAt time.Time
 	ReplayedAs int64
-	// Mark is the fingerprint under which it is stored, empty before.
-	Mark string
+	// StoredFingerprint is the fingerprint under which it is stored, empty before.
+	StoredFingerprint string
 }
 
 // IsOpen reports whether the letter was not replayed.
@@ -53,8 +53,8 @@ const maxFailureText = 4096
 // type and text of the failure without what varies. It stays what it was when the letter was
 // stored.
 func (l *DeadLetter) Fingerprint() string {
-	if l.Mark != "" {
-		return l.Mark
+	if l.StoredFingerprint != "" {
+		return l.StoredFingerprint
 	}
 	kind, text := l.Failure()
 	sum := digest(l.Job.ID.Contract, l.Job.Queue, kind, varying.ReplaceAllString(text, "?"))

@@ -16,7 +16,7 @@
 //
 //   - A package beside sqlite and postgres has a sqlstore.Session, the marks of its statements
 //     (sqlstore.Dialect), and migrations with its type of errors (sqlstore.Schema). Its tests call
-//     storetest.Run and RunFaulty, and read the plans of sqlstore.Narrow; RunMigrations and
+//     storetest.Run and RunFaulty, and read the plans of sqlstore.MustUseIndex; RunMigrations and
 //     RunLayout are for older schemas.
 //   - A file like cmd/millrace/store_postgres.go says how it is opened, and by which values the
 //     setting store names it. It is a line in databases (store.go); its driver is in drivers of the
@@ -163,11 +163,11 @@ type Tx interface {
 	// LockDue returns up to n waiting jobs that are due and have no open dependency, earliest
 	// first, and skips locked rows. It leaves out jobs in the states given, each as
 	// "contract state".
-	LockDue(n int, except []string) ([]*job.Job, error)
+	LockDue(n int, exceptStates []string) ([]*job.Job, error)
 	// LockExpired returns up to n leased jobs whose lease has ended, the longest ended first,
-	// and skips locked rows. A jumped time that is not zero says that the clock jumped then:
+	// and skips locked rows. A clockJump that is not zero is when the clock jumped:
 	// attempts that were last heard of before it get one more lease from that time on.
-	LockExpired(jumped time.Time, n int) ([]*job.Job, error)
+	LockExpired(clockJump time.Time, n int) ([]*job.Job, error)
 	// LockName makes the transactions that lock the same name run one after another, on all
 	// nodes, until they end.
 	LockName(name string) error
@@ -218,9 +218,9 @@ type Selector struct {
 	// is about to record the end of a run may keep its job locked for long, so the update is run
 	// again then instead of keeping a connection.
 	Lock bool
-	// KeepsWaiting, with Lock and Seqs, is for jobs that have no run a worker could end, so that
+	// NoLockTimeout, with Lock and Seqs, is for jobs that have no run a worker could end, so that
 	// nodes alone lock them: the transaction waits for its turn among theirs.
-	KeepsWaiting bool
+	NoLockTimeout bool
 	// SkipLocked, with Lock and Seqs, passes over jobs that another transaction has locked.
 	SkipLocked bool
 	// LeaseOnly, with Lock and Seqs or IDs, is for a transaction that changes LeaseFields and
@@ -263,7 +263,8 @@ type QueueSelector struct {
 //	                             the phase, of those that are over at those of the contract, and
 //	                             with Searchable at those that are searchable of the queue
 //	By, Phase Ready, Ready       the ready ones of some queues
-//	Contract, By, Phase, Worked  those that wait or are ready and had a worker before. It looks at
+//	Contract, By, Phase, HadWorker
+//	                             those that wait or are ready and had a worker before. It looks at
 //	                             these of all contracts, and the others among them are a group
 //	                             without a value
 //
@@ -281,7 +282,7 @@ type CountSelector struct {
 	Skip     int
 
 	Searchable bool
-	Worked     bool
+	HadWorker  bool
 }
 
 // JobField is what CountUpTo groups jobs by.
@@ -337,7 +338,7 @@ type RecordSelector struct {
 }
 
 // DeadLetterSelector selects dead letters: those with IDs, those of Jobs or, where both are empty,
-// the first Limit of a Contract. Of the members below Bare one at most is set.
+// the first Limit of a Contract. Of the members below WithoutJobs one at most is set.
 type DeadLetterSelector struct {
 	IDs  []int64
 	Jobs []int64 // the Seqs of jobs
@@ -347,9 +348,9 @@ type DeadLetterSelector struct {
 	Contract string
 	After    int64 // selects an ID above this
 	Limit    int
-	// Bare selects with ID, times, mark and of their jobs number, contract and queue alone. It goes
-	// with After.
-	Bare bool
+	// WithoutJobs selects with ID, times, fingerprint and of their jobs number, contract and queue
+	// alone. It goes with After.
+	WithoutJobs bool
 
 	Queue       string // selects one queue of the Contract; goes with After
 	Fingerprint string // selects one fingerprint, of whatever contract; goes with After
@@ -358,9 +359,9 @@ type DeadLetterSelector struct {
 	Before time.Time
 	// NewestFirst, with Before, is for the newest of them first.
 	NewestFirst bool
-	// Unmarked selects those of an older schema, which have no fingerprint and are not counted.
-	// After does not apply then.
-	Unmarked bool
+	// WithoutFingerprint selects those of an older schema, which have no fingerprint and are not
+	// counted. After does not apply then.
+	WithoutFingerprint bool
 }
 
 // Pruned is how many jobs a PruneFinished removed, and these jobs, without their bodies.

@@ -49,7 +49,7 @@ func (r *Relay) listDeadLetters(c *httpapi.Call) error {
 // may be more. They are loaded one by one, as each may be as large as a request.
 func (r *Relay) deadLetters(c *httpapi.Call, limit int, after int64) (found []job.DeadLetter,
 	more bool, err error) {
-	lists, err := r.Engine.DeadLetters(c.Context(), store.DeadLetterSelector{Bare: true,
+	lists, err := r.Engine.DeadLetters(c.Context(), store.DeadLetterSelector{WithoutJobs: true,
 		Contract: Name, Queue: c.PathValue("queue"), After: after, Limit: limit + 1})
 	if err != nil {
 		return nil, false, err

@@ -161,9 +161,10 @@ func TestPlans(t *testing.T) {
 // narrow returns all statements whose cost must not grow with the tables, and some more. Two of the
 // shared ones never run here.
 func narrow(more ...*sqlstore.Statement) []*sqlstore.Statement {
-	shared := slices.DeleteFunc(slices.Clone(sqlstore.Narrow), func(st *sqlstore.Statement) bool {
-		return st == sqlstore.LockExpired || st == sqlstore.NextLease
-	})
+	shared := slices.DeleteFunc(slices.Clone(sqlstore.MustUseIndex),
+		func(st *sqlstore.Statement) bool {
+			return st == sqlstore.LockExpired || st == sqlstore.NextLease
+		})
 	own := []*sqlstore.Statement{lockExpiredFrom, nextLeaseFrom, listRunEnds, getRunEnds,
 		nextDueOrEnd}
 	return slices.Concat(shared, own, more)
@@ -289,7 +290,7 @@ func TestRowsOfCounts(t *testing.T) {
 			wantRows(t, conn, exec, st, values[i])
 		}
 	}
-	for _, st := range sqlstore.Narrow {
+	for _, st := range sqlstore.MustUseIndex {
 		if strings.HasPrefix(st.Name, "group_workers_") {
 			wantRows(t, conn, exec, st, plans[st.Name].values)
 		}

@@ -35,7 +35,7 @@ var dialect = sqlstore.Dialect{
 	Limit:        "LIMIT $n",
 	Unindexed:    "$n+0",
 	Within:       "($n,seq)>($5,$1) AND ($n,seq)<($5,$2)",
-	Behind:       "($n,id)>($1,$2) AND $n<=$1 ORDER BY $n,id",
+	After:        "($n,id)>($1,$2) AND $n<=$1 ORDER BY $n,id",
 	Between:      "($n,id)>($1,$2) AND ($n,id)<=($1,$3)",
 	EachPriority: eachPriority(),
 }

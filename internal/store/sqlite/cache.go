@@ -50,7 +50,7 @@ func (c *jobCache) rollback(mark int) {
 // Job is documented at sqlstore.JobCache, as are the methods below.
 func (c *jobCache) Job(seq int64) *job.Job { return c.jobs[seq].Job }
 
-func (c *jobCache) Written(seq int64) *job.Job {
+func (c *jobCache) MarkWritten(seq int64) *job.Job {
 	c.written = append(c.written, seq)
 	return c.jobs[seq].Job
 }

@@ -21,7 +21,7 @@ func TestCacheIsBounded(t *testing.T) {
 	peak := 0
 	for seq := range int64(jobs) {
 		c.Put(&job.Job{Seq: seq, ID: job.ID{Key: fmt.Sprint(seq)}, Payload: make([]byte, seq)})
-		if j := c.Written(seq); j != nil {
+		if j := c.MarkWritten(seq); j != nil {
 			j.Worker, j.Result = fmt.Sprint("worker of ", seq), make([]byte, 2*seq)
 			c.Put(j)
 		}

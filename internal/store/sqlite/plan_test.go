@@ -105,7 +105,7 @@ func TestPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for _, st := range sqlstore.Narrow {
+	for _, st := range sqlstore.MustUseIndex {
 		plan := strings.Join(explain(t, db, dialect.Text(st)), "\n")
 		if index := plans[nameOf(st)]; index == "" || !strings.Contains(plan, index) {
 			t.Errorf("%s does not use %q:\n%s", st.Name, index, plan)

@@ -31,7 +31,7 @@ var dialect = sqlstore.Dialect{
 	// Where an index could be looked up, the planner would prepare the statement again too.
 	Unindexed:    "+$n",
 	Within:       "$n=$5 AND seq>$1 AND seq<$2",
-	Behind:       "$n=$1 AND id>$2 ORDER BY id",
+	After:        "$n=$1 AND id>$2 ORDER BY id",
 	Between:      "$n=$1 AND id>$2 AND id<=$3",
 	EachPriority: eachPriority(),
 }

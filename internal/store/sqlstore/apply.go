@@ -20,7 +20,7 @@ var writes = []func(t *Tx, c *store.Changes) error{
 	func(t *Tx, c *store.Changes) error { return t.update(c.Update) },
 	func(t *Tx, c *store.Changes) error { return t.addEdges(c.Edges) },
 	func(t *Tx, c *store.Changes) error { return t.addDeadLetters(c.DeadLetters) },
-	func(t *Tx, c *store.Changes) error { return t.markDeadLetters(c.UpdateDeadLetters) },
+	func(t *Tx, c *store.Changes) error { return t.updateDeadLetters(c.UpdateDeadLetters) },
 	func(t *Tx, c *store.Changes) error { return t.addEvents(c.Events) },
 	func(t *Tx, c *store.Changes) error { return t.addMessages(c.Messages) },
 	func(t *Tx, c *store.Changes) error { return t.setQueues(c.Queues) },

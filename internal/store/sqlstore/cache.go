@@ -12,7 +12,7 @@ import (
 // database:
 //
 //	insert, LockReady   Put                   a job with all its columns
-//	update              Written, then Put     the columns that were written
+//	update              MarkWritten, then Put     the columns that were written
 //	delete              Remove
 //	Load, LockReady     Job                   of which the caller gets a copy
 //
@@ -22,9 +22,9 @@ import (
 type JobCache interface {
 	// Job returns a job, which nobody changes, or nil.
 	Job(seq int64) *job.Job
-	// Written notes that the transaction writes a job and returns the one in the cache, which is
-	// then changed and put, or nil.
-	Written(seq int64) *job.Job
+	// MarkWritten notes that the transaction writes a job and returns the one in the cache, which
+	// is then changed and put, or nil.
+	MarkWritten(seq int64) *job.Job
 	// Put adds a job or replaces it. One with a body out of line is not cached.
 	Put(j *job.Job)
 	// Remove removes a job.
@@ -89,7 +89,7 @@ func (t *Tx) cacheNew(jobs []*job.Job, facts, states *Set) error {
 		if inserted.Seq == 0 {
 			continue
 		}
-		t.cache.Written(inserted.Seq)
+		t.cache.MarkWritten(inserted.Seq)
 		j := common
 		j.Seq, j.Phase = inserted.Seq, inserted.Phase
 		if err := setBoth(&j, facts, states, i, false); err != nil {
@@ -129,7 +129,7 @@ func (t *Tx) cacheWritten(seq int64, phase job.Phase, columns []jobColumn, set *
 	if t.cache == nil {
 		return nil
 	}
-	j := t.cache.Written(seq)
+	j := t.cache.MarkWritten(seq)
 	if j == nil {
 		return nil
 	}

@@ -19,10 +19,10 @@ var countAhead = &Statement{"count_ahead", `SELECT
 
 // Each counts the entries that an index has of each of some values, $3 of each at most.
 var (
-	countOver  = countEach("count_over", "finished WHERE contract=$1 AND state=o.value")
-	countFound = countEach("count_found",
+	countFinished   = countEach("count_over", "finished WHERE contract=$1 AND state=o.value")
+	countSearchable = countEach("count_found",
 		"searchable WHERE contract=$1 AND queue=$4 AND state=o.value")
-	countFoundOfAll = countEach("count_found_of_all",
+	countSearchableOfAll = countEach("count_found_of_all",
 		"searchable WHERE contract=$1 AND state=o.value AND state<>''")
 	countKind  = countEach("count_kind", "jobs WHERE contract=$1 AND kind=o.value AND kind<>''")
 	countOwned = countEach("count_owned", "jobs WHERE contract=$1 AND owner=o.value AND owner<>''")
@@ -54,10 +54,10 @@ var (
 		return firstRows("ready WHERE queue_hash=$3", "priority DESC,order_time,seq")
 	})
 	// The index has the worker.
-	workersOver = &Statement{"group_workers_finished", `SELECT worker,0,count(*) FROM
+	workersOfFinished = &Statement{"group_workers_finished", `SELECT worker,0,count(*) FROM
 		(SELECT worker FROM finished WHERE contract>=$3 AND contract<=$3
 		ORDER BY contract,state,seq {limit $1} OFFSET CAST($2 AS BIGINT)) AS few GROUP BY worker`}
-	workersBefore    = workersBeforeStatements()
+	earlierWorkers   = earlierWorkersStatements()
 	groupsOfAllReady = groupStatements("group_some_", func(job.Phase) string {
 		return `(SELECT seq,state,worker,failed_deps FROM ready
 			WHERE queue_hash {in $2} {limit $1}) AS s`
@@ -93,9 +93,9 @@ func groupStatements(name string, from func(job.Phase) string) (
 	return all
 }
 
-// workersBeforeStatements groups the jobs that had a worker before, of what waits and what is
+// earlierWorkersStatements groups the jobs that had a worker before, of what waits and what is
 // ready, by an index that has no others. A job of another contract or queue has no worker here.
-func workersBeforeStatements() (all [len(tables)]*Statement) {
+func earlierWorkersStatements() (all [len(tables)]*Statement) {
 	for _, p := range []job.Phase{job.Waiting, job.Ready} {
 		all[p] = &Statement{"group_workers_" + tables[p].name, fmt.Sprintf(`SELECT g,0,count(*) FROM
 			(SELECT CASE WHEN EXISTS (SELECT 1 FROM jobs AS j WHERE j.seq=few.seq AND j.contract=$3
@@ -124,20 +124,20 @@ func (t *Tx) CountUpTo(s store.CountSelector, limit int) ([]store.JobGroup, erro
 	case len(s.Values) > 0 && s.By == store.ByKind:
 		return each(countKind, s.Values)
 	case len(s.Values) > 0 && s.Queue != "":
-		return each(countFound, s.Values, s.Queue)
+		return each(countSearchable, s.Values, s.Queue)
 	case len(s.Values) > 0 && s.Searchable:
-		return each(countFoundOfAll, s.Values)
+		return each(countSearchableOfAll, s.Values)
 	case len(s.Values) > 0:
-		return each(countOver, s.Values)
+		return each(countFinished, s.Values)
 	case s.By == store.ByNothing:
 		return []store.JobGroup{{}}, t.failed
 	}
 	st, args := groups[s.By][s.Phase], []any{limit, s.Skip, s.Contract, s.Queue}
 	switch {
-	case s.Worked:
-		st = workersBefore[s.Phase]
+	case s.HadWorker:
+		st = earlierWorkers[s.Phase]
 	case s.By == store.ByWorker && s.Phase == job.Done && s.Queue == "":
-		st, args = workersOver, args[:3]
+		st, args = workersOfFinished, args[:3]
 	case len(s.Ready) == 1:
 		st, args = groupsOfReady[s.By][s.Phase], []any{limit, s.Skip, int64(s.Ready[0])}
 	case s.Phase == job.Ready && len(s.Ready) > 0:

@@ -19,16 +19,16 @@ var (
 	addDeadLetters = insertInto("add_dead_letters", "dead_letters",
 		[]Column{{"contract", Text}, {"cause", Text}, {"created_at", Integer}, {"job", Bytes},
 			{"queue", Text}, {"seq", Integer}, {"fingerprint", Text}}, "")
-	markDeadLetters = updateOf("mark_dead_letters", "dead_letters",
+	updateDeadLetters = updateOf("mark_dead_letters", "dead_letters",
 		[]Column{{"queue", Text}, {"seq", Integer}, {"fingerprint", Text},
 			{"replayed_at", Integer}, {"replayed_as", Integer}, {"id", Integer}})
 	getDeadLetters = listOfDeadLetters("get_dead_letters",
-		"{behind contract} {limit $3}")
+		"{after contract} {limit $3}")
 	// The index has the beginning of a name that may be too long for an index.
 	deadLettersOfQueue = listOfDeadLetters("dead_letters_of_queue",
-		"contract=$4 AND queue=$5 AND {behind substr(queue,1,100)} {limit $3}")
-	alikeDeadLetters = listOfDeadLetters("alike_dead_letters",
-		"{behind fingerprint} {limit $3}")
+		"contract=$4 AND queue=$5 AND {after substr(queue,1,100)} {limit $3}")
+	deadLettersOfFingerprint = listOfDeadLetters("alike_dead_letters",
+		"{after fingerprint} {limit $3}")
 	deadLettersByID = &Statement{"dead_letters_by_id", selectDeadLetters("job") +
 		"WHERE id {in $1} ORDER BY id"}
 	deadLettersOf = &Statement{"dead_letters_of", selectDeadLetters("job") +
@@ -39,7 +39,7 @@ var (
 		"WHERE contract=$1 AND created_at<$2 ORDER BY created_at,id {limit $3}"}
 	recentDeadLetters = &Statement{"recent_dead_letters", selectDeadLetters("NULL") +
 		"WHERE contract=$1 AND created_at<$2 ORDER BY created_at DESC,id DESC {limit $3}"}
-	unmarkedDeadLetters = &Statement{"unmarked_dead_letters", selectDeadLetters("job") +
+	deadLettersWithoutFingerprint = &Statement{"unmarked_dead_letters", selectDeadLetters("job") +
 		"WHERE contract=$1 AND fingerprint='' ORDER BY id {limit $2}"}
 	// It names no contract by =, for the reason that messagesOf gives.
 	groupDeadLetters = &Statement{"group_dead_letters", `SELECT fingerprint,count(*),
@@ -57,7 +57,7 @@ func selectDeadLetters(doc string) string {
 }
 
 // deadLetterList is a list of dead letters with their jobs, and without.
-type deadLetterList struct{ full, bare *Statement }
+type deadLetterList struct{ full, withoutJobs *Statement }
 
 func listOfDeadLetters(name, where string) deadLetterList {
 	return deadLetterList{&Statement{name, selectDeadLetters("job") + "WHERE " + where},
@@ -65,9 +65,9 @@ func listOfDeadLetters(name, where string) deadLetterList {
 }
 
 // read reads a list.
-func (l *deadLetterList) read(t *Tx, isBare bool, args ...any) ([]job.DeadLetter, error) {
-	if isBare {
-		return collect(t, l.bare, scanDeadLetter, args...)
+func (l *deadLetterList) read(t *Tx, withoutJobs bool, args ...any) ([]job.DeadLetter, error) {
+	if withoutJobs {
+		return collect(t, l.withoutJobs, scanDeadLetter, args...)
 	}
 	return collect(t, l.full, scanDeadLetter, args...)
 }
@@ -88,8 +88,8 @@ func (t *Tx) addDeadLetters(letters []job.DeadLetter) error {
 	return t.bulk(addDeadLetters, rows)
 }
 
-// markDeadLetters writes what may change of dead letters.
-func (t *Tx) markDeadLetters(letters []job.DeadLetter) error {
+// updateDeadLetters writes what may change of dead letters.
+func (t *Tx) updateDeadLetters(letters []job.DeadLetter) error {
 	rows := make([][]any, len(letters))
 	for i, l := range letters {
 		at := int64(0)
@@ -98,7 +98,7 @@ func (t *Tx) markDeadLetters(letters []job.DeadLetter) error {
 		}
 		rows[i] = []any{l.Job.Queue, l.Job.Seq, l.Fingerprint(), at, l.ReplayedAs, l.ID}
 	}
-	return t.bulk(markDeadLetters, rows)
+	return t.bulk(updateDeadLetters, rows)
 }
 
 // DeadLetters is documented at the port, as is DeadLetterGroups.
@@ -111,22 +111,22 @@ func (t *Tx) DeadLetters(s store.DeadLetterSelector) ([]job.DeadLetter, error) {
 	case len(s.Jobs) > 0:
 		return collect(t, deadLettersOf, scanDeadLetter, t.s.Ints(s.Jobs))
 	case s.Fingerprint != "":
-		return alikeDeadLetters.read(t, s.Bare, s.Fingerprint, s.After, s.Limit)
+		return deadLettersOfFingerprint.read(t, s.WithoutJobs, s.Fingerprint, s.After, s.Limit)
 	case s.Queue != "":
 		beginning := []rune(s.Queue)
 		beginning = beginning[:min(100, len(beginning))]
-		return deadLettersOfQueue.read(t, s.Bare, string(beginning), s.After, s.Limit, s.Contract,
-			s.Queue)
+		return deadLettersOfQueue.read(t, s.WithoutJobs, string(beginning), s.After, s.Limit,
+			s.Contract, s.Queue)
 	case !s.Before.IsZero():
 		st := oldDeadLetters
 		if s.NewestFirst {
 			st = recentDeadLetters
 		}
 		return collect(t, st, scanDeadLetter, s.Contract, Micros(s.Before), s.Limit)
-	case s.Unmarked:
-		return collect(t, unmarkedDeadLetters, scanDeadLetter, s.Contract, s.Limit)
+	case s.WithoutFingerprint:
+		return collect(t, deadLettersWithoutFingerprint, scanDeadLetter, s.Contract, s.Limit)
 	}
-	return getDeadLetters.read(t, s.Bare, s.Contract, s.After, s.Limit)
+	return getDeadLetters.read(t, s.WithoutJobs, s.Contract, s.After, s.Limit)
 }
 
 // scanDeadLetter reads a row of selectDeadLetters.
@@ -135,7 +135,7 @@ func scanDeadLetter(rows *sql.Rows) (l job.DeadLetter, err error) {
 	var seq, at, replayedAt int64
 	var doc []byte
 	if err := rows.Scan(&l.ID, &seq, &contract, &queue, &l.Cause, &at, &replayedAt, &l.ReplayedAs,
-		&l.Mark, &doc); err != nil {
+		&l.StoredFingerprint, &doc); err != nil {
 		return l, err
 	}
 	l.CreatedAt = fromMicros(at)

@@ -139,13 +139,14 @@ func (t *Tx) readyRows(hash int64, contract, queue string, n int) ([]*job.Job, e
 	return collect(t, LockReady, newJobScanner(store.AllBodies).scan, hash, contract, queue, n)
 }
 
-func (t *Tx) LockDue(n int, except []string) ([]*job.Job, error) {
-	return t.locked(store.NoBodies, lockDue, Micros(t.Now()), n, len(except), t.s.Texts(except))
+func (t *Tx) LockDue(n int, exceptStates []string) ([]*job.Job, error) {
+	return t.locked(store.NoBodies, lockDue, Micros(t.Now()), n, len(exceptStates),
+		t.s.Texts(exceptStates))
 }
 
 // LockExpired looks for recorded ends when it has locked the jobs.
-func (t *Tx) LockExpired(jumped time.Time, n int) ([]*job.Job, error) {
-	found, err := t.locked(store.NoBodies, LockExpired, Micros(t.Now()), Micros(jumped), n)
+func (t *Tx) LockExpired(clockJump time.Time, n int) ([]*job.Job, error) {
+	found, err := t.locked(store.NoBodies, LockExpired, Micros(t.Now()), Micros(clockJump), n)
 	if err != nil || len(found) == 0 {
 		return found, err
 	}
@@ -191,7 +192,7 @@ func scanDue(rows *sql.Rows) (d dueRow, err error) {
 }
 
 // insert stores jobs with their bodies. Those that are taken have Seq 0 afterwards and none of
-// their bodies are stored; see Changes.Taken.
+// their bodies are stored; see Changes.Existing.
 func (t *Tx) insert(jobs []*job.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -288,7 +289,8 @@ func (t *Tx) delete(jobs []*job.Job) error {
 		if len(seqs) == 0 {
 			continue
 		}
-		if err := t.try(func() error { return t.s.DeleteJobs(deletedFrom[i], seqs) }); err != nil {
+		err := t.try(func() error { return t.s.DeleteJobs(tablesOfLocation[i], seqs) })
+		if err != nil {
 			return err
 		}
 	}

@@ -25,7 +25,7 @@ import (
 //
 // Who waits for a worker that is about to record the end of a run keeps a connection meanwhile, and
 // there are few of these. So a lock has a short timeout, after which the session runs the update
-// again later, but for Selector.KeepsWaiting: of those many may wait for each other at a time.
+// again later, but for Selector.NoLockTimeout: of those many may wait for each other at a time.
 
 // load is what differs between the statements of Load.
 type load struct {
@@ -64,15 +64,15 @@ var (
 	}, " ORDER BY j.seq {for update}")
 	getStates = stateStatements()
 
-	lockWaiting = lockBare("lock_waiting_by_seq", bySeq, "{for update}")
-	lockFree    = lockBare("lock_free_by_seq", bySeq, "{skip locked}")
+	lockWithoutTimeout = lockWithoutBodies("lock_waiting_by_seq", bySeq, "{for update}")
+	lockSkipLocked     = lockWithoutBodies("lock_free_by_seq", bySeq, "{skip locked}")
 
-	lockForLease     = lockBare("lock_for_lease_by_seq", bySeq, "{for lease update}")
-	lockForLeaseByID = lockBare("lock_for_lease", byID, "{for lease update}")
+	lockForLease     = lockWithoutBodies("lock_for_lease_by_seq", bySeq, "{for lease update}")
+	lockForLeaseByID = lockWithoutBodies("lock_for_lease", byID, "{for lease update}")
 )
 
-// lockBare makes a lock of another kind, without bodies and without a short timeout.
-func lockBare(name string, key loadKey, lock string) *Statement {
+// lockWithoutBodies makes a lock of another kind, without bodies and without a short timeout.
+func lockWithoutBodies(name string, key loadKey, lock string) *Statement {
 	return &Statement{name, selectFacts(store.NoBodies) + " WHERE j." + string(key) +
 		" ORDER BY j.seq " + lock}
 }
@@ -203,9 +203,9 @@ func (t *Tx) loadBySeq(l load, s store.Selector) ([]*job.Job, error) {
 func (t *Tx) rowsBySeq(l load, s store.Selector, seqs any) ([]*job.Job, error) {
 	switch {
 	case s.SkipLocked:
-		return t.lockJobs(store.NoBodies, lockFree, seqs)
-	case s.KeepsWaiting:
-		return t.lockJobs(store.NoBodies, lockWaiting, seqs)
+		return t.lockJobs(store.NoBodies, lockSkipLocked, seqs)
+	case s.NoLockTimeout:
+		return t.lockJobs(store.NoBodies, lockWithoutTimeout, seqs)
 	case s.LeaseOnly:
 		return t.lockJobs(store.NoBodies, lockForLease, seqs)
 	}

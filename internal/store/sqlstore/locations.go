@@ -24,8 +24,9 @@ func (p location) index() int {
 	return 2 * int(p.phase)
 }
 
-// deletedFrom are the tables beside jobs that a job is deleted from, by the index of its location.
-var deletedFrom = func() (all [2 * len(tables)][]string) {
+// tablesOfLocation are the tables beside jobs that a job is deleted from, by the index of its
+// location.
+var tablesOfLocation = func() (all [2 * len(tables)][]string) {
 	for phase, table := range tables {
 		p := location{phase: job.Phase(phase)}
 		all[p.index()] = []string{table.name}
@@ -71,8 +72,8 @@ func (t *Tx) defect(op, what string) error {
 	return t.try(func() error { return &job.Error{Kind: job.Internal, Op: op, Msg: what} })
 }
 
-// allMoved returns an error unless so many rows were changed as there are in a set.
-func (t *Tx) allMoved(name string, changed int64, set *Set) error {
+// checkAllMoved returns an error unless so many rows were changed as there are in a set.
+func (t *Tx) checkAllMoved(name string, changed int64, set *Set) error {
 	if changed == int64(set.Len()) {
 		return nil
 	}

@@ -95,7 +95,7 @@ func (t *Tx) writeStates(w stateWrite, jobs []*job.Job) error {
 		if err != nil {
 			return err
 		}
-		return t.allMoved(s.move.Name, changed, set)
+		return t.checkAllMoved(s.move.Name, changed, set)
 	}); err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ var (
 	getQueueCount = &Statement{"get_queue_count",
 		`SELECT min(contract),min(queue),sum(waiting),sum(delayed),sum(ready),sum(leased),0,sum(dead)
 		FROM counts WHERE contract=$1 AND queue=$2 AND queue_hash=$3 HAVING count(*)>0`}
-	getWholeQueueCount = &Statement{"get_whole_queue_count",
+	getQueueCountWithDone = &Statement{"get_whole_queue_count",
 		`SELECT min(contract),min(queue),sum(waiting),sum(delayed),sum(ready),sum(leased),sum(done),
 		sum(dead) FROM (SELECT contract,queue,waiting,delayed,ready,leased,done,dead FROM counts
 			WHERE contract=$1 AND queue=$2 AND queue_hash=$3
@@ -170,7 +170,7 @@ func (t *Tx) Counts(s store.QueueSelector) ([]job.QueueCount, error) {
 	counts, all, args := getCounts, getAllCounts, []any{s.Contract}
 	switch {
 	case s.Queue != "":
-		counts, all = getQueueCount, getWholeQueueCount
+		counts, all = getQueueCount, getQueueCountWithDone
 		args = append(args, s.Queue, int64(job.QueueHashOf(s.Contract, s.Queue)))
 	case s.Sums:
 		counts, all = sumCounts, sumAllCounts

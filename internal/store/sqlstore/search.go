@@ -42,8 +42,8 @@ func (t *Tx) Search(s store.Search) ([]*job.Job, error) {
 		return nil, nil
 	}
 	first, key, last := searchBounds(s)
-	page, err := collect(t, searchFor(s), scanFound, s.Contract, first, key, last, s.Limit, lowest,
-		highest, s.Queue, string(s.State))
+	page, err := collect(t, searchFor(s), scanSearchRow, s.Contract, first, key, last, s.Limit,
+		lowest, highest, s.Queue, string(s.State))
 	if err != nil || len(page) == 0 {
 		return nil, err
 	}
@@ -65,9 +65,9 @@ func priorityBounds(s store.Search) (lowest, highest int) {
 		min(store.MaxPriority, cmp.Or(s.PriorityMax, store.MaxPriority))
 }
 
-// scanFound reads a row of the index. Only the number counts: position and key are there for
+// scanSearchRow reads a row of the index. Only the number counts: position and key are there for
 // the order.
-func scanFound(rows *sql.Rows) (seq int64, err error) {
+func scanSearchRow(rows *sql.Rows) (seq int64, err error) {
 	var listed int64
 	var key string
 	err = rows.Scan(&seq, &listed, &key)

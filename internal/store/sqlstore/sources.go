@@ -23,15 +23,15 @@ import (
 // first two are in the order of their index, and the others, whose indexes have other orders, in
 // that of a number that is not indexed.
 var (
-	overNumbers = newInOrder("over_numbers", `SELECT seq FROM finished
+	finishedNumbers = newInOrder("over_numbers", `SELECT seq FROM finished
 		WHERE contract=$4 AND {within state} ORDER BY state #,seq # {limit $3}`)
 	queueNumbers = newInOrder("queue_numbers", `SELECT seq FROM jobs
 		WHERE contract=$4 AND {within queue} AND listed IS NOT NULL AND seq>0
 		ORDER BY queue #,seq # {limit $3}`)
-	foundNumbers = newInOrder("found_numbers", `SELECT seq FROM searchable
+	searchableNumbers = newInOrder("found_numbers", `SELECT seq FROM searchable
 		WHERE contract=$4 AND queue=$5 AND state=$6 AND {unindexed seq}>$1 AND {unindexed seq}<$2
 		ORDER BY {unindexed seq} # {limit $3}`)
-	foundNumbersOfAll = newInOrder("found_numbers_of_all", `SELECT seq FROM searchable
+	searchableNumbersOfAll = newInOrder("found_numbers_of_all", `SELECT seq FROM searchable
 		WHERE contract=$4 AND state=$5 AND state<>'' AND {unindexed seq}>$1 AND {unindexed seq}<$2
 		ORDER BY {unindexed seq} # {limit $3}`)
 	kindNumbers = newInOrder("kind_numbers", `SELECT seq FROM jobs
@@ -43,8 +43,8 @@ var (
 
 // sourceStatements are all statements of sources.
 func sourceStatements() []*Statement {
-	return slices.Concat(overNumbers[:], queueNumbers[:], foundNumbers[:], foundNumbersOfAll[:],
-		kindNumbers[:], readyNumbersOf[:])
+	return slices.Concat(finishedNumbers[:], queueNumbers[:], searchableNumbers[:],
+		searchableNumbersOfAll[:], kindNumbers[:], readyNumbersOf[:])
 }
 
 // numbersOf returns the first f.Limit numbers of an index, in the order of f.
@@ -58,13 +58,13 @@ func (t *Tx) numbersOf(f *store.Filter, s *store.Source) ([]int64, error) {
 	case s.Kind != "":
 		return read(&kindNumbers, s.Contract, s.Kind)
 	case s.Searchable:
-		return read(&foundNumbersOfAll, s.Contract, string(s.State))
+		return read(&searchableNumbersOfAll, s.Contract, string(s.State))
 	case s.Queue == "":
-		return read(&overNumbers, s.Contract, string(s.State))
+		return read(&finishedNumbers, s.Contract, string(s.State))
 	case s.State == "":
 		return read(&queueNumbers, s.Contract, s.Queue)
 	}
-	return read(&foundNumbers, s.Contract, s.Queue, string(s.State))
+	return read(&searchableNumbers, s.Contract, s.Queue, string(s.State))
 }
 
 // listSources is List with Sources. Each of them, and the phases, may end before the others do: the

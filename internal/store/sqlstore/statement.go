@@ -26,7 +26,7 @@ import (
 //	{unindexed column}  that column, which no index is to be looked up by
 //	{within queue}      has $5 in that column of an index that ends with seq, and a seq above $1
 //	                    and below $2. The order is that of the column and seq.
-//	{behind contract}   has $1 in that column of an index that ends with id, and an id above $2;
+//	{after contract}    has $1 in that column of an index that ends with id, and an id above $2;
 //	                    ordered by id
 //	{between contract}  has $1 in that column of an index that goes on with id, and an id above $2
 //	                    and not above $3
@@ -52,7 +52,7 @@ type Dialect struct {
 	SkipLockedJobs   string
 	ForLeaseUpdate   string
 	// In, BlobIn, TextIn, EachText and Limit have $n where the parameter stands, Unindexed, Within,
-	// Behind and Between where the column, RunEnd where the table, Among where the select and
+	// After and Between where the column, RunEnd where the table, Among where the select and
 	// EachPriority where the table and the condition stand.
 	In           string
 	BlobIn       string
@@ -62,7 +62,7 @@ type Dialect struct {
 	Limit        string
 	Unindexed    string
 	Within       string
-	Behind       string
+	After        string
 	Between      string
 	RunEnd       string
 	EachPriority string
@@ -93,7 +93,7 @@ func (d *Dialect) translate(s *Statement) string {
 	text = replaceMark(text, "{run end ", d.RunEnd)
 	text = replaceMark(text, "{in ", d.In)
 	text = replaceMark(text, "{within ", d.Within)
-	text = replaceMark(text, "{behind ", d.Behind)
+	text = replaceMark(text, "{after ", d.After)
 	text = replaceMark(text, "{between ", d.Between)
 	text = replaceMark(text, "{each priority ", d.EachPriority)
 	text = replaceMark(text, "{blob in ", d.BlobIn)
@@ -114,20 +114,22 @@ func replaceMark(text, mark, form string) string {
 	}
 }
 
-// Narrow lists the statements whose cost must not grow with the table, those of lists with what a
-// page passes over. Each database has a test that reads their query plans.
-var Narrow = append(append(listings(), sourceStatements()...), LockReady, readyNumbers, lockDue,
-	LockExpired, NextDue, NextLease, lockFree, lockForLease, lockForLeaseByID, finished,
-	countAhead, readySince, getEvents, deleteEvents, loads[load{byID, store.AllBodies, false}],
-	loads[load{byAlias, store.AllBodies, false}], lockFacts[load{bySeq, store.NoBodies, true}],
-	lockWaiting, getStates[store.NoBodies], countOwned, countOver, countFound, countFoundOfAll,
-	countKind, workersOver, workersBefore[job.Waiting], workersBefore[job.Ready], children,
-	sumSizes, getRecords, listRecords, listEachRecords, oldRecords, edgesFrom, edgesTo,
-	allEdgesFrom, dependencies, searchAll, searchQueue, searchState, searchQueueState,
-	getMessages[0], getDeadLetters.full, getDeadLetters.bare, deadLettersOfQueue.full,
-	deadLettersOfQueue.bare, alikeDeadLetters.full, alikeDeadLetters.bare, oldDeadLetters,
-	recentDeadLetters, deadLettersByID, deadLettersOf, unmarkedDeadLetters, groupDeadLetters,
-	getQueueCount, getWholeQueueCount)
+// MustUseIndex lists the statements whose cost must not grow with the table, those of lists with
+// what a page passes over. Each database has a test that reads their query plans.
+var MustUseIndex = append(append(listings(), sourceStatements()...), LockReady, readyNumbers,
+	lockDue, LockExpired, NextDue, NextLease, lockSkipLocked, lockForLease, lockForLeaseByID,
+	finished, countAhead, readySince, getEvents, deleteEvents,
+	loads[load{byID, store.AllBodies, false}], loads[load{byAlias, store.AllBodies, false}],
+	lockFacts[load{bySeq, store.NoBodies, true}], lockWithoutTimeout, getStates[store.NoBodies],
+	countOwned, countFinished, countSearchable, countSearchableOfAll, countKind, workersOfFinished,
+	earlierWorkers[job.Waiting], earlierWorkers[job.Ready], children, sumSizes, getRecords,
+	listRecords, listEachRecords, oldRecords, edgesFrom, edgesTo, allEdgesFrom, dependencies,
+	searchAll, searchQueue, searchState, searchQueueState,
+	getMessages[0], getDeadLetters.full, getDeadLetters.withoutJobs, deadLettersOfQueue.full,
+	deadLettersOfQueue.withoutJobs, deadLettersOfFingerprint.full,
+	deadLettersOfFingerprint.withoutJobs, oldDeadLetters, recentDeadLetters, deadLettersByID,
+	deadLettersOf, deadLettersWithoutFingerprint, groupDeadLetters, getQueueCount,
+	getQueueCountWithDone)
 
 // Type is what a column holds. Each database has its own names of types.
 type Type uint8

@@ -60,7 +60,8 @@ func selectDeadLetters(w *world) {
 		[]time.Time{gone.CreatedAt, letters[5].CreatedAt, letters[4].CreatedAt})
 	equal(w, "their queue", aged[0].Job.Queue, gone.Job.Queue)
 	equal(w, "none is of an older schema",
-		len(w.deadLettersBy(store.DeadLetterSelector{Contract: "relay", Unmarked: true, Limit: 9})), 0)
+		len(w.deadLettersBy(store.DeadLetterSelector{Contract: "relay", WithoutFingerprint: true,
+			Limit: 9})), 0)
 
 	w.selectDeadLettersOfQueue()
 
@@ -104,17 +105,18 @@ func (w *world) selectDeadLettersOfQueue() {
 	equal(w, "of a queue", w.deadLettersBy(s), []string{"of queue 0"})
 	s.Queue = long[:100]
 	equal(w, "of a part of a name", len(w.deadLettersBy(s)), 0)
-	s.Queue, s.Bare, s.Limit = long+"1", true, 1
+	s.Queue, s.WithoutJobs, s.Limit = long+"1", true, 1
 	for _, want := range []job.DeadLetter{letters[1], letters[3]} {
 		got := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters(s) })[0]
 		equal(w, "what is read of a bare one", got, job.DeadLetter{ID: got.ID, CreatedAt: start,
-			Mark: want.Fingerprint(), Cause: want.Cause, Job: job.Job{Seq: want.Job.Seq,
+			StoredFingerprint: want.Fingerprint(), Cause: want.Cause,
+			Job: job.Job{Seq: want.Job.Seq,
 				Queue: want.Job.Queue, ID: job.ID{Contract: "relay"}}})
 		s.After = got.ID
 	}
 	for _, bare := range []store.DeadLetterSelector{
-		{Contract: "other", After: s.After, Limit: 9, Bare: true},
-		{Fingerprint: letters[4].Fingerprint(), Limit: 9, Bare: true}} {
+		{Contract: "other", After: s.After, Limit: 9, WithoutJobs: true},
+		{Fingerprint: letters[4].Fingerprint(), Limit: 9, WithoutJobs: true}} {
 		got := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 			return r.DeadLetters(bare)
 		})

@@ -170,8 +170,8 @@ func deadLetters(w *world) {
 		w.Fatalf("%d letters", len(got))
 	}
 	first := got[0].ID
-	equal(w, "fingerprint", got[0].Mark, letters[0].Fingerprint())
-	got[0].ID, got[0].Mark = 0, ""
+	equal(w, "fingerprint", got[0].StoredFingerprint, letters[0].Fingerprint())
+	got[0].ID, got[0].StoredFingerprint = 0, ""
 	equal(w, "letter", got[0], letters[0])
 	w.apply(store.Changes{DeleteDeadLetters: []int64{first, got[1].ID}})
 	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) {

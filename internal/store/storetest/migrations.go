@@ -152,7 +152,7 @@ func markOldDeadLetter(t *testing.T, s store.Store, want job.DeadLetter) {
 		}
 		return all
 	}
-	unmarked := store.DeadLetterSelector{Contract: "relay", Unmarked: true, Limit: 9}
+	unmarked := store.DeadLetterSelector{Contract: "relay", WithoutFingerprint: true, Limit: 9}
 	found := read(unmarked)
 	if len(found) != 1 || found[0].Job.ID != want.Job.ID || !found[0].IsOpen() {
 		t.Fatalf("the dead letters to be marked are %+v", found)

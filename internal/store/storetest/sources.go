@@ -186,16 +186,16 @@ func countGroups(w *world) {
 	}
 	for _, p := range []job.Phase{job.Waiting, job.Ready} {
 		for _, queue := range []string{"", "a"} {
-			w.workedGroups(all, store.CountSelector{Contract: "y", Queue: queue, By: store.ByWorker,
-				Phase: p, Worked: true})
+			w.hadWorkerGroups(all, store.CountSelector{Contract: "y", Queue: queue,
+				By: store.ByWorker, Phase: p, HadWorker: true})
 		}
 	}
 	w.countsOfIndexes(all)
 }
 
-// workedGroups proves that Worked groups the jobs that had a worker, and that those of others among
-// them have no value, at once and in windows.
-func (w *world) workedGroups(all []*job.Job, s store.CountSelector) {
+// hadWorkerGroups proves that HadWorker groups the jobs that had a worker, and that those of others
+// among them have no value, at once and in windows.
+func (w *world) hadWorkerGroups(all []*job.Job, s store.CountSelector) {
 	w.Helper()
 	want := map[string]int{}
 	for _, j := range all {
