@@ -131,7 +131,7 @@ func (f *moveFlags) run(ctx context.Context, p cli.Process, s *nodeSettings) err
 	progress := p.NewProgress("move", 0)
 	defer progress.End()
 	result := moved{From: from.name, To: to.name}
-	c := move.Config{From: source, To: target, Leave: []string{nodes.RecordKind,
+	c := move.Config{From: source, To: target, SkipKinds: []string{nodes.RecordKind,
 		storageid.RecordKind}, NodeKind: nodes.RecordKind, ID: rand.Text(), Now: p.Now,
 		Report: progress.SetTotal}
 	if f.objects == copyObjects {

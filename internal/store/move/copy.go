@@ -52,18 +52,18 @@ func (m *mover) copyTable(ctx context.Context, t *table) error {
 
 // read reads the rows of a table of the source behind a key, in the order of the key.
 func (m *mover) read(ctx context.Context, t *table, last []any) (*sql.Rows, error) {
-	condition, args := t.condition(m.Leave)
-	behind, key := "", strings.Join(t.key, ",")
+	condition, args := t.condition(m.SkipKinds)
+	after, key := "", strings.Join(t.key, ",")
 	if len(last) > 0 {
-		marks := make([]string, len(last))
+		placeholders := make([]string, len(last))
 		for i, v := range last {
 			args = append(args, v)
-			marks[i] = fmt.Sprintf("$%d", len(args))
+			placeholders[i] = fmt.Sprintf("$%d", len(args))
 		}
-		behind = "(" + key + ")>(" + strings.Join(marks, ",") + ")"
+		after = "(" + key + ")>(" + strings.Join(placeholders, ",") + ")"
 	}
 	return m.From.Conn.QueryContext(ctx, "SELECT "+strings.Join(m.columns[t.name], ",")+" FROM "+
-		t.name+where(condition, behind)+" ORDER BY "+key, args...)
+		t.name+where(condition, after)+" ORDER BY "+key, args...)
 }
 
 // batch is rows of a table on their way.

@@ -21,5 +21,5 @@
 // show that the source has changed.
 //
 // What is bound to processes and places stays: the terms of leaders, and records of the kinds in
-// [Config.Leave].
+// [Config.SkipKinds].
 package move

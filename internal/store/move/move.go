@@ -12,8 +12,8 @@ import (
 // Config is a move. All but Objects and Report is required.
 type Config struct {
 	From, To *Side
-	// Leave are the kinds of records that stay behind, as they are about processes and places.
-	Leave []string
+	// SkipKinds are the kinds of records that stay behind, as they are about processes and places.
+	SkipKinds []string
 	// NodeKind is the kind of the records that nodes write while they run.
 	NodeKind string
 	ID       string // of this move, where it is a new one
@@ -50,7 +50,7 @@ func Run(ctx context.Context, c Config) ([]Moved, error) {
 	if c.Report == nil {
 		c.Report = func(int64, int64, string) {}
 	}
-	c.Leave = append(slices.Clone(c.Leave), markKind)
+	c.SkipKinds = append(slices.Clone(c.SkipKinds), markKind)
 	m := &mover{Config: c}
 	if err := m.check(ctx); err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (m *mover) sourceMark(ctx context.Context) (s sourceMark, err error) {
 // checkEmpty refuses a target that has rows.
 func (m *mover) checkEmpty(ctx context.Context) error {
 	for i := range tables {
-		n, err := tables[i].count(ctx, m.To, m.Leave)
+		n, err := tables[i].count(ctx, m.To, m.SkipKinds)
 		if err != nil {
 			return err
 		}
@@ -184,12 +184,12 @@ func (m *mover) checkEmpty(ctx context.Context) error {
 // countRows counts the work: each row is copied and verified.
 func (m *mover) countRows(ctx context.Context) error {
 	for i := range tables {
-		n, err := tables[i].count(ctx, m.From, m.Leave)
+		n, err := tables[i].count(ctx, m.From, m.SkipKinds)
 		if err != nil {
 			return err
 		}
 		m.total += 2 * n
-		if n, err = tables[i].count(ctx, m.To, m.Leave); err != nil {
+		if n, err = tables[i].count(ctx, m.To, m.SkipKinds); err != nil {
 			return err
 		}
 		m.done += n

@@ -91,16 +91,16 @@ func commonColumns(ctx context.Context, from, to *Side) (map[string][]string, er
 
 // condition returns the condition for the rows of a table that are moved, with its parameters; ""
 // for all.
-func (t *table) condition(leave []string) (text string, args []any) {
+func (t *table) condition(skipKinds []string) (text string, args []any) {
 	if t.name != records {
 		return "", nil
 	}
-	marks := make([]string, len(leave))
-	for i, kind := range leave {
-		marks[i] = fmt.Sprintf("$%d", i+1)
+	placeholders := make([]string, len(skipKinds))
+	for i, kind := range skipKinds {
+		placeholders[i] = fmt.Sprintf("$%d", i+1)
 		args = append(args, kind)
 	}
-	return "kind NOT IN (" + strings.Join(marks, ",") + ")", args
+	return "kind NOT IN (" + strings.Join(placeholders, ",") + ")", args
 }
 
 // where puts conditions behind a statement.
@@ -113,7 +113,7 @@ func where(conditions ...string) string {
 }
 
 // count counts the rows of a table that are moved.
-func (t *table) count(ctx context.Context, s *Side, leave []string) (int64, error) {
-	condition, args := t.condition(leave)
+func (t *table) count(ctx context.Context, s *Side, skipKinds []string) (int64, error) {
+	condition, args := t.condition(skipKinds)
 	return s.count(ctx, "SELECT count(*) FROM "+t.name+where(condition), args...)
 }

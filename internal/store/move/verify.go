@@ -51,9 +51,9 @@ func (s *Sum) add(row []any) error {
 }
 
 // sum reads a table and calls each after each row.
-func (t *table) sum(ctx context.Context, s *Side, columns, leave []string, each func()) (sum Sum,
-	err error) {
-	condition, args := t.condition(leave)
+func (t *table) sum(ctx context.Context, s *Side, columns, skipKinds []string,
+	each func()) (sum Sum, err error) {
+	condition, args := t.condition(skipKinds)
 	rows, err := s.Conn.QueryContext(ctx, "SELECT "+strings.Join(columns, ",")+" FROM "+t.name+
 		where(condition), args...)
 	if err != nil {
@@ -113,11 +113,11 @@ func (m *mover) sumsOf(ctx context.Context, t *table) (sums [2]Sum, err error) {
 	failed := make(chan error, 1)
 	go func() {
 		var err error
-		sums[1], err = t.sum(ctx, m.To, columns, m.Leave, func() {})
+		sums[1], err = t.sum(ctx, m.To, columns, m.SkipKinds, func() {})
 		failed <- err
 	}()
 	var read int64
-	sums[0], err = t.sum(ctx, m.From, columns, m.Leave, func() {
+	sums[0], err = t.sum(ctx, m.From, columns, m.SkipKinds, func() {
 		if read++; read%maxBatchRows == 0 {
 			m.advance(maxBatchRows, "verifying "+t.name)
 		}

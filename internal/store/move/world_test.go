@@ -129,8 +129,8 @@ func run(t *testing.T, from, to database, change func(*move.Config)) ([]move.Mov
 		return nil, err
 	}
 	defer mustClose(t, target)
-	c := move.Config{From: source, To: target, Leave: []string{"node", "place"}, NodeKind: "node",
-		ID: rand.Text(), Now: time.Now}
+	c := move.Config{From: source, To: target, SkipKinds: []string{"node", "place"},
+		NodeKind: "node", ID: rand.Text(), Now: time.Now}
 	if change != nil {
 		change(&c)
 	}

@@ -30,8 +30,8 @@ type breaker struct {
 	lastErr error // of the last try; nil while the breaker is closed
 	paused  bool  // no try is allowed
 
-	refused error // the last refusal, until forget drops it, also after a reset
-	times   int   // how many refusals there were
+	refused  error // the last refusal, until forget drops it, also after a reset
+	refusals int   // how many refusals there were
 }
 
 // allow returns nil if the database may be asked now, and otherwise the last refusal. While the
@@ -54,9 +54,9 @@ func (b *breaker) trip(refusal error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lastErr, b.refused = refusal, refusal
-	b.times++
-	this := b.times
-	time.AfterFunc(3*retryInterval, func() { b.forget(this) })
+	b.refusals++
+	refusal := b.refusals
+	time.AfterFunc(3*retryInterval, func() { b.forget(refusal) })
 	if !b.paused {
 		b.pause()
 	}
@@ -79,10 +79,10 @@ func (b *breaker) recent() error {
 }
 
 // forget drops a refusal, unless there was a later one.
-func (b *breaker) forget(which int) {
+func (b *breaker) forget(refusal int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.times == which {
+	if b.refusals == refusal {
 		b.refused = nil
 	}
 }

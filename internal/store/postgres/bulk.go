@@ -89,8 +89,9 @@ func textOf(key textKey, make func() string) string {
 	return text
 }
 
-// rows are the expressions of the values of columns, and the arrays that they are unnested from.
-type rows struct {
+// unnestedRows are the expressions of the values of columns, and the arrays that they are unnested
+// from.
+type unnestedRows struct {
 	values        []string
 	arrays, names []string
 }
@@ -101,7 +102,7 @@ var typeNames = [...]string{sqlstore.Integer: "int8", sqlstore.Text: "text",
 
 // add adds columns. The number of their first parameter is first, and prefix comes before their
 // names in u.
-func (r *rows) add(cols []sqlstore.Column, same uint64, first int, prefix string) {
+func (r *unnestedRows) add(cols []sqlstore.Column, same uint64, first int, prefix string) {
 	for i, c := range cols {
 		if same&(1<<i) != 0 {
 			r.values = append(r.values, fmt.Sprintf("$%d::%s", first+i, typeNames[c.Type]))
@@ -114,7 +115,7 @@ func (r *rows) add(cols []sqlstore.Column, same uint64, first int, prefix string
 }
 
 // from returns the arrays as the table u.
-func (r *rows) from() string {
+func (r *unnestedRows) from() string {
 	return fmt.Sprintf("unnest(%s) AS u(%s)", strings.Join(r.arrays, ","),
 		strings.Join(r.names, ","))
 }
@@ -122,7 +123,7 @@ func (r *rows) from() string {
 // bulkText returns the SQL of a bulk statement.
 func bulkText(b *sqlstore.Bulk, same uint64) string {
 	return textOf(textKey{of: b, same: same}, func() string {
-		var r rows
+		var r unnestedRows
 		r.add(b.Columns, same, 1, "")
 		if b.Update {
 			return updateText(b, r.values, r.from())
@@ -134,22 +135,22 @@ func bulkText(b *sqlstore.Bulk, same uint64) string {
 
 // updateText returns an update of the rows whose key is in from.
 func updateText(b *sqlstore.Bulk, values []string, from string) string {
-	var assign []string
+	var assignments []string
 	for i, c := range b.Columns {
 		if i != b.Key {
-			assign = append(assign, c.Name+"="+values[i])
+			assignments = append(assignments, c.Name+"="+values[i])
 		}
 	}
 	key := b.Columns[b.Key].Name
-	return fmt.Sprintf("UPDATE %s SET %s FROM %s WHERE %s", b.Table, strings.Join(assign, ","),
-		from, looksUp(b.Table+"."+key, "u."+key))
+	return fmt.Sprintf("UPDATE %s SET %s FROM %s WHERE %s", b.Table, strings.Join(assignments, ","),
+		from, indexLookup(b.Table+"."+key, "u."+key))
 }
 
-// looksUp returns the condition that a column of a table has the value of another one, in a form
-// that the planner can only meet by looking up each value in the index of the column. With = it
-// reads the whole index once instead where its statistics say that the table is nearly empty, as
+// indexLookup returns the condition that a column of a table has the value of another one, in a
+// form that the planner can only meet by looking up each value in the index of the column. With =
+// it reads the whole index once instead where its statistics say that the table is nearly empty, as
 // they do of a table that vacuum found at a moment without jobs.
-func looksUp(column, value string) string {
+func indexLookup(column, value string) string {
 	return fmt.Sprintf("%s=ANY(ARRAY[%s])", column, value)
 }
 
@@ -157,30 +158,30 @@ func looksUp(column, value string) string {
 // values of the set and those that are carried.
 func moveText(m *sqlstore.Move, same uint64) string {
 	return textOf(textKey{of: m, same: same}, func() string {
-		var r rows
+		var r unnestedRows
 		r.add(m.Columns, same, 1, "")
-		gone := make([]string, 0, len(m.Columns)+len(m.Carried))
+		inserted := make([]string, 0, len(m.Columns)+len(m.Carried))
 		state := ""
 		for i, value := range r.values {
-			if value = strings.Replace(value, "u.", "gone.", 1); m.Columns[i].Name == "state" {
+			if value = strings.Replace(value, "u.", "deleted.", 1); m.Columns[i].Name == "state" {
 				state = value
 			}
-			gone = append(gone, value)
+			inserted = append(inserted, value)
 		}
 		returned := ""
 		for _, c := range m.Carried {
 			returned += ",o." + c.Name
-			gone = append(gone, "gone."+c.Name)
+			inserted = append(inserted, "deleted."+c.Name)
 		}
-		searched := ""
+		updateSearchable := ""
 		if m.Searchable {
-			searched = ", searched AS (UPDATE searchable AS s SET state=" + state +
-				" FROM gone WHERE " + looksUp("s.seq", "gone.seq") + ")"
+			updateSearchable = ", searched AS (UPDATE searchable AS s SET state=" + state +
+				" FROM deleted WHERE " + indexLookup("s.seq", "deleted.seq") + ")"
 		}
-		return fmt.Sprintf("WITH gone AS (DELETE FROM %s AS o USING %s WHERE %s "+
-			"RETURNING u.*%s)%s INSERT INTO %s (%s%s) SELECT %s FROM gone", m.From, r.from(),
-			looksUp("o.seq", "u.seq"), returned, searched, m.Table, m.ColumnList(),
-			strings.ReplaceAll(returned, "o.", ""), strings.Join(gone, ","))
+		return fmt.Sprintf("WITH deleted AS (DELETE FROM %s AS o USING %s WHERE %s "+
+			"RETURNING u.*%s)%s INSERT INTO %s (%s%s) SELECT %s FROM deleted", m.From, r.from(),
+			indexLookup("o.seq", "u.seq"), returned, updateSearchable, m.Table, m.ColumnList(),
+			strings.ReplaceAll(returned, "o.", ""), strings.Join(inserted, ","))
 	})
 }
 

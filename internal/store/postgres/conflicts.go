@@ -30,10 +30,10 @@ var insertNew = func() *sqlstore.Bulk {
 // conflictWindow remembers when an insert last met an existing identity.
 type conflictWindow struct{ last atomic.Pointer[time.Time] }
 
-func (t *conflictWindow) note(now time.Time) { t.last.Store(&now) }
+func (t *conflictWindow) record(now time.Time) { t.last.Store(&now) }
 
-// insert returns the statement for an insert of jobs.
-func (t *conflictWindow) insert(now time.Time) *sqlstore.Bulk {
+// statement returns the one for an insert of jobs.
+func (t *conflictWindow) statement(now time.Time) *sqlstore.Bulk {
 	if last := t.last.Load(); last != nil && now.Sub(*last) < conflictPeriod {
 		return sqlstore.InsertJobs
 	}

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Need is for the tests outside of the package, as is Needed.
-type Need = need
+// Requirement is for the tests outside of the package, as is Required.
+type Requirement = requirement
 
 // Schema is for the tests outside of the package.
 var Schema = schema
 
-// Needed are the relations of the schema with the rights that a node needs.
-var Needed = needed
+// Required are the relations of the schema with the rights that a node needs.
+var Required = required
 
 // ConflictPeriod is for the tests outside of the package.
 const ConflictPeriod = conflictPeriod
 
 // PassConflicts lets so much time pass since an insert met a taken identity.
-func (s *Store) PassConflicts(d time.Duration) { s.conflicts.note(s.conflicts.last.Load().Add(-d)) }
+func (s *Store) PassConflicts(d time.Duration) { s.conflicts.record(s.conflicts.last.Load().Add(-d)) }
 
 // Renewal is for the tests outside of the package.
 type Renewal struct{ renewal }
@@ -39,7 +39,7 @@ func (s *Store) UseWatermarks() *Renewal {
 // RenewWatermarks makes one renewal, of all that is before the watermarks or from these on.
 func (s *Store) RenewWatermarks(ctx context.Context, r *Renewal, whole bool) error {
 	if r.round = 0; whole {
-		r.round = wholeRenewal - 1
+		r.round = fullRenewalInterval - 1
 	}
 	return s.renewWatermarks(ctx, &r.renewal)
 }
@@ -64,25 +64,25 @@ func (s *Store) Horizon() time.Time {
 
 // AgeWatermarks makes the watermarks older, as the rows of a test become.
 func (s *Store) AgeWatermarks(r *Renewal, by time.Duration) {
-	f := s.watermarks
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	w := s.watermarks
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	older := func(us int64) int64 {
 		if us == noWatermark {
 			return us
 		}
 		return us - by.Microseconds()
 	}
-	for hash, q := range f.queues {
+	for hash, q := range w.queues {
 		aged := &queueWatermarks{high: q.high, low: q.low}
 		for _, since := range q.since {
 			aged.since = append(aged.since, older(since))
 		}
-		f.queues[hash] = aged
+		w.queues[hash] = aged
 	}
-	f.ended = older(f.ended)
-	if !f.horizon.IsZero() {
-		f.horizon = f.horizon.Add(-by)
+	w.leasesSince = older(w.leasesSince)
+	if !w.horizon.IsZero() {
+		w.horizon = w.horizon.Add(-by)
 	}
 	if !r.next.IsZero() {
 		r.next = r.next.Add(-by)
@@ -94,12 +94,12 @@ type AbandonedSlots struct{ abandonedSlots }
 
 // Of returns the slot to use for a queue.
 func (l *AbandonedSlots) Of(queueHash, slot int64, now time.Time) int64 {
-	return l.of(queueHash, slot, now)
+	return l.slotFor(queueHash, slot, now)
 }
 
 // Note records how long it took to count a queue.
 func (l *AbandonedSlots) Note(queueHash, slot int64, now time.Time, took time.Duration) {
-	l.note([]int64{queueHash}, slot, now, took)
+	l.record([]int64{queueHash}, slot, now, took)
 }
 
 // EndChecks is for the tests outside of the package, as are its methods.
@@ -109,7 +109,7 @@ type EndChecks struct{ endChecks }
 func (l *EndChecks) IsDue(now time.Time) bool { return l.isDue(now) }
 
 // Note notes how long a look has taken.
-func (l *EndChecks) Note(now time.Time, took time.Duration) { l.note(now, took) }
+func (l *EndChecks) Note(now time.Time, took time.Duration) { l.record(now, took) }
 
 // LockTimeoutOf returns how long a lock_timeout is.
 func LockTimeoutOf(value string) time.Duration { return lockTimeoutOf(value) }
@@ -121,10 +121,10 @@ func (s *Store) TransactionSettings(ctx context.Context) (got, want map[string]s
 	if err != nil {
 		return nil, nil, err
 	}
-	defer s.giveBack(se.conn)
+	defer s.releaseConn(se.conn)
 	defer se.rollback()
 	want = maps.Clone(limits)
-	maps.Copy(want, planning)
+	maps.Copy(want, plannerSettings)
 	got = map[string]string{}
 	for name := range want {
 		var value string

@@ -36,7 +36,7 @@ var (
 		` LIMIT $2::int8-(SELECT count(*) FROM again) FOR UPDATE SKIP LOCKED)
 		UPDATE inbox_transactions AS t SET due_at=$3
 		FROM (SELECT * FROM again UNION ALL SELECT * FROM fresh) AS due WHERE ` +
-		looksUp("t.number", "due.number") + " RETURNING t.number,t.tries,due.due_at=0"}
+		indexLookup("t.number", "due.number") + " RETURNING t.number,t.tries,due.due_at=0"}
 	// Rows follow each other until their requests have more than $3 bytes.
 	readInbox = &sqlstore.Statement{Name: "read_inbox", SQL: "SELECT " + inboxColumns + `,request
 		FROM (SELECT i.*,x.place,sum(octet_length(request)) OVER (ORDER BY x.place,number) AS total
@@ -53,14 +53,14 @@ var (
 		request=CASE u.to_state WHEN 'submitted' THEN NULL ELSE i.request END
 		FROM unnest($1::int8[],$2::text[],$3::int8[],$4::text[],$5::text[])
 			AS u(number,to_state,seq,job_id,error)
-		WHERE ` + looksUp("i.number", "u.number") + " AND " + waits}
+		WHERE ` + indexLookup("i.number", "u.number") + " AND " + waits}
 	endInbox = &sqlstore.Statement{Name: "end_inbox", SQL: `DELETE FROM inbox_transactions AS t
 		WHERE t.number=ANY($1::int8[]) AND NOT EXISTS (SELECT FROM inbox AS i
 			WHERE i.transaction=t.number AND i.state='waiting')`}
 	delayInbox = &sqlstore.Statement{Name: "delay_inbox", SQL: `UPDATE inbox_transactions AS t
 		SET due_at=u.due_at,tries=u.tries
 		FROM unnest($1::int8[],$2::int8[],$3::int8[]) AS u(number,due_at,tries) WHERE ` +
-		looksUp("t.number", "u.number")}
+		indexLookup("t.number", "u.number")}
 	retryInbox = &sqlstore.Statement{Name: "retry_inbox", SQL: `WITH made AS (
 		INSERT INTO inbox_transactions (xid,began)
 		VALUES (pg_current_xact_id()::text::int8,$2) RETURNING number)

@@ -50,10 +50,10 @@ func isOne(bits uint8) bool { return bits&(bits-1) == 0 }
 //
 // Where nothing may conflict the other inserts need not look at what was stored.
 func insertText(b *sqlstore.Bulk, key textKey) string {
-	facts, states := rows{}, rows{}
+	facts, states := unnestedRows{}, unnestedRows{}
 	facts.add(b.Columns, key.same, 1, "")
 	states.add(stateColumns, key.sameStates, 1+len(b.Columns), "s_")
-	all := rows{arrays: slices.Concat(facts.arrays, states.arrays),
+	all := unnestedRows{arrays: slices.Concat(facts.arrays, states.arrays),
 		names: slices.Concat(facts.names, states.names)}
 	if !isOne(key.phases) {
 		all.add([]sqlstore.Column{{Name: "phase", Type: sqlstore.Integer}}, 0,

@@ -25,7 +25,7 @@ import (
 
 const (
 	channel             = "millrace"
-	coalesce            = 5 * time.Millisecond // between two notifications of a node
+	notifyInterval      = 5 * time.Millisecond // between two notifications of a node
 	maxHashesPerMessage = 300                  // queues; a payload may have 8000 bytes
 	// keepaliveInterval is how long a connection that listens may be silent before it is
 	// checked.
@@ -55,7 +55,7 @@ func (s *Store) announce() {
 		case queues := <-s.announcements:
 			s.notify(s.batchAnnouncements(queues))
 			select {
-			case <-time.After(coalesce):
+			case <-time.After(notifyInterval):
 			case <-s.stop:
 				return
 			}
@@ -158,11 +158,11 @@ func closeConn(c closer) {
 // wait returns the next notification, or nil if none came for keepaliveInterval and the
 // connection still works. Without that check a server that vanished would never be noticed.
 func wait(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
-	silence, cancel := context.WithTimeout(ctx, keepaliveInterval)
+	waitCtx, cancel := context.WithTimeout(ctx, keepaliveInterval)
 	defer cancel()
-	n, err := conn.WaitForNotification(silence)
-	silent := ctx.Err() == nil && pgconn.Timeout(err)
-	if !silent {
+	n, err := conn.WaitForNotification(waitCtx)
+	timedOut := ctx.Err() == nil && pgconn.Timeout(err)
+	if !timedOut {
 		return n, err
 	}
 	ping, cancel := context.WithTimeout(ctx, 5*time.Second)

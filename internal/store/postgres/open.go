@@ -54,11 +54,11 @@ var limits = map[string]string{
 	"idle_in_transaction_session_timeout": "10s",
 }
 
-// planning is set like limits. Every statement finds its rows by an index, so the planner may
-// use nothing else: outdated statistics, as of a queue that was empty a minute ago, would
+// plannerSettings is set like limits. Every statement finds its rows by an index, so the planner
+// may use nothing else: outdated statistics, as of a queue that was empty a minute ago, would
 // otherwise make it read whole tables. One plan is good for all parameters, so a statement is
 // planned once.
-var planning = map[string]string{
+var plannerSettings = map[string]string{
 	"enable_seqscan":    "off",
 	"enable_bitmapscan": "off",
 	"enable_hashjoin":   "off",
@@ -132,7 +132,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		c.Log.Warn("the store cannot be written to: what changes anything is refused until it can",
 			"error_message", err)
 	}
-	s.warnOfCreators(ctx)
+	s.warnOfFunctionCreators(ctx)
 	s.start()
 	return s, nil
 }
@@ -150,8 +150,8 @@ func (s *Store) start() {
 	}()
 }
 
-// parse returns the configuration of connections to a URL, with limits and planning unless the
-// URL sets them itself, and a time limit for connecting.
+// parse returns the configuration of connections to a URL, with limits and plannerSettings unless
+// the URL sets them itself, and a time limit for connecting.
 func parse(url string) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -159,7 +159,7 @@ func parse(url string) (*pgx.ConnConfig, error) {
 		return nil, &job.Error{Kind: job.Invalid, Op: "store.open",
 			Msg: "the PostgreSQL URL cannot be read", Err: err}
 	}
-	for _, params := range []map[string]string{limits, planning} {
+	for _, params := range []map[string]string{limits, plannerSettings} {
 		for name, value := range params {
 			if _, set := cfg.RuntimeParams[name]; !set {
 				cfg.RuntimeParams[name] = value

@@ -27,8 +27,8 @@ type route struct {
 	lockTimeout time.Duration
 }
 
-// startup lists the parameters that a pooler accepts from a client, or refuses by name.
-var startup = []string{"application_name", "client_encoding", "datestyle", "options",
+// startupParameters lists the parameters that a pooler accepts from a client, or refuses by name.
+var startupParameters = []string{"application_name", "client_encoding", "datestyle", "options",
 	"standard_conforming_strings", "timezone"}
 
 // findRoute connects once to find out whether there is a pooler: a pooler gives its clients
@@ -37,7 +37,7 @@ func findRoute(ctx context.Context, cfg *pgx.ConnConfig) (*route, error) {
 	plain := cfg.Copy()
 	local := map[string]string{}
 	for name, value := range cfg.RuntimeParams {
-		if !slices.Contains(startup, strings.ToLower(name)) {
+		if !slices.Contains(startupParameters, strings.ToLower(name)) {
 			local[name] = value
 			delete(plain.RuntimeParams, name)
 		}
@@ -49,7 +49,7 @@ func findRoute(ctx context.Context, cfg *pgx.ConnConfig) (*route, error) {
 	}
 	for name := range local {
 		_, limit := limits[name]
-		if _, plan := planning[name]; !limit && !plan && name != readOnly {
+		if _, plan := plannerSettings[name]; !limit && !plan && name != readOnly {
 			return nil, &job.Error{Kind: job.Invalid, Op: "store.open",
 				Msg: fmt.Sprintf("%s in the URL does not pass through a connection pooler: "+
 					"leave it out, and set it with ALTER ROLE … SET %s", name, name)}

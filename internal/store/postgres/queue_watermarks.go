@@ -18,10 +18,10 @@ func newQueueWatermarks() *queueWatermarks { return watermarksOf(nil) }
 // head is the place in claim order of the first job of a range.
 type head struct{ priority, orderTime int64 }
 
-// moved returns the watermarks when these are the heads of the ranges, those that have one, and
+// advance returns the watermarks when these are the heads of the ranges, those that have one, and
 // there can be nothing else before an order time. A priority that is met for the first time gets a
 // range.
-func (w *queueWatermarks) moved(heads []head, before int64) *queueWatermarks {
+func (w *queueWatermarks) advance(heads []head, before int64) *queueWatermarks {
 	since := map[int64]int64{}
 	for i, p := range w.high {
 		if p == w.low[i] {
@@ -57,10 +57,10 @@ func watermarksOf(since map[int64]int64) *queueWatermarks {
 	return w
 }
 
-// hideSome reports whether a range has a watermark.
-func (w *queueWatermarks) hideSome() bool { return slices.Max(w.since) > noWatermark }
+// hasWatermark reports whether a range has a watermark.
+func (w *queueWatermarks) hasWatermark() bool { return slices.Max(w.since) > noWatermark }
 
-// begin returns the beginnings of the ranges, as if none had a watermark.
-func (w *queueWatermarks) begin() []int64 {
+// noWatermarks returns the beginnings of the ranges, as if none had a watermark.
+func (w *queueWatermarks) noWatermarks() []int64 {
 	return slices.Repeat([]int64{noWatermark}, len(w.since))
 }

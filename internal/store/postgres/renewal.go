@@ -29,9 +29,9 @@ type renewal struct {
 }
 
 const (
-	renewInterval = 500 * time.Millisecond
-	renewTimeout  = 10 * time.Second
-	wholeRenewal  = 30
+	renewInterval       = 500 * time.Millisecond
+	renewTimeout        = 10 * time.Second
+	fullRenewalInterval = 30
 )
 
 // tableWriters returns the transactions that have locked the tables of watermarks for a write.
@@ -75,19 +75,19 @@ func (s *Store) renewWatermarks(ctx context.Context, r *renewal) error {
 	if err != nil {
 		return err
 	}
-	defer s.giveBack(se.conn)
+	defer s.releaseConn(se.conn)
 	defer se.rollback()
 	return r.run(se)
 }
 
 // run renews all watermarks in the snapshot of a session.
 func (r *renewal) run(se *session) error {
-	f := r.watermarks
-	f.mu.Lock()
-	f.checkClock(se.beganAt)
-	horizon, ended, leases := f.horizon, f.ended, f.leases
-	queues := maps.Clone(f.queues)
-	f.mu.Unlock()
+	w := r.watermarks
+	w.mu.Lock()
+	w.checkClock(se.beganAt)
+	horizon, since, tracksLeases := w.horizon, w.leasesSince, w.tracksLeases
+	queues := maps.Clone(w.queues)
+	w.mu.Unlock()
 	if !horizon.IsZero() {
 		r.round++
 		before := sqlstore.Micros(horizon.Add(-lateAfter - clockStep))
@@ -96,8 +96,8 @@ func (r *renewal) run(se *session) error {
 				return err
 			}
 		}
-		if leases {
-			if err := r.renewLeases(se, ended, before); err != nil {
+		if tracksLeases {
+			if err := r.renewLeases(se, since, before); err != nil {
 				return err
 			}
 		}
@@ -105,16 +105,16 @@ func (r *renewal) run(se *session) error {
 	return r.moveHorizon(se)
 }
 
-// isWhole reports whether this renewal reads what is before the watermarks too.
-func (r *renewal) isWhole() bool { return r.round%wholeRenewal == 0 }
+// isFull reports whether this renewal reads what is before the watermarks too.
+func (r *renewal) isFull() bool { return r.round%fullRenewalInterval == 0 }
 
 // renewQueue moves the watermarks of a queue. They are given up where they are not needed any
 // longer.
 func (r *renewal) renewQueue(se *session, queueHash int64, old *queueWatermarks,
 	before int64) error {
 	start := old.since
-	if r.isWhole() {
-		start = old.begin()
+	if r.isFull() {
+		start = old.noWatermarks()
 	}
 	heads, took, err := readRows(se, readyHeads, func(rows *sql.Rows) (h head, err error) {
 		err = rows.Scan(&h.priority, &h.orderTime)
@@ -123,15 +123,15 @@ func (r *renewal) renewQueue(se *session, queueHash int64, old *queueWatermarks,
 	if err != nil {
 		return err
 	}
-	f := r.watermarks
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	w := r.watermarks
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
-	case f.queues[queueHash] != old: // forgotten meanwhile
-	case r.isWhole() && !f.isSlow(took):
-		delete(f.queues, queueHash)
+	case w.queues[queueHash] != old: // forgotten meanwhile
+	case r.isFull() && !w.isSlow(took):
+		delete(w.queues, queueHash)
 	default:
-		f.queues[queueHash] = old.moved(heads, before)
+		w.queues[queueHash] = old.advance(heads, before)
 	}
 	return nil
 }
@@ -139,22 +139,22 @@ func (r *renewal) renewQueue(se *session, queueHash int64, old *queueWatermarks,
 // renewLeases moves the watermark of leases, or gives it up.
 func (r *renewal) renewLeases(se *session, old, before int64) error {
 	start := old
-	if r.isWhole() {
+	if r.isFull() {
 		start = noWatermark
 	}
 	first, took, err := readRows(se, nextLeaseFrom, scanInt, before, start)
 	if err != nil {
 		return err
 	}
-	f := r.watermarks
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	w := r.watermarks
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
-	case !f.leases || f.ended != old: // forgotten meanwhile
-	case r.isWhole() && !f.isSlow(took):
-		f.leases, f.slowLeases, f.ended = false, 0, noWatermark
+	case !w.tracksLeases || w.leasesSince != old: // forgotten meanwhile
+	case r.isFull() && !w.isSlow(took):
+		w.tracksLeases, w.slowLeases, w.leasesSince = false, 0, noWatermark
 	default:
-		f.ended = slices.Min(append(first, before))
+		w.leasesSince = slices.Min(append(first, before))
 	}
 	return nil
 }
@@ -173,11 +173,11 @@ func (r *renewal) moveHorizon(se *session) error {
 	if slices.ContainsFunc(r.writers, isWriting) {
 		return nil
 	}
-	f := r.watermarks
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	w := r.watermarks
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if !r.next.After(se.beganAt) { // else the clock was set back since
-		f.horizon = r.next
+		w.horizon = r.next
 	}
 	r.next, r.writers = se.beganAt, writers
 	return nil

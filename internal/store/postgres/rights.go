@@ -8,12 +8,12 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// need is a relation of the schema with the rights that the statements of a node need. Rights
-// are separated by spaces, in the words of GRANT.
-type need struct{ Relation, Rights string }
+// requirement is a relation of the schema with the rights that the statements of a node need.
+// Rights are separated by spaces, in the words of GRANT.
+type requirement struct{ Relation, Rights string }
 
-// needed lists every relation; docs/operating.md has the grants.
-var needed = []need{
+// required lists every relation; docs/operating.md has the grants.
+var required = []requirement{
 	{"jobs", "SELECT INSERT UPDATE DELETE"},
 	{"waiting", "SELECT INSERT UPDATE DELETE"},
 	{"ready", "SELECT INSERT UPDATE DELETE"},
@@ -39,22 +39,23 @@ var needed = []need{
 // usage is the right to use a sequence; UPDATE includes it.
 const usage = "USAGE"
 
-// askState returns whether the database refuses writes, whether it is a standby, and the first
-// right of needed that the role of the node lacks, with an empty right if the relation does not
+// selectState returns whether the database refuses writes, whether it is a standby, and the first
+// right of required that the role of the node lacks, with an empty right if the relation does not
 // exist. It reads settings and the catalogue, but no table of the schema.
-var askState = `WITH lacks AS (
+var selectState = `WITH lacks AS (
 	SELECT relation, CASE WHEN at IS NULL THEN '' ELSE privilege END AS privilege
-	FROM (VALUES ` + neededRows() + `) AS needed (n,relation,privilege), to_regclass(relation) AS at
+	FROM (VALUES ` + requiredRows() + `) AS needed (n,relation,privilege),
+		to_regclass(relation) AS at
 	WHERE CASE privilege WHEN 'USAGE' THEN has_sequence_privilege(at,'USAGE, UPDATE')
 		ELSE has_table_privilege(at,privilege) END IS NOT TRUE
 	ORDER BY n LIMIT 1)
 	SELECT current_setting('transaction_read_only')='on', pg_is_in_recovery(),
 		coalesce((SELECT relation FROM lacks),''), coalesce((SELECT privilege FROM lacks),'')`
 
-// neededRows returns needed as rows of VALUES: a number for the order, relation and right.
-func neededRows() string {
+// requiredRows returns required as rows of VALUES: a number for the order, relation and right.
+func requiredRows() string {
 	var rows []string
-	for _, n := range needed {
+	for _, n := range required {
 		for right := range strings.FieldsSeq(n.Rights) {
 			rows = append(rows, fmt.Sprintf("(%d,'%s','%s')", len(rows), n.Relation, right))
 		}
@@ -62,18 +63,19 @@ func neededRows() string {
 	return strings.Join(rows, ",")
 }
 
-// state is the result of askState. With it a Ping names the first thing to put right, before a
+// state is the result of selectState. With it a Ping names the first thing to put right, before a
 // statement fails by it.
 type state struct {
-	refusesWrites, standby bool
-	relation, right        string // what the node lacks; empty if it lacks nothing
+	refusesWrites, isStandby      bool
+	missingRelation, missingRight string // what the node lacks; empty if it lacks nothing
 }
 
-// creators lists who may make functions in the schema of the tables, or in the one that producers
-// and workers call, besides superusers, the owner of the tables and the role of the node. A
-// function of theirs may fit a call, or one of a function that runs with the rights of the owner,
-// better than the one that is meant. The role pg_database_owner is the owner of the database.
-const creators = `WITH schemas AS (
+// selectFunctionCreators lists who may make functions in the schema of the tables, or in the one
+// that producers and workers call, besides superusers, the owner of the tables and the role of the
+// node. A function of theirs may fit a call, or one of a function that runs with the rights of the
+// owner, better than the one that is meant. The role pg_database_owner is the owner of the
+// database.
+const selectFunctionCreators = `WITH schemas AS (
 	SELECT n.nspacl, n.nspowner, c.relowner FROM pg_class AS c
 	JOIN pg_namespace AS t ON t.oid=c.relnamespace
 	JOIN pg_namespace AS n ON n.oid=t.oid OR (t.nspname='public' AND n.nspname='millrace')
@@ -90,10 +92,11 @@ const creators = `WITH schemas AS (
 	WHERE c.role NOT IN (c.relowner,to_regrole(quote_ident(current_user))::oid)
 	AND r.rolsuper IS NOT TRUE`
 
-// warnOfCreators warns of roles that creators lists.
-func (s *Store) warnOfCreators(ctx context.Context) {
+// warnOfFunctionCreators warns of roles that selectFunctionCreators lists.
+func (s *Store) warnOfFunctionCreators(ctx context.Context) {
 	var roles string
-	if err := s.db.QueryRowContext(ctx, creators).Scan(&roles); err != nil || roles == "" {
+	if err := s.db.QueryRowContext(ctx, selectFunctionCreators).Scan(&roles); err != nil ||
+		roles == "" {
 		return
 	}
 	s.config.Log.Warn("other roles may make functions in the schema of the store or of its "+
@@ -102,17 +105,17 @@ func (s *Store) warnOfCreators(ctx context.Context) {
 }
 
 func (s *Store) state(ctx context.Context) (now state, err error) {
-	row := s.db.QueryRowContext(ctx, askState)
-	err = row.Scan(&now.refusesWrites, &now.standby, &now.relation, &now.right)
+	row := s.db.QueryRowContext(ctx, selectState)
+	err = row.Scan(&now.refusesWrites, &now.isStandby, &now.missingRelation, &now.missingRight)
 	return now, translate("store.ping", err)
 }
 
-// errLacking is the error of a schema or a role with which some statements fail.
-func (s *state) errLacking() error {
-	msg := "permission denied by the database: the role has no right to " + s.right + " on " +
-		s.relation
-	if s.right == "" {
-		msg = "the store's schema is not the one that is needed: it has no " + s.relation
+// errMissingRight is the error of a schema or a role with which some statements fail.
+func (s *state) errMissingRight() error {
+	msg := "permission denied by the database: the role has no right to " + s.missingRight + " on " +
+		s.missingRelation
+	if s.missingRight == "" {
+		msg = "the store's schema is not the one that is needed: it has no " + s.missingRelation
 	}
 	return &job.Error{Kind: job.Unavailable, Op: "store.ping", Msg: msg}
 }

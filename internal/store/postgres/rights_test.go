@@ -31,7 +31,7 @@ func limited(t *testing.T) (db *sql.DB, role, url string) {
 	}
 	mustExec(t, db, "GRANT USAGE ON SCHEMA "+schema+" TO "+role)
 	mustExec(t, db, "GRANT SELECT ON goose_db_version TO "+role)
-	for _, n := range postgres.Needed {
+	for _, n := range postgres.Required {
 		for right := range strings.FieldsSeq(n.Rights) {
 			mustExec(t, db, "GRANT "+right+" ON "+n.Relation+" TO "+role)
 		}
@@ -64,7 +64,7 @@ func TestPingNamesWhatIsMissing(t *testing.T) {
 		}
 	}
 	pings("")
-	for _, n := range postgres.Needed {
+	for _, n := range postgres.Required {
 		for right := range strings.FieldsSeq(n.Rights) {
 			mustExec(t, db, "REVOKE "+right+" ON "+n.Relation+" FROM "+role)
 			pings("the role has no right to " + right + " on " + n.Relation)
@@ -91,8 +91,8 @@ func TestAllTablesAreNeeded(t *testing.T) {
 		if err := rows.Scan(&name); err != nil {
 			t.Fatal(err)
 		}
-		is := func(n postgres.Need) bool { return n.Relation == name }
-		if name != "goose_db_version" && !slices.ContainsFunc(postgres.Needed, is) {
+		is := func(n postgres.Requirement) bool { return n.Relation == name }
+		if name != "goose_db_version" && !slices.ContainsFunc(postgres.Required, is) {
 			t.Errorf("%s is not among them", name)
 		}
 	}

@@ -127,8 +127,8 @@ func (l *endChecks) isDue(now time.Time) bool {
 	return !now.Before(l.next)
 }
 
-// note notes how long a check has taken.
-func (l *endChecks) note(now time.Time, took time.Duration) {
+// record records how long a check has taken.
+func (l *endChecks) record(now time.Time, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next = now.Add(endReadShare * took)

@@ -64,27 +64,27 @@ const readState = "SELECT (extract(epoch FROM now())*1000000)::int8, " +
 // session is one transaction on a connection of its own. Its statements end with ctx, its
 // COMMIT and ROLLBACK do not.
 type session struct {
-	ctx        context.Context
-	conn       *sql.Conn
-	observe    sqlstore.Observer
-	local      string // see route
-	conflicts  *conflictWindow
-	watermarks *watermarks
-	abandoned  *abandonedSlots
-	endChecks  *endChecks
-	now        time.Time
-	beganAt    time.Time // now by the clock of the server, whatever a test has set
-	slot       int64
-	counted    []int64 // the queues that were asked for by Slot
+	ctx           context.Context
+	conn          *sql.Conn
+	observe       sqlstore.Observer
+	local         string // see route
+	conflicts     *conflictWindow
+	watermarks    *watermarks
+	abandoned     *abandonedSlots
+	endChecks     *endChecks
+	now           time.Time
+	beganAt       time.Time // now by the clock of the server, whatever a test has set
+	slot          int64
+	countedQueues []int64 // the queues that were asked for by Slot
 
-	readOnly bool // the transaction cannot write
-	fresh    bool // the connection was not used before
+	readOnly  bool // the transaction cannot write
+	isNewConn bool // the connection was not used before
 }
 
 // begin opens the transaction and in the same round trip reads when it began, by the clock of
 // the database, so that all nodes agree. Behind a pooler the same statement makes the settings
 // of the transaction.
-func (s *session) begin(text string, override func() time.Time) error {
+func (s *session) begin(text string, clock func() time.Time) error {
 	results, err := s.simple(s.ctx, "BEGIN", text+"; "+readState+s.local)
 	if err != nil {
 		return s.Translate("store.begin", err)
@@ -92,8 +92,8 @@ func (s *session) begin(text string, override func() time.Time) error {
 	s.readOnly = string(results[1].Rows[0][1]) == "on"
 	us, err := strconv.ParseInt(string(results[1].Rows[0][0]), 10, 64)
 	s.beganAt = time.UnixMicro(us).UTC()
-	if s.now = s.beganAt; override != nil {
-		s.now = override().UTC().Truncate(time.Microsecond)
+	if s.now = s.beganAt; clock != nil {
+		s.now = clock().UTC().Truncate(time.Microsecond)
 	}
 	return s.Translate("store.begin", err)
 }
@@ -130,14 +130,14 @@ func (s *session) discard() {
 
 // simple runs several statements in one round trip, by the simple query protocol. It has no
 // parameters, so nothing that a request brings may stand in text. It marks a connection that it
-// meets for the first time, see session.fresh.
+// meets for the first time, see session.isNewConn.
 func (s *session) simple(ctx context.Context, name, text string) (results []*pgconn.Result,
 	err error) {
 	started := time.Now()
 	err = s.conn.Raw(func(c any) error {
 		pg := c.(*stdlib.Conn).Conn().PgConn()
 		if used := pg.CustomData(); used["millrace"] == nil {
-			used["millrace"], s.fresh = true, true
+			used["millrace"], s.isNewConn = true, true
 		}
 		results, err = pg.Exec(ctx, text).ReadAll()
 		return err
@@ -148,21 +148,21 @@ func (s *session) simple(ctx context.Context, name, text string) (results []*pgc
 
 // Query is documented at sqlstore.Session, as are all exported methods below.
 func (s *session) Query(st *sqlstore.Statement, args ...any) (*sql.Rows, error) {
-	st, args = s.own(st, args)
+	st, args = s.override(st, args)
 	started := time.Now()
 	rows, err := s.conn.QueryContext(s.ctx, dialect.Text(st), args...)
 	took := time.Since(started)
 	s.observe(st.Name, took, err)
-	s.watermarks.note(st, args, took)
+	s.watermarks.record(st, args, took)
 	if st == nextDueOrEnd {
-		s.endChecks.note(started, took)
+		s.endChecks.record(started, took)
 	}
 	return rows, s.Translate(st.Name, err)
 }
 
-// own returns the statement that this database runs in the place of a shared one, and its
+// override returns the statement that this database runs in the place of a shared one, and its
 // arguments: claims and sweeps begin at watermarks, and what is due next includes recorded ends.
-func (s *session) own(st *sqlstore.Statement, args []any) (*sqlstore.Statement, []any) {
+func (s *session) override(st *sqlstore.Statement, args []any) (*sqlstore.Statement, []any) {
 	switch st {
 	case sqlstore.LockReady:
 		w := s.watermarks.readyWatermarks(args[0].(int64), s.beganAt)
@@ -190,7 +190,7 @@ func (s *session) Bulk(b *sqlstore.Bulk, set *sqlstore.Set) error {
 	started := time.Now()
 	_, err := s.exec(b.Name, text, args...)
 	if b == sqlstore.AddCounts {
-		s.abandoned.note(s.counted, s.slot, s.now, time.Since(started))
+		s.abandoned.record(s.countedQueues, s.slot, s.now, time.Since(started))
 	}
 	return err
 }
@@ -211,7 +211,7 @@ func (s *session) exec(name, text string, args ...any) (affected int64, err erro
 func (s *session) InsertJobs(jobs []*job.Job, facts, states *sqlstore.Set) (existing []int,
 	err error) {
 	started := time.Now()
-	b := s.conflicts.insert(started)
+	b := s.conflicts.statement(started)
 	text, args := insertParameters(b, jobs, facts, states)
 	seqs, err := s.insertedSeqs(text, args, len(jobs))
 	if b == insertNew {
@@ -219,13 +219,13 @@ func (s *session) InsertJobs(jobs []*job.Job, facts, states *sqlstore.Set) (exis
 	}
 	s.observe(b.Name, time.Since(started), err)
 	if errors.Is(err, errIdentityExists) {
-		s.conflicts.note(started)
+		s.conflicts.record(started)
 	}
 	if err != nil {
 		return nil, s.Translate(b.Name, err)
 	}
 	if len(seqs) < len(jobs) {
-		s.conflicts.note(started)
+		s.conflicts.record(started)
 	}
 	for i, j := range jobs {
 		identity := job.IdentityHash(facts.Value(i, identityColumn).([]byte))
@@ -279,8 +279,8 @@ func (s *session) LockName(name string) error {
 
 // Slot is the slot of the transaction unless its counters have too many versions.
 func (s *session) Slot(queueHash int64) int64 {
-	s.counted = append(s.counted, queueHash)
-	return s.abandoned.of(queueHash, s.slot, s.now)
+	s.countedQueues = append(s.countedQueues, queueHash)
+	return s.abandoned.slotFor(queueHash, s.slot, s.now)
 }
 
 func (s *session) Ints(seqs []int64) any {

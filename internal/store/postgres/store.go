@@ -113,7 +113,7 @@ func (s *Store) runTx(ctx context.Context, begin string, fn func(*sqlstore.Tx) e
 	if err != nil {
 		return false, err
 	}
-	defer s.giveBack(se.conn)
+	defer s.releaseConn(se.conn)
 	ended := false
 	defer func() {
 		if !ended { // also after a panic in fn
@@ -165,7 +165,7 @@ func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *sessio
 			watermarks: s.watermarks, abandoned: &s.abandoned, endChecks: &s.endChecks}
 		err = se.begin(begin, s.config.Now)
 		if err != nil {
-			s.giveBack(conn)
+			s.releaseConn(conn)
 			if ctx.Err() != nil || !s.mayUseOther(se, err) {
 				return nil, err
 			}
@@ -185,7 +185,7 @@ func (s *Store) mayUseOther(se *session, err error) bool {
 		return true
 	}
 	// A pooler accepts every connection, even if it has no server.
-	if se.fresh && strings.HasPrefix(pg.Code, "08") {
+	if se.isNewConn && strings.HasPrefix(pg.Code, "08") {
 		s.connectBreaker.trip(err)
 		return false
 	}
@@ -210,8 +210,8 @@ func (s *Store) conn(ctx context.Context) (*sql.Conn, error) {
 	return conn, nil
 }
 
-// giveBack returns a connection to the pool and wakes a caller in awaitRelease, if there is one.
-func (s *Store) giveBack(conn *sql.Conn) {
+// releaseConn returns a connection to the pool and wakes a caller in awaitRelease, if there is one.
+func (s *Store) releaseConn(conn *sql.Conn) {
 	conn.Close()
 	s.busy.Add(-1)
 	select {
@@ -272,14 +272,14 @@ func (s *Store) Ping(ctx context.Context) error {
 	}
 	s.connectBreaker.reset()
 	switch {
-	case now.standby:
+	case now.isStandby:
 		return errReadOnly("store.ping", "the store is read-only: this PostgreSQL is a standby")
 	case now.refusesWrites:
 		s.resetPool()
 		return errReadOnly("store.ping",
 			"the store is read-only: default_transaction_read_only is on")
-	case now.relation != "":
-		return now.errLacking()
+	case now.missingRelation != "":
+		return now.errMissingRight()
 	}
 	return s.writeBreaker.recent()
 }

@@ -16,7 +16,7 @@ import (
 // all of them. So a node remembers watermarks: places before which there is nothing left to find,
 // where its statements then begin.
 //
-//	statements are slow to their first row ──> note ──> Store.keepWatermarks, see renewal
+//	statements are slow to their first row ──> record ──> Store.keepWatermarks, see renewal
 //	a statement <── readyWatermarks, leasesWatermark <── watermarks
 //
 // No job is hidden by a watermark, and no node needs to know what another one does:
@@ -33,17 +33,17 @@ import (
 //     snapshots.
 //
 // A lease ends after it began, so leases are never late. A clock of the server that is set back
-// makes an arrival before the horizon possible, and ends all watermarks. Every wholeRenewal
+// makes an arrival before the horizon possible, and ends all watermarks. Every fullRenewalInterval
 // renewals the watermarks are compared with all that is before them. This brings back what a
 // standby that was promoted has not removed yet, and nothing else could be hidden for longer.
 type watermarks struct {
-	mu      sync.Mutex
-	horizon time.Time
-	queues  map[int64]*queueWatermarks // of queues that are slow to read, by queue hash
-	leases  bool                       // whether the leases are slow to read
-	ended   int64                      // no lease ends before it
-	wake    chan struct{}              // receives from wakeUp
-	wakeUp  func()                     // called when queues or leases become slow to read
+	mu           sync.Mutex
+	horizon      time.Time
+	queues       map[int64]*queueWatermarks // of queues that are slow to read, by queue hash
+	tracksLeases bool                       // whether the leases are slow to read
+	leasesSince  int64                      // no lease ends before it
+	wake         chan struct{}              // receives from wakeUp
+	wakeUp       func()                     // called when queues or leases become slow to read
 
 	slowQueues map[int64]int // how often in a row the claims of a queue were slow
 	slowLeases int           // the same of sweeps
@@ -67,7 +67,7 @@ const noWatermark = math.MinInt64
 
 func newWatermarks(slow time.Duration) *watermarks {
 	w := &watermarks{queues: map[int64]*queueWatermarks{}, slowQueues: map[int64]int{},
-		ended: noWatermark, wake: make(chan struct{}, 1)}
+		leasesSince: noWatermark, wake: make(chan struct{}, 1)}
 	w.wakeUp = func() {
 		select {
 		case w.wake <- struct{}{}:
@@ -87,7 +87,7 @@ func (w *watermarks) readyWatermarks(queueHash int64, beganAt time.Time) *queueW
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.checkClock(beganAt)
-	if q := w.queues[queueHash]; q != nil && q.hideSome() {
+	if q := w.queues[queueHash]; q != nil && q.hasWatermark() {
 		return q
 	}
 	return nil
@@ -98,7 +98,7 @@ func (w *watermarks) leasesWatermark(beganAt time.Time) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.checkClock(beganAt)
-	return w.ended
+	return w.leasesSince
 }
 
 // checkClock forgets all watermarks if the clock of the server was set back.
@@ -108,21 +108,21 @@ func (w *watermarks) checkClock(beganAt time.Time) {
 	}
 	clear(w.queues)
 	w.slowLeases = 0
-	w.leases, w.ended, w.horizon = false, noWatermark, time.Time{}
+	w.tracksLeases, w.leasesSince, w.horizon = false, noWatermark, time.Time{}
 }
 
-// note is called after each query, and has watermarks kept for what is slow to read again and
+// record is called after each query, and has watermarks kept for what is slow to read again and
 // again.
-func (w *watermarks) note(st *sqlstore.Statement, args []any, took time.Duration) {
+func (w *watermarks) record(st *sqlstore.Statement, args []any, took time.Duration) {
 	switch st {
 	case sqlstore.LockReady:
-		w.noteQueue(args[0].(int64), w.isSlow(took))
+		w.recordQueue(args[0].(int64), w.isSlow(took))
 	case nextLeaseFrom:
-		w.noteLeases(w.isSlow(took))
+		w.recordLeases(w.isSlow(took))
 	}
 }
 
-func (w *watermarks) noteQueue(queueHash int64, isSlow bool) {
+func (w *watermarks) recordQueue(queueHash int64, isSlow bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !isSlow {
@@ -141,7 +141,7 @@ func (w *watermarks) noteQueue(queueHash int64, isSlow bool) {
 	w.wakeUp()
 }
 
-func (w *watermarks) noteLeases(isSlow bool) {
+func (w *watermarks) recordLeases(isSlow bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !isSlow {
@@ -149,7 +149,7 @@ func (w *watermarks) noteLeases(isSlow bool) {
 		return
 	}
 	if w.slowLeases++; w.slowLeases == slowInRow {
-		w.leases = true
+		w.tracksLeases = true
 		w.wakeUp()
 	}
 }
@@ -158,7 +158,7 @@ func (w *watermarks) noteLeases(isSlow bool) {
 func (w *watermarks) inUse() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.leases || len(w.queues) > 0
+	return w.tracksLeases || len(w.queues) > 0
 }
 
 // readyJobs begins a select of ready jobs.

@@ -23,14 +23,14 @@ import (
 // each is used once, in the order of the text: those of equal columns first.
 
 // A statement has 64, 32, 16, 8 or 4 rows, or 1: with fewer than 4 rows it costs more than rows of
-// their own. Of very many rows it has hugeRows, as far as their parameters are not more than SQLite
-// takes: within a savepoint the end of each statement costs what the savepoint has changed so far,
-// so a large member of a group would stall all others.
+// their own. Of very many rows it has largeBatchRows, as far as their parameters are not more than
+// SQLite takes: within a savepoint the end of each statement costs what the savepoint has changed
+// so far, so a large member of a group would stall all others.
 const (
-	maxRows       = 64
-	minRows       = 4
-	hugeRows      = 1024
-	maxParameters = 32_000
+	maxRows        = 64
+	minRows        = 4
+	largeBatchRows = 1024
+	maxParameters  = 32_000
 )
 
 // maxBulks limits the prepared bulk statements of a session, which differ in the number of rows
@@ -62,7 +62,7 @@ func (s *session) bulk(b *sqlstore.Bulk, set *sqlstore.Set,
 		}
 	}
 	for from := 0; from < set.Len(); {
-		key := bulkKey{b: b, same: same, n: rowsOfNext(set.Len()-from, len(b.Columns))}
+		key := bulkKey{b: b, same: same, n: nextBatchRows(set.Len()-from, len(b.Columns))}
 		if key.n == 1 {
 			key.same = 0
 		}
@@ -79,11 +79,11 @@ func (s *session) bulk(b *sqlstore.Bulk, set *sqlstore.Set,
 	return nil
 }
 
-// rowsOfNext returns the number of rows of the next statement where so many are left, of so many
+// nextBatchRows returns the number of rows of the next statement where so many are left, of so many
 // columns.
-func rowsOfNext(left, columns int) int {
-	if left >= hugeRows && columns*hugeRows <= maxParameters {
-		return hugeRows
+func nextBatchRows(left, columns int) int {
+	if left >= largeBatchRows && columns*largeBatchRows <= maxParameters {
+		return largeBatchRows
 	}
 	for n := maxRows; n >= minRows; n /= 2 {
 		if n <= left {
@@ -157,14 +157,14 @@ func (k bulkKey) text() string {
 		return insertText(k.b)
 	}
 	values := make([]string, len(k.b.Columns))
-	differing := 0
+	differingColumns := 0
 	for c := range values {
 		if values[c] = "?"; !k.isSame(c) {
-			differing++
-			values[c] = fmt.Sprintf("v.column%d", differing)
+			differingColumns++
+			values[c] = fmt.Sprintf("v.column%d", differingColumns)
 		}
 	}
-	row := "(" + marks(differing) + ")"
+	row := "(" + placeholders(differingColumns) + ")"
 	from := "(VALUES " + row + strings.Repeat(","+row, k.n-1) + ") AS v"
 	switch {
 	case k.b.Update:
@@ -180,7 +180,7 @@ func (k bulkKey) text() string {
 // insertText returns the SQL of an insert of one row.
 func insertText(b *sqlstore.Bulk) string {
 	return fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) %s", b.Table, b.ColumnList(),
-		marks(len(b.Columns)), b.Tail)
+		placeholders(len(b.Columns)), b.Tail)
 }
 
 // updateText returns the SQL of an update of one row.
@@ -220,5 +220,5 @@ func assignments(b *sqlstore.Bulk, values []string) string {
 	return strings.Join(all, ",")
 }
 
-// marks returns n parameters.
-func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }
+// placeholders returns n parameters.
+func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }

@@ -166,7 +166,7 @@ func TestPlanOfBulkUpdates(t *testing.T) {
 			{Table: "ready", Columns: cols, Key: 3, Update: true},
 			{Table: "leases", Columns: cols, Key: 3, From: "ready", Carried: result},
 		} {
-			for _, key := range []bulkKey{{b: b, same: 3, n: maxRows}, {b: b, n: hugeRows},
+			for _, key := range []bulkKey{{b: b, same: 3, n: maxRows}, {b: b, n: largeBatchRows},
 				{b: b, n: minRows}, {b: b, n: 1}} {
 				plan := strings.Join(explain(t, db, key.text()), "\n")
 				if !foundByNumber.MatchString(plan) {

@@ -138,17 +138,17 @@ func (s *session) checkCache() error {
 	return nil
 }
 
-// point is a point of a transaction, for what the session remembers of it.
-type point struct {
+// savepoint is a point of a transaction, for what the session remembers of it.
+type savepoint struct {
 	seqs  seqBlock
 	cache int
 }
 
-// point returns the present point of the transaction.
-func (s *session) point() point { return point{s.seqs, s.cache.mark()} }
+// savepoint returns the present point of the transaction.
+func (s *session) savepoint() savepoint { return savepoint{s.seqs, s.cache.mark()} }
 
-// backTo forgets what the transaction has done since a point.
-func (s *session) backTo(p point) {
+// restore forgets what the transaction has done since a savepoint.
+func (s *session) restore(p savepoint) {
 	s.seqs = p.seqs
 	s.cache.rollback(p.cache)
 }

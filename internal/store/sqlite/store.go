@@ -223,11 +223,11 @@ func (s *Store) group(w *session, first *request) (broken bool) {
 		return false
 	}
 	if err := w.beginWrite(); err != nil {
-		broken = w.rollback(w.point(), err) // it may have begun
+		broken = w.rollback(w.savepoint(), err) // it may have begun
 		first.finish(translate("store.begin", err))
 		return broken
 	}
-	beginning := w.point()
+	beginning := w.savepoint()
 	first.run(w)
 	if first.err != nil { // nothing else is in the transaction yet
 		broken = w.rollback(beginning, first.failed)
@@ -257,7 +257,7 @@ func (s *Store) runOthers(w *session, first *request) (members []*request, err e
 			break
 		}
 		members = append(members, r)
-		if err := r.runInside(w); err != nil {
+		if err := r.runInSavepoint(w); err != nil {
 			return members, err
 		}
 	}
@@ -274,8 +274,8 @@ func failMembers(members []*request, err error) {
 // rollback undoes a transaction that failed with cause. SQLite may have done so already, as it
 // does when the disk is full. Job numbers that the transaction took from the table are free again
 // with it, so the session must forget them, as it forgets the jobs that it has written.
-func (s *session) rollback(beginning point, cause error) (broken bool) {
-	s.backTo(beginning)
+func (s *session) rollback(beginning savepoint, cause error) (broken bool) {
+	s.restore(beginning)
 	err := s.run("ROLLBACK")
 	return corruptsLog(cause) || (err != nil && !isNoTransaction(err))
 }
@@ -324,24 +324,24 @@ func (r *request) run(w *session) {
 	r.err = cmp.Or(r.fn(tx), tx.Failed())
 }
 
-// runInside runs a request in a transaction that has others already. A failure of the request
+// runInSavepoint runs a request in a transaction that has others already. A failure of the request
 // is undone and concerns no other member; failed is a failure of the whole transaction. The
 // time of each member is that of its own beginning, not of the group's.
-func (r *request) runInside(w *session) (failed error) {
-	before := w.point()
+func (r *request) runInSavepoint(w *session) (failed error) {
+	before := w.savepoint()
 	if err := w.run("SAVEPOINT member"); err != nil {
 		return err
 	}
 	r.run(w)
 	if r.err != nil {
-		return r.undoInside(w, before)
+		return r.rollbackToSavepoint(w, before)
 	}
 	return w.run("RELEASE member")
 }
 
-// undoInside undoes a request that failed in runInside.
-func (r *request) undoInside(w *session, before point) (failed error) {
-	w.backTo(before)
+// rollbackToSavepoint undoes a request that failed in runInSavepoint.
+func (r *request) rollbackToSavepoint(w *session, before savepoint) (failed error) {
+	w.restore(before)
 	if corruptsLog(r.failed) {
 		return r.failed
 	}
