@@ -316,7 +316,7 @@ func pauseOf(page []byte) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, err
 }
 
-var pauseText = regexp.MustCompile(`\bdata-every="(\d+)"`)
+var pauseText = regexp.MustCompile(`\bdata-refresh="(\d+)"`)
 
 // refreshRequest is a request with which the script of a page asks for it again.
 func (w *adminWorld) refreshRequest(path string) []byte {

@@ -53,11 +53,11 @@ var asking = []string{"job.cancel", "job.delete", "dead_letter.discard", "inbox.
 func (w *consoleWorld) pressForm(t *testing.T, form string) (asks bool) {
 	t.Helper()
 	asks = browser.Eval[bool](t, w.Tab, fmt.Sprintf(`(() => {
-		const form = document.querySelector(%q), sure = form.closest("details.sure");
+		const form = document.querySelector(%q), sure = form.closest("details.confirm");
 		return sure !== null && !form.checkVisibility() &&
 			sure.querySelector("summary").textContent.endsWith("…") })()`, "main "+form))
 	if asks {
-		w.Click(t, "main details.sure:has("+form+") > summary")
+		w.Click(t, "main details.confirm:has("+form+") > summary")
 		w.Screenshot(t, "asks"+strings.NewReplacer("/", "-", "\"", "").Replace(form))
 	}
 	w.Follow(t, "main "+form+" button")

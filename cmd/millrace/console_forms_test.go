@@ -113,7 +113,7 @@ func (w *consoleWorld) fillSchedule(t *testing.T) {
 func (w *consoleWorld) wantWrong(t *testing.T, field, want string) {
 	t.Helper()
 	got := browser.Eval[string](t, w.Tab, fmt.Sprintf(`(() => {
-		const wrong = document.querySelector("[name=%s]").closest("label").querySelector(".wrong");
+		const wrong = document.querySelector("[name=%s]").closest("label").querySelector(".field-error");
 		return wrong ? wrong.textContent : "nothing" })()`, field))
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("SC-002 beside %s stands %q, want %q", field, got, want)

@@ -192,7 +192,7 @@ func (w *consoleWorld) wantWrongFilters(t *testing.T) {
 	const path = "/console/jobs?min_age=soon&state=SLEEPY&queue=mail&max_age=-1s"
 	w.send(t, "GET", path, "", http.StatusBadRequest)
 	w.Go(t, path)
-	got := browser.Eval[[]string](t, w.Tab, `Array.from(document.querySelectorAll(".filters .wrong"),
+	got := browser.Eval[[]string](t, w.Tab, `Array.from(document.querySelectorAll(".filters .field-error"),
 		wrong => wrong.closest("label").querySelector("input").name + " " +
 			wrong.textContent.split(";")[0])`)
 	want := []string{"state state: no contract has the state SLEEPY",

@@ -21,7 +21,7 @@ import (
 // actionRoutes are the routes of the actions, one row for each, and of submissions.
 func (a *API) actionRoutes() []route {
 	all := []route{{method: "POST", pattern: apiPrefix + "/jobs", action: "job.submit",
-		handle: a.submitJob, target: Always("jobs"), body: true}}
+		handle: a.submitJob, target: FixedTarget("jobs"), body: true}}
 	for _, name := range contract.Actions {
 		all = append(all, route{method: "POST", pattern: apiPrefix + "/jobs/{number}/" + name,
 			action: "job." + name, target: jobTarget, body: true,
@@ -52,9 +52,9 @@ func (a *API) PathJob(c *httpapi.Call) (*job.Job, error) {
 	return found[0], nil
 }
 
-// subjectOf loads the job of the path for an action. One that is gone is as its latest dead letter
+// jobToActOn loads the job of the path for an action. One that is gone is as its latest dead letter
 // has it, and allows nothing when that was replayed.
-func (a *API) subjectOf(c *httpapi.Call, name string) (*job.Job, error) {
+func (a *API) jobToActOn(c *httpapi.Call, name string) (*job.Job, error) {
 	j, err := a.PathJob(c)
 	number, isNumber := parsePathNumber(c.PathValue("number"))
 	if !job.IsKind(err, job.NotFound) || !isNumber {
@@ -93,8 +93,8 @@ func parsePathNumber(text string) (int64, bool) {
 }
 
 // operatorOf returns what operators may do with the jobs of a job type.
-func (a *API) operatorOf(jobs string) *contract.Operator {
-	return contract.OperatorOf(a.Contracts, jobs)
+func (a *API) operatorOf(jobType string) *contract.Operator {
+	return contract.OperatorOf(a.Contracts, jobType)
 }
 
 // actOnJob is POST /admin/v1/jobs/{number}/{action}: it answers the job as it is then, or the new
@@ -113,21 +113,21 @@ func (a *API) actOnJob(c *httpapi.Call, name string) error {
 // Act carries out an action on the job of the path of a call. It returns its number and the job as
 // it is then, or the one that was made of it.
 func (a *API) Act(c *httpapi.Call, name string) (number int64, after *job.Job, err error) {
-	j, err := a.subjectOf(c, name)
+	j, err := a.jobToActOn(c, name)
 	if err != nil {
 		return 0, nil, err
 	}
 	o := a.operatorOf(j.ID.Contract)
-	after, err = o.Act(a.recording(c, jobTarget(c)), a.Engine, name, j)
+	after, err = o.Act(a.withAudit(c, jobTarget(c)), a.Engine, name, j)
 	if err != nil {
-		return 0, nil, explain(o, err)
+		return 0, nil, translateError(o, err)
 	}
 	return j.Seq, after, nil
 }
 
-// recording returns the context of a change that writes its entry of the audit with the job before
+// withAudit returns the context of a change that writes its entry of the audit with the job before
 // and after it. target "" is the job that the change makes.
-func (a *API) recording(c *httpapi.Call, target string) context.Context {
+func (a *API) withAudit(c *httpapi.Call, target string) context.Context {
 	return engine.WithTxFunc(c.Context(), func(w engine.RecordWriter, before,
 		after *job.Job) error {
 		e := newEntry(c, a.routeOf(c))
@@ -190,9 +190,9 @@ func (a *API) sendJob(c *httpapi.Call, status int, number int64, j *job.Job) err
 	return nil
 }
 
-// explain turns an error of a contract into one of this API: with its own words, and the code that
-// fits the status with which the contract's routes would answer it.
-func explain(o *contract.Operator, err error) error {
+// translateError turns an error of a contract into one of this API: with its own words, and the
+// code that fits the status with which the contract's routes would answer it.
+func translateError(o *contract.Operator, err error) error {
 	var refused *contract.NotAllowed
 	if errors.As(err, &refused) {
 		return &httpapi.CodedError{Code: codeNotAllowed, Detail: refused.Error()}
@@ -252,9 +252,9 @@ func (a *API) submitJob(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	j, err := o.Submit(a.recording(c, ""), s.Request)
+	j, err := o.Submit(a.withAudit(c, ""), s.Request)
 	if err != nil {
-		return explain(o, err)
+		return translateError(o, err)
 	}
 	return a.sendJob(c, http.StatusCreated, 0, j)
 }

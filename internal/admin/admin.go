@@ -91,8 +91,8 @@ type API struct {
 	audit       auditLog
 	bulk        *bulk.Bulk
 	console     Console
-	countLimit  int // maxCounted; tests have fewer jobs
-	runLimit    int // maxRuns; the same
+	maxCounted  int // the constant; tests have fewer jobs
+	maxRuns     int // the same
 
 	// Live tells callers of the API what changes (AD-061).
 	Live *live.Monitor
@@ -133,8 +133,8 @@ func New(c Config) (*API, error) {
 			c.Webhooks = one.Webhooks
 		}
 	}
-	a := &API{Config: c, tokens: t, health: newHealth(&c), countLimit: maxCounted,
-		runLimit: maxRuns, crossOrigin: http.NewCrossOriginProtection(),
+	a := &API{Config: c, tokens: t, health: newHealth(&c), maxCounted: maxCounted,
+		maxRuns: maxRuns, crossOrigin: http.NewCrossOriginProtection(),
 		audit: auditLog{retention: c.AuditRetention}}
 	if err := a.newBulk(); err != nil {
 		return nil, err

@@ -209,7 +209,7 @@ func (a *API) Audit(c *httpapi.Call) (page AuditPage, err error) {
 	})
 	shown := a.disclosureTo(c)
 	for i := range page.Entries {
-		shown.limitEntry(&page.Entries[i])
+		shown.redactEntry(&page.Entries[i])
 	}
 	if page.Next != "" {
 		page.Next = auditCursor.Format(page.Next)

@@ -24,7 +24,7 @@ func (a *API) bulkRoutes() []route {
 		{method: "GET", pattern: all, action: "bulk.list", handle: a.listBulk,
 			query: httpapi.PageQuery()},
 		{method: "POST", pattern: all, action: bulkStart, handle: a.startBulk,
-			target: Always("bulk"), body: true, dryRun: true},
+			target: FixedTarget("bulk"), body: true, dryRun: true},
 		{method: "GET", pattern: one, action: "bulk.show", handle: a.showBulk},
 		{method: "POST", pattern: apiPrefix + "/queues/{contract}/{queue}/clear",
 			action: "queue.clear", handle: a.clearQueue, target: queueTarget, body: true},
@@ -324,8 +324,8 @@ func (a *API) ClearRequest(c *httpapi.Call, asOf string) (r bulk.Request, err er
 
 // CanClear reports whether the jobs of a job type can be deleted, so that its queues
 // can be cleared.
-func (a *API) CanClear(jobs string) bool {
-	return slices.ContainsFunc(a.operatorOf(jobs).Actions, func(one contract.Action) bool {
+func (a *API) CanClear(jobType string) bool {
+	return slices.ContainsFunc(a.operatorOf(jobType).Actions, func(one contract.Action) bool {
 		return one.Name == contract.ActionDelete
 	})
 }

@@ -139,7 +139,7 @@ func (a *API) readAges(ctx context.Context, p parameters, asOf time.Time,
 	case minAge < 0 && maxAge < 0:
 		return nil
 	case maxAge >= 0 && minAge > maxAge:
-		return crossed("min_age", "max_age")
+		return errInverted("min_age", "max_age")
 	case asOf.IsZero():
 		if asOf, err = a.Engine.StoreTime(ctx); err != nil {
 			return err
@@ -212,15 +212,15 @@ func (a *API) parseStates(text string) (states []job.State, err error) {
 	}
 	for _, name := range strings.Split(text, ",") {
 		if !slices.Contains(a.allStates(), job.State(name)) {
-			return nil, invalid(a.noState(name[:min(len(name), maxQuoted)]))
+			return nil, invalid(a.unknownStateText(name[:min(len(name), maxQuoted)]))
 		}
 		states = append(states, job.State(name))
 	}
 	return states, nil
 }
 
-// noState says that no contract has a state, and which ones there are.
-func (a *API) noState(name string) string {
+// unknownStateText says that no contract has a state, and which ones there are.
+func (a *API) unknownStateText(name string) string {
 	text, known := "state: no contract has the state "+name, a.StateNames("")
 	if similar, ok := setting.Closest(name, known); ok {
 		return text + ", did you mean " + similar + "?"

@@ -100,11 +100,11 @@ func (a *API) ListClients(c *httpapi.Call) (page []Client, next string, err erro
 	if err != nil {
 		return nil, "", err
 	}
-	of := a.clientContract()
-	if of == nil {
+	served := a.clientContract()
+	if served == nil {
 		return nil, "", nil
 	}
-	found, err := of.Accounts.Statuses(c.Context(), after, limit+1)
+	found, err := served.Accounts.Statuses(c.Context(), after, limit+1)
 	if err != nil {
 		return nil, "", err
 	}
@@ -112,7 +112,7 @@ func (a *API) ListClients(c *httpapi.Call) (page []Client, next string, err erro
 		found = found[:limit]
 		next = clientPages.Cursor.Format(found[limit-1].ID)
 	}
-	jobs, err := a.countJobs(c.Context(), of, found, maxListedJobs)
+	jobs, err := a.countJobs(c.Context(), served, found, maxListedJobs)
 	if err != nil {
 		return nil, "", err
 	}
@@ -124,26 +124,26 @@ func (a *API) ListClients(c *httpapi.Call) (page []Client, next string, err erro
 
 // showClient is GET /admin/v1/clients/{id}.
 func (a *API) showClient(c *httpapi.Call) error {
-	of, err := a.needClients()
+	served, err := a.needClients()
 	if err != nil {
 		return err
 	}
-	return a.sendClient(c, of)
+	return a.sendClient(c, served)
 }
 
 // countJobs counts the jobs of clients; a count above limit ends there.
-func (a *API) countJobs(ctx context.Context, of *contract.Contract, clients []account.Status,
+func (a *API) countJobs(ctx context.Context, served *contract.Contract, clients []account.Status,
 	limit int) ([]int, error) {
 	owners := make([]string, len(clients))
 	for i := range clients {
 		owners[i] = clients[i].ID
 	}
-	return a.Engine.CountOwned(ctx, of.Name, owners, limit+1)
+	return a.Engine.CountOwned(ctx, served.Name, owners, limit+1)
 }
 
 // sendClient answers the client of the path as it is now.
-func (a *API) sendClient(c *httpapi.Call, of *contract.Contract) error {
-	s, err := a.client(c, of, maxShownJobs)
+func (a *API) sendClient(c *httpapi.Call, served *contract.Contract) error {
+	s, err := a.client(c, served, maxShownJobs)
 	if err != nil {
 		return err
 	}
@@ -154,11 +154,11 @@ func (a *API) sendClient(c *httpapi.Call, of *contract.Contract) error {
 }
 
 // client returns the client of the path, whose jobs are counted up to limit.
-func (a *API) client(c *httpapi.Call, of *contract.Contract, limit int) (s Client, err error) {
-	if s.Status, err = of.Accounts.Status(c.Context(), c.PathValue("id")); err != nil {
+func (a *API) client(c *httpapi.Call, served *contract.Contract, limit int) (s Client, err error) {
+	if s.Status, err = served.Accounts.Status(c.Context(), c.PathValue("id")); err != nil {
 		return s, err
 	}
-	jobs, err := a.countJobs(c.Context(), of, []account.Status{s.Status}, limit)
+	jobs, err := a.countJobs(c.Context(), served, []account.Status{s.Status}, limit)
 	if err != nil {
 		return s, err
 	}
@@ -168,11 +168,11 @@ func (a *API) client(c *httpapi.Call, of *contract.Contract, limit int) (s Clien
 
 // PathClient returns the client of the path of a call.
 func (a *API) PathClient(c *httpapi.Call) (Client, error) {
-	of, err := a.needClients()
+	served, err := a.needClients()
 	if err != nil {
 		return Client{}, err
 	}
-	return a.client(c, of, maxListedJobs)
+	return a.client(c, served, maxListedJobs)
 }
 
 // writeClient writes the members of a client with some jobs, which are counted up to limit.
@@ -253,7 +253,7 @@ func (a *API) setClient(c *httpapi.Call) error {
 // PatchClient sets limits of the client of the path of a call, by the names of their members; nil
 // takes one of the client's own away.
 func (a *API) PatchClient(c *httpapi.Call, members map[string]*int) error {
-	of, err := a.needClients()
+	served, err := a.needClients()
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (a *API) PatchClient(c *httpapi.Call, members map[string]*int) error {
 			return limitError(name, maxClientLimit)
 		}
 	}
-	return of.Accounts.SetLimits(c.Context(), c.PathValue("id"), func(l *account.OwnLimits) {
+	return served.Accounts.SetLimits(c.Context(), c.PathValue("id"), func(l *account.OwnLimits) {
 		if n, ok := members["rate_limit_per_minute"]; ok {
 			l.RatePerMinute = n
 		}
@@ -294,12 +294,12 @@ func (a *API) revokeKey(c *httpapi.Call) error {
 
 // RevokeKey revokes the key of the path of a call.
 func (a *API) RevokeKey(c *httpapi.Call) error {
-	of, err := a.needClients()
+	served, err := a.needClients()
 	if err != nil {
 		return err
 	}
 	keyID := pathUUID(c, "key_id")
-	return of.Accounts.RevokeAny(c.Context(), c.PathValue("id"), keyID,
+	return served.Accounts.RevokeAny(c.Context(), c.PathValue("id"), keyID,
 		func(w engine.RecordWriter) error {
 			return a.record(w, c, nil, keyState{keyID, account.KeyRevoked})
 		})

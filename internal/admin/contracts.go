@@ -79,9 +79,9 @@ func (a *API) StateNames(contract string) (names []string) {
 func (a *API) jobTypesOf(name string) (jobs []string, err error) {
 	for _, one := range a.Contracts {
 		for i := range one.JobTypes {
-			of := one.JobTypes[i].Name
-			if name == "" || name == of || name == contract.PublicName(of) {
-				jobs = append(jobs, one.JobTypes[i].Name)
+			jobType := one.JobTypes[i].Name
+			if name == "" || name == jobType || name == contract.PublicName(jobType) {
+				jobs = append(jobs, jobType)
 			}
 		}
 	}

@@ -238,7 +238,7 @@ func (a *API) countField(ctx context.Context, q *CountQuery, contracts []string,
 		kinds[name] = a.operatorOf(name).Kinds
 	}
 	counted, err := a.Engine.CountJobs(ctx, engine.CountQuery{Contracts: contracts, Queue: q.Queue,
-		By: by, Limit: a.countLimit, Kinds: kinds, DependsOnDeps: a.dependsOnDeps,
+		By: by, Limit: a.maxCounted, Kinds: kinds, DependsOnDeps: a.dependsOnDeps,
 		Enough: func() bool { return a.Elapsed()-startedAt > maxCountTime }})
 	for _, n := range counted {
 		value := n.Value

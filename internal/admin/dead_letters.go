@@ -70,8 +70,8 @@ func (a *API) readDeadContracts(c parameters) ([]string, error) {
 // know; "" means all.
 func (a *API) deadContracts(name string) ([]string, error) {
 	jobs, err := a.jobTypesOf(name)
-	return slices.DeleteFunc(jobs, func(jobs string) bool {
-		return a.operatorOf(jobs).Replay == nil
+	return slices.DeleteFunc(jobs, func(jobType string) bool {
+		return a.operatorOf(jobType).Replay == nil
 	}), err
 }
 
@@ -210,12 +210,12 @@ func (a *API) ListDeadLetterGroups(c *httpapi.Call) (page []LetterGroup, next st
 	if err != nil {
 		return nil, "", searchedTo, err
 	}
-	of := map[int64]*job.DeadLetter{}
+	byID := map[int64]*job.DeadLetter{}
 	for i := range samples {
-		of[samples[i].ID] = &samples[i]
+		byID[samples[i].ID] = &samples[i]
 	}
 	for _, g := range groups {
-		if l := of[g.LastID]; l != nil { // else it was discarded meanwhile
+		if l := byID[g.LastID]; l != nil { // else it was discarded meanwhile
 			page = append(page, LetterGroup{g, l})
 		}
 	}
@@ -226,8 +226,8 @@ func (a *API) ListDeadLetterGroups(c *httpapi.Call) (page []LetterGroup, next st
 // oldest that was looked at, where there may be older ones.
 func (a *API) groupDeadLetters(ctx context.Context, contracts []string) (all []job.DeadLetterGroup,
 	searchedTo time.Time, err error) {
-	of, _, err := a.Engine.DeadLetterGroups(ctx, contracts, maxGrouped)
-	for _, found := range of {
+	byContract, _, err := a.Engine.DeadLetterGroups(ctx, contracts, maxGrouped)
+	for _, found := range byContract {
 		oldest := time.Time{}
 		for _, g := range found.Groups {
 			all = append(all, g)
@@ -311,7 +311,7 @@ func (a *API) ReplayDeadLetter(c *httpapi.Call, again bool) (number int64, j *jo
 		return 0, nil, err
 	}
 	if err != nil {
-		return 0, nil, explain(o, err)
+		return 0, nil, translateError(o, err)
 	}
 	return l.Job.Seq, j, nil
 }

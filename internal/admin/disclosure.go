@@ -14,7 +14,7 @@ import (
 
 // disclosure says whether a caller sees what jobs carry: their definitions and bodies, the texts of
 // failures, and what was made of these (AD-005, G-AD-03). Answers of the API write such members by
-// its methods, which write null where the caller does not; pages show values from which its Limit
+// its methods, which write null where the caller does not; pages show values from which its Redact
 // methods have taken them. So this file alone decides.
 //
 // A caller who does not see them must not search them either: whether anything matches a text would
@@ -52,9 +52,9 @@ func (d disclosure) raw(o *strictjson.Object, name string, value []byte) {
 	o.Raw(name, value)
 }
 
-// limitEntry takes from an entry of the audit what a caller does not see: a bulk operation has a
+// redactEntry takes from an entry of the audit what a caller does not see: a bulk operation has a
 // filter, which may search what jobs carry.
-func (d disclosure) limitEntry(e *Entry) {
+func (d disclosure) redactEntry(e *Entry) {
 	if !bool(d) && strings.HasPrefix(e.Action, "bulk.") {
 		e.Before, e.After = nil, nil
 	}
@@ -80,24 +80,24 @@ func (d disclosure) checkSearch(p parameters) error {
 // SeesPayloads reports whether the caller sees what jobs carry.
 func (d disclosure) SeesPayloads() bool { return bool(d) }
 
-// LimitText returns a text that tells of what jobs carry, as far as the caller sees it.
-func (d disclosure) LimitText(text string) string {
+// RedactText returns a text that tells of what jobs carry, as far as the caller sees it.
+func (d disclosure) RedactText(text string) string {
 	if !d {
 		return ""
 	}
 	return text
 }
 
-// LimitItems takes errors from jobs where the caller does not see them. The methods below do so
+// RedactItems removes errors from jobs where the caller does not see them. The methods below do so
 // for other values.
-func (d disclosure) LimitItems(all []JobItem) {
+func (d disclosure) RedactItems(all []JobItem) {
 	for i := range all {
-		all[i].Error = d.LimitText(all[i].Error)
+		all[i].Error = d.RedactText(all[i].Error)
 	}
 }
 
-// LimitJob takes error and bodies from a job.
-func (d disclosure) LimitJob(j *JobDetail) {
+// RedactJob removes error and bodies from a job.
+func (d disclosure) RedactJob(j *JobDetail) {
 	if d {
 		return
 	}
@@ -107,8 +107,8 @@ func (d disclosure) LimitJob(j *JobDetail) {
 	}
 }
 
-// LimitManifests takes what definitions say from manifests.
-func (d disclosure) LimitManifests(all ...*Manifest) {
+// RedactManifests removes what definitions say from manifests.
+func (d disclosure) RedactManifests(all ...*Manifest) {
 	for _, m := range all {
 		if !d {
 			m.Error, m.Manifest = "", contract.Manifest{}
@@ -116,8 +116,8 @@ func (d disclosure) LimitManifests(all ...*Manifest) {
 	}
 }
 
-// LimitResources takes what definitions and bodies say from resources.
-func (d disclosure) LimitResources(all []Resource) {
+// RedactResources removes what definitions and bodies say from resources.
+func (d disclosure) RedactResources(all []Resource) {
 	for i := range all {
 		if !d {
 			all[i].Error, all[i].Resource = "", contract.Resource{}
@@ -125,8 +125,8 @@ func (d disclosure) LimitResources(all []Resource) {
 	}
 }
 
-// LimitFiles takes from files what the definitions and results of their jobs say.
-func (d disclosure) LimitFiles(all ...*contract.File) {
+// RedactFiles removes from files what the definitions and results of their jobs say.
+func (d disclosure) RedactFiles(all ...*contract.File) {
 	for _, f := range all {
 		if !d {
 			*f = contract.File{ID: f.ID, Status: f.Status, Job: f.Job, UpdatedAt: f.UpdatedAt,
@@ -135,23 +135,23 @@ func (d disclosure) LimitFiles(all ...*contract.File) {
 	}
 }
 
-// LimitGraph takes names, which are of definitions, and errors from the jobs of a graph.
-func (d disclosure) LimitGraph(g *JobGraph) {
+// RedactGraph removes names, which are of definitions, and errors from the jobs of a graph.
+func (d disclosure) RedactGraph(g *JobGraph) {
 	for i := range g.Jobs {
 		j := &g.Jobs[i]
-		j.Name, j.Error = d.LimitText(j.Name), d.LimitText(j.Error)
+		j.Name, j.Error = d.RedactText(j.Name), d.RedactText(j.Error)
 	}
 }
 
-// LimitTimeline takes texts from the entries of a timeline.
-func (d disclosure) LimitTimeline(all []job.Entry) {
+// RedactTimeline removes texts from the entries of a timeline.
+func (d disclosure) RedactTimeline(all []job.Entry) {
 	for i := range all {
-		all[i].Text, all[i].Error = d.LimitText(all[i].Text), d.LimitText(all[i].Error)
+		all[i].Text, all[i].Error = d.RedactText(all[i].Text), d.RedactText(all[i].Error)
 	}
 }
 
-// LimitLetters removes failures from dead letters, and progress that may describe a failure.
-func (d disclosure) LimitLetters(all ...*job.DeadLetter) {
+// RedactLetters removes failures from dead letters, and progress that may describe a failure.
+func (d disclosure) RedactLetters(all ...*job.DeadLetter) {
 	for _, l := range all {
 		if !d {
 			l.Job.Failure, l.Job.Progress = nil, nil
@@ -159,29 +159,29 @@ func (d disclosure) LimitLetters(all ...*job.DeadLetter) {
 	}
 }
 
-// LimitInbox takes errors from requests in the inbox.
-func (d disclosure) LimitInbox(all []job.InboxRequest) {
+// RedactInbox removes errors from requests in the inbox.
+func (d disclosure) RedactInbox(all []job.InboxRequest) {
 	for i := range all {
-		all[i].Error = d.LimitText(all[i].Error)
+		all[i].Error = d.RedactText(all[i].Error)
 	}
 }
 
-// LimitSchedule takes the request from a schedule.
-func (d disclosure) LimitSchedule(s *schedule.Schedule) {
+// RedactSchedule removes the request from a schedule.
+func (d disclosure) RedactSchedule(s *schedule.Schedule) {
 	if !d {
 		s.Request = nil
 	}
 }
 
-// LimitTicks takes errors from what was done at the times of a schedule.
-func (d disclosure) LimitTicks(all []schedule.Tick) {
+// RedactTicks removes errors from what was done at the times of a schedule.
+func (d disclosure) RedactTicks(all []schedule.Tick) {
 	for i := range all {
-		all[i].Error = d.LimitText(all[i].Error)
+		all[i].Error = d.RedactText(all[i].Error)
 	}
 }
 
-// LimitTries takes errors and answers from the tries of a delivery.
-func (d disclosure) LimitTries(all ...*webhook.Try) {
+// RedactTries removes errors and answers from the tries of a delivery.
+func (d disclosure) RedactTries(all ...*webhook.Try) {
 	for _, t := range all {
 		if !bool(d) && t != nil {
 			t.Error, t.Response = nil, nil
@@ -189,9 +189,9 @@ func (d disclosure) LimitTries(all ...*webhook.Try) {
 	}
 }
 
-// LimitOperation takes errors from a bulk operation.
-func (d disclosure) LimitOperation(o *bulk.Operation) {
+// RedactOperation removes errors from a bulk operation.
+func (d disclosure) RedactOperation(o *bulk.Operation) {
 	for i := range o.Errors {
-		o.Errors[i].Error = d.LimitText(o.Errors[i].Error)
+		o.Errors[i].Error = d.RedactText(o.Errors[i].Error)
 	}
 }

@@ -38,7 +38,7 @@
 //     (queueRoutes …): method, path, handler, action, query parameters and, where it changes
 //     something, its target. Access, audit and HEAD follow from the row.
 //   - The handler is in the file of its noun. What it changes is written together with API.record
-//     (of a job: API.recording), in one transaction. Lists are made by newPages and newList, and
+//     (of a job: API.withAudit), in one transaction. Lists are made by newPages and newList, and
 //     bodies are read by readMembers.
 //   - openapi.yaml describes it; TestDocument has the number of routes, and TestEveryRoute goes
 //     through the table by itself, with 1 for the members of paths.

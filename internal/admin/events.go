@@ -66,7 +66,7 @@ func (a *API) streamEvents(c *httpapi.Call) error {
 	c.Header()["Content-Type"] = eventStream
 	for text := []byte(nil); c.Stream(text) == nil; {
 		changes, ok := watch.Next(c.Context())
-		if !ok || !a.tokens.holds(&permitted) {
+		if !ok || !a.tokens.isInForce(&permitted) {
 			break
 		}
 		text = a.formatEvents(a.disclosureTo(c), &changes)

@@ -31,12 +31,12 @@ func SecretKey(secret string) string { return secretKey(secret) }
 
 // LimitCounts lets fewer jobs be counted one by one, and returns how many it was before.
 func (a *API) LimitCounts(limit int) (before int) {
-	before, a.countLimit = a.countLimit, limit
+	before, a.maxCounted = a.maxCounted, limit
 	return before
 }
 
 // LimitRuns lets a list of workers look at fewer running jobs.
-func (a *API) LimitRuns(limit int) { a.runLimit = limit }
+func (a *API) LimitRuns(limit int) { a.maxRuns = limit }
 
 // NaturalKey is the key by which queues are in the order of their names.
 var NaturalKey = naturalKey

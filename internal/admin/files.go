@@ -30,11 +30,11 @@ func (a *API) ListFiles(c *httpapi.Call) (page []contract.File, next string, err
 	if err != nil {
 		return nil, "", err
 	}
-	of := a.Files()
-	if of == nil {
+	files := a.Files()
+	if files == nil {
 		return nil, "", nil
 	}
-	page, last, err := of.List(c.Context(), before, limit)
+	page, last, err := files.List(c.Context(), before, limit)
 	if last > 0 {
 		next = filePages.Cursor.Format(last)
 	}
@@ -43,24 +43,24 @@ func (a *API) ListFiles(c *httpapi.Call) (page []contract.File, next string, err
 
 // PathFile returns the file of the path of a call.
 func (a *API) PathFile(c *httpapi.Call) (contract.File, error) {
-	of := a.Files()
-	if of == nil {
+	files := a.Files()
+	if files == nil {
 		return contract.File{}, errNoFile
 	}
-	return of.Get(c.Context(), c.PathValue("id"))
+	return files.Get(c.Context(), c.PathValue("id"))
 }
 
 // SendVariant answers with the picture of the path of a call, to those who see what jobs carry.
 func (a *API) SendVariant(c *httpapi.Call) error {
-	of := a.Files()
+	files := a.Files()
 	size, err := strconv.Atoi(c.PathValue("size"))
 	switch {
 	case !bool(a.disclosureTo(c)):
 		return errHidden
-	case of == nil || err != nil:
+	case files == nil || err != nil:
 		return errNoFile
 	}
-	body, modified, mime, err := of.Open(c.Context(), c.PathValue("id"), size)
+	body, modified, mime, err := files.Open(c.Context(), c.PathValue("id"), size)
 	if err != nil {
 		return err
 	}

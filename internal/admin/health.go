@@ -75,7 +75,7 @@ func (h *health) check(ctx context.Context) {
 		all.Go(func() {
 			startedAt := h.elapsed()
 			err := c.Run(ctx)
-			h.note(i, h.elapsed()-startedAt, err)
+			h.record(i, h.elapsed()-startedAt, err)
 		})
 	}
 	all.Wait()
@@ -113,8 +113,8 @@ func (h *health) partOf(s outage.Status) Part {
 	return p
 }
 
-// note records how a part was.
-func (h *health) note(i int, latency time.Duration, err error) {
+// record records how a part was.
+func (h *health) record(i int, latency time.Duration, err error) {
 	now := h.now().UTC()
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -29,8 +29,8 @@ const maxListTime = 12 * time.Millisecond
 
 // A cursor goes on in the order in which it was made.
 var (
-	newestJobs = newPages(httpapi.Named("jobs", httpapi.ByNumber))
-	oldestJobs = newPages(httpapi.Named("jobs oldest", httpapi.ByNumber))
+	newestJobPages = newPages(httpapi.Named("jobs", httpapi.ByNumber))
+	oldestJobPages = newPages(httpapi.Named("jobs oldest", httpapi.ByNumber))
 )
 
 // listJobs is GET /admin/v1/jobs (AD-010): the newest first, unless order is oldest. A page may be
@@ -67,9 +67,9 @@ func (a *API) ListJobs(c *httpapi.Call) (page JobPage, next string, err error) {
 	if err := readOrder(c, &order); err != nil {
 		return page, "", err
 	}
-	pages := newestJobs
+	pages := newestJobPages
 	if order == orderOldest {
-		pages = oldestJobs
+		pages = oldestJobPages
 	}
 	limit, after, err := pages.Read(c)
 	if err != nil {
@@ -94,12 +94,12 @@ func readOrder(c parameters, p *string) error {
 	return readChoice(c, "order", p, orderNewest, orderOldest)
 }
 
-// rangesOfJobs are the filters that bound one thing together.
-var rangesOfJobs = [][2]string{{"created_from", "created_before"},
+// jobFilterRanges are the filters that bound one thing together.
+var jobFilterRanges = [][2]string{{"created_from", "created_before"},
 	{"settled_from", "settled_before"}, {"min_age", "max_age"}}
 
-// WrongFilters says what is wrong with the filters of a list of jobs, by their names.
-func (a *API) WrongFilters(c *httpapi.Call) map[string]string {
+// FilterErrors says what is wrong with the filters of a list of jobs, by their names.
+func (a *API) FilterErrors(c *httpapi.Call) map[string]string {
 	wrong := map[string]string{}
 	for name, values := range c.Request.URL.Query() {
 		if !slices.Contains(jobFilterNames, name) && name != "order" {
@@ -115,7 +115,7 @@ func (a *API) WrongFilters(c *httpapi.Call) map[string]string {
 			wrong[name] = Answer(err).Detail
 		}
 	}
-	for _, pair := range rangesOfJobs {
+	for _, pair := range jobFilterRanges {
 		both := bodyFilter{}
 		for _, name := range pair {
 			if value := c.Request.URL.Query().Get(name); value != "" && wrong[name] == "" {

@@ -157,11 +157,11 @@ func checkRange(fromName string, from time.Time, beforeName string, before time.
 	if from.IsZero() || before.IsZero() || !from.After(before) {
 		return nil
 	}
-	return crossed(fromName, beforeName)
+	return errInverted(fromName, beforeName)
 }
 
-// crossed refuses two bounds that are the wrong way round.
-func crossed(lower, upper string) error {
+// errInverted refuses two bounds that are the wrong way round.
+func errInverted(lower, upper string) error {
 	return invalid(lower + " must not be above " + upper)
 }
 

@@ -57,12 +57,12 @@ var (
 // that was looked at.
 func (a *API) ListManifests(c *httpapi.Call) (all []Manifest, next string, searchedTo time.Time,
 	err error) {
-	of := a.Manifests()
-	if of == nil {
-		_, _, err := newestJobs.Read(c)
+	manifests := a.Manifests()
+	if manifests == nil {
+		_, _, err := newestJobPages.Read(c)
 		return nil, "", searchedTo, err
 	}
-	found, next, err := a.listArtifacts(c, of.Jobs, 0, newestJobs)
+	found, next, err := a.listArtifacts(c, manifests.Jobs, 0, newestJobPages)
 	if err != nil {
 		return nil, "", searchedTo, err
 	}
@@ -72,22 +72,22 @@ func (a *API) ListManifests(c *httpapi.Call) (all []Manifest, next string, searc
 	}
 	items, err := a.JobItems(c.Context(), full)
 	for i := range items {
-		all = append(all, newManifest(of, items[i], full[i]))
+		all = append(all, newManifest(manifests, items[i], full[i]))
 	}
 	return all, next, found.SearchedTo, err
 }
 
 // newManifest returns the manifest of a job.
-func newManifest(of *contract.Manifests, item JobItem, j *job.Job) Manifest {
-	return Manifest{JobItem: item, Manifest: of.Manifest(j), Waiting: j.OpenDeps,
+func newManifest(manifests *contract.Manifests, item JobItem, j *job.Job) Manifest {
+	return Manifest{JobItem: item, Manifest: manifests.Manifest(j), Waiting: j.OpenDeps,
 		Failed: j.FailedDeps}
 }
 
 // listArtifacts lists the jobs of one job type, those of a parent alone where that is not 0, by the
 // filters queue and state of a call.
-func (a *API) listArtifacts(c *httpapi.Call, jobs string, parent int64,
+func (a *API) listArtifacts(c *httpapi.Call, jobType string, parent int64,
 	pages httpapi.Pages[int64]) (found bulk.FoundJobs, next string, err error) {
-	f := bulk.JobFilter{Contracts: []string{jobs}, Parent: parent}
+	f := bulk.JobFilter{Contracts: []string{jobType}, Parent: parent}
 	state := ""
 	if err := firstError(readText(c, "queue", &f.Queue),
 		readText(c, "state", &state)); err != nil {
@@ -108,12 +108,12 @@ func (a *API) listArtifacts(c *httpapi.Call, jobs string, parent int64,
 	return found, next, err
 }
 
-// WordsOf returns the words of a job type for the states of its jobs, in alphabetical order.
-func (a *API) WordsOf(jobs string) (words []string) {
+// StatesOf returns the words of a job type for the states of its jobs, in alphabetical order.
+func (a *API) StatesOf(jobType string) (words []string) {
 	for _, one := range a.Contracts {
 		for i := range one.JobTypes {
-			if one.JobTypes[i].Name == jobs {
-				for _, word := range a.operatorOf(jobs).Words(one.JobTypes[i].Machine) {
+			if one.JobTypes[i].Name == jobType {
+				for _, word := range a.operatorOf(jobType).Words(one.JobTypes[i].Machine) {
 					words = append(words, string(word))
 				}
 			}
@@ -129,23 +129,23 @@ func (a *API) PathManifest(c *httpapi.Call) (m Manifest, err error) {
 	if err != nil {
 		return m, err
 	}
-	of := a.Manifests()
-	if of == nil || j.ID.Contract != of.Jobs {
+	manifests := a.Manifests()
+	if manifests == nil || j.ID.Contract != manifests.Jobs {
 		return m, errNoManifest
 	}
 	items, err := a.JobItems(c.Context(), []*job.Job{j})
 	if err != nil {
 		return m, err
 	}
-	return newManifest(of, items[0], j), nil
+	return newManifest(manifests, items[0], j), nil
 }
 
 // ListResources returns the resources of a manifest that the query of a call asks for, in their
 // order in the manifest. The rest is that of ListManifests.
 func (a *API) ListResources(c *httpapi.Call, m *Manifest) (all []Resource, next string,
 	searchedTo time.Time, err error) {
-	of := a.Manifests()
-	found, next, err := a.listArtifacts(c, of.Resources, m.Number, oldestJobs)
+	manifests := a.Manifests()
+	found, next, err := a.listArtifacts(c, manifests.Resources, m.Number, oldestJobPages)
 	if err != nil {
 		return nil, "", searchedTo, err
 	}
@@ -155,7 +155,7 @@ func (a *API) ListResources(c *httpapi.Call, m *Manifest) (all []Resource, next 
 	}
 	items, err := a.JobItems(c.Context(), full)
 	for i := range items {
-		all = append(all, Resource{items[i], of.Resource(full[i])})
+		all = append(all, Resource{items[i], manifests.Resource(full[i])})
 	}
 	return all, next, found.SearchedTo, err
 }
@@ -173,12 +173,12 @@ func (a *API) withBodies(ctx context.Context, jobs []*job.Job) (all []*job.Job, 
 	if err != nil {
 		return nil, err
 	}
-	of := map[int64]*job.Job{}
+	byNumber := map[int64]*job.Job{}
 	for _, j := range found {
-		of[j.Seq] = j
+		byNumber[j.Seq] = j
 	}
 	for _, number := range numbers {
-		if j := of[number]; j != nil {
+		if j := byNumber[number]; j != nil {
 			all = append(all, j)
 		}
 	}

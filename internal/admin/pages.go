@@ -44,21 +44,21 @@ func pageRoutes(pages []Page) (all []route) {
 	return all
 }
 
-// Who is the caller of a page.
-type Who struct {
+// Viewer is the caller of a page.
+type Viewer struct {
 	Name     string // as the audit has it
 	ReadOnly bool   // it may change nothing
 	// Its methods take from what a page shows what the caller does not see.
 	disclosure
 }
 
-// Caller returns who sends a call; the zero Who where nobody is logged in.
-func (a *API) Caller(c *httpapi.Call) Who {
+// Viewer returns who sends a call; the zero Viewer where nobody is logged in.
+func (a *API) Viewer(c *httpapi.Call) Viewer {
 	who, ok := c.Identity.(*caller)
 	if !ok {
-		return Who{}
+		return Viewer{}
 	}
-	return Who{Name: who.actor(), ReadOnly: who.kind == readKind, disclosure: a.disclosureTo(c)}
+	return Viewer{Name: who.actor(), ReadOnly: who.kind == readKind, disclosure: a.disclosureTo(c)}
 }
 
 // isPage reports whether a call is for a page.
@@ -67,7 +67,7 @@ func isPage(c *httpapi.Call) bool {
 	return path == consolePrefix || strings.HasPrefix(path, consolePrefix+"/")
 }
 
-// Always names the same target whatever the request.
-func Always(target string) func(*httpapi.Call) string {
+// FixedTarget names the same target whatever the request.
+func FixedTarget(target string) func(*httpapi.Call) string {
 	return func(*httpapi.Call) string { return target }
 }

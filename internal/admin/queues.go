@@ -115,10 +115,10 @@ func (a *API) ListQueues(c *httpapi.Call) (page []QueueItem, next string, err er
 	}
 	contracts := a.queueContracts(contract)
 	if contracts == nil {
-		return nil, "", invalid(a.noContract(contract))
+		return nil, "", invalid(a.unknownContractText(contract))
 	}
 	err = a.Engine.ViewQueues(c.Context(), func(r engine.QueueReader) error {
-		all, err := countedQueues(r, contracts)
+		all, err := queuesWithCounts(r, contracts)
 		if err != nil {
 			return err
 		}
@@ -179,8 +179,8 @@ func (a *API) queueContracts(name string) (all []string) {
 	return all
 }
 
-// noContract says that queues have no contract of a name, and which contracts they have.
-func (a *API) noContract(name string) string {
+// unknownContractText says that queues have no contract of a name, and which contracts they have.
+func (a *API) unknownContractText(name string) string {
 	known := slices.DeleteFunc(slices.Sorted(slices.Values(a.Engine.JobTypes())), isInternal)
 	hint := "."
 	if similar, ok := setting.Closest(name, known); ok {
@@ -193,7 +193,7 @@ func (a *API) noContract(name string) string {
 // Queues returns all queues.
 func (a *API) Queues(ctx context.Context) (all []QueueItem, err error) {
 	err = a.Engine.ViewQueues(ctx, func(r engine.QueueReader) error {
-		if all, err = countedQueues(r, []string{""}); err != nil {
+		if all, err = queuesWithCounts(r, []string{""}); err != nil {
 			return err
 		}
 		return firstError(addReadySince(r, all), a.addRecent(r, all), a.addPollers(r, all, "", ""))
@@ -201,8 +201,8 @@ func (a *API) Queues(ctx context.Context) (all []QueueItem, err error) {
 	return all, err
 }
 
-// countedQueues returns the queues of job types, "" for all, with their counts and settings alone.
-func countedQueues(r engine.QueueReader, contracts []string) (all []QueueItem, err error) {
+// queuesWithCounts returns the queues of job types, "" for all, with their counts and settings alone.
+func queuesWithCounts(r engine.QueueReader, contracts []string) (all []QueueItem, err error) {
 	for _, name := range contracts {
 		queues, err := r.List(name)
 		if err != nil {
@@ -366,7 +366,7 @@ func (a *API) checkQueueContract(name string) error {
 	if slices.Contains(a.Engine.JobTypes(), name) {
 		return nil
 	}
-	return &job.Error{Kind: job.NotFound, Op: "admin.queue", Msg: a.noContract(name)}
+	return &job.Error{Kind: job.NotFound, Op: "admin.queue", Msg: a.unknownContractText(name)}
 }
 
 // changeQueue changes the settings of the queue of the path with an entry of the audit.

@@ -67,9 +67,9 @@ func (a *API) accessRoutes() []route {
 		{method: "GET", pattern: apiPrefix + "/health", action: "health.show",
 			handle: a.showHealth},
 		{method: "POST", pattern: apiPrefix + "/token/rotate", action: "token.rotate",
-			handle: a.rotateToken, target: Always("token:operator"), body: true},
+			handle: a.rotateToken, target: FixedTarget("token:operator"), body: true},
 		{method: "POST", pattern: apiPrefix + "/login-codes", action: "login.create",
-			handle: a.createCode, target: Always("login"), body: true},
+			handle: a.createCode, target: FixedTarget("login"), body: true},
 	}
 }
 

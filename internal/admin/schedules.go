@@ -28,7 +28,7 @@ func (a *API) scheduleRoutes() []route {
 		{method: "GET", pattern: all, action: "schedule.list", handle: a.listSchedules,
 			query: httpapi.PageQuery()},
 		{method: "POST", pattern: all, action: "schedule.create", handle: a.createSchedule,
-			target: Always("schedules"), body: true},
+			target: FixedTarget("schedules"), body: true},
 		{method: "GET", pattern: one, action: "schedule.show", handle: a.showSchedule,
 			query: []string{"next"}},
 		{method: "PATCH", pattern: one, action: "schedule.set", handle: a.setSchedule,
@@ -365,8 +365,8 @@ func (a *API) ReadSchedule(c *httpapi.Call, members map[string][]byte) (s *sched
 	return s, now, a.Schedules.Check(c.Context(), s, now)
 }
 
-// WrongScheduleMembers says what is wrong with members, JSON by their names, each by itself.
-func WrongScheduleMembers(members map[string][]byte) map[string]string {
+// ScheduleMemberErrors says what is wrong with members, JSON by their names, each by itself.
+func ScheduleMemberErrors(members map[string][]byte) map[string]string {
 	wrong := map[string]string{}
 	for name, raw := range members {
 		one := schedule.Schedule{}
@@ -444,7 +444,7 @@ func (a *API) runSchedule(c *httpapi.Call) error {
 
 // RunSchedule submits the job of the schedule of the path of a call.
 func (a *API) RunSchedule(c *httpapi.Call) (*job.Job, error) {
-	return a.Schedules.SubmitNow(a.recording(c, scheduleTarget(c)), c.PathValue("name"))
+	return a.Schedules.SubmitNow(a.withAudit(c, scheduleTarget(c)), c.PathValue("name"))
 }
 
 // listTicks is GET /admin/v1/schedules/{name}/ticks: those that are kept, the latest first.

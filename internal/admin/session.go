@@ -35,9 +35,9 @@ const (
 const (
 	codeLifetime = 15 * time.Minute
 	sessionIdle  = 12 * time.Hour
-	// sessionGrain is how much later than at its last use a session may be extended, so that not
-	// every request writes.
-	sessionGrain = time.Minute
+	// sessionExtendInterval is how much later than at its last use a session may be extended, so
+	// that not every request writes.
+	sessionExtendInterval = time.Minute
 )
 
 // cookieName is the name of the cookie of a session.
@@ -66,8 +66,8 @@ func (t *tokens) grantOf(k kind) (grant, bool) {
 	return grant{k, present.binding}, true
 }
 
-// holds reports whether the token that a code or session was made under is in force.
-func (t *tokens) holds(g *grant) bool {
+// isInForce reports whether the token that a code or session was made under is in force.
+func (t *tokens) isInForce(g *grant) bool {
 	present, known := t.grantOf(g.Kind)
 	return known && present == *g
 }
@@ -133,7 +133,7 @@ func (a *API) useCode(w engine.RecordWriter, text string) (grant, error) {
 	if err != nil {
 		return grant{}, err
 	}
-	if g == nil || !a.tokens.holds(g) {
+	if g == nil || !a.tokens.isInForce(g) {
 		return grant{}, errUnauthorized
 	}
 	return *g, w.DeleteRecords(codeKind, secretKey(text))
@@ -143,7 +143,7 @@ func (a *API) useCode(w engine.RecordWriter, text string) (grant, error) {
 func newSession(w engine.RecordWriter, g grant) (secret string, err error) {
 	secret = rand.Text()
 	r := job.Record{Kind: sessionKind, Key: secretKey(secret),
-		ExpiresAt: w.Now().Add(sessionIdle + sessionGrain)}
+		ExpiresAt: w.Now().Add(sessionIdle + sessionExtendInterval)}
 	return secret, putBody(w, r, g)
 }
 
@@ -156,28 +156,28 @@ func (a *API) sessionOf(c *httpapi.Call) (*caller, error) {
 	}
 	key := secretKey(cookie.Value)
 	var g *grant
-	stale := false
+	needsExtension := false
 	err = a.Engine.ViewRecords(c.Context(), func(r engine.RecordReader) (err error) {
-		g, stale, err = readSession(r, key)
+		g, needsExtension, err = readSession(r, key)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if g == nil || !a.tokens.holds(g) {
+	if g == nil || !a.tokens.isInForce(g) {
 		return nil, errUnauthorized
 	}
 	// What a page reads again by itself is no use of it: a browser says that its script asks.
 	byScript := c.Request.Header.Get("Sec-Fetch-Dest") == "empty"
-	if stale && !byScript {
+	if needsExtension && !byScript {
 		a.extend(c.Context(), key)
 	}
 	return &caller{kind: g.Kind, session: key}, nil
 }
 
-// readSession reads a session; nil if there is none. It is stale when it was extended longer than
-// sessionGrain ago.
-func readSession(r engine.RecordReader, key string) (g *grant, stale bool, err error) {
+// readSession reads a session; nil if there is none. It needs an extension when the last one was
+// longer than sessionExtendInterval ago.
+func readSession(r engine.RecordReader, key string) (g *grant, needsExtension bool, err error) {
 	record, err := r.Record(sessionKind, key)
 	if err != nil || record == nil {
 		return nil, false, err
@@ -203,12 +203,12 @@ func (a *API) sessionsInForce(ctx context.Context, keys []string) (map[string]bo
 // request goes on where the store refuses: the session then ends earlier.
 func (a *API) extend(ctx context.Context, key string) {
 	err := a.Engine.ChangeRecords(ctx, sessionKind, func(w engine.RecordWriter) error {
-		g, stale, err := readSession(w, key)
-		if err != nil || g == nil || !stale {
+		g, needsExtension, err := readSession(w, key)
+		if err != nil || g == nil || !needsExtension {
 			return err
 		}
 		r := job.Record{Kind: sessionKind, Key: key,
-			ExpiresAt: w.Now().Add(sessionIdle + sessionGrain)}
+			ExpiresAt: w.Now().Add(sessionIdle + sessionExtendInterval)}
 		return putBody(w, r, g)
 	})
 	if err != nil && !errors.Is(err, context.Canceled) {

@@ -27,7 +27,7 @@ func (a *API) subscriptionRoutes() []route {
 		{method: "GET", pattern: apiPrefix + "/webhook-events", action: "webhook.events",
 			handle: a.listEventTypes, query: httpapi.PageQuery()},
 		{method: "POST", pattern: all, action: "webhook.create", handle: a.createWebhook,
-			target: Always("webhooks"), body: true},
+			target: FixedTarget("webhooks"), body: true},
 		{method: "GET", pattern: one, action: "webhook.show", handle: a.showWebhook},
 		{method: "PATCH", pattern: one, action: "webhook.set", handle: a.patchWebhook,
 			target: webhookTarget, body: true},

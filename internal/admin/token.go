@@ -117,11 +117,11 @@ var (
 		Detail: "this node does not know the operator's token yet, as its store does not answer"}
 	errTokenSealed = &httpapi.CodedError{Code: codeUnavailable,
 		Detail: "this node cannot read the operator's token, which its store has sealed under the " +
-			"pepper of another node: " + mendPepper}
+			"pepper of another node: " + pepperHint}
 )
 
-// mendPepper says what ends that a node has another pepper than the store.
-const mendPepper = "start it again with the pepper file of the node that was started first on this " +
+// pepperHint says what ends that a node has another pepper than the store.
+const pepperHint = "start it again with the pepper file of the node that was started first on this " +
 	"store (secrets.pepper_file, else pepper in its data_dir), or set operator.token on all nodes"
 
 // callerOf returns the caller who presents a token. Digests are compared in constant time, and
@@ -268,7 +268,7 @@ func (t *tokens) refuse(err error) {
 	if t.refused.Swap(true) {
 		return
 	}
-	t.log.Error("this node answers requests of operators with 503: "+mendPepper,
+	t.log.Error("this node answers requests of operators with 503: "+pepperHint,
 		telemetry.ErrorMessage, err)
 }
 

@@ -126,12 +126,12 @@ func (a *API) addRunning(ctx context.Context, p *WorkerPage) error {
 	if len(p.Items) == 0 {
 		return nil
 	}
-	leased, err := a.Engine.List(ctx, store.Filter{Runs: true, Limit: a.runLimit + 1})
+	leased, err := a.Engine.List(ctx, store.Filter{Runs: true, Limit: a.maxRuns + 1})
 	if err != nil {
 		return err
 	}
 	running := map[[2]string][]int64{}
-	for _, j := range leased[:min(a.runLimit, len(leased))] {
+	for _, j := range leased[:min(a.maxRuns, len(leased))] {
 		key := [2]string{j.ID.Contract, j.Worker}
 		running[key] = append(running[key], j.Seq)
 	}
@@ -139,10 +139,10 @@ func (a *API) addRunning(ctx context.Context, p *WorkerPage) error {
 		w := &p.Items[i]
 		w.Running = running[[2]string{w.Contract, w.Name}]
 	}
-	if len(leased) <= a.runLimit {
+	if len(leased) <= a.maxRuns {
 		return nil
 	}
-	last, err := a.Engine.GetBySeqs(ctx, []int64{leased[a.runLimit-1].Seq}, store.DefinitionOnly)
+	last, err := a.Engine.GetBySeqs(ctx, []int64{leased[a.maxRuns-1].Seq}, store.DefinitionOnly)
 	for _, j := range last { // none where the job has been removed meanwhile
 		p.SearchedTo = j.CreatedAt
 	}

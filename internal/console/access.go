@@ -17,9 +17,9 @@ func (o *Console) accessPages() []admin.Page {
 		{Method: "GET", Pattern: Path + "/login", Action: "console.login", Public: true,
 			Query: []string{"code"}, Handle: o.show(o.showLogin)},
 		{Method: "POST", Pattern: Path + "/login", Action: "session.create", Public: true,
-			Target: admin.Always("session"), Handle: o.submit(o.login, "code", "token")},
+			Target: admin.FixedTarget("session"), Handle: o.submit(o.login, "code", "token")},
 		{Method: "POST", Pattern: Path + "/logout", Action: "session.end", AnyToken: true,
-			Target: admin.Always("session"), Handle: o.submit(o.logout)},
+			Target: admin.FixedTarget("session"), Handle: o.submit(o.logout)},
 	}
 }
 

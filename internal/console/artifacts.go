@@ -56,15 +56,15 @@ func (o *Console) showManifests(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	who := o.api.Caller(c)
+	viewer := o.api.Viewer(c)
 	for i := range found {
-		who.LimitManifests(&found[i])
+		viewer.RedactManifests(&found[i])
 	}
 	p := manifestsPage{Query: c.Request.URL.Query(), Manifests: found, SearchedTo: searchedTo,
 		Filtered: c.Request.URL.RawQuery != "", NextPage: nextPage(c.Request, next)}
 	v := view{Name: "manifests", Title: "Manifests"}
-	if of := o.api.Manifests(); of != nil {
-		p.Served, p.States, v.Live.Queue = true, o.api.WordsOf(of.Jobs), of.Jobs
+	if m := o.api.Manifests(); m != nil {
+		p.Served, p.States, v.Live.Queue = true, o.api.StatesOf(m.Jobs), m.Jobs
 	}
 	v.Page = p
 	return v, nil
@@ -90,13 +90,13 @@ func (o *Console) showManifest(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	who := o.api.Caller(c)
-	who.LimitManifests(&m)
-	who.LimitResources(found)
-	of := o.api.Manifests()
+	viewer := o.api.Viewer(c)
+	viewer.RedactManifests(&m)
+	viewer.RedactResources(found)
+	resources := o.api.Manifests().Resources
 	return view{Name: "manifest", Title: "Manifest " + strconv.FormatInt(m.Number, 10),
-		Live: watched{Queue: of.Resources + "/", Number: m.Number},
-		Page: &manifestPage{m, c.Request.URL.Query().Get("state"), o.api.WordsOf(of.Resources),
+		Live: liveScope{Queue: resources + "/", Number: m.Number},
+		Page: &manifestPage{m, c.Request.URL.Query().Get("state"), o.api.StatesOf(resources),
 			found, searchedTo, nextPage(c.Request, next)}}, nil
 }
 
@@ -106,9 +106,9 @@ func (o *Console) showFiles(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	who := o.api.Caller(c)
+	viewer := o.api.Viewer(c)
 	for i := range found {
-		who.LimitFiles(&found[i])
+		viewer.RedactFiles(&found[i])
 	}
 	return view{Name: "files", Title: "Files", Page: struct {
 		Served   bool // a contract of this node keeps files
@@ -123,15 +123,15 @@ func (o *Console) showFile(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	who := o.api.Caller(c)
+	viewer := o.api.Viewer(c)
 	p := filePage{File: f}
 	if f.Status == fileFailed && f.Job != 0 {
-		if p.Error, err = o.errorOf(c, who, f.Job); err != nil {
+		if p.Error, err = o.errorOf(c, viewer, f.Job); err != nil {
 			return view{}, err
 		}
 	}
-	who.LimitFiles(&p.File)
-	return view{Name: "file", Title: "File " + f.ID, Page: p, Live: watched{Number: f.Job}}, nil
+	viewer.RedactFiles(&p.File)
+	return view{Name: "file", Title: "File " + f.ID, Page: p, Live: liveScope{Number: f.Job}}, nil
 }
 
 // filePage is what the page of a file shows.
@@ -144,7 +144,7 @@ type filePage struct {
 const fileFailed = "failed"
 
 // errorOf returns the error of a job, as far as the caller sees it; "" for one that is gone.
-func (o *Console) errorOf(c *httpapi.Call, who admin.Who, number int64) (string, error) {
+func (o *Console) errorOf(c *httpapi.Call, viewer admin.Viewer, number int64) (string, error) {
 	d, err := o.api.JobDetail(c.Context(), number)
 	if job.IsKind(err, job.NotFound) {
 		return "", nil
@@ -152,7 +152,7 @@ func (o *Console) errorOf(c *httpapi.Call, who admin.Who, number int64) (string,
 	if err != nil {
 		return "", err
 	}
-	who.LimitJob(d)
+	viewer.RedactJob(d)
 	return d.Error, nil
 }
 

@@ -19,12 +19,12 @@ var auditFilters = []string{"actor", "action", "target", "from", "to"}
 
 // auditPage is what the page of the audit shows.
 type auditPage struct {
-	Query      url.Values        // of the filters
-	Wrong      map[string]string // what is wrong with a filter, by its name
-	Filtered   bool
-	Entries    []auditEntry
-	SearchedTo time.Time
-	Next       string // the address of the next page
+	Query       url.Values        // of the filters
+	FieldErrors map[string]string // what is wrong with a filter, by its name
+	Filtered    bool
+	Entries     []auditEntry
+	SearchedTo  time.Time
+	Next        string // the address of the next page
 }
 
 // auditEntry is an entry as the page shows it.
@@ -51,7 +51,7 @@ func (o *Console) showAudit(c *httpapi.Call) (view, error) {
 	v := view{Name: "audit", Title: "Audit"}
 	found, err := o.api.Audit(c)
 	if answer := admin.Answer(err); err != nil && answer.Status == http.StatusBadRequest {
-		if p.Wrong = wrongOf(answer.Detail, auditFilters); len(p.Wrong) > 0 {
+		if p.FieldErrors = fieldErrors(answer.Detail, auditFilters); len(p.FieldErrors) > 0 {
 			v.Page, v.Status = p, answer.Status
 			return v, nil
 		}
@@ -67,8 +67,8 @@ func (o *Console) showAudit(c *httpapi.Call) (view, error) {
 	return v, nil
 }
 
-// wrongOf returns the text of a refusal by the name of the field that it begins with.
-func wrongOf(detail string, names []string) map[string]string {
+// fieldErrors returns the text of a refusal by the name of the field that it begins with.
+func fieldErrors(detail string, names []string) map[string]string {
 	for _, name := range names {
 		rest, isOf := strings.CutPrefix(detail, name)
 		if isOf && (strings.HasPrefix(rest, " ") || strings.HasPrefix(rest, ":")) {
@@ -176,19 +176,19 @@ func membersOfState(raw json.RawMessage) map[string]string {
 	return all
 }
 
-// addMembers adds the members of an object, whose names begin with a text.
-func addMembers(all map[string]string, begin string, object map[string]any) {
+// addMembers adds the members of an object, whose names begin with a prefix.
+func addMembers(all map[string]string, prefix string, object map[string]any) {
 	for name, value := range object {
 		switch v := value.(type) {
 		case map[string]any:
-			addMembers(all, begin+name+".", v)
+			addMembers(all, prefix+name+".", v)
 		case string:
-			all[begin+name] = v
+			all[prefix+name] = v
 		case nil:
-			all[begin+name] = "none"
+			all[prefix+name] = "none"
 		default:
 			text, _ := json.Marshal(v) // it was JSON
-			all[begin+name] = strings.Trim(string(text), "[]")
+			all[prefix+name] = strings.Trim(string(text), "[]")
 		}
 	}
 }

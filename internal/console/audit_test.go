@@ -72,11 +72,11 @@ func TestFiltersOfAudit(t *testing.T) {
 			t.Errorf("the address is %s, want %s", address, want)
 		}
 	}
-	wrong := wrongOf("from must be a time", auditFilters)
+	wrong := fieldErrors("from must be a time", auditFilters)
 	if want := map[string]string{"from": "from must be a time"}; !reflect.DeepEqual(wrong, want) {
 		t.Errorf("what is wrong is %v", wrong)
 	}
-	if wrong := wrongOf("fromage is unknown", auditFilters); wrong != nil {
+	if wrong := fieldErrors("fromage is unknown", auditFilters); wrong != nil {
 		t.Errorf("what is wrong is %v", wrong)
 	}
 }

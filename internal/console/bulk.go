@@ -25,7 +25,8 @@ func (o *Console) bulkPages() []admin.Page {
 		{Method: "GET", Pattern: all + "/new", Action: "console.bulk.new",
 			Query: append(admin.BulkFields(), "of", "mark"), Handle: o.show(o.previewBulk)},
 		{Method: "POST", Pattern: all, Action: "console.bulk.start", Audit: "bulk.start",
-			Target: admin.Always("bulk"), Handle: o.submit(o.startBulk, admin.BulkFields()...)},
+			Target: admin.FixedTarget("bulk"), Handle: o.submit(o.startBulk,
+				admin.BulkFields()...)},
 		{Method: "GET", Pattern: one, Action: "console.bulk.show", Handle: o.show(o.showOperation)},
 	}
 	for _, what := range []bulk.Change{bulk.Pause, bulk.Resume, bulk.Cancel} {
@@ -46,10 +47,11 @@ func (o *Console) showBulk(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	return view{Name: "bulk", Title: "Bulk operations", Live: watched{Bulk: anyBulk}, Page: struct {
-		Operations []*bulk.Operation
-		Next       string
-	}{found, nextPage(c.Request, next)}}, nil
+	return view{Name: "bulk", Title: "Bulk operations", Live: liveScope{Bulk: anyBulk},
+		Page: struct {
+			Operations []*bulk.Operation
+			Next       string
+		}{found, nextPage(c.Request, next)}}, nil
 }
 
 // showOperation is GET /console/bulk/{id}.
@@ -58,9 +60,9 @@ func (o *Console) showOperation(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	o.api.Caller(c).LimitOperation(found)
+	o.api.Viewer(c).RedactOperation(found)
 	return view{Name: "operation", Title: printable(operationTitle(found)), Page: found,
-		Live: watched{Bulk: found.ID}}, nil
+		Live: liveScope{Bulk: found.ID}}, nil
 }
 
 // field is a field of a form.
@@ -77,7 +79,7 @@ func (o *Console) previewBulk(c *httpapi.Call) (view, error) {
 			return view{}, invalid(name + " is given twice")
 		}
 	}
-	if q.Get("of") == ofMarked {
+	if q.Get("of") == onlyMarked {
 		if len(q["mark"]) == 0 {
 			return view{}, invalid("no job is marked: go back and mark some")
 		}
@@ -103,9 +105,9 @@ func (o *Console) previewBulk(c *httpapi.Call) (view, error) {
 	return o.preview(c, p)
 }
 
-// ofMarked says that an action of the list of jobs is about those that are marked, and not about
+// onlyMarked says that an action of the list of jobs is about those that are marked, and not about
 // all that match.
-const ofMarked = "marked"
+const onlyMarked = "marked"
 
 // previewPage is what the page shows that asks for the confirmation of an operation.
 type previewPage struct {
@@ -118,9 +120,9 @@ type previewPage struct {
 	IsDelete  bool
 	Sampled   int    // how many the sample has
 	Back      string // the page that lists what matches
-	What      string // how many jobs match, or dead letters
+	CountText string // how many jobs match, or dead letters
 	Phases    string // how many of them are in each phase, where all of them were looked at
-	Do        string // what would be done
+	Summary   string // what would be done
 }
 
 // preview shows what an operation would do.
@@ -128,27 +130,27 @@ func (o *Console) preview(c *httpapi.Call, p previewPage) (v view, err error) {
 	if p.BulkPreview, err = o.api.PreviewBulk(c.Context(), p.Request); err != nil {
 		return v, err
 	}
-	who := o.api.Caller(c)
-	who.LimitItems(p.Items)
-	who.LimitLetters(p.DeadLetters...)
+	viewer := o.api.Viewer(c)
+	viewer.RedactItems(p.Items)
+	viewer.RedactLetters(p.DeadLetters...)
 	p.IsDelete = p.Request.Action == contract.ActionDelete
 	p.IsDanger = p.IsDelete || p.Request.Action == contract.ActionCancel
 	p.Sampled = len(p.Items) + len(p.DeadLetters)
 	p.count()
-	return view{Name: "preview", Title: p.Do + "?", Page: p}, nil
+	return view{Name: "preview", Title: p.Summary + "?", Page: p}, nil
 }
 
 // count sets what the page says of how many match.
 func (p *previewPage) count() {
-	thing := "job"
+	noun := "job"
 	if p.Request.DeadLetters != nil {
-		thing = "dead letter"
+		noun = "dead letter"
 	}
-	p.What = pluralize(p.Matching, thing)
+	p.CountText = pluralize(p.Matching, noun)
 	if p.More {
-		p.What = number(p.Matching) + " or more " + thing + "s"
+		p.CountText = number(p.Matching) + " or more " + noun + "s"
 	}
-	p.Do = doing(p.Request.Action, p.What)
+	p.Summary = actionText(p.Request.Action, p.CountText)
 	if p.More || p.Matching != len(p.Items) {
 		return
 	}

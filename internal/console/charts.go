@@ -160,9 +160,9 @@ func rangeOf(c *httpapi.Call) (string, error) {
 }
 
 // charts reads a series over a range and draws it.
-func (o *Console) charts(c *httpapi.Call, within string, q series.Query) ([]chart, error) {
+func (o *Console) charts(c *httpapi.Call, rangeName string, q series.Query) ([]chart, error) {
 	q.To = o.api.Now().UTC()
-	q.From = q.To.Add(-ranges[within])
+	q.From = q.To.Add(-ranges[rangeName])
 	s, err := o.api.Series.Read(c.Context(), q)
 	if err != nil {
 		return nil, err

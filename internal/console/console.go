@@ -79,20 +79,20 @@ type view struct {
 	// Status is that of the answer; 0 means 200.
 	Status int
 	// Live is what concerns the live parts of the page.
-	Live watched
+	Live liveScope
 
 	// The members below are set by send.
-	Who   admin.Who
-	Now   time.Time
-	Nav   []navGroup
-	Node  string // the name of the node that answers
-	First string // the address of the first page of the list; "" on that
-	Every int    // seconds from one reading of the page by the script to the next
+	Viewer          admin.Viewer
+	Now             time.Time
+	Nav             []navGroup
+	Node            string // the name of the node that answers
+	FirstPage       string // the address of the first page of the list; "" on that
+	RefreshInterval int    // seconds from one reading of the page by the script to the next
 }
 
-// watched is what of the live events (AD-061) concerns a page with live parts: its zero value is
+// liveScope is what of the live events (AD-061) concerns a page with live parts: its zero value is
 // the counts of all queues.
-type watched struct {
+type liveScope struct {
 	Queue  string // those of the queues whose contract/queue begins with it
 	Number int64  // and a job
 	Bulk   string // or a bulk operation alone, by its id, or anyBulk
@@ -101,18 +101,18 @@ type watched struct {
 // anyBulk stands for the id of any bulk operation.
 const anyBulk = "any"
 
-// Pages are read again readings times in a second, by all together who watch on this node, and take
-// no more than readingTime of it: the more consoles are open, and the longer a page takes, the more
+// Pages are read again maxReadsPerSecond times in a second, by all together who watch on this node, and take
+// no more than maxReadTimePerSecond of it: the more consoles are open, and the longer a page takes, the more
 // seldom each is read.
 const (
-	readings    = 5
-	readingTime = 80 * time.Millisecond
+	maxReadsPerSecond    = 5
+	maxReadTimePerSecond = 80 * time.Millisecond
 )
 
-// secondsBetween returns after how many seconds a page that took so long is read again, where so
+// refreshSeconds returns after how many seconds a page that took so long is read again, where so
 // many watch.
-func secondsBetween(watches int, took time.Duration) int {
-	return max(1, watches/readings, int(time.Duration(watches)*took/readingTime))
+func refreshSeconds(watches int, took time.Duration) int {
+	return max(1, watches/maxReadsPerSecond, int(time.Duration(watches)*took/maxReadTimePerSecond))
 }
 
 // show makes the handler of a page.
@@ -129,11 +129,11 @@ func (o *Console) show(make func(c *httpapi.Call) (view, error)) httpapi.Handler
 
 // withoutEmpty removes the parameters without a value from a query.
 func withoutEmpty(query string) string {
-	pairs := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
-		_, value, given := strings.Cut(pair, "=")
-		return pair == "" || (given && value == "")
+	parameters := slices.DeleteFunc(strings.Split(query, "&"), func(parameter string) bool {
+		_, value, given := strings.Cut(parameter, "=")
+		return parameter == "" || (given && value == "")
 	})
-	return strings.Join(pairs, "&")
+	return strings.Join(parameters, "&")
 }
 
 // htmlType is the content type of the pages.
@@ -141,10 +141,10 @@ var htmlType = []string{"text/html; charset=utf-8"}
 
 // send answers with a page.
 func (o *Console) send(c *httpapi.Call, v view) error {
-	v.Who, v.Now = o.api.Caller(c), o.api.Now()
+	v.Viewer, v.Now = o.api.Viewer(c), o.api.Now()
 	v.Nav, v.Node = o.navOf(c.Request.URL.Path), o.api.Engine.Node()
-	v.First = firstPage(c.Request)
-	v.Every = secondsBetween(o.api.Live.Watches(), c.Elapsed())
+	v.FirstPage = firstPage(c.Request)
+	v.RefreshInterval = refreshSeconds(o.api.Live.Watches(), c.Elapsed())
 	var text bytes.Buffer
 	if err := o.templates[v.Name].Execute(&text, v); err != nil {
 		return err

@@ -119,7 +119,7 @@ func TestSecondsBetween(t *testing.T) {
 		{50, 35 * time.Millisecond, 21},
 		{3, 2 * time.Second, 75},
 	} {
-		if got := secondsBetween(c.watches, c.took); got != c.want {
+		if got := refreshSeconds(c.watches, c.took); got != c.want {
 			t.Errorf("%d who watch pages of %s read them every %d s, want %d", c.watches, c.took, got,
 				c.want)
 		}

@@ -27,50 +27,50 @@ import (
 
 // functions are what templates call. Times, durations and numbers are formatted here alone.
 var functions = template.FuncMap{
-	"about":     filterFields,
-	"act":       button,
-	"all":       allOf,
-	"ago":       ago,
-	"cron":      cronWords,
-	"done":      func(o *bulk.Operation) int64 { return o.Done + o.Failed + o.Skipped },
-	"filestate": fileState,
-	"failure":   failureText,
-	"jobstate":  jobState,
-	"keystate":  func(k account.Key, now time.Time) string { return k.State(now) },
-	"length":    lengthOf,
-	"letter":    func(l job.DeadLetter) *job.DeadLetter { return &l },
-	"key":       settingKey,
-	"orders":    func() []field { return queueOrders },
-	"phase":     phaseWord,
-	"queue":     queueName,
-	"source":    sourceOf,
-	"sure":      confirmButton,
-	"title":     operationTitle,
-	"verb":      verb,
-	"rate":      func(h admin.Webhook) string { return percent(h.SuccessRate()) },
-	"seconds":   formatSeconds,
-	"size":      formatSize,
-	"smallest":  smallest,
-	"brief":     abbreviate,
-	"clock":     clockTime,
-	"choice":    func(c choice) string { return c.Value + ": " + c.Meaning },
-	"json":      indentJSON,
-	"join":      strings.Join,
-	"joblink":   jobLink,
-	"jobswhere": jobsWhere,
-	"lasted":    formatDuration,
-	"line":      oneLine,
-	"number":    number,
-	"outcome":   outcomeMark,
-	"pages":     endOf,
-	"path":      pathOf,
-	"period":    periodText,
-	"public":    contract.PublicName,
-	"stamp":     stamp,
-	"timefield": timeField,
-	"state":     stateMark,
-	"text":      printable,
-	"took":      func(ms int64) string { return formatDuration(time.Duration(ms) * time.Millisecond) },
+	"filterfields":   filterFields,
+	"button":         button,
+	"allof":          allOf,
+	"ago":            ago,
+	"cron":           cronWords,
+	"done":           func(o *bulk.Operation) int64 { return o.Done + o.Failed + o.Skipped },
+	"filestate":      fileState,
+	"failure":        failureText,
+	"jobstate":       jobState,
+	"keystate":       func(k account.Key, now time.Time) string { return k.State(now) },
+	"entryduration":  lengthOf,
+	"pointer":        func(l job.DeadLetter) *job.DeadLetter { return &l },
+	"settingkey":     settingKey,
+	"queueorders":    func() []field { return queueOrders },
+	"phase":          phaseWord,
+	"queue":          queueName,
+	"settingsource":  sourceOf,
+	"confirm":        confirmButton,
+	"operationtitle": operationTitle,
+	"verb":           verb,
+	"successrate":    func(h admin.Webhook) string { return percent(h.SuccessRate()) },
+	"seconds":        formatSeconds,
+	"size":           formatSize,
+	"smallest":       smallest,
+	"abbreviate":     abbreviate,
+	"clock":          clockTime,
+	"choice":         func(c choice) string { return c.Value + ": " + c.Meaning },
+	"json":           indentJSON,
+	"join":           strings.Join,
+	"joblink":        jobLink,
+	"jobswhere":      jobsWhere,
+	"duration":       formatDuration,
+	"oneline":        oneLine,
+	"number":         number,
+	"outcome":        outcomeBadge,
+	"pager":          pagerOf,
+	"path":           pathOf,
+	"period":         periodText,
+	"publicname":     contract.PublicName,
+	"timestamp":      timestamp,
+	"timefield":      timeField,
+	"state":          stateBadge,
+	"text":           printable,
+	"milliseconds":   func(ms int64) string { return formatDuration(time.Duration(ms) * time.Millisecond) },
 }
 
 // maxShown bounds how much of one text a page shows, in bytes.
@@ -223,11 +223,11 @@ func number(n any) string {
 }
 
 // pluralize writes a number of things.
-func pluralize(n any, thing string) string {
+func pluralize(n any, noun string) string {
 	if text := number(n); text != "1" {
-		return text + " " + thing + "s"
+		return text + " " + noun + "s"
 	}
-	return "1 " + thing
+	return "1 " + noun
 }
 
 // formatDuration formats a duration for people: two units at most.
@@ -275,7 +275,7 @@ func ago(now, at time.Time) template.HTML {
 		return `<span class="none">never</span>`
 	}
 	at = at.UTC()
-	return template.HTML(`<time datetime="` + stamp(at) + `" title="` + at.Format("2006-01-02 15:04:05.000 UTC") + `">` + relative(at.Sub(now)) +
+	return template.HTML(`<time datetime="` + timestamp(at) + `" title="` + at.Format("2006-01-02 15:04:05.000 UTC") + `">` + relative(at.Sub(now)) +
 		`</time>`)
 }
 
@@ -288,8 +288,8 @@ func clockTime(at time.Time, zone string) string {
 	return at.In(location).Format("Mon 2006-01-02 15:04:05 MST")
 }
 
-// stamp returns a time as attributes have it.
-func stamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000000Z") }
+// timestamp returns a time as attributes have it.
+func timestamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
 // relative says in one unit how far a time is from now. The script does the same while a page is
 // open.

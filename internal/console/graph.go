@@ -15,9 +15,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// A graph is drawn by the server: layOut gives jobs and arrows their places (layout.go), critical
-// finds the path on which jobs have run for longest, and draw makes the SVG. A table beside it has
-// the same jobs in the order of the layers.
+// A graph is drawn by the server: newLayout gives jobs and arrows their places (layout.go),
+// critical finds the path on which jobs have run for longest, and draw makes the SVG. A table
+// beside it has the same jobs in the order of the layers.
 
 // graphPage is what the page of a graph shows (CO-005).
 type graphPage struct {
@@ -25,10 +25,10 @@ type graphPage struct {
 	Rows        []graphRow
 	Layers      int
 	Critical    int           // how many jobs the critical path has
-	Ran         time.Duration // how long these ran
+	RunTime     time.Duration // how long these ran
 	SVG         template.HTML
 	IsTruncated bool
-	IsOver      bool // all jobs of the critical path are over and have gone well
+	IsFinished  bool // all jobs of the critical path are over and have gone well
 }
 
 // graphRow is a job of a graph.
@@ -49,21 +49,21 @@ func (o *Console) showGraph(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	o.api.Caller(c).LimitGraph(g)
+	o.api.Viewer(c).RedactGraph(g)
 	return view{Name: "graph", Title: "Graph of job " + strconv.FormatInt(j.Seq, 10),
 		Page: graphOf(j.Seq, g, o.api.Now()),
-		Live: watched{Queue: j.ID.Contract + "/", Number: j.Seq}}, nil
+		Live: liveScope{Queue: j.ID.Contract + "/", Number: j.Seq}}, nil
 }
 
 // graphOf lays a graph out. Its rows stand in the order of the layers.
 func graphOf(number int64, g *admin.JobGraph, now time.Time) *graphPage {
 	p := &graphPage{Number: number, IsTruncated: g.IsTruncated, Rows: make([]graphRow, len(g.Jobs))}
 	at := make(map[int64]int, len(g.Jobs))
-	ran := make([]time.Duration, len(g.Jobs))
+	durations := make([]time.Duration, len(g.Jobs))
 	for i := range g.Jobs {
 		at[g.Jobs[i].Number] = i
 		p.Rows[i].GraphJob = g.Jobs[i]
-		ran[i] = ranOf(&g.Jobs[i].JobItem, now)
+		durations[i] = runTime(&g.Jobs[i].JobItem, now)
 	}
 	arrows := make([]arrow, len(g.Edges))
 	for i, e := range g.Edges {
@@ -71,28 +71,28 @@ func graphOf(number int64, g *admin.JobGraph, now time.Time) *graphPage {
 		row := &p.Rows[arrows[i].to]
 		row.Needs = append(row.Needs, e.Dependency)
 	}
-	l := layOut(len(g.Jobs), arrows)
-	path, all := l.critical(arrows, ran)
-	p.IsOver = true
+	l := newLayout(len(g.Jobs), arrows)
+	path, all := l.critical(arrows, durations)
+	p.IsFinished = true
 	for _, i := range path {
 		p.Rows[i].IsCritical = true
-		class, _ := jobMark(p.Rows[i].Phase, p.Rows[i].State)
-		p.IsOver = p.IsOver && class == "good"
+		class, _ := jobBadge(p.Rows[i].Phase, p.Rows[i].State)
+		p.IsFinished = p.IsFinished && class == "good"
 	}
 	for i := range p.Rows {
 		slices.Sort(p.Rows[i].Needs)
 		p.Rows[i].Layer = l.layer[i] + 1
 		p.Layers = max(p.Layers, p.Rows[i].Layer)
 	}
-	p.Critical, p.Ran = len(path), all
+	p.Critical, p.RunTime = len(path), all
 	p.SVG = l.draw(p, path)
 	slices.SortStableFunc(p.Rows, func(a, b graphRow) int { return cmp.Compare(a.Layer, b.Layer) })
 	return p
 }
 
-// ranOf returns how long the present attempt of a job has run, or the last one of a job that is
+// runTime returns how long the present attempt of a job has run, or the last one of a job that is
 // over; 0 for all others.
-func ranOf(j *admin.JobItem, now time.Time) time.Duration {
+func runTime(j *admin.JobItem, now time.Time) time.Duration {
 	end := j.SettledAt
 	if j.Phase == job.Leased.String() {
 		end = now
@@ -151,7 +151,7 @@ func (l *layout) drawLines(b *strings.Builder, class string, lines []arrow) {
 // drawJob draws a job as a link with its name, its number and its state.
 func (l *layout) drawJob(b *strings.Builder, i int, r *graphRow, isCurrent bool) {
 	escape := template.HTMLEscapeString
-	class, shape := jobMark(r.Phase, r.State)
+	class, shape := jobBadge(r.Phase, r.State)
 	box, current, critical := "box", "", ""
 	if r.IsCritical {
 		box, critical = "box critical", ", critical path"
@@ -165,21 +165,21 @@ func (l *layout) drawJob(b *strings.Builder, i int, r *graphRow, isCurrent bool)
 		number, pathOf("jobs", number), current, l.x[i], l.y[i],
 		escape(truncate(label, maxTitle)+", job "+number+", "+state+critical))
 	fmt.Fprintf(b, `<rect class="%s" width="%d" height="%d" rx="6"/><text%s x="14" y="18">%s</text>`,
-		box, boxWidth, boxHeight, cutBy(label, "box"), escape(truncate(label, maxLabel)))
+		box, boxWidth, boxHeight, clipAttribute(label, "box"), escape(truncate(label, maxLabel)))
 	fmt.Fprintf(b, `<g class="state %s" transform="translate(14 27)"><rect class="stripe" x="-10" `+
 		`y="-22" width="4" height="36" rx="2"/>%s<text class="word"%s x="17" y="10">%s</text></g>`,
-		class, shape, cutBy(state, "word"), escape(truncate(state, maxLabel)))
+		class, shape, clipAttribute(state, "word"), escape(truncate(state, maxLabel)))
 	fmt.Fprintf(b, `<text class="number" x="%d" y="37" text-anchor="end">%s</text></a>`,
 		boxWidth-10, number)
 }
 
-// maxUncutLabel is how many characters of the widest fonts a box has room for.
-const maxUncutLabel = 12
+// maxUnclippedLabel is how many characters of the widest fonts a box has room for.
+const maxUnclippedLabel = 12
 
-// cutBy returns the attribute that cuts a text of a drawing, by the path with an id, where its box
-// ends. A cut costs time: texts that surely fit have none.
-func cutBy(text, path string) string {
-	if utf8.RuneCountInString(text) <= maxUncutLabel {
+// clipAttribute returns the attribute that cuts a text of a drawing, by the path with an id, where
+// its box ends. A cut costs time: texts that surely fit have none.
+func clipAttribute(text, path string) string {
+	if utf8.RuneCountInString(text) <= maxUnclippedLabel {
 		return ""
 	}
 	return ` clip-path="url(#` + path + `)"`

@@ -36,7 +36,7 @@ func (o *Console) showInbox(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	o.api.Caller(c).LimitInbox(found)
+	o.api.Viewer(c).RedactInbox(found)
 	q := c.Request.URL.Query()
 	return view{Name: "inbox", Title: "Inbox", Page: struct {
 		State, Contract string

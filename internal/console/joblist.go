@@ -15,7 +15,7 @@ import (
 // The list of jobs has the filters of the API as the fields of one form, which is sent by GET: so
 // the address of a page is the search, and can be kept and sent on. The tabs are links with one
 // filter changed. A wrong filter does not lose the others: the page comes back with what was typed
-// and says in the field what is wrong (admin.API.WrongFilters).
+// and says in the field what is wrong (admin.API.FilterErrors).
 
 // jobListPages is the list of jobs (CO-003). Its bulk actions are forms of the page of bulk.go that
 // shows what they would do.
@@ -26,14 +26,14 @@ func (o *Console) jobListPages() []admin.Page {
 
 // jobsPage is what the list of jobs shows.
 type jobsPage struct {
-	Query    url.Values        // of the filters
-	Wrong    map[string]string // what is wrong with a filter, by its name
-	Filtered bool
-	More     []filterField // filters that are folded until one of them is set
-	HasMore  bool          // one of them is set
-	Tabs     []tab         // of the phases, and of the states where a contract is chosen
-	ByState  []tab
-	Fields   []field // the filters as a form sends them on
+	Query       url.Values        // of the filters
+	FieldErrors map[string]string // what is wrong with a filter, by its name
+	Filtered    bool
+	More        []filterField // filters that are folded until one of them is set
+	HasMore     bool          // one of them is set
+	Tabs        []tab         // of the phases, and of the states where a contract is chosen
+	ByState     []tab
+	Fields      []field // the filters as a form sends them on
 
 	Contracts, States, Actions []string
 	admin.JobPage
@@ -44,7 +44,7 @@ type jobsPage struct {
 }
 
 // filterField is a filter that is a field with a text.
-type filterField struct{ Name, Label, Example, Value, Wrong string }
+type filterField struct{ Name, Label, Example, Value, Error string }
 
 // moreFilters are those that are seldom needed.
 var moreFilters = []filterField{
@@ -77,10 +77,10 @@ var phases = []string{"", job.Waiting.String(), job.Ready.String(), job.Leased.S
 // showJobs is GET /console/jobs. A wrong filter is marked in its field.
 func (o *Console) showJobs(c *httpapi.Call) (view, error) {
 	q := c.Request.URL.Query()
-	p := jobsPage{Query: q, Wrong: o.api.WrongFilters(c), Contracts: o.api.ContractNames(),
+	p := jobsPage{Query: q, FieldErrors: o.api.FilterErrors(c), Contracts: o.api.ContractNames(),
 		States: o.api.StateNames(q.Get("contract")), Actions: contract.Actions,
 		Live: q.Get("text") == "" && q.Get("error") == ""}
-	v := view{Name: "jobs", Title: "Jobs", Live: watched{Queue: q.Get("contract")}}
+	v := view{Name: "jobs", Title: "Jobs", Live: liveScope{Queue: q.Get("contract")}}
 	filters := url.Values{}
 	for name, values := range q {
 		if name != "cursor" && name != "limit" {
@@ -90,14 +90,14 @@ func (o *Console) showJobs(c *httpapi.Call) (view, error) {
 	p.Fields = fieldsOf(filters, "order")
 	p.Filtered = len(p.Fields) > 0
 	for _, f := range moreFilters {
-		f.Value, f.Wrong = q.Get(f.Name), strings.TrimPrefix(p.Wrong[f.Name], f.Name+" ")
+		f.Value, f.Error = q.Get(f.Name), strings.TrimPrefix(p.FieldErrors[f.Name], f.Name+" ")
 		p.HasMore = p.HasMore || f.Value != ""
 		p.More = append(p.More, f)
 	}
 	for _, phase := range phases {
 		p.Tabs = append(p.Tabs, tabOf(filters, "phase", phase))
 	}
-	if len(p.Wrong) > 0 {
+	if len(p.FieldErrors) > 0 {
 		v.Page, v.Status = p, http.StatusBadRequest
 		return v, nil
 	}
@@ -105,7 +105,7 @@ func (o *Console) showJobs(c *httpapi.Call) (view, error) {
 		return v, err
 	}
 	page, next, err := o.api.ListJobs(c)
-	o.api.Caller(c).LimitItems(page.Items)
+	o.api.Viewer(c).RedactItems(page.Items)
 	p.JobPage, p.NextPage = page, nextPage(c.Request, next)
 	for _, t := range p.Tabs {
 		if t.Current && t.Count != "" && !filters.Has("state") {
@@ -191,9 +191,9 @@ func jobsWhere(pairs ...string) string {
 }
 
 // fieldsOf returns the parameters of a query but for some as fields, by their names.
-func fieldsOf(query url.Values, but ...string) (all []field) {
+func fieldsOf(query url.Values, except ...string) (all []field) {
 	for name, values := range query {
-		if !slices.Contains(but, name) {
+		if !slices.Contains(except, name) {
 			all = append(all, field{name, strings.Join(values, ",")})
 		}
 	}

@@ -50,12 +50,12 @@ func (o *Console) actOnJob(c *httpapi.Call, name string) (string, error) {
 // jobPage is what the page of a job shows.
 type jobPage struct {
 	*admin.JobDetail
-	Timeline timeline
-	Queued   string // the contract under which its queue is found
-	HasGraph bool   // it may depend on other jobs
-	Actions  []action
-	Why      job.Why
-	Gates    []gate // of a job that has not started
+	Timeline      timeline
+	QueueContract string // the contract under which its queue is found
+	HasGraph      bool   // it may depend on other jobs
+	Actions       []action
+	Why           job.Why
+	Conditions    []startCondition // of a job that has not started
 	// FailureType and FailureText are the whole failure, where it has a text.
 	FailureType, FailureText string
 	Bodies                   []body
@@ -76,7 +76,7 @@ type action struct {
 // body is something that a job carries, as it is shown.
 type body struct {
 	Name, ID, Text, Size string
-	Whole                string // where all of it is, where it was cut
+	FullPath             string // where all of it is, where it was cut
 	IsOpen               bool
 }
 
@@ -90,10 +90,10 @@ func (o *Console) showJob(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	who := o.api.Caller(c)
-	who.LimitJob(d)
-	who.LimitTimeline(entries)
-	p := jobPage{JobDetail: d, Queued: d.Job.ID.Contract, Bodies: bodiesOf(d.Job),
+	viewer := o.api.Viewer(c)
+	viewer.RedactJob(d)
+	viewer.RedactTimeline(entries)
+	p := jobPage{JobDetail: d, QueueContract: d.Job.ID.Contract, Bodies: bodiesOf(d.Job),
 		HasGraph: o.api.Engine.HasDependencies(d.Job.ID.Contract), Links: o.linksOf(d.Job),
 		Trace: o.api.TraceLink(d.Job)}
 	if d.OpenDependencies != nil {
@@ -108,20 +108,20 @@ func (o *Console) showJob(c *httpapi.Call) (view, error) {
 	}
 	if d.Job.State != job.StateNone {
 		p.Why, err = o.api.Why(c, d.Number)
-		p.Gates = gatesOf(d, p.Why)
+		p.Conditions = startConditionsOf(d, p.Why)
 	}
 	title := "Job " + strconv.FormatInt(d.Number, 10) + " · " + printable(d.Contract+"/"+d.Queue)
 	return view{Name: "job", Title: title, Page: p,
-		Live: watched{Queue: p.Queued + "/" + d.Queue, Number: d.Number}}, err
+		Live: liveScope{Queue: p.QueueContract + "/" + d.Queue, Number: d.Number}}, err
 }
 
 // linksOf returns the pages about what a job is a part of.
 func (o *Console) linksOf(j *job.Job) (all []pageLink) {
-	if of := o.api.Manifests(); of != nil {
+	if manifests := o.api.Manifests(); manifests != nil {
 		switch j.ID.Contract {
-		case of.Jobs:
+		case manifests.Jobs:
 			all = append(all, pageLink{"Manifest", manifestPath(j.Seq)})
-		case of.Resources:
+		case manifests.Resources:
 			all = append(all, pageLink{"Manifest", manifestPath(j.Parent)})
 		}
 	}
@@ -154,8 +154,8 @@ func isShownAsText(raw []byte) bool {
 		return true // it is a text
 	}
 	for name, value := range members {
-		var said string
-		isText := json.Unmarshal(value, &said) == nil && (said == kind || said == text)
+		var member string
+		isText := json.Unmarshal(value, &member) == nil && (member == kind || member == text)
 		isFlag := name == "retryable" || string(value) == "null"
 		if !isText && !isFlag {
 			return false
@@ -178,7 +178,7 @@ func bodiesOf(j *job.Job) (all []body) {
 		made := body{Name: b.name, ID: "body-" + b.name, Size: formatSize(int64(len(raw))),
 			IsOpen: len(all) < maxOpen && len(raw) < maxOpenSize}
 		if len(raw) > maxShown {
-			made.Whole = "/admin/v1/jobs/" + strconv.FormatInt(j.Seq, 10) + "/" +
+			made.FullPath = "/admin/v1/jobs/" + strconv.FormatInt(j.Seq, 10) + "/" +
 				strings.ToLower(b.name)
 			made.Text = printable(string(raw))
 		} else {

@@ -48,8 +48,8 @@ type layout struct {
 	width, height int
 }
 
-// layOut places a graph of n jobs, which has no cycle.
-func layOut(n int, arrows []arrow) *layout {
+// newLayout places a graph of n jobs, which has no cycle.
+func newLayout(n int, arrows []arrow) *layout {
 	l := &layout{bends: make([][]int, n)}
 	l.layer, l.order = layersOf(n, arrows)
 	l.bend(arrows)
@@ -201,26 +201,27 @@ func (l *layout) middle(i int) int { return l.y[i] + l.heightOf(i)/2 }
 
 // critical returns the jobs of the critical path, from left to right, and how long they ran in all:
 // it is the path whose jobs ran the longest, and of several the one with the most jobs.
-func (l *layout) critical(arrows []arrow, ran []time.Duration) (path []int, all time.Duration) {
-	next := make([][]int, len(ran))
+func (l *layout) critical(arrows []arrow, durations []time.Duration) (path []int,
+	all time.Duration) {
+	next := make([][]int, len(durations))
 	for _, a := range arrows {
 		next[a.from] = append(next[a.from], a.to)
 	}
 	type length struct {
-		ran  time.Duration
-		jobs int
-		from int // the job before, -1 for none
+		duration time.Duration
+		jobs     int
+		from     int // the job before, -1 for none
 	}
 	isLonger := func(a, b length) bool {
-		return a.ran > b.ran || (a.ran == b.ran && a.jobs > b.jobs)
+		return a.duration > b.duration || (a.duration == b.duration && a.jobs > b.jobs)
 	}
-	lengths := make([]length, len(ran)) // of the longest path that ends before each job
+	lengths := make([]length, len(durations)) // of the longest path that ends before each job
 	for i := range lengths {
 		lengths[i].from = -1
 	}
 	end, longest := -1, length{}
 	for _, i := range l.order {
-		through := length{lengths[i].ran + ran[i], lengths[i].jobs + 1, i}
+		through := length{lengths[i].duration + durations[i], lengths[i].jobs + 1, i}
 		if isLonger(through, longest) {
 			end, longest = i, through
 		}
@@ -234,5 +235,5 @@ func (l *layout) critical(arrows []arrow, ran []time.Duration) (path []int, all 
 		path = append(path, i)
 	}
 	slices.Reverse(path)
-	return path, longest.ran
+	return path, longest.duration
 }

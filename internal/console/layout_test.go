@@ -62,8 +62,8 @@ func TestLayout(t *testing.T) {
 	for name, g := range graphs() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := layOut(g.n, g.arrows)
-			if !reflect.DeepEqual(l, layOut(g.n, slices.Clone(g.arrows))) {
+			l := newLayout(g.n, g.arrows)
+			if !reflect.DeepEqual(l, newLayout(g.n, slices.Clone(g.arrows))) {
 				t.Error("another layout of the same graph")
 			}
 			want := make([]int, g.n)
@@ -135,7 +135,7 @@ func checkPlaces(t *testing.T, l *layout) {
 func TestLayoutOrder(t *testing.T) {
 	t.Parallel()
 	// Three chains whose jobs were numbered in opposite orders.
-	l := layOut(9, []arrow{{0, 5}, {1, 4}, {2, 3}, {5, 6}, {4, 7}, {3, 8}})
+	l := newLayout(9, []arrow{{0, 5}, {1, 4}, {2, 3}, {5, 6}, {4, 7}, {3, 8}})
 	for _, a := range [][]int{{0, 5, 6}, {1, 4, 7}, {2, 3, 8}} {
 		if l.y[a[0]] != l.y[a[1]] || l.y[a[1]] != l.y[a[2]] {
 			t.Errorf("the chain %v is at %d, %d and %d", a, l.y[a[0]], l.y[a[1]], l.y[a[2]])
@@ -158,12 +158,12 @@ func TestCriticalPath(t *testing.T) {
 		{"the slow branch", []time.Duration{1, 2, 5, 1, 0, 3}, []int{0, 2, 3, 4}, 7},
 		{"a short path that is slow", []time.Duration{1, 2, 2, 1, 1, 9}, []int{0, 5}, 10},
 	} {
-		path, all := layOut(6, diamond).critical(diamond, c.ran)
+		path, all := newLayout(6, diamond).critical(diamond, c.ran)
 		if !slices.Equal(path, c.want) || all != c.all {
 			t.Errorf("%s: %v in %d, want %v in %d", c.name, path, all, c.want, c.all)
 		}
 	}
-	if path, _ := layOut(0, nil).critical(nil, nil); len(path) != 0 {
+	if path, _ := newLayout(0, nil).critical(nil, nil); len(path) != 0 {
 		t.Errorf("no jobs have the path %v", path)
 	}
 }

@@ -40,9 +40,9 @@ func (o *Console) showGroups(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	who := o.api.Caller(c)
+	viewer := o.api.Viewer(c)
 	for _, g := range groups {
-		who.LimitLetters(g.Newest)
+		viewer.RedactLetters(g.Newest)
 	}
 	return view{Name: "groups", Title: "Dead letters", Page: struct {
 		Contract   string
@@ -60,9 +60,9 @@ func (o *Console) showLetters(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	who := o.api.Caller(c)
+	viewer := o.api.Viewer(c)
 	for i := range found {
-		who.LimitLetters(&found[i])
+		viewer.RedactLetters(&found[i])
 	}
 	q := c.Request.URL.Query()
 	q.Del("cursor")

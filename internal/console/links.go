@@ -18,18 +18,18 @@ import (
 // pathOf writes such a path and decodeMember reads a member of one, for every name that there can
 // be. All paths of pages are made by pathOf, so that no other place has to know of that.
 
-// reserved begins members of paths that browsers would not send as they are: they take a member of
-// one or two dots, escaped or not, for a step in the path. Behind it also stand members of our own
-// that are no name, such as that of newSchedule.
-const reserved = "~"
+// reservedPrefix begins members of paths that browsers would not send as they are: they take a
+// member of one or two dots, escaped or not, for a step in the path. Behind it also stand members
+// of our own that are no name, such as that of newSchedule.
+const reservedPrefix = "~"
 
 // pathOf returns the path of a page from its members, which it escapes.
 func pathOf(members ...string) string {
 	var b strings.Builder
 	b.WriteString(Path)
 	for _, m := range members {
-		if m == "." || m == ".." || strings.HasPrefix(m, reserved) {
-			m = reserved + m
+		if m == "." || m == ".." || strings.HasPrefix(m, reservedPrefix) {
+			m = reservedPrefix + m
 		}
 		b.WriteString("/" + url.PathEscape(m))
 	}
@@ -42,7 +42,7 @@ func decodeMember(escaped string) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	member = strings.TrimPrefix(member, reserved)
+	member = strings.TrimPrefix(member, reservedPrefix)
 	return member, member != ""
 }
 
@@ -57,8 +57,8 @@ func jobLink(number int64) template.HTML {
 
 // button shows a form that is one button, to those who may change something. class is that of the
 // button, such as "danger".
-func button(who admin.Who, path, text string, class ...string) template.HTML {
-	if who.ReadOnly {
+func button(viewer admin.Viewer, path, text string, class ...string) template.HTML {
+	if viewer.ReadOnly {
 		return ""
 	}
 	return template.HTML(`<form method="post" action="` + template.HTMLEscapeString(path) +
@@ -68,12 +68,12 @@ func button(who admin.Who, path, text string, class ...string) template.HTML {
 
 // confirmButton is button for what cannot be undone: the first button unfolds a second one, which
 // does it. No script is needed, and a page has one of them unfolded at a time.
-func confirmButton(who admin.Who, path, text string, class ...string) template.HTML {
-	form := button(who, path, text+" for good", append(slices.Clone(class), "main danger")...)
+func confirmButton(viewer admin.Viewer, path, text string, class ...string) template.HTML {
+	form := button(viewer, path, text+" for good", append(slices.Clone(class), "main danger")...)
 	if form == "" {
 		return ""
 	}
-	return template.HTML(`<details class="sure" name="sure"><summary class="button `+
+	return template.HTML(`<details class="confirm" name="confirm"><summary class="button `+
 		template.HTMLEscapeString(strings.Join(class, " "))+`">`+
 		template.HTMLEscapeString(text)+`…</summary>`) + form + `</details>`
 }
@@ -86,11 +86,11 @@ func allOf(text string, n int) string {
 	return text
 }
 
-// listEnd is what stands below a page of a list: links to others, and of how many it shows some.
-type listEnd struct{ First, Next, Of string }
+// pager is what stands below a page of a list: links to others, and of how many it shows some.
+type pager struct{ First, Next, Of string }
 
-// endOf returns what stands below the page of a list.
-func endOf(v view, next, of string) listEnd { return listEnd{v.First, next, of} }
+// pagerOf returns what stands below the page of a list.
+func pagerOf(v view, next, of string) pager { return pager{v.FirstPage, next, of} }
 
 // failureText returns type and text of the failure of a dead letter.
 func failureText(l *job.DeadLetter) string {

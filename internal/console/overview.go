@@ -47,30 +47,30 @@ type totals struct{ Waiting, Delayed, Ready, Leased, Dead int64 }
 
 // attention is a state that an operator should look at, with the page that shows it.
 type attention struct {
-	Many           string // how many things it is about; "" for one
-	Text, Path, Do string
-	Since          time.Time
+	Many                 string // how many things it is about; "" for one
+	Text, Path, LinkText string
+	Since                time.Time
 }
 
 // shownAttention is how many of them are shown before the list is unfolded.
 const shownAttention = 6
 
-// worst is how many queues the overview shows by age and by failures.
-const worst = 10
+// maxWorst is how many queues the overview shows by age and by failures.
+const maxWorst = 10
 
 // showOverview is GET /console (CO-002).
 func (o *Console) showOverview(c *httpapi.Call) (view, error) {
-	within, err := rangeOf(c)
+	rangeName, err := rangeOf(c)
 	if err != nil {
 		return view{}, err
 	}
-	every, err := o.api.Queues(c.Context())
+	queues, err := o.api.Queues(c.Context())
 	if err != nil {
 		return view{}, err
 	}
-	all := admin.WithoutInternal(every)
-	p := overviewPage{Range: within, QueueCount: len(all), Shown: shownAttention}
-	if p.Charts, err = o.charts(c, within, series.Query{}); err != nil {
+	all := admin.WithoutInternal(queues)
+	p := overviewPage{Range: rangeName, QueueCount: len(all), Shown: shownAttention}
+	if p.Charts, err = o.charts(c, rangeName, series.Query{}); err != nil {
 		return view{}, err
 	}
 	for _, q := range all {
@@ -80,17 +80,17 @@ func (o *Console) showOverview(c *httpapi.Call) (view, error) {
 		p.Totals.Leased += q.Leased
 		p.Totals.Dead += q.Dead
 	}
-	for _, q := range admin.WorstQueues(all, "age", worst) {
+	for _, q := range admin.WorstQueues(all, "age", maxWorst) {
 		if !q.ReadySince.IsZero() {
 			p.Oldest = append(p.Oldest, rowOf(q))
 		}
 	}
-	for _, q := range admin.WorstQueues(all, "failures", worst) {
+	for _, q := range admin.WorstQueues(all, "failures", maxWorst) {
 		if row := rowOf(q); row.Rates != nil && row.Rates.HasFailures {
 			p.Failing = append(p.Failing, row)
 		}
 	}
-	p.Attention, err = o.attention(c.Context(), o.api.Caller(c), every)
+	p.Attention, err = o.attention(c.Context(), o.api.Viewer(c), queues)
 	return view{Name: "overview", Title: "Overview", Page: p}, err
 }
 
@@ -99,12 +99,12 @@ const maxAttention = 10
 
 // attention returns what an operator should look at: failing parts, disabled webhooks, schedules
 // and queues. It leaves out what the caller may not know.
-func (o *Console) attention(ctx context.Context, who admin.Who,
+func (o *Console) attention(ctx context.Context, viewer admin.Viewer,
 	queues []admin.QueueItem) (all []attention, err error) {
 	for _, p := range o.api.LastHealth() {
 		if p.Failing {
 			all = append(all, attention{Text: p.Name + " fails: " + p.LastError,
-				Path: Path + "/health", Do: "Health", Since: p.Since})
+				Path: Path + "/health", LinkText: "Health", Since: p.Since})
 		}
 	}
 	hooks, err := o.api.DisabledWebhooks(ctx, maxAttention)
@@ -117,40 +117,41 @@ func (o *Console) attention(ctx context.Context, who admin.Who,
 			many += " or more"
 		}
 		all = append(all, attention{Many: many, Text: "webhooks are disabled",
-			Path: Path + "/webhooks?state=disabled", Do: "Webhooks"})
+			Path: Path + "/webhooks?state=disabled", LinkText: "Webhooks"})
 		hooks = nil
 	}
 	for i := range hooks {
 		all = append(all, attention{Text: "a webhook is disabled: " + hooks[i].DisabledReason,
-			Path: Path + "/webhooks/" + hooks[i].ID, Do: "Deliveries", Since: hooks[i].FailingSince})
+			Path: Path + "/webhooks/" + hooks[i].ID, LinkText: "Deliveries",
+			Since: hooks[i].FailingSince})
 	}
-	schedules, err := o.schedulesInNeed(ctx, who)
+	schedules, err := o.schedulesNeedingAttention(ctx, viewer)
 	all = append(all, schedules...)
-	return append(all, queuesInNeed(queues)...), err // of which there may be many
+	return append(all, queuesNeedingAttention(queues)...), err // of which there may be many
 }
 
-// schedulesInNeed returns the first schedules whose jobs are refused at present, or which have
-// missed their latest time.
-func (o *Console) schedulesInNeed(ctx context.Context, who admin.Who) (all []attention,
-	err error) {
-	found, err := o.api.Schedules.InNeed(ctx, maxAttention)
+// schedulesNeedingAttention returns the first schedules whose jobs are refused at present, or which
+// have missed their latest time.
+func (o *Console) schedulesNeedingAttention(ctx context.Context,
+	viewer admin.Viewer) (all []attention, err error) {
+	found, err := o.api.Schedules.NeedingAttention(ctx, maxAttention)
 	for _, s := range found {
-		if text, since := problemOf(who, s); text != "" {
+		if text, since := scheduleProblem(viewer, s); text != "" {
 			all = append(all, attention{Text: "schedule " + s.Name + " " + text, Since: since,
-				Path: pathOf("schedules", s.Name), Do: "Schedule"})
+				Path: pathOf("schedules", s.Name), LinkText: "Schedule"})
 		}
 	}
 	return all, err
 }
 
-// problemOf returns what is wrong with a schedule, as far as the caller may know, and since when;
-// "" for nothing.
-func problemOf(who admin.Who, s *schedule.Schedule) (text string, since time.Time) {
+// scheduleProblem returns what is wrong with a schedule, as far as the caller may know, and since
+// when; "" for nothing.
+func scheduleProblem(viewer admin.Viewer, s *schedule.Schedule) (text string, since time.Time) {
 	if latest := s.Latest(); latest != nil && latest.Outcome == schedule.Missed {
 		return "has missed its latest time", latest.Time
 	}
 	if at, why := s.Failing(); !at.IsZero() {
-		return "cannot submit" + who.LimitText(": "+why), at
+		return "cannot submit" + viewer.RedactText(": "+why), at
 	}
 	return "", since
 }
@@ -158,22 +159,22 @@ func problemOf(who admin.Who, s *schedule.Schedule) (text string, since time.Tim
 // maxSingle is how many things in need for one reason are told one by one.
 const maxSingle = 3
 
-// queuesInNeed returns the queues that have ready jobs and are paused, and those that have some and
-// that no worker polls: one by one where they are few, and together otherwise.
-func queuesInNeed(queues []admin.QueueItem) []attention {
-	var paused, alone []admin.QueueItem
+// queuesNeedingAttention returns the queues that have ready jobs and are paused, and those that
+// have some and that no worker polls: one by one where they are few, and together otherwise.
+func queuesNeedingAttention(queues []admin.QueueItem) []attention {
+	var paused, unpolled []admin.QueueItem
 	for _, q := range queues {
 		switch {
 		case q.Ready == 0:
 		case q.Settings.Paused:
 			paused = append(paused, q)
 		case hasNoWorker(&q):
-			alone = append(alone, q)
+			unpolled = append(unpolled, q)
 		}
 	}
-	return append(attentionsOf(paused, func(q, jobs string) string {
+	return append(attentionFor(paused, func(q, jobs string) string {
 		return "queue " + q + " is paused with " + jobs
-	}, "are paused"), attentionsOf(alone, func(q, jobs string) string {
+	}, "are paused"), attentionFor(unpolled, func(q, jobs string) string {
 		return "no worker polls queue " + q + ", which has " + jobs
 	}, "have no worker")...)
 }
@@ -183,9 +184,9 @@ func hasNoWorker(q *admin.QueueItem) bool {
 	return q.Ready > 0 && !q.Settings.Paused && !q.Pollers.Asking && q.Leased == 0
 }
 
-// attentionsOf returns what is to be told of queues in need for one reason, those with the most
+// attentionFor returns what is to be told of queues in need for one reason, those with the most
 // ready jobs first. one says it of a queue with its jobs, and many of several queues.
-func attentionsOf(queues []admin.QueueItem, one func(q, jobs string) string,
+func attentionFor(queues []admin.QueueItem, one func(q, jobs string) string,
 	many string) (all []attention) {
 	slices.SortStableFunc(queues, func(a, b admin.QueueItem) int {
 		return cmp.Compare(b.Ready, a.Ready)
@@ -203,11 +204,11 @@ func attentionsOf(queues []admin.QueueItem, one func(q, jobs string) string,
 		return []attention{{Many: pluralize(len(queues), "queue"), Since: since,
 			Text: "with " + pluralize(ready, "ready job") + " " + many + ": " +
 				strings.Join(names[:maxSingle], ", ") + ", …",
-			Path: Path + "/queues?order=age", Do: "Queues"}}
+			Path: Path + "/queues?order=age", LinkText: "Queues"}}
 	}
 	for i, q := range queues {
 		all = append(all, attention{Text: one(names[i], pluralize(q.Ready, "ready job")),
-			Path: pathOf("queues", q.Contract, q.Queue), Do: "Queue", Since: q.ReadySince})
+			Path: pathOf("queues", q.Contract, q.Queue), LinkText: "Queue", Since: q.ReadySince})
 	}
 	return all
 }

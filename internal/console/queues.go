@@ -244,7 +244,7 @@ func (o *Console) showQueue(c *httpapi.Call) (view, error) {
 	p.Live = item.Settings.Live.MaxRunning != nil || item.Settings.Live.Rate != nil
 	p.Exists = p.Exists || p.Live || p.Limits != queueLimits{}
 	return view{Name: "queue", Title: item.Contract + "/" + item.Queue, Page: p,
-		Live: watched{Queue: item.Contract + "/" + item.Queue}}, nil
+		Live: liveScope{Queue: item.Contract + "/" + item.Queue}}, nil
 }
 
 // limits are the members of a queue that its form has. Beside each field stands what the page has

@@ -25,7 +25,7 @@ import (
 //	                                    refused ─▶ the form as it was sent, with the reason
 
 // newSchedule is the path of the form for a new schedule. No schedule has it: see pathOf.
-const newSchedule = Path + "/schedules/" + reserved + "new"
+const newSchedule = Path + "/schedules/" + reservedPrefix + "new"
 
 // previewButton is the value of the button that shows the next times and stores nothing.
 const previewButton = "look"
@@ -47,7 +47,7 @@ func (o *Console) scheduleFormPages() []admin.Page {
 		{Method: "GET", Pattern: newSchedule, Action: "console.schedule.new",
 			Handle: o.show(o.showNewSchedule)},
 		{Method: "POST", Pattern: newSchedule, Action: "console.schedule.create",
-			Audit: "schedule.create", Target: admin.Always("schedules"),
+			Audit: "schedule.create", Target: admin.FixedTarget("schedules"),
 			Handle: o.scheduleForm(newSchedule, o.createSchedule)},
 		{Method: "GET", Pattern: edit, Action: "console.schedule.edit",
 			Handle: o.show(o.showEditSchedule)},
@@ -64,16 +64,16 @@ func editPath(name string) string { return pathOf("schedules", name, "edit") }
 
 // schedulePage is what the page with the form shows.
 type schedulePage struct {
-	Path     string // of the form
-	IsNew    bool
-	Form     url.Values
-	Wrong    map[string]string // what is wrong with a field, by its name
-	Shown    []field           // of a schedule that there is, what its form has shown first
-	Overlaps []choice
-	CatchUps []choice
-	Targets  []target    // the contracts that take submissions
-	Next     []time.Time // of what was sent, where it is right
-	TimeZone string      // in which these are shown too
+	Path        string // of the form
+	IsNew       bool
+	Form        url.Values
+	FieldErrors map[string]string // what is wrong with a field, by its name
+	Shown       []field           // of a schedule that there is, what its form has shown first
+	Overlaps    []choice
+	CatchUps    []choice
+	Targets     []target    // the contracts that take submissions
+	Next        []time.Time // of what was sent, where it is right
+	TimeZone    string      // in which these are shown too
 }
 
 // choice is a value of a field with what it means. The first one is the default.
@@ -133,7 +133,7 @@ func (o *Console) showEditSchedule(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	o.api.Caller(c).LimitSchedule(s)
+	o.api.Viewer(c).RedactSchedule(s)
 	return o.scheduleFormPage(editPath(s.Name), formOf(s)), nil
 }
 
@@ -185,11 +185,11 @@ func (o *Console) scheduleForm(path string, do func(c *httpapi.Call, form url.Va
 		}
 		v, members := o.scheduleFormPage(path, form), membersOf(form)
 		p := v.Page.(schedulePage)
-		p.Wrong = admin.WrongScheduleMembers(members)
+		p.FieldErrors = admin.ScheduleMemberErrors(members)
 		to := ""
 		switch {
-		case len(p.Wrong) > 0:
-			err = invalid(p.Wrong[slices.Min(slices.Collect(maps.Keys(p.Wrong)))])
+		case len(p.FieldErrors) > 0:
+			err = invalid(p.FieldErrors[slices.Min(slices.Collect(maps.Keys(p.FieldErrors)))])
 		case form.Get("do") == previewButton:
 			p.Next, err = o.previewSchedule(c, members)
 		default:
@@ -201,11 +201,11 @@ func (o *Console) scheduleForm(path string, do func(c *httpapi.Call, form url.Va
 				return err
 			}
 			v.Problem, v.Status = answer.Detail, answer.Status
-			if len(p.Wrong) == 0 {
-				p.Wrong = wrongOf(answer.Detail, append(admin.ScheduleMembers(), "name"))
+			if len(p.FieldErrors) == 0 {
+				p.FieldErrors = fieldErrors(answer.Detail, append(admin.ScheduleMembers(), "name"))
 			}
 			if p.IsNew && answer.Status == http.StatusConflict {
-				p.Wrong = map[string]string{"name": answer.Detail}
+				p.FieldErrors = map[string]string{"name": answer.Detail}
 			}
 		} else if to != "" {
 			c.Header().Set("Location", to)

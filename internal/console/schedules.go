@@ -62,10 +62,10 @@ type scheduleRow struct {
 }
 
 // rowOfSchedule returns the row of a schedule with its next n times.
-func rowOfSchedule(who admin.Who, s *schedule.Schedule, now time.Time, n int) scheduleRow {
+func rowOfSchedule(viewer admin.Viewer, s *schedule.Schedule, now time.Time, n int) scheduleRow {
 	failing, why := s.Failing()
-	who.LimitSchedule(s)
-	return scheduleRow{s, s.Next(now, n), failing, who.LimitText(why)}
+	viewer.RedactSchedule(s)
+	return scheduleRow{s, s.Next(now, n), failing, viewer.RedactText(why)}
 }
 
 // showSchedules is GET /console/schedules.
@@ -75,9 +75,9 @@ func (o *Console) showSchedules(c *httpapi.Call) (view, error) {
 		return view{}, err
 	}
 	var rows []scheduleRow
-	who := o.api.Caller(c)
+	viewer := o.api.Viewer(c)
 	for _, s := range found {
-		rows = append(rows, rowOfSchedule(who, s, now, 1))
+		rows = append(rows, rowOfSchedule(viewer, s, now, 1))
 	}
 	return view{Name: "schedules", Title: "Schedules", Page: struct {
 		Schedules []scheduleRow
@@ -102,10 +102,10 @@ func (o *Console) showSchedule(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	who := o.api.Caller(c)
-	who.LimitTicks(ticks)
+	viewer := o.api.Viewer(c)
+	viewer.RedactTicks(ticks)
 	return view{Name: "schedule", Title: s.Name, Page: struct {
 		scheduleRow
 		Ticks []schedule.Tick
-	}{rowOfSchedule(who, s, now, shownTimes), ticks}}, nil
+	}{rowOfSchedule(viewer, s, now, shownTimes), ticks}}, nil
 }

@@ -9,15 +9,15 @@ const main = /** @type {HTMLElement} */ (document.querySelector("main"));
 
 // Live parts. The server tells what changes. When it concerns the page, the page is read again, and
 // each element with data-live is exchanged for the newer one of the same name. What somebody points
-// at, works in or has marked stays until he leaves it. What main says with data-every, in seconds, is
+// at, works in or has marked stays until he leaves it. What main says with data-refresh, in seconds, is
 // how often the page may be read: the more watch, the more seldom.
 /** What no event tells is read as often, in milliseconds. */
-const seldom = 10_000;
+const idleRefresh = 10_000;
 let paused = false, changed = false, reading = false;
-/** When the page was read, how long that took, and until when no stream is asked for. */
-let readAt = performance.now(), took = 0, retryAt = 0;
+/** When the page was read, how long that readTime, and until when no stream is asked for. */
+let readAt = performance.now(), readTime = 0, retryAt = 0;
 /** How far the clock of the server is ahead. */
-let ahead = 0;
+let clockOffset = 0;
 /** @type {EventSource | null} */
 let events = null;
 /** Newer parts that wait until nobody uses the older ones. @type {Map<HTMLElement, string>} */
@@ -34,18 +34,18 @@ function showState(text, name) {
 }
 
 /** Reports whether a part is in use. @param {HTMLElement} part */
-function isUsed(part) {
+function isInUse(part) {
   const chosen = document.getSelection();
   return part.matches(":hover") || part.contains(document.activeElement) ||
-    part.querySelector("input:checked, dialog[open], .sure[open]") !== null ||
+    part.querySelector("input:checked, dialog[open], .confirm[open]") !== null ||
     (chosen !== null && !chosen.isCollapsed && part.contains(chosen.anchorNode));
 }
 
 /** Exchanges the parts that nobody uses. */
-function exchange() {
+function applyPending() {
   if (paused) return;
   for (const [part, html] of pending) {
-    if (isUsed(part)) continue;
+    if (isInUse(part)) continue;
     const open = all("details", part).map((one) => one.hasAttribute("open"));
     part.innerHTML = html;
     all("details", part).forEach((one, i) => one.toggleAttribute("open", open[i]));
@@ -54,7 +54,7 @@ function exchange() {
 }
 
 /** Reads the page again. */
-async function read() {
+async function readPage() {
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
   if (answer.status === 401) { location.reload(); return; }
   if (!answer.ok) throw new Error(String(answer.status));
@@ -67,22 +67,22 @@ async function read() {
     if (next && part.innerHTML !== next.innerHTML) pending.set(part, next.innerHTML);
     else pending.delete(part);
   }
-  exchange();
+  applyPending();
 }
 
 /** Reads the page again if that is due, and shows how long ago things were. */
 async function update() {
   if (paused || reading || document.hidden) return;
-  exchange();
+  applyPending();
   showTimes();
   const age = performance.now() - readAt;
-  const pause = Math.max(1000 * Number(main.dataset.every), 10 * took);
-  if (age < (changed ? pause : Math.max(pause, seldom))) return;
+  const pause = Math.max(1000 * Number(main.dataset.refresh), 10 * readTime);
+  if (age < (changed ? pause : Math.max(pause, idleRefresh))) return;
   const began = performance.now();
   reading = true;
   changed = false;
   try {
-    await read();
+    await readPage();
     if (!paused) showState("live", "");
     connect();
   } catch {
@@ -90,7 +90,7 @@ async function update() {
     showState("the server does not answer", "lost");
   }
   readAt = performance.now();
-  took = readAt - began;
+  readTime = readAt - began;
   reading = false;
 }
 
@@ -119,7 +119,7 @@ function connect() {
 function disconnect() {
   events?.close();
   events = null;
-  retryAt = performance.now() + seldom;
+  retryAt = performance.now() + idleRefresh;
 }
 
 /** Listens while the page is seen and not paused. */
@@ -131,7 +131,7 @@ function reconnect() {
 }
 
 /** Takes the time of the server, which the page has. */
-function setClock() { ahead = Date.parse(main.dataset.now || "") - Date.now() || 0; }
+function setClock() { clockOffset = Date.parse(main.dataset.now || "") - Date.now() || 0; }
 
 /** Says how far a time is from now, as the server does. @param {number} seconds */
 function relative(seconds) {
@@ -146,20 +146,20 @@ function relative(seconds) {
 function showTimes() {
   for (const time of all("time[datetime]")) {
     const at = Date.parse(time.getAttribute("datetime") || "");
-    const text = relative((at - Date.now() - ahead) / 1000);
+    const text = relative((at - Date.now() - clockOffset) / 1000);
     if (time.textContent !== text) time.textContent = text;
   }
 }
 
 /** Begins, where a page has live parts. */
-function live() {
+function startLive() {
   setClock();
   if (!document.querySelector("[data-live]")) return;
   showState("live", "");
   connect();
   setInterval(update, 500);
   document.addEventListener("visibilitychange", reconnect);
-  document.addEventListener("pointerover", exchange);
+  document.addEventListener("pointerover", applyPending);
 }
 
 document.addEventListener("click", (event) => {
@@ -188,7 +188,7 @@ document.addEventListener("change", (event) => {
 
 // Keys.
 /** Moves the focus by rows. @param {number} by */
-function move(by) {
+function moveFocus(by) {
   const rows = all("[data-row]");
   const at = rows.findIndex((row) => row.contains(document.activeElement));
   const to = rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + by))];
@@ -204,8 +204,8 @@ const row = () => document.activeElement && document.activeElement.closest("[dat
 /** What keys do. @type {Record<string, () => void>} */
 const keys = {
   "/": () => { const field = all("[data-filter]")[0]; field?.focus(); if (field instanceof HTMLInputElement) field.select(); },
-  j: () => move(1),
-  k: () => move(-1),
+  j: () => moveFocus(1),
+  k: () => moveFocus(-1),
   x: () => { const box = row()?.querySelector("input[type=checkbox]"); if (box) /** @type {HTMLElement} */ (box).click(); },
   "?": () => /** @type {HTMLDialogElement | null} */ (document.getElementById("keys"))?.showModal(),
   Enter: () => /** @type {HTMLElement | null | undefined} */ (row()?.querySelector("a"))?.click(),
@@ -224,7 +224,7 @@ document.addEventListener("keydown", (event) => {
 
 // Graphs. Without this they scroll.
 /** Lets a graph be dragged and zoomed. @param {HTMLElement} frame */
-function graph(frame) {
+function enableGraph(frame) {
   let zoom = 1;
   /** Zooms; the point x, y of the frame stays where it is. @param {number} to */
   const zoomTo = (to, x = frame.clientWidth / 2, y = frame.clientHeight / 2) => {
@@ -262,8 +262,8 @@ function graph(frame) {
   if (job) frame.scrollTo(job.left - box.left + (job.width - box.width) / 2, job.top - box.top + (job.height - box.height) / 2);
 }
 
-for (const frame of all("[data-graph]")) graph(frame);
+for (const frame of all("[data-graph]")) enableGraph(frame);
 document.querySelector(".side [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 for (const row of all("[data-zooms]")) row.hidden = false;
 for (const button of all("[data-copy]")) button.hidden = false;
-live();
+startLive();

@@ -55,14 +55,15 @@ func TestPagesAreStrict(t *testing.T) {
 			}
 		}
 	}
-	asks := string(confirmButton(admin.Who{}, "/console/a?b=<", "Discard", "small"))
+	asks := string(confirmButton(admin.Viewer{}, "/console/a?b=<", "Discard", "small"))
 	before, form, _ := strings.Cut(asks, "<form ")
-	if !strings.HasPrefix(before, `<details class="sure"`) || !strings.Contains(before, "Discard…") ||
+	if !strings.HasPrefix(before, `<details class="confirm"`) || !strings.Contains(before,
+		"Discard…") ||
 		!strings.Contains(form, `action="/console/a?b=&lt;"`) ||
 		!strings.Contains(form, "Discard for good") {
 		t.Errorf("a button that asks is %s", asks)
 	}
-	if got := confirmButton(admin.Who{ReadOnly: true}, "/", "Discard"); got != "" {
+	if got := confirmButton(admin.Viewer{ReadOnly: true}, "/", "Discard"); got != "" {
 		t.Errorf("AD-005 who changes nothing gets %s", got)
 	}
 }
@@ -77,14 +78,14 @@ func TestManyQueuesInNeed(t *testing.T) {
 			QueueCount: job.QueueCount{Contract: "relay", Queue: fmt.Sprint("q", i),
 				Ready: 1 + int64(i)/599}}})
 	}
-	all := queuesInNeed(queues)
+	all := queuesNeedingAttention(queues)
 	if len(all) != 1 || all[0].Many != "600 queues" || all[0].Path != "/console/queues?order=age" ||
 		all[0].Text != "with 601 ready jobs have no worker: relay/q599, relay/q0, relay/q1, …" {
 		t.Errorf("of 600 queues is told %q", all)
 	}
 	queues[0].Settings.Paused = true
 	queues[1].Ready, queues[2].Leased, queues[3].Pollers.Asking = 0, 1, true
-	all = queuesInNeed(queues[:6])
+	all = queuesNeedingAttention(queues[:6])
 	want := []string{"queue relay/q0 is paused with 1 ready job",
 		"no worker polls queue relay/q4, which has 1 ready job",
 		"no worker polls queue relay/q5, which has 1 ready job"}
@@ -179,8 +180,9 @@ func TestFailingWebhook(t *testing.T) {
 		"webhook": &webhookPage{Webhook: hook},
 	} {
 		text := page(t, name, content)
-		if !strings.Contains(text, string(stateMark("failing"))) ||
-			strings.Contains(text, string(stateMark("enabled"))) || !strings.Contains(text, "1 h ago") {
+		if !strings.Contains(text, string(stateBadge("failing"))) ||
+			strings.Contains(text, string(stateBadge("enabled"))) || !strings.Contains(text,
+			"1 h ago") {
 			t.Errorf("%s shows %s", name, text)
 		}
 	}
@@ -262,8 +264,9 @@ func TestGates(t *testing.T) {
 			why.Reasons = append(why.Reasons, job.Reason{Code: code, Text: string(code),
 				Facts: []job.Fact{{Name: "dependencies", Value: []job.Relative{{Number: 3}}}}})
 		}
-		for _, g := range gatesOf(d, why) {
-			class, _, _ := strings.Cut(strings.TrimPrefix(string(g.Mark), `<span class="state `), `"`)
+		for _, g := range startConditionsOf(d, why) {
+			class, _, _ := strings.Cut(strings.TrimPrefix(string(g.Badge), `<span class="state `),
+				`"`)
 			for _, l := range g.Links {
 				class += " " + l.Path
 			}
@@ -284,12 +287,12 @@ func TestGates(t *testing.T) {
 			[]string{"good", "leased /console/jobs/3", "good", "waiting", "waiting", "good"}},
 	} {
 		if got := of(c.codes...); !slices.Equal(got, c.want) {
-			t.Errorf("with %v the gates are %q, want %q", c.codes, got, c.want)
+			t.Errorf("with %v the conditions are %q, want %q", c.codes, got, c.want)
 		}
 	}
 	d.Job.Phase = job.Leased
 	if got := of(job.ReasonRunning); got != nil {
-		t.Errorf("a job that runs has the gates %q", got)
+		t.Errorf("a job that runs has the conditions %q", got)
 	}
 }
 

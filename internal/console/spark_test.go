@@ -57,10 +57,10 @@ func TestBoard(t *testing.T) {
 		row  queueRow
 		want []string
 	}{
-		{paused, []string{string(stateMark("paused")), "no worker"}},
-		{limited, []string{string(stateMark("limited")), "&lt;b&gt;, two, three and 6 more",
+		{paused, []string{string(stateBadge("paused")), "no worker"}},
+		{limited, []string{string(stateBadge("limited")), "&lt;b&gt;, two, three and 6 more",
 			`<span class="quiet">of 2</span>`, "at most 100 in 1m"}},
-		{alone, []string{string(stateMark("attention")), "ready <b>1</b> at most"}},
+		{alone, []string{string(stateBadge("attention")), "ready <b>1</b> at most"}},
 	} {
 		text := page(t, "queues", queuesPage{View: "board", Queues: []queueRow{c.row}})
 		for _, want := range c.want {

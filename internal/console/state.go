@@ -25,8 +25,8 @@ const (
 	slash = `<path d="M2 10 10 2" fill="none" stroke="currentColor" stroke-width="2.5"/>`
 )
 
-// marks are the class and the shape of words.
-var marks = map[string]struct{ class, shape string }{
+// badges are the class and the shape of words.
+var badges = map[string]struct{ class, shape string }{
 	"waiting": {"waiting", ring}, "ready": {"ready", disk}, "running": {"leased", triangle},
 	"leased": {"leased", triangle}, "done": {"good", check}, "dead": {"bad", cross},
 	"ok": {"good", check}, "failing": {"bad", cross}, "refused": {"bad", slash},
@@ -39,9 +39,9 @@ var marks = map[string]struct{ class, shape string }{
 	"lost": {"bad", slash}, "limited": {"leased", bars},
 }
 
-// stateMark shows a word that has a mark.
-func stateMark(word string) template.HTML {
-	return mark(marks[word].class, marks[word].shape, word)
+// stateBadge shows a word that has a badge.
+func stateBadge(word string) template.HTML {
+	return badge(badges[word].class, badges[word].shape, word)
 }
 
 // phaseWord is the word of pages for a phase: that of what a worker does with the job.
@@ -52,43 +52,43 @@ func phaseWord(phase string) string {
 	return phase
 }
 
-// fileMarks are the words of marks for the states of files.
-var fileMarks = map[string]string{"processing": "running", "ready": "done", "failed": "dead",
+// fileBadges are the words of badges for the states of files.
+var fileBadges = map[string]string{"processing": "running", "ready": "done", "failed": "dead",
 	"deleted": "canceled"}
 
 // fileState shows the state of a file.
 func fileState(word string) template.HTML {
-	m := marks[fileMarks[word]]
-	return mark(m.class, m.shape, word)
+	m := badges[fileBadges[word]]
+	return badge(m.class, m.shape, word)
 }
 
 // jobState shows the state of a job in the word of its contract.
 func jobState(phase, state string) template.HTML {
-	class, shape := jobMark(phase, state)
-	return mark(class, shape, state)
+	class, shape := jobBadge(phase, state)
+	return badge(class, shape, state)
 }
 
-// jobMark returns class and shape of a job by its phase: jobs that are over look like what has gone
-// well unless their state says otherwise.
-func jobMark(phase, state string) (class, shape string) {
-	m := marks[phase]
-	if phase == "done" && slices.ContainsFunc(notWell, func(word string) bool {
+// jobBadge returns class and shape of a job by its phase: jobs that are over look like what has
+// gone well unless their state says otherwise.
+func jobBadge(phase, state string) (class, shape string) {
+	m := badges[phase]
+	if phase == "done" && slices.ContainsFunc(failureWords, func(word string) bool {
 		return strings.Contains(strings.ToLower(state), word)
 	}) {
-		m = marks["dead"]
+		m = badges["dead"]
 		if strings.Contains(strings.ToLower(state), "cancel") {
-			m = marks["canceled"]
+			m = badges["canceled"]
 		}
 	}
 	return m.class, m.shape
 }
 
-// notWell are parts of the states in which jobs end that have not gone well.
-var notWell = []string{"fail", "cancel", "dead", "block", "reject", "error", "timeout", "exhaust",
-	"gone"}
+// failureWords are parts of the states in which jobs end that have not gone well.
+var failureWords = []string{"fail", "cancel", "dead", "block", "reject", "error", "timeout",
+	"exhaust", "gone"}
 
-// mark shows a word with a class and a shape.
-func mark(class, shape, word string) template.HTML {
+// badge shows a word with a class and a shape.
+func badge(class, shape, word string) template.HTML {
 	if shape == "" {
 		class, shape = "waiting", ring
 	}

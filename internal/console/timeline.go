@@ -15,7 +15,7 @@ import (
 
 // A timeline is drawn to scale over the whole life of a job, as it is the gaps that are asked for:
 //
-//	   ✕        ✓            the outcome of each attempt, where there is room for its mark
+//	   ✕        ✓            the outcome of each attempt, where there is room for its symbol
 //	▒▒▒██▒▒▒▒▒▒███           waits hatched, attempts filled
 //	• •      •               what else happened: messages, deliveries, operators
 //
@@ -78,45 +78,45 @@ func (t *timeline) cut() {
 
 // addRelatives adds the first relatives of a kind, and returns how many there are; 0 where these
 // are all.
-func (t *timeline) addRelatives(kind job.EntryKind) (many int) {
+func (t *timeline) addRelatives(kind job.EntryKind) (count int) {
 	for _, e := range t.Entries {
 		if e.Kind != kind {
 			continue
 		}
-		if many++; many <= maxRelatives {
+		if count++; count <= maxRelatives {
 			t.Relatives = append(t.Relatives, e)
 		}
 	}
-	if many <= maxRelatives {
+	if count <= maxRelatives {
 		return 0
 	}
-	return many
+	return count
 }
 
 // scale places the times of a job in a picture.
 type scale struct {
-	from, to time.Time // of the picture
-	over     time.Time // when the job is over, and so waits no longer; now for one that is not
-	now      time.Time
-	// waits is when the first wait began that is known: earlier attempts may not be kept.
-	waits time.Time
+	from, to   time.Time // of the picture
+	finishedAt time.Time // when the job is over, and so waits no longer; now for one that is not
+	now        time.Time
+	// firstWait is when the first wait began that is known: earlier attempts may not be known.
+	firstWait time.Time
 }
 
 // newScale returns the scale that has all times of a job.
 func newScale(d *admin.JobDetail, entries []job.Entry, now time.Time) scale {
-	s := scale{from: d.CreatedAt, over: d.SettledAt, now: now}
-	if s.over.IsZero() && d.Job.State != job.StateNone {
-		s.over = now
+	s := scale{from: d.CreatedAt, finishedAt: d.SettledAt, now: now}
+	if s.finishedAt.IsZero() && d.Job.State != job.StateNone {
+		s.finishedAt = now
 	}
-	if s.over.Before(s.from) {
-		s.over = s.from
+	if s.finishedAt.Before(s.from) {
+		s.finishedAt = s.from
 	}
-	s.to = s.over
-	kept := 0
+	s.to = s.finishedAt
+	known := 0
 	for i := range entries {
 		if entries[i].Kind == job.EntryAttempt {
-			if kept++; kept == 1 {
-				s.waits = entries[i].At
+			if known++; known == 1 {
+				s.firstWait = entries[i].At
 			}
 		}
 		for _, at := range []time.Time{entries[i].At, entries[i].Until} {
@@ -132,10 +132,10 @@ func newScale(d *admin.JobDetail, entries []job.Entry, now time.Time) scale {
 		}
 	}
 	switch {
-	case kept >= d.Attempts:
-		s.waits = s.from
-	case kept == 0:
-		s.waits = s.over
+	case known >= d.Attempts:
+		s.firstWait = s.from
+	case known == 0:
+		s.firstWait = s.finishedAt
 	}
 	return s
 }
@@ -157,33 +157,33 @@ func (s *scale) end(e *job.Entry) time.Time {
 	return e.Until
 }
 
-// markGap is how far marks of attempts are from each other at least, in percent of the width, so
-// that they can be distinguished in a narrow window.
-const markGap = 4
+// minSymbolGap is how far symbols of attempts are from each other at least, in percent of the
+// width, so that they can be distinguished in a narrow window.
+const minSymbolGap = 4
 
-// outcomeMarks are the words of state.go whose marks the outcomes of attempts have.
-var outcomeMarks = map[string]string{job.OutcomeRunning: "running", string(job.Succeeded): "done",
+// outcomeBadges are the words of state.go whose badges the outcomes of attempts have.
+var outcomeBadges = map[string]string{job.OutcomeRunning: "running", string(job.Succeeded): "done",
 	string(job.Failed): "dead", string(job.Expired): "lost", string(job.Released): "paused",
 	string(job.Requeued): "paused", string(job.Canceled): "canceled"}
 
-// outcomeMark shows the outcome of an attempt.
-func outcomeMark(outcome string) template.HTML {
+// outcomeBadge shows the outcome of an attempt.
+func outcomeBadge(outcome string) template.HTML {
 	if outcome == "" {
 		return ""
 	}
-	class, shape := shapeOf(outcome)
-	return mark(class, shape, outcome)
+	class, shape := outcomeShape(outcome)
+	return badge(class, shape, outcome)
 }
 
-// shapeOf returns class and shape of the outcome of an attempt. A cause that has none of its own
-// took the attempt away, which is not what it was for; an outcome that is not known is "".
-func shapeOf(outcome string) (class, shape string) {
-	m := marks[outcomeMarks[outcome]]
+// outcomeShape returns class and shape of the outcome of an attempt. A cause that has none of its
+// own took the attempt away, which is not what it was for; an outcome that is not known is "".
+func outcomeShape(outcome string) (class, shape string) {
+	m := badges[outcomeBadges[outcome]]
 	switch {
 	case m.shape != "":
 		return m.class, m.shape
 	case outcome != "":
-		return marks["dead"].class, marks["dead"].shape
+		return badges["dead"].class, badges["dead"].shape
 	}
 	return "waiting", ring
 }
@@ -192,7 +192,7 @@ func shapeOf(outcome string) (class, shape string) {
 // shares of the width, so that nothing is distorted in a narrow window.
 func (s scale) draw(entries []job.Entry) (template.HTML, []legend) {
 	var bars, points strings.Builder
-	waited, waits, lastMark := time.Duration(0), s.waits, -100.0
+	waited, waits, lastSymbol := time.Duration(0), s.firstWait, -100.0
 	counts := map[string]int{}
 	attempts := 0
 	wait := func(until time.Time) {
@@ -215,17 +215,17 @@ func (s scale) draw(entries []job.Entry) (template.HTML, []legend) {
 		attempts++
 		counts[e.Outcome]++
 		from, to := s.percent(e.At), s.percent(waits)
-		class, shape := shapeOf(e.Outcome)
+		class, shape := outcomeShape(e.Outcome)
 		fmt.Fprintf(&bars, `<g class="%s"><rect class="attempt" x="%.3f%%" y="18" width="%.3f%%" `+
 			`height="20"/></g>`, class, from, max(to-from, 0.2))
-		if middle := (from + to) / 2; middle-lastMark >= markGap {
-			lastMark = middle
+		if middle := (from + to) / 2; middle-lastSymbol >= minSymbolGap {
+			lastSymbol = middle
 			fmt.Fprintf(&bars, `<svg class="%s" x="%.3f%%" y="2" width="12" height="12" `+
 				`overflow="visible"><g transform="translate(-6)">%s</g></svg>`, class,
 				min(98.5, max(1.5, middle)), shape)
 		}
 	}
-	wait(s.over)
+	wait(s.finishedAt)
 	words := "Timeline over " + formatDuration(s.to.Sub(s.from)) + ": waited " + formatDuration(waited) +
 		", attempts: " + number(attempts)
 	var keys []legend
@@ -233,7 +233,7 @@ func (s scale) draw(entries []job.Entry) (template.HTML, []legend) {
 		keys = append(keys, legend{Class: "wait", Name: "waits"})
 	}
 	for _, outcome := range slices.Sorted(maps.Keys(counts)) {
-		class, _ := shapeOf(outcome)
+		class, _ := outcomeShape(outcome)
 		keys = append(keys, legend{Class: "attempt " + class, Name: cmp.Or(outcome, "ended")})
 		if outcome != "" {
 			words += ", " + number(counts[outcome]) + " " + outcome

@@ -49,9 +49,9 @@ func (o *Console) showWebhooks(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	who := o.api.Caller(c)
+	viewer := o.api.Viewer(c)
 	for i := range found {
-		who.LimitTries(found[i].LastTry)
+		viewer.RedactTries(found[i].LastTry)
 	}
 	q := c.Request.URL.Query()
 	return view{Name: "webhooks", Title: "Webhooks", Page: struct {
@@ -79,11 +79,11 @@ func (o *Console) showDeliveries(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	who := o.api.Caller(c)
-	who.LimitTries(h.LastTry)
+	viewer := o.api.Viewer(c)
+	viewer.RedactTries(h.LastTry)
 	for i := range found {
 		for j := range found[i].Tries {
-			who.LimitTries(&found[i].Tries[j])
+			viewer.RedactTries(&found[i].Tries[j])
 		}
 	}
 	return view{Name: "webhook", Title: "Webhook", Page: &webhookPage{h,
@@ -93,7 +93,7 @@ func (o *Console) showDeliveries(c *httpapi.Call) (view, error) {
 // testWebhook is POST /console/webhooks/{id}/test: it shows what came back.
 func (o *Console) testWebhook(c *httpapi.Call, _ url.Values) (view, error) {
 	tested, err := o.api.TestWebhook(c)
-	o.api.Caller(c).LimitTries(&tested.Try)
+	o.api.Viewer(c).RedactTries(&tested.Try)
 	return view{Name: "tested", Title: "Test of a webhook", Page: struct {
 		ID     string
 		Result webhook.TestResult

@@ -13,7 +13,7 @@ import (
 // wantInNeed fails unless these schedules are in need, and all others are listed beside them.
 func (w *world) wantInNeed(what string, want ...string) {
 	w.Helper()
-	found, err := w.InNeed(context.Background(), 100)
+	found, err := w.NeedingAttention(context.Background(), 100)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -51,7 +51,8 @@ func TestInNeed(t *testing.T) {
 		w.Contracts = nil // as on a node that serves them no more
 		w.passes(time.Hour+30*time.Second, 30*time.Second)
 		w.wantInNeed("while they are refused", "a", "b")
-		if few, err := w.InNeed(ctx, 1); err != nil || len(few) != 1 || few[0].Name != "a" {
+		if few, err := w.NeedingAttention(ctx, 1); err != nil || len(few) != 1 ||
+			few[0].Name != "a" {
 			w.Errorf("the first one is %v: %v", few, err)
 		}
 		w.Contracts = served

@@ -130,8 +130,9 @@ func (s *Schedules) List(ctx context.Context, after string, limit int) ([]*Sched
 	return all, nil
 }
 
-// InNeed returns the first limit schedules that are in need, by name (CO-002). It reads no others.
-func (s *Schedules) InNeed(ctx context.Context, limit int) ([]*Schedule, error) {
+// NeedingAttention returns the first limit schedules that are in need, by name (CO-002). It reads
+// no others.
+func (s *Schedules) NeedingAttention(ctx context.Context, limit int) ([]*Schedule, error) {
 	ids, err := s.ids(ctx, func(r engine.RecordReader) ([]job.Record, error) {
 		return r.Records(indexKind, inNeed, "", limit)
 	})

@@ -55,8 +55,8 @@ func (b *breaker) trip(refusal error) {
 	defer b.mu.Unlock()
 	b.lastErr, b.refused = refusal, refusal
 	b.refusals++
-	refusal := b.refusals
-	time.AfterFunc(3*retryInterval, func() { b.forget(refusal) })
+	number := b.refusals
+	time.AfterFunc(3*retryInterval, func() { b.forget(number) })
 	if !b.paused {
 		b.pause()
 	}
@@ -79,10 +79,10 @@ func (b *breaker) recent() error {
 }
 
 // forget drops a refusal, unless there was a later one.
-func (b *breaker) forget(refusal int) {
+func (b *breaker) forget(number int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.refusals == refusal {
+	if b.refusals == number {
 		b.refused = nil
 	}
 }

@@ -28,9 +28,9 @@ type abandonedSlots struct {
 type slotOfQueue struct{ queueHash, slot int64 }
 
 type abandonedSlot struct {
-	slow int   // how often in a row counting was slow, while the slot is not left
-	now  int64 // the slot instead of it, 0 while it is not left
-	uses int
+	slow        int   // how often in a row counting was slow, while the slot is not left
+	replacement int64 // the slot instead of it, 0 while it is not left
+	uses        int
 }
 
 // slotFor returns the slot that a transaction uses for a queue.

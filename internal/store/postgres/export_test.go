@@ -20,7 +20,9 @@ var Required = required
 const ConflictPeriod = conflictPeriod
 
 // PassConflicts lets so much time pass since an insert met a taken identity.
-func (s *Store) PassConflicts(d time.Duration) { s.conflicts.record(s.conflicts.last.Load().Add(-d)) }
+func (s *Store) PassConflicts(d time.Duration) {
+	s.conflicts.record(s.conflicts.last.Load().Add(-d))
+}
 
 // Renewal is for the tests outside of the package.
 type Renewal struct{ renewal }

@@ -17,7 +17,7 @@ import (
 
 // filterFields returns the members of the filter of an operation that select something. Texts that
 // tell of what jobs carry are there only for those who see these.
-func filterFields(who admin.Who, r bulk.Request) (all []field) {
+func filterFields(viewer admin.Viewer, r bulk.Request) (all []field) {
 	add := func(name, value string) {
 		if value != "" {
 			all = append(all, field{name, value})
@@ -27,7 +27,7 @@ func filterFields(who admin.Who, r bulk.Request) (all []field) {
 		add("contract", onlyContract(f.Contracts))
 		add("queue", f.Queue)
 		add("fingerprint", f.Fingerprint)
-		add("error", who.LimitText(f.Error))
+		add("error", viewer.RedactText(f.Error))
 		add("from", timeField(f.From))
 		add("to", timeField(f.To))
 	}
@@ -59,8 +59,8 @@ func filterFields(who admin.Who, r bulk.Request) (all []field) {
 		add(at.name, timeField(at.time))
 	}
 	add("attempts at least", positive(int64(f.MinAttempts)))
-	add("error", who.LimitText(f.Error))
-	add("text", who.LimitText(f.Text))
+	add("error", viewer.RedactText(f.Error))
+	add("text", viewer.RedactText(f.Text))
 	return all
 }
 
@@ -118,8 +118,8 @@ func verb(action string) string {
 	return strings.ToUpper(action[:1]) + strings.ReplaceAll(action[1:], "-", " ")
 }
 
-// doing writes an action with what it is done to.
-func doing(action, what string) string {
+// actionText writes an action with what it is done to.
+func actionText(action, what string) string {
 	before, isNow := strings.CutSuffix(verb(action), " now")
 	if isNow {
 		return before + " " + what + " now"
@@ -130,7 +130,7 @@ func doing(action, what string) string {
 // operationTitle says what an operation does, and to which jobs.
 func operationTitle(o *bulk.Operation) string {
 	what := map[string]string{}
-	for _, f := range filterFields(admin.Who{}, o.Request) {
+	for _, f := range filterFields(admin.Viewer{}, o.Request) {
 		what[f.Name] = f.Value
 	}
 	switch {

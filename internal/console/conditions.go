@@ -9,26 +9,26 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// What holds a job back is shown as the gates that a job passes until it starts, in their order:
-// those that are open, those that are closed with what closes them, and those of which nothing is
-// known before the others are open. The reasons are those of the answer why (job.Explain), so page,
-// API and command say the same; no reason closes two gates.
+// What holds a job back is shown as the conditions that have to be met until a job starts, in their
+// order: those that are met, those that are not with the reasons, and those of which nothing is
+// known before the others are met. The reasons are those of the answer why (job.Explain), so page,
+// API and command say the same; each reason belongs to one condition.
 
-// gate is one of them.
-type gate struct {
-	Mark    template.HTML
-	Reasons []job.Reason // what closes it
+// startCondition is one of them, as it is shown for a job.
+type startCondition struct {
+	Badge   template.HTML
+	Reasons []job.Reason // why it is not met
 	Links   []pageLink   // to what that is
 	Resume  string       // the address of the form that opens a paused queue; "" for none
 }
 
-// gates are what a job passes: the names of one that is open and of one that is closed, and the
-// reasons that close it.
-var gates = []struct {
-	open, closed string
-	codes        []job.ReasonCode
-	class        string // of one that is closed: "bad" where somebody has to open it
-	isLast       bool   // it is looked at when the job is due and depends on nothing that is open
+// startConditions has the name of each condition where it is met and where it is not, and the
+// reasons why it is not.
+var startConditions = []struct {
+	met, unmet string
+	codes      []job.ReasonCode
+	class      string // where it is not met: "bad" where somebody has to act
+	isLast     bool   // it is checked when the job is due and depends on nothing unfinished
 }{
 	{"due", "not due", []job.ReasonCode{job.ReasonNotDue, job.ReasonBackingOff}, "leased",
 		false},
@@ -44,35 +44,35 @@ var gates = []struct {
 		job.ReasonNodeDraining}, "bad", false},
 }
 
-// gatesOf returns the gates of a job that has not started; nil for others.
-func gatesOf(d *admin.JobDetail, why job.Why) (all []gate) {
+// startConditionsOf returns the conditions of a job that has not started; nil for others.
+func startConditionsOf(d *admin.JobDetail, why job.Why) (all []startCondition) {
 	if d.Job.State == job.StateNone || (d.Job.Phase != job.Waiting && d.Job.Phase != job.Ready) {
 		return nil
 	}
 	isReady := true
-	for i, g := range gates {
-		made := gate{Mark: mark("good", check, g.open)}
+	for i, s := range startConditions {
+		made := startCondition{Badge: badge("good", check, s.met)}
 		for _, r := range why.Reasons {
-			if slices.Contains(g.codes, r.Code) {
+			if slices.Contains(s.codes, r.Code) {
 				made.Reasons = append(made.Reasons, r)
 				made.addLinks(d, &r)
 			}
 		}
 		switch {
 		case len(made.Reasons) > 0:
-			made.Mark = mark(g.class, bars, g.closed)
+			made.Badge = badge(s.class, bars, s.unmet)
 			isReady = isReady && i > 1
-		case g.isLast && !isReady:
-			made.Mark = mark("waiting", ring, g.open)
+		case s.isLast && !isReady:
+			made.Badge = badge("waiting", ring, s.met)
 		}
 		all = append(all, made)
 	}
 	return all
 }
 
-// addLinks adds the pages about what closes the gate for a reason.
-func (g *gate) addLinks(d *admin.JobDetail, r *job.Reason) {
-	add := func(text, path string) { g.Links = append(g.Links, pageLink{text, path}) }
+// addLinks adds the pages about a reason why the condition is not met.
+func (s *startCondition) addLinks(d *admin.JobDetail, r *job.Reason) {
+	add := func(text, path string) { s.Links = append(s.Links, pageLink{text, path}) }
 	switch r.Code {
 	case job.ReasonWaitsForDependencies:
 		for _, f := range r.Facts {
@@ -88,7 +88,7 @@ func (g *gate) addLinks(d *admin.JobDetail, r *job.Reason) {
 	case job.ReasonWaitsForChildren:
 		add("Children", jobsWhere("parent", strconv.FormatInt(d.Number, 10)))
 	case job.ReasonQueuePaused:
-		g.Resume = pathOf("queues", d.Job.ID.Contract, d.Queue, "resume")
+		s.Resume = pathOf("queues", d.Job.ID.Contract, d.Queue, "resume")
 	case job.ReasonQueueLimit:
 		add("Running jobs", jobsWhere("contract", d.Contract, "queue", d.Queue, "phase",
 			job.Leased.String()))
@@ -97,7 +97,7 @@ func (g *gate) addLinks(d *admin.JobDetail, r *job.Reason) {
 	case job.ReasonRateLimited, job.ReasonBehind:
 		add("Queue", pathOf("queues", d.Job.ID.Contract, d.Queue))
 	case job.ReasonNobodyAsks, job.ReasonNodeDraining:
-		g.Links = nil
+		s.Links = nil
 		add("Workers", Path+"/workers")
 	}
 }
