@@ -250,8 +250,8 @@ func (s *watcherSettings) runConsoles(ctx context.Context, w *adminWorld,
 }
 
 // withConsoles does something while consoles are open, each on another page, which it has shown
-// before. Each listens to events and asks again as soon as its page says that it may, as jobs change
-// all the time. shown counts the pages that were shown meanwhile.
+// before. Each listens to events and asks again as soon as its page says that it may, as jobs
+// change all the time. shown counts the pages that were shown meanwhile.
 func (s *watcherSettings) withConsoles(ctx context.Context, w *adminWorld, pages []question,
 	shown *atomic.Int64, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)

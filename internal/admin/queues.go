@@ -201,7 +201,8 @@ func (a *API) Queues(ctx context.Context) (all []QueueItem, err error) {
 	return all, err
 }
 
-// queuesWithCounts returns the queues of job types, "" for all, with their counts and settings alone.
+// queuesWithCounts returns the queues of job types, "" for all, with their counts and settings
+// alone.
 func queuesWithCounts(r engine.QueueReader, contracts []string) (all []QueueItem, err error) {
 	for _, name := range contracts {
 		queues, err := r.List(name)

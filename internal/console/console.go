@@ -101,9 +101,9 @@ type liveScope struct {
 // anyBulk stands for the id of any bulk operation.
 const anyBulk = "any"
 
-// Pages are read again maxReadsPerSecond times in a second, by all together who watch on this node, and take
-// no more than maxReadTimePerSecond of it: the more consoles are open, and the longer a page takes, the more
-// seldom each is read.
+// Pages are read again maxReadsPerSecond times in a second, by all together who watch on this node,
+// and take no more than maxReadTimePerSecond of it: the more consoles are open, and the longer a
+// page takes, the more seldom each is read.
 const (
 	maxReadsPerSecond    = 5
 	maxReadTimePerSecond = 80 * time.Millisecond
