@@ -71,16 +71,16 @@ func (a *Admin) Events(ctx context.Context, numbers ...int64) iter.Seq2[AdminEve
 		if len(texts) > 0 {
 			r.call.query = url.Values{"number": {strings.Join(texts, ",")}}.Encode()
 		}
-		err := a.client.doContinued(ctx, r.call.op, func() (continuation, *Error) {
+		err := a.client.doContinued(ctx, r.call.op, func() (streamOutcome, *Error) {
 			r.brought = false
 			fail := r.request(ctx)
 			switch {
 			case r.stopped:
-				return isOver, nil
+				return streamDone, nil
 			case r.brought:
-				return hasBrought, fail
+				return streamProgressed, fail
 			}
-			return isEmpty, fail
+			return streamEmpty, fail
 		})
 		if err != nil {
 			yield(AdminEvent{}, err)

@@ -67,18 +67,18 @@ type logReader struct {
 
 // read makes requests until the log has ended or the tries are used up.
 func (r *logReader) read(ctx context.Context) error {
-	return r.f.client.doContinued(ctx, r.call.op, func() (continuation, *Error) {
+	return r.f.client.doContinued(ctx, r.call.op, func() (streamOutcome, *Error) {
 		fail := r.request(ctx)
 		lastPage := fail == nil && !r.log.Follow && r.count < logPage
 		switch {
 		case r.stopped || lastPage:
-			return isOver, nil
+			return streamDone, nil
 		case fail == nil && !r.log.Follow:
-			return goesOn, nil // the page was full: there may be more
+			return streamContinues, nil // the page was full: there may be more
 		case r.count > 0:
-			return hasBrought, fail
+			return streamProgressed, fail
 		}
-		return isEmpty, fail
+		return streamEmpty, fail
 	})
 }
 

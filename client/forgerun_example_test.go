@@ -53,7 +53,7 @@ func ExampleForgeRun() {
 	// ended: SUCCEEDED <nil>
 }
 
-// A receiver answers 2xx to what is genuine and new, and drops repeats.
+// A receiver answers 2xx to what is valid and new, and drops repeats.
 func ExampleVerifyWebhook() {
 	secret := "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // from RegisterWebhook
 	visited := map[string]bool{}

@@ -51,8 +51,8 @@ type ForgeRunWebhookEvent struct {
 // or when a secret is malformed.
 func VerifyWebhook(secrets []string, header http.Header, body []byte,
 	now time.Time) (ForgeRunWebhookEvent, error) {
-	id, stamp := header.Get("Webhook-Id"), header.Get("Webhook-Timestamp")
-	seconds, err := strconv.ParseInt(stamp, 10, 64)
+	id, timestamp := header.Get("Webhook-Id"), header.Get("Webhook-Timestamp")
+	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	if id == "" || err != nil {
 		return ForgeRunWebhookEvent{}, fmt.Errorf(
 			"%w: webhook-id or webhook-timestamp is missing or malformed", ErrInvalidWebhook)
@@ -62,11 +62,12 @@ func VerifyWebhook(secrets []string, header http.Header, body []byte,
 		return ForgeRunWebhookEvent{}, fmt.Errorf("%w: signed at %s, which is too far from now",
 			ErrInvalidWebhook, signed.Format(time.RFC3339))
 	}
-	genuine, err := signedByAny(secrets, id+"."+stamp+".", body, header.Values("Webhook-Signature"))
+	valid, err := signedByAny(secrets, id+"."+timestamp+".", body,
+		header.Values("Webhook-Signature"))
 	if err != nil {
 		return ForgeRunWebhookEvent{}, err
 	}
-	if !genuine {
+	if !valid {
 		return ForgeRunWebhookEvent{}, fmt.Errorf("%w: it has no valid signature",
 			ErrInvalidWebhook)
 	}
@@ -80,7 +81,7 @@ func VerifyWebhook(secrets []string, header http.Header, body []byte,
 // signedByAny reports whether one of the signatures was made with one of the secrets.
 func signedByAny(secrets []string, head string, body []byte, signatures []string) (bool, error) {
 	given := strings.Fields(strings.Join(signatures, " "))
-	genuine := false
+	valid := false
 	for _, secret := range secrets {
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 		if err != nil || len(key) == 0 {
@@ -92,11 +93,11 @@ func signedByAny(secrets []string, head string, body []byte, signatures []string
 		want := mac.Sum(nil)
 		for _, signature := range given {
 			if isSignature(signature, want) {
-				genuine = true
+				valid = true
 			}
 		}
 	}
-	return genuine, nil
+	return valid, nil
 }
 
 // isSignature reports whether a signature of the header, such as "v1,aGVsbG8=", is the wanted one.

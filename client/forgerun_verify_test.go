@@ -22,79 +22,79 @@ const (
 	vectorSignature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 )
 
-func webhookHeader(id, stamp string, signatures ...string) http.Header {
-	return http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {stamp},
+func webhookHeader(id, timestamp string, signatures ...string) http.Header {
+	return http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {timestamp},
 		"Webhook-Signature": signatures}
 }
 
-func signed(key []byte, id, stamp, body string) string {
+func signed(key []byte, id, timestamp, body string) string {
 	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(id + "." + stamp + "." + body))
+	mac.Write([]byte(id + "." + timestamp + "." + body))
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
 func TestVerifyWebhook(t *testing.T) {
 	t.Parallel()
-	stamp, now := strconv.Itoa(vectorAt), time.Unix(vectorAt, 0)
+	timestamp, now := strconv.Itoa(vectorAt), time.Unix(vectorAt, 0)
 	one := []string{vectorSecret}
 	for name, tt := range map[string]struct {
 		secrets []string
 		header  http.Header
 		body    string
 		now     time.Time
-		genuine bool
+		valid   bool
 	}{
-		"the shared example": {one, webhookHeader(vectorID, stamp, vectorSignature),
+		"the shared example": {one, webhookHeader(vectorID, timestamp, vectorSignature),
 			vectorBody, now, true},
 		"a secret without prefix": {[]string{vectorSecret[6:]},
-			webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now, true},
+			webhookHeader(vectorID, timestamp, vectorSignature), vectorBody, now, true},
 		"one of two signatures": {one,
-			webhookHeader(vectorID, stamp, "v1,AAAA "+vectorSignature), vectorBody, now, true},
+			webhookHeader(vectorID, timestamp, "v1,AAAA "+vectorSignature), vectorBody, now, true},
 		"in two header lines": {one,
-			webhookHeader(vectorID, stamp, "v1,AAAA", vectorSignature), vectorBody, now, true},
+			webhookHeader(vectorID, timestamp, "v1,AAAA", vectorSignature), vectorBody, now, true},
 		"one of two secrets": {[]string{"whsec_eHl6", vectorSecret},
-			webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now, true},
-		"five minutes late": {one, webhookHeader(vectorID, stamp, vectorSignature),
+			webhookHeader(vectorID, timestamp, vectorSignature), vectorBody, now, true},
+		"five minutes late": {one, webhookHeader(vectorID, timestamp, vectorSignature),
 			vectorBody, now.Add(5 * time.Minute), true},
-		"later than that": {one, webhookHeader(vectorID, stamp, vectorSignature),
+		"later than that": {one, webhookHeader(vectorID, timestamp, vectorSignature),
 			vectorBody, now.Add(5*time.Minute + time.Second), false},
-		"from the future": {one, webhookHeader(vectorID, stamp, vectorSignature),
+		"from the future": {one, webhookHeader(vectorID, timestamp, vectorSignature),
 			vectorBody, now.Add(-5*time.Minute - time.Second), false},
-		"another body": {one, webhookHeader(vectorID, stamp, vectorSignature),
+		"another body": {one, webhookHeader(vectorID, timestamp, vectorSignature),
 			vectorBody + " ", now, false},
-		"another id": {one, webhookHeader(vectorID+"x", stamp, vectorSignature),
+		"another id": {one, webhookHeader(vectorID+"x", timestamp, vectorSignature),
 			vectorBody, now, false},
 		"another time": {one,
 			webhookHeader(vectorID, strconv.Itoa(vectorAt+1), vectorSignature), vectorBody, now,
 			false},
 		"another secret": {[]string{"whsec_eHl6"},
-			webhookHeader(vectorID, stamp, vectorSignature), vectorBody, now, false},
-		"another version": {one, webhookHeader(vectorID, stamp, "v2"+vectorSignature[2:]),
+			webhookHeader(vectorID, timestamp, vectorSignature), vectorBody, now, false},
+		"another version": {one, webhookHeader(vectorID, timestamp, "v2"+vectorSignature[2:]),
 			vectorBody, now, false},
-		"no signature": {one, webhookHeader(vectorID, stamp), vectorBody, now, false},
-		"an empty signature": {one, webhookHeader(vectorID, stamp, "v1,"), vectorBody, now,
+		"no signature": {one, webhookHeader(vectorID, timestamp), vectorBody, now, false},
+		"an empty signature": {one, webhookHeader(vectorID, timestamp, "v1,"), vectorBody, now,
 			false},
-		"a part of the signature": {one, webhookHeader(vectorID, stamp, vectorSignature[:20]),
+		"a part of the signature": {one, webhookHeader(vectorID, timestamp, vectorSignature[:20]),
 			vectorBody, now, false},
-		"no id": {one, webhookHeader("", stamp, vectorSignature), vectorBody,
+		"no id": {one, webhookHeader("", timestamp, vectorSignature), vectorBody,
 			now, false},
 		"no time": {one, webhookHeader(vectorID, "", vectorSignature), vectorBody,
 			now, false},
-		"a time that is no number": {one, webhookHeader(vectorID, stamp+".0", vectorSignature),
+		"a time that is no number": {one, webhookHeader(vectorID, timestamp+".0", vectorSignature),
 			vectorBody, now, false},
-		"no secret": {nil, webhookHeader(vectorID, stamp, vectorSignature),
+		"no secret": {nil, webhookHeader(vectorID, timestamp, vectorSignature),
 			vectorBody, now, false},
 	} {
 		_, err := client.VerifyWebhook(tt.secrets, tt.header, []byte(tt.body), tt.now)
-		if (tt.genuine && err != nil) ||
-			(!tt.genuine && !errors.Is(err, client.ErrInvalidWebhook)) {
+		if (tt.valid && err != nil) ||
+			(!tt.valid && !errors.Is(err, client.ErrInvalidWebhook)) {
 			t.Errorf("G-FR-48 %s: %v", name, err)
 		}
 	}
 	for name, secret := range map[string]string{"empty": "", "empty after the prefix": "whsec_",
 		"not base64": "whsec_???"} {
 		_, err := client.VerifyWebhook([]string{secret},
-			webhookHeader(vectorID, stamp, signed(nil, vectorID, stamp, vectorBody)),
+			webhookHeader(vectorID, timestamp, signed(nil, vectorID, timestamp, vectorBody)),
 			[]byte(vectorBody), now)
 		if err == nil || errors.Is(err, client.ErrInvalidWebhook) {
 			t.Errorf("a secret that is %s: %v", name, err)

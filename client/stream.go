@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// continuation is how a request has ended that is one of several for one answer.
-type continuation int
+// streamOutcome is how a request has ended that is one of several for one answer.
+type streamOutcome int
 
 const (
-	isOver     continuation = iota // nothing more is wanted, or there is nothing more
-	goesOn                         // there is more at once
-	hasBrought                     // it has brought something
-	isEmpty                        // it has brought nothing
+	streamDone       streamOutcome = iota // nothing more is wanted, or there is nothing more
+	streamContinues                       // there is more at once
+	streamProgressed                      // it has brought something
+	streamEmpty                           // it has brought nothing
 )
 
 // doContinued makes requests that continue an answer, until one says that it is over, the tries are
 // used up, or ctx ends. Tries are counted from zero after a request that has brought something.
 func (c *Client) doContinued(ctx context.Context, op string,
-	request func() (continuation, *Error)) error {
+	request func() (streamOutcome, *Error)) error {
 	for failures := 0; ; {
 		ended, fail := request()
-		if ended == isOver {
+		if ended == streamDone {
 			return nil
 		}
 		if ctx.Err() != nil {
 			return &Error{Op: op, Err: contextError(ctx)}
 		}
-		if ended == goesOn {
+		if ended == streamContinues {
 			continue
 		}
-		if ended == hasBrought {
+		if ended == streamProgressed {
 			failures = 0
 		}
 		failures++

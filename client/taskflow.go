@@ -218,7 +218,7 @@ func (f TaskFlowFilter) query() url.Values {
 			query.Set(name, strconv.Itoa(value))
 		}
 	}
-	moment := func(name string, value time.Time) {
+	setTime := func(name string, value time.Time) {
 		if !value.IsZero() {
 			query.Set(name, value.UTC().Format(time.RFC3339Nano))
 		}
@@ -227,8 +227,8 @@ func (f TaskFlowFilter) query() url.Values {
 	text("status", string(f.Status))
 	number("priority_min", f.PriorityMin)
 	number("priority_max", f.PriorityMax)
-	moment("created_after", f.CreatedAfter)
-	moment("created_before", f.CreatedBefore)
+	setTime("created_after", f.CreatedAfter)
+	setTime("created_before", f.CreatedBefore)
 	number("limit", f.PageSize)
 	return query
 }

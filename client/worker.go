@@ -140,17 +140,17 @@ func (w *Worker) Run(ctx context.Context) error {
 // validate returns all that is missing or wrong in the fields.
 func (w *Worker) validate() error {
 	var problems []error
-	complain := func(bad bool, problem string) {
+	addProblem := func(bad bool, problem string) {
 		if bad {
 			problems = append(problems, fmt.Errorf("%w: %s", ErrInvalid, problem))
 		}
 	}
-	complain(w.Relay == nil, "Relay is missing")
-	complain(w.Queue == "", "Queue is missing")
-	complain(w.Handler == nil, "Handler is missing")
-	complain(w.Concurrency < 0, "Concurrency is negative")
-	complain(w.PollInterval < 0, "PollInterval is negative")
-	complain(w.MaxHeartbeatInterval < 0, "MaxHeartbeatInterval is negative")
+	addProblem(w.Relay == nil, "Relay is missing")
+	addProblem(w.Queue == "", "Queue is missing")
+	addProblem(w.Handler == nil, "Handler is missing")
+	addProblem(w.Concurrency < 0, "Concurrency is negative")
+	addProblem(w.PollInterval < 0, "PollInterval is negative")
+	addProblem(w.MaxHeartbeatInterval < 0, "MaxHeartbeatInterval is negative")
 	return errors.Join(problems...)
 }
 

@@ -183,21 +183,21 @@ func (w *JobWorker) Run(ctx context.Context) error {
 // validate returns all that is missing or wrong in the fields.
 func (w *JobWorker) validate() error {
 	var problems []error
-	complain := func(bad bool, problem string) {
+	addProblem := func(bad bool, problem string) {
 		if bad {
 			problems = append(problems, fmt.Errorf("%w: %s", ErrInvalid, problem))
 		}
 	}
-	complain(w.API == nil, "API is missing")
-	complain(w.Contract == "", "Contract is missing")
-	complain(len(w.Handlers) == 0, "Handlers are missing")
+	addProblem(w.API == nil, "API is missing")
+	addProblem(w.Contract == "", "Contract is missing")
+	addProblem(len(w.Handlers) == 0, "Handlers are missing")
 	for _, queue := range slices.Sorted(maps.Keys(w.Handlers)) {
 		problem := fmt.Sprintf("the handler of queue %q is missing", queue)
-		complain(w.Handlers[queue] == nil, problem)
+		addProblem(w.Handlers[queue] == nil, problem)
 	}
-	complain(w.Concurrency < 0, "Concurrency is negative")
-	complain(w.PollInterval < 0, "PollInterval is negative")
-	complain(w.MaxHeartbeatInterval < 0, "MaxHeartbeatInterval is negative")
+	addProblem(w.Concurrency < 0, "Concurrency is negative")
+	addProblem(w.PollInterval < 0, "PollInterval is negative")
+	addProblem(w.MaxHeartbeatInterval < 0, "MaxHeartbeatInterval is negative")
 	return errors.Join(problems...)
 }
 
