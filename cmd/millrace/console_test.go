@@ -90,7 +90,7 @@ func TestConsoleLogin(t *testing.T) {
 				t.Errorf("%s is %q", link, h)
 			}
 		}
-		w.Follow(t, ".who button")
+		w.Follow(t, ".viewer button")
 		for _, path := range append(links, "/console/nothing") {
 			w.Go(t, path)
 			if h := w.heading(t); h != "Log in" {
@@ -220,7 +220,7 @@ func TestConsoleWithoutScripts(t *testing.T) {
 			w.Go(t, "/console/queues/taskflow/mail")
 			return strings.HasPrefix(strings.TrimSpace(w.Text(t, "dd.big")), "0")
 		})
-		w.Follow(t, ".who button")
+		w.Follow(t, ".viewer button")
 		if h := w.Text(t, "h1"); h != "Log in" {
 			t.Errorf("after the logout there is %q", h)
 		}
@@ -233,7 +233,7 @@ func TestConsoleReads(t *testing.T) {
 	t.Parallel()
 	onConsole(t, func(t *testing.T, w *consoleWorld) {
 		made := w.fill(t)
-		w.Follow(t, ".who button")
+		w.Follow(t, ".viewer button")
 		w.Type(t, "input[name=token]", "reader")
 		w.Follow(t, "main form button")
 		for _, path := range w.pages(made) {

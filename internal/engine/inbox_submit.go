@@ -50,36 +50,36 @@ type InboxSubmission struct {
 }
 
 // Next appends a request to the chain.
-func (l *InboxChain) Next(r *job.InboxRequest) *InboxSubmission {
-	t := &InboxSubmission{request: r, chain: l, before: l.last, queued: make(chan struct{}),
+func (c *InboxChain) Next(r *job.InboxRequest) *InboxSubmission {
+	t := &InboxSubmission{request: r, chain: c, before: c.last, queued: make(chan struct{}),
 		returned: make(chan struct{})}
 	t.hook = &txHook{inbox: t}
-	if l.last != nil {
-		t.number = l.last.number + 1
+	if c.last != nil {
+		t.number = c.last.number + 1
 	}
-	l.last = t
+	c.last = t
 	return t
 }
 
 // IsStopped reports whether the chain was stopped at one of its requests.
-func (l *InboxChain) IsStopped() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.stopped != nil }
+func (c *InboxChain) IsStopped() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.stopped != nil }
 
 // Stop lets no request behind this one be submitted.
 func (t *InboxSubmission) Stop() {
-	l := t.chain
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.stopped == nil || t.number < l.stopped.number {
-		l.stopped = t
+	c := t.chain
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped == nil || t.number < c.stopped.number {
+		c.stopped = t
 	}
 }
 
 // isBehind reports whether the chain was stopped at a request before this one.
 func (t *InboxSubmission) isBehind() bool {
-	l := t.chain
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.stopped != nil && l.stopped.number < t.number
+	c := t.chain
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stopped != nil && c.stopped.number < t.number
 }
 
 // WithInbox returns a context with which the next Submit takes a request out of the inbox. Where

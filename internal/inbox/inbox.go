@@ -33,18 +33,18 @@ type Config struct {
 // Inbox takes the requests in the inbox of a store over.
 type Inbox struct {
 	Config
-	foreign []string // of Known those that this node does not serve
-	metrics *metrics
-	loop    outage.Loop
+	notServed []string // of Known those that this node does not serve
+	metrics   *metrics
+	loop      outage.Loop
 
-	away      []string               // foreign, and what this node refused when it took held
+	skipped   []string               // notServed, and what this node refused when it took held
 	held      []job.InboxTransaction // taken, in their order
 	heldUntil time.Duration          // by Elapsed, the first of them
 	width     int                    // how many of them are read at a time
 	isMore    bool                   // there may be more than were taken
 
 	running map[int64]*chain // of held those that are being submitted
-	ended   chan chainEnd    // of running; its buffer holds all of them
+	ended   chan chainResult // of running; its buffer holds all of them
 	steps   int
 }
 
@@ -56,11 +56,11 @@ func New(c Config) (*Inbox, error) {
 	}
 	c.Engine.SetInboxRetention(c.Retention)
 	in := &Inbox{Config: c, width: maxTransactions, loop: outage.Loop{Log: c.Log, Name: "inbox"},
-		running: map[int64]*chain{}, ended: make(chan chainEnd, maxTransactions)}
+		running: map[int64]*chain{}, ended: make(chan chainResult, maxTransactions)}
 	served := contract.Submitters(c.Contracts)
 	for _, name := range c.Known {
 		if !slices.Contains(served, name) {
-			in.foreign = append(in.foreign, name)
+			in.notServed = append(in.notServed, name)
 		}
 	}
 	var err error
@@ -125,7 +125,7 @@ func (in *Inbox) step(ctx context.Context) (more bool, err error) {
 	if err := in.hold(ctx); err != nil {
 		return false, err
 	}
-	done, started := outcome{over: map[int64]bool{}}, 0
+	done, started := outcome{finished: map[int64]bool{}}, 0
 	if idle := in.idle(); len(idle) > 0 && !in.isBusy() {
 		chains, err := in.read(ctx, idle[:min(in.width, len(idle))])
 		if err != nil {
@@ -150,8 +150,8 @@ func (in *Inbox) idle() []job.InboxTransaction {
 // isBusy reports whether so much is being submitted that nothing more is read.
 func (in *Inbox) isBusy() bool {
 	requests, bytes := 0, 0
-	for _, l := range in.running {
-		requests, bytes = requests+len(l.requests), bytes+l.bytes
+	for _, c := range in.running {
+		requests, bytes = requests+len(c.requests), bytes+c.bytes
 	}
 	return requests >= maxRunningRequests || bytes >= maxRunningBytes
 }
@@ -204,8 +204,8 @@ func (in *Inbox) hold(ctx context.Context) error {
 	case len(in.held) > len(in.running) || limit < maxTransactions/2:
 		return nil
 	}
-	in.away = append(slices.Clone(in.foreign), contract.Refusing(in.Contracts)...)
-	taken, err := in.Engine.TakeInbox(ctx, limit, lease, in.away, leftFor)
+	in.skipped = append(slices.Clone(in.notServed), contract.Refusing(in.Contracts)...)
+	taken, err := in.Engine.TakeInbox(ctx, limit, lease, in.skipped, leftFor)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ type chain struct {
 	requests    []job.InboxRequest
 	bytes       int      // of their bodies
 	isWhole     bool     // none of those that wait was left out
-	away        []string // of Inbox, when its submission began
+	skipped     []string // of Inbox, when its submission began
 	step        int      // that has started it
 }
 
@@ -299,11 +299,11 @@ func (in *Inbox) finish(ctx context.Context, done outcome) error {
 		in.reportUnserved(done.unserved)
 	}
 	in.held = slices.DeleteFunc(in.held, func(t job.InboxTransaction) bool {
-		return done.over[t.Number]
+		return done.finished[t.Number]
 	})
 	for i := range in.held {
 		t := &in.held[i]
-		if _, goesOn := done.over[t.Number]; goesOn {
+		if _, goesOn := done.finished[t.Number]; goesOn {
 			t.Tries, t.IsNew = 0, true
 		}
 	}

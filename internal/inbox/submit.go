@@ -25,16 +25,16 @@ const maxError = 500
 
 // outcome is the result of a batch of chains.
 type outcome struct {
-	marks   []job.InboxRequest // what was refused, repeated, or waits with an error
-	delayed []job.InboxTransaction
-	empty   []int64 // transactions without a request that waits
-	over    map[int64]bool
+	marks    []job.InboxRequest // what was refused, repeated, or waits with an error
+	delayed  []job.InboxTransaction
+	empty    []int64 // transactions without a request that waits
+	finished map[int64]bool
 	// unserved are the requests of marks that have begun to wait for a node that serves them.
 	unserved []job.InboxRequest
 }
 
-// chainEnd is what has become of a chain.
-type chainEnd struct {
+// chainResult is what has become of a chain.
+type chainResult struct {
 	chain      *chain
 	results    []result
 	wasStopped bool
@@ -43,17 +43,17 @@ type chainEnd struct {
 // start starts to submit chains beside each other, each in its order, and returns how many they
 // are. Those of which nothing is left to submit are done.
 func (in *Inbox) start(ctx context.Context, chains []*chain, done *outcome) (started int) {
-	for _, l := range chains {
-		switch number := l.transaction.Number; {
-		case len(l.requests) > 0:
+	for _, c := range chains {
+		switch number := c.transaction.Number; {
+		case len(c.requests) > 0:
 			started++
-			in.running[number], l.away, l.step = l, in.away, in.steps
+			in.running[number], c.skipped, c.step = c, in.skipped, in.steps
 			go func() {
-				results, wasStopped := in.submitChain(ctx, l)
-				in.ended <- chainEnd{l, results, wasStopped}
+				results, wasStopped := in.submitChain(ctx, c)
+				in.ended <- chainResult{c, results, wasStopped}
 			}()
-		case l.isWhole: // the chains before it are submitted already
-			done.empty, done.over[number] = append(done.empty, number), true
+		case c.isWhole: // the chains before it are submitted already
+			done.empty, done.finished[number] = append(done.empty, number), true
 		}
 	}
 	return started
@@ -75,7 +75,7 @@ func (in *Inbox) collect(done *outcome, started int) {
 			if end.chain.step == in.steps {
 				started--
 			}
-			in.addEnd(done, end)
+			in.addResult(done, end)
 		case <-ready:
 			in.isMore = true
 		case <-timer.C:
@@ -83,30 +83,30 @@ func (in *Inbox) collect(done *outcome, started int) {
 		}
 		mayWait = started > 0
 	}
-	in.addEnded(done)
+	in.addResults(done)
 }
 
-// addEnded adds the chains that have ended.
-func (in *Inbox) addEnded(done *outcome) {
+// addResults adds the chains that have ended.
+func (in *Inbox) addResults(done *outcome) {
 	for {
 		select {
 		case end := <-in.ended:
-			in.addEnd(done, end)
+			in.addResult(done, end)
 		default:
 			return
 		}
 	}
 }
 
-func (in *Inbox) addEnd(done *outcome, end chainEnd) {
+func (in *Inbox) addResult(done *outcome, end chainResult) {
 	delete(in.running, end.chain.transaction.Number)
 	done.add(end.chain, end.results, end.wasStopped)
 }
 
 // add adds what has become of a chain. One that was stopped although nothing of it waits for a
 // later time is read again at once: another node is at work on it.
-func (o *outcome) add(l *chain, results []result, wasStopped bool) {
-	t, waits := l.transaction, false
+func (o *outcome) add(c *chain, results []result, wasStopped bool) {
+	t, waits := c.transaction, false
 	for i := range results {
 		r := &results[i]
 		if r.mark.State != "" {
@@ -114,7 +114,7 @@ func (o *outcome) add(l *chain, results []result, wasStopped bool) {
 		}
 		switch {
 		case waits: // the first that waits decides
-		case r.isForeign:
+		case r.isLeft:
 			t.Tries, waits = 0, true
 		case r.waits:
 			if i > 0 {
@@ -129,36 +129,36 @@ func (o *outcome) add(l *chain, results []result, wasStopped bool) {
 	if waits {
 		o.delayed = append(o.delayed, t)
 	}
-	o.over[t.Number] = waits || (l.isWhole && !wasStopped)
+	o.finished[t.Number] = waits || (c.isWhole && !wasStopped)
 }
 
 // result is the result of one request.
 type result struct {
-	mark      job.InboxRequest // without a state: there is nothing to store
-	waits     bool             // it cannot be submitted yet
-	isForeign bool             // it is left to other nodes
+	mark   job.InboxRequest // without a state: there is nothing to store
+	waits  bool             // it cannot be submitted yet
+	isLeft bool             // it is left to other nodes
 	// isUnserved says that it waits as no node has served its contract.
 	isUnserved bool
 }
 
 // submitChain submits the requests of a chain: each as soon as the one before has its place, up to
 // the first that waits, and for chainTime. wasStopped says that it has not come to the end.
-func (in *Inbox) submitChain(ctx context.Context, l *chain) (results []result, wasStopped bool) {
+func (in *Inbox) submitChain(ctx context.Context, c *chain) (results []result, wasStopped bool) {
 	var running sync.WaitGroup
 	order := &engine.InboxChain{}
-	results = make([]result, len(l.requests))
+	results = make([]result, len(c.requests))
 	started, isLate := in.Elapsed(), false
-	for i := range l.requests {
+	for i := range c.requests {
 		isLate = i > 0 && in.Elapsed()-started >= chainTime
 		if isLate || order.IsStopped() {
 			break
 		}
-		t, r := order.Next(&l.requests[i]), &l.requests[i]
-		wasLeft := i == 0 && !l.transaction.IsNew
+		t, r := order.Next(&c.requests[i]), &c.requests[i]
+		wasLeft := i == 0 && !c.transaction.IsNew
 		running.Go(func() {
 			defer t.Return()
-			results[i] = in.submitOne(ctx, l, t, r, wasLeft)
-			if results[i].waits || results[i].isForeign {
+			results[i] = in.submitOne(ctx, c, t, r, wasLeft)
+			if results[i].waits || results[i].isLeft {
 				t.Stop()
 			}
 		})
@@ -178,14 +178,14 @@ func markOf(r *job.InboxRequest, state job.InboxState, why string) job.InboxRequ
 // requests now, and reports whether there is one. wasLeft says that the request was left to other
 // nodes before and none has taken it: then a contract of this node that refuses requests gets it
 // nevertheless, for its error.
-func (in *Inbox) route(l *chain, r *job.InboxRequest, wasLeft bool) (result, bool) {
+func (in *Inbox) route(c *chain, r *job.InboxRequest, wasLeft bool) (result, bool) {
 	switch {
 	case !slices.Contains(in.Known, r.Contract):
 		return result{mark: markOf(r, job.InboxRefused,
 			"contract must be one of "+strings.Join(in.Known, ", "))}, true
-	case !wasLeft && slices.Contains(l.away, r.Contract):
-		return result{isForeign: true}, true
-	case slices.Contains(in.foreign, r.Contract):
+	case !wasLeft && slices.Contains(c.skipped, r.Contract):
+		return result{isLeft: true}, true
+	case slices.Contains(in.notServed, r.Contract):
 		return result{waits: true, isUnserved: true, mark: markOf(r, job.InboxWaiting,
 			"no node serves the contract "+r.Contract)}, true
 	}
@@ -193,7 +193,7 @@ func (in *Inbox) route(l *chain, r *job.InboxRequest, wasLeft bool) (result, boo
 }
 
 // submitOne has the contract of a request check and submit it.
-func (in *Inbox) submitOne(ctx context.Context, l *chain, t *engine.InboxSubmission,
+func (in *Inbox) submitOne(ctx context.Context, c *chain, t *engine.InboxSubmission,
 	r *job.InboxRequest, wasLeft bool) (done result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -202,7 +202,7 @@ func (in *Inbox) submitOne(ctx context.Context, l *chain, t *engine.InboxSubmiss
 			done = result{mark: markOf(r, job.InboxRefused, "the server has failed")}
 		}
 	}()
-	if elsewhere, is := in.route(l, r, wasLeft); is {
+	if elsewhere, is := in.route(c, r, wasLeft); is {
 		return elsewhere
 	}
 	request := contract.Request{Body: r.Body, Owner: r.Owner, Type: r.Type}
