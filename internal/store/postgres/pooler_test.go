@@ -182,6 +182,7 @@ func TestServerIsFull(t *testing.T) {
 	url := server.Database("mine")
 	mustOpen(t, postgres.Config{URL: url, Conns: 1}).Close()
 	server.Exec("postgres", "ALTER DATABASE mine CONNECTION LIMIT 2")
+	server.Disconnect("mine") // what was closed may still be ending
 	s := mustOpen(t, postgres.Config{URL: url, Conns: 8})
 	held, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
