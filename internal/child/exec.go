@@ -34,8 +34,8 @@ func Exec(args, environ []string, stderr io.Writer) (code int) {
 	if err != nil {
 		return cannotRun(stderr, err)
 	}
-	// A garbage collection starts threads, which the limit of memory may refuse. One that is running
-	// ends before it, and none follows.
+	// A garbage collection starts threads, which the limit of memory may refuse. One that is
+	// running ends before it, and none follows.
 	debug.SetGCPercent(-1)
 	runtime.GC()
 	if err := limits.Apply(); err != nil {
