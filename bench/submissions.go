@@ -184,12 +184,14 @@ func (w *submissionWorld) rateOf(ctx context.Context, started time.Time) (float6
 		}
 	}
 	rate, submitted := float64(w.load)/time.Since(started).Seconds(), 0
-	err := w.pool.QueryRow(ctx,
-		"SELECT count(*) FROM inbox WHERE state = 'submitted'").Scan(&submitted)
-	if err == nil && submitted != w.load {
-		err = fmt.Errorf("%d requests are submitted instead of %d", submitted, w.load)
+	if err := w.pool.QueryRow(ctx,
+		"SELECT count(*) FROM inbox WHERE state = 'submitted'").Scan(&submitted); err != nil {
+		return 0, err
 	}
-	return rate, err
+	if submitted != w.load {
+		return 0, fmt.Errorf("%d requests are submitted instead of %d", submitted, w.load)
+	}
+	return rate, nil
 }
 
 // submit commits a transaction with requests for jobs.
@@ -237,7 +239,10 @@ func (w *submissionWorld) latency(ctx context.Context) (p Percentiles, err error
 		})
 	}
 	committed, err := w.submitSteadily(ctx, n)
-	for err == nil && left.Load() > 0 {
+	for left.Load() > 0 {
+		if err != nil {
+			break
+		}
 		err = sleep(ctx, time.Millisecond)
 	}
 	close(stopped)

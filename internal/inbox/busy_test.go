@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,16 +21,7 @@ import (
 func TestBusyNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	goOn := make(chan struct{})
-	busy := w.newNode(nodeConfig{relay: func(submit submitFunc) submitFunc {
-		return func(ctx context.Context, r contract.Request) (*job.Job, error) {
-			if strings.Contains(string(r.Body), "slow") {
-				<-goOn
-			}
-			return submit(ctx, r)
-		}
-	}})
-	release := sync.OnceFunc(func() { close(goOn) })
+	busy, release := w.newSlowNode()
 	defer release()
 	const slowOnes = inbox.MaxRunningRequests / inbox.MaxRequests
 	for i := range slowOnes {

@@ -239,16 +239,7 @@ func TestNodeStalls(t *testing.T) {
 func TestSlowTransaction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	goOn := make(chan struct{})
-	slow := w.newNode(nodeConfig{relay: func(submit submitFunc) submitFunc {
-		return func(ctx context.Context, r contract.Request) (*job.Job, error) {
-			if strings.Contains(string(r.Body), "slow") {
-				<-goOn
-			}
-			return submit(ctx, r)
-		}
-	}})
-	release := sync.OnceFunc(func() { close(goOn) })
+	slow, release := w.newSlowNode()
 	defer release()
 	step := func() {
 		if more, err := slow.Step(context.Background()); !more || err != nil {

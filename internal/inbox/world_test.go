@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -120,6 +122,21 @@ func (w *world) newNode(c nodeConfig) *node {
 		w.Fatal(err)
 	}
 	return n
+}
+
+// newSlowNode makes a node whose requests with the word slow wait until they are released.
+func (w *world) newSlowNode() (n *node, release func()) {
+	w.Helper()
+	goOn := make(chan struct{})
+	n = w.newNode(nodeConfig{relay: func(submit submitFunc) submitFunc {
+		return func(ctx context.Context, r contract.Request) (*job.Job, error) {
+			if strings.Contains(string(r.Body), "slow") {
+				<-goOn
+			}
+			return submit(ctx, r)
+		}
+	}})
+	return n, sync.OnceFunc(func() { close(goOn) })
 }
 
 // newEngine makes the engine of a node. The store may be wrapped.
