@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == child.Subcommand {
 		os.Exit(child.Exec(os.Args[2:], os.Environ(), os.Stderr))
 	}
+	otherMain()
 	goleak.VerifyTestMain(m)
 }
 

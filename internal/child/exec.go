@@ -38,6 +38,12 @@ func Exec(args, environ []string, stderr io.Writer) (code int) {
 	// running ends before it, and none follows.
 	debug.SetGCPercent(-1)
 	runtime.GC()
+	// The program has the parent death signal of the thread that becomes it, which need not be the
+	// one that the parent started.
+	runtime.LockOSThread()
+	if err := killThreadWithParent(); err != nil {
+		return cannotRun(stderr, err)
+	}
 	if err := limits.Apply(); err != nil {
 		return cannotRun(stderr, err)
 	}

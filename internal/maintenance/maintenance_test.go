@@ -244,13 +244,19 @@ func (s *failingStore) View(ctx context.Context, fn func(store.Reader) error) er
 func TestLoopsSurviveAnOutage(t *testing.T) {
 	t.Parallel()
 	c := testkit.NewClock()
-	s := &failingStore{Store: testkit.MemoryStore(t, c.Now)}
+	s, failing := &failingStore{Store: testkit.MemoryStore(t, c.Now)}, make(chan struct{})
 	n := start(t, s, c.Monotonic, func(r *maintenance.Runner) {
-		r.Publishers = publishWith(func(context.Context, []job.Message) error { return nil })
 		r.PruneInterval = time.Second
+		// The message is published while the store fails already, however fast publishing is:
+		// a loop that finds the outbox empty waits for the next message, not for the store.
+		r.Publishers = publishWith(func(context.Context, []job.Message) error {
+			<-failing
+			return nil
+		})
 	})
 	n.submit("a", c.Now().Add(time.Minute))
 	s.fails.Store(true)
+	close(failing)
 	before := s.calls.Load()
 	loops := []string{"sweep", "publish", "prune", "refresh"}
 	testkit.WaitUntil(t, "every loop to use the store", func() bool {
