@@ -55,10 +55,10 @@ func (a *Admin) RotateToken(ctx context.Context) (token string, err error) {
 	got, err := adminCall[struct {
 		Token string `json:"token"`
 	}](ctx, a, call{
-		op:      "admin rotate token",
-		method:  http.MethodPost,
-		path:    "/admin/v1/token/rotate",
-		noRetry: true,
+		op:        "admin rotate token",
+		method:    http.MethodPost,
+		path:      "/admin/v1/token/rotate",
+		singleTry: true,
 	})
 	return got.Token, err
 }

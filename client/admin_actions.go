@@ -64,7 +64,7 @@ func (a *Admin) ActOnJob(ctx context.Context, number int64,
 		op:            "admin " + string(action) + " job",
 		method:        http.MethodPost,
 		path:          adminJobPath(number) + "/" + string(action),
-		notRepeatable: true,
+		notIdempotent: true,
 	})
 }
 
@@ -84,6 +84,6 @@ func (a *Admin) SubmitJob(ctx context.Context, s AdminSubmission) (AdminJobState
 		path:          "/admin/v1/jobs",
 		body:          body,
 		accept:        []int{http.StatusCreated},
-		notRepeatable: s.IdempotencyKey == "",
+		notIdempotent: s.IdempotencyKey == "",
 	})
 }

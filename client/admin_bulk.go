@@ -174,7 +174,7 @@ func (a *Admin) startBulk(ctx context.Context, op, path string, body []byte) (st
 		path:          path,
 		body:          body,
 		accept:        []int{http.StatusAccepted},
-		notRepeatable: true,
+		notIdempotent: true,
 	})
 	return started.ID, err
 }
@@ -225,7 +225,7 @@ func (a *Admin) changeBulk(ctx context.Context, id, what string) (AdminBulk, err
 		op:            "admin " + what + " bulk",
 		method:        http.MethodPost,
 		path:          bulkPath(id) + "/" + what,
-		notRepeatable: true,
+		notIdempotent: true,
 	})
 }
 

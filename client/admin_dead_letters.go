@@ -123,7 +123,7 @@ func (a *Admin) ReplayDeadLetter(ctx context.Context, id int64, again bool) (Adm
 		method:        http.MethodPost,
 		path:          deadLetterPath(id) + "/replay",
 		body:          body,
-		notRepeatable: true,
+		notIdempotent: true,
 	})
 }
 

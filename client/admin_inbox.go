@@ -90,7 +90,7 @@ func (a *Admin) RetryInboxRequest(ctx context.Context, id string) (AdminInboxDet
 		op:            "admin retry inbox request",
 		method:        http.MethodPost,
 		path:          inboxPath(id) + "/retry",
-		notRepeatable: true,
+		notIdempotent: true,
 	})
 }
 

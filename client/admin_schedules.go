@@ -136,7 +136,7 @@ func (a *Admin) CreateSchedule(ctx context.Context, name string,
 		path:          schedulesPath,
 		body:          body,
 		accept:        []int{http.StatusCreated},
-		notRepeatable: true,
+		notIdempotent: true,
 	})
 }
 
@@ -194,7 +194,7 @@ func (a *Admin) RunSchedule(ctx context.Context, name string) (AdminJobState, er
 		method:        http.MethodPost,
 		path:          schedulePath(name) + "/run",
 		accept:        []int{http.StatusCreated},
-		notRepeatable: true,
+		notIdempotent: true,
 	})
 }
 

@@ -79,7 +79,7 @@ func (a *Admin) CreateWebhook(ctx context.Context, spec AdminWebhookSpec,
 		path:          webhooksPath,
 		body:          body,
 		accept:        []int{http.StatusCreated},
-		notRepeatable: true,
+		notIdempotent: true,
 	})
 	return made.AdminWebhook, made.Secret, err
 }
@@ -122,7 +122,7 @@ func (a *Admin) RotateWebhookSecret(ctx context.Context, webhookID string) (stri
 		op:            "admin rotate webhook",
 		method:        http.MethodPost,
 		path:          adminWebhookPath(webhookID, "rotate-secret"),
-		notRepeatable: true,
+		notIdempotent: true,
 	})
 	return got.Secret, err
 }

@@ -129,10 +129,10 @@ func (a *Admin) Deliveries(ctx context.Context, webhookID, state string,
 // Errors: [ErrNotFound]. It is tried once, as a repeat sends another event.
 func (a *Admin) TestWebhook(ctx context.Context, webhookID string) (AdminWebhookTest, error) {
 	return adminCall[AdminWebhookTest](ctx, a, call{
-		op:      "admin test webhook",
-		method:  http.MethodPost,
-		path:    adminWebhookPath(webhookID, "test"),
-		noRetry: true,
+		op:        "admin test webhook",
+		method:    http.MethodPost,
+		path:      adminWebhookPath(webhookID, "test"),
+		singleTry: true,
 	})
 }
 

@@ -109,7 +109,7 @@ func TestReplayPages(t *testing.T) {
 	f, script := mustForge(t, okAnswer(200, `{"replayed":1000,"skipped":2,"next_cursor":"n"}`),
 		okAnswer(200, `{"replayed":5,"skipped":0,"next_cursor":null}`))
 	got, err := f.ReplayDeliveries(t.Context(), "w", client.ForgeRunReplayFilter{From: from,
-		Status: client.ForgeExhausted})
+		Status: client.ForgeRunDeliveryExhausted})
 	if err != nil || got != (client.ForgeRunReplayResult{Replayed: 1005, Skipped: 2}) {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -276,8 +276,8 @@ func (a *attempt) keepAlive(ctx context.Context, maxInterval time.Duration) {
 }
 
 // heartbeatWithin sends a heartbeat, and a second one without the state if the state is refused.
-func (a *attempt) heartbeatWithin(ctx context.Context, bound time.Duration) error {
-	ctx, stop := context.WithTimeout(ctx, bound)
+func (a *attempt) heartbeatWithin(ctx context.Context, timeout time.Duration) error {
+	ctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
 	hadState := a.hasStaged()
 	err := a.heartbeat(ctx)

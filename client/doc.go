@@ -25,7 +25,7 @@
 //
 // # The life of a Relay job
 //
-// A job is identified by its queue and id together (RL-001). [Relay.Next] claims it and gives the
+// A job is identified by its queue and id together (RL-001). [Relay.Claim] claims it and gives the
 // run a run id; from then on the job is in flight and no other worker gets it. The lease lasts
 // for the job's timeout and is extended to a whole timeout by every [Relay.Heartbeat], which may
 // also store the job's state. [Relay.Complete] removes the job; [Relay.Requeue] replaces it by
@@ -63,22 +63,22 @@
 //
 // # ForgeRun
 //
-// [ForgeRun.CreateClient] creates a client of ForgeRun, [ForgeRun.FirstKey] its first API key,
-// and [ForgeRun.WithKey] uses that key. [ForgeRun.Submit] submits jobs, [ForgeRun.Wait] waits
-// until a job has ended, and [ForgeRun.Report] reads its history. [ForgeRun.RegisterWebhook]
+// [ForgeRun.CreateClient] creates a client of ForgeRun, [ForgeRun.CreateFirstAPIKey] its first API
+// key, and [ForgeRun.WithAPIKey] uses that key. [ForgeRun.Submit] submits jobs, [ForgeRun.Wait]
+// waits until a job has ended, and [ForgeRun.Report] reads its history. [ForgeRun.CreateWebhook]
 // subscribes a URL to events; the receiver checks the requests with [VerifyWebhook].
 //
-//	forge := c.ForgeRun().WithKey(key.APIKey)
+//	forge := c.ForgeRun().WithAPIKey(key.APIKey)
 //	receipt, err := forge.Submit(ctx, client.ForgeRunSpec{
-//		Type: client.ForgeExecute, Kind: client.ForgeSuccessFast})
+//		Type: client.ForgeRunTypeExecute, Kind: client.ForgeRunWorkSuccessFast})
 //	job, err := forge.Wait(ctx, receipt.JobID)
 //
 // # TaskFlow
 //
-// [TaskFlow.Create] stores a job, [TaskFlow.Submit] a whole graph made with a [TaskFlowBuilder],
-// [TaskFlow.Search] finds jobs, and [TaskFlow.WaitGraph] waits until all jobs of a graph have
-// ended. A [JobWorker] executes the jobs: when a handler returns nil the job is completed, with
-// an error the attempt fails, and with a [Final] error the job fails.
+// [TaskFlow.Submit] stores a job, [TaskFlow.SubmitGraph] a whole graph made with a
+// [TaskFlowGraphBuilder], [TaskFlow.Search] finds jobs, and [TaskFlow.WaitGraph] waits until all
+// jobs of a graph have ended. A [JobWorker] executes the jobs: when a handler returns nil the job
+// is completed, with an error the attempt fails, and with a [Final] error the job fails.
 //
 //	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: 8,
 //		Handlers: map[string]client.JobHandler{"etl": client.TypedJob(load)}}
@@ -102,7 +102,7 @@
 // # Images
 //
 // [Images.Upload] streams a picture to the server, [Images.Wait] waits until its variants are
-// made, and [Images.Variant] downloads one. [Images.CreateJob] makes more variants,
+// made, and [Images.Variant] downloads one. [Images.SubmitJob] makes more variants,
 // [Images.Delete] removes the file, and [Images.DeadLetters] lists the jobs that were given up.
 //
 //	images := c.Images()

@@ -134,11 +134,11 @@ func (e *Error) Is(target error) bool {
 		return e.Status == http.StatusConflict && e.Code == codeRunLost
 	case ErrUnauthorized:
 		return e.Status == http.StatusUnauthorized ||
-			(e.Status == http.StatusForbidden && e.Code != FetchUnsupportedJobType)
+			(e.Status == http.StatusForbidden && e.Code != FetchBoxCodeUnsupportedJobType)
 	case ErrInvalid:
 		switch e.Status {
 		case http.StatusForbidden:
-			return e.Code == FetchUnsupportedJobType
+			return e.Code == FetchBoxCodeUnsupportedJobType
 		case http.StatusBadRequest, http.StatusRequestEntityTooLarge,
 			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 			return true

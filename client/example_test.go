@@ -29,7 +29,7 @@ func Example() {
 	}}, client.RelayUnique)
 	fmt.Println("enqueued:", err)
 
-	jobs, err := relay.Next(ctx, "mail", 10, 0)
+	jobs, err := relay.Claim(ctx, "mail", 10, 0)
 	fmt.Println("claimed:", len(jobs), err)
 	job := jobs[0]
 	fmt.Println(job.ID, string(job.Payload))

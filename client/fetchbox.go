@@ -15,14 +15,14 @@ import (
 )
 
 // FetchBox is the FetchBox contract: the server downloads the URLs of a manifest to object
-// storage. Every error is an [*Error] whose Code, when the server answered, is one of the Fetch
-// constants. A FetchBox is safe for concurrent use.
+// storage. Every error is an [*Error] whose Code, when the server answered, is one of the
+// FetchBoxCode constants. A FetchBox is safe for concurrent use.
 //
 // [FetchBox.Submit] is a call for clients. All others are for operators, who may have a token of
 // their own (G-FB-31).
 type FetchBox struct {
-	client   *Client
-	operator string // empty means Config.Token
+	client        *Client
+	operatorToken string // empty means Config.Token
 }
 
 // FetchBox returns the FetchBox contract on this client. Config.Token is the token of both clients
@@ -32,23 +32,23 @@ func (c *Client) FetchBox() *FetchBox { return &FetchBox{client: c} }
 // WithOperatorToken returns the contract with another token for the calls of operators. It shares
 // the connections of f.
 func (f *FetchBox) WithOperatorToken(token string) *FetchBox {
-	return &FetchBox{client: f.client, operator: token}
+	return &FetchBox{client: f.client, operatorToken: token}
 }
 
 // The codes of FetchBox's errors (FB-039 to FB-044, G-FB-19).
 const (
-	FetchInvalidPayload     = "INVALID_PAYLOAD"
-	FetchUnauthorized       = "UNAUTHORIZED"
-	FetchUnsupportedJobType = "UNSUPPORTED_JOB_TYPE"
-	FetchPayloadTooLarge    = "PAYLOAD_TOO_LARGE"
-	FetchRateLimited        = "RATE_LIMITED"
-	FetchInternal           = "INTERNAL_ERROR"
-	FetchNotFound           = "NOT_FOUND"
-	FetchConflict           = "CONFLICT"
+	FetchBoxCodeInvalidPayload     = "INVALID_PAYLOAD"
+	FetchBoxCodeUnauthorized       = "UNAUTHORIZED"
+	FetchBoxCodeUnsupportedJobType = "UNSUPPORTED_JOB_TYPE"
+	FetchBoxCodePayloadTooLarge    = "PAYLOAD_TOO_LARGE"
+	FetchBoxCodeRateLimited        = "RATE_LIMITED"
+	FetchBoxCodeInternal           = "INTERNAL_ERROR"
+	FetchBoxCodeNotFound           = "NOT_FOUND"
+	FetchBoxCodeConflict           = "CONFLICT"
 )
 
-// FetchCanceled is the code of the failure of downloads that an operator canceled (RT-003).
-const FetchCanceled = "CANCELED"
+// FetchBoxCodeCanceled is the code of the failure of downloads that an operator canceled (RT-003).
+const FetchBoxCodeCanceled = "CANCELED"
 
 // compressFrom is the size in bytes from which a manifest is sent compressed.
 const compressFrom = 16 << 10
@@ -56,9 +56,9 @@ const compressFrom = 16 << 10
 // Submit submits a manifest. When it returns nil the manifest is stored and its downloads are
 // queued; they survive a crash of the server (FB-034).
 //
-// Errors: [ErrInvalid], with Code [FetchUnsupportedJobType] for a job type that is not registered;
-// [ErrUnauthorized]. After an error of the server no part of the job is stored (FB-035), and the
-// same key may be used again (FB-049).
+// Errors: [ErrInvalid], with Code [FetchBoxCodeUnsupportedJobType] for a job type that is not
+// registered; [ErrUnauthorized]. After an error of the server no part of the job is stored
+// (FB-035), and the same key may be used again (FB-049).
 //
 // Repeating under the same idempotency key returns the first job, whatever the manifest is
 // (FB-046, G-FB-05). Submit does that itself after lost answers. When it gives up, the receipt
@@ -137,7 +137,7 @@ func (f *FetchBox) Job(ctx context.Context, jobID string) (FetchBoxJob, error) {
 	if err := checkName("job id", jobID); err != nil {
 		return FetchBoxJob{}, invalid(op, "%v", err)
 	}
-	return fetchCall[FetchBoxJob](ctx, f, call{op: op, path: fetchJobs + "/" + escape(jobID)})
+	return fetchCall[FetchBoxJob](ctx, f, call{op: op, path: fetchJobsPath + "/" + escape(jobID)})
 }
 
 // FetchBoxFilter selects the jobs of a list.
@@ -156,7 +156,7 @@ func (f *FetchBox) Jobs(ctx context.Context, filter FetchBoxFilter) iter.Seq2[Fe
 	if filter.Status != "" {
 		query.Set("status", string(filter.Status))
 	}
-	return fetchPages[FetchBoxJob](ctx, f, "fetchbox jobs", fetchJobs, query, filter.PageSize)
+	return fetchPages[FetchBoxJob](ctx, f, "fetchbox jobs", fetchJobsPath, query, filter.PageSize)
 }
 
 // Wait polls a job until it has ended, and returns it. It polls after growing
@@ -167,17 +167,17 @@ func (f *FetchBox) Jobs(ctx context.Context, filter FetchBoxFilter) iter.Seq2[Fe
 func (f *FetchBox) Wait(ctx context.Context, jobID string) (FetchBoxJob, error) {
 	return watch(ctx, f.client, "fetchbox wait",
 		func() (FetchBoxJob, error) { return f.Job(ctx, jobID) },
-		FetchBoxJob.Ended)
+		FetchBoxJob.Finished)
 }
 
-// Cancel ends the open downloads of a job as failed, with the code [FetchCanceled], and returns it
-// (RT-003). The job is failed soon after.
+// Cancel ends the open downloads of a job as failed, with the code [FetchBoxCodeCanceled], and
+// returns it (RT-003). The job is failed soon after.
 //
 // Errors: [ErrNotFound]; [ErrConflict] when no download is open, also when a try whose answer was
 // lost has ended them: the error is Uncertain then; [ErrUnauthorized]. After another error some
 // downloads of a large job may be canceled, and a repeat cancels the rest.
 func (f *FetchBox) Cancel(ctx context.Context, jobID string) (FetchBoxJob, error) {
-	return f.operate(ctx, "fetchbox cancel", jobID, "/cancel")
+	return f.postJobAction(ctx, "fetchbox cancel", jobID, "/cancel")
 }
 
 // Retry starts all failed downloads of a job again, with all their attempts, and returns the job,
@@ -185,16 +185,17 @@ func (f *FetchBox) Cancel(ctx context.Context, jobID string) (FetchBoxJob, error
 //
 // Errors: as those of [FetchBox.Cancel], for downloads that have failed.
 func (f *FetchBox) Retry(ctx context.Context, jobID string) (FetchBoxJob, error) {
-	return f.operate(ctx, "fetchbox retry", jobID, "/retry")
+	return f.postJobAction(ctx, "fetchbox retry", jobID, "/retry")
 }
 
-// operate changes the downloads of a job.
-func (f *FetchBox) operate(ctx context.Context, op, jobID, what string) (FetchBoxJob, error) {
+// postJobAction makes the call of an action on the downloads of a job.
+func (f *FetchBox) postJobAction(ctx context.Context,
+	op, jobID, action string) (FetchBoxJob, error) {
 	if err := checkName("job id", jobID); err != nil {
 		return FetchBoxJob{}, invalid(op, "%v", err)
 	}
 	return fetchCall[FetchBoxJob](ctx, f, call{op: op, method: http.MethodPost,
-		path: fetchJobs + "/" + escape(jobID) + what, accept: []int{http.StatusAccepted}})
+		path: fetchJobsPath + "/" + escape(jobID) + action, accept: []int{http.StatusAccepted}})
 }
 
 // DeadLetters iterates over the downloads that were given up, the newest first (FB-084), and asks
@@ -202,7 +203,7 @@ func (f *FetchBox) operate(ctx context.Context, op, jobID, what string) (FetchBo
 // dead letter that was replayed stays in the list until its retention ends (FB-092).
 func (f *FetchBox) DeadLetters(ctx context.Context,
 	pageSize int) iter.Seq2[FetchBoxDeadLetter, error] {
-	return fetchPages[FetchBoxDeadLetter](ctx, f, "fetchbox dead letters", fetchLetters,
+	return fetchPages[FetchBoxDeadLetter](ctx, f, "fetchbox dead letters", fetchDeadLettersPath,
 		url.Values{}, pageSize)
 }
 
@@ -218,7 +219,7 @@ func (f *FetchBox) Replay(ctx context.Context, offset uint64) (FetchBoxReplay, e
 	return fetchCall[FetchBoxReplay](ctx, f, call{
 		op:     "fetchbox replay",
 		method: http.MethodPost,
-		path:   fetchLetters + "/" + strconv.FormatUint(offset, 10) + "/replay",
+		path:   fetchDeadLettersPath + "/" + strconv.FormatUint(offset, 10) + "/replay",
 		accept: []int{http.StatusAccepted},
 	})
 }
@@ -237,8 +238,8 @@ func (f *FetchBox) Health(ctx context.Context) (FetchBoxHealth, error) {
 
 // The paths of the operators' lists.
 const (
-	fetchJobs    = "/operators/jobs"
-	fetchLetters = "/operators/dlq"
+	fetchJobsPath        = "/operators/jobs"
+	fetchDeadLettersPath = "/operators/dlq"
 )
 
 // fetchCall makes a call of an operator whose answer is JSON. It is a read with one accepted
@@ -254,11 +255,11 @@ func (f *FetchBox) asOperator(c call) call {
 	if c.accept == nil {
 		c.accept = []int{http.StatusOK}
 	}
-	if f.operator != "" {
+	if f.operatorToken != "" {
 		if c.header == nil {
 			c.header = http.Header{}
 		}
-		c.header.Set("Authorization", "Bearer "+f.operator)
+		c.header.Set("Authorization", "Bearer "+f.operatorToken)
 	}
 	return c
 }

@@ -16,7 +16,7 @@ import (
 // logPage is how many log entries one request asks for (G-FB-21).
 const logPage = 1000
 
-// maxLogLine bounds the line of a log entry, in bytes.
+// maxLogLine limits the line of a log entry, in bytes.
 const maxLogLine = 1 << 20
 
 // errLogInterrupted means that the connection of a log broke or its data was damaged, which every
@@ -48,7 +48,7 @@ func (f *FetchBox) Logs(ctx context.Context, jobID string,
 			return
 		}
 		r := logReader{f: f, log: log, yield: yield,
-			call: f.asOperator(call{op: op, path: fetchJobs + "/" + escape(jobID) + "/logs"})}
+			call: f.asOperator(call{op: op, path: fetchJobsPath + "/" + escape(jobID) + "/logs"})}
 		if err := r.read(ctx); err != nil {
 			yield(FetchBoxLogEntry{}, err)
 		}
@@ -101,12 +101,12 @@ func (r *logReader) request(ctx context.Context) *Error {
 		return fail
 	}
 	defer body.Close()
-	return r.entries(body)
+	return r.readEntries(body)
 }
 
-// entries yields the entries of an answer. An entry that cannot be read is a retryable error: the
-// next request continues after the last good entry.
-func (r *logReader) entries(body io.Reader) *Error {
+// readEntries yields the entries of an answer. An entry that cannot be read is a retryable error:
+// the next request continues after the last good entry.
+func (r *logReader) readEntries(body io.Reader) *Error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxLogLine)
 	for lines.Scan() {

@@ -148,7 +148,7 @@ func TestFetchBoxLogsEnd(t *testing.T) {
 	ended := 0
 	for _, err := range box.Logs(testContext(t), "019a0000-0000-7000-8000-000000000000",
 		client.FetchBoxLogOptions{Follow: true}) {
-		wantCode(t, err, client.ErrNotFound, client.FetchNotFound)
+		wantCode(t, err, client.ErrNotFound, client.FetchBoxCodeNotFound)
 		ended++
 	}
 	away := mustClient(t, client.Config{BaseURL: "http://127.0.0.1:1",

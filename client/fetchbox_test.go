@@ -79,11 +79,11 @@ func TestFetchBox(t *testing.T) {
 			"/metadata.json"}); receipt != want {
 		t.Errorf("got %+v, want %+v", receipt, want)
 	}
-	job := mustFinish(t, box, receipt.JobID, client.FetchFailed)
+	job := mustFinish(t, box, receipt.JobID, client.FetchBoxStatusFailed)
 	if job.ID != receipt.JobID || job.Type != "pages" || job.Tenant != "acme" ||
 		job.ManifestKey != receipt.ManifestKey ||
 		job.Total != 3 || job.Completed != 2 || job.Failed != 1 || job.Remaining() != 0 ||
-		job.LogCursor.Stream != "jobs.logs" ||
+		job.LogStart.Stream != "jobs.logs" ||
 		job.LastError == nil || job.LastError.Code != "HTTP_410" ||
 		job.UpdatedAt.Before(job.CreatedAt) {
 		t.Errorf("the job is %+v with %+v", job, job.LastError)
@@ -105,7 +105,7 @@ func TestFetchBox(t *testing.T) {
 		Status: "queued"}); err != nil || replay != want {
 		t.Fatalf("got %+v, %v", replay, err)
 	}
-	if job = mustFinish(t, box, job.ID, client.FetchCompleted); job.Completed != 3 ||
+	if job = mustFinish(t, box, job.ID, client.FetchBoxStatusCompleted); job.Completed != 3 ||
 		job.Failed != 0 {
 		t.Errorf("after the replay the job is %+v", job)
 	}
@@ -113,9 +113,9 @@ func TestFetchBox(t *testing.T) {
 		t.Errorf("stored %q", got)
 	}
 	_, err = box.Replay(testContext(t), letters.Offset)
-	wantCode(t, err, client.ErrConflict, client.FetchConflict)
+	wantCode(t, err, client.ErrConflict, client.FetchBoxCodeConflict)
 	_, err = box.Replay(testContext(t), letters.Offset+100)
-	wantCode(t, err, client.ErrNotFound, client.FetchNotFound)
+	wantCode(t, err, client.ErrNotFound, client.FetchBoxCodeNotFound)
 }
 
 // RT-003: a job is canceled, and what has failed of it is tried once more.
@@ -139,19 +139,20 @@ func TestFetchBox_CancelAndRetry(t *testing.T) {
 	if err != nil || job.ID != receipt.JobID || job.Failed != 2 {
 		t.Fatalf("RT-003 canceled %+v, %v", job, err)
 	}
-	if job = mustFinish(t, box, job.ID, client.FetchFailed); job.LastError == nil ||
-		job.LastError.Code != client.FetchCanceled {
+	if job = mustFinish(t, box, job.ID, client.FetchBoxStatusFailed); job.LastError == nil ||
+		job.LastError.Code != client.FetchBoxCodeCanceled {
 		t.Errorf("RT-003 the job is %+v with %+v", job, job.LastError)
 	}
 	_, err = box.Cancel(ctx, job.ID)
-	wantCode(t, err, client.ErrConflict, client.FetchConflict)
+	wantCode(t, err, client.ErrConflict, client.FetchBoxCodeConflict)
 	close(held)
-	if job, err = box.Retry(ctx, job.ID); err != nil || job.Status != client.FetchInProgress {
+	if job, err = box.Retry(ctx, job.ID); err != nil ||
+		job.Status != client.FetchBoxStatusInProgress {
 		t.Fatalf("RT-003 retried %+v, %v", job, err)
 	}
-	mustFinish(t, box, job.ID, client.FetchCompleted)
+	mustFinish(t, box, job.ID, client.FetchBoxStatusCompleted)
 	_, err = box.Retry(ctx, job.ID)
-	wantCode(t, err, client.ErrConflict, client.FetchConflict)
+	wantCode(t, err, client.ErrConflict, client.FetchBoxCodeConflict)
 	_, err = box.Cancel(ctx, "")
 	if !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("RT-003 a cancel of no job: %v", err)
@@ -203,9 +204,9 @@ func TestFetchBoxList(t *testing.T) {
 		job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages",
 			Manifest: pagesManifest(t, origin, path)})
 		if i == 2 {
-			mustFinish(t, box, job.JobID, client.FetchFailed)
+			mustFinish(t, box, job.JobID, client.FetchBoxStatusFailed)
 		} else {
-			mustFinish(t, box, job.JobID, client.FetchCompleted)
+			mustFinish(t, box, job.JobID, client.FetchBoxStatusCompleted)
 		}
 		want = append([]string{job.JobID}, want...)
 	}
@@ -218,12 +219,12 @@ func TestFetchBoxList(t *testing.T) {
 	if got := ids(client.FetchBoxFilter{PageSize: 2}); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := ids(client.FetchBoxFilter{Status: client.FetchFailed}); !slices.Equal(got,
+	if got := ids(client.FetchBoxFilter{Status: client.FetchBoxStatusFailed}); !slices.Equal(got,
 		want[2:3]) {
 		t.Errorf("failed are %v, want %v", got, want[2:3])
 	}
 	for _, err := range box.Jobs(testContext(t), client.FetchBoxFilter{Status: "lost"}) {
-		wantCode(t, err, client.ErrInvalid, client.FetchInvalidPayload)
+		wantCode(t, err, client.ErrInvalid, client.FetchBoxCodeInvalidPayload)
 	}
 }
 
@@ -257,12 +258,12 @@ func TestFetchBoxTokens(t *testing.T) {
 	spec := client.FetchBoxSpec{Type: "pages", Manifest: pagesManifest(t, origin, "a")}
 	receipt := mustSubmit(t, box, spec)
 	_, err := box.Job(testContext(t), receipt.JobID)
-	wantCode(t, err, client.ErrUnauthorized, client.FetchUnauthorized)
+	wantCode(t, err, client.ErrUnauthorized, client.FetchBoxCodeUnauthorized)
 	for _, err := range box.Logs(testContext(t), receipt.JobID, client.FetchBoxLogOptions{}) {
-		wantCode(t, err, client.ErrUnauthorized, client.FetchUnauthorized)
+		wantCode(t, err, client.ErrUnauthorized, client.FetchBoxCodeUnauthorized)
 	}
 	operator := box.WithOperatorToken("operators")
-	mustFinish(t, operator, receipt.JobID, client.FetchCompleted)
+	mustFinish(t, operator, receipt.JobID, client.FetchBoxStatusCompleted)
 	if len(mustCollect(t, operator.Logs(testContext(t), receipt.JobID,
 		client.FetchBoxLogOptions{}))) == 0 {
 		t.Error("the log is empty")
@@ -270,7 +271,7 @@ func TestFetchBoxTokens(t *testing.T) {
 	mustSubmit(t, operator, spec) // still as a client
 	_, err = mustClient(t, client.Config{BaseURL: server.url}).FetchBox().Submit(testContext(t),
 		spec)
-	wantCode(t, err, client.ErrUnauthorized, client.FetchUnauthorized)
+	wantCode(t, err, client.ErrUnauthorized, client.FetchBoxCodeUnauthorized)
 }
 
 // What a server refuses has its code, and what no server would read is not sent.
@@ -279,18 +280,18 @@ func TestFetchBoxRefusals(t *testing.T) {
 	box, _ := mustBox(t, client.Config{}, nil)
 	good := pagesManifest(t, "http://127.0.0.1:1", "a")
 	_, err := box.Submit(testContext(t), client.FetchBoxSpec{Type: "unknown", Manifest: good})
-	wantCode(t, err, client.ErrInvalid, client.FetchUnsupportedJobType)
+	wantCode(t, err, client.ErrInvalid, client.FetchBoxCodeUnsupportedJobType)
 	if errors.Is(err, client.ErrUnauthorized) {
 		t.Error("a job type that is not registered is taken for a wrong token")
 	}
 	_, err = box.Submit(testContext(t), client.FetchBoxSpec{Type: "pages",
 		Manifest: json.RawMessage(`{"manifest_version":"v2"}`)})
-	wantCode(t, err, client.ErrInvalid, client.FetchInvalidPayload)
+	wantCode(t, err, client.ErrInvalid, client.FetchBoxCodeInvalidPayload)
 	large := json.RawMessage(`"` + strings.Repeat("a", 6<<20) + `"`)
 	_, err = box.Submit(testContext(t), client.FetchBoxSpec{Type: "pages", Manifest: large})
-	wantCode(t, err, client.ErrInvalid, client.FetchPayloadTooLarge)
+	wantCode(t, err, client.ErrInvalid, client.FetchBoxCodePayloadTooLarge)
 	_, err = box.Job(testContext(t), "019a0000-0000-7000-8000-000000000000")
-	wantCode(t, err, client.ErrNotFound, client.FetchNotFound)
+	wantCode(t, err, client.ErrNotFound, client.FetchBoxCodeNotFound)
 
 	nobody := mustClient(t, client.Config{BaseURL: "http://127.0.0.1:1",
 		Retry: client.Retry{MaxTries: 1}}).FetchBox()
@@ -431,7 +432,7 @@ func TestFetchBoxWorker(t *testing.T) {
 			})}}
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	ended := mustFinish(t, c.FetchBox(), job.JobID, client.FetchFailed)
+	ended := mustFinish(t, c.FetchBox(), job.JobID, client.FetchBoxStatusFailed)
 	end()
 	must(t, <-done)
 	if ended.Completed != 1 || ended.Failed != 1 || ended.LastError == nil ||
@@ -452,13 +453,13 @@ func TestFetchBoxJob_ended(t *testing.T) {
 		job  client.FetchBoxJob
 		want bool
 	}{
-		{client.FetchBoxJob{Status: client.FetchInProgress}, false},
-		{client.FetchBoxJob{Status: client.FetchCompleted}, false},
-		{client.FetchBoxJob{Status: client.FetchCompleted, FinishedAt: &at}, true},
-		{client.FetchBoxJob{Status: client.FetchFailed, FinishedAt: &at}, true},
-		{client.FetchBoxJob{Status: client.FetchInProgress, FinishedAt: &at}, false},
+		{client.FetchBoxJob{Status: client.FetchBoxStatusInProgress}, false},
+		{client.FetchBoxJob{Status: client.FetchBoxStatusCompleted}, false},
+		{client.FetchBoxJob{Status: client.FetchBoxStatusCompleted, FinishedAt: &at}, true},
+		{client.FetchBoxJob{Status: client.FetchBoxStatusFailed, FinishedAt: &at}, true},
+		{client.FetchBoxJob{Status: client.FetchBoxStatusInProgress, FinishedAt: &at}, false},
 	} {
-		if got := c.job.Ended(); got != c.want {
+		if got := c.job.Finished(); got != c.want {
 			t.Errorf("%s, finished at %v: ended is %v", c.job.Status, c.job.FinishedAt, got)
 		}
 	}

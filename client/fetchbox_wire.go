@@ -14,14 +14,16 @@ type FetchBoxStatus string
 
 // The statuses of a job (FB-055).
 const (
-	FetchQueued     FetchBoxStatus = "queued"      // no download has started
-	FetchInProgress FetchBoxStatus = "in_progress" // not all downloads have finished
-	FetchCompleted  FetchBoxStatus = "completed"   // all downloads succeeded
-	FetchFailed     FetchBoxStatus = "failed"      // all have finished, not all succeeded
+	FetchBoxStatusQueued     FetchBoxStatus = "queued"      // no download has started
+	FetchBoxStatusInProgress FetchBoxStatus = "in_progress" // not all downloads have finished
+	FetchBoxStatusCompleted  FetchBoxStatus = "completed"   // all downloads succeeded
+	FetchBoxStatusFailed     FetchBoxStatus = "failed"      // all have finished, not all succeeded
 )
 
 // Final reports whether all downloads of the job have finished.
-func (s FetchBoxStatus) Final() bool { return s == FetchCompleted || s == FetchFailed }
+func (s FetchBoxStatus) Final() bool {
+	return s == FetchBoxStatusCompleted || s == FetchBoxStatusFailed
+}
 
 // FetchBoxSpec is a manifest as it is submitted. Type and Manifest are required.
 type FetchBoxSpec struct {
@@ -129,14 +131,14 @@ type FetchBoxReceipt struct {
 }
 
 // FetchBoxFailure is why a download failed. Code is HTTP_ and a status, or begins with DOWNLOAD_,
-// UPLOAD_, HANDLER_ or SYSTEM_ (G-FB-24), or is [FetchCanceled].
+// UPLOAD_, HANDLER_ or SYSTEM_ (G-FB-24), or is [FetchBoxCodeCanceled].
 type FetchBoxFailure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// FetchBoxCursor is a position in a stream.
-type FetchBoxCursor struct {
+// FetchBoxLogPosition is a position in a stream.
+type FetchBoxLogPosition struct {
 	Stream string `json:"stream"`
 	Offset uint64 `json:"offset"`
 }
@@ -159,17 +161,17 @@ type FetchBoxJob struct {
 	ManifestKey string `json:"manifest_key"`
 	// Tenant is empty for none.
 	Tenant string `json:"tenant"`
-	// LogCursor is where the job's log begins.
-	LogCursor FetchBoxCursor `json:"log_cursor"`
+	// LogStart is where the job's log begins.
+	LogStart FetchBoxLogPosition `json:"log_cursor"`
 	// LastError is the latest failure; nil when there was none (FB-057).
 	LastError *FetchBoxFailure `json:"last_error"`
 	// CallbackURL is told when the job has ended; empty for nobody.
 	CallbackURL string `json:"callback_url,omitempty"`
 }
 
-// Ended reports whether the job has ended: all of its downloads have finished and its handler has
-// returned. Between the two its status may be final already, while FinishedAt is nil.
-func (j FetchBoxJob) Ended() bool { return j.Status.Final() && j.FinishedAt != nil }
+// Finished reports whether the job has ended: all of its downloads have finished and its handler
+// has returned. Between the two its status may be final already, while FinishedAt is nil.
+func (j FetchBoxJob) Finished() bool { return j.Status.Final() && j.FinishedAt != nil }
 
 // Remaining is the number of downloads that have not finished.
 func (j FetchBoxJob) Remaining() int { return j.Total - j.Completed - j.Failed }

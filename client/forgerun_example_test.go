@@ -28,19 +28,19 @@ func ExampleForgeRun() {
 		fmt.Println(err)
 		return
 	}
-	key, err := open.FirstKey(ctx, clientID) // keep key.APIKey: it is not shown again
+	key, err := open.CreateFirstAPIKey(ctx, clientID) // keep key.APIKey: it is not shown again
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	forge := open.WithKey(key.APIKey)
+	forge := open.WithAPIKey(key.APIKey)
 
-	receipt, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute,
-		Kind: client.ForgeRetryOnFail})
+	receipt, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeRunTypeExecute,
+		Kind: client.ForgeRunWorkRetryOnFail})
 	fmt.Println("submitted:", receipt.State, err)
 	job, err := forge.Wait(ctx, receipt.JobID)
 	fmt.Println("ended:", job.State, err)
-	if job.State == client.ForgeFailed && job.Failure.Retryable {
+	if job.State == client.ForgeRunStateFailed && job.Failure.Retryable {
 		_, err = forge.Retry(ctx, job.ID)
 		fmt.Println("retried:", err)
 		job, err = forge.Wait(ctx, job.ID)
@@ -55,7 +55,7 @@ func ExampleForgeRun() {
 
 // A receiver answers 2xx to what is valid and new, and drops repeats.
 func ExampleVerifyWebhook() {
-	secret := "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // from RegisterWebhook
+	secret := "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // from CreateWebhook
 	visited := map[string]bool{}
 	http.HandleFunc("POST /hook", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))

@@ -11,20 +11,20 @@ import (
 
 // Submit stores a job. When it returns nil the job survives a crash of the server (FR-249).
 //
-// Errors: [ErrInvalid]; [ErrUnauthorized]; [ErrConflict] with Code [ForgeIdempotencyConflict] when
-// a different job was submitted under the same key; [ErrRetryable] when the server's queue is full
-// or this client exceeds a limit.
+// Errors: [ErrInvalid]; [ErrUnauthorized]; [ErrConflict] with Code
+// [ForgeRunCodeIdempotencyConflict] when a different job was submitted under the same key;
+// [ErrRetryable] when the server's queue is full or this client exceeds a limit.
 //
 // Repeating under the same idempotency key returns the same job (FR-067). Submit does that itself
 // after lost answers. When it gives up, the receipt beside the error has the key.
 func (f *ForgeRun) Submit(ctx context.Context, spec ForgeRunSpec) (ForgeRunReceipt, error) {
 	const op = "forgerun submit"
 	wire := struct {
-		Type        ForgeRunType `json:"type"`
-		Kind        ForgeRunKind `json:"work_kind,omitempty"`
-		ExecutionAt *time.Time   `json:"execution_at,omitempty"`
-		Callback    string       `json:"callback,omitempty"`
-		Key         string       `json:"idempotency_key"`
+		Type        ForgeRunType     `json:"type"`
+		Kind        ForgeRunWorkKind `json:"work_kind,omitempty"`
+		ExecutionAt *time.Time       `json:"execution_at,omitempty"`
+		Callback    string           `json:"callback,omitempty"`
+		Key         string           `json:"idempotency_key"`
 	}{
 		Type:     spec.Type,
 		Kind:     spec.Kind,
@@ -51,8 +51,8 @@ func (f *ForgeRun) Submit(ctx context.Context, spec ForgeRunSpec) (ForgeRunRecei
 
 // Get reads a job of this client (FR-120).
 //
-// Errors: [ErrNotFound]; [ErrUnauthorized], with Code [ForgeForbidden] for a job of another client
-// (G-FR-10). Repeating is safe (FR-123).
+// Errors: [ErrNotFound]; [ErrUnauthorized], with Code [ForgeRunCodeForbidden] for a job of another
+// client (G-FR-10). Repeating is safe (FR-123).
 func (f *ForgeRun) Get(ctx context.Context, jobID string) (ForgeRunJob, error) {
 	return forgeJob[ForgeRunJob](ctx, f, "forgerun get", http.MethodGet, jobID)
 }
@@ -69,8 +69,9 @@ func (f *ForgeRun) Report(ctx context.Context, jobID string) (ForgeRunReport, er
 // between with another outcome stays as it is (FR-137, FR-138).
 //
 // Errors: [ErrNotFound]; [ErrUnauthorized]; [ErrConflict] (G-FR-52). Repeating is safe.
-func (f *ForgeRun) Cancel(ctx context.Context, jobID string) (ForgeRunChange, error) {
-	return forgeJob[ForgeRunChange](ctx, f, "forgerun cancel", http.MethodPost, jobID, "cancel")
+func (f *ForgeRun) Cancel(ctx context.Context, jobID string) (ForgeRunActionResult, error) {
+	return forgeJob[ForgeRunActionResult](ctx, f, "forgerun cancel", http.MethodPost, jobID,
+		"cancel")
 }
 
 // Retry makes a failed job run once more, after a delay that grows with each retry (FR-140,
@@ -81,8 +82,8 @@ func (f *ForgeRun) Cancel(ctx context.Context, jobID string) (ForgeRunChange, er
 //
 // Repeating before the retried run has ended returns the job's state (FR-145). A repeat after that
 // run has failed too is another retry.
-func (f *ForgeRun) Retry(ctx context.Context, jobID string) (ForgeRunChange, error) {
-	return forgeJob[ForgeRunChange](ctx, f, "forgerun retry", http.MethodPost, jobID, "retry")
+func (f *ForgeRun) Retry(ctx context.Context, jobID string) (ForgeRunActionResult, error) {
+	return forgeJob[ForgeRunActionResult](ctx, f, "forgerun retry", http.MethodPost, jobID, "retry")
 }
 
 // forgeJob makes a call about one job.

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// ForgeRunKey is an API key as the server lists it, without its secret.
-type ForgeRunKey struct {
-	// ID identifies the key, for [ForgeRun.RevokeKey]; it is no secret.
+// ForgeRunAPIKey is an API key as the server lists it, without its secret.
+type ForgeRunAPIKey struct {
+	// ID identifies the key, for [ForgeRun.RevokeAPIKey]; it is no secret.
 	ID string `json:"key_id"`
 	// CreatedAt is when the key was made, in UTC.
 	CreatedAt time.Time `json:"created_at"`
 	// ExpiresAt is when the key expires, in UTC; nil for a key that does not (FR-052).
 	ExpiresAt *time.Time `json:"expires_at"`
 	// RevokedAt is when the key was revoked, renewed or rotated, in UTC; nil if it was not. Only
-	// [ForgeRun.Keys] sets it.
+	// [ForgeRun.APIKeys] sets it.
 	RevokedAt *time.Time `json:"revoked_at"`
 }
 
-// ForgeRunIssuedKey is the answer to creating or renewing a key.
-type ForgeRunIssuedKey struct {
-	ForgeRunKey
-	// APIKey is the secret, for [ForgeRun.WithKey] or Config.Token. The server shows it once
+// ForgeRunIssuedAPIKey is the answer to creating or renewing a key.
+type ForgeRunIssuedAPIKey struct {
+	ForgeRunAPIKey
+	// APIKey is the secret, for [ForgeRun.WithAPIKey] or Config.Token. The server shows it once
 	// (FR-054); it is empty when the key existed already (FR-043).
 	APIKey string `json:"api_key"`
 	// CallbackSecret signs the requests to the callbacks of the client's jobs (G-FR-48), see
@@ -31,8 +31,8 @@ type ForgeRunIssuedKey struct {
 	CallbackSecret string `json:"callback_secret"`
 }
 
-// ForgeRunKeyOptions are the options of [ForgeRun.CreateKey].
-type ForgeRunKeyOptions struct {
+// ForgeRunAPIKeyOptions are the options of [ForgeRun.CreateAPIKey].
+type ForgeRunAPIKeyOptions struct {
 	// Rotate makes a new key and revokes the present one (FR-044).
 	Rotate bool
 	// IdempotencyKey is sent with the call; empty means a random one.
@@ -58,16 +58,19 @@ func (f *ForgeRun) CreateClient(ctx context.Context,
 	return got.ID, err
 }
 
-// FirstKey creates the first key of a client that never had one. It sends no API key (FR-042).
+// CreateFirstAPIKey creates the first key of a client that never had one. It sends no API key
+// (FR-042).
 //
 // Errors: [ErrUnauthorized] when the client has had a key, even if that was made by an earlier try
 // of this call ([Error.Uncertain]): the secret is lost with the answer then, and another client
 // must be created. [ErrNotFound].
-func (f *ForgeRun) FirstKey(ctx context.Context, clientID string) (ForgeRunIssuedKey, error) {
-	return f.createKey(ctx, "forgerun first key", clientID, ForgeRunKeyOptions{}, true)
+func (f *ForgeRun) CreateFirstAPIKey(ctx context.Context, clientID string) (ForgeRunIssuedAPIKey,
+	error) {
+	return f.createAPIKey(ctx, "forgerun create first API key", clientID, ForgeRunAPIKeyOptions{},
+		true)
 }
 
-// CreateKey creates a key of this client. While the client has an active key and Rotate is not
+// CreateAPIKey creates a key of this client. While the client has an active key and Rotate is not
 // set, the metadata of that key is returned without a secret (FR-043).
 //
 // Errors: [ErrUnauthorized]; [ErrNotFound].
@@ -75,21 +78,22 @@ func (f *ForgeRun) FirstKey(ctx context.Context, clientID string) (ForgeRunIssue
 // Repeating: with Rotate, a try that took effect has revoked the key that its repeat uses. The
 // repeat fails with [ErrUnauthorized] and [Error.Uncertain], the new secret is lost with the
 // answer, and an operator must recover the client.
-func (f *ForgeRun) CreateKey(ctx context.Context, clientID string,
-	opts ForgeRunKeyOptions) (ForgeRunIssuedKey, error) {
-	return f.createKey(ctx, "forgerun create key", clientID, opts, false)
+func (f *ForgeRun) CreateAPIKey(ctx context.Context, clientID string,
+	opts ForgeRunAPIKeyOptions) (ForgeRunIssuedAPIKey, error) {
+	return f.createAPIKey(ctx, "forgerun create API key", clientID, opts, false)
 }
 
-func (f *ForgeRun) createKey(ctx context.Context, op, clientID string, opts ForgeRunKeyOptions,
-	anonymous bool) (ForgeRunIssuedKey, error) {
+func (f *ForgeRun) createAPIKey(ctx context.Context, op, clientID string,
+	opts ForgeRunAPIKeyOptions,
+	anonymous bool) (ForgeRunIssuedAPIKey, error) {
 	if err := checkName("client id", clientID); err != nil {
-		return ForgeRunIssuedKey{}, invalid(op, "%v", err)
+		return ForgeRunIssuedAPIKey{}, invalid(op, "%v", err)
 	}
 	header := idempotencyHeader(opts.IdempotencyKey)
 	if anonymous {
 		header = withoutCredentials(header)
 	}
-	return forgeCall[ForgeRunIssuedKey](ctx, f, call{
+	return forgeCall[ForgeRunIssuedAPIKey](ctx, f, call{
 		op:     op,
 		method: http.MethodPost,
 		path:   forgePath("clients", clientID, "keys"),
@@ -99,17 +103,17 @@ func (f *ForgeRun) createKey(ctx context.Context, op, clientID string, opts Forg
 	})
 }
 
-// RenewKey replaces the key of f by a new one. The old key may have expired but not been revoked
+// RenewAPIKey replaces the key of f by a new one. The old key may have expired but not been revoked
 // (G-FR-26), and is refused from then on (FR-047).
 //
 // Errors: [ErrUnauthorized]; [ErrConflict] when there is nothing to renew (FR-049). Repeating is
-// as with Rotate, see [ForgeRun.CreateKey].
-func (f *ForgeRun) RenewKey(ctx context.Context, clientID string) (ForgeRunIssuedKey, error) {
-	const op = "forgerun renew key"
+// as with Rotate, see [ForgeRun.CreateAPIKey].
+func (f *ForgeRun) RenewAPIKey(ctx context.Context, clientID string) (ForgeRunIssuedAPIKey, error) {
+	const op = "forgerun renew API key"
 	if err := checkName("client id", clientID); err != nil {
-		return ForgeRunIssuedKey{}, invalid(op, "%v", err)
+		return ForgeRunIssuedAPIKey{}, invalid(op, "%v", err)
 	}
-	return forgeCall[ForgeRunIssuedKey](ctx, f, call{
+	return forgeCall[ForgeRunIssuedAPIKey](ctx, f, call{
 		op:     op,
 		method: http.MethodPost,
 		path:   forgePath("clients", clientID, "keys", "renew"),
@@ -119,14 +123,14 @@ func (f *ForgeRun) RenewKey(ctx context.Context, clientID string) (ForgeRunIssue
 	})
 }
 
-// RevokeKey revokes a key of this client: the next request with it is refused (FR-050). A key may
-// revoke itself, after which only an operator can help (G-FR-26). Revoking a key again is no error
-// (FR-051).
+// RevokeAPIKey revokes a key of this client: the next request with it is refused (FR-050). A key
+// may revoke itself, after which only an operator can help (G-FR-26). Revoking a key again is no
+// error (FR-051).
 //
 // Errors: [ErrNotFound]; [ErrUnauthorized], also for a key of another client, and for a repeat
 // after a lost answer when the key revoked itself.
-func (f *ForgeRun) RevokeKey(ctx context.Context, clientID, keyID string) error {
-	const op = "forgerun revoke key"
+func (f *ForgeRun) RevokeAPIKey(ctx context.Context, clientID, keyID string) error {
+	const op = "forgerun revoke API key"
 	if err := checkName("client id", clientID); err != nil {
 		return invalid(op, "%v", err)
 	}
@@ -140,9 +144,10 @@ func (f *ForgeRun) RevokeKey(ctx context.Context, clientID, keyID string) error 
 	return err
 }
 
-// Keys iterates over the keys of this client, the revoked ones too while the server keeps them
+// APIKeys iterates over the keys of this client, the revoked ones too while the server keeps them
 // (FR-055). It ends with the first error.
-func (f *ForgeRun) Keys(ctx context.Context, clientID string) iter.Seq2[ForgeRunKey, error] {
-	return forgePages[ForgeRunKey](ctx, f, "forgerun keys", forgePath("clients", clientID, "keys"),
+func (f *ForgeRun) APIKeys(ctx context.Context, clientID string) iter.Seq2[ForgeRunAPIKey, error] {
+	return forgePages[ForgeRunAPIKey](ctx, f, "forgerun API keys",
+		forgePath("clients", clientID, "keys"),
 		nil, 0)
 }

@@ -1,56 +1,58 @@
 package client
 
-// ForgeRunKind is a scenario of the work-kind catalogue: how long a simulated run takes, how much
-// output it makes and how it ends (FR-083 to FR-115).
-type ForgeRunKind string
+// ForgeRunWorkKind is a scenario of the work-kind catalogue: how long a simulated run takes, how
+// much output it makes and how it ends (FR-083 to FR-115).
+type ForgeRunWorkKind string
 
 // The kinds of the catalogue.
 const (
-	// ForgeSuccessFast and the kinds after it differ in duration and outcome.
-	ForgeSuccessFast        ForgeRunKind = "SUCCESS_FAST"
-	ForgeSuccessNormal      ForgeRunKind = "SUCCESS_NORMAL"
-	ForgeSuccessSlow        ForgeRunKind = "SUCCESS_SLOW"
-	ForgeFailImmediate      ForgeRunKind = "FAIL_IMMEDIATE"
-	ForgeFailAfterProgress  ForgeRunKind = "FAIL_AFTER_PROGRESS"
-	ForgeFailAfterRetryable ForgeRunKind = "FAIL_AFTER_RETRYABLE" // a retry may help
-	ForgeRunsLong           ForgeRunKind = "RUNS_LONG"
-	ForgeRunsOverTimeout    ForgeRunKind = "RUNS_OVER_TIMEOUT" // fails with ForgeTimeout
+	// ForgeRunWorkSuccessFast and the kinds after it differ in duration and outcome.
+	ForgeRunWorkSuccessFast        ForgeRunWorkKind = "SUCCESS_FAST"
+	ForgeRunWorkSuccessNormal      ForgeRunWorkKind = "SUCCESS_NORMAL"
+	ForgeRunWorkSuccessSlow        ForgeRunWorkKind = "SUCCESS_SLOW"
+	ForgeRunWorkFailImmediate      ForgeRunWorkKind = "FAIL_IMMEDIATE"
+	ForgeRunWorkFailAfterProgress  ForgeRunWorkKind = "FAIL_AFTER_PROGRESS"
+	ForgeRunWorkFailAfterRetryable ForgeRunWorkKind = "FAIL_AFTER_RETRYABLE" // a retry may help
+	ForgeRunWorkRunsLong           ForgeRunWorkKind = "RUNS_LONG"
+	// ForgeRunWorkRunsOverTimeout fails with ForgeRunCodeTimeout.
+	ForgeRunWorkRunsOverTimeout ForgeRunWorkKind = "RUNS_OVER_TIMEOUT"
 
-	// ForgeCPUBurst and the kinds after it use resources.
-	ForgeCPUBurst         ForgeRunKind = "CPU_BURST"
-	ForgeMemorySpike      ForgeRunKind = "MEMORY_SPIKE"
-	ForgeIOHeavy          ForgeRunKind = "IO_HEAVY"
-	ForgeManySmallOutputs ForgeRunKind = "MANY_SMALL_OUTPUTS"
-	ForgeLargeOutput      ForgeRunKind = "LARGE_OUTPUT"
+	// ForgeRunWorkCPUBurst and the kinds after it use resources.
+	ForgeRunWorkCPUBurst         ForgeRunWorkKind = "CPU_BURST"
+	ForgeRunWorkMemorySpike      ForgeRunWorkKind = "MEMORY_SPIKE"
+	ForgeRunWorkIOHeavy          ForgeRunWorkKind = "IO_HEAVY"
+	ForgeRunWorkManySmallOutputs ForgeRunWorkKind = "MANY_SMALL_OUTPUTS"
+	ForgeRunWorkLargeOutput      ForgeRunWorkKind = "LARGE_OUTPUT"
 
-	// ForgeCancelBeforeStart and ForgeCancelDuringRun succeed unless they are canceled.
-	ForgeCancelBeforeStart ForgeRunKind = "CANCEL_BEFORE_START"
-	ForgeCancelDuringRun   ForgeRunKind = "CANCEL_DURING_RUN"
+	// ForgeRunWorkCancelBeforeStart and ForgeRunWorkCancelDuringRun succeed unless they are
+	// canceled.
+	ForgeRunWorkCancelBeforeStart ForgeRunWorkKind = "CANCEL_BEFORE_START"
+	ForgeRunWorkCancelDuringRun   ForgeRunWorkKind = "CANCEL_DURING_RUN"
 
-	// ForgeRetryOnFail fails once and succeeds when it is retried.
-	ForgeRetryOnFail ForgeRunKind = "RETRY_ON_FAIL"
-	// ForgeRetryLimitReached fails however often it is retried.
-	ForgeRetryLimitReached ForgeRunKind = "RETRY_LIMIT_REACHED"
+	// ForgeRunWorkRetryOnFail fails once and succeeds when it is retried.
+	ForgeRunWorkRetryOnFail ForgeRunWorkKind = "RETRY_ON_FAIL"
+	// ForgeRunWorkRetryLimitReached fails however often it is retried.
+	ForgeRunWorkRetryLimitReached ForgeRunWorkKind = "RETRY_LIMIT_REACHED"
 
-	// ForgeDuplicateSameKey and ForgeDuplicateOtherKey are for submitting twice.
-	ForgeDuplicateSameKey  ForgeRunKind = "DUPLICATE_SUBMIT_SAME_KEY"
-	ForgeDuplicateOtherKey ForgeRunKind = "DUPLICATE_SUBMIT_DIFFERENT_KEY"
+	// ForgeRunWorkDuplicateSameKey and ForgeRunWorkDuplicateOtherKey are for submitting twice.
+	ForgeRunWorkDuplicateSameKey  ForgeRunWorkKind = "DUPLICATE_SUBMIT_SAME_KEY"
+	ForgeRunWorkDuplicateOtherKey ForgeRunWorkKind = "DUPLICATE_SUBMIT_DIFFERENT_KEY"
 
-	// ForgeWebhookSuccess and the kinds after it are for receivers of webhooks.
-	ForgeWebhookSuccess      ForgeRunKind = "WEBHOOK_SUCCESS"
-	ForgeWebhookTimeout      ForgeRunKind = "WEBHOOK_TIMEOUT"
-	ForgeWebhook5XX          ForgeRunKind = "WEBHOOK_5XX"
-	ForgeWebhookExhausted    ForgeRunKind = "WEBHOOK_RETRIES_EXHAUSTED"
-	ForgeWebhookSlowReceiver ForgeRunKind = "WEBHOOK_SLOW_RECEIVER"
+	// ForgeRunWorkWebhookSuccess and the kinds after it are for receivers of webhooks.
+	ForgeRunWorkWebhookSuccess      ForgeRunWorkKind = "WEBHOOK_SUCCESS"
+	ForgeRunWorkWebhookTimeout      ForgeRunWorkKind = "WEBHOOK_TIMEOUT"
+	ForgeRunWorkWebhook5XX          ForgeRunWorkKind = "WEBHOOK_5XX"
+	ForgeRunWorkWebhookExhausted    ForgeRunWorkKind = "WEBHOOK_RETRIES_EXHAUSTED"
+	ForgeRunWorkWebhookSlowReceiver ForgeRunWorkKind = "WEBHOOK_SLOW_RECEIVER"
 
-	// ForgeScheduledOnTime and the kinds after it are for jobs with a time.
-	ForgeScheduledOnTime    ForgeRunKind = "SCHEDULED_ON_TIME"
-	ForgeScheduledLate      ForgeRunKind = "SCHEDULED_LATE_RECOVERY"
-	ForgeScheduledFarFuture ForgeRunKind = "SCHEDULED_FAR_FUTURE"
+	// ForgeRunWorkScheduledOnTime and the kinds after it are for jobs with a time.
+	ForgeRunWorkScheduledOnTime    ForgeRunWorkKind = "SCHEDULED_ON_TIME"
+	ForgeRunWorkScheduledLate      ForgeRunWorkKind = "SCHEDULED_LATE_RECOVERY"
+	ForgeRunWorkScheduledFarFuture ForgeRunWorkKind = "SCHEDULED_FAR_FUTURE"
 
-	// ForgePayloadSmall and the kinds after it differ in the size of their payload.
-	ForgePayloadSmall   ForgeRunKind = "PAYLOAD_SMALL"
-	ForgePayloadMedium  ForgeRunKind = "PAYLOAD_MEDIUM"
-	ForgePayloadLarge   ForgeRunKind = "PAYLOAD_LARGE"
-	ForgePayloadInvalid ForgeRunKind = "PAYLOAD_INVALID" // refused with 400 (FR-113)
+	// ForgeRunWorkPayloadSmall and the kinds after it differ in the size of their payload.
+	ForgeRunWorkPayloadSmall   ForgeRunWorkKind = "PAYLOAD_SMALL"
+	ForgeRunWorkPayloadMedium  ForgeRunWorkKind = "PAYLOAD_MEDIUM"
+	ForgeRunWorkPayloadLarge   ForgeRunWorkKind = "PAYLOAD_LARGE"
+	ForgeRunWorkPayloadInvalid ForgeRunWorkKind = "PAYLOAD_INVALID" // refused with 400 (FR-113)
 )

@@ -88,7 +88,7 @@ func directForge(tb testing.TB, cfg client.Config, answers ...forgeAnswer) (*cli
 	tb.Helper()
 	s := &forgeScript{answers: answers}
 	cfg.BaseURL, cfg.HTTPClient = "http://forge.test", &http.Client{Transport: direct{s}}
-	return mustClient(tb, cfg).ForgeRun().WithKey("mr_key"), s
+	return mustClient(tb, cfg).ForgeRun().WithAPIKey("mr_key"), s
 }
 
 const (
@@ -125,36 +125,42 @@ func ptr[T any](value T) *T { return &value }
 func TestForgeRun_routes(t *testing.T) {
 	t.Parallel()
 	at := forgeTime(forgeAt)
-	job := client.ForgeRunJob{ID: "j-1", Type: client.ForgeDeferred,
-		Kind: client.ForgeFailAfterRetryable, State: client.ForgeFailed,
-		Outcome: client.ForgeOutcomeFailed, CreatedAt: at,
+	job := client.ForgeRunJob{ID: "j-1", Type: client.ForgeRunTypeDeferred,
+		Kind: client.ForgeRunWorkFailAfterRetryable, State: client.ForgeRunStateFailed,
+		Outcome: client.ForgeRunOutcomeFailed, CreatedAt: at,
 		UpdatedAt: forgeTime("2026-03-01T12:00:09Z"), Attempt: 2,
 		ExecutionAt: ptr(forgeTime("2026-03-01T12:00:01Z")), Callback: "http://127.0.0.1/x",
-		Definition: client.ForgeRunDefinition{Kind: client.ForgeFailAfterRetryable,
+		Definition: client.ForgeRunDefinition{Kind: client.ForgeRunWorkFailAfterRetryable,
 			DurationMS: 5000, ShouldFail: true, PayloadSize: 8192,
 			ExecutionAt: ptr(forgeTime("2026-03-01T12:00:01Z")), Seed: 1772366400123},
-		Failure: &client.ForgeRunFailure{Code: client.ForgeTimeout, Message: "m", Retryable: true}}
-	jobOpen := client.ForgeRunJob{ID: "j-1", Type: client.ForgeExecute, State: client.ForgeRunning,
+		Failure: &client.ForgeRunFailure{Code: client.ForgeRunCodeTimeout, Message: "m",
+			Retryable: true}}
+	jobOpen := client.ForgeRunJob{ID: "j-1", Type: client.ForgeRunTypeExecute,
+		State:     client.ForgeRunStateRunning,
 		CreatedAt: forgeTime("2026-03-01T12:00:00Z"), UpdatedAt: forgeTime("2026-03-01T12:00:00Z")}
-	report := client.ForgeRunReport{JobID: "j-1", Outcome: client.ForgeOutcomeCanceled,
+	report := client.ForgeRunReport{JobID: "j-1", Outcome: client.ForgeRunOutcomeCanceled,
 		FinishedAt: forgeTime("2026-03-01T12:00:09Z"),
-		Attempt:    1, Kind: client.ForgeSuccessFast, Events: []client.ForgeRunEvent{
-			{ID: "e-1", JobID: "j-1", Name: client.ForgeJobCreated, Next: client.ForgeCreated,
-				At: at, Scenario: client.ForgeSuccessFast},
-			{ID: "e-2", JobID: "j-1", Name: client.ForgeJobFailed, Prev: client.ForgeRunning,
-				Next: client.ForgeFailed,
-				At:   at.Add(time.Microsecond), Scenario: client.ForgeSuccessFast,
-				Reason: "runner_lost", Last: true}}}
+		Attempt:    1, Kind: client.ForgeRunWorkSuccessFast, Events: []client.ForgeRunEvent{
+			{ID: "e-1", JobID: "j-1", Name: client.ForgeRunEventJobCreated,
+				Next: client.ForgeRunStateCreated,
+				At:   at, Scenario: client.ForgeRunWorkSuccessFast},
+			{ID: "e-2", JobID: "j-1", Name: client.ForgeRunEventJobFailed,
+				Prev: client.ForgeRunStateRunning,
+				Next: client.ForgeRunStateFailed,
+				At:   at.Add(time.Microsecond), Scenario: client.ForgeRunWorkSuccessFast,
+				Reason: "runner_lost", Final: true}}}
 	delivery := client.ForgeRunDelivery{ID: "d-1", EventID: "e-1",
-		EventName: client.ForgeJobCreated, URL: "http://x/", Status: client.ForgePending,
-		Tries: []client.ForgeRunTry{{At: forgeTime("2026-03-01T12:00:00Z"), StatusCode: 503,
+		EventName: client.ForgeRunEventJobCreated, URL: "http://x/",
+		Status: client.ForgeRunDeliveryPending,
+		Tries: []client.ForgeRunDeliveryTry{{At: forgeTime("2026-03-01T12:00:00Z"), StatusCode: 503,
 			DurationMS: 12, Response: "busy"},
 			{At: forgeTime("2026-03-01T12:00:02Z"), Error: "refused", DurationMS: 1}},
 		NextTryAt: ptr(forgeTime("2026-03-01T12:00:05Z"))}
-	issued := client.ForgeRunIssuedKey{ForgeRunKey: client.ForgeRunKey{ID: "k-1", CreatedAt: at},
+	issued := client.ForgeRunIssuedAPIKey{ForgeRunAPIKey: client.ForgeRunAPIKey{ID: "k-1",
+		CreatedAt: at},
 		APIKey: "mr_new", CallbackSecret: "whsec_eA=="}
 	hook := client.ForgeRunWebhook{ID: "w-1", URL: "http://x/",
-		Events: []client.ForgeRunEventName{client.ForgeJobFailed}, CreatedAt: at,
+		Events: []client.ForgeRunEventName{client.ForgeRunEventJobFailed}, CreatedAt: at,
 		Disabled: true, DisabledReason: "gone"}
 	const hookText = `{"webhook_id":"w-1","url":"http://x/","events":["job_failed"],"created_at":"` + forgeAt + `","disabled":true,"disabled_reason":"gone"}`
 
@@ -172,46 +178,47 @@ func TestForgeRun_routes(t *testing.T) {
 		},
 			okAnswer(201, `{"client_id":"c-1"}`), "c-1", "POST /v1/clients", "made", "", "none"},
 		"FR-042 first key": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
-			return f.FirstKey(ctx, "c-1")
+			return f.CreateFirstAPIKey(ctx, "c-1")
 		},
 			okAnswer(201, forgeIssued), issued, "POST /v1/clients/c-1/keys", "made",
 			`{"rotate":false}`, "none"},
 		"FR-043 existing key": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
-			return f.CreateKey(ctx, "c-1", client.ForgeRunKeyOptions{IdempotencyKey: "mine"})
+			return f.CreateAPIKey(ctx, "c-1", client.ForgeRunAPIKeyOptions{IdempotencyKey: "mine"})
 		}, okAnswer(200, forgeExisting),
-			client.ForgeRunIssuedKey{ForgeRunKey: client.ForgeRunKey{ID: "k-1", CreatedAt: at,
+			client.ForgeRunIssuedAPIKey{ForgeRunAPIKey: client.ForgeRunAPIKey{ID: "k-1",
+				CreatedAt: at,
 				ExpiresAt: ptr(forgeTime("2026-05-30T12:00:00Z"))}}, "POST /v1/clients/c-1/keys",
 			"mine", `{"rotate":false}`, ""},
 		"FR-044 rotate": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
-			return f.CreateKey(ctx, "c-1", client.ForgeRunKeyOptions{Rotate: true})
+			return f.CreateAPIKey(ctx, "c-1", client.ForgeRunAPIKeyOptions{Rotate: true})
 		}, okAnswer(201, forgeIssued), issued, "POST /v1/clients/c-1/keys", "made",
 			`{"rotate":true}`, ""},
 		"FR-047 renew": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
-			return f.RenewKey(ctx, "c/1")
+			return f.RenewAPIKey(ctx, "c/1")
 		},
 			okAnswer(200, forgeIssued), issued, "POST /v1/clients/c%2F1/keys/renew", "made", `{}`,
 			""},
 		"FR-050 revoke": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
-			return nil, f.RevokeKey(ctx, "c-1", "k-1")
+			return nil, f.RevokeAPIKey(ctx, "c-1", "k-1")
 		},
 			okAnswer(200, `{"revoked":true}`), nil, "POST /v1/clients/c-1/keys/revoke", "",
 			`{"key_id":"k-1"}`, ""},
 		"keys": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
-			return collect(f.Keys(ctx, "c-1"))
+			return collect(f.APIKeys(ctx, "c-1"))
 		},
 			okAnswer(200, `{"items":[{"key_id":"k-1","created_at":"`+forgeAt+
 				`","expires_at":null,"revoked_at":"`+forgeAt+
 				`"}],"next_cursor":null,"has_more":false}`),
-			[]client.ForgeRunKey{{ID: "k-1", CreatedAt: at, RevokedAt: &at}},
+			[]client.ForgeRunAPIKey{{ID: "k-1", CreatedAt: at, RevokedAt: &at}},
 			"GET /v1/clients/c-1/keys", "", "", ""},
 		"FR-056 submit": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
-			return f.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeDeferred,
-				Kind: client.ForgeScheduledOnTime, Callback: "http://x/",
+			return f.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeRunTypeDeferred,
+				Kind: client.ForgeRunWorkScheduledOnTime, Callback: "http://x/",
 				ExecutionAt: time.Date(2026, 3, 1, 13, 0, 0, 123456789,
 					time.FixedZone("", 3600)),
 				IdempotencyKey: "mine"})
 		}, okAnswer(202, `{"job_id":"j-1","state":"CREATED","created_at":"`+forgeAt+`"}`),
-			client.ForgeRunReceipt{JobID: "j-1", State: client.ForgeCreated, CreatedAt: at,
+			client.ForgeRunReceipt{JobID: "j-1", State: client.ForgeRunStateCreated, CreatedAt: at,
 				IdempotencyKey: "mine"}, "POST /v1/jobs", "",
 			`{"type":"DEFERRED","work_kind":"SCHEDULED_ON_TIME","execution_at":"` + forgeAt +
 				`","callback":"http://x/","idempotency_key":"mine"}`, ""},
@@ -231,20 +238,22 @@ func TestForgeRun_routes(t *testing.T) {
 			return f.Cancel(ctx, "j-1")
 		},
 			okAnswer(200, `{"job_id":"j-1","state":"CANCELED","updated_at":"`+forgeAt+`"}`),
-			client.ForgeRunChange{JobID: "j-1", State: client.ForgeCanceled, UpdatedAt: at},
+			client.ForgeRunActionResult{JobID: "j-1", State: client.ForgeRunStateCanceled,
+				UpdatedAt: at},
 			"POST /v1/jobs/j-1/cancel", "", "", ""},
 		"FR-139 retry": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
 			return f.Retry(ctx, "j-1")
 		},
 			okAnswer(200, `{"job_id":"j-1","state":"QUEUED","updated_at":"`+forgeAt+
 				`","attempt":1}`),
-			client.ForgeRunChange{JobID: "j-1", State: client.ForgeQueued, UpdatedAt: at,
-				Attempt: 1}, "POST /v1/jobs/j-1/retry", "", "", ""},
+			client.ForgeRunActionResult{JobID: "j-1", State: client.ForgeRunStateQueued,
+				UpdatedAt: at,
+				Attempt:   1}, "POST /v1/jobs/j-1/retry", "", "", ""},
 		"FR-185 register": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
-			return f.RegisterWebhook(ctx, "http://x/",
-				[]client.ForgeRunEventName{client.ForgeJobFailed}, "")
+			return f.CreateWebhook(ctx, "http://x/",
+				[]client.ForgeRunEventName{client.ForgeRunEventJobFailed}, "")
 		}, okAnswer(201, `{"webhook_id":"w-1","created_at":"`+forgeAt+`","secret":"whsec_eA=="}`),
-			client.ForgeRunRegistration{ID: "w-1", CreatedAt: at, Secret: "whsec_eA=="},
+			client.ForgeRunCreatedWebhook{ID: "w-1", CreatedAt: at, Secret: "whsec_eA=="},
 			"POST /v1/webhooks", "made", `{"url":"http://x/","events":["job_failed"]}`, ""},
 		"webhooks": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
 			return collect(f.Webhooks(ctx))
@@ -279,7 +288,7 @@ func TestForgeRun_routes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, script := mustForge(t, tt.answer)
-			got, err := tt.do(t.Context(), f.WithKey("mr_key"))
+			got, err := tt.do(t.Context(), f.WithAPIKey("mr_key"))
 			must(t, err)
 			if !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
@@ -322,7 +331,7 @@ func TestForgeRun_pages(t *testing.T) {
 		okAnswer(200, `{"items":[{"job_id":"3"}],"next_cursor":null,"has_more":false}`)}
 	f, script := mustForge(t, pages...)
 	jobs, err := collect(f.Jobs(t.Context(),
-		client.ForgeRunFilter{State: client.ForgeFailed, PageSize: 2}))
+		client.ForgeRunFilter{State: client.ForgeRunStateFailed, PageSize: 2}))
 	if err != nil || len(jobs) != 3 || jobs[2].ID != "3" {
 		t.Errorf("got %+v, %v", jobs, err)
 	}
@@ -344,7 +353,7 @@ func TestForgeRun_pages(t *testing.T) {
 		t.Errorf("%d pages for one job", len(script.requests))
 	}
 
-	f, _ = mustForge(t, pages[0], problemAnswer(403, client.ForgeKeyDisabled, "revoked"))
+	f, _ = mustForge(t, pages[0], problemAnswer(403, client.ForgeRunCodeKeyDisabled, "revoked"))
 	jobs, err = collect(f.Jobs(t.Context(), client.ForgeRunFilter{}))
 	if len(jobs) != 2 || !errors.Is(err, client.ErrUnauthorized) {
 		t.Errorf("a list that broke gave %d jobs and %v", len(jobs), err)
@@ -353,21 +362,21 @@ func TestForgeRun_pages(t *testing.T) {
 
 func TestForgeRun_errors(t *testing.T) {
 	t.Parallel()
-	f, _ := mustForge(t, problemAnswer(409, client.ForgeIdempotencyConflict,
+	f, _ := mustForge(t, problemAnswer(409, client.ForgeRunCodeIdempotencyConflict,
 		"the key has submitted another job"))
 	receipt, err := f.Submit(t.Context(),
-		client.ForgeRunSpec{Type: client.ForgeExecute, IdempotencyKey: "k"})
+		client.ForgeRunSpec{Type: client.ForgeRunTypeExecute, IdempotencyKey: "k"})
 	var fail *client.Error
 	if !errors.As(err, &fail) || !errors.Is(err, client.ErrConflict) || fail.Retryable() {
 		t.Fatalf("%v", err)
 	}
-	if fail.Code != client.ForgeIdempotencyConflict || fail.Status != 409 ||
+	if fail.Code != client.ForgeRunCodeIdempotencyConflict || fail.Status != 409 ||
 		fail.Message != "the key has submitted another job" ||
 		fail.Instance != "req-1" || fail.RetryAfter != 0 || fail.Uncertain ||
 		receipt.IdempotencyKey != "k" {
 		t.Errorf("%+v, receipt %+v", fail, receipt)
 	}
-	for _, part := range []string{"forgerun submit", "409", client.ForgeIdempotencyConflict,
+	for _, part := range []string{"forgerun submit", "409", client.ForgeRunCodeIdempotencyConflict,
 		"another job", "req-1"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not say %s", err, part)
@@ -390,7 +399,8 @@ func TestForgeRun_errors(t *testing.T) {
 
 	f, _ = mustForge(t, okAnswer(202, `{"job_id":7}`))
 	if _, err := f.Submit(t.Context(),
-		client.ForgeRunSpec{Type: client.ForgeExecute}); !errors.As(err, &fail) || !fail.Uncertain {
+		client.ForgeRunSpec{Type: client.ForgeRunTypeExecute}); !errors.As(err, &fail) ||
+		!fail.Uncertain {
 		t.Errorf("an answer that cannot be read: %v", err)
 	}
 	f, script := mustForge(t)
@@ -398,11 +408,12 @@ func TestForgeRun_errors(t *testing.T) {
 	_, yearErr := f.Submit(t.Context(), client.ForgeRunSpec{ExecutionAt: time.Date(20000, 1, 1, 0,
 		0, 0, 0, time.UTC)})
 	_, replayErr := f.ReplayDelivery(t.Context(), "w", "")
-	_, keyErr := f.CreateKey(t.Context(), "", client.ForgeRunKeyOptions{})
-	_, renewErr := f.RenewKey(t.Context(), "\xff")
+	_, keyErr := f.CreateAPIKey(t.Context(), "", client.ForgeRunAPIKeyOptions{})
+	_, renewErr := f.RenewAPIKey(t.Context(), "\xff")
 	for name, err := range map[string]error{"id": getErr, "year": yearErr, "delivery": replayErr,
 		"client": keyErr, "renew": renewErr,
-		"revoke": f.RevokeKey(t.Context(), "", "k"), "webhook": f.DeleteWebhook(t.Context(), "")} {
+		"revoke": f.RevokeAPIKey(t.Context(), "", "k"), "webhook": f.DeleteWebhook(t.Context(),
+			"")} {
 		if !errors.Is(err, client.ErrInvalid) || len(script.requests) != 0 {
 			t.Errorf("%s: %v, %d requests", name, err, len(script.requests))
 		}
@@ -414,12 +425,12 @@ func TestForgeRun_errors(t *testing.T) {
 func TestForgeRun_repeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		limited := problemAnswer(429, client.ForgeRateLimited, "per minute")
+		limited := problemAnswer(429, client.ForgeRunCodeRateLimited, "per minute")
 		limited.header = map[string]string{"Retry-After": "20"}
-		full := problemAnswer(503, client.ForgeQueueFull, "")
+		full := problemAnswer(503, client.ForgeRunCodeQueueFull, "")
 		f, script := directForge(t, client.Config{}, forgeAnswer{drop: true}, limited, full,
 			okAnswer(202, `{"job_id":"j-1","state":"CREATED","created_at":"`+forgeAt+`"}`))
-		got, err := f.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute})
+		got, err := f.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeRunTypeExecute})
 		if err != nil || got.JobID != "j-1" || len(script.requests) != 4 {
 			t.Fatalf("%+v, %v after %d requests", got, err, len(script.requests))
 		}
@@ -439,7 +450,8 @@ func TestForgeRun_repeats(t *testing.T) {
 			sent.Key == "" || sent.Key != got.IdempotencyKey {
 			t.Errorf("key %q, receipt %q, %v", sent.Key, got.IdempotencyKey, err)
 		}
-		repeated, err := f.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute})
+		repeated,
+			err := f.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeRunTypeExecute})
 		if err != nil || repeated.IdempotencyKey == got.IdempotencyKey {
 			t.Errorf("another submit went under the same key %q, %v", repeated.IdempotencyKey, err)
 		}
@@ -450,7 +462,7 @@ func TestForgeRun_repeats(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		started := time.Now()
-		receipt, err := f.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute})
+		receipt, err := f.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeRunTypeExecute})
 		var fail *client.Error
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &fail) || !fail.Uncertain ||
 			time.Since(started) != time.Minute {
@@ -480,7 +492,7 @@ func TestForgeRun_Wait(t *testing.T) {
 		"asked to wait": {[]forgeAnswer{{status: 503,
 			header: map[string]string{"Retry-After": "120"}}, ended}, 2, nil, 2 * time.Minute,
 			2*time.Minute + time.Second},
-		"unknown": {[]forgeAnswer{problemAnswer(404, client.ForgeNotFound, "no such job")},
+		"unknown": {[]forgeAnswer{problemAnswer(404, client.ForgeRunCodeNotFound, "no such job")},
 			1, client.ErrNotFound, 0, 0},
 		"context": {[]forgeAnswer{okAnswer(200, forgeJobOpen)}, 0,
 			context.DeadlineExceeded, 10 * time.Minute, 10 * time.Minute},

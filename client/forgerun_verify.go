@@ -33,11 +33,11 @@ type ForgeRunWebhookEvent struct {
 	Prev ForgeRunState `json:"prev_state"`
 	Next ForgeRunState `json:"next_state"`
 	// OccurredAt is when the state changed, in UTC.
-	OccurredAt time.Time    `json:"occurred_at"`
-	Scenario   ForgeRunKind `json:"scenario"`
-	// Reason and Last are as in [ForgeRunEvent].
+	OccurredAt time.Time        `json:"occurred_at"`
+	Scenario   ForgeRunWorkKind `json:"scenario"`
+	// Reason and Final are as in [ForgeRunEvent].
 	Reason string `json:"reason"`
-	Last   bool   `json:"final"`
+	Final  bool   `json:"final"`
 	// SignedAt is when this request was signed (webhook-timestamp), in whole seconds, in UTC.
 	SignedAt time.Time `json:"-"`
 }

@@ -113,10 +113,11 @@ func TestVerifyWebhook_event(t *testing.T) {
 	}
 	got, err := client.VerifyWebhook([]string{"whsec_a2V5"}, header(body), []byte(body),
 		now.Add(time.Second))
-	want := client.ForgeRunWebhookEvent{EventID: "e-1", JobID: "j-1", Name: client.ForgeJobFailed,
-		Prev: client.ForgeRunning, Next: client.ForgeFailed,
+	want := client.ForgeRunWebhookEvent{EventID: "e-1", JobID: "j-1",
+		Name: client.ForgeRunEventJobFailed,
+		Prev: client.ForgeRunStateRunning, Next: client.ForgeRunStateFailed,
 		OccurredAt: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC),
-		Scenario:   client.ForgeRetryLimitReached, Last: true, SignedAt: now}
+		Scenario:   client.ForgeRunWorkRetryLimitReached, Final: true, SignedAt: now}
 	if err != nil || got != want {
 		t.Errorf("FR-196 %v\ngot  %+v\nwant %+v", err, got, want)
 	}

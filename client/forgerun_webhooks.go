@@ -22,12 +22,12 @@ type ForgeRunWebhook struct {
 	DisabledReason string `json:"disabled_reason"`
 }
 
-// ForgeRunRegistration is the answer to a new webhook.
-type ForgeRunRegistration struct {
+// ForgeRunCreatedWebhook is the answer to a new webhook.
+type ForgeRunCreatedWebhook struct {
 	ID        string    `json:"webhook_id"`
 	CreatedAt time.Time `json:"created_at"`
 	// Secret signs the requests to the webhook ("whsec_…"), see [VerifyWebhook]. The server shows
-	// it once; it is empty when the same idempotency key had registered the webhook before
+	// it once; it is empty when the same idempotency key had created the webhook before
 	// (G-FR-58). [ForgeRun.RotateWebhookSecret] makes another.
 	Secret string `json:"secret"`
 }
@@ -40,7 +40,7 @@ type ForgeRunDelivery struct {
 	URL       string            `json:"url"`
 	// Status is pending, delivered or exhausted.
 	Status ForgeRunDeliveryStatus `json:"status"`
-	Tries  []ForgeRunTry          `json:"tries"`
+	Tries  []ForgeRunDeliveryTry  `json:"tries"`
 	// NextTryAt is when the next request is due, in UTC; nil when none is.
 	NextTryAt *time.Time `json:"next_try_at"`
 }
@@ -50,13 +50,13 @@ type ForgeRunDeliveryStatus string
 
 // The statuses of a delivery.
 const (
-	ForgePending   ForgeRunDeliveryStatus = "pending"
-	ForgeDelivered ForgeRunDeliveryStatus = "delivered"
-	ForgeExhausted ForgeRunDeliveryStatus = "exhausted" // given up (FR-192)
+	ForgeRunDeliveryPending   ForgeRunDeliveryStatus = "pending"
+	ForgeRunDeliveryDelivered ForgeRunDeliveryStatus = "delivered"
+	ForgeRunDeliveryExhausted ForgeRunDeliveryStatus = "exhausted" // given up (FR-192)
 )
 
-// ForgeRunTry is one request of a delivery.
-type ForgeRunTry struct {
+// ForgeRunDeliveryTry is one request of a delivery.
+type ForgeRunDeliveryTry struct {
 	At time.Time `json:"at"`
 	// StatusCode is the status of the answer; 0 when none came, see Error.
 	StatusCode int    `json:"status_code"`
@@ -66,21 +66,22 @@ type ForgeRunTry struct {
 	Response string `json:"response"`
 }
 
-// RegisterWebhook subscribes a URL to events of all jobs of this client (FR-185, FR-190).
+// CreateWebhook subscribes a URL to events of all jobs of this client (FR-185, FR-190).
 // [ForgeRunEvents] lists the events there are. An empty idempotencyKey means a random one.
 //
-// Errors: [ErrInvalid] (FR-186); [ErrConflict] when the same URL and events are registered already
+// Errors: [ErrInvalid] (FR-186); [ErrConflict] when the client has a webhook of the same URL and
+// events already
 // (FR-187).
 //
 // Repeating under the same key returns the same webhook without its secret.
-func (f *ForgeRun) RegisterWebhook(ctx context.Context, url string, events []ForgeRunEventName,
-	idempotencyKey string) (ForgeRunRegistration, error) {
+func (f *ForgeRun) CreateWebhook(ctx context.Context, url string, events []ForgeRunEventName,
+	idempotencyKey string) (ForgeRunCreatedWebhook, error) {
 	wire := struct {
 		URL    string              `json:"url"`
 		Events []ForgeRunEventName `json:"events"`
 	}{url, events}
-	return forgeCall[ForgeRunRegistration](ctx, f, call{
-		op:     "forgerun register webhook",
+	return forgeCall[ForgeRunCreatedWebhook](ctx, f, call{
+		op:     "forgerun create webhook",
 		method: http.MethodPost,
 		path:   "/v1/webhooks",
 		header: idempotencyHeader(idempotencyKey),
@@ -110,7 +111,7 @@ func (f *ForgeRun) DeleteWebhook(ctx context.Context, webhookID string) error {
 // Errors: [ErrNotFound]. Repeating makes yet another secret.
 func (f *ForgeRun) RotateWebhookSecret(ctx context.Context,
 	webhookID string) (secret string, err error) {
-	got, err := forgeWebhook[ForgeRunRegistration](ctx, f, "forgerun rotate webhook secret",
+	got, err := forgeWebhook[ForgeRunCreatedWebhook](ctx, f, "forgerun rotate webhook secret",
 		http.MethodPost, webhookID, "rotate-secret")
 	return got.Secret, err
 }
@@ -142,12 +143,13 @@ func (f *ForgeRun) ReplayDelivery(ctx context.Context, webhookID,
 		webhookID, "deliveries", deliveryID, "replay")
 }
 
-// ForgeRunTest is what came back from a test of a webhook.
-type ForgeRunTest struct {
+// ForgeRunWebhookTest is what came back from a test of a webhook.
+type ForgeRunWebhookTest struct {
 	// EventID is the event, as the header webhook-id had it.
 	EventID string `json:"event_id"`
-	// ForgeRunTry has the answer; an empty Error says that the receiver has accepted the event.
-	ForgeRunTry
+	// ForgeRunDeliveryTry has the answer; an empty Error says that the receiver has accepted the
+	// event.
+	ForgeRunDeliveryTry
 }
 
 // TestWebhook sends an event named "millrace.test" to a webhook now, signed as every other, and
@@ -155,16 +157,17 @@ type ForgeRunTest struct {
 // it decides nothing about the webhook.
 //
 // Errors: [ErrNotFound]. A repeat sends another event.
-func (f *ForgeRun) TestWebhook(ctx context.Context, webhookID string) (ForgeRunTest, error) {
-	return forgeWebhook[ForgeRunTest](ctx, f, "forgerun test webhook", http.MethodPost, webhookID,
+func (f *ForgeRun) TestWebhook(ctx context.Context, webhookID string) (ForgeRunWebhookTest, error) {
+	return forgeWebhook[ForgeRunWebhookTest](ctx, f, "forgerun test webhook", http.MethodPost,
+		webhookID,
 		"test")
 }
 
 // ForgeRunReplayFilter selects deliveries to make once more.
 type ForgeRunReplayFilter struct {
-	// From and To bound when the deliveries were made, inclusive and exclusive; zero is no bound.
+	// From and To limit when the deliveries were made, inclusive and exclusive; zero is no limit.
 	From, To time.Time
-	// Status is ForgeExhausted, which empty means too, or ForgeDelivered.
+	// Status is ForgeRunDeliveryExhausted, which empty means too, or ForgeRunDeliveryDelivered.
 	Status ForgeRunDeliveryStatus
 }
 
@@ -211,8 +214,8 @@ func (f *ForgeRun) ReplayDeliveries(ctx context.Context, webhookID string,
 // forgeWebhook makes a call about one webhook.
 func forgeWebhook[T any](ctx context.Context, f *ForgeRun, op, method, webhookID string,
 	rest ...string) (T, error) {
-	for _, member := range append([]string{webhookID}, rest...) {
-		if err := checkName("webhook or delivery id", member); err != nil {
+	for _, segment := range append([]string{webhookID}, rest...) {
+		if err := checkName("webhook or delivery id", segment); err != nil {
 			var none T
 			return none, invalid(op, "%v", err)
 		}

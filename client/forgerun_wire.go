@@ -7,12 +7,12 @@ type ForgeRunType string
 
 // The types of a job.
 const (
-	// ForgeExecute is a job that runs at once, or at its time if it has one (G-FR-19).
-	ForgeExecute ForgeRunType = "EXECUTE"
-	// ForgeDeferred is a job that must have a time (FR-063).
-	ForgeDeferred ForgeRunType = "DEFERRED"
-	// ForgeEmitEvent is a job whose purpose is its sequence of events (G-FR-05).
-	ForgeEmitEvent ForgeRunType = "EMIT_EVENT"
+	// ForgeRunTypeExecute is a job that runs at once, or at its time if it has one (G-FR-19).
+	ForgeRunTypeExecute ForgeRunType = "EXECUTE"
+	// ForgeRunTypeDeferred is a job that must have a time (FR-063).
+	ForgeRunTypeDeferred ForgeRunType = "DEFERRED"
+	// ForgeRunTypeEmitEvent is a job whose purpose is its sequence of events (G-FR-05).
+	ForgeRunTypeEmitEvent ForgeRunType = "EMIT_EVENT"
 )
 
 // ForgeRunState is the state of a job (FR-154).
@@ -20,18 +20,18 @@ type ForgeRunState string
 
 // The states of a job. Of the final ones, a job can leave only FAILED, by a retry.
 const (
-	ForgeCreated   ForgeRunState = "CREATED"
-	ForgeQueued    ForgeRunState = "QUEUED"
-	ForgeAssigned  ForgeRunState = "ASSIGNED"
-	ForgeRunning   ForgeRunState = "RUNNING"
-	ForgeSucceeded ForgeRunState = "SUCCEEDED"
-	ForgeFailed    ForgeRunState = "FAILED"
-	ForgeCanceled  ForgeRunState = "CANCELED"
+	ForgeRunStateCreated   ForgeRunState = "CREATED"
+	ForgeRunStateQueued    ForgeRunState = "QUEUED"
+	ForgeRunStateAssigned  ForgeRunState = "ASSIGNED"
+	ForgeRunStateRunning   ForgeRunState = "RUNNING"
+	ForgeRunStateSucceeded ForgeRunState = "SUCCEEDED"
+	ForgeRunStateFailed    ForgeRunState = "FAILED"
+	ForgeRunStateCanceled  ForgeRunState = "CANCELED"
 )
 
 // Final reports whether the job has ended: it has an outcome and a report then.
 func (s ForgeRunState) Final() bool {
-	return s == ForgeSucceeded || s == ForgeFailed || s == ForgeCanceled
+	return s == ForgeRunStateSucceeded || s == ForgeRunStateFailed || s == ForgeRunStateCanceled
 }
 
 // ForgeRunOutcome is how a job ended; empty for a job that has not (FR-121).
@@ -39,9 +39,9 @@ type ForgeRunOutcome string
 
 // The outcomes of a job.
 const (
-	ForgeOutcomeSuccess  ForgeRunOutcome = "SUCCESS"
-	ForgeOutcomeFailed   ForgeRunOutcome = "FAILED"
-	ForgeOutcomeCanceled ForgeRunOutcome = "CANCELED"
+	ForgeRunOutcomeSuccess  ForgeRunOutcome = "SUCCESS"
+	ForgeRunOutcomeFailed   ForgeRunOutcome = "FAILED"
+	ForgeRunOutcomeCanceled ForgeRunOutcome = "CANCELED"
 )
 
 // ForgeRunEventName is the name of an event: of a change of a job's state (FR-153).
@@ -49,20 +49,23 @@ type ForgeRunEventName string
 
 // The names of events.
 const (
-	ForgeJobCreated   ForgeRunEventName = "job_created"
-	ForgeJobQueued    ForgeRunEventName = "job_queued" // also after a retry
-	ForgeJobAssigned  ForgeRunEventName = "job_assigned"
-	ForgeJobRequeued  ForgeRunEventName = "job_requeued" // its lease ended before it ran (G-FR-01)
-	ForgeJobStarted   ForgeRunEventName = "job_started"
-	ForgeJobSucceeded ForgeRunEventName = "job_succeeded"
-	ForgeJobFailed    ForgeRunEventName = "job_failed"
-	ForgeJobCanceled  ForgeRunEventName = "job_canceled"
+	ForgeRunEventJobCreated  ForgeRunEventName = "job_created"
+	ForgeRunEventJobQueued   ForgeRunEventName = "job_queued" // also after a retry
+	ForgeRunEventJobAssigned ForgeRunEventName = "job_assigned"
+	// ForgeRunEventJobRequeued says that the lease expired before the job ran (G-FR-01).
+	ForgeRunEventJobRequeued  ForgeRunEventName = "job_requeued"
+	ForgeRunEventJobStarted   ForgeRunEventName = "job_started"
+	ForgeRunEventJobSucceeded ForgeRunEventName = "job_succeeded"
+	ForgeRunEventJobFailed    ForgeRunEventName = "job_failed"
+	ForgeRunEventJobCanceled  ForgeRunEventName = "job_canceled"
 )
 
 // ForgeRunEvents returns all names of events, in the order of a job's life.
 func ForgeRunEvents() []ForgeRunEventName {
-	return []ForgeRunEventName{ForgeJobCreated, ForgeJobQueued, ForgeJobAssigned, ForgeJobRequeued,
-		ForgeJobStarted, ForgeJobSucceeded, ForgeJobFailed, ForgeJobCanceled}
+	return []ForgeRunEventName{ForgeRunEventJobCreated, ForgeRunEventJobQueued,
+		ForgeRunEventJobAssigned, ForgeRunEventJobRequeued,
+		ForgeRunEventJobStarted, ForgeRunEventJobSucceeded, ForgeRunEventJobFailed,
+		ForgeRunEventJobCanceled}
 }
 
 // ForgeRunSpec is a job as it is submitted.
@@ -70,7 +73,7 @@ type ForgeRunSpec struct {
 	// Type is required.
 	Type ForgeRunType
 	// Kind is the scenario to simulate; empty lets the server choose (FR-074).
-	Kind ForgeRunKind
+	Kind ForgeRunWorkKind
 	// ExecutionAt is when the job may start, to the microsecond; zero means now (FR-064). A time
 	// more than a second in the past is refused (FR-062).
 	ExecutionAt time.Time
@@ -100,7 +103,7 @@ type ForgeRunReceipt struct {
 // ForgeRunDefinition is the run that the server simulates (FR-075).
 type ForgeRunDefinition struct {
 	// Kind is the scenario.
-	Kind ForgeRunKind `json:"work_kind"`
+	Kind ForgeRunWorkKind `json:"work_kind"`
 	// DurationMS is how long a run takes, in milliseconds.
 	DurationMS int64 `json:"duration_ms"`
 	// ShouldFail says that the first run fails (FR-114).
@@ -116,7 +119,7 @@ type ForgeRunDefinition struct {
 
 // ForgeRunFailure is why a job failed (G-FR-62).
 type ForgeRunFailure struct {
-	// Code is [ForgeTimeout] for a run that took too long (FR-025), or another code such as
+	// Code is [ForgeRunCodeTimeout] for a run that took too long (FR-025), or another code such as
 	// "runner_lost" (G-FR-35).
 	Code string `json:"code"`
 	// Message is the explanation.
@@ -127,10 +130,10 @@ type ForgeRunFailure struct {
 
 // ForgeRunJob is a job as the server has it (FR-120, G-FR-38).
 type ForgeRunJob struct {
-	ID    string        `json:"job_id"`
-	Type  ForgeRunType  `json:"type"`
-	Kind  ForgeRunKind  `json:"work_kind"`
-	State ForgeRunState `json:"state"`
+	ID    string           `json:"job_id"`
+	Type  ForgeRunType     `json:"type"`
+	Kind  ForgeRunWorkKind `json:"work_kind"`
+	State ForgeRunState    `json:"state"`
 	// Outcome is empty until the state is final, and again while a retry runs.
 	Outcome   ForgeRunOutcome `json:"outcome"`
 	CreatedAt time.Time       `json:"created_at"`
@@ -156,13 +159,13 @@ type ForgeRunEvent struct {
 	Prev ForgeRunState `json:"prev_state"`
 	Next ForgeRunState `json:"next_state"`
 	// At strictly increases within a job, in UTC with microseconds (G-FR-40).
-	At       time.Time    `json:"timestamp"`
-	Scenario ForgeRunKind `json:"scenario"`
+	At       time.Time        `json:"timestamp"`
+	Scenario ForgeRunWorkKind `json:"scenario"`
 	// Reason is set where the name does not say why: "lease_expired" or "released" of a requeued
 	// job, "runner_lost", a timeout (FR-152).
 	Reason string `json:"reason"`
-	// Last says that this failure used up the retries (G-FR-08).
-	Last bool `json:"final"`
+	// Final says that this failure used up the retries (G-FR-08).
+	Final bool `json:"final"`
 }
 
 // ForgeRunReport is the history of a job that has ended (FR-125).
@@ -178,12 +181,12 @@ type ForgeRunReport struct {
 	DurationMS int64 `json:"duration_ms"`
 	// Attempt, Kind and Failure are those of the job.
 	Attempt int              `json:"attempt"`
-	Kind    ForgeRunKind     `json:"work_kind"`
+	Kind    ForgeRunWorkKind `json:"work_kind"`
 	Failure *ForgeRunFailure `json:"failure"`
 }
 
-// ForgeRunChange is the answer to a cancel or a retry.
-type ForgeRunChange struct {
+// ForgeRunActionResult is the answer to a cancel or a retry.
+type ForgeRunActionResult struct {
 	JobID     string        `json:"job_id"`
 	State     ForgeRunState `json:"state"`
 	UpdatedAt time.Time     `json:"updated_at"`

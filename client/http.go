@@ -45,17 +45,17 @@ type call struct {
 	stream *streamedBody // instead of body, with its Content-Type in header
 	// header is sent in addition. An Authorization in it, even an empty one, replaces the
 	// bearer token of the Config.
-	header   http.Header
-	wait     time.Duration // how much longer than the request timeout a long poll may take
-	accept   []int         // the statuses of a success
-	wantBody bool          // whether the body of a success is read
-	readOnly bool          // changes nothing in the server, so its errors are never uncertain
-	noRetry  bool          // is tried once
+	header    http.Header
+	wait      time.Duration // how much longer than the request timeout a long poll may take
+	accept    []int         // the statuses of a success
+	wantBody  bool          // whether the body of a success is read
+	readOnly  bool          // changes nothing in the server, so its errors are never uncertain
+	singleTry bool          // is tried once
 	// drained, unless nil, is set where the answer says that the worker is drained.
 	drained *bool
-	// notRepeatable is a call with a second effect when it is repeated. It is tried again only
+	// notIdempotent is a call with a second effect when it is repeated. It is tried again only
 	// while no try can have taken effect.
-	notRepeatable bool
+	notIdempotent bool
 }
 
 // answer is the answer of a success.
@@ -106,7 +106,7 @@ func (c *Client) retryCall(ctx context.Context, call call, attempt func() *Error
 			pause = min(pause, min(fail.RetryAfter, maxRetryAfter)+maxOutcomePause)
 			lastTry = false
 		}
-		if call.noRetry || lastTry || (call.notRepeatable && uncertain) || !fail.Retryable() {
+		if call.singleTry || lastTry || (call.notIdempotent && uncertain) || !fail.Retryable() {
 			return fail
 		}
 		if !sleep(ctx, pause) {
@@ -135,9 +135,9 @@ func doJSON[T any](ctx context.Context, c *Client, call call) (T, error) {
 
 // doOnce makes one try of a call. The body of its answer has been read when it returns.
 func (c *Client) doOnce(ctx context.Context, call call) (answer, *Error) {
-	bounded, onRead, cancel := c.boundTry(ctx, call)
+	tryCtx, onRead, cancel := c.withTryTimeout(ctx, call)
 	defer cancel()
-	req, err := c.request(bounded, call)
+	req, err := c.request(tryCtx, call)
 	if err != nil {
 		return answer{}, invalid(call.op, "%v", err)
 	}

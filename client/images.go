@@ -11,8 +11,8 @@ import (
 )
 
 // Images is the Images contract: pictures are uploaded, and the server makes variants of them.
-// Every error is an [*Error] whose Code, when the server answered, is one of the Image constants.
-// An Images is safe for concurrent use.
+// Every error is an [*Error] whose Code, when the server answered, is one of the ImageCode
+// constants. An Images is safe for concurrent use.
 type Images struct{ client *Client }
 
 // Images returns the Images contract on this client.
@@ -20,29 +20,29 @@ func (c *Client) Images() *Images { return &Images{c} }
 
 // The codes of Images' errors (G-IP-19).
 const (
-	ImageInvalid         = "VALIDATION_FAILED"
-	ImageUnauthorized    = "UNAUTHORIZED"
-	ImageFileNotFound    = "FILE_NOT_FOUND"
-	ImageJobNotFound     = "JOB_NOT_FOUND"
-	ImageVariantNotFound = "VARIANT_NOT_FOUND"
-	ImageFileIsDeleted   = "FILE_DELETED"
-	ImageNotReplayable   = "NOT_REPLAYABLE"
-	ImageTooLarge        = "UPLOAD_TOO_LARGE"
-	ImageUnsupported     = "UNSUPPORTED_IMAGE_TYPE"
+	ImageCodeValidationFailed     = "VALIDATION_FAILED"
+	ImageCodeUnauthorized         = "UNAUTHORIZED"
+	ImageCodeFileNotFound         = "FILE_NOT_FOUND"
+	ImageCodeJobNotFound          = "JOB_NOT_FOUND"
+	ImageCodeVariantNotFound      = "VARIANT_NOT_FOUND"
+	ImageCodeFileDeleted          = "FILE_DELETED"
+	ImageCodeNotReplayable        = "NOT_REPLAYABLE"
+	ImageCodeUploadTooLarge       = "UPLOAD_TOO_LARGE"
+	ImageCodeUnsupportedImageType = "UNSUPPORTED_IMAGE_TYPE"
 )
 
 // The paths of Images.
 const (
-	imageFiles   = "/images/v1/files"
-	imageJobs    = "/images/v1/jobs"
-	imageLetters = "/images/v1/dead-letters"
+	imageFilesPath       = "/images/v1/files"
+	imageJobsPath        = "/images/v1/jobs"
+	imageDeadLettersPath = "/images/v1/dead-letters"
 )
 
 // File reads a file: its status and its variants.
 //
 // Errors: [ErrNotFound], [ErrUnauthorized]. Repeating is safe.
 func (m *Images) File(ctx context.Context, fileID string) (ImageFile, error) {
-	return imageRead[ImageFile](ctx, m, "images file", "file id", imageFiles, fileID)
+	return imageRead[ImageFile](ctx, m, "images file", "file id", imageFilesPath, fileID)
 }
 
 // Wait polls a file until its first variants are made, it has failed or it is deleted, and returns
@@ -60,7 +60,7 @@ func (m *Images) Wait(ctx context.Context, fileID string) (ImageFile, error) {
 // picture begins; the reading itself is bounded by the context alone. The caller must close the
 // reader.
 //
-// Errors: [ErrNotFound], with Code [ImageFileIsDeleted] for a deleted file; [ErrUnauthorized]. A
+// Errors: [ErrNotFound], with Code [ImageCodeFileDeleted] for a deleted file; [ErrUnauthorized]. A
 // picture that breaks off is an error of the reader.
 func (m *Images) Content(ctx context.Context, fileID string) (io.ReadCloser, error) {
 	return m.download(ctx, "images content", fileID, "/content")
@@ -69,8 +69,8 @@ func (m *Images) Content(ctx context.Context, fileID string) (io.ReadCloser, err
 // Variant opens a variant of a file, as [Images.Content] opens the original. size is the size that
 // was asked for.
 //
-// Errors: those of Content; [ErrNotFound] with Code [ImageVariantNotFound] when there is no variant
-// of this size, or not yet.
+// Errors: those of Content; [ErrNotFound] with Code [ImageCodeVariantNotFound] when there is no
+// variant of this size, or not yet.
 func (m *Images) Variant(ctx context.Context, fileID string, size int) (io.ReadCloser, error) {
 	return m.download(ctx, "images variant", fileID, "/variants/"+strconv.Itoa(size))
 }
@@ -83,7 +83,7 @@ func (m *Images) download(ctx context.Context, op, fileID,
 	c := call{
 		op:       op,
 		method:   http.MethodGet,
-		path:     imageFiles + "/" + escape(fileID) + part,
+		path:     imageFilesPath + "/" + escape(fileID) + part,
 		accept:   []int{http.StatusOK},
 		readOnly: true,
 	}
@@ -110,29 +110,22 @@ func (m *Images) Delete(ctx context.Context, fileID string) (jobID string, err e
 	receipt, err := doJSON[ImageReceipt](ctx, m.client, call{
 		op:     op,
 		method: http.MethodDelete,
-		path:   imageFiles + "/" + escape(fileID),
+		path:   imageFilesPath + "/" + escape(fileID),
 		accept: []int{http.StatusAccepted},
 	})
 	return receipt.JobID, err
 }
 
-// CreateJob creates another job for a file: jobType is [ImageProcess] for more variants or
-// [ImageDelete] for its deletion (IP-027). sizes are the longer sides of the variants in pixels;
-// nil means those of the server's settings.
+// SubmitJob stores another job for a file, of the type [ImageJobTypeProcess] for more variants or
+// [ImageJobTypeDelete] for its deletion (IP-027).
 //
-// Errors: [ErrNotFound], with Code [ImageFileIsDeleted] for a deleted file; [ErrInvalid];
+// Errors: [ErrNotFound], with Code [ImageCodeFileDeleted] for a deleted file; [ErrInvalid];
 // [ErrUnauthorized].
 //
-// Repeating would create a second job, so a try whose answer was lost is not repeated, see
+// Repeating would store a second job, so a try whose answer was lost is not repeated, see
 // [Error.Uncertain]. A second job costs time and changes nothing (IP-037).
-func (m *Images) CreateJob(ctx context.Context, jobType, fileID string,
-	sizes []int) (ImageJob, error) {
-	return m.SubmitJob(ctx, ImageJobSpec{Type: jobType, FileID: fileID, Sizes: sizes})
-}
-
-// SubmitJob is [Images.CreateJob] for a job that may have a callback.
 func (m *Images) SubmitJob(ctx context.Context, spec ImageJobSpec) (ImageJob, error) {
-	const op = "images create job"
+	const op = "images submit job"
 	body, err := json.Marshal(spec)
 	if err != nil {
 		return ImageJob{}, invalid(op, "%v", err)
@@ -140,10 +133,10 @@ func (m *Images) SubmitJob(ctx context.Context, spec ImageJobSpec) (ImageJob, er
 	return doJSON[ImageJob](ctx, m.client, call{
 		op:            op,
 		method:        http.MethodPost,
-		path:          imageJobs,
+		path:          imageJobsPath,
 		body:          body,
 		accept:        []int{http.StatusAccepted},
-		notRepeatable: true,
+		notIdempotent: true,
 	})
 }
 
@@ -151,7 +144,7 @@ func (m *Images) SubmitJob(ctx context.Context, spec ImageJobSpec) (ImageJob, er
 //
 // Errors: [ErrNotFound], [ErrUnauthorized]. Repeating is safe.
 func (m *Images) Job(ctx context.Context, jobID string) (ImageJob, error) {
-	return imageRead[ImageJob](ctx, m, "images job", "job id", imageJobs, jobID)
+	return imageRead[ImageJob](ctx, m, "images job", "job id", imageJobsPath, jobID)
 }
 
 // WaitJob polls a job until no attempt of it follows, and returns it. It polls as [Images.Wait]
@@ -164,10 +157,10 @@ func (m *Images) WaitJob(ctx context.Context, jobID string) (ImageJob, error) {
 		func(j ImageJob) bool { return j.Status.Final() })
 }
 
-// ImageFilter selects the jobs of a list.
-type ImageFilter struct {
+// ImageJobFilter selects the jobs of a list.
+type ImageJobFilter struct {
 	// Status keeps only the jobs in this status; empty keeps all.
-	Status ImageStatus
+	Status ImageJobStatus
 	// Type keeps only the jobs of this type; empty keeps all.
 	Type string
 	// PageSize is how many jobs each request asks for, from 1 to 100; 0 leaves it to the server.
@@ -177,7 +170,7 @@ type ImageFilter struct {
 // Jobs iterates over the jobs, the newest first (G-IP-20). A job that exists throughout comes
 // exactly once. It ends with the first error. With a Status, a job that changes its status
 // meanwhile may be missed.
-func (m *Images) Jobs(ctx context.Context, filter ImageFilter) iter.Seq2[ImageJob, error] {
+func (m *Images) Jobs(ctx context.Context, filter ImageJobFilter) iter.Seq2[ImageJob, error] {
 	query := url.Values{}
 	if filter.Status != "" {
 		query.Set("status", string(filter.Status))
@@ -185,15 +178,16 @@ func (m *Images) Jobs(ctx context.Context, filter ImageFilter) iter.Seq2[ImageJo
 	if filter.Type != "" {
 		query.Set("type", filter.Type)
 	}
-	return imagePages[ImageJob](ctx, m, "images jobs", imageJobs, query, filter.PageSize)
+	return imagePages[ImageJob](ctx, m, "images jobs", imageJobsPath, query, filter.PageSize)
 }
 
-// SendMessage publishes the message of a job once more (IP-003), which notifies a worker when the
-// first message was lost. It changes nothing else (IP-004). It returns the status of the job.
+// RepublishMessage publishes the message of a job once more (IP-003), which notifies a worker when
+// the first message was lost. It changes nothing else (IP-004). It returns the status of the job.
 //
 // Errors: [ErrNotFound], [ErrUnauthorized]. Repeating is safe.
-func (m *Images) SendMessage(ctx context.Context, jobID string) (status ImageStatus, err error) {
-	const op = "images send message"
+func (m *Images) RepublishMessage(ctx context.Context, jobID string) (status ImageJobStatus,
+	err error) {
+	const op = "images republish message"
 	if err := checkName("job id", jobID); err != nil {
 		return "", invalid(op, "%v", err)
 	}
@@ -211,16 +205,17 @@ func (m *Images) SendMessage(ctx context.Context, jobID string) (status ImageSta
 // pageSize of them at a time; 0 leaves the size to the server. It ends with the first error. A dead
 // letter that was replayed stays in the list until its retention ends.
 func (m *Images) DeadLetters(ctx context.Context, pageSize int) iter.Seq2[ImageDeadLetter, error] {
-	return imagePages[ImageDeadLetter](ctx, m, "images dead letters", imageLetters, url.Values{},
+	return imagePages[ImageDeadLetter](ctx, m, "images dead letters", imageDeadLettersPath,
+		url.Values{},
 		pageSize)
 }
 
 // Replay creates a new job that does what the job of a dead letter was to do (G-IP-08).
 //
-// Errors: [ErrNotFound]; [ErrConflict] with Code [ImageNotReplayable] for a job that is not a dead
-// letter; [ErrUnauthorized].
+// Errors: [ErrNotFound]; [ErrConflict] with Code [ImageCodeNotReplayable] for a job that is not a
+// dead letter; [ErrUnauthorized].
 //
-// Repeating: as with [Images.CreateJob], a try whose answer was lost is not repeated.
+// Repeating: as with [Images.SubmitJob], a try whose answer was lost is not repeated.
 func (m *Images) Replay(ctx context.Context, jobID string) (ImageJob, error) {
 	const op = "images replay"
 	if err := checkName("job id", jobID); err != nil {
@@ -229,9 +224,9 @@ func (m *Images) Replay(ctx context.Context, jobID string) (ImageJob, error) {
 	return doJSON[ImageJob](ctx, m.client, call{
 		op:            op,
 		method:        http.MethodPost,
-		path:          imageLetters + "/" + escape(jobID) + "/replay",
+		path:          imageDeadLettersPath + "/" + escape(jobID) + "/replay",
 		accept:        []int{http.StatusAccepted},
-		notRepeatable: true,
+		notIdempotent: true,
 	})
 }
 
@@ -245,7 +240,7 @@ func (m *Images) CancelJob(ctx context.Context, jobID string) (ImageJob, error) 
 		return ImageJob{}, invalid(op, "%v", err)
 	}
 	return doJSON[ImageJob](ctx, m.client, call{op: op, method: http.MethodPost,
-		path: imageJobs + "/" + escape(jobID) + "/cancel", accept: []int{http.StatusOK}})
+		path: imageJobsPath + "/" + escape(jobID) + "/cancel", accept: []int{http.StatusOK}})
 }
 
 // imageRead reads the element of a collection with this id.

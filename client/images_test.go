@@ -84,20 +84,21 @@ func TestImages(t *testing.T) {
 			t.Errorf("the content has %d bytes of %d", len(text), len(original))
 		}
 		_, err = m.Variant(ctx, file.ID, 5)
-		wantCode(t, err, client.ErrNotFound, client.ImageVariantNotFound)
+		wantCode(t, err, client.ErrNotFound, client.ImageCodeVariantNotFound)
 	})
 	t.Run("the same key is the same file", func(t *testing.T) {
 		repeated := mustUpload(t, m, up())
 		if repeated.FileID != receipt.FileID || repeated.JobID != receipt.JobID ||
-			repeated.Status != client.ImageCompleted || repeated.IdempotencyKey != "k" {
+			repeated.Status != client.ImageJobCompleted || repeated.IdempotencyKey != "k" {
 			t.Errorf("got %+v, first %+v", repeated, receipt)
 		}
 	})
 	t.Run("IP-027 IP-028 another job makes more variants", func(t *testing.T) {
-		j, err := m.CreateJob(ctx, client.ImageProcess, file.ID, []int{24})
+		j, err := m.SubmitJob(ctx, client.ImageJobSpec{Type: client.ImageJobTypeProcess,
+			FileID: file.ID, Sizes: []int{24}})
 		must(t, err)
-		if j, err = m.WaitJob(ctx, j.ID); err != nil || j.Status != client.ImageCompleted ||
-			j.Type != client.ImageProcess || j.UserID != "u 1" ||
+		if j, err = m.WaitJob(ctx, j.ID); err != nil || j.Status != client.ImageJobCompleted ||
+			j.Type != client.ImageJobTypeProcess || j.UserID != "u 1" ||
 			j.Attempts != 1 || j.MaxAttempts != 3 || j.LastError != "" || j.FileID != file.ID ||
 			j.CreatedAt.IsZero() || j.LockedAt != nil {
 			t.Errorf("the job is %+v, %v", j, err)
@@ -107,7 +108,8 @@ func TestImages(t *testing.T) {
 			more.JobID != j.ID {
 			t.Errorf("the file is %+v, %v", more, err)
 		}
-		if status, err := m.SendMessage(ctx, j.ID); err != nil || status != client.ImageCompleted {
+		if status, err := m.RepublishMessage(ctx, j.ID); err != nil ||
+			status != client.ImageJobCompleted {
 			t.Errorf("a message of a job that is over: %v, %v", status, err)
 		}
 	})
@@ -117,8 +119,8 @@ func TestImages(t *testing.T) {
 		if repeated, err := m.Delete(ctx, file.ID); err != nil || repeated != id {
 			t.Errorf("deleted again by %s, %v", repeated, err)
 		}
-		if j, err := m.WaitJob(ctx, id); err != nil || j.Type != client.ImageDelete ||
-			j.Status != client.ImageCompleted {
+		if j, err := m.WaitJob(ctx, id); err != nil || j.Type != client.ImageJobTypeDelete ||
+			j.Status != client.ImageJobCompleted {
 			t.Errorf("the job is %+v, %v", j, err)
 		}
 		if gone, err := m.Wait(ctx, file.ID); err != nil ||
@@ -126,9 +128,10 @@ func TestImages(t *testing.T) {
 			t.Errorf("the file is %+v, %v", gone, err)
 		}
 		_, err = m.Content(ctx, file.ID)
-		wantCode(t, err, client.ErrNotFound, client.ImageFileIsDeleted)
-		_, err = m.CreateJob(ctx, client.ImageProcess, file.ID, nil)
-		wantCode(t, err, client.ErrNotFound, client.ImageFileIsDeleted)
+		wantCode(t, err, client.ErrNotFound, client.ImageCodeFileDeleted)
+		_, err = m.SubmitJob(ctx, client.ImageJobSpec{Type: client.ImageJobTypeProcess,
+			FileID: file.ID})
+		wantCode(t, err, client.ErrNotFound, client.ImageCodeFileDeleted)
 	})
 }
 
@@ -152,7 +155,7 @@ func TestImagesDeadLetters(t *testing.T) {
 		for _, l := range mustCollect(t, m.DeadLetters(ctx, 2)) {
 			listed = append(listed, l.JobID)
 			if l.ErrorType != "decode_error" || l.Error == "" || l.Attempts != 1 ||
-				l.Type != client.ImageProcess || l.FileID == "" || l.FailedAt.IsZero() {
+				l.Type != client.ImageJobTypeProcess || l.FileID == "" || l.FailedAt.IsZero() {
 				t.Errorf("the letter is %+v", l)
 			}
 		}
@@ -161,12 +164,13 @@ func TestImagesDeadLetters(t *testing.T) {
 		}
 		var jobs []string
 		for _, j := range mustCollect(t,
-			m.Jobs(ctx, client.ImageFilter{Status: client.ImageFailed, Type: client.ImageProcess,
+			m.Jobs(ctx, client.ImageJobFilter{Status: client.ImageJobFailed,
+				Type:     client.ImageJobTypeProcess,
 				PageSize: 1})) {
 			jobs = append(jobs, j.ID)
 		}
 		if !slices.Equal(jobs, ids) || len(mustCollect(t,
-			m.Jobs(ctx, client.ImageFilter{Type: client.ImageDelete}))) > 0 {
+			m.Jobs(ctx, client.ImageJobFilter{Type: client.ImageJobTypeDelete}))) > 0 {
 			t.Errorf("jobs %v, want %v", jobs, ids)
 		}
 	})
@@ -174,7 +178,7 @@ func TestImagesDeadLetters(t *testing.T) {
 		repeated, err := m.Replay(ctx, ids[0])
 		must(t, err)
 		if repeated, err = m.WaitJob(ctx, repeated.ID); err != nil ||
-			slices.Contains(ids, repeated.ID) || repeated.Status != client.ImageFailed ||
+			slices.Contains(ids, repeated.ID) || repeated.Status != client.ImageJobFailed ||
 			repeated.LastErrorType != "decode_error" {
 			t.Errorf("the job is %+v, %v", repeated, err)
 		}
@@ -183,7 +187,7 @@ func TestImagesDeadLetters(t *testing.T) {
 		_, err = m.WaitJob(ctx, good.JobID)
 		must(t, err)
 		_, err = m.Replay(ctx, good.JobID)
-		wantCode(t, err, client.ErrConflict, client.ImageNotReplayable)
+		wantCode(t, err, client.ErrConflict, client.ImageCodeNotReplayable)
 	})
 	t.Run("G-IP-17 G-IP-19 refusals have their codes", func(t *testing.T) {
 		for _, c := range []struct {
@@ -191,13 +195,13 @@ func TestImagesDeadLetters(t *testing.T) {
 			code string
 		}{
 			{client.ImageUpload{Body: strings.NewReader("<svg/>"), Name: "a.svg"},
-				client.ImageUnsupported},
+				client.ImageCodeUnsupportedImageType},
 			{client.ImageUpload{Body: strings.NewReader("x"), Type: "image/png", Sizes: []int{0}},
-				client.ImageInvalid},
+				client.ImageCodeValidationFailed},
 			{client.ImageUpload{Body: bytes.NewReader(make([]byte, 1<<20+1)), Type: "image/png"},
-				client.ImageTooLarge},
+				client.ImageCodeUploadTooLarge},
 			{client.ImageUpload{Body: io.LimitReader(endlessReader{}, 1<<20+1), Type: "image/png"},
-				client.ImageTooLarge},
+				client.ImageCodeUploadTooLarge},
 		} {
 			_, err := m.Upload(ctx, c.up)
 			wantCode(t, err, client.ErrInvalid, c.code)
@@ -209,9 +213,9 @@ func TestImagesDeadLetters(t *testing.T) {
 			}
 		}
 		_, err := m.File(ctx, "none")
-		wantCode(t, err, client.ErrNotFound, client.ImageFileNotFound)
+		wantCode(t, err, client.ErrNotFound, client.ImageCodeFileNotFound)
 		_, err = m.Job(ctx, "none")
-		wantCode(t, err, client.ErrNotFound, client.ImageJobNotFound)
+		wantCode(t, err, client.ErrNotFound, client.ImageCodeJobNotFound)
 		if _, err := m.File(ctx, ""); !errors.Is(err, client.ErrInvalid) {
 			t.Errorf("got %v", err)
 		}
@@ -258,7 +262,7 @@ func TestImagesUploadRepeated(t *testing.T) {
 		lost.Load() != 0 {
 		t.Errorf("got %v with the key %q", err, receipt.IdempotencyKey)
 	}
-	if jobs := mustCollect(t, m.Jobs(testContext(t), client.ImageFilter{})); len(jobs) != 2 {
+	if jobs := mustCollect(t, m.Jobs(testContext(t), client.ImageJobFilter{})); len(jobs) != 2 {
 		t.Errorf("there are %d jobs", len(jobs))
 	}
 }

@@ -15,11 +15,11 @@ import (
 )
 
 // Upload uploads a picture. When it returns nil the picture is stored and its job is queued; both
-// survive a crash of the server. The request timeout bounds how long an upload may make no
+// survive a crash of the server. The request timeout limits how long an upload may make no
 // progress, not how long it takes.
 //
-// Errors: [ErrInvalid], with Code [ImageUnsupported] or [ImageTooLarge]; [ErrUnauthorized]. After
-// an error of the server no part of the file is stored.
+// Errors: [ErrInvalid], with Code [ImageCodeUnsupportedImageType] or [ImageCodeUploadTooLarge];
+// [ErrUnauthorized]. After an error of the server no part of the file is stored.
 //
 // Repeating under the same idempotency key returns the first file, whatever the picture is. Upload
 // does that itself after lost answers if Body can be read again. When it gives up, the receipt
@@ -44,14 +44,14 @@ func (m *Images) Upload(ctx context.Context, up ImageUpload) (ImageReceipt, erro
 		query.Set("callback_url", up.CallbackURL)
 	}
 	got, err := doJSON[ImageReceipt](ctx, m.client, call{
-		op:      op,
-		method:  http.MethodPost,
-		path:    imageFiles,
-		query:   query.Encode(),
-		header:  header,
-		stream:  body,
-		noRetry: body.seeker == nil,
-		accept:  []int{http.StatusAccepted},
+		op:        op,
+		method:    http.MethodPost,
+		path:      imageFilesPath,
+		query:     query.Encode(),
+		header:    header,
+		stream:    body,
+		singleTry: body.seeker == nil,
+		accept:    []int{http.StatusAccepted},
 	})
 	got.IdempotencyKey = up.IdempotencyKey
 	return got, err
@@ -166,10 +166,10 @@ func (p *bodyReader) end() {
 	p.ended = true
 }
 
-// boundTry returns a context that bounds one try of a call. A streamed call may take longer than
-// the request timeout as long as each part takes less: onRead, which is nil for other calls,
+// withTryTimeout returns a context that limits one try of a call. A streamed call may take longer
+// than the request timeout as long as each part takes less: onRead, which is nil for other calls,
 // starts the timeout again.
-func (c *Client) boundTry(ctx context.Context,
+func (c *Client) withTryTimeout(ctx context.Context,
 	call call) (bounded context.Context, onRead func(), cancel func()) {
 	limit := c.requestTimeout + call.wait
 	if call.stream == nil {

@@ -7,24 +7,24 @@ import (
 
 // The types of a job (IP-006).
 const (
-	ImageProcess = "process_file" // makes variants
-	ImageDelete  = "delete_file"  // removes the file and its variants
+	ImageJobTypeProcess = "process_file" // makes variants
+	ImageJobTypeDelete  = "delete_file"  // removes the file and its variants
 )
 
-// ImageStatus is the status of a job (IP-009).
-type ImageStatus string
+// ImageJobStatus is the status of a job (IP-009).
+type ImageJobStatus string
 
 // The statuses of a job.
 const (
-	ImageQueued     ImageStatus = "queued"
-	ImageProcessing ImageStatus = "processing"
-	ImageCompleted  ImageStatus = "completed"
-	ImageRetryable  ImageStatus = "failed_retryable" // an attempt failed, another follows
-	ImageFailed     ImageStatus = "failed"           // no attempt follows: it is a dead letter
+	ImageJobQueued     ImageJobStatus = "queued"
+	ImageJobProcessing ImageJobStatus = "processing"
+	ImageJobCompleted  ImageJobStatus = "completed"
+	ImageJobRetryable  ImageJobStatus = "failed_retryable" // another attempt follows
+	ImageJobFailed     ImageJobStatus = "failed"           // it is a dead letter
 )
 
 // Final reports whether no attempt follows.
-func (s ImageStatus) Final() bool { return s == ImageCompleted || s == ImageFailed }
+func (s ImageJobStatus) Final() bool { return s == ImageJobCompleted || s == ImageJobFailed }
 
 // ImageFileStatus is the status of a file (G-IP-19).
 type ImageFileStatus string
@@ -66,8 +66,8 @@ type ImageUpload struct {
 type ImageReceipt struct {
 	FileID string `json:"file_id"`
 	// JobID is the id of the job that makes the variants, and Status its status.
-	JobID  string      `json:"job_id"`
-	Status ImageStatus `json:"status"`
+	JobID  string         `json:"job_id"`
+	Status ImageJobStatus `json:"status"`
 	// IdempotencyKey is the key that was sent. It is also set beside an error.
 	IdempotencyKey string `json:"-"`
 }
@@ -103,10 +103,10 @@ type ImageVariant struct {
 
 // ImageJob is a job of a file (IP-007, G-IP-20).
 type ImageJob struct {
-	ID     string      `json:"job_id"`
-	Type   string      `json:"job_type"`
-	Status ImageStatus `json:"status"`
-	FileID string      `json:"file_id"`
+	ID     string         `json:"job_id"`
+	Type   string         `json:"job_type"`
+	Status ImageJobStatus `json:"status"`
+	FileID string         `json:"file_id"`
 	// UserID is that of the upload; empty for none.
 	UserID      string `json:"user_id"`
 	Attempts    int    `json:"attempt_count"`
@@ -127,9 +127,10 @@ type ImageJob struct {
 type ImageJobSpec struct {
 	Type   string `json:"type"`
 	FileID string `json:"file_id"`
-	// Sizes are those of the variants; nil means those of the server's settings.
+	// Sizes are the longer sides of the variants in pixels; nil means those of the server's
+	// settings.
 	Sizes []int `json:"sizes,omitempty"`
-	// CallbackURL is that of [ImageUpload]; a job of the type [ImageDelete] has none.
+	// CallbackURL is that of [ImageUpload]; a job of the type [ImageJobTypeDelete] has none.
 	CallbackURL string `json:"callback_url,omitempty"`
 }
 

@@ -147,13 +147,13 @@ func TestNamesOfTheClients(t *testing.T) {
 	_, page, _ := strings.Cut(string(text), "## What differs")
 	// What there is in Go alone, and in how many of the others.
 	goOnly := map[string]string{
-		"Images.submit_job":             "SubmitJob",
 		"Client.close_idle_connections": "CloseIdleConnections",
 	}
 	own := goSDK(t)
 	for language, other := range map[string]sdk{"Python": pythonSDK(t),
 		"TypeScript": typeScriptSDK(t)} {
-		for _, of := range []string{"Client", "Relay", "TaskFlow", "TaskFlowBuilder", "ForgeRun",
+		for _, of := range []string{"Client", "Relay", "TaskFlow", "TaskFlowGraphBuilder",
+			"ForgeRun",
 			"FetchBox", "Images", "WorkerAPI", "Worker", "JobWorker", "Run", "JobRun"} {
 			if len(own.methods[of]) == 0 || len(other.methods[of]) == 0 {
 				t.Errorf("%s: no methods of %s", language, of)

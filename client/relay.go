@@ -118,7 +118,7 @@ func (r *Relay) Enqueue(ctx context.Context, jobs []RelaySpec, mode RelayMode) e
 	return err
 }
 
-// Next claims up to numJobs due jobs of a queue, those with the earliest RunAt first, and gives
+// Claim claims up to numJobs due jobs of a queue, those with the earliest RunAt first, and gives
 // each a fresh RunID (RL-036, RL-041). There may be fewer (RL-039); when there are none the
 // result is empty without an error (RL-038).
 //
@@ -129,18 +129,18 @@ func (r *Relay) Enqueue(ctx context.Context, jobs []RelaySpec, mode RelayMode) e
 //
 // Repeating: jobs in a lost answer are in flight without a worker. They return after their
 // timeout with one retry less. A repeat claims others (G-RL-20).
-func (r *Relay) Next(ctx context.Context, queue string, numJobs int,
+func (r *Relay) Claim(ctx context.Context, queue string, numJobs int,
 	wait time.Duration) ([]RelayJob, error) {
-	jobs, err := r.next(ctx, queue, numJobs, wait, "", false)
+	jobs, err := r.claim(ctx, queue, numJobs, wait, "", false)
 	if errors.Is(err, errDrained) { // the caller decides when to stop
 		return nil, nil
 	}
 	return jobs, err
 }
 
-func (r *Relay) next(ctx context.Context, queue string, numJobs int, wait time.Duration,
-	worker string, noRetry bool) ([]RelayJob, error) {
-	const op = "relay next"
+func (r *Relay) claim(ctx context.Context, queue string, numJobs int, wait time.Duration,
+	worker string, singleTry bool) ([]RelayJob, error) {
+	const op = "relay claim"
 	if err := checkName("queue", queue); err != nil {
 		return nil, invalid(op, "%v", err)
 	}
@@ -153,16 +153,16 @@ func (r *Relay) next(ctx context.Context, queue string, numJobs int, wait time.D
 	}
 	drained := false
 	got, err := r.client.doWithRetries(ctx, call{
-		op:       op,
-		drained:  &drained,
-		method:   http.MethodGet,
-		path:     "/v2/queues/" + escape(queue) + "/jobs",
-		query:    url.Values{"num_jobs": {strconv.Itoa(numJobs)}}.Encode(),
-		header:   header,
-		wait:     max(wait, 0),
-		noRetry:  noRetry,
-		wantBody: true,
-		accept:   []int{http.StatusOK, http.StatusNoContent},
+		op:        op,
+		drained:   &drained,
+		method:    http.MethodGet,
+		path:      "/v2/queues/" + escape(queue) + "/jobs",
+		query:     url.Values{"num_jobs": {strconv.Itoa(numJobs)}}.Encode(),
+		header:    header,
+		wait:      max(wait, 0),
+		singleTry: singleTry,
+		wantBody:  true,
+		accept:    []int{http.StatusOK, http.StatusNoContent},
 	})
 	switch {
 	case err != nil:

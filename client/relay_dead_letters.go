@@ -76,7 +76,7 @@ func (r *Relay) Replay(ctx context.Context, queue string, id int64, again bool) 
 			strconv.FormatInt(id, 10) + "/replay",
 		body:          body,
 		accept:        []int{http.StatusAccepted},
-		notRepeatable: again,
+		notIdempotent: again,
 	})
 	if err != nil {
 		return RelayJob{}, err

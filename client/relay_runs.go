@@ -32,15 +32,15 @@ func (r *Relay) CompleteAll(ctx context.Context, runs []RelayRun) (known []bool,
 	return r.completeAll(ctx, runs, false)
 }
 
-func (r *Relay) completeAll(ctx context.Context, runs []RelayRun, noRetry bool) ([]bool, error) {
+func (r *Relay) completeAll(ctx context.Context, runs []RelayRun, singleTry bool) ([]bool, error) {
 	entries := make([]RelayHeartbeat, len(runs))
 	for i, run := range runs {
 		entries[i].RelayRun = run
 	}
 	return r.postRuns(ctx, call{
-		op:      "relay complete all",
-		path:    "/v2/queues/completions",
-		noRetry: noRetry,
+		op:        "relay complete all",
+		path:      "/v2/queues/completions",
+		singleTry: singleTry,
 	}, entries)
 }
 
@@ -57,11 +57,11 @@ func (r *Relay) HeartbeatAll(ctx context.Context, heartbeats []RelayHeartbeat) (
 }
 
 func (r *Relay) heartbeatAll(ctx context.Context, heartbeats []RelayHeartbeat,
-	noRetry bool) ([]bool, error) {
+	singleTry bool) ([]bool, error) {
 	return r.postRuns(ctx, call{
-		op:      "relay heartbeat all",
-		path:    "/v2/queues/heartbeats",
-		noRetry: noRetry,
+		op:        "relay heartbeat all",
+		path:      "/v2/queues/heartbeats",
+		singleTry: singleTry,
 	}, heartbeats)
 }
 

@@ -22,7 +22,7 @@ func TestRelay_CompleteAll(t *testing.T) {
 	var runs []client.RelayRun
 	for _, queue := range []string{"completions", `q / "ü" %2F`} {
 		mustEnqueue(t, relay, relaySpec(queue, "../1"), relaySpec(queue, "2\t<>&"))
-		jobs, err := relay.Next(ctx, queue, 2, 0)
+		jobs, err := relay.Claim(ctx, queue, 2, 0)
 		must(t, err)
 		for _, job := range jobs {
 			runs = append(runs, job.Run())

@@ -39,7 +39,7 @@ func (s *relaySource) wait() {
 }
 
 func (s *relaySource) claim(ctx context.Context, max int, wait time.Duration) ([]lease, error) {
-	jobs, err := s.relay.next(ctx, s.queue, max, wait, s.name, true)
+	jobs, err := s.relay.claim(ctx, s.queue, max, wait, s.name, true)
 	if err != nil {
 		return nil, err
 	}

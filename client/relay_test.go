@@ -66,7 +66,7 @@ func mustEnqueue(tb testing.TB, relay *client.Relay, jobs ...client.RelaySpec) {
 
 func mustNext(tb testing.TB, relay *client.Relay, queue string) client.RelayJob {
 	tb.Helper()
-	jobs, err := relay.Next(tb.Context(), queue, 1, 0)
+	jobs, err := relay.Claim(tb.Context(), queue, 1, 0)
 	must(tb, err)
 	if len(jobs) != 1 {
 		tb.Fatalf("Next gave %d jobs, want 1", len(jobs))
@@ -219,7 +219,7 @@ func TestRelay_members(t *testing.T) {
 		bare.Timeout != 2147483647*time.Second {
 		t.Errorf("bare job = %+v", bare)
 	}
-	none, err := relay.Next(t.Context(), "q", 5, 0) // RL-038
+	none, err := relay.Claim(t.Context(), "q", 5, 0) // RL-038
 	if err != nil || len(none) != 0 {
 		t.Errorf("Next on an empty queue = %v, %v, want nothing", none, err)
 	}
@@ -271,7 +271,7 @@ func TestRelay_headers(t *testing.T) {
 	mustEnqueue(t, relay, relaySpec("q", "1"))
 	job := mustNext(t, relay, "q")
 	must(t, relay.Heartbeat(t.Context(), job.Run(), nil))
-	if _, err := relay.Next(t.Context(), "q", 7, 10*time.Millisecond); err != nil {
+	if _, err := relay.Claim(t.Context(), "q", 7, 10*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range d.requestsOf("") {
@@ -306,7 +306,7 @@ func TestRelay_refusedUnsent(t *testing.T) {
 	year := relaySpec("q", "1")
 	year.RunAt = time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC)
 	run := client.RelayRun{Queue: "q", ID: "1", RunID: "r"}
-	_, nextErr := relay.Next(ctx, "", 1, 0)
+	_, nextErr := relay.Claim(ctx, "", 1, 0)
 	_, getErr := relay.Get(ctx, "q", "")
 	_, existsErr := relay.Exists(ctx, "\xff", "1")
 	for name, err := range map[string]error{
@@ -449,7 +449,7 @@ func TestRelay_retries(t *testing.T) {
 			return r.Enqueue(ctx, []client.RelaySpec{relaySpec("other", "1")}, "")
 		},
 		"next": func(ctx context.Context, r *client.Relay) error {
-			_, err := r.Next(ctx, "none", 1, 0)
+			_, err := r.Claim(ctx, "none", 1, 0)
 			return err
 		},
 		"heartbeat": func(ctx context.Context, r *client.Relay) error {
@@ -605,7 +605,7 @@ func TestRelay_silence(t *testing.T) {
 			Retry:          client.Retry{MaxTries: 1},
 			HTTPClient:     &http.Client{Transport: direct{silent}}}).Relay()
 		start := time.Now()
-		_, err := relay.Next(t.Context(), "q", 1, 20*time.Second)
+		_, err := relay.Claim(t.Context(), "q", 1, 20*time.Second)
 		if took := time.Since(start); !errors.Is(err, client.ErrRetryable) ||
 			took != 25*time.Second {
 			t.Errorf("poll ended after %s with %v, want 25s and retryable", took, err)
@@ -645,7 +645,7 @@ func TestRelay_badAnswers(t *testing.T) {
 			d := newFakeRelay()
 			d.inject(injectedFault{on: "next", status: 200, body: body})
 			relay := mustRelay(t, d, client.Config{MaxResponseBytes: 1000})
-			jobs, err := relay.Next(t.Context(), "q", 1, 0)
+			jobs, err := relay.Claim(t.Context(), "q", 1, 0)
 			var fail *client.Error
 			if !errors.As(err, &fail) || !fail.Uncertain || fail.Retryable() || jobs != nil {
 				t.Errorf("got %v, %v, want an uncertain failure", jobs, err)

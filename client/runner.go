@@ -162,12 +162,12 @@ func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) 
 // withEnd returns a copy of ctx that also ends a while after end does, or when the returned
 // function is called.
 func withEnd(ctx, end context.Context, grace time.Duration) (context.Context, func()) {
-	bound, cancel := context.WithCancelCause(ctx)
+	ended, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(end, func() {
-		sleep(bound, grace)
+		sleep(ended, grace)
 		cancel(context.Cause(end))
 	})
-	return bound, func() {
+	return ended, func() {
 		stop()
 		cancel(nil)
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // TaskFlow is the TaskFlow contract: jobs with priorities, dependencies and retry policies. Every
-// error is an [*Error] whose Code, when the server answered, is one of the TaskFlow constants. A
-// TaskFlow is safe for concurrent use.
+// error is an [*Error] whose Code, when the server answered, is one of the TaskFlowCode constants.
+// A TaskFlow is safe for concurrent use.
 //
 // A [JobWorker] for [ContractTaskFlow] executes the jobs, or handlers in the server do (G-TF-02).
 type TaskFlow struct{ client *Client }
@@ -23,52 +23,52 @@ func (c *Client) TaskFlow() *TaskFlow { return &TaskFlow{client: c} }
 // The codes of TaskFlow's errors: the three of its document (TF-085), and those of requests that
 // reach no job (G-TF-32).
 const (
-	TaskFlowValidationError  = "VALIDATION_ERROR"
-	TaskFlowNotFound         = "NOT_FOUND"
-	TaskFlowConflict         = "CONFLICT"
-	TaskFlowUnauthorized     = "UNAUTHORIZED"
-	TaskFlowMethodNotAllowed = "METHOD_NOT_ALLOWED"
-	TaskFlowPayloadTooLarge  = "PAYLOAD_TOO_LARGE"
-	TaskFlowInternalError    = "INTERNAL_ERROR"
+	TaskFlowCodeValidationError  = "VALIDATION_ERROR"
+	TaskFlowCodeNotFound         = "NOT_FOUND"
+	TaskFlowCodeConflict         = "CONFLICT"
+	TaskFlowCodeUnauthorized     = "UNAUTHORIZED"
+	TaskFlowCodeMethodNotAllowed = "METHOD_NOT_ALLOWED"
+	TaskFlowCodePayloadTooLarge  = "PAYLOAD_TOO_LARGE"
+	TaskFlowCodeInternalError    = "INTERNAL_ERROR"
 
-	// TaskFlowIdempotencyConflict says that another request has used the key (RT-002).
-	TaskFlowIdempotencyConflict = "IDEMPOTENCY_CONFLICT"
+	// TaskFlowCodeIdempotencyConflict says that another request has used the key (RT-002).
+	TaskFlowCodeIdempotencyConflict = "IDEMPOTENCY_CONFLICT"
 )
 
-const taskFlowJobs = "/api/v1/jobs"
+const taskFlowJobsPath = "/api/v1/jobs"
 
-// Create stores a job (TF-069) and returns it as the server has it: READY, PENDING while it has
+// Submit stores a job (TF-069) and returns it as the server has it: READY, PENDING while it has
 // unfinished dependencies, or BLOCKED if one of them has failed (TF-032).
 //
 // Errors: [ErrInvalid], also for an unknown dependency (TF-070, TF-008); [ErrUnauthorized];
 // [ErrRetryable].
 //
-// Repeating would create another job, so a try whose answer was lost is not repeated. The error is
+// Repeating would store another job, so a try whose answer was lost is not repeated. The error is
 // Uncertain then, and the job may exist.
-func (t *TaskFlow) Create(ctx context.Context, spec TaskFlowSpec) (TaskFlowJob, error) {
-	return t.create(ctx, spec, nil)
+func (t *TaskFlow) Submit(ctx context.Context, spec TaskFlowSpec) (TaskFlowJob, error) {
+	return t.submit(ctx, spec, nil)
 }
 
-// CreateOnce is [TaskFlow.Create] with an idempotency key of 1 to 255 characters (RT-002): of equal
+// SubmitOnce is [TaskFlow.Submit] with an idempotency key of 1 to 255 characters (RT-002): of equal
 // specs with the same key one makes a job, within the day for which the server remembers the key,
 // and all others return that job as it is then. An empty key is one that no other call has.
 //
-// Errors: those of Create; [ErrConflict] with the code [TaskFlowIdempotencyConflict] where another
-// spec came with the key; [ErrNotFound] where the job was deleted since. Repeating is safe.
-func (t *TaskFlow) CreateOnce(ctx context.Context, key string,
+// Errors: those of Submit; [ErrConflict] with the code [TaskFlowCodeIdempotencyConflict] where
+// another spec came with the key; [ErrNotFound] where the job was deleted since. Repeating is safe.
+func (t *TaskFlow) SubmitOnce(ctx context.Context, key string,
 	spec TaskFlowSpec) (TaskFlowJob, error) {
-	return t.create(ctx, spec, idempotencyHeader(key))
+	return t.submit(ctx, spec, idempotencyHeader(key))
 }
 
-func (t *TaskFlow) create(ctx context.Context, spec TaskFlowSpec,
-	key http.Header) (TaskFlowJob, error) {
-	const op = "taskflow create"
+func (t *TaskFlow) submit(ctx context.Context, spec TaskFlowSpec,
+	header http.Header) (TaskFlowJob, error) {
+	const op = "taskflow submit"
 	body, err := spec.encode()
 	if err != nil {
 		return TaskFlowJob{}, invalid(op, "%v", err)
 	}
-	return taskFlowJob(ctx, t, call{op: op, method: http.MethodPost, path: taskFlowJobs,
-		body: body, header: key, notRepeatable: key == nil,
+	return taskFlowJob(ctx, t, call{op: op, method: http.MethodPost, path: taskFlowJobsPath,
+		body: body, header: header, notIdempotent: header == nil,
 		accept: []int{http.StatusCreated, http.StatusOK}})
 }
 
@@ -177,7 +177,7 @@ func (t *TaskFlow) rerun(ctx context.Context, op, id, route string,
 		Jobs map[string]string `json:"jobs"`
 	}](ctx, t.client, call{op: op, method: http.MethodPost, path: path + route,
 		body:          fmt.Appendf(nil, `{"again":%t}`, again),
-		notRepeatable: again, accept: []int{http.StatusCreated}})
+		notIdempotent: again, accept: []int{http.StatusCreated}})
 	return answer.Jobs, err
 }
 
@@ -196,10 +196,10 @@ type TaskFlowFilter struct {
 	// Queue and Status keep only the jobs with these values; empty keeps all.
 	Queue  string
 	Status TaskFlowStatus
-	// PriorityMin and PriorityMax bound the priority, both inclusive; 0 means no bound.
+	// PriorityMin and PriorityMax limit the priority, both inclusive; 0 means no limit.
 	PriorityMin, PriorityMax int
 	// CreatedAfter is inclusive, CreatedBefore exclusive (TF-092, TF-093); the zero time means no
-	// bound.
+	// limit.
 	CreatedAfter, CreatedBefore time.Time
 	// PageSize is how many jobs each request asks for, from 1 to 100; 0 leaves it to the server,
 	// which sends 20 (TF-097).
@@ -259,7 +259,7 @@ func (t *TaskFlow) Page(ctx context.Context, filter TaskFlowFilter,
 	}](ctx, t.client, call{
 		op:       "taskflow search",
 		method:   http.MethodGet,
-		path:     taskFlowJobs,
+		path:     taskFlowJobsPath,
 		query:    query.Encode(),
 		readOnly: true,
 		accept:   []int{http.StatusOK},
@@ -313,5 +313,5 @@ func taskFlowPath(id string) (string, error) {
 	if err := checkName("job id", id); err != nil {
 		return "", err
 	}
-	return taskFlowJobs + "/" + escape(id), nil
+	return taskFlowJobsPath + "/" + escape(id), nil
 }

@@ -49,7 +49,7 @@ func ExampleTaskFlow_Submit() {
 		fmt.Println(err)
 		return
 	}
-	var g client.TaskFlowBuilder
+	var g client.TaskFlowGraphBuilder
 	job := func(name, queue string, s step, after ...string) string {
 		payload := fmt.Appendf(nil, `{"from":[%q`, s.From[0])
 		for _, from := range s.From[1:] {
@@ -63,7 +63,7 @@ func ExampleTaskFlow_Submit() {
 	south := job("clean south", "clean", step{[]string{file("south.csv")}, file("south.clean")})
 	sum := job("sum", "sum", step{[]string{file("north.clean"), file("south.clean")}, file("sum")},
 		north, south)
-	ids, err := c.TaskFlow().Submit(context.Background(), &g)
+	ids, err := c.TaskFlow().SubmitGraph(context.Background(), &g)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -78,7 +78,7 @@ func ExampleTaskFlow_Submit() {
 	go func() { done <- worker.Run(ctx) }()
 	graph, err := c.TaskFlow().WaitGraph(ctx, ids[sum])
 	end()
-	fmt.Println("worker:", <-done, "graph:", err, len(graph.Nodes), "jobs")
+	fmt.Println("worker:", <-done, "graph:", err, len(graph.Jobs), "jobs")
 	text, err := os.ReadFile(file("sum"))
 	fmt.Println(string(text), err)
 	// Output:

@@ -60,16 +60,17 @@ func TestTaskFlowReruns(t *testing.T) {
 	c := flowServer(t)
 	tf := c.TaskFlow()
 	spec := client.TaskFlowSpec{Name: "n", Queue: "q"}
-	graph := func() *client.TaskFlowBuilder {
-		var g client.TaskFlowBuilder
+	graph := func() *client.TaskFlowGraphBuilder {
+		var g client.TaskFlowGraphBuilder
 		g.Add("b", spec, g.Add("a", spec))
 		return &g
 	}
-	ids, err := tf.SubmitOnce(ctx, "a graph", graph())
+	ids, err := tf.SubmitGraphOnce(ctx, "a graph", graph())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := tf.SubmitOnce(ctx, "a graph", graph()); err != nil || !maps.Equal(again, ids) {
+	if again, err := tf.SubmitGraphOnce(ctx, "a graph", graph()); err != nil ||
+		!maps.Equal(again, ids) {
 		t.Errorf("RT-002 again %v of %v: %v", again, ids, err)
 	}
 	if _, err := tf.Cancel(ctx, ids["a"]); !errors.Is(err, client.ErrConflict) {
@@ -80,7 +81,8 @@ func TestTaskFlowReruns(t *testing.T) {
 		t.Fatal(err)
 	}
 	canceled, err := tf.Cancel(ctx, claimed.ID)
-	if err != nil || canceled.Status != client.TaskFailed || canceled.LastError.Type != "canceled" {
+	if err != nil || canceled.Status != client.TaskFlowStatusFailed ||
+		canceled.LastError.Type != "canceled" {
 		t.Errorf("RT-001 canceled is %+v: %v", canceled, err)
 	}
 	copies, err := tf.RerunGraph(ctx, ids["b"], false)
@@ -106,17 +108,17 @@ func TestTaskFlowReruns(t *testing.T) {
 	if _, err := tf.Get(ctx, copies[ids["b"]]); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("RT-001 a dependent that was deleted: %v", err)
 	}
-	first, err := tf.CreateOnce(ctx, "a job", spec)
+	first, err := tf.SubmitOnce(ctx, "a job", spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := tf.CreateOnce(ctx, "a job", spec); err != nil || second.ID != first.ID {
+	if second, err := tf.SubmitOnce(ctx, "a job", spec); err != nil || second.ID != first.ID {
 		t.Errorf("RT-002 the second is %s, the first %s: %v", second.ID, first.ID, err)
 	}
 	other := spec
 	other.Priority = 9
-	_, err = tf.CreateOnce(ctx, "a job", other)
-	if !errors.As(err, &fail) || fail.Code != client.TaskFlowIdempotencyConflict {
+	_, err = tf.SubmitOnce(ctx, "a job", other)
+	if !errors.As(err, &fail) || fail.Code != client.TaskFlowCodeIdempotencyConflict {
 		t.Errorf("RT-002 another job with the key: %v", err)
 	}
 }

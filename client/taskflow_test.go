@@ -16,7 +16,7 @@ import (
 
 func mustTask(tb testing.TB, tf *client.TaskFlow, spec client.TaskFlowSpec) client.TaskFlowJob {
 	tb.Helper()
-	job, err := tf.Create(tb.Context(), spec)
+	job, err := tf.Submit(tb.Context(), spec)
 	if err != nil {
 		tb.Fatalf("Create: %v", err)
 	}
@@ -35,7 +35,8 @@ func TestTaskFlow_jobs(t *testing.T) {
 		spec := client.TaskFlowSpec{Name: "näme \"1\"", Queue: "etl_1",
 			Payload:  json.RawMessage(`{"big": 12345678901234567890, "a":[1.50]}`),
 			Priority: 7, Dependencies: []string{first.ID},
-			Retry: client.TaskFlowRetry{MaxAttempts: 5, Strategy: client.TaskLinear,
+			Retry: client.TaskFlowRetryPolicy{MaxAttempts: 5,
+				Strategy:  client.TaskFlowBackoffLinear,
 				BaseDelay: 1500 * time.Millisecond, MaxDelay: time.Minute}}
 		made := mustTask(t, tf, spec)
 		got, err := tf.Get(t.Context(), made.ID)
@@ -46,7 +47,7 @@ func TestTaskFlow_jobs(t *testing.T) {
 			if job.Name != spec.Name || job.Queue != spec.Queue ||
 				string(job.Payload) != string(spec.Payload) || job.Priority != 7 ||
 				!slices.Equal(job.Dependencies, spec.Dependencies) ||
-				job.Status != client.TaskPending || job.AttemptCount != 0 ||
+				job.Status != client.TaskFlowStatusPending || job.FailedAttempts != 0 ||
 				job.CreatedAt.IsZero() || job.CreatedAt.Location() != time.UTC ||
 				!job.NextRunAt.IsZero() {
 				t.Errorf("got %+v", job)
@@ -59,10 +60,11 @@ func TestTaskFlow_jobs(t *testing.T) {
 		}
 	})
 	t.Run("TF-013 defaults", func(t *testing.T) {
-		want := client.TaskFlowRetry{MaxAttempts: 3, Strategy: client.TaskExponential,
+		want := client.TaskFlowRetryPolicy{MaxAttempts: 3,
+			Strategy:  client.TaskFlowBackoffExponential,
 			BaseDelay: 10 * time.Second, MaxDelay: 300 * time.Second}
 		if first.Priority != 5 || string(first.Payload) != "{}" || first.Retry != want ||
-			first.Status != client.TaskReady {
+			first.Status != client.TaskFlowStatusReady {
 			t.Errorf("got %+v", first)
 		}
 	})
@@ -77,8 +79,9 @@ func TestTaskFlow_jobs(t *testing.T) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		got, err = tf.Update(t.Context(), made.ID,
-			client.TaskFlowPatch{Dependencies: &none, Retry: &client.TaskFlowRetry{MaxAttempts: 1}})
-		if err != nil || len(got.Dependencies) != 0 || got.Status != client.TaskReady ||
+			client.TaskFlowPatch{Dependencies: &none,
+				Retry: &client.TaskFlowRetryPolicy{MaxAttempts: 1}})
+		if err != nil || len(got.Dependencies) != 0 || got.Status != client.TaskFlowStatusReady ||
 			got.Retry.MaxAttempts != 1 {
 			t.Errorf("got %+v, %v", got, err)
 		}
@@ -106,42 +109,42 @@ func TestTaskFlow_errors(t *testing.T) {
 		code string
 	}{
 		"TF-070 validation": {func(ctx context.Context) error {
-			_, err := tf.Create(ctx, client.TaskFlowSpec{Name: "x", Queue: "a-b"})
+			_, err := tf.Submit(ctx, client.TaskFlowSpec{Name: "x", Queue: "a-b"})
 			return err
-		}, client.ErrInvalid, client.TaskFlowValidationError},
+		}, client.ErrInvalid, client.TaskFlowCodeValidationError},
 		"TF-008 unknown dependency": {func(ctx context.Context) error {
-			_, err := tf.Create(ctx, taskSpec("x", unknown))
+			_, err := tf.Submit(ctx, taskSpec("x", unknown))
 			return err
-		}, client.ErrInvalid, client.TaskFlowValidationError},
+		}, client.ErrInvalid, client.TaskFlowCodeValidationError},
 		"TF-072 unknown": {func(ctx context.Context) error {
 			_, err := tf.Get(ctx, unknown)
 			return err
 		},
-			client.ErrNotFound, client.TaskFlowNotFound},
+			client.ErrNotFound, client.TaskFlowCodeNotFound},
 		"TF-072 graph of an unknown": {func(ctx context.Context) error {
 			_, err := tf.Graph(ctx, unknown)
 			return err
 		},
-			client.ErrNotFound, client.TaskFlowNotFound},
+			client.ErrNotFound, client.TaskFlowCodeNotFound},
 		"TF-082 delete of an unknown": {func(ctx context.Context) error {
 			return tf.Delete(ctx, unknown)
 		},
-			client.ErrNotFound, client.TaskFlowNotFound},
+			client.ErrNotFound, client.TaskFlowCodeNotFound},
 		"TF-083 delete of a dependency": {func(ctx context.Context) error {
 			return tf.Delete(ctx, a.ID)
 		},
-			client.ErrConflict, client.TaskFlowConflict},
+			client.ErrConflict, client.TaskFlowCodeConflict},
 		"TF-034 cycle": {func(ctx context.Context) error {
 			_, err := tf.Update(ctx, a.ID, client.TaskFlowPatch{Dependencies: &[]string{b.ID}})
 			return err
-		}, client.ErrCycle, client.TaskFlowConflict},
+		}, client.ErrCycle, client.TaskFlowCodeConflict},
 		"TF-102 bad cursor": {func(ctx context.Context) error {
 			_, err := tf.Page(ctx, client.TaskFlowFilter{}, "!")
 			return err
 		},
-			client.ErrInvalid, client.TaskFlowValidationError},
+			client.ErrInvalid, client.TaskFlowCodeValidationError},
 		"TF-004 payload that is not JSON": {func(ctx context.Context) error {
-			_, err := tf.Create(ctx, client.TaskFlowSpec{Name: "x", Queue: "q",
+			_, err := tf.Submit(ctx, client.TaskFlowSpec{Name: "x", Queue: "q",
 				Payload: json.RawMessage("{")})
 			return err
 		}, client.ErrInvalid, ""},
@@ -196,8 +199,9 @@ func TestTaskFlow_search(t *testing.T) {
 			filter client.TaskFlowFilter
 			want   []string
 		}{
-			"queue":    {client.TaskFlowFilter{Queue: "other"}, nil},
-			"status":   {client.TaskFlowFilter{Status: client.TaskReady, Queue: "q"}, want},
+			"queue": {client.TaskFlowFilter{Queue: "other"}, nil},
+			"status": {client.TaskFlowFilter{Status: client.TaskFlowStatusReady, Queue: "q"},
+				want},
 			"priority": {client.TaskFlowFilter{PriorityMin: 2, PriorityMax: 3}, want[4:6]},
 			"after":    {client.TaskFlowFilter{CreatedAfter: third.CreatedAt}, want[:5]},
 			"before":   {client.TaskFlowFilter{CreatedBefore: third.CreatedAt}, want[5:]},
@@ -213,16 +217,16 @@ func TestTaskFlow_graph(t *testing.T) {
 	t.Parallel()
 	tf := flowServer(t).TaskFlow()
 	before := mustTask(t, tf, taskSpec("before"))
-	var g client.TaskFlowBuilder
+	var g client.TaskFlowGraphBuilder
 	g.Add("load", taskSpec("load"), "extract", "clean") // before what it comes after
 	extract := g.Add("extract", taskSpec("extract", before.ID))
 	g.Add("clean", taskSpec("clean"), extract)
-	ids, err := tf.Submit(t.Context(), &g)
+	ids, err := tf.SubmitGraph(t.Context(), &g)
 	if err != nil || len(ids) != 3 {
 		t.Fatalf("Submit = %v, %v", ids, err)
 	}
 	graph, err := tf.Graph(t.Context(), ids["clean"])
-	if err != nil || len(graph.Nodes) != 4 || graph.Truncated || graph.Final() {
+	if err != nil || len(graph.Jobs) != 4 || graph.Truncated || graph.Final() {
 		t.Fatalf("Graph = %+v, %v", graph, err)
 	}
 	for _, edge := range []client.TaskFlowEdge{{From: before.ID, To: ids["extract"]},
@@ -241,20 +245,20 @@ func TestTaskFlow_graphMistakes(t *testing.T) {
 			http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				t.Error("something was sent")
 			})}}}).TaskFlow()
-	add := func(build func(*client.TaskFlowBuilder)) error {
-		var g client.TaskFlowBuilder
+	add := func(build func(*client.TaskFlowGraphBuilder)) error {
+		var g client.TaskFlowGraphBuilder
 		build(&g)
-		_, err := tf.Submit(t.Context(), &g)
+		_, err := tf.SubmitGraph(t.Context(), &g)
 		return err
 	}
 	for name, err := range map[string]error{
-		"empty": add(func(*client.TaskFlowBuilder) {}),
-		"twice": add(func(g *client.TaskFlowBuilder) {
+		"empty": add(func(*client.TaskFlowGraphBuilder) {}),
+		"twice": add(func(g *client.TaskFlowGraphBuilder) {
 			g.Add("a", taskSpec("a"))
 			g.Add("a", taskSpec("a"))
 		}),
-		"unknown": add(func(g *client.TaskFlowBuilder) { g.Add("a", taskSpec("a"), "b") }),
-		"nameless": add(func(g *client.TaskFlowBuilder) {
+		"unknown": add(func(g *client.TaskFlowGraphBuilder) { g.Add("a", taskSpec("a"), "b") }),
+		"nameless": add(func(g *client.TaskFlowGraphBuilder) {
 			g.Add("a", client.TaskFlowSpec{Queue: "q"})
 		}),
 	} {
@@ -262,7 +266,7 @@ func TestTaskFlow_graphMistakes(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	err := add(func(g *client.TaskFlowBuilder) {
+	err := add(func(g *client.TaskFlowGraphBuilder) {
 		g.Add("x", taskSpec("x"), "a")
 		g.Add("a", taskSpec("a"), "b")
 		g.Add("b", taskSpec("b"), "c")
@@ -273,7 +277,7 @@ func TestTaskFlow_graphMistakes(t *testing.T) {
 		!slices.Equal(fail.Cycle, []string{"a", "b", "c"}) {
 		t.Errorf("TF-037 cycle: %v", err)
 	}
-	err = add(func(g *client.TaskFlowBuilder) { // TF-038: no cycle; TF-041: deep
+	err = add(func(g *client.TaskFlowGraphBuilder) { // TF-038: no cycle; TF-041: deep
 		for i := range 100_000 {
 			g.Add(fmt.Sprint(i), taskSpec("n"), fmt.Sprint(min(i+1, 99_999)))
 		}
@@ -295,7 +299,7 @@ func TestTaskFlow_uncertain(t *testing.T) {
 		_, _ = io.WriteString(w, `{"code":"NOT_FOUND","message":"gone"}`)
 	}
 	create := func(tf *client.TaskFlow) error {
-		_, err := tf.Create(t.Context(), taskSpec("a"))
+		_, err := tf.Submit(t.Context(), taskSpec("a"))
 		return err
 	}
 	remove := func(tf *client.TaskFlow) error { return tf.Delete(t.Context(), "x") }

@@ -13,35 +13,35 @@ type TaskFlowStatus string
 
 // The statuses of a job.
 const (
-	TaskPending   TaskFlowStatus = "PENDING" // waits for its dependencies
-	TaskReady     TaskFlowStatus = "READY"   // can be claimed, or waits for its next attempt
-	TaskRunning   TaskFlowStatus = "RUNNING"
-	TaskCompleted TaskFlowStatus = "COMPLETED"
-	TaskFailed    TaskFlowStatus = "FAILED"  // its attempts are used up, or a failure was final
-	TaskBlocked   TaskFlowStatus = "BLOCKED" // a dependency has failed or is blocked
+	TaskFlowStatusPending   TaskFlowStatus = "PENDING" // waits for its dependencies
+	TaskFlowStatusReady     TaskFlowStatus = "READY"   // can be claimed, or waits for a retry
+	TaskFlowStatusRunning   TaskFlowStatus = "RUNNING"
+	TaskFlowStatusCompleted TaskFlowStatus = "COMPLETED"
+	TaskFlowStatusFailed    TaskFlowStatus = "FAILED"  // no attempt is left, or a failure was final
+	TaskFlowStatusBlocked   TaskFlowStatus = "BLOCKED" // a dependency has failed or is blocked
 )
 
 // Final reports whether the job has ended (TF-031).
 func (s TaskFlowStatus) Final() bool {
-	return s == TaskCompleted || s == TaskFailed || s == TaskBlocked
+	return s == TaskFlowStatusCompleted || s == TaskFlowStatusFailed || s == TaskFlowStatusBlocked
 }
 
-// TaskFlowStrategy is how the backoff grows from attempt to attempt (TF-019).
-type TaskFlowStrategy string
+// TaskFlowBackoffStrategy is how the backoff grows from attempt to attempt (TF-019).
+type TaskFlowBackoffStrategy string
 
 // The strategies, with the delay after the n-th failed attempt (TF-060, TF-061, TF-062).
 const (
-	TaskFixed       TaskFlowStrategy = "FIXED"       // the base delay
-	TaskLinear      TaskFlowStrategy = "LINEAR"      // n times the base delay
-	TaskExponential TaskFlowStrategy = "EXPONENTIAL" // doubled with each failure
+	TaskFlowBackoffFixed       TaskFlowBackoffStrategy = "FIXED"       // the base delay
+	TaskFlowBackoffLinear      TaskFlowBackoffStrategy = "LINEAR"      // n times the base delay
+	TaskFlowBackoffExponential TaskFlowBackoffStrategy = "EXPONENTIAL" // doubled with each failure
 )
 
-// TaskFlowRetry is a retry policy. A zero member means TaskFlow's default (TF-020).
-type TaskFlowRetry struct {
+// TaskFlowRetryPolicy is a retry policy. A zero member means TaskFlow's default (TF-020).
+type TaskFlowRetryPolicy struct {
 	// MaxAttempts bounds the failed attempts, from 1 to 10. Zero means 3 (TF-014).
 	MaxAttempts int
-	// Strategy is how the delay grows. Empty means [TaskExponential].
-	Strategy TaskFlowStrategy
+	// Strategy is how the delay grows. Empty means [TaskFlowBackoffExponential].
+	Strategy TaskFlowBackoffStrategy
 	// BaseDelay is the first delay, from 1 s to 300 s. The wire has whole seconds; fractions are
 	// rounded up. Zero means 10 s (TF-016).
 	BaseDelay time.Duration
@@ -51,7 +51,7 @@ type TaskFlowRetry struct {
 }
 
 // append appends the policy as JSON, without the members that are zero.
-func (r TaskFlowRetry) append(b []byte) []byte {
+func (r TaskFlowRetryPolicy) append(b []byte) []byte {
 	b = append(b, '{')
 	first := true
 	member := func(name, value string) {
@@ -91,7 +91,7 @@ type TaskFlowSpec struct {
 	// (TF-008).
 	Dependencies []string
 	// Retry is the retry policy; the zero value is TaskFlow's default.
-	Retry TaskFlowRetry
+	Retry TaskFlowRetryPolicy
 	// Callback is told what happens to the job (WH-005); nil for none.
 	Callback *TaskFlowCallback
 }
@@ -127,7 +127,7 @@ func (s TaskFlowSpec) appendMembers(b []byte) ([]byte, error) {
 	if s.Priority != 0 {
 		b = strconv.AppendInt(append(b, `,"priority":`...), int64(s.Priority), 10)
 	}
-	if s.Retry != (TaskFlowRetry{}) {
+	if s.Retry != (TaskFlowRetryPolicy{}) {
 		b = s.Retry.append(append(b, `,"retry_policy":`...))
 	}
 	if s.Payload != nil {
@@ -157,7 +157,7 @@ type TaskFlowPatch struct {
 	Dependencies *[]string
 	// Retry replaces the whole policy: its zero members mean TaskFlow's defaults, not the present
 	// values (G-TF-06).
-	Retry *TaskFlowRetry
+	Retry *TaskFlowRetryPolicy
 }
 
 func (p TaskFlowPatch) encode() ([]byte, error) {
@@ -207,8 +207,8 @@ type TaskFlowJob struct {
 	Status TaskFlowStatus
 	// CreatedAt and UpdatedAt are in UTC.
 	CreatedAt, UpdatedAt time.Time
-	// AttemptCount is the number of failed attempts (G-TF-01).
-	AttemptCount int
+	// FailedAttempts is the number of failed attempts (G-TF-01).
+	FailedAttempts int
 	// NextRunAt is when a READY job that waits for its next attempt can be claimed, in UTC
 	// (G-TF-13); zero for all others.
 	NextRunAt time.Time
@@ -239,15 +239,15 @@ type taskFlowWire struct {
 	Status       TaskFlowStatus  `json:"status"`
 	Dependencies []string        `json:"dependencies"`
 	Retry        struct {
-		MaxAttempts int              `json:"max_attempts"`
-		Strategy    TaskFlowStrategy `json:"backoff_strategy"`
-		BaseDelay   int64            `json:"base_delay_seconds"`
-		MaxDelay    int64            `json:"max_delay_seconds"`
+		MaxAttempts int                     `json:"max_attempts"`
+		Strategy    TaskFlowBackoffStrategy `json:"backoff_strategy"`
+		BaseDelay   int64                   `json:"base_delay_seconds"`
+		MaxDelay    int64                   `json:"max_delay_seconds"`
 	} `json:"retry_policy"`
-	CreatedAt    time.Time `json:"created_at"`
-	UpdatedAt    time.Time `json:"updated_at"`
-	AttemptCount int       `json:"attempt_count"`
-	NextRunAt    time.Time `json:"next_run_at"`
+	CreatedAt      time.Time `json:"created_at"`
+	UpdatedAt      time.Time `json:"updated_at"`
+	FailedAttempts int       `json:"attempt_count"`
+	NextRunAt      time.Time `json:"next_run_at"`
 
 	Result    json.RawMessage  `json:"result"`
 	LastError *TaskFlowFailure `json:"last_error"`
@@ -263,20 +263,20 @@ func (w taskFlowWire) job() TaskFlowJob {
 		TaskFlowSpec: TaskFlowSpec{
 			Name: w.Name, Queue: w.Queue, Payload: w.Payload, Priority: w.Priority,
 			Dependencies: w.Dependencies,
-			Retry: TaskFlowRetry{MaxAttempts: w.Retry.MaxAttempts, Strategy: w.Retry.Strategy,
+			Retry: TaskFlowRetryPolicy{MaxAttempts: w.Retry.MaxAttempts, Strategy: w.Retry.Strategy,
 				BaseDelay: time.Duration(w.Retry.BaseDelay) * time.Second,
 				MaxDelay:  time.Duration(w.Retry.MaxDelay) * time.Second},
 			Callback: w.Callback,
 		},
-		Status:       w.Status,
-		CreatedAt:    w.CreatedAt.UTC(),
-		UpdatedAt:    w.UpdatedAt.UTC(),
-		AttemptCount: w.AttemptCount,
-		NextRunAt:    w.NextRunAt.UTC(),
-		Result:       w.Result,
-		LastError:    w.LastError,
-		RerunOf:      w.RerunOf,
-		RerunAs:      w.RerunAs,
+		Status:         w.Status,
+		CreatedAt:      w.CreatedAt.UTC(),
+		UpdatedAt:      w.UpdatedAt.UTC(),
+		FailedAttempts: w.FailedAttempts,
+		NextRunAt:      w.NextRunAt.UTC(),
+		Result:         w.Result,
+		LastError:      w.LastError,
+		RerunOf:        w.RerunOf,
+		RerunAs:        w.RerunAs,
 	}
 }
 

@@ -111,7 +111,7 @@ func (w *WorkerAPI) Claim(ctx context.Context, query ClaimQuery,
 }
 
 func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Duration,
-	noRetry bool) ([]ClaimedJob, error) {
+	singleTry bool) ([]ClaimedJob, error) {
 	request := struct {
 		Contract string   `json:"contract"`
 		Queues   []string `json:"queues,omitempty"`
@@ -129,14 +129,14 @@ func (w *WorkerAPI) claim(ctx context.Context, query ClaimQuery, wait time.Durat
 	answer, err := doJSON[struct {
 		Jobs []claimedWire `json:"jobs"`
 	}](ctx, w.client, call{
-		op:      "worker claim",
-		drained: &drained,
-		method:  http.MethodPost,
-		path:    "/worker/v1/claims",
-		body:    encodeBody(request),
-		wait:    max(wait, 0),
-		noRetry: noRetry,
-		accept:  []int{http.StatusOK},
+		op:        "worker claim",
+		drained:   &drained,
+		method:    http.MethodPost,
+		path:      "/worker/v1/claims",
+		body:      encodeBody(request),
+		wait:      max(wait, 0),
+		singleTry: singleTry,
+		accept:    []int{http.StatusOK},
 	})
 	if err != nil {
 		return nil, err

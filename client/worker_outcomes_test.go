@@ -64,21 +64,25 @@ func TestJobWorker_batchedOutcomes(t *testing.T) {
 		peak      int64 // singles
 		atBatches bool
 	}{
-		"results": {result: json.RawMessage(`{"a": 1.0}`), want: client.TaskCompleted,
+		"results": {result: json.RawMessage(`{"a": 1.0}`), want: client.TaskFlowStatusCompleted,
 			peak: jobs / 4, atBatches: true},
-		"failures": {err: client.Final(broken), want: client.TaskFailed, peak: jobs / 4,
+		"failures": {err: client.Final(broken), want: client.TaskFlowStatusFailed, peak: jobs / 4,
 			atBatches: true},
-		"an answer is lost": {want: client.TaskCompleted, loses: true, peak: jobs / 4,
+		"an answer is lost": {want: client.TaskFlowStatusCompleted, loses: true, peak: jobs / 4,
 			atBatches: true},
 		"results too large": {result: json.RawMessage(`"` + strings.Repeat("x", 8<<10) + `"`),
-			want: client.TaskCompleted, peak: jobs},
-		"refused in a batch": {result: deep, want: client.TaskCompleted, peak: 2 * jobs,
+			want: client.TaskFlowStatusCompleted, peak: jobs},
+		"refused in a batch": {result: deep, want: client.TaskFlowStatusCompleted, peak: 2 * jobs,
 			atBatches: true},
-		"refused all the way": {result: json.RawMessage("\"\xff\""), want: client.TaskFailed,
+		"refused all the way": {result: json.RawMessage("\"\xff\""),
+			want: client.TaskFlowStatusFailed,
 			peak: 3 * jobs, atBatches: true},
-		"no such route": {want: client.TaskCompleted, refuses: 404, peak: jobs, atBatches: true},
-		"wrong method":  {want: client.TaskCompleted, refuses: 405, peak: jobs, atBatches: true},
-		"forbidden":     {want: client.TaskCompleted, refuses: 403, peak: jobs, atBatches: true},
+		"no such route": {want: client.TaskFlowStatusCompleted, refuses: 404, peak: jobs,
+			atBatches: true},
+		"wrong method": {want: client.TaskFlowStatusCompleted, refuses: 405, peak: jobs,
+			atBatches: true},
+		"forbidden": {want: client.TaskFlowStatusCompleted, refuses: 403, peak: jobs,
+			atBatches: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,11 +96,11 @@ func TestJobWorker_batchedOutcomes(t *testing.T) {
 			c := mustClient(t, client.Config{BaseURL: url,
 				HTTPClient: &http.Client{Transport: paths},
 				Retry:      client.Retry{BaseDelay: time.Millisecond}})
-			graph := &client.TaskFlowBuilder{}
+			graph := &client.TaskFlowGraphBuilder{}
 			for i := range jobs {
 				graph.Add(fmt.Sprint(i), client.TaskFlowSpec{Name: "n", Queue: "q"})
 			}
-			ids, err := c.TaskFlow().Submit(t.Context(), graph)
+			ids, err := c.TaskFlow().SubmitGraph(t.Context(), graph)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +110,7 @@ func TestJobWorker_batchedOutcomes(t *testing.T) {
 			for _, id := range ids {
 				if job, err := c.TaskFlow().Get(t.Context(), id); err != nil ||
 					job.Status != tt.want ||
-					(job.Status == client.TaskCompleted &&
+					(job.Status == client.TaskFlowStatusCompleted &&
 						string(job.Result) != string(tt.result)) {
 					t.Fatalf("job %s is %s with the result %.20s, %v", id, job.Status, job.Result,
 						err)
@@ -121,7 +125,7 @@ func TestJobWorker_batchedOutcomes(t *testing.T) {
 				t.Errorf("%d batches and %d requests for one run", batches, singles)
 			}
 			if tt.loses != strings.Contains(log, "probably accepted") ||
-				(tt.want == client.TaskCompleted && strings.Contains(log, "ERROR")) {
+				(tt.want == client.TaskFlowStatusCompleted && strings.Contains(log, "ERROR")) {
 				t.Errorf("logged: %.2000s", log)
 			}
 		})

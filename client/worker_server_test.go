@@ -27,27 +27,29 @@ func TestJobWorker_endsOnServer(t *testing.T) {
 		want   client.TaskFlowStatus
 	}{
 		"a result": {json.RawMessage(`"\ud800\u0000"`), nil,
-			client.TaskCompleted},
+			client.TaskFlowStatusCompleted},
 		"a result that is too large": {json.RawMessage(`"` + strings.Repeat("x", 5<<20) + `"`),
-			nil, client.TaskFailed},
-		"a result that is too deep": {nested, nil, client.TaskFailed},
-		"a result that is no UTF-8": {json.RawMessage("\"\xff\""), nil, client.TaskFailed},
+			nil, client.TaskFlowStatusFailed},
+		"a result that is too deep": {nested, nil, client.TaskFlowStatusFailed},
+		"a result that is no UTF-8": {json.RawMessage("\"\xff\""), nil,
+			client.TaskFlowStatusFailed},
 		"an error with U+0000": {nil, client.Final(errors.New("a\x00\xffb")),
-			client.TaskFailed},
+			client.TaskFlowStatusFailed},
 		"an error that is long": {nil, client.Final(errors.New(strings.Repeat("ü", 1<<20))),
-			client.TaskFailed},
+			client.TaskFlowStatusFailed},
 		"an error of no kind": {nil, &client.JobError{Err: errors.New("e"), Final: true},
-			client.TaskFailed},
+			client.TaskFlowStatusFailed},
 		"an error of a kind too long": {nil,
 			&client.JobError{Err: errors.New("e"), Type: strings.Repeat("t", 256), Final: true},
-			client.TaskFailed},
+			client.TaskFlowStatusFailed},
 		"an error of a kind with NUL": {nil,
-			&client.JobError{Err: errors.New("e"), Type: "\x00", Final: true}, client.TaskFailed},
+			&client.JobError{Err: errors.New("e"), Type: "\x00", Final: true},
+			client.TaskFlowStatusFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			queue := fmt.Sprintf("q%x", name)
-			job, err := c.TaskFlow().Create(t.Context(),
+			job, err := c.TaskFlow().Submit(t.Context(),
 				client.TaskFlowSpec{Name: name, Queue: queue[:min(len(queue), 64)]})
 			if err != nil {
 				t.Fatal(err)
@@ -68,7 +70,7 @@ func TestJobWorker_endsOnServer(t *testing.T) {
 				job.Status != tt.want {
 				t.Errorf("got %s, %v, want %s", job.Status, err, tt.want)
 			}
-			if done := job.Status == client.TaskCompleted; (done &&
+			if done := job.Status == client.TaskFlowStatusCompleted; (done &&
 				string(job.Result) != string(tt.result)) || (!done && job.LastError == nil) {
 				t.Errorf("the job shows the result %.20s and the error %v", job.Result,
 					job.LastError)
@@ -81,7 +83,7 @@ func TestJobWorker_endsOnServer(t *testing.T) {
 func claimFlow(t *testing.T, c *client.Client, n int) []client.ClaimedJob {
 	t.Helper()
 	for i := range n {
-		if _, err := c.TaskFlow().Create(t.Context(),
+		if _, err := c.TaskFlow().Submit(t.Context(),
 			client.TaskFlowSpec{Name: fmt.Sprint(i), Queue: "q"}); err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +211,7 @@ func TestWorkerAPI_FinishLostAnswer(t *testing.T) {
 		t.Errorf("got %+v, %v, want an uncertain loss", ends, err)
 	}
 	if job, err := c.TaskFlow().Get(t.Context(), jobs[0].ID); err != nil ||
-		job.Status != client.TaskCompleted {
+		job.Status != client.TaskFlowStatusCompleted {
 		t.Errorf("the job is %s, %v", job.Status, err)
 	}
 }

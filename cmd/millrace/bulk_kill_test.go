@@ -52,7 +52,7 @@ func (w *killedNodes) checkBulk(size killedBulk) {
 
 	id, err := w.admin().StartBulk(w.Context(), client.AdminBulkRequest{Action: client.AdminRetry,
 		Rate: size.rate, Filter: client.AdminBulkFilter{Contract: client.ContractForgeRun,
-			States: []string{string(client.ForgeFailed)}}})
+			States: []string{string(client.ForgeRunStateFailed)}}})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -105,11 +105,11 @@ func (w *killedNodes) forgeClient() *client.ForgeRun {
 	if err != nil {
 		w.Fatal(err)
 	}
-	key, err := forge.FirstKey(w.Context(), id)
+	key, err := forge.CreateFirstAPIKey(w.Context(), id)
 	if err != nil {
 		w.Fatal(err)
 	}
-	return forge.WithKey(key.APIKey)
+	return forge.WithAPIKey(key.APIKey)
 }
 
 // eachAtOnce calls fn for the numbers below n, a few at a time.
@@ -135,8 +135,8 @@ func (w *killedNodes) failJobs(forge *client.ForgeRun, n int) []string {
 	w.Helper()
 	ids := make([]string, n)
 	eachAtOnce(n, func(i int) {
-		made, err := forge.Submit(w.Context(), client.ForgeRunSpec{Type: client.ForgeExecute,
-			Kind: client.ForgeRetryOnFail})
+		made, err := forge.Submit(w.Context(), client.ForgeRunSpec{Type: client.ForgeRunTypeExecute,
+			Kind: client.ForgeRunWorkRetryOnFail})
 		if err != nil {
 			w.Error(err)
 		}
@@ -144,7 +144,7 @@ func (w *killedNodes) failJobs(forge *client.ForgeRun, n int) []string {
 	})
 	eachAtOnce(n, func(i int) {
 		job, err := forge.Wait(w.Context(), ids[i])
-		if err != nil || job.State != client.ForgeFailed {
+		if err != nil || job.State != client.ForgeRunStateFailed {
 			w.Errorf("%s is %s, %v", ids[i], job.State, err)
 		}
 	})
@@ -167,15 +167,15 @@ func (w *killedNodes) checkRetries(forge *client.ForgeRun, ids []string) {
 		}
 		retries, runs := 0, 0
 		for _, e := range report.Events {
-			if e.Prev == client.ForgeFailed && e.Next == client.ForgeQueued {
+			if e.Prev == client.ForgeRunStateFailed && e.Next == client.ForgeRunStateQueued {
 				retries++
 			}
-			if e.Next == client.ForgeRunning {
+			if e.Next == client.ForgeRunStateRunning {
 				runs++
 			}
 		}
 		lost := report.Failure != nil && report.Failure.Code == "runner_lost"
-		if retries != 1 || runs != 2 || (report.Outcome != client.ForgeOutcomeSuccess && !lost) {
+		if retries != 1 || runs != 2 || (report.Outcome != client.ForgeRunOutcomeSuccess && !lost) {
 			w.Errorf("AD-021 %s was retried %d times, has run %d times and ended with %s", ids[i],
 				retries, runs, report.Outcome)
 		}

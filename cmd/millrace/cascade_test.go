@@ -101,9 +101,9 @@ func (c *cascade) round(kill, fails bool) {
 	ids := c.submit()
 	c.graphs++
 	root := c.claimRoot(ids["root"])
-	verb, body, ended := "complete", `{}`, client.TaskCompleted
+	verb, body, ended := "complete", `{}`, client.TaskFlowStatusCompleted
 	if fails {
-		verb, body, ended = "fail", `{"error":"x","retryable":false}`, client.TaskFailed
+		verb, body, ended = "fail", `{"error":"x","retryable":false}`, client.TaskFlowStatusFailed
 		c.blocked++
 	}
 	path := "/worker/v1/runs/" + root + "/" + verb
@@ -115,7 +115,7 @@ func (c *cascade) round(kill, fails bool) {
 	} else {
 		acknowledged := c.endRootAndKill(path, body)
 		switch status := c.readStatuses(ids)["root"]; {
-		case status == client.TaskRunning && !acknowledged:
+		case status == client.TaskFlowStatusRunning && !acknowledged:
 			c.before++
 			if c.after < killsOfASort {
 				c.window *= 2
@@ -142,7 +142,7 @@ func (c *cascade) round(kill, fails bool) {
 
 func (c *cascade) submit() map[string]string {
 	c.t.Helper()
-	g := &client.TaskFlowBuilder{}
+	g := &client.TaskFlowGraphBuilder{}
 	g.Add("root", client.TaskFlowSpec{Name: "root", Queue: "root"})
 	for i := range cascadeWide {
 		ref := fmt.Sprint("wide", i)
@@ -153,7 +153,7 @@ func (c *cascade) submit() map[string]string {
 		g.Add(ref, client.TaskFlowSpec{Name: ref, Queue: "tail"}, fmt.Sprint("wide", 2*i),
 			fmt.Sprint("wide", 2*i+1))
 	}
-	ids, err := c.client().TaskFlow().Submit(c.t.Context(), g)
+	ids, err := c.client().TaskFlow().SubmitGraph(c.t.Context(), g)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func (c *cascade) readStatuses(ids map[string]string) map[string]client.TaskFlow
 		c.t.Fatal(err)
 	}
 	statuses := map[string]client.TaskFlowStatus{}
-	for _, n := range g.Nodes {
+	for _, n := range g.Jobs {
 		statuses[n.Name] = n.Status
 	}
 	if len(statuses) != 1+cascadeWide+cascadeTails {
@@ -241,17 +241,17 @@ func (c *cascade) wantConsistent(statuses map[string]client.TaskFlowStatus, name
 		on = []client.TaskFlowStatus{statuses[fmt.Sprint("wide", 2*tail)],
 			statuses[fmt.Sprint("wide", 2*tail+1)]}
 	}
-	want := client.TaskReady
+	want := client.TaskFlowStatusReady
 	for _, s := range on {
 		switch {
-		case s == client.TaskFailed || s == client.TaskBlocked:
-			want = client.TaskBlocked
-		case s != client.TaskCompleted && want != client.TaskBlocked:
-			want = client.TaskPending
+		case s == client.TaskFlowStatusFailed || s == client.TaskFlowStatusBlocked:
+			want = client.TaskFlowStatusBlocked
+		case s != client.TaskFlowStatusCompleted && want != client.TaskFlowStatusBlocked:
+			want = client.TaskFlowStatusPending
 		}
 	}
-	released := status == client.TaskRunning || status == client.TaskCompleted
-	return status == want || (want == client.TaskReady && released)
+	released := status == client.TaskFlowStatusRunning || status == client.TaskFlowStatusCompleted
+	return status == want || (want == client.TaskFlowStatusReady && released)
 }
 
 // finishWide claims what the root has released and completes it, eight at a time, with a kill in
@@ -291,8 +291,9 @@ func (c *cascade) finishWide(ids map[string]string, kill bool) {
 		}
 	})
 	for name, status := range c.readStatuses(ids) {
-		if want := map[byte]client.TaskFlowStatus{'r': client.TaskCompleted,
-			'w': client.TaskCompleted, 't': client.TaskReady}[name[0]]; status != want {
+		if want := map[byte]client.TaskFlowStatus{'r': client.TaskFlowStatusCompleted,
+			'w': client.TaskFlowStatusCompleted,
+			't': client.TaskFlowStatusReady}[name[0]]; status != want {
 			c.t.Fatalf("%s is %s, want %s", name, status, want)
 		}
 	}

@@ -27,11 +27,11 @@ func (w *killedNodes) newClaimLoad(jobs int) *claimLoad {
 	w.Helper()
 	const batch = 1000
 	for from := 0; from < jobs; from += batch {
-		var g client.TaskFlowBuilder
+		var g client.TaskFlowGraphBuilder
 		for i := from; i < min(from+batch, jobs); i++ {
 			g.Add(fmt.Sprint(i), client.TaskFlowSpec{Name: fmt.Sprint(i), Queue: besideQueue})
 		}
-		if _, err := w.client().TaskFlow().Submit(w.Context(), &g); err != nil {
+		if _, err := w.client().TaskFlow().SubmitGraph(w.Context(), &g); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -113,7 +113,7 @@ func (l *claimLoad) check() {
 	}
 	completed := 0
 	for j, err := range l.client().TaskFlow().Search(l.Context(), client.TaskFlowFilter{
-		Queue: besideQueue, Status: client.TaskCompleted, PageSize: 100}) {
+		Queue: besideQueue, Status: client.TaskFlowStatusCompleted, PageSize: 100}) {
 		if err != nil {
 			l.Fatal(err)
 		}

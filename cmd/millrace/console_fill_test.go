@@ -151,14 +151,14 @@ func (w *consoleWorld) fillForgeRun(t *testing.T) string {
 	}))
 	t.Cleanup(receiver.Close)
 	forge := forgeClient(t, w.url)
-	hook, err := forge.RegisterWebhook(t.Context(), receiver.URL+"/"+url.PathEscape(hostile)+
+	hook, err := forge.CreateWebhook(t.Context(), receiver.URL+"/"+url.PathEscape(hostile)+
 		"?q=<script>document.title='run'</script>",
 		[]client.ForgeRunEventName{"job_succeeded", "job_created"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := forge.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeExecute,
-		Kind: client.ForgeSuccessFast}); err != nil {
+	if _, err := forge.Submit(t.Context(), client.ForgeRunSpec{Type: client.ForgeRunTypeExecute,
+		Kind: client.ForgeRunWorkSuccessFast}); err != nil {
 		t.Fatal(err)
 	}
 	testkit.WaitUntil(t, "a delivery that was refused", func() bool {

@@ -189,7 +189,7 @@ func (w *databaseTest) produce(ctx context.Context, number int) (isOver bool) {
 // work claims jobs and ends their runs until ctx ends.
 func (w *databaseTest) work(ctx context.Context, relay *client.Relay) {
 	for ctx.Err() == nil {
-		jobs, err := relay.Next(ctx, "q", 10, time.Second)
+		jobs, err := relay.Claim(ctx, "q", 10, time.Second)
 		if err != nil { // the database is away; what it has claimed comes again after its lease
 			clock.Sleep(ctx, awayPause)
 			continue

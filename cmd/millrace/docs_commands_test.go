@@ -138,8 +138,9 @@ func TestWorkerOfTheDocsFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := api.TaskFlow().Create(t.Context(),
-		client.TaskFlowSpec{Name: "n", Queue: "etl", Retry: client.TaskFlowRetry{MaxAttempts: 1}})
+	made, err := api.TaskFlow().Submit(t.Context(),
+		client.TaskFlowSpec{Name: "n", Queue: "etl",
+			Retry: client.TaskFlowRetryPolicy{MaxAttempts: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +158,7 @@ func TestWorkerOfTheDocsFails(t *testing.T) {
 	t.Cleanup(func() { _ = worker.Process.Kill(); _ = worker.Wait() })
 	pollUntil(t.Fatalf, "the job to fail", func() bool {
 		made, err = api.TaskFlow().Get(t.Context(), made.ID)
-		return err == nil && made.Status == client.TaskFailed
+		return err == nil && made.Status == client.TaskFlowStatusFailed
 	})
 	text, err := os.ReadFile(output)
 	if err != nil || !strings.Contains(string(text), made.ID+" failed: NameError(") {

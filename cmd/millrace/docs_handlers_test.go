@@ -95,7 +95,7 @@ func (w *handlersWorld) ended(id string) (j client.TaskFlowJob) {
 		if j, err = w.client.TaskFlow().Get(w.Context(), id); err != nil {
 			w.Fatal(err)
 		}
-		return j.Status == client.TaskCompleted || j.Status == client.TaskFailed
+		return j.Status == client.TaskFlowStatusCompleted || j.Status == client.TaskFlowStatusFailed
 	})
 	return j
 }
@@ -103,8 +103,9 @@ func (w *handlersWorld) ended(id string) (j client.TaskFlowJob) {
 // run runs a job with one attempt.
 func (w *handlersWorld) run(queue, payload string) client.TaskFlowJob {
 	w.Helper()
-	made, err := w.client.TaskFlow().Create(w.Context(), client.TaskFlowSpec{Name: "n", Queue: queue,
-		Payload: []byte(payload), Retry: client.TaskFlowRetry{MaxAttempts: 1}})
+	made, err := w.client.TaskFlow().Submit(w.Context(), client.TaskFlowSpec{Name: "n",
+		Queue:   queue,
+		Payload: []byte(payload), Retry: client.TaskFlowRetryPolicy{MaxAttempts: 1}})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -170,11 +170,11 @@ func (w *operatedServer) schedule() string {
 }
 
 // forge makes a client of ForgeRun with a key.
-func (w *operatedServer) forge() (clientID string, key client.ForgeRunIssuedKey) {
+func (w *operatedServer) forge() (clientID string, key client.ForgeRunIssuedAPIKey) {
 	w.Helper()
 	clientID, err := w.client.ForgeRun().CreateClient(w.Context(), "")
 	w.must(err)
-	key, err = w.client.ForgeRun().FirstKey(w.Context(), clientID)
+	key, err = w.client.ForgeRun().CreateFirstAPIKey(w.Context(), clientID)
 	w.must(err)
 	return clientID, key
 }
@@ -190,8 +190,8 @@ func (w *operatedServer) webhook(command string) string {
 		return made.ID
 	}
 	_, key := w.forge()
-	h, err := w.client.ForgeRun().WithKey(key.APIKey).RegisterWebhook(w.Context(), w.receiver,
-		[]client.ForgeRunEventName{client.ForgeJobFailed}, "")
+	h, err := w.client.ForgeRun().WithAPIKey(key.APIKey).CreateWebhook(w.Context(), w.receiver,
+		[]client.ForgeRunEventName{client.ForgeRunEventJobFailed}, "")
 	w.must(err)
 	return h.ID
 }

@@ -163,7 +163,7 @@ func newFailoverWorld(t *testing.T, user string, addresses ...string) *failoverW
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.TaskFlow().Create(t.Context(),
+		if _, err := c.TaskFlow().Submit(t.Context(),
 			client.TaskFlowSpec{Name: name, Queue: name}); err != nil {
 			t.Fatal(err)
 		}

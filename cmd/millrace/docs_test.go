@@ -139,7 +139,7 @@ def work(gate):
 		server = start()
 
 		gate := filepath.Join(dir, how)
-		j, err := c.TaskFlow().Create(t.Context(),
+		j, err := c.TaskFlow().Submit(t.Context(),
 			client.TaskFlowSpec{Name: how, Queue: "etl", Payload: fmt.Appendf(nil, "%q", gate)})
 		if err != nil {
 			t.Fatal(err)
@@ -151,9 +151,9 @@ def work(gate):
 		server = start()
 		pollUntil(t.Fatalf, "the job to be over", func() bool {
 			j, err = c.TaskFlow().Get(t.Context(), j.ID)
-			return err == nil && j.Status == client.TaskCompleted
+			return err == nil && j.Status == client.TaskFlowStatusCompleted
 		})
-		if j.AttemptCount != 0 || string(j.Result) != fmt.Sprintf("%q", gate) {
+		if j.FailedAttempts != 0 || string(j.Result) != fmt.Sprintf("%q", gate) {
 			t.Errorf("%s: the job is %+v", how, j)
 		}
 	}

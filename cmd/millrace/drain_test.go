@@ -94,7 +94,7 @@ func (w *drainWorld) submit(id string) (taskFlow []string) {
 		w.Fatal(err)
 	}
 	for _, queue := range []string{"command", "library"} {
-		made, err := w.client.TaskFlow().Create(w.Context(),
+		made, err := w.client.TaskFlow().Submit(w.Context(),
 			client.TaskFlowSpec{Name: id, Queue: queue})
 		if err != nil {
 			w.Fatal(err)
@@ -186,8 +186,8 @@ func TestDrainedWorkers(t *testing.T) {
 // checkDone checks that the first jobs were finished and the second ones were not begun.
 func (w *drainWorld) checkDone(first, second []string) {
 	w.Helper()
-	for want, ids := range map[client.TaskFlowStatus][]string{client.TaskCompleted: first,
-		client.TaskReady: second} {
+	for want, ids := range map[client.TaskFlowStatus][]string{client.TaskFlowStatusCompleted: first,
+		client.TaskFlowStatusReady: second} {
 		for _, id := range ids {
 			got, err := w.client.TaskFlow().Get(w.Context(), id)
 			if err != nil || got.Status != want {

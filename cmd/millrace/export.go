@@ -128,7 +128,8 @@ func (f *exportFlags) filter(p cli.Process) (l exportFilter, err error) {
 	for word := range strings.SplitSeq(f.status, ",") {
 		status := client.FetchBoxStatus(strings.TrimSpace(word))
 		switch status {
-		case client.FetchQueued, client.FetchInProgress, client.FetchCompleted, client.FetchFailed:
+		case client.FetchBoxStatusQueued, client.FetchBoxStatusInProgress,
+			client.FetchBoxStatusCompleted, client.FetchBoxStatusFailed:
 			l.statuses = append(l.statuses, status)
 		case "":
 		default:

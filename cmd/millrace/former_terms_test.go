@@ -92,8 +92,8 @@ func killDuringTerm(t *testing.T, dir string, database func() *sql.DB, args ...s
 func submitWithReceiver(t *testing.T, at, receiver string) {
 	t.Helper()
 	if _, err := forgeClient(t, at).Submit(t.Context(),
-		client.ForgeRunSpec{Type: client.ForgeExecute,
-			Kind: client.ForgeSuccessFast, Callback: receiver}); err != nil {
+		client.ForgeRunSpec{Type: client.ForgeRunTypeExecute,
+			Kind: client.ForgeRunWorkSuccessFast, Callback: receiver}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -62,9 +62,9 @@ timeout = "10m"
 				return s, c.TaskFlow()
 			}
 			s, api := start()
-			j, err := api.Create(t.Context(), client.TaskFlowSpec{Name: "n", Queue: "slow",
-				Retry: client.TaskFlowRetry{MaxAttempts: 2, BaseDelay: time.Second,
-					Strategy: client.TaskFixed}})
+			j, err := api.Submit(t.Context(), client.TaskFlowSpec{Name: "n", Queue: "slow",
+				Retry: client.TaskFlowRetryPolicy{MaxAttempts: 2, BaseDelay: time.Second,
+					Strategy: client.TaskFlowBackoffFixed}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,9 +77,9 @@ timeout = "10m"
 			_, api = start()
 			pollUntil(t.Fatalf, "the end of the job", func() bool {
 				j, err = api.Get(t.Context(), j.ID)
-				return err == nil && j.Status == client.TaskCompleted
+				return err == nil && j.Status == client.TaskFlowStatusCompleted
 			})
-			if j.AttemptCount != tt.attempts || string(j.Result) != strconv.Itoa(tt.attempts+1) {
+			if j.FailedAttempts != tt.attempts || string(j.Result) != strconv.Itoa(tt.attempts+1) {
 				t.Errorf("the job is %+v", j)
 			}
 			left, err := filepath.Glob(filepath.Join(dir, "data/commands/taskflow/slow/*"))

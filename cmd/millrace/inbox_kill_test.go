@@ -278,7 +278,7 @@ func (w *submissionTest) submit(ctx context.Context, tx *sql.Tx, contract, job,
 // which it must not be able to end.
 func (w *submissionTest) work(ctx context.Context, relay *client.Relay) {
 	for ctx.Err() == nil {
-		jobs, err := relay.Next(ctx, "q", 10, time.Second)
+		jobs, err := relay.Claim(ctx, "q", 10, time.Second)
 		if err != nil { // a node was killed; what it has claimed comes again after its lease
 			clock.Sleep(ctx, awayPause)
 			continue

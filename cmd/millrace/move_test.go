@@ -164,18 +164,18 @@ func (w *keptWorld) fillForgeRun() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	key, err := c.ForgeRun().FirstKey(ctx, id)
+	key, err := c.ForgeRun().CreateFirstAPIKey(ctx, id)
 	if err != nil {
 		w.Fatal(err)
 	}
 	w.key = key.APIKey
-	forge := c.ForgeRun().WithKey(w.key)
-	if _, err := forge.RegisterWebhook(ctx, w.origin+"/hook",
+	forge := c.ForgeRun().WithAPIKey(w.key)
+	if _, err := forge.CreateWebhook(ctx, w.origin+"/hook",
 		[]client.ForgeRunEventName{"job_succeeded"}, ""); err != nil {
 		w.Fatal(err)
 	}
-	made, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute,
-		Kind: client.ForgeSuccessFast})
+	made, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeRunTypeExecute,
+		Kind: client.ForgeRunWorkSuccessFast})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -288,12 +288,12 @@ func (w *keptWorld) goOn() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	made, err := forge.ForgeRun().WithKey(w.key).Submit(w.Context(), client.ForgeRunSpec{
-		Type: client.ForgeExecute, Kind: client.ForgeSuccessFast})
+	made, err := forge.ForgeRun().WithAPIKey(w.key).Submit(w.Context(), client.ForgeRunSpec{
+		Type: client.ForgeRunTypeExecute, Kind: client.ForgeRunWorkSuccessFast})
 	if err != nil {
 		w.Fatal(err)
 	}
-	if _, err := forge.ForgeRun().WithKey(w.key).Wait(w.Context(), made.JobID); err != nil {
+	if _, err := forge.ForgeRun().WithAPIKey(w.key).Wait(w.Context(), made.JobID); err != nil {
 		w.Fatal(err)
 	}
 	w.upload()

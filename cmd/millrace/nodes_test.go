@@ -30,11 +30,11 @@ func forgeClient(t *testing.T, url string) *client.ForgeRun {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := c.ForgeRun().FirstKey(t.Context(), id)
+	key, err := c.ForgeRun().CreateFirstAPIKey(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.ForgeRun().WithKey(key.APIKey)
+	return c.ForgeRun().WithAPIKey(key.APIKey)
 }
 
 // launchIn starts a server on a directory and ends it with the test.
@@ -70,16 +70,16 @@ func TestTraceOfAJob(t *testing.T) {
 	forge := forgeClient(t, s.url)
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	done, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute,
-		Kind: client.ForgeSuccessFast, Callback: receiver.URL})
+	done, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeRunTypeExecute,
+		Kind: client.ForgeRunWorkSuccessFast, Callback: receiver.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := forge.Wait(ctx, done.JobID); err != nil {
 		t.Fatal(err)
 	}
-	later, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeDeferred,
-		Kind: client.ForgeSuccessFast, ExecutionAt: time.Now().Add(time.Hour)})
+	later, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeRunTypeDeferred,
+		Kind: client.ForgeRunWorkSuccessFast, ExecutionAt: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,15 +204,16 @@ func TestWorkIsShared(t *testing.T) {
 	defer cancel()
 	var ids []string
 	for range 12 {
-		made, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeExecute,
-			Kind: client.ForgeSuccessFast})
+		made, err := forge.Submit(ctx, client.ForgeRunSpec{Type: client.ForgeRunTypeExecute,
+			Kind: client.ForgeRunWorkSuccessFast})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, made.JobID)
 	}
 	pollUntil(t.Fatalf, "a job to run", func() bool {
-		for j, err := range forge.Jobs(ctx, client.ForgeRunFilter{State: client.ForgeRunning}) {
+		for j, err := range forge.Jobs(ctx,
+			client.ForgeRunFilter{State: client.ForgeRunStateRunning}) {
 			return err == nil && j.ID != ""
 		}
 		return false
@@ -231,7 +232,7 @@ func TestWorkIsShared(t *testing.T) {
 		}
 		running, final := 0, 0
 		for _, e := range report.Events {
-			if e.Next == client.ForgeRunning {
+			if e.Next == client.ForgeRunStateRunning {
 				running++
 			}
 			if e.Next.Final() {

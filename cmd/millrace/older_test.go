@@ -50,12 +50,12 @@ func (w *mixedNodes) submit(node int, name string, n int) (forgeIDs []string) {
 			ID: id, Timeout: time.Minute}}, client.RelayUnique); err != nil {
 			w.Fatal(err)
 		}
-		if _, err := w.nodes[node].TaskFlow().Create(w.Context(),
+		if _, err := w.nodes[node].TaskFlow().Submit(w.Context(),
 			client.TaskFlowSpec{Name: id, Queue: "etl"}); err != nil {
 			w.Fatal(err)
 		}
 		made, err := w.forge[node].Submit(w.Context(), client.ForgeRunSpec{
-			Type: client.ForgeExecute, Kind: client.ForgeSuccessFast})
+			Type: client.ForgeRunTypeExecute, Kind: client.ForgeRunWorkSuccessFast})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func (w *mixedNodes) work(jobs int) {
 	for _, c := range w.nodes {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				jobs, err := c.Relay().Next(ctx, "mail", 3, 100*time.Millisecond)
+				jobs, err := c.Relay().Claim(ctx, "mail", 3, 100*time.Millisecond)
 				for _, j := range jobs {
 					if err = c.Relay().Complete(ctx, j.Run()); err != nil {
 						break
@@ -194,14 +194,14 @@ func checkMixedNodes(t *testing.T, older string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := w.nodes[0].ForgeRun().FirstKey(t.Context(), id)
+	key, err := w.nodes[0].ForgeRun().CreateFirstAPIKey(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.forge = []*client.ForgeRun{w.nodes[0].ForgeRun().WithKey(key.APIKey)}
+	w.forge = []*client.ForgeRun{w.nodes[0].ForgeRun().WithAPIKey(key.APIKey)}
 	forge := w.submit(0, "before", n)
 	current := w.add(mustMillrace(t), "current")
-	w.forge = append(w.forge, w.nodes[1].ForgeRun().WithKey(key.APIKey))
+	w.forge = append(w.forge, w.nodes[1].ForgeRun().WithAPIKey(key.APIKey))
 	forge = append(forge, w.submit(0, "old", n)...)
 	forge = append(forge, w.submit(1, "new", n)...)
 	w.work(3 * n)

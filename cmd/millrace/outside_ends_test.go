@@ -30,8 +30,8 @@ func TestWorkWithoutItsProgramInOneSlot(t *testing.T) {
 	}
 	jobs := map[string]bool{}
 	for range 4 {
-		made, err := c.TaskFlow().Create(t.Context(), client.TaskFlowSpec{Name: "n", Queue: "q",
-			Retry: client.TaskFlowRetry{MaxAttempts: 1}})
+		made, err := c.TaskFlow().Submit(t.Context(), client.TaskFlowSpec{Name: "n", Queue: "q",
+			Retry: client.TaskFlowRetryPolicy{MaxAttempts: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ echo true`)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if j.AttemptCount != 0 {
+			if j.FailedAttempts != 0 {
 				t.Errorf("the job used up a try: %+v", j)
 			}
 			all[j.Status]++
@@ -71,14 +71,16 @@ echo true`)
 	pollUntil(t.Fatalf, "one job to go back while two are run", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "failed")) // before, two may run and two not yet
 		all := count()
-		return err == nil && all[client.TaskReady] == 2 && all[client.TaskRunning] == 2
+		return err == nil && all[client.TaskFlowStatusReady] == 2 &&
+			all[client.TaskFlowStatusRunning] == 2
 	})
 	mustScript(t, filepath.Join(dir, "go"), "")
 	err = work.Wait()
 	if code := work.ProcessState.ExitCode(); code != cli.ExitUnable {
 		t.Errorf("exit code %d, %v: %s", code, err, output.String())
 	}
-	if all := count(); all[client.TaskCompleted] != 2 || all[client.TaskReady] != 2 {
+	if all := count(); all[client.TaskFlowStatusCompleted] != 2 ||
+		all[client.TaskFlowStatusReady] != 2 {
 		t.Errorf("the jobs are %v: %s", all, output.String())
 	}
 	if !strings.Contains(output.String(), "the command cannot be run") {

@@ -267,7 +267,7 @@ func (q *changedQueue) submit(node, n int) {
 	from := q.submitted
 	q.submitted += n
 	q.mu.Unlock()
-	var g client.TaskFlowBuilder
+	var g client.TaskFlowGraphBuilder
 	var specs []client.RelaySpec
 	for i := from; i < from+n; i++ {
 		g.Add(fmt.Sprint(i), client.TaskFlowSpec{Name: fmt.Sprint(i), Queue: "q"})
@@ -275,7 +275,7 @@ func (q *changedQueue) submit(node, n int) {
 	}
 	var err error
 	if q.contract == client.ContractTaskFlow {
-		_, err = c.TaskFlow().Submit(q.Context(), &g)
+		_, err = c.TaskFlow().SubmitGraph(q.Context(), &g)
 	} else {
 		err = c.Relay().Enqueue(q.Context(), specs, client.RelayUnique)
 	}
@@ -328,7 +328,7 @@ func (q *changedQueue) claimFlow(api *client.WorkerAPI, node int, wait time.Dura
 }
 
 func (q *changedQueue) claimRelay(relay *client.Relay, wait time.Duration) (int, error) {
-	jobs, err := relay.Next(q.Context(), "q", int(q.peak.Load()), wait)
+	jobs, err := relay.Claim(q.Context(), "q", int(q.peak.Load()), wait)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, j := range jobs {

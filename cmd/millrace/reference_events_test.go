@@ -65,14 +65,14 @@ var clientEvents = []struct {
 	name    client.ForgeRunEventName
 	meaning string
 }{
-	{client.ForgeJobCreated, "was submitted"},
-	{client.ForgeJobQueued, "may run: at once, when its time has come, or for another attempt"},
-	{client.ForgeJobAssigned, "was claimed by a worker"},
-	{client.ForgeJobStarted, "has begun to run"},
-	{client.ForgeJobSucceeded, "has succeeded"},
-	{client.ForgeJobFailed, "has failed; `final` says that no retry is left"},
-	{client.ForgeJobCanceled, "was canceled"},
-	{client.ForgeJobRequeued, "waits for a worker again: the lease of its attempt has ended"},
+	{client.ForgeRunEventJobCreated, "was submitted"},
+	{client.ForgeRunEventJobQueued, "may run: at once, when its time has come, or for another attempt"},
+	{client.ForgeRunEventJobAssigned, "was claimed by a worker"},
+	{client.ForgeRunEventJobStarted, "has begun to run"},
+	{client.ForgeRunEventJobSucceeded, "has succeeded"},
+	{client.ForgeRunEventJobFailed, "has failed; `final` says that no retry is left"},
+	{client.ForgeRunEventJobCanceled, "was canceled"},
+	{client.ForgeRunEventJobRequeued, "waits for a worker again: the lease of its attempt has ended"},
 }
 
 // The list of events of clients is that of the document of ForgeRun.

@@ -124,7 +124,7 @@ func anyResult(*endWorld, claimed) string { return `{"n": 1.0}` }
 var endContracts = []endContract{{
 	name: "taskflow",
 	submit: func(w *endWorld, name string) {
-		w.must(errOf(w.client().TaskFlow().Create(w.Context(),
+		w.must(errOf(w.client().TaskFlow().Submit(w.Context(),
 			client.TaskFlowSpec{Name: name, Queue: "q"})))
 	},
 	claim: claimRun(client.ContractTaskFlow), result: anyResult,
@@ -143,7 +143,7 @@ var endContracts = []endContract{{
 			Timeout: time.Minute, MaxRetries: &retries}}, client.RelayUnique))
 	},
 	claim: func(w *endWorld) claimed {
-		jobs, err := w.client().Relay().Next(w.Context(), "q", 1, time.Second)
+		jobs, err := w.client().Relay().Claim(w.Context(), "q", 1, time.Second)
 		if err != nil || len(jobs) != 1 {
 			w.Fatal(jobs, err)
 		}
@@ -155,7 +155,7 @@ var endContracts = []endContract{{
 	name: "forgerun",
 	submit: func(w *endWorld, _ string) {
 		w.must(errOf(w.forgeClient().Submit(w.Context(),
-			client.ForgeRunSpec{Type: client.ForgeExecute})))
+			client.ForgeRunSpec{Type: client.ForgeRunTypeExecute})))
 	},
 	claim: claimRun(client.ContractForgeRun), result: anyResult,
 	completed: "SUCCEEDED", retried: "FAILED", failed: "FAILED",

@@ -70,17 +70,19 @@ func (w *completionTest) mustExec(statement string) {
 func (w *completionTest) submitAll() {
 	for from := 0; from < w.jobs; from += 500 {
 		var specs []client.RelaySpec
-		g := &client.TaskFlowBuilder{}
+		g := &client.TaskFlowGraphBuilder{}
 		for i := from; i < min(w.jobs, from+500); i++ {
 			name := fmt.Sprint(i)
 			specs = append(specs, client.RelaySpec{Queue: "q", ID: name, Timeout: 2 * time.Second})
-			g.Add(name, client.TaskFlowSpec{Name: name, Queue: "q", Retry: client.TaskFlowRetry{
-				MaxAttempts: 10, Strategy: client.TaskFixed, BaseDelay: time.Second}})
+			g.Add(name, client.TaskFlowSpec{Name: name, Queue: "q",
+				Retry: client.TaskFlowRetryPolicy{
+					MaxAttempts: 10, Strategy: client.TaskFlowBackoffFixed,
+					BaseDelay: time.Second}})
 		}
 		if err := w.client().Relay().Enqueue(w.Context(), specs, client.RelayUnique); err != nil {
 			w.Fatal(err)
 		}
-		if _, err := w.client().TaskFlow().Submit(w.Context(), g); err != nil {
+		if _, err := w.client().TaskFlow().SubmitGraph(w.Context(), g); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -165,7 +167,7 @@ func claimBoth(ctx context.Context, c *client.Client) (all []claimed, err error)
 	for _, j := range jobs {
 		all = append(all, claimed{"taskflow", j.ID, j.RunID})
 	}
-	entries, err := c.Relay().Next(ctx, "q", 4, 0)
+	entries, err := c.Relay().Claim(ctx, "q", 4, 0)
 	for _, j := range entries {
 		all = append(all, claimed{"relay", j.ID, j.RunID})
 	}

@@ -208,12 +208,13 @@ func (w *killedHooks) submitOne(contract, name string, i int) (id string, err er
 	switch contract {
 	case "forgerun":
 		made, err := w.forge.Submit(ctx, client.ForgeRunSpec{Type: "EXECUTE",
-			Kind:     []client.ForgeRunKind{"SUCCESS_FAST", "FAIL_IMMEDIATE"}[i%2],
+			Kind:     []client.ForgeRunWorkKind{"SUCCESS_FAST", "FAIL_IMMEDIATE"}[i%2],
 			Callback: callback})
 		return made.JobID, err
 	case "taskflow":
-		made, err := c.TaskFlow().CreateOnce(ctx, name, client.TaskFlowSpec{Name: name, Queue: "q",
-			Retry: client.TaskFlowRetry{MaxAttempts: 10, Strategy: client.TaskFixed,
+		made, err := c.TaskFlow().SubmitOnce(ctx, name, client.TaskFlowSpec{Name: name, Queue: "q",
+			Retry: client.TaskFlowRetryPolicy{MaxAttempts: 10,
+				Strategy:  client.TaskFlowBackoffFixed,
 				BaseDelay: time.Second},
 			Callback: &client.TaskFlowCallback{URL: callback, Events: []string{"taskflow.job.*"}}})
 		return made.ID, err
@@ -259,9 +260,9 @@ func (w *killedHooks) forgeClient() *client.ForgeRun {
 	forge := w.client().ForgeRun()
 	id, err := forge.CreateClient(w.Context(), "")
 	w.must(err)
-	key, err := forge.FirstKey(w.Context(), id)
+	key, err := forge.CreateFirstAPIKey(w.Context(), id)
 	w.must(err)
-	return forge.WithKey(key.APIKey)
+	return forge.WithAPIKey(key.APIKey)
 }
 
 // work repeats what a worker does until the test is over.
@@ -299,7 +300,7 @@ func (w *killedHooks) workTaskFlow(ctx context.Context) error {
 // workRelay claims jobs and completes them. Of three runs one is left to its time-out.
 func (w *killedHooks) workRelay(ctx context.Context) error {
 	relay := w.client().Relay()
-	jobs, err := relay.Next(ctx, "q", 4, time.Second)
+	jobs, err := relay.Claim(ctx, "q", 4, time.Second)
 	var runs []client.RelayRun
 	for _, j := range jobs {
 		if w.attempt("relay runs")%3 != 0 {

@@ -87,8 +87,8 @@ func (a *polledNodes) wants(contract, id string, codes ...client.AdminReasonCode
 // create creates a job of TaskFlow and returns its id.
 func (a *polledNodes) create(queue string, dependencies ...string) string {
 	a.Helper()
-	made, err := a.first.TaskFlow().Create(a.Context(), client.TaskFlowSpec{Name: "n", Queue: queue,
-		Dependencies: dependencies, Retry: client.TaskFlowRetry{BaseDelay: 5 * time.Minute,
+	made, err := a.first.TaskFlow().Submit(a.Context(), client.TaskFlowSpec{Name: "n", Queue: queue,
+		Dependencies: dependencies, Retry: client.TaskFlowRetryPolicy{BaseDelay: 5 * time.Minute,
 			MaxDelay: time.Hour}})
 	if err != nil {
 		a.Fatal(err)
@@ -202,7 +202,7 @@ func (a *polledNodes) checkRelay() {
 	}
 	a.polls(func() { a.wants("relay", "1", client.AdminReasonNotDue) },
 		func(ctx context.Context) (int, error) {
-			jobs, err := relay.Next(ctx, "later", 1, 30*time.Second)
+			jobs, err := relay.Claim(ctx, "later", 1, 30*time.Second)
 			return len(jobs), err
 		})
 }
@@ -211,8 +211,8 @@ func (a *polledNodes) checkForgeRun() {
 	forge := a.forgeClient()
 	var ids []string
 	for range 2 {
-		made, err := forge.Submit(a.Context(), client.ForgeRunSpec{Type: client.ForgeExecute,
-			Kind: client.ForgeRunsLong})
+		made, err := forge.Submit(a.Context(), client.ForgeRunSpec{Type: client.ForgeRunTypeExecute,
+			Kind: client.ForgeRunWorkRunsLong})
 		if err != nil {
 			a.Fatal(err)
 		}

@@ -70,15 +70,15 @@ func TestWorkWithoutItsProgram(t *testing.T) {
 			if code != cli.ExitUnable || !reportsMissingProgram(output) {
 				t.Errorf("relay: exit code %d: %s", code, output)
 			}
-			repeated, err := c.Relay().Next(t.Context(), name, 1, 0)
+			repeated, err := c.Relay().Claim(t.Context(), name, 1, 0)
 			if err != nil || len(repeated) != 1 || string(repeated[0].Payload) != `{"n": 1.0}` ||
 				*repeated[0].RetriesRemaining != 1 {
 				t.Errorf("relay: claimed again is %+v, %v", repeated, err)
 			}
 
-			made, err := c.TaskFlow().Create(t.Context(),
+			made, err := c.TaskFlow().Submit(t.Context(),
 				client.TaskFlowSpec{Name: "n", Queue: name,
-					Retry: client.TaskFlowRetry{MaxAttempts: 1}})
+					Retry: client.TaskFlowRetryPolicy{MaxAttempts: 1}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestWorkWithoutItsProgram(t *testing.T) {
 				t.Errorf("taskflow: exit code %d: %s", code, output)
 			}
 			if made, err = c.TaskFlow().Get(t.Context(), made.ID); err != nil ||
-				made.Status != client.TaskReady || made.AttemptCount != 0 {
+				made.Status != client.TaskFlowStatusReady || made.FailedAttempts != 0 {
 				t.Errorf("taskflow: the job is %+v, %v", made, err)
 			}
 		})

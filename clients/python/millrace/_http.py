@@ -91,10 +91,10 @@ class Call:
     wait: float = 0.0  # how much longer than the request timeout a long poll may take
     accept: Tuple[int, ...] = (200,)
     read_only: bool = False  # changes nothing in the server, so its errors are never uncertain
-    no_retry: bool = False  # is tried once
+    single_try: bool = False  # is tried once
     # A call with a second effect when it is repeated: it is tried again only while no try can
     # have taken effect.
-    not_repeatable: bool = False
+    not_idempotent: bool = False
 
 
 @dataclass
@@ -208,9 +208,9 @@ class Http:
             ctx.outage.outcome_failed(error)
             pause = min(pause, min(error.retry_after, MAX_RETRY_AFTER) + MAX_OUTCOME_PAUSE)
             last = False
-        if call.no_retry or last or not error.retryable:
+        if call.single_try or last or not error.retryable:
             return None
-        return None if call.not_repeatable and uncertain else pause
+        return None if call.not_idempotent and uncertain else pause
 
     def try_once(self, ctx: Context, call: Call) -> Answer:
         """Make one try of a call. The body of its answer has been read when it returns."""

@@ -160,7 +160,7 @@ class Admin:
         """
         op = f"admin {action} job"
         path = f"{_job_path(number)}/{segment(op, 'action', action)}"
-        return self._change(op, "POST", path, AdminJobState, not_repeatable=True)
+        return self._change(op, "POST", path, AdminJobState, not_idempotent=True)
 
     def submit_job(self, submission: AdminSubmission) -> AdminJobState:
         """Submit a job as the contract's own route would. Without an idempotency key it is repeated
@@ -177,7 +177,7 @@ class Admin:
             AdminJobState,
             body=_body(op, submission),
             accept=(201,),
-            not_repeatable=not submission.idempotency_key,
+            not_idempotent=not submission.idempotency_key,
         )
 
     def queues(self, filter: Optional[AdminQueueFilter] = None) -> Iterator[AdminQueue]:
@@ -256,7 +256,7 @@ class Admin:
             _letter_path(id) + "/replay",
             AdminJobState,
             body=encode({"again": bool(again)}),
-            not_repeatable=True,
+            not_idempotent=True,
         )
 
     def discard_dead_letter(self, id: int) -> None:
@@ -325,7 +325,7 @@ class Admin:
             AdminSchedule,
             body=_body(op, spec, name=name),
             accept=(201,),
-            not_repeatable=True,
+            not_idempotent=True,
         )
 
     def set_schedule(self, name: str, spec: AdminScheduleSpec) -> AdminSchedule:
@@ -376,7 +376,7 @@ class Admin:
         """
         op = "admin run schedule"
         path = _schedule_path(op, name) + "/run"
-        return self._change(op, "POST", path, AdminJobState, accept=(201,), not_repeatable=True)
+        return self._change(op, "POST", path, AdminJobState, accept=(201,), not_idempotent=True)
 
     def schedule_ticks(self, name: str) -> Iterator[AdminScheduleTick]:
         """Iterate over what was done about the last 100 times of a schedule, the latest first.

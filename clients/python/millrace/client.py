@@ -92,7 +92,7 @@ class Client:
 
     def forge_run(self) -> ForgeRun:
         """Return the ForgeRun contract. Its API key is the token of the client, unless
-        :meth:`ForgeRun.with_key` sets another."""
+        :meth:`ForgeRun.with_api_key` sets another."""
         return ForgeRun(self)
 
     def task_flow(self) -> TaskFlow:

@@ -134,7 +134,7 @@ class FetchBox:
 
         def poll(ctx: Context) -> Tuple[FetchBoxJob, bool]:
             job = self._job(ctx, job_id)
-            return job, job.ended
+            return job, job.finished
 
         return watch(self._client._http, "fetchbox wait", timeout, poll)
 

@@ -11,13 +11,13 @@ from ._wire import UNSET, ZERO_TIME, RawJSON, Word, check_name, encode, named, w
 
 __all__ = [
     "FetchBoxComponent",
-    "FetchBoxCursor",
     "FetchBoxDeadLetter",
     "FetchBoxFailure",
     "FetchBoxFilter",
     "FetchBoxHealth",
     "FetchBoxJob",
     "FetchBoxLogEntry",
+    "FetchBoxLogPosition",
     "FetchBoxManifest",
     "FetchBoxProxy",
     "FetchBoxReceipt",
@@ -150,7 +150,7 @@ class FetchBoxFailure:
 
 
 @dataclass
-class FetchBoxCursor:
+class FetchBoxLogPosition:
     """A position in a stream."""
 
     stream: str = ""
@@ -176,7 +176,7 @@ class FetchBoxJob:
     manifest_key: str = ""
     """Empty when a direct producer published the tasks without one."""
     tenant: str = ""
-    log_cursor: FetchBoxCursor = field(default_factory=FetchBoxCursor)
+    log_start: FetchBoxLogPosition = named("log_cursor", default_factory=FetchBoxLogPosition)
     """Where the job's log begins."""
     last_error: Optional[FetchBoxFailure] = None
     """The latest failure; ``None`` when there was none."""
@@ -184,7 +184,7 @@ class FetchBoxJob:
     """Told when the job has ended; empty for nobody."""
 
     @property
-    def ended(self) -> bool:
+    def finished(self) -> bool:
         """Whether the job has ended: all of its downloads have finished and its handler has
         returned. Between the two its status may be final already."""
         return self.status.final and self.finished_at is not None

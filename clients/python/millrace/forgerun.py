@@ -1,11 +1,11 @@
 """ForgeRun: simulated jobs with schedules, reports and webhooks.
 
-:meth:`ForgeRun.create_client` creates a client of ForgeRun, :meth:`ForgeRun.first_key` its first
-API key, and :meth:`ForgeRun.with_key` uses that key::
+:meth:`ForgeRun.create_client` creates a client of ForgeRun, :meth:`ForgeRun.create_first_api_key`
+its first API key, and :meth:`ForgeRun.with_api_key` uses that key::
 
     forge = client.forge_run()
-    key = forge.first_key(forge.create_client())
-    forge = forge.with_key(key.api_key)
+    key = forge.create_first_api_key(forge.create_client())
+    forge = forge.with_api_key(key.api_key)
     receipt = forge.submit(millrace.ForgeRunSpec("EXECUTE", kind="SUCCESS_FAST"))
     job = forge.wait(receipt.job_id)
 
@@ -37,20 +37,20 @@ from ._wire import encode, optional_time
 from .errors import keyed, refusing
 from .forgerun_types import (
     FORGE_RUN_EVENTS,
-    ForgeRunChange,
+    ForgeRunActionResult,
     ForgeRunDelivery,
     ForgeRunEventName,
     ForgeRunFilter,
-    ForgeRunIssuedKey,
+    ForgeRunIssuedAPIKey,
     ForgeRunJob,
-    ForgeRunKey,
+    ForgeRunAPIKey,
     ForgeRunReceipt,
-    ForgeRunRegistration,
+    ForgeRunCreatedWebhook,
     ForgeRunReplayFilter,
     ForgeRunReplayResult,
     ForgeRunReport,
     ForgeRunSpec,
-    ForgeRunTest,
+    ForgeRunWebhookTest,
     ForgeRunWebhook,
 )
 
@@ -95,7 +95,7 @@ class ForgeRun:
         self._client = client
         self._key = key
 
-    def with_key(self, api_key: str) -> ForgeRun:
+    def with_api_key(self, api_key: str) -> ForgeRun:
         """Return the contract with another API key. It shares the connections of this one."""
         with refusing("forgerun with key"):
             _wire.check_header("API key", api_key)
@@ -152,16 +152,16 @@ class ForgeRun:
         call = Call(op, "GET", _job_path(op, job_id) + "/report", read_only=True)
         return self._call(call, ForgeRunReport)
 
-    def cancel(self, job_id: str) -> ForgeRunChange:
+    def cancel(self, job_id: str) -> ForgeRunActionResult:
         """Cancel a job that has not ended and return its state. A job that ended in between with
         another outcome stays as it is. Repeating is safe.
 
         :raises NotFoundError: if there is no such job.
         """
         op = "forgerun cancel"
-        return self._call(Call(op, "POST", _job_path(op, job_id) + "/cancel"), ForgeRunChange)
+        return self._call(Call(op, "POST", _job_path(op, job_id) + "/cancel"), ForgeRunActionResult)
 
-    def retry(self, job_id: str) -> ForgeRunChange:
+    def retry(self, job_id: str) -> ForgeRunActionResult:
         """Make a failed job run once more, after a delay that grows with each retry.
 
         :raises ConflictError: when the job has not failed or its retries are used up.
@@ -171,7 +171,7 @@ class ForgeRun:
         has failed too is another retry.
         """
         op = "forgerun retry"
-        return self._call(Call(op, "POST", _job_path(op, job_id) + "/retry"), ForgeRunChange)
+        return self._call(Call(op, "POST", _job_path(op, job_id) + "/retry"), ForgeRunActionResult)
 
     def jobs(self, filter: Optional[ForgeRunFilter] = None) -> Iterator[ForgeRunJob]:
         """Iterate over the jobs of this client. With a state, a job that changes its state
@@ -204,7 +204,7 @@ class ForgeRun:
         call.headers = _idempotency(op, idempotency_key)
         return self._call(call, _ClientID).client_id
 
-    def first_key(self, client_id: str) -> ForgeRunIssuedKey:
+    def create_first_api_key(self, client_id: str) -> ForgeRunIssuedAPIKey:
         """Create the first key of a client that never had one. It sends no API key.
 
         :raises UnauthorizedError: when the client has had a key, even if that was made by an
@@ -212,14 +212,14 @@ class ForgeRun:
             then, and another client must be created.
         :raises NotFoundError: if there is no such client.
         """
-        op = "forgerun first key"
+        op = "forgerun create first API key"
         call = self._key_call(op, client_id, False, "")
         call.token = ""
-        return self._call(call, ForgeRunIssuedKey)
+        return self._call(call, ForgeRunIssuedAPIKey)
 
-    def create_key(
+    def create_api_key(
         self, client_id: str, *, rotate: bool = False, idempotency_key: str = ""
-    ) -> ForgeRunIssuedKey:
+    ) -> ForgeRunIssuedAPIKey:
         """Create a key of this client. While the client has an active key and ``rotate`` is not
         set, the metadata of that key is returned without a secret. ``rotate`` makes a new key and
         revokes the present one.
@@ -230,8 +230,8 @@ class ForgeRun:
         The repeat fails with an :class:`UnauthorizedError` that is uncertain, the new secret is
         lost with the answer, and an operator must recover the client.
         """
-        call = self._key_call("forgerun create key", client_id, rotate, idempotency_key)
-        return self._call(call, ForgeRunIssuedKey)
+        call = self._key_call("forgerun create API key", client_id, rotate, idempotency_key)
+        return self._call(call, ForgeRunIssuedAPIKey)
 
     def _key_call(self, op: str, client_id: str, rotate: bool, key: str) -> Call:
         return Call(
@@ -243,19 +243,19 @@ class ForgeRun:
             accept=(201, 200),
         )
 
-    def renew_key(self, client_id: str) -> ForgeRunIssuedKey:
+    def renew_api_key(self, client_id: str) -> ForgeRunIssuedAPIKey:
         """Replace the present key by a new one. The old key may have expired but not been revoked,
-        and is refused from then on. Repeating is as with ``rotate``, see :meth:`create_key`.
+        and is refused from then on. Repeating is as with ``rotate``, see :meth:`create_api_key`.
 
         :raises UnauthorizedError: if the key is missing or wrong.
         :raises ConflictError: when there is nothing to renew.
         """
-        op = "forgerun renew key"
+        op = "forgerun renew API key"
         path = f"/v1/clients/{segment(op, 'client id', client_id)}/keys/renew"
         call = Call(op, "POST", path, body=b"{}", headers=_idempotency(op, ""))
-        return self._call(call, ForgeRunIssuedKey)
+        return self._call(call, ForgeRunIssuedAPIKey)
 
-    def revoke_key(self, client_id: str, key_id: str) -> None:
+    def revoke_api_key(self, client_id: str, key_id: str) -> None:
         """Revoke a key of this client: the next request with it is refused. A key may revoke
         itself, after which only an operator can help. Revoking a key again is no error.
 
@@ -263,20 +263,20 @@ class ForgeRun:
         :raises UnauthorizedError: also for a key of another client, and for a repeat after a lost
             answer when the key revoked itself.
         """
-        op = "forgerun revoke key"
+        op = "forgerun revoke API key"
         path = f"/v1/clients/{segment(op, 'client id', client_id)}/keys/revoke"
         self._call(Call(op, "POST", path, body=encode({"key_id": key_id})), _Nothing)
 
-    def keys(self, client_id: str) -> Iterator[ForgeRunKey]:
+    def api_keys(self, client_id: str) -> Iterator[ForgeRunAPIKey]:
         """Iterate over the keys of this client, the revoked ones too while the server keeps
         them."""
-        op = "forgerun keys"
+        op = "forgerun API keys"
         path = f"/v1/clients/{segment(op, 'client id', client_id)}/keys"
-        return self._pages(op, path, ForgeRunKey, {}, 0)
+        return self._pages(op, path, ForgeRunAPIKey, {}, 0)
 
-    def register_webhook(
+    def create_webhook(
         self, url: str, events: Sequence[str], idempotency_key: str = ""
-    ) -> ForgeRunRegistration:
+    ) -> ForgeRunCreatedWebhook:
         """Subscribe a URL to events of all jobs of this client. :func:`forge_run_events` lists the
         events there are.
 
@@ -285,12 +285,12 @@ class ForgeRun:
 
         Repeating under the same key returns the same webhook without its secret.
         """
-        op = "forgerun register webhook"
+        op = "forgerun create webhook"
         with refusing(op):
             body = encode({"url": url, "events": list(events)}, "webhook")
         call = Call(op, "POST", "/v1/webhooks", body=body, accept=(201,))
         call.headers = _idempotency(op, idempotency_key)
-        return self._call(call, ForgeRunRegistration)
+        return self._call(call, ForgeRunCreatedWebhook)
 
     def webhooks(self) -> Iterator[ForgeRunWebhook]:
         """Iterate over the webhooks of this client."""
@@ -311,7 +311,7 @@ class ForgeRun:
         :raises NotFoundError: if there is no such webhook.
         """
         op = "forgerun rotate webhook secret"
-        made = self._webhook(op, "POST", ForgeRunRegistration, webhook_id, "rotate-secret")
+        made = self._webhook(op, "POST", ForgeRunCreatedWebhook, webhook_id, "rotate-secret")
         return made.secret
 
     def enable_webhook(self, webhook_id: str) -> ForgeRunWebhook:
@@ -322,14 +322,15 @@ class ForgeRun:
         op = "forgerun enable webhook"
         return self._webhook(op, "POST", ForgeRunWebhook, webhook_id, "enable")
 
-    def test_webhook(self, webhook_id: str) -> ForgeRunTest:
+    def test_webhook(self, webhook_id: str) -> ForgeRunWebhookTest:
         """Send an event named ``millrace.test`` to a webhook now, signed as every other, and return
         what came back. That the receiver fails is no error. A disabled webhook gets it too, and it
         decides nothing about the webhook. A repeat sends another event.
 
         :raises NotFoundError: if there is no such webhook.
         """
-        return self._webhook("forgerun test webhook", "POST", ForgeRunTest, webhook_id, "test")
+        op = "forgerun test webhook"
+        return self._webhook(op, "POST", ForgeRunWebhookTest, webhook_id, "test")
 
     def deliveries(self, webhook_id: str, page_size: int = 0) -> Iterator[ForgeRunDelivery]:
         """Iterate over the deliveries of a webhook and ask for ``page_size`` of them at a time; 0

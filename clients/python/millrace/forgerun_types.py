@@ -9,30 +9,30 @@ from typing import List, Optional
 from ._wire import ZERO_TIME, Word, named, words
 
 __all__ = [
-    "ForgeRunChange",
+    "ForgeRunAPIKey",
+    "ForgeRunActionResult",
+    "ForgeRunCreatedWebhook",
     "ForgeRunDefinition",
     "ForgeRunDelivery",
     "ForgeRunDeliveryStatus",
+    "ForgeRunDeliveryTry",
     "ForgeRunEvent",
     "ForgeRunEventName",
     "ForgeRunFailure",
     "ForgeRunFilter",
-    "ForgeRunIssuedKey",
+    "ForgeRunIssuedAPIKey",
     "ForgeRunJob",
-    "ForgeRunKey",
-    "ForgeRunKind",
     "ForgeRunOutcome",
     "ForgeRunReceipt",
-    "ForgeRunRegistration",
     "ForgeRunReplayFilter",
     "ForgeRunReplayResult",
     "ForgeRunReport",
     "ForgeRunSpec",
     "ForgeRunState",
-    "ForgeRunTest",
-    "ForgeRunTry",
     "ForgeRunType",
     "ForgeRunWebhook",
+    "ForgeRunWebhookTest",
+    "ForgeRunWorkKind",
 ]
 
 
@@ -109,45 +109,45 @@ FORGE_RUN_EVENTS = (
 words(ForgeRunEventName, *FORGE_RUN_EVENTS)
 
 
-class ForgeRunKind(Word):
+class ForgeRunWorkKind(Word):
     """A scenario of the work-kind catalogue: how long a simulated run takes, how much output it
     makes and how it ends."""
 
-    SUCCESS_FAST: ForgeRunKind
-    SUCCESS_NORMAL: ForgeRunKind
-    SUCCESS_SLOW: ForgeRunKind
-    FAIL_IMMEDIATE: ForgeRunKind
-    FAIL_AFTER_PROGRESS: ForgeRunKind
-    FAIL_AFTER_RETRYABLE: ForgeRunKind
-    RUNS_LONG: ForgeRunKind
-    RUNS_OVER_TIMEOUT: ForgeRunKind
-    CPU_BURST: ForgeRunKind
-    MEMORY_SPIKE: ForgeRunKind
-    IO_HEAVY: ForgeRunKind
-    MANY_SMALL_OUTPUTS: ForgeRunKind
-    LARGE_OUTPUT: ForgeRunKind
-    CANCEL_BEFORE_START: ForgeRunKind
-    CANCEL_DURING_RUN: ForgeRunKind
-    RETRY_ON_FAIL: ForgeRunKind
-    RETRY_LIMIT_REACHED: ForgeRunKind
-    DUPLICATE_SUBMIT_SAME_KEY: ForgeRunKind
-    DUPLICATE_SUBMIT_DIFFERENT_KEY: ForgeRunKind
-    WEBHOOK_SUCCESS: ForgeRunKind
-    WEBHOOK_TIMEOUT: ForgeRunKind
-    WEBHOOK_5XX: ForgeRunKind
-    WEBHOOK_RETRIES_EXHAUSTED: ForgeRunKind
-    WEBHOOK_SLOW_RECEIVER: ForgeRunKind
-    SCHEDULED_ON_TIME: ForgeRunKind
-    SCHEDULED_LATE_RECOVERY: ForgeRunKind
-    SCHEDULED_FAR_FUTURE: ForgeRunKind
-    PAYLOAD_SMALL: ForgeRunKind
-    PAYLOAD_MEDIUM: ForgeRunKind
-    PAYLOAD_LARGE: ForgeRunKind
-    PAYLOAD_INVALID: ForgeRunKind
+    SUCCESS_FAST: ForgeRunWorkKind
+    SUCCESS_NORMAL: ForgeRunWorkKind
+    SUCCESS_SLOW: ForgeRunWorkKind
+    FAIL_IMMEDIATE: ForgeRunWorkKind
+    FAIL_AFTER_PROGRESS: ForgeRunWorkKind
+    FAIL_AFTER_RETRYABLE: ForgeRunWorkKind
+    RUNS_LONG: ForgeRunWorkKind
+    RUNS_OVER_TIMEOUT: ForgeRunWorkKind
+    CPU_BURST: ForgeRunWorkKind
+    MEMORY_SPIKE: ForgeRunWorkKind
+    IO_HEAVY: ForgeRunWorkKind
+    MANY_SMALL_OUTPUTS: ForgeRunWorkKind
+    LARGE_OUTPUT: ForgeRunWorkKind
+    CANCEL_BEFORE_START: ForgeRunWorkKind
+    CANCEL_DURING_RUN: ForgeRunWorkKind
+    RETRY_ON_FAIL: ForgeRunWorkKind
+    RETRY_LIMIT_REACHED: ForgeRunWorkKind
+    DUPLICATE_SUBMIT_SAME_KEY: ForgeRunWorkKind
+    DUPLICATE_SUBMIT_DIFFERENT_KEY: ForgeRunWorkKind
+    WEBHOOK_SUCCESS: ForgeRunWorkKind
+    WEBHOOK_TIMEOUT: ForgeRunWorkKind
+    WEBHOOK_5XX: ForgeRunWorkKind
+    WEBHOOK_RETRIES_EXHAUSTED: ForgeRunWorkKind
+    WEBHOOK_SLOW_RECEIVER: ForgeRunWorkKind
+    SCHEDULED_ON_TIME: ForgeRunWorkKind
+    SCHEDULED_LATE_RECOVERY: ForgeRunWorkKind
+    SCHEDULED_FAR_FUTURE: ForgeRunWorkKind
+    PAYLOAD_SMALL: ForgeRunWorkKind
+    PAYLOAD_MEDIUM: ForgeRunWorkKind
+    PAYLOAD_LARGE: ForgeRunWorkKind
+    PAYLOAD_INVALID: ForgeRunWorkKind
     """Refused with 400."""
 
 
-words(ForgeRunKind, *ForgeRunKind.__annotations__)
+words(ForgeRunWorkKind, *ForgeRunWorkKind.__annotations__)
 
 
 @dataclass
@@ -157,7 +157,7 @@ class ForgeRunSpec:
     type: str
     """See :class:`ForgeRunType`."""
     kind: str = ""
-    """The scenario to simulate, see :class:`ForgeRunKind`; empty lets the server choose."""
+    """The scenario to simulate, see :class:`ForgeRunWorkKind`; empty lets the server choose."""
     execution_at: Optional[datetime] = None
     """When the job may start; ``None`` means now. A time more than a second in the past is
     refused."""
@@ -186,7 +186,7 @@ class ForgeRunReceipt:
 class ForgeRunDefinition:
     """The run that the server simulates."""
 
-    kind: ForgeRunKind = named("work_kind", default=ForgeRunKind(""))
+    kind: ForgeRunWorkKind = named("work_kind", default=ForgeRunWorkKind(""))
     duration_ms: int = 0
     """How long a run takes, in milliseconds."""
     should_fail: bool = False
@@ -217,7 +217,7 @@ class ForgeRunJob:
 
     id: str = named("job_id")
     type: ForgeRunType = ForgeRunType("")
-    kind: ForgeRunKind = named("work_kind", default=ForgeRunKind(""))
+    kind: ForgeRunWorkKind = named("work_kind", default=ForgeRunWorkKind(""))
     state: ForgeRunState = ForgeRunState("")
     outcome: ForgeRunOutcome = ForgeRunOutcome("")
     """Empty until the state is final, and again while a retry runs."""
@@ -247,11 +247,11 @@ class ForgeRunEvent:
     next: ForgeRunState = named("next_state", default=ForgeRunState(""))
     at: datetime = named("timestamp", default=ZERO_TIME)
     """It strictly increases within a job."""
-    scenario: ForgeRunKind = ForgeRunKind("")
+    scenario: ForgeRunWorkKind = ForgeRunWorkKind("")
     reason: str = ""
     """Set where the name does not say why: ``lease_expired`` or ``released`` of a requeued job,
     ``runner_lost``, a timeout."""
-    last: bool = named("final", default=False)
+    final: bool = False
     """Whether this failure used up the retries."""
 
 
@@ -269,12 +269,12 @@ class ForgeRunReport:
     duration_ms: int = 0
     """From the start to the end, in milliseconds."""
     attempt: int = 0
-    kind: ForgeRunKind = named("work_kind", default=ForgeRunKind(""))
+    kind: ForgeRunWorkKind = named("work_kind", default=ForgeRunWorkKind(""))
     failure: Optional[ForgeRunFailure] = None
 
 
 @dataclass
-class ForgeRunChange:
+class ForgeRunActionResult:
     """The answer to a cancel or a retry."""
 
     job_id: str
@@ -295,25 +295,25 @@ class ForgeRunFilter:
 
 
 @dataclass
-class ForgeRunKey:
+class ForgeRunAPIKey:
     """An API key as the server lists it, without its secret."""
 
     id: str = named("key_id")
-    """Identifies the key, for :meth:`ForgeRun.revoke_key`; it is no secret."""
+    """Identifies the key, for :meth:`ForgeRun.revoke_api_key`; it is no secret."""
     created_at: datetime = ZERO_TIME
     expires_at: Optional[datetime] = None
     """``None`` for a key that does not expire."""
     revoked_at: Optional[datetime] = None
     """When the key was revoked, renewed or rotated; ``None`` if it was not. Only
-    :meth:`ForgeRun.keys` sets it."""
+    :meth:`ForgeRun.api_keys` sets it."""
 
 
 @dataclass
-class ForgeRunIssuedKey(ForgeRunKey):
+class ForgeRunIssuedAPIKey(ForgeRunAPIKey):
     """The answer to creating or renewing a key."""
 
     api_key: str = ""
-    """The secret, for :meth:`ForgeRun.with_key` or the token of the client. The server shows it
+    """The secret, for :meth:`ForgeRun.with_api_key` or the token of the client. The server shows it
     once; it is empty when the key existed already."""
     callback_secret: str = ""
     """Signs the requests to the callbacks of the client's jobs, see :func:`verify_webhook`. Only
@@ -338,7 +338,7 @@ class ForgeRunWebhook:
 
 
 @dataclass
-class ForgeRunRegistration:
+class ForgeRunCreatedWebhook:
     """The answer to a new webhook."""
 
     id: str = named("webhook_id")
@@ -361,7 +361,7 @@ words(ForgeRunDeliveryStatus, "pending", "delivered", "exhausted")
 
 
 @dataclass
-class ForgeRunTry:
+class ForgeRunDeliveryTry:
     """One request of a delivery."""
 
     at: datetime = ZERO_TIME
@@ -382,13 +382,13 @@ class ForgeRunDelivery:
     event_name: ForgeRunEventName = ForgeRunEventName("")
     url: str = ""
     status: ForgeRunDeliveryStatus = ForgeRunDeliveryStatus("")
-    tries: List[ForgeRunTry] = field(default_factory=list)
+    tries: List[ForgeRunDeliveryTry] = field(default_factory=list)
     next_try_at: Optional[datetime] = None
     """When the next request is due; ``None`` when none is."""
 
 
 @dataclass
-class ForgeRunTest(ForgeRunTry):
+class ForgeRunWebhookTest(ForgeRunDeliveryTry):
     """What came back from a test of a webhook. An empty error says that the receiver has accepted
     the event."""
 

@@ -42,10 +42,10 @@ from .images_types import (
     ImageDeadLetter,
     ImageFile,
     ImageFileStatus,
-    ImageFilter,
+    ImageJobFilter,
     ImageJob,
     ImageReceipt,
-    ImageStatus,
+    ImageJobStatus,
 )
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ __all__ = ["Images"]
 
 T = TypeVar("T")
 
-_FILES = "/images/v1/files"
-_JOBS = "/images/v1/jobs"
-_LETTERS = "/images/v1/dead-letters"
+_FILES_PATH = "/images/v1/files"
+_JOBS_PATH = "/images/v1/jobs"
+_DEAD_LETTERS_PATH = "/images/v1/dead-letters"
 
 _TYPES = {
     ".jpg": "image/jpeg",
@@ -153,12 +153,12 @@ class Images:
             for what, value in headers.items():
                 _wire.check_header(what, value)
             stream = _open(body)
-        call = Call(op, "POST", _FILES, headers=headers, stream=stream, accept=(202,))
+        call = Call(op, "POST", _FILES_PATH, headers=headers, stream=stream, accept=(202,))
         query = {"callback_url": callback_url} if callback_url else {}
         if sizes is not None:
             query["sizes"] = ",".join(str(int(size)) for size in sizes)
         call.query = urllib.parse.urlencode(query, safe=",")
-        call.no_retry = stream.start is None
+        call.single_try = stream.start is None
         with keyed(key):
             receipt = self._call(call, ImageReceipt)
         receipt.idempotency_key = key
@@ -173,7 +173,7 @@ class Images:
 
     def _file(self, ctx: Context, file_id: str) -> ImageFile:
         op = "images file"
-        path = f"{_FILES}/{segment(op, 'file id', file_id)}"
+        path = f"{_FILES_PATH}/{segment(op, 'file id', file_id)}"
         return self._call(Call(op, "GET", path, read_only=True), ImageFile, ctx)
 
     def wait(self, file_id: str, timeout: Optional[float] = None) -> ImageFile:
@@ -211,7 +211,7 @@ class Images:
         return self._download("images variant", file_id, f"/variants/{int(size)}")
 
     def _download(self, op: str, file_id: str, part: str) -> io.BufferedReader:
-        path = f"{_FILES}/{segment(op, 'file id', file_id)}{part}"
+        path = f"{_FILES_PATH}/{segment(op, 'file id', file_id)}{part}"
         call = Call(op, "GET", path, read_only=True)
         http, ctx = self._client._http, self._client._context()
         exchange, response = http.retry(ctx, call, lambda: http.open_stream(ctx, call))
@@ -225,10 +225,10 @@ class Images:
         :raises NotFoundError: if there is no such file.
         """
         op = "images delete"
-        path = f"{_FILES}/{segment(op, 'file id', file_id)}"
+        path = f"{_FILES_PATH}/{segment(op, 'file id', file_id)}"
         return self._call(Call(op, "DELETE", path, accept=(202,)), ImageReceipt).job_id
 
-    def create_job(
+    def submit_job(
         self,
         job_type: str,
         file_id: str,
@@ -236,17 +236,17 @@ class Images:
         *,
         callback_url: str = "",
     ) -> ImageJob:
-        """Create another job for a file: ``process_file`` for more variants or ``delete_file`` for
+        """Store another job for a file: ``process_file`` for more variants or ``delete_file`` for
         its deletion, see :class:`ImageJobType`. ``sizes`` are the longer sides of the variants in
         pixels; ``None`` means those of the server's settings. ``callback_url`` is as in
         :meth:`upload`; a job that deletes has none.
 
         :raises NotFoundError: with the code ``FILE_DELETED`` for a deleted file.
 
-        Repeating would create a second job, so a try whose answer was lost is not repeated, see
+        Repeating would store a second job, so a try whose answer was lost is not repeated, see
         :attr:`Error.uncertain`. A second job costs time and changes nothing.
         """
-        op = "images create job"
+        op = "images submit job"
         request: Dict[str, Any] = {"type": job_type, "file_id": file_id}
         if sizes:
             request["sizes"] = list(sizes)
@@ -254,7 +254,7 @@ class Images:
             request["callback_url"] = callback_url
         with refusing(op):
             body = encode(request, "job")
-        call = Call(op, "POST", _JOBS, body=body, accept=(202,), not_repeatable=True)
+        call = Call(op, "POST", _JOBS_PATH, body=body, accept=(202,), not_idempotent=True)
         return self._call(call, ImageJob)
 
     def job(self, job_id: str) -> ImageJob:
@@ -266,7 +266,7 @@ class Images:
 
     def _job(self, ctx: Context, job_id: str) -> ImageJob:
         op = "images job"
-        path = f"{_JOBS}/{segment(op, 'job id', job_id)}"
+        path = f"{_JOBS_PATH}/{segment(op, 'job id', job_id)}"
         return self._call(Call(op, "GET", path, read_only=True), ImageJob, ctx)
 
     def wait_job(self, job_id: str, timeout: Optional[float] = None) -> ImageJob:
@@ -282,20 +282,20 @@ class Images:
 
         return watch(self._client._http, "images wait job", timeout, poll)
 
-    def jobs(self, filter: Optional[ImageFilter] = None) -> Iterator[ImageJob]:
+    def jobs(self, filter: Optional[ImageJobFilter] = None) -> Iterator[ImageJob]:
         """Iterate over the jobs, the newest first. A job that exists throughout comes exactly once.
         With a status, a job that changes its status meanwhile may be missed."""
-        filter = filter or ImageFilter()
+        filter = filter or ImageJobFilter()
         query = {"status": filter.status, "type": filter.type}
-        return self._pages("images jobs", _JOBS, ImageJob, query, filter.page_size)
+        return self._pages("images jobs", _JOBS_PATH, ImageJob, query, filter.page_size)
 
-    def send_message(self, job_id: str) -> ImageStatus:
+    def republish_message(self, job_id: str) -> ImageJobStatus:
         """Publish the message of a job once more, which notifies a worker when the first message
         was lost. It changes nothing else. It returns the status of the job. Repeating is safe.
 
         :raises NotFoundError: if there is no such job.
         """
-        op = "images send message"
+        op = "images republish message"
         segment(op, "job id", job_id)
         call = Call(op, "POST", "/images/v1/messages", body=encode({"job_id": job_id}))
         call.accept = (202,)
@@ -305,7 +305,8 @@ class Images:
         """Iterate over the jobs that were given up, the newest first, and ask for ``page_size`` of
         them at a time; 0 leaves the size to the server. A dead letter that was replayed stays in
         the list until its retention ends."""
-        return self._pages("images dead letters", _LETTERS, ImageDeadLetter, {}, page_size)
+        op = "images dead letters"
+        return self._pages(op, _DEAD_LETTERS_PATH, ImageDeadLetter, {}, page_size)
 
     def replay(self, job_id: str) -> ImageJob:
         """Create a new job that does what the job of a dead letter was to do.
@@ -313,11 +314,11 @@ class Images:
         :raises NotFoundError: if there is no such job.
         :raises ConflictError: with the code ``NOT_REPLAYABLE`` for a job that is not a dead letter.
 
-        Repeating: as with :meth:`create_job`, a try whose answer was lost is not repeated.
+        Repeating: as with :meth:`submit_job`, a try whose answer was lost is not repeated.
         """
         op = "images replay"
-        path = f"{_LETTERS}/{segment(op, 'job id', job_id)}/replay"
-        return self._call(Call(op, "POST", path, accept=(202,), not_repeatable=True), ImageJob)
+        path = f"{_DEAD_LETTERS_PATH}/{segment(op, 'job id', job_id)}/replay"
+        return self._call(Call(op, "POST", path, accept=(202,), not_idempotent=True), ImageJob)
 
     def cancel_job(self, job_id: str) -> ImageJob:
         """Give up a job that waits for another attempt, and return it.
@@ -327,7 +328,7 @@ class Images:
             has given it up: the error is uncertain then.
         """
         op = "images cancel"
-        path = f"{_JOBS}/{segment(op, 'job id', job_id)}/cancel"
+        path = f"{_JOBS_PATH}/{segment(op, 'job id', job_id)}/cancel"
         return self._call(Call(op, "POST", path), ImageJob)
 
     def _call(self, call: Call, cls: Type[T], ctx: Optional[Context] = None) -> T:

@@ -12,11 +12,11 @@ __all__ = [
     "ImageDeadLetter",
     "ImageFile",
     "ImageFileStatus",
-    "ImageFilter",
     "ImageJob",
+    "ImageJobFilter",
+    "ImageJobStatus",
     "ImageJobType",
     "ImageReceipt",
-    "ImageStatus",
     "ImageVariant",
 ]
 
@@ -33,15 +33,15 @@ class ImageJobType(Word):
 words(ImageJobType, "process_file", "delete_file")
 
 
-class ImageStatus(Word):
+class ImageJobStatus(Word):
     """The status of a job."""
 
-    QUEUED: ImageStatus
-    PROCESSING: ImageStatus
-    COMPLETED: ImageStatus
-    FAILED_RETRYABLE: ImageStatus
+    QUEUED: ImageJobStatus
+    PROCESSING: ImageJobStatus
+    COMPLETED: ImageJobStatus
+    FAILED_RETRYABLE: ImageJobStatus
     """An attempt failed, another follows."""
-    FAILED: ImageStatus
+    FAILED: ImageJobStatus
     """No attempt follows: it is a dead letter."""
 
     @property
@@ -50,7 +50,7 @@ class ImageStatus(Word):
         return self in ("completed", "failed")
 
 
-words(ImageStatus, "queued", "processing", "completed", "failed_retryable", "failed")
+words(ImageJobStatus, "queued", "processing", "completed", "failed_retryable", "failed")
 
 
 class ImageFileStatus(Word):
@@ -76,7 +76,7 @@ class ImageReceipt:
     file_id: str = ""
     job_id: str = ""
     """The id of the job that makes the variants."""
-    status: ImageStatus = ImageStatus("")
+    status: ImageJobStatus = ImageJobStatus("")
     """The status of the job."""
     idempotency_key: str = named("", default="")
     """The key that was sent."""
@@ -122,7 +122,7 @@ class ImageJob:
     id: str = named("job_id")
     type: str = named("job_type", default="")
     """See :class:`ImageJobType`."""
-    status: ImageStatus = ImageStatus("")
+    status: ImageJobStatus = ImageJobStatus("")
     file_id: str = ""
     user_id: str = ""
     """That of the upload; empty for none."""
@@ -140,7 +140,7 @@ class ImageJob:
 
 
 @dataclass
-class ImageFilter:
+class ImageJobFilter:
     """Selects the jobs of a list."""
 
     status: str = ""

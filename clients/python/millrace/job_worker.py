@@ -246,7 +246,7 @@ class _JobSource:
 
     def claim(self, ctx: Context, most: int, wait: float) -> List[_JobLease]:
         jobs = self.api._claim(
-            ctx, self._contract, self._queues, most, wait, self._name, no_retry=True
+            ctx, self._contract, self._queues, most, wait, self._name, single_try=True
         )
         return [_JobLease(self, job) for job in jobs]
 

@@ -1,6 +1,6 @@
 """Relay: queues for workers of your own.
 
-A job is identified by its queue and id together. :meth:`Relay.next` claims it and gives the run a
+A job is identified by its queue and id together. :meth:`Relay.claim` claims it and gives the run a
 run id; from then on the job is in flight and no other worker gets it. The lease lasts for the
 job's timeout and is extended to a whole timeout by every :meth:`Relay.heartbeat`, which may also
 store the job's state. :meth:`Relay.complete` removes the job; :meth:`Relay.requeue` replaces it by
@@ -181,7 +181,7 @@ class Relay:
             )
         )
 
-    def next(self, queue: str, num_jobs: int = 1, wait: float = 0.0) -> List[RelayJob]:
+    def claim(self, queue: str, num_jobs: int = 1, wait: float = 0.0) -> List[RelayJob]:
         """Claim up to ``num_jobs`` due jobs of a queue, those with the earliest ``run_at`` first,
         and give each a fresh run id. There may be fewer; when there are none the list is empty.
 
@@ -194,20 +194,20 @@ class Relay:
         timeout with one retry less. A repeat claims others.
         """
         try:
-            return self._next(self._client._context(), queue, num_jobs, wait)
+            return self._claim(self._client._context(), queue, num_jobs, wait)
         except Drained:  # the caller decides when to stop
             return []
 
-    def _next(
+    def _claim(
         self,
         ctx: Context,
         queue: str,
         num_jobs: int,
         wait: float,
         worker: str = "",
-        no_retry: bool = False,
+        single_try: bool = False,
     ) -> List[RelayJob]:
-        op = "relay next"
+        op = "relay claim"
         headers = {}
         with refusing(op):
             check_name("queue", queue)
@@ -223,7 +223,7 @@ class Relay:
             query=f"num_jobs={int(num_jobs)}",
             headers=headers,
             wait=max(wait, 0.0),
-            no_retry=no_retry,
+            single_try=single_try,
             accept=(200, 204),
         )
         answer = self._client._http.call(ctx, call)
@@ -348,10 +348,10 @@ class Relay:
         return self._complete_all(self._client._context(), runs)
 
     def _complete_all(
-        self, ctx: Context, runs: Sequence[RelayRun], no_retry: bool = False
+        self, ctx: Context, runs: Sequence[RelayRun], single_try: bool = False
     ) -> List[bool]:
         beats = [RelayHeartbeat(run.queue, run.id, run.run_id) for run in runs]
-        call = Call("relay complete all", "POST", "/v2/queues/completions", no_retry=no_retry)
+        call = Call("relay complete all", "POST", "/v2/queues/completions", single_try=single_try)
         return self._post_runs(ctx, call, beats)
 
     def heartbeat_all(self, heartbeats: Sequence[RelayHeartbeat]) -> List[bool]:
@@ -368,9 +368,9 @@ class Relay:
         return self._heartbeat_all(self._client._context(), heartbeats)
 
     def _heartbeat_all(
-        self, ctx: Context, heartbeats: Sequence[RelayHeartbeat], no_retry: bool = False
+        self, ctx: Context, heartbeats: Sequence[RelayHeartbeat], single_try: bool = False
     ) -> List[bool]:
-        call = Call("relay heartbeat all", "POST", "/v2/queues/heartbeats", no_retry=no_retry)
+        call = Call("relay heartbeat all", "POST", "/v2/queues/heartbeats", single_try=single_try)
         return self._post_runs(ctx, call, heartbeats)
 
     def _post_runs(
@@ -421,7 +421,7 @@ class Relay:
         op = "relay replay"
         path = f"/v2/queues/{segment(op, 'queue', queue)}/dead-letters/{int(id)}/replay"
         body = b'{"again":true}' if again else None
-        call = Call(op, "POST", path, body=body, accept=(202,), not_repeatable=again)
+        call = Call(op, "POST", path, body=body, accept=(202,), not_idempotent=again)
         return self._client._http.call_json(self._client._context(), call, RelayJob)
 
     def _call(self, call: Call) -> None:

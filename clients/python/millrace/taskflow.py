@@ -1,8 +1,8 @@
 """TaskFlow: jobs with priorities, dependencies and retry policies.
 
-:meth:`TaskFlow.create` stores a job, :meth:`TaskFlow.submit` a whole graph made with a
-:class:`TaskFlowBuilder`, :meth:`TaskFlow.search` finds jobs, and :meth:`TaskFlow.wait_graph` waits
-until all jobs of a graph have ended. A :class:`JobWorker` executes the jobs.
+:meth:`TaskFlow.submit` stores a job, :meth:`TaskFlow.submit_graph` a whole graph made with a
+:class:`TaskFlowGraphBuilder`, :meth:`TaskFlow.search` finds jobs, and :meth:`TaskFlow.wait_graph`
+waits until all jobs of a graph have finished. A :class:`JobWorker` executes the jobs.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .taskflow_types import (
 if TYPE_CHECKING:
     from .client import Client
 
-__all__ = ["TaskFlow", "TaskFlowBuilder"]
+__all__ = ["TaskFlow", "TaskFlowGraphBuilder"]
 
 T = TypeVar("T")
 
-_JOBS = "/api/v1/jobs"
+_JOBS_PATH = "/api/v1/jobs"
 
 
 @dataclass
@@ -51,19 +51,19 @@ class TaskFlow:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def create(self, spec: TaskFlowSpec) -> TaskFlowJob:
+    def submit(self, spec: TaskFlowSpec) -> TaskFlowJob:
         """Store a job and return it as the server has it: READY, PENDING while it has unfinished
         dependencies, or BLOCKED if one of them has failed.
 
         :raises InvalidError: also for an unknown dependency.
 
-        Repeating would create another job, so a try whose answer was lost is not repeated. The
-        error is uncertain then, and the job may exist. See :meth:`create_once`.
+        Repeating would store another job, so a try whose answer was lost is not repeated. The
+        error is uncertain then, and the job may exist. See :meth:`submit_once`.
         """
-        return self._create(spec, {})
+        return self._submit(spec, {})
 
-    def create_once(self, key: str, spec: TaskFlowSpec) -> TaskFlowJob:
-        """Do :meth:`create` with an idempotency key of 1 to 255 characters: of equal specs with the
+    def submit_once(self, key: str, spec: TaskFlowSpec) -> TaskFlowJob:
+        """Do :meth:`submit` with an idempotency key of 1 to 255 characters: of equal specs with the
         same key one makes a job, within the day for which the server remembers the key, and all
         others return that job as it is then. An empty key is one that no other call has. Repeating
         is safe.
@@ -72,17 +72,17 @@ class TaskFlow:
             the key.
         :raises NotFoundError: where the job was deleted since.
         """
-        return self._create(spec, _idempotency("taskflow create", key))
+        return self._submit(spec, _idempotency("taskflow submit", key))
 
-    def _create(self, spec: TaskFlowSpec, key: Dict[str, str]) -> TaskFlowJob:
-        op = "taskflow create"
+    def _submit(self, spec: TaskFlowSpec, key: Dict[str, str]) -> TaskFlowJob:
+        op = "taskflow submit"
         call = Call(
             op,
             "POST",
-            _JOBS,
+            _JOBS_PATH,
             body=_encoded(op, encode_spec, spec),
             headers=key,
-            not_repeatable=not key,
+            not_idempotent=not key,
             accept=(201, 200),
         )
         return self._job(call)
@@ -170,7 +170,7 @@ class TaskFlow:
             "POST",
             _path(op, id) + route,
             body=encode({"again": bool(again)}),
-            not_repeatable=again,
+            not_idempotent=again,
             accept=(201,),
         )
         return self._client._http.call_json(self._client._context(), call, _Copies).jobs
@@ -207,7 +207,7 @@ class TaskFlow:
             "cursor": cursor,
         }
         with refusing(op):
-            call = Call(op, "GET", _JOBS, query=query_of(query), read_only=True)
+            call = Call(op, "GET", _JOBS_PATH, query=query_of(query), read_only=True)
         http = self._client._http
         answer = http.call(self._client._context(), call)
         jobs, after = http.decoded(call, answer, lambda value: read_page(TaskFlowJob, value))
@@ -224,7 +224,7 @@ class TaskFlow:
             if not cursor:
                 return
 
-    def submit(self, graph: TaskFlowBuilder) -> Dict[str, str]:
+    def submit_graph(self, graph: TaskFlowGraphBuilder) -> Dict[str, str]:
         """Store a graph, all of it or nothing, and return the id of each job by its ref.
 
         :raises InvalidError: also for refs that are unknown or used twice and for more than 10,000
@@ -232,26 +232,26 @@ class TaskFlow:
         :raises CycleError: with the refs along the cycle.
 
         Repeating would store another graph, so a try whose answer was lost is not repeated. The
-        error is uncertain then, and the graph may exist. See :meth:`submit_once`.
+        error is uncertain then, and the graph may exist. See :meth:`submit_graph_once`.
         """
-        return self._submit(graph, {})
+        return self._submit_graph(graph, {})
 
-    def submit_once(self, key: str, graph: TaskFlowBuilder) -> Dict[str, str]:
-        """Do :meth:`submit` with an idempotency key, as that of :meth:`create_once`: of equal
+    def submit_graph_once(self, key: str, graph: TaskFlowGraphBuilder) -> Dict[str, str]:
+        """Do :meth:`submit_graph` with an idempotency key, as that of :meth:`submit_once`: of equal
         graphs with the same key one is stored, and all others return its ids. Repeating is
         safe."""
-        return self._submit(graph, _idempotency("taskflow submit", key))
+        return self._submit_graph(graph, _idempotency("taskflow submit graph", key))
 
-    def _submit(self, graph: TaskFlowBuilder, key: Dict[str, str]) -> Dict[str, str]:
-        op = "taskflow submit"
+    def _submit_graph(self, graph: TaskFlowGraphBuilder, key: Dict[str, str]) -> Dict[str, str]:
+        op = "taskflow submit graph"
         graph._check(op)
         call = Call(
             op,
             "POST",
             "/api/v1/graphs",
-            body=_encoded(op, TaskFlowBuilder._encode, graph),
+            body=_encoded(op, TaskFlowGraphBuilder._encode, graph),
             headers=key,
-            not_repeatable=not key,
+            not_idempotent=not key,
             accept=(201, 200),
         )
         return self._client._http.call_json(self._client._context(), call, _Copies).jobs
@@ -280,14 +280,14 @@ class TaskFlow:
             graph = self._graph(ctx, id)
             return graph, graph.final
 
-        return watch(self._client._http, "taskflow wait", timeout, poll)
+        return watch(self._client._http, "taskflow wait graph", timeout, poll)
 
     def _job(self, call: Call) -> TaskFlowJob:
         return self._client._http.call_json(self._client._context(), call, TaskFlowJob)
 
 
 @dataclass
-class _Part:
+class _GraphJob:
     """A job of a graph; ``after`` are refs."""
 
     ref: str
@@ -295,46 +295,46 @@ class _Part:
     after: Tuple[str, ...]
 
 
-class TaskFlowBuilder:
-    """Builds a graph: jobs that depend on one another, which :meth:`TaskFlow.submit` stores all or
-    none. Within the graph each job has a ref, any text that the caller chooses::
+class TaskFlowGraphBuilder:
+    """Builds a graph: jobs that depend on one another, which :meth:`TaskFlow.submit_graph` stores
+    all or none. Within the graph each job has a ref, any text that the caller chooses::
 
-        graph = millrace.TaskFlowBuilder()
+        graph = millrace.TaskFlowGraphBuilder()
         extract = graph.add("extract", millrace.TaskFlowSpec("extract", "etl"))
         graph.add("load", millrace.TaskFlowSpec("load", "etl"), extract)
-        ids = task_flow.submit(graph)
+        ids = task_flow.submit_graph(graph)
     """
 
     def __init__(self) -> None:
-        self._parts: Dict[str, _Part] = {}
+        self._jobs: Dict[str, _GraphJob] = {}
         self._duplicates: List[str] = []
 
     def add(self, ref: str, spec: TaskFlowSpec, *after: str) -> str:
         """Add a job to the graph and return its ref. The job runs after the jobs with the refs in
         ``after``, which may be added later. Dependencies in the spec are ids of jobs outside the
-        graph. :meth:`TaskFlow.submit` reports what is wrong with a graph."""
-        if ref in self._parts:
+        graph. :meth:`TaskFlow.submit_graph` reports what is wrong with a graph."""
+        if ref in self._jobs:
             self._duplicates.append(ref)
         else:
-            self._parts[ref] = _Part(ref, spec, after)
+            self._jobs[ref] = _GraphJob(ref, spec, after)
         return ref
 
     def refs(self) -> List[str]:
         """Return the refs of all jobs, in the order in which they were added."""
-        return list(self._parts)
+        return list(self._jobs)
 
     def _check(self, op: str) -> None:
         """Find mistakes before the graph is sent, to report them by refs."""
         if self._duplicates:
             raise invalid(op, f"ref {self._duplicates[0]!r} is there twice")
-        if not self._parts:
+        if not self._jobs:
             raise invalid(op, "the graph is empty")
-        for part in self._parts.values():
+        for job in self._jobs.values():
             with refusing(op):
-                check_name("ref", part.ref)
-            for ref in part.after:
-                if ref not in self._parts:
-                    problem = f"job {part.ref!r} comes after {ref!r}, which is not in the graph"
+                check_name("ref", job.ref)
+            for ref in job.after:
+                if ref not in self._jobs:
+                    problem = f"job {job.ref!r} comes after {ref!r}, which is not in the graph"
                     raise invalid(op, problem)
         cycle = self._cycle()
         if cycle:
@@ -345,11 +345,11 @@ class TaskFlowBuilder:
         """Return the refs of a dependency cycle; none if there is no cycle. It is a depth-first
         search that keeps a stack of its own, because chains of dependencies may be long."""
         done: Dict[str, bool] = {}  # False while a job is on the path
-        for start in self._parts:
+        for start in self._jobs:
             if start in done:
                 continue
             done[start] = False
-            path = [(start, iter(self._parts[start].after))]
+            path = [(start, iter(self._jobs[start].after))]
             while path:
                 ref, rest = path[-1]
                 before = next(rest, None)
@@ -358,7 +358,7 @@ class TaskFlowBuilder:
                     path.pop()
                 elif before not in done:
                     done[before] = False
-                    path.append((before, iter(self._parts[before].after)))
+                    path.append((before, iter(self._jobs[before].after)))
                 elif not done[before]:
                     refs = [ref for ref, _ in path]
                     return refs[refs.index(before) :]
@@ -366,15 +366,15 @@ class TaskFlowBuilder:
 
     def _encode(self) -> bytes:
         jobs = []
-        for part in self._parts.values():
+        for job in self._jobs.values():
             try:
-                members = spec_members(part.spec)
-                depends_on = encode([*part.after, *part.spec.dependencies])
+                members = spec_members(job.spec)
+                depends_on = encode([*job.after, *job.spec.dependencies])
             except ValueError as error:
-                raise ValueError(f"job {part.ref!r}: {error}") from None
+                raise ValueError(f"job {job.ref!r}: {error}") from None
             jobs.append(
                 _wire.object_of(
-                    [("ref", encode(part.ref)), *members, ("depends_on", depends_on)]
+                    [("ref", encode(job.ref)), *members, ("depends_on", depends_on)]
                 )
             )
         return _wire.object_of([("jobs", _wire.array_of(jobs))])
@@ -389,7 +389,7 @@ def _idempotency(op: str, key: str) -> Dict[str, str]:
 
 
 def _path(op: str, id: str) -> str:
-    return f"{_JOBS}/{segment(op, 'job id', id)}"
+    return f"{_JOBS_PATH}/{segment(op, 'job id', id)}"
 
 
 def _encoded(op: str, encode: Callable[[T], bytes], value: T) -> bytes:

@@ -10,19 +10,19 @@ from . import _wire
 from ._wire import UNSET, ZERO_TIME, Word, check_name, encode, named, words
 
 __all__ = [
+    "TaskFlowBackoffStrategy",
     "TaskFlowCallback",
     "TaskFlowEdge",
     "TaskFlowFailure",
     "TaskFlowFilter",
     "TaskFlowGraph",
+    "TaskFlowGraphJob",
     "TaskFlowJob",
-    "TaskFlowNode",
     "TaskFlowPage",
     "TaskFlowPatch",
-    "TaskFlowRetry",
+    "TaskFlowRetryPolicy",
     "TaskFlowSpec",
     "TaskFlowStatus",
-    "TaskFlowStrategy",
 ]
 
 
@@ -49,25 +49,27 @@ class TaskFlowStatus(Word):
 words(TaskFlowStatus, "PENDING", "READY", "RUNNING", "COMPLETED", "FAILED", "BLOCKED")
 
 
-class TaskFlowStrategy(Word):
+class TaskFlowBackoffStrategy(Word):
     """How the backoff grows from attempt to attempt: the delay after the n-th failed attempt is
     the base delay, n times the base delay, or doubled with each failure."""
 
-    FIXED: TaskFlowStrategy
-    LINEAR: TaskFlowStrategy
-    EXPONENTIAL: TaskFlowStrategy
+    FIXED: TaskFlowBackoffStrategy
+    LINEAR: TaskFlowBackoffStrategy
+    EXPONENTIAL: TaskFlowBackoffStrategy
 
 
-words(TaskFlowStrategy, "FIXED", "LINEAR", "EXPONENTIAL")
+words(TaskFlowBackoffStrategy, "FIXED", "LINEAR", "EXPONENTIAL")
 
 
 @dataclass
-class TaskFlowRetry:
+class TaskFlowRetryPolicy:
     """A retry policy. A member that is 0 or empty means TaskFlow's default."""
 
     max_attempts: int = 0
     """Bounds the failed attempts, from 1 to 10; 3 by default."""
-    strategy: TaskFlowStrategy = named("backoff_strategy", default=TaskFlowStrategy(""))
+    strategy: TaskFlowBackoffStrategy = named(
+        "backoff_strategy", default=TaskFlowBackoffStrategy("")
+    )
     """How the delay grows; exponentially by default."""
     base_delay: float = named("base_delay_seconds", default=0.0)
     """The first delay in seconds, from 1 to 300; 10 by default. The wire has whole seconds;
@@ -101,7 +103,7 @@ class TaskFlowSpec:
     """From 1 to 10; a job of higher priority is claimed first. 0 means 5."""
     dependencies: List[str] = field(default_factory=list)
     """The ids of at most 50 jobs that must be COMPLETED before this one runs."""
-    retry: Optional[TaskFlowRetry] = named("retry_policy", default=None)
+    retry: Optional[TaskFlowRetryPolicy] = named("retry_policy", default=None)
     """The retry policy; ``None`` is TaskFlow's default."""
     callback: Optional[TaskFlowCallback] = None
     """Told what happens to the job; ``None`` for none."""
@@ -118,7 +120,7 @@ class TaskFlowPatch:
     """Replaces the whole payload."""
     dependencies: Optional[Sequence[str]] = None
     """Replace all dependencies."""
-    retry: Optional[TaskFlowRetry] = None
+    retry: Optional[TaskFlowRetryPolicy] = None
     """Replaces the whole policy: its members that are 0 or empty mean TaskFlow's defaults, not the
     present values."""
 
@@ -142,7 +144,7 @@ class TaskFlowJob(TaskFlowSpec):
     status: TaskFlowStatus = TaskFlowStatus("")
     created_at: datetime = ZERO_TIME
     updated_at: datetime = ZERO_TIME
-    attempt_count: int = 0
+    failed_attempts: int = named("attempt_count", default=0)
     """The number of failed attempts."""
     next_run_at: Optional[datetime] = None
     """When a READY job that waits for its next attempt can be claimed; ``None`` for all others."""
@@ -186,7 +188,7 @@ class TaskFlowPage:
 
 
 @dataclass
-class TaskFlowNode:
+class TaskFlowGraphJob:
     """A job in a graph."""
 
     id: str = named("job_id")
@@ -194,7 +196,7 @@ class TaskFlowNode:
     queue: str = ""
     status: TaskFlowStatus = TaskFlowStatus("")
     priority: int = 0
-    attempt_count: int = 0
+    failed_attempts: int = named("attempt_count", default=0)
 
 
 @dataclass
@@ -209,21 +211,21 @@ class TaskFlowEdge:
 class TaskFlowGraph:
     """A set of jobs that are connected by dependencies."""
 
-    nodes: List[TaskFlowNode] = field(default_factory=list)
+    jobs: List[TaskFlowGraphJob] = named("nodes", default_factory=list)
     edges: List[TaskFlowEdge] = field(default_factory=list)
     truncated: bool = False
-    """Whether the graph has more than the 2,000 nodes in ``nodes``."""
+    """Whether the graph has more than the 2,000 jobs in ``jobs``."""
 
     @property
     def final(self) -> bool:
         """Whether every job of the graph has ended."""
-        return all(node.status.final for node in self.nodes)
+        return all(job.status.final for job in self.jobs)
 
 
 Members = List[Tuple[str, bytes]]
 
 
-def encode_retry(retry: TaskFlowRetry) -> bytes:
+def encode_retry(retry: TaskFlowRetryPolicy) -> bytes:
     """Encode a policy, without the members that mean the default."""
     members: Members = []
     if retry.max_attempts:
@@ -246,7 +248,7 @@ def spec_members(spec: TaskFlowSpec) -> Members:
     members: Members = [("name", encode(spec.name)), ("queue", encode(spec.queue))]
     if spec.priority:
         members.append(("priority", encode(spec.priority)))
-    if spec.retry is not None and spec.retry != TaskFlowRetry():
+    if spec.retry is not None and spec.retry != TaskFlowRetryPolicy():
         members.append(("retry_policy", encode_retry(spec.retry)))
     if spec.payload is not UNSET:
         members.append(("payload", encode(spec.payload, "payload")))

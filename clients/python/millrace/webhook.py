@@ -13,7 +13,7 @@ from typing import Dict, Iterable, Optional, Protocol, Sequence, Tuple, Union
 from . import _wire
 from ._wire import ZERO_TIME, named
 from .errors import InvalidWebhookError
-from .forgerun_types import ForgeRunEventName, ForgeRunKind, ForgeRunState
+from .forgerun_types import ForgeRunEventName, ForgeRunWorkKind, ForgeRunState
 
 __all__ = ["WEBHOOK_TOLERANCE", "ForgeRunWebhookEvent", "verify_webhook"]
 
@@ -35,10 +35,10 @@ class ForgeRunWebhookEvent:
     next: ForgeRunState = named("next_state", default=ForgeRunState(""))
     occurred_at: datetime = ZERO_TIME
     """When the state changed."""
-    scenario: ForgeRunKind = ForgeRunKind("")
+    scenario: ForgeRunWorkKind = ForgeRunWorkKind("")
     reason: str = ""
-    last: bool = named("final", default=False)
-    """Reason and last are as in :class:`ForgeRunEvent`."""
+    final: bool = False
+    """Reason and final are as in :class:`ForgeRunEvent`."""
     signed_at: datetime = named("", default=ZERO_TIME)
     """When this request was signed (webhook-timestamp), in whole seconds."""
 

@@ -255,7 +255,7 @@ class _RelaySource:
         )
 
     def claim(self, ctx: Context, most: int, wait: float) -> List[_RelayLease]:
-        jobs = self.relay._next(ctx, self._queue, most, wait, self._name, no_retry=True)
+        jobs = self.relay._claim(ctx, self._queue, most, wait, self._name, single_try=True)
         return [_RelayLease(self, job) for job in jobs]
 
     def wait(self) -> None:
@@ -266,7 +266,7 @@ class _RelaySource:
         """Complete runs in one request. A run that is lost is no error."""
         try:
             with Context(ctx) as once:  # the entries go on one by one, so its failures do not count
-                self.relay._complete_all(once, runs, no_retry=True)
+                self.relay._complete_all(once, runs, single_try=True)
         except Error as error:
             raise _batch_failure(error)
         return [None] * len(runs)
@@ -275,7 +275,7 @@ class _RelaySource:
         """Send heartbeats in one request."""
         entries = [RelayHeartbeat(run.queue, run.id, run.run_id) for run in runs]
         try:
-            known = self.relay._heartbeat_all(ctx, entries, no_retry=True)
+            known = self.relay._heartbeat_all(ctx, entries, single_try=True)
         except Error as error:
             raise _batch_failure(error)
         return [None if ok else RunLostError("relay heartbeat", status=404) for ok in known]

@@ -186,7 +186,7 @@ class WorkerAPI:
         most: int,
         wait: float,
         worker: str,
-        no_retry: bool = False,
+        single_try: bool = False,
     ) -> List[ClaimedJob]:
         op = "worker claim"
         with refusing(op):
@@ -196,7 +196,7 @@ class WorkerAPI:
             request["queues"] = list(queues)
         if worker:
             request["worker"] = worker
-        call = Call(op, "POST", "/worker/v1/claims", wait=float(seconds), no_retry=no_retry)
+        call = Call(op, "POST", "/worker/v1/claims", wait=float(seconds), single_try=single_try)
         call.body = _encoded(op, request, "request")
         answer = self._client._http.call(ctx, call)
         if answer.headers.get("Millrace-Drain") == "true":

@@ -28,7 +28,7 @@ CONTRACTS = (
     millrace.Worker,
     millrace.JobWorker,
     millrace.Client,
-    millrace.TaskFlowBuilder,
+    millrace.TaskFlowGraphBuilder,
 )
 
 called: Set[str] = set()

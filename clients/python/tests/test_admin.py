@@ -42,7 +42,7 @@ class AdminTest(ServerTest):
         return run.id
 
     def test_jobs(self) -> None:
-        ids = [self.flow.create(TaskFlowSpec(f"{i}", self.queue, {"n": i})).id for i in range(3)]
+        ids = [self.flow.submit(TaskFlowSpec(f"{i}", self.queue, {"n": i})).id for i in range(3)]
         filter = AdminJobFilter(
             contract="taskflow",
             queue=self.queue,
@@ -72,8 +72,8 @@ class AdminTest(ServerTest):
             self.admin.job(10**12)
 
     def test_why(self) -> None:
-        first = self.flow.create(TaskFlowSpec("first", self.queue))
-        second = self.flow.create(TaskFlowSpec("second", self.queue, dependencies=[first.id]))
+        first = self.flow.submit(TaskFlowSpec("first", self.queue))
+        second = self.flow.submit(TaskFlowSpec("second", self.queue, dependencies=[first.id]))
         why = self.admin.why(self.number(second.id))
         codes = [reason.code for reason in why.reasons]
         self.assertIn(millrace.AdminReasonCode.WAITS_FOR_DEPENDENCIES, codes)
@@ -84,7 +84,7 @@ class AdminTest(ServerTest):
         self.assertEqual(why.reasons[0].code, millrace.AdminReasonCode.RUNNING)
 
     def test_timeline(self) -> None:
-        id = self.flow.create(TaskFlowSpec("a", self.queue)).id
+        id = self.flow.submit(TaskFlowSpec("a", self.queue)).id
         self.fail_one()
         timeline = self.admin.timeline(self.number(id))
         kinds = [entry.kind for entry in timeline.entries]
@@ -95,7 +95,7 @@ class AdminTest(ServerTest):
         self.assertFalse(timeline.truncated)
 
     def test_actions(self) -> None:
-        id = self.flow.create(TaskFlowSpec("a", self.queue)).id
+        id = self.flow.submit(TaskFlowSpec("a", self.queue)).id
         number = self.number(id)
         with self.assertRaises(millrace.ConflictError) as caught:
             self.admin.act_on_job(number, AdminAction.RETRY)
@@ -128,7 +128,7 @@ class AdminTest(ServerTest):
             self.admin.submit_job(AdminSubmission("taskflow", {"queue": self.queue}))
 
     def test_queues_and_counts(self) -> None:
-        self.flow.create(TaskFlowSpec("a", self.queue))
+        self.flow.submit(TaskFlowSpec("a", self.queue))
         mine = AdminQueueFilter(contract="taskflow", text=self.queue, order="name", page_size=1)
 
         def find() -> List[millrace.AdminQueue]:
@@ -150,7 +150,7 @@ class AdminTest(ServerTest):
         self.assertEqual([count.count for count in self.admin.counts(by_queue)], [1])
 
     def test_dead_letters(self) -> None:
-        id = self.flow.create(TaskFlowSpec("a", self.queue)).id
+        id = self.flow.submit(TaskFlowSpec("a", self.queue)).id
         self.fail_one()
         mine = AdminDeadLetterFilter(
             contract="taskflow",

@@ -36,7 +36,7 @@ class FetchBoxTest(ServerTest):
         job = self.box.wait(receipt.job_id, timeout=BOUND)
         self.assertEqual((job.status, job.completed, job.failed), ("completed", 3, 0))
         self.assertEqual((job.tenant, job.type, job.remaining), ("me", "default", 0))
-        self.assertTrue(job.ended)
+        self.assertTrue(job.finished)
         self.assertIn("1", [request.headers.get("x-mine") for request in origin.requests])
         again = FetchBoxSpec(
             "default", manifest, tenant="me", idempotency_key=receipt.idempotency_key

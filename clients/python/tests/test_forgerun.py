@@ -20,12 +20,12 @@ from .server import SETTINGS, Server
 EVENTS = [str(name) for name in millrace.forge_run_events()]
 
 
-class ForgeRunTest(ServerTest):
+class ForgeRunWebhookTest(ServerTest):
     def setUp(self) -> None:
         anonymous = self.client.forge_run()
         self.client_id = anonymous.create_client()
-        self.key = anonymous.first_key(self.client_id)
-        self.forge = anonymous.with_key(self.key.api_key)
+        self.key = anonymous.create_first_api_key(self.client_id)
+        self.forge = anonymous.with_api_key(self.key.api_key)
 
     def submit(self, kind: str = "SUCCESS_FAST", **members: Any) -> str:
         return self.forge.submit(ForgeRunSpec("EXECUTE", kind, **members)).job_id
@@ -35,7 +35,7 @@ class ForgeRunTest(ServerTest):
         self.assertEqual(receipt.state, "CREATED")
         job = self.forge.wait(receipt.job_id, timeout=BOUND)
         self.assertEqual((job.state, job.outcome, job.attempt), ("SUCCEEDED", "SUCCESS", 0))
-        self.assertEqual(job.definition.kind, millrace.ForgeRunKind.SUCCESS_FAST)
+        self.assertEqual(job.definition.kind, millrace.ForgeRunWorkKind.SUCCESS_FAST)
         report = self.forge.report(receipt.job_id)
         self.assertEqual(report.events[0].name, millrace.ForgeRunEventName.JOB_CREATED)
         self.assertEqual((report.events[0].prev, report.events[-1].next), ("", "SUCCEEDED"))
@@ -85,26 +85,27 @@ class ForgeRunTest(ServerTest):
     def test_keys(self) -> None:
         self.assertTrue(self.key.callback_secret.startswith("whsec_"))
         with self.assertRaises(millrace.UnauthorizedError):
-            self.client.forge_run().first_key(self.client_id)
-        known = self.forge.create_key(self.client_id)
+            self.client.forge_run().create_first_api_key(self.client_id)
+        known = self.forge.create_api_key(self.client_id)
         self.assertEqual((known.id, known.api_key), (self.key.id, ""))
-        rotated = self.forge.create_key(self.client_id, rotate=True)
+        rotated = self.forge.create_api_key(self.client_id, rotate=True)
         with self.assertRaises(millrace.UnauthorizedError):
             self.forge.get("x")
-        forge = self.forge.with_key(rotated.api_key)
-        renewed = forge.renew_key(self.client_id)
-        forge = self.forge.with_key(renewed.api_key)
-        keys = list(forge.keys(self.client_id))
+        forge = self.forge.with_api_key(rotated.api_key)
+        renewed = forge.renew_api_key(self.client_id)
+        forge = self.forge.with_api_key(renewed.api_key)
+        keys = list(forge.api_keys(self.client_id))
         self.assertEqual(len([key for key in keys if key.revoked_at is None]), 1)
         self.assertGreaterEqual(len(keys), 2)
-        forge.revoke_key(self.client_id, renewed.id)
+        forge.revoke_api_key(self.client_id, renewed.id)
         with self.assertRaises(millrace.UnauthorizedError):
             until("it is in force", lambda: list(forge.jobs()) and None)
 
     def test_jobs_of_others(self) -> None:
         id = self.submit()
         anonymous = self.client.forge_run()
-        other = anonymous.with_key(anonymous.first_key(anonymous.create_client()).api_key)
+        first = anonymous.create_first_api_key(anonymous.create_client())
+        other = anonymous.with_api_key(first.api_key)
         with self.assertRaises(millrace.UnauthorizedError) as caught:
             other.get(id)
         self.assertEqual(caught.exception.code, "RFA_AUTH_FORBIDDEN")
@@ -113,9 +114,9 @@ class ForgeRunTest(ServerTest):
     def test_webhooks(self) -> None:
         fake = FakeServer(Reply(200))
         self.addCleanup(fake.close)
-        hook = self.forge.register_webhook(fake.url, EVENTS)
+        hook = self.forge.create_webhook(fake.url, EVENTS)
         with self.assertRaises(millrace.ConflictError):
-            self.forge.register_webhook(fake.url, EVENTS)
+            self.forge.create_webhook(fake.url, EVENTS)
         (listed,) = self.forge.webhooks()
         self.assertEqual((listed.id, listed.url.rstrip("/")), (hook.id, fake.url))
         test = self.forge.test_webhook(hook.id)
@@ -172,9 +173,9 @@ class ForgeRunTest(ServerTest):
             lambda: self.forge.submit(ForgeRunSpec("DEFERRED", execution_at=past)),
             lambda: self.forge.submit(ForgeRunSpec(object())),  # type: ignore[arg-type]
             lambda: self.forge.get(""),
-            lambda: self.forge.with_key("two\nlines"),
-            lambda: self.forge.register_webhook("no url", EVENTS),
-            lambda: self.forge.register_webhook(self.server.url, ["none"]),
+            lambda: self.forge.with_api_key("two\nlines"),
+            lambda: self.forge.create_webhook("no url", EVENTS),
+            lambda: self.forge.create_webhook(self.server.url, ["none"]),
             lambda: self.forge.create_client("two\nlines"),
         ]
         for i, call in enumerate(calls):
@@ -204,7 +205,7 @@ class ForgeWorkerTest(unittest.TestCase):
         self.addCleanup(server.close)
         client = millrace.Client(server.url, token=TOKEN)
         forge = client.forge_run()
-        forge = forge.with_key(forge.first_key(forge.create_client()).api_key)
+        forge = forge.with_api_key(forge.create_first_api_key(forge.create_client()).api_key)
         states: List[str] = []
 
         def handle(run: millrace.JobRun) -> None:

@@ -134,16 +134,16 @@ class HttpTest(unittest.TestCase):
         spec = millrace.TaskFlowSpec("a", "q")
         made = Reply(201, b'{"id":"1","name":"a","queue":"q"}')
         client = self.serve(Reply(429), made)
-        client.task_flow().create(spec)
+        client.task_flow().submit(spec)
         self.assertEqual(len(self.fake.requests), 2)
         for lost in (Reply(0), Reply(503)):
             client = self.serve(lost, made)
             with self.assertRaises(millrace.RetryableError) as caught:
-                client.task_flow().create(spec)
+                client.task_flow().submit(spec)
             self.assertTrue(caught.exception.uncertain)
             self.assertEqual(len(self.fake.requests), 1)
             client = self.serve(lost, made)
-            client.task_flow().create_once("", spec)
+            client.task_flow().submit_once("", spec)
             keys = {request.headers["idempotency-key"] for request in self.fake.requests}
             self.assertEqual((len(self.fake.requests), len(keys)), (2, 1))
 

@@ -9,7 +9,7 @@ import zlib
 from typing import Any, Callable, List
 
 import millrace
-from millrace import ImageFilter, ImageJobType
+from millrace import ImageJobFilter, ImageJobType
 
 from .base import BOUND, ServerTest, until
 
@@ -63,12 +63,12 @@ class ImagesTest(ServerTest):
         self.assertEqual(caught.exception.code, "VARIANT_NOT_FOUND")
 
         told = "http://127.0.0.1:1/told?a=1&b=2"
-        more = self.images.create_job(ImageJobType.PROCESS_FILE, file.id, [70], callback_url=told)
+        more = self.images.submit_job(ImageJobType.PROCESS_FILE, file.id, [70], callback_url=told)
         self.assertEqual(self.images.job(more.id).callback_url, told)
         self.assertEqual(self.images.wait_job(more.id, timeout=BOUND).status, "completed")
         self.assertEqual(len(self.images.file(file.id).variants), 3)
-        self.assertEqual(self.images.send_message(more.id), "completed")
-        listed = self.images.jobs(ImageFilter("completed", ImageJobType.PROCESS_FILE, 1))
+        self.assertEqual(self.images.republish_message(more.id), "completed")
+        listed = self.images.jobs(ImageJobFilter("completed", ImageJobType.PROCESS_FILE, 1))
         found = [job for job in listed if job.file_id == file.id]
         self.assertEqual({job.id for job in found}, {more.id, receipt.job_id})
         self.assertEqual({job.user_id for job in found}, {"me"})
@@ -120,8 +120,8 @@ class ImagesTest(ServerTest):
             lambda: self.images.upload(b"x" * (33 << 20), type="image/png"),
             lambda: self.images.file(""),
             lambda: self.images.job(""),
-            lambda: self.images.create_job("none", "x"),
-            lambda: self.images.send_message(""),
+            lambda: self.images.submit_job("none", "x"),
+            lambda: self.images.republish_message(""),
         ]
         before = [job.id for job in self.images.jobs()]
         for i, call in enumerate(calls):

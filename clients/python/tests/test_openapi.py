@@ -44,7 +44,7 @@ def read_paths(text: str, routes: Routes) -> None:
 
 RUN = millrace.RelayRun("q", "a", "r")
 JOB = millrace.RelaySpec("q", "a", timeout=1)
-GRAPH = millrace.TaskFlowBuilder()
+GRAPH = millrace.TaskFlowGraphBuilder()
 GRAPH.add("a", millrace.TaskFlowSpec("a", "q"))
 MANIFEST = millrace.FetchBoxManifest([millrace.FetchBoxResource("a", "http://x/")])
 WHEN = datetime.now(timezone.utc)
@@ -53,7 +53,7 @@ WHEN = datetime.now(timezone.utc)
 CALLS: Dict[str, Dict[str, Callable[[Any], Any]]] = {
     "relay": {
         "enqueue": lambda c: c.enqueue(JOB, "ignore"),
-        "next": lambda c: c.next("q", 3, wait=1),
+        "claim": lambda c: c.claim("q", 3, wait=1),
         "heartbeat": lambda c: c.heartbeat(RUN, 1),
         "requeue": lambda c: c.requeue(RUN, JOB),
         "complete": lambda c: c.complete(RUN),
@@ -76,8 +76,8 @@ CALLS: Dict[str, Dict[str, Callable[[Any], Any]]] = {
         "finish": lambda c: c.finish([millrace.RunOutcome("r")]),
     },
     "task_flow": {
-        "create": lambda c: c.create(millrace.TaskFlowSpec("a", "q")),
-        "create_once": lambda c: c.create_once("k", millrace.TaskFlowSpec("a", "q")),
+        "submit": lambda c: c.submit(millrace.TaskFlowSpec("a", "q")),
+        "submit_once": lambda c: c.submit_once("k", millrace.TaskFlowSpec("a", "q")),
         "get": lambda c: c.get("j"),
         "update": lambda c: c.update("j", millrace.TaskFlowPatch()),
         "delete": lambda c: c.delete("j"),
@@ -88,13 +88,13 @@ CALLS: Dict[str, Dict[str, Callable[[Any], Any]]] = {
         "wait": lambda c: c.wait("j"),
         "page": lambda c: c.page(millrace.TaskFlowFilter()),
         "search": lambda c: next(c.search()),
-        "submit": lambda c: c.submit(GRAPH),
-        "submit_once": lambda c: c.submit_once("k", GRAPH),
+        "submit_graph": lambda c: c.submit_graph(GRAPH),
+        "submit_graph_once": lambda c: c.submit_graph_once("k", GRAPH),
         "graph": lambda c: c.graph("j"),
         "wait_graph": lambda c: c.wait_graph("j"),
     },
     "forge_run": {
-        "with_key": lambda c: c.with_key("k").get("j"),
+        "with_api_key": lambda c: c.with_api_key("k").get("j"),
         "submit": lambda c: c.submit(millrace.ForgeRunSpec("EXECUTE", execution_at=WHEN)),
         "get": lambda c: c.get("j"),
         "report": lambda c: c.report("j"),
@@ -103,12 +103,12 @@ CALLS: Dict[str, Dict[str, Callable[[Any], Any]]] = {
         "jobs": lambda c: next(c.jobs()),
         "wait": lambda c: c.wait("j"),
         "create_client": lambda c: c.create_client(),
-        "first_key": lambda c: c.first_key("c"),
-        "create_key": lambda c: c.create_key("c"),
-        "renew_key": lambda c: c.renew_key("c"),
-        "revoke_key": lambda c: c.revoke_key("c", "k"),
-        "keys": lambda c: next(c.keys("c")),
-        "register_webhook": lambda c: c.register_webhook("http://x/", []),
+        "create_first_api_key": lambda c: c.create_first_api_key("c"),
+        "create_api_key": lambda c: c.create_api_key("c"),
+        "renew_api_key": lambda c: c.renew_api_key("c"),
+        "revoke_api_key": lambda c: c.revoke_api_key("c", "k"),
+        "api_keys": lambda c: next(c.api_keys("c")),
+        "create_webhook": lambda c: c.create_webhook("http://x/", []),
         "webhooks": lambda c: next(c.webhooks()),
         "delete_webhook": lambda c: c.delete_webhook("w"),
         "rotate_webhook_secret": lambda c: c.rotate_webhook_secret("w"),
@@ -138,11 +138,11 @@ CALLS: Dict[str, Dict[str, Callable[[Any], Any]]] = {
         "content": lambda c: c.content("f"),
         "variant": lambda c: c.variant("f", 100),
         "delete": lambda c: c.delete("f"),
-        "create_job": lambda c: c.create_job("process_file", "f"),
+        "submit_job": lambda c: c.submit_job("process_file", "f"),
         "job": lambda c: c.job("j"),
         "wait_job": lambda c: c.wait_job("j"),
         "jobs": lambda c: next(c.jobs()),
-        "send_message": lambda c: c.send_message("j"),
+        "republish_message": lambda c: c.republish_message("j"),
         "dead_letters": lambda c: next(c.dead_letters()),
         "replay": lambda c: c.replay("j"),
         "cancel_job": lambda c: c.cancel_job("j"),

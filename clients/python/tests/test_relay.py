@@ -22,7 +22,7 @@ class RelayTest(ServerTest):
         """Enqueue a job and claim it."""
         spec = RelaySpec(self.queue, id, timeout=60)
         self.relay.enqueue(replace(spec, **members))
-        return self.relay.next(self.queue)[0]
+        return self.relay.claim(self.queue)[0]
 
     def test_life_of_a_job(self) -> None:
         payload = {"to": "ü", "n": [1, 2.5, None, True], "big": 2**80}
@@ -34,7 +34,7 @@ class RelayTest(ServerTest):
         self.assertEqual((stored.retries_remaining, stored.run_id), (3, ""))
         self.assertLess(abs(datetime.now(timezone.utc) - stored.created_at), timedelta(minutes=1))
 
-        (job,) = self.relay.next(self.queue, 5, wait=1)
+        (job,) = self.relay.claim(self.queue, 5, wait=1)
         self.assertEqual((job.payload, job.state), (payload, {"step": 1}))
         self.relay.heartbeat(job.run())
         self.assertEqual(self.relay.get(self.queue, spec.id).state, {"step": 1})
@@ -53,14 +53,14 @@ class RelayTest(ServerTest):
         self.assertTrue(caught.exception.instance)
 
     def test_no_job(self) -> None:
-        self.assertEqual(self.relay.next(self.queue), [])
+        self.assertEqual(self.relay.claim(self.queue), [])
         self.relay.enqueue([])
 
     def test_run_at(self) -> None:
         later = datetime.now(timezone.utc) + timedelta(hours=1)
         self.relay.enqueue(RelaySpec(self.queue, "a", timeout=1, run_at=later))
         self.assertEqual(self.relay.get(self.queue, "a").run_at, later)
-        self.assertEqual(self.relay.next(self.queue), [])
+        self.assertEqual(self.relay.claim(self.queue), [])
 
     def test_modes(self) -> None:
         spec = RelaySpec(self.queue, "a", timeout=60, payload=1)
@@ -99,7 +99,7 @@ class RelayTest(ServerTest):
 
     def test_batches_of_runs(self) -> None:
         self.relay.enqueue([RelaySpec(self.queue, f"{i}", timeout=60) for i in range(5)])
-        runs = [job.run() for job in self.relay.next(self.queue, 5)]
+        runs = [job.run() for job in self.relay.claim(self.queue, 5)]
         lost = replace(runs[0], run_id="7f2fb3f8-5bb7-4ac8-9d3b-d3b1c0a3b1f0")
         beats = [RelayHeartbeat(r.queue, r.id, r.run_id, {"at": r.id}) for r in runs[:2]]
         beats.append(RelayHeartbeat(lost.queue, lost.id, lost.run_id))
@@ -161,10 +161,10 @@ class RelayTest(ServerTest):
             lambda: self.relay.enqueue([good, replace(good, id="b", run_at=naive)]),
             lambda: self.relay.enqueue([good], mode="other"),
             lambda: self.relay.enqueue([good, replace(good, id="b", payload="x" * (2 << 20))]),
-            lambda: self.relay.next(self.queue, 0),
-            lambda: self.relay.next(self.queue, -1),
-            lambda: self.relay.next(""),
-            lambda: self.relay.next(self.queue, wait=float("nan")),
+            lambda: self.relay.claim(self.queue, 0),
+            lambda: self.relay.claim(self.queue, -1),
+            lambda: self.relay.claim(""),
+            lambda: self.relay.claim(self.queue, wait=float("nan")),
             lambda: self.relay.heartbeat(replace(run, run_id="")),
             lambda: self.relay.heartbeat(run, object()),
             lambda: self.relay.complete(replace(run, run_id="no uuid")),

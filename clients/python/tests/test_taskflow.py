@@ -16,10 +16,10 @@ from millrace import (
     JobRun,
     JobWorker,
     RunOutcome,
-    TaskFlowBuilder,
+    TaskFlowGraphBuilder,
     TaskFlowFilter,
     TaskFlowPatch,
-    TaskFlowRetry,
+    TaskFlowRetryPolicy,
     TaskFlowSpec,
 )
 
@@ -46,14 +46,15 @@ class FlowCase(ServerTest):
 
 class TaskFlowTest(FlowCase):
     def test_create(self) -> None:
-        retry = TaskFlowRetry(2, millrace.TaskFlowStrategy.LINEAR, 1.5, 7)
-        job = self.flow.create(self.spec(payload={"n": 1}, priority=7, retry=retry))
+        retry = TaskFlowRetryPolicy(2, millrace.TaskFlowBackoffStrategy.LINEAR, 1.5, 7)
+        job = self.flow.submit(self.spec(payload={"n": 1}, priority=7, retry=retry))
         self.assertEqual((job.status, job.payload, job.priority), ("READY", {"n": 1}, 7))
-        self.assertEqual(job.retry, TaskFlowRetry(2, millrace.TaskFlowStrategy.LINEAR, 2, 7))
-        plain = self.flow.create(self.spec())
+        linear = millrace.TaskFlowBackoffStrategy.LINEAR
+        self.assertEqual(job.retry, TaskFlowRetryPolicy(2, linear, 2, 7))
+        plain = self.flow.submit(self.spec())
         self.assertEqual((plain.payload, plain.priority), ({}, 5))
-        self.assertEqual(self.flow.create(self.spec(payload=None)).payload, None)
-        again = self.flow.create(job)  # a job is a spec
+        self.assertEqual(self.flow.submit(self.spec(payload=None)).payload, None)
+        again = self.flow.submit(job)  # a job is a spec
         self.assertNotEqual(again.id, job.id)
         self.assertEqual(self.flow.get(again.id).retry, job.retry)
 
@@ -61,32 +62,32 @@ class TaskFlowTest(FlowCase):
         both: List[List[str]] = [[], ["taskflow.job.*"]]
         for events in both:
             callback = millrace.TaskFlowCallback("http://127.0.0.1:1/told", events)
-            made = self.flow.create(self.spec(callback=callback))
+            made = self.flow.submit(self.spec(callback=callback))
             kept = self.flow.get(made.id).callback
             assert kept is not None
             self.assertEqual(kept.url, callback.url)
             if events:
                 self.assertEqual(kept.events, events)
-            self.assertEqual(self.flow.get(self.flow.create(made).id).callback, kept)
-        self.assertIsNone(self.flow.create(self.spec()).callback)
+            self.assertEqual(self.flow.get(self.flow.submit(made).id).callback, kept)
+        self.assertIsNone(self.flow.submit(self.spec()).callback)
 
-    def test_create_once(self) -> None:
+    def test_submit_once(self) -> None:
         key = self.name()
-        first = self.flow.create_once(key, self.spec())
-        self.assertEqual(self.flow.create_once(key, self.spec()).id, first.id)
+        first = self.flow.submit_once(key, self.spec())
+        self.assertEqual(self.flow.submit_once(key, self.spec()).id, first.id)
         with self.assertRaises(millrace.ConflictError) as caught:
-            self.flow.create_once(key, self.spec("other"))
+            self.flow.submit_once(key, self.spec("other"))
         self.assertEqual(caught.exception.code, "IDEMPOTENCY_CONFLICT")
         self.assertTrue(caught.exception.instance)
 
     def test_update_and_delete(self) -> None:
-        first = self.flow.create(self.spec("first"))
-        second = self.flow.create(self.spec("second", dependencies=[first.id]))
+        first = self.flow.submit(self.spec("first"))
+        second = self.flow.submit(self.spec("second", dependencies=[first.id]))
         self.assertEqual(second.status, "PENDING")
         with self.assertRaises(millrace.ConflictError):
             self.flow.delete(first.id)
         patch = TaskFlowPatch(
-            name="new", priority=9, payload=[1], retry=TaskFlowRetry(1), dependencies=[]
+            name="new", priority=9, payload=[1], retry=TaskFlowRetryPolicy(1), dependencies=[]
         )
         changed = self.flow.update(second.id, patch)
         self.assertEqual((changed.name, changed.priority, changed.payload), ("new", 9, [1]))
@@ -97,15 +98,15 @@ class TaskFlowTest(FlowCase):
         self.flow.delete(first.id)
         with self.assertRaises(millrace.NotFoundError):
             self.flow.get(first.id)
-        third = self.flow.create(self.spec("third", dependencies=[second.id]))
+        third = self.flow.submit(self.spec("third", dependencies=[second.id]))
         self.flow.delete_with_dependents(second.id)
         with self.assertRaises(millrace.NotFoundError):
             self.flow.get(third.id)
 
     def test_cycles(self) -> None:
-        first = self.flow.create(self.spec("first"))
-        second = self.flow.create(self.spec("second", dependencies=[first.id]))
-        third = self.flow.create(self.spec("third", dependencies=[second.id]))
+        first = self.flow.submit(self.spec("first"))
+        second = self.flow.submit(self.spec("second", dependencies=[first.id]))
+        third = self.flow.submit(self.spec("third", dependencies=[second.id]))
         waits = self.flow.update(second.id, TaskFlowPatch(dependencies=[first.id]))
         self.assertEqual(waits.status, "PENDING")
         with self.assertRaises(millrace.CycleError) as caught:
@@ -114,21 +115,22 @@ class TaskFlowTest(FlowCase):
         self.assertIsInstance(caught.exception, millrace.ConflictError)
 
     def test_graph(self) -> None:
-        before = self.flow.create(self.spec("before"))
-        graph = TaskFlowBuilder()
+        before = self.flow.submit(self.spec("before"))
+        graph = TaskFlowGraphBuilder()
         extract = graph.add("extract", self.spec("extract", dependencies=[before.id]))
         left = graph.add("left", self.spec("left"), extract)
         right = graph.add("right", self.spec("right"), extract)
         graph.add("load", self.spec("load"), left, right)
         self.assertEqual(graph.refs(), ["extract", "left", "right", "load"])
-        ids = self.flow.submit(graph)
+        ids = self.flow.submit_graph(graph)
         found = self.flow.graph(ids["load"])
-        self.assertEqual({n.id for n in found.nodes}, {*ids.values(), before.id})
+        self.assertEqual({n.id for n in found.jobs}, {*ids.values(), before.id})
         pairs = {(e.from_id, e.to_id) for e in found.edges}
         self.assertIn((ids["extract"], ids["left"]), pairs)
         self.assertEqual((len(pairs), found.final, found.truncated), (5, False, False))
         key = self.name()
-        self.assertEqual(self.flow.submit_once(key, graph), self.flow.submit_once(key, graph))
+        first = self.flow.submit_graph_once(key, graph)
+        self.assertEqual(first, self.flow.submit_graph_once(key, graph))
 
         order: List[str] = []
         worker = self.background(
@@ -136,13 +138,13 @@ class TaskFlowTest(FlowCase):
         )
         done = self.flow.wait_graph(ids["load"], timeout=BOUND)
         worker.stop()
-        self.assertTrue(all(node.status == "COMPLETED" for node in done.nodes))
+        self.assertTrue(all(node.status == "COMPLETED" for node in done.jobs))
         self.assertLess(order.index(ids["extract"]), order.index(ids["right"]))
         self.assertLess(order.index(ids["right"]), order.index(ids["load"]))
 
     def test_graphs_that_are_wrong(self) -> None:
-        def built(*parts: List[str]) -> TaskFlowBuilder:
-            graph = TaskFlowBuilder()
+        def built(*parts: List[str]) -> TaskFlowGraphBuilder:
+            graph = TaskFlowGraphBuilder()
             for ref, *after in parts:
                 graph.add(ref, self.spec(), *after)
             return graph
@@ -154,21 +156,21 @@ class TaskFlowTest(FlowCase):
             (built([""]), "ref is empty"),
         ):
             with self.assertRaisesRegex(millrace.InvalidError, text):
-                self.flow.submit(graph)
+                self.flow.submit_graph(graph)
         graph = built(["x", "a"], ["a", "b"], ["b", "c"], ["c", "a"], ["d", "x"])
         with self.assertRaises(millrace.CycleError) as caught:
-            self.flow.submit(graph)
+            self.flow.submit_graph(graph)
         self.assertEqual(caught.exception.cycle, ["a", "b", "c"])
         chain = built(["0"], *([f"{i}", f"{i - 1}"] for i in range(1, 3000)))
         self.assertEqual(chain._cycle(), [])
         with self.assertRaises(millrace.InvalidError):
-            bad = TaskFlowBuilder()
+            bad = TaskFlowGraphBuilder()
             bad.add("a", TaskFlowSpec("a", "no queue!"))
-            self.flow.submit(bad)
+            self.flow.submit_graph(bad)
 
     def test_search(self) -> None:
         before = datetime.now(timezone.utc) - timedelta(minutes=1)
-        made = [self.flow.create(self.spec(f"{i}", priority=i)).id for i in range(1, 6)]
+        made = [self.flow.submit(self.spec(f"{i}", priority=i)).id for i in range(1, 6)]
         found = [job.id for job in self.flow.search(TaskFlowFilter(queue=self.queue, page_size=2))]
         self.assertEqual(found, made[::-1])
         page = self.flow.page(TaskFlowFilter(queue=self.queue, page_size=4))
@@ -192,8 +194,8 @@ class TaskFlowTest(FlowCase):
             self.flow.page(TaskFlowFilter(created_after=datetime(2026, 1, 1)))
 
     def test_rerun(self) -> None:
-        first = self.flow.create(self.spec("first"))
-        second = self.flow.create(self.spec("second", dependencies=[first.id]))
+        first = self.flow.submit(self.spec("first"))
+        second = self.flow.submit(self.spec("second", dependencies=[first.id]))
         self.api.fail(self.claim().run_id, FINAL)
         failed = self.flow.wait(first.id, timeout=BOUND)
         self.assertEqual(failed.status, "FAILED")
@@ -212,7 +214,7 @@ class TaskFlowTest(FlowCase):
         self.assertTrue(self.flow.get(first.id).rerun_as)
 
     def test_cancel(self) -> None:
-        job = self.flow.create(self.spec())
+        job = self.flow.submit(self.spec())
         with self.assertRaises(millrace.ConflictError):
             self.flow.cancel(job.id)
         run = self.claim()
@@ -222,15 +224,15 @@ class TaskFlowTest(FlowCase):
 
     def test_bad_input_changes_nothing(self) -> None:
         calls: List[Callable[[], Any]] = [
-            lambda: self.flow.create(TaskFlowSpec("", self.queue)),
-            lambda: self.flow.create(TaskFlowSpec("a", "no queue!")),
-            lambda: self.flow.create(self.spec(priority=11)),
-            lambda: self.flow.create(self.spec(payload=object())),
-            lambda: self.flow.create(self.spec(payload="x" * 70_000)),
-            lambda: self.flow.create(self.spec(dependencies=["none"])),
-            lambda: self.flow.create(self.spec(retry=TaskFlowRetry(max_attempts=11))),
-            lambda: self.flow.create(self.spec(retry=TaskFlowRetry(base_delay=float("nan")))),
-            lambda: self.flow.create_once("two\nlines", self.spec()),
+            lambda: self.flow.submit(TaskFlowSpec("", self.queue)),
+            lambda: self.flow.submit(TaskFlowSpec("a", "no queue!")),
+            lambda: self.flow.submit(self.spec(priority=11)),
+            lambda: self.flow.submit(self.spec(payload=object())),
+            lambda: self.flow.submit(self.spec(payload="x" * 70_000)),
+            lambda: self.flow.submit(self.spec(dependencies=["none"])),
+            lambda: self.flow.submit(self.spec(retry=TaskFlowRetryPolicy(max_attempts=11))),
+            lambda: self.flow.submit(self.spec(retry=TaskFlowRetryPolicy(base_delay=float("nan")))),
+            lambda: self.flow.submit_once("two\nlines", self.spec()),
             lambda: self.flow.get(""),
             lambda: self.api.claim("none"),
             lambda: self.api.claim(Contract.TASK_FLOW, max=0),
@@ -250,7 +252,7 @@ class TaskFlowTest(FlowCase):
 
 class WorkerAPITest(FlowCase):
     def test_life_of_a_run(self) -> None:
-        made = self.flow.create(self.spec(payload={"n": 1}))
+        made = self.flow.submit(self.spec(payload={"n": 1}))
         job = self.claim()
         self.assertEqual((job.id, job.payload, job.attempt), (made.id, {"n": 1}, 1))
         self.assertGreater(job.lease, 0)
@@ -273,7 +275,7 @@ class WorkerAPITest(FlowCase):
 
     def test_finish(self) -> None:
         for i in range(4):
-            self.flow.create(self.spec(f"{i}"))
+            self.flow.submit(self.spec(f"{i}"))
         runs = [self.claim() for _ in range(4)]
         results = self.api.finish(
             [
@@ -317,7 +319,7 @@ class JobWorkerTest(FlowCase):
 
     def finished(self, handler: Callable[[JobRun], Any], **members: Any) -> millrace.TaskFlowJob:
         """Have one job run once and return it then."""
-        made = self.flow.create(self.spec(**members))
+        made = self.flow.submit(self.spec(**members))
         worker = self.work(handler)
         until("the run has ended", lambda: made.id in self.outcomes)
         worker.stop()
@@ -353,7 +355,7 @@ class JobWorkerTest(FlowCase):
         def too_large(run: JobRun) -> str:
             return "x" * (5 << 20)
 
-        retry = TaskFlowRetry(base_delay=300)
+        retry = TaskFlowRetryPolicy(base_delay=300)
         for handler, status, error_type in (
             (crash, "READY", "KeyError"),
             (give_up, "FAILED", "bad"),
@@ -385,7 +387,7 @@ class JobWorkerTest(FlowCase):
                 with self.assertRaises(millrace.RunFinishedError):
                     run.release()
 
-        made = self.flow.create(self.spec())
+        made = self.flow.submit(self.spec())
         worker = self.work(handle)
         self.assertEqual(self.flow.wait(made.id, BOUND).status, "COMPLETED")
         worker.stop()
@@ -401,14 +403,14 @@ class JobWorkerTest(FlowCase):
                 run.set_state({"set": 2})
                 raise millrace.Release()
 
-        made = self.flow.create(self.spec())
+        made = self.flow.submit(self.spec())
         worker = self.work(handle)
         self.flow.wait(made.id, BOUND)
         worker.stop()
         self.assertEqual(states, [None, {"set": 2}])
 
     def test_a_canceled_run(self) -> None:
-        made = self.flow.create(self.spec())
+        made = self.flow.submit(self.spec())
         causes: List[Any] = []
 
         def handle(run: JobRun) -> None:
@@ -424,7 +426,7 @@ class JobWorkerTest(FlowCase):
         self.assertIsInstance(self.outcomes[made.id], millrace.RunLostError)
 
     def test_a_drain_releases_what_does_not_finish(self) -> None:
-        made = self.flow.create(self.spec())
+        made = self.flow.submit(self.spec())
         began = threading.Event()
 
         def handle(run: JobRun) -> None:
@@ -437,10 +439,10 @@ class JobWorkerTest(FlowCase):
         with self.assertRaises(millrace.DrainTimeoutError):
             worker.stop()
         job = self.flow.get(made.id)
-        self.assertEqual((job.status, job.attempt_count), ("READY", 0))
+        self.assertEqual((job.status, job.failed_attempts), ("READY", 0))
 
     def test_kill(self) -> None:
-        made = self.flow.create(self.spec())
+        made = self.flow.submit(self.spec())
         began = threading.Event()
 
         def handle(run: JobRun) -> None:
@@ -465,8 +467,8 @@ class JobWorkerTest(FlowCase):
 
     def test_handlers_by_queue(self) -> None:
         other = self.name()
-        first = self.flow.create(self.spec())
-        second = self.flow.create(TaskFlowSpec("second", other))
+        first = self.flow.submit(self.spec())
+        second = self.flow.submit(TaskFlowSpec("second", other))
         calls: List[str] = []
 
         def wrap(handler: millrace.JobHandler) -> millrace.JobHandler:
@@ -488,7 +490,7 @@ class JobWorkerTest(FlowCase):
         self.assertGreaterEqual(calls.count("wrap"), 2)
 
     def test_many_short_jobs(self) -> None:
-        made = [self.flow.create(self.spec(f"{i}")).id for i in range(60)]
+        made = [self.flow.submit(self.spec(f"{i}")).id for i in range(60)]
         worker = self.work(lambda run: run.job.id, concurrency=8)
         until("all are done", lambda: len(self.outcomes) == 60)
         worker.stop()

@@ -124,6 +124,6 @@ class WireTest(unittest.TestCase):
         self.assertFalse(millrace.TaskFlowStatus("LATER").final)
         self.assertEqual(millrace.AdminAction.RUN_NOW, "run-now")
         self.assertEqual(millrace.AdminReasonCode.NOBODY_ASKS, "nobody_asks")
-        self.assertEqual(millrace.ForgeRunKind.WEBHOOK_5XX, "WEBHOOK_5XX")
+        self.assertEqual(millrace.ForgeRunWorkKind.WEBHOOK_5XX, "WEBHOOK_5XX")
         self.assertEqual(millrace.ForgeRunEventName.JOB_CREATED, "job_created")
         self.assertEqual(len(millrace.forge_run_events()), 8)

@@ -232,7 +232,7 @@ class WorkerTest(WorkerCase):
 
     def test_finish_with_after_a_loss(self) -> None:
         tasks, queue = self.client.task_flow(), self.name()
-        tasks.create(millrace.TaskFlowSpec("n", queue))
+        tasks.submit(millrace.TaskFlowSpec("n", queue))
         causes: List[Optional[BaseException]] = []
 
         def end() -> None:
@@ -446,7 +446,7 @@ class WorkerTest(WorkerCase):
         relay = millrace.Client(fake.url).relay()
         self.enqueue(timeout=1)
         causes: List[Optional[BaseException]] = []
-        setattr(relay, "_next", self.relay._next)
+        setattr(relay, "_claim", self.relay._claim)
 
         def handle(run: Run) -> None:
             run.wait(BOUND)

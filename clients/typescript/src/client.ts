@@ -70,7 +70,7 @@ export class Client {
 
   /**
    * The ForgeRun contract: simulated jobs with schedules, reports and webhooks. Its API key is the
-   * client's token, unless {@link ForgeRun.withKey} sets another.
+   * client's token, unless {@link ForgeRun.withApiKey} sets another.
    */
   forgeRun(): ForgeRun {
     return new ForgeRun(this.#http);

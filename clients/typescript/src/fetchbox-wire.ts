@@ -75,7 +75,7 @@ export interface FetchBoxFailure {
 }
 
 /** A position in a stream. */
-export interface FetchBoxCursor {
+export interface FetchBoxLogPosition {
   stream: string;
   offset: number | bigint;
 }
@@ -98,7 +98,7 @@ export interface FetchBoxJob {
   manifestKey: string | null;
   tenant: string | null;
   /** Where the job's log begins. */
-  logCursor: FetchBoxCursor;
+  logStart: FetchBoxLogPosition;
   /** The latest failure; null when there was none. */
   lastError: FetchBoxFailure | null;
   /** Told when the job has ended; null for nobody. */
@@ -221,7 +221,8 @@ export const fetchBoxReceipt = shape<Omit<FetchBoxReceipt, "idempotencyKey">>({
 
 /** Reads a job. */
 export const fetchBoxJob = shape<FetchBoxJob>({ rename: { job_id: "id", job_type: "type",
-  resource_total: "total", resource_completed: "completed", resource_failed: "failed" },
+  resource_total: "total", resource_completed: "completed", resource_failed: "failed",
+  log_cursor: "logStart" },
   absent: { callbackUrl: null } });
 
 /** Reads a dead letter. */

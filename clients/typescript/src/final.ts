@@ -1,6 +1,6 @@
 import type { FetchBoxStatus } from "./fetchbox-wire.js";
 import type { ForgeRunState } from "./forgerun-wire.js";
-import type { ImageStatus } from "./images-wire.js";
+import type { ImageJobStatus } from "./images-wire.js";
 import type { TaskFlowStatus } from "./taskflow-wire.js";
 
 const finalStatuses: readonly string[] = [
@@ -14,6 +14,6 @@ const finalStatuses: readonly string[] = [
  * retried nevertheless, and one of FetchBox has ended when it has finishedAt as well.
  */
 export function isFinal(
-  status: TaskFlowStatus | ForgeRunState | FetchBoxStatus | ImageStatus): boolean {
+  status: TaskFlowStatus | ForgeRunState | FetchBoxStatus | ImageJobStatus): boolean {
   return finalStatuses.includes(status);
 }

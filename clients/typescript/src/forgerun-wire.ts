@@ -24,7 +24,7 @@ export type ForgeRunEventName = (typeof forgeRunEvents)[number];
  * A scenario of the work-kind catalogue: how long a simulated run takes, how much output it makes
  * and how it ends. Any other text is refused by the server.
  */
-export type ForgeRunKind =
+export type ForgeRunWorkKind =
   | "SUCCESS_FAST" | "SUCCESS_NORMAL" | "SUCCESS_SLOW" | "FAIL_IMMEDIATE" | "FAIL_AFTER_PROGRESS"
   | "FAIL_AFTER_RETRYABLE" | "RUNS_LONG" | "RUNS_OVER_TIMEOUT" | "CPU_BURST" | "MEMORY_SPIKE"
   | "IO_HEAVY" | "MANY_SMALL_OUTPUTS" | "LARGE_OUTPUT" | "CANCEL_BEFORE_START"
@@ -38,7 +38,7 @@ export type ForgeRunKind =
 export interface ForgeRunSpec {
   type: ForgeRunType;
   /** The scenario to simulate; without it the server chooses. */
-  kind?: ForgeRunKind;
+  kind?: ForgeRunWorkKind;
   /**
    * When the job may start, to the microsecond; without it now. A time more than a second in the
    * past is refused.
@@ -69,7 +69,7 @@ export interface ForgeRunReceipt {
 
 /** The run that the server simulates. */
 export interface ForgeRunDefinition {
-  kind: ForgeRunKind;
+  kind: ForgeRunWorkKind;
   /** How long a run takes, in milliseconds. */
   durationMs: number;
   /** Whether the first run fails. */
@@ -98,7 +98,7 @@ export interface ForgeRunFailure {
 export interface ForgeRunJob {
   id: string;
   type: ForgeRunType;
-  kind: ForgeRunKind;
+  kind: ForgeRunWorkKind;
   state: ForgeRunState;
   /** Null until the state is final, and again while a retry runs. */
   outcome: ForgeRunOutcome | null;
@@ -126,14 +126,14 @@ export interface ForgeRunEvent {
   next: ForgeRunState;
   /** Strictly increases within a job. */
   at: string;
-  scenario: ForgeRunKind;
+  scenario: ForgeRunWorkKind;
   /**
    * Set where the name does not say why: "lease_expired" or "released" of a requeued job,
    * "runner_lost", a timeout.
    */
   reason: string | null;
   /** Whether this failure used up the retries. */
-  last: boolean;
+  final: boolean;
 }
 
 /** The history of a job that has ended. */
@@ -148,12 +148,12 @@ export interface ForgeRunReport {
   /** From startedAt to finishedAt in milliseconds. */
   durationMs: number;
   attempt: number;
-  kind: ForgeRunKind;
+  kind: ForgeRunWorkKind;
   failure: ForgeRunFailure | null;
 }
 
 /** The answer to a cancel or a retry. */
-export interface ForgeRunChange {
+export interface ForgeRunActionResult {
   jobId: string;
   state: ForgeRunState;
   updatedAt: string;
@@ -162,21 +162,21 @@ export interface ForgeRunChange {
 }
 
 /** An API key as the server lists it, without its secret. */
-export interface ForgeRunKey {
-  /** Identifies the key, for {@link ForgeRun.revokeKey}; it is no secret. */
+export interface ForgeRunAPIKey {
+  /** Identifies the key, for {@link ForgeRun.revokeApiKey}; it is no secret. */
   id: string;
   createdAt: string;
   /** Null for a key that does not expire. */
   expiresAt: string | null;
-  /** When the key was revoked, renewed or rotated. Only {@link ForgeRun.keys} sets it. */
+  /** When the key was revoked, renewed or rotated. Only {@link ForgeRun.apiKeys} sets it. */
   revokedAt: string | null;
 }
 
 /** The answer to creating or renewing a key. */
-export interface ForgeRunIssuedKey extends ForgeRunKey {
+export interface ForgeRunIssuedAPIKey extends ForgeRunAPIKey {
   /**
-   * The secret, for {@link ForgeRun.withKey} or the client's token. The server shows it once; it is
-   * null when the key existed already.
+   * The secret, for {@link ForgeRun.withApiKey} or the client's token. The server shows it once; it
+   * is null when the key existed already.
    */
   apiKey: string | null;
   /**
@@ -203,7 +203,7 @@ export interface ForgeRunWebhook {
 }
 
 /** The answer to a new webhook. */
-export interface ForgeRunRegistration {
+export interface ForgeRunCreatedWebhook {
   id: string;
   createdAt: string;
   url: string;
@@ -226,13 +226,13 @@ export interface ForgeRunDelivery {
   eventName: ForgeRunEventName;
   url: string;
   status: ForgeRunDeliveryStatus;
-  tries: ForgeRunTry[];
+  tries: ForgeRunDeliveryTry[];
   /** When the next request is due; null when none is. */
   nextTryAt: string | null;
 }
 
 /** One request of a delivery. */
-export interface ForgeRunTry {
+export interface ForgeRunDeliveryTry {
   at: string;
   /** The status of the answer; null when none came, see error. */
   statusCode: number | null;
@@ -243,7 +243,7 @@ export interface ForgeRunTry {
 }
 
 /** What came back from a test of a webhook. Without an error the receiver has accepted it. */
-export interface ForgeRunTest extends ForgeRunTry {
+export interface ForgeRunWebhookTest extends ForgeRunDeliveryTry {
   /** The event, as the header webhook-id had it. */
   eventId: string;
 }
@@ -279,30 +279,30 @@ export const forgeRunJob = shape<ForgeRunJob>({ rename: { job_id: "id", work_kin
 export const forgeRunReport = shape<ForgeRunReport>({ rename: { work_kind: "kind" }, read: {
   events: listOf(shape<ForgeRunEvent>({
     rename: { event_id: "id", event_name: "name", prev_state: "prev", next_state: "next",
-      timestamp: "at", final: "last" },
-    absent: { reason: null, last: false },
+      timestamp: "at" },
+    absent: { reason: null, final: false },
   })),
 } });
 
 /** Reads the answer to a cancel or a retry. */
-export const forgeRunChange = shape<ForgeRunChange>();
+export const forgeRunActionResult = shape<ForgeRunActionResult>();
 
 /** Reads a key. */
-export const forgeRunKey = shape<ForgeRunKey>({ rename: { key_id: "id" } });
+export const forgeRunAPIKey = shape<ForgeRunAPIKey>({ rename: { key_id: "id" } });
 
 /** Reads a key that was issued. */
-export const forgeRunIssuedKey = shape<ForgeRunIssuedKey>({ rename: { key_id: "id" },
+export const forgeRunIssuedAPIKey = shape<ForgeRunIssuedAPIKey>({ rename: { key_id: "id" },
   absent: { revokedAt: null, callbackSecret: null } });
 
 /** Reads a webhook. */
 export const forgeRunWebhook = shape<ForgeRunWebhook>({ rename: { webhook_id: "id" } });
 
 /** Reads the answer to a new webhook. */
-export const forgeRunRegistration = shape<ForgeRunRegistration>({ rename: { webhook_id: "id" } });
+export const forgeRunCreatedWebhook = shape<ForgeRunCreatedWebhook>({ rename: { webhook_id: "id" } });
 
 /** Reads a delivery. */
 export const forgeRunDelivery = shape<ForgeRunDelivery>({ rename: { delivery_id: "id" },
-  read: { tries: listOf(shape<ForgeRunTry>()) } });
+  read: { tries: listOf(shape<ForgeRunDeliveryTry>()) } });
 
 /** Reads what came back from a test. */
-export const forgeRunTest = shape<ForgeRunTest>();
+export const forgeRunWebhookTest = shape<ForgeRunWebhookTest>();

@@ -1,11 +1,13 @@
 import type { CallOptions } from "./abort.js";
 import { isFinal } from "./final.js";
-import { forgeRunChange, forgeRunDelivery, forgeRunIssuedKey, forgeRunJob, forgeRunKey,
-  forgeRunReceipt, forgeRunRegistration, forgeRunReport, forgeRunTest, forgeRunWebhook,
-  type ForgeRunChange, type ForgeRunDelivery, type ForgeRunEventName, type ForgeRunIssuedKey,
-  type ForgeRunJob, type ForgeRunKey, type ForgeRunReceipt, type ForgeRunRegistration,
+import { forgeRunAPIKey, forgeRunActionResult, forgeRunCreatedWebhook, forgeRunDelivery,
+  forgeRunIssuedAPIKey, forgeRunJob, forgeRunReceipt, forgeRunReport, forgeRunWebhook,
+  forgeRunWebhookTest,
+  type ForgeRunAPIKey, type ForgeRunActionResult, type ForgeRunCreatedWebhook,
+  type ForgeRunDelivery, type ForgeRunEventName, type ForgeRunIssuedAPIKey, type ForgeRunJob,
+  type ForgeRunReceipt,
   type ForgeRunReplayFilter, type ForgeRunReplayResult, type ForgeRunReport, type ForgeRunSpec,
-  type ForgeRunState, type ForgeRunTest, type ForgeRunWebhook } from "./forgerun-wire.js";
+  type ForgeRunState, type ForgeRunWebhook, type ForgeRunWebhookTest } from "./forgerun-wire.js";
 import { checked, queryOf, timeText, type Call, type Http } from "./http.js";
 import { encode } from "./json.js";
 import { pages, type ListOptions } from "./pages.js";
@@ -43,7 +45,7 @@ export class ForgeRun {
   }
 
   /** The contract with another API key than the client's token. */
-  withKey(apiKey: string): ForgeRun {
+  withApiKey(apiKey: string): ForgeRun {
     return new ForgeRun(this.#http, apiKey);
   }
 
@@ -97,8 +99,8 @@ export class ForgeRun {
    *
    * Errors: NotFoundError; UnauthorizedError; ConflictError. Repeating is safe.
    */
-  async cancel(jobId: string, options: CallOptions = {}): Promise<ForgeRunChange> {
-    return await this.#post("forgerun cancel", ["jobs", jobId, "cancel"], options, forgeRunChange);
+  async cancel(jobId: string, options: CallOptions = {}): Promise<ForgeRunActionResult> {
+    return await this.#post("forgerun cancel", ["jobs", jobId, "cancel"], options, forgeRunActionResult);
   }
 
   /**
@@ -110,8 +112,8 @@ export class ForgeRun {
    * Repeating before the retried run has ended returns the job's state. A repeat after that run has
    * failed too is another retry.
    */
-  async retry(jobId: string, options: CallOptions = {}): Promise<ForgeRunChange> {
-    return await this.#post("forgerun retry", ["jobs", jobId, "retry"], options, forgeRunChange);
+  async retry(jobId: string, options: CallOptions = {}): Promise<ForgeRunActionResult> {
+    return await this.#post("forgerun retry", ["jobs", jobId, "retry"], options, forgeRunActionResult);
   }
 
   /**
@@ -155,8 +157,9 @@ export class ForgeRun {
    * try of this call (the error is uncertain then): the secret is lost with the answer, and another
    * client must be created. NotFoundError.
    */
-  async firstKey(clientId: string, options: CallOptions = {}): Promise<ForgeRunIssuedKey> {
-    return await this.#issue("forgerun first key", clientId, { rotate: false },
+  async createFirstApiKey(clientId: string,
+    options: CallOptions = {}): Promise<ForgeRunIssuedAPIKey> {
+    return await this.#issue("forgerun create first API key", clientId, { rotate: false },
       { ...keyHeader(undefined), Authorization: null }, options);
   }
 
@@ -171,16 +174,17 @@ export class ForgeRun {
    * repeat fails with an UnauthorizedError that is uncertain, the new secret is lost with the
    * answer, and an operator must recover the client.
    */
-  async createKey(clientId: string,
-    options: { rotate?: boolean } & OnceOptions = {}): Promise<ForgeRunIssuedKey> {
-    return await this.#issue("forgerun create key", clientId, { rotate: options.rotate ?? false },
+  async createApiKey(clientId: string,
+    options: { rotate?: boolean } & OnceOptions = {}): Promise<ForgeRunIssuedAPIKey> {
+    return await this.#issue("forgerun create API key", clientId,
+      { rotate: options.rotate ?? false },
       keyHeader(options.idempotencyKey), options);
   }
 
   async #issue(op: string, clientId: string, body: object, header: Record<string, string | null>,
-    options: CallOptions): Promise<ForgeRunIssuedKey> {
+    options: CallOptions): Promise<ForgeRunIssuedAPIKey> {
     return await this.#json(["clients", clientId, "keys"], { op, method: "POST", header,
-      body: encode(body), accept: [201, 200], signal: options.signal }, forgeRunIssuedKey);
+      body: encode(body), accept: [201, 200], signal: options.signal }, forgeRunIssuedAPIKey);
   }
 
   /**
@@ -188,12 +192,12 @@ export class ForgeRun {
    * revoked, and is refused from then on.
    *
    * Errors: UnauthorizedError; ConflictError when there is nothing to renew. Repeating is as with
-   * rotate, see {@link ForgeRun.createKey}.
+   * rotate, see {@link ForgeRun.createApiKey}.
    */
-  async renewKey(clientId: string, options: CallOptions = {}): Promise<ForgeRunIssuedKey> {
-    return await this.#json(["clients", clientId, "keys", "renew"], { op: "forgerun renew key",
+  async renewApiKey(clientId: string, options: CallOptions = {}): Promise<ForgeRunIssuedAPIKey> {
+    return await this.#json(["clients", clientId, "keys", "renew"], { op: "forgerun renew API key",
       method: "POST", header: keyHeader(undefined), body: "{}", signal: options.signal },
-    forgeRunIssuedKey);
+    forgeRunIssuedAPIKey);
   }
 
   /**
@@ -203,8 +207,8 @@ export class ForgeRun {
    * Errors: NotFoundError; UnauthorizedError, also for a key of another client, and for a repeat
    * after a lost answer when the key revoked itself.
    */
-  async revokeKey(clientId: string, keyId: string, options: CallOptions = {}): Promise<void> {
-    const op = "forgerun revoke key";
+  async revokeApiKey(clientId: string, keyId: string, options: CallOptions = {}): Promise<void> {
+    const op = "forgerun revoke API key";
     const body = checked(op, () => encode({ key_id: keyId }));
     await this.#json(["clients", clientId, "keys", "revoke"], { op, method: "POST", body,
       signal: options.signal }, () => {});
@@ -214,9 +218,9 @@ export class ForgeRun {
    * Iterates over the keys of this client, the revoked ones too while the server keeps them. It
    * ends with the first error.
    */
-  async *keys(clientId: string,
-    options: ListOptions = {}): AsyncGenerator<ForgeRunKey, void, undefined> {
-    yield* this.#list("forgerun keys", ["clients", clientId, "keys"], options, forgeRunKey);
+  async *apiKeys(clientId: string,
+    options: ListOptions = {}): AsyncGenerator<ForgeRunAPIKey, void, undefined> {
+    yield* this.#list("forgerun API keys", ["clients", clientId, "keys"], options, forgeRunAPIKey);
   }
 
   /**
@@ -227,12 +231,12 @@ export class ForgeRun {
    *
    * Repeating under the same idempotency key returns the same webhook without its secret.
    */
-  async registerWebhook(url: string, events: readonly ForgeRunEventName[],
-    options: OnceOptions = {}): Promise<ForgeRunRegistration> {
-    const op = "forgerun register webhook";
+  async createWebhook(url: string, events: readonly ForgeRunEventName[],
+    options: OnceOptions = {}): Promise<ForgeRunCreatedWebhook> {
+    const op = "forgerun create webhook";
     const body = checked(op, () => encode({ url, events }));
     return await this.#json(["webhooks"], { op, method: "POST", body, accept: [201],
-      header: keyHeader(options.idempotencyKey), signal: options.signal }, forgeRunRegistration);
+      header: keyHeader(options.idempotencyKey), signal: options.signal }, forgeRunCreatedWebhook);
   }
 
   /** Iterates over the webhooks of this client. It ends with the first error. */
@@ -279,9 +283,9 @@ export class ForgeRun {
    *
    * Errors: NotFoundError. A repeat sends another event.
    */
-  async testWebhook(webhookId: string, options: CallOptions = {}): Promise<ForgeRunTest> {
+  async testWebhook(webhookId: string, options: CallOptions = {}): Promise<ForgeRunWebhookTest> {
     return await this.#post("forgerun test webhook", ["webhooks", webhookId, "test"], options,
-      forgeRunTest);
+      forgeRunWebhookTest);
   }
 
   /** Iterates over the deliveries of a webhook. It ends with the first error. */

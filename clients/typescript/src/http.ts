@@ -42,7 +42,7 @@ export interface Call {
   /** Changes nothing in the server, so its errors are never uncertain. */
   readOnly?: boolean;
   /** Has a second effect when it is repeated: tried again only while no try can have had one. */
-  notRepeatable?: boolean;
+  notIdempotent?: boolean;
   /** What the errors of the call show. */
   idempotencyKey?: string;
   /** The members of the answer that stay texts. */
@@ -161,7 +161,7 @@ export class Http {
         pause = Math.min(pause, Math.min(fail.retryAfter, maxRetryAfter) + maxOutcomePause);
         lastTry = false;
       }
-      const isOver = call.once || lastTry || (call.notRepeatable && uncertain);
+      const isOver = call.once || lastTry || (call.notIdempotent && uncertain);
       if (isOver || !isRetryable(fail)) throw failed(fail);
       if (!(await sleep(pause, call.signal))) {
         throw failed({ ...fail, transient: false, as: AbortedError,

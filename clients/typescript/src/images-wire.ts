@@ -8,7 +8,7 @@ export type ImageJobType = "process_file" | "delete_file";
  * The status of a job. After failed_retryable another attempt follows, after failed none: it is a
  * dead letter.
  */
-export type ImageStatus = "queued" | "processing" | "completed" | "failed_retryable" | "failed";
+export type ImageJobStatus = "queued" | "processing" | "completed" | "failed_retryable" | "failed";
 
 /**
  * The status of a file: processing while its first variants are being made, ready when it has
@@ -50,7 +50,7 @@ export interface ImageReceipt {
   fileId: string;
   /** The id of the job that makes the variants, and status is its status. */
   jobId: string;
-  status: ImageStatus;
+  status: ImageJobStatus;
   /** The key that was sent. */
   idempotencyKey: string;
 }
@@ -90,7 +90,7 @@ export interface ImageVariant {
 export interface ImageJob {
   id: string;
   type: ImageJobType;
-  status: ImageStatus;
+  status: ImageJobStatus;
   fileId: string;
   /** That of the upload. */
   userId: string | null;

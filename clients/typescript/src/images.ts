@@ -2,7 +2,7 @@ import type { CallOptions } from "./abort.js";
 import { isFinal } from "./final.js";
 import { checked, queryOf, type Call, type Http, type Upload } from "./http.js";
 import { imageDeadLetter, imageFile, imageJob, imageReceipt, uploadHeaders, type ImageDeadLetter,
-  type ImageFile, type ImageJob, type ImageJobType, type ImageReceipt, type ImageStatus,
+  type ImageFile, type ImageJob, type ImageJobType, type ImageReceipt, type ImageJobStatus,
   type ImageUpload } from "./images-wire.js";
 import { encode } from "./json.js";
 import { pages, type ListOptions } from "./pages.js";
@@ -130,24 +130,24 @@ export class Images {
   }
 
   /**
-   * Creates another job for a file: process_file for more variants or delete_file for its deletion.
+   * Stores another job for a file: process_file for more variants or delete_file for its deletion.
    * sizes are the longer sides of the variants in pixels; without them those of the server's
    * settings. callbackUrl is that of {@link ImageUpload}; a job that deletes has none.
    *
    * Errors: NotFoundError, with the code FILE_DELETED for a deleted file; InvalidError;
    * UnauthorizedError.
    *
-   * Repeating would create another job, so a try whose answer was lost is not repeated. The error
+   * Repeating would store another job, so a try whose answer was lost is not repeated. The error
    * is uncertain then.
    */
-  async createJob(jobType: ImageJobType, fileId: string,
+  async submitJob(jobType: ImageJobType, fileId: string,
     options: { sizes?: readonly number[]; callbackUrl?: string } & CallOptions = {},
   ): Promise<ImageJob> {
-    const op = "images create job";
+    const op = "images submit job";
     const body = checked(op, () => encode({ type: jobType, file_id: fileId,
       sizes: options.sizes, callback_url: options.callbackUrl || undefined }));
     return await this.#http.json({ op, method: "POST", path: jobsPath, body, accept: [202],
-      notRepeatable: true, signal: options.signal }, imageJob);
+      notIdempotent: true, signal: options.signal }, imageJob);
   }
 
   /**
@@ -175,7 +175,7 @@ export class Images {
    * ends with the first error. With a status, a job that changes its status meanwhile may be
    * missed.
    */
-  async *jobs(options: { status?: ImageStatus; type?: ImageJobType } & ListOptions = {}):
+  async *jobs(options: { status?: ImageJobStatus; type?: ImageJobType } & ListOptions = {}):
     AsyncGenerator<ImageJob, void, undefined> {
     const { status, type, pageSize } = options;
     const call = { ...get("images jobs", jobsPath, options), query: queryOf({ status, type }) };
@@ -188,14 +188,15 @@ export class Images {
    *
    * Errors: NotFoundError, UnauthorizedError. Repeating is safe.
    */
-  async sendMessage(jobId: string, options: CallOptions = {}): Promise<ImageStatus> {
-    const op = "images send message";
+  async republishMessage(jobId: string, options: CallOptions = {}): Promise<ImageJobStatus> {
+    const op = "images republish message";
     const body = checked(op, () => {
       checkSegment("job id", jobId);
       return encode({ job_id: jobId });
     });
     return await this.#http.json({ op, method: "POST", path: "/images/v1/messages", body,
-      accept: [202], signal: options.signal }, (wire) => stringOf(wire, "status") as ImageStatus);
+      accept: [202], signal: options.signal },
+      (wire) => stringOf(wire, "status") as ImageJobStatus);
   }
 
   /**
@@ -213,12 +214,12 @@ export class Images {
    * Errors: NotFoundError; ConflictError with the code NOT_REPLAYABLE for a job that is not a dead
    * letter; UnauthorizedError.
    *
-   * Repeating: as with {@link Images.createJob}, a try whose answer was lost is not repeated.
+   * Repeating: as with {@link Images.submitJob}, a try whose answer was lost is not repeated.
    */
   async replay(jobId: string, options: CallOptions = {}): Promise<ImageJob> {
     const op = "images replay";
     return await this.#http.json({ op, method: "POST",
-      path: `${pathTo(op, lettersPath, jobId)}/replay`, accept: [202], notRepeatable: true,
+      path: `${pathTo(op, lettersPath, jobId)}/replay`, accept: [202], notIdempotent: true,
       signal: options.signal }, imageJob);
   }
 

@@ -12,38 +12,39 @@ export { AbortedError, ConflictError, CycleError, DrainTimeoutError, InvalidErro
   NotFoundError, NotMillraceError, RetryableError, RunCanceledError, RunFinishedError,
   RunLostError, UnauthorizedError } from "./error.js";
 export { FetchBox, type LogOptions } from "./fetchbox.js";
-export type { FetchBoxComponent, FetchBoxCursor, FetchBoxDeadLetter, FetchBoxFailure,
-  FetchBoxHealth, FetchBoxJob, FetchBoxLogEntry, FetchBoxManifest, FetchBoxReceipt,
+export type { FetchBoxComponent, FetchBoxDeadLetter, FetchBoxFailure, FetchBoxHealth,
+  FetchBoxJob, FetchBoxLogEntry, FetchBoxLogPosition, FetchBoxManifest, FetchBoxReceipt,
   FetchBoxReplay, FetchBoxResource, FetchBoxSpec, FetchBoxStatus, FetchBoxTask }
   from "./fetchbox-wire.js";
 export { isFinal } from "./final.js";
 export { ForgeRun, type OnceOptions } from "./forgerun.js";
-export { forgeRunEvents, type ForgeRunChange, type ForgeRunDefinition, type ForgeRunDelivery, type
-  ForgeRunDeliveryStatus, type ForgeRunEvent, type ForgeRunEventName, type ForgeRunFailure, type
-  ForgeRunIssuedKey, type ForgeRunJob, type ForgeRunKey, type ForgeRunKind, type ForgeRunOutcome,
-  type ForgeRunReceipt, type ForgeRunRegistration, type ForgeRunReplayFilter, type
-  ForgeRunReplayResult, type ForgeRunReport, type ForgeRunSpec, type ForgeRunState, type
-  ForgeRunTest, type ForgeRunTry, type ForgeRunType, type ForgeRunWebhook }
+export { forgeRunEvents, type ForgeRunAPIKey, type ForgeRunActionResult,
+  type ForgeRunCreatedWebhook, type ForgeRunDefinition, type ForgeRunDelivery,
+  type ForgeRunDeliveryStatus, type ForgeRunDeliveryTry, type ForgeRunEvent,
+  type ForgeRunEventName, type ForgeRunFailure, type ForgeRunIssuedAPIKey, type ForgeRunJob,
+  type ForgeRunOutcome, type ForgeRunReceipt, type ForgeRunReplayFilter,
+  type ForgeRunReplayResult, type ForgeRunReport, type ForgeRunSpec, type ForgeRunState,
+  type ForgeRunType, type ForgeRunWebhook, type ForgeRunWebhookTest, type ForgeRunWorkKind }
   from "./forgerun-wire.js";
 export { Images } from "./images.js";
-export type { ImageDeadLetter, ImageFile, ImageFileStatus, ImageJob, ImageJobType, ImageReceipt,
-  ImageStatus, ImageUpload, ImageVariant } from "./images-wire.js";
+export type { ImageDeadLetter, ImageFile, ImageFileStatus, ImageJob, ImageJobStatus,
+  ImageJobType, ImageReceipt, ImageUpload, ImageVariant } from "./images-wire.js";
 export { JobError, Release, final, type JobErrorOptions } from "./job-error.js";
 export { JobRun, type JobHandler, type JobMiddleware } from "./job-run.js";
 export { JobWorker, type JobWorkerConfig } from "./job-worker.js";
 export { RawJSON } from "./json.js";
 export type { Logger } from "./outage.js";
 export type { ListOptions } from "./pages.js";
-export { Relay, type EnqueueOptions, type NextOptions, type RelayDeadLetter } from "./relay.js";
+export { Relay, type EnqueueOptions, type ClaimOptions, type RelayDeadLetter } from "./relay.js";
 export type { ClaimedRelayJob, RelayHeartbeat, RelayJob, RelayMode, RelayRun, RelaySpec }
   from "./relay-wire.js";
 export type { Retry } from "./retry.js";
 export { Run, type Handler, type Middleware } from "./run.js";
 export { TaskFlow, type RerunOptions } from "./taskflow.js";
-export { TaskFlowBuilder } from "./taskflow-graph.js";
+export { TaskFlowGraphBuilder } from "./taskflow-graph.js";
 export type { TaskFlowCallback, TaskFlowEdge, TaskFlowFailure, TaskFlowFilter, TaskFlowGraph,
-  TaskFlowJob, TaskFlowNode, TaskFlowPage, TaskFlowPatch, TaskFlowRetry, TaskFlowSpec,
-  TaskFlowStatus, TaskFlowStrategy } from "./taskflow-wire.js";
+  TaskFlowJob, TaskFlowGraphJob, TaskFlowPage, TaskFlowPatch, TaskFlowRetryPolicy, TaskFlowSpec,
+  TaskFlowStatus, TaskFlowBackoffStrategy } from "./taskflow-wire.js";
 export { InvalidWebhookError, verifyWebhook, webhookTolerance, type ForgeRunWebhookEvent, type
   WebhookHeaders } from "./webhook.js";
 export { Worker, type WorkerConfig, type WorkerSettings } from "./worker.js";

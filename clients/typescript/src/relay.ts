@@ -15,8 +15,8 @@ export interface EnqueueOptions extends CallOptions {
   mode?: RelayMode;
 }
 
-/** The options of {@link Relay.next}. */
-export interface NextOptions extends CallOptions {
+/** The options of {@link Relay.claim}. */
+export interface ClaimOptions extends CallOptions {
   /** The most jobs to claim; 1 without it. */
   numJobs?: number;
   /**
@@ -101,16 +101,16 @@ export class Relay {
    * Repeating: jobs in a lost answer are in flight without a worker. They return after their
    * timeout with one retry less. A repeat claims others.
    */
-  async next<P = any>(queue: string,
-    options: NextOptions = {}): Promise<ClaimedRelayJob<P>[]> {
+  async claim<P = any>(queue: string,
+    options: ClaimOptions = {}): Promise<ClaimedRelayJob<P>[]> {
     const { jobs } = await this.nextFor<P>(queue, options, "");
     return jobs;
   }
 
-  /** @internal Is next, and tells whether an operator has drained the worker. */
-  async nextFor<P>(queue: string, options: NextOptions & CallPolicy,
+  /** @internal Is claim, and tells whether an operator has drained the worker. */
+  async nextFor<P>(queue: string, options: ClaimOptions & CallPolicy,
     worker: string): Promise<{ jobs: ClaimedRelayJob<P>[]; drained: boolean }> {
-    const op = "relay next";
+    const op = "relay claim";
     const call = checked(op, (): Call => {
       checkSegment("queue", queue);
       const wait = wholeSeconds("wait", Math.max(options.wait ?? 0, 0));
@@ -298,7 +298,7 @@ export class Relay {
       method: "POST",
       path: pathOf(letterPath(op, queue), String(id), "replay"),
       accept: [202],
-      notRepeatable: options.again ?? false,
+      notIdempotent: options.again ?? false,
       raw: relayTexts,
       signal: options.signal,
     };

@@ -3,46 +3,47 @@ import { encode } from "./json.js";
 import { checkName } from "./path.js";
 import { taskMembers, type TaskFlowSpec } from "./taskflow-wire.js";
 
-interface Part {
+interface GraphJob {
   ref: string;
   spec: TaskFlowSpec;
   dependsOn: readonly string[]; // refs
 }
 
 /**
- * TaskFlowBuilder builds a graph: jobs that depend on one another, which {@link TaskFlow.submit}
- * stores all or none. Within the graph each job has a ref, any text that the caller chooses.
+ * TaskFlowGraphBuilder builds a graph: jobs that depend on one another, which
+ * {@link TaskFlow.submitGraph} stores all or none. Within the graph each job has a ref, any text
+ * that the caller chooses.
  *
- *     const graph = new TaskFlowBuilder();
+ *     const graph = new TaskFlowGraphBuilder();
  *     const extract = graph.add("extract", { name: "extract", queue: "etl" });
  *     graph.add("load", { name: "load", queue: "etl" }, extract);
- *     const ids = await taskflow.submit(graph);
+ *     const ids = await taskflow.submitGraph(graph);
  */
-export class TaskFlowBuilder {
-  readonly #parts = new Map<string, Part>();
+export class TaskFlowGraphBuilder {
+  readonly #jobs = new Map<string, GraphJob>();
   readonly #duplicates: string[] = [];
 
   /**
    * Adds a job to the graph and returns its ref. The job runs after the jobs with the refs in
    * after, which may be added later. Dependencies in the spec are ids of jobs outside the graph.
-   * {@link TaskFlow.submit} reports what is wrong with a graph.
+   * {@link TaskFlow.submitGraph} reports what is wrong with a graph.
    */
   add(ref: string, spec: TaskFlowSpec, ...after: string[]): string {
-    if (this.#parts.has(ref)) this.#duplicates.push(ref);
-    else this.#parts.set(ref, { ref, spec, dependsOn: after });
+    if (this.#jobs.has(ref)) this.#duplicates.push(ref);
+    else this.#jobs.set(ref, { ref, spec, dependsOn: after });
     return ref;
   }
 
   /** The refs of all jobs, in the order in which they were added. */
   refs(): string[] {
-    return [...this.#parts.keys()];
+    return [...this.#jobs.keys()];
   }
 
   /** @internal The body of a request, or the mistakes of the graph by refs. */
   encode(op: string): string {
     const problem = this.#problem(op);
     if (problem) throw problem;
-    const jobs = [...this.#parts.values()].map(({ ref, spec, dependsOn }) => {
+    const jobs = [...this.#jobs.values()].map(({ ref, spec, dependsOn }) => {
       try {
         checkName("ref", ref);
         return encode({ ref, ...taskMembers(spec),
@@ -57,9 +58,9 @@ export class TaskFlowBuilder {
   #problem(op: string): MillraceError | undefined {
     const [duplicate] = this.#duplicates;
     if (duplicate !== undefined) return invalid(op, `ref "${duplicate}" is there twice`);
-    if (this.#parts.size === 0) return invalid(op, "the graph is empty");
-    for (const { ref, dependsOn } of this.#parts.values()) {
-      const unknown = dependsOn.find((other) => !this.#parts.has(other));
+    if (this.#jobs.size === 0) return invalid(op, "the graph is empty");
+    for (const { ref, dependsOn } of this.#jobs.values()) {
+      const unknown = dependsOn.find((other) => !this.#jobs.has(other));
       if (unknown !== undefined) {
         return invalid(op, `job "${ref}" comes after "${unknown}", which is not in the graph`);
       }
@@ -75,12 +76,12 @@ export class TaskFlowBuilder {
    */
   #cycle(): string[] | undefined {
     const done = new Set<string>();
-    for (const start of this.#parts.keys()) {
+    for (const start of this.#jobs.keys()) {
       const path: string[] = [];
       const onPath = new Map<string, Iterator<string>>(); // with the dependencies to visit
       const enter = (ref: string) => {
         path.push(ref);
-        onPath.set(ref, (this.#parts.get(ref)?.dependsOn ?? [])[Symbol.iterator]());
+        onPath.set(ref, (this.#jobs.get(ref)?.dependsOn ?? [])[Symbol.iterator]());
       };
       if (!done.has(start)) enter(start);
       for (let at = path.at(-1); at !== undefined; at = path.at(-1)) {

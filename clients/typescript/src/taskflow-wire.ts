@@ -14,14 +14,14 @@ export type TaskFlowStatus =
  * How the backoff grows, after the n-th failed attempt: FIXED is the base delay, LINEAR n times
  * that, EXPONENTIAL is doubled with each failure.
  */
-export type TaskFlowStrategy = "FIXED" | "LINEAR" | "EXPONENTIAL";
+export type TaskFlowBackoffStrategy = "FIXED" | "LINEAR" | "EXPONENTIAL";
 
 /** A retry policy. A member that is missing means TaskFlow's default. */
-export interface TaskFlowRetry {
+export interface TaskFlowRetryPolicy {
   /** Bounds the failed attempts, from 1 to 10; the default is 3. */
   maxAttempts?: number;
   /** How the delay grows; the default is EXPONENTIAL. */
-  strategy?: TaskFlowStrategy;
+  strategy?: TaskFlowBackoffStrategy;
   /**
    * The first delay, from 1 to 300 seconds; the default is 10. The wire has whole seconds;
    * fractions are rounded up.
@@ -44,7 +44,7 @@ export interface TaskFlowSpec {
   /** The ids of at most 50 jobs that must be COMPLETED before this one runs. */
   dependencies?: readonly string[];
   /** The retry policy; without it TaskFlow's default. */
-  retry?: TaskFlowRetry;
+  retry?: TaskFlowRetryPolicy;
   /** Told what happens to the job. */
   callback?: TaskFlowCallback | null;
 }
@@ -72,7 +72,7 @@ export interface TaskFlowPatch {
    * Replaces the whole policy: members that are missing mean TaskFlow's defaults, not the present
    * values.
    */
-  retry?: TaskFlowRetry;
+  retry?: TaskFlowRetryPolicy;
 }
 
 /** The failure report of a worker. */
@@ -94,12 +94,12 @@ export interface TaskFlowJob<P = any> {
   payloadText: string;
   priority: number;
   dependencies: string[];
-  retry: Required<TaskFlowRetry>;
+  retry: Required<TaskFlowRetryPolicy>;
   status: TaskFlowStatus;
   createdAt: string;
   updatedAt: string;
   /** The number of failed attempts. */
-  attemptCount: number;
+  failedAttempts: number;
   /** When a READY job that waits for its next attempt can be claimed; null for all others. */
   nextRunAt: string | null;
   /**
@@ -140,13 +140,13 @@ export interface TaskFlowPage<P = any> {
 }
 
 /** A job in a graph. */
-export interface TaskFlowNode {
+export interface TaskFlowGraphJob {
   id: string;
   name: string;
   queue: string;
   status: TaskFlowStatus;
   priority: number;
-  attemptCount: number;
+  failedAttempts: number;
 }
 
 /** Says that job to depends on job from. */
@@ -157,23 +157,23 @@ export interface TaskFlowEdge {
 
 /** A set of jobs that are connected by dependencies. */
 export interface TaskFlowGraph {
-  nodes: TaskFlowNode[];
+  jobs: TaskFlowGraphJob[];
   edges: TaskFlowEdge[];
-  /** Whether the graph has more than the 2,000 nodes in nodes. */
+  /** Whether the graph has more than the 2,000 jobs in jobs. */
   truncated: boolean;
 }
 
 /** The members of jobs that stay texts, besides their values. */
 export const taskFlowTexts: ReadonlySet<string> = new Set(["payload", "result"]);
 
-const retry = shape<Required<TaskFlowRetry>>({ rename: { backoff_strategy: "strategy",
+const retry = shape<Required<TaskFlowRetryPolicy>>({ rename: { backoff_strategy: "strategy",
   base_delay_seconds: "baseDelay", max_delay_seconds: "maxDelay" } });
 
 const failure = shape<TaskFlowFailure>({ rename: { error: "message", error_type: "type" },
   absent: { type: null } });
 
 const members = shape<TaskFlowJob>({
-  rename: { retry_policy: "retry" },
+  rename: { retry_policy: "retry", attempt_count: "failedAttempts" },
   read: { retry_policy: retry, last_error: failure },
   absent: { nextRunAt: null, result: null, resultText: "null", lastError: null, rerunOf: null,
     rerunAs: null, callback: null },
@@ -185,8 +185,9 @@ export function taskFlowJob<P>(wire: unknown): TaskFlowJob<P> {
 }
 
 /** Reads a graph of an answer. */
-export const taskFlowGraph = shape<TaskFlowGraph>({ read: {
-  nodes: listOf(shape<TaskFlowNode>({ rename: { job_id: "id" } })),
+export const taskFlowGraph = shape<TaskFlowGraph>({ rename: { nodes: "jobs" }, read: {
+  nodes: listOf(shape<TaskFlowGraphJob>({ rename: { job_id: "id",
+    attempt_count: "failedAttempts" } })),
 }, absent: { truncated: false } });
 
 /** Encodes a job that is created. */

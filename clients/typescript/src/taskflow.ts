@@ -5,7 +5,7 @@ import { encode } from "./json.js";
 import { checkSegment, pathOf } from "./path.js";
 import { randomText } from "./random.js";
 import { listOf, objectOf } from "./shape.js";
-import type { TaskFlowBuilder } from "./taskflow-graph.js";
+import type { TaskFlowGraphBuilder } from "./taskflow-graph.js";
 import { encodePatch, encodeTask, taskFlowGraph, taskFlowJob, taskFlowTexts, type TaskFlowFilter,
   type TaskFlowGraph, type TaskFlowJob, type TaskFlowPage, type TaskFlowPatch, type TaskFlowSpec }
   from "./taskflow-wire.js";
@@ -41,28 +41,28 @@ export class TaskFlow {
    *
    * Errors: InvalidError, also for an unknown dependency; UnauthorizedError; RetryableError.
    *
-   * Repeating would create another job, so a try whose answer was lost is not repeated. The error
+   * Repeating would store another job, so a try whose answer was lost is not repeated. The error
    * is uncertain then, and the job may exist.
    */
-  async create<P = any>(spec: TaskFlowSpec, options: CallOptions = {}): Promise<TaskFlowJob<P>> {
-    return await this.#create(spec, { notRepeatable: true, signal: options.signal });
+  async submit<P = any>(spec: TaskFlowSpec, options: CallOptions = {}): Promise<TaskFlowJob<P>> {
+    return await this.#submit(spec, { notIdempotent: true, signal: options.signal });
   }
 
   /**
-   * Is create with an idempotency key of 1 to 255 characters: of equal specs with the same key one
+   * Is submit with an idempotency key of 1 to 255 characters: of equal specs with the same key one
    * makes a job, within the day for which the server remembers the key, and all others return that
    * job as it is then. An empty key is one that no other call has.
    *
-   * Errors: those of create; ConflictError with the code IDEMPOTENCY_CONFLICT where another spec
+   * Errors: those of submit; ConflictError with the code IDEMPOTENCY_CONFLICT where another spec
    * came with the key; NotFoundError where the job was deleted since. Repeating is safe.
    */
-  async createOnce<P = any>(key: string, spec: TaskFlowSpec,
+  async submitOnce<P = any>(key: string, spec: TaskFlowSpec,
     options: CallOptions = {}): Promise<TaskFlowJob<P>> {
-    return await this.#create(spec, { header: keyHeader(key), signal: options.signal });
+    return await this.#submit(spec, { header: keyHeader(key), signal: options.signal });
   }
 
-  async #create<P>(spec: TaskFlowSpec, rest: Partial<Call>): Promise<TaskFlowJob<P>> {
-    const op = "taskflow create";
+  async #submit<P>(spec: TaskFlowSpec, rest: Partial<Call>): Promise<TaskFlowJob<P>> {
+    const op = "taskflow submit";
     const body = checked(op, () => encodeTask(spec));
     return await this.#job({ op, method: "POST", path: jobsPath, body, accept: [201, 200],
       ...rest });
@@ -156,7 +156,7 @@ export class TaskFlow {
   async #rerun(op: string, id: string, route: string,
     { again = false, signal }: RerunOptions): Promise<Record<string, string>> {
     return await this.#http.json({ op, method: "POST", path: jobPath(op, id) + route,
-      body: encode({ again }), notRepeatable: again, accept: [201], signal }, copies);
+      body: encode({ again }), notIdempotent: again, accept: [201], signal }, copies);
   }
 
   /**
@@ -220,21 +220,23 @@ export class TaskFlow {
    * Repeating would store another graph, so a try whose answer was lost is not repeated. The error
    * is uncertain then, and the graph may exist.
    */
-  async submit(graph: TaskFlowBuilder, options: CallOptions = {}): Promise<Record<string, string>> {
-    return await this.#submit(graph, { notRepeatable: true, signal: options.signal });
+  async submitGraph(graph: TaskFlowGraphBuilder,
+    options: CallOptions = {}): Promise<Record<string, string>> {
+    return await this.#submitGraph(graph, { notIdempotent: true, signal: options.signal });
   }
 
   /**
-   * Is submit with an idempotency key, as that of {@link TaskFlow.createOnce}: of equal graphs with
-   * the same key one is stored, and all others return its ids. Repeating is safe.
+   * Is submitGraph with an idempotency key, as that of {@link TaskFlow.submitOnce}: of equal graphs
+   * with the same key one is stored, and all others return its ids. Repeating is safe.
    */
-  async submitOnce(key: string, graph: TaskFlowBuilder,
+  async submitGraphOnce(key: string, graph: TaskFlowGraphBuilder,
     options: CallOptions = {}): Promise<Record<string, string>> {
-    return await this.#submit(graph, { header: keyHeader(key), signal: options.signal });
+    return await this.#submitGraph(graph, { header: keyHeader(key), signal: options.signal });
   }
 
-  async #submit(graph: TaskFlowBuilder, rest: Partial<Call>): Promise<Record<string, string>> {
-    const op = "taskflow submit";
+  async #submitGraph(graph: TaskFlowGraphBuilder,
+    rest: Partial<Call>): Promise<Record<string, string>> {
+    const op = "taskflow submit graph";
     return await this.#http.json({ op, method: "POST", path: "/api/v1/graphs",
       body: graph.encode(op), accept: [201, 200], ...rest }, copies);
   }
@@ -257,8 +259,8 @@ export class TaskFlow {
    * Errors: those of {@link TaskFlow.graph} except RetryableError; AbortedError.
    */
   async waitGraph(id: string, options: CallOptions = {}): Promise<TaskFlowGraph> {
-    return await watch("taskflow wait", options.signal, () => this.graph(id, options),
-      ({ nodes }) => nodes.every(({ status }) => isFinal(status)));
+    return await watch("taskflow wait graph", options.signal, () => this.graph(id, options),
+      ({ jobs }) => jobs.every(({ status }) => isFinal(status)));
   }
 
   async #job<P>(call: Call): Promise<TaskFlowJob<P>> {

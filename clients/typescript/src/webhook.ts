@@ -1,6 +1,6 @@
 import { decode } from "./json.js";
 import { shape } from "./shape.js";
-import type { ForgeRunEventName, ForgeRunKind, ForgeRunState } from "./forgerun-wire.js";
+import type { ForgeRunEventName, ForgeRunWorkKind, ForgeRunState } from "./forgerun-wire.js";
 
 /**
  * A request to a webhook has no valid signature, or an old one. The receiver should answer it with
@@ -30,10 +30,10 @@ export interface ForgeRunWebhookEvent {
   next: ForgeRunState;
   /** When the state changed. */
   occurredAt: string;
-  scenario: ForgeRunKind;
-  /** reason and last are as in {@link ForgeRunEvent}. */
+  scenario: ForgeRunWorkKind;
+  /** reason and final are as in {@link ForgeRunEvent}. */
   reason: string | null;
-  last: boolean;
+  final: boolean;
   /** When this request was signed (webhook-timestamp). */
   signedAt: Date;
 }
@@ -42,8 +42,8 @@ export interface ForgeRunWebhookEvent {
 export type WebhookHeaders = Headers | Readonly<Record<string, string | string[] | undefined>>;
 
 const members = shape<Omit<ForgeRunWebhookEvent, "signedAt">>({
-  rename: { event_name: "name", prev_state: "prev", next_state: "next", final: "last" },
-  absent: { reason: null, last: false },
+  rename: { event_name: "name", prev_state: "prev", next_state: "next" },
+  absent: { reason: null, final: false },
 });
 
 /**

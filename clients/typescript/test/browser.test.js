@@ -28,7 +28,7 @@ try {
     results.reason = String(reason);
     stop.abort();
   } }).run({ signal: stop.signal });
-  results.left = (await relay.next("page")).length;
+  results.left = (await relay.claim("page")).length;
   results.error = await relay.get("page", "1").catch((err) => err.name);
   results.webhook = await verifyWebhook(["whsec_AAAA"], new Headers(), "").catch((err) => err.name);
 } catch (err) {

@@ -49,5 +49,5 @@ test("a worker outlives kill -9 of its server, loses nothing and doubles nothing
   assert.deepEqual(ended.filter(([, reason]) => reason !== undefined), []);
   assert.deepEqual(ended.map(([id]) => id).sort(), [...ids].sort());
   assert.deepEqual([...runs].filter(([, n]) => n !== 1), []);
-  assert.deepEqual(await relay.next("crash"), []);
+  assert.deepEqual(await relay.claim("crash"), []);
 });

@@ -42,7 +42,7 @@ test("a manifest is submitted, followed and waited for", async () => {
   assert.equal(receipt.resources, 2);
   const job = await box.wait(receipt.jobId);
   await assertShape("FetchBoxJob", job);
-  await assertShape("FetchBoxCursor", job.logCursor);
+  await assertShape("FetchBoxLogPosition", job.logStart);
   assert.deepEqual([job.status, job.total, job.completed, job.failed, job.tenant],
     ["completed", 2, 2, 0, "tenänt"]);
   const entries = await wholeLog(receipt.jobId);

@@ -18,10 +18,10 @@ before(async () => {
     "webhook.backoff_base": "10ms", "webhook.max_tries": "1" });
   anyone = server.client().forgeRun();
   clientId = await anyone.createClient();
-  const key = await anyone.firstKey(clientId);
-  await assertShape("ForgeRunIssuedKey", key);
+  const key = await anyone.createFirstApiKey(clientId);
+  await assertShape("ForgeRunIssuedAPIKey", key);
   assert.match(key.callbackSecret, /^whsec_/);
-  forge = anyone.withKey(key.apiKey);
+  forge = anyone.withApiKey(key.apiKey);
   receiver = createServer((request, response) => {
     const parts = [];
     request.on("data", (part) => parts.push(part)).on("end", () => {
@@ -64,12 +64,12 @@ test("a job is retried, another one canceled", async () => {
   const { jobId } = await forge.submit({ type: "EXECUTE", kind: "RETRY_ON_FAIL" });
   const failed = await forge.wait(jobId);
   await assertShape("ForgeRunFailure", failed.failure);
-  await assertShape("ForgeRunChange", await forge.retry(jobId));
+  await assertShape("ForgeRunActionResult", await forge.retry(jobId));
   await until("the retry has succeeded", async () =>
     (await forge.get(jobId)).state === "SUCCEEDED");
   await assert.rejects(forge.retry(jobId), ConflictError);
   const later = await forge.submit({ type: "DEFERRED", executionAt: new Date(Date.now() + 3.6e6) });
-  await assertShape("ForgeRunChange", await forge.cancel(later.jobId));
+  await assertShape("ForgeRunActionResult", await forge.cancel(later.jobId));
   assert.equal((await forge.wait(later.jobId)).outcome, "CANCELED");
   assert.equal((await forge.report(later.jobId)).startedAt, null);
 });
@@ -87,26 +87,27 @@ test("jobs are listed by state, page by page", async () => {
 test("keys are issued, rotated, renewed and revoked", async () => {
   const own = await anyone.createClient({ idempotencyKey: "a client" });
   assert.equal(await anyone.createClient({ idempotencyKey: "a client" }), own);
-  const first = await anyone.firstKey(own);
-  await assert.rejects(anyone.firstKey(own), UnauthorizedError);
-  const mine = anyone.withKey(first.apiKey);
-  assert.equal((await mine.createKey(own)).apiKey, null);
-  const rotated = await mine.createKey(own, { rotate: true });
+  const first = await anyone.createFirstApiKey(own);
+  await assert.rejects(anyone.createFirstApiKey(own), UnauthorizedError);
+  const mine = anyone.withApiKey(first.apiKey);
+  assert.equal((await mine.createApiKey(own)).apiKey, null);
+  const rotated = await mine.createApiKey(own, { rotate: true });
   await assert.rejects(mine.get("x"), UnauthorizedError);
-  const renewed = await anyone.withKey(rotated.apiKey).renewKey(own);
-  const now = anyone.withKey(renewed.apiKey);
-  const keys = await all(now.keys(own));
+  const renewed = await anyone.withApiKey(rotated.apiKey).renewApiKey(own);
+  const now = anyone.withApiKey(renewed.apiKey);
+  const keys = await all(now.apiKeys(own));
   assert.equal(keys.length, 3);
-  await assertShape("ForgeRunKey", keys[0]);
-  await assert.rejects(now.revokeKey(own, "00000000-0000-4000-8000-000000000000"), NotFoundError);
-  await now.revokeKey(own, renewed.id);
-  await assert.rejects(all(now.keys(own)), UnauthorizedError);
+  await assertShape("ForgeRunAPIKey", keys[0]);
+  await assert.rejects(now.revokeApiKey(own, "00000000-0000-4000-8000-000000000000"),
+    NotFoundError);
+  await now.revokeApiKey(own, renewed.id);
+  await assert.rejects(all(now.apiKeys(own)), UnauthorizedError);
 });
 
 test("webhooks are signed, verified and replayed", async () => {
-  const webhook = await forge.registerWebhook(hook("events"), forgeRunEvents);
-  await assertShape("ForgeRunRegistration", webhook);
-  await assert.rejects(forge.registerWebhook(hook("events"), forgeRunEvents), ConflictError);
+  const webhook = await forge.createWebhook(hook("events"), forgeRunEvents);
+  await assertShape("ForgeRunCreatedWebhook", webhook);
+  await assert.rejects(forge.createWebhook(hook("events"), forgeRunEvents), ConflictError);
   const { jobId } = await forge.submit({ type: "EXECUTE", kind: "SUCCESS_FAST" });
   await forge.wait(jobId);
   const ofJob = await until("all events have come", () => {
@@ -125,12 +126,12 @@ test("webhooks are signed, verified and replayed", async () => {
     return found.length >= 5 && found.every(({ status }) => status === "delivered") && found;
   });
   await assertShape("ForgeRunDelivery", deliveries[0]);
-  await assertShape("ForgeRunTry", deliveries[0].tries[0]);
+  await assertShape("ForgeRunDeliveryTry", deliveries[0].tries[0]);
   const before = received.length;
   await forge.replayDelivery(webhook.id, deliveries[0].id);
   await until("it is delivered again", () => received.length > before);
   const tested = await forge.testWebhook(webhook.id);
-  await assertShape("ForgeRunTest", tested);
+  await assertShape("ForgeRunWebhookTest", tested);
   assert.equal(tested.statusCode, 204);
   const secret = await forge.rotateWebhookSecret(webhook.id);
   await forge.testWebhook(webhook.id);
@@ -167,7 +168,7 @@ async function verifyAll(secret, { headers, body }) {
 
 test("deliveries that were given up are made once more", async () => {
   answerWith = 500;
-  const webhook = await forge.registerWebhook(hook("later"), ["job_created"]);
+  const webhook = await forge.createWebhook(hook("later"), ["job_created"]);
   await forge.submit({ type: "EXECUTE", kind: "SUCCESS_FAST" });
   await until("it is given up", async () => {
     const [delivery] = await all(forge.deliveries(webhook.id));
@@ -188,8 +189,8 @@ test("bad input changes nothing", async () => {
     { type: "EXECUTE", executionAt: new Date(NaN) }, { type: "EXECUTE", callback: "no URL" }]) {
     await assert.rejects(forge.submit(wrong), InvalidError, JSON.stringify(wrong));
   }
-  await assert.rejects(forge.registerWebhook("no URL", ["job_failed"]), InvalidError);
+  await assert.rejects(forge.createWebhook("no URL", ["job_failed"]), InvalidError);
   await assert.rejects(forge.get("none"), NotFoundError);
   await assert.rejects(anyone.get("none"), UnauthorizedError);
-  await assert.rejects(anyone.withKey("mr_wrong").get("none"), UnauthorizedError);
+  await assert.rejects(anyone.withApiKey("mr_wrong").get("none"), UnauthorizedError);
 });

@@ -146,7 +146,7 @@ test("an answer that is not what was asked for is an error", async () => {
     ["[1]", (err) => err.uncertain], [`[${" ".repeat(200)}]`, (err) => /larger than 100/.test(err)],
   ]) {
     const { relay } = scripted([answer(200, body)], { maxResponseBytes: 100 });
-    await assert.rejects(relay.next("q"), (err) =>
+    await assert.rejects(relay.claim("q"), (err) =>
       err instanceof MillraceError && check(err), body);
   }
   const { relay } = scripted([answer(200, '[{"id":"1","run_id":"other","known":true}]')]);

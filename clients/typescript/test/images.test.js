@@ -66,14 +66,14 @@ test("a picture from upload to its variants, and its deletion", async () => {
     err.code === "VARIANT_NOT_FOUND");
 
   const callbackUrl = "http://127.0.0.1:1/told?a=1&b=2";
-  const more = await images.createJob("process_file", file.id, { sizes: [20], callbackUrl });
+  const more = await images.submitJob("process_file", file.id, { sizes: [20], callbackUrl });
   assert.equal(more.callbackUrl, callbackUrl);
   await assertShape("ImageJob", more);
   const done = await images.waitJob(more.id);
   assert.deepEqual([done.status, done.userId], ["completed", "ü"]);
   assert.equal((await images.file(file.id)).variants.length, 3);
   assert.equal((await images.job(more.id)).id, more.id);
-  assert.equal(await images.sendMessage(more.id), "completed");
+  assert.equal(await images.republishMessage(more.id), "completed");
   const jobs = await all(images.jobs({ type: "process_file", status: "completed", pageSize: 1 }));
   assert.ok(jobs.length >= 2);
   await assert.rejects(images.cancelJob(more.id), ConflictError);
@@ -161,6 +161,6 @@ test("bad input changes nothing", async () => {
   await assert.rejects(images.upload({ body: png(1, 1), name: "x.png", userId: "a\n" }),
     InvalidError);
   await assert.rejects(images.file("none"), NotFoundError);
-  await assert.rejects(images.createJob("what", "none"), InvalidError);
+  await assert.rejects(images.submitJob("what", "none"), InvalidError);
   await assert.rejects(images.replay("none"), NotFoundError);
 });

@@ -31,7 +31,7 @@ async function work(config, ends) {
 }
 
 test("the calls of a run", async () => {
-  const job = await tasks.create({ name: "n", queue: "calls", payload: { a: 1n << 60n } });
+  const job = await tasks.submit({ name: "n", queue: "calls", payload: { a: 1n << 60n } });
   const [claimed] = await api.claim({ contract: "taskflow", queues: ["calls"], max: 5,
     worker: "me" });
   await assertShape("ClaimedJob", claimed);
@@ -59,7 +59,7 @@ test("the calls of a run", async () => {
 test("runs of several outcomes end in one request", async () => {
   const jobs = [];
   for (let i = 0; i < 4; i++) {
-    jobs.push(await tasks.create({ name: "n", queue: "finish", retry: once }));
+    jobs.push(await tasks.submit({ name: "n", queue: "finish", retry: once }));
   }
   const runs = await api.claim({ contract: "taskflow", queues: ["finish"], max: 4 });
   const results = await api.finish([
@@ -98,7 +98,7 @@ test("whatever a handler does, the server gets an outcome", async () => {
   const expected = { a_result: "COMPLETED", no_result: "COMPLETED" };
   const jobs = {};
   for (const queue of Object.keys(handlers)) {
-    jobs[queue] = await tasks.create({ name: queue, queue, retry: once });
+    jobs[queue] = await tasks.submit({ name: queue, queue, retry: once });
   }
   const reasons = await work({ handlers, concurrency: 4 }, Object.keys(handlers).length);
   assert.equal(reasons.filter((reason) => reason === undefined).length, 2);
@@ -114,7 +114,7 @@ test("whatever a handler does, the server gets an outcome", async () => {
 });
 
 test("a failure is retried by the policy of its job, a release is not counted", async () => {
-  const job = await tasks.create({ name: "n", queue: "policy",
+  const job = await tasks.submit({ name: "n", queue: "policy",
     retry: { maxAttempts: 2, strategy: "FIXED", baseDelay: 1 } });
   const attempts = [];
   await work({ handlers: { policy: async (run) => {
@@ -129,11 +129,11 @@ test("a failure is retried by the policy of its job, a release is not counted", 
   } } }, 4);
   assert.equal(attempts.length, 4);
   const done = await tasks.get(job.id);
-  assert.deepEqual([done.status, done.attemptCount], ["COMPLETED", 1]);
+  assert.deepEqual([done.status, done.failedAttempts], ["COMPLETED", 1]);
 });
 
 test("a run that was lost when its handler ends it", async () => {
-  await tasks.create({ name: "n", queue: "late" });
+  await tasks.submit({ name: "n", queue: "late" });
   let cause;
   const [reason] = await work({ handlers: { late: async (run) => {
     const lost = new RunLostError({ op: "complete", detail: "MILLRACE_RUN_LOST" });
@@ -146,8 +146,8 @@ test("a run that was lost when its handler ends it", async () => {
 });
 
 test("handlers are chosen by queue, and wrapped", async () => {
-  await tasks.create({ name: "n", queue: "named" });
-  await tasks.create({ name: "n", queue: "other" });
+  await tasks.submit({ name: "n", queue: "named" });
+  await tasks.submit({ name: "n", queue: "other" });
   const seen = [];
   const note = (handler) => async (run) => {
     seen.push(`wrapped ${run.job.queue}`);
@@ -162,7 +162,7 @@ test("handlers are chosen by queue, and wrapped", async () => {
 
 test("short runs end in few requests, with every server", async () => {
   for (const batches of [true, false]) {
-    for (let i = 0; i < 60; i++) await tasks.create({ name: "n", queue: "short" });
+    for (let i = 0; i < 60; i++) await tasks.submit({ name: "n", queue: "short" });
     const faulty = faultyFetch(({ path }) =>
       !batches && path === "/worker/v1/outcomes" && new Response("404", { status: 404 }));
     const own = server.client({ fetch: faulty }).workerAPI();
@@ -174,7 +174,7 @@ test("short runs end in few requests, with every server", async () => {
 });
 
 test("a run that is lost or canceled is noticed", async () => {
-  const job = await tasks.create({ name: "n", queue: "lost" });
+  const job = await tasks.submit({ name: "n", queue: "lost" });
   const reasons = await work({ maxHeartbeatInterval: 0.05, handlers: { lost: async (run) => {
     await run.saveState({ half: true });
     await tasks.cancel(job.id);
@@ -185,7 +185,7 @@ test("a run that is lost or canceled is noticed", async () => {
 });
 
 test("a run that the server asks to end fails as canceled", async () => {
-  const job = await tasks.create({ name: "n", queue: "asked", retry: once });
+  const job = await tasks.submit({ name: "n", queue: "asked", retry: once });
   const faulty = faultyFetch(async ({ path }, pass) => {
     if (!path.endsWith("/heartbeat")) return undefined;
     const reply = await (await pass()).json();
@@ -201,7 +201,7 @@ test("a run that the server asks to end fails as canceled", async () => {
 });
 
 test("after the drain timeout jobs are released", async () => {
-  const job = await tasks.create({ name: "n", queue: "drain" });
+  const job = await tasks.submit({ name: "n", queue: "drain" });
   const stop = new AbortController();
   await assert.rejects(new JobWorker({ api, contract: "taskflow", drainTimeout: 0,
     handlers: { drain: async (run) => {
@@ -210,12 +210,12 @@ test("after the drain timeout jobs are released", async () => {
       throw new Error("stopped");
     } } }).run({ signal: stop.signal }), DrainTimeoutError);
   const released = await tasks.get(job.id);
-  assert.deepEqual([released.status, released.attemptCount], ["READY", 0]);
+  assert.deepEqual([released.status, released.failedAttempts], ["READY", 0]);
 });
 
 test("a worker outlives kill -9 of its server, loses nothing and doubles nothing", async () => {
   const ids = [];
-  for (let i = 0; i < 60; i++) ids.push((await tasks.create({ name: `${i}`, queue: "crash" })).id);
+  for (let i = 0; i < 60; i++) ids.push((await tasks.submit({ name: `${i}`, queue: "crash" })).id);
   const log = keptLog();
   const runs = new Map();
   const stop = new AbortController();
@@ -244,8 +244,8 @@ test("runs of ForgeRun are started first", async () => {
   const own = await Server.start({}, "--no-workers");
   try {
     const forge = own.client().forgeRun();
-    const key = await forge.firstKey(await forge.createClient());
-    const mine = forge.withKey(key.apiKey);
+    const key = await forge.createFirstApiKey(await forge.createClient());
+    const mine = forge.withApiKey(key.apiKey);
     const { jobId } = await mine.submit({ type: "EXECUTE", kind: "SUCCESS_FAST" });
     const ownApi = own.client().workerAPI();
     const [claimed] = await ownApi.claim({ contract: "forgerun" }, { wait: 20 });

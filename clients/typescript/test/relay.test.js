@@ -23,7 +23,7 @@ test("a job from enqueue to complete", async () => {
     state: [1], stateText: "[1]", callbackUrl: null, runId: null, runAt,
     createdAt: stored.createdAt, updatedAt: stored.updatedAt });
 
-  const [job] = await relay.next("life", { numJobs: 5 });
+  const [job] = await relay.claim("life", { numJobs: 5 });
   assert.equal(job.id, "1");
   await relay.heartbeat(job, { state: { done: 1 } });
   await relay.heartbeat(job);
@@ -59,7 +59,7 @@ test("names may be any text but those that fetch resolves", async () => {
   for (const name of ["a/b?c#d%2F", "ü 漢 🙂", "...", "x".repeat(1024), "'()*!~", "a\\b", "\u0001"]) {
     await relay.enqueue({ queue: name, id: name, timeout: 9, payload: 1 });
     assert.equal(await relay.exists(name, name), true, name);
-    const [job] = await relay.next(name);
+    const [job] = await relay.claim(name);
     assert.equal(job.queue, name);
     await relay.complete(job);
     assert.equal(await relay.exists(name, name), false, name);
@@ -79,15 +79,15 @@ test("the modes of enqueue and requeue", async () => {
   assert.equal(await relay.exists("modes", "2"), false);
   await relay.enqueue({ ...spec, payload: "new" }, { mode: "ignore" });
   assert.equal((await relay.get("modes", "1")).payload, "old");
-  const [lost] = await relay.next("modes");
+  const [lost] = await relay.claim("modes");
   await relay.enqueue({ ...spec, payload: "new" }, { mode: "replace" });
   await assert.rejects(relay.heartbeat(lost), RunLostError);
 
-  const [job] = await relay.next("modes");
+  const [job] = await relay.claim("modes");
   assert.equal(job.payload, "new");
   await relay.requeue(job, [{ ...job, payload: "again" }, { ...job, id: "2" }]);
   assert.equal((await relay.get("modes", "1")).payload, "again");
-  const [one] = await relay.next("modes");
+  const [one] = await relay.claim("modes");
   await relay.enqueue({ ...spec, id: "3" });
   await assert.rejects(relay.requeue(one, [{ ...spec, id: "3" }]), ConflictError);
   await relay.requeue(one, [{ ...spec, id: "3" }], { mode: "ignore" });
@@ -99,29 +99,29 @@ test("the modes of enqueue and requeue", async () => {
 test("a job keeps its callback when its run requeues it", async () => {
   const callbackUrl = "http://127.0.0.1:1/told";
   await relay.enqueue({ queue: "told", id: "1", timeout: 9, callbackUrl });
-  const [job] = await relay.next("told");
+  const [job] = await relay.claim("told");
   assert.equal(job.callbackUrl, callbackUrl);
   await relay.requeue(job, [job]);
   assert.equal((await relay.get("told", "1")).callbackUrl, callbackUrl);
 });
 
 test("next waits in the server, and is ended by its signal", async () => {
-  assert.deepEqual(await relay.next("nothing"), []);
-  const waiting = relay.next("later", { wait: 20 });
+  assert.deepEqual(await relay.claim("nothing"), []);
+  const waiting = relay.claim("later", { wait: 20 });
   await relay.enqueue({ queue: "later", id: "1", timeout: 9 });
   assert.equal((await waiting).length, 1);
   const stop = new AbortController();
-  const aborted = relay.next("nothing", { wait: 20, signal: stop.signal });
+  const aborted = relay.claim("nothing", { wait: 20, signal: stop.signal });
   stop.abort(new Error("enough"));
   await assert.rejects(aborted, (err) => err.name === "AbortedError" &&
     err.cause.message === "enough" && !err.retryable);
-  await assert.rejects(relay.next("nothing", { signal: AbortSignal.abort() }),
+  await assert.rejects(relay.claim("nothing", { signal: AbortSignal.abort() }),
     (err) => err.name === "AbortedError" && !err.uncertain);
 });
 
 test("several runs are completed and kept alive in one request", async () => {
   await relay.enqueue(["1", "2", "3"].map((id) => ({ queue: "all", id, timeout: 9 })));
-  const [a, b, c] = await relay.next("all", { numJobs: 3 });
+  const [a, b, c] = await relay.claim("all", { numJobs: 3 });
   assert.deepEqual(await relay.heartbeatAll([{ ...a, state: 7 }, { ...b, runId: c.runId }, c]),
     [true, false, true]);
   assert.equal((await relay.get("all", "1")).state, 7);
@@ -136,7 +136,7 @@ test("dead letters are listed page by page and replayed", async () => {
   await relay.enqueue(["1", "2"].map((id) =>
     ({ queue: "dead", id, timeout: 0, maxRetries: 0, payload: { id } })));
   const letters = await until("there are dead letters", async () => {
-    await relay.next("dead", { numJobs: 2 });
+    await relay.claim("dead", { numJobs: 2 });
     const found = await all(relay.deadLetters("dead", { pageSize: 1 }));
     return found.length === 2 && found;
   });
@@ -176,7 +176,7 @@ test("bad input is refused before anything is sent, or by the server", async () 
     });
   }
   await assert.rejects(relay.enqueue(spec, { mode: "maybe" }), InvalidError);
-  await assert.rejects(relay.next("bad", { numJobs: 0 }), InvalidError);
-  await assert.rejects(relay.next("bad", { wait: "long" }), InvalidError);
+  await assert.rejects(relay.claim("bad", { numJobs: 0 }), InvalidError);
+  await assert.rejects(relay.claim("bad", { wait: "long" }), InvalidError);
   assert.equal(await relay.exists("bad", "1"), false);
 });

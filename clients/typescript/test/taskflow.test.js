@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { AbortedError, ConflictError, CycleError, InvalidError, NotFoundError, RawJSON,
-  TaskFlowBuilder } from "../dist/index.js";
+  TaskFlowGraphBuilder } from "../dist/index.js";
 import { Server, all } from "./support/server.js";
 import { assertShape } from "./support/shape.js";
 
@@ -25,7 +25,7 @@ async function end(queue, failure) {
 
 test("a job from create to its result", async () => {
   const text = '{"n": 12345678901234567890,"d":1.10}';
-  const created = await tasks.create({ name: "first", queue: "life", priority: 7,
+  const created = await tasks.submit({ name: "first", queue: "life", priority: 7,
     payload: new RawJSON(text),
     retry: { maxAttempts: 2, strategy: "FIXED", baseDelay: 1, maxDelay: 2.5 } });
   assert.equal(created.status, "READY");
@@ -39,7 +39,7 @@ test("a job from create to its result", async () => {
   await end("life", { error: "no", type: "net", retryable: true });
   const failed = await tasks.get(created.id);
   assert.deepEqual(failed.lastError, { message: "no", type: "net", retryable: true });
-  assert.equal(failed.attemptCount, 1);
+  assert.equal(failed.failedAttempts, 1);
   assert.ok(failed.nextRunAt);
   await end("life");
   const done = await tasks.wait(created.id);
@@ -55,52 +55,52 @@ test("a job from create to its result", async () => {
 test("a job has a callback", async () => {
   const url = "http://127.0.0.1:1/told";
   const events = ["taskflow.job.*"];
-  const made = await tasks.create({ name: "n", queue: "told", callback: { url, events } });
+  const made = await tasks.submit({ name: "n", queue: "told", callback: { url, events } });
   await assertShape("TaskFlowJob", made);
   assert.deepEqual(made.callback, { url, events });
-  const { callback } = await tasks.create({ name: "n", queue: "told", callback: { url } });
+  const { callback } = await tasks.submit({ name: "n", queue: "told", callback: { url } });
   assert.equal(callback.url, url);
-  assert.equal((await tasks.create({ name: "n", queue: "told" })).callback, null);
+  assert.equal((await tasks.submit({ name: "n", queue: "told" })).callback, null);
 });
 
 test("a key makes one job of several creates", async () => {
   const spec = { name: "once", queue: "once" };
-  const first = await tasks.createOnce("key", spec);
-  assert.equal((await tasks.createOnce("key", spec)).id, first.id);
-  await assert.rejects(tasks.createOnce("key", { ...spec, priority: 9 }),
+  const first = await tasks.submitOnce("key", spec);
+  assert.equal((await tasks.submitOnce("key", spec)).id, first.id);
+  await assert.rejects(tasks.submitOnce("key", { ...spec, priority: 9 }),
     (err) => err instanceof ConflictError && err.code === "IDEMPOTENCY_CONFLICT");
-  assert.notEqual((await tasks.createOnce("", spec)).id, first.id);
+  assert.notEqual((await tasks.submitOnce("", spec)).id, first.id);
 });
 
 test("a graph is stored, runs in its order and is waited for", async () => {
-  const graph = new TaskFlowBuilder();
+  const graph = new TaskFlowGraphBuilder();
   const extract = graph.add("extract", { name: "extract", queue: "etl" });
   const left = graph.add("left", { name: "left", queue: "etl" }, extract);
   const right = graph.add("right", { name: "right", queue: "etl" }, extract);
   graph.add("load", { name: "load", queue: "etl" }, left, right);
   assert.deepEqual(graph.refs(), ["extract", "left", "right", "load"]);
-  const ids = await tasks.submitOnce("graph", graph);
-  assert.deepEqual(await tasks.submitOnce("graph", graph), ids);
+  const ids = await tasks.submitGraphOnce("graph", graph);
+  assert.deepEqual(await tasks.submitGraphOnce("graph", graph), ids);
   const stored = await tasks.graph(ids.load);
-  assert.equal(stored.nodes.length, 4);
+  assert.equal(stored.jobs.length, 4);
   assert.equal(stored.edges.length, 4);
   assert.equal(stored.truncated, false);
   await assertShape("TaskFlowGraph", stored);
-  await assertShape("TaskFlowNode", stored.nodes[0]);
+  await assertShape("TaskFlowGraphJob", stored.jobs[0]);
 
   const order = [];
   for (let i = 0; i < 4; i++) order.push((await end("etl")).id);
   assert.deepEqual([order[0], order[3]], [ids.extract, ids.load]);
   const done = await tasks.waitGraph(ids.extract);
-  assert.ok(done.nodes.every(({ status }) => status === "COMPLETED"));
+  assert.ok(done.jobs.every(({ status }) => status === "COMPLETED"));
 });
 
 test("what is wrong with a graph is said before it is sent, by refs", async () => {
   const spec = { name: "n", queue: "q" };
   const built = (...parts) => {
-    const graph = new TaskFlowBuilder();
+    const graph = new TaskFlowGraphBuilder();
     for (const [ref, ...after] of parts) graph.add(ref, spec, ...after);
-    return tasks.submit(graph);
+    return tasks.submitGraph(graph);
   };
   await assert.rejects(built(), /the graph is empty/);
   await assert.rejects(built(["a"], ["a"]), /ref "a" is there twice/);
@@ -114,10 +114,10 @@ test("what is wrong with a graph is said before it is sent, by refs", async () =
 });
 
 test("a cycle that the server finds has its path", async () => {
-  const a = await tasks.create({ name: "a", queue: "cycle" });
-  const b = await tasks.create({ name: "b", queue: "cycle", dependencies: [a.id] });
+  const a = await tasks.submit({ name: "a", queue: "cycle" });
+  const b = await tasks.submit({ name: "b", queue: "cycle", dependencies: [a.id] });
   assert.equal(b.status, "PENDING");
-  const c = await tasks.create({ name: "c", queue: "cycle", dependencies: [b.id] });
+  const c = await tasks.submit({ name: "c", queue: "cycle", dependencies: [b.id] });
   await assert.rejects(tasks.update(b.id, { dependencies: [c.id] }), (err) =>
     err instanceof CycleError && err.status === 409 && err.cycle.length === 2);
   await assert.rejects(tasks.delete(a.id), ConflictError);
@@ -126,10 +126,10 @@ test("a cycle that the server finds has its path", async () => {
 });
 
 test("what has failed is run again", async () => {
-  const graph = new TaskFlowBuilder();
+  const graph = new TaskFlowGraphBuilder();
   graph.add("a", { name: "a", queue: "rerun" });
   graph.add("b", { name: "b", queue: "rerun" }, "a");
-  const ids = await tasks.submit(graph);
+  const ids = await tasks.submitGraph(graph);
   await end("rerun", { error: "no", retryable: false });
   assert.equal((await tasks.wait(ids.b)).status, "BLOCKED");
   const copies = await tasks.rerun(ids.b);
@@ -145,7 +145,7 @@ test("what has failed is run again", async () => {
 });
 
 test("a run is canceled", async () => {
-  const job = await tasks.create({ name: "n", queue: "cancel" });
+  const job = await tasks.submit({ name: "n", queue: "cancel" });
   await assert.rejects(tasks.cancel(job.id), ConflictError);
   const [claimed] = await api.claim({ contract: "taskflow", queues: ["cancel"] }, { wait: 20 });
   assert.equal((await tasks.cancel(job.id)).status, "FAILED");
@@ -154,7 +154,7 @@ test("a run is canceled", async () => {
 
 test("jobs are searched page by page, and waiting is ended by a signal", async () => {
   for (let i = 0; i < 5; i++) {
-    await tasks.create({ name: `${i}`, queue: "search", priority: i + 1 });
+    await tasks.submit({ name: `${i}`, queue: "search", priority: i + 1 });
   }
   const from = new Date(Date.now() - 3_600_000);
   const filter = { queue: "search", status: "READY", priorityMin: 2, priorityMax: 4,
@@ -176,7 +176,7 @@ test("bad input changes nothing", async () => {
     { name: "n", queue: "q", priority: 11 }, { name: "n", queue: "q", payload: NaN },
     { name: "n", queue: "q", retry: { baseDelay: "1" } }, { name: "n", queue: "q",
       dependencies: ["what"] }]) {
-    await assert.rejects(tasks.create(wrong), InvalidError, JSON.stringify(wrong));
+    await assert.rejects(tasks.submit(wrong), InvalidError, JSON.stringify(wrong));
   }
   await assert.rejects(tasks.get(""), InvalidError);
   await assert.rejects(tasks.get("no UUID"), NotFoundError);

@@ -41,7 +41,7 @@ test("a worker runs each job once, so many at a time", async () => {
   assert.deepEqual(seen.sort((a, b) => a - b), specs("many", 60).map((_, i) => i));
   assert.ok(reasons.every(([, reason]) => reason === undefined));
   assert.equal(most, 7);
-  assert.deepEqual(await relay.next("many"), []);
+  assert.deepEqual(await relay.claim("many"), []);
 });
 
 test("runs that end together share requests, with every server", async () => {
@@ -51,7 +51,7 @@ test("runs that end together share requests, with every server", async () => {
       !batches && path.endsWith("/completions") && new Response("404 page", { status: 404 }));
     const own = server.client({ fetch: faulty }).relay();
     await work({ relay: own, queue: "batches", concurrency: 100, handler: () => {} }, 300);
-    assert.deepEqual(await relay.next("batches"), []);
+    assert.deepEqual(await relay.claim("batches"), []);
     const singles = faulty.requests.filter(({ method }) => method === "DELETE").length;
     const together = faulty.requests.filter(({ path }) => path.endsWith("/completions")).length;
     const counts = `${singles} singles, ${together} batches`;
@@ -115,7 +115,7 @@ test("heartbeats that are due together share requests, with every server", async
     await work({ relay: own, queue: "shared", concurrency: 40, maxHeartbeatInterval: 0.1,
       handler: () => enough.promise }, 40);
     if (batches) assert.ok(count("PATCH", "") < 40, `${count("PATCH", "")} single heartbeats`);
-    assert.deepEqual(await relay.next("shared"), []);
+    assert.deepEqual(await relay.claim("shared"), []);
   }
 });
 
@@ -217,7 +217,7 @@ test("a stop lets handlers finish", async () => {
   stop.abort();
   goOn.resolve();
   await running;
-  assert.equal((await relay.next("drain", { numJobs: 3 })).length, 1);
+  assert.equal((await relay.claim("drain", { numJobs: 3 })).length, 1);
 });
 
 test("after the drain timeout, or a kill, the signals of handlers are aborted", async () => {
@@ -266,7 +266,7 @@ test("a worker that an operator drains ends by itself", async () => {
   goOn.resolve();
   await running;
   assert.equal(await relay.exists("drained", "1"), false);
-  assert.deepEqual(await relay.next("drained"), []);
+  assert.deepEqual(await relay.claim("drained"), []);
 });
 
 async function operatorToken() {

@@ -120,7 +120,7 @@ func TestSDKCallback(t *testing.T) {
 		t.Errorf("WH-005 got %+v, %v", got, err)
 	}
 	more, err := c.Images().SubmitJob(t.Context(), client.ImageJobSpec{FileID: made.FileID,
-		Type: client.ImageProcess, Sizes: []int{8}, CallbackURL: callbackURL})
+		Type: client.ImageJobTypeProcess, Sizes: []int{8}, CallbackURL: callbackURL})
 	if err != nil || more.CallbackURL != callbackURL {
 		t.Errorf("WH-005 made %+v, %v", more, err)
 	}

@@ -29,7 +29,7 @@ func TestSDK(t *testing.T) {
 		client.ErrConflict) {
 		t.Errorf("got %v, want a conflict", err)
 	}
-	jobs, err := relay.Next(ctx, s.Queue, 5, 10*time.Second)
+	jobs, err := relay.Claim(ctx, s.Queue, 5, 10*time.Second)
 	if err != nil || len(jobs) != 1 || jobs[0].ID != s.ID ||
 		string(jobs[0].Payload) != `{"n":1.50}` {
 		t.Fatalf("got %+v, %v", jobs, err)
@@ -52,7 +52,7 @@ func TestSDK(t *testing.T) {
 	if err := relay.Heartbeat(ctx, run, nil); !errors.Is(err, client.ErrRunLost) {
 		t.Errorf("got %v, want a lost run", err)
 	}
-	jobs, err = relay.Next(ctx, s.Queue, 1, 0)
+	jobs, err = relay.Claim(ctx, s.Queue, 1, 0)
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("got %+v, %v", jobs, err)
 	}
@@ -62,7 +62,7 @@ func TestSDK(t *testing.T) {
 	if there, err := relay.Exists(ctx, s.Queue, s.ID); there || err != nil {
 		t.Errorf("it is still there: %v, %v", there, err)
 	}
-	if jobs, err := relay.Next(ctx, s.Queue, 1, 0); len(jobs) != 0 || err != nil {
+	if jobs, err := relay.Claim(ctx, s.Queue, 1, 0); len(jobs) != 0 || err != nil {
 		t.Errorf("got %+v, %v", jobs, err)
 	}
 }

@@ -150,7 +150,7 @@ func TestSDKCallback(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := client.TaskFlowCallback{URL: callbackURL, Events: []string{"taskflow.*"}}
-	made, err := c.TaskFlow().Create(t.Context(), client.TaskFlowSpec{Name: "n", Queue: "q",
+	made, err := c.TaskFlow().Submit(t.Context(), client.TaskFlowSpec{Name: "n", Queue: "q",
 		Callback: &want})
 	if err != nil || made.Callback == nil || fmt.Sprint(*made.Callback) != fmt.Sprint(want) {
 		t.Errorf("WH-005 made %+v, %v", made.Callback, err)

@@ -1,12 +1,12 @@
 // One call of every method, by contract, for tests of what they send.
 
-import { TaskFlowBuilder } from "../../dist/index.js";
+import { TaskFlowGraphBuilder } from "../../dist/index.js";
 
 const run = { queue: "q", id: "i", runId: "r" };
 const spec = { queue: "q", id: "i", timeout: 1 };
 const task = { name: "n", queue: "q" };
 const graph = () => {
-  const builder = new TaskFlowBuilder();
+  const builder = new TaskFlowGraphBuilder();
   builder.add("a", task);
   return builder;
 };
@@ -16,7 +16,7 @@ const picture = { body: new Uint8Array(3), type: "image/png" };
 export const calls = {
   relay: {
     enqueue: (c) => c.relay().enqueue(spec),
-    next: (c) => c.relay().next("q"),
+    claim: (c) => c.relay().claim("q"),
     heartbeat: (c) => c.relay().heartbeat(run),
     requeue: (c) => c.relay().requeue(run, [spec]),
     complete: (c) => c.relay().complete(run),
@@ -39,8 +39,8 @@ export const calls = {
     finish: (c) => c.workerAPI().finish([{ runId: "r" }]),
   },
   taskFlow: {
-    create: (c) => c.taskFlow().create(task),
-    createOnce: (c) => c.taskFlow().createOnce("k", task),
+    submit: (c) => c.taskFlow().submit(task),
+    submitOnce: (c) => c.taskFlow().submitOnce("k", task),
     get: (c) => c.taskFlow().get("i"),
     update: (c) => c.taskFlow().update("i", { name: "m" }),
     delete: (c) => c.taskFlow().delete("i"),
@@ -51,8 +51,8 @@ export const calls = {
     wait: (c) => c.taskFlow().wait("i"),
     page: (c) => c.taskFlow().page(),
     search: (c) => c.taskFlow().search(),
-    submit: (c) => c.taskFlow().submit(graph()),
-    submitOnce: (c) => c.taskFlow().submitOnce("k", graph()),
+    submitGraph: (c) => c.taskFlow().submitGraph(graph()),
+    submitGraphOnce: (c) => c.taskFlow().submitGraphOnce("k", graph()),
     graph: (c) => c.taskFlow().graph("i"),
     waitGraph: (c) => c.taskFlow().waitGraph("i"),
   },
@@ -65,12 +65,12 @@ export const calls = {
     jobs: (c) => c.forgeRun().jobs(),
     wait: (c) => c.forgeRun().wait("i"),
     createClient: (c) => c.forgeRun().createClient(),
-    firstKey: (c) => c.forgeRun().firstKey("i"),
-    createKey: (c) => c.forgeRun().createKey("i"),
-    renewKey: (c) => c.forgeRun().renewKey("i"),
-    revokeKey: (c) => c.forgeRun().revokeKey("i", "k"),
-    keys: (c) => c.forgeRun().keys("i"),
-    registerWebhook: (c) => c.forgeRun().registerWebhook("http://x", ["job_failed"]),
+    createFirstApiKey: (c) => c.forgeRun().createFirstApiKey("i"),
+    createApiKey: (c) => c.forgeRun().createApiKey("i"),
+    renewApiKey: (c) => c.forgeRun().renewApiKey("i"),
+    revokeApiKey: (c) => c.forgeRun().revokeApiKey("i", "k"),
+    apiKeys: (c) => c.forgeRun().apiKeys("i"),
+    createWebhook: (c) => c.forgeRun().createWebhook("http://x", ["job_failed"]),
     webhooks: (c) => c.forgeRun().webhooks(),
     deleteWebhook: (c) => c.forgeRun().deleteWebhook("w"),
     rotateWebhookSecret: (c) => c.forgeRun().rotateWebhookSecret("w"),
@@ -99,11 +99,11 @@ export const calls = {
     content: (c) => c.images().content("i"),
     variant: (c) => c.images().variant("i", 100),
     delete: (c) => c.images().delete("i"),
-    createJob: (c) => c.images().createJob("process_file", "i"),
+    submitJob: (c) => c.images().submitJob("process_file", "i"),
     job: (c) => c.images().job("i"),
     waitJob: (c) => c.images().waitJob("i"),
     jobs: (c) => c.images().jobs(),
-    sendMessage: (c) => c.images().sendMessage("i"),
+    republishMessage: (c) => c.images().republishMessage("i"),
     deadLetters: (c) => c.images().deadLetters(),
     replay: (c) => c.images().replay("i"),
     cancelJob: (c) => c.images().cancelJob("i"),

@@ -228,7 +228,8 @@ func (o *origin) audit(job client.FetchBoxJob, letters []client.FetchBoxDeadLett
 		wrong = append(wrong, fmt.Sprintf(format, args...))
 	}
 	ids := o.resources()
-	if job.Status != client.FetchFailed || job.Total != len(ids) || job.Completed != len(ids)-1 ||
+	if job.Status != client.FetchBoxStatusFailed || job.Total != len(ids) ||
+		job.Completed != len(ids)-1 ||
 		job.Failed != 1 {
 		complain("the job is %s with %d of %d done and %d failed", job.Status, job.Completed,
 			job.Total, job.Failed)

@@ -34,7 +34,7 @@ func TestDemoFetch(t *testing.T) {
 		"a download too many": func(w *world) { w.o.requests["file-02"]++ },
 		"never tried again":   func(w *world) { w.o.requests[flakyID]-- },
 		"not redirected":      func(w *world) { mustWrite(t, w.folder, movedID, nil) },
-		"it is completed":     func(w *world) { w.job.Status = client.FetchCompleted },
+		"it is completed":     func(w *world) { w.job.Status = client.FetchBoxStatusCompleted },
 		"one counted twice":   func(w *world) { w.job.Completed++ },
 		"no letter":           func(w *world) { w.letters = nil },
 		"another's letter": func(w *world) {
@@ -46,7 +46,7 @@ func TestDemoFetch(t *testing.T) {
 		"what is not there": func(w *world) { mustWrite(t, w.folder, missingID, nil) },
 	} {
 		w := &world{o: newOrigin(files), folder: t.TempDir(),
-			job: client.FetchBoxJob{Status: client.FetchFailed, Total: 5, Completed: 4,
+			job: client.FetchBoxJob{Status: client.FetchBoxStatusFailed, Total: 5, Completed: 4,
 				Failed: 1},
 			letters: []client.FetchBoxDeadLetter{{Task: []byte(`{"resource_id":"missing"}`),
 				Code: "HTTP_404", Attempts: 1}}}

@@ -15,19 +15,19 @@ var forgeRunSettings = []string{"log.level=error", "forgerun.duration_scale=0.04
 	"forgerun.workers=8", "forgerun.backoff_base=200ms", "webhook.backoff_base=200ms"}
 
 // forgeRunKinds are the work kinds that are shown, one scenario of each.
-var forgeRunKinds = []client.ForgeRunKind{
-	client.ForgeSuccessFast,
-	client.ForgeCPUBurst,
-	client.ForgeFailAfterProgress,
-	client.ForgeRunsOverTimeout,
-	client.ForgeRetryOnFail,
-	client.ForgeRetryLimitReached,
-	client.ForgeCancelDuringRun,
-	client.ForgeScheduledOnTime,
-	client.ForgeDuplicateSameKey,
-	client.ForgeWebhookSuccess,
-	client.ForgeWebhook5XX,
-	client.ForgePayloadInvalid,
+var forgeRunKinds = []client.ForgeRunWorkKind{
+	client.ForgeRunWorkSuccessFast,
+	client.ForgeRunWorkCPUBurst,
+	client.ForgeRunWorkFailAfterProgress,
+	client.ForgeRunWorkRunsOverTimeout,
+	client.ForgeRunWorkRetryOnFail,
+	client.ForgeRunWorkRetryLimitReached,
+	client.ForgeRunWorkCancelDuringRun,
+	client.ForgeRunWorkScheduledOnTime,
+	client.ForgeRunWorkDuplicateSameKey,
+	client.ForgeRunWorkWebhookSuccess,
+	client.ForgeRunWorkWebhook5XX,
+	client.ForgeRunWorkPayloadInvalid,
 }
 
 // forgeRun shows ForgeRun: it runs a scenario of some work kinds, as `millrace simulate` does, and

@@ -183,7 +183,7 @@ func (p *uploadedPicture) audit(letter client.ImageDeadLetter) (wrong []string) 
 			complain("size %d: %v", v.Size, err)
 		}
 	}
-	if p.remove && (p.deletion.Status != client.ImageCompleted ||
+	if p.remove && (p.deletion.Status != client.ImageJobCompleted ||
 		p.statusAfterDelete != client.ImageFileDeleted || p.contentRemained) {
 		complain("its deletion is %s, the file is %s, its content is there: %t", p.deletion.Status,
 			p.statusAfterDelete, p.contentRemained)

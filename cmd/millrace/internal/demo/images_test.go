@@ -53,7 +53,7 @@ func TestDemoImages(t *testing.T) {
 			b.contentRemained = true
 		},
 		"deletion failed": func(_, b, _ *uploadedPicture, _ *client.ImageDeadLetter) {
-			b.deletion.Status = client.ImageFailed
+			b.deletion.Status = client.ImageJobFailed
 		},
 		"text is ready": func(_, _, n *uploadedPicture, _ *client.ImageDeadLetter) {
 			n.file.Status = client.ImageFileReady
@@ -83,12 +83,12 @@ func TestDemoImages(t *testing.T) {
 // finishedPicture is a picture of which became what should.
 func finishedPicture(t *testing.T, p uploadedPicture, variants map[int][]byte) *uploadedPicture {
 	t.Helper()
-	p.job = client.ImageJob{ID: p.name, Status: client.ImageFailed, Attempts: 1}
+	p.job = client.ImageJob{ID: p.name, Status: client.ImageJobFailed, Attempts: 1}
 	p.file.Status, p.variants = client.ImageFileFailed, map[int][]byte{}
 	if p.drawn == nil {
 		return &p
 	}
-	p.job.Status, p.file.Status = client.ImageCompleted, client.ImageFileReady
+	p.job.Status, p.file.Status = client.ImageJobCompleted, client.ImageFileReady
 	for _, size := range variantSizes {
 		text := variants[size]
 		c, err := png.DecodeConfig(bytes.NewReader(text))
@@ -101,7 +101,7 @@ func finishedPicture(t *testing.T, p uploadedPicture, variants map[int][]byte) *
 				Bytes: int64(len(text))})
 	}
 	if p.remove {
-		p.deletion.Status, p.statusAfterDelete = client.ImageCompleted, client.ImageFileDeleted
+		p.deletion.Status, p.statusAfterDelete = client.ImageJobCompleted, client.ImageFileDeleted
 	}
 	return &p
 }

@@ -88,14 +88,14 @@ func (d *demo) keep(ctx context.Context) error {
 
 // submit submits a job from time to time, until ctx ends or the server refuses one.
 func (s *stream) submit(ctx context.Context, flow *client.TaskFlow) error {
-	retry := client.TaskFlowRetry{MaxAttempts: 3, BaseDelay: 2 * time.Second}
+	retry := client.TaskFlowRetryPolicy{MaxAttempts: 3, BaseDelay: 2 * time.Second}
 	return repeat(ctx, s.every, func(n int) error {
 		payload, err := json.Marshal(map[string]any{"number": n, "to": fmt.Sprintf(
 			"customer-%d@example.com", rand.IntN(1000))})
 		if err != nil {
 			return err
 		}
-		_, err = flow.Create(ctx, client.TaskFlowSpec{Name: "send " + s.queue, Queue: s.queue,
+		_, err = flow.Submit(ctx, client.TaskFlowSpec{Name: "send " + s.queue, Queue: s.queue,
 			Payload: payload, Retry: retry})
 		return err
 	})
@@ -104,7 +104,7 @@ func (s *stream) submit(ctx context.Context, flow *client.TaskFlow) error {
 // submitReports submits a graph from time to time.
 func submitReports(ctx context.Context, flow *client.TaskFlow) error {
 	return repeat(ctx, reportsEvery, func(int) error {
-		var b client.TaskFlowBuilder
+		var b client.TaskFlowGraphBuilder
 		for _, step := range []struct {
 			name  string
 			needs []string
@@ -112,7 +112,7 @@ func submitReports(ctx context.Context, flow *client.TaskFlow) error {
 			{"publish", []string{"clean", "audit"}}} {
 			b.Add(step.name, client.TaskFlowSpec{Name: step.name, Queue: "reports"}, step.needs...)
 		}
-		_, err := flow.Submit(ctx, &b)
+		_, err := flow.SubmitGraph(ctx, &b)
 		return err
 	})
 }

@@ -91,14 +91,15 @@ func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
 	g := &graphRun{files: d.files, dir: dir, runs: map[string]int{}, completed: map[string]bool{}}
 	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errors.New("it did not end in time"))
 	defer cancel()
-	var b client.TaskFlowBuilder
+	var b client.TaskFlowGraphBuilder
 	for _, step := range graphSteps {
 		b.Add(step.name, client.TaskFlowSpec{Name: step.name, Queue: graphQueue,
 			Payload: json.RawMessage(`{}`),
-			Retry:   client.TaskFlowRetry{BaseDelay: time.Second, Strategy: client.TaskFixed}},
+			Retry: client.TaskFlowRetryPolicy{BaseDelay: time.Second,
+				Strategy: client.TaskFlowBackoffFixed}},
 			step.dependsOn...)
 	}
-	ids, err := c.TaskFlow().Submit(ctx, &b)
+	ids, err := c.TaskFlow().SubmitGraph(ctx, &b)
 	if err != nil {
 		return false, cli.RemoteError(ctx, err)
 	}
@@ -114,7 +115,7 @@ func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
 	g.verify(done, d.checklist)
 	fmt.Fprintf(d.p.Stdout,
 		"\n%d steps in %d runs in %s; %d files in the manifest, compared with what the workers found\n",
-		len(done.Nodes), g.allRuns(), cli.FormatDuration(took), len(d.files.order))
+		len(done.Jobs), g.allRuns(), cli.FormatDuration(took), len(d.files.order))
 	return d.writeProblems(g.problems), nil
 }
 
@@ -266,21 +267,22 @@ func (g *graphRun) verify(graph client.TaskFlowGraph, c *checklist) {
 	complain := func(format string, args ...any) {
 		g.problems = append(g.problems, fmt.Sprintf(format, args...))
 	}
-	for _, n := range graph.Nodes {
+	for _, n := range graph.Jobs {
 		runs := 1
 		if n.Name == flakyStep {
 			runs = 2
 		}
-		if n.Status != client.TaskCompleted || g.runs[n.Name] != runs || n.AttemptCount != runs-1 {
+		if n.Status != client.TaskFlowStatusCompleted || g.runs[n.Name] != runs ||
+			n.FailedAttempts != runs-1 {
 			complain("%s is %s after %d runs of %d, with %d failures", n.Name, n.Status,
-				g.runs[n.Name], runs, n.AttemptCount)
+				g.runs[n.Name], runs, n.FailedAttempts)
 		}
 	}
 	packed, err := readLines(g.file("manifest.gz"))
 	sum, broken := readLines(g.file("sum"))
 	if err := errors.Join(err, broken); err != nil || len(packed) != len(g.files.order) ||
-		len(sum) != 1 || len(graph.Nodes) != len(graphSteps) {
-		complain("%d of %d steps left %d of %d files and %d sums: %v", len(graph.Nodes),
+		len(sum) != 1 || len(graph.Jobs) != len(graphSteps) {
+		complain("%d of %d steps left %d of %d files and %d sums: %v", len(graph.Jobs),
 			len(graphSteps), len(packed), len(g.files.order), len(sum), err)
 		return
 	}

@@ -35,10 +35,10 @@ func TestDemoGraph(t *testing.T) {
 		"":             func(*graphRun, *client.TaskFlowGraph) {},
 		"one run more": func(g *graphRun, _ *client.TaskFlowGraph) { g.runs["merge"]++ },
 		"one step less": func(_ *graphRun, graph *client.TaskFlowGraph) {
-			graph.Nodes = graph.Nodes[1:]
+			graph.Jobs = graph.Jobs[1:]
 		},
 		"a step is blocked": func(_ *graphRun, graph *client.TaskFlowGraph) {
-			graph.Nodes[6].Status = client.TaskBlocked
+			graph.Jobs[6].Status = client.TaskFlowStatusBlocked
 		},
 		"the sum is off": func(g *graphRun, _ *client.TaskFlowGraph) {
 			mustLines(t, g.file("sum"), manifestLine{fileStats: fileStats{Size: 7}})
@@ -68,11 +68,11 @@ func TestDemoGraph(t *testing.T) {
 		}
 		var graph client.TaskFlowGraph
 		for _, step := range graphSteps {
-			node := client.TaskFlowNode{Name: step.name, Status: client.TaskCompleted}
+			node := client.TaskFlowGraphJob{Name: step.name, Status: client.TaskFlowStatusCompleted}
 			if step.name == flakyStep {
-				node.AttemptCount = failures
+				node.FailedAttempts = failures
 			}
-			graph.Nodes = append(graph.Nodes, node)
+			graph.Jobs = append(graph.Jobs, node)
 		}
 		spoil(g, &graph)
 		g.verify(graph, found)

@@ -178,7 +178,7 @@ func (f *flags) submit(ctx context.Context, p cli.Process, box *client.FetchBox,
 			return nil, cli.WithCode(cli.ExitCode(err), fmt.Errorf("%s: %w", titles[i], err))
 		}
 		j := &followedJob{Manifest: titles[i],
-			FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Status: client.FetchQueued,
+			FetchBoxJob: client.FetchBoxJob{ID: receipt.JobID, Status: client.FetchBoxStatusQueued,
 				Total: receipt.Resources}}
 		if f.key == "" { // with a key it may be the job of an earlier manifest
 			j.urls = urlsOf(manifest)
@@ -271,7 +271,7 @@ func (f *flags) failedJobsError(ctx context.Context, p cli.Process, box *client.
 	jobs []*followedJob) error {
 	bad := 0
 	for _, j := range jobs {
-		if j.Status != client.FetchCompleted {
+		if j.Status != client.FetchBoxStatusCompleted {
 			bad++
 		}
 	}

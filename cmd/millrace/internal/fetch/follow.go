@@ -70,7 +70,7 @@ func follow(ctx context.Context, p cli.Process, box *client.FetchBox, jobs []*fo
 func refreshJobs(ctx context.Context, box *client.FetchBox, jobs []*followedJob) (open int,
 	err error) {
 	for _, j := range jobs {
-		if j.Ended() {
+		if j.Finished() {
 			continue
 		}
 		now, err := box.Job(ctx, j.ID)
@@ -78,7 +78,7 @@ func refreshJobs(ctx context.Context, box *client.FetchBox, jobs []*followedJob)
 			return 0, fmt.Errorf("job %s: %w", j.ID, err)
 		}
 		j.FetchBoxJob = now
-		if !j.Ended() {
+		if !j.Finished() {
 			open++
 		}
 	}
@@ -114,7 +114,7 @@ func (l *lineReporter) show(jobs []*followedJob) {
 	done, lost, total := 0, 0, 0
 	for _, j := range jobs {
 		done, lost, total = done+j.Completed, lost+j.Failed, total+j.Total
-		if j.Ended() && !l.reported[j.ID] {
+		if j.Finished() && !l.reported[j.ID] {
 			l.reported[j.ID] = true
 			l.all.Printf("%s: %s, %s", j.title(), j.Status, j.progress())
 		}

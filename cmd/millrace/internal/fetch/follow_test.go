@@ -16,8 +16,9 @@ func TestRenderBars(t *testing.T) {
 			FetchBoxJob: client.FetchBoxJob{Status: status, Completed: done, Failed: failed,
 				Total: total}}
 	}
-	jobs := []*followedJob{made("a.json", client.FetchCompleted, 4, 0, 4),
-		made("b.json", client.FetchInProgress, 1, 1, 4), made("c", client.FetchQueued, 0, 0, 0)}
+	jobs := []*followedJob{made("a.json", client.FetchBoxStatusCompleted, 4, 0, 4),
+		made("b.json", client.FetchBoxStatusInProgress, 1, 1, 4),
+		made("c", client.FetchBoxStatusQueued, 0, 0, 0)}
 	for _, c := range []struct {
 		columns, lines int
 		want           []string
@@ -47,7 +48,7 @@ func TestBarReporter(t *testing.T) {
 		return 0, 0, fmt.Errorf("no terminal")
 	}}
 	jobs := []*followedJob{{Manifest: "a",
-		FetchBoxJob: client.FetchBoxJob{Status: client.FetchQueued, Total: 1}}}
+		FetchBoxJob: client.FetchBoxJob{Status: client.FetchBoxStatusQueued, Total: 1}}}
 	first := renderBars(jobs, 80, 24)[0] + "\n"
 	b.show(jobs)
 	b.show(jobs)

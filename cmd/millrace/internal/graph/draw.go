@@ -26,8 +26,10 @@ import (
 // statusMarks are the characters that stand for a job. A status that this version does not have is
 // drawn as "?".
 var statusMarks = map[client.TaskFlowStatus]string{
-	client.TaskPending: "○", client.TaskReady: "◎", client.TaskRunning: "◐",
-	client.TaskCompleted: "●", client.TaskFailed: "✗", client.TaskBlocked: "⊘",
+	client.TaskFlowStatusPending: "○", client.TaskFlowStatusReady: "◎",
+	client.TaskFlowStatusRunning:   "◐",
+	client.TaskFlowStatusCompleted: "●", client.TaskFlowStatusFailed: "✗",
+	client.TaskFlowStatusBlocked: "⊘",
 }
 
 // toASCII replaces the characters of a drawing for terminals without them. Each has one character
@@ -73,7 +75,7 @@ func Draw(g client.TaskFlowGraph, id string, ascii bool) string {
 		line := fmt.Sprintf("%s  %s  %-9s  %s  %s", pad(rails, width),
 			pad(cli.Printable(row.node.Name), names), row.node.Status,
 			pad(cli.Printable(row.node.Queue), queues), row.node.ID)
-		if n := row.node.AttemptCount; n > 0 {
+		if n := row.node.FailedAttempts; n > 0 {
 			line += fmt.Sprintf("  failed %d×", n)
 		}
 		if strings.EqualFold(row.node.ID, id) && len(nodes) > 1 {
@@ -92,7 +94,7 @@ type row struct {
 	// rails are the lanes, left of the job.
 	rails string
 	// node is nil for a line between jobs.
-	node *client.TaskFlowNode
+	node *client.TaskFlowGraphJob
 }
 
 // pad fills a text with spaces up to a width in characters.
@@ -106,9 +108,9 @@ func pad(text string, width int) string {
 //
 // Nodes are sorted by name first, and by id where names are equal: of several possible orders it
 // chooses the same each time.
-func orderNodes(g client.TaskFlowGraph) (ordered []client.TaskFlowNode, next [][]int) {
-	all := slices.Clone(g.Nodes)
-	slices.SortStableFunc(all, func(a, b client.TaskFlowNode) int {
+func orderNodes(g client.TaskFlowGraph) (ordered []client.TaskFlowGraphJob, next [][]int) {
+	all := slices.Clone(g.Jobs)
+	slices.SortStableFunc(all, func(a, b client.TaskFlowGraphJob) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	index := map[string]int{}

@@ -32,9 +32,9 @@ func TestDrawGraph(t *testing.T) {
 				for _, id := range []string{from, to} {
 					if id != "" && !visited[id] {
 						visited[id] = true
-						g.Nodes = append(g.Nodes,
-							client.TaskFlowNode{ID: id, Name: id, Queue: "q",
-								Status: client.TaskCompleted})
+						g.Jobs = append(g.Jobs,
+							client.TaskFlowGraphJob{ID: id, Name: id, Queue: "q",
+								Status: client.TaskFlowStatusCompleted})
 					}
 				}
 				if ok {
@@ -59,8 +59,8 @@ func TestDrawGraph(t *testing.T) {
 // Names are others' text: nothing of them may move the cursor.
 func TestDrawGraph_names(t *testing.T) {
 	t.Parallel()
-	g := client.TaskFlowGraph{Nodes: []client.TaskFlowNode{{ID: "1", Name: "a\x1b[2J",
-		Status: client.TaskReady}}}
+	g := client.TaskFlowGraph{Jobs: []client.TaskFlowGraphJob{{ID: "1", Name: "a\x1b[2J",
+		Status: client.TaskFlowStatusReady}}}
 	if got := Draw(g, "1", true); strings.Contains(got, "\x1b") ||
 		!strings.HasPrefix(got, `O  "a\x1b[2J"  READY`) {
 		t.Errorf("got %q", got)

@@ -136,7 +136,7 @@ func (f *flags) submit(p cli.Process, name string) error {
 	if err != nil {
 		return err
 	}
-	ids, err := c.TaskFlow().Submit(ctx, g)
+	ids, err := c.TaskFlow().SubmitGraph(ctx, g)
 	if err != nil {
 		return explainCycle(cli.RemoteError(ctx, err))
 	}
@@ -163,7 +163,7 @@ func (f *flags) drawAll(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 		}
 		graph, err := f.draw(ctx, p, tf, ids[ref])
 		failures = errors.Join(failures, err)
-		for _, n := range graph.Nodes {
+		for _, n := range graph.Jobs {
 			drawn[n.ID] = true
 		}
 		if ctx.Err() != nil {
@@ -206,10 +206,10 @@ type fileJob struct {
 	Priority  json.RawMessage `json:"priority"`
 	DependsOn []string        `json:"depends_on"`
 	Retry     struct {
-		MaxAttempts json.RawMessage         `json:"max_attempts"`
-		Strategy    client.TaskFlowStrategy `json:"backoff_strategy"`
-		BaseDelay   json.RawMessage         `json:"base_delay_seconds"`
-		MaxDelay    json.RawMessage         `json:"max_delay_seconds"`
+		MaxAttempts json.RawMessage                `json:"max_attempts"`
+		Strategy    client.TaskFlowBackoffStrategy `json:"backoff_strategy"`
+		BaseDelay   json.RawMessage                `json:"base_delay_seconds"`
+		MaxDelay    json.RawMessage                `json:"max_delay_seconds"`
 	} `json:"retry_policy"`
 	Callback *client.TaskFlowCallback `json:"callback"`
 }
@@ -218,7 +218,7 @@ type fileJob struct {
 // server ignores members that it does not have. An entry of depends_on that is no ref of the file
 // and has the form of a UUID is the id of a job at the server. Refs, cycles within the file and
 // whatever else the client checks are errors of Submit, before anything is sent.
-func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
+func parseGraph(text []byte) (*client.TaskFlowGraphBuilder, error) {
 	var file struct {
 		Jobs []fileJob `json:"jobs"`
 	}
@@ -234,7 +234,7 @@ func parseGraph(text []byte) (*client.TaskFlowBuilder, error) {
 	for _, job := range file.Jobs {
 		refs[job.Ref] = true
 	}
-	g := &client.TaskFlowBuilder{}
+	g := &client.TaskFlowGraphBuilder{}
 	for _, job := range file.Jobs {
 		spec, err := job.spec()
 		if err != nil {
@@ -332,7 +332,7 @@ func waitGraph(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 			return graph, err
 		default:
 			ended, note := progressNote(graph)
-			shown.SetTotal(ended, int64(len(graph.Nodes)), note)
+			shown.SetTotal(ended, int64(len(graph.Jobs)), note)
 		}
 		if !clock.Sleep(ctx, pause) {
 			return graph, ctx.Err()
@@ -344,15 +344,16 @@ func waitGraph(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 // needs attention comes first: failed and blocked jobs, then those that run.
 func progressNote(g client.TaskFlowGraph) (ended int64, note string) {
 	counts := map[client.TaskFlowStatus]int{}
-	for _, n := range g.Nodes {
+	for _, n := range g.Jobs {
 		counts[n.Status]++
 		if n.Status.Final() {
 			ended++
 		}
 	}
-	note = fmt.Sprintf("%d of %s ended", ended, cli.Pluralize(int64(len(g.Nodes)), "job"))
-	for _, status := range []client.TaskFlowStatus{client.TaskFailed, client.TaskBlocked,
-		client.TaskRunning, client.TaskReady, client.TaskPending} {
+	note = fmt.Sprintf("%d of %s ended", ended, cli.Pluralize(int64(len(g.Jobs)), "job"))
+	for _, status := range []client.TaskFlowStatus{client.TaskFlowStatusFailed,
+		client.TaskFlowStatusBlocked,
+		client.TaskFlowStatusRunning, client.TaskFlowStatusReady, client.TaskFlowStatusPending} {
 		if n := counts[status]; n > 0 {
 			note += fmt.Sprintf(", %d %s", n, status)
 		}
@@ -367,10 +368,11 @@ func progressNote(g client.TaskFlowGraph) (ended int64, note string) {
 // a worker has ever taken.
 func unservedQueues(g client.TaskFlowGraph) (queues []string) {
 	ready, taken := map[string]bool{}, map[string]bool{}
-	for _, n := range g.Nodes {
-		ready[n.Queue] = ready[n.Queue] || n.Status == client.TaskReady
-		taken[n.Queue] = taken[n.Queue] || n.AttemptCount > 0 || n.Status == client.TaskRunning ||
-			n.Status == client.TaskCompleted
+	for _, n := range g.Jobs {
+		ready[n.Queue] = ready[n.Queue] || n.Status == client.TaskFlowStatusReady
+		taken[n.Queue] = taken[n.Queue] || n.FailedAttempts > 0 ||
+			n.Status == client.TaskFlowStatusRunning ||
+			n.Status == client.TaskFlowStatusCompleted
 	}
 	for _, queue := range slices.Sorted(maps.Keys(ready)) {
 		if ready[queue] && !taken[queue] {
@@ -405,11 +407,11 @@ func (f *flags) draw(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 		fmt.Fprintln(p.Stderr, "the graph is larger; this is the part next to the job")
 	}
 	bad, all := 0, 0
-	for _, n := range graph.Nodes {
+	for _, n := range graph.Jobs {
 		if f.required != nil && !f.required[n.ID] {
 			continue
 		}
-		if all++; n.Status != client.TaskCompleted {
+		if all++; n.Status != client.TaskFlowStatusCompleted {
 			bad++
 		}
 	}

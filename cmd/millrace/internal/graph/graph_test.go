@@ -51,7 +51,8 @@ func TestGraphSpec(t *testing.T) {
 	job.Retry.MaxAttempts, job.Retry.BaseDelay, job.Retry.MaxDelay = []byte("5"), []byte("2"),
 		[]byte("60")
 	got, err := job.spec()
-	want := client.TaskFlowRetry{MaxAttempts: 5, BaseDelay: 2 * time.Second, MaxDelay: time.Minute}
+	want := client.TaskFlowRetryPolicy{MaxAttempts: 5, BaseDelay: 2 * time.Second,
+		MaxDelay: time.Minute}
 	if err != nil || got.Name != "a" || got.Priority != 7 || got.Retry != want {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -276,7 +276,7 @@ func (f *flags) put(ctx context.Context, images *client.Images, picture *upload,
 	if picture.ImageFile, err = images.File(ctx, receipt.FileID); err != nil {
 		return err
 	}
-	if job.Status == client.ImageFailed {
+	if job.Status == client.ImageJobFailed {
 		picture.Error, picture.ErrorType = job.LastError, job.LastErrorType
 	}
 	return f.save(ctx, images, picture)
@@ -311,9 +311,9 @@ func waitJob(ctx context.Context, images *client.Images, picture *upload,
 // jobNote says what a job that has not ended is doing.
 func jobNote(job client.ImageJob) string {
 	switch {
-	case job.Status == client.ImageQueued && job.Attempts == 0:
+	case job.Status == client.ImageJobQueued && job.Attempts == 0:
 		return string(job.Status) + ", no worker has taken it yet"
-	case job.Status == client.ImageRetryable:
+	case job.Status == client.ImageJobRetryable:
 		return fmt.Sprintf("%s, after %d of %s: %s", job.Status, job.Attempts,
 			cli.Pluralize(int64(job.MaxAttempts), "attempt"), cli.Printable(job.LastError))
 	}

@@ -177,10 +177,10 @@ func (a *auditor) checkRequests(o *submission) {
 		case s.failure != "":
 			a.addViolation("unanswered", o, "", "the submission under key %s was not answered: %s",
 				s.key, s.failure)
-		case o.kind.action == actionExpectRefusal && s.code == client.ForgeValidationFailed:
+		case o.kind.action == actionExpectRefusal && s.code == client.ForgeRunCodeValidationFailed:
 		case o.kind.action == actionExpectRefusal:
 			a.addViolation("accepted", o, s.jobID, "it must be refused with %s; got %q",
-				client.ForgeValidationFailed, s.code)
+				client.ForgeRunCodeValidationFailed, s.code)
 		case s.late:
 			a.result.late++
 		case s.code != "":
@@ -264,18 +264,18 @@ func (a *auditor) checkDefinition(o *submission, j *client.ForgeRunJob) {
 // transitions are the transitions of the state machine (FR-155 to FR-161) with the names of their
 // events. Only the server makes the one from ASSIGNED back to QUEUED (G-FR-01).
 var transitions = map[[2]client.ForgeRunState]client.ForgeRunEventName{
-	{"", client.ForgeCreated}:                    client.ForgeJobCreated,
-	{client.ForgeCreated, client.ForgeQueued}:    client.ForgeJobQueued,
-	{client.ForgeCreated, client.ForgeCanceled}:  client.ForgeJobCanceled,
-	{client.ForgeQueued, client.ForgeAssigned}:   client.ForgeJobAssigned,
-	{client.ForgeQueued, client.ForgeCanceled}:   client.ForgeJobCanceled,
-	{client.ForgeAssigned, client.ForgeRunning}:  client.ForgeJobStarted,
-	{client.ForgeAssigned, client.ForgeCanceled}: client.ForgeJobCanceled,
-	{client.ForgeAssigned, client.ForgeQueued}:   client.ForgeJobRequeued,
-	{client.ForgeRunning, client.ForgeSucceeded}: client.ForgeJobSucceeded,
-	{client.ForgeRunning, client.ForgeFailed}:    client.ForgeJobFailed,
-	{client.ForgeRunning, client.ForgeCanceled}:  client.ForgeJobCanceled,
-	{client.ForgeFailed, client.ForgeQueued}:     client.ForgeJobQueued,
+	{"", client.ForgeRunStateCreated}:                            client.ForgeRunEventJobCreated,
+	{client.ForgeRunStateCreated, client.ForgeRunStateQueued}:    client.ForgeRunEventJobQueued,
+	{client.ForgeRunStateCreated, client.ForgeRunStateCanceled}:  client.ForgeRunEventJobCanceled,
+	{client.ForgeRunStateQueued, client.ForgeRunStateAssigned}:   client.ForgeRunEventJobAssigned,
+	{client.ForgeRunStateQueued, client.ForgeRunStateCanceled}:   client.ForgeRunEventJobCanceled,
+	{client.ForgeRunStateAssigned, client.ForgeRunStateRunning}:  client.ForgeRunEventJobStarted,
+	{client.ForgeRunStateAssigned, client.ForgeRunStateCanceled}: client.ForgeRunEventJobCanceled,
+	{client.ForgeRunStateAssigned, client.ForgeRunStateQueued}:   client.ForgeRunEventJobRequeued,
+	{client.ForgeRunStateRunning, client.ForgeRunStateSucceeded}: client.ForgeRunEventJobSucceeded,
+	{client.ForgeRunStateRunning, client.ForgeRunStateFailed}:    client.ForgeRunEventJobFailed,
+	{client.ForgeRunStateRunning, client.ForgeRunStateCanceled}:  client.ForgeRunEventJobCanceled,
+	{client.ForgeRunStateFailed, client.ForgeRunStateQueued}:     client.ForgeRunEventJobQueued,
 }
 
 // checkPath checks that the events of a job are a path of the state machine that ends in the state
@@ -305,13 +305,13 @@ func (a *auditor) checkPath(o *submission, t *observedJob) {
 		}
 		a.events[e.ID] = j.ID
 		switch {
-		case e.Prev == client.ForgeFailed:
+		case e.Prev == client.ForgeRunStateFailed:
 			retries++
-		case e.Name == client.ForgeJobRequeued:
+		case e.Name == client.ForgeRunEventJobRequeued:
 			a.result.requeued++
-		case e.Next == client.ForgeRunning:
+		case e.Next == client.ForgeRunStateRunning:
 			started = e.At
-		case e.Next == client.ForgeFailed && e.Reason == runnerLost:
+		case e.Next == client.ForgeRunStateFailed && e.Reason == runnerLost:
 			a.checkLostRun(o, j.ID, started, e.At)
 		}
 		prev, at = e.Next, e.At
@@ -347,7 +347,8 @@ func (a *auditor) checkLostRun(o *submission, jobID string, from, to time.Time) 
 // The first event that is too early is the only violation: those after it follow from it.
 func (a *auditor) checkNotEarly(o *submission, t *observedJob) {
 	for _, e := range t.report.Events {
-		if !o.due.IsZero() && e.Next != client.ForgeCreated && e.Next != client.ForgeCanceled &&
+		if !o.due.IsZero() && e.Next != client.ForgeRunStateCreated &&
+			e.Next != client.ForgeRunStateCanceled &&
 			e.At.Before(o.due.Add(-time.Second)) {
 			a.addViolation("early", o, t.job.ID, "%s at %s, due at %s", e.Name,
 				e.At.Format(time.RFC3339Nano), o.due.Format(time.RFC3339Nano))
@@ -364,9 +365,9 @@ func (a *auditor) checkReport(o *submission, t *observedJob) {
 	var started *time.Time
 	for _, e := range r.Events {
 		switch {
-		case e.Next == client.ForgeRunning:
+		case e.Next == client.ForgeRunStateRunning:
 			started = &e.At
-		case e.Prev == client.ForgeFailed:
+		case e.Prev == client.ForgeRunStateFailed:
 			started = nil
 		}
 	}
@@ -393,9 +394,9 @@ func (a *auditor) checkReport(o *submission, t *observedJob) {
 
 // outcomeOf is the outcome of a job in each final state.
 var outcomeOf = map[client.ForgeRunState]client.ForgeRunOutcome{
-	client.ForgeSucceeded: client.ForgeOutcomeSuccess,
-	client.ForgeFailed:    client.ForgeOutcomeFailed,
-	client.ForgeCanceled:  client.ForgeOutcomeCanceled,
+	client.ForgeRunStateSucceeded: client.ForgeRunOutcomeSuccess,
+	client.ForgeRunStateFailed:    client.ForgeRunOutcomeFailed,
+	client.ForgeRunStateCanceled:  client.ForgeRunOutcomeCanceled,
 }
 
 // checkOutcome checks that a job ended as its kind and the actions of its scenario imply. The first
@@ -416,25 +417,25 @@ func (a *auditor) checkOutcome(o *submission, t *observedJob) {
 		a.addViolation("outcome", o, j.ID, "it is %s with the outcome %q", j.State, j.Outcome)
 	case o.canceled != "" && !o.canceled.Final():
 		a.addViolation("outcome", o, j.ID, "its cancel was answered with %s", o.canceled)
-	case last.Next == client.ForgeFailed && (j.Failure == nil || failure.Code == ""):
+	case last.Next == client.ForgeRunStateFailed && (j.Failure == nil || failure.Code == ""):
 		a.addViolation("outcome", o, j.ID, "it failed and does not say why")
 	case last.Reason == runnerLost && o.canceled == "":
 		// checkPath has checked the event.
 	case j.Outcome != want:
 		a.addViolation("outcome", o, j.ID, "%s (%s), the catalogue says %s", j.Outcome,
 			failure.Code, want)
-	case o.kind.name == client.ForgeRunsOverTimeout &&
-		(failure.Code != client.ForgeTimeout || last.Reason == ""):
+	case o.kind.name == client.ForgeRunWorkRunsOverTimeout &&
+		(failure.Code != client.ForgeRunCodeTimeout || last.Reason == ""):
 		a.addViolation("outcome", o, j.ID,
 			"it failed with %s, its event with %q: both must name the timeout", failure.Code,
 			last.Reason)
-	case o.kind.name == client.ForgeFailAfterRetryable && !failure.Retryable:
+	case o.kind.name == client.ForgeRunWorkFailAfterRetryable && !failure.Retryable:
 		a.addViolation("outcome", o, j.ID, "its failure is not marked retryable")
 	case o.kind.action == actionRetryOnce && j.Attempt == 0:
 		a.addViolation("outcome", o, j.ID, "it succeeded without having failed")
-	case o.kind.action == actionRetryUntilRefused && (!o.refused || !last.Last):
+	case o.kind.action == actionRetryUntilRefused && (!o.refused || !last.Final):
 		a.addViolation("outcome", o, j.ID,
 			"its retries are used up (%v) and its last event says so (%v): both must be", o.refused,
-			last.Last)
+			last.Final)
 	}
 }

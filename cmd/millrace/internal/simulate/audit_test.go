@@ -29,12 +29,12 @@ func newFixture() *fixture {
 	return m
 }
 
-func kindNamed(name client.ForgeRunKind) *workKind {
+func kindNamed(name client.ForgeRunWorkKind) *workKind {
 	return &catalogue[slices.IndexFunc(catalogue, func(k workKind) bool { return k.name == name })]
 }
 
 // addSubmission submits a job of client 0 that goes through the given states after CREATED.
-func (m *fixture) addSubmission(name client.ForgeRunKind,
+func (m *fixture) addSubmission(name client.ForgeRunWorkKind,
 	states ...client.ForgeRunState) (*submission, *observedJob) {
 	kind, id := kindNamed(name), fmt.Sprintf("job-%d", len(m.observed))
 	o := &submission{kind: kind, requests: []submitRequest{{key: "key-" + id, jobID: id}}}
@@ -54,16 +54,16 @@ func (m *fixture) addHistory(o *submission, t *observedJob,
 	states ...client.ForgeRunState) {
 	r := &client.ForgeRunReport{JobID: t.job.ID}
 	prev := client.ForgeRunState("")
-	for i, next := range append([]client.ForgeRunState{client.ForgeCreated}, states...) {
+	for i, next := range append([]client.ForgeRunState{client.ForgeRunStateCreated}, states...) {
 		e := client.ForgeRunEvent{ID: fmt.Sprintf("%s-%d", t.job.ID, i), JobID: t.job.ID,
 			Name: transitions[[2]client.ForgeRunState{prev, next}],
 			Prev: prev, Next: next, At: testStart.Add(time.Duration(i) * time.Second),
 			Scenario: o.kind.name}
-		if prev == client.ForgeFailed {
+		if prev == client.ForgeRunStateFailed {
 			t.job.Attempt++
 			r.StartedAt = nil
 		}
-		if next == client.ForgeRunning {
+		if next == client.ForgeRunStateRunning {
 			r.StartedAt = &e.At
 		}
 		r.Events = append(r.Events, e)
@@ -74,7 +74,7 @@ func (m *fixture) addHistory(o *submission, t *observedJob,
 	if r.StartedAt != nil {
 		r.DurationMS = r.FinishedAt.Sub(*r.StartedAt).Milliseconds()
 	}
-	if prev == client.ForgeFailed {
+	if prev == client.ForgeRunStateFailed {
 		t.job.Failure = &client.ForgeRunFailure{Code: "failed", Retryable: true}
 	}
 	if prev.Final() {
@@ -89,7 +89,8 @@ func (m *fixture) addHistory(o *submission, t *observedJob,
 				webhookReceipt{eventID: e.ID, at: e.At, accepted: true})
 			if h.webhookID != "" {
 				h.deliveries = append(h.deliveries,
-					client.ForgeRunDelivery{EventID: e.ID, Status: client.ForgeDelivered})
+					client.ForgeRunDelivery{EventID: e.ID,
+						Status: client.ForgeRunDeliveryDelivered})
 			}
 		}
 	}
@@ -101,17 +102,20 @@ func (t *observedJob) lastEvent() *client.ForgeRunEvent {
 
 // Paths of jobs through the state machine.
 var (
-	pathSucceeds = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned,
-		client.ForgeRunning, client.ForgeSucceeded}
-	pathFails = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned,
-		client.ForgeRunning, client.ForgeFailed}
+	pathSucceeds = []client.ForgeRunState{client.ForgeRunStateQueued, client.ForgeRunStateAssigned,
+		client.ForgeRunStateRunning, client.ForgeRunStateSucceeded}
+	pathFails = []client.ForgeRunState{client.ForgeRunStateQueued, client.ForgeRunStateAssigned,
+		client.ForgeRunStateRunning, client.ForgeRunStateFailed}
 	pathRetried    = append(slices.Clone(pathFails), pathSucceeds...)
 	pathFailsTwice = append(slices.Clone(pathFails), pathFails...)
-	pathRequeued   = append([]client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned},
+	pathRequeued   = append([]client.ForgeRunState{client.ForgeRunStateQueued,
+		client.ForgeRunStateAssigned},
 		pathSucceeds...)
-	pathCanceledEarly   = []client.ForgeRunState{client.ForgeQueued, client.ForgeCanceled}
-	pathCanceledRunning = []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned,
-		client.ForgeRunning, client.ForgeCanceled}
+	pathCanceledEarly = []client.ForgeRunState{client.ForgeRunStateQueued,
+		client.ForgeRunStateCanceled}
+	pathCanceledRunning = []client.ForgeRunState{client.ForgeRunStateQueued,
+		client.ForgeRunStateAssigned,
+		client.ForgeRunStateRunning, client.ForgeRunStateCanceled}
 )
 
 // A correct history balances, for every kind, and also with the effects of a server that was
@@ -125,41 +129,43 @@ func TestAuditCorrect(t *testing.T) {
 		case kind.action == actionExpectRefusal:
 			m.submissions = append(m.submissions,
 				&submission{kind: kind,
-					requests: []submitRequest{{key: "r", code: client.ForgeValidationFailed}}})
+					requests: []submitRequest{{key: "r",
+						code: client.ForgeRunCodeValidationFailed}}})
 		case kind.action == actionRetryOnce:
 			o, _ := m.addSubmission(kind.name, pathRetried...)
 			o.attempt = 1
 		case kind.action == actionRetryUntilRefused:
 			o, there := m.addSubmission(kind.name, pathFailsTwice...)
-			o.attempt, o.refused, there.lastEvent().Last = 1, true, true
+			o.attempt, o.refused, there.lastEvent().Final = 1, true, true
 		case kind.action == actionCancelAtOnce:
 			o, _ := m.addSubmission(kind.name, pathCanceledEarly...)
-			o.canceled = client.ForgeCanceled
+			o.canceled = client.ForgeRunStateCanceled
 			o, _ = m.addSubmission(kind.name, pathSucceeds...) // the job was faster
-			o.canceled = client.ForgeSucceeded
+			o.canceled = client.ForgeRunStateSucceeded
 		case kind.action == actionCancelRunning:
 			o, _ := m.addSubmission(kind.name, pathCanceledRunning...)
-			o.canceled = client.ForgeCanceled
+			o.canceled = client.ForgeRunStateCanceled
 		case kind.action == actionSameKey:
 			o, _ := m.addSubmission(kind.name, pathSucceeds...)
 			o.requests = append(o.requests, o.requests[0], o.requests[0])
-		case kind.name == client.ForgeRunsOverTimeout:
+		case kind.name == client.ForgeRunWorkRunsOverTimeout:
 			_, there := m.addSubmission(kind.name, pathFails...)
-			there.job.Failure.Code, there.lastEvent().Reason = client.ForgeTimeout, "timeout"
+			there.job.Failure.Code, there.lastEvent().Reason = client.ForgeRunCodeTimeout, "timeout"
 		case kind.outcome == outcomeFailed:
 			m.addSubmission(kind.name, pathFails...)
 		default:
 			m.addSubmission(kind.name, pathSucceeds...)
 		}
 	}
-	m.addSubmission(client.ForgeSuccessFast, pathRequeued...)
-	_, lost := m.addSubmission(client.ForgeSuccessFast, pathFails...)
+	m.addSubmission(client.ForgeRunWorkSuccessFast, pathRequeued...)
+	_, lost := m.addSubmission(client.ForgeRunWorkSuccessFast, pathFails...)
 	lost.job.Failure.Code, lost.lastEvent().Reason = runnerLost, runnerLost
 	m.outages = []outage{{lost.lastEvent().At.Add(-3 * time.Second),
 		lost.lastEvent().At.Add(-time.Second)}}
 	m.submissions = append(m.submissions,
-		&submission{kind: kindNamed(client.ForgeScheduledOnTime), due: testStart,
-			requests: []submitRequest{{key: "l", code: client.ForgeValidationFailed, late: true}}})
+		&submission{kind: kindNamed(client.ForgeRunWorkScheduledOnTime), due: testStart,
+			requests: []submitRequest{{key: "l", code: client.ForgeRunCodeValidationFailed,
+				late: true}}})
 	h := m.receivers[0]
 	// at least once
 	h.receipts["job-0"] = slices.Insert(h.receipts["job-0"], 1, h.receipts["job-0"][0])
@@ -179,7 +185,7 @@ func TestAuditCorrect(t *testing.T) {
 // corruption is a fault in the history of one submission; wantKind is the kind of its violation.
 type corruption struct {
 	wantKind string
-	kind     client.ForgeRunKind
+	kind     client.ForgeRunWorkKind
 	path     []client.ForgeRunState
 	corrupt  func(m *fixture, o *submission, x *observedJob)
 }
@@ -199,7 +205,7 @@ func (c corruption) test(t *testing.T) {
 	}
 }
 
-const fastKind = client.ForgeSuccessFast
+const fastKind = client.ForgeRunWorkSuccessFast
 
 // Every fault in the answers to submissions is found, under its sort.
 func TestAuditFaultsSubmits(t *testing.T) {
@@ -225,24 +231,27 @@ func TestAuditFaultsSubmits(t *testing.T) {
 			func(_ *fixture, o *submission, _ *observedJob) {
 				o.requests[0].jobID, o.requests[0].late = "", true
 			}},
-		"FR-113 PAYLOAD_INVALID is accepted": {"accepted", client.ForgePayloadInvalid, pathSucceeds,
+		"FR-113 PAYLOAD_INVALID is accepted": {"accepted", client.ForgeRunWorkPayloadInvalid,
+			pathSucceeds,
 			nil},
-		"FR-113 or refused with another code": {"accepted", client.ForgePayloadInvalid,
+		"FR-113 or refused with another code": {"accepted", client.ForgeRunWorkPayloadInvalid,
 			pathSucceeds, func(m *fixture, o *submission, _ *observedJob) {
-				m.observed, o.requests[0].jobID, o.requests[0].code = nil, "", client.ForgeMalformed
+				m.observed, o.requests[0].jobID, o.requests[0].code = nil, "",
+					client.ForgeRunCodeMalformed
 			}},
 		"a scenario ended early": {"stuck", fastKind, pathSucceeds,
 			func(_ *fixture, o *submission, _ *observedJob) {
 				o.abortReason = "it did not end"
 			}},
-		"FR-067 one key, two jobs": {"duplicate", client.ForgeDuplicateSameKey, pathSucceeds,
+		"FR-067 one key, two jobs": {"duplicate", client.ForgeRunWorkDuplicateSameKey, pathSucceeds,
 			func(m *fixture, o *submission, _ *observedJob) {
-				_, second := m.addSubmission(client.ForgeDuplicateSameKey, pathSucceeds...)
+				_, second := m.addSubmission(client.ForgeRunWorkDuplicateSameKey, pathSucceeds...)
 				o.requests = append(o.requests,
 					submitRequest{key: o.requests[0].key, jobID: second.job.ID})
 				m.submissions = m.submissions[:1]
 			}},
-		"FR-073 two keys, one job": {"duplicate", client.ForgeDuplicateOtherKey, pathSucceeds,
+		"FR-073 two keys, one job": {"duplicate", client.ForgeRunWorkDuplicateOtherKey,
+			pathSucceeds,
 			func(_ *fixture, o *submission, _ *observedJob) {
 				o.requests = append(o.requests,
 					submitRequest{key: "other", jobID: o.requests[0].jobID})
@@ -277,7 +286,7 @@ func TestAuditFaultsSubmits(t *testing.T) {
 			func(_ *fixture, _ *submission, x *observedJob) {
 				x.job.ExecutionAt = new(time.Time)
 			}},
-		"FR-166 another time": {"definition", client.ForgeScheduledOnTime, pathSucceeds,
+		"FR-166 another time": {"definition", client.ForgeRunWorkScheduledOnTime, pathSucceeds,
 			func(_ *fixture, o *submission, x *observedJob) {
 				o.due, x.job.ExecutionAt = testStart, new(time.Time)
 			}},
@@ -290,7 +299,7 @@ func TestAuditFaultsSubmits(t *testing.T) {
 func TestAuditFaultsHistory(t *testing.T) {
 	t.Parallel()
 	canceled := func(_ *fixture, o *submission, _ *observedJob) {
-		o.canceled = client.ForgeCanceled
+		o.canceled = client.ForgeRunStateCanceled
 	}
 	for name, c := range map[string]corruption{
 		"FR-182 it never ends": {"unfinished", fastKind, pathSucceeds[:3], nil},
@@ -318,11 +327,13 @@ func TestAuditFaultsHistory(t *testing.T) {
 			func(_ *fixture, _ *submission, x *observedJob) {
 				x.report.FinishedAt = testStart
 			}},
-		"FR-131 a start without a run": {"report", client.ForgeCancelBeforeStart, pathCanceledEarly,
+		"FR-131 a start without a run": {"report", client.ForgeRunWorkCancelBeforeStart,
+			pathCanceledEarly,
 			func(_ *fixture, _ *submission, x *observedJob) {
 				x.report.StartedAt = &testStart
 			}},
-		"G-FR-09 the start of an earlier run": {"report", client.ForgeRetryOnFail, pathRetried,
+		"G-FR-09 the start of an earlier run": {"report", client.ForgeRunWorkRetryOnFail,
+			pathRetried,
 			func(_ *fixture, _ *submission, x *observedJob) {
 				x.report.StartedAt = &x.report.Events[3].At
 			}},
@@ -339,19 +350,20 @@ func TestAuditFaultsHistory(t *testing.T) {
 				x.report.Events = slices.Delete(x.report.Events, 2, 3)
 			}},
 		"FR-156 QUEUED to RUNNING": {"path", fastKind,
-			[]client.ForgeRunState{client.ForgeQueued, client.ForgeRunning, client.ForgeSucceeded},
+			[]client.ForgeRunState{client.ForgeRunStateQueued, client.ForgeRunStateRunning,
+				client.ForgeRunStateSucceeded},
 			nil},
 		"FR-158 RUNNING to QUEUED": {"path", fastKind,
 			append(pathSucceeds[:3:3], pathSucceeds...), nil},
 		"FR-160 SUCCEEDED and once more": {"path", fastKind,
 			append(slices.Clone(pathSucceeds), pathSucceeds[1:]...), nil},
-		"FR-161 CANCELED twice": {"path", client.ForgeCancelBeforeStart,
-			append(slices.Clone(pathCanceledEarly), client.ForgeCanceled), canceled},
-		"FR-135 succeeded after a cancel": {"path", client.ForgeCancelDuringRun,
-			append(slices.Clone(pathCanceledRunning), client.ForgeSucceeded), canceled},
+		"FR-161 CANCELED twice": {"path", client.ForgeRunWorkCancelBeforeStart,
+			append(slices.Clone(pathCanceledEarly), client.ForgeRunStateCanceled), canceled},
+		"FR-135 succeeded after a cancel": {"path", client.ForgeRunWorkCancelDuringRun,
+			append(slices.Clone(pathCanceledRunning), client.ForgeRunStateSucceeded), canceled},
 		"FR-153 a wrong name": {"path", fastKind, pathSucceeds,
 			func(_ *fixture, _ *submission, x *observedJob) {
-				x.lastEvent().Name = client.ForgeJobFailed
+				x.lastEvent().Name = client.ForgeRunEventJobFailed
 			}},
 		"FR-119 another scenario": {"path", fastKind, pathSucceeds,
 			func(_ *fixture, _ *submission, x *observedJob) {
@@ -363,11 +375,11 @@ func TestAuditFaultsHistory(t *testing.T) {
 			}},
 		"the job is elsewhere than its events": {"path", fastKind, pathSucceeds,
 			func(_ *fixture, _ *submission, x *observedJob) {
-				x.job.State = client.ForgeCanceled
+				x.job.State = client.ForgeRunStateCanceled
 			}},
 		"G-FR-01 requeued under another name": {"path", fastKind, pathRequeued,
 			func(_ *fixture, _ *submission, x *observedJob) {
-				x.report.Events[3].Name = client.ForgeJobQueued
+				x.report.Events[3].Name = client.ForgeRunEventJobQueued
 			}},
 		"FR-149 two events at one time": {"path", fastKind, pathSucceeds,
 			func(_ *fixture, _ *submission, x *observedJob) {
@@ -377,15 +389,16 @@ func TestAuditFaultsHistory(t *testing.T) {
 			func(_ *fixture, _ *submission, x *observedJob) {
 				x.report.Events[2].ID = x.report.Events[1].ID
 			}},
-		"FR-140 attempt and retries differ": {"attempt", client.ForgeRetryOnFail, pathRetried,
+		"FR-140 attempt and retries differ": {"attempt", client.ForgeRunWorkRetryOnFail,
+			pathRetried,
 			func(_ *fixture, _ *submission, x *observedJob) {
 				x.job.Attempt++
 			}},
-		"an acknowledged retry is gone": {"attempt", client.ForgeRetryOnFail, pathRetried,
+		"an acknowledged retry is gone": {"attempt", client.ForgeRunWorkRetryOnFail, pathRetried,
 			func(_ *fixture, o *submission, _ *observedJob) {
 				o.attempt = 2
 			}},
-		"FR-164 it ran before its time": {"early", client.ForgeScheduledOnTime, pathSucceeds,
+		"FR-164 it ran before its time": {"early", client.ForgeRunWorkScheduledOnTime, pathSucceeds,
 			func(_ *fixture, o *submission, x *observedJob) {
 				o.due = testStart.Add(time.Minute)
 				x.job.ExecutionAt = &o.due
@@ -400,34 +413,37 @@ func TestAuditFaultsOutcome(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]corruption{
 		"FR-083 it fails": {"outcome", fastKind, pathFails, nil},
-		"FR-086 it succeeds": {"outcome", client.ForgeFailImmediate, pathSucceeds,
+		"FR-086 it succeeds": {"outcome", client.ForgeRunWorkFailImmediate, pathSucceeds,
 			nil},
-		"FR-090 it does not name the time-out": {"outcome", client.ForgeRunsOverTimeout, pathFails,
+		"FR-090 it does not name the time-out": {"outcome", client.ForgeRunWorkRunsOverTimeout,
+			pathFails,
 			nil},
-		"FR-098 it succeeds at once": {"outcome", client.ForgeRetryOnFail, pathSucceeds,
+		"FR-098 it succeeds at once": {"outcome", client.ForgeRunWorkRetryOnFail, pathSucceeds,
 			nil},
 		"it was canceled and nobody asked": {"outcome", fastKind, pathCanceledRunning, nil},
-		"FR-088 it is not retryable": {"outcome", client.ForgeFailAfterRetryable, pathFails,
+		"FR-088 it is not retryable": {"outcome", client.ForgeRunWorkFailAfterRetryable, pathFails,
 			func(_ *fixture, _ *submission, x *observedJob) {
 				x.job.Failure.Retryable = false
 			}},
-		"a failure without a reason": {"outcome", client.ForgeFailImmediate, pathFails,
+		"a failure without a reason": {"outcome", client.ForgeRunWorkFailImmediate, pathFails,
 			func(_ *fixture, _ *submission, x *observedJob) {
 				x.job.Failure = nil
 			}},
-		"FR-138 the answer to cancel lied": {"outcome", client.ForgeCancelDuringRun, pathSucceeds,
+		"FR-138 the answer to cancel lied": {"outcome", client.ForgeRunWorkCancelDuringRun,
+			pathSucceeds,
 			func(_ *fixture, o *submission, _ *observedJob) {
-				o.canceled = client.ForgeCanceled
+				o.canceled = client.ForgeRunStateCanceled
 			}},
-		"FR-134 cancel did nothing": {"outcome", client.ForgeCancelDuringRun, pathSucceeds,
+		"FR-134 cancel did nothing": {"outcome", client.ForgeRunWorkCancelDuringRun, pathSucceeds,
 			func(_ *fixture, o *submission, _ *observedJob) {
-				o.canceled = client.ForgeRunning
+				o.canceled = client.ForgeRunStateRunning
 			}},
-		"FR-099 its retries do not end": {"outcome", client.ForgeRetryLimitReached, pathFailsTwice,
+		"FR-099 its retries do not end": {"outcome", client.ForgeRunWorkRetryLimitReached,
+			pathFailsTwice,
 			func(_ *fixture, _ *submission, x *observedJob) {
-				x.lastEvent().Last = true
+				x.lastEvent().Final = true
 			}},
-		"FR-143 its last failure is not final": {"outcome", client.ForgeRetryLimitReached,
+		"FR-143 its last failure is not final": {"outcome", client.ForgeRunWorkRetryLimitReached,
 			pathFailsTwice, func(_ *fixture, o *submission, _ *observedJob) {
 				o.refused = true
 			}},
@@ -468,7 +484,8 @@ func TestAuditFaultsWebhooks(t *testing.T) {
 		"all is well": {"", func(*fixture, *observedJob, *receiver, *receiver) {}},
 		"FR-191 an event is not delivered": {"undelivered",
 			func(_ *fixture, _ *observedJob, h, _ *receiver) {
-				h.receipts[id], h.deliveries[4].Status = h.receipts[id][:4], client.ForgePending
+				h.receipts[id], h.deliveries[4].Status = h.receipts[id][:4],
+					client.ForgeRunDeliveryPending
 			}},
 		"FR-189 nor by a callback": {"undelivered",
 			func(_ *fixture, _ *observedJob, _, c *receiver) {
@@ -476,7 +493,8 @@ func TestAuditFaultsWebhooks(t *testing.T) {
 			}},
 		"an accepting receiver is given up": {"undelivered",
 			func(_ *fixture, _ *observedJob, h, _ *receiver) {
-				h.receipts[id][4].accepted, h.deliveries[4].Status = false, client.ForgeExhausted
+				h.receipts[id][4].accepted, h.deliveries[4].Status = false,
+					client.ForgeRunDeliveryExhausted
 			}},
 		"it is said to be delivered": {"delivery",
 			func(_ *fixture, _ *observedJob, h, _ *receiver) {
@@ -484,7 +502,7 @@ func TestAuditFaultsWebhooks(t *testing.T) {
 			}},
 		"it is said to be given up": {"delivery",
 			func(_ *fixture, _ *observedJob, h, _ *receiver) {
-				h.deliveries[2].Status = client.ForgeExhausted
+				h.deliveries[2].Status = client.ForgeRunDeliveryExhausted
 			}},
 		"a record is missing": {"delivery",
 			func(_ *fixture, _ *observedJob, h, _ *receiver) {
@@ -530,28 +548,33 @@ func TestAuditFaultsWebhooks(t *testing.T) {
 			func(_ *fixture, _ *observedJob, h, _ *receiver) {
 				h.receipts["job-9"] = []webhookReceipt{{eventID: "x"}}
 			}},
-		"FR-192 never accepted, given up": {"", deliverNothing(client.ForgeExhausted, nil)},
-		"never accepted, on its way":      {"", deliverNothing(client.ForgePending, nil)},
-		"never accepted, said to be":      {"delivery", deliverNothing(client.ForgeDelivered, nil)},
+		"FR-192 never accepted, given up": {"", deliverNothing(client.ForgeRunDeliveryExhausted,
+			nil)},
+		"never accepted, on its way": {"", deliverNothing(client.ForgeRunDeliveryPending,
+			nil)},
+		"never accepted, said to be": {"delivery",
+			deliverNothing(client.ForgeRunDeliveryDelivered, nil)},
 		"never accepted, not recorded": {"delivery",
-			deliverNothing(client.ForgePending, func(h *receiver) {
+			deliverNothing(client.ForgeRunDeliveryPending, func(h *receiver) {
 				h.deliveries = nil
 			})},
-		"never attempted": {"undelivered", deliverNothing(client.ForgePending, func(h *receiver) {
-			clear(h.receipts)
-		})},
-		"given up without an attempt": {"undelivered", deliverNothing(client.ForgeExhausted, func(h *receiver) {
-			clear(h.receipts)
-		})},
+		"never attempted": {"undelivered", deliverNothing(client.ForgeRunDeliveryPending,
+			func(h *receiver) {
+				clear(h.receipts)
+			})},
+		"given up without an attempt": {"undelivered",
+			deliverNothing(client.ForgeRunDeliveryExhausted, func(h *receiver) {
+				clear(h.receipts)
+			})},
 		"it fails first and is left": {"undelivered",
-			deliverNothing(client.ForgePending, func(h *receiver) {
+			deliverNothing(client.ForgeRunDeliveryPending, func(h *receiver) {
 				h.behavior = behaviorFails
 			})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newFixture()
-			_, x := m.addSubmission(client.ForgeWebhookSuccess, pathSucceeds...)
+			_, x := m.addSubmission(client.ForgeRunWorkWebhookSuccess, pathSucceeds...)
 			tt.fault(m, x, m.receivers[0], m.receivers[1])
 			v := m.audit()
 			if (tt.want == "" && len(v.violations) > 0) ||
@@ -588,13 +611,13 @@ func TestParseMix(t *testing.T) {
 		}
 	}
 	m, _ := parseMix("SUCCESS_FAST=1,RETRY_ON_FAIL=3,CPU_BURST=0")
-	draw, count := m.newDraw(rand.New(rand.NewPCG(1, 1))), map[client.ForgeRunKind]int{}
+	draw, count := m.newDraw(rand.New(rand.NewPCG(1, 1))), map[client.ForgeRunWorkKind]int{}
 	for i := range 1002 {
 		if count[draw().name]++; i == 1 && len(count) != 2 {
 			t.Errorf("the first two draws are %v", count)
 		}
 	}
-	if n := count[client.ForgeSuccessFast]; len(count) != 2 || n < 200 || n > 300 {
+	if n := count[client.ForgeRunWorkSuccessFast]; len(count) != 2 || n < 200 || n > 300 {
 		t.Errorf("drawn: %v", count)
 	}
 	if len(catalogue) != 31 {

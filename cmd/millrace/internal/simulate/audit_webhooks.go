@@ -164,20 +164,20 @@ func (a *auditor) checkDelivered(h *receiver, t *observedJob,
 		case d == nil && h.webhookID != "":
 			a.addViolation("delivery", nil, t.job.ID, "%s has no delivery of event %d (%s)", h.name,
 				i, e.Name)
-		case status == client.ForgeDelivered && !accepted[e.ID]:
+		case status == client.ForgeRunDeliveryDelivered && !accepted[e.ID]:
 			a.addViolation("delivery", nil, t.job.ID,
 				"event %d (%s) is recorded as delivered, and %s has not accepted it", i, e.Name,
 				h.name)
-		case accepted[e.ID] && status == client.ForgeExhausted:
+		case accepted[e.ID] && status == client.ForgeRunDeliveryExhausted:
 			a.addViolation("delivery", nil, t.job.ID,
 				"event %d (%s) is recorded as given up, and %s has accepted it", i, e.Name, h.name)
 		case accepted[e.ID]:
 		case h.behavior == behaviorAccepts || h.behavior == behaviorSlow:
 			a.addViolation("undelivered", nil, t.job.ID,
 				"%s did not get event %d (%s), recorded as %q", h.name, i, e.Name, status)
-		case status == client.ForgeExhausted && attempted[e.ID]:
+		case status == client.ForgeRunDeliveryExhausted && attempted[e.ID]:
 			a.result.givenUp++
-		case h.behavior == behaviorNeverAccepts && status == client.ForgePending:
+		case h.behavior == behaviorNeverAccepts && status == client.ForgeRunDeliveryPending:
 			// the next attempt, of this event or of an earlier one, is far in the future
 			a.result.pending++
 		default:

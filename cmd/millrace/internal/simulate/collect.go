@@ -242,7 +242,7 @@ func (s *simulator) pending(ctx context.Context, w *history,
 			return ctx.Err() == nil
 		}
 		for _, d := range h.deliveries {
-			if d.Status != client.ForgePending {
+			if d.Status != client.ForgeRunDeliveryPending {
 				continue
 			}
 			if (d.NextTryAt == nil && len(d.Tries) > 0) ||

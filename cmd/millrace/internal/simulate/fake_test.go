@@ -82,9 +82,9 @@ func (d *fakeForgeRun) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := d.clients[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
 	var body struct {
 		Type, URL, Callback string
-		Kind                client.ForgeRunKind `json:"work_kind"`
-		Key                 string              `json:"idempotency_key"`
-		ExecutionAt         *time.Time          `json:"execution_at"`
+		Kind                client.ForgeRunWorkKind `json:"work_kind"`
+		Key                 string                  `json:"idempotency_key"`
+		ExecutionAt         *time.Time              `json:"execution_at"`
 	}
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	switch what := r.Method + " " + path[0] + strings.Repeat("/", len(path)-1); {
@@ -97,7 +97,7 @@ func (d *fakeForgeRun) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		forgeAnswerTo(w, 201, map[string]any{"api_key": key, "key_id": key,
 			"callback_secret": c.secret})
 	case c == nil:
-		forgeAnswerTo(w, 401, map[string]any{"code": client.ForgeInvalidCredentials})
+		forgeAnswerTo(w, 401, map[string]any{"code": client.ForgeRunCodeInvalidCredentials})
 	case what == "POST webhooks":
 		h := &fakeWebhook{id: d.id("w"), url: body.URL, secret: newFakeSecret()}
 		c.hooks = append(c.hooks, h)
@@ -108,8 +108,8 @@ func (d *fakeForgeRun) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		})]
 		forgeAnswerTo(w, 200, map[string]any{"items": h.deliveries})
 	case what == "POST jobs":
-		if body.Kind == client.ForgePayloadInvalid && !d.faultOnce("accepts anything") {
-			forgeAnswerTo(w, 400, map[string]any{"code": client.ForgeValidationFailed})
+		if body.Kind == client.ForgeRunWorkPayloadInvalid && !d.faultOnce("accepts anything") {
+			forgeAnswerTo(w, 400, map[string]any{"code": client.ForgeRunCodeValidationFailed})
 			return
 		}
 		j := c.byKey[body.Key]
@@ -117,7 +117,7 @@ func (d *fakeForgeRun) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			j = d.submit(c, body.Kind, body.Callback, body.ExecutionAt)
 			c.byKey[body.Key] = j
 		}
-		forgeAnswerTo(w, 202, map[string]any{"job_id": j.ID, "state": client.ForgeCreated})
+		forgeAnswerTo(w, 202, map[string]any{"job_id": j.ID, "state": client.ForgeRunStateCreated})
 	case what == "GET jobs":
 		jobs := slices.Clone(c.jobs)
 		if len(jobs) > 0 && d.faultOnce("loses a job") {
@@ -140,14 +140,14 @@ func (d *fakeForgeRun) job(w http.ResponseWriter, c *fakeClient, what string, pa
 		return
 	case action == "cancel" && !j.State.Final():
 		close(j.canceled)
-		d.move(j, client.ForgeCanceled)
-	case action == "retry" && (j.State != client.ForgeFailed || j.Attempt == 2):
-		forgeAnswerTo(w, 409, map[string]any{"code": client.ForgeConflict})
+		d.move(j, client.ForgeRunStateCanceled)
+	case action == "retry" && (j.State != client.ForgeRunStateFailed || j.Attempt == 2):
+		forgeAnswerTo(w, 409, map[string]any{"code": client.ForgeRunCodeConflict})
 		return
 	case action == "retry":
 		j.Attempt++
 		j.Failure = nil
-		d.move(j, client.ForgeQueued)
+		d.move(j, client.ForgeRunStateQueued)
 		d.wg.Go(func() { d.run(j) })
 	}
 	forgeAnswerTo(w, 200, map[string]any{"job_id": j.ID, "state": j.State, "attempt": j.Attempt,
@@ -158,7 +158,7 @@ func (d *fakeForgeRun) report(w http.ResponseWriter, j *fakeForgeJob) {
 	r := client.ForgeRunReport{JobID: j.ID, Outcome: j.Outcome, Events: j.events,
 		FinishedAt: j.UpdatedAt}
 	for _, e := range j.events {
-		if e.Next == client.ForgeRunning {
+		if e.Next == client.ForgeRunStateRunning {
 			r.StartedAt, r.DurationMS = &e.At, j.UpdatedAt.Sub(e.At).Milliseconds()
 		}
 	}
@@ -181,7 +181,7 @@ func forgeAnswerTo(w http.ResponseWriter, status int, value any) {
 	_ = json.NewEncoder(w).Encode(value)
 }
 
-func (d *fakeForgeRun) submit(c *fakeClient, kind client.ForgeRunKind, callback string,
+func (d *fakeForgeRun) submit(c *fakeClient, kind client.ForgeRunWorkKind, callback string,
 	at *time.Time) *fakeForgeJob {
 	k := kindNamed(kind)
 	j := &fakeForgeJob{owner: c, lines: map[string]chan func(){}, canceled: make(chan struct{})}
@@ -190,7 +190,7 @@ func (d *fakeForgeRun) submit(c *fakeClient, kind client.ForgeRunKind, callback 
 		Definition: client.ForgeRunDefinition{Kind: kind, ShouldFail: k.fails,
 			PayloadSize: k.payloadKB << 10}}
 	c.jobs = append(c.jobs, j)
-	d.move(j, client.ForgeCreated)
+	d.move(j, client.ForgeRunStateCreated)
 	j.CreatedAt = j.UpdatedAt
 	d.wg.Go(func() { d.run(j) })
 	return j
@@ -202,7 +202,8 @@ func (d *fakeForgeRun) run(j *fakeForgeJob) {
 	if j.ExecutionAt != nil {
 		wait = time.Until(*j.ExecutionAt)
 	}
-	steps := []client.ForgeRunState{client.ForgeQueued, client.ForgeAssigned, client.ForgeRunning,
+	steps := []client.ForgeRunState{client.ForgeRunStateQueued, client.ForgeRunStateAssigned,
+		client.ForgeRunStateRunning,
 		""}
 	for _, next := range steps {
 		timer := time.NewTimer(wait)
@@ -217,21 +218,22 @@ func (d *fakeForgeRun) run(j *fakeForgeJob) {
 		k := kindNamed(j.Kind)
 		switch {
 		case j.State.Final():
-		case next == client.ForgeQueued && j.State == client.ForgeQueued: // by a retry
+		case next == client.ForgeRunStateQueued &&
+			j.State == client.ForgeRunStateQueued: // by a retry
 		case next != "":
 			d.move(j, next)
 		case k.fails && (k.outcome == outcomeFailed || j.Attempt == 0):
 			j.Failure = &client.ForgeRunFailure{Code: "failed", Retryable: true}
-			if k.name == client.ForgeRunsOverTimeout {
-				j.Failure.Code = client.ForgeTimeout
+			if k.name == client.ForgeRunWorkRunsOverTimeout {
+				j.Failure.Code = client.ForgeRunCodeTimeout
 			}
-			d.move(j, client.ForgeFailed)
+			d.move(j, client.ForgeRunStateFailed)
 		default:
-			d.move(j, client.ForgeSucceeded)
+			d.move(j, client.ForgeRunStateSucceeded)
 		}
 		d.mu.Unlock()
-		if wait = 5 * time.Millisecond; next == client.ForgeRunning &&
-			j.Kind == client.ForgeCancelDuringRun {
+		if wait = 5 * time.Millisecond; next == client.ForgeRunStateRunning &&
+			j.Kind == client.ForgeRunWorkCancelDuringRun {
 			wait = time.Minute
 		}
 	}
@@ -245,20 +247,21 @@ func (d *fakeForgeRun) move(j *fakeForgeJob, next client.ForgeRunState) {
 	}
 	e := client.ForgeRunEvent{ID: d.id("e"), JobID: j.ID,
 		Name: transitions[[2]client.ForgeRunState{j.State, next}], Prev: j.State, Next: next,
-		At: now, Scenario: j.Kind, Last: j.Attempt == 2}
-	if j.Failure != nil && j.Failure.Code == client.ForgeTimeout {
+		At: now, Scenario: j.Kind, Final: j.Attempt == 2}
+	if j.Failure != nil && j.Failure.Code == client.ForgeRunCodeTimeout {
 		e.Reason = "timeout"
 	}
-	if next == client.ForgeSucceeded && d.faultOnce("loses a run") {
-		e.Next, e.Name, e.Reason = client.ForgeFailed, client.ForgeJobFailed, runnerLost
+	if next == client.ForgeRunStateSucceeded && d.faultOnce("loses a run") {
+		e.Next, e.Name, e.Reason = client.ForgeRunStateFailed, client.ForgeRunEventJobFailed,
+			runnerLost
 		j.Failure = &client.ForgeRunFailure{Code: runnerLost}
-		next = client.ForgeFailed
+		next = client.ForgeRunStateFailed
 	}
 	j.State, j.Outcome, j.UpdatedAt = next, outcomeOf[next], now
 	j.events = append(j.events, e)
 	for _, h := range j.owner.hooks {
 		delivery := &client.ForgeRunDelivery{ID: d.id("d"), EventID: e.ID, EventName: e.Name,
-			URL: h.url, Status: client.ForgePending}
+			URL: h.url, Status: client.ForgeRunDeliveryPending}
 		h.deliveries = append(h.deliveries, delivery)
 		d.queueDelivery(j, e, h.url, h.secret, delivery)
 	}
@@ -286,7 +289,7 @@ func (d *fakeForgeRun) queueDelivery(j *fakeForgeJob, e client.ForgeRunEvent, ur
 		})
 	}
 	forged := d.faultOnce("forges a signature")
-	skip := e.Next == client.ForgeRunning && d.faultOnce("keeps an event back")
+	skip := e.Next == client.ForgeRunStateRunning && d.faultOnce("keeps an event back")
 	send := func() { d.deliver(e, url, secret, delivery, forged) }
 	if skip {
 		send = func() {}
@@ -298,11 +301,11 @@ func (d *fakeForgeRun) deliver(e client.ForgeRunEvent, url, secret string,
 	delivery *client.ForgeRunDelivery, forged bool) {
 	body, _ := json.Marshal(client.ForgeRunWebhookEvent{EventID: e.ID, JobID: e.JobID, Name: e.Name,
 		Prev: e.Prev, Next: e.Next,
-		OccurredAt: e.At, Scenario: e.Scenario, Reason: e.Reason, Last: e.Last})
+		OccurredAt: e.At, Scenario: e.Scenario, Reason: e.Reason, Final: e.Final})
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	impatient := &http.Client{Timeout: 3 * time.Second,
 		Transport: &http.Transport{DisableKeepAlives: true}}
-	status := client.ForgeExhausted
+	status := client.ForgeRunDeliveryExhausted
 	for range 4 {
 		stamp := strconv.FormatInt(time.Now().Unix(), 10)
 		mac := hmac.New(sha256.New, key)
@@ -319,7 +322,7 @@ func (d *fakeForgeRun) deliver(e client.ForgeRunEvent, url, secret string,
 		}
 		resp.Body.Close()
 		if resp.StatusCode == http.StatusOK {
-			status = client.ForgeDelivered
+			status = client.ForgeRunDeliveryDelivered
 			break
 		}
 	}

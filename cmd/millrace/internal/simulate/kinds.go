@@ -28,7 +28,7 @@ const (
 
 // workKind is one row of the catalogue of work kinds, with the action of its scenario.
 type workKind struct {
-	name      client.ForgeRunKind
+	name      client.ForgeRunWorkKind
 	payloadKB int64
 	// fails is should_fail of the definition.
 	fails bool
@@ -40,56 +40,58 @@ type workKind struct {
 }
 
 const (
-	outcomeSuccess = client.ForgeOutcomeSuccess
-	outcomeFailed  = client.ForgeOutcomeFailed
+	outcomeSuccess = client.ForgeRunOutcomeSuccess
+	outcomeFailed  = client.ForgeRunOutcomeFailed
 )
 
 // catalogue holds the work kinds as the requirements define them (FR-083 to FR-114). It is written
 // down apart from the server's own, so that the audit notices a server with another catalogue.
 var catalogue = []workKind{
-	{name: client.ForgeSuccessFast, payloadKB: 4, outcome: outcomeSuccess},
-	{name: client.ForgeSuccessNormal, payloadKB: 16, outcome: outcomeSuccess},
-	{name: client.ForgeSuccessSlow, payloadKB: 32, outcome: outcomeSuccess},
-	{name: client.ForgeFailImmediate, payloadKB: 1, fails: true, outcome: outcomeFailed},
-	{name: client.ForgeFailAfterProgress, payloadKB: 8, fails: true, outcome: outcomeFailed},
-	{name: client.ForgeFailAfterRetryable, payloadKB: 8, fails: true, outcome: outcomeFailed},
-	{name: client.ForgeRunsLong, payloadKB: 32, outcome: outcomeSuccess},
-	{name: client.ForgeRunsOverTimeout, payloadKB: 8, fails: true, outcome: outcomeFailed},
-	{name: client.ForgeCPUBurst, payloadKB: 4, outcome: outcomeSuccess},
-	{name: client.ForgeMemorySpike, payloadKB: 64, outcome: outcomeSuccess},
-	{name: client.ForgeIOHeavy, payloadKB: 32, outcome: outcomeSuccess},
-	{name: client.ForgeManySmallOutputs, payloadKB: 16, outcome: outcomeSuccess},
-	{name: client.ForgeLargeOutput, payloadKB: 256, outcome: outcomeSuccess},
-	{name: client.ForgeCancelBeforeStart, payloadKB: 4, outcome: outcomeSuccess,
+	{name: client.ForgeRunWorkSuccessFast, payloadKB: 4, outcome: outcomeSuccess},
+	{name: client.ForgeRunWorkSuccessNormal, payloadKB: 16, outcome: outcomeSuccess},
+	{name: client.ForgeRunWorkSuccessSlow, payloadKB: 32, outcome: outcomeSuccess},
+	{name: client.ForgeRunWorkFailImmediate, payloadKB: 1, fails: true, outcome: outcomeFailed},
+	{name: client.ForgeRunWorkFailAfterProgress, payloadKB: 8, fails: true, outcome: outcomeFailed},
+	{name: client.ForgeRunWorkFailAfterRetryable, payloadKB: 8, fails: true,
+		outcome: outcomeFailed},
+	{name: client.ForgeRunWorkRunsLong, payloadKB: 32, outcome: outcomeSuccess},
+	{name: client.ForgeRunWorkRunsOverTimeout, payloadKB: 8, fails: true, outcome: outcomeFailed},
+	{name: client.ForgeRunWorkCPUBurst, payloadKB: 4, outcome: outcomeSuccess},
+	{name: client.ForgeRunWorkMemorySpike, payloadKB: 64, outcome: outcomeSuccess},
+	{name: client.ForgeRunWorkIOHeavy, payloadKB: 32, outcome: outcomeSuccess},
+	{name: client.ForgeRunWorkManySmallOutputs, payloadKB: 16, outcome: outcomeSuccess},
+	{name: client.ForgeRunWorkLargeOutput, payloadKB: 256, outcome: outcomeSuccess},
+	{name: client.ForgeRunWorkCancelBeforeStart, payloadKB: 4, outcome: outcomeSuccess,
 		action: actionCancelAtOnce},
-	{name: client.ForgeCancelDuringRun, payloadKB: 4, outcome: outcomeSuccess,
+	{name: client.ForgeRunWorkCancelDuringRun, payloadKB: 4, outcome: outcomeSuccess,
 		action: actionCancelRunning},
-	{name: client.ForgeRetryOnFail, payloadKB: 4, fails: true, outcome: outcomeSuccess,
+	{name: client.ForgeRunWorkRetryOnFail, payloadKB: 4, fails: true, outcome: outcomeSuccess,
 		action: actionRetryOnce},
-	{name: client.ForgeRetryLimitReached, payloadKB: 4, fails: true, outcome: outcomeFailed,
+	{name: client.ForgeRunWorkRetryLimitReached, payloadKB: 4, fails: true, outcome: outcomeFailed,
 		action: actionRetryUntilRefused},
-	{name: client.ForgeDuplicateSameKey, payloadKB: 4, outcome: outcomeSuccess,
+	{name: client.ForgeRunWorkDuplicateSameKey, payloadKB: 4, outcome: outcomeSuccess,
 		action: actionSameKey},
-	{name: client.ForgeDuplicateOtherKey, payloadKB: 4, outcome: outcomeSuccess,
+	{name: client.ForgeRunWorkDuplicateOtherKey, payloadKB: 4, outcome: outcomeSuccess,
 		action: actionTwoKeys},
-	{name: client.ForgeWebhookSuccess, payloadKB: 4, outcome: outcomeSuccess},
-	{name: client.ForgeWebhookTimeout, payloadKB: 4, outcome: outcomeSuccess,
+	{name: client.ForgeRunWorkWebhookSuccess, payloadKB: 4, outcome: outcomeSuccess},
+	{name: client.ForgeRunWorkWebhookTimeout, payloadKB: 4, outcome: outcomeSuccess,
 		behavior: behaviorStalls},
-	{name: client.ForgeWebhook5XX, payloadKB: 4, outcome: outcomeSuccess, behavior: behaviorFails},
-	{name: client.ForgeWebhookExhausted, payloadKB: 4, outcome: outcomeSuccess,
+	{name: client.ForgeRunWorkWebhook5XX, payloadKB: 4, outcome: outcomeSuccess,
+		behavior: behaviorFails},
+	{name: client.ForgeRunWorkWebhookExhausted, payloadKB: 4, outcome: outcomeSuccess,
 		behavior: behaviorNeverAccepts},
-	{name: client.ForgeWebhookSlowReceiver, payloadKB: 4, outcome: outcomeSuccess,
+	{name: client.ForgeRunWorkWebhookSlowReceiver, payloadKB: 4, outcome: outcomeSuccess,
 		behavior: behaviorSlow},
-	{name: client.ForgeScheduledOnTime, payloadKB: 4, outcome: outcomeSuccess,
+	{name: client.ForgeRunWorkScheduledOnTime, payloadKB: 4, outcome: outcomeSuccess,
 		action: actionScheduleNear},
-	{name: client.ForgeScheduledLate, payloadKB: 4, outcome: outcomeSuccess,
+	{name: client.ForgeRunWorkScheduledLate, payloadKB: 4, outcome: outcomeSuccess,
 		action: actionScheduleNear},
-	{name: client.ForgeScheduledFarFuture, payloadKB: 4, outcome: outcomeSuccess,
+	{name: client.ForgeRunWorkScheduledFarFuture, payloadKB: 4, outcome: outcomeSuccess,
 		action: actionScheduleAfterLoad},
-	{name: client.ForgePayloadSmall, payloadKB: 1, outcome: outcomeSuccess},
-	{name: client.ForgePayloadMedium, payloadKB: 16, outcome: outcomeSuccess},
-	{name: client.ForgePayloadLarge, payloadKB: 256, outcome: outcomeSuccess},
-	{name: client.ForgePayloadInvalid, action: actionExpectRefusal},
+	{name: client.ForgeRunWorkPayloadSmall, payloadKB: 1, outcome: outcomeSuccess},
+	{name: client.ForgeRunWorkPayloadMedium, payloadKB: 16, outcome: outcomeSuccess},
+	{name: client.ForgeRunWorkPayloadLarge, payloadKB: 256, outcome: outcomeSuccess},
+	{name: client.ForgeRunWorkPayloadInvalid, action: actionExpectRefusal},
 }
 
 // kindMix draws work kinds: first each kind once in a random order, so that a short simulation has

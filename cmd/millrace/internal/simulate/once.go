@@ -31,7 +31,7 @@ type Result struct {
 // and with one client. It audits the jobs and writes a line for each to the standard output. A
 // scenario that has not ended within the timeout is a violation. An error means that the server
 // could not be used.
-func RunKinds(ctx context.Context, p cli.Process, server string, kinds []client.ForgeRunKind,
+func RunKinds(ctx context.Context, p cli.Process, server string, kinds []client.ForgeRunWorkKind,
 	timeout time.Duration) (*Result, error) {
 	mix := &kindMix{}
 	for _, name := range kinds {

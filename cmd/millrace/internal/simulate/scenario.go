@@ -62,7 +62,7 @@ func (s *simulator) planSubmission(kind *workKind, r *rand.Rand, n int) (*submis
 		c = own
 	}
 	o := &submission{kind: kind, client: c.number}
-	spec := client.ForgeRunSpec{Type: client.ForgeExecute, Kind: kind.name}
+	spec := client.ForgeRunSpec{Type: client.ForgeRunTypeExecute, Kind: kind.name}
 	now := s.p.Now().UTC()
 	delay, withCallback, emit := 1+3*r.Float64(), r.IntN(4) == 0, r.IntN(10) == 0
 	switch kind.action {
@@ -74,12 +74,12 @@ func (s *simulator) planSubmission(kind *workKind, r *rand.Rand, n int) (*submis
 	o.due = o.due.Truncate(time.Microsecond)
 	switch {
 	case emit:
-		spec.Type = client.ForgeEmitEvent
+		spec.Type = client.ForgeRunTypeEmitEvent
 	case !o.due.IsZero():
-		spec.Type = client.ForgeDeferred
+		spec.Type = client.ForgeRunTypeDeferred
 	}
 	spec.ExecutionAt = o.due
-	if withCallback || kind.name == client.ForgeWebhookSuccess {
+	if withCallback || kind.name == client.ForgeRunWorkWebhookSuccess {
 		spec.Callback = c.callback.url
 	}
 	keys := map[action][]int{actionSameKey: {0, 0, 0}, actionTwoKeys: {0, 1}}[kind.action]
@@ -128,7 +128,7 @@ func (s *simulator) submit(ctx context.Context, c *forgeClient, o *submission,
 			var fail *client.Error
 			switch refused := errors.As(err, &fail) && fail.Status != 0 && !fail.Retryable(); {
 			case err == nil:
-			case refused && fail.Code == client.ForgeValidationFailed && !o.due.IsZero() &&
+			case refused && fail.Code == client.ForgeRunCodeValidationFailed && !o.due.IsZero() &&
 				s.p.Now().After(o.due):
 				one.code, one.late = fail.Code, true
 			case refused:
@@ -186,7 +186,7 @@ func (o *submission) jobs() []string {
 func (s *simulator) cancelRunning(ctx context.Context, c *forgeClient, o *submission,
 	jobID string) error {
 	_, _, err := s.await(ctx, c, jobID, time.Time{}, func(state client.ForgeRunState) bool {
-		return state == client.ForgeRunning || state.Final()
+		return state == client.ForgeRunStateRunning || state.Final()
 	})
 	if err != nil {
 		return err
@@ -215,11 +215,11 @@ func (s *simulator) retry(ctx context.Context, c *forgeClient, o *submission, jo
 	since := time.Time{}
 	for {
 		state, at, err := s.await(ctx, c, jobID, since, client.ForgeRunState.Final)
-		if err != nil || state != client.ForgeFailed ||
+		if err != nil || state != client.ForgeRunStateFailed ||
 			(o.kind.action == actionRetryOnce && o.attempt > 0) {
 			return err
 		}
-		var change client.ForgeRunChange
+		var change client.ForgeRunActionResult
 		err = c.call(ctx, func() (err error) {
 			change, err = c.forge.Retry(ctx, jobID)
 			return err

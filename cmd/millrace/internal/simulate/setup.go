@@ -64,7 +64,7 @@ func (s *simulator) newClient(ctx context.Context, number int, behavior receiver
 		return nil, err
 	}
 	c := &forgeClient{number: number, id: id, callSlots: make(chan struct{}, maxCalls),
-		forge: s.setupClient.WithKey(key.APIKey)}
+		forge: s.setupClient.WithAPIKey(key.APIKey)}
 	c.callback = s.sink.addReceiver(fmt.Sprintf("/callback/%d", number), behaviorAccepts, number)
 	if key.CallbackSecret == "" {
 		return nil, cli.FailedError("the first key of client %s came without a callback secret", id)
@@ -79,19 +79,19 @@ func (s *simulator) newClient(ctx context.Context, number int, behavior receiver
 			return nil, err
 		}
 	}
-	c.forge = s.api.ForgeRun().WithKey(key.APIKey)
+	c.forge = s.api.ForgeRun().WithAPIKey(key.APIKey)
 	return c, nil
 }
 
 // firstKey makes a client with its first key. When the answer with the key is lost, the key can
 // never be read again, and firstKey makes another client, five at most.
-func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRunIssuedKey,
+func (s *simulator) firstKey(ctx context.Context) (id string, key client.ForgeRunIssuedAPIKey,
 	err error) {
 	for range 5 {
 		if id, err = s.setupClient.CreateClient(ctx, ""); err != nil {
 			return "", key, err
 		}
-		key, err = s.setupClient.FirstKey(ctx, id)
+		key, err = s.setupClient.CreateFirstAPIKey(ctx, id)
 		var fail *client.Error
 		isLost := errors.As(err, &fail) && fail.Uncertain
 		if !isLost {
@@ -111,7 +111,7 @@ func (s *simulator) register(ctx context.Context, c *forgeClient, behavior recei
 		behaviorNeverAccepts: "never",
 	}[behavior]
 	h := s.sink.addReceiver(fmt.Sprintf("/%s/%d", name, c.number), behavior, c.number)
-	made, err := c.forge.RegisterWebhook(ctx, h.url, client.ForgeRunEvents(), "")
+	made, err := c.forge.CreateWebhook(ctx, h.url, client.ForgeRunEvents(), "")
 	if err != nil {
 		return err
 	}

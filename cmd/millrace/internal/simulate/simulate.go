@@ -163,7 +163,7 @@ type simulator struct {
 	clients []*forgeClient
 	// kindClients are the clients of kinds with a receiver of their own. They are in clients as
 	// well.
-	kindClients map[client.ForgeRunKind]*forgeClient
+	kindClients map[client.ForgeRunWorkKind]*forgeClient
 	watches     jobWatches
 	outages     outageLog
 	times       submitTimes
@@ -185,7 +185,7 @@ func newSimulator(p cli.Process, f *flags, mix *kindMix) (*simulator, error) {
 		f.seed = mathrand.Uint64()
 	}
 	s := &simulator{p: p, flags: f, mix: mix, name: rand.Text()[:10],
-		kindClients: map[client.ForgeRunKind]*forgeClient{},
+		kindClients: map[client.ForgeRunWorkKind]*forgeClient{},
 		watches:     jobWatches{jobs: map[string]*jobWatch{}}, outages: outageLog{now: p.Now}}
 	transport, err := f.remote.Transport(p)
 	if err != nil {

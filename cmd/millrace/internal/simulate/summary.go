@@ -136,7 +136,7 @@ func (s *simulator) summarize(w *history, v *auditResult, limited, full int) *Su
 
 // countKinds counts the requests and the outcomes of each work kind.
 func (m *Summary) countKinds(w *history) {
-	of := func(kind client.ForgeRunKind) *KindCount {
+	of := func(kind client.ForgeRunWorkKind) *KindCount {
 		c := m.Kinds[string(kind)]
 		if c == nil {
 			c = &KindCount{Outcomes: map[string]int{}}
@@ -152,7 +152,7 @@ func (m *Summary) countKinds(w *history) {
 			switch {
 			case one.jobID != "":
 				m.Acked++
-			case one.code == client.ForgeValidationFailed && !one.late:
+			case one.code == client.ForgeRunCodeValidationFailed && !one.late:
 				c.Refused++
 				m.Refused++
 			}
@@ -180,10 +180,10 @@ func (s *simulator) latencies(w *history) []Latency {
 			at[e.ID] = e.At
 		}
 		for _, e := range t.report.Events {
-			if due := t.job.ExecutionAt; due != nil && e.Next == client.ForgeQueued {
+			if due := t.job.ExecutionAt; due != nil && e.Next == client.ForgeRunStateQueued {
 				schedules = append(schedules, e.At.Sub(*due))
 				break
-			} else if due == nil && e.Next == client.ForgeRunning {
+			} else if due == nil && e.Next == client.ForgeRunStateRunning {
 				starts = append(starts, e.At.Sub(t.job.CreatedAt))
 				break
 			}
