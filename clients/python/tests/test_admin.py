@@ -110,7 +110,7 @@ class AdminTest(ServerTest):
 
     def test_retry(self) -> None:
         forge = self.client.forge_run()
-        forge = forge.with_key(forge.first_key(forge.create_client()).api_key)
+        forge = forge.with_api_key(forge.create_first_api_key(forge.create_client()).api_key)
         id = forge.submit(millrace.ForgeRunSpec("EXECUTE", "FAIL_IMMEDIATE")).job_id
         forge.wait(id, timeout=BOUND)
         (job,) = self.admin.jobs(AdminJobFilter(contract="forgerun", id=id))

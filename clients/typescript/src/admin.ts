@@ -140,7 +140,7 @@ export class Admin {
   async actOnJob(number: number | bigint, action: AdminAction,
     options: CallOptions = {}): Promise<AdminJobState> {
     return await this.#json(["jobs", String(number), action], { op: `admin ${action} job`,
-      method: "POST", notRepeatable: true, signal: options.signal }, adminJobState);
+      method: "POST", notIdempotent: true, signal: options.signal }, adminJobState);
   }
 
   /**
@@ -158,7 +158,7 @@ export class Admin {
       job_type: jobType || undefined, callback_url: callbackUrl || undefined,
       idempotency_key: idempotencyKey || undefined }));
     return await this.#json(["jobs"], { op, method: "POST", body, accept: [201],
-      notRepeatable: !idempotencyKey, signal: options.signal }, adminJobState);
+      notIdempotent: !idempotencyKey, signal: options.signal }, adminJobState);
   }
 
   /**
@@ -249,7 +249,7 @@ export class Admin {
   async replayDeadLetter(id: number | bigint,
     options: { again?: boolean } & CallOptions = {}): Promise<AdminJobState> {
     return await this.#json(["dead-letters", String(id), "replay"], {
-      op: "admin replay dead letter", method: "POST", notRepeatable: true,
+      op: "admin replay dead letter", method: "POST", notIdempotent: true,
       body: encode({ again: options.again ?? false }), signal: options.signal }, adminJobState);
   }
 
@@ -323,7 +323,7 @@ export class Admin {
     const op = "admin create schedule";
     const body = checked(op, () => encode({ name, ...scheduleWire(spec) }));
     return await this.#json(["schedules"], { op, method: "POST", body, accept: [201],
-      notRepeatable: true, signal: options.signal }, adminSchedule);
+      notIdempotent: true, signal: options.signal }, adminSchedule);
   }
 
   /**
@@ -380,7 +380,7 @@ export class Admin {
    */
   async runSchedule(name: string, options: CallOptions = {}): Promise<AdminJobState> {
     return await this.#json(["schedules", name, "run"], { op: "admin run schedule",
-      method: "POST", accept: [201], notRepeatable: true, signal: options.signal }, adminJobState);
+      method: "POST", accept: [201], notIdempotent: true, signal: options.signal }, adminJobState);
   }
 
   /**

@@ -298,7 +298,9 @@ export const forgeRunIssuedAPIKey = shape<ForgeRunIssuedAPIKey>({ rename: { key_
 export const forgeRunWebhook = shape<ForgeRunWebhook>({ rename: { webhook_id: "id" } });
 
 /** Reads the answer to a new webhook. */
-export const forgeRunCreatedWebhook = shape<ForgeRunCreatedWebhook>({ rename: { webhook_id: "id" } });
+export const forgeRunCreatedWebhook = shape<ForgeRunCreatedWebhook>({
+  rename: { webhook_id: "id" },
+});
 
 /** Reads a delivery. */
 export const forgeRunDelivery = shape<ForgeRunDelivery>({ rename: { delivery_id: "id" },

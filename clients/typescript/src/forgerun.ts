@@ -100,7 +100,8 @@ export class ForgeRun {
    * Errors: NotFoundError; UnauthorizedError; ConflictError. Repeating is safe.
    */
   async cancel(jobId: string, options: CallOptions = {}): Promise<ForgeRunActionResult> {
-    return await this.#post("forgerun cancel", ["jobs", jobId, "cancel"], options, forgeRunActionResult);
+    return await this.#post("forgerun cancel", ["jobs", jobId, "cancel"], options,
+      forgeRunActionResult);
   }
 
   /**
@@ -113,7 +114,8 @@ export class ForgeRun {
    * failed too is another retry.
    */
   async retry(jobId: string, options: CallOptions = {}): Promise<ForgeRunActionResult> {
-    return await this.#post("forgerun retry", ["jobs", jobId, "retry"], options, forgeRunActionResult);
+    return await this.#post("forgerun retry", ["jobs", jobId, "retry"], options,
+      forgeRunActionResult);
   }
 
   /**
