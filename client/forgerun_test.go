@@ -121,6 +121,21 @@ func forgeTime(text string) time.Time {
 
 func ptr[T any](value T) *T { return &value }
 
+// readForgeReport is forgeReport as the client returns it.
+func readForgeReport() client.ForgeRunReport {
+	at := forgeTime(forgeAt)
+	return client.ForgeRunReport{JobID: "j-1", Outcome: client.ForgeRunOutcomeCanceled,
+		FinishedAt: forgeTime("2026-03-01T12:00:09Z"),
+		Attempt:    1, Kind: client.ForgeRunWorkSuccessFast, Events: []client.ForgeRunEvent{
+			{ID: "e-1", JobID: "j-1", Name: client.ForgeRunEventJobCreated,
+				Next: client.ForgeRunStateCreated, At: at,
+				Scenario: client.ForgeRunWorkSuccessFast},
+			{ID: "e-2", JobID: "j-1", Name: client.ForgeRunEventJobFailed,
+				Prev: client.ForgeRunStateRunning, Next: client.ForgeRunStateFailed,
+				At: at.Add(time.Microsecond), Scenario: client.ForgeRunWorkSuccessFast,
+				Reason: "runner_lost", Final: true}}}
+}
+
 // Every route: what is asked, and what is made of the answer.
 func TestForgeRun_routes(t *testing.T) {
 	t.Parallel()
@@ -138,17 +153,6 @@ func TestForgeRun_routes(t *testing.T) {
 	jobOpen := client.ForgeRunJob{ID: "j-1", Type: client.ForgeRunTypeExecute,
 		State:     client.ForgeRunStateRunning,
 		CreatedAt: forgeTime("2026-03-01T12:00:00Z"), UpdatedAt: forgeTime("2026-03-01T12:00:00Z")}
-	report := client.ForgeRunReport{JobID: "j-1", Outcome: client.ForgeRunOutcomeCanceled,
-		FinishedAt: forgeTime("2026-03-01T12:00:09Z"),
-		Attempt:    1, Kind: client.ForgeRunWorkSuccessFast, Events: []client.ForgeRunEvent{
-			{ID: "e-1", JobID: "j-1", Name: client.ForgeRunEventJobCreated,
-				Next: client.ForgeRunStateCreated,
-				At:   at, Scenario: client.ForgeRunWorkSuccessFast},
-			{ID: "e-2", JobID: "j-1", Name: client.ForgeRunEventJobFailed,
-				Prev: client.ForgeRunStateRunning,
-				Next: client.ForgeRunStateFailed,
-				At:   at.Add(time.Microsecond), Scenario: client.ForgeRunWorkSuccessFast,
-				Reason: "runner_lost", Final: true}}}
 	delivery := client.ForgeRunDelivery{ID: "d-1", EventID: "e-1",
 		EventName: client.ForgeRunEventJobCreated, URL: "http://x/",
 		Status: client.ForgeRunDeliveryPending,
@@ -156,9 +160,8 @@ func TestForgeRun_routes(t *testing.T) {
 			DurationMS: 12, Response: "busy"},
 			{At: forgeTime("2026-03-01T12:00:02Z"), Error: "refused", DurationMS: 1}},
 		NextTryAt: ptr(forgeTime("2026-03-01T12:00:05Z"))}
-	issued := client.ForgeRunIssuedAPIKey{ForgeRunAPIKey: client.ForgeRunAPIKey{ID: "k-1",
-		CreatedAt: at},
-		APIKey: "mr_new", CallbackSecret: "whsec_eA=="}
+	issued := client.ForgeRunIssuedAPIKey{APIKey: "mr_new",
+		ForgeRunAPIKey: client.ForgeRunAPIKey{ID: "k-1", CreatedAt: at}, CallbackSecret: "whsec_eA=="}
 	hook := client.ForgeRunWebhook{ID: "w-1", URL: "http://x/",
 		Events: []client.ForgeRunEventName{client.ForgeRunEventJobFailed}, CreatedAt: at,
 		Disabled: true, DisabledReason: "gone"}
@@ -233,7 +236,7 @@ func TestForgeRun_routes(t *testing.T) {
 		"FR-125 report": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
 			return f.Report(ctx, "j-1")
 		},
-			okAnswer(200, forgeReport), report, "GET /v1/jobs/j-1/report", "", "", ""},
+			okAnswer(200, forgeReport), readForgeReport(), "GET /v1/jobs/j-1/report", "", "", ""},
 		"FR-133 cancel": {func(ctx context.Context, f *client.ForgeRun) (any, error) {
 			return f.Cancel(ctx, "j-1")
 		},

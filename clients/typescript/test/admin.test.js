@@ -102,7 +102,7 @@ test("dead letters are grouped, replayed and discarded", async () => {
   const relay = client.relay();
   await relay.enqueue(["1", "2"].map((id) => ({ queue: "dead", id, timeout: 0, maxRetries: 0 })));
   const letters = await until("there are dead letters", async () => {
-    await relay.next("dead", { numJobs: 2 });
+    await relay.claim("dead", { numJobs: 2 });
     const found = await all(admin.deadLetters({ contract: "relay", queue: "dead" },
       { pageSize: 1 }));
     return found.length === 2 && found;
