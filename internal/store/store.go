@@ -188,8 +188,9 @@ type Tx interface {
 	// how many it removed.
 	PruneRecords(n int) (int, error)
 	// CompactCounts removes the counters of up to n empty queues and returns those queues, with
-	// counts of 0. It locks counters in the order in which Apply writes them, so the two wait for
-	// each other but never deadlock.
+	// counts of 0. It folds what a store that counts in several places has of one queue. It locks
+	// counters in the order in which Apply writes them, so the two wait for each other but never
+	// deadlock.
 	CompactCounts(n int) ([]job.QueueCount, error)
 }
 

@@ -117,16 +117,13 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		db:            db,
 		maxConns:      c.Conns,
 		node:          hex.EncodeToString(node[:4]),
-		slots:         make(chan int64, c.Conns),
+		slots:         newSlots(int64(node[4]%slotBases)*int64(c.Conns), c.Conns),
 		released:      make(chan struct{}),
 		announcements: make(chan []job.QueueHash, 1024),
 		stop:          make(chan struct{}),
 		stopped:       make(chan struct{}),
 		watermarks:    newWatermarks(c.SlowRead),
 		retries:       newRetries(c.Conns),
-	}
-	for i := range c.Conns {
-		s.slots <- int64(node[4]%slotBases)*int64(c.Conns) + int64(i)
 	}
 	if err := s.Ping(ctx); err != nil {
 		c.Log.Warn("the store cannot be written to: what changes anything is refused until it can",

@@ -35,9 +35,8 @@ func OpenViews(ctx context.Context, c Config) (*Views, error) {
 		db.Close()
 		return nil, translate("store.open", err)
 	}
-	s := &Store{config: c, route: r, db: db, maxConns: c.Conns, slots: make(chan int64, c.Conns),
+	s := &Store{config: c, route: r, db: db, maxConns: c.Conns, slots: newSlots(0, 1),
 		watermarks: newWatermarks(c.SlowRead)}
-	s.slots <- 0
 	return &Views{s}, nil
 }
 

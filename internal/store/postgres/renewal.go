@@ -62,12 +62,11 @@ func (s *Store) keepWatermarks(ctx context.Context) {
 func (s *Store) renewWatermarks(ctx context.Context, r *renewal) error {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
-	select {
-	case slot := <-s.slots:
-		defer func() { s.slots <- slot }()
-	case <-ctx.Done():
-		return ctx.Err()
+	slot, err := s.slots.acquire(ctx)
+	if err != nil {
+		return err
 	}
+	defer s.slots.release(slot)
 	if err := s.connectBreaker.allow(); err != nil {
 		return err
 	}

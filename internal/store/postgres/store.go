@@ -26,8 +26,8 @@ type Store struct {
 	config        Config
 	route         *route
 	db            *sql.DB
-	node          string     // names this node in its announcements
-	slots         chan int64 // free ones, see sqlstore.Session
+	node          string // names this node in its announcements
+	slots         *slots
 	announcements chan []job.QueueHash
 	stop          chan struct{}
 	endRenewal    context.CancelFunc
@@ -99,13 +99,11 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 // run again.
 func (s *Store) runTx(ctx context.Context, begin string, fn func(*sqlstore.Tx) error) (again bool,
 	err error) {
-	var slot int64
-	select {
-	case slot = <-s.slots: // no more callers than connections, so none waits in the pool
-	case <-ctx.Done():
-		return false, translate("store.begin", ctx.Err())
+	slot, err := s.slots.acquire(ctx) // as many as connections, so no caller waits in the pool
+	if err != nil {
+		return false, translate("store.begin", err)
 	}
-	defer func() { s.slots <- slot }()
+	defer s.slots.release(slot)
 	if err := s.connectBreaker.allow(); err != nil {
 		return false, err
 	}

@@ -363,6 +363,30 @@ func TestSlotsAreAbandonedWhereCountingIsSlow(t *testing.T) {
 	}
 }
 
+// A queue with many counters, as there were many transactions at once, gets one instead, and its
+// sum stays.
+func TestManyCountersAreFolded(t *testing.T) {
+	t.Parallel()
+	w := newWatermarkWorld(t, 0)
+	count := func(queue, slots int64) {
+		w.exec(`INSERT INTO counts (queue_hash,slot,contract,queue,waiting,delayed,ready,leased)
+			SELECT $1,s,'relay',$2,0,1,s,-1 FROM generate_series(1,$3::int) AS s`, queue,
+			fmt.Sprint("q", queue), slots)
+	}
+	count(1, 8)
+	count(2, 9)
+	count(3, 24)
+	w.update(func(tx store.Tx) error { _, err := tx.CompactCounts(10); return err })
+	if got := w.ints("SELECT count(*) FROM counts GROUP BY queue_hash ORDER BY queue_hash"); !slices.
+		Equal(got, []int64{8, 1, 1}) {
+		t.Errorf("the queues have %v counters", got)
+	}
+	if got := w.ints("SELECT sum(ready) FROM counts GROUP BY queue_hash ORDER BY 1"); !slices.Equal(
+		got, []int64{36, 45, 300}) {
+		t.Errorf("the sums are %v", got)
+	}
+}
+
 // Counters of slots that were left become one, and the sum stays.
 func TestAbandonedCountersAreFolded(t *testing.T) {
 	t.Parallel()

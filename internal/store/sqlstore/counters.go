@@ -16,13 +16,17 @@ import (
 // Where old versions of rows stay for as long as a snapshot is open, a transaction finds the
 // counter that it adds to by passing over all of them. A session that notices this uses a new slot
 // from time to time, so that there are few (decision 0046). The counters of slots that were left
-// are folded into one.
+// are folded into one, and so are those that a queue has of a time with more transactions at once.
 
 const (
 	slotBits = 16
 	// foldAfter is how long after its beginning a slot is left for sure. A counter that is folded
 	// while it is in use only makes its transaction wait.
 	foldAfter = time.Minute
+	// maxCounters is how many counters a queue may have before they are folded, and maxFolds of how
+	// many queues at once: transactions that count in one of them wait meanwhile.
+	maxCounters = 8
+	maxFolds    = 40
 )
 
 // NewSlot returns a slot instead of one that has been used for long. It holds the time, in seconds,
@@ -36,6 +40,9 @@ var (
 	emptyQueues = &Statement{"empty_queues", `SELECT queue_hash FROM counts GROUP BY queue_hash
 		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0
 		AND sum(dead)=0 AND (sum(done)=0 OR max(length(queue))<=$2) {limit $1}`}
+	// Those with the most counters are first.
+	crowdedQueues = &Statement{"crowded_queues", `SELECT queue_hash FROM counts GROUP BY queue_hash
+		HAVING count(*)>$2 ORDER BY count(*) DESC {limit $1}`}
 	// It locks all counters of the queues $1, and those of any queue that left their slot before
 	// $2.
 	lockCounts = &Statement{"lock_counts",
@@ -59,11 +66,15 @@ type counter struct {
 }
 
 // CompactCounts removes the counters of a queue that has no jobs but those that are over, and folds
-// those that were left. It deletes only those it has locked, so a counter that another transaction
-// adds meanwhile stays and the sums stay right. All are locked by one statement, in the order in
-// which Apply does it.
+// those that were left and those of queues with too many. It deletes only those it has locked, so a
+// counter that another transaction adds meanwhile stays and the sums stay right. All are locked by
+// one statement, in the order in which Apply does it.
 func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
 	empty, err := collect(t, emptyQueues, scanInt, n, store.MaxNameBytes)
+	if err != nil {
+		return nil, err
+	}
+	crowded, err := collect(t, crowdedQueues, scanInt, min(n, maxFolds), maxCounters)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +82,7 @@ func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
 		err = rows.Scan(&c.hash, &c.slot, &c.Contract, &c.Queue, &c.Waiting, &c.Delayed, &c.Ready,
 			&c.Leased, &c.Done, &c.Dead)
 		return c, err
-	}, t.s.Ints(empty), NewSlot(0, t.Now().Add(-foldAfter)))
+	}, t.s.Ints(append(crowded, empty...)), NewSlot(0, t.Now().Add(-foldAfter)))
 	if err != nil {
 		return nil, err
 	}
