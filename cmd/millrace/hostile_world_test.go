@@ -113,9 +113,9 @@ func (n *hostileNode) readDocuments(t *testing.T) {
 		checks.add(document, document.Check(t, checks.next))
 		for pattern, item := range document.Doc.Paths.Map() {
 			for method, operation := range item.Operations() {
-				n.routes = append(n.routes, hostileRoute{api: name, method: method, pattern: pattern,
-					operation: operation, parameters: slices.Concat(item.Parameters,
-						operation.Parameters)})
+				n.routes = append(n.routes, hostileRoute{api: name, method: method,
+					pattern: pattern, operation: operation,
+					parameters: slices.Concat(item.Parameters, operation.Parameters)})
 			}
 		}
 	}
