@@ -36,19 +36,19 @@ func TestAdminActions(t *testing.T) {
 	j, err := operator.SubmitJob(ctx, client.AdminSubmission{Contract: "relay",
 		Request: []byte(`{"queue":"q","id":"1","timeout":1,"max_retries":0,"payload":{}}`)})
 	if err != nil || j.Number < 1 || j.State != "queued" || len(j.Actions) != 1 ||
-		j.Actions[0] != client.AdminDelete {
+		j.Actions[0] != client.AdminActionDelete {
 		t.Fatalf("got %+v, %v", j, err)
 	}
 	var refused *client.Error
-	_, err = operator.ActOnJob(ctx, j.Number, client.AdminCancel)
-	if !errors.As(err, &refused) || refused.Code != client.AdminNotAllowed {
+	_, err = operator.ActOnJob(ctx, j.Number, client.AdminActionCancel)
+	if !errors.As(err, &refused) || refused.Code != client.AdminCodeNotAllowed {
 		t.Errorf("got %v", err)
 	}
-	gone, err := operator.ActOnJob(ctx, j.Number, client.AdminDelete)
+	gone, err := operator.ActOnJob(ctx, j.Number, client.AdminActionDelete)
 	if err != nil || gone.State != "gone" || gone.Number != j.Number {
 		t.Errorf("got %+v, %v", gone, err)
 	}
-	_, err = operator.ActOnJob(ctx, j.Number, client.AdminDelete)
+	_, err = operator.ActOnJob(ctx, j.Number, client.AdminActionDelete)
 	if !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}

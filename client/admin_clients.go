@@ -11,65 +11,67 @@ import (
 type AdminClient struct {
 	ID        string    `json:"id"`
 	CreatedAt time.Time `json:"created_at"`
-	// Keys are the first 20 of its API keys, the oldest first, and the active one, without their
-	// secrets. MoreKeys says that there are others, which are revoked.
-	Keys     []AdminClientKey `json:"keys"`
-	MoreKeys bool             `json:"more_keys"`
-	Jobs     AdminJobCount    `json:"jobs"`
-	// RateLimitPerMinute and QuotaPerDay are what is in force, 0 is no limit. RateUsed and
-	// QuotaUsed are how many requests of this minute and UTC day nodes have taken for the client,
+	// APIKeys are the first 20 of its API keys, the oldest first, and the active one, without their
+	// secrets. MoreAPIKeys reports whether there are others, which are revoked.
+	APIKeys     []AdminAPIKey `json:"keys"`
+	MoreAPIKeys bool          `json:"more_keys"`
+	Jobs        AdminJobCount `json:"jobs"`
+	// RateLimitPerMinute and QuotaPerDay are the limits in force; 0 is no limit. RateUsed and
+	// QuotaUsed are how many requests of this minute and of this day in UTC the nodes have counted,
 	// a few of them in advance.
 	RateLimitPerMinute int `json:"rate_limit_per_minute"`
 	RateUsed           int `json:"rate_used"`
 	QuotaPerDay        int `json:"quota_per_day"`
 	QuotaUsed          int `json:"quota_used"`
-	// OwnLimits names the limits that were set for this client: "rate_limit_per_minute",
+	// OverriddenLimits names the limits that were set for this client, "rate_limit_per_minute" and
 	// "quota_per_day". The others are those of the server's settings.
-	OwnLimits []string `json:"own_limits"`
+	OverriddenLimits []string `json:"own_limits"`
 }
 
-// AdminClientKey is an API key of a client.
-type AdminClientKey struct {
+// AdminAPIKey is an API key of a client of ForgeRun, without its secret.
+type AdminAPIKey struct {
 	ID string `json:"id"`
 	// State is "active", "expired" or "revoked".
 	State     string     `json:"state"`
 	CreatedAt time.Time  `json:"created_at"`
-	ExpiresAt *time.Time `json:"expires_at"` // nil is never
-	RevokedAt *time.Time `json:"revoked_at"` // nil: it is not revoked
+	ExpiresAt *time.Time `json:"expires_at"` // nil if it does not expire
+	RevokedAt *time.Time `json:"revoked_at"` // nil if it is not revoked
 }
 
-// AdminJobCount is how many jobs are kept: Count of them or, where that is nil, AtLeast as many.
+// AdminJobCount is how many jobs are stored: Count or, where that is nil, at least AtLeast.
 type AdminJobCount struct {
 	Count   *int `json:"count,omitempty"`
 	AtLeast int  `json:"at_least,omitempty"`
 }
 
-// AdminClientLimit changes a limit of a client. The zero value leaves it as it is.
+// AdminClientLimit changes a limit of a client. The zero value leaves it as it is; [LimitTo] and
+// [LimitFromSettings] return the others.
 type AdminClientLimit struct {
 	set   bool
 	value *int
 }
 
-// ClientLimit is a limit of a client's own; 0 is no limit.
-func ClientLimit(limit int) AdminClientLimit { return AdminClientLimit{set: true, value: &limit} }
+// LimitTo sets a limit for one client, in place of that of the server's settings; 0 is no limit.
+func LimitTo(limit int) AdminClientLimit { return AdminClientLimit{set: true, value: &limit} }
 
-// SettingsLimit takes a limit of a client's own away: that of the server's settings is in force.
-func SettingsLimit() AdminClientLimit { return AdminClientLimit{set: true} }
+// LimitFromSettings removes the limit that was set for one client, so that the limit of the
+// server's settings is in force.
+func LimitFromSettings() AdminClientLimit { return AdminClientLimit{set: true} }
 
-// AdminClientChange is what to set for a client.
+// AdminClientChange has the limits to set for a client.
 type AdminClientChange struct {
 	RateLimitPerMinute AdminClientLimit
 	QuotaPerDay        AdminClientLimit
 }
 
-// Clients iterates over the clients, in the order in which they were made (AD-053). Of the jobs of
-// each 1,000 are counted at most. pageSize is how many one request reads; 0 leaves it to the
-// server. It ends with the first error.
+// Clients iterates over the clients of ForgeRun, in the order of their creation (AD-053). At most
+// 1,000 jobs of each are counted. pageSize is how many clients one request reads; 0 is the server's
+// default. It ends with the first error.
 func (a *Admin) Clients(ctx context.Context, pageSize int) iter.Seq2[AdminClient, error] {
 	return adminPages[AdminClient](ctx, a, "admin clients", "/admin/v1/clients", nil, pageSize)
 }
 
-// Client returns a client. Of its jobs 100,000 are counted at most.
+// Client returns a client of ForgeRun. At most 100,000 of its jobs are counted.
 //
 // Errors: [ErrNotFound].
 func (a *Admin) Client(ctx context.Context, clientID string) (AdminClient, error) {
@@ -79,7 +81,7 @@ func (a *Admin) Client(ctx context.Context, clientID string) (AdminClient, error
 // SetClient sets limits of a client and returns it as it is then. They are in force on all nodes
 // within two seconds.
 //
-// Errors: [ErrNotFound]; an [*Error] with the status 400 names the member that is wrong. A repeat
+// Errors: [ErrNotFound]; an [*Error] with the status 400 names the field that is wrong. A repeat
 // changes nothing more.
 func (a *Admin) SetClient(ctx context.Context, clientID string,
 	change AdminClientChange) (AdminClient, error) {
@@ -98,13 +100,13 @@ func (a *Admin) SetClient(ctx context.Context, clientID string,
 	})
 }
 
-// RevokeClientKey revokes a key of a client, which all nodes refuse within two seconds, and returns
-// the client as it is then.
+// RevokeAPIKey revokes an API key of a client and returns the client as it is then. All nodes
+// refuse the key within two seconds.
 //
 // Errors: [ErrNotFound]. A repeat changes nothing more.
-func (a *Admin) RevokeClientKey(ctx context.Context, clientID, keyID string) (AdminClient, error) {
+func (a *Admin) RevokeAPIKey(ctx context.Context, clientID, keyID string) (AdminClient, error) {
 	return adminCall[AdminClient](ctx, a, call{
-		op:     "admin revoke client key",
+		op:     "admin revoke API key",
 		method: http.MethodPost,
 		path:   clientPath(clientID) + "/keys/" + escape(keyID) + "/revoke",
 	})

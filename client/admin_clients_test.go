@@ -50,27 +50,27 @@ func TestAdminClients(t *testing.T) {
 	}
 	id := key.Key.ClientID
 	got, err := operator.SetClient(ctx, id, client.AdminClientChange{
-		RateLimitPerMinute: client.ClientLimit(5), QuotaPerDay: client.ClientLimit(70)})
+		RateLimitPerMinute: client.LimitTo(5), QuotaPerDay: client.LimitTo(70)})
 	if err != nil || got.RateLimitPerMinute != 5 || got.QuotaPerDay != 70 ||
-		len(got.OwnLimits) != 2 {
+		len(got.OverriddenLimits) != 2 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	got, err = operator.SetClient(ctx, id, client.AdminClientChange{
-		RateLimitPerMinute: client.SettingsLimit()})
+		RateLimitPerMinute: client.LimitFromSettings()})
 	if err != nil || got.RateLimitPerMinute != 1000 || got.QuotaPerDay != 70 {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if got, err = operator.RevokeClientKey(ctx, id, key.Key.ID); err != nil ||
-		got.Keys[0].State != "revoked" || got.Keys[0].RevokedAt == nil {
+	if got, err = operator.RevokeAPIKey(ctx, id, key.Key.ID); err != nil ||
+		got.APIKeys[0].State != "revoked" || got.APIKeys[0].RevokedAt == nil {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if got, err = operator.Client(ctx, id); err != nil || got.ID != id || len(got.Keys) != 1 {
+	if got, err = operator.Client(ctx, id); err != nil || got.ID != id || len(got.APIKeys) != 1 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if _, err = operator.Client(ctx, key.Key.ID); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("another id: %v", err)
 	}
-	if _, err = operator.RevokeClientKey(ctx, id, id); !errors.Is(err, client.ErrNotFound) {
+	if _, err = operator.RevokeAPIKey(ctx, id, id); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("another key: %v", err)
 	}
 	var e *client.Error

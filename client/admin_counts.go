@@ -6,34 +6,36 @@ import (
 	"net/url"
 )
 
-// AdminCount is how many jobs have one value of what is counted by. The other members are nil.
+// AdminCount is how many jobs have one value, of [AdminCountQuery.By]. The fields that were not
+// asked for are nil.
 type AdminCount struct {
 	// Contract is nil where phases are counted.
 	Contract *string `json:"contract"`
 	Queue    *string `json:"queue"`
-	// Phase is waiting, ready, leased, done or dead: with a dead letter that was not replayed.
+	// Phase is waiting, ready, leased, done or dead, where dead jobs are those with a dead letter
+	// that was not replayed.
 	Phase *string `json:"phase"`
 	// State is the contract's word for the state of jobs.
 	State *string `json:"state"`
-	// Kind is nil for jobs without one, Worker for jobs that were never claimed.
+	// Kind is nil for jobs that have none, and Worker is nil for jobs that were never claimed.
 	Kind   *string `json:"kind"`
 	Worker *string `json:"worker"`
-	// Count is how many there are. Where more were counted than the server counts one by one, it is
-	// nil, and AtLeast is set.
+	// Count is how many there are. Where there are more than the server counts one by one, Count is
+	// nil and AtLeast is set.
 	Count   *int64 `json:"count"`
 	AtLeast *int64 `json:"at_least"`
 }
 
-// AdminCountQuery asks for counts. Contract and Queue are filters; empty ones select all.
+// AdminCountQuery selects counts. Contract and Queue are filters; an empty one selects all.
 type AdminCountQuery struct {
 	By       string // "contract", "queue", "phase", "state", "kind" or "worker"
 	Contract string
 	Queue    string
-	PageSize int // counts a request; 0 is the server's default
+	PageSize int // counts that one request reads; 0 is the server's default
 }
 
-// Counts iterates over the numbers of the jobs that are stored, by contract and value (AD-018). By
-// contract, queue and phase they are exact. It ends with the first error.
+// Counts iterates over how many jobs are stored, by contract and value (AD-018). The counts by
+// contract, queue and phase are exact. It ends with the first error.
 //
 // Errors: [ErrInvalid], [ErrUnauthorized].
 func (a *Admin) Counts(ctx context.Context, q AdminCountQuery) iter.Seq2[AdminCount, error] {

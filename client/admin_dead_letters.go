@@ -14,32 +14,32 @@ import (
 type AdminDeadLetter struct {
 	// ID is unique over all contracts. It is not the number of the job.
 	ID int64 `json:"id"`
-	// Fingerprint is what dead letters of one reason share: it is made of contract, queue, type and
-	// text of the error, without numbers, paths and other text that varies.
+	// Fingerprint is the same for dead letters with one reason. It is derived from contract, queue,
+	// type and text of the error, without numbers, paths and other text that varies.
 	Fingerprint string `json:"fingerprint"`
 	Contract    string `json:"contract"`
 	Queue       string `json:"queue"`
-	// Number is the place of the job in the store, JobID the contract's id of it.
+	// Number is the number of the job, and JobID the id that its contract gave it.
 	Number int64  `json:"number"`
 	JobID  string `json:"job_id"`
-	// Attempts is how often the job was claimed, and Worker the worker of the last of them.
+	// Attempts is how often the job was claimed, and Worker the worker of the last attempt.
 	Attempts int    `json:"attempts"`
 	Worker   string `json:"worker"`
 	// ErrorType is the type or code of the failure; of a job without one, why it was given up.
 	ErrorType string `json:"error_type"`
 	// Error is the text of the failure, at most 4 KiB; empty where there is none. Of a job whose
-	// worker fell silent it is what that reported last.
+	// lease expired it is what its worker reported last.
 	Error string `json:"error"`
-	// At is when the job was given up, in UTC.
-	At time.Time `json:"at"`
+	// FailedAt is when the job was given up, in UTC.
+	FailedAt time.Time `json:"at"`
 	// ReplayedAt is when it was last replayed, in UTC, and ReplayedAs the number of the job that
-	// ran then. Both are nil for one that was not replayed.
+	// was submitted then. Both are nil for one that was not replayed.
 	ReplayedAt *time.Time `json:"replayed_at"`
 	ReplayedAs *int64     `json:"replayed_as"`
 }
 
-// AdminDeadLetterGroup is what dead letters with one fingerprint have in common that were not
-// replayed (AD-050).
+// AdminDeadLetterGroup is a group of dead letters with the same fingerprint that were not replayed
+// (AD-050).
 type AdminDeadLetterGroup struct {
 	Fingerprint string `json:"fingerprint"`
 	Contract    string `json:"contract"`
@@ -53,40 +53,40 @@ type AdminDeadLetterGroup struct {
 	LastAt  time.Time `json:"last_at"`
 }
 
-// AdminDeadLetterFilter selects dead letters. Empty members select all.
+// AdminDeadLetterFilter selects dead letters. Empty fields select all.
 type AdminDeadLetterFilter struct {
-	Contract    string
-	Queue       string
-	Fingerprint string
-	Error       string    // in type or text of the error, without case
-	From        time.Time // inclusive
-	To          time.Time // exclusive
-	PageSize    int       // dead letters a request; 0 is the server's default
+	Contract      string
+	Queue         string
+	Fingerprint   string
+	ErrorContains string    // a text in the type or text of the error, without case
+	FailedFrom    time.Time // inclusive
+	FailedBefore  time.Time // exclusive
+	PageSize      int       // dead letters that one request reads; 0 is the server's default
 }
 
 // DeadLetters iterates over the dead letters of all contracts, the oldest first (AD-050). It ends
 // with the first error.
 //
-// Errors: [ErrInvalid] for a contract that there is not; [ErrUnauthorized].
+// Errors: [ErrInvalid] for an unknown contract; [ErrUnauthorized].
 func (a *Admin) DeadLetters(ctx context.Context,
 	f AdminDeadLetterFilter) iter.Seq2[AdminDeadLetter, error] {
 	query := url.Values{}
 	setText(query, "contract", f.Contract)
 	setText(query, "queue", f.Queue)
 	setText(query, "fingerprint", f.Fingerprint)
-	setText(query, "error", f.Error)
-	setTime(query, "from", f.From)
-	setTime(query, "to", f.To)
+	setText(query, "error", f.ErrorContains)
+	setTime(query, "from", f.FailedFrom)
+	setTime(query, "to", f.FailedBefore)
 	return adminPages[AdminDeadLetter](ctx, a, "admin dead letters", "/admin/v1/dead-letters",
 		query, f.PageSize)
 }
 
-// DeadLetterGroups iterates over the groups of dead letters of one reason that were not replayed,
-// the largest first; an empty contract means all (AD-050). The server groups the newest 100,000
-// dead letters of each job type. pageSize is how many groups a request reads; 0 is the
-// server's default. It ends with the first error.
+// DeadLetterGroups iterates over the groups of dead letters that were not replayed, the largest
+// first; an empty contract means all (AD-050). The server groups the newest 100,000 dead letters of
+// each job type. pageSize is how many groups one request reads; 0 is the server's default. It ends
+// with the first error.
 //
-// Errors: [ErrInvalid] for a contract that there is not; [ErrUnauthorized].
+// Errors: [ErrInvalid] for an unknown contract; [ErrUnauthorized].
 func (a *Admin) DeadLetterGroups(ctx context.Context, contract string,
 	pageSize int) iter.Seq2[AdminDeadLetterGroup, error] {
 	query := url.Values{}
@@ -105,20 +105,22 @@ func (a *Admin) DeadLetter(ctx context.Context, id int64) (AdminDeadLetter, erro
 	})
 }
 
-// ReplayDeadLetter replays a dead letter and returns the job that runs then: the same job or a new
-// one, as its contract has it (AD-051). again replays also one that was replayed before.
+// ReplayDeadLetter replays a dead letter and returns the job that was submitted: the same job or a
+// new one, depending on its contract (AD-051). With again, it also replays one that was replayed
+// before.
 //
 // Errors: [ErrConflict] where it was replayed before and again is false, and where the contract
 // refuses it; [ErrNotFound]; [ErrUnauthorized]. It is repeated only while no try can have taken
 // effect.
-func (a *Admin) ReplayDeadLetter(ctx context.Context, id int64, again bool) (AdminJobState, error) {
+func (a *Admin) ReplayDeadLetter(ctx context.Context, id int64,
+	again bool) (AdminActionResult, error) {
 	body, err := json.Marshal(struct {
 		Again bool `json:"again"`
 	}{again})
 	if err != nil {
-		return AdminJobState{}, err
+		return AdminActionResult{}, err
 	}
-	return adminCall[AdminJobState](ctx, a, call{
+	return adminCall[AdminActionResult](ctx, a, call{
 		op:            "admin replay dead letter",
 		method:        http.MethodPost,
 		path:          deadLetterPath(id) + "/replay",

@@ -45,7 +45,7 @@ func TestAdminDeadLetters(t *testing.T) {
 	}
 	for g, err := range operator.DeadLetterGroups(ctx, "", 1) {
 		if err != nil || g.Count != 1 || g.Fingerprint != all[0].Fingerprint ||
-			g.ErrorType != "expired_for_good" || !g.LastAt.Equal(all[0].At) {
+			g.ErrorType != "expired_for_good" || !g.LastAt.Equal(all[0].FailedAt) {
 			t.Errorf("the group is %+v, %v", g, err)
 		}
 	}
@@ -53,7 +53,7 @@ func TestAdminDeadLetters(t *testing.T) {
 		t.Errorf("got %+v, %v", one, err)
 	}
 	made, err := operator.ReplayDeadLetter(ctx, all[0].ID, false)
-	if err != nil || made.State != "queued" || made.MadeFrom == nil {
+	if err != nil || made.State != "queued" || made.SourceNumber == nil {
 		t.Errorf("got %+v, %v", made, err)
 	}
 	_, err = operator.ReplayDeadLetter(ctx, all[0].ID, false)

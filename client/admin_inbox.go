@@ -11,57 +11,58 @@ import (
 
 // The states of a request in the inbox.
 const (
-	InboxWaiting   = "waiting"
-	InboxSubmitted = "submitted"
-	InboxRefused   = "refused"
+	AdminInboxWaiting   = "waiting"
+	AdminInboxSubmitted = "submitted"
+	AdminInboxRefused   = "refused"
 )
 
-// AdminInboxRequest is a request that a producer has submitted by SQL, in a transaction of its own
-// (TX-003).
+// AdminInboxRequest is a request in the inbox: a job that a producer has submitted by SQL, in a
+// transaction of its own (TX-003).
 type AdminInboxRequest struct {
-	// ID is what the producer was given.
+	// ID is the id that the producer got from SQL.
 	ID string `json:"id"`
 	// Number is its place in the inbox.
 	Number int64 `json:"number"`
-	// State is one of [InboxWaiting], [InboxSubmitted] and [InboxRefused].
+	// State is one of [AdminInboxWaiting], [AdminInboxSubmitted] and [AdminInboxRefused].
 	State string `json:"state"`
-	// Contract is what the producer has named, as are Owner, JobType and IdempotencyKey.
+	// Contract, Owner, JobType and IdempotencyKey are as the producer gave them.
 	Contract       string `json:"contract"`
 	Owner          string `json:"owner"`
 	JobType        string `json:"job_type"`
 	IdempotencyKey string `json:"idempotency_key"`
-	// Producer is the role of the database that has submitted it.
+	// Producer is the role of the database that submitted it.
 	Producer  string    `json:"producer"`
 	CreatedAt time.Time `json:"created_at"`
-	// FinishedAt is when it was submitted or refused; nil while it waits.
+	// FinishedAt is when its job was submitted or refused; nil while it waits.
 	FinishedAt *time.Time `json:"finished_at"`
-	// Job is the number of the job, 0 without one, and JobID the contract's id of it.
-	Job   int64  `json:"job"`
-	JobID string `json:"job_id"`
-	// Error is why it was refused or, while it waits, what has kept it from being submitted.
+	// JobNumber is the number of its job, 0 if it has none, and JobID the id that the contract gave
+	// the job.
+	JobNumber int64  `json:"job"`
+	JobID     string `json:"job_id"`
+	// Error is why it was refused or, while it waits, why its job could not be submitted yet.
 	Error string `json:"error"`
 }
 
-// AdminInboxDetail is a request in the inbox, with what was submitted.
+// AdminInboxDetail is a request in the inbox, with its body.
 type AdminInboxDetail struct {
 	AdminInboxRequest
-	// Request is what the producer has submitted; nil when it has a job.
+	// Request is the body that the producer has submitted; nil once there is a job.
 	Request json.RawMessage `json:"request"`
-	// Truncated says that Request is the beginning alone, as a string.
+	// Truncated reports whether Request is only the beginning of the body, as a string.
 	Truncated bool `json:"truncated"`
 }
 
-// AdminInboxFilter selects requests in the inbox. Empty members select all.
+// AdminInboxFilter selects requests in the inbox. Empty fields select all.
 type AdminInboxFilter struct {
 	State    string
 	Contract string
-	PageSize int // requests a call; 0 is the server's default
+	PageSize int // how many one call reads; 0 is the server's default
 }
 
 // Inbox iterates over the requests in the inbox, the newest first (TX-003). It ends with the first
 // error.
 //
-// Errors: [ErrInvalid] for a state that there is not; [ErrUnauthorized].
+// Errors: [ErrInvalid] for an unknown state; [ErrUnauthorized].
 func (a *Admin) Inbox(ctx context.Context,
 	f AdminInboxFilter) iter.Seq2[AdminInboxRequest, error] {
 	query := url.Values{}
@@ -81,7 +82,7 @@ func (a *Admin) InboxRequest(ctx context.Context, id string) (AdminInboxDetail, 
 	})
 }
 
-// RetryInboxRequest lets a request that was refused be submitted again, and returns it.
+// RetryInboxRequest has the job of a refused request submitted again, and returns the request.
 //
 // Errors: [ErrConflict] for a request that was not refused; [ErrNotFound]; [ErrUnauthorized]. It is
 // repeated only while no try can have taken effect.
@@ -94,8 +95,8 @@ func (a *Admin) RetryInboxRequest(ctx context.Context, id string) (AdminInboxDet
 	})
 }
 
-// DiscardInboxRequest removes a request that waits or was refused. One that waits is not submitted
-// any more.
+// DiscardInboxRequest removes a request that waits or was refused. Its job is not submitted any
+// more.
 //
 // Errors: [ErrConflict] for a request that was submitted; [ErrNotFound]; [ErrUnauthorized].
 // Repeating is safe: when a request is not found after a try whose answer was lost,

@@ -37,7 +37,7 @@ func TestAdminInbox(t *testing.T) {
 		return all
 	}
 	all := list(client.AdminInboxFilter{PageSize: 2})
-	if len(all) != 3 || all[2].ID != ids[0] || all[2].State != client.InboxWaiting ||
+	if len(all) != 3 || all[2].ID != ids[0] || all[2].State != client.AdminInboxWaiting ||
 		all[2].IdempotencyKey != "key0" || all[2].Producer == "" || all[2].FinishedAt != nil {
 		t.Fatalf("got %+v", all)
 	}
@@ -46,12 +46,12 @@ func TestAdminInbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	one, err := operator.InboxRequest(ctx, ids[0])
-	if err != nil || one.State != client.InboxRefused || one.Error != "no" ||
+	if err != nil || one.State != client.AdminInboxRefused || one.Error != "no" ||
 		one.FinishedAt == nil || one.Truncated ||
 		string(one.Request) != `{"queue":"q","id":"1","timeout":9}` {
 		t.Errorf("got %+v, %v", one, err)
 	}
-	refused := list(client.AdminInboxFilter{State: client.InboxRefused, Contract: "relay"})
+	refused := list(client.AdminInboxFilter{State: client.AdminInboxRefused, Contract: "relay"})
 	if len(refused) != 1 || refused[0].ID != ids[0] {
 		t.Errorf("refused are %+v", refused)
 	}
@@ -59,7 +59,7 @@ func TestAdminInbox(t *testing.T) {
 		t.Errorf("of TaskFlow are %+v", got)
 	}
 	if one, err = operator.RetryInboxRequest(ctx, ids[0]); err != nil ||
-		one.State != client.InboxWaiting || one.Error != "" {
+		one.State != client.AdminInboxWaiting || one.Error != "" {
 		t.Errorf("got %+v, %v", one, err)
 	}
 	if _, err := operator.RetryInboxRequest(ctx, ids[0]); !errors.Is(err, client.ErrConflict) {

@@ -8,33 +8,34 @@ import (
 	"strings"
 )
 
-// AdminJobList selects the jobs of a list and their order.
-type AdminJobList struct {
-	// Filter has the members for jobs; those for dead letters are refused.
-	Filter AdminBulkFilter
+// AdminJobQuery selects the jobs of a list, and their order.
+type AdminJobQuery struct {
+	// Filter has the fields for jobs; those for dead letters are refused.
+	Filter AdminFilter
 	// Oldest lists by number ascending; otherwise the newest jobs come first.
 	Oldest bool
-	// PageSize is how many jobs one request reads; zero means as many as the server chooses.
+	// PageSize is how many jobs one request reads; 0 is the server's default.
 	PageSize int
 }
 
-// Jobs iterates over the jobs of all contracts that match a filter (AD-010). It ends with the first
-// error. Where few jobs match, it asks the server more than once for the next of them.
+// Jobs iterates over the jobs of all contracts that match a filter (AD-010). Where few jobs match,
+// it may need several requests to find the next one. It ends with the first error.
 //
 // Errors: [ErrInvalid], [ErrUnauthorized].
-func (a *Admin) Jobs(ctx context.Context, l AdminJobList) iter.Seq2[AdminJob, error] {
-	query, err := l.Filter.query()
+func (a *Admin) Jobs(ctx context.Context, q AdminJobQuery) iter.Seq2[AdminJob, error] {
+	query, err := q.Filter.query()
 	if err != nil {
 		return func(yield func(AdminJob, error) bool) { yield(AdminJob{}, err) }
 	}
-	if l.Oldest {
+	if q.Oldest {
 		query.Set("order", "oldest")
 	}
-	return adminPages[AdminJob](ctx, a, "admin jobs", "/admin/v1/jobs", query, l.PageSize)
+	return adminPages[AdminJob](ctx, a, "admin jobs", "/admin/v1/jobs", query, q.PageSize)
 }
 
-// query returns the members of the filter, which have the same names in JSON, as query parameters.
-func (f *AdminBulkFilter) query() (url.Values, error) {
+// query returns the fields of the filter as query parameters, which have the names of the JSON
+// members.
+func (f *AdminFilter) query() (url.Values, error) {
 	text, err := json.Marshal(f)
 	if err != nil {
 		return nil, err

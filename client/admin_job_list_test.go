@@ -22,17 +22,17 @@ func TestAdminJobList(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct {
-		list client.AdminJobList
+		list client.AdminJobQuery
 		want string
 	}{
-		{client.AdminJobList{}, "43210"},
-		{client.AdminJobList{Oldest: true, PageSize: 2}, "01234"},
-		{client.AdminJobList{Filter: client.AdminBulkFilter{Queue: "q0"}, PageSize: 1}, "420"},
-		{client.AdminJobList{Filter: client.AdminBulkFilter{Contract: "relay", Queue: "q1",
+		{client.AdminJobQuery{}, "43210"},
+		{client.AdminJobQuery{Oldest: true, PageSize: 2}, "01234"},
+		{client.AdminJobQuery{Filter: client.AdminFilter{Queue: "q0"}, PageSize: 1}, "420"},
+		{client.AdminJobQuery{Filter: client.AdminFilter{Contract: "relay", Queue: "q1",
 			States: []string{"queued", "running"}, Phases: []string{"ready", "dead"}}}, "31"},
-		{client.AdminJobList{Filter: client.AdminBulkFilter{Text: "B4"}}, "4"},
-		{client.AdminJobList{Filter: client.AdminBulkFilter{Parent: 77}}, ""},
-		{client.AdminJobList{Filter: client.AdminBulkFilter{CreatedFrom: time.Unix(1, 0),
+		{client.AdminJobQuery{Filter: client.AdminFilter{BodyContains: "B4"}}, "4"},
+		{client.AdminJobQuery{Filter: client.AdminFilter{ParentNumber: 77}}, ""},
+		{client.AdminJobQuery{Filter: client.AdminFilter{CreatedFrom: time.Unix(1, 0),
 			MaxAge: "90m", ID: "3"}}, "3"},
 	} {
 		got := ""
@@ -47,8 +47,8 @@ func TestAdminJobList(t *testing.T) {
 		}
 	}
 	var refused *client.Error
-	for _, err := range operator.Jobs(ctx, client.AdminJobList{
-		Filter: client.AdminBulkFilter{Fingerprint: "f"}}) {
+	for _, err := range operator.Jobs(ctx, client.AdminJobQuery{
+		Filter: client.AdminFilter{Fingerprint: "f"}}) {
 		if !errors.As(err, &refused) || refused.Status != 400 {
 			t.Errorf("got %v", err)
 		}

@@ -19,15 +19,15 @@ func TestAdminJob(t *testing.T) {
 	}
 	got, err := operator.Job(ctx, made.Number)
 	if err != nil || got.ID != "1" || string(got.Payload) != `{"a":1}` || got.PayloadTruncated ||
-		len(got.Actions) != 1 || got.DeadLetter != nil || got.Links.Contract == nil ||
+		len(got.Actions) != 1 || got.DeadLetterID != nil || got.Links.Contract == nil ||
 		string(got.Result) != "null" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if raw, err := operator.JobBody(ctx, made.Number, client.AdminPayload); err != nil ||
+	if raw, err := operator.JobBody(ctx, made.Number, client.AdminBodyPayload); err != nil ||
 		string(raw) != `{"a":1}` {
 		t.Errorf("got %s, %v", raw, err)
 	}
-	if _, err := operator.JobBody(ctx, made.Number, client.AdminResult); !errors.Is(err,
+	if _, err := operator.JobBody(ctx, made.Number, client.AdminBodyResult); !errors.Is(err,
 		client.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
@@ -35,7 +35,7 @@ func TestAdminJob(t *testing.T) {
 	if hidden, err := reader.Job(ctx, made.Number); err != nil || string(hidden.Payload) != "null" {
 		t.Errorf("G-AD-03 the read token got %+v, %v", hidden, err)
 	}
-	if _, err := reader.JobBody(ctx, made.Number, client.AdminPayload); !errors.Is(err,
+	if _, err := reader.JobBody(ctx, made.Number, client.AdminBodyPayload); !errors.Is(err,
 		client.ErrUnauthorized) {
 		t.Errorf("G-AD-03 the read token got %v", err)
 	}

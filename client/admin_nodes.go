@@ -7,43 +7,45 @@ import (
 	"time"
 )
 
-// AdminWorker is a worker as one node knows it. One that talks to several nodes, or works for
-// several contracts, is an entry for each (G-AD-13).
+// AdminWorker is a worker as one node sees it. A worker that uses several nodes, or works for
+// several contracts, has an entry for each (G-AD-13).
 type AdminWorker struct {
-	// Name is the name that its jobs show, and Node the node that knows it.
+	// Name is the name that its jobs show, and Node the node that sees it.
 	Name string `json:"name"`
 	Node string `json:"node"`
-	// Kind is "process" for one of the node's own, else "outside".
+	// Kind is "process" for a worker in the process of the node, and "outside" for a remote one.
 	Kind     string `json:"kind"`
 	Contract string `json:"contract"`
-	// Queues are those that it asks for; none means all.
+	// Queues are the queues that it claims from; none means all.
 	Queues []string `json:"queues"`
-	// Running are the numbers of the jobs that it executes.
+	// Running has the numbers of the jobs that it executes.
 	Running []int64 `json:"running"`
-	// Slots is how many jobs it executes at once; nil where the server does not know that.
-	Slots *int `json:"slots"`
-	// FirstSeen and LastSeen are when the node heard of it first and last, in UTC.
+	// Concurrency is how many jobs it executes at a time; nil where the server does not know.
+	Concurrency *int `json:"slots"`
+	// FirstSeen and LastSeen are when the node got its first and its last request, in UTC.
 	FirstSeen time.Time `json:"first_seen"`
 	LastSeen  time.Time `json:"last_seen"`
-	// Succeeded and Failed are the attempts that it has ended on this node.
+	// Succeeded and Failed are how many attempts it has completed and failed on this node.
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
-	// Version is that of its node, or how its program names itself; empty where it does not.
+	// Version is the version of its node or, for a remote worker, what its program says; empty
+	// where it says nothing.
 	Version string `json:"version"`
-	// Draining says that it is given no further jobs.
+	// Draining reports whether it is drained, so that it gets no further jobs.
 	Draining bool `json:"draining"`
-	// Gone says that nothing was heard of it for a minute and that it runs nothing: most likely it
-	// has ended.
+	// Gone reports whether it has sent nothing for a minute and executes nothing, so that it has
+	// most likely ended.
 	Gone bool `json:"gone"`
 }
 
-// AdminNode is a node as it wrote last that it is (AD-042).
+// AdminNode is a node, as it has last described itself in the store (AD-042).
 type AdminNode struct {
-	// Name is another one after each start.
+	// Name identifies the node; it changes with each start.
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Address string `json:"address"`
-	// StartedAt and LastSeen are in UTC. A node writes every five seconds.
+	// StartedAt is when it was started, and LastSeen when it last wrote to the store, as it does
+	// every five seconds, in UTC.
 	StartedAt time.Time `json:"started_at"`
 	LastSeen  time.Time `json:"last_seen"`
 	Draining  bool      `json:"draining"`
@@ -51,36 +53,37 @@ type AdminNode struct {
 	// LeaderRoles are the roles in which it is the leader.
 	LeaderRoles []string `json:"duties"`
 	Goroutines  int      `json:"goroutines"`
-	// Memory is in bytes.
-	Memory int64 `json:"memory"`
-	// OpenFiles is nil where the system does not show it.
-	OpenFiles *int           `json:"open_files"`
-	Store     AdminNodePart  `json:"store"`
-	Stream    *AdminNodePart `json:"stream"`
-	Objects   *AdminNodePart `json:"objects"`
+	// MemoryBytes is how much memory the process uses.
+	MemoryBytes int64 `json:"memory"`
+	// OpenFiles is nil where the operating system does not tell.
+	OpenFiles *int                `json:"open_files"`
+	Store     AdminNodeComponent  `json:"store"`
+	Stream    *AdminNodeComponent `json:"stream"`
+	Objects   *AdminNodeComponent `json:"objects"`
 }
 
-// AdminNodePart is something that a node depends on.
-type AdminNodePart struct {
+// AdminNodeComponent is a component that a node depends on: its store, NATS or object storage.
+type AdminNodeComponent struct {
 	// Kind is what it is, such as "postgres", and State "ok" or "failing".
 	Kind  string `json:"kind"`
 	State string `json:"state"`
-	// LatencyP95 is that of the transactions of the last five seconds, in seconds; nil for none.
+	// LatencyP95 is the 95th percentile of how long transactions took within the last five seconds,
+	// in seconds; nil if there was none.
 	LatencyP95 *float64 `json:"latency_p95"`
-	// Pool is nil where it has none, as SQLite.
-	Pool *AdminNodePool `json:"pool"`
+	// Connections is nil where there is no pool of connections, as with SQLite.
+	Connections *AdminConnectionPool `json:"pool"`
 }
 
-// AdminNodePool is how the connections of a node to its store are used.
-type AdminNodePool struct {
+// AdminConnectionPool is how many connections a node has to its store.
+type AdminConnectionPool struct {
 	InUse int `json:"in_use"`
 	Open  int `json:"open"`
 	Max   int `json:"max"`
 }
 
-// Workers iterates over the workers of all nodes, by name (AD-040): those of the nodes, and those
-// that have asked for jobs or sent a heartbeat within the last five minutes. What other nodes know
-// is up to five seconds old. It ends with the first error.
+// Workers iterates over the workers of all nodes, by name (AD-040): the local ones, and the remote
+// ones that have claimed jobs or sent a heartbeat within the last five minutes. Entries of other
+// nodes are up to five seconds old. It ends with the first error.
 func (a *Admin) Workers(ctx context.Context) iter.Seq2[AdminWorker, error] {
 	return adminPages[AdminWorker](ctx, a, "admin workers", "/admin/v1/workers", nil, 500)
 }
@@ -90,23 +93,24 @@ func (a *Admin) Nodes(ctx context.Context) iter.Seq2[AdminNode, error] {
 	return adminPages[AdminNode](ctx, a, "admin nodes", "/admin/v1/nodes", nil, 500)
 }
 
-// DrainWorker gives a worker no further jobs, on all nodes within two seconds, until it is resumed
-// or for 24 hours (AD-041). A worker of this package finishes what it has and ends.
+// DrainWorker drains a worker until it is resumed, or for 24 hours: all nodes refuse it further
+// jobs within two seconds (AD-041). A worker of this package finishes the jobs that it has and
+// ends.
 //
-// Errors: [ErrNotFound] where no node knows the name. Repeating is safe.
+// Errors: [ErrNotFound] where no node has seen the name. Repeating is safe.
 func (a *Admin) DrainWorker(ctx context.Context, name string) error {
 	return a.changeDrain(ctx, "admin drain worker", "workers", name, "drain")
 }
 
-// ResumeWorker ends a drain.
+// ResumeWorker ends the drain of a worker.
 //
 // Errors: those of [Admin.DrainWorker].
 func (a *Admin) ResumeWorker(ctx context.Context, name string) error {
 	return a.changeDrain(ctx, "admin resume worker", "workers", name, "resume")
 }
 
-// DrainNode makes a node not ready and gives its own workers no further jobs, within two seconds
-// (AD-042). What they execute goes on.
+// DrainNode drains a node within two seconds: it is not ready, and its local workers get no further
+// jobs (AD-042). Jobs that they execute continue.
 //
 // Errors: [ErrNotFound] where there is no such node. Repeating is safe.
 func (a *Admin) DrainNode(ctx context.Context, name string) error {

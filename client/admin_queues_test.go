@@ -15,9 +15,9 @@ func TestAdminQueues(t *testing.T) {
 	operator, ctx := with(api.Token()), t.Context()
 	paused, rate, period := true, 5, "60s"
 	q, err := operator.SetQueue(ctx, "relay", "a/b %", client.AdminQueueChange{Paused: &paused,
-		Rate: &rate, RatePeriod: &period})
+		RateLimit: &rate, RatePeriod: &period})
 	zero := 0.0
-	want := client.AdminQueue{Contract: "relay", Queue: "a/b %", Paused: true, Rate: 5,
+	want := client.AdminQueue{Contract: "relay", Queue: "a/b %", Paused: true, RateLimit: 5,
 		RatePeriod: "1m", SubmittedPerMinute: &zero, StartedPerMinute: &zero,
 		SucceededPerMinute: &zero, FailedPerMinute: &zero}
 	if err != nil || !reflect.DeepEqual(q, want) {
@@ -32,7 +32,7 @@ func TestAdminQueues(t *testing.T) {
 	if q.Queue != "" {
 		t.Error("the queue is not listed")
 	}
-	want.Paused, want.Rate, want.RatePeriod = false, 0, ""
+	want.Paused, want.RateLimit, want.RatePeriod = false, 0, ""
 	if q, err = operator.ResetQueue(ctx, "relay", "a/b %"); err != nil || !reflect.DeepEqual(q, want) {
 		t.Errorf("got %+v, %v", q, err)
 	}

@@ -10,36 +10,38 @@ import (
 	"time"
 )
 
-// AdminScheduleSpec is what a schedule submits, and when (SC-001). With [Admin.SetSchedule] members
-// that are nil stay as they are. Durations are texts such as "90s".
+// AdminScheduleSpec is what a schedule submits, and at which ticks (SC-001). With
+// [Admin.SetSchedule], fields that are nil stay as they are. Durations are texts such as "90s".
 type AdminScheduleSpec struct {
-	// Cron has five fields, or six with seconds first, or is @hourly and the like. It or Every is
-	// needed.
+	// Cron is a cron expression of five fields, of six with seconds first, or @hourly and the like.
+	// Either Cron or Every is needed.
 	Cron *string `json:"cron,omitempty"`
-	// Every is the duration from each time to the next one, from 1s.
+	// Every is the duration from each tick to the next one, at least 1s.
 	Every *string `json:"every,omitempty"`
-	// TimeZone is that of Cron, such as "Europe/Berlin"; UTC without one.
+	// TimeZone is the time zone of Cron, such as "Europe/Berlin"; the default is UTC.
 	TimeZone *string `json:"time_zone,omitempty"`
-	// Contract gets the jobs, such as "taskflow". Request is what its own route would take.
+	// Contract is the contract of the jobs, such as "taskflow", and Request the body that its own
+	// route would take.
 	Contract *string         `json:"contract,omitempty"`
 	Request  json.RawMessage `json:"request,omitempty"`
 	// Owner is the client of ForgeRun, which needs one, or the tenant of FetchBox.
 	Owner *string `json:"owner,omitempty"`
 	// JobType is the job type of FetchBox.
 	JobType *string `json:"job_type,omitempty"`
-	// CallbackURL is where FetchBox tells the end of its jobs. Requests of others hold their own.
+	// CallbackURL, for FetchBox alone, receives a request when a job is finished. Requests to other
+	// contracts have a URL of their own.
 	CallbackURL *string `json:"callback_url,omitempty"`
-	// Overlap says what happens while the job of an earlier time is not settled: "allow" (the
-	// default), "skip", "queue" or "replace".
+	// Overlap says what happens at a tick while the job of an earlier one is not finished: "allow"
+	// (the default), "skip", "queue" or "replace".
 	Overlap *string `json:"overlap,omitempty"`
-	// CatchUp says what happens about times that have passed in a downtime or a pause: "last" (the
-	// default), "none" or "all".
+	// CatchUp says which ticks that were missed in a downtime or a pause are made up for: "last"
+	// (the default), "none" or "all".
 	CatchUp *string `json:"catch_up,omitempty"`
-	// Jitter is the most by which a job is submitted after its time.
+	// Jitter is the most by which a job is submitted after its tick.
 	Jitter *string `json:"jitter,omitempty"`
-	// Paused schedules run at no time.
+	// Paused says that the schedule submits nothing.
 	Paused *bool `json:"paused,omitempty"`
-	// StartsAt is the first moment that may be a time, EndsAt the first after those.
+	// StartsAt is the earliest time that may be a tick. There is none from EndsAt on.
 	StartsAt *time.Time `json:"starts_at,omitempty"`
 	EndsAt   *time.Time `json:"ends_at,omitempty"`
 }
@@ -47,7 +49,7 @@ type AdminScheduleSpec struct {
 // AdminSchedule is a schedule (SC-001).
 type AdminSchedule struct {
 	Name string `json:"name"`
-	// Cron or Every is empty; see [AdminScheduleSpec] for these and those that follow.
+	// Either Cron or Every is empty. [AdminScheduleSpec] explains the fields from here to EndsAt.
 	Cron     string          `json:"cron"`
 	Every    string          `json:"every"`
 	TimeZone string          `json:"time_zone"`
@@ -55,7 +57,7 @@ type AdminSchedule struct {
 	Request  json.RawMessage `json:"request"`
 	Owner    string          `json:"owner"`
 	JobType  string          `json:"job_type"`
-	// CallbackURL is where FetchBox tells the end of its jobs.
+	// CallbackURL receives a request when a job of FetchBox is finished.
 	CallbackURL string     `json:"callback_url"`
 	Overlap     string     `json:"overlap"`
 	CatchUp     string     `json:"catch_up"`
@@ -63,33 +65,36 @@ type AdminSchedule struct {
 	Paused      bool       `json:"paused"`
 	StartsAt    *time.Time `json:"starts_at"`
 	EndsAt      *time.Time `json:"ends_at"`
-	// FromSettings says that the settings define it: it can be paused, and changed there alone.
+	// FromSettings reports whether the server's settings define it. It can then be paused and
+	// resumed, and is changed in the settings alone.
 	FromSettings bool      `json:"from_settings"`
 	CreatedAt    time.Time `json:"created_at"`
-	// Next are its next times, without jitter.
-	Next []time.Time `json:"next"`
-	// Latest is what was done about its latest time; nil before the first.
-	Latest *AdminScheduleTick `json:"latest"`
-	// Failing is a time that could not be submitted for Error, and is tried again.
-	Failing *time.Time `json:"failing"`
-	Error   string     `json:"error"`
-	// Queued is a time that waits until the job of an earlier one is settled.
-	Queued *time.Time `json:"queued"`
+	// NextTimes are the times of its next ticks, without jitter.
+	NextTimes []time.Time `json:"next"`
+	// LastTick is what was done about its latest tick; nil before the first.
+	LastTick *AdminScheduleTick `json:"latest"`
+	// FailingTick is a tick whose job could not be submitted, for Error. It is tried again.
+	FailingTick *time.Time `json:"failing"`
+	Error       string     `json:"error"`
+	// QueuedTick is a tick that waits until the job of an earlier one is finished.
+	QueuedTick *time.Time `json:"queued"`
 }
 
-// AdminScheduleTick is what was done about a time of a schedule (SC-006).
+// AdminScheduleTick is a tick of a schedule and what was done about it (SC-006).
 type AdminScheduleTick struct {
+	// Time is the time of the tick, without jitter.
 	Time time.Time `json:"time"`
-	// At is when it was done, and Lateness how long that was after the time and its jitter, in
-	// seconds.
+	// At is when something was done about it, and Lateness how long that was after the tick and its
+	// jitter, in seconds.
 	At       time.Time `json:"at"`
 	Lateness float64   `json:"lateness"`
 	// Outcome is "submitted", "skipped" or "missed".
 	Outcome string `json:"outcome"`
-	// Job is the number of the job that was submitted, 0 for none.
-	Job int64 `json:"job"`
-	// Passed is how many earlier times this one stands for.
-	Passed int `json:"passed"`
+	// JobNumber is the number of the job that was submitted, 0 for none.
+	JobNumber int64 `json:"job"`
+	// EarlierMissed is how many earlier ticks, which were missed and are not listed, this one
+	// stands for.
+	EarlierMissed int `json:"passed"`
 	// Error is why nothing was submitted.
 	Error string `json:"error"`
 }
@@ -98,14 +103,14 @@ const schedulesPath = "/admin/v1/schedules"
 
 func schedulePath(name string) string { return schedulesPath + "/" + escape(name) }
 
-// Schedules iterates over the schedules, by name. pageSize is how many one request reads; 0 is the
-// server's default. It ends with the first error.
+// Schedules iterates over the schedules, by name. pageSize is how many of them one request reads; 0
+// is the server's default. It ends with the first error.
 func (a *Admin) Schedules(ctx context.Context, pageSize int) iter.Seq2[AdminSchedule, error] {
 	return adminPages[AdminSchedule](ctx, a, "admin schedules", schedulesPath, url.Values{},
 		pageSize)
 }
 
-// Schedule returns a schedule with its next times, from 1 to 100 of them (SC-003).
+// Schedule returns a schedule with the times of its next ticks, from 1 to 100 of them (SC-003).
 //
 // Errors: [ErrNotFound].
 func (a *Admin) Schedule(ctx context.Context, name string, next int) (AdminSchedule, error) {
@@ -116,10 +121,10 @@ func (a *Admin) Schedule(ctx context.Context, name string, next int) (AdminSched
 	})
 }
 
-// CreateSchedule makes a schedule. Its name has 1 to 100 letters, digits, dots, hyphens and
+// CreateSchedule creates a schedule. Its name has 1 to 100 letters, digits, dots, hyphens and
 // underscores.
 //
-// Errors: [ErrInvalid] names the member that is wrong; [ErrConflict] where the name is in use, also
+// Errors: [ErrInvalid] names the field that is wrong; [ErrConflict] where the name is in use, also
 // by an earlier try of the call.
 func (a *Admin) CreateSchedule(ctx context.Context, name string,
 	spec AdminScheduleSpec) (AdminSchedule, error) {
@@ -140,10 +145,11 @@ func (a *Admin) CreateSchedule(ctx context.Context, name string,
 	})
 }
 
-// SetSchedule changes the members of a schedule that are not nil. Cron takes the place of Every and
-// the other way round. New times count from now on.
+// SetSchedule changes a schedule by the fields of spec that are not nil. Cron replaces Every, and
+// the other way round. Ticks are counted from the time of such a change.
 //
-// Errors: as [Admin.CreateSchedule], [ErrNotFound], and [ErrConflict] for one of the settings.
+// Errors: as [Admin.CreateSchedule], [ErrNotFound], and [ErrConflict] for a schedule that the
+// settings define.
 func (a *Admin) SetSchedule(ctx context.Context, name string,
 	spec AdminScheduleSpec) (AdminSchedule, error) {
 	body, err := json.Marshal(spec)
@@ -160,15 +166,15 @@ func (a *Admin) SetSchedule(ctx context.Context, name string,
 
 // DeleteSchedule deletes a schedule. Jobs that it has submitted stay.
 //
-// Errors: [ErrNotFound]; [ErrConflict] for one of the settings. Repeating is safe: when a schedule
-// is not found after a try whose answer was lost, DeleteSchedule returns nil.
+// Errors: [ErrNotFound]; [ErrConflict] for a schedule that the settings define. Repeating is safe:
+// when a schedule is not found after a try whose answer was lost, DeleteSchedule returns nil.
 func (a *Admin) DeleteSchedule(ctx context.Context, name string) error {
 	return a.client.deleteOnce(ctx, call{op: "admin delete schedule", path: schedulePath(name),
 		header: a.header()})
 }
 
-// PauseSchedule pauses a schedule: it runs at no time. [Admin.ResumeSchedule] ends that; CatchUp
-// says what happens about the times between.
+// PauseSchedule pauses a schedule: it submits nothing until [Admin.ResumeSchedule]. Its CatchUp
+// says what happens then about the ticks that were missed.
 //
 // Errors: [ErrNotFound]. A repeat changes nothing more.
 func (a *Admin) PauseSchedule(ctx context.Context, name string) (AdminSchedule, error) {
@@ -184,12 +190,12 @@ func (a *Admin) ResumeSchedule(ctx context.Context, name string) (AdminSchedule,
 		method: http.MethodPost, path: schedulePath(name) + "/resume"})
 }
 
-// RunSchedule submits the job of a schedule once, besides its times. It is repeated only while no
-// try can have taken effect.
+// RunSchedule submits the job of a schedule once, in addition to its ticks. It is repeated only
+// while no try can have taken effect.
 //
-// Errors: [ErrNotFound]; [ErrInvalid] with the words of the contract.
-func (a *Admin) RunSchedule(ctx context.Context, name string) (AdminJobState, error) {
-	return adminCall[AdminJobState](ctx, a, call{
+// Errors: [ErrNotFound]; [ErrInvalid] with the message of the contract.
+func (a *Admin) RunSchedule(ctx context.Context, name string) (AdminActionResult, error) {
+	return adminCall[AdminActionResult](ctx, a, call{
 		op:            "admin run schedule",
 		method:        http.MethodPost,
 		path:          schedulePath(name) + "/run",
@@ -198,8 +204,7 @@ func (a *Admin) RunSchedule(ctx context.Context, name string) (AdminJobState, er
 	})
 }
 
-// ScheduleTicks iterates over what was done about the last 100 times of a schedule, the latest
-// first.
+// ScheduleTicks iterates over the last 100 ticks of a schedule, the latest first.
 //
 // Errors: [ErrNotFound].
 func (a *Admin) ScheduleTicks(ctx context.Context,

@@ -17,7 +17,7 @@ func TestAdminSchedules(t *testing.T) {
 	spec := client.AdminScheduleSpec{Every: &every, Contract: &contract, Request: json.RawMessage(
 		`{"queue":"q","id":"1","timeout":60,"max_retries":0,"payload":1}`)}
 	made, err := operator.CreateSchedule(ctx, "s", spec)
-	if err != nil || made.Every != "1m" || len(made.Next) != 1 || made.Latest != nil {
+	if err != nil || made.Every != "1m" || len(made.NextTimes) != 1 || made.LastTick != nil {
 		t.Fatalf("got %+v, %v", made, err)
 	}
 	if _, err := operator.CreateSchedule(ctx, "s", spec); !errors.Is(err, client.ErrConflict) {
@@ -37,7 +37,7 @@ func TestAdminSchedules(t *testing.T) {
 	if j, err := operator.RunSchedule(ctx, "s"); err != nil || j.Contract != "relay" {
 		t.Errorf("got %+v, %v", j, err)
 	}
-	if s, err := operator.Schedule(ctx, "s", 5); err != nil || len(s.Next) != 5 {
+	if s, err := operator.Schedule(ctx, "s", 5); err != nil || len(s.NextTimes) != 5 {
 		t.Errorf("got %+v, %v", s, err)
 	}
 	for s, err := range operator.Schedules(ctx, 1) {

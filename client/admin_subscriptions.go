@@ -8,14 +8,15 @@ import (
 	"net/url"
 )
 
-// AdminWebhookSpec is what operators subscribe to (WH-001). With [Admin.SetWebhook] members that
-// are nil stay as they are; an empty list takes a filter back.
+// AdminWebhookSpec describes a webhook of operators (WH-001). With [Admin.SetWebhook], fields that
+// are nil stay as they are, and an empty list removes a filter.
 type AdminWebhookSpec struct {
-	// URL is where events are sent to.
+	// URL is the URL to which events are sent.
 	URL *string `json:"url,omitempty"`
-	// Events are types of events, or patterns such as "*.job.failed"; see [Admin.WebhookEvents].
+	// Events are types of events, or patterns such as "*.job.failed"; see
+	// [Admin.WebhookEventTypes].
 	Events []string `json:"events,omitempty"`
-	// Contracts, Queues and Kinds bound which jobs they are about; nil is no bound.
+	// Contracts, Queues and Kinds limit the jobs whose events are sent; nil is no limit.
 	Contracts *[]string `json:"contracts,omitempty"`
 	Queues    *[]string `json:"queues,omitempty"`
 	Kinds     *[]string `json:"kinds,omitempty"`
@@ -23,28 +24,28 @@ type AdminWebhookSpec struct {
 	Name *string `json:"name,omitempty"`
 	// IncludePayload adds the payload of jobs to their events, up to 64 KiB.
 	IncludePayload *bool `json:"include_payload,omitempty"`
-	// MaxInFlight is the most requests at a time, over all nodes; without one it is 4.
+	// MaxInFlight is the most requests at a time, over all nodes; the default is 4.
 	MaxInFlight *int `json:"max_in_flight,omitempty"`
-	// Rate is the most requests that begin in every RatePeriod, such as "1m"; 0 is no bound.
-	Rate       *int    `json:"rate,omitempty"`
+	// RateLimit is the most requests that begin in every RatePeriod, such as "1m"; 0 is no limit.
+	RateLimit  *int    `json:"rate,omitempty"`
 	RatePeriod *string `json:"rate_period,omitempty"`
 }
 
-// AdminEventType is a type of events that operators may subscribe to (WH-002).
-type AdminEventType struct {
-	Type    string `json:"type"`
-	Meaning string `json:"meaning"`
-	// Schema is the JSON Schema of a body, and Example one of them.
+// AdminWebhookEventType is a type of event to which operators may subscribe (WH-002).
+type AdminWebhookEventType struct {
+	Type        string `json:"type"`
+	Description string `json:"meaning"`
+	// Schema is the JSON Schema of the body of such an event, and Example an example of one.
 	Schema  json.RawMessage `json:"schema"`
 	Example json.RawMessage `json:"example"`
 }
 
 const webhooksPath = "/admin/v1/webhooks"
 
-// WebhookEvents iterates over the types of events, by name. It ends with the first error.
-func (a *Admin) WebhookEvents(ctx context.Context) iter.Seq2[AdminEventType, error] {
-	return adminPages[AdminEventType](ctx, a, "admin webhook events", "/admin/v1/webhook-events",
-		url.Values{}, 0)
+// WebhookEventTypes iterates over the types of events, by name. It ends with the first error.
+func (a *Admin) WebhookEventTypes(ctx context.Context) iter.Seq2[AdminWebhookEventType, error] {
+	return adminPages[AdminWebhookEventType](ctx, a, "admin webhook event types",
+		"/admin/v1/webhook-events", url.Values{}, 0)
 }
 
 // Webhook returns a webhook, of a client or of operators.
@@ -55,11 +56,11 @@ func (a *Admin) Webhook(ctx context.Context, webhookID string) (AdminWebhook, er
 		path: webhooksPath + "/" + escape(webhookID)})
 }
 
-// CreateWebhook makes a webhook of operators, and returns it with the secret under which its
-// requests are signed: the given one, whsec_ and the Base64 of 24 to 64 bytes, or for an empty one
-// a new secret. It is shown this once. See [VerifyWebhook].
+// CreateWebhook creates a webhook of operators, and returns it with the secret that signs its
+// requests: the given one, which is whsec_ and the Base64 of 24 to 64 bytes, or a new one if that
+// is empty. The secret is not shown again. See [VerifyWebhook].
 //
-// Errors: [ErrInvalid] names the member that is wrong; [ErrConflict] where a webhook of operators
+// Errors: [ErrInvalid] names the field that is wrong; [ErrConflict] where a webhook of operators
 // has the same URL, events and filters, also by an earlier try of the call.
 func (a *Admin) CreateWebhook(ctx context.Context, spec AdminWebhookSpec,
 	secret string) (AdminWebhook, string, error) {
@@ -70,7 +71,7 @@ func (a *Admin) CreateWebhook(ctx context.Context, spec AdminWebhookSpec,
 	if err != nil {
 		return AdminWebhook{}, "", err
 	}
-	made, err := adminCall[struct {
+	created, err := adminCall[struct {
 		AdminWebhook
 		Secret string `json:"secret"`
 	}](ctx, a, call{
@@ -81,11 +82,11 @@ func (a *Admin) CreateWebhook(ctx context.Context, spec AdminWebhookSpec,
 		accept:        []int{http.StatusCreated},
 		notIdempotent: true,
 	})
-	return made.AdminWebhook, made.Secret, err
+	return created.AdminWebhook, created.Secret, err
 }
 
-// SetWebhook changes the members of a webhook of operators that are not nil. Deliveries that are
-// still to be made go to the new URL.
+// SetWebhook changes a webhook of operators by the fields of spec that are not nil. Pending
+// deliveries go to the new URL.
 //
 // Errors: as [Admin.CreateWebhook], [ErrNotFound], and [ErrConflict] for one of a client.
 func (a *Admin) SetWebhook(ctx context.Context, webhookID string,
@@ -102,8 +103,7 @@ func (a *Admin) SetWebhook(ctx context.Context, webhookID string,
 	})
 }
 
-// DeleteWebhook removes a webhook of operators. Deliveries that are still to be made end as
-// exhausted.
+// DeleteWebhook deletes a webhook of operators. Its pending deliveries end as exhausted.
 //
 // Errors: [ErrNotFound]; [ErrConflict] for one of a client. Repeating is safe: when a webhook is
 // not found after a try whose answer was lost, DeleteWebhook returns nil.
@@ -119,7 +119,7 @@ func (a *Admin) DeleteWebhook(ctx context.Context, webhookID string) error {
 // have taken effect.
 func (a *Admin) RotateWebhookSecret(ctx context.Context, webhookID string) (string, error) {
 	got, err := adminCall[struct{ Secret string }](ctx, a, call{
-		op:            "admin rotate webhook",
+		op:            "admin rotate webhook secret",
 		method:        http.MethodPost,
 		path:          adminWebhookPath(webhookID, "rotate-secret"),
 		notIdempotent: true,

@@ -18,9 +18,9 @@ func TestAdminSubscriptions(t *testing.T) {
 	api, with := serveAdmin(t, withForgeRun(t, &forge))
 	operator, ctx := with(api.Token()), t.Context()
 	var types []string
-	for _, one := range mustCollect(t, operator.WebhookEvents(ctx)) {
+	for _, one := range mustCollect(t, operator.WebhookEventTypes(ctx)) {
 		types = append(types, one.Type)
-		if one.Meaning == "" || len(one.Schema) == 0 || len(one.Example) == 0 {
+		if one.Description == "" || len(one.Schema) == 0 || len(one.Example) == 0 {
 			t.Errorf("WH-002 got %+v", one)
 		}
 	}
@@ -30,12 +30,12 @@ func TestAdminSubscriptions(t *testing.T) {
 	url, name, payload, limit := "http://a.example/in", "mine", true, 7
 	rate, period, queues := 5, "1m", []string{"q"}
 	spec := client.AdminWebhookSpec{URL: &url, Events: []string{"forgerun.*"}, Name: &name,
-		IncludePayload: &payload, MaxInFlight: &limit, Rate: &rate, RatePeriod: &period,
+		IncludePayload: &payload, MaxInFlight: &limit, RateLimit: &rate, RatePeriod: &period,
 		Queues: &queues}
 	made, secret, err := operator.CreateWebhook(ctx, spec, "")
 	if err != nil || !strings.HasPrefix(secret, "whsec_") || made.URL != url ||
-		made.Client != "" || made.Name != name || !made.IncludePayload || made.MaxInFlight != 7 ||
-		made.Rate != 5 || made.RatePeriod != "1m" || !slices.Equal(made.Queues, queues) {
+		made.ClientID != "" || made.Name != name || !made.IncludePayload || made.MaxInFlight != 7 ||
+		made.RateLimit != 5 || made.RatePeriod != "1m" || !slices.Equal(made.Queues, queues) {
 		t.Errorf("WH-001 made %+v, %q, %v", made, secret, err)
 	}
 	if _, _, err := operator.CreateWebhook(ctx, spec, ""); !errors.Is(err, client.ErrConflict) {
@@ -47,9 +47,9 @@ func TestAdminSubscriptions(t *testing.T) {
 		t.Errorf("WH-001 a given secret: %q, %v", got, err)
 	}
 	none := 0
-	changed, err := operator.SetWebhook(ctx, made.ID, client.AdminWebhookSpec{Rate: &none,
+	changed, err := operator.SetWebhook(ctx, made.ID, client.AdminWebhookSpec{RateLimit: &none,
 		Queues: &[]string{}})
-	if err != nil || changed.Rate != 0 || len(changed.Queues) != 0 || changed.Name != name ||
+	if err != nil || changed.RateLimit != 0 || len(changed.Queues) != 0 || changed.Name != name ||
 		changed.Events[0] != "forgerun.*" {
 		t.Errorf("WH-001 changed %+v, %v", changed, err)
 	}

@@ -84,11 +84,11 @@ func TestAdmin(t *testing.T) {
 	reader := with("reader").WithActor("bob")
 	var refused *client.Error
 	if _, err := reader.RotateToken(ctx); !errors.As(err, &refused) ||
-		refused.Code != client.AdminReadOnly || !errors.Is(err, client.ErrUnauthorized) {
+		refused.Code != client.AdminCodeReadOnly || !errors.Is(err, client.ErrUnauthorized) {
 		t.Errorf("AD-005 got %v", err)
 	}
-	if h, err := reader.Health(ctx); err != nil || !h.OK || len(h.Parts) != 1 ||
-		h.Parts[0].Name != "store" || h.Parts[0].State != "ok" {
+	if h, err := reader.Health(ctx); err != nil || !h.OK || len(h.Components) != 1 ||
+		h.Components[0].Name != "store" || h.Components[0].State != "ok" {
 		t.Errorf("AD-062 got %+v, %v", h, err)
 	}
 	entries := mustCollect(t, reader.Audit(ctx, client.AdminAuditFilter{PageSize: 1}))
@@ -97,7 +97,7 @@ func TestAdmin(t *testing.T) {
 		got += e.Actor + " " + e.Action + ","
 	}
 	const want = "read:bob token.rotate,operator:alice token.rotate,operator:alice login.create,"
-	if got != want || *entries[0].Refused != client.AdminReadOnly || entries[1].Refused != nil ||
+	if got != want || *entries[0].Refused != client.AdminCodeReadOnly || entries[1].Refused != nil ||
 		string(entries[1].Before) != "null" {
 		t.Errorf("AD-006 got %s, %+v", got, entries)
 	}
@@ -112,7 +112,7 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("AD-006 got %d from before the start", n)
 	}
 	if all := mustCollect(t, reader.Settings(ctx)); len(all) != 1200 ||
-		all[1199].Key != "key1199" || all[0].Meaning != "One of many." {
+		all[1199].Key != "key1199" || all[0].Description != "One of many." {
 		t.Errorf("AD-062 got %d settings", len(all))
 	}
 }

@@ -5,39 +5,40 @@ import (
 	"time"
 )
 
-// AdminTimeline is what happened to a job.
+// AdminTimeline has what happened to a job.
 type AdminTimeline struct {
 	// Entries are in the order of their times.
 	Entries []AdminTimelineEntry `json:"entries"`
-	// Truncated says that there is more than these entries, of which there are 2,000 at most.
+	// Truncated reports whether there are more entries than these, which are at most 2,000.
 	Truncated bool `json:"truncated"`
 }
 
-// AdminTimelineEntry is one thing that happened to a job. Members without meaning for its kind are
+// AdminTimelineEntry is one thing that happened to a job. Fields without meaning for its kind are
 // nil.
 type AdminTimelineEntry struct {
 	At   time.Time         `json:"at"`
 	Kind AdminTimelineKind `json:"kind"`
-	// Text is for people; nil where the token may not see what jobs carry.
+	// Text is for people; nil where the token may not see the bodies of jobs.
 	Text *string `json:"text"`
-	// Lasted is how long it lasted, in seconds; nil while it lasts.
-	Lasted *float64 `json:"lasted"`
-	// State is the contract's word for the state that was entered, and Cause why; of a dependency,
-	// a child and a delivery State is the present one.
+	// Duration is how long it lasted, in seconds; nil while it lasts.
+	Duration *float64 `json:"lasted"`
+	// State is the contract's word for the state that was entered, and Cause why it was. Of a
+	// dependency, a child or a delivery, State is its current state.
 	State *string `json:"state"`
 	Cause *string `json:"cause"`
-	// The members down to Error are those of an attempt: its worker where it is known, its run id,
-	// from when to when it lasted, how it ended, and why it failed.
+	// The fields down to Error are those of an attempt: its worker where that is known, its run id,
+	// from when to when it ran, how it ended, and why it failed.
 	Worker  *string    `json:"worker"`
 	RunID   *string    `json:"run_id"`
 	From    *time.Time `json:"from"`
 	To      *time.Time `json:"to"`
 	Outcome *string    `json:"outcome"`
 	Error   *string    `json:"error"`
-	// Number is that of the dependency, child or delivery, and ID its contract's id.
+	// Number is the number of the dependency, child or delivery, and ID the id that its contract
+	// gave it.
 	Number *int64  `json:"number"`
 	ID     *string `json:"id"`
-	// Actor is who has done Action, as the audit has it.
+	// Actor is the operator who did Action, as in the audit.
 	Actor  *string `json:"actor"`
 	Action *string `json:"action"`
 }
@@ -55,17 +56,17 @@ const (
 	AdminTimelineAttempt AdminTimelineKind = "attempt"
 	// AdminTimelineProgress: a worker reported its latest progress.
 	AdminTimelineProgress AdminTimelineKind = "progress"
-	// AdminTimelineLog: the log of a manifest has a line.
+	// AdminTimelineLog: a line was written to the log of a manifest.
 	AdminTimelineLog AdminTimelineKind = "log"
-	// AdminTimelineMessage: a message of a change waits to be sent since then.
+	// AdminTimelineMessage: a message about a change has waited since then to be published.
 	AdminTimelineMessage AdminTimelineKind = "message"
-	// AdminTimelineDelivery: the delivery of an event to a webhook was made.
+	// AdminTimelineDelivery: the delivery of an event to a webhook was submitted.
 	AdminTimelineDelivery AdminTimelineKind = "delivery"
-	// AdminTimelineDependency: the job waits for another one since then.
+	// AdminTimelineDependency: the job has waited since then for another one.
 	AdminTimelineDependency AdminTimelineKind = "dependency"
-	// AdminTimelineChild: a part of the job was submitted.
+	// AdminTimelineChild: a child of the job was submitted.
 	AdminTimelineChild AdminTimelineKind = "child"
-	// AdminTimelineOperator: an operator has done something to it.
+	// AdminTimelineOperator: an operator applied an action to it.
 	AdminTimelineOperator AdminTimelineKind = "operator"
 )
 

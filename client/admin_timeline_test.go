@@ -22,7 +22,7 @@ func TestAdminTimeline(t *testing.T) {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	first, by := got.Entries[0], got.Entries[1]
-	if first.Kind != client.AdminTimelineSubmitted || first.Text == nil || first.Lasted != nil ||
+	if first.Kind != client.AdminTimelineSubmitted || first.Text == nil || first.Duration != nil ||
 		by.Kind != client.AdminTimelineOperator || *by.Actor != "operator:ann" ||
 		*by.Action != "job.submit" {
 		t.Errorf("got %+v", got)

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// AdminWebhook is a webhook of a client, or of operators (AD-052). Its figures are about its newest
-// deliveries, 100 at most.
+// AdminWebhook is a webhook of a client of ForgeRun, or of operators (AD-052). Its numbers are
+// about its newest deliveries, at most 100.
 type AdminWebhook struct {
 	ID string `json:"id"`
-	// Client is empty for a webhook of operators. They alone have the members from Name to
-	// RatePeriod, see [AdminWebhookSpec].
-	Client string `json:"client"`
-	// URL is where events are sent to, without its query.
+	// ClientID is empty for a webhook of operators. Only these have the fields from Name to
+	// RatePeriod, which [AdminWebhookSpec] explains.
+	ClientID string `json:"client"`
+	// URL is the URL to which events are sent, without its query.
 	URL    string   `json:"url"`
 	Events []string `json:"events"`
-	// State is "enabled" or "disabled", the latter for DisabledReason.
+	// State is "enabled" or "disabled". DisabledReason says why it is disabled.
 	State          string `json:"state"`
 	DisabledReason string `json:"disabled_reason"`
-	// FailingSince is since when no try has succeeded; nil if the last one has.
+	// FailingSince is since when no try has succeeded; nil if the last one has succeeded.
 	FailingSince *time.Time `json:"failing_since"`
 	CreatedAt    time.Time  `json:"created_at"`
 
@@ -31,34 +31,34 @@ type AdminWebhook struct {
 	Kinds          []string `json:"kinds"`
 	IncludePayload bool     `json:"include_payload"`
 	MaxInFlight    int      `json:"max_in_flight"`
-	Rate           int      `json:"rate"`
+	RateLimit      int      `json:"rate"`
 	RatePeriod     string   `json:"rate_period"`
 
-	// Pending deliveries are still to be made, Delivered ones were accepted by the receiver, and
-	// Exhausted ones were given up.
+	// Pending is how many deliveries are still to be made, Delivered how many the receiver has
+	// accepted, and Exhausted how many were given up.
 	Pending   int `json:"pending"`
 	Delivered int `json:"delivered"`
 	Exhausted int `json:"exhausted"`
-	// SuccessRate is the share of those that are over that were delivered; nil if none is over.
+	// SuccessRate is the share of Delivered among the finished deliveries; nil if there is none.
 	SuccessRate *float64 `json:"success_rate"`
-	// LastStatus is what the receiver has answered last, 0 if it has not; LastError is why that
-	// try failed, empty if it did not.
+	// LastStatus is the status of the receiver's answer to the last try, 0 if there was none, and
+	// LastError why that try failed, empty if it did not.
 	LastStatus int        `json:"last_status"`
 	LastError  string     `json:"last_error"`
 	LastTryAt  *time.Time `json:"last_try_at"`
 }
 
-// AdminWebhookFilter selects webhooks. Empty members select all.
+// AdminWebhookFilter selects webhooks. Empty fields select all.
 type AdminWebhookFilter struct {
-	Client   string // the id of a client
+	ClientID string // the id of a client of ForgeRun
 	State    string // "enabled" or "disabled"
-	PageSize int    // webhooks a request; 0 is the server's default
+	PageSize int    // webhooks that one request reads; 0 is the server's default
 }
 
 // AdminDelivery is the delivery of an event to a webhook.
 type AdminDelivery struct {
 	ID string `json:"id"`
-	// Number is that of its job.
+	// Number is the number of the job that makes the delivery.
 	Number    int64  `json:"number"`
 	EventID   string `json:"event_id"`
 	EventName string `json:"event_name"`
@@ -67,17 +67,17 @@ type AdminDelivery struct {
 	JobID       string `json:"job_id"`
 	URL         string `json:"url"`
 	// State is "pending", "delivered" or "exhausted".
-	State string     `json:"state"`
-	Tries []AdminTry `json:"tries"`
+	State string             `json:"state"`
+	Tries []AdminDeliveryTry `json:"tries"`
 	// NextTryAt is when the next request is due; nil when none is.
 	NextTryAt *time.Time `json:"next_try_at"`
 }
 
-// AdminTry is a request to the receiver of a webhook.
-type AdminTry struct {
+// AdminDeliveryTry is one request to the receiver of a webhook.
+type AdminDeliveryTry struct {
 	At time.Time `json:"at"`
-	// Status is that of the answer; 0 when none came. Error is why the try failed, empty if it did
-	// not.
+	// Status is the status of the answer, 0 if there was none. Error is why the try failed, empty
+	// if it did not.
 	Status     int    `json:"status"`
 	Error      string `json:"error"`
 	DurationMS int64  `json:"duration_ms"`
@@ -85,35 +85,36 @@ type AdminTry struct {
 	Response string `json:"response"`
 }
 
-// AdminWebhookTest is what came back from a test.
+// AdminWebhookTest is the result of [Admin.TestWebhook].
 type AdminWebhookTest struct {
-	// EventID is the event, as the header webhook-id had it.
+	// EventID is the id of the event, as in the header webhook-id.
 	EventID   string `json:"event_id"`
 	Succeeded bool   `json:"succeeded"`
-	AdminTry
+	AdminDeliveryTry
 }
 
-// AdminReplayFilter selects deliveries to make once more.
-type AdminReplayFilter struct {
-	// From and To bound when the deliveries were made, inclusive and exclusive; zero is no bound.
+// AdminDeliveryReplayFilter selects deliveries to be made once more.
+type AdminDeliveryReplayFilter struct {
+	// From, which is inclusive, and To, which is exclusive, limit when the deliveries were
+	// submitted; the zero time is no limit.
 	From, To time.Time
-	// State is "exhausted", which empty means too, or "delivered".
+	// State is "exhausted", the default, or "delivered".
 	State string
 }
 
-// Webhooks iterates over the webhooks of all clients and of operators, in the order in which they
-// were made (AD-052). It ends with the first error.
+// Webhooks iterates over the webhooks of all clients and of operators, in the order of their
+// creation (AD-052). It ends with the first error.
 func (a *Admin) Webhooks(ctx context.Context, f AdminWebhookFilter) iter.Seq2[AdminWebhook, error] {
 	query := url.Values{}
-	setText(query, "client", f.Client)
+	setText(query, "client", f.ClientID)
 	setText(query, "state", f.State)
 	return adminPages[AdminWebhook](ctx, a, "admin webhooks", "/admin/v1/webhooks", query,
 		f.PageSize)
 }
 
-// Deliveries iterates over the deliveries of a webhook in a state, or in all for an empty one, the
-// newest first. pageSize is how many one request reads; 0 leaves it to the server. It ends with the
-// first error, which is [ErrNotFound] for a webhook that there is not.
+// Deliveries iterates over the deliveries of a webhook in a state, the newest first; the empty
+// state means all. pageSize is how many deliveries one request reads; 0 is the server's default. It
+// ends with the first error, which is [ErrNotFound] for an unknown webhook.
 func (a *Admin) Deliveries(ctx context.Context, webhookID, state string,
 	pageSize int) iter.Seq2[AdminDelivery, error] {
 	query := url.Values{}
@@ -123,8 +124,8 @@ func (a *Admin) Deliveries(ctx context.Context, webhookID, state string,
 }
 
 // TestWebhook sends an event named "millrace.test" to a webhook now, signed as every other, and
-// returns what came back. That the receiver fails is no error. A disabled webhook gets it too, and
-// it decides nothing about the webhook.
+// returns the answer. A receiver that fails is no error. The event is also sent to a disabled
+// webhook, and has no effect on the state of the webhook.
 //
 // Errors: [ErrNotFound]. It is tried once, as a repeat sends another event.
 func (a *Admin) TestWebhook(ctx context.Context, webhookID string) (AdminWebhookTest, error) {
@@ -136,15 +137,16 @@ func (a *Admin) TestWebhook(ctx context.Context, webhookID string) (AdminWebhook
 	})
 }
 
-// ReplayWebhook begins a bulk operation that makes deliveries of a webhook once more, the oldest
-// first, and returns its id, for [Admin.Bulk] and the others (AD-052). A delivery is replayed once
-// at most, however often this is called; what fails again is a delivery of its own.
+// ReplayDeliveries starts a bulk operation that makes deliveries of a webhook once more, the oldest
+// first, and returns its id, for [Admin.BulkOperation] (AD-052). A delivery is replayed at most
+// once, however often this is called. Each replay is a new delivery, which may fail and be replayed
+// too.
 //
-// Errors: [ErrInvalid] for what is wrong with the filter; [ErrNotFound]; [ErrConflict] while the
-// webhook is disabled. It is repeated only while no try can have taken effect.
-func (a *Admin) ReplayWebhook(ctx context.Context, webhookID string,
-	f AdminReplayFilter) (bulkID string, err error) {
-	return a.startBulk(ctx, "admin replay webhook", adminWebhookPath(webhookID, "replay"),
+// Errors: [ErrInvalid] for a wrong filter; [ErrNotFound]; [ErrConflict] while the webhook is
+// disabled. It is repeated only while no try can have taken effect.
+func (a *Admin) ReplayDeliveries(ctx context.Context, webhookID string,
+	f AdminDeliveryReplayFilter) (bulkID string, err error) {
+	return a.startBulkOperation(ctx, "admin replay deliveries", adminWebhookPath(webhookID, "replay"),
 		encodeBody(newReplayWire(f.From, f.To, f.State)))
 }
 
@@ -167,23 +169,23 @@ func newReplayWire(from, to time.Time, state string) replayWire {
 	return w
 }
 
-// EnableWebhook resumes the deliveries to a webhook and returns it as it is then.
+// EnableWebhook enables a disabled webhook and returns it as it is then.
 //
 // Errors: [ErrNotFound]. Repeating is safe.
 func (a *Admin) EnableWebhook(ctx context.Context, webhookID string) (AdminWebhook, error) {
-	return a.setWebhook(ctx, "admin enable webhook", webhookID, "enable")
+	return a.changeWebhook(ctx, "admin enable webhook", webhookID, "enable")
 }
 
-// DisableWebhook ends the deliveries to a webhook and returns it as it is then. Its client may
-// enable it again.
+// DisableWebhook disables a webhook, so that nothing is delivered, and returns it as it is then.
+// Its client may enable it again.
 //
 // Errors: [ErrNotFound]. Repeating is safe.
 func (a *Admin) DisableWebhook(ctx context.Context, webhookID string) (AdminWebhook, error) {
-	return a.setWebhook(ctx, "admin disable webhook", webhookID, "disable")
+	return a.changeWebhook(ctx, "admin disable webhook", webhookID, "disable")
 }
 
-// setWebhook enables or disables a webhook.
-func (a *Admin) setWebhook(ctx context.Context, op, webhookID,
+// changeWebhook enables or disables a webhook.
+func (a *Admin) changeWebhook(ctx context.Context, op, webhookID,
 	verb string) (AdminWebhook, error) {
 	return adminCall[AdminWebhook](ctx, a, call{
 		op:     op,

@@ -66,7 +66,7 @@ func TestAdminWebhooks(t *testing.T) {
 		Body: []byte(`{}`)}}); err != nil {
 		t.Fatal(err)
 	}
-	all := mustCollect(t, operator.Webhooks(ctx, client.AdminWebhookFilter{Client: owner.ID,
+	all := mustCollect(t, operator.Webhooks(ctx, client.AdminWebhookFilter{ClientID: owner.ID,
 		State: "enabled"}))
 	if len(all) != 1 || all[0].ID != h.ID || all[0].Pending != 1 || all[0].SuccessRate != nil {
 		t.Errorf("got %+v", all)
@@ -83,18 +83,19 @@ func TestAdminWebhooks(t *testing.T) {
 	if got, err := operator.DisableWebhook(ctx, h.ID); err != nil || got.State != "disabled" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	f := client.AdminReplayFilter{From: h.CreatedAt, State: "delivered"}
-	if _, err := operator.ReplayWebhook(ctx, h.ID, f); !errors.Is(err, client.ErrConflict) {
+	f := client.AdminDeliveryReplayFilter{From: h.CreatedAt, State: "delivered"}
+	if _, err := operator.ReplayDeliveries(ctx, h.ID, f); !errors.Is(err, client.ErrConflict) {
 		t.Errorf("a disabled one: %v", err)
 	}
 	if got, err := operator.EnableWebhook(ctx, h.ID); err != nil || got.State != "enabled" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	id, err := operator.ReplayWebhook(ctx, h.ID, f)
+	id, err := operator.ReplayDeliveries(ctx, h.ID, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := operator.Bulk(ctx, id); err != nil || b.Action != client.AdminReplay {
+	if b, err := operator.BulkOperation(ctx, id); err != nil ||
+		b.Action != client.AdminActionReplay {
 		t.Errorf("got %+v, %v", b, err)
 	}
 	if _, err := operator.TestWebhook(ctx, owner.ID); !errors.Is(err, client.ErrNotFound) {

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// AdminWhy says why a job does not run, or that it does (AD-015).
+// AdminWhy says why a job does not run, or that it runs (AD-015).
 type AdminWhy struct {
-	// Number, Contract and Queue are those of the job, the contract as the list of queues has it.
+	// Number, Contract and Queue are those of the job. The contract is as in [AdminQueue].
 	Number   int64  `json:"number"`
 	Contract string `json:"contract"`
 	Queue    string `json:"queue"`
-	// Sentence is the answer for people: the text of the first reason.
-	Sentence string `json:"sentence"`
-	// Reasons are all that hold, the one that holds the job longest first. There are none where a
-	// job is given to the next worker that asks.
+	// Summary is the answer for people, the text of the first reason.
+	Summary string `json:"sentence"`
+	// Reasons are all reasons that apply, first the one that holds the job longest. There is none
+	// where the next claim of its queue takes the job.
 	Reasons []AdminReason `json:"reasons"`
-	// Next is the earliest time at which that may change by itself, in UTC; nil if no reason has
-	// one.
+	// Next is the earliest time at which the reasons may change by themselves, in UTC; nil if there
+	// is no such time.
 	Next *time.Time `json:"next"`
 }
 
@@ -27,8 +27,8 @@ type AdminReason struct {
 	Code AdminReasonCode `json:"code"`
 	// Text is the reason for people.
 	Text string `json:"text"`
-	// Facts are what the text was made of, by name. Each code has its own; the OpenAPI document of
-	// the admin API describes them.
+	// Facts are the values in the text, by name. Each code has its own; the OpenAPI document of the
+	// admin API describes them.
 	Facts map[string]json.RawMessage `json:"facts"`
 }
 
@@ -41,38 +41,39 @@ const (
 	AdminReasonRunning AdminReasonCode = "running"
 	// AdminReasonNotDue: it was submitted for a later time.
 	AdminReasonNotDue AdminReasonCode = "not_due"
-	// AdminReasonBackingOff: it waits for its next attempt.
+	// AdminReasonBackingOff: it waits for its next attempt, after one that failed.
 	AdminReasonBackingOff AdminReasonCode = "backing_off"
-	// AdminReasonWaitsForDependencies: jobs that it depends on are not over.
+	// AdminReasonWaitsForDependencies: jobs that it depends on are not finished.
 	AdminReasonWaitsForDependencies AdminReasonCode = "waits_for_dependencies"
-	// AdminReasonWaitsForChildren: its children are not over.
+	// AdminReasonWaitsForChildren: its children are not finished.
 	AdminReasonWaitsForChildren AdminReasonCode = "waits_for_children"
-	// AdminReasonDependencyFailed: it is over because a job that it depends on has failed.
+	// AdminReasonDependencyFailed: it is finished because a job that it depends on has failed.
 	AdminReasonDependencyFailed AdminReasonCode = "dependency_failed"
 	// AdminReasonQueuePaused: an operator has paused its queue; see [Admin.SetQueue].
 	AdminReasonQueuePaused AdminReasonCode = "queue_paused"
-	// AdminReasonQueueLimit: its queue runs as many jobs as it may.
+	// AdminReasonQueueLimit: its queue has as many running jobs as its limit allows.
 	AdminReasonQueueLimit AdminReasonCode = "queue_limit"
-	// AdminReasonContractLimit: its contract runs, or has ready, as many jobs as it may.
+	// AdminReasonContractLimit: its contract has as many running or ready jobs as its limit allows.
 	AdminReasonContractLimit AdminReasonCode = "contract_limit"
-	// AdminReasonRateLimited: the rate of its queue allows no start now.
+	// AdminReasonRateLimited: the rate limit of its queue allows no start now.
 	AdminReasonRateLimited AdminReasonCode = "rate_limited"
-	// AdminReasonBehind: other jobs of its queue are claimed first.
-	AdminReasonBehind AdminReasonCode = "behind"
-	// AdminReasonNobodyAsks: no worker has asked for its queue for half a minute or longer.
-	AdminReasonNobodyAsks AdminReasonCode = "nobody_asks"
+	// AdminReasonBehindOtherJobs: other jobs of its queue are claimed first.
+	AdminReasonBehindOtherJobs AdminReasonCode = "behind"
+	// AdminReasonNoWorkers: no worker has tried to claim from its queue for half a minute or
+	// longer.
+	AdminReasonNoWorkers AdminReasonCode = "nobody_asks"
 	// AdminReasonNodeDraining: the workers of its queue are on nodes that are drained.
 	AdminReasonNodeDraining AdminReasonCode = "node_draining"
-	// AdminReasonMessagePending: the message that hands it to a worker has not been sent.
+	// AdminReasonMessagePending: the message that brings it to a worker was not published yet.
 	AdminReasonMessagePending AdminReasonCode = "message_pending"
-	// AdminReasonDone: it is over.
+	// AdminReasonDone: it is finished.
 	AdminReasonDone AdminReasonCode = "done"
 	// AdminReasonDead: it was given up and is a dead letter.
 	AdminReasonDead AdminReasonCode = "dead"
 )
 
-// Why says why the job with a number does not run, or that it does. The reasons are of one moment,
-// over all nodes; when a queue was last asked for on another node is up to five seconds old.
+// Why says why the job with a number does not run, or that it runs. The reasons are of one moment,
+// over all nodes, but claims on other nodes may appear up to five seconds late.
 //
 // Errors: [ErrNotFound] where there is no such job and no dead letter of it; [ErrUnauthorized].
 func (a *Admin) Why(ctx context.Context, number int64) (AdminWhy, error) {

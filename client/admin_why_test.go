@@ -23,9 +23,9 @@ func TestAdminWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	why, err := operator.Why(ctx, made.Number)
-	if err != nil || len(why.Reasons) != 2 || why.Sentence != why.Reasons[0].Text ||
+	if err != nil || len(why.Reasons) != 2 || why.Summary != why.Reasons[0].Text ||
 		why.Reasons[0].Code != client.AdminReasonQueuePaused ||
-		why.Reasons[1].Code != client.AdminReasonNobodyAsks || why.Next != nil ||
+		why.Reasons[1].Code != client.AdminReasonNoWorkers || why.Next != nil ||
 		string(why.Reasons[1].Facts["since"]) != `"never"` {
 		t.Errorf("got %+v, %v", why, err)
 	}

@@ -50,8 +50,9 @@ func (w *killedNodes) checkBulk(size killedBulk) {
 	defer stop()
 	loading.Go(func() { load.run(size.beside, over) })
 
-	id, err := w.admin().StartBulk(w.Context(), client.AdminBulkRequest{Action: client.AdminRetry,
-		Rate: size.rate, Filter: client.AdminBulkFilter{Contract: client.ContractForgeRun,
+	id, err := w.admin().StartBulkOperation(w.Context(), client.AdminBulkRequest{
+		Action: client.AdminActionRetry, RatePerSecond: size.rate,
+		Filter: client.AdminFilter{Contract: client.ContractForgeRun,
 			States: []string{string(client.ForgeRunStateFailed)}}})
 	if err != nil {
 		w.Fatal(err)
@@ -66,9 +67,9 @@ func (w *killedNodes) checkBulk(size killedBulk) {
 // killDuringBulk kills a node five times while an operation goes on, and waits for its end.
 func (w *killedNodes) killDuringBulk(id string, total int) {
 	w.Helper()
-	progress := func() client.AdminBulk {
+	progress := func() client.AdminBulkOperation {
 		w.Helper()
-		b, err := w.admin().Bulk(w.Context(), id)
+		b, err := w.admin().BulkOperation(w.Context(), id)
 		if err != nil {
 			w.Fatal(err)
 		}

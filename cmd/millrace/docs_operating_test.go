@@ -151,10 +151,10 @@ func (w *operatedServer) bulk() string {
 	for range 30 {
 		w.submit(queue, 1)
 	}
-	id, err := w.admin().StartBulk(w.Context(), client.AdminBulkRequest{Action: "cancel", Rate: 1,
-		Filter: client.AdminBulkFilter{Queue: queue}})
+	id, err := w.admin().StartBulkOperation(w.Context(), client.AdminBulkRequest{Action: "cancel", RatePerSecond: 1,
+		Filter: client.AdminFilter{Queue: queue}})
 	w.must(err)
-	_, err = w.admin().PauseBulk(w.Context(), id)
+	_, err = w.admin().PauseBulkOperation(w.Context(), id)
 	w.must(err)
 	return id
 }

@@ -33,7 +33,7 @@ func TestEventTypesOfTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	var types []string
-	for one, err := range c.Admin().WebhookEvents(t.Context()) {
+	for one, err := range c.Admin().WebhookEventTypes(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -209,9 +209,9 @@ func (w *drainWorld) checkDone(first, second []string) {
 
 // checkPool checks that a store on PostgreSQL says how its connections are used (AD-042), and that
 // of SQLite, which has no pool, nothing.
-func (w *drainWorld) checkPool(store client.AdminNodePart) {
+func (w *drainWorld) checkPool(store client.AdminNodeComponent) {
 	w.Helper()
-	switch p := store.Pool; {
+	switch p := store.Connections; {
 	case store.Kind == "sqlite" && p == nil:
 	case store.Kind == "postgres" && p != nil && p.Open > 0 && p.InUse <= p.Open && p.Open <= p.Max:
 	default:

@@ -160,7 +160,7 @@ func (q *changedQueue) checkPause() window {
 // checkRate gives the queue a rate through one node, and takes it away through the other. It
 // returns when the rate holds.
 func (q *changedQueue) checkRate() window {
-	q.change(1, client.AdminQueueChange{Rate: &q.rate.starts, RatePeriod: ref("1s")})
+	q.change(1, client.AdminQueueChange{RateLimit: &q.rate.starts, RatePeriod: ref("1s")})
 	w := window{from: q.now().Add(inForce)}
 	q.awaitTime(w.from.Add(q.rate.length))
 	w.to = q.now()
@@ -249,7 +249,7 @@ func (q *changedQueue) awaitStarts() {
 func (q *changedQueue) leased(node int) int64 {
 	q.Helper()
 	for queue, err := range q.clients[node].Admin().Queues(q.Context(), client.AdminQueueFilter{
-		Contract: q.contract, Text: "q"}) {
+		Contract: q.contract, NameContains: "q"}) {
 		if err != nil {
 			q.Fatal(err)
 		}
@@ -340,8 +340,8 @@ func (q *changedQueue) claimRelay(relay *client.Relay, wait time.Duration) (int,
 // stored returns when jobs were started by the store, in order.
 func (q *changedQueue) stored() (starts []time.Time) {
 	q.Helper()
-	for j, err := range q.admin().Jobs(q.Context(), client.AdminJobList{PageSize: 500,
-		Filter: client.AdminBulkFilter{Contract: q.contract, Queue: "q"}}) {
+	for j, err := range q.admin().Jobs(q.Context(), client.AdminJobQuery{PageSize: 500,
+		Filter: client.AdminFilter{Contract: q.contract, Queue: "q"}}) {
 		switch {
 		case err != nil:
 			q.Fatal(err)
@@ -383,8 +383,8 @@ func (q *changedQueue) checkEnds() {
 	if len(q.ended) != q.submitted {
 		q.Errorf("AD-031 %d of %d jobs have ended", len(q.ended), q.submitted)
 	}
-	for j, err := range q.admin().Jobs(q.Context(), client.AdminJobList{PageSize: 500,
-		Filter: client.AdminBulkFilter{Contract: q.contract, Queue: "q"}}) {
+	for j, err := range q.admin().Jobs(q.Context(), client.AdminJobQuery{PageSize: 500,
+		Filter: client.AdminFilter{Contract: q.contract, Queue: "q"}}) {
 		if err != nil || !strings.EqualFold(j.State, "completed") {
 			q.Errorf("job %s is %s, %v", j.ID, j.State, err)
 		}

@@ -30,8 +30,8 @@ lists those of a node. [Webhooks](../webhooks.md) has requests, signatures and g
 Operators' webhooks take all of these, by name or by a pattern such as %[1]staskflow.job.*%[1]s. Those that
 a job's own callback takes are marked.`, "`")
 	p.table("type", "callback", "when")
-	var all []client.AdminEventType
-	for one, err := range c.Admin().WebhookEvents(t.Context()) {
+	var all []client.AdminWebhookEventType
+	for one, err := range c.Admin().WebhookEventTypes(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ a job's own callback takes are marked.`, "`")
 		if contract.IsFinal(one.Type) {
 			mark = "yes"
 		}
-		p.row(code(one.Type), mark, one.Meaning)
+		p.row(code(one.Type), mark, one.Description)
 	}
 	p.line("\n## Of clients of ForgeRun\n\nWebhooks of clients, and the callbacks of their jobs, have" +
 		" these.")

@@ -76,8 +76,8 @@ func (w *killedNodes) latest() (at time.Time) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		if s.Latest != nil && s.Latest.At.After(at) {
-			at = s.Latest.At
+		if s.LastTick != nil && s.LastTick.At.After(at) {
+			at = s.LastTick.At
 		}
 	}
 	return at
@@ -122,11 +122,11 @@ func (w *killedNodes) checkTicks(name string, want func(nth int) time.Time) {
 	})
 	jobs := map[int64]bool{}
 	for i, tick := range ticks {
-		if !tick.Time.Equal(want(i)) || tick.Outcome != "submitted" || jobs[tick.Job] {
+		if !tick.Time.Equal(want(i)) || tick.Outcome != "submitted" || jobs[tick.JobNumber] {
 			shown, _ := json.Marshal(tick)
 			w.Errorf("SC-004 %s: time %d is %s, want %v", name, i, shown, want(i))
 		}
-		jobs[tick.Job] = true
+		jobs[tick.JobNumber] = true
 	}
 }
 

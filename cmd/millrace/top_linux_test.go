@@ -146,7 +146,7 @@ func testTop(t *testing.T, store string) {
 	for _, want := range []string{"paused", "resumed"} {
 		s.press("p")
 		s.await(want + " taskflow/first")
-		for q, err := range operator.Queues(t.Context(), client.AdminQueueFilter{Text: "first"}) {
+		for q, err := range operator.Queues(t.Context(), client.AdminQueueFilter{NameContains: "first"}) {
 			if err != nil || q.Paused != (want == "paused") {
 				t.Errorf("after %s the queue is %+v, %v", want, q, err)
 			}

@@ -129,7 +129,8 @@ var endContracts = []endContract{{
 	},
 	claim: claimRun(client.ContractTaskFlow), result: anyResult,
 	completed: "COMPLETED", retried: "READY", failed: "FAILED",
-	verbs: with(with(workerVerbs(client.AdminCancel, client.AdminRelease, client.AdminDelete),
+	verbs: with(with(workerVerbs(client.AdminActionCancel, client.AdminActionRelease,
+		client.AdminActionDelete),
 		"cancel", func(w *endWorld, ctx context.Context, j claimed) error {
 			return errOf(w.client().TaskFlow().Cancel(ctx, j.job))
 		}), "complete", func(w *endWorld, ctx context.Context, j claimed) error {
@@ -159,7 +160,7 @@ var endContracts = []endContract{{
 	},
 	claim: claimRun(client.ContractForgeRun), result: anyResult,
 	completed: "SUCCEEDED", retried: "FAILED", failed: "FAILED",
-	verbs: workerVerbs(client.AdminCancel, client.AdminRelease),
+	verbs: workerVerbs(client.AdminActionCancel, client.AdminActionRelease),
 }, {
 	name: "fetchbox",
 	submit: func(w *endWorld, name string) {
@@ -171,7 +172,7 @@ var endContracts = []endContract{{
 	},
 	claim: claimRun(client.ContractFetchBox), result: anyResult,
 	completed: "done", retried: "queued", failed: "dead",
-	verbs: with(workerVerbs(client.AdminRelease), "complete",
+	verbs: with(workerVerbs(client.AdminActionRelease), "complete",
 		func(w *endWorld, ctx context.Context, j claimed) error {
 			return w.client().WorkerAPI().Complete(ctx, j.run, nil)
 		}),
@@ -183,7 +184,7 @@ var endContracts = []endContract{{
 	},
 	claim: claimRun(client.ContractImages), result: variantOf,
 	completed: "completed", retried: "failed_retryable", failed: "failed",
-	verbs: with(workerVerbs(client.AdminCancel, client.AdminRelease), "complete",
+	verbs: with(workerVerbs(client.AdminActionCancel, client.AdminActionRelease), "complete",
 		func(w *endWorld, ctx context.Context, j claimed) error {
 			return w.client().WorkerAPI().Complete(ctx, j.run, json.RawMessage(variantOf(w, j)))
 		}),
@@ -212,10 +213,10 @@ var relayVerbs = map[string]func(*endWorld, context.Context, claimed) error{
 		return w.client().Relay().Delete(ctx, "q", j.job)
 	},
 	"operator's release": func(w *endWorld, ctx context.Context, j claimed) error {
-		return errOf(w.admin().ActOnJob(ctx, numberOf(j), client.AdminRelease))
+		return errOf(w.admin().ActOnJob(ctx, numberOf(j), client.AdminActionRelease))
 	},
 	"operator's delete": func(w *endWorld, ctx context.Context, j claimed) error {
-		return errOf(w.admin().ActOnJob(ctx, numberOf(j), client.AdminDelete))
+		return errOf(w.admin().ActOnJob(ctx, numberOf(j), client.AdminActionDelete))
 	},
 }
 

@@ -368,8 +368,8 @@ func (w *killedHooks) missing() string {
 	known := map[string]bool{}
 	history := w.history()
 	for _, contract := range hookedContracts {
-		for j, err := range w.admin().Jobs(w.Context(), client.AdminJobList{
-			Filter: client.AdminBulkFilter{Contract: contract}}) {
+		for j, err := range w.admin().Jobs(w.Context(), client.AdminJobQuery{
+			Filter: client.AdminFilter{Contract: contract}}) {
 			w.must(err)
 			known[j.ID] = true
 			if j.Phase != "done" && j.Phase != "dead" {

@@ -123,7 +123,7 @@ func (h *nodeHook) submitThere() (number int64) {
 // deleteThere deletes a job through the other node.
 func (h *nodeHook) deleteThere(number int64) {
 	h.Helper()
-	_, err := h.admin().ActOnJob(h.Context(), number, client.AdminDelete)
+	_, err := h.admin().ActOnJob(h.Context(), number, client.AdminActionDelete)
 	h.must(err)
 }
 

@@ -54,8 +54,8 @@ func TestWhyOfPartsAndMessages(t *testing.T) {
 func (a *polledNodes) wants(contract, id string, codes ...client.AdminReasonCode) {
 	a.Helper()
 	number := int64(0)
-	for j, err := range a.first.Admin().Jobs(a.Context(), client.AdminJobList{
-		Filter: client.AdminBulkFilter{Contract: contract, ID: id}}) {
+	for j, err := range a.first.Admin().Jobs(a.Context(), client.AdminJobQuery{
+		Filter: client.AdminFilter{Contract: contract, ID: id}}) {
 		if err != nil {
 			a.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func (a *polledNodes) wants(contract, id string, codes ...client.AdminReasonCode
 			for _, r := range why.Reasons {
 				got += string(r.Code) + " "
 			}
-			return got == want && why.Sentence == why.Reasons[0].Text
+			return got == want && why.Summary == why.Reasons[0].Text
 		})
 	}
 }
@@ -149,7 +149,7 @@ func (a *polledNodes) pollsFlow(fn func(), queues ...string) {
 // checkTaskFlow is about jobs that run, are over, or wait for others and for their time.
 func (a *polledNodes) checkTaskFlow() {
 	const flow = client.ContractTaskFlow
-	a.wants(flow, a.create("alone"), client.AdminReasonNobodyAsks)
+	a.wants(flow, a.create("alone"), client.AdminReasonNoWorkers)
 
 	runs := a.create("work")
 	waits, fails := a.create("held", runs), a.create("fails")
@@ -177,7 +177,7 @@ func (a *polledNodes) checkQueues() {
 	for queue, change := range map[string]client.AdminQueueChange{
 		"paused": {Paused: ref(true)},
 		"narrow": {MaxRunning: ref(1)},
-		"slow":   {Rate: ref(1), RatePeriod: ref("1h")},
+		"slow":   {RateLimit: ref(1), RatePeriod: ref("1h")},
 	} {
 		if _, err := a.first.Admin().SetQueue(a.Context(), flow, queue, change); err != nil {
 			a.Fatal(err)
@@ -188,7 +188,7 @@ func (a *polledNodes) checkQueues() {
 	a.end(a.claim("slow"), nil)
 	a.pollsFlow(func() {
 		a.wants(flow, jobs["paused"][0], client.AdminReasonQueuePaused)
-		a.wants(flow, jobs["paused"][1], client.AdminReasonQueuePaused, client.AdminReasonBehind)
+		a.wants(flow, jobs["paused"][1], client.AdminReasonQueuePaused, client.AdminReasonBehindOtherJobs)
 		a.wants(flow, jobs["narrow"][1], client.AdminReasonQueueLimit)
 		a.wants(flow, jobs["slow"][1], client.AdminReasonRateLimited)
 	}, "paused", "narrow", "slow")
@@ -256,7 +256,7 @@ func (a *polledNodes) checkDrain() {
 		})
 	}
 	a.wants(client.ContractTaskFlow, a.create("pool"), client.AdminReasonNodeDraining,
-		client.AdminReasonNobodyAsks)
+		client.AdminReasonNoWorkers)
 	for _, name := range names {
 		if err := a.first.Admin().ResumeNode(a.Context(), name); err != nil {
 			a.Fatal(err)

@@ -4,7 +4,7 @@
 
     admin = client.admin().with_actor("alice")
     for job in admin.jobs(millrace.AdminJobFilter(phases=["ready"])):
-        print(job.number, admin.why(job.number).sentence)
+        print(job.number, admin.why(job.number).summary)
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from .admin_fleet_types import (
     AdminWorker,
 )
 from .admin_types import (
+    AdminActionResult,
     AdminContract,
     AdminCount,
     AdminCountQuery,
     AdminJob,
     AdminJobDetail,
     AdminJobFilter,
-    AdminJobState,
     AdminSubmission,
     AdminTimeline,
     AdminWhy,
@@ -54,6 +54,18 @@ __all__ = ["Admin"]
 T = TypeVar("T")
 
 _WHOLE_LIST = 500  # the page size of lists that are short
+
+# The query parameters of fields of AdminJobFilter that have other names.
+_JOB_FILTER = {
+    "states": "state",
+    "phases": "phase",
+    "numbers": "number",
+    "parent_number": "parent",
+    "finished_from": "settled_from",
+    "finished_before": "settled_before",
+    "error_contains": "error",
+    "body_contains": "text",
+}
 
 
 @dataclass
@@ -84,7 +96,7 @@ class Admin:
         return self._pages("admin contracts", path, AdminContract, {}, _WHOLE_LIST)
 
     def health(self) -> AdminHealth:
-        """Try the parts that the node depends on which answers. A part that fails is no error."""
+        """Check the components on which the answering node depends. One that fails is no error."""
         return self._read("admin health", "/admin/v1/health", AdminHealth)
 
     def jobs(
@@ -101,7 +113,7 @@ class Admin:
         :raises InvalidError: by the iterator, for a filter that is wrong.
         """
         query: Dict[str, Any] = dataclasses.asdict(filter or AdminJobFilter())
-        for name, wire in (("states", "state"), ("phases", "phase"), ("numbers", "number")):
+        for name, wire in _JOB_FILTER.items():
             query[wire] = query.pop(name) or None
         if oldest:
             query["order"] = "oldest"
@@ -114,22 +126,22 @@ class Admin:
         """
         return self._read("admin job", _job_path(number), AdminJobDetail)
 
-    def job_body(self, number: int, part: str) -> bytes:
-        """Return a body of the job with a number as it was sent, whole; ``part`` is one of
-        :class:`AdminJobPart`.
+    def job_body(self, number: int, body: str) -> bytes:
+        """Return a body of the job with a number as it was sent, whole; ``body`` is one of
+        :class:`AdminBody`.
 
         :raises NotFoundError: where the job has none, or there is no such job.
         :raises UnauthorizedError: also where the token may not see it.
         """
-        op = f"admin job {part}"
-        path = f"{_job_path(number)}/{segment(op, 'part', part)}"
+        op = f"admin job {body}"
+        path = f"{_job_path(number)}/{segment(op, 'body', body)}"
         call = self._with_actor(Call(op, "GET", path, read_only=True))
         return self._client._http.call(self._client._context(), call).body
 
     def why(self, number: int) -> AdminWhy:
         """Say why the job with a number does not run, or that it does. The reasons are of one
-        moment, over all nodes; when a queue was last asked for on another node is up to five
-        seconds old.
+        moment, over all nodes; when a worker last claimed from a queue on another node is up to
+        five seconds old.
 
         :raises NotFoundError: where there is no such job and no dead letter of it.
         """
@@ -149,7 +161,7 @@ class Admin:
         path = "/admin/v1/counts"
         return self._pages("admin counts", path, AdminCount, members, query.page_size)
 
-    def act_on_job(self, number: int, action: str) -> AdminJobState:
+    def act_on_job(self, number: int, action: str) -> AdminActionResult:
         """Apply an action to the job with a number, one of :class:`AdminAction`, and return the job
         as it is then, or the new job that was made. What follows, such as events, is that of the
         contract's route. It is repeated only while no try can have taken effect.
@@ -160,9 +172,9 @@ class Admin:
         """
         op = f"admin {action} job"
         path = f"{_job_path(number)}/{segment(op, 'action', action)}"
-        return self._change(op, "POST", path, AdminJobState, not_idempotent=True)
+        return self._change(op, "POST", path, AdminActionResult, not_idempotent=True)
 
-    def submit_job(self, submission: AdminSubmission) -> AdminJobState:
+    def submit_job(self, submission: AdminSubmission) -> AdminActionResult:
         """Submit a job as the contract's own route would. Without an idempotency key it is repeated
         only while no try can have taken effect.
 
@@ -174,7 +186,7 @@ class Admin:
             op,
             "POST",
             "/admin/v1/jobs",
-            AdminJobState,
+            AdminActionResult,
             body=_body(op, submission),
             accept=(201,),
             not_idempotent=not submission.idempotency_key,
@@ -182,9 +194,11 @@ class Admin:
 
     def queues(self, filter: Optional[AdminQueueFilter] = None) -> Iterator[AdminQueue]:
         """Iterate over the queues in the order of the filter. A queue is listed while it has jobs
-        that are not over or settings, and for a week after it had either."""
+        that are not finished or settings, and for a week after it had either."""
         filter = filter or AdminQueueFilter()
         query = dataclasses.asdict(filter)
+        query["text"] = query.pop("name_contains")
+        query["internal"] = query.pop("include_internal")
         size = query.pop("page_size")
         return self._pages("admin queues", "/admin/v1/queues", AdminQueue, query, size)
 
@@ -215,7 +229,8 @@ class Admin:
     ) -> Iterator[AdminDeadLetter]:
         """Iterate over the dead letters of all contracts, the oldest first."""
         query = dataclasses.asdict(filter or AdminDeadLetterFilter())
-        query["from"], query["to"] = query.pop("from_time"), query.pop("to_time")
+        query["error"] = query.pop("error_contains")
+        query["from"], query["to"] = query.pop("failed_from"), query.pop("failed_before")
         size = query.pop("page_size")
         path = "/admin/v1/dead-letters"
         return self._pages("admin dead letters", path, AdminDeadLetter, query, size)
@@ -225,7 +240,7 @@ class Admin:
     ) -> Iterator[AdminDeadLetterGroup]:
         """Iterate over the groups of dead letters of one reason that were not replayed, the largest
         first; an empty contract means all. The server groups the newest 100,000 dead letters of
-        each engine contract."""
+        each job type."""
         return self._pages(
             "admin dead letter groups",
             "/admin/v1/dead-letters/groups",
@@ -241,7 +256,7 @@ class Admin:
         """
         return self._read("admin dead letter", _letter_path(id), AdminDeadLetter)
 
-    def replay_dead_letter(self, id: int, again: bool = False) -> AdminJobState:
+    def replay_dead_letter(self, id: int, again: bool = False) -> AdminActionResult:
         """Replay a dead letter and return the job that runs then: the same job or a new one, as its
         contract has it. ``again`` replays also one that was replayed before. It is repeated only
         while no try can have taken effect.
@@ -254,7 +269,7 @@ class Admin:
             "admin replay dead letter",
             "POST",
             _letter_path(id) + "/replay",
-            AdminJobState,
+            AdminActionResult,
             body=encode({"again": bool(again)}),
             not_idempotent=True,
         )
@@ -269,7 +284,7 @@ class Admin:
 
     def workers(self) -> Iterator[AdminWorker]:
         """Iterate over the workers of all nodes, by name: those of the nodes, and those that have
-        asked for jobs or sent a heartbeat within the last five minutes. What other nodes know is up
+        claimed jobs or sent a heartbeat within the last five minutes. What other nodes know is up
         to five seconds old."""
         path = "/admin/v1/workers"
         return self._pages("admin workers", path, AdminWorker, {}, _WHOLE_LIST)
@@ -303,7 +318,7 @@ class Admin:
         return self._pages("admin schedules", path, AdminSchedule, {}, page_size)
 
     def schedule(self, name: str, next: int = 1) -> AdminSchedule:
-        """Return a schedule with its next times, from 1 to 100 of them.
+        """Return a schedule with the times of its next ticks, from 1 to 100 of them.
 
         :raises NotFoundError: if there is no such schedule.
         """
@@ -330,7 +345,7 @@ class Admin:
 
     def set_schedule(self, name: str, spec: AdminScheduleSpec) -> AdminSchedule:
         """Change the members of a schedule that are not ``None``. Cron takes the place of ``every``
-        and the other way round. New times count from now on.
+        and the other way round. New ticks count from now on.
 
         :raises InvalidError: which names the member that is wrong.
         :raises NotFoundError: if there is no such schedule.
@@ -351,8 +366,8 @@ class Admin:
         self._delete(op, _schedule_path(op, name))
 
     def pause_schedule(self, name: str) -> AdminSchedule:
-        """Pause a schedule: it runs at no time. :meth:`resume_schedule` ends that; its ``catch_up``
-        says what happens about the times between. A repeat changes nothing more.
+        """Pause a schedule: it submits nothing. :meth:`resume_schedule` ends that; its ``catch_up``
+        says what happens about the ticks between. A repeat changes nothing more.
 
         :raises NotFoundError: if there is no such schedule.
         """
@@ -367,8 +382,8 @@ class Admin:
         op = "admin resume schedule"
         return self._change(op, "POST", _schedule_path(op, name) + "/resume", AdminSchedule)
 
-    def run_schedule(self, name: str) -> AdminJobState:
-        """Submit the job of a schedule once, besides its times. It is repeated only while no try
+    def run_schedule(self, name: str) -> AdminActionResult:
+        """Submit the job of a schedule once, besides its ticks. It is repeated only while no try
         can have taken effect.
 
         :raises NotFoundError: if there is no such schedule.
@@ -376,10 +391,10 @@ class Admin:
         """
         op = "admin run schedule"
         path = _schedule_path(op, name) + "/run"
-        return self._change(op, "POST", path, AdminJobState, accept=(201,), not_idempotent=True)
+        return self._change(op, "POST", path, AdminActionResult, accept=(201,), not_idempotent=True)
 
     def schedule_ticks(self, name: str) -> Iterator[AdminScheduleTick]:
-        """Iterate over what was done about the last 100 times of a schedule, the latest first.
+        """Iterate over what was done about the last 100 ticks of a schedule, the latest first.
 
         :raises NotFoundError: by the iterator, if there is no such schedule.
         """

@@ -9,14 +9,14 @@ from typing import Any, List, Optional
 from ._wire import ZERO_TIME, named
 
 __all__ = [
+    "AdminComponent",
+    "AdminConnectionPool",
     "AdminDeadLetter",
     "AdminDeadLetterFilter",
     "AdminDeadLetterGroup",
     "AdminHealth",
     "AdminNode",
-    "AdminNodePart",
-    "AdminNodePool",
-    "AdminPart",
+    "AdminNodeComponent",
     "AdminQueue",
     "AdminQueueChange",
     "AdminQueueFilter",
@@ -44,9 +44,9 @@ class AdminQueue:
     dead: int = 0
     """Dead letters that were not replayed."""
     workers: int = 0
-    """Those that ask for it, over all nodes, without those that are drained."""
-    last_asked_at: Optional[datetime] = None
-    """When a claim last asked for it, on any node; ``None`` is never within a week."""
+    """Workers that claim from it, over all nodes, without those that are drained."""
+    last_claim_at: Optional[datetime] = named("last_asked_at", default=None)
+    """When a worker last tried to claim from it, on any node; ``None`` is never within a week."""
     oldest_ready_at: Optional[datetime] = None
     """Since when the first job is ready, of any priority; ``None`` where none is."""
     submitted_per_minute: Optional[float] = None
@@ -64,10 +64,10 @@ class AdminQueue:
     paused: bool = False
     max_running: int = named("run_limit", default=0)
     """How many jobs run at a time, over all nodes; 0 is no limit."""
-    rate: int = 0
-    """How many jobs start in every rate period, over all nodes; 0 is no rate."""
+    rate_limit: int = named("rate", default=0)
+    """How many jobs start in every rate period, over all nodes; 0 is no limit."""
     rate_period: str = ""
-    """A duration such as ``1m``; empty without a rate."""
+    """A duration such as ``1m``; empty without a rate limit."""
 
 
 @dataclass
@@ -75,11 +75,10 @@ class AdminQueueFilter:
     """Selects queues. Empty members select all."""
 
     contract: str = ""
-    text: str = ""
-    """In the name."""
+    name_contains: str = ""
     order: str = ""
     """``name``, ``depth``, ``age`` or ``failures``; empty is by contract and name."""
-    internal: bool = False
+    include_internal: bool = False
     """Whether to list those of the server's own jobs too: bulk operations and schedules."""
     page_size: int = 0
 
@@ -91,10 +90,10 @@ class AdminQueueChange:
     paused: Optional[bool] = None
     max_running: Optional[int] = named("run_limit", default=None)
     """0 is no limit."""
-    rate: Optional[int] = None
-    """0 is no rate."""
+    rate_limit: Optional[int] = named("rate", default=None)
+    """0 is no limit."""
     rate_period: Optional[str] = None
-    """Such as ``1m``; needed with a first rate."""
+    """Such as ``1m``; needed with a first rate limit."""
 
 
 @dataclass
@@ -119,7 +118,7 @@ class AdminDeadLetter:
     """The type or code of the failure; of a job without one, why it was given up."""
     error: str = ""
     """The text of the failure, at most 4 KiB; empty where there is none."""
-    at: datetime = ZERO_TIME
+    failed_at: datetime = named("at", default=ZERO_TIME)
     """When the job was given up."""
     replayed_at: Optional[datetime] = None
     replayed_as: Optional[int] = None
@@ -149,11 +148,11 @@ class AdminDeadLetterFilter:
     contract: str = ""
     queue: str = ""
     fingerprint: str = ""
-    error: str = ""
-    """In type or text of the error, without case."""
-    from_time: Optional[datetime] = None
+    error_contains: str = ""
+    """A text in the type or text of the error, without case."""
+    failed_from: Optional[datetime] = None
     """Inclusive."""
-    to_time: Optional[datetime] = None
+    failed_before: Optional[datetime] = None
     """Exclusive."""
     page_size: int = 0
 
@@ -169,10 +168,10 @@ class AdminWorker:
     """``process`` for one of the node's own, else ``outside``."""
     contract: str = ""
     queues: List[str] = field(default_factory=list)
-    """Those that it asks for; none means all."""
+    """Those that it claims from; none means all."""
     running: List[int] = field(default_factory=list)
     """The numbers of the jobs that it executes."""
-    slots: Optional[int] = None
+    concurrency: Optional[int] = named("slots", default=None)
     """How many jobs it executes at once; ``None`` where the server does not know that."""
     first_seen: datetime = ZERO_TIME
     last_seen: datetime = ZERO_TIME
@@ -189,7 +188,7 @@ class AdminWorker:
 
 
 @dataclass
-class AdminNodePool:
+class AdminConnectionPool:
     """How the connections of a node to its store are used."""
 
     in_use: int = 0
@@ -198,7 +197,7 @@ class AdminNodePool:
 
 
 @dataclass
-class AdminNodePart:
+class AdminNodeComponent:
     """Something that a node depends on."""
 
     kind: str = ""
@@ -207,7 +206,7 @@ class AdminNodePart:
     """``ok`` or ``failing``."""
     latency_p95: Optional[float] = None
     """That of the transactions of the last five seconds, in seconds; ``None`` for none."""
-    pool: Optional[AdminNodePool] = None
+    connections: Optional[AdminConnectionPool] = named("pool", default=None)
     """``None`` where it has none, as SQLite."""
 
 
@@ -227,40 +226,39 @@ class AdminNode:
     leader_roles: List[str] = named("duties", default_factory=list)
     """The roles in which it is the leader."""
     goroutines: int = 0
-    memory: int = 0
-    """In bytes."""
+    memory_bytes: int = named("memory", default=0)
     open_files: Optional[int] = None
     """``None`` where the system does not show it."""
-    store: AdminNodePart = field(default_factory=AdminNodePart)
-    stream: Optional[AdminNodePart] = None
-    objects: Optional[AdminNodePart] = None
+    store: AdminNodeComponent = field(default_factory=AdminNodeComponent)
+    stream: Optional[AdminNodeComponent] = None
+    objects: Optional[AdminNodeComponent] = None
 
 
 @dataclass
-class AdminPart:
+class AdminComponent:
     """Something that a node depends on, as its health shows it."""
 
     name: str
     state: str = ""
     """``ok`` or ``failing``."""
-    since: datetime = ZERO_TIME
-    """When it began to be so, as far as the node knows."""
+    state_since: datetime = named("since", default=ZERO_TIME)
+    """When the state began, as far as the node knows."""
     optional: bool = False
     """Whether it may fail while the node is ready."""
     latency: float = 0.0
     """How long it took to find out, in seconds."""
     last_error: Optional[str] = None
     last_error_at: Optional[datetime] = None
-    """Why the part failed last, and when; ``None`` if it has not since the node started."""
+    """Why the component failed last, and when; ``None`` if it has not since the node started."""
 
 
 @dataclass
 class AdminHealth:
-    """How the parts are that a node depends on."""
+    """The health of the components that a node depends on."""
 
     ok: bool = False
     """Whether every part works that is not optional."""
-    parts: List[AdminPart] = field(default_factory=list)
+    components: List[AdminComponent] = field(default_factory=list)
 
 
 @dataclass
@@ -272,7 +270,7 @@ class AdminScheduleSpec:
     """Five fields, or six with seconds first, or ``@hourly`` and the like. It or ``every`` is
     needed."""
     every: Optional[str] = None
-    """The duration from each time to the next one, from 1s."""
+    """The duration from each tick to the next one, from 1s."""
     time_zone: Optional[str] = None
     """That of cron, such as ``Europe/Berlin``; UTC without one."""
     contract: Optional[str] = None
@@ -284,38 +282,40 @@ class AdminScheduleSpec:
     job_type: Optional[str] = None
     """The job type of FetchBox."""
     callback_url: Optional[str] = None
-    """Where FetchBox tells the end of its jobs; requests of others hold their own."""
+    """The URL that receives a request when a job of FetchBox is finished; requests of other
+    contracts have their own."""
     overlap: Optional[str] = None
-    """What happens while the job of an earlier time is not settled: ``allow`` (the default),
+    """What happens while the job of an earlier tick is not finished: ``allow`` (the default),
     ``skip``, ``queue`` or ``replace``."""
     catch_up: Optional[str] = None
-    """What happens about times that have passed in a downtime or a pause: ``last`` (the default),
+    """What happens about ticks that were missed in a downtime or a pause: ``last`` (the default),
     ``none`` or ``all``."""
     jitter: Optional[str] = None
-    """The most by which a job is submitted after its time."""
+    """The most by which a job is submitted after its tick."""
     paused: Optional[bool] = None
-    """Paused schedules run at no time."""
+    """A paused schedule submits nothing."""
     starts_at: Optional[datetime] = None
-    """The first moment that may be a time."""
+    """The earliest time that may be a tick."""
     ends_at: Optional[datetime] = None
-    """The first moment after those."""
+    """The time from which on there are no ticks."""
 
 
 @dataclass
 class AdminScheduleTick:
-    """What was done about a time of a schedule."""
+    """What was done about a tick of a schedule."""
 
     time: datetime
+    """The tick."""
     at: datetime = ZERO_TIME
     """When it was done."""
     lateness: float = 0.0
-    """How long that was after the time and its jitter, in seconds."""
+    """How long that was after the tick and its jitter, in seconds."""
     outcome: str = ""
     """``submitted``, ``skipped`` or ``missed``."""
-    job: int = 0
+    job_number: int = named("job", default=0)
     """The number of the job that was submitted, 0 for none."""
-    passed: int = 0
-    """How many earlier times this one stands for."""
+    earlier_missed: int = named("passed", default=0)
+    """How many earlier ticks, which were missed, this one stands for."""
     error: str = ""
     """Why nothing was submitted."""
 
@@ -343,13 +343,13 @@ class AdminSchedule:
     from_settings: bool = False
     """Whether the settings define it: it can be paused, and changed there alone."""
     created_at: datetime = ZERO_TIME
-    next: List[datetime] = field(default_factory=list)
-    """Its next times, without jitter."""
-    latest: Optional[AdminScheduleTick] = None
-    """What was done about its latest time; ``None`` before the first."""
-    failing: Optional[datetime] = None
-    """A time that could not be submitted, and is tried again."""
+    next_times: List[datetime] = named("next", default_factory=list)
+    """The times of its next ticks, without jitter."""
+    last_tick: Optional[AdminScheduleTick] = named("latest", default=None)
+    """What was done about its latest tick; ``None`` before the first."""
+    failing_tick: Optional[datetime] = named("failing", default=None)
+    """A tick whose job could not be submitted; it is tried again."""
     error: str = ""
     """Why it could not."""
-    queued: Optional[datetime] = None
-    """A time that waits until the job of an earlier one is settled."""
+    queued_tick: Optional[datetime] = named("queued", default=None)
+    """A tick that waits until the job of an earlier one is finished."""

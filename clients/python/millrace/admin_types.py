@@ -10,6 +10,8 @@ from ._wire import ZERO_TIME, Word, named, words
 
 __all__ = [
     "AdminAction",
+    "AdminActionResult",
+    "AdminBody",
     "AdminContract",
     "AdminCount",
     "AdminCountQuery",
@@ -17,8 +19,6 @@ __all__ = [
     "AdminJobDetail",
     "AdminJobFilter",
     "AdminJobLinks",
-    "AdminJobPart",
-    "AdminJobState",
     "AdminReason",
     "AdminReasonCode",
     "AdminSubmission",
@@ -30,12 +30,12 @@ __all__ = [
 
 class AdminAction(Word):
     """What an operator may do with a job. Which of them a job allows depends on its contract and
-    state, see :attr:`AdminJobState.actions`."""
+    state, see :attr:`AdminActionResult.actions`."""
 
     RETRY: AdminAction
     """Makes a failed job ready once more; it stays the same job."""
     RERUN: AdminAction
-    """Makes a new job of one that is over."""
+    """Makes a new job of one that is finished."""
     RUN_NOW: AdminAction
     """Makes a job that waits for its time due now."""
     CANCEL: AdminAction
@@ -48,22 +48,22 @@ words(AdminAction, "retry", "rerun", "cancel", "release", "delete")
 AdminAction.RUN_NOW = AdminAction("run-now")
 
 
-class AdminJobPart(Word):
+class AdminBody(Word):
     """Names a body of a job."""
 
-    PAYLOAD: AdminJobPart
+    PAYLOAD: AdminBody
     """What was submitted."""
-    DEFINITION: AdminJobPart
+    DEFINITION: AdminBody
     """What the contract keeps of a job."""
-    PROGRESS: AdminJobPart
+    PROGRESS: AdminBody
     """The latest progress."""
-    RESULT: AdminJobPart
+    RESULT: AdminBody
     """What the work has left."""
-    FAILURE: AdminJobPart
+    FAILURE: AdminBody
     """Why a job failed."""
 
 
-words(AdminJobPart, "payload", "definition", "progress", "result", "failure")
+words(AdminBody, "payload", "definition", "progress", "result", "failure")
 
 
 class AdminReasonCode(Word):
@@ -80,8 +80,10 @@ class AdminReasonCode(Word):
     QUEUE_LIMIT: AdminReasonCode
     CONTRACT_LIMIT: AdminReasonCode
     RATE_LIMITED: AdminReasonCode
-    BEHIND: AdminReasonCode
-    NOBODY_ASKS: AdminReasonCode
+    BEHIND_OTHER_JOBS: AdminReasonCode
+    """Other jobs of its queue are claimed first."""
+    NO_WORKERS: AdminReasonCode
+    """No worker has claimed from its queue for half a minute or longer."""
     NODE_DRAINING: AdminReasonCode
     MESSAGE_PENDING: AdminReasonCode
     DONE: AdminReasonCode
@@ -89,6 +91,8 @@ class AdminReasonCode(Word):
 
 
 words(AdminReasonCode, *(name.lower() for name in AdminReasonCode.__annotations__))
+AdminReasonCode.BEHIND_OTHER_JOBS = AdminReasonCode("behind")
+AdminReasonCode.NO_WORKERS = AdminReasonCode("nobody_asks")
 
 
 @dataclass
@@ -132,18 +136,18 @@ class AdminJob:
     """It is not claimed before."""
     started_at: Optional[datetime] = None
     """When the present or the last attempt began."""
-    settled_at: Optional[datetime] = None
-    """When the job was over."""
+    finished_at: Optional[datetime] = named("settled_at", default=None)
+    """When the job was finished."""
     lease_until: Optional[datetime] = None
     """When the attempt is lost without a heartbeat."""
     worker: Optional[str] = None
     """That of the present or the last attempt."""
     owner: Optional[str] = None
     """The client, tenant or file that the job belongs to."""
-    parent: Optional[int] = None
-    """The number of the job that this one is a part of."""
+    parent_number: Optional[int] = named("parent", default=None)
+    """The number of the job that this one is a child of."""
     children: Optional[int] = None
-    """How many jobs are parts of this one."""
+    """How many children this one has."""
     open_dependencies: Optional[int] = None
     """How many jobs it still waits for."""
     error: Optional[str] = None
@@ -187,7 +191,7 @@ class AdminJobDetail(AdminJob):
     failure_truncated: bool = False
     actions: List[AdminAction] = field(default_factory=list)
     """Those that the job allows now."""
-    dead_letter: Optional[int] = None
+    dead_letter_id: Optional[int] = named("dead_letter", default=None)
     """The id of its latest dead letter."""
     replayed_as: Optional[int] = None
     """The number of the job that this was replayed as."""
@@ -195,11 +199,11 @@ class AdminJobDetail(AdminJob):
 
 
 @dataclass
-class AdminJobState(AdminJob):
+class AdminActionResult(AdminJob):
     """A job right after an operator has changed or submitted it. Its state is ``gone`` for a job
     that was deleted."""
 
-    made_from: Optional[int] = None
+    source_number: Optional[int] = named("made_from", default=None)
     """The number of the job that the action was on, where it made this one."""
     actions: List[AdminAction] = field(default_factory=list)
     """Those that the job allows now."""
@@ -221,21 +225,21 @@ class AdminJobFilter:
     """The contract's id, exactly."""
     numbers: List[int] = field(default_factory=list)
     """Those of some jobs, at most 1,000."""
-    parent: int = 0
+    parent_number: int = 0
     worker: str = ""
     created_from: Optional[datetime] = None
     created_before: Optional[datetime] = None
-    settled_from: Optional[datetime] = None
-    settled_before: Optional[datetime] = None
-    """From is inclusive, before exclusive; a job has settled when it is over."""
+    finished_from: Optional[datetime] = None
+    finished_before: Optional[datetime] = None
+    """From is inclusive, before is exclusive."""
     min_age: str = ""
     max_age: str = ""
     """Durations since the creation, such as ``90m``."""
     min_attempts: int = 0
-    error: str = ""
-    """In the failure, without case."""
-    text: str = ""
-    """In definition, payload and result, without case."""
+    error_contains: str = ""
+    """A text in the failure, without case."""
+    body_contains: str = ""
+    """A text in definition, payload or result, without case."""
 
 
 @dataclass
@@ -258,11 +262,11 @@ class AdminWhy:
     contract: str = ""
     """The contract of its queue, as the list of queues has it."""
     queue: str = ""
-    sentence: str = ""
+    summary: str = named("sentence", default="")
     """The answer for people: the text of the first reason."""
     reasons: List[AdminReason] = field(default_factory=list)
-    """All that hold, the one that holds the job longest first. There are none where a job is given
-    to the next worker that asks."""
+    """All that hold, the one that holds the job longest first. There are none where the
+    next claim of its queue takes the job."""
     next: Optional[datetime] = None
     """The earliest time at which that may change by itself; ``None`` if no reason has one."""
 
@@ -277,7 +281,7 @@ class AdminTimelineEntry:
     ``dependency``, ``child`` or ``operator``; later servers may have further ones."""
     text: Optional[str] = None
     """For people; ``None`` where the token may not see what jobs carry."""
-    lasted: Optional[float] = None
+    duration: Optional[float] = named("lasted", default=None)
     """How long it lasted, in seconds; ``None`` while it lasts."""
     state: Optional[str] = None
     """The contract's word for the state that was entered; of a dependency, a child and a delivery

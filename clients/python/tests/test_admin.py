@@ -59,15 +59,18 @@ class AdminTest(ServerTest):
         some = AdminJobFilter(numbers=[found[0].number, found[2].number])
         self.assertEqual({job.id for job in self.admin.jobs(some)}, {ids[0], ids[2]})
 
+        some = AdminJobFilter(queue=self.queue, body_contains='"N":1')
+        self.assertEqual([job.id for job in self.admin.jobs(some)], [ids[1]])
+
         job = self.admin.job(found[1].number)
         self.assertEqual((job.contract, job.queue, job.id), ("taskflow", self.queue, ids[1]))
         self.assertEqual((job.state, job.phase, job.payload), ("READY", "ready", {"n": 1}))
         self.assertIn(AdminAction.DELETE, job.actions)
         self.assertTrue(job.links.why)
-        body = self.admin.job_body(job.number, millrace.AdminJobPart.PAYLOAD)
+        body = self.admin.job_body(job.number, millrace.AdminBody.PAYLOAD)
         self.assertEqual(body, b'{"n":1}')
         with self.assertRaises(millrace.NotFoundError):
-            self.admin.job_body(job.number, millrace.AdminJobPart.RESULT)
+            self.admin.job_body(job.number, millrace.AdminBody.RESULT)
         with self.assertRaises(millrace.NotFoundError):
             self.admin.job(10**12)
 
@@ -77,7 +80,7 @@ class AdminTest(ServerTest):
         why = self.admin.why(self.number(second.id))
         codes = [reason.code for reason in why.reasons]
         self.assertIn(millrace.AdminReasonCode.WAITS_FOR_DEPENDENCIES, codes)
-        self.assertEqual((why.sentence, why.next), (why.reasons[0].text, None))
+        self.assertEqual((why.summary, why.next), (why.reasons[0].text, None))
         self.assertTrue(why.reasons[0].facts)
         self.api.claim(Contract.TASK_FLOW, [self.queue])
         why = self.admin.why(self.number(first.id))
@@ -102,7 +105,7 @@ class AdminTest(ServerTest):
         self.assertEqual(caught.exception.code, "NOT_ALLOWED")
         self.fail_one()
         copy = self.admin.act_on_job(number, AdminAction.RERUN)
-        self.assertEqual(copy.made_from, number)
+        self.assertEqual(copy.source_number, number)
         gone = self.admin.act_on_job(copy.number, AdminAction.DELETE)
         self.assertEqual(gone.state, "gone")
         with self.assertRaises(millrace.Error):
@@ -129,16 +132,18 @@ class AdminTest(ServerTest):
 
     def test_queues_and_counts(self) -> None:
         self.flow.submit(TaskFlowSpec("a", self.queue))
-        mine = AdminQueueFilter(contract="taskflow", text=self.queue, order="name", page_size=1)
+        mine = AdminQueueFilter(
+            contract="taskflow", name_contains=self.queue, order="name", page_size=1
+        )
 
         def find() -> List[millrace.AdminQueue]:
             return [queue for queue in self.admin.queues(mine) if queue.queue == self.queue]
 
         (queue,) = until("the queue", find)
         self.assertEqual((queue.ready, queue.paused), (1, False))
-        change = AdminQueueChange(paused=True, max_running=3, rate=5, rate_period="1m")
+        change = AdminQueueChange(paused=True, max_running=3, rate_limit=5, rate_period="1m")
         queue = self.admin.set_queue("taskflow", self.queue, change)
-        self.assertEqual((queue.paused, queue.max_running, queue.rate), (True, 3, 5))
+        self.assertEqual((queue.paused, queue.max_running, queue.rate_limit), (True, 3, 5))
         (job,) = self.admin.jobs(AdminJobFilter(contract="taskflow", queue=self.queue))
         until(
             "it is in force",
@@ -155,10 +160,16 @@ class AdminTest(ServerTest):
         mine = AdminDeadLetterFilter(
             contract="taskflow",
             queue=self.queue,
-            error="DISK",
-            from_time=datetime.now(timezone.utc) - timedelta(hours=1),
-            to_time=datetime.now(timezone.utc) + timedelta(hours=1),
+            error_contains="DISK",
+            failed_from=datetime.now(timezone.utc) - timedelta(hours=1),
+            failed_before=datetime.now(timezone.utc) + timedelta(hours=1),
         )
+        failed = AdminJobFilter(queue=self.queue, error_contains="DISK")
+        failed.finished_from = datetime.now(timezone.utc) - timedelta(hours=1)
+        (job,) = until("the failed job", lambda: list(self.admin.jobs(failed)))
+        self.assertEqual((job.id, job.finished_at is None), (id, False))
+        failed.finished_before = failed.finished_from
+        self.assertEqual(list(self.admin.jobs(failed)), [])
         (letter,) = until("the dead letter", lambda: list(self.admin.dead_letters(mine)))
         self.assertEqual((letter.job_id, letter.error), (id, "no disk"))
         self.assertEqual(self.admin.dead_letter(letter.id), letter)
@@ -182,7 +193,7 @@ class AdminTest(ServerTest):
         names = [contract.contract for contract in self.admin.contracts()]
         self.assertIn("taskflow", names)
         health = self.admin.health()
-        self.assertTrue(health.ok and health.parts)
+        self.assertTrue(health.ok and health.components)
         with self.assertRaises(millrace.NotFoundError):
             self.admin.drain_worker("nobody")
         with self.assertRaises(millrace.NotFoundError):
@@ -202,7 +213,7 @@ class AdminTest(ServerTest):
         self.assertEqual((made.cron, made.request), ("0 3 * * *", request))
         with self.assertRaises(millrace.ConflictError):
             self.admin.create_schedule(name, spec)
-        self.assertEqual(len(self.admin.schedule(name, next=3).next), 3)
+        self.assertEqual(len(self.admin.schedule(name, next=3).next_times), 3)
         self.assertTrue(self.admin.pause_schedule(name).paused)
         self.assertFalse(self.admin.resume_schedule(name).paused)
         self.assertEqual(self.admin.run_schedule(name).queue, self.queue)
@@ -226,7 +237,7 @@ class AdminTest(ServerTest):
             lambda: list(self.admin.jobs(AdminJobFilter(contract="none"))),
             lambda: list(self.admin.jobs(AdminJobFilter(max_age="soon"))),
             lambda: list(self.admin.counts(AdminCountQuery("colour"))),
-            lambda: self.admin.set_queue("taskflow", self.queue, AdminQueueChange(rate=-1)),
+            lambda: self.admin.set_queue("taskflow", self.queue, AdminQueueChange(rate_limit=-1)),
             lambda: self.admin.set_queue("", self.queue, AdminQueueChange(paused=True)),
             lambda: self.admin.create_schedule(self.name(), AdminScheduleSpec(every="1s")),
             lambda: self.admin.create_schedule("no name!", AdminScheduleSpec(every="1s")),
@@ -236,7 +247,7 @@ class AdminTest(ServerTest):
         for i, call in enumerate(calls):
             with self.subTest(i), self.assertRaises(millrace.InvalidError):
                 call()
-        filter = AdminQueueFilter(text=self.queue)
+        filter = AdminQueueFilter(name_contains=self.queue)
         self.assertEqual([q for q in self.admin.queues(filter) if q.queue == self.queue], [])
 
 

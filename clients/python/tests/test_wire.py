@@ -123,7 +123,7 @@ class WireTest(unittest.TestCase):
         self.assertTrue(millrace.TaskFlowStatus("COMPLETED").final)
         self.assertFalse(millrace.TaskFlowStatus("LATER").final)
         self.assertEqual(millrace.AdminAction.RUN_NOW, "run-now")
-        self.assertEqual(millrace.AdminReasonCode.NOBODY_ASKS, "nobody_asks")
+        self.assertEqual(millrace.AdminReasonCode.NO_WORKERS, "nobody_asks")
         self.assertEqual(millrace.ForgeRunWorkKind.WEBHOOK_5XX, "WEBHOOK_5XX")
         self.assertEqual(millrace.ForgeRunEventName.JOB_CREATED, "job_created")
         self.assertEqual(len(millrace.forge_run_events()), 8)

@@ -15,10 +15,10 @@ export interface AdminQueue {
   leased: number;
   /** The dead letters that were not replayed. */
   dead: number;
-  /** Those that ask for it, over all nodes, without those that are drained. */
+  /** Workers that claim from it, over all nodes, without those that are drained. */
   workers: number;
-  /** When a claim last asked for it, on any node; null is never within a week. */
-  lastAskedAt: string | null;
+  /** When a worker last tried to claim from it, on any node; null is never within a week. */
+  lastClaimAt: string | null;
   /** Since when the first job is ready, of any priority; null where none is. */
   oldestReadyAt: string | null;
   /**
@@ -40,20 +40,19 @@ export interface AdminQueue {
   paused: boolean;
   /** How many jobs run at a time, over all nodes; null is no limit. */
   maxRunning: number | null;
-  /** How many jobs start in every ratePeriod, such as "1m", over all nodes; null is no rate. */
-  rate: number | null;
+  /** How many jobs start in every ratePeriod, such as "1m", over all nodes; null is no limit. */
+  rateLimit: number | null;
   ratePeriod: string | null;
 }
 
 /** Selects queues. Members that are missing select all. */
 export interface AdminQueueFilter {
   contract?: string;
-  /** In the name. */
-  text?: string;
+  nameContains?: string;
   /** By contract and name without it. */
   order?: "name" | "depth" | "age" | "failures";
   /** Also those of the server's own jobs: bulk operations and schedules. */
-  internal?: boolean;
+  includeInternal?: boolean;
 }
 
 /** What to set for a queue. Members that are missing stay as they are. */
@@ -61,9 +60,9 @@ export interface AdminQueueChange {
   paused?: boolean;
   /** 0 is no limit. */
   maxRunning?: number;
-  /** 0 is no rate. */
-  rate?: number;
-  /** Such as "1m"; needed with a first rate. */
+  /** 0 is no limit. */
+  rateLimit?: number;
+  /** Such as "1m"; needed with a first rate limit. */
   ratePeriod?: string;
 }
 
@@ -84,12 +83,12 @@ export interface AdminDeadLetter {
   /** The type or code of the failure; of a job without one, why it was given up. */
   errorType: string;
   /**
-   * The text of the failure, at most 4 KiB; null where there is none. Of a job whose worker fell
-   * silent it is what that reported last.
+   * The text of the failure, at most 4 KiB; null where there is none. Of a job whose lease
+   * expired it is what the worker reported last.
    */
   error: string | null;
   /** When the job was given up. */
-  at: string;
+  failedAt: string;
   /** When it was last replayed, and the number of the job that ran then; null if it was not. */
   replayedAt: string | null;
   replayedAs: number | bigint | null;
@@ -114,11 +113,11 @@ export interface AdminDeadLetterFilter {
   contract?: string;
   queue?: string;
   fingerprint?: string;
-  /** In type or text of the error, without case. */
-  error?: string;
-  /** From is inclusive, to exclusive. */
-  from?: Date | string;
-  to?: Date | string;
+  /** A text in the type or text of the error, without case. */
+  errorContains?: string;
+  /** From is inclusive, before is exclusive. */
+  failedFrom?: Date | string;
+  failedBefore?: Date | string;
 }
 
 /**
@@ -132,12 +131,12 @@ export interface AdminWorker {
   /** "process" for one of the node's own, else "outside". */
   kind: string;
   contract: string;
-  /** Those that it asks for; none means all. */
+  /** Those that it claims from; none means all. */
   queues: string[];
   /** The numbers of the jobs that it executes. */
   running: (number | bigint)[];
   /** How many jobs it executes at once; null where the server does not know that. */
-  slots: number | null;
+  concurrency: number | null;
   /** When the node heard of it first and last. */
   firstSeen: string;
   lastSeen: string;
@@ -166,44 +165,50 @@ export interface AdminNode {
   /** The roles in which it is the leader. */
   leaderRoles: string[];
   goroutines: number;
-  /** In bytes. */
-  memory: number;
+  memoryBytes: number;
   /** Null where the system does not show it. */
   openFiles: number | null;
-  store: AdminNodePart;
-  stream: AdminNodePart | null;
-  objects: AdminNodePart | null;
+  store: AdminNodeComponent;
+  stream: AdminNodeComponent | null;
+  objects: AdminNodeComponent | null;
 }
 
 /** Something that a node depends on. */
-export interface AdminNodePart {
+export interface AdminNodeComponent {
   /** What it is, such as "postgres". */
   kind: string;
   state: "ok" | "failing";
   /** That of the transactions of the last five seconds, in seconds; null for none. */
   latencyP95: number | null;
   /** How its connections are used; null where it has none, as SQLite. */
-  pool: { inUse: number; open: number; max: number } | null;
+  connections: AdminConnectionPool | null;
 }
 
-/** How the parts are that a node depends on. */
+/** How the connections of a node to its store are used. */
+export interface AdminConnectionPool {
+  inUse: number;
+  open: number;
+  max: number;
+}
+
+/** The health of the components that a node depends on. */
 export interface AdminHealth {
-  /** Whether every part works that is not optional. */
+  /** Whether every component works that is not optional. */
   ok: boolean;
-  parts: AdminPart[];
+  components: AdminComponent[];
 }
 
 /** Something that a node depends on, as it was found. */
-export interface AdminPart {
+export interface AdminComponent {
   name: string;
   state: "ok" | "failing";
-  /** When it began to be so, as far as the node knows. */
-  since: string;
+  /** When the state began, as far as the node knows. */
+  stateSince: string;
   /** It may fail while the node is ready. */
   optional: boolean;
   /** How long it took to find out, in seconds. */
   latency: number;
-  /** Why the part failed last, and when; null if it has not since the node started. */
+  /** Why the component failed last, and when; null if it has not since the node started. */
   lastError: string | null;
   lastErrorAt: string | null;
 }
@@ -217,7 +222,7 @@ export interface AdminScheduleSpec {
    * Has five fields, or six with seconds first, or is @hourly and the like. It or every is needed.
    */
   cron?: string;
-  /** The duration from each time to the next one, from 1s. */
+  /** The duration from each tick to the next one, from 1s. */
   every?: string;
   /** That of cron, such as "Europe/Berlin"; UTC without one. */
   timeZone?: string;
@@ -229,17 +234,20 @@ export interface AdminScheduleSpec {
   owner?: string;
   /** The job type of FetchBox. */
   jobType?: string;
-  /** Where FetchBox tells the end of its jobs; requests of others hold their own. */
+  /**
+   * The URL that receives a request when a job of FetchBox is finished; requests of other contracts
+   * have their own.
+   */
   callbackUrl?: string;
-  /** What happens while the job of an earlier time is not settled; the default is "allow". */
+  /** What happens while the job of an earlier tick is not finished; the default is "allow". */
   overlap?: "allow" | "skip" | "queue" | "replace";
-  /** What happens about times that have passed in a downtime or a pause; the default is "last". */
+  /** What happens about ticks that were missed in a downtime or a pause; the default is "last". */
   catchUp?: "last" | "none" | "all";
-  /** The most by which a job is submitted after its time. */
+  /** The most by which a job is submitted after its tick. */
   jitter?: string;
-  /** Runs at no time. */
+  /** A paused schedule submits nothing. */
   paused?: boolean;
-  /** The first moment that may be a time, and the first after those. */
+  /** The earliest time that may be a tick, and the time from which on there are none. */
   startsAt?: Date | string;
   endsAt?: Date | string;
 }
@@ -264,58 +272,65 @@ export interface AdminSchedule {
   /** The settings define it: it can be paused, and changed there alone. */
   fromSettings: boolean;
   createdAt: string;
-  /** Its next times, without jitter. */
-  next: string[];
-  /** What was done about its latest time; null before the first. */
-  latest: AdminScheduleTick | null;
-  /** A time that could not be submitted for error, and is tried again. */
-  failing: string | null;
+  /** The times of its next ticks, without jitter. */
+  nextTimes: string[];
+  /** What was done about its latest tick; null before the first. */
+  lastTick: AdminScheduleTick | null;
+  /** A tick whose job could not be submitted, for error; it is tried again. */
+  failingTick: string | null;
   error: string | null;
-  /** A time that waits until the job of an earlier one is settled. */
-  queued: string | null;
+  /** A tick that waits until the job of an earlier one is finished. */
+  queuedTick: string | null;
 }
 
-/** What was done about a time of a schedule. */
+/** What was done about a tick of a schedule. */
 export interface AdminScheduleTick {
+  /** The tick. */
   time: string;
   /**
-   * When it was done, and lateness is how long that was after the time and its jitter, in seconds.
+   * When it was done, and lateness is how long that was after the tick and its jitter, in seconds.
    */
   at: string;
   lateness: number;
   outcome: "submitted" | "skipped" | "missed";
   /** The number of the job that was submitted; null for none. */
-  job: number | bigint | null;
-  /** How many earlier times this one stands for. */
-  passed: number;
+  jobNumber: number | bigint | null;
+  /** How many earlier ticks, which were missed, this one stands for. */
+  earlierMissed: number;
   /** Why nothing was submitted. */
   error: string | null;
 }
 
 /** Reads a queue. */
-export const adminQueue = shape<AdminQueue>({ rename: { run_limit: "maxRunning" } });
+export const adminQueue = shape<AdminQueue>({ rename: { run_limit: "maxRunning",
+  last_asked_at: "lastClaimAt", rate: "rateLimit" } });
 
 /** Reads a dead letter. */
-export const adminDeadLetter = shape<AdminDeadLetter>();
+export const adminDeadLetter = shape<AdminDeadLetter>({ rename: { at: "failedAt" } });
 
 /** Reads a group of dead letters. */
 export const adminDeadLetterGroup = shape<AdminDeadLetterGroup>();
 
 /** Reads a worker. */
-export const adminWorker = shape<AdminWorker>();
+export const adminWorker = shape<AdminWorker>({ rename: { slots: "concurrency" } });
 
-const nodePart = shape<AdminNodePart>({
-  read: { pool: shape<NonNullable<AdminNodePart["pool"]>>() } });
+const nodeComponent = shape<AdminNodeComponent>({ rename: { pool: "connections" },
+  read: { pool: shape<AdminConnectionPool>() } });
 
 /** Reads a node. */
-export const adminNode = shape<AdminNode>({ rename: { duties: "leaderRoles" },
-  read: { store: nodePart, stream: nodePart, objects: nodePart } });
+export const adminNode = shape<AdminNode>({
+  rename: { duties: "leaderRoles", memory: "memoryBytes" },
+  read: { store: nodeComponent, stream: nodeComponent, objects: nodeComponent } });
 
 /** Reads the health of a node. */
-export const adminHealth = shape<AdminHealth>({ read: { parts: listOf(shape<AdminPart>()) } });
+export const adminHealth = shape<AdminHealth>({ rename: { parts: "components" },
+  read: { parts: listOf(shape<AdminComponent>({ rename: { since: "stateSince" } })) } });
 
-/** Reads what was done about a time. */
-export const adminScheduleTick = shape<AdminScheduleTick>();
+/** Reads what was done about a tick. */
+export const adminScheduleTick = shape<AdminScheduleTick>({ rename: { job: "jobNumber",
+  passed: "earlierMissed" } });
 
 /** Reads a schedule. */
-export const adminSchedule = shape<AdminSchedule>({ read: { latest: adminScheduleTick } });
+export const adminSchedule = shape<AdminSchedule>({ rename: { next: "nextTimes",
+  latest: "lastTick", failing: "failingTick", queued: "queuedTick" },
+  read: { latest: adminScheduleTick } });

@@ -4,10 +4,10 @@ import { listOf, shape } from "./shape.js";
 
 /**
  * What an operator may do with a job. Which of them a job allows depends on its contract and state:
- * {@link AdminJobState.actions}.
+ * {@link AdminActionResult.actions}.
  *
  * - "retry" makes a failed job ready once more; it stays the same job.
- * - "rerun" makes a new job of one that is over.
+ * - "rerun" makes a new job of one that is finished.
  * - "run-now" makes a job that waits for its time due now.
  * - "cancel" cancels a job.
  * - "release" gives a leased job back. Its run is lost.
@@ -55,17 +55,17 @@ export interface AdminJob {
   dueAt: string | null;
   /** When the present or the last attempt began. */
   startedAt: string | null;
-  /** When the job was over. */
-  settledAt: string | null;
+  /** When the job was finished. */
+  finishedAt: string | null;
   /** When the attempt is lost without a heartbeat. */
   leaseUntil: string | null;
   /** The worker of the present or the last attempt. */
   worker: string | null;
   /** The client, tenant or file that the job belongs to. */
   owner: string | null;
-  /** The number of the job that this one is a part of. */
-  parent: number | bigint | null;
-  /** How many are parts of this one. */
+  /** The number of the job that this one is a child of. */
+  parentNumber: number | bigint | null;
+  /** How many children this one has. */
   children: number | null;
   /** How many jobs it still waits for. */
   openDependencies: number | null;
@@ -76,15 +76,15 @@ export interface AdminJob {
 }
 
 /** A job right after an operator has changed or submitted it. */
-export interface AdminJobState extends AdminJob {
+export interface AdminActionResult extends AdminJob {
   /** The number of the job that the action was on, where it made this one. */
-  madeFrom: number | bigint | null;
+  sourceNumber: number | bigint | null;
   /** Those that the job allows now. */
   actions: AdminAction[];
 }
 
 /** A body of a job. */
-export type AdminJobPart = "payload" | "definition" | "progress" | "result" | "failure";
+export type AdminBody = "payload" | "definition" | "progress" | "result" | "failure";
 
 /**
  * A job with its bodies. Each is JSON as it is, an object {"encoding":"base64","data":…} where it
@@ -111,7 +111,7 @@ export interface AdminJobDetail extends AdminJob {
   /** Those that the job allows now. */
   actions: AdminAction[];
   /** The id of its latest dead letter. */
-  deadLetter: number | bigint | null;
+  deadLetterId: number | bigint | null;
   /** The number of the job that this was replayed as. */
   replayedAs: number | bigint | null;
   links: AdminJobLinks;
@@ -123,7 +123,7 @@ export interface AdminJobLinks {
   contract: string | null;
   why: string;
   timeline: string;
-  /** The job that it is a part of. */
+  /** The job that it is a child of. */
   parent: string | null;
 }
 
@@ -140,21 +140,21 @@ export interface AdminJobFilter {
   id?: string;
   /** The numbers of some jobs, at most 1,000. */
   numbers?: readonly (number | bigint)[];
-  parent?: number | bigint;
+  parentNumber?: number | bigint;
   worker?: string;
-  /** From is inclusive, before exclusive; a job has settled when it is over. */
+  /** From is inclusive, before is exclusive. */
   createdFrom?: Date | string;
   createdBefore?: Date | string;
-  settledFrom?: Date | string;
-  settledBefore?: Date | string;
+  finishedFrom?: Date | string;
+  finishedBefore?: Date | string;
   /** Durations since the creation, such as "90m". */
   minAge?: string;
   maxAge?: string;
   minAttempts?: number;
-  /** In the failure, without case. */
-  error?: string;
-  /** In definition, payload and result, without case. */
-  text?: string;
+  /** A text in the failure, without case. */
+  errorContains?: string;
+  /** A text in definition, payload or result, without case. */
+  bodyContains?: string;
   /** Lists by number ascending; otherwise the newest jobs come first. */
   oldest?: boolean;
 }
@@ -166,10 +166,10 @@ export interface AdminWhy {
   contract: string;
   queue: string;
   /** The answer for people: the text of the first reason. */
-  sentence: string;
+  summary: string;
   /**
-   * All that hold, the one that holds the job longest first. There are none where a job is given to
-   * the next worker that asks.
+   * All that hold, the one that holds the job longest first. There are none where the next claim of
+   * its queue takes the job.
    */
   reasons: AdminReason[];
   /** The earliest time at which that may change by itself; null if no reason has one. */
@@ -189,7 +189,10 @@ export interface AdminReason {
   facts: Record<string, any>;
 }
 
-/** Names a reason; behind is that other jobs of its queue are claimed first. */
+/**
+ * Names a reason. "behind" is that other jobs of its queue are claimed first, "nobody_asks" that no
+ * worker has claimed from its queue for half a minute or longer.
+ */
 export type AdminReasonCode =
   | "running" | "not_due" | "backing_off" | "waits_for_dependencies" | "waits_for_children"
   | "dependency_failed" | "queue_paused" | "queue_limit" | "contract_limit" | "rate_limited"
@@ -212,7 +215,7 @@ export interface AdminTimelineEntry {
   /** For people; null where the token may not see what jobs carry. */
   text: string | null;
   /** How long it lasted, in seconds; null while it lasts. */
-  lasted: number | null;
+  duration: number | null;
   /**
    * The contract's word for the state that was entered, and cause says why; of a dependency, a
    * child and a delivery it is the present one.
@@ -269,13 +272,17 @@ export interface AdminSubmission {
   owner?: string;
   /** The job type of FetchBox. */
   jobType?: string;
-  /** Where FetchBox tells the end of the job. Requests of others hold their own. */
+  /**
+   * The URL that receives a request when the job is finished, of FetchBox alone. Requests of other
+   * contracts have their own.
+   */
   callbackUrl?: string;
   /** Makes one job of several submissions with the same key. */
   idempotencyKey?: string;
 }
 
-const rename = { run_limit: "maxAttempts" };
+const rename = { run_limit: "maxAttempts", settled_at: "finishedAt", parent: "parentNumber",
+  made_from: "sourceNumber", dead_letter: "deadLetterId" };
 
 /** Reads a contract. */
 export const adminContract = shape<AdminContract>();
@@ -283,19 +290,21 @@ export const adminContract = shape<AdminContract>();
 /** Reads a job. */
 export const adminJob = shape<AdminJob>({ rename });
 
-/** Reads a job after a change. */
-export const adminJobState = shape<AdminJobState>({ rename, absent: { madeFrom: null } });
+/** Reads a job after an action. */
+export const adminActionResult = shape<AdminActionResult>({ rename,
+  absent: { sourceNumber: null } });
 
 /** Reads a job with its bodies. */
 export const adminJobDetail = shape<AdminJobDetail>({ rename,
   read: { links: shape<AdminJobLinks>() } });
 
 /** Reads why a job does not run. */
-export const adminWhy = shape<AdminWhy>({ read: { reasons: listOf(shape<AdminReason>()) } });
+export const adminWhy = shape<AdminWhy>({ rename: { sentence: "summary" },
+  read: { reasons: listOf(shape<AdminReason>()) } });
 
 /** Reads what happened to a job. */
 export const adminTimeline = shape<AdminTimeline>({
-  read: { entries: listOf(shape<AdminTimelineEntry>()) } });
+  read: { entries: listOf(shape<AdminTimelineEntry>({ rename: { lasted: "duration" } })) } });
 
 /** Reads a count. */
 export const adminCount = shape<AdminCount>({ absent: { contract: null, queue: null, phase: null,

@@ -4,9 +4,9 @@ import { adminDeadLetter, adminDeadLetterGroup, adminHealth, adminNode, adminQue
   type AdminDeadLetterGroup, type AdminHealth, type AdminNode, type AdminQueue,
   type AdminQueueChange, type AdminQueueFilter, type AdminSchedule, type AdminScheduleSpec,
   type AdminScheduleTick, type AdminWorker } from "./admin-fleet.js";
-import { adminContract, adminCount, adminJob, adminJobDetail, adminJobState, adminTimeline,
-  adminWhy, type AdminAction, type AdminContract, type AdminCount, type AdminCountQuery,
-  type AdminJob, type AdminJobDetail, type AdminJobFilter, type AdminJobPart, type AdminJobState,
+import { adminActionResult, adminContract, adminCount, adminJob, adminJobDetail, adminTimeline,
+  adminWhy, type AdminAction, type AdminActionResult, type AdminBody, type AdminContract,
+  type AdminCount, type AdminCountQuery, type AdminJob, type AdminJobDetail, type AdminJobFilter,
   type AdminSubmission, type AdminTimeline, type AdminWhy } from "./admin-jobs.js";
 import { checked, queryOf, timeText, type Call, type Http } from "./http.js";
 import { encode } from "./json.js";
@@ -50,7 +50,7 @@ export class Admin {
     yield* this.#list("admin contracts", ["contracts"], whole(options), adminContract);
   }
 
-  /** Tries the parts that the node depends on which answers. A part that fails is no error. */
+  /** Checks the components on which the answering node depends. One that fails is no error. */
   async health(options: CallOptions = {}): Promise<AdminHealth> {
     return await this.#read("admin health", ["health"], options, adminHealth);
   }
@@ -66,11 +66,12 @@ export class Admin {
     yield* this.#list("admin jobs", ["jobs"], options, adminJob, {
       contract: filter.contract, queue: filter.queue, state: filter.states?.join(","),
       phase: filter.phases?.join(","), owner: filter.owner, kind: filter.kind, id: filter.id,
-      number: filter.numbers?.join(","), parent: filter.parent, worker: filter.worker,
+      number: filter.numbers?.join(","), parent: filter.parentNumber, worker: filter.worker,
       created_from: filter.createdFrom, created_before: filter.createdBefore,
-      settled_from: filter.settledFrom, settled_before: filter.settledBefore,
+      settled_from: filter.finishedFrom, settled_before: filter.finishedBefore,
       min_age: filter.minAge, max_age: filter.maxAge, min_attempts: filter.minAttempts,
-      error: filter.error, text: filter.text, order: filter.oldest ? "oldest" : "",
+      error: filter.errorContains, text: filter.bodyContains,
+      order: filter.oldest ? "oldest" : "",
     });
   }
 
@@ -89,16 +90,17 @@ export class Admin {
    * Errors: NotFoundError where the job has none, or there is no such job; UnauthorizedError, also
    * where the token may not see it.
    */
-  async jobBody(number: number | bigint, part: AdminJobPart,
+  async jobBody(number: number | bigint, body: AdminBody,
     options: CallOptions = {}): Promise<string> {
-    const { text } = await this.#http.send(this.#call(["jobs", String(number), part],
-      { op: `admin job ${part}`, signal: options.signal }));
+    const { text } = await this.#http.send(this.#call(["jobs", String(number), body],
+      { op: `admin job ${body}`, signal: options.signal }));
     return text;
   }
 
   /**
    * Says why the job with a number does not run, or that it does. The reasons are of one moment,
-   * over all nodes; when a queue was last asked for on another node is up to five seconds old.
+   * over all nodes; when a worker last claimed from a queue on another node is up to five seconds
+   * old.
    *
    * Errors: NotFoundError where there is no such job and no dead letter of it; UnauthorizedError.
    */
@@ -138,9 +140,9 @@ export class Admin {
    * repeated only while no try can have taken effect.
    */
   async actOnJob(number: number | bigint, action: AdminAction,
-    options: CallOptions = {}): Promise<AdminJobState> {
+    options: CallOptions = {}): Promise<AdminActionResult> {
     return await this.#json(["jobs", String(number), action], { op: `admin ${action} job`,
-      method: "POST", notIdempotent: true, signal: options.signal }, adminJobState);
+      method: "POST", notIdempotent: true, signal: options.signal }, adminActionResult);
   }
 
   /**
@@ -151,23 +153,23 @@ export class Admin {
    * effect.
    */
   async submitJob(submission: AdminSubmission,
-    options: CallOptions = {}): Promise<AdminJobState> {
+    options: CallOptions = {}): Promise<AdminActionResult> {
     const op = "admin submit job";
     const { contract, request, owner, jobType, callbackUrl, idempotencyKey } = submission;
     const body = checked(op, () => encode({ contract, request, owner: owner || undefined,
       job_type: jobType || undefined, callback_url: callbackUrl || undefined,
       idempotency_key: idempotencyKey || undefined }));
     return await this.#json(["jobs"], { op, method: "POST", body, accept: [201],
-      notIdempotent: !idempotencyKey, signal: options.signal }, adminJobState);
+      notIdempotent: !idempotencyKey, signal: options.signal }, adminActionResult);
   }
 
   /**
    * Iterates over the queues in the order of the filter. A queue is listed while it has jobs that
-   * are not over or settings, and for a week after it had either. It ends with the first error.
+   * are not finished or settings, and for a week after it had either. It ends with the first error.
    */
   async *queues(filter: AdminQueueFilter = {},
     options: ListOptions = {}): AsyncGenerator<AdminQueue, void, undefined> {
-    const { contract, text, order, internal } = filter;
+    const { contract, nameContains: text, order, includeInternal: internal } = filter;
     yield* this.#list("admin queues", ["queues"], options, adminQueue,
       { contract, text, order, internal });
   }
@@ -183,8 +185,8 @@ export class Admin {
   async setQueue(contract: string, queue: string, change: AdminQueueChange,
     options: CallOptions = {}): Promise<AdminQueue> {
     const op = "admin set queue";
-    const { paused, maxRunning, rate, ratePeriod } = change;
-    const body = checked(op, () => encode({ paused, run_limit: maxRunning, rate,
+    const { paused, maxRunning, rateLimit, ratePeriod } = change;
+    const body = checked(op, () => encode({ paused, run_limit: maxRunning, rate: rateLimit,
       rate_period: ratePeriod }));
     return await this.#json(["queues", contract, queue], { op, method: "PATCH", body,
       signal: options.signal }, adminQueue);
@@ -210,15 +212,16 @@ export class Admin {
    */
   async *deadLetters(filter: AdminDeadLetterFilter = {},
     options: ListOptions = {}): AsyncGenerator<AdminDeadLetter, void, undefined> {
-    const { contract, queue, fingerprint, error, from, to } = filter;
+    const { contract, queue, fingerprint } = filter;
     yield* this.#list("admin dead letters", ["dead-letters"], options, adminDeadLetter,
-      { contract, queue, fingerprint, error, from, to });
+      { contract, queue, fingerprint, error: filter.errorContains, from: filter.failedFrom,
+        to: filter.failedBefore });
   }
 
   /**
    * Iterates over the groups of dead letters of one reason that were not replayed, the largest
-   * first. The server groups the newest 100,000 dead letters of each engine contract. It ends with
-   * the first error.
+   * first. The server groups the newest 100,000 dead letters of each job type. It ends with the
+   * first error.
    *
    * Errors: InvalidError for a contract that there is not; UnauthorizedError.
    */
@@ -247,10 +250,10 @@ export class Admin {
    * effect.
    */
   async replayDeadLetter(id: number | bigint,
-    options: { again?: boolean } & CallOptions = {}): Promise<AdminJobState> {
+    options: { again?: boolean } & CallOptions = {}): Promise<AdminActionResult> {
     return await this.#json(["dead-letters", String(id), "replay"], {
       op: "admin replay dead letter", method: "POST", notIdempotent: true,
-      body: encode({ again: options.again ?? false }), signal: options.signal }, adminJobState);
+      body: encode({ again: options.again ?? false }), signal: options.signal }, adminActionResult);
   }
 
   /**
@@ -264,9 +267,9 @@ export class Admin {
   }
 
   /**
-   * Iterates over the workers of all nodes, by name: those of the nodes, and those that have asked
-   * for jobs or sent a heartbeat within the last five minutes. What other nodes know is up to five
-   * seconds old. It ends with the first error.
+   * Iterates over the workers of all nodes, by name: those of the nodes, and those that have
+   * claimed jobs or sent a heartbeat within the last five minutes. What other nodes know is up to
+   * five seconds old. It ends with the first error.
    */
   async *workers(options: ListOptions = {}): AsyncGenerator<AdminWorker, void, undefined> {
     yield* this.#list("admin workers", ["workers"], whole(options), adminWorker);
@@ -302,7 +305,7 @@ export class Admin {
   }
 
   /**
-   * Returns a schedule with its next times, from 1 to 100 of them.
+   * Returns a schedule with the times of its next ticks, from 1 to 100 of them.
    *
    * Errors: NotFoundError.
    */
@@ -328,7 +331,7 @@ export class Admin {
 
   /**
    * Changes the members of a schedule that are there. Cron takes the place of every and the other
-   * way round. New times count from now on.
+   * way round. New ticks count from now on.
    *
    * Errors: as {@link Admin.createSchedule}, NotFoundError, and ConflictError for one of the
    * settings.
@@ -352,8 +355,8 @@ export class Admin {
   }
 
   /**
-   * Pauses a schedule: it runs at no time. {@link Admin.resumeSchedule} ends that; catchUp says
-   * what happens about the times between.
+   * Pauses a schedule: it submits nothing. {@link Admin.resumeSchedule} ends that; catchUp says
+   * what happens about the ticks between.
    *
    * Errors: NotFoundError. A repeat changes nothing more.
    */
@@ -373,18 +376,19 @@ export class Admin {
   }
 
   /**
-   * Submits the job of a schedule once, besides its times. It is repeated only while no try can
+   * Submits the job of a schedule once, besides its ticks. It is repeated only while no try can
    * have taken effect.
    *
    * Errors: NotFoundError; InvalidError with the words of the contract.
    */
-  async runSchedule(name: string, options: CallOptions = {}): Promise<AdminJobState> {
+  async runSchedule(name: string, options: CallOptions = {}): Promise<AdminActionResult> {
     return await this.#json(["schedules", name, "run"], { op: "admin run schedule",
-      method: "POST", accept: [201], notIdempotent: true, signal: options.signal }, adminJobState);
+      method: "POST", accept: [201], notIdempotent: true, signal: options.signal },
+    adminActionResult);
   }
 
   /**
-   * Iterates over what was done about the last 100 times of a schedule, the latest first.
+   * Iterates over what was done about the last 100 ticks of a schedule, the latest first.
    *
    * Errors: NotFoundError.
    */

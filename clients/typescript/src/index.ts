@@ -1,10 +1,11 @@
 export type { CallOptions } from "./abort.js";
 export { Admin } from "./admin.js";
-export type { AdminDeadLetter, AdminDeadLetterFilter, AdminDeadLetterGroup, AdminHealth,
-  AdminNode, AdminNodePart, AdminPart, AdminQueue, AdminQueueChange, AdminQueueFilter,
-  AdminSchedule, AdminScheduleSpec, AdminScheduleTick, AdminWorker } from "./admin-fleet.js";
-export type { AdminAction, AdminContract, AdminCount, AdminCountQuery, AdminJob, AdminJobDetail,
-  AdminJobFilter, AdminJobLinks, AdminJobPart, AdminJobState, AdminPhase, AdminReason,
+export type { AdminComponent, AdminConnectionPool, AdminDeadLetter, AdminDeadLetterFilter,
+  AdminDeadLetterGroup, AdminHealth, AdminNode, AdminNodeComponent, AdminQueue, AdminQueueChange,
+  AdminQueueFilter, AdminSchedule, AdminScheduleSpec, AdminScheduleTick, AdminWorker }
+  from "./admin-fleet.js";
+export type { AdminAction, AdminActionResult, AdminBody, AdminContract, AdminCount,
+  AdminCountQuery, AdminJob, AdminJobDetail, AdminJobFilter, AdminJobLinks, AdminPhase, AdminReason,
   AdminReasonCode, AdminSubmission, AdminTimeline, AdminTimelineEntry, AdminWhy }
   from "./admin-jobs.js";
 export { Client, type Config } from "./client.js";

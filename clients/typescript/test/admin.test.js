@@ -36,6 +36,11 @@ test("jobs are listed by filters, and shown with their bodies", async () => {
   await assertShape("AdminJobLinks", detail.links);
   assert.deepEqual(detail.payload, { big: 1n << 60n });
   assert.equal(await admin.jobBody(jobs[0].number, "payload"), '{"big":1152921504606846976}');
+  assert.deepEqual((await all(admin.jobs({ queue: "list", bodyContains: "1152921504606846976",
+    finishedBefore: "2999-01-01T00:00:00Z" }))), []);
+  const matching = await all(admin.jobs({ queue: "list", bodyContains: "115292150460684" }));
+  assert.equal(matching.length, 3);
+  assert.deepEqual(await all(admin.jobs({ queue: "list", errorContains: "disk" })), []);
   await assert.rejects(admin.jobBody(jobs[0].number, "result"), NotFoundError);
   await assert.rejects(admin.job(1n << 60n), NotFoundError);
   await assert.rejects(all(admin.jobs({ contract: "what" })), InvalidError);
@@ -51,7 +56,7 @@ test("why a job does not run, and what happened to it", async () => {
   });
   await assertShape("AdminWhy", why);
   await assertShape("AdminReason", why.reasons[0]);
-  assert.equal(why.sentence, why.reasons[0].text);
+  assert.equal(why.summary, why.reasons[0].text);
   const timeline = await admin.timeline(number);
   await assertShape("AdminTimeline", timeline);
   await assertShape("AdminTimelineEntry", timeline.entries[0]);
@@ -60,7 +65,7 @@ test("why a job does not run, and what happened to it", async () => {
 test("operators retry what has failed, and submit", async () => {
   const state = await admin.submitJob({ contract: "taskflow", idempotencyKey: "k",
     request: { name: "n", queue: "acts", retry_policy: { max_attempts: 1 } } });
-  await assertShape("AdminJobState", state);
+  await assertShape("AdminActionResult", state);
   const again = await admin.submitJob({ contract: "taskflow", idempotencyKey: "k",
     request: { name: "n", queue: "acts", retry_policy: { max_attempts: 1 } } });
   assert.equal(again.number, state.number);
@@ -72,7 +77,7 @@ test("operators retry what has failed, and submit", async () => {
   const { actions } = await admin.job(state.number);
   const action = ["retry", "rerun"].find((one) => actions.includes(one));
   const acted = await admin.actOnJob(state.number, action);
-  await assertShape("AdminJobState", acted);
+  await assertShape("AdminActionResult", acted);
   const [next] = await api.claim({ contract: "taskflow", queues: ["acts"] }, { wait: 20 });
   await api.complete(next.runId);
   await assert.rejects(admin.submitJob({ contract: "taskflow", request: {} }), InvalidError);
@@ -80,17 +85,17 @@ test("operators retry what has failed, and submit", async () => {
 
 test("queues are listed, limited and reset", async () => {
   await client.relay().enqueue({ queue: "limits", id: "1", timeout: 30 });
-  const queue = await admin.setQueue("relay", "limits", { maxRunning: 2, rate: 5,
+  const queue = await admin.setQueue("relay", "limits", { maxRunning: 2, rateLimit: 5,
     ratePeriod: "1m" });
   await assertShape("AdminQueue", queue);
-  assert.deepEqual([queue.maxRunning, queue.rate, queue.ratePeriod, queue.paused],
+  assert.deepEqual([queue.maxRunning, queue.rateLimit, queue.ratePeriod, queue.paused],
     [2, 5, "1m", false]);
-  const [listed] = await all(admin.queues({ contract: "relay", text: "limits", order: "depth" },
-    { pageSize: 1 }));
+  const [listed] = await all(admin.queues({ contract: "relay", nameContains: "limits",
+    order: "depth" }, { pageSize: 1 }));
   assert.equal(listed.queue, "limits");
   const reset = await admin.resetQueue("relay", "limits");
   await assertShape("AdminQueue", reset);
-  assert.ok(!reset.rate && !reset.maxRunning);
+  assert.ok(!reset.rateLimit && !reset.maxRunning);
   const counts = await all(admin.counts({ by: "queue", contract: "relay", queue: "limits" }));
   await assertShape("AdminCount", counts[0]);
   assert.equal(counts[0].count, 1);
@@ -113,7 +118,7 @@ test("dead letters are grouped, replayed and discarded", async () => {
   assert.equal(groups.find(({ queue }) => queue === "dead").count, 2);
   assert.equal((await admin.deadLetter(letters[0].id)).jobId, letters[0].jobId);
   assert.equal((await all(admin.deadLetters({ fingerprint: letters[0].fingerprint,
-    from: new Date(0), to: "2999-01-01T00:00:00Z" }))).length, 2);
+    failedFrom: new Date(0), failedBefore: "2999-01-01T00:00:00Z" }))).length, 2);
   const job = await admin.replayDeadLetter(letters[0].id);
   assert.equal(job.id, letters[0].jobId);
   await assert.rejects(admin.replayDeadLetter(letters[0].id), ConflictError);
@@ -138,10 +143,11 @@ test("workers and nodes are listed, workers drained", async () => {
     return found.length > 0 && found;
   });
   await assertShape("AdminNode", node);
-  await assertShape("AdminNodePart", node.store);
+  await assertShape("AdminNodeComponent", node.store);
+  if (node.store.connections) await assertShape("AdminConnectionPool", node.store.connections);
   const health = await admin.health();
   await assertShape("AdminHealth", health);
-  await assertShape("AdminPart", health.parts[0]);
+  await assertShape("AdminComponent", health.components[0]);
   const contracts = await all(admin.contracts());
   await assertShape("AdminContract", contracts[0]);
   assert.ok(contracts.some(({ contract }) => contract === "relay"));
@@ -157,11 +163,11 @@ test("schedules are made, changed, run and deleted", async () => {
     timeZone: "Europe/Berlin", overlap: "skip", catchUp: "none", jitter: "5s" });
   assert.deepEqual([changed.cron, changed.timeZone, changed.overlap, changed.catchUp],
     ["0 4 * * *", "Europe/Berlin", "skip", "none"]);
-  assert.equal((await admin.schedule("hourly", { next: 3 })).next.length, 3);
+  assert.equal((await admin.schedule("hourly", { next: 3 })).nextTimes.length, 3);
   assert.equal((await admin.pauseSchedule("hourly")).paused, true);
   assert.equal((await admin.resumeSchedule("hourly")).paused, false);
   const job = await admin.runSchedule("hourly");
-  await assertShape("AdminJobState", job);
+  await assertShape("AdminActionResult", job);
   assert.deepEqual(await all(admin.scheduleTicks("hourly")), []);
   assert.ok((await all(admin.schedules({ pageSize: 1 }))).some(({ name }) => name === "hourly"));
   await admin.deleteSchedule("hourly");

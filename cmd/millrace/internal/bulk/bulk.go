@@ -15,42 +15,42 @@ import (
 )
 
 // columns are the columns of the table.
-var columns = []cli.Column[client.AdminBulk]{
-	{Name: "bulk_id", Keep: true, Get: func(b client.AdminBulk) string { return b.ID }},
-	{Name: "action", Get: func(b client.AdminBulk) string { return string(b.Action) }},
-	{Name: "state", Get: func(b client.AdminBulk) string { return b.State }},
+var columns = []cli.Column[client.AdminBulkOperation]{
+	{Name: "bulk_id", Keep: true, Get: func(b client.AdminBulkOperation) string { return b.ID }},
+	{Name: "action", Get: func(b client.AdminBulkOperation) string { return string(b.Action) }},
+	{Name: "state", Get: func(b client.AdminBulkOperation) string { return b.State }},
 	{Name: "reason", Text: true,
-		Get:  func(b client.AdminBulk) string { return cli.Printable(b.Reason) },
-		Tone: func(client.AdminBulk) cli.Tone { return cli.ToneWarn }},
-	{Name: "done", Right: true, Get: count(func(b client.AdminBulk) int64 { return b.Done })},
-	{Name: "failed", Right: true, Get: count(func(b client.AdminBulk) int64 { return b.Failed }),
-		Tone: func(b client.AdminBulk) cli.Tone { return tone(b.Failed) }},
+		Get:  func(b client.AdminBulkOperation) string { return cli.Printable(b.Reason) },
+		Tone: func(client.AdminBulkOperation) cli.Tone { return cli.ToneWarn }},
+	{Name: "done", Right: true, Get: count(func(b client.AdminBulkOperation) int64 { return b.Done })},
+	{Name: "failed", Right: true, Get: count(func(b client.AdminBulkOperation) int64 { return b.Failed }),
+		Tone: func(b client.AdminBulkOperation) cli.Tone { return tone(b.Failed) }},
 	{Name: "skipped", Right: true,
-		Get: count(func(b client.AdminBulk) int64 { return b.Skipped })},
+		Get: count(func(b client.AdminBulkOperation) int64 { return b.Skipped })},
 	{Name: "total", Right: true,
-		Get: func(b client.AdminBulk) string { return cli.Format(b.Total) }},
+		Get: func(b client.AdminBulkOperation) string { return cli.Format(b.Total) }},
 	{Name: "canary", Extra: true, Get: canary},
 	{Name: "rate", Right: true, Extra: true,
-		Get: positive(func(b client.AdminBulk) int { return b.Rate })},
+		Get: positive(func(b client.AdminBulkOperation) int { return b.RatePerSecond })},
 	{Name: "limit", Right: true, Extra: true,
-		Get: positive(func(b client.AdminBulk) int { return b.Limit })},
+		Get: positive(func(b client.AdminBulkOperation) int { return b.Limit })},
 	{Name: "started_at", Time: true,
-		Get: func(b client.AdminBulk) string { return cli.FormatTime(b.StartedAt) }},
+		Get: func(b client.AdminBulkOperation) string { return cli.FormatTime(b.StartedAt) }},
 	{Name: "eta", Time: true,
-		Get: func(b client.AdminBulk) string { return cli.FormatTimePtr(b.ETA) }},
+		Get: func(b client.AdminBulkOperation) string { return cli.FormatTimePtr(b.ETA) }},
 	{Name: "ended_at", Time: true, Extra: true,
-		Get: func(b client.AdminBulk) string { return cli.FormatTimePtr(b.EndedAt) }},
+		Get: func(b client.AdminBulkOperation) string { return cli.FormatTimePtr(b.EndedAt) }},
 	{Name: "errors", Text: true, Extra: true, Get: problems},
 }
 
 // count makes a number the text of a cell.
-func count(of func(client.AdminBulk) int64) func(client.AdminBulk) string {
-	return func(b client.AdminBulk) string { return strconv.FormatInt(of(b), 10) }
+func count(of func(client.AdminBulkOperation) int64) func(client.AdminBulkOperation) string {
+	return func(b client.AdminBulkOperation) string { return strconv.FormatInt(of(b), 10) }
 }
 
 // positive makes a number the text of a cell, empty for 0.
-func positive(of func(client.AdminBulk) int) func(client.AdminBulk) string {
-	return func(b client.AdminBulk) string {
+func positive(of func(client.AdminBulkOperation) int) func(client.AdminBulkOperation) string {
+	return func(b client.AdminBulkOperation) string {
 		if n := of(b); n > 0 {
 			return strconv.Itoa(n)
 		}
@@ -60,7 +60,7 @@ func positive(of func(client.AdminBulk) int) func(client.AdminBulk) string {
 
 // canary says how many went first, and what is known of how they ended: the others go only where
 // they have ended well.
-func canary(b client.AdminBulk) string {
+func canary(b client.AdminBulkOperation) string {
 	if b.Canary == 0 {
 		return ""
 	}
@@ -85,7 +85,7 @@ func tone(failed int64) cli.Tone {
 }
 
 // problems is the first error, and how many there are.
-func problems(b client.AdminBulk) string {
+func problems(b client.AdminBulkOperation) string {
 	if len(b.Errors) == 0 {
 		return ""
 	}
@@ -100,22 +100,22 @@ func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 millrace dlq replay with filters, by millrace queues clear and by millrace webhooks
 replay.`
 	c.AddCommand(listCommand(p, operator()), showCommand(p, operator()),
-		changeCommand(p, operator(), "pause", "Pause bulk operations", (*client.Admin).PauseBulk),
+		changeCommand(p, operator(), "pause", "Pause bulk operations", (*client.Admin).PauseBulkOperation),
 		changeCommand(p, operator(), "resume", "Let bulk operations go on that are paused",
-			(*client.Admin).ResumeBulk),
+			(*client.Admin).ResumeBulkOperation),
 		changeCommand(p, operator(), "cancel", "End bulk operations; what was done stays done",
-			(*client.Admin).CancelBulk))
+			(*client.Admin).CancelBulkOperation))
 	return c
 }
 
 // listCommand is `millrace bulk list`.
 func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List bulk operations, the newest first"}
-	return cli.List[client.AdminBulk]{
+	return cli.List[client.AdminBulkOperation]{
 		Columns: columns,
 		Items: func(ctx context.Context, server *client.Admin,
-			pageSize int) iter.Seq2[client.AdminBulk, error] {
-			return server.Bulks(ctx, pageSize)
+			pageSize int) iter.Seq2[client.AdminBulkOperation, error] {
+			return server.BulkOperations(ctx, pageSize)
 		},
 	}.Command(p, operator, c)
 }
@@ -123,23 +123,26 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 // showCommand is `millrace bulk show`.
 func showCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	c := &cobra.Command{Use: "show ID", Short: "Print a bulk operation"}
-	return cli.Show[client.AdminBulk]{
+	return cli.Show[client.AdminBulkOperation]{
 		Columns: columns,
-		Get: func(ctx context.Context, server *client.Admin, id string) (client.AdminBulk, error) {
-			return server.Bulk(ctx, id)
+		Get: func(ctx context.Context, server *client.Admin,
+			id string) (client.AdminBulkOperation, error) {
+			return server.BulkOperation(ctx, id)
 		},
 	}.Command(p, operator, c)
 }
 
 // changeCommand is `millrace bulk pause`, resume or cancel.
 func changeCommand(p cli.Process, operator *cli.Operator, use, short string,
-	do func(*client.Admin, context.Context, string) (client.AdminBulk, error)) *cobra.Command {
+	do func(*client.Admin, context.Context,
+		string) (client.AdminBulkOperation, error)) *cobra.Command {
 	c := &cobra.Command{Use: use + " ID...", Short: short}
-	return cli.Each[client.AdminBulk]{
-		Do: func(ctx context.Context, server *client.Admin, id string) (client.AdminBulk, error) {
+	return cli.Each[client.AdminBulkOperation]{
+		Do: func(ctx context.Context, server *client.Admin,
+			id string) (client.AdminBulkOperation, error) {
 			return do(server, ctx, id)
 		},
-		Done: func(id string, b client.AdminBulk) string {
+		Done: func(id string, b client.AdminBulkOperation) string {
 			text := fmt.Sprintf("bulk %s is %s, %d done", id, b.State, b.Done)
 			if b.Total != nil {
 				text += fmt.Sprintf(" of %d", *b.Total)

@@ -30,7 +30,7 @@ func (s *Starter) Register(c *cobra.Command, filters func(*pflag.FlagSet)) {
 	s.filters.BoolVar(&s.Request.Everything, "everything", false,
 		"all "+s.Things+"s, where no filter is given")
 	c.Flags().AddFlagSet(s.filters)
-	c.Flags().IntVar(&s.Request.Rate, "rate", 0, "how many a second; 0 is no rate")
+	c.Flags().IntVar(&s.Request.RatePerSecond, "rate", 0, "how many a second; 0 is no rate")
 	c.Flags().IntVar(&s.Request.Limit, "limit", 0, "how many at most; 0 is no limit")
 	c.Flags().IntVar(&s.Request.Canary, "canary", 0,
 		"how many go first and have to end well before the others go")
@@ -65,9 +65,9 @@ type Started struct {
 }
 
 // participles are the actions as what is done to things.
-var participles = map[client.AdminAction]string{client.AdminRetry: "retried",
-	client.AdminRerun: "rerun", client.AdminRunNow: "made due", client.AdminCancel: "canceled",
-	client.AdminRelease: "released", client.AdminDelete: "deleted", client.AdminReplay: "replayed"}
+var participles = map[client.AdminAction]string{client.AdminActionRetry: "retried",
+	client.AdminActionRerun: "rerun", client.AdminActionRunNow: "made due", client.AdminActionCancel: "canceled",
+	client.AdminActionRelease: "released", client.AdminActionDelete: "deleted", client.AdminActionReplay: "replayed"}
 
 // String is the line for people.
 func (s Started) String() string {
@@ -88,7 +88,7 @@ func (s Started) String() string {
 
 // Start looks at what matches, asks, and starts the operation.
 func (s *Starter) Start(ctx context.Context, p cli.Process, server *client.Admin) (Started, error) {
-	seen, err := server.PreviewBulk(ctx, s.Request)
+	seen, err := server.PreviewBulkOperation(ctx, s.Request)
 	if err != nil {
 		return Started{}, err
 	}
@@ -111,6 +111,6 @@ func (s *Starter) Start(ctx context.Context, p cli.Process, server *client.Admin
 		return started, err
 	}
 	s.Request.AsOf = seen.AsOf
-	started.ID, err = server.StartBulk(ctx, s.Request)
+	started.ID, err = server.StartBulkOperation(ctx, s.Request)
 	return started, err
 }

@@ -62,7 +62,7 @@ func findJob(ctx context.Context, server *client.Admin, argument string) (int64,
 	}
 	var found []client.AdminJob
 	for _, f := range filters {
-		for j, err := range server.Jobs(ctx, client.AdminJobList{Filter: f,
+		for j, err := range server.Jobs(ctx, client.AdminJobQuery{Filter: f,
 			PageSize: maxCandidates + 1}) {
 			if err != nil {
 				return 0, err
@@ -96,7 +96,7 @@ const (
 func findByBegin(ctx context.Context, server *client.Admin, argument string) (int64, error) {
 	var found []client.AdminJob
 	seen := 0
-	for j, err := range server.Jobs(ctx, client.AdminJobList{PageSize: maxNewest}) {
+	for j, err := range server.Jobs(ctx, client.AdminJobQuery{PageSize: maxNewest}) {
 		if err != nil {
 			return 0, err
 		}
@@ -155,8 +155,8 @@ func NoQueue(ctx context.Context, server *client.Admin, contract, queue string) 
 // filtersOf returns what an argument that is no number may mean: an id, or one with its contract
 // and perhaps its queue before it.
 func filtersOf(ctx context.Context, server *client.Admin,
-	argument string) ([]client.AdminBulkFilter, error) {
-	filters := []client.AdminBulkFilter{{ID: argument}}
+	argument string) ([]client.AdminFilter, error) {
+	filters := []client.AdminFilter{{ID: argument}}
 	contract, rest, isNamed := strings.Cut(argument, "/")
 	if !isNamed {
 		return filters, nil
@@ -171,9 +171,9 @@ func filtersOf(ctx context.Context, server *client.Admin,
 	if !known || rest == "" {
 		return filters, nil
 	}
-	filters = append(filters, client.AdminBulkFilter{Contract: contract, ID: rest})
+	filters = append(filters, client.AdminFilter{Contract: contract, ID: rest})
 	if at := strings.LastIndex(rest, "/"); at > 0 && at < len(rest)-1 {
-		filters = append(filters, client.AdminBulkFilter{Contract: contract, Queue: rest[:at],
+		filters = append(filters, client.AdminFilter{Contract: contract, Queue: rest[:at],
 			ID: rest[at+1:]})
 	}
 	return filters, nil

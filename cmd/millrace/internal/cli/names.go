@@ -109,7 +109,7 @@ func webhookNames(ctx context.Context, server *client.Admin) iter.Seq2[string, e
 
 // refusedNames are the requests in the inbox that were refused.
 func refusedNames(ctx context.Context, server *client.Admin) iter.Seq2[string, error] {
-	return distinct(server.Inbox(ctx, client.AdminInboxFilter{State: client.InboxRefused}),
+	return distinct(server.Inbox(ctx, client.AdminInboxFilter{State: client.AdminInboxRefused}),
 		func(r client.AdminInboxRequest) string { return r.ID })
 }
 

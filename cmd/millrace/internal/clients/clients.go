@@ -41,7 +41,7 @@ var columns = []cli.Column[client.AdminClient]{
 		return used(k.QuotaUsed, k.QuotaPerDay)
 	}},
 	{Name: "own_limits", Text: true, Get: func(k client.AdminClient) string {
-		return cli.Printable(strings.Join(k.OwnLimits, ","))
+		return cli.Printable(strings.Join(k.OverriddenLimits, ","))
 	}},
 }
 
@@ -50,14 +50,14 @@ const active = "active"
 
 // keyState is the state of a client's key: active if it has such a one, else that of its last one.
 func keyState(k client.AdminClient) string {
-	isActive := func(key client.AdminClientKey) bool { return key.State == active }
+	isActive := func(key client.AdminAPIKey) bool { return key.State == active }
 	switch {
-	case len(k.Keys) == 0:
+	case len(k.APIKeys) == 0:
 		return "none"
-	case slices.ContainsFunc(k.Keys, isActive):
+	case slices.ContainsFunc(k.APIKeys, isActive):
 		return active
 	}
-	return cli.Printable(k.Keys[len(k.Keys)-1].State)
+	return cli.Printable(k.APIKeys[len(k.APIKeys)-1].State)
 }
 
 // jobs is how many jobs a client has, with a + where there may be more.
@@ -124,7 +124,7 @@ func write(w io.Writer, k client.AdminClient) error {
 			fmt.Fprintf(&b, "%-10s  %s\n", c.Name, text)
 		}
 	}
-	for _, key := range k.Keys {
+	for _, key := range k.APIKeys {
 		fmt.Fprintf(&b, "%-10s  %s %s, made %s", "key", cli.Printable(key.ID),
 			cli.Printable(key.State), cli.FormatTime(key.CreatedAt))
 		switch {
@@ -135,7 +135,7 @@ func write(w io.Writer, k client.AdminClient) error {
 		}
 		b.WriteByte('\n')
 	}
-	if k.MoreKeys {
+	if k.MoreAPIKeys {
 		b.WriteString("            and others, which are revoked\n")
 	}
 	_, err := io.WriteString(w, b.String())
@@ -169,14 +169,14 @@ seconds. It takes the place of the server's settings until --reset.`,
 			argument string) (client.AdminClient, error) {
 			var change client.AdminClientChange
 			if reset {
-				change.RateLimitPerMinute = client.SettingsLimit()
-				change.QuotaPerDay = client.SettingsLimit()
+				change.RateLimitPerMinute = client.LimitFromSettings()
+				change.QuotaPerDay = client.LimitFromSettings()
 			}
 			if c.Flags().Changed("rate") {
-				change.RateLimitPerMinute = client.ClientLimit(rate)
+				change.RateLimitPerMinute = client.LimitTo(rate)
 			}
 			if c.Flags().Changed("quota") {
-				change.QuotaPerDay = client.ClientLimit(quota)
+				change.QuotaPerDay = client.LimitTo(quota)
 			}
 			return server.SetClient(ctx, argument, change)
 		},
@@ -213,7 +213,7 @@ func revokeCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 			if err != nil {
 				return client.AdminClient{}, err
 			}
-			return server.RevokeClientKey(ctx, clientID, keyID)
+			return server.RevokeAPIKey(ctx, clientID, keyID)
 		},
 		Done: func(argument string, _ client.AdminClient) string { return argument + " is revoked" },
 	}.Command(p, operator, &cobra.Command{

@@ -32,7 +32,7 @@ var columns = []cli.Column[client.AdminDeadLetter]{
 	{Name: "id", Keep: true, Right: true,
 		Get: func(l client.AdminDeadLetter) string { return strconv.FormatInt(l.ID, 10) }},
 	{Name: "at", Time: true,
-		Get: func(l client.AdminDeadLetter) string { return cli.FormatTime(l.At) }},
+		Get: func(l client.AdminDeadLetter) string { return cli.FormatTime(l.FailedAt) }},
 	{Name: "queue", Keep: true, Get: func(l client.AdminDeadLetter) string {
 		return cli.Printable(cli.QueueName(l.Contract, l.Queue))
 	}},
@@ -106,9 +106,9 @@ func registerFilter(p cli.Process, flags *pflag.FlagSet, f *client.AdminDeadLett
 	cli.QueueVar(flags, &f.Contract, &f.Queue, "only dead letters of this ")
 	flags.StringVar(&f.Fingerprint, "fingerprint", "", "only dead letters of this reason, as millrace "+
 		"dlq groups prints it, or as much of its beginning as no other reason has")
-	flags.StringVar(&f.Error, "error", "", "only dead letters with this `text` in their error")
-	cli.TimeVar(flags, p, &f.From, "from", "only dead letters of this time or later")
-	cli.TimeVar(flags, p, &f.To, "to", "only dead letters before this time")
+	flags.StringVar(&f.ErrorContains, "error", "", "only dead letters with this `text` in their error")
+	cli.TimeVar(flags, p, &f.FailedFrom, "from", "only dead letters of this time or later")
+	cli.TimeVar(flags, p, &f.FailedBefore, "to", "only dead letters before this time")
 }
 
 // fingerprintLength is how many characters a fingerprint has.
@@ -245,7 +245,7 @@ counts.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	c.Flags().BoolVar(&again, "again", false, "also those that were replayed before")
-	s := bulk.Starter{Request: client.AdminBulkRequest{Action: client.AdminReplay},
+	s := bulk.Starter{Request: client.AdminBulkRequest{Action: client.AdminActionReplay},
 		Things: "dead letter"}
 	s.Register(c, func(flags *pflag.FlagSet) { registerFilter(p, flags, &f) })
 	return cli.Each[any]{
@@ -260,8 +260,9 @@ counts.`,
 				if err := completeFingerprint(ctx, server, &f); err != nil {
 					return nil, err
 				}
-				s.Request.Filter = client.AdminBulkFilter{Contract: f.Contract, Queue: f.Queue,
-					Fingerprint: f.Fingerprint, Error: f.Error, From: f.From, To: f.To}
+				s.Request.Filter = client.AdminFilter{Contract: f.Contract, Queue: f.Queue,
+					Fingerprint: f.Fingerprint, ErrorContains: f.ErrorContains,
+					FailedFrom: f.FailedFrom, FailedBefore: f.FailedBefore}
 				return s.Start(ctx, p, server)
 			}
 			id, err := parseID(argument)
@@ -272,7 +273,7 @@ counts.`,
 			return j, offerAgain(err)
 		},
 		Done: func(argument string, result any) string {
-			j, isJob := result.(client.AdminJobState)
+			j, isJob := result.(client.AdminActionResult)
 			if !isJob {
 				return fmt.Sprint(result)
 			}

@@ -21,7 +21,7 @@ var columns = []cli.Column[client.AdminInboxRequest]{
 	{Name: "id", Keep: true, Get: func(r client.AdminInboxRequest) string { return r.ID }},
 	{Name: "state", Get: func(r client.AdminInboxRequest) string { return r.State },
 		Tone: func(r client.AdminInboxRequest) cli.Tone {
-			if r.State == client.InboxRefused {
+			if r.State == client.AdminInboxRefused {
 				return cli.ToneBad
 			}
 			return cli.ToneNone
@@ -34,10 +34,10 @@ var columns = []cli.Column[client.AdminInboxRequest]{
 	{Name: "producer",
 		Get: func(r client.AdminInboxRequest) string { return cli.Printable(r.Producer) }},
 	{Name: "job", Right: true, Get: func(r client.AdminInboxRequest) string {
-		if r.Job == 0 {
+		if r.JobNumber == 0 {
 			return ""
 		}
-		return strconv.FormatInt(r.Job, 10)
+		return strconv.FormatInt(r.JobNumber, 10)
 	}},
 	{Name: "job_id", Extra: true,
 		Get: func(r client.AdminInboxRequest) string { return cli.Printable(r.JobID) }},
@@ -76,7 +76,8 @@ first: what waits, what was refused, and what was submitted lately.`,
 	c.Flags().StringVar(&f.State, "state", "", "only requests in this state: waiting, submitted or "+
 		"refused")
 	c.Flags().StringVar(&f.Contract, "contract", "", "only requests to this contract")
-	cli.CompleteWords(c, "state", client.InboxWaiting, client.InboxSubmitted, client.InboxRefused)
+	cli.CompleteWords(c, "state", client.AdminInboxWaiting, client.AdminInboxSubmitted,
+		client.AdminInboxRefused)
 	return cli.List[client.AdminInboxRequest]{
 		Columns: columns,
 		Items: func(ctx context.Context, server *client.Admin,

@@ -42,16 +42,16 @@ type action struct {
 
 // actions are the commands that act on jobs.
 var actions = []action{
-	{client.AdminRetry, "Make failed jobs ready once more",
+	{client.AdminActionRetry, "Make failed jobs ready once more",
 		"Make failed jobs ready once more. They stay the same jobs."},
-	{client.AdminRerun, "Make new jobs of jobs that are over",
+	{client.AdminActionRerun, "Make new jobs of jobs that are over",
 		"Make new jobs of jobs that are over."},
-	{client.AdminRunNow, "Make jobs due that wait for their time",
+	{client.AdminActionRunNow, "Make jobs due that wait for their time",
 		"Make jobs due that wait for their time."},
-	{client.AdminCancel, "Cancel jobs", "Cancel jobs."},
-	{client.AdminRelease, "Give leased jobs back to their queues",
+	{client.AdminActionCancel, "Cancel jobs", "Cancel jobs."},
+	{client.AdminActionRelease, "Give leased jobs back to their queues",
 		"Give leased jobs back to their queues. What their workers do with them no longer counts."},
-	{client.AdminDelete, "Delete jobs", "Delete jobs."},
+	{client.AdminActionDelete, "Delete jobs", "Delete jobs."},
 }
 
 // command is `millrace jobs NAME`.
@@ -86,7 +86,7 @@ goes on in the server, and asks before. --yes answers, --dry-run only counts.`,
 			return server.ActOnJob(ctx, number, a.name)
 		},
 		Done: func(argument string, result any) string {
-			if j, isJob := result.(client.AdminJobState); isJob {
+			if j, isJob := result.(client.AdminActionResult); isJob {
 				return describe(argument, j)
 			}
 			return fmt.Sprint(result)
@@ -95,11 +95,11 @@ goes on in the server, and asks before. --yes answers, --dry-run only counts.`,
 }
 
 // describe returns the line about a job that was changed or made.
-func describe(_ string, j client.AdminJobState) string {
+func describe(_ string, j client.AdminActionResult) string {
 	text := fmt.Sprintf("job %d (%s, %s) is %s", j.Number, cli.QueueName(j.Contract, j.Queue), j.ID,
 		j.State)
-	if j.MadeFrom != nil {
-		text += fmt.Sprintf(", made from job %d", *j.MadeFrom)
+	if j.SourceNumber != nil {
+		text += fmt.Sprintf(", made from job %d", *j.SourceNumber)
 	}
 	return cli.Printable(text)
 }
@@ -122,19 +122,19 @@ take, a JSON object; without one, or with -, it is read from standard input.`,
 	c.Flags().StringVar(&s.IdempotencyKey, "idempotency-key", "",
 		"submissions with the same `key` are one job")
 	_ = c.MarkFlagRequired("contract")
-	return cli.Each[client.AdminJobState]{
+	return cli.Each[client.AdminActionResult]{
 		Do: func(ctx context.Context, server *client.Admin,
-			file string) (client.AdminJobState, error) {
+			file string) (client.AdminActionResult, error) {
 			text, err := cli.ReadDocument(ctx, p, file)
 			switch {
 			case ctx.Err() != nil:
-				return client.AdminJobState{}, cli.ErrInterrupted
+				return client.AdminActionResult{}, cli.ErrInterrupted
 			case err != nil:
-				return client.AdminJobState{}, cli.UsageError("%w", err)
+				return client.AdminActionResult{}, cli.UsageError("%w", err)
 			}
 			var request json.RawMessage
 			if err := json.Unmarshal(text, &request); err != nil {
-				return client.AdminJobState{}, cli.UsageError("%s: %w", file, cli.JSONError(err))
+				return client.AdminActionResult{}, cli.UsageError("%s: %w", file, cli.JSONError(err))
 			}
 			s.Request = request
 			return server.SubmitJob(ctx, s)

@@ -50,12 +50,12 @@ var columns = []jobColumn{
 	{Name: "started_at", Time: true, Extra: true,
 		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.StartedAt) }},
 	{Name: "settled_at", Time: true, Extra: true,
-		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.SettledAt) }},
+		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.FinishedAt) }},
 	{Name: "lease_until", Time: true, Extra: true,
 		Get: func(j client.AdminJob) string { return cli.FormatTimePtr(j.LeaseUntil) }},
 	{Name: "owner", Extra: true, Get: func(j client.AdminJob) string { return cli.Format(j.Owner) }},
 	{Name: "parent", Right: true, Extra: true,
-		Get: func(j client.AdminJob) string { return cli.Format(j.Parent) }},
+		Get: func(j client.AdminJob) string { return cli.Format(j.ParentNumber) }},
 	{Name: "children", Right: true, Extra: true,
 		Get: func(j client.AdminJob) string { return cli.Format(j.Children) }},
 	{Name: "open_dependencies", Right: true, Extra: true,
@@ -77,7 +77,7 @@ func tone(j client.AdminJob) cli.Tone {
 
 // listCommand is `millrace jobs list` (AD-010).
 func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
-	var l client.AdminJobList
+	var l client.AdminJobQuery
 	order := ""
 	c := &cobra.Command{
 		Use:   "list",

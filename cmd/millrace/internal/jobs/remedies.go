@@ -41,7 +41,7 @@ func remediesOf(why *client.AdminWhy, r *client.AdminReason) []string {
 	switch r.Code {
 	case client.AdminReasonQueuePaused:
 		return []string{"millrace queues resume " + queue}
-	case client.AdminReasonNobodyAsks:
+	case client.AdminReasonNoWorkers:
 		return startWorkers(why, r)
 	case client.AdminReasonNodeDraining:
 		return namedCommands("millrace nodes resume ", r.Facts["nodes"])
@@ -49,7 +49,7 @@ func remediesOf(why *client.AdminWhy, r *client.AdminReason) []string {
 		return []string{"millrace queues set " + queue + " --run-limit N"}
 	case client.AdminReasonRateLimited:
 		return []string{"millrace queues set " + queue + " --rate N/1m"}
-	case client.AdminReasonBehind:
+	case client.AdminReasonBehindOtherJobs:
 		return []string{"millrace queues show " + queue}
 	case client.AdminReasonNotDue, client.AdminReasonBackingOff:
 		return []string{fmt.Sprintf("millrace jobs run-now %d", why.Number)}

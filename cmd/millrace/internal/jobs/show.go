@@ -73,10 +73,10 @@ func writePage(w io.Writer, got page) error {
 		{"owner", cli.Format(j.Owner)}, {"priority", cli.Format(j.Priority)},
 		{"attempts", attempts(j)}, {"created", cli.FormatTime(j.CreatedAt)},
 		{"due", cli.FormatTimePtr(j.DueAt)}, {"started", cli.FormatTimePtr(j.StartedAt)},
-		{"settled", cli.FormatTimePtr(j.SettledAt)},
+		{"settled", cli.FormatTimePtr(j.FinishedAt)},
 		{"lease until", cli.FormatTimePtr(j.LeaseUntil)}, {"worker", cli.Format(j.Worker)},
-		{"parent", cli.Format(j.Parent)}, {"children", cli.Format(j.Children)},
-		{"dead letter", cli.Format(j.DeadLetter)}, {"replayed as", cli.Format(j.ReplayedAs)},
+		{"parent", cli.Format(j.ParentNumber)}, {"children", cli.Format(j.Children)},
+		{"dead letter", cli.Format(j.DeadLetterID)}, {"replayed as", cli.Format(j.ReplayedAs)},
 		{"actions", joined(j.Actions)}, {"route", cli.Format(j.Links.Contract)},
 		{"payload", bodyText(j.Payload)}, {"definition", bodyText(j.Definition)},
 		{"progress", bodyText(j.Progress)}, {"result", bodyText(j.Result)},
@@ -87,8 +87,8 @@ func writePage(w io.Writer, got page) error {
 		}
 	}
 	_ = lines.Flush() // a Builder takes all
-	if got.Why.Sentence != "" {
-		fmt.Fprintf(&b, "\n%s\n", cli.Printable(got.Why.Sentence))
+	if got.Why.Summary != "" {
+		fmt.Fprintf(&b, "\n%s\n", cli.Printable(got.Why.Summary))
 	}
 	writeTimeline(&b, &got.Timeline)
 	_, err := io.WriteString(w, b.String())
@@ -146,7 +146,7 @@ func writeTimeline(b *strings.Builder, t *client.AdminTimeline) {
 		if e.Error != nil {
 			text += ": " + *e.Error
 		}
-		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", cli.FormatTime(e.At), e.Kind, cli.FormatSeconds(e.Lasted),
+		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", cli.FormatTime(e.At), e.Kind, cli.FormatSeconds(e.Duration),
 			cli.Printable(text))
 	}
 	_ = lines.Flush() // a Builder takes all

@@ -42,7 +42,7 @@ reasons with what is known about each.
 // the commands that change it.
 func writeWhy(w io.Writer, why client.AdminWhy) error {
 	var b strings.Builder
-	fmt.Fprintln(&b, cli.Printable(why.Sentence))
+	fmt.Fprintln(&b, cli.Printable(why.Summary))
 	for _, r := range why.Reasons {
 		fmt.Fprintf(&b, "\n%s: %s\n", r.Code, cli.Printable(r.Text))
 		for _, name := range slices.Sorted(maps.Keys(r.Facts)) {

@@ -33,13 +33,13 @@ var nodeColumns = []cli.Column[client.AdminNode]{
 		Tone: func(client.AdminNode) cli.Tone { return cli.ToneWarn }},
 	{Name: "store", Get: func(n client.AdminNode) string { return n.Store.State }},
 	{Name: "pool", Extra: true, Right: true,
-		Get: func(n client.AdminNode) string { return poolText(n.Store.Pool) }},
+		Get: func(n client.AdminNode) string { return poolText(n.Store.Connections) }},
 	{Name: "contracts", Extra: true,
 		Get: func(n client.AdminNode) string { return strings.Join(n.Contracts, ",") }},
 	{Name: "duties", Extra: true,
 		Get: func(n client.AdminNode) string { return strings.Join(n.LeaderRoles, ",") }},
 	{Name: "memory", Extra: true, Right: true,
-		Get: func(n client.AdminNode) string { return strconv.FormatInt(n.Memory, 10) }},
+		Get: func(n client.AdminNode) string { return strconv.FormatInt(n.MemoryBytes, 10) }},
 	{Name: "goroutines", Extra: true, Right: true,
 		Get: func(n client.AdminNode) string { return strconv.Itoa(n.Goroutines) }},
 	{Name: "open_files", Extra: true, Right: true,
@@ -47,7 +47,7 @@ var nodeColumns = []cli.Column[client.AdminNode]{
 }
 
 // poolText says how many of the connections to the store are in use, such as 3/16.
-func poolText(p *client.AdminNodePool) string {
+func poolText(p *client.AdminConnectionPool) string {
 	if p == nil {
 		return ""
 	}

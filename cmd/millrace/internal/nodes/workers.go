@@ -27,7 +27,7 @@ var workerColumns = []cli.Column[client.AdminWorker]{
 	{Name: "running", Right: true,
 		Get: func(w client.AdminWorker) string { return strconv.Itoa(len(w.Running)) }},
 	{Name: "slots", Right: true,
-		Get: func(w client.AdminWorker) string { return cli.Format(w.Slots) }},
+		Get: func(w client.AdminWorker) string { return cli.Format(w.Concurrency) }},
 	{Name: "succeeded", Right: true,
 		Get: func(w client.AdminWorker) string { return strconv.FormatInt(w.Succeeded, 10) }},
 	{Name: "failed", Right: true,

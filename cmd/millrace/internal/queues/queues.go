@@ -43,7 +43,7 @@ var columns = []cli.Column[client.AdminQueue]{
 	{Name: "workers", Right: true,
 		Get: count(func(q client.AdminQueue) int64 { return int64(q.Workers) })},
 	{Name: "asked", Time: true, Get: func(q client.AdminQueue) string {
-		return cli.FormatTimePtr(q.LastAskedAt)
+		return cli.FormatTimePtr(q.LastClaimAt)
 	}},
 	{Name: "drains", Right: true, Get: drains},
 	{Name: "started_per_minute", Right: true, Extra: true,
@@ -136,10 +136,10 @@ func maxRunning(q client.AdminQueue) string {
 
 // rate writes a rate as settings have it. It is empty without a rate.
 func rate(q client.AdminQueue) string {
-	if q.Rate == 0 {
+	if q.RateLimit == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d/%s", q.Rate, q.RatePeriod)
+	return fmt.Sprintf("%d/%s", q.RateLimit, q.RatePeriod)
 }
 
 // Command is `millrace queues`. Each of its commands gets a connection from operator.
@@ -227,8 +227,8 @@ jobs that are not over or settings, and for a week after it had either.
 What the server does itself, its bulk operations and schedules, is listed with --all.`,
 	}
 	c.Flags().StringVar(&f.Contract, "contract", "", "only queues of this contract")
-	c.Flags().StringVar(&f.Text, "text", "", "only queues with this text in their name")
-	c.Flags().BoolVar(&f.Internal, "all", false, "also the queues of the server's own jobs")
+	c.Flags().StringVar(&f.NameContains, "text", "", "only queues with this text in their name")
+	c.Flags().BoolVar(&f.IncludeInternal, "all", false, "also the queues of the server's own jobs")
 	c.Flags().StringVar(&f.Order, "order", "",
 		"name, or the greatest first: depth, age (of the oldest job) or failures")
 	cli.CompleteWords(c, "order", "name", "depth", "age", "failures")
@@ -265,7 +265,7 @@ func find(ctx context.Context, server *client.Admin, argument string) (client.Ad
 		return client.AdminQueue{}, err
 	}
 	for q, err := range server.Queues(ctx, client.AdminQueueFilter{Contract: contract,
-		Text: queue}) {
+		NameContains: queue}) {
 		if err != nil || q.Queue == queue {
 			return q, err
 		}
@@ -356,7 +356,7 @@ a paused queue.`,
 			change.MaxRunning = &limit
 		}
 		if c.Flags().Changed("rate") {
-			change.Rate, change.RatePeriod, err = parseRate(starts)
+			change.RateLimit, change.RatePeriod, err = parseRate(starts)
 		}
 		return err
 	}).Command(p, operator, c)
@@ -431,7 +431,7 @@ func limits(q client.AdminQueue) (all []string) {
 	if q.MaxRunning > 0 {
 		all = append(all, fmt.Sprintf("runs at most %d at a time", q.MaxRunning))
 	}
-	if q.Rate > 0 {
+	if q.RateLimit > 0 {
 		all = append(all, "starts at most "+rate(q))
 	}
 	return all

@@ -28,7 +28,7 @@ var columns = []cli.Column[client.AdminSchedule]{
 	{Name: "when", Get: when},
 	{Name: "contract", Get: func(s client.AdminSchedule) string { return s.Contract }},
 	{Name: "state", Get: state, Tone: func(s client.AdminSchedule) cli.Tone {
-		if s.Failing != nil {
+		if s.FailingTick != nil {
 			return cli.ToneBad
 		}
 		return cli.ToneWarn
@@ -67,11 +67,11 @@ func state(s client.AdminSchedule) string {
 	switch {
 	case s.Paused:
 		return "paused"
-	case s.Failing != nil:
+	case s.FailingTick != nil:
 		return "failing"
-	case s.Queued != nil:
+	case s.QueuedTick != nil:
 		return "queued"
-	case len(s.Next) == 0:
+	case len(s.NextTimes) == 0:
 		return "over"
 	}
 	return ""
@@ -79,18 +79,18 @@ func state(s client.AdminSchedule) string {
 
 // next is the next time, empty if there is none or the schedule is paused.
 func next(s client.AdminSchedule) string {
-	if s.Paused || len(s.Next) == 0 {
+	if s.Paused || len(s.NextTimes) == 0 {
 		return ""
 	}
-	return cli.FormatTime(s.Next[0])
+	return cli.FormatTime(s.NextTimes[0])
 }
 
 // latest is what came of the latest time.
 func latest(s client.AdminSchedule) string {
-	if s.Latest == nil {
+	if s.LastTick == nil {
 		return ""
 	}
-	return s.Latest.Outcome
+	return s.LastTick.Outcome
 }
 
 // tickColumns are the columns of the table of ticks.
@@ -99,16 +99,16 @@ var tickColumns = []cli.Column[client.AdminScheduleTick]{
 		Get: func(t client.AdminScheduleTick) string { return cli.FormatTime(t.Time) }},
 	{Name: "outcome", Get: func(t client.AdminScheduleTick) string { return t.Outcome }},
 	{Name: "job", Right: true, Get: func(t client.AdminScheduleTick) string {
-		if t.Job == 0 {
+		if t.JobNumber == 0 {
 			return ""
 		}
-		return strconv.FormatInt(t.Job, 10)
+		return strconv.FormatInt(t.JobNumber, 10)
 	}},
 	{Name: "lateness", Right: true, Get: func(t client.AdminScheduleTick) string {
 		return time.Duration(t.Lateness * float64(time.Second)).Round(time.Millisecond).String()
 	}},
 	{Name: "passed", Right: true,
-		Get: func(t client.AdminScheduleTick) string { return strconv.Itoa(t.Passed) }},
+		Get: func(t client.AdminScheduleTick) string { return strconv.Itoa(t.EarlierMissed) }},
 	{Name: "error", Text: true,
 		Get: func(t client.AdminScheduleTick) string { return cli.Printable(t.Error) }},
 }
@@ -299,12 +299,12 @@ func removeCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 
 // runCommand is `millrace schedules run`.
 func runCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
-	return cli.Each[client.AdminJobState]{
+	return cli.Each[client.AdminActionResult]{
 		Do: func(ctx context.Context, server *client.Admin,
-			name string) (client.AdminJobState, error) {
+			name string) (client.AdminActionResult, error) {
 			return server.RunSchedule(ctx, name)
 		},
-		Done: func(name string, j client.AdminJobState) string {
+		Done: func(name string, j client.AdminActionResult) string {
 			return fmt.Sprintf("%s has submitted job %d", name, j.Number)
 		},
 	}.Command(p, operator, &cobra.Command{Use: "run NAME...",

@@ -73,10 +73,10 @@ func (r *remote) read(q request) (s snapshot) {
 	if s.workers, s.err = first(maxWorkers, r.admin.Workers(ctx)); s.err != nil {
 		return s
 	}
-	if s.succeeded, s.err = r.series(ctx, client.MetricSucceeded); s.err != nil {
+	if s.succeeded, s.err = r.series(ctx, client.AdminMetricSucceeded); s.err != nil {
 		return s
 	}
-	if s.failed, s.err = r.series(ctx, client.MetricFailed); s.err != nil || q.job == 0 {
+	if s.failed, s.err = r.series(ctx, client.AdminMetricFailed); s.err != nil || q.job == 0 {
 		return s
 	}
 	s.opened = r.open(ctx, q.job)

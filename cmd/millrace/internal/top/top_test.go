@@ -75,7 +75,7 @@ func TestScreen(t *testing.T) {
 	for _, size := range [][2]int{{80, 24}, {80, 25}, {200, 60}, {120, 15}} {
 		m, f := newFake(t)
 		f.answer.opened = openedJob{job: client.AdminJob{Number: 7, State: "RUNNING",
-			ID: strings.Repeat("漢", 300)}, why: client.AdminWhy{Sentence: "It\x1b[2Jruns."}}
+			ID: strings.Repeat("漢", 300)}, why: client.AdminWhy{Summary: "It\x1b[2Jruns."}}
 		m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 		for _, keys := range [][]string{nil, {"down", "down"}, {"tab", "k"}, {"G"}, {"g"}, {"7"},
 			{"enter"}, {"esc"}} {
@@ -155,10 +155,10 @@ func TestStates(t *testing.T) {
 	t.Parallel()
 	asked := client.AdminQueue{Ready: 1, Leased: 3, Workers: 1}
 	for want, change := range map[string]func(*client.AdminQueue){
-		"paused":    func(q *client.AdminQueue) { q.Paused, q.Workers, q.Rate = true, 0, 1 },
-		"no worker": func(q *client.AdminQueue) { q.Workers, q.Rate = 0, 1 },
-		"limit":     func(q *client.AdminQueue) { q.MaxRunning, q.Rate = 3, 1 },
-		"rate":      func(q *client.AdminQueue) { q.MaxRunning, q.Rate = 4, 1 },
+		"paused":    func(q *client.AdminQueue) { q.Paused, q.Workers, q.RateLimit = true, 0, 1 },
+		"no worker": func(q *client.AdminQueue) { q.Workers, q.RateLimit = 0, 1 },
+		"limit":     func(q *client.AdminQueue) { q.MaxRunning, q.RateLimit = 3, 1 },
+		"rate":      func(q *client.AdminQueue) { q.MaxRunning, q.RateLimit = 4, 1 },
 		"":          func(q *client.AdminQueue) { q.Ready, q.Workers, q.MaxRunning = 0, 0, 3 },
 	} {
 		q := asked

@@ -225,7 +225,7 @@ func stateOf(q client.AdminQueue) string {
 		return "no worker"
 	case q.MaxRunning > 0 && q.Leased >= int64(q.MaxRunning):
 		return "limit"
-	case q.Rate > 0:
+	case q.RateLimit > 0:
 		return "rate"
 	}
 	return ""
@@ -255,8 +255,8 @@ func (m *model) workerLines(height int) []string {
 	var rows [][]string
 	for _, w := range m.last.workers {
 		slots, number := "", ""
-		if w.Slots != nil {
-			slots = fmt.Sprint(*w.Slots)
+		if w.Concurrency != nil {
+			slots = fmt.Sprint(*w.Concurrency)
 		}
 		if len(w.Running) > 0 {
 			number = fmt.Sprint(w.Running[0])
@@ -289,8 +289,8 @@ func (m *model) jobLines() []string {
 		{"kind", text(o.job.Kind)}, {"state", o.job.State + " (" + o.job.Phase + ")"},
 		{"attempts", fmt.Sprintf("%d, %d failed", o.job.Attempts, o.job.Failures)},
 		{"created", cli.FormatTime(o.job.CreatedAt)}, {"started", cli.FormatTimePtr(o.job.StartedAt)},
-		{"due", cli.FormatTimePtr(o.job.DueAt)}, {"settled", cli.FormatTimePtr(o.job.SettledAt)},
-		{"worker", text(o.job.Worker)}, {"error", text(o.job.Error)}, {"why", o.why.Sentence}} {
+		{"due", cli.FormatTimePtr(o.job.DueAt)}, {"settled", cli.FormatTimePtr(o.job.FinishedAt)},
+		{"worker", text(o.job.Worker)}, {"error", text(o.job.Error)}, {"why", o.why.Summary}} {
 		if member[1] != "" {
 			lines = append(lines, fmt.Sprintf("%-9s %s", member[0], cli.Printable(member[1])))
 		}

@@ -53,7 +53,7 @@ func (f *specFlags) spec() (s client.AdminWebhookSpec) {
 	set(&s.Kinds, &f.kinds, f.changed("kinds"))
 	set(&s.IncludePayload, &f.includePayload, f.changed("include-payload"))
 	set(&s.MaxInFlight, &f.maxInFlight, f.changed("max-in-flight"))
-	set(&s.Rate, &f.rate, f.changed("rate"))
+	set(&s.RateLimit, &f.rate, f.changed("rate"))
 	set(&s.RatePeriod, &f.ratePeriod, f.changed("rate-period"))
 	s.Events = f.events
 	return s
@@ -65,7 +65,7 @@ func (f *specFlags) checkQueues(ctx context.Context, server *client.Admin) error
 		return nil
 	}
 	for _, name := range f.queues {
-		known, err := queueNames(ctx, server, client.AdminQueueFilter{Text: name})
+		known, err := queueNames(ctx, server, client.AdminQueueFilter{NameContains: name})
 		if err != nil {
 			return err
 		}
@@ -187,8 +187,8 @@ func (f *specFlags) describe(h *client.AdminWebhook) (all []string) {
 		return strings.Join(names, ",")
 	}
 	rate := "no bound"
-	if h.Rate > 0 {
-		rate = fmt.Sprintf("%d in %s", h.Rate, h.RatePeriod)
+	if h.RateLimit > 0 {
+		rate = fmt.Sprintf("%d in %s", h.RateLimit, h.RatePeriod)
 	}
 	for _, of := range []struct {
 		flag, is string
@@ -233,18 +233,18 @@ func rotateCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 }
 
 // eventColumns are the columns of the table of types of events.
-var eventColumns = []cli.Column[client.AdminEventType]{
-	{Name: "type", Keep: true, Get: func(t client.AdminEventType) string { return t.Type }},
-	{Name: "meaning", Text: true, Get: func(t client.AdminEventType) string { return t.Meaning }},
+var eventColumns = []cli.Column[client.AdminWebhookEventType]{
+	{Name: "type", Keep: true, Get: func(t client.AdminWebhookEventType) string { return t.Type }},
+	{Name: "meaning", Text: true, Get: func(t client.AdminWebhookEventType) string { return t.Description }},
 }
 
 // eventsCommand is `millrace webhooks events`.
 func eventsCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
-	return cli.List[client.AdminEventType]{
+	return cli.List[client.AdminWebhookEventType]{
 		Columns: eventColumns,
 		Items: func(ctx context.Context, server *client.Admin,
-			_ int) iter.Seq2[client.AdminEventType, error] {
-			return server.WebhookEvents(ctx)
+			_ int) iter.Seq2[client.AdminWebhookEventType, error] {
+			return server.WebhookEventTypes(ctx)
 		},
 	}.Command(p, operator, &cobra.Command{Use: "events",
 		Short: "List the types of events; --json has their JSON Schemas and examples"})

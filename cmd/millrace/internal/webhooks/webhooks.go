@@ -38,7 +38,7 @@ var columns = []cli.Column[client.AdminWebhook]{
 	{Name: "delivered", Extra: true, Right: true,
 		Get: func(h client.AdminWebhook) string { return strconv.Itoa(h.Delivered) }},
 	{Name: "client", Extra: true,
-		Get: func(h client.AdminWebhook) string { return cli.Printable(h.Client) }},
+		Get: func(h client.AdminWebhook) string { return cli.Printable(h.ClientID) }},
 	{Name: "name", Text: true, Extra: true,
 		Get: func(h client.AdminWebhook) string { return cli.Printable(h.Name) }},
 	{Name: "events", Text: true, Extra: true,
@@ -149,7 +149,7 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 		Use:   "list",
 		Short: "List the webhooks of clients and operators, with how their newest 100 deliveries fared",
 	}
-	c.Flags().StringVar(&f.Client, "client", "", "only webhooks of the client with this id")
+	c.Flags().StringVar(&f.ClientID, "client", "", "only webhooks of the client with this id")
 	c.Flags().StringVar(&f.State, "state", "", "only webhooks that are enabled or disabled")
 	cli.CompleteWords(c, "state", "enabled", "disabled")
 	return cli.List[client.AdminWebhook]{
@@ -223,7 +223,7 @@ func describeTest(id string, t client.AdminWebhookTest) string {
 
 // replayCommand is `millrace webhooks replay`.
 func replayCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
-	var f client.AdminReplayFilter
+	var f client.AdminDeliveryReplayFilter
 	c := &cobra.Command{
 		Use:   "replay ID...",
 		Short: "Send again what webhooks have missed",
@@ -249,7 +249,7 @@ run. --from and --to are times (2026-03-01 or 2026-03-01T12:00:00Z) or how long 
 			if err := confirm.AskOnTerminal(p, "send again "+missed+" to "+argument); err != nil {
 				return replayed{}, err
 			}
-			id, err := server.ReplayWebhook(ctx, argument, f)
+			id, err := server.ReplayDeliveries(ctx, argument, f)
 			return replayed{Webhook: argument, BulkID: id}, err
 		},
 		Done: func(id string, done replayed) string {
@@ -274,7 +274,7 @@ const maxCounted = 1000
 // countDeliveries says how many deliveries a replay is about. Of those of a time it says how many
 // there are at all, as a list does not have the time of each.
 func countDeliveries(ctx context.Context, server *client.Admin, id string,
-	f *client.AdminReplayFilter) (string, error) {
+	f *client.AdminDeliveryReplayFilter) (string, error) {
 	n, more := int64(0), ""
 	for _, err := range server.Deliveries(ctx, id, f.State, maxCounted/2) {
 		if err != nil {

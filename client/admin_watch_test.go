@@ -69,7 +69,7 @@ func TestAdminEvents(t *testing.T) {
 	defer stop()
 	go api.Live.Run(running)
 	var kinds []string
-	for event, err := range c.Admin().Events(ctx, 1) {
+	for event, err := range c.Admin().Watch(ctx, 1) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestAdminEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range wrong.Admin().Events(t.Context()) {
+	for _, err := range wrong.Admin().Watch(t.Context()) {
 		if !errors.Is(err, client.ErrUnauthorized) {
 			t.Errorf("got %v", err)
 		}
@@ -133,8 +133,8 @@ func TestAdminEventsWithComments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []client.AdminEvent
-	for event, err := range c.Admin().Events(t.Context()) {
+	var got []client.AdminUpdate
+	for event, err := range c.Admin().Watch(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,9 +143,9 @@ func TestAdminEventsWithComments(t *testing.T) {
 		}
 	}
 	for i, event := range got {
-		isJob := event.Kind == client.AdminEventJob && event.Job.Number == 7 &&
+		isJob := event.Kind == client.AdminUpdateJob && event.Job.Number == 7 &&
 			event.Job.State == "queued"
-		isCounts := event.Kind == client.AdminEventCounts && len(event.Queues) == 1 &&
+		isCounts := event.Kind == client.AdminUpdateCounts && len(event.Queues) == 1 &&
 			event.Queues[0].Ready == 2
 		if (i%2 == 0 && !isJob) || (i%2 == 1 && !isCounts) {
 			t.Errorf("event %d is %+v", i, event)
