@@ -27,6 +27,7 @@ type composeRun struct {
 	*testing.T
 	project *types.Project
 	dir     string
+	store   string            // the URL of the database
 	here    *strings.Replacer // of addresses and paths in containers by those on this machine
 	nodes   map[string]*exec.Cmd
 	urls    map[string]string
@@ -60,7 +61,7 @@ func (r *composeRun) database(setting string) string {
 	if err != nil {
 		r.Fatal(err)
 	}
-	name := fmt.Sprintf("millrace_compose_%d", os.Getpid())
+	name := strings.ToLower(fmt.Sprintf("millrace_%s_%d", r.Name(), os.Getpid()))
 	mustShell(r.T, ".", fmt.Sprintf("psql -qXc 'CREATE DATABASE %s' '%s'", name, server))
 	r.Cleanup(func() {
 		out, err := exec.Command("psql", "-qXc", "DROP DATABASE "+name+" WITH (FORCE)",
@@ -147,12 +148,12 @@ func (r *composeRun) startServices() {
 }
 
 // startNode starts a node of the image and waits until the health check of the image succeeds.
-func (r *composeRun) startNode(name, store string) {
+func (r *composeRun) startNode(name string) {
 	r.Helper()
 	address := freeAddress(r.T)
 	environ := append(append(imageEnvironment(r.T), r.environment(name)...),
 		"MILLRACE__LISTEN="+address, "MILLRACE__DATA_DIR="+filepath.Join(r.dir, name),
-		"MILLRACE__STORE="+store)
+		"MILLRACE__STORE="+r.store)
 	r.nodes[name] = r.start(environ, mustBinary(r.T), "serve")
 	r.urls[name] = "http://" + address
 	await(r.T, name+" to be healthy", func() bool {
@@ -168,12 +169,21 @@ func (r *composeRun) call(node, method, path, body, contentType string) string {
 	if strings.HasPrefix(path, "/operators/") {
 		variable = "MILLRACE__OPERATOR__TOKEN"
 	}
+	return r.send(node, *r.project.Services[node].Environment[variable], method, path, body,
+		contentType)
+}
+
+// send makes a request under a token, or without one, and wants success.
+func (r *composeRun) send(node, token, method, path, body, contentType string) string {
+	r.Helper()
 	req, err := http.NewRequestWithContext(r.Context(), method, r.urls[node]+path,
 		strings.NewReader(body))
 	if err != nil {
 		r.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+*r.project.Services[node].Environment[variable])
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	req.Header.Set("Content-Type", contentType)
 	req.Header.Set("X-Fetchbox-Job-Type", "default")
 	resp, err := http.DefaultClient.Do(req)
@@ -188,18 +198,24 @@ func (r *composeRun) call(node, method, path, body, contentType string) string {
 	return string(text)
 }
 
-// TestNodesOfCompose: with the settings of compose.yaml two nodes are healthy on PostgreSQL, NATS
-// and S3, each serves what the other was given, and both end on the signal of a stop.
-func TestNodesOfCompose(t *testing.T) {
+// newComposeRun starts NATS, S3 and both nodes, on a database of their own.
+func newComposeRun(t *testing.T) *composeRun {
+	t.Helper()
 	t.Parallel()
 	r := &composeRun{T: t, project: composeProject(t), dir: t.TempDir(),
 		nodes: map[string]*exec.Cmd{}, urls: map[string]string{}}
 	mustShell(t, r.dir, "openssl rand -hex 32 > pepper && chmod 600 pepper")
 	r.startServices()
-	store := r.database(*r.project.Services["node-a"].Environment["MILLRACE__STORE"])
-	r.startNode("node-a", store)
-	r.startNode("node-b", store)
+	r.store = r.database(*r.project.Services["node-a"].Environment["MILLRACE__STORE"])
+	r.startNode("node-a")
+	r.startNode("node-b")
+	return r
+}
 
+// TestNodesOfCompose: with the settings of compose.yaml two nodes are healthy on PostgreSQL, NATS
+// and S3, each serves what the other was given, and both end on the signal of a stop.
+func TestNodesOfCompose(t *testing.T) {
+	r := newComposeRun(t)
 	r.call("node-a", "POST", "/v2/queues/jobs",
 		`[{"queue":"mail","id":"1","timeout":60,"payload":1}]`, "application/json")
 	if got := r.call("node-b", "GET", "/v2/queues/mail/jobs", "", ""); !strings.Contains(got,

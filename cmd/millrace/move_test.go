@@ -435,6 +435,41 @@ func TestMoveToS3AndBack(t *testing.T) {
 	w.goOn()
 }
 
+// TestMoveWithObjectsInS3 moves a server on SQLite whose objects are in S3 already: none is copied,
+// whatever the move is told, and the new node reads them where they are. Back it is the same.
+func TestMoveWithObjectsInS3(t *testing.T) {
+	w := newKeptWorld(t)
+	storage := outside.NewS3(t, "millrace")
+	dir, second := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "second")
+	store := pgtest.URL(t)
+	inS3 := []string{"--set", "objects.url=" + storage.Setting()}
+	s := w.serve(dir, inS3...)
+	w.fill()
+	w.stop(s)
+	s = w.serve(dir, append(inS3, "--no-workers")...)
+	want := w.answers()
+	w.stop(s)
+
+	args := append([]string{"migrate", "--set", "data_dir=" + dir, "--from", "sqlite:" + dir, "--to",
+		store}, inS3...)
+	out, _ := w.command(0, append(args, "--objects", "copy")...)
+	if !regexp.MustCompile(`(?m)^objects +0  0.0 MiB copied, 0 there already$`).MatchString(out) {
+		t.Errorf("the move says %s", out)
+	}
+	s = w.serve(dir, append(inS3, "--no-workers", "--set", "store="+store)...)
+	w.compare("PostgreSQL", want)
+	w.stop(s)
+
+	w.command(0, append([]string{"migrate", "--from", store, "--to", "sqlite:" + second},
+		inS3...)...)
+	copyFileTo(t, filepath.Join(dir, "pepper"), second)
+	s = w.serve(second, append(inS3, "--no-workers")...)
+	w.compare("SQLite again", want)
+	w.stop(s)
+	w.serve(second, inS3...)
+	w.goOn()
+}
+
 // copyFileTo copies a file into a directory.
 func copyFileTo(t *testing.T, file, dir string) {
 	t.Helper()

@@ -164,19 +164,25 @@ func buildOlder(t *testing.T, commit string) string {
 // TestOlderNode runs a node of the last version of the schema before, or of the binary that
 // MILLRACE_TEST_OLDER names, and one of this version on one PostgreSQL, as while nodes are replaced
 // one after another: the new one brings the schema up to date under the old one, and each takes and
-// runs what the other one was given. A checkout without history has two nodes of this version, in a
+// runs what the other one was given, of all contracts, webhooks and schedules. A checkout without history has two nodes of this version, in a
 // test of another name; .ci/run says so.
 func TestOlderNode(t *testing.T) {
 	t.Parallel()
 	if older := os.Getenv("MILLRACE_TEST_OLDER"); older != "" {
-		t.Run("named", func(t *testing.T) { checkMixedNodes(t, older) })
+		checkMixed(t, "named", older)
 	} else if commit := olderCommit(t); commit != "" {
-		t.Run("schema before", func(t *testing.T) { checkMixedNodes(t, buildOlder(t, commit)) })
+		checkMixed(t, "schema before", buildOlder(t, commit))
 	} else {
-		t.Run("same version for want of history", func(t *testing.T) {
-			checkMixedNodes(t, mustMillrace(t))
-		})
+		checkMixed(t, "same version for want of history", mustMillrace(t))
 	}
+}
+
+// checkMixed has an older binary beside this one: with workers of its clients, and with the work
+// that a server does itself.
+func checkMixed(t *testing.T, name, older string) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { checkMixedNodes(t, older) })
+	t.Run(name+", work of the server", func(t *testing.T) { checkMixedWork(t, older) })
 }
 
 // checkMixedNodes has a node of an older binary and one of this version take and run jobs.
