@@ -110,7 +110,7 @@ func (w *mixedWork) newKey(n mixedNode) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	key, err := n.ForgeRun().FirstKey(w.Context(), id)
+	key, err := n.ForgeRun().CreateFirstAPIKey(w.Context(), id)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -121,8 +121,8 @@ func (w *mixedWork) newKey(n mixedNode) {
 func (w *mixedWork) watch(n mixedNode, name string) {
 	w.Helper()
 	every, contract, catchUp := mixedPeriod.String(), "taskflow", "none"
-	if _, err := n.ForgeRun().WithKey(w.key).RegisterWebhook(w.Context(), w.hook.URL+"/"+name,
-		[]client.ForgeRunEventName{client.ForgeJobSucceeded}, ""); err != nil {
+	if _, err := n.ForgeRun().WithAPIKey(w.key).CreateWebhook(w.Context(), w.hook.URL+"/"+name,
+		[]client.ForgeRunEventName{client.ForgeRunEventJobSucceeded}, ""); err != nil {
 		w.Fatal(err)
 	}
 	if _, err := n.Admin().CreateSchedule(w.Context(), name, client.AdminScheduleSpec{Every: &every,
@@ -135,8 +135,8 @@ func (w *mixedWork) watch(n mixedNode, name string) {
 // submit submits a job of ForgeRun, which the webhooks are told about.
 func (w *mixedWork) submit(n mixedNode) (id string) {
 	w.Helper()
-	made, err := n.ForgeRun().WithKey(w.key).Submit(w.Context(), client.ForgeRunSpec{
-		Type: client.ForgeExecute, Kind: client.ForgeSuccessFast})
+	made, err := n.ForgeRun().WithAPIKey(w.key).Submit(w.Context(), client.ForgeRunSpec{
+		Type: client.ForgeRunTypeExecute, Kind: client.ForgeRunWorkSuccessFast})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -266,8 +266,8 @@ func (w *mixedWork) checkTicks(n mixedNode) {
 }
 
 // checkMixedWork: what an older node is given is done by one of this version and the other way
-// round, once, without an error. Of the two that are there at a time one runs no jobs. At the end no
-// older node is left, and the schedule that was made through one goes on.
+// round, once, without an error. Of the two that are there at a time one runs no jobs. At the end
+// no older node is left, and the schedule that was made through one goes on.
 func checkMixedWork(t *testing.T, older string) {
 	t.Helper()
 	w := newMixedWork(t)
