@@ -299,8 +299,8 @@ func TestPrometheusOfCompose(t *testing.T) {
 	})
 }
 
-// TestGrafanaOfCompose: what Compose mounts is where Grafana looks for it, and the dashboard uses the
-// data source that is provisioned, which is the service of Prometheus.
+// TestGrafanaOfCompose: what Compose mounts is where Grafana looks for it, and the dashboard uses
+// the data source that is provisioned, which is the service of Prometheus.
 func TestGrafanaOfCompose(t *testing.T) {
 	t.Parallel()
 	project := composeProject(t)

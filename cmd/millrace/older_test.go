@@ -164,8 +164,9 @@ func buildOlder(t *testing.T, commit string) string {
 // TestOlderNode runs a node of the last version of the schema before, or of the binary that
 // MILLRACE_TEST_OLDER names, and one of this version on one PostgreSQL, as while nodes are replaced
 // one after another: the new one brings the schema up to date under the old one, and each takes and
-// runs what the other one was given, of all contracts, webhooks and schedules. A checkout without history has two nodes of this version, in a
-// test of another name; .ci/run says so.
+// runs what the other one was given, of all contracts, schedules and webhooks of clients. A
+// checkout without history has two nodes of this version, in a test of another name; .ci/run says
+// so.
 func TestOlderNode(t *testing.T) {
 	t.Parallel()
 	if older := os.Getenv("MILLRACE_TEST_OLDER"); older != "" {
