@@ -236,7 +236,7 @@ func (a *attempt) markFinished() {
 // keepAlive sends heartbeats until the context or the attempt ends. When the server has definitely
 // refused all of them for a whole lease, such as for a wrong token, another worker may have the job
 // by now: the run is marked lost. Heartbeats without a definite answer do not count, because a
-// server that is away gives no job to another worker.
+// server that is unavailable gives no job to another worker.
 func (a *attempt) keepAlive(ctx context.Context, maxInterval time.Duration) {
 	interval, allowedRefusals := heartbeatSchedule(a.lease.timeout(), maxInterval)
 	ticker := time.NewTicker(interval)

@@ -82,8 +82,8 @@ type Error struct {
 	// Uncertain is true when a try of this call may have taken effect although no success was
 	// seen: its answer was lost, or it was a 5xx. With [ErrConflict] it means that the
 	// conflicting job may be the one this call has stored. A 503 counts, as a server whose
-	// database went away during a commit cannot tell either. That is rare, so the text of an
-	// error whose tries were all refused, with 429, 503 or no connection, does not mention it.
+	// database became unavailable during a commit cannot tell either. That is rare, so the text of
+	// an error whose tries were all refused, with 429, 503 or no connection, does not mention it.
 	Uncertain bool
 	// Err is the cause, such as a failed connection or the end of the context. It may be nil.
 	Err error

@@ -22,8 +22,10 @@ func TestForeignServer(t *testing.T) {
 		"a method that is not known":   {501, page, client.ErrNotMillrace, client.ErrRetryable},
 		"a page for whatever is asked": {200, page, client.ErrNotMillrace, client.ErrRetryable},
 		"a server in Go":               {404, "404 page not found\n", client.ErrNotMillrace, nil},
-		"a proxy whose server is away": {503, page, client.ErrRetryable, client.ErrNotMillrace},
-		"a job that is not found":      {404, "there is no such job", client.ErrNotFound, client.ErrNotMillrace},
+		"a proxy whose server is unavailable": {503, page, client.ErrRetryable,
+			client.ErrNotMillrace},
+		"a job that is not found": {404, "there is no such job", client.ErrNotFound,
+			client.ErrNotMillrace},
 		"a path that the server has not": {404, "there is nothing at this path", client.ErrNotFound,
 			client.ErrNotMillrace},
 	} {

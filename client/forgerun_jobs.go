@@ -121,8 +121,8 @@ func (f *ForgeRun) Jobs(ctx context.Context, filter ForgeRunFilter) iter.Seq2[Fo
 }
 
 // Wait polls a job until it has ended, and returns it. It polls after growing pauses of up to two
-// seconds, and continues while the server is away or limits requests. A failed job has ended, even
-// when it can be retried.
+// seconds, and continues while the server is unavailable or limits requests. A failed job has
+// ended, even when it can be retried.
 //
 // Errors: those of [ForgeRun.Get] except [ErrRetryable]; that of the context when it ends first.
 func (f *ForgeRun) Wait(ctx context.Context, jobID string) (ForgeRunJob, error) {

@@ -161,7 +161,8 @@ func TestForgeRun_routes(t *testing.T) {
 			{At: forgeTime("2026-03-01T12:00:02Z"), Error: "refused", DurationMS: 1}},
 		NextTryAt: ptr(forgeTime("2026-03-01T12:00:05Z"))}
 	issued := client.ForgeRunIssuedAPIKey{APIKey: "mr_new",
-		ForgeRunAPIKey: client.ForgeRunAPIKey{ID: "k-1", CreatedAt: at}, CallbackSecret: "whsec_eA=="}
+		ForgeRunAPIKey: client.ForgeRunAPIKey{ID: "k-1", CreatedAt: at},
+		CallbackSecret: "whsec_eA=="}
 	hook := client.ForgeRunWebhook{ID: "w-1", URL: "http://x/",
 		Events: []client.ForgeRunEventName{client.ForgeRunEventJobFailed}, CreatedAt: at,
 		Disabled: true, DisabledReason: "gone"}
@@ -329,7 +330,8 @@ func collect[T any](items func(func(T, error) bool)) (all []T, err error) {
 func TestForgeRun_pages(t *testing.T) {
 	t.Parallel()
 	pages := []forgeAnswer{
-		okAnswer(200, `{"items":[{"job_id":"1"},{"job_id":"2"}],"next_cursor":"a&b","has_more":true}`),
+		okAnswer(200,
+			`{"items":[{"job_id":"1"},{"job_id":"2"}],"next_cursor":"a&b","has_more":true}`),
 		okAnswer(200, `{"items":[],"next_cursor":"c","has_more":true}`),
 		okAnswer(200, `{"items":[{"job_id":"3"}],"next_cursor":null,"has_more":false}`)}
 	f, script := mustForge(t, pages...)
@@ -423,7 +425,7 @@ func TestForgeRun_errors(t *testing.T) {
 	}
 }
 
-// Lost answers, limits and a server that is away are met with the same
+// Lost answers, limits and a server that is unavailable are met with the same
 // request again, no sooner than the server says.
 func TestForgeRun_repeats(t *testing.T) {
 	t.Parallel()

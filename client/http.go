@@ -232,7 +232,7 @@ func responseError(call call, resp *http.Response) *Error {
 }
 
 // readForeign recognises the answer of another server, and removes a page from the message. A
-// gateway answers with a page of its own when the server behind it is away.
+// gateway answers with a page of its own when the server behind it is unavailable.
 func (e *Error) readForeign(body []byte) {
 	if isPage(body) {
 		e.Message = ""

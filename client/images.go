@@ -47,7 +47,7 @@ func (m *Images) File(ctx context.Context, fileID string) (ImageFile, error) {
 
 // Wait polls a file until its first variants are made, it has failed or it is deleted, and returns
 // it. For variants that are added to a ready file use [Images.WaitJob]. It polls after growing
-// pauses of up to two seconds, and continues while the server is away or limits requests.
+// pauses of up to two seconds, and continues while the server is unavailable or limits requests.
 //
 // Errors: those of [Images.File] except [ErrRetryable]; that of the context when it ends first.
 func (m *Images) Wait(ctx context.Context, fileID string) (ImageFile, error) {

@@ -280,7 +280,8 @@ func TestRelay_headers(t *testing.T) {
 			t.Errorf("%s: headers %v", e.op, e.header)
 		}
 	}
-	if heartbeat := d.requestsOf("heartbeat")[0]; heartbeat.contentTypePresent || heartbeat.body != "" {
+	if heartbeat := d.requestsOf("heartbeat")[0]; heartbeat.contentTypePresent ||
+		heartbeat.body != "" {
 		t.Errorf("plain heartbeat has Content-Type or body %q", heartbeat.body) // RL-053
 	}
 	polls := d.requestsOf("next")
@@ -404,7 +405,7 @@ func TestError_mayHaveTakenEffect(t *testing.T) {
 		tries []int
 		want  bool
 	}{
-		"the store is away":          {[]int{503, 429, 503}, false},
+		"the store is unavailable":   {[]int{503, 429, 503}, false},
 		"the server restarts":        {[]int{503, notConnected, notConnected}, false},
 		"the first answer is lost":   {[]int{lost, 503, notConnected}, true},
 		"the last answer is lost":    {[]int{503, notConnected, lost}, true},

@@ -97,8 +97,9 @@ func untilDate(then, now string) time.Duration {
 }
 
 // The requests that report the outcome of a run are tried until the server gives a definite answer,
-// instead of Retry.MaxTries: a server that is away, or asks to try again, gives no job to another
-// worker. The context of such a request has the outage of the worker, which logs the failures.
+// instead of Retry.MaxTries: a server that is unavailable, or asks to try again, gives no job to
+// another worker. The context of such a request has the outage of the worker, which logs the
+// failures.
 
 // maxOutcomePause is the longest pause between two tries to report an outcome, besides Retry-After:
 // it has to reach a server that is back before the lease ends.

@@ -182,7 +182,7 @@ func (t *TaskFlow) rerun(ctx context.Context, op, id, route string,
 }
 
 // Wait polls a job until it has ended, and returns it. It polls after growing pauses of up to two
-// seconds, and continues while the server is away or limits requests.
+// seconds, and continues while the server is unavailable or limits requests.
 //
 // Errors: those of [TaskFlow.Get] except [ErrRetryable]; that of the context when it ends first.
 func (t *TaskFlow) Wait(ctx context.Context, id string) (TaskFlowJob, error) {

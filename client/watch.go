@@ -13,8 +13,8 @@ const (
 )
 
 // watch polls until done is true of a value, and returns that. Retryable errors do not end it, so
-// that it continues while the server is away or limits requests; other errors do, and so does the
-// end of the context.
+// that it continues while the server is unavailable or limits requests; other errors do, and so
+// does the end of the context.
 func watch[T any](ctx context.Context, c *Client, op string, poll func() (T, error),
 	done func(T) bool) (T, error) {
 	pause := minWatchPause

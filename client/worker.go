@@ -94,10 +94,10 @@ type Worker struct {
 // None waits for others. With a server that does not have these requests each run has its own.
 //
 // Time in which the server cannot be reached, or asks to try again ([ErrRetryable]: Relay answers
-// 429 while its store is away), does not count: it gives no job to another worker then. Handlers go
-// on, and a completion is tried until the server gives a definite answer; after a stop, until 10 s
-// after DrainTimeout. The log gets one line when the server begins to fail requests, and one when
-// it answers again.
+// 429 while its store is unavailable), does not count: it gives no job to another worker then.
+// Handlers go on, and a completion is tried until the server gives a definite answer; after a stop,
+// until 10 s after DrainTimeout. The log gets one line when the server begins to fail requests, and
+// one when it answers again.
 //
 // While the server answers with errors, the worker polls again after random pauses that grow, and
 // not before Retry-After. Errors of single jobs are logged.

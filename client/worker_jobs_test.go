@@ -326,8 +326,8 @@ func TestJobWorker_lostAnswer(t *testing.T) {
 	}
 }
 
-// A run goes on under its heartbeats, a third of the lease apart. A server that is away when a run
-// ends, as at a restart, gets the outcome when it is back, however few tries a call has.
+// A run goes on under its heartbeats, a third of the lease apart. A server that is unavailable when
+// a run ends, as at a restart, gets the outcome when it is back, however few tries a call has.
 func TestJobWorker_outcomeSurvivesOutage(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

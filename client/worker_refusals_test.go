@@ -17,11 +17,11 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// A server that is away, or asks to try again, gives no job away: handlers go on, and what is done
-// is completed when it is back, however long that takes.
+// A server that is unavailable, or asks to try again, gives no job away: handlers go on, and what
+// is done is completed when it is back, however long that takes.
 
 // indefinite are the faults after which a request may succeed. Relay answers 429 while its store is
-// away (G-RL-05).
+// unavailable (G-RL-05).
 var indefinite = map[string]injectedFault{
 	"no answer":   {drop: true},
 	"429":         {status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {"1"}}},

@@ -107,8 +107,8 @@ func (a *actor) exchange(o *op, req *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// tellsOfOutage reports whether an answer of 500 says that something is away that the server needs.
-// FetchBox has no other status for that.
+// tellsOfOutage reports whether an answer of 500 says that something is unavailable that the server
+// needs. FetchBox has no other status for that.
 func tellsOfOutage(o *op, body []byte) bool {
 	return o.Contract == fetchbox && bytes.Contains(body, []byte("unavailable; try again"))
 }

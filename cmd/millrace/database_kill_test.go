@@ -73,7 +73,8 @@ func TestKilledDatabase(t *testing.T) {
 	defer stop()
 	w.runUnderKills(ctx, stop, nodes, kills)
 	if ctx.Err() != context.Canceled {
-		t.Fatalf("%d of %d jobs are done: %v", w.count("SELECT count(*) FROM done"), 2*w.committed(),
+		t.Fatalf("%d of %d jobs are done: %v", w.count("SELECT count(*) FROM done"),
+			2*w.committed(),
 			ctx.Err())
 	}
 	w.check()
@@ -141,7 +142,7 @@ func (w *databaseTest) until(ctx context.Context, what string, step func() bool)
 	pollWithin(time.Hour, w.Errorf, what, func() bool { return ctx.Err() != nil || step() })
 }
 
-// count returns the number that a query has, -1 while the database is away.
+// count returns the number that a query has, -1 while the database is unavailable.
 func (w *databaseTest) count(query string) (n int) {
 	if err := w.db.QueryRow(query).Scan(&n); err != nil {
 		return -1
@@ -190,7 +191,7 @@ func (w *databaseTest) produce(ctx context.Context, number int) (isOver bool) {
 func (w *databaseTest) work(ctx context.Context, relay *client.Relay) {
 	for ctx.Err() == nil {
 		jobs, err := relay.Claim(ctx, "q", 10, time.Second)
-		if err != nil { // the database is away; what it has claimed comes again after its lease
+		if err != nil { // unavailable; what it has claimed comes again after its lease
 			clock.Sleep(ctx, awayPause)
 			continue
 		}

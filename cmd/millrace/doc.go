@@ -9,7 +9,7 @@
 //	contracts.go      the list of the contracts, and deps, from which they are built
 //	store.go          SQLite or PostgreSQL; storage.go: objects and streams
 //	admin.go          the admin API, and the link to the console that a start prints
-//	outages.go        which parts of a node may be away, and under which name they are logged
+//	outages.go        which parts of a node may be unavailable, and how the log names them
 //	former_terms.go   the end of the terms of a process that was killed on this data directory
 //	serve_greet.go    what a started server prints
 //

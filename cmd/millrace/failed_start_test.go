@@ -57,7 +57,7 @@ func TestFailedStartMakesNothing(t *testing.T) {
 		"an old stream.url": {[]string{"stream.url=" + serveOldNATS(t, "2.11.4")},
 			[]string{"stream.url (", "NATS 2.12"}},
 		"store": {[]string{"store=postgres://u:hunter2@" + away + "/x"},
-			[]string{"(setting store) cannot be opened: the store is away (" + away +
+			[]string{"(setting store) cannot be opened: the store is unavailable (" + away +
 				": connection refused)\n"}},
 		"TLS without files": {[]string{"tls.cert=" + text + "0", "tls.key=" + text + "0"},
 			[]string{"tls.cert, tls.key", text + "0"}},

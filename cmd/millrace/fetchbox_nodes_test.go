@@ -123,7 +123,7 @@ func TestFetchBoxOutages(t *testing.T) {
 		running := mustPost(t, node.url, before, site.resources(before, n))
 		jobs[running] = before
 		outage.kill()
-		t.Run("FB-035 FB-044 "+outage.name+" are away", func(t *testing.T) {
+		t.Run("FB-035 FB-044 "+outage.name+" are unavailable", func(t *testing.T) {
 			if status, id := postManifest(t, node.url, during,
 				site.resources(during, n)); status != http.StatusInternalServerError || id != "" {
 				t.Errorf("got status %d and job %q, want 500", status, id)

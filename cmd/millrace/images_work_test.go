@@ -64,7 +64,7 @@ func TestImagesWork(t *testing.T) {
 	work(t.TempDir(), "--max-jobs", "1", "process_file", "--", script)
 	if j := state(good.JobID); j.Status != "failed_retryable" ||
 		!strings.Contains(j.Error, "No such file") {
-		t.Errorf("where the objects are away: %+v", j)
+		t.Errorf("where the objects are unavailable: %+v", j)
 	}
 	pollUntil(t.Fatalf, "the picture", func() bool {
 		work(there, "--until-empty", "process_file", "delete_file", "--", script)
@@ -91,7 +91,7 @@ func TestImagesWork(t *testing.T) {
 	imageCall(t, server.url, "DELETE", "/images/v1/files/"+good.FileID, nil, 202, &deletion)
 	work(t.TempDir()+"/away", "--max-jobs", "1", "delete_file", "--", script)
 	if j := state(deletion.JobID); j.Status != "failed_retryable" {
-		t.Errorf("a deletion where the objects are away: %+v", j)
+		t.Errorf("a deletion where the objects are unavailable: %+v", j)
 	}
 	pollUntil(t.Fatalf, "the deletion", func() bool {
 		work(there, "--until-empty", "process_file", "delete_file", "--", script)

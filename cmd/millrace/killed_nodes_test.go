@@ -104,7 +104,7 @@ func (w *killedNodes) stop() {
 	}
 }
 
-// newClient makes a client of a node as its operator. It tries again while the node is away.
+// newClient makes a client of a node as its operator. It tries again while the node is unavailable.
 func (w *killedNodes) newClient(at int) *client.Client {
 	w.Helper()
 	token, err := os.ReadFile(filepath.Join(w.dirs[0], "operator.token"))

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// A node depends on parts that may be away while it runs: the store, the object storage, the
+// A node depends on parts that may be unavailable while it runs: the store, the object storage, the
 // streams, a queue, a CDN, the receiver of traces. Each has an [outage.Part], which logs one line
 // when the part stops answering and one when it answers again, however many requests failed
 // meanwhile. The line names the setting and the address, so that an operator knows where to look.

@@ -89,7 +89,7 @@ func (p *blockableProxy) count() int { p.mu.Lock(); defer p.mu.Unlock(); return 
 const retryPause = time.Second
 
 // TestUnavailableStoreIsAskedSeldom: a node of all contracts with all its workers and loops, and
-// callers beside them, ask a store that is away twice a second at most.
+// callers beside them, ask a store that is unavailable twice a second at most.
 func TestUnavailableStoreIsAskedSeldom(t *testing.T) {
 	t.Parallel()
 	direct, err := url.Parse(outside.NewPostgres(t).URL("postgres", "postgres"))

@@ -52,7 +52,7 @@ func TestReadyReportsWrites(t *testing.T) {
 	if status, body := put.send(t, s.url); status != http.StatusTooManyRequests {
 		t.Errorf("%d %s", status, body)
 	}
-	answers(http.StatusServiceUnavailable, "store fails: the store is away")
+	answers(http.StatusServiceUnavailable, "store fails: the store is unavailable")
 	server.Exec("mine", allowSQL)
 	answers(http.StatusOK, "store ok")
 	if status, body := put.send(t, s.url); status != http.StatusAccepted {

@@ -138,7 +138,7 @@ func TestServerIsNamed(t *testing.T) {
 	}
 	away := []string{"MILLRACE_SERVER=127.0.0.1:1"}
 	if code, _, errs := runCommand(t, away, "export"); code != cli.ExitServer {
-		t.Errorf("the server is away: exit code %d: %s", code, errs)
+		t.Errorf("the server is unavailable: exit code %d: %s", code, errs)
 	}
 	if code, _, errs := runCommand(t, away, "export", "--set",
 		"data_dir=none"); code != cli.ExitUnable || !strings.Contains(errs, "none") {

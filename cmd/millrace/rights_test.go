@@ -17,8 +17,8 @@ import (
 )
 
 // TestLeastRights runs a node whose credentials may get, put and delete objects, but not list them:
-// all that needs no list goes on, also after the storage was away for a moment, and what is missing
-// is known to be missing.
+// all that needs no list goes on, also after the storage was unavailable for a moment, and what is
+// missing is known to be missing.
 func TestLeastRights(t *testing.T) {
 	t.Parallel()
 	storage := outside.NewS3(t, "millrace")
@@ -63,7 +63,7 @@ func TestLeastRights(t *testing.T) {
 	healthy()
 	if text := node.stderr.String(); strings.Contains(text, "a part is degraded") ||
 		!strings.Contains(text, "the bucket millrace may not be listed") {
-		t.Errorf("nothing was away but a right, and the log says %s", text)
+		t.Errorf("nothing was unavailable but a right, and the log says %s", text)
 	}
 
 	const n = 3

@@ -21,7 +21,7 @@ import (
 //	connect ──▶ openStorage(externalStorage)
 //	newNode ──▶ openStorage(localStorage) ──▶ bindStorage, with PostgreSQL
 //
-// While a node runs, either may go away: what needs it waits or is refused (outages.go).
+// While a node runs, either may become unavailable: what needs it waits or is refused (outages.go).
 
 // openStorage is called with one of these places.
 const (
@@ -71,8 +71,8 @@ func (d *deps) objectsDir() string { return filepath.Join(d.settings.DataDir, ob
 // streamsDir is the directory of the embedded NATS server.
 func (d *deps) streamsDir() string { return filepath.Join(d.settings.DataDir, "streams") }
 
-// openObjects opens the object storage. It fails on a wrong address only: a storage that is away is
-// logged as an outage.
+// openObjects opens the object storage. It fails on a wrong address only: a storage that is
+// unavailable is logged as an outage.
 func (d *deps) openObjects(ctx context.Context) (err error) {
 	d.objects, err = object.Open(ctx, object.Config{
 		Dir:    d.objectsDir(),
@@ -99,7 +99,7 @@ func (d *deps) streamSpecs() []stream.Spec {
 }
 
 // openStreams starts the embedded NATS server or connects to the cluster, and makes the streams
-// that are missing. A cluster that is away is an error.
+// that are missing. A cluster that is unavailable is an error.
 func (d *deps) openStreams(ctx context.Context) (err error) {
 	s := &d.settings.Stream
 	d.streams, err = stream.Open(ctx, stream.Config{
@@ -114,7 +114,8 @@ func (d *deps) openStreams(ctx context.Context) (err error) {
 		Now:    d.process.Now,
 	})
 	if err != nil && s.URL != "" {
-		return cli.UnableError("stream.url (%s): %s", outage.HostsOf(s.URL, "4222"), plainError(err))
+		return cli.UnableError("stream.url (%s): %s", outage.HostsOf(s.URL, "4222"),
+			plainError(err))
 	}
 	if err != nil {
 		return cli.UnableError("streams: %s", plainError(err))
@@ -125,8 +126,8 @@ func (d *deps) openStreams(ctx context.Context) (err error) {
 // probeTimeout bounds how long a start waits for the object storage.
 const probeTimeout = 3 * time.Second
 
-// probeObjects logs at the start that the object storage is away or has no such bucket. That does
-// not stop the start: what needs objects waits until they are there.
+// probeObjects logs at the start that the object storage is unavailable or has no such bucket. That
+// does not stop the start: what needs objects waits until they are there.
 func (d *deps) probeObjects(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -41,7 +41,7 @@ func TestKeyCache(t *testing.T) {
 				func(context.Context, uuid.UUID) (*keyView, error) {
 					close(reading)
 					<-joined
-					return nil, errors.New("the caller went away")
+					return nil, errors.New("the request was canceled")
 				})
 			if err == nil {
 				t.Error("the error got lost")

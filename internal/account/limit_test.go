@@ -119,10 +119,11 @@ func TestLimits(t *testing.T) {
 			}
 		}, limits(600, 0, 2))
 	})
-	t.Run("FR-205 a store that is away grants nothing", func(t *testing.T) {
+	t.Run("FR-205 a store that is unavailable grants nothing", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			w.store.unavailable.Store(true)
-			if v, err := w.Allow(w.Context(), account.Identity{ClientID: "c"}); err == nil || v.Allowed {
+			if v, err := w.Allow(w.Context(), account.Identity{ClientID: "c"}); err == nil ||
+				v.Allowed {
 				w.Errorf("got %+v", v)
 			}
 			w.store.unavailable.Store(false)

@@ -108,11 +108,14 @@ func (w *allWorld) addStoring(t *testing.T, c *admin.Config) {
 	testkit.Register(t, c.Engine, append(f.JobTypes(), m.JobTypes()...)...)
 }
 
-// noCDN is a CDN that is away.
+// noCDN is a CDN that is unavailable.
 type noCDN struct{}
 
-func (noCDN) Purge(context.Context, string, []string) error { return errors.New("it is away") }
-func (noCDN) Operation() string                             { return "purge" }
+func (noCDN) Purge(context.Context, string,
+	[]string) error {
+	return errors.New("it is unavailable")
+}
+func (noCDN) Operation() string { return "purge" }
 
 // serve serves the routes of the contracts and the worker API, and makes a client of ForgeRun.
 func (w *allWorld) serve(t *testing.T) {
@@ -281,6 +284,7 @@ func (w *jobsWorld) wantOnly(t *testing.T, number int64, state string, allowed .
 		}
 	}
 	if after := w.do(t, w.api.Token(), "GET", path, ""); after.Body != before.Body {
-		t.Errorf("AD-016 what is refused has changed the job from %s to %s", before.Body, after.Body)
+		t.Errorf("AD-016 what is refused has changed the job from %s to %s", before.Body,
+			after.Body)
 	}
 }

@@ -162,7 +162,8 @@ func (c *combiner[C]) withdraw(t *ticket[C]) bool {
 // errWithdrawn is the error of a call that was withdrawn. The store returns the same when ctx ends
 // before a transaction has begun.
 func errWithdrawn(ctx context.Context) error {
-	e := &job.Error{Kind: job.Aborted, Op: "engine", Msg: "the caller went away", Err: ctx.Err()}
+	e := &job.Error{Kind: job.Aborted, Op: "engine", Msg: "the request was canceled",
+		Err: ctx.Err()}
 	if errors.Is(e.Err, context.DeadlineExceeded) {
 		e.Kind, e.Msg = job.Unavailable, "the store is slow"
 	}

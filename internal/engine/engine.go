@@ -175,7 +175,8 @@ func New(c Config) (*Engine, error) {
 	}
 	e.submits = newCombiner(submitGroup, c.Store.Writers(), &e.callers, e.submitGroup)
 	e.finishingSubmits = newCombiner(submitGroup, c.Store.Writers(), &e.callers, e.submitGroup)
-	e.inboxSubmits = newCombiner(submitGroup, 1, &e.callers, e.inboxGroup) // one at a time: in order
+	e.inboxSubmits = newCombiner(submitGroup, 1, &e.callers,
+		e.inboxGroup) // one at a time: in order
 	e.claims = newCombiner(claimGroup, c.Store.Writers(), &e.callers, e.claimGroup)
 	e.finishes = newCombiner(runGroup, c.Store.Writers(), &e.callers, e.finishGroup)
 	e.heartbeats = newCombiner(runGroup, c.Store.Writers(), &e.callers, e.heartbeatGroup)
@@ -325,7 +326,7 @@ func (e *Engine) logClock(ctx context.Context, message string, by time.Duration)
 		return
 	}
 	level := slog.LevelWarn
-	if message == messageStoreAway { // the store logs that itself
+	if message == messageStoreUnavailable { // the store logs that itself
 		level = slog.LevelDebug
 	}
 	e.log.Log(ctx, level, message, "by", by)

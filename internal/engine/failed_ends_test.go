@@ -134,9 +134,9 @@ func TestEndsWhileTheStoreFails(t *testing.T) {
 	}, func(w *workerWorld) {
 		const n, bad = 100, 10
 		w.completedMany("graph", n)
-		isAway := true
+		isUnavailable := true
 		s := &uncommitted{Store: w.Store, fails: func() bool {
-			fails := isAway || isTouched
+			fails := isUnavailable || isTouched
 			isTouched = false
 			return fails
 		}}
@@ -146,7 +146,7 @@ func TestEndsWhileTheStoreFails(t *testing.T) {
 		if s.updates > 2 {
 			t.Errorf("TX-006 %d updates were tried while the store fails", s.updates)
 		}
-		isAway = false
+		isUnavailable = false
 		if done, err := e.CarryOutEnds(w.ctx); done != n-bad || err != nil {
 			t.Errorf("TX-006 %d ends were carried out, want %d: %v", done, n-bad, err)
 		}

@@ -32,10 +32,10 @@ type clockGuard struct {
 
 // The log messages, one for each time it happens.
 const (
-	messageClockAhead   = "the clock jumped ahead; runs under way are kept for one more lease"
-	messageClockBack    = "the clock jumped back; leases are cut to their length"
-	messageStoreStalled = "the store stalled; runs under way are kept for one more lease"
-	messageStoreAway    = "the store was away; runs under way are kept for one more lease"
+	messageClockAhead       = "the clock jumped ahead; runs under way are kept for one more lease"
+	messageClockBack        = "the clock jumped back; leases are cut to their length"
+	messageStoreStalled     = "the store stalled; runs under way are kept for one more lease"
+	messageStoreUnavailable = "the store was unavailable; runs under way are kept for one more lease"
 )
 
 // maxStall is how long an update may wait for the store, or all of them be refused, before the
@@ -72,9 +72,9 @@ func (g *clockGuard) noteRefused(t *waitingUpdate) {
 	}
 }
 
-// stalled returns how long the store was away, or the longest that an update has waited for it, if
-// that is more than maxStall. Heartbeats may be among the updates that wait, so leases that have
-// expired meanwhile are treated as after a jump of the clock.
+// stalled returns how long the store was unavailable, or the longest that an update has waited for
+// it, if that is more than maxStall. Heartbeats may be among the updates that wait, so leases that
+// have expired meanwhile are treated as after a jump of the clock.
 func (g *clockGuard) stalled(at time.Duration) (longest time.Duration) {
 	if g.refusedSince != nil {
 		longest = at - g.refusedSince.since
@@ -121,7 +121,7 @@ func (g *clockGuard) observeStall(now time.Time, after time.Duration) (message s
 	if stalled > 0 && !g.wasStalled {
 		message, by = messageStoreStalled, stalled
 		if g.refusedSince != nil {
-			message = messageStoreAway
+			message = messageStoreUnavailable
 		}
 	}
 	g.wasStalled, g.refusedSince = stalled > 0, nil

@@ -14,9 +14,9 @@ const (
 	maxPersistPause = time.Second
 )
 
-// Persist repeats fn while the store is away and returns its last error: nil, one that is not
-// transient, or the one there was when ctx ended. fn must be safe to repeat, as every verb is that
-// names a run.
+// Persist repeats fn while the store is unavailable and returns its last error: nil, one that is
+// not transient, or the one there was when ctx ended. fn must be safe to repeat, as every verb is
+// that names a run.
 func Persist(ctx context.Context, fn func() error) error {
 	pause := minPersistPause
 	for {

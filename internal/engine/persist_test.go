@@ -21,7 +21,7 @@ func TestPersist(t *testing.T) {
 		fails bool
 	}{
 		"well": {errs: []error{nil}, calls: 1},
-		"the store was away": {errs: []error{of(job.Unavailable), of(job.ReadOnly),
+		"the store was unavailable": {errs: []error{of(job.Unavailable), of(job.ReadOnly),
 			of(job.Timeout), of(job.Aborted), of(job.Internal), nil}, calls: 6},
 		"no error of ours": {errs: []error{errors.New("eof"), nil}, calls: 2},
 		"the run is lost": {errs: []error{of(job.Unavailable), of(job.RunLost)}, calls: 2,

@@ -114,8 +114,8 @@ func (e *Engine) EndsPause() time.Duration {
 }
 
 // VerifyEnds carries out those ends that CarryOutEnds has left to it, and returns how many. What
-// they are verified with may be slow or away, so this takes its time. The error is that of one end
-// that has to be tried again; CarryOutEnds finds it then.
+// they are verified with may be slow or unavailable, so this takes its time. The error is that of
+// one end that has to be tried again; CarryOutEnds finds it then.
 func (e *Engine) VerifyEnds(ctx context.Context) (n int, err error) {
 	verify := e.toVerify.Swap(nil)
 	if verify == nil {

@@ -63,7 +63,8 @@ func TestDroppedEndIsAnError(t *testing.T) {
 		n, err := e.CarryOutEnds(w.ctx)
 		w.noError(err)
 		text := log.String()
-		if n != 1 || !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "which goes on") {
+		if n != 1 || !strings.Contains(text, "level=ERROR") ||
+			!strings.Contains(text, "which goes on") {
 			t.Errorf("%d ends were carried out; the log is %q", n, text)
 		}
 	})
@@ -107,7 +108,7 @@ func TestEndsToVerify(t *testing.T) {
 		check = errors.New("not on this node")
 		w.carryOutSome(1)
 		pending()
-		check, verify = nil, &job.Error{Kind: job.Unavailable, Msg: "the objects are away"}
+		check, verify = nil, &job.Error{Kind: job.Unavailable, Msg: "the objects are unavailable"}
 		for range 2 {
 			w.carryOutSome(0)
 			<-w.EndsToVerify()

@@ -81,7 +81,7 @@ func TestAStallIsNotTheWorkersSilence(t *testing.T) {
 	}
 }
 
-// A heartbeat that a store refused while it was away counts when the store is
+// A heartbeat that a store refused while it was unavailable counts when the store is
 // back; a single refusal is no outage.
 func TestOutageDoesNotExpireRuns(t *testing.T) {
 	t.Parallel()
@@ -159,7 +159,7 @@ func TestJumpsAreLogged(t *testing.T) {
 	expire()
 	want := `msg="the clock jumped ahead; runs under way are kept for one more lease" by=1h0m0s
 msg="the clock jumped back; leases are cut to their length" by=2h0m0s
-msg="the store was away; runs under way are kept for one more lease" by=3s
+msg="the store was unavailable; runs under way are kept for one more lease" by=3s
 `
 	if got := log.String(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

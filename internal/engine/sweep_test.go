@@ -184,7 +184,7 @@ func TestOutletsAreApart(t *testing.T) {
 		posted := w.OutboxReady("phased")
 		w.submit(batch...)
 		w.submit(sub("phased/a"))
-		away := errors.New("the receiver is away")
+		away := errors.New("the receiver is unavailable")
 		if n, err := w.Publish(w.ctx, func(context.Context, []job.Message) error {
 			return away
 		}, "graph"); n != 0 || !errors.Is(err, away) {

@@ -151,7 +151,7 @@ func (c *Call) write(body []byte) {
 	for len(body) > chunkSize {
 		c.extendDeadlines()
 		if _, err := c.Write(body[:chunkSize]); err != nil {
-			return // the caller went away
+			return // the request was canceled
 		}
 		body = body[chunkSize:]
 	}
@@ -229,7 +229,7 @@ func (c *Call) logPanic(p any) {
 }
 
 // level returns the level of the log line. Errors of this server are warnings or errors; those
-// of the caller, and those of a part that is away, which logs its outage itself, are not.
+// of the caller, and those of a part that is unavailable, which logs its outage itself, are not.
 func (c *Call) level() slog.Level {
 	normal := slog.LevelDebug
 	if c.router.Info {
@@ -273,8 +273,8 @@ func (c *Call) log(level slog.Level) {
 	c.router.Log.LogAttrs(ctx, level, "request", attrs...)
 }
 
-// logText returns the text of an error for the log line of a request. That of a part that is away
-// has no cause: the part logs the cause once, and not every request that it fails.
+// logText returns the text of an error for the log line of a request. That of a part that is
+// unavailable has no cause: the part logs the cause once, and not every request that it fails.
 func logText(err error) string {
 	var e *job.Error
 	if !outage.Is(err) || !errors.As(err, &e) {

@@ -402,7 +402,7 @@ func TestRoot(t *testing.T) {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
-	away := &job.Error{Kind: job.Unavailable, Msg: "it is away",
+	away := &job.Error{Kind: job.Unavailable, Msg: "it is unavailable",
 		Err: errors.New("a cause for the log alone")}
 	lasting := &job.Error{Kind: job.ReadOnly, Msg: "somebody must act"}
 	var store, objects error
@@ -425,8 +425,8 @@ func TestHealth(t *testing.T) {
 		{"GET", "/health/ready", nil, down, 200, "store ok\nobjects fails\n"},
 		{"GET", "/health/ready", down, down, 503, "store fails\nobjects fails\n"},
 		{"GET", "/health/ready", away, away, 503,
-			"store fails: it is away\nobjects fails: it is away\n"},
-		{"GET", "/health/ready", nil, away, 200, "store ok\nobjects fails: it is away\n"},
+			"store fails: it is unavailable\nobjects fails: it is unavailable\n"},
+		{"GET", "/health/ready", nil, away, 200, "store ok\nobjects fails: it is unavailable\n"},
 		{"GET", "/health/ready", nil, lasting, 503, "store ok\nobjects fails: somebody must act\n"},
 		{"POST", "/health", nil, nil, 405, "this path takes GET, HEAD\n"},
 		{"GET", "/health/x", nil, nil, 404, "there is nothing at this path\n"},

@@ -24,7 +24,7 @@ import (
 func TestLater(t *testing.T) {
 	t.Parallel()
 	for _, why := range []*job.Error{
-		{Kind: job.Unavailable, Msg: "the store of objects is away"},
+		{Kind: job.Unavailable, Msg: "the store of objects is unavailable"},
 		{Kind: job.Full, Msg: "the queue is full"},
 		{Kind: job.Timeout, Msg: "it took too long"},
 	} {
@@ -94,7 +94,7 @@ func (u *updates) Update(ctx context.Context, fn func(store.Tx) error) error {
 	return u.do(func() error { return u.Store.Update(ctx, fn) })
 }
 
-var errAway = &job.Error{Kind: job.Unavailable, Op: "test", Msg: "the store is away"}
+var errUnavailable = &job.Error{Kind: job.Unavailable, Op: "test", Msg: "the store is unavailable"}
 
 // TX-001: wherever the store fails, or the answer of a commit is lost, everything is submitted and
 // once: Relay is asked for its jobs at the end of each try, and they are ended, so that a second
@@ -117,7 +117,7 @@ func TestStoreFails(t *testing.T) {
 					if kept {
 						_ = update()
 					}
-					return errAway
+					return errUnavailable
 				}
 				first := w.submit(w.db, "taskflow", taskJob)
 				w.run(w)
@@ -181,7 +181,8 @@ func TestNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.submit(w.db, "relay", fmt.Sprintf(relayJob, "1"))
-	if taken, err := w.engine.TakeInbox(context.Background(), 10, inbox.Lease, nil, 0); err != nil ||
+	if taken, err := w.engine.TakeInbox(context.Background(), 10, inbox.Lease, nil,
+		0); err != nil ||
 		len(taken) != 1 {
 		t.Fatalf("took %v: %v", taken, err)
 	}

@@ -46,7 +46,7 @@ func TestTwoNodesOfATransaction(t *testing.T) {
 				ID int64 `json:"id,string"`
 			}
 			if err := json.Unmarshal(r.Body, &spec); err != nil || spec.ID > allowed.Load() {
-				return nil, errors.Join(err, errAway)
+				return nil, errors.Join(err, errUnavailable)
 			}
 			made, err := submit(ctx, r)
 			if err != nil {
@@ -195,7 +195,8 @@ func TestKeyThatIsFree(t *testing.T) {
 					defer others.Store(true)
 				}
 				made, err := n.engine.SubmitOnce(ctx, once, []engine.Submission{{
-					Job: job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: spec.ID}, Queue: "q",
+					Job: job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: spec.ID},
+						Queue: "q",
 						Lease: time.Minute, Payload: []byte("{}")}}})
 				return made.Job, err
 			}

@@ -20,9 +20,9 @@ const (
 	RunLost                 // the run is no longer the job's current one
 	TooLarge                // more bytes than the limit
 	Full                    // a queue or quota is at capacity
-	Unavailable             // the store is away, busy, full or read-only: may succeed later
+	Unavailable             // the store is unavailable, busy, full or read-only: may succeed later
 	ReadOnly                // the store refuses writes until an operator acts
-	Aborted                 // the caller went away
+	Aborted                 // the request was canceled
 	Timeout                 // the server took too long
 	kinds
 )

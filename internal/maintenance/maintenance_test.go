@@ -223,18 +223,19 @@ type failingStore struct {
 	calls atomic.Int64
 }
 
-var errAway = &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is away"}
+var errUnavailable = &job.Error{Kind: job.Unavailable, Op: "store.begin",
+	Msg: "the store is unavailable"}
 
 func (s *failingStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if s.calls.Add(1); s.fails.Load() {
-		return errAway
+		return errUnavailable
 	}
 	return s.Store.Update(ctx, fn)
 }
 
 func (s *failingStore) View(ctx context.Context, fn func(store.Reader) error) error {
 	if s.calls.Add(1); s.fails.Load() {
-		return errAway
+		return errUnavailable
 	}
 	return s.Store.View(ctx, fn)
 }
@@ -266,7 +267,7 @@ func TestLoopsSurviveAnOutage(t *testing.T) {
 		})
 	})
 	if calls := s.calls.Load() - before; calls > 200 {
-		t.Errorf("%d calls while the store was away", calls)
+		t.Errorf("%d calls while the store was unavailable", calls)
 	}
 	c.Advance(time.Minute)
 	s.fails.Store(false)
@@ -275,7 +276,8 @@ func TestLoopsSurviveAnOutage(t *testing.T) {
 	n.expires("a", c)
 	n.stop()
 	if strings.Contains(n.log.text(), "level=WARN") {
-		t.Errorf("the loops log an outage of the store, which the store logs itself: %s", n.log.text())
+		t.Errorf("the loops log an outage of the store, which the store logs itself: %s",
+			n.log.text())
 	}
 }
 

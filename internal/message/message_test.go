@@ -172,7 +172,7 @@ func TestQueueOutage(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if err := q.Ping(short); !job.IsKind(err, job.Unavailable) && !job.IsKind(err, job.Timeout) {
-		t.Errorf("it is away and answers: %v", err)
+		t.Errorf("it is unavailable and answers: %v", err)
 	}
 	server.Restart()
 	sendBodies(t, q, "after")

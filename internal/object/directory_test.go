@@ -224,8 +224,8 @@ func TestBucketIsAFile(t *testing.T) {
 	}
 }
 
-// TestAway distinguishes an outage of the directory from answers about objects.
-func TestAway(t *testing.T) {
+// TestUnavailable distinguishes an outage of the directory from answers about objects.
+func TestUnavailable(t *testing.T) {
 	t.Run("a directory that went away", func(t *testing.T) {
 		w := mustOpenDirectory(t)
 		if err := os.RemoveAll(w.dir); err != nil {

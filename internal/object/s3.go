@@ -33,11 +33,12 @@ type s3 struct {
 }
 
 // openS3 checks the URL and the name of the default bucket. It makes no request: a store that is
-// away at the start of a node is an outage like any other.
+// unavailable at the start of a node is an outage like any other.
 func openS3(ctx context.Context, at, bucket string) (*s3, error) {
 	u, err := url.Parse(at)
 	if err != nil || u.Scheme != "s3" || u.Host != "" {
-		return nil, invalid("the URL of the objects must be s3://?region=…&endpoint=…, without a bucket")
+		return nil,
+			invalid("the URL of the objects must be s3://?region=…&endpoint=…, without a bucket")
 	}
 	s := &s3{url: *u, buckets: map[string]*blob.Bucket{}}
 	if _, err = s.bucket(ctx, bucket); err != nil {

@@ -47,7 +47,8 @@ func (p *part) lines() [2]int {
 		strings.Count(p.log.String(), "a part works again")}
 }
 
-var away = error(&job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is away"})
+var away = error(&job.Error{Kind: job.Unavailable, Op: "store.begin",
+	Msg: "the store is unavailable"})
 
 func (p *part) call(err error) { _ = p.Do(func() error { return err }) }
 
@@ -73,7 +74,8 @@ func TestOneLineForAnOutage(t *testing.T) {
 			t.Fatalf("the log is %s", p.log.String())
 		}
 		for _, has := range []string{"level=WARN",
-			"part=store setting=store address=db.example:5432", "the store is away", "level=INFO",
+			"part=store setting=store address=db.example:5432", "the store is unavailable",
+			"level=INFO",
 			"duration=2s"} {
 			if !strings.Contains(p.log.String(), has) {
 				t.Errorf("the log lacks %s: %s", has, p.log.String())

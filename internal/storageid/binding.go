@@ -75,9 +75,9 @@ const (
 )
 
 // Bind compares the storage with the ids in the database, which are written if it has none. Until
-// ctx ends it repeats that in the background: the objects may be away at first, the marker may be
-// deleted, and another node may come with a copy of a directory. It is called once, when the engine
-// runs.
+// ctx ends it repeats that in the background: the objects may be unavailable at first, the marker
+// may be deleted, and another node may come with a copy of a directory. It is called once, when the
+// engine runs.
 func (b *Binding) Bind(ctx context.Context, e *engine.Engine) {
 	if b == nil {
 		return

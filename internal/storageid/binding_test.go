@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// TestOneOutageOneLine binds again and again while the objects are away: their part logs that,
-// and the binding says nothing more.
+// TestOneOutageOneLine binds again and again while the objects are unavailable: their part logs
+// that, and the binding says nothing more.
 func TestOneOutageOneLine(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "a")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "b")
@@ -209,7 +209,7 @@ func TestMarkerIsPutBack(t *testing.T) {
 	w.try(restarted, "")
 }
 
-// TestHoldWithoutObjects: what a node holds is renewed also while its objects are away.
+// TestHoldWithoutObjects: what a node holds is renewed also while its objects are unavailable.
 func TestHoldWithoutObjects(t *testing.T) {
 	w := newWorld(t)
 	dir := filepath.Join(t.TempDir(), "objects")

@@ -112,8 +112,9 @@ func (c *comparison) compareHolder(r engine.RecordReader, name, fingerprint stri
 	return nil
 }
 
-// ids returns the ids of this node's objects and streams by their names. Objects that are away have
-// the id that they were bound with, so that an outage does not give up what the node holds.
+// ids returns the ids of this node's objects and streams by their names. Objects that are
+// unavailable have the id that they were bound with, so that an outage does not give up what the
+// node holds.
 func (b *Binding) ids(ctx context.Context, e *engine.Engine) (map[string]string, error) {
 	ids := map[string]string{}
 	if b.Streams != nil {
@@ -127,7 +128,7 @@ func (b *Binding) ids(ctx context.Context, e *engine.Engine) (map[string]string,
 	}
 	b.markers.Report(ctx, err)
 	if err != nil {
-		id = b.boundID // what the node holds is renewed while the objects are away
+		id = b.boundID // what the node holds is renewed while the objects are unavailable
 	}
 	ids[objects] = id
 	return ids, nil

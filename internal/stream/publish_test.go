@@ -143,8 +143,8 @@ func TestPublishErrors(t *testing.T) {
 			{"nor one level deeper", t.Context(), newMessages("logs.a.b", "x", 1), job.Invalid},
 			{"larger than the server takes", t.Context(),
 				[]stream.Message{{Subject: "dead", Data: make([]byte, 2<<20)}}, job.TooLarge},
-			{"the caller went away", canceled, newMessages("dead", "x", 1), job.Aborted},
-			{"the caller of a batch went away", canceled, newMessages("dead", "x", 40),
+			{"the request was canceled", canceled, newMessages("dead", "x", 1), job.Aborted},
+			{"the request of a batch was canceled", canceled, newMessages("dead", "x", 40),
 				job.Aborted},
 		} {
 			if _, err := w.Publish(tt.ctx, tt.m); !job.IsKind(err, tt.want) {

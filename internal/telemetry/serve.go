@@ -22,7 +22,7 @@ const maxScrapes = 8
 // /metrics/{contract}/{role} with the literal names of one registry. Metrics that cannot be
 // gathered are left out; where nothing else is left, the answer is 503, so that the scrape counts
 // as failed. The scrapes of a path are a loop: that they begin to lack metrics is logged once, but
-// not while a part is away.
+// not while a part is unavailable.
 func (r *Registries) Handler(log *slog.Logger) http.Handler {
 	slots := make(chan struct{}, maxScrapes)
 	var loops sync.Map // path to *outage.Loop

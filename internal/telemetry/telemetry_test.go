@@ -119,20 +119,21 @@ func TestScraperHangsUp(t *testing.T) {
 	}
 	b.Reset()
 	d := telemetry.NewQueueDepth("depth", 2, func(context.Context) ([]job.QueueCount, error) {
-		return nil, errors.New("the store is away")
+		return nil, errors.New("the store is unavailable")
 	})
 	if err := r.For("relay", "").Register(d); err != nil {
 		t.Fatal(err)
 	}
 	r.Handler(log).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
 	if got := b.String(); !strings.Contains(got, "level=WARN") ||
-		!strings.Contains(got, "the store is away") {
+		!strings.Contains(got, "the store is unavailable") {
 		t.Errorf("of metrics that are missing the log has %q", got)
 	}
 }
 
-// TestScrapesInAnOutage checks that scrapes log nothing while a part is away, which logs its outage
-// itself, and that another failure of theirs is one line in few words and one when it is over.
+// TestScrapesInAnOutage checks that scrapes log nothing while a part is unavailable, which logs its
+// outage itself, and that another failure of theirs is one line in few words and one when it is
+// over.
 func TestScrapesInAnOutage(t *testing.T) {
 	t.Parallel()
 	r, err := telemetry.NewRegistries()
@@ -160,7 +161,7 @@ func TestScrapesInAnOutage(t *testing.T) {
 		}
 		return b.String()
 	}
-	away := &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is away",
+	away := &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is unavailable",
 		Err: errors.New("dial 10.1.2.3:5432")}
 	if got := scrapes(away); got != "" {
 		t.Errorf("scrapes log the outage of the store: %s", got)
@@ -190,7 +191,7 @@ func TestScrapeOfNothing(t *testing.T) {
 	if code, text := scrapeMetrics(t, r, "GET", "/metrics/relay"); code != 200 || text != "" {
 		t.Errorf("without jobs: %d %s", code, text)
 	}
-	failure = &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is away",
+	failure = &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is unavailable",
 		Err: errors.New("dial 10.1.2.3:5432")}
 	code, text := scrapeMetrics(t, r, "GET", "/metrics/relay")
 	if code != 503 || !strings.Contains(text, "cannot be gathered") ||
@@ -299,7 +300,7 @@ func TestDepth(t *testing.T) {
 	if strings.Contains(text, "small") {
 		t.Error("there are more labels than the bound")
 	}
-	failure = errors.New("the store is away")
+	failure = errors.New("the store is unavailable")
 	if code, text := scrapeMetrics(t, r, "GET", "/metrics"); code != 200 ||
 		!strings.Contains(text, "go_goroutines") {
 		t.Errorf("one failure hides all metrics: %d", code)

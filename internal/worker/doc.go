@@ -9,7 +9,7 @@
 //	                      └────┘                            └──▶ or the next job, claimed in the
 //	                    heartbeats                               transaction of the finish
 //
-// While the store is away, a finish is tried again until the lease ends.
+// While the store is unavailable, a finish is tried again until the lease ends.
 //
 // An execution ends early when its run is lost: the job was canceled, or no heartbeat reached the
 // store within the lease. The context of its handler ends then with ErrLost, and the outcome that

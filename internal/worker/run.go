@@ -22,8 +22,8 @@ type Task struct {
 }
 
 // Start marks the job as started, in contracts that have a state for it. It is tried again while
-// the store is away, until the lease ends. After an error the run is lost and the handler should
-// return.
+// the store is unavailable, until the lease ends. After an error the run is lost and the handler
+// should return.
 func (t *Task) Start() error {
 	r := t.execution
 	err := engine.Persist(r.leaseCtx, func() error {

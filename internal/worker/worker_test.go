@@ -329,7 +329,7 @@ func TestLeaseOver(t *testing.T) {
 		w.submit(1, 100*time.Millisecond)
 		w.waitForState("running", 1)
 		p.stop()
-		p.wait() // ends although the store stays away
+		p.wait() // ends although the store stays unavailable
 		if !strings.Contains(log.String(), "the outcome of a run could not be written") {
 			t.Errorf("the log says %s", log.String())
 		}

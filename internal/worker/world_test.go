@@ -37,7 +37,7 @@ var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "assi
 	{From: "running", On: job.Canceled, To: "canceled"},
 })
 
-// faultyStore is a store that can be away.
+// faultyStore is a store that can be unavailable.
 type faultyStore struct {
 	store.Store
 	unavailable atomic.Bool
@@ -51,7 +51,8 @@ func (s *faultyStore) Update(ctx context.Context, fn func(store.Tx) error) error
 		case s.failed <- struct{}{}:
 		default:
 		}
-		return &job.Error{Kind: job.Unavailable, Op: "store.update", Msg: "the store is away"}
+		return &job.Error{Kind: job.Unavailable, Op: "store.update",
+			Msg: "the store is unavailable"}
 	}
 	s.updates.Add(1)
 	return s.Store.Update(ctx, fn)

@@ -227,7 +227,8 @@ class Attempt:
 
         When the server has definitely refused all of them for a whole lease, such as for a wrong
         token, another worker may have the job by now: the run is marked lost. Heartbeats without a
-        definite answer do not count, because a server that is away gives no job to another worker.
+        definite answer do not count, because a server that is unavailable gives no job to another
+        worker.
         """
         interval, allowed = heartbeat_schedule(self.lease.timeout, max_interval)
         missed = refused = 0  # in a row

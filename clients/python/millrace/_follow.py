@@ -21,8 +21,8 @@ def watch(
     http: Http, op: str, timeout: Optional[float], poll: Callable[[Context], Tuple[T, bool]]
 ) -> T:
     """Poll until a value is the last one, as ``poll`` says, and return that. Retryable errors do
-    not end it, so that it continues while the server is away or limits requests; other errors do,
-    and so does the timeout."""
+    not end it, so that it continues while the server is unavailable or limits requests; other
+    errors do, and so does the timeout."""
     pause = _MIN_PAUSE
     with Context(timeout=timeout) as ctx:
         while True:

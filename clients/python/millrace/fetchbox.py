@@ -125,7 +125,7 @@ class FetchBox:
 
     def wait(self, job_id: str, timeout: Optional[float] = None) -> FetchBoxJob:
         """Poll a job until it has ended, and return it. It polls after growing pauses of up to two
-        seconds, and continues while the server is away or limits requests. A failed job has
+        seconds, and continues while the server is unavailable or limits requests. A failed job has
         finished; a replay may put it in progress again.
 
         :raises NotFoundError: if there is no such job.

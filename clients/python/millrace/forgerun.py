@@ -182,7 +182,8 @@ class ForgeRun:
 
     def wait(self, job_id: str, timeout: Optional[float] = None) -> ForgeRunJob:
         """Poll a job until it has ended, and return it. It polls after growing pauses of up to two
-        seconds, and continues while the server is away or limits requests. A failed job has ended,
+        seconds, and continues while the server is unavailable or limits requests. A failed job has
+        finished,
         even when it can be retried.
 
         :raises NotFoundError: if there is no such job.

@@ -179,7 +179,8 @@ class Images:
     def wait(self, file_id: str, timeout: Optional[float] = None) -> ImageFile:
         """Poll a file until its first variants are made, it has failed or it is deleted, and return
         it. For variants that are added to a ready file use :meth:`wait_job`. It polls after growing
-        pauses of up to two seconds, and continues while the server is away or limits requests.
+        pauses of up to two seconds, and continues while the server is unavailable or limits
+        requests.
 
         :raises NotFoundError: if there is no such file.
         :raises DeadlineError: when the timeout in seconds has passed.

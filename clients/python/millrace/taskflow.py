@@ -177,7 +177,7 @@ class TaskFlow:
 
     def wait(self, id: str, timeout: Optional[float] = None) -> TaskFlowJob:
         """Poll a job until it has ended, and return it. It polls after growing pauses of up to two
-        seconds, and continues while the server is away or limits requests.
+        seconds, and continues while the server is unavailable or limits requests.
 
         :raises NotFoundError: if there is no such job.
         :raises DeadlineError: when the timeout in seconds has passed.

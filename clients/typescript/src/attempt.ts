@@ -188,7 +188,7 @@ export class Attempt {
    * Sends heartbeats until the signal is aborted or the attempt ends. When the server has
    * definitely refused all of them for a whole lease, such as for a wrong token, another worker may
    * have the job by now: the run is marked lost. Heartbeats without a definite answer do not count,
-   * because a server that is away gives no job to another worker.
+   * because a server that is unavailable gives no job to another worker.
    */
   async keepAlive(stop: AbortSignal, maxInterval: number): Promise<void> {
     const { interval, allowedRefusals } = heartbeatSchedule(this.lease.timeout, maxInterval);

@@ -86,7 +86,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
 
 /**
  * Recognises the answer of another server, and removes a page from the detail. A gateway answers
- * with a page of its own when the server behind it is away.
+ * with a page of its own when the server behind it is unavailable.
  */
 function readForeign(fail: Failure, text: string): void {
   const goNotFound = "404 page not found\n";

@@ -109,7 +109,7 @@ export class FetchBox {
   /**
    * Polls a job until it has ended, and returns it: all of its downloads have finished and its
    * handler has returned. It polls after growing pauses of up to two seconds, and continues while
-   * the server is away or limits requests. A replay may put a failed job in progress again.
+   * the server is unavailable or limits requests. A replay may put a failed job in progress again.
    *
    * Errors: those of {@link FetchBox.job} except RetryableError; AbortedError.
    */

@@ -129,8 +129,8 @@ export class ForgeRun {
 
   /**
    * Polls a job until it has ended, and returns it. It polls after growing pauses of up to two
-   * seconds, and continues while the server is away or limits requests. A failed job has ended,
-   * even when it can be retried.
+   * seconds, and continues while the server is unavailable or limits requests. A failed job has
+   * finished, even when it can be retried.
    *
    * Errors: those of {@link ForgeRun.get} except RetryableError; AbortedError.
    */

@@ -75,7 +75,7 @@ export class Images {
   /**
    * Polls a file until its first variants are made, it has failed or it is deleted, and returns it.
    * For variants that are added to a ready file use {@link Images.waitJob}. It polls after growing
-   * pauses of up to two seconds, and continues while the server is away or limits requests.
+   * pauses of up to two seconds, and continues while the server is unavailable or limits requests.
    *
    * Errors: those of {@link Images.file} except RetryableError; AbortedError.
    */

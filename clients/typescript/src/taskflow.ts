@@ -161,7 +161,7 @@ export class TaskFlow {
 
   /**
    * Polls a job until it has ended, and returns it. It polls after growing pauses of up to two
-   * seconds, and continues while the server is away or limits requests.
+   * seconds, and continues while the server is unavailable or limits requests.
    *
    * Errors: those of {@link TaskFlow.get} except RetryableError; AbortedError.
    */

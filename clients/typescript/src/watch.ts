@@ -7,7 +7,8 @@ const maxWatchPause = 2;
 
 /**
  * Polls until done is true of a value, and returns that. Retryable errors do not end it, so that it
- * continues while the server is away or limits requests; other errors do, and so does the signal.
+ * continues while the server is unavailable or limits requests; other errors do, and so does the
+ * signal.
  */
 export async function watch<T>(op: string, signal: AbortSignal | undefined,
   poll: () => Promise<T>, done: (value: T) => boolean): Promise<T> {

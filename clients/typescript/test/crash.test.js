@@ -24,7 +24,7 @@ test("a worker outlives kill -9 of its server, loses nothing and doubles nothing
     pollInterval: 0.05,
     handler: async (run) => {
       runs.set(run.job.id, (runs.get(run.job.id) ?? 0) + 1);
-      if (runs.size % 100 === 50) await gate.promise; // some handlers run while the server is away
+      if (runs.size % 100 === 50) await gate.promise; // handlers run in the outage
     },
     afterRun: (job, reason) => {
       ended.push([job.id, reason]);

@@ -148,8 +148,8 @@ func TestOperateRefused(t *testing.T) {
 	assertEqual(t, "RT-003 unchanged", v.Status, "queued")
 }
 
-// RT-003: a large job is canceled in steps. When the database is away between them, or its answer
-// is lost, a repeated request does the rest.
+// RT-003: a large job is canceled in steps. When the database is unavailable between them, or its
+// answer is lost, a repeated request does the rest.
 func TestCancelInSteps(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		f := &stepStore{flakyStore: flakyStore{Store: p.Store}}
@@ -331,7 +331,10 @@ func TestCancelStopsDownloads(t *testing.T) {
 	if ended := h.wait(t); ended.Completed != 1 || ended.Failed != 2 || ended.Status != "failed" {
 		t.Errorf("RT-003 the handler was told %+v", ended)
 	}
-	testkit.WaitUntil(t, "the job to be failed", func() bool { return w.get(t, id).Status == "failed" })
+	testkit.WaitUntil(t, "the job to be failed", func() bool {
+		return w.get(t,
+			id).Status == "failed"
+	})
 	assertEqual(t, "RT-003 objects", len(w.files(t)), 1)
 	assertEqual(t, "RT-003 told more than once", len(h.finalized), 0)
 }

@@ -29,7 +29,8 @@ type flakyStore struct {
 	after   atomic.Bool  // written, but the caller gets an error
 }
 
-var errAway = &job.Error{Kind: job.Unavailable, Op: "test", Msg: "the database is away"}
+var errUnavailable = &job.Error{Kind: job.Unavailable, Op: "test",
+	Msg: "the database is unavailable"}
 
 func (f *flakyStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if f.failing.Load() <= 0 {
@@ -41,7 +42,7 @@ func (f *flakyStore) Update(ctx context.Context, fn func(store.Tx) error) error 
 		}
 	}
 	f.failing.Add(-1)
-	return errAway
+	return errUnavailable
 }
 
 // TestTrouble: whatever fails on the way in, the answer is 500, there is no half job, and the same

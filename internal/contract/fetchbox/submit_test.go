@@ -204,8 +204,8 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
-// TestErrors: every kind has a place in HTTP. Whatever is away or breaks is 500, and nothing that a
-// caller did is.
+// TestErrors: every kind has a place in HTTP. Whatever is unavailable or breaks is 500, and nothing
+// that a caller did is.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	testkit.CheckErrorTable(t, fetchbox.ErrorTable)

@@ -9,15 +9,15 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// TestRequestsInAnOutage checks that requests which fail while the store is away keep the fields
-// that the document requires, and leave the text of the driver to the line of the outage.
+// TestRequestsInAnOutage checks that requests which fail while the store is unavailable keep the
+// fields that the document requires, and leave the text of the driver to the line of the outage.
 func TestRequestsInAnOutage(t *testing.T) {
 	t.Parallel()
 	c := config()
 	c.LogRequests = true
 	w, f := faultyWorld(t, c)
 	who := w.customer(t)
-	away := &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is away",
+	away := &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is unavailable",
 		Err: errors.New("dial tcp 10.1.2.3:5432")}
 	f.failWrites(away)
 	for range 3 {
@@ -27,7 +27,7 @@ func TestRequestsInAnOutage(t *testing.T) {
 	assertEqual(t, "FR-215 FR-220 requests", len(w.log.Lines(t, map[string]any{"msg": "request",
 		"level": "INFO", "status": 503.0, "action": "submit", "client_id": who.id,
 		"error_code":    "RFA_STORAGE_DB_ERROR",
-		"error_message": "store.begin: the store is away"})), 3)
+		"error_message": "store.begin: the store is unavailable"})), 3)
 	f.failReads(away)
 	who.Do(t, "GET", "/v1/jobs", "").WantError(t, 503, "RFA_STORAGE_DB_ERROR")
 	if strings.Contains(w.log.String(), "10.1.2.3") {

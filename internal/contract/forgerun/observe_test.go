@@ -409,7 +409,7 @@ func TestChecks(t *testing.T) {
 		}
 		return names
 	}
-	t.Run("FR-021 a store that is away is not the fault of the pepper", func(t *testing.T) {
+	t.Run("FR-021 a store that is unavailable is not the fault of the pepper", func(t *testing.T) {
 		f.failReads(&job.Error{Kind: job.Unavailable})
 		assertEqual(t, "checks", strings.Join(failing(), ", "), "")
 		f.failReads(nil)

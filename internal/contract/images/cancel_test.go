@@ -19,7 +19,7 @@ func TestCancel(t *testing.T) {
 		j := w.mustClaim(t, id)
 		cancel(id).WantError(t, 409, "CONFLICT")
 		w.status(t, id, "processing")
-		if err := w.end(j, images.FailureOutcome(j, "storage_error", "the disk is away",
+		if err := w.end(j, images.FailureOutcome(j, "storage_error", "the disk is unavailable",
 			true)); err != nil {
 			t.Fatal(err)
 		}

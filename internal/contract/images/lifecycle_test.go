@@ -157,7 +157,7 @@ func TestRetries(t *testing.T) {
 		t.Run("IP-033 IP-017 IP-052 IP-057 a failure that may pass is failed_retryable, with its reason", func(t *testing.T) {
 			v := w.status(t, r.JobID, retryable)
 			assertEqual(t, "reason", text(v.LastErrorType)+": "+text(v.LastError),
-				"storage_error: the disk is away")
+				"storage_error: the disk is unavailable")
 			assertEqual(t, "file", w.file(t, r.FileID, "processing").JobID, r.JobID)
 		})
 		t.Run("IP-055 the next attempt comes after 5 s, then after 10", func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 //	transaction   the job can be claimed; messageBody puts a message into the outbox
 //	Deliver       sends it to the queue, a stream or SQS, when the transaction is committed
 //	runReceiver   receives it, and waits until a worker is idle
-//	claim         claims the job by its id, and acknowledges the message unless the store is away
+//	claim         claims the job by its id, and acknowledges it unless the store is unavailable
 //
 // A message that is lost is sent again by the sweep (G-IP-16). One that was received by a node
 // that died is delivered again by the queue. One that comes twice finds a job that is not

@@ -395,7 +395,7 @@ func (w *world) end(j *job.Job, o engine.Outcome) error {
 func (w *world) fail(t testing.TB, id string) {
 	t.Helper()
 	j := w.mustClaim(t, id)
-	if err := w.end(j, images.FailureOutcome(j, "storage_error", "the disk is away",
+	if err := w.end(j, images.FailureOutcome(j, "storage_error", "the disk is unavailable",
 		true)); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func errorTable(retryable int) httpapi.ErrorTable {
 			Title: "The body is too large", Kinds: []job.Kind{job.TooLarge}},
 		// ReadOnly may be a full disk: clients should not give up the job.
 		{Status: retryable,
-			Title:      "The store is busy or away",
+			Title:      "The store is busy or unavailable",
 			RetryAfter: time.Second, Kinds: []job.Kind{job.Full, job.Unavailable,
 				job.ReadOnly, job.Aborted, job.Timeout}},
 		// Relay has no dependencies, so that a cycle is a defect.

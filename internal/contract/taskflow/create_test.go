@@ -294,7 +294,7 @@ func TestTransport(t *testing.T) {
 			w.Send(t, req).WantError(t, 413, "PAYLOAD_TOO_LARGE", fmt.Sprint(limit))
 		}
 	})
-	t.Run("TF-085 the store is away", func(t *testing.T) { // G-TF-29
+	t.Run("TF-085 the store is unavailable", func(t *testing.T) { // G-TF-29
 		w := inMemory(t, config())
 		id := w.create(t).ID
 		w.store.Close()

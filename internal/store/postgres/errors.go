@@ -10,8 +10,8 @@ import (
 )
 
 // translate gives a PostgreSQL error its kind by its SQLSTATE. An error without one is a
-// failure to connect or a lost connection, so the database is away. So is one that refuses the
-// connection: no request of a caller causes that. A *job.Error passes as it is, so an error may
+// failure to connect or a lost connection, so the database is unavailable. So is one that refuses
+// the connection: no request of a caller causes that. A *job.Error passes as it is, so an error may
 // be translated twice.
 func translate(op string, err error) error {
 	_, known := errors.AsType[*job.Error](err)
@@ -22,7 +22,7 @@ func translate(op string, err error) error {
 }
 
 func newError(op string, err error) *job.Error {
-	e := &job.Error{Kind: job.Unavailable, Op: op, Msg: "the store is away", Err: err}
+	e := &job.Error{Kind: job.Unavailable, Op: op, Msg: "the store is unavailable", Err: err}
 	var pg *pgconn.PgError
 	var refused *pgconn.ConnectError
 	if errors.As(err, &refused) {
@@ -34,7 +34,7 @@ func newError(op string, err error) *job.Error {
 	case errors.As(err, &pg):
 		e.Kind, e.Msg = kindOfState(pg.Code)
 	case errors.Is(err, context.Canceled):
-		e.Kind, e.Msg = job.Aborted, "the caller went away"
+		e.Kind, e.Msg = job.Aborted, "the request was canceled"
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Msg = "the store is slow"
 	}
@@ -65,7 +65,7 @@ func kindOfState(code string) (job.Kind, string) {
 	}
 	switch code[:min(2, len(code))] {
 	case "08", "53", "57", "58": // connection, resources, shut-down, disk
-		return job.Unavailable, "the store is away"
+		return job.Unavailable, "the store is unavailable"
 	case "28", "3D":
 		return job.Unavailable, "the database refuses the connection"
 	case "3F", "42": // the schema of this version has all that its statements name

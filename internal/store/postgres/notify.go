@@ -116,7 +116,7 @@ func (s *Store) Listen(ctx context.Context, fn func([]job.QueueHash)) {
 }
 
 // listen listens on one connection until that fails. It counts as a try of connectBreaker, so
-// that a server that is away is not asked more often by it.
+// that a server that is unavailable is not asked more often by it.
 func (s *Store) listen(ctx context.Context, fn func([]job.QueueHash)) {
 	if s.connectBreaker.allow() != nil {
 		return

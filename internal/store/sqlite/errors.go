@@ -25,7 +25,7 @@ func newError(op string, err error) *job.Error {
 	var se *sqlite.Error
 	switch {
 	case errors.Is(err, context.Canceled):
-		e.Kind, e.Msg = job.Aborted, "the caller went away"
+		e.Kind, e.Msg = job.Aborted, "the request was canceled"
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Kind, e.Msg = job.Unavailable, "the store is slow"
 	case errors.As(err, &se):

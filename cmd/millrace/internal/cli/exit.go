@@ -37,7 +37,7 @@ const ExitHelp = `Exit codes:
   0    done; also a server or worker that was asked to stop and did
   1    the work failed, or the accounts do not balance; not for jobs that failed in a worker
   2    the command line or a setting is wrong; nothing was started
-  3    something this machine must provide is missing: an address or data directory is in use, the store is away
+  3    something this machine must provide is missing: an address or data directory is in use, the store is unavailable
   4    the server cannot be reached
   5    the server refuses the token
   130  stopped by a signal before the work was done`

@@ -42,7 +42,7 @@ type flags struct {
 	connections int
 	// fromLine is the first line to send, from 1 on.
 	fromLine int
-	// retryFor is how long a batch is tried again while the server is away.
+	// retryFor is how long a batch is tried again while the server is unavailable.
 	retryFor time.Duration
 }
 
@@ -71,7 +71,7 @@ is, so a command that failed can be repeated: nothing is queued twice. A job tha
 was completed meanwhile is no longer in the queue, though, and would be queued
 again; to leave out what was accepted, go on with --from-line as the error says.
 
-While the server is away, each batch is tried again for --retry-for. A pipe cannot
+While the server is unavailable, each batch is tried again for --retry-for. A pipe cannot
 be read a second time: for one that stays open, such as tail -f, give a long time.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -107,7 +107,7 @@ func (f *flags) register(c *cobra.Command) {
 		"requests at a time; 1 keeps the order of the input")
 	c.Flags().IntVar(&f.fromLine, "from-line", 1, "line to begin with")
 	c.Flags().DurationVar(&f.retryFor, "retry-for", time.Minute,
-		"how long to try again while the server is away; 0 for not at all")
+		"how long to try again while the server is unavailable; 0 for not at all")
 }
 
 // validate refuses flags that do not go together.
@@ -307,7 +307,7 @@ const (
 // sendAgain repeats a batch that has failed, until it is accepted, refused, or retryFor is over. In
 // mode unique a conflict after a try whose answer was lost may be with that try: it is uncertain.
 func (e *enqueuer) sendAgain(ctx context.Context, b jobBatch, err error) error {
-	defer e.progress.Wait(fmt.Sprintf("the server is away; trying again for %s (--retry-for): %v",
+	defer e.progress.Wait(fmt.Sprintf("the server is unavailable; trying again for %s (--retry-for): %v",
 		e.retryFor, err))()
 	over, stop := context.WithTimeout(ctx, e.retryFor)
 	defer stop()
@@ -345,7 +345,7 @@ func (e *enqueuer) batchError(ctx context.Context, b jobBatch, err error) *lineE
 	}
 	code := cli.ExitCode(err)
 	if errors.Is(err, client.ErrRetryable) {
-		code = cli.ExitServer // it answers, and its store is away
+		code = cli.ExitServer // it answers, and its store is unavailable
 	}
 	return &lineError{line, cli.WithCode(code, fmt.Errorf("%s: %w%s", where, err, hint))}
 }

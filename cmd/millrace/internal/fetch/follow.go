@@ -21,15 +21,16 @@ import (
 //	refreshJobs ──▶ reporter.show ──▶ next tick, until no job is open
 //
 // On a terminal the reporter paints bars over the ones before; elsewhere, as in a log of CI, it
-// writes lines that stay. A server that is away is reported once for each outage, and asked again.
+// writes lines that stay. A server that is unavailable is reported once for each outage, and asked
+// again.
 
 // pollInterval is the time between two requests for the state of a job, and between two readings of
 // its log.
 const pollInterval = 250 * time.Millisecond
 
 // follow reads the jobs until all have ended, and shows their progress. It goes on while the server
-// is away. A refused token is an error at once, as is an interruption. There is no time limit: a
-// manifest of thousands of downloads may take hours.
+// is unavailable. A refused token is an error at once, as is an interruption. There is no time
+// limit: a manifest of thousands of downloads may take hours.
 func follow(ctx context.Context, p cli.Process, box *client.FetchBox, jobs []*followedJob) error {
 	shown := newReporter(p)
 	defer shown.end()
@@ -48,7 +49,7 @@ func follow(ctx context.Context, p cli.Process, box *client.FetchBox, jobs []*fo
 		case err != nil && !lost:
 			return cli.RemoteError(ctx, err)
 		case lost && !away:
-			shown.printf("the server is away: %v", err)
+			shown.printf("the server is unavailable: %v", err)
 			away = true
 		case err == nil:
 			away = false

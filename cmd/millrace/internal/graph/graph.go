@@ -317,8 +317,8 @@ const (
 )
 
 // waitGraph reads the graph around a job until all its jobs have ended, and shows how far it has
-// come. It goes on while the server is away; every other error ends it, with the graph as it was
-// read last. It has no time limit but that of ctx.
+// come. It goes on while the server is unavailable; every other error ends it, with the graph as it
+// was read last. It has no time limit but that of ctx.
 func waitGraph(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 	id string) (client.TaskFlowGraph, error) {
 	shown := p.NewProgress("graph", 0)
@@ -327,7 +327,7 @@ func waitGraph(ctx context.Context, p cli.Process, tf *client.TaskFlow,
 		graph, err := tf.Graph(ctx, id)
 		switch {
 		case errors.Is(err, client.ErrRetryable):
-			shown.Add(0, "the server is away")
+			shown.Add(0, "the server is unavailable")
 		case err != nil || graph.Final():
 			return graph, err
 		default:

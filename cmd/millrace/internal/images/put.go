@@ -239,8 +239,8 @@ func (f *flags) putAll(ctx context.Context, p cli.Process, images *client.Images
 }
 
 // isFatal reports whether every other picture would meet the error as well: a refused token, a
-// server that stays away although the client has retried or is another one, or a certificate that
-// is not trusted.
+// server that stays unavailable although the client has retried or is another one, or a certificate
+// that is not trusted.
 func isFatal(err error) bool {
 	return errors.Is(err, client.ErrUnauthorized) || errors.Is(err, client.ErrRetryable) ||
 		errors.Is(err, client.ErrNotMillrace) || cli.CertificateRejected(err)
@@ -289,14 +289,14 @@ const (
 )
 
 // waitJob reads the job of a picture until it has ended, and shows what it waits for. It goes on
-// while the server is away.
+// while the server is unavailable.
 func waitJob(ctx context.Context, images *client.Images, picture *upload,
 	bar *cli.Progress) (client.ImageJob, error) {
 	for pause := minPollInterval; ; pause = min(pause*3/2, maxPollInterval) {
 		job, err := images.Job(ctx, picture.JobID)
 		switch {
 		case errors.Is(err, client.ErrRetryable):
-			bar.Add(0, "the server is away")
+			bar.Add(0, "the server is unavailable")
 		case err != nil || job.Status.Final():
 			return job, err
 		default:

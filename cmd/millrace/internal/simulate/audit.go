@@ -59,7 +59,7 @@ type submitRequest struct {
 	jobID string
 	// code is that of the refusal; empty without one.
 	code string
-	// late says that it was refused because its time had passed: the server was away before.
+	// late says that it was refused because its time had passed: the server was unavailable before.
 	late bool
 	// failure is why there was no answer; empty if there was one.
 	failure string
@@ -109,7 +109,7 @@ type auditResult struct {
 	givenUp int
 	// repeated counts events that came again after the receiver had accepted them.
 	repeated int
-	// late counts scheduled submissions that came too late because the server was away.
+	// late counts scheduled submissions that came too late because the server was unavailable.
 	late int
 }
 
@@ -224,7 +224,8 @@ func (o *submission) anyJob() string {
 func (a *auditor) checkJob(o *submission, t *observedJob) {
 	j := &t.job
 	if t.client != o.client {
-		a.addViolation("unexpected", o, j.ID, "client %d submitted it and client %d has it", o.client,
+		a.addViolation("unexpected", o, j.ID, "client %d submitted it and client %d has it",
+			o.client,
 			t.client)
 	}
 	a.checkDefinition(o, j)
@@ -339,7 +340,7 @@ func (a *auditor) checkLostRun(o *submission, jobID string, from, to time.Time) 
 		return
 	}
 	a.addViolation("lost run", o, jobID,
-		"its runner was lost between %s and %s, and the server was not away then",
+		"its runner was lost between %s and %s, and the server was available then",
 		from.Format(time.RFC3339), to.Format(time.RFC3339))
 }
 

@@ -39,7 +39,7 @@ type flags struct {
 	// sink is the address on which webhooks are received.
 	sink   string
 	faults sinkFaults
-	// lostRuns says that runs may be lost although the server was never away.
+	// lostRuns says that runs may be lost although the server was never unavailable.
 	lostRuns bool
 	asJSON   bool
 }
@@ -105,7 +105,7 @@ func (f *flags) register(c *cobra.Command) {
 	c.Flags().DurationVar(&f.faults.slow, "slow", time.Second,
 		"how long the receiver of WEBHOOK_SLOW_RECEIVER takes to answer")
 	c.Flags().BoolVar(&f.lostRuns, "lost-runs", false,
-		"accept lost runs although the server was never away: one of several nodes may have died")
+		"accept lost runs although the server was never unavailable: one of several nodes may have died")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 }
 

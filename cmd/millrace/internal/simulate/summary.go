@@ -241,7 +241,8 @@ func (m *Summary) write(w io.Writer, asJSON bool) error {
 		m.Repeated)
 	row("deliveries given up", m.GivenUp,
 		"to receivers that never accept; %d more wait for their next attempt", m.Pending)
-	row("outages", m.Outages, "the server was away for %s in all; %d answers 429, %d answers 503",
+	row("outages", m.Outages,
+		"the server was unavailable for %s in all; %d answers 429, %d answers 503",
 		cli.FormatDuration(m.OutageTime), m.Limited, m.Full)
 	row("violations", m.Violations, "%s", m.violationsText())
 	for _, o := range m.FirstViolations {

@@ -19,9 +19,9 @@ import (
 // the server is only asked when none has come for pollAfter, because a simulation has thousands of
 // jobs and each client has a rate limit.
 //
-// This file also records when the server was away. Every request goes through an outageTransport,
-// and a probe holds a connection open all the time, so that an outage is seen even if no request is
-// under way. The audit accepts lost runs in an outage and nowhere else.
+// This file also records when the server was unavailable. Every request goes through an
+// outageTransport, and a probe holds a connection open all the time, so that an outage is seen even
+// if no request is under way. The audit accepts lost runs in an outage and nowhere else.
 
 // jobWatches holds the latest known state of each job, from the webhooks that arrive. An event of a
 // job may arrive before the answer to its submission.
@@ -119,8 +119,8 @@ type outageLog struct {
 }
 
 // mergeWindow is the time between two failures up to which they belong to one outage. It is longer
-// than the pauses between the tries of the probe and of requests, so that a server that stays away
-// is one outage.
+// than the pauses between the tries of the probe and of requests, so that a server that stays
+// unavailable is one outage.
 const mergeWindow = 2 * time.Second
 
 // record records a failure that began at a time and was noticed now. A failure soon after the last

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A server that is back before anybody asks was away nevertheless.
+// A server that is back before anybody asks was unavailable nevertheless.
 func TestAShortOutageIsNoticed(t *testing.T) {
 	t.Parallel()
 	server, err := net.Listen("tcp", "127.0.0.1:0")

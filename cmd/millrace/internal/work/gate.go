@@ -211,7 +211,7 @@ func (g *pollGate) pollAnswered(resp *http.Response, jobs int, wasIdle bool) {
 }
 
 // isForeign reports whether another server than Millrace has answered, with a page. A gateway
-// answers with a page of its own while the server is away.
+// answers with a page of its own while the server is unavailable.
 func isForeign(resp *http.Response) bool {
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,

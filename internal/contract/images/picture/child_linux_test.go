@@ -162,9 +162,10 @@ func TestChildDies(t *testing.T) {
 	})
 	t.Run("nor is a reader that fails", func(t *testing.T) {
 		t.Parallel()
-		broken := errors.New("the object storage is away")
+		broken := errors.New("the object storage is unavailable")
 		_, _, err := assertWithin(t, wideImage).Run(context.Background(),
-			io.MultiReader(strings.NewReader("\xff\xd8"), failingReader{broken}), []int{1}, t.TempDir())
+			io.MultiReader(strings.NewReader("\xff\xd8"), failingReader{broken}), []int{1},
+			t.TempDir())
 		var e *Error
 		if !errors.Is(err, broken) || errors.As(err, &e) {
 			t.Errorf("got %v", err)

@@ -30,8 +30,8 @@ func enqueueLines(t *testing.T, server http.Handler, in string, args ...string) 
 	return stdout.String(), stderr.String(), err
 }
 
-// While the server is away batches are tried again, more often than the SDK would, and the input is
-// not lost.
+// While the server is unavailable batches are tried again, more often than the SDK would, and the
+// input is not lost.
 func TestEnqueue_goesOnAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{429, 502, 503, 504} {
@@ -49,7 +49,8 @@ func TestEnqueue_goesOnAfterAnOutage(t *testing.T) {
 			if err != nil || !strings.HasPrefix(out, "3 jobs accepted") || requests.Load() != 6 {
 				t.Errorf("%d requests, %v: %s", requests.Load(), err, out)
 			}
-			if want := "the server is away; trying again for 1m0s"; !strings.Contains(errs, want) {
+			if want := "the server is unavailable; trying again for 1m0s"; !strings.Contains(errs,
+				want) {
 				t.Errorf("standard error lacks %q:\n%s", want, errs)
 			}
 		})

@@ -31,7 +31,7 @@ func (a requestCheck) send(t *testing.T, url string) (int, string) {
 	return sendTo(t, http.DefaultClient, a.method, url+a.path, a.body, header...)
 }
 
-// outageChecks is a request to each contract, with what it answers while the store is away.
+// outageChecks is a request to each contract, with what it answers while the store is unavailable.
 func outageChecks(n int) []requestCheck {
 	key := fmt.Sprint(n)
 	return []requestCheck{
@@ -97,8 +97,8 @@ func TestDatabaseRefuses(t *testing.T) {
 		{"28000", closed, "ALTER ROLE mine NOLOGIN", "ALTER ROLE mine LOGIN"},
 		{"42P01", "the store's schema is not", "ALTER SCHEMA public RENAME TO away",
 			"ALTER SCHEMA away RENAME TO public"},
-		{"XX000", "the store failed", "", ""}, {"53200", "the store is away", "", ""},
-		{"58030", "the store is away", "", ""}, {"55006", "the store failed", "", ""},
+		{"XX000", "the store failed", "", ""}, {"53200", "the store is unavailable", "", ""},
+		{"58030", "the store is unavailable", "", ""}, {"55006", "the store failed", "", ""},
 	} {
 		t.Run(c.state, func(t *testing.T) {
 			refuse, allow, database := c.refuse, c.allow, "postgres"
@@ -143,7 +143,10 @@ func TestDatabaseRefuses(t *testing.T) {
 	if err := s.terminate(); err != nil {
 		t.Fatal(err)
 	}
-	told := func(state string) bool { return strings.Contains(s.stderr.String(), "SQLSTATE "+state) }
+	told := func(state string) bool {
+		return strings.Contains(s.stderr.String(),
+			"SQLSTATE "+state)
+	}
 	for _, state := range []string{"42P01", "XX000", "53200", "58030", "55006"} {
 		if !told(state) {
 			t.Errorf("the log does not tell of %s", state)

@@ -65,7 +65,8 @@ func TestServedNowhere(t *testing.T) {
 	}
 	var chains [][]string
 	for i := range 3 {
-		chains = append(chains, w.chain(fmt.Sprint("b", i), fmt.Sprint("c", i), "task", fmt.Sprint("d", i)))
+		chains = append(chains, w.chain(fmt.Sprint("b", i), fmt.Sprint("c", i), "task",
+			fmt.Sprint("d", i)))
 	}
 	run()
 	for _, ids := range chains {
@@ -199,14 +200,14 @@ func TestWaitsBeforeAnotherNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var mu sync.Mutex
-	updates, isAway := updates{Store: w.open()}, 0
+	updates, calls := updates{Store: w.open()}, 0
 	updates.do = func(update func() error) error {
 		mu.Lock()
-		isAway++
-		fails := isAway == 2 // after the one that takes the transaction
+		calls++
+		fails := calls == 2 // after the one that takes the transaction
 		mu.Unlock()
 		if fails {
-			return errAway
+			return errUnavailable
 		}
 		return update()
 	}
