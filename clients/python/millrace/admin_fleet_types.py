@@ -258,7 +258,7 @@ class AdminHealth:
 
     ok: bool = False
     """Whether every part works that is not optional."""
-    components: List[AdminComponent] = field(default_factory=list)
+    components: List[AdminComponent] = named("parts", default_factory=list)
 
 
 @dataclass
